@@ -1,0 +1,28 @@
+# Every target works on a machine that has only Go.
+GO ?= go
+
+.PHONY: build check test golden demo bench fmt lint
+
+build: ## the command, as bin/fusionctl
+	$(GO) build -trimpath -o bin/fusionctl ./cmd/fusionctl
+
+check: fmt lint test ## what CI runs first
+
+fmt:
+	@bad=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); test -z "$$bad" || { echo "gofmt these files:"; echo "$$bad"; exit 1; }
+
+lint:
+	$(GO) vet ./...
+	$(GO) run -modfile=tools/go.mod honnef.co/go/tools/cmd/staticcheck ./...
+
+test:
+	$(GO) test ./...
+
+golden: ## rewrite the golden files, then look at the diff
+	$(GO) test ./... -update
+
+demo:
+	$(GO) run ./cmd/fusionctl demo
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// enumFlag adds a flag that takes one of a list of words; the list serves the help text, the check and the shell's completion.
+// The first word is the default.
+func enumFlag(cmd *cobra.Command, target *string, name, shorthand, usage string, words ...string) {
+	*target = words[0]
+	cmd.Flags().VarP(&enumValue{target: target, words: words}, name, shorthand, usage+": "+strings.Join(words, ", "))
+	err := cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return words, cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
+		panic("cli: internal error: " + err.Error())
+	}
+}
+
+type enumValue struct {
+	target *string
+	words  []string
+}
+
+func (v *enumValue) String() string {
+	if v.target == nil {
+		return ""
+	}
+	return *v.target
+}
+
+func (v *enumValue) Set(s string) error {
+	if !slices.Contains(v.words, s) {
+		return fmt.Errorf("want one of %s", strings.Join(v.words, ", "))
+	}
+	*v.target = s
+	return nil
+}
+
+func (v *enumValue) Type() string { return "string" }
+
+// printJSON writes the value as indented JSON with a line break at the end.
+func printJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// printYAML writes the value as YAML with the field names of its JSON.
+func printYAML(w io.Writer, value any) error {
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// printTable writes rows with aligned columns; cells are separated by tabs.
+func printTable(w io.Writer, write func(table io.Writer)) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	write(table)
+	return table.Flush()
+}
+
+// readInput reads a whole file, or standard input for "-". A file that cannot be read is bad input.
+func readInput(streams Streams, file string, limitBytes int64) ([]byte, error) {
+	in := streams.In
+	if file != "-" {
+		info, err := os.Stat(file)
+		if err != nil {
+			return nil, badInput(err, "")
+		}
+		if info.IsDir() {
+			return nil, usagef("%s: is a directory, want a file", file)
+		}
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, badInput(err, "")
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, limitBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	if int64(len(data)) > limitBytes {
+		return nil, usagef("%s: larger than %d bytes", file, limitBytes)
+	}
+	return data, nil
+}
+
+// writeFile writes to a temporary name beside the file and renames it, so that failure leaves nothing behind.
+func writeFile(file string, data []byte, mode os.FileMode) error {
+	temp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	defer os.Remove(temp.Name()) // a no-op once renamed
+	_, err = temp.Write(data)
+	if err == nil {
+		err = temp.Chmod(mode)
+	}
+	if err == nil {
+		err = temp.Sync()
+	}
+	if closeErr := temp.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(temp.Name(), file)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+// Package cli is the command line: one file per verb. Verbs parse flags into a request, run it, and print; what they know
+// about Kubernetes stands in the packages below.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Streams are the standard input and outputs of a verb. Out is the answer; Err is everything else.
+type Streams struct {
+	In  io.Reader
+	Out io.Writer
+	Err io.Writer
+}
+
+// Main runs the command line and returns the exit code: 0 done, 1 could not finish, 2 bad usage or bad input file, 3 done and
+// the answer needs attention, 130 interrupted. Errors are printed on streams.Err, one line each, a hint on a line of its own.
+func Main(ctx context.Context, args []string, streams Streams) int {
+	root := newRootCmd(streams)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	code := exitCode(ctx, err)
+	switch code {
+	case exitDone, exitAttention:
+	case exitInterrupted:
+		fmt.Fprintln(streams.Err, "interrupted")
+	default:
+		fmt.Fprintln(streams.Err, strings.TrimRight(err.Error(), "\n"))
+		if hint := hintOf(err); hint != "" {
+			fmt.Fprintln(streams.Err, "hint: "+hint)
+		}
+	}
+	return code
+}
+
+func newRootCmd(streams Streams) *cobra.Command {
+	var verbosity int
+	root := &cobra.Command{
+		Use:   "fusionctl",
+		Short: "Two Kubernetes control-plane versions over one set of nodes",
+		Long: `fusionctl plans, checks and renders a control plane of two versions over one set of nodes: a legacy API server that
+keeps its nodes and workloads, and a modern one beside it for new software.
+
+Exit codes: 0 done, 1 could not finish, 2 bad usage or bad input file, 3 done and the answer needs attention, 130 interrupted.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			level := slog.LevelWarn - slog.Level(4*verbosity)
+			logger := slog.New(slog.NewTextHandler(streams.Err, &slog.HandlerOptions{Level: level}))
+			cmd.SetContext(withLogger(cmd.Context(), logger))
+		},
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	root.PersistentFlags().CountVarP(&verbosity, "verbose", "v", "log more on stderr; repeat for debugging")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return badInput(err, cmd.CommandPath()+" --help lists its flags")
+	})
+	root.AddCommand(verbs(streams)...)
+	markArgumentErrors(root)
+	return root
+}
+
+// verbs lists the commands in the order of a user's work.
+func verbs(streams Streams) []*cobra.Command {
+	return []*cobra.Command{}
+}
+
+// markArgumentErrors makes a wrong number of arguments, or an unknown subcommand, bad usage for every command of the tree.
+func markArgumentErrors(cmd *cobra.Command) {
+	validate := cmd.Args
+	if validate == nil {
+		validate = cobra.NoArgs
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		return badInput(validate(cmd, args), cmd.CommandPath()+" --help shows what it takes")
+	}
+	for _, child := range cmd.Commands() {
+		markArgumentErrors(child)
+	}
+}
+
+type loggerKey struct{}
+
+func withLogger(ctx context.Context, logger *slog.Logger) context.Context {
+	return context.WithValue(ctx, loggerKey{}, logger)
+}
+
+// loggerFrom is the logger of the context; verbs hand it to the adapters that log.
+func loggerFrom(ctx context.Context) *slog.Logger {
+	if logger, ok := ctx.Value(loggerKey{}).(*slog.Logger); ok {
+		return logger
+	}
+	return slog.New(slog.DiscardHandler)
+}
