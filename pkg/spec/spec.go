@@ -1,0 +1,214 @@
+// Package spec is the user's file: one fused control plane, decoded strictly, defaulted and validated. Nothing else in fusionctl
+// reads this YAML, and nothing here knows what follows from it: that is pkg/plan.
+package spec
+
+import (
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// APIVersion and Kind head every spec file.
+const (
+	APIVersion = "kubefusion.dev/v1alpha1"
+	Kind       = "FusedControlPlane"
+)
+
+// File is a whole spec file.
+// Shape:  {apiVersion: kubefusion.dev/v1alpha1, kind: FusedControlPlane, metadata: {name: ...}, spec: {...}}
+type File struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Metadata   Metadata `json:"metadata"`
+	Spec       Spec     `json:"spec"`
+}
+
+// Metadata names the fused control plane. The name is a DNS label; file names, units and pods of the modern side do not depend on it.
+type Metadata struct {
+	Name string `json:"name"`
+}
+
+// Spec is the fused control plane: one set of nodes, two sides, the stores they keep their objects in.
+type Spec struct {
+	Layout  Layout   `json:"layout"`           // default split
+	Hosts   []Host   `json:"hosts"`            // one directory of manifests for each; at least one
+	Kubelet Kubelet  `json:"kubelet"`          //
+	Network Network  `json:"network"`          //
+	PKI     PKI      `json:"pki"`              //
+	Stores  []Store  `json:"stores"`           // at least one
+	Legacy  Side     `json:"legacy"`           //
+	Modern  Side     `json:"modern"`           //
+	Owners  []Owning `json:"owners,omitempty"` // overrides of the layout's owners; the last entry that names a resource wins
+	Access  []Access `json:"access"`           // what the policy of the modern server allows to its users
+	Accept  []Accept `json:"accept,omitempty"` // findings that the owner of the file takes responsibility for
+}
+
+// Layout is a set of defaults for owners and locations.
+type Layout string
+
+const (
+	LayoutShared Layout = "shared" // both sides keep everything in one store
+	LayoutSplit  Layout = "split"  // the modern side has a store of its own; the core resources are shared through overrides
+)
+
+// Layouts lists the layouts, for help texts and validation.
+var Layouts = []string{string(LayoutShared), string(LayoutSplit)}
+
+// Owner says who writes the objects of a resource, and whether both sides look at the same ones.
+type Owner string
+
+const (
+	OwnerLegacy Owner = "legacy" // one location; only the legacy side writes
+	OwnerModern Owner = "modern" // one location; only the modern side writes
+	OwnerShared Owner = "shared" // one location; both sides write different objects
+	OwnerSplit  Owner = "split"  // each side has its own objects in its own location
+)
+
+// Owners lists the owners, for help texts and validation.
+var Owners = []string{string(OwnerLegacy), string(OwnerModern), string(OwnerShared), string(OwnerSplit)}
+
+// Host is one control-plane machine.
+type Host struct {
+	Name    string `json:"name"`    // a DNS label; the name of its directory of manifests
+	Address string `json:"address"` // an IP address; what its API servers advertise
+}
+
+// Kubelet is what runs the static pods and the workloads.
+type Kubelet struct {
+	Version kubever.Version `json:"version"` // default: the legacy version
+}
+
+// Network is what both sides must agree on.
+type Network struct {
+	ServiceCIDRs  []string `json:"serviceCIDRs"`            // one, or one of each IP family; default 10.96.0.0/12
+	NodePortRange string   `json:"nodePortRange,omitempty"` // FROM-TO, both included; default 30000-32767
+	PodCIDR       string   `json:"podCIDR,omitempty"`       // "" when something else gives out pod addresses
+	ClusterDomain string   `json:"clusterDomain,omitempty"` // default cluster.local
+}
+
+// PKI is where the certificates and keys are on every host. Paths are those that the components see.
+type PKI struct {
+	Directory               string   `json:"directory"`                          // absolute; default /etc/kubernetes/pki
+	CA                      string   `json:"ca,omitempty"`                       // the cluster's CA; default DIRECTORY/ca.crt
+	CAKey                   string   `json:"caKey,omitempty"`                    // signs kubelet certificates; default DIRECTORY/ca.key
+	ServiceAccountKey       string   `json:"serviceAccountKey,omitempty"`        // private, signs tokens; default DIRECTORY/sa.key
+	ServiceAccountPublic    []string `json:"serviceAccountPublicKeys,omitempty"` // verify tokens; default [DIRECTORY/sa.pub]
+	ServiceAccountIssuer    string   `json:"serviceAccountIssuer,omitempty"`     // default https://kubernetes.default.svc.CLUSTERDOMAIN
+	RequestHeaderCA         string   `json:"requestHeaderCA,omitempty"`          // default DIRECTORY/front-proxy-ca.crt
+	ProxyClientCert         string   `json:"proxyClientCert,omitempty"`          // default DIRECTORY/front-proxy-client.crt
+	ProxyClientKey          string   `json:"proxyClientKey,omitempty"`           // default DIRECTORY/front-proxy-client.key
+	KubeletClientCert       string   `json:"kubeletClientCert,omitempty"`        // default DIRECTORY/apiserver-kubelet-client.crt
+	KubeletClientKey        string   `json:"kubeletClientKey,omitempty"`         // default DIRECTORY/apiserver-kubelet-client.key
+	EncryptionConfiguration string   `json:"encryptionConfiguration,omitempty"`  // the file for both sides; "" for no encryption at rest
+}
+
+// TLS names the files with which a component of the control plane speaks to a server. All three are set, or none is.
+type TLS struct {
+	CA   string `json:"ca"`
+	Cert string `json:"cert"`
+	Key  string `json:"key"`
+}
+
+// Store is an etcd cluster.
+type Store struct {
+	Name      string       `json:"name"`              // a DNS label
+	Endpoints []string     `json:"endpoints"`         // URLs, one per member: https://10.0.0.11:2379
+	Prefix    string       `json:"prefix,omitempty"`  // default /registry; the same for every store
+	TLS       *TLS         `json:"tls,omitempty"`     // required by https endpoints
+	Version   string       `json:"version,omitempty"` // etcd's version where it is known: 3.4.23
+	Managed   *ManagedEtcd `json:"managed,omitempty"` // absent: the store exists and is run by somebody else
+}
+
+// ManagedEtcd makes fusionctl render the members of a store, one on every host.
+type ManagedEtcd struct {
+	Version string `json:"version"`         // 3.6.8
+	DataDir string `json:"dataDir"`         // absolute
+	Image   string `json:"image,omitempty"` // default registry.k8s.io/etcd:VERSION-0
+	// ServerTLS and PeerTLS are the members' own certificates; both default to files of PKI.Directory named for the store:
+	// DIRECTORY/etcd-STORE/{ca.crt,server.crt,server.key} and {ca.crt,peer.crt,peer.key}.
+	ServerTLS *TLS `json:"serverTLS,omitempty"`
+	PeerTLS   *TLS `json:"peerTLS,omitempty"`
+	PeerPort  int  `json:"peerPort,omitempty"` // default: the client port + 1
+}
+
+// Side is the legacy or the modern half.
+type Side struct {
+	Version kubever.Version `json:"version"`
+	// Image runs every component of the side (a hyperkube), unless a component names its own. When both are empty, each component
+	// has its release image: registry.k8s.io/kube-apiserver:vVERSION.
+	Image string `json:"image,omitempty"`
+	Store string `json:"store"` // the default store, by name
+	// Existing says that the components run already with the arguments in extraArgs: a plan takes these as they are and changes
+	// only what it can show to be needed. Only the legacy side may be existing.
+	Existing          bool       `json:"existing,omitempty"`
+	APIServer         *APIServer `json:"apiServer"`                   // required
+	ControllerManager *Component `json:"controllerManager,omitempty"` // absent: not rendered
+	Scheduler         *Component `json:"scheduler,omitempty"`         // absent: not rendered
+}
+
+// Component is what may be said about any component of a side.
+type Component struct {
+	Image       string   `json:"image,omitempty"`       //
+	Command     []string `json:"command,omitempty"`     // what comes before the arguments; default the component's binary name
+	ExtraArgs   []Arg    `json:"extraArgs,omitempty"`   // in order; an argument named here replaces the plan's own of that name
+	ExtraMounts []Mount  `json:"extraMounts,omitempty"` //
+	ExtraEnv    []EnvVar `json:"extraEnv,omitempty"`    //
+	Kubeconfig  string   `json:"kubeconfig,omitempty"`  // where the component's kubeconfig lies on the host
+}
+
+// APIServer is a side's API server.
+type APIServer struct {
+	Component `json:",inline"`
+	Port      int    `json:"port,omitempty"`        // secure port; default 6443 legacy, 7443 modern
+	Cert      string `json:"cert,omitempty"`        // serving certificate; default DIRECTORY/apiserver.crt, DIRECTORY/modern/apiserver.crt
+	Key       string `json:"key,omitempty"`         //
+	Address   string `json:"bindAddress,omitempty"` // default 0.0.0.0
+}
+
+// Arg is one argument of a component, --NAME=VALUE.
+type Arg struct {
+	Name  string `json:"name"` // without dashes
+	Value string `json:"value"`
+}
+
+// Mount is a path of the host that a component sees under the same path.
+type Mount struct {
+	Name     string `json:"name"`
+	HostPath string `json:"hostPath"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
+}
+
+// EnvVar is an environment variable of a component.
+type EnvVar struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Owning gives resources to an owner.
+// Shape:  {resources: [ingresses.extensions, "*.networking.k8s.io", pods], owner: legacy}
+type Owning struct {
+	Resources []string `json:"resources"` // RESOURCE.GROUP, *.GROUP; the core group has no suffix; "*." is the whole core group
+	Owner     Owner    `json:"owner"`
+}
+
+// Access is a rule of the modern server's policy, read like an RBAC rule without verbs.
+type Access struct {
+	Subjects         []Subject `json:"subjects"`
+	APIGroups        []string  `json:"apiGroups,omitempty"`
+	Resources        []string  `json:"resources,omitempty"`
+	Namespaces       []string  `json:"namespaces,omitempty"`       // default ["*"]
+	NonResourcePaths []string  `json:"nonResourcePaths,omitempty"` //
+	ReadOnly         bool      `json:"readOnly,omitempty"`
+}
+
+// Subject is who may: {kind: Group, name: "system:authenticated"}, {kind: ServiceAccount, namespace: istio-system, name: istiod}.
+type Subject struct {
+	Kind      string `json:"kind"` // User, Group or ServiceAccount
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"` // of a ServiceAccount
+}
+
+// Accept silences a rule for a stated reason.
+type Accept struct {
+	Rule    string `json:"rule"`              // FUS152
+	Subject string `json:"subject,omitempty"` // only the findings about this subject; "" for all of the rule
+	Reason  string `json:"reason"`
+}
