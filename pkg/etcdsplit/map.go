@@ -1,0 +1,211 @@
+// Package etcdsplit answers one question about a store: whose key is this? It holds the ownership map of a fused control
+// plane, the classifier of keys, the reader of what is stored under them, and the scan that compares the two.
+//
+// The package is pure: it reads stores through the Pager that it is given and returns findings. A live etcd stands behind
+// the Pager in package etcdv3, an offline file in package snapshot.
+package etcdsplit
+
+import (
+	"slices"
+	"strings"
+)
+
+// Owner says which side writes the objects of a resource.
+type Owner string
+
+// The four owners a resource may have.
+const (
+	OwnerLegacy Owner = "legacy" // only the legacy side writes it
+	OwnerModern Owner = "modern" // only the modern side writes it
+	OwnerShared Owner = "shared" // one location; both sides write, each its own objects
+	OwnerSplit  Owner = "split"  // each side has its own objects in its own location
+)
+
+// SideName is one of the two control planes.
+type SideName string
+
+// The two sides.
+const (
+	Legacy SideName = "legacy"
+	Modern SideName = "modern"
+)
+
+// Sides lists the two sides in the order in which they are printed.
+func Sides() []SideName { return []SideName{Legacy, Modern} }
+
+// Map is the ownership map of one fused control plane: where every key belongs, who may write it and who reads it. It is
+// plain data and complete, so that a scan needs neither the spec nor tables of version facts.
+// Shape:  {"prefix":"/registry","stores":["core","modern"],"resources":[{"key":"deployments","owner":"legacy",...}],...}
+// Source: computed from a plan; a hand-written one works as well.
+type Map struct {
+	Prefix    string       `json:"prefix"`    // of every key, without a slash at the end: "/registry"
+	Stores    []string     `json:"stores"`    // names, as the sides and the resources use them
+	Legacy    ControlPlane `json:"legacy"`    //
+	Modern    ControlPlane `json:"modern"`    //
+	Resources []Resource   `json:"resources"` // everything that either version compiles in
+	// CustomResources is the entry for keys /<group>/<plural>/... of groups that no entry of Resources names. Custom
+	// resources, CRDs and APIServices lie in a side's default store whatever its overrides say. An entry of Resources with the
+	// Key "kubeflow.org/*" or "kubeflow.org/notebooks" takes precedence.
+	CustomResources Resource  `json:"customResources"`
+	Boot            []BootKey `json:"boot,omitempty"`  // what API servers write by themselves when they start
+	Locks           []Lock    `json:"locks,omitempty"` // what the controllers of the two sides elect on
+	// ServiceCIDRs and NodePortRange are what the allocators of both sides must agree on: "10.96.0.0/16", "30000-32767".
+	ServiceCIDRs  []string `json:"serviceCIDRs,omitempty"`
+	NodePortRange string   `json:"nodePortRange,omitempty"`
+}
+
+// ControlPlane holds the facts about one side as a whole.
+type ControlPlane struct {
+	Version       string    `json:"version"`                 // "1.6.13", for messages only
+	Store         string    `json:"store"`                   // the default store: CRDs, custom resources, APIServices
+	GroupVersions []string  `json:"groupVersions,omitempty"` // everything served, "v1", "apps/v1": an APIService of another one is foreign
+	Collector     Collector `json:"collector"`               //
+	// CRDFields are the fields below a CRD's spec and status that this version keeps when it rewrites one: "spec.versions",
+	// "status.storedVersions". Empty: this version has no CRDs.
+	CRDFields []string `json:"crdFields,omitempty"`
+	// Allocates says how this version allocates ClusterIPs: AllocatesBitmap, AllocatesAddresses or AllocatesBoth.
+	Allocates string `json:"allocates,omitempty"`
+	// Undecryptable says what a list does with a value that cannot be decrypted: UndecryptableOmitted, UndecryptableFails.
+	Undecryptable string `json:"undecryptable,omitempty"`
+}
+
+// The values of ControlPlane.Allocates.
+const (
+	AllocatesBitmap    = "bitmap"    // ranges/serviceips
+	AllocatesAddresses = "addresses" // ipaddresses
+	AllocatesBoth      = "both"      // ipaddresses, and the bitmap beside them
+)
+
+// The values of ControlPlane.Undecryptable.
+const (
+	UndecryptableOmitted = "omitted" // the object is missing from lists, silently
+	UndecryptableFails   = "fails"   // the whole list fails
+)
+
+// Outcome is what a garbage collector does with an object whose owner it cannot see.
+type Outcome string
+
+// The two outcomes.
+const (
+	Safe    Outcome = "safe"
+	Deleted Outcome = "deleted"
+)
+
+// Collector says whether a side runs the garbage collector, and what that does with an object all of whose owners are out
+// of its sight. The four cases are mutually exclusive: the owner's kind is unknown to the side; the kind is known but not in the
+// reference's version; kind and version are served and the object is absent; the owner is cluster-scoped (and present) and
+// the object is not. An empty Outcome counts as Safe.
+type Collector struct {
+	Runs            bool    `json:"runs"`
+	UnknownKind     Outcome `json:"unknownKind,omitempty"`
+	UnservedVersion Outcome `json:"unservedVersion,omitempty"`
+	AbsentOwner     Outcome `json:"absentOwner,omitempty"`
+	ClusterOwner    Outcome `json:"clusterOwner,omitempty"`
+}
+
+// Resource is one row of the map.
+type Resource struct {
+	// Key is the resource's part of the key, below the prefix: "deployments", "services/specs",
+	// "apiextensions.k8s.io/customresourcedefinitions", "ranges", "masterleases".
+	Key        string   `json:"key"`
+	Name       string   `json:"name"`             // as in a URL: "deployments"; "" where there is none (ranges)
+	Kind       string   `json:"kind"`             // of the stored objects; "" accepts any
+	Groups     []string `json:"groups,omitempty"` // that serve this key: "extensions", "apps"; "" is the core group
+	Namespaced bool     `json:"namespaced"`       //
+	Owner      Owner    `json:"owner"`            //
+	Legacy     Side     `json:"legacy"`           //
+	Modern     Side     `json:"modern"`           //
+}
+
+// Side is what one side knows about a resource.
+type Side struct {
+	Store    string   `json:"store,omitempty"`    // where this side keeps it; "" when this side does not have the resource
+	StoredAs string   `json:"storedAs,omitempty"` // group/version that it writes: "v1", "apps/v1"
+	Decodes  []string `json:"decodes,omitempty"`  // group/versions of the kind that it reads from a store
+	// WatchBreaks are those of Decodes that it reads in a list but not in a watch: one such object and the watch closes.
+	WatchBreaks []string `json:"watchBreaks,omitempty"`
+	Serves      []string `json:"serves,omitempty"` // group/versions at which clients reach it
+	// Drops are fields that the other side's version knows and this one does not, as paths: "spec.containers[].startupProbe".
+	// An object that this side rewrites loses them.
+	Drops []string `json:"drops,omitempty"`
+}
+
+// BootKey names what an API server writes by itself at every start, so that it may lie where the owner would not have it.
+type BootKey struct {
+	Side SideName `json:"side"`
+	// Key is below the prefix: "namespaces/default", or "flowschemas/*" where the star stands for any rest.
+	Key      string `json:"key"`
+	StoredAs string `json:"storedAs,omitempty"` // group/version in which that side writes it
+}
+
+// Lock is an object on which a component of one side elects its leader.
+type Lock struct {
+	Side      SideName `json:"side"`
+	Component string   `json:"component"` // "kube-controller-manager"
+	Resource  string   `json:"resource"`  // Resource.Key of the lock object: "leases", "services/endpoints", "configmaps"
+	Namespace string   `json:"namespace"`
+	Name      string   `json:"name"`
+}
+
+// ControlPlane returns the facts about a side as a whole.
+func (m *Map) ControlPlane(side SideName) *ControlPlane {
+	if side == Legacy {
+		return &m.Legacy
+	}
+	return &m.Modern
+}
+
+// Side returns what the side knows about the resource.
+func (r *Resource) Side(side SideName) *Side {
+	if side == Legacy {
+		return &r.Legacy
+	}
+	return &r.Modern
+}
+
+// Readers lists the sides that read the resource from the store.
+func (r *Resource) Readers(store string) []SideName {
+	var sides []SideName
+	for _, side := range Sides() {
+		if r.Side(side).Store == store {
+			sides = append(sides, side)
+		}
+	}
+	return sides
+}
+
+// Homes lists the stores in which the owner wants the resource's keys, in the order legacy, modern.
+func (r *Resource) Homes() []string {
+	var homes []string
+	for _, side := range Sides() {
+		store := r.Side(side).Store
+		if store == "" || slices.Contains(homes, store) || !r.writtenBy(side) {
+			continue
+		}
+		homes = append(homes, store)
+	}
+	return homes
+}
+
+func (r *Resource) writtenBy(side SideName) bool {
+	switch r.Owner {
+	case OwnerLegacy:
+		return side == Legacy
+	case OwnerModern:
+		return side == Modern
+	}
+	return true
+}
+
+// ServesKind reports whether one of the resource's groups is group and its kind is kind.
+func (r *Resource) ServesKind(group, kind string) bool {
+	return r.Kind == kind && slices.Contains(r.Groups, group)
+}
+
+// Matches reports whether the boot key covers a key below the prefix.
+func (b *BootKey) Matches(rest string) bool {
+	if stem, ok := strings.CutSuffix(b.Key, "*"); ok {
+		return strings.HasPrefix(rest, stem)
+	}
+	return rest == b.Key
+}
