@@ -16,6 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files with what the tests compute")
 
+// Updating reports whether golden files are to be rewritten; for the tests that have another way to compare them.
+func Updating() bool { return *update }
+
 // Cases runs the test once for every txtar file that matches the pattern; finding none is a failure.
 func Cases(t *testing.T, pattern string, run func(t *testing.T, c *Case)) {
 	t.Helper()
