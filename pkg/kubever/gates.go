@@ -1,0 +1,90 @@
+package kubever
+
+import (
+	"slices"
+	"strings"
+	"sync"
+)
+
+// GateFact is what is known about one feature gate. The zero GateFact is in no version.
+type GateFact struct {
+	Name   string
+	Source string
+
+	states []during[GateState]
+	only   map[string]Ranges // component -> minors, for gates that not every component registers
+	lateIn Ranges
+}
+
+// GateState is a feature gate at one minor.
+// Stage is ALPHA, BETA, GA or DEPRECATED. Locked: setting it to anything but its default is refused at start.
+type GateState struct {
+	Stage   string
+	Default bool
+	Locked  bool
+}
+
+// At returns the gate's state at the minor; false when the minor does not know the gate and refuses its name.
+func (g GateFact) At(m Minor) (GateState, bool) { return at(g.states, m) }
+
+// KnownTo reports whether the component accepts the gate's name in --feature-gates at the minor.
+func (g GateFact) KnownTo(component string, m Minor) bool {
+	if _, known := g.At(m); !known {
+		return false
+	}
+	for _, minors := range g.only {
+		if minors.Has(m) {
+			return g.only[component].Has(m)
+		}
+	}
+	return true
+}
+
+// NotInDotZero reports whether the gate arrived after the first release of the minor.
+func (g GateFact) NotInDotZero(m Minor) bool { return g.lateIn.Has(m) }
+
+var gateTable = sync.OnceValue(func() map[string]GateFact {
+	rows := readTable("gates.tsv", 3)
+	gates := make(map[string]GateFact, len(rows))
+	for _, r := range rows {
+		gates[r.text(0)] = GateFact{
+			Name: r.text(0), lateIn: r.ranges(1), Source: "feature gate registries of each minor, see Release",
+			states: timeline(r, 2, func(s string) GateState {
+				stage, rest, _ := strings.Cut(s, ",")
+				onOff, locked, _ := strings.Cut(rest, ",")
+				if (onOff != "on" && onOff != "off") || (locked != "" && locked != "locked") ||
+					!slices.Contains([]string{"ALPHA", "BETA", "GA", "DEPRECATED"}, stage) {
+					r.fail("%q: want STAGE,on|off[,locked]", s)
+				}
+				return GateState{Stage: stage, Default: onOff == "on", Locked: locked == "locked"}
+			}),
+		}
+	}
+	for _, r := range readTable("gates-only.tsv", 3) {
+		gate, ok := gates[r.text(0)]
+		if !ok {
+			r.fail("no gate %s", r.text(0))
+		}
+		if gate.only == nil {
+			gate.only = make(map[string]Ranges)
+			gates[gate.Name] = gate
+		}
+		gate.only[r.text(1)] = r.ranges(2)
+	}
+	return gates
+})
+
+// Gate finds a feature gate by name; the zero GateFact when no minor has it.
+func Gate(name string) GateFact { return gateTable()[name] }
+
+// Gates lists the feature gates that some component knows at the minor, by name.
+func Gates(m Minor) []GateFact {
+	var gates []GateFact
+	for _, g := range gateTable() {
+		if _, ok := g.At(m); ok {
+			gates = append(gates, g)
+		}
+	}
+	slices.SortFunc(gates, func(a, b GateFact) int { return strings.Compare(a.Name, b.Name) })
+	return gates
+}

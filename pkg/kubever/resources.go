@@ -1,0 +1,334 @@
+package kubever
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Resource is what an API server keeps under one prefix of etcd keys. Several API groups may serve it: Deployments of
+// extensions and of apps are one Resource.
+// Shape: {Name: nodes, Kind: Node, Key: minions}, {Name: services, Kind: Service, Namespaced, Key: services/specs}.
+type Resource struct {
+	Name       string // plural, as in a URL: "deployments"
+	Kind       string
+	Namespaced bool
+	Key        string // below --etcd-prefix, no slashes at the ends
+	Source     string
+
+	pseudo     Ranges // minors that write a pseudo resource by default; nil for an API resource
+	stored     []during[schema.GroupVersion]
+	cohabiting []during[[]string]
+	location   string // "own", "main", or the Key whose override this one follows
+	api        []APIResource
+}
+
+// APIResource is one resource in one group and version.
+// Shape: {apps/v1 deployments Deployment namespaced 1.9-1.36}.
+type APIResource struct {
+	schema.GroupVersion
+	Name       string
+	Kind       string
+	Namespaced bool
+	Minors     Ranges // minors that compile it in; alpha and beta versions may need --runtime-config
+	DefaultOn  Ranges // minors that serve it without any --runtime-config
+	Source     string
+
+	subresources []during[string]
+}
+
+// In reports whether the minor compiles the resource in.
+func (a APIResource) In(m Minor) bool { return a.Minors.Has(m) }
+
+// Subresources lists the subresources at the minor, such as "status", by name.
+func (a APIResource) Subresources(m Minor) []string {
+	var names []string
+	for _, s := range a.subresources {
+		if s.minors.Has(m) && a.In(m) {
+			names = append(names, s.value)
+		}
+	}
+	return names
+}
+
+// GroupKind names the kind of the resource.
+func (a APIResource) GroupKind() schema.GroupKind {
+	return schema.GroupKind{Group: a.Group, Kind: a.Kind}
+}
+
+// GroupResource names the resource without its version.
+func (a APIResource) GroupResource() schema.GroupResource {
+	return schema.GroupResource{Group: a.Group, Resource: a.Name}
+}
+
+const (
+	apiSource      = "OpenAPI description and DefaultAPIResourceConfigSource of each minor, see Release"
+	resourceSource = "test/integration/etcd/data.go, pkg/apis/*/install and AddCohabitatingResources of each minor, see Release"
+)
+
+var apiTable = sync.OnceValue(func() []APIResource {
+	rows := readTable("api.tsv", 7)
+	resources := make([]APIResource, 0, len(rows))
+	for _, r := range rows {
+		a := APIResource{
+			GroupVersion: r.groupVersion(0), Name: r.text(1), Kind: r.text(2), Namespaced: r.yes(3),
+			Minors: r.ranges(4), DefaultOn: r.ranges(5), Source: apiSource,
+		}
+		for _, word := range r.words(6) {
+			name, minors, _ := strings.Cut(word, "=")
+			a.subresources = append(a.subresources, during[string]{r.parseRanges(minors), name})
+		}
+		resources = append(resources, a)
+	}
+	return resources
+})
+
+type resourceIndex struct {
+	byKey           []Resource // sorted by Key
+	byGroupResource map[schema.GroupResource]int
+}
+
+var resourceTable = sync.OnceValue(func() resourceIndex {
+	rows := readTable("resources.tsv", 8)
+	index := resourceIndex{byGroupResource: make(map[schema.GroupResource]int)}
+	names := make(map[string][]APIResource)
+	for _, a := range apiTable() {
+		name := a.Name
+		if name == "scheduledjobs" { // the name that cronjobs had before 1.5; served beside it, under the same key, until 1.7
+			name = "cronjobs"
+		}
+		names[name] = append(names[name], a)
+	}
+	for i, r := range rows {
+		resource := Resource{
+			Key: r.text(0), Name: r.text(1), Kind: r.text(2), Namespaced: r.yes(3), pseudo: r.ranges(4), location: r.text(7),
+			stored:     timeline(r, 5, func(s string) schema.GroupVersion { return r.parseGroupVersion(s) }),
+			cohabiting: timeline(r, 6, splitGroups), api: names[r.text(1)], Source: resourceSource,
+		}
+		if i > 0 && index.byKey[i-1].Key >= resource.Key {
+			r.fail("keys do not ascend")
+		}
+		if !resource.Pseudo() && len(resource.api) == 0 {
+			r.fail("no API serves %s", resource.Name)
+		}
+		index.byKey = append(index.byKey, resource)
+		index.byGroupResource[schema.GroupResource{Resource: resource.Name}] = i
+	}
+	for i, resource := range index.byKey {
+		if !resource.Pseudo() {
+			delete(index.byGroupResource, schema.GroupResource{Resource: resource.Name})
+		}
+		for _, a := range resource.api {
+			index.byGroupResource[a.GroupResource()] = i
+		}
+		for _, span := range resource.cohabiting {
+			for _, group := range span.value {
+				index.byGroupResource[schema.GroupResource{Group: group, Resource: resource.Name}] = i
+			}
+		}
+	}
+	return index
+})
+
+// groupVersion reads a column that holds "v1" or "apps/v1".
+func (r row) groupVersion(column int) schema.GroupVersion { return r.parseGroupVersion(r.text(column)) }
+
+func (r row) parseGroupVersion(s string) schema.GroupVersion {
+	gv, err := schema.ParseGroupVersion(s)
+	if err != nil || gv.Version == "" {
+		r.fail("%q is not a group and version", s)
+	}
+	return gv
+}
+
+// splitGroups reads "core,events.k8s.io".
+func splitGroups(s string) []string {
+	groups := strings.Split(s, ",")
+	for i, group := range groups {
+		if group == "core" {
+			groups[i] = ""
+		}
+	}
+	return groups
+}
+
+// Resources lists everything that an API server of any known minor stores under keys of its own, sorted by Key: alpha and
+// beta resources that are off by default too, CustomResourceDefinitions and APIServices, and the pseudo resources. The
+// objects of custom resources are not in it: their keys depend on the CustomResourceDefinitions.
+func Resources() []Resource { return slices.Clone(resourceTable().byKey) }
+
+// ResourceByKey finds the resource that is stored under exactly this key prefix.
+func ResourceByKey(key string) (Resource, bool) {
+	all := resourceTable().byKey
+	i, found := slices.BinarySearchFunc(all, key, func(r Resource, key string) int { return strings.Compare(r.Key, key) })
+	if !found {
+		return Resource{}, false
+	}
+	return all[i], true
+}
+
+// ResourceFor finds the resource by any of the groups that ever served it: {apps deployments} and {extensions deployments}
+// are the same one.
+func ResourceFor(gr schema.GroupResource) (Resource, bool) {
+	i, found := resourceTable().byGroupResource[gr]
+	if !found {
+		return Resource{}, false
+	}
+	return resourceTable().byKey[i], true
+}
+
+// Pseudo reports whether the resource is no API resource: the leases of API servers and the allocators' ranges, which the
+// server keeps in etcd for itself.
+func (r Resource) Pseudo() bool { return r.pseudo != nil }
+
+// Groups lists every group that served the resource in some minor, "" for the core group; sorted.
+func (r Resource) Groups() []string {
+	if r.Pseudo() {
+		return []string{""}
+	}
+	var groups []string
+	for _, a := range r.api {
+		groups = append(groups, a.Group)
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups)
+}
+
+// APIs lists the groups and versions that ever served the resource.
+func (r Resource) APIs() []APIResource { return slices.Clone(r.api) }
+
+// In reports whether the minor compiles in some version of the resource.
+func (r Resource) In(m Minor) bool { _, ok := at(r.stored, m); return ok }
+
+// OnByDefault reports whether the minor serves the resource without any --runtime-config or --feature-gates: stable
+// versions, beta versions that arrived before 1.24, and rbac and settings v1alpha1 in 1.6 and 1.7.
+// Pseudo resources are on when the server writes them by default.
+func (r Resource) OnByDefault(m Minor) bool {
+	if r.Pseudo() {
+		return r.pseudo.Has(m)
+	}
+	return slices.ContainsFunc(r.api, func(a APIResource) bool { return a.DefaultOn.Has(m) })
+}
+
+// Served lists the versions in which the minor serves the resource by default, groups in order, and within a group as in the
+// table (v1 before v1beta1).
+func (r Resource) Served(m Minor) []schema.GroupVersion {
+	var served []schema.GroupVersion
+	for _, a := range r.api {
+		if a.DefaultOn.Has(m) && a.Name == r.Name {
+			served = append(served, a.GroupVersion)
+		}
+	}
+	return served
+}
+
+// CohabitingGroups lists the groups under which the minor's storage factory looks for the resource, in its order; a single
+// group when the resource has one home.
+func (r Resource) CohabitingGroups(m Minor) []string {
+	if groups, ok := at(r.cohabiting, m); ok {
+		return slices.Clone(groups)
+	}
+	if r.Pseudo() {
+		return []string{""}
+	}
+	var groups []string
+	for _, a := range r.api {
+		if a.In(m) && !slices.Contains(groups, a.Group) {
+			groups = append(groups, a.Group)
+		}
+	}
+	return groups
+}
+
+// ChosenGroup names the group under which an entry of --etcd-servers-overrides must name the resource at the minor: the
+// first of CohabitingGroups that the minor serves by default. An entry under another group is ignored without a word.
+// Disabling a whole group by --runtime-config moves the choice to the next.
+func (r Resource) ChosenGroup(m Minor) string {
+	groups := r.CohabitingGroups(m)
+	for _, group := range groups {
+		if slices.ContainsFunc(r.api, func(a APIResource) bool { return a.Group == group && a.DefaultOn.Has(m) }) {
+			return group
+		}
+	}
+	if len(groups) > 0 {
+		return groups[0]
+	}
+	return ""
+}
+
+// StoredAs names the group, version and kind in which the minor writes the resource to etcd; false when it does not know the
+// resource. Storage versions can be changed by --storage-versions up to 1.13, and by --emulated-version from 1.31 on.
+func (r Resource) StoredAs(m Minor) (schema.GroupVersionKind, bool) {
+	gv, ok := at(r.stored, m)
+	if !ok {
+		return schema.GroupVersionKind{}, false
+	}
+	return gv.WithKind(r.Kind), true
+}
+
+// OverrideName is the resource name in an entry of --etcd-servers-overrides: "pods", "apiServerIPInfo". Its group is
+// ChosenGroup; entries of the core group start with a slash.
+func (r Resource) OverrideName() string { return r.Name }
+
+// Overridable reports whether an entry of --etcd-servers-overrides can move the resource.
+// CustomResourceDefinitions and APIServices always stay with --etcd-servers; ranges follow another resource.
+func (r Resource) Overridable() bool { return r.location == "own" }
+
+// Follows names the Key of the resource whose override moves this one too; "" for most.
+func (r Resource) Follows() string {
+	if r.location == "own" || r.location == "main" {
+		return ""
+	}
+	return r.location
+}
+
+// StoredAs names what the minor stores for a resource that is named by any of its groups.
+func StoredAs(gr schema.GroupResource, m Minor) (schema.GroupVersionKind, bool) {
+	r, ok := ResourceFor(gr)
+	if !ok {
+		return schema.GroupVersionKind{}, false
+	}
+	return r.StoredAs(m)
+}
+
+// APIResources lists what the minor compiles in, by group, resource and version, as its API description does.
+func APIResources(m Minor) []APIResource {
+	var resources []APIResource
+	for _, a := range apiTable() {
+		if a.In(m) {
+			resources = append(resources, a)
+		}
+	}
+	return resources
+}
+
+// ServesKind reports whether discovery of the minor shows the kind in some version of the group by default.
+func ServesKind(gk schema.GroupKind, m Minor) bool {
+	return slices.ContainsFunc(apiTable(), func(a APIResource) bool { return a.GroupKind() == gk && a.DefaultOn.Has(m) })
+}
+
+// ServesGVK reports whether discovery of the minor shows the kind in exactly this version by default.
+func ServesGVK(gvk schema.GroupVersionKind, m Minor) bool {
+	return slices.ContainsFunc(apiTable(), func(a APIResource) bool {
+		return a.GroupVersion == gvk.GroupVersion() && a.Kind == gvk.Kind && a.DefaultOn.Has(m)
+	})
+}
+
+var kindTable = sync.OnceValue(func() map[schema.GroupVersionKind]Ranges {
+	rows := readTable("kinds.tsv", 3)
+	kinds := make(map[schema.GroupVersionKind]Ranges, len(rows))
+	for _, r := range rows {
+		kinds[r.groupVersion(0).WithKind(r.text(1))] = r.ranges(2)
+	}
+	return kinds
+})
+
+// CanDecode reports whether the minor's API server can decode a stored object of this group, version and kind. That is not
+// the same as serving it: 1.36 decodes a Deployment of extensions/v1beta1. One object that cannot be decoded makes every list
+// of its resource fail.
+func CanDecode(gvk schema.GroupVersionKind, m Minor) bool { return kindTable()[gvk].Has(m) }
+
+// DecodableIn lists the minors that can decode a stored object.
+func DecodableIn(gvk schema.GroupVersionKind) Ranges { return slices.Clone(kindTable()[gvk]) }
