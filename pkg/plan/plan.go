@@ -1,0 +1,251 @@
+// Package plan turns a spec into a plan: every resource with its owner and its places, every component with its arguments and the
+// reason for each, every controller that runs or does not, the policy, the locks, the certificates. A plan is plain data and
+// complete: whoever holds it needs neither the spec nor the facts.
+package plan
+
+import (
+	"slices"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/policy"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// Plan is what follows from a spec and the facts about its two versions.
+// Shape:  JSON and YAML as in `fusionctl plan -o yaml`; lists are in a fixed order, so that two plans of one spec are the same bytes.
+// Errors: New reports what cannot be planned; what can be planned but is dangerous is found by pkg/rules.
+type Plan struct {
+	Name         string          `json:"name"`
+	Layout       spec.Layout     `json:"layout"`
+	Hosts        []spec.Host     `json:"hosts"`
+	Kubelet      kubever.Version `json:"kubelet"`
+	Network      spec.Network    `json:"network"`
+	PKI          spec.PKI        `json:"pki"`
+	Prefix       string          `json:"prefix"` // --etcd-prefix of both sides
+	Stores       []Store         `json:"stores"`
+	Legacy       Side            `json:"legacy"`
+	Modern       Side            `json:"modern"`
+	Resources    []Resource      `json:"resources"`   // by key
+	Controllers  []Controller    `json:"controllers"` // of both controller managers, by side and name
+	Components   []Component     `json:"components"`  // by host, etcd first, then legacy, then modern
+	Kubeconfigs  []Kubeconfig    `json:"kubeconfigs"`
+	Certificates []Certificate   `json:"certificates"`
+	Policy       policy.Intent   `json:"policy"`     // what the policy file of the modern API server allows
+	PolicyFile   string          `json:"policyFile"` // where that file lies on every host
+	Accept       []spec.Accept   `json:"accept,omitempty"`
+
+	CustomResources etcdsplit.Resource  `json:"customResources"` // the places of every custom resource
+	StartupWrites   []etcdsplit.BootKey `json:"startupWrites"`   // what the API servers write by themselves
+}
+
+// Store is an etcd cluster of the plan.
+type Store struct {
+	Name      string            `json:"name"`
+	Endpoints []string          `json:"endpoints"`
+	TLS       *spec.TLS         `json:"tls,omitempty"`
+	Version   string            `json:"version,omitempty"` // etcd's, "" when the spec does not say
+	Managed   *spec.ManagedEtcd `json:"managed,omitempty"`
+}
+
+// Side is what the plan says about one side as a whole.
+type Side struct {
+	Name     etcdsplit.SideName     `json:"name"`
+	Version  kubever.Version        `json:"version"`
+	Store    string                 `json:"store"`    // its default store
+	Existing bool                   `json:"existing"` // its components run already: only what must change is changed
+	Port     int                    `json:"port"`     // the API server's secure port
+	Locks    []etcdsplit.Lock       `json:"locks"`    // what its components elect on
+	Facts    etcdsplit.ControlPlane `json:"facts"`    // what a scan of the stores needs to know of this version
+}
+
+// Resource is one row of the ownership map and why it is so.
+type Resource struct {
+	etcdsplit.Resource
+	Why string `json:"why"` // one sentence
+	// Overrides are the entries of the modern server's --etcd-servers-overrides for this row, GROUP/RESOURCE, one for each
+	// group under which its version may keep it; empty when the row lies in the side's default store.
+	Overrides []string `json:"overrides,omitempty"`
+}
+
+// Controller is one controller of a side's controller manager.
+type Controller struct {
+	Side etcdsplit.SideName `json:"side"`
+	Name string             `json:"name"` // as --controllers of that version wants it
+	ID   string             `json:"id"`   // the name since 1.28, the same for every version
+	On   bool               `json:"on"`
+	Why  string             `json:"why"` // one sentence
+}
+
+// Component is one process on one host.
+type Component struct {
+	Host    string             `json:"host"`
+	Side    etcdsplit.SideName `json:"side,omitempty"` // "" for etcd
+	Kind    string             `json:"kind"`           // etcd, or a component of kubever
+	Name    string             `json:"name"`           // of the pod, the unit and the file: kube-apiserver, kube-apiserver-modern, etcd-modern
+	Version string             `json:"version"`
+	Image   string             `json:"image"`
+	Command []string           `json:"command"` // before the arguments
+	Args    []Arg              `json:"args"`    // complete and in order
+	Env     []spec.EnvVar      `json:"env,omitempty"`
+	Mounts  []Mount            `json:"mounts"`
+	Port    int                `json:"port"` // what it serves on
+	// Liveness and Startup are kinds that the kubelet of the plan knows; Startup is nil where it has none.
+	Liveness *Probe `json:"liveness,omitempty"`
+	Startup  *Probe `json:"startup,omitempty"`
+	Store    string `json:"store,omitempty"` // of an etcd member
+}
+
+// Arg is one argument, --NAME=VALUE, and why it is there.
+type Arg struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Why    string `json:"why"`
+	Origin Origin `json:"origin"`
+}
+
+// String prints the argument as the component wants it.
+func (a Arg) String() string { return "--" + a.Name + "=" + a.Value }
+
+// Origin says who put an argument there.
+type Origin string
+
+const (
+	FromSpec Origin = "spec" // extraArgs
+	FromPlan Origin = "plan"
+	FromBoth Origin = "both" // extraArgs, changed by the plan because it must be
+)
+
+// Mount is a path of the host that a component sees under the same path.
+type Mount struct {
+	Name      string `json:"name"`
+	Path      string `json:"path"`
+	ReadOnly  bool   `json:"readOnly"`
+	Directory bool   `json:"directory"` // it is created when it is missing; a file must exist
+}
+
+// Probe asks a component whether it is well.
+type Probe struct {
+	Scheme           string `json:"scheme,omitempty"` // HTTP, HTTPS; "" for a TCP probe
+	Host             string `json:"host"`
+	Port             int    `json:"port"`
+	Path             string `json:"path,omitempty"` // "" for a TCP probe
+	DelaySeconds     int    `json:"delaySeconds"`
+	TimeoutSeconds   int    `json:"timeoutSeconds"`
+	PeriodSeconds    int    `json:"periodSeconds"`
+	FailureThreshold int    `json:"failureThreshold"`
+}
+
+// Kubeconfig is a file with which a component reaches its API server. It refers to key files; it holds none.
+type Kubeconfig struct {
+	Host      string `json:"host"`
+	Path      string `json:"path"`
+	Server    string `json:"server"`
+	CA        string `json:"ca"`
+	Cert      string `json:"cert"`
+	Key       string `json:"key"`
+	User      string `json:"user"` // the name in the certificate
+	Component string `json:"component"`
+}
+
+// Certificate is one that the plan needs on a host.
+type Certificate struct {
+	Host          string   `json:"host"`
+	Cert          string   `json:"cert"` // path
+	Key           string   `json:"key"`
+	CA            string   `json:"ca"` // path of the issuer's certificate
+	CommonName    string   `json:"commonName"`
+	Organizations []string `json:"organizations,omitempty"`
+	DNSNames      []string `json:"dnsNames,omitempty"`
+	IPs           []string `json:"ips,omitempty"`
+	Usages        []string `json:"usages"`   // server, client
+	Existing      bool     `json:"existing"` // the cluster has it already: it is not issued
+	Why           string   `json:"why"`
+}
+
+// Side returns the side of the name.
+func (p *Plan) Side(name etcdsplit.SideName) *Side {
+	if name == etcdsplit.Legacy {
+		return &p.Legacy
+	}
+	return &p.Modern
+}
+
+// Store returns the store of the name, nil when there is none.
+func (p *Plan) Store(name string) *Store {
+	for i := range p.Stores {
+		if p.Stores[i].Name == name {
+			return &p.Stores[i]
+		}
+	}
+	return nil
+}
+
+// Resource returns the row of the key, nil when there is none.
+func (p *Plan) Resource(key string) *Resource {
+	i, found := slices.BinarySearchFunc(p.Resources, key, func(r Resource, key string) int {
+		switch {
+		case r.Key < key:
+			return -1
+		case r.Key > key:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		return nil
+	}
+	return &p.Resources[i]
+}
+
+// Controller returns a controller of a side by its name since 1.28, nil when that side's version has none of the name.
+func (p *Plan) Controller(side etcdsplit.SideName, id string) *Controller {
+	for i := range p.Controllers {
+		if p.Controllers[i].Side == side && p.Controllers[i].ID == id {
+			return &p.Controllers[i]
+		}
+	}
+	return nil
+}
+
+// ComponentsOf lists the components of a kind on a side, one for every host that runs it.
+func (p *Plan) ComponentsOf(side etcdsplit.SideName, kind string) []Component {
+	var found []Component
+	for _, c := range p.Components {
+		if c.Side == side && c.Kind == kind {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// Arg returns the last value of an argument, and whether the component has it.
+func (c *Component) Arg(name string) (string, bool) {
+	for i := len(c.Args) - 1; i >= 0; i-- {
+		if c.Args[i].Name == name {
+			return c.Args[i].Value, true
+		}
+	}
+	return "", false
+}
+
+// Ownership is the ownership map of the plan, as a scan of the stores wants it.
+func (p *Plan) Ownership() etcdsplit.Map {
+	m := etcdsplit.Map{
+		Prefix:          p.Prefix,
+		Legacy:          p.Legacy.Facts,
+		Modern:          p.Modern.Facts,
+		CustomResources: p.CustomResources,
+		Boot:            p.StartupWrites,
+		Locks:           slices.Concat(p.Legacy.Locks, p.Modern.Locks),
+		ServiceCIDRs:    p.Network.ServiceCIDRs,
+		NodePortRange:   p.Network.NodePortRange,
+	}
+	for _, s := range p.Stores {
+		m.Stores = append(m.Stores, s.Name)
+	}
+	for _, r := range p.Resources {
+		m.Resources = append(m.Resources, r.Resource)
+	}
+	return m
+}
