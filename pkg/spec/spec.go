@@ -109,19 +109,19 @@ type TLS struct {
 
 // Store is an etcd cluster.
 type Store struct {
-	Name      string       `json:"name"`              // a DNS label
-	Endpoints []string     `json:"endpoints"`         // URLs, one per member: https://10.0.0.11:2379
-	Prefix    string       `json:"prefix,omitempty"`  // default /registry; the same for every store
-	TLS       *TLS         `json:"tls,omitempty"`     // required by https endpoints
-	Version   string       `json:"version,omitempty"` // etcd's version where it is known: 3.4.23
-	Managed   *ManagedEtcd `json:"managed,omitempty"` // absent: the store exists and is run by somebody else
+	Name      string       `json:"name"`                           // a DNS label
+	Endpoints []string     `json:"endpoints"`                      // URLs, one per member: https://10.0.0.11:2379
+	Prefix    string       `json:"prefix,omitempty"`               // default /registry; the same for every store
+	TLS       *TLS         `json:"tls,omitempty"`                  // required by https endpoints
+	Version   string       `json:"version,omitempty" scalar:"any"` // etcd's version where it is known: 3.4.23
+	Managed   *ManagedEtcd `json:"managed,omitempty"`              // absent: the store exists and is run by somebody else
 }
 
 // ManagedEtcd makes fusionctl render the members of a store, one on every host.
 type ManagedEtcd struct {
-	Version string `json:"version"`         // 3.6.8
-	DataDir string `json:"dataDir"`         // absolute
-	Image   string `json:"image,omitempty"` // default registry.k8s.io/etcd:VERSION-0
+	Version string `json:"version" scalar:"any"` // 3.6.8
+	DataDir string `json:"dataDir"`              // absolute
+	Image   string `json:"image,omitempty"`      // default registry.k8s.io/etcd:VERSION-0
 	// ServerTLS and PeerTLS are the members' own certificates; both default to files of PKI.Directory named for the store:
 	// DIRECTORY/etcd-STORE/{ca.crt,server.crt,server.key} and {ca.crt,peer.crt,peer.key}.
 	ServerTLS *TLS `json:"serverTLS,omitempty"`
@@ -135,7 +135,7 @@ type Side struct {
 	// Image runs every component of the side (a hyperkube), unless a component names its own. When both are empty, each component
 	// has its release image: registry.k8s.io/kube-apiserver:vVERSION.
 	Image string `json:"image,omitempty"`
-	Store string `json:"store"` // the default store, by name
+	Store string `json:"store"` // the default store, by name; default core, and modern for the modern side of a split layout
 	// Existing says that the components run already with the arguments in extraArgs: a plan takes these as they are and changes
 	// only what it can show to be needed. Only the legacy side may be existing.
 	Existing          bool       `json:"existing,omitempty"`
@@ -158,15 +158,15 @@ type Component struct {
 type APIServer struct {
 	Component `json:",inline"`
 	Port      int    `json:"port,omitempty"`        // secure port; default 6443 legacy, 7443 modern
-	Cert      string `json:"cert,omitempty"`        // serving certificate; default DIRECTORY/apiserver.crt, DIRECTORY/modern/apiserver.crt
-	Key       string `json:"key,omitempty"`         //
-	Address   string `json:"bindAddress,omitempty"` // default 0.0.0.0
+	Cert      string `json:"cert,omitempty"`        // serving certificate; default DIRECTORY/apiserver.crt, of the modern side DIRECTORY/modern/apiserver.crt
+	Key       string `json:"key,omitempty"`         // default as Cert, with .key
+	Address   string `json:"bindAddress,omitempty"` // default 0.0.0.0, or :: when a host has an IPv6 address
 }
 
 // Arg is one argument of a component, --NAME=VALUE.
 type Arg struct {
-	Name  string `json:"name"` // without dashes
-	Value string `json:"value"`
+	Name  string `json:"name"`               // without dashes
+	Value string `json:"value" scalar:"any"` // "true" for a switch
 }
 
 // Mount is a path of the host that a component sees under the same path.
@@ -179,7 +179,7 @@ type Mount struct {
 // EnvVar is an environment variable of a component.
 type EnvVar struct {
 	Name  string `json:"name"`
-	Value string `json:"value"`
+	Value string `json:"value" scalar:"any"`
 }
 
 // Owning gives resources to an owner.

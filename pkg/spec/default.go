@@ -1,0 +1,126 @@
+package spec
+
+import (
+	"net/netip"
+	"net/url"
+	"path"
+	"strconv"
+)
+
+// Default fills what the file leaves out, as the comments of the types say. It changes f, and changes nothing when it is called
+// again. Values that cannot be derived stay empty; Validate says so.
+func (f *File) Default() {
+	s := &f.Spec
+	setDefault(&s.Layout, LayoutSplit)
+	if s.Kubelet.Version.Minor == 0 {
+		s.Kubelet.Version = s.Legacy.Version
+	}
+	s.Network.setDefaults()
+	s.PKI.setDefaults(s.Network.ClusterDomain)
+	for i := range s.Stores {
+		s.Stores[i].setDefaults(s.PKI.Directory)
+	}
+	modernStore := "modern"
+	if s.Layout == LayoutShared {
+		modernStore = "core"
+	}
+	s.Legacy.setDefaults("core", 6443, path.Join(s.PKI.Directory, "apiserver"), bindAddress(s.Hosts))
+	s.Modern.setDefaults(modernStore, 7443, path.Join(s.PKI.Directory, "modern/apiserver"), bindAddress(s.Hosts))
+	for i := range s.Access {
+		if a := &s.Access[i]; len(a.Resources) > 0 && len(a.Namespaces) == 0 {
+			a.Namespaces = []string{"*"}
+		}
+	}
+}
+
+func (n *Network) setDefaults() {
+	if len(n.ServiceCIDRs) == 0 {
+		n.ServiceCIDRs = []string{"10.96.0.0/12"}
+	}
+	setDefault(&n.NodePortRange, "30000-32767")
+	setDefault(&n.ClusterDomain, "cluster.local")
+}
+
+func (p *PKI) setDefaults(clusterDomain string) {
+	setDefault(&p.Directory, "/etc/kubernetes/pki")
+	for file, field := range map[string]*string{
+		"ca.crt":                       &p.CA,
+		"ca.key":                       &p.CAKey,
+		"sa.key":                       &p.ServiceAccountKey,
+		"front-proxy-ca.crt":           &p.RequestHeaderCA,
+		"front-proxy-client.crt":       &p.ProxyClientCert,
+		"front-proxy-client.key":       &p.ProxyClientKey,
+		"apiserver-kubelet-client.crt": &p.KubeletClientCert,
+		"apiserver-kubelet-client.key": &p.KubeletClientKey,
+	} {
+		setDefault(field, path.Join(p.Directory, file))
+	}
+	if len(p.ServiceAccountPublic) == 0 {
+		p.ServiceAccountPublic = []string{path.Join(p.Directory, "sa.pub")}
+	}
+	setDefault(&p.ServiceAccountIssuer, "https://kubernetes.default.svc."+clusterDomain)
+}
+
+func (s *Store) setDefaults(pki string) {
+	setDefault(&s.Prefix, "/registry")
+	if s.Managed == nil {
+		return
+	}
+	m := s.Managed
+	if m.Image == "" && m.Version != "" {
+		m.Image = "registry.k8s.io/etcd:" + m.Version + "-0"
+	}
+	setDefault(&s.Version, m.Version)
+	client := s.endpoint()
+	if port, err := strconv.Atoi(client.Port()); err == nil && m.PeerPort == 0 {
+		m.PeerPort = port + 1
+	}
+	if client.Scheme != "https" {
+		return
+	}
+	directory := path.Join(pki, "etcd-"+s.Name)
+	if m.ServerTLS == nil {
+		m.ServerTLS = &TLS{CA: directory + "/ca.crt", Cert: directory + "/server.crt", Key: directory + "/server.key"}
+	}
+	if m.PeerTLS == nil {
+		m.PeerTLS = &TLS{CA: directory + "/ca.crt", Cert: directory + "/peer.crt", Key: directory + "/peer.key"}
+	}
+}
+
+// endpoint is the first endpoint, the zero URL when there is none that can be read.
+func (s *Store) endpoint() url.URL {
+	if len(s.Endpoints) > 0 {
+		if u, err := url.Parse(s.Endpoints[0]); err == nil {
+			return *u
+		}
+	}
+	return url.URL{}
+}
+
+func (s *Side) setDefaults(store string, port int, certificate, address string) {
+	setDefault(&s.Store, store)
+	if s.APIServer == nil {
+		return
+	}
+	setDefault(&s.APIServer.Port, port)
+	setDefault(&s.APIServer.Cert, certificate+".crt")
+	setDefault(&s.APIServer.Key, certificate+".key")
+	setDefault(&s.APIServer.Address, address)
+}
+
+// bindAddress is the wildcard that serves every host's address: Go listens on both families only for the IPv6 one.
+func bindAddress(hosts []Host) string {
+	for _, host := range hosts {
+		if address, err := netip.ParseAddr(host.Address); err == nil && address.Is6() {
+			return "::"
+		}
+	}
+	return "0.0.0.0"
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,124 @@
+package spec
+
+import (
+	"regexp"
+	"strings"
+)
+
+// access checks the rules of the modern server's policy for what the language of ABAC can say.
+func (v *validator) access() {
+	rules := v.file.Spec.Access
+	if len(rules) == 0 {
+		v.addf("spec.access", "is empty; the policy of the modern server would let nobody in. Want rules, such as "+
+			`{subjects: [{kind: Group, name: "system:authenticated"}], apiGroups: [""], resources: [pods], readOnly: true}`)
+	}
+	for i := range rules {
+		v.accessRule(index("spec.access", i), &rules[i])
+	}
+}
+
+func (v *validator) accessRule(at string, a *Access) {
+	if len(a.Subjects) == 0 {
+		v.addf(at+".subjects", "is empty; the rule would be about nobody")
+	}
+	for i := range a.Subjects {
+		v.subject(index(at+".subjects", i), &a.Subjects[i])
+	}
+	switch {
+	case len(a.Resources) == 0 && len(a.APIGroups) == 0 && len(a.NonResourcePaths) == 0:
+		v.addf(at, "names neither resources nor nonResourcePaths")
+	case len(a.Resources) > 0 && len(a.APIGroups) == 0:
+		v.addf(at+".apiGroups", `is missing; the core group is written ""`)
+	case len(a.APIGroups) > 0 && len(a.Resources) == 0:
+		v.addf(at+".resources", `is missing; all of a group are written "*"`)
+	}
+	for i, group := range a.APIGroups {
+		v.apiGroup(index(at+".apiGroups", i), group)
+	}
+	for i, resource := range a.Resources {
+		v.accessResource(index(at+".resources", i), resource)
+	}
+	for i, namespace := range a.Namespaces {
+		if namespace != "*" && !labelPattern.MatchString(namespace) {
+			v.expect(index(at+".namespaces", i), namespace, `want a namespace, or "*" for all of them and for objects without one`)
+		}
+	}
+	if len(a.Namespaces) > 0 && len(a.Resources) == 0 {
+		v.addf(at+".namespaces", "is of no use without resources")
+	}
+	for i, path := range a.NonResourcePaths {
+		at := index(at+".nonResourcePaths", i)
+		if path != "*" && !strings.HasPrefix(path, "/") {
+			v.expect(at, path, `want a path that starts with a slash, or "*"`)
+		} else if strings.Contains(strings.TrimSuffix(path, "*"), "*") {
+			v.expect(at, path, "want a star only at the end: ABAC compares the beginning of a path")
+		}
+	}
+}
+
+var subjectKinds = []string{"User", "Group", "ServiceAccount"}
+
+func (v *validator) subject(at string, s *Subject) {
+	v.oneOf(at+".kind", s.Kind, subjectKinds)
+	if s.Kind == "ServiceAccount" {
+		if !isSubdomain(s.Name) {
+			v.expect(at+".name", s.Name, "want the name of a service account")
+		}
+		v.label(at+".namespace", s.Namespace)
+		return
+	}
+	if strings.TrimSpace(s.Name) == "" {
+		v.addf(at+".name", "is missing; want the name of a user or group")
+	}
+	if s.Namespace != "" {
+		v.addf(at+".namespace", "%q: only a ServiceAccount has one", s.Namespace)
+	}
+}
+
+func (v *validator) apiGroup(at, group string) {
+	switch {
+	case group == "" || group == "*":
+	case group == "core" || group == "v1":
+		v.addf(at, `%q: the core group is written ""`, group)
+	case strings.Contains(group, "/"):
+		name, _, _ := strings.Cut(group, "/")
+		v.addf(at, "%q: want the group without its version, %q; ABAC does not tell versions apart", shorten(group), name)
+	case !isSubdomain(group):
+		v.expect(at, group, `want an API group, such as "" or networking.k8s.io, or "*"`)
+	}
+}
+
+var resourcePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+func (v *validator) accessResource(at, resource string) {
+	name, rest, found := strings.Cut(resource, "/")
+	switch {
+	case resource == "*" || resourcePattern.MatchString(resource):
+	case found:
+		v.addf(at, "%q: ABAC does not tell subresources apart; a rule about %q is also about its %s", shorten(resource), name, rest)
+	case strings.Contains(resource, "."):
+		name, group, _ := strings.Cut(resource, ".")
+		v.addf(at, "%q: want the resource alone, %q; the group %q goes under apiGroups", shorten(resource), name, group)
+	case strings.Contains(resource, "*"):
+		v.addf(at, `%q: ABAC knows "*" alone, not as part of a name`, shorten(resource))
+	default:
+		v.expect(at, resource, "want a resource as in URLs, lower-case and plural, such as pods")
+	}
+}
+
+var rulePattern = regexp.MustCompile(`^FUS[0-9]{3}$`)
+
+func (v *validator) accepts() {
+	known := seen[string]{}
+	for i, accept := range v.file.Spec.Accept {
+		at := index("spec.accept", i)
+		if !rulePattern.MatchString(accept.Rule) {
+			v.expect(at+".rule", accept.Rule, "want the id of a rule, such as FUS152")
+		} else {
+			known.once(v, at, strings.TrimSpace(accept.Rule+" "+accept.Subject))
+		}
+		if strings.TrimSpace(accept.Reason) == "" {
+			v.addf(at+".reason", "is missing; say why the finding is acceptable, for those who read the file after you")
+		}
+	}
+}
