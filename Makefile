@@ -1,7 +1,7 @@
 # Every target works on a machine that has only Go.
 GO ?= go
 
-.PHONY: build check test golden demo bench fmt lint
+.PHONY: build check test golden demo bench diff fmt lint
 
 build: ## the command, as bin/fusionctl
 	$(GO) build -trimpath -o bin/fusionctl ./cmd/fusionctl
@@ -26,3 +26,6 @@ demo:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+diff: ## hold pkg/policy against the API server's own ABAC authorizer (k8s.io/kubernetes): files, millions of decisions, speed
+	cd test/abacdiff && $(GO) vet . && $(GO) test -count=1 .
