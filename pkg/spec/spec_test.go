@@ -8,8 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/kubefusion/fusionctl/internal/golden"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // TestLoad reads every case. A good file is shown with all of its defaults, and what was shown is read back as the same file;
@@ -152,4 +154,28 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("Load(Marshal(file)) is another file (-file +again):\n%s", diff)
 		}
 	})
+}
+
+func TestOwningNamesAResourceByAnyOfItsGroups(t *testing.T) {
+	deployments, _ := kubever.ResourceFor(schema.GroupResource{Group: "apps", Resource: "deployments"})
+	pods, _ := kubever.ResourceFor(schema.GroupResource{Resource: "pods"})
+	for _, test := range []struct {
+		pattern  string
+		resource kubever.Resource
+		want     bool
+	}{
+		{"deployments.extensions", deployments, true},
+		{"deployments.apps", deployments, true},
+		{"*.extensions", deployments, true},
+		{"*.", deployments, false},
+		{"*.", pods, true},
+		{"pods", pods, true},
+		{"pods", deployments, false},
+		{"services", pods, false},
+	} {
+		owning := spec.Owning{Resources: []string{test.pattern}}
+		if got := owning.Names(test.resource); got != test.want {
+			t.Errorf("Owning{%s}.Names(%s) = %v, want %v", test.pattern, test.resource.Name, got, test.want)
+		}
+	}
 }

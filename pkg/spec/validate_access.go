@@ -1,8 +1,13 @@
 package spec
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/kubefusion/fusionctl/internal/spelling"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // access checks the rules of the modern server's policy for what the language of ABAC can say.
@@ -36,7 +41,9 @@ func (v *validator) accessRule(at string, a *Access) {
 		v.apiGroup(index(at+".apiGroups", i), group)
 	}
 	for i, resource := range a.Resources {
-		v.accessResource(index(at+".resources", i), resource)
+		if v.accessResource(index(at+".resources", i), resource) {
+			v.servedResource(index(at+".resources", i), resource, a.APIGroups)
+		}
 	}
 	for i, namespace := range a.Namespaces {
 		if namespace != "*" && !labelPattern.MatchString(namespace) {
@@ -85,15 +92,40 @@ func (v *validator) apiGroup(at, group string) {
 		v.addf(at, "%q: want the group without its version, %q; ABAC does not tell versions apart", shorten(group), name)
 	case !isSubdomain(group):
 		v.expect(at, group, `want an API group, such as "" or networking.k8s.io, or "*"`)
+	case !strings.Contains(group, "."):
+		v.builtInGroup(at, group)
 	}
+}
+
+// builtInGroup wants a group that the modern version has: groups of custom resources have a dot in their name.
+func (v *validator) builtInGroup(at, group string) {
+	modern := v.file.Spec.Modern.Version
+	if modern.Minor == 0 {
+		return
+	}
+	var groups []string
+	for _, r := range kubever.APIResources(modern.Minor) {
+		groups = append(groups, r.Group)
+	}
+	slices.Sort(groups)
+	if groups = slices.Compact(groups); slices.Contains(groups, group) {
+		return
+	}
+	message := fmt.Sprintf("the modern version %s has no such group, and those of custom resources have a dot", modern)
+	if near, ok := spelling.Nearest(group, groups); ok {
+		message += fmt.Sprintf("; did you mean %q?", near)
+	}
+	v.addf(at, "%q: %s", group, message)
 }
 
 var resourcePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-func (v *validator) accessResource(at, resource string) {
+// accessResource checks the form of a resource, and reports whether it is good.
+func (v *validator) accessResource(at, resource string) bool {
 	name, rest, found := strings.Cut(resource, "/")
 	switch {
 	case resource == "*" || resourcePattern.MatchString(resource):
+		return true
 	case found:
 		v.addf(at, "%q: ABAC does not tell subresources apart; a rule about %q is also about its %s", shorten(resource), name, rest)
 	case strings.Contains(resource, "."):
@@ -104,6 +136,39 @@ func (v *validator) accessResource(at, resource string) {
 	default:
 		v.expect(at, resource, "want a resource as in URLs, lower-case and plural, such as pods")
 	}
+	return false
+}
+
+// servedResource wants a resource that one of the groups has. Groups that the modern version does not build in may have any.
+func (v *validator) servedResource(at, resource string, groups []string) {
+	modern := v.file.Spec.Modern.Version
+	if resource == "*" || modern.Minor == 0 {
+		return
+	}
+	var names []string
+	for _, group := range groups {
+		inGroup := namesIn(group, modern.Minor)
+		if len(inGroup) == 0 || slices.Contains(inGroup, resource) {
+			return
+		}
+		names = append(names, inGroup...)
+	}
+	slices.Sort(names)
+	if near, ok := spelling.Nearest(resource, names); ok {
+		v.addf(at, "%q: the modern version %s has none in these apiGroups; did you mean %q?", resource, modern, near)
+		return
+	}
+	v.addf(at, "%q: the modern version %s has none in these apiGroups", resource, modern)
+}
+
+func namesIn(group string, m kubever.Minor) []string {
+	var names []string
+	for _, r := range kubever.APIResources(m) {
+		if r.Group == group {
+			names = append(names, r.Name)
+		}
+	}
+	return names
 }
 
 var rulePattern = regexp.MustCompile(`^FUS[0-9]{3}$`)
