@@ -30,12 +30,27 @@ type Controller struct {
 	Cloud  bool // does nothing unless --cloud-provider names a provider that is built in
 	Source string
 
-	ServiceAccount string // its account in kube-system with --use-service-account-credentials; "" for none
+	// What the loop reads to decide, creates or updates (status and scale too), and deletes: Keys as in Resource.Key, sorted;
+	// "*" for anything that it can list. Events, which all of them write, are left out. From Controllers they hold for the
+	// minor; from ControllerByName for all minors together.
+	Reads, Writes, Deletes []string
+
+	// ServiceAccount is its account in kube-system with --use-service-account-credentials; "" when it acts as the controller
+	// manager itself.
+	ServiceAccount string
 
 	names   []during[string]
 	aliases []during[string]
 	offIn   Ranges
 	gates   []during[gateRule]
+
+	reads, writes, deletes []access
+}
+
+// access is a Key and the minors in which the controller touches it; nil for all.
+type access struct {
+	key    string
+	minors Ranges
 }
 
 // gateRule: gates that must all be on. If hides, the name is refused as unknown while one of them is off.
@@ -54,18 +69,53 @@ var controllerTable = sync.OnceValue(func() []Controller {
 				list, hides := strings.CutPrefix(s, "!")
 				return gateRule{gates: strings.Split(list, ","), hides: hides}
 			}),
-			Source: "cmd/kube-controller-manager/app and names of each minor, see Release",
+			Source: "cmd/kube-controller-manager/app, names and controller_policy.go of each minor, see Release",
 		})
+	}
+	for _, r := range readTable("access.tsv", 4) {
+		i := slices.IndexFunc(controllers, func(c Controller) bool { return c.Name == r.text(0) })
+		if i < 0 {
+			r.fail("no controller %s", r.text(0))
+		}
+		c := &controllers[i]
+		c.reads, c.writes, c.deletes = r.accesses(1), r.accesses(2), r.accesses(3)
+		c.Reads, c.Writes, c.Deletes = keys(c.reads, Minors()...), keys(c.writes, Minors()...), keys(c.deletes, Minors()...)
 	}
 	return controllers
 })
 
+// accesses reads a column of blank-separated keys, each alone or as key=minors.
+func (r row) accesses(column int) []access {
+	var accesses []access
+	for _, word := range r.words(column) {
+		key, minors, _ := strings.Cut(word, "=")
+		accesses = append(accesses, access{key: key, minors: r.parseRanges(minors)})
+	}
+	return accesses
+}
+
+// keys lists the keys that are touched in one of the minors, sorted.
+func keys(accesses []access, minors ...Minor) []string {
+	var list []string
+	for _, a := range accesses {
+		if a.minors == nil || slices.ContainsFunc(minors, a.minors.Has) {
+			list = append(list, a.key)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
 // Controllers lists the controllers whose names --controllers takes at the minor, by Name.
 func Controllers(m Minor) []Controller {
-	return slices.DeleteFunc(slices.Clone(controllerTable()), func(c Controller) bool {
-		_, ok := c.NameIn(m)
-		return !ok
-	})
+	var controllers []Controller
+	for _, c := range controllerTable() {
+		if _, ok := c.NameIn(m); ok {
+			c.Reads, c.Writes, c.Deletes = keys(c.reads, m), keys(c.writes, m), keys(c.deletes, m)
+			controllers = append(controllers, c)
+		}
+	}
+	return controllers
 }
 
 // ControllerByName finds a controller by its canonical name or any name or alias that any minor used: "statefuleset",

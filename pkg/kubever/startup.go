@@ -1,0 +1,63 @@
+package kubever
+
+import (
+	"strings"
+	"sync"
+)
+
+// StartupWrite is something that an API server writes by itself, as a privileged user whom no authorization stops.
+// Shape: {Hook: scheduling/bootstrap-system-priority-classes, Resource: priorityclasses, OffFlag: runtime-config,
+// OffValue: scheduling.k8s.io/v1=false}.
+type StartupWrite struct {
+	Hook         string // the post-start hook, or what does it
+	Resource     string // Key
+	Minors       Ranges
+	Continuous   bool   // goes on while the server runs
+	OnlyWithRBAC bool   // only with RBAC in --authorization-mode
+	OffFlag      string // flag of kube-apiserver that turns it off at the minor, without dashes; "" if none does
+	OffValue     string // its value; for runtime-config and feature-gates to be joined with others by commas
+	Objects      string // what it writes, in words
+	Source       string
+}
+
+var startupTable = sync.OnceValue(func() []StartupWrite {
+	var writes []StartupWrite
+	for _, r := range readTable("startup.tsv", 8) {
+		writes = append(writes, StartupWrite{
+			Hook: r.text(0), Resource: r.text(1), Minors: r.ranges(2), Continuous: r.yes(3), OnlyWithRBAC: r.yes(4),
+			OffFlag: r.text(5), OffValue: r.text(6), Objects: r.text(7),
+			Source: "post-start hooks of each minor, see Release; run: what a fresh 1.36.3 wrote",
+		})
+	}
+	return writes
+})
+
+// StartupWrites lists what the API server of the minor writes with default flags, and with RBAC where that is a condition.
+// Turning an API group off by runtime-config makes its resources unavailable, too.
+func StartupWrites(m Minor) []StartupWrite {
+	var writes []StartupWrite
+	for _, w := range startupTable() {
+		if !w.Minors.Has(m) {
+			continue
+		}
+		if w.OffFlag == "runtime-config" {
+			w.OffValue = disabledGroup(w.OffValue, m)
+		}
+		writes = append(writes, w)
+	}
+	return writes
+}
+
+// disabledGroup returns the value of --runtime-config that turns off every version of the group that the minor serves by
+// default: a hook is left out only with its whole group.
+func disabledGroup(group string, m Minor) string {
+	var versions []string
+	seen := make(map[string]bool)
+	for _, a := range apiTable() {
+		if version := a.GroupVersion.String(); a.Group == group && a.DefaultOn.Has(m) && !seen[version] {
+			seen[version] = true
+			versions = append(versions, version+"=false")
+		}
+	}
+	return strings.Join(versions, ",")
+}
