@@ -72,7 +72,9 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or bad input file, 3 done an
 
 // verbs lists the commands in the order of a user's work.
 func verbs(streams Streams) []*cobra.Command {
-	return []*cobra.Command{}
+	return []*cobra.Command{
+		newInitCmd(streams),
+	}
 }
 
 // markArgumentErrors makes a wrong number of arguments, or an unknown subcommand, bad usage for every command of the tree.
