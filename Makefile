@@ -1,7 +1,7 @@
 # Every target works on a machine that has only Go.
 GO ?= go
 
-.PHONY: build check test golden demo bench diff fmt lint
+.PHONY: build check test golden demo bench diff fmt lint rig
 
 build: ## the command, as bin/fusionctl
 	$(GO) build -trimpath -o bin/fusionctl ./cmd/fusionctl
@@ -29,3 +29,6 @@ bench:
 
 diff: ## hold pkg/policy against the API server's own ABAC authorizer (k8s.io/kubernetes): files, millions of decisions, speed
 	cd test/abacdiff && $(GO) vet . && $(GO) test -count=1 .
+
+rig: ## the real servers of the end-to-end tests, as test/rig/bin/kube-apiserver-1.N; says how long it will take
+	$(GO) run ./test/rig/build
