@@ -30,6 +30,10 @@ type Controller struct {
 	Cloud  bool // does nothing unless --cloud-provider names a provider that is built in
 	Source string
 
+	// Subject is the Key of the resource for whose objects it acts: replicasets for the replicaset controller, pods for the pod
+	// garbage collector; "*" for any.
+	Subject string
+
 	// What the loop reads to decide, creates or updates (status and scale too), and deletes: Keys as in Resource.Key, sorted;
 	// "*" for anything that it can list. Events, which all of them write, are left out. From Controllers they hold for the
 	// minor; from ControllerByName for all minors together.
@@ -72,13 +76,14 @@ var controllerTable = sync.OnceValue(func() []Controller {
 			Source: "cmd/kube-controller-manager/app, names and controller_policy.go of each minor, see Release",
 		})
 	}
-	for _, r := range readTable("access.tsv", 4) {
+	for _, r := range readTable("access.tsv", 5) {
 		i := slices.IndexFunc(controllers, func(c Controller) bool { return c.Name == r.text(0) })
 		if i < 0 {
 			r.fail("no controller %s", r.text(0))
 		}
 		c := &controllers[i]
-		c.reads, c.writes, c.deletes = r.accesses(1), r.accesses(2), r.accesses(3)
+		c.Subject = r.text(1)
+		c.reads, c.writes, c.deletes = r.accesses(2), r.accesses(3), r.accesses(4)
 		c.Reads, c.Writes, c.Deletes = keys(c.reads, Minors()...), keys(c.writes, Minors()...), keys(c.deletes, Minors()...)
 	}
 	return controllers

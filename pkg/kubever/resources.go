@@ -1,6 +1,7 @@
 package kubever
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -198,6 +199,21 @@ func (r Resource) Groups() []string {
 
 // APIs lists the groups and versions that ever served the resource.
 func (r Resource) APIs() []APIResource { return slices.Clone(r.api) }
+
+// GroupVersions lists every group and version under which some minor served or stored the resource, sorted.
+func (r Resource) GroupVersions() []schema.GroupVersion {
+	var versions []schema.GroupVersion
+	for _, a := range r.api {
+		versions = append(versions, a.GroupVersion)
+	}
+	for _, span := range r.stored {
+		versions = append(versions, span.value)
+	}
+	slices.SortFunc(versions, func(a, b schema.GroupVersion) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Version, b.Version))
+	})
+	return slices.Compact(versions)
+}
 
 // In reports whether the minor compiles in some version of the resource.
 func (r Resource) In(m Minor) bool { _, ok := at(r.stored, m); return ok }

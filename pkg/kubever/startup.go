@@ -12,20 +12,21 @@ type StartupWrite struct {
 	Hook         string // the post-start hook, or what does it
 	Resource     string // Key
 	Minors       Ranges
-	Continuous   bool   // goes on while the server runs
-	OnlyWithRBAC bool   // only with RBAC in --authorization-mode
-	OffFlag      string // flag of kube-apiserver that turns it off at the minor, without dashes; "" if none does
-	OffValue     string // its value; for runtime-config and feature-gates to be joined with others by commas
-	Objects      string // what it writes, in words
+	Continuous   bool     // goes on while the server runs
+	OnlyWithRBAC bool     // only with RBAC in --authorization-mode
+	OffFlag      string   // flag of kube-apiserver that turns it off at the minor, without dashes; "" if none does
+	OffValue     string   // its value; for runtime-config and feature-gates to be joined with others by commas
+	Objects      string   // what it writes, in words
+	Keys         []string // what it creates, below the prefix; "*" at the end stands for any rest
 	Source       string
 }
 
 var startupTable = sync.OnceValue(func() []StartupWrite {
 	var writes []StartupWrite
-	for _, r := range readTable("startup.tsv", 8) {
+	for _, r := range readTable("startup.tsv", 9) {
 		writes = append(writes, StartupWrite{
 			Hook: r.text(0), Resource: r.text(1), Minors: r.ranges(2), Continuous: r.yes(3), OnlyWithRBAC: r.yes(4),
-			OffFlag: r.text(5), OffValue: r.text(6), Objects: r.text(7),
+			OffFlag: r.text(5), OffValue: r.text(6), Objects: r.text(7), Keys: r.words(8),
 			Source: "post-start hooks of each minor, see Release; run: what a fresh 1.36.3 wrote",
 		})
 	}

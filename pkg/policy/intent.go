@@ -12,19 +12,19 @@ import (
 
 // Intent is what a policy should allow, independent of how ABAC spells it.
 type Intent struct {
-	Grants []Grant
+	Grants []Grant `json:"grants"`
 }
 
 // Grant allows every subject every combination of the API groups, resources and namespaces, and every path. It reads like an
 // RBAC rule, less what ABAC cannot say: single verbs, object names, subresources.
 type Grant struct {
-	Subjects         []Subject
-	APIGroups        []string // "" is the core group, "*" all
-	Resources        []string // plural names without group; "*" all. A resource always includes its subresources
-	Namespaces       []string // "*" all and cluster-scoped; "" cluster-scoped objects and lists over all namespaces
-	NonResourcePaths []string // "/healthz", "/apis/*" or "*"
-	ReadOnly         bool     // get, list and watch
-	Why              string   // one sentence, printed as a comment above the rules; grants with the same one stand together
+	Subjects         []Subject `json:"subjects"`
+	APIGroups        []string  `json:"apiGroups,omitempty"`        // "" is the core group, "*" all
+	Resources        []string  `json:"resources,omitempty"`        // plural names without group; "*" all. A resource always includes its subresources
+	Namespaces       []string  `json:"namespaces,omitempty"`       // "*" all and cluster-scoped; "" cluster-scoped objects and lists over all namespaces
+	NonResourcePaths []string  `json:"nonResourcePaths,omitempty"` // "/healthz", "/apis/*" or "*"
+	ReadOnly         bool      `json:"readOnly,omitempty"`         // get, list and watch
+	Why              string    `json:"why"`                        // one sentence, printed as a comment above the rules; grants with the same one stand together
 }
 
 // SubjectKind is the kind of a grant's subject.
