@@ -11,21 +11,25 @@ type admissionFact struct {
 	minors, defaultOn Ranges
 }
 
-var admissionTable = sync.OnceValue(func() []admissionFact {
+var admissionTable = sync.OnceValue(decodeAdmission)
+
+func decodeAdmission() []admissionFact {
 	var plugins []admissionFact
 	for _, r := range readTable("admission.tsv", 3) {
 		plugins = append(plugins, admissionFact{name: r.text(0), minors: r.ranges(1), defaultOn: r.ranges(2)})
 	}
 	return plugins
-})
+}
 
-var admissionOrderTable = sync.OnceValue(func() []during[[]string] {
+var admissionOrderTable = sync.OnceValue(decodeAdmissionOrder)
+
+func decodeAdmissionOrder() []during[[]string] {
 	var orders []during[[]string]
 	for _, r := range readTable("admission-order.tsv", 2) {
 		orders = append(orders, during[[]string]{r.ranges(0), r.words(1)})
 	}
 	return orders
-})
+}
 
 // AdmissionPlugins lists the admission plugins that the API server knows at the minor: from 1.10 on in the order in which
 // the server runs them; before that by name, because there --admission-control decides the order.
@@ -57,13 +61,15 @@ func admissionNames(m Minor, match func(admissionFact) bool) []string {
 	return names
 }
 
-var authorizationTable = sync.OnceValue(func() map[string]Ranges {
+var authorizationTable = sync.OnceValue(decodeAuthorization)
+
+func decodeAuthorization() map[string]Ranges {
 	modes := make(map[string]Ranges)
 	for _, r := range readTable("authorization.tsv", 2) {
 		modes[r.text(0)] = r.ranges(1)
 	}
 	return modes
-})
+}
 
 // AuthorizationModes lists the values that --authorization-mode takes at the minor, by name.
 func AuthorizationModes(m Minor) []string {

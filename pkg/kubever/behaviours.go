@@ -92,13 +92,15 @@ type Behaviour struct {
 	Source  string
 }
 
-var behaviourTable = sync.OnceValue(func() []Behaviour {
+var behaviourTable = sync.OnceValue(decodeBehaviours)
+
+func decodeBehaviours() []Behaviour {
 	var behaviours []Behaviour
 	for _, r := range readTable("behaviours.tsv", 4) {
 		behaviours = append(behaviours, Behaviour{Name: r.text(0), Minors: r.ranges(1), Meaning: r.text(2), Source: r.text(3)})
 	}
 	return behaviours
-})
+}
 
 // Behaviours lists all behaviours, by name.
 func Behaviours() []Behaviour { return append([]Behaviour(nil), behaviourTable()...) }

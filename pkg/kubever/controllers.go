@@ -63,7 +63,9 @@ type gateRule struct {
 	hides bool
 }
 
-var controllerTable = sync.OnceValue(func() []Controller {
+var controllerTable = sync.OnceValue(decodeControllers)
+
+func decodeControllers() []Controller {
 	var controllers []Controller
 	for _, r := range readTable("controllers.tsv", 8) {
 		controllers = append(controllers, Controller{
@@ -87,7 +89,7 @@ var controllerTable = sync.OnceValue(func() []Controller {
 		c.Reads, c.Writes, c.Deletes = keys(c.reads, Minors()...), keys(c.writes, Minors()...), keys(c.deletes, Minors()...)
 	}
 	return controllers
-})
+}
 
 // accesses reads a column of blank-separated keys, each alone or as key=minors.
 func (r row) accesses(column int) []access {

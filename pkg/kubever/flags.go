@@ -51,7 +51,9 @@ func (f FlagFact) NotInDotZero(m Minor) bool { return f.lateIn.Has(m) }
 
 type flagKey struct{ component, name string }
 
-var flagTable = sync.OnceValue(func() map[flagKey]FlagFact {
+var flagTable = sync.OnceValue(decodeFlags)
+
+func decodeFlags() map[flagKey]FlagFact {
 	rows := readTable("flags.tsv", 6)
 	flags := make(map[flagKey]FlagFact, len(rows))
 	for _, r := range rows {
@@ -73,7 +75,7 @@ var flagTable = sync.OnceValue(func() map[flagKey]FlagFact {
 		flags[flagKey{f.Component, f.Name}] = f
 	}
 	return flags
-})
+}
 
 // Flag finds a flag by its name without dashes; the zero FlagFact when no minor of the component has it.
 func Flag(component, name string) FlagFact { return flagTable()[flagKey{component, name}] }
@@ -93,13 +95,15 @@ func Flags(component string, m Minor) []FlagFact {
 // Components lists the components whose flags are known.
 func Components() []string { return []string{APIServer, ControllerManager, Scheduler} }
 
-var releaseTable = sync.OnceValue(func() map[Minor]string {
+var releaseTable = sync.OnceValue(decodeReleases)
+
+func decodeReleases() map[Minor]string {
 	releases := make(map[Minor]string)
 	for _, r := range readTable("releases.tsv", 2) {
 		releases[r.parseMinor(r.text(0))] = r.text(1)
 	}
 	return releases
-})
+}
 
 // Release names the patch release that was read for a minor, such as "1.6.13". Facts hold for it, and for the minor's other
 // releases as far as NotInDotZero and the notes of a fact do not say otherwise.

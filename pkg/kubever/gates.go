@@ -43,7 +43,9 @@ func (g GateFact) KnownTo(component string, m Minor) bool {
 // NotInDotZero reports whether the gate arrived after the first release of the minor.
 func (g GateFact) NotInDotZero(m Minor) bool { return g.lateIn.Has(m) }
 
-var gateTable = sync.OnceValue(func() map[string]GateFact {
+var gateTable = sync.OnceValue(decodeGates)
+
+func decodeGates() map[string]GateFact {
 	rows := readTable("gates.tsv", 3)
 	gates := make(map[string]GateFact, len(rows))
 	for _, r := range rows {
@@ -72,7 +74,7 @@ var gateTable = sync.OnceValue(func() map[string]GateFact {
 		gate.only[r.text(1)] = r.ranges(2)
 	}
 	return gates
-})
+}
 
 // Gate finds a feature gate by name; the zero GateFact when no minor has it.
 func Gate(name string) GateFact { return gateTable()[name] }

@@ -21,13 +21,15 @@ type Locks struct {
 	NamespaceFlagName string // as NameFlagName
 }
 
-var lockTable = sync.OnceValue(func() []during[[]string] {
+var lockTable = sync.OnceValue(decodeLocks)
+
+func decodeLocks() []during[[]string] {
 	var kinds []during[[]string]
 	for _, r := range readTable("locks.tsv", 2) {
 		kinds = append(kinds, during[[]string]{r.ranges(0), r.words(1)})
 	}
 	return kinds
-})
+}
 
 // LeaderLocks returns how ControllerManager or Scheduler elects at the minor.
 func LeaderLocks(component string, m Minor) Locks {
@@ -81,13 +83,15 @@ type EndpointReconcilers struct {
 	Source  string
 }
 
-var reconcilerTable = sync.OnceValue(func() []during[string] {
+var reconcilerTable = sync.OnceValue(decodeReconcilers)
+
+func decodeReconcilers() []during[string] {
 	var types []during[string]
 	for _, r := range readTable("reconcilers.tsv", 2) {
 		types = append(types, during[string]{r.ranges(1), r.text(0)})
 	}
 	return types
-})
+}
 
 // EndpointReconcilersIn returns the endpoint reconcilers of the minor.
 func EndpointReconcilersIn(m Minor) EndpointReconcilers {
@@ -114,7 +118,9 @@ type Allocators struct {
 	Source     string
 }
 
-var allocatorTable = sync.OnceValue(func() []during[Allocators] {
+var allocatorTable = sync.OnceValue(decodeAllocators)
+
+func decodeAllocators() []during[Allocators] {
 	var allocators []during[Allocators]
 	for _, r := range readTable("allocators.tsv", 4) {
 		allocators = append(allocators, during[Allocators]{r.ranges(0), Allocators{
@@ -123,7 +129,7 @@ var allocatorTable = sync.OnceValue(func() []during[Allocators] {
 		}})
 	}
 	return allocators
-})
+}
 
 // AllocatorsIn returns the cluster IP allocators of the minor.
 func AllocatorsIn(m Minor) Allocators {

@@ -27,7 +27,9 @@ type ownerRow struct {
 	apiVersions                 []during[schema.GroupVersion]
 }
 
-var ownerTable = sync.OnceValue(func() []ownerRow {
+var ownerTable = sync.OnceValue(decodeOwners)
+
+func decodeOwners() []ownerRow {
 	var owners []ownerRow
 	for _, r := range readTable("owners.tsv", 4) {
 		owners = append(owners, ownerRow{
@@ -36,7 +38,7 @@ var ownerTable = sync.OnceValue(func() []ownerRow {
 		})
 	}
 	return owners
-})
+}
 
 // OwnerReferences lists the references that the minor writes when the controllers named are on, by dependent and owner.
 // Objects keep the references that older versions wrote: an upgrade does not rewrite them.
@@ -72,7 +74,9 @@ type GarbageCollection struct {
 	Source          string
 }
 
-var garbageTable = sync.OnceValue(func() []during[GarbageCollection] {
+var garbageTable = sync.OnceValue(decodeGarbage)
+
+func decodeGarbage() []during[GarbageCollection] {
 	var behaviours []during[GarbageCollection]
 	for _, r := range readTable("garbage.tsv", 5) {
 		outcome := func(column int) Outcome {
@@ -88,7 +92,7 @@ var garbageTable = sync.OnceValue(func() []during[GarbageCollection] {
 		}})
 	}
 	return behaviours
-})
+}
 
 // GarbageCollectionIn returns the behaviour of the minor's garbage collector.
 func GarbageCollectionIn(m Minor) GarbageCollection {

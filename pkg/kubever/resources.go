@@ -69,7 +69,9 @@ const (
 	resourceSource = "test/integration/etcd/data.go, pkg/apis/*/install and AddCohabitatingResources of each minor, see Release"
 )
 
-var apiTable = sync.OnceValue(func() []APIResource {
+var apiTable = sync.OnceValue(decodeAPI)
+
+func decodeAPI() []APIResource {
 	rows := readTable("api.tsv", 7)
 	resources := make([]APIResource, 0, len(rows))
 	for _, r := range rows {
@@ -84,14 +86,16 @@ var apiTable = sync.OnceValue(func() []APIResource {
 		resources = append(resources, a)
 	}
 	return resources
-})
+}
 
 type resourceIndex struct {
 	byKey           []Resource // sorted by Key
 	byGroupResource map[schema.GroupResource]int
 }
 
-var resourceTable = sync.OnceValue(func() resourceIndex {
+var resourceTable = sync.OnceValue(decodeResources)
+
+func decodeResources() resourceIndex {
 	rows := readTable("resources.tsv", 8)
 	index := resourceIndex{byGroupResource: make(map[schema.GroupResource]int)}
 	names := make(map[string][]APIResource)
@@ -131,7 +135,7 @@ var resourceTable = sync.OnceValue(func() resourceIndex {
 		}
 	}
 	return index
-})
+}
 
 // groupVersion reads a column that holds "v1" or "apps/v1".
 func (r row) groupVersion(column int) schema.GroupVersion { return r.parseGroupVersion(r.text(column)) }
@@ -332,14 +336,16 @@ func ServesGVK(gvk schema.GroupVersionKind, m Minor) bool {
 	})
 }
 
-var kindTable = sync.OnceValue(func() map[schema.GroupVersionKind]Ranges {
+var kindTable = sync.OnceValue(decodeKinds)
+
+func decodeKinds() map[schema.GroupVersionKind]Ranges {
 	rows := readTable("kinds.tsv", 3)
 	kinds := make(map[schema.GroupVersionKind]Ranges, len(rows))
 	for _, r := range rows {
 		kinds[r.groupVersion(0).WithKind(r.text(1))] = r.ranges(2)
 	}
 	return kinds
-})
+}
 
 // CanDecode reports whether the minor's API server can decode a stored object of this group, version and kind. That is not
 // the same as serving it: 1.36 decodes a Deployment of extensions/v1beta1. One object that cannot be decoded makes every list

@@ -21,7 +21,9 @@ type StartupWrite struct {
 	Source       string
 }
 
-var startupTable = sync.OnceValue(func() []StartupWrite {
+var startupTable = sync.OnceValue(decodeStartupWrites)
+
+func decodeStartupWrites() []StartupWrite {
 	var writes []StartupWrite
 	for _, r := range readTable("startup.tsv", 9) {
 		writes = append(writes, StartupWrite{
@@ -31,7 +33,7 @@ var startupTable = sync.OnceValue(func() []StartupWrite {
 		})
 	}
 	return writes
-})
+}
 
 // StartupWrites lists what the API server of the minor writes with default flags, and with RBAC where that is a condition.
 // Turning an API group off by runtime-config makes its resources unavailable, too.

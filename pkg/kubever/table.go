@@ -25,14 +25,17 @@ func (r row) fail(format string, args ...any) {
 	panic(fmt.Sprintf("kubever: internal error: %s:%d: %s", r.table, r.line, fmt.Sprintf(format, args...)))
 }
 
-// readTable splits a table into rows of exactly so many columns.
+// readTable reads an embedded table.
 func readTable(name string, columns int) []row {
-	path := "tables/" + name
-	content, err := tables.ReadFile(path)
+	content, err := tables.ReadFile("tables/" + name)
 	if err != nil {
 		panic("kubever: internal error: " + err.Error())
 	}
-	text := string(content)
+	return splitTable("tables/"+name, string(content), columns)
+}
+
+// splitTable splits the text of a table into rows of exactly so many columns.
+func splitTable(path, text string, columns int) []row {
 	rows := make([]row, 0, strings.Count(text, "\n"))
 	line := 0
 	for len(text) > 0 {

@@ -1,0 +1,76 @@
+package kubever
+
+import (
+	"strings"
+	"sync"
+)
+
+// fieldTable keeps the lines of each type unparsed: whoever asks about pods does not pay for five thousand other fields.
+var fieldTable = sync.OnceValue(decodeFields)
+
+func decodeFields() map[string][]row {
+	types := make(map[string][]row)
+	for _, r := range readTable("fields.tsv", 3) {
+		types[r.text(0)] = append(types[r.text(0)], r)
+	}
+	return types
+}
+
+// fieldSpans finds the types that a field has had.
+func fieldSpans(typeName, field string) []during[string] {
+	for _, r := range fieldTable()[typeName] {
+		if r.text(1) == field {
+			return timeline(r, 2, verbatim)
+		}
+	}
+	return nil
+}
+
+// Field returns the minors whose API knows a field of a type: Field("v1.PodSpec", "topologySpreadConstraints") is 1.16-1.36.
+// A server, a kubelet or a controller of another minor drops the field when it writes the object.
+// Types are named as in the API descriptions: v1.PodSpec, apps.v1.DeploymentSpec, meta.v1.ObjectMeta.
+func Field(typeName, field string) Ranges {
+	var known Ranges
+	spans := fieldSpans(typeName, field)
+	for _, m := range Minors() {
+		if _, ok := at(spans, m); !ok {
+			continue
+		}
+		if last := len(known) - 1; last >= 0 && known[last].To == m-1 {
+			known[last].To = m
+		} else {
+			known = append(known, Range{From: m, To: m})
+		}
+	}
+	return known
+}
+
+// FieldType returns the type of a field at the minor: "v1.Probe", "[]v1.Container", "map[string]string"; "" when the minor
+// does not know the field.
+func FieldType(typeName, field string, m Minor) string {
+	fieldType, _ := at(fieldSpans(typeName, field), m)
+	return fieldType
+}
+
+// Fields lists the fields of a type that the minor knows, by name; nil when it has no such type.
+func Fields(typeName string, m Minor) []string {
+	var fields []string
+	for _, r := range fieldTable()[typeName] {
+		if _, ok := at(timeline(r, 2, verbatim), m); ok {
+			fields = append(fields, r.text(1))
+		}
+	}
+	return fields
+}
+
+// ElementType strips lists and maps off a type: "[]v1.Container" is v1.Container.
+func ElementType(fieldType string) string {
+	for {
+		element, isList := strings.CutPrefix(fieldType, "[]")
+		element, isMap := strings.CutPrefix(element, "map[string]")
+		if !isList && !isMap {
+			return element
+		}
+		fieldType = element
+	}
+}
