@@ -74,6 +74,7 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or bad input file, 3 done an
 func verbs(streams Streams) []*cobra.Command {
 	return []*cobra.Command{
 		newInitCmd(streams),
+		newPlanCmd(streams),
 	}
 }
 

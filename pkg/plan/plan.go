@@ -62,7 +62,8 @@ type Side struct {
 // Resource is one row of the ownership map and why it is so.
 type Resource struct {
 	etcdsplit.Resource
-	Why string `json:"why"` // one sentence
+	Pseudo bool   `json:"pseudo,omitempty"` // no API resource: what an API server keeps for itself
+	Why    string `json:"why"`              // one sentence
 	// Overrides are the entries of the modern server's --etcd-servers-overrides for this row, GROUP/RESOURCE, one for each
 	// group under which its version may keep it; empty when the row lies in the side's default store.
 	Overrides []string `json:"overrides,omitempty"`

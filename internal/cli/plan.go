@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// specLimitBytes bounds the spec files that are read: thousands of times what one needs.
+const specLimitBytes = 4 << 20
+
+type planRequest struct {
+	file   string
+	output string
+	all    bool
+}
+
+// planDocument is a plan as JSON and YAML show it.
+type planDocument struct {
+	Schema string `json:"schema"`
+	*plan.Plan
+}
+
+func newPlanCmd(streams Streams) *cobra.Command {
+	var req planRequest
+	cmd := &cobra.Command{
+		Use:   "plan SPEC",
+		Short: "Resources, locations, owners, controllers and flags that follow from a spec",
+		Long: `plan prints what follows from a spec: where each side keeps each resource and who writes it, which controllers run and why,
+and every argument of every component with the reason for it.
+
+Exit codes: 0 done, 2 bad spec.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			req.file = args[0]
+			return runPlan(req, streams)
+		},
+	}
+	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	cmd.Flags().BoolVar(&req.all, "all", false, "in the table, also list resources that neither version serves by default")
+	return cmd
+}
+
+func runPlan(req planRequest, streams Streams) error {
+	p, err := loadPlan(streams, req.file)
+	if err != nil {
+		return err
+	}
+	document := planDocument{Schema: "fusionctl/plan/v1", Plan: p}
+	switch req.output {
+	case "json":
+		return printJSON(streams.Out, document)
+	case "yaml":
+		return printYAML(streams.Out, document)
+	default:
+		return printPlan(streams.Out, p, req.all)
+	}
+}
+
+// loadPlan reads a spec and plans it. What is wrong with the file or cannot be planned is bad input.
+func loadPlan(streams Streams, file string) (*plan.Plan, error) {
+	data, err := readInput(streams, file, specLimitBytes)
+	if err != nil {
+		return nil, err
+	}
+	f, err := spec.Load(file, data)
+	if err != nil {
+		return nil, badInput(err, "fusionctl init split prints a commented spec to compare with")
+	}
+	p, err := plan.New(f)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("%s: %w", file, err), "")
+	}
+	return p, nil
+}
+
+func printPlan(w io.Writer, p *plan.Plan, all bool) error {
+	fmt.Fprintf(w, "%s: %s layout, legacy %s, modern %s, kubelet %s\n\n", p.Name, p.Layout, p.Legacy.Version, p.Modern.Version, p.Kubelet)
+	sections := []func(io.Writer){
+		func(t io.Writer) { printStores(t, p) },
+		func(t io.Writer) { printResources(t, p, all) },
+		func(t io.Writer) { printControllers(t, p) },
+		func(t io.Writer) { printLocks(t, p) },
+		func(t io.Writer) { printComponents(t, p) },
+	}
+	for i, section := range sections {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := printTable(w, section); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printStores(t io.Writer, p *plan.Plan) {
+	fmt.Fprintln(t, "STORE\tDEFAULT OF\tRUN BY\tENDPOINTS")
+	for _, s := range p.Stores {
+		var of []string
+		for _, side := range etcdsplit.Sides() {
+			if p.Side(side).Store == s.Name {
+				of = append(of, string(side))
+			}
+		}
+		by := "somebody else"
+		if s.Managed != nil {
+			by = "this plan, etcd " + s.Managed.Version
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.Name, dash(strings.Join(of, ",")), by, strings.Join(s.Endpoints, ","))
+	}
+}
+
+func printResources(t io.Writer, p *plan.Plan, all bool) {
+	fmt.Fprintln(t, "RESOURCE\tKEY\tOWNER\tLEGACY\tMODERN\tWHY")
+	for _, r := range p.Resources {
+		if !all && !r.Pseudo && len(r.Legacy.Serves) == 0 && len(r.Modern.Serves) == 0 {
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%s/%s\t%s\t%s\t%s\t%s\n", r.Name, p.Prefix, r.Key, r.Owner, place(r.Legacy), place(r.Modern), r.Why)
+	}
+	fmt.Fprintf(t, "%s\t%s/GROUP/RESOURCE\t%s\t%s\t%s\tevery version keeps them in its default store\n", p.CustomResources.Name, p.Prefix,
+		p.CustomResources.Owner, place(p.CustomResources.Legacy), place(p.CustomResources.Modern))
+}
+
+// place is a side's store and the version that it stores: core:apps/v1.
+func place(s etcdsplit.Side) string {
+	switch {
+	case s.Store == "":
+		return "-"
+	case s.StoredAs == "":
+		return s.Store
+	default:
+		return s.Store + ":" + s.StoredAs
+	}
+}
+
+func printControllers(t io.Writer, p *plan.Plan) {
+	fmt.Fprintln(t, "SIDE\tCONTROLLER\tRUNS\tWHY")
+	for _, c := range p.Controllers {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", c.Side, c.Name, map[bool]string{true: "on", false: "off"}[c.On], c.Why)
+	}
+}
+
+func printLocks(t io.Writer, p *plan.Plan) {
+	fmt.Fprintln(t, "SIDE\tCOMPONENT\tELECTS ON\tNAME")
+	for _, side := range etcdsplit.Sides() {
+		for _, l := range p.Side(side).Locks {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s/%s\n", l.Side, l.Component, l.Resource, l.Namespace, l.Name)
+		}
+	}
+}
+
+func printComponents(t io.Writer, p *plan.Plan) {
+	for i, c := range p.Components {
+		if i > 0 {
+			fmt.Fprintln(t)
+		}
+		fmt.Fprintf(t, "%s on %s: %s\n", c.Name, c.Host, c.Image)
+		for _, a := range c.Args {
+			fmt.Fprintf(t, "  %s\t%s\n", a, a.Why)
+		}
+	}
+}
+
+// dash stands for nothing in a table.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

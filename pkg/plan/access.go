@@ -1,0 +1,138 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/policy"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// healthPaths answer to anybody: the kubelet probes without a certificate.
+var healthPaths = []string{"/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*", "/version", "/version/"}
+
+// discoveryPaths are what every client asks before it does anything.
+var discoveryPaths = []string{"/", "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/swagger-2.0.0.json", "/swagger-2.0.0.pb-v1", "/swagger.json", "/swaggerapi", "/swaggerapi/*"}
+
+// metricGroups are the groups of extension API servers that a controller reads; no table of built-in resources has them.
+var metricGroups = map[string][]string{
+	"horizontal-pod-autoscaler-controller": {"custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"},
+}
+
+const (
+	controllerManagerUser = "system:kube-controller-manager"
+	authenticatedGroup    = "system:authenticated"
+	anonymousGroup        = "system:unauthenticated"
+)
+
+// access is what the policy of the modern API server allows: what the spec says, and what the side's own components need.
+func access(f *spec.File, rows []Resource, controllers []Controller, locks []etcdsplit.Lock) policy.Intent {
+	var intent policy.Intent
+	add := func(g policy.Grant) { intent.Grants = append(intent.Grants, g) }
+	for _, rule := range f.Spec.Access {
+		grant := policy.Grant{
+			APIGroups: rule.APIGroups, Resources: rule.Resources, Namespaces: rule.Namespaces,
+			NonResourcePaths: rule.NonResourcePaths, ReadOnly: rule.ReadOnly, Why: "what the spec allows to users",
+		}
+		for _, s := range rule.Subjects {
+			grant.Subjects = append(grant.Subjects, policy.Subject{Kind: policy.SubjectKind(s.Kind), Name: s.Name, Namespace: s.Namespace})
+		}
+		add(grant)
+	}
+	everybody := []policy.Subject{{Kind: policy.KindGroup, Name: authenticatedGroup}}
+	add(policy.Grant{Subjects: everybody, NonResourcePaths: slices.Concat(discoveryPaths, healthPaths), ReadOnly: true,
+		Why: "discovery: every client asks what the server has"})
+	add(policy.Grant{Subjects: everybody, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"},
+		Namespaces: []string{"*"}, Why: "what may I do? A client asks about itself alone"})
+	add(policy.Grant{Subjects: []policy.Subject{{Kind: policy.KindGroup, Name: anonymousGroup}}, NonResourcePaths: healthPaths, ReadOnly: true,
+		Why: "probes: the kubelet asks without a certificate"})
+	if f.Spec.Modern.ControllerManager == nil {
+		return intent
+	}
+	for _, g := range managerAccess(rows, controllers, locks, f.Spec.Modern.Version.Minor) {
+		add(g)
+	}
+	return intent
+}
+
+// managerAccess is what the modern controller manager needs, as its own user and as each of its controllers.
+func managerAccess(rows []Resource, controllers []Controller, locks []etcdsplit.Lock, m kubever.Minor) []policy.Grant {
+	manager := []policy.Subject{{Kind: policy.KindUser, Name: controllerManagerUser}}
+	const own = "the modern controller manager: its lock, its controllers' accounts, who asks its port"
+	grants := []policy.Grant{
+		{Subjects: manager, APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Namespaces: []string{lockNamespace}, Why: own},
+		{Subjects: manager, APIGroups: []string{""}, Resources: []string{"secrets", "configmaps", "namespaces"}, Namespaces: []string{lockNamespace}, ReadOnly: true, Why: own},
+		{Subjects: manager, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Namespaces: []string{"*"}, Why: own},
+		{Subjects: manager, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Namespaces: []string{"*"}, Why: own},
+		{Subjects: manager, APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Namespaces: []string{"*"}, Why: own},
+	}
+	for _, l := range locks {
+		if row := rowOf(rows, l.Resource); row != nil {
+			grants = append(grants, grantsFor(manager, row, m, []string{l.Namespace}, false, own)...)
+		}
+	}
+	var watched []string
+	facts := kubever.Controllers(m)
+	for _, c := range controllers {
+		if c.Side != etcdsplit.Modern || !c.On {
+			continue
+		}
+		fact := facts[slices.IndexFunc(facts, func(f kubever.Controller) bool { return f.Name == c.ID })]
+		subject := manager
+		if fact.ServiceAccount != "" {
+			subject = []policy.Subject{{Kind: policy.KindServiceAccount, Namespace: lockNamespace, Name: fact.ServiceAccount}}
+		}
+		why := fmt.Sprintf("%s: %s", c.Name, c.Why)
+		written := slices.Concat(fact.Writes, fact.Deletes)
+		watched = append(watched, fact.Reads...)
+		watched = append(watched, written...)
+		for _, key := range written {
+			if key == "*" {
+				grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: []string{"*"}, Why: why})
+			} else if row := rowOf(rows, key); row != nil {
+				grants = append(grants, grantsFor(subject, row, m, []string{"*"}, false, why)...)
+			}
+		}
+		for _, key := range fact.Reads {
+			if key == "*" {
+				grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: []string{"*"}, ReadOnly: true, Why: why})
+			} else if row := rowOf(rows, key); row != nil {
+				grants = append(grants, grantsFor(subject, row, m, []string{"*"}, true, why)...)
+			}
+		}
+		for _, group := range metricGroups[c.ID] {
+			grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{group}, Resources: []string{"*"}, Namespaces: []string{"*"}, ReadOnly: true, Why: why})
+		}
+		grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Namespaces: []string{"*"}, Why: why})
+	}
+	slices.Sort(watched)
+	const caches = "the modern controller manager: its controllers share caches that it fills as itself"
+	for _, key := range slices.Compact(watched) {
+		if row := rowOf(rows, key); row != nil {
+			grants = append(grants, grantsFor(manager, row, m, []string{"*"}, true, caches)...)
+		} else if key == "*" {
+			grants = append(grants, policy.Grant{Subjects: manager, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: []string{"*"}, ReadOnly: true, Why: caches})
+		}
+	}
+	return grants
+}
+
+// grantsFor allows a resource in every group under which the version serves it.
+func grantsFor(subjects []policy.Subject, row *Resource, m kubever.Minor, namespaces []string, readOnly bool, why string) []policy.Grant {
+	if row.Name == "" || len(row.Modern.Serves) == 0 {
+		return nil
+	}
+	var groups []string
+	for _, served := range row.Modern.Serves {
+		if gv, err := schema.ParseGroupVersion(served); err == nil && !slices.Contains(groups, gv.Group) {
+			groups = append(groups, gv.Group)
+		}
+	}
+	slices.SortFunc(groups, strings.Compare)
+	return []policy.Grant{{Subjects: subjects, APIGroups: groups, Resources: []string{row.Name}, Namespaces: namespaces, ReadOnly: readOnly, Why: why}}
+}

@@ -1,0 +1,284 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// apiServer is a side's API server on a host.
+func (b *builder) apiServer(host spec.Host, side etcdsplit.SideName) Component {
+	s := b.side(side)
+	c := b.component(host, side, kubever.APIServer, &s.APIServer.Component)
+	l := &argList{component: kubever.APIServer, minor: s.Version.Minor}
+	b.servingArgs(l, host, side)
+	b.storeArgs(l, host, side)
+	b.networkArgs(l)
+	b.identityArgs(l, side)
+	b.authorizationArgs(l, side)
+	if side == etcdsplit.Modern {
+		b.restraintArgs(l)
+	} else {
+		b.legacyAdmission(l)
+	}
+	c.Args = b.args(side, l, s.APIServer.ExtraArgs)
+	c.Port = s.APIServer.Port
+	c.Liveness, c.Startup = b.apiServerProbes(&c)
+	c.Mounts = b.mounts(&c, s.APIServer.ExtraMounts)
+	return c
+}
+
+func (b *builder) servingArgs(l *argList, host spec.Host, side etcdsplit.SideName) {
+	server := b.side(side).APIServer
+	l.set("advertise-address", host.Address, "the host's")
+	l.set("bind-address", server.Address, "the spec's")
+	l.set("secure-port", strconv.Itoa(server.Port), "the spec's")
+	if kubever.Behaves(kubever.BehaviourInsecurePort, l.minor) && side == etcdsplit.Modern {
+		l.set("insecure-port", "0", "without it this version serves everybody on the host, unauthenticated, on port 8080")
+	}
+	l.set("tls-cert-file", server.Cert, "serving certificate")
+	l.set("tls-private-key-file", server.Key, "serving certificate")
+	l.set("allow-privileged", "true", "both sides run workloads on the same nodes")
+	l.set("profiling", "false", "nothing needs it")
+}
+
+func (b *builder) storeArgs(l *argList, host spec.Host, side etcdsplit.SideName) {
+	own := b.plan.Store(b.side(side).Store)
+	l.set("etcd-servers", strings.Join(b.servers(host, own.Name), ","), fmt.Sprintf("store %s is this side's default", own.Name))
+	l.set("etcd-prefix", b.plan.Prefix, "the same on both sides: overrides change servers, never the prefix")
+	if side == etcdsplit.Modern {
+		if value := b.overrides(host); value != "" {
+			l.set("etcd-servers-overrides", value, "what both sides must see lies in the legacy side's store")
+		}
+	}
+	if own.TLS != nil {
+		l.set("etcd-cafile", own.TLS.CA, "one TLS identity serves every store of an API server")
+		l.set("etcd-certfile", own.TLS.Cert, "one TLS identity serves every store of an API server")
+		l.set("etcd-keyfile", own.TLS.Key, "one TLS identity serves every store of an API server")
+	}
+	if file := b.plan.PKI.EncryptionConfiguration; file != "" {
+		l.first([]string{"encryption-provider-config", "experimental-encryption-provider-config"}, file, "both sides must be able to read what the other encrypts")
+	}
+}
+
+// overrides is --etcd-servers-overrides of the modern API server.
+func (b *builder) overrides(host spec.Host) string {
+	var entries []string
+	for _, r := range b.plan.Resources {
+		for _, name := range r.Overrides {
+			entries = append(entries, name+"#"+strings.Join(b.servers(host, r.Modern.Store), ";"))
+		}
+	}
+	return strings.Join(entries, ",")
+}
+
+func (b *builder) networkArgs(l *argList) {
+	network := b.plan.Network
+	l.set("service-cluster-ip-range", strings.Join(network.ServiceCIDRs, ","), "the same on both sides: each rewrites the other's allocations otherwise")
+	l.set("service-node-port-range", network.NodePortRange, "the same on both sides")
+}
+
+// identityArgs are about who a client is: certificates, tokens, and the aggregation layer.
+func (b *builder) identityArgs(l *argList, side etcdsplit.SideName) {
+	pki := b.plan.PKI
+	l.set("client-ca-file", pki.CA, "one CA for the clients of both sides")
+	for _, key := range pki.ServiceAccountPublic {
+		l.set("service-account-key-file", key, "tokens that the legacy controller manager signs are good on both sides")
+	}
+	if kubever.Behaves(kubever.BehaviourIssuerRequired, l.minor) {
+		l.set("service-account-issuer", pki.ServiceAccountIssuer, "this version does not start without it")
+		l.set("service-account-signing-key-file", pki.ServiceAccountKey, "this version does not start without it")
+	}
+	if kubever.Behaves(kubever.BehaviourAggregator, l.minor) {
+		l.set("requestheader-client-ca-file", pki.RequestHeaderCA, "extension API servers; both sides publish it in one config map, so it is one CA")
+		l.set("requestheader-allowed-names", "front-proxy-client", "extension API servers")
+		l.set("requestheader-username-headers", "X-Remote-User", "extension API servers")
+		l.set("requestheader-group-headers", "X-Remote-Group", "extension API servers")
+		l.set("requestheader-extra-headers-prefix", "X-Remote-Extra-", "extension API servers")
+		l.set("proxy-client-cert-file", pki.ProxyClientCert, "extension API servers")
+		l.set("proxy-client-key-file", pki.ProxyClientKey, "extension API servers")
+	}
+	l.set("kubelet-client-certificate", pki.KubeletClientCert, "logs, exec and port-forward reach the kubelets")
+	l.set("kubelet-client-key", pki.KubeletClientKey, "logs, exec and port-forward reach the kubelets")
+	if side == etcdsplit.Modern {
+		l.set("kubelet-preferred-address-types", "InternalIP,ExternalIP,Hostname", "names of nodes may not resolve here")
+	}
+}
+
+func (b *builder) authorizationArgs(l *argList, side etcdsplit.SideName) {
+	if side == etcdsplit.Modern {
+		l.set("authorization-mode", "ABAC", "alone: a second mode would allow what the policy does not")
+		l.set("authorization-policy-file", policyFile, "what may be written through this server")
+		return
+	}
+	modes := []string{"RBAC"}
+	if slices.Contains(kubever.AuthorizationModes(l.minor), "Node") {
+		modes = []string{"Node", "RBAC"}
+	}
+	l.set("authorization-mode", strings.Join(modes, ","), "without it everything is allowed to everybody")
+}
+
+// restraintArgs keep the modern API server from writing what the legacy side owns or cannot read.
+func (b *builder) restraintArgs(l *argList) {
+	if !l.set("endpoint-reconciler-type", "none", "the endpoints of the service kubernetes stay the legacy side's") {
+		count := len(b.file.Spec.Hosts) * 2
+		l.set("apiserver-count", strconv.Itoa(count), "this version always reconciles the endpoints of the service kubernetes: it must expect the API servers of both sides")
+	}
+	gates := b.startupArgs(l)
+	b.modernAdmission(l)
+	why := map[string]string{}
+	for _, gate := range gates {
+		why[gate] = fmt.Sprintf("what it would write, %s cannot read", b.legacy)
+	}
+	if kubever.Behaves(kubever.BehaviourTokenVolumeProjected, l.minor) && !kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.plan.Kubelet.Minor) {
+		if state, ok := kubever.Gate("BoundServiceAccountTokenVolume").At(l.minor); ok && !state.Locked {
+			why["BoundServiceAccountTokenVolume=false"] = fmt.Sprintf("the kubelets (%s) cannot mount projected tokens", b.plan.Kubelet.Minor)
+		}
+	}
+	if services := b.plan.Resource("services/specs"); services != nil && visibleToBoth(services) && services.Owner == etcdsplit.OwnerShared {
+		if gate := kubever.AllocatorsIn(l.minor).KeepBitmap; gate != "" {
+			why[gate] = "the legacy side's allocator must see the ClusterIPs given out here"
+		}
+	}
+	if len(why) > 0 {
+		var reasons []string
+		gates = slices.Sorted(maps.Keys(why))
+		for _, gate := range gates {
+			reasons = append(reasons, why[gate])
+		}
+		l.set("feature-gates", strings.Join(gates, ","), strings.Join(reasons, "; "))
+	}
+}
+
+// companions go with a group that is not served: what in the API server cannot work without it.
+var companions = map[string]struct{ flag, value, admission string }{
+	"flowcontrol.apiserver.k8s.io": {flag: "enable-priority-and-fairness", value: "false"},
+	"scheduling.k8s.io":            {admission: "Priority"},
+}
+
+// startupArgs keep the modern API server from writing by itself what the legacy side cannot read. Feature gates are returned, since
+// they are one flag for all purposes.
+func (b *builder) startupArgs(l *argList) (gates []string) {
+	var groups []string
+	for _, w := range b.poison {
+		switch w.OffFlag {
+		case "runtime-config":
+			groups = append(groups, splitList(w.OffValue)...)
+			if c := companions[groupOf(w)]; c.flag != "" {
+				l.set(c.flag, c.value, "needs "+groupOf(w)+", which this server must not serve")
+			}
+		case "feature-gates":
+			gates = append(gates, w.OffValue)
+		}
+	}
+	if len(groups) > 0 {
+		slices.Sort(groups)
+		l.set("runtime-config", strings.Join(slices.Compact(groups), ","), fmt.Sprintf("what this server would write there at start, %s cannot read", b.legacy))
+	}
+	return gates
+}
+
+// groupOf is the group that keeps what is written.
+func groupOf(w kubever.StartupWrite) string {
+	fact, _ := kubever.ResourceByKey(w.Resource)
+	if groups := fact.Groups(); len(groups) > 0 {
+		return groups[0]
+	}
+	return ""
+}
+
+// basicAdmission is what versions without defaults must be told to run, in the order of the server's own recommendation.
+var basicAdmission = []string{"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "DefaultStorageClass", "DefaultTolerationSeconds",
+	"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "ResourceQuota"}
+
+// admissionList sets --admission-control where it is the version's only way, and reports whether it is.
+func (b *builder) admissionList(l *argList) bool {
+	if kubever.Flag(l.component, "enable-admission-plugins").In(l.minor) {
+		return false
+	}
+	known := kubever.AdmissionPlugins(l.minor)
+	list := slices.DeleteFunc(slices.Clone(basicAdmission), func(plugin string) bool { return !slices.Contains(known, plugin) })
+	l.set("admission-control", strings.Join(list, ","), "this version runs none by default")
+	return true
+}
+
+func (b *builder) legacyAdmission(l *argList) { b.admissionList(l) }
+
+// modernAdmission turns off the plugins that leave in shared objects what only a modern controller would clear away.
+func (b *builder) modernAdmission(l *argList) {
+	if b.admissionList(l) {
+		return
+	}
+	var off, why []string
+	if b.finalizerWithoutController("persistentvolumeclaims", "persistentvolumeclaim-protection-controller") ||
+		b.finalizerWithoutController("persistentvolumes", "persistentvolume-protection-controller") {
+		off = append(off, "StorageObjectInUseProtection")
+		why = append(why, fmt.Sprintf("its finalizer on claims and volumes is one that %s never removes", b.legacy))
+	}
+	for _, w := range b.poison {
+		if plugin := companions[groupOf(w)].admission; plugin != "" && w.OffFlag == "runtime-config" {
+			off, why = append(off, plugin), append(why, "it needs "+groupOf(w)+", which this server must not serve")
+		}
+	}
+	off = slices.DeleteFunc(off, func(plugin string) bool { return !slices.Contains(kubever.AdmissionDefaultOn(l.minor), plugin) })
+	if len(off) == 0 {
+		return
+	}
+	slices.Sort(off)
+	l.set("disable-admission-plugins", strings.Join(slices.Compact(off), ","), strings.Join(why, "; "))
+}
+
+// finalizerWithoutController reports whether both sides see the resource and neither side's controller would remove a finalizer
+// that protects it.
+func (b *builder) finalizerWithoutController(key, controller string) bool {
+	row := b.plan.Resource(key)
+	if row == nil || !visibleToBoth(row) {
+		return false
+	}
+	for _, side := range etcdsplit.Sides() {
+		if c := b.plan.Controller(side, controller); c != nil && c.On {
+			return false
+		}
+	}
+	return true
+}
+
+// apiServerProbes ask /healthz where the server is known to answer it to anybody, and whether it accepts connections where it is not.
+func (b *builder) apiServerProbes(c *Component) (liveness, startup *Probe) {
+	probe := Probe{Scheme: "HTTPS", Host: loopback, Port: c.Port, Path: "/healthz",
+		DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}
+	if port, ok := c.Arg("secure-port"); ok {
+		if n, err := strconv.Atoi(port); err == nil {
+			probe.Port = n
+		}
+	}
+	if address, ok := c.Arg("bind-address"); ok && !isUnspecified(address) {
+		probe.Host = address
+	}
+	mode, _ := c.Arg("authorization-mode")
+	anonymous, given := c.Arg("anonymous-auth")
+	wanted := map[etcdsplit.SideName]string{etcdsplit.Legacy: "RBAC", etcdsplit.Modern: "ABAC"}[c.Side]
+	if b.side(c.Side).Existing || !slices.Contains(splitList(mode), wanted) || (given && anonymous == "false") {
+		probe.Scheme, probe.Path = "", ""
+	}
+	return &probe, b.startupProbe(probe)
+}
+
+// startupProbe is the same question asked more patiently, where the kubelet knows such probes.
+func (b *builder) startupProbe(probe Probe) *Probe {
+	if !kubever.Field("v1.Container", "startupProbe").Has(b.plan.Kubelet.Minor) {
+		return nil
+	}
+	probe.DelaySeconds, probe.FailureThreshold = 10, 24
+	return &probe
+}
+
+func isUnspecified(address string) bool {
+	return address == "" || address == "0.0.0.0" || address == "::"
+}

@@ -1,0 +1,127 @@
+package plan
+
+import (
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// argList collects the arguments that the plan wants a component of one version to have.
+type argList struct {
+	component string
+	minor     kubever.Minor
+	args      []wantedArg
+}
+
+// wantedArg is an argument of the plan's own. A needed one is changed even where the component runs already.
+type wantedArg struct {
+	Arg
+	needed bool
+}
+
+// set adds --name=value when the version has the flag, and reports whether it has. A flag that a version lacks is one whose
+// behaviour it lacks, or has without being told; where that is not so the caller asks for the result.
+func (l *argList) set(name, value, why string) bool {
+	if !kubever.Flag(l.component, name).In(l.minor) {
+		return false
+	}
+	l.args = append(l.args, wantedArg{Arg: Arg{Name: name, Value: value, Why: why, Origin: FromPlan}})
+	return true
+}
+
+// need is set of an argument that the plan insists on.
+func (l *argList) need(name, value, why string) bool {
+	if !l.set(name, value, why) {
+		return false
+	}
+	l.args[len(l.args)-1].needed = true
+	return true
+}
+
+// first sets the first of several spellings of one flag that the version has.
+func (l *argList) first(names []string, value, why string) bool {
+	for _, name := range names {
+		if l.set(name, value, why) {
+			return true
+		}
+	}
+	return false
+}
+
+// with merges the arguments of the spec into the plan's: one that the spec names replaces the plan's own of that name, except
+// for the needed ones; the others follow in the spec's order.
+func (l *argList) with(extra []spec.Arg) []Arg {
+	fromSpec := map[string][]spec.Arg{}
+	for _, arg := range extra {
+		name := flagName(arg.Name)
+		fromSpec[name] = append(fromSpec[name], arg)
+	}
+	var merged []Arg
+	placed := map[string]bool{}
+	for _, arg := range l.args {
+		given, ok := fromSpec[arg.Name]
+		switch {
+		case !ok:
+			merged = append(merged, arg.Arg)
+		case arg.needed && given[len(given)-1].Value != arg.Value:
+			changed := arg.Arg
+			changed.Origin = FromBoth
+			merged = append(merged, changed)
+			placed[arg.Name] = true
+		case !placed[arg.Name]:
+			for _, g := range given {
+				merged = append(merged, Arg{Name: g.Name, Value: g.Value, Why: "the spec's own", Origin: FromSpec})
+			}
+			placed[arg.Name] = true
+		}
+	}
+	for _, arg := range extra {
+		if !placed[flagName(arg.Name)] {
+			merged = append(merged, Arg{Name: arg.Name, Value: arg.Value, Why: "the spec's own", Origin: FromSpec})
+		}
+	}
+	return merged
+}
+
+// onto keeps the arguments of a component that runs already, in their order, and changes only what the plan needs.
+func (l *argList) onto(running []spec.Arg) []Arg {
+	var kept []Arg
+	placed := map[string]bool{}
+	for _, arg := range running {
+		changed := Arg{Name: arg.Name, Value: arg.Value, Why: "runs with it", Origin: FromSpec}
+		for _, want := range l.args {
+			if want.needed && want.Name == flagName(arg.Name) {
+				placed[want.Name] = true
+				if want.Value != arg.Value {
+					changed = Arg{Name: arg.Name, Value: want.Value, Why: want.Why, Origin: FromBoth}
+				}
+			}
+		}
+		kept = append(kept, changed)
+	}
+	for _, want := range l.args {
+		if want.needed && !placed[want.Name] {
+			kept = append(kept, want.Arg)
+		}
+	}
+	return kept
+}
+
+// flagName is the name under which a flag is known: the servers take underscores for dashes.
+func flagName(name string) string {
+	if name == "concurrent_rc_syncs" { // the one flag that some versions know only in this spelling
+		return name
+	}
+	return strings.ReplaceAll(name, "_", "-")
+}
+
+// lastValue is the value that counts of an argument given in the spec: the last one.
+func lastValue(args []spec.Arg, name string) (string, bool) {
+	for i := len(args) - 1; i >= 0; i-- {
+		if flagName(args[i].Name) == name {
+			return args[i].Value, true
+		}
+	}
+	return "", false
+}

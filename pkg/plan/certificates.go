@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+const (
+	usageServer = "server"
+	usageClient = "client"
+)
+
+// certificates lists what the plan's components present and trust on a host. None is in a group that a server trusts without asking
+// its policy.
+func (b *builder) certificates(host spec.Host) []Certificate {
+	pki := b.plan.PKI
+	var list []Certificate
+	for _, side := range etcdsplit.Sides() {
+		s := b.side(side)
+		list = append(list, Certificate{
+			Cert: s.APIServer.Cert, Key: s.APIServer.Key, CA: pki.CA, CommonName: "kube-apiserver", Usages: []string{usageServer},
+			DNSNames: b.serverNames(host), IPs: b.serverIPs(host), Existing: s.Existing, Why: "serving certificate of the " + string(side) + " API server",
+		})
+	}
+	for _, k := range b.kubeconfigs(host) {
+		list = append(list, Certificate{Cert: k.Cert, Key: k.Key, CA: k.CA, CommonName: k.User, Usages: []string{usageClient}, Why: "the " + k.Component + " is known by it"})
+	}
+	list = append(list, Certificate{Cert: pki.KubeletClientCert, Key: pki.KubeletClientKey, CA: pki.CA, CommonName: "kube-apiserver-kubelet-client",
+		Usages: []string{usageClient}, Existing: b.file.Spec.Legacy.Existing, Why: "the API servers are known to the kubelets by it"})
+	if slices.ContainsFunc(etcdsplit.Sides(), func(side etcdsplit.SideName) bool { return kubever.Behaves(kubever.BehaviourAggregator, b.minor(side)) }) {
+		existing := b.file.Spec.Legacy.Existing && kubever.Behaves(kubever.BehaviourAggregator, b.legacy)
+		list = append(list,
+			Certificate{Cert: pki.RequestHeaderCA, Key: strings.TrimSuffix(pki.RequestHeaderCA, path.Ext(pki.RequestHeaderCA)) + ".key",
+				CA: pki.RequestHeaderCA, CommonName: "front-proxy-ca", Existing: existing, Why: "extension API servers trust it, and nothing else is signed by it"},
+			Certificate{Cert: pki.ProxyClientCert, Key: pki.ProxyClientKey, CA: pki.RequestHeaderCA, CommonName: "front-proxy-client",
+				Usages: []string{usageClient}, Existing: existing, Why: "the API servers are known to extension API servers by it"})
+	}
+	list = append(list, b.storeCertificates(host)...)
+	for i := range list {
+		list[i].Host = host.Name
+	}
+	slices.SortStableFunc(list, func(a, b Certificate) int { return strings.Compare(a.Cert, b.Cert) })
+	return slices.CompactFunc(list, func(a, b Certificate) bool { return a.Cert == b.Cert })
+}
+
+// storeCertificates are those of managed members, and the client identity of the API servers.
+func (b *builder) storeCertificates(host spec.Host) []Certificate {
+	var list []Certificate
+	for _, store := range b.file.Spec.Stores {
+		if store.TLS == nil {
+			continue
+		}
+		list = append(list, Certificate{Cert: store.TLS.Cert, Key: store.TLS.Key, CA: store.TLS.CA, CommonName: "kube-apiserver-etcd-client",
+			Usages: []string{usageClient}, Existing: store.Managed == nil, Why: "the API servers are known to every store by it"})
+		if store.Managed == nil {
+			continue
+		}
+		names := []string{host.Name, "localhost"}
+		ips := []string{loopback, host.Address}
+		list = append(list,
+			Certificate{Cert: store.Managed.ServerTLS.Cert, Key: store.Managed.ServerTLS.Key, CA: store.Managed.ServerTLS.CA, CommonName: host.Name,
+				DNSNames: names, IPs: ips, Usages: []string{usageServer, usageClient}, Why: "serving certificate of the member of store " + store.Name},
+			Certificate{Cert: store.Managed.PeerTLS.Cert, Key: store.Managed.PeerTLS.Key, CA: store.Managed.PeerTLS.CA, CommonName: host.Name,
+				DNSNames: names, IPs: ips, Usages: []string{usageServer, usageClient}, Why: "the member of store " + store.Name + " is known to the others by it"})
+	}
+	return list
+}
+
+// serverNames are the DNS names under which an API server is asked.
+func (b *builder) serverNames(host spec.Host) []string {
+	return []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + b.plan.Network.ClusterDomain, "localhost", host.Name}
+}
+
+// serverIPs are the addresses under which an API server is asked: the host's, loopback, and the first address of each service range,
+// which is that of the service kubernetes.
+func (b *builder) serverIPs(host spec.Host) []string {
+	ips := []string{loopback, host.Address}
+	for _, cidr := range b.plan.Network.ServiceCIDRs {
+		if prefix, err := netip.ParsePrefix(cidr); err == nil {
+			ips = append(ips, prefix.Masked().Addr().Next().String())
+		}
+	}
+	return ips
+}

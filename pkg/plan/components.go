@@ -1,0 +1,305 @@
+package plan
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// Etcd is the kind of a component that is a member of a managed store; the other kinds are kubever's.
+const Etcd = "etcd"
+
+// modernDirectory is where the files of the modern side lie on every host, kubeconfigs and the policy.
+const (
+	configDirectory = "/etc/kubernetes"
+	modernDirectory = configDirectory + "/modern"
+	policyFile      = modernDirectory + "/policy.jsonl"
+)
+
+// loopback is where components of one host reach each other.
+const loopback = "127.0.0.1"
+
+// builder makes the components of every host.
+type builder struct {
+	*placement
+	plan        *Plan
+	legacyLocks map[string]election // by component
+	modernLocks map[string]election
+}
+
+// components lists what runs on a host: members of managed stores, then the legacy side, then the modern one.
+func (b *builder) components(host spec.Host) ([]Component, error) {
+	var list []Component
+	for i := range b.file.Spec.Stores {
+		if store := &b.file.Spec.Stores[i]; store.Managed != nil {
+			member, err := b.etcd(host, store)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, member)
+		}
+	}
+	for _, side := range etcdsplit.Sides() {
+		s := b.side(side)
+		list = append(list, b.apiServer(host, side))
+		if s.ControllerManager != nil {
+			list = append(list, b.controllerManager(host, side))
+		}
+		if s.Scheduler != nil {
+			list = append(list, b.scheduler(host))
+		}
+	}
+	return list, nil
+}
+
+func (b *builder) side(name etcdsplit.SideName) *spec.Side {
+	if name == etcdsplit.Legacy {
+		return &b.file.Spec.Legacy
+	}
+	return &b.file.Spec.Modern
+}
+
+func (b *builder) minor(name etcdsplit.SideName) kubever.Minor { return b.side(name).Version.Minor }
+
+// component starts a component of a side: everything but arguments, probes and mounts.
+func (b *builder) component(host spec.Host, side etcdsplit.SideName, kind string, c *spec.Component) Component {
+	s := b.side(side)
+	name := kind
+	if side == etcdsplit.Modern {
+		name += "-modern"
+	}
+	command := c.Command
+	if len(command) == 0 {
+		command = []string{kind}
+	}
+	return Component{
+		Host: host.Name, Side: side, Kind: kind, Name: name,
+		Version: s.Version.String(), Image: imageOf(s, c, kind), Command: command, Env: c.ExtraEnv,
+	}
+}
+
+// imageOf is the component's image: its own, its side's, or the release's.
+func imageOf(s *spec.Side, c *spec.Component, kind string) string {
+	switch {
+	case c.Image != "":
+		return c.Image
+	case s.Image != "":
+		return s.Image
+	default:
+		return "registry.k8s.io/" + kind + ":v" + s.Version.String()
+	}
+}
+
+// args merges what the plan wants with what the spec says.
+func (b *builder) args(side etcdsplit.SideName, l *argList, extra []spec.Arg) []Arg {
+	if b.side(side).Existing {
+		return l.onto(extra)
+	}
+	return l.with(extra)
+}
+
+// etcd is the member of a managed store on a host.
+func (b *builder) etcd(host spec.Host, store *spec.Store) (Component, error) {
+	endpoint, err := endpointOn(host, store)
+	if err != nil {
+		return Component{}, err
+	}
+	managed := store.Managed
+	port, _ := strconv.Atoi(endpoint.Port())
+	scheme := endpoint.Scheme
+	var args []Arg
+	set := func(name, value, why string) {
+		args = append(args, Arg{Name: name, Value: value, Why: why, Origin: FromPlan})
+	}
+	var cluster []string
+	for _, h := range b.file.Spec.Hosts {
+		cluster = append(cluster, fmt.Sprintf("%s=%s://%s", h.Name, scheme, net.JoinHostPort(h.Address, strconv.Itoa(managed.PeerPort))))
+	}
+	peer := fmt.Sprintf("%s://%s", scheme, net.JoinHostPort(host.Address, strconv.Itoa(managed.PeerPort)))
+	listen := []string{endpoint.String()}
+	if endpoint.Hostname() != loopback {
+		listen = append(listen, fmt.Sprintf("%s://%s:%d", scheme, loopback, port))
+	}
+	set("name", host.Name, "the member's name is the host's")
+	set("data-dir", managed.DataDir, "the spec's")
+	set("listen-client-urls", strings.Join(listen, ","), "the store's endpoint, and this host's own components")
+	set("advertise-client-urls", endpoint.String(), "the store's endpoint")
+	set("listen-peer-urls", peer, "a port of its own beside the core store's")
+	set("initial-advertise-peer-urls", peer, "a port of its own beside the core store's")
+	set("initial-cluster", strings.Join(cluster, ","), "one member on every host")
+	set("initial-cluster-token", "etcd-"+store.Name, "members of another store are refused")
+	set("initial-cluster-state", "new", "has no effect once the data directory exists")
+	set("listen-metrics-urls", fmt.Sprintf("http://%s:%d", loopback, metricsPort(port, managed.PeerPort)), "what the probe asks, without a certificate")
+	if scheme == "https" {
+		set("cert-file", managed.ServerTLS.Cert, "serving certificate")
+		set("key-file", managed.ServerTLS.Key, "serving certificate")
+		set("trusted-ca-file", managed.ServerTLS.CA, "clients are known by certificates of this CA")
+		set("client-cert-auth", "true", "nobody without a certificate reads or writes the store")
+		set("peer-cert-file", managed.PeerTLS.Cert, "members among each other")
+		set("peer-key-file", managed.PeerTLS.Key, "members among each other")
+		set("peer-trusted-ca-file", managed.PeerTLS.CA, "members among each other")
+		set("peer-client-cert-auth", "true", "members among each other")
+	}
+	image := managed.Image
+	if image == "" {
+		image = "registry.k8s.io/etcd:" + managed.Version + "-0"
+	}
+	c := Component{
+		Host: host.Name, Kind: Etcd, Name: "etcd-" + store.Name, Version: managed.Version, Image: image,
+		Command: []string{Etcd}, Args: args, Port: port, Store: store.Name,
+		Liveness: &Probe{Scheme: "HTTP", Host: loopback, Port: metricsPort(port, managed.PeerPort), Path: "/health",
+			DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8},
+	}
+	c.Mounts = append(c.Mounts, Mount{Name: "data", Path: managed.DataDir, Directory: true})
+	if scheme == "https" {
+		c.Mounts = append(c.Mounts, directories(managed.ServerTLS.Cert, managed.ServerTLS.Key, managed.ServerTLS.CA,
+			managed.PeerTLS.Cert, managed.PeerTLS.Key, managed.PeerTLS.CA)...)
+	}
+	c.Mounts = named(c.Mounts)
+	return c, nil
+}
+
+// metricsPort is the next port that is neither the clients' nor the peers'.
+func metricsPort(client, peer int) int {
+	port := client + 2
+	if port == peer {
+		port++
+	}
+	return port
+}
+
+// endpointOn finds the endpoint of a managed store that is the host's own.
+func endpointOn(host spec.Host, store *spec.Store) (*url.URL, error) {
+	for _, endpoint := range store.Endpoints {
+		u, err := url.Parse(endpoint)
+		if err == nil && u.Hostname() == host.Address && u.Port() != "" {
+			return u, nil
+		}
+	}
+	return nil, fmt.Errorf("spec.stores: store %q is managed, so host %q needs a member: add https://%s to its endpoints",
+		store.Name, host.Name, net.JoinHostPort(host.Address, "PORT"))
+}
+
+// servers is the value of a flag that lists the members of a store: this host's own first where there is one, since it is
+// the nearest; the client fails over to the others.
+func (b *builder) servers(host spec.Host, storeName string) []string {
+	store := b.plan.Store(storeName)
+	servers := slices.Clone(store.Endpoints)
+	slices.SortStableFunc(servers, func(x, y string) int { return rank(x, host) - rank(y, host) })
+	return servers
+}
+
+func rank(endpoint string, host spec.Host) int {
+	if u, err := url.Parse(endpoint); err == nil && u.Hostname() == host.Address {
+		return 0
+	}
+	return 1
+}
+
+// directories are read-only mounts of the directories in which the files lie.
+func directories(files ...string) []Mount {
+	var mounts []Mount
+	for _, file := range files {
+		if file == "" || !path.IsAbs(file) {
+			continue
+		}
+		mounts = append(mounts, Mount{Path: path.Dir(file), ReadOnly: true, Directory: true})
+	}
+	return mounts
+}
+
+// named drops mounts that lie within others, sorts by path and gives each a name that is a DNS label.
+func named(mounts []Mount) []Mount {
+	slices.SortStableFunc(mounts, func(a, b Mount) int { return strings.Compare(a.Path, b.Path) })
+	var kept []Mount
+	for _, m := range mounts {
+		within := slices.ContainsFunc(kept, func(outer Mount) bool {
+			return m.Path == outer.Path || strings.HasPrefix(m.Path, strings.TrimSuffix(outer.Path, "/")+"/") && (m.ReadOnly || !outer.ReadOnly)
+		})
+		if !within {
+			kept = append(kept, m)
+		}
+	}
+	taken := map[string]bool{}
+	for i := range kept {
+		if kept[i].Name == "" {
+			kept[i].Name = label(kept[i].Path)
+		}
+		for base, n := kept[i].Name, 2; taken[kept[i].Name]; n++ {
+			kept[i].Name = fmt.Sprintf("%s-%d", base, n)
+		}
+		taken[kept[i].Name] = true
+	}
+	return kept
+}
+
+// label turns a path into a DNS label: /etc/kubernetes/pki is etc-kubernetes-pki.
+func label(file string) string {
+	mapped := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		default:
+			return '-'
+		}
+	}, file)
+	mapped = strings.Trim(mapped, "-")
+	if len(mapped) > 50 {
+		mapped = strings.Trim(mapped[len(mapped)-50:], "-")
+	}
+	if mapped == "" {
+		return "root"
+	}
+	return mapped
+}
+
+// mounts are the files that arguments name, what the spec adds, and the trust store of the host.
+func (b *builder) mounts(c *Component, extra []spec.Mount) []Mount {
+	var list []Mount
+	for _, m := range extra {
+		list = append(list, Mount{Name: m.Name, Path: m.HostPath, ReadOnly: m.ReadOnly, Directory: true})
+	}
+	for _, arg := range c.Args {
+		if reads := fileFlags[flagName(arg.Name)]; reads {
+			list = append(list, directories(arg.Value)...)
+		} else if writtenFlags[flagName(arg.Name)] {
+			if path.IsAbs(arg.Value) {
+				list = append(list, Mount{Path: path.Dir(arg.Value), Directory: true})
+			}
+		}
+	}
+	for _, k := range b.plan.Kubeconfigs {
+		if k.Host == c.Host && k.Component == c.Name {
+			list = append(list, directories(k.CA, k.Cert, k.Key)...)
+		}
+	}
+	return named(list)
+}
+
+// fileFlags are the flags whose value is a file that the component reads.
+var fileFlags = map[string]bool{
+	"admission-control-config-file": true, "audit-policy-file": true, "audit-webhook-config-file": true,
+	"authentication-config": true, "authentication-kubeconfig": true, "authentication-token-webhook-config-file": true,
+	"authorization-config": true, "authorization-kubeconfig": true, "authorization-policy-file": true, "authorization-webhook-config-file": true,
+	"basic-auth-file": true, "client-ca-file": true, "cloud-config": true, "cluster-signing-cert-file": true, "cluster-signing-key-file": true,
+	"config": true, "egress-selector-config-file": true, "encryption-provider-config": true, "etcd-cafile": true, "etcd-certfile": true,
+	"etcd-keyfile": true, "experimental-encryption-provider-config": true, "experimental-keystone-ca-file": true, "kubeconfig": true,
+	"kubelet-certificate-authority": true, "kubelet-client-certificate": true, "kubelet-client-key": true, "oidc-ca-file": true,
+	"peer-ca-file": true, "policy-config-file": true, "proxy-client-cert-file": true, "proxy-client-key-file": true,
+	"requestheader-client-ca-file": true, "root-ca-file": true, "service-account-key-file": true, "service-account-private-key-file": true,
+	"service-account-signing-key-file": true, "ssh-keyfile": true, "tls-ca-file": true, "tls-cert-file": true, "tls-private-key-file": true,
+	"token-auth-file": true, "tracing-config-file": true,
+}
+
+// writtenFlags are the flags whose value is a file that the component writes.
+var writtenFlags = map[string]bool{"audit-log-path": true, "log-file": true}

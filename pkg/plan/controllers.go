@@ -1,0 +1,277 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// The controllers that are decided about by themselves, by the name they have since 1.28.
+const (
+	garbageCollector = "garbage-collector-controller"
+	namespaceControl = "namespace-controller"
+	rootCAPublisher  = "root-ca-certificate-publisher-controller"
+	daemonSetControl = "daemonset-controller"
+)
+
+// leftToLegacy are controllers of the modern side that stay off whoever owns what they act on.
+var leftToLegacy = map[string]string{
+	"certificatesigningrequest-approving-controller": "it approves what kubelets ask for, and they ask the legacy server",
+	"certificatesigningrequest-signing-controller":   "it needs the private key of the cluster's CA, which stays with the legacy side",
+	"clusterrole-aggregation-controller":             "the modern API server authorizes by ABAC alone and consults no cluster roles",
+	"legacy-serviceaccount-token-cleaner-controller": "it takes tokens that are used only through the legacy server for unused and invalidates them",
+	"storage-version-migrator-controller":            "it rewrites every object of a resource in this version's form, those that both sides read among them",
+}
+
+// controllers decides which controllers each controller manager runs.
+func (p *placement) controllers(rows []Resource) []Controller {
+	legacy := p.legacyControllers()
+	modern := p.modernControllers(rows)
+	legacyRuns, modernRuns := running(legacy), running(modern)
+	// A collector is judged by what the other side's controllers create, so it comes last. The modern side's is judged first with
+	// the legacy side as it is, and the legacy side's is changed only when what the modern side creates would be deleted.
+	p.decideModernCollector(modern, rows, legacyRuns)
+	p.decideLegacyCollector(legacy, rows, modernRuns)
+	return slices.Concat(legacy, modern)
+}
+
+// running says of a list of controllers which of them run, by ID.
+func running(controllers []Controller) func(id string) bool {
+	return func(id string) bool {
+		return slices.ContainsFunc(controllers, func(c Controller) bool { return c.ID == id && c.On })
+	}
+}
+
+// legacyControllers are those of the legacy controller manager as its defaults and the spec's --controllers have them.
+func (p *placement) legacyControllers() []Controller {
+	var controllers []Controller
+	manager := p.file.Spec.Legacy.ControllerManager
+	list, why := []string{"*"}, "its version runs it by default"
+	if manager != nil {
+		if value, ok := lastValue(manager.ExtraArgs, "controllers"); ok {
+			list, why = splitList(value), "the spec's --controllers says so"
+		}
+	}
+	for _, fact := range kubever.Controllers(p.legacy) {
+		c := asController(etcdsplit.Legacy, fact, p.legacy)
+		c.On = enabled(fact, p.legacy, list)
+		c.Why = why
+		if !c.On && slices.Contains(list, "*") && !fact.DefaultOn(p.legacy) {
+			c.Why = "its version does not run it by default"
+		}
+		if manager == nil {
+			// Whoever runs the legacy controller manager runs it with its defaults, as far as the plan can tell.
+			c.Why += "; its controller manager is not part of the spec"
+		}
+		controllers = append(controllers, c)
+	}
+	return controllers
+}
+
+// asController starts a decision: off, without a reason.
+func asController(side etcdsplit.SideName, fact kubever.Controller, m kubever.Minor) Controller {
+	name, _ := fact.NameIn(m)
+	return Controller{Side: side, Name: name, ID: fact.Name}
+}
+
+// enabled follows the controller manager's own reading of --controllers: the first entry that names the controller decides, then
+// the star, then what its version does by default.
+func enabled(fact kubever.Controller, m kubever.Minor, list []string) bool {
+	name, _ := fact.NameIn(m)
+	names := append(fact.AliasesIn(m), name)
+	star := false
+	for _, entry := range list {
+		switch {
+		case slices.Contains(names, entry):
+			return true
+		case slices.Contains(names, strings.TrimPrefix(entry, "-")) && strings.HasPrefix(entry, "-"):
+			return false
+		case entry == "*":
+			star = true
+		}
+	}
+	return star && fact.DefaultOn(m)
+}
+
+// modernControllers decides about every controller of the modern controller manager but the garbage collector.
+func (p *placement) modernControllers(rows []Resource) []Controller {
+	manager := p.file.Spec.Modern.ControllerManager
+	if manager == nil {
+		return nil
+	}
+	given, ok := lastValue(manager.ExtraArgs, "controllers")
+	var controllers []Controller
+	for _, fact := range kubever.Controllers(p.modern) {
+		c := asController(etcdsplit.Modern, fact, p.modern)
+		if ok {
+			c.On, c.Why = enabled(fact, p.modern, splitList(given)), "the spec's --controllers says so"
+		} else {
+			c.On, c.Why = p.decide(fact, rows)
+		}
+		controllers = append(controllers, c)
+	}
+	return controllers
+}
+
+// decide says whether a controller of the modern side may run: it must act for objects that are the modern side's own, or write
+// only such objects, and it must see all that it reads.
+func (p *placement) decide(fact kubever.Controller, rows []Resource) (on bool, why string) {
+	if why, ok := leftToLegacy[fact.Name]; ok {
+		return false, why
+	}
+	switch fact.Name {
+	case garbageCollector:
+		return false, ""
+	case namespaceControl:
+		return decideNamespaces(rows)
+	case rootCAPublisher:
+		return p.decideRootCA(rows)
+	}
+	if !fact.DefaultOn(p.modern) {
+		return false, fmt.Sprintf("%s does not run it by default", p.modern)
+	}
+	subject := rowOf(rows, fact.Subject)
+	if subject == nil || subject.Modern.Store == "" {
+		return false, fmt.Sprintf("the modern API server does not serve %s here", subjectName(fact, subject))
+	}
+	if known, _ := kubever.ResourceByKey(fact.Subject); !known.OnByDefault(p.modern) {
+		return false, fmt.Sprintf("%s does not serve %s by default", p.modern, subject.Name)
+	}
+	own := subject.Owner == etcdsplit.OwnerModern || subject.Owner == etcdsplit.OwnerSplit
+	for _, key := range slices.Concat(fact.Writes, fact.Deletes) {
+		written := rowOf(rows, key)
+		switch {
+		case key == "*":
+			return false, "it writes objects of every kind, the legacy side's among them"
+		case key == "events" || written == nil || written.Modern.Store == "":
+			continue
+		case written.Owner == etcdsplit.OwnerLegacy:
+			return false, fmt.Sprintf("it writes %s, which only the legacy side may write", written.Name)
+		case written.Owner == etcdsplit.OwnerShared && !own:
+			return false, fmt.Sprintf("%s are %s: the legacy side's controllers do this for all of them", subject.Name, subject.Owner)
+		}
+	}
+	if fact.Name == daemonSetControl {
+		if kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.modern) && !kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.legacy) {
+			return false, fmt.Sprintf("it pins pods to nodes by a field that %s drops: its scheduler would put them anywhere", p.legacy)
+		}
+	}
+	if own {
+		return true, fmt.Sprintf("acts for the modern side's own %s", subject.Name)
+	}
+	return true, fmt.Sprintf("reads %s, which both sides share, and writes only what is the modern side's own", subject.Name)
+}
+
+func subjectName(fact kubever.Controller, subject *Resource) string {
+	if subject != nil {
+		return subject.Name
+	}
+	return fact.Subject
+}
+
+// decideNamespaces keeps the namespace controller off while anything in a namespace is shared: it would delete all that it can list
+// in a namespace that ends, and declare it empty while the other side still has objects there that it cannot list.
+func decideNamespaces(rows []Resource) (bool, string) {
+	for i := range rows {
+		if rows[i].Namespaced && visibleToBoth(&rows[i]) {
+			return false, "the legacy side ends namespaces: this one would delete shared objects and declare a namespace empty without having seen the legacy side's own"
+		}
+	}
+	return true, "no namespaced resource is shared"
+}
+
+// decideRootCA runs the publisher of kube-root-ca.crt when pods made through the modern server mount that config map and nobody on
+// the legacy side publishes it.
+func (p *placement) decideRootCA(rows []Resource) (bool, string) {
+	configMaps := rowOf(rows, "configmaps")
+	switch {
+	case !kubever.Behaves(kubever.BehaviourTokenVolumeProjected, p.modern):
+		return false, fmt.Sprintf("pods made through %s do not mount kube-root-ca.crt", p.modern)
+	case configMaps == nil || !visibleToBoth(configMaps):
+		return true, "pods made through the modern server mount kube-root-ca.crt"
+	case kubever.Behaves(kubever.BehaviourRootCAPublished, p.legacy):
+		return false, "the legacy side publishes kube-root-ca.crt"
+	case configMaps.Owner == etcdsplit.OwnerLegacy:
+		return false, "only the legacy side may write config maps"
+	default:
+		return true, fmt.Sprintf("pods made through the modern server mount kube-root-ca.crt, which %s does not publish", p.legacy)
+	}
+}
+
+// decideModernCollector turns the modern side's garbage collector on when it cannot harm the legacy side's objects.
+func (p *placement) decideModernCollector(modern []Controller, rows []Resource, legacyRuns func(string) bool) {
+	at := slices.IndexFunc(modern, func(c Controller) bool { return c.ID == garbageCollector })
+	if at < 0 {
+		return
+	}
+	if _, given := lastValue(p.file.Spec.Modern.ControllerManager.ExtraArgs, "controllers"); given {
+		return
+	}
+	modern[at].On, modern[at].Why = collectorVerdict(etcdsplit.Modern, p.modern, p.referencesOf(p.legacy, legacyRuns), rows)
+}
+
+// decideLegacyCollector turns the legacy side's garbage collector off only when it would delete the modern side's objects.
+func (p *placement) decideLegacyCollector(legacy []Controller, rows []Resource, modernRuns func(string) bool) {
+	at := slices.IndexFunc(legacy, func(c Controller) bool { return c.ID == garbageCollector })
+	if at < 0 || !legacy[at].On {
+		return
+	}
+	safe, why := collectorVerdict(etcdsplit.Legacy, p.legacy, p.referencesOf(p.modern, modernRuns), rows)
+	switch {
+	case safe:
+	case p.file.Spec.Legacy.ControllerManager == nil:
+		legacy[at].Why = why + "; its controller manager is not part of the spec, so the plan cannot turn it off"
+	default:
+		legacy[at].On, legacy[at].Why = false, why
+	}
+}
+
+// controllersValue is --controllers of the modern side: the names of what runs, without a star, so that nothing else does.
+func controllersValue(controllers []Controller) string {
+	var names []string
+	for _, c := range controllers {
+		if c.Side == etcdsplit.Modern && c.On {
+			names = append(names, c.Name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ",")
+}
+
+// legacyControllersValue is --controllers of the legacy side when the plan must turn its collector off: the list that it has, with
+// the collector taken out. "" means that nothing has to change.
+func (p *placement) legacyControllersValue(controllers []Controller, args []spec.Arg) string {
+	at := slices.IndexFunc(controllers, func(c Controller) bool { return c.Side == etcdsplit.Legacy && c.ID == garbageCollector })
+	if at < 0 || controllers[at].On {
+		return ""
+	}
+	fact, _ := kubever.ControllerByName(garbageCollector)
+	list := []string{"*"}
+	if value, ok := lastValue(args, "controllers"); ok {
+		list = splitList(value)
+	}
+	if !enabled(fact, p.legacy, list) {
+		return ""
+	}
+	names := append(fact.AliasesIn(p.legacy), controllers[at].Name)
+	list = slices.DeleteFunc(list, func(entry string) bool { return slices.Contains(names, entry) })
+	if slices.Contains(list, "*") {
+		list = append(list, "-"+controllers[at].Name)
+	}
+	return strings.Join(list, ",")
+}
+
+// splitList reads a comma-separated flag value.
+func splitList(value string) []string {
+	var items []string
+	for item := range strings.SplitSeq(value, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}

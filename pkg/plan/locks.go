@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// lockNamespace is where every version elects unless it is told otherwise.
+const lockNamespace = "kube-system"
+
+// lockKinds are the kinds of lock in the order in which the modern side prefers them. Endpoints come last: the endpoints controller of
+// old versions deletes those that belong to no service, locks among them.
+var lockKinds = []string{"leases", "configmaps", "configmapsleases", "endpointsleases", "endpoints"}
+
+// election is how a component elects its leader: the flags that say so, and the objects.
+type election struct {
+	args  []Arg
+	locks []etcdsplit.Lock
+}
+
+// runningElection is the election of a component that is left as the spec has it.
+func runningElection(side etcdsplit.SideName, component string, minor kubever.Minor, args []spec.Arg) election {
+	if elect, ok := lastValue(args, "leader-elect"); ok && elect == "false" {
+		return election{}
+	}
+	facts := kubever.LeaderLocks(component, minor)
+	kind, name, namespace := facts.Default, facts.Object, lockNamespace
+	if value, ok := lastValue(args, "leader-elect-resource-lock"); ok {
+		kind = value
+	}
+	if value, ok := lastValue(args, facts.NameFlagName); ok && facts.NameFlag {
+		name = value
+	}
+	if value, ok := lastValue(args, facts.NamespaceFlagName); ok && facts.NamespaceFlag {
+		namespace = value
+	}
+	return election{locks: locksOf(side, component, kind, namespace, name)}
+}
+
+func locksOf(side etcdsplit.SideName, component, kind, namespace, name string) []etcdsplit.Lock {
+	var locks []etcdsplit.Lock
+	for _, key := range kubever.LockKeys(kind) {
+		locks = append(locks, etcdsplit.Lock{Side: side, Component: component, Resource: key, Namespace: namespace, Name: name})
+	}
+	return locks
+}
+
+// distinctElection makes a component of the modern side elect on an object that no component of the legacy side elects on: by
+// name where its version can be given one, by kind where it cannot, by store where the kinds lie apart anyway.
+func distinctElection(component string, minor kubever.Minor, legacy []etcdsplit.Lock, rows []Resource) (election, error) {
+	facts := kubever.LeaderLocks(component, minor)
+	if facts.NameFlag {
+		kind := facts.Default
+		if slices.Contains(facts.Settable, lockKinds[0]) {
+			kind = lockKinds[0]
+		}
+		name := facts.Object + "-modern"
+		e := election{locks: locksOf(etcdsplit.Modern, component, kind, lockNamespace, name)}
+		if kind != facts.Default {
+			e.args = append(e.args, Arg{Name: "leader-elect-resource-lock", Value: kind, Origin: FromPlan,
+				Why: "an endpoints lock may be deleted by the legacy side's endpoints controller"})
+		}
+		e.args = append(e.args, Arg{Name: facts.NameFlagName, Value: name, Origin: FromPlan,
+			Why: "a lock of its own: with the legacy side's name only one of the two would ever run"})
+		return e, nil
+	}
+	for _, kind := range lockKinds {
+		if kind != facts.Default && !slices.Contains(facts.Settable, kind) {
+			continue
+		}
+		locks := locksOf(etcdsplit.Modern, component, kind, lockNamespace, facts.Object)
+		if contended(locks, legacy, rows) || !stored(locks, rows) {
+			continue
+		}
+		e := election{locks: locks}
+		if kind != facts.Default {
+			e.args = []Arg{{Name: "leader-elect-resource-lock", Value: kind, Origin: FromPlan,
+				Why: "its lock cannot be renamed in this version; the legacy side elects on another kind of object"}}
+		}
+		return e, nil
+	}
+	return election{}, fmt.Errorf("spec.modern.version: the lock of the %s of %s can neither be renamed nor moved away from the legacy side's", component, minor)
+}
+
+// contended reports whether two locks are one object in one store.
+func contended(locks, others []etcdsplit.Lock, rows []Resource) bool {
+	for _, a := range locks {
+		for _, b := range others {
+			row := rowOf(rows, a.Resource)
+			if a.Resource == b.Resource && a.Namespace == b.Namespace && a.Name == b.Name && row != nil && visibleToBoth(row) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// stored reports whether the modern side has the resources of all the locks.
+func stored(locks []etcdsplit.Lock, rows []Resource) bool {
+	for _, l := range locks {
+		if row := rowOf(rows, l.Resource); row == nil || row.Modern.Store == "" {
+			return false
+		}
+	}
+	return len(locks) > 0
+}

@@ -1,0 +1,191 @@
+package plan
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// The ports of the modern controller manager: the legacy one has the usual ones, on the same hosts.
+const (
+	modernManagerSecurePort   = 11257
+	modernManagerInsecurePort = 11252
+)
+
+// usualPorts are where a component of the legacy side serves unless it is told otherwise.
+var usualPorts = map[string]struct{ secure, insecure int }{
+	kubever.ControllerManager: {10257, 10252},
+	kubever.Scheduler:         {10259, 10251},
+}
+
+// controllerManager is a side's controller manager on a host.
+func (b *builder) controllerManager(host spec.Host, side etcdsplit.SideName) Component {
+	s := b.side(side)
+	c := b.component(host, side, kubever.ControllerManager, s.ControllerManager)
+	l := &argList{component: kubever.ControllerManager, minor: s.Version.Minor}
+	b.clientArgs(l, c.Name, side, s.ControllerManager)
+	if side == etcdsplit.Modern {
+		b.modernManagerArgs(l)
+	} else {
+		b.legacyManagerArgs(l, s.ControllerManager.ExtraArgs)
+	}
+	l.set("use-service-account-credentials", "true", "each controller is its own user, so that the policy can tell them apart")
+	c.Args = b.args(side, l, s.ControllerManager.ExtraArgs)
+	c.Port, c.Liveness = b.daemonProbe(&c, s.Version.Minor)
+	c.Startup = b.startupProbe(*c.Liveness)
+	c.Mounts = b.mounts(&c, s.ControllerManager.ExtraMounts)
+	return c
+}
+
+// scheduler is the legacy side's scheduler on a host; it places the pods of both sides.
+func (b *builder) scheduler(host spec.Host) Component {
+	s := b.side(etcdsplit.Legacy)
+	c := b.component(host, etcdsplit.Legacy, kubever.Scheduler, s.Scheduler)
+	l := &argList{component: kubever.Scheduler, minor: s.Version.Minor}
+	b.clientArgs(l, c.Name, etcdsplit.Legacy, s.Scheduler)
+	l.set("leader-elect", "true", "one of the hosts schedules at a time")
+	c.Args = b.args(etcdsplit.Legacy, l, s.Scheduler.ExtraArgs)
+	c.Port, c.Liveness = b.daemonProbe(&c, s.Version.Minor)
+	c.Startup = b.startupProbe(*c.Liveness)
+	c.Mounts = b.mounts(&c, s.Scheduler.ExtraMounts)
+	return c
+}
+
+// clientArgs are how a component reaches its API server, and where it serves its own health.
+func (b *builder) clientArgs(l *argList, name string, side etcdsplit.SideName, c *spec.Component) {
+	config := kubeconfigPath(side, l.component, c)
+	l.set("kubeconfig", config, fmt.Sprintf("the %s API server of the same host", side))
+	secure := kubever.Flag(l.component, "secure-port").In(l.minor)
+	if secure {
+		l.set("authentication-kubeconfig", config, "who asks its own port")
+		l.set("authorization-kubeconfig", config, "who asks its own port")
+		l.set("bind-address", loopback, "nobody else asks")
+	} else {
+		l.set("address", loopback, "nobody else asks")
+	}
+	if side == etcdsplit.Modern {
+		const why = "the legacy controller manager has the usual port"
+		if secure {
+			l.set("secure-port", strconv.Itoa(modernManagerSecurePort), why)
+			l.set("port", "0", "no unauthenticated port")
+		} else {
+			l.set("port", strconv.Itoa(modernManagerInsecurePort), why)
+		}
+	}
+	l.set("profiling", "false", "nothing needs it")
+}
+
+func (b *builder) legacyManagerArgs(l *argList, extra []spec.Arg) {
+	pki, network := b.plan.PKI, b.plan.Network
+	l.set("leader-elect", "true", "one of the hosts controls at a time")
+	if value := b.legacyControllersValue(b.plan.Controllers, extra); value != "" {
+		l.need("controllers", value, "the garbage collector is off: "+b.plan.Controller(etcdsplit.Legacy, garbageCollector).Why)
+	}
+	if network.PodCIDR != "" {
+		l.set("allocate-node-cidrs", "true", "the spec names a pod CIDR")
+		l.set("cluster-cidr", network.PodCIDR, "the spec's")
+	}
+	l.set("service-cluster-ip-range", strings.Join(network.ServiceCIDRs, ","), "the spec's")
+	l.set("service-account-private-key-file", pki.ServiceAccountKey, "signs the tokens that both sides accept")
+	l.set("root-ca-file", pki.CA, "what pods trust; the same bundle on both sides")
+	l.set("cluster-signing-cert-file", pki.CA, "signs what kubelets ask for")
+	l.set("cluster-signing-key-file", pki.CAKey, "signs what kubelets ask for")
+}
+
+func (b *builder) modernManagerArgs(l *argList) {
+	l.set("controllers", controllersValue(b.plan.Controllers), "a list without a star: what is not named is off")
+	l.set("leader-elect", "true", "one of the hosts controls at a time")
+	for _, arg := range b.modernLocks[kubever.ControllerManager].args {
+		l.set(arg.Name, arg.Value, arg.Why)
+	}
+	if publisher := b.plan.Controller(etcdsplit.Modern, rootCAPublisher); publisher != nil && publisher.On {
+		l.set("root-ca-file", b.plan.PKI.CA, "what pods trust; the same bundle on both sides")
+	}
+}
+
+// kubeconfigPath is where a component's kubeconfig lies.
+func kubeconfigPath(side etcdsplit.SideName, kind string, c *spec.Component) string {
+	if c.Kubeconfig != "" {
+		return c.Kubeconfig
+	}
+	directory := configDirectory
+	if side == etcdsplit.Modern {
+		directory = modernDirectory
+	}
+	return directory + "/" + strings.TrimPrefix(kind, "kube-") + ".conf"
+}
+
+// daemonProbe asks a controller manager or scheduler whether it is well, on the port that its arguments and its version say.
+func (b *builder) daemonProbe(c *Component, m kubever.Minor) (int, *Probe) {
+	usual := usualPorts[c.Kind]
+	probe := &Probe{Host: loopback, Path: "/healthz", DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}
+	addressFlag := "address"
+	if secure := portArg(c, "secure-port", usual.secure); kubever.Flag(c.Kind, "secure-port").In(m) && secure != 0 {
+		probe.Scheme, probe.Port, addressFlag = "HTTPS", secure, "bind-address"
+	} else {
+		probe.Scheme, probe.Port = "HTTP", portArg(c, "port", usual.insecure)
+	}
+	if address, ok := c.Arg(addressFlag); ok && !isUnspecified(address) {
+		probe.Host = address
+	}
+	if b.side(c.Side).Existing && probe.Scheme == "HTTPS" {
+		probe.Scheme, probe.Path = "", "" // whether it answers strangers is for its arguments to say
+	}
+	return probe.Port, probe
+}
+
+// portArg is the port that the argument names, or the usual one.
+func portArg(c *Component, name string, usual int) int {
+	if value, ok := c.Arg(name); ok {
+		if port, err := strconv.Atoi(value); err == nil {
+			return port
+		}
+	}
+	return usual
+}
+
+// kubeconfigs are the files with which the controller managers and the scheduler of a host reach their API servers. A component
+// that runs already has its own.
+func (b *builder) kubeconfigs(host spec.Host) []Kubeconfig {
+	var list []Kubeconfig
+	for _, side := range etcdsplit.Sides() {
+		s := b.side(side)
+		if s.Existing {
+			continue
+		}
+		for _, of := range []struct {
+			kind string
+			c    *spec.Component
+		}{{kubever.ControllerManager, s.ControllerManager}, {kubever.Scheduler, s.Scheduler}} {
+			if of.c == nil {
+				continue
+			}
+			component := of.kind
+			directory := b.plan.PKI.Directory
+			if side == etcdsplit.Modern {
+				component += "-modern"
+				directory += "/modern"
+			}
+			base := directory + "/" + strings.TrimPrefix(of.kind, "kube-")
+			list = append(list, Kubeconfig{
+				Host: host.Name, Component: component, Path: kubeconfigPath(side, of.kind, of.c),
+				Server: "https://" + net.JoinHostPort(serverAddress(s.APIServer), strconv.Itoa(s.APIServer.Port)),
+				CA:     b.plan.PKI.CA, Cert: base + ".crt", Key: base + ".key", User: "system:" + of.kind,
+			})
+		}
+	}
+	return list
+}
+
+// serverAddress is where components of the same host reach an API server.
+func serverAddress(server *spec.APIServer) string {
+	if isUnspecified(server.Address) {
+		return loopback
+	}
+	return server.Address
+}

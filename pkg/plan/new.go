@@ -1,0 +1,297 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// New computes the plan of a spec that spec.Load has returned. It is pure: the same spec gives the same plan.
+// Errors: what cannot be planned at all, with the field of the spec; dangers are no errors here but findings of pkg/rules.
+func New(f *spec.File) (*Plan, error) {
+	if err := plannable(f); err != nil {
+		return nil, err
+	}
+	s := &f.Spec
+	p := &Plan{
+		Name: f.Metadata.Name, Layout: s.Layout, Hosts: s.Hosts, Kubelet: s.Kubelet.Version, Network: s.Network, PKI: s.PKI,
+		Prefix: s.Stores[0].Prefix, PolicyFile: policyFile, Accept: s.Accept,
+	}
+	for _, store := range s.Stores {
+		p.Stores = append(p.Stores, Store{Name: store.Name, Endpoints: store.Endpoints, TLS: store.TLS, Version: store.Version, Managed: store.Managed})
+	}
+	b, err := newBuilder(f, p)
+	if err != nil {
+		return nil, err
+	}
+	if p.Resources, err = b.resources(); err != nil {
+		return nil, err
+	}
+	p.CustomResources = b.customResources()
+	p.Controllers = b.controllers(p.Resources)
+	if err := b.elect(); err != nil {
+		return nil, err
+	}
+	p.Legacy, p.Modern = b.planSide(etcdsplit.Legacy), b.planSide(etcdsplit.Modern)
+	p.StartupWrites = b.bootKeys()
+	p.Policy = access(f, p.Resources, p.Controllers, p.Modern.Locks)
+	for _, host := range s.Hosts {
+		p.Kubeconfigs = append(p.Kubeconfigs, b.kubeconfigs(host)...)
+		p.Certificates = append(p.Certificates, b.certificates(host)...)
+		components, err := b.components(host)
+		if err != nil {
+			return nil, err
+		}
+		p.Components = append(p.Components, components...)
+	}
+	return p, nil
+}
+
+// computed are arguments that the plan alone decides: resources, stores and owners of the spec say what they say.
+var computed = map[string]string{
+	"etcd-servers":           "spec.modern.store names the store",
+	"etcd-servers-overrides": "spec.owners says who owns what",
+	"etcd-prefix":            "spec.stores[].prefix is the same for both sides",
+}
+
+// plannable refuses what no plan can honour.
+func plannable(f *spec.File) error {
+	var problems []error
+	s := &f.Spec
+	for i, arg := range s.Modern.APIServer.ExtraArgs {
+		if instead, ok := computed[flagName(arg.Name)]; ok {
+			problems = append(problems, fmt.Errorf("spec.modern.apiServer.extraArgs[%d]: %q follows from the spec: %s", i, arg.Name, instead))
+		}
+	}
+	if s.Modern.Scheduler != nil {
+		problems = append(problems, errors.New("spec.modern.scheduler: the legacy side's scheduler places the pods of both sides; a second one would place the same pods"))
+	}
+	if s.Legacy.Existing && len(s.Legacy.APIServer.ExtraArgs) == 0 {
+		problems = append(problems, errors.New("spec.legacy.existing: want the arguments with which its API server runs in spec.legacy.apiServer.extraArgs"))
+	}
+	return errors.Join(problems...)
+}
+
+func newBuilder(f *spec.File, p *Plan) (*builder, error) {
+	legacy, modern := f.Spec.Legacy.Version.Minor, f.Spec.Modern.Version.Minor
+	moved, err := movedByLegacy(f, p)
+	if err != nil {
+		return nil, err
+	}
+	pl := &placement{
+		file: f, legacy: legacy, modern: modern,
+		legacyStore: f.Spec.Legacy.Store, modernStore: f.Spec.Modern.Store,
+		moved: moved,
+	}
+	pl.poison = pl.startupPoison()
+	return &builder{placement: pl, plan: p, legacyLocks: map[string]election{}, modernLocks: map[string]election{}}, nil
+}
+
+// movedByLegacy reads the overrides that the legacy server has already: keys that it keeps in another store than its default.
+func movedByLegacy(f *spec.File, p *Plan) (map[string]string, error) {
+	value, ok := lastValue(f.Spec.Legacy.APIServer.ExtraArgs, "etcd-servers-overrides")
+	if !ok {
+		return nil, nil
+	}
+	moved := map[string]string{}
+	minor := f.Spec.Legacy.Version.Minor
+	for _, entry := range splitList(value) {
+		name, servers, found := strings.Cut(entry, "#")
+		group, resource, slash := strings.Cut(name, "/")
+		if !found || !slash {
+			return nil, fmt.Errorf("spec.legacy.apiServer.extraArgs: etcd-servers-overrides: %q: want GROUP/RESOURCE#URL;URL", entry)
+		}
+		store := storeWith(p.Stores, strings.Split(servers, ";"))
+		if store == "" {
+			return nil, fmt.Errorf("spec.legacy.apiServer.extraArgs: etcd-servers-overrides: %q: no store of spec.stores has the endpoints %q; add it", entry, servers)
+		}
+		for _, fact := range kubever.Resources() {
+			if !fact.In(minor) || !fact.Overridable() || fact.ChosenGroup(minor) != group {
+				continue
+			}
+			if resource == "*" || resource == fact.OverrideName() {
+				moved[fact.Key] = store
+			}
+		}
+	}
+	return moved, nil
+}
+
+// storeWith names the store that has one of the endpoints.
+func storeWith(stores []Store, endpoints []string) string {
+	for _, s := range stores {
+		for _, endpoint := range endpoints {
+			if slices.ContainsFunc(s.Endpoints, func(e string) bool { return sameEndpoint(e, endpoint) }) {
+				return s.Name
+			}
+		}
+	}
+	return ""
+}
+
+func sameEndpoint(a, b string) bool {
+	x, errX := url.Parse(strings.TrimRight(strings.TrimSpace(a), "/"))
+	y, errY := url.Parse(strings.TrimRight(strings.TrimSpace(b), "/"))
+	return errX == nil && errY == nil && x.Scheme == y.Scheme && x.Host == y.Host
+}
+
+// startupPoison are the writes of the modern API server's start that the legacy side, looking at the same keys, could not read, and
+// that can be prevented by not serving the resource.
+func (p *placement) startupPoison() []kubever.StartupWrite {
+	if p.legacyStore != p.modernStore {
+		return nil // what cannot be shared is not: its location is decided row by row
+	}
+	var poison []kubever.StartupWrite
+	for _, w := range kubever.StartupWrites(p.modern) {
+		fact, ok := kubever.ResourceByKey(w.Resource)
+		if !ok || w.OnlyWithRBAC || w.OffFlag == "" || w.OffFlag == reconcilerFlag || !fact.In(p.legacy) {
+			continue
+		}
+		if stored, ok := fact.StoredAs(p.modern); ok && !kubever.CanDecode(stored, p.legacy) {
+			poison = append(poison, w)
+		}
+	}
+	return poison
+}
+
+// customResources is where the custom resources of either side lie: in its default store, in every version.
+func (p *placement) customResources() etcdsplit.Resource {
+	r := etcdsplit.Resource{Key: "*", Name: "custom resources", Owner: etcdsplit.OwnerModern, Modern: etcdsplit.Side{Store: p.modernStore}}
+	if kubever.Behaves(kubever.BehaviourCRDServed, p.legacy) {
+		r.Legacy.Store = p.legacyStore
+		r.Owner = etcdsplit.OwnerSplit
+		if p.legacyStore == p.modernStore {
+			r.Owner = etcdsplit.OwnerShared
+		}
+	}
+	return r
+}
+
+// elect decides on what the components of both sides elect.
+func (b *builder) elect() error {
+	s := &b.file.Spec
+	var held []etcdsplit.Lock
+	for _, of := range []struct {
+		kind string
+		c    *spec.Component
+	}{{kubever.ControllerManager, s.Legacy.ControllerManager}, {kubever.Scheduler, s.Legacy.Scheduler}} {
+		var args []spec.Arg
+		if of.c != nil {
+			args = of.c.ExtraArgs
+		}
+		e := runningElection(etcdsplit.Legacy, of.kind, b.legacy, args)
+		b.legacyLocks[of.kind] = e
+		held = append(held, e.locks...)
+	}
+	manager := s.Modern.ControllerManager
+	if manager == nil {
+		return nil
+	}
+	if electsByItself(manager.ExtraArgs) {
+		b.modernLocks[kubever.ControllerManager] = runningElection(etcdsplit.Modern, kubever.ControllerManager, b.modern, manager.ExtraArgs)
+		return nil
+	}
+	e, err := distinctElection(kubever.ControllerManager, b.modern, held, b.plan.Resources)
+	if err != nil {
+		return err
+	}
+	b.modernLocks[kubever.ControllerManager] = e
+	return nil
+}
+
+// electsByItself reports whether the spec's arguments decide about the election.
+func electsByItself(args []spec.Arg) bool {
+	return slices.ContainsFunc(args, func(a spec.Arg) bool {
+		return strings.HasPrefix(flagName(a.Name), "leader-elect-resource") || flagName(a.Name) == "leader-elect"
+	})
+}
+
+// planSide is what the plan says about a side as a whole.
+func (b *builder) planSide(name etcdsplit.SideName) Side {
+	s, m := b.side(name), b.minor(name)
+	side := Side{Name: name, Version: s.Version, Store: s.Store, Existing: s.Existing, Port: s.APIServer.Port, Locks: []etcdsplit.Lock{}}
+	elections := b.legacyLocks
+	if name == etcdsplit.Modern {
+		elections = b.modernLocks
+	}
+	for _, kind := range []string{kubever.ControllerManager, kubever.Scheduler} {
+		side.Locks = append(side.Locks, elections[kind].locks...)
+	}
+	side.Facts = etcdsplit.ControlPlane{
+		Version: s.Version.String(), Store: s.Store, GroupVersions: groupVersions(b.plan.Resources, name),
+		Collector: b.collector(name), CRDFields: kubever.CRDFields(m), Allocates: allocates(m), Undecryptable: undecryptable(m),
+	}
+	return side
+}
+
+// groupVersions are all that a side serves, as its discovery shows them.
+func groupVersions(rows []Resource, side etcdsplit.SideName) []string {
+	var gvs []string
+	for i := range rows {
+		gvs = append(gvs, rows[i].Side(side).Serves...)
+	}
+	slices.SortFunc(gvs, func(a, b string) int {
+		x, _ := schema.ParseGroupVersion(a)
+		y, _ := schema.ParseGroupVersion(b)
+		return cmp.Or(cmp.Compare(x.Group, y.Group), cmp.Compare(x.Version, y.Version))
+	})
+	return slices.Compact(gvs)
+}
+
+func (b *builder) collector(name etcdsplit.SideName) etcdsplit.Collector {
+	gc := kubever.GarbageCollectionIn(b.minor(name))
+	c := etcdsplit.Collector{
+		UnknownKind: etcdsplit.Outcome(gc.UnknownKind), UnservedVersion: etcdsplit.Outcome(gc.UnservedVersion),
+		AbsentOwner: etcdsplit.Outcome(gc.AbsentOwner), ClusterOwner: etcdsplit.Outcome(gc.ClusterOwner),
+	}
+	if controller := b.plan.Controller(name, garbageCollector); controller != nil {
+		c.Runs = controller.On
+	}
+	return c
+}
+
+func allocates(m kubever.Minor) string {
+	a := kubever.AllocatorsIn(m)
+	switch {
+	case a.Bitmap && a.Objects:
+		return etcdsplit.AllocatesBoth
+	case a.Objects:
+		return etcdsplit.AllocatesAddresses
+	default:
+		return etcdsplit.AllocatesBitmap
+	}
+}
+
+func undecryptable(m kubever.Minor) string {
+	if kubever.Behaves(kubever.BehaviourUndecryptableItemsOmitted, m) {
+		return etcdsplit.UndecryptableOmitted
+	}
+	return etcdsplit.UndecryptableFails
+}
+
+// bootKeys are what the API servers of both sides write by themselves.
+func (b *builder) bootKeys() []etcdsplit.BootKey {
+	var keys []etcdsplit.BootKey
+	for _, side := range etcdsplit.Sides() {
+		for _, w := range kubever.StartupWrites(b.minor(side)) {
+			fact, _ := kubever.ResourceByKey(w.Resource)
+			if row := b.plan.Resource(w.Resource); row == nil || row.Side(side).Store == "" || w.OnlyWithRBAC && side == etcdsplit.Modern {
+				continue // this server does not write it here
+			}
+			stored, _ := fact.StoredAs(b.minor(side))
+			for _, key := range w.Keys {
+				keys = append(keys, etcdsplit.BootKey{Side: side, Key: key, StoredAs: stored.GroupVersion().String()})
+			}
+		}
+	}
+	return keys
+}

@@ -1,0 +1,356 @@
+package plan_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/internal/golden"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/policy"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// splitSpec is a split pair with every default, plus what the test adds below spec.
+func splitSpec(legacy, modern, more string) string {
+	return fmt.Sprintf(`apiVersion: kubefusion.dev/v1alpha1
+kind: FusedControlPlane
+metadata: {name: test}
+spec:
+  hosts: [{name: cp-1, address: 10.0.0.11}]
+  stores:
+  - {name: core, endpoints: ["http://10.0.0.11:2379"]}
+  - {name: modern, endpoints: ["http://10.0.0.11:2479"], managed: {version: 3.6.8, dataDir: /var/lib/etcd-modern}}
+  legacy: {version: %s, apiServer: {}, controllerManager: {}, scheduler: {}}
+  modern: {version: %s, apiServer: {}, controllerManager: {}}
+  access:
+  - {subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [pods]}
+%s`, legacy, modern, more)
+}
+
+func sharedSpec(legacy, modern string) string {
+	text := splitSpec(legacy, modern, "  layout: shared\n")
+	text = strings.Replace(text, `  - {name: modern, endpoints: ["http://10.0.0.11:2479"], managed: {version: 3.6.8, dataDir: /var/lib/etcd-modern}}`+"\n", "", 1)
+	return strings.Replace(text, "apiServer: {}, controllerManager: {}}", "apiServer: {}}", 1)
+}
+
+func planOf(t *testing.T, text string) *plan.Plan {
+	t.Helper()
+	p, err := tryPlan(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func tryPlan(text string) (*plan.Plan, error) {
+	f, err := spec.Load("spec.yaml", []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	return plan.New(f)
+}
+
+// summary is what a reader compares in a golden file: the decisions, without what the version tables say of each row.
+func summary(t *testing.T, p *plan.Plan) []byte {
+	t.Helper()
+	var b strings.Builder
+	for _, r := range p.Resources {
+		if !r.Pseudo && len(r.Legacy.Serves) == 0 && len(r.Modern.Serves) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "resource %s: %s, legacy %s:%s, modern %s:%s; %s\n", r.Key, r.Owner, r.Legacy.Store, r.Legacy.StoredAs, r.Modern.Store, r.Modern.StoredAs, r.Why)
+	}
+	for _, c := range p.Controllers {
+		fmt.Fprintf(&b, "controller %s %s: %v; %s\n", c.Side, c.Name, c.On, c.Why)
+	}
+	for _, side := range etcdsplit.Sides() {
+		for _, l := range p.Side(side).Locks {
+			fmt.Fprintf(&b, "lock %s %s: %s %s/%s\n", l.Side, l.Component, l.Resource, l.Namespace, l.Name)
+		}
+	}
+	for _, c := range p.Components {
+		fmt.Fprintf(&b, "component %s on %s: %s %s\n", c.Name, c.Host, c.Image, strings.Join(c.Command, " "))
+		for _, a := range c.Args {
+			fmt.Fprintf(&b, "  %s (%s) %s\n", a, a.Origin, a.Why)
+		}
+		for _, m := range c.Mounts {
+			fmt.Fprintf(&b, "  mount %s %s readonly=%v\n", m.Name, m.Path, m.ReadOnly)
+		}
+		fmt.Fprintf(&b, "  probe %s://%s:%d%s startup=%v\n", c.Liveness.Scheme, c.Liveness.Host, c.Liveness.Port, c.Liveness.Path, c.Startup != nil)
+	}
+	for _, c := range p.Certificates {
+		fmt.Fprintf(&b, "certificate %s on %s: CN=%s O=%v %v %v %v existing=%v\n", c.Cert, c.Host, c.CommonName, c.Organizations, c.Usages, c.DNSNames, c.IPs, c.Existing)
+	}
+	sections, err := policy.Generate(p.Policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Write(policy.Format(sections))
+	return []byte(b.String())
+}
+
+func TestExamplesPlanAsGolden(t *testing.T) {
+	files, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden.File(t, filepath.Join("testdata", name+".txt"), summary(t, planOf(t, string(data))))
+		})
+	}
+}
+
+// pairs are every pair of minors that the default layouts are asked about.
+func pairs(yield func(legacy, modern kubever.Minor)) {
+	for _, legacy := range kubever.Minors() {
+		for modern := max(legacy, 7); modern <= kubever.Newest; modern++ {
+			yield(legacy, modern)
+		}
+	}
+}
+
+func TestEveryArgumentExistsInItsVersion(t *testing.T) {
+	pairs(func(legacy, modern kubever.Minor) {
+		for _, text := range []string{splitSpec(legacy.String(), modern.String(), ""), sharedSpec(legacy.String(), modern.String())} {
+			p, err := tryPlan(text)
+			if err != nil {
+				t.Errorf("%s + %s: %v", legacy, modern, err)
+				continue
+			}
+			for _, c := range p.Components {
+				if c.Kind == plan.Etcd {
+					continue
+				}
+				for _, a := range c.Args {
+					if m := p.Side(c.Side).Version.Minor; !kubever.Flag(c.Kind, a.Name).In(m) {
+						t.Errorf("%s + %s: %s has no flag --%s in %s", legacy, modern, c.Name, a.Name, m)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestControllerNamesExistInTheirVersion(t *testing.T) {
+	pairs(func(legacy, modern kubever.Minor) {
+		p := planOf(t, splitSpec(legacy.String(), modern.String(), ""))
+		for _, side := range etcdsplit.Sides() {
+			manager := p.ComponentsOf(side, kubever.ControllerManager)[0]
+			value, ok := manager.Arg("controllers")
+			if !ok {
+				continue
+			}
+			var known []string
+			for _, c := range kubever.Controllers(p.Side(side).Version.Minor) {
+				name, _ := c.NameIn(p.Side(side).Version.Minor)
+				known = append(known, name)
+			}
+			for name := range strings.SplitSeq(value, ",") {
+				if name = strings.TrimPrefix(name, "-"); name != "*" && !slices.Contains(known, name) {
+					t.Errorf("%s + %s: --controllers of the %s side names %q, which %s does not know", legacy, modern, side, name, p.Side(side).Version)
+				}
+			}
+			if side == etcdsplit.Modern && strings.Contains(value, "*") {
+				t.Errorf("%s + %s: --controllers=%s: want a list without a star", legacy, modern, value)
+			}
+		}
+	})
+}
+
+func TestSplitNeverSharesWhatOneSideCannotRead(t *testing.T) {
+	pairs(func(legacy, modern kubever.Minor) {
+		p := planOf(t, splitSpec(legacy.String(), modern.String(), ""))
+		for _, r := range p.Resources {
+			if r.Pseudo || r.Legacy.Store == "" || r.Legacy.Store != r.Modern.Store {
+				continue
+			}
+			if !slices.Contains(r.Modern.Decodes, r.Legacy.StoredAs) {
+				t.Errorf("%s + %s: %s is in one store and the modern side cannot read %s", legacy, modern, r.Key, r.Legacy.StoredAs)
+			}
+			if r.Owner != etcdsplit.OwnerLegacy && (!slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) || slices.Contains(r.Legacy.WatchBreaks, r.Modern.StoredAs)) {
+				t.Errorf("%s + %s: the modern side may write %s as %s, which the legacy side cannot read", legacy, modern, r.Key, r.Modern.StoredAs)
+			}
+		}
+	})
+}
+
+func TestLocksAreDistinct(t *testing.T) {
+	pairs(func(legacy, modern kubever.Minor) {
+		p := planOf(t, splitSpec(legacy.String(), modern.String(), ""))
+		for _, a := range p.Modern.Locks {
+			for _, b := range p.Legacy.Locks {
+				row := p.Resource(a.Resource)
+				if a.Resource == b.Resource && a.Name == b.Name && row.Legacy.Store == row.Modern.Store {
+					t.Errorf("%s + %s: both sides elect on %s %s", legacy, modern, a.Resource, a.Name)
+				}
+			}
+		}
+		if len(p.Modern.Locks) == 0 {
+			t.Errorf("%s + %s: the modern controller manager elects on nothing", legacy, modern)
+		}
+	})
+}
+
+// What real servers did to pods of the other side decides; the runs were made with these pairs.
+func TestCollectorsRunWhereTheyWereSeenToBeSafe(t *testing.T) {
+	const deploymentsOnly = `  owners:
+  - {resources: [statefulsets.apps, daemonsets.apps, jobs.batch, cronjobs.batch], owner: legacy}
+`
+	for _, test := range []struct {
+		name, legacy, modern, more string
+		wantLegacyGC, wantModernGC bool
+	}{
+		{"pods of both sides die at 1.15 and 1.36", "1.15.12", "1.36.3", "", false, false},
+		{"1.10 deletes pods of modern Deployments", "1.10.13", "1.36.3", "", false, false},
+		{"1.6 deletes pods of modern StatefulSets", "1.6.13", "1.36.3", "", false, true},
+		{"1.6 does not know apps ReplicaSets", "1.6.13", "1.36.3", deploymentsOnly, true, true},
+	} {
+		p := planOf(t, splitSpec(test.legacy, test.modern, test.more))
+		for side, want := range map[etcdsplit.SideName]bool{etcdsplit.Legacy: test.wantLegacyGC, etcdsplit.Modern: test.wantModernGC} {
+			got := p.Controller(side, "garbage-collector-controller")
+			if got.On != want {
+				t.Errorf("%s: the %s collector runs = %v, want %v (%s)", test.name, side, got.On, want, got.Why)
+			}
+		}
+	}
+}
+
+func TestLegacySideOfThe1_6PairIsLeftAsItIsWithDeploymentsOnly(t *testing.T) {
+	p := planOf(t, splitSpec("1.6.13", "1.36.3", `  owners:
+  - {resources: [statefulsets.apps, daemonsets.apps, jobs.batch, cronjobs.batch], owner: legacy}
+`))
+	if value, ok := p.ComponentsOf(etcdsplit.Legacy, kubever.ControllerManager)[0].Arg("controllers"); ok {
+		t.Errorf("--controllers=%s, want the legacy manager's own default", value)
+	}
+}
+
+func TestRunningSideChangesOnlyWhatMustChange(t *testing.T) {
+	text := strings.Replace(splitSpec("1.15.12", "1.36.3", ""), "apiServer: {}, controllerManager: {}, scheduler: {}}",
+		`existing: true, apiServer: {extraArgs: [{name: etcd_servers, value: "http://10.0.0.11:2379"}, {name: secure-port, value: 6443}]},
+    controllerManager: {extraArgs: [{name: v, value: 2}, {name: controllers, value: "*,-ttl,garbagecollector,tokencleaner"}, {name: kubeconfig, value: /k}]}}`, 1)
+	p := planOf(t, text)
+	if got, want := fmt.Sprint(p.ComponentsOf(etcdsplit.Legacy, kubever.APIServer)[0].Args), "[--etcd_servers=http://10.0.0.11:2379 --secure-port=6443]"; got != want {
+		t.Errorf("API server runs with %s, want %s", got, want)
+	}
+	manager := p.ComponentsOf(etcdsplit.Legacy, kubever.ControllerManager)[0]
+	if got, want := fmt.Sprint(manager.Args), "[--v=2 --controllers=*,-ttl,tokencleaner,-garbagecollector --kubeconfig=/k]"; got != want {
+		t.Errorf("controller manager runs with %s, want %s", got, want)
+	}
+	if manager.Args[1].Origin != plan.FromBoth {
+		t.Errorf("--controllers is from %s, want both", manager.Args[1].Origin)
+	}
+	if tokens := p.Controller(etcdsplit.Legacy, "token-cleaner-controller"); !tokens.On {
+		t.Errorf("token cleaner is off, want on: the spec's --controllers names it")
+	}
+}
+
+func TestLegacyOverridesAreFollowed(t *testing.T) {
+	text := strings.Replace(splitSpec("1.15.12", "1.36.3", ""), "apiServer: {}, controllerManager: {}, scheduler: {}}",
+		`apiServer: {extraArgs: [{name: etcd-servers-overrides, value: "/events#http://10.0.0.12:2379/"}]}}`, 1)
+	if _, err := tryPlan(text); err == nil || !strings.Contains(err.Error(), "10.0.0.12:2379") {
+		t.Errorf("override to an unknown store: %v, want an error that names it", err)
+	}
+	text = strings.Replace(text, "  - {name: modern,", "  - {name: events, endpoints: [\"http://10.0.0.12:2379\"]}\n  - {name: modern,", 1)
+	p := planOf(t, text)
+	events := p.Resource("events")
+	if events.Legacy.Store != "events" || events.Modern.Store != "events" {
+		t.Errorf("events lie in %s and %s, want both in store events", events.Legacy.Store, events.Modern.Store)
+	}
+	overrides, _ := p.ComponentsOf(etcdsplit.Modern, kubever.APIServer)[0].Arg("etcd-servers-overrides")
+	if !strings.Contains(overrides, "/events#http://10.0.0.12:2379") {
+		t.Errorf("--etcd-servers-overrides=%s, want events in their own store", overrides)
+	}
+}
+
+func TestSharedLayoutDoesNotServeWhatPoisonsTheLegacySide(t *testing.T) {
+	p := planOf(t, sharedSpec("1.24", "1.36"))
+	server := p.ComponentsOf(etcdsplit.Modern, kubever.APIServer)[0]
+	for name, want := range map[string]string{
+		"runtime-config":               "flowcontrol.apiserver.k8s.io/v1=false",
+		"enable-priority-and-fairness": "false",
+		"endpoint-reconciler-type":     "none",
+		"authorization-mode":           "ABAC",
+	} {
+		if got, _ := server.Arg(name); got != want {
+			t.Errorf("--%s=%s, want %s", name, got, want)
+		}
+	}
+	if row := p.Resource("flowschemas"); row.Modern.Store != "" {
+		t.Errorf("flow schemas are served by the modern side in store %q, want not at all", row.Modern.Store)
+	}
+}
+
+func TestPlanRefusesWhatItCannotHonour(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"a second scheduler":            {strings.Replace(splitSpec("1.15", "1.36", ""), "modern: {version: 1.36, apiServer: {}", "modern: {version: 1.36, scheduler: {}, apiServer: {}", 1), "spec.modern.scheduler"},
+		"overrides of its own":          {strings.Replace(splitSpec("1.15", "1.36", ""), "modern: {version: 1.36, apiServer: {}", `modern: {version: 1.36, apiServer: {extraArgs: [{name: etcd_servers_overrides, value: "/pods#http://x:1"}]}`, 1), "extraArgs[0]"},
+		"legacy owner of what it lacks": {splitSpec("1.6", "1.36", "  owners: [{resources: [leases.coordination.k8s.io], owner: shared}]\n"), "leases"},
+	} {
+		if _, err := tryPlan(test.text); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want an error that names %q", name, err, test.want)
+		}
+	}
+}
+
+func TestTwoPlansOfOneSpecAreTheSameBytes(t *testing.T) {
+	for _, text := range []string{splitSpec("1.6.13", "1.36.3", ""), sharedSpec("1.6.13", "1.10.13")} {
+		first, _ := json.Marshal(planOf(t, text))
+		for range 5 {
+			if again, _ := json.Marshal(planOf(t, text)); string(again) != string(first) {
+				t.Fatalf("two plans of one spec differ")
+			}
+		}
+		var back plan.Plan
+		asYAML, err := yaml.Marshal(planOf(t, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.UnmarshalStrict(asYAML, &back); err != nil {
+			t.Fatalf("reading a printed plan: %v", err)
+		}
+		if again, _ := json.Marshal(back); string(again) != string(first) {
+			t.Errorf("a plan that was printed and read is another plan")
+		}
+	}
+}
+
+func TestPolicyKnowsNoMasters(t *testing.T) {
+	pairs(func(legacy, modern kubever.Minor) {
+		p := planOf(t, splitSpec(legacy.String(), modern.String(), ""))
+		if _, err := policy.Generate(p.Policy); err != nil {
+			t.Errorf("%s + %s: %v", legacy, modern, err)
+		}
+		for _, c := range p.Certificates {
+			if slices.Contains(c.Organizations, "system:masters") {
+				t.Errorf("%s + %s: %s is in system:masters", legacy, modern, c.Cert)
+			}
+		}
+	})
+}
+
+func BenchmarkNew(b *testing.B) {
+	f, err := spec.Load("spec.yaml", []byte(splitSpec("1.6.13", "1.36.3", "")))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := plan.New(f); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
