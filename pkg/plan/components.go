@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"path"
 	"slices"
@@ -76,14 +75,26 @@ func (b *builder) component(host spec.Host, side etcdsplit.SideName, kind string
 	if side == etcdsplit.Modern {
 		name += "-modern"
 	}
+	image := imageOf(s, c, kind)
 	command := c.Command
 	if len(command) == 0 {
-		command = []string{kind}
+		command = commandOf(image, kind)
 	}
 	return Component{
 		Host: host.Name, Side: side, Kind: kind, Name: name,
-		Version: s.Version.String(), Image: imageOf(s, c, kind), Command: command, Env: c.ExtraEnv,
+		Version: s.Version.String(), Image: image, Command: command, Env: c.ExtraEnv,
 	}
+}
+
+// commandOf is how a component is started in an image: by its own name, or as a part of the hyperkube, which takes the components'
+// full names in every version that has one (read in cmd/hyperkube of 1.6.13, 1.10.13 and 1.15.12).
+func commandOf(image, kind string) []string {
+	repository, _, _ := strings.Cut(image, "@")
+	repository, _, _ = strings.Cut(path.Base(repository), ":")
+	if strings.HasPrefix(repository, "hyperkube") {
+		return []string{"/hyperkube", kind}
+	}
+	return []string{kind}
 }
 
 // imageOf is the component's image: its own, its side's, or the release's.
@@ -121,9 +132,9 @@ func (b *builder) etcd(host spec.Host, store *spec.Store) (Component, error) {
 	}
 	var cluster []string
 	for _, h := range b.file.Spec.Hosts {
-		cluster = append(cluster, fmt.Sprintf("%s=%s://%s", h.Name, scheme, net.JoinHostPort(h.Address, strconv.Itoa(managed.PeerPort))))
+		cluster = append(cluster, fmt.Sprintf("%s=%s://%s", h.Name, scheme, hostPort(h.Address, managed.PeerPort)))
 	}
-	peer := fmt.Sprintf("%s://%s", scheme, net.JoinHostPort(host.Address, strconv.Itoa(managed.PeerPort)))
+	peer := fmt.Sprintf("%s://%s", scheme, hostPort(host.Address, managed.PeerPort))
 	listen := []string{endpoint.String()}
 	if endpoint.Hostname() != loopback {
 		listen = append(listen, fmt.Sprintf("%s://%s:%d", scheme, loopback, port))
@@ -185,7 +196,7 @@ func endpointOn(host spec.Host, store *spec.Store) (*url.URL, error) {
 		}
 	}
 	return nil, fmt.Errorf("spec.stores: store %q is managed, so host %q needs a member: add https://%s to its endpoints",
-		store.Name, host.Name, net.JoinHostPort(host.Address, "PORT"))
+		store.Name, host.Name, hostPort(host.Address, 2379))
 }
 
 // servers is the value of a flag that lists the members of a store: this host's own first where there is one, since it is
@@ -303,3 +314,11 @@ var fileFlags = map[string]bool{
 
 // writtenFlags are the flags whose value is a file that the component writes.
 var writtenFlags = map[string]bool{"audit-log-path": true, "log-file": true}
+
+// hostPort joins an address and a port as a URL wants them: an IPv6 address stands in brackets.
+func hostPort(address string, port int) string {
+	if strings.Contains(address, ":") {
+		return fmt.Sprintf("[%s]:%d", address, port)
+	}
+	return fmt.Sprintf("%s:%d", address, port)
+}

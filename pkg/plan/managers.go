@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 
@@ -174,7 +173,7 @@ func (b *builder) kubeconfigs(host spec.Host) []Kubeconfig {
 			base := directory + "/" + strings.TrimPrefix(of.kind, "kube-")
 			list = append(list, Kubeconfig{
 				Host: host.Name, Component: component, Path: kubeconfigPath(side, of.kind, of.c),
-				Server: "https://" + net.JoinHostPort(serverAddress(s.APIServer), strconv.Itoa(s.APIServer.Port)),
+				Server: "https://" + hostPort(serverAddress(s.APIServer), s.APIServer.Port),
 				CA:     b.plan.PKI.CA, Cert: base + ".crt", Key: base + ".key", User: "system:" + of.kind,
 			})
 		}
