@@ -19,7 +19,7 @@ func (b *builder) apiServer(host spec.Host, side etcdsplit.SideName) Component {
 	l := &argList{component: kubever.APIServer, minor: s.Version.Minor}
 	b.servingArgs(l, host, side)
 	b.storeArgs(l, host, side)
-	b.networkArgs(l)
+	b.networkArgs(l, side)
 	b.identityArgs(l, side)
 	b.authorizationArgs(l, side)
 	if side == etcdsplit.Modern {
@@ -78,9 +78,13 @@ func (b *builder) overrides(host spec.Host) string {
 	return strings.Join(entries, ",")
 }
 
-func (b *builder) networkArgs(l *argList) {
+func (b *builder) networkArgs(l *argList, side etcdsplit.SideName) {
 	network := b.plan.Network
-	l.set("service-cluster-ip-range", strings.Join(network.ServiceCIDRs, ","), "the same on both sides: each rewrites the other's allocations otherwise")
+	cidrs, why := network.ServiceCIDRs, "the same on both sides: each rewrites the other's allocations otherwise"
+	if side == etcdsplit.Modern && len(network.ModernServiceCIDRs) > 0 {
+		cidrs, why = network.ModernServiceCIDRs, "a range of its own: neither side sees what the other's allocator has given out"
+	}
+	l.set("service-cluster-ip-range", strings.Join(cidrs, ","), why)
 	l.set("service-node-port-range", network.NodePortRange, "the same on both sides")
 }
 

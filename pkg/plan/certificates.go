@@ -78,10 +78,10 @@ func (b *builder) serverNames(host spec.Host) []string {
 }
 
 // serverIPs are the addresses under which an API server is asked: the host's, loopback, and the first address of each service range,
-// which is that of the service kubernetes.
+// which is that of the service kubernetes when the range's own server made it.
 func (b *builder) serverIPs(host spec.Host) []string {
 	ips := []string{loopback, host.Address}
-	for _, cidr := range b.plan.Network.ServiceCIDRs {
+	for _, cidr := range slices.Concat(b.plan.Network.ServiceCIDRs, b.plan.Network.ModernServiceCIDRs) {
 		if prefix, err := netip.ParsePrefix(cidr); err == nil {
 			ips = append(ips, prefix.Masked().Addr().Next().String())
 		}

@@ -239,7 +239,7 @@ func (p *Plan) Ownership() etcdsplit.Map {
 		CustomResources: p.CustomResources,
 		Boot:            p.StartupWrites,
 		Locks:           slices.Concat(p.Legacy.Locks, p.Modern.Locks),
-		ServiceCIDRs:    p.Network.ServiceCIDRs,
+		ServiceCIDRs:    slices.Concat(p.Network.ServiceCIDRs, p.Network.ModernServiceCIDRs),
 		NodePortRange:   p.Network.NodePortRange,
 	}
 	for _, s := range p.Stores {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -115,40 +116,57 @@ func TestExamplesPlanAsGolden(t *testing.T) {
 	}
 }
 
-// pairs are every pair of minors that the default layouts are asked about.
-func pairs(yield func(legacy, modern kubever.Minor)) {
+// pair is a legacy and a modern minor with their default plan.
+type pair struct {
+	legacy, modern kubever.Minor
+	plan           *plan.Plan
+	err            error
+}
+
+// splitPairs are the default split plans of every pair of minors, made once for all tests.
+var splitPairs = sync.OnceValue(func() []pair {
+	var all []pair
 	for _, legacy := range kubever.Minors() {
 		for modern := max(legacy, 7); modern <= kubever.Newest; modern++ {
-			yield(legacy, modern)
+			p, err := tryPlan(splitSpec(legacy.String(), modern.String(), ""))
+			all = append(all, pair{legacy, modern, p, err})
 		}
+	}
+	return all
+})
+
+// pairs calls the test with the default split plan of every pair.
+func pairs(t *testing.T, test func(legacy, modern kubever.Minor, p *plan.Plan)) {
+	t.Helper()
+	for _, each := range splitPairs() {
+		if each.err != nil {
+			t.Errorf("%s + %s: %v", each.legacy, each.modern, each.err)
+			continue
+		}
+		test(each.legacy, each.modern, each.plan)
 	}
 }
 
 func TestEveryArgumentExistsInItsVersion(t *testing.T) {
-	pairs(func(legacy, modern kubever.Minor) {
-		for _, text := range []string{splitSpec(legacy.String(), modern.String(), ""), sharedSpec(legacy.String(), modern.String())} {
-			p, err := tryPlan(text)
-			if err != nil {
-				t.Errorf("%s + %s: %v", legacy, modern, err)
+	argumentsExist := func(legacy, modern kubever.Minor, p *plan.Plan) {
+		for _, c := range p.Components {
+			if c.Kind == plan.Etcd {
 				continue
 			}
-			for _, c := range p.Components {
-				if c.Kind == plan.Etcd {
-					continue
-				}
-				for _, a := range c.Args {
-					if m := p.Side(c.Side).Version.Minor; !kubever.Flag(c.Kind, a.Name).In(m) {
-						t.Errorf("%s + %s: %s has no flag --%s in %s", legacy, modern, c.Name, a.Name, m)
-					}
+			for _, a := range c.Args {
+				if m := p.Side(c.Side).Version.Minor; !kubever.Flag(c.Kind, a.Name).In(m) {
+					t.Errorf("%s + %s: %s has no flag --%s in %s", legacy, modern, c.Name, a.Name, m)
 				}
 			}
 		}
-	})
+	}
+	pairs(t, argumentsExist)
+	for _, shared := range [][2]kubever.Minor{{6, 7}, {6, 10}, {6, 36}, {9, 10}, {14, 19}, {15, 36}, {24, 36}} {
+		argumentsExist(shared[0], shared[1], planOf(t, sharedSpec(shared[0].String(), shared[1].String())))
+	}
 }
-
 func TestControllerNamesExistInTheirVersion(t *testing.T) {
-	pairs(func(legacy, modern kubever.Minor) {
-		p := planOf(t, splitSpec(legacy.String(), modern.String(), ""))
+	pairs(t, func(legacy, modern kubever.Minor, p *plan.Plan) {
 		for _, side := range etcdsplit.Sides() {
 			manager := p.ComponentsOf(side, kubever.ControllerManager)[0]
 			value, ok := manager.Arg("controllers")
@@ -173,8 +191,7 @@ func TestControllerNamesExistInTheirVersion(t *testing.T) {
 }
 
 func TestSplitNeverSharesWhatOneSideCannotRead(t *testing.T) {
-	pairs(func(legacy, modern kubever.Minor) {
-		p := planOf(t, splitSpec(legacy.String(), modern.String(), ""))
+	pairs(t, func(legacy, modern kubever.Minor, p *plan.Plan) {
 		for _, r := range p.Resources {
 			if r.Pseudo || r.Legacy.Store == "" || r.Legacy.Store != r.Modern.Store {
 				continue
@@ -190,8 +207,7 @@ func TestSplitNeverSharesWhatOneSideCannotRead(t *testing.T) {
 }
 
 func TestLocksAreDistinct(t *testing.T) {
-	pairs(func(legacy, modern kubever.Minor) {
-		p := planOf(t, splitSpec(legacy.String(), modern.String(), ""))
+	pairs(t, func(legacy, modern kubever.Minor, p *plan.Plan) {
 		for _, a := range p.Modern.Locks {
 			for _, b := range p.Legacy.Locks {
 				row := p.Resource(a.Resource)
@@ -330,8 +346,7 @@ func TestTwoPlansOfOneSpecAreTheSameBytes(t *testing.T) {
 }
 
 func TestPolicyKnowsNoMasters(t *testing.T) {
-	pairs(func(legacy, modern kubever.Minor) {
-		p := planOf(t, splitSpec(legacy.String(), modern.String(), ""))
+	pairs(t, func(legacy, modern kubever.Minor, p *plan.Plan) {
 		if _, err := policy.Generate(p.Policy); err != nil {
 			t.Errorf("%s + %s: %v", legacy, modern, err)
 		}
@@ -352,5 +367,17 @@ func BenchmarkNew(b *testing.B) {
 		if _, err := plan.New(f); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestModernServerHasItsOwnServiceRange(t *testing.T) {
+	p := planOf(t, splitSpec("1.15", "1.36", "  network: {serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]}\n"))
+	for side, want := range map[etcdsplit.SideName]string{etcdsplit.Legacy: "10.96.0.0/16", etcdsplit.Modern: "10.97.0.0/16"} {
+		if got, _ := p.ComponentsOf(side, kubever.APIServer)[0].Arg("service-cluster-ip-range"); got != want {
+			t.Errorf("the %s server gives out %s, want %s", side, got, want)
+		}
+	}
+	if _, err := tryPlan(splitSpec("1.15", "1.36", "  network: {serviceCIDRs: [10.96.0.0/12], modernServiceCIDRs: [10.97.0.0/16]}\n")); err == nil || !strings.Contains(err.Error(), "overlaps") {
+		t.Errorf("overlapping ranges: %v, want an error that says so", err)
 	}
 }

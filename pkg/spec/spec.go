@@ -78,10 +78,14 @@ type Kubelet struct {
 
 // Network is what both sides must agree on.
 type Network struct {
-	ServiceCIDRs  []string `json:"serviceCIDRs"`            // one, or one of each IP family; default 10.96.0.0/12
-	NodePortRange string   `json:"nodePortRange,omitempty"` // FROM-TO, both included; default 30000-32767
-	PodCIDR       string   `json:"podCIDR,omitempty"`       // "" when something else gives out pod addresses
-	ClusterDomain string   `json:"clusterDomain,omitempty"` // default cluster.local
+	ServiceCIDRs []string `json:"serviceCIDRs"` // one, or one of each IP family; default 10.96.0.0/12
+	// ModernServiceCIDRs is a range from which the modern server alone gives out addresses, apart from ServiceCIDRs; default: the
+	// same as ServiceCIDRs. Versions that no longer write the bitmap in which old servers note what they gave out need it,
+	// or the same address is given out twice.
+	ModernServiceCIDRs []string `json:"modernServiceCIDRs,omitempty"`
+	NodePortRange      string   `json:"nodePortRange,omitempty"` // FROM-TO, both included; default 30000-32767
+	PodCIDR            string   `json:"podCIDR,omitempty"`       // "" when something else gives out pod addresses
+	ClusterDomain      string   `json:"clusterDomain,omitempty"` // default cluster.local
 }
 
 // PKI is where the certificates and keys are on every host. Paths are those that the components see.

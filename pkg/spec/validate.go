@@ -184,6 +184,17 @@ func (v *validator) network() {
 	services := v.cidrs("spec.network.serviceCIDRs", n.ServiceCIDRs, func(i int) string {
 		return index("spec.network.serviceCIDRs", i)
 	})
+	own := v.cidrs("spec.network.modernServiceCIDRs", n.ModernServiceCIDRs, func(i int) string {
+		return index("spec.network.modernServiceCIDRs", i)
+	})
+	for _, modern := range own {
+		for _, service := range services {
+			if modern.Overlaps(service) {
+				v.addf("spec.network.modernServiceCIDRs", "%q: overlaps %s of serviceCIDRs; want a range that the legacy side does not give out, or leave it out for one range", modern, service)
+			}
+		}
+	}
+	services = append(services, own...)
 	var pods []netip.Prefix
 	if n.PodCIDR != "" {
 		pods = v.cidrs("spec.network.podCIDR", strings.Split(n.PodCIDR, ","), func(int) string { return "spec.network.podCIDR" })
