@@ -1,6 +1,10 @@
 package kubever
 
-import "sync"
+import (
+	"strconv"
+	"strings"
+	"sync"
+)
 
 // Names of behaviours for Behaves. tables/behaviours.tsv says what each means and where it was read.
 const (
@@ -24,7 +28,7 @@ const (
 	BehaviourCronjobMinuteNames = "cronjob-minute-names"
 	// BehaviourDaemonPodsByAffinity: the daemonset controller pins pods by node affinity on metadata.name and leaves placement to the scheduler.
 	BehaviourDaemonPodsByAffinity = "daemon-pods-by-affinity"
-	// BehaviourDecodeCoercingWatch: a watch decodes objects that were stored under another cohabiting group; the first releases of 1.11 to 1.13 lacked it.
+	// BehaviourDecodeCoercingWatch: a watch decodes objects that were stored under another cohabiting group.
 	BehaviourDecodeCoercingWatch = "decode-coercing-watch"
 	// BehaviourDeploymentHashFNV: the deployment controller hashes pod templates with FNV; 1.6 with adler32: names of ReplicaSets differ, equality of templates decides.
 	BehaviourDeploymentHashFNV = "deployment-hash-fnv"
@@ -90,14 +94,25 @@ type Behaviour struct {
 	Minors  Ranges
 	Meaning string // a clause: "kube-apiserver serves CustomResourceDefinitions"
 	Source  string
+
+	firstPatch map[Minor]int
 }
 
 var behaviourTable = sync.OnceValue(decodeBehaviours)
 
 func decodeBehaviours() []Behaviour {
 	var behaviours []Behaviour
-	for _, r := range readTable("behaviours.tsv", 4) {
-		behaviours = append(behaviours, Behaviour{Name: r.text(0), Minors: r.ranges(1), Meaning: r.text(2), Source: r.text(3)})
+	for _, r := range readTable("behaviours.tsv", 5) {
+		b := Behaviour{Name: r.text(0), Minors: r.ranges(1), Meaning: r.text(3), Source: r.text(4), firstPatch: make(map[Minor]int)}
+		for _, word := range r.words(2) {
+			minor, patch, _ := strings.Cut(word, "=")
+			n, err := strconv.Atoi(patch)
+			if err != nil {
+				r.fail("%q: want minor=patch", word)
+			}
+			b.firstPatch[r.parseMinor(minor)] = n
+		}
+		behaviours = append(behaviours, b)
 	}
 	return behaviours
 }
@@ -105,11 +120,21 @@ func decodeBehaviours() []Behaviour {
 // Behaviours lists all behaviours, by name.
 func Behaviours() []Behaviour { return append([]Behaviour(nil), behaviourTable()...) }
 
-// Behaves reports whether the minor behaves as named. It panics on a name that is none of the constants.
-func Behaves(name string, m Minor) bool {
+// Behaves reports whether the minor behaves as named; true also when only its later patch releases do. It panics on a name
+// that is none of the constants.
+func Behaves(name string, m Minor) bool { return behaviour(name).Minors.Has(m) }
+
+// BehavesIn is Behaves for one release: where a behaviour came with a later patch release of its minor, an earlier one lacks
+// it. A version without a patch counts as the last.
+func BehavesIn(name string, v Version) bool {
+	b := behaviour(name)
+	return b.Minors.Has(v.Minor) && (!v.HasPatch || v.Patch >= b.firstPatch[v.Minor])
+}
+
+func behaviour(name string) Behaviour {
 	for _, b := range behaviourTable() {
 		if b.Name == name {
-			return b.Minors.Has(m)
+			return b
 		}
 	}
 	panic("kubever: internal error: no behaviour " + name)

@@ -293,6 +293,28 @@ func TestBehavioursHaveConstants(t *testing.T) {
 	}
 }
 
+func TestBehavioursOfPatchReleases(t *testing.T) {
+	for given, want := range map[string]bool{"1.10.13": false, "1.11.7": false, "1.11.8": true, "1.11": true, "1.12.5-acme.1": false, "1.13.4": true, "1.14.0": true} {
+		v, err := Parse(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := BehavesIn(BehaviourDecodeCoercingWatch, v); got != want {
+			t.Errorf("BehavesIn(%s, %s) = %v, want %v", BehaviourDecodeCoercingWatch, given, got, want)
+		}
+	}
+	for _, b := range Behaviours() {
+		for m := range b.firstPatch {
+			if !b.Minors.Has(m) {
+				t.Errorf("%s: a first patch release of %s, which does not behave so", b.Name, m)
+			}
+		}
+	}
+	if got := panicOf(func() { Behaves("no-such-behaviour", 6) }); got != "kubever: internal error: no behaviour no-such-behaviour" {
+		t.Errorf("an unknown behaviour panics with %q", got)
+	}
+}
+
 // Behaviours that rest on a feature gate or a flag's default must agree with those tables.
 func TestBehavioursAgreeWithGates(t *testing.T) {
 	for behaviour, gate := range map[string]string{

@@ -356,8 +356,8 @@ func CanDecode(gvk schema.GroupVersionKind, m Minor) bool { return kindTable()[g
 func DecodableIn(gvk schema.GroupVersionKind) Ranges { return slices.Clone(kindTable()[gvk]) }
 
 // CanWatch reports whether a watch of the resource by the minor survives an object stored as gvk. Before 1.11 a watch ends
-// at every object that is stored in another group than the one this minor stores, although a list decodes it; the first
-// releases of 1.11, 1.12 and 1.13 did the same.
+// at every object that is stored in another group than the one this minor stores, although a list decodes it; so do the
+// first releases of 1.11 to 1.13, see BehavesIn and BehaviourDecodeCoercingWatch.
 func CanWatch(gvk schema.GroupVersionKind, r Resource, m Minor) bool {
 	if !CanDecode(gvk, m) {
 		return false

@@ -57,9 +57,9 @@ func disabledGroup(group string, m Minor) string {
 	var versions []string
 	seen := make(map[string]bool)
 	for _, a := range apiTable() {
-		if version := a.GroupVersion.String(); a.Group == group && a.DefaultOn.Has(m) && !seen[version] {
+		if version := a.Version; a.Group == group && a.DefaultOn.Has(m) && !seen[version] {
 			seen[version] = true
-			versions = append(versions, version+"=false")
+			versions = append(versions, group+"/"+version+"=false")
 		}
 	}
 	return strings.Join(versions, ",")
