@@ -1,0 +1,84 @@
+package rig
+
+import (
+	"fmt"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// ServiceCIDR is what the plain servers of a rig use; its first address is in their certificates.
+const ServiceCIDR = "10.96.0.0/16"
+
+// arg is a row of an argument table: releases that do not have the flag go without it.
+type arg struct {
+	flag, value string
+	in          kubever.Ranges // nil: wherever the flag is
+}
+
+var (
+	since12 = kubever.Ranges{{From: 12, To: kubever.Newest}}
+	to9     = kubever.Ranges{{From: kubever.Oldest, To: 9}}
+	to23    = kubever.Ranges{{From: kubever.Oldest, To: 23}}
+	since24 = kubever.Ranges{{From: 24, To: kubever.Newest}}
+)
+
+// argsFor writes the rows as arguments of the release.
+func argsFor(component string, minor kubever.Minor, rows []arg) []string {
+	var args []string
+	for _, row := range rows {
+		if kubever.Flag(component, row.flag).In(minor) && (row.in == nil || row.in.Has(minor)) {
+			args = append(args, "--"+row.flag+"="+row.value)
+		}
+	}
+	return args
+}
+
+// APIServerArgs are the arguments of a plain kube-apiserver of the release on an etcd: what a server without a plan beside it
+// has. It serves on a free port and authorizes everybody.
+func (r *Rig) APIServerArgs(minor kubever.Minor, etcd *Etcd) []string {
+	r.t.Helper()
+	port := fmt.Sprint(r.Port())
+	certFile, keyFile, err := r.PKI.Serving("apiserver-"+port, "127.0.0.1", "10.96.0.1", "kubernetes.default.svc")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return append(etcd.Flags(), argsFor(kubever.APIServer, minor, []arg{
+		{flag: "bind-address", value: "127.0.0.1"},
+		{flag: "secure-port", value: port},
+		{flag: "insecure-port", value: "0"},
+		// What the service `kubernetes` points at: no release takes a loopback address for that, and nothing connects to it here.
+		{flag: "advertise-address", value: "192.0.2.1"},
+		{flag: "tls-cert-file", value: certFile},
+		{flag: "tls-private-key-file", value: keyFile},
+		{flag: "client-ca-file", value: r.PKI.File("ca.crt")},
+		{flag: "service-cluster-ip-range", value: ServiceCIDR},
+		{flag: "service-account-key-file", value: r.PKI.File("sa.pub")},
+		{flag: "service-account-issuer", value: "https://kubernetes.default.svc", in: since12}, // an alpha feature before, and refused
+		{flag: "service-account-signing-key-file", value: r.PKI.File("sa.key"), in: since12},
+		// Plugins that are on by default came with 1.10; before, these were what its documentation recommended.
+		{flag: "admission-control", value: "NamespaceLifecycle,LimitRanger,ServiceAccount,DefaultStorageClass,ResourceQuota", in: to9},
+	})...)
+}
+
+// ControllerManagerArgs are the arguments of a plain kube-controller-manager of the release.
+func (r *Rig) ControllerManagerArgs(minor kubever.Minor, server *APIServer) []string {
+	r.t.Helper()
+	port := fmt.Sprint(r.Port())
+	kubeconfig, err := r.PKI.Kubeconfig("controller-manager-"+port, server.URL, "system:kube-controller-manager", "system:masters")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return argsFor(kubever.ControllerManager, minor, []arg{
+		{flag: "kubeconfig", value: kubeconfig},
+		{flag: "address", value: "127.0.0.1", in: to23},
+		{flag: "port", value: port, in: to23},
+		{flag: "secure-port", value: "0", in: to23},
+		{flag: "bind-address", value: "127.0.0.1"},
+		{flag: "secure-port", value: port, in: since24},
+		{flag: "leader-elect", value: "false"}, // there is one; waiting for a lease takes up to 20 seconds
+		{flag: "root-ca-file", value: r.PKI.File("ca.crt")},
+		{flag: "service-account-private-key-file", value: r.PKI.File("sa.key")},
+		{flag: "cluster-signing-cert-file", value: r.PKI.File("ca.crt")},
+		{flag: "cluster-signing-key-file", value: r.PKI.File("ca.key")},
+	})
+}

@@ -1,0 +1,135 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// Etcd is an etcd of one member inside the test's process. It serves on loopback with TLS and wants client certificates.
+type Etcd struct {
+	Name string
+	URL  string // https://127.0.0.1:23456
+
+	rig       *Rig
+	config    *embed.Config
+	server    *embed.Etcd
+	client    *clientv3.Client
+	clientCrt string
+	clientKey string
+}
+
+// StartEtcd starts an empty etcd and waits until it serves.
+func (r *Rig) StartEtcd(name string) *Etcd {
+	r.t.Helper()
+	e, err := r.newEtcd(name)
+	if err != nil {
+		r.t.Fatalf("preparing etcd %s: %v", name, err)
+	}
+	r.etcds = append(r.etcds, e)
+	e.Start()
+	return e
+}
+
+func (r *Rig) newEtcd(name string) (*Etcd, error) {
+	serverCrt, serverKey, err := r.PKI.Serving("etcd-"+name, "127.0.0.1")
+	if err != nil {
+		return nil, err
+	}
+	clientCrt, clientKey, err := r.PKI.Client("etcd-"+name+"-client", "rig")
+	if err != nil {
+		return nil, err
+	}
+	client := url.URL{Scheme: "https", Host: fmt.Sprintf("127.0.0.1:%d", r.Port())}
+	peer := url.URL{Scheme: "http", Host: fmt.Sprintf("127.0.0.1:%d", r.Port())}
+
+	config := embed.NewConfig()
+	config.Name = name
+	config.Dir = filepath.Join(r.dir, "etcd-"+name)
+	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
+	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
+	config.InitialCluster = name + "=" + peer.String()
+	config.ClientTLSInfo.CertFile, config.ClientTLSInfo.KeyFile = serverCrt, serverKey
+	config.ClientTLSInfo.TrustedCAFile, config.ClientTLSInfo.ClientCertAuth = r.PKI.File("ca.crt"), true
+	config.LogOutputs = []string{filepath.Join(r.dir, "etcd-"+name+".log")}
+	config.LogLevel = "warn"
+	config.UnsafeNoFsync = true // a test's data need not outlive the machine
+	return &Etcd{Name: name, URL: client.String(), rig: r, config: config, clientCrt: clientCrt, clientKey: clientKey}, nil
+}
+
+// Flags are the arguments with which an API server of any release uses this etcd.
+func (e *Etcd) Flags() []string {
+	return []string{
+		"--etcd-servers=" + e.URL,
+		"--etcd-cafile=" + e.rig.PKI.File("ca.crt"),
+		"--etcd-certfile=" + e.clientCrt,
+		"--etcd-keyfile=" + e.clientKey,
+	}
+}
+
+// Start starts a stopped etcd, with the data and the address that it had, and waits until it serves.
+func (e *Etcd) Start() {
+	e.rig.t.Helper()
+	if e.server != nil {
+		e.rig.t.Fatalf("etcd %s runs already", e.Name)
+	}
+	server, err := embed.StartEtcd(e.config)
+	if err != nil {
+		e.rig.t.Fatalf("starting etcd %s: %v", e.Name, err)
+	}
+	e.server = server
+	select {
+	case <-server.Server.ReadyNotify():
+	case err := <-server.Err():
+		e.rig.t.Fatalf("starting etcd %s: %v", e.Name, err)
+	case <-time.After(readyWithin):
+		e.rig.t.Fatalf("etcd %s does not serve after %s", e.Name, readyWithin)
+	}
+}
+
+// Stop ends etcd and keeps its data.
+func (e *Etcd) Stop() {
+	if e.client != nil {
+		e.client.Close()
+		e.client = nil
+	}
+	if e.server != nil {
+		e.server.Close()
+		e.server = nil
+	}
+}
+
+// Client is a client of this etcd. It is closed by Stop.
+func (e *Etcd) Client() *clientv3.Client {
+	e.rig.t.Helper()
+	if e.client == nil {
+		config, err := e.rig.PKI.clientTLS("rig")
+		if err != nil {
+			e.rig.t.Fatal(err)
+		}
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.URL}, TLS: config, DialTimeout: readyWithin})
+		if err != nil {
+			e.rig.t.Fatalf("connecting to etcd %s: %v", e.Name, err)
+		}
+		e.client = client
+	}
+	return e.client
+}
+
+// Keys lists the keys with the prefix, in order.
+func (e *Etcd) Keys(ctx context.Context, prefix string) ([]string, error) {
+	response, err := e.Client().Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return nil, fmt.Errorf("listing %s in etcd %s: %w", prefix, e.Name, err)
+	}
+	var keys []string
+	for _, kv := range response.Kvs {
+		keys = append(keys, string(kv.Key))
+	}
+	return keys, nil
+}

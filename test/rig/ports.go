@@ -1,0 +1,53 @@
+package rig
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+)
+
+// Ports are taken from below the range that systems hand out to outgoing connections (32768 and up on Linux): a port that is free
+// now is then not taken by somebody's connection before the server that it is meant for listens on it.
+const (
+	firstPort = 20000
+	lastPort  = 32767
+)
+
+var ports struct {
+	mutex sync.Mutex
+	taken map[int]bool
+}
+
+// freePort returns a port of 127.0.0.1 on which nothing listens, a different one at each call.
+func freePort() (int, error) {
+	ports.mutex.Lock()
+	defer ports.mutex.Unlock()
+	if ports.taken == nil {
+		ports.taken = make(map[int]bool)
+	}
+	for range lastPort - firstPort {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		if ports.taken[port] {
+			continue
+		}
+		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port)) // on every address: the strictest check
+		if err != nil {
+			continue
+		}
+		listener.Close()
+		ports.taken[port] = true
+		return port, nil
+	}
+	return 0, fmt.Errorf("no free port between %d and %d", firstPort, lastPort)
+}
+
+// Port returns a free port of 127.0.0.1, a different one at each call.
+func (r *Rig) Port() int {
+	r.t.Helper()
+	port, err := freePort()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return port
+}

@@ -1,0 +1,188 @@
+package rig
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// Process is a program of a release that runs for a test.
+// It ends with the test: by the Rig when the test ends in an orderly way or panics, and by the kernel (on Linux) when the
+// test's process is killed or runs out of its time. It is only ever signalled through its own handle, never by name.
+type Process struct {
+	Name string // as the test calls it: legacy-apiserver
+
+	rig     *Rig
+	program string
+	args    []string
+	log     string
+
+	// stopWithin is the time to end after a polite request; then the process is killed. Recent API servers take more than half a
+	// minute while somebody watches something.
+	stopWithin time.Duration
+
+	mutex    sync.Mutex
+	process  *os.Process   // nil while it was never started
+	ended    chan struct{} // closed when the process has ended
+	err      error         // how it ended; valid then
+	expected bool          // the test wanted it to end
+}
+
+// Start runs a program of a release. The arguments are given as they are.
+func (r *Rig) Start(name, program string, minor kubever.Minor, args []string) *Process {
+	r.t.Helper()
+	binary, err := Binary(program, minor)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.start(name, binary, args)
+}
+
+func (r *Rig) start(name, binary string, args []string) *Process {
+	r.t.Helper()
+	p := &Process{Name: name, rig: r, program: binary, args: args, log: filepath.Join(r.dir, name+".log"), stopWithin: 5 * time.Second}
+	r.processes = append(r.processes, p)
+	p.run()
+	return p
+}
+
+// run starts the program; its output goes to the end of the log.
+func (p *Process) run() {
+	p.rig.t.Helper()
+	log, err := os.OpenFile(p.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	if err != nil {
+		p.rig.t.Fatal(err)
+	}
+	command := exec.Command(p.program, p.args...)
+	command.Dir = p.rig.dir // old servers write below the working folder
+	command.Env = []string{"HOME=" + p.rig.dir, "TMPDIR=" + p.rig.dir, "PATH=" + os.Getenv("PATH")}
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = diesWithParent()
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		defer log.Close()
+		// The kernel ends the child with the thread that started it, not with the process: the thread stays here until then.
+		runtime.LockOSThread()
+		err := command.Start()
+		started <- err
+		if err == nil {
+			p.err = command.Wait()
+			close(ended)
+		}
+	}()
+	if err := <-started; err != nil {
+		p.rig.t.Fatalf("starting %s: %v", p.Name, err)
+	}
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.process, p.ended, p.expected = command.Process, ended, false
+}
+
+// Stop asks the process to end, as a service manager does, and waits for it; after a few seconds it does not ask any more.
+func (p *Process) Stop() { p.end(syscall.SIGTERM) }
+
+// Kill ends the process at once, as a power failure does, and waits for it.
+func (p *Process) Kill() { p.end(os.Kill) }
+
+func (p *Process) end(signal os.Signal) {
+	p.mutex.Lock()
+	process, ended := p.process, p.ended
+	p.expected = true
+	p.mutex.Unlock()
+	if process == nil {
+		return
+	}
+	p.signal(process, signal)
+	select {
+	case <-ended:
+	case <-time.After(p.stopWithin):
+		p.signal(process, os.Kill)
+		<-ended
+	}
+}
+
+func (p *Process) signal(process *os.Process, signal os.Signal) {
+	if err := process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.rig.t.Errorf("ending %s: %v", p.Name, err)
+	}
+}
+
+// Restart stops the process and starts it again with the same arguments.
+func (p *Process) Restart() {
+	p.rig.t.Helper()
+	p.Stop()
+	p.run()
+}
+
+// Exit waits for a process that is expected to end by itself and returns its exit code.
+// Errors: it did not end before ctx did.
+func (p *Process) Exit(ctx context.Context) (int, error) {
+	p.mutex.Lock()
+	ended := p.ended
+	p.expected = true
+	p.mutex.Unlock()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		return 0, fmt.Errorf("waiting for %s to end: %w", p.Name, ctx.Err())
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](p.err); ok {
+		return exit.ExitCode(), nil
+	}
+	return 0, p.err
+}
+
+// endedByItself says how the process ended if nobody asked it to, and nil otherwise.
+func (p *Process) endedByItself() error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.expected || p.process == nil {
+		return nil
+	}
+	select {
+	case <-p.ended:
+		if p.err != nil {
+			return p.err
+		}
+		return errors.New("exit status 0")
+	default:
+		return nil
+	}
+}
+
+// Wait tries the probe until it returns nil. The test fails when that takes too long, and at once when the process ends.
+func (p *Process) Wait(what string, probe func(context.Context) error) {
+	p.rig.t.Helper()
+	p.mutex.Lock()
+	ended := p.ended
+	p.mutex.Unlock()
+	if err := poll(p.rig.t.Context(), readyWithin, ended, probe); err != nil {
+		p.rig.t.Fatalf("waiting for %s to %s: %v", p.Name, what, err)
+	}
+}
+
+// Log returns what the process has written so far, in all its runs.
+func (p *Process) Log() string {
+	data, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+// LogTail returns the last lines that the process has written, indented.
+func (p *Process) LogTail(lines int) string {
+	all := strings.Split(string(bytes.TrimRight([]byte(p.Log()), "\n")), "\n")
+	return "    " + strings.Join(all[max(0, len(all)-lines):], "\n    ")
+}
