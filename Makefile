@@ -1,7 +1,7 @@
 # Every target works on a machine that has only Go.
 GO ?= go
 
-.PHONY: build check test golden demo bench diff fmt lint rig
+.PHONY: build check test golden demo bench diff fmt lint rig e2e
 
 build: ## the command, as bin/fusionctl
 	$(GO) build -trimpath -o bin/fusionctl ./cmd/fusionctl
@@ -13,6 +13,7 @@ fmt:
 
 lint:
 	$(GO) vet ./...
+	$(GO) vet -tags e2e ./test/e2e
 	$(GO) run -modfile=tools/go.mod honnef.co/go/tools/cmd/staticcheck ./...
 
 test:
@@ -32,3 +33,6 @@ diff: ## hold pkg/policy against the API server's own ABAC authorizer (k8s.io/ku
 
 rig: ## the real servers of the end-to-end tests, as test/rig/bin/kube-apiserver-1.N; says how long it will take
 	$(GO) run ./test/rig/build
+
+e2e: rig ## real servers of several releases, one and two at a time
+	$(GO) test -tags e2e -count=1 -timeout 40m ./test/e2e
