@@ -1,0 +1,169 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// systemNamespace is where control-plane pods live.
+const systemNamespace = "kube-system"
+
+// criticalAnnotation marks a pod that must not be evicted for kubelets that know no priority.
+const criticalAnnotation = "scheduler.alpha.kubernetes.io/critical-pod"
+
+// cpuRequests keep the pods out of the best-effort class, which is starved and killed first. They are small, so that a machine
+// that runs the legacy side already admits the modern one beside it.
+var cpuRequests = map[string]string{
+	kubever.APIServer: "100m", kubever.ControllerManager: "50m", kubever.Scheduler: "50m", plan.Etcd: "100m",
+}
+
+// knows says whether the kubelet of a plan reads a field of a type.
+type knows func(typeName, fieldName string) bool
+
+func kubeletOf(p *plan.Plan) knows {
+	return func(typeName, fieldName string) bool { return kubever.Field(typeName, fieldName).Has(p.Kubelet.Minor) }
+}
+
+// when is the node where the condition holds, and left out where it does not.
+func when(condition bool, node *yaml.Node) *yaml.Node {
+	if !condition {
+		return nil
+	}
+	return node
+}
+
+// staticPod prints the manifest of a component for the kubelet of its host. It has no field that this kubelet does not know.
+func staticPod(p *plan.Plan, c *plan.Component) ([]byte, error) {
+	kubelet := kubeletOf(p)
+	prioritized := kubelet("v1.PodSpec", "priorityClassName")
+	return document(header(p, c), object(
+		field{"apiVersion", text("v1")},
+		field{"kind", text("Pod")},
+		field{"metadata", object(
+			field{"name", text(c.Name)},
+			field{"namespace", text(systemNamespace)},
+			field{"labels", object(
+				field{"component", text(c.Name)},
+				field{"tier", text("control-plane")},
+			)},
+			field{"annotations", when(!prioritized, object(field{criticalAnnotation, text("")}))},
+		)},
+		field{"spec", object(
+			field{"hostNetwork", boolean(true)},
+			field{"priorityClassName", when(prioritized, text("system-node-critical"))},
+			field{"securityContext", when(kubelet("v1.PodSecurityContext", "seccompProfile"),
+				object(field{"seccompProfile", object(field{"type", text("RuntimeDefault")})}))},
+			field{"containers", list(object(
+				field{"name", text(c.Kind)},
+				field{"image", text(c.Image)},
+				field{"imagePullPolicy", text("IfNotPresent")},
+				field{"command", listOf(c.Command, text)},
+				field{"args", listOf(c.Args, argument)},
+				field{"env", listOf(c.Env, variable)},
+				field{"resources", object(field{"requests", object(field{"cpu", text(cpuRequests[c.Kind])})})},
+				field{"livenessProbe", probe(p, c, c.Liveness)},
+				field{"startupProbe", when(kubelet("v1.Container", "startupProbe"), probe(p, c, c.Startup))},
+				field{"volumeMounts", listOf(c.Mounts, volumeMount)},
+			))},
+			field{"volumes", listOf(c.Mounts, func(m plan.Mount) *yaml.Node { return hostVolume(kubelet, m) })},
+		)},
+	))
+}
+
+// header says at the top of a file what it is, for whoever finds it on a machine.
+func header(p *plan.Plan, c *plan.Component) string {
+	side := ""
+	if c.Side != "" {
+		side = fmt.Sprintf(" of the %s side", c.Side)
+	}
+	lines := fmt.Sprintf("Written by fusionctl render: %s %s%s of %s, for %s. Change the spec, not this file.\n", c.Kind, c.Version, side, p.Name, c.Host)
+	if runsAlready(p, c) {
+		lines += "It runs already. This is how the plan would have it; resources, annotations and probes of its own are not in the spec.\n"
+		lines += "Do not copy this file over the one that it runs from: make there the changes that the runbook lists.\n"
+	}
+	return lines
+}
+
+// argument is --name=value with its reason above it.
+func argument(a plan.Arg) *yaml.Node {
+	why := a.Why
+	if a.Origin == plan.FromSpec {
+		why = "" // who wrote it knows
+	}
+	return commented(text(a.String()), why)
+}
+
+// variable is an environment variable. Its value is always quoted: 1, yes and null are strings here.
+func variable(e spec.EnvVar) *yaml.Node {
+	value := text(e.Value)
+	value.Style = yaml.DoubleQuotedStyle
+	return object(field{"name", text(e.Name)}, field{"value", value})
+}
+
+func volumeMount(m plan.Mount) *yaml.Node {
+	return object(
+		field{"name", text(m.Name)},
+		field{"mountPath", text(m.Path)},
+		field{"readOnly", when(m.ReadOnly, boolean(true))},
+	)
+}
+
+func hostVolume(kubelet knows, m plan.Mount) *yaml.Node {
+	kind := "File"
+	if m.Directory {
+		kind = "DirectoryOrCreate"
+	}
+	return object(
+		field{"name", text(m.Name)},
+		field{"hostPath", object(
+			field{"path", text(m.Path)},
+			field{"type", when(kubelet("v1.HostPathVolumeSource", "type"), text(kind))},
+		)},
+	)
+}
+
+// probe is a probe that the kubelet of the plan can make, nil where it can make none that is right.
+func probe(p *plan.Plan, c *plan.Component, q *plan.Probe) *yaml.Node {
+	if q == nil {
+		return nil
+	}
+	action := field{"httpGet", object(
+		field{"host", optional(q.Host)},
+		field{"path", text(q.Path)},
+		field{"port", number(q.Port)},
+		field{"scheme", optional(q.Scheme)},
+	)}
+	if q.Path == "" {
+		host := optional(q.Host)
+		if !kubeletOf(p)("v1.TCPSocketAction", "host") {
+			if !listensOnPodIP(c) {
+				return nil // asked at the pod's address, a healthy component would be found dead and killed
+			}
+			host = nil
+		}
+		action = field{"tcpSocket", object(field{"host", host}, field{"port", number(q.Port)})}
+	}
+	return object(
+		action,
+		field{"initialDelaySeconds", number(q.DelaySeconds)},
+		field{"timeoutSeconds", number(q.TimeoutSeconds)},
+		field{"periodSeconds", number(q.PeriodSeconds)},
+		field{"failureThreshold", number(q.FailureThreshold)},
+	)
+}
+
+// listensOnPodIP reports whether a component of the host's network certainly listens on the address that its pod has: all of them.
+func listensOnPodIP(c *plan.Component) bool {
+	for i := len(c.Args) - 1; i >= 0; i-- {
+		if name := strings.ReplaceAll(c.Args[i].Name, "_", "-"); name == "bind-address" || name == "address" {
+			return c.Args[i].Value == "0.0.0.0" || c.Args[i].Value == "::" || c.Args[i].Value == ""
+		}
+	}
+	return true
+}

@@ -1,0 +1,199 @@
+// Package render turns a plan into files: static pods, systemd units, the kubeconfigs and the policy beside
+// them. It computes contents; who writes them is not its concern.
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/policy"
+)
+
+// Target is what runs the components.
+type Target string
+
+const (
+	StaticPod Target = "static-pod" // the kubelets of the control-plane machines
+	Systemd   Target = "systemd"    // systemd of the control-plane machines
+)
+
+// Targets lists the targets, the default first.
+var Targets = []string{string(StaticPod), string(Systemd)}
+
+// File is one file of the rendered tree.
+type File struct {
+	Path string // relative, with slashes: cp-1/etc/kubernetes/manifests/kube-apiserver.yaml
+	Mode fs.FileMode
+	Data []byte
+}
+
+// Modes of rendered files. Whatever names a key, or may hold a secret in an argument or a variable, is its owner's alone.
+const (
+	private fs.FileMode = 0o600
+	public  fs.FileMode = 0o644
+)
+
+// Options choose what is rendered.
+type Options struct {
+	Target Target
+	Host   string // only the tree of this host; "" for all
+}
+
+// The directories of a host's tree.
+const (
+	manifestDirectory = "/etc/kubernetes/manifests"
+	unitDirectory     = "/etc/systemd/system"
+	// existingDirectory holds what the plan makes of components that run already. It stands beside the mirror of the host's file
+	// system, so that copying the mirror replaces nothing of a running legacy side.
+	existingDirectory = "/existing"
+)
+
+// Files renders a plan, sorted by path; the same plan gives the same bytes.
+//
+// Shape:  HOST/... mirrors the file system of each host; HOST/existing/... holds components that run already,
+// as the plan would have them.
+// Errors: a host that the plan does not have; what the target cannot express; two files in one place.
+func Files(p *plan.Plan, o Options) ([]File, error) {
+	if o.Host != "" && !slices.ContainsFunc(p.Components, func(c plan.Component) bool { return c.Host == o.Host }) {
+		return nil, fmt.Errorf("host %q: the plan has %s", o.Host, strings.Join(hostNames(p), ", "))
+	}
+	if err := checkText(p); err != nil {
+		return nil, err
+	}
+	var files []File
+	var err error
+	switch o.Target {
+	case StaticPod, Systemd:
+		files, err = hostFiles(p, o)
+	default:
+		return nil, fmt.Errorf("target %q: want one of %s", o.Target, strings.Join(Targets, ", "))
+	}
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	for i := 1; i < len(files); i++ {
+		if files[i].Path == files[i-1].Path {
+			return nil, fmt.Errorf("%s: two files of the plan have this place; give one of them another path", files[i].Path)
+		}
+	}
+	return files, nil
+}
+
+// hostFiles are the trees of the hosts.
+func hostFiles(p *plan.Plan, o Options) ([]File, error) {
+	var files []File
+	for i := range p.Components {
+		c := &p.Components[i]
+		if o.Host != "" && c.Host != o.Host {
+			continue
+		}
+		rendered, err := componentFiles(p, c, o.Target)
+		if err != nil {
+			return nil, fmt.Errorf("%s on %s: %w", c.Name, c.Host, err)
+		}
+		files = append(files, rendered...)
+	}
+	for i := range p.Kubeconfigs {
+		k := &p.Kubeconfigs[i]
+		if o.Host != "" && k.Host != o.Host {
+			continue
+		}
+		data, err := kubeconfig(k)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{Path: hostPath(k.Host, k.Path), Mode: private, Data: data})
+	}
+	rules, err := policyData(p)
+	if err != nil {
+		return nil, err
+	}
+	for _, host := range hostNames(p) {
+		if o.Host == "" || host == o.Host {
+			files = append(files, File{Path: hostPath(host, p.PolicyFile), Mode: private, Data: rules})
+		}
+	}
+	return files, nil
+}
+
+// componentFiles are the manifest, or the unit and its environment, of one component.
+func componentFiles(p *plan.Plan, c *plan.Component, target Target) ([]File, error) {
+	root := ""
+	if runsAlready(p, c) {
+		root = existingDirectory
+	}
+	if target == StaticPod {
+		data, err := staticPod(p, c)
+		if err != nil {
+			return nil, err
+		}
+		return []File{{Path: hostPath(c.Host, root+manifestDirectory+"/"+c.Name+".yaml"), Mode: private, Data: data}}, nil
+	}
+	unit, err := systemdUnit(p, c)
+	if err != nil {
+		return nil, err
+	}
+	// systemd shows units to everybody whatever their mode, and complains about one that it alone can read.
+	files := []File{{Path: hostPath(c.Host, root+unitDirectory+"/"+unitName(c)), Mode: public, Data: unit}}
+	if len(c.Env) > 0 {
+		environment, err := environmentFile(c)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{Path: hostPath(c.Host, root+environmentPath(c)), Mode: private, Data: environment})
+	}
+	return files, nil
+}
+
+// policyData is the policy file of the modern API server.
+func policyData(p *plan.Plan) ([]byte, error) {
+	sections, err := policy.Generate(p.Policy)
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	return policy.Format(sections), nil
+}
+
+// hostPath is where a path of a host lies in the tree. It stays within the host's directory whatever the path is.
+func hostPath(host, file string) string { return host + path.Clean("/"+file) }
+
+func hostNames(p *plan.Plan) []string {
+	var names []string
+	for _, h := range p.Hosts {
+		names = append(names, h.Name)
+	}
+	return names
+}
+
+// runsAlready reports whether the component is one of a side that runs without this plan.
+func runsAlready(p *plan.Plan, c *plan.Component) bool { return c.Side != "" && p.Side(c.Side).Existing }
+
+// checkText refuses what no process can be given: arguments and variables are text that ends at the first NUL.
+func checkText(p *plan.Plan) error {
+	for _, c := range p.Components {
+		values := []string{c.Image}
+		values = append(values, c.Command...)
+		for _, a := range c.Args {
+			values = append(values, a.Name, a.Value)
+		}
+		for _, e := range c.Env {
+			values = append(values, e.Name, e.Value)
+		}
+		for _, m := range c.Mounts {
+			values = append(values, m.Path)
+		}
+		for _, v := range values {
+			if !utf8.ValidString(v) || strings.ContainsRune(v, 0) {
+				return fmt.Errorf("%s on %s: %q: want UTF-8 without NUL", c.Name, c.Host, v)
+			}
+		}
+	}
+	return nil
+}
