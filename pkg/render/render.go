@@ -173,7 +173,9 @@ func hostNames(p *plan.Plan) []string {
 }
 
 // runsAlready reports whether the component is one of a side that runs without this plan.
-func runsAlready(p *plan.Plan, c *plan.Component) bool { return c.Side != "" && p.Side(c.Side).Existing }
+func runsAlready(p *plan.Plan, c *plan.Component) bool {
+	return c.Side != "" && p.Side(c.Side).Existing
+}
 
 // checkText refuses what no process can be given: arguments and variables are text that ends at the first NUL.
 func checkText(p *plan.Plan) error {
