@@ -1,0 +1,164 @@
+// Package restart answers one question: an old container meets a new kubelet, will it be restarted?
+//
+// A kubelet notes a hash of the container's definition when it starts a container, and compares it with a hash computed anew
+// whenever it looks at the pod. What is hashed changed over the years, so that a new kubelet may find every container changed
+// although nobody touched one. The package computes the hash that a kubelet of any minor from 1.6 to 1.36 would compute,
+// from tables of facts: what is hashed (algorithms), and which fields the Go types had (fields.txt).
+//
+//   - [Hash] is the hash of one container;
+//   - [Matches] is a comparison for kubelets that accept the hashes of older ones.
+package restart
+
+import (
+	"errors"
+	"fmt"
+	"hash/adler32"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// Sum is the hash of a container, as the kubelet holds it: 32 bits, widened.
+type Sum uint64
+
+// String prints the hash as the kubelet records it: hexadecimal, lower case, without leading zeros.
+func (s Sum) String() string { return strconv.FormatUint(uint64(s), 16) }
+
+// MarshalText prints the hash as String does.
+func (s Sum) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads a hash as ParseSum does.
+func (s *Sum) UnmarshalText(text []byte) error {
+	sum, ok := ParseSum(string(text))
+	if !ok {
+		return fmt.Errorf("%q: want a hash, such as 48c72f38", text)
+	}
+	*s = sum
+	return nil
+}
+
+// ParseSum reads a recorded hash as the kubelet does. What is missing or cannot be parsed is no hash; a kubelet takes it for 0.
+func ParseSum(recorded string) (Sum, bool) {
+	n, err := strconv.ParseUint(recorded, 16, 64)
+	return Sum(n), err == nil
+}
+
+// Source says how the kubelet came to hold the container, which shows in dumps of the struct (1.6 to 1.15).
+type Source string
+
+const (
+	// API is a pod read from the API server: lists without elements are gone, quantities are in canonical form, and the
+	// divisor of a resourceFieldRef, when absent, is 0.
+	API Source = "api"
+	// File is a container exactly as given: a pod read from a file or a URL, or a container that a kubelet holds in memory.
+	File Source = "file"
+)
+
+// algorithm is how kubelets of a range of minors turn a container into a hash.
+type algorithm struct {
+	minors kubever.Range
+	what   string // completes "the 1.16 kubelet hashes ..."
+	hash   func(c *v1.Container, f form, keep bool) (sum uint32, text []byte, err error)
+}
+
+// form is what the text of a container depends on.
+type form struct {
+	minor       kubever.Minor
+	source      Source
+	longEscapes bool
+}
+
+// algorithms are the three of them; each hashes its text with FNV-1a.
+//
+// Source: HashContainer and DeepHashObject in k8s.io/kubernetes pkg/kubelet/container/helpers.go and pkg/util/hash/hash.go, the
+// first and the last patch of every minor. The upstream test that calls its value for JSON that of 1.15 is mistaken: 1.15.0
+// and 1.15.12 dump the struct.
+var algorithms = []algorithm{
+	{kubever.Range{From: 6, To: 15}, "a dump of the container's Go struct", func(c *v1.Container, f form, keep bool) (uint32, []byte, error) {
+		sum, text := dumpContainer(c, tables()[f.minor], f.source, keep)
+		return sum, text, nil
+	}},
+	{kubever.Range{From: 16, To: 30}, "the JSON of the container", func(c *v1.Container, f form, keep bool) (uint32, []byte, error) {
+		return jsonContainer(c, tables()[f.minor], f.longEscapes, keep)
+	}},
+	{kubever.Range{From: 31, To: 36}, "only the container's name and image", func(c *v1.Container, _ form, keep bool) (uint32, []byte, error) {
+		return jsonNameImage(c, keep)
+	}},
+}
+
+func algorithmOf(minor kubever.Minor) (*algorithm, error) {
+	for i := range algorithms {
+		if algorithms[i].minors.Has(minor) {
+			return &algorithms[i], nil
+		}
+	}
+	return nil, fmt.Errorf("kubelet %s: no facts about this minor; known are %s to %s", minor, kubever.Oldest, kubever.Newest)
+}
+
+// Hash is the hash that a kubelet of the minor computes for the container, and records when it starts it.
+// Shape:  the container is hashed as given: nothing is defaulted. Fields that the minor does not know are left out.
+// Errors: a nil container, a minor without facts, and a port that is neither number nor string, which no API server accepts.
+// Source: algorithms; for patch releases of 1.27 to 1.29 see [Hashes]. It keeps and changes nothing. Safe for concurrent use.
+func Hash(container *v1.Container, minor kubever.Minor, source Source) (Sum, error) {
+	return hash(container, form{minor, source, hasLongEscapes(kubever.Version{Minor: minor, HasPatch: true})})
+}
+
+// Hashes is what kubelets of a version may compute: one hash, or two when it depends on a patch release that is not named.
+// That is so for minors 1.27 to 1.29 and a container that has a backspace or a form feed in one of its strings.
+func Hashes(container *v1.Container, version kubever.Version, source Source) ([]Sum, error) {
+	long := hasLongEscapes(version)
+	sum, err := hash(container, form{version.Minor, source, long})
+	if err != nil {
+		return nil, err
+	}
+	if version.HasPatch || shortEscapes[version.Minor] == 0 {
+		return []Sum{sum}, nil
+	}
+	other, err := hash(container, form{version.Minor, source, !long})
+	if err != nil {
+		return nil, err
+	}
+	if other == sum {
+		return []Sum{sum}, nil
+	}
+	return []Sum{sum, other}, nil
+}
+
+func hash(container *v1.Container, f form) (Sum, error) {
+	if container == nil {
+		return 0, errors.New("hashing a container: it is nil")
+	}
+	a, err := algorithmOf(f.minor)
+	if err != nil {
+		return 0, err
+	}
+	sum, _, err := a.hash(container, f, false)
+	if err != nil {
+		return 0, fmt.Errorf("hashing container %q: %w", container.Name, err)
+	}
+	return Sum(sum), nil
+}
+
+// dockertoolsMinors are those whose kubelets had a way to run containers that recorded adler32 instead of FNV-1a over the same
+// dump: dockertools (1.6 with --enable-cri=false) and rkt (until 1.10).
+var dockertoolsMinors = kubever.Range{From: 6, To: 10}
+
+// legacyHash is the hash of those.
+func legacyHash(container *v1.Container, minor kubever.Minor, source Source) Sum {
+	_, text := dumpContainer(container, tables()[minor], source, true)
+	return Sum(adler32.Checksum(text))
+}
+
+// shortEscapes holds the first patch release of a minor that was built with Go 1.22, whose encoding/json writes \b and \f where
+// older ones write \u0008 and \u000c. Minors before these never were; all later ones are.
+// Source: .go-version of k8s.io/kubernetes v1.26.15, v1.27.13 and .16, v1.28.11 and .12, v1.29.6 and .7, v1.30.0.
+var shortEscapes = map[kubever.Minor]int{27: 16, 28: 12, 29: 7}
+
+func hasLongEscapes(v kubever.Version) bool {
+	if first, ok := shortEscapes[v.Minor]; ok {
+		return v.Patch < first
+	}
+	return v.Minor < 30
+}
