@@ -97,7 +97,7 @@ type field struct {
 	label       *segment // of a dump: " Image:(string)"
 	labelNil    *segment // of a dump, with the value: " Command:([]string)<nil>"
 	name        string   // JSON; "" for an embedded struct, whose fields JSON shows in its place
-	key         string   // JSON, quoted and with its colon
+	key         string   // JSON, with the comma before and the colon after: ,"image":
 	keyDecimals *segment // how a dump of the JSON shows it
 	omitEmpty   bool
 	since       kubever.Minor
@@ -206,7 +206,7 @@ func (c *compiler) field(r row, now reflect.Type, position int) field {
 	if position == 0 {
 		label = "{" + label[1:]
 	}
-	key := `"` + name + `":`
+	key := `,"` + name + `":`
 	return field{
 		index:       at.Index[0],
 		node:        c.node(r.typ, at.Type),

@@ -52,6 +52,7 @@ func (w *jsonWriter) flush() {
 	w.buf = w.buf[:0]
 }
 
+// key writes the key of a field that is not the first.
 func (w *jsonWriter) key(f *field) {
 	w.flush()
 	w.state = f.keyDecimals.after(w.state)
@@ -122,11 +123,12 @@ func (w *jsonWriter) fields(n *node, v reflect.Value, first bool) bool {
 			continue
 		case f.omitEmpty && isEmpty(value):
 			continue
-		case !first:
-			w.buf = append(w.buf, ',')
+		case first:
+			first = false
+			w.buf = append(w.buf, f.key[1:]...)
+		default:
+			w.key(f)
 		}
-		first = false
-		w.key(f)
 		w.value(f.node, value)
 	}
 	return first
@@ -242,5 +244,6 @@ func (w *jsonWriter) escape(buf []byte, r rune) []byte {
 			return append(buf, `\f`...)
 		}
 	}
-	return fmt.Appendf(buf, `\u%04x`, r)
+	const digits = "0123456789abcdef"
+	return append(buf, '\\', 'u', digits[r>>12], digits[r>>8&0xf], digits[r>>4&0xf], digits[r&0xf])
 }
