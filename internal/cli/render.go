@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+)
+
+type renderRequest struct {
+	file   string
+	out    string
+	target string
+	host   string
+}
+
+func newRenderCmd(streams Streams) *cobra.Command {
+	var req renderRequest
+	cmd := &cobra.Command{
+		Use:   "render SPEC --out DIR",
+		Short: "Static pods or systemd units, policy and kubeconfigs of a spec",
+		Long: `render writes a directory for each host of a spec, a mirror of its file system: static pod manifests or systemd units, the policy
+of the modern API server, kubeconfigs that refer to key files.
+
+The directory is written as a whole or not at all. One that render wrote from the same spec is replaced, unless somebody has changed or
+added a file since. With --out - the manifests go to standard output, as one YAML stream.
+
+Components of a legacy side that runs already are written below HOST/existing: nothing of them is replaced by copying the tree.
+
+Exit codes: 0 written, 1 could not write, 2 bad usage, a bad spec, or a directory that is not overwritten.`,
+		Example: `  fusionctl render spec.yaml --out rendered
+  fusionctl render spec.yaml --out rendered --target systemd
+  fusionctl render spec.yaml --out - --host cp-1`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.file = args[0]
+			return runRender(cmd.Context(), req, streams)
+		},
+	}
+	cmd.Flags().StringVar(&req.out, "out", "", "directory to write; - is standard output")
+	enumFlag(cmd, &req.target, "target", "", "what runs the components", render.Targets...)
+	cmd.Flags().StringVar(&req.host, "host", "", "only this host")
+	return cmd
+}
+
+func runRender(ctx context.Context, req renderRequest, streams Streams) error {
+	if req.out == "" {
+		return badInput(errors.New("--out is missing"), "--out DIR names a directory to write, --out - is standard output")
+	}
+	p, err := loadPlan(streams, req.file)
+	if err != nil {
+		return err
+	}
+	files, err := render.Files(p, render.Options{Target: render.Target(req.target), Host: req.host})
+	if err != nil {
+		return badInput(err, "")
+	}
+	if req.out == "-" {
+		return printManifests(streams.Out, render.Target(req.target), files)
+	}
+	return writeTree(ctx, req, p, files, streams)
+}
+
+// printManifests writes the manifests as one stream of YAML documents, each below the place that it has in the tree.
+func printManifests(w io.Writer, target render.Target, files []render.File) error {
+	if target == render.Systemd {
+		return badInput(errors.New("--out -: systemd units are no YAML stream"), "--out DIR writes them")
+	}
+	var out bytes.Buffer
+	for _, f := range files {
+		if path.Ext(f.Path) == ".yaml" || path.Ext(f.Path) == ".conf" {
+			fmt.Fprintf(&out, "---\n# Source: %s\n%s", f.Path, f.Data)
+		}
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+func writeTree(ctx context.Context, req renderRequest, p *plan.Plan, files []render.File, streams Streams) error {
+	tree := make([]filetree.File, len(files))
+	for i, f := range files {
+		tree[i] = filetree.File(f)
+	}
+	part := ""
+	if req.host != "" {
+		part = "host " + req.host
+	}
+	err := filetree.Write(ctx, req.out, p.Name, part, tree)
+	var occupied *filetree.OccupiedError
+	switch {
+	case errors.As(err, &occupied):
+		return badInput(err, "name another directory, or move this one away")
+	case err != nil:
+		return err
+	}
+	fmt.Fprintf(streams.Err, "wrote %d files to %s\n", len(files), req.out)
+	return nil
+}

@@ -1,0 +1,263 @@
+// Package filetree writes a directory of generated files as a whole or not at all, and overwrites only what it wrote itself.
+package filetree
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// File is a file of the tree.
+type File struct {
+	Path string // relative, with slashes; within the tree
+	Mode fs.FileMode
+	Data []byte
+}
+
+// Record lies in a directory that Write wrote and says what it put there.
+// Shape:  {"schema":"fusionctl/filetree/v1","source":"kubeflow","files":{"cp-1/etc/...":"sha256:..."}}
+type Record struct {
+	Schema string            `json:"schema"`
+	Source string            `json:"source"` // what the files were made from
+	Part   string            `json:"part"`   // which part of it; "" for the whole
+	Files  map[string]string `json:"files"`  // digests by path
+}
+
+// RecordFile is the name of the record in the directory.
+const RecordFile = ".fusionctl-render"
+
+const recordSchema = "fusionctl/filetree/v1"
+
+// OccupiedError says that a directory holds something that would be lost.
+type OccupiedError struct {
+	Directory string
+	Lost      []string // what would be lost, one sentence each
+}
+
+func (e *OccupiedError) Error() string {
+	const limitLines = 10
+	lines := e.Lost
+	if len(lines) > limitLines {
+		lines = append(slices.Clone(lines[:limitLines]), fmt.Sprintf("and %d more", len(e.Lost)-limitLines))
+	}
+	return fmt.Sprintf("%s: is not overwritten:\n  %s", e.Directory, strings.Join(lines, "\n  "))
+}
+
+// Write puts the files, and a record of them, into the directory, which then holds nothing else. The directory may be missing, empty,
+// or one that Write wrote from the same source and that nobody has changed since. The new content is written beside it and takes its
+// place by a rename, so that the directory is at every moment the old one or the new one.
+//
+// Errors: *OccupiedError; what the file system says. After an error, and when ctx ends, the directory is as it was.
+func Write(ctx context.Context, directory, source, part string, files []File) error {
+	directory, err := place(directory)
+	if err != nil {
+		return err
+	}
+	exists, err := replaceable(directory, source, part)
+	if err != nil {
+		return err
+	}
+	temporary, err := os.MkdirTemp(filepath.Dir(directory), "."+filepath.Base(directory)+".new-")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", directory, err)
+	}
+	defer os.RemoveAll(temporary) // gone once it is renamed
+	if err := fill(ctx, temporary, source, part, files); err != nil {
+		return fmt.Errorf("writing %s: %w", directory, err)
+	}
+	if err := swap(temporary, directory, exists); err != nil {
+		return fmt.Errorf("writing %s: %w", directory, err)
+	}
+	return nil
+}
+
+// place is the directory without links, so that a rename replaces it and not a link to it.
+func place(directory string) (string, error) {
+	absolute, err := filepath.Abs(directory)
+	if err != nil {
+		return "", err
+	}
+	if resolved, err := filepath.EvalSymlinks(absolute); err == nil {
+		absolute = resolved
+	}
+	working, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	if resolved, err := filepath.EvalSymlinks(working); err == nil {
+		working = resolved
+	}
+	if working == absolute || strings.HasPrefix(working, strings.TrimSuffix(absolute, string(filepath.Separator))+string(filepath.Separator)) {
+		return "", &OccupiedError{Directory: directory, Lost: []string{"it is, or holds, the working directory, and it would be replaced"}}
+	}
+	return absolute, nil
+}
+
+// replaceable reports whether the directory exists, and refuses one that holds what Write did not put there.
+func replaceable(directory, source, part string) (exists bool, err error) {
+	entries, err := os.ReadDir(directory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %s: %w", directory, err)
+	}
+	if len(entries) == 0 {
+		return true, nil
+	}
+	record, err := readRecord(directory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, &OccupiedError{Directory: directory, Lost: []string{"it holds files that were not rendered"}}
+	}
+	if err != nil {
+		return true, fmt.Errorf("reading %s: %w", filepath.Join(directory, RecordFile), err)
+	}
+	lost, err := changed(directory, record)
+	if err != nil {
+		return true, err
+	}
+	if record.Source != source {
+		lost = append(lost, fmt.Sprintf("it was rendered from %q, not from %q", record.Source, source))
+	} else if part != "" && record.Part != part {
+		whole := record.Part
+		if whole == "" {
+			whole = "every host"
+		}
+		lost = append(lost, fmt.Sprintf("it was rendered for %s, not for %s alone", whole, part))
+	}
+	if len(lost) > 0 {
+		return true, &OccupiedError{Directory: directory, Lost: lost}
+	}
+	return true, nil
+}
+
+func readRecord(directory string) (*Record, error) {
+	data, err := os.ReadFile(filepath.Join(directory, RecordFile))
+	if err != nil {
+		return nil, err
+	}
+	var record Record
+	if err := json.Unmarshal(data, &record); err != nil {
+		return nil, err
+	}
+	if record.Schema != recordSchema {
+		return nil, fmt.Errorf("schema %q: want %q", record.Schema, recordSchema)
+	}
+	return &record, nil
+}
+
+// changed lists, by path, what a person has put into the directory or changed in it since the record was made.
+func changed(directory string, record *Record) ([]string, error) {
+	var lost []string
+	err := filepath.WalkDir(directory, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(directory, name)
+		if err != nil {
+			return err
+		}
+		relative = filepath.ToSlash(relative)
+		if entry.IsDir() || relative == RecordFile {
+			return nil
+		}
+		want, ours := record.Files[relative]
+		switch {
+		case !ours:
+			lost = append(lost, relative+" was not rendered")
+		case !entry.Type().IsRegular():
+			lost = append(lost, relative+" is no longer a file")
+		default:
+			data, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			if digest(data) != want {
+				lost = append(lost, relative+" was changed by hand")
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", directory, err)
+	}
+	return lost, nil
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// fill writes files and record into an empty directory.
+func fill(ctx context.Context, directory, source, part string, files []File) error {
+	if err := os.Chmod(directory, 0o755); err != nil {
+		return err
+	}
+	record := Record{Schema: recordSchema, Source: source, Part: part, Files: map[string]string{}}
+	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if !filepath.IsLocal(filepath.FromSlash(f.Path)) {
+			return fmt.Errorf("%q lies outside of the directory", f.Path)
+		}
+		if err := put(filepath.Join(directory, filepath.FromSlash(f.Path)), f.Data, f.Mode); err != nil {
+			return err
+		}
+		record.Files[f.Path] = digest(f.Data)
+	}
+	data, err := json.MarshalIndent(record, "", "  ")
+	if err != nil {
+		return err
+	}
+	return put(filepath.Join(directory, RecordFile), append(data, '\n'), 0o644)
+}
+
+// put creates a file with exactly the mode, whatever the umask.
+func put(name string, data []byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// swap gives the temporary directory the place of the other, and gives it back when that fails.
+func swap(temporary, directory string, exists bool) error {
+	if !exists {
+		return os.Rename(temporary, directory)
+	}
+	old, err := os.MkdirTemp(filepath.Dir(directory), "."+filepath.Base(directory)+".old-")
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(directory, filepath.Join(old, "tree")); err != nil {
+		return errors.Join(err, os.RemoveAll(old))
+	}
+	if err := os.Rename(temporary, directory); err != nil {
+		if back := os.Rename(filepath.Join(old, "tree"), directory); back != nil {
+			return errors.Join(err, fmt.Errorf("putting the old content back, which is in %s: %w", old, back))
+		}
+		return errors.Join(err, os.RemoveAll(old))
+	}
+	return os.RemoveAll(old)
+}

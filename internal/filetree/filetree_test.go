@@ -1,0 +1,200 @@
+package filetree
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var sample = []File{
+	{Path: "RUNBOOK.md", Mode: 0o644, Data: []byte("read me\n")},
+	{Path: "cp-1/etc/secret", Mode: 0o600, Data: []byte("a\n")},
+}
+
+// contents lists the files below a directory as PATH MODE TEXT, but for the record.
+func contents(t *testing.T, directory string) []string {
+	t.Helper()
+	var lines []string
+	err := filepath.WalkDir(directory, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || entry.Name() == RecordFile {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		relative, _ := filepath.Rel(directory, name)
+		lines = append(lines, relative+" "+info.Mode().String()+" "+strings.TrimSpace(string(data)))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// onlyEntry fails when anything but the directory stands beside it: a temporary one that was left behind.
+func onlyEntry(t *testing.T, directory string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(directory))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.Name() != filepath.Base(directory) {
+			t.Errorf("%s was left behind", e.Name())
+		}
+	}
+}
+
+func write(t *testing.T, directory string, files []File) {
+	t.Helper()
+	if err := Write(context.Background(), directory, "a", "", files); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWriteReplacesWhatItWrote(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "out")
+	write(t, directory, sample)
+	want := []string{"RUNBOOK.md -rw-r--r-- read me", "cp-1/etc/secret -rw------- a"}
+	if got := contents(t, directory); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	write(t, directory, []File{{Path: "cp-2/etc/secret", Mode: 0o600, Data: []byte("b\n")}})
+	want = []string{"cp-2/etc/secret -rw------- b"}
+	if got := contents(t, directory); !slices.Equal(got, want) {
+		t.Errorf("the second time: got %q, want %q", got, want)
+	}
+	onlyEntry(t, directory)
+}
+
+func TestWriteFillsAnEmptyDirectoryAndFollowsALink(t *testing.T) {
+	parent := t.TempDir()
+	directory := filepath.Join(parent, "out")
+	if err := os.Mkdir(directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(directory, link); err != nil {
+		t.Fatal(err)
+	}
+	write(t, link, sample)
+	if got := contents(t, directory); len(got) != len(sample) {
+		t.Errorf("got %q", got)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		t.Errorf("the link was replaced: %v, %v", info, err)
+	}
+}
+
+func TestWriteRefusesWhatItDidNotWrite(t *testing.T) {
+	for name, test := range map[string]struct {
+		disturb func(directory string) error
+		source  string
+		part    string
+		want    string
+	}{
+		"foreign": {func(d string) error { return os.Remove(filepath.Join(d, RecordFile)) }, "a", "", "it holds files that were not rendered"},
+		"added":   {func(d string) error { return os.WriteFile(filepath.Join(d, "cp-1/notes"), nil, 0o644) }, "a", "", "cp-1/notes was not rendered"},
+		"edited": {func(d string) error { return os.WriteFile(filepath.Join(d, "cp-1/etc/secret"), []byte("b"), 0o600) }, "a", "",
+			"cp-1/etc/secret was changed by hand"},
+		"linked": {func(d string) error {
+			return errors.Join(os.Remove(filepath.Join(d, "RUNBOOK.md")), os.Symlink("cp-1/etc/secret", filepath.Join(d, "RUNBOOK.md")))
+		}, "a", "", "RUNBOOK.md is no longer a file"},
+		"source": {func(string) error { return nil }, "b", "", `it was rendered from "a", not from "b"`},
+		"part":   {func(string) error { return nil }, "a", "host cp-1", "it was rendered for every host, not for host cp-1 alone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			directory := filepath.Join(t.TempDir(), "out")
+			write(t, directory, sample)
+			if err := test.disturb(directory); err != nil {
+				t.Fatal(err)
+			}
+			before := contents(t, directory)
+			err := Write(context.Background(), directory, test.source, test.part, nil)
+			var occupied *OccupiedError
+			if !errors.As(err, &occupied) || !slices.Equal(occupied.Lost, []string{test.want}) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+			if after := contents(t, directory); !slices.Equal(before, after) {
+				t.Errorf("%q became %q", before, after)
+			}
+			onlyEntry(t, directory)
+		})
+	}
+}
+
+func TestWriteRefusesADamagedRecord(t *testing.T) {
+	for _, record := range []string{"", "{}", `{"schema":"fusionctl/filetree/v9"}`} {
+		directory := filepath.Join(t.TempDir(), "out")
+		write(t, directory, sample)
+		if err := os.WriteFile(filepath.Join(directory, RecordFile), []byte(record), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := Write(context.Background(), directory, "a", "", nil); err == nil || len(contents(t, directory)) != len(sample) {
+			t.Errorf("record %q: got %v, want an error and the old content", record, err)
+		}
+	}
+}
+
+func TestWriteRefusesTheWorkingDirectory(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "out", "below")
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(directory)
+	for _, name := range []string{".", ".."} {
+		var occupied *OccupiedError
+		if err := Write(context.Background(), name, "a", "", sample); !errors.As(err, &occupied) {
+			t.Errorf("Write(%q) = %v, want a refusal", name, err)
+		}
+	}
+}
+
+// A failure leaves the directory as it was, and nothing beside it.
+func TestWriteIsWholeOrNothing(t *testing.T) {
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, test := range map[string]struct {
+		ctx   context.Context
+		files []File
+	}{
+		"canceled": {canceled, sample},
+		"outside":  {context.Background(), append(slices.Clone(sample), File{Path: "../escaped"})},
+		"absolute": {context.Background(), append(slices.Clone(sample), File{Path: "/escaped"})},
+		"twice":    {context.Background(), append(slices.Clone(sample), sample[0])},
+		"below":    {context.Background(), append(slices.Clone(sample), File{Path: "RUNBOOK.md/more"})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, exists := range []bool{false, true} {
+				directory := filepath.Join(t.TempDir(), "out")
+				if exists {
+					write(t, directory, sample[:1])
+				}
+				if err := Write(test.ctx, directory, "a", "", test.files); err == nil {
+					t.Errorf("exists %v: no error", exists)
+				}
+				if _, err := os.Stat(directory); exists != (err == nil) {
+					t.Errorf("exists %v: afterwards %v", exists, err)
+				}
+				if exists && len(contents(t, directory)) != 1 {
+					t.Errorf("got %q", contents(t, directory))
+				}
+				onlyEntry(t, directory)
+			}
+		})
+	}
+}
+
+func TestWriteWithoutAParent(t *testing.T) {
+	if err := Write(context.Background(), filepath.Join(t.TempDir(), "no", "out"), "a", "", sample); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want that the parent does not exist", err)
+	}
+}
