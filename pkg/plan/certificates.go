@@ -11,9 +11,10 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
+// What a certificate may be used for.
 const (
-	usageServer = "server"
-	usageClient = "client"
+	UsageServer = "server"
+	UsageClient = "client"
 )
 
 // certificates lists what the plan's components present and trust on a host. None is in a group that a server trusts without asking
@@ -24,22 +25,22 @@ func (b *builder) certificates(host spec.Host) []Certificate {
 	for _, side := range etcdsplit.Sides() {
 		s := b.side(side)
 		list = append(list, Certificate{
-			Cert: s.APIServer.Cert, Key: s.APIServer.Key, CA: pki.CA, CommonName: "kube-apiserver", Usages: []string{usageServer},
+			Cert: s.APIServer.Cert, Key: s.APIServer.Key, CA: pki.CA, CommonName: "kube-apiserver", Usages: []string{UsageServer},
 			DNSNames: b.serverNames(host), IPs: b.serverIPs(host), Existing: s.Existing, Why: "serving certificate of the " + string(side) + " API server",
 		})
 	}
 	for _, k := range b.kubeconfigs(host) {
-		list = append(list, Certificate{Cert: k.Cert, Key: k.Key, CA: k.CA, CommonName: k.User, Usages: []string{usageClient}, Why: "the " + k.Component + " is known by it"})
+		list = append(list, Certificate{Cert: k.Cert, Key: k.Key, CA: k.CA, CommonName: k.User, Usages: []string{UsageClient}, Why: "the " + k.Component + " is known by it"})
 	}
 	list = append(list, Certificate{Cert: pki.KubeletClientCert, Key: pki.KubeletClientKey, CA: pki.CA, CommonName: "kube-apiserver-kubelet-client",
-		Usages: []string{usageClient}, Existing: b.file.Spec.Legacy.Existing, Why: "the API servers are known to the kubelets by it"})
+		Usages: []string{UsageClient}, Existing: b.file.Spec.Legacy.Existing, Why: "the API servers are known to the kubelets by it"})
 	if slices.ContainsFunc(etcdsplit.Sides(), func(side etcdsplit.SideName) bool { return kubever.Behaves(kubever.BehaviourAggregator, b.minor(side)) }) {
 		existing := b.file.Spec.Legacy.Existing && kubever.Behaves(kubever.BehaviourAggregator, b.legacy)
 		list = append(list,
-			Certificate{Cert: pki.RequestHeaderCA, Key: strings.TrimSuffix(pki.RequestHeaderCA, path.Ext(pki.RequestHeaderCA)) + ".key",
-				CA: pki.RequestHeaderCA, CommonName: "front-proxy-ca", Existing: existing, Why: "extension API servers trust it, and nothing else is signed by it"},
+			Certificate{Cert: pki.RequestHeaderCA, Key: keyBeside(pki.RequestHeaderCA), CA: pki.RequestHeaderCA, CommonName: "front-proxy-ca",
+				Authority: true, Existing: existing, Why: "extension API servers trust it, and nothing else is signed by it"},
 			Certificate{Cert: pki.ProxyClientCert, Key: pki.ProxyClientKey, CA: pki.RequestHeaderCA, CommonName: "front-proxy-client",
-				Usages: []string{usageClient}, Existing: existing, Why: "the API servers are known to extension API servers by it"})
+				Usages: []string{UsageClient}, Existing: existing, Why: "the API servers are known to extension API servers by it"})
 	}
 	list = append(list, b.storeCertificates(host)...)
 	for i := range list {
@@ -49,15 +50,23 @@ func (b *builder) certificates(host spec.Host) []Certificate {
 	return slices.CompactFunc(list, func(a, b Certificate) bool { return a.Cert == b.Cert })
 }
 
+// keyBeside is where the key of a certificate lies when nothing says otherwise.
+func keyBeside(cert string) string { return strings.TrimSuffix(cert, path.Ext(cert)) + ".key" }
+
 // storeCertificates are those of managed members, and the client identity of the API servers.
 func (b *builder) storeCertificates(host spec.Host) []Certificate {
 	var list []Certificate
+	running := slices.ContainsFunc(b.file.Spec.Stores, func(s spec.Store) bool { return s.TLS != nil && s.Managed == nil })
 	for _, store := range b.file.Spec.Stores {
 		if store.TLS == nil {
 			continue
 		}
 		list = append(list, Certificate{Cert: store.TLS.Cert, Key: store.TLS.Key, CA: store.TLS.CA, CommonName: "kube-apiserver-etcd-client",
-			Usages: []string{usageClient}, Existing: store.Managed == nil, Why: "the API servers are known to every store by it"})
+			Usages: []string{UsageClient}, Existing: running, Why: "the API servers are known to every store by it"})
+		if store.TLS.CA != b.plan.PKI.CA {
+			list = append(list, Certificate{Cert: store.TLS.CA, Key: keyBeside(store.TLS.CA), CA: store.TLS.CA, CommonName: "etcd-ca",
+				Authority: true, Existing: running, Why: "the members of the stores and the API servers trust it"})
+		}
 		if store.Managed == nil {
 			continue
 		}
@@ -65,9 +74,9 @@ func (b *builder) storeCertificates(host spec.Host) []Certificate {
 		ips := []string{loopback, host.Address}
 		list = append(list,
 			Certificate{Cert: store.Managed.ServerTLS.Cert, Key: store.Managed.ServerTLS.Key, CA: store.Managed.ServerTLS.CA, CommonName: host.Name,
-				DNSNames: names, IPs: ips, Usages: []string{usageServer, usageClient}, Why: "serving certificate of the member of store " + store.Name},
+				DNSNames: names, IPs: ips, Usages: []string{UsageServer, UsageClient}, Why: "serving certificate of the member of store " + store.Name},
 			Certificate{Cert: store.Managed.PeerTLS.Cert, Key: store.Managed.PeerTLS.Key, CA: store.Managed.PeerTLS.CA, CommonName: host.Name,
-				DNSNames: names, IPs: ips, Usages: []string{usageServer, usageClient}, Why: "the member of store " + store.Name + " is known to the others by it"})
+				DNSNames: names, IPs: ips, Usages: []string{UsageServer, UsageClient}, Why: "the member of store " + store.Name + " is known to the others by it"})
 	}
 	return list
 }

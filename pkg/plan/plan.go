@@ -159,8 +159,9 @@ type Certificate struct {
 	Organizations []string `json:"organizations,omitempty"`
 	DNSNames      []string `json:"dnsNames,omitempty"`
 	IPs           []string `json:"ips,omitempty"`
-	Usages        []string `json:"usages"`   // server, client
-	Existing      bool     `json:"existing"` // the cluster has it already: it is not issued
+	Usages        []string `json:"usages,omitempty"`    // UsageServer, UsageClient; none of an authority
+	Authority     bool     `json:"authority,omitempty"` // it signs others; one and the same on every host
+	Existing      bool     `json:"existing"`            // the cluster has it already: it is not issued
 	Why           string   `json:"why"`
 }
 

@@ -79,11 +79,15 @@ func (s *Store) setDefaults(pki string) {
 		return
 	}
 	directory := path.Join(pki, "etcd-"+s.Name)
+	trusted := directory + "/ca.crt"
+	if s.TLS != nil {
+		trusted = s.TLS.CA // an API server trusts one file for all its stores
+	}
 	if m.ServerTLS == nil {
-		m.ServerTLS = &TLS{CA: directory + "/ca.crt", Cert: directory + "/server.crt", Key: directory + "/server.key"}
+		m.ServerTLS = &TLS{CA: trusted, Cert: directory + "/server.crt", Key: directory + "/server.key"}
 	}
 	if m.PeerTLS == nil {
-		m.PeerTLS = &TLS{CA: directory + "/ca.crt", Cert: directory + "/peer.crt", Key: directory + "/peer.key"}
+		m.PeerTLS = &TLS{CA: trusted, Cert: directory + "/peer.crt", Key: directory + "/peer.key"}
 	}
 }
 

@@ -127,7 +127,7 @@ type ManagedEtcd struct {
 	DataDir string `json:"dataDir"`              // absolute
 	Image   string `json:"image,omitempty"`      // default registry.k8s.io/etcd:VERSION-0
 	// ServerTLS and PeerTLS are the members' own certificates; both default to files of PKI.Directory named for the store:
-	// DIRECTORY/etcd-STORE/{ca.crt,server.crt,server.key} and {ca.crt,peer.crt,peer.key}.
+	// DIRECTORY/etcd-STORE/{server.crt,server.key} and {peer.crt,peer.key}, of the CA that the store's TLS names.
 	ServerTLS *TLS `json:"serverTLS,omitempty"`
 	PeerTLS   *TLS `json:"peerTLS,omitempty"`
 	PeerPort  int  `json:"peerPort,omitempty"` // default: the client port + 1

@@ -1,0 +1,261 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubefusion/fusionctl/pkg/pki"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// keyLimitBytes bounds the certificate and key files that are read.
+const keyLimitBytes = 1 << 20
+
+type pkiRequest struct {
+	file                string
+	caCert, caKey       string
+	etcdCert, etcdKey   string
+	proxyCert, proxyKey string
+	serviceAccountKey   string
+	out                 string
+	days                int
+	now                 time.Time
+}
+
+func newPKICmd(streams Streams) *cobra.Command {
+	req := pkiRequest{}
+	cmd := &cobra.Command{
+		Use:   "pki SPEC --ca-cert FILE --ca-key FILE --out DIR",
+		Short: "Issue the certificates that a plan needs, from the cluster's own CA",
+		Long: `pki issues what the components of a plan present: serving certificates with the right names, client certificates with the right
+user, none of them in system:masters. Files go to DIR/HOST/PATH, ready to be copied to each host. What is there already is kept, keys have
+mode 0600. Certificates that the cluster has already are not issued again; the service-account key of the legacy side is reused, so that
+its tokens stay valid on both sides.
+
+Exit codes: 0 done, 1 could not write, 2 bad spec or bad key files.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			req.file, req.now = args[0], time.Now()
+			return runPKI(req, streams)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&req.caCert, "ca-cert", "", "certificate of the cluster's CA")
+	flags.StringVar(&req.caKey, "ca-key", "", "private key of the cluster's CA")
+	flags.StringVar(&req.etcdCert, "etcd-ca-cert", "", "certificate of the CA of the stores, when it is another one and exists")
+	flags.StringVar(&req.etcdKey, "etcd-ca-key", "", "private key of the CA of the stores")
+	flags.StringVar(&req.proxyCert, "front-proxy-ca-cert", "", "certificate of the CA of the aggregation layer, when it exists")
+	flags.StringVar(&req.proxyKey, "front-proxy-ca-key", "", "private key of the CA of the aggregation layer")
+	flags.StringVar(&req.serviceAccountKey, "service-account-key", "", "private key with which the legacy side signs tokens; when it is new, one is made")
+	flags.StringVar(&req.out, "out", "", "directory to write below")
+	flags.IntVar(&req.days, "days", 365, "how long certificates are good")
+	for _, name := range []string{"ca-cert", "ca-key", "out"} {
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			panic("cli: internal error: " + err.Error())
+		}
+	}
+	cmd.AddCommand(newPKIShowCmd(streams))
+	return cmd
+}
+
+func runPKI(req pkiRequest, streams Streams) error {
+	if req.days < 1 || req.days > 36500 {
+		return usagef("--days=%d: want 1 to 36500", req.days)
+	}
+	p, err := loadPlan(streams, req.file)
+	if err != nil {
+		return err
+	}
+	given, err := pkiGiven(req, p, streams)
+	if err != nil {
+		return err
+	}
+	day := 24 * time.Hour
+	files, err := pki.Issue(p, given, pki.LifetimeOf(req.now, time.Duration(req.days)*day), pki.LifetimeOf(req.now, 10*365*day))
+	if err != nil {
+		return badInput(err, "fusionctl pki --help names the flags for further authorities")
+	}
+	for _, f := range files {
+		mode := fs.FileMode(0o644)
+		if f.Secret {
+			mode = 0o600
+		}
+		path := filepath.Join(req.out, f.Host, filepath.FromSlash(f.Path))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("writing %s: %w", path, err)
+		}
+		if err := createFile(path, f.Data, mode); err != nil {
+			return err
+		}
+		fmt.Fprintln(streams.Out, path)
+	}
+	fmt.Fprintf(streams.Err, "%d files written below %s; what was there was kept\n", len(files), req.out)
+	return nil
+}
+
+// pkiGiven reads the authorities and keys that exist. The authority of the stores may be the cluster's.
+func pkiGiven(req pkiRequest, p *plan.Plan, streams Streams) (pki.Given, error) {
+	given := pki.Given{Authorities: map[string]*pki.Authority{}, Has: func(host, path string) bool {
+		_, err := os.Lstat(filepath.Join(req.out, host, filepath.FromSlash(path)))
+		return err == nil
+	}}
+	authority := func(path, cert, key string) error {
+		if (cert == "") != (key == "") {
+			return usagef("want the certificate and the key of an authority, have one of the two")
+		}
+		if cert == "" {
+			return nil
+		}
+		certificate, err := readInput(streams, cert, keyLimitBytes)
+		if err != nil {
+			return err
+		}
+		private, err := readInput(streams, key, keyLimitBytes)
+		if err != nil {
+			return err
+		}
+		a, err := pki.ParseAuthority(certificate, private)
+		if err != nil {
+			return badInput(fmt.Errorf("%s, %s: %w", cert, key, err), "")
+		}
+		given.Authorities[path] = a
+		return nil
+	}
+	stores := slices.DeleteFunc(slices.Clone(p.Stores), func(s plan.Store) bool { return s.TLS == nil })
+	err := authority(p.PKI.CA, req.caCert, req.caKey)
+	if err == nil && len(stores) > 0 {
+		err = authority(stores[0].TLS.CA, req.etcdCert, req.etcdKey)
+	}
+	if err == nil {
+		err = authority(p.PKI.RequestHeaderCA, req.proxyCert, req.proxyKey)
+	}
+	if err == nil && req.serviceAccountKey != "" {
+		given.ServiceAccountKey, err = readInput(streams, req.serviceAccountKey, keyLimitBytes)
+	}
+	return given, err
+}
+
+// createFile writes a file that must not exist.
+func createFile(path string, data []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	_, err = f.Write(data)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		os.Remove(path)
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// certificateRow is a certificate as pki show prints it.
+type certificateRow struct {
+	File          string    `json:"file"`
+	CommonName    string    `json:"commonName"`
+	Organizations []string  `json:"organizations,omitempty"`
+	Names         []string  `json:"names,omitempty"`
+	Issuer        string    `json:"issuer"`
+	NotAfter      time.Time `json:"notAfter"`
+	Days          int       `json:"days"` // until it ends, negative when it has
+}
+
+type pkiDocument struct {
+	Schema       string           `json:"schema"`
+	Certificates []certificateRow `json:"certificates"`
+}
+
+func newPKIShowCmd(streams Streams) *cobra.Command {
+	var output string
+	var warnDays int
+	cmd := &cobra.Command{
+		Use:   "show DIR",
+		Short: "List the certificates below a directory, soonest end first",
+		Long: `show lists every certificate below a directory: who it names, who signed it, when it ends. Keys are not opened.
+
+Exit codes: 0 done, 2 no such directory or a file that cannot be read, 3 a certificate has ended or ends within --warn-days.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return runPKIShow(args[0], output, warnDays, time.Now(), streams)
+		},
+	}
+	enumFlag(cmd, &output, "output", "o", "how to print", "table", "json", "yaml")
+	cmd.Flags().IntVar(&warnDays, "warn-days", 30, "certificates that end sooner make the exit code 3")
+	return cmd
+}
+
+func runPKIShow(dir, output string, warnDays int, now time.Time, streams Streams) error {
+	rows, err := certificatesBelow(dir, now)
+	if err != nil {
+		return badInput(err, "")
+	}
+	document := pkiDocument{Schema: "fusionctl/pki-show/v1", Certificates: rows}
+	switch output {
+	case "json":
+		err = printJSON(streams.Out, document)
+	case "yaml":
+		err = printYAML(streams.Out, document)
+	default:
+		err = printTable(streams.Out, func(t io.Writer) {
+			fmt.Fprintln(t, "ENDS\tDAYS\tNAME\tGROUPS\tISSUER\tFILE")
+			for _, r := range rows {
+				fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", r.NotAfter.UTC().Format(time.DateOnly), r.Days, r.CommonName, dash(strings.Join(r.Organizations, ",")), r.Issuer, r.File)
+			}
+		})
+	}
+	if err == nil && slices.ContainsFunc(rows, func(r certificateRow) bool { return r.Days < warnDays }) {
+		return errAttention
+	}
+	return err
+}
+
+// certificatesBelow reads every .crt and .pem file below a directory that holds certificates.
+func certificatesBelow(dir string, now time.Time) ([]certificateRow, error) {
+	rows := []certificateRow{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		ext := filepath.Ext(path)
+		if entry.IsDir() || (ext != ".crt" && ext != ".pem") {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if ext == ".pem" && !strings.Contains(string(data), "BEGIN CERTIFICATE") {
+			return nil // a key
+		}
+		certificates, err := pki.ParseCertificates(data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		for _, c := range certificates {
+			row := certificateRow{File: path, CommonName: c.Subject.CommonName, Organizations: c.Subject.Organization, Issuer: c.Issuer.CommonName,
+				Names: c.DNSNames, NotAfter: c.NotAfter, Days: int(c.NotAfter.Sub(now).Hours() / 24)}
+			for _, ip := range c.IPAddresses {
+				row.Names = append(row.Names, ip.String())
+			}
+			rows = append(rows, row)
+		}
+		return nil
+	})
+	if err == nil && len(rows) == 0 {
+		err = errors.New(dir + ": no certificates below it")
+	}
+	slices.SortStableFunc(rows, func(a, b certificateRow) int { return a.NotAfter.Compare(b.NotAfter) })
+	return rows, err
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"bytes"
+	"crypto/x509"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/pki"
+)
+
+const pkiSpec = `apiVersion: kubefusion.dev/v1alpha1
+kind: FusedControlPlane
+metadata: {name: test}
+spec:
+  hosts: [{name: cp-1, address: 10.0.0.11}, {name: cp-2, address: 10.0.0.12}]
+  stores:
+  - {name: core, endpoints: ["https://10.0.0.11:2379"], tls: {ca: /pki/etcd/ca.crt, cert: /pki/etcd/client.crt, key: /pki/etcd/client.key}}
+  - {name: modern, endpoints: ["https://10.0.0.11:2479", "https://10.0.0.12:2479"], managed: {version: 3.6.8, dataDir: /var/lib/etcd-modern},
+     tls: {ca: /pki/etcd/ca.crt, cert: /pki/etcd/client.crt, key: /pki/etcd/client.key}}
+  pki: {directory: /pki}
+  legacy: {version: 1.15.12, apiServer: {}, controllerManager: {}, scheduler: {}}
+  modern: {version: 1.36.3, apiServer: {}, controllerManager: {}}
+  access: [{subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [pods]}]
+`
+
+// run runs the command line and returns its exit code and what it printed.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = Main(t.Context(), args, Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	return code, out.String(), errs.String()
+}
+
+// authorityFiles writes a new authority and returns its files.
+func authorityFiles(t *testing.T, dir, name string) (cert, key string) {
+	t.Helper()
+	_, pair, err := pki.NewAuthority(name, pki.LifetimeOf(time.Now(), 24*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	for file, data := range map[string][]byte{cert: pair.Certificate, key: pair.Key} {
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+func TestPKIIssuesWhatThePlanNeedsAndKeepsWhatIsThere(t *testing.T) {
+	dir := t.TempDir()
+	spec, out := filepath.Join(dir, "spec.yaml"), filepath.Join(dir, "out")
+	if err := os.WriteFile(spec, []byte(pkiSpec), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	caCert, caKey := authorityFiles(t, dir, "ca")
+	etcdCert, etcdKey := authorityFiles(t, dir, "etcd")
+	args := []string{"pki", spec, "--ca-cert", caCert, "--ca-key", caKey, "--out", out}
+
+	code, _, stderr := run(t, args...)
+	if code != exitUsage || !strings.Contains(stderr, "/pki/etcd/ca.crt") {
+		t.Fatalf("without the CA of the stores: exit %d, %s; want 2 and the name of the CA", code, stderr)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Fatalf("something was written although not everything could be issued")
+	}
+	args = append(args, "--etcd-ca-cert", etcdCert, "--etcd-ca-key", etcdKey)
+	if code, _, stderr := run(t, args...); code != exitDone {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+
+	serving := readCertificate(t, filepath.Join(out, "cp-2/pki/modern/apiserver.crt"))
+	for _, name := range []string{"kubernetes.default.svc", "10.0.0.12", "127.0.0.1", "10.96.0.1"} {
+		if err := serving.VerifyHostname(name); err != nil {
+			t.Errorf("the modern server's certificate: %v", err)
+		}
+	}
+	manager := readCertificate(t, filepath.Join(out, "cp-1/pki/modern/controller-manager.crt"))
+	if manager.Subject.CommonName != "system:kube-controller-manager" || len(manager.Subject.Organization) != 0 {
+		t.Errorf("the modern controller manager is %s", manager.Subject)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(readCertificate(t, etcdCert))
+	member := readCertificate(t, filepath.Join(out, "cp-1/pki/etcd-modern/server.crt"))
+	if _, err := member.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+		t.Errorf("the member's certificate: %v", err)
+	}
+	sameFile(t, filepath.Join(out, "cp-1/pki/front-proxy-ca.crt"), filepath.Join(out, "cp-2/pki/front-proxy-ca.crt"))
+	sameFile(t, filepath.Join(out, "cp-1/pki/sa.key"), filepath.Join(out, "cp-2/pki/sa.key"))
+	err := filepath.WalkDir(out, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".key" {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil && info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %o, want 600", path, info.Mode().Perm())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	before, _ := os.ReadFile(filepath.Join(out, "cp-1/pki/modern/apiserver.crt"))
+	proxy := filepath.Join(out, "cp-1/pki/front-proxy-ca")
+	args = append(args, "--front-proxy-ca-cert", proxy+".crt", "--front-proxy-ca-key", proxy+".key")
+	if code, stdout, stderr := run(t, args...); code != exitDone || stdout != "" {
+		t.Errorf("again: exit %d, wrote %q: %s; want nothing to be written", code, stdout, stderr)
+	}
+	if after, _ := os.ReadFile(filepath.Join(out, "cp-1/pki/modern/apiserver.crt")); !bytes.Equal(before, after) {
+		t.Error("a certificate that was there was overwritten")
+	}
+	if err := os.Remove(filepath.Join(out, "cp-1/pki/modern/apiserver.key")); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := run(t, args...); code != exitUsage || !strings.Contains(stderr, "apiserver.key") {
+		t.Errorf("with a lost key: exit %d, %s; want 2 and the name of the key", code, stderr)
+	}
+
+	code, stdout, _ := run(t, "pki", "show", out, "--warn-days", "0")
+	if code != exitDone || !strings.Contains(stdout, "system:kube-controller-manager") || strings.Contains(stdout, "PRIVATE") {
+		t.Errorf("show: exit %d\n%s", code, stdout)
+	}
+	if code, _, _ := run(t, "pki", "show", out, "--warn-days", "400"); code != exitAttention {
+		t.Errorf("show of certificates that end soon: exit %d, want 3", code)
+	}
+}
+
+func TestPKIRefusesAKeyOfAnotherCertificate(t *testing.T) {
+	dir := t.TempDir()
+	spec := filepath.Join(dir, "spec.yaml")
+	if err := os.WriteFile(spec, []byte(pkiSpec), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cert, _ := authorityFiles(t, dir, "one")
+	_, key := authorityFiles(t, dir, "two")
+	code, _, stderr := run(t, "pki", spec, "--ca-cert", cert, "--ca-key", key, "--out", filepath.Join(dir, "out"))
+	if code != exitUsage || !strings.Contains(stderr, "belongs to none") || strings.Contains(stderr, "PRIVATE") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+}
+
+func readCertificate(t *testing.T, file string) *x509.Certificate {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificates, err := pki.ParseCertificates(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificates[0]
+}
+
+func sameFile(t *testing.T, a, b string) {
+	t.Helper()
+	first, err := os.ReadFile(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := os.ReadFile(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first, second) {
+		t.Errorf("%s and %s differ", a, b)
+	}
+}

@@ -1,0 +1,126 @@
+package pki
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// File is a file to be written on a host.
+type File struct {
+	Host   string
+	Path   string // as the components see it
+	Data   []byte
+	Secret bool // a private key: mode 0600
+}
+
+// Given is what exists already and new certificates build on.
+type Given struct {
+	// Authorities by the path of their certificate on the hosts. One that the plan calls existing must be here when something
+	// has to be signed by it.
+	Authorities map[string]*Authority
+	// ServiceAccountKey is the private key, PEM, with which the legacy side signs tokens. Without it a new one is made, unless the
+	// legacy side runs already.
+	ServiceAccountKey []byte
+	// Has reports whether a file is there already; it is kept.
+	Has func(host, path string) bool
+}
+
+// Issue makes every file that the plan needs and that is not there: certificates, keys, authorities of the plan's own, and the key of
+// the service accounts.
+// Errors: every certificate whose authority is missing is reported, joined; nothing is returned then. A certificate without its key, or
+// a key without its certificate, is an error: what is half there is never completed by guessing.
+func Issue(p *plan.Plan, given Given, leaf, authority Lifetime) ([]File, error) {
+	var files []File
+	var problems []error
+	authorities := map[string]*Authority{}
+	for path, a := range given.Authorities {
+		authorities[path] = a
+	}
+	made := map[string]Pair{} // authorities of the plan's own: the same on every host
+	for _, c := range p.Certificates {
+		if !c.Authority || c.Existing || authorities[c.Cert] != nil {
+			continue
+		}
+		if slices.ContainsFunc(p.Hosts, func(h spec.Host) bool { return given.Has(h.Name, c.Cert) }) {
+			problems = append(problems, fmt.Errorf("%s is there already: name it and its key, so that it can sign", c.Cert))
+			continue
+		}
+		a, pair, err := NewAuthority(c.CommonName, authority)
+		if err != nil {
+			return nil, err
+		}
+		authorities[c.Cert], made[c.Cert] = a, pair
+	}
+	for _, c := range p.Certificates {
+		switch {
+		case c.Existing:
+			continue
+		case c.Authority:
+			if pair, ok := made[c.Cert]; ok {
+				files = append(files, File{Host: c.Host, Path: c.Cert, Data: pair.Certificate}, File{Host: c.Host, Path: c.Key, Data: pair.Key, Secret: true})
+			}
+			continue
+		}
+		hasCert, hasKey := given.Has(c.Host, c.Cert), given.Has(c.Host, c.Key)
+		if hasCert && hasKey {
+			continue
+		}
+		if hasCert != hasKey {
+			problems = append(problems, fmt.Errorf("host %s: of %s and %s one is there and one is not; remove or complete them by hand", c.Host, c.Cert, c.Key))
+			continue
+		}
+		a := authorities[c.CA]
+		if a == nil {
+			problems = append(problems, fmt.Errorf("%s (%s) is signed by %s, whose key was not given", c.Cert, c.Why, c.CA))
+			continue
+		}
+		pair, err := a.Issue(c, leaf)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		files = append(files, File{Host: c.Host, Path: c.Cert, Data: pair.Certificate}, File{Host: c.Host, Path: c.Key, Data: pair.Key, Secret: true})
+	}
+	keys, err := serviceAccountFiles(p, given)
+	if err != nil {
+		problems = append(problems, err)
+	}
+	files = append(files, keys...)
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(files, func(f File) bool { return given.Has(f.Host, f.Path) }), nil
+}
+
+// serviceAccountFiles places the key of the service accounts on every host: the one that is given, or a new one when no legacy side
+// runs whose tokens must stay valid.
+func serviceAccountFiles(p *plan.Plan, given Given) ([]File, error) {
+	private := given.ServiceAccountKey
+	private = slices.Clone(private)
+	has := slices.ContainsFunc(p.Hosts, func(h spec.Host) bool { return given.Has(h.Name, p.PKI.ServiceAccountKey) })
+	switch {
+	case private == nil && (p.Legacy.Existing || has):
+		return nil, nil // it is on the hosts, and the modern side uses the same
+	case private == nil:
+		var err error
+		if private, _, err = NewServiceAccountKey(); err != nil {
+			return nil, err
+		}
+	}
+	public, err := PublicKey(private)
+	if err != nil {
+		return nil, fmt.Errorf("the service-account key: %w", err)
+	}
+	var files []File
+	for _, h := range p.Hosts {
+		files = append(files, File{Host: h.Name, Path: p.PKI.ServiceAccountKey, Data: private, Secret: true})
+		if len(p.PKI.ServiceAccountPublic) > 0 && p.PKI.ServiceAccountPublic[0] != p.PKI.ServiceAccountKey {
+			files = append(files, File{Host: h.Name, Path: p.PKI.ServiceAccountPublic[0], Data: public})
+		}
+	}
+	return files, nil
+}
