@@ -72,6 +72,15 @@ func (c *Case) Optional(name string) ([]byte, bool) {
 	return nil, false
 }
 
+// Sections lists the names of all sections, in order.
+func (c *Case) Sections() []string {
+	names := make([]string, len(c.archive.Files))
+	for i, f := range c.archive.Files {
+		names[i] = f.Name
+	}
+	return names
+}
+
 // Want compares the section with what was computed, or rewrites it under -update.
 func (c *Case) Want(name string, got []byte) {
 	c.t.Helper()

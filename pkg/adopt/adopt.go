@@ -1,0 +1,217 @@
+// Package adopt reads how a running control plane is started, from static pod manifests or systemd units, and drafts the spec
+// for it: whatever the files say is kept, and nothing is made up that they do not say.
+package adopt
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// The components besides those of kubever that are recognised, for what their arguments tell about the cluster.
+const (
+	Etcd    = "etcd"
+	Kubelet = "kubelet"
+)
+
+// limitFileBytes bounds a file that is read: an etcd object cannot be larger, and neither can a static pod.
+const limitFileBytes = 1 << 20
+
+// Process is one component and how it is started.
+type Process struct {
+	Component string   // kube-apiserver, kube-controller-manager, kube-scheduler, etcd or kubelet
+	Place     string   // FILE:LINE of the container or the ExecStart
+	Image     string   // "" for a process that is not a container
+	Command   []string // the words up to the component's program; empty when the image has it as its entrypoint
+	Words     []string // what follows it; Args takes them apart
+	Env       []spec.EnvVar
+	Mounts    []spec.Mount
+
+	advertised string // address that others than the arguments tell: an annotation of kubeadm, the host of a probe
+}
+
+// Note is something about a file that a person should know.
+// Shape: {kube-apiserver.yaml:12, "the output of the shell goes to ... no longer"}
+type Note struct {
+	Place string // FILE or FILE:LINE; "" when it is about the whole
+	Text  string
+}
+
+// String prints the note as FILE:LINE: TEXT.
+func (n Note) String() string {
+	if n.Place == "" {
+		return n.Text
+	}
+	return n.Place + ": " + n.Text
+}
+
+// Running is a control plane as its files describe it.
+type Running struct {
+	Processes []Process // by component, each at most once
+	Notes     []Note
+}
+
+// Process returns the process of a component, nil when there is none.
+func (r *Running) Process(component string) *Process {
+	for i := range r.Processes {
+		if r.Processes[i].Component == component {
+			return &r.Processes[i]
+		}
+	}
+	return nil
+}
+
+// folders are looked into, one after the other, when the directory itself starts no API server: it may be a copy of a host's root.
+var folders = []string{
+	".", "manifests", "etc/kubernetes/manifests", "kubernetes/manifests",
+	"etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system", "systemd/system",
+}
+
+// Read reads the files of a directory: every static pod manifest, as the kubelet does (YAML or JSON of any name that does not
+// start with a dot), and every systemd unit (NAME.service and its drop-ins in NAME.service.d). A directory that holds neither
+// may be the copy of a host's root.
+//
+// The environment files of units are looked for in dir, by their full path below it or by their base name, and then in host, if
+// that is not nil: the root of the machine that dir belongs to. So are drop-ins.
+//
+// Errors: what makes the result doubtful is one: no API server, two of a component, an environment file that is missing although
+// arguments come from it. Names in errors and notes are relative to dir.
+func Read(dir, host fs.FS) (*Running, error) {
+	for _, folder := range folders {
+		r := &reader{files: dir, folder: folder, host: host}
+		if err := r.read(); err != nil {
+			return nil, err
+		}
+		if running := r.running(); running.Process(kubever.APIServer) != nil {
+			return running, r.once()
+		}
+	}
+	return nil, errors.New("no kube-apiserver among the files; want static pod manifests, such as those of /etc/kubernetes/manifests, or systemd units")
+}
+
+// reader collects what one folder starts.
+type reader struct {
+	files     fs.FS
+	folder    string
+	host      fs.FS
+	processes []Process
+	notes     []Note
+
+	referenced       map[string]bool // variables in the command lines of units
+	environmentFiles map[string]bool // names of files that units have their variables from
+}
+
+func (r *reader) read() error {
+	entries, err := fs.ReadDir(r.files, r.folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	type file struct {
+		name string
+		text []byte
+	}
+	var files []file
+	r.referenced, r.environmentFiles = map[string]bool{}, map[string]bool{}
+	for _, entry := range entries {
+		name := path.Join(r.folder, entry.Name())
+		if strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		info, err := fs.Stat(r.files, name) // through links, as the kubelet does
+		if err != nil {
+			r.note(name, "is not read: %v", err)
+			continue
+		}
+		if !info.Mode().IsRegular() || slices.Contains(beside, path.Ext(name)) {
+			continue
+		}
+		text, err := readFile(r.files, name)
+		if errors.Is(err, errNotText) {
+			r.note(name, "is not read: it is not text")
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		files = append(files, file{name, text})
+		if path.Ext(name) == ".service" {
+			for _, variable := range referenced(text) {
+				r.referenced[variable] = true
+			}
+		}
+	}
+	for _, f := range files {
+		if path.Ext(f.name) == ".service" {
+			if err := r.unit(f.name, f.text); err != nil {
+				return err
+			}
+		}
+	}
+	for _, f := range files {
+		if path.Ext(f.name) != ".service" && !r.environmentFiles[f.name] {
+			r.manifest(f.name, f.text)
+		}
+	}
+	return nil
+}
+
+// beside lists the endings of files that stand beside units and manifests.
+var beside = []string{".conf", ".env", ".target", ".timer", ".socket", ".mount", ".path", ".slice", ".md", ".txt", ".crt", ".key", ".pem"}
+
+var errNotText = errors.New("is not UTF-8")
+
+// readFile reads a text up to the bound.
+func readFile(files fs.FS, name string) ([]byte, error) {
+	file, err := files.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, limitFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	if len(text) > limitFileBytes {
+		return nil, fmt.Errorf("%s: larger than %d bytes", name, limitFileBytes)
+	}
+	if !utf8.Valid(text) {
+		return nil, fmt.Errorf("%s: %w", name, errNotText)
+	}
+	return text, nil
+}
+
+func (r *reader) note(place, format string, args ...any) {
+	r.notes = append(r.notes, Note{Place: place, Text: fmt.Sprintf(format, args...)})
+}
+
+var order = []string{kubever.APIServer, kubever.ControllerManager, kubever.Scheduler, Etcd, Kubelet}
+
+func (r *reader) running() *Running {
+	slices.SortStableFunc(r.processes, func(a, b Process) int {
+		return cmp.Compare(slices.Index(order, a.Component), slices.Index(order, b.Component))
+	})
+	return &Running{Processes: r.processes, Notes: r.notes}
+}
+
+// once refuses two processes of one component: which of them runs cannot be told.
+func (r *reader) once() error {
+	var errs []error
+	for i := 1; i < len(r.processes); i++ {
+		if first, second := r.processes[i-1], r.processes[i]; first.Component == second.Component {
+			errs = append(errs, fmt.Errorf("%s: %s is started in %s too; move away the file that is not in use", second.Place, second.Component, first.Place))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,200 @@
+package adopt_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/kubefusion/fusionctl/internal/golden"
+	"github.com/kubefusion/fusionctl/pkg/adopt"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// TestDraft reads the files of every case, dir/... and host/..., and shows the draft, what it lacks and what it notes. What it
+// lacks is filled in here as a person would, and then the draft must load.
+func TestDraft(t *testing.T) {
+	golden.Cases(t, "testdata/*.txtar", func(t *testing.T, c *golden.Case) {
+		dir, host := fstest.MapFS{}, fstest.MapFS{}
+		for _, name := range c.Sections() {
+			if file, ok := strings.CutPrefix(name, "dir/"); ok {
+				dir[file] = &fstest.MapFile{Data: c.Input(name)}
+			}
+			if file, ok := strings.CutPrefix(name, "host/"); ok {
+				host[file] = &fstest.MapFile{Data: c.Input(name)}
+			}
+		}
+		options := options(t, c)
+		running, err := read(dir, host)
+		if err != nil {
+			c.Want("error", []byte(err.Error()))
+			return
+		}
+		draft, err := running.Draft(options)
+		if err != nil {
+			c.Want("error", []byte(err.Error()))
+			return
+		}
+		text, err := draft.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said strings.Builder
+		for _, missing := range draft.Missing {
+			fmt.Fprintln(&said, "fill in", missing)
+		}
+		for _, note := range draft.Notes {
+			fmt.Fprintln(&said, note)
+		}
+		c.Want("spec.yaml", text)
+		c.Want("said", []byte(said.String()))
+		loads(t, draft, text)
+	})
+}
+
+// read passes no host when the case has none.
+func read(dir, host fstest.MapFS) (*adopt.Running, error) {
+	if len(host) == 0 {
+		return adopt.Read(dir, nil)
+	}
+	return adopt.Read(dir, host)
+}
+
+func options(t *testing.T, c *golden.Case) adopt.Options {
+	o := adopt.Options{Layout: spec.LayoutSplit, Modern: kubever.Version{Minor: kubever.Newest}}
+	text, _ := c.Optional("options")
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		var err error
+		switch name {
+		case "layout":
+			o.Layout = spec.Layout(value)
+		case "legacy":
+			o.Legacy, err = kubever.Parse(value)
+		case "modern":
+			o.Modern, err = kubever.Parse(value)
+		default:
+			t.Fatalf("option %q", name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o
+}
+
+// loads fills in what the draft says is missing, and requires that nothing else is.
+func loads(t *testing.T, draft *adopt.Draft, text []byte) {
+	if _, err := spec.Load("spec.yaml", text); err == nil {
+		t.Error("the draft loads although nobody said who may do what")
+	}
+	file, lines, err := spec.Parse("spec.yaml", text)
+	if err != nil {
+		t.Fatalf("the draft does not decode: %v", err)
+	}
+	s := &file.Spec
+	for _, missing := range draft.Missing {
+		switch missing.Place {
+		case "spec.access":
+			s.Access = []spec.Access{{Subjects: []spec.Subject{{Kind: "User", Name: "alice"}}, APIGroups: []string{""}, Resources: []string{"pods"}}}
+		case "spec.hosts[0].address":
+			s.Hosts[0].Address = "10.0.0.11"
+		case "spec.stores[0].endpoints":
+			s.Stores[0].Endpoints = []string{"http://10.0.0.11:2379"}
+		case "spec.stores[1].endpoints":
+			scheme := "http"
+			if s.Stores[1].TLS != nil {
+				scheme = "https"
+			}
+			s.Stores[1].Endpoints = []string{scheme + "://10.0.0.99:2479"}
+		case "spec.stores[0].tls.ca", "spec.stores[0].tls.cert", "spec.stores[0].tls.key":
+			for i := range s.Stores {
+				s.Stores[i].TLS = &spec.TLS{CA: "/ca", Cert: "/cert", Key: "/key"}
+			}
+		default:
+			t.Errorf("the draft lacks %s, which this test does not know", missing)
+		}
+	}
+	file.Default()
+	if err := spec.Validate(file, lines); err != nil {
+		t.Errorf("the draft with what was missing filled in: %v", err)
+	}
+}
+
+func TestDraftAsksForTheVersionWithASentinel(t *testing.T) {
+	running, err := adopt.Read(fstest.MapFS{"kube-apiserver.service": {Data: []byte("[Service]\nExecStart=/usr/bin/kube-apiserver --v=2\n")}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := running.Draft(adopt.Options{Layout: spec.LayoutSplit, Modern: kubever.Version{Minor: 36}}); !errors.Is(err, adopt.ErrVersion) {
+		t.Errorf("Draft of a unit without a version = %v, want ErrVersion", err)
+	}
+}
+
+func TestArgsReadsThemAsTheComponentDoes(t *testing.T) {
+	for _, test := range []struct {
+		words string
+		want  string
+		notes int
+	}{
+		{"--etcd_servers=http://a:1 --v=2", "etcd-servers=http://a:1 v=2", 0},
+		{"--etcd-servers http://a:1 --v 2", "etcd-servers=http://a:1 v=2", 0},
+		{"-v=2", "v=2", 0},
+		{"-v 2 --profiling", "v=2 profiling=true", 0},
+		{"-v2", "v=2", 0},
+		{"--profiling false", "profiling=true", 1}, // a switch does not take the next word
+		{"--allow-privileged=false --allow-privileged", "allow-privileged=false allow-privileged=true", 0},
+		{"--runtime-config=a=b,c=d", "runtime-config=a=b,c=d", 0},
+		{"--min-request-timeout -1", "min-request-timeout=-1", 0},
+		{"--acme-sink file --acme-on", "acme-sink=file acme-on=true", 2},
+		{"--admission-control=", "admission-control=", 0},
+		{"--etcd-prefix --v=2", " v=2", 1},
+		{"stray --v=2 -- --port=1", "v=2", 2},
+		{"--", "", 0},
+		{"- --- --=x", "", 3},
+	} {
+		p := adopt.Process{Component: kubever.APIServer, Words: strings.Fields(test.words)}
+		args, notes := p.Args(6)
+		var got []string
+		for _, arg := range args {
+			got = append(got, arg.Name+"="+arg.Value)
+		}
+		if test.words == "--etcd-prefix --v=2" {
+			test.want = "etcd-prefix= v=2"
+		}
+		if strings.Join(got, " ") != test.want || len(notes) != test.notes {
+			t.Errorf("Args(%s) = %v with notes %v, want %s with %d notes", test.words, got, notes, test.want, test.notes)
+		}
+	}
+}
+
+// FuzzRead: no file panics, what is read can be drafted, and the draft decodes.
+func FuzzRead(f *testing.F) {
+	f.Add("kube-apiserver.yaml", "kind: Pod\nspec: {containers: [{image: 'a/kube-apiserver:v1.6.13', command: [kube-apiserver, --v=2]}]}")
+	f.Add("a.service", "[Service]\nEnvironment=\"A=b c\" D=--v=2\nExecStart=/bin/sh -c \"exec kube-apiserver $D ${A:-x} $(date) >>/log\" \\\n # no\n --x")
+	f.Add("a.service", "[Service]\nExecStart=docker run -v /a:/a hyperkube:v1.8.0 /hyperkube apiserver --etcd-servers=https://a:1,,b --secure-port=x")
+	f.Add("a", "{\"kind\": \"List\", \"items\": [{\"kind\": \"Pod\", \"spec\": {\"containers\": [{\"args\": [\"kube-apiserver\", \"--service-cluster-ip-range=::/0\"]}]}}]}")
+	f.Fuzz(func(t *testing.T, name, text string) {
+		if !fs.ValidPath(name) || strings.Contains(name, "/") || name == "." {
+			return
+		}
+		running, err := adopt.Read(fstest.MapFS{name: {Data: []byte(text)}}, nil)
+		if err != nil {
+			return
+		}
+		draft, err := running.Draft(adopt.Options{Layout: spec.LayoutSplit, Legacy: kubever.Version{Minor: 6}, Modern: kubever.Version{Minor: 36}})
+		if err != nil {
+			return
+		}
+		printed, err := draft.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := spec.Parse("spec.yaml", printed); err != nil {
+			t.Errorf("the draft does not decode: %v\n%s", err, printed)
+		}
+	})
+}

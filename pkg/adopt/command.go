@@ -1,0 +1,121 @@
+package adopt
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// commandLine is a command line taken apart.
+type commandLine struct {
+	component string
+	command   []string // up to the program, such as [/hyperkube, apiserver]
+	words     []string // what follows
+	image     string   // of the container runtime that runs the program, "" for none
+}
+
+var programs = []string{kubever.APIServer, kubever.ControllerManager, kubever.Scheduler, Etcd, Kubelet}
+
+// servers are the words by which a hyperkube knows the components, besides their full names.
+var servers = map[string]string{
+	"apiserver":          kubever.APIServer,
+	"controller-manager": kubever.ControllerManager,
+	"scheduler":          kubever.Scheduler,
+}
+
+// commandLine finds the component that the words start, directly, through a shell or through another program.
+func (r *reader) commandLine(place string, words []string, environment map[string]string) (commandLine, bool) {
+	if script, ok := shellScript(words); ok {
+		return r.shell(place, script, environment)
+	}
+	return locate(words)
+}
+
+// locate finds the program of a component among the words: first where no option stands before it that may have it as its
+// value, as in docker run --name kube-apiserver IMAGE kube-apiserver ..., then anywhere.
+func locate(words []string) (commandLine, bool) {
+	for _, anywhere := range []bool{false, true} {
+		for i, word := range words {
+			if i > 0 && !anywhere && takesValue(words[i-1]) {
+				continue
+			}
+			if component := componentAt(words, i); component != "" {
+				program := command(words[:i+1])
+				image := runtimeImage(words[:i+1-len(program)])
+				return commandLine{component: component, command: program, words: words[i+1:], image: image}, true
+			}
+			if component, ok := imageOfComponent(word); ok && runtimeImage(words[:i+1]) != "" {
+				return commandLine{component: component, words: words[i+1:], image: word}, true // the program is the image's entrypoint
+			}
+		}
+	}
+	return commandLine{}, false
+}
+
+// takesValue reports whether the word after this one may be its value.
+func takesValue(word string) bool {
+	return strings.HasPrefix(word, "--") && !strings.Contains(word, "=") &&
+		!slices.Contains([]string{"--rm", "--privileged", "--init", "--detach", "--tty", "--interactive", "--"}, word)
+}
+
+// componentAt names the component that the word at i starts, "" for none.
+func componentAt(words []string, i int) string {
+	if strings.HasPrefix(words[i], "-") {
+		return ""
+	}
+	base := path.Base(words[i])
+	if slices.Contains(programs, base) {
+		return base
+	}
+	if i == 0 || path.Base(words[i-1]) == "hyperkube" {
+		return servers[base]
+	}
+	return ""
+}
+
+// command is what has to be kept in front of the arguments: the program alone, with its hyperkube. What else stood there (a
+// shell's exec, env, nice, a container runtime) was about starting it here.
+func command(words []string) []string {
+	last := len(words) - 1
+	if last > 0 && path.Base(words[last-1]) == "hyperkube" {
+		return words[last-1:]
+	}
+	return words[last:]
+}
+
+// runtimeImage is the last of the words when a container runtime is among them: docker run [OPTION...] IMAGE; "" otherwise.
+func runtimeImage(words []string) string {
+	runs := slices.ContainsFunc(words, func(word string) bool {
+		return slices.Contains([]string{"docker", "podman", "nerdctl", "rkt"}, path.Base(word))
+	})
+	if !runs || strings.HasPrefix(words[len(words)-1], "-") {
+		return ""
+	}
+	return words[len(words)-1]
+}
+
+// entrypointOf names the component that an image starts by itself, by the image's name or by that of its pod or container.
+func entrypointOf(image, pod, container string) (string, bool) {
+	if component, ok := imageOfComponent(image); ok {
+		return component, true
+	}
+	for _, name := range []string{container, pod} {
+		if slices.Contains(programs, name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// imageOfComponent knows kube-apiserver:v1.31.0 and kube-apiserver-amd64:v1.6.13 of any registry.
+func imageOfComponent(image string) (string, bool) {
+	name := path.Base(image)
+	name, _, _ = strings.Cut(name, "@")
+	name, _, _ = strings.Cut(name, ":")
+	for _, arch := range []string{"-amd64", "-arm64", "-arm", "-ppc64le", "-s390x"} {
+		name = strings.TrimSuffix(name, arch)
+	}
+	return name, slices.Contains(programs, name)
+}

@@ -1,0 +1,498 @@
+package adopt
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// Options say what the files of the legacy side cannot.
+type Options struct {
+	Layout spec.Layout
+	Legacy kubever.Version // zero: the version is that of the API server's image
+	Modern kubever.Version
+}
+
+// ErrVersion says that no image tells the legacy version and the options do not either.
+var ErrVersion = errors.New("the version of the legacy side is not in its files")
+
+// Draft is a spec as far as the files tell.
+type Draft struct {
+	File     *spec.File
+	Comments map[string]string // by field path, as spec.MarshalWithComments wants them
+	Missing  []Note            // what a person has to fill in; Place is the field path
+	Notes    []Note            // what a person should know, above all about what is not in the draft
+}
+
+// Draft writes down what the files say. Every argument of the user becomes one of extraArgs, in order.
+// Errors: ErrVersion; a version without facts; a version that contradicts the image.
+func (r *Running) Draft(o Options) (*Draft, error) {
+	server := r.Process(kubever.APIServer)
+	legacy, err := r.version(server, o.Legacy)
+	if err != nil {
+		return nil, err
+	}
+	if o.Modern.Minor < legacy.Minor {
+		return nil, fmt.Errorf("the modern version %s is older than the legacy version %s", o.Modern, legacy)
+	}
+	w := &writer{running: r, options: o, minor: legacy.Minor, values: map[string]map[string][]string{}}
+	w.Draft = Draft{Comments: map[string]string{}, Notes: slices.Clone(r.Notes), File: &spec.File{
+		APIVersion: spec.APIVersion,
+		Kind:       spec.Kind,
+		Metadata:   spec.Metadata{Name: "fused"},
+	}}
+	w.comment("apiVersion", "Drafted from the files of a running control plane. FILL IN marks what they do not say, CHECK what was assumed.\n"+
+		"docs/spec.md describes every field; `fusionctl check` says what is still missing.")
+	w.arguments()
+	s := &w.File.Spec
+	s.Layout = o.Layout
+	s.Legacy.Version, s.Legacy.Existing = legacy, true
+	s.Modern.Version = released(o.Modern)
+	w.hosts()
+	w.network()
+	w.pki()
+	w.stores()
+	w.legacy()
+	w.modern()
+	w.comment("spec.access", "FILL IN who may do what through the modern server, for example:\n"+
+		"- subjects: [{kind: Group, name: \"platform:developers\"}]\n"+
+		"  apiGroups: [apps]\n"+
+		"  resources: [deployments, replicasets]")
+	w.missing("spec.access", "who may do what through the modern server")
+	return &w.Draft, nil
+}
+
+// version is the one of the options, or else of the API server's image.
+func (r *Running) version(server *Process, given kubever.Version) (kubever.Version, error) {
+	tagged, err := versionOf(server.Image)
+	switch {
+	case given.Minor == 0 && err != nil:
+		return given, fmt.Errorf("%s: %w", server.Place, err)
+	case given.Minor == 0 && tagged.Minor == 0 && server.Image == "":
+		return given, fmt.Errorf("%s: %w: it is started without an image", server.Place, ErrVersion)
+	case given.Minor == 0 && tagged.Minor == 0:
+		return given, fmt.Errorf("%s: %w: the tag of image %q is no version", server.Place, ErrVersion, server.Image)
+	case given.Minor == 0:
+		return tagged, nil
+	case err == nil && tagged.Minor != 0 && tagged.Minor != given.Minor:
+		return given, fmt.Errorf("%s: the image %q is of %s, not of %s", server.Place, server.Image, tagged.Minor, given.Minor)
+	}
+	return given, nil
+}
+
+var versionPattern = regexp.MustCompile(`^v?1\.[0-9]+(\.[0-9]+)?([-+_.].*)?$`)
+
+// released completes a version without a patch to a release. The modern side is new: any release of the minor will do.
+func released(v kubever.Version) kubever.Version {
+	if v.HasPatch || v.Suffix != "" {
+		return v
+	}
+	if release, err := kubever.Parse(kubever.Release(v.Minor)); err == nil {
+		return release
+	}
+	return v
+}
+
+// versionOf reads the version from an image's tag; the zero version when the tag tells none. In tags an underscore stands for
+// the plus of a version.
+func versionOf(image string) (kubever.Version, error) {
+	tag := tagOf(image)
+	if !versionPattern.MatchString(tag) {
+		return kubever.Version{}, nil
+	}
+	version, err := kubever.Parse(strings.Replace(tag, "_", "+", 1))
+	if err != nil {
+		return kubever.Version{}, fmt.Errorf("the tag of image %q: %w", image, err)
+	}
+	return version, nil
+}
+
+// tagOf returns the tag of an image without its digest, "" for none.
+func tagOf(image string) string {
+	name, _, _ := strings.Cut(path.Base(image), "@")
+	_, tag, _ := strings.Cut(name, ":")
+	return tag
+}
+
+// writer fills a draft.
+type writer struct {
+	Draft
+	running *Running
+	options Options
+	minor   kubever.Minor
+	values  map[string]map[string][]string // component -> argument -> its values, in order
+	args    map[string][]spec.Arg
+}
+
+func (w *writer) comment(path, text string) { w.Comments[path] = text }
+
+func (w *writer) missing(path, format string, args ...any) {
+	w.Missing = append(w.Missing, Note{Place: path, Text: fmt.Sprintf(format, args...)})
+}
+
+func (w *writer) note(place, format string, args ...any) {
+	w.Notes = append(w.Notes, Note{Place: place, Text: fmt.Sprintf(format, args...)})
+}
+
+func (w *writer) arguments() {
+	w.args = map[string][]spec.Arg{}
+	for i := range w.running.Processes {
+		p := &w.running.Processes[i]
+		args, notes := p.Args(w.minor)
+		w.args[p.Component] = args
+		w.values[p.Component] = map[string][]string{}
+		for _, arg := range args {
+			w.values[p.Component][arg.Name] = append(w.values[p.Component][arg.Name], arg.Value)
+		}
+		if p.Component != Etcd && p.Component != Kubelet {
+			w.Notes = append(w.Notes, notes...)
+		}
+	}
+}
+
+// value is the last one given for an argument, as the parsers have it; "" for none.
+func (w *writer) value(component, name string) string {
+	values := w.values[component][name]
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
+}
+
+// server is the value of an argument of the API server.
+func (w *writer) server(name string) string { return w.value(kubever.APIServer, name) }
+
+// serverOrDefault is the value of an argument of the API server, or its default at the version.
+func (w *writer) serverOrDefault(name string) string {
+	if value := w.server(name); value != "" {
+		return value
+	}
+	value, _ := kubever.Flag(kubever.APIServer, name).Default(w.minor)
+	return value
+}
+
+// from says where a value stands.
+func (w *writer) from(component, flag string) string {
+	return "From --" + flag + " of " + component + "."
+}
+
+func (w *writer) hosts() {
+	host := spec.Host{Name: "cp-1", Address: w.address()}
+	for _, name := range []string{w.value(Kubelet, "hostname-override"), w.value(Etcd, "name")} {
+		if isLabel(name) {
+			host.Name = name
+			break
+		}
+	}
+	w.File.Spec.Hosts = []spec.Host{host}
+	comment := "The machine that these files are from; add the others of the control plane. The name is that of its directory of manifests."
+	if host.Address == "" {
+		comment += "\nFILL IN the address at which others reach its API servers: the files do not tell."
+		w.missing("spec.hosts[0].address", "the address at which others reach the API servers of this machine")
+	}
+	w.comment("spec.hosts", comment)
+}
+
+// address is what the API server advertises, as far as the files tell.
+func (w *writer) address() string {
+	candidates := []string{w.server("advertise-address")}
+	if bind := w.server("bind-address"); !isUnspecified(bind) {
+		candidates = append(candidates, bind)
+	}
+	for _, candidate := range append(candidates, w.running.Process(kubever.APIServer).advertised) {
+		if address, err := netip.ParseAddr(candidate); err == nil && !address.IsUnspecified() && !address.IsMulticast() {
+			return address.String()
+		}
+	}
+	return ""
+}
+
+func isUnspecified(text string) bool {
+	address, err := netip.ParseAddr(text)
+	return err != nil || address.IsUnspecified()
+}
+
+var labelPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+func isLabel(name string) bool { return labelPattern.MatchString(name) }
+
+func (w *writer) network() {
+	n := &w.File.Spec.Network
+	// The API server's own default, in every version; its help does not show it in all of them.
+	services, comment := "10.0.0.0/24", "The API server has no --service-cluster-ip-range; this is its default."
+	if value := w.server("service-cluster-ip-range"); value != "" {
+		services, comment = value, w.from(kubever.APIServer, "service-cluster-ip-range")
+	}
+	w.comment("spec.network.serviceCIDRs", comment)
+	for text := range strings.SplitSeq(services, ",") {
+		n.ServiceCIDRs = append(n.ServiceCIDRs, w.masked("--service-cluster-ip-range", strings.TrimSpace(text)))
+	}
+	n.NodePortRange = w.portRange(w.serverOrDefault("service-node-port-range"))
+	if value := w.value(kubever.ControllerManager, "cluster-cidr"); value != "" {
+		var ranges []string
+		for text := range strings.SplitSeq(value, ",") {
+			ranges = append(ranges, w.masked("--cluster-cidr", strings.TrimSpace(text)))
+		}
+		n.PodCIDR = strings.Join(ranges, ",")
+		w.comment("spec.network.podCIDR", w.from(kubever.ControllerManager, "cluster-cidr"))
+	}
+	domain, comment := w.clusterDomain()
+	n.ClusterDomain = domain
+	w.comment("spec.network.clusterDomain", comment)
+}
+
+// masked writes a range of addresses without the bits behind the mask, as the servers take it.
+func (w *writer) masked(flag, text string) string {
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		return text // what is wrong with it, the spec's validation says
+	}
+	if prefix != prefix.Masked() {
+		w.note("", "%s=%s has bits behind the mask; the servers take it as %s", flag, text, prefix.Masked())
+	}
+	return prefix.Masked().String()
+}
+
+// portRange turns the forms that the API server accepts into FROM-TO: FROM+SIZE and a single port.
+func (w *writer) portRange(text string) string {
+	if from, size, ok := strings.Cut(text, "+"); ok {
+		low, errLow := strconv.Atoi(strings.TrimSpace(from))
+		count, errCount := strconv.Atoi(strings.TrimSpace(size))
+		if errLow == nil && errCount == nil {
+			return fmt.Sprintf("%d-%d", low, min(low+count, 65535))
+		}
+	}
+	if _, err := strconv.Atoi(text); err == nil {
+		return text + "-" + text
+	}
+	return strings.ReplaceAll(text, " ", "")
+}
+
+func (w *writer) clusterDomain() (domain, comment string) {
+	if value := w.value(Kubelet, "cluster-domain"); value != "" {
+		return strings.TrimSuffix(value, "."), w.from(Kubelet, "cluster-domain")
+	}
+	if domain, ok := strings.CutPrefix(w.server("service-account-issuer"), "https://kubernetes.default.svc."); ok && domain != "" {
+		return domain, w.from(kubever.APIServer, "service-account-issuer")
+	}
+	return "cluster.local", "The usual one; the files do not tell. CHECK that the kubelets have it as --cluster-domain."
+}
+
+// pki finds the certificates and keys. What is not among the arguments has the usual name in the directory of the CA.
+func (w *writer) pki() {
+	p := &w.File.Spec.PKI
+	p.CA = w.server("client-ca-file")
+	if p.CA == "" {
+		p.CA = w.value(kubever.ControllerManager, "root-ca-file")
+	}
+	p.CAKey = w.value(kubever.ControllerManager, "cluster-signing-key-file")
+	p.ServiceAccountKey = w.value(kubever.ControllerManager, "service-account-private-key-file")
+	p.ServiceAccountPublic = w.values[kubever.APIServer]["service-account-key-file"]
+	if len(p.ServiceAccountPublic) == 0 && w.server("tls-private-key-file") != "" {
+		p.ServiceAccountPublic = []string{w.server("tls-private-key-file")}
+		w.comment("spec.pki.serviceAccountPublicKeys", "The API server has no --service-account-key-file; it takes the key of its serving certificate then.")
+	}
+	p.ServiceAccountIssuer = w.server("service-account-issuer")
+	p.RequestHeaderCA = w.server("requestheader-client-ca-file")
+	p.ProxyClientCert, p.ProxyClientKey = w.server("proxy-client-cert-file"), w.server("proxy-client-key-file")
+	p.KubeletClientCert, p.KubeletClientKey = w.server("kubelet-client-certificate"), w.server("kubelet-client-key")
+	for _, flag := range []string{"experimental-encryption-provider-config", "encryption-provider-config"} {
+		if value := w.server(flag); value != "" {
+			p.EncryptionConfiguration = value
+		}
+	}
+	for _, file := range []string{p.CA, w.server("tls-cert-file"), p.ServiceAccountKey} {
+		if strings.HasPrefix(file, "/") {
+			p.Directory = path.Dir(file)
+			break
+		}
+	}
+	if p.Directory == "" {
+		p.Directory = "/etc/kubernetes/pki"
+		w.comment("spec.pki.directory", "The usual one; no argument tells. CHECK it.")
+	}
+	var usual []string
+	for _, file := range []struct{ field, value string }{
+		{"ca", p.CA}, {"caKey", p.CAKey}, {"serviceAccountKey", p.ServiceAccountKey}, {"requestHeaderCA", p.RequestHeaderCA},
+		{"proxyClientCert", p.ProxyClientCert}, {"proxyClientKey", p.ProxyClientKey},
+		{"kubeletClientCert", p.KubeletClientCert}, {"kubeletClientKey", p.KubeletClientKey},
+	} {
+		if file.value == "" {
+			usual = append(usual, file.field)
+		}
+	}
+	comment := "Where the certificates and keys lie. The modern side uses them too."
+	if len(usual) > 0 {
+		comment += "\nCHECK these, which no argument names; without an entry they have their usual names in the directory:\n" + strings.Join(usual, ", ")
+	}
+	w.comment("spec.pki", comment)
+}
+
+func (w *writer) stores() {
+	core := spec.Store{Name: "core"}
+	for endpoint := range strings.SplitSeq(w.server("etcd-servers"), ",") {
+		if endpoint = strings.TrimSpace(endpoint); endpoint != "" {
+			core.Endpoints = append(core.Endpoints, strings.TrimSuffix(endpoint, "/"))
+		}
+	}
+	w.comment("spec.stores[0]", "The etcd of the legacy side. "+w.from(kubever.APIServer, "etcd-servers"))
+	if len(core.Endpoints) == 0 {
+		w.comment("spec.stores[0]", "The etcd of the legacy side. FILL IN its client URLs: there is no --etcd-servers.")
+		w.missing("spec.stores[0].endpoints", "the client URLs of the legacy side's etcd")
+	}
+	if etcd := w.running.Process(Etcd); etcd != nil {
+		if version := strings.TrimPrefix(tagOf(etcd.Image), "v"); etcdPattern.MatchString(version) {
+			core.Version, _, _ = strings.Cut(version, "-")
+		}
+	}
+	core.Prefix = w.prefix()
+	core.TLS = w.etcdTLS(core.Endpoints)
+	w.File.Spec.Stores = []spec.Store{core}
+	w.File.Spec.Legacy.Store, w.File.Spec.Modern.Store = "core", "core"
+	if w.options.Layout == spec.LayoutSplit {
+		w.File.Spec.Modern.Store = "modern"
+		w.File.Spec.Stores = append(w.File.Spec.Stores, spec.Store{Name: "modern", Prefix: core.Prefix, TLS: core.TLS})
+		w.comment("spec.stores[1]", "The etcd of the modern side: a new one. FILL IN its client URLs. To have it rendered too, with a member on every host, add\n"+
+			"managed: {version: 3.6.8, dataDir: /var/lib/etcd-modern}\n"+
+			"The API server shows one certificate to all of its stores: tls is the same as above.")
+		w.missing("spec.stores[1].endpoints", "the client URLs of the modern side's etcd")
+	}
+	for _, value := range w.values[kubever.APIServer]["etcd-servers-overrides"] {
+		w.note(w.running.Process(kubever.APIServer).Place, "the API server keeps some resources elsewhere: --etcd-servers-overrides=%s is kept, but the stores that it names are not in the spec", value)
+	}
+}
+
+var etcdPattern = regexp.MustCompile(`^[23]\.[0-9]+\.[0-9]+(-[0-9]+)?$`)
+
+// prefix is --etcd-prefix as a path: the servers take registry for /registry.
+func (w *writer) prefix() string {
+	prefix := path.Join("/", w.serverOrDefault("etcd-prefix"))
+	if prefix == "/" {
+		return ""
+	}
+	return prefix
+}
+
+func (w *writer) etcdTLS(endpoints []string) *spec.TLS {
+	tls := spec.TLS{CA: w.server("etcd-cafile"), Cert: w.server("etcd-certfile"), Key: w.server("etcd-keyfile")}
+	if !slices.ContainsFunc(endpoints, func(endpoint string) bool { return strings.HasPrefix(endpoint, "https:") }) {
+		if tls != (spec.TLS{}) {
+			w.note("", "--etcd-cafile, --etcd-certfile and --etcd-keyfile have no effect: the URLs of etcd are http; they are kept as arguments")
+		}
+		return nil
+	}
+	for _, file := range []struct{ field, value, flag string }{
+		{"ca", tls.CA, "etcd-cafile"}, {"cert", tls.Cert, "etcd-certfile"}, {"key", tls.Key, "etcd-keyfile"},
+	} {
+		if file.value == "" {
+			w.missing("spec.stores[0].tls."+file.field, "a file for the etcd client: there is no --%s", file.flag)
+		}
+	}
+	return &tls
+}
+
+func (w *writer) legacy() {
+	l := &w.File.Spec.Legacy
+	w.comment("spec.legacy", "As it runs now. existing: true keeps these arguments as they are, in this order; a plan changes only what must change, and says why.")
+	server := w.component(kubever.APIServer)
+	l.APIServer = &spec.APIServer{
+		Component: *server,
+		Port:      w.number("secure-port"),
+		Cert:      w.server("tls-cert-file"),
+		Key:       w.server("tls-private-key-file"),
+		Address:   w.serverOrDefault("bind-address"),
+	}
+	if l.APIServer.Cert == "" {
+		directory := w.serverOrDefault("cert-dir")
+		l.APIServer.Cert, l.APIServer.Key = path.Join(directory, "apiserver.crt"), path.Join(directory, "apiserver.key")
+		w.comment("spec.legacy.apiServer.cert", "There is no --tls-cert-file: the API server makes a certificate of its own.")
+	}
+	l.ControllerManager = w.component(kubever.ControllerManager)
+	l.Scheduler = w.component(kubever.Scheduler)
+	for _, absent := range []struct {
+		component string
+		found     bool
+	}{{kubever.ControllerManager, l.ControllerManager != nil}, {kubever.Scheduler, l.Scheduler != nil}} {
+		if !absent.found {
+			w.note("", "there is no %s among the files; the spec has none on the legacy side, so nothing is known of what it does", absent.component)
+		}
+	}
+	w.images()
+	w.comment("spec.kubelet", "The files do not tell what the nodes run; CHECK the version.")
+	w.File.Spec.Kubelet.Version = l.Version
+}
+
+// number is a numeric argument of the API server or its default.
+func (w *writer) number(name string) int {
+	n, err := strconv.Atoi(w.serverOrDefault(name))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// component is what the spec says of a component, nil when the files do not start it.
+func (w *writer) component(name string) *spec.Component {
+	p := w.running.Process(name)
+	if p == nil {
+		return nil
+	}
+	c := &spec.Component{
+		Image:       p.Image,
+		ExtraArgs:   w.args[name],
+		ExtraMounts: p.Mounts,
+		ExtraEnv:    p.Env,
+		Kubeconfig:  w.value(name, "kubeconfig"),
+	}
+	if len(p.Command) > 0 && !slices.Equal(p.Command, []string{name}) {
+		c.Command = p.Command
+	}
+	return c
+}
+
+// images writes an image that all components share once, and reports components of another version.
+func (w *writer) images() {
+	l := &w.File.Spec.Legacy
+	components := []*spec.Component{&l.APIServer.Component, l.ControllerManager, l.Scheduler}
+	components = slices.DeleteFunc(components, func(c *spec.Component) bool { return c == nil })
+	image := components[0].Image
+	same := len(components) > 1
+	for _, c := range components {
+		if version, err := versionOf(c.Image); err == nil && version.Minor != 0 && version.Minor != l.Version.Minor {
+			w.note("", "image %q is of %s, and the side is of %s; a side has one version", c.Image, version.Minor, l.Version)
+		}
+		same = same && c.Image == image
+	}
+	if same {
+		l.Image = image
+		for _, c := range components {
+			c.Image = ""
+		}
+	}
+}
+
+func (w *writer) modern() {
+	m := &w.File.Spec.Modern
+	m.APIServer = &spec.APIServer{Port: 7443}
+	comment := "The side that is new."
+	if w.File.Spec.Legacy.APIServer.Port == m.APIServer.Port {
+		m.APIServer.Port++
+		comment += " Its port is one that the legacy side does not have."
+	}
+	if w.options.Layout == spec.LayoutSplit {
+		m.ControllerManager = &spec.Component{}
+		comment += " Its controller manager runs the controllers of what it owns; leave controllerManager out to run none."
+	}
+	w.comment("spec.modern", comment)
+}
+
+// Text prints the draft as a commented spec.
+func (d *Draft) Text() ([]byte, error) { return spec.MarshalWithComments(d.File, d.Comments) }

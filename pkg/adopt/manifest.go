@@ -1,0 +1,240 @@
+package adopt
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/spec"
+	"go.yaml.in/yaml/v3"
+)
+
+// object is as much of a pod, of something with a pod template, or of a list of them as tells how components are started.
+type object struct {
+	Kind     string `yaml:"kind"`
+	Metadata struct {
+		Name        string            `yaml:"name"`
+		Annotations map[string]string `yaml:"annotations"`
+	} `yaml:"metadata"`
+	Spec struct {
+		podSpec  `yaml:",inline"`
+		Template struct {
+			Spec podSpec `yaml:"spec"`
+		} `yaml:"template"`
+	} `yaml:"spec"`
+	Items []yaml.Node `yaml:"items"`
+}
+
+type podSpec struct {
+	Containers []container `yaml:"containers"`
+	Volumes    []struct {
+		Name     string `yaml:"name"`
+		HostPath *struct {
+			Path string `yaml:"path"`
+		} `yaml:"hostPath"`
+	} `yaml:"volumes"`
+}
+
+type container struct {
+	line    int
+	Name    string   `yaml:"name"`
+	Image   string   `yaml:"image"`
+	Command []string `yaml:"command"`
+	Args    []string `yaml:"args"`
+	Env     []struct {
+		Name      string    `yaml:"name"`
+		Value     string    `yaml:"value"`
+		ValueFrom yaml.Node `yaml:"valueFrom"`
+	} `yaml:"env"`
+	EnvFrom      []yaml.Node `yaml:"envFrom"`
+	VolumeMounts []struct {
+		Name      string `yaml:"name"`
+		MountPath string `yaml:"mountPath"`
+		SubPath   string `yaml:"subPath"`
+		ReadOnly  bool   `yaml:"readOnly"`
+	} `yaml:"volumeMounts"`
+	LivenessProbe struct {
+		HTTPGet struct {
+			Host string `yaml:"host"`
+		} `yaml:"httpGet"`
+	} `yaml:"livenessProbe"`
+}
+
+// UnmarshalYAML decodes a container and keeps its line.
+func (c *container) UnmarshalYAML(node *yaml.Node) error {
+	type plain container
+	err := node.Decode((*plain)(c))
+	c.line = node.Line
+	return err
+}
+
+// manifest reads the pods of a YAML or JSON file, in any number of documents and lists.
+func (r *reader) manifest(name string, text []byte) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var document yaml.Node
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			r.note(name, "is not read: it is neither YAML nor JSON: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			return
+		}
+		if len(document.Content) > 0 && document.Content[0].Kind == yaml.MappingNode {
+			r.object(name, document.Content[0], 0)
+		}
+	}
+}
+
+func (r *reader) object(name string, node *yaml.Node, depth int) {
+	const limitDepth = 3 // lists of lists do not occur
+	var o object
+	if err := node.Decode(&o); err != nil {
+		r.note(fmt.Sprintf("%s:%d", name, node.Line), "is not read: %s", strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " "))
+		return
+	}
+	if strings.HasSuffix(o.Kind, "List") && depth < limitDepth {
+		for i := range o.Items {
+			r.object(name, &o.Items[i], depth+1)
+		}
+		return
+	}
+	pod := o.Spec.podSpec
+	if len(pod.Containers) == 0 {
+		pod = o.Spec.Template.Spec
+	}
+	for i := range pod.Containers {
+		r.container(name, &o, &pod, &pod.Containers[i])
+	}
+}
+
+func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
+	place := fmt.Sprintf("%s:%d", name, c.line)
+	p := Process{Place: place, Image: c.Image, advertised: o.advertised(c)}
+	environment := map[string]string{}
+	var unknown []string
+	for _, variable := range c.Env {
+		if variable.ValueFrom.Kind != 0 {
+			unknown = append(unknown, variable.Name)
+			continue
+		}
+		value := dollarParentheses(variable.Value, environment)
+		environment[variable.Name] = value
+		p.Env = append(p.Env, spec.EnvVar{Name: variable.Name, Value: value})
+	}
+	var words []string
+	for _, word := range append(append([]string{}, c.Command...), c.Args...) {
+		words = append(words, dollarParentheses(word, environment))
+	}
+	line, ok := r.commandLine(place, words, environment)
+	if !ok && len(c.Command) == 0 {
+		line.component, ok = entrypointOf(c.Image, o.Metadata.Name, c.Name)
+		line.words = words
+	}
+	if !ok {
+		if len(c.Command)+len(c.Args) > 0 {
+			r.note(place, "container %q is none of the control plane's components and is left out", c.Name)
+		}
+		return
+	}
+	p.Component, p.Command, p.Words = line.component, line.command, line.words
+	switch {
+	case len(p.Command) == 0:
+		r.note(place, "the program is the entrypoint of image %s; %s is taken for it", c.Image, p.Component)
+	case len(c.Command) == 0 && len(p.Command) == 1 && servers[p.Command[0]] != "":
+		p.Command = []string{"/hyperkube", p.Command[0]}
+		r.note(place, "the program is the entrypoint of image %s; /hyperkube is taken for it", c.Image)
+	}
+	for _, variable := range unknown {
+		r.note(place, "environment variable %s comes from elsewhere (valueFrom) and is left out; a spec holds plain values", variable)
+	}
+	if len(c.EnvFrom) > 0 {
+		r.note(place, "environment variables of envFrom are left out; a spec holds plain values")
+	}
+	p.Mounts = r.mounts(place, pod, c)
+	r.processes = append(r.processes, p)
+}
+
+// mounts keeps the paths of the host that the container sees under the same path, which is all that a spec can say.
+func (r *reader) mounts(place string, pod *podSpec, c *container) []spec.Mount {
+	var mounts []spec.Mount
+	for _, mount := range c.VolumeMounts {
+		source := ""
+		for _, volume := range pod.Volumes {
+			if volume.Name == mount.Name && volume.HostPath != nil {
+				source = volume.HostPath.Path
+			}
+		}
+		at, from := trimSlash(mount.MountPath), trimSlash(source)
+		switch {
+		case source == "":
+			r.note(place, "volume %q at %s is not a path of the host and is left out", mount.Name, mount.MountPath)
+		case mount.SubPath != "" || at != from:
+			r.note(place, "volume %q shows %s of the host at %s and is left out; a spec mounts a path under its own name", mount.Name, source+suffixed("/", mount.SubPath), mount.MountPath)
+		default:
+			mounts = append(mounts, spec.Mount{Name: mount.Name, HostPath: at, ReadOnly: mount.ReadOnly})
+		}
+	}
+	return mounts
+}
+
+func trimSlash(p string) string {
+	if trimmed := strings.TrimRight(p, "/"); trimmed != "" {
+		return trimmed
+	}
+	return p
+}
+
+func suffixed(separator, s string) string {
+	if s == "" {
+		return ""
+	}
+	return separator + s
+}
+
+// advertised is the address of the API server that kubeadm writes beside the arguments, "" for none.
+func (o *object) advertised(c *container) string {
+	endpoint := o.Metadata.Annotations["kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"]
+	for _, text := range []string{endpoint, c.LivenessProbe.HTTPGet.Host} {
+		if withPort, err := netip.ParseAddrPort(text); err == nil {
+			return withPort.Addr().String()
+		}
+		if address, err := netip.ParseAddr(text); err == nil && !address.IsLoopback() && !address.IsUnspecified() {
+			return address.String()
+		}
+	}
+	return ""
+}
+
+// dollarParentheses expands $(NAME) as the kubelet does: names that are not set stay as they are, and $$ is one dollar.
+func dollarParentheses(s string, environment map[string]string) string {
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] != '$' || i+1 == len(s):
+			out.WriteByte(s[i])
+		case s[i+1] == '$':
+			out.WriteByte('$')
+			i++
+		case s[i+1] == '(':
+			end := strings.IndexByte(s[i:], ')')
+			if end < 0 {
+				out.WriteString(s[i:])
+				return out.String()
+			}
+			if value, ok := environment[s[i+2:i+end]]; ok {
+				out.WriteString(value)
+			} else {
+				out.WriteString(s[i : i+end+1])
+			}
+			i += end
+		default:
+			out.WriteByte('$')
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,246 @@
+package adopt
+
+import (
+	"bytes"
+	"path"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// shellScript returns the script of sh -c SCRIPT, and whether the words are one.
+func shellScript(words []string) (string, bool) {
+	if len(words) < 3 || !slices.Contains([]string{"sh", "bash", "dash", "ash"}, path.Base(words[0])) {
+		return "", false
+	}
+	for i := 1; i+1 < len(words); i++ {
+		switch option := words[i]; {
+		case option == "-o" || option == "+o":
+			i++ // and its value
+		case strings.HasPrefix(option, "--"):
+		case strings.HasPrefix(option, "-") && strings.Contains(option, "c"):
+			return words[i+1], true
+		case !strings.HasPrefix(option, "-"):
+			return "", false
+		}
+	}
+	return "", false
+}
+
+// shell finds the component that a script starts: one simple command among pipes, redirections and others.
+func (r *reader) shell(place, script string, environment map[string]string) (commandLine, bool) {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
+	if err != nil {
+		r.note(place, "the shell script is not read: %v", err)
+		return commandLine{}, false
+	}
+	s := &shellReader{variables: map[string]string{}}
+	for name, value := range environment {
+		s.variables[name] = value
+	}
+	syntax.Walk(file, s.visit)
+	if !s.found {
+		return commandLine{}, false
+	}
+	r.note(place, "the shell around %s is left out: its output goes to the container's or unit's log", s.line.component)
+	for _, word := range s.raw {
+		r.note(place, "%s is computed by the shell at start and is kept as it is written; write its value", word)
+	}
+	for _, word := range s.left {
+		r.note(place, "%s is computed by the shell at start and is left out; add the arguments that it stands for", word)
+	}
+	for _, unset := range s.unset {
+		r.note(place, "the shell variable %s is not set here; it is taken as empty", unset)
+	}
+	return s.line, true
+}
+
+// shellReader follows a script as far as starting a component depends on it: assignments and simple commands.
+type shellReader struct {
+	variables map[string]string
+	line      commandLine
+	found     bool
+	raw       []string // arguments with parts that only a shell can expand, of the command that was found
+	left      []string // words that are such a part altogether
+	unset     []string
+	opaque    bool // the word being expanded has such a part
+}
+
+func (s *shellReader) visit(node syntax.Node) bool {
+	if s.found {
+		return false
+	}
+	switch node := node.(type) {
+	case *syntax.CmdSubst, *syntax.ProcSubst, *syntax.FuncDecl:
+		return false // what runs in there is another command
+	case *syntax.DeclClause: // export NAME=VALUE
+		s.assign(node.Args)
+		return false
+	case *syntax.CallExpr:
+		s.call(node)
+	}
+	return true
+}
+
+func (s *shellReader) assign(assignments []*syntax.Assign) {
+	for _, a := range assignments {
+		if a.Name != nil && a.Value != nil && a.Index == nil {
+			s.variables[a.Name.Value] = strings.Join(s.fields(a.Value, false), " ")
+		}
+	}
+}
+
+func (s *shellReader) call(call *syntax.CallExpr) {
+	if len(call.Args) == 0 {
+		s.assign(call.Assigns)
+		return
+	}
+	s.raw, s.left, s.unset = nil, nil, nil
+	var words []string
+	for _, word := range call.Args {
+		s.opaque = false
+		fields := s.fields(word, true)
+		text := strings.Join(fields, " ")
+		switch {
+		case s.opaque && strings.HasPrefix(text, "-"):
+			s.raw = append(s.raw, text)
+		case s.opaque:
+			s.left = append(s.left, text)
+			continue
+		}
+		words = append(words, fields...)
+	}
+	s.line, s.found = locate(words)
+}
+
+// fields expands a word into none, one or several: variables outside quotes are split at white space.
+func (s *shellReader) fields(word *syntax.Word, split bool) []string {
+	f := &fieldBuilder{split: split}
+	s.parts(f, word.Parts, false)
+	return f.done()
+}
+
+type fieldBuilder struct {
+	split   bool
+	fields  []string
+	current strings.Builder
+	started bool
+}
+
+// add appends to the current field; an empty quoted text starts one too.
+func (f *fieldBuilder) add(text string) {
+	f.current.WriteString(text)
+	f.started = true
+}
+
+func (f *fieldBuilder) end() {
+	if f.started {
+		f.fields = append(f.fields, f.current.String())
+	}
+	f.current.Reset()
+	f.started = false
+}
+
+func (f *fieldBuilder) done() []string {
+	f.end()
+	return f.fields
+}
+
+// addSplit appends the value of a variable that stands outside quotes.
+func (f *fieldBuilder) addSplit(value string) {
+	if !f.split {
+		f.add(value)
+		return
+	}
+	const space = " \t\n"
+	words := strings.Fields(value)
+	if len(words) == 0 || strings.ContainsRune(space, rune(value[0])) {
+		f.end()
+	}
+	for i, word := range words {
+		if i > 0 {
+			f.end()
+		}
+		f.add(word)
+	}
+	if len(words) > 0 && strings.ContainsRune(space, rune(value[len(value)-1])) {
+		f.end()
+	}
+}
+
+func (s *shellReader) parts(f *fieldBuilder, parts []syntax.WordPart, quoted bool) {
+	for _, part := range parts {
+		switch part := part.(type) {
+		case *syntax.Lit:
+			f.add(unescape(part.Value, quoted))
+		case *syntax.SglQuoted:
+			f.add(part.Value)
+		case *syntax.DblQuoted:
+			f.add("")
+			s.parts(f, part.Parts, true)
+		case *syntax.ParamExp:
+			value, ok := s.parameter(part)
+			switch {
+			case !ok:
+				f.add(s.source(part))
+			case quoted:
+				f.add(value)
+			case value != "":
+				f.addSplit(value)
+			}
+		default:
+			f.add(s.source(part))
+		}
+	}
+}
+
+// parameter expands $NAME, ${NAME} and ${NAME:-WORD}; other forms are left to a shell.
+func (s *shellReader) parameter(p *syntax.ParamExp) (string, bool) {
+	plain := p.Param != nil && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil
+	if !plain {
+		return "", false
+	}
+	value, set := s.variables[p.Param.Value]
+	switch {
+	case p.Exp == nil && !set:
+		s.unset = append(s.unset, p.Param.Value)
+		return "", true
+	case p.Exp == nil:
+		return value, true
+	case p.Exp.Op == syntax.DefaultUnsetOrNull && p.Exp.Word != nil:
+		if value == "" {
+			value = strings.Join(s.fields(p.Exp.Word, false), " ")
+		}
+		return value, true
+	}
+	return "", false
+}
+
+// source prints a part that only a shell can expand.
+func (s *shellReader) source(part syntax.WordPart) string {
+	s.opaque = true
+	var out bytes.Buffer
+	if err := syntax.NewPrinter().Print(&out, part); err != nil {
+		return "$(...)"
+	}
+	return out.String()
+}
+
+// unescape takes the backslashes out of a literal. Inside double quotes they count only before a few characters.
+func unescape(s string, quoted bool) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) && (!quoted || strings.IndexByte("$`\"\\\n", s[i+1]) >= 0) {
+			i++
+			if s[i] == '\n' {
+				continue
+			}
+		}
+		out.WriteByte(s[i])
+	}
+	return out.String()
+}

@@ -1,0 +1,436 @@
+package adopt
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// systemFolders are where systemd looks for units and drop-ins, least important first.
+var systemFolders = []string{"usr/lib/systemd/system", "lib/systemd/system", "run/systemd/system", "etc/systemd/system"}
+
+// directive is one KEY=VALUE of a unit.
+type directive struct {
+	section string
+	key     string
+	value   string
+	place   string // FILE:LINE
+}
+
+// unit reads a service and its drop-ins.
+func (r *reader) unit(name string, text []byte) error {
+	directives := parseUnit(name, text)
+	dropIns, err := r.dropIns(path.Base(name))
+	if err != nil {
+		return err
+	}
+	u := &service{reader: r, name: name}
+	for _, d := range append(directives, dropIns...) {
+		if d.section == "Service" {
+			u.apply(d)
+		}
+	}
+	return u.process()
+}
+
+// parseUnit reads the lines of a unit: a backslash at the end continues a line, and comments may stand between continued lines.
+func parseUnit(name string, text []byte) []directive {
+	var directives []directive
+	section, pending, start := "", "", 0
+	for i, line := range strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n") {
+		trimmed := strings.TrimSpace(line)
+		if strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";") {
+			continue
+		}
+		if pending == "" {
+			start = i + 1
+		}
+		if continued, ok := strings.CutSuffix(strings.TrimRight(line, " \t"), `\`); ok {
+			pending += continued + " "
+			continue
+		}
+		whole := strings.TrimSpace(pending + line)
+		pending = ""
+		switch key, value, found := strings.Cut(whole, "="); {
+		case strings.HasPrefix(whole, "[") && strings.HasSuffix(whole, "]"):
+			section = whole[1 : len(whole)-1]
+		case found:
+			directives = append(directives, directive{section, strings.TrimSpace(key), strings.TrimSpace(value), fmt.Sprintf("%s:%d", name, start)})
+		}
+	}
+	return directives
+}
+
+// dropIns reads NAME.d/*.conf from beside the unit, and from the host's folders when there is a host. Of equal names the most
+// important counts.
+func (r *reader) dropIns(unit string) ([]directive, error) {
+	type place struct {
+		files  fs.FS
+		folder string
+	}
+	places := []place{{r.files, r.folder}}
+	if r.host != nil {
+		places = nil
+		for _, folder := range systemFolders {
+			places = append(places, place{r.host, folder})
+		}
+	}
+	found := map[string][]byte{}
+	paths := map[string]string{}
+	for _, p := range places {
+		folder := path.Join(p.folder, unit+".d")
+		entries, err := fs.ReadDir(p.files, folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range entries {
+			if path.Ext(entry.Name()) != ".conf" {
+				continue
+			}
+			name := path.Join(folder, entry.Name())
+			text, err := readFile(p.files, name)
+			if err != nil {
+				return nil, err
+			}
+			found[entry.Name()], paths[entry.Name()] = text, name
+		}
+	}
+	var names []string
+	for name := range found {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var directives []directive
+	for _, name := range names {
+		directives = append(directives, parseUnit(paths[name], found[name])...)
+	}
+	return directives, nil
+}
+
+// service is the [Service] section of a unit after all of its drop-ins.
+type service struct {
+	*reader
+	name        string
+	starts      []directive
+	environment []directive
+	envFiles    []directive
+}
+
+func (u *service) apply(d directive) {
+	lists := map[string]*[]directive{"ExecStart": &u.starts, "Environment": &u.environment, "EnvironmentFile": &u.envFiles}
+	list, ok := lists[d.key]
+	switch {
+	case !ok:
+	case d.value == "":
+		*list = nil // an empty assignment forgets the earlier ones
+	default:
+		*list = append(*list, d)
+	}
+}
+
+// process finds the component that the service starts.
+func (u *service) process() error {
+	for _, start := range u.starts {
+		words, err := splitWords(u.specifiers(start, strings.TrimLeft(start.value, "@-:+!|")))
+		if err != nil {
+			u.note(start.place, "ExecStart is not read: %v", err)
+			continue
+		}
+		if !mentionsComponent(words) {
+			continue
+		}
+		variables, missing, err := u.variables()
+		if err != nil {
+			return err
+		}
+		expanded, unset := expandWords(words, variables)
+		if len(unset) > 0 && len(missing) > 0 {
+			return fmt.Errorf("%s: $%s comes from %s, which is not among the files; copy it there, as %s or under its full path", start.place, unset[0], missing[0], path.Base(missing[0]))
+		}
+		line, ok := u.commandLine(start.place, expanded, variables)
+		if !ok {
+			continue
+		}
+		for _, name := range unset {
+			u.note(start.place, "$%s is not set anywhere; systemd takes it as empty", name)
+		}
+		p := Process{Component: line.component, Place: start.place, Command: line.command, Words: line.words}
+		if p.Image = line.image; p.Image != "" {
+			u.note(start.place, "the options of the container runtime are left out; a spec holds image, command, arguments and environment")
+		}
+		p.Env = u.kept(variables, referenced([]byte(start.value)))
+		u.processes = append(u.processes, p)
+	}
+	return nil
+}
+
+// mentionsComponent spares units of other programs from the search for their environment files.
+func mentionsComponent(words []string) bool {
+	return slices.ContainsFunc(words, func(word string) bool {
+		return slices.ContainsFunc(programs, func(program string) bool { return strings.Contains(word, program) }) ||
+			strings.Contains(word, "hyperkube")
+	})
+}
+
+// variables reads the environment of the service: its own assignments, then its files, of which later ones win. It returns the
+// files that are not to be found as well.
+func (u *service) variables() (map[string]string, []string, error) {
+	variables := map[string]string{}
+	for _, d := range u.environment {
+		words, err := splitWords(d.value)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: Environment: %w", d.place, err)
+		}
+		for _, word := range words {
+			if name, value, ok := strings.Cut(word, "="); ok {
+				variables[name] = value
+			}
+		}
+	}
+	var missing []string
+	for _, d := range u.envFiles {
+		name := strings.TrimPrefix(strings.TrimPrefix(d.value, "-"), "/")
+		text, found, err := u.environmentFile(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !found {
+			missing = append(missing, "/"+name)
+			continue
+		}
+		parseEnvironmentFile(string(text), variables)
+	}
+	return variables, missing, nil
+}
+
+// environmentFile looks for a file by its full path below the directory, by its base name in it, and on the host.
+func (u *service) environmentFile(name string) ([]byte, bool, error) {
+	candidates := []struct {
+		files fs.FS
+		name  string
+	}{{u.files, path.Clean(name)}, {u.files, path.Join(u.folder, path.Base(name))}, {u.host, path.Clean(name)}}
+	for _, c := range candidates {
+		if c.files == nil || !fs.ValidPath(c.name) {
+			continue
+		}
+		text, err := readFile(c.files, c.name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		u.environmentFiles[c.name] = true
+		return text, err == nil, err
+	}
+	return nil, false, nil
+}
+
+// specifiers expands those that the unit's name tells; a host's others are kept as they are written.
+func (u *service) specifiers(d directive, value string) string {
+	name := path.Base(u.name)
+	stem := strings.TrimSuffix(name, ".service")
+	var out strings.Builder
+	for i := 0; i < len(value); i++ {
+		if value[i] != '%' || i+1 == len(value) {
+			out.WriteByte(value[i])
+			continue
+		}
+		i++
+		switch value[i] {
+		case '%':
+			out.WriteByte('%')
+		case 'n':
+			out.WriteString(name)
+		case 'N', 'p':
+			out.WriteString(stem)
+		default:
+			u.note(d.place, "%%%c is filled in by systemd at start and is kept as it is written; write its value", value[i])
+			out.WriteByte('%')
+			out.WriteByte(value[i])
+		}
+	}
+	return out.String()
+}
+
+var references = regexp.MustCompile(`\$\{?([A-Za-z_][A-Za-z0-9_]*)`)
+
+// referenced lists the variables that the command lines of a unit use.
+func referenced(text []byte) []string {
+	var names []string
+	for _, match := range references.FindAllSubmatch(text, -1) {
+		names = append(names, string(match[1]))
+	}
+	return names
+}
+
+// kept lists the variables that the program itself may read: those that no unit puts into a command line. Variables that hold
+// arguments are for units that are not here.
+func (u *service) kept(variables map[string]string, used []string) []spec.EnvVar {
+	var kept []spec.EnvVar
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		value := variables[name]
+		if !u.referenced[name] && !slices.Contains(used, name) && value != "" && !strings.HasPrefix(value, "-") {
+			kept = append(kept, spec.EnvVar{Name: name, Value: value})
+		}
+	}
+	return kept
+}
+
+// splitWords splits as systemd does: at white space, with quotes and C escapes.
+func splitWords(s string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	started, quote := false, byte(0)
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\' && i+1 < len(s):
+			i += unescapeC(&word, s[i+1:])
+			started = true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote, started = c, true
+		case quote == 0 && strings.IndexByte(" \t\n\r", c) >= 0:
+			if started {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			started = false
+		default:
+			word.WriteByte(c)
+			started = true
+		}
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("a quote %c is not closed", quote)
+	}
+	if started {
+		words = append(words, word.String())
+	}
+	return words, nil
+}
+
+var escapesC = map[byte]byte{
+	'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v', 's': ' ', '\\': '\\', '"': '"', '\'': '\'',
+}
+
+// unescapeC writes what follows a backslash and returns how many bytes that was; what is no escape keeps its backslash.
+func unescapeC(word *strings.Builder, rest string) int {
+	if c, ok := escapesC[rest[0]]; ok {
+		word.WriteByte(c)
+		return 1
+	}
+	digits, base := 3, 8
+	if rest[0] == 'x' {
+		digits, base = 3, 16 // the x counts
+	}
+	if len(rest) >= digits {
+		if n, err := strconv.ParseUint(strings.TrimPrefix(rest[:digits], "x"), base, 8); err == nil && n != 0 && n < 0x80 {
+			word.WriteByte(byte(n))
+			return digits
+		}
+	}
+	word.WriteByte('\\')
+	word.WriteByte(rest[0])
+	return 1
+}
+
+// expandWords replaces variables as systemd does: $NAME as a word of its own becomes the words of its value, ${NAME} anywhere
+// becomes the value as it is, $$ is a dollar. It returns the names that are not set.
+func expandWords(words []string, variables map[string]string) (expanded, unset []string) {
+	for _, word := range words {
+		if len(word) < 2 || word[0] != '$' || word[1] == '{' || word[1] == '$' {
+			text, missing := expandBraces(word, variables)
+			expanded, unset = append(expanded, text), append(unset, missing...)
+			continue
+		}
+		value, ok := variables[word[1:]]
+		if !ok {
+			unset = append(unset, word[1:])
+			continue
+		}
+		parts, err := splitWords(value)
+		if err != nil {
+			parts = strings.Fields(value)
+		}
+		expanded = append(expanded, parts...)
+	}
+	return expanded, unset
+}
+
+func expandBraces(word string, variables map[string]string) (string, []string) {
+	var out strings.Builder
+	var unset []string
+	for i := 0; i < len(word); i++ {
+		if word[i] != '$' || i+1 == len(word) {
+			out.WriteByte(word[i])
+			continue
+		}
+		end := strings.IndexByte(word[i:], '}')
+		switch {
+		case word[i+1] == '$':
+			out.WriteByte('$')
+			i++
+		case word[i+1] == '{' && end > 0:
+			name := word[i+2 : i+end]
+			value, ok := variables[name]
+			if !ok {
+				unset = append(unset, name)
+			}
+			out.WriteString(value)
+			i += end
+		default:
+			out.WriteByte('$')
+		}
+	}
+	return out.String(), unset
+}
+
+// parseEnvironmentFile reads NAME=VALUE lines with quotes, comments and continued lines.
+func parseEnvironmentFile(text string, variables map[string]string) {
+	pending := ""
+	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
+		if trimmed := strings.TrimSpace(line); pending == "" && (strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";")) {
+			continue
+		}
+		if continued, ok := strings.CutSuffix(line, `\`); ok {
+			pending += continued
+			continue
+		}
+		name, value, found := strings.Cut(pending+line, "=")
+		pending = ""
+		if name = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(name), "export ")); found && name != "" {
+			variables[name] = unquote(strings.TrimSpace(value))
+		}
+	}
+}
+
+// unquote takes quotes out of a value, wherever they stand. Backslashes count outside quotes, and inside double ones before a
+// few characters.
+func unquote(value string) string {
+	var out strings.Builder
+	quote := byte(0)
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; {
+		case c == '\\' && i+1 < len(value) && (quote == 0 || quote == '"' && strings.IndexByte("\"\\`$", value[i+1]) >= 0):
+			i++
+			out.WriteByte(value[i])
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
+}
