@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/pkg/adopt"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -21,6 +23,38 @@ func TestExamplesLoad(t *testing.T) {
 		}
 		if _, err := spec.Load(file, text); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestExamplesOfControlPlanesAreAdopted reads the directories of examples/ as init --from does.
+func TestExamplesOfControlPlanesAreAdopted(t *testing.T) {
+	version := kubever.Version{Minor: 6, Patch: 13, HasPatch: true}
+	for _, test := range []struct {
+		directory string
+		given     kubever.Version
+		args      int // of the API server
+	}{
+		{"manifests-1.6", kubever.Version{}, 25},
+		{"units-1.6", version, 11},
+	} {
+		running, err := adopt.Read(os.DirFS("../examples/"+test.directory), nil)
+		if err != nil {
+			t.Errorf("%s: %v", test.directory, err)
+			continue
+		}
+		draft, err := running.Draft(adopt.Options{Layout: spec.LayoutSplit, Legacy: test.given, Modern: kubever.Version{Minor: kubever.Newest}})
+		if err != nil {
+			t.Errorf("%s: %v", test.directory, err)
+			continue
+		}
+		legacy := draft.File.Spec.Legacy
+		if legacy.Version != version || len(legacy.APIServer.ExtraArgs) != test.args || legacy.ControllerManager == nil || legacy.Scheduler == nil {
+			t.Errorf("%s: version %s, %d arguments, controller manager %v, scheduler %v; want %s, %d arguments and both",
+				test.directory, legacy.Version, len(legacy.APIServer.ExtraArgs), legacy.ControllerManager != nil, legacy.Scheduler != nil, version, test.args)
+		}
+		for _, note := range draft.Notes {
+			t.Errorf("%s: %s", test.directory, note)
 		}
 	}
 }

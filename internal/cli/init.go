@@ -5,71 +5,168 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/pkg/adopt"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 type initRequest struct {
-	layout string
-	legacy string
+	layout spec.Layout
+	legacy string // "" when not given
 	modern string
+	from   string // directory of a running control plane, "" for none
 	out    string
 }
 
 func newInitCmd(streams Streams) *cobra.Command {
 	var request initRequest
 	cmd := &cobra.Command{
-		Use:   "init shared|split [--legacy VERSION] [--modern VERSION] [-o FILE]",
+		Use:   "init shared|split | init [shared|split] --from DIR",
 		Short: "Write a commented spec to start from",
 		Long: `init writes a spec with comments, for a pair of versions and one of two layouts:
 
   shared   both sides keep everything in one store; safe for few pairs of versions
   split    the modern side has a store of its own and shares the core resources
 
+With --from it reads how a legacy control plane runs, from its static pod manifests (/etc/kubernetes/manifests) or its systemd
+units (/etc/systemd/system), and writes the spec for it: version, stores, certificates, ports, and every argument as it is. DIR may
+be a copy, with the environment files of units beside them or under their full paths. Nothing is made up: what the files do not
+say is left empty, and stderr lists what to fill in. The layout is split unless another is given.
+
 A version without a patch, such as 1.6, stands for a release of that minor.
 
-Exit codes: 0 written, 1 could not write, 2 bad usage, an unknown version, or the file exists.`,
+Exit codes: 0 written, 1 could not write, 2 bad usage, an unknown version, files that cannot be understood, or FILE exists.`,
 		Example: `  fusionctl init split -o spec.yaml
-  fusionctl init shared --legacy 1.6 --modern 1.10`,
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+  fusionctl init shared --legacy 1.6 --modern 1.10
+  fusionctl init --from /etc/kubernetes/manifests -o spec.yaml`,
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		ValidArgs: spec.Layouts,
-		RunE: func(_ *cobra.Command, args []string) error {
-			request.layout = args[0]
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				request.layout = spec.Layout(args[0])
+			} else if request.from == "" {
+				return badInput(errors.New("which layout? want init shared, init split or init --from DIR"), cmd.CommandPath()+" --help explains them")
+			}
 			return runInit(request, streams)
 		},
 	}
-	cmd.Flags().StringVar(&request.legacy, "legacy", "1.6", "version of the legacy side")
+	cmd.Flags().StringVar(&request.legacy, "legacy", "", "version of the legacy side (default 1.6, with --from that of its image)")
 	cmd.Flags().StringVar(&request.modern, "modern", "", "version of the modern side (default 1.36 for split, 1.10 for shared)")
+	cmd.Flags().StringVar(&request.from, "from", "", "directory with the manifests or units of a running legacy control plane")
 	cmd.Flags().StringVarP(&request.out, "out", "o", "-", "file to write; it must not exist; - is standard output")
 	return cmd
 }
 
 func runInit(request initRequest, streams Streams) error {
-	layout := spec.Layout(request.layout)
-	if request.modern == "" {
-		request.modern = defaultModern(layout)
+	if request.from != "" {
+		return runInitFrom(request, streams)
+	}
+	if request.legacy == "" {
+		request.legacy = "1.6"
 	}
 	legacy, err := parseVersionFlag("legacy", request.legacy)
 	if err != nil {
 		return err
 	}
-	modern, err := parseVersionFlag("modern", request.modern)
+	modern, err := parseVersionFlag("modern", modernOf(request))
 	if err != nil {
 		return err
 	}
-	text, err := spec.Skeleton(layout, legacy, modern)
+	text, err := spec.Skeleton(request.layout, legacy, modern)
 	if err != nil {
 		return badInput(err, "")
 	}
-	return writeAnswer(request.out, text, streams)
+	return writeNew(request.out, text, streams)
 }
 
-// defaultModern is the pair that each layout is explained with: 1.6 can share its store with 1.10.
-func defaultModern(layout spec.Layout) string {
-	if layout == spec.LayoutShared {
+func runInitFrom(request initRequest, streams Streams) error {
+	options := adopt.Options{Layout: request.layout}
+	if options.Layout == "" {
+		options.Layout = spec.LayoutSplit
+	}
+	var err error
+	if request.legacy != "" {
+		if options.Legacy, err = parseVersionFlag("legacy", request.legacy); err != nil {
+			return err
+		}
+	}
+	if options.Modern, err = parseVersionFlag("modern", modernOf(request)); err != nil {
+		return err
+	}
+	draft, err := draftFrom(request.from, options)
+	if err != nil {
+		return err
+	}
+	text, err := draft.Text()
+	if err != nil {
+		return err
+	}
+	if err := writeNew(request.out, text, streams); err != nil {
+		return err
+	}
+	for _, note := range draft.Notes {
+		if note.Place != "" {
+			note.Place = filepath.Join(request.from, note.Place)
+		}
+		fmt.Fprintln(streams.Err, note)
+	}
+	_, lines, _ := spec.Parse(request.out, text)
+	for _, missing := range draft.Missing {
+		fmt.Fprintf(streams.Err, "fill in line %d, %s\n", lines.Line(missing.Place), missing)
+	}
+	return nil
+}
+
+// draftFrom reads the directory. Whatever is wrong with it is the fault of what was given.
+func draftFrom(from string, options adopt.Options) (*adopt.Draft, error) {
+	info, err := os.Stat(from)
+	if err != nil {
+		return nil, badInput(err, "")
+	}
+	if !info.IsDir() {
+		return nil, usagef("%s: is a file, want the directory that it is in", from)
+	}
+	running, err := adopt.Read(os.DirFS(from), hostOf(from))
+	if err != nil {
+		return nil, badInput(fmt.Errorf("reading %s: %w", from, err), "")
+	}
+	draft, err := running.Draft(options)
+	if err == nil {
+		return draft, nil
+	}
+	hint := ""
+	if errors.Is(err, adopt.ErrVersion) {
+		hint = "give it as --legacy VERSION, such as --legacy 1.6.13"
+	}
+	return nil, badInput(fmt.Errorf("reading %s: %w", from, err), hint)
+}
+
+// hostOf is the root of this machine for systemd's own folders: their units refer to files elsewhere on it. For a copy of such a
+// folder the files of this machine would be the wrong ones.
+func hostOf(from string) fs.FS {
+	absolute, err := filepath.Abs(from)
+	if err != nil {
+		return nil
+	}
+	own := []string{"/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"}
+	if !slices.Contains(own, absolute) {
+		return nil
+	}
+	return os.DirFS("/")
+}
+
+// modernOf is the version that was given, or the one of the pair that each layout is explained with: 1.6 can share its store
+// with 1.10.
+func modernOf(request initRequest) string {
+	switch {
+	case request.modern != "":
+		return request.modern
+	case request.layout == spec.LayoutShared && request.from == "":
 		return "1.10"
 	}
 	return kubever.Newest.String()
@@ -83,17 +180,17 @@ func parseVersionFlag(flag, value string) (kubever.Version, error) {
 	return version, nil
 }
 
-// writeAnswer writes to standard output for "-", otherwise to a file that must not exist yet.
-func writeAnswer(file string, text []byte, streams Streams) error {
+// writeNew writes to standard output for "-", otherwise to a file that must not exist yet.
+func writeNew(file string, text []byte, streams Streams) error {
 	if file == "-" {
 		_, err := streams.Out.Write(text)
 		return err
 	}
-	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
-		if err != nil {
-			return fmt.Errorf("writing %s: %w", file, err)
-		}
+	switch _, err := os.Lstat(file); {
+	case err == nil:
 		return badInput(fmt.Errorf("%s: exists already", file), "give -o another name, or move the file away")
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("writing %s: %w", file, err)
 	}
 	return writeFile(file, text, 0o644)
 }

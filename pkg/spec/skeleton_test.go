@@ -9,11 +9,14 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// TestSkeletonLoads writes one for every layout and pair of minors.
+// TestSkeletonLoads writes one for every layout and for pairs near and far.
 func TestSkeletonLoads(t *testing.T) {
 	for _, layout := range []spec.Layout{spec.LayoutShared, spec.LayoutSplit} {
 		for _, legacy := range kubever.Minors() {
-			for _, modern := range kubever.Minors() {
+			for _, modern := range []kubever.Minor{kubever.Oldest, legacy - 1, legacy, legacy + 1, legacy + 4, kubever.Newest} {
+				if !modern.Known() {
+					continue
+				}
 				text, err := spec.Skeleton(layout, kubever.Version{Minor: legacy}, kubever.Version{Minor: modern})
 				if modern < legacy {
 					if err == nil {
