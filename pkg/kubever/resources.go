@@ -98,19 +98,20 @@ var resourceTable = sync.OnceValue(decodeResources)
 func decodeResources() resourceIndex {
 	rows := readTable("resources.tsv", 8)
 	index := resourceIndex{byGroupResource: make(map[schema.GroupResource]int)}
-	names := make(map[string][]APIResource)
+	type named struct{ name, kind string }
+	apis := make(map[named][]APIResource)
 	for _, a := range apiTable() {
-		name := a.Name
-		if name == "scheduledjobs" { // the name that cronjobs had before 1.5; served beside it, under the same key, until 1.7
-			name = "cronjobs"
+		name := named{a.Name, a.Kind}
+		if a.Name == "scheduledjobs" { // the name that cronjobs had before 1.5; served beside it, under the same key, until 1.7
+			name = named{"cronjobs", "CronJob"}
 		}
-		names[name] = append(names[name], a)
+		apis[name] = append(apis[name], a)
 	}
 	for i, r := range rows {
 		resource := Resource{
 			Key: r.text(0), Name: r.text(1), Kind: r.text(2), Namespaced: r.yes(3), pseudo: r.ranges(4), location: r.text(7),
 			stored:     timeline(r, 5, func(s string) schema.GroupVersion { return r.parseGroupVersion(s) }),
-			cohabiting: timeline(r, 6, splitGroups), api: names[r.text(1)], Source: resourceSource,
+			cohabiting: timeline(r, 6, splitGroups), api: apis[named{r.text(1), r.text(2)}], Source: resourceSource,
 		}
 		if i > 0 && index.byKey[i-1].Key >= resource.Key {
 			r.fail("keys do not ascend")
