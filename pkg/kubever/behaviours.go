@@ -14,7 +14,7 @@ const (
 	BehaviourAPIServicesDuel = "apiservices-duel"
 	// BehaviourAPIServicesStartCleanup: at start the API server deletes the built-in APIServices of another version that it does not serve itself.
 	BehaviourAPIServicesStartCleanup = "apiservices-start-cleanup"
-	// BehaviourBoundTokens: kube-apiserver verifies bound service-account tokens, given their issuer and key.
+	// BehaviourBoundTokens: kube-apiserver signs and verifies bound service-account tokens, given an issuer and a key; 1.10 and 1.11 refuse the flags without the gate TokenRequest.
 	BehaviourBoundTokens = "bound-tokens"
 	// BehaviourClientCAOverwritten: at start the API server overwrites kube-system/extension-apiserver-authentication instead of merging the client CAs.
 	BehaviourClientCAOverwritten = "client-ca-overwritten"

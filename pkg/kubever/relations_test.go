@@ -319,6 +319,7 @@ func TestBehavioursOfPatchReleases(t *testing.T) {
 func TestBehavioursAgreeWithGates(t *testing.T) {
 	for behaviour, gate := range map[string]string{
 		BehaviourWebsocketExecNeedsCreate:  "AuthorizePodWebsocketUpgradeCreatePermission",
+		BehaviourBoundTokens:               "TokenRequest",
 		BehaviourTokenProjectionMountable:  "TokenRequestProjection",
 		BehaviourTokenVolumeProjected:      "BoundServiceAccountTokenVolume",
 		BehaviourProtectionFinalizersAdded: "StorageObjectInUseProtection",
