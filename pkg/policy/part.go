@@ -11,27 +11,28 @@ import (
 //
 // Every field is a condition of its own, so a part is a box, and one box covers another iff it does so field by field.
 type part struct {
-	user, group  match
-	write        bool // reads and writes; otherwise reads only
-	isPath       bool
-	apiGroup     match
-	resource     match
-	namespace    match
-	path         string // of a path part: the exact path, or what it begins with
-	pathIsPrefix bool
+	user, group match
+	write       bool // reads and writes; otherwise reads only
+	object
+}
+
+// object is what a part says about the object of a request.
+type object struct {
+	apiGroup, resource, namespace match
+	isPath                        bool   // the above are zero; otherwise the below are
+	path                          string // the exact path, or what it begins with
+	pathIsPrefix                  bool
 }
 
 // match is a condition on one word.
 type match struct {
-	any  bool // always holds; equal is ""
+	any  bool // always holds; word is ""
 	word string
 }
 
-func (m match) covers(n match) bool { return m.any || m == n }
+var anything = match{any: true}
 
 func equals(word string) match { return match{word: word} }
-
-var anything = match{any: true}
 
 // star reads a field in which "*" stands for anything.
 func star(word string) match {
@@ -49,46 +50,110 @@ func subject(word string) match {
 	return equals(word)
 }
 
+// String prints the condition as a rule would: "*" for anything.
+func (m match) String() string {
+	if m.any {
+		return "*"
+	}
+	return m.word
+}
+
+func (m match) covers(n match) bool { return m.any || m == n }
+
+// meet returns the condition that m and n hold, and whether they can.
+func (m match) meet(n match) (match, bool) {
+	switch {
+	case m.covers(n):
+		return n, true
+	default:
+		return m, n.any
+	}
+}
+
 // parts splits the rule. A rule without user and group matches nobody and has none.
 func (r Rule) parts() []part {
 	if r.User == "" && r.Group == "" {
 		return nil
 	}
-	resources := part{
-		user: subject(r.User), group: subject(r.Group), write: !r.Readonly,
-		apiGroup: star(r.APIGroup), resource: star(r.Resource), namespace: star(r.Namespace),
-	}
-	paths := part{user: resources.user, group: resources.group, write: resources.write, isPath: true, path: r.NonResourcePath}
-	if strings.HasSuffix(r.NonResourcePath, "*") {
-		paths.path = strings.TrimRight(r.NonResourcePath, "*")
-		paths.pathIsPrefix = true
-	}
+	p := part{user: subject(r.User), group: subject(r.Group), write: !r.Readonly}
+	resources, paths := p, p
+	resources.object = object{apiGroup: star(r.APIGroup), resource: star(r.Resource), namespace: star(r.Namespace)}
+	paths.object = pathObject(r.NonResourcePath)
 	return []part{resources, paths}
+}
+
+// pathObject reads a NonResourcePath.
+func pathObject(path string) object {
+	o := object{isPath: true, path: path}
+	if strings.HasSuffix(path, "*") {
+		o.path, o.pathIsPrefix = strings.TrimRight(path, "*"), true
+	}
+	return o
+}
+
+// realParts is parts without those that only a request without a resource, or with an empty path, can meet: the server compares
+// such a request, too, but nobody can send it. What rules mean to people is computed from real parts alone.
+func (r Rule) realParts() []part {
+	return slices.DeleteFunc(r.parts(), func(p part) bool {
+		if p.isPath {
+			return p.path == "" && !p.pathIsPrefix
+		}
+		return p.resource == equals("")
+	})
+}
+
+// realParts lists the real parts of all rules.
+func realParts(rules []Rule) []part {
+	var parts []part
+	for _, rule := range rules {
+		parts = append(parts, rule.realParts()...)
+	}
+	return parts
 }
 
 // covers reports whether p allows every request that q allows.
 func (p part) covers(q part) bool {
-	if p.isPath != q.isPath || !p.user.covers(q.user) || !p.group.covers(q.group) || (q.write && !p.write) {
+	return p.user.covers(q.user) && p.group.covers(q.group) && (p.write || !q.write) && p.object.covers(q.object)
+}
+
+func (o object) covers(q object) bool {
+	switch {
+	case o.isPath != q.isPath:
 		return false
+	case o.isPath && o.pathIsPrefix:
+		return strings.HasPrefix(q.path, o.path)
+	case o.isPath:
+		return o == q
+	default:
+		return o.apiGroup.covers(q.apiGroup) && o.resource.covers(q.resource) && o.namespace.covers(q.namespace)
 	}
-	if p.isPath {
-		if p.pathIsPrefix {
-			return strings.HasPrefix(q.path, p.path)
-		}
-		return p.path == q.path && !q.pathIsPrefix
+}
+
+// meet returns the objects that are in both, and whether there are any.
+func (o object) meet(q object) (object, bool) {
+	switch {
+	case o.covers(q):
+		return q, true
+	case q.covers(o):
+		return o, true
+	case o.isPath || q.isPath:
+		return object{}, false
 	}
-	return p.apiGroup.covers(q.apiGroup) && p.resource.covers(q.resource) && p.namespace.covers(q.namespace)
+	apiGroup, ok1 := o.apiGroup.meet(q.apiGroup)
+	resource, ok2 := o.resource.meet(q.resource)
+	namespace, ok3 := o.namespace.meet(q.namespace)
+	return object{apiGroup: apiGroup, resource: resource, namespace: namespace}, ok1 && ok2 && ok3
 }
 
 // minimal returns the indices, ascending, of rules that together allow what all of them allow, and none of which the others
-// cover. Of equal rules the first stays. Where every rule has resources or a path but not both, no smaller set exists. The
-// time grows with the number of rules, not with its square.
+// cover; a rule that allows nothing is not among them. Of equal rules the first stays. Where every rule has a resource or a path
+// but not both, no smaller set exists. The time grows with the number of rules, not with its square.
 func minimal(rules []Rule) []int {
-	held := newPartSet(rules)
+	held := newPartSet(realParts(rules))
 	kept := make([]bool, len(rules))
 	// From the last to the first, so that the first of equal rules stays.
 	for i := len(rules) - 1; i >= 0; i-- {
-		parts := rules[i].parts()
+		parts := rules[i].realParts()
 		held.add(parts, -1)
 		for _, p := range parts {
 			kept[i] = kept[i] || !held.covers(p)
@@ -113,16 +178,13 @@ type partSet struct {
 	prefixLengths []int // of all path parts that are prefixes, ascending
 }
 
-func newPartSet(rules []Rule) *partSet {
+func newPartSet(parts []part) *partSet {
 	set := &partSet{count: map[part]int{}}
+	set.add(parts, 1)
 	lengths := map[int]bool{}
-	for _, rule := range rules {
-		parts := rule.parts()
-		set.add(parts, 1)
-		for _, p := range parts {
-			if p.pathIsPrefix {
-				lengths[len(p.path)] = true
-			}
+	for _, p := range parts {
+		if p.pathIsPrefix {
+			lengths[len(p.path)] = true
 		}
 	}
 	set.prefixLengths = slices.Sorted(maps.Keys(lengths))
@@ -153,6 +215,15 @@ func (s *partSet) covers(p part) bool {
 		}
 	}
 	return false
+}
+
+// coversAlone is covers by a part that is not equal to p.
+func (s *partSet) coversAlone(p part) bool {
+	times := s.count[p]
+	s.count[p] = 0
+	covered := s.covers(p)
+	s.count[p] = times
+	return covered
 }
 
 // hasResource looks for p with each of its object's fields as it is or as anything.
@@ -196,4 +267,18 @@ func widen(m match) []match {
 		return []match{anything}
 	}
 	return []match{m, anything}
+}
+
+// largest leaves out the parts that another one covers, and of equal ones all but the first.
+func largest(parts []part) []part {
+	set := newPartSet(parts)
+	seen := map[part]bool{}
+	var largest []part
+	for _, p := range parts {
+		if !seen[p] && !set.coversAlone(p) {
+			largest = append(largest, p)
+		}
+		seen[p] = true
+	}
+	return largest
 }

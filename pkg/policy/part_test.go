@@ -32,16 +32,36 @@ func TestPartSetKnowsWhatItsPartsCover(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
 		rules := randomRules(r, r.IntN(6))
-		set := newPartSet(rules)
-		for _, p := range randomRule(r).parts() {
+		set := newPartSet(realParts(rules))
+		for _, p := range randomRule(r).realParts() {
 			want := false
 			for _, rule := range rules {
-				for _, q := range rule.parts() {
+				for _, q := range rule.realParts() {
 					want = want || q.covers(p)
 				}
 			}
 			if got := set.covers(p); got != want {
 				t.Fatalf("covers(%+v) = %v, want %v, by %v", p, got, want, rules)
+			}
+		}
+	}
+}
+
+func TestMinimalAllowsTheSameWithFewerRules(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 300 {
+		rules := randomRules(r, r.IntN(10))
+		var kept []Rule
+		for _, i := range minimal(rules) {
+			kept = append(kept, rules[i])
+		}
+		if c := Compare(rules, kept); len(c.Gained)+len(c.Lost) > 0 {
+			t.Fatalf("minimal changes what is allowed: %+v\n%s", c, Format([]Section{{Rules: rules}}))
+		}
+		for i := range kept {
+			without := append(append([]Rule{}, kept[:i]...), kept[i+1:]...)
+			if c := Compare(kept, without); len(c.Lost) == 0 {
+				t.Fatalf("minimal keeps %v, which the others cover:\n%s", kept[i], Format([]Section{{Rules: rules}}))
 			}
 		}
 	}
