@@ -3,6 +3,7 @@ package policy
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -44,7 +45,7 @@ func Parse(name string, r io.Reader) ([]Rule, error) {
 		}
 		rule, _, err := decoder.decode(scanner.Bytes())
 		if err != nil {
-			bad = append(bad, &SyntaxError{File: name, Line: scanner.line, Err: brief(err)})
+			bad = append(bad, &SyntaxError{File: name, Line: scanner.line, Err: describe(err, scanner.Bytes())})
 			if len(bad) == maxReportedLines {
 				return nil, errors.Join(append(bad, fmt.Errorf("%s: stopped after %d bad lines", name, maxReportedLines))...)
 			}
@@ -90,10 +91,35 @@ func (s *lineScanner) skippable() bool {
 	return len(trimmed) == 0 || trimmed[0] == '#'
 }
 
+// describe says why the server refuses a line, in the words of the file and not in those of the server's decoder.
+func describe(err error, text []byte) error {
+	all, _, notJSON := members(text, skip(text, " \t\r\n"))
+	if notJSON != nil {
+		return brief(err)
+	}
+	value := func(key string) string {
+		m, _ := findFold(all, key)
+		return strings.Trim(string(m.value), `"`)
+	}
+	var wrongType *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrongType):
+		return fmt.Errorf("%s: want a %s, not a %s", wrongType.Field, wrongType.Type, wrongType.Value)
+	case value("kind") == "" && value("apiVersion") != "":
+		return fmt.Errorf("kind is missing: want %q", Kind)
+	case value("kind") != Kind:
+		return fmt.Errorf("kind %q: want %q", value("kind"), Kind)
+	case value("apiVersion") != APIVersion:
+		return fmt.Errorf("apiVersion %q: want %q", value("apiVersion"), APIVersion)
+	}
+	return brief(err)
+}
+
 // brief shortens an error that quotes a whole line of up to 64 KiB, and keeps it printable.
 func brief(err error) error {
 	const limitBytes = 240
-	text := strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "\uFFFD")), " ")
+	text := strings.TrimPrefix(err.Error(), "couldn't get version/kind; json parse error: ")
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
 	if len(text) > limitBytes {
 		text = strings.ToValidUTF8(text[:limitBytes], "") + "..."
 	}

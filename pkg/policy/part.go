@@ -200,21 +200,28 @@ func (s *partSet) add(parts []part, times int) {
 
 // covers reports whether a part of the set covers p.
 func (s *partSet) covers(p part) bool {
+	_, ok := s.cover(p)
+	return ok
+}
+
+// cover finds a part of the set that covers p: p itself if the set has it.
+func (s *partSet) cover(p part) (part, bool) {
 	for _, user := range widen(p.user) {
 		for _, group := range widen(p.group) {
-			for _, write := range []bool{true, false} {
-				if p.write && !write {
-					continue
-				}
+			for _, write := range []bool{p.write, true} {
 				q := p
 				q.user, q.group, q.write = user, group, write
-				if q.isPath && s.hasPath(q) || !q.isPath && s.hasResource(q) {
-					return true
+				find := s.resource
+				if q.isPath {
+					find = s.path
+				}
+				if cover, ok := find(q); ok {
+					return cover, true
 				}
 			}
 		}
 	}
-	return false
+	return part{}, false
 }
 
 // coversAlone is covers by a part that is not equal to p.
@@ -226,39 +233,39 @@ func (s *partSet) coversAlone(p part) bool {
 	return covered
 }
 
-// hasResource looks for p with each of its object's fields as it is or as anything.
-func (s *partSet) hasResource(p part) bool {
+// resource looks for p with each of its object's fields as it is or as anything.
+func (s *partSet) resource(p part) (part, bool) {
 	for _, apiGroup := range widen(p.apiGroup) {
 		for _, resource := range widen(p.resource) {
 			for _, namespace := range widen(p.namespace) {
 				q := p
 				q.apiGroup, q.resource, q.namespace = apiGroup, resource, namespace
 				if s.count[q] > 0 {
-					return true
+					return q, true
 				}
 			}
 		}
 	}
-	return false
+	return part{}, false
 }
 
-// hasPath looks for q, and for q with each prefix of its path.
-func (s *partSet) hasPath(q part) bool {
-	if s.count[q] > 0 {
-		return true
+// path looks for p, and for p with each prefix of its path.
+func (s *partSet) path(p part) (part, bool) {
+	if s.count[p] > 0 {
+		return p, true
 	}
-	path := q.path
+	q := p
 	q.pathIsPrefix = true
 	for _, length := range s.prefixLengths {
-		if length > len(path) {
-			return false
+		if length > len(p.path) {
+			break
 		}
-		q.path = path[:length]
+		q.path = p.path[:length]
 		if s.count[q] > 0 {
-			return true
+			return q, true
 		}
 	}
-	return false
+	return part{}, false
 }
 
 // widen lists the conditions on one word that cover m.

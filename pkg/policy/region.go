@@ -19,6 +19,14 @@ const (
 func (v Verbs) reads() bool  { return v != WriteVerbs }
 func (v Verbs) writes() bool { return v != ReadVerbs }
 
+// verbsOf are the verbs of a part.
+func verbsOf(p part) Verbs {
+	if p.write {
+		return AllVerbs
+	}
+	return ReadVerbs
+}
+
 // Region is a set of requests: those that meet every one of its conditions. It is what can be said about a rule's requests, and
 // a little more: several groups at once, and writes without reads.
 // Shape:  {"user":"*","groups":["devs"],"verbs":"write","apiGroup":"apps","resource":"*","namespace":"a"} or {...,"path":"/api/*"}

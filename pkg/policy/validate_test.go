@@ -1,0 +1,243 @@
+package policy
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubefusion/fusionctl/internal/golden"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+func validate(t *testing.T, text string, options Options) Report {
+	t.Helper()
+	report, err := Validate("p.jsonl", strings.NewReader(text), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// TestChecksTellBadFromGood runs the examples of every check, so that its documentation cannot be wrong.
+func TestChecksTellBadFromGood(t *testing.T) {
+	last := ""
+	for _, c := range Checks() {
+		t.Run(c.ID, func(t *testing.T) {
+			if c.ID <= last || c.Title == "" || c.Why == "" || c.Source == "" || c.Severity == 0 {
+				t.Errorf("check %s: want IDs to ascend and every field filled in", c.ID)
+			}
+			last = c.ID
+			options := Options{}
+			if c.ID == "FUS212" {
+				options.Forbidden = []Forbidden{{APIGroup: "apps", Resource: "deployments", Why: "the legacy side owns it"}}
+			}
+			report := validate(t, c.Bad, options)
+			i := slices.IndexFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == c.ID })
+			if i < 0 {
+				t.Fatalf("the bad example of %s has only %+v", c.ID, report.Findings)
+			}
+			if f := report.Findings[i]; c.ID != "FUS215" && (f.Severity != c.Severity || f.Line == 0 || f.Column == 0) {
+				t.Errorf("finding of the bad example = %+v, want severity %v and a place", f, c.Severity)
+			}
+			if good := validate(t, c.Good, options); len(good.Findings) > 0 {
+				t.Errorf("the good example of %s has %+v", c.ID, good.Findings)
+			}
+		})
+	}
+}
+
+// TestValidateGolden shows every finding with its place and fix, and the corrected file.
+func TestValidateGolden(t *testing.T) {
+	golden.Cases(t, "testdata/validate/*.txtar", func(t *testing.T, c *golden.Case) {
+		report, err := Validate("p.jsonl", bytes.NewReader(c.Input("input")), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		for _, f := range report.Findings {
+			fmt.Fprintf(&out, "%s:%d:%d: %v %s %s: %s\n", f.File, f.Line, f.Column, f.Severity, f.Rule, f.Subject, f.Message)
+			for line := range strings.Lines(f.Fix) {
+				fmt.Fprintf(&out, "\tfix: %s\n", strings.TrimSuffix(line, "\n"))
+			}
+		}
+		c.Want("findings", []byte(out.String()))
+		c.Want("fixed", report.Fixed)
+		if _, err := Parse("fixed", bytes.NewReader(report.Fixed)); err != nil && !bytes.Contains(c.Input("input"), []byte("cannot be mended")) {
+			t.Errorf("the corrected file: %v", err)
+		}
+	})
+}
+
+// TestFixedFilesStayFixed corrects damaged lines one by one: the result is read, and there is nothing left to correct in it.
+func TestFixedFilesStayFixed(t *testing.T) {
+	cases, err := os.ReadDir("testdata/validate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range cases {
+		data, err := os.ReadFile("testdata/validate/" + entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(data) {
+			report := validate(t, string(line), Options{})
+			if len(report.Rules) == 0 {
+				continue // a line that the server refuses, or none
+			}
+			if _, err := Parse("fixed", bytes.NewReader(report.Fixed)); err != nil {
+				t.Errorf("%s: fixed to %s: %v", line, report.Fixed, err)
+			}
+			if again := validate(t, string(report.Fixed), Options{}); again.FixedLines > 0 {
+				t.Errorf("%s: fixed to %s, which would be fixed again to %s", line, report.Fixed, again.Fixed)
+			}
+		}
+	}
+}
+
+// TestFixTakesRightsAway: where the server allows more than a line says, the corrected line allows only that.
+func TestFixTakesRightsAway(t *testing.T) {
+	for _, line := range []string{
+		`{"kind":"Policy","spec":{"user":"alice","resource":"pods","namespace":"a"}}`,
+		`{"apiVersion":"abac.authorization.kubernetes.io/v0","kind":"Policy","spec":{"user":"alice","resource":"pods","namespace":"a"}}`,
+		`{}`, `null`, `{"kind":"Policy"}`,
+		policyLine + `"spec":{"user":"alice","resource":"pods","namespace":"a","readOnly":true}}`,
+		policyLine + `"spec":{"user":"alice","group":"*","resource":"pods","namespace":"a"}}`,
+		`{"apiVersion":"abac.authorization.kubernetes.io/__internal","kind":"Policy","Spec":{"User":"*","APIGroup":"*","Resource":"*","Namespace":"*"}}`,
+	} {
+		report := validate(t, line, Options{})
+		after, err := Parse("fixed", bytes.NewReader(report.Fixed))
+		if err != nil {
+			t.Fatalf("%s: fixed to %s: %v", line, report.Fixed, err)
+		}
+		c := Compare(report.Rules, after)
+		likely := slices.DeleteFunc(c.Gained, func(e Excess) bool { return e.Unlikely })
+		if len(c.Lost) == 0 || len(likely) > 0 {
+			t.Errorf("%s: fixed to %s: lost %v, gained %v, want to lose and to gain nothing", line, report.Fixed, c.Lost, likely)
+		}
+	}
+}
+
+func TestValidateReportsALineThatIsTooLong(t *testing.T) {
+	zeros := &endless{}
+	report, err := Validate("zeros", zeros, Options{})
+	if err != nil || len(report.Findings) != 1 || report.Findings[0].Rule != "FUS200" || report.Fixed != nil {
+		t.Errorf("Validate of an endless line = %+v, %v, want one FUS200 and no corrected file", report, err)
+	}
+	if zeros.bytes > 2*maxLineBytes {
+		t.Errorf("Validate read %d bytes, want at most %d", zeros.bytes, 2*maxLineBytes)
+	}
+}
+
+func TestValidateWrapsTheErrorOfItsReader(t *testing.T) {
+	if _, err := Validate("p", iotest.ErrReader(os.ErrClosed), Options{}); err == nil {
+		t.Error("Validate of a broken reader passed, want an error")
+	}
+}
+
+func TestValidateKnowsTheServersVersion(t *testing.T) {
+	line := policyLine + `"spec":{"group":"viewers","resource":"pods","namespace":"*","readonly":true}}`
+	for server, want := range map[int]bool{0: true, 10: true, 34: true, 35: false, 36: false} {
+		options := Options{}
+		if server > 0 {
+			options.Server = kubever.Minor(server)
+		}
+		report := validate(t, line, options)
+		if got := strings.Contains(report.Findings[0].Message, "exec"); got != want {
+			t.Errorf("version 1.%d: finding %q mentions exec: %v, want %v", server, report.Findings[0].Message, got, want)
+		}
+	}
+}
+
+func TestValidateNamesForbiddenWrites(t *testing.T) {
+	options := Options{Forbidden: []Forbidden{{APIGroup: "apps", Resource: "deployments", Why: "the legacy side owns it"}, {APIGroup: "", Resource: "nodes", Why: "the legacy side owns it"}}}
+	for spec, want := range map[string][]string{
+		`"group":"devs","apiGroup":"*","resource":"*","namespace":"a"`:                                                                {"deployments.apps", "nodes"},
+		`"group":"devs","apiGroup":"apps","resource":"deployments","namespace":"a"`:                                                   {"deployments.apps"},
+		`"group":"devs","apiGroup":"apps","resource":"deployments","namespace":"a","readonly":true`:                                   nil,
+		`"user":"system:serviceaccount:kube-system:deployment-controller","apiGroup":"apps","resource":"deployments","namespace":"*"`: nil,
+	} {
+		var got []string
+		for _, f := range validate(t, policyLine+`"spec":{`+spec+`}}`, options).Findings {
+			if f.Rule == "FUS212" {
+				got = f.Related
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: forbidden writes (-want +got):\n%s", spec, diff)
+		}
+	}
+}
+
+func TestValidateKnowsGivenDefinitions(t *testing.T) {
+	catalog := NewCatalog()
+	crds := `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec: {group: example.com, scope: Cluster, names: {plural: widgets, kind: Widget}}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: apiextensions.k8s.io/v1beta1
+  kind: CustomResourceDefinition
+  spec: {group: example.org, scope: Namespaced, names: {plural: gadgets}}
+`
+	if err := catalog.AddCRDs("crds.yaml", []byte(crds)); err != nil {
+		t.Fatal(err)
+	}
+	for spec, want := range map[string]string{
+		`"apiGroup":"example.com","resource":"widgets","namespace":"*"`: "",
+		`"apiGroup":"example.com","resource":"widgets","namespace":"a"`: "FUS207",
+		`"apiGroup":"example.com","resource":"wigets","namespace":"*"`:  "FUS206",
+		`"apiGroup":"example.org","resource":"gadgets"`:                 "FUS207",
+		`"apiGroup":"elsewhere.test","resource":"x","namespace":"*"`:    "FUS205",
+	} {
+		got := ""
+		for _, f := range validate(t, policyLine+`"spec":{"user":"a",`+spec+`}}`, Options{Catalog: catalog}).Findings {
+			got += f.Rule
+		}
+		if got != want {
+			t.Errorf("%s: findings %q, want %q", spec, got, want)
+		}
+	}
+	for _, bad := range []string{"", "kind: Pod", "a: [", `{"kind":"CustomResourceDefinition"}`} {
+		if err := NewCatalog().AddCRDs("bad.yaml", []byte(bad)); err == nil || !strings.HasPrefix(err.Error(), "bad.yaml: ") {
+			t.Errorf("AddCRDs(%q) = %v, want an error that names the file", bad, err)
+		}
+	}
+}
+
+// FuzzValidate checks that no file upsets Validate, that its corrected file is read again, and that correcting it again
+// changes nothing.
+func FuzzValidate(f *testing.F) {
+	for _, c := range Checks() {
+		f.Add([]byte(c.Bad))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		report, err := Validate("fuzz", bytes.NewReader(data), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules, parseErr := Parse("fuzz", bytes.NewReader(data))
+		if parseErr == nil && !cmp.Equal(rules, report.Rules) {
+			t.Fatalf("Validate reads %v, Parse %v", report.Rules, rules)
+		}
+		stops := slices.ContainsFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == "FUS200" })
+		if stops != (parseErr != nil) {
+			t.Fatalf("Validate: the server stops: %v, Parse: %v", stops, parseErr)
+		}
+		if parseErr == nil {
+			if _, err := Parse("fixed", bytes.NewReader(report.Fixed)); err != nil {
+				t.Fatalf("the corrected file is refused: %v\n%q", err, report.Fixed)
+			}
+		}
+	})
+}
