@@ -1,0 +1,267 @@
+package rig
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pki"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// Pair is a plan that runs: the two sides of one fused control plane as real processes over real stores. Their arguments are the
+// plan's, their policy, kubeconfigs and certificates are those that render and pki give to a user; the spec is written for this machine.
+type Pair struct {
+	Plan   *plan.Plan
+	Stores map[string]*Etcd
+	Legacy *APIServer
+	Modern *APIServer
+	// Managers of the two sides; nil where the plan has none.
+	LegacyManager *ControllerManager
+	ModernManager *ControllerManager
+
+	rig   *Rig
+	paths *strings.Replacer
+}
+
+// PairSpec is what a test says of a pair. The rest of the spec is this machine's.
+type PairSpec struct {
+	Layout         spec.Layout
+	Legacy, Modern string // versions
+	// LegacyManagerArgs and ModernManagerArgs are further arguments of the controller managers, "name=value"; with them a test makes
+	// a configuration that the plan would not.
+	LegacyManagerArgs, ModernManagerArgs []string
+	LegacyServerArgs, ModernServerArgs   []string
+	NoModernManager                      bool
+	More                                 string // YAML of further fields of spec, two spaces deep: owners, access
+}
+
+// pairTemplate is the spec of a pair on loopback. API servers advertise an address that nobody asks: they refuse to advertise loopback.
+var pairTemplate = template.Must(template.New("spec").Parse(`apiVersion: kubefusion.dev/v1alpha1
+kind: FusedControlPlane
+metadata: {name: pair}
+spec:
+  layout: {{.Layout}}
+  hosts: [{name: cp-1, address: 192.0.2.1}]
+  network: {{.Network}}
+  pki:
+    directory: {{.Dir}}
+    ca: {{.PKI.File "ca.crt"}}
+    caKey: {{.PKI.File "ca.key"}}
+    serviceAccountKey: {{.PKI.File "sa.key"}}
+    serviceAccountPublicKeys: [{{.PKI.File "sa.pub"}}]
+  stores:
+{{- range .Stores}}
+  - {name: {{.Name}}, endpoints: ["{{.URL}}"], tls: {ca: {{$.PKI.File "ca.crt"}}, cert: {{$.StoreCert}}, key: {{$.StoreKey}}}}
+{{- end}}
+  legacy:
+    version: {{.Legacy}}
+    apiServer: {port: {{.LegacyPort}}, bindAddress: 127.0.0.1, extraArgs: [{{range .LegacyServerArgs}}{{.}}, {{end}}]}
+    controllerManager: {extraArgs: [{{range .LegacyManagerArgs}}{{.}}, {{end}}]}
+  modern:
+    version: {{.Modern}}
+    apiServer: {port: {{.ModernPort}}, bindAddress: 127.0.0.1, extraArgs: [{{range .ModernServerArgs}}{{.}}, {{end}}]}
+{{- if not .NoModernManager}}
+    controllerManager: {extraArgs: [{{range .ModernManagerArgs}}{{.}}, {{end}}]}
+{{- end}}
+{{.More}}
+`))
+
+// StartPair plans the pair and starts it: stores, the legacy side, the modern side, each waited for.
+func (r *Rig) StartPair(s PairSpec) *Pair {
+	r.t.Helper()
+	p := r.NewPair(s)
+	p.StartLegacy()
+	p.StartModern()
+	return p
+}
+
+// NewPair plans the pair, starts its stores and writes the files that its components read. No component runs yet.
+func (r *Rig) NewPair(s PairSpec) *Pair {
+	r.t.Helper()
+	p := &Pair{rig: r, Stores: map[string]*Etcd{"core": r.StartEtcd("core")}}
+	if s.Layout == spec.LayoutSplit {
+		p.Stores["modern"] = r.StartEtcd("modern")
+	}
+	f, err := spec.Load("pair.yaml", []byte(p.specText(s)))
+	if err != nil {
+		r.t.Fatalf("the spec of the pair: %v", err)
+	}
+	if p.Plan, err = plan.New(f); err != nil {
+		r.t.Fatalf("planning the pair: %v", err)
+	}
+	// The spec puts every path into the test's folder but those that the plan chooses.
+	p.paths = strings.NewReplacer("/etc/kubernetes/", r.dir+"/etc/kubernetes/")
+	if err := p.writeFiles(); err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
+// specText writes the spec for this machine.
+func (p *Pair) specText(s PairSpec) string {
+	r := p.rig
+	legacy, err := kubever.Parse(s.Legacy)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	core := p.Stores["core"]
+	stores := []*Etcd{core}
+	if modern := p.Stores["modern"]; modern != nil {
+		stores = append(stores, modern)
+	}
+	// 1.35 and later do not write the bitmap in which the legacy side notes its addresses: each side has a range of its own.
+	network := "{serviceCIDRs: [10.96.0.0/24]}"
+	if s.Layout == spec.LayoutSplit {
+		if modern, err := kubever.Parse(s.Modern); err == nil && !kubever.AllocatorsIn(modern.Minor).Bitmap {
+			network = "{serviceCIDRs: [10.96.0.0/24], modernServiceCIDRs: [10.97.0.0/24]}"
+		}
+	}
+	if kubever.Behaves(kubever.BehaviourInsecurePort, legacy.Minor) {
+		s.LegacyServerArgs = append([]string{"insecure-port=0"}, s.LegacyServerArgs...)
+	}
+	var b strings.Builder
+	err = pairTemplate.Execute(&b, map[string]any{
+		"Layout": s.Layout, "Network": network, "Dir": filepath.Join(r.dir, "pki-of-plan"), "PKI": r.PKI, "Stores": stores,
+		"StoreCert": core.clientCrt, "StoreKey": core.clientKey, "Legacy": s.Legacy, "Modern": s.Modern,
+		"LegacyPort": r.Port(), "ModernPort": r.Port(), "NoModernManager": s.NoModernManager, "More": s.More,
+		"LegacyServerArgs": yamlArgs(s.LegacyServerArgs), "ModernServerArgs": yamlArgs(s.ModernServerArgs),
+		"LegacyManagerArgs": yamlArgs(append(r.managerPort(legacy.Minor), s.LegacyManagerArgs...)),
+		"ModernManagerArgs": yamlArgs(append(r.managerPort(mustParse(r, s.Modern)), s.ModernManagerArgs...)),
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return b.String()
+}
+
+func mustParse(r *Rig, version string) kubever.Minor {
+	v, err := kubever.Parse(version)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return v.Minor
+}
+
+// managerPort is a free port for a controller manager, by the flags that its release has. The usual ports may be taken here.
+func (r *Rig) managerPort(minor kubever.Minor) []string {
+	port := fmt.Sprint(r.Port())
+	has := func(flag string) bool { return kubever.Flag(kubever.ControllerManager, flag).In(minor) }
+	switch {
+	case has("secure-port") && has("port"):
+		return []string{"port=0", "secure-port=" + port}
+	case has("secure-port"):
+		return []string{"secure-port=" + port}
+	default:
+		return []string{"port=" + port}
+	}
+}
+
+// yamlArgs writes name=value as the spec's {name: , value: }.
+func yamlArgs(args []string) []string {
+	list := make([]string, len(args))
+	for i, arg := range args {
+		name, value, _ := strings.Cut(arg, "=")
+		list[i] = fmt.Sprintf("{name: %s, value: %q}", name, value)
+	}
+	return list
+}
+
+// writeFiles puts the certificates that pki issues and the files that render makes where the components look for them.
+func (p *Pair) writeFiles() error {
+	certificate, err := os.ReadFile(p.rig.PKI.File("ca.crt"))
+	if err != nil {
+		return err
+	}
+	key, err := os.ReadFile(p.rig.PKI.File("ca.key"))
+	if err != nil {
+		return err
+	}
+	authority, err := pki.ParseAuthority(certificate, key)
+	if err != nil {
+		return err
+	}
+	lifetime := pki.LifetimeOf(time.Now(), time.Hour)
+	files, err := pki.Issue(p.Plan, pki.Given{
+		Authorities: map[string]*pki.Authority{p.Plan.PKI.CA: authority},
+		Has:         func(_, path string) bool { _, err := os.Stat(path); return err == nil },
+	}, lifetime, lifetime)
+	if err != nil {
+		return fmt.Errorf("issuing the pair's certificates: %w", err)
+	}
+	for _, f := range files {
+		if err := p.write(f.Path, f.Data); err != nil {
+			return err
+		}
+	}
+	rendered, err := render.Files(p.Plan, render.Options{Target: render.StaticPod})
+	if err != nil {
+		return fmt.Errorf("rendering the pair: %w", err)
+	}
+	for _, f := range rendered {
+		if path, ok := strings.CutPrefix(f.Path, p.Plan.Hosts[0].Name+"/"); ok {
+			if err := p.write("/"+path, f.Data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Pair) write(path string, data []byte) error {
+	path = p.paths.Replace(path)
+	if !strings.HasPrefix(path, p.rig.dir+"/") {
+		return fmt.Errorf("writing %s: lies outside of the test's folder", path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o600)
+}
+
+// StartLegacy starts the legacy side and waits for it.
+func (p *Pair) StartLegacy() {
+	p.rig.t.Helper()
+	p.Legacy, p.LegacyManager = p.start(etcdsplit.Legacy)
+}
+
+// StartModern starts the modern side and waits for it.
+func (p *Pair) StartModern() {
+	p.rig.t.Helper()
+	p.Modern, p.ModernManager = p.start(etcdsplit.Modern)
+}
+
+func (p *Pair) start(side etcdsplit.SideName) (server *APIServer, manager *ControllerManager) {
+	p.rig.t.Helper()
+	minor := p.Plan.Side(side).Version.Minor
+	for _, c := range p.Plan.ComponentsOf(side, kubever.APIServer) {
+		server = p.rig.StartAPIServer(c.Name, minor, p.args(c))
+		server.WaitReady()
+	}
+	for _, c := range p.Plan.ComponentsOf(side, kubever.ControllerManager) {
+		manager = p.rig.StartControllerManager(c.Name, minor, p.args(c))
+		manager.WaitReady()
+	}
+	return server, manager
+}
+
+// args are the plan's, with the paths of this machine.
+func (p *Pair) args(c plan.Component) []string {
+	p.rig.t.Helper()
+	var list []string
+	for _, a := range c.Args {
+		list = append(list, a.String())
+	}
+	mapped, err := MapArgs(list, func(_, value string) string { return p.paths.Replace(value) })
+	if err != nil {
+		p.rig.t.Fatal(err)
+	}
+	return mapped
+}
