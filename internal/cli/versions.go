@@ -226,18 +226,8 @@ func newVersionsReport(request versionsRequest, minors []kubever.Minor) versions
 
 // minorsWhere prints those of the minors for which a predicate holds, "never" for none.
 func minorsWhere(minors []kubever.Minor, holds func(kubever.Minor) bool) string {
-	var ranges kubever.Ranges
-	for _, m := range minors {
-		if !holds(m) {
-			continue
-		}
-		if last := len(ranges) - 1; last >= 0 && ranges[last].To == m-1 {
-			ranges[last].To = m
-		} else {
-			ranges = append(ranges, kubever.Range{From: m, To: m})
-		}
-	}
-	return ranges.String()
+	holding := slices.DeleteFunc(slices.Clone(minors), func(m kubever.Minor) bool { return !holds(m) })
+	return kubever.Spans(holding).String()
 }
 
 // valuesOver groups consecutive minors in which something has one value; minors without a value are left out.

@@ -1,6 +1,7 @@
 package kubever
 
 import (
+	"slices"
 	"strings"
 	"sync"
 )
@@ -30,19 +31,8 @@ func fieldSpans(typeName, field string) []during[string] {
 // A server, a kubelet or a controller of another minor drops the field when it writes the object.
 // Types are named as in the API descriptions: v1.PodSpec, apps.v1.DeploymentSpec, meta.v1.ObjectMeta.
 func Field(typeName, field string) Ranges {
-	var known Ranges
 	spans := fieldSpans(typeName, field)
-	for _, m := range Minors() {
-		if _, ok := at(spans, m); !ok {
-			continue
-		}
-		if last := len(known) - 1; last >= 0 && known[last].To == m-1 {
-			known[last].To = m
-		} else {
-			known = append(known, Range{From: m, To: m})
-		}
-	}
-	return known
+	return Spans(slices.DeleteFunc(Minors(), func(m Minor) bool { _, known := at(spans, m); return !known }))
 }
 
 // FieldType returns the type of a field at the minor: "v1.Probe", "[]v1.Container", "map[string]string"; "" when the minor

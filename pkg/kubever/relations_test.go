@@ -1,7 +1,11 @@
 package kubever
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -270,6 +274,28 @@ func TestStartupWritesHoldTogether(t *testing.T) {
 }
 
 func TestBehavioursHaveConstants(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "behaviours.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var constants, rows []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Behaviour") {
+			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			constants = append(constants, value)
+		}
+		return true
+	})
+	for _, b := range Behaviours() {
+		rows = append(rows, b.Name)
+	}
+	slices.Sort(constants)
+	if !slices.Equal(constants, rows) {
+		t.Errorf("constants name %v, the table %v", constants, rows)
+	}
 	for _, b := range Behaviours() {
 		if b.Meaning == "" || b.Source == "" || len(b.Minors) == 0 {
 			t.Errorf("behaviour %s lacks a meaning, a source or minors", b.Name)

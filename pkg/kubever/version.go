@@ -155,6 +155,19 @@ func (r Range) String() string {
 // Ranges is a set of minors as ascending spans that do not touch.
 type Ranges []Range
 
+// Spans gathers ascending minors into ranges: 1.6, 1.7, 1.9 are 1.6-1.7,1.9.
+func Spans(minors []Minor) Ranges {
+	var ranges Ranges
+	for _, m := range minors {
+		if last := len(ranges) - 1; last >= 0 && ranges[last].To == m-1 {
+			ranges[last].To = m
+		} else {
+			ranges = append(ranges, Range{From: m, To: m})
+		}
+	}
+	return ranges
+}
+
 // Has reports whether one of the spans holds the minor.
 func (rs Ranges) Has(m Minor) bool {
 	for _, r := range rs {
