@@ -75,6 +75,7 @@ func verbs(streams Streams) []*cobra.Command {
 	return []*cobra.Command{
 		newInitCmd(streams),
 		newPlanCmd(streams),
+		newGraphCmd(streams),
 		newPKICmd(streams),
 		newRenderCmd(streams),
 		newVersionsCmd(streams),
