@@ -145,7 +145,7 @@ func (b *builder) restraintArgs(l *argList) {
 			why["BoundServiceAccountTokenVolume=false"] = fmt.Sprintf("the kubelets (%s) cannot mount projected tokens", b.plan.Kubelet.Minor)
 		}
 	}
-	if services := b.plan.Resource("services/specs"); services != nil && visibleToBoth(services) && services.Owner == etcdsplit.OwnerShared {
+	if services := b.plan.Resource("services/specs"); services != nil && services.VisibleToBoth() && services.Owner == etcdsplit.OwnerShared {
 		if gate := kubever.AllocatorsIn(l.minor).KeepBitmap; gate != "" {
 			why[gate] = "the legacy side's allocator must see the ClusterIPs given out here"
 		}
@@ -242,7 +242,7 @@ func (b *builder) modernAdmission(l *argList) {
 // that protects it.
 func (b *builder) finalizerWithoutController(key, controller string) bool {
 	row := b.plan.Resource(key)
-	if row == nil || !visibleToBoth(row) {
+	if row == nil || !row.VisibleToBoth() {
 		return false
 	}
 	for _, side := range etcdsplit.Sides() {

@@ -27,23 +27,12 @@ var leftToLegacy = map[string]string{
 	"storage-version-migrator-controller":            "it rewrites every object of a resource in this version's form, those that both sides read among them",
 }
 
-// controllers decides which controllers each controller manager runs.
-func (p *placement) controllers(rows []Resource) []Controller {
-	legacy := p.legacyControllers()
-	modern := p.modernControllers(rows)
-	legacyRuns, modernRuns := running(legacy), running(modern)
-	// A collector is judged by what the other side's controllers create, so it comes last. The modern side's is judged first with
-	// the legacy side as it is, and the legacy side's is changed only when what the modern side creates would be deleted.
-	p.decideModernCollector(modern, rows, legacyRuns)
-	p.decideLegacyCollector(legacy, rows, modernRuns)
-	return slices.Concat(legacy, modern)
-}
-
-// running says of a list of controllers which of them run, by ID.
-func running(controllers []Controller) func(id string) bool {
-	return func(id string) bool {
-		return slices.ContainsFunc(controllers, func(c Controller) bool { return c.ID == id && c.On })
-	}
+// decideControllers decides which controllers each controller manager runs, and puts them into the plan. A garbage collector is judged by
+// what the other side's controllers create, so the collectors come last; the legacy side's is changed only when it must be.
+func (b *builder) decideControllers() {
+	b.plan.Controllers = slices.Concat(b.legacyControllers(), b.modernControllers(b.plan.Resources))
+	b.decideModernCollector()
+	b.decideLegacyCollector()
 }
 
 // legacyControllers are those of the legacy controller manager as its defaults and the spec's --controllers have them.
@@ -177,7 +166,7 @@ func subjectName(fact kubever.Controller, subject *Resource) string {
 // in a namespace that ends, and declare it empty while the other side still has objects there that it cannot list.
 func decideNamespaces(rows []Resource) (bool, string) {
 	for i := range rows {
-		if rows[i].Namespaced && visibleToBoth(&rows[i]) {
+		if rows[i].Namespaced && rows[i].VisibleToBoth() {
 			return false, "the legacy side ends namespaces: this one would delete shared objects and declare a namespace empty without having seen the legacy side's own"
 		}
 	}
@@ -191,7 +180,7 @@ func (p *placement) decideRootCA(rows []Resource) (bool, string) {
 	switch {
 	case !kubever.Behaves(kubever.BehaviourTokenVolumeProjected, p.modern):
 		return false, fmt.Sprintf("pods made through %s do not mount kube-root-ca.crt", p.modern)
-	case configMaps == nil || !visibleToBoth(configMaps):
+	case configMaps == nil || !configMaps.VisibleToBoth():
 		return true, "pods made through the modern server mount kube-root-ca.crt"
 	case kubever.Behaves(kubever.BehaviourRootCAPublished, p.legacy):
 		return false, "the legacy side publishes kube-root-ca.crt"
@@ -202,31 +191,37 @@ func (p *placement) decideRootCA(rows []Resource) (bool, string) {
 	}
 }
 
+// safeCollector is why a collector may stay on.
+const safeCollector = "every owner that it could miss is of a kind or version that its API server does not serve, and this version leaves such objects alone"
+
 // decideModernCollector turns the modern side's garbage collector on when it cannot harm the legacy side's objects.
-func (p *placement) decideModernCollector(modern []Controller, rows []Resource, legacyRuns func(string) bool) {
-	at := slices.IndexFunc(modern, func(c Controller) bool { return c.ID == garbageCollector })
-	if at < 0 {
+func (b *builder) decideModernCollector() {
+	c := b.plan.Controller(etcdsplit.Modern, garbageCollector)
+	if c == nil {
 		return
 	}
-	if _, given := lastValue(p.file.Spec.Modern.ControllerManager.ExtraArgs, "controllers"); given {
+	if _, given := lastValue(b.file.Spec.Modern.ControllerManager.ExtraArgs, "controllers"); given {
 		return
 	}
-	modern[at].On, modern[at].Why = collectorVerdict(etcdsplit.Modern, p.modern, p.referencesOf(p.legacy, legacyRuns), rows)
+	dangers := b.plan.CollectorDangers(etcdsplit.Modern)
+	if c.On, c.Why = len(dangers) == 0, safeCollector; !c.On {
+		c.Why = dangers[0].String()
+	}
 }
 
 // decideLegacyCollector turns the legacy side's garbage collector off only when it would delete the modern side's objects.
-func (p *placement) decideLegacyCollector(legacy []Controller, rows []Resource, modernRuns func(string) bool) {
-	at := slices.IndexFunc(legacy, func(c Controller) bool { return c.ID == garbageCollector })
-	if at < 0 || !legacy[at].On {
+func (b *builder) decideLegacyCollector() {
+	c := b.plan.Controller(etcdsplit.Legacy, garbageCollector)
+	if c == nil || !c.On {
 		return
 	}
-	safe, why := collectorVerdict(etcdsplit.Legacy, p.legacy, p.referencesOf(p.modern, modernRuns), rows)
+	dangers := b.plan.CollectorDangers(etcdsplit.Legacy)
 	switch {
-	case safe:
-	case p.file.Spec.Legacy.ControllerManager == nil:
-		legacy[at].Why = why + "; its controller manager is not part of the spec, so the plan cannot turn it off"
+	case len(dangers) == 0:
+	case b.file.Spec.Legacy.ControllerManager == nil:
+		c.Why = dangers[0].String() + "; its controller manager is not part of the spec, so the plan cannot turn it off"
 	default:
-		legacy[at].On, legacy[at].Why = false, why
+		c.On, c.Why = false, dangers[0].String()
 	}
 }
 

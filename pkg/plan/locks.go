@@ -91,7 +91,7 @@ func contended(locks, others []etcdsplit.Lock, rows []Resource) bool {
 	for _, a := range locks {
 		for _, b := range others {
 			row := rowOf(rows, a.Resource)
-			if a.Resource == b.Resource && a.Namespace == b.Namespace && a.Name == b.Name && row != nil && visibleToBoth(row) {
+			if a.Resource == b.Resource && a.Namespace == b.Namespace && a.Name == b.Name && row != nil && row.VisibleToBoth() {
 				return true
 			}
 		}

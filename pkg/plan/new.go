@@ -25,6 +25,7 @@ func New(f *spec.File) (*Plan, error) {
 	p := &Plan{
 		Name: f.Metadata.Name, Layout: s.Layout, Hosts: s.Hosts, Kubelet: s.Kubelet.Version, Network: s.Network, PKI: s.PKI,
 		Prefix: s.Stores[0].Prefix, PolicyFile: policyFile, Accept: s.Accept,
+		Legacy: Side{Name: etcdsplit.Legacy, Version: s.Legacy.Version}, Modern: Side{Name: etcdsplit.Modern, Version: s.Modern.Version},
 	}
 	for _, store := range s.Stores {
 		p.Stores = append(p.Stores, Store{Name: store.Name, Endpoints: store.Endpoints, TLS: store.TLS, Version: store.Version, Managed: store.Managed})
@@ -37,7 +38,7 @@ func New(f *spec.File) (*Plan, error) {
 		return nil, err
 	}
 	p.CustomResources = b.customResources()
-	p.Controllers = b.controllers(p.Resources)
+	b.decideControllers()
 	if err := b.elect(); err != nil {
 		return nil, err
 	}
