@@ -209,3 +209,25 @@ func (b *BootKey) Matches(rest string) bool {
 	}
 	return rest == b.Key
 }
+
+// Row finds the row of the map for a classified key; nil when the map does not know the resource.
+func (m *Map) Row(k Key) *Resource {
+	var wildcard *Resource
+	group, _, grouped := strings.Cut(k.Resource, "/")
+	for i := range m.Resources {
+		r := &m.Resources[i]
+		if r.Key == k.Resource {
+			return r
+		}
+		if stem, ok := strings.CutSuffix(r.Key, "/*"); ok && grouped && stem == group {
+			wildcard = r
+		}
+	}
+	if wildcard == nil && k.Form == FormGrouped {
+		return &m.CustomResources
+	}
+	return wildcard
+}
+
+// key is the lock object below the prefix.
+func (l *Lock) key() string { return l.Resource + "/" + l.Namespace + "/" + l.Name }

@@ -1,0 +1,196 @@
+package etcdsplit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/fxamacker/cbor/v2"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Encoding says how a value is stored.
+type Encoding string
+
+// The encodings of values in a store of Kubernetes 1.6 to 1.36.
+const (
+	Protobuf  Encoding = "protobuf"  // k8s\0 and a runtime.Unknown
+	JSON      Encoding = "json"      // CRDs, custom resources, APIServices; everything under --storage-media-type=application/json
+	CBOR      Encoding = "cbor"      // self-described, 0xd9d9f7; custom resources behind an alpha gate of 1.32 and later
+	Encrypted Encoding = "encrypted" // k8s:enc:<provider>:<version>:<key>:
+)
+
+var (
+	protobufMagic  = []byte("k8s\x00")
+	cborMagic      = []byte{0xd9, 0xd9, 0xf7}
+	encryptedMagic = []byte("k8s:enc:")
+)
+
+// ErrUnreadable is wrapped by every error about a value that is no object of Kubernetes.
+var ErrUnreadable = errors.New("not the value of a Kubernetes object")
+
+// Envelope is what is known about a value without decoding the object. Its slices are parts of the value.
+type Envelope struct {
+	Encoding   Encoding
+	APIVersion []byte // "apps/v1"; nil when encrypted
+	Kind       []byte // "Deployment"; nil when encrypted
+	Provider   []byte // of Encrypted: "aescbc", "aesgcm", "secretbox", "kms"
+	KeyName    []byte // of Encrypted: the name of the key, or of the KMS plugin, in the configuration
+	Body       []byte // protobuf: the object's message; JSON and CBOR: the whole value
+}
+
+// ReadEnvelope reads how a value is stored and which type it claims, in time that does not depend on the size of the value
+// for protobuf, and without allocating for protobuf and JSON.
+// Errors: ErrUnreadable, wrapped, when the value is empty, truncated, of another format, or names no type.
+// Source: runtime/serializer/{protobuf,json,cbor} of apimachinery; value/transformer of apiserver.
+func ReadEnvelope(value []byte) (Envelope, error) {
+	switch {
+	case bytes.HasPrefix(value, protobufMagic):
+		return readUnknown(value[len(protobufMagic):])
+	case bytes.HasPrefix(value, encryptedMagic):
+		return readEncrypted(value[len(encryptedMagic):])
+	case bytes.HasPrefix(value, cborMagic):
+		return readCBOR(value)
+	case len(value) == 0:
+		return Envelope{}, fmt.Errorf("%w: it is empty", ErrUnreadable)
+	}
+	return readJSON(value)
+}
+
+// readUnknown reads a runtime.Unknown: typeMeta = 1 {apiVersion = 1, kind = 2}, raw = 2, contentEncoding = 3, contentType = 4.
+func readUnknown(data []byte) (Envelope, error) {
+	e := Envelope{Encoding: Protobuf}
+	var typeMeta, contentEncoding []byte
+	err := protoFields(data, func(number protowire.Number, value []byte) bool {
+		switch number {
+		case 1:
+			typeMeta = value
+		case 2:
+			e.Body = value
+		case 3:
+			contentEncoding = value
+		}
+		return true
+	})
+	if err != nil {
+		return Envelope{}, fmt.Errorf("%w: its envelope is damaged: %w", ErrUnreadable, err)
+	}
+	if len(contentEncoding) > 0 {
+		return Envelope{}, fmt.Errorf("%w: its content encoding %q is not known", ErrUnreadable, contentEncoding)
+	}
+	err = protoFields(typeMeta, func(number protowire.Number, value []byte) bool {
+		switch number {
+		case 1:
+			e.APIVersion = value
+		case 2:
+			e.Kind = value
+		}
+		return true
+	})
+	if err != nil {
+		return Envelope{}, fmt.Errorf("%w: its type is damaged: %w", ErrUnreadable, err)
+	}
+	return e, e.requireType()
+}
+
+// readEncrypted reads <provider>:<version>:<key name>:<cipher text>; old providers leave out nothing of it.
+func readEncrypted(data []byte) (Envelope, error) {
+	e := Envelope{Encoding: Encrypted}
+	provider, rest, ok := bytes.Cut(data, []byte(":"))
+	_, rest, ok2 := bytes.Cut(rest, []byte(":"))
+	keyName, _, ok3 := bytes.Cut(rest, []byte(":"))
+	if !ok || !ok2 || !ok3 || len(provider) == 0 {
+		return Envelope{}, fmt.Errorf("%w: its encryption header is cut off", ErrUnreadable)
+	}
+	e.Provider, e.KeyName = provider, keyName
+	return e, nil
+}
+
+func readCBOR(value []byte) (Envelope, error) {
+	var typed struct {
+		APIVersion string `cbor:"apiVersion"`
+		Kind       string `cbor:"kind"`
+	}
+	if err := cbor.Unmarshal(value, &typed); err != nil {
+		return Envelope{}, fmt.Errorf("%w: its CBOR is damaged: %w", ErrUnreadable, err)
+	}
+	e := Envelope{Encoding: CBOR, APIVersion: []byte(typed.APIVersion), Kind: []byte(typed.Kind), Body: value}
+	return e, e.requireType()
+}
+
+func readJSON(value []byte) (Envelope, error) {
+	e := Envelope{Encoding: JSON, Body: value}
+	err := jsonMembers(value, func(key, member []byte) bool {
+		switch string(key) {
+		case "apiVersion":
+			e.APIVersion = jsonString(member)
+		case "kind":
+			e.Kind = jsonString(member)
+		}
+		return e.APIVersion == nil || e.Kind == nil
+	})
+	// The members behind the type are not read, so a value that was cut off is noticed by its last byte.
+	if end := bytes.TrimRight(value, " \t\r\n"); err == nil && (len(end) == 0 || end[len(end)-1] != '}') {
+		err = errJSON
+	}
+	if err != nil {
+		return Envelope{}, fmt.Errorf("%w: it starts with %q", ErrUnreadable, value[:min(len(value), 16)])
+	}
+	return e, e.requireType()
+}
+
+func (e *Envelope) requireType() error {
+	if len(e.APIVersion) == 0 || len(e.Kind) == 0 {
+		return fmt.Errorf("%w: it names no apiVersion or no kind", ErrUnreadable)
+	}
+	return nil
+}
+
+// protoFields calls visit with every length-delimited field of a message, until visit returns false; other fields are
+// skipped. It allocates nothing.
+func protoFields(data []byte, visit func(number protowire.Number, value []byte) bool) error {
+	for len(data) > 0 {
+		number, wireType, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		data = data[n:]
+		if wireType != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(number, wireType, data); n < 0 {
+				return protowire.ParseError(n)
+			}
+			data = data[n:]
+			continue
+		}
+		value, n := protowire.ConsumeBytes(data)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		data = data[n:]
+		if !visit(number, value) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// protoVarint returns the last value of a varint field of a message, 0 when it is absent.
+func protoVarint(data []byte, field protowire.Number) (uint64, error) {
+	var result uint64
+	for len(data) > 0 {
+		number, wireType, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return 0, protowire.ParseError(n)
+		}
+		data = data[n:]
+		if number == field && wireType == protowire.VarintType {
+			if result, n = protowire.ConsumeVarint(data); n < 0 {
+				return 0, protowire.ParseError(n)
+			}
+		} else if n = protowire.ConsumeFieldValue(number, wireType, data); n < 0 {
+			return 0, protowire.ParseError(n)
+		}
+		data = data[n:]
+	}
+	return result, nil
+}

@@ -1,0 +1,527 @@
+package etcdsplit
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/finding"
+)
+
+const (
+	crdResource        = "apiextensions.k8s.io/customresourcedefinitions"
+	apiServiceResource = "apiregistration.k8s.io/apiservices"
+)
+
+// findCRDs reports CRDs that lost fields or will lose them, and custom resources stored in versions that their CRD does not
+// account for.
+func (r *reporter) findCRDs() {
+	for _, store := range r.stores {
+		crds := store.total.facts.crds
+		for _, name := range sortedKeys(crds) {
+			r.findTruncated(store, name, crds[name])
+		}
+		r.findDoomedCRDs(store)
+		for _, name := range sortedKeys(store.total.resources) {
+			if t := store.total.resources[name]; t.form == FormGrouped && t.row != nil && t.row.Kind == "" {
+				r.findCustomVersions(store, t)
+			}
+		}
+	}
+}
+
+// findTruncated compares what a CRD says with what its newest reader always writes.
+func (r *reporter) findTruncated(store *storeScan, name string, c crdFact) {
+	row := r.m.Row(Key{Form: FormGrouped, Resource: crdResource})
+	if row == nil {
+		return
+	}
+	var lost []string
+	for _, side := range row.Readers(store.Name) {
+		keeps := r.m.ControlPlane(side).CRDFields
+		if slices.Contains(keeps, "spec.versions") && len(c.Spec.Versions) == 0 {
+			lost = append(lost, "spec.versions")
+		}
+		if slices.Contains(keeps, "status.storedVersions") && len(c.Status.StoredVersions) == 0 {
+			lost = append(lost, "status.storedVersions")
+		}
+		if slices.Contains(keeps, "spec.preserveUnknownFields") && !c.hasSchema() && c.Spec.PreserveUnknownFields != nil && *c.Spec.PreserveUnknownFields {
+			lost = append(lost, "every schema")
+		}
+	}
+	slices.Sort(lost)
+	if lost = slices.Compact(lost); len(lost) > 0 {
+		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Related: []string{crdResource + "/" + c.name},
+			Message: fmt.Sprintf("CRD %s has lost %s: an API server that does not know these fields has rewritten it, or created it", name, strings.Join(lost, " and ")),
+			Fix:     "apply the CRD again through the modern side, and keep CRDs in a store that the legacy side does not use"})
+	}
+	var unserved []string
+	for _, version := range c.Status.StoredVersions {
+		if !c.has(version) {
+			unserved = append(unserved, version)
+		}
+	}
+	if len(unserved) > 0 {
+		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Related: []string{crdResource + "/" + c.name},
+			Message: fmt.Sprintf("CRD %s: objects may be stored as %s, which spec.versions does not have: they cannot be read", name, strings.Join(unserved, ", ")),
+			Fix:     "restore the version in spec.versions, or rewrite the objects and then remove it from status.storedVersions"})
+	}
+}
+
+func (c *crd) has(version string) bool {
+	if len(c.Spec.Versions) == 0 {
+		return c.Spec.Version == version
+	}
+	for _, v := range c.Spec.Versions {
+		if v.Name == version {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *crd) hasSchema() bool {
+	if isSet(c.Spec.Validation) {
+		return true
+	}
+	for _, v := range c.Spec.Versions {
+		if isSet(v.Schema) {
+			return true
+		}
+	}
+	return false
+}
+
+func isSet(raw []byte) bool { return len(raw) > 0 && string(raw) != "null" && string(raw) != "{}" }
+
+// findDoomedCRDs reports the CRDs that a reader of the store would truncate when it rewrites them.
+func (r *reporter) findDoomedCRDs(store *storeScan) {
+	row := r.m.Row(Key{Form: FormGrouped, Resource: crdResource})
+	if row == nil || len(row.Readers(store.Name)) < 2 {
+		return
+	}
+	for _, side := range row.Readers(store.Name) {
+		keeps := r.m.ControlPlane(side).CRDFields
+		if len(keeps) == 0 {
+			continue
+		}
+		var doomed counted
+		fields := map[string]bool{}
+		for _, c := range store.total.facts.crds {
+			var lost bool
+			for _, field := range c.fields {
+				if !slices.Contains(keeps, field) {
+					fields[field], lost = true, true
+				}
+			}
+			if lost {
+				doomed.add(crdResource + "/" + c.name)
+			}
+		}
+		if doomed.keys > 0 {
+			r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Related: doomed.samples,
+				Message: fmt.Sprintf("the controllers of the %s side (%s) rewrite %s without %s", side, r.m.ControlPlane(side).Version, plural(doomed.keys, "CRD"), strings.Join(sortedKeys(fields), ", ")),
+				Fix:     "give the modern side a default store of its own: no override moves CRDs"})
+		}
+	}
+}
+
+// findCustomVersions compares how custom resources are stored with their CRD.
+func (r *reporter) findCustomVersions(store *storeScan, t *resourceTally) {
+	c, ok := store.total.facts.crds[t.name]
+	if !ok {
+		if len(store.incomplete) == 0 && t.others.keys > 0 {
+			r.add(store.Name, t.name, finding.Finding{Rule: "FUS232", Severity: finding.Warning, Related: t.others.samples,
+				Message: fmt.Sprintf("%s without a CRD in this store: no API server serves them", plural(t.others.keys, "custom resource")),
+				Fix:     "restore the CRD, or delete the objects"})
+		}
+		return
+	}
+	for st, tally := range t.types {
+		group, version := splitAPIVersion(st.APIVersion)
+		f := finding.Finding{Severity: finding.Error, Related: tally.samples}
+		switch {
+		case group != c.Spec.Group || st.Kind != c.Spec.Names.Kind:
+			f.Rule = "FUS000"
+			f.Message = fmt.Sprintf("%s of kind %s %s where %s %s belongs", plural(tally.keys, "object"), st.APIVersion, st.Kind, c.Spec.Group, c.Spec.Names.Kind)
+		case !c.has(version):
+			f.Rule = "FUS031"
+			f.Message = fmt.Sprintf("%s stored as %s, a version that the CRD does not have: they cannot be read", plural(tally.keys, "object"), st.APIVersion)
+			f.Fix = "restore the version in the CRD's spec.versions"
+		case len(c.Status.StoredVersions) > 0 && !slices.Contains(c.Status.StoredVersions, version):
+			f.Rule, f.Severity = "FUS031", finding.Warning
+			f.Message = fmt.Sprintf("%s stored as %s, which status.storedVersions does not list: a migration would overlook them", plural(tally.keys, "object"), st.APIVersion)
+			f.Fix = "add the version to status.storedVersions, then migrate"
+		default:
+			continue
+		}
+		r.add(store.Name, t.name, f)
+	}
+}
+
+// findAPIServices reports announced group/versions that a reader of the store does not serve.
+func (r *reporter) findAPIServices() {
+	row := r.m.Row(Key{Form: FormGrouped, Resource: apiServiceResource})
+	if row == nil {
+		return
+	}
+	for _, store := range r.stores {
+		for _, side := range row.Readers(store.Name) {
+			served := r.m.ControlPlane(side).GroupVersions
+			if len(served) == 0 {
+				continue
+			}
+			var unknown counted
+			for _, name := range sortedKeys(store.total.facts.apiServices) {
+				a := store.total.facts.apiServices[name]
+				if a.Spec.Service == nil && !slices.Contains(served, joinAPIVersion(a.Spec.Group, a.Spec.Version)) && !store.servesCustom(a.Spec.Group, a.Spec.Version) {
+					unknown.add(apiServiceResource + "/" + name)
+				}
+			}
+			if unknown.keys > 0 {
+				r.add(store.Name, apiServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Error, Related: unknown.samples,
+					Message: fmt.Sprintf("%s of group/versions that the %s side (%s) does not serve: it deletes them at its next start, or lists groups that answer 404, which stops its namespace deletion",
+						plural(unknown.keys, "APIService"), side, r.m.ControlPlane(side).Version),
+					Fix: "give the modern side a default store of its own: no override moves APIServices"})
+			}
+		}
+	}
+}
+
+func (s *storeScan) servesCustom(group, version string) bool {
+	for _, c := range s.total.facts.crds {
+		if c.Spec.Group == group && c.has(version) {
+			return true
+		}
+	}
+	return false
+}
+
+// findAllocations reports ClusterIPs and node ports handed out twice, and ranges and allocators that disagree with the
+// services.
+func (r *reporter) findAllocations() {
+	r.findSharedAddresses()
+	for _, store := range r.stores {
+		r.findRangeStrings(store)
+		r.findBitmaps(store)
+		r.findAddresses(store)
+	}
+}
+
+// claim is who uses an address or a port.
+type claim struct {
+	store string
+	ref   objectRef
+}
+
+func (c claim) String() string { return c.store + ":" + c.ref.String() }
+
+func (r *reporter) findSharedAddresses() {
+	addresses, ports := map[string][]claim{}, map[string][]claim{}
+	for _, store := range r.stores {
+		for ref, s := range store.total.facts.services {
+			for _, ip := range s.ClusterIPs {
+				addClaim(addresses, canonicalIP(ip), claim{store.Name, ref})
+			}
+			for _, p := range s.NodePorts {
+				addClaim(ports, strconv.Itoa(int(p.Port))+"/"+p.Protocol, claim{store.Name, ref})
+			}
+		}
+	}
+	r.addShared("ClusterIP", addresses)
+	r.addShared("node port", ports)
+}
+
+// addClaim adds a claim, unless the same service claims it already: a copy in another store is another finding.
+func addClaim(claims map[string][]claim, what string, c claim) {
+	if !slices.ContainsFunc(claims[what], func(other claim) bool { return other.ref == c.ref }) {
+		claims[what] = append(claims[what], c)
+	}
+}
+
+func (r *reporter) addShared(what string, claims map[string][]claim) {
+	type group struct{ store, rule string }
+	shared := map[group]*counted{}
+	for _, value := range sortedKeys(claims) {
+		cs := claims[value]
+		if len(cs) < 2 {
+			continue
+		}
+		slices.SortFunc(cs, func(a, b claim) int {
+			if c := strings.Compare(a.store, b.store); c != 0 {
+				return c
+			}
+			return compareRefs(a.ref, b.ref)
+		})
+		g := group{cs[0].store, "FUS050"}
+		if cs[0].store != cs[len(cs)-1].store {
+			g.rule = "FUS052"
+		}
+		if shared[g] == nil {
+			shared[g] = &counted{}
+		}
+		words := make([]string, len(cs))
+		for i, c := range cs {
+			words[i] = c.String()
+		}
+		shared[g].add(value + ": " + strings.Join(words, ", "))
+	}
+	for g, c := range shared {
+		f := finding.Finding{Rule: g.rule, Severity: finding.Error, Related: c.samples,
+			Message: fmt.Sprintf("%s handed out to more than one service: traffic for one reaches the other", plural(c.keys, what)),
+			Fix:     "delete and recreate one service of each, and let only one side create services"}
+		if g.rule == "FUS052" {
+			f.Fix = "the two sides keep services in different stores with one range: share services, or give the sides disjoint ranges"
+		}
+		r.add(g.store, "services/specs", f)
+	}
+}
+
+func canonicalIP(s string) string {
+	if ip, err := netip.ParseAddr(s); err == nil {
+		return ip.Unmap().String()
+	}
+	return s
+}
+
+func canonicalCIDR(s string) string {
+	if p, err := netip.ParsePrefix(s); err == nil {
+		return p.Masked().String()
+	}
+	return s
+}
+
+// findRangeStrings compares the ranges in the store with those of the map.
+func (r *reporter) findRangeStrings(store *storeScan) {
+	var want []string
+	for _, cidr := range r.m.ServiceCIDRs {
+		want = append(want, canonicalCIDR(cidr))
+	}
+	check := func(resource, key, got string, want []string) {
+		if got == "" || len(want) == 0 || want[0] == "" || slices.Contains(want, canonicalCIDR(got)) {
+			return
+		}
+		rule, fix := "FUS051", "give both API servers the same --service-cluster-ip-range and --service-node-port-range"
+		if resource == "servicecidrs" {
+			rule = "FUS053"
+		}
+		r.add(store.Name, resource, finding.Finding{Rule: rule, Severity: finding.Error, Related: []string{key}, Fix: fix,
+			Message: fmt.Sprintf("%s holds the range %q, want %s: an API server with another range refuses to allocate from it", key, got, strings.Join(want, " or "))})
+	}
+	for _, name := range sortedKeys(store.total.facts.allocations) {
+		a := store.total.facts.allocations[name]
+		if name == "servicenodeports" {
+			check("ranges", "ranges/"+name, a.Range, []string{r.m.NodePortRange})
+		} else {
+			check("ranges", "ranges/"+name, a.Range, want)
+		}
+	}
+	for _, cidr := range store.total.facts.cidrs["kubernetes"] {
+		check("servicecidrs", "servicecidrs/kubernetes", cidr, want)
+	}
+}
+
+// findBitmaps compares the allocators' bitmaps with the services beside them. Ranges lie where services lie.
+func (r *reporter) findBitmaps(store *storeScan) {
+	for _, name := range sortedKeys(store.total.facts.allocations) {
+		a := store.total.facts.allocations[name]
+		first, size, isPort := rangeStart(a.Range)
+		if size == 0 {
+			continue
+		}
+		used := map[int]bool{}
+		var free counted
+		for ref, s := range store.total.facts.services {
+			for _, offset := range s.offsets(first, size, isPort) {
+				used[offset] = true
+				if !a.has(offset) {
+					free.add(ref.String() + " " + offsetName(first, offset, isPort))
+				}
+			}
+		}
+		if free.keys > 0 && r.allocatesFrom(store, name, isPort) {
+			r.add(store.Name, "ranges", finding.Finding{Rule: "FUS050", Severity: finding.Error, Related: free.samples,
+				Message: fmt.Sprintf("ranges/%s takes %s of services for free: the allocator that reads it hands them out again (it is repaired only every 3 minutes)", name, plural(free.keys, "allocation")),
+				Fix:     "let only the side whose allocator keeps the bitmap create services"})
+		}
+		var leaked int64
+		for offset := range a.highest() {
+			if a.has(offset) && !used[offset] {
+				leaked++
+			}
+		}
+		if leaked > 0 {
+			r.add(store.Name, "ranges", finding.Finding{Rule: "FUS050", Severity: finding.Info,
+				Message: fmt.Sprintf("ranges/%s holds %s that no service in this store uses", name, plural(leaked, "allocation"))})
+		}
+	}
+}
+
+// allocatesFrom reports whether a side that reads ranges from the store allocates from the bitmap. Node ports always are.
+func (r *reporter) allocatesFrom(store *storeScan, name string, isPort bool) bool {
+	row := r.m.Row(Key{Form: FormObject, Resource: "ranges"})
+	if row == nil || isPort {
+		return true
+	}
+	for _, side := range row.Readers(store.Name) {
+		if r.m.ControlPlane(side).Allocates != AllocatesAddresses {
+			return true
+		}
+	}
+	return false
+}
+
+// rangeStart reads "10.96.0.0/16" or "30000-32767". Offset 0 of a range of addresses is the one behind the network's own.
+// Source: registry/core/service/{ipallocator,portallocator} of kubernetes 1.6 to 1.36.
+func rangeStart(s string) (first netip.Addr, size int, isPort bool) {
+	if from, to, ok := strings.Cut(s, "-"); ok {
+		low, err := strconv.Atoi(from)
+		high, err2 := strconv.Atoi(to)
+		if err != nil || err2 != nil || low < 0 || high > 65535 || high < low {
+			return netip.Addr{}, 0, true
+		}
+		return netip.AddrFrom4([4]byte{0, 0, byte(low >> 8), byte(low)}), high - low + 1, true
+	}
+	prefix, err := netip.ParsePrefix(s)
+	if err != nil {
+		return netip.Addr{}, 0, false
+	}
+	// Allocators bound a range of IPv6 addresses to 2^16; a larger IPv4 range than 2^20 is refused by the server.
+	bits := min(prefix.Addr().BitLen()-prefix.Bits(), 20)
+	return prefix.Masked().Addr().Next(), 1 << bits, false
+}
+
+// offsets are the places of the service's addresses or ports in a range.
+func (s *service) offsets(first netip.Addr, size int, isPort bool) []int {
+	var offsets []int
+	if isPort {
+		low := first.As4()
+		for _, p := range s.NodePorts {
+			if offset := int(p.Port) - int(low[2])<<8 - int(low[3]); offset >= 0 && offset < size {
+				offsets = append(offsets, offset)
+			}
+		}
+		return offsets
+	}
+	for _, ip := range s.ClusterIPs {
+		addr, err := netip.ParseAddr(ip)
+		if err != nil || addr.BitLen() != first.BitLen() {
+			continue
+		}
+		if offset := distance(first, addr); offset >= 0 && offset < size {
+			offsets = append(offsets, offset)
+		}
+	}
+	return offsets
+}
+
+// distance is b-a, -1 when b lies before a or farther than a range can reach.
+func distance(a, b netip.Addr) int {
+	if b.Less(a) {
+		return -1
+	}
+	x, y := a.As16(), b.As16()
+	difference := 0
+	for i := range x {
+		if difference > 1<<22 {
+			return -1
+		}
+		difference = difference<<8 + int(y[i]) - int(x[i])
+	}
+	return difference
+}
+
+func offsetName(first netip.Addr, offset int, isPort bool) string {
+	if isPort {
+		low := first.As4()
+		return strconv.Itoa(int(low[2])<<8 + int(low[3]) + offset)
+	}
+	b := first.As16()
+	for i := len(b) - 1; i >= 0 && offset > 0; i-- {
+		offset += int(b[i])
+		b[i] = byte(offset)
+		offset >>= 8
+	}
+	return netip.AddrFrom16(b).Unmap().String()
+}
+
+// findAddresses compares IPAddress objects with the services of the sides that allocate from them.
+func (r *reporter) findAddresses(store *storeScan) {
+	row, services := r.m.Row(Key{Form: FormObject, Resource: "ipaddresses"}), r.m.Row(Key{Form: FormObject, Resource: "services/specs"})
+	if row == nil || services == nil {
+		return
+	}
+	for _, side := range row.Readers(store.Name) {
+		home := r.store(services.Side(side).Store)
+		if home == nil || len(home.incomplete) > 0 || len(store.incomplete) > 0 || !r.usesAddresses(side) {
+			continue
+		}
+		var without, orphaned counted
+		claimed := map[string]bool{}
+		for ref, s := range home.total.facts.services {
+			for _, ip := range s.ClusterIPs {
+				name := canonicalIP(ip)
+				claimed[name] = true
+				if _, ok := store.total.facts.addresses[name]; !ok {
+					without.add(ref.String() + " " + ip)
+				}
+			}
+		}
+		for _, name := range sortedKeys(store.total.facts.addresses) {
+			if !claimed[canonicalIP(name)] {
+				orphaned.add("ipaddresses/" + name)
+			}
+		}
+		if without.keys > 0 {
+			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Warning, Related: without.samples,
+				Message: fmt.Sprintf("%s of services without an IPAddress object: the %s side may hand them out again until its repair loop has seen them", plural(without.keys, "ClusterIP"), side),
+				Fix:     "let only one side create services"})
+		}
+		if orphaned.keys > 0 {
+			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Info, Related: orphaned.samples,
+				Message: fmt.Sprintf("%s that no service uses", plural(orphaned.keys, "IPAddress object"))})
+		}
+	}
+}
+
+func (r *reporter) usesAddresses(side SideName) bool {
+	how := r.m.ControlPlane(side).Allocates
+	return how == AllocatesAddresses || how == AllocatesBoth
+}
+
+// findLocks reports locks on which components of both sides elect: only one of the two runs.
+func (r *reporter) findLocks() {
+	for i := range r.m.Locks {
+		for j := i + 1; j < len(r.m.Locks); j++ {
+			a, b := &r.m.Locks[i], &r.m.Locks[j]
+			row := r.m.Row(Key{Form: FormObject, Resource: a.Resource})
+			if a.Side == b.Side || a.key() != b.key() || row == nil || row.Legacy.Store != row.Modern.Store {
+				continue
+			}
+			store := r.store(row.Legacy.Store)
+			if store == nil {
+				continue
+			}
+			holder := "nobody holds it"
+			if id, ok := store.total.facts.holders[a.key()]; ok && id != "" {
+				holder = "held by " + id
+			}
+			r.add(store.Name, a.Resource, finding.Finding{Rule: "FUS065", Severity: finding.Error, Subject: store.Name + ":" + a.key(),
+				Message: fmt.Sprintf("the %s of both sides elects on this object (%s): only one of the two ever runs", a.Component, holder),
+				Fix:     "give the modern side's component a lock of its own: --leader-elect-resource-name"})
+		}
+	}
+}
+
+// findSecrets reports tokens that a cleaner of the modern side marked.
+func (r *reporter) findSecrets() {
+	for _, store := range r.stores {
+		if c := store.total.facts.invalidated; c.keys > 0 {
+			r.add(store.Name, "secrets", finding.Finding{Rule: "FUS088", Severity: finding.Error, Related: c.samples,
+				Message: fmt.Sprintf("%s marked invalid by the legacy token cleaner: the modern side refuses them already, and deletes them a year later, also when they are in use through the legacy side", plural(c.keys, "token secret")),
+				Fix:     "switch off legacy-serviceaccount-token-cleaner-controller on the modern side and remove the label kubernetes.io/legacy-token-invalid-since"})
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package etcdsplit
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"github.com/fxamacker/cbor/v2"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Meta is the part of an object's metadata that decides about ownership. Its slices are parts of the value, and are valid
+// as long as that is; Owners is overwritten by the next read into the same Meta.
+type Meta struct {
+	Name       []byte
+	Namespace  []byte
+	UID        []byte
+	Generation int64
+	Deleting   bool
+	Owners     []OwnerReference
+	Finalizers [][]byte
+
+	encoding    Encoding
+	labels      [][]byte // protobuf: map entries; JSON: one object
+	annotations [][]byte
+}
+
+// OwnerReference is one entry of metadata.ownerReferences.
+type OwnerReference struct {
+	APIVersion []byte
+	Kind       []byte
+	Name       []byte
+	UID        []byte
+}
+
+// ReadMeta reads the metadata of the object into m, replacing what m held.
+// Errors: ErrUnreadable, wrapped, when the metadata is damaged or the value is encrypted.
+// Source: generated.proto of apimachinery meta/v1; every stored kind has its metadata in field 1.
+func (e *Envelope) ReadMeta(m *Meta) error {
+	*m = Meta{encoding: e.Encoding, Owners: m.Owners[:0], Finalizers: m.Finalizers[:0], labels: m.labels[:0], annotations: m.annotations[:0]}
+	var err error
+	switch e.Encoding {
+	case Protobuf:
+		err = readProtobufMeta(e.Body, m)
+	case JSON:
+		err = readJSONMeta(e.Body, m)
+	case CBOR:
+		err = readCBORMeta(e.Body, m)
+	default:
+		return fmt.Errorf("%w: its metadata is %s", ErrUnreadable, e.Encoding)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: its metadata is damaged: %w", ErrUnreadable, err)
+	}
+	return nil
+}
+
+func readProtobufMeta(body []byte, m *Meta) error {
+	var meta []byte
+	err := protoFields(body, func(number protowire.Number, value []byte) bool {
+		if number == 1 {
+			meta = value
+		}
+		return number != 1 // it comes first, and the rest may be large
+	})
+	if err != nil {
+		return err
+	}
+	var inner error
+	err = protoFields(meta, func(number protowire.Number, value []byte) bool {
+		switch number {
+		case 1:
+			m.Name = value
+		case 3:
+			m.Namespace = value
+		case 5:
+			m.UID = value
+		case 9:
+			m.Deleting = true
+		case 11:
+			m.labels = append(m.labels, value)
+		case 12:
+			m.annotations = append(m.annotations, value)
+		case 13:
+			var owner OwnerReference
+			owner, inner = readProtobufOwner(value)
+			m.Owners = append(m.Owners, owner)
+		case 14:
+			m.Finalizers = append(m.Finalizers, value)
+		}
+		return inner == nil
+	})
+	if err == nil {
+		err = inner
+	}
+	if err != nil {
+		return err
+	}
+	generation, err := protoVarint(meta, 7)
+	m.Generation = int64(generation)
+	return err
+}
+
+func readProtobufOwner(data []byte) (OwnerReference, error) {
+	var owner OwnerReference
+	err := protoFields(data, func(number protowire.Number, value []byte) bool {
+		switch number {
+		case 1:
+			owner.Kind = value
+		case 3:
+			owner.Name = value
+		case 4:
+			owner.UID = value
+		case 5:
+			owner.APIVersion = value
+		}
+		return true
+	})
+	return owner, err
+}
+
+func readJSONMeta(body []byte, m *Meta) error {
+	var meta []byte
+	err := jsonMembers(body, func(key, value []byte) bool {
+		if string(key) == "metadata" {
+			meta = value
+		}
+		return meta == nil
+	})
+	if err != nil {
+		return err
+	}
+	if meta == nil {
+		return nil
+	}
+	var inner error
+	err = jsonMembers(meta, func(key, value []byte) bool {
+		switch string(key) {
+		case "name":
+			m.Name = jsonString(value)
+		case "namespace":
+			m.Namespace = jsonString(value)
+		case "uid":
+			m.UID = jsonString(value)
+		case "generation":
+			m.Generation, inner = strconv.ParseInt(string(value), 10, 64)
+		case "deletionTimestamp":
+			m.Deleting = len(jsonString(value)) > 0
+		case "labels":
+			m.labels = append(m.labels, value)
+		case "annotations":
+			m.annotations = append(m.annotations, value)
+		case "ownerReferences":
+			inner = readJSONOwners(value, m)
+		case "finalizers":
+			inner = nullOr(value, func() error {
+				return jsonElements(value, func(f []byte) bool { m.Finalizers = append(m.Finalizers, jsonString(f)); return true })
+			})
+		}
+		return inner == nil
+	})
+	if err == nil {
+		err = inner
+	}
+	return err
+}
+
+func nullOr(value []byte, read func() error) error {
+	if string(value) == "null" {
+		return nil
+	}
+	return read()
+}
+
+func readJSONOwners(value []byte, m *Meta) error {
+	return nullOr(value, func() error {
+		var inner error
+		err := jsonElements(value, func(element []byte) bool {
+			var owner OwnerReference
+			inner = jsonMembers(element, func(key, value []byte) bool {
+				switch string(key) {
+				case "apiVersion":
+					owner.APIVersion = jsonString(value)
+				case "kind":
+					owner.Kind = jsonString(value)
+				case "name":
+					owner.Name = jsonString(value)
+				case "uid":
+					owner.UID = jsonString(value)
+				}
+				return true
+			})
+			m.Owners = append(m.Owners, owner)
+			return inner == nil
+		})
+		if err == nil {
+			err = inner
+		}
+		return err
+	})
+}
+
+// readCBORMeta decodes the metadata into strings: CBOR is stored only behind an alpha gate, so it may be slow.
+func readCBORMeta(body []byte, m *Meta) error {
+	var object struct {
+		Metadata struct {
+			Name              string            `cbor:"name"`
+			Namespace         string            `cbor:"namespace"`
+			UID               string            `cbor:"uid"`
+			Generation        int64             `cbor:"generation"`
+			DeletionTimestamp string            `cbor:"deletionTimestamp"`
+			Labels            map[string]string `cbor:"labels"`
+			Annotations       map[string]string `cbor:"annotations"`
+			Finalizers        []string          `cbor:"finalizers"`
+			OwnerReferences   []struct {
+				APIVersion string `cbor:"apiVersion"`
+				Kind       string `cbor:"kind"`
+				Name       string `cbor:"name"`
+				UID        string `cbor:"uid"`
+			} `cbor:"ownerReferences"`
+		} `cbor:"metadata"`
+	}
+	if err := cbor.Unmarshal(body, &object); err != nil {
+		return err
+	}
+	meta := &object.Metadata
+	m.Name, m.Namespace, m.UID = []byte(meta.Name), []byte(meta.Namespace), []byte(meta.UID)
+	m.Generation, m.Deleting = meta.Generation, meta.DeletionTimestamp != ""
+	for _, f := range meta.Finalizers {
+		m.Finalizers = append(m.Finalizers, []byte(f))
+	}
+	for _, o := range meta.OwnerReferences {
+		m.Owners = append(m.Owners, OwnerReference{[]byte(o.APIVersion), []byte(o.Kind), []byte(o.Name), []byte(o.UID)})
+	}
+	m.labels, m.annotations = protoEntries(meta.Labels), protoEntries(meta.Annotations)
+	return nil
+}
+
+// protoEntries writes a map as protobuf would, so that Label and Annotation have one form to read.
+func protoEntries(values map[string]string) [][]byte {
+	entries := make([][]byte, 0, len(values))
+	for key, value := range values {
+		entry := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), key)
+		entries = append(entries, protowire.AppendString(protowire.AppendTag(entry, 2, protowire.BytesType), value))
+	}
+	return entries
+}
+
+// Label returns the value of a label, and whether the object has it.
+func (m *Meta) Label(name string) ([]byte, bool) { return m.lookup(m.labels, name) }
+
+// Annotation returns the value of an annotation, and whether the object has it.
+func (m *Meta) Annotation(name string) ([]byte, bool) { return m.lookup(m.annotations, name) }
+
+func (m *Meta) lookup(entries [][]byte, name string) (found []byte, ok bool) {
+	for _, entry := range entries {
+		if m.encoding == JSON {
+			// A damaged or absent map has no entries; ReadMeta checked its brackets already.
+			_ = jsonMembers(entry, func(key, value []byte) bool {
+				if string(key) == name {
+					found, ok = jsonString(value), true
+				}
+				return !ok
+			})
+			return found, ok
+		}
+		var key, value []byte
+		err := protoFields(entry, func(number protowire.Number, part []byte) bool {
+			switch number {
+			case 1:
+				key = part
+			case 2:
+				value = part
+			}
+			return true
+		})
+		if err == nil && bytes.Equal(key, []byte(name)) {
+			return value, true
+		}
+	}
+	return nil, false
+}

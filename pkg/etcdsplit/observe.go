@@ -1,0 +1,330 @@
+package etcdsplit
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// Depth says how much of a store is read.
+type Depth string
+
+// The depths of a scan; each sees what the one before sees, and more.
+const (
+	DepthKeys     Depth = "keys"     // which key lies where
+	DepthEnvelope Depth = "envelope" // and as which type it is stored, who owns it, what allocators and CRDs say
+	DepthObjects  Depth = "objects"  // and which fields would be lost
+)
+
+// Depths lists the depths, the default first.
+func Depths() []Depth { return []Depth{DepthEnvelope, DepthKeys, DepthObjects} }
+
+// FieldFinder finds fields in objects. It is safe for concurrent use.
+type FieldFinder interface {
+	// Find calls found with each of the paths under which the object holds a value that is not empty.
+	// Errors: the object cannot be read as its type.
+	Find(e *Envelope, paths []string, found func(path string)) error
+}
+
+// common is what the ranges of a scan share.
+type common struct {
+	m          *Map
+	classifier *Classifier
+	hasher     hasher
+	depth      Depth
+	fields     FieldFinder
+	locks      map[string]bool // Lock.key
+	nameBudget atomic.Int64    // bytes that tallies may still spend on names of dependents
+
+	mu        sync.Mutex
+	numbers   map[string]uint16
+	resources []string // by number
+	kindOf    map[referenceKind]uint32
+	kinds     []referenceKind
+}
+
+const (
+	nameBudgetBytes = 8 << 20
+	maxResources    = 1<<resourceBits - 1 // the last number stands for all the resources beyond
+)
+
+func (c *common) number(resource string) uint16 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n, ok := c.numbers[resource]; ok {
+		return n
+	}
+	if len(c.resources) >= maxResources {
+		return maxResources
+	}
+	n := uint16(len(c.resources))
+	resource = strings.Clone(resource)
+	c.numbers[resource] = n
+	c.resources = append(c.resources, resource)
+	return n
+}
+
+// kindNumber numbers the kind, and returns a copy of it that may be kept.
+func (c *common) kindNumber(k referenceKind) (uint32, referenceKind) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n, ok := c.kindOf[k]; ok {
+		return n, c.kinds[n]
+	}
+	k.Dependent, k.APIVersion, k.Kind = strings.Clone(k.Dependent), strings.Clone(k.APIVersion), strings.Clone(k.Kind)
+	n := uint32(len(c.kinds))
+	c.kindOf[k] = n
+	c.kinds = append(c.kinds, k)
+	return n, k
+}
+
+// observer adds entries of one store to a tally. It belongs to one goroutine.
+type observer struct {
+	*common
+	store string
+	t     *tally
+
+	last     *resourceTally // of the entry before
+	meta     Meta
+	lastKind referenceKind
+	kind     uint32
+	hasKind  bool
+}
+
+func (o *observer) observe(e Entry) {
+	key := text(e.Key)
+	k := o.classifier.Classify(key)
+	if k.Form == FormCompaction || k.Form == FormForeign {
+		return // counted as outside the prefix
+	}
+	rest := key[len(o.classifier.prefix):]
+	o.t.keys++
+	o.t.bytes += int64(len(e.Value))
+	r := o.resource(k, rest)
+	r.keys++
+	r.bytes += int64(len(e.Value))
+	if k.Form == FormUnshaped {
+		r.unshaped.add(rest)
+		return
+	}
+	boot := o.boot(k, rest)
+	if boot {
+		r.boot.add(rest)
+	} else {
+		r.others.add(rest)
+	}
+	if k.Namespace != "" {
+		count(r.namespaces, k.Namespace, rest)
+	} else if k.Resource == "namespaces" {
+		o.t.facts.namespaces[strings.Clone(k.Name)] = true
+	}
+	var uid string
+	if o.depth != DepthKeys {
+		uid = o.observeValue(r, k, rest, e, boot)
+	}
+	o.t.ids.add(newObjectID(rest, r.number, uid, boot, o.hasher))
+}
+
+// resource finds the tally of the key's resource, which is nearly always that of the key before.
+func (o *observer) resource(k Key, rest string) *resourceTally {
+	name := k.Resource
+	if name == "" {
+		name, _, _ = strings.Cut(rest, "/")
+	}
+	if o.last != nil && o.last.name == name {
+		if o.last.form == FormUnshaped {
+			o.last.form, o.last.group = k.Form, strings.Clone(k.Group)
+		}
+		return o.last
+	}
+	r, ok := o.t.resources[name]
+	if !ok {
+		name = strings.Clone(name)
+		r = newResourceTally(name, o.number(name), k, o.m.Row(k))
+		o.t.resources[name] = r
+	} else if r.form == FormUnshaped {
+		r.form, r.group = k.Form, strings.Clone(k.Group)
+	}
+	o.last = r
+	return r
+}
+
+// boot reports whether a side that keeps the resource in this store writes the key at its start.
+func (o *observer) boot(k Key, rest string) bool {
+	if o.last.row == nil {
+		return false
+	}
+	for i := range o.m.Boot {
+		if b := &o.m.Boot[i]; b.Matches(rest) && o.last.row.Side(b.Side).Store == o.store {
+			return true
+		}
+	}
+	return false
+}
+
+// observeValue reads the envelope and the metadata and returns the UID, "" for none.
+func (o *observer) observeValue(r *resourceTally, k Key, rest string, e Entry, boot bool) string {
+	envelope, err := ReadEnvelope(e.Value)
+	if err != nil {
+		count(r.unreadable, reason(err), rest)
+		return ""
+	}
+	if envelope.Encoding == Encrypted {
+		count(r.encrypted, string(envelope.Provider)+":"+string(envelope.KeyName), rest)
+		return ""
+	}
+	st := o.storedAs(r, &envelope)
+	st.add(rest)
+	if boot {
+		st.boot++
+	}
+	if err := envelope.ReadMeta(&o.meta); err != nil {
+		count(r.unreadable, reason(err), rest)
+		return ""
+	}
+	if len(o.meta.Owners) > 0 {
+		o.addOwners(k, rest)
+	}
+	if err := o.addFacts(k, rest, &envelope); err != nil {
+		count(r.unreadable, reason(err), rest)
+	}
+	if o.depth == DepthObjects && o.fields != nil && r.row != nil {
+		if err := o.findDropped(r, rest, &envelope); err != nil {
+			count(r.unreadable, reason(err), rest)
+		}
+	}
+	return text(o.meta.UID)
+}
+
+// reason is an error about a value as a key of a tally: without the first words, which all have in common, and short, since
+// it may quote the value.
+func reason(err error) string {
+	why := strings.TrimPrefix(err.Error(), ErrUnreadable.Error()+": ")
+	return why[:min(len(why), 200)]
+}
+
+func (o *observer) storedAs(r *resourceTally, e *Envelope) *storedTally {
+	if st, ok := r.types[stored{text(e.APIVersion), text(e.Kind), e.Encoding}]; ok {
+		return st
+	}
+	st := &storedTally{}
+	r.types[stored{string(e.APIVersion), string(e.Kind), e.Encoding}] = st
+	return st
+}
+
+// findDropped notes the fields that a side which reads the resource from this store would drop from the object.
+func (o *observer) findDropped(r *resourceTally, rest string, e *Envelope) error {
+	var errs []error
+	for _, side := range r.row.Readers(o.store) {
+		if paths := r.row.Side(side).Drops; len(paths) > 0 {
+			errs = append(errs, o.fields.Find(e, paths, func(path string) { count(r.dropped, string(side)+" "+path, rest) }))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *observer) addOwners(k Key, rest string) {
+	for i, owner := range o.meta.Owners {
+		kind := referenceKind{Dependent: k.Resource, Namespaced: k.Namespace != "", APIVersion: text(owner.APIVersion), Kind: text(owner.Kind)}
+		o.addReference(kind, owner.UID, owner.Name, rest, i < len(o.meta.Owners)-1, len(o.meta.Owners) == 1)
+	}
+}
+
+func (o *observer) addReference(kind referenceKind, uid, name []byte, rest string, more, only bool) {
+	if !o.hasKind || o.lastKind != kind {
+		o.kind, o.lastKind = o.kindNumber(kind)
+		o.hasKind = true
+	}
+	ref := reference{uid: uidHash(text(uid), o.hasher), kind: o.kind, count: 1, more: more, only: only}
+	if last := o.t.references.last(); only && last != nil && last.only && last.uid == ref.uid && last.kind == ref.kind {
+		last.count++
+		return
+	}
+	size := len(rest) + len(name) + 2
+	if o.nameBudget.Add(int64(-size)) >= 0 {
+		ref.names = uint32(len(o.t.names)) + 1
+		o.t.names = append(append(append(append(o.t.names, rest...), 0), name...), '\n')
+	}
+	o.t.references.add(ref)
+}
+
+// addFacts keeps what the object says about others.
+func (o *observer) addFacts(k Key, rest string, e *Envelope) error {
+	f := &o.t.facts
+	if o.locks[rest] {
+		f.holders[strings.Clone(rest)] = strings.Clone(readHolder(e, &o.meta))
+	}
+	ref := func() objectRef { return objectRef{strings.Clone(k.Namespace), strings.Clone(k.Name)} }
+	switch k.Resource {
+	case "services/specs":
+		s, err := readService(e)
+		if err == nil && (len(s.ClusterIPs) > 0 || len(s.NodePorts) > 0) {
+			f.services[ref()] = s
+		}
+		return err
+	case "ranges":
+		a, err := readAllocation(e)
+		f.allocations[strings.Clone(k.Name)] = a
+		return err
+	case "ipaddresses":
+		a, err := readAddress(e)
+		f.addresses[strings.Clone(k.Name)] = a
+		return err
+	case "servicecidrs":
+		cidrs, err := readServiceCIDRs(e)
+		f.cidrs[strings.Clone(k.Name)] = cidrs
+		return err
+	case "secrets":
+		return o.addSecret(k, rest, e)
+	case "apiextensions.k8s.io/customresourcedefinitions":
+		c, err := readCRD(e)
+		if err == nil {
+			f.crds[c.Spec.Group+"/"+c.Spec.Names.Plural] = crdFact{crd: c, name: strings.Clone(k.Name), fields: memberNames(e.Body)}
+		}
+		return err
+	case "apiregistration.k8s.io/apiservices":
+		a, err := readAPIService(e)
+		automanaged, _ := o.meta.Label("kube-aggregator.kubernetes.io/automanaged")
+		f.apiServices[strings.Clone(k.Name)] = apiServiceFact{a, string(automanaged)}
+		return err
+	}
+	return nil
+}
+
+func (o *observer) addSecret(k Key, rest string, e *Envelope) error {
+	secretType, err := readSecretType(e)
+	if err != nil {
+		return err
+	}
+	if _, ok := o.meta.Label("kubernetes.io/legacy-token-invalid-since"); ok {
+		o.t.facts.invalidated.add(rest)
+	}
+	if secretType != "kubernetes.io/service-account-token" {
+		return nil
+	}
+	uid, _ := o.meta.Annotation("kubernetes.io/service-account.uid")
+	name, _ := o.meta.Annotation("kubernetes.io/service-account.name")
+	if len(uid) > 0 {
+		kind := referenceKind{Dependent: k.Resource, Namespaced: true, APIVersion: "v1", Kind: "ServiceAccount", Token: true}
+		o.addReference(kind, uid, name, rest, false, true)
+	}
+	return nil
+}
+
+// memberNames lists the members of spec and status of a JSON object, sorted.
+func memberNames(body []byte) []string {
+	var names []string
+	for _, part := range []string{"spec", "status"} {
+		// ReadMeta and readCRD walked the same JSON: it has no errors left.
+		_ = jsonMembers(body, func(key, value []byte) bool {
+			if string(key) == part {
+				_ = jsonMembers(value, func(key, _ []byte) bool { names = append(names, part+"."+string(key)); return true })
+			}
+			return true
+		})
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,198 @@
+package etcdsplit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/finding"
+)
+
+// Report is what a scan saw.
+// Shape:  {"complete":true,"depth":"envelope","stores":[...],"resources":[...],"findings":[...],"incomplete":[...]}
+// Units:  Bytes counts values, not keys, and is 0 at depth keys.
+type Report struct {
+	Complete   bool              `json:"complete"` // false: do not take an absent finding for a clean store
+	Depth      Depth             `json:"depth"`
+	Stores     []StoreReport     `json:"stores"`
+	Resources  []ResourceReport  `json:"resources"`
+	Findings   []finding.Finding `json:"findings"`
+	Incomplete []string          `json:"incomplete,omitempty"` // what could not be read, one sentence each
+}
+
+// StoreReport is one store as a whole.
+type StoreReport struct {
+	Name     string   `json:"name"`
+	Revision int64    `json:"revision"` // at which it was read
+	Keys     int64    `json:"keys"`     // below the prefix
+	Bytes    int64    `json:"bytes"`
+	Outside  int64    `json:"outside"` // keys outside the prefix, compact_rev_key among them
+	Notes    []string `json:"notes,omitempty"`
+}
+
+// ResourceReport is one resource in one store.
+type ResourceReport struct {
+	Resource string         `json:"resource"` // its part of the key
+	Name     string         `json:"name"`     // its name in URLs
+	Store    string         `json:"store"`
+	Owner    Owner          `json:"owner,omitempty"` // "" when the map does not know the resource
+	Keys     int64          `json:"keys"`
+	Bytes    int64          `json:"bytes"`
+	Types    []StoredReport `json:"types,omitempty"`
+	Verdict  string         `json:"verdict"`         // "ok", or the severity of its worst finding
+	Rules    []string       `json:"rules,omitempty"` // of its findings
+}
+
+// StoredReport is one stored type of a resource.
+type StoredReport struct {
+	APIVersion string   `json:"apiVersion,omitempty"`
+	Kind       string   `json:"kind,omitempty"`
+	Encoding   Encoding `json:"encoding"`
+	Keys       int64    `json:"keys"`
+}
+
+// reporter collects findings, and which resources they concern.
+type reporter struct {
+	*scan
+	findings []finding.Finding
+	rules    map[[2]string]map[string]finding.Severity // by store and resource
+}
+
+func (r *reporter) add(store, resource string, f finding.Finding) {
+	if f.Subject == "" {
+		f.Subject = store + ":" + resource
+	}
+	r.findings = append(r.findings, f)
+	key := [2]string{store, resource}
+	if r.rules[key] == nil {
+		r.rules[key] = map[string]finding.Severity{}
+	}
+	r.rules[key][f.Rule] = max(r.rules[key][f.Rule], f.Severity)
+}
+
+func (s *scan) report(ctx context.Context) *Report {
+	r := &reporter{scan: s, rules: map[[2]string]map[string]finding.Severity{}}
+	report := &Report{Depth: s.depth, Findings: []finding.Finding{}, Resources: []ResourceReport{}, Stores: []StoreReport{}}
+	for _, store := range s.stores {
+		store.index.sort()
+		store.checkPrefix()
+	}
+	r.findPlacement()
+	r.findDuplicates()
+	r.findTypes()
+	r.findOrphans()
+	if s.depth != DepthKeys {
+		r.findCRDs()
+		r.findAPIServices()
+		r.findAllocations()
+		r.findLocks()
+		r.findSecrets()
+		r.findDangling(ctx)
+		r.findDropped()
+	}
+	finding.Sort(r.findings)
+	report.Findings = append(report.Findings, r.findings...)
+	for _, store := range s.stores {
+		slices.Sort(store.notes)
+		report.Stores = append(report.Stores, StoreReport{
+			Name: store.Name, Revision: store.revision, Keys: store.total.keys, Bytes: store.total.bytes, Outside: store.outside.keys, Notes: store.notes,
+		})
+		slices.Sort(store.incomplete)
+		for _, what := range store.incomplete {
+			report.Incomplete = append(report.Incomplete, "store "+store.Name+": "+what)
+		}
+		for _, name := range sortedKeys(store.total.resources) {
+			report.Resources = append(report.Resources, r.resourceReport(store, store.total.resources[name]))
+		}
+	}
+	for _, name := range s.m.Stores {
+		if s.store(name) == nil {
+			report.Incomplete = append(report.Incomplete, "store "+name+": it was not read")
+		}
+	}
+	slices.SortStableFunc(report.Resources, func(a, b ResourceReport) int { return cmp.Compare(a.Resource, b.Resource) })
+	report.Complete = len(report.Incomplete) == 0
+	return report
+}
+
+// store returns the scan of the store, nil when it was not read.
+func (s *scan) store(name string) *storeScan {
+	for _, store := range s.stores {
+		if store.Name == name {
+			return store
+		}
+	}
+	return nil
+}
+
+// checkPrefix notes a store that holds something, but nothing where it is looked for: that is never clean.
+func (s *storeScan) checkPrefix() {
+	if s.total.keys > 0 || len(s.incomplete) > 0 {
+		return
+	}
+	outside := slices.DeleteFunc(slices.Clone(s.outside.samples), func(key string) bool { return key == compactRevision })
+	if len(outside) > 0 {
+		s.incomplete = append(s.incomplete, fmt.Sprintf(
+			"it holds %d keys and none below the prefix %q; the first is %q: its API server runs with another --etcd-prefix, or it is not the store of one",
+			s.outside.keys, NormalPrefix(s.scan.m.Prefix), outside[0]))
+	}
+}
+
+func (r *reporter) resourceReport(store *storeScan, t *resourceTally) ResourceReport {
+	report := ResourceReport{Resource: t.name, Name: PlainName(t.name), Store: store.Name, Keys: t.keys, Bytes: t.bytes, Verdict: "ok"}
+	if t.row != nil {
+		report.Owner = t.row.Owner
+	}
+	for key, st := range t.types {
+		report.Types = append(report.Types, StoredReport{key.APIVersion, key.Kind, key.Encoding, st.keys})
+	}
+	for _, c := range sortedKeys(t.encrypted) {
+		report.Types = append(report.Types, StoredReport{Encoding: Encrypted, Keys: t.encrypted[c].keys})
+	}
+	slices.SortFunc(report.Types, func(a, b StoredReport) int {
+		return cmp.Or(-cmp.Compare(a.Keys, b.Keys), cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Encoding, b.Encoding))
+	})
+	rules := r.rules[[2]string{store.Name, t.name}]
+	report.Rules = sortedKeys(rules)
+	var worst finding.Severity
+	for _, severity := range rules {
+		worst = max(worst, severity)
+	}
+	if worst > 0 {
+		report.Verdict = worst.String()
+	}
+	return report
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	if len(m) == 0 {
+		return nil
+	}
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// nKeys prints a number of keys.
+func nKeys(n int64) string { return plural(n, "key") }
+
+func plural(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// sideList prints sides: "legacy", "legacy and modern".
+func sideList(sides []SideName) string {
+	words := make([]string, len(sides))
+	for i, side := range sides {
+		words[i] = string(side)
+	}
+	return strings.Join(words, " and ")
+}

@@ -1,0 +1,250 @@
+package etcdsplit
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"unsafe"
+)
+
+// samples keeps the smallest few of many keys, so that a report names the same ones however the ranges were scheduled.
+type samples []string
+
+const sampleKeys = 5
+
+func (s *samples) add(key string) {
+	if len(*s) == sampleKeys && key >= (*s)[sampleKeys-1] {
+		return
+	}
+	at, found := slices.BinarySearch(*s, key)
+	if found {
+		return
+	}
+	*s = slices.Insert(*s, at, strings.Clone(key))
+	if len(*s) > sampleKeys {
+		*s = (*s)[:sampleKeys]
+	}
+}
+
+func (s *samples) merge(other samples) {
+	for _, key := range other {
+		s.add(key)
+	}
+}
+
+// counted is how many keys share a property, and a few of them.
+type counted struct {
+	keys    int64
+	samples samples
+}
+
+func (c *counted) add(key string) { c.keys++; c.samples.add(key) }
+
+func (c *counted) merge(other *counted) { c.keys += other.keys; c.samples.merge(other.samples) }
+
+// stored is a type as which values are stored.
+type stored struct {
+	APIVersion, Kind string
+	Encoding         Encoding
+}
+
+// storedTally counts the values of one stored type.
+type storedTally struct {
+	counted
+	boot int64 // how many of them an API server writes at its start
+}
+
+// resourceTally is what one range, and later one store, holds of a resource.
+type resourceTally struct {
+	name       string
+	number     uint16
+	form       Form
+	group      string
+	row        *Resource // of the map; nil: the map does not know it
+	keys       int64
+	bytes      int64
+	boot       counted // written by an API server at its start
+	others     counted // all the rest
+	types      map[stored]*storedTally
+	encrypted  map[string]*counted // by "provider:key"
+	unreadable map[string]*counted // by what is wrong
+	unshaped   counted
+	namespaces map[string]*counted
+	dropped    map[string]*counted // by side and path of the field
+	duplicates counted             // filled when stores are compared: the same UID
+	clashes    counted             // another UID
+}
+
+func newResourceTally(name string, number uint16, k Key, row *Resource) *resourceTally {
+	return &resourceTally{
+		name: name, number: number, form: k.Form, group: strings.Clone(k.Group), row: row,
+		types: map[stored]*storedTally{}, encrypted: map[string]*counted{}, unreadable: map[string]*counted{},
+		namespaces: map[string]*counted{}, dropped: map[string]*counted{},
+	}
+}
+
+func (t *resourceTally) merge(other *resourceTally) {
+	if t.form == FormUnshaped {
+		t.form, t.group = other.form, other.group
+	}
+	t.keys += other.keys
+	t.bytes += other.bytes
+	t.boot.merge(&other.boot)
+	t.others.merge(&other.others)
+	t.unshaped.merge(&other.unshaped)
+	mergeCounted(t.encrypted, other.encrypted)
+	mergeCounted(t.unreadable, other.unreadable)
+	mergeCounted(t.namespaces, other.namespaces)
+	mergeCounted(t.dropped, other.dropped)
+	for key, from := range other.types {
+		if to, ok := t.types[key]; ok {
+			to.merge(&from.counted)
+			to.boot += from.boot
+		} else {
+			t.types[key] = from
+		}
+	}
+}
+
+func mergeCounted(into, from map[string]*counted) {
+	for key, c := range from {
+		if to, ok := into[key]; ok {
+			to.merge(c)
+		} else {
+			into[key] = c
+		}
+	}
+}
+
+// count adds the key to the entry, which is made when it is missing. The name may be a view of a page.
+func count(m map[string]*counted, name, key string) {
+	c, ok := m[name]
+	if !ok {
+		c = &counted{}
+		m[strings.Clone(name)] = c
+	}
+	c.add(key)
+}
+
+// objectRef identifies an object in a fact.
+type objectRef struct{ Namespace, Name string }
+
+func (r objectRef) String() string {
+	if r.Namespace == "" {
+		return r.Name
+	}
+	return r.Namespace + "/" + r.Name
+}
+
+func compareRefs(a, b objectRef) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// facts are the contents of the few objects that decide about others.
+type facts struct {
+	namespaces  map[string]bool
+	services    map[objectRef]service
+	allocations map[string]allocation // ranges/serviceips, ranges/servicenodeports, by the part behind ranges/
+	addresses   map[string]addressParent
+	cidrs       map[string][]string
+	crds        map[string]crdFact // by <group>/<plural>
+	apiServices map[string]apiServiceFact
+	holders     map[string]string // by lock object, as Lock.key
+	invalidated counted           // secrets with kubernetes.io/legacy-token-invalid-since
+}
+
+type crdFact struct {
+	crd
+	name   string
+	fields []string // the members of spec and status: "spec.versions", "status.storedVersions"
+}
+
+type apiServiceFact struct {
+	apiService
+	automanaged string
+}
+
+func newFacts() facts {
+	return facts{
+		namespaces: map[string]bool{}, services: map[objectRef]service{}, allocations: map[string]allocation{},
+		addresses: map[string]addressParent{}, cidrs: map[string][]string{}, crds: map[string]crdFact{},
+		apiServices: map[string]apiServiceFact{}, holders: map[string]string{},
+	}
+}
+
+func (f *facts) merge(other *facts) {
+	maps.Copy(f.namespaces, other.namespaces)
+	maps.Copy(f.services, other.services)
+	maps.Copy(f.allocations, other.allocations)
+	maps.Copy(f.addresses, other.addresses)
+	maps.Copy(f.cidrs, other.cidrs)
+	maps.Copy(f.crds, other.crds)
+	maps.Copy(f.apiServices, other.apiServices)
+	maps.Copy(f.holders, other.holders)
+	f.invalidated.merge(&other.invalidated)
+}
+
+// reference is an owner that an object names. References of one object stand behind each other; all but the last have more set.
+type reference struct {
+	uid   uint64
+	kind  uint32 // number of the referenceKind
+	count uint32 // consecutive objects with this one owner
+	names uint32 // where the names stand in the tally's names, from 1 on; 0 when there was no room
+	more  bool
+	only  bool // the object has no other owner
+}
+
+// referenceKind is what references have in common.
+type referenceKind struct {
+	Dependent  string // resource of the object
+	Namespaced bool   // is the object
+	APIVersion string // of the owner
+	Kind       string
+	Token      bool // not an ownerReference, but the service account of a token secret
+}
+
+// tally is what one range of a store holds, and later the whole store.
+type tally struct {
+	resources  map[string]*resourceTally
+	ids        chunks[objectID]
+	references chunks[reference]
+	names      []byte // "pods/default/web-1\x00web-5d4f\n" ...
+	facts      facts
+	keys       int64
+	bytes      int64
+}
+
+func newTally() *tally {
+	return &tally{resources: map[string]*resourceTally{}, facts: newFacts()}
+}
+
+// chunks is a list that grows without copying what it holds.
+type chunks[T any] [][]T
+
+const chunkItems = 4096
+
+func (c *chunks[T]) add(item T) {
+	if n := len(*c); n == 0 || len((*c)[n-1]) == cap((*c)[n-1]) {
+		// The first chunk is small: most ranges of most stores hold few objects.
+		size := chunkItems
+		if n == 0 {
+			size = 16
+		}
+		*c = append(*c, make([]T, 0, size))
+	}
+	last := &(*c)[len(*c)-1]
+	*last = append(*last, item)
+}
+
+// last is the item added last; nil when there is none.
+func (c *chunks[T]) last() *T {
+	if len(*c) == 0 {
+		return nil
+	}
+	chunk := (*c)[len(*c)-1]
+	return &chunk[len(chunk)-1]
+}
+
+// text views bytes as a string without copying. The string must not outlive the bytes: what is kept is cloned.
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
