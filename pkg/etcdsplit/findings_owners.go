@@ -43,7 +43,7 @@ func (r *reporter) findDangling(ctx context.Context) {
 
 // dangling counts the objects of one dependent resource that share an owner's kind and a sight.
 type dangling struct {
-	kind  uint32
+	kind  uint16
 	sight sight
 }
 
@@ -83,7 +83,7 @@ func (r *reporter) addDangling(found map[dangling]*counted, store *storeScan, d 
 		c = &counted{}
 		found[d] = c
 	}
-	c.keys += int64(ref.count)
+	c.keys++
 	if ref.names == 0 {
 		return
 	}

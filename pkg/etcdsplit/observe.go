@@ -2,6 +2,7 @@ package etcdsplit
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -41,7 +42,7 @@ type common struct {
 	mu        sync.Mutex
 	numbers   map[string]uint16
 	resources []string // by number
-	kindOf    map[referenceKind]uint32
+	kindOf    map[referenceKind]uint16
 	kinds     []referenceKind
 }
 
@@ -66,15 +67,19 @@ func (c *common) number(resource string) uint16 {
 	return n
 }
 
-// kindNumber numbers the kind, and returns a copy of it that may be kept.
-func (c *common) kindNumber(k referenceKind) (uint32, referenceKind) {
+// kindNumber numbers the kind, and returns a copy of it that may be kept. Number 0 is the empty kind, which stands for all
+// kinds beyond the first 65534.
+func (c *common) kindNumber(k referenceKind) (uint16, referenceKind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n, ok := c.kindOf[k]; ok {
 		return n, c.kinds[n]
 	}
 	k.Dependent, k.APIVersion, k.Kind = strings.Clone(k.Dependent), strings.Clone(k.APIVersion), strings.Clone(k.Kind)
-	n := uint32(len(c.kinds))
+	n := uint16(len(c.kinds))
+	if len(c.kinds) > math.MaxUint16 {
+		return 0, k
+	}
 	c.kindOf[k] = n
 	c.kinds = append(c.kinds, k)
 	return n, k
@@ -89,7 +94,7 @@ type observer struct {
 	last     *resourceTally // of the entry before
 	meta     Meta
 	lastKind referenceKind
-	kind     uint32
+	kind     uint16
 	hasKind  bool
 }
 
@@ -228,20 +233,16 @@ func (o *observer) findDropped(r *resourceTally, rest string, e *Envelope) error
 func (o *observer) addOwners(k Key, rest string) {
 	for i, owner := range o.meta.Owners {
 		kind := referenceKind{Dependent: k.Resource, Namespaced: k.Namespace != "", APIVersion: text(owner.APIVersion), Kind: text(owner.Kind)}
-		o.addReference(kind, owner.UID, owner.Name, rest, i < len(o.meta.Owners)-1, len(o.meta.Owners) == 1)
+		o.addReference(kind, owner.UID, owner.Name, rest, i < len(o.meta.Owners)-1)
 	}
 }
 
-func (o *observer) addReference(kind referenceKind, uid, name []byte, rest string, more, only bool) {
+func (o *observer) addReference(kind referenceKind, uid, name []byte, rest string, more bool) {
 	if !o.hasKind || o.lastKind != kind {
 		o.kind, o.lastKind = o.kindNumber(kind)
 		o.hasKind = true
 	}
-	ref := reference{uid: uidHash(text(uid), o.hasher), kind: o.kind, count: 1, more: more, only: only}
-	if last := o.t.references.last(); only && last != nil && last.only && last.uid == ref.uid && last.kind == ref.kind {
-		last.count++
-		return
-	}
+	ref := reference{uid: uidHash(text(uid), o.hasher), kind: o.kind, more: more}
 	size := len(rest) + len(name) + 2
 	if o.nameBudget.Add(int64(-size)) >= 0 {
 		ref.names = uint32(len(o.t.names)) + 1
@@ -308,7 +309,7 @@ func (o *observer) addSecret(k Key, rest string, e *Envelope) error {
 	name, _ := o.meta.Annotation("kubernetes.io/service-account.name")
 	if len(uid) > 0 {
 		kind := referenceKind{Dependent: k.Resource, Namespaced: true, APIVersion: "v1", Kind: "ServiceAccount", Token: true}
-		o.addReference(kind, uid, name, rest, false, true)
+		o.addReference(kind, uid, name, rest, false)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"sync"
 	"testing"
 )
 
@@ -23,9 +24,12 @@ type fakePager struct {
 	compactBefore int64 // revisions below are gone
 	onPage        func(f *fakePager, r Request) error
 	values        int64 // bytes of the largest page
+	mu            sync.Mutex
 }
 
 func (f *fakePager) Page(ctx context.Context, r Request) (Page, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.requests++
 	if ctx.Err() != nil {
 		f.t.Errorf("Page called after the context ended")

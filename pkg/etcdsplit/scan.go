@@ -39,7 +39,7 @@ type Progress struct {
 
 // Scan reads the stores, compares them with the map and reports what does not match. It only reads.
 //
-// Memory is bounded: a page per worker, and about 16 bytes per key and 24 per owner reference.
+// Memory is bounded: a page per worker, 16 bytes per key and 16 per owner reference.
 // Errors: the map or the stores are unusable. A store that could not be read, or not to its end, is no error: the report
 // says what is missing and is not Complete. When ctx ends, the report holds what was seen until then.
 func Scan(ctx context.Context, m *Map, stores []Store, options Options) (*Report, error) {
@@ -79,7 +79,7 @@ type scan struct {
 func newCommon(m *Map, options Options) *common {
 	c := &common{
 		m: m, classifier: NewClassifier(m), hasher: hasher{maphash.MakeSeed()}, depth: options.Depth, fields: options.Fields,
-		locks: map[string]bool{}, numbers: map[string]uint16{}, kindOf: map[referenceKind]uint32{},
+		locks: map[string]bool{}, numbers: map[string]uint16{}, kindOf: map[referenceKind]uint16{}, kinds: make([]referenceKind, 1),
 	}
 	for i := range m.Locks {
 		c.locks[m.Locks[i].key()] = true

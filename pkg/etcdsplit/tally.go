@@ -185,14 +185,13 @@ func (f *facts) merge(other *facts) {
 	f.invalidated.merge(&other.invalidated)
 }
 
-// reference is an owner that an object names. References of one object stand behind each other; all but the last have more set.
+// reference is an owner that an object names, in 16 bytes. References of one object stand behind each other; all but the
+// last have more set.
 type reference struct {
 	uid   uint64
-	kind  uint32 // number of the referenceKind
-	count uint32 // consecutive objects with this one owner
 	names uint32 // where the names stand in the tally's names, from 1 on; 0 when there was no room
+	kind  uint16 // number of the referenceKind
 	more  bool
-	only  bool // the object has no other owner
 }
 
 // referenceKind is what references have in common.
@@ -235,15 +234,6 @@ func (c *chunks[T]) add(item T) {
 	}
 	last := &(*c)[len(*c)-1]
 	*last = append(*last, item)
-}
-
-// last is the item added last; nil when there is none.
-func (c *chunks[T]) last() *T {
-	if len(*c) == 0 {
-		return nil
-	}
-	chunk := (*c)[len(*c)-1]
-	return &chunk[len(chunk)-1]
 }
 
 // text views bytes as a string without copying. The string must not outlive the bytes: what is kept is cloned.

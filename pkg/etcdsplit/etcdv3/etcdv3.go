@@ -1,0 +1,331 @@
+// Package etcdv3 puts a live etcd behind the scan's Pager. It reads only.
+package etcdv3
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+)
+
+// Config says how to reach a store. Only Endpoints is required.
+type Config struct {
+	Endpoints []string // URLs; the first that answers is used until it fails
+	CAFile    string   // what the servers' certificates are signed by; "" with https: the machine's own authorities
+	CertFile  string   // of the client, with KeyFile
+	KeyFile   string
+	Username  string
+	Password  string
+
+	// Serializable reads the newest revision from the member asked, without asking the others: it works without a quorum and may
+	// be behind. Pages of a fixed revision are always read so; what they hold cannot change.
+	Serializable  bool
+	KeysPerSecond int              // 0: as fast as the server answers
+	Timeout       time.Duration    // of one request to one member; default 10 s
+	Attempts      int              // of one request, over all members; default 3, and at least 2 per member
+	Log           func(msg string) // told about every failover; nil: nobody listens
+}
+
+// Client is a store behind the scan's Pager. Safe for concurrent use.
+type Client struct {
+	config  Config
+	tls     *tls.Config
+	limiter *rate.Limiter
+
+	mu      sync.Mutex
+	current int
+	members []*clientv3.Client // by endpoint; nil until first used
+}
+
+// pageBytes is the largest answer that is taken in, unless it is one value.
+const pageBytes = 16 << 20
+
+// Open prepares the client; nothing is sent before the first page is read.
+// Errors: bad endpoints; certificate files that cannot be read, or do not fit each other.
+func Open(config Config) (*Client, error) {
+	if len(config.Endpoints) == 0 {
+		return nil, errors.New("no endpoint given")
+	}
+	c := &Client{config: config, members: make([]*clientv3.Client, len(config.Endpoints))}
+	if c.config.Timeout == 0 {
+		c.config.Timeout = 10 * time.Second
+	}
+	c.config.Attempts = max(config.Attempts, 3, 2*len(config.Endpoints))
+	if config.KeysPerSecond > 0 {
+		c.limiter = rate.NewLimiter(rate.Limit(config.KeysPerSecond), config.KeysPerSecond)
+	}
+	secure := false
+	for _, endpoint := range config.Endpoints {
+		switch scheme, host, ok := strings.Cut(endpoint, "://"); {
+		case !ok || host == "" || (scheme != "http" && scheme != "https"):
+			return nil, fmt.Errorf("endpoint %q: want http://HOST:PORT or https://HOST:PORT", endpoint)
+		case scheme == "https":
+			secure = true
+		}
+	}
+	if !secure {
+		return c, nil
+	}
+	var err error
+	c.tls, err = tlsConfig(config)
+	return c, err
+}
+
+func tlsConfig(config Config) (*tls.Config, error) {
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if config.CAFile != "" {
+		data, err := os.ReadFile(config.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the CA: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(data) {
+			return nil, fmt.Errorf("reading the CA: %s: holds no PEM certificate", config.CAFile)
+		}
+	}
+	if config.CertFile == "" && config.KeyFile == "" {
+		return t, nil
+	}
+	if config.CertFile == "" || config.KeyFile == "" {
+		return nil, errors.New("a client certificate needs both its certificate and its key file")
+	}
+	pair, err := tls.LoadX509KeyPair(config.CertFile, config.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the client certificate %s: %w", config.CertFile, err)
+	}
+	t.Certificates = []tls.Certificate{pair}
+	return t, nil
+}
+
+// Close ends all connections.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for i, m := range c.members {
+		if m != nil {
+			errs = append(errs, m.Close())
+			c.members[i] = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// member returns the connection to use next, and its number.
+func (c *Client) member() (*clientv3.Client, int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := c.current
+	if c.members[i] != nil {
+		return c.members[i], i, nil
+	}
+	config := clientv3.Config{
+		Endpoints: c.config.Endpoints[i : i+1], Username: c.config.Username, Password: c.config.Password,
+		DialTimeout: c.config.Timeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
+		MaxUnaryRetries: 1, // this package retries, so that it can say why and go to another member
+		Logger:          zap.NewNop(),
+	}
+	if strings.HasPrefix(c.config.Endpoints[i], "https://") {
+		config.TLS = c.tls
+	}
+	m, err := clientv3.New(config)
+	if err != nil {
+		return nil, i, err
+	}
+	c.members[i] = m
+	return m, i, nil
+}
+
+// giveUp moves on to the next member, unless another request did.
+func (c *Client) giveUp(i int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != i || len(c.members) == 1 {
+		return
+	}
+	c.current = (i + 1) % len(c.members)
+	if c.config.Log != nil {
+		c.config.Log(fmt.Sprintf("%s: %v; going on with %s", c.config.Endpoints[i], err, c.config.Endpoints[c.current]))
+	}
+}
+
+// Page reads a page. It tries every member before it fails.
+func (c *Client) Page(ctx context.Context, r etcdsplit.Request) (etcdsplit.Page, error) {
+	request := &pb.RangeRequest{
+		Key: []byte(r.From), RangeEnd: []byte(r.To), Limit: int64(r.LimitKeys), Revision: r.Revision, KeysOnly: r.KeysOnly,
+		Serializable: r.Revision > 0 || c.config.Serializable,
+	}
+	if r.To == "" {
+		request.RangeEnd = []byte{0}
+	}
+	limitBytes := pageBytes
+	if r.LimitKeys == 1 {
+		limitBytes = math.MaxInt32
+	}
+	var response *pb.RangeResponse
+	err := c.try(ctx, func(ctx context.Context, m *clientv3.Client) error {
+		var err error
+		response, err = pb.NewKVClient(m.ActiveConnection()).Range(ctx, request, grpc.MaxCallRecvMsgSize(limitBytes))
+		return err
+	})
+	if err != nil {
+		return etcdsplit.Page{}, err
+	}
+	page := etcdsplit.Page{Revision: r.Revision, More: response.More, RangeKeys: response.Count, Entries: make([]etcdsplit.Entry, len(response.Kvs))}
+	if r.Revision == 0 {
+		page.Revision = response.Header.Revision
+	}
+	for i, kv := range response.Kvs {
+		page.Entries[i] = etcdsplit.Entry{
+			Key: kv.Key, Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease,
+		}
+	}
+	if c.limiter != nil {
+		for left := len(page.Entries); left > 0; left -= c.limiter.Burst() {
+			if err := c.limiter.WaitN(ctx, min(left, c.limiter.Burst())); err != nil {
+				return etcdsplit.Page{}, err
+			}
+		}
+	}
+	return page, nil
+}
+
+// try calls one member after the other until one of them answers, with growing pauses.
+func (c *Client) try(ctx context.Context, call func(context.Context, *clientv3.Client) error) error {
+	var reasons []string
+	for attempt := range c.config.Attempts {
+		if attempt >= len(c.members) {
+			if err := pause(ctx, attempt-len(c.members)); err != nil {
+				return err
+			}
+		}
+		m, i, err := c.member()
+		if err == nil {
+			attemptCtx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+			err = call(attemptCtx, m)
+			cancel()
+		}
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if final := finalError(err); final != nil {
+			return fmt.Errorf("%s: %w", c.config.Endpoints[i], final)
+		}
+		reason := c.config.Endpoints[i] + ": " + plainReason(err)
+		if len(reasons) == 0 || reasons[len(reasons)-1] != reason {
+			reasons = append(reasons, reason)
+		}
+		c.giveUp(i, errors.New(plainReason(err)))
+	}
+	return &UnreachableError{Reasons: lastOfEach(reasons)}
+}
+
+// UnreachableError says that no member answered a request, and what each of them did instead.
+type UnreachableError struct{ Reasons []string }
+
+func (e *UnreachableError) Error() string {
+	return "no member answered: " + strings.Join(e.Reasons, "; ")
+}
+
+// Hint says what to do about the most telling of the reasons; "" when nothing in particular.
+func (e *UnreachableError) Hint() string {
+	all := strings.Join(e.Reasons, "\n")
+	for _, known := range []struct{ sign, hint string }{
+		{"signed by unknown authority", "the CA file does not belong to this etcd; on a kubeadm machine it is /etc/kubernetes/pki/etcd/ca.crt, not the cluster's ca.crt"},
+		{"certificate is valid for", "use a host name or address that the server's certificate names"},
+		{"certificate required", "this etcd wants a client certificate: give cert and key"},
+		{"bad certificate", "the client certificate is not signed by the CA that this etcd trusts"},
+		{"certificate has expired", "renew the certificate, or set the clock"},
+		{"first record does not look like a TLS handshake", "this etcd does not speak TLS: write http:// instead of https://"},
+		{"server preface", "this may be an etcd with TLS: write https:// instead of http://"},
+		{"connection refused", "nothing listens there: check host, port and whether the member runs"},
+		{"no such host", "check the host name"},
+	} {
+		if strings.Contains(all, known.sign) {
+			return known.hint
+		}
+	}
+	return ""
+}
+
+// lastOfEach keeps the order of first appearance and drops repetitions.
+func lastOfEach(reasons []string) []string {
+	seen := map[string]bool{}
+	var kept []string
+	for _, r := range reasons {
+		if !seen[r] {
+			seen[r] = true
+			kept = append(kept, r)
+		}
+	}
+	return kept
+}
+
+// finalError translates the errors that no other member answers better; nil for those worth another try.
+func finalError(err error) error {
+	switch {
+	case rpctypes.Error(err) == rpctypes.ErrCompacted:
+		return etcdsplit.ErrCompacted
+	case status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max"):
+		return etcdsplit.ErrPageTooLarge
+	}
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Internal, codes.Unknown, codes.Aborted, codes.ResourceExhausted, codes.Canceled:
+		return nil
+	case codes.OutOfRange: // a member that lags behind does not have the revision yet
+		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return errors.New(plainReason(err))
+}
+
+// plainReason is the innermost of what gRPC wraps a reason into.
+func plainReason(err error) string {
+	text := err.Error()
+	if s, ok := status.FromError(err); ok {
+		text = s.Message()
+	}
+	for _, wrapper := range []string{"connection error: desc = ", "transport: authentication handshake failed: ", "transport: Error while dialing: "} {
+		if i := strings.Index(text, wrapper); i >= 0 {
+			text = text[i+len(wrapper):]
+		}
+		text = strings.Trim(text, `"`)
+	}
+	return text
+}
+
+// pause waits before the n-th repetition: 100 ms, doubled each time up to 3 s, more or less a half.
+func pause(ctx context.Context, n int) error {
+	wait := min(100*time.Millisecond<<min(n, 10), 3*time.Second)
+	timer := time.NewTimer(wait/2 + rand.N(wait))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

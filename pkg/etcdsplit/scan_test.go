@@ -1,0 +1,506 @@
+package etcdsplit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubefusion/fusionctl/pkg/finding"
+)
+
+// splitMap is a small split layout: pods, services and what belongs to them shared in core; deployments, replica sets and
+// what is grouped, each side in its own store.
+func splitMap() *Map {
+	core := func(gv string) Side {
+		return Side{Store: "core", StoredAs: gv, Decodes: []string{gv}, Serves: []string{gv}}
+	}
+	modern := func(gv string) Side {
+		return Side{Store: "modern", StoredAs: gv, Decodes: []string{gv}, Serves: []string{gv}}
+	}
+	shared := func(key, kind string) Resource {
+		return Resource{Key: key, Name: PlainName(key), Kind: kind, Groups: []string{""}, Namespaced: true, Owner: OwnerShared, Legacy: core("v1"), Modern: core("v1")}
+	}
+	cluster := func(r Resource) Resource { r.Namespaced = false; return r }
+	return &Map{
+		Prefix: "/registry", Stores: []string{"core", "modern"},
+		Legacy: ControlPlane{Version: "1.10.13", Store: "core", GroupVersions: []string{"v1", "apps/v1", "extensions/v1beta1"}, Allocates: AllocatesBitmap,
+			Undecryptable: UndecryptableOmitted, CRDFields: []string{"spec.group", "spec.names", "spec.scope", "spec.validation", "spec.version"},
+			Collector: Collector{AbsentOwner: Deleted}},
+		Modern: ControlPlane{Version: "1.36.3", Store: "modern", GroupVersions: []string{"v1", "apps/v1", "networking.k8s.io/v1"}, Allocates: AllocatesAddresses,
+			CRDFields: []string{"spec.group", "spec.names", "spec.scope", "spec.version", "spec.versions", "spec.preserveUnknownFields", "status.storedVersions"},
+			Collector: Collector{AbsentOwner: Deleted}},
+		Resources: []Resource{
+			shared("pods", "Pod"), shared("services/specs", "Service"), shared("secrets", "Secret"), shared("serviceaccounts", "ServiceAccount"),
+			shared("services/endpoints", "Endpoints"), shared("configmaps", "ConfigMap"),
+			cluster(shared("namespaces", "Namespace")), cluster(shared("minions", "Node")),
+			{Key: "ranges", Kind: "RangeAllocation", Owner: OwnerShared, Legacy: core("v1"), Modern: core("v1")},
+			{Key: "ipaddresses", Name: "ipaddresses", Kind: "IPAddress", Groups: []string{"networking.k8s.io"}, Owner: OwnerModern, Modern: modern("networking.k8s.io/v1")},
+			{Key: "servicecidrs", Name: "servicecidrs", Kind: "ServiceCIDR", Groups: []string{"networking.k8s.io"}, Owner: OwnerModern, Modern: modern("networking.k8s.io/v1")},
+			{Key: "deployments", Name: "deployments", Kind: "Deployment", Groups: []string{"apps", "extensions"}, Namespaced: true, Owner: OwnerLegacy, Legacy: core("apps/v1"), Modern: modern("apps/v1")},
+			{Key: "replicasets", Name: "replicasets", Kind: "ReplicaSet", Groups: []string{"apps", "extensions"}, Namespaced: true, Owner: OwnerSplit,
+				Legacy: Side{Store: "core", StoredAs: "apps/v1", Decodes: []string{"apps/v1", "extensions/v1beta1"}, WatchBreaks: []string{"extensions/v1beta1"}, Serves: []string{"apps/v1", "extensions/v1beta1"}}, Modern: modern("apps/v1")},
+			{Key: crdResource, Name: "customresourcedefinitions", Kind: "CustomResourceDefinition", Groups: []string{"apiextensions.k8s.io"}, Owner: OwnerSplit,
+				Legacy: core("apiextensions.k8s.io/v1beta1"), Modern: modern("apiextensions.k8s.io/v1beta1")},
+			{Key: apiServiceResource, Name: "apiservices", Kind: "APIService", Groups: []string{"apiregistration.k8s.io"}, Owner: OwnerSplit,
+				Legacy: core("apiregistration.k8s.io/v1beta1"), Modern: modern("apiregistration.k8s.io/v1")},
+			{Key: "flowschemas", Name: "flowschemas", Kind: "FlowSchema", Groups: []string{"flowcontrol.apiserver.k8s.io"}, Owner: OwnerModern, Modern: modern("flowcontrol.apiserver.k8s.io/v1")},
+		},
+		CustomResources: Resource{Key: "*", Owner: OwnerSplit, Legacy: Side{Store: "core"}, Modern: Side{Store: "modern"}},
+		Boot:            []BootKey{{Side: Modern, Key: apiServiceResource + "/*"}, {Side: Legacy, Key: apiServiceResource + "/*"}, {Side: Modern, Key: "namespaces/default"}},
+		ServiceCIDRs:    []string{"10.96.0.0/24"}, NodePortRange: "30000-30015",
+	}
+}
+
+// contents of a store, by key below the prefix.
+type contents map[string][]byte
+
+func (c contents) pager(t *testing.T) *fakePager {
+	f := &fakePager{t: t, revision: 42}
+	values := map[string][]byte{}
+	for key, value := range c {
+		if !strings.HasPrefix(key, "!") { // "!" marks a key outside the prefix
+			key = "/registry/" + key
+		}
+		values[strings.TrimPrefix(key, "!")] = value
+	}
+	f.keys = slices.Sorted(maps.Keys(values))
+	f.value = func(key string) []byte { return values[key] }
+	return f
+}
+
+// Walk makes contents an offline store, in an order that is not that of keys.
+func (c contents) Walk(_ context.Context, visit func(Entry) error) (Walked, error) {
+	keys := slices.Sorted(maps.Keys(c))
+	slices.Reverse(keys)
+	for _, key := range keys {
+		if err := visit(Entry{Key: []byte("/registry/" + key), Value: c[key]}); err != nil {
+			return Walked{}, err
+		}
+	}
+	return Walked{Revision: 42}, nil
+}
+
+func put(apiVersion, kind, namespace, name, uid string, raw []byte, owners ...[4]string) []byte {
+	return object{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name, UID: uid, Owners: owners, Raw: raw}.protobuf()
+}
+
+func pod(namespace, name string, owners ...[4]string) []byte {
+	return put("v1", "Pod", namespace, name, "uid-pod-"+namespace+"-"+name, nil, owners...)
+}
+
+func svc(namespace, name, ip string, nodePort int) []byte {
+	spec := field(nil, 3, []byte(ip))
+	if nodePort > 0 {
+		port := field(nil, 2, []byte("TCP"))
+		spec = append(field(nil, 1, protowire.AppendVarint(protowire.AppendTag(port, 5, protowire.VarintType), uint64(nodePort))), spec...)
+	}
+	return put("v1", "Service", namespace, name, "uid-svc-"+name, field(nil, 2, spec))
+}
+
+func bitmap(cidr string, offsets ...int) []byte {
+	bits := new(big.Int)
+	for _, i := range offsets {
+		bits.SetBit(bits, i, 1)
+	}
+	return put("v1", "RangeAllocation", "", "", "", field(field(nil, 2, []byte(cidr)), 3, bits.Bytes()))
+}
+
+func crdJSON(group, plural, kind, rest string) []byte {
+	return fmt.Appendf(nil, `{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1beta1","metadata":{"name":"%s.%s","uid":"u-%s"},"spec":{"group":%q,"names":{"plural":%q,"kind":%q},"scope":"Namespaced"%s`,
+		plural, group, plural, group, plural, kind, rest)
+}
+
+func customJSON(apiVersion, kind, name string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"namespace":"default","uid":"u-%s"},"spec":{}}`, apiVersion, kind, name, name)
+}
+
+func apiServiceJSON(version, group string) []byte {
+	return fmt.Appendf(nil, `{"kind":"APIService","apiVersion":"apiregistration.k8s.io/v1","metadata":{"name":"%s.%s","uid":"u"},"spec":{"group":%q,"version":%q}}`, version, group, group, version)
+}
+
+// clean are stores as the map wants them.
+func clean() map[string]contents {
+	return map[string]contents{
+		"core": {
+			"namespaces/default": put("v1", "Namespace", "", "default", "uid-ns", nil), "minions/n1": put("v1", "Node", "", "n1", "uid-n1", nil),
+			"pods/default/web-1":                pod("default", "web-1", [4]string{"extensions/v1beta1", "ReplicaSet", "web", "uid-rs"}),
+			"replicasets/default/web":           put("apps/v1", "ReplicaSet", "default", "web", "uid-rs", nil),
+			"deployments/default/web":           put("apps/v1", "Deployment", "default", "web", "uid-d", nil),
+			"services/specs/default/kubernetes": svc("default", "kubernetes", "10.96.0.1", 0),
+			"ranges/serviceips":                 bitmap("10.96.0.0/24", 0),
+		},
+		"modern": {
+			"flowschemas/system":                   put("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", "system", "uid-fs", nil),
+			apiServiceResource + "/v1.apps":        apiServiceJSON("v1", "apps"),
+			"ipaddresses/10.96.0.1":                put("networking.k8s.io/v1", "IPAddress", "", "10.96.0.1", "uid-ip", nil),
+			crdResource + "/notebooks.kubeflow.io": crdJSON("kubeflow.io", "notebooks", "Notebook", `,"version":"v1","versions":[{"name":"v1","served":true,"storage":true}],"preserveUnknownFields":false},"status":{"storedVersions":["v1"]}}`),
+			"kubeflow.io/notebooks/default/nb":     customJSON("kubeflow.io/v1", "Notebook", "nb"),
+		},
+	}
+}
+
+func scanStores(t *testing.T, m *Map, stores map[string]contents, options Options) *Report {
+	t.Helper()
+	var list []Store
+	for name, c := range stores {
+		list = append(list, Store{Name: name, Pager: c.pager(t)})
+	}
+	report, err := Scan(t.Context(), m, list, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func TestScanFindsNothingInCleanStores(t *testing.T) {
+	for _, depth := range Depths() {
+		report := scanStores(t, splitMap(), clean(), Options{Depth: depth})
+		if !report.Complete || len(report.Findings) > 0 {
+			t.Errorf("depth %s: complete %v %q, findings %+v; want none", depth, report.Complete, report.Incomplete, report.Findings)
+		}
+	}
+}
+
+// TestScanFinds plants one violation at a time into clean stores.
+func TestScanFinds(t *testing.T) {
+	rs := [4]string{"apps/v1", "ReplicaSet", "web", "uid-gone"}
+	for _, test := range []struct {
+		name  string
+		plant func(m *Map, core, modern contents)
+		rule  string
+		where string // subject
+		says  string // part of the message
+		shows string // among Related
+	}{
+		{"a key of the legacy side written by the modern one", func(_ *Map, _, modern contents) {
+			modern["deployments/default/api"] = put("apps/v1", "Deployment", "default", "api", "uid-x", nil)
+		}, "FUS004", "modern:deployments", "1 key written by the modern side, but the owner is legacy", "deployments/default/api"},
+		{"a key in a store from which nobody reads it", func(_ *Map, core, _ contents) {
+			core["flowschemas/x"] = put("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", "x", "uid-x", nil)
+		}, "FUS004", "core:flowschemas", "from which no side reads", "flowschemas/x"},
+		{"custom resources in the store of the other side", func(m *Map, core, _ contents) {
+			m.CustomResources.Owner = OwnerModern
+			core["kubeflow.io/notebooks/default/nb2"] = customJSON("kubeflow.io/v1", "Notebook", "nb2")
+		}, "FUS010", "core:kubeflow.io/notebooks", "they belong in store modern", "kubeflow.io/notebooks/default/nb2"},
+		{"one object in both stores", func(_ *Map, core, modern contents) {
+			modern["deployments/default/web"] = core["deployments/default/web"]
+		}, "FUS230", "modern:deployments", "1 object in both stores core and modern with the same UID", "deployments/default/web"},
+		{"one name in both stores", func(_ *Map, _, modern contents) {
+			modern["deployments/default/web"] = put("apps/v1", "Deployment", "default", "web", "uid-other", nil)
+		}, "FUS230", "modern:deployments", "different UIDs", "deployments/default/web"},
+		{"a version that the legacy side cannot decode", func(_ *Map, core, _ contents) {
+			core["deployments/default/new"] = put("apps/v2", "Deployment", "default", "new", "uid-x", nil)
+		}, "FUS002", "core:deployments", "every list and watch of deployments through it fails", "deployments/default/new"},
+		{"a version that breaks watches", func(_ *Map, core, _ contents) {
+			core["replicasets/default/old"] = put("extensions/v1beta1", "ReplicaSet", "default", "old", "uid-x", nil)
+		}, "FUS003", "core:replicasets", "in lists but not in watches", "replicasets/default/old"},
+		{"what an API server writes at its start", func(m *Map, core, _ contents) {
+			m.Boot = append(m.Boot, BootKey{Side: Modern, Key: "namespaces/poison"})
+			core["namespaces/poison"] = put("v2", "Namespace", "", "poison", "uid-x", nil)
+		}, "FUS090", "core:namespaces", "stored as v2", "namespaces/poison"},
+		{"another kind", func(_ *Map, core, _ contents) {
+			core["pods/default/node"] = put("v1", "Node", "default", "node", "uid-x", nil)
+		}, "FUS000", "core:pods", "kind v1 Node where Pod belongs", "pods/default/node"},
+		{"a damaged value", func(_ *Map, core, _ contents) { core["pods/default/bad"] = []byte("k8s\x00\x0a\xff") },
+			"FUS000", "core:pods", "1 value cannot be read", "pods/default/bad"},
+		{"an encrypted value", func(_ *Map, core, _ contents) { core["secrets/default/s"] = []byte("k8s:enc:aescbc:v1:key1:xx") },
+			"FUS070", "core:secrets", "the legacy side omits them from lists silently", "secrets/default/s"},
+		{"CBOR", func(_ *Map, core, _ contents) {
+			core["pods/default/c"] = object{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "c", UID: "uid-c"}.cbor()
+		}, "FUS072", "core:pods", "stored as CBOR", "pods/default/c"},
+		{"a CRD without versions", func(_ *Map, _, modern contents) {
+			modern[crdResource+"/notebooks.kubeflow.io"] = crdJSON("kubeflow.io", "notebooks", "Notebook", `,"version":"v1"},"status":{}}`)
+		}, "FUS031", "modern:" + crdResource, "has lost spec.versions and status.storedVersions", crdResource + "/notebooks.kubeflow.io"},
+		{"a stored version that the CRD does not have", func(_ *Map, _, modern contents) {
+			modern["kubeflow.io/notebooks/default/old"] = customJSON("kubeflow.io/v1alpha1", "Notebook", "old")
+		}, "FUS031", "modern:kubeflow.io/notebooks", "a version that the CRD does not have", "kubeflow.io/notebooks/default/old"},
+		{"a stored version that storedVersions does not list", func(_ *Map, _, modern contents) {
+			modern[crdResource+"/notebooks.kubeflow.io"] = crdJSON("kubeflow.io", "notebooks", "Notebook", `,"version":"v1","versions":[{"name":"v1","served":true},{"name":"v2","served":true,"storage":true}],"preserveUnknownFields":false},"status":{"storedVersions":["v2"]}}`)
+		}, "FUS031", "modern:kubeflow.io/notebooks", "status.storedVersions does not list", "kubeflow.io/notebooks/default/nb"},
+		{"custom resources without a CRD", func(_ *Map, _, modern contents) { delete(modern, crdResource+"/notebooks.kubeflow.io") },
+			"FUS232", "modern:kubeflow.io/notebooks", "without a CRD", "kubeflow.io/notebooks/default/nb"},
+		{"an APIService that nobody serves", func(_ *Map, _, modern contents) {
+			modern[apiServiceResource+"/v1beta1.extensions"] = apiServiceJSON("v1beta1", "extensions")
+		}, "FUS030", "modern:" + apiServiceResource, "does not serve", apiServiceResource + "/v1beta1.extensions"},
+		{"pods of owners that the running collector does not find", func(m *Map, core, _ contents) {
+			m.Modern.Collector.Runs = true
+			core["pods/default/web-2"] = pod("default", "web-2", rs)
+			core["pods/default/web-3"] = pod("default", "web-3", rs)
+		}, "FUS060", "core:pods", "the garbage collector of the modern side (1.36.3) deletes 2 pods owned by apps/v1 ReplicaSet", "pods/default/web-2 (owner web)"},
+		{"pods of an owner in a version that a blind collector takes for absent", func(m *Map, core, _ contents) {
+			m.Legacy.Collector = Collector{Runs: true, UnservedVersion: Deleted, AbsentOwner: Deleted}
+			core["pods/default/web-2"] = pod("default", "web-2", [4]string{"apps/v9", "ReplicaSet", "web", "uid-rs"})
+		}, "FUS061", "core:pods", "deletes 1 pod owned by apps/v9 ReplicaSet", "pods/default/web-2 (owner web)"},
+		{"mirror pods and a collector that looks for nodes in namespaces", func(m *Map, core, _ contents) {
+			m.Legacy.Collector = Collector{Runs: true, ClusterOwner: Deleted}
+			core["pods/default/mirror"] = pod("default", "mirror", [4]string{"v1", "Node", "n1", "uid-n1"})
+		}, "FUS062", "core:pods", "looks for the cluster-scoped owner in the namespace", "pods/default/mirror (owner n1)"},
+		{"objects in a namespace that is gone", func(_ *Map, core, _ contents) { core["pods/gone/web"] = pod("gone", "web") },
+			"FUS130", "core:pods", "in 1 namespace that store core does not have (gone)", "pods/gone/web"},
+		{"custom resources in a namespace that only the other store has not", func(_ *Map, _, modern contents) {
+			modern["kubeflow.io/notebooks/gone/nb"] = customJSON("kubeflow.io/v1", "Notebook", "nb")
+		}, "FUS130", "modern:kubeflow.io/notebooks", "store core does not have", "kubeflow.io/notebooks/gone/nb"},
+		{"one ClusterIP twice", func(_ *Map, core, _ contents) {
+			core["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
+		}, "FUS050", "core:services/specs", "1 ClusterIP handed out to more than one service", "10.96.0.1: core:default/a, core:default/kubernetes"},
+		{"one ClusterIP in two stores", func(_ *Map, _, modern contents) {
+			modern["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
+		}, "FUS052", "core:services/specs", "1 ClusterIP handed out", "10.96.0.1: core:default/kubernetes, modern:default/a"},
+		{"one node port twice", func(_ *Map, core, _ contents) {
+			core["services/specs/default/a"] = svc("default", "a", "", 30001)
+			core["services/specs/default/b"] = svc("default", "b", "", 30001)
+		}, "FUS050", "core:services/specs", "1 node port handed out", "30001/TCP: core:default/a, core:default/b"},
+		{"a ClusterIP that the bitmap takes for free", func(_ *Map, core, _ contents) {
+			core["services/specs/default/a"] = svc("default", "a", "10.96.0.9", 0)
+		}, "FUS050", "core:ranges", "ranges/serviceips takes 1 allocation of services for free", "default/a 10.96.0.9"},
+		{"a node port that the bitmap takes for free", func(_ *Map, core, _ contents) {
+			core["services/specs/default/a"] = svc("default", "a", "", 30003)
+			core["ranges/servicenodeports"] = bitmap("30000-30015", 1)
+		}, "FUS050", "core:ranges", "ranges/servicenodeports takes 1 allocation", "default/a 30003"},
+		{"a ClusterIP without an IPAddress", func(_ *Map, _, modern contents) { delete(modern, "ipaddresses/10.96.0.1") },
+			"FUS050", "modern:ipaddresses", "1 ClusterIP of services without an IPAddress object", "default/kubernetes 10.96.0.1"},
+		{"another range", func(_ *Map, core, _ contents) { core["ranges/serviceips"] = bitmap("10.0.0.0/24", 0) },
+			"FUS051", "core:ranges", `holds the range "10.0.0.0/24", want 10.96.0.0/24`, "ranges/serviceips"},
+		{"another service CIDR", func(_ *Map, _, modern contents) {
+			modern["servicecidrs/kubernetes"] = put("networking.k8s.io/v1", "ServiceCIDR", "", "kubernetes", "u", field(nil, 2, field(nil, 1, []byte("10.0.0.0/24"))))
+		}, "FUS053", "modern:servicecidrs", `"10.0.0.0/24"`, "servicecidrs/kubernetes"},
+		{"a lock of both sides", func(m *Map, core, _ contents) {
+			m.Locks = []Lock{{Legacy, "kube-controller-manager", "services/endpoints", "kube-system", "kcm"}, {Modern, "kube-controller-manager", "services/endpoints", "kube-system", "kcm"}}
+			core["namespaces/kube-system"] = put("v1", "Namespace", "", "kube-system", "uid-ks", nil)
+			core["services/endpoints/kube-system/kcm"] = object{APIVersion: "v1", Kind: "Endpoints", Namespace: "kube-system", Name: "kcm", UID: "uid-kcm",
+				Annotations: map[string]string{"control-plane.alpha.kubernetes.io/leader": `{"holderIdentity":"cp-1_abc"}`}}.protobuf()
+		}, "FUS065", "core:services/endpoints/kube-system/kcm", "held by cp-1_abc", ""},
+		{"a token of a service account that is gone", func(_ *Map, core, _ contents) {
+			core["secrets/default/token"] = object{APIVersion: "v1", Kind: "Secret", Namespace: "default", Name: "token", UID: "uid-t",
+				Annotations: map[string]string{"kubernetes.io/service-account.uid": "uid-sa", "kubernetes.io/service-account.name": "builder"},
+				Raw:         field(nil, 3, []byte("kubernetes.io/service-account-token"))}.protobuf()
+		}, "FUS100", "core:secrets", "1 token secret of service accounts that the legacy side does not have", "secrets/default/token (owner builder)"},
+		{"a resource that neither version has", func(_ *Map, core, _ contents) { core["widgets/default/w"] = pod("default", "w") },
+			"FUS231", "core:widgets", "neither version knows", "widgets/default/w"},
+		{"a key that is no object's", func(_ *Map, core, _ contents) { core["pods/web"] = pod("", "web") },
+			"FUS231", "core:pods", "cannot be the key of an object", "pods/web"},
+		{"an empty store", func(_ *Map, _, modern contents) { clear(modern) },
+			"FUS233", "modern", "holds no key below the prefix", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m, stores := splitMap(), clean()
+			test.plant(m, stores["core"], stores["modern"])
+			report := scanStores(t, m, stores, Options{})
+			if !report.Complete {
+				t.Errorf("incomplete: %q", report.Incomplete)
+			}
+			if !slices.ContainsFunc(report.Findings, func(f finding.Finding) bool {
+				return f.Rule == test.rule && f.Subject == test.where && strings.Contains(f.Message, test.says) && (test.shows == "" || slices.Contains(f.Related, test.shows))
+			}) {
+				t.Errorf("no finding %s about %q that says %q and shows %q among:\n%s", test.rule, test.where, test.says, test.shows, findingText(report.Findings))
+			}
+			// An offline store in another order of keys must give the same answer.
+			var offline []Store
+			for name, c := range stores {
+				offline = append(offline, Store{Name: name, Walker: c})
+			}
+			walked, err := Scan(t.Context(), m, offline, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(report.Findings, walked.Findings); diff != "" {
+				t.Errorf("findings online and offline differ:\n%s", diff)
+			}
+		})
+	}
+}
+
+func findingText(findings []finding.Finding) string {
+	var b strings.Builder
+	for _, f := range findings {
+		fmt.Fprintf(&b, "%s %s %s: %s %q\n", f.Rule, f.Severity, f.Subject, f.Message, f.Related)
+	}
+	return b.String()
+}
+
+func TestScanKeepsAnObjectThatOneOwnerHolds(t *testing.T) {
+	m, stores := splitMap(), clean()
+	m.Legacy.Collector.Runs = true
+	stores["core"]["pods/default/two"] = pod("default", "two", [4]string{"apps/v1", "ReplicaSet", "gone", "uid-gone"}, [4]string{"apps/v1", "ReplicaSet", "web", "uid-rs"})
+	for _, f := range scanStores(t, m, stores, Options{}).Findings {
+		if strings.Contains(f.Message, "legacy side (1.10.13) deletes") {
+			t.Errorf("an object with one owner present is said to be deleted: %s", f.Message)
+		}
+	}
+}
+
+func TestScanStartsARangeOverAfterCompaction(t *testing.T) {
+	stores := clean()
+	core := stores["core"].pager(t)
+	core.onPage = func(f *fakePager, r Request) error {
+		if r.Revision == 42 && strings.HasPrefix(r.From, "/registry/pods/") {
+			f.revision, f.compactBefore = 50, 45
+		}
+		return nil
+	}
+	report, err := Scan(t.Context(), splitMap(), []Store{{Name: "core", Pager: core}, {Name: "modern", Pager: stores["modern"].pager(t)}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !report.Complete || len(report.Findings) != 0 {
+		t.Errorf("complete %v %q, findings %s; want a clean report", report.Complete, report.Incomplete, findingText(report.Findings))
+	}
+	if got := report.Stores[0]; got.Keys != int64(len(stores["core"])) || got.Revision != 50 || !slices.ContainsFunc(got.Notes, func(n string) bool { return strings.Contains(n, "read again at revision 50") }) {
+		t.Errorf("store = %+v, want all %d keys, revision 50 and a note about it", got, len(stores["core"]))
+	}
+}
+
+func TestScanReadsOnWhenCompactionIsFasterThanARange(t *testing.T) {
+	core := contents{}
+	for i := range 3000 {
+		core[fmt.Sprintf("pods/default/p-%04d", i)] = pod("default", fmt.Sprintf("p-%04d", i))
+	}
+	core["namespaces/default"] = put("v1", "Namespace", "", "default", "uid-ns", nil)
+	pager := core.pager(t)
+	pages := 0
+	pager.onPage = func(f *fakePager, r Request) error {
+		if pages++; pages%4 == 0 { // a range of pods takes more pages than that
+			f.revision++
+			f.compactBefore = f.revision
+		}
+		return nil
+	}
+	report, err := Scan(t.Context(), splitMap(), []Store{{Name: "core", Pager: pager}}, Options{Parallel: 1, Limits: Limits{Keys: 200}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := report.Stores[0]; got.Keys != int64(len(core)) || !slices.ContainsFunc(got.Notes, func(n string) bool { return strings.Contains(n, "read on at revision") }) {
+		t.Errorf("read %d of %d keys, incomplete %q, notes %q", got.Keys, len(core), report.Incomplete, got.Notes)
+	}
+}
+
+func TestScanIsNeverCleanWhenItCouldNotLook(t *testing.T) {
+	broken := errors.New("member on fire")
+	for name, test := range map[string]struct {
+		onPage func(f *fakePager, r Request) error
+		says   string
+	}{
+		"no answer at all": {func(*fakePager, Request) error { return broken }, "reading the newest revision: member on fire"},
+		"one range fails":  {func(_ *fakePager, r Request) error { return failAt(r, "/registry/pods/", broken) }, `reading "/registry/pods/" to`},
+		"every range fails": {func(_ *fakePager, r Request) error {
+			return failAt(r, "/registry/", failUnless(r.LimitKeys == 1, broken))
+		}, "further ranges were not tried"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stores := clean()
+			core := stores["core"].pager(t)
+			core.onPage = test.onPage
+			report, err := Scan(t.Context(), splitMap(), []Store{{Name: "core", Pager: core}, {Name: "modern", Pager: stores["modern"].pager(t)}}, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if report.Complete || !strings.Contains(strings.Join(report.Incomplete, "\n"), test.says) {
+				t.Errorf("complete %v, incomplete %q; want it to say %q", report.Complete, report.Incomplete, test.says)
+			}
+		})
+	}
+}
+
+func failAt(r Request, prefix string, err error) error {
+	if strings.HasPrefix(r.From, prefix) {
+		return err
+	}
+	return nil
+}
+
+func failUnless(ok bool, err error) error {
+	if ok {
+		return nil
+	}
+	return err
+}
+
+func TestScanSaysSoWhenAStoreWasNotRead(t *testing.T) {
+	report := scanStores(t, splitMap(), map[string]contents{"core": clean()["core"]}, Options{})
+	if report.Complete || !slices.Contains(report.Incomplete, "store modern: it was not read") {
+		t.Errorf("complete %v, incomplete %q; want it to name the store modern", report.Complete, report.Incomplete)
+	}
+}
+
+func TestScanSaysSoWhenThePrefixDiffers(t *testing.T) {
+	stores := clean()
+	stores["core"] = contents{"!/k8s/pods/default/web": pod("default", "web"), "!compact_rev_key": []byte("1")}
+	report := scanStores(t, splitMap(), stores, Options{})
+	if want := `it holds 2 keys and none below the prefix "/registry"; the first is "/k8s/pods/default/web"`; report.Complete || !strings.Contains(strings.Join(report.Incomplete, "\n"), want) {
+		t.Errorf("complete %v, incomplete %q; want %q", report.Complete, report.Incomplete, want)
+	}
+}
+
+func TestScanEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	stores := clean()
+	core := stores["core"].pager(t)
+	core.onPage = func(_ *fakePager, r Request) error {
+		if strings.HasPrefix(r.From, "/registry/minions/") {
+			cancel()
+			return ctx.Err()
+		}
+		return nil
+	}
+	report, err := Scan(ctx, splitMap(), []Store{{Name: "core", Pager: core}}, Options{Parallel: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Complete || !slices.Contains(report.Incomplete, "store core: reading was interrupted") || report.Stores[0].Keys == 0 {
+		t.Errorf("complete %v, incomplete %q, %d keys; want a partial report marked as such", report.Complete, report.Incomplete, report.Stores[0].Keys)
+	}
+}
+
+func TestScanCutsALargeStoreAtNamespaces(t *testing.T) {
+	core := contents{}
+	for ns := range 50 {
+		core[fmt.Sprintf("namespaces/ns-%02d", ns)] = put("v1", "Namespace", "", "x", "uid", nil)
+		for i := range 500 {
+			core[fmt.Sprintf("pods/ns-%02d/p-%03d", ns, i)] = pod("ns", "p")
+		}
+	}
+	pager := core.pager(t)
+	ranges := map[string]bool{}
+	pager.onPage = func(_ *fakePager, r Request) error {
+		if strings.HasPrefix(r.From, "/registry/pods/ns-") && strings.HasSuffix(r.From, "/") {
+			ranges[r.From] = true
+		}
+		return nil
+	}
+	report, err := Scan(t.Context(), splitMap(), []Store{{Name: "core", Pager: pager}}, Options{Parallel: 1, Depth: DepthKeys})
+	if err != nil || report.Stores[0].Keys != int64(len(core)) {
+		t.Fatalf("read %d of %d keys: %v", report.Stores[0].Keys, len(core), err)
+	}
+	if len(ranges) < 4 {
+		t.Errorf("pods were cut at %d namespaces, want several", len(ranges))
+	}
+}
+
+func TestScanRefusesBadInput(t *testing.T) {
+	bad := splitMap()
+	bad.Resources[0].Owner = "nobody"
+	bad.Resources[1].Legacy.Store = "nowhere"
+	for name, test := range map[string]struct {
+		m      *Map
+		stores []Store
+		says   string
+	}{
+		"owner":         {bad, nil, `resources[0] (pods).owner: "nobody"`},
+		"store":         {bad, nil, `resources[1] (services/specs).legacy.store: store "nowhere"`},
+		"unknown store": {splitMap(), []Store{{Name: "other"}}, `store "other"`},
+		"twice":         {splitMap(), []Store{{Name: "core", Walker: contents{}}, {Name: "core", Walker: contents{}}}, "given twice"},
+	} {
+		if _, err := Scan(t.Context(), test.m, test.stores, Options{}); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: Scan = %v, want an error that says %s", name, err, test.says)
+		}
+	}
+}
