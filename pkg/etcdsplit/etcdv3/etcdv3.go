@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -238,7 +239,31 @@ func (c *Client) try(ctx context.Context, call func(context.Context, *clientv3.C
 		}
 		c.giveUp(i, errors.New(plainReason(err)))
 	}
-	return &UnreachableError{Reasons: lastOfEach(reasons)}
+	return &UnreachableError{Reasons: lastOfEach(append(reasons, c.handshakeReasons(ctx)...))}
+}
+
+// handshakeReasons asks each https endpoint for a bare handshake. With TLS 1.3 a server refuses a client only after the
+// client believes that it is connected, and what gRPC reports then is a broken pipe.
+func (c *Client) handshakeReasons(ctx context.Context) []string {
+	var reasons []string
+	for _, endpoint := range c.config.Endpoints {
+		host, ok := strings.CutPrefix(endpoint, "https://")
+		if !ok {
+			continue
+		}
+		dialer := tls.Dialer{Config: c.tls, NetDialer: &net.Dialer{Timeout: 2 * time.Second}}
+		conn, err := dialer.DialContext(ctx, "tcp", host)
+		if err == nil {
+			if err = conn.SetReadDeadline(time.Now().Add(time.Second)); err == nil {
+				_, err = conn.Read(make([]byte, 1))
+			}
+			conn.Close()
+		}
+		if err != nil && strings.Contains(err.Error(), "tls: ") {
+			reasons = append(reasons, endpoint+": "+err.Error())
+		}
+	}
+	return reasons
 }
 
 // UnreachableError says that no member answered a request, and what each of them did instead.

@@ -1,0 +1,189 @@
+// Package etcdtest runs etcd members inside tests: on loopback, on ports that the system chooses, in folders that vanish.
+package etcdtest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+)
+
+// Server is a running member.
+type Server struct {
+	Endpoint string // URL for clients
+	Dir      string // the member's data directory
+	PKI      PKI    // of a server started with StartTLS
+	etcd     *embed.Etcd
+	client   *clientv3.Client
+}
+
+// PKI are the files of a server with TLS: its CA, a client certificate, and a CA that has nothing to do with it.
+type PKI struct{ CA, Cert, Key, OtherCA string }
+
+// Start runs a member without TLS until the test ends.
+func Start(t testing.TB) *Server { return start(t, nil) }
+
+// StartTLS runs a member that wants client certificates.
+func StartTLS(t testing.TB) *Server {
+	pki := newPKI(t)
+	return start(t, &pki)
+}
+
+func start(t testing.TB, pki *PKI) *Server {
+	t.Helper()
+	config := embed.NewConfig()
+	config.Dir = t.TempDir()
+	config.LogLevel = "panic"
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	config.UnsafeNoFsync = true
+	config.QuotaBackendBytes = 8 << 30
+	config.MaxTxnOps = 1024
+	scheme := "http"
+	if pki != nil {
+		scheme = "https"
+		config.ClientTLSInfo.CertFile, config.ClientTLSInfo.KeyFile = pki.Cert, pki.Key
+		config.ClientTLSInfo.TrustedCAFile, config.ClientTLSInfo.ClientCertAuth = pki.CA, true
+	}
+	client := url.URL{Scheme: scheme, Host: "127.0.0.1:0"}
+	peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
+	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
+	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
+	config.InitialCluster = config.Name + "=" + peer.String()
+	etcd, err := embed.StartEtcd(config)
+	if err != nil {
+		t.Fatalf("starting etcd: %v", err)
+	}
+	s := &Server{Dir: config.Dir, etcd: etcd, Endpoint: scheme + "://" + etcd.Clients[0].Addr().String()}
+	if pki != nil {
+		s.PKI = *pki
+	}
+	t.Cleanup(s.Stop)
+	select {
+	case <-etcd.Server.ReadyNotify():
+	case <-time.After(time.Minute):
+		t.Fatal("starting etcd: it was not ready after a minute")
+	}
+	return s
+}
+
+// Stop ends the member; Start's cleanup does it as well. Its file may then be read.
+func (s *Server) Stop() {
+	if s.client != nil {
+		s.client.Close()
+		s.client = nil
+	}
+	if s.etcd != nil {
+		s.etcd.Close()
+		<-s.etcd.Server.StopNotify()
+		s.etcd = nil
+	}
+}
+
+// DB is the member's file.
+func (s *Server) DB() string { return filepath.Join(s.Dir, "member", "snap", "db") }
+
+// Client is a bare client of the member, for filling it and for comparison.
+func (s *Server) Client(t testing.TB) *clientv3.Client {
+	t.Helper()
+	if s.client != nil {
+		return s.client
+	}
+	config := clientv3.Config{Endpoints: []string{s.Endpoint}, Logger: zap.NewNop(), DialTimeout: 10 * time.Second}
+	if s.PKI.CA != "" {
+		tlsInfo := s.etcd.Config().ClientTLSInfo
+		tlsConfig, err := tlsInfo.ClientConfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.TLS = tlsConfig
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		t.Fatalf("connecting to %s: %v", s.Endpoint, err)
+	}
+	s.client = client
+	return client
+}
+
+// Put writes keys, some hundred per transaction.
+func (s *Server) Put(t testing.TB, values map[string][]byte) {
+	t.Helper()
+	client := s.Client(t)
+	ops := make([]clientv3.Op, 0, len(values))
+	for key, value := range values {
+		ops = append(ops, clientv3.OpPut(key, string(value)))
+	}
+	for len(ops) > 0 {
+		n := min(len(ops), 500)
+		if _, err := client.Txn(t.Context()).Then(ops[:n]...).Commit(); err != nil {
+			t.Fatalf("filling %s: %v", s.Endpoint, err)
+		}
+		ops = ops[n:]
+	}
+}
+
+// newPKI writes one CA with a certificate for 127.0.0.1 that serves and asks, and a second CA.
+func newPKI(t testing.TB) PKI {
+	t.Helper()
+	dir := t.TempDir()
+	pki := PKI{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "other-ca.crt")}
+	ca, caKey := certificate(t, "etcd-ca", nil, nil)
+	writePEM(t, pki.CA, "CERTIFICATE", ca.Raw)
+	leaf, key := certificate(t, "etcd", ca, caKey)
+	writePEM(t, pki.Cert, "CERTIFICATE", leaf.Raw)
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writePEM(t, pki.Key, "EC PRIVATE KEY", der)
+	other, _ := certificate(t, "other-ca", nil, nil)
+	writePEM(t, pki.OtherCA, "CERTIFICATE", other.Raw)
+	return pki
+}
+
+func certificate(t testing.TB, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		BasicConstraintsValid: true, IsCA: parent == nil, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	if parent == nil {
+		parent, parentKey = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
+
+func writePEM(t testing.TB, file, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
