@@ -79,6 +79,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newPKICmd(streams),
 		newRenderCmd(streams),
 		newVersionsCmd(streams),
+		newEtcdCmd(streams),
 	}
 }
 

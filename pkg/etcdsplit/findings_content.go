@@ -13,6 +13,7 @@ import (
 const (
 	crdResource        = "apiextensions.k8s.io/customresourcedefinitions"
 	apiServiceResource = "apiregistration.k8s.io/apiservices"
+	rangesResource     = "ranges"
 )
 
 // findCRDs reports CRDs that lost fields or will lose them, and custom resources stored in versions that their CRD does not
@@ -299,27 +300,28 @@ func (r *reporter) findRangeStrings(store *storeScan) {
 	for _, cidr := range r.m.ServiceCIDRs {
 		want = append(want, canonicalCIDR(cidr))
 	}
-	check := func(resource, key, got string, want []string) {
+	check := func(resource, got string, want []string) {
 		if got == "" || len(want) == 0 || want[0] == "" || slices.Contains(want, canonicalCIDR(got)) {
 			return
 		}
-		rule, fix := "FUS051", "give both API servers the same --service-cluster-ip-range and --service-node-port-range"
+		rule := "FUS051"
 		if resource == "servicecidrs" {
 			rule = "FUS053"
 		}
-		r.add(store.Name, resource, finding.Finding{Rule: rule, Severity: finding.Error, Related: []string{key}, Fix: fix,
-			Message: fmt.Sprintf("%s holds the range %q, want %s: an API server with another range refuses to allocate from it", key, got, strings.Join(want, " or "))})
+		r.add(store.Name, resource, finding.Finding{Rule: rule, Severity: finding.Error,
+			Message: fmt.Sprintf("it holds the range %q, want %s: an API server with another range refuses to allocate from it", got, strings.Join(want, " or ")),
+			Fix:     "give both API servers the same --service-cluster-ip-range and --service-node-port-range"})
 	}
 	for _, name := range sortedKeys(store.total.facts.allocations) {
 		a := store.total.facts.allocations[name]
 		if name == "servicenodeports" {
-			check("ranges", "ranges/"+name, a.Range, []string{r.m.NodePortRange})
+			check(rangesResource+"/"+name, a.Range, []string{r.m.NodePortRange})
 		} else {
-			check("ranges", "ranges/"+name, a.Range, want)
+			check(rangesResource+"/"+name, a.Range, want)
 		}
 	}
 	for _, cidr := range store.total.facts.cidrs["kubernetes"] {
-		check("servicecidrs", "servicecidrs/kubernetes", cidr, want)
+		check("servicecidrs", cidr, want)
 	}
 }
 
@@ -342,8 +344,8 @@ func (r *reporter) findBitmaps(store *storeScan) {
 			}
 		}
 		if free.keys > 0 && r.allocatesFrom(store, name, isPort) {
-			r.add(store.Name, "ranges", finding.Finding{Rule: "FUS050", Severity: finding.Error, Related: free.samples,
-				Message: fmt.Sprintf("ranges/%s takes %s of services for free: the allocator that reads it hands them out again (it is repaired only every 3 minutes)", name, plural(free.keys, "allocation")),
+			r.add(store.Name, rangesResource+"/"+name, finding.Finding{Rule: "FUS050", Severity: finding.Error, Related: free.samples,
+				Message: fmt.Sprintf("the bitmap takes %s of services for free: the allocator that reads it hands them out again (it is repaired only every 3 minutes)", plural(free.keys, "allocation")),
 				Fix:     "let only the side whose allocator keeps the bitmap create services"})
 		}
 		var leaked int64
@@ -353,15 +355,15 @@ func (r *reporter) findBitmaps(store *storeScan) {
 			}
 		}
 		if leaked > 0 {
-			r.add(store.Name, "ranges", finding.Finding{Rule: "FUS050", Severity: finding.Info,
-				Message: fmt.Sprintf("ranges/%s holds %s that no service in this store uses", name, plural(leaked, "allocation"))})
+			r.add(store.Name, rangesResource+"/"+name, finding.Finding{Rule: "FUS050", Severity: finding.Info,
+				Message: fmt.Sprintf("the bitmap holds %s that no service in this store uses", plural(leaked, "allocation"))})
 		}
 	}
 }
 
 // allocatesFrom reports whether a side that reads ranges from the store allocates from the bitmap. Node ports always are.
 func (r *reporter) allocatesFrom(store *storeScan, name string, isPort bool) bool {
-	row := r.m.Row(Key{Form: FormObject, Resource: "ranges"})
+	row := r.m.Row(Key{Form: FormObject, Resource: rangesResource, Name: name})
 	if row == nil || isPort {
 		return true
 	}

@@ -106,7 +106,7 @@ type Collector struct {
 // Resource is one row of the map.
 type Resource struct {
 	// Key is the resource's part of the key, below the prefix: "deployments", "services/specs",
-	// "apiextensions.k8s.io/customresourcedefinitions", "ranges", "masterleases".
+	// "apiextensions.k8s.io/customresourcedefinitions", "masterleases"; or one object of the allocators: "ranges/serviceips".
 	Key        string   `json:"key"`
 	Name       string   `json:"name"`             // as in a URL: "deployments"; "" where there is none (ranges)
 	Kind       string   `json:"kind"`             // of the stored objects; "" accepts any
@@ -216,7 +216,7 @@ func (m *Map) Row(k Key) *Resource {
 	group, _, grouped := strings.Cut(k.Resource, "/")
 	for i := range m.Resources {
 		r := &m.Resources[i]
-		if r.Key == k.Resource {
+		if r.Key == k.Resource || (k.Resource == rangesResource && r.Key == k.Resource+"/"+k.Name) {
 			return r
 		}
 		if stem, ok := strings.CutSuffix(r.Key, "/*"); ok && grouped && stem == group {

@@ -135,8 +135,11 @@ func (o *observer) observe(e Entry) {
 // resource finds the tally of the key's resource, which is nearly always that of the key before.
 func (o *observer) resource(k Key, rest string) *resourceTally {
 	name := k.Resource
-	if name == "" {
+	switch name {
+	case "":
 		name, _, _ = strings.Cut(rest, "/")
+	case rangesResource:
+		name = rest // each allocator has an owner of its own
 	}
 	if o.last != nil && o.last.name == name {
 		if o.last.form == FormUnshaped {
@@ -265,7 +268,7 @@ func (o *observer) addFacts(k Key, rest string, e *Envelope) error {
 			f.services[ref()] = s
 		}
 		return err
-	case "ranges":
+	case rangesResource:
 		a, err := readAllocation(e)
 		f.allocations[strings.Clone(k.Name)] = a
 		return err

@@ -3,6 +3,7 @@ package etcdsplit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ type Report struct {
 	Resources  []ResourceReport  `json:"resources"`
 	Findings   []finding.Finding `json:"findings"`
 	Incomplete []string          `json:"incomplete,omitempty"` // what could not be read, one sentence each
+	Cause      error             `json:"-"`                    // the errors behind Incomplete, joined; nil when there are none
 }
 
 // StoreReport is one store as a whole.
@@ -99,10 +101,11 @@ func (s *scan) report(ctx context.Context) *Report {
 		report.Stores = append(report.Stores, StoreReport{
 			Name: store.Name, Revision: store.revision, Keys: store.total.keys, Bytes: store.total.bytes, Outside: store.outside.keys, Notes: store.notes,
 		})
-		slices.Sort(store.incomplete)
-		for _, what := range store.incomplete {
-			report.Incomplete = append(report.Incomplete, "store "+store.Name+": "+what)
+		slices.SortFunc(store.incomplete, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		for _, err := range store.incomplete {
+			report.Incomplete = append(report.Incomplete, "store "+store.Name+": "+err.Error())
 		}
+		report.Cause = errors.Join(report.Cause, errors.Join(store.incomplete...))
 		for _, name := range sortedKeys(store.total.resources) {
 			report.Resources = append(report.Resources, r.resourceReport(store, store.total.resources[name]))
 		}
@@ -134,7 +137,7 @@ func (s *storeScan) checkPrefix() {
 	}
 	outside := slices.DeleteFunc(slices.Clone(s.outside.samples), func(key string) bool { return key == compactRevision })
 	if len(outside) > 0 {
-		s.incomplete = append(s.incomplete, fmt.Sprintf(
+		s.incomplete = append(s.incomplete, fmt.Errorf(
 			"it holds %d keys and none below the prefix %q; the first is %q: its API server runs with another --etcd-prefix, or it is not the store of one",
 			s.outside.keys, NormalPrefix(s.scan.m.Prefix), outside[0]))
 	}

@@ -116,7 +116,7 @@ type storeScan struct {
 	keysBelow  int64 // the prefix, as the store counts them
 	outside    counted
 	notes      []string
-	incomplete []string
+	incomplete []error
 }
 
 func (s *storeScan) note(format string, args ...any) {
@@ -130,7 +130,7 @@ func (s *storeScan) note(format string, args ...any) {
 func (s *storeScan) missing(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.incomplete = append(s.incomplete, fmt.Sprintf(format, args...))
+	s.incomplete = append(s.incomplete, fmt.Errorf(format, args...))
 }
 
 func (s *storeScan) progress(keys int64, note string) {
@@ -169,7 +169,7 @@ func (s *storeScan) walk(ctx context.Context) {
 		s.note("%s", walked.Note)
 	}
 	if err != nil {
-		s.missing("reading the file: %v", err)
+		s.missing("reading the file: %w", err)
 	}
 }
 
@@ -178,12 +178,12 @@ const walkFlushKeys = 1 << 16
 // page reads a live store, range by range.
 func (s *storeScan) page(ctx context.Context) {
 	if err := s.head(ctx); err != nil {
-		s.missing("%v", err)
+		s.missing("%w", err)
 		return
 	}
 	ranges, err := s.ranges(ctx)
 	if err != nil {
-		s.missing("%v", err)
+		s.missing("%w", err)
 		return
 	}
 	var group errgroup.Group
@@ -322,12 +322,12 @@ func (s *storeScan) readRange(ctx context.Context, r Request, failed *atomic.Int
 		if !errors.Is(err, ErrCompacted) {
 			if ctx.Err() == nil {
 				failed.Add(1)
-				s.missing("reading %q to %q at revision %d: %v", r.From, r.To, r.Revision, err)
+				s.missing("reading %q to %q at revision %d: %w", r.From, r.To, r.Revision, err)
 			}
 			break
 		}
 		if err := s.renewRevision(ctx, r.Revision); err != nil {
-			s.missing("reading %q to %q: %v", r.From, r.To, err)
+			s.missing("reading %q to %q: %w", r.From, r.To, err)
 			break
 		}
 		if attempt <= restarts {

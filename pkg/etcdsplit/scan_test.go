@@ -42,7 +42,8 @@ func splitMap() *Map {
 			shared("pods", "Pod"), shared("services/specs", "Service"), shared("secrets", "Secret"), shared("serviceaccounts", "ServiceAccount"),
 			shared("services/endpoints", "Endpoints"), shared("configmaps", "ConfigMap"),
 			cluster(shared("namespaces", "Namespace")), cluster(shared("minions", "Node")),
-			{Key: "ranges", Kind: "RangeAllocation", Owner: OwnerShared, Legacy: core("v1"), Modern: core("v1")},
+			{Key: "ranges/serviceips", Kind: "RangeAllocation", Owner: OwnerShared, Legacy: core("v1")},
+			{Key: "ranges/servicenodeports", Kind: "RangeAllocation", Owner: OwnerShared, Legacy: core("v1"), Modern: core("v1")},
 			{Key: "ipaddresses", Name: "ipaddresses", Kind: "IPAddress", Groups: []string{"networking.k8s.io"}, Owner: OwnerModern, Modern: modern("networking.k8s.io/v1")},
 			{Key: "servicecidrs", Name: "servicecidrs", Kind: "ServiceCIDR", Groups: []string{"networking.k8s.io"}, Owner: OwnerModern, Modern: modern("networking.k8s.io/v1")},
 			{Key: "deployments", Name: "deployments", Kind: "Deployment", Groups: []string{"apps", "extensions"}, Namespaced: true, Owner: OwnerLegacy, Legacy: core("apps/v1"), Modern: modern("apps/v1")},
@@ -261,18 +262,18 @@ func TestScanFinds(t *testing.T) {
 		}, "FUS050", "core:services/specs", "1 node port handed out", "30001/TCP: core:default/a, core:default/b"},
 		{"a ClusterIP that the bitmap takes for free", func(_ *Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "10.96.0.9", 0)
-		}, "FUS050", "core:ranges", "ranges/serviceips takes 1 allocation of services for free", "default/a 10.96.0.9"},
+		}, "FUS050", "core:ranges/serviceips", "takes 1 allocation of services for free", "default/a 10.96.0.9"},
 		{"a node port that the bitmap takes for free", func(_ *Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "", 30003)
 			core["ranges/servicenodeports"] = bitmap("30000-30015", 1)
-		}, "FUS050", "core:ranges", "ranges/servicenodeports takes 1 allocation", "default/a 30003"},
+		}, "FUS050", "core:ranges/servicenodeports", "takes 1 allocation", "default/a 30003"},
 		{"a ClusterIP without an IPAddress", func(_ *Map, _, modern contents) { delete(modern, "ipaddresses/10.96.0.1") },
 			"FUS050", "modern:ipaddresses", "1 ClusterIP of services without an IPAddress object", "default/kubernetes 10.96.0.1"},
 		{"another range", func(_ *Map, core, _ contents) { core["ranges/serviceips"] = bitmap("10.0.0.0/24", 0) },
-			"FUS051", "core:ranges", `holds the range "10.0.0.0/24", want 10.96.0.0/24`, "ranges/serviceips"},
+			"FUS051", "core:ranges/serviceips", `holds the range "10.0.0.0/24", want 10.96.0.0/24`, ""},
 		{"another service CIDR", func(_ *Map, _, modern contents) {
 			modern["servicecidrs/kubernetes"] = put("networking.k8s.io/v1", "ServiceCIDR", "", "kubernetes", "u", field(nil, 2, field(nil, 1, []byte("10.0.0.0/24"))))
-		}, "FUS053", "modern:servicecidrs", `"10.0.0.0/24"`, "servicecidrs/kubernetes"},
+		}, "FUS053", "modern:servicecidrs", `"10.0.0.0/24"`, ""},
 		{"a lock of both sides", func(m *Map, core, _ contents) {
 			m.Locks = []Lock{{Legacy, "kube-controller-manager", "services/endpoints", "kube-system", "kcm"}, {Modern, "kube-controller-manager", "services/endpoints", "kube-system", "kcm"}}
 			core["namespaces/kube-system"] = put("v1", "Namespace", "", "kube-system", "uid-ks", nil)

@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit/snapshot"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+func newEtcdCmd(streams Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "etcd",
+		Short: "Check and inspect what is in the stores",
+		Long: `The etcd verbs read the stores of a fused control plane, live or from files, and compare them with the plan of a spec:
+where every key belongs, who may write it and who reads it.
+
+Stores and their TLS files come from the spec; flags override them. A password is read from a file or from the environment
+variable FUSIONCTL_ETCD_PASSWORD, and is never printed.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newEtcdCheckCmd(streams))
+	return cmd
+}
+
+// storesRequest says where the stores are, and how to read them.
+type storesRequest struct {
+	endpoints    []string // STORE=URL[,URL...]
+	snapshots    []string // STORE=FILE
+	ca           string
+	cert         string
+	key          string
+	user         string
+	passwordFile string
+	timeout      time.Duration
+	rate         int
+	gentle       bool
+}
+
+const passwordVariable = "FUSIONCTL_ETCD_PASSWORD"
+
+func storesFlags(cmd *cobra.Command, r *storesRequest) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&r.endpoints, "endpoints", nil, "read a store at other endpoints than the spec's: STORE=URL[,URL...]; repeat per store")
+	flags.StringArrayVar(&r.snapshots, "snapshot", nil, "read a store from a snapshot or a member's db file instead: STORE=FILE; repeat per store")
+	flags.StringVar(&r.ca, "ca", "", "file of the CA that signed the stores' certificates, in place of the spec's")
+	flags.StringVar(&r.cert, "cert", "", "file of the client certificate, in place of the spec's")
+	flags.StringVar(&r.key, "key", "", "file of the client certificate's key, in place of the spec's")
+	flags.StringVar(&r.user, "user", "", "etcd user, for stores with authentication")
+	flags.StringVar(&r.passwordFile, "password-file", "", "file with the user's password; default: the variable "+passwordVariable)
+	flags.DurationVar(&r.timeout, "timeout", 10*time.Second, "of one request to one member, before the next one is asked")
+	flags.IntVar(&r.rate, "rate", 0, "keys to read per second and store at most; 0: as fast as the store answers")
+	flags.BoolVar(&r.gentle, "gentle", false, "for a sick cluster: one range at a time, and without asking for a quorum")
+}
+
+// openStore is a store that a verb reads.
+type openStore struct {
+	etcdsplit.Store
+	live  *etcdv3.Client // nil for a file
+	close func() error
+}
+
+// openStores opens the stores of the plan: those with --snapshot from their file, the others live. With only, the others
+// are left out.
+func openStores(ctx context.Context, r storesRequest, p *plan.Plan, only ...string) ([]openStore, error) {
+	password, err := r.password()
+	if err != nil {
+		return nil, err
+	}
+	endpoints, err := r.byStore(r.endpoints, "--endpoints", "URL", p)
+	if err != nil {
+		return nil, err
+	}
+	files, err := r.byStore(r.snapshots, "--snapshot", "FILE", p)
+	if err != nil {
+		return nil, err
+	}
+	var stores []openStore
+	for _, s := range p.Stores {
+		if len(only) > 0 && !slices.Contains(only, s.Name) {
+			continue
+		}
+		var store openStore
+		if file := files[s.Name]; len(file) > 0 {
+			store, err = openSnapshot(s.Name, file[0])
+		} else {
+			if urls := endpoints[s.Name]; len(urls) > 0 {
+				s.Endpoints = urls
+			}
+			store, err = r.openLive(ctx, s, password)
+		}
+		if err != nil {
+			closeStores(stores)
+			return nil, err
+		}
+		stores = append(stores, store)
+	}
+	return stores, nil
+}
+
+func closeStores(stores []openStore) {
+	for _, s := range stores {
+		_ = s.close() // they were only read
+	}
+}
+
+func (r *storesRequest) password() (string, error) {
+	if r.user == "" {
+		if r.passwordFile != "" {
+			return "", usagef("--password-file needs --user")
+		}
+		return "", nil
+	}
+	if r.passwordFile == "" {
+		password, ok := os.LookupEnv(passwordVariable)
+		if !ok {
+			return "", badInput(fmt.Errorf("--user %q: no password given", r.user), "set "+passwordVariable+", or name a file with --password-file")
+		}
+		return password, nil
+	}
+	data, err := os.ReadFile(r.passwordFile)
+	if err != nil {
+		return "", badInput(err, "")
+	}
+	return strings.TrimRight(string(data), "\r\n"), nil
+}
+
+// byStore reads STORE=VALUE[,VALUE...]; a part with another STORE= in front starts the next store.
+func (r *storesRequest) byStore(values []string, flag, what string, p *plan.Plan) (map[string][]string, error) {
+	result := map[string][]string{}
+	for _, value := range values {
+		store := ""
+		for _, part := range strings.Split(value, ",") {
+			if name, rest, ok := strings.Cut(part, "="); ok && !strings.Contains(name, "/") {
+				store, part = name, rest
+			}
+			if store == "" || part == "" {
+				return nil, usagef("%s %q: want STORE=%s", flag, value, what)
+			}
+			if p.Store(store) == nil {
+				return nil, badInput(fmt.Errorf("%s %q: the spec has no store %q", flag, value, store), "its stores are "+strings.Join(storeNames(p), ", "))
+			}
+			result[store] = append(result[store], part)
+		}
+	}
+	return result, nil
+}
+
+func storeNames(p *plan.Plan) []string {
+	var names []string
+	for _, s := range p.Stores {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func openSnapshot(name, file string) (openStore, error) {
+	f, err := snapshot.Open(file)
+	if err != nil {
+		return openStore{}, badInput(fmt.Errorf("store %s: %w", name, err), "")
+	}
+	return openStore{Store: etcdsplit.Store{Name: name, Walker: f}, close: f.Close}, nil
+}
+
+func (r *storesRequest) openLive(ctx context.Context, s plan.Store, password string) (openStore, error) {
+	files := spec.TLS{}
+	if s.TLS != nil {
+		files = *s.TLS
+	}
+	override(&files.CA, r.ca)
+	override(&files.Cert, r.cert)
+	override(&files.Key, r.key)
+	log := loggerFrom(ctx)
+	config := etcdv3.Config{
+		Endpoints: s.Endpoints, Username: r.user, Password: password, CAFile: files.CA, CertFile: files.Cert, KeyFile: files.Key,
+		Timeout: r.timeout, KeysPerSecond: r.rate, Serializable: r.gentle,
+		Log: func(msg string) { log.Warn("failover", "store", s.Name, "reason", msg) },
+	}
+	client, err := etcdv3.Open(config)
+	if err != nil {
+		return openStore{}, badInput(fmt.Errorf("store %s: %w", s.Name, err), "--ca, --cert and --key name other files than the spec does, --endpoints other addresses")
+	}
+	return openStore{Store: etcdsplit.Store{Name: s.Name, Pager: client}, live: client, close: client.Close}, nil
+}
+
+func override(target *string, value string) {
+	if value != "" {
+		*target = value
+	}
+}
+
+// storeHint is the way out of an error of a store, "" when there is none in particular.
+func storeHint(err error) string {
+	var unreachable *etcdv3.UnreachableError
+	if errors.As(err, &unreachable) {
+		return unreachable.Hint()
+	}
+	if errors.Is(err, snapshot.ErrDamaged) {
+		return "take a fresh snapshot with etcdctl snapshot save; a member's db file can be read while the member is stopped"
+	}
+	return ""
+}
+
+// memoryBytes is what a verb that reads stores should get by with. The collector works harder near it; nothing fails.
+const memoryBytes = 64 << 20
+
+func limitMemory() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryBytes)
+	}
+}

@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+type etcdCheckRequest struct {
+	file     string
+	output   string
+	depth    string
+	failOn   string
+	parallel int
+	stores   storesRequest
+}
+
+// etcdCheckDocument is a report as JSON and YAML show it.
+type etcdCheckDocument struct {
+	Schema string `json:"schema"`
+	*etcdsplit.Report
+	Summary etcdCheckSummary `json:"summary"`
+}
+
+type etcdCheckSummary struct {
+	finding.Summary
+	Keys  int64 `json:"keys"`
+	Bytes int64 `json:"bytes"`
+}
+
+func newEtcdCheckCmd(streams Streams) *cobra.Command {
+	var req etcdCheckRequest
+	cmd := &cobra.Command{
+		Use:   "check SPEC",
+		Short: "Is every key owned by the side that should own it?",
+		Long: `check reads the stores of a spec, live or from files, and compares every key with the plan: whether it lies where its owner
+keeps the resource, whether every side that reads it there can decode what is stored, whether its owners, its namespace, its
+service account exist for the sides that act on that, and whether allocators, CRDs and APIServices agree with the objects.
+
+It only reads. A store that could not be read to its end makes the check incomplete, which is never reported as clean.
+
+Depth keys reads no values, envelope (the default) reads types, owners and the objects that decide about others, objects also
+looks for fields that a side would drop when it rewrites an object.
+
+Exit codes: 0 nothing found, 1 incomplete, 2 bad usage or a bad spec, 3 findings, 130 interrupted.`,
+		Example: `  fusionctl etcd check fused.yaml
+  fusionctl etcd check fused.yaml --endpoints core=https://10.0.0.11:2379,https://10.0.0.12:2379 --depth keys
+  fusionctl etcd check fused.yaml --snapshot core=core.db --snapshot modern=modern.db -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.file = args[0]
+			return runEtcdCheck(cmd.Context(), req, streams)
+		},
+	}
+	storesFlags(cmd, &req.stores)
+	enumFlag(cmd, &req.depth, "depth", "", "how much to read", words(etcdsplit.Depths())...)
+	enumFlag(cmd, &req.failOn, "fail-on", "", "the least severity for exit code 3", "error", "warning", "info")
+	cmd.Flags().IntVar(&req.parallel, "parallel", 2, "ranges of a store to read at a time")
+	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	return cmd
+}
+
+func words[T ~string](values []T) []string {
+	result := make([]string, len(values))
+	for i, v := range values {
+		result[i] = string(v)
+	}
+	return result
+}
+
+func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) error {
+	if req.parallel < 1 || req.parallel > 64 {
+		return usagef("--parallel %d: want 1 to 64", req.parallel)
+	}
+	var failOn finding.Severity
+	if err := failOn.UnmarshalText([]byte(req.failOn)); err != nil {
+		return badInput(err, "")
+	}
+	p, err := loadPlan(streams, req.file)
+	if err != nil {
+		return err
+	}
+	stores, err := openStores(ctx, req.stores, p)
+	if err != nil {
+		return err
+	}
+	defer closeStores(stores)
+	limitMemory()
+	ownership := p.Ownership()
+	options := etcdsplit.Options{Depth: etcdsplit.Depth(req.depth), Parallel: req.parallel}
+	if req.stores.gentle {
+		options.Parallel = 1
+	}
+	progress := newProgress(streams.Err)
+	options.Progress = progress.step
+	report, err := etcdsplit.Scan(ctx, &ownership, scanStores(stores), options)
+	progress.done()
+	if err != nil {
+		return err
+	}
+	accept(report.Findings, p.Accept)
+	if err := printEtcdCheck(streams.Out, req.output, report); err != nil {
+		return err
+	}
+	if !report.Complete {
+		return withHint(errors.New("the check is incomplete:\n  "+strings.Join(report.Incomplete, "\n  ")), storeHint(report.Cause))
+	}
+	if finding.Worst(report.Findings) >= failOn {
+		return errAttention
+	}
+	return nil
+}
+
+// accept makes findings that the spec takes responsibility for remarks.
+func accept(findings []finding.Finding, accepted []spec.Accept) {
+	for i := range findings {
+		for _, a := range accepted {
+			if f := &findings[i]; f.Rule == a.Rule && f.Severity > finding.Info {
+				f.Message += " (accepted: " + a.Reason + ")"
+				f.Severity = finding.Info
+			}
+		}
+	}
+	finding.Sort(findings)
+}
+
+func scanStores(stores []openStore) []etcdsplit.Store {
+	result := make([]etcdsplit.Store, len(stores))
+	for i, s := range stores {
+		result[i] = s.Store
+	}
+	return result
+}
+
+func printEtcdCheck(w io.Writer, output string, report *etcdsplit.Report) error {
+	document := etcdCheckDocument{Schema: "fusionctl/etcd-check/v1", Report: report, Summary: etcdCheckSummary{Summary: finding.Summarize(report.Findings)}}
+	for _, s := range report.Stores {
+		document.Summary.Keys += s.Keys
+		document.Summary.Bytes += s.Bytes
+	}
+	switch output {
+	case "json":
+		return printJSON(w, document)
+	case "yaml":
+		return printYAML(w, document)
+	}
+	return printEtcdCheckTable(w, report, document.Summary)
+}
+
+func printEtcdCheckTable(w io.Writer, report *etcdsplit.Report, summary etcdCheckSummary) error {
+	err := printTable(w, func(t io.Writer) {
+		fmt.Fprintln(t, "STORE\tREVISION\tKEYS\tBYTES\tOUTSIDE")
+		for _, s := range report.Stores {
+			fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%d\n", s.Name, s.Revision, s.Keys, size(s.Bytes, report.Depth), s.Outside)
+		}
+	})
+	for _, s := range report.Stores {
+		for _, note := range s.Notes {
+			fmt.Fprintf(w, "%s: %s\n", s.Name, note)
+		}
+	}
+	fmt.Fprintln(w)
+	if err == nil {
+		err = printTable(w, func(t io.Writer) { printEtcdResources(t, report) })
+	}
+	if len(report.Findings) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, f := range report.Findings {
+		printFinding(w, f)
+	}
+	verdict := "complete"
+	if !report.Complete {
+		verdict = "INCOMPLETE, not to be taken for clean"
+	}
+	fmt.Fprintf(w, "\n%d keys: %s, %s, %s; %s\n", summary.Keys, counted(summary.Errors, "error"), counted(summary.Warnings, "warning"), counted(summary.Infos, "remark"), verdict)
+	return err
+}
+
+func printEtcdResources(t io.Writer, report *etcdsplit.Report) {
+	fmt.Fprintln(t, "RESOURCE\tSTORE\tOWNER\tKEYS\tBYTES\tSTORED AS\tVERDICT")
+	for _, r := range report.Resources {
+		var types []string
+		for _, s := range r.Types {
+			types = append(types, storedType(s, len(r.Types) > 1))
+		}
+		verdict := strings.TrimSpace(r.Verdict + " " + strings.Join(r.Rules, ","))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.Resource, r.Store, dash(string(r.Owner)), r.Keys, size(r.Bytes, report.Depth), dash(strings.Join(types, " ")), verdict)
+	}
+}
+
+func storedType(s etcdsplit.StoredReport, counts bool) string {
+	text := s.APIVersion
+	if s.Encoding == etcdsplit.Encrypted {
+		text = "encrypted"
+	}
+	if counts {
+		text += fmt.Sprintf("(%d)", s.Keys)
+	}
+	return text
+}
+
+func printFinding(w io.Writer, f finding.Finding) {
+	fmt.Fprintf(w, "%s %s %s: %s\n", f.Severity, f.Rule, f.Subject, f.Message)
+	for _, related := range f.Related {
+		fmt.Fprintf(w, "    %s\n", related)
+	}
+	if f.Fix != "" {
+		fmt.Fprintf(w, "    fix: %s\n", f.Fix)
+	}
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// size prints bytes, or a dash where values were not read.
+func size(bytes int64, depth etcdsplit.Depth) string {
+	if depth == etcdsplit.DepthKeys {
+		return "-"
+	}
+	return fmt.Sprint(bytes)
+}

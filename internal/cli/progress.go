@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+)
+
+// progress draws how far a scan is, on a terminal. Steps only add to counters; a ticker draws.
+type progress struct {
+	out   io.Writer
+	keys  atomic.Int64
+	start time.Time
+	stop  chan struct{}
+	ended sync.WaitGroup
+
+	mu     sync.Mutex
+	totals map[string]int64
+}
+
+// newProgress draws on out if that is a terminal, and nothing otherwise.
+func newProgress(out io.Writer) *progress {
+	p := &progress{out: out, start: time.Now(), stop: make(chan struct{}), totals: map[string]int64{}}
+	if isTerminal(out) {
+		p.ended.Add(1)
+		go p.run()
+	}
+	return p
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}
+
+func (p *progress) step(s etcdsplit.Progress) {
+	p.keys.Add(s.Keys)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.totals[s.Store] = s.Total
+}
+
+func (p *progress) run() {
+	defer p.ended.Done()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			fmt.Fprintf(p.out, "\r\x1b[K%s", p.line(time.Since(p.start)))
+		case <-p.stop:
+			fmt.Fprint(p.out, "\r\x1b[K")
+			return
+		}
+	}
+}
+
+// line is "123456 of 1000000 keys, 12 %, 41152 keys/s, 21 s left".
+func (p *progress) line(elapsed time.Duration) string {
+	keys := p.keys.Load()
+	var total int64
+	p.mu.Lock()
+	for _, n := range p.totals {
+		total += n
+	}
+	p.mu.Unlock()
+	rate := float64(keys) / max(elapsed.Seconds(), 0.001)
+	if total < keys || total == 0 {
+		return fmt.Sprintf("%d keys, %.0f keys/s", keys, rate)
+	}
+	line := fmt.Sprintf("%d of %d keys, %d %%, %.0f keys/s", keys, total, keys*100/total, rate)
+	if rate > 0 && elapsed > time.Second {
+		line += fmt.Sprintf(", %.0f s left", float64(total-keys)/rate)
+	}
+	return line
+}
+
+// done takes the line off the terminal.
+func (p *progress) done() {
+	close(p.stop)
+	p.ended.Wait()
+}
