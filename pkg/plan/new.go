@@ -228,15 +228,21 @@ func (b *builder) planSide(name etcdsplit.SideName) Side {
 		side.Locks = append(side.Locks, elections[kind].locks...)
 	}
 	side.Facts = etcdsplit.ControlPlane{
-		Version: s.Version.String(), Store: s.Store, GroupVersions: groupVersions(b.plan.Resources, name),
+		Version: s.Version.String(), Store: s.Store, GroupVersions: groupVersions(b.plan.Resources, name, m),
 		Collector: b.collector(name), CRDFields: kubever.CRDFields(m), Allocates: allocates(m), Undecryptable: undecryptable(m),
 	}
 	return side
 }
 
-// groupVersions are all that a side serves, as its discovery shows them.
-func groupVersions(rows []Resource, side etcdsplit.SideName) []string {
+// groupVersions are all that a side serves, as its discovery shows them: also those of kinds that are never stored, such as
+// token reviews.
+func groupVersions(rows []Resource, side etcdsplit.SideName, m kubever.Minor) []string {
 	var gvs []string
+	for _, a := range kubever.APIResources(m) {
+		if a.DefaultOn.Has(m) {
+			gvs = append(gvs, a.GroupVersion.String())
+		}
+	}
 	for i := range rows {
 		gvs = append(gvs, rows[i].Side(side).Serves...)
 	}

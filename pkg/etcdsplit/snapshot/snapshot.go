@@ -96,16 +96,23 @@ func (r *contextReader) Read(p []byte) (int, error) {
 }
 
 // Walk visits every live key once, the one written last first: of each key the newest revision counts, and none if that is
-// a deletion. It holds 16 bytes per key, and the pages on the way to where it is.
+// a deletion. It holds 16 to 32 bytes per key, and the pages on the way to where it is. Beside the walk it compares a snapshot
+// with the hash at its end.
 func (f *File) Walk(ctx context.Context, visit func(etcdsplit.Entry) error) (etcdsplit.Walked, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	hashed := make(chan error, 1)
+	go func() { hashed <- f.VerifyHash(ctx) }()
 	walked, err := f.walk(ctx, visit)
 	if err != nil {
+		cancel() // the walk's own error says more
+		<-hashed
 		return walked, fmt.Errorf("%s: %w", f.name, err)
 	}
 	if f.trailer == nil {
 		walked.Note = "a member's own file: its write-ahead log may hold newer writes"
 	}
-	return walked, nil
+	return walked, <-hashed
 }
 
 func (f *File) walk(ctx context.Context, visit func(etcdsplit.Entry) error) (etcdsplit.Walked, error) {

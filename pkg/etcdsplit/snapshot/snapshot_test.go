@@ -1,0 +1,318 @@
+package snapshot_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/kubefusion/fusionctl/internal/etcdtest"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit/snapshot"
+)
+
+// walk reads every live key of a file.
+func walk(t testing.TB, file string) (map[string]string, etcdsplit.Walked, error) {
+	t.Helper()
+	f, err := snapshot.Open(file)
+	if err != nil {
+		return nil, etcdsplit.Walked{}, err
+	}
+	defer f.Close()
+	live := map[string]string{}
+	walked, err := f.Walk(context.Background(), func(e etcdsplit.Entry) error {
+		if _, ok := live[string(e.Key)]; ok {
+			t.Errorf("%s is visited twice", e.Key)
+		}
+		live[string(e.Key)] = fmt.Sprintf("%s create %d mod %d version %d lease %d", e.Value, e.CreateRevision, e.ModRevision, e.Version, e.Lease)
+		return nil
+	})
+	return live, walked, err
+}
+
+// ask reads every live key of a running member.
+func ask(t testing.TB, client *clientv3.Client) (map[string]string, int64) {
+	t.Helper()
+	response, err := client.Get(context.Background(), "\x00", clientv3.WithFromKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := map[string]string{}
+	for _, kv := range response.Kvs {
+		live[string(kv.Key)] = fmt.Sprintf("%s create %d mod %d version %d lease %d", kv.Value, kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease)
+	}
+	return live, response.Header.Revision
+}
+
+// TestWalkSeesWhatTheMemberServes writes, overwrites, deletes and recreates, and compares both kinds of file with the member.
+func TestWalkSeesWhatTheMemberServes(t *testing.T) {
+	server := etcdtest.Start(t)
+	client, ctx := server.Client(t), t.Context()
+	random := rand.New(rand.NewSource(1))
+	lease, err := client.Grant(ctx, 3600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 60 {
+		var ops []clientv3.Op
+		for _, n := range random.Perm(300)[:100] {
+			key := fmt.Sprintf("/registry/pods/default/p-%03d", n)
+			switch random.Intn(4) {
+			case 0:
+				ops = append(ops, clientv3.OpDelete(key))
+			case 1:
+				ops = append(ops, clientv3.OpPut(key, fmt.Sprint(random.Int()), clientv3.WithLease(lease.ID)))
+			default:
+				ops = append(ops, clientv3.OpPut(key, string(make([]byte, random.Intn(9000)))))
+			}
+		}
+		if _, err := client.Txn(ctx).Then(ops...).Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := client.Compact(ctx, 40); err != nil {
+		t.Fatal(err)
+	}
+	want, revision := ask(t, client)
+	reader, err := client.Snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := filepath.Join(t.TempDir(), "saved.db")
+	writeAll(t, saved, reader)
+	server.Stop()
+
+	for name, file := range map[string]string{"snapshot": saved, "member's file": server.DB()} {
+		got, walked, err := walk(t, file)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !maps.Equal(got, want) || walked.Revision != revision {
+			t.Errorf("%s: %d keys at revision %d, want the member's %d at %d", name, len(got), walked.Revision, len(want), revision)
+		}
+		if (walked.Note == "") != (name == "snapshot") {
+			t.Errorf("%s: note %q", name, walked.Note)
+		}
+	}
+	if f, err := snapshot.Open(saved); err != nil || !f.HasHash() {
+		t.Errorf("the snapshot has no hash: %v", err)
+	}
+
+	// One changed byte of a value, which no structure notices.
+	data, err := os.ReadFile(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.LastIndex(data, []byte("/registry/pods/default/p-0")) + 25
+	data[at] ^= 1
+	if err := os.WriteFile(saved, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := walk(t, saved); !errors.Is(err, snapshot.ErrDamaged) {
+		t.Errorf("Walk of a changed snapshot = %v, want %v", err, snapshot.ErrDamaged)
+	}
+}
+
+func writeAll(t testing.TB, file string, from io.ReadCloser) {
+	t.Helper()
+	defer from.Close()
+	data, err := io.ReadAll(from)
+	if err == nil {
+		err = os.WriteFile(file, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWalkOfStoresWrittenByRealServers(t *testing.T) {
+	for file, want := range map[string]struct {
+		keys     int
+		revision int64
+	}{"split-1.10-1.36-core.db": {61, 94}, "split-1.10-1.36-modern.db": {184, 230}} {
+		got, walked, err := walk(t, "testdata/"+file)
+		if err != nil || len(got) != want.keys || walked.Revision != want.revision {
+			t.Errorf("%s: %d keys at revision %d, %v; want %d at %d", file, len(got), walked.Revision, err, want.keys, want.revision)
+		}
+		for key := range got {
+			if got := etcdsplit.NewClassifier(&etcdsplit.Map{Prefix: "/registry"}).Classify(key); got.Form != etcdsplit.FormObject && got.Form != etcdsplit.FormGrouped && got.Form != etcdsplit.FormCompaction {
+				t.Errorf("%s: Classify(%q) has form %s", file, key, got.Form)
+			}
+		}
+	}
+}
+
+// TestWalkSurvivesDamage cuts the file off and scrambles it at many places: it must end, without a panic, and a file that
+// is cut off is never walked to the end.
+func TestWalkSurvivesDamage(t *testing.T) {
+	whole, err := os.ReadFile("testdata/split-1.10-1.36-core.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "db")
+	try := func(data []byte) error {
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := walk(t, file)
+		return err
+	}
+	random := rand.New(rand.NewSource(2))
+	for range 150 {
+		n := random.Intn(len(whole))
+		if err := try(whole[:n]); !errors.Is(err, snapshot.ErrDamaged) {
+			t.Errorf("cut off at %d of %d: %v, want %v", n, len(whole), err, snapshot.ErrDamaged)
+		}
+	}
+	noticed := 0
+	for range 400 {
+		data := slices.Clone(whole)
+		for range 1 + random.Intn(64) {
+			data[random.Intn(len(data))] = byte(random.Intn(256))
+		}
+		if err := try(data); err != nil {
+			noticed++
+			if !errors.Is(err, snapshot.ErrDamaged) {
+				t.Errorf("scrambled: %v, want %v", err, snapshot.ErrDamaged)
+			}
+		}
+	}
+	if noticed == 0 {
+		t.Error("no scrambled file was noticed")
+	}
+}
+
+func FuzzWalk(f *testing.F) {
+	whole, err := os.ReadFile("testdata/split-1.10-1.36-core.db")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(uint32(0), []byte{1}, uint32(len(whole)))
+	f.Add(uint32(4096*3+8), []byte{1, 0, 255, 255}, uint32(len(whole)))
+	f.Fuzz(func(t *testing.T, at uint32, patch []byte, size uint32) {
+		data := slices.Clone(whole)
+		copy(data[int(at)%len(data):], patch)
+		data = data[:int(size)%(len(data)+1)]
+		file := filepath.Join(t.TempDir(), "db")
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := walk(t, file); err != nil && !errors.Is(err, snapshot.ErrDamaged) {
+			t.Errorf("Walk = %v, want nil or %v", err, snapshot.ErrDamaged)
+		}
+	})
+}
+
+func TestOpenAndWalkRefuseOtherFiles(t *testing.T) {
+	dir := t.TempDir()
+	empty, text, foreign := filepath.Join(dir, "empty"), filepath.Join(dir, "text"), filepath.Join(dir, "foreign")
+	for file, data := range map[string]string{empty: "", text: "hello\n"} {
+		if err := os.WriteFile(file, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := bolt.Open(foreign, 0o600, nil) // a bbolt file of another program
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{empty, text, foreign} {
+		if _, _, err := walk(t, file); !errors.Is(err, snapshot.ErrDamaged) {
+			t.Errorf("%s: %v, want %v", filepath.Base(file), err, snapshot.ErrDamaged)
+		}
+	}
+	if _, err := snapshot.Open(dir); err == nil {
+		t.Error("Open of a directory succeeds")
+	}
+}
+
+// boltFile writes a store of n keys with values of a size, each key written revisions times, as a member would: for tests
+// that are about size.
+func boltFile(t testing.TB, n, revisions int, value func(i int) []byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "db")
+	db, err := bolt.Open(file, 0o600, &bolt.Options{NoSync: true, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	revision := int64(1)
+	for start := 0; start < n*revisions; start += 10_000 {
+		err := db.Update(func(tx *bolt.Tx) error {
+			bucket, err := tx.CreateBucketIfNotExists([]byte("key"))
+			if err != nil {
+				return err
+			}
+			bucket.FillPercent = 0.9
+			for i := start; i < min(start+10_000, n*revisions); i++ {
+				revision++
+				kv := mvccpb.KeyValue{Key: fmt.Appendf(nil, "/registry/pods/team-%03d/web-%07d", i%n%500, i%n), Value: value(i % n), CreateRevision: revision, ModRevision: revision, Version: 1}
+				data, err := kv.Marshal()
+				if err != nil {
+					return err
+				}
+				if err := bucket.Put(revisionKey(revision), data); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return file
+}
+
+func revisionKey(revision int64) []byte {
+	key := make([]byte, 17)
+	for i := range 8 {
+		key[i] = byte(revision >> (56 - 8*i))
+	}
+	key[8] = '_'
+	return key
+}
+
+func TestWalkTakesTheNewestOfManyRevisions(t *testing.T) {
+	file := boltFile(t, 2000, 5, func(i int) []byte { return fmt.Appendf(nil, "%d", i) })
+	got, walked, err := walk(t, file)
+	if err != nil || len(got) != 2000 || walked.Revision != 10_001 {
+		t.Fatalf("%d keys at revision %d, %v; want 2000 at 10001", len(got), walked.Revision, err)
+	}
+	if want := "1999 create 10001 mod 10001 version 1 lease 0"; got["/registry/pods/team-499/web-0001999"] != want {
+		t.Errorf("newest = %q, want %q", got["/registry/pods/team-499/web-0001999"], want)
+	}
+}
+
+func TestWalkEndsWithItsContext(t *testing.T) {
+	f, err := snapshot.Open(boltFile(t, 5000, 1, func(int) []byte { return make([]byte, 100) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	seen := 0
+	_, err = f.Walk(ctx, func(etcdsplit.Entry) error {
+		if seen++; seen == 100 {
+			cancel()
+		}
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || seen > 1000 {
+		t.Errorf("Walk = %v after %d keys, want it to stop soon after it was cancelled", err, seen)
+	}
+}
