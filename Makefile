@@ -1,7 +1,7 @@
 # Every target works on a machine that has only Go.
 GO ?= go
 
-.PHONY: build check test golden demo bench diff fmt lint rig e2e
+.PHONY: build check test golden demo bench diff fmt lint rig e2e facts-verify
 
 build: ## the command, as bin/fusionctl
 	$(GO) build -trimpath -o bin/fusionctl ./cmd/fusionctl
@@ -36,3 +36,6 @@ rig: ## the real servers of the end-to-end tests, as test/rig/bin/kube-apiserver
 
 e2e: rig ## real servers of several releases, one and two at a time
 	$(GO) test -tags e2e -count=1 -timeout 40m ./test/e2e
+
+facts-verify: rig ## hold the facts about flags, defaults, gates, controllers and admission plugins against what the real programs say
+	$(GO) test -tags e2e -count=1 -run 'TestFacts' ./test/e2e

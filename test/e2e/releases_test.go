@@ -40,6 +40,7 @@ func podTemplate() object {
 }
 
 // What a release stores was looked up in etcd once, release by release; these are not copies of the facts but a check of them.
+// A release that the table does not have is held against the facts alone.
 var samples = []sample{
 	{schema.GroupResource{Resource: "nodes"}, "minions/sample", map[kubever.Minor]string{6: "v1", 10: "v1", 15: "v1", 36: "v1"}, object{}},
 	{schema.GroupResource{Resource: "replicationcontrollers"}, "controllers/sample/sample",
@@ -85,7 +86,8 @@ var samples = []sample{
 // Every release of the rig runs: its controllers turn a Deployment into pods, and what it keeps in etcd, key by key, is what the
 // facts say about it.
 func TestReleaseServesAndStoresWhatTheFactsSay(t *testing.T) {
-	for _, minor := range []kubever.Minor{6, 10, 15, 36} {
+	for _, release := range releases(t) {
+		minor := release.Minor
 		t.Run(minor.String(), func(t *testing.T) {
 			t.Parallel()
 			r := rig.New(t)
@@ -135,17 +137,18 @@ func checkVersion(t *testing.T, client *rig.Client, minor kubever.Minor) {
 // create writes the sample through the first version that the release serves, unless the release does not know it.
 func (s sample) create(t *testing.T, client *rig.Client, minor kubever.Minor) {
 	t.Helper()
-	if s.stored[minor] == "" {
-		return
-	}
 	resource, ok := kubever.ResourceFor(s.resource)
 	if !ok {
 		t.Fatalf("the facts have no %s", s.resource)
 	}
-	version := schema.GroupVersion{Group: "batch", Version: "v2alpha1"}
-	if served := resource.Served(minor); len(served) > 0 {
-		version = served[0]
+	served := resource.Served(minor)
+	if minor == 6 && resource.Name == "cronjobs" {
+		served = []schema.GroupVersion{{Group: "batch", Version: "v2alpha1"}}
 	}
+	if len(served) == 0 {
+		return
+	}
+	version := served[0]
 	body := object{"apiVersion": version.String(), "kind": resource.Kind, "metadata": object{"name": "sample"}}
 	for field, value := range s.body {
 		body[field] = value
@@ -211,9 +214,11 @@ func checkStore(t *testing.T, etcd *rig.Etcd, minor kubever.Minor) {
 		}
 		stored[strings.TrimPrefix(string(kv.Key), prefix)] = kind
 	}
-	for _, s := range samples {
-		if got, want := stored[s.key].GroupVersion().String(), s.stored[minor]; got != want {
-			t.Errorf("%s is stored as %q, want %q", s.key, got, want)
+	if _, looked := samples[0].stored[minor]; looked {
+		for _, s := range samples {
+			if got, want := stored[s.key].GroupVersion().String(), s.stored[minor]; got != want {
+				t.Errorf("%s is stored as %q, want %q", s.key, got, want)
+			}
 		}
 	}
 	for key, got := range stored {

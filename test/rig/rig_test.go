@@ -105,6 +105,24 @@ func TestMissingBinaryNamesMakeRig(t *testing.T) {
 	}
 }
 
+func TestReleasesAreTheFoldersOfTheRig(t *testing.T) {
+	releases, err := Releases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Release{
+		{6, []string{"kube-apiserver", "kube-controller-manager"}},
+		{10, []string{"kube-apiserver", "kube-controller-manager"}},
+		{15, []string{"kube-apiserver", "kube-controller-manager"}},
+		{36, []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}},
+	}
+	for _, release := range want { // others may be added
+		if !slices.ContainsFunc(releases, func(r Release) bool { return cmp.Equal(r, release) }) {
+			t.Errorf("Releases = %v, want %v among them", releases, release)
+		}
+	}
+}
+
 func TestProcessesEndWithTheTest(t *testing.T) {
 	var child *Process
 	said, failed := record(t, func(r *Rig) {
