@@ -3,10 +3,12 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -115,11 +117,29 @@ func runInitFrom(request initRequest, streams Streams) error {
 		}
 		fmt.Fprintln(streams.Err, note)
 	}
-	_, lines, _ := spec.Parse(request.out, text)
-	for _, missing := range draft.Missing {
-		fmt.Fprintf(streams.Err, "fill in line %d, %s\n", lines.Line(missing.Place), missing)
+	name := request.out
+	if name == "-" {
+		name = "<stdout>"
 	}
+	printToDo(streams.Err, name, draft.Missing, text)
 	return nil
+}
+
+// printToDo lists what has to be filled in, and what else keeps the draft from being a good spec.
+func printToDo(w io.Writer, name string, missing []adopt.Note, text []byte) {
+	_, lines, _ := spec.Parse(name, text)
+	for _, note := range missing {
+		fmt.Fprintf(w, "fill in %s:%d: %s\n", name, lines.Line(note.Place), note)
+	}
+	_, err := spec.Load(name, text)
+	if err == nil {
+		return
+	}
+	for problem := range strings.SplitSeq(err.Error(), "\n") {
+		if !slices.ContainsFunc(missing, func(note adopt.Note) bool { return strings.Contains(problem, " "+note.Place+":") }) {
+			fmt.Fprintln(w, "correct", problem)
+		}
+	}
 }
 
 // draftFrom reads the directory. Whatever is wrong with it is the fault of what was given.

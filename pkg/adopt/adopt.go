@@ -56,11 +56,11 @@ func (n Note) String() string {
 
 // Running is a control plane as its files describe it.
 type Running struct {
-	Processes []Process // by component, each at most once
+	Processes []Process // by component, each at most once, but for etcd and kubelet
 	Notes     []Note
 }
 
-// Process returns the process of a component, nil when there is none.
+// Process returns the first process of a component, nil when there is none.
 func (r *Running) Process(component string) *Process {
 	for i := range r.Processes {
 		if r.Processes[i].Component == component {
@@ -205,11 +205,12 @@ func (r *reader) running() *Running {
 	return &Running{Processes: r.processes, Notes: r.notes}
 }
 
-// once refuses two processes of one component: which of them runs cannot be told.
+// once refuses two processes of one component: which of them runs cannot be told. Several etcds are not unusual.
 func (r *reader) once() error {
 	var errs []error
 	for i := 1; i < len(r.processes); i++ {
-		if first, second := r.processes[i-1], r.processes[i]; first.Component == second.Component {
+		first, second := r.processes[i-1], r.processes[i]
+		if first.Component == second.Component && len(kubever.Flags(second.Component, kubever.Oldest)) > 0 {
 			errs = append(errs, fmt.Errorf("%s: %s is started in %s too; move away the file that is not in use", second.Place, second.Component, first.Place))
 		}
 	}

@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -60,12 +61,15 @@ func takesValue(word string) bool {
 		!slices.Contains([]string{"--rm", "--privileged", "--init", "--detach", "--tty", "--interactive", "--"}, word)
 }
 
+// programPattern is what people append to the name of a program: kube-apiserver-v1.6.13, kube-apiserver.sh.
+var programPattern = regexp.MustCompile(`([-_.]v?1\.[0-9]+[-+._0-9A-Za-z]*|\.sh)$`)
+
 // componentAt names the component that the word at i starts, "" for none.
 func componentAt(words []string, i int) string {
 	if strings.HasPrefix(words[i], "-") {
 		return ""
 	}
-	base := path.Base(words[i])
+	base := programPattern.ReplaceAllString(path.Base(words[i]), "")
 	if slices.Contains(programs, base) {
 		return base
 	}
@@ -96,12 +100,22 @@ func runtimeImage(words []string) string {
 	return words[len(words)-1]
 }
 
-// entrypointOf names the component that an image starts by itself, by the image's name or by that of its pod or container.
-func entrypointOf(image, pod, container string) (string, bool) {
+// wrapped takes a command line apart whose program has a name of its own, such as a vendor's start script: what comes before the
+// first argument is the program.
+func wrapped(component string, words []string) commandLine {
+	first := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "--") })
+	if first < 0 {
+		first = len(words)
+	}
+	return commandLine{component: component, command: words[:first], words: words[first:]}
+}
+
+// namedFor returns the component that an image or one of the names is named for.
+func namedFor(image string, names ...string) (string, bool) {
 	if component, ok := imageOfComponent(image); ok {
 		return component, true
 	}
-	for _, name := range []string{container, pod} {
+	for _, name := range names {
 		if slices.Contains(programs, name) {
 			return name, true
 		}

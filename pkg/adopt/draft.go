@@ -146,6 +146,9 @@ func (w *writer) arguments() {
 	w.args = map[string][]spec.Arg{}
 	for i := range w.running.Processes {
 		p := &w.running.Processes[i]
+		if w.args[p.Component] != nil {
+			continue
+		}
 		args, notes := p.Args(w.minor)
 		w.args[p.Component] = args
 		w.values[p.Component] = map[string][]string{}
@@ -186,7 +189,7 @@ func (w *writer) from(component, flag string) string {
 
 func (w *writer) hosts() {
 	host := spec.Host{Name: "cp-1", Address: w.address()}
-	for _, name := range []string{w.value(Kubelet, "hostname-override"), w.value(Etcd, "name")} {
+	for _, name := range []string{w.value(Kubelet, "hostname-override"), w.etcdName()} {
 		if isLabel(name) {
 			host.Name = name
 			break
@@ -199,6 +202,20 @@ func (w *writer) hosts() {
 		w.missing("spec.hosts[0].address", "the address at which others reach the API servers of this machine")
 	}
 	w.comment("spec.hosts", comment)
+}
+
+// etcdName is that of the host's etcd member, which kubeadm takes from the host; "" for none or several.
+func (w *writer) etcdName() string {
+	members := 0
+	for _, p := range w.running.Processes {
+		if p.Component == Etcd {
+			members++
+		}
+	}
+	if members != 1 {
+		return ""
+	}
+	return w.value(Etcd, "name")
 }
 
 // address is what the API server advertises, as far as the files tell.
@@ -348,11 +365,7 @@ func (w *writer) stores() {
 		w.comment("spec.stores[0]", "The etcd of the legacy side. FILL IN its client URLs: there is no --etcd-servers.")
 		w.missing("spec.stores[0].endpoints", "the client URLs of the legacy side's etcd")
 	}
-	if etcd := w.running.Process(Etcd); etcd != nil {
-		if version := strings.TrimPrefix(tagOf(etcd.Image), "v"); etcdPattern.MatchString(version) {
-			core.Version, _, _ = strings.Cut(version, "-")
-		}
-	}
+	core.Version = w.etcdVersion()
 	core.Prefix = w.prefix()
 	core.TLS = w.etcdTLS(core.Endpoints)
 	w.File.Spec.Stores = []spec.Store{core}
@@ -370,7 +383,22 @@ func (w *writer) stores() {
 	}
 }
 
-var etcdPattern = regexp.MustCompile(`^[23]\.[0-9]+\.[0-9]+(-[0-9]+)?$`)
+var etcdPattern = regexp.MustCompile(`^[23]\.[0-9]+\.[0-9]+$`)
+
+// etcdVersion is that of the etcd images, "" when they tell none or several.
+func (w *writer) etcdVersion() string {
+	var versions []string
+	for _, p := range w.running.Processes {
+		if p.Component == Etcd {
+			version, _, _ := strings.Cut(strings.TrimPrefix(tagOf(p.Image), "v"), "-")
+			versions = append(versions, version)
+		}
+	}
+	if versions = slices.Compact(versions); len(versions) != 1 || !etcdPattern.MatchString(versions[0]) {
+		return ""
+	}
+	return versions[0]
+}
 
 // prefix is --etcd-prefix as a path: the servers take registry for /registry.
 func (w *writer) prefix() string {
@@ -409,6 +437,9 @@ func (w *writer) legacy() {
 		Cert:      w.server("tls-cert-file"),
 		Key:       w.server("tls-private-key-file"),
 		Address:   w.serverOrDefault("bind-address"),
+	}
+	if l.APIServer.Port == 0 {
+		w.note(w.running.Process(kubever.APIServer).Place, "--secure-port=%s: the spec has the default port, for a legacy side has to have one", w.server("secure-port"))
 	}
 	if l.APIServer.Cert == "" {
 		directory := w.serverOrDefault("cert-dir")

@@ -131,9 +131,17 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 		words = append(words, dollarParentheses(word, environment))
 	}
 	line, ok := r.commandLine(place, words, environment)
-	if !ok && len(c.Command) == 0 {
-		line.component, ok = entrypointOf(c.Image, o.Metadata.Name, c.Name)
-		line.words = words
+	if !ok {
+		var component string
+		names := []string{c.Name}
+		if len(pod.Containers) == 1 {
+			names = append(names, o.Metadata.Name)
+		}
+		component, ok = namedFor(c.Image, names...)
+		line = wrapped(component, words)
+		if len(line.command) > 0 && ok {
+			r.note(place, "%s is taken for the program of %s", strings.Join(line.command, " "), component)
+		}
 	}
 	if !ok {
 		if len(c.Command)+len(c.Args) > 0 {
@@ -148,6 +156,11 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 	case len(c.Command) == 0 && len(p.Command) == 1 && servers[p.Command[0]] != "":
 		p.Command = []string{"/hyperkube", p.Command[0]}
 		r.note(place, "the program is the entrypoint of image %s; /hyperkube is taken for it", c.Image)
+	}
+	for _, word := range p.Words {
+		if strings.Contains(word, "$(") {
+			r.note(place, "%s is filled in by the kubelet at start and is kept as it is written; write its value", word)
+		}
 	}
 	for _, variable := range unknown {
 		r.note(place, "environment variable %s comes from elsewhere (valueFrom) and is left out; a spec holds plain values", variable)
