@@ -228,17 +228,21 @@ func (v *version) build(ctx context.Context) error {
 	if err := os.MkdirAll(v.bin, 0o777); err != nil {
 		return err
 	}
+	// A folder of this run's own: a build that was killed may have left a compiler behind that still writes to another.
+	unfinished, err := os.MkdirTemp(v.work, "unfinished")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(unfinished)
 	for _, program := range v.programs {
-		unfinished := filepath.Join(v.bin, "."+program+"-"+v.name+".unfinished")
-		err := v.logged(v.goCommand(ctx, v.dir, "build", "-trimpath", "-buildvcs=false",
-			"-ldflags", v.linkerFlags(), "-o", unfinished, path.Join(programsPath, program)))
-		if err != nil {
-			os.Remove(unfinished)
+		made := filepath.Join(unfinished, program)
+		if err := v.logged(v.goCommand(ctx, v.dir, "build", "-trimpath", "-buildvcs=false",
+			"-ldflags", v.linkerFlags(), "-o", made, path.Join(programsPath, program))); err != nil {
 			return fmt.Errorf("kube-%s: building %s: %w", v.name, program, err)
 		}
 		// Between the two steps there is no key: an interruption here means building again, never a binary under a wrong key.
 		os.Remove(v.keyFile(program))
-		if err := os.Rename(unfinished, v.binary(program)); err != nil {
+		if err := os.Rename(made, v.binary(program)); err != nil {
 			return err
 		}
 		if err := os.WriteFile(v.keyFile(program), []byte(key), 0o666); err != nil {
