@@ -64,7 +64,7 @@ func staticPod(p *plan.Plan, c *plan.Component) ([]byte, error) {
 				field{"image", text(c.Image)},
 				field{"imagePullPolicy", text("IfNotPresent")},
 				field{"command", listOf(c.Command, text)},
-				field{"args", listOf(c.Args, argument)},
+				field{"args", arguments(c.Args)},
 				field{"env", listOf(c.Env, variable)},
 				field{"resources", object(field{"requests", object(field{"cpu", text(cpuRequests[c.Kind])})})},
 				field{"livenessProbe", probe(p, c, c.Liveness)},
@@ -90,13 +90,28 @@ func header(p *plan.Plan, c *plan.Component) string {
 	return lines
 }
 
-// argument is --name=value with its reason above it.
-func argument(a plan.Arg) *yaml.Node {
-	why := a.Why
-	if a.Origin == plan.FromSpec {
-		why = "" // who wrote it knows
+// arguments are --name=value in order, each run of them below the reason that they have in common.
+func arguments(args []plan.Arg) *yaml.Node {
+	var nodes []*yaml.Node
+	before := ""
+	for _, a := range args {
+		why := reason(a)
+		node := text(a.String())
+		if why != before {
+			commented(node, why)
+		}
+		before = why
+		nodes = append(nodes, node)
 	}
-	return commented(text(a.String()), why)
+	return list(nodes...)
+}
+
+// reason is why an argument is there. Who wrote it himself knows.
+func reason(a plan.Arg) string {
+	if a.Origin == plan.FromSpec {
+		return ""
+	}
+	return oneLine(a.Why)
 }
 
 // variable is an environment variable. Its value is always quoted: 1, yes and null are strings here.

@@ -80,10 +80,8 @@ func systemdUnit(p *plan.Plan, c *plan.Component) ([]byte, error) {
 	}
 	for _, a := range c.Args {
 		u.Arguments = append(u.Arguments, quoted(a.String(), environment))
-		if why := oneLine(a.Why); why != "" && a.Origin != plan.FromSpec {
-			u.Reasons = append(u.Reasons, strings.TrimRight(fmt.Sprintf("--%s: %s", oneLine(a.Name), why), `\`))
-		}
 	}
+	u.Reasons = reasons(c.Args)
 	for _, file := range writable {
 		if strings.ContainsFunc(file, func(r rune) bool { return r == '"' || r == '\\' || r < ' ' }) {
 			return nil, fmt.Errorf("path %q: systemd takes no quote, backslash or control character in a path", file)
@@ -100,6 +98,25 @@ func systemdUnit(p *plan.Plan, c *plan.Component) ([]byte, error) {
 		}
 	}
 	return execute("systemd.service.tmpl", u)
+}
+
+// reasons say why arguments are there, one line for each run that has a reason in common. A comment must not end in a backslash: it
+// would go on.
+func reasons(args []plan.Arg) []string {
+	var lines []string
+	var names []string
+	for i, a := range args {
+		why := reason(a)
+		if why == "" {
+			continue
+		}
+		names = append(names, "--"+oneLine(a.Name))
+		if i+1 == len(args) || reason(args[i+1]) != why {
+			lines = append(lines, strings.TrimRight(strings.Join(names, ", ")+": "+why, `\`))
+			names = nil
+		}
+	}
+	return lines
 }
 
 // execute fills a skeleton.

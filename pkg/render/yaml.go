@@ -78,11 +78,10 @@ func optional(s string) *yaml.Node {
 }
 
 // commented puts a comment of one line above a node.
-func commented(node *yaml.Node, comment string) *yaml.Node {
+func commented(node *yaml.Node, comment string) {
 	if line := oneLine(comment); line != "" {
 		node.HeadComment = "# " + line
 	}
-	return node
 }
 
 // oneLine is the text with every run of white space and of what does not print as one blank: a comment must not end where its text
