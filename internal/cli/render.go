@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -26,9 +27,10 @@ func newRenderCmd(streams Streams) *cobra.Command {
 	var req renderRequest
 	cmd := &cobra.Command{
 		Use:   "render SPEC --out DIR",
-		Short: "Static pods or systemd units, policy and kubeconfigs of a spec",
+		Short: "Static pods or systemd units, policy, kubeconfigs and a runbook for a spec",
 		Long: `render writes a directory for each host of a spec, a mirror of its file system: static pod manifests or systemd units, the policy
-of the modern API server, kubeconfigs that refer to key files.
+of the modern API server, kubeconfigs that refer to key files. RUNBOOK.md beside them says in which order they are put into place, how each
+step is verified and how to go back.
 
 The directory is written as a whole or not at all. One that render wrote from the same spec is replaced, unless somebody has changed or
 added a file since. With --out - the manifests go to standard output, as one YAML stream.
@@ -59,7 +61,7 @@ func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	files, err := render.Files(p, render.Options{Target: render.Target(req.target), Host: req.host})
+	files, err := render.Files(p, render.Options{Target: render.Target(req.target), Host: req.host, Spec: specFrom(req.out, req.file)})
 	if err != nil {
 		return badInput(err, "")
 	}
@@ -67,6 +69,20 @@ func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 		return printManifests(streams.Out, render.Target(req.target), files)
 	}
 	return writeTree(ctx, req, p, files, streams)
+}
+
+// specFrom is the name of the spec as the commands of the runbook, which lies in the directory, have to write it.
+func specFrom(directory, file string) string {
+	if file == "-" || directory == "-" || filepath.IsAbs(file) {
+		return file
+	}
+	from, err := filepath.Rel(directory, file)
+	if err != nil { // one of the two is absolute
+		if from, err = filepath.Abs(file); err != nil {
+			return file
+		}
+	}
+	return from
 }
 
 // printManifests writes the manifests as one stream of YAML documents, each below the place that it has in the tree.

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // examples are the plans of all example specs, by name.
@@ -22,41 +20,24 @@ func examples(t *testing.T) map[string]*plan.Plan {
 	}
 	plans := map[string]*plan.Plan{}
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := spec.Load(file, data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := plan.New(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plans[strings.TrimSuffix(filepath.Base(file), ".yaml")] = p
+		plans[strings.TrimSuffix(filepath.Base(file), ".yaml")] = examplePlan(t, file)
 	}
 	return plans
 }
-
-// isPod reports whether a file of the tree is a static pod.
-func isPod(file string) bool { return strings.Contains(file, manifestDirectory) }
 
 // Every example is readable by every kubelet, not only by its own.
 func TestExamplesAreReadableByEveryKubelet(t *testing.T) {
 	for name, p := range examples(t) {
 		for _, m := range kubever.Minors() {
 			p.Kubelet = kubever.Version{Minor: m}
-			files, err := Files(p, Options{Target: StaticPod})
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			for _, f := range files {
-				if !isPod(f.Path) {
-					continue
+			for i := range p.Components {
+				c := &p.Components[i]
+				data, err := staticPod(p, c)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
 				}
-				for _, unknown := range unknownFields(t, f.Data, "v1.Pod", m) {
-					t.Errorf("%s, kubelet %s, %s: no field %s", name, m, f.Path, unknown)
+				for _, unknown := range unknownFields(t, data, "v1.Pod", m) {
+					t.Errorf("%s, kubelet %s, %s: no field %s", name, m, c.Name, unknown)
 				}
 			}
 		}

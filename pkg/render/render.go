@@ -43,6 +43,7 @@ const (
 type Options struct {
 	Target Target
 	Host   string // only the tree of this host; "" for all
+	Spec   string // the name of the spec file, for the commands of the runbook
 }
 
 // The directories of a host's tree.
@@ -54,10 +55,13 @@ const (
 	existingDirectory = "/existing"
 )
 
+// runbookFile is the name of the runbook at the root of the tree.
+const runbookFile = "RUNBOOK.md"
+
 // Files renders a plan, sorted by path; the same plan gives the same bytes.
 //
 // Shape:  HOST/... mirrors the file system of each host; HOST/existing/... holds components that run already,
-// as the plan would have them.
+// as the plan would have them; RUNBOOK.md says in which order what is done, how each step is verified and how to go back.
 // Errors: a host that the plan does not have; what the target cannot express; two files in one place.
 func Files(p *plan.Plan, o Options) ([]File, error) {
 	if o.Host != "" && !slices.ContainsFunc(p.Components, func(c plan.Component) bool { return c.Host == o.Host }) {
@@ -77,6 +81,11 @@ func Files(p *plan.Plan, o Options) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
+	steps, err := runbook(p, o)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, File{Path: runbookFile, Mode: public, Data: steps})
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 	for i := 1; i < len(files); i++ {
 		if files[i].Path == files[i-1].Path {

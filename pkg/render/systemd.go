@@ -121,7 +121,7 @@ func reasons(args []plan.Arg) []string {
 
 // execute fills a skeleton.
 func execute(name string, data any) ([]byte, error) {
-	skeleton, err := template.New(name).ParseFS(templates.Files, name)
+	skeleton, err := template.New(name).Funcs(template.FuncMap{"join": strings.Join}).ParseFS(templates.Files, name)
 	if err != nil {
 		return nil, fmt.Errorf("render: internal error: %w", err)
 	}
@@ -147,7 +147,7 @@ func documentation(c *plan.Component) string {
 }
 
 // program is the file that a unit starts. A unit wants an absolute path, and the two sides have programs of the same name: one that
-// the plan names without a directory is looked for in a directory of its version.
+// the plan names without a directory, or in the root directory of an image, is looked for in a directory of its version.
 func program(c *plan.Component) (string, error) {
 	file := programFile(c)
 	if strings.ContainsRune(file, '$') {
@@ -161,14 +161,14 @@ func programFile(c *plan.Component) string {
 	if len(c.Command) > 0 {
 		name = c.Command[0]
 	}
-	if path.IsAbs(name) {
+	if path.IsAbs(name) && path.Dir(name) != "/" {
 		return name
 	}
 	product := "kubernetes"
 	if c.Kind == plan.Etcd {
 		product = plan.Etcd
 	}
-	return "/opt/" + product + "/" + c.Version + "/bin/" + name
+	return "/opt/" + product + "/" + c.Version + "/bin/" + strings.TrimPrefix(name, "/")
 }
 
 // needs are the units of the same host without which a component has nothing to do: a member for an API server that keeps its objects

@@ -222,7 +222,7 @@ func TestUnitStartsWhatThePlanSays(t *testing.T) {
 
 func TestTheTwoSidesHaveProgramsOfTheirOwn(t *testing.T) {
 	p := handmade(36)
-	for i, want := range []string{"/opt/etcd/3.6.8/bin/etcd", "/hyperkube", "/opt/kubernetes/1.36.3/bin/kube-apiserver", "/opt/kubernetes/1.36.3/bin/kube-controller-manager"} {
+	for i, want := range []string{"/opt/etcd/3.6.8/bin/etcd", "/opt/kubernetes/1.6.13/bin/hyperkube", "/opt/kubernetes/1.36.3/bin/kube-apiserver", "/opt/kubernetes/1.36.3/bin/kube-controller-manager"} {
 		if got := programFile(&p.Components[i]); got != want {
 			t.Errorf("programFile(%s) = %s, want %s", p.Components[i].Name, got, want)
 		}

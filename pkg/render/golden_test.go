@@ -1,0 +1,53 @@
+package render
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/internal/golden"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// TestGolden renders an example and compares every file. The section "options" says which one and how.
+// Shape:  {"example": "split-1.6-1.10.yaml", "target": "systemd", "host": "cp-2"}
+func TestGolden(t *testing.T) {
+	golden.Cases(t, "testdata/*.txtar", func(t *testing.T, c *golden.Case) {
+		var options struct {
+			Example string `json:"example"`
+			Target  Target `json:"target"`
+			Host    string `json:"host"`
+		}
+		if err := yaml.UnmarshalStrict(c.Input("options"), &options); err != nil {
+			t.Fatal(err)
+		}
+		p := examplePlan(t, filepath.Join("..", "..", "examples", options.Example))
+		files, err := Files(p, Options{Target: options.Target, Host: options.Host, Spec: options.Example})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			c.Want(f.Path, f.Data)
+		}
+	})
+}
+
+func examplePlan(t *testing.T, file string) *plan.Plan {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := spec.Load(file, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

@@ -1,0 +1,250 @@
+package render
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// shell quotes a word for a shell, on one line.
+func shell(s string) string {
+	if bareWord.MatchString(s) && !strings.ContainsAny(s, "*;#") {
+		return s
+	}
+	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	var out strings.Builder
+	for _, c := range []byte(s) {
+		switch {
+		case c == '\'' || c == '\\':
+			out.WriteString(`\` + string(c))
+		case c < ' ' || c == 0x7f:
+			fmt.Fprintf(&out, `\%03o`, c)
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return "$'" + out.String() + "'"
+}
+
+// inline is a text within a line or a table of Markdown.
+func inline(s string) string {
+	return strings.NewReplacer("`", "'", "|", `\|`).Replace(oneLine(s))
+}
+
+// stageCommands bring the tree of each host to it, where nothing reads it yet.
+func stageCommands(p *plan.Plan, staging string) []string {
+	var lines []string
+	for _, h := range p.Hosts {
+		lines = append(lines,
+			fmt.Sprintf("tar -C %s -cf - . | ssh root@%s 'install -d -m 0700 %s && tar -C %s -xpf -'", h.Name, h.Address, staging, staging),
+			fmt.Sprintf("ssh root@%s 'tar -C / --ignore-failed-read -cf %s/before.tar etc/kubernetes etc/systemd/system'", h.Address, staging))
+	}
+	return lines
+}
+
+// programs are what the units of the plan start, once for each version.
+func programs(p *plan.Plan) []startedProgram {
+	var list []startedProgram
+	for i := range p.Components {
+		c := &p.Components[i]
+		if runsAlready(p, c) {
+			continue
+		}
+		words := []string{shell(programFile(c))}
+		for _, w := range c.Command[min(1, len(c.Command)):] {
+			words = append(words, shell(w))
+		}
+		q := startedProgram{File: inline(programFile(c)), Version: c.Version, Print: strings.Join(words, " ") + " --version"}
+		if !slices.Contains(list, q) {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
+// runbookRows list what runs, as it is on the first host.
+func runbookRows(p *plan.Plan, target Target) []runbookRow {
+	var rows []runbookRow
+	for i := range p.Components {
+		c := &p.Components[i]
+		if c.Host != p.Hosts[0].Name {
+			continue
+		}
+		row := runbookRow{Component: c.Name + " " + c.Version, Port: strconv.Itoa(c.Port), File: inline(placeOf(c, target)), Store: "-"}
+		switch {
+		case runsAlready(p, c):
+			row.File = "runs already"
+		case c.Port == 0:
+			row.Port = "-"
+		}
+		if c.Kind == kubever.APIServer {
+			row.Store = strings.Join(storesOf(p, c.Side), ", ")
+		} else if c.Kind == plan.Etcd {
+			row.Store = c.Store
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// placeOf is where a component's manifest or unit lies on its host.
+func placeOf(c *plan.Component, target Target) string {
+	if target == Systemd {
+		return unitDirectory + "/" + unitName(c)
+	}
+	return manifestDirectory + "/" + c.Name + ".yaml"
+}
+
+// etcdctl is a command to the members of a store.
+func etcdctl(s *plan.Store, endpoints []string, command string) string {
+	line := "ETCDCTL_API=3 etcdctl --endpoints=" + shell(strings.Join(endpoints, ","))
+	if s.TLS != nil {
+		line += fmt.Sprintf(" --cacert=%s --cert=%s --key=%s", shell(s.TLS.CA), shell(s.TLS.Cert), shell(s.TLS.Key))
+	}
+	return line + " " + command
+}
+
+// backups save each store that exists before this plan.
+func backups(p *plan.Plan) []backup {
+	var list []backup
+	for _, s := range p.Stores {
+		if s.Managed == nil && len(s.Endpoints) > 0 {
+			list = append(list, backup{Store: s.Name, Command: etcdctl(&s, s.Endpoints[:1], "snapshot save "+s.Name+"-before-fusion.db")})
+		}
+	}
+	return list
+}
+
+// phaseOf collects the commands about some components, once for all hosts on which they are the same.
+func phaseOf(p *plan.Plan, target Target, of func(*plan.Component) bool) phase {
+	var ph phase
+	for _, h := range p.Hosts {
+		b := block{Hosts: h.Name}
+		b.Start = beside(p, h.Name, of)
+		for i := range p.Components {
+			c := &p.Components[i]
+			if c.Host != h.Name || !of(c) {
+				continue
+			}
+			b.Start = append(b.Start, startCommands(c, target)...)
+			b.Verify = append(b.Verify, verifyCommands(p, c)...)
+			b.Stop = append(stopCommands(c, target), b.Stop...)
+			b.Logs = append(b.Logs, logCommand(c, target))
+		}
+		if len(b.Verify) == 0 && len(b.Stop) == 0 {
+			continue
+		}
+		if last := len(ph.Blocks) - 1; last >= 0 && sameCommands(&ph.Blocks[last], &b) {
+			ph.Blocks[last].Hosts += ", " + b.Hosts
+			ph.Blocks[last].Many = true
+		} else {
+			ph.Blocks = append(ph.Blocks, b)
+		}
+	}
+	return ph
+}
+
+func sameCommands(a, b *block) bool {
+	return slices.Equal(a.Start, b.Start) && slices.Equal(a.Verify, b.Verify) && slices.Equal(a.Stop, b.Stop) && slices.Equal(a.Logs, b.Logs)
+}
+
+// beside are the files that components of a host want in place before they start: kubeconfigs and the policy.
+func beside(p *plan.Plan, host string, of func(*plan.Component) bool) []string {
+	var lines []string
+	for i := range p.Components {
+		c := &p.Components[i]
+		if c.Host != host || !of(c) {
+			continue
+		}
+		if file, ok := c.Arg("authorization-policy-file"); ok && file == p.PolicyFile {
+			lines = append(lines, installCommand(file, "0600"))
+		}
+		for _, k := range p.Kubeconfigs {
+			if k.Host == host && k.Component == c.Name {
+				lines = append(lines, installCommand(k.Path, "0600"))
+			}
+		}
+	}
+	return lines
+}
+
+// installCommand puts a file of the staged tree into its place.
+func installCommand(file, mode string) string {
+	clean := path.Clean("/" + file)
+	return fmt.Sprintf("install -D -m %s %s %s", mode, shell("."+clean), shell(clean))
+}
+
+func startCommands(c *plan.Component, target Target) []string {
+	if target == StaticPod {
+		return []string{installCommand(placeOf(c, target), "0600")}
+	}
+	lines := []string{installCommand(placeOf(c, target), "0644")}
+	if len(c.Env) > 0 {
+		lines = append(lines, installCommand(environmentPath(c), "0600"))
+	}
+	return append(lines, "systemctl daemon-reload", "systemctl enable --now --no-block "+unitName(c))
+}
+
+func stopCommands(c *plan.Component, target Target) []string {
+	if target == StaticPod {
+		return []string{"rm " + shell(placeOf(c, target))}
+	}
+	return []string{"systemctl disable --now " + unitName(c)}
+}
+
+// restartCommands restart a component. A kubelet restarts a pod whose manifest goes away and comes back.
+func restartCommands(c *plan.Component, target Target) []string {
+	if target == StaticPod {
+		file := shell(placeOf(c, target))
+		return []string{"mv " + file + " /root/ && sleep 30 && mv " + shell("/root/"+path.Base(placeOf(c, target))) + " " + file}
+	}
+	return []string{"systemctl restart " + unitName(c)}
+}
+
+func logCommand(c *plan.Component, target Target) string {
+	if target == StaticPod {
+		return "tail -n 50 /var/log/containers/" + c.Name + "-*.log"
+	}
+	return "journalctl -n 50 -u " + unitName(c)
+}
+
+// verifyCommands ask a component whether it is well; each line has what it should answer behind it.
+func verifyCommands(p *plan.Plan, c *plan.Component) []string {
+	q := c.Liveness
+	if q == nil {
+		return nil
+	}
+	address := hostPort(q.Host, q.Port)
+	switch {
+	case q.Path == "":
+		return []string{fmt.Sprintf("timeout 5 bash -c '</dev/tcp/%s/%d' && echo listening    # listening", q.Host, q.Port)}
+	case c.Kind == plan.Etcd:
+		return []string{fmt.Sprintf(`curl -s %s://%s%s    # "health":"true"`, strings.ToLower(q.Scheme), address, q.Path)}
+	case q.Scheme != "HTTPS":
+		return []string{fmt.Sprintf("curl -s http://%s%s    # ok", address, q.Path)}
+	case c.Kind == kubever.APIServer:
+		ca := " --cacert " + shell(p.PKI.CA)
+		return []string{
+			fmt.Sprintf("curl -s%s https://%s%s    # ok", ca, address, q.Path),
+			fmt.Sprintf("curl -s%s https://%s/version | grep gitVersion    # v%s", ca, address, c.Version),
+		}
+	default:
+		// Its certificate is one that it makes for itself at every start: nobody can check it, and only this host asks.
+		return []string{fmt.Sprintf("curl -sk https://%s%s    # ok", address, q.Path)}
+	}
+}
+
+// hostPort is HOST:PORT, with the brackets of an IPv6 address.
+func hostPort(host string, port int) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(port)
+}

@@ -1,0 +1,160 @@
+package render
+
+import (
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// commandsOf are the lines of the shell blocks of a runbook.
+func commandsOf(t *testing.T, runbook string) []string {
+	t.Helper()
+	var lines []string
+	inside := false
+	for line := range strings.Lines(runbook) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case line == "```sh":
+			inside = true
+		case line == "```":
+			inside = false
+		case inside && line != "":
+			lines = append(lines, line)
+		}
+	}
+	if inside || len(lines) == 0 {
+		t.Fatalf("%d commands, a block open at the end: %v", len(lines), inside)
+	}
+	return lines
+}
+
+func runbookOf(t *testing.T, p *plan.Plan, o Options) string {
+	t.Helper()
+	data, err := runbook(p, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// A shell reads every command, whatever the paths of the spec contain.
+func TestRunbookCommandsAreShell(t *testing.T) {
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash to ask")
+	}
+	plans := examples(t)
+	odd := examples(t)["split-1.6-1.10"]
+	odd.PKI.CA = "/etc/it's a \"CA\" `here`/$HOME/ca.crt"
+	odd.PolicyFile = "/etc/a b/policy\n.jsonl"
+	odd.Stores[0].TLS.CA = "/etc/a;b/ca.crt"
+	plans["odd"] = odd
+	for name, p := range plans {
+		for _, target := range Targets {
+			text := strings.Join(commandsOf(t, runbookOf(t, p, Options{Target: Target(target), Spec: "my spec's.yaml"})), "\n")
+			cmd := exec.Command(shell, "-n")
+			cmd.Stdin = strings.NewReader(text)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s, %s: %v\n%s", name, target, err, out)
+			}
+		}
+	}
+}
+
+func TestShellQuotesForOneLine(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash to ask")
+	}
+	for _, word := range hostile {
+		quoted := shell(word)
+		if strings.ContainsAny(quoted, "\n\r") {
+			t.Errorf("shell(%q) = %s has a line break", word, quoted)
+		}
+		out, err := exec.Command(bash, "-c", "printf '%s.' "+quoted).CombinedOutput()
+		if err != nil || string(out) != word+"." {
+			t.Errorf("shell(%q) = %s, which is %q: %v", word, quoted, out, err)
+		}
+	}
+}
+
+// Everything that is put into place is in the tree, and everything in the tree is put into place.
+func TestRunbookInstallsTheTree(t *testing.T) {
+	install := regexp.MustCompile(`^install -D -m (\d+) \.(/\S+) (/\S+)$`)
+	for name, p := range examples(t) {
+		for _, target := range []Target{StaticPod, Systemd} {
+			files, err := Files(p, Options{Target: target})
+			if err != nil {
+				t.Fatal(err)
+			}
+			installed := map[string]string{}
+			for _, line := range commandsOf(t, string(find(files, runbookFile).Data)) {
+				if m := install.FindStringSubmatch(line); m != nil {
+					if m[2] != m[3] {
+						t.Errorf("%s: %s", name, line)
+					}
+					installed[m[2]] = m[1]
+				}
+			}
+			for _, f := range files {
+				host, file, ok := strings.Cut(f.Path, "/")
+				if !ok || strings.HasPrefix(file, strings.TrimPrefix(existingDirectory, "/")) {
+					continue
+				}
+				mode, ok := installed["/"+file]
+				if !ok {
+					t.Errorf("%s, %s: nothing installs /%s on %s", name, target, file, host)
+				} else if want := strings.TrimPrefix(f.Mode.String(), "-"); (mode == "0600") != (want == "rw-------") {
+					t.Errorf("%s: /%s is installed with mode %s, and has %s", name, file, mode, want)
+				}
+			}
+			for file := range installed {
+				if find(files, p.Hosts[0].Name+file) == nil {
+					t.Errorf("%s, %s: %s is installed and is not in the tree", name, target, file)
+				}
+			}
+		}
+	}
+}
+
+func TestRunbookNamesWhatChangesInARunningSide(t *testing.T) {
+	p := examples(t)["vendor-1.6-1.36"]
+	text := runbookOf(t, p, Options{Target: StaticPod})
+	for _, c := range p.Components {
+		if !runsAlready(p, &c) {
+			continue
+		}
+		for _, a := range c.Args {
+			if named := strings.Contains(text, "`"+a.String()+"`"); named != (a.Origin != plan.FromSpec) {
+				t.Errorf("%s: %s is named: %v, origin %s", c.Name, a, named, a.Origin)
+			}
+		}
+		if strings.Contains(text, "install -D -m 0600 ./etc/kubernetes/manifests/"+c.Name+".yaml") {
+			t.Errorf("%s runs already and would be installed", c.Name)
+		}
+	}
+}
+
+func TestRunbookSaysWhatIsNotCollected(t *testing.T) {
+	p := examples(t)["split-1.6-1.10"]
+	for i := range p.Controllers {
+		if p.Controllers[i].ID == "garbage-collector-controller" {
+			p.Controllers[i].On, p.Controllers[i].Why = false, "because of the test"
+		}
+	}
+	text := runbookOf(t, p, Options{Target: StaticPod})
+	if !strings.Contains(text, "With both off nothing collects anything") || strings.Count(text, "because of the test") < 2 {
+		t.Errorf("both collectors are off, and the runbook does not say what that means")
+	}
+	for i := range p.Controllers {
+		if p.Controllers[i].ID == "garbage-collector-controller" {
+			p.Controllers[i].On = true
+		}
+	}
+	if text := runbookOf(t, p, Options{Target: StaticPod}); strings.Contains(text, "What is not collected") {
+		t.Errorf("both collectors are on, and the runbook says that something is not collected")
+	}
+}
