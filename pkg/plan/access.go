@@ -19,6 +19,9 @@ var healthPaths = []string{"/healthz", "/healthz/*", "/livez", "/livez/*", "/rea
 // discoveryPaths are what every client asks before it does anything.
 var discoveryPaths = []string{"/", "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/swagger-2.0.0.json", "/swagger-2.0.0.pb-v1", "/swagger.json", "/swaggerapi", "/swaggerapi/*"}
 
+// UserAccess is the Why of the grants that the spec makes to users; the others are the modern side's own.
+const UserAccess = "what the spec allows to users"
+
 // metricGroups are the groups of extension API servers that a controller reads; no table of built-in resources has them.
 var metricGroups = map[string][]string{
 	"horizontal-pod-autoscaler-controller": {"custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"},
@@ -37,7 +40,7 @@ func access(f *spec.File, rows []Resource, controllers []Controller, locks []etc
 	for _, rule := range f.Spec.Access {
 		grant := policy.Grant{
 			APIGroups: rule.APIGroups, Resources: rule.Resources, Namespaces: rule.Namespaces,
-			NonResourcePaths: rule.NonResourcePaths, ReadOnly: rule.ReadOnly, Why: "what the spec allows to users",
+			NonResourcePaths: rule.NonResourcePaths, ReadOnly: rule.ReadOnly, Why: UserAccess,
 		}
 		for _, s := range rule.Subjects {
 			grant.Subjects = append(grant.Subjects, policy.Subject{Kind: policy.SubjectKind(s.Kind), Name: s.Name, Namespace: s.Namespace})

@@ -16,12 +16,6 @@ const (
 	modernManagerInsecurePort = 11252
 )
 
-// usualPorts are where a component of the legacy side serves unless it is told otherwise.
-var usualPorts = map[string]struct{ secure, insecure int }{
-	kubever.ControllerManager: {10257, 10252},
-	kubever.Scheduler:         {10259, 10251},
-}
-
 // controllerManager is a side's controller manager on a host.
 func (b *builder) controllerManager(host spec.Host, side etcdsplit.SideName) Component {
 	s := b.side(side)
@@ -59,7 +53,7 @@ func (b *builder) scheduler(host spec.Host) Component {
 func (b *builder) clientArgs(l *argList, name string, side etcdsplit.SideName, c *spec.Component) {
 	config := kubeconfigPath(side, l.component, c)
 	l.set("kubeconfig", config, fmt.Sprintf("the %s API server of the same host", side))
-	secure := kubever.Flag(l.component, "secure-port").In(l.minor)
+	secure := servesSecurely(l.component, l.minor)
 	if secure {
 		l.set("authentication-kubeconfig", config, "who asks its own port")
 		l.set("authorization-kubeconfig", config, "who asks its own port")
@@ -119,15 +113,21 @@ func kubeconfigPath(side etcdsplit.SideName, kind string, c *spec.Component) str
 	return directory + "/" + strings.TrimPrefix(kind, "kube-") + ".conf"
 }
 
+// servesSecurely reports whether a component of the version serves on its secure port by default: 1.10 and 1.11 have the flag, but no
+// certificate unless they are given one, and were seen to answer no handshake.
+func servesSecurely(kind string, m kubever.Minor) bool {
+	port, ok := kubever.Flag(kind, "secure-port").Default(m)
+	return ok && port != "0"
+}
+
 // daemonProbe asks a controller manager or scheduler whether it is well, on the port that its arguments and its version say.
 func (b *builder) daemonProbe(c *Component, m kubever.Minor) (int, *Probe) {
-	usual := usualPorts[c.Kind]
 	probe := &Probe{Host: loopback, Path: "/healthz", DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}
 	addressFlag := "address"
-	if secure := portArg(c, "secure-port", usual.secure); kubever.Flag(c.Kind, "secure-port").In(m) && secure != 0 {
+	if secure := portArg(c, "secure-port", m); secure != 0 {
 		probe.Scheme, probe.Port, addressFlag = "HTTPS", secure, "bind-address"
 	} else {
-		probe.Scheme, probe.Port = "HTTP", portArg(c, "port", usual.insecure)
+		probe.Scheme, probe.Port = "HTTP", portArg(c, "port", m)
 	}
 	if address, ok := c.Arg(addressFlag); ok && !isUnspecified(address) {
 		probe.Host = address
@@ -138,14 +138,17 @@ func (b *builder) daemonProbe(c *Component, m kubever.Minor) (int, *Probe) {
 	return probe.Port, probe
 }
 
-// portArg is the port that the argument names, or the usual one.
-func portArg(c *Component, name string, usual int) int {
-	if value, ok := c.Arg(name); ok {
-		if port, err := strconv.Atoi(value); err == nil {
-			return port
-		}
+// portArg is the port that the argument names, or its version's default; 0 when it has none.
+func portArg(c *Component, name string, m kubever.Minor) int {
+	value, ok := c.Arg(name)
+	if !ok {
+		value, _ = kubever.Flag(c.Kind, name).Default(m)
 	}
-	return usual
+	port, err := strconv.Atoi(value)
+	if err != nil {
+		return 0
+	}
+	return port
 }
 
 // kubeconfigs are the files with which the controller managers and the scheduler of a host reach their API servers. A component

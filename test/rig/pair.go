@@ -153,14 +153,13 @@ func mustParse(r *Rig, version string) kubever.Minor {
 // managerPort is a free port for a controller manager, by the flags that its release has. The usual ports may be taken here.
 func (r *Rig) managerPort(minor kubever.Minor) []string {
 	port := fmt.Sprint(r.Port())
-	has := func(flag string) bool { return kubever.Flag(kubever.ControllerManager, flag).In(minor) }
-	switch {
-	case has("secure-port") && has("port"):
-		return []string{"port=0", "secure-port=" + port}
-	case has("secure-port"):
-		return []string{"secure-port=" + port}
-	default:
+	switch secure, _ := kubever.Flag(kubever.ControllerManager, "secure-port").Default(minor); {
+	case secure == "" || secure == "0": // 1.10 and 1.11 have the flag and no certificate of their own
 		return []string{"port=" + port}
+	case kubever.Flag(kubever.ControllerManager, "port").In(minor):
+		return []string{"port=0", "secure-port=" + port}
+	default:
+		return []string{"secure-port=" + port}
 	}
 }
 
@@ -250,6 +249,23 @@ func (p *Pair) start(side etcdsplit.SideName) (server *APIServer, manager *Contr
 		manager.WaitReady()
 	}
 	return server, manager
+}
+
+// RestartServer restarts a side's API server. Its controller manager is stopped meanwhile: one that cannot renew its lock for long
+// enough ends by itself, and it is the kubelet that starts it again.
+func (p *Pair) RestartServer(side etcdsplit.SideName) {
+	p.rig.t.Helper()
+	server, manager := p.Legacy, p.LegacyManager
+	if side == etcdsplit.Modern {
+		server, manager = p.Modern, p.ModernManager
+	}
+	if manager != nil {
+		manager.Stop()
+	}
+	server.Restart()
+	if manager != nil {
+		manager.Restart()
+	}
 }
 
 // args are the plan's, with the paths of this machine.
