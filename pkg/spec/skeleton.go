@@ -38,6 +38,7 @@ func Skeleton(layout Layout, legacy, modern kubever.Version) ([]byte, error) {
 		"Legacy":       release(legacy),
 		"Modern":       release(modern),
 		"Etcd":         etcdRelease,
+		"OwnRange":     kubever.AllocatorsIn(legacy.Minor).Bitmap && !kubever.AllocatorsIn(modern.Minor).Bitmap,
 		"Alike":        alike,
 		"OwnerExample": example,
 	})
