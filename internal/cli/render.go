@@ -21,12 +21,14 @@ type renderRequest struct {
 	out    string
 	target string
 	host   string
+	diff   string // compare with this directory instead of writing
+	output string // of the comparison
 }
 
 func newRenderCmd(streams Streams) *cobra.Command {
 	var req renderRequest
 	cmd := &cobra.Command{
-		Use:   "render SPEC --out DIR",
+		Use:   "render SPEC --out DIR | --diff DIR",
 		Short: "Static pods or systemd units, policy, kubeconfigs and a runbook for a spec",
 		Long: `render writes a directory for each host of a spec, a mirror of its file system: static pod manifests or systemd units, the policy
 of the modern API server, kubeconfigs that refer to key files. RUNBOOK.md beside them says in which order they are put into place, how each
@@ -37,25 +39,39 @@ added a file since. With --out - the manifests go to standard output, as one YAM
 
 Components of a legacy side that runs already are written below HOST/existing: nothing of them is replaced by copying the tree.
 
-Exit codes: 0 written, 1 could not write, 2 bad usage, a bad spec, or a directory that is not overwritten.`,
+With --diff DIR nothing is written: the arguments, variables and images of the plan are compared with those of the static pods or systemd
+units in DIR, each difference with its reason. DIR is a host's /etc/kubernetes/manifests or /etc/systemd/system, a copy of its root, or a
+directory with one of these for each host, by its name.
+
+Exit codes: 0 written, or no difference; 1 could not write; 2 bad usage, a bad spec, or a directory that is not overwritten; 3 there are
+differences.`,
 		Example: `  fusionctl render spec.yaml --out rendered
   fusionctl render spec.yaml --out rendered --target systemd
-  fusionctl render spec.yaml --out - --host cp-1`,
+  fusionctl render spec.yaml --out - --host cp-1
+  fusionctl render spec.yaml --diff /etc/kubernetes/manifests --host cp-1`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.file = args[0]
+			switch {
+			case req.out != "" && req.diff != "":
+				return usagef("--out writes and --diff compares: want one of the two")
+			case req.diff != "":
+				return runRenderDiff(req, streams)
+			}
 			return runRender(cmd.Context(), req, streams)
 		},
 	}
 	cmd.Flags().StringVar(&req.out, "out", "", "directory to write; - is standard output")
 	enumFlag(cmd, &req.target, "target", "", "what runs the components", render.Targets...)
 	cmd.Flags().StringVar(&req.host, "host", "", "only this host")
+	cmd.Flags().StringVar(&req.diff, "diff", "", "directory of manifests or units to compare with")
+	enumFlag(cmd, &req.output, "output", "o", "how to print a comparison", "table", "json")
 	return cmd
 }
 
 func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 	if req.out == "" {
-		return badInput(errors.New("--out is missing"), "--out DIR names a directory to write, --out - is standard output")
+		return badInput(errors.New("--out is missing"), "--out DIR names a directory to write, --out - is standard output, --diff DIR compares")
 	}
 	p, err := loadPlan(streams, req.file)
 	if err != nil {

@@ -29,6 +29,7 @@ const limitFileBytes = 1 << 20
 // Process is one component and how it is started.
 type Process struct {
 	Component string   // kube-apiserver, kube-controller-manager, kube-scheduler, etcd or kubelet
+	Name      string   // of the pod or the unit: two of a component on one host have two names
 	Place     string   // FILE:LINE of the container or the ExecStart
 	Image     string   // "" for a process that is not a container
 	Command   []string // the words up to the component's program; empty when the image has it as its entrypoint
@@ -86,16 +87,39 @@ var folders = []string{
 // Errors: what makes the result doubtful is one: no API server, two of a component, an environment file that is missing although
 // arguments come from it. Names in errors and notes are relative to dir.
 func Read(dir, host fs.FS) (*Running, error) {
+	running, err := readFirst(dir, host, func(r *Running) bool { return r.Process(kubever.APIServer) != nil })
+	if err != nil {
+		return nil, err
+	}
+	if running == nil {
+		return nil, errors.New("no kube-apiserver among the files; want static pod manifests, such as those of /etc/kubernetes/manifests, or systemd units")
+	}
+	return running, running.once()
+}
+
+// ReadAll reads the files of a directory as Read does, whatever they start: two control planes side by side, a part of one, or
+// nothing. Of the folders in which manifests and units may lie it reads the first that starts any component.
+// Errors: an environment file that is missing although arguments come from it.
+func ReadAll(dir, host fs.FS) (*Running, error) {
+	running, err := readFirst(dir, host, func(r *Running) bool { return len(r.Processes) > 0 })
+	if running == nil {
+		running = &Running{}
+	}
+	return running, err
+}
+
+// readFirst reads the first folder that holds what is wanted, nil when none does.
+func readFirst(dir, host fs.FS, wanted func(*Running) bool) (*Running, error) {
 	for _, folder := range folders {
 		r := &reader{files: dir, folder: folder, host: host}
 		if err := r.read(); err != nil {
 			return nil, err
 		}
-		if running := r.running(); running.Process(kubever.APIServer) != nil {
-			return running, r.once()
+		if running := r.running(); wanted(running) {
+			return running, nil
 		}
 	}
-	return nil, errors.New("no kube-apiserver among the files; want static pod manifests, such as those of /etc/kubernetes/manifests, or systemd units")
+	return nil, nil
 }
 
 // reader collects what one folder starts.
@@ -206,10 +230,10 @@ func (r *reader) running() *Running {
 }
 
 // once refuses two processes of one component: which of them runs cannot be told. Several etcds are not unusual.
-func (r *reader) once() error {
+func (r *Running) once() error {
 	var errs []error
-	for i := 1; i < len(r.processes); i++ {
-		first, second := r.processes[i-1], r.processes[i]
+	for i := 1; i < len(r.Processes); i++ {
+		first, second := r.Processes[i-1], r.Processes[i]
 		if first.Component == second.Component && len(kubever.Flags(second.Component, kubever.Oldest)) > 0 {
 			errs = append(errs, fmt.Errorf("%s: %s is started in %s too; move away the file that is not in use", second.Place, second.Component, first.Place))
 		}

@@ -198,3 +198,28 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A host of a fused control plane starts two of most components; their names tell them apart.
+func TestReadAllKeepsTwoOfAComponent(t *testing.T) {
+	pod := func(name string) *fstest.MapFile {
+		return &fstest.MapFile{Data: []byte("kind: Pod\nmetadata: {name: " + name + "}\nspec: {containers: [{command: [kube-apiserver]}]}\n")}
+	}
+	dir := fstest.MapFS{"legacy.yaml": pod("kube-apiserver"), "modern.yaml": pod("kube-apiserver-modern")}
+	if _, err := adopt.Read(dir, nil); err == nil {
+		t.Error("Read takes one of two API servers")
+	}
+	running, err := adopt.ReadAll(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range running.Processes {
+		names = append(names, p.Name)
+	}
+	if strings.Join(names, " ") != "kube-apiserver kube-apiserver-modern" {
+		t.Errorf("ReadAll = %q, want both", names)
+	}
+	if running, err := adopt.ReadAll(fstest.MapFS{}, nil); err != nil || len(running.Processes) != 0 {
+		t.Errorf("ReadAll of nothing = %v, %v", running, err)
+	}
+}

@@ -2,10 +2,12 @@ package adopt
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net/netip"
+	"path"
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -112,9 +114,12 @@ func (r *reader) object(name string, node *yaml.Node, depth int) {
 	}
 }
 
+// stem is the name of a file without its folder and its ending.
+func stem(name string) string { return strings.TrimSuffix(path.Base(name), path.Ext(name)) }
+
 func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 	place := fmt.Sprintf("%s:%d", name, c.line)
-	p := Process{Place: place, Image: c.Image, advertised: o.advertised(c)}
+	p := Process{Place: place, Name: cmp.Or(o.Metadata.Name, stem(name)), Image: c.Image, advertised: o.advertised(c)}
 	environment := map[string]string{}
 	var unknown []string
 	for _, variable := range c.Env {

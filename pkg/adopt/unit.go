@@ -165,7 +165,7 @@ func (u *service) process() error {
 		for _, name := range unset {
 			u.note(start.place, "$%s is not set anywhere; systemd takes it as empty", name)
 		}
-		p := Process{Component: line.component, Place: start.place, Command: line.command, Words: line.words}
+		p := Process{Component: line.component, Name: stem(u.name), Place: start.place, Command: line.command, Words: line.words}
 		if p.Image = line.image; p.Image != "" {
 			u.note(start.place, "the options of the container runtime are left out; a spec holds image, command, arguments and environment")
 		}

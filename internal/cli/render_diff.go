@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/adopt"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+)
+
+// diffDocument is the answer of render --diff as JSON shows it.
+type diffDocument struct {
+	Schema     string              `json:"schema"`
+	Components []render.Difference `json:"components"`
+	Summary    diffSummary         `json:"summary"`
+}
+
+type diffSummary struct {
+	Components int `json:"components"`
+	Differ     int `json:"differ"`
+	Changes    int `json:"changes"`
+}
+
+func runRenderDiff(req renderRequest, streams Streams) error {
+	p, err := loadPlan(streams, req.file)
+	if err != nil {
+		return err
+	}
+	places, err := hostDirectories(p, req)
+	if err != nil {
+		return err
+	}
+	document := diffDocument{Schema: "fusionctl/render-diff/v1"}
+	found := 0
+	for _, place := range places {
+		running, err := runningOn(p, place, streams)
+		if err != nil {
+			return err
+		}
+		found += len(running)
+		document.Components = append(document.Components, render.Diff(p, place.host, running)...)
+	}
+	if found == 0 {
+		return badInput(fmt.Errorf("%s: no component of a control plane among its files", req.diff), "want static pod manifests, such as those of /etc/kubernetes/manifests, or systemd units")
+	}
+	document.Summary.Components = len(document.Components)
+	for _, d := range document.Components {
+		document.Summary.Changes += len(d.Changes)
+		if d.State != render.Same {
+			document.Summary.Differ++
+		}
+	}
+	if req.output == "json" {
+		err = printJSON(streams.Out, document)
+	} else {
+		err = printDifferences(streams.Out, document, len(p.Hosts) > 1)
+	}
+	if err == nil && document.Summary.Differ > 0 {
+		return errAttention
+	}
+	return err
+}
+
+// hostDirectory are the directories that hold the files of one host.
+type hostDirectory struct {
+	host        string
+	directories []string
+}
+
+// hostDirectories says which directory is whose: DIR/HOST where there is one, as render writes them, and else DIR itself.
+func hostDirectories(p *plan.Plan, req renderRequest) ([]hostDirectory, error) {
+	info, err := os.Stat(req.diff)
+	if err != nil {
+		return nil, badInput(err, "")
+	}
+	if !info.IsDir() {
+		return nil, usagef("%s: is a file, want the directory that it is in", req.diff)
+	}
+	var hosts, below []string
+	for _, h := range p.Hosts {
+		hosts = append(hosts, h.Name)
+		if isDirectory(filepath.Join(req.diff, h.Name)) {
+			below = append(below, h.Name)
+		}
+	}
+	wanted := hosts
+	if req.host != "" {
+		if !slices.Contains(hosts, req.host) {
+			return nil, usagef("host %q: the plan has %s", req.host, strings.Join(hosts, ", "))
+		}
+		wanted = []string{req.host}
+	}
+	if len(below) == 0 {
+		if len(wanted) > 1 {
+			return nil, badInput(fmt.Errorf("%s: whose files are these? the plan has %s", req.diff, strings.Join(hosts, ", ")),
+				"--host HOST says it; a directory with one of each host's name is compared as a whole")
+		}
+		return []hostDirectory{{wanted[0], []string{req.diff}}}, nil
+	}
+	var places []hostDirectory
+	for _, host := range wanted {
+		root := filepath.Join(req.diff, host)
+		places = append(places, hostDirectory{host, slices.DeleteFunc([]string{root, filepath.Join(root, "existing")}, func(d string) bool { return !isDirectory(d) })})
+	}
+	return places, nil
+}
+
+func isDirectory(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// runningOn reads what the files of a host start. What a person should know about them goes to stderr.
+func runningOn(p *plan.Plan, place hostDirectory, streams Streams) ([]render.Running, error) {
+	var running []render.Running
+	for _, directory := range place.directories {
+		found, err := adopt.ReadAll(os.DirFS(directory), hostOf(directory))
+		if err != nil {
+			return nil, badInput(fmt.Errorf("reading %s: %w", directory, err), "")
+		}
+		notes := found.Notes
+		for i := range found.Processes {
+			process := &found.Processes[i]
+			args, more := process.Args(minorOf(p, process))
+			notes = append(notes, more...)
+			running = append(running, render.Running{Name: process.Name, Kind: process.Component, Place: filepath.Join(directory, process.Place),
+				Image: process.Image, Args: args, Env: process.Env})
+		}
+		for _, note := range notes {
+			if note.Place != "" {
+				note.Place = filepath.Join(directory, note.Place)
+			}
+			fmt.Fprintln(streams.Err, note)
+		}
+	}
+	return running, nil
+}
+
+// minorOf is the version whose flags a process is read with: that of the component of its name, or the legacy one.
+func minorOf(p *plan.Plan, process *adopt.Process) kubever.Minor {
+	for _, c := range p.Components {
+		if c.Name == process.Name && c.Side != "" {
+			return p.Side(c.Side).Version.Minor
+		}
+	}
+	return p.Legacy.Version.Minor
+}
+
+// printDifferences prints each component that differs, and each of its differences with the reason below it.
+func printDifferences(w io.Writer, document diffDocument, hosts bool) error {
+	var out strings.Builder
+	for _, d := range document.Components {
+		name := d.Component
+		if hosts {
+			name += " on " + d.Host
+		}
+		switch d.State {
+		case render.Same:
+			fmt.Fprintf(&out, "%s (%s): the same\n", name, d.Place)
+		case render.New:
+			fmt.Fprintf(&out, "%s: is new\n", name)
+		case render.Missing:
+			fmt.Fprintf(&out, "%s: runs already, says the spec, but no file starts it\n", name)
+		default:
+			fmt.Fprintf(&out, "%s (%s):\n", name, d.Place)
+		}
+		for _, c := range d.Changes {
+			out.WriteString(changeLines(c))
+		}
+	}
+	fmt.Fprintf(&out, "%d of %d components differ\n", document.Summary.Differ, document.Summary.Components)
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// changeLines are the old lines, the new ones, and why. Of two long lists only the entries that one of them lacks are shown.
+func changeLines(c render.Change) string {
+	var out strings.Builder
+	if removed, added, ok := entries(c); ok {
+		fmt.Fprintf(&out, "  ~ %s\n", c.What)
+		for _, entry := range removed {
+			fmt.Fprintf(&out, "    - %s\n", entry)
+		}
+		for _, entry := range added {
+			fmt.Fprintf(&out, "    + %s\n", entry)
+		}
+	} else {
+		for _, value := range c.Old {
+			fmt.Fprintf(&out, "  - %s=%s\n", c.What, value)
+		}
+		for _, value := range c.New {
+			fmt.Fprintf(&out, "  + %s=%s\n", c.What, value)
+		}
+	}
+	if c.Why != "" {
+		fmt.Fprintf(&out, "      %s\n", c.Why)
+	}
+	return out.String()
+}
+
+// entries compares two lists of three entries and more; false when they are no such lists, or differ in order alone.
+func entries(c render.Change) (removed, added []string, ok bool) {
+	const few = 3
+	if len(c.Old) != 1 || len(c.New) != 1 {
+		return nil, nil, false
+	}
+	before, after := strings.Split(c.Old[0], ","), strings.Split(c.New[0], ",")
+	if len(before) < few || len(after) < few {
+		return nil, nil, false
+	}
+	in := func(list []string) func(string) bool {
+		return func(entry string) bool { return slices.Contains(list, entry) }
+	}
+	removed = slices.DeleteFunc(slices.Clone(before), in(after))
+	added = slices.DeleteFunc(slices.Clone(after), in(before))
+	return removed, added, len(removed)+len(added) > 0
+}
