@@ -72,7 +72,8 @@ func document(ps *problems, data []byte) *yaml.Node {
 		}
 		if err != nil {
 			line, message := syntaxError(err)
-			ps.addAt(line, "", "%s", message)
+			last := 1 + bytes.Count(bytes.TrimRight(data, "\r\n"), []byte("\n"))
+			ps.addAt(min(line, last), "", "%s", message)
 			return nil
 		}
 		if len(node.Content) == 0 || isNull(node.Content[0]) {
