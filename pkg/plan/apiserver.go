@@ -27,7 +27,7 @@ func (b *builder) apiServer(host spec.Host, side etcdsplit.SideName) Component {
 	} else {
 		b.legacyAdmission(l)
 	}
-	c.Args = b.args(side, l, s.APIServer.ExtraArgs)
+	c.Args = b.args(host, side, l, s.APIServer.ExtraArgs)
 	c.Port = s.APIServer.Port
 	c.Liveness, c.Startup = b.apiServerProbes(&c)
 	c.Mounts = b.mounts(&c, s.APIServer.ExtraMounts)

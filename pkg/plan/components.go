@@ -110,11 +110,23 @@ func imageOf(s *spec.Side, c *spec.Component, kind string) string {
 }
 
 // args merges what the plan wants with what the spec says.
-func (b *builder) args(side etcdsplit.SideName, l *argList, extra []spec.Arg) []Arg {
+func (b *builder) args(host spec.Host, side etcdsplit.SideName, l *argList, extra []spec.Arg) []Arg {
 	if b.side(side).Existing {
-		return l.onto(extra)
+		return l.onto(b.onHost(host, extra))
 	}
 	return l.with(extra)
+}
+
+// onHost puts a host's own address where the arguments of a running component have that of another: the spec holds one list, read on
+// one host, and an API server advertises the address of the host that it runs on.
+func (b *builder) onHost(host spec.Host, running []spec.Arg) []spec.Arg {
+	list := slices.Clone(running)
+	for i, arg := range list {
+		if slices.ContainsFunc(b.file.Spec.Hosts, func(h spec.Host) bool { return h.Address == arg.Value }) {
+			list[i].Value = host.Address
+		}
+	}
+	return list
 }
 
 // etcd is the member of a managed store on a host.

@@ -28,7 +28,7 @@ func (b *builder) controllerManager(host spec.Host, side etcdsplit.SideName) Com
 		b.legacyManagerArgs(l, s.ControllerManager.ExtraArgs)
 	}
 	l.set("use-service-account-credentials", "true", "each controller is its own user, so that the policy can tell them apart")
-	c.Args = b.args(side, l, s.ControllerManager.ExtraArgs)
+	c.Args = b.args(host, side, l, s.ControllerManager.ExtraArgs)
 	c.Port, c.Liveness = b.daemonProbe(&c, s.Version.Minor)
 	c.Startup = b.startupProbe(*c.Liveness)
 	c.Mounts = b.mounts(&c, s.ControllerManager.ExtraMounts)
@@ -42,7 +42,7 @@ func (b *builder) scheduler(host spec.Host) Component {
 	l := &argList{component: kubever.Scheduler, minor: s.Version.Minor}
 	b.clientArgs(l, c.Name, etcdsplit.Legacy, s.Scheduler)
 	l.set("leader-elect", "true", "one of the hosts schedules at a time")
-	c.Args = b.args(etcdsplit.Legacy, l, s.Scheduler.ExtraArgs)
+	c.Args = b.args(host, etcdsplit.Legacy, l, s.Scheduler.ExtraArgs)
 	c.Port, c.Liveness = b.daemonProbe(&c, s.Version.Minor)
 	c.Startup = b.startupProbe(*c.Liveness)
 	c.Mounts = b.mounts(&c, s.Scheduler.ExtraMounts)

@@ -381,3 +381,19 @@ func TestModernServerHasItsOwnServiceRange(t *testing.T) {
 		t.Errorf("overlapping ranges: %v, want an error that says so", err)
 	}
 }
+
+func TestRunningSideAdvertisesEachHost(t *testing.T) {
+	text := strings.Replace(splitSpec("1.15.12", "1.36.3", ""), "apiServer: {}, controllerManager: {}, scheduler: {}}",
+		`existing: true, apiServer: {extraArgs: [{name: advertise-address, value: 10.0.0.11}, {name: etcd-servers, value: "http://10.0.0.11:2379"}]}}`, 1)
+	text = strings.Replace(text, "hosts: [{name: cp-1, address: 10.0.0.11}]", "hosts: [{name: cp-1, address: 10.0.0.11}, {name: cp-2, address: 10.0.0.12}]", 1)
+	text = strings.Replace(text, `"http://10.0.0.11:2479"`, `"http://10.0.0.11:2479", "http://10.0.0.12:2479"`, 1)
+	servers := planOf(t, text).ComponentsOf(etcdsplit.Legacy, kubever.APIServer)
+	for i, want := range []string{"10.0.0.11", "10.0.0.12"} {
+		if got, _ := servers[i].Arg("advertise-address"); got != want {
+			t.Errorf("the server on %s advertises %s, want %s", servers[i].Host, got, want)
+		}
+		if got, _ := servers[i].Arg("etcd-servers"); got != "http://10.0.0.11:2379" {
+			t.Errorf("the server on %s uses etcd %s", servers[i].Host, got)
+		}
+	}
+}
