@@ -1,7 +1,7 @@
 # Every target works on a machine that has only Go.
 GO ?= go
 
-.PHONY: build check test golden demo bench diff fmt lint rig e2e facts-verify
+.PHONY: build check test golden demo bench diff fmt lint rig e2e evidence facts-verify
 
 build: ## the command, as bin/fusionctl
 	$(GO) build -trimpath -o bin/fusionctl ./cmd/fusionctl
@@ -39,3 +39,6 @@ e2e: rig ## real servers of several releases, one and two at a time
 
 facts-verify: rig ## hold the facts against the real programs: their help, their parsers, their discovery, what they store
 	$(GO) test -tags e2e -count=1 -timeout 20m -run Facts ./test/e2e
+
+evidence: rig ## the end-to-end tests, and what they proved as docs/evidence.md
+	$(GO) test -tags e2e -count=1 -timeout 40m ./test/e2e -evidence $(CURDIR)/docs/evidence.md

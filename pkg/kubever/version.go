@@ -18,6 +18,9 @@ const (
 	Newest Minor = 36
 )
 
+// FactsOf is the day on which the tables were last held against the sources and the programs of the releases.
+const FactsOf = "2026-11-21"
+
 // String prints the minor as 1.N.
 func (m Minor) String() string { return "1." + strconv.Itoa(int(m)) }
 

@@ -19,15 +19,17 @@ import (
 // Pair is a plan that runs: the two sides of one fused control plane as real processes over real stores. Their arguments are the
 // plan's, their policy, kubeconfigs and certificates are those that render and pki give to a user; the spec is written for this machine.
 type Pair struct {
-	Plan   *plan.Plan
-	Stores map[string]*Etcd
-	Legacy *APIServer
-	Modern *APIServer
+	Plan     *plan.Plan
+	SpecFile string // the spec of the plan
+	Stores   map[string]*Etcd
+	Legacy   *APIServer
+	Modern   *APIServer
 	// Managers of the two sides; nil where the plan has none.
 	LegacyManager *ControllerManager
 	ModernManager *ControllerManager
 
 	rig   *Rig
+	naive bool
 	paths *strings.Replacer
 }
 
@@ -40,6 +42,7 @@ type PairSpec struct {
 	LegacyManagerArgs, ModernManagerArgs []string
 	LegacyServerArgs, ModernServerArgs   []string
 	NoModernManager                      bool
+	Network                              string // of spec; default: one range, or two where the pair needs them
 	More                                 string // YAML of further fields of spec, two spaces deep: owners, access
 }
 
@@ -90,7 +93,12 @@ func (r *Rig) NewPair(s PairSpec) *Pair {
 	if s.Layout == spec.LayoutSplit {
 		p.Stores["modern"] = r.StartEtcd("modern")
 	}
-	f, err := spec.Load("pair.yaml", []byte(p.specText(s)))
+	text := []byte(p.specText(s))
+	p.SpecFile = filepath.Join(r.dir, "pair.yaml")
+	if err := os.WriteFile(p.SpecFile, text, 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+	f, err := spec.Load(p.SpecFile, text)
 	if err != nil {
 		r.t.Fatalf("the spec of the pair: %v", err)
 	}
@@ -118,8 +126,11 @@ func (p *Pair) specText(s PairSpec) string {
 		stores = append(stores, modern)
 	}
 	// 1.35 and later do not write the bitmap in which the legacy side notes its addresses: each side has a range of its own.
-	network := "{serviceCIDRs: [10.96.0.0/24]}"
-	if s.Layout == spec.LayoutSplit {
+	network := s.Network
+	if network == "" {
+		network = "{serviceCIDRs: [10.96.0.0/24]}"
+	}
+	if s.Network == "" && s.Layout == spec.LayoutSplit {
 		if modern, err := kubever.Parse(s.Modern); err == nil && !kubever.AllocatorsIn(modern.Minor).Bitmap {
 			network = "{serviceCIDRs: [10.96.0.0/24], modernServiceCIDRs: [10.97.0.0/24]}"
 		}
@@ -225,6 +236,15 @@ func (p *Pair) write(path string, data []byte) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
+// NaiveLegacyManager makes the legacy controller manager run with its version's own default of --controllers, whatever the plan says: what
+// somebody has who changes nothing on the legacy side.
+func (p *Pair) NaiveLegacyManager() { p.naive = true }
+
+// LegacyManagerArg is an argument with which the plan runs the legacy controller manager.
+func (p *Pair) LegacyManagerArg(name string) (string, bool) {
+	return p.Plan.ComponentsOf(etcdsplit.Legacy, kubever.ControllerManager)[0].Arg(name)
+}
+
 // StartLegacy starts the legacy side and waits for it.
 func (p *Pair) StartLegacy() {
 	p.rig.t.Helper()
@@ -273,6 +293,9 @@ func (p *Pair) args(c plan.Component) []string {
 	p.rig.t.Helper()
 	var list []string
 	for _, a := range c.Args {
+		if p.naive && c.Side == etcdsplit.Legacy && a.Name == "controllers" {
+			continue
+		}
 		list = append(list, a.String())
 	}
 	mapped, err := MapArgs(list, func(_, value string) string { return p.paths.Replace(value) })
