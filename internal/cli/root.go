@@ -74,8 +74,10 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or bad input file, 3 done an
 func verbs(streams Streams) []*cobra.Command {
 	return []*cobra.Command{
 		newInitCmd(streams),
+		newCheckCmd(streams),
 		newPlanCmd(streams),
 		newGraphCmd(streams),
+		newExplainCmd(streams),
 		newPKICmd(streams),
 		newRenderCmd(streams),
 		newVersionsCmd(streams),

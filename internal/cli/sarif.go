@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"io"
+	"path/filepath"
+	"slices"
+
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/rules"
+)
+
+// The part of SARIF 2.1.0 that findings need.
+type (
+	sarifLog struct {
+		Schema  string     `json:"$schema"`
+		Version string     `json:"version"`
+		Runs    []sarifRun `json:"runs"`
+	}
+	sarifRun struct {
+		Tool struct {
+			Driver sarifDriver `json:"driver"`
+		} `json:"tool"`
+		Results []sarifResult `json:"results"`
+	}
+	sarifDriver struct {
+		Name  string      `json:"name"`
+		Rules []sarifRule `json:"rules"`
+	}
+	sarifRule struct {
+		ID               string     `json:"id"`
+		ShortDescription *sarifText `json:"shortDescription,omitempty"`
+		FullDescription  *sarifText `json:"fullDescription,omitempty"`
+	}
+	sarifText struct {
+		Text string `json:"text"`
+	}
+	sarifResult struct {
+		RuleID    string          `json:"ruleId"`
+		RuleIndex int             `json:"ruleIndex"`
+		Level     string          `json:"level"`
+		Message   sarifText       `json:"message"`
+		Locations []sarifLocation `json:"locations"`
+	}
+	sarifLocation struct {
+		Physical struct {
+			Artifact struct {
+				URI string `json:"uri"`
+			} `json:"artifactLocation"`
+			Region *sarifRegion `json:"region,omitempty"`
+		} `json:"physicalLocation"`
+	}
+	sarifRegion struct {
+		StartLine   int `json:"startLine"`
+		StartColumn int `json:"startColumn,omitempty"`
+	}
+)
+
+// sarifLevels are SARIF's words for severities.
+var sarifLevels = map[finding.Severity]string{finding.Error: "error", finding.Warning: "warning", finding.Info: "note"}
+
+// printSARIF writes findings for the viewers of code hosts. A finding without a file of its own is one about the given file.
+func printSARIF(w io.Writer, file string, findings []finding.Finding) error {
+	var run sarifRun
+	run.Tool.Driver = sarifDriver{Name: "fusionctl", Rules: []sarifRule{}}
+	run.Results = []sarifResult{}
+	for _, f := range findings {
+		index := slices.IndexFunc(run.Tool.Driver.Rules, func(r sarifRule) bool { return r.ID == f.Rule })
+		if index < 0 {
+			index = len(run.Tool.Driver.Rules)
+			described := sarifRule{ID: f.Rule}
+			if rule, ok := rules.ByID(f.Rule); ok {
+				described.ShortDescription, described.FullDescription = &sarifText{rule.Title}, &sarifText{rule.Why}
+			}
+			run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, described)
+		}
+		text := f.Subject + ": " + f.Message
+		if f.Fix != "" {
+			text += ". Fix: " + f.Fix
+		}
+		var location sarifLocation
+		location.Physical.Artifact.URI = filepath.ToSlash(file)
+		if f.File != "" {
+			location.Physical.Artifact.URI = filepath.ToSlash(f.File)
+		}
+		if f.Line > 0 {
+			location.Physical.Region = &sarifRegion{StartLine: f.Line, StartColumn: f.Column}
+		}
+		run.Results = append(run.Results, sarifResult{RuleID: f.Rule, RuleIndex: index, Level: sarifLevels[f.Severity],
+			Message: sarifText{text}, Locations: []sarifLocation{location}})
+	}
+	return printJSON(w, sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run}})
+}

@@ -1,0 +1,156 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/policy"
+)
+
+// policyRules are about what the policy of the modern server lets users do.
+func policyRules() []Rule {
+	return []Rule{
+		{
+			ID: "FUS152", Title: "The policy includes running commands in pods",
+			Why: "A rule of this policy language is about a resource with all its subresources: whoever may write pods may exec into them, and before 1.35 whoever may read pods may, too, " +
+				"since a websocket is opened by a GET. The same holds for the proxies of nodes, services and pods: they reach kubelets and anything that listens in the cluster.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: Evidence{Read: "pkg/auth/authorizer/abac of 1.6 to 1.36; registry/core/pod/rest/subresources.go of 1.36.3"},
+			Bad:      example{access: toDevelopers("pods")}.String(),
+			Good:     example{access: toDevelopers("configmaps")}.String(),
+			Check:    execAndProxies,
+		},
+		{
+			ID: "FUS153", Title: "Members of system:masters pass without any policy",
+			Why:    "Every API server allows everything to the group system:masters before it asks the policy. A certificate of that group makes the policy meaningless on the modern server.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Seen: "a certificate of system:masters was allowed everything by 1.36.3 with --authorization-mode=ABAC", Read: "apiserver server/config.go and pkg/kubeapiserver/authorizer of 1.6 to 1.36"},
+			Bad:      example{access: `[{subjects: [{kind: Group, name: "system:masters"}], apiGroups: [example.org], resources: ["*"]}]`}.String(),
+			Good:     example{}.String(),
+			Check:    masters,
+		},
+	}
+}
+
+// ownRules are about the spec itself.
+func ownRules() []Rule {
+	return []Rule{
+		{
+			ID: unusedAccept, Title: "An accepted finding does not exist",
+			Why: "An entry of spec.accept silences a rule for a reason. When the plan no longer has what it accepts, the entry would silence the next danger of that rule, which nobody " +
+				"has looked at.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: Evidence{Read: "a rule of our own"},
+			Bad:      example{more: `accept: [{rule: FUS073, reason: "the store was migrated"}]`}.String(),
+			Good:     example{}.String(),
+			Check:    func(*plan.Plan) []finding.Finding { return nil }, // Check reports it: only it knows which entries were used
+		},
+		{
+			ID: "FUS221", Title: "The policy lets users write what is the legacy side's",
+			Why: "The owner of a resource says which side writes it. Where the policy lets users write it through the modern server nevertheless, its objects are stored in the modern " +
+				"version's form and the legacy side's rules for them do not hold.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: Evidence{Read: "a rule of our own, from the owners of the spec"},
+			Bad:   example{more: "owners: [{resources: [limitranges], owner: legacy}]", access: toDevelopers("limitranges")}.String(),
+			Good:  example{more: "owners: [{resources: [limitranges], owner: legacy}]", access: toDevelopers("secrets")}.String(),
+			Check: foreignWrites,
+		},
+	}
+}
+
+// opened are the resources whose subresources reach further than their names say, and how.
+var opened = []struct{ key, write, read string }{
+	{"pods", "exec, attach, port-forward and proxy", "exec, attach and port-forward over websockets, and proxy"},
+	{"minions", "the proxy to every kubelet", "the proxy to every kubelet"},
+	{"services/specs", "the proxy to everything behind a service", "the proxy to everything behind a service, by GET"},
+}
+
+func execAndProxies(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for _, o := range opened {
+		row := p.Resource(o.key)
+		if row == nil || len(row.Modern.Serves) == 0 {
+			continue
+		}
+		var writers, readers []string
+		for _, g := range userGrants(p) {
+			switch {
+			case !covers(g, row):
+			case g.ReadOnly:
+				readers = append(readers, subjects(g)...)
+			default:
+				writers = append(writers, subjects(g)...)
+			}
+		}
+		readers = slices.DeleteFunc(readers, func(s string) bool { return slices.Contains(writers, s) })
+		if len(writers) > 0 {
+			found = append(found, finding.Finding{Subject: row.Name, Message: fmt.Sprintf("the right to write %s includes %s, for %s", row.Name, o.write, list(writers)), Fix: acceptFix("FUS152", row.Name)})
+		}
+		if o.key == "pods" && kubever.Behaves(kubever.BehaviourWebsocketExecNeedsCreate, p.Modern.Version.Minor) {
+			o.read = "the proxy to every pod"
+		}
+		if len(readers) > 0 {
+			found = append(found, finding.Finding{Subject: row.Name, Message: fmt.Sprintf("the right to read %s includes %s, for %s", row.Name, o.read, list(readers)), Fix: acceptFix("FUS152", row.Name)})
+		}
+	}
+	return found
+}
+
+func acceptFix(rule, subject string) string {
+	return fmt.Sprintf("leave %s out of spec.access, or say that it is wanted: accept: [{rule: %s, subject: %s, reason: ...}]", subject, rule, subject)
+}
+
+func masters(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for _, g := range userGrants(p) {
+		if slices.ContainsFunc(g.Subjects, func(s policy.Subject) bool { return s.Kind == policy.KindGroup && s.Name == policy.GroupMasters }) {
+			found = append(found, finding.Finding{Subject: "spec.access", Message: fmt.Sprintf("names the group %s, which no policy limits", policy.GroupMasters),
+				Fix: "name another group, and give nobody who uses the modern server a certificate of that one"})
+		}
+	}
+	for _, c := range p.Certificates {
+		if slices.Contains(c.Organizations, policy.GroupMasters) && !c.Existing {
+			found = append(found, finding.Finding{Subject: c.Cert, Message: fmt.Sprintf("is a certificate of the group %s, which no policy limits", policy.GroupMasters), Fix: "issue it for another group"})
+		}
+	}
+	return found
+}
+
+// foreignWrites reports what users may write through the modern side although it is the legacy side's. What the legacy side could not
+// even read afterwards is FUS002's.
+func foreignWrites(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		if r.Pseudo || r.Owner != etcdsplit.OwnerLegacy || !r.VisibleToBoth() || len(r.Modern.Serves) == 0 || !slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) || !userWrites(p, r) {
+			continue
+		}
+		found = append(found, finding.Finding{Subject: r.Name,
+			Message: fmt.Sprintf("the policy lets users write them through the modern server, and their owner is legacy: %s", r.Why),
+			Fix:     fmt.Sprintf("leave %s out of spec.access, or make it readOnly", r.Name)})
+	}
+	return found
+}
+
+// subjects names who a grant is for.
+func subjects(g policy.Grant) []string {
+	var names []string
+	for _, s := range g.Subjects {
+		name := s.Name
+		if s.Namespace != "" {
+			name = s.Namespace + "/" + name
+		}
+		names = append(names, strings.ToLower(string(s.Kind))+" "+name)
+	}
+	return names
+}
+
+func list(names []string) string {
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
+}

@@ -1,0 +1,204 @@
+package rules
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// addressRules are about the addresses of the API servers and those that services are given.
+func addressRules() []Rule {
+	reconcile := func(value string) string { return args("endpoint-reconciler-type=" + value) }
+	return []Rule{
+		{
+			ID: "FUS040", Title: "Two kinds of reconciler rewrite the endpoints of service kubernetes",
+			Why: "Each API server keeps the addresses behind the service kubernetes. One that counts masters removes addresses beyond its --apiserver-count, one " +
+				"that uses leases writes exactly those that it has leases of: two of different kinds, or two that expect one server each, undo each other's work for ever.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Seen: "with --endpoint-reconciler-type=none 1.36.3 writes no master leases, endpoints or slices for the service kubernetes", Read: "pkg/master/controller.go of 1.6.13; reconcilers/instancecount.go and lease.go of 1.36.3"},
+			Bad:      example{legacy: "1.6.13", modernServer: reconcile("lease")}.String(),
+			Good:     example{legacy: "1.6.13"}.String(),
+			Check:    fightingReconcilers,
+		},
+		{
+			ID: "FUS041", Title: "Lease reconcilers do not see each other's leases",
+			Why:    "A lease reconciler writes exactly the addresses of the leases that it finds. With shared endpoints and leases in two stores each one removes the other's address.",
+			Legacy: kubever.Range{From: 9, To: kubever.Newest}, Modern: kubever.Range{From: 9, To: kubever.Newest}, Severity: finding.Error,
+			Evidence: Evidence{Read: "reconcilers/lease.go of 1.15.12 and 1.36.3; pkg/master/master.go of 1.10.13"},
+			Bad:      example{modernServer: reconcile("lease")}.String(),
+			Good:     example{}.String(),
+			Check:    splitMasterLeases,
+		},
+		{
+			ID: "FUS043", Title: "One list of ports for servers on different ports",
+			Why:    "All addresses behind the service kubernetes share one list of ports. When both sides put their address there and serve on different ports, clients are sent to a port where nobody listens.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Read: "pkg/master/controller.go of 1.6.13 and 1.15.12, kubernetesservice/controller.go of 1.36.3"},
+			Bad:      example{modernServer: reconcile("lease")}.String(),
+			Good:     example{}.String(),
+			Check:    differentPorts,
+		},
+		{
+			ID: "FUS050", Title: "One ClusterIP is given out twice",
+			Why: "Old API servers note the ClusterIPs that they give out in a bitmap, new ones in IPAddress objects; from 1.34 on they do not write the bitmap unless told " +
+				"to, from 1.35 on never. Over one range neither sees what the other has given out.",
+			Legacy: kubever.Range{From: 6, To: 32}, Modern: kubever.Range{From: 34, To: kubever.Newest}, Severity: finding.Error,
+			Evidence: Evidence{
+				Seen: "1.15.12 and 1.36.3 with shared services and one range: 90 services made through each within seconds, 147 distinct addresses among 181 services, 34 given out twice",
+				Read: "registry/core/rest/storage_core.go and service/ipallocator of 1.6.13 and 1.36.3; run: 1.36.3 refuses DisableAllocatorDualWrite=false",
+			},
+			Bad:   example{access: toDevelopers("services")}.String(),
+			Good:  example{access: toDevelopers("services"), network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
+			Check: doubleAddresses,
+		},
+		{
+			ID: "FUS051", Title: "The allocators of the two sides work on different ranges",
+			Why: "The bitmap holds the range that it is for. An API server that finds another range refuses to allocate, and rewrites the bitmap to its own range every three " +
+				"minutes: creating services fails on the side that wrote last but one. Node ports have a bitmap in every version.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Read: "allocator/bitmap.go and allocator/storage of 1.6.13 and 1.36.3"},
+			Bad:      example{modern: "1.30.14", network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
+			Good:     example{modern: "1.30.14", network: "serviceCIDRs: [10.96.0.0/16]"}.String(),
+			Check:    differentRanges,
+		},
+		{
+			ID: "FUS052", Title: "Two sets of services share one range of addresses",
+			Why:    "When each side has services of its own, each allocator gives out the same addresses, and the nodes route each of them to one service only.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Read: "registry/core/rest/storage_core.go of every minor: the ranges follow the services"},
+			Bad:      example{more: splitServices}.String(),
+			Good:     example{more: splitServices, network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
+			Check:    sameRangeTwice,
+		},
+	}
+}
+
+const splitServices = `owners: [{resources: [services, endpoints, networkpolicies.networking.k8s.io], owner: split}]`
+
+// reconciler is what keeps the addresses behind the service kubernetes on a side.
+func reconciler(p *plan.Plan, side etcdsplit.SideName) string {
+	if value, ok := sideArg(p, side, kubever.APIServer, "endpoint-reconciler-type"); ok {
+		return value
+	}
+	return kubever.EndpointReconcilersIn(p.Side(side).Version.Minor).Default
+}
+
+// bothReconcile reports whether both sides write the endpoints of the service kubernetes in one place.
+func bothReconcile(p *plan.Plan) bool {
+	return visible(p, "services/endpoints") && reconciler(p, etcdsplit.Modern) != "none" && reconciler(p, etcdsplit.Legacy) != "none"
+}
+
+const (
+	kubernetesService = "endpoints default/kubernetes"
+	noReconciler      = "leave --endpoint-reconciler-type of the modern API server to the plan, which sets none"
+)
+
+func fightingReconcilers(p *plan.Plan) []finding.Finding {
+	if !bothReconcile(p) {
+		return nil
+	}
+	legacy, modern := reconciler(p, etcdsplit.Legacy), reconciler(p, etcdsplit.Modern)
+	if legacy != modern {
+		return []finding.Finding{{Subject: kubernetesService, Message: fmt.Sprintf("the legacy side reconciles them by %s, the modern side by %s", legacy, modern), Fix: noReconciler}}
+	}
+	if legacy != "master-count" {
+		return nil
+	}
+	servers := len(p.ComponentsOf(etcdsplit.Legacy, kubever.APIServer)) + len(p.ComponentsOf(etcdsplit.Modern, kubever.APIServer))
+	var found []finding.Finding
+	for _, side := range etcdsplit.Sides() {
+		if count, err := strconv.Atoi(effective(p, side, "apiserver-count")); err == nil && count < servers {
+			found = append(found, finding.Finding{Subject: kubernetesService, Severity: finding.Error,
+				Message: fmt.Sprintf("the %s side expects %d API servers and removes the addresses of the rest; there are %d", side, count, servers),
+				Fix:     fmt.Sprintf("set --apiserver-count=%d on the %s side", servers, side)})
+		}
+	}
+	return found
+}
+
+func splitMasterLeases(p *plan.Plan) []finding.Finding {
+	if !bothReconcile(p) || reconciler(p, etcdsplit.Legacy) != "lease" || reconciler(p, etcdsplit.Modern) != "lease" || visible(p, "masterleases") {
+		return nil
+	}
+	return []finding.Finding{{Subject: kubernetesService, Message: "both sides write exactly the addresses of the master leases that they find, and those lie in two stores", Fix: noReconciler}}
+}
+
+func differentPorts(p *plan.Plan) []finding.Finding {
+	if !bothReconcile(p) || p.Legacy.Port == p.Modern.Port {
+		return nil
+	}
+	return []finding.Finding{{Subject: kubernetesService, Message: fmt.Sprintf("the legacy side serves on port %d, the modern side on %d; the addresses of both stand behind one list of ports", p.Legacy.Port, p.Modern.Port), Fix: noReconciler}}
+}
+
+// ranges are the service ranges that a side's API server works on.
+func ranges(p *plan.Plan, side etcdsplit.SideName) string {
+	value, _ := sideArg(p, side, kubever.APIServer, "service-cluster-ip-range")
+	return value
+}
+
+// overlap reports whether two lists of ranges have an address in common. What cannot be read counts as overlapping: doubt is no
+// safety.
+func overlap(a, b string) bool {
+	for x := range strings.SplitSeq(a, ",") {
+		for y := range strings.SplitSeq(b, ",") {
+			first, errFirst := netip.ParsePrefix(strings.TrimSpace(x))
+			second, errSecond := netip.ParsePrefix(strings.TrimSpace(y))
+			if errFirst != nil || errSecond != nil || first.Overlaps(second) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// writesBitmap reports whether a side's API server notes ClusterIPs in the bitmap, as it is started.
+func writesBitmap(p *plan.Plan, side etcdsplit.SideName) bool {
+	facts := kubever.AllocatorsIn(p.Side(side).Version.Minor)
+	gates, _ := sideArg(p, side, kubever.APIServer, "feature-gates")
+	return facts.Bitmap || facts.KeepBitmap != "" && strings.Contains(gates, facts.KeepBitmap)
+}
+
+func doubleAddresses(p *plan.Plan) []finding.Finding {
+	services := p.Resource("services/specs")
+	if services == nil || !services.VisibleToBoth() || !userWrites(p, services) || !overlap(ranges(p, etcdsplit.Legacy), ranges(p, etcdsplit.Modern)) {
+		return nil
+	}
+	if writesBitmap(p, etcdsplit.Legacy) == writesBitmap(p, etcdsplit.Modern) {
+		return nil
+	}
+	return []finding.Finding{{Subject: "services",
+		Message: fmt.Sprintf("%s notes ClusterIPs in a bitmap that %s does not write, and both give out addresses of %s", p.Legacy.Version.Minor, p.Modern.Version.Minor, ranges(p, etcdsplit.Legacy)),
+		Fix:     "give the modern side a range of its own, spec.network.modernServiceCIDRs: [RANGE], outside of " + ranges(p, etcdsplit.Legacy) + ", or leave services out of spec.access"}}
+}
+
+func differentRanges(p *plan.Plan) []finding.Finding {
+	if !visible(p, "services/specs") {
+		return nil
+	}
+	var found []finding.Finding
+	legacy, modern := ranges(p, etcdsplit.Legacy), ranges(p, etcdsplit.Modern)
+	if legacy != modern && writesBitmap(p, etcdsplit.Legacy) && writesBitmap(p, etcdsplit.Modern) {
+		found = append(found, finding.Finding{Subject: "--service-cluster-ip-range",
+			Message: fmt.Sprintf("the legacy side has %q, the modern side %q, and both write one bitmap", legacy, modern), Fix: "use one range: remove spec.network.modernServiceCIDRs"})
+	}
+	ports := "service-node-port-range"
+	if a, b := effective(p, etcdsplit.Legacy, ports), effective(p, etcdsplit.Modern, ports); a != b {
+		found = append(found, finding.Finding{Subject: "--" + ports, Message: fmt.Sprintf("the legacy side has %q, the modern side %q, and both write one bitmap", a, b), Fix: "set spec.network.nodePortRange: " + a})
+	}
+	return found
+}
+
+func sameRangeTwice(p *plan.Plan) []finding.Finding {
+	services := p.Resource("services/specs")
+	if services == nil || services.VisibleToBoth() || services.Legacy.Store == "" || services.Modern.Store == "" || !overlap(ranges(p, etcdsplit.Legacy), ranges(p, etcdsplit.Modern)) {
+		return nil
+	}
+	return []finding.Finding{{Subject: "services", Message: fmt.Sprintf("each side has its own, and both give out addresses of %s", ranges(p, etcdsplit.Legacy)),
+		Fix: "share the services, or give the modern side a range of its own: spec.network.modernServiceCIDRs"}}
+}

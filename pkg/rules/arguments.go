@@ -1,0 +1,294 @@
+package rules
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/internal/spelling"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// argumentRules are about arguments of the components.
+func argumentRules() []Rule {
+	legacyServer := func(pairs ...string) example { return example{legacyServer: args(pairs...)} }
+	return []Rule{
+		{
+			ID: "FUS004", Title: "An override names a group that the version does not keep the resource in",
+			Why:    "A resource that several groups serve is kept under one of them, and which one depends on the version. An entry of --etcd-servers-overrides under another group is ignored without a word, and the objects stay where nobody looks for them.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Read: "storage_factory.go and AddCohabitatingResources of every minor", Seen: "1.36.3 accepts events.k8s.io/events and unknown groups, and keeps events where they were"},
+			Bad:      legacyServer("etcd-servers-overrides=extensions/deployments#http://10.0.0.11:2379").String(),
+			Good:     legacyServer("etcd-servers-overrides=apps/deployments#http://10.0.0.11:2379").String(),
+			Check:    func(p *plan.Plan) []finding.Finding { return legacyOverrides(p, true) },
+		},
+		{
+			ID: "FUS010", Title: "An override that moves nothing",
+			Why:    "CRDs, custom resources and APIServices stay in the default store in every version, the ranges of the allocators follow the services, and what the version does not compile in cannot be moved. Such entries are accepted and ignored.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Read: "apiserver options/etcd.go of 1.8, 1.15, 1.24 and 1.36; kubernetes#81508", Seen: "1.36.3 accepts and ignores overrides of CRDs, custom resources, APIServices, serviceipallocations and unknown groups"},
+			Bad:      legacyServer("etcd-servers-overrides=apiextensions.k8s.io/customresourcedefinitions#http://10.0.0.11:2379").String(),
+			Good:     legacyServer("etcd-servers-overrides=/events#http://10.0.0.11:2379").String(),
+			Check:    func(p *plan.Plan) []finding.Finding { return legacyOverrides(p, false) },
+		},
+		{
+			ID: "FUS070", Title: "One side cannot decrypt what the other encrypts",
+			Why:    "A value that a server cannot decrypt makes its lists fail; from 1.7 to 1.12 it is left out of lists without a word, so that secrets seem not to exist. Both sides need the same providers and keys, and versions before 1.13 read the file in the old form, kind EncryptionConfig of v1.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Read: "store.go of apiserver 1.6 to 1.13; options of every minor"},
+			Bad:      example{legacy: "1.6.13", more: `pki: {encryptionConfiguration: /etc/kubernetes/encryption.yaml}`}.String(),
+			Good:     example{legacy: "1.10.13", more: `pki: {encryptionConfiguration: /etc/kubernetes/encryption.yaml}`}.String(),
+			Check:    encryption,
+		},
+		{
+			ID: "FUS072", Title: "The modern side stores CBOR",
+			Why:    "With the feature gate CBORServingAndStorage a server stores custom resources as CBOR, which versions before 1.32 cannot read at all.",
+			Legacy: kubever.Range{From: 6, To: 31}, Modern: kubever.Range{From: 32, To: kubever.Newest}, Severity: finding.Error,
+			Evidence: Evidence{Read: "storage_codec.go of 1.36.3"},
+			Bad:      example{modernServer: args("feature-gates=CBORServingAndStorage=true")}.String(),
+			Good:     example{}.String(),
+			Check: func(p *plan.Plan) []finding.Finding {
+				gates, _ := modernArg(p, kubever.APIServer, "feature-gates")
+				if !slices.Contains(strings.Split(gates, ","), "CBORServingAndStorage=true") {
+					return nil
+				}
+				return []finding.Finding{{Subject: "--feature-gates of the modern API server", Message: fmt.Sprintf("CBORServingAndStorage: %s reads no CBOR", p.Legacy.Version.Minor), Fix: "remove the gate"}}
+			},
+		},
+		{
+			ID: "FUS073", Title: "The legacy side stores in etcd 2",
+			Why:    "Up to 1.12 a server can be told to use the version 2 API of etcd, whose keys are not those of version 3: the modern side sees none of them.",
+			Legacy: kubever.Range{From: 6, To: 12}, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Read: "storage backend options of every minor"},
+			Bad:      example{legacy: "1.10.13", legacyServer: args("storage-backend=etcd2")}.String(),
+			Good:     example{legacy: "1.10.13", legacyServer: args("storage-backend=etcd3")}.String(),
+			Check: func(p *plan.Plan) []finding.Finding {
+				if value, _ := sideArg(p, etcdsplit.Legacy, kubever.APIServer, "storage-backend"); value != "etcd2" {
+					return nil
+				}
+				return []finding.Finding{{Subject: "--storage-backend of the legacy API server", Message: "etcd2: the modern side sees nothing of it", Fix: "migrate the store to version 3 first"}}
+			},
+		},
+		{
+			ID: "FUS074", Title: "A component does not know an argument",
+			Why:    "A component that is given an unknown flag prints its usage and exits. Some flags came with a patch release: the first release of the minor refuses them.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Read: "the flag sets of every minor, equal to what real 1.6.13, 1.10.13, 1.15.12 and 1.36.3 accept"},
+			Bad:      example{modernServer: args("audit-log-paht=/var/log/audit.log")}.String(),
+			Good:     example{modernServer: args("audit-log-path=/var/log/audit.log")}.String(),
+			Check:    unknownArguments,
+		},
+		{
+			ID: "FUS154", Title: "The policy is not what decides on the modern server",
+			Why:    "Authorizers are asked in turn and the first that allows wins. With any mode beside ABAC, or without it, more is allowed than the policy says; without any mode everything is.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Read: "pkg/kubeapiserver/authorizer of 1.6 to 1.36", Seen: "with RBAC among its modes 1.36.3 bootstraps 133 roles and bindings; with ABAC alone none"},
+			Bad:      example{modernServer: args("authorization-mode=ABAC,RBAC")}.String(),
+			Good:     example{}.String(),
+			Check: func(p *plan.Plan) []finding.Finding {
+				mode, _ := modernArg(p, kubever.APIServer, "authorization-mode")
+				if mode == "ABAC" {
+					return nil
+				}
+				return []finding.Finding{{Subject: "--authorization-mode of the modern API server", Message: fmt.Sprintf("%q: the policy alone must decide", mode), Fix: "leave the argument to the plan, which sets ABAC"}}
+			},
+		},
+		{
+			ID: "FUS155", Title: "An API server serves strangers on its insecure port",
+			Why:    "Up to 1.19 a server opens a port without authentication and authorization, on localhost unless it is told otherwise: whoever reaches it may do everything.",
+			Legacy: kubever.Range{From: 6, To: 19}, Modern: kubever.Range{From: 6, To: 19}, Severity: finding.Error,
+			Evidence: Evidence{Read: "serving options of 1.6 to 1.20"},
+			Bad:      example{legacy: "1.15.12", legacyServer: args("insecure-bind-address=0.0.0.0")}.String(),
+			Good:     example{legacy: "1.15.12", legacyServer: args("insecure-port=0")}.String(),
+			Check:    insecurePorts,
+		},
+		{
+			ID: "FUS156", Title: "The legacy server allows everything to everybody",
+			Why:    "Without --authorization-mode every version authorizes every request. What the policy denies on the modern server can then be done through the legacy one.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: Evidence{Read: "authorization options of 1.6, 1.9, 1.15, 1.20, 1.24 and 1.36"},
+			Bad:      example{legacyServer: args("authorization-mode=AlwaysAllow")}.String(),
+			Good:     example{}.String(),
+			Check: func(p *plan.Plan) []finding.Finding {
+				mode, ok := sideArg(p, etcdsplit.Legacy, kubever.APIServer, "authorization-mode")
+				if _, file := sideArg(p, etcdsplit.Legacy, kubever.APIServer, "authorization-config"); file || ok && !slices.Contains(strings.Split(mode, ","), "AlwaysAllow") {
+					return nil
+				}
+				return []finding.Finding{{Subject: "--authorization-mode of the legacy API server", Message: "everything is allowed to everybody there", Fix: "set an authorization mode on the legacy API server"}}
+			},
+		},
+		{
+			ID: "FUS163", Title: "Logs and exec fail through a server without a kubelet certificate",
+			Why:    "Logs, exec and port-forward make the API server a client of the kubelet; without a certificate the kubelet refuses it.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: Evidence{Read: "kubelet client options of every minor"},
+			Bad:      example{modernServer: args("kubelet-client-certificate=", "kubelet-client-key=")}.String(),
+			Good:     example{}.String(),
+			Check: func(p *plan.Plan) []finding.Finding {
+				if value, _ := modernArg(p, kubever.APIServer, "kubelet-client-certificate"); value != "" {
+					return nil
+				}
+				return []finding.Finding{{Subject: "--kubelet-client-certificate of the modern API server", Message: "is empty: kubelets refuse logs, exec and port-forward through it", Fix: "set spec.pki.kubeletClientCert and kubeletClientKey"}}
+			},
+		},
+		{
+			ID: "FUS166", Title: "A store's etcd is older than what was tried",
+			Why:    "Modern API servers were seen to work with etcd 3.4 and later. With older members nobody tried.",
+			Legacy: anyVersion, Modern: kubever.Range{From: 22, To: kubever.Newest}, Severity: finding.Warning,
+			Evidence: Evidence{Seen: "1.6.13, 1.10.13 and 1.15.12 on etcd 3.4, 3.5 and 3.6; 1.36.3 on 3.4.23, where it logs that progress notifications are missing", Read: "nothing was read about older members"},
+			Bad:      strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.3.10, `, 1),
+			Good:     strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.5.24, `, 1),
+			Check:    oldStores,
+		},
+	}
+}
+
+// legacyOverrides judges the entries of --etcd-servers-overrides that the legacy server has: those under a group that its version does
+// not choose, or those that move nothing.
+func legacyOverrides(p *plan.Plan, wrongGroup bool) []finding.Finding {
+	value, ok := sideArg(p, etcdsplit.Legacy, kubever.APIServer, "etcd-servers-overrides")
+	if !ok {
+		return nil
+	}
+	minor := p.Legacy.Version.Minor
+	var found []finding.Finding
+	for entry := range strings.SplitSeq(value, ",") {
+		name, _, _ := strings.Cut(strings.TrimSpace(entry), "#")
+		group, resource, _ := strings.Cut(name, "/")
+		if resource == "*" {
+			continue
+		}
+		fact, known := overridden(group, resource, minor)
+		switch {
+		case known && fact.Overridable() && fact.ChosenGroup(minor) != group:
+			if wrongGroup {
+				found = append(found, finding.Finding{Subject: name, Message: fmt.Sprintf("%s keeps %s under group %q: the entry is ignored", minor, fact.Name, fact.ChosenGroup(minor)),
+					Fix: fmt.Sprintf("write %s/%s", fact.ChosenGroup(minor), fact.OverrideName())})
+			}
+		case !known || !fact.Overridable():
+			if !wrongGroup {
+				found = append(found, finding.Finding{Subject: name, Message: fmt.Sprintf("no override of %s moves it: the entry is ignored", minor), Fix: "remove the entry"})
+			}
+		}
+	}
+	return found
+}
+
+// overridden finds the resource that an override names under any of its groups.
+func overridden(group, resource string, m kubever.Minor) (kubever.Resource, bool) {
+	for _, fact := range kubever.Resources() {
+		if fact.OverrideName() == resource && fact.In(m) && slices.Contains(fact.Groups(), group) {
+			return fact, true
+		}
+	}
+	return kubever.Resource{}, false
+}
+
+// encryptionFlags in the order of the versions that have them.
+var encryptionFlags = []string{"encryption-provider-config", "experimental-encryption-provider-config"}
+
+func encryption(p *plan.Plan) []finding.Finding {
+	encrypts := map[etcdsplit.SideName]bool{}
+	for _, side := range etcdsplit.Sides() {
+		for _, flag := range encryptionFlags {
+			if value, ok := sideArg(p, side, kubever.APIServer, flag); ok && value != "" {
+				encrypts[side] = true
+			}
+		}
+	}
+	if encrypts[etcdsplit.Legacy] == encrypts[etcdsplit.Modern] || !visible(p, "secrets") {
+		return nil
+	}
+	with, without := etcdsplit.Legacy, etcdsplit.Modern
+	if encrypts[without] {
+		with, without = without, with
+	}
+	message := fmt.Sprintf("the %s side encrypts what it stores, and the %s side, %s, has no keys", with, without, p.Side(without).Version.Minor)
+	fix := "set spec.pki.encryptionConfiguration to a file with the providers and keys of both sides"
+	if !kubever.Behaves(kubever.BehaviourEncryptionAtRest, p.Side(without).Version.Minor) {
+		message += " and can have none"
+		fix = "do not encrypt: " + p.Side(without).Version.Minor.String() + " cannot decrypt"
+	}
+	return []finding.Finding{{Subject: "encryption at rest", Message: message, Fix: fix}}
+}
+
+func unknownArguments(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	seen := map[string]bool{}
+	for _, c := range p.Components {
+		if c.Kind == plan.Etcd {
+			continue
+		}
+		minor := p.Side(c.Side).Version.Minor
+		for _, a := range c.Args {
+			name := strings.ReplaceAll(a.Name, "_", "-")
+			flag := kubever.Flag(c.Kind, name)
+			if key := c.Name + " " + a.Name; seen[key] || flag.In(minor) && !lateFlag(p, &c, flag) || kubever.Flag(c.Kind, a.Name).In(minor) && !lateFlag(p, &c, flag) {
+				continue
+			} else {
+				seen[key] = true
+			}
+			f := finding.Finding{Subject: fmt.Sprintf("--%s of %s", a.Name, c.Name), Message: fmt.Sprintf("%s %s has no such flag and does not start with it", c.Kind, minor), Fix: "remove it from extraArgs"}
+			if flag.In(minor) {
+				f.Severity = finding.Warning
+				f.Message = fmt.Sprintf("%s %s has the flag since a patch release: %s may not know it", c.Kind, minor, c.Version)
+				f.Fix = "make sure that the build has it, or remove it"
+			} else if near, ok := spelling.Nearest(name, flagNames(c.Kind, minor)); ok {
+				f.Fix = fmt.Sprintf("did you mean --%s? %s", near, f.Fix)
+			}
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// lateFlag reports whether the flag came after the first release of a minor and the component is that release, or may be.
+func lateFlag(p *plan.Plan, c *plan.Component, flag kubever.FlagFact) bool {
+	version := p.Side(c.Side).Version
+	return flag.NotInDotZero(version.Minor) && version.HasPatch && version.Patch == 0
+}
+
+func flagNames(component string, m kubever.Minor) []string {
+	var names []string
+	for _, f := range kubever.Flags(component, m) {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+func insecurePorts(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for _, side := range etcdsplit.Sides() {
+		minor := p.Side(side).Version.Minor
+		if !kubever.Behaves(kubever.BehaviourInsecurePort, minor) || effective(p, side, "insecure-port") == "0" {
+			continue
+		}
+		address := effective(p, side, "insecure-bind-address")
+		f := finding.Finding{Subject: fmt.Sprintf("--insecure-port of the %s API server", side),
+			Message: fmt.Sprintf("serves everybody who reaches %s without asking who they are", address), Fix: "set --insecure-port=0, and give the components that use it a kubeconfig"}
+		if ip, err := netip.ParseAddr(address); err == nil && ip.IsLoopback() && side == etcdsplit.Legacy {
+			f.Severity = finding.Warning
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+func oldStores(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for _, s := range p.Stores {
+		var major, minor int
+		if n, _ := fmt.Sscanf(s.Version, "%d.%d", &major, &minor); n != 2 || major > 3 || major == 3 && minor >= 4 {
+			continue
+		}
+		if r := p.Modern; r.Version.Minor < 22 {
+			continue
+		}
+		found = append(found, finding.Finding{Subject: "store " + s.Name, Message: fmt.Sprintf("etcd %s: %s was never tried with it", s.Version, p.Modern.Version.Minor), Fix: "upgrade the store to 3.4 or later first; the legacy side does not mind"})
+	}
+	return found
+}

@@ -1,0 +1,161 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+const garbageCollector = "garbage-collector-controller"
+
+// collectorRules are about garbage collection and what ends with a namespace.
+func collectorRules() []Rule {
+	return []Rule{
+		{
+			ID: "FUS060", Title: "A garbage collector deletes the other side's objects",
+			Why: "A collector asks its own API server for the owner of every object that it sees. When the object is shared and the owner lies in the other side's store, " +
+				"the server answers that there is none, and the collector deletes the object: every pod of the other side's Deployments, within seconds, again and again.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{
+				Seen: "split store, 1.36.3 with its default controllers: within 6 seconds all pods of a Deployment of 1.15.12 were deleted, and again each time they were recreated; with whitelisted controllers on 1.36.3 the collectors of 1.15.12 and 1.10.13 do the same to its pods",
+				Read: "pkg/controller/garbagecollector of 1.6.13, 1.8.15, 1.10.13, 1.15.12 and 1.36.3",
+			},
+			Bad:   example{modernManager: args("controllers=*")}.String(),
+			Good:  example{}.String(),
+			Check: func(p *plan.Plan) []finding.Finding { return collecting(p, false) },
+		},
+		{
+			ID: "FUS061", Title: "An old collector takes an unserved version for an absent owner",
+			Why: "From 1.6 to 1.9 the collector finds out which kinds exist without looking at the version, and then asks for the owner in the version of the reference. Where " +
+				"the server knows the kind in another version only, the answer is 404, and the object is deleted.",
+			Legacy: kubever.Range{From: 6, To: 9}, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{
+				Seen: "1.6.13 with its default controllers beside 1.36.3: the pods of a Deployment made through 1.36.3 live (1.6 has no kind ReplicaSet in apps), those of a StatefulSet are deleted every few seconds",
+				Read: "apimachinery/meta/priority.go and garbagecollector/operations.go of 1.6 to 1.10",
+			},
+			Bad:   example{legacy: "1.6.13", legacyManager: "-"}.String(),
+			Good:  example{legacy: "1.6.13"}.String(),
+			Check: func(p *plan.Plan) []finding.Finding { return collecting(p, true) },
+		},
+		{
+			ID: "FUS062", Title: "An old collector deletes mirror pods",
+			Why:    "Kubelets since 1.17 make their node the owner of mirror pods. Collectors up to 1.8 look for the owner of a namespaced object in its namespace, do not find the node, and delete the mirror pod, again and again.",
+			Legacy: kubever.Range{From: 6, To: 8}, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: Evidence{Read: "garbagecollector/operations.go of 1.6.13, 1.8.15 and 1.9.11; kubelet mirror_client.go of 1.17.17"},
+			Bad:      example{legacy: "1.8.15", kubelet: "1.17.17", legacyManager: "-"}.String(),
+			Good:     example{legacy: "1.8.15", kubelet: "1.17.17"}.String(),
+			Check:    mirrorPods,
+		},
+		{
+			ID: "FUS130", Title: "Deleting a namespace orphans the other side's objects",
+			Why: "A namespace is gone as soon as one namespace controller has finished with it. It cannot list what the other side keeps in a store of its own: those objects stay " +
+				"for ever, and reappear when a namespace of that name is made again.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: Evidence{Read: "namespaced_resources_deleter.go of 1.6.13 and 1.36.3"},
+			Bad:      example{}.String(),
+			Good:     example{layout: "shared", legacy: "1.24.17", modern: "1.24.17", modernManager: "-"}.String(),
+			Check:    orphansOfNamespaces,
+		},
+		{
+			ID: "FUS135", Title: "Nothing collects garbage on a side",
+			Why: "With a side's collector off, deleting an owner leaves everything that it owns behind, and deletions in the foreground or with orphaning wait for a finalizer that " +
+				"nobody removes.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: Evidence{Seen: "both collectors off: deleting a Deployment left its ReplicaSet and its pods", Read: "registry/generic/registry/store.go of 1.15.12 and 1.36.3"},
+			Bad:      example{}.String(),
+			Good:     example{layout: "shared", legacy: "1.6.13", modern: "1.10.13", modernManager: "-"}.String(),
+			Check:    uncollected,
+		},
+	}
+}
+
+func collecting(p *plan.Plan, misled bool) []finding.Finding {
+	var found []finding.Finding
+	for _, side := range etcdsplit.Sides() {
+		if !runs(p, side, garbageCollector) {
+			continue
+		}
+		var owners, clauses []string
+		for _, d := range p.CollectorDangers(side) {
+			if d.Scope || d.Misled != misled {
+				continue
+			}
+			owners = append(owners, d.Owner+" of "+d.Reference)
+			clauses = append(clauses, d.String())
+		}
+		if len(owners) == 0 {
+			continue
+		}
+		name := p.Controller(side, garbageCollector).Name
+		fix := fmt.Sprintf("leave --controllers of the %s controller manager to the plan, or add -%s to it", side, name)
+		if len(p.ComponentsOf(side, kubever.ControllerManager)) == 0 {
+			fix = fmt.Sprintf("run the %s controller manager with --controllers=*,-%s and say so in spec.%s.controllerManager", side, name, side)
+		}
+		found = append(found, finding.Finding{Subject: string(side) + " " + name, Message: clauses[0], Fix: fix, Related: slices.Compact(owners)})
+	}
+	return found
+}
+
+func mirrorPods(p *plan.Plan) []finding.Finding {
+	minor := p.Legacy.Version.Minor
+	if !runs(p, etcdsplit.Legacy, garbageCollector) || kubever.GarbageCollectionIn(minor).ClusterOwner != kubever.Deleted || !kubever.Behaves(kubever.BehaviourMirrorPodsOwned, p.Kubelet.Minor) {
+		return nil
+	}
+	return []finding.Finding{{Subject: "mirror pods", Message: fmt.Sprintf("kubelets of %s own them by their node, which the collector of %s does not find", p.Kubelet.Minor, minor),
+		Fix: "keep the kubelets below 1.17, or run the legacy controller manager without its garbage collector"}}
+}
+
+func orphansOfNamespaces(p *plan.Plan) []finding.Finding {
+	if !visible(p, "namespaces") {
+		return nil
+	}
+	own := map[etcdsplit.SideName][]string{}
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		if !r.Namespaced || r.Pseudo || r.VisibleToBoth() {
+			continue
+		}
+		for _, side := range etcdsplit.Sides() {
+			if len(r.Side(side).Serves) > 0 && r.Side(side).Store != "" {
+				own[side] = append(own[side], r.Name)
+			}
+		}
+	}
+	if p.CustomResources.Modern.Store != "" && p.CustomResources.Legacy.Store != p.CustomResources.Modern.Store {
+		own[etcdsplit.Modern] = append(own[etcdsplit.Modern], "custom resources")
+	}
+	if len(own[etcdsplit.Modern]) == 0 {
+		return nil
+	}
+	return []finding.Finding{{Subject: "namespaces",
+		Message: fmt.Sprintf("they are shared, and the modern side keeps %d kinds of objects in them that the legacy side's namespace controller cannot list", len(own[etcdsplit.Modern])),
+		Fix:     "before deleting a namespace delete what the modern side has in it: " + strings.Join(first(own[etcdsplit.Modern], 6), ", "),
+		Related: own[etcdsplit.Modern]}}
+}
+
+// first is the beginning of a list, with a word for the rest.
+func first(list []string, n int) []string {
+	if len(list) <= n {
+		return list
+	}
+	return append(slices.Clone(list[:n]), fmt.Sprintf("and %d more", len(list)-n))
+}
+
+func uncollected(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for _, side := range etcdsplit.Sides() {
+		c := p.Controller(side, garbageCollector)
+		if c == nil || c.On {
+			continue
+		}
+		found = append(found, finding.Finding{Subject: string(side) + " " + c.Name,
+			Message: fmt.Sprintf("is off, because %s. What it would have collected stays", c.Why),
+			Fix:     fmt.Sprintf("delete dependents along with their owners on the %s side (kubectl delete by label), and do not delete in the foreground there", side)})
+	}
+	return found
+}

@@ -1,0 +1,238 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// reader is a controller that decides about some resources by reading another, and what it does when it cannot see that one.
+type reader struct {
+	controllers []string // IDs
+	acts        []string // keys of what it acts on
+	reads       []string // keys that it must see the same objects of
+	does        string
+}
+
+// doubled are controllers that do harm when they run on both sides over the same objects.
+type doubled struct {
+	controllers []string
+	key         string // the objects
+	does        string
+}
+
+// controllerRules are about controllers that act on what they should not, or without seeing what they should.
+func controllerRules() []Rule {
+	run := func(names string) string { return args("controllers=" + names) }
+	return []Rule{
+		splitReader("FUS080", "The pod collector deletes pods whose node it cannot see",
+			"It deletes pods that are bound to a node that does not exist, at once and without grace. Where it sees the shared pods and not the nodes, that is all of them.",
+			reader{[]string{"pod-garbage-collector-controller"}, []string{"pods"}, []string{"minions"}, "deletes every pod that is bound to a node"},
+			"pkg/controller/podgc of 1.6.13, 1.17.17 and 1.36.3",
+			example{modernManager: run("pod-garbage-collector-controller"), more: `owners: [{resources: [nodes], owner: split}]`}, example{}),
+		splitReader("FUS081", "The volume binder reclaims volumes whose claim it cannot see",
+			"A volume whose claim does not exist is released, and its reclaim policy is carried out: with Delete the disk is deleted.",
+			reader{[]string{"persistentvolume-binder-controller"}, []string{"persistentvolumes"}, []string{"persistentvolumeclaims"}, "releases volumes and deletes their disks"},
+			"pkg/controller/volume/persistentvolume/pv_controller.go of 1.6.13 and 1.36.3",
+			example{modernManager: run("persistentvolume-binder-controller"), more: `owners: [{resources: [persistentvolumeclaims], owner: split}]`}, example{}),
+		splitReader("FUS082", "The attach/detach controller detaches volumes of pods that it cannot see",
+			"It detaches volumes that no pod on the node wants any more, after six minutes by force, mounted or not: file systems are corrupted.",
+			reader{[]string{"persistentvolume-attach-detach-controller"}, []string{"minions"}, []string{"pods", "persistentvolumeclaims", "persistentvolumes"}, "detaches volumes that running pods use"},
+			"pkg/controller/volume/attachdetach/reconciler of 1.6.13 and 1.36.3",
+			example{modernManager: run("persistentvolume-attach-detach-controller"), more: `owners: [{resources: [pods], owner: split}]`}, example{}),
+		splitReader("FUS083", "The endpoints controller deletes endpoints of services that it cannot see",
+			"At start it deletes endpoints that belong to no service that it sees, and it fills the others with the pods that it sees.",
+			reader{[]string{"endpoints-controller"}, []string{"services/endpoints"}, []string{"services/specs", "pods"}, "deletes or empties the endpoints of the other side's services"},
+			"pkg/controller/endpoint of 1.6.13 and 1.36.3",
+			example{modernManager: run("endpoints-controller"), more: `owners: [{resources: [services], owner: split}]`}, example{}),
+		splitReader("FUS084", "The node controller takes nodes for dead whose heartbeats it cannot see",
+			"Since 1.14 kubelets send their heartbeats as leases and touch the node's status only every few minutes. A node controller that does not see the leases takes every node for dead and evicts its pods.",
+			reader{[]string{"node-lifecycle-controller", "node-controller"}, []string{"minions", "pods"}, []string{"leases", "minions", "pods"}, "marks every node as unknown and evicts its pods"},
+			"pkg/controller/nodelifecycle of 1.12.10, 1.13.0 and 1.36.3; kubelet defaults.go of every minor",
+			example{modernManager: run("node-lifecycle-controller"), more: `owners: [{resources: [leases.coordination.k8s.io], owner: split}]`}, example{}),
+		doubledRule("FUS085", "Every schedule of a CronJob runs twice",
+			"Two cronjob controllers over the same objects give the jobs of one schedule different names when one names them by the second and the other by the minute.",
+			doubled{[]string{"cronjob-controller"}, "cronjobs", "each schedule runs twice"},
+			"pkg/controller/cronjob/utils.go of 1.15.12, 1.20.15, 1.21.14 and 1.36.3",
+			example{legacy: "1.21.14", modernManager: run("cronjob-controller,job-controller"), more: `owners: [{resources: [cronjobs.batch, jobs.batch], owner: legacy}]`}, example{legacy: "1.21.14"}),
+		doubledRule("FUS086", "Two controllers of one kind over the same objects",
+			"Both make the pods that are missing and delete those that are too many, each from its own cache: pods are made twice, adopted and deleted in turns.",
+			doubled{[]string{"replicaset-controller", "daemonset-controller", "statefulset-controller", "job-controller", "replicationcontroller-controller", "deployment-controller"}, "", "both make and delete the same dependents"},
+			"pkg/controller/replicaset, daemon, statefulset, job and deployment of 1.6.13, 1.15.12 and 1.36.3",
+			example{modernManager: run("replicationcontroller-controller")}, example{}),
+		doubledRule("FUS087", "Two token controllers rewrite every token secret",
+			"Each writes its own CA bundle into every service-account token secret that has another one, without end; and the older one makes secrets that the newer one does not expect.",
+			doubled{[]string{"serviceaccount-token-controller"}, "secrets", "each rewrites the token secrets of the other"},
+			"pkg/controller/serviceaccount/tokens_controller.go of 1.6.13, 1.10.13, 1.15.12, 1.24.17 and 1.36.3",
+			example{modernManager: run("serviceaccount-token-controller")}, example{}),
+		{
+			ID: "FUS088", Title: "The token cleaner invalidates tokens of the legacy side",
+			Why: "It takes a token secret for unused when nobody has used it through a server that keeps a record: only servers since 1.27 do. Tokens that are used through the legacy " +
+				"server alone are invalidated after a year and deleted after two.",
+			Legacy: kubever.Range{From: 6, To: 26}, Modern: kubever.Range{From: 28, To: kubever.Newest}, Severity: finding.Error,
+			Evidence: Evidence{Read: "legacy_serviceaccount_token_cleaner.go and pkg/serviceaccount/legacy.go of 1.36.3"},
+			Bad:      example{modernManager: run("legacy-serviceaccount-token-cleaner-controller")}.String(),
+			Good:     example{}.String(),
+			Check: func(p *plan.Plan) []finding.Finding {
+				if !runs(p, etcdsplit.Modern, "legacy-serviceaccount-token-cleaner-controller") || !visible(p, "secrets") || kubever.Behaves(kubever.BehaviourLegacyTokenTracking, p.Legacy.Version.Minor) {
+					return nil
+				}
+				return []finding.Finding{{Subject: "modern legacy-serviceaccount-token-cleaner-controller",
+					Message: fmt.Sprintf("%s keeps no record of used tokens: tokens in use through it are invalidated", p.Legacy.Version.Minor), Fix: leaveControllers}}
+			},
+		},
+		doubledRule("FUS089", "Two quota controllers count different sets",
+			"Each writes what it counts into the status of the quota. Where some of what is counted is in two stores, the usage flaps and neither value is right.",
+			doubled{[]string{"resourcequota-controller"}, "resourcequotas", "both write the usage"},
+			"pkg/controller/resourcequota of 1.6.13 and 1.36.3",
+			example{modernManager: run("resourcequota-controller")}, example{}),
+		{
+			ID: "FUS133", Title: "The modern namespace controller deletes shared objects",
+			Why: "It deletes everything that it can list in a namespace that ends, what lies in the legacy side's store too. Where namespaces are the modern side's own, deleting one there " +
+				"deletes the pods, services and secrets of the legacy side's namespace of that name.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Read: "namespaced_resources_deleter.go of 1.6.13 and 1.36.3"},
+			Bad:      example{modernManager: run("namespace-controller"), more: `owners: [{resources: [namespaces], owner: split}]`}.String(),
+			Good:     example{}.String(),
+			Check:    namespacesApart,
+		},
+		{
+			ID: "FUS134", Title: "Pods of modern Jobs never go away",
+			Why:    "Since 1.25 the pods of a Job carry a finalizer that only a job controller since that time removes. Without one on the modern side they stay terminating for ever.",
+			Legacy: anyVersion, Modern: kubever.Range{From: 25, To: kubever.Newest}, Severity: finding.Warning,
+			Evidence: Evidence{Read: "pkg/controller/job of 1.22.17 to 1.36.3"},
+			Bad:      example{modernManager: "-", more: `owners: [{resources: [jobs.batch], owner: split}]`}.String(),
+			Good:     example{}.String(),
+			Check:    trackedJobs,
+		},
+		{
+			ID: "FUS162", Title: "DaemonSets of the modern side make no pods",
+			Why: "Since 1.12 the daemonset controller pins its pods to nodes by a field that older servers drop, and leaves placing them to the scheduler. With a legacy side before 1.12 " +
+				"its pods would be placed anywhere, so the controller is off and DaemonSets made through the modern server do nothing.",
+			Legacy: kubever.Range{From: 6, To: 11}, Modern: kubever.Range{From: 12, To: kubever.Newest}, Severity: finding.Warning,
+			Evidence: Evidence{Read: "pkg/controller/daemon of 1.11.10 and 1.12.10; the field table: NodeSelectorTerm.matchFields"},
+			Bad:      example{legacy: "1.6.13", access: daemonSetAccess}.String(),
+			Good:     example{legacy: "1.6.13"}.String(),
+			Check:    daemonSets,
+		},
+	}
+}
+
+const (
+	leaveControllers = "leave --controllers of the modern controller manager to the plan"
+	daemonSetAccess  = `[{subjects: [{kind: Group, name: developers}], apiGroups: [apps], resources: [daemonsets]}]`
+)
+
+// splitReader is the rule about a controller that decides by reading what it cannot see.
+func splitReader(id, title, why string, r reader, read string, bad, good example) Rule {
+	return Rule{ID: id, Title: title, Why: why, Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+		Evidence: Evidence{Read: read}, Bad: bad.String(), Good: good.String(), Check: r.check}
+}
+
+// check reports the controller on a side when it sees what it acts on and the other side's objects of what it reads are elsewhere.
+func (r reader) check(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for _, side := range etcdsplit.Sides() {
+		for _, id := range r.controllers {
+			if !runs(p, side, id) || !slices.ContainsFunc(r.acts, func(key string) bool { return visible(p, key) }) {
+				continue
+			}
+			for _, key := range r.reads {
+				row := p.Resource(key)
+				if row == nil || row.VisibleToBoth() || slices.Contains(r.acts, key) && len(r.acts) == 1 || !reads(id, p.Side(side).Version.Minor, key) {
+					continue
+				}
+				if row.Legacy.Store == "" || row.Modern.Store == "" {
+					continue // only one side has it: the other's objects need none
+				}
+				found = append(found, finding.Finding{Subject: string(side) + " " + p.Controller(side, id).Name,
+					Message: fmt.Sprintf("sees shared %s and only its own side's %s: it %s", p.Resource(r.acts[0]).Name, row.Name, r.does),
+					Fix:     fmt.Sprintf("share %s: remove them from spec.owners; or keep the controller off the %s side", row.Name, side)})
+			}
+		}
+	}
+	return found
+}
+
+// reads reports whether a version of the controller reads the resource to decide.
+func reads(id string, m kubever.Minor, key string) bool {
+	for _, c := range kubever.Controllers(m) {
+		if c.Name == id {
+			return slices.Contains(c.Reads, key)
+		}
+	}
+	return false
+}
+
+// doubledRule is the rule about a controller that runs on both sides over the same objects.
+func doubledRule(id, title, why string, d doubled, read string, bad, good example) Rule {
+	return Rule{ID: id, Title: title, Why: why, Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+		Evidence: Evidence{Read: read}, Bad: bad.String(), Good: good.String(), Check: d.check}
+}
+
+func (d doubled) check(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for _, id := range d.controllers {
+		if !runs(p, etcdsplit.Legacy, id) || !runs(p, etcdsplit.Modern, id) {
+			continue
+		}
+		key := d.key
+		if fact, ok := kubever.ControllerByName(id); ok && key == "" {
+			key = fact.Subject
+		}
+		row := p.Resource(key)
+		if row == nil || !row.VisibleToBoth() {
+			continue
+		}
+		found = append(found, finding.Finding{Subject: p.Controller(etcdsplit.Modern, id).Name,
+			Message: fmt.Sprintf("runs on both sides over the same %s: %s", row.Name, d.does), Fix: leaveControllers})
+	}
+	return found
+}
+
+func namespacesApart(p *plan.Plan) []finding.Finding {
+	if visible(p, "namespaces") || !runs(p, etcdsplit.Modern, "namespace-controller") {
+		return nil
+	}
+	var shared []string
+	for i := range p.Resources {
+		if r := &p.Resources[i]; r.Namespaced && !r.Pseudo && r.VisibleToBoth() {
+			shared = append(shared, r.Name)
+		}
+	}
+	if len(shared) == 0 {
+		return nil
+	}
+	return []finding.Finding{{Subject: "modern namespace-controller", Message: fmt.Sprintf("namespaces are each side's own, and %d kinds of objects in them are shared: deleting a namespace on the modern side deletes the legacy side's", len(shared)),
+		Fix: "share namespaces: remove them from spec.owners", Related: shared}}
+}
+
+func trackedJobs(p *plan.Plan) []finding.Finding {
+	jobs := p.Resource("jobs")
+	if !kubever.Behaves(kubever.BehaviourJobTrackingFinalizer, p.Modern.Version.Minor) || jobs == nil || jobs.VisibleToBoth() || jobs.Modern.Store == "" || runs(p, etcdsplit.Modern, "job-controller") {
+		return nil
+	}
+	return []finding.Finding{{Subject: "jobs", Message: "the modern side has Jobs of its own and no job controller: pods with their finalizer would stay for ever", Fix: "run the modern controller manager: spec.modern.controllerManager: {}"}}
+}
+
+func daemonSets(p *plan.Plan) []finding.Finding {
+	row := p.Resource("daemonsets")
+	c := p.Controller(etcdsplit.Modern, "daemonset-controller")
+	if row == nil || row.VisibleToBoth() || row.Modern.Store == "" || c == nil || !userWrites(p, row) {
+		return nil
+	}
+	if !kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.Modern.Version.Minor) || kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.Legacy.Version.Minor) {
+		return nil
+	}
+	f := finding.Finding{Subject: "daemonsets", Message: "the policy lets users make them through the modern server, where nothing acts on them", Fix: "make DaemonSets through the legacy server, and leave daemonsets out of spec.access"}
+	if c.On {
+		f.Severity = finding.Error
+		f.Message = fmt.Sprintf("the modern side's controller pins their pods by a field that %s drops: its scheduler puts them on any node", p.Legacy.Version.Minor)
+		f.Fix = leaveControllers
+	}
+	return []finding.Finding{f}
+}

@@ -1,0 +1,151 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/policy"
+)
+
+// modernArg is an argument of the modern side's component, the same on every host.
+func modernArg(p *plan.Plan, kind, name string) (string, bool) {
+	return sideArg(p, etcdsplit.Modern, kind, name)
+}
+
+// sideArg is an argument of a side's component on the first host that has one.
+func sideArg(p *plan.Plan, side etcdsplit.SideName, kind, name string) (string, bool) {
+	for _, c := range p.ComponentsOf(side, kind) {
+		if value, ok := c.Arg(name); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// effective is the value with which a side's API server runs: its argument, or its version's default.
+func effective(p *plan.Plan, side etcdsplit.SideName, name string) string {
+	if value, ok := sideArg(p, side, kubever.APIServer, name); ok {
+		return value
+	}
+	value, _ := kubever.Flag(kubever.APIServer, name).Default(p.Side(side).Version.Minor)
+	return value
+}
+
+// userGrants are the grants of the policy to users, not to the modern side's own components.
+func userGrants(p *plan.Plan) []policy.Grant {
+	return slices.DeleteFunc(slices.Clone(p.Policy.Grants), func(g policy.Grant) bool { return g.Why != plan.UserAccess })
+}
+
+// userWrites reports whether the policy lets users write the resource through the modern side.
+func userWrites(p *plan.Plan, r *plan.Resource) bool {
+	return slices.ContainsFunc(userGrants(p), func(g policy.Grant) bool { return !g.ReadOnly && covers(g, r) })
+}
+
+// legacyWrites reports whether the legacy side has the resource and writes it.
+func legacyWrites(r *plan.Resource) bool {
+	return r.Owner != etcdsplit.OwnerModern && len(r.Legacy.Serves) > 0
+}
+
+// modernWrites reports whether anybody writes the resource through the modern side: a user, a controller, or, where the spec gives it
+// to the modern side, whoever that is meant for.
+func modernWrites(p *plan.Plan, r *plan.Resource) bool {
+	if len(r.Modern.Serves) == 0 {
+		return false
+	}
+	return r.Owner != etcdsplit.OwnerLegacy || userWrites(p, r) || controllerTouches(p, r, true)
+}
+
+// modernReads reports whether anybody asks the modern side for the resource.
+func modernReads(p *plan.Plan, r *plan.Resource) bool {
+	if len(r.Modern.Serves) == 0 {
+		return false
+	}
+	return r.Owner != etcdsplit.OwnerLegacy || controllerTouches(p, r, false) ||
+		slices.ContainsFunc(userGrants(p), func(g policy.Grant) bool { return covers(g, r) })
+}
+
+// controllerTouches reports whether a controller of the modern side that runs writes the resource, or reads it at all. Those that act on
+// everything are judged by rules of their own.
+func controllerTouches(p *plan.Plan, r *plan.Resource, writing bool) bool {
+	for _, fact := range kubever.Controllers(p.Modern.Version.Minor) {
+		if !runs(p, etcdsplit.Modern, fact.Name) {
+			continue
+		}
+		if slices.Contains(fact.Writes, r.Key) || slices.Contains(fact.Deletes, r.Key) || !writing && slices.Contains(fact.Reads, r.Key) {
+			return true
+		}
+	}
+	return false
+}
+
+func otherSide(side etcdsplit.SideName) etcdsplit.SideName {
+	if side == etcdsplit.Legacy {
+		return etcdsplit.Modern
+	}
+	return etcdsplit.Legacy
+}
+
+// covers reports whether a grant is about the resource.
+func covers(g policy.Grant, r *plan.Resource) bool {
+	if !slices.Contains(g.Resources, "*") && !slices.Contains(g.Resources, r.Name) {
+		return false
+	}
+	return slices.Contains(g.APIGroups, "*") || slices.ContainsFunc(r.Groups, func(group string) bool { return slices.Contains(g.APIGroups, group) })
+}
+
+// runs reports whether a side's controller runs.
+func runs(p *plan.Plan, side etcdsplit.SideName, id string) bool {
+	c := p.Controller(side, id)
+	return c != nil && c.On
+}
+
+// endpointsKey is where endpoints are kept.
+const endpointsKey = "services/endpoints"
+
+// apartOnBoth reports whether both sides have objects of the key, each its own.
+func apartOnBoth(p *plan.Plan, key string) bool {
+	r := p.Resource(key)
+	return r != nil && !r.VisibleToBoth() && r.Legacy.Store != "" && r.Modern.Store != ""
+}
+
+// argName is the name under which a flag is known: components take underscores for dashes.
+func argName(name string) string { return strings.ReplaceAll(name, "_", "-") }
+
+// hasGate reports whether a side's API server is given NAME=VALUE among its feature gates.
+func hasGate(p *plan.Plan, side etcdsplit.SideName, gate string) bool {
+	value, _ := sideArg(p, side, kubever.APIServer, "feature-gates")
+	return slices.ContainsFunc(strings.Split(value, ","), func(g string) bool { return strings.TrimSpace(g) == gate })
+}
+
+// podMakers are the controllers that make pods.
+var podMakers = []string{"daemonset-controller", "job-controller", "replicaset-controller", "replicationcontroller-controller", "statefulset-controller"}
+
+// makesPods reports whether pods are made through the modern server: by users, or by its side's controllers for them.
+func makesPods(p *plan.Plan) bool {
+	pods := p.Resource("pods")
+	return pods != nil && userWrites(p, pods) || slices.ContainsFunc(podMakers, func(id string) bool { return runs(p, etcdsplit.Modern, id) })
+}
+
+// toServiceAccounts reports whether the policy is also about software that runs in pods.
+func toServiceAccounts(p *plan.Plan) bool {
+	for _, g := range userGrants(p) {
+		if len(g.Resources) == 0 {
+			continue // paths alone: discovery
+		}
+		if slices.ContainsFunc(g.Subjects, func(s policy.Subject) bool {
+			return s.Kind == policy.KindServiceAccount || strings.HasPrefix(s.Name, "system:serviceaccount") || s.Name == "system:authenticated" || s.Name == "*"
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// visible reports whether both sides look at the same objects of the key.
+func visible(p *plan.Plan, key string) bool {
+	r := p.Resource(key)
+	return r != nil && r.VisibleToBoth()
+}

@@ -1,0 +1,73 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+func planOf(t testing.TB, text string) *plan.Plan {
+	t.Helper()
+	f, err := spec.Load("example.yaml", []byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	p, err := plan.New(f)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return p
+}
+
+func of(report Report, rule string) []finding.Finding {
+	return slices.DeleteFunc(slices.Clone(report.Findings), func(f finding.Finding) bool { return f.Rule != rule })
+}
+
+func TestBadExamplesFireAndGoodOnesAreSilent(t *testing.T) {
+	for _, rule := range All() {
+		t.Run(rule.ID, func(t *testing.T) {
+			bad := of(Check(planOf(t, rule.Bad)), rule.ID)
+			if len(bad) == 0 {
+				t.Errorf("the bad example of %s (%s) has no finding", rule.ID, rule.Title)
+			}
+			worst := finding.Worst(bad)
+			if worst > rule.Severity {
+				t.Errorf("%s reports %s, its severity is %s", rule.ID, worst, rule.Severity)
+			}
+			for _, f := range bad {
+				if f.Subject == "" || f.Message == "" || f.Fix == "" {
+					t.Errorf("a finding of %s lacks subject, message or fix: %+v", rule.ID, f)
+				}
+			}
+			good := Check(planOf(t, rule.Good))
+			for _, f := range good.Findings {
+				if f.Rule == rule.ID || f.Severity == finding.Error {
+					t.Errorf("the good example of %s: %s %s %s: %s", rule.ID, f.Rule, f.Severity, f.Subject, f.Message)
+				}
+			}
+		})
+	}
+}
+
+func TestRulesAreDocumented(t *testing.T) {
+	seen := map[string]bool{}
+	for _, rule := range All() {
+		if seen[rule.ID] {
+			t.Errorf("%s stands twice", rule.ID)
+		}
+		seen[rule.ID] = true
+		if rule.Title == "" || rule.Why == "" || rule.Severity == 0 || rule.Evidence.Read == "" || rule.Bad == "" || rule.Good == "" || rule.Check == nil {
+			t.Errorf("%s lacks something: %+v", rule.ID, rule)
+		}
+		if strings.HasSuffix(rule.Title, ".") || len(strings.Fields(rule.Title)) > 14 {
+			t.Errorf("%s: title %q: want a short clause without a full stop", rule.ID, rule.Title)
+		}
+		if rule.Bad == rule.Good {
+			t.Errorf("%s: the bad and the good example are the same", rule.ID)
+		}
+	}
+}

@@ -1,0 +1,312 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+const (
+	crdKey        = "apiextensions.k8s.io/customresourcedefinitions"
+	apiServiceKey = "apiregistration.k8s.io/apiservices"
+)
+
+const (
+	toIngresses = `[{subjects: [{kind: Group, name: developers}], apiGroups: [networking.k8s.io], resources: [ingresses]}]`
+	toWebhooks  = `[{subjects: [{kind: Group, name: operators}], apiGroups: [admissionregistration.k8s.io], resources: ["*"]}]`
+)
+
+// storedRules are about what one side stores where the other reads.
+func storedRules() []Rule {
+	return []Rule{
+		{
+			ID: "FUS001", Title: "The legacy side erases fields that it does not know",
+			Why: "Whoever writes an object writes all of it, in the form of its own version. Fields that an older version does not know are dropped " +
+				"when it decodes the object and are gone when it writes it back, even if it only changed the status: a kubelet's heartbeat through " +
+				"the legacy server strips the spec of a pod that was made through the modern one. Custom resources keep their spec.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: Evidence{
+				Seen: "one PUT of a pod's status through 1.6.13, the pod made through 1.36.3: topologySpreadConstraints, preemptionPolicy and managedFields were gone from the stored object; a status PUT through 1.10.13 stripped the same",
+				Read: "generated.pb.go and registry/core/pod/strategy.go of 1.6.13; store.go of apiserver 1.6.13 and 1.36.3",
+			},
+			Bad:   example{}.String(),
+			Good:  example{layout: "split", legacy: "1.24.17", modern: "1.24.17", network: ""}.String(),
+			Check: erasedFields,
+		},
+		{
+			ID: "FUS002", Title: "One side cannot read what the other stores",
+			Why: "One object under a resource's keys that a server cannot decode makes every list of that resource fail and closes every watch: informers " +
+				"never sync, and what depends on them (admission, collectors, controllers) stops. A server chooses the stored version by itself; since 1.14 no " +
+				"flag lowers it.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{
+				Seen: "1.15.12 and 1.36.3 on one store: one Ingress, CronJob or HorizontalPodAutoscaler written through 1.36.3 makes 1.15.12 answer 500 to every list of that resource; one Deployment patched through 1.10.13 does the same to 1.6.13",
+				Read: "storage/etcd3/store.go of 1.6.13 and 1.36.3; the golden storage data and install packages of every minor",
+			},
+			Bad:   example{layout: "shared", modernManager: "-", access: toIngresses}.String(),
+			Good:  example{access: toIngresses}.String(),
+			Check: unreadable,
+		},
+		{
+			ID: "FUS003", Title: "A watch breaks at objects of a cohabiting group",
+			Why: "Before 1.11 a server lists objects that were stored under another group of the same resource (apps and extensions), and its watch of them ends " +
+				"with an error at every such write: informers reconnect for ever and miss what happens in between.",
+			Legacy: kubever.Range{From: 6, To: 13}, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Read: "storage_codec.go of every minor from 1.6 to 1.15; kubernetes#73478"},
+			Bad:      example{legacy: "1.9.11", modern: "1.10.13", more: `owners: [{resources: [networkpolicies.networking.k8s.io, deployments.apps], owner: shared}]`}.String(),
+			Good:     example{legacy: "1.9.11", modern: "1.10.13"}.String(),
+			Check:    brokenWatches,
+		},
+		{
+			ID: "FUS030", Title: "The servers delete each other's APIServices",
+			Why: "At start an API server deletes the APIServices of built-in groups that it does not serve itself, and the other server does not make them again " +
+				"before its own next start: groups vanish from its discovery, and with them from its collector, quota and namespace controllers. APIServices " +
+				"cannot be moved by an override; only different default stores keep them apart.",
+			Legacy: kubever.Range{From: 7, To: kubever.Newest}, Modern: kubever.Range{From: 7, To: kubever.Newest}, Severity: finding.Error,
+			Evidence: Evidence{
+				Seen: "starting 1.36.3 on the store of 1.15.12 removes the group extensions from 1.15.12's /apis",
+				Read: "autoregister_controller.go of 1.7.0, 1.8.15 and 1.36.3; kubernetes#75704, #51912",
+			},
+			Bad:   example{layout: "shared", legacy: "1.15.12", modern: "1.16.15", modernManager: "-"}.String(),
+			Good:  example{legacy: "1.15.12", modern: "1.16.15"}.String(),
+			Check: sharedAPIServices,
+		},
+		{
+			ID: "FUS031", Title: "The legacy side truncates CRDs",
+			Why: "Every version stores CustomResourceDefinitions as v1beta1, so an old server reads those of a new one and writes them back without the fields that " +
+				"it does not know: versions, conversion, schemas, the record of stored versions. Custom resources are then read in the wrong version.",
+			Legacy: kubever.Range{From: 7, To: 15}, Modern: kubever.Range{From: 8, To: kubever.Newest}, Severity: finding.Error,
+			Evidence: Evidence{
+				Seen: "30 CRDs of two versions made through 1.36.3 in a row on the store of 1.10.13: 29 were rewritten with one version and without schema",
+				Read: "apiextensions v1beta1 types.go and naming_controller.go of every minor",
+			},
+			Bad:   example{layout: "shared", legacy: "1.10.13", modern: "1.12.10", modernManager: "-"}.String(),
+			Good:  example{legacy: "1.10.13", modern: "1.12.10"}.String(),
+			Check: truncatedCRDs,
+		},
+		{
+			ID: "FUS090", Title: "The modern server writes at start what the legacy side cannot read",
+			Why: "An API server writes by itself when it starts, as a member of system:masters: no policy stops it. Where such an object lies in the legacy side's " +
+				"sight in a version that it cannot decode, its lists of that resource fail from then on.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{
+				Seen: "a fresh 1.36.3 writes 57 keys by itself, flow schemas, priority levels, priority classes, leases and APIServices among them",
+				Read: "post-start hooks of every minor",
+			},
+			Bad:   example{legacy: "1.12.10", modern: "1.36.3", more: `owners: [{resources: [leases.coordination.k8s.io], owner: shared}]`}.String(),
+			Good:  example{legacy: "1.12.10", modern: "1.36.3"}.String(),
+			Check: startupPoison,
+		},
+		{
+			ID: "FUS120", Title: "Unreadable webhook configurations block every write",
+			Why:    "A server whose informer of webhook configurations cannot sync refuses every write: it does not know which webhooks to ask.",
+			Legacy: kubever.Range{From: 9, To: 15}, Modern: kubever.Range{From: 21, To: kubever.Newest}, Severity: finding.Error,
+			Evidence: Evidence{Read: "admission/plugin/webhook/generic/webhook.go of 1.15.12; the stored version of every minor"},
+			Bad:      example{layout: "shared", modernManager: "-", access: toWebhooks}.String(),
+			Good:     example{access: toWebhooks}.String(),
+			Check:    blockedByWebhooks,
+		},
+	}
+}
+
+// erasedFields reports once what the legacy side strips when it writes objects that the modern side made.
+func erasedFields(p *plan.Plan) []finding.Finding {
+	legacy, modern := p.Legacy.Version.Minor, p.Modern.Version.Minor
+	var hit []string
+	lost := 0
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		if !r.VisibleToBoth() || r.Pseudo || (r.Owner != etcdsplit.OwnerShared && r.Owner != etcdsplit.OwnerModern) {
+			continue
+		}
+		spec := typeName(r) + "Spec"
+		if r.Kind == "ConfigMap" || r.Kind == "Secret" || r.Kind == "ServiceAccount" || r.Kind == "StorageClass" {
+			spec = typeName(r)
+		}
+		before := lost
+		for _, field := range kubever.Fields(spec, modern) {
+			if !kubever.Field(spec, field).Has(legacy) {
+				lost++
+			}
+		}
+		if lost > before {
+			hit = append(hit, r.Name)
+		}
+	}
+	if len(hit) == 0 {
+		return nil
+	}
+	return []finding.Finding{{
+		Subject: "shared resources",
+		Message: fmt.Sprintf("%s erases fields of %s when it writes an object that was made through %s, %d of them at the top of their specs alone", legacy, strings.Join(hit, ", "), modern, lost),
+		Fix:     "do not rely on fields that the legacy version does not know in objects of these kinds",
+		Related: hit,
+	}}
+}
+
+// typeName is how the table of fields calls a resource's kind: v1.Pod, apps.v1.Deployment.
+func typeName(r *plan.Resource) string {
+	return strings.ReplaceAll(strings.Replace(r.Modern.StoredAs, ".k8s.io", "", 1), "/", ".") + "." + r.Kind
+}
+
+func unreadable(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		if !r.VisibleToBoth() || r.Pseudo {
+			continue
+		}
+		if modernWrites(p, r) && !slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) {
+			found = append(found, finding.Finding{Subject: r.Name,
+				Message: fmt.Sprintf("%s stores them as %s in store %s, which %s cannot decode: one such object and every list of %s through the legacy side fails",
+					p.Modern.Version.Minor, r.Modern.StoredAs, r.Modern.Store, p.Legacy.Version.Minor, r.Name),
+				Fix: apart(p, r)})
+		}
+		if legacyWrites(r) && modernReads(p, r) && !slices.Contains(r.Modern.Decodes, r.Legacy.StoredAs) {
+			found = append(found, finding.Finding{Subject: r.Name,
+				Message: fmt.Sprintf("%s stores them as %s in store %s, which %s cannot decode: every list of %s through the modern side fails",
+					p.Legacy.Version.Minor, r.Legacy.StoredAs, r.Legacy.Store, p.Modern.Version.Minor, r.Name),
+				Fix: apart(p, r)})
+		}
+	}
+	return found
+}
+
+// apart says how to keep what the two sides store of a resource in different places.
+func apart(p *plan.Plan, r *plan.Resource) string {
+	name := qualified(r)
+	switch {
+	case r.Owner == etcdsplit.OwnerLegacy && userWrites(p, r):
+		return fmt.Sprintf("leave %s out of spec.access (a star includes it), or make it readOnly", name)
+	case p.Layout == spec.LayoutShared:
+		return "use layout: split, with a store of the modern side's own"
+	default:
+		return fmt.Sprintf("give %s to owner: split in spec.owners", name)
+	}
+}
+
+// qualified is a resource's name as spec.owners wants it: RESOURCE.GROUP, in a group that the modern side serves where there is one.
+func qualified(r *plan.Resource) string {
+	group := ""
+	switch {
+	case len(r.Modern.Serves) > 0:
+		group = groupOf(r.Modern.Serves[0])
+	case len(r.Groups) > 0:
+		group = r.Groups[0]
+	}
+	if group == "" {
+		return r.Name
+	}
+	return r.Name + "." + group
+}
+
+// groupOf is the group of an apiVersion, "" for the core group's.
+func groupOf(apiVersion string) string {
+	group, _, found := strings.Cut(apiVersion, "/")
+	if !found {
+		return ""
+	}
+	return group
+}
+
+// brokenWatches judges each side as a reader of what the other writes. A reader that nobody asks breaks nothing.
+func brokenWatches(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	report := func(r *plan.Resource, reader etcdsplit.SideName, severity finding.Severity) {
+		writer := otherSide(reader)
+		found = append(found, finding.Finding{Subject: r.Name, Severity: severity,
+			Message: fmt.Sprintf("%s stores them as %s; a watch of %s through the %s side, %s, ends at every such write", p.Side(writer).Version.Minor, r.Side(writer).StoredAs, r.Name, reader, p.Side(reader).Version.Minor),
+			Fix:     apart(p, r)})
+	}
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		if !r.VisibleToBoth() || r.Pseudo {
+			continue
+		}
+		if slices.Contains(r.Legacy.WatchBreaks, r.Modern.StoredAs) && modernWrites(p, r) {
+			report(r, etcdsplit.Legacy, finding.Error)
+		}
+		if slices.Contains(r.Modern.WatchBreaks, r.Legacy.StoredAs) && legacyWrites(r) && modernReads(p, r) {
+			report(r, etcdsplit.Modern, finding.Warning)
+		}
+	}
+	return found
+}
+
+func sharedAPIServices(p *plan.Plan) []finding.Finding {
+	r := p.Resource(apiServiceKey)
+	if r == nil || !r.VisibleToBoth() || p.Legacy.Version.Minor == p.Modern.Version.Minor {
+		return nil
+	}
+	how := "at its next start each server deletes those of the other that it does not serve"
+	if kubever.Behaves(kubever.BehaviourAPIServicesDuel, p.Legacy.Version.Minor) {
+		how = "both servers delete and make each other's without end"
+	}
+	return []finding.Finding{{Subject: "apiservices", Message: fmt.Sprintf("both servers keep them in store %s: %s", r.Legacy.Store, how),
+		Fix: "use layout: split, with a store of the modern side's own: no override moves APIServices"}}
+}
+
+func truncatedCRDs(p *plan.Plan) []finding.Finding {
+	r := p.Resource(crdKey)
+	if r == nil || !r.VisibleToBoth() {
+		return nil
+	}
+	var lost []string
+	for _, field := range p.Modern.Facts.CRDFields {
+		if !slices.Contains(p.Legacy.Facts.CRDFields, field) {
+			lost = append(lost, field)
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	return []finding.Finding{{Subject: "customresourcedefinitions",
+		Message: fmt.Sprintf("both servers keep them in store %s, and %s writes them back without %s", r.Legacy.Store, p.Legacy.Version.Minor, strings.Join(lost, ", ")),
+		Fix:     "use layout: split, with a store of the modern side's own: no override moves CRDs", Related: lost}}
+}
+
+func startupPoison(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		if !r.VisibleToBoth() || r.Pseudo || slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) {
+			continue
+		}
+		for _, key := range p.StartupWrites {
+			if key.Side != etcdsplit.Modern || key.Key != r.Key && !strings.HasPrefix(key.Key, r.Key+"/") || reconcilesNothing(p, key.Key) {
+				continue
+			}
+			found = append(found, finding.Finding{Subject: key.Key,
+				Message: fmt.Sprintf("%s writes it at start, as %s, into store %s, where %s cannot read it: its lists of %s fail from then on",
+					p.Modern.Version.Minor, r.Modern.StoredAs, r.Modern.Store, p.Legacy.Version.Minor, r.Name),
+				Fix: apart(p, r)})
+		}
+	}
+	return found
+}
+
+// reconcilesNothing reports whether the modern server is told not to write the key, which is one of its own address.
+func reconcilesNothing(p *plan.Plan, key string) bool {
+	own := strings.HasPrefix(key, "services/endpoints/") || strings.HasPrefix(key, "endpointslices/") || strings.HasPrefix(key, "masterleases/")
+	value, _ := modernArg(p, kubever.APIServer, "endpoint-reconciler-type")
+	return own && value == "none"
+}
+
+func blockedByWebhooks(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for _, key := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
+		r := p.Resource(key)
+		if r == nil || !r.VisibleToBoth() || slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) || len(r.Legacy.Serves) == 0 || !userWrites(p, r) && r.Owner == etcdsplit.OwnerLegacy {
+			continue
+		}
+		found = append(found, finding.Finding{Subject: r.Name,
+			Message: fmt.Sprintf("one of them stored as %s makes %s refuse every write of anything", r.Modern.StoredAs, p.Legacy.Version.Minor), Fix: apart(p, r)})
+	}
+	return found
+}
