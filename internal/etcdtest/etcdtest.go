@@ -2,6 +2,7 @@
 package etcdtest
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,15 +11,16 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+
+	"github.com/kubefusion/fusionctl/internal/localetcd"
 )
 
 // Server is a running member.
@@ -26,7 +28,7 @@ type Server struct {
 	Endpoint string // URL for clients
 	Dir      string // the member's data directory
 	PKI      PKI    // of a server started with StartTLS
-	etcd     *embed.Etcd
+	member   *localetcd.Member
 	client   *clientv3.Client
 }
 
@@ -44,38 +46,20 @@ func StartTLS(t testing.TB) *Server {
 
 func start(t testing.TB, pki *PKI) *Server {
 	t.Helper()
-	config := embed.NewConfig()
-	config.Dir = t.TempDir()
-	config.LogLevel = "panic"
-	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	config.UnsafeNoFsync = true
-	config.QuotaBackendBytes = 8 << 30
-	config.MaxTxnOps = 1024
-	scheme := "http"
-	if pki != nil {
-		scheme = "https"
-		config.ClientTLSInfo.CertFile, config.ClientTLSInfo.KeyFile = pki.Cert, pki.Key
-		config.ClientTLSInfo.TrustedCAFile, config.ClientTLSInfo.ClientCertAuth = pki.CA, true
-	}
-	client := url.URL{Scheme: scheme, Host: "127.0.0.1:0"}
-	peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
-	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
-	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
-	config.InitialCluster = config.Name + "=" + peer.String()
-	etcd, err := embed.StartEtcd(config)
-	if err != nil {
-		t.Fatalf("starting etcd: %v", err)
-	}
-	s := &Server{Dir: config.Dir, etcd: etcd, Endpoint: scheme + "://" + etcd.Clients[0].Addr().String()}
+	options := localetcd.Options{Dir: t.TempDir()}
+	s := &Server{Dir: options.Dir}
 	if pki != nil {
 		s.PKI = *pki
+		options.CA, options.Cert, options.Key = pki.CA, pki.Cert, pki.Key
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	member, err := localetcd.Start(ctx, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.member, s.Endpoint = member, member.Endpoint
 	t.Cleanup(s.Stop)
-	select {
-	case <-etcd.Server.ReadyNotify():
-	case <-time.After(time.Minute):
-		t.Fatal("starting etcd: it was not ready after a minute")
-	}
 	return s
 }
 
@@ -85,10 +69,9 @@ func (s *Server) Stop() {
 		s.client.Close()
 		s.client = nil
 	}
-	if s.etcd != nil {
-		s.etcd.Close()
-		<-s.etcd.Server.StopNotify()
-		s.etcd = nil
+	if s.member != nil {
+		s.member.Stop()
+		s.member = nil
 	}
 }
 
@@ -103,7 +86,7 @@ func (s *Server) Client(t testing.TB) *clientv3.Client {
 	}
 	config := clientv3.Config{Endpoints: []string{s.Endpoint}, Logger: zap.NewNop(), DialTimeout: 10 * time.Second}
 	if s.PKI.CA != "" {
-		tlsInfo := s.etcd.Config().ClientTLSInfo
+		tlsInfo := transport.TLSInfo{TrustedCAFile: s.PKI.CA, CertFile: s.PKI.Cert, KeyFile: s.PKI.Key}
 		tlsConfig, err := tlsInfo.ClientConfig()
 		if err != nil {
 			t.Fatal(err)
