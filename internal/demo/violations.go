@@ -1,0 +1,69 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// Violation is one thing that goes wrong: a key that somebody writes where the plan does not want it so.
+type Violation struct {
+	Title string
+	Story string // what somebody did, two or three sentences
+	Store string
+	Key   string
+	Value []byte
+	Rule  string // what finds it
+}
+
+// Violations lists three of the ways in which stores for 1.6 and 1.36 are spoiled in practice.
+func Violations(p *plan.Plan, now time.Time) ([]Violation, error) {
+	w := &writer{plan: p, now: now, side: etcdsplit.Modern, contents: Contents{}}
+	core, modern := p.Resource("pods").Modern.Store, p.Modern.Store
+	key := func(resource, namespace, name string) string {
+		return fmt.Sprintf("%s/%s/%s/%s", p.Prefix, resource, namespace, name)
+	}
+	value := func(apiVersion, kind string, o object) []byte {
+		w.complete(kind, o)
+		data, err := protobuf(apiVersion, kind, o)
+		if err != nil {
+			w.errs = append(w.errs, err)
+		}
+		return data
+	}
+
+	stray := w.pod("kubeflow", "stray", "stray", "registry.example.com/ml/stray:1", 1, nil)
+	className := "public"
+	ingress := &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kubeflow", Name: "notebooks"},
+		Spec:       networkingv1.IngressSpec{IngressClassName: &className},
+	}
+	orphan := w.pod("kubeflow", "restored-x2v9d", "restored", "registry.example.com/ml/restored:3", 2, owned("apps/v1", "ReplicaSet", "kubeflow", "restored"))
+	violations := []Violation{
+		{
+			Title: "An override lost",
+			Story: fmt.Sprintf("Somebody restarts the modern API server without /pods in its --etcd-servers-overrides. It keeps pods in its own store now: "+
+				"kubelets, which ask the legacy server, never hear of them. A pod %q is created.", stray.Name),
+			Store: modern, Key: key("pods", "kubeflow", stray.Name), Value: value("v1", "Pod", stray), Rule: "FUS004",
+		},
+		{
+			Title: "An override too many",
+			Story: fmt.Sprintf("Somebody thinks that ingresses should be shared as well, and adds networking.k8s.io/ingresses to the overrides. The modern server writes "+
+				"an Ingress %q into the core store, as networking.k8s.io/v1. %s has never heard of that version.", ingress.Name, p.Legacy.Version),
+			Store: core, Key: key("ingress", "kubeflow", ingress.Name), Value: value("networking.k8s.io/v1", "Ingress", ingress), Rule: "FUS002",
+		},
+		{
+			Title: "A backup too old",
+			Story: fmt.Sprintf("Somebody restores a backup of the core store. In it is a pod %q that belongs to a ReplicaSet of the modern side, and "+
+				"the modern store has no such ReplicaSet any more. The modern side's garbage collector runs.", orphan.Name),
+			Store: core, Key: key("pods", "kubeflow", orphan.Name), Value: value("v1", "Pod", orphan), Rule: "FUS060",
+		},
+	}
+	return violations, errors.Join(w.errs...)
+}
