@@ -212,11 +212,14 @@ func storeHint(err error) string {
 	return ""
 }
 
+// memoryShared marks the context of a process that does more than to read stores, and needs its memory for that.
+type memoryShared struct{}
+
 // memoryBytes is what a verb that reads stores should get by with. The collector works harder near it; nothing fails.
 const memoryBytes = 64 << 20
 
-func limitMemory() {
-	if os.Getenv("GOMEMLIMIT") == "" {
+func limitMemory(ctx context.Context) {
+	if os.Getenv("GOMEMLIMIT") == "" && ctx.Value(memoryShared{}) == nil {
 		debug.SetMemoryLimit(memoryBytes)
 	}
 }

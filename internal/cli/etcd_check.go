@@ -93,7 +93,7 @@ func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) er
 		return err
 	}
 	defer closeStores(stores)
-	limitMemory()
+	limitMemory(ctx)
 	ownership := p.Ownership()
 	options := etcdsplit.Options{Depth: etcdsplit.Depth(req.depth), Parallel: req.parallel}
 	if req.stores.gentle {

@@ -81,6 +81,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newPKICmd(streams),
 		newRenderCmd(streams),
 		newVersionsCmd(streams),
+		newDemoCmd(streams),
 		newEtcdCmd(streams),
 	}
 }

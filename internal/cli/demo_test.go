@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// runDemoIn runs the demo with its folder below dir, and returns what it printed.
+func runDemoIn(t *testing.T, ctx context.Context, out *bytes.Buffer) int {
+	t.Helper()
+	var messages bytes.Buffer
+	code := Main(ctx, []string{"demo"}, Streams{In: strings.NewReader(""), Out: out, Err: &messages})
+	if code == exitDone && messages.Len() > 0 {
+		t.Errorf("the demo prints on stderr: %s", messages.String())
+	}
+	if code == exitFailed {
+		t.Log(messages.String())
+	}
+	return code
+}
+
+// wantEmpty fails when the demo left something behind.
+func wantEmpty(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		t.Errorf("the demo left %s behind", e.Name())
+	}
+}
+
+func TestDemoTellsItsStory(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	var first, second bytes.Buffer
+	other := make(chan int)
+	go func() { other <- runDemoIn(t, t.Context(), &second) }() // two at a time disturb each other nowhere
+	code := runDemoIn(t, t.Context(), &first)
+	if otherCode := <-other; code != exitDone || otherCode != exitDone {
+		t.Fatalf("two demos exit %d and %d, want 0:\n%s", code, otherCode, first.String())
+	}
+	wantEmpty(t, dir)
+	for _, want := range []string{
+		`\| +kube-apiserver +\|`,
+		`\$ fusionctl render \$DEMO/examples/split-1\.6-1\.10\.yaml --out \$DEMO/split-1\.6-1\.10`,
+		`"group":"platform:developers"`,
+		`\ndeployments +core .* extensions/v1beta1 +ok\n`, `\ndeployments +modern .* apps/v1 +ok\n`, `\nkubeflow\.org/notebooks +modern .* ok\n`,
+		`\d+ keys: 0 errors, 0 warnings, \d remarks; complete\n`,
+		`warning FUS004 modern:pods: 1 key in a store from which no side reads`, `error FUS002 core:ingress: 1 object stored as networking\.k8s\.io/v1`,
+		`error FUS060 core:pods: the garbage collector of the modern side`,
+	} {
+		for _, out := range []*bytes.Buffer{&first, &second} {
+			if !regexp.MustCompile(want).MatchString(strings.ReplaceAll(out.String(), "\n  ", "\n")) {
+				t.Errorf("the demo does not print %q:\n%s", want, out.String())
+			}
+		}
+	}
+	if n := strings.Count(first.String(), "      fix: "); n != 3+2 { // of the accidents and of the remarks
+		t.Errorf("the demo prints %d ways out, want 5:\n%s", n, first.String())
+	}
+}
+
+// stopper ends a context when a text is written through it.
+type stopper struct {
+	bytes.Buffer
+	at   string
+	stop func() error
+}
+
+func (s *stopper) Write(p []byte) (int, error) {
+	n, _ := s.Buffer.Write(p)
+	if strings.Contains(s.String(), s.at) {
+		return n, s.stop()
+	}
+	return n, nil
+}
+
+func TestDemoInterruptedLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	for _, chapter := range []string{"1. ", "4. ", "5. ", "6.2 "} {
+		ctx, cancel := context.WithCancel(t.Context())
+		out := &stopper{at: "\n" + chapter, stop: func() error { cancel(); return nil }}
+		if code := Main(ctx, []string{"demo"}, Streams{In: strings.NewReader(""), Out: out, Err: &bytes.Buffer{}}); code != exitInterrupted {
+			t.Errorf("interrupted at %q the demo exits %d, want %d:\n%s", chapter, code, exitInterrupted, out.String())
+		}
+		wantEmpty(t, dir)
+	}
+}
+
+// TestDemoWithClosedOutputLeavesNothing is `fusionctl demo | head`.
+func TestDemoWithClosedOutputLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	out := &stopper{at: "\n5. ", stop: func() error { return errors.New("closed") }}
+	var messages bytes.Buffer
+	code := Main(t.Context(), []string{"demo"}, Streams{In: strings.NewReader(""), Out: out, Err: &messages})
+	if code != exitFailed || !strings.Contains(messages.String(), "closed") {
+		t.Errorf("with its output closed the demo exits %d and says %q, want %d and the cause", code, messages.String(), exitFailed)
+	}
+	wantEmpty(t, dir)
+}
