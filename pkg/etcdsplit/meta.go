@@ -3,7 +3,6 @@ package etcdsplit
 import (
 	"bytes"
 	"fmt"
-	"strconv"
 
 	"github.com/fxamacker/cbor/v2"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -12,13 +11,10 @@ import (
 // Meta is the part of an object's metadata that decides about ownership. Its slices are parts of the value, and are valid
 // as long as that is; Owners is overwritten by the next read into the same Meta.
 type Meta struct {
-	Name       []byte
-	Namespace  []byte
-	UID        []byte
-	Generation int64
-	Deleting   bool
-	Owners     []OwnerReference
-	Finalizers [][]byte
+	Name      []byte
+	Namespace []byte
+	UID       []byte
+	Owners    []OwnerReference
 
 	encoding    Encoding
 	labels      [][]byte // protobuf: map entries; JSON: one object
@@ -37,7 +33,7 @@ type OwnerReference struct {
 // Errors: ErrUnreadable, wrapped, when the metadata is damaged or the value is encrypted.
 // Source: generated.proto of apimachinery meta/v1; every stored kind has its metadata in field 1.
 func (e *Envelope) ReadMeta(m *Meta) error {
-	*m = Meta{encoding: e.Encoding, Owners: m.Owners[:0], Finalizers: m.Finalizers[:0], labels: m.labels[:0], annotations: m.annotations[:0]}
+	*m = Meta{encoding: e.Encoding, Owners: m.Owners[:0], labels: m.labels[:0], annotations: m.annotations[:0]}
 	var err error
 	switch e.Encoding {
 	case Protobuf:
@@ -75,8 +71,6 @@ func readProtobufMeta(body []byte, m *Meta) error {
 			m.Namespace = value
 		case 5:
 			m.UID = value
-		case 9:
-			m.Deleting = true
 		case 11:
 			m.labels = append(m.labels, value)
 		case 12:
@@ -85,19 +79,12 @@ func readProtobufMeta(body []byte, m *Meta) error {
 			var owner OwnerReference
 			owner, inner = readProtobufOwner(value)
 			m.Owners = append(m.Owners, owner)
-		case 14:
-			m.Finalizers = append(m.Finalizers, value)
 		}
 		return inner == nil
 	})
 	if err == nil {
 		err = inner
 	}
-	if err != nil {
-		return err
-	}
-	generation, err := protoVarint(meta, 7)
-	m.Generation = int64(generation)
 	return err
 }
 
@@ -142,20 +129,12 @@ func readJSONMeta(body []byte, m *Meta) error {
 			m.Namespace = jsonString(value)
 		case "uid":
 			m.UID = jsonString(value)
-		case "generation":
-			m.Generation, inner = strconv.ParseInt(string(value), 10, 64)
-		case "deletionTimestamp":
-			m.Deleting = len(jsonString(value)) > 0
 		case "labels":
 			m.labels = append(m.labels, value)
 		case "annotations":
 			m.annotations = append(m.annotations, value)
 		case "ownerReferences":
 			inner = readJSONOwners(value, m)
-		case "finalizers":
-			inner = nullOr(value, func() error {
-				return jsonElements(value, func(f []byte) bool { m.Finalizers = append(m.Finalizers, jsonString(f)); return true })
-			})
 		}
 		return inner == nil
 	})
@@ -204,15 +183,12 @@ func readJSONOwners(value []byte, m *Meta) error {
 func readCBORMeta(body []byte, m *Meta) error {
 	var object struct {
 		Metadata struct {
-			Name              string            `cbor:"name"`
-			Namespace         string            `cbor:"namespace"`
-			UID               string            `cbor:"uid"`
-			Generation        int64             `cbor:"generation"`
-			DeletionTimestamp string            `cbor:"deletionTimestamp"`
-			Labels            map[string]string `cbor:"labels"`
-			Annotations       map[string]string `cbor:"annotations"`
-			Finalizers        []string          `cbor:"finalizers"`
-			OwnerReferences   []struct {
+			Name            string            `cbor:"name"`
+			Namespace       string            `cbor:"namespace"`
+			UID             string            `cbor:"uid"`
+			Labels          map[string]string `cbor:"labels"`
+			Annotations     map[string]string `cbor:"annotations"`
+			OwnerReferences []struct {
 				APIVersion string `cbor:"apiVersion"`
 				Kind       string `cbor:"kind"`
 				Name       string `cbor:"name"`
@@ -225,10 +201,6 @@ func readCBORMeta(body []byte, m *Meta) error {
 	}
 	meta := &object.Metadata
 	m.Name, m.Namespace, m.UID = []byte(meta.Name), []byte(meta.Namespace), []byte(meta.UID)
-	m.Generation, m.Deleting = meta.Generation, meta.DeletionTimestamp != ""
-	for _, f := range meta.Finalizers {
-		m.Finalizers = append(m.Finalizers, []byte(f))
-	}
 	for _, o := range meta.OwnerReferences {
 		m.Owners = append(m.Owners, OwnerReference{[]byte(o.APIVersion), []byte(o.Kind), []byte(o.Name), []byte(o.UID)})
 	}

@@ -114,7 +114,7 @@ func (o *observer) observe(e Entry) {
 		r.unshaped.add(rest)
 		return
 	}
-	boot := o.boot(k, rest)
+	boot := r.startup(rest)
 	if boot {
 		r.boot.add(rest)
 	} else {
@@ -151,6 +151,7 @@ func (o *observer) resource(k Key, rest string) *resourceTally {
 	if !ok {
 		name = strings.Clone(name)
 		r = newResourceTally(name, o.number(name), k, o.m.Row(k))
+		r.atStart = o.bootKeys(name, r.row)
 		o.t.resources[name] = r
 	} else if r.form == FormUnshaped {
 		r.form, r.group = k.Form, strings.Clone(k.Group)
@@ -159,17 +160,16 @@ func (o *observer) resource(k Key, rest string) *resourceTally {
 	return r
 }
 
-// boot reports whether a side that keeps the resource in this store writes the key at its start.
-func (o *observer) boot(k Key, rest string) bool {
-	if o.last.row == nil {
-		return false
-	}
+// bootKeys are the keys of a resource that a side which keeps it in this store writes at its start.
+func (o *observer) bootKeys(name string, row *Resource) []*BootKey {
+	var keys []*BootKey
 	for i := range o.m.Boot {
-		if b := &o.m.Boot[i]; b.Matches(rest) && o.last.row.Side(b.Side).Store == o.store {
-			return true
+		b := &o.m.Boot[i]
+		if row != nil && strings.HasPrefix(b.Key, name) && row.Side(b.Side).Store == o.store {
+			keys = append(keys, b)
 		}
 	}
-	return false
+	return keys
 }
 
 // observeValue reads the envelope and the metadata and returns the UID, "" for none.
@@ -214,11 +214,17 @@ func reason(err error) string {
 }
 
 func (o *observer) storedAs(r *resourceTally, e *Envelope) *storedTally {
-	if st, ok := r.types[stored{text(e.APIVersion), text(e.Kind), e.Encoding}]; ok {
-		return st
+	key := stored{text(e.APIVersion), text(e.Kind), e.Encoding}
+	if r.last != nil && r.last.stored == key {
+		return r.last
 	}
-	st := &storedTally{}
-	r.types[stored{string(e.APIVersion), string(e.Kind), e.Encoding}] = st
+	st, ok := r.types[key]
+	if !ok {
+		key.APIVersion, key.Kind = strings.Clone(key.APIVersion), strings.Clone(key.Kind)
+		st = &storedTally{stored: key}
+		r.types[key] = st
+	}
+	r.last = st
 	return st
 }
 

@@ -51,6 +51,7 @@ type stored struct {
 
 // storedTally counts the values of one stored type.
 type storedTally struct {
+	stored
 	counted
 	boot int64 // how many of them an API server writes at its start
 }
@@ -62,11 +63,13 @@ type resourceTally struct {
 	form       Form
 	group      string
 	row        *Resource // of the map; nil: the map does not know it
+	atStart    []*BootKey
 	keys       int64
 	bytes      int64
 	boot       counted // written by an API server at its start
 	others     counted // all the rest
 	types      map[stored]*storedTally
+	last       *storedTally        // of the value before
 	encrypted  map[string]*counted // by "provider:key"
 	unreadable map[string]*counted // by what is wrong
 	unshaped   counted
@@ -82,6 +85,16 @@ func newResourceTally(name string, number uint16, k Key, row *Resource) *resourc
 		types: map[stored]*storedTally{}, encrypted: map[string]*counted{}, unreadable: map[string]*counted{},
 		namespaces: map[string]*counted{}, dropped: map[string]*counted{},
 	}
+}
+
+// startup reports whether an API server writes the key at its start.
+func (t *resourceTally) startup(rest string) bool {
+	for _, b := range t.atStart {
+		if b.Matches(rest) {
+			return true
+		}
+	}
+	return false
 }
 
 func (t *resourceTally) merge(other *resourceTally) {

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// The file is read page by page instead of being mapped by bbolt: a checker must survive a file that is cut off, scrambled or
-// circular, and hold only the pages on the way from the root to where it is.
+// The pages are read here and not by bbolt, which trusts them: a checker must survive a file that is cut off, scrambled or
+// circular, and hold only what it looks at.
 // Source: bbolt v1.4.3 internal/common/{page,meta,bucket}.go.
 
 const (
@@ -107,12 +107,16 @@ func metaAt(file io.ReaderAt, at int64) (meta, error) {
 
 // tree reads one bucket, from its last key to its first.
 type tree struct {
-	file   io.ReaderAt
+	file   pageSource
 	meta   meta
-	visits uint64   // pages seen; more than there are means that they form a circle
-	window []byte   // a part of the file, read at once
-	at     int64    // where the window starts
-	spans  [][]byte // by depth: buffers for pages that are larger than the window
+	visits uint64 // pages seen; more than there are means that they form a circle
+}
+
+// pageSource gives out parts of a file.
+type pageSource interface {
+	// bytes returns the part. It is valid until the next call with the same or a smaller depth.
+	// Errors: ErrDamaged, wrapped, when the file ends before.
+	bytes(at, n int64, depth int) ([]byte, error)
 }
 
 // page is one page with its overflow, in the file's own bytes.
@@ -122,10 +126,7 @@ type page struct {
 	leaf  bool
 }
 
-// windowBytes are read at a time. Neighbours in the tree are mostly neighbours in the file, since etcd only ever appends.
-const windowBytes = 64 << 10
-
-// page reads the page and what overflows from it. It is valid until the next call at the same or a smaller depth.
+// page reads the page and what overflows from it.
 func (t *tree) page(id uint64, depth int) (page, error) {
 	if id < 2 || id >= t.meta.pages {
 		return page{}, damaged("page %d is outside the %d pages of the file", id, t.meta.pages)
@@ -134,55 +135,43 @@ func (t *tree) page(id uint64, depth int) (page, error) {
 		return page{}, damaged("its pages form a circle")
 	}
 	at := int64(id) * t.meta.pageBytes
-	head, err := t.bytes(at, t.meta.pageBytes)
+	data, err := t.file.bytes(at, t.meta.pageBytes, depth)
 	if err != nil {
 		return page{}, fmt.Errorf("reading page %d: %w", id, err)
 	}
-	size := (int64(binary.LittleEndian.Uint32(head[12:])) + 1) * t.meta.pageBytes
-	if binary.LittleEndian.Uint64(head) != id {
-		return page{}, damaged("page %d calls itself %d", id, binary.LittleEndian.Uint64(head))
+	if got := binary.LittleEndian.Uint64(data); got != id {
+		return page{}, damaged("page %d calls itself %d", id, got)
 	}
-	if size > maxSpanBytes || at+size > int64(t.meta.pages)*t.meta.pageBytes {
-		return page{}, damaged("page %d claims %d bytes", id, size)
-	}
-	if flags := binary.LittleEndian.Uint16(head[8:]); size == t.meta.pageBytes && flags == leafFlag {
-		return parsePage(head, id) // nothing else is read while a leaf is in use
-	}
-	// Branches are kept while what is below them is read, so each depth has a buffer of its own.
-	for len(t.spans) <= depth {
-		t.spans = append(t.spans, nil)
-	}
-	t.spans[depth] = slices.Grow(t.spans[depth][:0], int(size))[:size]
-	if size == t.meta.pageBytes {
-		copy(t.spans[depth], head)
-	} else if err := t.read(t.spans[depth], at); err != nil {
-		return page{}, fmt.Errorf("reading page %d: %w", id, err)
-	}
-	return parsePage(t.spans[depth], id)
-}
-
-// bytes returns a part of the file out of the window, which it moves so that the part is at the end: the walk goes backwards.
-func (t *tree) bytes(at, n int64) ([]byte, error) {
-	if at < t.at || at+n > t.at+int64(len(t.window)) {
-		start := max(0, at+n-windowBytes)
-		t.window = slices.Grow(t.window[:0], windowBytes)[:at+n-start]
-		t.at = start
-		if err := t.read(t.window, start); err != nil {
-			t.window = t.window[:0]
-			return nil, err
+	if overflow := int64(binary.LittleEndian.Uint32(data[12:])); overflow > 0 {
+		size := (overflow + 1) * t.meta.pageBytes
+		if size > maxSpanBytes || at+size > int64(t.meta.pages)*t.meta.pageBytes {
+			return page{}, damaged("page %d claims %d bytes", id, size)
+		}
+		if data, err = t.file.bytes(at, size, depth); err != nil {
+			return page{}, fmt.Errorf("reading page %d: %w", id, err)
 		}
 	}
-	return t.window[at-t.at:][:n], nil
+	return parsePage(data, id)
 }
 
-func (t *tree) read(into []byte, at int64) error {
-	if _, err := t.file.ReadAt(into, at); err != nil {
+// readSource reads the file where it cannot be mapped into memory.
+type readSource struct {
+	file    io.ReaderAt
+	buffers [][]byte // by depth: pages on the way down are used while those below are read
+}
+
+func (s *readSource) bytes(at, n int64, depth int) ([]byte, error) {
+	for len(s.buffers) <= depth {
+		s.buffers = append(s.buffers, nil)
+	}
+	s.buffers[depth] = slices.Grow(s.buffers[depth][:0], int(n))[:n]
+	if _, err := s.file.ReadAt(s.buffers[depth], at); err != nil {
 		if errors.Is(err, io.EOF) {
-			return damaged("it ends before byte %d", at+int64(len(into)))
+			return nil, damaged("it ends before byte %d", at+n)
 		}
-		return err
+		return nil, err
 	}
-	return nil
+	return s.buffers[depth], nil
 }
 
 func parsePage(data []byte, id uint64) (page, error) {

@@ -122,8 +122,12 @@ func (f *File) walk(ctx context.Context, visit func(etcdsplit.Entry) error) (etc
 		return walked, err
 	}
 	w := walker{seen: newKeySet(), visit: visit}
-	t := &tree{file: f.file, meta: before}
-	err = t.bucket(ctx, "key", w.item)
+	if mapped, mapErr := mapFile(f.file, f.sizeBytes); mapErr == nil {
+		err = w.ahead(ctx, &tree{file: mapped, meta: before})
+		err = errors.Join(err, mapped.close())
+	} else {
+		err = (&tree{file: &readSource{file: f.file}, meta: before}).bucket(ctx, "key", w.item)
+	}
 	walked.Revision = w.newest
 	// Between two commits of a writer the pages that were read may have become others'.
 	if after, metaErr := readMeta(f.file, f.sizeBytes); metaErr != nil || after.txid != before.txid {

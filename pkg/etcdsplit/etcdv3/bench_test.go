@@ -1,0 +1,164 @@
+package etcdv3_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/kubefusion/fusionctl/internal/etcdtest"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
+)
+
+// benchKeys is the size of the store: FUSIONCTL_BENCH_KEYS, by default small enough for every machine.
+func benchKeys(b *testing.B) int {
+	n, err := strconv.Atoi(os.Getenv("FUSIONCTL_BENCH_KEYS"))
+	if err != nil {
+		n = 100_000
+	}
+	return n
+}
+
+// fill writes n keys as a cluster would have them: mostly pods and events, in many namespaces of different sizes, 1.8 KB each
+// on average.
+func fill(t testing.TB, client *clientv3.Client, n int) {
+	t.Helper()
+	random := rand.New(rand.NewSource(1))
+	filler := make([]byte, 1<<16)
+	random.Read(filler)
+	namespaces := max(10, n/2000)
+	ops := make([]clientv3.Op, 0, 500)
+	flush := func() {
+		if len(ops) > 0 {
+			if _, err := client.Txn(context.Background()).Then(ops...).Commit(); err != nil {
+				t.Fatal(err)
+			}
+			ops = ops[:0]
+		}
+	}
+	put := func(key string, value []byte) {
+		if ops = append(ops, clientv3.OpPut(key, string(value))); len(ops) == cap(ops) {
+			flush()
+		}
+	}
+	for i := range namespaces {
+		put(fmt.Sprintf("/registry/namespaces/team-%04d", i), benchObject("v1", "Namespace", "", fmt.Sprintf("team-%04d", i), "", filler[:100]))
+	}
+	kinds := []struct {
+		resource, apiVersion, kind string
+		share                      int
+	}{{"pods", "v1", "Pod", 40}, {"events", "v1", "Event", 30}, {"replicasets", "apps/v1", "ReplicaSet", 10}, {"configmaps", "v1", "ConfigMap", 10}, {"secrets", "v1", "Secret", 10}}
+	for i := range n - namespaces {
+		// Squaring makes the first namespaces large and the last ones small.
+		f := random.Float64()
+		namespace := fmt.Sprintf("team-%04d", int(f*f*float64(namespaces)))
+		pick, k := random.Intn(100), 0
+		for pick -= kinds[k].share; pick >= 0; pick -= kinds[k].share {
+			k++
+		}
+		kind := kinds[k]
+		name := fmt.Sprintf("app-%02d-%08x", random.Intn(30), random.Uint32())
+		owner := ""
+		if kind.kind == "Pod" {
+			owner = fmt.Sprintf("uid-%d", random.Intn(n/10+1))
+		}
+		size := 300 + random.Intn(3000)
+		put("/registry/"+kind.resource+"/"+namespace+"/"+name, benchObject(kind.apiVersion, kind.kind, namespace, name, owner, filler[i%1000:][:size]))
+	}
+	flush()
+}
+
+// benchObject is a protobuf object with metadata, an owner, and a spec of random bytes.
+func benchObject(apiVersion, kind, namespace, name, owner string, spec []byte) []byte {
+	field := func(b []byte, n protowire.Number, v []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), v)
+	}
+	meta := field(field(field(nil, 1, []byte(name)), 3, []byte(namespace)), 5, []byte("uid-of-"+namespace+"-"+name))
+	for i := range 4 {
+		meta = field(meta, 11, field(field(nil, 1, fmt.Appendf(nil, "app.kubernetes.io/label-%d", i)), 2, []byte(name)))
+	}
+	if owner != "" {
+		ref := field(field(field(field(nil, 1, []byte("ReplicaSet")), 3, []byte("web")), 4, []byte(owner)), 5, []byte("apps/v1"))
+		meta = field(meta, 13, ref)
+	}
+	unknown := field(field(nil, 1, field(field(nil, 1, []byte(apiVersion)), 2, []byte(kind))), 2, field(field(nil, 1, meta), 2, spec))
+	return append([]byte("k8s\x00"), unknown...)
+}
+
+// benchMap is a layout in which everything belongs to one store.
+func benchMap() *etcdsplit.Map {
+	m := &etcdsplit.Map{Prefix: "/registry", Stores: []string{"core"}, Legacy: etcdsplit.ControlPlane{Store: "core"}, Modern: etcdsplit.ControlPlane{Store: "core"},
+		CustomResources: etcdsplit.Resource{Owner: etcdsplit.OwnerShared}}
+	for key, as := range map[string][3]string{
+		"pods": {"v1", "Pod", ""}, "events": {"v1", "Event", ""}, "replicasets": {"apps/v1", "ReplicaSet", "apps"}, "configmaps": {"v1", "ConfigMap", ""},
+		"secrets": {"v1", "Secret", ""}, "namespaces": {"v1", "Namespace", ""},
+	} {
+		side := etcdsplit.Side{Store: "core", StoredAs: as[0], Decodes: []string{as[0]}, Serves: []string{as[0]}}
+		m.Resources = append(m.Resources, etcdsplit.Resource{Key: key, Name: key, Kind: as[1], Groups: []string{as[2]}, Namespaced: key != "namespaces", Owner: etcdsplit.OwnerShared, Legacy: side, Modern: side})
+	}
+	return m
+}
+
+// barePages reads everything below the prefix as most programs do: one range, page after page.
+func barePages(t testing.TB, client *clientv3.Client, keysOnly bool) (keys int) {
+	from := "/registry/"
+	options := []clientv3.OpOption{clientv3.WithRange("/registry0"), clientv3.WithLimit(1000)}
+	if keysOnly {
+		options = append(options, clientv3.WithKeysOnly())
+	}
+	for {
+		response, err := client.Get(context.Background(), from, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys += len(response.Kvs)
+		if !response.More {
+			return keys
+		}
+		from = string(response.Kvs[len(response.Kvs)-1].Key) + "\x00"
+	}
+}
+
+func scan(t testing.TB, endpoint string, depth etcdsplit.Depth) int {
+	client, err := etcdv3.Open(etcdv3.Config{Endpoints: []string{endpoint}, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	report, err := etcdsplit.Scan(context.Background(), benchMap(), []etcdsplit.Store{{Name: "core", Pager: client}}, etcdsplit.Options{Depth: depth})
+	if err != nil || !report.Complete {
+		t.Fatalf("scan: %v, %v", err, report)
+	}
+	return int(report.Stores[0].Keys)
+}
+
+// BenchmarkScan reads one store in several ways. Compare keys/s: scan-keys with bare-keys, scan-envelope with bare-values.
+func BenchmarkScan(b *testing.B) {
+	server := etcdtest.Start(b)
+	n := benchKeys(b)
+	fill(b, server.Client(b), n)
+	for _, way := range []struct {
+		name string
+		read func() int
+	}{
+		{"bare-keys", func() int { return barePages(b, server.Client(b), true) }},
+		{"scan-keys", func() int { return scan(b, server.Endpoint, etcdsplit.DepthKeys) }},
+		{"bare-values", func() int { return barePages(b, server.Client(b), false) }},
+		{"scan-envelope", func() int { return scan(b, server.Endpoint, etcdsplit.DepthEnvelope) }},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			keys := 0
+			for b.Loop() {
+				keys += way.read()
+			}
+			b.ReportMetric(float64(keys)/b.Elapsed().Seconds(), "keys/s")
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package snapshot_test
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit/snapshot"
+)
+
+// benchFile is a store of FUSIONCTL_BENCH_KEYS pods of 1.8 KB.
+func benchFile(t testing.TB, n int) string {
+	if given, err := strconv.Atoi(os.Getenv("FUSIONCTL_BENCH_KEYS")); err == nil {
+		n = given
+	}
+	field := func(b []byte, number protowire.Number, v []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), v)
+	}
+	spec := make([]byte, 1500)
+	return boltFile(t, n, 1, func(i int) []byte {
+		uid := []byte(strconv.Itoa(i) + "-0000-4000-8000-0123456789ab")
+		meta := field(field(field(nil, 1, []byte("web")), 3, []byte("team")), 5, uid)
+		for range 4 {
+			meta = field(meta, 11, field(field(nil, 1, []byte("app.kubernetes.io/label")), 2, []byte("value")))
+		}
+		owner := field(field(field(field(nil, 1, []byte("ReplicaSet")), 3, []byte("web")), 4, uid[:len(uid)-1]), 5, []byte("apps/v1"))
+		meta = field(meta, 13, owner)
+		unknown := field(field(nil, 1, field(field(nil, 1, []byte("v1")), 2, []byte("Pod"))), 2, field(field(nil, 1, meta), 2, spec))
+		return append([]byte("k8s\x00"), unknown...)
+	})
+}
+
+// bareCursor walks over the same file with nothing but bbolt.
+func bareCursor(t testing.TB, file string) (entries int) {
+	db, err := bolt.Open(file, 0o600, &bolt.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	err = db.View(func(tx *bolt.Tx) error {
+		cursor := tx.Bucket([]byte("key")).Cursor()
+		for key, _ := cursor.First(); key != nil; key, _ = cursor.Next() {
+			entries++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+// scanFile is the whole check over the file: newest revisions, keys, envelopes, metadata, owners.
+func scanFile(t testing.TB, file string) int {
+	f, err := snapshot.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	side := etcdsplit.Side{Store: "core", StoredAs: "v1", Decodes: []string{"v1"}, Serves: []string{"v1"}}
+	m := &etcdsplit.Map{Prefix: "/registry", Stores: []string{"core"}, CustomResources: etcdsplit.Resource{Owner: etcdsplit.OwnerShared},
+		Resources: []etcdsplit.Resource{{Key: "pods", Name: "pods", Kind: "Pod", Groups: []string{""}, Namespaced: true, Owner: etcdsplit.OwnerShared, Legacy: side, Modern: side}}}
+	report, err := etcdsplit.Scan(context.Background(), m, []etcdsplit.Store{{Name: "core", Walker: f}}, etcdsplit.Options{})
+	if err != nil || !report.Complete {
+		t.Fatalf("scan: %v, %v", err, report)
+	}
+	return int(report.Stores[0].Keys)
+}
+
+// BenchmarkSnapshot reads one file in two ways. Compare entries/s.
+func BenchmarkSnapshot(b *testing.B) {
+	file := benchFile(b, 100_000)
+	for _, way := range []struct {
+		name string
+		read func(testing.TB, string) int
+	}{{"bare-cursor", bareCursor}, {"walk", walkFile}, {"scan", scanFile}} {
+		b.Run(way.name, func(b *testing.B) {
+			entries := 0
+			for b.Loop() {
+				entries += way.read(b, file)
+			}
+			b.ReportMetric(float64(entries)/b.Elapsed().Seconds(), "entries/s")
+		})
+	}
+}
+
+func walkFile(t testing.TB, file string) (n int) {
+	f, err := snapshot.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Walk(context.Background(), func(etcdsplit.Entry) error { n++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
