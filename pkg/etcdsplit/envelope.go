@@ -61,7 +61,12 @@ func ReadEnvelope(value []byte) (Envelope, error) {
 func readUnknown(data []byte) (Envelope, error) {
 	e := Envelope{Encoding: Protobuf}
 	var typeMeta, contentEncoding []byte
-	err := protoFields(data, func(number protowire.Number, value []byte) bool {
+	for rest := data; len(rest) > 0; {
+		number, value, n := nextField(rest)
+		if n < 0 {
+			return Envelope{}, fmt.Errorf("%w: its envelope is damaged: %w", ErrUnreadable, protowire.ParseError(n))
+		}
+		rest = rest[n:]
 		switch number {
 		case 1:
 			typeMeta = value
@@ -70,27 +75,49 @@ func readUnknown(data []byte) (Envelope, error) {
 		case 3:
 			contentEncoding = value
 		}
-		return true
-	})
-	if err != nil {
-		return Envelope{}, fmt.Errorf("%w: its envelope is damaged: %w", ErrUnreadable, err)
 	}
 	if len(contentEncoding) > 0 {
 		return Envelope{}, fmt.Errorf("%w: its content encoding %q is not known", ErrUnreadable, contentEncoding)
 	}
-	err = protoFields(typeMeta, func(number protowire.Number, value []byte) bool {
+	for len(typeMeta) > 0 {
+		number, value, n := nextField(typeMeta)
+		if n < 0 {
+			return Envelope{}, fmt.Errorf("%w: its type is damaged: %w", ErrUnreadable, protowire.ParseError(n))
+		}
+		typeMeta = typeMeta[n:]
 		switch number {
 		case 1:
 			e.APIVersion = value
 		case 2:
 			e.Kind = value
 		}
-		return true
-	})
-	if err != nil {
-		return Envelope{}, fmt.Errorf("%w: its type is damaged: %w", ErrUnreadable, err)
 	}
 	return e, e.requireType()
+}
+
+// nextField reads the field at the start of a message: its number, its value when that is length-delimited, and how many
+// bytes it takes; fewer than 0 when it is damaged. Small numbers and lengths, which are nearly all, are read at once.
+func nextField(data []byte) (number protowire.Number, value []byte, n int) {
+	if len(data) > 1 && data[0] < 0x80 && data[0]&7 == byte(protowire.BytesType) && data[0] >= 8 {
+		if length := int(data[1]); length < 0x80 {
+			if end := 2 + length; end <= len(data) {
+				return protowire.Number(data[0] >> 3), data[2:end], end
+			}
+		}
+	}
+	number, wireType, tag := protowire.ConsumeTag(data)
+	if tag < 0 {
+		return 0, nil, tag
+	}
+	if wireType == protowire.BytesType {
+		value, n = protowire.ConsumeBytes(data[tag:])
+	} else {
+		n = protowire.ConsumeFieldValue(number, wireType, data[tag:])
+	}
+	if n < 0 {
+		return 0, nil, n
+	}
+	return number, value, tag + n
 }
 
 // readEncrypted reads <provider>:<version>:<key name>:<cipher text>; old providers leave out nothing of it.
@@ -146,23 +173,11 @@ func (e *Envelope) requireType() error {
 	return nil
 }
 
-// protoFields calls visit with every length-delimited field of a message, until visit returns false; other fields are
-// skipped. It allocates nothing.
+// protoFields calls visit with every field of a message, until visit returns false; the value of a field that is not
+// length-delimited is nil. It allocates nothing.
 func protoFields(data []byte, visit func(number protowire.Number, value []byte) bool) error {
 	for len(data) > 0 {
-		number, wireType, n := protowire.ConsumeTag(data)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		data = data[n:]
-		if wireType != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(number, wireType, data); n < 0 {
-				return protowire.ParseError(n)
-			}
-			data = data[n:]
-			continue
-		}
-		value, n := protowire.ConsumeBytes(data)
+		number, value, n := nextField(data)
 		if n < 0 {
 			return protowire.ParseError(n)
 		}

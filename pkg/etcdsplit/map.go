@@ -197,6 +197,17 @@ func (r *Resource) writtenBy(side SideName) bool {
 	return true
 }
 
+// readable reports whether every side that reads the resource from the store reads what is stored as the type.
+func (r *Resource) readable(store string, as stored) bool {
+	for _, side := range r.Readers(store) {
+		s := r.Side(side)
+		if !slices.Contains(s.Decodes, as.APIVersion) || slices.Contains(s.WatchBreaks, as.APIVersion) {
+			return false
+		}
+	}
+	return as.Kind == r.Kind && as.Encoding != CBOR
+}
+
 // ServesKind reports whether one of the resource's groups is group and its kind is kind.
 func (r *Resource) ServesKind(group, kind string) bool {
 	return r.Kind == kind && slices.Contains(r.Groups, group)

@@ -52,18 +52,25 @@ func (e *Envelope) ReadMeta(m *Meta) error {
 }
 
 func readProtobufMeta(body []byte, m *Meta) error {
-	var meta []byte
-	err := protoFields(body, func(number protowire.Number, value []byte) bool {
-		if number == 1 {
-			meta = value
-		}
-		return number != 1 // it comes first, and the rest may be large
-	})
-	if err != nil {
-		return err
+	if len(body) == 0 {
+		return nil
 	}
-	var inner error
-	err = protoFields(meta, func(number protowire.Number, value []byte) bool {
+	number, meta, n := nextField(body)
+	for number != 1 { // it comes first, and the rest may be large
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		if body = body[n:]; len(body) == 0 {
+			return nil
+		}
+		number, meta, n = nextField(body)
+	}
+	for len(meta) > 0 {
+		number, value, n := nextField(meta)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		meta = meta[n:]
 		switch number {
 		case 1:
 			m.Name = value
@@ -76,16 +83,14 @@ func readProtobufMeta(body []byte, m *Meta) error {
 		case 12:
 			m.annotations = append(m.annotations, value)
 		case 13:
-			var owner OwnerReference
-			owner, inner = readProtobufOwner(value)
+			owner, err := readProtobufOwner(value)
+			if err != nil {
+				return err
+			}
 			m.Owners = append(m.Owners, owner)
 		}
-		return inner == nil
-	})
-	if err == nil {
-		err = inner
 	}
-	return err
+	return nil
 }
 
 func readProtobufOwner(data []byte) (OwnerReference, error) {

@@ -47,7 +47,7 @@ type common struct {
 }
 
 const (
-	nameBudgetBytes = 8 << 20
+	nameBudgetBytes = 2 << 20
 	maxResources    = 1<<resourceBits - 1 // the last number stands for all the resources beyond
 )
 
@@ -118,10 +118,10 @@ func (o *observer) observe(e Entry) {
 	if boot {
 		r.boot.add(rest)
 	} else {
-		r.others.add(rest)
+		r.others.count(rest, r.shown)
 	}
 	if k.Namespace != "" {
-		count(r.namespaces, k.Namespace, rest)
+		r.inNamespace(k.Namespace, rest)
 	} else if k.Resource == "namespaces" {
 		o.t.facts.namespaces[strings.Clone(k.Name)] = true
 	}
@@ -152,6 +152,7 @@ func (o *observer) resource(k Key, rest string) *resourceTally {
 		name = strings.Clone(name)
 		r = newResourceTally(name, o.number(name), k, o.m.Row(k))
 		r.atStart = o.bootKeys(name, r.row)
+		r.shown = r.row == nil || r.row.Owner == OwnerSplit || r.row.Kind == "" || !slices.Contains(r.row.Homes(), o.store)
 		o.t.resources[name] = r
 	} else if r.form == FormUnshaped {
 		r.form, r.group = k.Form, strings.Clone(k.Group)
@@ -184,7 +185,7 @@ func (o *observer) observeValue(r *resourceTally, k Key, rest string, e Entry, b
 		return ""
 	}
 	st := o.storedAs(r, &envelope)
-	st.add(rest)
+	st.count(rest, st.shown)
 	if boot {
 		st.boot++
 	}
@@ -221,7 +222,7 @@ func (o *observer) storedAs(r *resourceTally, e *Envelope) *storedTally {
 	st, ok := r.types[key]
 	if !ok {
 		key.APIVersion, key.Kind = strings.Clone(key.APIVersion), strings.Clone(key.Kind)
-		st = &storedTally{stored: key}
+		st = &storedTally{stored: key, shown: r.row == nil || !r.row.readable(o.store, key)}
 		r.types[key] = st
 	}
 	r.last = st

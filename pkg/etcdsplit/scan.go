@@ -173,7 +173,7 @@ func (s *storeScan) walk(ctx context.Context) {
 	}
 }
 
-const walkFlushKeys = 1 << 16
+const walkFlushKeys = 1 << 15
 
 // page reads a live store, range by range.
 func (s *storeScan) page(ctx context.Context) {

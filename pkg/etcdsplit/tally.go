@@ -35,11 +35,20 @@ func (s *samples) merge(other samples) {
 
 // counted is how many keys share a property, and a few of them.
 type counted struct {
+	name    string // of the property, where the count is looked up by it
 	keys    int64
 	samples samples
 }
 
 func (c *counted) add(key string) { c.keys++; c.samples.add(key) }
+
+// count adds a key, and keeps it as a sample only if it may be shown.
+func (c *counted) count(key string, shown bool) {
+	c.keys++
+	if shown {
+		c.samples.add(key)
+	}
+}
 
 func (c *counted) merge(other *counted) { c.keys += other.keys; c.samples.merge(other.samples) }
 
@@ -53,7 +62,8 @@ type stored struct {
 type storedTally struct {
 	stored
 	counted
-	boot int64 // how many of them an API server writes at its start
+	shown bool  // its keys are kept as samples: some reader may have trouble with the type
+	boot  int64 // how many of them an API server writes at its start
 }
 
 // resourceTally is what one range, and later one store, holds of a resource.
@@ -64,6 +74,7 @@ type resourceTally struct {
 	group      string
 	row        *Resource // of the map; nil: the map does not know it
 	atStart    []*BootKey
+	shown      bool // its keys are kept as samples: they may be in the wrong place, or in two
 	keys       int64
 	bytes      int64
 	boot       counted // written by an API server at its start
@@ -74,6 +85,8 @@ type resourceTally struct {
 	unreadable map[string]*counted // by what is wrong
 	unshaped   counted
 	namespaces map[string]*counted
+	namespace  string              // of the key before
+	inside     *counted            // its count
 	dropped    map[string]*counted // by side and path of the field
 	duplicates counted             // filled when stores are compared: the same UID
 	clashes    counted             // another UID
@@ -85,6 +98,19 @@ func newResourceTally(name string, number uint16, k Key, row *Resource) *resourc
 		types: map[stored]*storedTally{}, encrypted: map[string]*counted{}, unreadable: map[string]*counted{},
 		namespaces: map[string]*counted{}, dropped: map[string]*counted{},
 	}
+}
+
+// inNamespace counts a key of a namespace, which is often that of the key before.
+func (t *resourceTally) inNamespace(namespace, rest string) {
+	if t.inside == nil || t.inside.name != namespace {
+		c, ok := t.namespaces[namespace]
+		if !ok {
+			c = &counted{name: strings.Clone(namespace)}
+			t.namespaces[c.name] = c
+		}
+		t.inside = c
+	}
+	t.inside.add(rest)
 }
 
 // startup reports whether an API server writes the key at its start.

@@ -16,7 +16,7 @@ type mappedFile struct {
 }
 
 // keepVisits pages are looked at before all are given back: the system may bring in 64 KiB with each.
-const keepVisits = 512
+const keepVisits = 128
 
 func mapFile(file *os.File, sizeBytes int64) (*mappedFile, error) {
 	if int64(int(sizeBytes)) != sizeBytes {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"math/bits"
 	"os"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -96,7 +97,7 @@ func (r *contextReader) Read(p []byte) (int, error) {
 }
 
 // Walk visits every live key once, the one written last first: of each key the newest revision counts, and none if that is
-// a deletion. It holds 16 to 32 bytes per key, and the pages on the way to where it is. Beside the walk it compares a snapshot
+// a deletion. It holds about 12 bytes per key, and the pages on the way to where it is. Beside the walk it compares a snapshot
 // with the hash at its end.
 func (f *File) Walk(ctx context.Context, visit func(etcdsplit.Entry) error) (etcdsplit.Walked, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -138,7 +139,7 @@ func (f *File) walk(ctx context.Context, visit func(etcdsplit.Entry) error) (etc
 
 // walker turns items of the bucket into entries.
 type walker struct {
-	seen   keySet
+	seen   *keySet
 	visit  func(etcdsplit.Entry) error
 	newest int64
 	last   [revisionBytes]byte
@@ -215,37 +216,49 @@ func parseKeyValue(data []byte) (etcdsplit.Entry, error) {
 	return e, nil
 }
 
-// keySet remembers keys by 128 bits of hash, in a table without pointers.
+// keySet remembers keys by 64 bits of hash, in tables without pointers. That two keys of a million are taken for one, so that
+// the older is overlooked, has a chance of 3 in 100 million. There are many tables so that only one at a time is held twice
+// while it grows.
 type keySet struct {
-	seeds [2]maphash.Seed
-	slots [][2]uint64
-	used  int
+	seed   maphash.Seed
+	shards [256]keyTable
 }
 
-func newKeySet() keySet {
-	return keySet{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, slots: make([][2]uint64, 1<<10)}
-}
+func newKeySet() *keySet { return &keySet{seed: maphash.MakeSeed()} }
 
 // add reports whether the key is new to the set.
 func (s *keySet) add(key []byte) bool {
-	if s.used*8 >= len(s.slots)*7 {
-		s.grow()
+	h := maphash.Bytes(s.seed, key)
+	return s.shards[h>>56].add(h)
+}
+
+// keyTable is a hash table with linear probing. A slot of 0 is free, so no hash is 0.
+type keyTable struct {
+	slots []uint64
+	used  int
+}
+
+func (t *keyTable) add(h uint64) bool {
+	if t.used*6 >= len(t.slots)*5 {
+		t.grow()
 	}
-	// A slot of two zeros is free, so no key may hash to it.
-	h := [2]uint64{maphash.Bytes(s.seeds[0], key), maphash.Bytes(s.seeds[1], key) | 1}
-	if !s.insert(h) {
+	if !t.insert(max(h, 1)) {
 		return false
 	}
-	s.used++
+	t.used++
 	return true
 }
 
-func (s *keySet) insert(h [2]uint64) bool {
-	mask := uint64(len(s.slots) - 1)
-	for i := h[0] & mask; ; i = (i + 1) & mask {
-		switch s.slots[i] {
-		case [2]uint64{}:
-			s.slots[i] = h
+func (t *keyTable) insert(h uint64) bool {
+	// The bits below those that chose the table choose the slot, spread over a size that is no power of two.
+	high, _ := bits.Mul64(h<<8, uint64(len(t.slots)))
+	for i := int(high); ; i++ {
+		if i == len(t.slots) {
+			i = 0
+		}
+		switch t.slots[i] {
+		case 0:
+			t.slots[i] = h
 			return true
 		case h:
 			return false
@@ -253,12 +266,12 @@ func (s *keySet) insert(h [2]uint64) bool {
 	}
 }
 
-func (s *keySet) grow() {
-	old := s.slots
-	s.slots = make([][2]uint64, 2*len(old))
+func (t *keyTable) grow() {
+	old := t.slots
+	t.slots = make([]uint64, 64+len(old)*3/2)
 	for _, h := range old {
-		if h != ([2]uint64{}) {
-			s.insert(h)
+		if h != 0 {
+			t.insert(h)
 		}
 	}
 }
