@@ -41,6 +41,14 @@ func TestEtcdCheckOfStoresWrittenByRealServers(t *testing.T) {
 	golden.File(t, "testdata/etcd-check.txt", []byte(stdout))
 }
 
+func TestEtcdCheckOfFieldsThatTheLegacySideDrops(t *testing.T) {
+	code, stdout, stderr := run(t, slices.Concat([]string{"etcd", "check", splitSpec, "--depth", "objects", "--fail-on", "warning"}, fromFiles)...)
+	if code != 3 || stderr != "" {
+		t.Errorf("exit code %d, stderr %q; want 3 and nothing", code, stderr)
+	}
+	golden.File(t, "testdata/etcd-check-objects.txt", []byte(stdout))
+}
+
 type checkDocument struct {
 	Schema   string
 	Complete bool

@@ -319,7 +319,11 @@ func (r *reporter) findDropped() {
 					objects.samples.merge(c.samples)
 					details = append(details, fmt.Sprintf("%s (%d)", path, c.keys))
 				}
-				r.add(store.Name, name, finding.Finding{Rule: "FUS001", Severity: finding.Warning, Related: objects.samples,
+				severity := finding.Warning
+				if len(paths) == 1 && paths[0] == "metadata.managedFields" {
+					severity = finding.Info // nothing that runs depends on it
+				}
+				r.add(store.Name, name, finding.Finding{Rule: "FUS001", Severity: severity, Related: objects.samples,
 					Message: fmt.Sprintf("objects hold fields that the %s side (%s) does not know and drops whenever it rewrites one, even its status: %s",
 						side, r.m.ControlPlane(side).Version, strings.Join(details, ", ")),
 					Fix: "let one version write these objects: its controllers, and the kubelets that report their status"})

@@ -247,7 +247,12 @@ func (p *Plan) Ownership() etcdsplit.Map {
 		m.Stores = append(m.Stores, s.Name)
 	}
 	for _, r := range p.Resources {
-		m.Resources = append(m.Resources, r.Resource)
+		row := r.Resource
+		if row.Legacy.Store == row.Modern.Store {
+			row.Legacy.Drops = drops(&row, etcdsplit.Legacy, p.Legacy.Version.Minor, p.Modern.Version.Minor)
+			row.Modern.Drops = drops(&row, etcdsplit.Modern, p.Modern.Version.Minor, p.Legacy.Version.Minor)
+		}
+		m.Resources = append(m.Resources, row)
 	}
 	return m
 }

@@ -1,0 +1,33 @@
+package plan
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+)
+
+func TestDropsListsWhatTheOlderSideDoesNotKnow(t *testing.T) {
+	core := etcdsplit.Side{Store: "core", StoredAs: "v1", Decodes: []string{"v1"}}
+	row := &etcdsplit.Resource{Key: "pods", Kind: "Pod", Groups: []string{""}, Legacy: core, Modern: core}
+	legacy := drops(row, etcdsplit.Legacy, 10, 36)
+	for _, want := range []string{
+		"metadata.managedFields", "spec.topologySpreadConstraints", "spec.preemptionPolicy", "spec.containers[].startupProbe", "spec.volumes[].ephemeral",
+		"spec.initContainers[].restartPolicy", "status.podIPs",
+	} {
+		if !slices.Contains(legacy, want) {
+			t.Errorf("1.10 drops %d fields of a 1.36 pod, %q is not among them", len(legacy), want)
+		}
+	}
+	for _, unwanted := range []string{"metadata.name", "spec.containers", "spec.containers[].image", "spec.priority"} {
+		if slices.Contains(legacy, unwanted) {
+			t.Errorf("1.10 is said to drop %q", unwanted)
+		}
+	}
+	if same := drops(row, etcdsplit.Legacy, 36, 36); len(same) > 0 {
+		t.Errorf("a version drops its own fields: %q", same)
+	}
+	if modern := drops(row, etcdsplit.Modern, 36, 10); !slices.Contains(modern, "metadata.initializers") {
+		t.Errorf("1.36 drops %q of a 1.10 pod, want metadata.initializers among them", modern)
+	}
+}
