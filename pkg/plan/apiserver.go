@@ -39,7 +39,7 @@ func (b *builder) servingArgs(l *argList, host spec.Host, side etcdsplit.SideNam
 	l.set("advertise-address", host.Address, "the host's")
 	l.set("bind-address", server.Address, "the spec's")
 	l.set("secure-port", strconv.Itoa(server.Port), "the spec's")
-	if kubever.Behaves(kubever.BehaviourInsecurePort, l.minor) && side == etcdsplit.Modern {
+	if kubever.Behaves(kubever.BehaviourInsecurePort, l.minor) {
 		l.set("insecure-port", "0", "without it this version serves everybody on the host, unauthenticated, on port 8080")
 	}
 	l.set("tls-cert-file", server.Cert, "serving certificate")
@@ -95,9 +95,15 @@ func (b *builder) identityArgs(l *argList, side etcdsplit.SideName) {
 	for _, key := range pki.ServiceAccountPublic {
 		l.set("service-account-key-file", key, "tokens that the legacy controller manager signs are good on both sides")
 	}
-	if kubever.Behaves(kubever.BehaviourIssuerRequired, l.minor) {
+	switch {
+	case kubever.Behaves(kubever.BehaviourIssuerRequired, l.minor):
 		l.set("service-account-issuer", pki.ServiceAccountIssuer, "this version does not start without it")
 		l.set("service-account-signing-key-file", pki.ServiceAccountKey, "this version does not start without it")
+	case b.issuesForModernPods(l.minor):
+		const why = "kubelets ask this server for the tokens of pods that were made through the modern one"
+		l.set("service-account-issuer", pki.ServiceAccountIssuer, why)
+		l.set("service-account-signing-key-file", pki.ServiceAccountKey, why)
+		l.first([]string{"api-audiences", "service-account-api-audiences"}, pki.ServiceAccountIssuer, why)
 	}
 	if kubever.Behaves(kubever.BehaviourAggregator, l.minor) {
 		l.set("requestheader-client-ca-file", pki.RequestHeaderCA, "extension API servers; both sides publish it in one config map, so it is one CA")
@@ -113,6 +119,13 @@ func (b *builder) identityArgs(l *argList, side etcdsplit.SideName) {
 	if side == etcdsplit.Modern {
 		l.set("kubelet-preferred-address-types", "InternalIP,ExternalIP,Hostname", "names of nodes may not resolve here")
 	}
+}
+
+// issuesForModernPods reports whether pods made through the modern server carry a projected token that kubelets can mount and that this
+// version, the legacy one, can issue when it is told how.
+func (b *builder) issuesForModernPods(m kubever.Minor) bool {
+	return kubever.Behaves(kubever.BehaviourTokenVolumeProjected, b.modern) && kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.plan.Kubelet.Minor) &&
+		kubever.Behaves(kubever.BehaviourBoundTokens, m)
 }
 
 func (b *builder) authorizationArgs(l *argList, side etcdsplit.SideName) {

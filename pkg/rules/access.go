@@ -56,9 +56,9 @@ func ownRules() []Rule {
 				"version's form and the legacy side's rules for them do not hold.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: Evidence{Read: "a rule of our own, from the owners of the spec"},
-			Bad:   example{more: "owners: [{resources: [limitranges], owner: legacy}]", access: toDevelopers("limitranges")}.String(),
-			Good:  example{more: "owners: [{resources: [limitranges], owner: legacy}]", access: toDevelopers("secrets")}.String(),
-			Check: foreignWrites,
+			Bad:      example{more: "owners: [{resources: [limitranges], owner: legacy}]", access: toDevelopers("limitranges")}.String(),
+			Good:     example{more: "owners: [{resources: [limitranges], owner: legacy}]", access: toDevelopers("secrets")}.String(),
+			Check:    foreignWrites,
 		},
 	}
 }

@@ -102,8 +102,8 @@ func argumentRules() []Rule {
 			Why:    "Up to 1.19 a server opens a port without authentication and authorization, on localhost unless it is told otherwise: whoever reaches it may do everything.",
 			Legacy: kubever.Range{From: 6, To: 19}, Modern: kubever.Range{From: 6, To: 19}, Severity: finding.Error,
 			Evidence: Evidence{Read: "serving options of 1.6 to 1.20"},
-			Bad:      example{legacy: "1.15.12", legacyServer: args("insecure-bind-address=0.0.0.0")}.String(),
-			Good:     example{legacy: "1.15.12", legacyServer: args("insecure-port=0")}.String(),
+			Bad:      example{legacy: "1.15.12", legacyServer: args("insecure-port=8080", "insecure-bind-address=0.0.0.0")}.String(),
+			Good:     example{legacy: "1.15.12"}.String(),
 			Check:    insecurePorts,
 		},
 		{
