@@ -57,7 +57,7 @@ func runDemo(ctx context.Context, streams Streams) (err error) {
 	streams.Out = out
 	d := &demonstration{streams: streams, dir: dir, stores: map[string]*localetcd.Member{}}
 	defer d.stop()
-	for _, chapter := range []func(context.Context) error{d.showPlan, d.renderExamples, d.validatePolicy, d.startStores, d.checkStores, d.showAccidents} {
+	for _, chapter := range []func(context.Context) error{d.showPlan, d.judgePlans, d.renderExamples, d.validatePolicy, d.startStores, d.checkStores, d.showAccidents} {
 		if err := errors.Join(chapter(ctx), out.err); err != nil {
 			return err
 		}
@@ -108,15 +108,41 @@ func (d *demonstration) showPlan(ctx context.Context) error {
 	return err
 }
 
+// refusedExample is the example of a pair that must not share a store.
+const refusedExample = "shared-1.15-1.36-refused.yaml"
+
+// judgePlans checks a plan that may run and one that may not.
+func (d *demonstration) judgePlans(ctx context.Context) error {
+	d.say("2. The rules", "Every known way in which two versions damage each other is a rule. This plan breaks none that loses data; the warnings say what to leave alone:")
+	out, err := d.run(ctx, exitDone, "check", d.spec())
+	if err != nil {
+		return err
+	}
+	d.show(abridged(out, 4))
+	d.say("", "Another pair, both of its versions on one store, is refused:")
+	out, err = d.run(ctx, exitAttention, "check", filepath.Join(d.dir, "examples", refusedExample))
+	d.show(abridged(out, 6))
+	return err
+}
+
+// abridged keeps the first lines and the last of a text.
+func abridged(text string, first int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) <= first+2 {
+		return text
+	}
+	return strings.Join(slices.Concat(lines[:first+1], []string{"  ...", lines[len(lines)-1]}), "\n")
+}
+
 func (d *demonstration) renderExamples(ctx context.Context) error {
-	d.say("2. The manifests", "Static pods, kubeconfigs and the policy of every example that may run, a folder for each host. Each argument in them exists in its version:")
+	d.say("3. The manifests", "Static pods, kubeconfigs and the policy of every example that may run, a folder for each host. Each argument in them exists in its version:")
 	files, err := fs.Glob(examples.FS, "*.yaml")
 	if err != nil {
 		return err
 	}
 	for _, name := range files {
-		if strings.HasSuffix(name, "-refused.yaml") {
-			continue // a pair that must not run
+		if name == refusedExample {
+			continue
 		}
 		out, err := d.run(ctx, exitDone, "render", filepath.Join(d.dir, "examples", name), "--out", d.rendered(name))
 		if err != nil {
@@ -142,18 +168,20 @@ func (d *demonstration) validatePolicy(context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("3. The policy", fmt.Sprintf("The modern API server allows what this file says and nothing else. Its %d rules begin with those for users; "+
+	d.say("4. The policy", fmt.Sprintf("The modern API server allows what this file says and nothing else. Its %d rules begin with those for users; "+
 		"what discovery, probes and each controller of the modern side need follows.", len(report.Rules)))
 	d.show("\n" + strings.Join(strings.SplitN(string(text), "\n", policyLinesShown+1)[:policyLinesShown], "\n") + "\n...")
+	var warnings bytes.Buffer
 	for _, f := range report.Findings {
 		if f.Severity >= finding.Warning {
-			printFinding(d.streams.Out, f)
+			printFinding(&warnings, f)
 		}
 	}
+	d.show(warnings.String())
 	if finding.Worst(report.Findings) >= finding.Error {
 		return fmt.Errorf("%s: the API server would not take it as it is meant", d.short(file))
 	}
-	d.say("", "The file was read as that server reads it: it has no errors.")
+	d.say("", "The file was read as that server reads it, and has no errors.")
 	return nil
 }
 
@@ -162,7 +190,7 @@ const policyLinesShown = 4
 
 // startStores runs an etcd for every store of the plan and fills it.
 func (d *demonstration) startStores(ctx context.Context) error {
-	d.say("4. The stores", "Two etcd servers start, and are filled as the two API servers fill them: the shared resources in the core store, each side's "+
+	d.say("5. The stores", "Two etcd servers start, and are filled as the two API servers fill them: the shared resources in the core store, each side's "+
 		"Deployments in its own store and in its own version, objects in protobuf, custom resources in JSON.")
 	contents, err := demo.Fill(d.plan, time.Now())
 	if err != nil {
@@ -213,7 +241,7 @@ func (d *demonstration) check(ctx context.Context, code int) ([]string, error) {
 }
 
 func (d *demonstration) checkStores(ctx context.Context) error {
-	d.say("5. The verdict", "Is every key where its owner keeps it, and can everybody decode it who reads it?")
+	d.say("6. The verdict", "Is every key where its owner keeps it, and can everybody decode it who reads it?")
 	parts, err := d.check(ctx, exitDone)
 	if err != nil {
 		return err
@@ -231,9 +259,9 @@ func (d *demonstration) showAccidents(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("demo: internal error: %w", err)
 	}
-	d.say("6. Three accidents", "Each is made to happen, found, and taken back.")
+	d.say("7. Three accidents", "Each is made to happen, found, and taken back.")
 	for i, v := range violations {
-		d.say(fmt.Sprintf("6.%d %s", i+1, v.Title), v.Story)
+		d.say(fmt.Sprintf("7.%d %s", i+1, v.Title), v.Story)
 		if err := d.stores[v.Store].Put(ctx, map[string][]byte{v.Key: v.Value}); err != nil {
 			return err
 		}
@@ -283,6 +311,9 @@ func (d *demonstration) short(text string) string { return strings.ReplaceAll(te
 
 // show prints what a verb printed.
 func (d *demonstration) show(text string) {
+	if text == "" {
+		return
+	}
 	for _, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
 		fmt.Fprintln(d.streams.Out, strings.TrimRight("  "+line, " "))
 	}
