@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/pki"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
 )
 
 // keyLimitBytes bounds the certificate and key files that are read.
@@ -27,6 +28,7 @@ type pkiRequest struct {
 	proxyCert, proxyKey string
 	serviceAccountKey   string
 	out                 string
+	target              string
 	days                int
 	now                 time.Time
 }
@@ -57,6 +59,7 @@ Exit codes: 0 done, 1 could not write, 2 bad spec or bad key files.`,
 	flags.StringVar(&req.proxyKey, "front-proxy-ca-key", "", "private key of the CA of the aggregation layer")
 	flags.StringVar(&req.serviceAccountKey, "service-account-key", "", "private key with which the legacy side signs tokens; when it is new, one is made")
 	flags.StringVar(&req.out, "out", "", "directory to write below")
+	enumFlag(cmd, &req.target, "target", "", "what runs the components; certificates for hosted have the names of services and pods", render.Targets...)
 	flags.IntVar(&req.days, "days", 365, "how long certificates are good")
 	for _, name := range []string{"ca-cert", "ca-key", "out"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
@@ -74,6 +77,9 @@ func runPKI(req pkiRequest, streams Streams) error {
 	p, err := loadPlan(streams, req.file)
 	if err != nil {
 		return err
+	}
+	if render.Target(req.target) == render.Hosted {
+		p = render.HostedPlan(p)
 	}
 	given, err := pkiGiven(req, p, streams)
 	if err != nil {

@@ -29,10 +29,13 @@ func newRenderCmd(streams Streams) *cobra.Command {
 	var req renderRequest
 	cmd := &cobra.Command{
 		Use:   "render SPEC --out DIR | --diff DIR",
-		Short: "Static pods or systemd units, policy, kubeconfigs and a runbook for a spec",
+		Short: "Static pods, systemd units or hosted manifests, with policy, kubeconfigs and a runbook",
 		Long: `render writes a directory for each host of a spec, a mirror of its file system: static pod manifests or systemd units, the policy
 of the modern API server, kubeconfigs that refer to key files. RUNBOOK.md beside them says in which order they are put into place, how each
 step is verified and how to go back.
+
+With --target hosted the components run as pods of another cluster: Deployments, a StatefulSet for each managed store, Services, and Secrets
+that are referred to and not contained; "fusionctl pki --target hosted" issues certificates with the names that they have there.
 
 The directory is written as a whole or not at all. One that render wrote from the same spec is replaced, unless somebody has changed or
 added a file since. With --out - the manifests go to standard output, as one YAML stream.
@@ -47,6 +50,7 @@ Exit codes: 0 written, or no difference; 1 could not write; 2 bad usage, a bad s
 differences.`,
 		Example: `  fusionctl render spec.yaml --out rendered
   fusionctl render spec.yaml --out rendered --target systemd
+  fusionctl render spec.yaml --out rendered --target hosted
   fusionctl render spec.yaml --out - --host cp-1
   fusionctl render spec.yaml --diff /etc/kubernetes/manifests --host cp-1`,
 		Args: cobra.ExactArgs(1),

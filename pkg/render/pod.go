@@ -82,7 +82,11 @@ func header(p *plan.Plan, c *plan.Component) string {
 	if c.Side != "" {
 		side = fmt.Sprintf(" of the %s side", c.Side)
 	}
-	lines := fmt.Sprintf("Written by fusionctl render: %s %s%s of %s, for %s. Change the spec, not this file.\n", c.Kind, c.Version, side, p.Name, c.Host)
+	place := ", for " + c.Host
+	if c.Host == hostedName {
+		place = ", for the cluster that hosts it"
+	}
+	lines := fmt.Sprintf("Written by fusionctl render: %s %s%s of %s%s. Change the spec, not this file.\n", c.Kind, c.Version, side, p.Name, place)
 	if runsAlready(p, c) {
 		lines += "It runs already. This is how the plan would have it; resources, annotations and probes of its own are not in the spec.\n"
 		lines += "Do not copy this file over the one that it runs from: make there the changes that the runbook lists.\n"

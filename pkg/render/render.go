@@ -1,5 +1,5 @@
-// Package render turns a plan into files: static pods, systemd units, the kubeconfigs and the policy beside
-// them. It computes contents; who writes them is not its concern.
+// Package render turns a plan into files: static pods, systemd units or manifests for another cluster, the kubeconfigs and the policy
+// beside them, and a runbook for exactly this plan. It computes contents; who writes them is not its concern.
 package render
 
 import (
@@ -21,10 +21,11 @@ type Target string
 const (
 	StaticPod Target = "static-pod" // the kubelets of the control-plane machines
 	Systemd   Target = "systemd"    // systemd of the control-plane machines
+	Hosted    Target = "hosted"     // another cluster, as ordinary pods
 )
 
 // Targets lists the targets, the default first.
-var Targets = []string{string(StaticPod), string(Systemd)}
+var Targets = []string{string(StaticPod), string(Systemd), string(Hosted)}
 
 // File is one file of the rendered tree.
 type File struct {
@@ -60,7 +61,7 @@ const runbookFile = "RUNBOOK.md"
 
 // Files renders a plan, sorted by path; the same plan gives the same bytes.
 //
-// Shape:  HOST/... mirrors the file system of each host; HOST/existing/... holds components that run already,
+// Shape:  hosted/NN-NAME.yaml are applied in the order of their names; otherwise HOST/... mirrors the file system of each host; HOST/existing/... holds components that run already,
 // as the plan would have them; RUNBOOK.md says in which order what is done, how each step is verified and how to go back.
 // Errors: a host that the plan does not have; what the target cannot express; two files in one place.
 func Files(p *plan.Plan, o Options) ([]File, error) {
@@ -75,6 +76,11 @@ func Files(p *plan.Plan, o Options) ([]File, error) {
 	switch o.Target {
 	case StaticPod, Systemd:
 		files, err = hostFiles(p, o)
+	case Hosted:
+		if o.Host != "" {
+			return nil, fmt.Errorf("host %q: the target hosted has no hosts: its components run as pods of another cluster", o.Host)
+		}
+		files, err = hostedFiles(p)
 	default:
 		return nil, fmt.Errorf("target %q: want one of %s", o.Target, strings.Join(Targets, ", "))
 	}

@@ -8,41 +8,50 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// runbookView is what templates/RUNBOOK.md.tmpl ranges over. Commands are whole lines of a shell, quoted already.
-type runbookView struct {
+// runbookFacts are what the runbooks of all targets say, whatever runs the components. Commands are whole lines of a shell, quoted already.
+type runbookFacts struct {
 	Plan       *plan.Plan
-	Target     Target
+	Spec       string // the spec's name, quoted
 	Hosts      []string
 	OneHost    bool
-	Spec       string // the spec's name, quoted
-	Staging    string // where the tree of a host lies on it while it is put into place
-	Stage      []string
-	Programs   []startedProgram
-	Rows       []runbookRow
+	Spare      int  // how many members of a store may be down
 	Existing   bool // the legacy side runs already
+	Changes    []change
 	Issued     []issued
 	Issue      []string
 	Backups    []backup
-	Members    []phase
-	Spare      int // how many members of a store may be down
-	Health     []string
-	Changes    []change
-	Legacy     phase
-	Modern     phase
-	Managers   phase
-	Locks      []lockView
-	Canary     bool
+	Policies   []string // the policy file of each host, in the tree
+	ModernURLs []string // of the modern API servers, for their clients
+	Asked      []string // the same from where a person works
+	AtStores   string   // where the stores can be reached
+	EtcdCheck  string
+	Staged     string   // where the rendered files of a host lie on it; "" when they lie on none
+	Restart    []string // the modern API server, after a change of its policy
+	Log        string   // of the modern API server
+	Manager    bool     // the modern side has a controller manager
+	Canary     bool     // the modern side makes pods of its Deployments
 	Shared     string   // resources, as kubectl names them, that both sides see
+	Own        string   // namespaced resources of which the modern side has objects of its own
 	LeftOver   []string // keys in shared stores that the modern API server writes at start
 	Off        []collector
 	AllOff     bool
-	Namespace  namespaceView
+	LegacyOff  string // why the legacy side's collector is off, "" when it is on
+	Namespaces namespaceView
 	Needs      []string // stores without which the modern API server does not serve
-	Own        string   // namespaced resources of which the modern side has objects of its own
-	Policies   []string // the policy file of each host, in the tree
-	ModernURLs []string
-	Restart    []string // the modern API server of a host
-	Logs       []string // how to read the log of the modern API server
+}
+
+// hostRunbook is what templates/RUNBOOK.md.tmpl ranges over.
+type hostRunbook struct {
+	runbookFacts
+	Stage    []string
+	Programs []startedProgram
+	Rows     []runbookRow
+	Members  []phase
+	Health   []string
+	Legacy   phase
+	Modern   phase
+	Managers phase
+	Locks    []lockView
 }
 
 // startedProgram is a program that units start.
@@ -68,7 +77,6 @@ type block struct {
 	Start  []string
 	Verify []string
 	Stop   []string
-	Logs   []string
 }
 
 // change is one argument of a running component that has to be another.
@@ -88,47 +96,59 @@ type namespaceView struct {
 
 // runbook prints the runbook of a plan.
 func runbook(p *plan.Plan, o Options) ([]byte, error) {
-	v := runbookView{
-		Plan: p, Target: o.Target, Hosts: hostNames(p), OneHost: len(p.Hosts) == 1, Spec: shell(specName(o.Spec)),
-		Staging: "/root/fusion-" + p.Name, Existing: p.Legacy.Existing,
+	if o.Target == Hosted {
+		return execute(newHostedRunbook(p, o), "RUNBOOK-hosted.md.tmpl", "runbook-parts.tmpl")
 	}
-	v.Stage = stageCommands(p, v.Staging)
+	return execute(newHostRunbook(p, o), "RUNBOOK.md.tmpl", "runbook-parts.tmpl")
+}
+
+func newRunbookFacts(p *plan.Plan, o Options) runbookFacts {
+	f := runbookFacts{
+		Plan: p, Spec: shell(specName(o.Spec)), Hosts: hostNames(p), OneHost: len(p.Hosts) == 1, Spare: (len(p.Hosts) - 1) / 2,
+		Existing: p.Legacy.Existing, Changes: changes(p), Backups: backups(p),
+		Manager: len(p.ComponentsOf(etcdsplit.Modern, kubever.ControllerManager)) > 0,
+		Canary:  createsPods(p, "deployments", "deployment-controller", "replicaset-controller"),
+		Shared:  strings.Join(shared(p), ","), Own: strings.Join(own(p), ","), LeftOver: leftOver(p),
+		Namespaces: namespaces(p), Needs: storesOf(p, etcdsplit.Modern),
+	}
+	f.Off, f.AllOff = collectorsOff(p)
+	for _, c := range f.Off {
+		if c.Side == string(etcdsplit.Legacy) {
+			f.LegacyOff = c.Why
+		}
+	}
+	return f
+}
+
+func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
+	of := func(wanted func(*plan.Component) bool) phase { return phaseOf(p, o.Target, wanted) }
+	v := hostRunbook{
+		runbookFacts: newRunbookFacts(p, o), Rows: runbookRows(p, o.Target), Locks: locks(p),
+		Legacy:   of(func(c *plan.Component) bool { return c.Side == etcdsplit.Legacy && !runsAlready(p, c) }),
+		Modern:   of(func(c *plan.Component) bool { return c.Side == etcdsplit.Modern && c.Kind == kubever.APIServer }),
+		Managers: of(func(c *plan.Component) bool { return c.Side == etcdsplit.Modern && c.Kind != kubever.APIServer }),
+	}
+	v.Staged = "/root/fusion-" + p.Name
+	v.Stage = stageCommands(p, v.Staged)
 	if o.Target == Systemd {
 		v.Programs = programs(p)
 	}
-	v.Rows = runbookRows(p, o.Target)
-	v.Issued = certificatesToIssue(p)
-	v.Issue = issueCommands(p, v.Spec)
-	v.Backups = backups(p)
+	v.Issued, v.Issue = certificatesToIssue(p), issueCommands(p, v.Spec, p.Hosts, true)
 	for _, s := range p.Stores {
 		if s.Managed != nil {
-			v.Members = append(v.Members, phaseOf(p, o.Target, func(c *plan.Component) bool { return c.Kind == plan.Etcd && c.Store == s.Name }))
+			v.Members = append(v.Members, of(func(c *plan.Component) bool { return c.Kind == plan.Etcd && c.Store == s.Name }))
 			v.Health = append(v.Health, etcdctl(&s, s.Endpoints, "endpoint health"), etcdctl(&s, s.Endpoints, "member list"))
 		}
 	}
-	v.Spare = (len(p.Hosts) - 1) / 2
-	v.Changes = changes(p)
-	v.Legacy = phaseOf(p, o.Target, func(c *plan.Component) bool { return c.Side == etcdsplit.Legacy && !runsAlready(p, c) })
-	v.Modern = phaseOf(p, o.Target, func(c *plan.Component) bool { return c.Side == etcdsplit.Modern && c.Kind == kubever.APIServer })
-	v.Managers = phaseOf(p, o.Target, func(c *plan.Component) bool { return c.Side == etcdsplit.Modern && c.Kind != kubever.APIServer })
-	v.Locks = locks(p)
-	v.Canary = createsPods(p, "deployments", "deployment-controller", "replicaset-controller")
-	v.Shared, v.LeftOver = strings.Join(shared(p), ","), leftOver(p)
-	v.Off, v.AllOff = collectorsOff(p)
-	v.Namespace = namespaces(p)
-	v.Needs = storesOf(p, etcdsplit.Modern)
-	v.Own = strings.Join(own(p), ",")
 	for _, h := range p.Hosts {
 		v.Policies = append(v.Policies, shell(hostPath(h.Name, p.PolicyFile)))
 		v.ModernURLs = append(v.ModernURLs, "https://"+hostPort(h.Address, p.Modern.Port))
 	}
-	for _, c := range p.ComponentsOf(etcdsplit.Modern, kubever.APIServer)[:1] {
-		v.Restart = restartCommands(&c, o.Target)
+	v.Asked, v.AtStores, v.EtcdCheck = v.ModernURLs, "On "+v.Hosts[0]+", which reaches the stores", "fusionctl etcd check "+v.Spec
+	if servers := p.ComponentsOf(etcdsplit.Modern, kubever.APIServer); len(servers) > 0 {
+		v.Restart, v.Log = restartCommands(p, &servers[0], o.Target), logCommand(&servers[0], o.Target)
 	}
-	for _, b := range v.Modern.Blocks {
-		v.Logs = append(v.Logs, b.Logs...)
-	}
-	return execute("RUNBOOK.md.tmpl", v)
+	return v
 }
 
 // specName stands for the spec where it was read from standard input.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // certificatesToIssue lists the certificates that the plan needs and the cluster does not have, once for the hosts on which they are
@@ -41,19 +42,20 @@ func rank(first bool) int {
 	return 1
 }
 
-// issueCommands bring the certificates that the hosts have, issue what is missing beside them, and bring it back.
-func issueCommands(p *plan.Plan, specFile string) []string {
+// issueCommands bring the certificates that the hosts have, each to a directory of its name, issue what is missing beside them, and
+// bring the whole back where it is wanted there.
+func issueCommands(p *plan.Plan, arguments string, hosts []spec.Host, back bool) []string {
 	if len(certificatesToIssue(p)) == 0 {
 		return nil
 	}
 	var lines []string
-	for _, h := range p.Hosts {
+	for _, h := range hosts {
 		here := "certificates/" + h.Name
 		lines = append(lines, fmt.Sprintf("mkdir -p %s && ssh root@%s %s | tar -C %s -xf -", here, h.Address,
 			shell("tar -C / -cf - --ignore-failed-read "+shellWords(certificateDirectories(p, h.Name))), here))
 	}
-	at := func(file string) string { return shell("certificates/" + p.Hosts[0].Name + path.Clean("/"+file)) }
-	issue := fmt.Sprintf("fusionctl pki %s --ca-cert %s --ca-key %s", specFile, at(p.PKI.CA), at(p.PKI.CAKey))
+	at := func(file string) string { return shell("certificates/" + hosts[0].Name + path.Clean("/"+file)) }
+	issue := fmt.Sprintf("fusionctl pki %s --ca-cert %s --ca-key %s", arguments, at(p.PKI.CA), at(p.PKI.CAKey))
 	for _, authority := range foreignAuthorities(p) {
 		key := strings.TrimSuffix(authority, path.Ext(authority)) + ".key"
 		flag := "etcd-ca"
@@ -63,8 +65,10 @@ func issueCommands(p *plan.Plan, specFile string) []string {
 		issue += fmt.Sprintf(" --%s-cert %s --%s-key %s", flag, at(authority), flag, at(key))
 	}
 	lines = append(lines, issue+" --out certificates")
-	for _, h := range p.Hosts {
-		lines = append(lines, fmt.Sprintf("tar -C certificates/%s -cf - . | ssh root@%s 'tar -C / --skip-old-files -xpf -'", h.Name, h.Address))
+	for _, h := range hosts {
+		if back {
+			lines = append(lines, fmt.Sprintf("tar -C certificates/%s -cf - . | ssh root@%s 'tar -C / --skip-old-files -xpf -'", h.Name, h.Address))
+		}
 	}
 	return lines
 }

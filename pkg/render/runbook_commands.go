@@ -136,7 +136,6 @@ func phaseOf(p *plan.Plan, target Target, of func(*plan.Component) bool) phase {
 			b.Start = append(b.Start, startCommands(c, target)...)
 			b.Verify = append(b.Verify, verifyCommands(p, c)...)
 			b.Stop = append(stopCommands(c, target), b.Stop...)
-			b.Logs = append(b.Logs, logCommand(c, target))
 		}
 		if len(b.Verify) == 0 && len(b.Stop) == 0 {
 			continue
@@ -152,7 +151,7 @@ func phaseOf(p *plan.Plan, target Target, of func(*plan.Component) bool) phase {
 }
 
 func sameCommands(a, b *block) bool {
-	return slices.Equal(a.Start, b.Start) && slices.Equal(a.Verify, b.Verify) && slices.Equal(a.Stop, b.Stop) && slices.Equal(a.Logs, b.Logs)
+	return slices.Equal(a.Start, b.Start) && slices.Equal(a.Verify, b.Verify) && slices.Equal(a.Stop, b.Stop)
 }
 
 // beside are the files that components of a host want in place before they start: kubeconfigs and the policy.
@@ -199,13 +198,14 @@ func stopCommands(c *plan.Component, target Target) []string {
 	return []string{"systemctl disable --now " + unitName(c)}
 }
 
-// restartCommands restart a component. A kubelet restarts a pod whose manifest goes away and comes back.
-func restartCommands(c *plan.Component, target Target) []string {
+// restartCommands restart a component with another policy. A kubelet restarts a pod whose manifest goes away and comes back.
+func restartCommands(p *plan.Plan, c *plan.Component, target Target) []string {
+	policy := installCommand(p.PolicyFile, "0600")
 	if target == StaticPod {
 		file := shell(placeOf(c, target))
-		return []string{"mv " + file + " /root/ && sleep 30 && mv " + shell("/root/"+path.Base(placeOf(c, target))) + " " + file}
+		return []string{policy, "mv " + file + " /root/ && sleep 30 && mv " + shell("/root/"+path.Base(placeOf(c, target))) + " " + file}
 	}
-	return []string{"systemctl restart " + unitName(c)}
+	return []string{policy, "systemctl restart " + unitName(c)}
 }
 
 func logCommand(c *plan.Component, target Target) string {

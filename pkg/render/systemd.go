@@ -33,8 +33,8 @@ type unit struct {
 	PrivateTmp      string
 }
 
-// readiness says which components tell systemd when they are ready.
-var readiness = map[string]bool{plan.Etcd: true, kubever.APIServer: true}
+// notifies says which components tell systemd when they are ready.
+var notifies = map[string]bool{plan.Etcd: true, kubever.APIServer: true}
 
 // writtenDirectories are the flags whose value is a directory that the component writes to.
 var writtenDirectories = []string{"cert-dir", "log-dir", "data-dir", "wal-dir"}
@@ -60,7 +60,7 @@ func systemdUnit(p *plan.Plan, c *plan.Component) ([]byte, error) {
 		ProtectHome:   "read-only",
 		PrivateTmp:    "true",
 	}
-	if readiness[c.Kind] {
+	if notifies[c.Kind] {
 		u.Type, u.WaitForever = "notify", true
 	}
 	if c.Port > 0 && c.Port < 1024 {
@@ -97,7 +97,7 @@ func systemdUnit(p *plan.Plan, c *plan.Component) ([]byte, error) {
 			u.PrivateTmp = "false"
 		}
 	}
-	return execute("systemd.service.tmpl", u)
+	return execute(u, "systemd.service.tmpl")
 }
 
 // reasons say why arguments are there, one line for each run that has a reason in common. A comment must not end in a backslash: it
@@ -119,9 +119,9 @@ func reasons(args []plan.Arg) []string {
 	return lines
 }
 
-// execute fills a skeleton.
-func execute(name string, data any) ([]byte, error) {
-	skeleton, err := template.New(name).Funcs(template.FuncMap{"join": strings.Join}).ParseFS(templates.Files, name)
+// execute fills a skeleton that may use others, its parts.
+func execute(data any, name string, parts ...string) ([]byte, error) {
+	skeleton, err := template.New(name).Funcs(template.FuncMap{"join": strings.Join}).ParseFS(templates.Files, append(parts, name)...)
 	if err != nil {
 		return nil, fmt.Errorf("render: internal error: %w", err)
 	}

@@ -37,11 +37,13 @@ func list(nodes ...*yaml.Node) *yaml.Node {
 	return &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: nodes}
 }
 
-// listOf is the sequence of what becomes of each item.
+// listOf is the sequence of what becomes of each item; an item of which nothing becomes is left out.
 func listOf[T any](items []T, node func(T) *yaml.Node) *yaml.Node {
 	var nodes []*yaml.Node
 	for _, item := range items {
-		nodes = append(nodes, node(item))
+		if n := node(item); n != nil {
+			nodes = append(nodes, n)
+		}
 	}
 	return list(nodes...)
 }

@@ -1,0 +1,310 @@
+package render
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// hostedObjects are the objects of a hosted tree, decoded as strictly as an API server that is asked to.
+type hostedObjects struct {
+	templates  map[string]corev1.PodTemplateSpec
+	services   map[string]corev1.Service
+	configMaps map[string]corev1.ConfigMap
+	claims     map[string]int
+	namespaces int
+}
+
+func decodeHosted(t *testing.T, files []File) hostedObjects {
+	t.Helper()
+	o := hostedObjects{map[string]corev1.PodTemplateSpec{}, map[string]corev1.Service{}, map[string]corev1.ConfigMap{}, map[string]int{}, 0}
+	for _, f := range files {
+		if !strings.HasPrefix(f.Path, hostedName+"/") {
+			continue
+		}
+		for _, document := range bytes.Split(f.Data, []byte("\n---\n")) {
+			var kind struct {
+				Kind string `json:"kind"`
+			}
+			if err := yaml.Unmarshal(document, &kind); err != nil {
+				t.Fatal(err)
+			}
+			var err error
+			switch kind.Kind {
+			case "Namespace":
+				err = yaml.UnmarshalStrict(document, &corev1.Namespace{})
+				o.namespaces++
+			case "Service":
+				var s corev1.Service
+				err = yaml.UnmarshalStrict(document, &s)
+				o.services[s.Name] = s
+			case "ConfigMap":
+				var c corev1.ConfigMap
+				err = yaml.UnmarshalStrict(document, &c)
+				o.configMaps[c.Name] = c
+			case "Deployment":
+				var d appsv1.Deployment
+				err = yaml.UnmarshalStrict(document, &d)
+				o.templates[d.Name] = d.Spec.Template
+			case "StatefulSet":
+				var s appsv1.StatefulSet
+				err = yaml.UnmarshalStrict(document, &s)
+				o.templates[s.Name] = s.Spec.Template
+				o.claims[s.Name] = len(s.Spec.VolumeClaimTemplates)
+			default:
+				t.Errorf("%s holds a %s", f.Path, kind.Kind)
+			}
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", f.Path, err, document)
+			}
+		}
+	}
+	return o
+}
+
+func renderHosted(t *testing.T, p *plan.Plan) ([]File, hostedObjects) {
+	t.Helper()
+	files, err := Files(p, Options{Target: Hosted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files, decodeHosted(t, files)
+}
+
+func TestHostedRunsWhatThePlanSays(t *testing.T) {
+	for name, p := range examples(t) {
+		_, o := renderHosted(t, p)
+		wanted := 0
+		for _, c := range p.Components {
+			if c.Host != p.Hosts[0].Name || runsAlready(p, &c) {
+				continue
+			}
+			wanted++
+			template, ok := o.templates[c.Name]
+			if !ok {
+				t.Errorf("%s: nothing runs %s", name, c.Name)
+				continue
+			}
+			args := template.Spec.Containers[0].Args
+			if len(args) != len(c.Args) {
+				t.Errorf("%s: %s has %d arguments, want %d", name, c.Name, len(args), len(c.Args))
+			}
+			for i, a := range c.Args {
+				if a.Origin == plan.FromSpec && !strings.HasPrefix(a.Name, "etcd-servers") && args[i] != a.String() {
+					t.Errorf("%s: %s: the spec's %s became %s", name, c.Name, a, args[i])
+				}
+				if !strings.HasPrefix(args[i], "--"+a.Name+"=") {
+					t.Errorf("%s: %s: argument %d is %s, want --%s", name, c.Name, i, args[i], a.Name)
+				}
+			}
+		}
+		if len(o.templates) != wanted || o.namespaces != 1 {
+			t.Errorf("%s: %d workloads and %d namespaces, want %d and 1", name, len(o.templates), o.namespaces, wanted)
+		}
+	}
+}
+
+// A pod is at no address of a host, and nothing of it is asked there.
+func TestHostedArgumentsNameNoHost(t *testing.T) {
+	p := examples(t)["ha-three-hosts-1.15-1.36"]
+	_, o := renderHosted(t, p)
+	for name, template := range o.templates {
+		for _, arg := range template.Spec.Containers[0].Args {
+			for _, h := range p.Hosts {
+				if strings.Contains(arg, h.Address) {
+					t.Errorf("%s: %s", name, arg)
+				}
+			}
+		}
+		for _, probe := range []*corev1.Probe{template.Spec.Containers[0].LivenessProbe, template.Spec.Containers[0].ReadinessProbe} {
+			if probe != nil && probe.HTTPGet != nil && probe.HTTPGet.Host != "" {
+				t.Errorf("%s: a probe asks %s", name, probe.HTTPGet.Host)
+			}
+		}
+	}
+	server := o.templates["kube-apiserver-modern"].Spec.Containers[0].Args
+	for _, want := range []string{
+		"--etcd-servers=https://etcd-modern-0.etcd-modern.ha.svc:2479,https://etcd-modern-1.etcd-modern.ha.svc:2479,https://etcd-modern-2.etcd-modern.ha.svc:2479",
+		"--advertise-address=$(POD_IP)",
+	} {
+		if !slices.Contains(server, want) {
+			t.Errorf("kube-apiserver-modern lacks %s", want)
+		}
+	}
+	if got := o.configMaps["kube-controller-manager-modern"].Data["kubeconfig"]; !strings.Contains(got, "server: https://kube-apiserver-modern.ha.svc:7443\n") {
+		t.Errorf("the controller manager asks\n%s", got)
+	}
+}
+
+// Every file that an argument or a kubeconfig names is there under its path, from the component's own Secret or ConfigMap.
+func TestHostedPodsFindTheirFiles(t *testing.T) {
+	for name, p := range examples(t) {
+		files, o := renderHosted(t, p)
+		h := HostedPlan(p)
+		commands := strings.Join(commandsOf(t, string(find(files, runbookFile).Data)), "\n")
+		for i := range h.Components {
+			c := &h.Components[i]
+			template := o.templates[c.Name]
+			provided := providedFiles(t, c, template, o, commands)
+			for _, f := range secretFiles(h, c) {
+				if !slices.Contains(provided, f.Path) {
+					t.Errorf("%s: %s: nothing provides %s", name, c.Name, f.Path)
+				}
+			}
+			for _, k := range h.Kubeconfigs {
+				if k.Component == c.Name && !slices.Contains(provided, k.Path) {
+					t.Errorf("%s: %s: nothing provides its kubeconfig %s", name, c.Name, k.Path)
+				}
+			}
+			for _, a := range c.Args {
+				if strings.HasSuffix(a.Name, "-file") && strings.HasPrefix(a.Value, "/") && !slices.Contains(provided, a.Value) {
+					t.Errorf("%s: %s: nothing provides %s", name, c.Name, a)
+				}
+			}
+		}
+	}
+}
+
+// providedFiles are the paths at which a pod finds files of Secrets and ConfigMaps; the Secrets must be made by the runbook, with the key.
+func providedFiles(t *testing.T, c *plan.Component, template corev1.PodTemplateSpec, o hostedObjects, commands string) []string {
+	t.Helper()
+	var provided []string
+	for _, m := range template.Spec.Containers[0].VolumeMounts {
+		at := slices.IndexFunc(template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
+		if at < 0 {
+			if o.claims[c.Name] == 0 {
+				t.Errorf("%s mounts %s, which is no volume", c.Name, m.Name)
+			}
+			continue
+		}
+		volume := template.Spec.Volumes[at]
+		if volume.Secret != nil && !strings.Contains(commands, "create secret generic "+volume.Secret.SecretName+" ") {
+			t.Errorf("%s: the runbook does not make Secret %s", c.Name, volume.Secret.SecretName)
+		}
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			if source.Secret != nil {
+				for _, item := range source.Secret.Items {
+					made := regexp.MustCompile("create secret generic " + source.Secret.Name + ` .*--from-file='?` + regexp.QuoteMeta(item.Key) + "=")
+					if !made.MatchString(commands) {
+						t.Errorf("%s: the runbook does not put %s into Secret %s", c.Name, item.Key, source.Secret.Name)
+					}
+					provided = append(provided, m.MountPath+"/"+item.Path)
+				}
+			}
+			if source.ConfigMap != nil {
+				for _, item := range source.ConfigMap.Items {
+					if o.configMaps[source.ConfigMap.Name].Data[item.Key] == "" {
+						t.Errorf("%s: ConfigMap %s has no %s", c.Name, source.ConfigMap.Name, item.Key)
+					}
+					provided = append(provided, m.MountPath+"/"+item.Path)
+				}
+			}
+		}
+	}
+	return provided
+}
+
+// A pod has the files that its arguments name and no others: the key of the cluster's CA is not the API server's.
+func TestHostedPodsHaveOnlyTheirOwnFiles(t *testing.T) {
+	h := HostedPlan(examples(t)["split-1.15-1.36"])
+	for i := range h.Components {
+		c := &h.Components[i]
+		for _, f := range secretFiles(h, c) {
+			named := slices.ContainsFunc(c.Args, func(a plan.Arg) bool { return a.Value == f.Path })
+			for _, k := range h.Kubeconfigs {
+				named = named || k.Component == c.Name && slices.Contains([]string{k.CA, k.Cert, k.Key}, f.Path)
+			}
+			if !named {
+				t.Errorf("%s has %s", c.Name, f.Path)
+			}
+			if c.Kind == kubever.APIServer && f.Path == h.PKI.CAKey {
+				t.Errorf("%s has the key of the CA", c.Name)
+			}
+		}
+	}
+}
+
+func TestHostedCertificatesHaveTheNamesThatAreAsked(t *testing.T) {
+	p := examples(t)["ha-three-hosts-1.15-1.36"]
+	for _, c := range HostedPlan(p).Certificates {
+		for _, host := range p.Hosts {
+			if slices.Contains(c.IPs, host.Address) || slices.Contains(c.DNSNames, host.Name) {
+				t.Errorf("%s names host %s", c.Cert, host.Name)
+			}
+		}
+		var want []string
+		switch c.Cert {
+		case "/etc/kubernetes/pki/modern/apiserver.crt":
+			want = []string{"kubernetes.default.svc", "kube-apiserver-modern.ha.svc", "localhost"}
+		case "/etc/kubernetes/pki/etcd-modern/server.crt", "/etc/kubernetes/pki/etcd-modern/peer.crt":
+			want = []string{"etcd-modern-0.etcd-modern.ha.svc", "etcd-modern-2.etcd-modern.ha.svc"}
+		}
+		for _, name := range want {
+			if !slices.Contains(c.DNSNames, name) {
+				t.Errorf("%s lacks %s: %q", c.Cert, name, c.DNSNames)
+			}
+		}
+	}
+}
+
+func TestHostedPlanLeavesThePlanAsItIs(t *testing.T) {
+	p, before := examples(t)["ha-three-hosts-1.15-1.36"], examples(t)["ha-three-hosts-1.15-1.36"]
+	HostedPlan(p)
+	a, err := yaml.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := yaml.Marshal(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(a, b) {
+		t.Error("the plan was changed")
+	}
+}
+
+func TestReplaceEndpointsReplacesWholeURLs(t *testing.T) {
+	moved := map[string]string{"https://10.0.0.1:2479": "https://m-0:2479"}
+	for value, want := range map[string]string{
+		"https://10.0.0.1:2479":                      "https://m-0:2479",
+		"https://10.0.0.1:24790":                     "https://10.0.0.1:24790",
+		"/pods#https://10.0.0.1:2479;https://b,/x#c": "/pods#https://m-0:2479;https://b,/x#c",
+		"": "",
+	} {
+		if got := replaceEndpoints(value, moved); got != want {
+			t.Errorf("replaceEndpoints(%q) = %q, want %q", value, got, want)
+		}
+	}
+}
+
+func TestSecretKeysAreDistinct(t *testing.T) {
+	h := HostedPlan(examples(t)["split-1.15-1.36"])
+	c := &h.Components[0]
+	c.Args, c.Mounts = nil, []plan.Mount{{Name: "pki", Path: "/pki", ReadOnly: true, Directory: true}}
+	for _, file := range []string{"/pki/ca.crt", "/pki/a/ca.crt", "/pki/b/a/ca.crt", "/pki/a b/ca.crt", "/pki/ä/ca.crt", "/pki/ö/ca.crt"} {
+		c.Args = append(c.Args, plan.Arg{Name: "trusted-ca-file", Value: file})
+	}
+	valid := regexp.MustCompile(`^[-._a-zA-Z0-9]+$`)
+	seen := map[string]bool{}
+	for _, f := range secretFiles(h, c) {
+		if seen[f.Key] || !valid.MatchString(f.Key) {
+			t.Errorf("key %q of %s", f.Key, f.Path)
+		}
+		seen[f.Key] = true
+	}
+	if len(seen) != 6 {
+		t.Errorf("%d keys, want 6", len(seen))
+	}
+}

@@ -1,0 +1,147 @@
+package render
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// hostedRunbook is what templates/RUNBOOK-hosted.md.tmpl ranges over.
+type hostedRunbook struct {
+	runbookFacts
+	Rows     []hostedRow
+	Secrets  []hostedSecret
+	Members  []hostedStep
+	Legacy   []hostedStep
+	Modern   []hostedStep
+	Managers []hostedStep
+	Forward  []string // make what runs in the cluster answer where a person works
+}
+
+type hostedRow struct{ Component, Kind, File, Port, Stores string }
+
+// hostedSecret is a Secret that the pods of a component have their files from.
+type hostedSecret struct{ Component, Name, Command string }
+
+// hostedStep starts one component, asks it, and stops it.
+type hostedStep struct{ Start, Verify, Stop []string }
+
+func newHostedRunbook(p *plan.Plan, o Options) hostedRunbook {
+	h := HostedPlan(p)
+	v := hostedRunbook{runbookFacts: newRunbookFacts(p, o)}
+	v.Issued = certificatesToIssue(h)
+	v.Issue = issueCommands(h, v.Spec+" --target hosted", []spec.Host{{Name: hostedName, Address: p.Hosts[0].Address}}, false)
+	check := "fusionctl etcd check " + v.Spec
+	for i := range h.Components {
+		c := &h.Components[i]
+		file := hostedFile(i, c)
+		row := hostedRow{Component: c.Name + " " + c.Version, Kind: "Deployment", File: file, Port: fmt.Sprint(c.Port), Stores: "-"}
+		step := hostedStepOf(h, c, file)
+		switch {
+		case c.Kind == plan.Etcd:
+			row.Kind, row.Stores = "StatefulSet", c.Store
+			v.Members = append(v.Members, step)
+			v.Forward = append(v.Forward, forward(h, c))
+			scheme, _, _ := strings.Cut(h.Store(c.Store).Endpoints[0], "://")
+			check += " --endpoints " + shell(c.Store+"="+scheme+"://"+hostPort("127.0.0.1", c.Port))
+		case c.Side == etcdsplit.Legacy:
+			v.Legacy = append(v.Legacy, step)
+		case c.Kind == kubever.APIServer:
+			v.Modern = append(v.Modern, step)
+			v.Restart = append(slices.Clone(step.Start), step.Verify[0])
+			v.Log = "k logs deployment/" + c.Name + " --tail=50"
+			v.ModernURLs = []string{"https://" + hostPort(serviceName(h, c.Name), c.Port)}
+			v.Asked = []string{"https://" + hostPort("127.0.0.1", c.Port)}
+			v.Forward = append(v.Forward, forward(h, c))
+			v.Policies = []string{"policy.jsonl"}
+		default:
+			v.Managers = append(v.Managers, step)
+		}
+		if c.Kind == kubever.APIServer {
+			row.Stores = strings.Join(storesOf(p, c.Side), ", ")
+		}
+		v.Rows = append(v.Rows, row)
+		v.Secrets = append(v.Secrets, hostedSecrets(h, c)...)
+	}
+	v.AtStores, v.EtcdCheck = "On a machine that reaches the stores", check
+	return v
+}
+
+// forward makes a service answer where a person works.
+func forward(h *plan.Plan, c *plan.Component) string {
+	return fmt.Sprintf(`kubectl --kubeconfig "$CLUSTER" -n %s port-forward service/%s %d:%d &`, h.Name, c.Name, c.Port, c.Port)
+}
+
+// hostedFile is the manifest of the i-th component of a hosted plan.
+func hostedFile(i int, c *plan.Component) string {
+	return fmt.Sprintf("%s/%d0-%s.yaml", hostedName, i+1, c.Name)
+}
+
+// hostedSecrets are the Secrets that a component refers to, and how each is made.
+func hostedSecrets(h *plan.Plan, c *plan.Component) []hostedSecret {
+	var list []hostedSecret
+	make := func(name, from string) {
+		list = append(list, hostedSecret{Component: c.Name, Name: name, Command: "k create secret generic " + name + from})
+	}
+	from := ""
+	for _, f := range secretFiles(h, c) {
+		from += " --from-file=" + shell(f.Key+"=certificates/"+hostedName+f.Path)
+	}
+	if from != "" {
+		make(secretOf(c), from)
+	}
+	texts := configTexts(h, c, "")
+	for i := range c.Mounts {
+		m := &c.Mounts[i]
+		if m.ReadOnly && !holdsAny(h, c, m, texts) {
+			make(directorySecret(c, m), " --from-file="+shell("certificates/"+hostedName+path.Clean("/"+m.Path)))
+		}
+	}
+	return list
+}
+
+// holdsAny reports whether a component names a file in one of its mounts.
+func holdsAny(h *plan.Plan, c *plan.Component, m *plan.Mount, texts []configText) bool {
+	for _, f := range secretFiles(h, c) {
+		if mountOf(c, f.Path).Path == m.Path {
+			return true
+		}
+	}
+	for _, t := range texts {
+		if in := mountOf(c, t.path); in != nil && in.Path == m.Path {
+			return true
+		}
+	}
+	return false
+}
+
+func hostedStepOf(h *plan.Plan, c *plan.Component, file string) hostedStep {
+	kind := "deployment/"
+	if c.Kind == plan.Etcd {
+		kind = "statefulset/"
+	}
+	step := hostedStep{
+		Start:  []string{"kubectl --kubeconfig \"$CLUSTER\" apply -f " + shell(file)},
+		Verify: []string{"k rollout status " + kind + c.Name + "    # every pod is ready"},
+		Stop:   []string{"k delete " + kind + c.Name},
+	}
+	switch c.Kind {
+	case plan.Etcd:
+		line := fmt.Sprintf("k exec %s-0 -- etcdctl --endpoints=%s", c.Name, strings.Join(h.Store(c.Store).Endpoints, ","))
+		if m := h.Store(c.Store).Managed; m != nil && m.ServerTLS != nil && h.Store(c.Store).TLS != nil {
+			line += fmt.Sprintf(" --cacert=%s --cert=%s --key=%s", shell(m.ServerTLS.CA), shell(m.ServerTLS.Cert), shell(m.ServerTLS.Key))
+		}
+		step.Verify = append(step.Verify, line+" endpoint health    # every member is healthy")
+	case kubever.APIServer:
+		step.Verify = append(step.Verify, "k get endpoints "+c.Name+"    # an address for each pod")
+	default:
+		step.Verify = append(step.Verify, "k logs "+kind+c.Name+" --tail=-1 | grep -i 'acquired lease'    # one of its pods leads")
+	}
+	return step
+}
