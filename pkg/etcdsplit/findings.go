@@ -216,6 +216,11 @@ func (r *reporter) findType(store *storeScan, t *resourceTally, st stored, tally
 			f.Rule = "FUS003"
 			f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) decodes in lists but not in watches: each write to one of them ends every watch of %s", plural(tally.keys, "object"), st.APIVersion, side, version, PlainName(t.name))
 			f.Fix = "keep the resource in separate stores, or run a patch release of that side with the fix of kubernetes#73482"
+			if owner := SideName(t.row.Owner); owner != side && slices.Contains(Sides(), owner) && st.APIVersion == t.row.Side(owner).StoredAs {
+				// As planned: the other side owns the resource and stores it in its own form. Who only lists is not hurt.
+				f.Severity = finding.Info
+				f.Fix = fmt.Sprintf("let nobody watch %s through the %s side", PlainName(t.name), side)
+			}
 		default:
 			continue
 		}

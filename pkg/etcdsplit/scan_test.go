@@ -339,6 +339,29 @@ func TestScanKeepsAnObjectThatOneOwnerHolds(t *testing.T) {
 	}
 }
 
+// What the plan foresees is a remark: the owner stores its own form, and the side that only reads cannot watch it.
+func TestScanRemarksThatAReaderCannotWatchWhatTheOwnerStores(t *testing.T) {
+	m, stores := splitMap(), clean()
+	for i := range m.Resources {
+		if r := &m.Resources[i]; r.Key == "replicasets" {
+			r.Owner = OwnerLegacy
+			r.Modern = Side{Store: "core", StoredAs: "extensions/v1beta1", Decodes: []string{"apps/v1", "extensions/v1beta1"}, WatchBreaks: []string{"apps/v1"}}
+		}
+	}
+	found := false
+	for _, f := range scanStores(t, m, stores, Options{}).Findings {
+		if f.Rule == "FUS003" {
+			found = true
+			if f.Severity != finding.Info {
+				t.Errorf("%s: severity %s, want info", f.Message, f.Severity)
+			}
+		}
+	}
+	if !found {
+		t.Error("no FUS003 about replicasets")
+	}
+}
+
 func TestScanStartsARangeOverAfterCompaction(t *testing.T) {
 	stores := clean()
 	core := stores["core"].pager(t)
