@@ -4,10 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // Intent is what a policy should allow, independent of how ABAC spells it.
@@ -62,6 +66,9 @@ func Rules(sections []Section) []Rule {
 // Generate computes the smallest policy that allows the intent and nothing else. A rule that another one covers is left out;
 // what is left is sorted within its section, sections stand in the order of the grants. The same intent gives the same bytes.
 //
+// All resources of the core group are written out one by one where they could be written outside of namespaces: a "*" would
+// include the verb impersonate on users and groups, and with it the right to act as group system:masters.
+//
 // Errors: every grant that ABAC cannot express or that cannot work is reported, joined, as "grant N: ...": a subresource, a
 // pattern, an API version instead of a group, group system:masters (its members pass without any policy), a missing dimension.
 func Generate(intent Intent) ([]Section, error) {
@@ -80,7 +87,7 @@ func Generate(intent Intent) ([]Section, error) {
 			section = len(sections)
 			sections = append(sections, Section{Comment: grant.Why})
 		}
-		for _, rule := range expanded {
+		for _, rule := range withoutImpersonation(expanded) {
 			rules = append(rules, rule)
 			sectionOf = append(sectionOf, section)
 		}
@@ -98,6 +105,34 @@ func Generate(intent Intent) ([]Section, error) {
 	}
 	return sections, nil
 }
+
+// withoutImpersonation replaces "*" in the core group by the resources that versions have, where it matters.
+func withoutImpersonation(rules []Rule) []Rule {
+	var out []Rule
+	for _, rule := range rules {
+		names := []string{rule.Resource}
+		if rule.Resource == "*" && rule.APIGroup == "" && !rule.Readonly && (rule.Namespace == "*" || rule.Namespace == "") {
+			names = coreResources()
+		}
+		for _, rule.Resource = range names {
+			out = append(out, rule)
+		}
+	}
+	return out
+}
+
+// coreResources lists the resources of the core group in any version. Those that only exist for authorizers are not among them.
+var coreResources = sync.OnceValue(func() []string {
+	names := map[string]bool{}
+	for _, m := range kubever.Minors() {
+		for _, a := range kubever.APIResources(m) {
+			if a.Group == "" {
+				names[a.Name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+})
 
 // compareRules orders rules for reading: by subject, then paths after resources, then object; read-only last.
 func compareRules(a, b Rule) int {

@@ -100,3 +100,31 @@ func TestFormatWrapsComments(t *testing.T) {
 		t.Errorf("Parse = %v, %v, want the rule", rules, err)
 	}
 }
+
+// TestGenerateNeverGrantsImpersonation: all resources of the core group must not include users and groups.
+func TestGenerateNeverGrantsImpersonation(t *testing.T) {
+	devs := []Subject{{Kind: KindGroup, Name: "devs"}}
+	sections, err := Generate(Intent{Grants: []Grant{
+		{Subjects: devs, APIGroups: []string{"", "apps"}, Resources: []string{"*"}, Namespaces: []string{"*"}},
+		{Subjects: devs, APIGroups: []string{""}, Resources: []string{"pods"}, Namespaces: []string{"a"}, ReadOnly: true},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := NewAuthorizer(Rules(sections))
+	for _, resource := range []string{"users", "groups"} {
+		q := Request{User: "mallory", Groups: []string{"devs"}, Verb: "impersonate", Resource: resource, ObjectName: GroupMasters}
+		if rule, ok := index.Match(q.Attributes()); ok {
+			t.Errorf("%v is allowed by %v, want no rule for it", q, rule)
+		}
+	}
+	for _, resource := range []string{"pods", "nodes", "services", "secrets"} {
+		q := Request{User: "mallory", Groups: []string{"devs"}, Verb: "create", Resource: resource}
+		if _, ok := index.Match(q.Attributes()); !ok {
+			t.Errorf("%v is not allowed, want every core resource to be", q)
+		}
+	}
+	if report := validate(t, string(Format(sections)), Options{}); len(report.Findings) > 0 {
+		t.Errorf("Validate of a generated policy = %+v, want no findings", report.Findings)
+	}
+}

@@ -104,7 +104,6 @@ func describe(err error, text []byte) error {
 	var wrongType *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &wrongType):
-		return fmt.Errorf("%s: want a %s, not a %s", wrongType.Field, wrongType.Type, wrongType.Value)
 	case value("kind") == "" && value("apiVersion") != "":
 		return fmt.Errorf("kind is missing: want %q", Kind)
 	case value("kind") != Kind:
@@ -118,6 +117,10 @@ func describe(err error, text []byte) error {
 // brief shortens an error that quotes a whole line of up to 64 KiB, and keeps it printable.
 func brief(err error) error {
 	const limitBytes = 240
+	var wrongType *json.UnmarshalTypeError
+	if errors.As(err, &wrongType) && wrongType.Field != "" {
+		return fmt.Errorf("%s: want a %s, not a %s", wrongType.Field, wrongType.Type, wrongType.Value)
+	}
 	text := strings.TrimPrefix(err.Error(), "couldn't get version/kind; json parse error: ")
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
 	if len(text) > limitBytes {

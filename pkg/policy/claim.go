@@ -1,0 +1,270 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Claim is a set of requests about which something is to be proved: a region, less the requests of some subjects.
+type Claim struct {
+	Region Region
+	Except []Subject // users and groups; a request by one of the users, or with one of the groups, does not count
+}
+
+// ParseClaim reads a claim:
+//
+//	VERB WHAT [in NAMESPACE] [by SUBJECT]... [except SUBJECT]...
+//
+// VERB is read, write, any, or a verb of the API, which counts as a read or a write. WHAT is RESOURCE[.GROUP], *.GROUP, * or a
+// path (/metrics, /debug/*). Without "in", any namespace and none. SUBJECT is "user NAME", "group NAME" or "serviceaccount
+// NAMESPACE:NAME"; several after "by" hold at once. Words with spaces stand in double quotes; in "" is a request without a
+// namespace. A subresource is allowed and means its resource: rules cannot tell them apart. Of exec, attach, portforward and
+// proxy even a get is meant, since they do things through one.
+// Example: write deployments.apps in kube-system except group admins
+func ParseClaim(text string, catalog *Catalog) (Claim, error) {
+	words, err := splitWords(text)
+	if err != nil {
+		return Claim{}, fmt.Errorf("claim %q: %w", text, err)
+	}
+	claim, err := parseClaim(words, catalog)
+	if err != nil {
+		return Claim{}, fmt.Errorf("claim %q: %w", text, err)
+	}
+	return claim, nil
+}
+
+func parseClaim(words []string, catalog *Catalog) (Claim, error) {
+	if len(words) < 2 {
+		return Claim{}, errors.New("want VERB WHAT [in NAMESPACE] [by SUBJECT]... [except SUBJECT]...")
+	}
+	claim := Claim{Region: Region{User: "*", APIGroup: "*", Resource: "*", Namespace: "*"}}
+	r := &claim.Region
+	switch verb := words[0]; {
+	case verb == "read" || isRead(verb):
+		r.Verbs = ReadVerbs
+	case verb == "any" || verb == "all" || verb == "*":
+		r.Verbs = AllVerbs
+	case strings.ToLower(verb) != verb:
+		return Claim{}, fmt.Errorf("verb %q: want read, write, any or a verb in lower case", verb)
+	default:
+		r.Verbs = WriteVerbs
+	}
+	if err := r.setWhat(words[1], catalog); err != nil {
+		return Claim{}, err
+	}
+	words = words[2:]
+	for len(words) > 0 {
+		if len(words) < 2 {
+			return Claim{}, fmt.Errorf("nothing after %q", words[0])
+		}
+		switch words[0] {
+		case "in":
+			if r.Path != "" {
+				return Claim{}, fmt.Errorf("path %q is in no namespace", r.Path)
+			}
+			r.Namespace = words[1]
+			words = words[2:]
+		case "by", "except":
+			if len(words) < 3 {
+				return Claim{}, fmt.Errorf("after %q: want user NAME, group NAME or serviceaccount NAMESPACE:NAME", words[0])
+			}
+			subject, err := parseSubject(words[1], words[2])
+			if err != nil {
+				return Claim{}, err
+			}
+			switch {
+			case words[0] == "except":
+				claim.Except = append(claim.Except, subject)
+			case subject.Kind == KindGroup:
+				r.Groups = slices.Compact(slices.Sorted(slices.Values(append(r.Groups, subject.Name))))
+			case r.User != "*":
+				return Claim{}, fmt.Errorf("two users, %q and %q: a request has one", r.User, subject.user())
+			default:
+				r.User = subject.user()
+			}
+			words = words[3:]
+		default:
+			return Claim{}, fmt.Errorf("%q: want in, by or except", words[0])
+		}
+	}
+	return claim, nil
+}
+
+// setWhat reads the object of a claim.
+func (r *Region) setWhat(what string, catalog *Catalog) error {
+	if strings.HasPrefix(what, "/") {
+		r.APIGroup, r.Resource, r.Namespace, r.Path = "", "", "", what
+		return nil
+	}
+	apiGroup, resource, subresource, err := catalog.ResolveResource(what)
+	if err != nil {
+		return err
+	}
+	r.APIGroup, r.Resource = apiGroup, resource
+	if slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, subresource) {
+		r.Verbs = AllVerbs
+	}
+	return nil
+}
+
+func parseSubject(kind, name string) (Subject, error) {
+	switch kind {
+	case "user":
+		return Subject{Kind: KindUser, Name: name}, nil
+	case "group":
+		return Subject{Kind: KindGroup, Name: name}, nil
+	case "serviceaccount":
+		namespace, name, ok := strings.Cut(name, ":")
+		if !ok || namespace == "" || name == "" {
+			return Subject{}, fmt.Errorf("service account %q: want NAMESPACE:NAME", name)
+		}
+		return Subject{Kind: KindServiceAccount, Namespace: namespace, Name: name}, nil
+	}
+	return Subject{}, fmt.Errorf("%q: want user, group or serviceaccount", kind)
+}
+
+// user is the user name of a user or a service account.
+func (s Subject) user() string {
+	if s.Kind == KindServiceAccount {
+		return serviceAccountPrefix + s.Namespace + ":" + s.Name
+	}
+	return s.Name
+}
+
+// splitWords splits at spaces, except in double quotes. A quoted word may be empty.
+func splitWords(text string) ([]string, error) {
+	var words []string
+	for {
+		text = strings.TrimLeftFunc(text, unicode.IsSpace)
+		if text == "" {
+			return words, nil
+		}
+		if text[0] == '"' {
+			end := strings.IndexByte(text[1:], '"')
+			if end < 0 {
+				return nil, errors.New("a quote is not closed")
+			}
+			words = append(words, text[1:1+end])
+			text = text[end+2:]
+			continue
+		}
+		end := strings.IndexFunc(text, unicode.IsSpace)
+		if end < 0 {
+			end = len(text)
+		}
+		words = append(words, text[:end])
+		text = text[end:]
+	}
+}
+
+// Violation is a rule that breaks a claim, and a request that shows it.
+type Violation struct {
+	Rule    Rule    `json:"-"`
+	Line    int     `json:"line"`
+	Text    string  `json:"rule"` // as a policy line
+	Example Request `json:"example"`
+}
+
+// ProveDenied looks for rules that allow a request of the claim. None: no request of the claim is allowed, whoever makes it and
+// whatever words it has; that is a proof and no sample, as every rule has been asked. What stands outside of the policy does not
+// count, such as the privileges of group system:masters.
+func ProveDenied(rules []Rule, claim Claim) []Violation {
+	fresh := newNames(rules)
+	for _, s := range claim.Except {
+		fresh[s.Name], fresh[s.user()] = true, true
+	}
+	var violations []Violation
+	for _, rule := range rules {
+		for _, p := range rule.realParts() {
+			if region, ok := claim.meets(p); ok {
+				example := fresh.example(region, NewAuthorizer(nil))
+				if authenticated := example.Authenticated(); !claim.excludes(authenticated) {
+					example = authenticated // as a server would ask
+				}
+				violations = append(violations, Violation{Rule: rule, Line: rule.Line, Text: rule.String(), Example: example})
+				break
+			}
+		}
+	}
+	return violations
+}
+
+// meets returns the requests of the claim that the part allows, and whether there are any.
+func (c Claim) meets(p part) (Region, bool) {
+	r := c.Region
+	user, ok := star(r.User).meet(p.user)
+	if !ok || !r.Verbs.reads() && !p.write {
+		return Region{}, false
+	}
+	object, ok := r.object().meet(p.object)
+	if !ok {
+		return Region{}, false
+	}
+	if !p.write {
+		r.Verbs = ReadVerbs
+	}
+	r.User = user.String()
+	if !p.group.any {
+		r.Groups = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(r.Groups), p.group.word))))
+	}
+	r.setObject(object)
+	// Only a part, or a claim, that asks for an excepted subject has nothing left: all others allow requests without it.
+	return r, !c.excludes(Request{User: r.User, Groups: r.Groups})
+}
+
+// excludes reports whether the subject of the request is one of those that do not count.
+func (c Claim) excludes(q Request) bool {
+	return slices.ContainsFunc(c.Except, func(s Subject) bool {
+		if s.Kind == KindGroup {
+			return slices.Contains(q.Groups, s.Name)
+		}
+		return q.User == s.user()
+	})
+}
+
+// ProveAllowed checks that every request of the claim is allowed. The second result is false when some are not, and the first
+// one of those. Excepted subjects are not supported: rules cannot name who is not meant.
+func ProveAllowed(rules []Rule, claim Claim) (Request, bool) {
+	index := NewAuthorizer(rules)
+	example := newNames(rules).example(claim.Region, index)
+	_, allowed := index.Match(example.Attributes())
+	return example, allowed
+}
+
+// Reach is a subject that may make a request, by a rule.
+type Reach struct {
+	Who  string `json:"who"` // `group "devs"`
+	Line int    `json:"line"`
+	Text string `json:"rule"`
+}
+
+// Who lists the rules that allow the request to somebody, whoever its user is: who may do this? The list is complete for the
+// policy; group system:masters may do everything besides.
+func Who(rules []Rule, q Request) []Reach {
+	asked := object{isPath: true, path: q.Path}
+	if q.Path == "" {
+		asked = object{apiGroup: equals(q.APIGroup), resource: equals(q.Resource), namespace: equals(q.Namespace)}
+	}
+	var all []Reach
+	for _, rule := range rules {
+		for _, p := range rule.parts() {
+			if p.object.covers(asked) && (p.write || isRead(q.Verb)) {
+				all = append(all, Reach{Who: rule.who(), Line: rule.Line, Text: rule.String()})
+				break
+			}
+		}
+	}
+	return all
+}
+
+// RulesOf lists the rules that allow the user something in the namespace, in their order; "*" as the namespace is any.
+func RulesOf(rules []Rule, q Request) []Rule {
+	info := q.Attributes().GetUser()
+	return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool {
+		inNamespace := q.Namespace == "*" || r.Resource == "" || star(r.Namespace).covers(equals(q.Namespace))
+		return !r.matchesSubject(info) || len(r.realParts()) == 0 || !inNamespace && r.NonResourcePath == ""
+	})
+}

@@ -1,0 +1,69 @@
+package policy
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+func TestToRBAC(t *testing.T) {
+	rules := []Rule{
+		{Group: "devs", APIGroup: "apps", Resource: "deployments", Namespace: "a", Line: 1},
+		{Group: "devs", Resource: "pods", Namespace: "a", Readonly: true, Line: 2},
+		{Group: "devs", Resource: "pods", Namespace: "a", Readonly: true, Line: 3},
+		{User: "system:serviceaccount:ci:bot", Resource: "*", Namespace: "*", Line: 4},
+		{User: "alice", NonResourcePath: "/metrics*", Readonly: true, Line: 5},
+		{User: "alice", Resource: "nodes", Readonly: true, Line: 6},
+		{User: "*", NonResourcePath: "/healthz", Readonly: true, Line: 7},
+		{User: "a/b c", APIGroup: "example.com", Resource: "widgets", Namespace: "a", Line: 8},
+		{User: "alice", Group: "devs", Resource: "secrets", Namespace: "a", Line: 9},
+		{User: "alice", Resource: "secrets", Line: 10},
+		{Group: GroupMasters, Resource: "secrets", Namespace: "*", Line: 11},
+	}
+	out := ToRBAC(rules, nil)
+	got := map[string]string{}
+	object := func(name string, value any) {
+		text, err := yaml.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[name] = string(text)
+	}
+	for _, r := range out.ClusterRoles {
+		object("ClusterRole "+r.Name, r.Rules)
+	}
+	for _, r := range out.Roles {
+		object("Role "+r.Namespace+" "+r.Name, r.Rules)
+	}
+	for _, b := range out.ClusterRoleBindings {
+		object("ClusterRoleBinding "+b.Name, []any{b.Subjects, b.RoleRef.Kind, b.RoleRef.Name})
+	}
+	for _, b := range out.RoleBindings {
+		object("RoleBinding "+b.Namespace+" "+b.Name, []any{b.Subjects, b.RoleRef.Kind, b.RoleRef.Name})
+	}
+	want := map[string]string{
+		"ClusterRole abac:everybody":                         "- nonResourceURLs:\n  - /healthz\n  verbs:\n  - get\n  - list\n  - watch\n",
+		"ClusterRole abac:user:alice":                        "- apiGroups:\n  - \"\"\n  resources:\n  - nodes\n  - nodes/proxy\n  - nodes/status\n  verbs:\n  - get\n  - list\n  - watch\n- nonResourceURLs:\n  - /metrics*\n  verbs:\n  - get\n  - list\n  - watch\n",
+		"ClusterRole abac:user:system:serviceaccount:ci:bot": "- apiGroups:\n  - \"\"\n  resources:\n  - '*'\n  verbs:\n  - '*'\n",
+		"Role a abac:group:devs": "- apiGroups:\n  - \"\"\n  resources:\n  - pods\n  - pods/attach\n  - pods/binding\n  - pods/ephemeralcontainers\n  - pods/eviction\n  - pods/exec\n  - pods/log\n  - pods/portforward\n  - pods/proxy\n  - pods/resize\n  - pods/status\n  verbs:\n  - get\n  - list\n  - watch\n" +
+			"- apiGroups:\n  - apps\n  resources:\n  - deployments\n  - deployments/rollback\n  - deployments/scale\n  - deployments/status\n  verbs:\n  - '*'\n",
+		"Role a abac:user:a-b-c-d854b668": "- apiGroups:\n  - example.com\n  resources:\n  - widgets\n  - widgets/scale\n  - widgets/status\n  verbs:\n  - '*'\n",
+
+		"ClusterRoleBinding abac:everybody":                         "- - apiGroup: rbac.authorization.k8s.io\n    kind: Group\n    name: system:authenticated\n  - apiGroup: rbac.authorization.k8s.io\n    kind: Group\n    name: system:unauthenticated\n- ClusterRole\n- abac:everybody\n",
+		"ClusterRoleBinding abac:user:alice":                        "- - apiGroup: rbac.authorization.k8s.io\n    kind: User\n    name: alice\n- ClusterRole\n- abac:user:alice\n",
+		"ClusterRoleBinding abac:user:system:serviceaccount:ci:bot": "- - kind: ServiceAccount\n    name: bot\n    namespace: ci\n- ClusterRole\n- abac:user:system:serviceaccount:ci:bot\n",
+		"RoleBinding a abac:group:devs":                             "- - apiGroup: rbac.authorization.k8s.io\n    kind: Group\n    name: devs\n- Role\n- abac:group:devs\n",
+		"RoleBinding a abac:user:a-b-c-d854b668":                    "- - apiGroup: rbac.authorization.k8s.io\n    kind: User\n    name: a/b c\n- Role\n- abac:user:a-b-c-d854b668\n",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ToRBAC (-want +got):\n%s", diff)
+	}
+	var gaps []int
+	for _, g := range out.Gaps {
+		gaps = append(gaps, g.Line)
+	}
+	if diff := cmp.Diff([]int{8, 9, 10, 11}, gaps); diff != "" {
+		t.Errorf("gaps (-want +got):\n%s", diff)
+	}
+}
