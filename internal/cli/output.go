@@ -76,22 +76,11 @@ func printTable(w io.Writer, write func(table io.Writer)) error {
 
 // readInput reads a whole file, or standard input for "-". A file that cannot be read is bad input.
 func readInput(streams Streams, file string, limitBytes int64) ([]byte, error) {
-	in := streams.In
-	if file != "-" {
-		info, err := os.Stat(file)
-		if err != nil {
-			return nil, badInput(err, "")
-		}
-		if info.IsDir() {
-			return nil, usagef("%s: is a directory, want a file", file)
-		}
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, badInput(err, "")
-		}
-		defer f.Close()
-		in = f
+	in, err := openInput(streams, file)
+	if err != nil {
+		return nil, err
 	}
+	defer in.Close()
 	data, err := io.ReadAll(io.LimitReader(in, limitBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", file, err)
@@ -100,6 +89,29 @@ func readInput(streams Streams, file string, limitBytes int64) ([]byte, error) {
 		return nil, usagef("%s: larger than %d bytes", file, limitBytes)
 	}
 	return data, nil
+}
+
+// openInput opens a file, or standard input for "-". What is no file, or cannot be opened, is bad input; a named pipe would
+// block until somebody writes to it.
+func openInput(streams Streams, file string) (io.ReadCloser, error) {
+	if file == "-" {
+		return io.NopCloser(streams.In), nil
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, badInput(err, "")
+	}
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		return nil, usagef("%s: is a directory, want a file", file)
+	case !mode.IsRegular():
+		return nil, badInput(fmt.Errorf("%s: is a pipe or a device, want a file", file), "- reads standard input, which may be a pipe")
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, badInput(err, "")
+	}
+	return f, nil
 }
 
 // writeFile writes to a temporary name beside the file and renames it, so that failure leaves nothing behind.

@@ -80,6 +80,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newExplainCmd(streams),
 		newPKICmd(streams),
 		newRenderCmd(streams),
+		newPolicyCmd(streams),
 		newVersionsCmd(streams),
 		newDemoCmd(streams),
 		newEtcdCmd(streams),

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/policy"
 	"github.com/kubefusion/fusionctl/pkg/rules"
 )
 
@@ -58,6 +59,22 @@ type (
 // sarifLevels are SARIF's words for severities.
 var sarifLevels = map[finding.Severity]string{finding.Error: "error", finding.Warning: "warning", finding.Info: "note"}
 
+// describe says what the rule of a finding is about. A finding in a policy file is one of a check, which may share its ID with a
+// rule about specs.
+func describe(f finding.Finding) sarifRule {
+	described := sarifRule{ID: f.Rule}
+	title, why := "", ""
+	if check, ok := policy.CheckByID(f.Rule); ok && f.File != "" {
+		title, why = check.Title, check.Why
+	} else if rule, ok := rules.ByID(f.Rule); ok {
+		title, why = rule.Title, rule.Why
+	}
+	if title != "" {
+		described.ShortDescription, described.FullDescription = &sarifText{title}, &sarifText{why}
+	}
+	return described
+}
+
 // printSARIF writes findings for the viewers of code hosts. A finding without a file of its own is one about the given file.
 func printSARIF(w io.Writer, file string, findings []finding.Finding) error {
 	var run sarifRun
@@ -67,11 +84,7 @@ func printSARIF(w io.Writer, file string, findings []finding.Finding) error {
 		index := slices.IndexFunc(run.Tool.Driver.Rules, func(r sarifRule) bool { return r.ID == f.Rule })
 		if index < 0 {
 			index = len(run.Tool.Driver.Rules)
-			described := sarifRule{ID: f.Rule}
-			if rule, ok := rules.ByID(f.Rule); ok {
-				described.ShortDescription, described.FullDescription = &sarifText{rule.Title}, &sarifText{rule.Why}
-			}
-			run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, described)
+			run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, describe(f))
 		}
 		text := f.Subject + ": " + f.Message
 		if f.Fix != "" {

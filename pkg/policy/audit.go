@@ -167,6 +167,8 @@ type UsageOptions struct {
 	Groups []string
 	// MaxNamespaces is how many namespaces a right may have before it is given in all of them; 0 is no limit.
 	MaxNamespaces int
+	// Unless it is nil, requests that this policy allows do not count: what is left is what it would have refused.
+	Unless *Authorizer
 }
 
 // Usage collects what was used. Its memory grows with the number of different rights, not with that of the requests.
@@ -174,7 +176,8 @@ type Usage struct {
 	options UsageOptions
 	rights  map[part]int // requests
 
-	Requests    int      // that were allowed and need a policy
+	Requests    int      // that count: they were allowed and need a policy
+	Allowed     int      // that UsageOptions.Unless allows
 	Refused     int      // that the server refused
 	Privileged  int      // by members of group system:masters, who need no policy
 	Undecided   int      // events from before the decision
@@ -202,6 +205,8 @@ func (u *Usage) Add(e AuditEvent) error {
 			u.Refused++
 		case slices.Contains(q.Groups, GroupMasters):
 			u.Privileged++
+		case u.allowedAlready(q):
+			u.Allowed++
 		case !q.speakable():
 			if len(u.Unspeakable) < maxUnspeakable {
 				u.Unspeakable = append(u.Unspeakable, q.String())
@@ -217,6 +222,14 @@ func (u *Usage) Add(e AuditEvent) error {
 		return fmt.Errorf("more than %d different rights were used; give them to groups, or limit the namespaces", maxRights)
 	}
 	return nil
+}
+
+func (u *Usage) allowedAlready(q Request) bool {
+	if u.options.Unless == nil {
+		return false
+	}
+	_, ok := u.options.Unless.Match(q.Attributes())
+	return ok
 }
 
 const maxUnspeakable = 10

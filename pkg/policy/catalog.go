@@ -23,6 +23,9 @@ type Catalog struct {
 	complete bool // CustomResourceDefinitions were added: what is not known does not exist
 }
 
+// openGroups have resources that are made up by whoever serves them: every metric is one.
+var openGroups = []string{"custom.metrics.k8s.io", "external.metrics.k8s.io"}
+
 type catalogEntry struct {
 	namespaced bool
 	source     string // "Kubernetes 1.6-1.36", "preset istio", "crds.yaml"
@@ -203,4 +206,10 @@ func (c *Catalog) ResolveResource(text string) (apiGroup, resource, subresource 
 func (c *Catalog) Has(apiGroup, resource string) bool {
 	_, ok := c.groups[apiGroup][resource]
 	return ok
+}
+
+// Namespaced reports whether the resource is in namespaces, and whether the catalog knows it.
+func (c *Catalog) Namespaced(apiGroup, resource string) (namespaced, known bool) {
+	entry, known := c.groups[apiGroup][resource]
+	return entry.namespaced, known
 }

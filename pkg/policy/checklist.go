@@ -4,19 +4,29 @@ import "github.com/kubefusion/fusionctl/pkg/finding"
 
 // Check is one thing that Validate looks for, with its documentation.
 type Check struct {
-	ID       string
-	Title    string
-	Severity finding.Severity // of most findings; a few are milder or worse, and say so
-	Why      string
-	Bad      string // a policy file in which Validate finds it
-	Good     string // one in which it does not
-	Source   string
+	ID       string           `json:"id"`
+	Title    string           `json:"title"`
+	Severity finding.Severity `json:"severity"` // of most findings; a few are milder or worse, and say so
+	Why      string           `json:"why"`
+	Bad      string           `json:"bad"`  // a policy file in which Validate finds it
+	Good     string           `json:"good"` // one in which it does not
+	Source   string           `json:"source"`
 }
 
 const (
 	abacSource = "kubernetes v1.6 to v1.36 pkg/auth/authorizer/abac, pkg/apis/abac"
 	policyLine = `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy",`
 )
+
+// CheckByID finds a check; false when there is none of the ID.
+func CheckByID(id string) (Check, bool) {
+	for _, c := range Checks() {
+		if c.ID == id {
+			return c, true
+		}
+	}
+	return Check{}, false
+}
 
 // Checks lists what Validate looks for, by ID.
 func Checks() []Check {

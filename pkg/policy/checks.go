@@ -339,7 +339,7 @@ func unmatched(field, value string) (why, better string) {
 // checkKnown compares groups, resources and scopes with what exists.
 func (v *validation) checkKnown(line *checkedLine, rule Rule) {
 	catalog := v.options.Catalog
-	if rule.Resource == "" {
+	if rule.Resource == "" || slices.Contains(openGroups, rule.APIGroup) {
 		return
 	}
 	if why, _ := unmatched("resource", rule.Resource); why != "" {

@@ -236,9 +236,15 @@ func ProveAllowed(rules []Rule, claim Claim) (Request, bool) {
 
 // Reach is a subject that may make a request, by a rule.
 type Reach struct {
-	Who  string `json:"who"` // `group "devs"`
+	Who  string `json:"who"` // group "devs"
+	May  string `json:"may"` // read pods in namespace "a"
 	Line int    `json:"line"`
-	Text string `json:"rule"`
+	Text string `json:"rule"` // as a policy line
+}
+
+// ReachOf puts a rule into words.
+func ReachOf(rule Rule) Reach {
+	return Reach{Who: rule.who(), May: rule.what(), Line: rule.Line, Text: rule.String()}
 }
 
 // Who lists the rules that allow the request to somebody, whoever its user is: who may do this? The list is complete for the
@@ -252,7 +258,7 @@ func Who(rules []Rule, q Request) []Reach {
 	for _, rule := range rules {
 		for _, p := range rule.parts() {
 			if p.object.covers(asked) && (p.write || isRead(q.Verb)) {
-				all = append(all, Reach{Who: rule.who(), Line: rule.Line, Text: rule.String()})
+				all = append(all, ReachOf(rule))
 				break
 			}
 		}

@@ -24,6 +24,24 @@ type RBAC struct {
 	Gaps                []Gap
 }
 
+// Objects lists the roles and their bindings in the order in which they are applied.
+func (r RBAC) Objects() []any {
+	objects := []any{}
+	for _, o := range r.ClusterRoles {
+		objects = append(objects, o)
+	}
+	for _, o := range r.Roles {
+		objects = append(objects, o)
+	}
+	for _, o := range r.ClusterRoleBindings {
+		objects = append(objects, o)
+	}
+	for _, o := range r.RoleBindings {
+		objects = append(objects, o)
+	}
+	return objects
+}
+
 // Gap is where the objects allow less than a rule.
 type Gap struct {
 	Line int    `json:"line"`

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubefusion/fusionctl/pkg/policy"
+)
+
+type policyProveRequest struct {
+	file   string
+	deny   []string
+	allow  []string
+	output string
+}
+
+type policyProveDocument struct {
+	Schema string        `json:"schema"`
+	Claims []provedClaim `json:"claims"`
+}
+
+// provedClaim is a claim with its proof or what refutes it.
+type provedClaim struct {
+	Want       policy.Want        `json:"want"`
+	Claim      string             `json:"claim"`
+	Proved     bool               `json:"proved"`
+	Violations []policy.Violation `json:"violations,omitempty"` // of a claim that something is denied
+	Refused    *policy.Request    `json:"refused,omitempty"`    // of a claim that everything is allowed
+}
+
+func newPolicyProveCmd(streams Streams) *cobra.Command {
+	var req policyProveRequest
+	cmd := &cobra.Command{
+		Use:   "prove FILE --deny CLAIM...",
+		Short: "Prove that nobody may do something, or find who may",
+		Long: `prove decides claims about all users, groups and requests, also those that the policy does not name. --deny CLAIM: no request of
+the claim is allowed, or a counter-example for every rule that allows one. --allow CLAIM: every request of the claim is allowed.
+
+  CLAIM is VERB WHAT [in NAMESPACE] [by SUBJECT]... [except SUBJECT]...
+  VERB is read, write, any, or a verb of the API; WHAT is RESOURCE[.GROUP], *.GROUP, * or a path such as /debug/*;
+  SUBJECT is "user NAME", "group NAME" or "serviceaccount NAMESPACE:NAME".
+
+A proof is about the policy alone. Group system:masters may do everything besides.
+
+Exit codes: 0 every claim is proved, 2 bad usage, a bad claim or a bad file, 3 a claim is refuted.`,
+		Example: `  fusionctl policy prove policy.jsonl --deny 'write deployments.apps' --deny 'any secrets in kube-system except group admins'
+  fusionctl policy prove policy.jsonl --allow 'read pods in team-a by group devs'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			req.file = args[0]
+			return runPolicyProve(req, streams)
+		},
+	}
+	cmd.Flags().StringArrayVar(&req.deny, "deny", nil, "prove that no request of the claim is allowed; repeat for more")
+	cmd.Flags().StringArrayVar(&req.allow, "allow", nil, "prove that every request of the claim is allowed; repeat for more")
+	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	return cmd
+}
+
+func runPolicyProve(req policyProveRequest, streams Streams) error {
+	if len(req.deny)+len(req.allow) == 0 {
+		return badInput(fmt.Errorf("nothing to prove"), "--deny 'write deployments.apps' is a claim")
+	}
+	catalog := policy.NewCatalog()
+	document := policyProveDocument{Schema: "fusionctl/policy-prove/v1"}
+	claims := map[string]policy.Claim{}
+	for want, texts := range map[policy.Want][]string{policy.WantDeny: req.deny, policy.WantAllow: req.allow} {
+		for _, text := range texts {
+			claim, err := policy.ParseClaim(text, catalog)
+			if err == nil && want == policy.WantAllow && len(claim.Except) > 0 {
+				err = fmt.Errorf("claim %q: except has no meaning with --allow", text)
+			}
+			if err != nil {
+				return badInput(err, "fusionctl policy prove --help shows how claims are written")
+			}
+			claims[text] = claim
+		}
+	}
+	rules, err := readPolicy(streams, req.file)
+	if err != nil {
+		return err
+	}
+	refuted := false
+	for _, text := range req.deny {
+		violations := policy.ProveDenied(rules, claims[text])
+		refuted = refuted || len(violations) > 0
+		document.Claims = append(document.Claims, provedClaim{Want: policy.WantDeny, Claim: text, Proved: len(violations) == 0, Violations: violations})
+	}
+	for _, text := range req.allow {
+		c := provedClaim{Want: policy.WantAllow, Claim: text}
+		example, proved := policy.ProveAllowed(rules, claims[text])
+		if c.Proved = proved; !proved {
+			c.Refused = &example
+			refuted = true
+		}
+		document.Claims = append(document.Claims, c)
+	}
+	if err := printProofs(streams.Out, req, document); err != nil {
+		return err
+	}
+	if refuted {
+		return errAttention
+	}
+	return nil
+}
+
+func printProofs(w io.Writer, req policyProveRequest, document policyProveDocument) error {
+	switch req.output {
+	case "json":
+		return printJSON(w, document)
+	case "yaml":
+		return printYAML(w, document)
+	}
+	for _, c := range document.Claims {
+		if c.Proved {
+			fmt.Fprintf(w, "proved: %s %s\n", c.Want, c.Claim)
+			continue
+		}
+		fmt.Fprintf(w, "refuted: %s %s\n", c.Want, c.Claim)
+		for _, v := range c.Violations {
+			fmt.Fprintf(w, "    %s:%d allows %s\n", req.file, v.Line, v.Example)
+		}
+		if c.Refused != nil {
+			fmt.Fprintf(w, "    no rule allows %s\n", c.Refused)
+		}
+	}
+	return nil
+}

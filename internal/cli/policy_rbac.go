@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/pkg/policy"
+)
+
+func newPolicyToRBACCmd(streams Streams) *cobra.Command {
+	var output string
+	var crds []string
+	cmd := &cobra.Command{
+		Use:   "to-rbac FILE",
+		Short: "The roles and bindings that allow what a policy allows",
+		Long: `to-rbac prints ClusterRoles, Roles and their bindings for the day ABAC is left behind. They never allow more than the policy. Where
+RBAC cannot say what a rule says they allow less: each such rule stands as a comment at the top, with the reason.
+
+Exit codes: 0 done, 2 bad usage or a bad file, 3 done, and some rules are not or not wholly expressed.`,
+		Example: `  fusionctl policy to-rbac policy.jsonl | kubectl apply --dry-run=server -f -`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return runPolicyToRBAC(args[0], crds, output, streams)
+		},
+	}
+	cmd.Flags().StringArrayVar(&crds, "crd", nil, "file with CustomResourceDefinitions whose resources are known; repeat for more")
+	enumFlag(cmd, &output, "output", "o", "how to print", "yaml", "json")
+	return cmd
+}
+
+func runPolicyToRBAC(file string, crds []string, output string, streams Streams) error {
+	catalog := policy.NewCatalog()
+	for _, name := range crds {
+		data, err := readInput(streams, name, policyLimitBytes)
+		if err != nil {
+			return err
+		}
+		if err := catalog.AddCRDs(name, data); err != nil {
+			return badInput(err, "")
+		}
+	}
+	rules, err := readPolicy(streams, file)
+	if err != nil {
+		return err
+	}
+	rbac := policy.ToRBAC(rules, catalog)
+	if err := printRBAC(file, output, rbac, streams); err != nil {
+		return err
+	}
+	if len(rbac.Gaps) > 0 {
+		return errAttention
+	}
+	return nil
+}
+
+func printRBAC(file, output string, rbac policy.RBAC, streams Streams) error {
+	objects := rbac.Objects()
+	if output == "json" {
+		return printJSON(streams.Out, struct {
+			Schema  string       `json:"schema"`
+			Objects []any        `json:"objects"`
+			Gaps    []policy.Gap `json:"gaps"`
+		}{"fusionctl/policy-to-rbac/v1", objects, rbac.Gaps})
+	}
+	for _, g := range rbac.Gaps {
+		fmt.Fprintf(streams.Out, "# %s:%d: %s\n#   %s\n", file, g.Line, g.Why, g.Text)
+	}
+	for _, object := range objects {
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(streams.Out, "---\n%s", text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/policy"
+)
+
+type policyValidateRequest struct {
+	files  []string
+	spec   string
+	crds   []string
+	fix    bool
+	output string
+	failOn string
+}
+
+// policyValidateDocument is the outcome as JSON and YAML show it.
+type policyValidateDocument struct {
+	Schema   string                `json:"schema"`
+	Findings []finding.Finding     `json:"findings"`
+	Summary  policyValidateSummary `json:"summary"`
+}
+
+type policyValidateSummary struct {
+	finding.Summary
+	Files int `json:"files"`
+	Rules int `json:"rules"`
+	Fixed int `json:"fixed"` // lines that differ in the corrected files
+}
+
+func newPolicyValidateCmd(streams Streams) *cobra.Command {
+	var req policyValidateRequest
+	cmd := &cobra.Command{
+		Use:   "validate FILE...",
+		Short: "Find what the server refuses, ignores or reads differently, and what opens too much",
+		Long: `validate reads policy files as the server does and says what is wrong with them, with the place and a corrected line: lines
+that stop the server, lines that allow everything, fields that are ignored, rules that match nobody, that are repeated or
+misspelled, and rules that open more than they seem to. "fusionctl explain RULE" says more about a finding.
+
+With --spec a file is also compared with the plan of a spec: what the modern side must not write, what its version adds; findings
+that the spec accepts become remarks. With --crd the custom resources of the given definitions are known.
+
+--fix writes FILE.fixed beside each file that it can correct. A corrected line says to the server what it says to people; typing
+errors in groups and resources are only reported. "fusionctl policy diff FILE FILE.fixed" shows what the correction changes.
+
+Exit codes: 0 nothing found, 1 could not finish, 2 bad usage, 3 findings.`,
+		Example: `  fusionctl policy validate /etc/kubernetes/policy.jsonl
+  fusionctl policy validate policy.jsonl --spec fused.yaml --crd crds.yaml --fail-on warning
+  kubectl get crd -o yaml | fusionctl policy validate policy.jsonl --crd - -o sarif`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			req.files = args
+			return runPolicyValidate(req, streams)
+		},
+	}
+	cmd.Flags().StringVar(&req.spec, "spec", "", "compare with the plan of this spec")
+	cmd.Flags().StringArrayVar(&req.crds, "crd", nil, "file with CustomResourceDefinitions whose resources are known; repeat for more")
+	cmd.Flags().BoolVar(&req.fix, "fix", false, "write the corrected file beside each file, as FILE.fixed")
+	enumFlag(cmd, &req.failOn, "fail-on", "", "the least severity for exit code 3", "error", "warning", "info")
+	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml", "sarif")
+	return cmd
+}
+
+func runPolicyValidate(req policyValidateRequest, streams Streams) error {
+	var failOn finding.Severity
+	if err := failOn.UnmarshalText([]byte(req.failOn)); err != nil {
+		return badInput(err, "")
+	}
+	if req.fix && slices.Contains(req.files, "-") {
+		return usagef("--fix: standard input has no file to write beside")
+	}
+	options, p, err := policyOptions(req, streams)
+	if err != nil {
+		return err
+	}
+	document := policyValidateDocument{Schema: "fusionctl/policy-validate/v1", Findings: []finding.Finding{}}
+	document.Summary.Files = len(req.files)
+	for _, file := range req.files {
+		report, err := validatePolicy(streams, file, options)
+		if err != nil {
+			return err
+		}
+		document.Findings = append(document.Findings, report.Findings...)
+		document.Summary.Rules += len(report.Rules)
+		if req.fix {
+			if err := writeFixed(file, report, streams); err != nil {
+				return err
+			}
+			document.Summary.Fixed += report.FixedLines
+		}
+	}
+	if p != nil {
+		accept(document.Findings, p.Accept)
+	}
+	slices.SortStableFunc(document.Findings, func(a, b finding.Finding) int {
+		return cmp.Or(cmp.Compare(slices.Index(req.files, a.File), slices.Index(req.files, b.File)), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	document.Summary.Summary = finding.Summarize(document.Findings)
+	if err := printPolicyValidate(streams.Out, req.output, document); err != nil {
+		return err
+	}
+	if finding.Worst(document.Findings) >= failOn {
+		return errAttention
+	}
+	return nil
+}
+
+// policyOptions collects what files are judged by; the plan is nil without a spec.
+func policyOptions(req policyValidateRequest, streams Streams) (policy.Options, *plan.Plan, error) {
+	options := policy.Options{Catalog: policy.NewCatalog()}
+	for _, file := range req.crds {
+		data, err := readInput(streams, file, policyLimitBytes)
+		if err != nil {
+			return options, nil, err
+		}
+		if err := options.Catalog.AddCRDs(file, data); err != nil {
+			return options, nil, badInput(err, "")
+		}
+	}
+	if req.spec == "" {
+		return options, nil, nil
+	}
+	p, err := loadPlan(streams, req.spec)
+	if err != nil {
+		return options, nil, err
+	}
+	options.Server = p.Modern.Version.Minor
+	options.Forbidden = forbiddenWrites(p)
+	return options, p, nil
+}
+
+// forbiddenWrites lists what the modern side must not write: what the legacy side owns, in every group that the modern side
+// serves it in.
+func forbiddenWrites(p *plan.Plan) []policy.Forbidden {
+	var forbidden []policy.Forbidden
+	for _, r := range p.Resources {
+		if r.Owner != etcdsplit.OwnerLegacy {
+			continue
+		}
+		for _, served := range r.Modern.Serves {
+			gv, err := schema.ParseGroupVersion(served)
+			f := policy.Forbidden{APIGroup: gv.Group, Resource: r.Name, Why: r.Why}
+			if err == nil && !slices.Contains(forbidden, f) {
+				forbidden = append(forbidden, f)
+			}
+		}
+	}
+	return forbidden
+}
+
+func validatePolicy(streams Streams, file string, options policy.Options) (policy.Report, error) {
+	in, err := openInput(streams, file)
+	if err != nil {
+		return policy.Report{}, err
+	}
+	defer in.Close()
+	report, err := policy.Validate(file, &limitedReader{r: in, left: policyLimitBytes, limit: policyLimitBytes}, options)
+	return report, badInput(err, "")
+}
+
+// writeFixed writes the corrected file beside the file, if there is anything to correct.
+func writeFixed(file string, report policy.Report, streams Streams) error {
+	switch {
+	case report.Fixed == nil:
+		fmt.Fprintf(streams.Err, "%s: not corrected, since it could not be read to its end\n", file)
+		return nil
+	case report.FixedLines == 0:
+		fmt.Fprintf(streams.Err, "%s: nothing to correct\n", file)
+		return nil
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(file+".fixed", report.Fixed, info.Mode().Perm()); err != nil {
+		return err
+	}
+	fmt.Fprintf(streams.Err, "%s.fixed: %s corrected; to see what that changes: fusionctl policy diff %s %s.fixed\n", file, counted(report.FixedLines, "line"), file, file)
+	return nil
+}
+
+func printPolicyValidate(w io.Writer, output string, document policyValidateDocument) error {
+	switch output {
+	case "json":
+		return printJSON(w, document)
+	case "yaml":
+		return printYAML(w, document)
+	case "sarif":
+		return printSARIF(w, "", document.Findings)
+	}
+	for _, f := range document.Findings {
+		fmt.Fprintf(w, "%s: %s %s %s: %s\n", placeOf(f), f.Severity, f.Rule, f.Subject, f.Message)
+		for line := range strings.Lines(f.Fix) {
+			fmt.Fprintf(w, "    fix: %s\n", strings.TrimSuffix(line, "\n"))
+		}
+	}
+	s := document.Summary
+	_, err := fmt.Fprintf(w, "%s, %s: %s, %s, %s\n", counted(s.Files, "file"), counted(s.Rules, "rule"),
+		counted(s.Errors, "error"), counted(s.Warnings, "warning"), counted(s.Infos, "remark"))
+	return err
+}
+
+// placeOf prints where a finding is, as editors read it.
+func placeOf(f finding.Finding) string {
+	if f.Line == 0 {
+		return f.File
+	}
+	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
+}
