@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -25,12 +26,20 @@ func TestMain(m *testing.M) {
 }
 
 // TestScript runs every script/*.txtar in a folder of its own that holds the files of the archive. The commands are
-// testscript's, and exits.
+// testscript's, and exits; $EXAMPLES is the folder of the examples.
 func TestScript(t *testing.T) {
+	examples, err := filepath.Abs("../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                "script",
 		RequireUniqueNames: true,
 		UpdateScripts:      golden.Updating(),
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("EXAMPLES", examples)
+			return nil
+		},
 		Cmds:               map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 	})
 }

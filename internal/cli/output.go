@@ -81,12 +81,18 @@ func readInput(streams Streams, file string, limitBytes int64) ([]byte, error) {
 		return nil, err
 	}
 	defer in.Close()
+	tooLarge := usagef("%s: larger than %d bytes", file, limitBytes)
+	if f, ok := in.(*os.File); ok { // not read to be refused
+		if info, err := f.Stat(); err == nil && info.Size() > limitBytes {
+			return nil, tooLarge
+		}
+	}
 	data, err := io.ReadAll(io.LimitReader(in, limitBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", file, err)
 	}
 	if int64(len(data)) > limitBytes {
-		return nil, usagef("%s: larger than %d bytes", file, limitBytes)
+		return nil, tooLarge
 	}
 	return data, nil
 }

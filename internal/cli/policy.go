@@ -12,6 +12,9 @@ import (
 // policyLimitBytes bounds the policy files that are read: more than a million rules.
 const policyLimitBytes = 256 << 20
 
+// crdsLimitBytes bounds the files with CustomResourceDefinitions that are read: a cluster's, many times over.
+const crdsLimitBytes = 64 << 20
+
 func newPolicyCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
@@ -30,6 +33,7 @@ rule per line, in JSON. They read a file exactly as the server does, traps inclu
 		newPolicyProveCmd(streams),
 		newPolicyToRBACCmd(streams),
 		newPolicyFromAuditCmd(streams),
+		newPolicyServeCmd(streams),
 	)
 	return cmd
 }

@@ -50,8 +50,8 @@ With --policy FILE it prints instead what that policy would have refused, as the
 Requests by members of system:masters need no policy and are left out. An impersonation is a right of who impersonates, and
 the request itself a right of who is impersonated. Reads below /api/, /apis/ and /openapi/ become one rule each.
 
-Exit codes: 0 done, 1 a log could not be read to its end, 2 bad usage or a bad file, 3 with --policy, something would have been
-refused, or what was used cannot be said in a rule.`,
+Exit codes: 0 done, 1 could not finish, 2 bad usage, or a file that is no audit log to its end, 3 with --policy, something would
+have been refused, or what was used cannot be said in a rule.`,
 		Example: `  fusionctl policy from-audit audit.log audit-*.log.gz --group system:nodes > policy.jsonl
   fusionctl policy from-audit audit.log --policy policy.jsonl`,
 		Args: cobra.MinimumNArgs(1),
@@ -101,12 +101,17 @@ func readAuditLog(ctx context.Context, streams Streams, file string, usage *poli
 		return err
 	}
 	defer in.Close()
-	return policy.ReadAudit(file, in, func(e policy.AuditEvent) error {
-		if err := ctx.Err(); err != nil {
-			return err
+	var failed error // of ours, and not of the log
+	err = policy.ReadAudit(file, in, func(e policy.AuditEvent) error {
+		if failed = ctx.Err(); failed == nil {
+			failed = usage.Add(e)
 		}
-		return usage.Add(e)
+		return failed
 	})
+	if failed != nil {
+		return failed
+	}
+	return badInput(err, "")
 }
 
 func printFromAudit(req policyFromAuditRequest, usage *policy.Usage, sections []policy.Section, streams Streams) error {
@@ -128,10 +133,10 @@ func printFromAudit(req policyFromAuditRequest, usage *policy.Usage, sections []
 	what := "allowed by these rules"
 	if req.policy != "" {
 		what = "refused by " + req.policy
-		fmt.Fprintf(streams.Err, "%d requests allowed by %s\n", summary.Allowed, req.policy)
+		fmt.Fprintf(streams.Err, "%s allowed by %s\n", counted(summary.Allowed, "request"), req.policy)
 	}
-	fmt.Fprintf(streams.Err, "%d requests %s; left out: %d that the server refused, %d of %s, %d events from before a decision\n",
-		summary.Requests, what, summary.Refused, summary.Privileged, policy.GroupMasters, summary.Undecided)
+	fmt.Fprintf(streams.Err, "%s %s; left out: %d that the server refused, %d of %s, %s from before a decision\n",
+		counted(summary.Requests, "request"), what, summary.Refused, summary.Privileged, policy.GroupMasters, counted(summary.Undecided, "event"))
 	for _, text := range summary.Unspeakable {
 		fmt.Fprintf(streams.Err, "no rule can allow this and nothing else: %s\n", text)
 	}

@@ -33,7 +33,7 @@ Exit codes: 0 done, 2 bad usage or a bad file, 3 done, and some rules are not or
 func runPolicyToRBAC(file string, crds []string, output string, streams Streams) error {
 	catalog := policy.NewCatalog()
 	for _, name := range crds {
-		data, err := readInput(streams, name, policyLimitBytes)
+		data, err := readInput(streams, name, crdsLimitBytes)
 		if err != nil {
 			return err
 		}

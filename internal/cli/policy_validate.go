@@ -121,7 +121,7 @@ func runPolicyValidate(req policyValidateRequest, streams Streams) error {
 func policyOptions(req policyValidateRequest, streams Streams) (policy.Options, *plan.Plan, error) {
 	options := policy.Options{Catalog: policy.NewCatalog()}
 	for _, file := range req.crds {
-		data, err := readInput(streams, file, policyLimitBytes)
+		data, err := readInput(streams, file, crdsLimitBytes)
 		if err != nil {
 			return options, nil, err
 		}

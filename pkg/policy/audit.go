@@ -298,7 +298,7 @@ func (u *Usage) Policy() []Section {
 	var sections []Section
 	for _, subject := range subjects {
 		mine := bySubject[subject]
-		sections = append(sections, Section{Comment: fmt.Sprintf("%s: %d requests.", mine[0].who(), requests[subject]), Rules: mine})
+		sections = append(sections, Section{Comment: fmt.Sprintf("%s: requests: %d.", mine[0].who(), requests[subject]), Rules: mine})
 	}
 	return sections
 }

@@ -56,25 +56,25 @@ func TestUsageBecomesTheSmallestPolicy(t *testing.T) {
 		event("erin", "", "get", pods("a")+`"impersonatedUser":{"username":"alice","groups":["ops","system:authenticated"],"extra":{"scopes":["x"]}},`+ok),
 	}
 	u := usage(t, UsageOptions{}, lines...)
-	want := `# user "alice": 7 requests.
+	want := `# user "alice": requests: 7.
 {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"alice","apiGroup":"","resource":"pods","namespace":"a","readonly":true}}
 {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"alice","apiGroup":"apps","resource":"deployments","namespace":"a"}}
 {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"alice","nonResourcePath":"/apis/*","readonly":true}}
 {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"alice","nonResourcePath":"/version","readonly":true}}
 
-# user "bob": 1 requests.
+# user "bob": requests: 1.
 {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"bob","apiGroup":"","resource":"pods","namespace":"b"}}
 
-# user "carol": 1 requests.
+# user "carol": requests: 1.
 {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"carol","apiGroup":"","resource":"pods","namespace":"a","readonly":true}}
 
-# user "erin": 4 requests.
+# user "erin": requests: 4.
 {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"erin","apiGroup":"","resource":"groups","namespace":""}}
 {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"erin","apiGroup":"","resource":"serviceaccounts","namespace":"ci"}}
 {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"erin","apiGroup":"","resource":"users","namespace":""}}
 {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"erin","apiGroup":"authentication.k8s.io","resource":"userextras","namespace":""}}
 
-# user "system:serviceaccount:ci:bot": 1 requests.
+# user "system:serviceaccount:ci:bot": requests: 1.
 {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"system:serviceaccount:ci:bot","apiGroup":"","resource":"pods","namespace":"a","readonly":true}}
 `
 	if diff := cmp.Diff(want, string(Format(u.Policy()))); diff != "" {

@@ -60,7 +60,7 @@ func ToRBAC(rules []Rule, catalog *Catalog) RBAC {
 	if catalog == nil {
 		catalog = builtinCatalog()
 	}
-	t := &translation{catalog: catalog, roles: map[roleKey]*[]rbacv1.PolicyRule{}}
+	t := &translation{catalog: catalog, roles: map[roleKey]*[]rbacv1.PolicyRule{}, gaps: []Gap{}}
 	for _, i := range minimal(rules) {
 		for _, p := range rules[i].realParts() {
 			t.add(rules[i], p)

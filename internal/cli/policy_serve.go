@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubefusion/fusionctl/pkg/policy/webhook"
+)
+
+type policyServeRequest struct {
+	file          string
+	listen        string
+	metricsListen string
+	certificates  webhook.Certificates
+	plain         bool
+	deny          bool
+	lenient       bool
+	interval      time.Duration
+}
+
+func newPolicyServeCmd(streams Streams) *cobra.Command {
+	req := &policyServeRequest{}
+	cmd := &cobra.Command{
+		Use:   "serve FILE",
+		Short: "Answer the authorization webhook of API servers by a policy, and reload it when it changes",
+		Long: `serve answers SubjectAccessReviews (authorization.k8s.io v1 and v1beta1) on POST /authorize by a policy file. When the file changes it
+is read again; a file that is missing, broken, or has a finding of severity error does not replace the one in use, and the log
+and the metrics say so.
+
+On the API server: --authorization-mode=Webhook (or Webhook before others), --authorization-webhook-config-file=KUBECONFIG whose
+cluster is https://HOST:PORT/authorize, and --authorization-webhook-version=v1 where there is that flag. A request that no rule
+allows is no opinion, so authorizers behind this one are asked; with --deny it is denied.
+
+--client-ca lets in only clients with a certificate; without it anybody who reaches the port may ask what anybody may do. /healthz,
+/readyz and /metrics are served beside /authorize, and with --metrics-listen without TLS on an address of their own.
+
+Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or a bad file.`,
+		Example: `  fusionctl policy serve policy.jsonl --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt --client-name kube-apiserver
+  fusionctl policy serve policy.jsonl --insecure-http --listen 127.0.0.1:8088`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.file = args[0]
+			return runPolicyServe(cmd.Context(), req, streams)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&req.listen, "listen", "127.0.0.1:8443", "address to serve on")
+	flags.StringVar(&req.metricsListen, "metrics-listen", "", "address for /metrics, /healthz and /readyz without TLS")
+	flags.StringVar(&req.certificates.Cert, "tls-cert", "", "file of the server's certificate")
+	flags.StringVar(&req.certificates.Key, "tls-key", "", "file of the certificate's key")
+	flags.StringVar(&req.certificates.ClientCA, "client-ca", "", "file of the CA that signs the clients' certificates; clients need one then")
+	flags.StringArrayVar(&req.certificates.ClientNames, "client-name", nil, "common name of a client that may ask; repeat for more; none: all that the CA signed")
+	flags.BoolVar(&req.plain, "insecure-http", false, "serve without TLS, on a loopback address only")
+	flags.BoolVar(&req.deny, "deny", false, "deny what no rule allows, instead of having no opinion")
+	flags.BoolVar(&req.lenient, "lenient", false, "take into use whatever the API server would, also a policy with errors")
+	flags.DurationVar(&req.interval, "reload-interval", 2*time.Second, "how often to look whether the file has changed; a change is in use after two looks")
+	return cmd
+}
+
+func runPolicyServe(ctx context.Context, req *policyServeRequest, streams Streams) error {
+	if err := req.check(); err != nil {
+		return err
+	}
+	if in, err := openInput(streams, req.file); err != nil {
+		return err
+	} else if err := in.Close(); err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics := webhook.NewMetrics(registry)
+	source, err := webhook.Open(req.file, req.lenient, metrics)
+	if err != nil {
+		return badInput(err, "fusionctl policy validate "+req.file+" shows what is wrong; --lenient serves what the API server would")
+	}
+	logger := slog.New(slog.NewTextHandler(streams.Err, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	if loggerFrom(ctx).Enabled(ctx, slog.LevelDebug) {
+		logger = loggerFrom(ctx)
+	}
+
+	status := http.NewServeMux()
+	status.HandleFunc("/healthz", ok)
+	status.HandleFunc("/readyz", ok)
+	status.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("/authorize", &webhook.Handler{Policy: source.Policy, Deny: req.deny, Metrics: metrics, Logger: logger})
+	mux.Handle("/", status)
+
+	group, ctx := errgroup.WithContext(ctx)
+	listener, err := req.listener(ctx)
+	if err != nil {
+		return err
+	}
+	group.Go(func() error { return webhook.Serve(ctx, listener, mux) })
+	if req.metricsListen != "" {
+		plain, err := new(net.ListenConfig).Listen(ctx, "tcp", req.metricsListen)
+		if err != nil {
+			listener.Close()
+			return err
+		}
+		group.Go(func() error { return webhook.Serve(ctx, plain, status) })
+	}
+	group.Go(func() error {
+		ticker := time.NewTicker(req.interval)
+		defer ticker.Stop()
+		source.Watch(ctx, ticker.C, logger)
+		return nil
+	})
+	logger.Info("serving", "policy", req.file, "address", listener.Addr().String())
+	return group.Wait()
+}
+
+func ok(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
+
+// check refuses what would serve decisions to the world without protection.
+func (req *policyServeRequest) check() error {
+	c := &req.certificates
+	switch {
+	case req.interval <= 0:
+		return usagef("--reload-interval %v: want more than 0", req.interval)
+	case req.file == "-":
+		return usagef("standard input cannot be read again; want a file")
+	case req.plain && (c.Cert != "" || c.Key != "" || c.ClientCA != ""):
+		return usagef("--insecure-http: takes no certificates")
+	case req.plain && !loopback(req.listen):
+		return usagef("--insecure-http: want --listen on a loopback address, such as 127.0.0.1:8088, not %q", req.listen)
+	case !req.plain && (c.Cert == "" || c.Key == ""):
+		return badInput(errors.New("no certificate to serve with"), "--tls-cert and --tls-key name its files; --insecure-http serves without on a loopback address")
+	case len(c.ClientNames) > 0 && c.ClientCA == "":
+		return usagef("--client-name: needs --client-ca")
+	}
+	return nil
+}
+
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+func (req *policyServeRequest) listener(ctx context.Context) (net.Listener, error) {
+	var config *tls.Config
+	if !req.plain {
+		var err error
+		if config, err = req.certificates.Config(); err != nil {
+			return nil, badInput(err, "")
+		}
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", req.listen)
+	if err != nil || config == nil {
+		return listener, err
+	}
+	return tls.NewListener(listener, config), nil
+}
