@@ -124,7 +124,7 @@ func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) er
 func accept(findings []finding.Finding, accepted []spec.Accept) {
 	for i := range findings {
 		for _, a := range accepted {
-			if f := &findings[i]; f.Rule == a.Rule && f.Severity > finding.Info {
+			if f := &findings[i]; f.Rule == a.Rule && (a.Subject == "" || a.Subject == f.Subject) && f.Severity > finding.Info {
 				f.Message += " (accepted: " + a.Reason + ")"
 				f.Severity = finding.Info
 			}

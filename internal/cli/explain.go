@@ -3,11 +3,13 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/spelling"
+	"github.com/kubefusion/fusionctl/pkg/policy"
 	"github.com/kubefusion/fusionctl/pkg/rules"
 )
 
@@ -18,8 +20,9 @@ type explainRequest struct {
 
 // explainDocument is a list of rules as JSON and YAML show it.
 type explainDocument struct {
-	Schema string       `json:"schema"`
-	Rules  []rules.Rule `json:"rules"`
+	Schema string         `json:"schema"`
+	Rules  []rules.Rule   `json:"rules"`
+	Checks []policy.Check `json:"checks"` // of policy files
 }
 
 func newExplainCmd(streams Streams) *cobra.Command {
@@ -28,7 +31,7 @@ func newExplainCmd(streams Streams) *cobra.Command {
 		Use:   "explain [RULE]",
 		Short: "Why a rule is a rule: mechanism, versions, a bad and a good spec, evidence",
 		Long: `explain tells what a finding is about: what happens and why, which versions it concerns, how it is known, and a spec that has
-the danger beside the same spec without it. Without RULE it lists all rules.
+the danger beside the same spec without it, or policy lines with and without it. Without RULE it lists all rules.
 
 Exit codes: 0 done, 2 no such rule.`,
 		Example: `  fusionctl explain FUS060
@@ -49,17 +52,18 @@ Exit codes: 0 done, 2 no such rule.`,
 }
 
 func runExplain(req explainRequest, streams Streams) error {
-	document := explainDocument{Schema: "fusionctl/explain/v1", Rules: rules.All()}
+	document := explainDocument{Schema: "fusionctl/explain/v1", Rules: rules.All(), Checks: policy.Checks()}
 	if req.rule != "" {
-		rule, ok := rules.ByID(strings.ToUpper(req.rule))
-		if !ok {
+		id := strings.ToUpper(req.rule)
+		document.Rules = slices.DeleteFunc(document.Rules, func(r rules.Rule) bool { return r.ID != id })
+		document.Checks = slices.DeleteFunc(document.Checks, func(c policy.Check) bool { return c.ID != id })
+		if len(document.Rules)+len(document.Checks) == 0 {
 			hint := "fusionctl explain lists the rules"
 			if near, ok := spelling.Nearest(req.rule, ruleIDs()); ok {
 				hint = fmt.Sprintf("did you mean %s? %s", near, hint)
 			}
 			return badInput(fmt.Errorf("no rule %q", req.rule), hint)
 		}
-		document.Rules = []rules.Rule{rule}
 	}
 	switch {
 	case req.output == "json":
@@ -67,13 +71,30 @@ func runExplain(req explainRequest, streams Streams) error {
 	case req.output == "yaml":
 		return printYAML(streams.Out, document)
 	case req.rule != "":
-		_, err := io.WriteString(streams.Out, document.Rules[0].Text())
+		var texts []string
+		for _, r := range document.Rules {
+			texts = append(texts, r.Text())
+		}
+		for _, c := range document.Checks {
+			texts = append(texts, c.Text())
+		}
+		_, err := io.WriteString(streams.Out, strings.Join(texts, "\n"))
 		return err
 	}
-	return printTable(streams.Out, func(t io.Writer) {
+	err := printTable(streams.Out, func(t io.Writer) {
 		fmt.Fprintln(t, "RULE\tWORST\tLEGACY\tMODERN\tTITLE")
 		for _, r := range document.Rules {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.ID, r.Severity, r.Legacy, r.Modern, r.Title)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(streams.Out)
+	return printTable(streams.Out, func(t io.Writer) {
+		fmt.Fprintln(t, "IN POLICY FILES\tSEVERITY\tTITLE")
+		for _, c := range document.Checks {
+			fmt.Fprintf(t, "%s\t%s\t%s\n", c.ID, c.Severity, c.Title)
 		}
 	})
 }
@@ -83,5 +104,9 @@ func ruleIDs() []string {
 	for _, r := range rules.All() {
 		ids = append(ids, r.ID)
 	}
-	return ids
+	for _, c := range policy.Checks() {
+		ids = append(ids, c.ID)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }

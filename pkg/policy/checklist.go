@@ -1,6 +1,11 @@
 package policy
 
-import "github.com/kubefusion/fusionctl/pkg/finding"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/finding"
+)
 
 // Check is one thing that Validate looks for, with its documentation.
 type Check struct {
@@ -17,6 +22,23 @@ const (
 	abacSource = "kubernetes v1.6 to v1.36 pkg/auth/authorizer/abac, pkg/apis/abac"
 	policyLine = `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy",`
 )
+
+// Text is the documentation of the check for people.
+func (c Check) Text() string {
+	return fmt.Sprintf(`%s  %s
+severity: %s, in policy files
+
+%s
+
+Bad:
+%s
+
+Good:
+%s
+
+source: %s
+`, c.ID, c.Title, c.Severity, strings.Join(wrap(c.Why, commentColumns), "\n"), c.Bad, c.Good, c.Source)
+}
 
 // CheckByID finds a check; false when there is none of the ID.
 func CheckByID(id string) (Check, bool) {
