@@ -27,11 +27,15 @@ type dumper struct {
 }
 
 // dumpContainer hashes a container as the minor knows it. It returns the text only if it is to be kept.
-func dumpContainer(c *v1.Container, n *node, source Source, keep bool) (uint32, []byte) {
-	d := &dumper{source: source, state: fnvOffset, keep: keep}
+func dumpContainer(c *v1.Container, f form, keep bool) (uint32, []byte, error) {
+	t := tables()[f.minor]
+	if t.err != nil {
+		return 0, nil, t.err
+	}
+	d := &dumper{source: f.source, state: fnvOffset, keep: keep}
 	d.text("(v1.Container)")
-	d.value(n, reflect.ValueOf(c).Elem())
-	return d.state, d.kept
+	d.value(t.container, reflect.ValueOf(c).Elem())
+	return d.state, d.kept, nil
 }
 
 func (d *dumper) segment(s *segment) {

@@ -103,11 +103,17 @@ type field struct {
 	since       kubever.Minor
 }
 
-// tables holds v1.Container as each minor knows it. Minors between two changes share one node. The table is decoded when the
-// first hash is asked for, so that a verb which needs none does not pay for it.
+// table is v1.Container as a minor knows it, or why that cannot be told.
+type table struct {
+	container *node
+	err       error
+}
+
+// tables holds one for each minor. Minors between two changes share one. They are decoded when the first hash is asked for, so that
+// a verb which needs none does not pay for them.
 var tables = sync.OnceValue(decodeTables)
 
-func decodeTables() map[kubever.Minor]*node {
+func decodeTables() map[kubever.Minor]table {
 	all := parseRows(fieldsText)
 	changed := map[kubever.Minor]bool{kubever.Oldest: true}
 	for _, fields := range all {
@@ -116,17 +122,17 @@ func decodeTables() map[kubever.Minor]*node {
 			changed[r.minors.To+1] = true
 		}
 	}
-	nodes := map[kubever.Minor]*node{}
+	decoded := map[kubever.Minor]table{}
 	segments := map[string]*segment{}
 	for _, minor := range kubever.Minors() {
 		if !changed[minor] {
-			nodes[minor] = nodes[minor-1]
+			decoded[minor] = decoded[minor-1]
 			continue
 		}
 		c := compiler{rows: all, minor: minor, nodes: map[nodeKey]*node{}, segments: segments}
-		nodes[minor] = c.node("v1.Container", reflect.TypeFor[v1.Container]())
+		decoded[minor] = table{c.node("v1.Container", reflect.TypeFor[v1.Container]()), c.err}
 	}
-	return nodes
+	return decoded
 }
 
 type nodeKey struct {
@@ -139,6 +145,7 @@ type compiler struct {
 	minor    kubever.Minor
 	nodes    map[nodeKey]*node
 	segments map[string]*segment // by text, for all minors
+	err      error               // the Go type of today is older than the minor
 }
 
 func (c *compiler) segment(text string) *segment {
@@ -177,7 +184,7 @@ func (c *compiler) node(typ string, now reflect.Type) *node {
 		n.shape = structShape
 		for _, r := range c.rows[typ] {
 			if r.minors.Has(c.minor) {
-				n.fields = append(n.fields, c.field(r, now, len(n.fields)))
+				c.addField(n, r, now)
 			}
 		}
 	default:
@@ -192,22 +199,23 @@ func (c *compiler) node(typ string, now reflect.Type) *node {
 	return n
 }
 
-// field lays a row over a field of the Go type of today; position counts the fields before it.
-func (c *compiler) field(r row, now reflect.Type, position int) field {
+// addField lays a row over a field of the Go type of today, and adds it to the node of the type.
+func (c *compiler) addField(n *node, r row, now reflect.Type) {
 	name, options, _ := strings.Cut(r.tag, ",")
 	at, ok := now.FieldByName(r.name)
 	if !ok && options == "inline" {
 		at, ok = embeddedField(now) // Handler is ProbeHandler and LifecycleHandler since 1.23
 	}
 	if !ok {
-		panic(fmt.Sprintf("restart: internal error: %s of k8s.io/api has no field %s, which %s has", now, r.name, c.minor))
+		c.err = fmt.Errorf("kubelet %s: the k8s.io/api that this program is built with is too old, its %s has no %s", c.minor, now, r.name)
+		return
 	}
 	label := " " + r.name + ":(" + r.typ + ")"
-	if position == 0 {
+	if len(n.fields) == 0 {
 		label = "{" + label[1:]
 	}
 	key := `,"` + name + `":`
-	return field{
+	n.fields = append(n.fields, field{
 		index:       at.Index[0],
 		node:        c.node(r.typ, at.Type),
 		label:       c.segment(label),
@@ -217,7 +225,7 @@ func (c *compiler) field(r row, now reflect.Type, position int) field {
 		keyDecimals: c.segment(decimalsOf(key)),
 		omitEmpty:   options == "omitempty",
 		since:       r.minors.From,
-	}
+	})
 }
 
 // embeddedField is the one embedded field of a struct.

@@ -52,13 +52,11 @@ func FuzzHash(f *testing.F) {
 
 func compareWithOriginals(t *testing.T, container *v1.Container) {
 	t.Helper()
-	newest := tables()[kubever.Newest]
-
 	want, err := json.Marshal(container)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum, text, err := jsonContainer(container, newest, false, true)
+	sum, text, err := jsonContainer(container, form{minor: kubever.Newest}, true)
 	if err != nil || string(text) != string(want) {
 		t.Errorf("JSON, %v:\n%s\nwant\n%s", err, text, want)
 	}
@@ -81,9 +79,9 @@ func compareWithOriginals(t *testing.T, container *v1.Container) {
 func compareDumps(t *testing.T, container *v1.Container, source Source, held *v1.Container) {
 	t.Helper()
 	want := spewConfig.Sprintf("%#v", *held)
-	sum, text := dumpContainer(container, tables()[kubever.Newest], source, true)
-	if string(text) != want {
-		t.Errorf("dump of %s:\n%s\nwant\n%s", source, text, want)
+	sum, text, err := dumpContainer(container, form{minor: kubever.Newest, source: source}, true)
+	if err != nil || string(text) != want {
+		t.Errorf("dump of %s, %v:\n%s\nwant\n%s", source, err, text, want)
 	}
 	if want := fnvText(fnvOffset, want); sum != want {
 		t.Errorf("hash of the dump of %s %x, want %x", source, sum, want)

@@ -5,8 +5,11 @@
 // although nobody touched one. The package computes the hash that a kubelet of any minor from 1.6 to 1.36 would compute,
 // from tables of facts: what is hashed (algorithms), and which fields the Go types had (fields.txt).
 //
-//   - [Hash] is the hash of one container;
-//   - [Matches] is a comparison for kubelets that accept the hashes of older ones.
+//   - [Hash] is the hash of one container, [Matches] a comparison for kubelets that accept the hashes of older ones;
+//   - [Objects] and [ParseRuntime] read pods, and what a container runtime recorded, from streams and files;
+//   - [Route.Judge] says for each container of a pod whether it will be restarted, and why; what cannot be decided is [Unknown];
+//   - [Tally] adds up verdicts, [Paths] compares the ways through the minors, [Order] keeps PodDisruptionBudgets whole;
+//   - [Route.Rewrites] computes what would have to be recorded for a container to be kept.
 package restart
 
 import (
@@ -60,8 +63,18 @@ const (
 type algorithm struct {
 	minors kubever.Range
 	what   string // completes "the 1.16 kubelet hashes ..."
+	counts which  // of the fields that some minors have and others do not
 	hash   func(c *v1.Container, f form, keep bool) (sum uint32, text []byte, err error)
 }
+
+// which says which fields of a type make a difference by being there.
+type which int
+
+const (
+	noFields  which = iota
+	setFields       // those that are not empty
+	allFields
+)
 
 // form is what the text of a container depends on.
 type form struct {
@@ -76,16 +89,9 @@ type form struct {
 // first and the last patch of every minor. The upstream test that calls its value for JSON that of 1.15 is mistaken: 1.15.0
 // and 1.15.12 dump the struct.
 var algorithms = []algorithm{
-	{kubever.Range{From: 6, To: 15}, "a dump of the container's Go struct", func(c *v1.Container, f form, keep bool) (uint32, []byte, error) {
-		sum, text := dumpContainer(c, tables()[f.minor], f.source, keep)
-		return sum, text, nil
-	}},
-	{kubever.Range{From: 16, To: 30}, "the JSON of the container", func(c *v1.Container, f form, keep bool) (uint32, []byte, error) {
-		return jsonContainer(c, tables()[f.minor], f.longEscapes, keep)
-	}},
-	{kubever.Range{From: 31, To: 36}, "only the container's name and image", func(c *v1.Container, _ form, keep bool) (uint32, []byte, error) {
-		return jsonNameImage(c, keep)
-	}},
+	{kubever.Range{From: 6, To: 15}, "the struct", allFields, dumpContainer},
+	{kubever.Range{From: 16, To: 30}, "JSON", setFields, jsonContainer},
+	{kubever.Range{From: 31, To: 36}, "only name and image", noFields, jsonNameImage},
 }
 
 func algorithmOf(minor kubever.Minor) (*algorithm, error) {
@@ -146,9 +152,9 @@ func hash(container *v1.Container, f form) (Sum, error) {
 var dockertoolsMinors = kubever.Range{From: 6, To: 10}
 
 // legacyHash is the hash of those.
-func legacyHash(container *v1.Container, minor kubever.Minor, source Source) Sum {
-	_, text := dumpContainer(container, tables()[minor], source, true)
-	return Sum(adler32.Checksum(text))
+func legacyHash(container *v1.Container, minor kubever.Minor, source Source) (Sum, error) {
+	_, text, err := dumpContainer(container, form{minor: minor, source: source}, true)
+	return Sum(adler32.Checksum(text)), err
 }
 
 // shortEscapes holds the first patch release of a minor that was built with Go 1.22, whose encoding/json writes \b and \f where

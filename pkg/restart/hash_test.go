@@ -86,8 +86,8 @@ func TestHashIsThatOfTheRelease(t *testing.T) {
 			if v.legacyHash == "" {
 				continue
 			}
-			if got := legacyHash(container, v.minor, v.source); got.String() != v.legacyHash {
-				t.Errorf("%s: legacyHash(%s, %s) = %s, want %s", file, v.minor, v.source, got, v.legacyHash)
+			if got, err := legacyHash(container, v.minor, v.source); err != nil || got.String() != v.legacyHash {
+				t.Errorf("%s: legacyHash(%s, %s) = %s, %v, want %s", file, v.minor, v.source, got, err, v.legacyHash)
 			}
 		}
 	}
@@ -192,9 +192,9 @@ func TestHashRefusesWhatItHasNoFactsAbout(t *testing.T) {
 }
 
 func TestTablesKnowEveryFieldOfToday(t *testing.T) {
-	for minor, n := range tables() {
-		if n == nil || len(n.fields) == 0 {
-			t.Errorf("%s: no table", minor)
+	for minor, table := range tables() {
+		if table.err != nil || len(table.container.fields) == 0 {
+			t.Errorf("%s: no table: %v", minor, table.err)
 		}
 	}
 	seen := map[*node]bool{}
@@ -219,5 +219,15 @@ func TestTablesKnowEveryFieldOfToday(t *testing.T) {
 			}
 		}
 	}
-	visit(tables()[kubever.Newest], reflect.TypeFor[v1.Container]())
+	visit(tables()[kubever.Newest].container, reflect.TypeFor[v1.Container]())
+}
+
+// TestTablesOfATooOldAPIAreErrors stands for a kubelet that is built with its own types, and asked about a newer one.
+func TestTablesOfATooOldAPIAreErrors(t *testing.T) {
+	type Container struct{ Name, Image string }
+	c := compiler{rows: parseRows(fieldsText), minor: 12, nodes: map[nodeKey]*node{}, segments: map[string]*segment{}}
+	c.node("v1.Container", reflect.TypeFor[Container]())
+	if c.err == nil || !strings.Contains(c.err.Error(), "kubelet 1.12: the k8s.io/api that this program is built with is too old") {
+		t.Errorf("compiling against a type without the fields: %v, want an error", c.err)
+	}
 }

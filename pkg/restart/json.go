@@ -62,16 +62,20 @@ func (w *jsonWriter) key(f *field) {
 }
 
 // jsonContainer hashes a container as the minor knows it. It returns the JSON only if it is to be kept.
-func jsonContainer(c *v1.Container, n *node, longEscapes, keep bool) (uint32, []byte, error) {
-	w := newJSONWriter(longEscapes, keep)
+func jsonContainer(c *v1.Container, f form, keep bool) (uint32, []byte, error) {
+	t := tables()[f.minor]
+	if t.err != nil {
+		return 0, nil, t.err
+	}
+	w := newJSONWriter(f.longEscapes, keep)
 	w.open()
-	w.fields(n, reflect.ValueOf(c).Elem(), true)
+	w.fields(t.container, reflect.ValueOf(c).Elem(), true)
 	return w.close()
 }
 
 // jsonNameImage hashes the name and the image of a container as a map, which has its keys sorted.
-func jsonNameImage(c *v1.Container, keep bool) (uint32, []byte, error) {
-	w := newJSONWriter(false, keep)
+func jsonNameImage(c *v1.Container, f form, keep bool) (uint32, []byte, error) {
+	w := newJSONWriter(f.longEscapes, keep)
 	w.open()
 	w.text("image")
 	w.buf = append(w.buf, ':')
