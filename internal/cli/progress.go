@@ -13,11 +13,8 @@ import (
 
 // progress draws how far a scan is, on a terminal. Steps only add to counters; a ticker draws.
 type progress struct {
-	out   io.Writer
-	keys  atomic.Int64
-	start time.Time
-	stop  chan struct{}
-	ended sync.WaitGroup
+	keys atomic.Int64
+	done func() // takes the line off the terminal
 
 	mu     sync.Mutex
 	totals map[string]int64
@@ -25,12 +22,35 @@ type progress struct {
 
 // newProgress draws on out if that is a terminal, and nothing otherwise.
 func newProgress(out io.Writer) *progress {
-	p := &progress{out: out, start: time.Now(), stop: make(chan struct{}), totals: map[string]int64{}}
-	if isTerminal(out) {
-		p.ended.Add(1)
-		go p.run()
-	}
+	p := &progress{totals: map[string]int64{}}
+	p.done = drawLine(out, p.line)
 	return p
+}
+
+// drawLine draws a line ten times a second, if out is a terminal, until the function that it returns takes it off again.
+func drawLine(out io.Writer, line func(elapsed time.Duration) string) (done func()) {
+	if !isTerminal(out) {
+		return func() {}
+	}
+	start, stop := time.Now(), make(chan struct{})
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				fmt.Fprintf(out, "\r\x1b[K%s", line(time.Since(start)))
+			case <-stop:
+				fmt.Fprint(out, "\r\x1b[K")
+				return
+			}
+		}
+	})
+	return func() {
+		close(stop)
+		ended.Wait()
+	}
 }
 
 func isTerminal(w io.Writer) bool {
@@ -47,21 +67,6 @@ func (p *progress) step(s etcdsplit.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.totals[s.Store] = s.Total
-}
-
-func (p *progress) run() {
-	defer p.ended.Done()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			fmt.Fprintf(p.out, "\r\x1b[K%s", p.line(time.Since(p.start)))
-		case <-p.stop:
-			fmt.Fprint(p.out, "\r\x1b[K")
-			return
-		}
-	}
 }
 
 // line is "123456 of 1000000 keys, 12 %, 41152 keys/s, 21 s left".
@@ -82,10 +87,4 @@ func (p *progress) line(elapsed time.Duration) string {
 		line += fmt.Sprintf(", %.0f s left", float64(total-keys)/rate)
 	}
 	return line
-}
-
-// done takes the line off the terminal.
-func (p *progress) done() {
-	close(p.stop)
-	p.ended.Wait()
 }

@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/restart"
+)
+
+type restartsHashRequest struct {
+	file    string
+	kubelet string
+	source  string
+	output  string
+}
+
+func newRestartsHashCmd(streams Streams) *cobra.Command {
+	var req restartsHashRequest
+	cmd := &cobra.Command{
+		Use:   "hash FILE --kubelet VERSION",
+		Short: "The hash that each container would carry",
+		Long: `hash prints, for each container, the hash that a kubelet of the version computes, and records with the runtime under
+io.kubernetes.container.hash.
+
+FILE is JSON or YAML: a pod, a list of pods, a workload with a pod template, or a bare container; - is standard input. Containers are
+hashed as they stand there: nothing is defaulted. The pod of a running container is the one that the API server serves.
+
+--source says how the kubelet got the pod, which matters to kubelets before 1.16: from the API server, or from a file, exactly as it is.
+
+Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file.`,
+		Example: `  kubectl get pod web-0 -o json | fusionctl restarts hash - --kubelet 1.12
+  fusionctl restarts hash pod.yaml --kubelet 1.6.13 --source file -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.file = args[0]
+			return runRestartsHash(cmd.Context(), req, streams)
+		},
+	}
+	cmd.Flags().StringVar(&req.kubelet, "kubelet", "", "version of the kubelet, such as 1.12 or v1.20.4+k3s1")
+	enumFlag(cmd, &req.source, "source", "", "how the kubelet got the pod", string(restart.API), string(restart.File))
+	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json")
+	return cmd
+}
+
+// hashRow is the hash of one container. What stands beside the container is told when the file has more than one object.
+type hashRow struct {
+	Namespace string                `json:"namespace,omitempty"`
+	Object    string                `json:"object,omitempty"` // Pod/web-0
+	Container string                `json:"container"`
+	Kind      restart.ContainerKind `json:"kind,omitempty"` // absent for a container of the application
+	Hash      restart.Sum           `json:"hash"`
+}
+
+func runRestartsHash(ctx context.Context, req restartsHashRequest, streams Streams) error {
+	version, err := parseVersionFlag("kubelet", req.kubelet)
+	if err != nil {
+		return err
+	}
+	out := newHashWriter(streams.Out, req.output)
+	h := hasher{version: version, source: restart.Source(req.source), skipped: map[string]int{}}
+	for object, err := range readObjects(ctx, streams, req.file) {
+		var rows []hashRow
+		if err == nil {
+			rows, err = h.rows(object)
+			err = badInput(err, "")
+		}
+		if err == nil && len(rows) > 0 {
+			err = out.add(rows)
+		}
+		if err != nil {
+			return abort(out.rows, out.many, err)
+		}
+	}
+	if out.first == nil {
+		return noPods(req.file, h.skipped)
+	}
+	if err := out.finish(); err != nil {
+		return err
+	}
+	for _, kind := range slices.Sorted(maps.Keys(h.skipped)) {
+		fmt.Fprintf(streams.Err, "note: %d %s without containers left out\n", h.skipped[kind], kind)
+	}
+	if h.undefaulted != "" {
+		fmt.Fprintf(streams.Err, "note: container %q lacks the defaults of an API server, which are part of the hash of a running container\n", h.undefaulted)
+	}
+	return nil
+}
+
+// hasher computes the rows of objects, and counts what gives none.
+type hasher struct {
+	version     kubever.Version
+	source      restart.Source
+	skipped     map[string]int // objects without containers, by kind
+	undefaulted string         // the first container that no API server has defaulted
+}
+
+func (h *hasher) rows(object restart.Object) (rows []hashRow, err error) {
+	if object.Container != nil {
+		object.Pod = &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{*object.Container}}}
+	}
+	if object.Pod == nil {
+		h.skipped[object.Kind]++
+		return nil, nil
+	}
+	for kind, container := range restart.Containers(&object.Pod.Spec) {
+		sums, err := restart.Hashes(container, h.version, h.source)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", object, err)
+		}
+		if h.undefaulted == "" && !isDefaulted(container) {
+			h.undefaulted = container.Name
+		}
+		row := hashRow{Container: container.Name, Hash: sums[0]}
+		if kind != restart.AppContainer {
+			row.Kind = kind
+		}
+		if object.Kind != "" {
+			row.Namespace, row.Object = object.Namespace, object.Kind+"/"+object.Name
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// hashWriter prints rows as they come. It holds back those of the first object until it knows whether there is another.
+type hashWriter struct {
+	first []hashRow
+	rows  rowWriter
+	many  bool
+}
+
+func newHashWriter(w io.Writer, output string) *hashWriter {
+	if output == "json" {
+		return &hashWriter{rows: newJSONRows(w, struct {
+			Schema string `json:"schema"`
+		}{"fusionctl/restarts-hash/v1"}, "containers")}
+	}
+	return &hashWriter{rows: newTableRows(w)}
+}
+
+func (h *hashWriter) add(rows []hashRow) error {
+	if h.first == nil {
+		h.first = rows
+		return nil
+	}
+	if !h.many {
+		h.many = true
+		if err := h.print(h.first); err != nil {
+			return err
+		}
+	}
+	return h.print(rows)
+}
+
+func (h *hashWriter) finish() error {
+	if !h.many {
+		for i := range h.first {
+			h.first[i].Namespace, h.first[i].Object = "", ""
+		}
+		if err := h.print(h.first); err != nil {
+			return err
+		}
+	}
+	return h.rows.close(nil)
+}
+
+func (h *hashWriter) print(rows []hashRow) error {
+	for _, row := range rows {
+		header, cells := []string{"CONTAINER", "HASH"}, []string{withKind(row.Container, row.Kind), row.Hash.String()}
+		if h.many {
+			header, cells = append([]string{"NAMESPACE", "OBJECT"}, header...), append([]string{dash(row.Namespace), dash(row.Object)}, cells...)
+		}
+		if err := h.rows.row(row, header, cells); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withKind names a container, and what it is unless it is one of the application.
+func withKind(container string, kind restart.ContainerKind) string {
+	if kind == "" || kind == restart.AppContainer {
+		return container
+	}
+	return container + " (" + string(kind) + ")"
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// rowWriter prints rows as they come, so that an answer of any length needs no more memory than one row, or some of a table.
+type rowWriter interface {
+	// row prints one row: the value in JSON, the cells in a table, below the header that the first row brings.
+	row(value any, header, cells []string) error
+	// close ends the rows. In JSON the fields of the tail, which may be nil, follow them.
+	close(tail any) error
+}
+
+// incomplete is the tail of an answer that ends early.
+type incomplete struct {
+	Incomplete string `json:"incomplete"` // why
+}
+
+// jsonRows prints an object: the fields of a head, an array of rows, the fields of a tail.
+type jsonRows struct {
+	w     io.Writer
+	head  any
+	array string
+	count int
+	err   error
+}
+
+func newJSONRows(w io.Writer, head any, array string) *jsonRows {
+	return &jsonRows{w: w, head: head, array: array}
+}
+
+func (r *jsonRows) print(format string, args ...any) {
+	if r.err == nil {
+		_, r.err = fmt.Fprintf(r.w, format, args...)
+	}
+}
+
+func (r *jsonRows) row(value any, _, _ []string) error {
+	text, err := indented(value, "    ")
+	if err != nil {
+		return err
+	}
+	if r.count == 0 {
+		r.printHead()
+	} else {
+		r.print(",")
+	}
+	r.count++
+	r.print("\n    %s", text)
+	return r.err
+}
+
+func (r *jsonRows) printHead() {
+	fields, err := indented(r.head, "")
+	if err != nil {
+		r.err = err
+		return
+	}
+	r.print("%s,\n  %q: [", strings.TrimSuffix(fields, "\n}"), r.array)
+}
+
+func (r *jsonRows) close(tail any) error {
+	if r.count == 0 {
+		r.printHead()
+		r.print("]")
+	} else {
+		r.print("\n  ]")
+	}
+	if tail != nil {
+		fields, err := indented(tail, "")
+		if err != nil {
+			return err
+		}
+		if fields != "{}" {
+			r.print(",%s", strings.TrimPrefix(strings.TrimSuffix(fields, "\n}"), "{"))
+		}
+	}
+	r.print("\n}\n")
+	return r.err
+}
+
+// indented is a value as printJSON prints it, without the line break at the end.
+func indented(value any, prefix string) (string, error) {
+	var buf bytes.Buffer
+	encoder := json.NewEncoder(&buf)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent(prefix, "  ")
+	err := encoder.Encode(value)
+	return strings.TrimSuffix(buf.String(), "\n"), err
+}
+
+// tableRows aligns its columns over some rows at a time.
+type tableRows struct {
+	table *tabwriter.Writer
+	count int
+}
+
+// alignedRows is how many rows of a table are aligned together.
+const alignedRows = 1000
+
+func newTableRows(w io.Writer) *tableRows {
+	return &tableRows{table: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+}
+
+func (r *tableRows) row(_ any, header, cells []string) error {
+	if r.count == 0 {
+		fmt.Fprintln(r.table, strings.Join(header, "\t"))
+	}
+	r.count++
+	_, err := fmt.Fprintln(r.table, strings.Join(cells, "\t"))
+	if r.count%alignedRows == 0 {
+		err = r.table.Flush()
+	}
+	return err
+}
+
+func (r *tableRows) close(any) error { return r.table.Flush() }
+
+// abort ends rows after an error. When none was printed, none will be.
+func abort(rows rowWriter, printed bool, err error) error {
+	if printed {
+		return errors.Join(err, rows.close(incomplete{err.Error()}))
+	}
+	return err
+}
+
+// csvRows prints comma-separated values.
+type csvRows struct {
+	w     *csv.Writer
+	count int
+}
+
+func newCSVRows(w io.Writer) *csvRows { return &csvRows{w: csv.NewWriter(w)} }
+
+func (r *csvRows) row(_ any, header, cells []string) error {
+	if r.count == 0 {
+		if err := r.w.Write(header); err != nil {
+			return err
+		}
+	}
+	r.count++
+	return r.w.Write(cells)
+}
+
+func (r *csvRows) close(any) error {
+	r.w.Flush()
+	return r.w.Error()
+}
