@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 )
 
@@ -17,6 +18,7 @@ func (f *File) Default() {
 	}
 	s.Network.setDefaults()
 	s.PKI.setDefaults(s.Network.ClusterDomain)
+	s.defaultTLS()
 	for i := range s.Stores {
 		s.Stores[i].setDefaults(s.PKI.Directory)
 	}
@@ -89,6 +91,29 @@ func (s *Store) setDefaults(pki string) {
 	if m.PeerTLS == nil {
 		m.PeerTLS = &TLS{CA: trusted, Cert: directory + "/peer.crt", Key: directory + "/peer.key"}
 	}
+}
+
+// defaultTLS gives https stores without files of their own those of the first store that has some: an API server shows one identity to all
+// its stores.
+func (s *Spec) defaultTLS() {
+	first := slices.IndexFunc(s.Stores, func(store Store) bool {
+		t := store.TLS // one that will be refused is refused once
+		return t != nil && path.IsAbs(t.CA) && path.IsAbs(t.Cert) && path.IsAbs(t.Key)
+	})
+	if first < 0 {
+		return
+	}
+	for i := range s.Stores {
+		if store := &s.Stores[i]; store.TLS == nil && store.scheme() == "https" {
+			identity := *s.Stores[first].TLS
+			store.TLS = &identity
+		}
+	}
+}
+
+func (s *Store) scheme() string {
+	u := s.endpoint()
+	return u.Scheme
 }
 
 // endpoint is the first endpoint, the zero URL when there is none that can be read.

@@ -116,7 +116,7 @@ type Store struct {
 	Name      string       `json:"name"`                           // a DNS label
 	Endpoints []string     `json:"endpoints"`                      // URLs, one per member: https://10.0.0.11:2379
 	Prefix    string       `json:"prefix,omitempty"`               // default /registry; the same for every store
-	TLS       *TLS         `json:"tls,omitempty"`                  // required by https endpoints
+	TLS       *TLS         `json:"tls,omitempty"`                  // of https endpoints; default that of the first store that has one
 	Version   string       `json:"version,omitempty" scalar:"any"` // etcd's version where it is known: 3.4.23
 	Managed   *ManagedEtcd `json:"managed,omitempty"`              // absent: the store exists and is run by somebody else
 }

@@ -179,3 +179,31 @@ func TestOwningNamesAResourceByAnyOfItsGroups(t *testing.T) {
 		}
 	}
 }
+
+func TestOneIdentityServesEveryStore(t *testing.T) {
+	text := func(tls string) []byte {
+		return []byte(`apiVersion: kubefusion.dev/v1alpha1
+kind: FusedControlPlane
+metadata: {name: test}
+spec:
+  hosts: [{name: cp-1, address: 10.0.0.11}]
+  stores:
+  - {name: core, endpoints: ["https://10.0.0.11:2379"]` + tls + `}
+  - {name: modern, endpoints: ["https://10.0.0.11:2479"], managed: {version: 3.6.8, dataDir: /var/lib/etcd-modern}}
+  legacy: {version: 1.15, apiServer: {}}
+  modern: {version: 1.36, apiServer: {}}
+  access: [{subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [pods]}]
+`)
+	}
+	f, err := spec.Load("spec.yaml", text(", tls: {ca: /ca, cert: /cert, key: /key}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	modern := f.Spec.Stores[1]
+	if modern.TLS == nil || *modern.TLS != (spec.TLS{CA: "/ca", Cert: "/cert", Key: "/key"}) || modern.Managed.ServerTLS.CA != "/ca" {
+		t.Errorf("the modern store's files are %v, its members trust %v; want those of the core store", modern.TLS, modern.Managed.ServerTLS)
+	}
+	if _, err := spec.Load("spec.yaml", text("")); err == nil || !strings.Contains(err.Error(), "spec.stores[0].tls: is missing") || !strings.Contains(err.Error(), "spec.stores[1].tls: is missing") {
+		t.Errorf("without any: %v, want both stores named", err)
+	}
+}
