@@ -31,7 +31,7 @@ var layers = map[string][]string{
 	"pkg/plan":        {"pkg/spec", "pkg/policy", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
 	"pkg/rules":       {"pkg/plan", "pkg/spec", "pkg/policy", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
 	"pkg/graph":       {"pkg/plan", "pkg/policy", "pkg/etcdsplit", "pkg/spec", "pkg/kubever"},
-	"pkg/render":      {"pkg/plan", "pkg/policy", "pkg/etcdsplit", "pkg/spec", "pkg/kubever", "templates"},
+	"pkg/render":      {"pkg/plan", "pkg/policy", "pkg/etcdsplit", "pkg/spec", "pkg/kubever", "pkg/finding", "templates"},
 	"pkg/adopt":       {"pkg/spec", "pkg/kubever"},
 	"internal/cli":    {"*"},
 	"test/rig":        {"*"},

@@ -12,8 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/rules"
 )
 
 type renderRequest struct {
@@ -47,7 +49,7 @@ units in DIR, each difference with its reason. DIR is a host's /etc/kubernetes/m
 directory with one of these for each host, by its name.
 
 Exit codes: 0 written, or no difference; 1 could not write; 2 bad usage, a bad spec, or a directory that is not overwritten; 3 there are
-differences.`,
+differences, or the files were written and fusionctl check finds errors in the plan.`,
 		Example: `  fusionctl render spec.yaml --out rendered
   fusionctl render spec.yaml --out rendered --target systemd
   fusionctl render spec.yaml --out rendered --target hosted
@@ -81,14 +83,22 @@ func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	files, err := render.Files(p, render.Options{Target: render.Target(req.target), Host: req.host, Spec: specFrom(req.out, req.file)})
+	report := rules.Check(p)
+	files, err := render.Files(p, render.Options{Target: render.Target(req.target), Host: req.host, Spec: specFrom(req.out, req.file), Findings: report.Findings})
 	if err != nil {
 		return badInput(err, "")
 	}
 	if req.out == "-" {
-		return printManifests(streams.Out, render.Target(req.target), files)
+		err = printManifests(streams.Out, render.Target(req.target), files)
+	} else {
+		err = writeTree(ctx, req, p, files, streams)
 	}
-	return writeTree(ctx, req, p, files, streams)
+	if err == nil && finding.Worst(report.Findings) >= finding.Error {
+		fmt.Fprintf(streams.Err, "%d errors: with this plan the two versions damage each other; fusionctl check %s names them\n",
+			finding.Summarize(report.Findings).Errors, req.file)
+		return errAttention
+	}
+	return err
 }
 
 // specFrom is the name of the spec as the commands of the runbook, which lies in the directory, have to write it.

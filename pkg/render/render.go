@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
@@ -45,6 +46,8 @@ type Options struct {
 	Target Target
 	Host   string // only the tree of this host; "" for all
 	Spec   string // the name of the spec file, for the commands of the runbook
+	// Findings are what the rules say of the plan. The runbook begins with the errors and ends with the warnings.
+	Findings []finding.Finding
 }
 
 // The directories of a host's tree.

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
@@ -37,6 +38,8 @@ type runbookFacts struct {
 	AllOff     bool
 	LegacyOff  string // why the legacy side's collector is off, "" when it is on
 	Namespaces namespaceView
+	Errors     []warning // with these nobody should go on
+	Warnings   []warning
 	Needs      []string // stores without which the modern API server does not serve
 }
 
@@ -64,6 +67,9 @@ type issued struct {
 	Hosts, Cert, CA, Name, Names, Why string
 	Authority                         bool
 }
+
+// warning is a finding of the rules.
+type warning struct{ Rule, Subject, Message, Fix string }
 
 type backup struct{ Store, Command string }
 
@@ -110,6 +116,15 @@ func newRunbookFacts(p *plan.Plan, o Options) runbookFacts {
 		Canary:  createsPods(p, "deployments", "deployment-controller", "replicaset-controller"),
 		Shared:  strings.Join(shared(p), ","), Own: strings.Join(own(p), ","), LeftOver: leftOver(p),
 		Namespaces: namespaces(p), Needs: storesOf(p, etcdsplit.Modern),
+	}
+	for _, found := range o.Findings {
+		w := warning{Rule: found.Rule, Subject: inline(found.Subject), Message: inline(found.Message), Fix: inline(found.Fix)}
+		switch found.Severity {
+		case finding.Error:
+			f.Errors = append(f.Errors, w)
+		case finding.Warning:
+			f.Warnings = append(f.Warnings, w)
+		}
 	}
 	f.Off, f.AllOff = collectorsOff(p)
 	for _, c := range f.Off {
