@@ -103,7 +103,7 @@ func hostedArg(c *plan.Component, a *plan.Arg, moved map[string]string) {
 		a.Value = replaceEndpoints(a.Value, moved)
 	case a.Origin != plan.FromPlan:
 	case name == "advertise-address":
-		a.Value, a.Why = "$(POD_IP)", "the pod's"
+		a.Value, a.Why = "$("+podIP+")", "the pod's"
 	case name == "bind-address" || name == "address":
 		a.Value, a.Why = "0.0.0.0", "whoever asks comes from outside of the pod"
 	}
@@ -137,7 +137,7 @@ func hostedMemberArg(p *plan.Plan, c *plan.Component, a *plan.Arg) {
 		scheme, rest, _ := strings.Cut(url, "://")
 		return scheme + "://0.0.0.0:" + rest[strings.LastIndexByte(rest, ':')+1:]
 	}
-	self := "$(POD_NAME)." + serviceName(p, c.Name)
+	self := "$(" + podName + ")." + serviceName(p, c.Name)
 	named := func(url string) string {
 		scheme, rest, _ := strings.Cut(url, "://")
 		return scheme + "://" + self + ":" + rest[strings.LastIndexByte(rest, ':')+1:]
@@ -145,7 +145,7 @@ func hostedMemberArg(p *plan.Plan, c *plan.Component, a *plan.Arg) {
 	first, _, _ := strings.Cut(a.Value, ",")
 	switch a.Name {
 	case "name":
-		a.Value, a.Why = "$(POD_NAME)", "the member's name is the pod's"
+		a.Value, a.Why = "$("+podName+")", "the member's name is the pod's"
 	case "listen-client-urls", "listen-peer-urls", "listen-metrics-urls":
 		a.Value, a.Why = here(first), "whoever asks comes from outside of the pod"
 	case "advertise-client-urls", "initial-advertise-peer-urls":

@@ -23,6 +23,8 @@ const (
 	configKey       = "kubeconfig"
 	policyKey       = "policy.jsonl"
 	configChecksum  = "kubefusion.dev/config"
+	podName         = "POD_NAME"
+	podIP           = "POD_IP"
 	nobody          = 65534
 	secretMode      = 0o440
 	hostedTier      = "control-plane"
@@ -227,16 +229,15 @@ func checksum(texts []configText) string {
 }
 
 func hostedContainer(c *plan.Component) *yaml.Node {
-	environment := []*yaml.Node{podField("POD_NAME", "metadata.name"), podField("POD_IP", "status.podIP")}
-	for _, e := range c.Env {
-		environment = append(environment, variable(e))
-	}
+	environment := append([]*yaml.Node{podField(podName, "metadata.name"), podField(podIP, "status.podIP")}, variables(c.Env)...)
+	known := names(c.Env)
+	known[podName], known[podIP] = true, true
 	return object(
 		field{"name", text(c.Kind)},
 		field{"image", text(c.Image)},
 		field{"imagePullPolicy", text("IfNotPresent")},
-		field{"command", listOf(c.Command, text)},
-		field{"args", arguments(c.Args)},
+		field{"command", commandWords(c.Command, known)},
+		field{"args", arguments(c.Args, known)},
 		field{"env", list(environment...)},
 		field{"ports", list(object(field{"containerPort", number(c.Port)}))},
 		field{"resources", object(field{"requests", object(field{"cpu", text(cpuRequests[c.Kind])})})},

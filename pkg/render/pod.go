@@ -63,9 +63,9 @@ func staticPod(p *plan.Plan, c *plan.Component) ([]byte, error) {
 				field{"name", text(c.Kind)},
 				field{"image", text(c.Image)},
 				field{"imagePullPolicy", text("IfNotPresent")},
-				field{"command", listOf(c.Command, text)},
-				field{"args", arguments(c.Args)},
-				field{"env", listOf(c.Env, variable)},
+				field{"command", commandWords(c.Command, names(c.Env))},
+				field{"args", arguments(c.Args, names(c.Env))},
+				field{"env", list(variables(c.Env)...)},
 				field{"resources", object(field{"requests", object(field{"cpu", text(cpuRequests[c.Kind])})})},
 				field{"livenessProbe", probe(p, c, c.Liveness)},
 				field{"startupProbe", when(kubelet("v1.Container", "startupProbe"), probe(p, c, c.Startup))},
@@ -95,12 +95,12 @@ func header(p *plan.Plan, c *plan.Component) string {
 }
 
 // arguments are --name=value in order, each run of them below the reason that they have in common.
-func arguments(args []plan.Arg) *yaml.Node {
+func arguments(args []plan.Arg, environment map[string]bool) *yaml.Node {
 	var nodes []*yaml.Node
 	before := ""
 	for _, a := range args {
 		why := reason(a)
-		node := text(a.String())
+		node := text(unexpanded(a.String(), environment))
 		if why != before {
 			commented(node, why)
 		}
@@ -108,6 +108,48 @@ func arguments(args []plan.Arg) *yaml.Node {
 		nodes = append(nodes, node)
 	}
 	return list(nodes...)
+}
+
+func commandWords(words []string, environment map[string]bool) *yaml.Node {
+	return listOf(words, func(word string) *yaml.Node { return text(unexpanded(word, environment)) })
+}
+
+// names are the variables to which an argument may refer.
+func names(env []spec.EnvVar) map[string]bool {
+	set := map[string]bool{}
+	for _, e := range env {
+		set[e.Name] = true
+	}
+	return set
+}
+
+// unexpanded is a text from which a kubelet makes the text again: it fills in $(NAME) where there is such a variable, which is wanted
+// here, and takes $$ for a single one.
+func unexpanded(s string, environment map[string]bool) string {
+	if !strings.Contains(s, "$$") {
+		return s
+	}
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '$' {
+			out.WriteByte(s[i])
+			continue
+		}
+		run := i
+		for run < len(s) && s[run] == '$' {
+			run++
+		}
+		count := run - i
+		if name := reference.FindString(s[run-1:]); name != "" && environment[name[2:len(name)-1]] {
+			out.WriteString(strings.Repeat("$$", count-1) + "$")
+		} else if count > 1 {
+			out.WriteString(strings.Repeat("$$", count))
+		} else {
+			out.WriteByte('$')
+		}
+		i = run - 1
+	}
+	return out.String()
 }
 
 // reason is why an argument is there. Who wrote it himself knows.
@@ -118,11 +160,15 @@ func reason(a plan.Arg) string {
 	return oneLine(a.Why)
 }
 
-// variable is an environment variable. Its value is always quoted: 1, yes and null are strings here.
-func variable(e spec.EnvVar) *yaml.Node {
-	value := text(e.Value)
-	value.Style = yaml.DoubleQuotedStyle
-	return object(field{"name", text(e.Name)}, field{"value", value})
+// variables are the environment; one may refer to those before it. Values are always quoted: 1, yes and null are strings here.
+func variables(env []spec.EnvVar) []*yaml.Node {
+	var nodes []*yaml.Node
+	for i, e := range env {
+		value := text(unexpanded(e.Value, names(env[:i])))
+		value.Style = yaml.DoubleQuotedStyle
+		nodes = append(nodes, object(field{"name", text(e.Name)}, field{"value", value}))
+	}
+	return nodes
 }
 
 func volumeMount(m plan.Mount) *yaml.Node {

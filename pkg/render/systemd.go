@@ -68,10 +68,7 @@ func systemdUnit(p *plan.Plan, c *plan.Component) ([]byte, error) {
 	}
 	u.Wants = needs(p, c)
 	u.After = u.Wants
-	environment := map[string]bool{}
-	for _, e := range c.Env {
-		environment[e.Name] = true
-	}
+	environment := names(c.Env)
 	if len(c.Env) > 0 {
 		u.EnvironmentFile = specifier(environmentPath(c))
 	}
