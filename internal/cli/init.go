@@ -13,7 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/pkg/adopt"
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/rules"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -40,7 +43,8 @@ units (/etc/systemd/system), and writes the spec for it: version, stores, certif
 be a copy, with the environment files of units beside them or under their full paths. Nothing is made up: what the files do not
 say is left empty, and stderr lists what to fill in. The layout is split unless another is given.
 
-A version without a patch, such as 1.6, stands for a release of that minor.
+A version without a patch, such as 1.6, stands for a release of that minor. Where the two versions cannot live together in the
+layout, stderr names the rules that forbid it; fusionctl explain tells more.
 
 Exit codes: 0 written, 1 could not write, 2 bad usage, an unknown version, files that cannot be understood, or FILE exists.`,
 		Example: `  fusionctl init split -o spec.yaml
@@ -83,7 +87,30 @@ func runInit(request initRequest, streams Streams) error {
 	if err != nil {
 		return badInput(err, "")
 	}
-	return writeNew(request.out, text, streams)
+	if err := writeNew(request.out, text, streams); err != nil {
+		return err
+	}
+	printForbidden(streams.Err, request, text)
+	return nil
+}
+
+// printForbidden says by which rules a pair cannot live together in the layout: the file is only good for reading then.
+func printForbidden(w io.Writer, request initRequest, text []byte) {
+	f, err := spec.Load(request.out, text)
+	if err != nil {
+		fmt.Fprintln(w, "this pair cannot be planned:", err)
+		return
+	}
+	p, err := plan.New(f)
+	if err != nil {
+		fmt.Fprintln(w, "this pair cannot be planned:", err)
+		return
+	}
+	for _, f := range rules.Check(p).Findings {
+		if f.Severity == finding.Error {
+			fmt.Fprintf(w, "%s forbids this pair in layout %s: %s: %s\n  way out: %s\n", f.Rule, request.layout, f.Subject, f.Message, f.Fix)
+		}
+	}
 }
 
 func runInitFrom(request initRequest, streams Streams) error {

@@ -26,6 +26,7 @@ func (b *builder) apiServer(host spec.Host, side etcdsplit.SideName) Component {
 		b.restraintArgs(l)
 	} else {
 		b.legacyAdmission(l)
+		b.expectModernServers(l)
 	}
 	c.Args = b.args(host, side, l, s.APIServer.ExtraArgs)
 	c.Port = s.APIServer.Port
@@ -143,9 +144,8 @@ func (b *builder) authorizationArgs(l *argList, side etcdsplit.SideName) {
 
 // restraintArgs keep the modern API server from writing what the legacy side owns or cannot read.
 func (b *builder) restraintArgs(l *argList) {
-	if !l.set("endpoint-reconciler-type", "none", "the endpoints of the service kubernetes stay the legacy side's") {
-		count := len(b.file.Spec.Hosts) * 2
-		l.set("apiserver-count", strconv.Itoa(count), "this version always reconciles the endpoints of the service kubernetes: it must expect the API servers of both sides")
+	if !l.set(reconcilerFlag, "none", "the endpoints of the service kubernetes stay the legacy side's") {
+		l.set("apiserver-count", b.serversOfBothSides(), "this version always reconciles the endpoints of the service kubernetes: it must expect the API servers of both sides")
 	}
 	gates := b.startupArgs(l)
 	b.modernAdmission(l)
@@ -158,7 +158,8 @@ func (b *builder) restraintArgs(l *argList) {
 			why["BoundServiceAccountTokenVolume=false"] = fmt.Sprintf("the kubelets (%s) cannot mount projected tokens", b.plan.Kubelet.Minor)
 		}
 	}
-	if services := b.plan.Resource("services/specs"); services != nil && services.VisibleToBoth() && services.Owner == etcdsplit.OwnerShared {
+	if services := b.plan.Resource("services/specs"); services != nil && services.VisibleToBoth() && services.Owner == etcdsplit.OwnerShared &&
+		len(b.plan.Network.ModernServiceCIDRs) == 0 && !kubever.AllocatorsIn(b.legacy).Objects {
 		if gate := kubever.AllocatorsIn(l.minor).KeepBitmap; gate != "" {
 			why[gate] = "the legacy side's allocator must see the ClusterIPs given out here"
 		}
@@ -172,6 +173,15 @@ func (b *builder) restraintArgs(l *argList) {
 		l.set("feature-gates", strings.Join(gates, ","), strings.Join(reasons, "; "))
 	}
 }
+
+// expectModernServers keeps the legacy API server from removing the addresses of a modern one that cannot be told not to add its own.
+func (b *builder) expectModernServers(l *argList) {
+	if !kubever.Flag(kubever.APIServer, reconcilerFlag).In(b.modern) {
+		l.need("apiserver-count", b.serversOfBothSides(), fmt.Sprintf("%s adds its address to the endpoints of the service kubernetes: both sides must expect the API servers of both", b.modern))
+	}
+}
+
+func (b *builder) serversOfBothSides() string { return strconv.Itoa(len(b.file.Spec.Hosts) * 2) }
 
 // companions go with a group that is not served: what in the API server cannot work without it.
 var companions = map[string]struct{ flag, value, admission string }{

@@ -36,6 +36,16 @@ func addressRules() []Rule {
 			Check:    splitMasterLeases,
 		},
 		{
+			ID: "FUS042", Title: "One server's restart withdraws the other's address",
+			Why: "An API server removes its own address from the endpoints of the service kubernetes when it starts and stops. Where both sides advertise one address, each " +
+				"restart of the modern server takes the legacy server out of service for the pods.",
+			Legacy: anyVersion, Modern: kubever.Range{From: 14, To: kubever.Newest}, Severity: finding.Error,
+			Evidence: Evidence{Read: "pkg/master/controller.go of 1.13 to 1.17, kubernetesservice/controller.go of 1.36.3; absent in 1.6 and 1.8"},
+			Bad:      example{modernServer: reconcile("lease")}.String(),
+			Good:     example{}.String(),
+			Check:    oneAdvertisedAddress,
+		},
+		{
 			ID: "FUS043", Title: "One list of ports for servers on different ports",
 			Why:    "All addresses behind the service kubernetes share one list of ports. When both sides put their address there and serve on different ports, clients are sent to a port where nobody listens.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
@@ -76,8 +86,20 @@ func addressRules() []Rule {
 			Good:     example{more: splitServices, network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
 			Check:    sameRangeTwice,
 		},
+		{
+			ID: "FUS053", Title: "The records of given-out addresses lie in two stores",
+			Why: "Versions that note ClusterIPs in IPAddress objects look only there when they choose one. With shared services and IPAddress objects in two stores each side gives out " +
+				"what the other has given out already.",
+			Legacy: kubever.Range{From: 33, To: kubever.Newest}, Modern: kubever.Range{From: 33, To: kubever.Newest}, Severity: finding.Error,
+			Evidence: Evidence{Read: "registry/core/service/ipallocator/cidrallocator.go and repairip.go of 1.36.3"},
+			Bad:      example{legacy: "1.34.4", modern: "1.36.3", access: toDevelopers("services"), more: splitAddresses}.String(),
+			Good:     example{legacy: "1.34.4", modern: "1.36.3", access: toDevelopers("services")}.String(),
+			Check:    addressesApart,
+		},
 	}
 }
+
+const splitAddresses = `owners: [{resources: [ipaddresses.networking.k8s.io], owner: split}]`
 
 const splitServices = `owners: [{resources: [services, endpoints, networkpolicies.networking.k8s.io], owner: split}]`
 
@@ -91,7 +113,7 @@ func reconciler(p *plan.Plan, side etcdsplit.SideName) string {
 
 // bothReconcile reports whether both sides write the endpoints of the service kubernetes in one place.
 func bothReconcile(p *plan.Plan) bool {
-	return visible(p, "services/endpoints") && reconciler(p, etcdsplit.Modern) != "none" && reconciler(p, etcdsplit.Legacy) != "none"
+	return visible(p, endpointsKey) && reconciler(p, etcdsplit.Modern) != "none" && reconciler(p, etcdsplit.Legacy) != "none"
 }
 
 const (
@@ -114,7 +136,7 @@ func fightingReconcilers(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for _, side := range etcdsplit.Sides() {
 		if count, err := strconv.Atoi(effective(p, side, "apiserver-count")); err == nil && count < servers {
-			found = append(found, finding.Finding{Subject: kubernetesService, Severity: finding.Error,
+			found = append(found, finding.Finding{Subject: kubernetesService,
 				Message: fmt.Sprintf("the %s side expects %d API servers and removes the addresses of the rest; there are %d", side, count, servers),
 				Fix:     fmt.Sprintf("set --apiserver-count=%d on the %s side", servers, side)})
 		}
@@ -127,6 +149,26 @@ func splitMasterLeases(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{{Subject: kubernetesService, Message: "both sides write exactly the addresses of the master leases that they find, and those lie in two stores", Fix: noReconciler}}
+}
+
+func oneAdvertisedAddress(p *plan.Plan) []finding.Finding {
+	if !bothReconcile(p) || !kubever.Behaves(kubever.BehaviourEndpointRemovedAtStop, p.Modern.Version.Minor) {
+		return nil
+	}
+	var shared []string
+	for _, m := range p.ComponentsOf(etcdsplit.Modern, kubever.APIServer) {
+		for _, l := range p.ComponentsOf(etcdsplit.Legacy, kubever.APIServer) {
+			ours, okOurs := m.Arg("advertise-address")
+			theirs, okTheirs := l.Arg("advertise-address")
+			if l.Host == m.Host && okOurs && okTheirs && ours == theirs {
+				shared = append(shared, ours)
+			}
+		}
+	}
+	if len(shared) == 0 {
+		return nil
+	}
+	return []finding.Finding{{Subject: kubernetesService, Message: fmt.Sprintf("both sides advertise %s, and the modern server withdraws it when it starts and stops", strings.Join(shared, ", ")), Fix: noReconciler}}
 }
 
 func differentPorts(p *plan.Plan) []finding.Finding {
@@ -164,17 +206,35 @@ func writesBitmap(p *plan.Plan, side etcdsplit.SideName) bool {
 	return facts.Bitmap || facts.KeepBitmap != "" && strings.Contains(gates, facts.KeepBitmap)
 }
 
+// doubleAddresses reports a legacy side that finds a free address in a bitmap which the modern side does not write. A side that notes
+// addresses in objects and in the bitmap takes neither for free when it is in the other's record.
 func doubleAddresses(p *plan.Plan) []finding.Finding {
 	services := p.Resource("services/specs")
 	if services == nil || !services.VisibleToBoth() || !userWrites(p, services) || !overlap(ranges(p, etcdsplit.Legacy), ranges(p, etcdsplit.Modern)) {
 		return nil
 	}
-	if writesBitmap(p, etcdsplit.Legacy) == writesBitmap(p, etcdsplit.Modern) {
+	if kubever.AllocatorsIn(p.Legacy.Version.Minor).Objects || writesBitmap(p, etcdsplit.Modern) {
 		return nil
+	}
+	fix := "give the modern side a range of its own, spec.network.modernServiceCIDRs: [RANGE], outside of " + ranges(p, etcdsplit.Legacy) + ", or leave services out of spec.access"
+	if gate := kubever.AllocatorsIn(p.Modern.Version.Minor).KeepBitmap; gate != "" {
+		fix = "add " + gate + " to --feature-gates of the modern API server, or leave services out of spec.access"
 	}
 	return []finding.Finding{{Subject: "services",
 		Message: fmt.Sprintf("%s notes ClusterIPs in a bitmap that %s does not write, and both give out addresses of %s", p.Legacy.Version.Minor, p.Modern.Version.Minor, ranges(p, etcdsplit.Legacy)),
-		Fix:     "give the modern side a range of its own, spec.network.modernServiceCIDRs: [RANGE], outside of " + ranges(p, etcdsplit.Legacy) + ", or leave services out of spec.access"}}
+		Fix:     fix}}
+}
+
+func addressesApart(p *plan.Plan) []finding.Finding {
+	services := p.Resource("services/specs")
+	if services == nil || !services.VisibleToBoth() || !userWrites(p, services) || !overlap(ranges(p, etcdsplit.Legacy), ranges(p, etcdsplit.Modern)) {
+		return nil
+	}
+	if !kubever.AllocatorsIn(p.Legacy.Version.Minor).Objects || !kubever.AllocatorsIn(p.Modern.Version.Minor).Objects || !apartOnBoth(p, "ipaddresses") {
+		return nil
+	}
+	return []finding.Finding{{Subject: "ipaddresses", Message: fmt.Sprintf("services are shared, and each side notes the addresses of %s that it gives out in a store of its own", ranges(p, etcdsplit.Legacy)),
+		Fix: "remove ipaddresses.networking.k8s.io from spec.owners: they belong with the services"}}
 }
 
 func differentRanges(p *plan.Plan) []finding.Finding {

@@ -110,32 +110,42 @@ func mirrorPods(p *plan.Plan) []finding.Finding {
 		Fix: "keep the kubelets below 1.17, or run the legacy controller manager without its garbage collector"}}
 }
 
+// orphansOfNamespaces reports what a namespace controller cannot list in a shared namespace that it ends.
 func orphansOfNamespaces(p *plan.Plan) []finding.Finding {
 	if !visible(p, "namespaces") {
 		return nil
 	}
-	own := map[etcdsplit.SideName][]string{}
-	for i := range p.Resources {
-		r := &p.Resources[i]
-		if !r.Namespaced || r.Pseudo || r.VisibleToBoth() {
+	var found []finding.Finding
+	for _, side := range etcdsplit.Sides() {
+		ending := otherSide(side)
+		if !runs(p, ending, "namespace-controller") {
 			continue
 		}
-		for _, side := range etcdsplit.Sides() {
-			if len(r.Side(side).Serves) > 0 && r.Side(side).Store != "" {
-				own[side] = append(own[side], r.Name)
-			}
+		own := ownInNamespaces(p, side)
+		if len(own) == 0 {
+			continue
+		}
+		found = append(found, finding.Finding{Subject: fmt.Sprintf("namespaces, %s objects", side),
+			Message: fmt.Sprintf("namespaces are shared, and the %s side keeps %d kinds of objects in them that the %s side's namespace controller cannot list", side, len(own), ending),
+			Fix:     fmt.Sprintf("before deleting a namespace delete what the %s side has in it: %s", side, strings.Join(first(own, 6), ", ")),
+			Related: own})
+	}
+	return found
+}
+
+// ownInNamespaces lists the namespaced resources of a side that the other side does not see.
+func ownInNamespaces(p *plan.Plan, side etcdsplit.SideName) []string {
+	var own []string
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		if here := r.Side(side); r.Namespaced && !r.Pseudo && !r.VisibleToBoth() && len(here.Serves) > 0 && here.Store != "" {
+			own = append(own, r.Name)
 		}
 	}
-	if p.CustomResources.Modern.Store != "" && p.CustomResources.Legacy.Store != p.CustomResources.Modern.Store {
-		own[etcdsplit.Modern] = append(own[etcdsplit.Modern], "custom resources")
+	if store := p.CustomResources.Side(side).Store; store != "" && kubever.Behaves(kubever.BehaviourCRDServed, p.Side(side).Version.Minor) && p.CustomResources.Side(otherSide(side)).Store != store {
+		own = append(own, "custom resources")
 	}
-	if len(own[etcdsplit.Modern]) == 0 {
-		return nil
-	}
-	return []finding.Finding{{Subject: "namespaces",
-		Message: fmt.Sprintf("they are shared, and the modern side keeps %d kinds of objects in them that the legacy side's namespace controller cannot list", len(own[etcdsplit.Modern])),
-		Fix:     "before deleting a namespace delete what the modern side has in it: " + strings.Join(first(own[etcdsplit.Modern], 6), ", "),
-		Related: own[etcdsplit.Modern]}}
+	return own
 }
 
 // first is the beginning of a list, with a word for the rest.

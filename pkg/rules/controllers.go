@@ -149,6 +149,9 @@ func (r reader) check(p *plan.Plan) []finding.Finding {
 				if row.Legacy.Store == "" || row.Modern.Store == "" {
 					continue // only one side has it: the other's objects need none
 				}
+				if side == etcdsplit.Legacy && slices.Contains(keptByKubelets, key) {
+					continue // kubelets write them through the legacy server, so that side sees all that run
+				}
 				found = append(found, finding.Finding{Subject: string(side) + " " + p.Controller(side, id).Name,
 					Message: fmt.Sprintf("sees shared %s and only its own side's %s: it %s", p.Resource(r.acts[0]).Name, row.Name, r.does),
 					Fix:     fmt.Sprintf("share %s: remove them from spec.owners; or keep the controller off the %s side", row.Name, side)})
@@ -157,6 +160,9 @@ func (r reader) check(p *plan.Plan) []finding.Finding {
 	}
 	return found
 }
+
+// keptByKubelets are the resources by which kubelets say what runs; they speak to the legacy server alone.
+var keptByKubelets = []string{"leases", "minions", "pods"}
 
 // reads reports whether a version of the controller reads the resource to decide.
 func reads(id string, m kubever.Minor, key string) bool {

@@ -104,6 +104,26 @@ func storedRules() []Rule {
 			Check: startupPoison,
 		},
 		{
+			ID: "FUS121", Title: "Admission of one side does not guard writes through the other",
+			Why: "Webhook configurations and admission policies hold for the server in whose store they lie. What a webhook of the legacy side forbids or fills in can be written through " +
+				"the modern server without it, and the other way round. The same holds for PodSecurityPolicies, which the modern server does not know.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: Evidence{Read: "admission plugins of every minor"},
+			Bad:      example{access: toDevelopers("pods")}.String(),
+			Good:     example{access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [pods], readOnly: true}]`}.String(),
+			Check:    oneSidedAdmission,
+		},
+		{
+			ID: "FUS122", Title: "Claims and volumes get a finalizer that nobody removes",
+			Why: "Since 1.10 an API server gives claims and volumes a finalizer which a controller removes when they are no longer used. Where neither side runs that controller, deleting " +
+				"one never ends.",
+			Legacy: kubever.Range{From: 6, To: 8}, Modern: kubever.Range{From: 10, To: kubever.Newest}, Severity: finding.Error,
+			Evidence: Evidence{Read: "admission plugin StorageObjectInUseProtection and pkg/controller/volume/pvcprotection of 1.9, 1.10 and 1.36"},
+			Bad:      example{legacy: "1.6.13", modernServer: args("disable-admission-plugins=Priority"), access: toDevelopers("persistentvolumeclaims")}.String(),
+			Good:     example{legacy: "1.6.13", access: toDevelopers("persistentvolumeclaims")}.String(),
+			Check:    stuckVolumes,
+		},
+		{
 			ID: "FUS120", Title: "Unreadable webhook configurations block every write",
 			Why:    "A server whose informer of webhook configurations cannot sync refuses every write: it does not know which webhooks to ask.",
 			Legacy: kubever.Range{From: 9, To: 15}, Modern: kubever.Range{From: 21, To: kubever.Newest}, Severity: finding.Error,
@@ -241,15 +261,25 @@ func brokenWatches(p *plan.Plan) []finding.Finding {
 
 func sharedAPIServices(p *plan.Plan) []finding.Finding {
 	r := p.Resource(apiServiceKey)
-	if r == nil || !r.VisibleToBoth() || p.Legacy.Version.Minor == p.Modern.Version.Minor {
+	if r == nil || !r.VisibleToBoth() {
+		return nil
+	}
+	lostByLegacy, lostByModern := without(p.Legacy.Facts.GroupVersions, p.Modern.Facts.GroupVersions), without(p.Modern.Facts.GroupVersions, p.Legacy.Facts.GroupVersions)
+	lost := slices.Concat(lostByLegacy, lostByModern)
+	if len(lost) == 0 {
 		return nil
 	}
 	how := "at its next start each server deletes those of the other that it does not serve"
-	if kubever.Behaves(kubever.BehaviourAPIServicesDuel, p.Legacy.Version.Minor) {
+	if kubever.BehavesIn(kubever.BehaviourAPIServicesDuel, p.Legacy.Version) {
 		how = "both servers delete and make each other's without end"
 	}
-	return []finding.Finding{{Subject: "apiservices", Message: fmt.Sprintf("both servers keep them in store %s: %s", r.Legacy.Store, how),
+	return []finding.Finding{{Subject: "apiservices", Message: fmt.Sprintf("both servers keep them in store %s: %s, %s", r.Legacy.Store, how, strings.Join(first(lost, 5), ", ")), Related: lost,
 		Fix: "use layout: split, with a store of the modern side's own: no override moves APIServices"}}
+}
+
+// without lists what is in the first list and not in the second.
+func without(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
 func truncatedCRDs(p *plan.Plan) []finding.Finding {
@@ -300,13 +330,71 @@ func reconcilesNothing(p *plan.Plan, key string) bool {
 
 func blockedByWebhooks(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
-	for _, key := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
+	for _, key := range webhookKeys {
 		r := p.Resource(key)
 		if r == nil || !r.VisibleToBoth() || slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) || len(r.Legacy.Serves) == 0 || !userWrites(p, r) && r.Owner == etcdsplit.OwnerLegacy {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: r.Name,
 			Message: fmt.Sprintf("one of them stored as %s makes %s refuse every write of anything", r.Modern.StoredAs, p.Legacy.Version.Minor), Fix: apart(p, r)})
+	}
+	return found
+}
+
+// webhookKeys are the resources that say which webhooks a server asks.
+var webhookKeys = []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+
+func oneSidedAdmission(p *plan.Plan) []finding.Finding {
+	var both []string // what can be written through either server
+	for i := range p.Resources {
+		if r := &p.Resources[i]; r.VisibleToBoth() && !r.Pseudo && r.Key != "events" && legacyWrites(r) && modernWrites(p, r) && userWrites(p, r) {
+			both = append(both, r.Name)
+		}
+	}
+	if len(both) == 0 {
+		return nil
+	}
+	var found []finding.Finding
+	for _, key := range webhookKeys {
+		if r := p.Resource(key); r != nil && !r.VisibleToBoth() && len(r.Modern.Serves) > 0 {
+			found = append(found, finding.Finding{Subject: r.Name, Severity: finding.Info, Related: both,
+				Message: fmt.Sprintf("those of one side are not asked about writes through the other; users may write %s through both", strings.Join(first(both, 5), ", ")),
+				Fix:     fmt.Sprintf("register webhooks that guard %s on both sides", first(both, 1)[0])})
+		}
+	}
+	if guard := "PodSecurityPolicy"; admits(p, etcdsplit.Legacy, guard) && !admits(p, etcdsplit.Modern, guard) && slices.Contains(both, "pods") {
+		found = append(found, finding.Finding{Subject: guard,
+			Message: fmt.Sprintf("the legacy server admits pods by it, and users may make pods through the modern server, where it does not hold: %s", p.Modern.Version.Minor),
+			Fix:     "leave pods out of spec.access, or label the namespaces for PodSecurity"})
+	}
+	return found
+}
+
+// admits reports whether a side's API server is told by name to run an admission plugin.
+func admits(p *plan.Plan, side etcdsplit.SideName, plugin string) bool {
+	for _, flag := range []string{"enable-admission-plugins", "admission-control"} {
+		if value, ok := sideArg(p, side, kubever.APIServer, flag); ok && slices.Contains(strings.Split(value, ","), plugin) {
+			return true
+		}
+	}
+	return false
+}
+
+func stuckVolumes(p *plan.Plan) []finding.Finding {
+	const plugin = "StorageObjectInUseProtection"
+	minor := p.Modern.Version.Minor
+	off, _ := modernArg(p, kubever.APIServer, "disable-admission-plugins")
+	if !kubever.Behaves(kubever.BehaviourProtectionFinalizersAdded, minor) || slices.Contains(strings.Split(off, ","), plugin) || !slices.Contains(kubever.AdmissionDefaultOn(minor), plugin) && !admits(p, etcdsplit.Modern, plugin) {
+		return nil
+	}
+	var found []finding.Finding
+	for key, controller := range map[string]string{"persistentvolumeclaims": "persistentvolumeclaim-protection-controller", "persistentvolumes": "persistentvolume-protection-controller"} {
+		r := p.Resource(key)
+		if r == nil || !r.VisibleToBoth() || !modernWrites(p, r) || runs(p, etcdsplit.Legacy, controller) || runs(p, etcdsplit.Modern, controller) {
+			continue
+		}
+		found = append(found, finding.Finding{Subject: key, Message: fmt.Sprintf("those made through %s get a finalizer that no controller of either side removes: deleting one never ends", minor),
+			Fix: fmt.Sprintf("add %s to --disable-admission-plugins of the modern API server, or leave the argument to the plan", plugin)})
 	}
 	return found
 }

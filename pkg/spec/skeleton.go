@@ -38,7 +38,7 @@ func Skeleton(layout Layout, legacy, modern kubever.Version) ([]byte, error) {
 		"Legacy":       release(legacy),
 		"Modern":       release(modern),
 		"Etcd":         etcdRelease,
-		"OwnRange":     kubever.AllocatorsIn(legacy.Minor).Bitmap && !kubever.AllocatorsIn(modern.Minor).Bitmap,
+		"OwnRange":     needsOwnRange(legacy.Minor, modern.Minor),
 		"Alike":        alike,
 		"OwnerExample": example,
 	})
@@ -46,6 +46,12 @@ func Skeleton(layout Layout, legacy, modern kubever.Version) ([]byte, error) {
 		return nil, fmt.Errorf("spec: internal error: %w", err)
 	}
 	return out.Bytes(), nil
+}
+
+// needsOwnRange reports whether the legacy version finds free addresses in a bitmap that the modern one cannot be made to write.
+func needsOwnRange(legacy, modern kubever.Minor) bool {
+	notes := kubever.AllocatorsIn(modern)
+	return !kubever.AllocatorsIn(legacy).Objects && !notes.Bitmap && notes.KeepBitmap == ""
 }
 
 // release names a release of the version: itself when it has a patch.
