@@ -136,6 +136,7 @@ func (v *validator) together() {
 		v.addf("spec.modern.apiServer.port", "%d: is also the port of the legacy API server, which runs on the same hosts", modern.Port)
 	}
 	v.ports()
+	v.arguments()
 }
 
 // layout wants the default stores that the layout is about.
