@@ -61,9 +61,19 @@ func (x *index) sort() {
 	}
 }
 
+// find returns the id of a key in the sorted index.
+func (x *index) find(key uint64) (objectID, bool) {
+	bucket := x.buckets[key>>56]
+	i, ok := slices.BinarySearchFunc(bucket, key, func(id objectID, key uint64) int { return cmp.Compare(id.key, key) })
+	if !ok {
+		return objectID{}, false
+	}
+	return bucket[i], true
+}
+
 // has reports whether the sorted index holds the key.
 func (x *index) has(key uint64) bool {
-	_, ok := slices.BinarySearchFunc(x.buckets[key>>56], key, func(id objectID, key uint64) int { return cmp.Compare(id.key, key) })
+	_, ok := x.find(key)
 	return ok
 }
 

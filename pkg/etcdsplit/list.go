@@ -1,0 +1,98 @@
+package etcdsplit
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+)
+
+// ListedKey is one key of a listing. Bytes counts the value.
+type ListedKey struct {
+	Key         string `json:"key"` // below the prefix
+	Bytes       int64  `json:"bytes"`
+	ModRevision int64  `json:"modRevision"`
+	Version     int64  `json:"version"`
+}
+
+// Listed is what a store holds of a resource, or of one namespace of it.
+type Listed struct {
+	Store     string      `json:"store"`
+	Resource  string      `json:"resource"`
+	Namespace string      `json:"namespace,omitempty"`
+	Owner     Owner       `json:"owner,omitempty"`
+	Keys      int64       `json:"keys"`
+	Bytes     int64       `json:"bytes"`
+	Largest   []ListedKey `json:"largest,omitempty"` // the largest first
+	Newest    []ListedKey `json:"newest,omitempty"`  // the last written first
+}
+
+// ListOptions says what to list.
+type ListOptions struct {
+	Under        string // keys below the prefix that start so; "" for all
+	ByNamespace  bool   // one line per namespace of each resource
+	NumberOfKeys int    // how many of the largest and of the newest keys to name
+}
+
+// List sums up what a store holds, by resource. It holds one page and the lines of the answer.
+func List(ctx context.Context, m *Map, store Store, options ListOptions) ([]Listed, error) {
+	classifier := NewClassifier(m)
+	lines := map[[2]string]*Listed{}
+	from := classifier.prefix + options.Under
+	_, err := Entries(ctx, store, Request{From: from, To: prefixEnd(from)}, func(e Entry) error {
+		k := classifier.Classify(text(e.Key))
+		rest := text(e.Key[len(classifier.prefix):])
+		resource := k.Resource
+		if resource == "" {
+			resource, _, _ = strings.Cut(rest, "/")
+		}
+		id := [2]string{resource}
+		if options.ByNamespace {
+			id[1] = k.Namespace
+		}
+		line, ok := lines[id]
+		if !ok {
+			id = [2]string{strings.Clone(id[0]), strings.Clone(id[1])}
+			line = &Listed{Store: store.Name, Resource: id[0], Namespace: id[1]}
+			if row := m.Row(k); row != nil {
+				line.Owner = row.Owner
+			}
+			lines[id] = line
+		}
+		line.add(rest, e, options.NumberOfKeys)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	result := make([]Listed, 0, len(lines))
+	for _, line := range lines {
+		result = append(result, *line)
+	}
+	slices.SortFunc(result, func(a, b Listed) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	return result, nil
+}
+
+func (l *Listed) add(rest string, e Entry, limit int) {
+	l.Keys++
+	l.Bytes += int64(len(e.Value))
+	key := ListedKey{rest, int64(len(e.Value)), e.ModRevision, e.Version}
+	l.Largest = keepGreatest(l.Largest, key, limit, func(a, b ListedKey) int {
+		return cmp.Or(-cmp.Compare(a.Bytes, b.Bytes), cmp.Compare(a.Key, b.Key))
+	})
+	l.Newest = keepGreatest(l.Newest, key, limit, func(a, b ListedKey) int {
+		return cmp.Or(-cmp.Compare(a.ModRevision, b.ModRevision), cmp.Compare(a.Key, b.Key))
+	})
+}
+
+// keepGreatest keeps the first few of all keys in the given order. The key's text is copied only when it is kept.
+func keepGreatest(kept []ListedKey, key ListedKey, limit int, order func(a, b ListedKey) int) []ListedKey {
+	at, _ := slices.BinarySearchFunc(kept, key, order)
+	if at >= limit {
+		return kept
+	}
+	key.Key = strings.Clone(key.Key)
+	return slices.Insert(kept, at, key)[:min(len(kept)+1, limit)]
+}
