@@ -8,12 +8,12 @@ import (
 
 // Entry is one key of a store. Key and Value are valid until the next page or, in a walk, until the callback returns.
 type Entry struct {
-	Key            []byte
-	Value          []byte // nil when only keys were asked for
-	CreateRevision int64
-	ModRevision    int64
-	Version        int64 // how often the key was written since it was created
-	Lease          int64 // 0 for none
+	Key            []byte `json:"key"`
+	Value          []byte `json:"value"` // nil when only keys were asked for
+	CreateRevision int64  `json:"createRevision"`
+	ModRevision    int64  `json:"modRevision"`
+	Version        int64  `json:"version"`         // how often the key was written since it was created
+	Lease          int64  `json:"lease,omitempty"` // 0 for none
 }
 
 // Request asks for the keys from From up to, and without, To.
