@@ -53,8 +53,8 @@ func drawLine(out io.Writer, line func(elapsed time.Duration) string) (done func
 	}
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}

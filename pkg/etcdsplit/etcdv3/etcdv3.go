@@ -1,4 +1,4 @@
-// Package etcdv3 puts a live etcd behind the scan's Pager. It reads only.
+// Package etcdv3 puts a live etcd behind the scan's Pager, and behind the store of a move. Only a Writer writes.
 package etcdv3
 
 import (

@@ -1,0 +1,184 @@
+package etcdv3_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/internal/etcdtest"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move"
+)
+
+func TestWriterGuardsWhatItWrites(t *testing.T) {
+	server := etcdtest.Start(t)
+	w := etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}})}
+	ctx := t.Context()
+	lease, err := w.Grant(ctx, 500)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ttl, err := w.TimeToLive(ctx, lease); err != nil || ttl < 400 || ttl > 500 {
+		t.Errorf("TimeToLive = %d, %v; want about 500", ttl, err)
+	}
+	if ttl, err := w.TimeToLive(ctx, 12345); err != nil || ttl > 0 {
+		t.Errorf("TimeToLive of no lease = %d, %v; want at most 0", ttl, err)
+	}
+	entries := []etcdsplit.Entry{{Key: []byte("/a"), Value: []byte("1")}, {Key: []byte("/b"), Value: []byte("2"), Lease: lease}}
+	if created, err := w.Create(ctx, entries); err != nil || !created {
+		t.Fatalf("Create = %v, %v", created, err)
+	}
+	if created, err := w.Create(ctx, []etcdsplit.Entry{{Key: []byte("/c"), Value: []byte("3")}, entries[0]}); err != nil || created {
+		t.Errorf("Create over an existing key = %v, %v; want false", created, err)
+	}
+	got, err := w.Read(ctx, []string{"/b", "/c", "/a"})
+	if err != nil || got[1] != nil || string(got[0].Value) != "2" || got[0].Lease != lease || string(got[2].Value) != "1" {
+		t.Fatalf("Read = %+v, %v", got, err)
+	}
+	at := []move.KeyAt{{Key: "/a", ModRevision: got[2].ModRevision}, {Key: "/b", ModRevision: got[0].ModRevision + 1}}
+	if deleted, err := w.Delete(ctx, at); err != nil || deleted {
+		t.Errorf("Delete at another revision = %v, %v; want false", deleted, err)
+	}
+	if deleted, err := w.Delete(ctx, at[:1]); err != nil || !deleted {
+		t.Errorf("Delete = %v, %v; want true", deleted, err)
+	}
+}
+
+// killer ends a run at an operation on a real store, just before or just after it.
+type killer struct {
+	move.Store
+	left  *int
+	after bool
+}
+
+var errKilled = errors.New("killed")
+
+func (k killer) around(do func() error) error {
+	*k.left--
+	if *k.left == 0 && !k.after {
+		return errKilled
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	if *k.left == 0 {
+		return errKilled
+	}
+	return nil
+}
+
+func (k killer) Create(ctx context.Context, entries []etcdsplit.Entry) (ok bool, err error) {
+	err = k.around(func() error { ok, err = k.Store.Create(ctx, entries); return err })
+	return ok, err
+}
+
+func (k killer) Delete(ctx context.Context, keys []move.KeyAt) (ok bool, err error) {
+	err = k.around(func() error { ok, err = k.Store.Delete(ctx, keys); return err })
+	return ok, err
+}
+
+// memory is a journal and a backup that survive a kill.
+type memory struct {
+	records []move.Record
+	saved   []move.SavedKey
+}
+
+func (m *memory) Journal() ([]move.Record, error) { return m.records, nil }
+func (m *memory) Append(r move.Record) error      { m.records = append(m.records, r); return nil }
+
+func (m *memory) SaveBackup(keys iter.Seq2[move.SavedKey, error]) error {
+	m.saved = nil
+	for key, err := range keys {
+		if err != nil {
+			return err
+		}
+		m.saved = append(m.saved, key)
+	}
+	return nil
+}
+
+func (m *memory) Backup() iter.Seq2[move.SavedKey, error] {
+	return func(yield func(move.SavedKey, error) bool) {
+		for _, key := range m.saved {
+			if !yield(key, nil) {
+				return
+			}
+		}
+	}
+}
+
+// TestMoveBetweenRealStoresSurvivesKills moves keys to and fro between two members, killed at every write.
+func TestMoveBetweenRealStoresSurvivesKills(t *testing.T) {
+	ctx := t.Context()
+	servers := map[string]*etcdtest.Server{"core": etcdtest.Start(t), "modern": etcdtest.Start(t)}
+	values := map[string][]byte{}
+	for i := range 150 {
+		values[fmt.Sprintf("/registry/deployments/default/d-%03d", i)] = fmt.Appendf(nil, "deployment %d", i)
+	}
+	servers["core"].Put(t, values)
+	real := map[string]move.Store{}
+	for name, s := range servers {
+		real[name] = etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{s.Endpoint}})}
+	}
+	m := &etcdsplit.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, CustomResources: etcdsplit.Resource{Owner: etcdsplit.OwnerModern}, Resources: []etcdsplit.Resource{
+		{Key: "deployments", Namespaced: true, Owner: etcdsplit.OwnerModern, Legacy: etcdsplit.Side{Store: "core"}, Modern: etcdsplit.Side{Store: "modern"}},
+	}}
+	hold := func(name string) int {
+		page, err := real[name].Page(ctx, etcdsplit.Request{From: "/registry/", To: "/registry0", LimitKeys: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, e := range page.Entries {
+			if string(values[string(e.Key)]) == string(e.Value) {
+				n++
+			}
+		}
+		return n
+	}
+	for _, after := range []bool{false, true} {
+		for killAt := 1; killAt <= 6; killAt++ { // three batches are created, three deleted
+			var moves []move.Move
+			header, err := move.New(ctx, m, real, move.Options{}, func(m move.Move) error { moves = append(moves, m); return nil })
+			if err != nil || len(moves) != 150 {
+				t.Fatalf("planned %d moves, %v; want 150", len(moves), err)
+			}
+			plan := move.Plan{Header: header, Moves: func() iter.Seq2[move.Move, error] {
+				return func(yield func(move.Move, error) bool) {
+					for _, m := range moves {
+						if !yield(m, nil) {
+							return
+						}
+					}
+				}
+			}}
+			files, left := &memory{}, killAt
+			deadly := map[string]move.Store{"core": killer{real["core"], &left, after}, "modern": killer{real["modern"], &left, after}}
+			if _, err := move.Apply(ctx, m, deadly, plan, files, nil); !errors.Is(err, errKilled) {
+				t.Fatalf("kill %d: Apply = %v, want it killed", killAt, err)
+			}
+			if core, modern := hold("core"), hold("modern"); core+modern < 150 {
+				t.Fatalf("kill %d: %d keys in core and %d in modern, want 150 at least", killAt, core, modern)
+			}
+			if _, err := move.Apply(ctx, m, real, plan, files, nil); err != nil {
+				t.Fatalf("kill %d: run again: %v", killAt, err)
+			}
+			if core, modern := hold("core"), hold("modern"); core != 0 || modern != 150 {
+				t.Fatalf("kill %d, run again: %d keys in core and %d in modern, want 0 and 150", killAt, core, modern)
+			}
+			left = killAt
+			if _, err := move.Undo(ctx, deadly, plan, files, nil); !errors.Is(err, errKilled) {
+				t.Fatalf("kill %d: Undo = %v, want it killed", killAt, err)
+			}
+			if _, err := move.Undo(ctx, real, plan, files, nil); err != nil {
+				t.Fatalf("kill %d: undone again: %v", killAt, err)
+			}
+			if core, modern := hold("core"), hold("modern"); core != 150 || modern != 0 {
+				t.Fatalf("kill %d, undone again: %d keys in core and %d in modern, want 150 and 0", killAt, core, modern)
+			}
+		}
+	}
+}
