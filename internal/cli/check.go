@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -9,12 +10,17 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/rules"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 type checkRequest struct {
-	file   string
-	output string
-	failOn string
+	file    string // the spec; "" with legacy
+	output  string
+	failOn  string
+	objects string // manifests to judge instead of the plan, "" for none
+	legacy  string // the version that would rewrite them, when there is no spec
+	matrix  bool
+	layout  string // of the matrix
 }
 
 // checkDocument is the answer of check as JSON and YAML show it.
@@ -28,21 +34,72 @@ type checkDocument struct {
 func newCheckCmd(streams Streams) *cobra.Command {
 	var req checkRequest
 	cmd := &cobra.Command{
-		Use:   "check SPEC",
+		Use:   "check SPEC | check --matrix | check [SPEC] --objects FILE",
 		Short: "Find every known way in which the two versions of a spec damage each other",
 		Long: `check plans a spec and applies every rule to the plan. Each finding comes with what to do about it; fusionctl explain RULE
 tells more. Findings that the spec accepts are listed and do not count.
 
-Exit codes: 0 nothing at or above --fail-on, 2 bad spec, 3 findings at or above --fail-on.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			req.file = args[0]
+With --objects it reads manifests instead (YAML or JSON; - is standard input) and names every field that the legacy version
+would drop without a word when it writes the object back, and what the loss does to scheduling and running. Without a spec, --legacy
+says which version that is.
+
+With --matrix it prints, for every pair of versions, whether the default plan of a layout has errors, and the rule that stands in the way.
+
+Exit codes: 0 nothing at or above --fail-on, 2 bad spec or manifests, 3 findings at or above --fail-on.`,
+		Example: `  fusionctl check spec.yaml
+  fusionctl check spec.yaml -o sarif
+  kubectl get deployments -o yaml | fusionctl check spec.yaml --objects -
+  fusionctl check --objects app.yaml --legacy 1.15
+  fusionctl check --matrix --layout split`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				req.file = args[0]
+			}
+			if err := req.validate(cmd.Flags().Changed("layout")); err != nil {
+				return badInput(err, cmd.CommandPath()+" --help shows what it takes")
+			}
+			switch {
+			case req.matrix:
+				return runMatrix(req, streams)
+			case req.objects != "":
+				return runCheckObjects(req, streams)
+			}
 			return runCheck(req, streams)
 		},
 	}
 	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml", "sarif")
 	enumFlag(cmd, &req.failOn, "fail-on", "", "the severity from which on findings make the exit code 3", "error", "warning")
+	cmd.Flags().StringVar(&req.objects, "objects", "", "manifests to judge instead of the plan; - is standard input")
+	cmd.Flags().StringVar(&req.legacy, "legacy", "", "with --objects and without a spec: the version that would rewrite them")
+	cmd.Flags().BoolVar(&req.matrix, "matrix", false, "judge the default plans of all pairs of versions")
+	enumFlag(cmd, &req.layout, "layout", "", "the layout of the matrix", string(spec.LayoutSplit), string(spec.LayoutShared))
 	return cmd
+}
+
+// validate refuses flags that contradict each other.
+func (r *checkRequest) validate(layoutGiven bool) error {
+	switch {
+	case r.matrix && (r.file != "" || r.objects != "" || r.legacy != ""):
+		return errors.New("--matrix is about all pairs of versions: it takes no spec, no --objects and no --legacy")
+	case r.matrix && r.output == "sarif":
+		return errors.New("--matrix has no findings in files: want -o table, json or yaml")
+	case r.matrix:
+		return nil
+	case layoutGiven:
+		return errors.New("--layout goes with --matrix")
+	case r.legacy != "" && r.objects == "":
+		return errors.New("--legacy goes with --objects")
+	case r.legacy != "" && r.file != "":
+		return errors.New("the spec says which version is the legacy one: want it or --legacy")
+	case r.file == "" && r.objects != "" && r.legacy == "":
+		return errors.New("--objects: want a spec, or --legacy VERSION")
+	case r.file == "" && r.objects == "":
+		return errors.New("want a spec, --matrix or --objects")
+	case r.file == "-" && r.objects == "-":
+		return errors.New("the spec and the manifests cannot both be standard input")
+	}
+	return nil
 }
 
 func runCheck(req checkRequest, streams Streams) error {
@@ -54,11 +111,16 @@ func runCheck(req checkRequest, streams Streams) error {
 	if err := printReport(streams.Out, req, report); err != nil {
 		return err
 	}
+	return attention(report.Findings, req.failOn)
+}
+
+// attention is errAttention when a finding is as severe as the word or worse.
+func attention(findings []finding.Finding, failOn string) error {
 	var threshold finding.Severity
-	if err := threshold.UnmarshalText([]byte(req.failOn)); err != nil {
+	if err := threshold.UnmarshalText([]byte(failOn)); err != nil {
 		return err
 	}
-	if finding.Worst(report.Findings) >= threshold {
+	if finding.Worst(findings) >= threshold {
 		return errAttention
 	}
 	return nil
@@ -75,7 +137,11 @@ func printReport(w io.Writer, req checkRequest, report rules.Report) error {
 	case "yaml":
 		return printYAML(w, document)
 	case "sarif":
-		return printSARIF(w, req.file, report.Findings)
+		file := req.file
+		if req.objects != "" {
+			file = req.objects
+		}
+		return printSARIF(w, file, report.Findings)
 	}
 	for i, f := range report.Findings {
 		if i == 0 || report.Findings[i-1].Severity != f.Severity {
@@ -92,7 +158,17 @@ func printReport(w io.Writer, req checkRequest, report rules.Report) error {
 			fmt.Fprintf(w, "  %s  %s: %s\n          accepted: %s\n", a.Rule, a.Subject, a.Message, a.Reason)
 		}
 	}
-	s := document.Summary
-	_, err := fmt.Fprintf(w, "%d errors, %d warnings, %d infos, %d accepted\n", s.Errors, s.Warnings, s.Infos, len(report.Accepted))
+	_, err := fmt.Fprintln(w, countsOf(document.Summary, len(report.Accepted)))
 	return err
+}
+
+// countsOf is the last line of the table: 1 error, 2 warnings, no infos, 1 accepted.
+func countsOf(s finding.Summary, accepted int) string {
+	count := func(n int, what string) string {
+		if n == 1 {
+			return "1 " + what
+		}
+		return fmt.Sprintf("%d %ss", n, what)
+	}
+	return fmt.Sprintf("%s, %s, %s, %d accepted", count(s.Errors, "error"), count(s.Warnings, "warning"), count(s.Infos, "info"), accepted)
 }

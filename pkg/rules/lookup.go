@@ -36,7 +36,13 @@ func effective(p *plan.Plan, side etcdsplit.SideName, name string) string {
 
 // userGrants are the grants of the policy to users, not to the modern side's own components.
 func userGrants(p *plan.Plan) []policy.Grant {
-	return slices.DeleteFunc(slices.Clone(p.Policy.Grants), func(g policy.Grant) bool { return g.Why != plan.UserAccess })
+	var grants []policy.Grant
+	for i := range p.Policy.Grants {
+		if p.Policy.Grants[i].Why == plan.UserAccess {
+			grants = append(grants, p.Policy.Grants[i])
+		}
+	}
+	return grants
 }
 
 // userWrites reports whether the policy lets users write the resource through the modern side.
@@ -70,11 +76,12 @@ func modernReads(p *plan.Plan, r *plan.Resource) bool {
 // controllerTouches reports whether a controller of the modern side that runs writes the resource, or reads it at all. Those that act on
 // everything are judged by rules of their own.
 func controllerTouches(p *plan.Plan, r *plan.Resource, writing bool) bool {
+	if len(p.ComponentsOf(etcdsplit.Modern, kubever.ControllerManager)) == 0 {
+		return false
+	}
 	for _, fact := range kubever.Controllers(p.Modern.Version.Minor) {
-		if !runs(p, etcdsplit.Modern, fact.Name) {
-			continue
-		}
-		if slices.Contains(fact.Writes, r.Key) || slices.Contains(fact.Deletes, r.Key) || !writing && slices.Contains(fact.Reads, r.Key) {
+		touches := slices.Contains(fact.Writes, r.Key) || slices.Contains(fact.Deletes, r.Key) || !writing && slices.Contains(fact.Reads, r.Key)
+		if touches && runs(p, etcdsplit.Modern, fact.Name) {
 			return true
 		}
 	}

@@ -182,13 +182,13 @@ func unreadable(p *plan.Plan) []finding.Finding {
 		if !r.VisibleToBoth() || r.Pseudo {
 			continue
 		}
-		if modernWrites(p, r) && !slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) {
+		if !slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) && modernWrites(p, r) {
 			found = append(found, finding.Finding{Subject: r.Name,
 				Message: fmt.Sprintf("%s stores them as %s in store %s, which %s cannot decode: one such object and every list of %s through the legacy side fails",
 					p.Modern.Version.Minor, r.Modern.StoredAs, r.Modern.Store, p.Legacy.Version.Minor, r.Name),
 				Fix: apart(p, r)})
 		}
-		if legacyWrites(r) && modernReads(p, r) && !slices.Contains(r.Modern.Decodes, r.Legacy.StoredAs) {
+		if !slices.Contains(r.Modern.Decodes, r.Legacy.StoredAs) && legacyWrites(r) && modernReads(p, r) {
 			found = append(found, finding.Finding{Subject: r.Name,
 				Message: fmt.Sprintf("%s stores them as %s in store %s, which %s cannot decode: every list of %s through the modern side fails",
 					p.Legacy.Version.Minor, r.Legacy.StoredAs, r.Legacy.Store, p.Modern.Version.Minor, r.Name),
@@ -347,7 +347,7 @@ var webhookKeys = []string{"mutatingwebhookconfigurations", "validatingwebhookco
 func oneSidedAdmission(p *plan.Plan) []finding.Finding {
 	var both []string // what can be written through either server
 	for i := range p.Resources {
-		if r := &p.Resources[i]; r.VisibleToBoth() && !r.Pseudo && r.Key != "events" && legacyWrites(r) && modernWrites(p, r) && userWrites(p, r) {
+		if r := &p.Resources[i]; r.VisibleToBoth() && !r.Pseudo && r.Key != "events" && legacyWrites(r) && len(r.Modern.Serves) > 0 && userWrites(p, r) {
 			both = append(both, r.Name)
 		}
 	}

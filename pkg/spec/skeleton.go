@@ -38,7 +38,7 @@ func Skeleton(layout Layout, legacy, modern kubever.Version) ([]byte, error) {
 		"Legacy":       release(legacy),
 		"Modern":       release(modern),
 		"Etcd":         etcdRelease,
-		"OwnRange":     needsOwnRange(legacy.Minor, modern.Minor),
+		"OwnRange":     NeedsOwnRange(legacy.Minor, modern.Minor),
 		"Alike":        alike,
 		"OwnerExample": example,
 	})
@@ -48,8 +48,9 @@ func Skeleton(layout Layout, legacy, modern kubever.Version) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// needsOwnRange reports whether the legacy version finds free addresses in a bitmap that the modern one cannot be made to write.
-func needsOwnRange(legacy, modern kubever.Minor) bool {
+// NeedsOwnRange reports whether the modern side needs a service range of its own: the legacy version finds free addresses in a bitmap
+// that the modern one cannot be made to write.
+func NeedsOwnRange(legacy, modern kubever.Minor) bool {
 	notes := kubever.AllocatorsIn(modern)
 	return !kubever.AllocatorsIn(legacy).Objects && !notes.Bitmap && notes.KeepBitmap == ""
 }
