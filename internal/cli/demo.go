@@ -164,7 +164,7 @@ func (d *demonstration) validatePolicy(context.Context) error {
 	if err != nil {
 		return err
 	}
-	report, err := policy.Validate(d.short(file), bytes.NewReader(text), policy.Options{Server: d.plan.Modern.Version.Minor})
+	report, err := policy.Validate(d.short(file), bytes.NewReader(text), policy.Options{})
 	if err != nil {
 		return err
 	}

@@ -49,8 +49,8 @@ func newPolicyValidateCmd(streams Streams) *cobra.Command {
 that stop the server, lines that allow everything, fields that are ignored, rules that match nobody, that are repeated or
 misspelled, and rules that open more than they seem to. "fusionctl explain RULE" says more about a finding.
 
-With --spec a file is also compared with the plan of a spec: what the modern side must not write, what its version adds; findings
-that the spec accepts become remarks. With --crd the custom resources of the given definitions are known.
+With --spec a file is also compared with the plan of a spec: what the modern side must not write. Findings that the spec accepts
+become remarks. With --crd the custom resources of the given definitions are known.
 
 --fix writes FILE.fixed beside each file that it can correct. A corrected line says to the server what it says to people; typing
 errors in groups and resources are only reported. "fusionctl policy diff FILE FILE.fixed" shows what the correction changes.
@@ -136,7 +136,6 @@ func policyOptions(req policyValidateRequest, streams Streams) (policy.Options, 
 	if err != nil {
 		return options, nil, err
 	}
-	options.Server = p.Modern.Version.Minor
 	options.Forbidden = forbiddenWrites(p)
 	return options, p, nil
 }

@@ -84,7 +84,8 @@ const (
 	BehaviourTokenVolumeProjected = "token-volume-projected"
 	// BehaviourUndecryptableItemsOmitted: objects that cannot be decrypted are left out of lists without an error.
 	BehaviourUndecryptableItemsOmitted = "undecryptable-items-omitted"
-	// BehaviourWebsocketExecNeedsCreate: exec, attach and port-forward over websocket need create as well as get.
+	// BehaviourWebsocketExecNeedsCreate: exec, attach and port-forward over websocket need create as well as get, unless ABAC
+	// decides: its question about create still calls itself read-only.
 	BehaviourWebsocketExecNeedsCreate = "websocket-exec-needs-create"
 )
 

@@ -20,6 +20,7 @@ type Check struct {
 
 const (
 	abacSource = "kubernetes v1.6 to v1.36 pkg/auth/authorizer/abac, pkg/apis/abac"
+	seenSource = "; seen on 1.6, 1.10, 1.15 and 1.36 by TestServersDecideAsThePolicySays of test/e2e"
 	policyLine = `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy",`
 )
 
@@ -65,15 +66,15 @@ func Checks() []Check {
 			Why: "Unknown fields are ignored, and case matters inside spec: \"readOnly\":true leaves a rule read-write, \"apigroup\" leaves it in the core group. " +
 				"Fields beside spec are ignored as well.",
 			Bad:  policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"a","readOnly":true}}`,
-			Good: policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"a","readonly":true}}`, Source: abacSource,
+			Good: policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"a","readonly":true}}`, Source: abacSource + seenSource,
 		},
 		{
 			ID: "FUS152", Title: "Reading includes exec and proxies", Severity: finding.Warning,
 			Why: "ABAC compares neither the subresource nor more of the verb than whether it reads. kubectl exec, attach and port-forward over a websocket are a GET on pods/exec " +
-				"and so on, which a read-only rule for pods allows; since 1.35 the server asks for create as well. A GET through the proxy subresource of pods, services and nodes is a read, too; " +
-				"through nodes it reaches the kubelet's API.",
+				"and so on, which a read-only rule for pods allows. Since 1.35 the server asks for create as well, but in a way that ABAC takes for a read again; a webhook sees the create. " +
+				"A GET through the proxy subresource of pods, services and nodes is a read, too; through nodes it reaches the kubelet's API.",
 			Bad:  policyLine + `"spec":{"group":"viewers","resource":"pods","namespace":"*","readonly":true}}`,
-			Good: policyLine + `"spec":{"group":"viewers","resource":"configmaps","namespace":"*","readonly":true}}`, Source: "kubernetes v1.36 pkg/registry/core/pod/rest/subresources.go",
+			Good: policyLine + `"spec":{"group":"viewers","resource":"configmaps","namespace":"*","readonly":true}}`, Source: "kubernetes v1.36 pkg/registry/core/pod/rest/authorize.go: overrideVerb leaves IsReadOnly as it was" + seenSource,
 		},
 		{
 			ID: "FUS153", Title: "A rule for system:masters", Severity: finding.Warning,
@@ -147,7 +148,7 @@ func Checks() []Check {
 			Why: "Impersonation is the verb impersonate on the core resources users and groups, outside of namespaces. A read-write rule for every core resource in every namespace allows it: " +
 				"its subjects act as group system:masters whenever they like, and the rest of the policy limits nobody.",
 			Bad:  policyLine + `"spec":{"group":"devs","resource":"*","namespace":"*"}}`,
-			Good: policyLine + `"spec":{"group":"devs","resource":"configmaps","namespace":"*"}}`, Source: "kubernetes v1.36 staging/src/k8s.io/apiserver/pkg/endpoints/filters/impersonation",
+			Good: policyLine + `"spec":{"group":"devs","resource":"configmaps","namespace":"*"}}`, Source: "kubernetes v1.36 staging/src/k8s.io/apiserver/pkg/endpoints/filters/impersonation" + seenSource,
 		},
 		{
 			ID: "FUS212", Title: "A write that the plan forbids", Severity: finding.Error,

@@ -482,7 +482,7 @@ func (v *validation) checkReach(line *checkedLine, rule Rule) {
 			return p.apiGroup.covers(equals("")) && p.resource.covers(equals(resource))
 		}
 		broad := p.resource.any
-		if opened := v.openedByReads(in); len(opened) > 0 && (broad || !p.write) {
+		if opened := openedByReads(in); len(opened) > 0 && (broad || !p.write) {
 			v.add("FUS152", line.column("resource"), rule.who(), "", "the right to read %s includes %s", readWord(rule), strings.Join(opened, "; "))
 		}
 		if broad && in("secrets") {
@@ -513,15 +513,10 @@ func namespaceWord(namespace string) string {
 }
 
 // openedByReads says what a GET on subresources does, for the resources that the rule includes.
-func (v *validation) openedByReads(in func(string) bool) []string {
+func openedByReads(in func(string) bool) []string {
 	var opened []string
 	if in("pods") {
-		switch server := v.options.Server; {
-		case server == 0:
-			opened = append(opened, "exec, attach and port-forward into pods over a websocket (since 1.35 the server asks for create as well)")
-		case !kubever.Behaves(kubever.BehaviourWebsocketExecNeedsCreate, server):
-			opened = append(opened, "exec, attach and port-forward into pods over a websocket")
-		}
+		opened = append(opened, "exec, attach and port-forward into pods over a websocket")
 		opened = append(opened, "GET through the proxy of pods")
 	}
 	if in("nodes") {

@@ -12,14 +12,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
-	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // Options say what a file is judged by, beyond the language itself.
 type Options struct {
-	Catalog   *Catalog      // known groups and resources; nil for NewCatalog()
-	Server    kubever.Minor // of the API server that reads the file; 0 if unknown
-	Forbidden []Forbidden   // what may not be written through that server
+	Catalog   *Catalog    // known groups and resources; nil for NewCatalog()
+	Forbidden []Forbidden // what may not be written through the server that reads the file
 }
 
 // Forbidden is a resource that a policy may not allow to be written, and why: one sentence without its end.

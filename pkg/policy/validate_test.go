@@ -13,7 +13,6 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/golden"
 	"github.com/kubefusion/fusionctl/pkg/finding"
-	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 func validate(t *testing.T, text string, options Options) Report {
@@ -138,20 +137,6 @@ func TestValidateReportsALineThatIsTooLong(t *testing.T) {
 func TestValidateWrapsTheErrorOfItsReader(t *testing.T) {
 	if _, err := Validate("p", iotest.ErrReader(os.ErrClosed), Options{}); err == nil {
 		t.Error("Validate of a broken reader passed, want an error")
-	}
-}
-
-func TestValidateKnowsTheServersVersion(t *testing.T) {
-	line := policyLine + `"spec":{"group":"viewers","resource":"pods","namespace":"*","readonly":true}}`
-	for server, want := range map[int]bool{0: true, 10: true, 34: true, 35: false, 36: false} {
-		options := Options{}
-		if server > 0 {
-			options.Server = kubever.Minor(server)
-		}
-		report := validate(t, line, options)
-		if got := strings.Contains(report.Findings[0].Message, "exec"); got != want {
-			t.Errorf("version 1.%d: finding %q mentions exec: %v, want %v", server, report.Findings[0].Message, got, want)
-		}
 	}
 }
 
