@@ -100,7 +100,7 @@ func (r *podsRequest) loadRuntime(ctx context.Context, streams Streams) (*restar
 	return runtime, nil
 }
 
-// podReader hands on the pods of all sources, and the PodDisruptionBudgets, all of these first.
+// podReader hands on the pods of all sources, and the PodDisruptionBudgets, all of these first; budget is nil if they do not matter.
 type podReader struct {
 	budget  func(*policyv1.PodDisruptionBudget)
 	pod     func(*v1.Pod) error
@@ -129,12 +129,14 @@ func (p *podReader) readCluster(ctx context.Context, r *podsRequest) error {
 	if err != nil {
 		return badInput(err, "")
 	}
-	budgets, err := client.DisruptionBudgets(ctx, r.namespace)
-	if err != nil {
-		return err
-	}
-	for _, budget := range budgets {
-		p.budget(budget)
+	if p.budget != nil {
+		budgets, err := client.DisruptionBudgets(ctx, r.namespace)
+		if err != nil {
+			return err
+		}
+		for _, budget := range budgets {
+			p.budget(budget)
+		}
 	}
 	for pod, err := range client.Pods(ctx, kube.Selection{Namespace: r.namespace, Node: r.node}) {
 		if err != nil {
@@ -153,6 +155,7 @@ func (p *podReader) readFile(ctx context.Context, streams Streams, file string) 
 		switch {
 		case err != nil:
 			return err
+		case object.Budget != nil && p.budget == nil:
 		case object.Budget != nil && p.pods > 0:
 			return badInput(fmt.Errorf("%s: %s stands behind a pod: pods are judged as they are read", file, object),
 				"kubectl get pdb,pods puts PodDisruptionBudgets first, and so does -f BUDGETS -f PODS")

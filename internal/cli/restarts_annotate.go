@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/kubefusion/fusionctl/pkg/restart"
 )
@@ -79,7 +78,6 @@ func runRestartsAnnotate(ctx context.Context, req restartsAnnotateRequest, strea
 	}
 	printed, without := 0, 0
 	reader := podReader{
-		budget: func(*policyv1.PodDisruptionBudget) {},
 		pod: func(pod *v1.Pod) error {
 			for _, w := range route.Rewrites(pod, runtime) {
 				if w.New == "" {

@@ -113,7 +113,10 @@ func runRestartsPlan(ctx context.Context, req restartsPlanRequest, streams Strea
 		p.paths = restart.NewPaths(route)
 	}
 	reader := podReader{budget: p.addBudget, pod: p.addPod}
-	done := drawLine(streams.Err, p.line)
+	done := func() {}
+	if !isTerminal(streams.Out) { // where the rows are progress enough
+		done = drawLine(streams.Err, p.line)
+	}
 	err = reader.read(ctx, &req.pods, streams)
 	done()
 	if err != nil {
