@@ -25,8 +25,8 @@ func newRestartsCmd(streams Streams) *cobra.Command {
 		Short: "Which containers will a new kubelet restart?",
 		Long: `A kubelet notes a hash of the container's definition when it starts a container, and restarts the container when the hash
 that it computes later is another. What is hashed differs between versions, so that a kubelet upgrade can restart containers that
-nobody changed: all of them from 1.15 to 1.16 and from 1.30 to 1.31, many in steps before. These verbs compute the hash of any kubelet
-from 1.6 to 1.36 and say beforehand what will happen.`,
+nobody changed: all of them from 1.8 to 1.9, from 1.15 to 1.16 and from 1.30 to 1.31, many in other steps up to 1.15. These verbs compute
+the hash of any kubelet from 1.6 to 1.36 and say beforehand what will happen.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newRestartsHashCmd(streams), newRestartsPlanCmd(streams), newRestartsAnnotateCmd(streams))

@@ -65,7 +65,7 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file, 3 done and mo
 	req.pods.addFlags(cmd)
 	flags.BoolVar(&req.movesCgroups, "cgroup-change", false, "the new kubelet has another cgroup driver or cgroup root, which kills every pod")
 	flags.BoolVar(&req.bestPath, "best-path", false, "also compare the ways through the minors")
-	flags.IntVar(&req.failAbove, "fail-above", -1, "exit 3 when more containers than this are restarted or unknown (default never)")
+	flags.IntVar(&req.failAbove, "fail-above", -1, "exit 3 when more containers than this are restarted or unknown; -1 for never")
 	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "csv")
 	return cmd
 }
