@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -50,7 +51,7 @@ func (l *argList) first(names []string, value, why string) bool {
 }
 
 // with merges the arguments of the spec into the plan's: one that the spec names replaces the plan's own of that name, except
-// for the needed ones; the others follow in the spec's order.
+// for the needed ones and for lists of settings, which are joined; the others follow in the spec's order.
 func (l *argList) with(extra []spec.Arg) []Arg {
 	fromSpec := map[string][]spec.Arg{}
 	for _, arg := range extra {
@@ -69,6 +70,9 @@ func (l *argList) with(extra []spec.Arg) []Arg {
 			changed.Origin = FromBoth
 			merged = append(merged, changed)
 			placed[arg.Name] = true
+		case joined[arg.Name] && !placed[arg.Name]:
+			merged = append(merged, join(arg.Arg, given))
+			placed[arg.Name] = true
 		case !placed[arg.Name]:
 			for _, g := range given {
 				merged = append(merged, Arg{Name: g.Name, Value: g.Value, Why: "the spec's own", Origin: FromSpec})
@@ -82,6 +86,34 @@ func (l *argList) with(extra []spec.Arg) []Arg {
 		}
 	}
 	return merged
+}
+
+// joined are the flags whose value is a list of settings that have nothing to do with each other: what the plan needs there stays when
+// the spec adds something else.
+var joined = map[string]bool{"feature-gates": true, "runtime-config": true}
+
+// join adds the plan's settings to those that the spec gives. Where both set one thing the spec's stands.
+func join(arg Arg, given []spec.Arg) Arg {
+	var list []string
+	for _, g := range given {
+		list = append(list, splitList(g.Value)...)
+	}
+	said, added := len(list), false
+	for _, entry := range splitList(arg.Value) {
+		if !slices.ContainsFunc(list[:said], func(other string) bool { return settingName(other) == settingName(entry) }) {
+			list, added = append(list, entry), true
+		}
+	}
+	if !added {
+		return Arg{Name: given[0].Name, Value: strings.Join(list, ","), Why: "the spec's own", Origin: FromSpec}
+	}
+	return Arg{Name: given[0].Name, Value: strings.Join(list, ","), Why: "the spec's own; " + arg.Why, Origin: FromBoth}
+}
+
+// settingName is what an entry is about: the gate of Gate=true, the API of batch/v2alpha1=true.
+func settingName(entry string) string {
+	name, _, _ := strings.Cut(entry, "=")
+	return strings.TrimSpace(name)
 }
 
 // onto keeps the arguments of a component that runs already, in their order, and changes only what the plan needs.

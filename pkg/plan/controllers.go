@@ -49,6 +49,9 @@ func (p *placement) legacyControllers() []Controller {
 		c := asController(etcdsplit.Legacy, fact, p.legacy)
 		c.On = enabled(fact, p.legacy, list)
 		c.Why = why
+		if fact.Name == garbageCollector && c.On && manager != nil && collectorOff(manager.ExtraArgs) {
+			c.On, c.Why = false, collectorOffWhy
+		}
 		if !c.On && slices.Contains(list, "*") && !fact.DefaultOn(p.legacy) {
 			c.Why = "its version does not run it by default"
 		}
@@ -59,6 +62,14 @@ func (p *placement) legacyControllers() []Controller {
 		controllers = append(controllers, c)
 	}
 	return controllers
+}
+
+const collectorOffWhy = "the spec's --enable-garbage-collector says so"
+
+// collectorOff reports whether the arguments turn the garbage collector off by the flag of its own.
+func collectorOff(args []spec.Arg) bool {
+	value, ok := lastValue(args, "enable-garbage-collector")
+	return ok && value == "false"
 }
 
 // asController starts a decision: off, without a reason.
@@ -98,6 +109,9 @@ func (p *placement) modernControllers(rows []Resource) []Controller {
 		c := asController(etcdsplit.Modern, fact, p.modern)
 		if ok {
 			c.On, c.Why = enabled(fact, p.modern, splitList(given)), "the spec's --controllers says so"
+			if fact.Name == garbageCollector && c.On && collectorOff(manager.ExtraArgs) {
+				c.On, c.Why = false, collectorOffWhy
+			}
 		} else {
 			c.On, c.Why = p.decide(fact, rows)
 		}
@@ -203,6 +217,10 @@ func (b *builder) decideModernCollector() {
 	if _, given := lastValue(b.file.Spec.Modern.ControllerManager.ExtraArgs, "controllers"); given {
 		return
 	}
+	if collectorOff(b.file.Spec.Modern.ControllerManager.ExtraArgs) {
+		c.Why = collectorOffWhy
+		return
+	}
 	dangers := b.plan.CollectorDangers(etcdsplit.Modern)
 	if c.On, c.Why = len(dangers) == 0, safeCollector; !c.On {
 		c.Why = dangers[0].String()
@@ -242,6 +260,9 @@ func controllersValue(controllers []Controller) string {
 func (p *placement) legacyControllersValue(controllers []Controller, args []spec.Arg) string {
 	at := slices.IndexFunc(controllers, func(c Controller) bool { return c.Side == etcdsplit.Legacy && c.ID == garbageCollector })
 	if at < 0 || controllers[at].On {
+		return ""
+	}
+	if collectorOff(args) {
 		return ""
 	}
 	fact, _ := kubever.ControllerByName(garbageCollector)

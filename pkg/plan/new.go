@@ -62,6 +62,12 @@ var computed = map[string]string{
 	"etcd-servers":           "spec.modern.store names the store",
 	"etcd-servers-overrides": "spec.owners says who owns what",
 	"etcd-prefix":            "spec.stores[].prefix is the same for both sides",
+	"etcd-cafile":            "spec.stores[].tls names the file",
+	"etcd-certfile":          "spec.stores[].tls names the file",
+	"etcd-keyfile":           "spec.stores[].tls names the file",
+	// The policy is what keeps the modern server from writing what the legacy one owns.
+	"authorization-policy-file": "spec.access says what the policy allows",
+	"authorization-config":      "spec.access says what the policy allows",
 }
 
 // plannable refuses what no plan can honour.
@@ -212,7 +218,7 @@ func (b *builder) elect() error {
 // electsByItself reports whether the spec's arguments decide about the election.
 func electsByItself(args []spec.Arg) bool {
 	return slices.ContainsFunc(args, func(a spec.Arg) bool {
-		return strings.HasPrefix(flagName(a.Name), "leader-elect-resource") || flagName(a.Name) == "leader-elect"
+		return strings.HasPrefix(flagName(a.Name), "leader-elect-resource") || flagName(a.Name) == "leader-elect" && a.Value == "false"
 	})
 }
 

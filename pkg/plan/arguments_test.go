@@ -1,0 +1,74 @@
+package plan_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// withModern gives the modern side's components arguments, NAME=VALUE.
+func withModern(text, server, manager string) string {
+	list := func(arg string) string {
+		name, value, _ := strings.Cut(arg, "=")
+		if name == "" {
+			return "{}"
+		}
+		return fmt.Sprintf("{extraArgs: [{name: %s, value: %q}]}", name, value)
+	}
+	head, tail, _ := strings.Cut(text, "  modern: ")
+	tail = strings.Replace(tail, "apiServer: {}, controllerManager: {}", "apiServer: "+list(server)+", controllerManager: "+list(manager), 1)
+	return head + "  modern: " + tail
+}
+
+func TestSettingsOfTheSpecJoinThoseOfThePlan(t *testing.T) {
+	plain := planOf(t, splitSpec("1.15.12", "1.34.4", ""))
+	kept, _ := plain.ComponentsOf(etcdsplit.Modern, kubever.APIServer)[0].Arg("feature-gates")
+	if kept == "" {
+		t.Fatal("the plan of 1.15 and 1.34 sets no feature gate: another pair is needed here")
+	}
+	gate, _, _ := strings.Cut(kept, "=")
+	for given, want := range map[string]string{
+		"AllBeta=false":         "AllBeta=false," + kept,
+		gate + "=true":          gate + "=true",
+		"AllBeta=false," + kept: "AllBeta=false," + kept,
+	} {
+		p := planOf(t, withModern(splitSpec("1.15.12", "1.34.4", ""), "feature-gates="+given, ""))
+		if got, _ := p.ComponentsOf(etcdsplit.Modern, kubever.APIServer)[0].Arg("feature-gates"); got != want {
+			t.Errorf("with --feature-gates=%s of the spec the server has %s, want %s", given, got, want)
+		}
+	}
+}
+
+func TestLockIsRenamedForWhoSaysThatThereIsAnElection(t *testing.T) {
+	p := planOf(t, withModern(splitSpec("1.24.17", "1.36.3", ""), "", "leader-elect=true"))
+	manager := p.ComponentsOf(etcdsplit.Modern, kubever.ControllerManager)[0]
+	if name, _ := manager.Arg("leader-elect-resource-name"); name != "kube-controller-manager-modern" {
+		t.Errorf("--leader-elect-resource-name=%s, want the modern side's own: the legacy side elects on a lease too", name)
+	}
+}
+
+func TestCollectorFlagIsHeard(t *testing.T) {
+	text := strings.Replace(splitSpec("1.15.12", "1.36.3", ""), "apiServer: {}, controllerManager: {}, scheduler: {}}",
+		"apiServer: {}, controllerManager: {extraArgs: [{name: enable-garbage-collector, value: \"false\"}]}}", 1)
+	p := planOf(t, withModern(text, "", "enable-garbage-collector=false"))
+	for _, side := range etcdsplit.Sides() {
+		c := p.Controller(side, "garbage-collector-controller")
+		if c.On || !strings.Contains(c.Why, "--enable-garbage-collector") {
+			t.Errorf("%s collector: on %v, %s; want off by the flag", side, c.On, c.Why)
+		}
+	}
+	if _, changed := p.ComponentsOf(etcdsplit.Legacy, kubever.ControllerManager)[0].Arg("controllers"); changed {
+		t.Error("the legacy side has --controllers, want it left alone: its collector is off already")
+	}
+}
+
+func TestPolicyFileIsThePlansOwn(t *testing.T) {
+	for _, arg := range []string{"authorization-policy-file=/x.jsonl", "authorization_config=/x.yaml", "etcd-cafile=/x"} {
+		if _, err := tryPlan(withModern(splitSpec("1.15.12", "1.36.3", ""), arg, "")); err == nil || !strings.Contains(err.Error(), "follows from the spec") {
+			t.Errorf("--%s on the modern server: %v, want it refused", arg, err)
+		}
+	}
+}
