@@ -32,6 +32,8 @@ const (
 	BehaviourDecodeCoercingWatch = "decode-coercing-watch"
 	// BehaviourDeploymentHashFNV: the deployment controller hashes pod templates with FNV; 1.6 with adler32: names of ReplicaSets differ, equality of templates decides.
 	BehaviourDeploymentHashFNV = "deployment-hash-fnv"
+	// BehaviourDualStackServices: kube-apiserver takes two service ranges, one of each IP family, without being told by a gate; 1.16 to 1.20 take them with IPv6DualStack=true, older ones refuse them.
+	BehaviourDualStackServices = "dual-stack-services"
 	// BehaviourEncryptionAtRest: kube-apiserver can encrypt resources in etcd.
 	BehaviourEncryptionAtRest = "encryption-at-rest"
 	// BehaviourEncryptionConfigV1: the encryption file may be apiserver.config.k8s.io/v1 EncryptionConfiguration; all from 1.7 on read the old v1 EncryptionConfig.

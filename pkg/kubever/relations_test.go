@@ -346,6 +346,7 @@ func TestBehavioursAgreeWithGates(t *testing.T) {
 	for behaviour, gate := range map[string]string{
 		BehaviourWebsocketExecNeedsCreate:  "AuthorizePodWebsocketUpgradeCreatePermission",
 		BehaviourBoundTokens:               "TokenRequest",
+		BehaviourDualStackServices:         "IPv6DualStack",
 		BehaviourTokenProjectionMountable:  "TokenRequestProjection",
 		BehaviourTokenVolumeProjected:      "BoundServiceAccountTokenVolume",
 		BehaviourProtectionFinalizersAdded: "StorageObjectInUseProtection",

@@ -72,3 +72,20 @@ func TestPolicyFileIsThePlansOwn(t *testing.T) {
 		}
 	}
 }
+
+func TestServiceRangesMustBeTakenByBothServers(t *testing.T) {
+	for _, test := range []struct{ legacy, modern, network, want string }{
+		{"1.15.12", "1.36.3", "serviceCIDRs: [10.96.0.0/16, fd00::/112]", "1.15 takes one range"},
+		{"1.16.15", "1.36.3", "serviceCIDRs: [10.96.0.0/16, fd00::/112]", "IPv6DualStack=true"},
+		{"1.21.14", "1.36.3", "serviceCIDRs: [10.96.0.0/16, fd00::/112]", ""},
+		{"1.15.12", "1.36.3", "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16, fd00::/112]", ""},
+		{"1.6.13", "1.36.3", "serviceCIDRs: [10.0.0.0/8]", "at least /12"},
+		{"1.6.13", "1.36.3", "serviceCIDRs: [10.16.0.0/12], modernServiceCIDRs: [fd00::/64]", ""},
+		{"1.6.13", "1.30.14", "serviceCIDRs: [10.16.0.0/12], modernServiceCIDRs: [fd00::/64]", "at least /108"},
+	} {
+		_, err := tryPlan(splitSpec(test.legacy, test.modern, "  network: {"+test.network+"}\n"))
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s with %s, %s: %v, want %q", test.legacy, test.modern, test.network, err, test.want)
+		}
+	}
+}

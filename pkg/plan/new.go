@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -85,7 +86,37 @@ func plannable(f *spec.File) error {
 	if s.Legacy.Existing && len(s.Legacy.APIServer.ExtraArgs) == 0 {
 		problems = append(problems, errors.New("spec.legacy.existing: want the arguments with which its API server runs in spec.legacy.apiServer.extraArgs"))
 	}
+	ranges := s.Network.ModernServiceCIDRs
+	at := "spec.network.modernServiceCIDRs"
+	if len(ranges) == 0 {
+		ranges, at = s.Network.ServiceCIDRs, "spec.network.serviceCIDRs"
+	}
+	problems = append(problems, rangesTaken("spec.network.serviceCIDRs", s.Network.ServiceCIDRs, &s.Legacy), rangesTaken(at, ranges, &s.Modern))
 	return errors.Join(problems...)
+}
+
+// largestBitmap is how many bits of an address may follow the mask of a service range whose allocations are noted in a bitmap.
+const largestBitmap = 20
+
+// rangesTaken reports service ranges with which the API server of the side does not start.
+func rangesTaken(at string, ranges []string, side *spec.Side) error {
+	m := side.Version.Minor
+	gates, _ := lastValue(side.APIServer.ExtraArgs, "feature-gates")
+	if len(ranges) > 1 && !kubever.Behaves(kubever.BehaviourDualStackServices, m) && !slices.Contains(splitList(gates), "IPv6DualStack=true") {
+		if _, known := kubever.Gate("IPv6DualStack").At(m); known {
+			return fmt.Errorf("%s: the API server of %s takes a second range with the gate IPv6DualStack=true only; name it in its extraArgs, or leave one range", at, m)
+		}
+		return fmt.Errorf("%s: the API server of %s takes one range", at, m)
+	}
+	if !kubever.AllocatorsIn(m).Bitmap {
+		return nil
+	}
+	for _, text := range ranges {
+		if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Addr().BitLen()-prefix.Bits() > largestBitmap {
+			return fmt.Errorf("%s: %s: is too large for %s; want a mask of at least /%d", at, text, m, prefix.Addr().BitLen()-largestBitmap)
+		}
+	}
+	return nil
 }
 
 func newBuilder(f *spec.File, p *Plan) (*builder, error) {
