@@ -75,7 +75,7 @@ func argumentRules() []Rule {
 		},
 		{
 			ID: "FUS074", Title: "A component does not know an argument",
-			Why:    "A component that is given an unknown flag prints its usage and exits. Some flags came with a patch release: the first release of the minor refuses them.",
+			Why:    "A component that is given an unknown flag, controller, feature gate or admission plugin says so and exits. Some flags came with a patch release: the first release of the minor refuses them.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: Evidence{Read: "the flag sets of every minor, equal to what real 1.6.13, 1.10.13, 1.15.12 and 1.36.3 accept"},
 			Bad:      example{modernServer: args("audit-log-paht=/var/log/audit.log")}.String(),
@@ -240,10 +240,10 @@ func unknownArguments(p *plan.Plan) []finding.Finding {
 			} else if near, ok := spelling.Nearest(name, flagNames(c.Kind, minor)); ok {
 				f.Fix = fmt.Sprintf("did you mean --%s? %s", near, f.Fix)
 			}
-			found = append(found, f)
+			found = append(found, lenient(p, &c, f))
 		}
 	}
-	return found
+	return append(found, unknownValues(p)...)
 }
 
 // lateFlag reports whether the flag came after the first release of a minor and the component is that release, or may be.

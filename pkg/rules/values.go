@@ -1,0 +1,103 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/internal/spelling"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// unknownValues reports names in the lists of arguments with which a component does not start: controllers, feature gates and admission
+// plugins that its version does not have, and gates that it does not let anybody set.
+func unknownValues(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	seen := map[string]bool{}
+	for _, c := range p.Components {
+		if c.Kind == plan.Etcd {
+			continue
+		}
+		minor := p.Side(c.Side).Version.Minor
+		for _, a := range c.Args {
+			for _, f := range refusedValues(c.Kind, a, minor) {
+				f.Subject = fmt.Sprintf("--%s of %s", a.Name, c.Name)
+				if key := f.Subject + f.Message; !seen[key] {
+					seen[key] = true
+					found = append(found, lenient(p, &c, f))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// lenient makes a warning of what the release refuses where the component runs with it already, or is a vendor's build, which may know more.
+func lenient(p *plan.Plan, c *plan.Component, f finding.Finding) finding.Finding {
+	if side := p.Side(c.Side); side.Existing || side.Version.Suffix != "" {
+		f.Severity = finding.Warning
+		f.Message += ", unless it is a build of its own"
+		f.Fix = "make sure that the build knows it; " + f.Fix
+	}
+	return f
+}
+
+func refusedValues(kind string, a plan.Arg, m kubever.Minor) []finding.Finding {
+	var found []finding.Finding
+	refuse := func(message, name string, known []string) {
+		f := finding.Finding{Message: message, Fix: "remove it from extraArgs"}
+		if near, ok := spelling.Nearest(name, known); ok {
+			f.Fix = fmt.Sprintf("did you mean %s? %s", near, f.Fix)
+		}
+		found = append(found, f)
+	}
+	entries := strings.FieldsFunc(a.Value, func(r rune) bool { return r == ',' || r == ' ' })
+	switch strings.ReplaceAll(a.Name, "_", "-") {
+	case "controllers":
+		known := controllerNames(m)
+		for _, entry := range entries {
+			if name := strings.TrimPrefix(entry, "-"); name != "*" && !slices.Contains(known, name) {
+				refuse(fmt.Sprintf("%s %s has no controller %q and does not start", kind, m, name), name, known)
+			}
+		}
+	case "feature-gates":
+		for _, entry := range entries {
+			name, value, _ := strings.Cut(entry, "=")
+			gate := kubever.Gate(name)
+			state, _ := gate.At(m)
+			switch {
+			case !gate.KnownTo(kind, m):
+				refuse(fmt.Sprintf("%s %s has no feature gate %q and does not start", kind, m, name), name, gateNames(m))
+			case state.Locked && value != fmt.Sprint(state.Default):
+				refuse(fmt.Sprintf("%s %s refuses %s: the gate is locked to %v", kind, m, entry, state.Default), "", nil)
+			}
+		}
+	case "admission-control", "enable-admission-plugins", "disable-admission-plugins":
+		known := kubever.AdmissionPlugins(m)
+		for _, name := range entries {
+			if !slices.Contains(known, name) {
+				refuse(fmt.Sprintf("%s %s has no admission plugin %q and does not start", kind, m, name), name, known)
+			}
+		}
+	}
+	return found
+}
+
+func controllerNames(m kubever.Minor) []string {
+	var names []string
+	for _, c := range kubever.Controllers(m) {
+		name, _ := c.NameIn(m)
+		names = append(append(names, name), c.AliasesIn(m)...)
+	}
+	return names
+}
+
+func gateNames(m kubever.Minor) []string {
+	var names []string
+	for _, g := range kubever.Gates(m) {
+		names = append(names, g.Name)
+	}
+	return names
+}
