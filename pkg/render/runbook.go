@@ -7,6 +7,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // runbookFacts are what the runbooks of all targets say, whatever runs the components. Commands are whole lines of a shell, quoted already.
@@ -157,13 +158,23 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 	}
 	for _, h := range p.Hosts {
 		v.Policies = append(v.Policies, shell(hostPath(h.Name, p.PolicyFile)))
-		v.ModernURLs = append(v.ModernURLs, "https://"+hostPort(h.Address, p.Modern.Port))
+		v.ModernURLs = append(v.ModernURLs, "https://"+hostPort(servedAt(p, h), p.Modern.Port))
 	}
 	v.Asked, v.AtStores, v.EtcdCheck = v.ModernURLs, "On "+v.Hosts[0]+", which reaches the stores", "fusionctl etcd check "+v.Spec
 	if servers := p.ComponentsOf(etcdsplit.Modern, kubever.APIServer); len(servers) > 0 {
 		v.Restart, v.Log = restartCommands(p, &servers[0], o.Target), logCommand(&servers[0], o.Target)
 	}
 	return v
+}
+
+// servedAt is the address at which the modern API server of a host is asked from elsewhere.
+func servedAt(p *plan.Plan, h spec.Host) string {
+	for _, c := range p.ComponentsOf(etcdsplit.Modern, kubever.APIServer) {
+		if address, ok := c.Arg("bind-address"); ok && c.Host == h.Name && address != "0.0.0.0" && address != "::" && address != "" {
+			return address
+		}
+	}
+	return h.Address
 }
 
 // specName stands for the spec where it was read from standard input.

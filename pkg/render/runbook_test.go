@@ -158,3 +158,29 @@ func TestRunbookSaysWhatIsNotCollected(t *testing.T) {
 		t.Errorf("both collectors are on, and the runbook says that something is not collected")
 	}
 }
+
+// The short names that step 0 defines for the rest of the runbook do what they say.
+func TestRunbookDefinesItsShortNames(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash to ask")
+	}
+	for _, target := range Targets {
+		definitions := "export MODERN=m LEGACY=l LEGACY_KUBECTL='echo old' CLUSTER=c\nkubectl() { echo kubectl \"$@\"; }\n"
+		for _, line := range commandsOf(t, runbookOf(t, examples(t)["split-1.6-1.10"], Options{Target: Target(target)})) {
+			if strings.Contains(line, "() {") {
+				definitions += line + "\n"
+			}
+		}
+		definitions = strings.ReplaceAll(definitions, `"$LEGACY_KUBECTL"`, `$LEGACY_KUBECTL`) // a program of two words, for the test
+		for command, want := range map[string]string{
+			"modern get pods": "kubectl --kubeconfig m get pods\n",
+			"legacy get pods": "old --kubeconfig l get pods\n",
+		} {
+			out, err := exec.Command(bash, "-c", definitions+command).CombinedOutput()
+			if err != nil || string(out) != want {
+				t.Errorf("%s: %s is %q, want %q: %v", target, command, out, want, err)
+			}
+		}
+	}
+}
