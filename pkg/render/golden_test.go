@@ -9,7 +9,6 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/golden"
 	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/rules"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -26,7 +25,7 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := examplePlan(t, filepath.Join("..", "..", "examples", options.Example))
-		files, err := Files(p, Options{Target: options.Target, Host: options.Host, Spec: options.Example, Findings: rules.Check(p).Findings})
+		files, err := Files(p, Options{Target: options.Target, Host: options.Host, Spec: options.Example})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -182,5 +183,32 @@ func TestRunbookDefinesItsShortNames(t *testing.T) {
 				t.Errorf("%s: %s is %q, want %q: %v", target, command, out, want, err)
 			}
 		}
+	}
+}
+
+// Errors stand before everything else, warnings where a person looks for what is different.
+func TestRunbookNamesFindings(t *testing.T) {
+	findings := []finding.Finding{
+		{Rule: "FUS002", Severity: finding.Error, Subject: "ingresses", Message: "one `object` and every list fails", Fix: "leave them out"},
+		{Rule: "FUS130", Severity: finding.Warning, Subject: "namespaces", Message: "are shared | here"},
+		{Rule: "FUS999", Severity: finding.Info, Subject: "nothing", Message: "worth a line"},
+	}
+	text := runbookOf(t, handmade(36), Options{Target: StaticPod, Findings: findings})
+	if !strings.HasPrefix(text, "# Runbook: handmade\n\n**Do not do this.**") {
+		t.Errorf("the runbook begins with %.100q", text)
+	}
+	for _, want := range []string{
+		"\n- FUS002, ingresses: one 'object' and every list fails. Fix: leave them out.\n",
+		"\n- FUS130, namespaces: are shared \\| here\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the runbook lacks %q", want)
+		}
+	}
+	if strings.Contains(text, "FUS999") {
+		t.Error("a remark is not for the runbook")
+	}
+	if text := runbookOf(t, handmade(36), Options{Target: StaticPod}); strings.Contains(text, "Do not do this") || strings.Contains(text, "**Warnings**") {
+		t.Error("a plan without findings is warned about")
 	}
 }
