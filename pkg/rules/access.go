@@ -60,6 +60,16 @@ func ownRules() []Rule {
 			Good:     example{more: "owners: [{resources: [limitranges], owner: legacy}]", access: toDevelopers("secrets")}.String(),
 			Check:    foreignWrites,
 		},
+		{
+			ID: "FUS222", Title: "No kubelet sees the pods of the modern side",
+			Why: "Kubelets and the scheduler speak to the legacy server. Pods that the modern side keeps in a store of its own are never placed and never run, and what waits for them " +
+				"(Deployments, Jobs) waits for ever.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Read: "a rule of our own, from the place of the pods"},
+			Bad:      example{more: "owners: [{resources: [pods], owner: split}]", access: toDevelopers("pods")}.String(),
+			Good:     example{access: toDevelopers("pods")}.String(),
+			Check:    unseenPods,
+		},
 	}
 }
 
@@ -132,6 +142,14 @@ func foreignWrites(p *plan.Plan) []finding.Finding {
 			Fix:     fmt.Sprintf("leave %s out of spec.access, or make it readOnly", r.Name)})
 	}
 	return found
+}
+
+func unseenPods(p *plan.Plan) []finding.Finding {
+	if !apartOnBoth(p, "pods") || !makesPods(p) {
+		return nil
+	}
+	return []finding.Finding{{Subject: "pods", Message: fmt.Sprintf("those made through %s lie in store %s, and kubelets read those in %s: they never run", p.Modern.Version.Minor, p.Resource("pods").Modern.Store, p.Resource("pods").Legacy.Store),
+		Fix: "remove pods from spec.owners"}}
 }
 
 // subjects names who a grant is for.

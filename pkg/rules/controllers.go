@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -20,9 +21,10 @@ type reader struct {
 
 // doubled are controllers that do harm when they run on both sides over the same objects.
 type doubled struct {
-	controllers []string
-	key         string // the objects
+	controllers []string // IDs: one loop, under the names that it has had
+	key         string   // the objects
 	does        string
+	severity    finding.Severity
 }
 
 // controllerRules are about controllers that act on what they should not, or without seeing what they should.
@@ -56,19 +58,30 @@ func controllerRules() []Rule {
 			example{modernManager: run("node-lifecycle-controller"), more: `owners: [{resources: [leases.coordination.k8s.io], owner: split}]`}, example{}),
 		doubledRule("FUS085", "Every schedule of a CronJob runs twice",
 			"Two cronjob controllers over the same objects give the jobs of one schedule different names when one names them by the second and the other by the minute.",
-			doubled{[]string{"cronjob-controller"}, "cronjobs", "each schedule runs twice"},
+			doubled{[]string{"cronjob-controller"}, "cronjobs", "each schedule runs twice", finding.Error},
 			"pkg/controller/cronjob/utils.go of 1.15.12, 1.20.15, 1.21.14 and 1.36.3",
 			example{legacy: "1.21.14", modernManager: run("cronjob-controller,job-controller"), more: `owners: [{resources: [cronjobs.batch, jobs.batch], owner: legacy}]`}, example{legacy: "1.21.14"}),
-		doubledRule("FUS086", "Two controllers of one kind over the same objects",
-			"Both make the pods that are missing and delete those that are too many, each from its own cache: pods are made twice, adopted and deleted in turns.",
-			doubled{[]string{"replicaset-controller", "daemonset-controller", "statefulset-controller", "job-controller", "replicationcontroller-controller", "deployment-controller"}, "", "both make and delete the same dependents"},
-			"pkg/controller/replicaset, daemon, statefulset, job and deployment of 1.6.13, 1.15.12 and 1.36.3",
-			example{modernManager: run("replicationcontroller-controller")}, example{}),
-		doubledRule("FUS087", "Two token controllers rewrite every token secret",
-			"Each writes its own CA bundle into every service-account token secret that has another one, without end; and the older one makes secrets that the newer one does not expect.",
-			doubled{[]string{"serviceaccount-token-controller"}, "secrets", "each rewrites the token secrets of the other"},
-			"pkg/controller/serviceaccount/tokens_controller.go of 1.6.13, 1.10.13, 1.15.12, 1.24.17 and 1.36.3",
-			example{modernManager: run("serviceaccount-token-controller")}, example{}),
+		{
+			ID: "FUS086", Title: "Two controllers of one kind over the same objects",
+			Why: "Two that make pods make those that are missing and delete those that are too many, each from its own cache: pods are made twice, adopted and deleted in turns. Two node " +
+				"controllers give out the same pod ranges and evict by different rules; two volume controllers bind, attach and delete the same disks.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Read: "pkg/controller/replicaset, daemon, statefulset, job, deployment, nodeipam, nodelifecycle and volume of 1.6.13, 1.15.12 and 1.36.3"},
+			Bad:      example{modernManager: run("replicationcontroller-controller,node-ipam-controller")}.String(),
+			Good:     example{}.String(),
+			Check:    doubledControllers,
+		},
+		{
+			ID: "FUS087", Title: "Two token controllers rewrite every token secret",
+			Why: "Each writes its own CA bundle into every service-account token secret that has another one, without end. Two of old versions, where every account gets a token, " +
+				"may make two.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: Evidence{Read: "pkg/controller/serviceaccount/tokens_controller.go and controllermanager.go of 1.6.13, 1.10.13, 1.15.12, 1.24.17 and 1.36.3"},
+			Bad: example{modernManager: args("controllers=serviceaccount-token-controller", "service-account-private-key-file=/etc/kubernetes/pki/sa.key",
+				"root-ca-file=/etc/kubernetes/pki/modern-ca.crt")}.String(),
+			Good:  example{modernManager: args("controllers=serviceaccount-token-controller", "service-account-private-key-file=/etc/kubernetes/pki/sa.key", "root-ca-file=/etc/kubernetes/pki/ca.crt")}.String(),
+			Check: tokenControllers,
+		},
 		{
 			ID: "FUS088", Title: "The token cleaner invalidates tokens of the legacy side",
 			Why: "It takes a token secret for unused when nobody has used it through a server that keeps a record: only servers since 1.27 do. Tokens that are used through the legacy " +
@@ -85,11 +98,16 @@ func controllerRules() []Rule {
 					Message: fmt.Sprintf("%s keeps no record of used tokens: tokens in use through it are invalidated", p.Legacy.Version.Minor), Fix: leaveControllers}}
 			},
 		},
-		doubledRule("FUS089", "Two quota controllers count different sets",
-			"Each writes what it counts into the status of the quota. Where some of what is counted is in two stores, the usage flaps and neither value is right.",
-			doubled{[]string{"resourcequota-controller"}, "resourcequotas", "both write the usage"},
-			"pkg/controller/resourcequota of 1.6.13 and 1.36.3",
-			example{modernManager: run("resourcequota-controller")}, example{}),
+		{
+			ID: "FUS089", Title: "Two quota controllers count different sets",
+			Why: "Each writes what it counts into the status of the quota. Where some of what is counted lies in two stores, the usage flaps and neither value is right. Over one and the " +
+				"same set they agree.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: Evidence{Read: "pkg/controller/resourcequota of 1.6.13 and 1.36.3"},
+			Bad:      example{modernManager: run("resourcequota-controller"), network: ownRange, more: splitServices}.String(),
+			Good:     example{modernManager: run("resourcequota-controller")}.String(),
+			Check:    quotaControllers,
+		},
 		{
 			ID: "FUS133", Title: "The modern namespace controller deletes shared objects",
 			Why: "It deletes everything that it can list in a namespace that ends, what lies in the legacy side's store too. Where namespaces are the modern side's own, deleting one there " +
@@ -177,31 +195,107 @@ func reads(id string, m kubever.Minor, key string) bool {
 // doubledRule is the rule about a controller that runs on both sides over the same objects.
 func doubledRule(id, title, why string, d doubled, read string, bad, good example) Rule {
 	return Rule{ID: id, Title: title, Why: why, Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-		Evidence: Evidence{Read: read}, Bad: bad.String(), Good: good.String(), Check: d.check}
+		Evidence: Evidence{Read: read}, Bad: bad.String(), Good: good.String(),
+		Check: func(p *plan.Plan) []finding.Finding { return d.check(p) }}
 }
 
+// check compares the sides by what a controller does, since its name has changed where one was split in two.
 func (d doubled) check(p *plan.Plan) []finding.Finding {
+	running := func(side etcdsplit.SideName) *plan.Controller {
+		for _, id := range d.controllers {
+			if c := p.Controller(side, id); c != nil && c.On {
+				return c
+			}
+		}
+		return nil
+	}
+	legacy, modern := running(etcdsplit.Legacy), running(etcdsplit.Modern)
+	row := p.Resource(d.key)
+	if legacy == nil || modern == nil || row == nil || !row.VisibleToBoth() {
+		return nil
+	}
+	return []finding.Finding{{Subject: modern.Name, Severity: d.severity,
+		Message: fmt.Sprintf("runs on both sides over the same %s: %s", row.Name, d.does), Fix: leaveControllers}}
+}
+
+// doubles are the controllers that must not run on both sides over the same objects.
+var doubles = []doubled{
+	{[]string{"replicaset-controller"}, "replicasets", doublePods, finding.Error},
+	{[]string{"replicationcontroller-controller"}, "controllers", doublePods, finding.Error},
+	{[]string{"daemonset-controller"}, "daemonsets", doublePods, finding.Error},
+	{[]string{"statefulset-controller"}, "statefulsets", doublePods, finding.Error},
+	{[]string{"job-controller"}, "jobs", doublePods, finding.Error},
+	{[]string{"deployment-controller"}, "deployments", "both make and scale their ReplicaSets", finding.Error},
+	{[]string{"node-lifecycle-controller", "node-controller"}, "minions", "both judge them and evict their pods, each by its own rules", finding.Error},
+	{[]string{"node-ipam-controller", "node-controller"}, "minions", "both give out ranges of pod addresses, and neither knows what the other gives out meanwhile", finding.Error},
+	{[]string{"persistentvolume-binder-controller"}, "persistentvolumes", "both bind, provision and delete them", finding.Error},
+	{[]string{"persistentvolume-attach-detach-controller"}, "minions", "both attach and detach their volumes", finding.Error},
+	{[]string{"persistentvolume-expander-controller"}, "persistentvolumeclaims", "both resize their volumes", finding.Warning},
+	{[]string{"endpoints-controller"}, endpointsKey, "each writes them in its version's form", finding.Warning},
+	{[]string{"endpointslice-controller"}, "endpointslices", "each makes slices for all services", finding.Error},
+	{[]string{"horizontal-pod-autoscaler-controller"}, "horizontalpodautoscalers", "both scale their targets", finding.Error},
+}
+
+const doublePods = "both make and delete their pods"
+
+func doubledControllers(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
-	for _, id := range d.controllers {
-		if !runs(p, etcdsplit.Legacy, id) || !runs(p, etcdsplit.Modern, id) {
-			continue
-		}
-		key := d.key
-		if fact, ok := kubever.ControllerByName(id); ok && key == "" {
-			key = fact.Subject
-		}
-		row := p.Resource(key)
-		if row == nil || !row.VisibleToBoth() {
-			continue
-		}
-		found = append(found, finding.Finding{Subject: p.Controller(etcdsplit.Modern, id).Name,
-			Message: fmt.Sprintf("runs on both sides over the same %s: %s", row.Name, d.does), Fix: leaveControllers})
+	for _, d := range doubles {
+		found = append(found, d.check(p)...)
 	}
 	return found
 }
 
+const (
+	tokenController = "serviceaccount-token-controller"
+	ownRange        = "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"
+)
+
+// tokenControllers judges two of them; one that has no key to sign with does not start.
+func tokenControllers(p *plan.Plan) []finding.Finding {
+	modernKey, _ := sideArg(p, etcdsplit.Modern, kubever.ControllerManager, "service-account-private-key-file")
+	if !runs(p, etcdsplit.Legacy, tokenController) || !runs(p, etcdsplit.Modern, tokenController) || modernKey == "" || !visible(p, "secrets") {
+		return nil
+	}
+	const flag = "root-ca-file"
+	theirs, known := sideArg(p, etcdsplit.Legacy, kubever.ControllerManager, flag)
+	ours, _ := sideArg(p, etcdsplit.Modern, kubever.ControllerManager, flag)
+	f := finding.Finding{Subject: "modern " + p.Controller(etcdsplit.Modern, tokenController).Name, Fix: leaveControllers}
+	switch {
+	case known && theirs != "" && ours != "" && theirs != ours:
+		f.Message = fmt.Sprintf("--%s is %s on the modern side and %s on the legacy one: unless the files are equal each rewrites the token secrets of the other, without end", flag, ours, theirs)
+	case kubever.Behaves(kubever.BehaviourTokenSecretsCreated, p.Legacy.Version.Minor) && kubever.Behaves(kubever.BehaviourTokenSecretsCreated, p.Modern.Version.Minor):
+		f.Severity = finding.Warning
+		f.Message = "both sides make a token secret for every new service account: it may get two"
+	default:
+		return nil
+	}
+	return []finding.Finding{f}
+}
+
+// countedKeys are what quotas count without being told by name.
+var countedKeys = []string{"configmaps", "controllers", "persistentvolumeclaims", "pods", "secrets", "services/specs"}
+
+func quotaControllers(p *plan.Plan) []finding.Finding {
+	const id = "resourcequota-controller"
+	if !runs(p, etcdsplit.Legacy, id) || !runs(p, etcdsplit.Modern, id) || !visible(p, "resourcequotas") {
+		return nil
+	}
+	var apart []string
+	for _, key := range countedKeys {
+		if apartOnBoth(p, key) {
+			apart = append(apart, p.Resource(key).Name)
+		}
+	}
+	if len(apart) == 0 {
+		return nil
+	}
+	return []finding.Finding{{Subject: "modern " + p.Controller(etcdsplit.Modern, id).Name,
+		Message: fmt.Sprintf("both sides count into the same quotas, and each sees only its own %s: the usage flaps", strings.Join(apart, ", ")), Fix: leaveControllers, Related: apart}}
+}
+
 func namespacesApart(p *plan.Plan) []finding.Finding {
-	if visible(p, "namespaces") || !runs(p, etcdsplit.Modern, "namespace-controller") {
+	if !apartOnBoth(p, "namespaces") {
 		return nil
 	}
 	var shared []string
@@ -213,8 +307,13 @@ func namespacesApart(p *plan.Plan) []finding.Finding {
 	if len(shared) == 0 {
 		return nil
 	}
-	return []finding.Finding{{Subject: "modern namespace-controller", Message: fmt.Sprintf("namespaces are each side's own, and %d kinds of objects in them are shared: deleting a namespace on the modern side deletes the legacy side's", len(shared)),
-		Fix: "share namespaces: remove them from spec.owners", Related: shared}}
+	f := finding.Finding{Subject: "namespaces", Severity: finding.Warning, Related: shared, Fix: "share namespaces: remove them from spec.owners",
+		Message: fmt.Sprintf("they are each side's own, and %d kinds of objects in them are shared: what is made through one side may lie in a namespace that the other does not have, and deleting one on the legacy side deletes what is in the modern side's of that name", len(shared))}
+	if runs(p, etcdsplit.Modern, "namespace-controller") {
+		f.Severity = finding.Error
+		f.Message = fmt.Sprintf("they are each side's own, and %d kinds of objects in them are shared: deleting a namespace on the modern side deletes the legacy side's objects in the one of that name", len(shared))
+	}
+	return []finding.Finding{f}
 }
 
 func trackedJobs(p *plan.Plan) []finding.Finding {

@@ -71,3 +71,14 @@ func TestRulesAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+func TestAcceptSilencesOneSubject(t *testing.T) {
+	spec := example{access: toDevelopers("pods, services"), network: ownRange, more: `accept: [{rule: FUS152, subject: pods, reason: "exec is wanted"}]`}
+	report := Check(planOf(t, spec.String()))
+	if len(report.Accepted) != 1 || report.Accepted[0].Subject != "pods" || report.Accepted[0].Reason != "exec is wanted" {
+		t.Errorf("accepted = %+v, want the one about pods", report.Accepted)
+	}
+	if left := of(report, "FUS152"); len(left) != 1 || left[0].Subject != "services" {
+		t.Errorf("findings left = %+v, want the one about services", left)
+	}
+}

@@ -74,6 +74,17 @@ func refusedValues(kind string, a plan.Arg, m kubever.Minor) []finding.Finding {
 				refuse(fmt.Sprintf("%s %s refuses %s: the gate is locked to %v", kind, m, entry, state.Default), "", nil)
 			}
 		}
+	case "authorization-mode":
+		known := kubever.AuthorizationModes(m)
+		for _, name := range entries {
+			if !slices.Contains(known, name) {
+				refuse(fmt.Sprintf("%s %s has no authorization mode %q and does not start", kind, m, name), name, known)
+			}
+		}
+	case "endpoint-reconciler-type":
+		if known := kubever.EndpointReconcilersIn(m).Types; !slices.Contains(known, a.Value) {
+			refuse(fmt.Sprintf("%s %s has no reconciler %q and does not start", kind, m, a.Value), a.Value, known)
+		}
 	case "admission-control", "enable-admission-plugins", "disable-admission-plugins":
 		known := kubever.AdmissionPlugins(m)
 		for _, name := range entries {
