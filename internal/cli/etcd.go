@@ -30,7 +30,7 @@ Stores and their TLS files come from the spec; flags override them. A password i
 variable FUSIONCTL_ETCD_PASSWORD, and is never printed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newEtcdCheckCmd(streams), newEtcdLsCmd(streams), newEtcdGetCmd(streams), newEtcdDiffCmd(streams), newEtcdMoveCmd(streams))
+	cmd.AddCommand(newEtcdCheckCmd(streams), newEtcdLsCmd(streams), newEtcdGetCmd(streams), newEtcdDiffCmd(streams), newEtcdWatchCmd(streams), newEtcdMoveCmd(streams))
 	return cmd
 }
 

@@ -1,0 +1,411 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+type etcdWatchRequest struct {
+	file     string
+	depth    string
+	metrics  string
+	interval time.Duration
+	stores   storesRequest
+}
+
+func newEtcdWatchCmd(streams Streams) *cobra.Command {
+	var req etcdWatchRequest
+	cmd := &cobra.Command{
+		Use:   "watch SPEC",
+		Short: "Check continuously: findings that appear and disappear, and fights over keys",
+		Long: `watch checks the stores of a spec, follows every change to them, and prints a JSON line for each finding that appears, changes
+or disappears. A key in the wrong store or a value that a reader cannot decode is told at once; what takes the whole store to
+see, and what is over, is told by the next check, at most --interval after a change. A key that is written again and again by
+both sides is told as a fight.
+
+--metrics serves the same as Prometheus metrics at /metrics, and /healthz.
+
+It runs until it is interrupted: it reconnects, goes on with other members, and checks anew when it missed changes.
+
+Exit codes: 1 could not begin, 2 bad usage or a bad spec, 130 interrupted.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.file = args[0]
+			return runEtcdWatch(cmd.Context(), req, streams)
+		},
+	}
+	storesFlags(cmd, &req.stores)
+	enumFlag(cmd, &req.depth, "depth", "", "how much a check reads", words(etcdsplit.Depths())...)
+	cmd.Flags().StringVar(&req.metrics, "metrics", "", "address to serve metrics at, such as :9105 (default none)")
+	cmd.Flags().DurationVar(&req.interval, "interval", time.Minute, "the least time between two checks; a check of a large store also rests nine times as long as it took")
+	return cmd
+}
+
+// watchEvent is one line of watch.
+type watchEvent struct {
+	Schema  string           `json:"schema"`
+	Time    time.Time        `json:"time"`
+	Event   string           `json:"event"` // appeared, changed, disappeared, fight, fight-over, checked, missed
+	Finding *finding.Finding `json:"finding,omitempty"`
+	Fight   *etcdsplit.Fight `json:"fight,omitempty"`
+	Check   *watchCheck      `json:"check,omitempty"`
+	Reason  string           `json:"reason,omitempty"`
+}
+
+// watchCheck sums up a check of all stores.
+type watchCheck struct {
+	Complete   bool            `json:"complete"`
+	Incomplete []string        `json:"incomplete,omitempty"`
+	Keys       int64           `json:"keys"`
+	Seconds    float64         `json:"seconds"`
+	Summary    finding.Summary `json:"summary"`
+}
+
+func runEtcdWatch(ctx context.Context, req etcdWatchRequest, streams Streams) error {
+	if req.interval < time.Millisecond {
+		return usagef("--interval %s: want at least 1ms", req.interval)
+	}
+	if len(req.stores.snapshots) > 0 {
+		return usagef("--snapshot: a file does not change; fusionctl etcd check reads it")
+	}
+	p, stores, err := openSpecStores(ctx, req.file, "", req.stores, streams)
+	if err != nil {
+		return err
+	}
+	defer closeStores(stores)
+	w := newWatch(req, p, stores, streams.Out)
+	group, ctx := errgroup.WithContext(ctx)
+	if req.metrics != "" {
+		listener, err := net.Listen("tcp", req.metrics)
+		if err != nil {
+			return badInput(fmt.Errorf("--metrics: %w", err), "want HOST:PORT or :PORT that is free")
+		}
+		loggerFrom(ctx).Info("serving metrics", "address", listener.Addr().String())
+		group.Go(func() error { return w.metrics.serve(ctx, listener) })
+	}
+	group.Go(func() error { return w.run(ctx) })
+	return group.Wait()
+}
+
+// watch is one run of the verb. Its fields belong to run's goroutine.
+type watch struct {
+	request   etcdWatchRequest
+	ownership etcdsplit.Map
+	accepted  []spec.Accept
+	stores    []openStore
+	out       *json.Encoder
+	referee   *etcdsplit.Referee
+	metrics   *watchMetrics
+	findings  []finding.Finding
+	seen      map[string]int64 // by store: the revision from which its watch goes on
+}
+
+func newWatch(req etcdWatchRequest, p *plan.Plan, stores []openStore, out io.Writer) *watch {
+	ownership := p.Ownership()
+	return &watch{
+		request: req, ownership: ownership, accepted: p.Accept, stores: stores, out: json.NewEncoder(out),
+		referee: etcdsplit.NewReferee(&ownership, etcdsplit.FightRules{}), metrics: newWatchMetrics(), seen: map[string]int64{},
+	}
+}
+
+// storeChanges are changes of one store, or the end of its watch.
+type storeChanges struct {
+	store    string
+	revision int64
+	changes  []etcdsplit.Change
+	err      error
+}
+
+// run checks, watches until something calls for another check, and so on.
+func (w *watch) run(ctx context.Context) error {
+	for first := true; ; first = false {
+		took, err := w.check(ctx, first)
+		if err != nil {
+			return err
+		}
+		if err := w.follow(ctx, max(w.request.interval, 9*took)); err != nil {
+			return err
+		}
+	}
+}
+
+// check reads the stores whole and tells what has changed since the last time. Changes from before the check are not lost:
+// the watch goes on where it was.
+func (w *watch) check(ctx context.Context, first bool) (time.Duration, error) {
+	start := time.Now()
+	for _, s := range w.stores {
+		if w.seen[s.Name] > 0 {
+			continue
+		}
+		head, err := s.Pager.Page(ctx, etcdsplit.Request{From: "\x00", To: "\x01", LimitKeys: 1, KeysOnly: true})
+		if err != nil && (first || ctx.Err() != nil) {
+			return 0, withHint(fmt.Errorf("store %s: %w", s.Name, err), storeHint(err))
+		}
+		if err == nil {
+			w.seen[s.Name] = head.Revision + 1
+		}
+	}
+	report, err := etcdsplit.Scan(ctx, &w.ownership, scanStores(w.stores), etcdsplit.Options{Depth: etcdsplit.Depth(w.request.depth), Fields: &objects.Finder{}})
+	if err != nil {
+		return 0, err
+	}
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	accept(report.Findings, w.accepted)
+	took := time.Since(start)
+	check := &watchCheck{Complete: report.Complete, Incomplete: report.Incomplete, Seconds: took.Seconds(), Summary: finding.Summarize(report.Findings)}
+	for _, s := range report.Stores {
+		check.Keys += s.Keys
+	}
+	if err := w.emit(watchEvent{Event: "checked", Check: check}); err != nil {
+		return 0, err
+	}
+	w.metrics.checked(report, took)
+	if report.Complete { // what could not be seen has not disappeared
+		return took, w.turn(report.Findings)
+	}
+	return took, w.turn(append(missingFrom(report.Findings, w.findings), report.Findings...))
+}
+
+// missingFrom are the findings of before that now lacks.
+func missingFrom(now, before []finding.Finding) []finding.Finding {
+	var missing []finding.Finding
+	for _, t := range etcdsplit.Turns(before, now) {
+		if t.Turn == etcdsplit.Disappeared {
+			missing = append(missing, t.Finding)
+		}
+	}
+	return missing
+}
+
+// turn replaces the findings and tells what has changed.
+func (w *watch) turn(findings []finding.Finding) error {
+	for _, t := range etcdsplit.Turns(w.findings, findings) {
+		if err := w.emit(watchEvent{Event: string(t.Turn), Finding: &t.Finding}); err != nil {
+			return err
+		}
+	}
+	w.findings = findings
+	w.metrics.found(findings)
+	return nil
+}
+
+func (w *watch) emit(e watchEvent) error {
+	e.Schema, e.Time = "fusionctl/etcd-watch/v1", time.Now().UTC()
+	return w.out.Encode(e)
+}
+
+// follow watches all stores for at least the given time, and then until something has changed. It ends early when changes
+// were missed.
+func (w *watch) follow(ctx context.Context, rest time.Duration) error {
+	ctx, cancel := context.WithCancel(ctx)
+	changes := make(chan storeChanges)
+	var group errgroup.Group
+	defer func() { _ = group.Wait() }()
+	defer cancel()
+	for _, s := range w.stores {
+		from := w.seen[s.Name]
+		group.Go(func() error { return follow(ctx, s, w.ownership.Prefix, from, changes) })
+	}
+	rested, dirty := false, false
+	timer, ticker := time.NewTimer(rest), time.NewTicker(min(10*time.Second, w.request.interval))
+	defer timer.Stop()
+	defer ticker.Stop()
+	for !rested || !dirty {
+		select {
+		case c := <-changes:
+			if c.err != nil {
+				w.seen[c.store] = 0
+				w.metrics.missed.WithLabelValues(c.store).Inc()
+				if err := w.emit(watchEvent{Event: "missed", Reason: fmt.Sprintf("store %s: %v", c.store, c.err)}); err != nil {
+					return err
+				}
+				// Whatever is wrong with the store, asking it again at once does not help.
+				return sleep(ctx, min(rest, 5*time.Second))
+			}
+			w.seen[c.store] = c.revision + 1
+			dirty = dirty || len(c.changes) > 0
+			if err := w.look(ctx, c); err != nil {
+				return err
+			}
+		case <-ticker.C:
+			for _, fight := range w.referee.Over(time.Now()) {
+				if err := w.emit(watchEvent{Event: "fight-over", Fight: &fight}); err != nil {
+					return err
+				}
+				w.metrics.fights.Dec()
+			}
+		case <-timer.C:
+			rested = true
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// follow sends the changes of one store until ctx ends.
+func follow(ctx context.Context, s openStore, prefix string, from int64, changes chan<- storeChanges) error {
+	send := func(c storeChanges) error {
+		select {
+		case changes <- c:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	err := errors.New("its revision is not known")
+	if from > 0 {
+		err = s.live.Watch(ctx, etcdsplit.NormalPrefix(prefix)+"/", from, time.Minute, func(revision int64, seen []etcdsplit.Change) error {
+			return send(storeChanges{store: s.Name, revision: revision, changes: seen})
+		})
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return send(storeChanges{store: s.Name, err: err})
+}
+
+// look tells what changed keys show by themselves, and fights.
+func (w *watch) look(ctx context.Context, c storeChanges) error {
+	if len(c.changes) == 0 {
+		return nil
+	}
+	w.metrics.changes.WithLabelValues(c.store).Add(float64(len(c.changes)))
+	now := time.Now()
+	for _, change := range c.changes {
+		fight := w.referee.See(now, c.store, change)
+		if fight == nil {
+			continue
+		}
+		f := fight.Finding()
+		if err := w.emit(watchEvent{Event: "fight", Fight: fight, Finding: &f}); err != nil {
+			return err
+		}
+		w.metrics.fights.Inc()
+	}
+	found, err := etcdsplit.Glance(ctx, &w.ownership, map[string][]etcdsplit.Change{c.store: c.changes})
+	if err != nil {
+		return err
+	}
+	accept(found, w.accepted)
+	for _, t := range etcdsplit.Turns(w.findings, found) {
+		if t.Turn != etcdsplit.Appeared {
+			continue // the next check counts again
+		}
+		w.findings = append(w.findings, t.Finding)
+		if err := w.emit(watchEvent{Event: string(t.Turn), Finding: &t.Finding}); err != nil {
+			return err
+		}
+	}
+	w.metrics.found(w.findings)
+	return nil
+}
+
+// watchMetrics are what --metrics serves.
+type watchMetrics struct {
+	registry  *prometheus.Registry
+	findings  *prometheus.GaugeVec
+	keys      *prometheus.GaugeVec
+	bytes     *prometheus.GaugeVec
+	complete  prometheus.Gauge
+	lastCheck prometheus.Gauge
+	duration  prometheus.Gauge
+	checks    prometheus.Counter
+	fights    prometheus.Gauge
+	changes   *prometheus.CounterVec
+	missed    *prometheus.CounterVec
+}
+
+func newWatchMetrics() *watchMetrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "fusionctl", Subsystem: "etcd", Name: name, Help: help})
+	}
+	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "fusionctl", Subsystem: "etcd", Name: name, Help: help}, labels)
+	}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "fusionctl", Subsystem: "etcd", Name: name, Help: help}, labels)
+	}
+	m := &watchMetrics{
+		registry:  prometheus.NewRegistry(),
+		findings:  gauges("findings", "Findings at present, by rule and severity.", "rule", "severity"),
+		keys:      gauges("keys", "Keys of each resource in each store, at the last check.", "store", "resource"),
+		bytes:     gauges("value_bytes", "Bytes of the values of each resource in each store, at the last check.", "store", "resource"),
+		complete:  gauge("check_complete", "1 when the last check could read all stores to their end, else 0."),
+		lastCheck: gauge("last_check_timestamp_seconds", "When the last check ended."),
+		duration:  gauge("last_check_duration_seconds", "How long the last check took."),
+		checks:    prometheus.NewCounter(prometheus.CounterOpts{Namespace: "fusionctl", Subsystem: "etcd", Name: "checks_total", Help: "Checks of all stores."}),
+		fights:    gauge("fights", "Keys that are written again and again by both sides, at present."),
+		changes:   counters("changes_total", "Changes seen in each store.", "store"),
+		missed:    counters("missed_total", "How often changes of a store were missed, so that it was checked anew.", "store"),
+	}
+	m.registry.MustRegister(m.findings, m.keys, m.bytes, m.complete, m.lastCheck, m.duration, m.checks, m.fights, m.changes, m.missed)
+	return m
+}
+
+func (m *watchMetrics) checked(report *etcdsplit.Report, took time.Duration) {
+	m.keys.Reset()
+	m.bytes.Reset()
+	for _, r := range report.Resources {
+		m.keys.WithLabelValues(r.Store, r.Resource).Set(float64(r.Keys))
+		m.bytes.WithLabelValues(r.Store, r.Resource).Set(float64(r.Bytes))
+	}
+	m.complete.Set(0)
+	if report.Complete {
+		m.complete.Set(1)
+	}
+	m.checks.Inc()
+	m.duration.Set(took.Seconds())
+	m.lastCheck.SetToCurrentTime()
+}
+
+func (m *watchMetrics) found(findings []finding.Finding) {
+	m.findings.Reset()
+	for _, f := range findings {
+		m.findings.WithLabelValues(f.Rule, f.Severity.String()).Inc()
+	}
+}
+
+// serve serves the metrics until ctx ends.
+func (m *watchMetrics) serve(ctx context.Context, listener net.Listener) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stopped()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving metrics: %w", err)
+	}
+	return ctx.Err()
+}

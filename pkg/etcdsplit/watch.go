@@ -1,0 +1,253 @@
+package etcdsplit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/maphash"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/finding"
+)
+
+// Change is one write to a key, or its deletion.
+type Change struct {
+	Entry
+	Deleted bool
+}
+
+// Turn says what became of a finding between two looks at the stores.
+type Turn string
+
+// The turns of a finding.
+const (
+	Appeared    Turn = "appeared"
+	Disappeared Turn = "disappeared"
+	Grew        Turn = "changed" // the same trouble, with other numbers or other keys
+)
+
+// Turned is a finding and what became of it.
+type Turned struct {
+	Turn    Turn            `json:"event"`
+	Finding finding.Finding `json:"finding"`
+}
+
+// Turns compares the findings of two looks. A finding stays the same while its rule, its subject and its words do, whatever
+// the numbers in them.
+func Turns(before, after []finding.Finding) []Turned {
+	var turned []Turned
+	old := map[string]finding.Finding{}
+	for _, f := range before {
+		old[identity(f)] = f
+	}
+	for _, f := range after {
+		id := identity(f)
+		was, ok := old[id]
+		delete(old, id)
+		switch {
+		case !ok:
+			turned = append(turned, Turned{Appeared, f})
+		case was.Message != f.Message || was.Severity != f.Severity || !slices.Equal(was.Related, f.Related):
+			turned = append(turned, Turned{Grew, f})
+		}
+	}
+	for _, id := range sortedKeys(old) {
+		turned = append(turned, Turned{Disappeared, old[id]})
+	}
+	return turned
+}
+
+// counts are numbers with the noun behind them: "1 key", "2 keys".
+var counts = regexp.MustCompile(`\d+(?: \pL+)?`)
+
+func identity(f finding.Finding) string {
+	return f.Rule + "\x00" + f.Subject + "\x00" + counts.ReplaceAllString(f.Message, "#")
+}
+
+// Glance looks at changed keys alone, and reports what they show by themselves: keys in the wrong store, values that a reader
+// cannot decode, resources that nobody knows. What takes two objects to see, and what is over, only a Scan tells.
+func Glance(ctx context.Context, m *Map, changes map[string][]Change) ([]finding.Finding, error) {
+	var stores []Store
+	for _, name := range sortedKeys(changes) {
+		stores = append(stores, Store{Name: name, Walker: glimpse(changes[name])})
+	}
+	report, err := Scan(ctx, m, stores, Options{})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(report.Findings, func(f finding.Finding) bool { return !slices.Contains(seenAtAGlance, f.Rule) }), nil
+}
+
+var seenAtAGlance = []string{"FUS000", "FUS002", "FUS003", "FUS004", "FUS010", "FUS072", "FUS090", "FUS231"}
+
+// glimpse is a store of nothing but the newest changes.
+type glimpse []Change
+
+func (g glimpse) Walk(_ context.Context, visit func(Entry) error) (Walked, error) {
+	newest := map[string]int{}
+	for i, c := range g {
+		newest[string(c.Key)] = i
+	}
+	for i, c := range g {
+		if newest[string(c.Key)] != i || c.Deleted {
+			continue
+		}
+		if err := visit(c.Entry); err != nil {
+			return Walked{}, err
+		}
+	}
+	return Walked{}, nil
+}
+
+// Fight is a key that is written again and again, as when two API servers both believe that it is theirs.
+type Fight struct {
+	Store   string    `json:"store"`
+	Key     string    `json:"key"` // below the prefix
+	Writes  int       `json:"writes"`
+	Returns int       `json:"returns"` // how often a value came back that had just been replaced
+	Since   time.Time `json:"since"`
+}
+
+// Finding says what a fight means.
+func (f *Fight) Finding() finding.Finding {
+	result := finding.Finding{Rule: "FUS234", Severity: finding.Error, Subject: f.Store + ":" + f.Key,
+		Message: fmt.Sprintf("the key is written again and again: %d times, and %d times a value came back that had just been replaced", f.Writes, f.Returns),
+		Fix:     "let one side write it"}
+	for _, known := range fights {
+		if strings.HasPrefix(f.Key, known.prefix) {
+			result.Rule, result.Fix = known.rule, known.fix
+		}
+	}
+	return result
+}
+
+// fights are the keys about which two API servers are known to fight, and why.
+var fights = []struct{ prefix, rule, fix string }{
+	{"services/endpoints/default/kubernetes", "FUS040", "give the modern API server --endpoint-reconciler-type=none, or both the same reconciler and endpoints and master leases in one store"},
+	{"endpointslices/default/kubernetes", "FUS040", "give the modern API server --endpoint-reconciler-type=none"},
+	{"ranges/", "FUS051", "give both API servers the same ranges"},
+	{crdResource + "/", "FUS031", "keep CRDs in a store that the legacy side does not use"},
+	{apiServiceResource + "/", "FUS030", "keep APIServices in separate stores: each side needs a default store of its own"},
+}
+
+// FightRules says when writing becomes a fight.
+type FightRules struct {
+	Window  time.Duration // that is looked back on; default 2 minutes
+	Writes  int           // to a key about which API servers are known to fight; default 6
+	Returns int           // of any key to a value that had just been replaced; default 3
+	Keys    int           // that are followed at a time; default 20000, those written last
+}
+
+func (r FightRules) orDefaults() FightRules {
+	return FightRules{cmp.Or(r.Window, 2*time.Minute), cmp.Or(r.Writes, 6), cmp.Or(r.Returns, 3), cmp.Or(r.Keys, 20_000)}
+}
+
+// Referee follows the keys written last and notices fights. Memory is bounded by FightRules.Keys. Not safe for concurrent use.
+type Referee struct {
+	rules  FightRules
+	seed   maphash.Seed
+	prefix string
+	locks  map[string]bool
+	keys   map[storeKey]*bout
+	order  []storeKey // by first write since the bout began, for forgetting
+}
+
+type storeKey struct{ store, key string }
+
+// bout is what is known about the writes to one key.
+type bout struct {
+	writes   []time.Time // within the window, at most rules.Writes+rules.Returns
+	returns  []time.Time
+	values   [2]uint64 // hashes of the last two values, the newest last; 0 when it was deleted
+	total    Fight
+	reported bool
+}
+
+// NewReferee returns a referee for the stores of a map. Lock objects are renewed all the time and are not followed.
+func NewReferee(m *Map, rules FightRules) *Referee {
+	r := &Referee{rules: rules.orDefaults(), seed: maphash.MakeSeed(), prefix: NormalPrefix(m.Prefix) + "/", locks: map[string]bool{}, keys: map[storeKey]*bout{}}
+	for i := range m.Locks {
+		r.locks[m.Locks[i].key()] = true
+	}
+	return r
+}
+
+// See takes note of a change, and returns the fight that it makes evident; nil when there is none, or it was told already.
+func (r *Referee) See(now time.Time, store string, c Change) *Fight {
+	rest, ok := strings.CutPrefix(string(c.Key), r.prefix)
+	if !ok || r.locks[rest] || strings.HasPrefix(rest, "events/") {
+		return nil
+	}
+	id := storeKey{store, rest}
+	b, ok := r.keys[id]
+	if !ok {
+		b = &bout{total: Fight{Store: store, Key: rest, Since: now}}
+		r.keys[id] = b
+		r.order = append(r.order, id)
+		r.forget()
+	}
+	var value uint64
+	if !c.Deleted {
+		value = maphash.Bytes(r.seed, c.Value) | 1
+	}
+	b.total.Writes++
+	b.writes = r.recent(append(b.writes, now), now)
+	if value == b.values[0] && value != b.values[1] {
+		b.total.Returns++
+		b.returns = r.recent(append(b.returns, now), now)
+	}
+	b.values = [2]uint64{b.values[1], value}
+	known := slices.ContainsFunc(fights, func(f struct{ prefix, rule, fix string }) bool { return strings.HasPrefix(rest, f.prefix) })
+	if b.reported || (len(b.returns) < r.rules.Returns && (!known || len(b.writes) < r.rules.Writes)) {
+		return nil
+	}
+	b.reported = true
+	fight := b.total
+	return &fight
+}
+
+// recent keeps the times within the window, and no more of them than matter.
+func (r *Referee) recent(times []time.Time, now time.Time) []time.Time {
+	times = slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) > r.rules.Window })
+	return times[max(0, len(times)-r.rules.Writes-r.rules.Returns):]
+}
+
+// Over returns the fights in which nothing was written for the length of the window, and forgets them.
+func (r *Referee) Over(now time.Time) []Fight {
+	var over []Fight
+	for id, b := range r.keys {
+		if last := b.writes[len(b.writes)-1]; now.Sub(last) > r.rules.Window {
+			if b.reported {
+				over = append(over, b.total)
+			}
+			delete(r.keys, id)
+		}
+	}
+	r.order = slices.DeleteFunc(r.order, func(id storeKey) bool { return r.keys[id] == nil })
+	slices.SortFunc(over, func(a, b Fight) int { return cmp.Or(cmp.Compare(a.Store, b.Store), cmp.Compare(a.Key, b.Key)) })
+	return over
+}
+
+// forget drops keys when there are too many: those followed longest first, but no fight that goes on.
+func (r *Referee) forget() {
+	if len(r.keys) <= r.rules.Keys {
+		return
+	}
+	kept := r.order[:0]
+	excess := len(r.keys) - r.rules.Keys*9/10
+	for _, id := range r.order {
+		if b := r.keys[id]; b != nil && (excess <= 0 || (b.reported && len(kept) < r.rules.Keys/2)) {
+			kept = append(kept, id)
+			continue
+		}
+		delete(r.keys, id)
+		excess--
+	}
+	r.order = kept
+}
+
+// Following is the number of keys that are followed.
+func (r *Referee) Following() int { return len(r.keys) }

@@ -1,0 +1,144 @@
+package etcdsplit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/finding"
+)
+
+func TestTurns(t *testing.T) {
+	one := finding.Finding{Rule: "FUS004", Subject: "core:pods", Message: "1 key written by the modern side"}
+	two := one
+	two.Message = "2 keys written by the modern side"
+	other := finding.Finding{Rule: "FUS130", Subject: "core:pods", Message: "1 object in 1 namespace"}
+	var got []string
+	for _, turned := range Turns([]finding.Finding{one, other}, []finding.Finding{two, {Rule: "FUS000", Subject: "core:pods", Message: "x"}}) {
+		got = append(got, fmt.Sprint(turned.Turn, " ", turned.Finding.Rule))
+	}
+	if want := []string{"changed FUS004", "appeared FUS000", "disappeared FUS130"}; !slices.Equal(got, want) {
+		t.Errorf("Turns = %q, want %q", got, want)
+	}
+	if turned := Turns([]finding.Finding{one}, []finding.Finding{one}); len(turned) > 0 {
+		t.Errorf("Turns of the same findings = %+v", turned)
+	}
+}
+
+func TestGlanceSeesWhatOneKeyShows(t *testing.T) {
+	change := func(key string, value []byte) Change {
+		return Change{Entry: Entry{Key: []byte("/registry/" + key), Value: value}}
+	}
+	deleted := change("deployments/default/gone", nil)
+	deleted.Deleted = true
+	findings, err := Glance(t.Context(), splitMap(), map[string][]Change{
+		"modern": {change("deployments/default/api", put("apps/v1", "Deployment", "default", "api", "u", nil)), change("deployments/default/gone", []byte("x")), deleted},
+		"core":   {change("pods/default/bad", []byte("k8s\x00\x0a\xff"))},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range findings {
+		got = append(got, f.Rule+" "+f.Subject+" "+f.Message[:5])
+	}
+	if want := []string{"FUS000 core:pods 1 val", "FUS004 modern:deployments 1 key"}; !slices.Equal(got, want) {
+		t.Errorf("Glance = %q, want %q", got, want)
+	}
+}
+
+func referee(rules FightRules) (*Referee, func(key string, value string) *Fight, *time.Time) {
+	m := splitMap()
+	m.Locks = []Lock{{Legacy, "kcm", "services/endpoints", "kube-system", "kcm"}}
+	r := NewReferee(m, rules)
+	now := time.Unix(1000, 0)
+	return r, func(key, value string) *Fight {
+		now = now.Add(10 * time.Second)
+		return r.See(now, "core", Change{Entry: Entry{Key: []byte("/registry/" + key), Value: []byte(value)}, Deleted: value == ""})
+	}, &now
+}
+
+func TestRefereeNoticesAValueThatKeepsComingBack(t *testing.T) {
+	r, see, now := referee(FightRules{})
+	var fight *Fight
+	for i := range 8 {
+		if f := see("configmaps/default/c", []string{"a", "b"}[i%2]); f != nil {
+			if fight != nil {
+				t.Error("the fight is told twice")
+			}
+			fight = f
+		}
+	}
+	if fight == nil || fight.Returns != 3 || fight.Finding().Rule != "FUS234" {
+		t.Fatalf("fight = %+v, want one after 3 returns", fight)
+	}
+	if over := r.Over(*now); len(over) > 0 {
+		t.Errorf("over already: %+v", over)
+	}
+	if over := r.Over(now.Add(3 * time.Minute)); len(over) != 1 || over[0].Writes != 8 {
+		t.Errorf("over = %+v, want the fight of 8 writes", over)
+	}
+	if r.Following() != 0 {
+		t.Errorf("%d keys are still followed", r.Following())
+	}
+}
+
+func TestRefereeNoticesDeletionAndCreationByTurns(t *testing.T) {
+	_, see, _ := referee(FightRules{})
+	for i := range 8 {
+		if f := see(apiServiceResource+"/v1.x", []string{"a", ""}[i%2]); f != nil {
+			if f.Finding().Rule != "FUS030" {
+				t.Errorf("rule %s, want FUS030", f.Finding().Rule)
+			}
+			return
+		}
+	}
+	t.Error("no fight")
+}
+
+func TestRefereeKnowsWhatIsFoughtAbout(t *testing.T) {
+	for key, rule := range map[string]string{
+		"services/endpoints/default/kubernetes": "FUS040", "ranges/serviceips": "FUS051", crdResource + "/a.b": "FUS031",
+		"configmaps/default/counter": "", "services/endpoints/kube-system/kcm": "", "events/default/e": "", "minions/n1": "",
+	} {
+		_, see, _ := referee(FightRules{})
+		got := ""
+		for i := range 12 {
+			if f := see(key, fmt.Sprint("another value each time ", i)); f != nil {
+				got = f.Finding().Rule
+			}
+		}
+		if got != rule {
+			t.Errorf("12 writes to %s are told as %q, want %q", key, got, rule)
+		}
+	}
+}
+
+func TestRefereeForgivesSlowChanges(t *testing.T) {
+	_, see, now := referee(FightRules{Window: time.Minute})
+	for i := range 20 {
+		*now = now.Add(2 * time.Minute)
+		if f := see("services/endpoints/default/kubernetes", []string{"a", "b"}[i%2]); f != nil {
+			t.Fatalf("a change every two minutes is called a fight: %+v", f)
+		}
+	}
+}
+
+func TestRefereeHoldsFewKeys(t *testing.T) {
+	r, see, _ := referee(FightRules{Keys: 100})
+	told := 0
+	for i := range 5000 {
+		see(fmt.Sprintf("configmaps/default/c-%d", i), "x")
+		if f := see("configmaps/default/fought", strings.Repeat("a", i%2+1)); f != nil {
+			told++
+		}
+		if r.Following() > 100 {
+			t.Fatalf("%d keys are followed, want at most 100", r.Following())
+		}
+	}
+	if told != 1 {
+		t.Errorf("the fight is told %d times, want once", told)
+	}
+}
