@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -144,8 +145,8 @@ func (p *Pair) specText(s PairSpec) string {
 		"StoreCert": core.clientCrt, "StoreKey": core.clientKey, "Legacy": s.Legacy, "Modern": s.Modern,
 		"LegacyPort": r.Port(), "ModernPort": r.Port(), "NoModernManager": s.NoModernManager, "More": s.More,
 		"LegacyServerArgs": yamlArgs(s.LegacyServerArgs), "ModernServerArgs": yamlArgs(s.ModernServerArgs),
-		"LegacyManagerArgs": yamlArgs(append(r.managerPort(legacy.Minor), s.LegacyManagerArgs...)),
-		"ModernManagerArgs": yamlArgs(append(r.managerPort(mustParse(r, s.Modern)), s.ModernManagerArgs...)),
+		"LegacyManagerArgs": yamlArgs(slices.Concat(r.managerPort(legacy.Minor), patience, s.LegacyManagerArgs)),
+		"ModernManagerArgs": yamlArgs(slices.Concat(r.managerPort(mustParse(r, s.Modern)), patience, s.ModernManagerArgs)),
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -160,6 +161,9 @@ func mustParse(r *Rig, version string) kubever.Minor {
 	}
 	return v.Minor
 }
+
+// patience keeps a controller manager from ending because a busy machine did not let it renew its lock within the usual ten seconds.
+var patience = []string{"leader-elect-lease-duration=60s", "leader-elect-renew-deadline=40s"}
 
 // managerPort is a free port for a controller manager, by the flags that its release has. The usual ports may be taken here.
 func (r *Rig) managerPort(minor kubever.Minor) []string {
