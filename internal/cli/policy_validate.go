@@ -186,7 +186,10 @@ func writeFixed(file string, report policy.Report, streams Streams) error {
 	if err := writeFile(file+".fixed", report.Fixed, info.Mode().Perm()); err != nil {
 		return err
 	}
-	fmt.Fprintf(streams.Err, "%s.fixed: %s corrected; to see what that changes: fusionctl policy diff %s %s.fixed\n", file, counted(report.FixedLines, "line"), file, file)
+	fmt.Fprintf(streams.Err, "%s.fixed: %s corrected\n", file, counted(report.FixedLines, "line"))
+	if !slices.ContainsFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == "FUS200" }) { // no policy, nothing to compare
+		fmt.Fprintf(streams.Err, "to see what that changes: fusionctl policy diff %s %s.fixed\n", file, file)
+	}
 	return nil
 }
 

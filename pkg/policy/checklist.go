@@ -56,8 +56,9 @@ func Checks() []Check {
 	return []Check{
 		{
 			ID: "FUS150", Title: "A line without apiVersion allows everything", Severity: finding.Error,
-			Why: "The server falls back to version 0 of the format, in which a missing field matches anything: a line without apiVersion, or without kind, is a rule " +
-				"for every authenticated user, every resource, every namespace and every path. Even a line of YAML is read so. The server only logs a warning.",
+			Why: "The server falls back to version 0 of the format, in which the fields stand beside kind and a missing one matches anything. " +
+				"So a rule inside spec names nothing, and the line is for every authenticated user, every resource, every namespace and every path. {} and null are such lines, and so is YAML. " +
+				"The server only logs a warning.",
 			Bad: `{"kind":"Policy","spec":{"user":"alice","resource":"pods","namespace":"a"}}`, Good: policyLine + `"spec":{"user":"alice","resource":"pods","namespace":"a"}}`,
 			Source: abacSource + "/v0",
 		},

@@ -52,6 +52,16 @@ func TestChecksTellBadFromGood(t *testing.T) {
 	}
 }
 
+// TestCheckPageIsCurrent keeps docs/policy-checks.md in step with the checks.
+func TestCheckPageIsCurrent(t *testing.T) {
+	var page strings.Builder
+	page.WriteString("# What `fusionctl policy validate` looks for\n\nGenerated from pkg/policy; `fusionctl explain RULE` prints the same.\n")
+	for _, c := range Checks() {
+		fmt.Fprintf(&page, "\n## %s: %s\n\n%s: %s\n\nBad:\n\n```\n%s\n```\n\nGood:\n\n```\n%s\n```\n\nSource: %s\n", c.ID, c.Title, strings.ToUpper(c.Severity.String()[:1])+c.Severity.String()[1:], c.Why, c.Bad, c.Good, c.Source)
+	}
+	golden.File(t, "../../docs/policy-checks.md", []byte(page.String()))
+}
+
 // TestValidateGolden shows every finding with its place and fix, and the corrected file.
 func TestValidateGolden(t *testing.T) {
 	golden.Cases(t, "testdata/validate/*.txtar", func(t *testing.T, c *golden.Case) {
