@@ -170,29 +170,35 @@ func TestAuthorizeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestAuthorizeCostsTheSameForAnySize compares the sizes within one run, so that a slow machine does not matter. A linear walk
-// would be thousands of times slower with 100,000 rules; that they do not fit into the processor's caches is why the bound is
-// not 1. The absolute bound is ten times what is promised, for machines that do other things, too.
+// TestAuthorizeCostsTheSameForAnySize compares the sizes within one run, so that a slow machine does not matter, and takes the best
+// of many rounds, so that a busy one does not. A linear walk would be thousands of times slower with 100,000 rules; that they do
+// not fit into the processor's caches is why the bound is not 1. The absolute bound is ten times what is promised.
 func TestAuthorizeCostsTheSameForAnySize(t *testing.T) {
-	cost := func(n int) time.Duration {
-		index := NewAuthorizer(manyRules(n))
-		requests := benchRequests(n)
-		var best time.Duration
-		for range 20 {
+	const rounds = 200
+	var best [2]time.Duration
+	var indices [2]*Authorizer
+	var requests [2][]authorizer.Attributes
+	for i, n := range []int{10, 100_000} {
+		indices[i], requests[i] = NewAuthorizer(manyRules(n)), benchRequests(n)
+	}
+	good := func() bool { return best[1] < 12*best[0] && best[1] < 10*time.Microsecond }
+	for round := range rounds {
+		for i, index := range indices {
 			start := time.Now()
-			for _, a := range requests {
+			for _, a := range requests[i] {
 				index.Authorize(t.Context(), a)
 			}
-			if took := time.Since(start) / time.Duration(len(requests)); best == 0 || took < best {
-				best = took
+			if took := time.Since(start) / time.Duration(len(requests[i])); best[i] == 0 || took < best[i] {
+				best[i] = took
 			}
 		}
-		return best
+		if round > 5 && good() {
+			break
+		}
 	}
-	small, large := cost(10), cost(100_000)
-	t.Logf("a decision by 10 rules: %v, by 100,000: %v", small, large)
-	if large > 12*small || large > 10*time.Microsecond {
-		t.Errorf("a decision by 100,000 rules takes %v, by 10 rules %v, want about the same and below a microsecond", large, small)
+	t.Logf("a decision by 10 rules: %v, by 100,000: %v", best[0], best[1])
+	if !good() {
+		t.Errorf("a decision by 100,000 rules takes %v, by 10 rules %v, want about the same and below a microsecond", best[1], best[0])
 	}
 }
 
