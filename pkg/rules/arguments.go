@@ -41,7 +41,7 @@ func argumentRules() []Rule {
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: Evidence{Read: "store.go of apiserver 1.6 to 1.13; options of every minor"},
 			Bad:      example{legacy: "1.6.13", more: `pki: {encryptionConfiguration: /etc/kubernetes/encryption.yaml}`}.String(),
-			Good:     example{legacy: "1.10.13", more: `pki: {encryptionConfiguration: /etc/kubernetes/encryption.yaml}`}.String(),
+			Good:     example{legacy: "1.15.12", more: `pki: {encryptionConfiguration: /etc/kubernetes/encryption.yaml}`}.String(),
 			Check:    encryption,
 		},
 		{
@@ -192,28 +192,48 @@ func overridden(group, resource string, m kubever.Minor) (kubever.Resource, bool
 var encryptionFlags = []string{"encryption-provider-config", "experimental-encryption-provider-config"}
 
 func encryption(p *plan.Plan) []finding.Finding {
-	encrypts := map[etcdsplit.SideName]bool{}
-	for _, side := range etcdsplit.Sides() {
-		for _, flag := range encryptionFlags {
-			if value, ok := sideArg(p, side, kubever.APIServer, flag); ok && value != "" {
-				encrypts[side] = true
-			}
-		}
-	}
-	if encrypts[etcdsplit.Legacy] == encrypts[etcdsplit.Modern] || !visible(p, "secrets") {
+	if !visible(p, "secrets") {
 		return nil
 	}
-	with, without := etcdsplit.Legacy, etcdsplit.Modern
-	if encrypts[without] {
-		with, without = without, with
+	legacy, modern := encryptionFile(p, etcdsplit.Legacy), encryptionFile(p, etcdsplit.Modern)
+	f := finding.Finding{Subject: "encryption at rest"}
+	switch {
+	case legacy == "" && modern == "":
+		return nil
+	case legacy == "" || modern == "":
+		with, without := etcdsplit.Legacy, etcdsplit.Modern
+		if legacy == "" {
+			with, without = without, with
+		}
+		minor := p.Side(without).Version.Minor
+		f.Message = fmt.Sprintf("the %s side encrypts what it stores, and the %s side, %s, has no keys", with, without, minor)
+		f.Fix = "set spec.pki.encryptionConfiguration to a file with the providers and keys of both sides"
+		if !kubever.Behaves(kubever.BehaviourEncryptionAtRest, minor) {
+			f.Message += " and can have none"
+			f.Fix = fmt.Sprintf("do not encrypt: %s cannot decrypt", minor)
+		}
+	case legacy != modern:
+		f.Severity = finding.Warning
+		f.Message = fmt.Sprintf("the legacy side reads its keys from %s, the modern side from %s: what one encrypts with a key that the other lacks, the other cannot read", legacy, modern)
+		f.Fix = "put the providers and keys of both sides into both files, or use one file: spec.pki.encryptionConfiguration"
+	case !kubever.Behaves(kubever.BehaviourEncryptionConfigV1, p.Legacy.Version.Minor):
+		f.Severity = finding.Info
+		f.Message = fmt.Sprintf("%s reads the file in the old form only: kind EncryptionConfig, apiVersion v1; %s reads that too", p.Legacy.Version.Minor, p.Modern.Version.Minor)
+		f.Fix = "write " + legacy + " in the old form"
+	default:
+		return nil
 	}
-	message := fmt.Sprintf("the %s side encrypts what it stores, and the %s side, %s, has no keys", with, without, p.Side(without).Version.Minor)
-	fix := "set spec.pki.encryptionConfiguration to a file with the providers and keys of both sides"
-	if !kubever.Behaves(kubever.BehaviourEncryptionAtRest, p.Side(without).Version.Minor) {
-		message += " and can have none"
-		fix = "do not encrypt: " + p.Side(without).Version.Minor.String() + " cannot decrypt"
+	return []finding.Finding{f}
+}
+
+// encryptionFile is where a side's API server reads its keys, "" when it encrypts nothing.
+func encryptionFile(p *plan.Plan, side etcdsplit.SideName) string {
+	for _, flag := range encryptionFlags {
+		if value, ok := sideArg(p, side, kubever.APIServer, flag); ok && value != "" {
+			return value
+		}
 	}
-	return []finding.Finding{{Subject: "encryption at rest", Message: message, Fix: fix}}
+	return ""
 }
 
 func unknownArguments(p *plan.Plan) []finding.Finding {
@@ -223,27 +243,49 @@ func unknownArguments(p *plan.Plan) []finding.Finding {
 		if c.Kind == plan.Etcd {
 			continue
 		}
-		minor := p.Side(c.Side).Version.Minor
 		for _, a := range c.Args {
-			name := strings.ReplaceAll(a.Name, "_", "-")
-			flag := kubever.Flag(c.Kind, name)
-			if key := c.Name + " " + a.Name; seen[key] || flag.In(minor) && !lateFlag(p, &c, flag) || kubever.Flag(c.Kind, a.Name).In(minor) && !lateFlag(p, &c, flag) {
+			key := c.Name + " " + a.Name
+			f, bad := judgeArgument(p, &c, a)
+			if !bad || seen[key] {
 				continue
-			} else {
-				seen[key] = true
 			}
-			f := finding.Finding{Subject: fmt.Sprintf("--%s of %s", a.Name, c.Name), Message: fmt.Sprintf("%s %s has no such flag and does not start with it", c.Kind, minor), Fix: "remove it from extraArgs"}
-			if flag.In(minor) {
-				f.Severity = finding.Warning
-				f.Message = fmt.Sprintf("%s %s has the flag since a patch release: %s may not know it", c.Kind, minor, c.Version)
-				f.Fix = "make sure that the build has it, or remove it"
-			} else if near, ok := spelling.Nearest(name, flagNames(c.Kind, minor)); ok {
-				f.Fix = fmt.Sprintf("did you mean --%s? %s", near, f.Fix)
-			}
-			found = append(found, lenient(p, &c, f))
+			seen[key] = true
+			found = append(found, f)
 		}
 	}
 	return append(found, unknownValues(p)...)
+}
+
+// judgeArgument reports an argument that the component's version does not have, may not have, or calls deprecated.
+func judgeArgument(p *plan.Plan, c *plan.Component, a plan.Arg) (finding.Finding, bool) {
+	minor := p.Side(c.Side).Version.Minor
+	flag := kubever.Flag(c.Kind, argName(a.Name))
+	if !flag.In(minor) {
+		flag = kubever.Flag(c.Kind, a.Name) // some versions know one flag in the other spelling only
+	}
+	f := finding.Finding{Subject: fmt.Sprintf("--%s of %s", a.Name, c.Name), Fix: "remove it from extraArgs"}
+	switch {
+	case !flag.In(minor):
+		f.Message = fmt.Sprintf("%s %s has no such flag and does not start with it", c.Kind, minor)
+		if near, ok := spelling.Nearest(argName(a.Name), flagNames(c.Kind, minor)); ok {
+			f.Fix = fmt.Sprintf("did you mean --%s? %s", near, f.Fix)
+		}
+		return lenient(p, c, f), true
+	case lateFlag(p, c, flag):
+		f.Severity = finding.Warning
+		f.Message = fmt.Sprintf("%s %s has the flag since a patch release: %s may not know it", c.Kind, minor, c.Version)
+		f.Fix = "make sure that the build has it, or remove it"
+		return lenient(p, c, f), true
+	case a.Origin == plan.FromSpec && flag.DeprecatedIn(minor) && !p.Side(c.Side).Existing:
+		f.Severity = finding.Info
+		f.Message = fmt.Sprintf("%s %s calls the flag deprecated", c.Kind, minor)
+		if why := flag.DeprecationMessage(minor); why != "" {
+			f.Message += ": " + why
+		}
+		f.Fix = "it works in this version; an upgrade may need something else"
+		return f, true
+	}
+	return f, false
 }
 
 // lateFlag reports whether the flag came after the first release of a minor and the component is that release, or may be.

@@ -82,3 +82,32 @@ func TestAcceptSilencesOneSubject(t *testing.T) {
 		t.Errorf("findings left = %+v, want the one about services", left)
 	}
 }
+
+func TestEncryptionIsJudgedByWhatEachSideReads(t *testing.T) {
+	const both = `pki: {encryptionConfiguration: /etc/kubernetes/encryption.yaml}`
+	for _, test := range []struct {
+		name string
+		spec example
+		want finding.Severity
+		text string
+	}{
+		{"nobody encrypts", example{}, 0, ""},
+		{"one file that both read", example{more: both}, 0, ""},
+		{"a version that cannot", example{legacy: "1.6.13", more: both}, finding.Error, "can have none"},
+		{"the legacy side alone", example{legacyServer: args("encryption-provider-config=/a.yaml")}, finding.Error, "has no keys"},
+		{"two files", example{legacyServer: args("encryption-provider-config=/a.yaml"), more: both}, finding.Warning, "/a.yaml"},
+		{"a version that reads the old form", example{legacy: "1.10.13", more: both}, finding.Info, "EncryptionConfig, apiVersion v1"},
+	} {
+		found := of(Check(planOf(t, test.spec.String())), "FUS070")
+		if got := finding.Worst(found); got != test.want || len(found) > 0 && !strings.Contains(found[0].Message, test.text) {
+			t.Errorf("%s: FUS070 = %+v, want severity %v with %q", test.name, found, test.want, test.text)
+		}
+	}
+}
+
+func TestDeprecatedArgumentsAreARemark(t *testing.T) {
+	found := of(Check(planOf(t, example{legacyServer: args("insecure-bind-address=127.0.0.1")}.String())), "FUS074")
+	if len(found) != 1 || found[0].Severity != finding.Info || !strings.Contains(found[0].Message, "deprecated") {
+		t.Errorf("FUS074 = %+v, want a remark that --insecure-bind-address is deprecated", found)
+	}
+}
