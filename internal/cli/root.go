@@ -85,6 +85,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newDemoCmd(streams),
 		newEtcdCmd(streams),
 		newRestartsCmd(streams),
+		newControllersCmd(streams),
 	}
 }
 

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/kubefusion/fusionctl/pkg/controllers"
+)
+
+type controllersRequest struct {
+	spec           string
+	legacy, modern string // kubeconfig files
+	options        controllers.Options
+}
+
+func newControllersCmd(streams Streams) *cobra.Command {
+	req := controllersRequest{options: controllers.Options{LeaderElect: true, QPS: 100, ChangesPerSecond: 50, Workers: 20, Listen: "127.0.0.1:10270"}}
+	cmd := &cobra.Command{
+		Use:   "controllers --spec SPEC --legacy-kubeconfig FILE --modern-kubeconfig FILE",
+		Short: "Collect garbage and end namespaces with both servers in sight",
+		Long: `controllers runs, until it is stopped, what Kubernetes' own controller managers cannot do while two API servers share objects: a garbage
+collector that looks for an owner on both sides, and a namespace controller that lets a namespace go when both sides are empty of it.
+
+An object is deleted when each of its owners is absent by UID from every side that could hold it, as that side said just now. A side that
+cannot be asked stops every deletion in which it could have a say.
+
+The audit trail, one JSON object for each deletion and each change with its reason, goes to standard output; the log goes to standard error.
+/healthz, /readyz and /metrics are at --listen.
+
+Exit codes: 1 could not start, or the lock was lost to another process; 2 bad usage or bad input file; 130 stopped by a signal.`,
+		Example: `  fusionctl controllers --spec pair.yaml --legacy-kubeconfig legacy.conf --modern-kubeconfig modern.conf --dry-run`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runControllers(cmd.Context(), req, streams)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&req.spec, "spec", "", "the spec of the pair: its plan says which objects both sides see (required)")
+	f.StringVar(&req.legacy, "legacy-kubeconfig", "", "how to reach the legacy API server (required)")
+	f.StringVar(&req.modern, "modern-kubeconfig", "", "how to reach the modern API server (required)")
+	f.BoolVar(&req.options.DryRun, "dry-run", false, "change nothing; the audit trail says what would be done")
+	f.BoolVar(&req.options.DeleteOrphans, "delete-orphans", false, "delete objects whose namespace is on no side, instead of reporting them")
+	f.BoolVar(&req.options.LeaderElect, "leader-elect", req.options.LeaderElect, "act only while holding the lock, the config map "+controllers.LockNamespace+"/"+controllers.LockName)
+	f.Float32Var(&req.options.QPS, "qps", req.options.QPS, "requests to each server in a second, at most")
+	f.Float64Var(&req.options.ChangesPerSecond, "changes-per-second", req.options.ChangesPerSecond, "deletions and changes in a second, at most")
+	f.IntVar(&req.options.Workers, "workers", req.options.Workers, "objects that are looked at at once")
+	f.StringVar(&req.options.Listen, "listen", req.options.Listen, "address of /healthz, /readyz and /metrics; empty for none")
+	return cmd
+}
+
+func runControllers(ctx context.Context, req controllersRequest, streams Streams) error {
+	for _, required := range []struct{ flag, value string }{{"spec", req.spec}, {"legacy-kubeconfig", req.legacy}, {"modern-kubeconfig", req.modern}} {
+		if required.value == "" {
+			return usagef("--%s is required", required.flag)
+		}
+	}
+	if req.options.QPS <= 0 || req.options.ChangesPerSecond <= 0 || req.options.Workers <= 0 {
+		return usagef("--qps, --changes-per-second and --workers: want more than 0")
+	}
+	p, err := loadPlan(streams, req.spec)
+	if err != nil {
+		return err
+	}
+	if req.options.Legacy, err = kubeconfig(req.legacy); err != nil {
+		return err
+	}
+	if req.options.Modern, err = kubeconfig(req.modern); err != nil {
+		return err
+	}
+	// A server's log is for whoever looks later: it says what it does without being asked to.
+	req.options.Log = slog.New(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: min(slog.LevelInfo, levelOf(ctx))}))
+	req.options.Audit = slog.New(slog.NewJSONHandler(streams.Out, nil))
+	klog.SetSlogLogger(req.options.Log)
+	if err := controllers.Run(ctx, p, req.options); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// levelOf is the level that --verbose asks for.
+func levelOf(ctx context.Context) slog.Level {
+	if loggerFrom(ctx).Enabled(ctx, slog.LevelDebug) {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
+// kubeconfig reads how to reach a server.
+func kubeconfig(file string) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("reading kubeconfig %s: %w", file, err), "a kubeconfig names a server, its CA and the client's certificate or token")
+	}
+	return config, nil
+}

@@ -1,0 +1,261 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// resource is one resource of one side's API server, in one version that it serves.
+type resource struct {
+	side etcdsplit.SideName
+	schema.GroupVersionResource
+	kind       string
+	namespaced bool
+	verbs      string // the verbs that matter here, one letter each, see verbLetters
+}
+
+// verbLetters keep a resource comparable: it is a key of maps.
+var verbLetters = map[string]byte{"get": 'g', "list": 'l', "watch": 'w', "delete": 'd'}
+
+func (r resource) can(verbs ...string) bool {
+	for _, verb := range verbs {
+		if !slices.Contains([]byte(r.verbs), verbLetters[verb]) {
+			return false
+		}
+	}
+	return true
+}
+
+// catalog is what a side serves at one moment.
+type catalog struct {
+	resources []resource       // one version of each group and resource, the server's preferred one where that has it
+	failed    map[string]error // groups that could not be asked about: they may serve anything
+	asked     time.Time        // when the question was asked
+}
+
+// readCatalog puts the answers of discovery together.
+func readCatalog(side etcdsplit.SideName, d discovery.DiscoveryInterface, now time.Time) (*catalog, error) {
+	groups, lists, err := d.ServerGroupsAndResources()
+	c := &catalog{failed: map[string]error{}, asked: now}
+	if partial := (*discovery.ErrGroupDiscoveryFailed)(nil); errors.As(err, &partial) {
+		for gv, err := range partial.Groups {
+			c.failed[gv.Group] = err
+		}
+	} else if err != nil {
+		return nil, fmt.Errorf("asking the %s side what it serves: %w", side, err)
+	}
+	rank := map[schema.GroupVersion]int{}
+	for _, group := range groups {
+		for i, version := range group.Versions {
+			gv := schema.GroupVersion{Group: group.Name, Version: version.Version}
+			if rank[gv] = i + 1; version.Version == group.PreferredVersion.Version {
+				rank[gv] = 0
+			}
+		}
+	}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, fmt.Errorf("asking the %s side what it serves: %w", side, err)
+		}
+		for _, r := range list.APIResources {
+			if parent, _, sub := cutSlash(r.Name); sub || parent == "" {
+				continue
+			}
+			c.resources = append(c.resources, resource{side: side, GroupVersionResource: gv.WithResource(r.Name), kind: r.Kind, namespaced: r.Namespaced, verbs: letters(r)})
+		}
+	}
+	if len(c.resources) == 0 {
+		return nil, fmt.Errorf("asking the %s side what it serves: it names no resource", side)
+	}
+	slices.SortStableFunc(c.resources, func(a, b resource) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(rank[a.GroupVersion()], rank[b.GroupVersion()]))
+	})
+	c.resources = slices.CompactFunc(c.resources, func(a, b resource) bool { return a.GroupResource() == b.GroupResource() })
+	return c, nil
+}
+
+func cutSlash(name string) (parent, sub string, found bool) {
+	for i := range name {
+		if name[i] == '/' {
+			return name[:i], name[i+1:], true
+		}
+	}
+	return name, "", false
+}
+
+func letters(r metav1.APIResource) string {
+	var b []byte
+	for _, verb := range r.Verbs {
+		if letter, known := verbLetters[verb]; known {
+			b = append(b, letter)
+		}
+	}
+	slices.Sort(b)
+	return string(b)
+}
+
+// ofKind lists the resources that hold objects of a kind, under any of the groups.
+func (c *catalog) ofKind(groups []string, kind string) []resource {
+	var found []resource
+	for _, r := range c.resources {
+		if r.kind == kind && slices.Contains(groups, r.Group) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// failure is why nothing can be said about a group, nil when something can.
+func (c *catalog) failure(groups ...string) error {
+	for _, group := range groups {
+		if err := c.failed[group]; err != nil {
+			return fmt.Errorf("asking which resources %q has: %w", group, err)
+		}
+	}
+	return nil
+}
+
+// catalogAge is how old a catalog may be that decides about a deletion.
+const catalogAge = 10 * time.Second
+
+// catalogs keeps one side's catalog and asks again when it is too old.
+type catalogs struct {
+	side  etcdsplit.SideName
+	fetch func(context.Context) (*catalog, error)
+	now   func() time.Time
+
+	mutex sync.Mutex
+	last  *catalog
+}
+
+// since returns a catalog that was asked for after the moment given, and not long ago.
+// Errors: the side could not be asked. An older catalog is no answer then.
+func (c *catalogs) since(ctx context.Context, moment time.Time) (*catalog, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if limit := c.now().Add(-catalogAge); moment.Before(limit) {
+		moment = limit
+	}
+	if c.last != nil && c.last.asked.After(moment) {
+		return c.last, nil
+	}
+	fresh, err := c.fetch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.last = fresh
+	return fresh, nil
+}
+
+// layout answers from the plan where the objects of a resource are seen.
+type layout struct {
+	plan *plan.Plan
+}
+
+// row is what the plan says of a resource, nil when it is a custom resource or one of an extension API server.
+func (l layout) row(gr schema.GroupResource) *etcdsplit.Resource {
+	if fact, known := kubever.ResourceFor(gr); known {
+		if row := l.plan.Resource(fact.Key); row != nil {
+			return &row.Resource
+		}
+	}
+	return nil
+}
+
+// groups lists every group under which the kind's objects may be found: an object of apps is one of extensions as well.
+func (l layout) groups(gk schema.GroupKind) []string {
+	for i := range l.plan.Resources {
+		if row := &l.plan.Resources[i]; !row.Pseudo && row.ServesKind(gk.Group, gk.Kind) {
+			return row.Groups
+		}
+	}
+	return []string{gk.Group}
+}
+
+// home is the side through which the objects of a resource are watched and changed when both sides see the same ones; "" when each side
+// has its own. It is the modern side, which loses no field and checks every precondition, except where the legacy side alone can read
+// what the other writes.
+func (l layout) home(gr schema.GroupResource) etcdsplit.SideName {
+	row := l.row(gr)
+	if row == nil {
+		row = &l.plan.CustomResources
+		if row.Legacy.Store == "" || row.Legacy.Store != row.Modern.Store {
+			return ""
+		}
+		return etcdsplit.Modern
+	}
+	switch {
+	case row.Legacy.Store == "" || row.Legacy.Store != row.Modern.Store:
+		return ""
+	case row.Owner == etcdsplit.OwnerLegacy:
+		return etcdsplit.Legacy
+	default:
+		return etcdsplit.Modern
+	}
+}
+
+// watched chooses what to watch of what the two sides serve: each object through one side, under one group.
+func (l layout) watched(legacy, modern *catalog) []resource {
+	type place struct {
+		side etcdsplit.SideName
+		key  string
+	}
+	chosen := map[place]resource{}
+	for _, c := range []*catalog{legacy, modern} {
+		for _, r := range c.resources {
+			if !r.can("get", "list", "watch", "delete") || isEvent(r.GroupResource()) {
+				continue
+			}
+			at := place{r.side, r.GroupResource().String()}
+			if fact, known := kubever.ResourceFor(r.GroupResource()); known {
+				at.key = fact.Key
+			}
+			if home := l.home(r.GroupResource()); home != "" {
+				// The other side's is taken only where home does not serve it, and is known not to.
+				if at.side = home; r.side != home && slices.ContainsFunc([]*catalog{legacy, modern}, func(c *catalog) bool {
+					return c != nil && c.resources[0].side == home && (c.failure(r.Group) != nil || len(c.ofKind(l.groups(schema.GroupKind{Group: r.Group, Kind: r.kind}), r.kind)) > 0)
+				}) {
+					continue
+				}
+			}
+			if other, taken := chosen[at]; !taken || less(r, other) {
+				chosen[at] = r
+			}
+		}
+	}
+	var list []resource
+	for _, r := range chosen {
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(a, b resource) int {
+		return cmp.Or(cmp.Compare(a.side, b.side), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+	})
+	return list
+}
+
+// less prefers the group that is not on its way out, and has an order for the rest.
+func less(a, b resource) bool {
+	if old := "extensions"; (a.Group == old) != (b.Group == old) {
+		return b.Group == old
+	}
+	return a.Group < b.Group
+}
+
+// isEvent: events have no owners and no dependents, come in masses and go by themselves.
+func isEvent(gr schema.GroupResource) bool {
+	return gr.Resource == "events" && (gr.Group == "" || gr.Group == "events.k8s.io")
+}

@@ -1,0 +1,394 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+)
+
+// What is asked for: metadata alone. A server that does not know the form (lists before 1.8, watches before 1.15) sends whole objects,
+// of which as much is kept: no version is asked about, and nothing else reads differently.
+const (
+	acceptObject = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1,application/json"
+	acceptList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1,application/json"
+)
+
+// answerWithin bounds a request about one object. A server that takes longer counts as one that could not be asked.
+const answerWithin = 20 * time.Second
+
+// client speaks JSON to one side's API server, of any version. It keeps metadata only, and of a list that a server sends whole it holds one
+// object at a time: client-go's own metadata client reads such a list into memory first.
+// Safe for concurrent use.
+type client struct {
+	side      etcdsplit.SideName
+	rest      rest.Interface
+	discovery discovery.DiscoveryInterface
+}
+
+func newClient(side etcdsplit.SideName, config *rest.Config) (*client, error) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // for the Status that an error is
+	config = rest.CopyConfig(config)
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.ContentType = runtime.ContentTypeJSON
+	restClient, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the %s side: %w", side, err)
+	}
+	config.Timeout = answerWithin
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the %s side: %w", side, err)
+	}
+	return &client{side: side, rest: restClient, discovery: discoveryClient}, nil
+}
+
+// version is the server's own, as /version says.
+func (c *client) version(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	data, err := c.rest.Get().AbsPath("/version").Do(ctx).Raw()
+	if err != nil {
+		return "", fmt.Errorf("asking the %s side for its version: %w", c.side, err)
+	}
+	var info struct{ GitVersion string }
+	if err := json.Unmarshal(data, &info); err != nil || info.GitVersion == "" {
+		return "", fmt.Errorf("asking the %s side for its version: no gitVersion in the answer", c.side)
+	}
+	return info.GitVersion, nil
+}
+
+// get reads an object's metadata from the store, not from a cache: no resource version is given.
+// Errors: errAbsent when, and only when, the server itself says that there is no such object.
+func (c *client) get(ctx context.Context, r resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	data, err := c.rest.Get().AbsPath(r.path(namespace, name)).SetHeader("Accept", acceptObject).Do(ctx).Raw()
+	if err != nil {
+		return nil, c.said("reading", r, namespace, name, err)
+	}
+	object, err := decodeObject(data)
+	if err == nil && (object.UID == "" || object.Name != name) {
+		err = errors.New("the answer is not this object")
+	}
+	if err != nil {
+		return nil, c.said("reading", r, namespace, name, err)
+	}
+	return object, nil
+}
+
+// errAbsent is what a server says of an object that it does not have.
+var errAbsent = errors.New("there is no such object")
+
+// said words an error of a request about one object. A 404 stands for the object's absence only when the server wrote it about this very
+// object: a path that is not served, or a proxy on the way, answers 404 too.
+func (c *client) said(doing string, r resource, namespace, name string, err error) error {
+	if status := apierrors.APIStatus(nil); apierrors.IsNotFound(err) && errors.As(err, &status) &&
+		!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		if details := status.Status().Details; details != nil && details.Name == name {
+			err = errAbsent
+		}
+	}
+	return fmt.Errorf("%s %s on the %s side: %w", doing, r.object(namespace, name), c.side, err)
+}
+
+// list reads the metadata of a resource's objects, in one namespace or, with "", in all.
+func (c *client) list(ctx context.Context, r resource, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	request := c.rest.Get().AbsPath(r.path(namespace)).SetHeader("Accept", acceptList)
+	body, err := withOptions(request, options).Stream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing %s on the %s side: %w", r, c.side, err)
+	}
+	defer body.Close()
+	list, err := decodeList(body)
+	if err != nil {
+		return nil, fmt.Errorf("listing %s on the %s side: %w", r, c.side, err)
+	}
+	return list, nil
+}
+
+// listAll reads every page of a list from the store.
+func (c *client) listAll(ctx context.Context, r resource, namespace string) ([]metav1.PartialObjectMetadata, error) {
+	var items []metav1.PartialObjectMetadata
+	for options := (metav1.ListOptions{Limit: 500}); ; {
+		list, err := c.list(ctx, r, namespace, options)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, list.Items...)
+		if options.Continue = list.Continue; options.Continue == "" {
+			return items, nil
+		}
+	}
+}
+
+func withOptions(request *rest.Request, o metav1.ListOptions) *rest.Request {
+	set := func(name, value string) {
+		if value != "" {
+			request.Param(name, value)
+		}
+	}
+	set("resourceVersion", o.ResourceVersion)
+	set("resourceVersionMatch", string(o.ResourceVersionMatch))
+	set("continue", o.Continue)
+	if o.Limit > 0 {
+		set("limit", strconv.FormatInt(o.Limit, 10))
+	}
+	if o.AllowWatchBookmarks {
+		set("allowWatchBookmarks", "true")
+	}
+	if o.TimeoutSeconds != nil {
+		set("timeoutSeconds", strconv.FormatInt(*o.TimeoutSeconds, 10))
+	}
+	return request
+}
+
+// watch follows a resource's objects in all namespaces.
+func (c *client) watch(ctx context.Context, r resource, options metav1.ListOptions) (watch.Interface, error) {
+	request := c.rest.Get().AbsPath(r.path("")).SetHeader("Accept", acceptObject).Param("watch", "true")
+	body, err := withOptions(request, options).Stream(ctx)
+	if err != nil {
+		return nil, err // unwrapped: the reflector asks what kind of error it is
+	}
+	return watch.NewStreamWatcher(&eventDecoder{body: body, json: json.NewDecoder(body)}, apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "decoding")), nil
+}
+
+// delete asks for the deletion of exactly this object in exactly this state; servers before 1.14 look at the UID alone.
+func (c *client) delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	body, err := json.Marshal(metav1.DeleteOptions{
+		TypeMeta:          metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"},
+		Preconditions:     &metav1.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion},
+		PropagationPolicy: &policy,
+	})
+	if err != nil {
+		return err
+	}
+	err = c.rest.Delete().AbsPath(r.path(o.Namespace, o.Name)).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Error()
+	if err != nil {
+		return c.said("deleting", r, o.Namespace, o.Name, err)
+	}
+	return nil
+}
+
+// patchMetadata sets fields of an object's metadata, if the object is still exactly what was read.
+func (c *client) patchMetadata(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, fields map[string]any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	metadata := map[string]any{"uid": o.UID, "resourceVersion": o.ResourceVersion}
+	for name, value := range fields {
+		metadata[name] = value
+	}
+	body, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return err
+	}
+	err = c.rest.Patch(types.MergePatchType).AbsPath(r.path(o.Namespace, o.Name)).Body(body).Do(ctx).Error()
+	if err != nil {
+		return c.said("changing", r, o.Namespace, o.Name, err)
+	}
+	return nil
+}
+
+// read and write are for whole objects, of which no field may be lost.
+func (c *client) read(ctx context.Context, url string) (map[string]any, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	data, err := c.rest.Get().AbsPath(url).Do(ctx).Raw()
+	if err != nil {
+		return nil, err
+	}
+	var object map[string]any
+	return object, utiljson.Unmarshal(data, &object)
+}
+
+func (c *client) write(ctx context.Context, verb, url string, object any) error {
+	_, err := c.exchange(ctx, verb, url, object)
+	return err
+}
+
+// exchange writes an object and returns what the server made of it.
+func (c *client) exchange(ctx context.Context, verb, url string, object any) (map[string]any, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	body, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	data, err := c.rest.Verb(verb).AbsPath(url).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Raw()
+	if err != nil {
+		return nil, err
+	}
+	var answer map[string]any
+	return answer, utiljson.Unmarshal(data, &answer)
+}
+
+// wireObject is what is read of any object.
+type wireObject struct {
+	Metadata struct {
+		Name              string                  `json:"name"`
+		Namespace         string                  `json:"namespace"`
+		UID               types.UID               `json:"uid"`
+		ResourceVersion   string                  `json:"resourceVersion"`
+		DeletionTimestamp *metav1.Time            `json:"deletionTimestamp"`
+		OwnerReferences   []metav1.OwnerReference `json:"ownerReferences"`
+		Finalizers        []string                `json:"finalizers"`
+	} `json:"metadata"`
+}
+
+func decodeObject(data []byte) (*metav1.PartialObjectMetadata, error) {
+	object := &metav1.PartialObjectMetadata{}
+	return object, decodeInto(object, data)
+}
+
+// decodeInto reads names as servers do, with regard to case: a custom resource may have a field "Metadata" beside its metadata.
+func decodeInto(object *metav1.PartialObjectMetadata, data []byte) error {
+	var wire wireObject
+	if err := utiljson.Unmarshal(data, &wire); err != nil {
+		return fmt.Errorf("reading an object's metadata: %w", err)
+	}
+	m := wire.Metadata
+	object.ObjectMeta = metav1.ObjectMeta{
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		DeletionTimestamp: m.DeletionTimestamp, OwnerReferences: m.OwnerReferences, Finalizers: m.Finalizers,
+	}
+	return nil
+}
+
+// decodeList reads a list as it arrives and keeps the metadata. A list that does not end is an error, not a shorter list.
+func decodeList(body io.Reader) (*metav1.PartialObjectMetadataList, error) {
+	decoder := json.NewDecoder(body)
+	if err := expect(decoder, json.Delim('{')); err != nil {
+		return nil, err
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return nil, err
+		}
+		switch name {
+		case "metadata":
+			err = decoder.Decode(&list.ListMeta)
+		case "items":
+			err = decodeItems(decoder, list)
+		default:
+			var skipped json.RawMessage
+			err = decoder.Decode(&skipped)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the list: %w", err)
+		}
+	}
+	if err := expect(decoder, json.Delim('}')); err != nil {
+		return nil, err
+	}
+	if list.ResourceVersion == "" {
+		return nil, errors.New("reading the list: it has no resource version")
+	}
+	return list, nil
+}
+
+func decodeItems(decoder *json.Decoder, list *metav1.PartialObjectMetadataList) error {
+	token, err := decoder.Token()
+	if err != nil || token == nil { // null is an empty list
+		return err
+	}
+	if token != json.Delim('[') {
+		return fmt.Errorf("items are %v, want a list", token)
+	}
+	for decoder.More() {
+		var raw json.RawMessage
+		if err := decoder.Decode(&raw); err != nil {
+			return err
+		}
+		list.Items = append(list.Items, metav1.PartialObjectMetadata{})
+		item := &list.Items[len(list.Items)-1]
+		if err := decodeInto(item, raw); err != nil {
+			return err
+		}
+		if item.UID == "" || item.Name == "" {
+			return errors.New("an item has no name or no UID")
+		}
+	}
+	return expect(decoder, json.Delim(']'))
+}
+
+func expect(decoder *json.Decoder, want json.Delim) error {
+	token, err := decoder.Token()
+	if err != nil {
+		return fmt.Errorf("reading the list: %w", err)
+	}
+	if token != want {
+		return fmt.Errorf("reading the list: %v, want %v", token, want)
+	}
+	return nil
+}
+
+// eventDecoder reads the events of a watch.
+type eventDecoder struct {
+	body io.ReadCloser
+	json *json.Decoder
+}
+
+func (d *eventDecoder) Close() { d.body.Close() }
+
+func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
+	var event struct {
+		Type   watch.EventType `json:"type"`
+		Object json.RawMessage `json:"object"`
+	}
+	if err := d.json.Decode(&event); err != nil {
+		return "", nil, err
+	}
+	if event.Type == watch.Error {
+		status := &metav1.Status{}
+		err := utiljson.Unmarshal(event.Object, status)
+		return event.Type, status, err
+	}
+	object, err := decodeObject(event.Object)
+	return event.Type, object, err
+}
+
+// path is the URL of the resource, of its objects in a namespace, or of one of them.
+func (r resource) path(namespace string, name ...string) string {
+	elements := []string{"/apis", r.Group, r.Version}
+	if r.Group == "" {
+		elements = []string{"/api", r.Version}
+	}
+	if r.namespaced && namespace != "" {
+		elements = append(elements, "namespaces", namespace)
+	}
+	return path.Join(append(append(elements, r.Resource), name...)...)
+}
+
+// object names one object of the resource for messages.
+func (r resource) object(namespace, name string) string {
+	if namespace != "" {
+		name = namespace + "/" + name
+	}
+	return fmt.Sprintf("%s %q", r, name)
+}
+
+// String is the resource as access rules name it: deployments.apps.
+func (r resource) String() string { return r.GroupResource().String() }

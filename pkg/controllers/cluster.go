@@ -1,0 +1,216 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// cluster is both sides, and all that changes something on them.
+type cluster struct {
+	layout   layout
+	clients  map[etcdsplit.SideName]*client
+	catalogs map[etcdsplit.SideName]*catalogs
+	writer   writer
+	limit    *rate.Limiter // of changes
+	audit    *slog.Logger
+	log      *slog.Logger
+	metrics  *metrics
+	now      func() time.Time
+
+	mutex    sync.Mutex
+	identity string // the UID of kube-system, where both sides see the same namespaces
+}
+
+// writer is what changes objects: a side's client, or something that only says so.
+type writer interface {
+	delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) error
+	patchMetadata(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, fields map[string]any) error
+	write(ctx context.Context, side etcdsplit.SideName, verb, url string, object any) error
+}
+
+// servers writes through the side that a resource is of.
+type servers map[etcdsplit.SideName]*client
+
+func (s servers) delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) error {
+	return s[r.side].delete(ctx, r, o, policy)
+}
+
+func (s servers) patchMetadata(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, fields map[string]any) error {
+	return s[r.side].patchMetadata(ctx, r, o, fields)
+}
+
+func (s servers) write(ctx context.Context, side etcdsplit.SideName, verb, url string, object any) error {
+	return s[side].write(ctx, verb, url, object)
+}
+
+// nobody writes nothing: what would be done is in the audit trail all the same.
+type nobody struct{}
+
+func (nobody) delete(context.Context, resource, *metav1.PartialObjectMetadata, metav1.DeletionPropagation) error {
+	return nil
+}
+
+func (nobody) patchMetadata(context.Context, resource, *metav1.PartialObjectMetadata, map[string]any) error {
+	return nil
+}
+
+func (nobody) write(context.Context, etcdsplit.SideName, string, string, any) error { return nil }
+
+func newCluster(p *plan.Plan, configs map[etcdsplit.SideName]*rest.Config, o Options) (*cluster, error) {
+	c := &cluster{
+		layout: layout{p}, clients: map[etcdsplit.SideName]*client{}, catalogs: map[etcdsplit.SideName]*catalogs{},
+		limit: rate.NewLimiter(rate.Limit(o.ChangesPerSecond), max(1, int(o.ChangesPerSecond))), audit: o.Audit, log: o.Log, metrics: newMetrics(), now: time.Now,
+	}
+	for _, side := range etcdsplit.Sides() {
+		config := rest.CopyConfig(configs[side])
+		config.QPS, config.Burst = o.QPS, int(2*o.QPS)
+		config.UserAgent = "fusionctl-controllers"
+		client, err := newClient(side, config)
+		if err != nil {
+			return nil, err
+		}
+		c.clients[side] = client
+		c.catalogs[side] = &catalogs{side: side, now: c.now, fetch: func(ctx context.Context) (*catalog, error) {
+			asked := c.now()
+			if err := c.identify(ctx, side); err != nil {
+				return nil, err
+			}
+			return readCatalog(side, client.discovery, asked)
+		}}
+	}
+	c.writer = servers(c.clients)
+	if o.DryRun {
+		c.writer = nobody{}
+	}
+	return c, nil
+}
+
+func (c *cluster) client(side etcdsplit.SideName) *client { return c.clients[side] }
+
+// identify makes sure that a server is the one that the plan means. Two kubeconfigs that lead to one server, or one that leads to another
+// cluster, would make every owner look absent.
+func (c *cluster) identify(ctx context.Context, side etcdsplit.SideName) error {
+	client := c.client(side)
+	text, err := client.version(ctx)
+	if err != nil {
+		return err
+	}
+	want := c.layout.plan.Side(side).Version
+	if got, err := kubever.Parse(text); err != nil || got.Minor != want.Minor {
+		return fmt.Errorf("the %s kubeconfig leads to a server of version %q, and the plan's %s side is %s: %w", side, text, side, want, errWrongServer)
+	}
+	if !c.sharesNamespaces() {
+		return nil
+	}
+	o, err := client.get(ctx, c.namespaces(side), "", metav1.NamespaceSystem)
+	if err != nil {
+		return err
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.identity == "" {
+		c.identity = string(o.UID)
+	}
+	if c.identity != string(o.UID) {
+		return fmt.Errorf("the two sides are to share namespaces, and %s is not the same object on the %s side as on the other (UID %s, want %s): %w",
+			metav1.NamespaceSystem, side, o.UID, c.identity, errWrongServer)
+	}
+	return nil
+}
+
+// errWrongServer says that a server answers that is not the one of the plan.
+var errWrongServer = errors.New("this is not the control plane that was planned")
+
+// sharesNamespaces reports whether both sides see the same namespaces.
+func (c *cluster) sharesNamespaces() bool {
+	row := c.layout.plan.Resource("namespaces")
+	return row != nil && row.VisibleToBoth()
+}
+
+// namespaces is the resource of namespaces; every version has it.
+func (c *cluster) namespaces(side etcdsplit.SideName) resource {
+	return resource{side: side, GroupVersionResource: schema.GroupVersion{Version: "v1"}.WithResource("namespaces"), kind: "Namespace", verbs: "dglw"}
+}
+
+// freshCatalogs returns what both sides serve, asked after the moment given.
+func (c *cluster) freshCatalogs(ctx context.Context, moment time.Time) (legacy, modern *catalog, err error) {
+	if legacy, err = c.catalogs[etcdsplit.Legacy].since(ctx, moment); err != nil {
+		return nil, nil, err
+	}
+	if modern, err = c.catalogs[etcdsplit.Modern].since(ctx, moment); err != nil {
+		return nil, nil, err
+	}
+	for _, both := range []*catalog{legacy, modern} {
+		for group := range both.failed {
+			return nil, nil, both.failure(group)
+		}
+	}
+	return legacy, modern, nil
+}
+
+// bothAnswer makes sure that neither side is out of sight.
+func (c *cluster) bothAnswer(ctx context.Context) error {
+	for _, side := range etcdsplit.Sides() {
+		if _, err := c.catalogs[side].since(ctx, time.Time{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// delete deletes an object in the state in which it was read, at the rate that is allowed, and says so in the audit trail.
+func (c *cluster) delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation, why string) error {
+	if err := c.limit.Wait(ctx); err != nil {
+		return err
+	}
+	err := c.writer.delete(ctx, r, o, policy)
+	c.record("delete", r, o, why, err, slog.String("propagation", string(policy)))
+	if errors.Is(err, errAbsent) {
+		return nil
+	}
+	return err
+}
+
+// change sets fields of an object's metadata, likewise.
+func (c *cluster) change(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, why string, fields map[string]any) error {
+	if err := c.limit.Wait(ctx); err != nil {
+		return err
+	}
+	err := c.writer.patchMetadata(ctx, r, o, fields)
+	c.record("change", r, o, why, err, slog.Any("metadata", fields))
+	return err
+}
+
+// record writes one line of the audit trail.
+func (c *cluster) record(what string, r resource, o *metav1.PartialObjectMetadata, why string, err error, more slog.Attr) {
+	outcome := "done"
+	if err != nil {
+		outcome = err.Error()
+	} else if _, dry := c.writer.(nobody); dry {
+		outcome = "dry run"
+	}
+	c.metrics.changes.WithLabelValues(what, string(r.side), r.String(), result(err)).Inc()
+	c.audit.LogAttrs(context.Background(), slog.LevelInfo, what, slog.String("side", string(r.side)), slog.String("resource", r.String()), slog.String("apiVersion", r.GroupVersion().String()),
+		slog.String("namespace", o.Namespace), slog.String("name", o.Name), slog.String("uid", string(o.UID)), slog.String("resourceVersion", o.ResourceVersion),
+		more, slog.String("why", why), slog.String("outcome", outcome))
+}
+
+func result(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "done"
+}

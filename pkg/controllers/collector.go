@@ -1,0 +1,331 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+)
+
+// collector deletes what nobody owns any more, and finishes deletions that wait for dependents.
+type collector struct {
+	*cluster
+	graph  *graph
+	queue  workqueue.TypedRateLimitingInterface[types.UID]
+	absent memory
+}
+
+// errUnserved says that no side serves an owner's kind: its objects are neither there nor known to be gone.
+var errUnserved = errors.New("no side serves its kind")
+
+// process looks at one object. An error means: look again later.
+func (c *collector) process(ctx context.Context, uid types.UID) error {
+	n := c.graph.node(uid)
+	switch {
+	case n == nil:
+		return nil
+	case n.deleting && n.orphan:
+		return c.releaseDependents(ctx, n)
+	case n.deletesDependents():
+		return c.awaitDependents(ctx, n)
+	default:
+		return c.consider(ctx, n)
+	}
+}
+
+// live reads a node's object again. nil without an error: it is gone, or another one has its name.
+func (c *collector) live(ctx context.Context, n *node) (*metav1.PartialObjectMetadata, error) {
+	o, err := c.client(n.resource.side).get(ctx, *n.resource, n.namespace.Value(), n.name)
+	if errors.Is(err, errAbsent) {
+		return nil, nil
+	}
+	if err != nil || o.UID == n.uid {
+		return o, err
+	}
+	return nil, nil
+}
+
+// consider decides about an object that is not being deleted.
+func (c *collector) consider(ctx context.Context, n *node) error {
+	o, err := c.live(ctx, n)
+	if err != nil || o == nil || o.DeletionTimestamp != nil || len(o.OwnerReferences) == 0 {
+		return err // a deletion under way comes back as an event of its own
+	}
+	seen := n.seen
+	if !slices.EqualFunc(n.owners, o.OwnerReferences, func(a owner, b metav1.OwnerReference) bool { return a.uid == b.UID }) {
+		seen = c.now()
+	}
+	s := subject{owners: o.OwnerReferences, finalizers: o.Finalizers}
+	var why error
+	for _, ref := range o.OwnerReferences {
+		state, err := c.find(ctx, ref, o.Namespace, seen)
+		if s.states = append(s.states, state); err != nil {
+			why = errors.Join(why, fmt.Errorf("looking for %s %q, which owns %s: %w", ref.Kind, ref.Name, n.resource.object(o.Namespace, o.Name), err))
+		}
+	}
+	for _, dependent := range c.graph.dependentsOf(n.uid) {
+		s.dependents = true
+		s.dependentsDeleting = s.dependentsDeleting || dependent.deletesDependents()
+	}
+	v := judge(s)
+	switch v.action {
+	case doubt:
+		c.metrics.doubts.Inc()
+		if onlyUnserved(why) {
+			c.log.Debug("left alone", "object", n.resource.object(o.Namespace, o.Name), "why", why)
+			return nil // the next scan of the graph asks again
+		}
+		return why
+	case trim:
+		return c.change(ctx, *n.resource, o, "other owners remain: "+c.describe(s, ownerAbsent, ownerWaiting)+" gone", map[string]any{"ownerReferences": v.owners})
+	case collect:
+		if v.unblock {
+			return c.unblock(ctx, n, o, s)
+		}
+		return c.delete(ctx, *n.resource, o, v.policy, "no owner is left: "+c.describe(s, ownerAbsent, ownerWaiting))
+	}
+	return nil
+}
+
+// onlyUnserved reports whether asking again soon is of no use.
+func onlyUnserved(err error) bool {
+	joined, ok := err.(interface{ Unwrap() []error })
+	return ok && !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !onlyUnserved(err) }) || !ok && errors.Is(err, errUnserved)
+}
+
+// describe lists the owners in the states given, for the audit trail.
+func (c *collector) describe(s subject, states ...ownerState) string {
+	var list []string
+	for i, ref := range s.owners {
+		if !slices.Contains(states, s.states[i]) {
+			continue
+		}
+		what := "is on no side"
+		if s.states[i] == ownerWaiting {
+			what = "is being deleted and waits for it"
+		}
+		list = append(list, fmt.Sprintf("%s %s %q (%s) %s", ref.APIVersion, ref.Kind, ref.Name, ref.UID, what))
+	}
+	return strings.Join(list, ", ")
+}
+
+// unblock lifts an object's blocking references first: it waits, through its dependents, for itself.
+func (c *collector) unblock(ctx context.Context, n *node, o *metav1.PartialObjectMetadata, s subject) error {
+	refs := slices.Clone(o.OwnerReferences)
+	for i := range refs {
+		refs[i].BlockOwnerDeletion = nil
+	}
+	if !slices.ContainsFunc(o.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion }) {
+		return c.delete(ctx, *n.resource, o, metav1.DeletePropagationForeground, "no owner is left: "+c.describe(s, ownerAbsent, ownerWaiting))
+	}
+	if err := c.change(ctx, *n.resource, o, "owners and dependents wait for each other", map[string]any{"ownerReferences": refs}); err != nil {
+		return err
+	}
+	c.queue.Add(n.uid)
+	return nil
+}
+
+// find asks for an owner on every side that could hold it, under every group that its kind has. namespace is the dependent's, seen is when
+// the reference was first seen: what a side serves must have been asked since.
+func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespace string, seen time.Time) (ownerState, error) {
+	if known := c.graph.node(ref.UID); known != nil {
+		// The UID is what counts: an owner that is seen under another name, group or namespace than its dependent says is there.
+		if o, err := c.live(ctx, known); err != nil {
+			return ownerUnknown, err
+		} else if o != nil {
+			return stateOf(o), nil
+		}
+	}
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	if err != nil {
+		return ownerUnknown, fmt.Errorf("%w: %w", errUnserved, err)
+	}
+	if c.absent.has(ref, namespace) {
+		return ownerAbsent, nil
+	}
+	groups := c.layout.groups(gv.WithKind(ref.Kind).GroupKind())
+	asked := 0
+	for _, side := range etcdsplit.Sides() {
+		served, err := c.catalogs[side].since(ctx, seen)
+		if err != nil {
+			return ownerUnknown, err
+		}
+		if err := served.failure(groups...); err != nil {
+			return ownerUnknown, err
+		}
+		for _, r := range served.ofKind(groups, ref.Kind) {
+			if asked++; !r.can("get") {
+				return ownerUnknown, fmt.Errorf("%s on the %s side cannot be read: %w", r, side, errUnserved)
+			}
+			in := ""
+			if r.namespaced {
+				if in = namespace; in == "" {
+					return ownerUnknown, fmt.Errorf("%s are in namespaces, and the object is in none: %w", r, errUnserved)
+				}
+			}
+			o, err := c.client(side).get(ctx, r, in, ref.Name)
+			switch {
+			case errors.Is(err, errAbsent):
+			case err != nil:
+				return ownerUnknown, err
+			case o.UID == ref.UID:
+				return stateOf(o), nil
+			}
+		}
+	}
+	if asked == 0 {
+		return ownerUnknown, fmt.Errorf("%s %s: %w", ref.APIVersion, ref.Kind, errUnserved)
+	}
+	c.absent.add(ref, namespace)
+	return ownerAbsent, nil
+}
+
+func stateOf(o *metav1.PartialObjectMetadata) ownerState {
+	if o.DeletionTimestamp != nil && slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents) {
+		return ownerWaiting
+	}
+	return ownerPresent
+}
+
+// awaitDependents lets an owner go once nothing that blocks it is left.
+func (c *collector) awaitDependents(ctx context.Context, n *node) error {
+	o, err := c.live(ctx, n)
+	if err != nil || o == nil || stateOf(o) != ownerWaiting {
+		return err
+	}
+	blocked := false
+	for _, dependent := range c.graph.dependentsOf(n.uid) {
+		if dependent.blocks(n.uid) {
+			if blocked = true; !dependent.deletesDependents() {
+				c.queue.Add(dependent.uid)
+			}
+		}
+	}
+	if blocked {
+		return nil // each of them calls when it goes
+	}
+	if err := c.bothAnswer(ctx); err != nil {
+		return err
+	}
+	return c.removeFinalizer(ctx, n, o, metav1.FinalizerDeleteDependents, "its dependents are gone")
+}
+
+// releaseDependents takes an owner's name from its dependents and lets it go. A dependent that is missed here would be deleted for want of
+// an owner, so the dependents are those that the servers list now.
+func (c *collector) releaseDependents(ctx context.Context, n *node) error {
+	o, err := c.live(ctx, n)
+	if err != nil || o == nil || o.DeletionTimestamp == nil || !slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents) {
+		return err
+	}
+	dependents, err := c.listDependents(ctx, n.uid, o.Namespace)
+	if err != nil {
+		return fmt.Errorf("orphaning the dependents of %s: %w", n.resource.object(o.Namespace, o.Name), err)
+	}
+	for _, d := range dependents {
+		stay := slices.DeleteFunc(slices.Clone(d.object.OwnerReferences), func(ref metav1.OwnerReference) bool { return ref.UID == n.uid })
+		err := c.change(ctx, d.resource, d.object, "its owner is being deleted without it", map[string]any{"ownerReferences": stay})
+		if err != nil && !errors.Is(err, errAbsent) {
+			return err
+		}
+	}
+	return c.removeFinalizer(ctx, n, o, metav1.FinalizerOrphanDependents, "its dependents are released")
+}
+
+type located struct {
+	resource resource
+	object   *metav1.PartialObjectMetadata
+}
+
+// listDependents lists the objects of an owner, of every resource of both sides: in its namespace, or everywhere for an owner that is in none.
+// Errors: one list that fails is enough.
+func (c *collector) listDependents(ctx context.Context, uid types.UID, namespace string) ([]located, error) {
+	legacy, modern, err := c.freshCatalogs(ctx, c.now())
+	if err != nil {
+		return nil, err
+	}
+	var mutex sync.Mutex
+	var found []located
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for _, r := range c.layout.watched(legacy, modern) {
+		if namespace != "" && !r.namespaced {
+			continue
+		}
+		group.Go(func() error {
+			items, err := c.client(r.side).listAll(ctx, r, namespace)
+			if err != nil {
+				return err
+			}
+			mutex.Lock()
+			defer mutex.Unlock()
+			for i := range items {
+				if slices.ContainsFunc(items[i].OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == uid }) {
+					found = append(found, located{r, &items[i]})
+				}
+			}
+			return nil
+		})
+	}
+	return found, group.Wait()
+}
+
+func (c *collector) removeFinalizer(ctx context.Context, n *node, o *metav1.PartialObjectMetadata, finalizer, why string) error {
+	stay := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == finalizer })
+	err := c.change(ctx, *n.resource, o, why, map[string]any{"finalizers": stay})
+	if errors.Is(err, errAbsent) {
+		return nil
+	}
+	return err
+}
+
+// retryable words an error of process for the log; a conflict is the ordinary course of things.
+func retryable(err error) bool { return apierrors.IsConflict(err) }
+
+// memory remembers for a moment which owners were found absent: the thousand pods of one owner do not ask a thousand times. A UID never
+// comes back.
+type memory struct {
+	now   func() time.Time
+	mutex sync.Mutex
+	when  map[memoryKey]time.Time
+}
+
+type memoryKey struct {
+	uid                               types.UID
+	apiVersion, kind, name, namespace string
+}
+
+// memorySpan is how long an answer is good for.
+const memorySpan = 5 * time.Second
+
+func keyOf(ref metav1.OwnerReference, namespace string) memoryKey {
+	return memoryKey{ref.UID, ref.APIVersion, ref.Kind, ref.Name, namespace}
+}
+
+func (m *memory) has(ref metav1.OwnerReference, namespace string) bool {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	when, known := m.when[keyOf(ref, namespace)]
+	return known && m.now().Sub(when) < memorySpan
+}
+
+func (m *memory) add(ref metav1.OwnerReference, namespace string) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	now := m.now()
+	if len(m.when) > 10000 || m.when == nil {
+		m.when = map[memoryKey]time.Time{}
+	}
+	m.when[keyOf(ref, namespace)] = now
+}

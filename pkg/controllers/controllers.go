@@ -1,0 +1,351 @@
+// Package controllers is the small controller manager of a fused control plane: a garbage collector and a namespace controller that see both
+// API servers. Kubernetes' own see one, and take what the other side has for absent.
+//
+// Nothing is deleted on what a cache says. A watch gives cause to look; then the object and each of its owners are read again, from every
+// side that could hold them, and the deletion names the UID and the resource version that were read. A side that does not answer, a group that
+// discovery could not ask about, an answer that is not the server's own: each leaves the object where it is.
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// Options say how the controllers run.
+type Options struct {
+	Legacy, Modern *rest.Config
+	// DryRun changes nothing: what would be done is in the audit trail. The lock is not taken either.
+	DryRun bool
+	// DeleteOrphans deletes objects whose namespace is on no side; otherwise they are reported.
+	DeleteOrphans bool
+	// LeaderElect makes one of several processes act.
+	LeaderElect bool
+	// QPS limits the requests to each side, ChangesPerSecond the deletions and changes on both together.
+	QPS              float32
+	ChangesPerSecond float64
+	Workers          int    // objects that are looked at at once
+	Listen           string // address of /healthz, /readyz and /metrics; "" for none
+	Log, Audit       *slog.Logger
+}
+
+// The intervals of what is done again and again.
+const (
+	discoverEvery = 30 * time.Second // what the sides serve
+	scanEvery     = 2 * time.Minute  // the whole graph, in case an event went unheard
+	syncWithin    = 30 * time.Second // how long the start waits for lists that do not come
+	stallsAfter   = 2 * time.Minute  // without a successful discovery the process is not ready
+)
+
+// Run runs the controllers of a plan until ctx ends.
+// Errors: a server that is not the plan's, an address that cannot be listened on, the lock lost to another process.
+func Run(ctx context.Context, p *plan.Plan, o Options) error {
+	c, err := newCluster(p, map[etcdsplit.SideName]*rest.Config{etcdsplit.Legacy: o.Legacy, etcdsplit.Modern: o.Modern}, o)
+	if err != nil {
+		return err
+	}
+	m := newManager(c, o)
+	stop, err := m.serve(o.Listen)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if !o.LeaderElect || o.DryRun {
+		return m.run(ctx)
+	}
+	return m.lead(ctx, o)
+}
+
+// manager holds the parts together.
+type manager struct {
+	*cluster
+	graph      *graph
+	monitors   *monitors
+	collector  *collector
+	namespaces *namespaces // nil where each side has namespaces of its own
+	workers    int
+
+	mutex   sync.Mutex
+	started bool      // the graph is whole enough to act on its events
+	heard   time.Time // when both sides last said what they serve
+	elector *leaderelection.HealthzAdaptor
+}
+
+func newManager(c *cluster, o Options) *manager {
+	m := &manager{cluster: c, workers: max(1, o.Workers), elector: leaderelection.NewLeaderHealthzAdaptor(20 * time.Second)}
+	m.graph = newGraph(c.now, m.attend)
+	m.collector = &collector{cluster: c, graph: m.graph, absent: memory{now: c.now},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](200*time.Millisecond, time.Minute))}
+	m.monitors = &monitors{cluster: c, graph: m.graph, told: m.told, running: map[resource]*monitor{}}
+	if c.sharesNamespaces() {
+		m.namespaces = &namespaces{cluster: c, graph: m.graph, deleteOrphans: o.DeleteOrphans, reported: map[string]bool{},
+			queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 30*time.Second))}
+	}
+	c.metrics.sizes(m.graph.size, m.collector.queue.Len)
+	return m
+}
+
+// attend queues an object. Until the first lists are in, nearly every owner is unseen and nothing is queued: the scan at the end of the
+// start finds them.
+func (m *manager) attend(uid types.UID) {
+	m.mutex.Lock()
+	started := m.started
+	m.mutex.Unlock()
+	if started {
+		m.collector.queue.Add(uid)
+	}
+}
+
+// told hears of every object: namespaces have a controller of their own.
+func (m *manager) told(r resource, o *metav1.PartialObjectMetadata) {
+	if m.namespaces != nil && r.Group == "" && r.Resource == "namespaces" && r.side == m.namespaces.side() {
+		m.namespaces.queue.Add(o.Name)
+	}
+}
+
+// run watches and acts until ctx ends.
+func (m *manager) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	defer m.collector.queue.ShutDown()
+	if m.namespaces != nil {
+		defer m.namespaces.queue.ShutDown()
+	}
+	defer m.monitors.wait.Wait()
+	defer cancel()
+
+	if m.namespaces == nil {
+		m.log.Info("each side has namespaces of its own: their deletion is left to the sides")
+	}
+	for m.discover(ctx) != nil {
+		if pause(ctx, 2*time.Second); ctx.Err() != nil {
+			return nil
+		}
+	}
+	m.awaitLists(ctx)
+	m.mutex.Lock()
+	m.started = true
+	m.mutex.Unlock()
+	m.scan(ctx)
+	m.log.Info("the controllers act", "objects", m.graph.size())
+	for range m.workers {
+		wait.Go(func() { work(ctx, m.collector.queue, m.collector.process, m.log) })
+	}
+	if m.namespaces != nil {
+		for range min(4, m.workers) {
+			wait.Go(func() { work(ctx, m.namespaces.queue, m.namespaces.process, m.log) })
+		}
+	}
+	discover, scan := time.NewTicker(discoverEvery), time.NewTicker(scanEvery)
+	defer discover.Stop()
+	defer scan.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-discover.C:
+			_ = m.discover(ctx) // it has logged why; what is watched stays as it is
+		case <-scan.C:
+			m.scan(ctx)
+		}
+	}
+}
+
+// discover asks both sides what they serve and watches it.
+func (m *manager) discover(ctx context.Context) error {
+	err := m.monitors.sync(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.log.Error("nothing is deleted that this side could have a say in", "why", err)
+		}
+		return err
+	}
+	m.mutex.Lock()
+	m.heard = m.now()
+	m.mutex.Unlock()
+	return nil
+}
+
+// awaitLists waits for the first list of every resource, but not for ever for one that a server refuses: decisions read what they need.
+func (m *manager) awaitLists(ctx context.Context) {
+	deadline := m.now().Add(syncWithin)
+	for waiting := m.monitors.unsynced(); len(waiting) > 0; waiting = m.monitors.unsynced() {
+		if m.now().After(deadline) {
+			slices.Sort(waiting)
+			m.log.Warn("some resources could not be listed: their objects are looked up, but are not collected", "resources", waiting)
+			return
+		}
+		if pause(ctx, 50*time.Millisecond); ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// scan queues all that could need attention and looks for what is left of namespaces.
+func (m *manager) scan(ctx context.Context) {
+	m.monitors.unsynced() // for the metric
+	for _, uid := range m.graph.suspects() {
+		m.collector.queue.Add(uid)
+	}
+	if m.namespaces == nil {
+		return
+	}
+	for _, n := range m.graph.selected(func(n *node) bool {
+		return n.resource.Resource == "namespaces" && n.resource.Group == "" && n.resource.side == m.namespaces.side()
+	}) {
+		m.namespaces.queue.Add(n.name)
+	}
+	if err := m.namespaces.reportOrphans(ctx); err != nil && ctx.Err() == nil {
+		m.log.Warn("looking for objects without a namespace", "why", err)
+	}
+}
+
+// work takes keys from a queue until it is shut down.
+func work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T], process func(context.Context, T) error, log *slog.Logger) {
+	for {
+		key, ended := queue.Get()
+		if ended || ctx.Err() != nil {
+			return
+		}
+		if err := process(ctx, key); err == nil {
+			queue.Forget(key)
+		} else if ctx.Err() == nil {
+			if !retryable(err) {
+				log.Warn("left as it is for now", "why", err)
+			}
+			queue.AddRateLimited(key)
+		}
+		queue.Done(key)
+	}
+}
+
+func pause(ctx context.Context, span time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(span):
+	}
+}
+
+// lead runs the controllers while this process holds the lock. A process that loses it ends: it must not act beside the next leader.
+func (m *manager) lead(ctx context.Context, o Options) error {
+	side := cmp.Or(m.layout.home(schema.GroupResource{Resource: "configmaps"}), etcdsplit.Modern)
+	config := rest.CopyConfig(map[etcdsplit.SideName]*rest.Config{etcdsplit.Legacy: o.Legacy, etcdsplit.Modern: o.Modern}[side])
+	config.QPS = -1 // a renewal does not stand in line with the collector's requests
+	client, err := newClient(side, config)
+	if err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("naming this process for the lock: %w", err)
+	}
+	// The lock is held until the controllers have stopped: its context ends after theirs.
+	holding, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	var mutex sync.Mutex
+	leading, ended := false, make(chan error, 1)
+	defer context.AfterFunc(ctx, func() {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if !leading {
+			release()
+		}
+	})()
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:          &lock{client: client, identity: host + "_" + string(uuid.NewUUID())},
+		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		WatchDog: m.elector, Name: LockName, ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(held context.Context) {
+				mutex.Lock()
+				leading = true
+				mutex.Unlock()
+				acting, stop := context.WithCancel(held)
+				defer context.AfterFunc(ctx, stop)()
+				ended <- m.run(acting)
+				release()
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	elector.Run(holding)
+	mutex.Lock()
+	wait := leading || ctx.Err() == nil
+	mutex.Unlock()
+	if !wait {
+		return nil // stopped before it led
+	}
+	if err := <-ended; err != nil || ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("the lock %s/%s is lost: another process may act now", LockNamespace, LockName)
+}
+
+// serve answers who asks how the process does.
+func (m *manager) serve(address string) (stop func(), err error) {
+	if address == "" {
+		return func() {}, nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for health checks: %w", err)
+	}
+	mux := http.NewServeMux()
+	answer := func(check func(*http.Request) error) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if err := check(r); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			fmt.Fprintln(w, "ok")
+		}
+	}
+	mux.HandleFunc("GET /healthz", answer(m.elector.Check))
+	mux.HandleFunc("GET /readyz", answer(func(*http.Request) error { return m.ready() }))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.metrics.registry, promhttp.HandlerOpts{}))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			m.log.Error("health checks are not answered any more", "why", err)
+		}
+	}()
+	m.log.Info("listening", "address", listener.Addr().String())
+	return func() { server.Close() }, nil
+}
+
+// ready reports why the controllers do not act.
+func (m *manager) ready() error {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	switch {
+	case !m.started:
+		return errors.New("waiting: for the lock, for a side that does not answer, or for the first lists")
+	case m.now().Sub(m.heard) > stallsAfter:
+		return fmt.Errorf("one of the sides has not answered since %s", m.heard.Format(time.RFC3339))
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package controllers
+
+import (
+	"iter"
+	"slices"
+	"sync"
+	"time"
+	"unique"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// node is an object as it was last seen by a watch. What it says gives cause to look; decisions are made on what is read then.
+type node struct {
+	uid       types.UID
+	name      string
+	namespace unique.Handle[string]
+	resource  *resource
+	owners    []owner
+	seen      time.Time // when these owners were first seen
+
+	deleting, foreground, orphan bool // deletionTimestamp, and the two finalizers
+}
+
+// owner is as much of an owner reference as the graph needs.
+type owner struct {
+	uid      types.UID
+	blocking bool
+}
+
+// deletesDependents: the object is being deleted and waits for its dependents.
+func (n *node) deletesDependents() bool { return n.deleting && n.foreground }
+
+// graph holds who owns whom, over both sides, by UID. Safe for concurrent use.
+type graph struct {
+	mutex      sync.Mutex
+	nodes      map[types.UID]*node
+	dependents map[types.UID]map[*node]struct{} // by the owner's UID, whether the owner is a node or not
+	now        func() time.Time
+
+	// attend is told the UID of each object that somebody should look at. It is called without the lock.
+	attend func(types.UID)
+}
+
+func newGraph(now func() time.Time, attend func(types.UID)) *graph {
+	return &graph{nodes: map[types.UID]*node{}, dependents: map[types.UID]map[*node]struct{}{}, now: now, attend: attend}
+}
+
+func nodeOf(r *resource, o *metav1.PartialObjectMetadata, now time.Time) *node {
+	n := &node{
+		uid: o.UID, name: o.Name, namespace: unique.Make(o.Namespace), resource: r, seen: now,
+		deleting: o.DeletionTimestamp != nil, foreground: slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents),
+		orphan: slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents),
+	}
+	if len(o.OwnerReferences) > 0 {
+		n.owners = make([]owner, len(o.OwnerReferences))
+		for i, ref := range o.OwnerReferences {
+			// The same bytes as the owner's own: a UID of a hundred thousand references is kept once.
+			n.owners[i] = owner{uid: types.UID(unique.Make(string(ref.UID)).Value()), blocking: ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion}
+		}
+	}
+	return n
+}
+
+// observe takes in an object that is there.
+func (g *graph) observe(r *resource, o *metav1.PartialObjectMetadata) {
+	g.mutex.Lock()
+	attention := g.put(nodeOf(r, o, g.now()))
+	g.mutex.Unlock()
+	for _, uid := range attention {
+		g.attend(uid)
+	}
+}
+
+// put replaces a node and lists who should be looked at.
+func (g *graph) put(n *node) (attention []types.UID) {
+	old := g.nodes[n.uid]
+	if old != nil {
+		g.unlink(old)
+		if slices.Equal(old.owners, n.owners) {
+			n.seen = old.seen
+		}
+	}
+	g.nodes[n.uid] = n
+	for _, o := range n.owners {
+		if g.dependents[o.uid] == nil {
+			g.dependents[o.uid] = map[*node]struct{}{}
+		}
+		g.dependents[o.uid][n] = struct{}{}
+	}
+	if n.deleting && (n.orphan || n.foreground) || g.suspect(n) {
+		attention = append(attention, n.uid)
+	}
+	if old != nil { // an owner that waits for this object may have to wait no longer
+		for _, o := range old.owners {
+			if waiting := g.nodes[o.uid]; waiting != nil && waiting.deletesDependents() && !slices.Contains(n.owners, o) {
+				attention = append(attention, o.uid)
+			}
+		}
+	}
+	return attention
+}
+
+// suspect reports whether an owner of the object has not been seen, or is waiting for the object to go.
+func (g *graph) suspect(n *node) bool {
+	return !n.deleting && slices.ContainsFunc(n.owners, func(o owner) bool {
+		seen := g.nodes[o.uid]
+		return seen == nil || seen.deletesDependents()
+	})
+}
+
+// remove takes out an object that is gone.
+func (g *graph) remove(uid types.UID) {
+	g.mutex.Lock()
+	attention := g.drop(uid)
+	g.mutex.Unlock()
+	for _, uid := range attention {
+		g.attend(uid)
+	}
+}
+
+func (g *graph) drop(uid types.UID) (attention []types.UID) {
+	n := g.nodes[uid]
+	if n == nil {
+		return nil
+	}
+	g.unlink(n)
+	delete(g.nodes, uid)
+	for dependent := range g.dependents[uid] {
+		attention = append(attention, dependent.uid)
+	}
+	for _, o := range n.owners {
+		if waiting := g.nodes[o.uid]; waiting != nil && waiting.deletesDependents() {
+			attention = append(attention, o.uid)
+		}
+	}
+	return attention
+}
+
+func (g *graph) unlink(n *node) {
+	for _, o := range n.owners {
+		if delete(g.dependents[o.uid], n); len(g.dependents[o.uid]) == 0 {
+			delete(g.dependents, o.uid)
+		}
+	}
+}
+
+// replace takes in a complete list of a resource's objects: what is not in it is gone.
+func (g *graph) replace(r *resource, objects iter.Seq[*metav1.PartialObjectMetadata]) {
+	g.mutex.Lock()
+	now, listed := g.now(), map[types.UID]struct{}{}
+	var attention []types.UID
+	for o := range objects {
+		listed[o.UID] = struct{}{}
+		attention = append(attention, g.put(nodeOf(r, o, now))...)
+	}
+	for uid, n := range g.nodes {
+		if _, there := listed[uid]; !there && n.resource == r {
+			attention = append(attention, g.drop(uid)...)
+		}
+	}
+	g.mutex.Unlock()
+	for _, uid := range attention {
+		g.attend(uid)
+	}
+}
+
+// node returns what is known of an object, nil for nothing. The node is not changed any more.
+func (g *graph) node(uid types.UID) *node {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return g.nodes[uid]
+}
+
+// dependentsOf lists the objects that refer to the owner.
+func (g *graph) dependentsOf(uid types.UID) []*node {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	var list []*node
+	for n := range g.dependents[uid] {
+		list = append(list, n)
+	}
+	return list
+}
+
+// blocks reports whether the object keeps its owner from going first.
+func (n *node) blocks(uid types.UID) bool {
+	return slices.ContainsFunc(n.owners, func(o owner) bool { return o.uid == uid && o.blocking })
+}
+
+// suspects lists every object that should be looked at, whatever has been said before.
+func (g *graph) suspects() []types.UID {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	var list []types.UID
+	for uid, n := range g.nodes {
+		if n.deleting && (n.orphan || n.foreground) || g.suspect(n) {
+			list = append(list, uid)
+		}
+	}
+	return list
+}
+
+// select lists the nodes that the function picks.
+func (g *graph) selected(pick func(*node) bool) []*node {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	var list []*node
+	for _, n := range g.nodes {
+		if pick(n) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+func (g *graph) size() int {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return len(g.nodes)
+}

@@ -1,0 +1,84 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// LockNamespace and LockName name the config map on which controllers elect their leader.
+const (
+	LockNamespace = metav1.NamespaceSystem
+	LockName      = "fusionctl-controllers"
+)
+
+// lock is a config map, which every version has; leases are younger than half of the versions. It is no lock of any Kubernetes component.
+type lock struct {
+	client   *client
+	identity string
+	object   map[string]any // as it was last read or written: its resource version guards the next write
+}
+
+func (l *lock) url() string { return "/api/v1/namespaces/" + LockNamespace + "/configmaps" }
+
+// Get reads who leads.
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	object, err := l.client.read(ctx, l.url()+"/"+LockName)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.object = object
+	record := &resourcelock.LeaderElectionRecord{}
+	text := (&unstructured.Unstructured{Object: object}).GetAnnotations()[resourcelock.LeaderElectionRecordAnnotationKey]
+	if text != "" {
+		if err := json.Unmarshal([]byte(text), record); err != nil {
+			return nil, nil, fmt.Errorf("reading the lock %s/%s: %w", LockNamespace, LockName, err)
+		}
+	}
+	return record, []byte(text), nil
+}
+
+// Create makes the config map.
+func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	l.object = map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": LockName, "namespace": LockNamespace}}
+	return l.put(ctx, http.MethodPost, l.url(), record)
+}
+
+// Update writes who leads, if nobody else has since.
+func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if l.object == nil {
+		return fmt.Errorf("writing the lock %s/%s: it was not read", LockNamespace, LockName)
+	}
+	return l.put(ctx, http.MethodPut, l.url()+"/"+LockName, record)
+}
+
+func (l *lock) put(ctx context.Context, verb, url string, record resourcelock.LeaderElectionRecord) error {
+	text, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{Object: l.object}
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[resourcelock.LeaderElectionRecordAnnotationKey] = string(text)
+	object.SetAnnotations(annotations)
+	// The answer has the resource version that guards the next write. To read it would be to write over whoever wrote since.
+	l.object, err = l.client.exchange(ctx, verb, url, object.Object)
+	return err
+}
+
+// RecordEvent keeps quiet: the log says who leads.
+func (l *lock) RecordEvent(string) {}
+
+// Identity is this process.
+func (l *lock) Identity() string { return l.identity }
+
+// Describe names the lock.
+func (l *lock) Describe() string { return LockNamespace + "/" + LockName }

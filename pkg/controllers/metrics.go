@@ -1,0 +1,37 @@
+package controllers
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics of one run, in a registry of their own.
+type metrics struct {
+	registry *prometheus.Registry
+	changes  *prometheus.CounterVec
+	doubts   prometheus.Counter
+	orphans  prometheus.Gauge
+	unsynced *prometheus.GaugeVec
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		changes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fusionctl_controllers_changes_total",
+			Help: "Deletions and changes of objects, by what was done, where, and how it ended."}, []string{"what", "side", "resource", "result"}),
+		doubts: prometheus.NewCounter(prometheus.CounterOpts{Name: "fusionctl_controllers_doubts_total",
+			Help: "Objects that were left alone because a side that could hold an owner could not be asked."}),
+		orphans: prometheus.NewGauge(prometheus.GaugeOpts{Name: "fusionctl_controllers_orphans",
+			Help: "Objects whose namespace is on no side, at the last look."}),
+		unsynced: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fusionctl_controllers_unlisted",
+			Help: "1 for each resource whose objects could not be listed yet."}, []string{"side", "resource"}),
+	}
+	m.registry.MustRegister(m.changes, m.doubts, m.orphans, m.unsynced)
+	return m
+}
+
+// sizes registers what is read when somebody asks.
+func (m *metrics) sizes(objects, queued func() int) {
+	gauge := func(name, help string, value func() int) {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
+	}
+	gauge("fusionctl_controllers_objects", "Objects of both sides whose metadata is held.", objects)
+	gauge("fusionctl_controllers_queued", "Objects that wait to be looked at.", queued)
+}

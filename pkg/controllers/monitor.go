@@ -1,0 +1,159 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+)
+
+// monitor keeps the graph up to date about one resource. It is the store of client-go's reflector: the objects are held once, in the graph.
+type monitor struct {
+	resource resource
+	graph    *graph
+	synced   atomic.Bool
+	told     func(r resource, o *metav1.PartialObjectMetadata) // of every object that is there
+	cancel   context.CancelFunc
+}
+
+// watchWithoutLists is the interface by which the reflector asks whether a watch may begin with a list. No: servers before 1.27 do not know
+// the question, ignore it, and never say that the list is over.
+type watchWithoutLists struct{ *cache.ListWatch }
+
+func (watchWithoutLists) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (m *monitor) run(ctx context.Context, c *client) {
+	source := watchWithoutLists{&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return c.list(ctx, m.resource, "", options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return c.watch(ctx, m.resource, options)
+		},
+	}}
+	cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, m, cache.ReflectorOptions{
+		Name: string(m.resource.side), TypeDescription: m.resource.String(),
+	}).RunWithContext(ctx)
+}
+
+// Add, Update, Delete, Replace and Resync are what the reflector calls.
+func (m *monitor) Add(object any) error {
+	o, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return fmt.Errorf("controllers: internal error: a watch of %s brought a %T", m.resource, object)
+	}
+	m.graph.observe(&m.resource, o)
+	m.told(m.resource, o)
+	return nil
+}
+
+func (m *monitor) Update(object any) error { return m.Add(object) }
+
+func (m *monitor) Delete(object any) error {
+	o, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return fmt.Errorf("controllers: internal error: a watch of %s brought a %T", m.resource, object)
+	}
+	m.graph.remove(o.UID)
+	return nil
+}
+
+func (m *monitor) Replace(objects []any, _ string) error {
+	all := func(yield func(*metav1.PartialObjectMetadata) bool) {
+		for _, object := range objects {
+			if o, ok := object.(*metav1.PartialObjectMetadata); ok && !yield(o) {
+				return
+			}
+		}
+	}
+	m.graph.replace(&m.resource, all)
+	for o := range iter.Seq[*metav1.PartialObjectMetadata](all) {
+		m.told(m.resource, o)
+	}
+	m.synced.Store(true)
+	return nil
+}
+
+func (m *monitor) Resync() error { return nil }
+
+// monitors runs a monitor for each resource that is to be watched.
+type monitors struct {
+	cluster *cluster
+	graph   *graph
+	told    func(r resource, o *metav1.PartialObjectMetadata)
+
+	mutex   sync.Mutex
+	running map[resource]*monitor
+	wait    sync.WaitGroup
+}
+
+// sync starts and ends monitors by what the sides serve now.
+// Errors: a side that could not be asked: everything stays as it is then.
+func (m *monitors) sync(ctx context.Context) error {
+	var both []*catalog
+	for _, side := range etcdsplit.Sides() {
+		c, err := m.cluster.catalogs[side].since(ctx, m.cluster.now().Add(-catalogAge))
+		if err != nil {
+			return err
+		}
+		both = append(both, c)
+	}
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	wanted := map[resource]bool{}
+	for _, r := range m.cluster.layout.watched(both[0], both[1]) {
+		wanted[r] = true
+		if m.running[r] == nil {
+			m.start(ctx, r)
+		}
+	}
+	for r, monitor := range m.running {
+		known := both[0]
+		if r.side == etcdsplit.Modern {
+			known = both[1]
+		}
+		if wanted[r] || known.failure(r.Group) != nil {
+			continue // a group that could not be asked about is not known to be gone
+		}
+		monitor.cancel()
+		delete(m.running, r)
+		m.cluster.metrics.unsynced.DeleteLabelValues(string(r.side), r.String())
+		m.graph.replace(&monitor.resource, func(func(*metav1.PartialObjectMetadata) bool) {})
+	}
+	m.report()
+	return nil
+}
+
+func (m *monitors) start(ctx context.Context, r resource) {
+	ctx, cancel := context.WithCancel(ctx)
+	monitor := &monitor{resource: r, graph: m.graph, told: m.told, cancel: cancel}
+	m.running[r] = monitor
+	m.wait.Go(func() { monitor.run(ctx, m.cluster.client(r.side)) })
+}
+
+func (m *monitors) report() (waiting []string) {
+	for r, monitor := range m.running {
+		value := 0.0
+		if !monitor.synced.Load() {
+			value = 1
+			waiting = append(waiting, fmt.Sprintf("%s on the %s side", r, r.side))
+		}
+		m.cluster.metrics.unsynced.WithLabelValues(string(r.side), r.String()).Set(value)
+	}
+	return waiting
+}
+
+// unsynced lists the resources whose objects have not been listed yet.
+func (m *monitors) unsynced() []string {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.report()
+}

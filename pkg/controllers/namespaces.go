@@ -1,0 +1,230 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+)
+
+// NamespaceFinalizer stands in spec.finalizers of every namespace that both sides see. Kubernetes' own namespace controller, of whichever
+// side, takes its own name out when it has deleted what it can list; the namespace is kept until this one is out too.
+const NamespaceFinalizer = "kubefusion.dev/both-sides"
+
+// nativeFinalizer is the name of Kubernetes' own namespace controller.
+const nativeFinalizer = "kubernetes"
+
+// namespaces makes the deletion of a namespace wait until both sides are empty of it, and reports what is left of namespaces that went
+// before. It runs where both sides see the same namespaces.
+type namespaces struct {
+	*cluster
+	graph         *graph
+	queue         workqueue.TypedRateLimitingInterface[string]
+	deleteOrphans bool
+
+	mutex    sync.Mutex
+	reported map[string]bool // orphans that were reported, by UID
+}
+
+// lookAgain is how soon a namespace that is being deleted is looked at again.
+const lookAgain = 2 * time.Second
+
+// side through which namespaces are read and written.
+func (n *namespaces) side() etcdsplit.SideName { return n.layout.home(n.cluster.namespaces("").GroupResource()) }
+
+// process brings one namespace a step further.
+func (n *namespaces) process(ctx context.Context, name string) error {
+	url := "/api/v1/namespaces/" + name
+	object, err := n.client(n.side()).read(ctx, url)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading namespace %q: %w", name, err)
+	}
+	ns := &unstructured.Unstructured{Object: object}
+	finalizers, _, err := unstructured.NestedStringSlice(object, "spec", "finalizers")
+	if err != nil {
+		return fmt.Errorf("reading namespace %q: %w", name, err)
+	}
+	ours, native := slices.Contains(finalizers, NamespaceFinalizer), slices.Contains(finalizers, nativeFinalizer)
+	switch {
+	case !ours && (ns.GetDeletionTimestamp() == nil || native):
+		return n.finalize(ctx, ns, append(finalizers, NamespaceFinalizer), "its deletion has to wait for both sides")
+	case ns.GetDeletionTimestamp() == nil || !ours:
+		return nil
+	}
+	left, err := n.clean(ctx, name, !native)
+	if err != nil {
+		return fmt.Errorf("emptying namespace %q: %w", name, err)
+	}
+	if left > 0 || native {
+		n.log.Info("a namespace waits", "namespace", name, "objects", left, "kubernetesIsDone", !native)
+		n.queue.AddAfter(name, lookAgain)
+		return nil
+	}
+	rest := slices.DeleteFunc(finalizers, func(f string) bool { return f == NamespaceFinalizer })
+	if err := n.finalize(ctx, ns, rest, "both sides are empty of it"); err != nil || len(rest) > 0 {
+		return err
+	}
+	// Recent servers delete a namespace whose last finalizer is gone; older ones wait to be asked.
+	uid := ns.GetUID()
+	err = n.writer.write(ctx, n.side(), http.MethodDelete, url, metav1.DeleteOptions{
+		TypeMeta: metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"}, Preconditions: &metav1.Preconditions{UID: &uid}})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// finalize writes spec.finalizers, which only this subresource may. The resource version guards it.
+func (n *namespaces) finalize(ctx context.Context, ns *unstructured.Unstructured, finalizers []string, why string) error {
+	changed := ns.DeepCopy()
+	if err := unstructured.SetNestedStringSlice(changed.Object, finalizers, "spec", "finalizers"); err != nil {
+		return err
+	}
+	if err := n.limit.Wait(ctx); err != nil {
+		return err
+	}
+	err := n.writer.write(ctx, n.side(), http.MethodPut, "/api/v1/namespaces/"+ns.GetName()+"/finalize", changed.Object)
+	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: ns.GetName(), UID: ns.GetUID(), ResourceVersion: ns.GetResourceVersion()}}
+	n.record("finalize", n.cluster.namespaces(n.side()), o, why, err, slog.Any("finalizers", finalizers))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// clean deletes what is in a namespace that is being deleted, and counts what it still saw. What both sides see, and what is the legacy
+// side's, is left to Kubernetes' own namespace controller until that says that it is done.
+// Errors: a side, a group or one list that could not be asked: the namespace is not known to be empty then.
+func (n *namespaces) clean(ctx context.Context, namespace string, everything bool) (left int, err error) {
+	legacy, modern, err := n.freshCatalogs(ctx, n.now())
+	if err != nil {
+		return 0, err
+	}
+	var mutex sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	for _, r := range n.layout.watched(legacy, modern) {
+		if !r.namespaced || !everything && (r.side == etcdsplit.Legacy || n.layout.home(r.GroupResource()) != "") {
+			continue
+		}
+		group.Go(func() error {
+			items, err := n.client(r.side).listAll(ctx, r, namespace)
+			if err != nil {
+				return err
+			}
+			mutex.Lock()
+			left += len(items)
+			mutex.Unlock()
+			for i := range items {
+				if items[i].DeletionTimestamp != nil {
+					continue
+				}
+				err := n.delete(ctx, r, &items[i], metav1.DeletePropagationBackground, "its namespace is being deleted")
+				if err != nil && !apierrors.IsConflict(err) {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return left, group.Wait()
+}
+
+// reportOrphans looks for objects whose namespace is on no side: what is left of namespaces that one side finished alone. They would be
+// found again in a namespace of that name that somebody makes later.
+func (n *namespaces) reportOrphans(ctx context.Context) error {
+	spaces := map[string][]*node{}
+	for _, o := range n.graph.selected(func(o *node) bool { return o.resource.namespaced }) {
+		spaces[o.namespace.Value()] = append(spaces[o.namespace.Value()], o)
+	}
+	var problems error
+	total := 0
+	for _, name := range slices.Sorted(mapKeys(spaces)) {
+		gone, err := n.isGone(ctx, name)
+		if err != nil {
+			problems = errors.Join(problems, err)
+			continue
+		}
+		if !gone {
+			continue
+		}
+		for _, o := range spaces[name] {
+			total++
+			if err := n.orphan(ctx, o); err != nil {
+				problems = errors.Join(problems, err)
+			}
+		}
+	}
+	n.metrics.orphans.Set(float64(total))
+	return problems
+}
+
+func mapKeys(m map[string][]*node) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for key := range m {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+// isGone reports whether a namespace is on no side, as both servers say.
+func (n *namespaces) isGone(ctx context.Context, name string) (bool, error) {
+	for _, side := range etcdsplit.Sides() {
+		if _, err := n.catalogs[side].since(ctx, time.Time{}); err != nil { // it is the right server
+			return false, err
+		}
+		_, err := n.client(side).get(ctx, n.cluster.namespaces(side), "", name)
+		if err == nil {
+			return false, nil
+		}
+		if !errors.Is(err, errAbsent) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// orphan reports one object once and, if it may, deletes it.
+func (n *namespaces) orphan(ctx context.Context, o *node) error {
+	side, namespace := o.resource.side, o.namespace.Value()
+	live, err := n.client(side).get(ctx, *o.resource, namespace, o.name)
+	if errors.Is(err, errAbsent) || err == nil && live.UID != o.uid {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if n.deleteOrphans {
+		if live.DeletionTimestamp != nil {
+			return nil
+		}
+		if gone, err := n.isGone(ctx, namespace); err != nil || !gone {
+			return err
+		}
+		return n.delete(ctx, *o.resource, live, metav1.DeletePropagationBackground, "its namespace is on no side")
+	}
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	if !n.reported[string(o.uid)] {
+		n.reported[string(o.uid)] = true
+		n.log.Warn("an object is left of a namespace that is gone; --delete-orphans deletes such objects", "side", side, "resource", o.resource.String(), "namespace", namespace, "name", o.name, "uid", o.uid)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package controllers
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ownerState is what is known of an owner after every side that could hold it was asked.
+type ownerState int
+
+const (
+	// ownerUnknown: a side that could hold it could not be asked. It is the zero value: what nobody found out is unknown.
+	ownerUnknown ownerState = iota
+	// ownerAbsent: each side that could hold it says that it does not, or has another object of that name.
+	ownerAbsent
+	// ownerPresent: a side has it.
+	ownerPresent
+	// ownerWaiting: a side has it, and it is being deleted and waits for its dependents to go first.
+	ownerWaiting
+)
+
+// subject is an object about which to decide, as it was just read.
+type subject struct {
+	owners     []metav1.OwnerReference
+	states     []ownerState // of owners, in the same order
+	finalizers []string
+	deleting   bool
+	// dependents says that some object refers to this one as its owner, dependentsDeleting that one of these is itself waiting for
+	// its dependents.
+	dependents, dependentsDeleting bool
+}
+
+// action is what to do with an object.
+type action int
+
+const (
+	keep    action = iota // it has an owner, or never had one, or goes already
+	doubt                 // somebody could not be asked: ask again later
+	trim                  // it has an owner, and references to others that are gone
+	collect               // nobody owns it any more
+)
+
+// verdict is what becomes of an object.
+type verdict struct {
+	action action
+	policy metav1.DeletionPropagation // of collect
+	owners []metav1.OwnerReference    // of trim: the references that stay
+	// unblock says that the object's own references must stop blocking first: its dependents wait for it and it for them.
+	unblock bool
+}
+
+// judge decides. It is the only place that decides about a deletion: an object is collected when it has owners and not one of them is, or
+// may be, there, except for owners that wait for their dependents to go.
+func judge(s subject) verdict {
+	if s.deleting || len(s.owners) == 0 {
+		return verdict{action: keep}
+	}
+	if len(s.states) != len(s.owners) || slices.Contains(s.states, ownerUnknown) {
+		return verdict{action: doubt}
+	}
+	if slices.Contains(s.states, ownerPresent) {
+		var stay []metav1.OwnerReference
+		for i, owner := range s.owners {
+			if s.states[i] == ownerPresent {
+				stay = append(stay, owner)
+			}
+		}
+		if len(stay) == len(s.owners) {
+			return verdict{action: keep}
+		}
+		return verdict{action: trim, owners: stay}
+	}
+	if slices.Contains(s.states, ownerWaiting) && s.dependents {
+		return verdict{action: collect, policy: metav1.DeletePropagationForeground, unblock: s.dependentsDeleting}
+	}
+	return verdict{action: collect, policy: policyOf(s.finalizers)}
+}
+
+// policyOf keeps what somebody has asked for before: a finalizer of the object itself outweighs how its owner went.
+func policyOf(finalizers []string) metav1.DeletionPropagation {
+	switch {
+	case slices.Contains(finalizers, metav1.FinalizerOrphanDependents):
+		return metav1.DeletePropagationOrphan
+	case slices.Contains(finalizers, metav1.FinalizerDeleteDependents):
+		return metav1.DeletePropagationForeground
+	default:
+		return metav1.DeletePropagationBackground
+	}
+}
