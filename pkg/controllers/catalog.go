@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -49,6 +50,9 @@ type catalog struct {
 // readCatalog puts the answers of discovery together.
 func readCatalog(side etcdsplit.SideName, d discovery.DiscoveryInterface, now time.Time) (*catalog, error) {
 	groups, lists, err := d.ServerGroupsAndResources()
+	if apierrors.IsNotAcceptable(err) { // 1.6 refuses to be asked for all at once
+		groups, lists, err = d.WithLegacy().ServerGroupsAndResources()
+	}
 	c := &catalog{failed: map[string]error{}, asked: now}
 	if partial := (*discovery.ErrGroupDiscoveryFailed)(nil); errors.As(err, &partial) {
 		for gv, err := range partial.Groups {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,12 +26,30 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 )
 
-// What is asked for: metadata alone. A server that does not know the form (lists before 1.8, watches before 1.15) sends whole objects,
-// of which as much is kept: no version is asked about, and nothing else reads differently.
+// What is asked for: metadata alone, in the words that a server understands. One that does not know the form sends whole objects, of which
+// as much is kept, or answers 406 (1.6) and is asked in plain words from then on: no version is asked about, and nothing else reads differently.
 const (
 	acceptObject = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1,application/json"
 	acceptList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1,application/json"
 )
+
+// accepts is what one kind of request accepts.
+type accepts struct {
+	metadata string
+	plain    atomic.Bool // the server has refused the metadata form
+}
+
+// ask sends a request and, when the server refuses its form, sends it again in plain words.
+func (a *accepts) ask(send func(accept string) error) error {
+	if !a.plain.Load() {
+		err := send(a.metadata)
+		if !apierrors.IsNotAcceptable(err) {
+			return err
+		}
+		a.plain.Store(true)
+	}
+	return send(runtime.ContentTypeJSON)
+}
 
 // answerWithin bounds a request about one object. A server that takes longer counts as one that could not be asked.
 const answerWithin = 20 * time.Second
@@ -42,6 +61,8 @@ type client struct {
 	side      etcdsplit.SideName
 	rest      rest.Interface
 	discovery discovery.DiscoveryInterface
+
+	gets, lists, watches accepts
 }
 
 func newClient(side etcdsplit.SideName, config *rest.Config) (*client, error) {
@@ -59,14 +80,16 @@ func newClient(side etcdsplit.SideName, config *rest.Config) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the %s side: %w", side, err)
 	}
-	return &client{side: side, rest: restClient, discovery: discoveryClient}, nil
+	c := &client{side: side, rest: restClient, discovery: discoveryClient}
+	c.gets.metadata, c.lists.metadata, c.watches.metadata = acceptObject, acceptList, acceptObject
+	return c, nil
 }
 
 // version is the server's own, as /version says.
 func (c *client) version(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	data, err := c.rest.Get().AbsPath("/version").Do(ctx).Raw()
+	data, err := answer(c.rest.Get().AbsPath("/version").Do(ctx))
 	if err != nil {
 		return "", fmt.Errorf("asking the %s side for its version: %w", c.side, err)
 	}
@@ -82,7 +105,11 @@ func (c *client) version(ctx context.Context) (string, error) {
 func (c *client) get(ctx context.Context, r resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	data, err := c.rest.Get().AbsPath(r.path(namespace, name)).SetHeader("Accept", acceptObject).Do(ctx).Raw()
+	var data []byte
+	err := c.gets.ask(func(accept string) (err error) {
+		data, err = answer(c.rest.Get().AbsPath(r.path(namespace, name)).SetHeader("Accept", accept).Do(ctx))
+		return err
+	})
 	if err != nil {
 		return nil, c.said("reading", r, namespace, name, err)
 	}
@@ -94,6 +121,14 @@ func (c *client) get(ctx context.Context, r resource, namespace, name string) (*
 		return nil, c.said("reading", r, namespace, name, err)
 	}
 	return object, nil
+}
+
+// answer is a result's body, or what the server itself says about an error: Raw alone does not read that.
+func answer(result rest.Result) ([]byte, error) {
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	return result.Raw()
 }
 
 // errAbsent is what a server says of an object that it does not have.
@@ -113,8 +148,11 @@ func (c *client) said(doing string, r resource, namespace, name string, err erro
 
 // list reads the metadata of a resource's objects, in one namespace or, with "", in all.
 func (c *client) list(ctx context.Context, r resource, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	request := c.rest.Get().AbsPath(r.path(namespace)).SetHeader("Accept", acceptList)
-	body, err := withOptions(request, options).Stream(ctx)
+	var body io.ReadCloser
+	err := c.lists.ask(func(accept string) (err error) {
+		body, err = withOptions(c.rest.Get().AbsPath(r.path(namespace)).SetHeader("Accept", accept), options).Stream(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("listing %s on the %s side: %w", r, c.side, err)
 	}
@@ -164,8 +202,11 @@ func withOptions(request *rest.Request, o metav1.ListOptions) *rest.Request {
 
 // watch follows a resource's objects in all namespaces.
 func (c *client) watch(ctx context.Context, r resource, options metav1.ListOptions) (watch.Interface, error) {
-	request := c.rest.Get().AbsPath(r.path("")).SetHeader("Accept", acceptObject).Param("watch", "true")
-	body, err := withOptions(request, options).Stream(ctx)
+	var body io.ReadCloser
+	err := c.watches.ask(func(accept string) (err error) {
+		body, err = withOptions(c.rest.Get().AbsPath(r.path("")).SetHeader("Accept", accept).Param("watch", "true"), options).Stream(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, err // unwrapped: the reflector asks what kind of error it is
 	}
@@ -214,7 +255,7 @@ func (c *client) patchMetadata(ctx context.Context, r resource, o *metav1.Partia
 func (c *client) read(ctx context.Context, url string) (map[string]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	data, err := c.rest.Get().AbsPath(url).Do(ctx).Raw()
+	data, err := answer(c.rest.Get().AbsPath(url).Do(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -235,12 +276,12 @@ func (c *client) exchange(ctx context.Context, verb, url string, object any) (ma
 	if err != nil {
 		return nil, err
 	}
-	data, err := c.rest.Verb(verb).AbsPath(url).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx).Raw()
+	data, err := answer(c.rest.Verb(verb).AbsPath(url).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx))
 	if err != nil {
 		return nil, err
 	}
-	var answer map[string]any
-	return answer, utiljson.Unmarshal(data, &answer)
+	var made map[string]any
+	return made, utiljson.Unmarshal(data, &made)
 }
 
 // wireObject is what is read of any object.

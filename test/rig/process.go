@@ -49,6 +49,12 @@ func (r *Rig) Start(name, program string, minor kubever.Minor, args []string) *P
 	return r.start(name, binary, args)
 }
 
+// StartProgram runs a program that a test has built. The arguments are given as they are.
+func (r *Rig) StartProgram(name, path string, args []string) *Process {
+	r.t.Helper()
+	return r.start(name, path, args)
+}
+
 func (r *Rig) start(name, binary string, args []string) *Process {
 	r.t.Helper()
 	p := &Process{Name: name, rig: r, program: binary, args: args, log: filepath.Join(r.dir, name+".log"), stopWithin: 5 * time.Second}
@@ -116,6 +122,12 @@ func (p *Process) signal(process *os.Process, signal os.Signal) {
 	if err := process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.rig.t.Errorf("ending %s: %v", p.Name, err)
 	}
+}
+
+// StartAgain starts a process that was killed, with the same arguments.
+func (p *Process) StartAgain() {
+	p.rig.t.Helper()
+	p.run()
 }
 
 // Restart stops the process and starts it again with the same arguments.

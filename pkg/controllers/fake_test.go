@@ -1,0 +1,320 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// pairSpec is the plan under which the fakes run.
+const pairSpec = `apiVersion: kubefusion.dev/v1alpha1
+kind: FusedControlPlane
+metadata: {name: pair}
+spec:
+  layout: split
+  hosts: [{name: cp-1, address: 192.0.2.1}]
+  network: {serviceCIDRs: [10.96.0.0/24], modernServiceCIDRs: [10.97.0.0/24]}
+  stores:
+  - {name: core, endpoints: ["http://192.0.2.1:2379"]}
+  - {name: modern, endpoints: ["http://192.0.2.1:2479"]}
+  legacy: {version: 1.15.12, store: core, controllerManager: {}}
+  modern: {version: 1.36.3, store: modern, controllerManager: {}}
+`
+
+func testPlan(t testing.TB) *plan.Plan {
+	t.Helper()
+	f, err := spec.Load("pair.yaml", []byte(pairSpec))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// stored is an object in a fake store.
+type stored struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+}
+
+// store is what a fake server keeps its objects in; pods and namespaces of both servers are in one.
+type store struct {
+	objects map[string]*stored // by path below the group and version: pods/demo/one, namespaces//demo
+}
+
+// world is two fake API servers over three stores, and a judge of what is deleted.
+type world struct {
+	t       testing.TB
+	mutex   sync.Mutex
+	version int
+	uids    int
+	shared  store
+	own     map[etcdsplit.SideName]store
+	// refuse says how a server answers instead of properly: by a code, 0 for properly.
+	refuse func(side etcdsplit.SideName, r *http.Request) int
+	// deletions lists what was deleted, as resource/namespace/name.
+	deletions []string
+	wrong     []string // deletions of objects that have an owner
+}
+
+// fakeResources are what each side serves.
+var fakeResources = map[etcdsplit.SideName][]struct{ gv, name, kind string }{
+	etcdsplit.Legacy: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"extensions/v1beta1", "replicasets", "ReplicaSet"}},
+	etcdsplit.Modern: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"example.test/v1", "widgets", "Widget"}},
+}
+
+func newWorld(t testing.TB) *world {
+	w := &world{t: t, shared: store{map[string]*stored{}}, own: map[etcdsplit.SideName]store{}, refuse: func(etcdsplit.SideName, *http.Request) int { return 0 }}
+	for _, side := range etcdsplit.Sides() {
+		w.own[side] = store{map[string]*stored{}}
+	}
+	w.put("", "namespaces", "", metav1.NamespaceSystem)
+	return w
+}
+
+// collector over the two servers, with the graph as the stores are now and no watches.
+func (w *world) collector(options Options) (*collector, *manager) {
+	w.t.Helper()
+	configs := map[etcdsplit.SideName]*rest.Config{}
+	for _, side := range etcdsplit.Sides() {
+		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.serve(side, rw, r) }))
+		w.t.Cleanup(server.Close)
+		configs[side] = &rest.Config{Host: server.URL}
+	}
+	options.QPS, options.ChangesPerSecond = 1e6, 1e6
+	if options.Audit == nil {
+		options.Audit = slog.New(slog.DiscardHandler)
+	}
+	options.Log = slog.New(slog.DiscardHandler)
+	c, err := newCluster(testPlan(w.t), configs, options)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	m := newManager(c, options)
+	m.started = true
+	return m.collector, m
+}
+
+// see puts what the stores hold into the graph.
+func (w *world) see(ctx context.Context, m *manager) {
+	w.t.Helper()
+	legacy, modern, err := m.freshCatalogs(ctx, time.Time{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range m.layout.watched(legacy, modern) {
+		items, err := m.client(r.side).listAll(ctx, r, "")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		known := m.monitors.running[r]
+		if known == nil {
+			known = &monitor{resource: r, graph: m.graph, told: m.told}
+			m.monitors.running[r] = known
+		}
+		var list []any
+		for i := range items {
+			list = append(list, &items[i])
+		}
+		if err := known.Replace(list, ""); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// in is the store in which a side keeps a resource.
+func (w *world) in(side etcdsplit.SideName, resource string) store {
+	if resource == "pods" || resource == "namespaces" {
+		return w.shared
+	}
+	return w.own[side]
+}
+
+// put makes an object with owners of these UIDs and returns its own.
+func (w *world) put(side etcdsplit.SideName, resource, namespace, name string, owners ...metav1.OwnerReference) metav1.OwnerReference {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.uids++
+	w.version++
+	o := &stored{Metadata: metav1.ObjectMeta{Name: name, Namespace: namespace, ResourceVersion: fmt.Sprint(w.version), OwnerReferences: owners}}
+	o.Metadata.UID = types.UID(fmt.Sprintf("uid-%d", w.uids))
+	w.in(side, resource).objects[resource+"/"+namespace+"/"+name] = o
+	kind := map[string]string{"pods": "Pod", "replicasets": "ReplicaSet", "widgets": "Widget", "namespaces": "Namespace"}[resource]
+	apiVersion := map[string]string{"pods": "v1", "replicasets": "apps/v1", "widgets": "example.test/v1", "namespaces": "v1"}[resource]
+	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: o.Metadata.UID}
+}
+
+// has reports whether an object is there.
+func (w *world) has(side etcdsplit.SideName, resource, namespace, name string) bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.in(side, resource).objects[resource+"/"+namespace+"/"+name] != nil
+}
+
+// drop removes an object as if somebody had.
+func (w *world) drop(side etcdsplit.SideName, resource, namespace, name string) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	delete(w.in(side, resource).objects, resource+"/"+namespace+"/"+name)
+}
+
+// exists reports whether the UID is anywhere; w.mutex is held.
+func (w *world) exists(uid string) bool {
+	for _, s := range []store{w.shared, w.own[etcdsplit.Legacy], w.own[etcdsplit.Modern]} {
+		for _, o := range s.objects {
+			if string(o.Metadata.UID) == uid {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (w *world) serve(side etcdsplit.SideName, rw http.ResponseWriter, r *http.Request) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if code := w.refuse(side, r); code == http.StatusOK { // a proxy that knows everything better
+		fmt.Fprintln(rw, "{}")
+		return
+	} else if code != 0 {
+		http.Error(rw, http.StatusText(code), code)
+		return
+	}
+	answer := func(code int, value any) {
+		rw.Header().Set("Content-Type", "application/json")
+		rw.WriteHeader(code)
+		_ = json.NewEncoder(rw).Encode(value)
+	}
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if r.URL.Path == "/version" {
+		answer(200, map[string]string{"gitVersion": map[etcdsplit.SideName]string{etcdsplit.Legacy: "v1.15.12", etcdsplit.Modern: "v1.36.3"}[side]})
+		return
+	}
+	if w.discovery(side, parts, answer) {
+		return
+	}
+	// /api/v1/... or /apis/GROUP/VERSION/...
+	gv, rest := "v1", parts[min(2, len(parts)):]
+	if parts[0] == "apis" && len(parts) > 3 {
+		gv, rest = parts[1]+"/"+parts[2], parts[3:]
+	}
+	namespace := ""
+	if len(rest) > 2 && rest[0] == "namespaces" {
+		namespace, rest = rest[1], rest[2:]
+	}
+	if len(rest) == 0 || !slices.ContainsFunc(fakeResources[side], func(f struct{ gv, name, kind string }) bool { return f.gv == gv && f.name == rest[0] }) {
+		http.NotFound(rw, r)
+		return
+	}
+	s := w.in(side, rest[0])
+	if len(rest) == 1 {
+		items := []*stored{}
+		for _, key := range slices.Sorted(maps.Keys(s.objects)) {
+			if o := s.objects[key]; strings.HasPrefix(key, rest[0]+"/") && (namespace == "" || o.Metadata.Namespace == namespace) {
+				items = append(items, o)
+			}
+		}
+		answer(200, map[string]any{"kind": "List", "metadata": map[string]string{"resourceVersion": fmt.Sprint(w.version)}, "items": items})
+		return
+	}
+	key := rest[0] + "/" + namespace + "/" + rest[1]
+	o := s.objects[key]
+	status := func(code int, reason metav1.StatusReason) {
+		answer(code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: reason, Code: int32(code),
+			Details: &metav1.StatusDetails{Name: rest[1], Kind: rest[0]}, Message: fmt.Sprintf("%s %q: %s", rest[0], rest[1], reason)})
+	}
+	if o == nil {
+		status(404, metav1.StatusReasonNotFound)
+		return
+	}
+	switch r.Method {
+	case http.MethodGet:
+		answer(200, o)
+	case http.MethodDelete:
+		var options metav1.DeleteOptions
+		if err := json.NewDecoder(r.Body).Decode(&options); err != nil || options.Preconditions == nil || options.Preconditions.UID == nil || options.PropagationPolicy == nil {
+			w.wrong = append(w.wrong, "a deletion of "+key+" without preconditions")
+		} else if *options.Preconditions.UID != o.Metadata.UID || *options.Preconditions.ResourceVersion != o.Metadata.ResourceVersion {
+			status(409, metav1.StatusReasonConflict)
+			return
+		}
+		for _, ref := range o.Metadata.OwnerReferences {
+			if w.exists(string(ref.UID)) {
+				w.wrong = append(w.wrong, fmt.Sprintf("%s was deleted through the %s side, and its owner %s %s is there", key, side, ref.Kind, ref.Name))
+			}
+		}
+		w.deletions = append(w.deletions, key)
+		delete(s.objects, key)
+		answer(200, o)
+	case http.MethodPatch:
+		patch := stored{}
+		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil || patch.Metadata.ResourceVersion != o.Metadata.ResourceVersion {
+			status(409, metav1.StatusReasonConflict)
+			return
+		}
+		w.version++
+		changed := *o
+		changed.Metadata.ResourceVersion = fmt.Sprint(w.version)
+		if patch.Metadata.OwnerReferences != nil {
+			changed.Metadata.OwnerReferences = patch.Metadata.OwnerReferences
+		}
+		if patch.Metadata.Finalizers != nil {
+			changed.Metadata.Finalizers = patch.Metadata.Finalizers
+		}
+		if s.objects[key] = &changed; changed.Metadata.DeletionTimestamp != nil && len(changed.Metadata.Finalizers) == 0 {
+			delete(s.objects, key)
+		}
+		answer(200, &changed)
+	}
+}
+
+// discovery answers what a server of before 1.26 answers.
+func (w *world) discovery(side etcdsplit.SideName, parts []string, answer func(int, any)) bool {
+	path := strings.Join(parts, "/")
+	switch {
+	case path == "api":
+		answer(200, metav1.APIVersions{Versions: []string{"v1"}})
+		return true
+	case path == "apis":
+		var list metav1.APIGroupList
+		for _, f := range fakeResources[side] {
+			group, version, ok := strings.Cut(f.gv, "/")
+			if ok && !slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool { return g.Name == group }) {
+				v := metav1.GroupVersionForDiscovery{GroupVersion: f.gv, Version: version}
+				list.Groups = append(list.Groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
+			}
+		}
+		answer(200, list)
+		return true
+	case path == "api/v1" || parts[0] == "apis" && len(parts) == 3:
+		gv := strings.TrimPrefix(strings.TrimPrefix(path, "apis/"), "api/")
+		list := metav1.APIResourceList{GroupVersion: gv}
+		for _, f := range fakeResources[side] {
+			if f.gv == gv {
+				list.APIResources = append(list.APIResources, metav1.APIResource{Name: f.name, Kind: f.kind, Namespaced: f.name != "namespaces", Verbs: metav1.Verbs{"get", "list", "watch", "delete", "patch"}})
+			}
+		}
+		answer(200, list)
+		return true
+	}
+	return false
+}
