@@ -136,6 +136,9 @@ func (c *catalog) failure(groups ...string) error {
 // catalogAge is how old a catalog may be that decides about a deletion.
 const catalogAge = 10 * time.Second
 
+// failedAge is how soon the question is asked again when a group could not be asked about.
+const failedAge = 2 * time.Second
+
 // catalogs keeps one side's catalog and asks again when it is too old.
 type catalogs struct {
 	side  etcdsplit.SideName
@@ -151,7 +154,11 @@ type catalogs struct {
 func (c *catalogs) since(ctx context.Context, moment time.Time) (*catalog, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if limit := c.now().Add(-catalogAge); moment.Before(limit) {
+	age := catalogAge
+	if c.last != nil && len(c.last.failed) > 0 {
+		age = failedAge
+	}
+	if limit := c.now().Add(-age); moment.Before(limit) {
 		moment = limit
 	}
 	if c.last != nil && c.last.asked.After(moment) {
@@ -178,6 +185,16 @@ func (l layout) row(gr schema.GroupResource) *etcdsplit.Resource {
 		}
 	}
 	return nil
+}
+
+// serves reports whether the plan's version of a side serves the kind: a catalog without it says less than the server has.
+func (l layout) serves(side etcdsplit.SideName, gk schema.GroupKind) bool {
+	for i := range l.plan.Resources {
+		if row := &l.plan.Resources[i]; !row.Pseudo && row.ServesKind(gk.Group, gk.Kind) {
+			return len(row.Side(side).Serves) > 0
+		}
+	}
+	return false
 }
 
 // groups lists every group under which the kind's objects may be found: an object of apps is one of extensions as well.

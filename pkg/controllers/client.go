@@ -28,9 +28,10 @@ import (
 
 // What is asked for: metadata alone, in the words that a server understands. One that does not know the form sends whole objects, of which
 // as much is kept, or answers 406 (1.6) and is asked in plain words from then on: no version is asked about, and nothing else reads differently.
+// The form's version v1beta1, of 1.8 to 1.14, is no use: its lists have no resource version to watch from (seen with 1.10).
 const (
-	acceptObject = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1,application/json"
-	acceptList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1,application/json"
+	acceptObject = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+	acceptList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
 
 // accepts is what one kind of request accepts.

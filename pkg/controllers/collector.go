@@ -155,7 +155,8 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 	if c.absent.has(ref, namespace) {
 		return ownerAbsent, nil
 	}
-	groups := c.layout.groups(gv.WithKind(ref.Kind).GroupKind())
+	kind := gv.WithKind(ref.Kind).GroupKind()
+	groups := c.layout.groups(kind)
 	asked := 0
 	for _, side := range etcdsplit.Sides() {
 		served, err := c.catalogs[side].since(ctx, seen)
@@ -165,7 +166,11 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 		if err := served.failure(groups...); err != nil {
 			return ownerUnknown, err
 		}
-		for _, r := range served.ofKind(groups, ref.Kind) {
+		places := served.ofKind(groups, ref.Kind)
+		if len(places) == 0 && c.layout.serves(side, kind) {
+			return ownerUnknown, fmt.Errorf("the %s side does not list %s among what it serves, although its version has it", side, kind)
+		}
+		for _, r := range places {
 			if asked++; !r.can("get") {
 				return ownerUnknown, fmt.Errorf("%s on the %s side cannot be read: %w", r, side, errUnserved)
 			}

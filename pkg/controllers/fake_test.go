@@ -34,8 +34,10 @@ spec:
   stores:
   - {name: core, endpoints: ["http://192.0.2.1:2379"]}
   - {name: modern, endpoints: ["http://192.0.2.1:2479"]}
-  legacy: {version: 1.15.12, store: core, controllerManager: {}}
-  modern: {version: 1.36.3, store: modern, controllerManager: {}}
+  legacy: {version: 1.15.12, store: core, apiServer: {}, controllerManager: {}}
+  modern: {version: 1.36.3, store: modern, apiServer: {}, controllerManager: {}}
+  access:
+  - {subjects: [{kind: User, name: fusionctl-controllers}], apiGroups: ["*"], resources: ["*"]}
 `
 
 func testPlan(t testing.TB) *plan.Plan {
@@ -53,7 +55,12 @@ func testPlan(t testing.TB) *plan.Plan {
 
 // stored is an object in a fake store.
 type stored struct {
-	Metadata metav1.ObjectMeta `json:"metadata"`
+	Metadata metav1.ObjectMeta    `json:"metadata"`
+	Spec     *storedNamespaceSpec `json:"spec,omitempty"` // of namespaces
+}
+
+type storedNamespaceSpec struct {
+	Finalizers []string `json:"finalizers"`
 }
 
 // store is what a fake server keeps its objects in; pods and namespaces of both servers are in one.
@@ -117,6 +124,7 @@ func (w *world) collector(options Options) (*collector, *manager) {
 // see puts what the stores hold into the graph.
 func (w *world) see(ctx context.Context, m *manager) {
 	w.t.Helper()
+	forget(m)
 	legacy, modern, err := m.freshCatalogs(ctx, time.Time{})
 	if err != nil {
 		w.t.Fatal(err)
@@ -157,6 +165,9 @@ func (w *world) put(side etcdsplit.SideName, resource, namespace, name string, o
 	w.version++
 	o := &stored{Metadata: metav1.ObjectMeta{Name: name, Namespace: namespace, ResourceVersion: fmt.Sprint(w.version), OwnerReferences: owners}}
 	o.Metadata.UID = types.UID(fmt.Sprintf("uid-%d", w.uids))
+	if resource == "namespaces" {
+		o.Spec = &storedNamespaceSpec{Finalizers: []string{nativeFinalizer}}
+	}
 	w.in(side, resource).objects[resource+"/"+namespace+"/"+name] = o
 	kind := map[string]string{"pods": "Pod", "replicasets": "ReplicaSet", "widgets": "Widget", "namespaces": "Namespace"}[resource]
 	apiVersion := map[string]string{"pods": "v1", "replicasets": "apps/v1", "widgets": "example.test/v1", "namespaces": "v1"}[resource]
@@ -216,6 +227,10 @@ func (w *world) serve(side etcdsplit.SideName, rw http.ResponseWriter, r *http.R
 	gv, rest := "v1", parts[min(2, len(parts)):]
 	if parts[0] == "apis" && len(parts) > 3 {
 		gv, rest = parts[1]+"/"+parts[2], parts[3:]
+	}
+	if len(rest) == 3 && rest[2] == "finalize" {
+		w.finalize(rest[1], r, answer)
+		return
 	}
 	namespace := ""
 	if len(rest) > 2 && rest[0] == "namespaces" {
@@ -285,6 +300,23 @@ func (w *world) serve(side etcdsplit.SideName, rw http.ResponseWriter, r *http.R
 		}
 		answer(200, &changed)
 	}
+}
+
+// finalize writes the finalizers of a namespace; the last one out ends it.
+func (w *world) finalize(name string, r *http.Request, answer func(int, any)) {
+	o := w.shared.objects["namespaces//"+name]
+	var written stored
+	if err := json.NewDecoder(r.Body).Decode(&written); err != nil || o == nil || written.Metadata.ResourceVersion != o.Metadata.ResourceVersion || written.Metadata.UID != o.Metadata.UID {
+		answer(409, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonConflict, Code: 409})
+		return
+	}
+	w.version++
+	changed := *o
+	changed.Spec, changed.Metadata.ResourceVersion = written.Spec, fmt.Sprint(w.version)
+	if w.shared.objects["namespaces//"+name] = &changed; changed.Metadata.DeletionTimestamp != nil && len(changed.Spec.Finalizers) == 0 {
+		delete(w.shared.objects, "namespaces//"+name)
+	}
+	answer(200, &changed)
 }
 
 // discovery answers what a server of before 1.26 answers.

@@ -42,7 +42,9 @@ type namespaces struct {
 const lookAgain = 2 * time.Second
 
 // side through which namespaces are read and written.
-func (n *namespaces) side() etcdsplit.SideName { return n.layout.home(n.cluster.namespaces("").GroupResource()) }
+func (n *namespaces) side() etcdsplit.SideName {
+	return n.layout.home(n.cluster.namespaces("").GroupResource())
+}
 
 // process brings one namespace a step further.
 func (n *namespaces) process(ctx context.Context, name string) error {

@@ -1,0 +1,414 @@
+package controllers
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+)
+
+const (
+	legacy = etcdsplit.Legacy
+	modern = etcdsplit.Modern
+)
+
+// collectAll looks at every object until nothing changes; objects that are left in doubt are left.
+func collectAll(t *testing.T, w *world, c *collector, m *manager) {
+	t.Helper()
+	for range 20 {
+		before := len(w.deletions)
+		w.see(t.Context(), m)
+		for _, uid := range m.graph.suspects() {
+			_ = c.process(t.Context(), uid)
+		}
+		if len(w.deletions) == before {
+			return
+		}
+	}
+	t.Fatal("deletions do not end")
+}
+
+func TestOwnersOfEitherSideKeepSharedObjects(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	w.put("", "pods", "demo", "of-legacy", w.put(legacy, "replicasets", "demo", "old"))
+	w.put("", "pods", "demo", "of-modern", w.put(modern, "replicasets", "demo", "new"))
+	w.put("", "pods", "demo", "of-widget", w.put(modern, "widgets", "demo", "one"))
+	beta := w.put(legacy, "replicasets", "demo", "beta")
+	beta.APIVersion = "extensions/v1beta1"
+	w.put("", "pods", "demo", "of-beta", beta)
+	collectAll(t, w, c, m)
+	if len(w.deletions) > 0 {
+		t.Fatalf("deleted %q, want nothing", w.deletions)
+	}
+	w.drop(legacy, "replicasets", "demo", "old")
+	w.drop(modern, "replicasets", "demo", "new")
+	w.drop(modern, "widgets", "demo", "one")
+	w.drop(legacy, "replicasets", "demo", "beta")
+	collectAll(t, w, c, m)
+	slices.Sort(w.deletions)
+	if want := []string{"pods/demo/of-beta", "pods/demo/of-legacy", "pods/demo/of-modern", "pods/demo/of-widget"}; !slices.Equal(w.deletions, want) || len(w.wrong) > 0 {
+		t.Errorf("deleted %q, want %q; %q", w.deletions, want, w.wrong)
+	}
+}
+
+// An owner that was made again under its name is another owner, on whichever side.
+func TestOwnersAreKnownByUID(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	w.put("", "pods", "demo", "one", w.put(modern, "replicasets", "demo", "set"))
+	w.put(modern, "replicasets", "demo", "set")
+	w.put(legacy, "replicasets", "demo", "set")
+	collectAll(t, w, c, m)
+	if !slices.Equal(w.deletions, []string{"pods/demo/one"}) {
+		t.Errorf("deleted %q, want the pod", w.deletions)
+	}
+}
+
+// Whatever a server answers instead of properly, nothing is deleted: with it both of the pod's possible places are not known to be empty.
+func TestDoubtNeverDeletes(t *testing.T) {
+	for name, refuse := range map[string]func(etcdsplit.SideName, *http.Request) int{
+		"the legacy side is down": func(side etcdsplit.SideName, _ *http.Request) int { return code(side == legacy, 503) },
+		"the modern side is down": func(side etcdsplit.SideName, _ *http.Request) int { return code(side == modern, 503) },
+		"owners may not be read": func(_ etcdsplit.SideName, r *http.Request) int {
+			return code(strings.Contains(r.URL.Path, "/replicasets/"), 403)
+		},
+		"a proxy answers 404": func(_ etcdsplit.SideName, r *http.Request) int {
+			return code(strings.Contains(r.URL.Path, "/replicasets/"), 404)
+		},
+		"a proxy answers 200": func(_ etcdsplit.SideName, r *http.Request) int {
+			return code(strings.Contains(r.URL.Path, "/replicasets/"), 200)
+		},
+		"a group's discovery fails": func(side etcdsplit.SideName, r *http.Request) int {
+			return code(side == legacy && r.URL.Path == "/apis/apps/v1", 503)
+		},
+		"the old group's discovery": func(_ etcdsplit.SideName, r *http.Request) int {
+			return code(r.URL.Path == "/apis/extensions/v1beta1", 500)
+		},
+		"the pod cannot be read": func(_ etcdsplit.SideName, r *http.Request) int {
+			return code(strings.Contains(r.URL.Path, "/pods/"), 500)
+		},
+		"the version cannot be read": func(side etcdsplit.SideName, r *http.Request) int {
+			return code(side == legacy && r.URL.Path == "/version", 500)
+		},
+		"kube-system cannot be found": func(side etcdsplit.SideName, r *http.Request) int {
+			return code(side == modern && strings.HasSuffix(r.URL.Path, "/kube-system"), 404)
+		},
+		"both servers say 401": func(etcdsplit.SideName, *http.Request) int { return 401 },
+		"one side's discovery is short": func(side etcdsplit.SideName, r *http.Request) int {
+			return code(side == modern && r.URL.Path == "/apis", 200)
+		},
+		"all discovery is short": func(_ etcdsplit.SideName, r *http.Request) int { return code(r.URL.Path == "/apis", 200) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			c, m := w.collector(Options{})
+			w.put("", "pods", "demo", "one", w.put(modern, "replicasets", "demo", "set"))
+			w.see(t.Context(), m)
+			w.drop(modern, "replicasets", "demo", "set")
+			w.see(t.Context(), m)
+			forget(m)
+			w.refuse = refuse
+			for _, uid := range m.graph.suspects() {
+				if err := c.process(t.Context(), uid); err == nil {
+					t.Error("the object is left without a second look")
+				}
+			}
+			if len(w.deletions) > 0 {
+				t.Fatalf("deleted %q", w.deletions)
+			}
+			w.refuse = func(etcdsplit.SideName, *http.Request) int { return 0 }
+			forget(m)
+			collectAll(t, w, c, m)
+			if !slices.Equal(w.deletions, []string{"pods/demo/one"}) {
+				t.Errorf("afterwards deleted %q, want the pod", w.deletions)
+			}
+		})
+	}
+}
+
+func code(refuse bool, code int) int {
+	if refuse {
+		return code
+	}
+	return 0
+}
+
+// forget makes the catalogs old.
+func forget(m *manager) {
+	for _, c := range m.catalogs {
+		c.mutex.Lock()
+		c.last = nil
+		c.mutex.Unlock()
+	}
+}
+
+// Nothing is known of a kind that no side serves, so its dependents stay.
+func TestOwnersOfUnservedKindsKeepTheirDependents(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	w.put("", "pods", "demo", "one", metav1.OwnerReference{APIVersion: "gone.example/v1", Kind: "Gadget", Name: "g", UID: "gadget"})
+	w.put("", "pods", "demo", "two", metav1.OwnerReference{APIVersion: "a/b/c", Kind: "Gadget", Name: "g", UID: "gadget"})
+	collectAll(t, w, c, m)
+	if len(w.deletions) > 0 {
+		t.Errorf("deleted %q", w.deletions)
+	}
+}
+
+// A UID counts, wherever its object is seen: a reference that misnames its owner does not cost the dependent.
+func TestMisnamedOwnersKeepTheirDependents(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	ref := w.put(legacy, "replicasets", "elsewhere", "set")
+	ref.Name = "other"
+	w.put("", "pods", "demo", "one", ref)
+	collectAll(t, w, c, m)
+	if len(w.deletions) > 0 {
+		t.Errorf("deleted %q", w.deletions)
+	}
+}
+
+// A kubeconfig that leads to another server makes every owner of the side look absent.
+func TestWrongServersAreNotBelieved(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	w.put("", "pods", "demo", "one", w.put(modern, "replicasets", "demo", "set"))
+	w.see(t.Context(), m)
+	m.clients[modern] = m.clients[legacy] // both kubeconfigs lead to the legacy server
+	forget(m)
+	m.graph.remove("uid-2")
+	if err := c.process(t.Context(), "uid-3"); !errors.Is(err, errWrongServer) {
+		t.Errorf("process = %v, want %v", err, errWrongServer)
+	}
+	if len(w.deletions) > 0 {
+		t.Errorf("deleted %q", w.deletions)
+	}
+}
+
+func TestDryRunOnlySays(t *testing.T) {
+	w := newWorld(t)
+	var trail bytes.Buffer
+	c, m := w.collector(Options{DryRun: true, Audit: slog.New(slog.NewTextHandler(&trail, nil))})
+	w.put("", "pods", "demo", "one", w.put(modern, "replicasets", "demo", "set"))
+	w.drop(modern, "replicasets", "demo", "set")
+	collectAll(t, w, c, m)
+	if len(w.deletions) > 0 || !strings.Contains(trail.String(), "name=one") || !strings.Contains(trail.String(), "dry run") || !strings.Contains(trail.String(), "uid-2") {
+		t.Errorf("deleted %q with the trail\n%s", w.deletions, &trail)
+	}
+}
+
+func finalized(w *world, side etcdsplit.SideName, key string, finalizers ...string) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	o := w.own[side].objects[key]
+	now := metav1.Now()
+	o.Metadata.DeletionTimestamp, o.Metadata.Finalizers = &now, finalizers
+}
+
+func TestForegroundWaitsForBlockingDependents(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	blocking := true
+	set := w.put(modern, "replicasets", "demo", "set")
+	set.BlockOwnerDeletion = &blocking
+	w.put("", "pods", "demo", "one", set)
+	finalized(w, modern, "replicasets/demo/set", metav1.FinalizerDeleteDependents)
+	w.see(t.Context(), m)
+	if err := c.process(t.Context(), set.UID); err != nil || !w.has(modern, "replicasets", "demo", "set") {
+		t.Fatalf("the owner goes before its dependent (%v)", err)
+	}
+	if err := c.process(t.Context(), "uid-3"); err != nil || w.has("", "pods", "demo", "one") {
+		t.Fatalf("the dependent of an owner that waits for it stays (%v)", err)
+	}
+	w.see(t.Context(), m)
+	if err := c.process(t.Context(), set.UID); err != nil || w.has(modern, "replicasets", "demo", "set") {
+		t.Errorf("the owner stays after its dependent (%v)", err)
+	}
+}
+
+// The dependents that are released are those that the servers list, not those that the graph happens to know.
+func TestOrphaningReleasesDependentsThatNoWatchHasSeen(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	set := w.put(modern, "replicasets", "demo", "set")
+	finalized(w, modern, "replicasets/demo/set", metav1.FinalizerOrphanDependents)
+	w.see(t.Context(), m)
+	w.put("", "pods", "demo", "late", set)
+	w.refuse = func(side etcdsplit.SideName, r *http.Request) int {
+		return code(side == legacy && strings.HasSuffix(r.URL.Path, "/replicasets"), 500)
+	}
+	if err := c.process(t.Context(), set.UID); err == nil || !w.has(modern, "replicasets", "demo", "set") {
+		t.Fatalf("the owner goes although a list failed (%v)", err)
+	}
+	w.refuse = func(etcdsplit.SideName, *http.Request) int { return 0 }
+	if err := c.process(t.Context(), set.UID); err != nil || w.has(modern, "replicasets", "demo", "set") {
+		t.Fatalf("the owner stays (%v)", err)
+	}
+	if owners := w.shared.objects["pods/demo/late"].Metadata.OwnerReferences; len(owners) > 0 {
+		t.Errorf("the dependent still names %+v", owners)
+	}
+	collectAll(t, w, c, m)
+	if len(w.deletions) > 0 {
+		t.Errorf("deleted %q", w.deletions)
+	}
+}
+
+func TestGoneOwnersAreTrimmedWhereOthersRemain(t *testing.T) {
+	w := newWorld(t)
+	c, m := w.collector(Options{})
+	stays, goes := w.put(legacy, "replicasets", "demo", "stays"), w.put(modern, "replicasets", "demo", "goes")
+	w.put("", "pods", "demo", "one", stays, goes)
+	w.drop(modern, "replicasets", "demo", "goes")
+	collectAll(t, w, c, m)
+	if owners := w.shared.objects["pods/demo/one"].Metadata.OwnerReferences; len(owners) != 1 || owners[0].UID != stays.UID {
+		t.Errorf("owners %+v, want %q alone", owners, stays.Name)
+	}
+}
+
+// Owners and dependents come and go on both sides, servers fail, watches lag; nothing is deleted that has an owner somewhere, and in the
+// end everything is that has none.
+func TestNothingIsDeletedWhileAnOwnerExists(t *testing.T) {
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w := newWorld(t)
+			c, m := w.collector(Options{})
+			random := rand.New(rand.NewPCG(seed, 1))
+			places := []struct {
+				side     etcdsplit.SideName
+				resource string
+			}{{legacy, "replicasets"}, {modern, "replicasets"}, {modern, "widgets"}, {"", "pods"}}
+			var refs []metav1.OwnerReference
+			for step := range 120 {
+				at := places[random.IntN(len(places))]
+				name := fmt.Sprintf("o%d", random.IntN(12))
+				switch random.IntN(6) {
+				case 0, 1:
+					var owners []metav1.OwnerReference
+					for range min(random.IntN(3), len(refs)) {
+						owners = append(owners, refs[random.IntN(len(refs))])
+					}
+					if !w.has(at.side, at.resource, "demo", name) {
+						refs = append(refs, w.put(at.side, at.resource, "demo", name, owners...))
+					}
+				case 2:
+					w.drop(at.side, at.resource, "demo", name)
+				case 3:
+					failing, chance := places[random.IntN(3)].side, 2+random.IntN(3)
+					w.refuse = func(side etcdsplit.SideName, r *http.Request) int {
+						return code(side == failing && random.IntN(chance) == 0, []int{404, 500, 403, 200}[step%4])
+					}
+					for _, uid := range m.graph.suspects() {
+						_ = c.process(t.Context(), uid)
+					}
+					w.refuse = func(etcdsplit.SideName, *http.Request) int { return 0 }
+				case 4:
+					w.see(t.Context(), m)
+				case 5:
+					for _, ref := range refs { // a watch that lags, or hears of a deletion too much
+						if random.IntN(8) == 0 {
+							m.graph.remove(ref.UID)
+						}
+					}
+					for _, uid := range m.graph.suspects() {
+						_ = c.process(t.Context(), uid)
+					}
+				}
+			}
+			collectAll(t, w, c, m)
+			if len(w.wrong) > 0 {
+				t.Fatalf("%q", w.wrong)
+			}
+			for _, s := range []store{w.shared, w.own[legacy], w.own[modern]} {
+				for key, o := range s.objects {
+					owned := len(o.Metadata.OwnerReferences) == 0
+					for _, ref := range o.Metadata.OwnerReferences {
+						owned = owned || w.exists(string(ref.UID))
+					}
+					if !owned {
+						t.Errorf("%s is left, and none of its owners is", key)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A list that breaks off is not a short list.
+func TestBrokenListsAreErrors(t *testing.T) {
+	whole := `{"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"a","uid":"1"}},{"metadata":{"name":"b","uid":"2"},"spec":{"Metadata":{"name":"x"}},"Metadata":{"uid":"3"}}]}`
+	list, err := decodeList(strings.NewReader(whole))
+	if err != nil || len(list.Items) != 2 || list.Items[1].UID != "2" || list.ResourceVersion != "7" {
+		t.Fatalf("decodeList = %+v, %v", list, err)
+	}
+	for end := range len(whole) {
+		if _, err := decodeList(strings.NewReader(whole[:end])); err == nil {
+			t.Errorf("decodeList reads %q without an error", whole[:end])
+		}
+	}
+	for _, bad := range []string{`[]`, `{"items":{}}`, `{"metadata":{"resourceVersion":"1"},"items":[{}]}`, `{"items":[]}`} {
+		if _, err := decodeList(strings.NewReader(bad)); err == nil {
+			t.Errorf("decodeList reads %s without an error", bad)
+		}
+	}
+}
+
+// hundredThousand is a list of pods as a server of 1.6 sends it, whole objects, written as it is read.
+func hundredThousand(n int) io.Reader {
+	reader, writer := io.Pipe()
+	go func() {
+		filler := strings.Repeat("x", 1000)
+		fmt.Fprint(writer, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[`)
+		for i := range n {
+			if i > 0 {
+				fmt.Fprint(writer, ",")
+			}
+			fmt.Fprintf(writer, `{"metadata":{"name":"some-deployment-7d4c5f9d7b-%06d","namespace":"namespace-%d","uid":"6f9619ff-8b86-d011-b42d-%012d","resourceVersion":"%d",`+
+				`"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"some-deployment-7d4c5f9d7b","uid":"7f9619ff-8b86-d011-b42d-%012d","controller":true,"blockOwnerDeletion":true}]},"spec":{"filler":"%s"}}`,
+				i, i%100, i, i, i/10, filler)
+		}
+		fmt.Fprint(writer, "]}")
+		writer.Close()
+	}()
+	return reader
+}
+
+// The bound that is promised: the metadata of a hundred thousand pods, read from a list of whole objects, and the graph of them.
+func TestHundredThousandPodsFitInto300MiB(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads 150 MB of JSON")
+	}
+	peak := peakMemory(t, func() any {
+		g := newGraph(time.Now, func(types.UID) {})
+		list, err := decodeList(hundredThousand(100_000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := resource{side: modern}
+		g.replace(&r, func(yield func(*metav1.PartialObjectMetadata) bool) {
+			for i := range list.Items {
+				if !yield(&list.Items[i]) {
+					return
+				}
+			}
+		})
+		if g.size() != 100_000 {
+			t.Fatalf("%d objects", g.size())
+		}
+		return g
+	})
+	if limit := uint64(300 << 20); peak > limit {
+		t.Errorf("%d MiB at the peak, want at most 300", peak>>20)
+	}
+}

@@ -1,0 +1,145 @@
+package controllers
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+)
+
+// finalizersOf a namespace; ok is false when it is gone.
+func (w *world) finalizersOf(name string) (finalizers []string, ok bool) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	o := w.shared.objects["namespaces//"+name]
+	if o == nil {
+		return nil, false
+	}
+	return o.Spec.Finalizers, true
+}
+
+func (w *world) setNamespace(name string, deleting bool, finalizers ...string) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	o := *w.shared.objects["namespaces//"+name]
+	if now := metav1.Now(); deleting {
+		o.Metadata.DeletionTimestamp = &now
+	}
+	o.Spec = &storedNamespaceSpec{Finalizers: finalizers}
+	w.shared.objects["namespaces//"+name] = &o
+}
+
+func TestNamespacesWaitForBothSides(t *testing.T) {
+	w := newWorld(t)
+	_, m := w.collector(Options{})
+	w.put("", "namespaces", "", "demo")
+	w.put("", "pods", "demo", "shared")
+	w.put(legacy, "replicasets", "demo", "old")
+	w.put(modern, "replicasets", "demo", "new")
+	w.put(modern, "widgets", "demo", "one")
+	w.put(modern, "widgets", "other", "one")
+	step := func() error { return m.namespaces.process(context.Background(), "demo") }
+
+	if err := step(); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := w.finalizersOf("demo"); !slices.Equal(got, []string{nativeFinalizer, NamespaceFinalizer}) {
+		t.Fatalf("finalizers %q of a namespace that lives", got)
+	}
+	w.setNamespace("demo", true, nativeFinalizer, NamespaceFinalizer)
+	if err := step(); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(w.deletions)
+	if want := []string{"replicasets/demo/new", "widgets/demo/one"}; !slices.Equal(w.deletions, want) {
+		t.Errorf("before Kubernetes' own controller is done, deleted %q, want %q", w.deletions, want)
+	}
+	if got, _ := w.finalizersOf("demo"); len(got) != 2 {
+		t.Fatalf("finalizers %q while Kubernetes' own controller is not done", got)
+	}
+
+	w.setNamespace("demo", true, NamespaceFinalizer)
+	w.refuse = func(side etcdsplit.SideName, r *http.Request) int {
+		return code(side == legacy && strings.HasSuffix(r.URL.Path, "/replicasets"), 500)
+	}
+	if err := step(); err == nil {
+		t.Error("a list failed and nobody says so")
+	}
+	w.refuse = func(etcdsplit.SideName, *http.Request) int { return 0 }
+	for range 2 {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+		if _, there := w.finalizersOf("demo"); !there {
+			break
+		}
+	}
+	if _, there := w.finalizersOf("demo"); there {
+		t.Error("the namespace stays although both sides are empty of it")
+	}
+	if w.has("", "pods", "demo", "shared") || w.has(legacy, "replicasets", "demo", "old") || !w.has(modern, "widgets", "other", "one") {
+		t.Errorf("deleted %q", w.deletions)
+	}
+}
+
+// A namespace that was deleted before the controllers saw it waits for them all the same.
+func TestNamespacesThatAreBeingDeletedGetTheFinalizer(t *testing.T) {
+	w := newWorld(t)
+	_, m := w.collector(Options{})
+	w.put("", "namespaces", "", "demo")
+	w.setNamespace("demo", true, nativeFinalizer)
+	if err := m.namespaces.process(t.Context(), "demo"); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := w.finalizersOf("demo"); !slices.Contains(got, NamespaceFinalizer) {
+		t.Errorf("finalizers %q", got)
+	}
+	if len(w.deletions) > 0 {
+		t.Errorf("deleted %q", w.deletions)
+	}
+}
+
+func TestOrphansOfNamespacesAreDeletedOnlyWithTheFlag(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		delete bool
+		refuse func(etcdsplit.SideName, *http.Request) int
+		want   int
+	}{
+		{"reported", false, nil, 0},
+		{"deleted", true, nil, 2},
+		{"one side does not answer", true, func(side etcdsplit.SideName, r *http.Request) int {
+			return code(side == legacy && strings.HasSuffix(r.URL.Path, "/namespaces/gone"), 500)
+		}, 0},
+		{"a proxy says 404", true, func(_ etcdsplit.SideName, r *http.Request) int {
+			return code(strings.HasSuffix(r.URL.Path, "/namespaces/gone"), 404)
+		}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			_, m := w.collector(Options{DeleteOrphans: test.delete})
+			w.put("", "namespaces", "", "demo")
+			w.put(modern, "widgets", "demo", "stays")
+			w.put(modern, "widgets", "gone", "one")
+			w.put(legacy, "replicasets", "gone", "two")
+			w.see(t.Context(), m)
+			if test.refuse != nil {
+				w.refuse = test.refuse
+			}
+			if err := m.namespaces.reportOrphans(t.Context()); (err != nil) != (test.refuse != nil) {
+				t.Errorf("reportOrphans = %v", err)
+			}
+			if len(w.deletions) != test.want || !w.has(modern, "widgets", "demo", "stays") {
+				t.Errorf("deleted %q, want %d objects", w.deletions, test.want)
+			}
+			if test.refuse == nil && !test.delete && len(m.namespaces.reported) != 2 {
+				t.Errorf("reported %v, want two objects", m.namespaces.reported)
+			}
+		})
+	}
+}
