@@ -80,13 +80,13 @@ func forward(h *plan.Plan, c *plan.Component) string {
 
 // hostedFile is the manifest of the i-th component of a hosted plan.
 func hostedFile(i int, c *plan.Component) string {
-	return fmt.Sprintf("%s/%d0-%s.yaml", hostedName, i+1, c.Name)
+	return fmt.Sprintf("%s/%02d-%s.yaml", hostedName, i+1, c.Name)
 }
 
 // hostedSecrets are the Secrets that a component refers to, and how each is made.
 func hostedSecrets(h *plan.Plan, c *plan.Component) []hostedSecret {
 	var list []hostedSecret
-	make := func(name, from string) {
+	add := func(name, from string) {
 		list = append(list, hostedSecret{Component: c.Name, Name: name, Command: "k create secret generic " + name + from})
 	}
 	from := ""
@@ -94,13 +94,13 @@ func hostedSecrets(h *plan.Plan, c *plan.Component) []hostedSecret {
 		from += " --from-file=" + shell(f.Key+"=certificates/"+hostedName+f.Path)
 	}
 	if from != "" {
-		make(secretOf(c), from)
+		add(secretOf(c), from)
 	}
 	texts := configTexts(h, c, "")
 	for i := range c.Mounts {
 		m := &c.Mounts[i]
 		if m.ReadOnly && !holdsAny(h, c, m, texts) {
-			make(directorySecret(c, m), " --from-file="+shell("certificates/"+hostedName+path.Clean("/"+m.Path)))
+			add(directorySecret(c, m), " --from-file="+shell("certificates/"+hostedName+path.Clean("/"+m.Path)))
 		}
 	}
 	return list
