@@ -138,27 +138,42 @@ func (o *observer) resource(k Key, rest string) *resourceTally {
 	switch name {
 	case "":
 		name, _, _ = strings.Cut(rest, "/")
+		k.Resource = name
 	case rangesResource:
 		name = rest // each allocator has an owner of its own
 	}
 	if o.last != nil && o.last.name == name {
-		if o.last.form == FormUnshaped {
-			o.last.form, o.last.group = k.Form, strings.Clone(k.Group)
-		}
+		o.shape(o.last, k)
 		return o.last
 	}
 	r, ok := o.t.resources[name]
 	if !ok {
 		name = strings.Clone(name)
 		r = newResourceTally(name, o.number(name), k, o.m.Row(k))
-		r.atStart = o.bootKeys(name, r.row)
-		r.shown = r.row == nil || r.row.Owner == OwnerSplit || r.row.Kind == "" || !slices.Contains(r.row.Homes(), o.store)
+		o.place(r)
 		o.t.resources[name] = r
-	} else if r.form == FormUnshaped {
-		r.form, r.group = k.Form, strings.Clone(k.Group)
 	}
+	o.shape(r, k)
 	o.last = r
 	return r
+}
+
+// shape lets the first key that is an object's say what the keys of a resource are, and whose: a stray key before it could not.
+func (o *observer) shape(r *resourceTally, k Key) {
+	if r.form != FormUnshaped || k.Form == FormUnshaped {
+		return
+	}
+	r.form, r.group = k.Form, strings.Clone(k.Group)
+	if r.row == nil {
+		r.row = o.m.Row(k)
+		o.place(r)
+	}
+}
+
+// place notes what the resource's row of the map says of this store.
+func (o *observer) place(r *resourceTally) {
+	r.atStart = o.bootKeys(r.name, r.row)
+	r.shown = r.row == nil || r.row.Owner == OwnerSplit || r.row.Kind == "" || !slices.Contains(r.row.Homes(), o.store)
 }
 
 // bootKeys are the keys of a resource that a side which keeps it in this store writes at its start.

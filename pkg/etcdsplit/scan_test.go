@@ -528,3 +528,23 @@ func TestScanRefusesBadInput(t *testing.T) {
 		}
 	}
 }
+
+// A stray key in front of a resource's own says nothing about them: they are the same resource with it and without.
+func TestScanIsNotMisledByAStrayKey(t *testing.T) {
+	m, stores := splitMap(), clean()
+	stores["core"]["pods"] = []byte("x") // as somebody who tried etcdctl left it
+	stores["core"]["pods/"] = nil
+	stores["core"]["pods/default/new"] = put("v2", "Pod", "default", "new", "uid-new", nil)
+	stores["modern"]["kubeflow.org/notebooks/a/b/c/d"] = []byte("x")
+	for _, f := range scanStores(t, m, stores, Options{}).Findings {
+		if strings.Contains(f.Message, "neither version knows") {
+			t.Errorf("%s %s: %s %q", f.Rule, f.Subject, f.Message, f.Related)
+		}
+		if f.Subject == "core:pods" && f.Rule == "FUS002" {
+			m = nil // seen
+		}
+	}
+	if m != nil {
+		t.Error("a pod that neither side can decode goes unnoticed behind a stray key")
+	}
+}

@@ -127,6 +127,9 @@ func (t *resourceTally) merge(other *resourceTally) {
 	if t.form == FormUnshaped {
 		t.form, t.group = other.form, other.group
 	}
+	if t.row == nil {
+		t.row = other.row
+	}
 	t.keys += other.keys
 	t.bytes += other.bytes
 	t.boot.merge(&other.boot)
