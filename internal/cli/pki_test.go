@@ -106,13 +106,21 @@ func TestPKIIssuesWhatThePlanNeedsAndKeepsWhatIsThere(t *testing.T) {
 	}
 
 	before, _ := os.ReadFile(filepath.Join(out, "cp-1/pki/modern/apiserver.crt"))
-	proxy := filepath.Join(out, "cp-1/pki/front-proxy-ca")
-	args = append(args, "--front-proxy-ca-cert", proxy+".crt", "--front-proxy-ca-key", proxy+".key")
 	if code, stdout, stderr := run(t, args...); code != exitDone || stdout != "" {
 		t.Errorf("again: exit %d, wrote %q: %s; want nothing to be written", code, stdout, stderr)
 	}
 	if after, _ := os.ReadFile(filepath.Join(out, "cp-1/pki/modern/apiserver.crt")); !bytes.Equal(before, after) {
 		t.Error("a certificate that was there was overwritten")
+	}
+	onlyThere := filepath.Join(out, "cp-2/pki/front-proxy-ca.crt")
+	if err := os.Rename(onlyThere, onlyThere+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := run(t, args...); code != exitUsage || stdout != "" || !strings.Contains(stderr, "not on every host") {
+		t.Errorf("with an authority on one host of two: exit %d, wrote %q: %s; want it said", code, stdout, stderr)
+	}
+	if err := os.Rename(onlyThere+".away", onlyThere); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(out, "cp-1/pki/modern/apiserver.key")); err != nil {
 		t.Fatal(err)

@@ -45,8 +45,12 @@ func Issue(p *plan.Plan, given Given, leaf, authority Lifetime) ([]File, error) 
 		if !c.Authority || c.Existing || authorities[c.Cert] != nil {
 			continue
 		}
-		if slices.ContainsFunc(p.Hosts, func(h spec.Host) bool { return given.Has(h.Name, c.Cert) }) {
-			problems = append(problems, fmt.Errorf("%s is there already: name it and its key, so that it can sign", c.Cert))
+		lacks := func(h spec.Host) bool { return !given.Has(h.Name, c.Cert) }
+		if !slices.ContainsFunc(p.Hosts, lacks) {
+			continue // complete: it is wanted only if something is left to sign
+		}
+		if has := slices.IndexFunc(p.Hosts, func(h spec.Host) bool { return !lacks(h) }); has >= 0 {
+			problems = append(problems, fmt.Errorf("%s is there already on host %s and not on every host: name it and its key, or copy both", c.Cert, p.Hosts[has].Name))
 			continue
 		}
 		a, pair, err := NewAuthority(c.CommonName, authority)
