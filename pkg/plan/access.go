@@ -69,10 +69,14 @@ func managerAccess(rows []Resource, controllers []Controller, locks []etcdsplit.
 	const own = "the modern controller manager: its lock, its controllers' accounts, who asks its port"
 	grants := []policy.Grant{
 		{Subjects: manager, APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Namespaces: []string{lockNamespace}, Why: own},
-		{Subjects: manager, APIGroups: []string{""}, Resources: []string{"secrets", "configmaps", "namespaces"}, Namespaces: []string{lockNamespace}, ReadOnly: true, Why: own},
+		{Subjects: manager, APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"}, Namespaces: []string{lockNamespace}, ReadOnly: true, Why: own},
 		{Subjects: manager, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Namespaces: []string{"*"}, Why: own},
 		{Subjects: manager, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Namespaces: []string{"*"}, Why: own},
 		{Subjects: manager, APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Namespaces: []string{"*"}, Why: own},
+	}
+	if !kubever.Behaves(kubever.BehaviourIssuerRequired, m) {
+		// Where the server may issue no tokens, the manager takes those of its controllers from their secrets.
+		grants = append(grants, policy.Grant{Subjects: manager, APIGroups: []string{""}, Resources: []string{"secrets"}, Namespaces: []string{lockNamespace}, ReadOnly: true, Why: own})
 	}
 	for _, l := range locks {
 		if row := rowOf(rows, l.Resource); row != nil {

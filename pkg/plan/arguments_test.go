@@ -2,11 +2,13 @@ package plan_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
 // withModern gives the modern side's components arguments, NAME=VALUE.
@@ -86,6 +88,18 @@ func TestServiceRangesMustBeTakenByBothServers(t *testing.T) {
 		_, err := tryPlan(splitSpec(test.legacy, test.modern, "  network: {"+test.network+"}\n"))
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s with %s, %s: %v, want %q", test.legacy, test.modern, test.network, err, test.want)
+		}
+	}
+}
+
+func TestModernManagerReadsSecretsOnlyWhereItMust(t *testing.T) {
+	for modern, want := range map[string]bool{"1.10.13": true, "1.36.3": false} {
+		p := planOf(t, splitSpec("1.6.13", modern, ""))
+		got := slices.ContainsFunc(p.Policy.Grants, func(g policy.Grant) bool {
+			return g.Subjects[0].Name == "system:kube-controller-manager" && slices.Contains(g.Resources, "secrets")
+		})
+		if got != want {
+			t.Errorf("%s: the controller manager may read secrets: %v, want %v", modern, got, want)
 		}
 	}
 }
