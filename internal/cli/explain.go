@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/spelling"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 	"github.com/kubefusion/fusionctl/pkg/rules"
 )
@@ -20,9 +21,10 @@ type explainRequest struct {
 
 // explainDocument is a list of rules as JSON and YAML show it.
 type explainDocument struct {
-	Schema string         `json:"schema"`
-	Rules  []rules.Rule   `json:"rules"`
-	Checks []policy.Check `json:"checks"` // of policy files
+	Schema string            `json:"schema"`
+	Rules  []rules.Rule      `json:"rules"`
+	Checks []policy.Check    `json:"checks"` // of policy files
+	Stores []etcdsplit.Check `json:"stores"` // of what is in the stores
 }
 
 func newExplainCmd(streams Streams) *cobra.Command {
@@ -52,12 +54,13 @@ Exit codes: 0 done, 2 no such rule.`,
 }
 
 func runExplain(req explainRequest, streams Streams) error {
-	document := explainDocument{Schema: "fusionctl/explain/v1", Rules: rules.All(), Checks: policy.Checks()}
+	document := explainDocument{Schema: "fusionctl/explain/v1", Rules: rules.All(), Checks: policy.Checks(), Stores: etcdsplit.Checks()}
 	if req.rule != "" {
 		id := strings.ToUpper(req.rule)
 		document.Rules = slices.DeleteFunc(document.Rules, func(r rules.Rule) bool { return r.ID != id })
 		document.Checks = slices.DeleteFunc(document.Checks, func(c policy.Check) bool { return c.ID != id })
-		if len(document.Rules)+len(document.Checks) == 0 {
+		document.Stores = slices.DeleteFunc(document.Stores, func(c etcdsplit.Check) bool { return c.ID != id })
+		if len(document.Rules)+len(document.Checks)+len(document.Stores) == 0 {
 			hint := "fusionctl explain lists the rules"
 			if near, ok := spelling.Nearest(req.rule, ruleIDs()); ok {
 				hint = fmt.Sprintf("did you mean %s? %s", near, hint)
@@ -78,6 +81,9 @@ func runExplain(req explainRequest, streams Streams) error {
 		for _, c := range document.Checks {
 			texts = append(texts, c.Text())
 		}
+		for _, c := range document.Stores {
+			texts = append(texts, c.Text())
+		}
 		_, err := io.WriteString(streams.Out, strings.Join(texts, "\n"))
 		return err
 	}
@@ -91,9 +97,18 @@ func runExplain(req explainRequest, streams Streams) error {
 		return err
 	}
 	fmt.Fprintln(streams.Out)
-	return printTable(streams.Out, func(t io.Writer) {
+	if err := printTable(streams.Out, func(t io.Writer) {
 		fmt.Fprintln(t, "IN POLICY FILES\tSEVERITY\tTITLE")
 		for _, c := range document.Checks {
+			fmt.Fprintf(t, "%s\t%s\t%s\n", c.ID, c.Severity, c.Title)
+		}
+	}); err != nil {
+		return err
+	}
+	fmt.Fprintln(streams.Out)
+	return printTable(streams.Out, func(t io.Writer) {
+		fmt.Fprintln(t, "IN STORES\tWORST\tTITLE")
+		for _, c := range document.Stores {
 			fmt.Fprintf(t, "%s\t%s\t%s\n", c.ID, c.Severity, c.Title)
 		}
 	})
@@ -105,6 +120,9 @@ func ruleIDs() []string {
 		ids = append(ids, r.ID)
 	}
 	for _, c := range policy.Checks() {
+		ids = append(ids, c.ID)
+	}
+	for _, c := range etcdsplit.Checks() {
 		ids = append(ids, c.ID)
 	}
 	slices.Sort(ids)

@@ -296,6 +296,11 @@ func TestScanFinds(t *testing.T) {
 			m, stores := splitMap(), clean()
 			test.plant(m, stores["core"], stores["modern"])
 			report := scanStores(t, m, stores, Options{})
+			for _, f := range report.Findings {
+				if i := slices.IndexFunc(Checks(), func(c Check) bool { return c.ID == f.Rule }); i < 0 || Checks()[i].Severity < f.Severity {
+					t.Errorf("%s at severity %s is not documented so", f.Rule, f.Severity)
+				}
+			}
 			if !report.Complete {
 				t.Errorf("incomplete: %q", report.Incomplete)
 			}
@@ -317,6 +322,23 @@ func TestScanFinds(t *testing.T) {
 				t.Errorf("findings online and offline differ:\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestChecksAreSortedAndWhole(t *testing.T) {
+	checks := Checks()
+	if !slices.IsSortedFunc(checks, func(a, b Check) int { return strings.Compare(a.ID, b.ID) }) {
+		t.Error("checks are not in the order of their ids")
+	}
+	for _, c := range checks {
+		if c.Title == "" || c.Why == "" || !strings.HasSuffix(c.Why, ".") || c.Severity == 0 {
+			t.Errorf("%s is not documented: %+v", c.ID, c)
+		}
+	}
+	for _, f := range fights {
+		if !slices.ContainsFunc(checks, func(c Check) bool { return c.ID == f.rule }) {
+			t.Errorf("%s of a fight is not documented", f.rule)
+		}
 	}
 }
 

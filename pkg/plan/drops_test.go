@@ -31,3 +31,12 @@ func TestDropsListsWhatTheOlderSideDoesNotKnow(t *testing.T) {
 		t.Errorf("1.36 drops %q of a 1.10 pod, want metadata.initializers among them", modern)
 	}
 }
+
+func TestOwnershipHoldsTheDataOfThirdPartyResources(t *testing.T) {
+	p := &Plan{Prefix: "/registry", Resources: []Resource{{Resource: etcdsplit.Resource{Key: "thirdpartyresources", Owner: etcdsplit.OwnerLegacy, Legacy: etcdsplit.Side{Store: "core"}}}}}
+	m := p.Ownership()
+	row := m.Row(etcdsplit.NewClassifier(&m).Classify("/registry/ThirdPartyResourceData/example.com/crontabs/default/nightly"))
+	if row == nil || row.Legacy.Store != "core" || row.Owner != etcdsplit.OwnerLegacy {
+		t.Errorf("row of third-party data = %+v, want that of the legacy side's store", row)
+	}
+}

@@ -253,6 +253,11 @@ func (p *Plan) Ownership() etcdsplit.Map {
 			row.Modern.Drops = drops(&row, etcdsplit.Modern, p.Modern.Version.Minor, p.Legacy.Version.Minor)
 		}
 		m.Resources = append(m.Resources, row)
+		if row.Key == "thirdpartyresources" {
+			data := etcdsplit.Resource{Key: "ThirdPartyResourceData/*", Name: "third-party resources", Namespaced: true, Owner: row.Owner}
+			data.Legacy.Store, data.Modern.Store = row.Legacy.Store, row.Modern.Store
+			m.Resources = append(m.Resources, data)
+		}
 	}
 	return m
 }

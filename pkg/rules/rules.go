@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -78,7 +79,7 @@ func apply(rules []Rule, p *plan.Plan) Report {
 		}
 	}
 	for i, accept := range p.Accept {
-		if !used[i] {
+		if !used[i] && !onlyInStores(accept.Rule) {
 			report.Findings = append(report.Findings, finding.Finding{
 				Rule: unusedAccept, Severity: finding.Warning, Subject: fmt.Sprintf("spec.accept[%d]", i),
 				Message: fmt.Sprintf("accepts %s, which this plan does not have", accept.Rule),
@@ -88,6 +89,13 @@ func apply(rules []Rule, p *plan.Plan) Report {
 	}
 	finding.Sort(report.Findings)
 	return report
+}
+
+// onlyInStores reports whether nothing but the content of a store can show the danger, so that no plan can tell whether an
+// accept entry for it is used.
+func onlyInStores(id string) bool {
+	_, inPlans := ByID(id)
+	return !inPlans && slices.ContainsFunc(etcdsplit.Checks(), func(c etcdsplit.Check) bool { return c.ID == id })
 }
 
 // ByID finds a rule; false when there is none of the ID.
