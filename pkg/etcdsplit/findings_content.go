@@ -294,6 +294,16 @@ func canonicalCIDR(s string) string {
 	return s
 }
 
+// givesOut reports whether a side's allocator works on a range with the address. What cannot be read counts: doubt is no safety.
+func (r *reporter) givesOut(side SideName, address string) bool {
+	own := r.m.ControlPlane(side).ServiceCIDRs
+	ip, err := netip.ParseAddr(address)
+	return len(own) == 0 || err != nil || slices.ContainsFunc(own, func(cidr string) bool {
+		prefix, err := netip.ParsePrefix(cidr)
+		return err != nil || prefix.Contains(ip)
+	})
+}
+
 // findRangeStrings compares the ranges in the store with those of the map.
 func (r *reporter) findRangeStrings(store *storeScan) {
 	var want []string
@@ -466,7 +476,7 @@ func (r *reporter) findAddresses(store *storeScan) {
 			for _, ip := range s.ClusterIPs {
 				name := canonicalIP(ip)
 				claimed[name] = true
-				if _, ok := store.total.facts.addresses[name]; !ok {
+				if _, ok := store.total.facts.addresses[name]; !ok && r.givesOut(side, name) {
 					without.add(ref.String() + " " + ip)
 				}
 			}

@@ -361,6 +361,25 @@ func TestScanKeepsAnObjectThatOneOwnerHolds(t *testing.T) {
 	}
 }
 
+func TestScanWantsNoAddressObjectOutsideOfASidesOwnRange(t *testing.T) {
+	says := func(own []string) bool {
+		m, stores := splitMap(), clean()
+		m.Modern.ServiceCIDRs = own
+		for key := range stores["modern"] {
+			if strings.HasPrefix(key, "ipaddresses/") {
+				delete(stores["modern"], key)
+			}
+		}
+		return slices.ContainsFunc(scanStores(t, m, stores, Options{}).Findings, func(f finding.Finding) bool { return strings.Contains(f.Message, "without an IPAddress object") })
+	}
+	if !says(nil) {
+		t.Error("one range, no IPAddress objects: no finding")
+	}
+	if says([]string{"10.97.0.0/24"}) {
+		t.Error("addresses that the modern side does not give out are said to lack an IPAddress object")
+	}
+}
+
 // What the plan foresees is a remark: the owner stores its own form, and the side that only reads cannot watch it.
 func TestScanRemarksThatAReaderCannotWatchWhatTheOwnerStores(t *testing.T) {
 	m, stores := splitMap(), clean()

@@ -268,6 +268,9 @@ func (b *builder) planSide(name etcdsplit.SideName) Side {
 		Version: s.Version.String(), Store: s.Store, GroupVersions: groupVersions(b.plan.Resources, name, m),
 		Collector: b.collector(name), CRDFields: kubever.CRDFields(m), Allocates: allocates(m), Undecryptable: undecryptable(m),
 	}
+	if name == etcdsplit.Modern {
+		side.Facts.ServiceCIDRs = b.plan.Network.ModernServiceCIDRs
+	}
 	return side
 }
 
