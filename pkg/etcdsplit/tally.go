@@ -85,11 +85,8 @@ type resourceTally struct {
 	unreadable map[string]*counted // by what is wrong
 	unshaped   counted
 	namespaces map[string]*counted
-	namespace  string              // of the key before
 	inside     *counted            // its count
 	dropped    map[string]*counted // by side and path of the field
-	duplicates counted             // filled when stores are compared: the same UID
-	clashes    counted             // another UID
 }
 
 func newResourceTally(name string, number uint16, k Key, row *Resource) *resourceTally {

@@ -38,7 +38,7 @@ func ParseClaim(text string, catalog *Catalog) (Claim, error) {
 
 func parseClaim(words []string, catalog *Catalog) (Claim, error) {
 	if len(words) < 2 {
-		return Claim{}, errors.New("want VERB WHAT [in NAMESPACE] [by SUBJECT]... [except SUBJECT]...")
+		return Claim{}, errors.New("want VERB WHAT, then any of: in NAMESPACE, by SUBJECT, except SUBJECT")
 	}
 	claim := Claim{Region: Region{User: "*", APIGroup: "*", Resource: "*", Namespace: "*"}}
 	r := &claim.Region
