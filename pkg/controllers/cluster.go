@@ -78,6 +78,7 @@ func newCluster(p *plan.Plan, configs map[etcdsplit.SideName]*rest.Config, o Opt
 		config := rest.CopyConfig(configs[side])
 		config.QPS, config.Burst = o.QPS, int(2*o.QPS)
 		config.UserAgent = "fusionctl-controllers"
+		config.WarningHandler = rest.NoWarnings{} // old versions are read on purpose
 		client, err := newClient(side, config)
 		if err != nil {
 			return nil, err

@@ -130,11 +130,8 @@ func (c *collector) unblock(ctx context.Context, n *node, o *metav1.PartialObjec
 	if !slices.ContainsFunc(o.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion }) {
 		return c.delete(ctx, *n.resource, o, metav1.DeletePropagationForeground, "no owner is left: "+c.describe(s, ownerAbsent, ownerWaiting))
 	}
-	if err := c.change(ctx, *n.resource, o, "owners and dependents wait for each other", map[string]any{"ownerReferences": refs}); err != nil {
-		return err
-	}
-	c.queue.Add(n.uid)
-	return nil
+	// The change comes back as an event, and with it the object.
+	return c.change(ctx, *n.resource, o, "owners and dependents wait for each other", map[string]any{"ownerReferences": refs})
 }
 
 // find asks for an owner on every side that could hold it, under every group that its kind has. namespace is the dependent's, seen is when

@@ -118,7 +118,7 @@ func (m *manager) attend(uid types.UID) {
 
 // told hears of every object: namespaces have a controller of their own.
 func (m *manager) told(r resource, o *metav1.PartialObjectMetadata) {
-	if m.namespaces != nil && r.Group == "" && r.Resource == "namespaces" && r.side == m.namespaces.side() {
+	if m.namespaces != nil && isNamespace(r) && r.side == m.namespaces.side() {
 		m.namespaces.queue.Add(o.Name)
 	}
 }
@@ -212,7 +212,7 @@ func (m *manager) scan(ctx context.Context) {
 		return
 	}
 	for _, n := range m.graph.selected(func(n *node) bool {
-		return n.resource.Resource == "namespaces" && n.resource.Group == "" && n.resource.side == m.namespaces.side()
+		return isNamespace(*n.resource) && n.resource.side == m.namespaces.side()
 	}) {
 		m.namespaces.queue.Add(n.name)
 	}

@@ -86,7 +86,7 @@ type world struct {
 // fakeResources are what each side serves.
 var fakeResources = map[etcdsplit.SideName][]struct{ gv, name, kind string }{
 	etcdsplit.Legacy: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"extensions/v1beta1", "replicasets", "ReplicaSet"}},
-	etcdsplit.Modern: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"example.test/v1", "widgets", "Widget"}},
+	etcdsplit.Modern: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"v1", "configmaps", "ConfigMap"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"example.test/v1", "widgets", "Widget"}},
 }
 
 func newWorld(t testing.TB) *world {
@@ -241,6 +241,10 @@ func (w *world) serve(side etcdsplit.SideName, rw http.ResponseWriter, r *http.R
 		return
 	}
 	s := w.in(side, rest[0])
+	if r.Method == http.MethodPost || r.Method == http.MethodPut {
+		w.writeLock(s, rest, namespace, r, answer)
+		return
+	}
 	if len(rest) == 1 {
 		items := []*stored{}
 		for _, key := range slices.Sorted(maps.Keys(s.objects)) {
@@ -300,6 +304,24 @@ func (w *world) serve(side etcdsplit.SideName, rw http.ResponseWriter, r *http.R
 		}
 		answer(200, &changed)
 	}
+}
+
+// writeLock creates or replaces a config map.
+func (w *world) writeLock(s store, rest []string, namespace string, r *http.Request, answer func(int, any)) {
+	var written stored
+	if err := json.NewDecoder(r.Body).Decode(&written); err != nil {
+		w.wrong = append(w.wrong, err.Error())
+	}
+	key := rest[0] + "/" + namespace + "/" + written.Metadata.Name
+	o := s.objects[key]
+	if (r.Method == http.MethodPost) != (o == nil) || o != nil && o.Metadata.ResourceVersion != written.Metadata.ResourceVersion {
+		answer(409, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonConflict, Code: 409})
+		return
+	}
+	w.version++
+	written.Metadata.ResourceVersion = fmt.Sprint(w.version)
+	s.objects[key] = &written
+	answer(200, &written)
 }
 
 // finalize writes the finalizers of a namespace; the last one out ends it.

@@ -202,7 +202,7 @@ func (g *graph) suspects() []types.UID {
 	return list
 }
 
-// select lists the nodes that the function picks.
+// selected lists the nodes that the function picks.
 func (g *graph) selected(pick func(*node) bool) []*node {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -68,7 +69,7 @@ func (n *namespaces) process(ctx context.Context, name string) error {
 	case ns.GetDeletionTimestamp() == nil || !ours:
 		return nil
 	}
-	left, err := n.clean(ctx, name, !native)
+	left, err := n.clean(ctx, ns, !native)
 	if err != nil {
 		return fmt.Errorf("emptying namespace %q: %w", name, err)
 	}
@@ -112,7 +113,8 @@ func (n *namespaces) finalize(ctx context.Context, ns *unstructured.Unstructured
 // clean deletes what is in a namespace that is being deleted, and counts what it still saw. What both sides see, and what is the legacy
 // side's, is left to Kubernetes' own namespace controller until that says that it is done.
 // Errors: a side, a group or one list that could not be asked: the namespace is not known to be empty then.
-func (n *namespaces) clean(ctx context.Context, namespace string, everything bool) (left int, err error) {
+func (n *namespaces) clean(ctx context.Context, ns *unstructured.Unstructured, everything bool) (left int, err error) {
+	namespace := ns.GetName()
 	legacy, modern, err := n.freshCatalogs(ctx, n.now())
 	if err != nil {
 		return 0, err
@@ -129,9 +131,20 @@ func (n *namespaces) clean(ctx context.Context, namespace string, everything boo
 			if err != nil {
 				return err
 			}
+			if len(items) == 0 {
+				return nil
+			}
 			mutex.Lock()
 			left += len(items)
 			mutex.Unlock()
+			// What was listed is the namespace's only if it is still the one that is being deleted, and not another of its name.
+			now, err := n.client(n.side()).get(ctx, n.cluster.namespaces(n.side()), "", namespace)
+			if err != nil {
+				return err
+			}
+			if now.UID != ns.GetUID() || now.DeletionTimestamp == nil {
+				return fmt.Errorf("namespace %q was made again meanwhile", namespace)
+			}
 			for i := range items {
 				if items[i].DeletionTimestamp != nil {
 					continue
@@ -150,13 +163,17 @@ func (n *namespaces) clean(ctx context.Context, namespace string, everything boo
 // reportOrphans looks for objects whose namespace is on no side: what is left of namespaces that one side finished alone. They would be
 // found again in a namespace of that name that somebody makes later.
 func (n *namespaces) reportOrphans(ctx context.Context) error {
+	known := map[string]bool{}
+	for _, o := range n.graph.selected(func(o *node) bool { return isNamespace(*o.resource) }) {
+		known[o.name] = true
+	}
 	spaces := map[string][]*node{}
-	for _, o := range n.graph.selected(func(o *node) bool { return o.resource.namespaced }) {
+	for _, o := range n.graph.selected(func(o *node) bool { return o.resource.namespaced && !known[o.namespace.Value()] }) {
 		spaces[o.namespace.Value()] = append(spaces[o.namespace.Value()], o)
 	}
 	var problems error
 	total := 0
-	for _, name := range slices.Sorted(mapKeys(spaces)) {
+	for _, name := range slices.Sorted(maps.Keys(spaces)) {
 		gone, err := n.isGone(ctx, name)
 		if err != nil {
 			problems = errors.Join(problems, err)
@@ -176,15 +193,7 @@ func (n *namespaces) reportOrphans(ctx context.Context) error {
 	return problems
 }
 
-func mapKeys(m map[string][]*node) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for key := range m {
-			if !yield(key) {
-				return
-			}
-		}
-	}
-}
+func isNamespace(r resource) bool { return r.Group == "" && r.Resource == "namespaces" }
 
 // isGone reports whether a namespace is on no side, as both servers say.
 func (n *namespaces) isGone(ctx context.Context, name string) (bool, error) {

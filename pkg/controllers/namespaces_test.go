@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 )
@@ -141,5 +143,62 @@ func TestOrphansOfNamespacesAreDeletedOnlyWithTheFlag(t *testing.T) {
 				t.Errorf("reported %v, want two objects", m.namespaces.reported)
 			}
 		})
+	}
+}
+
+// A namespace that was made again under its name, while its predecessor was being emptied, keeps its objects.
+func TestNamespacesThatAreMadeAgainKeepTheirObjects(t *testing.T) {
+	w := newWorld(t)
+	_, m := w.collector(Options{})
+	w.put("", "namespaces", "", "demo")
+	w.setNamespace("demo", true, NamespaceFinalizer)
+	w.put(modern, "widgets", "demo", "one")
+	listed := false
+	w.refuse = func(side etcdsplit.SideName, r *http.Request) int { // called with the lock
+		if strings.HasSuffix(r.URL.Path, "/demo/widgets") && !listed {
+			listed = true
+			o := *w.shared.objects["namespaces//demo"]
+			o.Metadata.UID, o.Metadata.DeletionTimestamp = "another", nil
+			w.shared.objects["namespaces//demo"] = &o
+		}
+		return 0
+	}
+	if err := m.namespaces.process(t.Context(), "demo"); err == nil || !listed {
+		t.Errorf("process = %v, listed = %v, want an error after a list", err, listed)
+	}
+	if len(w.deletions) > 0 {
+		t.Errorf("deleted %q of another namespace", w.deletions)
+	}
+}
+
+// The lock is written over what was read, never over what somebody else has written since.
+func TestLockIsWrittenByOneAlone(t *testing.T) {
+	w := newWorld(t)
+	w.put("", "namespaces", "", "demo")
+	_, m := w.collector(Options{})
+	one, two := &lock{client: m.client(modern), identity: "one"}, &lock{client: m.client(modern), identity: "two"}
+	record := func(l *lock) resourcelock.LeaderElectionRecord {
+		return resourcelock.LeaderElectionRecord{HolderIdentity: l.identity}
+	}
+	if _, _, err := one.Get(t.Context()); !apierrors.IsNotFound(err) {
+		t.Fatalf("Get = %v, want not found", err)
+	}
+	if err := one.Create(t.Context(), record(one)); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.Create(t.Context(), record(two)); err == nil {
+		t.Fatal("two processes made the lock")
+	}
+	if held, _, err := two.Get(t.Context()); err != nil || held.HolderIdentity != "one" {
+		t.Fatalf("Get = %+v, %v, want one", held, err)
+	}
+	if err := one.Update(t.Context(), record(one)); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.Update(t.Context(), record(two)); !apierrors.IsConflict(err) {
+		t.Fatalf("Update over what was not read = %v, want a conflict", err)
+	}
+	if err := one.Update(t.Context(), record(one)); err != nil {
+		t.Errorf("the holder cannot renew: %v", err)
 	}
 }
