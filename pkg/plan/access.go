@@ -57,14 +57,17 @@ func access(f *spec.File, rows []Resource, controllers []Controller, locks []etc
 	if f.Spec.Modern.ControllerManager == nil {
 		return intent
 	}
-	for _, g := range managerAccess(rows, controllers, locks, f.Spec.Modern.Version.Minor) {
+	each, given := lastValue(f.Spec.Modern.ControllerManager.ExtraArgs, "use-service-account-credentials")
+	asOne := given && each == "false"
+	for _, g := range managerAccess(rows, controllers, locks, f.Spec.Modern.Version.Minor, asOne) {
 		add(g)
 	}
 	return intent
 }
 
 // managerAccess is what the modern controller manager needs, as its own user and as each of its controllers.
-func managerAccess(rows []Resource, controllers []Controller, locks []etcdsplit.Lock, m kubever.Minor) []policy.Grant {
+// Without --use-service-account-credentials, asOne, its controllers are the manager's user too.
+func managerAccess(rows []Resource, controllers []Controller, locks []etcdsplit.Lock, m kubever.Minor, asOne bool) []policy.Grant {
 	manager := []policy.Subject{{Kind: policy.KindUser, Name: controllerManagerUser}}
 	const own = "the modern controller manager: its lock, its controllers' accounts, who asks its port"
 	grants := []policy.Grant{
@@ -91,7 +94,7 @@ func managerAccess(rows []Resource, controllers []Controller, locks []etcdsplit.
 		}
 		fact := facts[slices.IndexFunc(facts, func(f kubever.Controller) bool { return f.Name == c.ID })]
 		subject := manager
-		if fact.ServiceAccount != "" {
+		if fact.ServiceAccount != "" && !asOne {
 			subject = []policy.Subject{{Kind: policy.KindServiceAccount, Namespace: lockNamespace, Name: fact.ServiceAccount}}
 		}
 		why := fmt.Sprintf("%s: %s", c.Name, c.Why)

@@ -227,14 +227,22 @@ func rank(endpoint string, host spec.Host) int {
 	return 1
 }
 
-// directories are read-only mounts of the directories in which the files lie.
+// ofTheImage are directories that every image has of its own: mounting the host's over one would hide what the program needs.
+var ofTheImage = []string{"/", "/bin", "/etc", "/etc/ssl", "/lib", "/lib64", "/opt", "/run", "/sbin", "/tmp", "/usr", "/usr/local", "/usr/local/bin", "/var", "/var/run"}
+
+// directories are read-only mounts of the directories in which the files lie; of a file in a directory that the image has of its own,
+// the file alone.
 func directories(files ...string) []Mount {
 	var mounts []Mount
 	for _, file := range files {
 		if file == "" || !path.IsAbs(file) {
 			continue
 		}
-		mounts = append(mounts, Mount{Path: path.Dir(file), ReadOnly: true, Directory: true})
+		mount := Mount{Path: path.Dir(file), ReadOnly: true, Directory: true}
+		if slices.Contains(ofTheImage, mount.Path) {
+			mount = Mount{Path: path.Clean(file), ReadOnly: true}
+		}
+		mounts = append(mounts, mount)
 	}
 	return mounts
 }

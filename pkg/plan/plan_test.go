@@ -397,3 +397,29 @@ func TestRunningSideAdvertisesEachHost(t *testing.T) {
 		}
 	}
 }
+
+func TestControllersWithoutAccountsOfTheirOwnAreTheManager(t *testing.T) {
+	text := strings.Replace(splitSpec("1.15.12", "1.36.3", ""), "modern: {version: 1.36.3, apiServer: {}, controllerManager: {}}",
+		"modern: {version: 1.36.3, apiServer: {}, controllerManager: {extraArgs: [{name: use-service-account-credentials, value: false}]}}", 1)
+	for _, g := range planOf(t, text).Policy.Grants {
+		for _, s := range g.Subjects {
+			if s.Kind == policy.KindServiceAccount {
+				t.Fatalf("the policy knows service account %s, which nobody uses", s.Name)
+			}
+		}
+	}
+}
+
+func TestDirectoriesOfTheImageAreNotHidden(t *testing.T) {
+	text := strings.Replace(splitSpec("1.15.12", "1.36.3", ""), "modern: {version: 1.36.3, apiServer: {}",
+		"modern: {version: 1.36.3, apiServer: {extraArgs: [{name: audit-policy-file, value: /etc/audit.yaml}]}", 1)
+	server := planOf(t, text).ComponentsOf(etcdsplit.Modern, kubever.APIServer)[0]
+	for _, m := range server.Mounts {
+		if m.Path == "/etc" {
+			t.Error("the host's /etc is mounted over the image's")
+		}
+	}
+	if !slices.ContainsFunc(server.Mounts, func(m plan.Mount) bool { return m.Path == "/etc/audit.yaml" && !m.Directory }) {
+		t.Errorf("mounts are %v, want /etc/audit.yaml among them", server.Mounts)
+	}
+}
