@@ -93,9 +93,13 @@ func readProtobufMeta(body []byte, m *Meta) error {
 	return nil
 }
 
-func readProtobufOwner(data []byte) (OwnerReference, error) {
-	var owner OwnerReference
-	err := protoFields(data, func(number protowire.Number, value []byte) bool {
+func readProtobufOwner(data []byte) (owner OwnerReference, err error) {
+	for len(data) > 0 {
+		number, value, n := nextField(data)
+		if n < 0 {
+			return owner, protowire.ParseError(n)
+		}
+		data = data[n:]
 		switch number {
 		case 1:
 			owner.Kind = value
@@ -106,9 +110,8 @@ func readProtobufOwner(data []byte) (OwnerReference, error) {
 		case 5:
 			owner.APIVersion = value
 		}
-		return true
-	})
-	return owner, err
+	}
+	return owner, nil
 }
 
 func readJSONMeta(body []byte, m *Meta) error {

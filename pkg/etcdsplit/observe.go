@@ -92,6 +92,7 @@ type observer struct {
 	t     *tally
 
 	last     *resourceTally // of the entry before
+	envelope Envelope       // of the value that is looked at, here so that it is not allocated for each
 	meta     Meta
 	lastKind referenceKind
 	kind     uint16
@@ -190,16 +191,17 @@ func (o *observer) bootKeys(name string, row *Resource) []*BootKey {
 
 // observeValue reads the envelope and the metadata and returns the UID, "" for none.
 func (o *observer) observeValue(r *resourceTally, k Key, rest string, e Entry, boot bool) string {
-	envelope, err := ReadEnvelope(e.Value)
-	if err != nil {
+	var err error
+	if o.envelope, err = ReadEnvelope(e.Value); err != nil {
 		count(r.unreadable, reason(err), rest)
 		return ""
 	}
+	envelope := &o.envelope
 	if envelope.Encoding == Encrypted {
 		count(r.encrypted, string(envelope.Provider)+":"+string(envelope.KeyName), rest)
 		return ""
 	}
-	st := o.storedAs(r, &envelope)
+	st := o.storedAs(r, envelope)
 	st.count(rest, st.shown)
 	if boot {
 		st.boot++
@@ -211,11 +213,11 @@ func (o *observer) observeValue(r *resourceTally, k Key, rest string, e Entry, b
 	if len(o.meta.Owners) > 0 {
 		o.addOwners(k, rest)
 	}
-	if err := o.addFacts(k, rest, &envelope); err != nil {
+	if err := o.addFacts(k, rest, envelope); err != nil {
 		count(r.unreadable, reason(err), rest)
 	}
 	if o.depth == DepthObjects && o.fields != nil && r.row != nil {
-		if err := o.findDropped(r, rest, &envelope); err != nil {
+		if err := o.findDropped(r, rest, envelope); err != nil {
 			count(r.unreadable, reason(err), rest)
 		}
 	}

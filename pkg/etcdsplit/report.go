@@ -78,7 +78,9 @@ func (s *scan) report(ctx context.Context) *Report {
 	r := &reporter{scan: s, rules: map[[2]string]map[string]finding.Severity{}}
 	report := &Report{Depth: s.depth, Findings: []finding.Finding{}, Resources: []ResourceReport{}, Stores: []StoreReport{}}
 	for _, store := range s.stores {
-		store.index.sort()
+		if len(s.stores) > 1 { // to compare them
+			store.index.sort()
+		}
 		store.checkPrefix()
 	}
 	r.findPlacement()
