@@ -175,11 +175,21 @@ func minimal(rules []Rule) []int {
 // a part, so each is looked up.
 type partSet struct {
 	count         map[part]int
-	prefixLengths []int // of all path parts that are prefixes, ascending
+	shapes        map[partShape]int // how many parts of the set have which shape
+	prefixLengths []int             // of all path parts that are prefixes, ascending
+}
+
+// partShape says which conditions of a part are none. A set has parts of few shapes, and need not be asked for others.
+type partShape struct {
+	user, group, write, apiGroup, resource, namespace, isPath, pathIsPrefix bool
+}
+
+func (p part) shape() partShape {
+	return partShape{p.user.any, p.group.any, p.write, p.apiGroup.any, p.resource.any, p.namespace.any, p.isPath, p.pathIsPrefix}
 }
 
 func newPartSet(parts []part) *partSet {
-	set := &partSet{count: map[part]int{}}
+	set := &partSet{count: map[part]int{}, shapes: map[partShape]int{}}
 	set.add(parts, 1)
 	lengths := map[int]bool{}
 	for _, p := range parts {
@@ -195,8 +205,12 @@ func newPartSet(parts []part) *partSet {
 func (s *partSet) add(parts []part, times int) {
 	for _, p := range parts {
 		s.count[p] += times
+		s.shapes[p.shape()] += times
 	}
 }
+
+// has reports whether the set holds exactly p.
+func (s *partSet) has(p part) bool { return s.shapes[p.shape()] > 0 && s.count[p] > 0 }
 
 // covers reports whether a part of the set covers p.
 func (s *partSet) covers(p part) bool {
@@ -208,7 +222,10 @@ func (s *partSet) covers(p part) bool {
 func (s *partSet) cover(p part) (part, bool) {
 	for _, user := range widen(p.user) {
 		for _, group := range widen(p.group) {
-			for _, write := range []bool{p.write, true} {
+			for _, write := range []bool{true, false} {
+				if p.write && !write {
+					continue
+				}
 				q := p
 				q.user, q.group, q.write = user, group, write
 				find := s.resource
@@ -240,7 +257,7 @@ func (s *partSet) resource(p part) (part, bool) {
 			for _, namespace := range widen(p.namespace) {
 				q := p
 				q.apiGroup, q.resource, q.namespace = apiGroup, resource, namespace
-				if s.count[q] > 0 {
+				if s.has(q) {
 					return q, true
 				}
 			}
@@ -251,7 +268,7 @@ func (s *partSet) resource(p part) (part, bool) {
 
 // path looks for p, and for p with each prefix of its path.
 func (s *partSet) path(p part) (part, bool) {
-	if s.count[p] > 0 {
+	if s.has(p) {
 		return p, true
 	}
 	q := p
@@ -261,7 +278,7 @@ func (s *partSet) path(p part) (part, bool) {
 			break
 		}
 		q.path = p.path[:length]
-		if s.count[q] > 0 {
+		if s.has(q) {
 			return q, true
 		}
 	}

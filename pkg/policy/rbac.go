@@ -60,7 +60,7 @@ func ToRBAC(rules []Rule, catalog *Catalog) RBAC {
 	if catalog == nil {
 		catalog = builtinCatalog()
 	}
-	t := &translation{catalog: catalog, roles: map[roleKey]*[]rbacv1.PolicyRule{}, gaps: []Gap{}}
+	t := &translation{catalog: catalog, subresources: map[object][]string{}, roles: map[roleKey]*[]rbacv1.PolicyRule{}, gaps: []Gap{}}
 	for _, i := range minimal(rules) {
 		for _, p := range rules[i].realParts() {
 			t.add(rules[i], p)
@@ -73,9 +73,10 @@ func ToRBAC(rules []Rule, catalog *Catalog) RBAC {
 type roleKey struct{ user, group, namespace string }
 
 type translation struct {
-	catalog *Catalog
-	roles   map[roleKey]*[]rbacv1.PolicyRule
-	gaps    []Gap
+	catalog      *Catalog
+	subresources map[object][]string // by a resource in no namespace
+	roles        map[roleKey]*[]rbacv1.PolicyRule
+	gaps         []Gap
 }
 
 func (t *translation) gap(rule Rule, format string, args ...any) {
@@ -115,7 +116,7 @@ func (t *translation) add(rule Rule, p part) {
 	}
 	policyRule := rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{p.apiGroup.String()}, Resources: []string{p.resource.String()}}
 	if !p.resource.any {
-		policyRule.Resources = append(policyRule.Resources, subresources(p.apiGroup, p.resource.word)...)
+		policyRule.Resources = append(policyRule.Resources, t.subresourcesOf(p)...)
 		if len(policyRule.Resources) == 1 && !t.builtin(p) {
 			policyRule.Resources = append(policyRule.Resources, p.resource.word+"/scale", p.resource.word+"/status")
 		}
@@ -138,6 +139,17 @@ func (t *translation) inNoNamespace(p part) bool {
 // builtin reports whether all subresources of the part's resource are known.
 func (t *translation) builtin(p part) bool {
 	return !p.apiGroup.any && t.catalog.groups[p.apiGroup.word][p.resource.word].builtin
+}
+
+// subresourcesOf is subresources, looked up once for each resource.
+func (t *translation) subresourcesOf(p part) []string {
+	key := object{apiGroup: p.apiGroup, resource: p.resource}
+	names, known := t.subresources[key]
+	if !known {
+		names = subresources(p.apiGroup, p.resource.word)
+		t.subresources[key] = names
+	}
+	return names
 }
 
 // subresources lists those that a resource has in any version, as RBAC names them: "pods/exec".
