@@ -137,6 +137,11 @@ func policyOptions(req policyValidateRequest, streams Streams) (policy.Options, 
 		return options, nil, err
 	}
 	options.Forbidden = forbiddenWrites(p)
+	sections, err := policy.Generate(p.Policy)
+	if err != nil {
+		return options, nil, badInput(err, "")
+	}
+	options.Expected = policy.Rules(sections)
 	return options, p, nil
 }
 

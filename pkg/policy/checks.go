@@ -203,10 +203,8 @@ func (v *validation) checkMeaning(line *checkedLine, rule Rule) {
 	v.checkSubject(line, rule)
 	v.checkWords(line, rule)
 	v.checkKnown(line, rule)
-	if !isComponent(rule) {
-		v.checkReach(line, rule)
-		v.checkForbidden(line, rule)
-	}
+	v.checkReach(line, rule)
+	v.checkForbidden(line, rule)
 }
 
 // checkSubject finds rules for nobody, for anonymous requests, and for those who need no rule.
@@ -446,22 +444,27 @@ func groupWords(groups []string) []string {
 	return words
 }
 
-// isComponent reports whether a rule is for one of Kubernetes' own controllers. Those need far-reaching rights, and which of them
-// run is decided elsewhere.
-func isComponent(rule Rule) bool {
+// component reports whether a rule is for one of Kubernetes' own controllers, which need to read far, and whether that one writes
+// everything: the garbage collector and the namespace controller delete what they do not know.
+func component(rule Rule) (is, writesAll bool) {
 	if rule.User == "system:kube-controller-manager" || rule.User == "system:kube-scheduler" {
-		return true
+		return true, false
 	}
 	name, ok := strings.CutPrefix(rule.User, serviceAccountPrefix+"kube-system:")
-	return ok && controllerAccounts()[name]
+	if !ok {
+		return false, false
+	}
+	writesAll, is = controllerAccounts()[name]
+	return is, writesAll
 }
 
+// controllerAccounts tells, for the account of each controller of any version, whether it writes everything.
 var controllerAccounts = sync.OnceValue(func() map[string]bool {
 	accounts := map[string]bool{}
 	for _, m := range kubever.Minors() {
 		for _, c := range kubever.Controllers(m) {
 			if c.ServiceAccount != "" {
-				accounts[c.ServiceAccount] = true
+				accounts[c.ServiceAccount] = accounts[c.ServiceAccount] || slices.Contains(c.Writes, "*") || slices.Contains(c.Deletes, "*")
 			}
 		}
 	}
@@ -470,6 +473,10 @@ var controllerAccounts = sync.OnceValue(func() map[string]bool {
 
 // checkReach names what a rule opens besides what it says.
 func (v *validation) checkReach(line *checkedLine, rule Rule) {
+	isComponent, writesAll := component(rule)
+	if writesAll {
+		return
+	}
 	for _, p := range rule.realParts() {
 		if p.isPath {
 			continue
@@ -482,10 +489,10 @@ func (v *validation) checkReach(line *checkedLine, rule Rule) {
 			return p.apiGroup.covers(equals("")) && p.resource.covers(equals(resource))
 		}
 		broad := p.resource.any
-		if opened := openedByReads(in); len(opened) > 0 && (broad || !p.write) {
+		if opened := openedByReads(in); len(opened) > 0 && (broad || !p.write) && !isComponent {
 			v.add("FUS152", line.column("resource"), rule.who(), "", "the right to read %s includes %s", readWord(rule), strings.Join(opened, "; "))
 		}
-		if broad && in("secrets") {
+		if broad && in("secrets") && !isComponent {
 			v.add("FUS210", line.column("resource"), rule.who(), "", "the rule includes secrets: service account tokens, passwords and keys of %s", namespaceWord(rule.Namespace))
 		}
 		if p.write && p.namespace.covers(equals("")) && (in("users") || in("groups")) {
@@ -530,8 +537,9 @@ func openedByReads(in func(string) bool) []string {
 
 // checkForbidden compares what a rule lets somebody write with what may not be.
 func (v *validation) checkForbidden(line *checkedLine, rule Rule) {
+	isComponent, _ := component(rule)
 	for _, p := range rule.realParts() {
-		if p.isPath || !p.write {
+		if p.isPath || !p.write || isComponent && v.expected.covers(p) {
 			continue
 		}
 		var hit []Forbidden

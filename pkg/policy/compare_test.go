@@ -148,3 +148,18 @@ func TestCompareOfLargePoliciesIsQuick(t *testing.T) {
 		t.Errorf("Compare: %d gained, %d lost, want some of each", len(c.Gained), len(c.Lost))
 	}
 }
+
+func TestRegionsReadAsSentences(t *testing.T) {
+	for want, r := range map[string]Region{
+		`everybody may read every path`:                                                   {User: "*", Verbs: ReadVerbs, Path: "*"},
+		`group "a" may read and write pods outside of namespaces`:                         {User: "*", Groups: []string{"a"}, Verbs: AllVerbs, Resource: "pods"},
+		`whoever is in groups "a", "b" and "c" may write every resource in namespace "n"`: {User: "*", Groups: []string{"a", "b", "c"}, Verbs: WriteVerbs, APIGroup: "*", Resource: "*", Namespace: "n"},
+		`user "u" in groups "a" and "b" may read every resource of the core group`:        {User: "u", Groups: []string{"a", "b"}, Verbs: ReadVerbs, Resource: "*", Namespace: "*"},
+		`user "u" in group "a" may write deployments of every group`:                      {User: "u", Groups: []string{"a"}, Verbs: WriteVerbs, APIGroup: "*", Resource: "deployments", Namespace: "*"},
+		`user "u" may write path "/x*"`:                                                   {User: "u", Verbs: WriteVerbs, Path: "/x*"},
+	} {
+		if got := r.String(); got != want {
+			t.Errorf("%+v = %s, want %s", r, got, want)
+		}
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // Verbs is a set of verbs as far as the language tells them apart.
@@ -96,17 +95,25 @@ func (r Region) String() string { return r.Who() + " may " + r.What() }
 
 // Who prints the subjects of the region.
 func (r Region) Who() string {
-	var who []string
-	if r.User != "*" {
-		who = append(who, fmt.Sprintf("user %q", r.User))
+	var in string
+	switch n := len(r.Groups); n {
+	case 0:
+	case 1:
+		in = fmt.Sprintf("group %q", r.Groups[0])
+	default:
+		in = "groups " + quoted(r.Groups[:n-1]) + fmt.Sprintf(" and %q", r.Groups[n-1])
 	}
-	for _, group := range r.Groups {
-		who = append(who, fmt.Sprintf("group %q", group))
-	}
-	if len(who) == 0 {
+	switch {
+	case r.User == "*" && in == "":
 		return "everybody"
+	case r.User == "*" && len(r.Groups) == 1:
+		return in
+	case r.User == "*":
+		return "whoever is in " + in
+	case in == "":
+		return fmt.Sprintf("user %q", r.User)
 	}
-	return strings.Join(who, " in ")
+	return fmt.Sprintf("user %q in %s", r.User, in)
 }
 
 // What prints the verbs and the objects of the region.

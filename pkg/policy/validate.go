@@ -18,6 +18,7 @@ import (
 type Options struct {
 	Catalog   *Catalog    // known groups and resources; nil for NewCatalog()
 	Forbidden []Forbidden // what may not be written through the server that reads the file
+	Expected  []Rule      // what Kubernetes' own controllers may do nevertheless, since the plan runs them
 }
 
 // Forbidden is a resource that a policy may not allow to be written, and why: one sentence without its end.
@@ -46,7 +47,7 @@ func Validate(name string, r io.Reader, options Options) (Report, error) {
 	if options.Catalog == nil {
 		options.Catalog = builtinCatalog()
 	}
-	v := &validation{name: name, options: options, severities: map[string]finding.Severity{}}
+	v := &validation{name: name, options: options, expected: newPartSet(realParts(options.Expected)), severities: map[string]finding.Severity{}}
 	for _, c := range Checks() {
 		v.severities[c.ID] = c.Severity
 	}
@@ -88,6 +89,7 @@ type validation struct {
 	lines    []*checkedLine
 	findings []finding.Finding
 
+	expected   *partSet
 	severities map[string]finding.Severity // of the Checks, by ID
 }
 

@@ -151,12 +151,16 @@ func TestValidateWrapsTheErrorOfItsReader(t *testing.T) {
 }
 
 func TestValidateNamesForbiddenWrites(t *testing.T) {
-	options := Options{Forbidden: []Forbidden{{APIGroup: "apps", Resource: "deployments", Why: "the legacy side owns it"}, {APIGroup: "", Resource: "nodes", Why: "the legacy side owns it"}}}
+	options := Options{
+		Forbidden: []Forbidden{{APIGroup: "apps", Resource: "deployments", Why: "the legacy side owns it"}, {APIGroup: "", Resource: "nodes", Why: "the legacy side owns it"}},
+		Expected:  []Rule{{User: "system:serviceaccount:kube-system:deployment-controller", APIGroup: "apps", Resource: "*", Namespace: "*"}},
+	}
 	for spec, want := range map[string][]string{
 		`"group":"devs","apiGroup":"*","resource":"*","namespace":"a"`:                                                                {"deployments.apps", "nodes"},
 		`"group":"devs","apiGroup":"apps","resource":"deployments","namespace":"a"`:                                                   {"deployments.apps"},
 		`"group":"devs","apiGroup":"apps","resource":"deployments","namespace":"a","readonly":true`:                                   nil,
 		`"user":"system:serviceaccount:kube-system:deployment-controller","apiGroup":"apps","resource":"deployments","namespace":"*"`: nil,
+		`"user":"system:serviceaccount:kube-system:job-controller","apiGroup":"apps","resource":"deployments","namespace":"*"`:        {"deployments.apps"},
 	} {
 		var got []string
 		for _, f := range validate(t, policyLine+`"spec":{`+spec+`}}`, options).Findings {
@@ -166,6 +170,26 @@ func TestValidateNamesForbiddenWrites(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: forbidden writes (-want +got):\n%s", spec, diff)
+		}
+	}
+}
+
+// TestValidateKnowsControllers: they read far, and only those that delete whatever there is may write everything.
+func TestValidateKnowsControllers(t *testing.T) {
+	for spec, want := range map[string]string{
+		`"user":"system:serviceaccount:kube-system:generic-garbage-collector","apiGroup":"*","resource":"*","namespace":"*"`: "",
+		`"user":"system:serviceaccount:kube-system:job-controller","apiGroup":"*","resource":"*","namespace":"*"`:            "FUS216",
+		`"user":"system:serviceaccount:default:generic-garbage-collector","apiGroup":"*","resource":"*","namespace":"*"`:     "FUS216",
+		`"user":"system:kube-controller-manager","resource":"secrets","namespace":"*","readonly":true`:                       "",
+		`"user":"system:kube-controller-manager","resource":"*","namespace":"*","readonly":true`:                             "",
+		`"user":"system:kube-controller-manager","resource":"*","namespace":"*"`:                                             "FUS211",
+	} {
+		got := ""
+		for _, f := range validate(t, policyLine+`"spec":{`+spec+`}}`, Options{}).Findings {
+			got += f.Rule
+		}
+		if got != want {
+			t.Errorf("%s: findings %q, want %q", spec, got, want)
 		}
 	}
 }
