@@ -32,7 +32,12 @@ type verdict struct {
 func (r *reporter) findDangling(ctx context.Context) {
 	uids := map[string]*uidSet{}
 	for _, store := range r.stores {
-		uids[store.Name] = store.index.uids() // the index is needed no more
+		if len(r.stores) > 1 {
+			uids[store.Name] = store.index.uids() // the index is needed no more
+		} else {
+			store.uids.sort()
+			uids[store.Name] = &store.uids
+		}
 	}
 	for _, store := range r.stores {
 		for _, side := range Sides() {

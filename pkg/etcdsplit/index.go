@@ -99,22 +99,30 @@ func inBoth(a, b *index, visit func(a, b objectID)) {
 func (x *index) uids() *uidSet {
 	set := &uidSet{}
 	for i := range x.buckets {
-		for _, id := range x.buckets[i] {
-			if id.hasUID() {
-				b := &set.buckets[id.uid>>56]
-				*b = append(*b, id.uid&^1)
-			}
-		}
+		set.add(x.buckets[i])
 		x.buckets[i] = nil
 	}
-	for i := range set.buckets {
-		slices.Sort(set.buckets[i])
-	}
+	set.sort()
 	return set
 }
 
 // uidSet is a sorted set of hashes of UIDs.
 type uidSet struct{ buckets [256][]uint64 }
+
+func (s *uidSet) add(ids []objectID) {
+	for _, id := range ids {
+		if id.hasUID() {
+			b := &s.buckets[id.uid>>56]
+			*b = append(*b, id.uid&^1)
+		}
+	}
+}
+
+func (s *uidSet) sort() {
+	for i := range s.buckets {
+		slices.Sort(s.buckets[i])
+	}
+}
 
 func (s *uidSet) has(uid uint64) bool {
 	_, ok := slices.BinarySearch(s.buckets[uid>>56], uid)

@@ -111,7 +111,8 @@ type storeScan struct {
 	total *tally
 
 	mu         sync.Mutex
-	index      index
+	index      index  // of the keys, when there is another store to compare with
+	uids       uidSet // otherwise
 	revision   int64
 	keysBelow  int64 // the prefix, as the store counts them
 	outside    counted
@@ -377,7 +378,11 @@ func (s *storeScan) merge(t *tally) {
 		}
 	}
 	for i, chunk := range t.ids {
-		s.index.add(chunk)
+		if len(s.scan.stores) > 1 {
+			s.index.add(chunk)
+		} else {
+			s.uids.add(chunk)
+		}
 		t.ids[i] = nil
 	}
 	for _, chunk := range t.references {
