@@ -96,7 +96,7 @@ func (v *validation) checkFields(line *checkedLine, all []member) {
 			v.add("FUS151", place{line.number, m.column()}, line.rule.who(), "", "%s", message)
 		}
 	}
-	v.checkTwice(line, all, 0)
+	v.checkTwice(line, all)
 	if hasSpec {
 		inner, _, err := members(spec.value, 0)
 		if err == nil { // otherwise it is null, which the server takes for an empty one
@@ -147,7 +147,7 @@ func (v *validation) checkSpec(line *checkedLine) {
 		}
 		v.add("FUS151", place{line.number, m.column()}, line.rule.who(), "", "field %q is ignored, so %s; did you mean %q?", m.key, so, name)
 	}
-	v.checkTwice(line, line.spec, 0)
+	v.checkTwice(line, line.spec)
 
 	user, group := rawString(line.spec, "user"), rawString(line.spec, "group")
 	if (user == "*" && group != "" && group != "*") || (group == "*" && user != "" && user != "*") {
@@ -171,12 +171,13 @@ func rawString(all []member, key string) string {
 	return text
 }
 
-func (v *validation) checkTwice(line *checkedLine, all []member, offset int) {
+// checkTwice finds fields of one object that stand in it twice.
+func (v *validation) checkTwice(line *checkedLine, all []member) {
 	seen := map[string]bool{}
 	for _, m := range all {
 		if seen[m.key] {
 			last, _ := find(all, m.key)
-			v.add("FUS213", place{line.number, offset + m.column()}, line.rule.who(), "",
+			v.add("FUS213", place{line.number, m.column()}, line.rule.who(), "",
 				"%q stands in the line twice; the server takes the last one, %s", m.key, excerpt(last.value))
 		}
 		seen[m.key] = true

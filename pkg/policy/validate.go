@@ -97,9 +97,9 @@ type validation struct {
 type checkedLine struct {
 	number int
 	text   []byte
-	skip   bool      // blank, a comment, or consumed by the line before
-	rule   Rule      // what the server reads, if ok
-	ok     bool      //
+	skip   bool // blank, a comment, or consumed by the line before
+	rule   Rule // what the server reads, if ok
+	ok     bool
 	spec   []member  // the fields of the rule, with their places; nil where it is not JSON
 	repair *repaired // what to write instead; nil for a line that can stay
 }
