@@ -198,7 +198,7 @@ func TestControllers(t *testing.T) {
 			proved(t, spec.LayoutSplit, legacy, "1.36.3",
 				"with fusionctl controllers, Deployments of both sides deleted with each propagation policy leave no ReplicaSet and no pod, and nothing else is touched",
 				"the pods of a deleted StatefulSet, CronJob or custom resource of the modern side go",
-				"a thousand pods of a deleted owner go while the controllers are killed at random moments, and either server once",
+				"a thousand pods of a deleted owner go, with the controllers killed three times and either server once",
 				"a deleted namespace stays until both stores are empty of it")
 		})
 	}
