@@ -190,6 +190,7 @@ const demoPods = "/api/v1/namespaces/demo/pods"
 func TestControllers(t *testing.T) {
 	for _, legacy := range []string{"1.6.13", "1.10.13", "1.15.12"} {
 		t.Run(legacy, func(t *testing.T) {
+			t.Parallel()
 			f := startFused(t, legacy)
 			f.deployments()
 			f.trees()
