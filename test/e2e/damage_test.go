@@ -24,20 +24,29 @@ import (
 // everyController is what a controller manager runs when nobody says otherwise.
 const everyController = "controllers=*"
 
-// destroyed waits until one of the pods that were there is gone.
-func destroyed(r *rig.Rig, what string, before map[string]string, pods func(context.Context) (map[string]string, error)) {
-	r.Eventually(what, func(ctx context.Context) error {
-		now, err := pods(ctx)
-		if err != nil {
-			return nil // a pod that is being deleted is gone as well
-		}
-		for name := range before {
-			if _, there := now[name]; !there {
-				return nil
+// deletions watches the core store for pods of the demo namespace, from now on. What it returns waits until one of them is deleted. A
+// list would not do: a StatefulSet's pod is made again under its name sooner than anybody can look.
+func deletions(t *testing.T, r *rig.Rig, p *rig.Pair) (await func(what string)) {
+	events := p.Stores["core"].Client().Watch(t.Context(), "/registry/pods/demo/", clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
+	if created, ok := <-events; !ok || !created.Created {
+		t.Fatalf("watching the pods of the core store: %v", created.Err())
+	}
+	return func(what string) {
+		t.Helper()
+		r.Eventually(what, func(context.Context) error {
+			select {
+			case response := <-events:
+				if err := response.Err(); err != nil {
+					t.Fatalf("%s: watching the pods of the core store: %v", what, err)
+				}
+				if len(response.Events) > 0 {
+					return nil
+				}
+			default:
 			}
-		}
-		return errors.New("all pods are still there")
-	})
+			return errors.New("no pod was deleted")
+		})
+	}
 }
 
 // podsOf waits for the pods of one workload.
@@ -76,9 +85,10 @@ func TestModernCollectorDeletesLegacyPods(t *testing.T) {
 	must(t, admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}}, nil))
 	awaitServiceAccount(r, admin)
 	must(t, admin.Call(t.Context(), http.MethodPost, deploymentsPath(15), deployment("legacy"), nil))
-	before, pods := podsOf(r, admin, "legacy", 3)
+	podsOf(r, admin, "legacy", 3)
+	await := deletions(t, r, p)
 	p.StartModern()
-	destroyed(r, "the modern collector deletes the legacy side's pods", before, pods)
+	await("the modern collector deletes the legacy side's pods")
 	seenDamage(t, spec.LayoutSplit, "1.15.12", "1.36.3", "the modern side's collector, on by default, deletes the pods of the legacy side's Deployments")
 }
 
@@ -93,14 +103,14 @@ func TestLegacyCollectorDeletesModernPods(t *testing.T) {
 			p.NaiveLegacyManager()
 			p.StartLegacy()
 			p.StartModern()
-			admin, user := demo(t, r, p)
+			_, user := demo(t, r, p)
 			path, body := deploymentsPath(36), deployment("modern")
 			if test.workload == "statefulset" {
 				path, body = "/apis/apps/v1/namespaces/demo/statefulsets", statefulSet("modern")
 			}
+			await := deletions(t, r, p)
 			must(t, user.Call(t.Context(), http.MethodPost, path, body, nil))
-			before, pods := podsOf(r, admin, "modern", 1)
-			destroyed(r, "the legacy collector deletes the modern side's pods", before, pods)
+			await("the legacy collector deletes the modern side's pods")
 			seenDamage(t, spec.LayoutSplit, test.legacy, "1.36.3", "the legacy side's collector, on by default, deletes the pods of a "+test.workload+" of the modern side")
 		})
 	}
