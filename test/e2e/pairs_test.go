@@ -45,6 +45,7 @@ func TestPairs(t *testing.T) {
 		{Layout: spec.LayoutSplit, Legacy: "1.10.13", Modern: "1.36.3", More: access},
 		{Layout: spec.LayoutSplit, Legacy: "1.15.12", Modern: "1.36.3", More: access},
 		{Layout: spec.LayoutShared, Legacy: "1.6.13", Modern: "1.10.13", More: sharedAccess, NoModernManager: true},
+		{Layout: spec.LayoutShared, Legacy: "1.6.13", Modern: "1.36.3", More: sharedAccess, NoModernManager: true},
 	} {
 		t.Run(fmt.Sprintf("%s %s+%s", s.Layout, s.Legacy, s.Modern), func(t *testing.T) {
 			t.Parallel()

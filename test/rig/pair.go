@@ -121,18 +121,19 @@ func (p *Pair) specText(s PairSpec) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	modern, err := kubever.Parse(s.Modern)
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	core := p.Stores["core"]
 	stores := []*Etcd{core}
 	if modern := p.Stores["modern"]; modern != nil {
 		stores = append(stores, modern)
 	}
-	// 1.35 and later do not write the bitmap in which the legacy side notes its addresses: each side has a range of its own.
 	network := s.Network
 	if network == "" {
 		network = "{serviceCIDRs: [10.96.0.0/24]}"
-	}
-	if s.Network == "" && s.Layout == spec.LayoutSplit {
-		if modern, err := kubever.Parse(s.Modern); err == nil && !kubever.AllocatorsIn(modern.Minor).Bitmap {
+		if spec.NeedsOwnRange(legacy.Minor, modern.Minor) {
 			network = "{serviceCIDRs: [10.96.0.0/24], modernServiceCIDRs: [10.97.0.0/24]}"
 		}
 	}
