@@ -28,6 +28,9 @@ func (f *File) Default() {
 	}
 	s.Legacy.setDefaults("core", 6443, path.Join(s.PKI.Directory, "apiserver"), bindAddress(s.Hosts))
 	s.Modern.setDefaults(modernStore, 7443, path.Join(s.PKI.Directory, "modern/apiserver"), bindAddress(s.Hosts))
+	if s.Pods != nil {
+		s.Pods.setDefaults(&s.Network)
+	}
 	for i := range s.Access {
 		if a := &s.Access[i]; len(a.Resources) > 0 && len(a.Namespaces) == 0 {
 			a.Namespaces = []string{"*"}
@@ -41,6 +44,28 @@ func (n *Network) setDefaults() {
 	}
 	setDefault(&n.NodePortRange, "30000-32767")
 	setDefault(&n.ClusterDomain, "cluster.local")
+}
+
+func (p *Pods) setDefaults(n *Network) {
+	setDefault(&p.Service.Namespace, "default")
+	setDefault(&p.Service.Name, "kubernetes-modern")
+	setDefault(&p.SideLabel, "kubefusion.dev/side")
+	setDefault(&p.Admission.FailurePolicy, FailurePolicyFail)
+	setDefault(&p.Admission.TimeoutSeconds, 5)
+	setDefault(&p.Admission.Port, 10271)
+	setDefault(&p.UnknownFields, UnknownFieldsWarn)
+	if p.Service.ClusterIP != "" {
+		return
+	}
+	ranges := n.ModernServiceCIDRs
+	if len(ranges) == 0 {
+		ranges = n.ServiceCIDRs
+	}
+	// The first address of a range is that of the service kubernetes. The one after it is in the part of the range that allocators
+	// leave alone as long as they can.
+	if prefix, err := netip.ParsePrefix(ranges[0]); err == nil {
+		p.Service.ClusterIP = prefix.Masked().Addr().Next().Next().String()
+	}
 }
 
 func (p *PKI) setDefaults(clusterDomain string) {

@@ -37,15 +37,17 @@ type printer struct {
 
 // onOneLine lists the small types that read best as {name: cp-1, address: 10.0.0.11}.
 var onOneLine = map[reflect.Type]bool{
-	reflect.TypeFor[Metadata](): true,
-	reflect.TypeFor[Host]():     true,
-	reflect.TypeFor[Kubelet]():  true,
-	reflect.TypeFor[TLS]():      true,
-	reflect.TypeFor[Arg]():      true,
-	reflect.TypeFor[Mount]():    true,
-	reflect.TypeFor[EnvVar]():   true,
-	reflect.TypeFor[Subject]():  true,
-	reflect.TypeFor[[]string](): true,
+	reflect.TypeFor[Metadata]():      true,
+	reflect.TypeFor[Host]():          true,
+	reflect.TypeFor[Kubelet]():       true,
+	reflect.TypeFor[TLS]():           true,
+	reflect.TypeFor[Arg]():           true,
+	reflect.TypeFor[Mount]():         true,
+	reflect.TypeFor[EnvVar]():        true,
+	reflect.TypeFor[Subject]():       true,
+	reflect.TypeFor[ModernService](): true,
+	reflect.TypeFor[Admission]():     true,
+	reflect.TypeFor[[]string]():      true,
 }
 
 func (p *printer) node(value reflect.Value, path string) *yaml.Node {

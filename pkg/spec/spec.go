@@ -37,6 +37,7 @@ type Spec struct {
 	Legacy  Side     `json:"legacy"`           //
 	Modern  Side     `json:"modern"`           //
 	Owners  []Owning `json:"owners,omitempty"` // overrides of the layout's owners; the last entry that names a resource wins
+	Pods    *Pods    `json:"pods,omitempty"`   // absent: pods that are made through the modern server are left as they are
 	Access  []Access `json:"access"`           // what the policy of the modern server allows to its users
 	Accept  []Accept `json:"accept,omitempty"` // findings that the owner of the file takes responsibility for
 }
@@ -192,6 +193,59 @@ type Owning struct {
 	Resources []string `json:"resources"` // RESOURCE.GROUP, *.GROUP; the core group has no suffix; "*." is the whole core group
 	Owner     Owner    `json:"owner"`
 }
+
+// Pods makes the pods that are made through the modern server find it, with a token that the kubelets can mount. {} is enough.
+type Pods struct {
+	Service ModernService `json:"service"`
+	// SideLabel is a label, with the value "modern", of the pods and of the pod templates that are made through the modern server;
+	// default kubefusion.dev/side.
+	SideLabel string    `json:"sideLabel,omitempty"`
+	Admission Admission `json:"admission"`
+	// UnknownFields says what happens to pods and templates with fields that the legacy side drops; default warn.
+	UnknownFields UnknownFields `json:"unknownFields,omitempty"`
+}
+
+// ModernService is the service through which pods reach the modern server.
+type ModernService struct {
+	Namespace string `json:"namespace,omitempty"` // default default
+	Name      string `json:"name,omitempty"`      // default kubernetes-modern
+	// ClusterIP is its address, in the serving certificate of the modern server and in the environment of pods; default the second
+	// address of modernServiceCIDRs or, without them, of serviceCIDRs.
+	ClusterIP string `json:"clusterIP,omitempty"`
+}
+
+// Admission is how the modern server asks for the changes to pods, where it does not make them by itself.
+type Admission struct {
+	FailurePolicy  FailurePolicy `json:"failurePolicy,omitempty"`  // when nobody answers; default Fail
+	TimeoutSeconds int           `json:"timeoutSeconds,omitempty"` // 1 to 30; default 5
+	Port           int           `json:"port,omitempty"`           // where fusionctl controllers answer, on every host; default 10271
+}
+
+// FailurePolicy says what becomes of a request about which the webhook did not answer.
+type FailurePolicy string
+
+const (
+	FailurePolicyFail   FailurePolicy = "Fail"   // it is refused
+	FailurePolicyIgnore FailurePolicy = "Ignore" // it goes on unchanged: such a pod is led to the legacy server
+)
+
+// FailurePolicies lists the policies, for help texts and validation.
+var FailurePolicies = []string{string(FailurePolicyFail), string(FailurePolicyIgnore)}
+
+// UnknownFields says what happens to an object with fields that the legacy side does not know.
+type UnknownFields string
+
+const (
+	UnknownFieldsWarn   UnknownFields = "warn"   // the client is warned, of each field
+	UnknownFieldsRefuse UnknownFields = "refuse" // the object is refused
+	UnknownFieldsIgnore UnknownFields = "ignore" // nothing
+)
+
+// UnknownFieldsWords lists the words, for help texts and validation.
+var UnknownFieldsWords = []string{string(UnknownFieldsWarn), string(UnknownFieldsRefuse), string(UnknownFieldsIgnore)}
+
+// SideLabelModern is the value of the side label.
+const SideLabelModern = "modern"
 
 // Access is a rule of the modern server's policy, read like an RBAC rule without verbs.
 type Access struct {

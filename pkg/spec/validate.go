@@ -35,6 +35,7 @@ func validate(f *File, ps *problems) {
 	v.side("spec.legacy", &s.Legacy)
 	v.side("spec.modern", &s.Modern)
 	v.together()
+	v.pods()
 	v.owners()
 	v.access()
 	v.accepts()

@@ -180,6 +180,9 @@ func (v *validator) ports() {
 			taken[side.server.Port] = "the " + side.name + " API server"
 		}
 	}
+	if s.Pods != nil {
+		taken[s.Pods.Admission.Port] = "the admission webhook"
+	}
 	for i := range s.Stores {
 		store, at := &s.Stores[i], index("spec.stores", i)
 		if store.Managed == nil {
