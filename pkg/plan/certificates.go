@@ -26,7 +26,7 @@ func (b *builder) certificates(host spec.Host) []Certificate {
 		s := b.side(side)
 		list = append(list, Certificate{
 			Cert: s.APIServer.Cert, Key: s.APIServer.Key, CA: pki.CA, CommonName: "kube-apiserver", Usages: []string{UsageServer},
-			DNSNames: b.serverNames(host), IPs: b.serverIPs(host), Existing: s.Existing, Why: "serving certificate of the " + string(side) + " API server",
+			DNSNames: b.serverNames(host, side), IPs: b.serverIPs(host, side), Existing: s.Existing, Why: "serving certificate of the " + string(side) + " API server",
 		})
 	}
 	for _, k := range b.kubeconfigs(host) {
@@ -41,6 +41,10 @@ func (b *builder) certificates(host spec.Host) []Certificate {
 				Authority: true, Existing: existing, Why: "extension API servers trust it, and nothing else is signed by it"},
 			Certificate{Cert: pki.ProxyClientCert, Key: pki.ProxyClientKey, CA: pki.RequestHeaderCA, CommonName: "front-proxy-client",
 				Usages: []string{UsageClient}, Existing: existing, Why: "the API servers are known to extension API servers by it"})
+	}
+	if pods := b.plan.Pods; pods != nil && pods.Admission.By == ByWebhook {
+		list = append(list, Certificate{Cert: pods.Admission.Cert, Key: pods.Admission.Key, CA: pods.Admission.CA, CommonName: "pods-webhook",
+			DNSNames: []string{"localhost"}, IPs: []string{loopback}, Usages: []string{UsageServer}, Why: "the modern API server asks the webhook about pods"})
 	}
 	list = append(list, b.storeCertificates(host)...)
 	for i := range list {
@@ -81,19 +85,33 @@ func (b *builder) storeCertificates(host spec.Host) []Certificate {
 	return list
 }
 
-// serverNames are the DNS names under which an API server is asked.
-func (b *builder) serverNames(host spec.Host) []string {
-	return []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + b.plan.Network.ClusterDomain, "localhost", host.Name}
+// serverNames are the DNS names under which an API server is asked: those of the service kubernetes, and for the modern one those of
+// its own service too.
+func (b *builder) serverNames(host spec.Host, side etcdsplit.SideName) []string {
+	domain := b.plan.Network.ClusterDomain
+	names := serviceNames("default", "kubernetes", domain)
+	if pods := b.plan.Pods; pods != nil && side == etcdsplit.Modern {
+		names = append(names, serviceNames(pods.Service.Namespace, pods.Service.Name, domain)...)
+	}
+	return append(names, "localhost", host.Name)
+}
+
+func serviceNames(namespace, name, domain string) []string {
+	qualified := name + "." + namespace
+	return []string{name, qualified, qualified + ".svc", qualified + ".svc." + domain}
 }
 
 // serverIPs are the addresses under which an API server is asked: the host's, loopback, and the first address of each service range,
-// which is that of the service kubernetes when the range's own server made it.
-func (b *builder) serverIPs(host spec.Host) []string {
+// which is that of the service kubernetes when the range's own server made it; for the modern one that of its own service too.
+func (b *builder) serverIPs(host spec.Host, side etcdsplit.SideName) []string {
 	ips := []string{loopback, host.Address}
 	for _, cidr := range slices.Concat(b.plan.Network.ServiceCIDRs, b.plan.Network.ModernServiceCIDRs) {
 		if prefix, err := netip.ParsePrefix(cidr); err == nil {
 			ips = append(ips, prefix.Masked().Addr().Next().String())
 		}
+	}
+	if pods := b.plan.Pods; pods != nil && side == etcdsplit.Modern {
+		ips = append(ips, pods.Service.ClusterIP)
 	}
 	return ips
 }

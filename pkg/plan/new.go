@@ -45,6 +45,9 @@ func New(f *spec.File) (*Plan, error) {
 	}
 	p.Legacy, p.Modern = b.planSide(etcdsplit.Legacy), b.planSide(etcdsplit.Modern)
 	p.StartupWrites = b.bootKeys()
+	if p.Pods, err = b.pods(); err != nil {
+		return nil, err
+	}
 	p.Policy = access(f, p.Resources, p.Controllers, p.Modern.Locks)
 	for _, host := range s.Hosts {
 		p.Kubeconfigs = append(p.Kubeconfigs, b.kubeconfigs(host)...)

@@ -34,6 +34,7 @@ type Plan struct {
 	Policy       policy.Intent   `json:"policy"`     // what the policy file of the modern API server allows
 	PolicyFile   string          `json:"policyFile"` // where that file lies on every host
 	Accept       []spec.Accept   `json:"accept,omitempty"`
+	Pods         *Pods           `json:"pods,omitempty"` // nil: pods of the modern side are left as they are
 
 	CustomResources etcdsplit.Resource  `json:"customResources"` // the places of every custom resource
 	StartupWrites   []etcdsplit.BootKey `json:"startupWrites"`   // what the API servers write by themselves

@@ -94,7 +94,7 @@ func identityRules() []Rule {
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: Evidence{Seen: "with --endpoint-reconciler-type=none 1.36.3 writes no endpoints of the service kubernetes: they remain the legacy side's", Read: "kubelet_pods.go of 1.6.13 and 1.36.3"},
 			Bad:      example{access: toAccounts}.String(),
-			Good:     example{}.String(),
+			Good:     example{access: toAccounts, more: `pods: {}`}.String(),
 			Check:    inClusterConfiguration,
 		},
 		{
@@ -108,7 +108,7 @@ func identityRules() []Rule {
 				Read: "the field table: v1.VolumeProjection; authentication options of every minor",
 			},
 			Bad:   example{legacy: "1.10.13", access: toDevelopers("pods")}.String(),
-			Good:  example{legacy: "1.20.15", access: toDevelopers("pods")}.String(),
+			Good:  example{legacy: "1.10.13", access: toDevelopers("pods"), more: `pods: {}`}.String(),
 			Check: noToken,
 		},
 		{
@@ -266,6 +266,9 @@ func keyName(file string) string { return strings.TrimSuffix(file, path.Ext(file
 const rootCAPublisher = "root-ca-certificate-publisher-controller"
 
 func unpublishedCA(p *plan.Plan) []finding.Finding {
+	if p.Pods != nil && p.Pods.Tokens == plan.TokensSecret {
+		return nil // the volume with the config map is replaced too
+	}
 	if !projectsTokens(p) || !visible(p, "pods") || !visible(p, "configmaps") || !makesPods(p) || runs(p, etcdsplit.Modern, rootCAPublisher) {
 		return nil
 	}
@@ -286,21 +289,20 @@ func projectsTokens(p *plan.Plan) bool {
 }
 
 func inClusterConfiguration(p *plan.Plan) []finding.Finding {
-	if !toServiceAccounts(p) || reconciler(p, etcdsplit.Modern) != "none" && visible(p, endpointsKey) {
+	if p.Pods != nil || !toServiceAccounts(p) || reconciler(p, etcdsplit.Modern) != "none" && visible(p, endpointsKey) {
 		return nil
 	}
 	return []finding.Finding{{Subject: "in-cluster configuration",
 		Message: "the policy lets service accounts use the modern server, and pods are told the address of the legacy one",
-		Fix: fmt.Sprintf("make a service with the addresses of the modern API servers, port %d, and set KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT to it in pods that should use them",
-			p.Modern.Port)}}
+		Fix:     "add spec.pods: {}: a service of the modern servers, and pods that are told its address"}}
 }
 
 func noToken(p *plan.Plan) []finding.Finding {
-	if !projectsTokens(p) || !visible(p, "pods") || !makesPods(p) {
+	if p.Pods != nil || !projectsTokens(p) || !visible(p, "pods") || !makesPods(p) {
 		return nil
 	}
 	legacy, kubelet := p.Legacy.Version.Minor, p.Kubelet.Minor
-	f := finding.Finding{Subject: "pods", Fix: "mount the token of a service account's secret explicitly in pods that need one, and set automountServiceAccountToken: false"}
+	f := finding.Finding{Subject: "pods", Fix: "add spec.pods: {}: pods are given the token of a Secret"}
 	switch {
 	case !kubever.Behaves(kubever.BehaviourTokenProjectionKept, legacy):
 		f.Message = fmt.Sprintf("%s gives them a projected token volume whose source %s drops: they get no token", p.Modern.Version.Minor, legacy)

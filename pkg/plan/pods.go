@@ -1,0 +1,173 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// Pods is what pods that are made through the modern server are given, so that they find it and have a token for it.
+type Pods struct {
+	Service   PodService   `json:"service"`
+	SideLabel string       `json:"sideLabel"` // with the value spec.SideLabelModern
+	Tokens    Tokens       `json:"tokens"`
+	TokensWhy string       `json:"tokensWhy"` // one sentence
+	Admission PodAdmission `json:"admission"`
+	// UnknownFields says what becomes of pods and templates with fields that the legacy side drops.
+	UnknownFields spec.UnknownFields `json:"unknownFields"`
+}
+
+// PodService is the service through which pods reach the modern API servers. It selects no pods: fusionctl controllers write its
+// endpoints.
+type PodService struct {
+	Namespace string             `json:"namespace"`
+	Name      string             `json:"name"`
+	ClusterIP string             `json:"clusterIP"`
+	Port      int                `json:"port"`
+	Addresses []string           `json:"addresses"`  // of the modern API servers, one on every host
+	Target    int                `json:"targetPort"` // where they serve
+	Side      etcdsplit.SideName `json:"side"`       // through whose server it is made
+	Why       string             `json:"why"`        // why through that one, one sentence
+}
+
+// Tokens says how pods of the modern side get the token of their service account.
+type Tokens string
+
+const (
+	TokensProjected Tokens = "projected" // the kubelet asks the legacy server for it and projects it
+	TokensSecret    Tokens = "secret"    // a Secret holds it
+)
+
+// PodAdmission is who changes pods on their way through the modern server.
+type PodAdmission struct {
+	By            AdmissionBy        `json:"by"`
+	Why           string             `json:"why"` // one sentence
+	FailurePolicy spec.FailurePolicy `json:"failurePolicy"`
+	// The rest is the webhook's.
+	TimeoutSeconds int    `json:"timeoutSeconds,omitempty"`
+	Port           int    `json:"port,omitempty"` // on loopback of every host
+	Cert           string `json:"cert,omitempty"` // serving certificate
+	Key            string `json:"key,omitempty"`
+	CA             string `json:"ca,omitempty"` // which the modern server trusts for it
+}
+
+// AdmissionBy is what changes pods.
+type AdmissionBy string
+
+const (
+	ByPolicy  AdmissionBy = "policy"  // the API server itself, by a MutatingAdmissionPolicy
+	ByWebhook AdmissionBy = "webhook" // fusionctl controllers
+)
+
+// podServicePort is where the service answers, as the service kubernetes does.
+const podServicePort = 443
+
+const (
+	podWebhooks = "mutatingwebhookconfigurations"
+	podPolicies = "mutatingadmissionpolicies"
+)
+
+// pods decides how pods of the modern side find their server; nil when the spec leaves them alone.
+func (b *builder) pods() (*Pods, error) {
+	s := b.file.Spec.Pods
+	if s == nil {
+		return nil, nil
+	}
+	p := &Pods{SideLabel: s.SideLabel, UnknownFields: s.UnknownFields, Service: b.podService(s)}
+	p.Tokens, p.TokensWhy = b.podTokens()
+	p.Admission = PodAdmission{By: ByWebhook, FailurePolicy: s.Admission.FailurePolicy}
+	a := &p.Admission
+	switch {
+	case p.UnknownFields != spec.UnknownFieldsIgnore:
+		a.Why = "a policy of the API server cannot say which fields the legacy side drops"
+	case p.Tokens == TokensSecret:
+		a.Why = "a policy of the API server cannot look up the Secret of a service account"
+	case !servedByDefault(podPolicies, b.modern) || !slices.Contains(kubever.AdmissionDefaultOn(b.modern), "MutatingAdmissionPolicy") || !gateOn("MutatingAdmissionPolicy", b.modern):
+		a.Why = fmt.Sprintf("%s has no MutatingAdmissionPolicy that is on by default", b.modern)
+	default:
+		a.By, a.Why = ByPolicy, "nothing is to be looked up, and the API server depends on nobody's answer"
+		return p, nil
+	}
+	if !servedByDefault(podWebhooks, b.modern) {
+		return nil, fmt.Errorf("spec.pods: the API server of %s asks no webhook about pods; leave the field out, or take 1.9 or later", b.modern)
+	}
+	if row := b.plan.Resource(podWebhooks); row != nil && row.VisibleToBoth() {
+		return nil, errors.New("spec.pods: the legacy server would see the registration of the webhook and ask it about its own pods; keep mutatingwebhookconfigurations.admissionregistration.k8s.io apart with layout split")
+	}
+	a.TimeoutSeconds, a.Port = s.Admission.TimeoutSeconds, s.Admission.Port
+	directory := path.Join(b.plan.PKI.Directory, "modern")
+	a.Cert, a.Key, a.CA = directory+"/pods-webhook.crt", directory+"/pods-webhook.key", b.plan.PKI.CA
+	return p, nil
+}
+
+func servedByDefault(resource string, m kubever.Minor) bool {
+	return slices.ContainsFunc(kubever.APIResources(m), func(a kubever.APIResource) bool { return a.Name == resource && a.DefaultOn.Has(m) })
+}
+
+func gateOn(name string, m kubever.Minor) bool {
+	state, known := kubever.Gate(name).At(m)
+	return known && state.Default
+}
+
+// podService is made where the nodes see it, through the server whose allocator answers for its address.
+func (b *builder) podService(s *spec.Pods) PodService {
+	service := PodService{Namespace: s.Service.Namespace, Name: s.Service.Name, ClusterIP: s.Service.ClusterIP, Port: podServicePort,
+		Target: b.file.Spec.Modern.APIServer.Port, Side: etcdsplit.Legacy}
+	for _, host := range b.file.Spec.Hosts {
+		service.Addresses = append(service.Addresses, host.Address)
+	}
+	row := b.plan.Resource("services/specs")
+	switch {
+	case row == nil || !row.VisibleToBoth():
+		service.Why = "nodes look there, and services are not shared"
+	case row.Owner == etcdsplit.OwnerModern:
+		service.Side, service.Why = etcdsplit.Modern, "services are the modern side's"
+	case within(service.ClusterIP, b.plan.Network.ModernServiceCIDRs):
+		service.Side, service.Why = etcdsplit.Modern, "its address is of the modern side's own range"
+	default:
+		service.Why = "its allocator knows every address of the range that was given out so far"
+	}
+	return service
+}
+
+func within(address string, ranges []string) bool {
+	ip, err := netip.ParseAddr(address)
+	return err == nil && slices.ContainsFunc(ranges, func(text string) bool {
+		prefix, err := netip.ParsePrefix(text)
+		return err == nil && prefix.Contains(ip)
+	})
+}
+
+// podTokens decides where pods get the token of their service account. A projected one takes a legacy server that keeps its source and
+// issues it in a name that the modern server accepts, and kubelets that can mount it.
+func (b *builder) podTokens() (Tokens, string) {
+	legacy := b.apiServer(b.file.Spec.Hosts[0], etcdsplit.Legacy)
+	modern := b.apiServer(b.file.Spec.Hosts[0], etcdsplit.Modern)
+	issuer := func(c *Component) string {
+		if key, _ := c.Arg("service-account-signing-key-file"); key == "" {
+			return ""
+		}
+		value, _ := c.Arg("service-account-issuer")
+		return value
+	}
+	switch {
+	case !kubever.Behaves(kubever.BehaviourTokenVolumeProjected, b.modern):
+		return TokensSecret, fmt.Sprintf("%s itself mounts the Secret of the service account", b.modern)
+	case !kubever.Behaves(kubever.BehaviourTokenProjectionKept, b.legacy):
+		return TokensSecret, fmt.Sprintf("%s drops the source of a projected token", b.legacy)
+	case !kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.plan.Kubelet.Minor):
+		return TokensSecret, fmt.Sprintf("kubelets of %s cannot mount a projected token", b.plan.Kubelet.Minor)
+	case issuer(&legacy) == "":
+		return TokensSecret, "kubelets would ask the legacy server for a projected token, and it issues none"
+	case issuer(&legacy) != issuer(&modern):
+		return TokensSecret, fmt.Sprintf("the legacy server issues tokens as %s, and the modern one accepts those of %s", issuer(&legacy), issuer(&modern))
+	default:
+		return TokensProjected, fmt.Sprintf("%s keeps its source and issues it, and kubelets of %s mount it", b.legacy, b.plan.Kubelet.Minor)
+	}
+}
