@@ -30,8 +30,9 @@ var layers = map[string][]string{
 	"pkg/restart":     {"pkg/kubever", "pkg/finding"},
 	"pkg/plan":        {"pkg/spec", "pkg/policy", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
 	"pkg/rules":       {"pkg/plan", "pkg/spec", "pkg/policy", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
+	"pkg/admission":   {"pkg/plan", "pkg/spec", "pkg/kubever", "pkg/finding"},
 	"pkg/graph":       {"pkg/plan", "pkg/policy", "pkg/etcdsplit", "pkg/spec", "pkg/kubever"},
-	"pkg/render":      {"pkg/plan", "pkg/policy", "pkg/etcdsplit", "pkg/spec", "pkg/kubever", "pkg/finding", "templates"},
+	"pkg/render":      {"pkg/admission", "pkg/plan", "pkg/policy", "pkg/etcdsplit", "pkg/spec", "pkg/kubever", "pkg/finding", "templates"},
 	"pkg/adopt":       {"pkg/spec", "pkg/kubever"},
 	"internal/cli":    {"*"},
 	"test/rig":        {"*"},
@@ -42,7 +43,7 @@ var layers = map[string][]string{
 var leaves = []string{"internal/spelling"}
 
 // pure packages turn values into values: no files, no network, no processes, no clock of their own, no logs.
-var pure = []string{"internal/spelling", "pkg/kubever", "pkg/finding", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/graph", "pkg/render"}
+var pure = []string{"internal/spelling", "pkg/kubever", "pkg/finding", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render"}
 
 var impure = []string{"os", "os/exec", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2"}
 

@@ -53,6 +53,9 @@ func Fields(typeName string, m Minor) []string {
 	return fields
 }
 
+// HasFields reports whether some minor describes the type by its fields: it is no string, number or the like.
+func HasFields(typeName string) bool { return len(fieldTable()[typeName]) > 0 }
+
 // ElementType strips lists and maps off a type: "[]v1.Container" is v1.Container.
 func ElementType(fieldType string) string {
 	for {

@@ -125,7 +125,9 @@ func (w *lossWalk) walk(value map[string]any, path, typeName, theirs string) {
 			continue
 		}
 		if w.seen && !ranges.Has(w.older.Minor) && !kubever.Field(theirs, field).Has(w.older.Minor) {
-			w.lost(at, typeName, field, ranges)
+			if as, ok := asBefore[typeName+"."+field]; !ok || as != fmt.Sprint(value[field]) {
+				w.lost(at, typeName, field, ranges)
+			}
 			continue
 		}
 		newest := ranges[len(ranges)-1].To
@@ -137,7 +139,7 @@ func (w *lossWalk) walk(value map[string]any, path, typeName, theirs string) {
 
 // descend walks what a field holds: an object, a list of them, or a map of them.
 func (w *lossWalk) descend(value any, at, typeName, theirs string) {
-	if !isStruct(typeName) {
+	if !kubever.HasFields(typeName) {
 		return
 	}
 	switch v := value.(type) {
@@ -148,11 +150,6 @@ func (w *lossWalk) descend(value any, at, typeName, theirs string) {
 			w.descend(item, fmt.Sprintf("%s[%d]", at, i), typeName, theirs)
 		}
 	}
-}
-
-// isStruct reports whether some version describes the type by its fields.
-func isStruct(typeName string) bool {
-	return slices.ContainsFunc(kubever.Minors(), func(m kubever.Minor) bool { return len(kubever.Fields(typeName, m)) > 0 })
 }
 
 // templateTypes are what controllers make objects from, with the key of those objects.
@@ -178,6 +175,15 @@ func (w *lossWalk) unknown(path, field, typeName string) {
 		f.Fix = fmt.Sprintf("did you mean %q?", near)
 	}
 	w.add(f)
+}
+
+// asBefore are the values of fields that say what versions without the field do anyway. A server fills most of them in by itself.
+var asBefore = map[string]string{
+	"v1.PodSpec.hostUsers":             "true",
+	"v1.PodSpec.preemptionPolicy":      "PreemptLowerPriority",
+	"v1.PodSpec.priority":              "0",
+	"v1.PodSpec.setHostnameAsFQDN":     "false",
+	"v1.PodSpec.shareProcessNamespace": "false",
 }
 
 // meanings say what the loss of a field does to scheduling and running; a loss without one changes less than that.

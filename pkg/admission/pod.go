@@ -1,0 +1,149 @@
+package admission
+
+import (
+	"context"
+	"slices"
+	"strconv"
+)
+
+const ephemeralContainers = "ephemeralcontainers"
+
+// The variables from which in-cluster configuration is made.
+const (
+	hostVariable = "KUBERNETES_SERVICE_HOST"
+	portVariable = "KUBERNETES_SERVICE_PORT"
+)
+
+// pod changes a pod that is made.
+func (c *Change) pod(ctx context.Context, p *patch, r Request, tokens Tokens) (warnings []string, err error) {
+	c.labelled(p, p.object, nil)
+	podSpec := inner(p.object, "spec")
+	for _, kind := range []string{"initContainers", "containers", "ephemeralContainers"} {
+		for i, container := range list(podSpec, kind) {
+			c.led(p, container, []string{"spec", kind, strconv.Itoa(i)})
+		}
+	}
+	if !c.secretTokens {
+		return nil, nil
+	}
+	return c.mountable(ctx, p, podSpec, r, tokens)
+}
+
+// newEphemeralContainers changes those that an update adds to a running pod; the others cannot be changed. Before 1.22 the object is not the
+// pod but the list alone.
+func (c *Change) newEphemeralContainers(p *patch, old map[string]any) {
+	var at []string
+	in, before := p.object, old
+	if spec := inner(p.object, "spec"); spec != nil {
+		at, in, before = []string{"spec"}, spec, inner(old, "spec")
+	}
+	running := list(before, "ephemeralContainers")
+	for i, container := range list(in, "ephemeralContainers") {
+		if !slices.ContainsFunc(running, func(r map[string]any) bool { return r["name"] == container["name"] }) {
+			c.led(p, container, append(slices.Clone(at), "ephemeralContainers", strconv.Itoa(i)))
+		}
+	}
+}
+
+// led sets the variables that a container does not set itself. They come first, so that others that refer to them see these values.
+func (c *Change) led(p *patch, container map[string]any, at []string) {
+	if container == nil {
+		return
+	}
+	env := list(container, "env")
+	var missing []any
+	for _, v := range []struct{ name, value string }{{hostVariable, c.host}, {portVariable, c.port}} {
+		if !slices.ContainsFunc(env, func(e map[string]any) bool { return e["name"] == v.name }) {
+			missing = append(missing, map[string]any{"name": v.name, "value": v.value})
+		}
+	}
+	at = append(slices.Clone(at), "env")
+	if len(missing) == 0 {
+		return
+	}
+	if len(env) == 0 {
+		p.set(container, at, missing)
+		return
+	}
+	for i, variable := range missing {
+		p.operations = append(p.operations, Operation{Op: "add", Path: pointer(append(slices.Clone(at), strconv.Itoa(i))), Value: variable})
+	}
+	written, _ := container["env"].([]any)
+	container["env"] = append(missing, written...)
+}
+
+// mountable replaces projected tokens by those of a Secret. A volume as the API server injects it is replaced as a whole, under its name,
+// so that the mounts stay and the server does not inject another; of one that holds more than that, only the token's source.
+// Both name the keys that they want: a kubelet waits for a Secret that does not have them yet.
+func (c *Change) mountable(ctx context.Context, p *patch, podSpec map[string]any, r Request, tokens Tokens) (warnings []string, err error) {
+	var secret string
+	for i, volume := range list(podSpec, "volumes") {
+		sources := list(inner(volume, "projected"), "sources")
+		for j, source := range sources {
+			token := inner(source, "serviceAccountToken")
+			if token == nil || !forServer(token) {
+				continue
+			}
+			if secret == "" {
+				account, _ := podSpec["serviceAccountName"].(string)
+				if account == "" {
+					account = "default"
+				}
+				name, warning, err := tokens.Secret(ctx, r.Namespace, account, r.DryRun)
+				if err != nil {
+					return nil, err
+				}
+				if secret = name; warning != "" {
+					warnings = append(warnings, warning)
+				}
+			}
+			at := []string{"spec", "volumes", strconv.Itoa(i)}
+			if slices.IndexFunc(sources, func(s map[string]any) bool { return !injected(s) }) < 0 {
+				mode, ok := inner(volume, "projected")["defaultMode"]
+				if !ok {
+					mode = 0o644
+				}
+				value := map[string]any{"name": volume["name"], "secret": map[string]any{
+					"secretName": secret, "defaultMode": mode, "items": []any{item("ca.crt"), item("namespace"), item("token")},
+				}}
+				p.operations = append(p.operations, Operation{Op: "replace", Path: pointer(at), Value: value})
+				podSpec["volumes"].([]any)[i] = value
+				break
+			}
+			path, _ := token["path"].(string)
+			value := map[string]any{"secret": map[string]any{"name": secret, "items": []any{map[string]any{"key": "token", "path": path}}}}
+			p.operations = append(p.operations, Operation{Op: "replace", Path: pointer(append(at, "projected", "sources", strconv.Itoa(j))), Value: value})
+			inner(volume, "projected")["sources"].([]any)[j] = value
+		}
+	}
+	return warnings, nil
+}
+
+func item(key string) any { return map[string]any{"key": key, "path": key} }
+
+// forServer reports whether a token is for the API server: one for another audience is not what a Secret holds.
+func forServer(token map[string]any) bool {
+	audience, _ := token["audience"].(string)
+	return audience == ""
+}
+
+// injected reports whether a source is one of those with which the API server makes the directory of a service account: the token, the
+// CA and the namespace under their usual names, all of which the Secret of a token has.
+func injected(source map[string]any) bool {
+	if len(source) != 1 {
+		return false
+	}
+	switch sortedKeys(source)[0] {
+	case "serviceAccountToken":
+		token := inner(source, "serviceAccountToken")
+		return token["path"] == "token" && forServer(token)
+	case "configMap":
+		config := inner(source, "configMap")
+		items := list(config, "items")
+		return config["name"] == "kube-root-ca.crt" && len(items) == 1 && items[0]["key"] == "ca.crt" && items[0]["path"] == "ca.crt"
+	case "downwardAPI":
+		items := list(inner(source, "downwardAPI"), "items")
+		return len(items) == 1 && items[0]["path"] == "namespace" && inner(items[0], "fieldRef")["fieldPath"] == "metadata.namespace"
+	}
+	return false
+}
