@@ -179,6 +179,7 @@ func (w *lossWalk) unknown(path, field, typeName string) {
 
 // asBefore are the values of fields that say what versions without the field do anyway. A server fills most of them in by itself.
 var asBefore = map[string]string{
+	"v1.PodSpec.enableServiceLinks":    "true",
 	"v1.PodSpec.hostUsers":             "true",
 	"v1.PodSpec.preemptionPolicy":      "PreemptLowerPriority",
 	"v1.PodSpec.priority":              "0",
