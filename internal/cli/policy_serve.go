@@ -2,17 +2,10 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -20,14 +13,11 @@ import (
 )
 
 type policyServeRequest struct {
-	file          string
-	listen        string
-	metricsListen string
-	certificates  webhook.Certificates
-	plain         bool
-	deny          bool
-	lenient       bool
-	interval      time.Duration
+	file     string
+	server   serverFlags
+	deny     bool
+	lenient  bool
+	interval time.Duration
 }
 
 func newPolicyServeCmd(streams Streams) *cobra.Command {
@@ -56,13 +46,7 @@ Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or a bad file.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&req.listen, "listen", "127.0.0.1:8443", "address to serve on")
-	flags.StringVar(&req.metricsListen, "metrics-listen", "", "address for /metrics, /healthz and /readyz without TLS")
-	flags.StringVar(&req.certificates.Cert, "tls-cert", "", "file of the server's certificate")
-	flags.StringVar(&req.certificates.Key, "tls-key", "", "file of the certificate's key")
-	flags.StringVar(&req.certificates.ClientCA, "client-ca", "", "file of the CA that signs the clients' certificates; clients need one then")
-	flags.StringArrayVar(&req.certificates.ClientNames, "client-name", nil, "common name of a client that may ask; repeat for more; none: all that the CA signed")
-	flags.BoolVar(&req.plain, "insecure-http", false, "serve without TLS, on a loopback address only")
+	req.server.bind(flags, "127.0.0.1:8443")
 	flags.BoolVar(&req.deny, "deny", false, "deny what no rule allows, instead of having no opinion")
 	flags.BoolVar(&req.lenient, "lenient", false, "take into use whatever the API server would, also a policy with errors")
 	flags.DurationVar(&req.interval, "reload-interval", 2*time.Second, "how often to look whether the file has changed; a change is in use after two looks")
@@ -78,8 +62,7 @@ func runPolicyServe(ctx context.Context, req *policyServeRequest, streams Stream
 	} else if err := in.Close(); err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := newServerRegistry()
 	metrics := webhook.NewMetrics(registry)
 	source, err := webhook.Open(req.file, req.lenient, metrics)
 	if err != nil {
@@ -90,27 +73,12 @@ func runPolicyServe(ctx context.Context, req *policyServeRequest, streams Stream
 		logger = loggerFrom(ctx)
 	}
 
-	status := http.NewServeMux()
-	status.HandleFunc("/healthz", ok)
-	status.HandleFunc("/readyz", ok)
-	status.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("/authorize", &webhook.Handler{Policy: source.Policy, Deny: req.deny, Metrics: metrics, Logger: logger})
-	mux.Handle("/", status)
-
 	group, ctx := errgroup.WithContext(ctx)
-	listener, err := req.listener(ctx)
+	address, err := req.server.serve(ctx, group, mux, registry)
 	if err != nil {
 		return err
-	}
-	group.Go(func() error { return webhook.Serve(ctx, listener, mux) })
-	if req.metricsListen != "" {
-		plain, err := new(net.ListenConfig).Listen(ctx, "tcp", req.metricsListen)
-		if err != nil {
-			listener.Close()
-			return err
-		}
-		group.Go(func() error { return webhook.Serve(ctx, plain, status) })
 	}
 	group.Go(func() error {
 		ticker := time.NewTicker(req.interval)
@@ -118,49 +86,17 @@ func runPolicyServe(ctx context.Context, req *policyServeRequest, streams Stream
 		source.Watch(ctx, ticker.C, logger)
 		return nil
 	})
-	logger.Info("serving", "policy", req.file, "address", listener.Addr().String())
+	logger.Info("serving", "policy", req.file, "address", address)
 	return group.Wait()
 }
 
-func ok(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
-
 // check refuses what would serve decisions to the world without protection.
 func (req *policyServeRequest) check() error {
-	c := &req.certificates
 	switch {
 	case req.interval <= 0:
 		return usagef("--reload-interval %v: want more than 0", req.interval)
 	case req.file == "-":
 		return usagef("standard input cannot be read again; want a file")
-	case req.plain && (c.Cert != "" || c.Key != "" || c.ClientCA != ""):
-		return usagef("--insecure-http: takes no certificates")
-	case req.plain && !loopback(req.listen):
-		return usagef("--insecure-http: want --listen on a loopback address, such as 127.0.0.1:8088, not %q", req.listen)
-	case !req.plain && (c.Cert == "" || c.Key == ""):
-		return badInput(errors.New("no certificate to serve with"), "--tls-cert and --tls-key name its files; --insecure-http serves without on a loopback address")
-	case len(c.ClientNames) > 0 && c.ClientCA == "":
-		return usagef("--client-name: needs --client-ca")
 	}
-	return nil
-}
-
-func loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	ip := net.ParseIP(host)
-	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
-}
-
-func (req *policyServeRequest) listener(ctx context.Context) (net.Listener, error) {
-	var config *tls.Config
-	if !req.plain {
-		var err error
-		if config, err = req.certificates.Config(); err != nil {
-			return nil, badInput(err, "")
-		}
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", req.listen)
-	if err != nil || config == nil {
-		return listener, err
-	}
-	return tls.NewListener(listener, config), nil
+	return req.server.check()
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/policy"
+	"github.com/kubefusion/fusionctl/internal/tlsserver"
 	"github.com/kubefusion/fusionctl/pkg/policy/webhook"
 	"github.com/kubefusion/fusionctl/test/rig"
 )
@@ -213,7 +214,7 @@ func serveWebhook(t *testing.T, r *rig.Rig, source *webhook.Source) string {
 	t.Helper()
 	cert, key, err := r.PKI.Serving("webhook", "127.0.0.1")
 	must(t, err)
-	certificates := &webhook.Certificates{Cert: cert, Key: key, ClientCA: r.PKI.File("ca.crt"), ClientNames: []string{"kube-apiserver"}}
+	certificates := &tlsserver.Certificates{Cert: cert, Key: key, ClientCA: r.PKI.File("ca.crt"), ClientNames: []string{"kube-apiserver"}}
 	config, err := certificates.Config()
 	must(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -222,7 +223,7 @@ func serveWebhook(t *testing.T, r *rig.Rig, source *webhook.Source) string {
 	mux.Handle("/authorize", &webhook.Handler{Policy: source.Policy, Metrics: webhook.NewMetrics(prometheus.NewRegistry())})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- webhook.Serve(ctx, tls.NewListener(listener, config), mux) }()
+	go func() { done <- tlsserver.Serve(ctx, tls.NewListener(listener, config), mux) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubefusion/fusionctl/internal/tlsserver"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
@@ -59,11 +60,11 @@ func (s *Source) Check() (loaded bool, err error) {
 		s.metrics.keep()
 		return false, err
 	}
-	if s.loaded != nil && same(info, s.loaded) {
+	if s.loaded != nil && tlsserver.SameFile(info, s.loaded) {
 		s.waiting = nil
 		return false, nil
 	}
-	if s.waiting == nil || !same(info, s.waiting) {
+	if s.waiting == nil || !tlsserver.SameFile(info, s.waiting) {
 		s.waiting = info
 		return false, nil
 	}
@@ -73,10 +74,6 @@ func (s *Source) Check() (loaded bool, err error) {
 		return false, err
 	}
 	return true, nil
-}
-
-func same(a, b os.FileInfo) bool {
-	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
 
 // load reads the file and takes it into use if it is good. Either way it is not looked at again until it changes.

@@ -1,4 +1,6 @@
-package webhook
+// Package tlsserver serves HTTP with certificates from files that are read again when they change, beside health and metrics: what
+// every webhook of fusionctl stands on.
+package tlsserver
 
 import (
 	"context"
@@ -42,7 +44,7 @@ func (c *Certificates) current() (*tls.Config, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	files, err := c.stat()
-	if err == nil && c.config != nil && slices.EqualFunc(files, c.files, same) {
+	if err == nil && c.config != nil && slices.EqualFunc(files, c.files, SameFile) {
 		return c.config, nil
 	}
 	config, loadErr := c.load()
@@ -97,6 +99,11 @@ func (c *Certificates) verifyName(state tls.ConnectionState) error {
 		return nil
 	}
 	return fmt.Errorf("client %q is not one of those that may ask", state.PeerCertificates[0].Subject.CommonName)
+}
+
+// SameFile reports whether two looks at a file saw the same content, as far as its identity, time and size tell.
+func SameFile(a, b os.FileInfo) bool {
+	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
 
 // Serve answers on the listener until the context ends, and then lets answers that have begun end.
