@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +32,9 @@ type Process struct {
 	// stopWithin is the time to end after a polite request; then the process is killed. Recent API servers take more than half a
 	// minute while somebody watches something.
 	stopWithin time.Duration
+
+	// restarts is how often the process is started again when it ends by itself, as a kubelet does.
+	restarts int
 
 	mutex    sync.Mutex
 	process  *os.Process   // nil while it was never started
@@ -70,29 +74,73 @@ func (p *Process) run() {
 	if err != nil {
 		p.rig.t.Fatal(err)
 	}
-	command := exec.Command(p.program, p.args...)
-	command.Dir = p.rig.dir // old servers write below the working folder
-	command.Env = []string{"HOME=" + p.rig.dir, "TMPDIR=" + p.rig.dir, "PATH=" + os.Getenv("PATH")}
-	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = diesWithParent()
-	started, ended := make(chan error), make(chan struct{})
+	started := make(chan error)
 	go func() {
 		defer log.Close()
 		// The kernel ends the child with the thread that started it, not with the process: the thread stays here until then.
 		runtime.LockOSThread()
-		err := command.Start()
+		command, err := p.started(log)
 		started <- err
-		if err == nil {
+		for command != nil {
 			p.err = command.Wait()
-			close(ended)
+			command = p.startedAgain(log)
 		}
 	}()
 	if err := <-started; err != nil {
 		p.rig.t.Fatalf("starting %s: %v", p.Name, err)
 	}
+}
+
+// started starts the process for the first time, or again at the wish of the test.
+func (p *Process) started(log io.Writer) (*exec.Cmd, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.process, p.ended, p.expected = command.Process, ended, false
+	p.ended, p.expected = make(chan struct{}), false
+	command, err := p.startLocked(log)
+	if err != nil {
+		p.err = err
+		close(p.ended)
+	}
+	return command, err
+}
+
+// startLocked starts the program. The caller holds the mutex.
+func (p *Process) startLocked(log io.Writer) (*exec.Cmd, error) {
+	command := exec.Command(p.program, p.args...)
+	command.Dir = p.rig.dir // old servers write below the working folder
+	command.Env = []string{"HOME=" + p.rig.dir, "TMPDIR=" + p.rig.dir, "PATH=" + os.Getenv("PATH")}
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = diesWithParent()
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	p.process = command.Process
+	return command, nil
+}
+
+// mayEnd lets the process end by itself so many times; it is started again.
+func (p *Process) mayEnd(times int) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.restarts = times
+}
+
+// startedAgain starts a process that ended by itself once more, when it may be; otherwise that was its end. Whoever ends the process
+// does so before or after, under the same mutex: it never misses the new one.
+func (p *Process) startedAgain(log io.Writer) *exec.Cmd {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if !p.expected && p.restarts > 0 {
+		p.restarts--
+		fmt.Fprintf(log, "rig: %s ended by itself: %v; it is started again, as a kubelet would\n", p.Name, p.err)
+		command, err := p.startLocked(log)
+		if err == nil {
+			return command
+		}
+		p.err = err
+	}
+	close(p.ended)
+	return nil
 }
 
 // Stop asks the process to end, as a service manager does, and waits for it; after a few seconds it does not ask any more.

@@ -55,6 +55,39 @@ func startChild(r *Rig, what string) *Process {
 	return r.start("child-"+what, binary, []string{"-test.run=^TestChild$", what})
 }
 
+// What a kubelet starts again, the rig does, so many times; then the process has ended by itself.
+func TestProcessIsStartedAgain(t *testing.T) {
+	r := New(t)
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{Name: "child", rig: r, program: binary, args: []string{"-test.run=^TestChild$", "exit"}, log: filepath.Join(r.dir, "child.log"), restarts: 2}
+	p.run()
+	select {
+	case <-p.ended:
+	case <-t.Context().Done():
+		t.Fatal("it never ended")
+	}
+	if got := strings.Count(p.Log(), "last words"); got != 3 {
+		t.Errorf("the process ran %d times, want 3:\n%s", got, p.Log())
+	}
+	if err := p.endedByItself(); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("it ended by itself: %v, want exit status 3", err)
+	}
+}
+
+func TestStoppedProcessStaysStopped(t *testing.T) {
+	r := New(t)
+	p := startChild(r, "wait")
+	p.mayEnd(2)
+	awaitOutput(p, "waiting")
+	p.Stop()
+	if got := strings.Count(p.Log(), "waiting"); got != 1 {
+		t.Errorf("the process ran %d times, want once:\n%s", got, p.Log())
+	}
+}
+
 func awaitOutput(p *Process, text string) {
 	p.Wait("say "+text, func(context.Context) error {
 		if !strings.Contains(p.Log(), text) {

@@ -126,6 +126,10 @@ type ControllerManager struct {
 	url string
 }
 
+// managerRestarts is how often a controller manager is started again that ended by itself. They are made to be: one that does not get
+// the token of one of its service accounts within half a minute ends, and 1.6 sometimes forgets to make one.
+const managerRestarts = 3
+
 // StartControllerManager starts a kube-controller-manager; WaitReady waits for it. The arguments name a --secure-port or, for
 // old releases, a --port.
 func (r *Rig) StartControllerManager(name string, minor kubever.Minor, args []string) *ControllerManager {
@@ -137,7 +141,9 @@ func (r *Rig) StartControllerManager(name string, minor kubever.Minor, args []st
 	if url == "" {
 		r.t.Fatalf("starting %s: its arguments have neither --secure-port nor --port", name)
 	}
-	return &ControllerManager{Process: r.Start(name, kubever.ControllerManager, minor, args), url: url}
+	m := &ControllerManager{Process: r.Start(name, kubever.ControllerManager, minor, args), url: url}
+	m.mayEnd(managerRestarts)
+	return m
 }
 
 // WaitReady waits until the controller manager answers; with leader election it may not have started its controllers then.
