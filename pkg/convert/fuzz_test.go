@@ -1,0 +1,220 @@
+package convert
+
+import (
+	"math/rand"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsfuzzer "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/fuzzer"
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	admissionregistrationfuzzer "k8s.io/kubernetes/pkg/apis/admissionregistration/fuzzer"
+	appsfuzzer "k8s.io/kubernetes/pkg/apis/apps/fuzzer"
+	autoscalingfuzzer "k8s.io/kubernetes/pkg/apis/autoscaling/fuzzer"
+	batchfuzzer "k8s.io/kubernetes/pkg/apis/batch/fuzzer"
+	certificatesfuzzer "k8s.io/kubernetes/pkg/apis/certificates/fuzzer"
+	corefuzzer "k8s.io/kubernetes/pkg/apis/core/fuzzer"
+	discoveryfuzzer "k8s.io/kubernetes/pkg/apis/discovery/fuzzer"
+	extensionsfuzzer "k8s.io/kubernetes/pkg/apis/extensions/fuzzer"
+	flowcontrolfuzzer "k8s.io/kubernetes/pkg/apis/flowcontrol/fuzzer"
+	networkingfuzzer "k8s.io/kubernetes/pkg/apis/networking/fuzzer"
+	policyfuzzer "k8s.io/kubernetes/pkg/apis/policy/fuzzer"
+	rbacfuzzer "k8s.io/kubernetes/pkg/apis/rbac/fuzzer"
+	resourcefuzzer "k8s.io/kubernetes/pkg/apis/resource/fuzzer"
+	schedulingfuzzer "k8s.io/kubernetes/pkg/apis/scheduling/fuzzer"
+	storagefuzzer "k8s.io/kubernetes/pkg/apis/storage/fuzzer"
+	"sigs.k8s.io/randfill"
+)
+
+// fuzzers fill internal types with what the groups allow.
+var fuzzers = fuzzer.MergeFuzzerFuncs(
+	fuzzer.FuzzerFuncs(rawExtensions), metafuzzer.Funcs, apiextensionsfuzzer.Funcs, admissionregistrationfuzzer.Funcs, appsfuzzer.Funcs,
+	autoscalingfuzzer.Funcs, batchfuzzer.Funcs, certificatesfuzzer.Funcs, corefuzzer.Funcs, discoveryfuzzer.Funcs, extensionsfuzzer.Funcs,
+	flowcontrolfuzzer.Funcs, networkingfuzzer.Funcs, policyfuzzer.Funcs, rbacfuzzer.Funcs, resourcefuzzer.Funcs, schedulingfuzzer.Funcs,
+	storagefuzzer.Funcs,
+)
+
+// rawExtensions are what others put into objects: here always the same object.
+func rawExtensions(serializer.CodecFactory) []any {
+	const some = `{"apiVersion":"unknown.group/unknown","kind":"Something","someKey":"someValue"}`
+	return []any{
+		func(object *runtime.Object, _ randfill.Continue) {
+			*object = &runtime.Unknown{Raw: []byte(some), ContentType: runtime.ContentTypeJSON}
+		},
+		func(raw *runtime.RawExtension, _ randfill.Continue) { raw.Raw = []byte(some) },
+	}
+}
+
+// specimens makes objects of every native kind: Kubernetes' own fuzzers fill the internal type, which is converted.
+type specimens struct {
+	c    *Converter
+	fill *randfill.Filler
+}
+
+func newSpecimens(t testing.TB, seed int64) *specimens {
+	t.Helper()
+	c, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &specimens{c, fuzzer.FuzzerFor(fuzzers, rand.NewSource(seed), serializer.NewCodecFactory(c.scheme))}
+}
+
+// of returns an object of a kind as a client would see it.
+func (s *specimens) of(t testing.TB, gvk schema.GroupVersionKind) map[string]any {
+	t.Helper()
+	internal := reflect.New(s.c.hubs[gvk]).Interface().(runtime.Object)
+	s.fill.Fill(internal)
+	typed, err := s.c.scheme.New(gvk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.c.scheme.Convert(internal, typed, nil); err != nil {
+		t.Fatalf("converting a specimen to %s: %v", kindName(gvk), err)
+	}
+	typed.GetObjectKind().SetGroupVersionKind(gvk)
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// nativePairs calls f for two versions of every kind that Kubernetes converts.
+func (s *specimens) nativePairs(f func(from, to schema.GroupVersionKind)) {
+	for _, kinds := range s.c.spokes {
+		for _, from := range kinds {
+			for _, to := range kinds {
+				if from != to {
+					f(from, to)
+				}
+			}
+		}
+	}
+}
+
+// TestRelabelling: where only the name of the version changes, Kubernetes' own functions change nothing else.
+func TestRelabelling(t *testing.T) {
+	s := newSpecimens(t, 1)
+	pairs := 0
+	s.nativePairs(func(from, to schema.GroupVersionKind) {
+		r, err := s.c.route(from, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !r.sameShape {
+			return
+		}
+		pairs++
+		for range 10 {
+			in := s.of(t, from)
+			relabelled, _ := r.relabel(in)
+			converted, err := s.c.throughHub(in, from, to, s.c.hubs[from])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range []missing{between(relabelled, converted, r.target), between(converted, relabelled, r.target)} {
+				for _, d := range m.found {
+					t.Errorf("%s to %s is not only a matter of names: %s: %v and %v", kindName(from), kindName(to), d.at, d.value, d.now)
+				}
+			}
+			if t.Failed() {
+				return
+			}
+		}
+	})
+	if pairs < 50 {
+		t.Errorf("%d pairs have the same fields, want at least 50", pairs)
+	}
+}
+
+func between(a, b map[string]any, s *shape) missing {
+	m := missing{}
+	m.compare(a, b, s)
+	return m
+}
+
+// TestRoundTrips: what goes to another version and back is what it was, or the report names each difference.
+func TestRoundTrips(t *testing.T) {
+	s := newSpecimens(t, 2)
+	s.nativePairs(func(from, to schema.GroupVersionKind) {
+		for range 5 {
+			in := s.of(t, from)
+			checkRoundTrip(t, s.c, in, to)
+		}
+	})
+}
+
+func checkRoundTrip(t *testing.T, c *Converter, in map[string]any, to schema.GroupVersionKind) {
+	t.Helper()
+	source := &unstructured.Unstructured{Object: in}
+	from := source.GroupVersionKind()
+	before := source.DeepCopy()
+	out, losses, err := c.Convert(source, to)
+	if err != nil {
+		t.Errorf("%s to %s: %v", kindName(from), kindName(to), err)
+		return
+	}
+	if !reflect.DeepEqual(before.Object, in) {
+		t.Errorf("%s to %s changed its input:\n%s", kindName(from), kindName(to), cmp.Diff(before.Object, in))
+	}
+	again, _, err := c.Convert(out, from)
+	if err != nil {
+		t.Errorf("%s to %s and back: %v", kindName(from), kindName(to), err)
+		return
+	}
+	was, is := normal(t, c, in), normal(t, c, again.Object)
+	m := between(was, is, c.shapes.of(from))
+	for _, d := range m.found {
+		if !reported(losses, d.at.String()) {
+			t.Errorf("%s to %s and back: %s is %v, was %v, and the report does not say so: %v", kindName(from), kindName(to), d.at, d.now, d.value, losses)
+		}
+	}
+	for _, loss := range losses {
+		if len(m.found) == 0 {
+			t.Errorf("%s to %s: %s is reported lost (%s) but comes back", kindName(from), kindName(to), loss.Path, loss.Meaning)
+		}
+	}
+	invented := between(is, was, c.shapes.of(from))
+	for _, d := range invented.found {
+		if !reported(losses, d.at.String()) {
+			t.Errorf("%s to %s and back: %s is %v, was %v", kindName(from), kindName(to), d.at, d.value, d.now)
+		}
+	}
+}
+
+// normal writes an object as Go's types do, so that fields which they always write are in it.
+func normal(t *testing.T, c *Converter, object map[string]any) map[string]any {
+	t.Helper()
+	gvk := (&unstructured.Unstructured{Object: object}).GroupVersionKind()
+	if !c.scheme.Recognizes(gvk) {
+		return object
+	}
+	typed, err := c.scheme.New(gvk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); err != nil {
+		t.Fatal(err)
+	}
+	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func reported(losses []Loss, path string) bool {
+	for _, loss := range losses {
+		if strings.HasPrefix(path, loss.Path) || strings.HasPrefix(loss.Path, path) {
+			return true
+		}
+	}
+	return false
+}

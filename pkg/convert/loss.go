@@ -1,0 +1,230 @@
+package convert
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// Loss is one thing that the target version cannot say.
+// Shape: {Path: spec.rollbackTo, Value: {revision: 2}, Meaning: "apps/v1 Deployment has no such field"}.
+type Loss struct {
+	Path    string `json:"path"`            // spec.metrics[0].name, metadata.annotations["a.b/c"]
+	Value   any    `json:"value,omitempty"` // what the input says there; nil for a default that changes
+	Meaning string `json:"meaning"`         // why it is lost and, where known, what that does
+}
+
+// path is where a walk stands; it is printed only when there is something to say.
+type path []any // string for a field, int for an element
+
+func (p path) String() string {
+	var b strings.Builder
+	for _, part := range p {
+		switch part := part.(type) {
+		case int:
+			b.WriteString("[" + strconv.Itoa(part) + "]")
+		case string:
+			switch {
+			case strings.ContainsAny(part, `./[]"`):
+				b.WriteString("[" + strconv.Quote(part) + "]")
+			case b.Len() > 0:
+				b.WriteString("." + part)
+			default:
+				b.WriteString(part)
+			}
+		}
+	}
+	return b.String()
+}
+
+func (p path) clone() path { return slices.Clone(p) }
+
+// isEmpty reports whether a value says nothing that leaving it out would not say: null, "", 0, false, and what is made of nothing
+// else.
+func isEmpty(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case string:
+		return value == ""
+	case bool:
+		return !value
+	case int64:
+		return value == 0
+	case float64:
+		return value == 0
+	case map[string]any:
+		for _, v := range value {
+			if !isEmpty(v) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return len(value) == 0
+	default:
+		return false
+	}
+}
+
+// sameValue reports whether two spellings of one field are the same to Kubernetes: 1024Mi and 1Gi, a time in two zones.
+func sameValue(a, b any, s *shape) bool {
+	if reflect.DeepEqual(a, b) || sameNumber(a, b) || sameJSON(a, b) {
+		return true
+	}
+	if s == nil || s.goType == nil || !s.value() || s.goType.Kind() == reflect.Interface {
+		return false
+	}
+	left, right := reflect.New(s.goType).Interface(), reflect.New(s.goType).Interface()
+	return decodeValue(a, left) && decodeValue(b, right) && equality.Semantic.DeepEqual(left, right)
+}
+
+// sameNumber: YAML read as JSON makes floating point of every number.
+func sameNumber(a, b any) bool {
+	switch a := a.(type) {
+	case int64:
+		f, ok := b.(float64)
+		return ok && float64(a) == f
+	case float64:
+		i, ok := b.(int64)
+		return ok && float64(i) == a
+	}
+	return false
+}
+
+// sameJSON: autoscalers keep in annotations what their version has no field for.
+func sameJSON(a, b any) bool {
+	left, ok := decodedJSON(a)
+	if !ok {
+		return false
+	}
+	right, ok := decodedJSON(b)
+	return ok && sameObject(left, right, nil)
+}
+
+func decodedJSON(value any) (map[string]any, bool) {
+	text, ok := value.(string)
+	if !ok || !strings.HasPrefix(text, "{") {
+		return nil, false
+	}
+	var object map[string]any
+	err := json.Unmarshal([]byte(text), &object)
+	return object, err == nil
+}
+
+func decodeValue(value, into any) bool {
+	text, err := json.Marshal(value)
+	return err == nil && json.Unmarshal(text, into) == nil
+}
+
+// missing lists what of the input is not in an object of the same kind, in the order of the paths: whole parts where nothing
+// of a part is there.
+type missing struct {
+	at     path
+	source *shape
+	found  []difference
+}
+
+type difference struct {
+	at    path
+	value any
+	known bool // the source version has the field
+	now   any  // what stands there instead, nil for nothing
+}
+
+func (m *missing) compare(in, out any, s *shape) {
+	switch in := in.(type) {
+	case map[string]any:
+		other, ok := out.(map[string]any)
+		if s.value() && !sameValue(in, out, s) || !ok {
+			m.add(in, out, s)
+			return
+		}
+		if s.value() {
+			return
+		}
+		for _, key := range sortedKeys(in) {
+			if len(m.at) == 0 && (key == "apiVersion" || key == "kind") {
+				continue
+			}
+			m.at = append(m.at, key)
+			value, ok := other[key]
+			if field := s.at(key); ok {
+				m.compare(in[key], value, field)
+			} else if _, object := in[key].(map[string]any); object || !isEmpty(in[key]) { // {} may say something: emptyDir
+				m.found = append(m.found, difference{at: m.at.clone(), value: in[key], known: s == nil || field != nil})
+			}
+			m.at = m.at[:len(m.at)-1]
+		}
+	case []any:
+		other, ok := out.([]any)
+		if !ok || len(other) != len(in) {
+			m.add(in, out, s)
+			return
+		}
+		before := len(m.found)
+		for i := range in {
+			m.at = append(m.at, i)
+			m.compare(in[i], other[i], s.ofElements())
+			m.at = m.at[:len(m.at)-1]
+		}
+		if len(m.found) > before && s != nil && reordered(in, other, s.ofElements()) {
+			m.found = m.found[:before]
+		}
+	default:
+		if !sameValue(in, out, s) {
+			m.add(in, out, s)
+		}
+	}
+}
+
+// reordered reports whether two lists of objects hold the same objects. Conversions that gather a list from several fields change its
+// order; they do so only where the order means nothing, as among the metrics of an autoscaler.
+func reordered(a, b []any, element *shape) bool {
+	if element == nil || element.fields == nil {
+		return false
+	}
+	taken := make([]bool, len(b))
+	for _, left := range a {
+		match := -1
+		for i, right := range b {
+			if !taken[i] && sameObject(left, right, element) {
+				match = i
+				break
+			}
+		}
+		if match < 0 {
+			return false
+		}
+		taken[match] = true
+	}
+	return true
+}
+
+// sameObject reports whether each object has what the other has.
+func sameObject(a, b any, s *shape) bool {
+	var m missing
+	m.compare(a, b, s)
+	m.compare(b, a, s)
+	return len(m.found) == 0
+}
+
+func (m *missing) add(in, out any, s *shape) {
+	if isEmpty(in) && isEmpty(out) {
+		return
+	}
+	m.found = append(m.found, difference{at: m.at.clone(), value: in, known: true, now: out})
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

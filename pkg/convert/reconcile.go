@@ -1,0 +1,291 @@
+package convert
+
+import (
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// relabel copies an object of which both versions have the same fields, without the fields that neither has.
+func (r *route) relabel(in map[string]any) (map[string]any, []Loss) {
+	k := keeper{}
+	out := k.keep(in, r.target).(map[string]any)
+	out["apiVersion"], out["kind"] = r.to.ToAPIVersionAndKind()
+	return out, r.losses(k.unknown)
+}
+
+// keeper copies what a shape has a place for.
+type keeper struct {
+	at      path
+	unknown []difference
+}
+
+func (k *keeper) keep(value any, s *shape) any {
+	switch value := value.(type) {
+	case map[string]any:
+		if s == nil || s.value() || s.list {
+			return runtime.DeepCopyJSON(value)
+		}
+		out := make(map[string]any, len(value)+2)
+		for key, v := range value {
+			field := s.at(key)
+			k.at = append(k.at, key)
+			if field == nil {
+				k.unknown = append(k.unknown, difference{at: k.at.clone(), value: v})
+			} else {
+				out[key] = k.keep(v, field)
+			}
+			k.at = k.at[:len(k.at)-1]
+		}
+		return out
+	case []any:
+		out := make([]any, len(value))
+		for i, v := range value {
+			k.at = append(k.at, i)
+			out[i] = k.keep(v, s.ofElements())
+			k.at = k.at[:len(k.at)-1]
+		}
+		return out
+	default:
+		return value
+	}
+}
+
+// reconcile finishes what the steps made of an object. Go types say more than their input did: replicas that were not set are 0,
+// and status is {}; and they say some things otherwise, 1Gi for 1024Mi. What the input did not say and what carries nothing of it
+// is taken out again, and what only looks otherwise is put back as it was.
+func (r *route) reconcile(in, out map[string]any) (map[string]any, []Loss, error) {
+	if !r.typed { // Kubernetes' types had no part in it: the Func said what it meant
+		k := keeper{}
+		out = k.keep(out, r.target).(map[string]any)
+	}
+	w := &walk{}
+	w.compare(in, out, r.source, r.target)
+	if !r.typed {
+		w.empty, w.derived = nil, nil
+	}
+	switch {
+	case !w.displaced && len(w.derived) == 0:
+		w.empty.take()
+		return out, nil, nil
+	case r.back == nil:
+		w.empty.take()
+		m := missing{}
+		m.compare(in, out, r.source)
+		return out, r.losses(m.found), nil
+	default:
+		return r.trim(in, out, w)
+	}
+}
+
+// trim takes out additions as long as the way back yields the same without them, and reports what it does not yield.
+func (r *route) trim(in, out map[string]any, w *walk) (map[string]any, []Loss, error) {
+	full, err := follow(r.back, out)
+	if err != nil {
+		return nil, nil, fmt.Errorf("converting back to %s: %w", kindName(r.from), err)
+	}
+	for _, group := range []additions{w.empty, w.derived} {
+		if group.take(); len(group) == 0 || r.yields(out, full) {
+			continue
+		}
+		group.put()
+		for _, one := range group {
+			if one.take(); !r.yields(out, full) {
+				one.put()
+			}
+		}
+	}
+	m := missing{}
+	m.compare(in, full, r.source)
+	return out, r.losses(m.found), nil
+}
+
+// yields reports whether the way back leads from out to the object.
+func (r *route) yields(out, object map[string]any) bool {
+	again, err := follow(r.back, out)
+	return err == nil && reflect.DeepEqual(again, object)
+}
+
+// addition is a field of the output that the input does not name.
+type addition struct {
+	object map[string]any
+	key    string
+	value  any
+}
+
+func (a addition) take() { delete(a.object, a.key) }
+func (a addition) put()  { a.object[a.key] = a.value }
+
+type additions []addition
+
+func (as additions) take() {
+	for _, a := range as {
+		a.take()
+	}
+}
+
+func (as additions) put() {
+	for _, a := range as {
+		a.put()
+	}
+}
+
+// walk compares an output with its input.
+type walk struct {
+	depth     int
+	displaced bool      // something of the input is not in its place
+	empty     additions // say nothing
+	derived   additions // in a part that both versions write the same way: repeat what stands elsewhere
+}
+
+func (w *walk) compare(in, out any, source, target *shape) {
+	switch in := in.(type) {
+	case map[string]any:
+		if other, ok := out.(map[string]any); ok && !source.value() {
+			w.depth++
+			w.objects(in, other, source, target)
+			w.depth--
+			return
+		}
+	case []any:
+		if other, ok := out.([]any); ok && len(other) == len(in) {
+			for i := range in {
+				if w.leaf(in[i], other[i], source.ofElements(), target.ofElements()) {
+					other[i] = runtime.DeepCopyJSONValue(in[i])
+				}
+			}
+			return
+		}
+	}
+	if !reflect.DeepEqual(in, out) {
+		w.displaced = true
+	}
+}
+
+// leaf compares, and reports whether the output only spells the same value otherwise.
+func (w *walk) leaf(in, out any, source, target *shape) bool {
+	if source.value() && target.value() && source.goType == target.goType {
+		if reflect.DeepEqual(in, out) {
+			return false
+		}
+		if sameValue(in, out, source) {
+			return true
+		}
+	}
+	w.compare(in, out, source, target)
+	return false
+}
+
+func (w *walk) objects(in, out map[string]any, source, target *shape) {
+	for key, value := range in {
+		if w.depth == 1 && (key == "apiVersion" || key == "kind") {
+			continue
+		}
+		field := target.at(key)
+		other, ok := out[key]
+		switch {
+		case ok && w.leaf(value, other, source.at(key), field):
+			out[key] = runtime.DeepCopyJSONValue(value)
+		case ok:
+		case isEmpty(value) && field != nil && field.fields == nil: // left out by Go's encoding, but the input says it
+			out[key] = runtime.DeepCopyJSONValue(value)
+		case value != nil:
+			w.displaced = true
+		}
+	}
+	for key, value := range out {
+		if _, ok := in[key]; ok || w.depth == 1 && (key == "apiVersion" || key == "kind") {
+			continue
+		}
+		switch {
+		case value == nil:
+			delete(out, key)
+		case isEmpty(value):
+			w.empty = append(w.empty, addition{out, key, value})
+			continue
+		}
+		switch {
+		case value == nil:
+		case source == target:
+			w.addDerived(out, key, value, target)
+		default:
+			w.addEmpties(value)
+		}
+	}
+}
+
+// addEmpties notes what says nothing inside of an addition that does.
+func (w *walk) addEmpties(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, v := range value {
+			switch {
+			case v == nil:
+				delete(value, key)
+			case isEmpty(v):
+				w.empty = append(w.empty, addition{value, key, v})
+			default:
+				w.addEmpties(v)
+			}
+		}
+	case []any:
+		for _, v := range value {
+			w.addEmpties(v)
+		}
+	}
+}
+
+// addDerived notes each entry of a map for itself: of annotations, one may carry something and another not.
+func (w *walk) addDerived(out map[string]any, key string, value any, s *shape) {
+	entries, ok := value.(map[string]any)
+	if field := s.at(key); ok && field != nil && field.fields == nil && field.element != nil {
+		for name, entry := range entries {
+			w.derived = append(w.derived, addition{entries, name, entry})
+		}
+		return
+	}
+	w.derived = append(w.derived, addition{out, key, value})
+}
+
+// losses words the differences.
+func (r *route) losses(found []difference) []Loss {
+	var losses []Loss
+	for _, d := range found {
+		losses = append(losses, Loss{Path: d.at.String(), Value: runtime.DeepCopyJSONValue(d.value), Meaning: r.meaning(d)})
+	}
+	return losses
+}
+
+// meaning says why something is lost.
+func (r *route) meaning(d difference) string {
+	switch {
+	case !d.known:
+		return "no field of " + kindName(r.from)
+	case !r.target.has(d.at):
+		return kindName(r.to) + " has no such field"
+	case d.now != nil:
+		return fmt.Sprintf("%s cannot say this; it comes back as %v", kindName(r.to), d.now)
+	default:
+		return kindName(r.to) + " cannot say this"
+	}
+}
+
+// has reports whether the shape has a place for the path.
+func (s *shape) has(p path) bool {
+	for _, part := range p {
+		switch part := part.(type) {
+		case string:
+			s = s.at(part)
+		case int:
+			s = s.ofElements()
+		}
+		if s == nil {
+			return false
+		}
+		if s.value() {
+			return true
+		}
+	}
+	return true
+}

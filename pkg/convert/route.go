@@ -1,0 +1,206 @@
+package convert
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+)
+
+// A route leads from one kind to another by steps: through Kubernetes' internal type, or through a Func.
+type route struct {
+	from, to schema.GroupVersionKind
+	steps    []step
+	back     []step // nil when there is no way back
+	typed    bool   // a step goes through Kubernetes' types
+	source   *shape
+	target   *shape
+	// sameShape holds when both versions have the same fields and Kubernetes keeps each where it is: then only the name of the
+	// version changes. TestRelabelling holds every such pair against Kubernetes' functions.
+	sameShape bool
+}
+
+// step converts an object; it does not keep or change what it is given.
+type step func(object map[string]any) (map[string]any, error)
+
+type routeKey struct{ from, to schema.GroupVersionKind }
+
+// route finds the shortest way.
+func (c *Converter) route(from, to schema.GroupVersionKind) (*route, error) {
+	if r, ok := c.routes.Load(routeKey{from, to}); ok {
+		return r.(*route), nil
+	}
+	steps, typed := c.steps(from, to)
+	if steps == nil {
+		return nil, &UnsupportedError{from, to, c.reason(from, to)}
+	}
+	back, _ := c.steps(to, from)
+	r := &route{
+		from: from, to: to, steps: steps, back: back, typed: typed,
+		source: c.shapes.of(from), target: c.shapes.of(to),
+	}
+	hub, native := c.hubs[from]
+	r.sameShape = native && c.hubs[to] == hub && !slices.Contains(rewritten, from.Kind) && sameShape(r.source, r.target)
+	c.routes.Store(routeKey{from, to}, r)
+	return r, nil
+}
+
+// rewritten are the kinds whose values Kubernetes changes from one version to another although the fields are the same.
+var rewritten = []string{
+	"PodDisruptionBudget", // an empty selector selects nothing in v1beta1, everything in v1
+}
+
+// reach finds every kind that a conversion leads to, with the kind before it on the shortest way.
+func (c *Converter) reach(from schema.GroupVersionKind) map[schema.GroupVersionKind]schema.GroupVersionKind {
+	before := map[schema.GroupVersionKind]schema.GroupVersionKind{from: {}}
+	queue := []schema.GroupVersionKind{from}
+	for len(queue) > 0 {
+		kind := queue[0]
+		queue = queue[1:]
+		for _, next := range c.neighbours(kind) {
+			if _, seen := before[next]; !seen {
+				before[next] = kind
+				queue = append(queue, next)
+			}
+		}
+	}
+	return before
+}
+
+// neighbours are the kinds one step away, in an order that is always the same.
+func (c *Converter) neighbours(kind schema.GroupVersionKind) []schema.GroupVersionKind {
+	var next []schema.GroupVersionKind
+	if hub, ok := c.hubs[kind]; ok {
+		next = append(next, c.spokes[hub]...)
+	}
+	for to := range c.edges[kind] {
+		next = append(next, to)
+	}
+	slices.SortFunc(next, preferred)
+	return next
+}
+
+// steps lists the conversions of the shortest way, nil when there is none, and whether one goes through Kubernetes' types.
+func (c *Converter) steps(from, to schema.GroupVersionKind) (steps []step, typed bool) {
+	before := c.reach(from)
+	if _, ok := before[to]; !ok {
+		return nil, false
+	}
+	for kind := to; kind != from; kind = before[kind] {
+		_, registered := c.edges[before[kind]][kind]
+		typed = typed || !registered
+		steps = append(steps, c.step(before[kind], kind))
+	}
+	slices.Reverse(steps)
+	return steps, typed
+}
+
+func (c *Converter) step(from, to schema.GroupVersionKind) step {
+	if convert, ok := c.edges[from][to]; ok {
+		return func(object map[string]any) (map[string]any, error) {
+			out, err := convert(runtime.DeepCopyJSON(object))
+			if err != nil {
+				return nil, &ContentError{from, err}
+			}
+			out["apiVersion"], out["kind"] = to.ToAPIVersionAndKind()
+			return out, nil
+		}
+	}
+	hub := c.hubs[from]
+	return func(object map[string]any) (map[string]any, error) { return c.throughHub(object, from, to, hub) }
+}
+
+// throughHub converts with Kubernetes' own functions: to the internal type, and from there.
+func (c *Converter) throughHub(object map[string]any, from, to schema.GroupVersionKind, hub reflect.Type) (map[string]any, error) {
+	source, err := c.scheme.New(from)
+	if err != nil {
+		return nil, err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, source); err != nil {
+		return nil, contentError(from, object, source, err)
+	}
+	target, err := c.throughTypes(source, to, hub)
+	if err != nil {
+		return nil, &ContentError{from, err}
+	}
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(target)
+}
+
+func (c *Converter) throughTypes(source runtime.Object, to schema.GroupVersionKind, hub reflect.Type) (runtime.Object, error) {
+	internal := reflect.New(hub).Interface()
+	if err := c.scheme.Convert(source, internal, nil); err != nil {
+		return nil, err
+	}
+	target, err := c.scheme.New(to)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.scheme.Convert(internal, target, nil); err != nil {
+		return nil, err
+	}
+	target.GetObjectKind().SetGroupVersionKind(to)
+	return target, nil
+}
+
+// convert takes an object along the route and says what is lost.
+func (r *route) convert(in map[string]any) (map[string]any, []Loss, error) {
+	if _, ok := in["metadata"].(map[string]any); !ok && in["metadata"] != nil {
+		return nil, nil, &ContentError{r.from, fmt.Errorf("metadata: want an object")}
+	}
+	if r.sameShape {
+		out, losses := r.relabel(in)
+		return out, losses, nil
+	}
+	out, err := follow(r.steps, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.reconcile(in, out)
+}
+
+func follow(steps []step, object map[string]any) (map[string]any, error) {
+	var err error
+	for _, step := range steps {
+		if object, err = step(object); err != nil {
+			return nil, err
+		}
+	}
+	return object, nil
+}
+
+// reason says why no conversion leads from one kind to the other.
+func (c *Converter) reason(from, to schema.GroupVersionKind) string {
+	for _, reasons := range []map[schema.GroupVersionKind]string{alone, deadEnds} {
+		for _, end := range []schema.GroupVersionKind{from, to} {
+			if why, ok := reasons[end]; ok {
+				return why
+			}
+		}
+	}
+	if !c.Knows(from) {
+		return "no conversion is known for " + kindName(from) + "; those of custom resources are registered"
+	}
+	var names []string
+	for _, kind := range c.Equivalents(from) {
+		names = append(names, kindName(kind))
+	}
+	if len(names) == 0 {
+		return kindName(from) + " is the only version of its kind"
+	}
+	return kindName(from) + " converts to " + strings.Join(names, ", ")
+}
+
+// preferred orders kinds: stable versions first, then beta, then alpha, newest first; then by group and kind. The legacy group
+// extensions comes last.
+func preferred(a, b schema.GroupVersionKind) int {
+	return cmp.Or(
+		-version.CompareKubeAwareVersionStrings(a.Version, b.Version),
+		cmp.Compare(a.Group, b.Group),
+		cmp.Compare(a.Kind, b.Kind),
+	)
+}

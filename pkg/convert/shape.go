@@ -1,0 +1,197 @@
+package convert
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// A shape says which fields a part of an object may have. A shape without fields and without elements is a single value: a
+// string, a quantity, a raw extension.
+type shape struct {
+	fields  map[string]*shape // of an object with named fields
+	element *shape            // of a list or of a map
+	list    bool
+	goType  reflect.Type // nil when the shape was read from the table of fields
+}
+
+// shapes reads shapes from the Go types of Kubernetes 1.36, and from the table of fields for kinds that have none there.
+type shapes struct {
+	scheme *runtime.Scheme
+	mu     sync.Mutex
+	types  map[reflect.Type]*shape
+	named  map[string]*shape // type of the table, at the last minor that has the kind
+}
+
+func newShapes(scheme *runtime.Scheme) *shapes {
+	return &shapes{scheme: scheme, types: map[reflect.Type]*shape{}, named: map[string]*shape{}}
+}
+
+// of returns the shape of a kind, nil when it is not known: a custom resource.
+func (s *shapes) of(gvk schema.GroupVersionKind) *shape {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.scheme.Recognizes(gvk) {
+		return s.goType(s.scheme.AllKnownTypes()[gvk])
+	}
+	minor, ok := lastMinor(gvk)
+	if !ok {
+		return nil
+	}
+	group, _, _ := strings.Cut(gvk.Group, ".")
+	name := gvk.Kind
+	if name == "ScheduledJob" { // the name that CronJob had before 1.5, with the same type
+		name = "CronJob"
+	}
+	if result := s.table(group+"."+gvk.Version+"."+name, minor); result.fields != nil {
+		return result
+	}
+	return nil
+}
+
+// lastMinor is the newest minor whose API description has the kind.
+func lastMinor(gvk schema.GroupVersionKind) (kubever.Minor, bool) {
+	for m := kubever.Newest; m >= kubever.Oldest; m-- {
+		for _, a := range kubever.APIResources(m) {
+			if a.GroupVersion == gvk.GroupVersion() && a.Kind == gvk.Kind {
+				return m, true
+			}
+		}
+	}
+	return 0, false
+}
+
+func (s *shapes) goType(t reflect.Type) *shape {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if known, ok := s.types[t]; ok {
+		return known
+	}
+	result := &shape{goType: t}
+	s.types[t] = result
+	if isValue(t) {
+		return result
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		result.fields = map[string]*shape{}
+		s.addFields(result, t)
+	case reflect.Slice, reflect.Array:
+		result.list = true
+		result.element = s.goType(t.Elem())
+	case reflect.Map:
+		result.element = s.goType(t.Elem())
+	}
+	return result
+}
+
+// addFields adds the fields of a struct, those of embedded structs among them, by their names in JSON.
+func (s *shapes) addFields(result *shape, t reflect.Type) {
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !field.IsExported():
+		case field.Anonymous && name == "" || strings.Contains(options, "inline"):
+			embedded := field.Type
+			for embedded.Kind() == reflect.Pointer {
+				embedded = embedded.Elem()
+			}
+			s.addFields(result, embedded)
+		case name == "":
+			result.fields[field.Name] = s.goType(field.Type)
+		default:
+			result.fields[name] = s.goType(field.Type)
+		}
+	}
+}
+
+var (
+	marshaler   = reflect.TypeFor[json.Marshaler]()
+	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+)
+
+// isValue reports whether a type is written as one value, whatever it is made of.
+func isValue(t reflect.Type) bool {
+	pointer := reflect.PointerTo(t)
+	return pointer.Implements(marshaler) || pointer.Implements(unmarshaler) || t == reflect.TypeFor[[]byte]() || t.Kind() == reflect.Interface
+}
+
+func (s *shapes) table(typeName string, minor kubever.Minor) *shape {
+	if known, ok := s.named[typeName]; ok {
+		return known
+	}
+	result := &shape{}
+	s.named[typeName] = result
+	if element, ok := strings.CutPrefix(typeName, "[]"); ok {
+		result.list, result.element = true, s.table(element, minor)
+		return result
+	}
+	if element, ok := strings.CutPrefix(typeName, "map[string]"); ok {
+		result.element = s.table(element, minor)
+		return result
+	}
+	for _, name := range kubever.Fields(typeName, minor) {
+		if result.fields == nil {
+			result.fields = map[string]*shape{}
+		}
+		result.fields[name] = s.table(kubever.FieldType(typeName, name, minor), minor)
+	}
+	return result
+}
+
+// at returns the shape of a field, nil when there is none.
+func (s *shape) at(name string) *shape {
+	switch {
+	case s == nil || s.list:
+		return nil
+	case s.fields != nil:
+		return s.fields[name]
+	default:
+		return s.element
+	}
+}
+
+// of returns the shape of the elements of a list, nil when it is none.
+func (s *shape) ofElements() *shape {
+	if s == nil || !s.list {
+		return nil
+	}
+	return s.element
+}
+
+// value reports whether the shape is a single value, whatever is inside.
+func (s *shape) value() bool { return s != nil && s.fields == nil && s.element == nil }
+
+// sameShape reports whether two types have the same fields, by name and kind of value, all the way down.
+func sameShape(a, b *shape) bool {
+	return alike(a, b, map[[2]*shape]bool{})
+}
+
+func alike(a, b *shape, assumed map[[2]*shape]bool) bool {
+	pair := [2]*shape{a, b}
+	if a == b || assumed[pair] {
+		return true
+	}
+	if a == nil || b == nil || a.list != b.list || len(a.fields) != len(b.fields) || (a.fields == nil) != (b.fields == nil) || (a.element == nil) != (b.element == nil) {
+		return false
+	}
+	assumed[pair] = true
+	for name, field := range a.fields {
+		other, ok := b.fields[name]
+		if !ok || !alike(field, other, assumed) {
+			return false
+		}
+	}
+	if a.element != nil {
+		return alike(a.element, b.element, assumed)
+	}
+	return a.fields != nil || a.goType.Kind() == b.goType.Kind() && (isValue(a.goType) == isValue(b.goType))
+}
