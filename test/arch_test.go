@@ -35,6 +35,7 @@ var layers = map[string][]string{
 	"pkg/render":      {"pkg/admission", "pkg/plan", "pkg/policy", "pkg/etcdsplit", "pkg/spec", "pkg/kubever", "pkg/finding", "templates"},
 	"pkg/convert":     {"pkg/kubever"},
 	"pkg/adopt":       {"pkg/spec", "pkg/kubever"},
+	"pkg/migrate":     {"pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
 	"internal/cli":    {"*"},
 	"test/rig":        {"*"},
 	"internal/golden": {},
@@ -44,7 +45,7 @@ var layers = map[string][]string{
 var leaves = []string{"internal/spelling"}
 
 // pure packages turn values into values: no files, no network, no processes, no clock of their own, no logs.
-var pure = []string{"internal/spelling", "pkg/kubever", "pkg/finding", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert"}
+var pure = []string{"internal/spelling", "pkg/kubever", "pkg/finding", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/migrate"}
 
 var impure = []string{"os", "os/exec", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2"}
 

@@ -86,6 +86,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newEtcdCmd(streams),
 		newRestartsCmd(streams),
 		newControllersCmd(streams),
+		newCRDCmd(streams),
 	}
 }
 

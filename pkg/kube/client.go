@@ -29,13 +29,23 @@ type Client struct {
 // NewClient connects to the server that a kubeconfig file names; context chooses one of its contexts, "" the current one.
 // Errors: a kubeconfig that cannot be read, or that names no server. The server is not asked yet.
 func NewClient(kubeconfig, context string) (*Client, error) {
+	config, err := Config(kubeconfig, context)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(config)
+}
+
+// Config reads a kubeconfig file; context chooses one of its contexts, "" the current one.
+// Errors: as those of NewClient.
+func Config(kubeconfig, context string) (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", kubeconfig, err)
 	}
-	return newClient(config)
+	return config, nil
 }
 
 func newClient(config *rest.Config) (*Client, error) {

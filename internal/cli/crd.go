@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kube"
+	"github.com/kubefusion/fusionctl/pkg/migrate"
+	"github.com/kubefusion/fusionctl/pkg/migrate/live"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+func newCRDCmd(streams Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "crd",
+		Short: "Versions of CRDs: migrate what is stored, with proof, and retire the old ones",
+		Long: `The crd verbs bring a resource from one version to another: the version is added to the CRD and served, new objects are stored in
+it, every object is written again, and only when nothing is stored in the old version any more is that forgotten and removed.
+
+Resources that are built in are rewritten by the same verbs: deployments.apps that are stored as extensions/v1beta1.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newCRDStatusCmd(streams), newCRDPlanCmd(streams))
+	return cmd
+}
+
+// crdRequest says which cluster, and where its objects lie.
+type crdRequest struct {
+	kubeconfig string
+	context    string
+	apiServers []string
+	spec       string
+	side       string
+	prefix     string
+	stores     storesRequest
+}
+
+func crdFlags(cmd *cobra.Command, r *crdRequest) {
+	flags := cmd.Flags()
+	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "file that names the API server")
+	flags.StringVar(&r.context, "context", "", "context of the kubeconfig (default its current one)")
+	flags.StringArrayVar(&r.apiServers, "api-server", nil, "URL of one of several API servers behind that, to be asked by itself how it stores; repeat for each")
+	flags.StringVar(&r.spec, "spec", "", "spec of a fused control plane whose store holds the objects")
+	enumFlag(cmd, &r.side, "side", "", "with --spec, the side of the API server", string(etcdsplit.Modern), string(etcdsplit.Legacy))
+	flags.StringArrayVar(&r.stores.endpoints, "endpoints", nil, "the store that holds the objects: URL[,URL...]; with --spec, STORE=URL[,URL...] in place of the spec's")
+	flags.StringArrayVar(&r.stores.snapshots, "snapshot", nil, "read the store from a snapshot or a member's db file: FILE; with --spec, STORE=FILE")
+	flags.StringVar(&r.prefix, "prefix", "/registry", "of every key, without --spec")
+	flags.StringVar(&r.stores.ca, "ca", "", "file of the CA that signed the store's certificates")
+	flags.StringVar(&r.stores.cert, "cert", "", "file of the client certificate for the store")
+	flags.StringVar(&r.stores.key, "key", "", "file of the client certificate's key")
+	flags.StringVar(&r.stores.user, "user", "", "etcd user, for stores with authentication")
+	flags.StringVar(&r.stores.passwordFile, "password-file", "", "file with the user's password; default: the variable "+passwordVariable)
+	flags.DurationVar(&r.stores.timeout, "timeout", 10*time.Second, "of one request to one member of the store")
+}
+
+// cluster is what the crd verbs work on.
+type cluster struct {
+	server *live.Server
+	plan   *plan.Plan // of --spec; nil without
+	side   etcdsplit.SideName
+	req    *crdRequest
+	open   map[string]openStore
+}
+
+// openCluster checks the flags and connects. Nothing is asked yet.
+func (r *crdRequest) openCluster(streams Streams) (*cluster, error) {
+	if r.kubeconfig == "" {
+		return nil, usagef("--kubeconfig is required")
+	}
+	c := &cluster{req: r, side: etcdsplit.SideName(r.side), open: map[string]openStore{}}
+	if r.spec != "" {
+		p, err := loadPlan(streams, r.spec)
+		if err != nil {
+			return nil, err
+		}
+		c.plan = p
+	} else {
+		for _, value := range slices.Concat(r.stores.endpoints, r.stores.snapshots) {
+			if name, _, ok := strings.Cut(value, "="); ok && !strings.ContainsAny(name, "/?") {
+				return nil, usagef("%q: without --spec there is one store, and it has no name", value)
+			}
+		}
+		if len(r.stores.snapshots) > 1 || (len(r.stores.snapshots) > 0 && len(r.stores.endpoints) > 0) {
+			return nil, usagef("--endpoints and --snapshot: without --spec there is one store")
+		}
+	}
+	config, err := kube.Config(r.kubeconfig, r.context)
+	if err != nil {
+		return nil, badInput(err, "")
+	}
+	if c.server, err = live.Open(config, r.apiServers); err != nil {
+		return nil, badInput(err, "")
+	}
+	return c, nil
+}
+
+func (c *cluster) close() {
+	for _, s := range c.open {
+		_ = s.close() // they were only read
+	}
+}
+
+// store opens the store that holds the resource; nil when none was given.
+func (c *cluster) store(ctx context.Context, r migrate.Resource) (*migrate.Store, error) {
+	name, prefix := "etcd", c.req.prefix
+	described := plan.Store{Name: name}
+	switch {
+	case c.plan != nil:
+		name, prefix = c.storeOf(r), c.plan.Prefix
+		if name == "" {
+			return nil, badInput(fmt.Errorf("%s: the %s side of the spec does not have it", r.Name, c.side), "")
+		}
+		described = *c.plan.Store(name)
+	case len(c.req.stores.endpoints)+len(c.req.stores.snapshots) == 0:
+		return nil, nil
+	}
+	opened, ok := c.open[name]
+	if !ok {
+		var err error
+		if opened, err = c.openStore(ctx, described); err != nil {
+			return nil, err
+		}
+		c.open[name] = opened
+	}
+	return &migrate.Store{Store: opened.Store, Prefix: prefix}, nil
+}
+
+// storeOf names the store in which the side keeps the resource.
+func (c *cluster) storeOf(r migrate.Resource) string {
+	row := &c.plan.CustomResources
+	if r.BuiltIn {
+		found := c.plan.Resource(r.Key)
+		if found == nil {
+			return ""
+		}
+		row = &found.Resource
+	}
+	if c.side == etcdsplit.Legacy {
+		return row.Legacy.Store
+	}
+	return row.Modern.Store
+}
+
+func (c *cluster) openStore(ctx context.Context, s plan.Store) (openStore, error) {
+	r := c.req.stores
+	password, err := r.password()
+	if err != nil {
+		return openStore{}, err
+	}
+	endpoints, files := map[string][]string{}, map[string][]string{}
+	if c.plan == nil {
+		for _, value := range r.endpoints {
+			endpoints[s.Name] = append(endpoints[s.Name], strings.Split(value, ",")...)
+		}
+		files[s.Name] = r.snapshots
+	} else {
+		if endpoints, err = r.byStore(r.endpoints, "--endpoints", "URL", c.plan); err != nil {
+			return openStore{}, err
+		}
+		if files, err = r.byStore(r.snapshots, "--snapshot", "FILE", c.plan); err != nil {
+			return openStore{}, err
+		}
+	}
+	if len(files[s.Name]) > 0 {
+		return openSnapshot(s.Name, files[s.Name][0])
+	}
+	if urls := endpoints[s.Name]; len(urls) > 0 {
+		s.Endpoints = urls
+	}
+	return r.openLive(ctx, s, password)
+}
+
+// observe looks at one resource: at its definition, the store, and whether it is converted.
+func (c *cluster) observe(ctx context.Context, name string) (migrate.Observation, error) {
+	d, err := c.server.Definition(ctx, name)
+	if errors.Is(err, live.ErrNoDefinition) {
+		return c.observeBuiltIn(ctx, name)
+	}
+	if err != nil {
+		return migrate.Observation{}, err
+	}
+	return c.observeDefinition(ctx, d)
+}
+
+func (c *cluster) observeDefinition(ctx context.Context, d *migrate.Definition) (migrate.Observation, error) {
+	o := migrate.Observation{Resource: d.Resource(), Definition: d}
+	objects := live.Objects{Server: c.server, Resource: o.Resource}
+	o.Health = migrate.CheckConversion(ctx, d, objects, objects)
+	return o, c.observeStored(ctx, &o)
+}
+
+func (c *cluster) observeBuiltIn(ctx context.Context, name string) (migrate.Observation, error) {
+	r, served, storage, err := c.server.BuiltIn(ctx, name)
+	if errors.Is(err, live.ErrNoDefinition) {
+		return migrate.Observation{}, badInput(err, "a name is plural and group, as in pizzas.restaurant.example or deployments.apps")
+	}
+	if err != nil {
+		return migrate.Observation{}, err
+	}
+	o := migrate.Observation{Resource: r, Served: served, Storage: storage}
+	return o, c.observeStored(ctx, &o)
+}
+
+func (c *cluster) observeStored(ctx context.Context, o *migrate.Observation) error {
+	store, err := c.store(ctx, o.Resource)
+	if err != nil {
+		return err
+	}
+	if store == nil {
+		o.WhyUnknown = "no store was given: --spec, --endpoints or --snapshot"
+		return nil
+	}
+	if o.Stored, err = migrate.ReadStored(ctx, *store, o.Resource, nil); err != nil {
+		return withHint(fmt.Errorf("%s: %w", o.Resource.Name, err), storeHint(err))
+	}
+	return nil
+}

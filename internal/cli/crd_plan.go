@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/pkg/migrate"
+)
+
+type crdPlanRequest struct {
+	crdRequest
+	name    string
+	storage string
+	retire  []string
+	with    string
+	out     string
+	grace   time.Duration
+	wait    time.Duration
+	output  string
+}
+
+// crdLimitBytes is more than an API server takes for a CRD.
+const crdLimitBytes = 8 << 20
+
+func newCRDPlanCmd(streams Streams) *cobra.Command {
+	var req crdPlanRequest
+	cmd := &cobra.Command{
+		Use:   "plan NAME --storage VERSION --kubeconfig FILE",
+		Short: "The steps to another storage version, each with its check and its inverse",
+		Long: `plan prints the steps that bring the objects of a resource to another storage version and, with --retire, take old versions out of its
+CRD. It only reads. --out keeps the plan in a file, which crd apply carries out.
+
+--with names a file with the CRD as it is to be: a version that the cluster does not have yet is taken from it, and how objects are converted.
+
+Without --storage, what is stored in other versions than the present one is rewritten. That is what there is to do for a resource that is
+built in, as deployments.apps.
+
+Exit codes: 0 planned, 1 could not finish, 2 bad usage, or a goal that cannot be reached, 3 planned, with a warning to read first,
+130 interrupted.`,
+		Example: `  fusionctl crd plan pizzas.restaurant.example --storage v1 --kubeconfig modern.conf --spec fused.yaml --out pizzas.plan
+  fusionctl crd plan pizzas.restaurant.example --storage v1 --with pizzas-v1.yaml --retire v1alpha1 --wait 72h --kubeconfig modern.conf
+  fusionctl crd plan deployments.apps --kubeconfig admin.conf`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.name = args[0]
+			return runCRDPlan(cmd.Context(), req, streams)
+		},
+	}
+	crdFlags(cmd, &req.crdRequest)
+	flags := cmd.Flags()
+	flags.StringVar(&req.storage, "storage", "", "version in which objects are to be stored")
+	flags.StringSliceVar(&req.retire, "retire", nil, "versions to remove at the end")
+	flags.StringVar(&req.with, "with", "", "file with the CRD that the new version and its conversion are taken from")
+	flags.DurationVar(&req.grace, "grace", time.Minute, "how long a request may take that an API server began before the switch: its --request-timeout")
+	flags.DurationVar(&req.wait, "wait", 0, "how long a version is not served before it is removed; 0: until an audit log shows that nobody asks for it")
+	flags.StringVar(&req.out, "out", "", "file for the plan")
+	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	return cmd
+}
+
+func runCRDPlan(ctx context.Context, req crdPlanRequest, streams Streams) error {
+	if req.grace < 0 || req.wait < 0 {
+		return usagef("--grace and --wait: want no negative time")
+	}
+	goal := migrate.Goal{Storage: req.storage, Retire: req.retire, Grace: req.grace, Wait: req.wait}
+	if req.with != "" {
+		with, err := readDefinition(streams, req.with)
+		if err != nil {
+			return err
+		}
+		goal.With = with
+	}
+	c, err := req.openCluster(streams)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	o, err := c.observe(ctx, req.name)
+	if err != nil {
+		return err
+	}
+	p, err := migrate.New(o, goal)
+	if err != nil {
+		return badInput(err, "")
+	}
+	if req.out != "" {
+		data, err := json.MarshalIndent(p, "", "  ")
+		if err == nil {
+			err = writeFile(req.out, append(data, '\n'), 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := printCRDPlan(streams.Out, req.output, p); err != nil {
+		return err
+	}
+	if len(p.Warnings) > 0 {
+		return errAttention
+	}
+	return nil
+}
+
+// readDefinition reads a file with one CRD, in YAML or JSON.
+func readDefinition(streams Streams, file string) (*migrate.Definition, error) {
+	data, err := readInput(streams, file, crdLimitBytes)
+	if err != nil {
+		return nil, err
+	}
+	object, err := yaml.YAMLToJSONStrict(data)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("%s: %w", file, err), "")
+	}
+	d, err := migrate.ParseDefinition(object)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("%s: %w", file, err), "want one CustomResourceDefinition")
+	}
+	return d, nil
+}
+
+func printCRDPlan(w io.Writer, output string, p *migrate.Plan) error {
+	switch output {
+	case "json":
+		return printJSON(w, p)
+	case "yaml":
+		return printYAML(w, p)
+	}
+	return printSteps(w, p)
+}
+
+func printSteps(w io.Writer, p *migrate.Plan) error {
+	if len(p.Steps) == 0 {
+		_, err := fmt.Fprintf(w, "%s: nothing to do, everything is stored as %s\n", p.Resource.Name, p.Storage)
+		return err
+	}
+	fmt.Fprintf(w, "%s: from %s to %s\n\n", p.Resource.Name, p.From, p.Storage)
+	err := printStepTable(w, p.Steps)
+	for _, warning := range p.Warnings {
+		fmt.Fprintf(w, "\nwarning: %s\n", warning)
+	}
+	return err
+}
+
+func printStepTable(w io.Writer, steps []migrate.Step) error {
+	return printTable(w, func(t io.Writer) {
+		fmt.Fprintln(t, "STEP\tWHAT\tCHECK\tINVERSE")
+		for i, s := range steps {
+			safe := ""
+			if s.Safe {
+				safe = " (safe to stay here)"
+			}
+			fmt.Fprintf(t, "%d %s\t%s\t%s\t%s%s\n", i+1, s.ID(), s.Does, s.Check, dash(s.Inverse), safe)
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubefusion/fusionctl/pkg/migrate"
+)
+
+type crdStatusRequest struct {
+	crdRequest
+	names  []string
+	output string
+}
+
+type crdStatusDocument struct {
+	Schema    string           `json:"schema"`
+	Resources []migrate.Status `json:"resources"`
+}
+
+func newCRDStatusCmd(streams Streams) *cobra.Command {
+	var req crdStatusRequest
+	cmd := &cobra.Command{
+		Use:   "status [NAME...] --kubeconfig FILE",
+		Short: "Which versions are served and really stored, and what blocks retiring one",
+		Long: `status tells of each CRD, or of those named, which versions are served, in which one objects are written, which ones the API server
+remembers to have stored, and in which ones they really are stored. That only the store knows: --spec or --endpoints or --snapshot
+name it; without, it is stated as unknown.
+
+Conversion is tried: an object is read in every served version. A NAME may be that of a resource that is built in, as deployments.apps.
+
+Exit codes: 0 done, 1 could not finish, 2 bad usage or no such resource, 3 an object is stored in a version that the CRD does not have,
+or conversion is broken, 130 interrupted.`,
+		Example: `  fusionctl crd status --kubeconfig modern.conf
+  fusionctl crd status pizzas.restaurant.example --kubeconfig modern.conf --spec fused.yaml
+  fusionctl crd status deployments.apps --kubeconfig admin.conf --endpoints https://10.0.0.11:2379 --ca ca.crt --cert etcd.crt --key etcd.key`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.names = args
+			return runCRDStatus(cmd.Context(), req, streams)
+		},
+		Args: cobra.ArbitraryArgs,
+	}
+	crdFlags(cmd, &req.crdRequest)
+	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	return cmd
+}
+
+func runCRDStatus(ctx context.Context, req crdStatusRequest, streams Streams) error {
+	c, err := req.openCluster(streams)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	document := crdStatusDocument{Schema: "fusionctl/crd-status/v1", Resources: []migrate.Status{}}
+	if len(req.names) == 0 {
+		definitions, err := c.server.Definitions(ctx)
+		if err != nil {
+			return err
+		}
+		for _, d := range definitions {
+			o, err := c.observeDefinition(ctx, d)
+			if err != nil {
+				return err
+			}
+			document.Resources = append(document.Resources, migrate.NewStatus(o))
+		}
+	}
+	for _, name := range req.names {
+		o, err := c.observe(ctx, name)
+		if err != nil {
+			return err
+		}
+		document.Resources = append(document.Resources, migrate.NewStatus(o))
+	}
+	if err := printCRDStatus(streams.Out, req.output, document); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(document.Resources, needsAttention) {
+		return errAttention
+	}
+	return nil
+}
+
+// needsAttention reports whether objects cannot be read as they are.
+func needsAttention(s migrate.Status) bool {
+	lost := slices.ContainsFunc(s.Versions, func(v migrate.VersionStatus) bool {
+		return v.Objects != nil && *v.Objects > 0 && !v.Served && !v.Remembered && !v.Storage && !s.BuiltIn
+	})
+	return lost || s.Health.State == migrate.HealthBad || s.Stored != nil && s.Stored.Unreadable > 0
+}
+
+func printCRDStatus(w io.Writer, output string, document crdStatusDocument) error {
+	switch output {
+	case "json":
+		return printJSON(w, document)
+	case "yaml":
+		return printYAML(w, document)
+	}
+	if len(document.Resources) == 0 {
+		_, err := fmt.Fprintln(w, "there are no CRDs")
+		return err
+	}
+	if err := printTable(w, func(t io.Writer) {
+		fmt.Fprintln(t, "RESOURCE\tVERSION\tSERVED\tWRITTEN\tREMEMBERED\tSTORED\tBLOCKS ITS REMOVAL")
+		for _, s := range document.Resources {
+			name := s.Name
+			for _, v := range s.Versions {
+				stored := "unknown"
+				if v.Objects != nil {
+					stored = fmt.Sprint(*v.Objects)
+				}
+				remembered := yesNo(v.Remembered)
+				if s.BuiltIn {
+					remembered = "-"
+				}
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, v.Name, yesNo(v.Served), yesNo(v.Storage), remembered, stored, dash(strings.Join(v.Blocks, "; ")))
+				name = ""
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	for _, s := range document.Resources {
+		printCRDNotes(w, s)
+	}
+	return nil
+}
+
+// printCRDNotes writes what does not fit into a row.
+func printCRDNotes(w io.Writer, s migrate.Status) {
+	if s.Stored != nil {
+		fmt.Fprintf(w, "%s: %s in store %s at revision %d\n", s.Name, counted(int(s.Stored.Objects()), "object"), s.Stored.Store, s.Stored.Revision)
+		if s.Stored.Encrypted > 0 {
+			fmt.Fprintf(w, "%s: %d of them are encrypted, and their version cannot be told\n", s.Name, s.Stored.Encrypted)
+		}
+		if s.Stored.Unreadable > 0 {
+			fmt.Fprintf(w, "%s: %d of them cannot be read, the first is %s\n", s.Name, s.Stored.Unreadable, s.Stored.Example)
+		}
+	} else {
+		fmt.Fprintf(w, "%s: what is stored is unknown: %s\n", s.Name, s.Unknown)
+	}
+	if s.Strategy == migrate.StrategyWebhook {
+		fmt.Fprintf(w, "%s: conversion through %s: %s", s.Name, s.Webhook, s.Health.State)
+		if s.Health.Detail != "" {
+			fmt.Fprintf(w, ": %s", s.Health.Detail)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,175 @@
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Health says whether objects are converted between versions, as far as somebody looked.
+type Health struct {
+	State  HealthState `json:"state"`
+	Detail string      `json:"detail,omitempty"` // what was tried, or the server's words
+}
+
+// HealthState is the short form of Health.
+type HealthState string
+
+// The states of conversion.
+const (
+	HealthGood    HealthState = "works"   // an object was read in every served version
+	HealthBad     HealthState = "broken"  // it could not be, or the webhook's service has no endpoints
+	HealthUnknown HealthState = "unknown" // there is no object to try it on, and no endpoint to look at
+	HealthUnused  HealthState = "unused"  // strategy None, or one version alone
+)
+
+// Observation is what was seen of a resource, by whoever asked servers and stores.
+type Observation struct {
+	Resource   Resource
+	Definition *Definition // nil for one that is built in
+	// BuiltIn is what is known of one that is built in: the apiVersions that are served, and the one in which the server writes.
+	Served  []string
+	Storage string // apiVersion; "" when it is not known
+	Stored  *Stored
+	// WhyUnknown says why Stored is nil.
+	WhyUnknown string
+	Health     Health
+}
+
+// Status is where a resource stands on its way from version to version.
+type Status struct {
+	Resource
+	Versions []VersionStatus `json:"versions"`
+	// StoredVersions is what the server remembers to have stored; nil for a resource that is built in.
+	StoredVersions []string `json:"storedVersions,omitempty"`
+	// Stored is what the store holds; nil when it was not read, and Unknown says why.
+	Stored     *Stored `json:"stored,omitempty"`
+	Unknown    string  `json:"unknown,omitempty"`
+	Strategy   string  `json:"conversion,omitempty"`
+	Webhook    string  `json:"webhook,omitempty"`
+	Health     Health  `json:"health"`
+	Generation int64   `json:"generation,omitempty"`
+}
+
+// VersionStatus is one version of a resource.
+type VersionStatus struct {
+	Version
+	Remembered bool   `json:"remembered"`        // in status.storedVersions
+	Objects    *int64 `json:"objects,omitempty"` // that are stored in it; nil when the store was not read
+	// Blocks is what must happen before the version can be removed; empty when it can be.
+	Blocks []string `json:"blocks,omitempty"`
+}
+
+// NewStatus sums up what was seen.
+func NewStatus(o Observation) Status {
+	s := Status{Resource: o.Resource, Stored: o.Stored, Health: o.Health}
+	if o.Stored == nil {
+		s.Unknown = o.WhyUnknown
+	}
+	if o.Definition == nil {
+		s.Versions = builtInVersions(o)
+		s.Health = Health{State: HealthUnused}
+		return s
+	}
+	d := o.Definition
+	s.StoredVersions, s.Generation = d.StoredVersions(), d.Generation()
+	var webhook Webhook
+	if s.Strategy, webhook = d.Conversion(); s.Strategy == StrategyWebhook {
+		s.Webhook = webhook.String()
+	}
+	versions := d.Versions()
+	for _, name := range storedNames(o) {
+		if _, ok := d.Version(name); !ok {
+			versions = append(versions, Version{Name: name})
+		}
+	}
+	for _, v := range versions {
+		status := VersionStatus{Version: v, Remembered: slices.Contains(s.StoredVersions, v.Name)}
+		if o.Stored != nil {
+			n := o.Stored.Versions[o.Resource.APIVersion(v.Name)]
+			status.Objects = &n
+		}
+		status.Blocks = s.blocks(status, len(versions))
+		s.Versions = append(s.Versions, status)
+	}
+	return s
+}
+
+// storedNames lists the versions that are stored, without their group where that is the resource's own.
+func storedNames(o Observation) []string {
+	if o.Stored == nil {
+		return nil
+	}
+	versions, _ := o.Stored.Others("")
+	for i, v := range versions {
+		if name, ok := strings.CutPrefix(v, o.Resource.Group+"/"); ok {
+			versions[i] = name
+		}
+	}
+	return versions
+}
+
+// blocks lists what is in the way of removing the version.
+func (s *Status) blocks(v VersionStatus, versions int) []string {
+	var blocks []string
+	add := func(format string, args ...any) { blocks = append(blocks, fmt.Sprintf(format, args...)) }
+	if versions == 1 {
+		add("it is the only version")
+	}
+	if v.Storage {
+		add("objects are written in it")
+	}
+	switch {
+	case v.Objects == nil:
+		if v.Remembered && !v.Storage {
+			add("objects may be stored in it: the store was not read")
+		}
+	case *v.Objects > 0 && !v.Storage:
+		add("%s stored in it", counted(*v.Objects, "object is", "objects are"))
+	case s.Stored.Encrypted+s.Stored.Unreadable > 0 && v.Remembered && !v.Storage:
+		add("%s in a version that cannot be told", counted(s.Stored.Encrypted+s.Stored.Unreadable, "object is stored", "objects are stored"))
+	}
+	if v.Remembered && !v.Storage {
+		add("status.storedVersions names it")
+	}
+	if v.Served {
+		add("it is served")
+	}
+	if s.Health.State == HealthBad && !v.Storage {
+		add("conversion is broken")
+	}
+	return blocks
+}
+
+// builtInVersions lists the versions of a resource that is built in: those that are served, and those that are stored.
+func builtInVersions(o Observation) []VersionStatus {
+	names := slices.Clone(o.Served)
+	if o.Storage != "" {
+		names = append(names, o.Storage)
+	}
+	if o.Stored != nil {
+		stored, _ := o.Stored.Others("")
+		names = append(names, stored...)
+	}
+	slices.Sort(names)
+	var versions []VersionStatus
+	for _, name := range slices.Compact(names) {
+		v := VersionStatus{Version: Version{Name: name, Served: slices.Contains(o.Served, name), Storage: name == o.Storage}}
+		if o.Stored != nil {
+			n := o.Stored.Versions[name]
+			v.Objects = &n
+			if n > 0 && !v.Storage {
+				v.Blocks = append(v.Blocks, fmt.Sprintf("%s stored in it", counted(n, "object is", "objects are")))
+			}
+		}
+		versions = append(versions, v)
+	}
+	return versions
+}
+
+func counted(n int64, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
