@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/spelling"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 	"github.com/kubefusion/fusionctl/pkg/rules"
 )
@@ -21,10 +22,10 @@ type explainRequest struct {
 
 // explainDocument is a list of rules as JSON and YAML show it.
 type explainDocument struct {
-	Schema string            `json:"schema"`
-	Rules  []rules.Rule      `json:"rules"`
-	Checks []policy.Check    `json:"checks"` // of policy files
-	Stores []etcdsplit.Check `json:"stores"` // of what is in the stores
+	Schema string          `json:"schema"`
+	Rules  []rules.Rule    `json:"rules"`
+	Checks []policy.Check  `json:"checks"` // of policy files
+	Stores []finding.Check `json:"stores"` // of what is in the stores
 }
 
 func newExplainCmd(streams Streams) *cobra.Command {
@@ -59,7 +60,7 @@ func runExplain(req explainRequest, streams Streams) error {
 		id := strings.ToUpper(req.rule)
 		document.Rules = slices.DeleteFunc(document.Rules, func(r rules.Rule) bool { return r.ID != id })
 		document.Checks = slices.DeleteFunc(document.Checks, func(c policy.Check) bool { return c.ID != id })
-		document.Stores = slices.DeleteFunc(document.Stores, func(c etcdsplit.Check) bool { return c.ID != id })
+		document.Stores = slices.DeleteFunc(document.Stores, func(c finding.Check) bool { return c.ID != id })
 		if len(document.Rules)+len(document.Checks)+len(document.Stores) == 0 {
 			hint := "fusionctl explain lists the rules"
 			if near, ok := spelling.Nearest(req.rule, ruleIDs()); ok {
@@ -82,7 +83,7 @@ func runExplain(req explainRequest, streams Streams) error {
 			texts = append(texts, c.Text())
 		}
 		for _, c := range document.Stores {
-			texts = append(texts, c.Text())
+			texts = append(texts, c.Text("stores: fusionctl etcd check and watch"))
 		}
 		_, err := io.WriteString(streams.Out, strings.Join(texts, "\n"))
 		return err

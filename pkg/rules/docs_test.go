@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/kubefusion/fusionctl/internal/golden"
+	"github.com/kubefusion/fusionctl/pkg/finding"
 )
 
 const docsDirectory = "../../docs/rules"
@@ -44,7 +45,7 @@ func TestTextBreaksLines(t *testing.T) {
 	for _, rule := range All() {
 		prose, _, _ := strings.Cut(rule.Text(), "\nBad:\n")
 		for line := range strings.Lines(prose) {
-			if len(line) > textWidth+1 && strings.Contains(strings.TrimSpace(line), " ") {
+			if len(line) > finding.TextWidth+1 && strings.Contains(strings.TrimSpace(line), " ") {
 				t.Errorf("%s: a line of %d characters: %s", rule.ID, len(line), line)
 			}
 		}

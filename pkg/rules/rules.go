@@ -95,7 +95,7 @@ func apply(rules []Rule, p *plan.Plan) Report {
 // accept entry for it is used.
 func onlyInStores(id string) bool {
 	_, inPlans := ByID(id)
-	return !inPlans && slices.ContainsFunc(etcdsplit.Checks(), func(c etcdsplit.Check) bool { return c.ID == id })
+	return !inPlans && slices.ContainsFunc(etcdsplit.Checks(), func(c finding.Check) bool { return c.ID == id })
 }
 
 // ByID finds a rule; false when there is none of the ID.

@@ -3,19 +3,18 @@ package rules
 import (
 	"fmt"
 	"strings"
-)
 
-// textWidth is where lines of prose break on a terminal.
-const textWidth = 100
+	"github.com/kubefusion/fusionctl/pkg/finding"
+)
 
 // Text explains the rule for a terminal.
 func (r Rule) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s\n\n", r.ID, r.Title)
-	fmt.Fprintf(&b, "%s\n\n", wrap(r.Why, textWidth))
+	fmt.Fprintf(&b, "%s\n\n", finding.Wrap(r.Why, finding.TextWidth))
 	fmt.Fprintf(&b, "severity: %s at worst\nversions: legacy %s, modern %s\n", r.Severity, r.Legacy, r.Modern)
 	for _, line := range r.Evidence.lines() {
-		fmt.Fprintf(&b, "%s\n", wrap(line, textWidth))
+		fmt.Fprintf(&b, "%s\n", finding.Wrap(line, finding.TextWidth))
 	}
 	if r.Bad != "" {
 		fmt.Fprintf(&b, "\nBad:\n%s\nGood:\n%s", indent(r.Bad), indent(r.Good))
@@ -57,26 +56,6 @@ func (e Evidence) lines() []string {
 		}
 	}
 	return lines
-}
-
-// wrap breaks prose into lines of at most so many characters.
-func wrap(text string, width int) string {
-	var b strings.Builder
-	column := 0
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i == 0:
-		case column+1+len(word) > width:
-			b.WriteByte('\n')
-			column = 0
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += len(word)
-	}
-	return b.String()
 }
 
 func indent(text string) string {
