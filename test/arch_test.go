@@ -36,6 +36,7 @@ var layers = map[string][]string{
 	"pkg/convert":     {"pkg/kubever"},
 	"pkg/adopt":       {"pkg/spec", "pkg/kubever"},
 	"pkg/migrate":     {"pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
+	"pkg/live":        {"pkg/render", "pkg/adopt", "pkg/plan", "pkg/spec", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"}, // it compares as render --diff does
 	"internal/cli":    {"*"},
 	"test/rig":        {"*"},
 	"internal/golden": {},
@@ -45,7 +46,7 @@ var layers = map[string][]string{
 var leaves = []string{"internal/spelling"}
 
 // pure packages turn values into values: no files, no network, no processes, no clock of their own, no logs.
-var pure = []string{"internal/spelling", "pkg/kubever", "pkg/finding", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/migrate"}
+var pure = []string{"internal/spelling", "pkg/kubever", "pkg/finding", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/migrate", "pkg/live"}
 
 var impure = []string{"os", "os/exec", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2"}
 

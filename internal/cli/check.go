@@ -21,6 +21,10 @@ type checkRequest struct {
 	legacy  string // the version that would rewrite them, when there is no spec
 	matrix  bool
 	layout  string // of the matrix
+
+	live                               bool // what runs, instead of the plan
+	legacyKubeconfig, modernKubeconfig string
+	noFlags                            bool
 }
 
 // checkDocument is the answer of check as JSON and YAML show it.
@@ -34,7 +38,7 @@ type checkDocument struct {
 func newCheckCmd(streams Streams) *cobra.Command {
 	var req checkRequest
 	cmd := &cobra.Command{
-		Use:   "check SPEC | check --matrix | check [SPEC] --objects FILE",
+		Use:   "check SPEC | check SPEC --live | check [SPEC] --objects FILE | check --matrix",
 		Short: "Find every known way in which the two versions of a spec damage each other",
 		Long: `check plans a spec and applies every rule to the plan. Each finding comes with what to do about it; fusionctl explain RULE
 tells more. Findings that the spec accepts are listed and do not count.
@@ -43,11 +47,17 @@ With --objects it reads manifests instead (YAML or JSON; - is standard input) an
 would drop without a word when it writes the object back, and what the loss does to scheduling and running. Without a spec, --legacy
 says which version that is.
 
+With --live it reads both API servers instead and compares what runs with what was planned: selectors that select the other side's pods,
+owners that a side looks for in vain, locks that two holders hold, flags that are not the plan's. It only reads, with the rights of the
+kubeconfigs. What it could not look at makes the check incomplete, which is never reported as clean: give both users the right to read
+everything, or, where the components are no static pods, --no-flags.
+
 With --matrix it prints, for every pair of versions, whether the default plan of a layout has errors, and the rule that stands in the way.
 
-Exit codes: 0 nothing at or above --fail-on, 2 bad spec or manifests, 3 findings at or above --fail-on.`,
+Exit codes: 0 nothing at or above --fail-on, 1 --live is incomplete, 2 bad spec or manifests, 3 findings at or above --fail-on.`,
 		Example: `  fusionctl check spec.yaml
   fusionctl check spec.yaml -o sarif
+  fusionctl check spec.yaml --live --legacy-kubeconfig legacy.conf --modern-kubeconfig modern.conf
   kubectl get deployments -o yaml | fusionctl check spec.yaml --objects -
   fusionctl check --objects app.yaml --legacy 1.15
   fusionctl check --matrix --layout split`,
@@ -64,6 +74,8 @@ Exit codes: 0 nothing at or above --fail-on, 2 bad spec or manifests, 3 findings
 				return runMatrix(req, streams)
 			case req.objects != "":
 				return runCheckObjects(req, streams)
+			case req.live:
+				return runCheckLive(cmd.Context(), req, streams)
 			}
 			return runCheck(req, streams)
 		},
@@ -73,6 +85,10 @@ Exit codes: 0 nothing at or above --fail-on, 2 bad spec or manifests, 3 findings
 	cmd.Flags().StringVar(&req.objects, "objects", "", "manifests to judge instead of the plan; - is standard input")
 	cmd.Flags().StringVar(&req.legacy, "legacy", "", "with --objects and without a spec: the version that would rewrite them")
 	cmd.Flags().BoolVar(&req.matrix, "matrix", false, "judge the default plans of all pairs of versions")
+	cmd.Flags().BoolVar(&req.live, "live", false, "read both API servers and compare what runs with the plan")
+	cmd.Flags().StringVar(&req.legacyKubeconfig, "legacy-kubeconfig", "", "with --live: how to reach the legacy API server")
+	cmd.Flags().StringVar(&req.modernKubeconfig, "modern-kubeconfig", "", "with --live: how to reach the modern API server")
+	cmd.Flags().BoolVar(&req.noFlags, "no-flags", false, "with --live: leave out how the components are started")
 	enumFlag(cmd, &req.layout, "layout", "", "the layout of the matrix", string(spec.LayoutSplit), string(spec.LayoutShared))
 	return cmd
 }
@@ -80,6 +96,16 @@ Exit codes: 0 nothing at or above --fail-on, 2 bad spec or manifests, 3 findings
 // validate refuses flags that contradict each other.
 func (r *checkRequest) validate(layoutGiven bool) error {
 	switch {
+	case !r.live && r.legacyKubeconfig+r.modernKubeconfig != "":
+		return errors.New("--legacy-kubeconfig and --modern-kubeconfig go with --live")
+	case !r.live && r.noFlags:
+		return errors.New("--no-flags goes with --live")
+	case r.live && (r.matrix || r.objects != ""):
+		return errors.New("--live, --matrix and --objects: want one of them")
+	case r.live && r.file == "":
+		return errors.New("--live: want the spec of the pair")
+	case r.live && (r.legacyKubeconfig == "" || r.modernKubeconfig == ""):
+		return errors.New("--live: want --legacy-kubeconfig and --modern-kubeconfig")
 	case r.matrix && (r.file != "" || r.objects != "" || r.legacy != ""):
 		return errors.New("--matrix is about all pairs of versions: it takes no spec, no --objects and no --legacy")
 	case r.matrix && r.output == "sarif":
@@ -143,6 +169,13 @@ func printReport(w io.Writer, req checkRequest, report rules.Report) error {
 		}
 		return printSARIF(w, file, report.Findings)
 	}
+	printFindings(w, report)
+	_, err := fmt.Fprintln(w, countsOf(document.Summary, len(report.Accepted)))
+	return err
+}
+
+// printFindings prints findings by severity with the fix under each, and those that are accepted.
+func printFindings(w io.Writer, report rules.Report) {
 	for i, f := range report.Findings {
 		if i == 0 || report.Findings[i-1].Severity != f.Severity {
 			fmt.Fprintf(w, "%sS\n", strings.ToUpper(f.Severity.String()))
@@ -158,8 +191,6 @@ func printReport(w io.Writer, req checkRequest, report rules.Report) error {
 			fmt.Fprintf(w, "  %s  %s: %s\n          accepted: %s\n", a.Rule, a.Subject, a.Message, a.Reason)
 		}
 	}
-	_, err := fmt.Fprintln(w, countsOf(document.Summary, len(report.Accepted)))
-	return err
 }
 
 // countsOf is the last line of the table: 1 error, 2 warnings, no infos, 1 accepted.

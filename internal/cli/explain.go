@@ -26,6 +26,7 @@ type explainDocument struct {
 	Rules  []rules.Rule    `json:"rules"`
 	Checks []policy.Check  `json:"checks"` // of policy files
 	Stores []finding.Check `json:"stores"` // of what is in the stores
+	Live   []finding.Check `json:"live"`   // of running servers
 }
 
 func newExplainCmd(streams Streams) *cobra.Command {
@@ -55,13 +56,14 @@ Exit codes: 0 done, 2 no such rule.`,
 }
 
 func runExplain(req explainRequest, streams Streams) error {
-	document := explainDocument{Schema: "fusionctl/explain/v1", Rules: rules.All(), Checks: policy.Checks(), Stores: etcdsplit.Checks()}
+	document := explainDocument{Schema: "fusionctl/explain/v1", Rules: rules.All(), Checks: policy.Checks(), Stores: etcdsplit.Checks(), Live: rules.LiveChecks()}
 	if req.rule != "" {
 		id := strings.ToUpper(req.rule)
 		document.Rules = slices.DeleteFunc(document.Rules, func(r rules.Rule) bool { return r.ID != id })
 		document.Checks = slices.DeleteFunc(document.Checks, func(c policy.Check) bool { return c.ID != id })
 		document.Stores = slices.DeleteFunc(document.Stores, func(c finding.Check) bool { return c.ID != id })
-		if len(document.Rules)+len(document.Checks)+len(document.Stores) == 0 {
+		document.Live = slices.DeleteFunc(document.Live, func(c finding.Check) bool { return c.ID != id })
+		if len(document.Rules)+len(document.Checks)+len(document.Stores)+len(document.Live) == 0 {
 			hint := "fusionctl explain lists the rules"
 			if near, ok := spelling.Nearest(req.rule, ruleIDs()); ok {
 				hint = fmt.Sprintf("did you mean %s? %s", near, hint)
@@ -85,6 +87,9 @@ func runExplain(req explainRequest, streams Streams) error {
 		for _, c := range document.Stores {
 			texts = append(texts, c.Text("stores: fusionctl etcd check and watch"))
 		}
+		for _, c := range document.Live {
+			texts = append(texts, c.Text("running servers: fusionctl check --live"))
+		}
 		_, err := io.WriteString(streams.Out, strings.Join(texts, "\n"))
 		return err
 	}
@@ -106,13 +111,21 @@ func runExplain(req explainRequest, streams Streams) error {
 	}); err != nil {
 		return err
 	}
-	fmt.Fprintln(streams.Out)
-	return printTable(streams.Out, func(t io.Writer) {
-		fmt.Fprintln(t, "IN STORES\tWORST\tTITLE")
-		for _, c := range document.Stores {
-			fmt.Fprintf(t, "%s\t%s\t%s\n", c.ID, c.Severity, c.Title)
+	for _, list := range []struct {
+		title  string
+		checks []finding.Check
+	}{{"IN STORES", document.Stores}, {"IN RUNNING SERVERS", document.Live}} {
+		fmt.Fprintln(streams.Out)
+		if err := printTable(streams.Out, func(t io.Writer) {
+			fmt.Fprintf(t, "%s\tWORST\tTITLE\n", list.title)
+			for _, c := range list.checks {
+				fmt.Fprintf(t, "%s\t%s\t%s\n", c.ID, c.Severity, c.Title)
+			}
+		}); err != nil {
+			return err
 		}
-	})
+	}
+	return nil
 }
 
 func ruleIDs() []string {
@@ -123,7 +136,7 @@ func ruleIDs() []string {
 	for _, c := range policy.Checks() {
 		ids = append(ids, c.ID)
 	}
-	for _, c := range etcdsplit.Checks() {
+	for _, c := range slices.Concat(etcdsplit.Checks(), rules.LiveChecks()) {
 		ids = append(ids, c.ID)
 	}
 	slices.Sort(ids)

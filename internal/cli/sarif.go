@@ -21,7 +21,16 @@ type (
 		Tool struct {
 			Driver sarifDriver `json:"driver"`
 		} `json:"tool"`
-		Results []sarifResult `json:"results"`
+		Invocations []sarifInvocation `json:"invocations,omitempty"`
+		Results     []sarifResult     `json:"results"`
+	}
+	sarifInvocation struct {
+		Successful    bool                `json:"executionSuccessful"`
+		Notifications []sarifNotification `json:"toolExecutionNotifications"`
+	}
+	sarifNotification struct {
+		Level   string    `json:"level"`
+		Message sarifText `json:"message"`
 	}
 	sarifDriver struct {
 		Name  string      `json:"name"`
@@ -68,6 +77,8 @@ func describe(f finding.Finding) sarifRule {
 		title, why = check.Title, check.Why
 	} else if rule, ok := rules.ByID(f.Rule); ok {
 		title, why = rule.Title, rule.Why
+	} else if i := slices.IndexFunc(rules.LiveChecks(), func(c finding.Check) bool { return c.ID == f.Rule }); i >= 0 {
+		title, why = rules.LiveChecks()[i].Title, rules.LiveChecks()[i].Why
 	}
 	if title != "" {
 		described.ShortDescription, described.FullDescription = &sarifText{title}, &sarifText{why}
@@ -75,11 +86,19 @@ func describe(f finding.Finding) sarifRule {
 	return described
 }
 
-// printSARIF writes findings for the viewers of code hosts. A finding without a file of its own is one about the given file.
-func printSARIF(w io.Writer, file string, findings []finding.Finding) error {
+// printSARIF writes findings for the viewers of code hosts. A finding without a file of its own is one about the given file. What could
+// not be looked at makes the run one that did not succeed.
+func printSARIF(w io.Writer, file string, findings []finding.Finding, incomplete ...string) error {
 	var run sarifRun
 	run.Tool.Driver = sarifDriver{Name: "fusionctl", Rules: []sarifRule{}}
 	run.Results = []sarifResult{}
+	if len(incomplete) > 0 {
+		invocation := sarifInvocation{}
+		for _, text := range incomplete {
+			invocation.Notifications = append(invocation.Notifications, sarifNotification{Level: "error", Message: sarifText{text}})
+		}
+		run.Invocations = []sarifInvocation{invocation}
+	}
 	for _, f := range findings {
 		index := slices.IndexFunc(run.Tool.Driver.Rules, func(r sarifRule) bool { return r.ID == f.Rule })
 		if index < 0 {

@@ -256,3 +256,11 @@ func dollarParentheses(s string, environment map[string]string) string {
 	}
 	return out.String()
 }
+
+// ReadManifest reads the pods of one text, YAML or JSON, that does not come from a file: an API server shows static pods as objects.
+// Place is what the processes and the notes are said to come from.
+func ReadManifest(place string, text []byte) *Running {
+	r := &reader{}
+	r.manifest(place, text)
+	return r.running()
+}

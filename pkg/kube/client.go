@@ -59,6 +59,8 @@ func newClient(config *rest.Config) (*Client, error) {
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType = runtime.ContentTypeJSON // every server speaks it
 	config.QPS, config.Burst = 50, 50            // one reader, one page at a time: the server paces it
+	config.WarningHandler = rest.NoWarnings{}    // old versions are read on purpose
+	config.Wrap(func(t http.RoundTripper) http.RoundTripper { return datedTransport{t} })
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -61,25 +60,19 @@ const unusedAccept = "FUS220"
 func Check(p *plan.Plan) Report { return apply(All(), p) }
 
 func apply(rules []Rule, p *plan.Plan) Report {
-	var report Report
-	used := make([]bool, len(p.Accept))
+	var found []finding.Finding
 	for _, rule := range rules {
 		for _, f := range rule.Check(p) {
 			f.Rule = rule.ID
 			if f.Severity == 0 {
 				f.Severity = rule.Severity
 			}
-			at := slices.IndexFunc(p.Accept, func(a spec.Accept) bool { return a.Rule == f.Rule && (a.Subject == "" || a.Subject == f.Subject) })
-			if at < 0 {
-				report.Findings = append(report.Findings, f)
-				continue
-			}
-			used[at] = true
-			report.Accepted = append(report.Accepted, Accepted{Finding: f, Reason: p.Accept[at].Reason})
+			found = append(found, f)
 		}
 	}
+	report, used := Accept(found, p.Accept)
 	for i, accept := range p.Accept {
-		if !used[i] && !onlyInStores(accept.Rule) {
+		if !used[i] && !notInPlans(accept.Rule) {
 			report.Findings = append(report.Findings, finding.Finding{
 				Rule: unusedAccept, Severity: finding.Warning, Subject: fmt.Sprintf("spec.accept[%d]", i),
 				Message: fmt.Sprintf("accepts %s, which this plan does not have", accept.Rule),
@@ -91,11 +84,19 @@ func apply(rules []Rule, p *plan.Plan) Report {
 	return report
 }
 
-// onlyInStores reports whether nothing but the content of a store can show the danger, so that no plan can tell whether an
-// accept entry for it is used.
-func onlyInStores(id string) bool {
-	_, inPlans := ByID(id)
-	return !inPlans && slices.ContainsFunc(etcdsplit.Checks(), func(c finding.Check) bool { return c.ID == id })
+// Accept sets aside the findings that are accepted, and says which entries were used.
+func Accept(found []finding.Finding, accepted []spec.Accept) (report Report, used []bool) {
+	used = make([]bool, len(accepted))
+	for _, f := range found {
+		at := slices.IndexFunc(accepted, func(a spec.Accept) bool { return a.Rule == f.Rule && (a.Subject == "" || a.Subject == f.Subject) })
+		if at < 0 {
+			report.Findings = append(report.Findings, f)
+			continue
+		}
+		used[at] = true
+		report.Accepted = append(report.Accepted, Accepted{Finding: f, Reason: accepted[at].Reason})
+	}
+	return report, used
 }
 
 // ByID finds a rule; false when there is none of the ID.

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kube"
+	"github.com/kubefusion/fusionctl/pkg/live"
+	"github.com/kubefusion/fusionctl/pkg/rules"
+)
+
+// liveDocument is the answer of check --live as JSON and YAML show it.
+type liveDocument struct {
+	Schema     string            `json:"schema"`
+	Objects    int64             `json:"objects"`    // that were looked at
+	Complete   bool              `json:"complete"`   // false: not to be taken for clean
+	Incomplete []string          `json:"incomplete"` // what could not be looked at, and why
+	Findings   []finding.Finding `json:"findings"`
+	Accepted   []rules.Accepted  `json:"accepted,omitempty"`
+	Summary    finding.Summary   `json:"summary"`
+}
+
+func runCheckLive(ctx context.Context, req checkRequest, streams Streams) error {
+	p, err := loadPlan(streams, req.file)
+	if err != nil {
+		return err
+	}
+	servers := map[etcdsplit.SideName]live.Server{}
+	for side, file := range map[etcdsplit.SideName]string{etcdsplit.Legacy: req.legacyKubeconfig, etcdsplit.Modern: req.modernKubeconfig} {
+		if servers[side], err = kube.NewClient(file, ""); err != nil {
+			return badInput(fmt.Errorf("reading the kubeconfig of the %s side: %w", side, err), "a kubeconfig names a server, its CA and the client's certificate or token")
+		}
+	}
+	seen, err := live.Check(ctx, p, servers, live.Options{NoFlags: req.noFlags})
+	if err != nil {
+		return err
+	}
+	report, _ := rules.Accept(seen.Findings, p.Accept)
+	if err := printLive(streams.Out, req, seen, report); err != nil {
+		return err
+	}
+	if len(seen.Incomplete) > 0 {
+		return withHint(errors.New("the check is incomplete:\n  "+strings.Join(seen.Incomplete, "\n  ")), "")
+	}
+	return attention(report.Findings, req.failOn)
+}
+
+func printLive(w io.Writer, req checkRequest, seen *live.Report, report rules.Report) error {
+	document := liveDocument{Schema: "fusionctl/check-live/v1", Objects: seen.Objects, Complete: len(seen.Incomplete) == 0, Incomplete: seen.Incomplete,
+		Findings: report.Findings, Accepted: report.Accepted, Summary: finding.Summarize(report.Findings)}
+	if document.Incomplete == nil {
+		document.Incomplete = []string{}
+	}
+	if document.Findings == nil {
+		document.Findings = []finding.Finding{}
+	}
+	switch req.output {
+	case "json":
+		return printJSON(w, document)
+	case "yaml":
+		return printYAML(w, document)
+	case "sarif":
+		return printSARIF(w, req.file, report.Findings, seen.Incomplete...)
+	}
+	printFindings(w, report)
+	verdict := "complete"
+	if !document.Complete {
+		verdict = "INCOMPLETE, not to be taken for clean"
+	}
+	_, err := fmt.Fprintf(w, "%d objects: %s; %s\n", seen.Objects, countsOf(document.Summary, len(report.Accepted)), verdict)
+	return err
+}

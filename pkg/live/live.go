@@ -1,0 +1,271 @@
+// Package live compares what runs with what was planned, through the two API servers: workloads that select the other side's pods,
+// owners that a side looks for in vain, locks that both sides hold, flags that are not the plan's.
+//
+// The package is pure: it reads the servers through the Server that it is given and returns findings. Package kube has one for a
+// kubeconfig.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// Server is the API server of a side.
+type Server interface {
+	// Read is a GET of one object, or of a page such as /version.
+	// Errors: ErrAbsent when, and only when, the server itself says that there is no such object. Failures that pass have been
+	// retried.
+	Read(ctx context.Context, path string) (Answer, error)
+	// List yields the objects of a collection as JSON, one at a time and in pages where the server has them. With metadata alone the
+	// server may leave out everything else.
+	// Errors: the first one ends the list, which is then not known to be whole.
+	List(ctx context.Context, path string, metadataAlone bool) iter.Seq2[[]byte, error]
+}
+
+// Answer is what a server sent.
+type Answer struct {
+	Body []byte
+	Date time.Time // by the server's clock
+}
+
+// ErrAbsent is what a server says of an object that it does not have.
+var ErrAbsent = errors.New("there is no such object")
+
+// Options say how much is looked at.
+type Options struct {
+	// NoFlags leaves out the arguments of the components. Without it a component whose arguments cannot be seen makes the check
+	// incomplete.
+	NoFlags bool
+}
+
+// Report is what was found.
+type Report struct {
+	Findings   []finding.Finding
+	Objects    int64    // that were looked at
+	Incomplete []string // what could not be looked at, and why; empty when the check is complete
+}
+
+// Check reads both servers of a plan and compares.
+// It holds a selector of each workload, a hash of each object's UID, and each reference to an owner that it has not met yet; pods and what
+// else there is pass by one at a time.
+// Errors: the context's. What else fails makes the report incomplete.
+func Check(ctx context.Context, p *plan.Plan, servers map[etcdsplit.SideName]Server, o Options) (*Report, error) {
+	c := &checker{plan: p, servers: servers, options: o, catalogs: map[etcdsplit.SideName]*catalog{}, failed: map[place]bool{}, overlaps: newOverlaps(p)}
+	c.owners = newOwners(c.finds)
+	c.check(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	finding.Sort(c.report.Findings)
+	slices.Sort(c.report.Incomplete)
+	c.report.Incomplete = slices.Compact(c.report.Incomplete)
+	return &c.report, nil
+}
+
+// checker is one check while it runs.
+type checker struct {
+	plan     *plan.Plan
+	servers  map[etcdsplit.SideName]Server
+	options  Options
+	catalogs map[etcdsplit.SideName]*catalog
+	failed   map[place]bool // collections that were not read to their end
+	report   Report
+
+	now        time.Time // by the servers' clocks
+	namespaces [2]string // UIDs of kube-system
+	owners     *owners
+	overlaps   *overlaps
+	locks      []heldLock
+	components components
+}
+
+func (c *checker) add(f finding.Finding) { c.report.Findings = append(c.report.Findings, f) }
+
+func (c *checker) incomplete(format string, args ...any) {
+	c.report.Incomplete = append(c.report.Incomplete, fmt.Sprintf(format, args...))
+}
+
+func (c *checker) check(ctx context.Context) {
+	reached := true
+	for _, side := range etcdsplit.Sides() {
+		if err := c.identify(ctx, side); err != nil {
+			c.incomplete("the %s side: %v", side, err)
+			reached = false
+		}
+	}
+	if !reached {
+		return // all that follows compares the two
+	}
+	for _, side := range etcdsplit.Sides() {
+		var err error
+		if c.catalogs[side], err = readCatalog(ctx, side, c.servers[side]); err != nil {
+			c.incomplete("%v", err)
+			return
+		}
+		for _, err := range c.catalogs[side].failed {
+			c.incomplete("%v", err)
+		}
+	}
+	for _, collection := range c.collections() {
+		c.read(ctx, collection)
+		if ctx.Err() != nil {
+			return
+		}
+	}
+	c.overlaps.report(c)
+	c.judgeLocks()
+	c.judgeComponents(ctx)
+	c.judgeOwners(ctx)
+}
+
+// identify makes sure that a server is the one that the plan means. Two kubeconfigs that lead to one server, or one that leads to
+// another cluster, would make every owner look absent.
+func (c *checker) identify(ctx context.Context, side etcdsplit.SideName) error {
+	answer, err := c.servers[side].Read(ctx, "/version")
+	if err != nil {
+		return fmt.Errorf("asking for its version: %w", err)
+	}
+	var info struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := utiljson.Unmarshal(answer.Body, &info); err != nil {
+		return fmt.Errorf("asking for its version: %w", err)
+	}
+	want := c.plan.Side(side).Version
+	if got, err := kubever.Parse(info.GitVersion); err != nil || got.Minor != want.Minor {
+		return fmt.Errorf("its kubeconfig leads to a server of version %q, and the plan has %s", info.GitVersion, want)
+	}
+	if answer.Date.After(c.now) {
+		c.now = answer.Date
+	}
+	namespaces := c.plan.Resource("namespaces")
+	if namespaces == nil || !namespaces.VisibleToBoth() {
+		return nil
+	}
+	answer, err = c.servers[side].Read(ctx, "/api/v1/namespaces/kube-system")
+	if err != nil {
+		return fmt.Errorf("reading namespace kube-system: %w", err)
+	}
+	o, err := decode(answer.Body)
+	if err != nil {
+		return fmt.Errorf("reading namespace kube-system: %w", err)
+	}
+	c.namespaces[slices.Index(etcdsplit.Sides(), side)] = o.Metadata.UID
+	if first := c.namespaces[0]; first != "" && side == etcdsplit.Modern && first != o.Metadata.UID {
+		return fmt.Errorf("both sides are to see the same namespaces, and its kube-system has UID %s, that of the legacy side %s", o.Metadata.UID, first)
+	}
+	return nil
+}
+
+// place is a collection on a side.
+type place struct {
+	side     etcdsplit.SideName
+	resource string // a key of the plan, or RESOURCE.GROUP
+}
+
+// collection is what is listed once: a resource through one side, and the sides that see its objects.
+type collection struct {
+	kind
+	side etcdsplit.SideName // through which it is read
+	name string             // as in place
+	seen []etcdsplit.SideName
+}
+
+// shared reports whether both sides see the same objects.
+func (c *collection) shared() bool { return len(c.seen) > 1 }
+
+// whole are the collections of which more than the metadata is read, in the order in which they are read: pods come last, when
+// everything that selects or owns them has been met.
+var whole = []string{"leases", "minions", "services/specs", "poddisruptionbudgets", "controllers", "daemonsets", "deployments", "jobs", "replicasets", "statefulsets", "pods"}
+
+// collections chooses what to list of what the two sides serve: what both see through one of them.
+func (c *checker) collections() []collection {
+	var list []collection
+	for _, side := range etcdsplit.Sides() {
+		for _, k := range c.catalogs[side].listable() {
+			entry := collection{kind: k, side: side, name: k.resource + "." + k.group, seen: []etcdsplit.SideName{side}}
+			row := &c.plan.CustomResources
+			if known := c.row(k); known != nil {
+				row, entry.name = known, known.Key
+			}
+			if c.twice(&entry, row) {
+				continue
+			}
+			list = append(list, entry)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b collection) int { return slices.Index(whole, a.name) - slices.Index(whole, b.name) })
+	return list
+}
+
+// twice reports whether the other side shows the same objects, and is the one to ask: the modern side where it can read what the legacy
+// one stores, since it has pages.
+func (c *checker) twice(entry *collection, row *etcdsplit.Resource) bool {
+	if row.Legacy.Store == "" || row.Legacy.Store != row.Modern.Store {
+		return false
+	}
+	entry.seen = etcdsplit.Sides()
+	other := etcdsplit.Legacy
+	if entry.side == etcdsplit.Legacy {
+		other = etcdsplit.Modern
+	}
+	if !slices.ContainsFunc(c.catalogs[other].listable(), func(k kind) bool {
+		return k.resource == entry.resource && (k.group == entry.group || slices.Contains(row.Groups, k.group))
+	}) {
+		return false
+	}
+	through := etcdsplit.Modern
+	if row.Legacy.StoredAs != "" && !slices.Contains(row.Modern.Decodes, row.Legacy.StoredAs) {
+		through = etcdsplit.Legacy
+	}
+	return entry.side != through
+}
+
+// row is what the plan says of a resource, nil when it is a custom resource or one of an extension API server.
+func (c *checker) row(k kind) *etcdsplit.Resource {
+	fact, known := kubever.ResourceFor(k.groupResource())
+	if !known {
+		return nil
+	}
+	if row := c.plan.Resource(fact.Key); row != nil {
+		return &row.Resource
+	}
+	return nil
+}
+
+// read passes the objects of a collection to those that look at them.
+func (c *checker) read(ctx context.Context, in collection) {
+	for body, err := range c.servers[in.side].List(ctx, in.path("", ""), !slices.Contains(whole, in.name)) {
+		var o object
+		if err == nil {
+			o, err = decode(body)
+		}
+		if err != nil {
+			for _, side := range in.seen {
+				c.failed[place{side, in.name}] = true
+			}
+			c.incomplete("listing %s on the %s side: %v", strings.TrimSuffix(in.resource+"."+in.group, "."), in.side, err)
+			return
+		}
+		if o.Metadata.UID == "" {
+			continue // computed, not stored: componentstatuses, metrics
+		}
+		c.report.Objects++
+		c.owners.meet(&in, &o)
+		c.overlaps.meet(&in, &o, c.owners)
+		c.meetLock(&in, &o)
+		c.components.meet(&in, &o, body)
+	}
+}

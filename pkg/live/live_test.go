@@ -1,0 +1,298 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/rules"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+type obj = map[string]any
+
+// fake is an API server: what it serves, and objects by the path of their collection. It fails on what a server would refuse.
+type fake struct {
+	t       *testing.T
+	version string
+	groups  map[string]obj // by path: /api/v1, /apis/apps/v1
+	objects map[string][]obj
+	fails   map[string]error
+	before  func(path string) // a read of one object: the cluster may have changed
+	pages   map[string]string
+}
+
+var clock = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// kinds that the fakes serve, RESOURCE KIND, cluster-scoped with a star; by group/version.
+var (
+	core    = []string{"namespaces* Namespace", "nodes* Node", "pods Pod", "services Service", "configmaps ConfigMap", "endpoints Endpoints", "replicationcontrollers ReplicationController", "componentstatuses* ComponentStatus", "bindings Binding"}
+	apps    = []string{"deployments Deployment", "replicasets ReplicaSet", "statefulsets StatefulSet", "daemonsets DaemonSet"}
+	modern  = map[string][]string{"v1": core, "apps/v1": apps, "batch/v1": {"jobs Job"}, "policy/v1": {"poddisruptionbudgets PodDisruptionBudget"}, "coordination.k8s.io/v1": {"leases Lease"}, "example.test/v1": {"widgets Widget"}}
+	of1_10  = map[string][]string{"v1": core, "apps/v1": apps, "extensions/v1beta1": apps, "batch/v1": {"jobs Job"}, "policy/v1beta1": {"poddisruptionbudgets PodDisruptionBudget"}}
+	of1_6   = map[string][]string{"v1": core, "apps/v1beta1": {"deployments Deployment", "statefulsets StatefulSet"}, "extensions/v1beta1": {"deployments Deployment", "replicasets ReplicaSet", "daemonsets DaemonSet"}}
+	systems = obj{"metadata": obj{"name": "kube-system", "uid": "uid-of-kube-system"}}
+)
+
+func newFake(t *testing.T, version string, serves map[string][]string) *fake {
+	f := &fake{t: t, version: version, groups: map[string]obj{}, objects: map[string][]obj{"/api/v1/namespaces": {systems}}, fails: map[string]error{}, pages: map[string]string{}}
+	for gv, kinds := range serves {
+		var list []obj
+		for _, text := range kinds {
+			resource, kind, _ := strings.Cut(text, " ")
+			name, cluster := strings.CutSuffix(resource, "*")
+			verbs := []string{"get", "list"}
+			if kind == "Binding" {
+				verbs = []string{"create"}
+			}
+			list = append(list, obj{"name": name, "kind": kind, "namespaced": !cluster, "verbs": verbs}, obj{"name": name + "/status", "kind": kind})
+		}
+		url := "/apis/" + gv
+		if gv == "v1" {
+			url = "/api/v1"
+		}
+		f.groups[url] = obj{"groupVersion": gv, "resources": list}
+	}
+	return f
+}
+
+// put adds an object written as YAML to a collection.
+func (f *fake) put(collection, text string) {
+	f.t.Helper()
+	var o obj
+	if err := yaml.Unmarshal([]byte(text), &o); err != nil {
+		f.t.Fatal(err)
+	}
+	f.objects[collection] = append(f.objects[collection], o)
+}
+
+func (f *fake) Read(ctx context.Context, url string) (Answer, error) {
+	if f.before != nil {
+		f.before(url)
+	}
+	answer := func(value any) (Answer, error) {
+		body, err := json.Marshal(value)
+		return Answer{Body: body, Date: clock}, err
+	}
+	if err := f.fails[url]; err != nil {
+		return Answer{}, err
+	}
+	switch page, ok := f.pages[url]; {
+	case ok:
+		return Answer{Body: []byte(page), Date: clock}, nil
+	case url == "/version":
+		return answer(obj{"gitVersion": f.version})
+	case url == "/apis":
+		groups := map[string][]obj{}
+		for _, gv := range slices.Sorted(maps.Keys(f.groups)) {
+			if group, version, ok := strings.Cut(strings.TrimPrefix(gv, "/apis/"), "/"); ok && group != "" {
+				groups[group] = append(groups[group], obj{"groupVersion": group + "/" + version, "version": version})
+			}
+		}
+		var list []obj
+		for name, versions := range groups {
+			list = append(list, obj{"name": name, "versions": versions, "preferredVersion": versions[0]})
+		}
+		return answer(obj{"groups": list})
+	case f.groups[url] != nil:
+		return answer(f.groups[url])
+	}
+	collection, namespace := path.Dir(url), ""
+	if before, rest, ok := strings.Cut(url, "/namespaces/"); ok && strings.Count(rest, "/") == 2 {
+		namespace = rest[:strings.IndexByte(rest, '/')]
+		collection = before + "/" + path.Dir(rest[len(namespace)+1:])
+	}
+	for _, o := range f.objects[collection] {
+		m := o["metadata"].(obj)
+		if m["name"] == path.Base(url) && (m["namespace"] == nil && namespace == "" || m["namespace"] == namespace) {
+			return answer(o)
+		}
+	}
+	return Answer{}, ErrAbsent
+}
+
+func (f *fake) List(_ context.Context, url string, _ bool) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		gv, resource := path.Dir(url), path.Base(url)
+		served, _ := f.groups[gv]["resources"].([]obj)
+		if !slices.ContainsFunc(served, func(r obj) bool { return r["name"] == resource }) {
+			f.t.Errorf("%s lists %s, which it does not serve", f.version, url)
+		}
+		for _, o := range f.objects[url] {
+			body, err := json.Marshal(o)
+			if !yield(body, err) {
+				return
+			}
+		}
+		if err := f.fails[url]; err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// pair is a plan and its two servers.
+type pair struct {
+	t              *testing.T
+	plan           *plan.Plan
+	legacy, modern *fake
+	options        Options
+}
+
+const specText = `apiVersion: kubefusion.dev/v1alpha1
+kind: FusedControlPlane
+metadata: {name: pair}
+spec:
+  layout: split
+  hosts: [{name: cp-1, address: 192.0.2.1}]
+  network: {serviceCIDRs: [10.96.0.0/24], modernServiceCIDRs: [10.97.0.0/24]}
+  stores:
+  - {name: core, endpoints: ["http://192.0.2.1:2379"]}
+  - {name: modern, endpoints: ["http://192.0.2.1:2479"]}
+  legacy: {version: LEGACY, apiServer: {}, controllerManager: {}}
+  modern: {version: 1.36.3, apiServer: {}, controllerManager: {MANAGER}}
+  access: [{subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [pods]}]
+`
+
+func newPair(t *testing.T, legacy, manager string) *pair {
+	t.Helper()
+	f, err := spec.Load("pair.yaml", []byte(strings.NewReplacer("LEGACY", legacy, "MANAGER", manager).Replace(specText)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serves := of1_10
+	if strings.HasPrefix(legacy, "1.6.") {
+		serves = of1_6
+	}
+	made := &pair{t: t, plan: p, legacy: newFake(t, "v"+legacy, serves), modern: newFake(t, "v1.36.3", modern), options: Options{NoFlags: true}}
+	for _, l := range slices.Concat(p.Legacy.Locks, p.Modern.Locks) {
+		made.hold(l.Resource, l.Namespace, l.Name, l.Side, string(l.Side)+"-manager", clock)
+	}
+	return made
+}
+
+// shared puts an object where both sides see it.
+func (p *pair) shared(collection, text string) {
+	p.t.Helper()
+	p.legacy.put(collection, text)
+	p.modern.put(collection, text)
+}
+
+// hold makes somebody hold a lock.
+func (p *pair) hold(resource, namespace, name string, side etcdsplit.SideName, holder string, at time.Time) {
+	record := fmt.Sprintf(`{"holderIdentity":%q,"leaseDurationSeconds":15,"renewTime":%q}`, holder, at.Format(time.RFC3339))
+	switch resource {
+	case "leases":
+		server := p.modern
+		if side == etcdsplit.Legacy {
+			server = p.legacy
+		}
+		server.put("/apis/coordination.k8s.io/v1/leases", fmt.Sprintf(`{metadata: {name: %s, namespace: %s, uid: lease-%s}, spec: %s}`, name, namespace, name, record))
+	default:
+		collection := "/api/v1/" + strings.TrimPrefix(resource, "services/")
+		p.shared(collection, fmt.Sprintf(`{metadata: {name: %s, namespace: %s, uid: %s-%s, annotations: {%q: %q}}}`, name, namespace, path.Base(resource), name, leaderAnnotation, record))
+	}
+}
+
+func (p *pair) check() *Report {
+	p.t.Helper()
+	report, err := Check(p.t.Context(), p.plan, map[etcdsplit.SideName]Server{etcdsplit.Legacy: p.legacy, etcdsplit.Modern: p.modern}, p.options)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, f := range report.Findings {
+		at := slices.IndexFunc(rules.LiveChecks(), func(c finding.Check) bool { return c.ID == f.Rule })
+		if at < 0 || rules.LiveChecks()[at].Severity < f.Severity {
+			p.t.Errorf("%s at severity %s is not documented so", f.Rule, f.Severity)
+		}
+		if f.Subject == "" || f.Message == "" || f.Fix == "" {
+			p.t.Errorf("a finding lacks subject, message or fix: %+v", f)
+		}
+	}
+	return report
+}
+
+// lines are the findings, one a line.
+func lines(r *Report) string {
+	var b strings.Builder
+	for _, f := range r.Findings {
+		fmt.Fprintf(&b, "%s %s %s: %s %q\n", f.Rule, f.Severity, f.Subject, f.Message, f.Related)
+	}
+	for _, text := range r.Incomplete {
+		fmt.Fprintf(&b, "incomplete: %s\n", text)
+	}
+	return b.String()
+}
+
+// wants checks that the report has one line, with all the words; none for silence.
+func (p *pair) wants(words ...string) {
+	p.t.Helper()
+	text := lines(p.check())
+	if len(words) == 0 {
+		if text != "" {
+			p.t.Errorf("want silence, got\n%s", text)
+		}
+		return
+	}
+	for line := range strings.Lines(text) {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
+			return
+		}
+	}
+	p.t.Errorf("no line has all of %q:\n%s", words, text)
+}
+
+func TestHealthyPairIsClean(t *testing.T) {
+	for _, legacy := range []string{"1.6.13", "1.10.13"} {
+		p := newPair(t, legacy, "")
+		p.shared("/api/v1/pods", `{metadata: {name: web-1, namespace: shop, uid: p1, labels: {app: web}}}`)
+		p.legacy.put("/apis/extensions/v1beta1/deployments", `{metadata: {name: web, namespace: shop, uid: d1}, spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}}}`)
+		p.modern.put("/apis/example.test/v1/widgets", `{metadata: {name: one, namespace: shop, uid: w1}}`)
+		if report := p.check(); lines(report) != "" || report.Objects < 4 {
+			t.Errorf("%s: %d objects and\n%s", legacy, report.Objects, lines(report))
+		}
+	}
+}
+
+func TestWrongServersAreIncomplete(t *testing.T) {
+	p := newPair(t, "1.10.13", "")
+	p.modern.version = "v1.10.13"
+	p.wants("incomplete", "the modern side", `version "v1.10.13"`)
+	p = newPair(t, "1.10.13", "")
+	p.modern.objects["/api/v1/namespaces"] = []obj{{"metadata": obj{"name": "kube-system", "uid": "another"}}}
+	p.wants("incomplete", "has UID another")
+	p = newPair(t, "1.10.13", "")
+	p.legacy.fails["/version"] = errors.New("connection refused")
+	p.wants("incomplete", "the legacy side", "connection refused")
+	p = newPair(t, "1.10.13", "")
+	p.modern.fails["/apis/example.test/v1"] = errors.New("service unavailable")
+	p.wants("incomplete", "example.test/v1", "service unavailable")
+	p = newPair(t, "1.10.13", "")
+	p.modern.fails["/api/v1/pods"] = errors.New("forbidden")
+	p.wants("incomplete", "listing pods on the modern side", "forbidden")
+}
+
+func TestCheckEndsWithItsContext(t *testing.T) {
+	p := newPair(t, "1.10.13", "")
+	ctx, cancel := context.WithCancel(t.Context())
+	p.modern.before = func(string) { cancel() }
+	if _, err := Check(ctx, p.plan, map[etcdsplit.SideName]Server{etcdsplit.Legacy: p.legacy, etcdsplit.Modern: p.modern}, Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Check = %v, want it cancelled", err)
+	}
+}

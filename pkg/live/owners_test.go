@@ -1,0 +1,129 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+)
+
+func owned(name, apiVersion, kind, owner, uid string) string {
+	return fmt.Sprintf(`{metadata: {name: %s, namespace: shop, uid: uid-%s, ownerReferences: [{apiVersion: %s, kind: %s, name: %s, uid: %s, controller: true}]}}`, name, name, apiVersion, kind, owner, uid)
+}
+
+func TestOwnersOfTheOtherSide(t *testing.T) {
+	p := newPair(t, "1.10.13", "")
+	p.modern.put("/apis/apps/v1/replicasets", `{metadata: {name: web, namespace: shop, uid: r2}}`)
+	p.shared("/api/v1/pods", owned("web-1", "apps/v1", "ReplicaSet", "web", "r2"))
+	p.wants("FUS060 info", "pods: 1 of them is owned by a ReplicaSet of apps/v1", "the legacy side (1.10) serves that kind", "which is off", "Pod shop/web-1 (owner web)")
+
+	// With a collector that runs, it is no remark.
+	p = newPair(t, "1.10.13", `extraArgs: [{name: controllers, value: "*"}]`)
+	p.legacy.put("/apis/apps/v1/replicasets", `{metadata: {name: web, namespace: shop, uid: r1}}`)
+	p.shared("/api/v1/pods", owned("web-1", "apps/v1", "ReplicaSet", "web", "r1"))
+	p.wants("FUS060 error", "the modern side (1.36) serves that kind", "its garbage collector deletes them")
+
+	// A version that a new collector does not have is none of its business.
+	p = newPair(t, "1.10.13", `extraArgs: [{name: controllers, value: "*"}]`)
+	p.legacy.put("/apis/extensions/v1beta1/replicasets", `{metadata: {name: web, namespace: shop, uid: r1}}`)
+	p.shared("/api/v1/pods", owned("web-1", "extensions/v1beta1", "ReplicaSet", "web", "r1"))
+	p.wants()
+
+	// An old one takes it for absence.
+	p = newPair(t, "1.6.13", "")
+	p.modern.put("/apis/apps/v1/statefulsets", `{metadata: {name: db, namespace: shop, uid: r2}}`)
+	p.shared("/api/v1/pods", owned("db-0", "apps/v1", "StatefulSet", "db", "r2"))
+	p.wants("FUS061 info", "the legacy side (1.6) knows that kind in another version")
+	p = newPair(t, "1.6.13", "")
+	p.modern.put("/apis/apps/v1/replicasets", `{metadata: {name: web, namespace: shop, uid: r2}}`)
+	p.shared("/api/v1/pods", owned("web-1", "apps/v1", "ReplicaSet", "web", "r2"))
+	p.wants()
+	p = newPair(t, "1.6.13", "")
+	p.shared("/api/v1/nodes", `{metadata: {name: cp-1, uid: n1}}`)
+	p.shared("/api/v1/pods", owned("mirror", "v1", "Node", "cp-1", "n1"))
+	p.wants("FUS062 info", "looks for the cluster-scoped owner in the namespace")
+}
+
+func TestOwnersThatAreGone(t *testing.T) {
+	gone := func(legacy, manager string) *pair {
+		p := newPair(t, legacy, manager)
+		p.shared("/api/v1/configmaps", owned("settings", "apps/v1", "StatefulSet", "db", "u9"))
+		return p
+	}
+	gone("1.10.13", "").wants("FUS135 warning", "configmaps: 1 of them is owned by a StatefulSet of apps/v1 that neither side has")
+	gone("1.10.13", `extraArgs: [{name: controllers, value: "*"}]`).wants() // that collector does its work
+
+	// Another object of the name is not the owner.
+	p := gone("1.10.13", "")
+	p.modern.put("/apis/apps/v1/statefulsets", `{metadata: {name: db, namespace: shop, uid: u8}}`)
+	p.wants("FUS135 warning")
+	// One that holds it is enough.
+	p = newPair(t, "1.10.13", "")
+	p.modern.put("/apis/apps/v1/statefulsets", `{metadata: {name: db, namespace: shop, uid: u1}}`)
+	p.modern.put("/apis/apps/v1/statefulsets", `{metadata: {name: leftover, namespace: shop, uid: uid-leftover, ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: gone, uid: u9}, {apiVersion: apps/v1, kind: StatefulSet, name: db, uid: u1}]}}`)
+	p.wants()
+	p.modern.put("/apis/apps/v1/statefulsets", `{metadata: {name: orphan, namespace: shop, uid: uid-orphan, ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: gone, uid: u9}, {apiVersion: apps/v1, kind: StatefulSet, name: gone2, uid: u8}]}}`)
+	p.wants("FUS135 warning", "StatefulSet shop/orphan")
+	// What is being deleted needs no collector.
+	p = newPair(t, "1.10.13", "")
+	p.shared("/api/v1/configmaps", strings.Replace(owned("settings", "apps/v1", "StatefulSet", "db", "u9"), "namespace:", "deletionTimestamp: 2026-01-01T00:00:00Z, namespace:", 1))
+	p.wants()
+	// A kind that nobody serves: nothing can be said.
+	p = newPair(t, "1.10.13", "")
+	p.shared("/api/v1/configmaps", owned("settings", "other.test/v1", "Thing", "db", "u9"))
+	p.wants()
+}
+
+func TestOwnersAreReadAgain(t *testing.T) {
+	p := newPair(t, "1.10.13", "")
+	p.shared("/api/v1/configmaps", owned("settings", "apps/v1", "StatefulSet", "db", "u9"))
+	p.modern.before = func(url string) {
+		if strings.HasSuffix(url, "/statefulsets/db") && len(p.modern.objects["/apis/apps/v1/statefulsets"]) == 0 {
+			p.modern.put("/apis/apps/v1/statefulsets", `{metadata: {name: db, namespace: shop, uid: u9}}`) // made after the list
+		}
+	}
+	p.wants()
+	p = newPair(t, "1.10.13", "")
+	p.shared("/api/v1/configmaps", owned("settings", "apps/v1", "StatefulSet", "db", "u9"))
+	p.modern.before = func(url string) {
+		if strings.HasSuffix(url, "/configmaps/settings") {
+			p.modern.objects["/api/v1/configmaps"] = nil // gone after the list
+		}
+	}
+	p.wants()
+	p = newPair(t, "1.10.13", "")
+	p.shared("/api/v1/configmaps", owned("settings", "apps/v1", "StatefulSet", "db", "u9"))
+	p.modern.fails["/apis/apps/v1/namespaces/shop/statefulsets/db"] = errors.New("timeout")
+	p.wants("incomplete", "reading configmaps shop/settings again", "timeout")
+}
+
+// A list that breaks off says nothing about what it did not name.
+func TestOwnersBeyondABrokenListAreNotMissed(t *testing.T) {
+	p := newPair(t, "1.10.13", "")
+	p.shared("/api/v1/configmaps", owned("settings", "apps/v1", "StatefulSet", "db", "u9"))
+	p.modern.fails["/apis/apps/v1/statefulsets"] = errors.New("unexpected EOF")
+	if text := lines(p.check()); strings.Contains(text, "FUS") || !strings.Contains(text, "incomplete: listing statefulsets.apps on the modern side") {
+		t.Errorf("want the broken list alone:\n%s", text)
+	}
+}
+
+// What is held does not grow with objects whose owners are there.
+func TestOwnersThatArePresentAreNotKept(t *testing.T) {
+	sets := &collection{kind: kind{resource: "statefulsets", group: "apps", version: "v1", name: "StatefulSet", namespaced: true}, name: "statefulsets", seen: []etcdsplit.SideName{etcdsplit.Modern}}
+	w := newOwners(func(etcdsplit.SideName, *reference) bool { return true })
+	var set, revision object
+	set.Metadata.UID = "s1"
+	w.meet(sets, &set)
+	revision.Metadata.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "s1"}}
+	for i := range 1000 {
+		revision.Metadata.UID = fmt.Sprint("r", i)
+		w.meet(sets, &revision)
+	}
+	if len(w.waiting)+len(w.several) > 0 {
+		t.Errorf("%d references are kept of owners that are there", len(w.waiting)+len(w.several))
+	}
+}
