@@ -461,64 +461,19 @@ func readMovePlan(file string, p *plan.Plan) (move.Plan, []moveTotals, error) {
 
 // moveFiles keeps the journal and the backup of a move on the disk.
 type moveFiles struct {
-	journal *os.File
-	backup  string
-	records []move.Record
+	*journalFile[move.Record]
+	backup string
 }
 
-// openMoveFiles opens the journal, and takes off a last line that was cut off.
 func openMoveFiles(journal, backup string) (*moveFiles, error) {
-	f, err := os.OpenFile(journal, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := openJournal[move.Record](journal)
 	if err != nil {
-		return nil, badInput(err, "")
+		return nil, err
 	}
-	files := &moveFiles{journal: f, backup: backup}
-	if err := files.recover(); err != nil {
-		return nil, errors.Join(fmt.Errorf("reading %s: %w", journal, err), f.Close())
-	}
-	return files, nil
+	return &moveFiles{f, backup}, nil
 }
 
-func (f *moveFiles) recover() error {
-	data, err := io.ReadAll(f.journal)
-	if err != nil {
-		return err
-	}
-	whole := data[:strings.LastIndexByte(string(data), '\n')+1]
-	for i, line := range strings.Split(strings.TrimSuffix(string(whole), "\n"), "\n") {
-		if line == "" {
-			continue
-		}
-		var r move.Record
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			return fmt.Errorf("line %d: %w", i+1, err)
-		}
-		f.records = append(f.records, r)
-	}
-	if err := f.journal.Truncate(int64(len(whole))); err != nil {
-		return err
-	}
-	_, err = f.journal.Seek(0, io.SeekEnd)
-	return err
-}
-
-func (f *moveFiles) close() { _ = f.journal.Close() } // every record is on the disk already
-
-func (f *moveFiles) Journal() ([]move.Record, error) { return f.records, nil }
-
-func (f *moveFiles) Append(r move.Record) error {
-	line, err := json.Marshal(r)
-	if err == nil {
-		_, err = f.journal.Write(append(line, '\n'))
-	}
-	if err == nil {
-		err = f.journal.Sync()
-	}
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", f.journal.Name(), err)
-	}
-	return nil
-}
+func (f *moveFiles) Journal() ([]move.Record, error) { return f.Records(), nil }
 
 func (f *moveFiles) SaveBackup(keys iter.Seq2[move.SavedKey, error]) error {
 	return replaceFile(f.backup, func(w *bufio.Writer) error {

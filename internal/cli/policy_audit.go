@@ -81,7 +81,7 @@ func runPolicyFromAudit(ctx context.Context, req policyFromAuditRequest, streams
 	}
 	usage := policy.NewUsage(options)
 	for _, log := range req.logs {
-		if err := readAuditLog(ctx, streams, log, usage); err != nil {
+		if err := readAuditLog(ctx, streams, log, usage.Add); err != nil {
 			return err
 		}
 	}
@@ -95,16 +95,17 @@ func runPolicyFromAudit(ctx context.Context, req policyFromAuditRequest, streams
 	return nil
 }
 
-func readAuditLog(ctx context.Context, streams Streams, file string, usage *policy.Usage) error {
+// readAuditLog hands each event of a log to add. What add says is an error of ours, and not of the log.
+func readAuditLog(ctx context.Context, streams Streams, file string, add func(policy.AuditEvent) error) error {
 	in, err := openInput(streams, file)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	var failed error // of ours, and not of the log
+	var failed error
 	err = policy.ReadAudit(file, in, func(e policy.AuditEvent) error {
 		if failed = ctx.Err(); failed == nil {
-			failed = usage.Add(e)
+			failed = add(e)
 		}
 		return failed
 	})

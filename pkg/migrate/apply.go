@@ -89,6 +89,7 @@ type World struct {
 // Progress is one step of a rewriting. Its counts are differences.
 type Progress struct {
 	Step    string
+	Walk    int   // number of the walk over the objects; a step may need several
 	Total   int64 // objects to be looked at, as far as that is known; 0 otherwise
 	Objects int64 // that are dealt with
 	Refused int64
@@ -159,6 +160,8 @@ type run struct {
 	at     position
 	report Report
 	step   string
+	walks  int
+	total  int64 // objects in the store, when it was looked at
 }
 
 // Apply carries out the plan from where its journal says that it stands. It may be stopped at any moment, in any way, and called again.
@@ -187,7 +190,7 @@ func ApplyUndo(ctx context.Context, p *Plan, steps []Step, w *World) (*Report, e
 				return nil, err
 			}
 		}
-		record := Record{Event: EventUndo, Time: w.Now(), Undo: steps}
+		record := Record{Event: EventUndo, Time: w.Now(), Undo: steps, Generation: at.generation}
 		if err := w.Journal.Append(record); err != nil {
 			return nil, err
 		}
@@ -274,6 +277,9 @@ func (r *run) prepare(ctx context.Context) error {
 		if health := CheckConversion(ctx, d, r.Objects, r.Servers); health.State == HealthBad && r.needsConversion() {
 			return fmt.Errorf("%w: %s", ErrConversion, health.Detail)
 		}
+		if err := r.plannedWebhook(ctx); err != nil {
+			return err
+		}
 	}
 	if r.Store == nil {
 		return nil
@@ -282,11 +288,28 @@ func (r *run) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.total = stored.Objects()
 	if stored.Encrypted > 0 {
 		r.note("%s encrypted in the store, which can prove nothing then", counted(stored.Encrypted, "object is", "objects are"))
 		r.Store = nil
 	}
 	return nil
+}
+
+// plannedWebhook looks for the webhook of a conversion that a step is left to put into the CRD.
+func (r *run) plannedWebhook(ctx context.Context) error {
+	if !slices.ContainsFunc(r.steps[r.at.next:], func(s Step) bool { return s.Action == ActionConvert && s.Version == "" }) {
+		return nil
+	}
+	strategy, webhook := r.plan.With.Conversion()
+	if strategy != StrategyWebhook {
+		return nil
+	}
+	problem, err := r.Servers.WebhookProblem(ctx, webhook)
+	if err == nil && problem != "" {
+		err = fmt.Errorf("%w: %s", ErrConversion, problem)
+	}
+	return err
 }
 
 // needsConversion reports whether a step is left that conversion must work for, and none before it that exchanges the conversion.
@@ -430,7 +453,7 @@ func (r *run) converts(ctx context.Context) error {
 	return fmt.Errorf("%w: %s", ErrConversion, health.Detail)
 }
 
-const conversionWithin = 20 * time.Second
+const conversionWithin = 10 * time.Second
 
 // settle waits until every API server that is asked writes in the version, and returns what the objects' resource version is then.
 func (r *run) settle(ctx context.Context, version string) (Record, error) {

@@ -66,7 +66,7 @@ func locate(p *Plan, records []Record) (position, error) {
 	for i, r := range records {
 		if r.Event == EventUndo {
 			at.undoing, steps = r.Undo, r.Undo
-			at.next, at.begun = 0, false
+			at.next, at.begun, at.generation = 0, false, r.Generation
 			continue
 		}
 		if r.Step < 0 || r.Step >= len(steps) || steps[r.Step].ID() != r.ID {

@@ -20,6 +20,7 @@ func (r *run) clean(ctx context.Context, version string) error {
 		strategy, _ = r.plan.With.Conversion()
 	}
 	for range passes {
+		r.walks++
 		var left, cleaned atomic.Int64
 		group, workers := errgroup.WithContext(ctx)
 		group.SetLimit(r.Workers)

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	refusalsKept     = 50
-	refusalsToGiveUp = 20 // when nothing else has happened until then, it is not the objects' fault
+	refusalsKept     = 1000 // of a walk, in the journal and in memory; the others are counted
+	refusalsToGiveUp = 20   // when nothing else has happened until then, it is not the objects' fault
 	passes           = 10
 )
 
@@ -25,7 +25,6 @@ type pass struct {
 	refused                                   int64
 	refusals                                  []Refusal
 	witness                                   *Object // one that was written
-	fatal                                     error
 }
 
 func (p *pass) moved() bool { return p.rewritten+p.others+p.gone > 0 }
@@ -54,6 +53,7 @@ func (r *run) rewrite(ctx context.Context, version string) error {
 // rewriteOnce walks over the objects once.
 func (r *run) rewriteOnce(ctx context.Context, version string) (*pass, error) {
 	p := &pass{}
+	r.walks++
 	group, workers := errgroup.WithContext(ctx)
 	queue := make(chan Object)
 	group.Go(func() error {
@@ -96,6 +96,7 @@ func (r *run) rewriteOnce(ctx context.Context, version string) (*pass, error) {
 func (r *run) pending(ctx context.Context, version string, p *pass, visit func(Object) error) error {
 	want := r.plan.apiVersion(version)
 	if r.Store != nil {
+		r.progress(Progress{Total: r.total})
 		_, err := ReadStored(ctx, *r.Store, r.plan.Resource, func(o Object, apiVersion string) error {
 			if apiVersion == want || apiVersion == "" {
 				r.progress(Progress{Objects: 1})
@@ -159,7 +160,7 @@ func (r *run) list(ctx context.Context, apiVersion string, visit func(page Page,
 
 func (r *run) progress(p Progress) {
 	if r.Progress != nil {
-		p.Step = r.step
+		p.Step, p.Walk = r.step, r.walks
 		r.Progress(p)
 	}
 }
@@ -202,9 +203,10 @@ func (r *run) refused(ctx context.Context, p *pass, o Object, cause error) error
 	} else if p.refused >= refusalsToGiveUp && !p.moved() {
 		return fmt.Errorf("all of the first %d objects were refused, the last with: %w", p.refused, cause)
 	}
-	if len(p.refusals) < refusalsKept {
-		p.refusals = append(p.refusals, Refusal{o, cause.Error()})
+	if len(p.refusals) >= refusalsKept {
+		return nil
 	}
+	p.refusals = append(p.refusals, Refusal{o, cause.Error()})
 	return r.record(Record{Event: EventRefused, Object: &o, Error: cause.Error()})
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 // AuditEvent is what is read of an event of an API server's audit log.
@@ -22,6 +23,10 @@ type AuditEvent struct {
 	Stage            string            `json:"stage"`
 	RequestURI       string            `json:"requestURI"`
 	Verb             string            `json:"verb"`
+	UserAgent        string            `json:"userAgent"` // of servers since 1.12
+	RequestTime      time.Time         `json:"requestReceivedTimestamp"`
+	StageTime        time.Time         `json:"stageTimestamp"`
+	Timestamp        time.Time         `json:"timestamp"` // in place of both in v1alpha1 and v1beta1 of 1.8
 	User             AuditUser         `json:"user"`
 	ImpersonatedUser *AuditUser        `json:"impersonatedUser"`
 	ObjectRef        *AuditObject      `json:"objectRef"`
@@ -40,6 +45,7 @@ type AuditUser struct {
 // AuditObject is what the request was for; a request for a path has none.
 type AuditObject struct {
 	APIGroup    string `json:"apiGroup"`
+	APIVersion  string `json:"apiVersion"`
 	Resource    string `json:"resource"`
 	Subresource string `json:"subresource"`
 	Namespace   string `json:"namespace"`

@@ -57,6 +57,7 @@ func note(t *testing.T, damage bool, layout spec.Layout, legacy, modern string, 
 }
 
 func TestMain(m *testing.M) {
+	runAsCommand()
 	code := m.Run()
 	if code == 0 && *evidenceFile != "" {
 		if err := os.WriteFile(*evidenceFile, evidencePage(), 0o644); err != nil {

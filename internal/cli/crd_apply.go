@@ -1,0 +1,320 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/time/rate"
+
+	"github.com/kubefusion/fusionctl/pkg/migrate"
+	"github.com/kubefusion/fusionctl/pkg/migrate/live"
+	"github.com/kubefusion/fusionctl/pkg/policy"
+)
+
+type crdApplyRequest struct {
+	crdRequest
+	file      string // of the plan
+	journal   string
+	auditLogs []string
+	to        string
+	workers   int
+	rate      float64
+	yes       bool
+	output    string
+}
+
+type crdApplyDocument struct {
+	Schema string `json:"schema"`
+	*migrate.Report
+	Error string `json:"error,omitempty"`
+}
+
+func newCRDApplyCmd(streams Streams) *cobra.Command {
+	var req crdApplyRequest
+	cmd := &cobra.Command{
+		Use:   "apply PLAN --kubeconfig FILE",
+		Short: "Carry out a plan; killed at any point, it goes on where it was",
+		Long: `apply carries out what crd plan wrote with --out. It prints the steps, and asks on a terminal.
+
+Before anything is changed it looks whether the CRD is still what was planned for and whether objects are converted. Objects are written
+again through the API server, unchanged, each only if nobody has written it meanwhile. One that the server refuses is set aside with its
+error, and the rest goes on; as long as one is left, nothing is pruned and no version is removed.
+
+Nothing is pruned without proof. With the store (--spec or --endpoints) it is that no key of the resource holds another version, at one
+revision; without it, that every object was written after the switch. The answer says which of the two it was.
+
+The journal says how far the plan is: apply may be killed and run again, and undo uses it too.
+
+Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad plan, 3 objects were refused, or a version may not be removed yet,
+130 interrupted.`,
+		Example: `  fusionctl crd apply pizzas.plan --kubeconfig modern.conf --spec fused.yaml
+  fusionctl crd apply pizzas.plan --kubeconfig modern.conf --rate 50 --yes --audit-log /var/log/kube-audit.log`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.file = args[0]
+			return runCRDApply(cmd.Context(), req, streams, false)
+		},
+	}
+	crdApplyFlags(cmd, &req)
+	cmd.Flags().StringArrayVar(&req.auditLogs, "audit-log", nil, "audit log that covers the time since a version is not served; repeat for more")
+	return cmd
+}
+
+func newCRDUndoCmd(streams Streams) *cobra.Command {
+	var req crdApplyRequest
+	cmd := &cobra.Command{
+		Use:   "undo PLAN --kubeconfig FILE",
+		Short: "Go back to the last safe step of a plan, or to the start",
+		Long: `undo goes back from where the journal says that the plan is to the last step before that at which everything may stay as it is, or
+with --to further. A removed version comes back as it was, and when new objects are stored in the old version again, those that were
+rewritten are rewritten back. It may be killed and run again.
+
+Exit codes: as those of apply.`,
+		Example: `  fusionctl crd undo pizzas.plan --kubeconfig modern.conf --spec fused.yaml
+  fusionctl crd undo pizzas.plan --kubeconfig modern.conf --to start`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.file = args[0]
+			return runCRDApply(cmd.Context(), req, streams, true)
+		},
+	}
+	crdApplyFlags(cmd, &req)
+	cmd.Flags().StringVar(&req.to, "to", "", `a safe step to stay at, as "serve v1", or start (default the last safe one)`)
+	return cmd
+}
+
+func crdApplyFlags(cmd *cobra.Command, req *crdApplyRequest) {
+	crdFlags(cmd, &req.crdRequest)
+	flags := cmd.Flags()
+	flags.StringVar(&req.journal, "journal", "", "file of the journal (default PLAN.journal)")
+	flags.IntVar(&req.workers, "workers", 16, "objects written at a time")
+	flags.Float64Var(&req.rate, "rate", 0, "objects written per second at most; 0: as fast as the server takes them")
+	flags.BoolVar(&req.yes, "yes", false, "do not ask")
+	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+}
+
+func runCRDApply(ctx context.Context, req crdApplyRequest, streams Streams, undo bool) error {
+	switch {
+	case req.workers < 1 || req.workers > 256:
+		return usagef("--workers %d: want 1 to 256", req.workers)
+	case req.rate < 0:
+		return usagef("--rate %g: want 0 or more", req.rate)
+	case len(req.stores.snapshots) > 0:
+		return usagef("--snapshot: a file cannot prove what is stored now")
+	}
+	p, err := readCRDPlan(streams, req.file)
+	if err != nil {
+		return err
+	}
+	c, err := req.openCluster(streams)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	journal, err := openJournal[migrate.Record](cmp.Or(req.journal, req.file+".journal"))
+	if err != nil {
+		return err
+	}
+	defer journal.close()
+	steps, err := announce(streams.Err, p, journal, req.to, undo)
+	if err != nil {
+		return badInput(err, "")
+	}
+	question := "Apply the plan?"
+	if undo {
+		question = "Go back?"
+	}
+	if err := confirm(streams, req.yes, question); err != nil {
+		return err
+	}
+	w, done, err := req.world(ctx, c, p, journal, streams)
+	if err != nil {
+		return err
+	}
+	var report *migrate.Report
+	if undo {
+		report, err = migrate.ApplyUndo(ctx, p, steps, w)
+	} else {
+		report, err = migrate.Apply(ctx, p, w)
+	}
+	done()
+	return finishApply(streams.Out, req.output, report, err)
+}
+
+// readCRDPlan reads what crd plan wrote.
+func readCRDPlan(streams Streams, file string) (*migrate.Plan, error) {
+	data, err := readInput(streams, file, 4*crdLimitBytes)
+	if err != nil {
+		return nil, err
+	}
+	p := &migrate.Plan{}
+	if err := json.Unmarshal(data, p); err != nil {
+		return nil, badInput(fmt.Errorf("%s: %w", file, err), "fusionctl crd plan --out writes one")
+	}
+	if err := p.Validate(); err != nil {
+		return nil, badInput(fmt.Errorf("%s: %w", file, err), "fusionctl crd plan --out writes one")
+	}
+	return p, nil
+}
+
+// announce prints what will be done, and returns the way back for undo.
+func announce(w io.Writer, p *migrate.Plan, journal migrate.Journal, to string, undo bool) ([]migrate.Step, error) {
+	position, err := migrate.Locate(p, journal.Records())
+	if err != nil {
+		return nil, err
+	}
+	if !undo {
+		if err := printSteps(w, p); err != nil {
+			return nil, err
+		}
+		if position.Done > 0 && !position.Undoing {
+			fmt.Fprintf(w, "\n%d of %s done already\n", position.Done, counted(len(p.Steps), "step"))
+		}
+		return nil, nil
+	}
+	steps, err := migrate.Undo(p, journal.Records(), to)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(w, "%s: back towards %s\n\n", p.Resource.Name, p.From)
+	return steps, printStepTable(w, steps)
+}
+
+// world is what the plan is applied through.
+func (r *crdApplyRequest) world(ctx context.Context, c *cluster, p *migrate.Plan, journal migrate.Journal, streams Streams) (*migrate.World, func(), error) {
+	store, err := c.store(ctx, p.Resource)
+	if err != nil {
+		return nil, nil, err
+	}
+	objects := live.Objects{Server: c.server, Resource: p.Resource}
+	progress := &rewriteProgress{start: time.Now()}
+	w := &migrate.World{
+		Definitions: c.server, Objects: objects, Servers: objects, Store: store, Journal: journal, Now: time.Now, Sleep: sleep,
+		Progress: progress.add, Workers: r.workers,
+	}
+	if r.rate > 0 {
+		w.Pace = rate.NewLimiter(rate.Limit(r.rate), max(1, int(r.rate/10))).Wait
+	}
+	if len(r.auditLogs) > 0 {
+		w.Audit = func(since time.Time) (migrate.Requests, error) {
+			return r.auditedSince(ctx, streams, p, since)
+		}
+	}
+	return w, drawLine(streams.Err, progress.line), nil
+}
+
+// auditedSince looks for requests for the versions that the plan retires.
+func (r *crdApplyRequest) auditedSince(ctx context.Context, streams Streams, p *migrate.Plan, since time.Time) (migrate.Requests, error) {
+	clients := migrate.NewClients(p.Resource, p.Retire, since)
+	for _, file := range r.auditLogs {
+		if err := readAuditLog(ctx, streams, file, func(e policy.AuditEvent) error { return clients.Add(auditedRequest(e)) }); err != nil {
+			return migrate.Requests{}, err
+		}
+	}
+	return clients.Requests(), nil
+}
+
+func finishApply(out io.Writer, output string, report *migrate.Report, err error) error {
+	if report != nil {
+		document := crdApplyDocument{Schema: "fusionctl/crd-apply/v1", Report: report}
+		if err != nil {
+			document.Error = err.Error()
+		}
+		if printErr := printCRDReport(out, output, document); printErr != nil {
+			return printErr
+		}
+	}
+	switch {
+	case errors.Is(err, migrate.ErrRefused), errors.Is(err, migrate.ErrWaiting):
+		return errAttention
+	case errors.Is(err, migrate.ErrChanged):
+		return withHint(err, "nothing was changed because of that; fusionctl crd plan makes a plan from how things are now")
+	case errors.Is(err, migrate.ErrConversion):
+		return withHint(err, "the webhook must answer before objects are touched; run the same command again then")
+	case errors.Is(err, migrate.ErrUnreachable):
+		return withHint(err, "the journal knows how far it is; run the same command again")
+	}
+	return withHint(err, storeHint(err))
+}
+
+const refusalsShown = 10
+
+func printCRDReport(w io.Writer, output string, d crdApplyDocument) error {
+	switch output {
+	case "json":
+		return printJSON(w, d)
+	case "yaml":
+		return printYAML(w, d)
+	}
+	for _, step := range d.Steps {
+		fmt.Fprintf(w, "done: %s\n", step)
+	}
+	for _, note := range d.Notes {
+		fmt.Fprintf(w, "note: %s\n", note)
+	}
+	for _, proof := range d.Proofs {
+		fmt.Fprintln(w, proof)
+	}
+	if n := d.Rewritten + d.Others + d.Gone; n > 0 {
+		fmt.Fprintf(w, "%s rewritten; meanwhile others wrote %d, and %d were deleted\n", counted(int(d.Rewritten), "object"), d.Others, d.Gone)
+	}
+	if d.Cleaned > 0 {
+		fmt.Fprintf(w, "managedFields of %s cleaned\n", counted(int(d.Cleaned), "object"))
+	}
+	for i, refusal := range d.Refusals {
+		if i == refusalsShown {
+			fmt.Fprintf(w, "refused: %d more, in the journal\n", d.Refused-refusalsShown)
+			break
+		}
+		fmt.Fprintf(w, "refused: %s: %s\n", refusal.Object, refusal.Error)
+	}
+	if d.Stopped != "" {
+		fmt.Fprintf(w, "stopped at %s: %s\n", d.Stopped, d.Error)
+	}
+	return nil
+}
+
+// rewriteProgress draws how far a walk over the objects is.
+type rewriteProgress struct {
+	mu      sync.Mutex
+	start   time.Time
+	current migrate.Progress
+}
+
+func (p *rewriteProgress) add(step migrate.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if step.Step != p.current.Step || step.Walk != p.current.Walk {
+		p.current, p.start = migrate.Progress{Step: step.Step, Walk: step.Walk}, time.Now()
+	}
+	p.current.Total = max(p.current.Total, step.Total)
+	p.current.Objects += step.Objects
+	p.current.Refused += step.Refused
+}
+
+// line is "rewrite v1: 1234 of 5000 objects, 24 %, 812 objects/s, 5 s left".
+func (p *rewriteProgress) line(time.Duration) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.current
+	if c.Step == "" {
+		return "..."
+	}
+	speed := float64(c.Objects) / max(time.Since(p.start).Seconds(), 0.001)
+	line := fmt.Sprintf("%s: %d objects, %.0f objects/s", c.Step, c.Objects, speed)
+	if c.Total >= c.Objects && c.Total > 0 {
+		line = fmt.Sprintf("%s: %d of %d objects, %d %%, %.0f objects/s, %.0f s left", c.Step, c.Objects, c.Total, c.Objects*100/c.Total, speed,
+			float64(c.Total-c.Objects)/max(speed, 0.1))
+	}
+	if c.Refused > 0 {
+		line += fmt.Sprintf(", %d refused", c.Refused)
+	}
+	return line
+}

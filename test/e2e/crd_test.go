@@ -1,0 +1,483 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/test/rig"
+)
+
+// The pizzas of these tests: v1alpha1 lists toppings by name, v1 lists them with a quantity.
+
+const (
+	pizzaGroup = "restaurant.example"
+	pizzaCRD   = "pizzas." + pizzaGroup
+	pizzaKeys  = "/registry/" + pizzaGroup + "/pizzas/"
+)
+
+// pizzaWebhook converts pizzas between v1alpha1 and v1, and refuses those with the topping "pineapple".
+type pizzaWebhook struct {
+	address string
+	server  *http.Server
+	tls     tls.Config
+	calls   atomic.Int64
+}
+
+func newPizzaWebhook(t *testing.T, r *rig.Rig) *pizzaWebhook {
+	certFile, keyFile, err := r.PKI.Serving("pizza-webhook", "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &pizzaWebhook{address: fmt.Sprintf("127.0.0.1:%d", r.Port()), tls: tls.Config{Certificates: []tls.Certificate{certificate}}}
+	t.Cleanup(w.stop)
+	return w
+}
+
+func (w *pizzaWebhook) start(t *testing.T) {
+	listener, err := net.Listen("tcp", w.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.server = &http.Server{Handler: w, TLSConfig: w.tls.Clone()}
+	go w.server.ServeTLS(listener, "", "") //nolint:errcheck // it ends when the test closes it
+}
+
+func (w *pizzaWebhook) stop() {
+	if w.server != nil {
+		w.server.Close()
+		w.server = nil
+	}
+}
+
+func (w *pizzaWebhook) ServeHTTP(response http.ResponseWriter, request *http.Request) {
+	w.calls.Add(1)
+	var review struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Request    struct {
+			UID               string   `json:"uid"`
+			DesiredAPIVersion string   `json:"desiredAPIVersion"`
+			Objects           []object `json:"objects"`
+		} `json:"request"`
+	}
+	if err := json.NewDecoder(request.Body).Decode(&review); err != nil {
+		http.Error(response, err.Error(), http.StatusBadRequest)
+		return
+	}
+	result := object{"status": "Success"}
+	var converted []object
+	for _, o := range review.Request.Objects {
+		if err := convertPizza(o, review.Request.DesiredAPIVersion); err != nil {
+			result = object{"status": "Failure", "message": err.Error()}
+		}
+		converted = append(converted, o)
+	}
+	answer := object{"uid": review.Request.UID, "result": result, "convertedObjects": converted}
+	json.NewEncoder(response).Encode(object{"apiVersion": review.APIVersion, "kind": review.Kind, "response": answer}) //nolint:errcheck // the server sees it
+}
+
+func convertPizza(o object, to string) error {
+	spec, _ := o["spec"].(map[string]any)
+	toppings, _ := spec["toppings"].([]any)
+	for i, topping := range toppings {
+		switch topping := topping.(type) {
+		case string:
+			if topping == "pineapple" {
+				return errors.New("pineapple does not belong on a pizza")
+			}
+			toppings[i] = object{"name": topping, "quantity": 1}
+		case map[string]any:
+			toppings[i] = topping["name"]
+		}
+	}
+	o["apiVersion"] = to
+	return nil
+}
+
+// pizzaDefinition is the CRD with these versions, the first of which is stored, in the words of the server.
+func pizzaDefinition(minor kubever.Minor, webhook *pizzaWebhook, ca []byte, versions ...string) object {
+	beta := !kubever.ServesGVK(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, minor)
+	item := map[string]object{
+		"v1alpha1": {"type": "string"},
+		"v1":       {"type": "object", "properties": object{"name": object{"type": "string"}, "quantity": object{"type": "integer"}}},
+	}
+	spec := object{
+		"group": pizzaGroup, "scope": "Namespaced", "preserveUnknownFields": false,
+		"names": object{"plural": "pizzas", "singular": "pizza", "kind": "Pizza", "listKind": "PizzaList"},
+	}
+	var list []object
+	for i, name := range versions {
+		schema := object{"openAPIV3Schema": object{"type": "object", "properties": object{"spec": object{"type": "object", "properties": object{
+			"toppings": object{"type": "array", "items": item[name]}, "size": object{"type": "integer"},
+		}}}}}
+		entry := object{"name": name, "served": true, "storage": i == 0, "schema": schema}
+		if beta && len(versions) == 1 {
+			delete(entry, "schema") // said once in this release
+			spec["validation"] = schema
+		}
+		list = append(list, entry)
+	}
+	spec["versions"] = list
+	config := object{}
+	if webhook != nil {
+		config = object{"url": "https://" + webhook.address + "/convert", "caBundle": ca}
+	}
+	apiVersion := "apiextensions.k8s.io/v1"
+	if beta {
+		apiVersion, spec["version"] = "apiextensions.k8s.io/v1beta1", versions[0]
+	}
+	switch {
+	case webhook == nil:
+	case beta:
+		spec["conversion"] = object{"strategy": "Webhook", "webhookClientConfig": config, "conversionReviewVersions": []string{"v1beta1"}}
+	default:
+		spec["conversion"] = object{"strategy": "Webhook", "webhook": object{"clientConfig": config, "conversionReviewVersions": []string{"v1"}}}
+	}
+	return object{"apiVersion": apiVersion, "kind": "CustomResourceDefinition", "metadata": object{"name": pizzaCRD}, "spec": spec}
+}
+
+// storePizzas puts pizzas into the store as a server of v1alpha1 wrote them: thousands of requests would prove no more.
+func storePizzas(t *testing.T, etcd *rig.Etcd, n int) {
+	t.Helper()
+	var batch []clientv3.Op
+	flush := func() {
+		if len(batch) > 0 {
+			if _, err := etcd.Client().Txn(t.Context()).Then(batch...).Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		batch = batch[:0]
+	}
+	for i := range n {
+		name, namespace := fmt.Sprintf("pizza-%05d", i), fmt.Sprintf("shop-%d", i%3)
+		value, err := json.Marshal(object{
+			"apiVersion": pizzaGroup + "/v1alpha1", "kind": "Pizza",
+			"metadata": object{"name": name, "namespace": namespace, "uid": fmt.Sprintf("00000000-0000-4000-8000-%012d", i), "generation": 1,
+				"creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": []object{{
+					"manager": "old-client", "operation": "Apply", "apiVersion": pizzaGroup + "/v1alpha1", "time": "2026-01-01T00:00:00Z",
+					"fieldsType": "FieldsV1", "fieldsV1": object{"f:spec": object{"f:toppings": object{}}},
+				}}},
+			"spec": object{"toppings": []string{"tomato", "mozzarella"}, "size": i},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch = append(batch, clientv3.OpPut(pizzaKeys+namespace+"/"+name, string(value)))
+		if len(batch) == 100 {
+			flush()
+		}
+	}
+	flush()
+}
+
+// storedPizzas counts the keys of the store by the version that their bytes name, and lists those of a version.
+func storedPizzas(t *testing.T, etcd *rig.Etcd, list string) (byVersion map[string]int, keys []string) {
+	t.Helper()
+	response, err := etcd.Client().Get(t.Context(), pizzaKeys, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	byVersion = map[string]int{}
+	for _, kv := range response.Kvs {
+		e, err := etcdsplit.ReadEnvelope(kv.Value)
+		if err != nil {
+			t.Fatalf("%s: %v", kv.Key, err)
+		}
+		version := strings.TrimPrefix(string(e.APIVersion), pizzaGroup+"/")
+		byVersion[version]++
+		if version == list {
+			keys = append(keys, strings.TrimPrefix(string(kv.Key), pizzaKeys))
+		}
+	}
+	return byVersion, keys
+}
+
+// A CRD goes from v1alpha1 to v1 with everything that happens in real life: clients of both versions write meanwhile, the migrator is
+// killed at random points, the webhook is dead at first, one object cannot be converted. The stored bytes say at each stage what is true.
+func TestCRDIsMigratedAndRetired(t *testing.T) {
+	for minor, pizzas := range map[kubever.Minor]int{15: 1000, 36: 5000} {
+		t.Run(minor.String(), func(t *testing.T) {
+			t.Parallel()
+			newPizzeria(t, minor).migrate(pizzas)
+		})
+	}
+}
+
+// pizzeria is a server with the CRD in v1alpha1, and what the tests need to migrate it.
+type pizzeria struct {
+	*testing.T
+	rig     *rig.Rig
+	minor   kubever.Minor
+	etcd    *rig.Etcd
+	server  *rig.APIServer
+	client  *rig.Client
+	webhook *pizzaWebhook
+	crds    string // path
+	plan    string // file
+	flags   []string
+}
+
+func newPizzeria(t *testing.T, minor kubever.Minor) *pizzeria {
+	r := rig.New(t)
+	p := &pizzeria{T: t, rig: r, minor: minor, etcd: r.StartEtcd("core"), webhook: newPizzaWebhook(t, r), plan: filepath.Join(r.Dir(), "pizzas.plan")}
+	p.server = r.StartAPIServer("apiserver", minor, r.APIServerArgs(minor, p.etcd))
+	p.server.WaitReady()
+	p.client = p.server.Client("rig", "system:masters")
+	before := pizzaDefinition(minor, nil, nil, "v1alpha1")
+	p.crds = "/apis/" + before["apiVersion"].(string) + "/customresourcedefinitions"
+	p.call("POST", p.crds, before, nil)
+	for i := range 3 {
+		p.call("POST", "/api/v1/namespaces", object{"metadata": object{"name": fmt.Sprintf("shop-%d", i)}}, nil)
+	}
+	kubeconfig, err := r.PKI.Kubeconfig("migrator", p.server.URL, "migrator", "system:masters")
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile, err := r.PKI.Client("migrator-etcd", "rig")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.flags = []string{"--kubeconfig", kubeconfig, "--endpoints", p.etcd.URL, "--ca", r.PKI.File("ca.crt"), "--cert", certFile, "--key", keyFile}
+	return p
+}
+
+func (p *pizzeria) call(method, path string, in, out any) {
+	p.Helper()
+	if err := p.client.Call(p.Context(), method, path, in, out); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p *pizzeria) fusionctl(want int, args ...string) string {
+	p.Helper()
+	return runFusionctl(p.T, want, slices.Concat([]string{"crd"}, args, p.flags)...)
+}
+
+// definition is the CRD as it is.
+func (p *pizzeria) definition() (stored []string, versions []string, storage string) {
+	p.Helper()
+	var d struct {
+		Spec struct {
+			Versions []struct {
+				Name            string
+				Served, Storage bool
+			}
+		}
+		Status struct{ StoredVersions []string }
+	}
+	p.call("GET", p.crds+"/"+pizzaCRD, nil, &d)
+	for _, v := range d.Spec.Versions {
+		name := v.Name
+		if v.Storage {
+			storage = name
+		}
+		if !v.Served {
+			name += " unserved"
+		}
+		versions = append(versions, name)
+	}
+	return d.Status.StoredVersions, versions, storage
+}
+
+func pizzaPath(version, namespace, name string) string {
+	return "/apis/" + pizzaGroup + "/" + version + "/namespaces/" + namespace + "/pizzas/" + name
+}
+
+// customers write through both versions until the returned function is called, which tells how many writes there were.
+func (p *pizzeria) customers(versions ...string) (leave func() int64) {
+	ctx, cancel := context.WithCancel(p.Context())
+	var group sync.WaitGroup
+	var writes atomic.Int64
+	for n, version := range versions {
+		client := p.server.Client("customer-" + version)
+		group.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				topping := any("basil")
+				if version == "v1" {
+					topping = object{"name": "basil", "quantity": 2}
+				}
+				body := object{"apiVersion": pizzaGroup + "/" + version, "kind": "Pizza", "spec": object{"toppings": []any{topping}}}
+				name := fmt.Sprintf("order-%d-%04d", n, i)
+				body["metadata"] = object{"name": name, "namespace": "shop-0"}
+				if err := client.Call(ctx, "POST", strings.TrimSuffix(pizzaPath(version, "shop-0", ""), "/"), body, nil); err == nil {
+					writes.Add(1)
+				}
+				old := pizzaPath(version, fmt.Sprintf("shop-%d", i%3), fmt.Sprintf("pizza-%05d", i))
+				if err := client.Call(ctx, "PATCH", old, object{"metadata": object{"labels": object{"seen": "by-" + version}}}, nil); err == nil {
+					writes.Add(1)
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(20 * time.Millisecond): // customers, not a load test
+				}
+			}
+		})
+	}
+	return func() int64 {
+		cancel()
+		group.Wait()
+		return writes.Load()
+	}
+}
+
+func (p *pizzeria) migrate(pizzas int) {
+	storePizzas(p.T, p.etcd, pizzas)
+	bad := pizzaKeys + "shop-1/bad"
+	p.rig.Eventually("serving v1alpha1", func(ctx context.Context) error {
+		return p.client.Call(ctx, "GET", pizzaPath("v1alpha1", "shop-0", "pizza-00000"), nil, nil)
+	})
+	p.call("POST", strings.TrimSuffix(pizzaPath("v1alpha1", "shop-1", ""), "/"), object{"apiVersion": pizzaGroup + "/v1alpha1", "kind": "Pizza",
+		"metadata": object{"name": "bad"}, "spec": object{"toppings": []string{"pineapple"}}}, nil)
+
+	ca, err := os.ReadFile(p.rig.PKI.File("ca.crt"))
+	if err != nil {
+		p.Fatal(err)
+	}
+	with := filepath.Join(p.rig.Dir(), "pizzas-v1.json")
+	data, err := json.Marshal(pizzaDefinition(p.minor, p.webhook, ca, "v1", "v1alpha1"))
+	if err == nil {
+		err = os.WriteFile(with, data, 0o600)
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.fusionctl(0, "plan", pizzaCRD, "--storage", "v1", "--with", with, "--retire", "v1alpha1", "--grace", "2s", "--wait", "1s", "--out", p.plan)
+
+	// The webhook is dead: no object is touched.
+	p.fusionctl(1, "apply", p.plan, "--yes")
+	if _, _, storage := p.definition(); storage != "v1alpha1" {
+		p.Fatalf("with a dead webhook, objects are stored as %s", storage)
+	}
+	if versions, _ := storedPizzas(p.T, p.etcd, ""); versions["v1"] > 0 {
+		p.Fatalf("with a dead webhook, %v are stored", versions)
+	}
+	p.webhook.start(p.T)
+
+	leave := p.customers("v1alpha1", "v1")
+	kills := p.applyWithKills()
+	// One object cannot be converted: all others are, and nothing is pruned.
+	out := p.fusionctl(3, "apply", p.plan, "--yes")
+	if !strings.Contains(out, "shop-1/bad") || !strings.Contains(out, "pineapple does not belong on a pizza") {
+		p.Errorf("the bad object is not named:\n%s", out)
+	}
+	if stored, _, _ := p.definition(); !slices.Contains(stored, "v1alpha1") {
+		p.Errorf("storedVersions = %v while an object is stored as v1alpha1", stored)
+	}
+	if _, left := storedPizzas(p.T, p.etcd, "v1alpha1"); !slices.Equal(left, []string{"shop-1/bad"}) {
+		p.Errorf("stored as v1alpha1: %v, want shop-1/bad alone", left)
+	}
+	writes := leave()
+	if writes == 0 {
+		p.Error("nobody wrote during the migration")
+	}
+
+	// Somebody mends it, and the rest of the plan runs.
+	if _, err := p.etcd.Client().Delete(p.Context(), bad); err != nil {
+		p.Fatal(err)
+	}
+	out = p.fusionctl(0, "apply", p.plan, "--yes")
+	if !strings.Contains(out, "proved by the store: at revision ") {
+		p.Errorf("the proof is not named:\n%s", out)
+	}
+	p.checkMigrated(pizzas)
+	p.Logf("%d pizzas, %d kills, %d writes by others", pizzas, kills, writes)
+}
+
+// applyWithKills starts the migrator again and again and kills it after a time that chance decides.
+func (p *pizzeria) applyWithKills() (kills int) {
+	for range 8 {
+		c := newCommand(p.Context(), slices.Concat([]string{"crd", "apply", p.plan, "--yes"}, p.flags)...)
+		if err := c.Start(); err != nil {
+			p.Fatal(err)
+		}
+		timer := time.AfterFunc(300*time.Millisecond+rand.N(900*time.Millisecond), func() { c.Process.Kill() })
+		err := c.Wait()
+		if timer.Stop() { // it ended first
+			if code := c.code(err); code != 3 {
+				p.Fatalf("apply exits %d, want 3\n%s%s", code, c.out.String(), c.err.String())
+			}
+			return kills
+		}
+		kills++
+		// The one invariant that protects data: a version that is stored is remembered.
+		stored, _, _ := p.definition()
+		for version := range first(storedPizzas(p.T, p.etcd, "")) {
+			if !slices.Contains(stored, version) {
+				p.Fatalf("after %d kills objects are stored as %s, and status.storedVersions is %v", kills, version, stored)
+			}
+		}
+	}
+	return kills
+}
+
+func first[A, B any](a A, _ B) A { return a }
+
+// checkMigrated says what must be true at the end.
+func (p *pizzeria) checkMigrated(pizzas int) {
+	p.Helper()
+	versions, _ := storedPizzas(p.T, p.etcd, "")
+	if len(versions) != 1 || versions["v1"] < pizzas {
+		p.Errorf("stored: %v, want at least %d as v1 alone", versions, pizzas)
+	}
+	if stored, served, storage := p.definition(); !slices.Equal(stored, []string{"v1"}) || !slices.Equal(served, []string{"v1"}) || storage != "v1" {
+		p.Errorf("the CRD has storedVersions %v, versions %v, storage %s; want v1 alone", stored, served, storage)
+	}
+	var pizza struct {
+		Metadata struct {
+			ManagedFields []struct{ APIVersion, Manager string }
+		}
+		Spec struct {
+			Size     int
+			Toppings []struct {
+				Name     string
+				Quantity int
+			}
+		}
+	}
+	last := fmt.Sprintf("pizza-%05d", pizzas-1)
+	namespace := fmt.Sprintf("shop-%d", (pizzas-1)%3)
+	p.call("GET", pizzaPath("v1", namespace, last), nil, &pizza)
+	if len(pizza.Spec.Toppings) != 2 || pizza.Spec.Toppings[1].Name != "mozzarella" || pizza.Spec.Size != pizzas-1 {
+		p.Errorf("%s: %+v, want its toppings and size", last, pizza.Spec)
+	}
+	for _, f := range pizza.Metadata.ManagedFields {
+		if f.APIVersion == pizzaGroup+"/v1alpha1" {
+			p.Errorf("managedFields name v1alpha1: %+v", pizza.Metadata.ManagedFields)
+		}
+	}
+	p.rig.Eventually("not serving v1alpha1", func(ctx context.Context) error {
+		err := p.client.Call(ctx, "GET", pizzaPath("v1alpha1", namespace, last), nil, nil)
+		if rig.Code(err) != http.StatusNotFound {
+			return fmt.Errorf("%v, want 404", err)
+		}
+		return nil
+	})
+	// Writing and applying go on in the version that is left.
+	p.call("PATCH", pizzaPath("v1", namespace, last), object{"spec": object{"size": 1}}, nil)
+}
