@@ -78,7 +78,7 @@ func liveStores(t *testing.T) map[string]*etcdtest.Server {
 		}
 		defer f.Close()
 		values := map[string][]byte{}
-		if _, err := f.Walk(context.Background(), func(e etcdsplit.Entry) error {
+		if _, err := etcdsplit.Entries(t.Context(), etcdsplit.Store{Name: name, Walker: f}, etcdsplit.Request{}, func(e etcdsplit.Entry) error {
 			values[string(e.Key)] = slices.Clone(e.Value)
 			return nil
 		}); err != nil {

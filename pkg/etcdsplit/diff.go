@@ -48,7 +48,7 @@ func Diff(ctx context.Context, m *Map, left, right Store, under string, limit in
 	var err error
 	// First what is on the right, in hashes; then the left against it, which names what is missing or changed on the right;
 	// then the right against the hashes of the left.
-	if d.report.RightRevision, err = Entries(ctx, right, request, func(e Entry) error { d.right.add([]objectID{d.id(e)}); return nil }); err != nil {
+	if d.report.RightRevision, err = Entries(ctx, right, request, func(e Entry) error { d.right.put(d.id(e)); return nil }); err != nil {
 		return nil, err
 	}
 	d.right.sort()
@@ -87,7 +87,7 @@ func (d *differ) listed(e Entry) *ListedKey {
 // named when its right half is seen.
 func (d *differ) leftEntry(e Entry) error {
 	id := d.id(e)
-	d.left.add([]objectID{id})
+	d.left.put(id)
 	other, ok := d.right.find(id.key)
 	switch {
 	case !ok:

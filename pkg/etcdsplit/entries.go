@@ -12,18 +12,22 @@ import (
 // Errors: those of the store, and visit's own.
 func Entries(ctx context.Context, store Store, request Request, visit func(Entry) error) (revision int64, err error) {
 	if store.Walker != nil {
-		walked, err := store.Walker.Walk(ctx, func(e Entry) error {
+		within := func(e Entry) error {
 			if key := text(e.Key); key < request.From || (request.To != "" && key >= request.To) {
 				return nil
 			}
 			return visit(e)
-		})
+		}
+		walked, err := store.Walker.Walk(ctx, 1, func() func(Entry) error { return within })
 		if err != nil {
 			return 0, fmt.Errorf("store %s: %w", store.Name, err)
 		}
 		return walked.Revision, nil
 	}
 	for {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
 		if request.Revision == 0 {
 			head, err := store.Pager.Page(ctx, Request{From: "\x00", To: "\x01", LimitKeys: 1, KeysOnly: true})
 			if err != nil {

@@ -43,30 +43,43 @@ type Envelope struct {
 // for protobuf, and without allocating for protobuf and JSON.
 // Errors: ErrUnreadable, wrapped, when the value is empty, truncated, of another format, or names no type.
 // Source: runtime/serializer/{protobuf,json,cbor} of apimachinery; value/transformer of apiserver.
-func ReadEnvelope(value []byte) (Envelope, error) {
+func ReadEnvelope(value []byte) (e Envelope, err error) {
+	err = e.read(value)
+	return e, err
+}
+
+// read replaces what e holds; after an error that is of no use.
+func (e *Envelope) read(value []byte) error {
+	*e = Envelope{}
+	var err error
 	switch {
 	case bytes.HasPrefix(value, protobufMagic):
-		return readUnknown(value[len(protobufMagic):])
+		err = e.readUnknown(value[len(protobufMagic):])
 	case bytes.HasPrefix(value, encryptedMagic):
-		return readEncrypted(value[len(encryptedMagic):])
+		return e.readEncrypted(value[len(encryptedMagic):])
 	case bytes.HasPrefix(value, cborMagic):
-		return readCBOR(value)
+		err = e.readCBOR(value)
 	case len(value) == 0:
-		return Envelope{}, fmt.Errorf("%w: it is empty", ErrUnreadable)
+		return fmt.Errorf("%w: it is empty", ErrUnreadable)
+	default:
+		err = e.readJSON(value)
 	}
-	return readJSON(value)
+	if err == nil && (len(e.APIVersion) == 0 || len(e.Kind) == 0) {
+		err = fmt.Errorf("%w: it names no apiVersion or no kind", ErrUnreadable)
+	}
+	return err
 }
 
 // readUnknown reads a runtime.Unknown: typeMeta = 1 {apiVersion = 1, kind = 2}, raw = 2, contentEncoding = 3, contentType = 4.
-func readUnknown(data []byte) (Envelope, error) {
-	e := Envelope{Encoding: Protobuf}
+func (e *Envelope) readUnknown(data []byte) error {
+	e.Encoding = Protobuf
 	var typeMeta, contentEncoding []byte
-	for rest := data; len(rest) > 0; {
-		number, value, n := nextField(rest)
+	for len(data) > 0 {
+		number, value, n := nextField(data)
 		if n < 0 {
-			return Envelope{}, fmt.Errorf("%w: its envelope is damaged: %w", ErrUnreadable, protowire.ParseError(n))
+			return fmt.Errorf("%w: its envelope is damaged: %w", ErrUnreadable, protowire.ParseError(n))
 		}
-		rest = rest[n:]
+		data = data[n:]
 		switch number {
 		case 1:
 			typeMeta = value
@@ -77,12 +90,12 @@ func readUnknown(data []byte) (Envelope, error) {
 		}
 	}
 	if len(contentEncoding) > 0 {
-		return Envelope{}, fmt.Errorf("%w: its content encoding %q is not known", ErrUnreadable, contentEncoding)
+		return fmt.Errorf("%w: its content encoding %q is not known", ErrUnreadable, contentEncoding)
 	}
 	for len(typeMeta) > 0 {
 		number, value, n := nextField(typeMeta)
 		if n < 0 {
-			return Envelope{}, fmt.Errorf("%w: its type is damaged: %w", ErrUnreadable, protowire.ParseError(n))
+			return fmt.Errorf("%w: its type is damaged: %w", ErrUnreadable, protowire.ParseError(n))
 		}
 		typeMeta = typeMeta[n:]
 		switch number {
@@ -92,7 +105,7 @@ func readUnknown(data []byte) (Envelope, error) {
 			e.Kind = value
 		}
 	}
-	return e, e.requireType()
+	return nil
 }
 
 // nextField reads the field at the start of a message: its number, its value when that is length-delimited, and how many
@@ -121,32 +134,32 @@ func nextField(data []byte) (number protowire.Number, value []byte, n int) {
 }
 
 // readEncrypted reads <provider>:<version>:<key name>:<cipher text>; old providers leave out nothing of it.
-func readEncrypted(data []byte) (Envelope, error) {
-	e := Envelope{Encoding: Encrypted}
+func (e *Envelope) readEncrypted(data []byte) error {
+	e.Encoding = Encrypted
 	provider, rest, ok := bytes.Cut(data, []byte(":"))
 	_, rest, ok2 := bytes.Cut(rest, []byte(":"))
 	keyName, _, ok3 := bytes.Cut(rest, []byte(":"))
 	if !ok || !ok2 || !ok3 || len(provider) == 0 {
-		return Envelope{}, fmt.Errorf("%w: its encryption header is cut off", ErrUnreadable)
+		return fmt.Errorf("%w: its encryption header is cut off", ErrUnreadable)
 	}
 	e.Provider, e.KeyName = provider, keyName
-	return e, nil
+	return nil
 }
 
-func readCBOR(value []byte) (Envelope, error) {
+func (e *Envelope) readCBOR(value []byte) error {
 	var typed struct {
 		APIVersion string `cbor:"apiVersion"`
 		Kind       string `cbor:"kind"`
 	}
 	if err := cbor.Unmarshal(value, &typed); err != nil {
-		return Envelope{}, fmt.Errorf("%w: its CBOR is damaged: %w", ErrUnreadable, err)
+		return fmt.Errorf("%w: its CBOR is damaged: %w", ErrUnreadable, err)
 	}
-	e := Envelope{Encoding: CBOR, APIVersion: []byte(typed.APIVersion), Kind: []byte(typed.Kind), Body: value}
-	return e, e.requireType()
+	*e = Envelope{Encoding: CBOR, APIVersion: []byte(typed.APIVersion), Kind: []byte(typed.Kind), Body: value}
+	return nil
 }
 
-func readJSON(value []byte) (Envelope, error) {
-	e := Envelope{Encoding: JSON, Body: value}
+func (e *Envelope) readJSON(value []byte) error {
+	e.Encoding, e.Body = JSON, value
 	err := jsonMembers(value, func(key, member []byte) bool {
 		switch string(key) {
 		case "apiVersion":
@@ -161,14 +174,7 @@ func readJSON(value []byte) (Envelope, error) {
 		err = errJSON
 	}
 	if err != nil {
-		return Envelope{}, fmt.Errorf("%w: it starts with %q", ErrUnreadable, value[:min(len(value), 16)])
-	}
-	return e, e.requireType()
-}
-
-func (e *Envelope) requireType() error {
-	if len(e.APIVersion) == 0 || len(e.Kind) == 0 {
-		return fmt.Errorf("%w: it names no apiVersion or no kind", ErrUnreadable)
+		return fmt.Errorf("%w: it starts with %q", ErrUnreadable, value[:min(len(value), 16)])
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package etcdsplit
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,77 +62,82 @@ func (r *reporter) findMisplaced(store *storeScan, t *resourceTally) {
 	r.add(store.Name, t.name, f)
 }
 
+// duplicates are the keys of a resource that two stores hold: with the same UID, and with different ones.
+type duplicates struct {
+	a, b        *storeScan
+	ta, tb      *resourceTally
+	same, other counted
+}
+
+// split reports whether two objects of one name are as planned: one per side.
+func (d *duplicates) split() bool {
+	return d.ta.row != nil && d.ta.row.Owner == OwnerSplit && len(d.ta.row.Homes()) > 1
+}
+
 // findDuplicates reports keys that two stores hold.
-func (r *reporter) findDuplicates() {
+func (r *reporter) findDuplicates(ctx context.Context) {
 	for i, a := range r.stores {
 		for _, b := range r.stores[i+1:] {
-			type tally struct{ same, other int64 }
-			byResource := map[uint16]*tally{}
+			byNumber := map[uint16]*duplicates{}
 			inBoth(&a.index, &b.index, func(x, y objectID) {
-				t, ok := byResource[x.resource()]
+				d, ok := byNumber[x.resource()]
 				if !ok {
-					t = &tally{}
-					byResource[x.resource()] = t
+					d = &duplicates{a: a, b: b}
+					byNumber[x.resource()] = d
 				}
-				switch {
-				case x.boot() && y.boot(): // each API server writes its own
-				case x.sameObject(y):
-					t.same++
-				default:
-					t.other++
+				if c := d.counted(x, y); c != nil {
+					c.keys++
 				}
 			})
+			var found []*duplicates
 			for _, name := range sortedKeys(a.total.resources) {
 				ta, tb := a.total.resources[name], b.total.resources[name]
-				t := byResource[ta.number]
-				if tb == nil || t == nil {
-					continue
+				if d := byNumber[ta.number]; d != nil && tb != nil && d.same.keys+d.other.keys > 0 {
+					d.ta, d.tb = ta, tb
+					found = append(found, d)
 				}
-				r.addDuplicates(a, b, ta, tb, t.same, t.other)
+			}
+			r.nameDuplicates(ctx, found)
+			for _, d := range found {
+				r.addDuplicates(d)
 			}
 		}
 	}
 }
 
-func (r *reporter) addDuplicates(a, b *storeScan, ta, tb *resourceTally, same, other int64) {
-	where := fmt.Sprintf("in both stores %s and %s", a.Name, b.Name)
-	split := ta.row != nil && ta.row.Owner == OwnerSplit && len(ta.row.Homes()) > 1
+// counted is the count to which a key in both stores belongs; nil for what each API server writes of its own.
+func (d *duplicates) counted(x, y objectID) *counted {
+	switch {
+	case x.boot() && y.boot():
+		return nil
+	case x.sameObject(y):
+		return &d.same
+	}
+	return &d.other
+}
+
+func (r *reporter) addDuplicates(d *duplicates) {
+	where := fmt.Sprintf("in both stores %s and %s", d.a.Name, d.b.Name)
+	add := func(severity finding.Severity, c counted, message, fix string) {
+		r.add(d.b.Name, d.tb.name, finding.Finding{Rule: "FUS230", Severity: severity, Related: c.samples, Message: message, Fix: fix})
+	}
 	if r.depth == DepthKeys {
-		if n := same + other; n > 0 && !split {
-			r.add(b.Name, tb.name, finding.Finding{Rule: "FUS230", Severity: finding.Warning, Related: r.sharedSamples(a, b, ta, tb),
-				Message: fmt.Sprintf("%s %s; depth envelope tells whether they are the same objects", nKeys(n), where)})
+		if d.other.keys > 0 && !d.split() { // without UIDs none is the same
+			add(finding.Warning, d.other, fmt.Sprintf("%s %s; depth envelope tells whether they are the same objects", nKeys(d.other.keys), where), "")
 		}
 		return
 	}
-	if same > 0 {
-		r.add(b.Name, tb.name, finding.Finding{Rule: "FUS230", Severity: finding.Error, Related: r.sharedSamples(a, b, ta, tb),
-			Message: fmt.Sprintf("%s %s with the same UID: copies of one object that drift apart", plural(same, "object"), where),
-			Fix:     "keep the copy in the store where the owner keeps the resource; fusionctl etcd move finishes a move that was broken off"})
+	if d.same.keys > 0 {
+		add(finding.Error, d.same, fmt.Sprintf("%s %s with the same UID: copies of one object that drift apart", plural(d.same.keys, "object"), where),
+			"keep the copy in the store where the owner keeps the resource; fusionctl etcd move finishes a move that was broken off")
 	}
-	if other > 0 {
-		severity, message := finding.Error, fmt.Sprintf("%s %s with different UIDs: two objects that claim one name", plural(other, "name"), where)
-		if split {
-			severity = finding.Info
-			message = fmt.Sprintf("%s %s: two objects, one per side, as the owner split allows; what they create in shared resources may collide by name", plural(other, "name"), where)
-		}
-		r.add(b.Name, tb.name, finding.Finding{Rule: "FUS230", Severity: severity, Related: r.sharedSamples(a, b, ta, tb), Message: message})
+	switch {
+	case d.other.keys == 0:
+	case d.split():
+		add(finding.Info, d.other, fmt.Sprintf("%s %s: two objects, one per side, as the owner split allows; what they create in shared resources may collide by name", plural(d.other.keys, "name"), where), "")
+	default:
+		add(finding.Error, d.other, fmt.Sprintf("%s %s with different UIDs: two objects that claim one name", plural(d.other.keys, "name"), where), "")
 	}
-}
-
-// sharedSamples are those of the few keys kept of a resource that both stores hold.
-func (r *reporter) sharedSamples(a, b *storeScan, ta, tb *resourceTally) []string {
-	var shared samples
-	for _, pair := range []struct {
-		keys samples
-		in   *storeScan
-	}{{ta.others.samples, b}, {tb.others.samples, a}} {
-		for _, key := range pair.keys {
-			if pair.in.index.has(keyHash(key, ta.number, r.hasher)) {
-				shared.add(key)
-			}
-		}
-	}
-	return shared
 }
 
 // findTypes reports what the readers of a store cannot decode.
@@ -250,47 +256,63 @@ func (r *reporter) undecodableFix(t *resourceTally, side SideName, rule string) 
 		other, other, other, strings.Join(t.row.Side(side).Decodes, ", "))
 }
 
+// orphans are the objects of a resource in namespaces that a side which reads them does not have.
+type orphans struct {
+	*resourceTally
+	home    *storeScan          // where the namespaces are looked for
+	absent  map[string]*counted // by namespace
+	objects counted
+}
+
 // findOrphans reports objects in namespaces that do not exist for a side that reads them.
-func (r *reporter) findOrphans() {
+func (r *reporter) findOrphans(ctx context.Context) {
 	namespaces := r.m.Row(Key{Form: FormObject, Resource: "namespaces"})
 	if namespaces == nil {
 		return
 	}
 	for _, store := range r.stores {
+		var all []*orphans
 		for _, name := range sortedKeys(store.total.resources) {
 			t := store.total.resources[name]
 			if t.row == nil {
 				continue
 			}
 			// Two sides that look into one store for namespaces share one finding.
-			reported := map[string]bool{}
+			looked := map[string]bool{}
 			for _, side := range t.row.Readers(store.Name) {
-				home := r.store(namespaces.Side(side).Store)
-				if home == nil || reported[home.Name] || len(home.incomplete) > 0 {
+				home := r.whole(namespaces.Side(side).Store)
+				if home == nil || looked[home.Name] {
 					continue // what was not read cannot be missed
 				}
-				reported[home.Name] = true
-				r.addOrphans(store, t, home)
+				looked[home.Name] = true
+				o := &orphans{resourceTally: t, home: home, absent: map[string]*counted{}}
+				for namespace := range t.namespaces {
+					if !home.total.facts.namespaces[namespace] {
+						o.absent[namespace] = &counted{keys: t.namespaces[namespace].keys}
+					}
+				}
+				if len(o.absent) > 0 {
+					all = append(all, o)
+				}
 			}
+		}
+		r.nameOrphans(ctx, store, all)
+		for _, o := range all {
+			r.addOrphans(store, o)
 		}
 	}
 }
 
-func (r *reporter) addOrphans(store *storeScan, t *resourceTally, home *storeScan) {
-	var orphans counted
-	var absent []string
-	for _, namespace := range sortedKeys(t.namespaces) {
-		if !home.total.facts.namespaces[namespace] {
-			orphans.merge(t.namespaces[namespace])
-			absent = append(absent, namespace)
-		}
+func (r *reporter) addOrphans(store *storeScan, o *orphans) {
+	for _, c := range o.absent {
+		o.objects.merge(c)
 	}
-	if orphans.keys == 0 {
+	if o.objects.keys == 0 {
 		return
 	}
-	r.add(store.Name, t.name, finding.Finding{Rule: "FUS130", Severity: finding.Warning, Related: orphans.samples,
+	r.add(store.Name, o.name, finding.Finding{Rule: "FUS130", Severity: finding.Warning, Related: o.objects.samples,
 		Message: fmt.Sprintf("%s in %s that store %s does not have (%s): when one is created again they reappear in it",
-			plural(orphans.keys, "object"), plural(int64(len(absent)), "namespace"), home.Name, abbreviate(absent)),
+			plural(o.objects.keys, "object"), plural(int64(len(o.absent)), "namespace"), o.home.Name, abbreviate(sortedKeys(o.absent))),
 		Fix: "delete them, or create the namespace; a namespace controller cleans only what it can list through its own API server"})
 }
 

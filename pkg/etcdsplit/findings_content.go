@@ -1,6 +1,7 @@
 package etcdsplit
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -202,12 +203,12 @@ func (s *storeScan) servesCustom(group, version string) bool {
 
 // findAllocations reports ClusterIPs and node ports handed out twice, and ranges and allocators that disagree with the
 // services.
-func (r *reporter) findAllocations() {
-	r.findSharedAddresses()
+func (r *reporter) findAllocations(ctx context.Context) {
+	r.findSharedAddresses(ctx)
 	for _, store := range r.stores {
 		r.findRangeStrings(store)
-		r.findBitmaps(store)
-		r.findAddresses(store)
+		r.findBitmaps(ctx, store)
+		r.findAddresses(ctx, store)
 	}
 }
 
@@ -219,7 +220,7 @@ type claim struct {
 
 func (c claim) String() string { return c.store + ":" + c.ref.String() }
 
-func (r *reporter) findSharedAddresses() {
+func (r *reporter) findSharedAddresses(ctx context.Context) {
 	addresses, ports := map[string][]claim{}, map[string][]claim{}
 	for _, store := range r.stores {
 		for ref, s := range store.total.facts.services {
@@ -227,12 +228,18 @@ func (r *reporter) findSharedAddresses() {
 				addClaim(addresses, canonicalIP(ip), claim{store.Name, ref})
 			}
 			for _, p := range s.NodePorts {
-				addClaim(ports, strconv.Itoa(int(p.Port))+"/"+p.Protocol, claim{store.Name, ref})
+				addClaim(ports, p.String(), claim{store.Name, ref})
 			}
 		}
 	}
-	r.addShared("ClusterIP", addresses)
-	r.addShared("node port", ports)
+	r.addShared("ClusterIP", addresses, func(c claim, ip string) bool {
+		return r.stillClaims(ctx, r.store(c.store), c.ref, func(s *service) bool { return s.hasIP(ip) })
+	})
+	r.addShared("node port", ports, func(c claim, port string) bool {
+		return r.stillClaims(ctx, r.store(c.store), c.ref, func(s *service) bool {
+			return slices.ContainsFunc(s.NodePorts, func(p nodePort) bool { return p.String() == port })
+		})
+	})
 }
 
 // addClaim adds a claim, unless the same service claims it already: a copy in another store is another finding.
@@ -242,11 +249,20 @@ func addClaim(claims map[string][]claim, what string, c claim) {
 	}
 }
 
-func (r *reporter) addShared(what string, claims map[string][]claim) {
+func (p nodePort) String() string { return strconv.Itoa(int(p.Port)) + "/" + p.Protocol }
+
+func (s *service) hasIP(canonical string) bool {
+	return slices.ContainsFunc(s.ClusterIPs, func(ip string) bool { return canonicalIP(ip) == canonical })
+}
+
+func (r *reporter) addShared(what string, claims map[string][]claim, still func(c claim, value string) bool) {
 	type group struct{ store, rule string }
 	shared := map[group]*counted{}
 	for _, value := range sortedKeys(claims) {
 		cs := claims[value]
+		if len(cs) > 1 {
+			cs = slices.DeleteFunc(cs, func(c claim) bool { return !still(c, value) })
+		}
 		if len(cs) < 2 {
 			continue
 		}
@@ -336,7 +352,7 @@ func (r *reporter) findRangeStrings(store *storeScan) {
 }
 
 // findBitmaps compares the allocators' bitmaps with the services beside them. Ranges lie where services lie.
-func (r *reporter) findBitmaps(store *storeScan) {
+func (r *reporter) findBitmaps(ctx context.Context, store *storeScan) {
 	for _, name := range sortedKeys(store.total.facts.allocations) {
 		a := store.total.facts.allocations[name]
 		first, size, isPort := rangeStart(a.Range)
@@ -348,7 +364,9 @@ func (r *reporter) findBitmaps(store *storeScan) {
 		for ref, s := range store.total.facts.services {
 			for _, offset := range s.offsets(first, size, isPort) {
 				used[offset] = true
-				if !a.has(offset) {
+				if !a.has(offset) && !r.allocatedNow(ctx, store, name, offset) && r.stillClaims(ctx, store, ref, func(s *service) bool {
+					return slices.Contains(s.offsets(first, size, isPort), offset)
+				}) {
 					free.add(ref.String() + " " + offsetName(first, offset, isPort))
 				}
 			}
@@ -369,6 +387,20 @@ func (r *reporter) findBitmaps(store *storeScan) {
 				Message: fmt.Sprintf("the bitmap holds %s that no service in this store uses", plural(leaked, "allocation"))})
 		}
 	}
+}
+
+// allocatedNow reports whether the bitmap of a live store holds the offset by now.
+func (r *reporter) allocatedNow(ctx context.Context, store *storeScan, name string, offset int) bool {
+	entry, _ := r.now(ctx, store, r.classifier.ObjectKey(rangesResource, "", name))
+	if entry == nil {
+		return false
+	}
+	envelope, err := ReadEnvelope(entry.Value)
+	if err != nil || envelope.Encoding == Encrypted {
+		return false
+	}
+	a, err := readAllocation(&envelope)
+	return err == nil && a.has(offset)
 }
 
 // allocatesFrom reports whether a side that reads ranges from the store allocates from the bitmap. Node ports always are.
@@ -460,7 +492,7 @@ func offsetName(first netip.Addr, offset int, isPort bool) string {
 }
 
 // findAddresses compares IPAddress objects with the services of the sides that allocate from them.
-func (r *reporter) findAddresses(store *storeScan) {
+func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
 	row, services := r.m.Row(Key{Form: FormObject, Resource: "ipaddresses"}), r.m.Row(Key{Form: FormObject, Resource: "services/specs"})
 	if row == nil || services == nil {
 		return
@@ -476,13 +508,14 @@ func (r *reporter) findAddresses(store *storeScan) {
 			for _, ip := range s.ClusterIPs {
 				name := canonicalIP(ip)
 				claimed[name] = true
-				if _, ok := store.total.facts.addresses[name]; !ok && r.givesOut(side, name) {
+				if _, ok := store.total.facts.addresses[name]; !ok && r.givesOut(side, name) && !r.isThere(ctx, store, "ipaddresses", name) &&
+					r.stillClaims(ctx, home, ref, func(s *service) bool { return s.hasIP(name) }) {
 					without.add(ref.String() + " " + ip)
 				}
 			}
 		}
 		for _, name := range sortedKeys(store.total.facts.addresses) {
-			if !claimed[canonicalIP(name)] {
+			if !claimed[canonicalIP(name)] && !r.isGone(ctx, store, r.classifier.ObjectKey("ipaddresses", "", name)) {
 				orphaned.add("ipaddresses/" + name)
 			}
 		}

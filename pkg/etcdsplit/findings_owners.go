@@ -1,7 +1,7 @@
 package etcdsplit
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,8 +23,10 @@ const (
 
 // verdict is the sight of one kind of reference on one side, as far as it does not depend on the owner's UID.
 type verdict struct {
-	fixed  sight      // when lookup is nil
-	lookup *storeScan // where the owner is looked for by UID
+	fixed      sight      // when lookup is nil, or the owner is there
+	lookup     *storeScan // where the owner is looked for by UID
+	resource   string     // of the owner, in that store
+	namespaced bool       // is the owner
 }
 
 // findDangling reports the objects that a side's garbage collector deletes, or would delete if it ran, because it does not
@@ -32,72 +34,82 @@ type verdict struct {
 func (r *reporter) findDangling(ctx context.Context) {
 	uids := map[string]*uidSet{}
 	for _, store := range r.stores {
-		if len(r.stores) > 1 {
+		if r.compare {
 			uids[store.Name] = store.index.uids() // the index is needed no more
 		} else {
-			store.uids.sort()
 			uids[store.Name] = &store.uids
 		}
 	}
 	for _, store := range r.stores {
+		d := danglingIn{reporter: r, store: store, uids: uids, verdicts: map[SideName][]*verdict{}, found: map[dangling]*counted{}}
 		for _, side := range Sides() {
-			r.findDanglingOn(ctx, store, side, uids)
+			d.verdicts[side] = make([]*verdict, len(r.kinds))
+			for i := range r.kinds {
+				d.verdicts[side][i] = r.verdict(store, side, &r.kinds[i])
+			}
+			d.count(side)
 		}
+		d.name(ctx)
+		d.report()
 	}
 }
 
-// dangling counts the objects of one dependent resource that share an owner's kind and a sight.
+// dangling is what objects have in common that dangle: the side that does not see their owners, the kind of the reference to
+// the first of these, and why that is not seen.
 type dangling struct {
+	side  SideName
 	kind  uint16
 	sight sight
 }
 
-func (r *reporter) findDanglingOn(ctx context.Context, store *storeScan, side SideName, uids map[string]*uidSet) {
-	verdicts := make([]*verdict, len(r.kinds))
-	for i := range r.kinds {
-		verdicts[i] = r.verdict(store, side, &r.kinds[i])
-	}
-	found := map[dangling]*counted{}
-	// References of one object stand behind each other: the object is deleted when no owner holds it.
-	held, first := false, dangling{}
-	fresh := true
-	for _, chunk := range store.total.references {
-		for i := range chunk {
-			ref := &chunk[i]
-			seen := seesOwner
-			if v := verdicts[ref.kind]; v != nil {
-				seen = v.see(ref.uid, uids)
-			}
-			if fresh {
-				held, first = false, dangling{ref.kind, seen}
-			}
-			held = held || r.m.ControlPlane(side).Collector.outcome(seen) != Deleted && !r.kinds[ref.kind].Token || seen == seesOwner
-			fresh = !ref.more
-			if ref.more || held {
-				continue
-			}
-			r.addDangling(found, store, first, ref)
-		}
-	}
-	r.reportDangling(ctx, store, side, found)
+// danglingIn looks for dangling objects in one store.
+type danglingIn struct {
+	*reporter
+	store    *storeScan
+	uids     map[string]*uidSet
+	verdicts map[SideName][]*verdict // by kind
+	found    map[dangling]*counted
 }
 
-func (r *reporter) addDangling(found map[dangling]*counted, store *storeScan, d dangling, ref *reference) {
-	c, ok := found[d]
-	if !ok {
-		c = &counted{}
-		found[d] = c
-	}
-	c.keys++
-	if ref.names == 0 {
+// count counts the objects that a side deletes.
+func (d *danglingIn) count(side SideName) {
+	tokens := slices.ContainsFunc(d.kinds, func(k referenceKind) bool { return k.Token })
+	if c := d.m.ControlPlane(side).Collector; !tokens && c.UnknownKind != Deleted && c.UnservedVersion != Deleted && c.AbsentOwner != Deleted && c.ClusterOwner != Deleted {
 		return
 	}
-	line := store.total.names[ref.names-1:]
-	if end := bytes.IndexByte(line, '\n'); end >= 0 {
-		line = line[:end]
+	var o owned
+	for _, part := range d.store.total.references.parts {
+		for i := range part {
+			if group, dangles := d.see(&o, side, part[i]); dangles {
+				if d.found[group] == nil {
+					d.found[group] = &counted{}
+				}
+				d.found[group].keys++
+			}
+		}
 	}
-	key, owner, _ := strings.Cut(string(line), "\x00")
-	c.samples.add(key + " (owner " + owner + ")")
+}
+
+// owned is what was seen of the references of one object up to now.
+type owned struct {
+	begun, held bool
+	first       dangling
+}
+
+// see looks at the next reference of an object. With the last one it says whether the object dangles: when none of its owners
+// holds it.
+func (d *danglingIn) see(o *owned, side SideName, ref reference) (group dangling, dangles bool) {
+	seen := seesOwner
+	if v := d.verdicts[side][ref.kind]; v != nil {
+		seen = v.see(ref.uid, d.uids)
+	}
+	if !o.begun {
+		*o = owned{begun: true, first: dangling{side, ref.kind, seen}}
+	}
+	lost := seen != seesOwner && (d.kinds[ref.kind].Token || d.m.ControlPlane(side).Collector.outcome(seen) == Deleted)
+	o.held = o.held || !lost
+	o.begun = ref.more
+	return o.first, !ref.more && !o.held
 }
 
 func (v *verdict) see(uid uint64, uids map[string]*uidSet) sight {
@@ -120,21 +132,29 @@ func (r *reporter) verdict(store *storeScan, side SideName, kind *referenceKind)
 		return r.tokenVerdict(side)
 	}
 	group, version := splitAPIVersion(kind.APIVersion)
-	home, namespaced, served, known := r.ownerKind(side, group, version, kind.Kind)
+	owner, known := r.ownerKind(side, group, version, kind.Kind)
 	if !known {
 		return &verdict{fixed: unknownKind}
 	}
-	if !served {
+	if !owner.served {
 		return &verdict{fixed: unservedVersion}
 	}
-	lookup := r.store(home)
-	if lookup == nil || len(lookup.incomplete) > 0 {
+	owner.lookup = r.whole(owner.store)
+	if owner.lookup == nil {
 		return nil // what was not read cannot be missed
 	}
-	if !namespaced && kind.Namespaced {
-		return &verdict{fixed: clusterOwner, lookup: lookup}
+	if !owner.namespaced && kind.Namespaced {
+		owner.fixed = clusterOwner
 	}
-	return &verdict{fixed: seesOwner, lookup: lookup}
+	return &owner.verdict
+}
+
+// whole returns the scan of the store, nil when it was not read to its end.
+func (s *scan) whole(name string) *storeScan {
+	if store := s.store(name); store != nil && len(store.incomplete) == 0 {
+		return store
+	}
+	return nil
 }
 
 func (r *reporter) tokenVerdict(side SideName) *verdict {
@@ -142,15 +162,21 @@ func (r *reporter) tokenVerdict(side SideName) *verdict {
 	if accounts == nil {
 		return nil
 	}
-	lookup := r.store(accounts.Side(side).Store)
-	if lookup == nil || len(lookup.incomplete) > 0 {
+	lookup := r.whole(accounts.Side(side).Store)
+	if lookup == nil {
 		return nil
 	}
-	return &verdict{fixed: seesOwner, lookup: lookup}
+	return &verdict{lookup: lookup, resource: accounts.Key, namespaced: true}
 }
 
-// ownerKind finds where a side keeps the objects of a kind, and whether it serves the version of it.
-func (r *reporter) ownerKind(side SideName, group, version, kind string) (store string, namespaced, served, known bool) {
+// ownerKind is where a side keeps the objects of a kind, and whether it serves the version of it.
+type ownerKind struct {
+	verdict
+	store  string
+	served bool
+}
+
+func (r *reporter) ownerKind(side SideName, group, version, kind string) (owner ownerKind, known bool) {
 	apiVersion := joinAPIVersion(group, version)
 	for i := range r.m.Resources {
 		row := &r.m.Resources[i]
@@ -160,19 +186,20 @@ func (r *reporter) ownerKind(side SideName, group, version, kind string) (store 
 		}
 		// The mapper knows the kind of a group when it serves any version of that group.
 		if slices.ContainsFunc(on.Serves, func(gv string) bool { g, _ := splitAPIVersion(gv); return g == group }) {
-			return on.Store, row.Namespaced, slices.Contains(on.Serves, apiVersion), true
+			return ownerKind{verdict{resource: row.Key, namespaced: row.Namespaced}, on.Store, slices.Contains(on.Serves, apiVersion)}, true
 		}
 	}
 	crds := r.store(r.m.ControlPlane(side).Store)
 	if crds == nil || len(r.m.ControlPlane(side).CRDFields) == 0 {
-		return "", false, false, false
+		return ownerKind{}, false
 	}
-	for _, c := range crds.total.facts.crds {
+	for _, name := range sortedKeys(crds.total.facts.crds) {
+		c := crds.total.facts.crds[name]
 		if c.Spec.Group == group && c.Spec.Names.Kind == kind {
-			return crds.Name, c.Spec.Scope != "Cluster", c.serves(version), true
+			return ownerKind{verdict{resource: name, namespaced: c.Spec.Scope != "Cluster"}, crds.Name, c.serves(version)}, true
 		}
 	}
-	return "", false, false, false
+	return ownerKind{}, false
 }
 
 func (c *crd) serves(version string) bool {
@@ -201,30 +228,28 @@ func joinAPIVersion(group, version string) string {
 	return group + "/" + version
 }
 
-func (r *reporter) reportDangling(ctx context.Context, store *storeScan, side SideName, found map[dangling]*counted) {
-	keys := make([]dangling, 0, len(found))
-	for d := range found {
-		keys = append(keys, d)
+func (d *danglingIn) report() {
+	groups := make([]dangling, 0, len(d.found))
+	for group := range d.found {
+		groups = append(groups, group)
 	}
-	slices.SortFunc(keys, func(a, b dangling) int { return int(a.kind) - int(b.kind) + (int(a.sight)-int(b.sight))<<20 })
-	for _, d := range keys {
-		kind, c := &r.kinds[d.kind], found[d]
-		if kind.Token {
-			r.add(store.Name, kind.Dependent, finding.Finding{Rule: "FUS100", Severity: finding.Warning, Related: c.samples,
-				Message: fmt.Sprintf("%s of service accounts that the %s side does not have: it refuses these tokens, and its token controller deletes them", plural(c.keys, "token secret"), side),
-				Fix:     "keep secrets and serviceaccounts in one store for both sides"})
+	slices.SortFunc(groups, func(a, b dangling) int {
+		return cmp.Or(cmp.Compare(a.side, b.side), cmp.Compare(a.kind, b.kind), cmp.Compare(a.sight, b.sight))
+	})
+	for _, group := range groups {
+		kind, c := &d.kinds[group.kind], d.found[group]
+		if !kind.Token {
+			d.addDanglingFinding(d.store, group.side, group.sight, kind, c)
 			continue
 		}
-		r.addDanglingFinding(store, side, d.sight, kind, c)
+		d.add(d.store.Name, kind.Dependent, finding.Finding{Rule: "FUS100", Severity: finding.Warning, Related: c.samples,
+			Message: fmt.Sprintf("%s of service accounts that the %s side does not have: it refuses these tokens, and its token controller deletes them", plural(c.keys, "token secret"), group.side),
+			Fix:     "keep secrets and serviceaccounts in one store for both sides"})
 	}
 }
 
 func (r *reporter) addDanglingFinding(store *storeScan, side SideName, seen sight, kind *referenceKind, c *counted) {
 	plane := r.m.ControlPlane(side)
-	outcome := plane.Collector.outcome(seen)
-	if outcome != Deleted {
-		return
-	}
 	why := map[sight]string{
 		unknownKind:     "does not know that kind, and takes that for an absent owner",
 		absentOwner:     "serves that kind and does not find the owner",

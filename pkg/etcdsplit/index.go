@@ -20,11 +20,8 @@ type objectID struct {
 
 const resourceBits = 16
 
-func newObjectID(key string, resource uint16, uid string, boot bool, h hasher) objectID {
-	id := objectID{key: keyHash(key, resource, h)}
-	if uid != "" {
-		id.uid = uidHash(uid, h)
-	}
+func newObjectID(key string, resource uint16, uid uint64, boot bool, h hasher) objectID {
+	id := objectID{key: keyHash(key, resource, h), uid: uid}
 	if boot {
 		id.uid |= 1
 	}
@@ -35,7 +32,13 @@ func keyHash(key string, resource uint16, h hasher) uint64 {
 	return h.hash(key)&^(1<<resourceBits-1) | uint64(resource)
 }
 
-func uidHash(uid string, h hasher) uint64 { return h.hash(uid) &^ 1 }
+// uidHash is 0 for no UID.
+func uidHash(uid []byte, h hasher) uint64 {
+	if len(uid) == 0 {
+		return 0
+	}
+	return h.hash(text(uid)) &^ 1
+}
 
 func (id objectID) resource() uint16 { return uint16(id.key) }
 func (id objectID) boot() bool       { return id.uid&1 != 0 }
@@ -44,19 +47,54 @@ func (id objectID) hasUID() bool     { return id.uid > 1 }
 // sameObject reports whether both have the same UID.
 func (id objectID) sameObject(other objectID) bool { return id.hasUID() && id.uid&^1 == other.uid&^1 }
 
-// index holds the ids of a store in buckets by their first byte, so that it can be filled from several ranges, sorted in
-// place and compared with another store's without a second copy.
-type index struct{ buckets [256][]objectID }
+// chunks is a list that grows without copying what it holds, by an eighth at a time.
+type chunks[T any] struct {
+	parts [][]T
+	items int
+}
 
-func (x *index) add(ids []objectID) {
-	for _, id := range ids {
-		b := &x.buckets[id.key>>56]
-		*b = append(*b, id)
+const (
+	leastChunk   = 16 // items
+	largestChunk = 4096
+)
+
+func (c *chunks[T]) add(item T) {
+	n := len(c.parts)
+	if n == 0 || len(c.parts[n-1]) == cap(c.parts[n-1]) {
+		c.parts = append(c.parts, make([]T, 0, min(max(c.items/8, leastChunk), largestChunk)))
+		n++
+	}
+	c.parts[n-1] = append(c.parts[n-1], item)
+	c.items++
+}
+
+// flat returns the items in one piece and empties the list.
+func (c *chunks[T]) flat() []T {
+	items := slices.Concat(c.parts...)
+	*c = chunks[T]{}
+	return items
+}
+
+// index holds the ids of a store in buckets by their first byte, so that it can be filled from several ranges, sorted without a
+// second copy, and compared with another store's.
+type index struct {
+	filling [256]chunks[objectID]
+	buckets [256][]objectID // sorted
+}
+
+func (x *index) add(ids chunks[objectID]) {
+	for _, part := range ids.parts {
+		for _, id := range part {
+			x.put(id)
+		}
 	}
 }
 
+func (x *index) put(id objectID) { x.filling[id.key>>56].add(id) }
+
 func (x *index) sort() {
 	for i := range x.buckets {
+		x.buckets[i] = x.filling[i].flat()
 		slices.SortFunc(x.buckets[i], func(a, b objectID) int { return cmp.Compare(a.key, b.key) })
 	}
 }
@@ -95,36 +133,34 @@ func inBoth(a, b *index, visit func(a, b objectID)) {
 	}
 }
 
-// uids turns the index into the sorted set of the UIDs in it, and empties it on the way: both at a time are not held.
+// uids turns the sorted index into the set of the UIDs in it, and empties it on the way: both at a time are not held.
 func (x *index) uids() *uidSet {
 	set := &uidSet{}
 	for i := range x.buckets {
-		set.add(x.buckets[i])
+		for _, id := range x.buckets[i] {
+			if id.hasUID() {
+				set.add(id.uid &^ 1)
+			}
+		}
 		x.buckets[i] = nil
 	}
-	set.sort()
 	return set
 }
 
-// uidSet is a sorted set of hashes of UIDs.
-type uidSet struct{ buckets [256][]uint64 }
-
-func (s *uidSet) add(ids []objectID) {
-	for _, id := range ids {
-		if id.hasUID() {
-			b := &s.buckets[id.uid>>56]
-			*b = append(*b, id.uid&^1)
-		}
-	}
+// uidSet is a set of hashes of UIDs. A part of it is sorted when it is first asked: often nobody does.
+type uidSet struct {
+	filling [256]chunks[uint64]
+	buckets [256][]uint64
 }
 
-func (s *uidSet) sort() {
-	for i := range s.buckets {
-		slices.Sort(s.buckets[i])
-	}
-}
+func (s *uidSet) add(uid uint64) { s.filling[uid>>56].add(uid) }
 
 func (s *uidSet) has(uid uint64) bool {
-	_, ok := slices.BinarySearch(s.buckets[uid>>56], uid)
+	i := uid >> 56
+	if s.filling[i].items > 0 {
+		s.buckets[i] = s.filling[i].flat()
+		slices.Sort(s.buckets[i])
+	}
+	_, ok := slices.BinarySearch(s.buckets[i], uid)
 	return ok
 }

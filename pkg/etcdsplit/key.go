@@ -114,6 +114,11 @@ func NormalPrefix(prefix string) string {
 	return "/" + prefix
 }
 
+// below reports whether the key lies below the prefix.
+func (c *Classifier) below(key []byte) bool {
+	return len(key) >= len(c.prefix) && string(key[:len(c.prefix)]) == c.prefix
+}
+
 // Classify takes a key apart. Every string is a key of some form: there is no error.
 // Source: key functions of the generic registry, and the special prefixes, of kubernetes 1.6 to 1.36.
 func (c *Classifier) Classify(key string) Key {

@@ -32,12 +32,16 @@ type OwnerReference struct {
 // ReadMeta reads the metadata of the object into m, replacing what m held.
 // Errors: ErrUnreadable, wrapped, when the metadata is damaged or the value is encrypted.
 // Source: generated.proto of apimachinery meta/v1; every stored kind has its metadata in field 1.
-func (e *Envelope) ReadMeta(m *Meta) error {
-	*m = Meta{encoding: e.Encoding, Owners: m.Owners[:0], labels: m.labels[:0], annotations: m.annotations[:0]}
+func (e *Envelope) ReadMeta(m *Meta) error { return e.readMeta(m, true) }
+
+// readMeta reads the metadata, and labels and annotations only if they are wanted.
+func (e *Envelope) readMeta(m *Meta, wanted bool) error {
+	m.Name, m.Namespace, m.UID, m.encoding = nil, nil, nil, e.Encoding
+	m.Owners, m.labels, m.annotations = m.Owners[:0], m.labels[:0], m.annotations[:0]
 	var err error
 	switch e.Encoding {
 	case Protobuf:
-		err = readProtobufMeta(e.Body, m)
+		err = readProtobufMeta(e.Body, m, wanted)
 	case JSON:
 		err = readJSONMeta(e.Body, m)
 	case CBOR:
@@ -51,7 +55,7 @@ func (e *Envelope) ReadMeta(m *Meta) error {
 	return nil
 }
 
-func readProtobufMeta(body []byte, m *Meta) error {
+func readProtobufMeta(body []byte, m *Meta, wanted bool) error {
 	if len(body) == 0 {
 		return nil
 	}
@@ -79,9 +83,13 @@ func readProtobufMeta(body []byte, m *Meta) error {
 		case 5:
 			m.UID = value
 		case 11:
-			m.labels = append(m.labels, value)
+			if wanted {
+				m.labels = append(m.labels, value)
+			}
 		case 12:
-			m.annotations = append(m.annotations, value)
+			if wanted {
+				m.annotations = append(m.annotations, value)
+			}
 		case 13:
 			owner, err := readProtobufOwner(value)
 			if err != nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 )
 
 // Depth says how much of a store is read.
@@ -37,7 +36,7 @@ type common struct {
 	depth      Depth
 	fields     FieldFinder
 	locks      map[string]bool // Lock.key
-	nameBudget atomic.Int64    // bytes that tallies may still spend on names of dependents
+	compare    bool            // there is more than one store
 
 	mu        sync.Mutex
 	numbers   map[string]uint16
@@ -47,8 +46,7 @@ type common struct {
 }
 
 const (
-	nameBudgetBytes = 2 << 20
-	maxResources    = 1<<resourceBits - 1 // the last number stands for all the resources beyond
+	maxResources = 1<<resourceBits - 1 // the last number stands for all the resources beyond
 )
 
 func (c *common) number(resource string) uint16 {
@@ -99,9 +97,9 @@ type observer struct {
 	hasKind  bool
 }
 
-func (o *observer) observe(e Entry) {
+func (o *observer) observe(e *Entry) {
 	key := text(e.Key)
-	k := o.classifier.Classify(key)
+	k := o.classify(key)
 	if k.Form == FormCompaction || k.Form == FormForeign {
 		return // counted as outside the prefix
 	}
@@ -122,15 +120,30 @@ func (o *observer) observe(e Entry) {
 		r.others.count(rest, r.shown)
 	}
 	if k.Namespace != "" {
-		r.inNamespace(k.Namespace, rest)
+		r.inNamespace(k.Namespace)
 	} else if k.Resource == "namespaces" {
 		o.t.facts.namespaces[strings.Clone(k.Name)] = true
 	}
-	var uid string
+	var uid uint64
 	if o.depth != DepthKeys {
-		uid = o.observeValue(r, k, rest, e, boot)
+		uid = uidHash(o.observeValue(r, k, rest, e, boot), o.hasher)
 	}
-	o.t.ids.add(newObjectID(rest, r.number, uid, boot, o.hasher))
+	if o.compare {
+		o.t.ids.add(newObjectID(rest, r.number, uid, boot, o.hasher))
+	} else if uid != 0 {
+		o.t.uids.add(uid)
+	}
+}
+
+// classify is Classify, which it asks only when the resource is another than that of the key before.
+func (o *observer) classify(key string) Key {
+	if o.last != nil && o.last.form == FormObject {
+		prefix, name := o.classifier.prefix, o.last.name
+		if end := len(prefix) + len(name); len(key) > end && key[end] == '/' && key[len(prefix):end] == name && key[:len(prefix)] == prefix {
+			return objectKey(FormObject, name, key[end+1:], o.last.scope)
+		}
+	}
+	return o.classifier.Classify(key)
 }
 
 // resource finds the tally of the key's resource, which is nearly always that of the key before.
@@ -171,8 +184,14 @@ func (o *observer) shape(r *resourceTally, k Key) {
 	}
 }
 
-// place notes what the resource's row of the map says of this store.
+// tellings are the resources whose objects say something about others.
+var tellings = []string{"services/specs", "ipaddresses", "servicecidrs", "secrets", crdResource, apiServiceResource}
+
+// place notes what the map says of the resource in this store.
 func (o *observer) place(r *resourceTally) {
+	r.scope = o.classifier.scopes[r.name]
+	r.telling = slices.Contains(tellings, r.name) || strings.HasPrefix(r.name, rangesResource+"/") ||
+		slices.ContainsFunc(o.m.Locks, func(l Lock) bool { return l.Resource == r.name })
 	r.atStart = o.bootKeys(r.name, r.row)
 	r.shown = r.row == nil || r.row.Owner == OwnerSplit || r.row.Kind == "" || !slices.Contains(r.row.Homes(), o.store)
 }
@@ -189,39 +208,38 @@ func (o *observer) bootKeys(name string, row *Resource) []*BootKey {
 	return keys
 }
 
-// observeValue reads the envelope and the metadata and returns the UID, "" for none.
-func (o *observer) observeValue(r *resourceTally, k Key, rest string, e Entry, boot bool) string {
-	var err error
-	if o.envelope, err = ReadEnvelope(e.Value); err != nil {
-		count(r.unreadable, reason(err), rest)
-		return ""
-	}
+// observeValue reads the envelope and the metadata and returns the UID.
+func (o *observer) observeValue(r *resourceTally, k Key, rest string, e *Entry, boot bool) []byte {
 	envelope := &o.envelope
+	if err := envelope.read(e.Value); err != nil {
+		count(r.unreadable, reason(err), rest)
+		return nil
+	}
 	if envelope.Encoding == Encrypted {
 		count(r.encrypted, string(envelope.Provider)+":"+string(envelope.KeyName), rest)
-		return ""
+		return nil
 	}
 	st := o.storedAs(r, envelope)
 	st.count(rest, st.shown)
 	if boot {
 		st.boot++
 	}
-	if err := envelope.ReadMeta(&o.meta); err != nil {
+	if err := envelope.readMeta(&o.meta, r.telling); err != nil {
 		count(r.unreadable, reason(err), rest)
-		return ""
+		return nil
 	}
-	if len(o.meta.Owners) > 0 {
-		o.addOwners(k, rest)
-	}
-	if err := o.addFacts(k, rest, envelope); err != nil {
-		count(r.unreadable, reason(err), rest)
+	o.addReferences(k)
+	if r.telling {
+		if err := o.addFacts(k, rest, envelope); err != nil {
+			count(r.unreadable, reason(err), rest)
+		}
 	}
 	if o.depth == DepthObjects && o.fields != nil && r.row != nil {
 		if err := o.findDropped(r, rest, envelope); err != nil {
 			count(r.unreadable, reason(err), rest)
 		}
 	}
-	return text(o.meta.UID)
+	return o.meta.UID
 }
 
 // reason is an error about a value as a key of a tally: without the first words, which all have in common, and short, since
@@ -233,8 +251,8 @@ func reason(err error) string {
 
 func (o *observer) storedAs(r *resourceTally, e *Envelope) *storedTally {
 	key := stored{text(e.APIVersion), text(e.Kind), e.Encoding}
-	if r.last != nil && r.last.stored == key {
-		return r.last
+	if r.lastType != nil && r.lastType.stored == key {
+		return r.lastType
 	}
 	st, ok := r.types[key]
 	if !ok {
@@ -242,7 +260,7 @@ func (o *observer) storedAs(r *resourceTally, e *Envelope) *storedTally {
 		st = &storedTally{stored: key, shown: r.row == nil || !r.row.readable(o.store, key)}
 		r.types[key] = st
 	}
-	r.last = st
+	r.lastType = st
 	return st
 }
 
@@ -257,25 +275,37 @@ func (o *observer) findDropped(r *resourceTally, rest string, e *Envelope) error
 	return errors.Join(errs...)
 }
 
-func (o *observer) addOwners(k Key, rest string) {
-	for i, owner := range o.meta.Owners {
+// references calls visit with what an object refers to by UID: its owners, one behind the other, and the service account of a
+// token secret.
+func references(k Key, e *Envelope, m *Meta, visit func(kind referenceKind, uid, name []byte, more bool)) {
+	for i := range m.Owners {
+		owner := &m.Owners[i]
 		kind := referenceKind{Dependent: k.Resource, Namespaced: k.Namespace != "", APIVersion: text(owner.APIVersion), Kind: text(owner.Kind)}
-		o.addReference(kind, owner.UID, owner.Name, rest, i < len(o.meta.Owners)-1)
+		visit(kind, owner.UID, owner.Name, i < len(m.Owners)-1)
+	}
+	if k.Resource != "secrets" {
+		return
+	}
+	if secretType, err := readSecretType(e); err != nil || secretType != "kubernetes.io/service-account-token" {
+		return // addFacts reports the error
+	}
+	if uid, _ := m.Annotation("kubernetes.io/service-account.uid"); len(uid) > 0 {
+		name, _ := m.Annotation("kubernetes.io/service-account.name")
+		visit(referenceKind{Dependent: k.Resource, Namespaced: true, APIVersion: "v1", Kind: "ServiceAccount", Token: true}, uid, name, false)
 	}
 }
 
-func (o *observer) addReference(kind referenceKind, uid, name []byte, rest string, more bool) {
-	if !o.hasKind || o.lastKind != kind {
-		o.kind, o.lastKind = o.kindNumber(kind)
-		o.hasKind = true
+func (o *observer) addReferences(k Key) {
+	if len(o.meta.Owners) == 0 && k.Resource != "secrets" {
+		return // as most
 	}
-	ref := reference{uid: uidHash(text(uid), o.hasher), kind: o.kind, more: more}
-	size := len(rest) + len(name) + 2
-	if o.nameBudget.Add(int64(-size)) >= 0 {
-		ref.names = uint32(len(o.t.names)) + 1
-		o.t.names = append(append(append(append(o.t.names, rest...), 0), name...), '\n')
-	}
-	o.t.references.add(ref)
+	references(k, &o.envelope, &o.meta, func(kind referenceKind, uid, _ []byte, more bool) {
+		if !o.hasKind || o.lastKind != kind {
+			o.kind, o.lastKind = o.kindNumber(kind)
+			o.hasKind = true
+		}
+		o.t.references.add(reference{uid: uidHash(uid, o.hasher), kind: o.kind, more: more})
+	})
 }
 
 // addFacts keeps what the object says about others.
@@ -305,38 +335,22 @@ func (o *observer) addFacts(k Key, rest string, e *Envelope) error {
 		f.cidrs[strings.Clone(k.Name)] = cidrs
 		return err
 	case "secrets":
-		return o.addSecret(k, rest, e)
-	case "apiextensions.k8s.io/customresourcedefinitions":
+		if _, ok := o.meta.Label("kubernetes.io/legacy-token-invalid-since"); ok {
+			f.invalidated.add(rest)
+		}
+		_, err := readSecretType(e)
+		return err
+	case crdResource:
 		c, err := readCRD(e)
 		if err == nil {
 			f.crds[c.Spec.Group+"/"+c.Spec.Names.Plural] = crdFact{crd: c, name: strings.Clone(k.Name), fields: memberNames(e.Body)}
 		}
 		return err
-	case "apiregistration.k8s.io/apiservices":
+	case apiServiceResource:
 		a, err := readAPIService(e)
 		automanaged, _ := o.meta.Label("kube-aggregator.kubernetes.io/automanaged")
 		f.apiServices[strings.Clone(k.Name)] = apiServiceFact{a, string(automanaged)}
 		return err
-	}
-	return nil
-}
-
-func (o *observer) addSecret(k Key, rest string, e *Envelope) error {
-	secretType, err := readSecretType(e)
-	if err != nil {
-		return err
-	}
-	if _, ok := o.meta.Label("kubernetes.io/legacy-token-invalid-since"); ok {
-		o.t.facts.invalidated.add(rest)
-	}
-	if secretType != "kubernetes.io/service-account-token" {
-		return nil
-	}
-	uid, _ := o.meta.Annotation("kubernetes.io/service-account.uid")
-	name, _ := o.meta.Annotation("kubernetes.io/service-account.name")
-	if len(uid) > 0 {
-		kind := referenceKind{Dependent: k.Resource, Namespaced: true, APIVersion: "v1", Kind: "ServiceAccount", Token: true}
-		o.addReference(kind, uid, name, rest, false)
 	}
 	return nil
 }

@@ -38,10 +38,11 @@ type Pager interface {
 	Page(ctx context.Context, request Request) (Page, error)
 }
 
-// Walker visits every live key of an offline store once, newest or oldest first: the order of keys is not promised. An
-// error of visit stops the walk and is returned.
+// Walker visits every live key of an offline store once, in no particular order. It calls visitor up to workers times, before
+// it visits anything, and each of the functions that it gets from one goroutine, so that what they write to need not be shared.
+// An error of one of them stops the walk and is returned.
 type Walker interface {
-	Walk(ctx context.Context, visit func(Entry) error) (Walked, error)
+	Walk(ctx context.Context, workers int, visitor func() func(Entry) error) (Walked, error)
 }
 
 // Walked is what a walk says about the store as a whole.

@@ -60,6 +60,7 @@ type reporter struct {
 	*scan
 	findings []finding.Finding
 	rules    map[[2]string]map[string]finding.Severity // by store and resource
+	looks    int                                       // at single keys, again
 }
 
 func (r *reporter) add(store, resource string, f finding.Finding) {
@@ -84,13 +85,13 @@ func (s *scan) report(ctx context.Context) *Report {
 		store.checkPrefix()
 	}
 	r.findPlacement()
-	r.findDuplicates()
+	r.findDuplicates(ctx)
 	r.findTypes()
-	r.findOrphans()
+	r.findOrphans(ctx)
 	if s.depth != DepthKeys {
 		r.findCRDs()
 		r.findAPIServices()
-		r.findAllocations()
+		r.findAllocations(ctx)
 		r.findLocks()
 		r.findSecrets()
 		r.findDangling(ctx)

@@ -39,7 +39,7 @@ type Progress struct {
 
 // Scan reads the stores, compares them with the map and reports what does not match. It only reads.
 //
-// Memory is bounded: a page per worker, 16 bytes per key and 16 per owner reference.
+// Memory is bounded: a page per worker, 16 bytes per key (8 when there is one store only) and 16 per owner reference.
 // Errors: the map or the stores are unusable. A store that could not be read, or not to its end, is no error: the report
 // says what is missing and is not Complete. When ctx ends, the report holds what was seen until then.
 func Scan(ctx context.Context, m *Map, stores []Store, options Options) (*Report, error) {
@@ -53,6 +53,7 @@ func Scan(ctx context.Context, m *Map, stores []Store, options Options) (*Report
 		options.Parallel = 2
 	}
 	s := &scan{common: newCommon(m, options), options: options}
+	s.compare = len(stores) > 1
 	for _, store := range stores {
 		if !slices.Contains(m.Stores, store.Name) {
 			return nil, fmt.Errorf("store %q: the map knows %q", store.Name, m.Stores)
@@ -84,7 +85,6 @@ func newCommon(m *Map, options Options) *common {
 	for i := range m.Locks {
 		c.locks[m.Locks[i].key()] = true
 	}
-	c.nameBudget.Store(nameBudgetBytes)
 	return c
 }
 
@@ -144,27 +144,17 @@ func (s *storeScan) newObserver() *observer {
 	return &observer{common: s.scan.common, store: s.Name, t: newTally()}
 }
 
-// walk reads an offline store. What was seen is merged now and then, so that nothing is held twice.
+// walk reads an offline store with a worker per range that would be read of a live one.
 func (s *storeScan) walk(ctx context.Context) {
-	o := s.newObserver()
-	flush := func() {
-		s.progress(o.t.keys, "")
-		s.merge(o.t)
-		*o = *s.newObserver()
-	}
-	prefix := s.scan.classifier.prefix
-	walked, err := s.Walker.Walk(ctx, func(e Entry) error {
-		if len(e.Key) < len(prefix) || text(e.Key[:len(prefix)]) != prefix {
-			s.outside.add(text(e.Key))
-			return nil
-		}
-		o.observe(e)
-		if o.t.keys >= walkFlushKeys {
-			flush()
-		}
-		return nil
+	var workers []*walkWorker
+	walked, err := s.Walker.Walk(ctx, s.scan.options.Parallel, func() func(Entry) error {
+		w := &walkWorker{storeScan: s, observer: s.newObserver()}
+		workers = append(workers, w)
+		return w.visit
 	})
-	flush()
+	for _, w := range workers {
+		w.flush()
+	}
 	s.revision = walked.Revision
 	if walked.Note != "" {
 		s.note("%s", walked.Note)
@@ -174,7 +164,35 @@ func (s *storeScan) walk(ctx context.Context) {
 	}
 }
 
+// walkWorker observes what one worker visits. It is merged now and then, so that nothing is held twice.
+type walkWorker struct {
+	*storeScan
+	observer *observer
+	outside  counted
+}
+
 const walkFlushKeys = 1 << 15
+
+func (w *walkWorker) visit(e Entry) error {
+	if !w.scan.classifier.below(e.Key) {
+		w.outside.add(text(e.Key))
+		return nil
+	}
+	w.observer.observe(&e)
+	if w.observer.t.keys >= walkFlushKeys {
+		w.flush()
+	}
+	return nil
+}
+
+func (w *walkWorker) flush() {
+	w.progress(w.observer.t.keys, "")
+	w.merge(w.observer.t)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.storeScan.outside.merge(&w.outside)
+	w.observer, w.outside = w.newObserver(), counted{}
+}
 
 // page reads a live store, range by range.
 func (s *storeScan) page(ctx context.Context) {
@@ -308,7 +326,7 @@ func (s *storeScan) readRange(ctx context.Context, r Request, failed *atomic.Int
 		r.Revision = s.currentRevision()
 		err := Pages(ctx, s.Pager, r, s.scan.options.Limits, func(p Page) error {
 			for i := range p.Entries {
-				o.observe(p.Entries[i])
+				o.observe(&p.Entries[i])
 			}
 			if n := len(p.Entries); n > 0 {
 				r.From = string(p.Entries[n-1].Key) + "\x00"
@@ -377,22 +395,12 @@ func (s *storeScan) merge(t *tally) {
 			total.resources[name] = r
 		}
 	}
-	for i, chunk := range t.ids {
-		if len(s.scan.stores) > 1 {
-			s.index.add(chunk)
-		} else {
-			s.uids.add(chunk)
-		}
-		t.ids[i] = nil
-	}
-	for _, chunk := range t.references {
-		for i := range chunk {
-			if chunk[i].names != 0 {
-				chunk[i].names += uint32(len(total.names))
-			}
+	s.index.add(t.ids)
+	for _, part := range t.uids.parts {
+		for _, uid := range part {
+			s.uids.add(uid)
 		}
 	}
-	total.references = append(total.references, t.references...)
-	total.names = append(total.names, t.names...)
+	total.references.parts = append(total.references.parts, t.references.parts...)
 	total.facts.merge(&t.facts)
 }

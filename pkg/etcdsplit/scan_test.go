@@ -79,7 +79,8 @@ func (c contents) pager(t *testing.T) *fakePager {
 }
 
 // Walk makes contents an offline store, in an order that is not that of keys.
-func (c contents) Walk(_ context.Context, visit func(Entry) error) (Walked, error) {
+func (c contents) Walk(_ context.Context, _ int, visitor func() func(Entry) error) (Walked, error) {
+	visit := visitor()
 	keys := slices.Sorted(maps.Keys(c))
 	slices.Reverse(keys)
 	for _, key := range keys {

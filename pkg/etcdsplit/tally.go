@@ -35,7 +35,6 @@ func (s *samples) merge(other samples) {
 
 // counted is how many keys share a property, and a few of them.
 type counted struct {
-	name    string // of the property, where the count is looked up by it
 	keys    int64
 	samples samples
 }
@@ -71,21 +70,23 @@ type resourceTally struct {
 	name       string
 	number     uint16
 	form       Form
+	scope      scope
 	group      string
 	row        *Resource // of the map; nil: the map does not know it
 	atStart    []*BootKey
 	shown      bool // its keys are kept as samples: they may be in the wrong place, or in two
+	telling    bool // its objects say something about others
 	keys       int64
 	bytes      int64
 	boot       counted // written by an API server at its start
 	others     counted // all the rest
 	types      map[stored]*storedTally
-	last       *storedTally        // of the value before
+	lastType   *storedTally        // of the value before
 	encrypted  map[string]*counted // by "provider:key"
 	unreadable map[string]*counted // by what is wrong
 	unshaped   counted
-	namespaces map[string]*counted
-	inside     *counted            // its count
+	namespaces map[string]*inside
+	last       *inside             // of the key before
 	dropped    map[string]*counted // by side and path of the field
 }
 
@@ -93,22 +94,27 @@ func newResourceTally(name string, number uint16, k Key, row *Resource) *resourc
 	return &resourceTally{
 		name: name, number: number, form: k.Form, group: strings.Clone(k.Group), row: row,
 		types: map[stored]*storedTally{}, encrypted: map[string]*counted{}, unreadable: map[string]*counted{},
-		namespaces: map[string]*counted{}, dropped: map[string]*counted{},
+		namespaces: map[string]*inside{}, dropped: map[string]*counted{},
 	}
 }
 
+// inside counts the keys in a namespace. They are named when it turns out that there is none.
+type inside struct {
+	namespace string
+	keys      int64
+}
+
 // inNamespace counts a key of a namespace, which is often that of the key before.
-func (t *resourceTally) inNamespace(namespace, rest string) {
-	if t.inside == nil || t.inside.name != namespace {
-		c, ok := t.namespaces[namespace]
+func (t *resourceTally) inNamespace(namespace string) {
+	if t.last == nil || t.last.namespace != namespace {
+		in, ok := t.namespaces[namespace]
 		if !ok {
-			c = &counted{name: strings.Clone(namespace)}
-			t.namespaces[c.name] = c
+			in = &inside{namespace: strings.Clone(namespace)}
+			t.namespaces[in.namespace] = in
 		}
-		t.inside = c
+		t.last = in
 	}
-	// The first two keys are enough: a range reads a namespace from its start, so they are the smallest.
-	t.inside.count(rest, t.inside.keys < 2)
+	t.last.keys++
 }
 
 // startup reports whether an API server writes the key at its start.
@@ -135,7 +141,13 @@ func (t *resourceTally) merge(other *resourceTally) {
 	t.unshaped.merge(&other.unshaped)
 	mergeCounted(t.encrypted, other.encrypted)
 	mergeCounted(t.unreadable, other.unreadable)
-	mergeCounted(t.namespaces, other.namespaces)
+	for namespace, from := range other.namespaces {
+		if to, ok := t.namespaces[namespace]; ok {
+			to.keys += from.keys
+		} else {
+			t.namespaces[namespace] = from
+		}
+	}
 	mergeCounted(t.dropped, other.dropped)
 	for key, from := range other.types {
 		if to, ok := t.types[key]; ok {
@@ -225,13 +237,11 @@ func (f *facts) merge(other *facts) {
 	f.invalidated.merge(&other.invalidated)
 }
 
-// reference is an owner that an object names, in 16 bytes. References of one object stand behind each other; all but the
-// last have more set.
+// reference is an owner that an object names. References of one object stand behind each other; all but the last have more set.
 type reference struct {
-	uid   uint64
-	names uint32 // where the names stand in the tally's names, from 1 on; 0 when there was no room
-	kind  uint16 // number of the referenceKind
-	more  bool
+	uid  uint64
+	kind uint16 // number of the referenceKind
+	more bool
 }
 
 // referenceKind is what references have in common.
@@ -246,9 +256,9 @@ type referenceKind struct {
 // tally is what one range of a store holds, and later the whole store.
 type tally struct {
 	resources  map[string]*resourceTally
-	ids        chunks[objectID]
+	ids        chunks[objectID] // when there is another store to compare with
+	uids       chunks[uint64]   // otherwise
 	references chunks[reference]
-	names      []byte // "pods/default/web-1\x00web-5d4f\n" ...
 	facts      facts
 	keys       int64
 	bytes      int64
@@ -256,24 +266,6 @@ type tally struct {
 
 func newTally() *tally {
 	return &tally{resources: map[string]*resourceTally{}, facts: newFacts()}
-}
-
-// chunks is a list that grows without copying what it holds.
-type chunks[T any] [][]T
-
-const chunkItems = 4096
-
-func (c *chunks[T]) add(item T) {
-	if n := len(*c); n == 0 || len((*c)[n-1]) == cap((*c)[n-1]) {
-		// The first chunk is small: most ranges of most stores hold few objects.
-		size := chunkItems
-		if n == 0 {
-			size = 16
-		}
-		*c = append(*c, make([]T, 0, size))
-	}
-	last := &(*c)[len(*c)-1]
-	*last = append(*last, item)
 }
 
 // text views bytes as a string without copying. The string must not outlive the bytes: what is kept is cloned.

@@ -86,7 +86,8 @@ var seenAtAGlance = []string{"FUS000", "FUS002", "FUS003", "FUS004", "FUS010", "
 // glimpse is a store of nothing but the newest changes.
 type glimpse []Change
 
-func (g glimpse) Walk(_ context.Context, visit func(Entry) error) (Walked, error) {
+func (g glimpse) Walk(_ context.Context, _ int, visitor func() func(Entry) error) (Walked, error) {
+	visit := visitor()
 	newest := map[string]int{}
 	for i, c := range g {
 		newest[string(c.Key)] = i

@@ -2,7 +2,9 @@ package etcdv3_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand"
 	"os"
 	"strconv"
@@ -106,6 +108,22 @@ func benchMap() *etcdsplit.Map {
 	return m
 }
 
+func save(t testing.TB, client *clientv3.Client, file string) {
+	reader, err := client.Snapshot(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	out, err := os.Create(file)
+	if err == nil {
+		_, err = io.Copy(out, reader)
+		err = errors.Join(err, out.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // barePages reads everything below the prefix as most programs do: one range, page after page.
 func barePages(t testing.TB, client *clientv3.Client, keysOnly bool) (keys int) {
 	from := "/registry/"
@@ -140,10 +158,14 @@ func scan(t testing.TB, endpoint string, depth etcdsplit.Depth) int {
 }
 
 // BenchmarkScan reads one store in several ways. Compare keys/s: scan-keys with bare-keys, scan-envelope with bare-values.
+// FUSIONCTL_BENCH_SAVE names a file for a snapshot of the store, to check that offline.
 func BenchmarkScan(b *testing.B) {
 	server := etcdtest.Start(b)
 	n := benchKeys(b)
 	fill(b, server.Client(b), n)
+	if file := os.Getenv("FUSIONCTL_BENCH_SAVE"); file != "" {
+		save(b, server.Client(b), file)
+	}
 	for _, way := range []struct {
 		name string
 		read func() int

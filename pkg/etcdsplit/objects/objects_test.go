@@ -125,7 +125,7 @@ func TestDecodeReadsWhatRealServersStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		if _, err := f.Walk(t.Context(), func(e etcdsplit.Entry) error {
+		if _, err := etcdsplit.Entries(t.Context(), etcdsplit.Store{Name: name, Walker: f}, etcdsplit.Request{}, func(e etcdsplit.Entry) error {
 			if object, err := objects.Decode(e.Value); err != nil || object["kind"] == "" {
 				t.Errorf("%s: Decode = %v, %v", e.Key, object["kind"], err)
 			}

@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -105,18 +104,39 @@ func metaAt(file io.ReaderAt, at int64) (meta, error) {
 	return m, nil
 }
 
-// tree reads one bucket, from its last key to its first.
+// tree walks below a page, from the last element to the first.
 type tree struct {
 	file   pageSource
 	meta   meta
-	visits uint64 // pages seen; more than there are means that they form a circle
+	visits uint64   // pages seen; more than there are means that they form a circle
+	inner  []branch // on the way to where it is
+}
+
+// branch is a page with children, of which those from left on have been given out.
+type branch struct {
+	page
+	left int
 }
 
 // pageSource gives out parts of a file.
 type pageSource interface {
-	// bytes returns the part. It is valid until the next call with the same or a smaller depth.
+	// bytes returns the part.
 	// Errors: ErrDamaged, wrapped, when the file ends before.
-	bytes(at, n int64, depth int) ([]byte, error)
+	bytes(at, n int64) ([]byte, error)
+}
+
+// readSource reads the file where it cannot be mapped into memory.
+type readSource struct{ file io.ReaderAt }
+
+func (s readSource) bytes(at, n int64) ([]byte, error) {
+	data := make([]byte, n)
+	if _, err := s.file.ReadAt(data, at); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, damaged("it ends before byte %d", at+n)
+		}
+		return nil, err
+	}
+	return data, nil
 }
 
 // page is one page with its overflow, in the file's own bytes.
@@ -127,15 +147,15 @@ type page struct {
 }
 
 // page reads the page and what overflows from it.
-func (t *tree) page(id uint64, depth int) (page, error) {
+func (t *tree) page(id uint64) (page, error) {
 	if id < 2 || id >= t.meta.pages {
 		return page{}, damaged("page %d is outside the %d pages of the file", id, t.meta.pages)
 	}
 	if t.visits++; t.visits > t.meta.pages {
-		return page{}, damaged("its pages form a circle")
+		return page{}, errCircle
 	}
 	at := int64(id) * t.meta.pageBytes
-	data, err := t.file.bytes(at, t.meta.pageBytes, depth)
+	data, err := t.file.bytes(at, t.meta.pageBytes)
 	if err != nil {
 		return page{}, fmt.Errorf("reading page %d: %w", id, err)
 	}
@@ -147,31 +167,11 @@ func (t *tree) page(id uint64, depth int) (page, error) {
 		if size > maxSpanBytes || at+size > int64(t.meta.pages)*t.meta.pageBytes {
 			return page{}, damaged("page %d claims %d bytes", id, size)
 		}
-		if data, err = t.file.bytes(at, size, depth); err != nil {
+		if data, err = t.file.bytes(at, size); err != nil {
 			return page{}, fmt.Errorf("reading page %d: %w", id, err)
 		}
 	}
 	return parsePage(data, id)
-}
-
-// readSource reads the file where it cannot be mapped into memory.
-type readSource struct {
-	file    io.ReaderAt
-	buffers [][]byte // by depth: pages on the way down are used while those below are read
-}
-
-func (s *readSource) bytes(at, n int64, depth int) ([]byte, error) {
-	for len(s.buffers) <= depth {
-		s.buffers = append(s.buffers, nil)
-	}
-	s.buffers[depth] = slices.Grow(s.buffers[depth][:0], int(n))[:n]
-	if _, err := s.file.ReadAt(s.buffers[depth], at); err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, damaged("it ends before byte %d", at+n)
-		}
-		return nil, err
-	}
-	return s.buffers[depth], nil
 }
 
 func parsePage(data []byte, id uint64) (page, error) {
@@ -207,67 +207,79 @@ func (p *page) item(i int) (key, value []byte, bucket bool, err error) {
 	return p.data[start:keyEnd], p.data[keyEnd:valueEnd], binary.LittleEndian.Uint32(element)&bucketLeafFlag != 0, nil
 }
 
-// descend calls visit with every item of the tree below the page, the last one first.
-func (t *tree) descend(ctx context.Context, id uint64, depth int, visit func(key, value []byte, bucket bool) error) error {
-	if depth > maxDepth {
-		return damaged("its tree is deeper than %d", maxDepth)
-	}
-	p, err := t.page(id, depth)
-	if err != nil {
-		return err
-	}
-	if p.leaf {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return p.each(visit)
-	}
-	for i := p.count - 1; i >= 0; i-- {
-		if err := t.descend(ctx, p.child(i), depth+1, visit); err != nil {
-			return err
-		}
-	}
-	return nil
+// start makes the walk begin below the page.
+func (t *tree) start(root uint64) {
+	above := page{data: make([]byte, pageHeaderBytes+elementBytes), count: 1} // a branch with one child
+	binary.LittleEndian.PutUint64(above.data[pageHeaderBytes+8:], root)
+	t.inner = append(t.inner[:0], branch{above, 1})
 }
 
-func (p *page) each(visit func(key, value []byte, bucket bool) error) error {
-	for i := p.count - 1; i >= 0; i-- {
-		key, value, bucket, err := p.item(i)
-		if err != nil {
-			return err
+// next returns the next leaf, or without reading it the next page at the depth, whichever comes first; the page 0 at the end.
+func (t *tree) next(depth int) (id uint64, leaf page, err error) {
+	for n := len(t.inner); n > 0; n = len(t.inner) {
+		b := &t.inner[n-1]
+		if b.left == 0 {
+			t.inner = t.inner[:n-1]
+			continue
 		}
-		if err := visit(key, value, bucket); err != nil {
-			return err
+		b.left--
+		id := b.child(b.left)
+		if n == depth {
+			return id, page{}, nil
 		}
+		if n > maxDepth {
+			return 0, page{}, damaged("its tree is deeper than %d", maxDepth)
+		}
+		p, err := t.page(id)
+		if err != nil || p.leaf {
+			return id, p, err
+		}
+		t.inner = append(t.inner, branch{p, p.count})
 	}
-	return nil
+	return 0, page{}, nil
 }
 
-// bucket calls visit with every item of a bucket of the root, the last one first.
-func (t *tree) bucket(ctx context.Context, name string, visit func(key, value []byte, bucket bool) error) error {
+// height is the number of pages from the page that the walk starts with to a leaf.
+func (t *tree) height() (int, error) {
+	_, _, err := t.next(maxDepth + 1)
+	return len(t.inner), err
+}
+
+// bucket starts the walk below the root page of a bucket. A small bucket has none: it is the leaf.
+func (t *tree) bucket(name string) (root uint64, inline page, err error) {
 	var header []byte
-	err := t.descend(ctx, t.meta.root, 0, func(key, value []byte, bucket bool) error {
-		if bucket && string(key) == name {
-			header = slices.Clone(value)
+	t.start(t.meta.root)
+	for {
+		id, leaf, err := t.next(maxDepth + 1)
+		if err != nil {
+			return 0, page{}, err
 		}
-		return nil
-	})
-	if err != nil {
-		return err
+		if id == 0 {
+			break
+		}
+		for i := range leaf.count {
+			key, value, bucket, err := leaf.item(i)
+			if err != nil {
+				return 0, page{}, err
+			}
+			if bucket && string(key) == name {
+				header = slices.Clone(value)
+			}
+		}
 	}
 	if len(header) < bucketHeaderBytes {
-		return damaged("it has no bucket %q", name)
+		return 0, page{}, damaged("it has no bucket %q", name)
 	}
-	if root := binary.LittleEndian.Uint64(header); root != 0 {
-		return t.descend(ctx, root, 0, visit)
+	if root = binary.LittleEndian.Uint64(header); root != 0 {
+		return root, page{}, nil
 	}
-	inline := header[bucketHeaderBytes:] // a small bucket is a page inside its own entry
-	if len(inline) < pageHeaderBytes {
-		return damaged("its bucket %q is cut off", name)
+	data := header[bucketHeaderBytes:] // a small bucket is a page inside its own entry
+	if len(data) < pageHeaderBytes {
+		return 0, page{}, damaged("its bucket %q is cut off", name)
 	}
-	p, err := parsePage(inline, 0)
-	if err != nil {
-		return err
+	inline, err = parsePage(data, 0)
+	if err == nil && !inline.leaf {
+		err = damaged("its bucket %q is no leaf", name)
 	}
-	return p.each(visit)
+	return 0, inline, err
 }

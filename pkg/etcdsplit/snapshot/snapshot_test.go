@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
@@ -22,8 +23,17 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/snapshot"
 )
 
-// walk reads every live key of a file.
+// walk reads every live key of a file, with one worker or with more: the file's own bytes choose, so that both are tried.
 func walk(t testing.TB, file string) (map[string]string, etcdsplit.Walked, error) {
+	t.Helper()
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, etcdsplit.Walked{}, err
+	}
+	return walkWith(t, file, 1+int(info.Size()/512%3))
+}
+
+func walkWith(t testing.TB, file string, workers int) (map[string]string, etcdsplit.Walked, error) {
 	t.Helper()
 	f, err := snapshot.Open(file)
 	if err != nil {
@@ -31,14 +41,22 @@ func walk(t testing.TB, file string) (map[string]string, etcdsplit.Walked, error
 	}
 	defer f.Close()
 	live := map[string]string{}
-	walked, err := f.Walk(context.Background(), func(e etcdsplit.Entry) error {
+	var mu sync.Mutex
+	walked, err := f.Walk(context.Background(), workers, each(func(e etcdsplit.Entry) error {
+		mu.Lock()
+		defer mu.Unlock()
 		if _, ok := live[string(e.Key)]; ok {
 			t.Errorf("%s is visited twice", e.Key)
 		}
 		live[string(e.Key)] = fmt.Sprintf("%s create %d mod %d version %d lease %d", e.Value, e.CreateRevision, e.ModRevision, e.Version, e.Lease)
 		return nil
-	})
+	}))
 	return live, walked, err
+}
+
+// each gives every worker the same function.
+func each(visit func(etcdsplit.Entry) error) func() func(etcdsplit.Entry) error {
+	return func() func(etcdsplit.Entry) error { return visit }
 }
 
 // ask reads every live key of a running member.
@@ -134,6 +152,71 @@ func writeAll(t testing.TB, file string, from io.ReadCloser) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestWalkAgreesWithAPlainReading compares with the simplest reading that there is: every revision in order into a map. The
+// histories rewrite, delete and recreate, several keys in one revision and one key several times.
+func TestWalkAgreesWithAPlainReading(t *testing.T) {
+	for seed := range int64(6) {
+		random := rand.New(rand.NewSource(seed))
+		keys, size := 1+random.Intn(1+int(seed)*700), []int{10, 300, 9000}[seed%3]
+		file := filepath.Join(t.TempDir(), "db")
+		db, err := bolt.Open(file, 0o600, &bolt.Options{NoSync: true, PageSize: []int{512, 4096}[seed%2]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, newest := map[string]string{}, int64(0)
+		created := map[string]int64{}
+		for main := int64(1); main <= 4000; main++ {
+			err := db.Update(func(tx *bolt.Tx) error {
+				bucket, err := tx.CreateBucketIfNotExists([]byte("key"))
+				for sub := int64(0); err == nil && sub <= int64(random.Intn(3)); sub++ {
+					newest = main
+					key := fmt.Sprintf("/registry/pods/default/p-%d", random.Intn(keys))
+					kv := mvccpb.KeyValue{Key: []byte(key)}
+					at := append(revisionKey(main)[:9], revisionKey(sub)[:8]...)
+					if created[key] != 0 && random.Intn(4) == 0 {
+						delete(created, key)
+						delete(want, key)
+						at = append(at, 't')
+					} else {
+						if created[key] == 0 {
+							created[key] = main
+						}
+						kv.Value = make([]byte, random.Intn(size))
+						kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease = created[key], main, int64(random.Intn(300)+1), int64(random.Intn(2)*random.Int())
+						want[key] = fmt.Sprintf("%s create %d mod %d version %d lease %d", kv.Value, kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease)
+					}
+					var data []byte
+					if data, err = kv.Marshal(); err == nil {
+						err = bucket.Put(at, data)
+					}
+				}
+				if main%500 == 0 && err == nil { // as compaction does
+					cursor := bucket.Cursor()
+					for key, _ := cursor.First(); key != nil && random.Intn(200) > 0; key, _ = cursor.Next() {
+						var kv mvccpb.KeyValue
+						if data := bucket.Get(key); kv.Unmarshal(data) == nil && kv.ModRevision != 0 && want[string(kv.Key)] != "" && kv.ModRevision < main-400 && created[string(kv.Key)] > kv.ModRevision {
+							err = errors.Join(err, cursor.Delete())
+						}
+					}
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, workers := range []int{1, 2, 7} {
+			got, walked, err := walkWith(t, file, workers)
+			if err != nil || walked.Revision != newest || !maps.Equal(got, want) {
+				t.Errorf("seed %d, %d workers: %d keys at revision %d, %v; want %d at %d", seed, workers, len(got), walked.Revision, err, len(want), newest)
+			}
+		}
 	}
 }
 
@@ -306,12 +389,12 @@ func TestWalkEndsWithItsContext(t *testing.T) {
 	defer f.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	seen := 0
-	_, err = f.Walk(ctx, func(etcdsplit.Entry) error {
+	_, err = f.Walk(ctx, 1, each(func(etcdsplit.Entry) error {
 		if seen++; seen == 100 {
 			cancel()
 		}
 		return nil
-	})
+	}))
 	if !errors.Is(err, context.Canceled) || seen > 1000 {
 		t.Errorf("Walk = %v after %d keys, want it to stop soon after it was cancelled", err, seen)
 	}

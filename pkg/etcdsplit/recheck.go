@@ -1,0 +1,293 @@
+package etcdsplit
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+)
+
+// Stores are read at the same time but not at one moment: what is compared over two stores, or over two ranges of one that was
+// compacted meanwhile, may have changed in between. Before such a finding is reported, what it is about is read once more.
+
+// lookAgain objects of a kind are looked at again. When there are more, it is no matter of a moment.
+const lookAgain = 1000
+
+// mostLooks bounds the time for all of them: about 10 s.
+const mostLooks = 10 * lookAgain
+
+var errEnough = errors.New("enough was looked at")
+
+// name looks at the objects that dangle a second time: to name some of them and, in a live store, to leave out those that only
+// seemed to, because an owner was read a moment earlier or later than they were.
+func (d *danglingIn) name(ctx context.Context) {
+	if len(d.found) == 0 {
+		return
+	}
+	if d.store.Pager == nil { // a file has no order, and nothing has changed
+		d.nameBelow(ctx, d.classifier.prefix, d.found)
+		return
+	}
+	for _, resource := range sortedKeys(d.store.total.resources) {
+		groups := maps.Clone(d.found)
+		maps.DeleteFunc(groups, func(group dangling, _ *counted) bool { return d.kinds[group.kind].Dependent != resource })
+		if len(groups) > 0 {
+			d.nameBelow(ctx, d.classifier.prefix+resource+"/", groups)
+		}
+	}
+}
+
+// second is what a second look at a group of objects showed.
+type second struct {
+	looked    int64
+	confirmed counted
+}
+
+func (d *danglingIn) nameBelow(ctx context.Context, prefix string, groups map[dangling]*counted) {
+	looks := map[dangling]*second{}
+	for group := range groups {
+		looks[group] = &second{}
+	}
+	live := d.store.Pager != nil
+	open := len(groups) // groups of which more are to be looked at
+	var envelope Envelope
+	var meta Meta
+	_, err := Entries(ctx, d.store.Store, Request{From: prefix, To: prefixEnd(prefix)}, func(e Entry) error {
+		k := d.classifier.Classify(text(e.Key))
+		if !envelope.readWith(e.Value, &meta) {
+			return nil // reported already
+		}
+		for _, side := range Sides() {
+			d.eachDangling(side, k, &envelope, &meta, func(group dangling, owners []ownerRef) {
+				look := looks[group]
+				if look == nil || (live && look.looked == lookAgain) {
+					return
+				}
+				if look.looked++; live && look.looked == lookAgain {
+					open--
+				}
+				if !live || !d.anyThere(ctx, side, k, owners) {
+					look.confirmed.add(text(e.Key[len(d.classifier.prefix):]) + " (owner " + string(owners[0].name) + ")")
+				}
+			})
+		}
+		if live && open == 0 {
+			return errEnough
+		}
+		return nil
+	})
+	for group, look := range looks {
+		c := groups[group]
+		c.samples = look.confirmed.samples
+		switch {
+		case !live || (err != nil && !errors.Is(err, errEnough)):
+		case look.looked < lookAgain && err == nil:
+			c.keys = look.confirmed.keys // all of them were looked at
+		default:
+			c.keys -= look.looked - look.confirmed.keys
+		}
+		if c.keys <= 0 {
+			delete(d.found, group)
+		}
+	}
+}
+
+// nameOrphans names objects in absent namespaces. In a live store it leaves out namespaces that are there by now, and objects
+// that are not.
+func (r *reporter) nameOrphans(ctx context.Context, store *storeScan, all []*orphans) {
+	if len(all) == 0 {
+		return
+	}
+	prefix := r.classifier.prefix
+	if store.Pager == nil {
+		// An error was reported by the scan. Keys that could not be read again are counted and not named.
+		_, _ = Entries(ctx, store.Store, Request{From: prefix, To: prefixEnd(prefix), KeysOnly: true}, func(e Entry) error {
+			k := r.classifier.Classify(text(e.Key))
+			for _, o := range all {
+				if c := o.absent[k.Namespace]; c != nil && o.name == k.Resource {
+					c.samples.add(text(e.Key[len(prefix):]))
+				}
+			}
+			return nil
+		})
+		return
+	}
+	for _, o := range all {
+		for i, namespace := range sortedKeys(o.absent) {
+			if i == lookAgain {
+				break
+			}
+			if r.isThere(ctx, o.home, "namespaces", namespace) {
+				delete(o.absent, namespace)
+				continue
+			}
+			from := r.classifier.ObjectKey(o.name, namespace, "")
+			var now counted
+			_, err := Entries(ctx, store.Store, Request{From: from, To: prefixEnd(from), KeysOnly: true}, func(e Entry) error {
+				now.add(text(e.Key[len(prefix):]))
+				return nil
+			})
+			switch {
+			case err != nil: // it stays as the scan saw it
+			case now.keys == 0:
+				delete(o.absent, namespace)
+			default:
+				o.absent[namespace] = &now
+			}
+		}
+	}
+}
+
+// ownerRef is one owner of an object that is looked at a second time.
+type ownerRef struct {
+	reference
+	id, name []byte
+}
+
+// eachDangling calls visit with the group of the object, if the side deletes it, and with the owners for which it does.
+func (d *danglingIn) eachDangling(side SideName, k Key, e *Envelope, m *Meta, visit func(group dangling, owners []ownerRef)) {
+	var o owned
+	var owners []ownerRef
+	references(k, e, m, func(kind referenceKind, uid, name []byte, more bool) {
+		n, known := d.kindOf[kind]
+		owners = append(owners, ownerRef{reference{uid: uidHash(uid, d.hasher), kind: n, more: more}, uid, name})
+		group, dangles := d.see(&o, side, owners[len(owners)-1].reference)
+		o.held = o.held || !known // new since the scan
+		if dangles && known {
+			visit(group, owners)
+		}
+		if !more {
+			owners = owners[:0]
+		}
+	})
+}
+
+// anyThere reports whether one of the owners is found now.
+func (d *danglingIn) anyThere(ctx context.Context, side SideName, k Key, owners []ownerRef) bool {
+	for _, owner := range owners {
+		v := d.verdicts[side][owner.kind]
+		if v == nil || v.lookup == nil || v.see(owner.uid, d.uids) != absentOwner {
+			continue
+		}
+		namespace := k.Namespace
+		if !v.namespaced {
+			namespace = ""
+		}
+		uid, known := d.uidNow(ctx, v.lookup, d.classifier.ObjectKey(v.resource, namespace, string(owner.name)))
+		if known && uid == string(owner.id) {
+			return true
+		}
+	}
+	return false
+}
+
+// readWith reads a value with its metadata, and reports whether that is possible.
+func (e *Envelope) readWith(value []byte, m *Meta) bool {
+	return e.read(value) == nil && e.Encoding != Encrypted && e.ReadMeta(m) == nil
+}
+
+// now reads a key of a live store at its newest revision; false when that could not be seen.
+func (r *reporter) now(ctx context.Context, store *storeScan, key string) (entry *Entry, known bool) {
+	if store == nil || store.Pager == nil || ctx.Err() != nil || r.looks == mostLooks {
+		return nil, false
+	}
+	r.looks++
+	page, err := store.Pager.Page(ctx, Request{From: key, To: key + "\x00", LimitKeys: 1})
+	if err != nil {
+		return nil, false
+	}
+	if len(page.Entries) == 0 {
+		return nil, true
+	}
+	return &page.Entries[0], true
+}
+
+// uidNow is the UID of the object under a key of a live store, "" when there is none.
+func (r *reporter) uidNow(ctx context.Context, store *storeScan, key string) (uid string, known bool) {
+	entry, known := r.now(ctx, store, key)
+	if !known || entry == nil {
+		return "", known
+	}
+	var envelope Envelope
+	var meta Meta
+	if !envelope.readWith(entry.Value, &meta) {
+		return "", false
+	}
+	return string(meta.UID), true
+}
+
+// nameDuplicates names keys that two stores hold, and leaves out those that one of them does not hold any more.
+func (r *reporter) nameDuplicates(ctx context.Context, found []*duplicates) {
+	found = slices.DeleteFunc(slices.Clone(found), func(d *duplicates) bool { return d.same.keys == 0 && d.split() }) // a remark
+	if len(found) == 0 {
+		return
+	}
+	prefix := r.classifier.prefix
+	if b := found[0].b; b.Pager == nil {
+		r.nameDuplicatesBelow(ctx, prefix, found)
+		return
+	}
+	for _, d := range found {
+		r.nameDuplicatesBelow(ctx, prefix+d.tb.name, []*duplicates{d})
+	}
+}
+
+func (r *reporter) nameDuplicatesBelow(ctx context.Context, prefix string, found []*duplicates) {
+	b := found[0].b
+	looked := map[*duplicates]int{}
+	// An error was reported by the scan. What could not be read again stays as the scan saw it.
+	_, _ = Entries(ctx, b.Store, Request{From: prefix, To: prefixEnd(prefix), KeysOnly: true}, func(e Entry) error {
+		rest := text(e.Key[len(r.classifier.prefix):])
+		k := r.classifier.Classify(text(e.Key))
+		for _, d := range found {
+			if d.tb.name != k.Resource && d.tb.name != rest {
+				continue
+			}
+			hash := keyHash(rest, d.ta.number, r.hasher)
+			x, inA := d.a.index.find(hash)
+			y, inB := b.index.find(hash)
+			if !inA || !inB {
+				continue
+			}
+			c := d.counted(x, y)
+			if c == nil {
+				continue
+			}
+			if looked[d]++; looked[d] <= lookAgain && (r.isGone(ctx, d.a, string(e.Key)) || r.isGone(ctx, b, string(e.Key))) {
+				c.keys--
+				continue
+			}
+			c.samples.add(rest)
+		}
+		return nil
+	})
+}
+
+// isGone reports whether a live store does not hold the key any more.
+func (r *reporter) isGone(ctx context.Context, store *storeScan, key string) bool {
+	entry, known := r.now(ctx, store, key)
+	return known && entry == nil
+}
+
+// isThere reports whether a live store holds the cluster-scoped object by now.
+func (r *reporter) isThere(ctx context.Context, store *storeScan, resource, name string) bool {
+	entry, _ := r.now(ctx, store, r.classifier.ObjectKey(resource, "", name))
+	return entry != nil
+}
+
+// stillClaims reports whether a service still has the address or the port. What cannot be seen is taken for unchanged.
+func (r *reporter) stillClaims(ctx context.Context, store *storeScan, ref objectRef, claims func(*service) bool) bool {
+	entry, known := r.now(ctx, store, r.classifier.ObjectKey("services/specs", ref.Namespace, ref.Name))
+	if !known {
+		return true
+	}
+	if entry == nil {
+		return false
+	}
+	envelope, err := ReadEnvelope(entry.Value)
+	if err != nil || envelope.Encoding == Encrypted {
+		return true
+	}
+	s, err := readService(&envelope)
+	return err != nil || claims(&s)
+}

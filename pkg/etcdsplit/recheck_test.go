@@ -1,0 +1,160 @@
+package etcdsplit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/pkg/finding"
+)
+
+// changing are live stores that become others after their scan: what is asked for at the newest revision once that was read
+// at the start.
+func changing(t *testing.T, before, after map[string]contents) []Store {
+	var stores []Store
+	for _, name := range []string{"core", "modern"} {
+		pager, later := before[name].pager(t), after[name].pager(t)
+		heads := 0
+		pager.onPage = func(f *fakePager, r Request) error {
+			if r.Revision == 0 {
+				if heads++; heads == 2 {
+					f.keys, f.value, f.revision = later.keys, later.value, 43
+				}
+			}
+			return nil
+		}
+		stores = append(stores, Store{Name: name, Pager: pager})
+	}
+	return stores
+}
+
+func cloneStores(stores map[string]contents) map[string]contents {
+	return map[string]contents{"core": maps.Clone(stores["core"]), "modern": maps.Clone(stores["modern"])}
+}
+
+// TestScanRulesOutThatStoresWereReadAtDifferentMoments plants what a scan finds, and then what would have happened in the
+// moment between the two stores: the finding must go, and must stay when nothing happens.
+func TestScanRulesOutThatStoresWereReadAtDifferentMoments(t *testing.T) {
+	replicaSet := func(uid string) []byte { return put("apps/v1", "ReplicaSet", "default", "late", uid, nil) }
+	lateOwner := [4]string{"apps/v1", "ReplicaSet", "late", "uid-late"}
+	address := func(ip, service string) []byte {
+		parent := field(field(field(nil, 2, []byte("services")), 3, []byte("default")), 4, []byte(service))
+		return put("networking.k8s.io/v1", "IPAddress", "", ip, "u-"+ip, field(nil, 2, field(nil, 1, parent)))
+	}
+	for _, test := range []struct {
+		name, rule, where string
+		plant             func(m *Map, core, modern contents)
+		meanwhile         func(core, modern contents)
+	}{
+		{"the owner is created", "FUS060", "core:pods", func(m *Map, core, _ contents) {
+			m.Legacy.Collector.Runs = true
+			core["pods/default/late-1"] = pod("default", "late-1", lateOwner)
+		}, func(core, modern contents) {
+			core["replicasets/default/late"], modern["replicasets/default/late"] = replicaSet("uid-late"), replicaSet("uid-late")
+		}},
+		{"the dependent is deleted", "FUS060", "core:pods", func(m *Map, core, _ contents) {
+			m.Legacy.Collector.Runs = true
+			core["pods/default/late-1"] = pod("default", "late-1", lateOwner)
+		}, func(core, _ contents) { delete(core, "pods/default/late-1") }},
+		{"the service account is created", "FUS100", "core:secrets", func(_ *Map, core, _ contents) {
+			core["secrets/default/token"] = object{APIVersion: "v1", Kind: "Secret", Namespace: "default", Name: "token", UID: "uid-t",
+				Annotations: map[string]string{"kubernetes.io/service-account.uid": "uid-sa", "kubernetes.io/service-account.name": "builder"},
+				Raw:         field(nil, 3, []byte("kubernetes.io/service-account-token"))}.protobuf()
+		}, func(core, _ contents) {
+			core["serviceaccounts/default/builder"] = put("v1", "ServiceAccount", "default", "builder", "uid-sa", nil)
+		}},
+		{"the namespace is created", "FUS130", "core:pods", func(_ *Map, core, _ contents) { core["pods/gone/web"] = pod("gone", "web") },
+			func(core, _ contents) { core["namespaces/gone"] = put("v1", "Namespace", "", "gone", "uid-gone", nil) }},
+		{"the object in the namespace is deleted", "FUS130", "core:pods", func(_ *Map, core, _ contents) { core["pods/gone/web"] = pod("gone", "web") },
+			func(core, _ contents) { delete(core, "pods/gone/web") }},
+		{"a copy is deleted", "FUS230", "modern:pods", func(_ *Map, core, modern contents) {
+			core["pods/default/both"], modern["pods/default/both"] = pod("default", "both"), pod("default", "both")
+		}, func(core, _ contents) { delete(core, "pods/default/both") }},
+		{"a ClusterIP changes hands", "FUS052", "core:services/specs", func(_ *Map, _, modern contents) {
+			modern["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
+		}, func(core, modern contents) {
+			modern["services/specs/default/a"] = svc("default", "a", "", 0)
+		}},
+		{"a node port is given back", "FUS050", "core:services/specs", func(_ *Map, core, _ contents) {
+			core["services/specs/default/a"], core["services/specs/default/b"] = svc("default", "a", "", 30001), svc("default", "b", "", 30001)
+		}, func(core, _ contents) { delete(core, "services/specs/default/b") }},
+		{"the IPAddress is created", "FUS050", "modern:ipaddresses", func(_ *Map, _, modern contents) { delete(modern, "ipaddresses/10.96.0.1") },
+			func(_, modern contents) { modern["ipaddresses/10.96.0.1"] = address("10.96.0.1", "kubernetes") }},
+	} {
+		for _, happens := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s %v", test.name, happens), func(t *testing.T) {
+				m, before := splitMap(), clean()
+				test.plant(m, before["core"], before["modern"])
+				after := cloneStores(before)
+				if happens {
+					test.meanwhile(after["core"], after["modern"])
+				}
+				report, err := Scan(t.Context(), m, changing(t, before, after), Options{})
+				if err != nil || !report.Complete {
+					t.Fatalf("Scan = %v, incomplete %q", err, report.Incomplete)
+				}
+				found := slices.ContainsFunc(report.Findings, func(f finding.Finding) bool {
+					return f.Rule == test.rule && f.Subject == test.where && f.Severity > finding.Info
+				})
+				if found == happens {
+					t.Errorf("%s about %s found: %v, want %v; findings:\n%s", test.rule, test.where, found, !happens, findingText(report.Findings))
+				}
+			})
+		}
+	}
+}
+
+// TestScanCountsWhatStillDangles: of many objects, only those are taken off that were a matter of the moment.
+func TestScanCountsWhatStillDangles(t *testing.T) {
+	m, before := splitMap(), clean()
+	m.Legacy.Collector.Runs = true
+	for i := range 30 {
+		name := fmt.Sprintf("lost-%02d", i)
+		before["core"]["pods/default/"+name] = pod("default", name, [4]string{"apps/v1", "ReplicaSet", fmt.Sprintf("owner-%d", i%3), fmt.Sprintf("uid-owner-%d", i%3)})
+	}
+	after := cloneStores(before)
+	for _, store := range after {
+		store["replicasets/default/owner-1"] = put("apps/v1", "ReplicaSet", "default", "owner-1", "uid-owner-1", nil)
+	}
+	report, err := Scan(t.Context(), m, changing(t, before, after), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == "FUS060" && f.Severity == finding.Error })
+	if i < 0 || !strings.Contains(report.Findings[i].Message, "deletes 20 pods") || !slices.Contains(report.Findings[i].Related, "pods/default/lost-02 (owner owner-2)") {
+		t.Errorf("findings:\n%s\nwant 20 pods of owners 0 and 2", findingText(report.Findings))
+	}
+}
+
+// TestScanStandsByAFindingThatItCannotLookAtAgain: doubt is no safety.
+func TestScanStandsByAFindingThatItCannotLookAtAgain(t *testing.T) {
+	m, stores := splitMap(), clean()
+	m.Legacy.Collector.Runs = true
+	stores["core"]["pods/default/late-1"] = pod("default", "late-1", [4]string{"apps/v1", "ReplicaSet", "late", "uid-late"})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	live := changing(t, stores, stores)
+	for i := range live {
+		pager := live[i].Pager.(*fakePager)
+		heads := 0
+		pager.onPage = func(_ *fakePager, r Request) error {
+			if r.Revision == 0 {
+				if heads++; heads == 2 {
+					return errors.New("member on fire")
+				}
+			}
+			return nil
+		}
+	}
+	report, err := Scan(ctx, m, live, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == "FUS060" && strings.Contains(f.Message, "deletes 1 pod ") }) {
+		t.Errorf("the finding is gone:\n%s", findingText(report.Findings))
+	}
+}
