@@ -60,7 +60,8 @@ func addressRules() []Rule {
 				"to, from 1.35 on never. Over one range neither sees what the other has given out.",
 			Legacy: kubever.Range{From: 6, To: 32}, Modern: kubever.Range{From: 34, To: kubever.Newest}, Severity: finding.Error,
 			Evidence: Evidence{
-				Seen: "1.15.12 and 1.36.3 with shared services and one range: 90 services made through each within seconds, 147 distinct addresses among 181 services, 34 given out twice",
+				Seen:   "1.15.12 and 1.36.3 with shared services and one range: 90 services made through each within seconds, 147 distinct addresses among 181 services, 34 given out twice",
+				Damage: []string{"TestServiceAddresses"}, Prevention: []string{"TestServiceAddresses"},
 				Read: "registry/core/rest/storage_core.go and service/ipallocator of 1.6.13 and 1.36.3; run: 1.36.3 refuses DisableAllocatorDualWrite=false",
 			},
 			Bad:   example{access: toDevelopers("services")}.String(),

@@ -22,7 +22,8 @@ func collectorRules() []Rule {
 				"the server answers that there is none, and the collector deletes the object: every pod of the other side's Deployments, within seconds, again and again.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: Evidence{
-				Seen: "split store, 1.36.3 with its default controllers: within 6 seconds all pods of a Deployment of 1.15.12 were deleted, and again each time they were recreated; with whitelisted controllers on 1.36.3 the collectors of 1.15.12 and 1.10.13 do the same to its pods",
+				Seen:   "split store, 1.36.3 with its default controllers: within 6 seconds all pods of a Deployment of 1.15.12 were deleted, and again each time they were recreated; with whitelisted controllers on 1.36.3 the collectors of 1.15.12 and 1.10.13 do the same to its pods",
+				Damage: []string{"TestModernCollectorDeletesLegacyPods", "TestLegacyCollectorDeletesModernPods"}, Prevention: []string{"TestPairs"},
 				Read: "pkg/controller/garbagecollector of 1.6.13, 1.8.15, 1.10.13, 1.15.12 and 1.36.3",
 			},
 			Bad:   example{modernManager: args("controllers=*")}.String(),
@@ -35,7 +36,8 @@ func collectorRules() []Rule {
 				"the server knows the kind in another version only, the answer is 404, and the object is deleted.",
 			Legacy: kubever.Range{From: 6, To: 9}, Modern: anyVersion, Severity: finding.Error,
 			Evidence: Evidence{
-				Seen: "1.6.13 with its default controllers beside 1.36.3: the pods of a Deployment made through 1.36.3 live (1.6 has no kind ReplicaSet in apps), those of a StatefulSet are deleted every few seconds",
+				Seen:   "1.6.13 with its default controllers beside 1.36.3: the pods of a Deployment made through 1.36.3 live (1.6 has no kind ReplicaSet in apps), those of a StatefulSet are deleted every few seconds",
+				Damage: []string{"TestLegacyCollectorDeletesModernPods"}, Prevention: []string{"TestLegacyCollectorOf1_6SparesDeployments", "TestPairs"},
 				Read: "apimachinery/meta/priority.go and garbagecollector/operations.go of 1.6 to 1.10",
 			},
 			Bad:   example{legacy: "1.6.13", legacyManager: "-"}.String(),
@@ -56,7 +58,7 @@ func collectorRules() []Rule {
 			Why: "A namespace is gone as soon as one namespace controller has finished with it. It cannot list what the other side keeps in a store of its own: those objects stay " +
 				"for ever, and reappear when a namespace of that name is made again.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: Evidence{Read: "namespaced_resources_deleter.go of 1.6.13 and 1.36.3"},
+			Evidence: Evidence{Prevention: []string{"TestControllers"}, Read: "namespaced_resources_deleter.go of 1.6.13 and 1.36.3"},
 			Bad:      example{}.String(),
 			Good:     example{layout: "shared", legacy: "1.24.17", modern: "1.24.17", modernManager: "-"}.String(),
 			Check:    orphansOfNamespaces,
@@ -66,7 +68,7 @@ func collectorRules() []Rule {
 			Why: "With a side's collector off, deleting an owner leaves everything that it owns behind, and deletions in the foreground or with orphaning wait for a finalizer that " +
 				"nobody removes.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: Evidence{Seen: "both collectors off: deleting a Deployment left its ReplicaSet and its pods", Read: "registry/generic/registry/store.go of 1.15.12 and 1.36.3"},
+			Evidence: Evidence{Seen: "both collectors off: deleting a Deployment left its ReplicaSet and its pods", Prevention: []string{"TestControllers"}, Read: "registry/generic/registry/store.go of 1.15.12 and 1.36.3"},
 			Bad:      example{}.String(),
 			Good:     example{layout: "shared", legacy: "1.6.13", modern: "1.10.13", modernManager: "-"}.String(),
 			Check:    uncollected,

@@ -1,8 +1,12 @@
 package rules
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,5 +53,40 @@ func TestTextBreaksLines(t *testing.T) {
 				t.Errorf("%s: a line of %d characters: %s", rule.ID, len(line), line)
 			}
 		}
+	}
+}
+
+// What rules call their evidence is there.
+func TestEvidenceNamesTestsThatExist(t *testing.T) {
+	files, err := filepath.Glob("../../test/e2e/*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("the end-to-end tests: %v, %v", files, err)
+	}
+	tests := map[string]bool{}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
+				tests[f.Name.Name] = true
+			}
+		}
+	}
+	named := 0
+	for _, rule := range All() {
+		for _, name := range slices.Concat(rule.Evidence.Damage, rule.Evidence.Prevention) {
+			named++
+			if !tests[name] {
+				t.Errorf("%s: there is no test %s in test/e2e", rule.ID, name)
+			}
+		}
+		if len(rule.Evidence.Damage) > 0 && rule.Evidence.Seen == "" {
+			t.Errorf("%s: a test does the damage, and its evidence does not say what was seen", rule.ID)
+		}
+	}
+	if named < 10 {
+		t.Errorf("%d tests are named as evidence, want more", named)
 	}
 }

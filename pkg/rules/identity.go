@@ -82,7 +82,7 @@ func identityRules() []Rule {
 			Why: "Since 1.21 a pod made through a server mounts the config map kube-root-ca.crt of its namespace. Controller managers publish it by default since 1.20: where neither " +
 				"side does, pods made through the modern server wait for it for ever.",
 			Legacy: kubever.Range{From: 6, To: 19}, Modern: kubever.Range{From: 21, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: Evidence{Read: "admission plugin ServiceAccount and pkg/controller/certificates/rootcacertpublisher of 1.19 to 1.36"},
+			Evidence: Evidence{Prevention: []string{"TestOldServersEmptyTheTokenSource"}, Read: "admission plugin ServiceAccount and pkg/controller/certificates/rootcacertpublisher of 1.19 to 1.36"},
 			Bad:      example{modernManager: args("controllers=deployment-controller,replicaset-controller"), access: toDevelopers("pods")}.String(),
 			Good:     example{access: toDevelopers("pods")}.String(),
 			Check:    unpublishedCA,
@@ -104,8 +104,9 @@ func identityRules() []Rule {
 				"them the pod never starts.",
 			Legacy: kubever.Range{From: 6, To: 19}, Modern: kubever.Range{From: 21, To: kubever.Newest}, Severity: finding.Warning,
 			Evidence: Evidence{
-				Seen: "a pod made through 1.36.3 and read through 1.6.13 and 1.10.13 has an empty token source; 1.15.12 keeps it",
-				Read: "the field table: v1.VolumeProjection; authentication options of every minor",
+				Seen:   "a pod made through 1.36.3 and read through 1.6.13 and 1.10.13 has an empty token source; 1.15.12 keeps it",
+				Damage: []string{"TestOldServersEmptyTheTokenSource"},
+				Read:   "the field table: v1.VolumeProjection; authentication options of every minor",
 			},
 			Bad:   example{legacy: "1.10.13", access: toDevelopers("pods")}.String(),
 			Good:  example{legacy: "1.10.13", access: toDevelopers("pods"), more: `pods: {}`}.String(),

@@ -33,8 +33,11 @@ type Rule struct {
 // Evidence says how a danger is known.
 type Evidence struct {
 	Seen string `json:"seen,omitempty"` // what was done with real servers and what happened; "" when it was not run
-	Test string `json:"test,omitempty"` // the end-to-end test that does it again
-	Read string `json:"read,omitempty"` // source files and versions that were read
+	// Damage and Prevention name tests of test/e2e, with real servers: those that do the damage again, and those in which what the plan
+	// does about it is seen to hold.
+	Damage     []string `json:"damage,omitempty"`
+	Prevention []string `json:"prevention,omitempty"`
+	Read       string   `json:"read,omitempty"` // source files and versions that were read
 }
 
 // Every version, for rules that do not depend on it.

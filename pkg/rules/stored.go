@@ -32,8 +32,9 @@ func storedRules() []Rule {
 				"the legacy server strips the spec of a pod that was made through the modern one. Custom resources keep their spec.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: Evidence{
-				Seen: "one PUT of a pod's status through 1.6.13, the pod made through 1.36.3: topologySpreadConstraints, preemptionPolicy and managedFields were gone from the stored object; a status PUT through 1.10.13 stripped the same",
-				Read: "generated.pb.go and registry/core/pod/strategy.go of 1.6.13; store.go of apiserver 1.6.13 and 1.36.3",
+				Seen:   "one PUT of a pod's status through 1.6.13, the pod made through 1.36.3: topologySpreadConstraints, preemptionPolicy and managedFields were gone from the stored object; a status PUT through 1.10.13 stripped the same",
+				Damage: []string{"TestStatusUpdateErasesFields"},
+				Read:   "generated.pb.go and registry/core/pod/strategy.go of 1.6.13; store.go of apiserver 1.6.13 and 1.36.3",
 			},
 			Bad:   example{}.String(),
 			Good:  example{layout: "split", legacy: "1.24.17", modern: "1.24.17", network: ""}.String(),
@@ -46,7 +47,8 @@ func storedRules() []Rule {
 				"flag lowers it.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: Evidence{
-				Seen: "1.15.12 and 1.36.3 on one store: one Ingress, CronJob or HorizontalPodAutoscaler written through 1.36.3 makes 1.15.12 answer 500 to every list of that resource; one Deployment patched through 1.10.13 does the same to 1.6.13",
+				Seen:   "1.15.12 and 1.36.3 on one store: one Ingress, CronJob or HorizontalPodAutoscaler written through 1.36.3 makes 1.15.12 answer 500 to every list of that resource; one Deployment patched through 1.10.13 does the same to 1.6.13",
+				Damage: []string{"TestSharedStoreBlindsTheLegacySide", "TestPatchedDeploymentBlindsTheLegacySide"}, Prevention: []string{"TestPairs"},
 				Read: "storage/etcd3/store.go of 1.6.13 and 1.36.3; the golden storage data and install packages of every minor",
 			},
 			Bad:   example{layout: "shared", modernManager: "-", access: toIngresses}.String(),
@@ -70,7 +72,8 @@ func storedRules() []Rule {
 				"cannot be moved by an override; only different default stores keep them apart.",
 			Legacy: kubever.Range{From: 7, To: kubever.Newest}, Modern: kubever.Range{From: 7, To: kubever.Newest}, Severity: finding.Error,
 			Evidence: Evidence{
-				Seen: "starting 1.36.3 on the store of 1.15.12 removes the group extensions from 1.15.12's /apis",
+				Seen:   "starting 1.36.3 on the store of 1.15.12 removes the group extensions from 1.15.12's /apis",
+				Damage: []string{"TestSharedStoreBlindsTheLegacySide"}, Prevention: []string{"TestPairs"},
 				Read: "autoregister_controller.go of 1.7.0, 1.8.15 and 1.36.3; kubernetes#75704, #51912",
 			},
 			Bad:   example{layout: "shared", legacy: "1.15.12", modern: "1.16.15", modernManager: "-"}.String(),
@@ -83,7 +86,8 @@ func storedRules() []Rule {
 				"it does not know: versions, conversion, schemas, the record of stored versions. Custom resources are then read in the wrong version.",
 			Legacy: kubever.Range{From: 7, To: 15}, Modern: kubever.Range{From: 8, To: kubever.Newest}, Severity: finding.Error,
 			Evidence: Evidence{
-				Seen: "30 CRDs of two versions made through 1.36.3 in a row on the store of 1.10.13: 29 were rewritten with one version and without schema",
+				Seen:   "30 CRDs of two versions made through 1.36.3 in a row on the store of 1.10.13: 29 were rewritten with one version and without schema",
+				Damage: []string{"TestLegacyTruncatesCRDs"}, Prevention: []string{"TestPairs"},
 				Read: "apiextensions v1beta1 types.go and naming_controller.go of every minor",
 			},
 			Bad:   example{layout: "shared", legacy: "1.10.13", modern: "1.12.10", modernManager: "-"}.String(),
@@ -96,8 +100,9 @@ func storedRules() []Rule {
 				"sight in a version that it cannot decode, its lists of that resource fail from then on.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: Evidence{
-				Seen: "a fresh 1.36.3 writes 57 keys by itself, flow schemas, priority levels, priority classes, leases and APIServices among them",
-				Read: "post-start hooks of every minor",
+				Seen:       "a fresh 1.36.3 writes 57 keys by itself, flow schemas, priority levels, priority classes, leases and APIServices among them",
+				Prevention: []string{"TestPairs"},
+				Read:       "post-start hooks of every minor",
 			},
 			Bad:   example{legacy: "1.12.10", modern: "1.36.3", more: `owners: [{resources: [leases.coordination.k8s.io], owner: shared}]`}.String(),
 			Good:  example{legacy: "1.12.10", modern: "1.36.3"}.String(),

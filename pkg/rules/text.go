@@ -50,12 +50,22 @@ func Index(rules []Rule) string {
 
 func (e Evidence) lines() []string {
 	var lines []string
-	for _, l := range []struct{ what, text string }{{"seen", e.Seen}, {"test", e.Test}, {"read", e.Read}} {
+	for _, l := range []struct{ what, text string }{
+		{"seen", e.Seen}, {"done again by", inTests(e.Damage)}, {"prevented in", inTests(e.Prevention)}, {"read", e.Read},
+	} {
 		if l.text != "" {
 			lines = append(lines, l.what+": "+l.text)
 		}
 	}
 	return lines
+}
+
+// inTests names end-to-end tests.
+func inTests(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return strings.Join(names, ", ") + " of test/e2e"
 }
 
 func indent(text string) string {
