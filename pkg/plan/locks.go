@@ -54,10 +54,7 @@ func locksOf(side etcdsplit.SideName, component, kind, namespace, name string) [
 func distinctElection(component string, minor kubever.Minor, legacy []etcdsplit.Lock, rows []Resource) (election, error) {
 	facts := kubever.LeaderLocks(component, minor)
 	if facts.NameFlag {
-		kind := facts.Default
-		if slices.Contains(facts.Settable, lockKinds[0]) {
-			kind = lockKinds[0]
-		}
+		kind := preferredLock(facts)
 		name := facts.Object + "-modern"
 		e := election{locks: locksOf(etcdsplit.Modern, component, kind, lockNamespace, name)}
 		if kind != facts.Default {
@@ -84,6 +81,35 @@ func distinctElection(component string, minor kubever.Minor, legacy []etcdsplit.
 		return e, nil
 	}
 	return election{}, fmt.Errorf("spec.modern.version: the lock of the %s of %s can neither be renamed nor moved away from the legacy side's", component, minor)
+}
+
+// preferredLock is the kind of a lock that can be given a name of its own.
+func preferredLock(facts kubever.Locks) string {
+	if slices.Contains(facts.Settable, lockKinds[0]) {
+		return lockKinds[0]
+	}
+	return facts.Default
+}
+
+// electsIn reports whether the modern side's controller manager elects on an object of the key, as its version and the spec have it.
+func (p *placement) electsIn(key string) bool {
+	manager := p.file.Spec.Modern.ControllerManager
+	if manager == nil {
+		return false
+	}
+	facts := kubever.LeaderLocks(kubever.ControllerManager, p.modern)
+	kind := facts.Default
+	if electsByItself(manager.ExtraArgs) {
+		if elect, _ := lastValue(manager.ExtraArgs, "leader-elect"); elect == "false" {
+			return false
+		}
+		if value, ok := lastValue(manager.ExtraArgs, "leader-elect-resource-lock"); ok {
+			kind = value
+		}
+	} else if facts.NameFlag {
+		kind = preferredLock(facts)
+	}
+	return slices.Contains(kubever.LockKeys(kind), key)
 }
 
 // contended reports whether two locks are one object in one store.

@@ -158,11 +158,13 @@ func (p *placement) owner(fact kubever.Resource, row *Resource) (etcdsplit.Owner
 	switch {
 	case legacyReads && modernReads:
 		return etcdsplit.OwnerShared, fmt.Sprintf("%s; each version reads what the other stores", together)
-	case modernReads && (p.file.Spec.Layout == spec.LayoutShared || !p.startupWrites(fact.Key)):
+	case modernReads && (p.file.Spec.Layout == spec.LayoutShared || !p.startupWrites(fact.Key) && !p.electsIn(fact.Key)):
 		return etcdsplit.OwnerLegacy, fmt.Sprintf("%s; %s cannot read the %s that %s stores, so only the legacy side may write",
 			together, p.legacy, row.Modern.StoredAs, p.modern)
 	case p.file.Spec.Layout == spec.LayoutShared:
 		return etcdsplit.OwnerLegacy, fmt.Sprintf("%s; neither version reads what the other stores", together)
+	case modernReads && !p.startupWrites(fact.Key):
+		return etcdsplit.OwnerSplit, fmt.Sprintf("the controller manager of %s elects in it, as %s, which %s cannot read", p.modern, row.Modern.StoredAs, p.legacy)
 	case modernReads:
 		return etcdsplit.OwnerSplit, fmt.Sprintf("%s writes it by itself at start, as %s, which %s cannot read", p.modern, row.Modern.StoredAs, p.legacy)
 	default:
