@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
@@ -32,6 +33,29 @@ func policyRules() []Rule {
 			Bad:      example{access: `[{subjects: [{kind: Group, name: "system:masters"}], apiGroups: [example.org], resources: ["*"]}]`}.String(),
 			Good:     example{}.String(),
 			Check:    masters,
+		},
+		{
+			ID: "FUS157", Title: "The policy cannot tell the modern controllers apart",
+			Why: "With --use-service-account-credentials each controller is an account of its own, and the policy gives each what it writes. Without, all of them are the controller " +
+				"manager's one user, which may do whatever any of them may: a controller that should not have been on is not held back.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: Evidence{Read: "cmd/kube-controller-manager/app/controllermanager.go and client_builder of 1.6.13, 1.15.12 and 1.36.3"},
+			Bad:      example{modernManager: args("use-service-account-credentials=false")}.String(),
+			Good:     example{}.String(),
+			Check:    oneUserForAll,
+		},
+		{
+			ID: "FUS224", Title: "The policy opens the accounts of the control plane",
+			Why: "Accounts of controllers and add-ons are in kube-system, with rights over everything. Whoever may write service accounts there may ask for the token of any of them, whoever " +
+				"may write or read secrets there finds or makes one, and whoever may make pods there runs as any of them. Such a token is good on the legacy server as well, where no policy of the modern one holds.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: Evidence{
+				Seen: "the secret token of an account that the controller managers of 1.6.13, 1.10.13 and 1.15.12 made is accepted by them and by 1.36.3",
+				Read: "pkg/auth/authorizer/abac of 1.6 to 1.36: a rule about serviceaccounts covers serviceaccounts/token",
+			},
+			Bad:   example{access: toDevelopers("secrets")}.String(),
+			Good:  example{access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [secrets], namespaces: [shop]}]`}.String(),
+			Check: systemAccounts,
 		},
 	}
 }
@@ -122,6 +146,55 @@ func masters(p *plan.Plan) []finding.Finding {
 	for _, c := range p.Certificates {
 		if slices.Contains(c.Organizations, policy.GroupMasters) && !c.Existing {
 			found = append(found, finding.Finding{Subject: c.Cert, Message: fmt.Sprintf("is a certificate of the group %s, which no policy limits", policy.GroupMasters), Fix: "issue it for another group"})
+		}
+	}
+	return found
+}
+
+// oneUserForAll reports a modern controller manager whose controllers share its user although the policy was made for each.
+func oneUserForAll(p *plan.Plan) []finding.Finding {
+	value, _ := modernArg(p, kubever.ControllerManager, "use-service-account-credentials")
+	if value != "false" {
+		return nil
+	}
+	return []finding.Finding{{Subject: "--use-service-account-credentials of the modern controller manager",
+		Message: "is false: every controller may do what the policy gives to any of them", Fix: "leave the argument to the plan, which sets true"}}
+}
+
+// systemNamespace is where the accounts of controllers and add-ons are.
+const systemNamespace = "kube-system"
+
+// systemAccounts reports rights with which somebody becomes an account of kube-system.
+func systemAccounts(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for _, by := range []struct {
+		key, write, read string
+	}{
+		{"pods", "may run a pod there as any account", ""},
+		{"secrets", "may read the tokens of the accounts there, and make more", "may read the tokens of the accounts there"},
+		{"serviceaccounts", "may ask for a token of any account there", ""},
+	} {
+		row := p.Resource(by.key)
+		if row == nil || len(row.Modern.Serves) == 0 {
+			continue
+		}
+		var writers, readers []string
+		for _, g := range userGrants(p) {
+			switch {
+			case !covers(g, row) || !slices.Contains(g.Namespaces, "*") && !slices.Contains(g.Namespaces, systemNamespace):
+			case !g.ReadOnly:
+				writers = append(writers, subjects(g)...)
+			case by.read != "":
+				readers = append(readers, subjects(g)...)
+			}
+		}
+		what, who := by.write, writers
+		if len(who) == 0 {
+			what, who = by.read, readers
+		}
+		if len(who) > 0 {
+			found = append(found, finding.Finding{Subject: row.Name + " in " + systemNamespace, Message: fmt.Sprintf("%s %s", list(who), what),
+				Fix: fmt.Sprintf("name the namespaces of spec.access in which %s may be used, without %s", row.Name, systemNamespace)})
 		}
 	}
 	return found

@@ -4,7 +4,7 @@ import "slices"
 
 // All lists every rule, by ID.
 func All() []Rule {
-	all := slices.Concat(storedRules(), addressRules(), collectorRules(), controllerRules(), argumentRules(), identityRules(), policyRules(), ownRules())
+	all := slices.Concat(storedRules(), addressRules(), collectorRules(), controllerRules(), argumentRules(), identityRules(), policyRules(), writerRules(), storageRules(), podRules(), ownRules())
 	slices.SortStableFunc(all, func(a, b Rule) int {
 		switch {
 		case a.ID < b.ID:

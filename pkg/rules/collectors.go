@@ -129,7 +129,7 @@ func orphansOfNamespaces(p *plan.Plan) []finding.Finding {
 		}
 		found = append(found, finding.Finding{Subject: fmt.Sprintf("namespaces, %s objects", side),
 			Message: fmt.Sprintf("namespaces are shared, and the %s side keeps %d kinds of objects in them that the %s side's namespace controller cannot list", side, len(own), ending),
-			Fix:     fmt.Sprintf("before deleting a namespace delete what the %s side has in it: %s", side, strings.Join(first(own, 6), ", ")),
+			Fix:     fmt.Sprintf("run fusionctl controllers, which empties a namespace on both sides before it goes; or before deleting one delete what the %s side has in it: %s", side, strings.Join(first(own, 6), ", ")),
 			Related: own})
 	}
 	return found
@@ -167,7 +167,7 @@ func uncollected(p *plan.Plan) []finding.Finding {
 		}
 		found = append(found, finding.Finding{Subject: string(side) + " " + c.Name,
 			Message: fmt.Sprintf("is off, because %s. What it would have collected stays", c.Why),
-			Fix:     fmt.Sprintf("delete dependents along with their owners on the %s side (kubectl delete by label), and do not delete in the foreground there", side)})
+			Fix:     "run fusionctl controllers, which collects garbage with both sides in sight and lifts the finalizers of deletions in the foreground"})
 	}
 	return found
 }

@@ -99,9 +99,9 @@ func identityRules() []Rule {
 		},
 		{
 			ID: "FUS161", Title: "Pods made through the modern server get no token",
-			Why: "A modern server gives pods a projected token volume instead of a token secret. Legacy servers before 1.11 drop the source of the token and kubelets before 1.12 cannot " +
-				"mount it: the pod runs without a token. Where both can, the kubelet asks the legacy server for the token, which must have an issuer and a signing key: without " +
-				"them the pod never starts.",
+			Why: "A modern server gives pods a projected token volume instead of a token secret. Legacy servers before 1.11 drop the source of the token, and kubelets before 1.11 do not " +
+				"know it: the pod runs without a token. A kubelet of 1.11 knows it and refuses to mount it: the pod never starts. From 1.12 on the kubelet asks the legacy server for the token, " +
+				"which must have an issuer and a signing key: without them the pod never starts either.",
 			Legacy: kubever.Range{From: 6, To: 19}, Modern: kubever.Range{From: 21, To: kubever.Newest}, Severity: finding.Warning,
 			Evidence: Evidence{
 				Seen:   "a pod made through 1.36.3 and read through 1.6.13 and 1.10.13 has an empty token source; 1.15.12 keeps it",
@@ -303,13 +303,17 @@ func noToken(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	legacy, kubelet := p.Legacy.Version.Minor, p.Kubelet.Minor
-	f := finding.Finding{Subject: "pods", Fix: "add spec.pods: {}: pods are given the token of a Secret"}
+	f := finding.Finding{Subject: "pods", Severity: finding.Warning, Fix: "add spec.pods: {}: pods are given the token of a Secret"}
 	switch {
 	case !kubever.Behaves(kubever.BehaviourTokenProjectionKept, legacy):
 		f.Message = fmt.Sprintf("%s gives them a projected token volume whose source %s drops: they get no token", p.Modern.Version.Minor, legacy)
+	case !kubever.Behaves(kubever.BehaviourTokenProjectionKept, kubelet):
+		f.Message = fmt.Sprintf("%s gives them a projected token volume whose source kubelets of %s do not know: they get no token", p.Modern.Version.Minor, kubelet)
 	case !kubever.Behaves(kubever.BehaviourTokenProjectionMountable, kubelet):
-		f.Message = fmt.Sprintf("%s gives them a projected token volume, which kubelets of %s cannot mount", p.Modern.Version.Minor, kubelet)
+		f.Severity = finding.Error
+		f.Message = fmt.Sprintf("%s gives them a projected token volume, which kubelets of %s refuse to mount: they never start", p.Modern.Version.Minor, kubelet)
 	case issuer(p, etcdsplit.Legacy) == "":
+		f.Severity = finding.Error
 		f.Message = fmt.Sprintf("%s gives them a projected token volume; kubelets ask %s for the token, which issues none: the pods never start", p.Modern.Version.Minor, legacy)
 		if kubever.Behaves(kubever.BehaviourBoundTokens, legacy) {
 			f.Fix = issuerFix(p)

@@ -55,13 +55,14 @@ func legacyWrites(r *plan.Resource) bool {
 	return r.Owner != etcdsplit.OwnerModern && len(r.Legacy.Serves) > 0
 }
 
-// modernWrites reports whether anybody writes the resource through the modern side: a user, a controller, or, where the spec gives it
+// modernWrites reports whether anybody writes the resource through the modern side: a user, a controller, who elects there, or, where the spec gives it
 // to the modern side, whoever that is meant for.
 func modernWrites(p *plan.Plan, r *plan.Resource) bool {
 	if len(r.Modern.Serves) == 0 {
 		return false
 	}
-	return r.Owner != etcdsplit.OwnerLegacy || userWrites(p, r) || controllerTouches(p, r, true)
+	return r.Owner != etcdsplit.OwnerLegacy || userWrites(p, r) || controllerTouches(p, r, true) ||
+		slices.ContainsFunc(p.Modern.Locks, func(l etcdsplit.Lock) bool { return l.Resource == r.Key })
 }
 
 // modernReads reports whether anybody asks the modern side for the resource.

@@ -85,8 +85,8 @@ func defaultSpec(layout spec.Layout, legacy, modern kubever.Minor) (*spec.File, 
 	return spec.Load(string(layout), text)
 }
 
-// between is the default spec of one pair as that of another: what differs are the versions, and whether the modern side needs a
-// service range of its own. Reading the text of every pair would take longer than judging it.
+// between is the default spec of one pair as that of another: what differs are the versions, whether the modern side needs a
+// service range of its own, and whether its pods need another token. Reading the text of every pair would take longer than judging it.
 func between(base *spec.File, legacy, modern kubever.Minor) (*spec.File, error) {
 	f := *base
 	var err error
@@ -99,6 +99,10 @@ func between(base *spec.File, legacy, modern kubever.Minor) (*spec.File, error) 
 	f.Spec.Kubelet.Version = f.Spec.Legacy.Version
 	if !spec.NeedsOwnRange(legacy, modern) {
 		f.Spec.Network.ModernServiceCIDRs = nil
+	}
+	if spec.NeedsPods(f.Spec.Layout, legacy, modern) {
+		f.Spec.Pods = &spec.Pods{}
+		f.Default()
 	}
 	return &f, nil
 }

@@ -39,6 +39,7 @@ func Skeleton(layout Layout, legacy, modern kubever.Version) ([]byte, error) {
 		"Modern":       release(modern),
 		"Etcd":         etcdRelease,
 		"OwnRange":     NeedsOwnRange(legacy.Minor, modern.Minor),
+		"NeedsPods":    NeedsPods(layout, legacy.Minor, modern.Minor),
 		"Alike":        alike,
 		"OwnerExample": example,
 	})
@@ -53,6 +54,14 @@ func Skeleton(layout Layout, legacy, modern kubever.Version) ([]byte, error) {
 func NeedsOwnRange(legacy, modern kubever.Minor) bool {
 	notes := kubever.AllocatorsIn(modern)
 	return !kubever.AllocatorsIn(legacy).Objects && !notes.Bitmap && notes.KeepBitmap == ""
+}
+
+// NeedsPods reports whether pods of the modern side never start unless they are given another token: kubelets of the legacy version know the
+// projected one and refuse to mount it, and the modern server cannot be told to leave it out.
+func NeedsPods(layout Layout, legacy, modern kubever.Minor) bool {
+	gate, known := kubever.Gate("BoundServiceAccountTokenVolume").At(modern)
+	return layout == LayoutSplit && kubever.Behaves(kubever.BehaviourTokenVolumeProjected, modern) && (!known || gate.Locked) &&
+		kubever.Behaves(kubever.BehaviourTokenProjectionKept, legacy) && !kubever.Behaves(kubever.BehaviourTokenProjectionMountable, legacy)
 }
 
 // release names a release of the version: itself when it has a patch.

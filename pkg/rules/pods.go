@@ -1,0 +1,58 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// podRules are about what becomes of the modern side's pods on the legacy side's nodes.
+func podRules() []Rule {
+	return []Rule{{
+		ID: "FUS164", Title: "Pods of the modern side run otherwise than asked",
+		Why: "The scheduler and the kubelets read pods through the legacy server, which drops the fields that its version does not know: a pod without its startup probe is killed while it " +
+			"starts, one without its spread constraints is placed anywhere, a sidecar becomes an init container that never ends. Nobody says so, unless the modern server's admission does.",
+		Legacy: kubever.Range{From: 6, To: 35}, Modern: anyVersion, Severity: finding.Warning,
+		Evidence: Evidence{
+			Seen:   "a pod made through 1.36.3 with topologySpreadConstraints: one status update through 1.6.13 or 1.10.13, as a kubelet sends it, and they are gone",
+			Damage: []string{"TestStatusUpdateErasesFields"},
+			Read:   "the field table: pods of every minor, as the API descriptions have them",
+		},
+		Bad:   example{access: toDevelopers("pods")}.String(),
+		Good:  example{access: toDevelopers("pods"), more: `pods: {}`}.String(),
+		Check: unheardFields,
+	}}
+}
+
+// podTypes are the types that a pod is made of, as far as their loss is given a meaning.
+var podTypes = []string{"v1.Container", "v1.Lifecycle", "v1.LifecycleHandler", "v1.NodeSelectorTerm", "v1.PodAffinityTerm", "v1.PodSecurityContext", "v1.PodSpec", "v1.Probe",
+	"v1.SecurityContext", "v1.Toleration", "v1.TopologySpreadConstraint", "v1.Volume", "v1.VolumeMount"}
+
+// unheardFields reports the fields of pods that decide about running and that nobody on the legacy side would hear of.
+func unheardFields(p *plan.Plan) []finding.Finding {
+	if !visible(p, "pods") || !makesPods(p) || p.Pods != nil && p.Pods.UnknownFields != spec.UnknownFieldsIgnore {
+		return nil
+	}
+	legacy, modern := p.Side(etcdsplit.Legacy).Version.Minor, p.Side(etcdsplit.Modern).Version.Minor
+	var lost []string
+	for _, path := range slices.Sorted(maps.Keys(meanings)) {
+		at := strings.LastIndexByte(path, '.')
+		typeName, field := path[:at], path[at+1:]
+		if known := kubever.Field(typeName, field); slices.Contains(podTypes, typeName) && known.Has(modern) && !known.Has(legacy) {
+			lost = append(lost, strings.TrimPrefix(typeName, "v1.")+"."+field)
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	return []finding.Finding{{Subject: "pods", Related: lost,
+		Message: fmt.Sprintf("%d fields that decide how a pod is placed or runs are dropped by %s without a word: %s", len(lost), legacy, strings.Join(first(lost, 5), ", ")),
+		Fix:     "add spec.pods: {unknownFields: warn}, or refuse: the modern server says so to whoever makes such a pod; fusionctl check --objects says it of manifests"}}
+}

@@ -1,0 +1,76 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// writerRules are about who writes what the spec gives to one side.
+func writerRules() []Rule {
+	return []Rule{{
+		ID: "FUS223", Title: "A side goes on writing what the spec gives to the other",
+		Why: "The owner of a resource says which side alone writes it, and the plan runs the modern side's controllers by that. Controllers of the other side that are on go on " +
+			"writing the objects that both see, and so do kubelets through the legacy server: two write where the plan counts with one, and fields that the older of them does not know are lost.",
+		Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+		Evidence: Evidence{Read: "a rule of our own, from the owners of the spec and what the controllers of every minor write"},
+		Bad:      example{more: "owners: [{resources: [serviceaccounts], owner: modern}]"}.String(),
+		Good:     example{more: "owners: [{resources: [serviceaccounts], owner: modern}]", legacyManager: args("controllers=*,-serviceaccount,-serviceaccount-token,-garbagecollector")}.String(),
+		Check:    foreignControllers,
+	}}
+}
+
+// foreignControllers reports, for each resource that both sides see and one side owns, who of the other side writes it. What acts on
+// everything (garbage collection, the end of namespaces) is judged by rules of its own.
+func foreignControllers(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		other := map[etcdsplit.Owner]etcdsplit.SideName{etcdsplit.OwnerModern: etcdsplit.Legacy, etcdsplit.OwnerLegacy: etcdsplit.Modern}[r.Owner]
+		if other == "" || !r.VisibleToBoth() || r.Pseudo {
+			continue
+		}
+		who := writersOf(p, other, r.Key)
+		if len(who) == 0 {
+			continue
+		}
+		found = append(found, finding.Finding{Subject: r.Name, Related: who,
+			Message: fmt.Sprintf("their owner is %s, and on the %s side %s goes on writing them", r.Owner, other, strings.Join(first(who, 4), ", ")),
+			Fix:     writersFix(r, other, who)})
+	}
+	return found
+}
+
+const kubelets = "every kubelet"
+
+// writersOf names what writes the objects of a key through a side's server.
+func writersOf(p *plan.Plan, side etcdsplit.SideName, key string) []string {
+	var who []string
+	for _, fact := range kubever.Controllers(p.Side(side).Version.Minor) {
+		if c := p.Controller(side, fact.Name); c != nil && c.On && (slices.Contains(fact.Writes, key) || slices.Contains(fact.Deletes, key)) {
+			who = append(who, c.Name)
+		}
+	}
+	for _, l := range p.Side(side).Locks {
+		if l.Resource == key {
+			who = append(who, "the lock of "+l.Component)
+		}
+	}
+	heartbeats := key != "leases" || kubever.Behaves(kubever.BehaviourKubeletLeaseHeartbeat, p.Kubelet.Minor)
+	if side == etcdsplit.Legacy && slices.Contains(keptByKubelets, key) && heartbeats {
+		who = append(who, kubelets)
+	}
+	return who
+}
+
+func writersFix(r *plan.Resource, side etcdsplit.SideName, who []string) string {
+	if slices.Contains(who, kubelets) {
+		return fmt.Sprintf("remove %s from spec.owners: kubelets speak to the legacy server", qualified(r))
+	}
+	return fmt.Sprintf("remove %s from spec.owners, or turn these off in --controllers of the %s controller manager", qualified(r), side)
+}

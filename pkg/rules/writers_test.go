@@ -1,0 +1,120 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// Of its own accord no plan has a resource that the other side goes on writing.
+func TestDefaultPlansHaveOneWriter(t *testing.T) {
+	for _, layout := range []spec.Layout{spec.LayoutSplit, spec.LayoutShared} {
+		base, err := defaultSpec(layout, kubever.Oldest, kubever.Newest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, legacy := range kubever.Minors() {
+			for _, modern := range kubever.Minors() {
+				if modern < legacy {
+					continue
+				}
+				f, err := between(base, legacy, modern)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p, err := plan.New(f)
+				if err != nil {
+					continue // what cannot be planned is said by the plan
+				}
+				for _, found := range append(foreignControllers(p), storedOtherwise(p)...) {
+					t.Errorf("%s %s %s: %+v", layout, legacy, modern, found)
+				}
+			}
+		}
+	}
+}
+
+func TestForeignWriters(t *testing.T) {
+	for _, test := range []struct {
+		owners, subject, says string
+	}{
+		{"{resources: [endpoints], owner: modern}", "endpoints", "endpoint, persistentvolume-binder"},
+		{"{resources: [leases.coordination.k8s.io], owner: modern}", "leases", kubelets},
+		{"{resources: [serviceaccounts], owner: modern}", "serviceaccounts", "serviceaccount"},
+		{"{resources: [pods], owner: modern}", "pods", kubelets},
+		{"{resources: [configmaps], owner: legacy}", "", ""},
+	} {
+		found := of(Check(planOf(t, example{more: "owners: [" + test.owners + "]"}.String())), "FUS223")
+		if test.subject == "" {
+			if len(found) > 0 {
+				t.Errorf("%s: %+v, want silence", test.owners, found)
+			}
+			continue
+		}
+		if len(found) != 1 || found[0].Subject != test.subject || !strings.Contains(found[0].Message+strings.Join(found[0].Related, " "), test.says) {
+			t.Errorf("%s: %+v, want one about %s that says %q", test.owners, found, test.subject, test.says)
+		}
+	}
+}
+
+func TestArgumentsThatChangeWhatIsStored(t *testing.T) {
+	for name, test := range map[string]struct {
+		e        example
+		severity finding.Severity // 0: silent
+		says     string
+	}{
+		"stored as the version does":       {example{legacy: "1.10.13", legacyServer: args("storage-versions=apps/v1,batch/v1,extensions/v1beta1")}, 0, ""},
+		"stored in an older version":       {example{legacy: "1.10.13", legacyServer: args("storage-versions=apps/v1beta1")}, finding.Error, "deployments as apps/v1beta1, not apps/v1"},
+		"stored as another group's":        {example{legacy: "1.9.11", legacyServer: args("storage-versions=extensions=apps/v1")}, finding.Error, "deployments as apps/v1, not extensions/v1beta1"},
+		"an older server":                  {example{modernServer: args("emulated-version=kube=1.33")}, finding.Error, "that of 1.33"},
+		"the server that it is":            {example{modernServer: args("emulated-version=kube=1.36")}, 0, ""},
+		"another component's version":      {example{modernServer: args("emulated-version=wardle=1.2")}, 0, ""},
+		"a manager of another version":     {example{modernManager: args("emulated-version=1.34")}, finding.Error, "that of 1.34"},
+		"readable by older servers":        {example{modernServer: args("min-compatibility-version=1.33")}, finding.Error, "servers from 1.33 on"},
+		"readable by the one before":       {example{modernServer: args("min-compatibility-version=1.35")}, 0, ""},
+		"a group that is on besides":       {example{legacyServer: args("runtime-config=batch/v2alpha1=true,api/all=true")}, 0, ""},
+		"a version that is off":            {example{modernServer: args("runtime-config=apps/v1=false")}, finding.Warning, "deployments"},
+		"the group in which they are kept": {example{legacy: "1.10.13", legacyServer: args("runtime-config=apps/v1=false,apps/v1beta1=false,apps/v1beta2=false")}, finding.Error, "deployments as one of extensions/v1beta1, not apps/v1"},
+		"one version of several":           {example{legacy: "1.10.13", legacyServer: args("runtime-config=apps/v1=false")}, finding.Warning, "deployments"},
+		"what is off anyway":               {example{legacy: "1.10.13", legacyServer: args("runtime-config=batch/v2alpha1=false")}, 0, ""},
+		"an unknown group that is off":     {example{modernServer: args("runtime-config=example.org/v1=false")}, 0, ""},
+		"every alpha gate":                 {example{modernServer: args("feature-gates=AllAlpha=true")}, finding.Warning, "AllAlpha=true"},
+		"the new allocator of an old side": {example{legacy: "1.31.14", legacyServer: args("feature-gates=MultiCIDRServiceAllocator=true")}, finding.Warning, "MultiCIDRServiceAllocator=true"},
+		"the gate that keeps the bitmap":   {example{legacy: "1.15.12", modern: "1.34.4", modernServer: args("feature-gates=DisableAllocatorDualWrite=false")}, 0, ""},
+		"a gate that stores nothing":       {example{modernServer: args("feature-gates=WatchList=false")}, 0, ""},
+	} {
+		found := of(Check(planOf(t, test.e.String())), "FUS225")
+		if test.severity == 0 && len(found) > 0 || test.severity != 0 && (len(found) != 1 || found[0].Severity != test.severity || !strings.Contains(found[0].Message, test.says)) {
+			t.Errorf("%s: %+v, want severity %v with %q", name, found, test.severity, test.says)
+		}
+	}
+}
+
+func TestAccessToTheSystemsAccounts(t *testing.T) {
+	rule := func(rest string) example {
+		return example{access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [""], ` + rest + `}]`}
+	}
+	for name, test := range map[string]struct {
+		e        example
+		subjects string
+	}{
+		"one namespace":           {rule(`resources: [secrets, pods, serviceaccounts], namespaces: [shop]`), ""},
+		"the system's own":        {rule(`resources: [secrets, pods, serviceaccounts], namespaces: [kube-system]`), "pods secrets serviceaccounts"},
+		"all of them":             {rule(`resources: ["*"]`), "pods secrets serviceaccounts"},
+		"reading pods":            {rule(`resources: [pods, serviceaccounts], readOnly: true`), ""},
+		"reading secrets":         {rule(`resources: [secrets], readOnly: true`), "secrets"},
+		"what tells nobody apart": {rule(`resources: [configmaps, services]`), ""},
+	} {
+		var about []string
+		for _, f := range of(Check(planOf(t, test.e.String())), "FUS224") {
+			about = append(about, strings.TrimSuffix(f.Subject, " in kube-system"))
+		}
+		if got := strings.Join(about, " "); got != test.subjects {
+			t.Errorf("%s: about %q, want %q", name, got, test.subjects)
+		}
+	}
+}
