@@ -16,6 +16,7 @@ import (
 type controllersRequest struct {
 	spec           string
 	legacy, modern string // kubeconfig files
+	webhook        podsWebhookRequest
 	options        controllers.Options
 }
 
@@ -51,6 +52,7 @@ Exit codes: 1 could not start, or the lock was lost to another process; 2 bad us
 	f.Float64Var(&req.options.ChangesPerSecond, "changes-per-second", req.options.ChangesPerSecond, "deletions and changes in a second, at most")
 	f.IntVar(&req.options.Workers, "workers", req.options.Workers, "objects that are looked at at once")
 	f.StringVar(&req.options.Listen, "listen", req.options.Listen, "address of /healthz, /readyz and /metrics; empty for none")
+	req.webhook.bind(cmd)
 	return cmd
 }
 
@@ -71,6 +73,9 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 		return err
 	}
 	if req.options.Modern, err = kubeconfig(req.modern); err != nil {
+		return err
+	}
+	if req.options.Webhook, err = req.webhook.webhook(p); err != nil {
 		return err
 	}
 	// A server's log is for whoever looks later: it says what it does without being asked to.

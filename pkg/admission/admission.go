@@ -102,7 +102,7 @@ const (
 // Request is what the API server asks about.
 type Request struct {
 	Operation   string // Create, Update; others change nothing
-	Group, Kind string
+	Kind        schema.GroupVersionKind
 	Subresource string // "" or ephemeralcontainers; others change nothing
 	Namespace   string
 	Object, Old json.RawMessage // JSON; Old is that of an update
@@ -142,7 +142,7 @@ func (c *Change) Review(ctx context.Context, r Request, tokens Tokens, losses Lo
 	}
 	object, err := decode(r.Object)
 	if err != nil {
-		return Answer{}, fmt.Errorf("reading the %s: %w", r.Kind, err)
+		return Answer{}, fmt.Errorf("reading the %s: %w", r.Kind.Kind, err)
 	}
 	if leftAlone(object) {
 		return Answer{}, nil
@@ -150,7 +150,7 @@ func (c *Change) Review(ctx context.Context, r Request, tokens Tokens, losses Lo
 	var old map[string]any
 	if r.Operation == Update && len(r.Old) > 0 {
 		if old, err = decode(r.Old); err != nil {
-			return Answer{}, fmt.Errorf("reading the old %s: %w", r.Kind, err)
+			return Answer{}, fmt.Errorf("reading the old %s: %w", r.Kind.Kind, err)
 		}
 	}
 	p := &patch{object: object}
@@ -161,7 +161,7 @@ func (c *Change) Review(ctx context.Context, r Request, tokens Tokens, losses Lo
 		return Answer{Patch: p.operations}, nil
 	case r.Subresource != "":
 		return Answer{}, nil
-	case r.Group == "" && r.Kind == "Pod" && r.Operation == Create:
+	case r.Kind.Group == "" && r.Kind.Kind == "Pod" && r.Operation == Create:
 		if answer.Warnings, err = c.pod(ctx, p, r, tokens); err != nil {
 			return Answer{}, err
 		}
@@ -169,6 +169,11 @@ func (c *Change) Review(ctx context.Context, r Request, tokens Tokens, losses Lo
 		c.template(p, r, old)
 	}
 	answer.Patch = p.operations
+	for _, o := range []map[string]any{object, old} {
+		if o != nil && o["kind"] == nil { // servers before 1.12 leave out what an object is
+			o["apiVersion"], o["kind"] = r.Kind.GroupVersion().String(), r.Kind.Kind
+		}
+	}
 	return c.judge(answer, object, old, losses)
 }
 
@@ -191,7 +196,7 @@ func leftAlone(object map[string]any) bool {
 // compares it with the template that it was made from, and would make another. An update keeps a label that it does not speak of,
 // and adds none: a changed template is rolled out.
 func (c *Change) template(p *patch, r Request, old map[string]any) {
-	i := slices.IndexFunc(c.templates, func(t Template) bool { return t.Kind == r.Kind && slices.Contains(t.Groups, r.Group) })
+	i := slices.IndexFunc(c.templates, func(t Template) bool { return t.Kind == r.Kind.Kind && slices.Contains(t.Groups, r.Kind.Group) })
 	if i < 0 || hasController(p.object) {
 		return
 	}

@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/golden"
@@ -122,11 +122,19 @@ func requestOf(t *testing.T, q request, object json.RawMessage) admission.Reques
 	if err := json.Unmarshal(object, &head); err != nil {
 		t.Fatal(err)
 	}
-	group, _, found := strings.Cut(head.APIVersion, "/")
-	if !found {
-		group = ""
+	return admission.Request{Operation: q.Operation, Kind: schema.FromAPIVersionAndKind(head.APIVersion, head.Kind), Subresource: q.Subresource, Namespace: q.Namespace, Object: object}
+}
+
+var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+
+// TestReviewKnowsWhatAnObjectIs: servers before 1.12 send objects without apiVersion and kind.
+func TestReviewKnowsWhatAnObjectIs(t *testing.T) {
+	p := planOf(t, "1.6.13", "1.10.13", "{}")
+	r := admission.Request{Operation: admission.Create, Kind: podKind, Namespace: "demo", Object: json.RawMessage(`{"metadata":{"name":"web"},"spec":{"dnsConfig":{},"containers":[{"name":"web"}]}}`)}
+	answer, err := admission.For(p).Review(t.Context(), r, fixedTokens{}, rules.LegacyOf(p).Losses)
+	if err != nil || len(answer.Patch) != 2 || len(answer.Warnings) != 1 {
+		t.Errorf("Review: %s; want a label, variables, and a warning about dnsConfig", show(answer, err))
 	}
-	return admission.Request{Operation: q.Operation, Group: group, Kind: head.Kind, Subresource: q.Subresource, Namespace: q.Namespace, Object: object}
 }
 
 // show prints an answer for a golden file.
@@ -158,7 +166,7 @@ func show(a admission.Answer, err error) []byte {
 func TestReviewRefusesNonsense(t *testing.T) {
 	change := admission.For(planOf(t, "1.6.13", "1.36.3", "{}"))
 	for _, text := range []string{"", "null", "[]", `"pod"`, "{", "7"} {
-		r := admission.Request{Operation: admission.Create, Kind: "Pod", Namespace: "demo", Object: json.RawMessage(text)}
+		r := admission.Request{Operation: admission.Create, Kind: podKind, Namespace: "demo", Object: json.RawMessage(text)}
 		if answer, err := change.Review(t.Context(), r, fixedTokens{}, nil); err == nil {
 			t.Errorf("Review(%q) = %+v, want an error", text, answer)
 		}
@@ -177,8 +185,8 @@ func FuzzReview(f *testing.F) {
 		f.Add(seed, "Deployment")
 	}
 	f.Fuzz(func(t *testing.T, text, kind string) {
-		group := map[string]string{"Deployment": "apps"}[kind]
-		r := admission.Request{Operation: admission.Create, Group: group, Kind: kind, Namespace: "demo", Object: json.RawMessage(text)}
+		gvk := schema.GroupVersionKind{Group: map[string]string{"Deployment": "apps"}[kind], Version: "v1", Kind: kind}
+		r := admission.Request{Operation: admission.Create, Kind: gvk, Namespace: "demo", Object: json.RawMessage(text)}
 		answer, err := change.Review(context.Background(), r, fixedTokens{}, nil)
 		if err != nil || len(answer.Patch) == 0 {
 			return

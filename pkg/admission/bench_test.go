@@ -44,7 +44,7 @@ func largePod() json.RawMessage {
 func reviewLarge(b testing.TB) func() {
 	p := planOf(b, "1.6.13", "1.36.3", "{}")
 	change, losses := admission.For(p), rules.Older{Minor: admission.Older(p), Sees: rules.LegacyOf(p).Sees}.Losses
-	r := admission.Request{Operation: admission.Create, Kind: "Pod", Namespace: "demo", Object: largePod()}
+	r := admission.Request{Operation: admission.Create, Kind: podKind, Namespace: "demo", Object: largePod()}
 	if len(r.Object) < 10_000 {
 		b.Fatalf("the pod has %d bytes, want ten kilobytes", len(r.Object))
 	}

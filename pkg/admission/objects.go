@@ -39,16 +39,16 @@ func namespaces() object {
 	}}
 }
 
-// Webhook is the registration that makes the modern server ask the webhook at the URL; ca is PEM. Fields that a version does not know are
+// Webhook is the registration that makes the modern server ask the webhook at the URL; caBundle is PEM in base 64. Fields that a version does not know are
 // dropped by it.
 // Shape:  a MutatingWebhookConfiguration of the version given, v1 or v1beta1
-func (c *Change) Webhook(a plan.PodAdmission, version, url string, ca []byte) map[string]any {
+func (c *Change) Webhook(a plan.PodAdmission, version, url, caBundle string) map[string]any {
 	pods, ephemeral, templates := c.rules()
 	return object{
 		"apiVersion": group + "/" + version, "kind": "MutatingWebhookConfiguration", "metadata": object{"name": Name},
 		"webhooks": []any{object{
 			"name":         Name,
-			"clientConfig": object{"url": url, "caBundle": ca},
+			"clientConfig": object{"url": url, "caBundle": caBundle},
 			"rules":        append([]any{pods, ephemeral}, templates...),
 			// Whatever others add afterwards, such as the containers of a mesh, is led to the modern server too.
 			"reinvocationPolicy":      "IfNeeded",

@@ -172,6 +172,20 @@ func (c *catalogs) since(ctx context.Context, moment time.Time) (*catalog, error
 	return fresh, nil
 }
 
+// recentAge is how old a catalog may be that decides about nothing but where to write.
+const recentAge = time.Minute
+
+// recent returns a catalog that is good enough to write by.
+func (c *catalogs) recent(ctx context.Context) (*catalog, error) {
+	c.mutex.Lock()
+	last := c.last
+	c.mutex.Unlock()
+	if last != nil && len(last.failed) == 0 && last.asked.After(c.now().Add(-recentAge)) {
+		return last, nil
+	}
+	return c.since(ctx, time.Time{})
+}
+
 // layout answers from the plan where the objects of a resource are seen.
 type layout struct {
 	plan *plan.Plan

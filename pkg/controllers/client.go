@@ -211,7 +211,7 @@ func (c *client) watch(ctx context.Context, r resource, options metav1.ListOptio
 	if err != nil {
 		return nil, err // unwrapped: the reflector asks what kind of error it is
 	}
-	return watch.NewStreamWatcher(&eventDecoder{body: body, json: json.NewDecoder(body)}, apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "decoding")), nil
+	return watch.NewStreamWatcher(&eventDecoder{body: body, json: json.NewDecoder(body), decode: decodeObject}, apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "decoding")), nil
 }
 
 // delete asks for the deletion of exactly this object in exactly this state; servers before 1.14 look at the UID alone.
@@ -319,6 +319,11 @@ func decodeInto(object *metav1.PartialObjectMetadata, data []byte) error {
 
 // decodeList reads a list as it arrives and keeps the metadata. A list that does not end is an error, not a shorter list.
 func decodeList(body io.Reader) (*metav1.PartialObjectMetadataList, error) {
+	return decodeListOf(body, decodeObject)
+}
+
+// decodeListOf reads each item by a function.
+func decodeListOf(body io.Reader, decode func([]byte) (*metav1.PartialObjectMetadata, error)) (*metav1.PartialObjectMetadataList, error) {
 	decoder := json.NewDecoder(body)
 	if err := expect(decoder, json.Delim('{')); err != nil {
 		return nil, err
@@ -333,7 +338,7 @@ func decodeList(body io.Reader) (*metav1.PartialObjectMetadataList, error) {
 		case "metadata":
 			err = decoder.Decode(&list.ListMeta)
 		case "items":
-			err = decodeItems(decoder, list)
+			err = decodeItems(decoder, list, decode)
 		default:
 			var skipped json.RawMessage
 			err = decoder.Decode(&skipped)
@@ -351,7 +356,7 @@ func decodeList(body io.Reader) (*metav1.PartialObjectMetadataList, error) {
 	return list, nil
 }
 
-func decodeItems(decoder *json.Decoder, list *metav1.PartialObjectMetadataList) error {
+func decodeItems(decoder *json.Decoder, list *metav1.PartialObjectMetadataList, decode func([]byte) (*metav1.PartialObjectMetadata, error)) error {
 	token, err := decoder.Token()
 	if err != nil || token == nil { // null is an empty list
 		return err
@@ -364,14 +369,14 @@ func decodeItems(decoder *json.Decoder, list *metav1.PartialObjectMetadataList) 
 		if err := decoder.Decode(&raw); err != nil {
 			return err
 		}
-		list.Items = append(list.Items, metav1.PartialObjectMetadata{})
-		item := &list.Items[len(list.Items)-1]
-		if err := decodeInto(item, raw); err != nil {
+		item, err := decode(raw)
+		if err != nil {
 			return err
 		}
 		if item.UID == "" || item.Name == "" {
 			return errors.New("an item has no name or no UID")
 		}
+		list.Items = append(list.Items, *item)
 	}
 	return expect(decoder, json.Delim(']'))
 }
@@ -389,8 +394,9 @@ func expect(decoder *json.Decoder, want json.Delim) error {
 
 // eventDecoder reads the events of a watch.
 type eventDecoder struct {
-	body io.ReadCloser
-	json *json.Decoder
+	body   io.ReadCloser
+	json   *json.Decoder
+	decode func([]byte) (*metav1.PartialObjectMetadata, error)
 }
 
 func (d *eventDecoder) Close() { d.body.Close() }
@@ -408,7 +414,7 @@ func (d *eventDecoder) Decode() (watch.EventType, runtime.Object, error) {
 		err := utiljson.Unmarshal(event.Object, status)
 		return event.Type, status, err
 	}
-	object, err := decodeObject(event.Object)
+	object, err := d.decode(event.Object)
 	return event.Type, object, err
 }
 

@@ -99,6 +99,11 @@ func newCluster(p *plan.Plan, configs map[etcdsplit.SideName]*rest.Config, o Opt
 	return c, nil
 }
 
+func (c *cluster) dryRun() bool {
+	_, dry := c.writer.(nobody)
+	return dry
+}
+
 func (c *cluster) client(side etcdsplit.SideName) *client { return c.clients[side] }
 
 // identify makes sure that a server is the one that the plan means. Two kubeconfigs that lead to one server, or one that leads to another
@@ -196,17 +201,17 @@ func (c *cluster) change(ctx context.Context, r resource, o *metav1.PartialObjec
 }
 
 // record writes one line of the audit trail.
-func (c *cluster) record(what string, r resource, o *metav1.PartialObjectMetadata, why string, err error, more slog.Attr) {
+func (c *cluster) record(what string, r resource, o *metav1.PartialObjectMetadata, why string, err error, more ...slog.Attr) {
 	outcome := "done"
 	if err != nil {
 		outcome = err.Error()
-	} else if _, dry := c.writer.(nobody); dry {
+	} else if c.dryRun() {
 		outcome = "dry run"
 	}
 	c.metrics.changes.WithLabelValues(what, string(r.side), r.String(), result(err)).Inc()
-	c.audit.LogAttrs(context.Background(), slog.LevelInfo, what, slog.String("side", string(r.side)), slog.String("resource", r.String()), slog.String("apiVersion", r.GroupVersion().String()),
-		slog.String("namespace", o.Namespace), slog.String("name", o.Name), slog.String("uid", string(o.UID)), slog.String("resourceVersion", o.ResourceVersion),
-		more, slog.String("why", why), slog.String("outcome", outcome))
+	attrs := append([]slog.Attr{slog.String("side", string(r.side)), slog.String("resource", r.String()), slog.String("apiVersion", r.GroupVersion().String()),
+		slog.String("namespace", o.Namespace), slog.String("name", o.Name), slog.String("uid", string(o.UID)), slog.String("resourceVersion", o.ResourceVersion)}, more...)
+	c.audit.LogAttrs(context.Background(), slog.LevelInfo, what, append(attrs, slog.String("why", why), slog.String("outcome", outcome))...)
 }
 
 func result(err error) string {

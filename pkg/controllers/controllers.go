@@ -44,8 +44,9 @@ type Options struct {
 	// QPS limits the requests to each side, ChangesPerSecond the deletions and changes on both together.
 	QPS              float32
 	ChangesPerSecond float64
-	Workers          int    // objects that are looked at at once
-	Listen           string // address of /healthz, /readyz and /metrics; "" for none
+	Workers          int      // objects that are looked at at once
+	Listen           string   // address of /healthz, /readyz and /metrics; "" for none
+	Webhook          *Webhook // answers about pods; nil where nobody is asked
 	Log, Audit       *slog.Logger
 }
 
@@ -70,6 +71,19 @@ func Run(ctx context.Context, p *plan.Plan, o Options) error {
 		return err
 	}
 	defer stop()
+	if m.keepers, err = podKeepers(c, o); err != nil {
+		return err
+	}
+	if o.Webhook != nil && !o.DryRun {
+		serving, end := context.WithCancel(ctx)
+		wait, err := m.answers(serving, o.Webhook)
+		if err != nil {
+			end()
+			return err
+		}
+		defer wait()
+		defer end()
+	}
 	if !o.LeaderElect || o.DryRun {
 		return m.run(ctx)
 	}
@@ -82,7 +96,8 @@ type manager struct {
 	graph      *graph
 	monitors   *monitors
 	collector  *collector
-	namespaces *namespaces // nil where each side has namespaces of its own
+	namespaces *namespaces                   // nil where each side has namespaces of its own
+	keepers    []func(context.Context) error // what else the leader keeps as it should be
 	workers    int
 
 	mutex   sync.Mutex
@@ -157,6 +172,9 @@ func (m *manager) run(ctx context.Context) error {
 			wait.Go(func() { work(ctx, m.namespaces.queue, m.namespaces.process, m.log) })
 		}
 	}
+	for _, keep := range m.keepers {
+		wait.Go(func() { m.keep(ctx, keep) })
+	}
 	discover, scan := time.NewTicker(discoverEvery), time.NewTicker(scanEvery)
 	defer discover.Stop()
 	defer scan.Stop()
@@ -168,6 +186,29 @@ func (m *manager) run(ctx context.Context) error {
 			_ = m.discover(ctx) // it has logged why; what is watched stays as it is
 		case <-scan.C:
 			m.scan(ctx)
+		}
+	}
+}
+
+// keepEvery is how often a keeper looks.
+const keepEvery = 5 * time.Second
+
+// keep runs a keeper until ctx ends. What it cannot do is said once, not each time. A dry run says once what would be done.
+func (m *manager) keep(ctx context.Context, keeper func(context.Context) error) {
+	said := ""
+	for {
+		err := keeper(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if text := fmt.Sprint(err); err != nil && text != said {
+			m.log.Error("not as it should be", "why", err)
+		}
+		if said = fmt.Sprint(err); m.dryRun() {
+			return
+		}
+		if pause(ctx, keepEvery); ctx.Err() != nil {
+			return
 		}
 	}
 }

@@ -9,6 +9,7 @@ type metrics struct {
 	doubts   prometheus.Counter
 	orphans  prometheus.Gauge
 	unsynced *prometheus.GaugeVec
+	reviews  *prometheus.HistogramVec
 }
 
 func newMetrics() *metrics {
@@ -23,7 +24,10 @@ func newMetrics() *metrics {
 		unsynced: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fusionctl_controllers_unlisted",
 			Help: "1 for each resource whose objects could not be listed yet."}, []string{"side", "resource"}),
 	}
-	m.registry.MustRegister(m.changes, m.doubts, m.orphans, m.unsynced)
+	m.reviews = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "fusionctl_controllers_review_seconds",
+		Help:    "How long answers about pods took, by what became of the pod: changed, unchanged, refused, error.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .1, .5, 1, 5}}, []string{"result"})
+	m.registry.MustRegister(m.changes, m.doubts, m.orphans, m.unsynced, m.reviews)
 	return m
 }
 

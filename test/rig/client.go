@@ -57,16 +57,7 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 		}
 		body = bytes.NewReader(data)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Accept", "application/json")
-	request.Header.Set("Content-Type", "application/json")
-	if method == http.MethodPatch {
-		request.Header.Set("Content-Type", "application/merge-patch+json")
-	}
-	response, err := c.http.Do(request)
+	response, err := c.Do(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
@@ -85,6 +76,20 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 		return fmt.Errorf("%s %s: reading the answer: %w", method, path, err)
 	}
 	return nil
+}
+
+// Do sends JSON and returns the answer, whatever its status, for tests that look at its header. The caller closes its body.
+func (c *Client) Do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", "application/merge-patch+json")
+	}
+	return c.http.Do(request)
 }
 
 // message is what an answer says about its failure: the message of a Status, or the whole.

@@ -27,6 +27,7 @@ type Process struct {
 	rig     *Rig
 	program string
 	args    []string
+	env     []string // beside what every program gets
 	log     string
 
 	// stopWithin is the time to end after a polite request; then the process is killed. Recent API servers take more than half a
@@ -53,15 +54,15 @@ func (r *Rig) Start(name, program string, minor kubever.Minor, args []string) *P
 	return r.start(name, binary, args)
 }
 
-// StartProgram runs a program that a test has built. The arguments are given as they are.
-func (r *Rig) StartProgram(name, path string, args []string) *Process {
+// StartProgram runs a program that a test has built. The arguments are given as they are, env is NAME=VALUE.
+func (r *Rig) StartProgram(name, path string, args []string, env ...string) *Process {
 	r.t.Helper()
-	return r.start(name, path, args)
+	return r.start(name, path, args, env...)
 }
 
-func (r *Rig) start(name, binary string, args []string) *Process {
+func (r *Rig) start(name, binary string, args []string, env ...string) *Process {
 	r.t.Helper()
-	p := &Process{Name: name, rig: r, program: binary, args: args, log: filepath.Join(r.dir, name+".log"), stopWithin: 5 * time.Second}
+	p := &Process{Name: name, rig: r, program: binary, args: args, env: env, log: filepath.Join(r.dir, name+".log"), stopWithin: 5 * time.Second}
 	r.processes = append(r.processes, p)
 	p.run()
 	return p
@@ -109,6 +110,7 @@ func (p *Process) startLocked(log io.Writer) (*exec.Cmd, error) {
 	command := exec.Command(p.program, p.args...)
 	command.Dir = p.rig.dir // old servers write below the working folder
 	command.Env = []string{"HOME=" + p.rig.dir, "TMPDIR=" + p.rig.dir, "PATH=" + os.Getenv("PATH")}
+	command.Env = append(command.Env, p.env...)
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = diesWithParent()
 	if err := command.Start(); err != nil {
@@ -164,6 +166,18 @@ func (p *Process) end(signal os.Signal) {
 		p.signal(process, os.Kill)
 		<-ended
 	}
+}
+
+// Signal sends the process a signal, such as one that makes it hang.
+func (p *Process) Signal(signal os.Signal) {
+	p.rig.t.Helper()
+	p.mutex.Lock()
+	process := p.process
+	p.mutex.Unlock()
+	if process == nil {
+		p.rig.t.Fatalf("%s was never started", p.Name)
+	}
+	p.signal(process, signal)
 }
 
 func (p *Process) signal(process *os.Process, signal os.Signal) {

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubefusion/fusionctl/internal/tlsserver"
+	"github.com/kubefusion/fusionctl/pkg/admission"
+	"github.com/kubefusion/fusionctl/pkg/controllers"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/rules"
+)
+
+// podsWebhookRequest is where the webhook answers about pods, where that is not what the plan says.
+type podsWebhookRequest struct {
+	listen, url, cert, key, ca string
+}
+
+func (q *podsWebhookRequest) bind(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&q.listen, "webhook-listen", "", "address of the webhook that changes pods (default the plan's port on loopback)")
+	f.StringVar(&q.url, "webhook-url", "", "under which the modern API server reaches it (default the address)")
+	f.StringVar(&q.cert, "webhook-cert", "", "serving certificate of the webhook, read again when it changes (default the plan's)")
+	f.StringVar(&q.key, "webhook-key", "", "its key (default the plan's)")
+	f.StringVar(&q.ca, "webhook-ca", "", "what the modern API server is to trust for it (default the plan's)")
+}
+
+// webhook is how the plan's webhook is served; nil when the plan has none.
+func (q podsWebhookRequest) webhook(p *plan.Plan) (*controllers.Webhook, error) {
+	if p.Pods == nil || p.Pods.Admission.By != plan.ByWebhook {
+		return nil, nil
+	}
+	a := p.Pods.Admission
+	listen := cmp.Or(q.listen, fmt.Sprintf("127.0.0.1:%d", a.Port))
+	files := tlsserver.Certificates{Cert: cmp.Or(q.cert, a.Cert), Key: cmp.Or(q.key, a.Key)}
+	config, err := files.Config()
+	if err != nil {
+		return nil, badInput(fmt.Errorf("the webhook that changes pods: %w", err), "fusionctl pki issues its certificate")
+	}
+	older := rules.LegacyOf(p)
+	older.Minor = admission.Older(p)
+	return &controllers.Webhook{
+		Listen: listen, URL: cmp.Or(q.url, "https://"+listen+controllers.WebhookPath), TLS: config, CAFile: cmp.Or(q.ca, a.CA), Losses: older.Losses,
+	}, nil
+}

@@ -1,0 +1,332 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"reflect"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// The label of what the kit writes, and its value.
+const (
+	managedLabel = "app.kubernetes.io/managed-by"
+	managedBy    = "fusionctl-controllers"
+)
+
+// How long a modern API server may take to say how it does, and how often in a row it may fail until it is taken out.
+const (
+	probeWithin   = 3 * time.Second
+	probeFailures = 2
+)
+
+// podService keeps the service through which pods reach the modern API servers: the service itself, its endpoints, and slices of them
+// wherever a side serves slices. Only the leader does.
+type podService struct {
+	*cluster
+	service plan.PodService
+	probe   *http.Client
+
+	failures map[string]int // in a row, by address
+	asked    bool           // every address was asked once
+}
+
+// podKeepers keep what pods of the modern side need, and nothing of it where the plan leaves pods alone.
+func podKeepers(c *cluster, o Options) ([]func(context.Context) error, error) {
+	keepers := []func(context.Context) error{(&registration{cluster: c, webhook: o.Webhook}).sync}
+	if c.layout.plan.Pods == nil {
+		return keepers, nil
+	}
+	config := rest.CopyConfig(o.Modern)
+	config.Timeout = probeWithin
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("asking the modern API servers how they do: %w", err)
+	}
+	service := &podService{cluster: c, service: c.layout.plan.Pods.Service, probe: client, failures: map[string]int{}}
+	return append(keepers, service.sync), nil
+}
+
+// sync makes the service and its endpoints what they should be.
+func (s *podService) sync(ctx context.Context) error {
+	s.ask(ctx)
+	if err := s.syncService(ctx); err != nil {
+		return err
+	}
+	var problems []error
+	problems = append(problems, s.syncEndpoints(ctx))
+	stores := map[string]bool{}
+	for _, side := range etcdsplit.Sides() {
+		row := s.layout.row(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"})
+		if row == nil || row.Side(side).Store == "" || stores[row.Side(side).Store] {
+			continue
+		}
+		known, err := s.catalogs[side].recent(ctx)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		if slices := known.ofKind([]string{"discovery.k8s.io"}, "EndpointSlice"); len(slices) > 0 {
+			stores[row.Side(side).Store] = true
+			problems = append(problems, s.syncSlice(ctx, slices[0]))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// ask asks every modern API server whether it is ready.
+func (s *podService) ask(ctx context.Context) {
+	var wait sync.WaitGroup
+	var mutex sync.Mutex
+	for _, address := range s.service.Addresses {
+		wait.Go(func() {
+			err := s.isReady(ctx, address)
+			mutex.Lock()
+			defer mutex.Unlock()
+			if err == nil {
+				s.failures[address] = 0
+				return
+			}
+			if s.failures[address]++; s.failures[address] == probeFailures && ctx.Err() == nil {
+				s.log.Warn("a modern API server is taken out of its service", "address", address, "why", err)
+			}
+			if !s.asked {
+				s.failures[address] = probeFailures // it has no better past
+			}
+		})
+	}
+	wait.Wait()
+	s.asked = true
+}
+
+// isReady asks one server. Versions before 1.16 have no /readyz.
+func (s *podService) isReady(ctx context.Context, address string) error {
+	for _, path := range []string{"/readyz", "/healthz"} {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+net.JoinHostPort(address, strconv.Itoa(s.service.Target))+path, nil)
+		if err != nil {
+			return err
+		}
+		response, err := s.probe.Do(request)
+		if err != nil {
+			return err
+		}
+		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection is used again
+		response.Body.Close()
+		switch response.StatusCode {
+		case http.StatusOK:
+			return nil
+		case http.StatusNotFound:
+			continue
+		}
+		return fmt.Errorf("%s answers %s", path, response.Status)
+	}
+	return errors.New("it has neither /readyz nor /healthz")
+}
+
+// addresses are those of the servers that are well, and of those that are not. When none is, perhaps it is this process that reaches
+// nobody: then all stay.
+func (s *podService) addresses() (ready, failed []string) {
+	for _, address := range s.service.Addresses {
+		if s.failures[address] < probeFailures {
+			ready = append(ready, address)
+		} else {
+			failed = append(failed, address)
+		}
+	}
+	if len(ready) == 0 {
+		return failed, nil
+	}
+	return ready, failed
+}
+
+func (s *podService) metadata(labels map[string]any) map[string]any {
+	labels[managedLabel] = managedBy
+	return map[string]any{"name": s.service.Name, "namespace": s.service.Namespace, "labels": labels}
+}
+
+const portName = "https"
+
+// syncService makes the service, or corrects one that leads elsewhere. Its address cannot be corrected: somebody has to decide.
+func (s *podService) syncService(ctx context.Context) error {
+	r := s.resource(s.service.Side, "", "v1", "services", "Service")
+	ports := []any{map[string]any{"name": portName, "protocol": "TCP", "port": int64(s.service.Port), "targetPort": int64(s.service.Target)}}
+	return s.keep(ctx, r, "pods find the modern API servers by it",
+		func() map[string]any {
+			return map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": s.metadata(map[string]any{}),
+				"spec": map[string]any{"type": "ClusterIP", "clusterIP": s.service.ClusterIP, "ports": ports}}
+		},
+		func(found map[string]any) (bool, error) {
+			spec, _ := found["spec"].(map[string]any)
+			if address, _ := spec["clusterIP"].(string); !sameAddress(address, s.service.ClusterIP) {
+				return false, fmt.Errorf("service %s/%s has the address %s, and pods and certificates name %s: delete the service, or set spec.pods.service.clusterIP and issue the serving certificate again",
+					s.service.Namespace, s.service.Name, address, s.service.ClusterIP)
+			}
+			_, selects := spec["selector"]
+			if !selects && contains(spec["ports"], ports) {
+				return false, nil
+			}
+			delete(spec, "selector")
+			spec["ports"] = ports
+			return true, nil
+		})
+}
+
+func sameAddress(a, b string) bool {
+	x, errX := netip.ParseAddr(a)
+	y, errY := netip.ParseAddr(b)
+	return errX == nil && errY == nil && x == y
+}
+
+// syncEndpoints writes them where the nodes look. No controller mirrors them: where slices are served, they are written here too.
+func (s *podService) syncEndpoints(ctx context.Context) error {
+	side := s.service.Side
+	if row := s.layout.row(schema.GroupResource{Resource: "endpoints"}); row == nil || row.Legacy.Store != row.Modern.Store {
+		side = etcdsplit.Legacy
+	}
+	ready, failed := s.addresses()
+	subset := map[string]any{"ports": []any{map[string]any{"name": portName, "port": int64(s.service.Target), "protocol": "TCP"}}}
+	for name, list := range map[string][]string{"addresses": ready, "notReadyAddresses": failed} {
+		var of []any
+		for _, address := range list {
+			of = append(of, map[string]any{"ip": address})
+		}
+		if len(of) > 0 {
+			subset[name] = of
+		}
+	}
+	labels := map[string]any{"endpointslice.kubernetes.io/skip-mirror": "true"}
+	return s.keepList(ctx, s.resource(side, "", "v1", "endpoints", "Endpoints"), "the modern API servers that are ready", labels, map[string]any{"subsets": []any{subset}})
+}
+
+// syncSlice writes the same as a slice. Nobody else manages it, so that no controller removes it.
+func (s *podService) syncSlice(ctx context.Context, r resource) error {
+	ready, failed := s.addresses()
+	var endpoints []any
+	for i, list := range [][]string{ready, failed} {
+		for _, address := range list {
+			endpoints = append(endpoints, map[string]any{"addresses": []any{address}, "conditions": map[string]any{"ready": i == 0}})
+		}
+	}
+	family := "IPv4"
+	if ip, err := netip.ParseAddr(s.service.ClusterIP); err == nil && ip.Is6() {
+		family = "IPv6"
+	}
+	labels := map[string]any{"kubernetes.io/service-name": s.service.Name, "endpointslice.kubernetes.io/managed-by": managedBy}
+	return s.keepList(ctx, r, "the modern API servers that are ready", labels, map[string]any{"addressType": family, "endpoints": endpoints,
+		"ports": []any{map[string]any{"name": portName, "port": int64(s.service.Target), "protocol": "TCP"}}})
+}
+
+// keepList keeps an object whose labels and further fields are all that matters.
+func (s *podService) keepList(ctx context.Context, r resource, why string, labels, fields map[string]any) error {
+	metadata := s.metadata(labels)
+	return s.keep(ctx, r, why,
+		func() map[string]any {
+			object := map[string]any{"apiVersion": r.GroupVersion().String(), "kind": r.kind, "metadata": metadata}
+			for name, value := range fields {
+				object[name] = value
+			}
+			return object
+		},
+		func(found map[string]any) (bool, error) {
+			if contains(found["metadata"], map[string]any{"labels": labels}) && sameLists(found, fields) {
+				return false, nil
+			}
+			held, _ := found["metadata"].(map[string]any)
+			written, _ := held["labels"].(map[string]any)
+			if written == nil {
+				written = map[string]any{}
+				held["labels"] = written
+			}
+			for name, value := range labels {
+				written[name] = value
+			}
+			for name, value := range fields {
+				found[name] = value
+			}
+			return true, nil
+		})
+}
+
+// keep reads the object of the service's name, makes it when there is none, and writes what correct has changed.
+func (s *podService) keep(ctx context.Context, r resource, why string, wanted func() map[string]any, correct func(found map[string]any) (bool, error)) error {
+	client := s.client(r.side)
+	at := r.path(s.service.Namespace, s.service.Name)
+	what, verb := "create", http.MethodPost
+	found, err := client.read(ctx, at)
+	switch {
+	case apierrors.IsNotFound(err):
+		found, at = wanted(), r.path(s.service.Namespace)
+	case err != nil:
+		return fmt.Errorf("reading %s on the %s side: %w", r.object(s.service.Namespace, s.service.Name), r.side, err)
+	default:
+		wrong, err := correct(found)
+		if err != nil || !wrong {
+			return err
+		}
+		what, verb = "change", http.MethodPut
+	}
+	err = s.writer.write(ctx, r.side, verb, at, found)
+	s.record(what, r, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.service.Namespace, Name: s.service.Name}}, why, err)
+	if err != nil {
+		return fmt.Errorf("writing %s on the %s side: %w", r.object(s.service.Namespace, s.service.Name), r.side, err)
+	}
+	return nil
+}
+
+func (c *cluster) resource(side etcdsplit.SideName, group, version, name, kind string) resource {
+	return resource{side: side, GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: name}, kind: kind, namespaced: true, verbs: "dglw"}
+}
+
+// contains reports whether found has everything that is wanted; a server may have added to mappings, not to lists.
+func contains(found, wanted any) bool {
+	switch want := wanted.(type) {
+	case map[string]any:
+		have, ok := found.(map[string]any)
+		for name := range want {
+			ok = ok && contains(have[name], want[name])
+		}
+		return ok
+	case []any:
+		have, ok := found.([]any)
+		if ok = ok && len(have) == len(want); ok {
+			for i := range want {
+				ok = ok && contains(have[i], want[i])
+			}
+		}
+		return ok
+	default:
+		return reflect.DeepEqual(found, wanted)
+	}
+}
+
+// sameLists is contains for each field, and no list of the found object that is not wanted: addresses that are left over are wrong.
+func sameLists(found, wanted map[string]any) bool {
+	if !contains(found, wanted) {
+		return false
+	}
+	subsets, _ := found["subsets"].([]any)
+	for i, subset := range subsets {
+		have, _ := subset.(map[string]any)
+		want, _ := wanted["subsets"].([]any)[i].(map[string]any)
+		for name := range have {
+			if _, ok := want[name]; !ok {
+				return false
+			}
+		}
+	}
+	return true
+}

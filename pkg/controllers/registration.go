@@ -1,0 +1,196 @@
+package controllers
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/kubefusion/fusionctl/pkg/admission"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// registration keeps what makes the modern API server change pods: the registration of the webhook, or policies of its own. What a plan
+// does not want is removed: pods would wait for an answer that nobody gives. Only the leader does.
+type registration struct {
+	*cluster
+	webhook *Webhook // nil where nobody answers
+}
+
+// registrationKinds are what a registration consists of, each after what it refers to.
+var registrationKinds = []string{"MutatingWebhookConfiguration", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
+
+func (r *registration) sync(ctx context.Context) error {
+	known, err := r.catalogs[etcdsplit.Modern].recent(ctx)
+	if err != nil {
+		return err
+	}
+	const group = "admissionregistration.k8s.io"
+	if err := known.failure(group); err != nil {
+		return err
+	}
+	served := map[string]resource{}
+	for _, kind := range registrationKinds {
+		if of := known.ofKind([]string{group}, kind); len(of) > 0 {
+			served[kind] = of[0]
+		}
+	}
+	wanted, err := r.wanted(served)
+	if err != nil {
+		return err
+	}
+	if len(wanted) > 0 {
+		if err := r.markSystemNamespace(ctx); err != nil {
+			return err
+		}
+	}
+	var problems []error
+	for _, kind := range registrationKinds {
+		of, ok := served[kind]
+		if !ok {
+			continue
+		}
+		names := map[string]bool{}
+		for _, object := range wanted {
+			if object["kind"] == kind {
+				name := object["metadata"].(map[string]any)["name"].(string)
+				names[name] = true
+				problems = append(problems, r.ensure(ctx, of, name, object))
+			}
+		}
+		problems = append(problems, r.removeOthers(ctx, of, names))
+	}
+	return errors.Join(problems...)
+}
+
+// wanted are the objects of the plan's registration, in the versions that the server serves.
+func (r *registration) wanted(served map[string]resource) ([]map[string]any, error) {
+	p := r.layout.plan
+	switch {
+	case p.Pods == nil:
+		return nil, nil
+	case p.Pods.Admission.By == plan.ByPolicy:
+		if served["MutatingAdmissionPolicy"].Version != "v1" {
+			return nil, errors.New("the modern side does not serve MutatingAdmissionPolicy in admissionregistration.k8s.io/v1")
+		}
+		return admission.For(p).Policies(p.Pods.Admission), nil
+	case r.webhook == nil:
+		return nil, errors.New("nobody answers about pods: the webhook was not started")
+	}
+	of, ok := served["MutatingWebhookConfiguration"]
+	if !ok {
+		return nil, errors.New("the modern side serves no MutatingWebhookConfiguration")
+	}
+	ca, err := os.ReadFile(r.webhook.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading what the modern API server is to trust: %w", err)
+	}
+	return []map[string]any{admission.For(p).Webhook(p.Pods.Admission, of.Version, r.webhook.URL, base64.StdEncoding.EncodeToString(ca))}, nil
+}
+
+// markSystemNamespace labels the control plane's own namespace, so that no server asks about pods in it.
+func (r *registration) markSystemNamespace(ctx context.Context) error {
+	of := r.namespaces(etcdsplit.Modern)
+	found, err := r.client(etcdsplit.Modern).read(ctx, of.path("", admission.SystemNamespace))
+	if err != nil {
+		return fmt.Errorf("reading namespace %s: %w", admission.SystemNamespace, err)
+	}
+	object := &unstructured.Unstructured{Object: found}
+	if object.GetLabels()[admission.OptOut] == admission.Off {
+		return nil
+	}
+	meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion()}}
+	return r.change(ctx, of, meta, "nothing of the control plane waits for an answer of its own", map[string]any{"labels": map[string]any{admission.OptOut: admission.Off}})
+}
+
+// contentAnnotation tells what was written: servers add defaults, and drop what they do not know.
+const contentAnnotation = "kubefusion.dev/content"
+
+// ensure writes an object when it was written otherwise, or when somebody has changed it.
+func (r *registration) ensure(ctx context.Context, of resource, name string, wanted map[string]any) error {
+	text, err := json.Marshal(wanted)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	wanted["metadata"].(map[string]any)["annotations"] = map[string]any{contentAnnotation: hex.EncodeToString(sum[:16])}
+	wanted["metadata"].(map[string]any)["labels"] = map[string]any{managedLabel: managedBy}
+	what, verb, at := "create", http.MethodPost, of.path("")
+	found, err := r.client(of.side).read(ctx, of.path("", name))
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return fmt.Errorf("reading %s: %w", of.object("", name), err)
+	case kept(found, wanted):
+		return nil
+	default:
+		what, verb, at = "change", http.MethodPut, of.path("", name)
+		wanted["metadata"].(map[string]any)["resourceVersion"] = (&unstructured.Unstructured{Object: found}).GetResourceVersion()
+	}
+	err = r.writer.write(ctx, of.side, verb, at, wanted)
+	r.record(what, of, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}, "the modern API server changes pods by it", err)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", of.object("", name), err)
+	}
+	return nil
+}
+
+// kept reports whether what was found says nothing else than what is wanted, and was written for it. A field that the version does not
+// know is missing in it for ever.
+func kept(found, wanted any) bool {
+	switch want := wanted.(type) {
+	case map[string]any:
+		have, ok := found.(map[string]any)
+		if annotations, has := want["annotations"]; has && !contains(have["annotations"], annotations) {
+			return false
+		}
+		for name, value := range want {
+			if existing, has := have[name]; has && !kept(existing, value) {
+				return false
+			}
+		}
+		return ok
+	case []any:
+		have, ok := found.([]any)
+		if !ok || len(have) != len(want) {
+			return false
+		}
+		for i := range want {
+			if !kept(have[i], want[i]) {
+				return false
+			}
+		}
+		return true
+	default:
+		return found == wanted
+	}
+}
+
+// removeOthers deletes registrations of ours that are not wanted any more.
+func (r *registration) removeOthers(ctx context.Context, of resource, wanted map[string]bool) error {
+	items, err := r.client(of.side).listAll(ctx, of, "")
+	if err != nil {
+		return err
+	}
+	for i := range items {
+		o := &items[i]
+		if wanted[o.Name] || o.Name != admission.Name && !strings.HasSuffix(o.Name, "."+admission.Name) {
+			continue
+		}
+		if err := r.delete(ctx, of, o, metav1.DeletePropagationBackground, "the plan does not want it"); err != nil {
+			return err
+		}
+	}
+	return nil
+}

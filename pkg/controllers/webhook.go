@@ -1,0 +1,159 @@
+package controllers
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kubefusion/fusionctl/pkg/admission"
+)
+
+// Webhook is how the modern API server asks about pods, where it does not change them by itself. Every process answers, whoever leads.
+type Webhook struct {
+	Listen string      // address
+	URL    string      // under which the modern API server reaches it
+	TLS    *tls.Config // of the listener
+	CAFile string      // PEM: what the modern API server is to trust; read again and again
+	Losses admission.Losses
+}
+
+// WebhookPath is where the webhook answers.
+const WebhookPath = "/pods"
+
+// limitReviewBytes is more than an API server sends: the old and the new state of an object, each at most 1.5 MiB, and what JSON adds.
+const limitReviewBytes = 16 << 20
+
+// reviewer answers the questions of an API server.
+type reviewer struct {
+	change  *admission.Change
+	tokens  admission.Tokens
+	losses  admission.Losses
+	timeout time.Duration // of the API server
+	metrics *metrics
+}
+
+// reviewVersions are the versions of a question that are understood; the fields that matter are the same in both.
+var reviewVersions = map[string]bool{"admission.k8s.io/v1": true, "admission.k8s.io/v1beta1": true}
+
+// ServeHTTP answers a review in its own version. What could not be decided is answered by an error of HTTP: the API server then does what
+// the failure policy says.
+func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	result := "error"
+	defer func() { v.metrics.reviews.WithLabelValues(result).Observe(time.Since(start).Seconds()) }()
+	review, err := readReview(http.MaxBytesReader(w, r.Body, limitReviewBytes))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), v.timeout)
+	defer cancel()
+	q := review.Request
+	answer, err := v.change.Review(ctx, admission.Request{
+		Operation: string(q.Operation), Kind: schema.GroupVersionKind(q.Kind), Subresource: q.SubResource, Namespace: q.Namespace,
+		Object: q.Object.Raw, Old: q.OldObject.Raw, DryRun: q.DryRun != nil && *q.DryRun,
+	}, v.tokens, v.losses)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	review.Request, review.Response = nil, &admissionv1.AdmissionResponse{UID: q.UID, Allowed: answer.Refusal == "", Warnings: answer.Warnings}
+	switch {
+	case answer.Refusal != "":
+		result = "refused"
+		review.Response.Result = &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: answer.Refusal}
+	case len(answer.Patch) > 0:
+		result = "changed"
+		form := admissionv1.PatchTypeJSONPatch
+		review.Response.PatchType = &form
+		if review.Response.Patch, err = json.Marshal(answer.Patch); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+	default:
+		result = "unchanged"
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(review) // the API server is gone: nobody else to tell
+}
+
+func readReview(body io.Reader) (*admissionv1.AdmissionReview, error) {
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return nil, fmt.Errorf("reading the review: %w", err)
+	}
+	review := &admissionv1.AdmissionReview{}
+	if err := json.Unmarshal(data, review); err != nil {
+		return nil, fmt.Errorf("reading the review: %w", err)
+	}
+	if review.Kind != "AdmissionReview" || !reviewVersions[review.APIVersion] {
+		return nil, fmt.Errorf("%q %q: want an AdmissionReview of admission.k8s.io/v1 or v1beta1", review.APIVersion, review.Kind)
+	}
+	if review.Request == nil || review.Request.UID == "" {
+		return nil, errors.New("the review has no request with a uid")
+	}
+	if len(validation.IsDNS1123Label(review.Request.Namespace)) > 0 {
+		return nil, fmt.Errorf("namespace %q: want that of a pod or a workload", review.Request.Namespace)
+	}
+	return review, nil
+}
+
+// answers serves the webhook until ctx ends; the function that it returns waits for answers that have begun.
+func (m *manager) answers(ctx context.Context, o *Webhook) (wait func(), err error) {
+	listener, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listening for questions about pods: %w", err)
+	}
+	p := m.layout.plan
+	timeout := time.Duration(p.Pods.Admission.TimeoutSeconds) * time.Second
+	tokens := newTokens(m.cluster, timeout/2)
+	mux := http.NewServeMux()
+	mux.Handle("POST "+WebhookPath, &reviewer{change: admission.For(p), tokens: tokens, losses: o.Losses, timeout: timeout * 9 / 10, metrics: m.metrics})
+	server := &http.Server{Handler: mux, TLSConfig: http1(o.TLS), TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
+		IdleTimeout: 2 * time.Minute, ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)}
+	var group sync.WaitGroup
+	group.Go(func() { tokens.run(ctx) })
+	group.Go(func() {
+		if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			m.log.Error("questions about pods are not answered any more", "why", err)
+		}
+	})
+	group.Go(func() {
+		<-ctx.Done()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+		_ = server.Shutdown(last) // whoever still asks then is told by the end of the connection
+	})
+	m.log.Info("answering about pods", "address", listener.Addr().String())
+	return group.Wait, nil
+}
+
+// http1 keeps a listener to HTTP/1.1. The API server of 1.10 does not get over an HTTP/2 connection whose other end went away: for minutes it
+// finds "no cached connection", and no pod can be made (seen).
+func http1(config *tls.Config) *tls.Config {
+	config = config.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	if ask := config.GetConfigForClient; ask != nil {
+		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			chosen, err := ask(hello)
+			if chosen != nil {
+				chosen = http1(chosen)
+			}
+			return chosen, err
+		}
+	}
+	return config
+}
