@@ -27,7 +27,7 @@ it, every object is written again, and only when nothing is stored in the old ve
 Resources that are built in are rewritten by the same verbs: deployments.apps that are stored as extensions/v1beta1.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newCRDStatusCmd(streams), newCRDPlanCmd(streams), newCRDApplyCmd(streams), newCRDUndoCmd(streams), newCRDClientsCmd(streams))
+	cmd.AddCommand(newCRDStatusCmd(streams), newCRDPlanCmd(streams), newCRDApplyCmd(streams), newCRDUndoCmd(streams), newCRDDiffCmd(streams), newCRDClientsCmd(streams))
 	return cmd
 }
 

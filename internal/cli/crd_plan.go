@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 )
@@ -70,11 +69,13 @@ func runCRDPlan(ctx context.Context, req crdPlanRequest, streams Streams) error 
 	}
 	goal := migrate.Goal{Storage: req.storage, Retire: req.retire, Grace: req.grace, Wait: req.wait}
 	if req.with != "" {
-		with, err := readDefinition(streams, req.with)
+		files, err := readDefinitions(streams, req.with)
 		if err != nil {
 			return err
 		}
-		goal.With = with
+		if goal.With = files[req.name]; goal.With == nil {
+			return usagef("%s: does not define %s", req.with, req.name)
+		}
 	}
 	c, err := req.openCluster(streams)
 	if err != nil {
@@ -105,23 +106,6 @@ func runCRDPlan(ctx context.Context, req crdPlanRequest, streams Streams) error 
 		return errAttention
 	}
 	return nil
-}
-
-// readDefinition reads a file with one CRD, in YAML or JSON.
-func readDefinition(streams Streams, file string) (*migrate.Definition, error) {
-	data, err := readInput(streams, file, crdLimitBytes)
-	if err != nil {
-		return nil, err
-	}
-	object, err := yaml.YAMLToJSONStrict(data)
-	if err != nil {
-		return nil, badInput(fmt.Errorf("%s: %w", file, err), "")
-	}
-	d, err := migrate.ParseDefinition(object)
-	if err != nil {
-		return nil, badInput(fmt.Errorf("%s: %w", file, err), "want one CustomResourceDefinition")
-	}
-	return d, nil
 }
 
 func printCRDPlan(w io.Writer, output string, p *migrate.Plan) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/spelling"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/migrate"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 	"github.com/kubefusion/fusionctl/pkg/rules"
 )
@@ -22,11 +23,12 @@ type explainRequest struct {
 
 // explainDocument is a list of rules as JSON and YAML show it.
 type explainDocument struct {
-	Schema string          `json:"schema"`
-	Rules  []rules.Rule    `json:"rules"`
-	Checks []policy.Check  `json:"checks"` // of policy files
-	Stores []finding.Check `json:"stores"` // of what is in the stores
-	Live   []finding.Check `json:"live"`   // of running servers
+	Schema  string          `json:"schema"`
+	Rules   []rules.Rule    `json:"rules"`
+	Checks  []policy.Check  `json:"checks"`  // of policy files
+	Stores  []finding.Check `json:"stores"`  // of what is in the stores
+	Live    []finding.Check `json:"live"`    // of running servers
+	Changes []finding.Check `json:"changes"` // of CRDs
 }
 
 func newExplainCmd(streams Streams) *cobra.Command {
@@ -56,14 +58,15 @@ Exit codes: 0 done, 2 no such rule.`,
 }
 
 func runExplain(req explainRequest, streams Streams) error {
-	document := explainDocument{Schema: "fusionctl/explain/v1", Rules: rules.All(), Checks: policy.Checks(), Stores: etcdsplit.Checks(), Live: rules.LiveChecks()}
+	document := explainDocument{Schema: "fusionctl/explain/v1", Rules: rules.All(), Checks: policy.Checks(), Stores: etcdsplit.Checks(), Live: rules.LiveChecks(), Changes: migrate.Checks()}
 	if req.rule != "" {
 		id := strings.ToUpper(req.rule)
 		document.Rules = slices.DeleteFunc(document.Rules, func(r rules.Rule) bool { return r.ID != id })
 		document.Checks = slices.DeleteFunc(document.Checks, func(c policy.Check) bool { return c.ID != id })
 		document.Stores = slices.DeleteFunc(document.Stores, func(c finding.Check) bool { return c.ID != id })
 		document.Live = slices.DeleteFunc(document.Live, func(c finding.Check) bool { return c.ID != id })
-		if len(document.Rules)+len(document.Checks)+len(document.Stores)+len(document.Live) == 0 {
+		document.Changes = slices.DeleteFunc(document.Changes, func(c finding.Check) bool { return c.ID != id })
+		if len(document.Rules)+len(document.Checks)+len(document.Stores)+len(document.Live)+len(document.Changes) == 0 {
 			hint := "fusionctl explain lists the rules"
 			if near, ok := spelling.Nearest(req.rule, ruleIDs()); ok {
 				hint = fmt.Sprintf("did you mean %s? %s", near, hint)
@@ -90,6 +93,9 @@ func runExplain(req explainRequest, streams Streams) error {
 		for _, c := range document.Live {
 			texts = append(texts, c.Text("running servers: fusionctl check --live"))
 		}
+		for _, c := range document.Changes {
+			texts = append(texts, c.Text("changes of CRDs: fusionctl crd diff"))
+		}
 		_, err := io.WriteString(streams.Out, strings.Join(texts, "\n"))
 		return err
 	}
@@ -114,7 +120,7 @@ func runExplain(req explainRequest, streams Streams) error {
 	for _, list := range []struct {
 		title  string
 		checks []finding.Check
-	}{{"IN STORES", document.Stores}, {"IN RUNNING SERVERS", document.Live}} {
+	}{{"IN STORES", document.Stores}, {"IN RUNNING SERVERS", document.Live}, {"IN CHANGES OF CRDS", document.Changes}} {
 		fmt.Fprintln(streams.Out)
 		if err := printTable(streams.Out, func(t io.Writer) {
 			fmt.Fprintf(t, "%s\tWORST\tTITLE\n", list.title)
@@ -136,7 +142,7 @@ func ruleIDs() []string {
 	for _, c := range policy.Checks() {
 		ids = append(ids, c.ID)
 	}
-	for _, c := range slices.Concat(etcdsplit.Checks(), rules.LiveChecks()) {
+	for _, c := range slices.Concat(etcdsplit.Checks(), rules.LiveChecks(), migrate.Checks()) {
 		ids = append(ids, c.ID)
 	}
 	slices.Sort(ids)

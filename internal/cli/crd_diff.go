@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kube"
+	"github.com/kubefusion/fusionctl/pkg/migrate"
+	"github.com/kubefusion/fusionctl/pkg/migrate/live"
+)
+
+type crdDiffRequest struct {
+	old, new   string // files; old "" is the cluster
+	kubeconfig string
+	context    string
+	failOn     string
+	output     string
+}
+
+type crdDiffDocument struct {
+	Schema   string            `json:"schema"`
+	Findings []finding.Finding `json:"findings"`
+	Summary  finding.Summary   `json:"summary"`
+}
+
+func newCRDDiffCmd(streams Streams) *cobra.Command {
+	var req crdDiffRequest
+	cmd := &cobra.Command{
+		Use:   "diff (OLD NEW | NEW --kubeconfig FILE)",
+		Short: "What a change of CRDs breaks, for clients and for what is stored",
+		Long: `diff compares CRDs as they were with CRDs as they are to be and lists what breaks: versions that are removed or not served, fields that
+would be pruned, types, limits and required fields that stored objects may not satisfy, conversions that lose fields. Changes that
+allow more than before are silent.
+
+OLD and NEW are files in YAML or JSON with any number of CRDs of apiextensions.k8s.io/v1 and v1beta1 and anything else beside them; -
+is standard input. With --kubeconfig, NEW is compared with what the cluster has.
+
+fusionctl explain FUS304 tells why a finding is one.
+
+Exit codes: 0 nothing found, 1 could not finish, 2 bad usage or a bad file, 3 findings, 130 interrupted.`,
+		Example: `  fusionctl crd diff pizzas-old.yaml pizzas-new.yaml
+  fusionctl crd diff pizzas-new.yaml --kubeconfig modern.conf
+  git show main:crds.yaml | fusionctl crd diff - crds.yaml --fail-on warning -o json`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.new = args[len(args)-1]
+			if len(args) == 2 {
+				req.old = args[0]
+			}
+			return runCRDDiff(cmd.Context(), req, streams)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&req.kubeconfig, "kubeconfig", "", "compare with the CRDs of the cluster that this file names")
+	flags.StringVar(&req.context, "context", "", "context of the kubeconfig (default its current one)")
+	enumFlag(cmd, &req.failOn, "fail-on", "", "the least severity for exit code 3", "error", "warning", "info")
+	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	return cmd
+}
+
+func runCRDDiff(ctx context.Context, req crdDiffRequest, streams Streams) error {
+	switch {
+	case req.old == "" && req.kubeconfig == "":
+		return usagef("compare with what? want OLD, or --kubeconfig")
+	case req.old != "" && req.kubeconfig != "":
+		return usagef("OLD and --kubeconfig: want one of them")
+	case req.old == "-" && req.new == "-":
+		return usagef("standard input can be read once")
+	}
+	var failOn finding.Severity
+	if err := failOn.UnmarshalText([]byte(req.failOn)); err != nil {
+		return badInput(err, "")
+	}
+	after, err := readDefinitions(streams, req.new)
+	if err != nil {
+		return err
+	}
+	before, err := req.before(ctx, streams, after)
+	if err != nil {
+		return err
+	}
+	document := crdDiffDocument{Schema: "fusionctl/crd-diff/v1", Findings: []finding.Finding{}}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if now, ok := after[name]; ok {
+			document.Findings = append(document.Findings, migrate.Diff(before[name], now)...)
+		} else {
+			document.Findings = append(document.Findings, migrate.Removed(before[name]))
+		}
+	}
+	finding.Sort(document.Findings)
+	document.Summary = finding.Summarize(document.Findings)
+	if err := printCRDDiff(streams.Out, req.output, document, len(after)); err != nil {
+		return err
+	}
+	if finding.Worst(document.Findings) >= failOn {
+		return errAttention
+	}
+	return nil
+}
+
+// before is what the new CRDs are compared with. Of a cluster it is the CRDs of the same names: what else it has is no matter of the file's.
+func (r *crdDiffRequest) before(ctx context.Context, streams Streams, after map[string]*migrate.Definition) (map[string]*migrate.Definition, error) {
+	if r.old != "" {
+		return readDefinitions(streams, r.old)
+	}
+	config, err := kube.Config(r.kubeconfig, r.context)
+	if err != nil {
+		return nil, badInput(err, "")
+	}
+	server, err := live.Open(config, nil)
+	if err != nil {
+		return nil, badInput(err, "")
+	}
+	before := map[string]*migrate.Definition{}
+	for name := range after {
+		switch d, err := server.Definition(ctx, name); {
+		case errors.Is(err, live.ErrNoDefinition): // it is new
+		case err != nil:
+			return nil, err
+		default:
+			before[name] = d
+		}
+	}
+	return before, nil
+}
+
+// readDefinitions reads the CRDs of a file, by name. What else is in it is skipped; a file without CRDs is bad input.
+func readDefinitions(streams Streams, file string) (map[string]*migrate.Definition, error) {
+	data, err := readInput(streams, file, 8*crdLimitBytes)
+	if err != nil {
+		return nil, err
+	}
+	definitions := map[string]*migrate.Definition{}
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	for n := 1; ; n++ {
+		var document json.RawMessage
+		if err := decoder.Decode(&document); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, badInput(fmt.Errorf("%s: document %d: %w", file, n, err), "")
+		}
+		if err := addDefinitions(definitions, document); err != nil {
+			return nil, badInput(fmt.Errorf("%s: document %d: %w", file, n, err), "")
+		}
+	}
+	if len(definitions) == 0 {
+		return nil, badInput(fmt.Errorf("%s: holds no CustomResourceDefinition", file), "")
+	}
+	return definitions, nil
+}
+
+// addDefinitions adds a document, or the items of one that is a list.
+func addDefinitions(definitions map[string]*migrate.Definition, document json.RawMessage) error {
+	var head struct {
+		Kind  string            `json:"kind"`
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(document, &head); err != nil {
+		return nil // no object, such as an empty document
+	}
+	switch head.Kind {
+	case "List", "CustomResourceDefinitionList":
+		for i, item := range head.Items {
+			if err := addDefinitions(definitions, item); err != nil {
+				return fmt.Errorf("item %d: %w", i+1, err)
+			}
+		}
+	case "CustomResourceDefinition":
+		d, err := migrate.ParseDefinition(document)
+		if err != nil {
+			return err
+		}
+		if definitions[d.Name()] != nil {
+			return fmt.Errorf("%s: is defined twice", d.Name())
+		}
+		definitions[d.Name()] = d
+	}
+	return nil
+}
+
+func printCRDDiff(w io.Writer, output string, d crdDiffDocument, compared int) error {
+	switch output {
+	case "json":
+		return printJSON(w, d)
+	case "yaml":
+		return printYAML(w, d)
+	}
+	for _, f := range d.Findings {
+		printFinding(w, f)
+	}
+	_, err := fmt.Fprintf(w, "%s: %s, %s, %s\n", counted(compared, "CRD"), counted(d.Summary.Errors, "error"), counted(d.Summary.Warnings, "warning"), counted(d.Summary.Infos, "remark"))
+	return err
+}
