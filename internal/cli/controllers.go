@@ -11,25 +11,29 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubefusion/fusionctl/pkg/controllers"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 type controllersRequest struct {
-	spec           string
+	spec, plan     string // files; one of them
 	legacy, modern string // kubeconfig files
 	webhook        podsWebhookRequest
 	options        controllers.Options
 }
 
 func newControllersCmd(streams Streams) *cobra.Command {
-	req := controllersRequest{options: controllers.Options{LeaderElect: true, QPS: 100, ChangesPerSecond: 50, Workers: 20, Listen: "127.0.0.1:10270"}}
+	req := controllersRequest{options: controllers.Options{Collect: true, LeaderElect: true, QPS: 100, ChangesPerSecond: 50, Workers: 20, Listen: "127.0.0.1:10270"}}
 	cmd := &cobra.Command{
-		Use:   "controllers --spec SPEC --legacy-kubeconfig FILE --modern-kubeconfig FILE",
+		Use:   "controllers {--plan PLAN | --spec SPEC} --legacy-kubeconfig FILE --modern-kubeconfig FILE",
 		Short: "Collect garbage and end namespaces with both servers in sight",
 		Long: `controllers runs, until it is stopped, what Kubernetes' own controller managers cannot do while two API servers share objects: a garbage
 collector that looks for an owner on both sides, and a namespace controller that lets a namespace go when both sides are empty of it.
 
 An object is deleted when each of its owners is absent by UID from every side that could hold it, as that side said just now. A side that
 cannot be asked stops every deletion in which it could have a say.
+
+Plans that need them have them: fusionctl render writes the unit or the static pod, the plan that it goes by, and what each side has to
+allow. From a spec the plan is made anew at each start, by the facts of this fusionctl.
 
 The audit trail, one JSON object for each deletion and each change with its reason, goes to standard output; the log goes to standard error.
 /healthz, /readyz and /metrics are at --listen.
@@ -42,9 +46,11 @@ Exit codes: 1 could not start, or the lock was lost to another process; 2 bad us
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&req.spec, "spec", "", "the spec of the pair: its plan says which objects both sides see (required)")
+	f.StringVar(&req.plan, "plan", "", "the plan of the pair, as fusionctl render writes it or plan -o json prints it: it says which objects both sides see")
+	f.StringVar(&req.spec, "spec", "", "the spec of the pair, in place of a plan")
 	f.StringVar(&req.legacy, "legacy-kubeconfig", "", "how to reach the legacy API server (required)")
 	f.StringVar(&req.modern, "modern-kubeconfig", "", "how to reach the modern API server (required)")
+	f.BoolVar(&req.options.Collect, "collect", req.options.Collect, "collect garbage; without it only namespaces are looked after")
 	f.BoolVar(&req.options.DryRun, "dry-run", false, "change nothing; the audit trail says what would be done")
 	f.BoolVar(&req.options.DeleteOrphans, "delete-orphans", false, "delete objects whose namespace is on no side, instead of reporting them")
 	f.BoolVar(&req.options.LeaderElect, "leader-elect", req.options.LeaderElect, "act only while holding the lock, the config map "+controllers.LockNamespace+"/"+controllers.LockName)
@@ -57,7 +63,10 @@ Exit codes: 1 could not start, or the lock was lost to another process; 2 bad us
 }
 
 func runControllers(ctx context.Context, req controllersRequest, streams Streams) error {
-	for _, required := range []struct{ flag, value string }{{"spec", req.spec}, {"legacy-kubeconfig", req.legacy}, {"modern-kubeconfig", req.modern}} {
+	if (req.spec == "") == (req.plan == "") {
+		return usagef("want one of --plan and --spec")
+	}
+	for _, required := range []struct{ flag, value string }{{"legacy-kubeconfig", req.legacy}, {"modern-kubeconfig", req.modern}} {
 		if required.value == "" {
 			return usagef("--%s is required", required.flag)
 		}
@@ -65,7 +74,7 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 	if req.options.QPS <= 0 || req.options.ChangesPerSecond <= 0 || req.options.Workers <= 0 {
 		return usagef("--qps, --changes-per-second and --workers: want more than 0")
 	}
-	p, err := loadPlan(streams, req.spec)
+	p, err := plannedPair(streams, req)
 	if err != nil {
 		return err
 	}
@@ -86,6 +95,25 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 		return err
 	}
 	return ctx.Err()
+}
+
+// planLimitBytes bounds the plans that are read: many times what one of the largest is.
+const planLimitBytes = 32 << 20
+
+// plannedPair reads the plan, or makes it from the spec.
+func plannedPair(streams Streams, req controllersRequest) (*plan.Plan, error) {
+	if req.plan == "" {
+		return loadPlan(streams, req.spec)
+	}
+	data, err := readInput(streams, req.plan, planLimitBytes)
+	if err != nil {
+		return nil, err
+	}
+	p, err := plan.Parse(data)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("%s: %w", req.plan, err), "fusionctl render writes it again, in the words of this fusionctl")
+	}
+	return p, nil
 }
 
 // levelOf is the level that --verbose asks for.

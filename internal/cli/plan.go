@@ -52,7 +52,7 @@ func runPlan(req planRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	document := planDocument{Schema: "fusionctl/plan/v1", Plan: p}
+	document := planDocument{Schema: plan.FileSchema, Plan: p}
 	switch req.output {
 	case "json":
 		return printJSON(streams.Out, document)
@@ -87,6 +87,7 @@ func printPlan(w io.Writer, p *plan.Plan, all bool) error {
 		func(t io.Writer) { printResources(t, p, all) },
 		func(t io.Writer) { printControllers(t, p) },
 		func(t io.Writer) { printLocks(t, p) },
+		func(t io.Writer) { printJoint(t, p) },
 		func(t io.Writer) { printComponents(t, p) },
 	}
 	for i, section := range sections {
@@ -154,6 +155,18 @@ func printLocks(t io.Writer, p *plan.Plan) {
 		for _, l := range p.Side(side).Locks {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s/%s\n", l.Side, l.Component, l.Resource, l.Namespace, l.Name)
 		}
+	}
+}
+
+// printJoint says what the controllers that see both sides are for, or that there are none.
+func printJoint(t io.Writer, p *plan.Plan) {
+	fmt.Fprintln(t, "CONTROLLERS OF BOTH SIDES\tWHY")
+	if p.Joint == nil {
+		fmt.Fprintf(t, "%s\t%s\n", "none", "nothing is left undone without them, or the spec disables them")
+		return
+	}
+	for _, why := range p.Joint.Why {
+		fmt.Fprintf(t, "%s\t%s\n", plan.JointControllers, why)
 	}
 }
 

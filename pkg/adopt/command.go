@@ -19,6 +19,9 @@ type commandLine struct {
 
 var programs = []string{kubever.APIServer, kubever.ControllerManager, kubever.Scheduler, Etcd, Kubelet}
 
+// fusionctl is the program of its own controllers.
+const fusionctl = "fusionctl"
+
 // servers are the words by which a hyperkube knows the components, besides their full names.
 var servers = map[string]string{
 	"apiserver":          kubever.APIServer,
@@ -37,6 +40,11 @@ func (r *reader) commandLine(place string, words []string, environment map[strin
 // locate finds the program of a component among the words: first where no option stands before it that may have it as its
 // value, as in docker run --name kube-apiserver IMAGE kube-apiserver ..., then anywhere.
 func locate(words []string) (commandLine, bool) {
+	for i, word := range words[:max(0, len(words)-1)] {
+		if path.Base(word) == fusionctl && words[i+1] == "controllers" {
+			return commandLine{component: Controllers, command: words[i : i+2], words: words[i+2:]}, true
+		}
+	}
 	for _, anywhere := range []bool{false, true} {
 		for i, word := range words {
 			if i > 0 && !anywhere && takesValue(words[i-1]) {

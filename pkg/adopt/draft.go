@@ -155,7 +155,7 @@ func (w *writer) arguments() {
 		for _, arg := range args {
 			w.values[p.Component][arg.Name] = append(w.values[p.Component][arg.Name], arg.Value)
 		}
-		if p.Component != Etcd && p.Component != Kubelet {
+		if len(kubever.Flags(p.Component, w.minor)) > 0 {
 			w.Notes = append(w.Notes, notes...)
 		}
 	}

@@ -179,7 +179,7 @@ func (u *service) process() error {
 func mentionsComponent(words []string) bool {
 	return slices.ContainsFunc(words, func(word string) bool {
 		return slices.ContainsFunc(programs, func(program string) bool { return strings.Contains(word, program) }) ||
-			strings.Contains(word, "hyperkube")
+			strings.Contains(word, "hyperkube") || path.Base(word) == fusionctl
 	})
 }
 

@@ -222,25 +222,13 @@ func (l layout) groups(gk schema.GroupKind) []string {
 }
 
 // home is the side through which the objects of a resource are watched and changed when both sides see the same ones; "" when each side
-// has its own. It is the modern side, which loses no field and checks every precondition, except where the legacy side alone can read
-// what the other writes.
+// has its own.
 func (l layout) home(gr schema.GroupResource) etcdsplit.SideName {
 	row := l.row(gr)
 	if row == nil {
 		row = &l.plan.CustomResources
-		if row.Legacy.Store == "" || row.Legacy.Store != row.Modern.Store {
-			return ""
-		}
-		return etcdsplit.Modern
 	}
-	switch {
-	case row.Legacy.Store == "" || row.Legacy.Store != row.Modern.Store:
-		return ""
-	case row.Owner == etcdsplit.OwnerLegacy:
-		return etcdsplit.Legacy
-	default:
-		return etcdsplit.Modern
-	}
+	return plan.Home(row)
 }
 
 // watched chooses what to watch of what the two sides serve: each object through one side, under one group.
@@ -282,12 +270,9 @@ func (l layout) watched(legacy, modern *catalog) []resource {
 	return list
 }
 
-// less prefers the group that is not on its way out, and has an order for the rest.
+// less prefers one of the groups under which the same objects are served.
 func less(a, b resource) bool {
-	if old := "extensions"; (a.Group == old) != (b.Group == old) {
-		return b.Group == old
-	}
-	return a.Group < b.Group
+	return a.Group != b.Group && plan.PreferredGroup([]string{a.Group, b.Group}) == a.Group
 }
 
 // isEvent: events have no owners and no dependents, come in masses and go by themselves.

@@ -37,6 +37,8 @@ type Options struct {
 	Legacy, Modern *rest.Config
 	// DryRun changes nothing: what would be done is in the audit trail. The lock is not taken either.
 	DryRun bool
+	// Collect deletes what nobody owns any more and finishes deletions that wait for dependents. Without it only namespaces are looked after.
+	Collect bool
 	// DeleteOrphans deletes objects whose namespace is on no side; otherwise they are reported.
 	DeleteOrphans bool
 	// LeaderElect makes one of several processes act.
@@ -98,7 +100,7 @@ type manager struct {
 	collector  *collector
 	namespaces *namespaces                   // nil where each side has namespaces of its own
 	keepers    []func(context.Context) error // what else the leader keeps as it should be
-	workers    int
+	workers    int                           // 0: nothing is collected
 
 	mutex   sync.Mutex
 	started bool      // the graph is whole enough to act on its events
@@ -107,7 +109,10 @@ type manager struct {
 }
 
 func newManager(c *cluster, o Options) *manager {
-	m := &manager{cluster: c, workers: max(1, o.Workers), elector: leaderelection.NewLeaderHealthzAdaptor(20 * time.Second)}
+	m := &manager{cluster: c, elector: leaderelection.NewLeaderHealthzAdaptor(20 * time.Second)}
+	if o.Collect {
+		m.workers = max(1, o.Workers)
+	}
 	m.graph = newGraph(c.now, m.attend)
 	m.collector = &collector{cluster: c, graph: m.graph, absent: memory{now: c.now},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](200*time.Millisecond, time.Minute))}
@@ -126,7 +131,7 @@ func (m *manager) attend(uid types.UID) {
 	m.mutex.Lock()
 	started := m.started
 	m.mutex.Unlock()
-	if started {
+	if started && m.workers > 0 {
 		m.collector.queue.Add(uid)
 	}
 }
@@ -168,7 +173,7 @@ func (m *manager) run(ctx context.Context) error {
 		wait.Go(func() { work(ctx, m.collector.queue, m.collector.process, m.log) })
 	}
 	if m.namespaces != nil {
-		for range min(4, m.workers) {
+		for range 4 {
 			wait.Go(func() { work(ctx, m.namespaces.queue, m.namespaces.process, m.log) })
 		}
 	}
@@ -247,7 +252,7 @@ func (m *manager) awaitLists(ctx context.Context) {
 func (m *manager) scan(ctx context.Context) {
 	m.monitors.unsynced() // for the metric
 	for _, uid := range m.graph.suspects() {
-		m.collector.queue.Add(uid)
+		m.attend(uid)
 	}
 	if m.namespaces == nil {
 		return

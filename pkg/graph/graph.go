@@ -110,6 +110,10 @@ func (g *Graph) addSide(p *plan.Plan, name etcdsplit.SideName) {
 		lines := append(controllers(p, name), elected(len(found))...)
 		add(Node{ID: string(name) + "_controllers", Title: "kube-controller-manager", Lines: lines})
 	}
+	if found := p.ComponentsOf("", plan.JointControllers); len(found) > 0 {
+		// One process, drawn beside each of the servers that it speaks to.
+		add(Node{ID: string(name) + "_joint", Title: plan.JointControllers, Lines: append([]string{"sees both sides"}, elected(len(found))...)})
+	}
 	if name == etcdsplit.Modern {
 		add(Node{ID: "users", Title: "users and their software", Lines: accessGroups(p.Policy)})
 	}
@@ -216,7 +220,7 @@ func isUser(s policy.Subject) bool {
 	case policy.KindServiceAccount:
 		return s.Namespace != "kube-system"
 	}
-	return !strings.HasPrefix(s.Name, "system:")
+	return !strings.HasPrefix(s.Name, "system:") && s.Name != plan.JointControllers
 }
 
 // flows says what a side keeps in a store, by what it may do there: a line for what both sides write, one for what it alone

@@ -42,10 +42,7 @@ func (d CollectorDanger) String() string {
 // sides and the owner only to the other, what happens depends on the collector's version and on whether its API server serves
 // the owner's kind and version. The references are those that the other side's running controllers and the kubelets write.
 func (p *Plan) CollectorDangers(side etcdsplit.SideName) []CollectorDanger {
-	other := etcdsplit.Legacy
-	if side == etcdsplit.Legacy {
-		other = etcdsplit.Modern
-	}
+	other := other(side)
 	var running []string
 	for _, c := range p.Controllers {
 		if c.Side == other && c.On {

@@ -34,7 +34,7 @@ type builder struct {
 	modernLocks map[string]election
 }
 
-// components lists what runs on a host: members of managed stores, then the legacy side, then the modern one.
+// components lists what runs on a host: members of managed stores, then the legacy side, then the modern one, then what sees both.
 func (b *builder) components(host spec.Host) ([]Component, error) {
 	var list []Component
 	for i := range b.file.Spec.Stores {
@@ -55,6 +55,9 @@ func (b *builder) components(host spec.Host) ([]Component, error) {
 		if s.Scheduler != nil {
 			list = append(list, b.scheduler(host))
 		}
+	}
+	if b.joint(host) {
+		list = append(list, b.jointControllers(host))
 	}
 	return list, nil
 }
@@ -325,6 +328,7 @@ var fileFlags = map[string]bool{
 	"basic-auth-file": true, "client-ca-file": true, "cloud-config": true, "cluster-signing-cert-file": true, "cluster-signing-key-file": true,
 	"config": true, "egress-selector-config-file": true, "encryption-provider-config": true, "etcd-cafile": true, "etcd-certfile": true,
 	"etcd-keyfile": true, "experimental-encryption-provider-config": true, "experimental-keystone-ca-file": true, "kubeconfig": true,
+	"legacy-kubeconfig": true, "modern-kubeconfig": true, "plan": true, // of fusionctl controllers
 	"kubelet-certificate-authority": true, "kubelet-client-certificate": true, "kubelet-client-key": true, "oidc-ca-file": true,
 	"peer-ca-file": true, "policy-config-file": true, "proxy-client-cert-file": true, "proxy-client-key-file": true,
 	"requestheader-client-ca-file": true, "root-ca-file": true, "service-account-key-file": true, "service-account-private-key-file": true,

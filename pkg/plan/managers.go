@@ -181,6 +181,9 @@ func (b *builder) kubeconfigs(host spec.Host) []Kubeconfig {
 			})
 		}
 	}
+	if b.joint(host) {
+		list = append(list, b.jointKubeconfigs(host)...)
+	}
 	return list
 }
 

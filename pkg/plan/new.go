@@ -49,6 +49,7 @@ func New(f *spec.File) (*Plan, error) {
 		return nil, err
 	}
 	p.Policy = access(f, p.Resources, p.Controllers, p.Modern.Locks)
+	b.decideJoint()
 	for _, host := range s.Hosts {
 		p.Kubeconfigs = append(p.Kubeconfigs, b.kubeconfigs(host)...)
 		p.Certificates = append(p.Certificates, b.certificates(host)...)
@@ -58,6 +59,7 @@ func New(f *spec.File) (*Plan, error) {
 		}
 		p.Components = append(p.Components, components...)
 	}
+	b.allowJoint()
 	return p, nil
 }
 

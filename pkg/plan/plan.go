@@ -31,8 +31,9 @@ type Plan struct {
 	Components   []Component     `json:"components"`  // by host, etcd first, then legacy, then modern
 	Kubeconfigs  []Kubeconfig    `json:"kubeconfigs"`
 	Certificates []Certificate   `json:"certificates"`
-	Policy       policy.Intent   `json:"policy"`     // what the policy file of the modern API server allows
-	PolicyFile   string          `json:"policyFile"` // where that file lies on every host
+	Joint        *Joint          `json:"joint,omitempty"` // the controllers that see both sides; nil where they are not needed, or not wanted
+	Policy       policy.Intent   `json:"policy"`          // what the policy file of the modern API server allows
+	PolicyFile   string          `json:"policyFile"`      // where that file lies on every host
 	Accept       []spec.Accept   `json:"accept,omitempty"`
 	Pods         *Pods           `json:"pods,omitempty"` // nil: pods of the modern side are left as they are
 
@@ -82,13 +83,14 @@ type Controller struct {
 // Component is one process on one host.
 type Component struct {
 	Host    string             `json:"host"`
-	Side    etcdsplit.SideName `json:"side,omitempty"` // "" for etcd
-	Kind    string             `json:"kind"`           // etcd, or a component of kubever
-	Name    string             `json:"name"`           // of the pod, the unit and the file: kube-apiserver, kube-apiserver-modern, etcd-modern
-	Version string             `json:"version"`
+	Side    etcdsplit.SideName `json:"side,omitempty"`    // "" for etcd and for what sees both sides
+	Kind    string             `json:"kind"`              // etcd, a component of kubever, or JointControllers
+	Name    string             `json:"name"`              // of the pod, the unit and the file: kube-apiserver, kube-apiserver-modern, etcd-modern
+	Version string             `json:"version,omitempty"` // "" of fusionctl itself
 	Image   string             `json:"image"`
-	Command []string           `json:"command"` // before the arguments
-	Args    []Arg              `json:"args"`    // complete and in order
+	Program string             `json:"program,omitempty"` // what a unit starts, where that does not follow from the command
+	Command []string           `json:"command"`           // before the arguments
+	Args    []Arg              `json:"args"`              // complete and in order
 	Env     []spec.EnvVar      `json:"env,omitempty"`
 	Mounts  []Mount            `json:"mounts"`
 	Port    int                `json:"port"` // what it serves on
@@ -124,6 +126,33 @@ type Mount struct {
 	Path      string `json:"path"`
 	ReadOnly  bool   `json:"readOnly"`
 	Directory bool   `json:"directory"` // it is created when it is missing; a file must exist
+}
+
+// Joint is what the plan says about the controllers that see both sides, fusionctl's own: one component of kind JointControllers on each
+// of some hosts.
+type Joint struct {
+	Why      []string     `json:"why"`      // what is left undone without them, each a sentence
+	Collects bool         `json:"collects"` // they collect garbage; otherwise they only end namespaces
+	User     string       `json:"user"`     // the name in their certificate, on both sides
+	PlanFile string       `json:"planFile"` // where they find the plan, on each of their hosts
+	Legacy   LegacyAccess `json:"legacy"`
+}
+
+// LegacyAccess is what the legacy API server has to allow to the controllers that see both sides; Policy says what the modern one allows.
+type LegacyAccess struct {
+	Modes       []string `json:"modes"`          // that server's authorization modes
+	RBACVersion string   `json:"rbac,omitempty"` // the group and version in which it takes roles; "" where its version has none
+	Rules       []Right  `json:"rules"`
+}
+
+// Right is a rule as RBAC has it.
+type Right struct {
+	APIGroups        []string `json:"apiGroups,omitempty"`
+	Resources        []string `json:"resources,omitempty"`
+	NonResourcePaths []string `json:"nonResourcePaths,omitempty"`
+	Verbs            []string `json:"verbs"`
+	Namespace        string   `json:"namespace,omitempty"` // "" is everywhere
+	Why              string   `json:"why"`                 // one sentence
 }
 
 // Probe asks a component whether it is well.

@@ -445,10 +445,13 @@ func groupWords(groups []string) []string {
 	return words
 }
 
-// component reports whether a rule is for one of Kubernetes' own controllers, which need to read far, and whether that one writes
+// UserControllers is the user of fusionctl's own controllers, which look for owners of every kind.
+const UserControllers = "fusionctl-controllers"
+
+// component reports whether a rule is for one of Kubernetes' own controllers, or for fusionctl's, which need to read far, and whether that one writes
 // everything: the garbage collector and the namespace controller delete what they do not know.
 func component(rule Rule) (is, writesAll bool) {
-	if rule.User == "system:kube-controller-manager" || rule.User == "system:kube-scheduler" {
+	if rule.User == "system:kube-controller-manager" || rule.User == "system:kube-scheduler" || rule.User == UserControllers {
 		return true, false
 	}
 	name, ok := strings.CutPrefix(rule.User, serviceAccountPrefix+"kube-system:")

@@ -17,7 +17,7 @@ const hostedName = "hosted"
 
 // HostedPlan is the plan with its components as pods of another cluster, in a namespace of the plan's name: what was a host's address
 // is a pod's or a service's, and there is one "host", whose components run as often as the plan has hosts. Components that run already
-// are not in it. Certificates have the names under which pods are asked.
+// are not in it, and neither are the controllers that see both sides. Certificates have the names under which pods are asked.
 // Errors: none; the plan that is given stays as it is.
 func HostedPlan(p *plan.Plan) *plan.Plan {
 	h := *p
@@ -35,19 +35,19 @@ func HostedPlan(p *plan.Plan) *plan.Plan {
 			}
 		}
 	}
-	h.Components, h.Kubeconfigs, h.Certificates = nil, nil, nil
+	h.Components, h.Kubeconfigs, h.Certificates, h.Joint = nil, nil, nil, nil
 	for _, c := range p.Components {
-		if c.Host == first.Name && !runsAlready(p, &c) {
+		if c.Host == first.Name && !runsAlready(p, &c) && c.Kind != plan.JointControllers {
 			h.Components = append(h.Components, hostedComponent(p, c, moved))
 		}
 	}
 	for _, k := range p.Kubeconfigs {
-		if k.Host == first.Name {
+		if k.Host == first.Name && k.Component != plan.JointControllers {
 			h.Kubeconfigs = append(h.Kubeconfigs, hostedKubeconfig(p, k))
 		}
 	}
 	for _, c := range p.Certificates {
-		if c.Host == first.Name {
+		if c.Host == first.Name && c.CommonName != plan.JointControllers {
 			h.Certificates = append(h.Certificates, hostedCertificate(p, c, first))
 		}
 	}

@@ -20,7 +20,7 @@ const criticalAnnotation = "scheduler.alpha.kubernetes.io/critical-pod"
 // cpuRequests keep the pods out of the best-effort class, which is starved and killed first. They are small, so that a machine
 // that runs the legacy side already admits the modern one beside it.
 var cpuRequests = map[string]string{
-	kubever.APIServer: "100m", kubever.ControllerManager: "50m", kubever.Scheduler: "50m", plan.Etcd: "100m",
+	kubever.APIServer: "100m", kubever.ControllerManager: "50m", kubever.Scheduler: "50m", plan.Etcd: "100m", plan.JointControllers: "50m",
 }
 
 // knows says whether the kubelet of a plan reads a field of a type.
@@ -86,7 +86,7 @@ func header(p *plan.Plan, c *plan.Component) string {
 	if c.Host == hostedName {
 		place = ", for the cluster that hosts it"
 	}
-	lines := fmt.Sprintf("Written by fusionctl render: %s %s%s of %s%s. Change the spec, not this file.\n", c.Kind, c.Version, side, p.Name, place)
+	lines := fmt.Sprintf("Written by fusionctl render: %s%s of %s%s. Change the spec, not this file.\n", strings.TrimSpace(c.Kind+" "+c.Version), side, p.Name, place)
 	if runsAlready(p, c) {
 		lines += "It runs already. This is how the plan would have it; resources, annotations and probes of its own are not in the spec.\n"
 		lines += "Do not copy this file over the one that it runs from: make there the changes that the runbook lists.\n"

@@ -65,7 +65,8 @@ const runbookFile = "RUNBOOK.md"
 // Files renders a plan, sorted by path; the same plan gives the same bytes.
 //
 // Shape:  hosted/NN-NAME.yaml are applied in the order of their names; otherwise HOST/... mirrors the file system of each host; HOST/existing/... holds components that run already,
-// as the plan would have them; RUNBOOK.md says in which order what is done, how each step is verified and how to go back.
+// as the plan would have them; legacy-access.* is what the legacy API server has to allow to the controllers that see both sides; RUNBOOK.md
+// says in which order what is done, how each step is verified and how to go back.
 // Errors: a host that the plan does not have; what the target cannot express; two files in one place.
 func Files(p *plan.Plan, o Options) ([]File, error) {
 	if o.Host != "" && !slices.ContainsFunc(p.Components, func(c plan.Component) bool { return c.Host == o.Host }) {
@@ -129,6 +130,11 @@ func hostFiles(p *plan.Plan, o Options) ([]File, error) {
 		}
 		files = append(files, File{Path: hostPath(k.Host, k.Path), Mode: private, Data: data})
 	}
+	joint, err := jointFiles(p, o.Host)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, joint...)
 	rules, err := policyData(p)
 	if err != nil {
 		return nil, err

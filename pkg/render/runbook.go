@@ -37,6 +37,7 @@ type runbookFacts struct {
 	LeftOver   []string // keys in shared stores that the modern API server writes at start
 	Off        []collector
 	AllOff     bool
+	JointRuns  bool   // the controllers that see both sides are of this plan
 	LegacyOff  string // why the legacy side's collector is off, "" when it is on
 	Namespaces namespaceView
 	Errors     []warning // with these nobody should go on
@@ -56,6 +57,8 @@ type hostRunbook struct {
 	Modern   phase
 	Managers phase
 	Locks    []lockView
+	Joint    phase // the controllers that see both sides
+	Permit   permit
 }
 
 // startedProgram is a program that units start.
@@ -80,7 +83,8 @@ type phase struct{ Blocks []block }
 // block are commands that are the same on some hosts.
 type block struct {
 	Hosts  string
-	Many   bool // more than one host
+	Many   bool     // more than one host
+	Beside []string // what has to be there before the start; of most phases it is a part of Start
 	Start  []string
 	Verify []string
 	Stop   []string
@@ -128,6 +132,7 @@ func newRunbookFacts(p *plan.Plan, o Options) runbookFacts {
 		}
 	}
 	f.Off, f.AllOff = collectorsOff(p)
+	f.JointRuns = o.Target != Hosted && len(p.ComponentsOf("", plan.JointControllers)) > 0
 	for _, c := range f.Off {
 		if c.Side == string(etcdsplit.Legacy) {
 			f.LegacyOff = c.Why
@@ -137,13 +142,15 @@ func newRunbookFacts(p *plan.Plan, o Options) runbookFacts {
 }
 
 func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
-	of := func(wanted func(*plan.Component) bool) phase { return phaseOf(p, o.Target, wanted) }
+	of := func(wanted func(*plan.Component) bool) phase { return phaseOf(p, o.Target, false, wanted) }
 	v := hostRunbook{
 		runbookFacts: newRunbookFacts(p, o), Rows: runbookRows(p, o.Target), Locks: locks(p),
 		Legacy:   of(func(c *plan.Component) bool { return c.Side == etcdsplit.Legacy && !runsAlready(p, c) }),
 		Modern:   of(func(c *plan.Component) bool { return c.Side == etcdsplit.Modern && c.Kind == kubever.APIServer }),
 		Managers: of(func(c *plan.Component) bool { return c.Side == etcdsplit.Modern && c.Kind != kubever.APIServer }),
+		Joint:    phaseOf(p, o.Target, true, func(c *plan.Component) bool { return c.Kind == plan.JointControllers }),
 	}
+	v.Permit = newPermit(p)
 	v.Staged = "/root/fusion-" + p.Name
 	v.Stage = stageCommands(p, v.Staged)
 	if o.Target == Systemd {

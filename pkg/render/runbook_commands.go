@@ -62,6 +62,9 @@ func programs(p *plan.Plan) []startedProgram {
 			words = append(words, shell(w))
 		}
 		q := startedProgram{File: inline(programFile(c)), Version: c.Version, Print: strings.Join(words, " ") + " --version"}
+		if c.Kind == plan.JointControllers {
+			q.Version, q.Print = "the one that rendered this", strings.Join(words, " ")+" --help | head -n 1"
+		}
 		if !slices.Contains(list, q) {
 			list = append(list, q)
 		}
@@ -77,7 +80,7 @@ func runbookRows(p *plan.Plan, target Target) []runbookRow {
 		if c.Host != p.Hosts[0].Name {
 			continue
 		}
-		row := runbookRow{Component: c.Name + " " + c.Version, Port: strconv.Itoa(c.Port), File: inline(placeOf(c, target)), Store: "-"}
+		row := runbookRow{Component: strings.TrimSpace(c.Name + " " + c.Version), Port: strconv.Itoa(c.Port), File: inline(placeOf(c, target)), Store: "-"}
 		switch {
 		case runsAlready(p, c):
 			row.File = "runs already"
@@ -122,12 +125,12 @@ func backups(p *plan.Plan) []backup {
 	return list
 }
 
-// phaseOf collects the commands about some components, once for all hosts on which they are the same.
-func phaseOf(p *plan.Plan, target Target, of func(*plan.Component) bool) phase {
+// phaseOf collects the commands about some components, once for all hosts on which they are the same; what has to be there beside them
+// apart where something is to be looked at in between.
+func phaseOf(p *plan.Plan, target Target, apart bool, of func(*plan.Component) bool) phase {
 	var ph phase
 	for _, h := range p.Hosts {
-		b := block{Hosts: h.Name}
-		b.Start = beside(p, h.Name, of)
+		b := block{Hosts: h.Name, Beside: beside(p, h.Name, of)}
 		for i := range p.Components {
 			c := &p.Components[i]
 			if c.Host != h.Name || !of(c) {
@@ -140,6 +143,9 @@ func phaseOf(p *plan.Plan, target Target, of func(*plan.Component) bool) phase {
 		if len(b.Verify) == 0 && len(b.Stop) == 0 {
 			continue
 		}
+		if !apart {
+			b.Beside, b.Start = nil, slices.Concat(b.Beside, b.Start)
+		}
 		if last := len(ph.Blocks) - 1; last >= 0 && sameCommands(&ph.Blocks[last], &b) {
 			ph.Blocks[last].Hosts += ", " + b.Hosts
 			ph.Blocks[last].Many = true
@@ -151,10 +157,10 @@ func phaseOf(p *plan.Plan, target Target, of func(*plan.Component) bool) phase {
 }
 
 func sameCommands(a, b *block) bool {
-	return slices.Equal(a.Start, b.Start) && slices.Equal(a.Verify, b.Verify) && slices.Equal(a.Stop, b.Stop)
+	return slices.Equal(a.Beside, b.Beside) && slices.Equal(a.Start, b.Start) && slices.Equal(a.Verify, b.Verify) && slices.Equal(a.Stop, b.Stop)
 }
 
-// beside are the files that components of a host want in place before they start: kubeconfigs and the policy.
+// beside are the files that components of a host want in place before they start: kubeconfigs, the policy and the plan.
 func beside(p *plan.Plan, host string, of func(*plan.Component) bool) []string {
 	var lines []string
 	for i := range p.Components {
@@ -164,6 +170,9 @@ func beside(p *plan.Plan, host string, of func(*plan.Component) bool) []string {
 		}
 		if file, ok := c.Arg("authorization-policy-file"); ok && file == p.PolicyFile {
 			lines = append(lines, installCommand(file, "0600"))
+		}
+		if c.Kind == plan.JointControllers {
+			lines = append(lines, installCommand(p.Joint.PlanFile, "0600"))
 		}
 		for _, k := range p.Kubeconfigs {
 			if k.Host == host && k.Component == c.Name {

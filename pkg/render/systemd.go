@@ -133,12 +133,18 @@ func description(p *plan.Plan, c *plan.Component) string {
 	if c.Kind == plan.Etcd {
 		return fmt.Sprintf("etcd %s, store %s of %s", c.Version, c.Store, p.Name)
 	}
+	if c.Kind == plan.JointControllers {
+		return fmt.Sprintf("%s, both sides of %s", c.Kind, p.Name)
+	}
 	return fmt.Sprintf("%s %s, %s side of %s", c.Kind, c.Version, c.Side, p.Name)
 }
 
 func documentation(c *plan.Component) string {
 	if c.Kind == plan.Etcd {
 		return "https://etcd.io/docs/"
+	}
+	if c.Kind == plan.JointControllers {
+		return "https://github.com/kubefusion/fusionctl/blob/main/docs/controllers.md"
 	}
 	return "https://kubernetes.io/docs/reference/command-line-tools-reference/" + c.Kind + "/"
 }
@@ -154,6 +160,9 @@ func program(c *plan.Component) (string, error) {
 }
 
 func programFile(c *plan.Component) string {
+	if c.Program != "" {
+		return c.Program
+	}
 	name := c.Kind
 	if len(c.Command) > 0 {
 		name = c.Command[0]
@@ -169,7 +178,7 @@ func programFile(c *plan.Component) string {
 }
 
 // needs are the units of the same host without which a component has nothing to do: a member for an API server that keeps its objects
-// there, the side's API server for the others.
+// there, the side's API server for the others, and those of both sides for what sees both.
 func needs(p *plan.Plan, c *plan.Component) []string {
 	var units []string
 	for i := range p.Components {
@@ -184,7 +193,7 @@ func needs(p *plan.Plan, c *plan.Component) []string {
 				units = append(units, unitName(other))
 			}
 		default:
-			if other.Kind == kubever.APIServer && other.Side == c.Side {
+			if other.Kind == kubever.APIServer && (other.Side == c.Side || c.Side == "") {
 				units = append(units, unitName(other))
 			}
 		}

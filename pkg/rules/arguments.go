@@ -240,8 +240,8 @@ func unknownArguments(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	seen := map[string]bool{}
 	for _, c := range p.Components {
-		if c.Kind == plan.Etcd {
-			continue
+		if c.Side == "" {
+			continue // no component of Kubernetes
 		}
 		for _, a := range c.Args {
 			key := c.Name + " " + a.Name

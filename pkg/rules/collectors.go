@@ -56,21 +56,21 @@ func collectorRules() []Rule {
 		{
 			ID: "FUS130", Title: "Deleting a namespace orphans the other side's objects",
 			Why: "A namespace is gone as soon as one namespace controller has finished with it. It cannot list what the other side keeps in a store of its own: those objects stay " +
-				"for ever, and reappear when a namespace of that name is made again.",
+				"for ever, and reappear when a namespace of that name is made again. fusionctl's own controllers, which plans have unless the spec disables them, wait for both sides.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: Evidence{Prevention: []string{"TestControllers"}, Read: "namespaced_resources_deleter.go of 1.6.13 and 1.36.3"},
-			Bad:      example{}.String(),
-			Good:     example{layout: "shared", legacy: "1.24.17", modern: "1.24.17", modernManager: "-"}.String(),
+			Bad:      example{more: "controllers: {disabled: true}"}.String(),
+			Good:     example{}.String(),
 			Check:    orphansOfNamespaces,
 		},
 		{
 			ID: "FUS135", Title: "Nothing collects garbage on a side",
 			Why: "With a side's collector off, deleting an owner leaves everything that it owns behind, and deletions in the foreground or with orphaning wait for a finalizer that " +
-				"nobody removes.",
+				"nobody removes. fusionctl's own controllers, which plans have unless the spec disables them, collect for both sides.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: Evidence{Seen: "both collectors off: deleting a Deployment left its ReplicaSet and its pods", Prevention: []string{"TestControllers"}, Read: "registry/generic/registry/store.go of 1.15.12 and 1.36.3"},
-			Bad:      example{}.String(),
-			Good:     example{layout: "shared", legacy: "1.6.13", modern: "1.10.13", modernManager: "-"}.String(),
+			Bad:      example{more: "controllers: {disabled: true}"}.String(),
+			Good:     example{}.String(),
 			Check:    uncollected,
 		},
 	}
@@ -114,7 +114,7 @@ func mirrorPods(p *plan.Plan) []finding.Finding {
 
 // orphansOfNamespaces reports what a namespace controller cannot list in a shared namespace that it ends.
 func orphansOfNamespaces(p *plan.Plan) []finding.Finding {
-	if !visible(p, "namespaces") {
+	if p.Joint != nil {
 		return nil
 	}
 	var found []finding.Finding
@@ -123,31 +123,17 @@ func orphansOfNamespaces(p *plan.Plan) []finding.Finding {
 		if !runs(p, ending, "namespace-controller") {
 			continue
 		}
-		own := ownInNamespaces(p, side)
+		own := p.UnseenInNamespaces(side)
 		if len(own) == 0 {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: fmt.Sprintf("namespaces, %s objects", side),
 			Message: fmt.Sprintf("namespaces are shared, and the %s side keeps %d kinds of objects in them that the %s side's namespace controller cannot list", side, len(own), ending),
-			Fix:     fmt.Sprintf("run fusionctl controllers, which empties a namespace on both sides before it goes; or before deleting one delete what the %s side has in it: %s", side, strings.Join(first(own, 6), ", ")),
+			Fix: fmt.Sprintf("leave spec.controllers.disabled out: fusionctl's own controllers let a namespace go when both sides are empty of it. Or delete what the %s side has in a namespace before the namespace: %s",
+				side, strings.Join(first(own, 6), ", ")),
 			Related: own})
 	}
 	return found
-}
-
-// ownInNamespaces lists the namespaced resources of a side that the other side does not see.
-func ownInNamespaces(p *plan.Plan, side etcdsplit.SideName) []string {
-	var own []string
-	for i := range p.Resources {
-		r := &p.Resources[i]
-		if here := r.Side(side); r.Namespaced && !r.Pseudo && !r.VisibleToBoth() && len(here.Serves) > 0 && here.Store != "" {
-			own = append(own, r.Name)
-		}
-	}
-	if store := p.CustomResources.Side(side).Store; store != "" && kubever.Behaves(kubever.BehaviourCRDServed, p.Side(side).Version.Minor) && p.CustomResources.Side(otherSide(side)).Store != store {
-		own = append(own, "custom resources")
-	}
-	return own
 }
 
 // first is the beginning of a list, with a word for the rest.
@@ -159,15 +145,20 @@ func first(list []string, n int) []string {
 }
 
 func uncollected(p *plan.Plan) []finding.Finding {
+	if p.Joint != nil {
+		return nil
+	}
 	var found []finding.Finding
 	for _, side := range etcdsplit.Sides() {
 		c := p.Controller(side, garbageCollector)
 		if c == nil || c.On {
 			continue
 		}
-		found = append(found, finding.Finding{Subject: string(side) + " " + c.Name,
-			Message: fmt.Sprintf("is off, because %s. What it would have collected stays", c.Why),
-			Fix:     "run fusionctl controllers, which collects garbage with both sides in sight and lifts the finalizers of deletions in the foreground"})
+		fix := fmt.Sprintf("delete dependents along with their owners on the %s side (kubectl delete by label), and do not delete in the foreground there", side)
+		if len(p.CollectorDangers(side)) > 0 {
+			fix = "leave spec.controllers.disabled out: fusionctl's own controllers collect for both sides. Or " + fix
+		}
+		found = append(found, finding.Finding{Subject: string(side) + " " + c.Name, Message: fmt.Sprintf("is off, because %s. What it would have collected stays", c.Why), Fix: fix})
 	}
 	return found
 }

@@ -17,8 +17,8 @@ func unknownValues(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	seen := map[string]bool{}
 	for _, c := range p.Components {
-		if c.Kind == plan.Etcd {
-			continue
+		if c.Side == "" {
+			continue // no component of Kubernetes
 		}
 		minor := p.Side(c.Side).Version.Minor
 		for _, a := range c.Args {

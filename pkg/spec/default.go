@@ -31,6 +31,11 @@ func (f *File) Default() {
 	if s.Pods != nil {
 		s.Pods.setDefaults(&s.Network)
 	}
+	if s.Controllers == nil {
+		s.Controllers = &Controllers{}
+	}
+	setDefault(&s.Controllers.Binary, "/usr/local/bin/fusionctl")
+	setDefault(&s.Controllers.Port, 10270)
 	for i := range s.Access {
 		if a := &s.Access[i]; len(a.Resources) > 0 && len(a.Namespaces) == 0 {
 			a.Namespaces = []string{"*"}

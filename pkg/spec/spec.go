@@ -28,18 +28,21 @@ type Metadata struct {
 
 // Spec is the fused control plane: one set of nodes, two sides, the stores they keep their objects in.
 type Spec struct {
-	Layout  Layout   `json:"layout"`           // default split
-	Hosts   []Host   `json:"hosts"`            // one directory of manifests for each; at least one
-	Kubelet Kubelet  `json:"kubelet"`          //
-	Network Network  `json:"network"`          //
-	PKI     PKI      `json:"pki"`              //
-	Stores  []Store  `json:"stores"`           // at least one
-	Legacy  Side     `json:"legacy"`           //
-	Modern  Side     `json:"modern"`           //
-	Owners  []Owning `json:"owners,omitempty"` // overrides of the layout's owners; the last entry that names a resource wins
-	Pods    *Pods    `json:"pods,omitempty"`   // absent: pods that are made through the modern server are left as they are
-	Access  []Access `json:"access"`           // what the policy of the modern server allows to its users
-	Accept  []Accept `json:"accept,omitempty"` // findings that the owner of the file takes responsibility for
+	Layout  Layout  `json:"layout"`  // default split
+	Hosts   []Host  `json:"hosts"`   // one directory of manifests for each; at least one
+	Kubelet Kubelet `json:"kubelet"` //
+	Network Network `json:"network"` //
+	PKI     PKI     `json:"pki"`     //
+	Stores  []Store `json:"stores"`  // at least one
+	Legacy  Side    `json:"legacy"`  //
+	Modern  Side    `json:"modern"`  //
+	// Controllers says how fusionctl's own controllers run, which see both sides. The plan decides whether they are needed; left out, they
+	// run with the defaults then.
+	Controllers *Controllers `json:"controllers,omitempty"`
+	Owners      []Owning     `json:"owners,omitempty"` // overrides of the layout's owners; the last entry that names a resource wins
+	Pods        *Pods        `json:"pods,omitempty"`   // absent: pods that are made through the modern server are left as they are
+	Access      []Access     `json:"access"`           // what the policy of the modern server allows to its users
+	Accept      []Accept     `json:"accept,omitempty"` // findings that the owner of the file takes responsibility for
 }
 
 // Layout is a set of defaults for owners and locations.
@@ -167,6 +170,22 @@ type APIServer struct {
 	Key       string `json:"key,omitempty"`         // default as Cert, with .key
 	Address   string `json:"bindAddress,omitempty"` // default 0.0.0.0, or :: when a host has an IPv6 address
 }
+
+// Controllers is `fusionctl controllers` as a component of the control plane: a garbage collector and a namespace controller that see both
+// sides, one process on each of its hosts, of which one acts.
+type Controllers struct {
+	Disabled bool `json:"disabled,omitempty"` // not rendered even where the plan needs them
+	// Image has fusionctl in its PATH. Without one a pod runs the host's own program, Binary, in the image of the modern API server, which
+	// is on the host already.
+	Image     string   `json:"image,omitempty"`
+	Binary    string   `json:"binary,omitempty"`    // the program on every host; default /usr/local/bin/fusionctl
+	Port      int      `json:"port,omitempty"`      // of health and metrics, on loopback; default 10270
+	Hosts     []string `json:"hosts,omitempty"`     // by name; default all
+	ExtraArgs []Arg    `json:"extraArgs,omitempty"` // of ControllersFlags
+}
+
+// ControllersFlags are the flags of `fusionctl controllers` that extraArgs may name; the plan says the others.
+var ControllersFlags = []string{"changes-per-second", "delete-orphans", "dry-run", "leader-elect", "qps", "verbose", "workers"}
 
 // Arg is one argument of a component, --NAME=VALUE.
 type Arg struct {

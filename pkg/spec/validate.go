@@ -36,6 +36,7 @@ func validate(f *File, ps *problems) {
 	v.side("spec.modern", &s.Modern)
 	v.together()
 	v.pods()
+	v.controllers()
 	v.owners()
 	v.access()
 	v.accepts()

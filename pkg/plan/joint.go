@@ -1,0 +1,285 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/policy"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// JointControllers is the kind, and the name, of the component that sees both sides: fusionctl's own controllers. Their user is called so
+// too.
+const JointControllers = policy.UserControllers
+
+// planFile is where a host has what the plan says to components that go by it.
+const planFile = modernDirectory + "/plan.json"
+
+// Home is the side through which the objects of a resource are watched and changed when both sides see the same ones; "" when each side
+// has its own. It is the modern side, which loses no field and checks every precondition, except where the legacy side alone can read
+// what the other writes.
+func Home(r *etcdsplit.Resource) etcdsplit.SideName {
+	switch {
+	case r.Legacy.Store == "" || r.Legacy.Store != r.Modern.Store:
+		return ""
+	case r.Owner == etcdsplit.OwnerLegacy:
+		return etcdsplit.Legacy
+	default:
+		return etcdsplit.Modern
+	}
+}
+
+// decideJoint decides whether the controllers that see both sides have anything to do, and lets them through the modern side's policy.
+func (b *builder) decideJoint() {
+	if b.file.Spec.Controllers == nil || b.file.Spec.Controllers.Disabled {
+		return
+	}
+	uncollected := b.uncollected()
+	why := slices.Concat(uncollected, b.endedTooEarly())
+	if len(why) == 0 {
+		return
+	}
+	b.plan.Joint = &Joint{Why: why, Collects: len(uncollected) > 0, User: JointControllers, PlanFile: planFile}
+	b.plan.Policy.Grants = append(b.plan.Policy.Grants, b.jointGrants()...)
+}
+
+// uncollected says on which sides the plan keeps the garbage collector off. One that the spec itself turns off is somebody's wish.
+func (b *builder) uncollected() []string {
+	var why []string
+	for _, side := range etcdsplit.Sides() {
+		if c := b.plan.Controller(side, garbageCollector); c != nil && !c.On && len(b.plan.CollectorDangers(side)) > 0 {
+			why = append(why, fmt.Sprintf("the garbage collector of the %s side is off, because %s", side, c.Why))
+		}
+	}
+	return why
+}
+
+// endedTooEarly says which side's objects outlive a namespace that the other side ends.
+func (b *builder) endedTooEarly() []string {
+	var why []string
+	for _, side := range etcdsplit.Sides() {
+		ending := other(side)
+		if c := b.plan.Controller(ending, namespaceControl); c == nil || !c.On {
+			continue
+		}
+		if len(b.plan.UnseenInNamespaces(side)) > 0 {
+			why = append(why, fmt.Sprintf("the %s side ends the namespaces that both share, and does not see what the %s side has of its own in them", ending, side))
+		}
+	}
+	return why
+}
+
+func other(side etcdsplit.SideName) etcdsplit.SideName {
+	if side == etcdsplit.Legacy {
+		return etcdsplit.Modern
+	}
+	return etcdsplit.Legacy
+}
+
+// UnseenInNamespaces lists the resources of which a side has objects in shared namespaces that the other side does not see. Empty where
+// namespaces are not shared.
+func (p *Plan) UnseenInNamespaces(side etcdsplit.SideName) []string {
+	if row := p.Resource("namespaces"); row == nil || !row.VisibleToBoth() {
+		return nil
+	}
+	var unseen []string
+	for i := range p.Resources {
+		r := &p.Resources[i]
+		if here := r.Side(side); r.Namespaced && !r.Pseudo && !r.VisibleToBoth() && len(here.Serves) > 0 && here.Store != "" {
+			unseen = append(unseen, r.Name)
+		}
+	}
+	if store := p.CustomResources.Side(side).Store; store != "" && kubever.Behaves(kubever.BehaviourCRDServed, p.Side(side).Version.Minor) && p.CustomResources.Side(other(side)).Store != store {
+		unseen = append(unseen, "custom resources")
+	}
+	return unseen
+}
+
+// joint reports whether the controllers that see both sides run on a host.
+func (b *builder) joint(host spec.Host) bool {
+	return b.plan.Joint != nil && (len(b.file.Spec.Controllers.Hosts) == 0 || slices.Contains(b.file.Spec.Controllers.Hosts, host.Name))
+}
+
+// jointControllers is the component on a host.
+func (b *builder) jointControllers(host spec.Host) Component {
+	s := b.file.Spec.Controllers
+	c := Component{Host: host.Name, Kind: JointControllers, Name: JointControllers, Image: s.Image, Program: s.Binary, Command: []string{"fusionctl", "controllers"}, Port: s.Port}
+	if s.Image == "" {
+		c.Image, c.Command[0] = imageOf(&b.file.Spec.Modern, &b.file.Spec.Modern.APIServer.Component, kubever.APIServer), s.Binary
+		c.Mounts = append(c.Mounts, Mount{Path: s.Binary, ReadOnly: true})
+	}
+	l := &argList{}
+	say := func(name, value, why string) {
+		l.args = append(l.args, wantedArg{Arg: Arg{Name: name, Value: value, Why: why, Origin: FromPlan}})
+	}
+	say("plan", b.plan.Joint.PlanFile, "which objects both sides see; a server that is not the plan's is not touched")
+	say("legacy-kubeconfig", jointKubeconfigPath(etcdsplit.Legacy), "the legacy API server of the same host")
+	say("modern-kubeconfig", jointKubeconfigPath(etcdsplit.Modern), "the modern API server of the same host")
+	if !b.plan.Joint.Collects {
+		say("collect", "false", "no side's garbage collector is off because of the other side")
+	}
+	say("leader-elect", "true", "one of the hosts acts at a time")
+	say("listen", hostPort(loopback, s.Port), "health and metrics; nobody else asks")
+	c.Args = l.with(s.ExtraArgs)
+	c.Liveness = &Probe{Scheme: "HTTP", Host: loopback, Port: s.Port, Path: "/healthz", DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}
+	c.Startup = b.startupProbe(*c.Liveness)
+	c.Mounts = named(append(c.Mounts, b.mounts(&c, nil)...))
+	return c
+}
+
+func jointKubeconfigPath(side etcdsplit.SideName) string {
+	return modernDirectory + "/controllers-" + string(side) + ".conf"
+}
+
+// jointKubeconfigs are the two files with which a host's controllers reach both API servers. One certificate is good for both: the sides
+// have one CA for their clients.
+func (b *builder) jointKubeconfigs(host spec.Host) []Kubeconfig {
+	base := b.plan.PKI.Directory + "/modern/" + JointControllers
+	var list []Kubeconfig
+	for _, side := range etcdsplit.Sides() {
+		s := b.side(side)
+		address := serverAddress(s.APIServer)
+		if s.Existing && address == loopback {
+			address = host.Address // who made the certificate of a server that runs already need not have thought of loopback
+		}
+		list = append(list, Kubeconfig{
+			Host: host.Name, Component: JointControllers, Path: jointKubeconfigPath(side), Server: "https://" + hostPort(address, s.APIServer.Port),
+			CA: b.plan.PKI.CA, Cert: base + ".crt", Key: base + ".key", User: JointControllers,
+		})
+	}
+	return list
+}
+
+// The reasons of what the controllers that see both sides may do.
+const (
+	jointReads  = "fusionctl controllers: an owner may be of any kind, and what cannot be listed is not known to be gone"
+	jointWrites = "fusionctl controllers: they delete what is garbage, take absent owners out of references, and end namespaces"
+)
+
+// jointGrants is what they need of the modern API server: to read everything; and to change what can be garbage there, which is what is
+// changed through this side of what the version builds in, and of other groups what the spec lets users make.
+func (b *builder) jointGrants() []policy.Grant {
+	subject := []policy.Subject{{Kind: policy.KindUser, Name: JointControllers}}
+	everywhere := []string{"*"}
+	grants := []policy.Grant{{Subjects: subject, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: everywhere, ReadOnly: true, Why: jointReads}}
+	for _, r := range collectable(b.plan.Resources, etcdsplit.Modern) {
+		grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Namespaces: everywhere, Why: jointWrites})
+	}
+	builtIn := map[string]bool{}
+	for _, a := range kubever.APIResources(b.modern) {
+		builtIn[a.Group] = true
+	}
+	for _, rule := range b.file.Spec.Access {
+		groups := slices.DeleteFunc(slices.Clone(rule.APIGroups), func(group string) bool { return builtIn[group] })
+		if len(groups) > 0 && len(rule.Resources) > 0 && !rule.ReadOnly {
+			grants = append(grants, policy.Grant{Subjects: subject, APIGroups: groups, Resources: rule.Resources, Namespaces: rule.Namespaces, Why: jointWrites})
+		}
+	}
+	return grants
+}
+
+// collectable are the resources that a version builds in and whose objects are changed through its side. Events are garbage by age.
+func collectable(rows []Resource, side etcdsplit.SideName) []schema.GroupResource {
+	var list []schema.GroupResource
+	for i := range rows {
+		r := &rows[i]
+		if home := Home(&r.Resource); r.Pseudo || r.Name == "" || r.Name == "events" || home != "" && home != side {
+			continue
+		}
+		var groups []string
+		for _, served := range r.Side(side).Serves {
+			if gv, err := schema.ParseGroupVersion(served); err == nil {
+				groups = append(groups, gv.Group)
+			}
+		}
+		if len(groups) > 0 {
+			list = append(list, schema.GroupResource{Group: PreferredGroup(groups), Resource: r.Name})
+		}
+	}
+	return list
+}
+
+// PreferredGroup is the group under which objects are looked at that several groups serve: not the one that is on its way out in every
+// version.
+func PreferredGroup(groups []string) string {
+	return slices.MinFunc(groups, func(a, b string) int {
+		const old = "extensions"
+		return cmp.Or(rankOf(a == old)-rankOf(b == old), cmp.Compare(a, b))
+	})
+}
+
+func rankOf(last bool) int {
+	if last {
+		return 1
+	}
+	return 0
+}
+
+// allowJoint says what the legacy API server has to allow, now that its arguments are known.
+func (b *builder) allowJoint() {
+	if b.plan.Joint == nil {
+		return
+	}
+	a := &b.plan.Joint.Legacy
+	a.Modes = []string{"AlwaysAllow"}
+	for _, server := range b.plan.ComponentsOf(etcdsplit.Legacy, kubever.APIServer) {
+		if value, ok := server.Arg("authorization-mode"); ok {
+			a.Modes = splitList(value)
+		}
+	}
+	for _, r := range kubever.APIResources(b.legacy) {
+		if r.Group == "rbac.authorization.k8s.io" && r.Name == "clusterroles" && r.DefaultOn.Has(b.legacy) {
+			if _, newest, _ := strings.Cut(a.RBACVersion, "/"); version.CompareKubeAwareVersionStrings(r.Version, newest) > 0 {
+				a.RBACVersion = r.GroupVersion.String()
+			}
+		}
+	}
+	a.Rules = []Right{
+		{NonResourcePaths: []string{"/api", "/api/*", "/apis", "/apis/*", "/version"}, Verbs: []string{"get"}, Why: "discovery, and whether it is the server of the plan"},
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}, Why: "an owner may be of any kind, and what cannot be listed is not known to be gone"},
+	}
+	b.allowLegacyChanges(a)
+}
+
+// allowLegacyChanges adds the rights to change what is changed through the legacy side.
+func (b *builder) allowLegacyChanges(a *LegacyAccess) {
+	changing := []string{"delete", "patch"}
+	const why = "garbage, and references to absent owners"
+	byGroup := map[string][]string{}
+	var groups []string
+	for _, r := range collectable(b.plan.Resources, etcdsplit.Legacy) {
+		if byGroup[r.Group] == nil {
+			groups = append(groups, r.Group)
+		}
+		byGroup[r.Group] = append(byGroup[r.Group], r.Resource)
+	}
+	slices.Sort(groups)
+	for _, group := range groups {
+		slices.Sort(byGroup[group])
+		a.Rules = append(a.Rules, Right{APIGroups: []string{group}, Resources: byGroup[group], Verbs: changing, Why: why})
+	}
+	if Home(&b.plan.CustomResources) == "" {
+		a.Rules = append(a.Rules, Right{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: changing, Why: "custom resources of the legacy side, whose groups nobody knows beforehand"})
+	}
+	if home := b.homeOf("namespaces"); home == etcdsplit.Legacy {
+		a.Rules = append(a.Rules, Right{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}, Why: "a namespace waits until both sides are empty of it"})
+	}
+	if b.homeOf("configmaps") == etcdsplit.Legacy {
+		a.Rules = append(a.Rules, Right{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update"}, Namespace: lockNamespace, Why: "the lock on which they elect"})
+	}
+}
+
+func (b *builder) homeOf(key string) etcdsplit.SideName {
+	row := b.plan.Resource(key)
+	if row == nil {
+		return ""
+	}
+	return Home(&row.Resource)
+}

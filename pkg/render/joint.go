@@ -1,0 +1,234 @@
+package render
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/policy"
+)
+
+// What the legacy side has to allow to the controllers that see both sides, at the root of the tree: no host has a dot in its name.
+const (
+	legacyRolesFile  = "legacy-access.yaml"
+	legacyPolicyFile = "legacy-access.jsonl"
+)
+
+// jointRole names the role and its binding, on the legacy side.
+const jointRole = "kubefusion:controllers"
+
+// jointFiles are what the controllers that see both sides go by, on each of their hosts, and what the legacy side has to allow them.
+func jointFiles(p *plan.Plan, host string) ([]File, error) {
+	if p.Joint == nil {
+		return nil, nil
+	}
+	data, err := plan.Format(p)
+	if err != nil {
+		return nil, err
+	}
+	var files []File
+	for _, c := range p.ComponentsOf("", plan.JointControllers) {
+		if host == "" || c.Host == host {
+			files = append(files, File{Path: hostPath(c.Host, p.Joint.PlanFile), Mode: private, Data: data})
+		}
+	}
+	access, err := legacyAccess(p)
+	return append(files, access...), err
+}
+
+// legacyAccess is the access of the controllers in the words of the legacy server's authorization modes. A mode that has no words of its own,
+// a webhook, has the roles to go by.
+func legacyAccess(p *plan.Plan) ([]File, error) {
+	a := &p.Joint.Legacy
+	if slices.Contains(a.Modes, "AlwaysAllow") {
+		return nil, nil
+	}
+	if slices.Contains(a.Modes, "ABAC") && !slices.Contains(a.Modes, "RBAC") {
+		data, err := legacyPolicy(p)
+		if err != nil {
+			return nil, fmt.Errorf("policy of the legacy side: %w", err)
+		}
+		return []File{{Path: legacyPolicyFile, Mode: public, Data: data}}, nil
+	}
+	data, err := legacyRoles(p)
+	if err != nil {
+		return nil, err
+	}
+	return []File{{Path: legacyRolesFile, Mode: public, Data: data}}, nil
+}
+
+// permit is what the runbook says of the controllers' way into both sides.
+type permit struct {
+	Words         []string // what the legacy side has to allow
+	Commands      []string // that allow it, from where a person works
+	Host, Program string
+	Rehearse      string // shows on that host what they would do
+	Leader        string // asks on that host who of them acts
+	Kubectl       string // on that host, for the side through which namespaces are changed
+	Borrowed      bool   // a pod runs the host's program in somebody else's image
+}
+
+func newPermit(p *plan.Plan) permit {
+	components := p.ComponentsOf("", plan.JointControllers)
+	if p.Joint == nil || len(components) == 0 {
+		return permit{}
+	}
+	first := &components[0]
+	v := permit{Host: first.Host, Program: inline(first.Program), Kubectl: kubectlAs(p, first, "namespaces"), Borrowed: first.Command[0] == first.Program}
+	v.Leader = kubectlAs(p, first, "configmaps") + " -n kube-system get configmap " + plan.JointControllers +
+		` -o jsonpath='{.metadata.annotations.control-plane\.alpha\.kubernetes\.io/leader}{"\n"}'`
+	switch modes := p.Joint.Legacy.Modes; {
+	case slices.Contains(modes, "AlwaysAllow"):
+		v.Words = []string{"The legacy one allows everything to everybody."}
+	case slices.Contains(modes, "RBAC"):
+		v.Words = []string{fmt.Sprintf("The legacy one has to allow them what `%s` says: to read everything, and to delete and patch what is changed through its side. From where you work:", legacyRolesFile)}
+		v.Commands = []string{"legacy apply -f " + legacyRolesFile, "legacy get clusterrolebinding " + jointRole + "    # one"}
+	case slices.Contains(modes, "ABAC"):
+		v.Words = []string{
+			fmt.Sprintf("The legacy one has to allow them what the lines of `%s` say: add them to the file of its `--authorization-policy-file`, and restart it, one host after the other.", legacyPolicyFile),
+			"Where it has custom resources with owners, add a line for each of their groups as well: no line but one about everything, which would allow acting as somebody else, covers groups that nobody knows beforehand."}
+	default:
+		v.Words = []string{fmt.Sprintf("The legacy one asks %s: have it allow them what `%s` says.", strings.Join(modes, ", "), legacyRolesFile)}
+	}
+	words := []string{"timeout 60", shell(first.Program), "controllers"}
+	for _, a := range first.Args {
+		if slices.Contains([]string{"plan", "legacy-kubeconfig", "modern-kubeconfig", "collect", "delete-orphans"}, a.Name) {
+			words = append(words, shell(a.String()))
+		}
+	}
+	v.Rehearse = strings.Join(words, " ") + " --listen= --dry-run > would-do.json"
+	return v
+}
+
+// kubectlAs is kubectl as the controllers, for the side through which they change a resource.
+func kubectlAs(p *plan.Plan, c *plan.Component, key string) string {
+	flag := "modern-kubeconfig"
+	if row := p.Resource(key); row != nil && plan.Home(&row.Resource) == etcdsplit.Legacy {
+		flag = "legacy-kubeconfig"
+	}
+	file, _ := c.Arg(flag)
+	return "kubectl --kubeconfig " + shell(file)
+}
+
+// legacyRoles are a cluster role, a role for each namespace of the rules, and their bindings.
+func legacyRoles(p *plan.Plan) ([]byte, error) {
+	rules := withoutCovered(p.Joint.Legacy.Rules)
+	namespaces := []string{""}
+	for _, r := range rules {
+		if !slices.Contains(namespaces, r.Namespace) {
+			namespaces = append(namespaces, r.Namespace)
+		}
+	}
+	var out bytes.Buffer
+	comment := fmt.Sprintf("Written by fusionctl render: what %s may do on the legacy side of %s, beside the modern side's policy.\n", p.Joint.User, p.Name)
+	for _, namespace := range namespaces {
+		kind := "ClusterRole"
+		if namespace != "" {
+			kind = "Role"
+		}
+		inNamespace := slices.DeleteFunc(slices.Clone(rules), func(r plan.Right) bool { return r.Namespace != namespace })
+		for _, o := range []*yaml.Node{role(p, kind, namespace, inNamespace), binding(p, kind, namespace)} {
+			if out.Len() > 0 {
+				out.WriteString("---\n")
+			}
+			data, err := document(comment, o)
+			if err != nil {
+				return nil, err
+			}
+			out.Write(data)
+			comment = ""
+		}
+	}
+	return out.Bytes(), nil
+}
+
+func role(p *plan.Plan, kind, namespace string, rules []plan.Right) *yaml.Node {
+	return object(
+		field{"apiVersion", text(p.Joint.Legacy.RBACVersion)},
+		field{"kind", text(kind)},
+		field{"metadata", object(field{"name", text(jointRole)}, field{"namespace", optional(namespace)})},
+		field{"rules", listOf(rules, func(r plan.Right) *yaml.Node {
+			node := object(
+				field{"apiGroups", flow(r.APIGroups)},
+				field{"resources", flow(r.Resources)},
+				field{"nonResourceURLs", flow(r.NonResourcePaths)},
+				field{"verbs", flow(r.Verbs)},
+			)
+			commented(node, r.Why)
+			return node
+		})},
+	)
+}
+
+func binding(p *plan.Plan, kind, namespace string) *yaml.Node {
+	const group = "rbac.authorization.k8s.io"
+	return object(
+		field{"apiVersion", text(p.Joint.Legacy.RBACVersion)},
+		field{"kind", text(kind + "Binding")},
+		field{"metadata", object(field{"name", text(jointRole)}, field{"namespace", optional(namespace)})},
+		field{"roleRef", object(field{"apiGroup", text(group)}, field{"kind", text(kind)}, field{"name", text(jointRole)})},
+		field{"subjects", list(object(field{"apiGroup", text(group)}, field{"kind", text("User")}, field{"name", text(p.Joint.User)}))},
+	)
+}
+
+// flow is a list on one line.
+func flow(values []string) *yaml.Node {
+	node := listOf(values, text)
+	if node != nil {
+		node.Style = yaml.FlowStyle
+	}
+	return node
+}
+
+// withoutCovered leaves out what a rule about everything allows as well.
+func withoutCovered(rules []plan.Right) []plan.Right {
+	return slices.DeleteFunc(slices.Clone(rules), func(r plan.Right) bool {
+		return slices.ContainsFunc(rules, func(all plan.Right) bool {
+			return !everything(r) && everything(all) && slices.Equal(all.Verbs, r.Verbs) && (all.Namespace == "" || all.Namespace == r.Namespace) && len(r.Resources) > 0
+		})
+	})
+}
+
+func everything(r plan.Right) bool {
+	return slices.Contains(r.APIGroups, "*") && slices.Contains(r.Resources, "*")
+}
+
+// legacyPolicy is the same in lines of an ABAC policy, which knows no verbs: whoever may change a resource may create it as well. What would
+// have to be a star is left out where something is changed: the star would include acting as somebody else.
+func legacyPolicy(p *plan.Plan) ([]byte, error) {
+	var intent policy.Intent
+	for _, r := range p.Joint.Legacy.Rules {
+		reads := !slices.ContainsFunc(r.Verbs, func(verb string) bool { return verb != "get" && verb != "list" && verb != "watch" })
+		if everything(r) && !reads {
+			continue
+		}
+		g := policy.Grant{Subjects: []policy.Subject{{Kind: policy.KindUser, Name: p.Joint.User}}, NonResourcePaths: r.NonResourcePaths, ReadOnly: reads, Why: r.Why}
+		if len(r.Resources) > 0 {
+			g.APIGroups, g.Resources, g.Namespaces = r.APIGroups, parents(r.Resources), []string{"*"}
+			if r.Namespace != "" {
+				g.Namespaces = []string{r.Namespace}
+			}
+		}
+		intent.Grants = append(intent.Grants, g)
+	}
+	sections, err := policy.Generate(intent)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Format(sections), nil
+}
+
+// parents are the resources of which some are subresources.
+func parents(resources []string) []string {
+	var list []string
+	for _, r := range resources {
+		parent, _, _ := strings.Cut(r, "/")
+		list = append(list, parent)
+	}
+	return list
+}
