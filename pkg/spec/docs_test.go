@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kubefusion/fusionctl/internal/strictyaml"
 )
 
 // TestDocsDescribeEveryField holds docs/spec.md against the types.
@@ -17,13 +19,13 @@ func TestDocsDescribeEveryField(t *testing.T) {
 	fields := 0
 	var walk func(structure reflect.Type)
 	walk = func(structure reflect.Type) {
-		for _, f := range fieldsOf(structure) {
+		for _, f := range strictyaml.FieldsOf(structure) {
 			fields++
-			forms := []string{"`" + f.name + "`", "." + f.name + "`", "`" + f.name + ".", f.name + ": "}
+			forms := []string{"`" + f.Name + "`", "." + f.Name + "`", "`" + f.Name + ".", f.Name + ": "}
 			if !slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(string(text), form) }) {
-				t.Errorf("docs/spec.md does not describe %s of %s", f.name, structure)
+				t.Errorf("docs/spec.md does not describe %s of %s", f.Name, structure)
 			}
-			inner := structure.FieldByIndex(f.index).Type
+			inner := structure.FieldByIndex(f.Index).Type
 			for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
 				inner = inner.Elem()
 			}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/kubefusion/fusionctl/internal/strictyaml"
 )
 
 // Marshal prints the file as YAML, fields in the order of the types. Load reads the same File from it, once the defaults are
@@ -99,14 +101,14 @@ func (p *printer) sequence(list reflect.Value, path string) *yaml.Node {
 
 func (p *printer) mapping(structure reflect.Value, path string) *yaml.Node {
 	node := &yaml.Node{Kind: yaml.MappingNode}
-	for _, f := range fieldsOf(structure.Type()) {
-		value, fieldPath := structure.FieldByIndex(f.index), join(path, f.name)
+	for _, f := range strictyaml.FieldsOf(structure.Type()) {
+		value, fieldPath := structure.FieldByIndex(f.Index), strictyaml.Join(path, f.Name)
 		comment, commented := p.comments[fieldPath]
-		absent := f.omitEmpty && isEmpty(value) || value.Kind() == reflect.Pointer && value.IsNil()
+		absent := f.OmitEmpty && isEmpty(value) || value.Kind() == reflect.Pointer && value.IsNil()
 		if absent && !commented {
 			continue
 		}
-		key := scalar("!!str", f.name)
+		key := scalar("!!str", f.Name)
 		key.HeadComment = comment
 		node.Content = append(node.Content, key, p.node(value, fieldPath))
 	}

@@ -1,23 +1,13 @@
 package spec
 
 import (
-	"bytes"
-	"errors"
-	"io"
 	"reflect"
-	"slices"
-	"strconv"
-	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/kubefusion/fusionctl/internal/strictyaml"
 )
 
-// Bounds on a file. They are far above what a control plane needs and keep hostile input cheap.
-const (
-	limitBytes    = 1 << 20 // of the text
-	limitFields   = 50_000  // that are read, each use of an anchor counted again
-	limitProblems = 100     // reported
-)
+// Lines tells where the fields of a File stand in its text, so that a problem found later can still name its line.
+type Lines = strictyaml.Lines
 
 // Load reads a spec file: it decodes, fills the defaults and validates. This is the entry for everything that uses a spec.
 // Errors: every problem is reported, joined, in the order of the lines; each starts with NAME:LINE and the field path.
@@ -28,7 +18,7 @@ func Load(name string, data []byte) (*File, error) {
 		file.Default()
 		validate(file, ps)
 	}
-	if err := ps.err(); err != nil {
+	if err := ps.Err(); err != nil {
 		return nil, err
 	}
 	return file, nil
@@ -41,130 +31,27 @@ func Load(name string, data []byte) (*File, error) {
 // Safe for concurrent use.
 func Parse(name string, data []byte) (*File, Lines, error) {
 	file, ps := parse(name, data)
-	return file, ps.lines, ps.err()
+	return file, ps.Lines, ps.Err()
 }
 
-func parse(name string, data []byte) (*File, *problems) {
-	ps := &problems{lines: Lines{name: name, at: map[string]int{}, damaged: map[string]bool{}, around: map[string]bool{}}}
-	if len(data) > limitBytes {
-		ps.addAt(0, "", "is %d bytes long; a spec may have %d", len(data), limitBytes)
-		return nil, ps
-	}
-	root := document(ps, data)
-	if root == nil || !isSpec(ps, root) {
-		return nil, ps
-	}
+func parse(name string, data []byte) (*File, *strictyaml.Problems) {
 	file := &File{}
-	d := &decoder{problems: ps, fieldsLeft: limitFields}
-	d.value(root, reflect.ValueOf(file).Elem(), "", false)
+	ps, ok := format.Decode(name, data, file)
+	if !ok {
+		return nil, ps
+	}
 	return file, ps
 }
 
-// document returns the one document of the text, nil after reporting that there is none.
-func document(ps *problems, data []byte) *yaml.Node {
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	var root *yaml.Node
-	for {
-		var node yaml.Node
-		err := decoder.Decode(&node)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			line, message := syntaxError(err)
-			last := 1 + bytes.Count(bytes.TrimRight(data, "\r\n"), []byte("\n"))
-			ps.addAt(min(line, last), "", "%s", message)
-			return nil
-		}
-		if len(node.Content) == 0 || isNull(node.Content[0]) {
-			continue // a separator or comments without content
-		}
-		switch content := node.Content[0]; {
-		case root == nil:
-			root = content
-		default:
-			ps.addAt(content.Line, "", "a second document starts here; want one spec in a file")
-			return nil
-		}
-	}
-	if root == nil {
-		ps.addAt(1, "", "is empty; want apiVersion: %s and kind: %s", APIVersion, Kind)
-	}
-	return root
-}
-
-// syntaxError takes an error of the YAML library apart: "yaml: line 3: found character that cannot start any token" is a problem
-// of line 3. Its parser, unlike its scanner, counts lines from 0.
-func syntaxError(err error) (line int, message string) {
-	message = strings.TrimPrefix(err.Error(), "yaml: ")
-	line = 1
-	if rest, ok := strings.CutPrefix(message, "line "); ok {
-		if number, text, ok := strings.Cut(rest, ": "); ok {
-			if n, err := strconv.Atoi(number); err == nil {
-				line, message = n, text
-			}
-			if slices.Contains(parserMessages, message) {
-				line++
-			}
-		}
-	}
-	return line, "not YAML: " + message
-}
-
-var parserMessages = []string{
-	"did not find expected <document start>",
-	"did not find expected node content",
-	"did not find expected key",
-	"did not find expected '-' indicator",
-	"did not find expected ',' or ']'",
-	"did not find expected ',' or '}'",
-}
-
-// isSpec reports whether the document says that it is a spec file. For anything else a list of unknown fields would be noise.
-func isSpec(ps *problems, root *yaml.Node) bool {
-	if root.Kind != yaml.MappingNode {
-		ps.addAt(root.Line, "", "want a mapping with apiVersion: %s and kind: %s, got %s", APIVersion, Kind, describe(root))
-		return false
-	}
-	ok := true
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		key, value := root.Content[i], root.Content[i+1]
-		for _, header := range []struct{ name, want string }{{"apiVersion", APIVersion}, {"kind", Kind}} {
-			if key.Value == header.name && (value.Kind != yaml.ScalarNode || value.Value != header.want) {
-				ps.addAt(value.Line, header.name, "%s: want %s", describe(value), header.want)
-				ok = false
-			}
-		}
-	}
-	return ok
-}
-
-// describe says in a few words what a node is; a text in quotes, other scalars without.
-func describe(node *yaml.Node) string {
-	switch {
-	case node.Kind == yaml.MappingNode:
-		return "a mapping"
-	case node.Kind == yaml.SequenceNode:
-		return "a list"
-	case node.Kind == yaml.AliasNode:
-		return describe(node.Alias)
-	case isNull(node):
-		return "nothing"
-	case node.ShortTag() == "!!str":
-		return strconv.Quote(shorten(node.Value))
-	}
-	return shorten(node.Value)
-}
-
-// shorten keeps a message readable when somebody pastes a certificate where a name belongs.
-func shorten(s string) string {
-	const limitRunes = 80
-	if runes := []rune(s); len(runes) > limitRunes {
-		return string(runes[:limitRunes]) + "..."
-	}
-	return s
-}
-
-func isNull(node *yaml.Node) bool {
-	return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null"
+// format is what a spec file has to be. Its bounds are far above what a control plane needs and keep hostile input cheap.
+var format = strictyaml.Format{
+	Noun: "spec", APIVersion: APIVersion, Kind: Kind, LimitBytes: 1 << 20, LimitFields: 50_000,
+	// What a user of RBAC expects in a rule and the language of ABAC has no word for.
+	Explain: map[reflect.Type]map[string]string{
+		reflect.TypeFor[Access](): {
+			"verbs":           "ABAC does not tell verbs apart; readOnly: true allows get, list and watch, otherwise every verb is allowed",
+			"resourceNames":   "ABAC does not tell names apart; a rule is about all objects of a resource in its namespaces",
+			"nonResourceURLs": "it is called nonResourcePaths, as in ABAC",
+		},
+	},
 }

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/kubefusion/fusionctl/internal/spelling"
+	"github.com/kubefusion/fusionctl/internal/strictyaml"
 )
 
 // Validate judges a file whose defaults are filled: every value by itself, and what the values say together. Whether the two
@@ -18,13 +19,13 @@ import (
 // Errors: every problem is reported, joined; each names the field path, and its line where the Lines know it. The zero Lines
 // will do for a File that was made by a program.
 func Validate(f *File, lines Lines) error {
-	ps := &problems{lines: lines}
+	ps := &strictyaml.Problems{Lines: lines}
 	validate(f, ps)
-	return ps.err()
+	return ps.Err()
 }
 
-func validate(f *File, ps *problems) {
-	v := &validator{problems: ps, file: f}
+func validate(f *File, ps *strictyaml.Problems) {
+	v := &validator{Problems: ps, file: f}
 	s := &f.Spec
 	v.header()
 	v.oneOf("spec.layout", string(s.Layout), Layouts)
@@ -44,15 +45,15 @@ func validate(f *File, ps *problems) {
 
 // validator holds what the checks of the parts need of each other.
 type validator struct {
-	*problems
+	*strictyaml.Problems
 	file *File
 }
 
 // addf reports a problem unless the field, or one above or below it, was not even decoded: that has been reported, and what
 // follows from it would be noise.
 func (v *validator) addf(path, format string, args ...any) {
-	if v.lines.trusts(path) {
-		v.problems.addf(path, format, args...)
+	if v.Lines.Trusts(path) {
+		v.Problems.Addf(path, format, args...)
 	}
 }
 
@@ -73,7 +74,7 @@ func (v *validator) expect(path, value, want string) {
 		v.addf(path, "is missing; %s", want)
 		return
 	}
-	v.addf(path, "%q: %s", shorten(value), want)
+	v.addf(path, "%q: %s", strictyaml.Shorten(value), want)
 }
 
 func (v *validator) oneOf(path, value string, words []string) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/internal/spelling"
+	"github.com/kubefusion/fusionctl/internal/strictyaml"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -89,7 +90,7 @@ func (v *validator) apiGroup(at, group string) {
 		v.addf(at, `%q: the core group is written ""`, group)
 	case strings.Contains(group, "/"):
 		name, _, _ := strings.Cut(group, "/")
-		v.addf(at, "%q: want the group without its version, %q; ABAC does not tell versions apart", shorten(group), name)
+		v.addf(at, "%q: want the group without its version, %q; ABAC does not tell versions apart", strictyaml.Shorten(group), name)
 	case !isSubdomain(group):
 		v.expect(at, group, `want an API group, such as "" or networking.k8s.io, or "*"`)
 	case !strings.Contains(group, "."):
@@ -127,12 +128,12 @@ func (v *validator) accessResource(at, resource string) bool {
 	case resource == "*" || resourcePattern.MatchString(resource):
 		return true
 	case found:
-		v.addf(at, "%q: ABAC does not tell subresources apart; a rule about %q is also about its %s", shorten(resource), name, rest)
+		v.addf(at, "%q: ABAC does not tell subresources apart; a rule about %q is also about its %s", strictyaml.Shorten(resource), name, rest)
 	case strings.Contains(resource, "."):
 		name, group, _ := strings.Cut(resource, ".")
-		v.addf(at, "%q: want the resource alone, %q; the group %q goes under apiGroups", shorten(resource), name, group)
+		v.addf(at, "%q: want the resource alone, %q; the group %q goes under apiGroups", strictyaml.Shorten(resource), name, group)
 	case strings.Contains(resource, "*"):
-		v.addf(at, `%q: ABAC knows "*" alone, not as part of a name`, shorten(resource))
+		v.addf(at, `%q: ABAC knows "*" alone, not as part of a name`, strictyaml.Shorten(resource))
 	default:
 		v.expect(at, resource, "want a resource as in URLs, lower-case and plural, such as pods")
 	}

@@ -12,7 +12,7 @@ import (
 // is what the component obeys.
 func (v *validator) arguments() {
 	s := &v.file.Spec
-	if v.lines.trusts("spec.stores") && v.lines.trusts("spec.legacy") {
+	if v.Lines.Trusts("spec.stores") && v.Lines.Trusts("spec.legacy") {
 		v.legacyStore()
 	}
 	if s.Legacy.APIServer != nil {
@@ -50,7 +50,7 @@ type saidTwice struct {
 
 func (v *validator) agree(at string, c *Component, list []saidTwice) {
 	for _, said := range list {
-		if i, ok := lastArg(c, said.name); ok && !said.same(c.ExtraArgs[i].Value, said.value) && v.lines.trusts(said.path) {
+		if i, ok := lastArg(c, said.name); ok && !said.same(c.ExtraArgs[i].Value, said.value) && v.Lines.Trusts(said.path) {
 			v.addf(index(at+".extraArgs", i)+".value", "--%s=%s: %s says %q, from which the rest is planned; want the same in both", said.name, c.ExtraArgs[i].Value, said.path, said.value)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/internal/spelling"
+	"github.com/kubefusion/fusionctl/internal/strictyaml"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -51,7 +52,7 @@ func (v *validator) owners() {
 func (v *validator) owned(at, pattern string, owner Owner) {
 	named := SplitResource(pattern)
 	if err := malformed(pattern, named); err != "" {
-		v.addf(at, "%q: %s", shorten(pattern), err)
+		v.addf(at, "%q: %s", strictyaml.Shorten(pattern), err)
 		return
 	}
 	s := &v.file.Spec

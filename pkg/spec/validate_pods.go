@@ -40,7 +40,7 @@ func (v *validator) pods() {
 func (v *validator) clusterIP(at, text string) {
 	n := &v.file.Spec.Network
 	ranges := slices.Concat(n.ServiceCIDRs, n.ModernServiceCIDRs)
-	if !v.lines.trusts("spec.network.serviceCIDRs") || !v.lines.trusts("spec.network.modernServiceCIDRs") {
+	if !v.Lines.Trusts("spec.network.serviceCIDRs") || !v.Lines.Trusts("spec.network.modernServiceCIDRs") {
 		return
 	}
 	for _, text := range ranges {

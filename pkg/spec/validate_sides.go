@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/internal/spelling"
+	"github.com/kubefusion/fusionctl/internal/strictyaml"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -36,10 +37,10 @@ func (v *validator) storeName(at, name string) {
 	for _, store := range v.file.Spec.Stores {
 		names = append(names, store.Name)
 	}
-	if slices.Contains(names, name) || len(names) == 0 || !v.lines.trusts("spec.stores") {
+	if slices.Contains(names, name) || len(names) == 0 || !v.Lines.Trusts("spec.stores") {
 		return
 	}
-	if _, written := v.lines.at[at]; !written && !v.knowsLayout() {
+	if !v.Lines.Written(at) && !v.knowsLayout() {
 		return // the default depends on it
 	}
 	want := "want one of spec.stores: " + strings.Join(names, ", ")
@@ -79,9 +80,9 @@ func (v *validator) component(at string, c *Component, s *Side) {
 		at := index(at+".extraArgs", i) + ".name"
 		switch {
 		case strings.HasPrefix(arg.Name, "-"):
-			v.addf(at, "%q: want the name without dashes in front", shorten(arg.Name))
+			v.addf(at, "%q: want the name without dashes in front", strictyaml.Shorten(arg.Name))
 		case strings.Contains(arg.Name, "="):
-			v.addf(at, "%q: want the name alone; what follows = goes under value", shorten(arg.Name))
+			v.addf(at, "%q: want the name alone; what follows = goes under value", strictyaml.Shorten(arg.Name))
 		case !argPattern.MatchString(arg.Name):
 			v.expect(at, arg.Name, "want the name of a flag, such as audit-log-path")
 		}
@@ -132,7 +133,7 @@ func (v *validator) together() {
 	}
 	v.layout()
 	legacy, modern := s.Legacy.APIServer, s.Modern.APIServer
-	if v.lines.trusts("spec.legacy.apiServer") && legacy != nil && modern != nil && legacy.Port == modern.Port && sameListener(legacy.Address, modern.Address) {
+	if v.Lines.Trusts("spec.legacy.apiServer") && legacy != nil && modern != nil && legacy.Port == modern.Port && sameListener(legacy.Address, modern.Address) {
 		v.addf("spec.modern.apiServer.port", "%d: is also the port of the legacy API server, which runs on the same hosts", modern.Port)
 	}
 	v.ports()
@@ -142,7 +143,7 @@ func (v *validator) together() {
 // layout wants the default stores that the layout is about.
 func (v *validator) layout() {
 	s := &v.file.Spec
-	if !v.knowsLayout() || !v.lines.trusts("spec.stores") {
+	if !v.knowsLayout() || !v.Lines.Trusts("spec.stores") {
 		return
 	}
 	switch same := s.Legacy.Store == s.Modern.Store; {
@@ -155,7 +156,7 @@ func (v *validator) layout() {
 
 // knowsLayout reports whether the layout is what the user wrote, or the default of who wrote none.
 func (v *validator) knowsLayout() bool {
-	return v.lines.trusts("spec.layout") && slices.Contains(Layouts, string(v.file.Spec.Layout))
+	return v.Lines.Trusts("spec.layout") && slices.Contains(Layouts, string(v.file.Spec.Layout))
 }
 
 // sameListener reports whether two bind addresses get in each other's way.

@@ -156,7 +156,7 @@ func (v *validator) managed(at string, s *Store) {
 // members wants one endpoint for every host, by its address or name, all on one port.
 func (v *validator) members(at string, s *Store) {
 	hosts := v.file.Spec.Hosts
-	if !v.lines.trusts("spec.hosts") || len(hosts) == 0 || len(s.Endpoints) == 0 {
+	if !v.Lines.Trusts("spec.hosts") || len(hosts) == 0 || len(s.Endpoints) == 0 {
 		return
 	}
 	served, ports := map[string]bool{}, map[string]bool{}

@@ -16,9 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/internal/tlsserver"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/policy"
-	"github.com/kubefusion/fusionctl/internal/tlsserver"
 	"github.com/kubefusion/fusionctl/pkg/policy/webhook"
 	"github.com/kubefusion/fusionctl/test/rig"
 )

@@ -1,4 +1,4 @@
-package spec
+package strictyaml
 
 import (
 	"encoding"
@@ -11,9 +11,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decoder fills a File from nodes. It exists because no decoder of ours to hand reports every problem with its path and line.
+// decoder fills a struct from nodes. It exists because no decoder of ours to hand reports every problem with its path and line.
 type decoder struct {
-	*problems
+	*Problems
+	format     Format
 	fieldsLeft int          // negative: the limit has been reported
 	aliases    []*yaml.Node // being expanded, outermost first
 }
@@ -22,7 +23,7 @@ type decoder struct {
 // is its text, and 1.10 must not become 1.1.
 func (d *decoder) value(node *yaml.Node, target reflect.Value, path string, anyScalar bool) {
 	if path != "" {
-		d.lines.at[path] = node.Line
+		d.Lines.at[path] = node.Line
 	}
 	node, leave := d.enter(node, path)
 	if node == nil {
@@ -55,8 +56,10 @@ func (d *decoder) value(node *yaml.Node, target reflect.Value, path string, anyS
 		d.number(node, target, path)
 	case reflect.Bool:
 		d.boolean(node, target, path)
+	case reflect.Interface:
+		d.anything(node, target, path)
 	default:
-		panic("spec: internal error: no decoding of " + target.Type().String())
+		panic("strictyaml: internal error: no decoding of " + target.Type().String())
 	}
 }
 
@@ -69,7 +72,7 @@ func (d *decoder) enter(node *yaml.Node, path string) (*yaml.Node, func()) {
 		return node, func() {}
 	}
 	if slices.Contains(d.aliases, node.Alias) {
-		d.wrong(node, path, "the anchor %q contains itself", shorten(node.Value))
+		d.wrong(node, path, "the anchor %q contains itself", Shorten(node.Value))
 		return nil, nil
 	}
 	d.aliases = append(d.aliases, node.Alias)
@@ -79,11 +82,11 @@ func (d *decoder) enter(node *yaml.Node, path string) (*yaml.Node, func()) {
 // spend counts fields against the limit, and reports once that it is reached.
 func (d *decoder) spend(node *yaml.Node, path string, fields int) bool {
 	if d.fieldsLeft < 0 {
-		d.lines.damage(path)
+		d.Lines.damage(path)
 		return false
 	}
 	if d.fieldsLeft -= fields; d.fieldsLeft < 0 {
-		d.wrong(node, path, "more than %d fields, each use of an anchor counted; write out less", limitFields)
+		d.wrong(node, path, "more than %d fields, each use of an anchor counted; write out less", d.format.LimitFields)
 		return false
 	}
 	return true
@@ -91,8 +94,8 @@ func (d *decoder) spend(node *yaml.Node, path string, fields int) bool {
 
 // wrong reports a problem with the text of a field, which is thereby not to be judged further.
 func (d *decoder) wrong(node *yaml.Node, path, format string, args ...any) {
-	d.lines.damage(path)
-	d.addAt(node.Line, path, format, args...)
+	d.Lines.damage(path)
+	d.AddAt(node.Line, path, format, args...)
 }
 
 // mismatch reports a value of the wrong type.
@@ -143,6 +146,71 @@ func (d *decoder) boolean(node *yaml.Node, target reflect.Value, path string) {
 	d.mismatch(node, path, "true or false")
 }
 
+// anything decodes whatever JSON can say: nil, bool, int64, float64, string, []any, map[string]any.
+func (d *decoder) anything(node *yaml.Node, target reflect.Value, path string) {
+	value, ok := d.json(node, path)
+	if ok && value != nil {
+		target.Set(reflect.ValueOf(value))
+	}
+}
+
+func (d *decoder) json(node *yaml.Node, path string) (any, bool) {
+	node, leave := d.enter(node, path)
+	if node == nil {
+		return nil, false
+	}
+	defer leave()
+	switch node.Kind {
+	case yaml.MappingNode:
+		object := make(map[string]any, len(node.Content)/2)
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			key := node.Content[i]
+			if _, twice := object[key.Value]; twice || key.Kind != yaml.ScalarNode || isMerge(key) {
+				d.wrong(key, path, "%s: want the name of a field, once", describe(key))
+				return nil, false
+			}
+			value, ok := d.json(node.Content[i+1], Join(path, key.Value))
+			if !ok {
+				return nil, false
+			}
+			object[key.Value] = value
+		}
+		return object, true
+	case yaml.SequenceNode:
+		list := make([]any, len(node.Content))
+		for i, item := range node.Content {
+			value, ok := d.json(item, path+"["+strconv.Itoa(i)+"]")
+			if !ok {
+				return nil, false
+			}
+			list[i] = value
+		}
+		return list, true
+	}
+	return d.scalar(node, path)
+}
+
+func (d *decoder) scalar(node *yaml.Node, path string) (any, bool) {
+	var value any
+	switch tag := node.ShortTag(); tag {
+	case "!!null":
+		return nil, true
+	case "!!int":
+		var n int64
+		if err := node.Decode(&n); err == nil {
+			return n, true
+		}
+	case "!!str", "!!timestamp", "!!binary":
+		return node.Value, true
+	default:
+		if err := node.Decode(&value); err == nil {
+			return value, true
+		}
+	}
+	d.mismatch(node, path, "what JSON can say")
+	return nil, false
+}
+
 // sequence decodes a list. An empty one is the same as none.
 func (d *decoder) sequence(node *yaml.Node, target reflect.Value, path string) {
 	if node.Kind != yaml.SequenceNode {
@@ -156,7 +224,7 @@ func (d *decoder) sequence(node *yaml.Node, target reflect.Value, path string) {
 	for i, item := range node.Content {
 		itemPath := path + "[" + strconv.Itoa(i) + "]"
 		if isNull(item) {
-			d.lines.at[itemPath] = item.Line
+			d.Lines.at[itemPath] = item.Line
 			d.wrong(item, itemPath, "has no value")
 			continue
 		}
@@ -170,7 +238,7 @@ func (d *decoder) mapping(node *yaml.Node, target reflect.Value, path string) {
 		d.mismatch(node, path, "a mapping")
 		return
 	}
-	fields := fieldsOf(target.Type())
+	fields := FieldsOf(target.Type())
 	written := map[string]int{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
@@ -178,11 +246,11 @@ func (d *decoder) mapping(node *yaml.Node, target reflect.Value, path string) {
 			continue
 		}
 		if key.Kind != yaml.ScalarNode {
-			d.addAt(key.Line, path, "%s: want the name of a field", describe(key))
+			d.AddAt(key.Line, path, "%s: want the name of a field", describe(key))
 			continue
 		}
 		if line, ok := written[key.Value]; ok {
-			d.wrong(key, join(path, shorten(key.Value)), "is written twice, first in line %d", line)
+			d.wrong(key, Join(path, Shorten(key.Value)), "is written twice, first in line %d", line)
 			continue
 		}
 		written[key.Value] = key.Line
@@ -192,7 +260,7 @@ func (d *decoder) mapping(node *yaml.Node, target reflect.Value, path string) {
 }
 
 // merged fills what the mapping itself does not write from the mappings that it merges with "<<", the earliest first.
-func (d *decoder) merged(node *yaml.Node, target reflect.Value, fields []field, path string, written map[string]int) {
+func (d *decoder) merged(node *yaml.Node, target reflect.Value, fields []Field, path string, written map[string]int) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		if !isMerge(node.Content[i]) {
 			continue
@@ -207,7 +275,7 @@ func (d *decoder) merged(node *yaml.Node, target reflect.Value, fields []field, 
 	}
 }
 
-func (d *decoder) merge(source *yaml.Node, target reflect.Value, fields []field, path string, written map[string]int) {
+func (d *decoder) merge(source *yaml.Node, target reflect.Value, fields []Field, path string, written map[string]int) {
 	mapping, leave := d.enter(source, path)
 	if mapping == nil {
 		return
@@ -217,7 +285,7 @@ func (d *decoder) merge(source *yaml.Node, target reflect.Value, fields []field,
 		return
 	}
 	if mapping.Kind != yaml.MappingNode {
-		d.addAt(source.Line, path, "%s: << merges mappings only", describe(mapping))
+		d.AddAt(source.Line, path, "%s: << merges mappings only", describe(mapping))
 		return
 	}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
@@ -233,85 +301,77 @@ func (d *decoder) merge(source *yaml.Node, target reflect.Value, fields []field,
 
 func isMerge(key *yaml.Node) bool { return key.Kind == yaml.ScalarNode && key.ShortTag() == "!!merge" }
 
-func (d *decoder) field(key, value *yaml.Node, target reflect.Value, fields []field, path string) {
-	i := slices.IndexFunc(fields, func(f field) bool { return f.name == key.Value })
+func (d *decoder) field(key, value *yaml.Node, target reflect.Value, fields []Field, path string) {
+	i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == key.Value })
 	if i < 0 {
 		d.unknown(key, target.Type(), fields, path)
 		return
 	}
-	d.value(value, target.FieldByIndex(fields[i].index), join(path, key.Value), fields[i].anyScalar)
-	d.lines.at[join(path, key.Value)] = key.Line
+	d.value(value, target.FieldByIndex(fields[i].Index), Join(path, key.Value), fields[i].AnyScalar)
+	d.Lines.at[Join(path, key.Value)] = key.Line
 }
 
 // unknown reports a field that does not exist, and what was probably meant.
-func (d *decoder) unknown(key *yaml.Node, structure reflect.Type, fields []field, path string) {
-	if why, ok := inexpressible[structure][key.Value]; ok {
-		d.addAt(key.Line, path, "unknown field %q: %s", key.Value, why)
+func (d *decoder) unknown(key *yaml.Node, structure reflect.Type, fields []Field, path string) {
+	if why, ok := d.format.Explain[structure][key.Value]; ok {
+		d.AddAt(key.Line, path, "unknown field %q: %s", key.Value, why)
 		return
 	}
 	names := make([]string, len(fields))
 	for i, f := range fields {
-		names[i] = f.name
+		names[i] = f.Name
 	}
 	if near, ok := spelling.Nearest(key.Value, names); ok {
-		d.lines.damage(join(path, near)) // it is missing only in the letter
-		d.addAt(key.Line, path, "unknown field %q; did you mean %q?", shorten(key.Value), near)
+		d.Lines.damage(Join(path, near)) // it is missing only in the letter
+		d.AddAt(key.Line, path, "unknown field %q; did you mean %q?", Shorten(key.Value), near)
 		return
 	}
 	for _, f := range fields {
-		inner := structure.FieldByIndex(f.index).Type
+		inner := structure.FieldByIndex(f.Index).Type
 		for inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
 		}
-		if inner.Kind() == reflect.Struct && slices.ContainsFunc(fieldsOf(inner), func(g field) bool { return g.name == key.Value }) {
-			d.addAt(key.Line, path, "unknown field %q; it belongs under %s", key.Value, f.name)
+		if inner.Kind() == reflect.Struct && slices.ContainsFunc(FieldsOf(inner), func(g Field) bool { return g.Name == key.Value }) {
+			d.AddAt(key.Line, path, "unknown field %q; it belongs under %s", key.Value, f.Name)
 			return
 		}
 	}
-	d.addAt(key.Line, path, "unknown field %q; known are %s", shorten(key.Value), strings.Join(names, ", "))
+	d.AddAt(key.Line, path, "unknown field %q; known are %s", Shorten(key.Value), strings.Join(names, ", "))
 }
 
-// inexpressible explains the fields that a user of RBAC expects in a rule and that the language of ABAC has no word for.
-var inexpressible = map[reflect.Type]map[string]string{
-	reflect.TypeFor[Access](): {
-		"verbs":           "ABAC does not tell verbs apart; readOnly: true allows get, list and watch, otherwise every verb is allowed",
-		"resourceNames":   "ABAC does not tell names apart; a rule is about all objects of a resource in its namespaces",
-		"nonResourceURLs": "it is called nonResourcePaths, as in ABAC",
-	},
+// Field is one field of a struct as it is written.
+type Field struct {
+	Name      string
+	Index     []int // for reflect's FieldByIndex
+	AnyScalar bool  // tagged scalar:"any": a text that takes a number or boolean as it is written
+	OmitEmpty bool
 }
 
-// field is one field of a struct as it is written.
-type field struct {
-	name      string
-	index     []int // for reflect's FieldByIndex
-	anyScalar bool
-	omitEmpty bool
-}
-
-// fieldsOf lists the fields in the order of the struct; those of an embedded struct stand in its place.
-func fieldsOf(structure reflect.Type) []field {
-	var fields []field
+// FieldsOf lists the fields in the order of the struct; those of an embedded struct stand in its place.
+func FieldsOf(structure reflect.Type) []Field {
+	var fields []Field
 	for i := range structure.NumField() {
 		f := structure.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous && name == "" {
-			for _, inner := range fieldsOf(f.Type) {
-				inner.index = append([]int{i}, inner.index...)
+			for _, inner := range FieldsOf(f.Type) {
+				inner.Index = append([]int{i}, inner.Index...)
 				fields = append(fields, inner)
 			}
 			continue
 		}
-		fields = append(fields, field{
-			name:      name,
-			index:     []int{i},
-			anyScalar: f.Tag.Get("scalar") == "any",
-			omitEmpty: options == "omitempty",
+		fields = append(fields, Field{
+			Name:      name,
+			Index:     []int{i},
+			AnyScalar: f.Tag.Get("scalar") == "any",
+			OmitEmpty: options == "omitempty",
 		})
 	}
 	return fields
 }
 
-func join(path, name string) string {
+// Join appends a name to a field path.
+func Join(path, name string) string {
 	if path == "" {
 		return name
 	}

@@ -1,4 +1,4 @@
-package spec
+package strictyaml
 
 import (
 	"cmp"
@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Lines tells where the fields of a File stand in its text, so that a problem found later can still name its line.
+// Lines tells where the fields of what was decoded stand in the text, so that a problem found later can still name its line.
 // The zero Lines knows no place; problems then start with the field path.
 type Lines struct {
 	name    string          // of the file
 	at      map[string]int  // field path -> line, 1-based
-	damaged map[string]bool // field paths whose text could not be decoded: what a File holds there is not what was written
+	damaged map[string]bool // field paths whose text could not be decoded: what the decoded value holds there is not what was written
 	around  map[string]bool // field paths with something damaged below them
 }
 
@@ -36,6 +36,12 @@ func parentPath(path string) string {
 	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }
 
+// Written reports whether the text has the field path.
+func (l Lines) Written(path string) bool {
+	_, ok := l.at[path]
+	return ok
+}
+
 // damage marks a path as one whose value is not what was written.
 func (l Lines) damage(path string) {
 	l.damaged[path] = true
@@ -45,8 +51,8 @@ func (l Lines) damage(path string) {
 	}
 }
 
-// trusts reports whether what a File holds at the path, around it and below it is what was written.
-func (l Lines) trusts(path string) bool {
+// Trusts reports whether what was decoded at the path, around it and below it is what was written.
+func (l Lines) Trusts(path string) bool {
 	if l.around[path] {
 		return false
 	}
@@ -81,31 +87,35 @@ func (p *problem) Error() string {
 	return place.String() + p.message
 }
 
-// problems collects what is wrong, each thing once.
-type problems struct {
-	lines   Lines
+// Problems collects what is wrong with a text, each thing once.
+type Problems struct {
+	Lines   Lines
 	all     []*problem
 	leftOut int // beyond limitProblems
 }
 
-// addf reports a problem with the field at the path, at the line where it, or what holds it, stands.
-func (ps *problems) addf(path, format string, args ...any) {
-	ps.addAt(ps.lines.Line(path), path, format, args...)
+// limitProblems bounds what is reported.
+const limitProblems = 100
+
+// Addf reports a problem with the field at the path, at the line where it, or what holds it, stands.
+func (ps *Problems) Addf(path, format string, args ...any) {
+	ps.AddAt(ps.Lines.Line(path), path, format, args...)
 }
 
-func (ps *problems) addAt(line int, path, format string, args ...any) {
+// AddAt reports a problem at a line; 0 for none.
+func (ps *Problems) AddAt(line int, path, format string, args ...any) {
 	if len(ps.all) >= limitProblems {
 		ps.leftOut++
 		return
 	}
-	p := &problem{file: ps.lines.name, line: line, path: path, message: fmt.Sprintf(format, args...)}
+	p := &problem{file: ps.Lines.name, line: line, path: path, message: fmt.Sprintf(format, args...)}
 	if !slices.ContainsFunc(ps.all, func(other *problem) bool { return *other == *p }) {
 		ps.all = append(ps.all, p)
 	}
 }
 
-// err joins the problems in the order of their lines; nil for none.
-func (ps *problems) err() error {
+// Err joins the problems in the order of their lines; nil for none.
+func (ps *Problems) Err() error {
 	if len(ps.all) == 0 {
 		return nil
 	}
@@ -115,7 +125,7 @@ func (ps *problems) err() error {
 		errs[i] = p
 	}
 	if ps.leftOut > 0 {
-		errs = append(errs, &problem{file: ps.lines.name, message: fmt.Sprintf("%d more problems are left out", ps.leftOut)})
+		errs = append(errs, &problem{file: ps.Lines.name, message: fmt.Sprintf("%d more problems are left out", ps.leftOut)})
 	}
 	return errors.Join(errs...)
 }
