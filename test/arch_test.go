@@ -37,6 +37,7 @@ var layers = map[string][]string{
 	"pkg/adopt":       {"pkg/spec", "pkg/kubever"},
 	"pkg/migrate":     {"pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
 	"pkg/live":        {"pkg/render", "pkg/adopt", "pkg/plan", "pkg/spec", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"}, // it compares as render --diff does
+	"pkg/hub":         {},
 	"internal/cli":    {"*"},
 	"test/rig":        {"*"},
 	"internal/golden": {},
@@ -46,7 +47,7 @@ var layers = map[string][]string{
 var leaves = []string{"internal/spelling", "internal/strictyaml"}
 
 // pure packages turn values into values: no files, no network, no processes, no clock of their own, no logs.
-var pure = []string{"internal/spelling", "internal/strictyaml", "pkg/kubever", "pkg/finding", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/migrate", "pkg/live"}
+var pure = []string{"internal/spelling", "internal/strictyaml", "pkg/kubever", "pkg/finding", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/migrate", "pkg/live", "pkg/hub"}
 
 var impure = []string{"os", "os/exec", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2"}
 

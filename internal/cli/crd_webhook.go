@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubefusion/fusionctl/pkg/hub/webhook"
+)
+
+type crdWebhookRequest struct {
+	rules      string
+	server     serverFlags
+	interval   time.Duration
+	limitBytes int64
+	inFlight   int
+	timeout    time.Duration
+}
+
+func newCRDWebhookCmd(streams Streams) *cobra.Command {
+	req := &crdWebhookRequest{}
+	cmd := &cobra.Command{
+		Use:   "webhook --rules DIR",
+		Short: "Convert custom resources for API servers by rules, and reload them when they change",
+		Long: `webhook answers ConversionReviews (apiextensions.k8s.io v1 and v1beta1) on POST /convert by the rules files of a directory, which also
+holds the CRDs that the rules are of: *.yaml, *.yml and *.json. When a file changes all are read again; rules that are broken, or
+that do not fit their CRD, do not replace those in use, and the log and the metrics say so.
+
+A review with an object that cannot be converted fails as a whole; its message names the object and the rule.
+
+API servers present no certificate to conversion webhooks unless they are configured to, so anybody who reaches the port may have
+objects of his own converted: nothing else is answered, and nothing is kept. --client-ca lets in only clients with a certificate.
+/healthz, /readyz and /metrics are served beside /convert, and with --metrics-listen without TLS on an address of their own.
+
+Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or bad rules.`,
+		Example: `  fusionctl crd webhook --rules rules/ --tls-cert tls.crt --tls-key tls.key --listen 0.0.0.0:9443
+  fusionctl crd webhook --rules examples/pizza --insecure-http --listen 127.0.0.1:8088`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runCRDWebhook(cmd.Context(), req, streams)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&req.rules, "rules", "", "directory of the rules files and their CRDs")
+	req.server.bind(flags, "127.0.0.1:9443")
+	flags.DurationVar(&req.interval, "reload-interval", 2*time.Second, "how often to look whether the files have changed; a change is in use after two looks")
+	flags.Int64Var(&req.limitBytes, "limit-bytes", 32<<20, "size of a review")
+	flags.IntVar(&req.inFlight, "limit-reviews", 64, "reviews that are answered at once; more wait")
+	flags.DurationVar(&req.timeout, "timeout", 10*time.Second, "for one review; API servers wait 30 seconds")
+	return cmd
+}
+
+func runCRDWebhook(ctx context.Context, req *crdWebhookRequest, streams Streams) error {
+	if err := req.check(); err != nil {
+		return err
+	}
+	registry := newServerRegistry()
+	metrics := webhook.NewMetrics(registry)
+	source, err := webhook.Open(req.rules, metrics)
+	if err != nil {
+		return badInput(err, "fusionctl crd test RULES --crd FILE tries rules before they are served")
+	}
+	logger := slog.New(slog.NewTextHandler(streams.Err, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	if loggerFrom(ctx).Enabled(ctx, slog.LevelDebug) {
+		logger = loggerFrom(ctx)
+	}
+	handler := &webhook.Handler{
+		Converters: source.Converters, LimitBytes: req.limitBytes, Timeout: req.timeout, Slots: make(chan struct{}, req.inFlight), Metrics: metrics, Logger: logger,
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/convert", handler)
+	mux.Handle("/convert/", handler) // the path of a CRD's conversion is its author's choice
+	group, ctx := errgroup.WithContext(ctx)
+	address, err := req.server.serve(ctx, group, mux, registry)
+	if err != nil {
+		return err
+	}
+	group.Go(func() error {
+		ticker := time.NewTicker(req.interval)
+		defer ticker.Stop()
+		source.Watch(ctx, ticker.C, logger)
+		return nil
+	})
+	logger.Info("serving", "rules", req.rules, "address", address)
+	return group.Wait()
+}
+
+func (req *crdWebhookRequest) check() error {
+	switch {
+	case req.rules == "":
+		return usagef("--rules is required")
+	case req.interval <= 0:
+		return usagef("--reload-interval %v: want more than 0", req.interval)
+	case req.limitBytes <= 0:
+		return usagef("--limit-bytes %d: want more than 0", req.limitBytes)
+	case req.inFlight <= 0:
+		return usagef("--limit-reviews %d: want more than 0", req.inFlight)
+	case req.timeout <= 0:
+		return usagef("--timeout %v: want more than 0", req.timeout)
+	}
+	return req.server.check()
+}

@@ -1,0 +1,149 @@
+package hub
+
+import (
+	"fmt"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Converter converts the objects of one CRD. Safe for concurrent use.
+type Converter struct {
+	Definition *Definition
+	Hub        string
+	spokes     map[string]*spoke
+}
+
+// spoke is a version and its rules with the hub, in each direction.
+type spoke struct {
+	toHub, fromHub *program
+}
+
+// leg is one conversion between a version and the hub.
+type leg struct {
+	from, to         string
+	forward, reverse *program
+}
+
+// Convert returns the object in another version of its group; the object itself is not changed and may share parts with the result.
+// Only labels and annotations of the metadata change. An object that is in the version already is returned as it is.
+// Shape:  apiVersion, kind and metadata as in any object; numbers are int64 or float64.
+// Errors: another group or kind, a version without rules, or the rule that cannot convert the object, with the object's name.
+func (c *Converter) Convert(object map[string]any, version string) (map[string]any, error) {
+	from, err := c.versionOf(object)
+	if err != nil {
+		return nil, err
+	}
+	legs, err := c.route(from, version)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.describe(object), err)
+	}
+	budget, converted := limitCost, object
+	for _, leg := range legs {
+		if converted, err = leg.convert(converted, &budget, c.Definition.Group); err != nil {
+			return nil, fmt.Errorf("%s from %s to %s: %w", c.describe(object), leg.from, leg.to, err)
+		}
+	}
+	return converted, nil
+}
+
+func (c *Converter) versionOf(object map[string]any) (string, error) {
+	apiVersion, _ := object["apiVersion"].(string)
+	kind, _ := object["kind"].(string)
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil || gv.Group != c.Definition.Group || kind != c.Definition.Kind {
+		return "", fmt.Errorf("apiVersion %q, kind %q: want a %s of the group %s", apiVersion, kind, c.Definition.Kind, c.Definition.Group)
+	}
+	return gv.Version, nil
+}
+
+// describe names an object as people do: Pizza default/margherita.
+func (c *Converter) describe(object map[string]any) string {
+	at := func(name string) string {
+		value, _ := lookup(object, path{"metadata", name})
+		text, _ := value.(string)
+		return text
+	}
+	name := at("name")
+	if name == "" {
+		name = at("generateName") + "(unnamed)"
+	}
+	if namespace := at("namespace"); namespace != "" {
+		name = namespace + "/" + name
+	}
+	return c.Definition.Kind + " " + name
+}
+
+// route is the way between two versions: through the hub, or only to or from it.
+func (c *Converter) route(from, to string) ([]leg, error) {
+	if from == to {
+		return nil, nil
+	}
+	var legs []leg
+	if from != c.Hub {
+		s, ok := c.spokes[from]
+		if !ok {
+			return nil, fmt.Errorf("version %q: there are no rules for it", from)
+		}
+		legs = append(legs, leg{from: from, to: c.Hub, forward: s.toHub, reverse: s.fromHub})
+	}
+	if to != c.Hub {
+		s, ok := c.spokes[to]
+		if !ok {
+			return nil, fmt.Errorf("version %q: there are no rules for it", to)
+		}
+		legs = append(legs, leg{from: c.Hub, to: to, forward: s.fromHub, reverse: s.toHub})
+	}
+	return legs, nil
+}
+
+func (l leg) convert(object map[string]any, budget *uint64, group string) (map[string]any, error) {
+	plain, all := takeKept(object)
+	all = maps.Clone(all)
+	plain = l.forward.withoutDropped(plain)
+	out, err := l.forward.apply(plain, budget)
+	if err != nil {
+		return nil, err
+	}
+	if restored, ok := all[l.to].restore(out, true); ok {
+		out = restored.(map[string]any)
+	}
+	out = prune(l.forward.target, out).(map[string]any) // the annotation is not the API server's word
+	back, err := l.reverse.apply(l.reverse.withoutDropped(out), budget)
+	if err != nil {
+		return nil, fmt.Errorf("the way back: %w", err)
+	}
+	delete(all, l.to)
+	if k := difference(plain, back, l.forward.source); k != nil {
+		if all == nil {
+			all = map[string]*kept{}
+		}
+		all[l.from] = k
+	} else {
+		delete(all, l.from)
+	}
+	e := newEditor(out)
+	e.root = e.own(e.root)
+	e.root["apiVersion"], e.root["kind"] = group+"/"+l.to, object["kind"]
+	keepIdentity(e, plain)
+	return putKept(e.root, all)
+}
+
+// keepIdentity sets the metadata to those of the source but for labels and annotations, whatever an annotation that somebody has written
+// says: API servers take no other change.
+func keepIdentity(e *editor, source map[string]any) {
+	was, _ := source["metadata"].(map[string]any)
+	out, _ := e.root["metadata"].(map[string]any)
+	if was == nil || identical(was, out) {
+		return
+	}
+	metadata := maps.Clone(was)
+	for _, name := range []string{"labels", "annotations"} {
+		if value, ok := out[name]; ok {
+			metadata[name] = value
+		} else {
+			delete(metadata, name)
+		}
+	}
+	e.root["metadata"] = metadata
+}

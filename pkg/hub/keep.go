@@ -1,0 +1,287 @@
+package hub
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// KeptAnnotation holds what the version of the object cannot: for each other version, what a conversion to that version cannot compute.
+//
+// It is written by comparing the object with what comes back from its conversion, so it holds what any rule lost, not only what the rule
+// keep names, and nothing when everything comes back. Each entry carries a digest of what the way back gave for that field. It is put back
+// only where the way back still gives the same: if somebody has changed the field meanwhile, or in a list the element, the change wins and
+// the entry is stale. What is kept of other fields is put back all the same.
+const KeptAnnotation = "conversion.kubefusion.dev/kept"
+
+// limitKeptBytes bounds the annotation: API servers take 256 KiB of all annotations together.
+const limitKeptBytes = 128 << 10
+
+// kept is the difference between a field as it was and as the way back gives it. It is one of: a value, fields of an object, elements of a
+// list.
+type kept struct {
+	Value    json.RawMessage  `json:"value,omitempty"`  // as it was
+	Absent   bool             `json:"absent,omitempty"` // it was not there
+	Base     string           `json:"base,omitempty"`   // digest of what the way back gives; "" where that is nothing
+	Fields   map[string]*kept `json:"fields,omitempty"`
+	Elements []*keptElement   `json:"elements,omitempty"`
+}
+
+// keptElement is of one element of a list: the one with the keys, in a list that has keys, otherwise the one that is what the way back gave.
+type keptElement struct {
+	Keys  map[string]any `json:"keys,omitempty"`
+	Base  string         `json:"base,omitempty"`
+	Index int            `json:"index"`
+	Kept  *kept          `json:"kept"`
+}
+
+// digest of a value. Numbers count as JSON writes them, objects by their sorted names.
+func digest(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic("hub: internal error: " + err.Error()) // what was decoded from JSON
+	}
+	sum := sha256.Sum256(text)
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}
+
+func keepValue(was any, wasThere bool, back any, backThere bool) *kept {
+	k := &kept{Absent: !wasThere}
+	if wasThere {
+		text, err := json.Marshal(was)
+		if err != nil {
+			panic("hub: internal error: " + err.Error())
+		}
+		k.Value = text
+	}
+	if backThere {
+		k.Base = digest(back)
+	}
+	return k
+}
+
+// difference is what has to be kept of a value so that restore makes it again from what the way back gives; nil for nothing.
+func difference(was, back any, s *Schema) *kept {
+	if identical(was, back) {
+		return nil
+	}
+	switch was := was.(type) {
+	case map[string]any:
+		if back, ok := back.(map[string]any); ok {
+			return differentFields(was, back, s)
+		}
+	case []any:
+		if back, ok := back.([]any); ok && len(was) == len(back) {
+			if k, ok := differentElements(was, back, s); ok {
+				return k
+			}
+		}
+	}
+	if equal(was, back) {
+		return nil
+	}
+	return keepValue(was, true, back, true)
+}
+
+func differentFields(was, back map[string]any, s *Schema) *kept {
+	k := &kept{Fields: map[string]*kept{}}
+	for name, value := range was {
+		other, ok := back[name]
+		if !ok {
+			k.Fields[name] = keepValue(value, true, nil, false)
+			continue
+		}
+		var child *Schema
+		if s != nil {
+			child, _ = s.child(name)
+		}
+		if d := difference(value, other, child); d != nil {
+			k.Fields[name] = d
+		}
+	}
+	for name, other := range back {
+		if _, ok := was[name]; !ok {
+			k.Fields[name] = keepValue(nil, false, other, true)
+		}
+	}
+	if len(k.Fields) == 0 {
+		return nil
+	}
+	return k
+}
+
+// differentElements compares lists of one length element by element. It gives up, with false, where an element that is no object differs:
+// the list is kept as a whole then.
+func differentElements(was, back []any, s *Schema) (*kept, bool) {
+	k := &kept{}
+	var items *Schema
+	var keys []string
+	if s != nil {
+		items = s.Items
+		if s.ListType == "map" {
+			keys = s.ListMapKeys
+		}
+	}
+	for i := range was {
+		if equal(was[i], back[i]) {
+			continue
+		}
+		a, ok := was[i].(map[string]any)
+		b, isObject := back[i].(map[string]any)
+		if !ok || !isObject {
+			return nil, false
+		}
+		element := &keptElement{Index: i, Keys: keysOf(b, keys)}
+		if element.Keys == nil {
+			element.Base = digest(b)
+		}
+		element.Kept = differentFields(a, b, items)
+		k.Elements = append(k.Elements, element)
+	}
+	if len(k.Elements) == 0 {
+		return nil, true
+	}
+	return k, true
+}
+
+// keysOf are the fields that tell an element of a list from the others; nil when it lacks one.
+func keysOf(element map[string]any, names []string) map[string]any {
+	if len(names) == 0 {
+		return nil
+	}
+	keys := make(map[string]any, len(names))
+	for _, name := range names {
+		value, ok := element[name]
+		if !ok {
+			return nil
+		}
+		keys[name] = value
+	}
+	return keys
+}
+
+// restore puts back what is kept, where the way back still gives what it gave. It does not change its input.
+func (k *kept) restore(current any, there bool) (any, bool) {
+	switch {
+	case k == nil:
+		return current, there
+	case k.Fields != nil:
+		object, ok := current.(map[string]any)
+		if !ok {
+			return current, there
+		}
+		object = maps.Clone(object)
+		for name, child := range k.Fields {
+			value, ok := object[name]
+			if value, ok = child.restore(value, ok); ok {
+				object[name] = value
+			} else {
+				delete(object, name)
+			}
+		}
+		return object, true
+	case k.Elements != nil:
+		list, ok := current.([]any)
+		if !ok {
+			return current, there
+		}
+		return restoreElements(list, k.Elements), true
+	}
+	if there != (k.Base != "") || there && digest(current) != k.Base {
+		return current, there // changed meanwhile
+	}
+	if k.Absent {
+		return nil, false
+	}
+	var value any
+	if err := utiljson.Unmarshal(k.Value, &value); err != nil {
+		return current, there
+	}
+	return value, true
+}
+
+// restoreElements finds for each kept element the one of the list that it is of: first where it stood, then wherever it has moved.
+func restoreElements(list []any, elements []*keptElement) []any {
+	restored := append(make([]any, 0, len(list)), list...)
+	taken := make([]bool, len(list))
+	put := func(e *keptElement, i int) bool {
+		if i < 0 || i >= len(list) || taken[i] || !e.isOf(list[i]) {
+			return false
+		}
+		restored[i], _ = e.Kept.restore(list[i], true)
+		taken[i] = true
+		return true
+	}
+	var moved []*keptElement
+	for _, e := range elements {
+		if e != nil && !put(e, e.Index) {
+			moved = append(moved, e)
+		}
+	}
+	for _, e := range moved {
+		for i := range list {
+			if put(e, i) {
+				break
+			}
+		}
+	}
+	return restored
+}
+
+func (e *keptElement) isOf(value any) bool {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return false
+	}
+	if e.Keys == nil {
+		return e.Base != "" && digest(object) == e.Base
+	}
+	for name, want := range e.Keys {
+		if got, ok := object[name]; !ok || !equal(got, want) {
+			return false
+		}
+	}
+	return true
+}
+
+// takeKept separates an object from its annotation. An annotation that cannot be read is left out: somebody else has written it.
+func takeKept(object map[string]any) (map[string]any, map[string]*kept) {
+	at := path{"metadata", "annotations", KeptAnnotation}
+	value, ok := lookup(object, at)
+	if !ok {
+		return object, nil
+	}
+	e := newEditor(object)
+	e.remove(at)
+	if annotations, _ := lookup(e.root, at.parent()); len(annotations.(map[string]any)) == 0 {
+		e.remove(at.parent())
+	}
+	var all map[string]*kept
+	if text, ok := value.(string); !ok || len(text) > 2*limitKeptBytes || utiljson.Unmarshal([]byte(text), &all) != nil {
+		return e.root, nil
+	}
+	return e.root, all
+}
+
+// putKept writes the annotation, if there is something to keep.
+func putKept(object map[string]any, all map[string]*kept) (map[string]any, error) {
+	if len(all) == 0 {
+		return object, nil
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > limitKeptBytes {
+		return nil, fmt.Errorf("what the version cannot hold takes %d bytes; the annotation %s may have %d", len(text), KeptAnnotation, limitKeptBytes)
+	}
+	e := newEditor(object)
+	if err := e.set(path{"metadata", "annotations", KeptAnnotation}, string(text)); err != nil {
+		return nil, err
+	}
+	return e.root, nil
+}

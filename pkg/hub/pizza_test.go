@@ -1,0 +1,91 @@
+package hub
+
+import (
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+)
+
+func object(t testing.TB, text string) map[string]any {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object map[string]any
+	if err := utiljson.Unmarshal(data, &object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func read(t testing.TB, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func definition(t testing.TB, text []byte) *Definition {
+	t.Helper()
+	definitions, err := ParseDefinitions("crd.yaml", text)
+	if err != nil || len(definitions) != 1 {
+		t.Fatalf("ParseDefinitions = %d, %v", len(definitions), err)
+	}
+	return definitions[0]
+}
+
+func converter(t testing.TB, rules, crd []byte) *Converter {
+	t.Helper()
+	r, err := Parse("rules.yaml", rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(r, definition(t, crd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const pizza = "../../examples/pizza/"
+
+func TestPizzaBecomesV1AndComesBack(t *testing.T) {
+	for _, crd := range []string{"crd.yaml", "v1beta1/crd.yaml"} {
+		c := converter(t, read(t, pizza+"rules.yaml"), read(t, pizza+crd))
+		alpha := object(t, string(read(t, pizza+"margherita.yaml")))
+		v1, err := c.Convert(alpha, "v1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := object(t, `
+apiVersion: restaurant.example.com/v1
+kind: Pizza
+metadata: {name: margherita, namespace: default}
+spec:
+  size: Medium
+  toppings: [{name: mozzarella, quantity: 2}, {name: tomato, quantity: 1}]
+  cheeses: [gorgonzola]
+  delivery: {name: Alice, address: 1 Main Street}
+  oven: Stone
+  sides: [{name: Salad, quantity: 1}, {name: Bread, quantity: 2, spicy: true}]
+status: {price: {cents: 950}}
+`)
+		plain, _ := takeKept(v1)
+		if diff := cmp.Diff(want, plain); diff != "" {
+			t.Errorf("%s: v1 (-want +got):\n%s", crd, diff)
+		}
+		back, err := c.Convert(v1, "v1alpha1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(alpha, back); diff != "" {
+			t.Errorf("%s: the way back (-want +got):\n%s", crd, diff)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/kubefusion/fusionctl/pkg/hub"
+)
+
+// Handler answers ConversionReviews of apiextensions.k8s.io, v1 and v1beta1, in the version of the question.
+//
+// Either all objects of a review are converted, or the review fails with a message that names the object and the rule. What is no review
+// is answered 400; what is too much at once 503. Safe for concurrent use.
+type Handler struct {
+	Converters func() *Converters // those of the moment
+	LimitBytes int64              // of a review
+	Timeout    time.Duration      // of a review; API servers wait 30 seconds
+	Slots      chan struct{}      // as many reviews are held in memory at once; nil for no bound
+	Metrics    *Metrics
+	Logger     *slog.Logger // nil for none
+}
+
+// Converters are the converters by what they convert.
+type Converters map[schema.GroupKind]*hub.Converter
+
+const (
+	reviewKind    = "ConversionReview"
+	reviewV1      = "apiextensions.k8s.io/v1"
+	reviewV1beta1 = "apiextensions.k8s.io/v1beta1"
+)
+
+// review is a ConversionReview; both versions have the same fields.
+type review struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Request    *request  `json:"request,omitempty"`
+	Response   *response `json:"response,omitempty"`
+}
+
+type request struct {
+	UID               string           `json:"uid"`
+	DesiredAPIVersion string           `json:"desiredAPIVersion"`
+	Objects           []map[string]any `json:"objects"`
+}
+
+type response struct {
+	UID              string           `json:"uid"`
+	ConvertedObjects []map[string]any `json:"convertedObjects"`
+	Result           result           `json:"result"`
+}
+
+type result struct {
+	Status  string `json:"status"`
+	Message string `json:"message,omitempty"`
+}
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		h.refuse(w, http.StatusMethodNotAllowed, errors.New("want POST"))
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
+	defer cancel()
+	if h.Slots != nil {
+		select {
+		case h.Slots <- struct{}{}:
+			defer func() { <-h.Slots }()
+		case <-ctx.Done():
+			h.refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%d reviews are being answered", cap(h.Slots)))
+			return
+		}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.LimitBytes))
+	if err != nil {
+		h.refuse(w, http.StatusBadRequest, fmt.Errorf("reading the review: %w", err))
+		return
+	}
+	asked, err := parseReview(body)
+	if err != nil {
+		h.refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	answer := h.answer(ctx, asked)
+	text, err := json.Marshal(answer)
+	if err != nil {
+		h.refuse(w, http.StatusInternalServerError, fmt.Errorf("writing the answer: %w", err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if _, err := w.Write(text); err != nil {
+		h.logger().Debug("answering a review", "error", err)
+	}
+	h.Metrics.answered(answer.Response, time.Since(start))
+}
+
+func (h *Handler) refuse(w http.ResponseWriter, code int, err error) {
+	h.Metrics.bad.Inc()
+	h.logger().Info("refused a review", "error", err)
+	http.Error(w, err.Error(), code)
+}
+
+func (h *Handler) logger() *slog.Logger {
+	if h.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return h.Logger
+}
+
+func parseReview(body []byte) (*review, error) {
+	var r review
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &r); err != nil {
+		return nil, fmt.Errorf("reading the review: %w", err)
+	}
+	switch {
+	case r.Kind != reviewKind:
+		return nil, fmt.Errorf("kind %q: want %s", r.Kind, reviewKind)
+	case r.APIVersion != reviewV1 && r.APIVersion != reviewV1beta1:
+		return nil, fmt.Errorf("apiVersion %q: want %s or %s", r.APIVersion, reviewV1, reviewV1beta1)
+	case r.Request == nil:
+		return nil, errors.New("the review has no request")
+	}
+	return &r, nil
+}
+
+func (h *Handler) answer(ctx context.Context, asked *review) *review {
+	answer := &response{UID: asked.Request.UID, ConvertedObjects: []map[string]any{}, Result: result{Status: "Success"}}
+	converted, err := h.convert(ctx, asked.Request)
+	if err != nil {
+		answer.Result = result{Status: "Failure", Message: err.Error()}
+		h.logger().Warn("a conversion failed", "error", err)
+	} else {
+		answer.ConvertedObjects = converted
+	}
+	return &review{APIVersion: asked.APIVersion, Kind: asked.Kind, Response: answer}
+}
+
+func (h *Handler) convert(ctx context.Context, asked *request) ([]map[string]any, error) {
+	gv, err := schema.ParseGroupVersion(asked.DesiredAPIVersion)
+	if err != nil {
+		return nil, fmt.Errorf("desiredAPIVersion %q: %w", asked.DesiredAPIVersion, err)
+	}
+	converters := *h.Converters()
+	converted := make([]map[string]any, len(asked.Objects))
+	for i, object := range asked.Objects {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%d of %d objects were converted in %v", i, len(asked.Objects), h.Timeout)
+		}
+		kind, _ := object["kind"].(string)
+		converter, ok := converters[schema.GroupKind{Group: gv.Group, Kind: kind}]
+		if !ok {
+			return nil, fmt.Errorf("object %d: there are no rules for the kind %q of the group %q", i, kind, gv.Group)
+		}
+		if converted[i], err = converter.Convert(object, gv.Version); err != nil {
+			return nil, err
+		}
+	}
+	return converted, nil
+}

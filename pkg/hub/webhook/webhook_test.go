@@ -1,0 +1,230 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+const pizza = "../../../examples/pizza/"
+
+// rulesDir holds the rules and the CRD of the pizza.
+func rulesDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"rules.yaml", "crd.yaml"} {
+		data, err := os.ReadFile(pizza + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func handler(t testing.TB) *Handler {
+	t.Helper()
+	metrics := NewMetrics(prometheus.NewRegistry())
+	s, err := Open(rulesDir(t), metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Handler{Converters: s.Converters, LimitBytes: 1 << 20, Timeout: time.Minute, Metrics: metrics}
+}
+
+func post(h http.Handler, body string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/convert", strings.NewReader(body)))
+	return w
+}
+
+const (
+	margherita = `{"apiVersion":"restaurant.example.com/v1alpha1","kind":"Pizza","metadata":{"name":"margherita","namespace":"default"},"spec":{"size":"M","toppings":["tomato"]}}`
+	unknown    = `{"apiVersion":"restaurant.example.com/v1alpha1","kind":"Pizza","metadata":{"name":"giant","namespace":"default"},"spec":{"size":"XXL"}}`
+)
+
+func question(version string, objects ...string) string {
+	return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/%s","kind":"ConversionReview","request":{"uid":"705ab4f5","desiredAPIVersion":"restaurant.example.com/v1","objects":[%s]}}`,
+		version, strings.Join(objects, ","))
+}
+
+func answered(t *testing.T, w *httptest.ResponseRecorder) review {
+	t.Helper()
+	var r review
+	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil || w.Code != http.StatusOK || r.Response == nil {
+		t.Fatalf("answer %d %s (%v)", w.Code, w.Body, err)
+	}
+	return r
+}
+
+func TestHandlerAnswersInTheVersionOfTheQuestion(t *testing.T) {
+	h := handler(t)
+	for _, version := range []string{"v1", "v1beta1"} {
+		r := answered(t, post(h, question(version, margherita, margherita)))
+		if r.APIVersion != "apiextensions.k8s.io/"+version || r.Response.UID != "705ab4f5" || r.Response.Result.Status != "Success" || len(r.Response.ConvertedObjects) != 2 {
+			t.Fatalf("%s: answer %+v", version, r)
+		}
+		spec := r.Response.ConvertedObjects[1]["spec"].(map[string]any)
+		if spec["size"] != "Medium" {
+			t.Errorf("%s: converted to %v", version, spec)
+		}
+	}
+	if got := testutil.ToFloat64(h.Metrics.objects); got != 4 {
+		t.Errorf("objects counted: %v, want 4", got)
+	}
+}
+
+func TestHandlerFailsTheReviewNamingObjectAndRule(t *testing.T) {
+	r := answered(t, post(handler(t), question("v1", margherita, unknown)))
+	if r.Response.Result.Status != "Failure" || len(r.Response.ConvertedObjects) != 0 {
+		t.Fatalf("answer %+v, want a failure without objects", r.Response)
+	}
+	for _, want := range []string{"Pizza default/giant from v1alpha1 to v1", "rules.yaml:12: spec.versions[0].rules[0].values", `"XXL"`} {
+		if !strings.Contains(r.Response.Result.Message, want) {
+			t.Errorf("message %q, want %q in it", r.Response.Result.Message, want)
+		}
+	}
+}
+
+func TestHandlerRefusesWhatIsNoReview(t *testing.T) {
+	h := handler(t)
+	bodies := map[string]string{
+		"empty": "", "not JSON": "{", "other kind": `{"apiVersion":"apiextensions.k8s.io/v1","kind":"AdmissionReview","request":{}}`,
+		"version":    `{"apiVersion":"apiextensions.k8s.io/v2","kind":"ConversionReview","request":{}}`,
+		"no request": `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview"}`,
+		"objects":    question("v1", `"text"`), "too large": question("v1", `{"kind":"`+strings.Repeat("x", 1<<20)+`"}`),
+	}
+	for name, body := range bodies {
+		if w := post(h, body); w.Code != http.StatusBadRequest {
+			t.Errorf("%s: answer %d %s, want 400", name, w.Code, w.Body)
+		}
+	}
+	for name, body := range map[string]string{
+		"other kind": question("v1", `{"apiVersion":"restaurant.example.com/v1alpha1","kind":"Pasta"}`),
+		"no version": question("v1", `{"kind":"Pizza"}`), "null": question("v1", `null`),
+	} {
+		if r := answered(t, post(h, body)); r.Response.Result.Status != "Failure" || r.Response.Result.Message == "" {
+			t.Errorf("%s: answer %+v, want a failure", name, r.Response)
+		}
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/convert", nil))
+	if w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("GET: answer %d, want 405", w.Code)
+	}
+	if got := testutil.ToFloat64(h.Metrics.bad); got != float64(len(bodies)+1) {
+		t.Errorf("bad reviews counted: %v, want %d", got, len(bodies)+1)
+	}
+}
+
+func TestHandlerBoundsTimeAndReviews(t *testing.T) {
+	h := handler(t)
+	h.Timeout = time.Nanosecond
+	if r := answered(t, post(h, question("v1", margherita))); !strings.Contains(r.Response.Result.Message, "0 of 1 objects were converted in 1ns") {
+		t.Errorf("answer %+v, want the time named", r.Response)
+	}
+	h.Timeout, h.Slots = time.Millisecond, make(chan struct{}, 1)
+	h.Slots <- struct{}{}
+	if w := post(h, question("v1", margherita)); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("no slot: answer %d, want 503", w.Code)
+	}
+}
+
+func TestSourceKeepsTheLastGoodRules(t *testing.T) {
+	dir := rulesDir(t)
+	metrics := NewMetrics(prometheus.NewRegistry())
+	s, err := Open(dir, metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	write := func(name, from, to string) {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(data), from) {
+			t.Fatalf("no %q in %s", from, name)
+		}
+		if err := os.WriteFile(file, []byte(strings.Replace(string(data), from, to, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Second)
+		if err := os.Chtimes(file, now, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(step string, wantLoaded, wantErr bool, wantOven string, wantGood float64) {
+		t.Helper()
+		loaded, err := s.Check()
+		if loaded != wantLoaded || (err != nil) != wantErr {
+			t.Fatalf("%s: Check = %v, %v, want loaded %v, error %v", step, loaded, err, wantLoaded, wantErr)
+		}
+		h := &Handler{Converters: s.Converters, LimitBytes: 1 << 20, Timeout: time.Minute, Metrics: metrics}
+		r := answered(t, post(h, question("v1", margherita)))
+		if oven := r.Response.ConvertedObjects[0]["spec"].(map[string]any)["oven"]; oven != wantOven {
+			t.Fatalf("%s: oven %v, want %v", step, oven, wantOven)
+		}
+		if got := testutil.ToFloat64(metrics.good); got != wantGood {
+			t.Fatalf("%s: metric rules_good = %v, want %v", step, got, wantGood)
+		}
+	}
+	check("nothing changed", false, false, "Stone", 1)
+	write("rules.yaml", "value: Stone", "value: Electric")
+	check("just changed", false, false, "Stone", 1)
+	check("stayed the same", true, false, "Electric", 1)
+	write("rules.yaml", "value: Electric", "value: Gas")
+	check("just wrong", false, false, "Electric", 1)
+	check("wrong: the schema does not allow it", false, true, "Electric", 0)
+	check("reported once", false, false, "Electric", 0)
+	write("rules.yaml", "value: Gas", "value: Stone")
+	check("just right", false, false, "Electric", 0)
+	check("right again", true, false, "Stone", 1)
+	write("crd.yaml", "oven: {type", "stove: {type")
+	check("the CRD has just changed", false, false, "Stone", 1)
+	check("the rules do not fit the CRD", false, true, "Stone", 0)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	check("gone", false, true, "Stone", 0)
+	check("still gone", false, false, "Stone", 0)
+}
+
+func TestOpenRefusesBadRules(t *testing.T) {
+	dir := t.TempDir()
+	for name, test := range map[string]struct{ dir, want string }{
+		"missing": {filepath.Join(dir, "missing"), "no such file"}, "empty": {dir, "no rules"}, "no rules": {pizza + "v1beta1", "no rules"},
+	} {
+		if _, err := Open(test.dir, NewMetrics(prometheus.NewRegistry())); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: Open = %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+// FuzzHandler holds the handler to its word: whatever is sent, it answers and does not panic.
+func FuzzHandler(f *testing.F) {
+	f.Add(question("v1", margherita, unknown))
+	f.Add(question("v1beta1", strings.Replace(margherita, "v1alpha1", "v1", 1)))
+	f.Add(question("v1", `{"apiVersion":"restaurant.example.com/v1alpha1","kind":"Pizza","metadata":{"annotations":{"conversion.kubefusion.dev/kept":"{\"v1\":{\"fields\":{\"spec\":{\"elements\":[{\"kept\":null}]}}}}"}},"spec":{"size":"M","sides":[null,7]}}`))
+	h := handler(f)
+	f.Fuzz(func(t *testing.T, body string) {
+		switch w := post(h, body); w.Code {
+		case http.StatusOK, http.StatusBadRequest:
+		default:
+			t.Errorf("answer %d %s", w.Code, w.Body)
+		}
+	})
+}
