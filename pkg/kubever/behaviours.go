@@ -56,6 +56,8 @@ const (
 	BehaviourIssuerRequired = "issuer-required"
 	// BehaviourJobTrackingFinalizer: pods of jobs carry batch.kubernetes.io/job-tracking, which only a job controller that knows it removes.
 	BehaviourJobTrackingFinalizer = "job-tracking-finalizer"
+	// BehaviourJSONShortEscapes: encoding/json of the Go release that it was built with writes a backspace and a form feed as \b and \f; older ones as \u0008 and \u000c.
+	BehaviourJSONShortEscapes = "json-short-escapes"
 	// BehaviourKubeletLeaseHeartbeat: kubelets send heartbeats as Leases and update node status rarely.
 	BehaviourKubeletLeaseHeartbeat = "kubelet-lease-heartbeat"
 	// BehaviourLegacyTokenInvalidation: kube-apiserver refuses Secret tokens labelled kubernetes.io/legacy-token-invalid-since.
@@ -86,6 +88,8 @@ const (
 	BehaviourTokenVolumeProjected = "token-volume-projected"
 	// BehaviourUndecryptableItemsOmitted: objects that cannot be decrypted are left out of lists without an error.
 	BehaviourUndecryptableItemsOmitted = "undecryptable-items-omitted"
+	// BehaviourUnseenOnEtcdBefore34: kube-apiserver was never seen on an etcd before 3.4; older versions were released with such ones.
+	BehaviourUnseenOnEtcdBefore34 = "unseen-on-etcd-before-3.4"
 	// BehaviourWebsocketExecNeedsCreate: exec, attach and port-forward over websocket need create as well as get, unless ABAC
 	// decides: its question about create still calls itself read-only.
 	BehaviourWebsocketExecNeedsCreate = "websocket-exec-needs-create"
@@ -133,6 +137,9 @@ func BehavesIn(name string, v Version) bool {
 	b := behaviour(name)
 	return b.Minors.Has(v.Minor) && (!v.HasPatch || v.Patch >= b.firstPatch[v.Minor])
 }
+
+// BehavesSince returns the first patch release of the minor that behaves as named; 0 when all of them do, or none.
+func BehavesSince(name string, m Minor) int { return behaviour(name).firstPatch[m] }
 
 func behaviour(name string) Behaviour {
 	for _, b := range behaviourTable() {

@@ -119,7 +119,7 @@ func Hashes(container *v1.Container, version kubever.Version, source Source) ([]
 	if err != nil {
 		return nil, err
 	}
-	if version.HasPatch || shortEscapes[version.Minor] == 0 {
+	if version.HasPatch || escapesSince(version.Minor) == 0 {
 		return []Sum{sum}, nil
 	}
 	other, err := hash(container, form{version.Minor, source, !long})
@@ -157,14 +157,14 @@ func legacyHash(container *v1.Container, minor kubever.Minor, source Source) (Su
 	return Sum(adler32.Checksum(text)), err
 }
 
-// shortEscapes holds the first patch release of a minor that was built with Go 1.22, whose encoding/json writes \b and \f where
-// older ones write \u0008 and \u000c. Minors before these never were; all later ones are.
-// Source: .go-version of k8s.io/kubernetes v1.26.15, v1.27.13 and .16, v1.28.11 and .12, v1.29.6 and .7, v1.30.0.
-var shortEscapes = map[kubever.Minor]int{27: 16, 28: 12, 29: 7}
-
+// hasLongEscapes reports whether the kubelet writes \u0008 and \u000c into the JSON that it hashes. A version without a patch counts as
+// its first release.
 func hasLongEscapes(v kubever.Version) bool {
-	if first, ok := shortEscapes[v.Minor]; ok {
-		return v.Patch < first
-	}
-	return v.Minor < 30
+	v.HasPatch = true
+	return !kubever.BehavesIn(kubever.BehaviourJSONShortEscapes, v)
+}
+
+// escapesSince is the first patch release of the minor with short escapes, 0 where the patch makes no difference.
+func escapesSince(m kubever.Minor) int {
+	return kubever.BehavesSince(kubever.BehaviourJSONShortEscapes, m)
 }

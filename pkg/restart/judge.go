@@ -294,7 +294,7 @@ func (s *subject) verdict(before state, to kubever.Version, now []Sum) hop {
 
 // patchless is the one of two versions whose hashes depend on a patch release that is not named.
 func patchless(a, b kubever.Version) kubever.Minor {
-	if shortEscapes[a.Minor] != 0 && !a.HasPatch {
+	if escapesSince(a.Minor) != 0 && !a.HasPatch {
 		return a.Minor
 	}
 	return b.Minor
@@ -302,5 +302,5 @@ func patchless(a, b kubever.Version) kubever.Minor {
 
 func patchReason(minor kubever.Minor) string {
 	return fmt.Sprintf("a backspace or form feed is in it, which %s hashes in another way from patch release %d on: name the patch release",
-		minor, shortEscapes[minor])
+		minor, escapesSince(minor))
 }

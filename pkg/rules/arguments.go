@@ -138,7 +138,7 @@ func argumentRules() []Rule {
 		{
 			ID: "FUS166", Title: "A store's etcd is older than what was tried",
 			Why:    "Modern API servers were seen to work with etcd 3.4 and later. With older members nobody tried.",
-			Legacy: anyVersion, Modern: wantsNewEtcd, Severity: finding.Warning,
+			Legacy: anyVersion, Modern: kubever.Range{From: 22, To: kubever.Newest}, Severity: finding.Warning,
 			Evidence: Evidence{Seen: "1.6.13, 1.10.13 and 1.15.12 on etcd 3.4, 3.5 and 3.6; 1.36.3 on 3.4.23, where it logs that progress notifications are missing", Read: "nothing was read about older members"},
 			Bad:      strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.3.10, `, 1),
 			Good:     strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.5.24, `, 1),
@@ -320,9 +320,6 @@ func insecurePorts(p *plan.Plan) []finding.Finding {
 	return found
 }
 
-// wantsNewEtcd are the modern versions that nobody tried with an etcd before 3.4.
-var wantsNewEtcd = kubever.Range{From: 22, To: kubever.Newest}
-
 func oldStores(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for _, s := range p.Stores {
@@ -330,7 +327,7 @@ func oldStores(p *plan.Plan) []finding.Finding {
 		if n, _ := fmt.Sscanf(s.Version, "%d.%d", &major, &minor); n != 2 || major > 3 || major == 3 && minor >= 4 {
 			continue
 		}
-		if !wantsNewEtcd.Has(p.Modern.Version.Minor) {
+		if !kubever.Behaves(kubever.BehaviourUnseenOnEtcdBefore34, p.Modern.Version.Minor) {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: "store " + s.Name, Message: fmt.Sprintf("etcd %s: %s was never tried with it", s.Version, p.Modern.Version.Minor), Fix: "upgrade the store to 3.4 or later first; the legacy side does not mind"})
