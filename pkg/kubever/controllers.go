@@ -114,7 +114,9 @@ func keys(accesses []access, minors ...Minor) []string {
 }
 
 // Controllers lists the controllers whose names --controllers takes at the minor, by Name.
-func Controllers(m Minor) []Controller {
+func Controllers(m Minor) []Controller { return slices.Clone(controllersIn(m)) }
+
+var controllersIn = remembered(func(m Minor) []Controller {
 	var controllers []Controller
 	for _, c := range controllerTable() {
 		if _, ok := c.NameIn(m); ok {
@@ -123,7 +125,7 @@ func Controllers(m Minor) []Controller {
 		}
 	}
 	return controllers
-}
+})
 
 // ControllerByName finds a controller by its canonical name or any name or alias that any minor used: "statefuleset",
 // "garbagecollector", "svm".

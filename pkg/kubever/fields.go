@@ -19,13 +19,28 @@ func decodeFields() map[string][]row {
 
 // fieldSpans finds the types that a field has had.
 func fieldSpans(typeName, field string) []during[string] {
-	for _, r := range fieldTable()[typeName] {
-		if r.text(1) == field {
-			return timeline(r, 2, verbatim)
+	for _, f := range fieldsOf(typeName) {
+		if f.name == field {
+			return f.types
 		}
 	}
 	return nil
 }
+
+// described is a field and its type in each minor.
+type described struct {
+	name  string
+	types []during[string]
+}
+
+// fieldsOf reads the lines of a type when it is first asked about.
+var fieldsOf = remembered(func(typeName string) []described {
+	var fields []described
+	for _, r := range fieldTable()[typeName] {
+		fields = append(fields, described{r.text(1), timeline(r, 2, verbatim)})
+	}
+	return fields
+})
 
 // Field returns the minors whose API knows a field of a type: Field("v1.PodSpec", "topologySpreadConstraints") is 1.16-1.36.
 // A server, a kubelet or a controller of another minor drops the field when it writes the object.
@@ -45,9 +60,9 @@ func FieldType(typeName, field string, m Minor) string {
 // Fields lists the fields of a type that the minor knows, by name; nil when it has no such type.
 func Fields(typeName string, m Minor) []string {
 	var fields []string
-	for _, r := range fieldTable()[typeName] {
-		if _, ok := at(timeline(r, 2, verbatim), m); ok {
-			fields = append(fields, r.text(1))
+	for _, f := range fieldsOf(typeName) {
+		if _, ok := at(f.types, m); ok {
+			fields = append(fields, f.name)
 		}
 	}
 	return fields

@@ -24,6 +24,7 @@ type Resource struct {
 	cohabiting []during[[]string]
 	location   string // "own", "main", or the Key whose override this one follows
 	api        []APIResource
+	versions   []schema.GroupVersion
 }
 
 // APIResource is one resource in one group and version.
@@ -119,6 +120,7 @@ func decodeResources() resourceIndex {
 		if !resource.Pseudo() && len(resource.api) == 0 {
 			r.fail("no API serves %s", resource.Name)
 		}
+		resource.versions = resource.groupVersions()
 		index.byKey = append(index.byKey, resource)
 		index.byGroupResource[schema.GroupResource{Resource: resource.Name}] = i
 	}
@@ -206,7 +208,9 @@ func (r Resource) Groups() []string {
 func (r Resource) APIs() []APIResource { return slices.Clone(r.api) }
 
 // GroupVersions lists every group and version under which some minor served or stored the resource, sorted.
-func (r Resource) GroupVersions() []schema.GroupVersion {
+func (r Resource) GroupVersions() []schema.GroupVersion { return slices.Clone(r.versions) }
+
+func (r Resource) groupVersions() []schema.GroupVersion {
 	var versions []schema.GroupVersion
 	for _, a := range r.api {
 		versions = append(versions, a.GroupVersion)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // The tables: one fact per line, columns divided by tabs, minors as bare numbers (15 is 1.15) in ranges such as "6-9,12",
@@ -162,3 +163,15 @@ func overlap(a, b Ranges) bool {
 
 // verbatim keeps a value of a timeline as it is written.
 func verbatim(s string) string { return s }
+
+// remembered computes the value of each key once. What it returns is shared: callers that hand a part of it out copy that.
+func remembered[K comparable, V any](compute func(K) V) func(K) V {
+	var known sync.Map
+	return func(key K) V {
+		if value, ok := known.Load(key); ok {
+			return value.(V)
+		}
+		value, _ := known.LoadOrStore(key, compute(key))
+		return value.(V)
+	}
+}

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -291,12 +289,20 @@ func groupVersions(rows []Resource, side etcdsplit.SideName, m kubever.Minor) []
 	for i := range rows {
 		gvs = append(gvs, rows[i].Side(side).Serves...)
 	}
+	slices.Sort(gvs)
+	gvs = slices.Compact(gvs)
 	slices.SortFunc(gvs, func(a, b string) int {
-		x, _ := schema.ParseGroupVersion(a)
-		y, _ := schema.ParseGroupVersion(b)
-		return cmp.Or(cmp.Compare(x.Group, y.Group), cmp.Compare(x.Version, y.Version))
+		return cmp.Or(cmp.Compare(groupOfVersion(a), groupOfVersion(b)), cmp.Compare(a, b))
 	})
-	return slices.Compact(gvs)
+	return gvs
+}
+
+// groupOfVersion is the group of an apiVersion, "" for the core group's.
+func groupOfVersion(apiVersion string) string {
+	if group, _, grouped := strings.Cut(apiVersion, "/"); grouped {
+		return group
+	}
+	return ""
 }
 
 func (b *builder) collector(name etcdsplit.SideName) etcdsplit.Collector {

@@ -2,8 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
@@ -42,11 +40,11 @@ func unheardFields(p *plan.Plan) []finding.Finding {
 	}
 	legacy, modern := p.Side(etcdsplit.Legacy).Version.Minor, p.Side(etcdsplit.Modern).Version.Minor
 	var lost []string
-	for _, path := range slices.Sorted(maps.Keys(meanings)) {
-		at := strings.LastIndexByte(path, '.')
-		typeName, field := path[:at], path[at+1:]
-		if known := kubever.Field(typeName, field); slices.Contains(podTypes, typeName) && known.Has(modern) && !known.Has(legacy) {
-			lost = append(lost, strings.TrimPrefix(typeName, "v1.")+"."+field)
+	for _, typeName := range podTypes {
+		for _, field := range kubever.Fields(typeName, modern) {
+			if meanings[typeName+"."+field] != "" && kubever.FieldType(typeName, field, legacy) == "" {
+				lost = append(lost, strings.TrimPrefix(typeName, "v1.")+"."+field)
+			}
 		}
 	}
 	if len(lost) == 0 {

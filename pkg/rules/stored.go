@@ -156,7 +156,7 @@ func erasedFields(p *plan.Plan) []finding.Finding {
 		}
 		before := lost
 		for _, field := range kubever.Fields(spec, modern) {
-			if !kubever.Field(spec, field).Has(legacy) {
+			if kubever.FieldType(spec, field, legacy) == "" {
 				lost++
 			}
 		}

@@ -18,7 +18,7 @@ func TestDefaultPlansHaveOneWriter(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, legacy := range kubever.Minors() {
-			for _, modern := range kubever.Minors() {
+			for _, modern := range []kubever.Minor{legacy, 10, 13, 16, 20, 21, 24, 25, 26, 31, 33, 36} {
 				if modern < legacy {
 					continue
 				}
