@@ -52,11 +52,13 @@ func argumentRules() []Rule {
 			Bad:      example{modernServer: args("feature-gates=CBORServingAndStorage=true")}.String(),
 			Good:     example{}.String(),
 			Check: func(p *plan.Plan) []finding.Finding {
-				gates, _ := modernArg(p, kubever.APIServer, "feature-gates")
-				if !slices.Contains(strings.Split(gates, ","), "CBORServingAndStorage=true") {
+				const gate = "CBORServingAndStorage"
+				_, exists := kubever.Gate(gate).At(p.Modern.Version.Minor)
+				all := exists && hasGate(p, etcdsplit.Modern, "AllAlpha=true") && !hasGate(p, etcdsplit.Modern, gate+"=false")
+				if !all && !hasGate(p, etcdsplit.Modern, gate+"=true") {
 					return nil
 				}
-				return []finding.Finding{{Subject: "--feature-gates of the modern API server", Message: fmt.Sprintf("CBORServingAndStorage: %s reads no CBOR", p.Legacy.Version.Minor), Fix: "remove the gate"}}
+				return []finding.Finding{{Subject: "--feature-gates of the modern API server", Message: fmt.Sprintf("%s: %s reads no CBOR", gate, p.Legacy.Version.Minor), Fix: "set " + gate + "=false, or remove what turns it on"}}
 			},
 		},
 		{

@@ -50,7 +50,7 @@ func collectorRules() []Rule {
 			Legacy: kubever.Range{From: 6, To: 8}, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: Evidence{Read: "garbagecollector/operations.go of 1.6.13, 1.8.15 and 1.9.11; kubelet mirror_client.go of 1.17.17"},
 			Bad:      example{legacy: "1.8.15", kubelet: "1.17.17", legacyManager: "-"}.String(),
-			Good:     example{legacy: "1.8.15", kubelet: "1.17.17"}.String(),
+			Good:     example{legacy: "1.8.15", kubelet: "1.13.12"}.String(),
 			Check:    mirrorPods,
 		},
 		{

@@ -51,11 +51,11 @@ func controllerRules() []Rule {
 			reader{[]string{"endpoints-controller"}, []string{"services/endpoints"}, []string{"services/specs", "pods"}, "deletes or empties the endpoints of the other side's services"},
 			"pkg/controller/endpoint of 1.6.13 and 1.36.3",
 			example{modernManager: run("endpoints-controller"), more: `owners: [{resources: [services], owner: split}]`}, example{}),
-		splitReader("FUS084", "The node controller takes nodes for dead whose heartbeats it cannot see",
-			"Since 1.14 kubelets send their heartbeats as leases and touch the node's status only every few minutes. A node controller that does not see the leases takes every node for dead and evicts its pods.",
+		heartbeats(splitReader("FUS084", "The node controller takes nodes for dead whose heartbeats it cannot see",
+			"Since 1.14 kubelets send their heartbeats as leases and touch the node's status only every few minutes. A node controller that does not see the leases, or is older than 1.13 and does not look for them, takes every node for dead and evicts its pods.",
 			reader{[]string{"node-lifecycle-controller", "node-controller"}, []string{"minions", "pods"}, []string{"leases", "minions", "pods"}, "marks every node as unknown and evicts its pods"},
 			"pkg/controller/nodelifecycle of 1.12.10, 1.13.0 and 1.36.3; kubelet defaults.go of every minor",
-			example{modernManager: run("node-lifecycle-controller"), more: `owners: [{resources: [leases.coordination.k8s.io], owner: split}]`}, example{}),
+			example{modernManager: run("node-lifecycle-controller"), more: `owners: [{resources: [leases.coordination.k8s.io], owner: split}]`}, example{})),
 		doubledRule("FUS085", "Every schedule of a CronJob runs twice",
 			"Two cronjob controllers over the same objects give the jobs of one schedule different names when one names them by the second and the other by the minute.",
 			doubled{[]string{"cronjob-controller"}, "cronjobs", "each schedule runs twice", finding.Error},
@@ -123,8 +123,8 @@ func controllerRules() []Rule {
 			Why:    "Since 1.25 the pods of a Job carry a finalizer that only a job controller since that time removes. Without one on the modern side they stay terminating for ever.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 25, To: kubever.Newest}, Severity: finding.Warning,
 			Evidence: Evidence{Read: "pkg/controller/job of 1.22.17 to 1.36.3"},
-			Bad:      example{modernManager: "-", more: `owners: [{resources: [jobs.batch], owner: split}]`}.String(),
-			Good:     example{}.String(),
+			Bad:      example{modernManager: "-", access: jobAccess}.String(),
+			Good:     example{access: jobAccess}.String(),
 			Check:    trackedJobs,
 		},
 		{
@@ -142,6 +142,7 @@ func controllerRules() []Rule {
 
 const (
 	leaveControllers = "leave --controllers of the modern controller manager to the plan"
+	jobAccess        = `[{subjects: [{kind: Group, name: developers}], apiGroups: [batch], resources: [jobs]}]`
 	daemonSetAccess  = `[{subjects: [{kind: Group, name: developers}], apiGroups: [apps], resources: [daemonsets]}]`
 )
 
@@ -190,6 +191,27 @@ func reads(id string, m kubever.Minor, key string) bool {
 		}
 	}
 	return false
+}
+
+// heartbeats adds to the rule about nodes a legacy controller that is too old for the heartbeats of the kubelets.
+func heartbeats(rule Rule) Rule {
+	unseen := rule.Check
+	rule.Check = func(p *plan.Plan) []finding.Finding {
+		found := unseen(p)
+		legacy := p.Legacy.Version.Minor
+		if !kubever.Behaves(kubever.BehaviourKubeletLeaseHeartbeat, p.Kubelet.Minor) || kubever.Behaves(kubever.BehaviourNodeLeasesRead, legacy) {
+			return found
+		}
+		for _, id := range []string{"node-controller", "node-lifecycle-controller"} {
+			if runs(p, etcdsplit.Legacy, id) {
+				found = append(found, finding.Finding{Subject: "legacy " + p.Controller(etcdsplit.Legacy, id).Name,
+					Message: fmt.Sprintf("kubelets of %s touch their node's status every few minutes and send leases in between, which %s does not look at: it takes nodes for dead and evicts their pods", p.Kubelet.Minor, legacy),
+					Fix:     "keep the kubelets below 1.14"})
+			}
+		}
+		return found
+	}
+	return rule
 }
 
 // doubledRule is the rule about a controller that runs on both sides over the same objects.
@@ -318,10 +340,11 @@ func namespacesApart(p *plan.Plan) []finding.Finding {
 
 func trackedJobs(p *plan.Plan) []finding.Finding {
 	jobs := p.Resource("jobs")
-	if !kubever.Behaves(kubever.BehaviourJobTrackingFinalizer, p.Modern.Version.Minor) || jobs == nil || jobs.VisibleToBoth() || jobs.Modern.Store == "" || runs(p, etcdsplit.Modern, "job-controller") {
+	if !kubever.Behaves(kubever.BehaviourJobTrackingFinalizer, p.Modern.Version.Minor) || jobs == nil || jobs.VisibleToBoth() || jobs.Modern.Store == "" ||
+		runs(p, etcdsplit.Modern, "job-controller") || !userWrites(p, jobs) {
 		return nil
 	}
-	return []finding.Finding{{Subject: "jobs", Message: "the modern side has Jobs of its own and no job controller: pods with their finalizer would stay for ever", Fix: "run the modern controller manager: spec.modern.controllerManager: {}"}}
+	return []finding.Finding{{Subject: "jobs", Message: "the policy lets users make Jobs on the modern side, which has no job controller: they make no pods, and pods that one left with its finalizer stay for ever", Fix: "run the modern controller manager: spec.modern.controllerManager: {}"}}
 }
 
 func daemonSets(p *plan.Plan) []finding.Finding {

@@ -47,8 +47,8 @@ func identityRules() []Rule {
 				Seen: "secrets and service accounts shared, one key for both sides: a secret token made by the controller managers of 1.6.13, 1.10.13 and 1.15.12 is accepted by them and by 1.36.3",
 				Read: "pkg/serviceaccount/legacy.go and serviceaccount/util.go of 1.6.13 and 1.36.3",
 			},
-			Bad:   example{more: `owners: [{resources: [secrets], owner: split}]`}.String(),
-			Good:  example{}.String(),
+			Bad:   example{more: `owners: [{resources: [secrets], owner: split}]`, access: toDevelopers("pods")}.String(),
+			Good:  example{access: toDevelopers("pods")}.String(),
 			Check: identitiesApart,
 		},
 		{

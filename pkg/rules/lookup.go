@@ -128,13 +128,23 @@ func hasGate(p *plan.Plan, side etcdsplit.SideName, gate string) bool {
 	return slices.ContainsFunc(strings.Split(value, ","), func(g string) bool { return strings.TrimSpace(g) == gate })
 }
 
-// podMakers are the controllers that make pods.
-var podMakers = []string{"daemonset-controller", "job-controller", "replicaset-controller", "replicationcontroller-controller", "statefulset-controller"}
+// podMakers are the controllers that make pods, by the key of what they make them for.
+var podMakers = map[string]string{
+	"controllers": "replicationcontroller-controller", "cronjobs": "cronjob-controller", "daemonsets": "daemonset-controller", "deployments": "deployment-controller",
+	"jobs": "job-controller", "replicasets": "replicaset-controller", "statefulsets": "statefulset-controller",
+}
 
-// makesPods reports whether pods are made through the modern server: by users, or by its side's controllers for them.
+// makesPods reports whether pods are made through the modern server: by users, or by its side's controllers for what users may make there.
 func makesPods(p *plan.Plan) bool {
-	pods := p.Resource("pods")
-	return pods != nil && userWrites(p, pods) || slices.ContainsFunc(podMakers, func(id string) bool { return runs(p, etcdsplit.Modern, id) })
+	if pods := p.Resource("pods"); pods != nil && userWrites(p, pods) {
+		return true
+	}
+	for key, controller := range podMakers {
+		if row := p.Resource(key); row != nil && userWrites(p, row) && runs(p, etcdsplit.Modern, controller) {
+			return true
+		}
+	}
+	return false
 }
 
 // toServiceAccounts reports whether the policy is also about software that runs in pods.

@@ -118,3 +118,28 @@ func TestAccessToTheSystemsAccounts(t *testing.T) {
 		}
 	}
 }
+
+// Dangers of spellings and versions that the examples do not have.
+func TestDangersInOtherWords(t *testing.T) {
+	for name, test := range map[string]struct {
+		e      example
+		rule   string
+		silent bool
+	}{
+		"CBOR among all alpha gates":           {example{modernServer: args("feature-gates=AllAlpha=true")}, "FUS072", false},
+		"all alpha gates but that one":         {example{modernServer: args("feature-gates=AllAlpha=true,CBORServingAndStorage=false")}, "FUS072", true},
+		"all alpha gates of an older server":   {example{modern: "1.30.14", modernServer: args("feature-gates=AllAlpha=true")}, "FUS072", true},
+		"new kubelets over an old controller":  {example{legacy: "1.12.10", kubelet: "1.17.17"}, "FUS084", false},
+		"new kubelets over one that reads":     {example{legacy: "1.13.12", kubelet: "1.17.17"}, "FUS084", true},
+		"Jobs that nobody may make":            {example{modernManager: "-"}, "FUS134", true},
+		"pods that nobody may make":            {example{legacy: "1.10.13"}, "FUS161", true},
+		"pods that nobody may make, and loses": {example{}, "FUS164", true},
+		"Deployments and their controller":     {example{access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [apps], resources: [deployments]}]`}, "FUS164", false},
+		"Deployments without a controller":     {example{modernManager: "-", access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [apps], resources: [deployments]}]`}, "FUS164", true},
+		"an issuer that the legacy side lacks": {example{legacy: "1.15.12", legacySide: "existing: true", legacyServer: args("authorization-mode=RBAC"), access: toDevelopers("pods")}, "FUS161", false},
+	} {
+		if found := of(Check(planOf(t, test.e.String())), test.rule); (len(found) == 0) != test.silent {
+			t.Errorf("%s: %s = %+v, want silence = %v", name, test.rule, found, test.silent)
+		}
+	}
+}
