@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 )
 
@@ -87,6 +89,9 @@ func runCRDPlan(ctx context.Context, req crdPlanRequest, streams Streams) error 
 		return err
 	}
 	p, err := migrate.New(o, goal)
+	if err == nil {
+		err = c.readable(p)
+	}
 	if err != nil {
 		return badInput(err, "")
 	}
@@ -106,6 +111,25 @@ func runCRDPlan(ctx context.Context, req crdPlanRequest, streams Streams) error 
 		return errAttention
 	}
 	return nil
+}
+
+// readable refuses to have a built-in resource rewritten in a version that the other side, which reads it in the same store, cannot decode.
+func (c *cluster) readable(p *migrate.Plan) error {
+	if c.plan == nil || !p.Resource.BuiltIn {
+		return nil
+	}
+	row := c.plan.Resource(p.Resource.Key)
+	if row == nil || !row.VisibleToBoth() {
+		return nil
+	}
+	other, name := row.Legacy, etcdsplit.Legacy
+	if c.side == etcdsplit.Legacy {
+		other, name = row.Modern, etcdsplit.Modern
+	}
+	if slices.Contains(other.Decodes, p.Storage) && !slices.Contains(other.WatchBreaks, p.Storage) {
+		return nil
+	}
+	return fmt.Errorf("%s: the %s side reads it in the same store, and cannot read %s: its lists and watches of the resource would fail", p.Resource.Name, name, p.Storage)
 }
 
 func printCRDPlan(w io.Writer, output string, p *migrate.Plan) error {

@@ -3,6 +3,7 @@ package migrate
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -142,12 +143,16 @@ func TestDiffOfDefinitions(t *testing.T) {
 }
 
 func TestChecksAreDocumented(t *testing.T) {
+	page := string(must(os.ReadFile("../../docs/crd.md")))
 	ids := []string{}
 	for _, c := range Checks() {
 		if c.Title == "" || c.Why == "" || c.Severity == 0 || fixOf(c.ID) == "" {
 			t.Errorf("%s: lacks a part", c.ID)
 		}
 		ids = append(ids, c.ID)
+		if row := fmt.Sprintf("| %s | %s | %s |\n", c.ID, c.Severity, c.Title); !strings.Contains(page, row) {
+			t.Errorf("docs/crd.md lacks %s", row)
+		}
 	}
 	if !slices.IsSorted(ids) || len(slices.Compact(slices.Clone(ids))) != len(ids) {
 		t.Errorf("checks are not sorted, or are named twice: %v", ids)

@@ -29,25 +29,31 @@ type pass struct {
 
 func (p *pass) moved() bool { return p.rewritten+p.others+p.gone > 0 }
 
-// rewrite has every object written again until none is left, or only those that the server refuses. A server writes an object that is
-// sent to it unchanged if, and only if, it would store other bytes than are there: seen with 1.15 and 1.36.
+// rewrite has every object written again, but those that the server refuses. A server writes an object that is sent to it unchanged if, and
+// only if, it would store other bytes than are there: seen with 1.15 and 1.36. Whether one was missed is for the proof to find out.
 func (r *run) rewrite(ctx context.Context, version string) error {
 	for range passes {
 		p, err := r.rewriteOnce(ctx, version)
-		if err != nil {
-			return err
-		}
+		idle := p.unchanged > 0 && r.Store != nil // the store has them in another version
 		switch {
-		case p.refused > 0 && !p.moved():
-			return fmt.Errorf("%w: %s, the first is %s: %s", ErrRefused, counted(p.refused, "object", "objects"), p.refusals[0].Object, p.refusals[0].Error)
-		case p.refused == 0 && !p.moved() && (p.unchanged == 0 || r.Store == nil):
+		case err != nil:
+			return err
+		case p.refused == 0 && !idle:
 			return nil
-		case p.unchanged > 0 && r.Store != nil && !p.moved():
+		case p.moved(): // what was refused may have been in somebody's hands
+		case p.refused > 0:
+			return p.refusal()
+		default:
 			return fmt.Errorf("%s stored in another version, and the server finds nothing to write: it stores in that one, or it does not use store %s",
 				counted(p.unchanged, "object is", "objects are"), r.Store.Name)
 		}
 	}
-	return fmt.Errorf("objects are left after %d passes: something writes them in another version", passes)
+	return fmt.Errorf("objects are left after %d walks: something writes them in another version", passes)
+}
+
+// refusal names what was refused.
+func (p *pass) refusal() error {
+	return fmt.Errorf("%w: %s, the first is %s: %s", ErrRefused, counted(p.refused, "object", "objects"), p.refusals[0].Object, p.refusals[0].Error)
 }
 
 // rewriteOnce walks over the objects once.
@@ -130,7 +136,7 @@ func (r *run) pending(ctx context.Context, version string, p *pass, visit func(O
 // although one of them cannot be converted.
 func (r *run) listVersion(version string) string {
 	if !r.plan.Resource.BuiltIn && version == r.plan.Storage {
-		if v, ok := r.plan.Before.Version(r.plan.From); ok && v.Served && !slices.ContainsFunc(r.steps[:r.at.next], func(s Step) bool { return s.Action == ActionUnserve }) {
+		if v, ok := r.plan.Before.Version(r.plan.From); ok && v.Served && !r.unserved() {
 			return r.plan.Resource.APIVersion(r.plan.From)
 		}
 	}
@@ -192,6 +198,11 @@ func (r *run) rewriteObject(ctx context.Context, version string, p *pass, o Obje
 	}
 	r.progress(step)
 	return nil
+}
+
+// unserved reports whether a version was taken out of service already.
+func (r *run) unserved() bool {
+	return slices.ContainsFunc(r.steps[:r.at.next], func(s Step) bool { return s.Action == ActionUnserve })
 }
 
 // refused takes an object aside, unless nothing can be written at all at present.
@@ -261,7 +272,7 @@ func (r *run) proveWritten(ctx context.Context, version string) (*Proof, error) 
 		case err != nil:
 			return nil, err
 		case p.refused > 0:
-			return nil, fmt.Errorf("%w: %s, the first is %s: %s", ErrRefused, counted(p.refused, "object", "objects"), p.refusals[0].Object, p.refusals[0].Error)
+			return nil, p.refusal()
 		case !p.moved():
 			proof := Proof{How: ProofWritten, APIVersion: r.plan.apiVersion(version), Objects: p.fresh + p.unchanged, Base: r.at.base, Written: p.fresh, Unchanged: p.unchanged}
 			r.report.Proofs = append(r.report.Proofs, proof)

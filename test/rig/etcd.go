@@ -27,10 +27,22 @@ type Etcd struct {
 // StartEtcd starts an empty etcd and waits until it serves.
 func (r *Rig) StartEtcd(name string) *Etcd {
 	r.t.Helper()
+	return r.startEtcd(name, false)
+}
+
+// StartDurableEtcd starts an etcd that brings every write to the disk before it answers, as in production: for measurements.
+func (r *Rig) StartDurableEtcd(name string) *Etcd {
+	r.t.Helper()
+	return r.startEtcd(name, true)
+}
+
+func (r *Rig) startEtcd(name string, durable bool) *Etcd {
+	r.t.Helper()
 	e, err := r.newEtcd(name)
 	if err != nil {
 		r.t.Fatalf("preparing etcd %s: %v", name, err)
 	}
+	e.config.UnsafeNoFsync = !durable // a test's data need not outlive the machine
 	r.etcds = append(r.etcds, e)
 	e.Start()
 	return e
@@ -58,7 +70,6 @@ func (r *Rig) newEtcd(name string) (*Etcd, error) {
 	config.ClientTLSInfo.TrustedCAFile, config.ClientTLSInfo.ClientCertAuth = r.PKI.File("ca.crt"), true
 	config.LogOutputs = []string{filepath.Join(r.dir, "etcd-"+name+".log")}
 	config.LogLevel = "warn"
-	config.UnsafeNoFsync = true // a test's data need not outlive the machine
 	return &Etcd{Name: name, URL: client.String(), rig: r, config: config, clientCrt: clientCrt, clientKey: clientKey}, nil
 }
 
