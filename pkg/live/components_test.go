@@ -197,3 +197,19 @@ func TestValuesAreComparedAsFlags(t *testing.T) {
 		}
 	}
 }
+
+// What the plan leaves to fusionctl's own controllers is done while they hold their lock.
+func TestJointControllers(t *testing.T) {
+	p := jointPair(t, "1.10.13")
+	p.wants("FUS242 warning", "fusionctl-controllers: nobody holds their lock, configmaps kube-system/fusionctl-controllers")
+	p.shared("/api/v1/configmaps", owned("settings", "apps/v1", "StatefulSet", "db", "u9"))
+	p.wants("FUS135 warning", "neither side has")
+	p.hold("configmaps", "kube-system", "fusionctl-controllers", etcdsplit.Modern, "one", clock)
+	p.wants() // they collect it
+	p.options.NoFlags = false
+	p.wants("incomplete", "the arguments of fusionctl-controllers on cp-1")
+	for i := range p.plan.Components {
+		p.mirror(&p.plan.Components[i], nil)
+	}
+	p.wants()
+}

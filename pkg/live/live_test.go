@@ -164,11 +164,17 @@ spec:
   legacy: {version: LEGACY, apiServer: {}, controllerManager: {}}
   modern: {version: 1.36.3, apiServer: {}, controllerManager: {MANAGER}}
   access: [{subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [pods]}]
+  controllers: {disabled: DISABLED}
 `
 
-func newPair(t *testing.T, legacy, manager string) *pair {
+// newPair has no controllers of fusionctl; jointPair has.
+func newPair(t *testing.T, legacy, manager string) *pair { return pairWith(t, legacy, manager, false) }
+
+func jointPair(t *testing.T, legacy string) *pair { return pairWith(t, legacy, "", true) }
+
+func pairWith(t *testing.T, legacy, manager string, joint bool) *pair {
 	t.Helper()
-	f, err := spec.Load("pair.yaml", []byte(strings.NewReplacer("LEGACY", legacy, "MANAGER", manager).Replace(specText)))
+	f, err := spec.Load("pair.yaml", []byte(strings.NewReplacer("LEGACY", legacy, "MANAGER", manager, "DISABLED", fmt.Sprint(!joint)).Replace(specText)))
 	if err != nil {
 		t.Fatal(err)
 	}

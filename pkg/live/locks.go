@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 // leaderAnnotation is the record of a lock that is held in endpoints or a config map.
@@ -84,6 +85,7 @@ func (c *checker) judgeLocks() {
 		}
 	}
 	c.unheldLocks()
+	c.judgeJoint()
 }
 
 // planned reports whether each of the locks is one on which a component of the plan elects.
@@ -127,4 +129,28 @@ func (c *checker) unheldLocks() {
 			Message: fmt.Sprintf("nobody holds its lock, %s %s: it does not run, or elects on something else than planned", strings.TrimPrefix(of.Resource, "services/"), title(of.Namespace, of.Name)),
 			Fix:     "start it with the arguments of the plan"})
 	}
+}
+
+// jointLock is what fusionctl's own controllers elect on.
+var jointLock = etcdsplit.Lock{Component: plan.JointControllers, Resource: "configmaps", Namespace: systemNamespace, Name: plan.JointControllers}
+
+// jointLead reports whether fusionctl's own controllers hold their lock, and act.
+func (c *checker) jointLead() bool {
+	return slices.ContainsFunc(c.locks, func(l heldLock) bool {
+		return l.resource == jointLock.Resource && l.title() == title(jointLock.Namespace, jointLock.Name) && l.until().Add(longUnheld).After(c.now)
+	})
+}
+
+// judgeJoint reports that nobody does what the plan leaves to the controllers that see both sides.
+func (c *checker) judgeJoint() {
+	runs := slices.ContainsFunc(c.plan.Components, func(of plan.Component) bool {
+		elect, given := of.Arg("leader-elect")
+		return of.Kind == plan.JointControllers && !(given && elect == "false")
+	})
+	if !runs || c.jointLead() || c.failed[place{etcdsplit.Legacy, jointLock.Resource}] {
+		return
+	}
+	c.add(finding.Finding{Rule: Differs, Severity: finding.Warning, Subject: plan.JointControllers,
+		Message: fmt.Sprintf("nobody holds their lock, %s %s: what the plan leaves to them is left undone: %s", jointLock.Resource, title(jointLock.Namespace, jointLock.Name), strings.Join(c.plan.Joint.Why, "; ")),
+		Fix:     "start fusionctl controllers with the arguments of the plan"})
 }

@@ -273,7 +273,7 @@ func (c *checker) judgeDependents(ctx context.Context, found map[dangling]*dangl
 		lookers = append(lookers, dangling{side, first.collection, first.kind, worst})
 	}
 	switch {
-	case !anywhere && (doubt || collected || !served):
+	case !anywhere && (doubt || collected || !served || c.jointLead()):
 		return // a collector does its work, or nothing can be said
 	case !anywhere:
 		c.confirm(ctx, found, dangling{"", first.collection, first.kind, absent}, d, count)
@@ -374,7 +374,7 @@ func (c *checker) dangling(of dangling, d *dangle) finding.Finding {
 	if of.side == "" {
 		f.Rule, f.Severity = "FUS135", finding.Warning
 		f.Message = fmt.Sprintf("%s owned by a %s that neither side has, and no collector runs that would delete them", objects, owner)
-		f.Fix = "run fusionctl controllers, which collects garbage with both sides in sight, or delete them"
+		f.Fix = "start fusionctl controllers, which collects garbage with both sides in sight, or delete them"
 		return f
 	}
 	switch {
