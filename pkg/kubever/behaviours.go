@@ -32,6 +32,8 @@ const (
 	BehaviourDecodeCoercingWatch = "decode-coercing-watch"
 	// BehaviourDeploymentHashFNV: the deployment controller hashes pod templates with FNV; 1.6 with adler32: names of ReplicaSets differ, equality of templates decides.
 	BehaviourDeploymentHashFNV = "deployment-hash-fnv"
+	// BehaviourDryRunHeeded: kube-apiserver carries out or refuses a request with dryRun; older ones do not know it and write.
+	BehaviourDryRunHeeded = "dry-run-heeded"
 	// BehaviourDualStackServices: kube-apiserver takes two service ranges, one of each IP family, without being told by a gate; 1.16 to 1.20 take them with IPv6DualStack=true, older ones refuse them.
 	BehaviourDualStackServices = "dual-stack-services"
 	// BehaviourEncryptionAtRest: kube-apiserver can encrypt resources in etcd.
@@ -64,6 +66,8 @@ const (
 	BehaviourLegacyTokenInvalidation = "legacy-token-invalidation"
 	// BehaviourLegacyTokenTracking: kube-apiserver labels Secret tokens with the day they were last used.
 	BehaviourLegacyTokenTracking = "legacy-token-tracking"
+	// BehaviourMetadataAnswered: kube-apiserver answers with metadata alone (meta.k8s.io/v1 PartialObjectMetadata) when asked to; older ones send whole objects, 1.6 answers 406.
+	BehaviourMetadataAnswered = "metadata-answered"
 	// BehaviourMirrorPodsOwned: mirror pods carry an owner reference to their Node.
 	BehaviourMirrorPodsOwned = "mirror-pods-owned"
 	// BehaviourNamespaceStaticDiscovery: the namespace controller deletes only the resources that it discovered when it started.
@@ -76,6 +80,8 @@ const (
 	BehaviourProtectionFinalizersAdded = "protection-finalizers-added"
 	// BehaviourRootCAPublished: config map kube-root-ca.crt is written to every namespace by default.
 	BehaviourRootCAPublished = "root-ca-published"
+	// BehaviourServerSideApply: kube-apiserver takes apply patches; 1.14 and 1.15 only with a gate.
+	BehaviourServerSideApply = "server-side-apply"
 	// BehaviourTokenLookupDefault: --service-account-lookup is on by default: the Secret of a token must exist in this server's view.
 	BehaviourTokenLookupDefault = "token-lookup-default"
 	// BehaviourTokenProjectionKept: the API keeps the serviceAccountToken source of a projected volume; older ones leave an empty source.
@@ -90,6 +96,8 @@ const (
 	BehaviourUndecryptableItemsOmitted = "undecryptable-items-omitted"
 	// BehaviourUnseenOnEtcdBefore34: kube-apiserver was never seen on an etcd before 3.4; older versions were released with such ones.
 	BehaviourUnseenOnEtcdBefore34 = "unseen-on-etcd-before-3.4"
+	// BehaviourWatchListHeeded: kube-apiserver carries out or refuses a watch with sendInitialEvents; older ones do not know it, and the client waits without end for the mark behind the initial events.
+	BehaviourWatchListHeeded = "watch-list-heeded"
 	// BehaviourWebsocketExecNeedsCreate: exec, attach and port-forward over websocket need create as well as get, unless ABAC
 	// decides: its question about create still calls itself read-only.
 	BehaviourWebsocketExecNeedsCreate = "websocket-exec-needs-create"

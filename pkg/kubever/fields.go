@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // fieldTable keeps the lines of each type unparsed: whoever asks about pods does not pay for five thousand other fields.
@@ -71,6 +73,23 @@ func Fields(typeName string, m Minor) []string {
 // HasFields reports whether some minor describes the type by its fields: it is no string, number or the like.
 func HasFields(typeName string) bool { return len(fieldTable()[typeName]) > 0 }
 
+var impliedTable = sync.OnceValue(decodeImplied)
+
+func decodeImplied() map[[2]string]string {
+	values := make(map[[2]string]string)
+	for _, r := range readTable("implied.tsv", 3) {
+		values[[2]string{r.text(0), r.text(1)}] = r.text(2)
+	}
+	return values
+}
+
+// Implied reports whether the value of a field, printed as by fmt.Sprint, says what versions without the field do anyway:
+// Implied("v1.PodSpec", "enableServiceLinks", "true"). Whoever leaves such a field out loses nothing; servers fill most of them in.
+func Implied(typeName, field, value string) bool {
+	implied, ok := impliedTable()[[2]string{typeName, field}]
+	return ok && implied == value
+}
+
 // ElementType strips lists and maps off a type: "[]v1.Container" is v1.Container.
 func ElementType(fieldType string) string {
 	for {
@@ -81,4 +100,13 @@ func ElementType(fieldType string) string {
 		}
 		fieldType = element
 	}
+}
+
+// TypeName is a kind as the table of fields names it: v1.Pod, apps.v1.Deployment, networking.v1.Ingress.
+func TypeName(gvk schema.GroupVersionKind) string {
+	name := gvk.Version + "." + gvk.Kind
+	if group, _, _ := strings.Cut(gvk.Group, "."); group != "" {
+		name = group + "." + name
+	}
+	return name
 }

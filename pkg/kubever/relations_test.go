@@ -354,6 +354,7 @@ func TestBehavioursAgreeWithGates(t *testing.T) {
 		BehaviourJobTrackingFinalizer:      "JobTrackingWithFinalizers",
 		BehaviourKubeletLeaseHeartbeat:     "NodeLease",
 		BehaviourLegacyTokenTracking:       "LegacyServiceAccountTokenTracking",
+		BehaviourServerSideApply:           "ServerSideApply",
 	} {
 		for _, m := range Minors() {
 			if state, ok := Gate(gate).At(m); ok && state.Default != Behaves(behaviour, m) {

@@ -24,6 +24,7 @@ var decoders = map[string]func(){
 	"garbage.tsv":         func() { decodeGarbage() },
 	"gates-only.tsv":      func() { decodeGates() },
 	"gates.tsv":           func() { decodeGates() },
+	"implied.tsv":         func() { decodeImplied() },
 	"kinds.tsv":           func() { decodeKinds() },
 	"locks.tsv":           func() { decodeLocks() },
 	"owners.tsv":          func() { decodeOwners() },

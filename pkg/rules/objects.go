@@ -57,7 +57,7 @@ func (o Older) Losses(object map[string]any) ([]finding.Finding, error) {
 		return []finding.Finding{{Rule: lossRule, Severity: finding.Info, Subject: name, Message: fmt.Sprintf("%s is no built-in API: a custom resource keeps its fields", apiVersion)}}, nil
 	}
 	w := lossWalk{older: o, name: name, seen: o.Sees == nil || o.Sees(fact.Key)}
-	typeName := fieldsType(gv, kind)
+	typeName := kubever.TypeName(gv.WithKind(kind))
 	theirs := typeName
 	if kubever.Fields(theirs, o.Minor) == nil {
 		theirs, w.seen = "", false // it cannot read the object in this version at all; what becomes of templates still counts
@@ -125,7 +125,7 @@ func (w *lossWalk) walk(value map[string]any, path, typeName, theirs string) {
 			continue
 		}
 		if w.seen && !ranges.Has(w.older.Minor) && !kubever.Field(theirs, field).Has(w.older.Minor) {
-			if as, ok := asBefore[typeName+"."+field]; !ok || as != fmt.Sprint(value[field]) {
+			if !kubever.Implied(typeName, field, fmt.Sprint(value[field])) {
 				w.lost(at, typeName, field, ranges)
 			}
 			continue
@@ -175,16 +175,6 @@ func (w *lossWalk) unknown(path, field, typeName string) {
 		f.Fix = fmt.Sprintf("did you mean %q?", near)
 	}
 	w.add(f)
-}
-
-// asBefore are the values of fields that say what versions without the field do anyway. A server fills most of them in by itself.
-var asBefore = map[string]string{
-	"v1.PodSpec.enableServiceLinks":    "true",
-	"v1.PodSpec.hostUsers":             "true",
-	"v1.PodSpec.preemptionPolicy":      "PreemptLowerPriority",
-	"v1.PodSpec.priority":              "0",
-	"v1.PodSpec.setHostnameAsFQDN":     "false",
-	"v1.PodSpec.shareProcessNamespace": "false",
 }
 
 // meanings say what the loss of a field does to scheduling and running; a loss without one changes less than that.
@@ -289,15 +279,6 @@ func kindsOf(group string) []string {
 		}
 	}
 	return kinds
-}
-
-// fieldsType is a kind as the table of fields names it: v1.Pod, apps.v1.Deployment.
-func fieldsType(gv schema.GroupVersion, kind string) string {
-	group, _, _ := strings.Cut(gv.Group, ".")
-	if group == "" {
-		return gv.Version + "." + kind
-	}
-	return group + "." + gv.Version + "." + kind
 }
 
 // nameOf is how findings call an object: Deployment shop/web.
