@@ -1,0 +1,488 @@
+package client
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
+)
+
+// attempts bounds how often a write is tried again that the program did not tie to a resource version, when somebody else writes between
+// reading the object and writing it.
+const attempts = 5
+
+func (c *call) convert(object map[string]any, to schema.GroupVersionKind) (map[string]any, []convert.Loss, error) {
+	out, losses, err := c.converter.Convert(&unstructured.Unstructured{Object: object}, to)
+	if err != nil {
+		return nil, nil, err
+	}
+	return out.Object, losses, nil
+}
+
+// outgoing converts what the program writes to what the server takes.
+// Errors: *LossError, unless losses are allowed.
+func (c *call) outgoing(object map[string]any) (map[string]any, error) {
+	from := kindOf(object)
+	c.sent = from
+	if from.Empty() {
+		from = c.answer.Asked
+		object["apiVersion"], object["kind"] = from.ToAPIVersionAndKind()
+	}
+	to := from
+	switch {
+	case from == c.answer.Asked && c.answer.Verdict == negotiate.Convert:
+		to = c.answer.As
+	case from.Kind == "Scale" && c.about.subresource == "scale":
+		to = c.servedScale()
+	case from.Kind == "Eviction" && c.about.subresource == "eviction":
+		to = evictionKind(c.server)
+	}
+	converted, losses, err := c.convert(object, to)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.request(), err)
+	}
+	return converted, c.lost(from, to, object, append(losses, c.fields.unknown(converted, to, c.server)...))
+}
+
+func (c *call) servedScale() schema.GroupVersionKind {
+	if sub, ok := c.answer.Resource.Subresource("scale"); ok && sub.Kind.Version != "" {
+		return sub.Kind
+	}
+	return scaleKind(c.served.GroupVersion)
+}
+
+// lost refuses or reports a write that loses something. The server takes the status from writes of the status alone, and nothing else
+// from those.
+func (c *call) lost(from, to schema.GroupVersionKind, object map[string]any, losses []convert.Loss) error {
+	_, hasStatus := c.answer.Resource.Subresource("status")
+	losses = slices.DeleteFunc(losses, func(loss convert.Loss) bool {
+		ofStatus := loss.Path == "status" || strings.HasPrefix(loss.Path, "status.")
+		return c.about.subresource == "status" && !ofStatus || c.about.subresource == "" && hasStatus && ofStatus
+	})
+	if len(losses) == 0 {
+		return nil
+	}
+	e := &LossError{Object: nameOf(object), Asked: from, As: to, Server: c.server.Name, Losses: losses}
+	if c.onLoss == nil {
+		return e
+	}
+	c.onLoss(e)
+	return nil
+}
+
+// checked sends a write that needs no conversion as it is, unless the server's minor lacks something of it.
+func (c *call) checked() (*http.Response, error) {
+	text, err := c.bodyText()
+	if err != nil {
+		return nil, err
+	}
+	c.req = c.req.Clone(c.req.Context())
+	c.req.Body = io.NopCloser(bytes.NewReader(text))
+	if err := c.holds(text); err != nil {
+		return nil, err
+	}
+	return c.next.RoundTrip(c.req)
+}
+
+// holds refuses or reports what the server's minor drops of a body that it takes in the asked version.
+func (c *call) holds(text []byte) error {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil
+	}
+	mediaType := c.contentType()
+	if c.req.Method == http.MethodPatch && mediaType == string(types.JSONPatchType) {
+		return c.holdsPatch(text)
+	}
+	if isApply(c.req) {
+		return nil // the server that knows apply patches says what it does not know
+	}
+	object, err := c.decode(text)
+	if err != nil {
+		return err
+	}
+	if c.req.Method == http.MethodDelete {
+		return c.deletable(object)
+	}
+	gvk := kindOf(object)
+	if gvk.Empty() {
+		gvk = c.answer.Asked
+	}
+	return c.lost(gvk, gvk, object, c.fields.unknown(object, gvk, c.server))
+}
+
+// holdsPatch is holds for a JSON patch: each value in its place is a part of the object.
+func (c *call) holdsPatch(text []byte) error {
+	var operations []struct {
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	if err := utiljson.Unmarshal(text, &operations); err != nil {
+		return nil // the server says what is wrong with it
+	}
+	var losses []convert.Loss
+	for _, operation := range operations {
+		value := operation.Value
+		segments := strings.Split(operation.Path, "/")
+		for _, segment := range slices.Backward(segments[1:]) {
+			segment = strings.NewReplacer("~1", "/", "~0", "~").Replace(segment)
+			if _, err := strconv.Atoi(segment); err == nil || segment == "-" {
+				value = []any{value}
+			} else {
+				value = map[string]any{segment: value}
+			}
+		}
+		if object, ok := value.(map[string]any); ok {
+			losses = append(losses, c.fields.unknown(object, c.answer.Asked, c.server)...)
+		}
+	}
+	object := map[string]any{"kind": c.answer.Asked.Kind, "metadata": map[string]any{"name": c.about.name, "namespace": c.about.namespace}}
+	return c.lost(c.answer.Asked, c.answer.As, object, losses)
+}
+
+// create posts an object.
+func (c *call) create() (*http.Response, error) {
+	object, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	if object != nil {
+		if object, err = c.outgoing(object); err != nil {
+			return nil, err
+		}
+	}
+	response, err := c.do(c.req.Context(), http.MethodPost, c.served, c.req.URL.RawQuery, object)
+	if err != nil {
+		return nil, err
+	}
+	return c.answered(response)
+}
+
+// update writes an object over the one that the server has. What that one holds and the asked version cannot show was never seen by the
+// program: it is carried over, by reading the object once more. The resource version ties the two together, the program's own or, without
+// one, that of the object just read.
+func (c *call) update() (*http.Response, error) {
+	object, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	if object == nil {
+		return nil, c.unfaithful("there is no body")
+	}
+	changed, err := c.outgoing(object)
+	if err != nil {
+		return nil, err
+	}
+	wanted := resourceVersion(object)
+	return c.write(wanted != "", func(current map[string]any) (map[string]any, error) {
+		if wanted != "" && wanted != resourceVersion(current) {
+			return changed, nil // the server says that it is in conflict
+		}
+		return c.carried(current, changed)
+	})
+}
+
+// write reads the object, lets change say what to put in its place, and puts it there; again when somebody else wrote meanwhile, unless
+// the program gave the resource version. A change of nil means that there is nothing to read; the server is asked to judge that itself.
+func (c *call) write(tied bool, change func(current map[string]any) (map[string]any, error)) (*http.Response, error) {
+	for attempt := 1; ; attempt++ {
+		current, response, err := c.current()
+		if err != nil || response != nil && c.req.Method == http.MethodPatch {
+			return response, err
+		}
+		if response != nil { // an update of what is not there
+			response.Body.Close()
+			current = nil
+		}
+		next, err := change(current)
+		if err != nil {
+			if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+				return c.status(&apierrors.StatusError{ErrStatus: status.Status()})
+			}
+			return nil, err
+		}
+		if !tied && current != nil {
+			setResourceVersion(next, resourceVersion(current))
+		}
+		query := c.req.URL.Query()
+		query.Del("force")
+		response, err = c.do(c.req.Context(), http.MethodPut, c.served, query.Encode(), next)
+		if err != nil {
+			return nil, err
+		}
+		if response.StatusCode == http.StatusConflict && !tied && attempt < attempts {
+			response.Body.Close()
+			continue
+		}
+		return c.answered(response)
+	}
+}
+
+// current reads what is written to, in the server's version. Whatever else the server answers comes back as a response.
+func (c *call) current() (map[string]any, *http.Response, error) {
+	at := c.served
+	if at.subresource == "status" {
+		at.subresource = ""
+	}
+	response, err := c.do(c.req.Context(), http.MethodGet, at, "", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		response, err = c.answered(response)
+		return nil, response, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: reading the object: %w", c.request(), err)
+	}
+	var object map[string]any
+	if err := utiljson.Unmarshal(text, &object); err != nil {
+		return nil, nil, fmt.Errorf("%s: reading the object: %w", c.request(), err)
+	}
+	return object, nil, nil
+}
+
+// carried is the changed object with what the program could not see of the current one. current is nil when there is none.
+// Errors: *LossError where the program changed a list of which it could not see everything.
+func (c *call) carried(current, changed map[string]any) (map[string]any, error) {
+	if current == nil || kindOf(current) != c.answer.As {
+		return changed, nil
+	}
+	seen, _, err := c.convert(current, c.answer.Asked)
+	if err != nil {
+		return nil, fmt.Errorf("%s: converting the object: %w", c.request(), err)
+	}
+	back, _, err := c.convert(seen, c.answer.As)
+	if err != nil {
+		return nil, fmt.Errorf("%s: converting the object: %w", c.request(), err)
+	}
+	var m carrier
+	merged := m.objects(current, back, changed, "")
+	return merged, c.lost(c.answer.Asked, c.answer.As, changed, m.losses)
+}
+
+// carrier merges three versions of an object: what is there, what of it the program saw, and what the program made of that.
+type carrier struct{ losses []convert.Loss }
+
+func (m *carrier) objects(current, seen, changed map[string]any, path string) map[string]any {
+	merged := map[string]any{}
+	for key, value := range current {
+		saw, wasSeen := seen[key]
+		now, remains := changed[key]
+		at := strings.TrimPrefix(path+"."+key, ".")
+		switch {
+		case !wasSeen && !remains:
+			merged[key] = value // never seen, so not removed
+		case remains && wasSeen:
+			merged[key] = m.value(value, saw, now, at)
+		case remains:
+			merged[key] = now
+		}
+	}
+	for key, now := range changed {
+		if _, ok := current[key]; !ok {
+			merged[key] = now
+		}
+	}
+	return merged
+}
+
+func (m *carrier) value(current, seen, changed any, path string) any {
+	if reflect.DeepEqual(seen, changed) {
+		return current
+	}
+	if reflect.DeepEqual(current, seen) {
+		return changed
+	}
+	currents, ok := current.(map[string]any)
+	seens, seenOK := seen.(map[string]any)
+	changes, changedOK := changed.(map[string]any)
+	if ok && seenOK && changedOK {
+		return m.objects(currents, seens, changes, path)
+	}
+	if _, isList := current.([]any); isList {
+		m.losses = append(m.losses, convert.Loss{Path: path, Value: current, Meaning: "the list was changed, and the asked version does not show all of it"})
+	}
+	return changed
+}
+
+// patch carries out a patch by reading the object, patching it in the asked version, and writing it: as the server does itself.
+func (c *call) patch() (*http.Response, error) {
+	text, err := c.bodyText()
+	if err != nil {
+		return nil, err
+	}
+	apply, err := c.patcher(types.PatchType(c.contentType()), text)
+	if err != nil {
+		status := &apierrors.StatusError{}
+		if errors.As(err, &status) {
+			return c.status(status)
+		}
+		return nil, err
+	}
+	return c.write(false, func(current map[string]any) (map[string]any, error) {
+		kind := c.answer.Asked
+		if c.about.subresource == "scale" {
+			kind = scaleKind(c.about.GroupVersion)
+		}
+		before, _, err := c.convert(current, kind)
+		if err != nil {
+			return nil, fmt.Errorf("%s: converting the object: %w", c.request(), err)
+		}
+		after, err := apply(before)
+		if err != nil {
+			return nil, err
+		}
+		if version := resourceVersion(after); version != "" && version != resourceVersion(before) {
+			return nil, apierrors.NewConflict(c.about.groupResource(), c.about.name, errors.New("the object has been modified; please apply your changes to the latest version and try again"))
+		}
+		changed, err := c.outgoing(after)
+		if err != nil {
+			return nil, err
+		}
+		return c.carried(current, changed)
+	})
+}
+
+// patcher is a patch as a function. Errors: those that a server answers to a patch that cannot be read or does not apply.
+func (c *call) patcher(kind types.PatchType, text []byte) (func(map[string]any) (map[string]any, error), error) {
+	unprocessable := func(err error) error {
+		return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", c.about.groupResource(), c.about.name, err.Error(), 0, false)
+	}
+	onText := func(apply func([]byte) ([]byte, error)) func(map[string]any) (map[string]any, error) {
+		return func(object map[string]any) (map[string]any, error) {
+			before, err := json.Marshal(object)
+			if err != nil {
+				return nil, err
+			}
+			after, err := apply(before)
+			if err != nil {
+				return nil, unprocessable(err)
+			}
+			var patched map[string]any
+			if err := utiljson.Unmarshal(after, &patched); err != nil {
+				return nil, unprocessable(err)
+			}
+			return patched, nil
+		}
+	}
+	switch kind {
+	case types.JSONPatchType:
+		patch, err := jsonpatch.DecodePatch(text)
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		return onText(patch.Apply), nil
+	case types.MergePatchType:
+		if !json.Valid(text) {
+			return nil, apierrors.NewBadRequest("the patch is not JSON")
+		}
+		return onText(func(before []byte) ([]byte, error) { return jsonpatch.MergePatch(before, text) }), nil
+	case types.StrategicMergePatchType:
+		gvk := c.answer.Asked
+		if c.about.subresource == "scale" {
+			gvk = scaleKind(c.about.GroupVersion)
+		}
+		shape, err := scheme.Scheme.New(gvk)
+		if err != nil {
+			return nil, c.unsupportedMediaType(fmt.Sprintf("strategic merge patch: the fields of %s are not known here; send a merge patch", gvk))
+		}
+		return onText(func(before []byte) ([]byte, error) { return strategicpatch.StrategicMergePatch(before, text, shape) }), nil
+	default:
+		return nil, c.unsupportedMediaType(fmt.Sprintf("%q is no patch that converts", kind))
+	}
+}
+
+func (c *call) unsupportedMediaType(message string) error {
+	return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", c.about.groupResource(), c.about.name, message, 0, false)
+}
+
+// remove deletes an object or a collection.
+func (c *call) remove() (*http.Response, error) {
+	options, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	if options == nil {
+		options = map[string]any{}
+	}
+	if err := c.deletable(options); err != nil {
+		return nil, err
+	}
+	options["apiVersion"], options["kind"] = "v1", "DeleteOptions"
+	c.keepPropagation(options, c.req.URL.Query())
+	response, err := c.do(c.req.Context(), http.MethodDelete, c.served, c.req.URL.RawQuery, options)
+	if err != nil {
+		return nil, err
+	}
+	return c.answered(response)
+}
+
+// deletable refuses delete options that the server does not know: without them it would delete more, or more than once was asked.
+func (c *call) deletable(options map[string]any) error {
+	options = runtime.DeepCopyJSON(options)
+	options["kind"], options["apiVersion"] = "DeleteOptions", "meta.k8s.io/v1"
+	for _, loss := range c.fields.unknown(options, schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: "DeleteOptions"}, c.server) {
+		return c.unfaithful("%s: %s", loss.Path, loss.Meaning)
+	}
+	return nil
+}
+
+// orphaning are the kinds whose dependents stay when a deletion does not say what becomes of them. In other versions of these kinds they
+// are deleted.
+var orphaning = []schema.GroupVersionKind{
+	{Group: "apps", Version: "v1beta1", Kind: "Deployment"}, {Group: "apps", Version: "v1beta1", Kind: "StatefulSet"},
+	{Group: "apps", Version: "v1beta2", Kind: "DaemonSet"}, {Group: "apps", Version: "v1beta2", Kind: "Deployment"},
+	{Group: "apps", Version: "v1beta2", Kind: "ReplicaSet"}, {Group: "apps", Version: "v1beta2", Kind: "StatefulSet"},
+	{Group: "batch", Version: "v1beta1", Kind: "CronJob"}, {Group: "batch", Version: "v2alpha1", Kind: "CronJob"},
+	{Group: "extensions", Version: "v1beta1", Kind: "DaemonSet"}, {Group: "extensions", Version: "v1beta1", Kind: "Deployment"},
+	{Group: "extensions", Version: "v1beta1", Kind: "ReplicaSet"},
+}
+
+// keepPropagation says for the program what the asked version means by saying nothing, where the server's version means something else.
+func (c *call) keepPropagation(options map[string]any, query url.Values) {
+	for _, name := range []string{"propagationPolicy", "orphanDependents"} {
+		if options[name] != nil || query.Has(name) {
+			return
+		}
+	}
+	switch asked, as := slices.Contains(orphaning, c.answer.Asked), slices.Contains(orphaning, c.answer.As); {
+	case asked && !as:
+		options["propagationPolicy"] = "Orphan"
+	case as && !asked:
+		options["propagationPolicy"] = "Background"
+	}
+}
+
+func resourceVersion(object map[string]any) string {
+	metadata, _ := object["metadata"].(map[string]any)
+	version, _ := metadata["resourceVersion"].(string)
+	return version
+}
+
+func setResourceVersion(object map[string]any, version string) {
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		metadata["resourceVersion"] = version
+	}
+}
