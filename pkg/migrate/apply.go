@@ -306,10 +306,12 @@ func (r *run) plannedWebhook(ctx context.Context) error {
 		return nil
 	}
 	problem, err := r.Servers.WebhookProblem(ctx, webhook)
-	if err == nil && problem != "" {
-		err = fmt.Errorf("%w: %s", ErrConversion, problem)
+	if err != nil {
+		r.note("%v", err) // the convert step will show whether it works
+	} else if problem != "" {
+		return fmt.Errorf("%w: %s", ErrConversion, problem)
 	}
-	return err
+	return nil
 }
 
 // needsConversion reports whether a step is left that conversion must work for, and none before it that exchanges the conversion.
@@ -596,10 +598,7 @@ func CheckConversion(ctx context.Context, d *Definition, objects Objects, server
 	if strategy != StrategyWebhook || len(d.Versions()) < 2 {
 		return Health{State: HealthUnused}
 	}
-	problem, err := servers.WebhookProblem(ctx, webhook)
-	if err != nil {
-		return Health{State: HealthUnknown, Detail: err.Error()}
-	}
+	problem, unseen := servers.WebhookProblem(ctx, webhook)
 	if problem != "" {
 		return Health{State: HealthBad, Detail: problem}
 	}
@@ -623,6 +622,9 @@ func CheckConversion(ctx context.Context, d *Definition, objects Objects, server
 	}
 	if first != nil {
 		return Health{State: HealthBad, Detail: first.Error()}
+	}
+	if unseen != nil { // somebody may not be allowed to read services
+		return Health{State: HealthUnknown, Detail: "there is no object to try it on; " + unseen.Error()}
 	}
 	return Health{State: HealthUnknown, Detail: "there is no object to try it on"}
 }

@@ -497,6 +497,12 @@ func TestCRDWithoutStoreAndBack(t *testing.T) {
 	}
 }
 
+// A server of before discovery told how objects are stored, and of before CRDs had several versions.
+func TestBuiltInResourceIsRewrittenByAnOldServer(t *testing.T) {
+	t.Parallel()
+	newPizzeria(t, 10).rewriteBuiltIn()
+}
+
 // rewriteBuiltIn has a deployment that a server of 1.6 stored written as this one stores it.
 func (p *pizzeria) rewriteBuiltIn() {
 	p.Helper()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"time"
 
@@ -81,14 +82,16 @@ func connect(config *rest.Config, url string) (rest.Interface, error) {
 
 // Version is the server's own.
 func (s *Server) Version(ctx context.Context) (kubever.Version, error) {
-	var info struct{ GitVersion string }
+	var info struct {
+		GitVersion string `json:"gitVersion"`
+	}
 	if err := s.get(ctx, "/version", "", &info); err != nil {
 		return kubever.Version{}, fmt.Errorf("asking the server for its version: %w", err)
 	}
 	return kubever.Parse(info.GitVersion)
 }
 
-// get reads JSON, and repeats that while it fails in a way that passes.
+// get reads JSON, with regard to the case of names, and repeats that while it fails in a way that passes.
 func (s *Server) get(ctx context.Context, path, accept string, into any) error {
 	return persist(ctx, func() error {
 		ctx, cancel := context.WithTimeout(ctx, answerWithin)
@@ -298,12 +301,10 @@ func (s *Server) BuiltIn(ctx context.Context, name string) (r migrate.Resource, 
 		return r, nil, "", err
 	}
 	r.Access = served[0]
-	for _, apiVersion := range served {
-		if apiVersion == storage || schema.FromAPIVersionAndKind(apiVersion, "").Group == group && schema.FromAPIVersionAndKind(r.Access, "").Group != group {
-			r.Access = apiVersion
-		}
+	if slices.Contains(served, storage) {
+		r.Access = storage
 	}
-	if gv := schema.FromAPIVersionAndKind(r.Access, "").GroupVersion(); gv.String() == r.Access {
+	if gv, err := schema.ParseGroupVersion(r.Access); err == nil {
 		r.Group = gv.Group
 	}
 	return r, served, storage, nil
@@ -556,7 +557,11 @@ func (o Objects) WebhookProblem(ctx context.Context, w migrate.Webhook) (string,
 		return "", fmt.Errorf("looking for the webhook's %s: %w", w, err)
 	}
 	var endpoints struct {
-		Subsets []struct{ Addresses []struct{ IP string } }
+		Subsets []struct {
+			Addresses []struct {
+				IP string `json:"ip"`
+			} `json:"addresses"`
+		} `json:"subsets"`
 	}
 	err = o.get(ctx, path.Join("/api/v1/namespaces", w.Namespace, "endpoints", w.Name), "", &endpoints)
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -1,0 +1,227 @@
+package live
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubefusion/fusionctl/pkg/migrate"
+)
+
+type object = map[string]any
+
+// api answers requests, "GET /path", and notes them.
+type api struct {
+	t       *testing.T
+	mu      sync.Mutex
+	answers map[string][]answer // the last one stays
+	seen    []string
+}
+
+type answer struct {
+	code int
+	body any
+}
+
+func ok(body any) answer { return answer{200, body} }
+
+func fails(code int, reason, next string) answer {
+	return answer{code, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": "said the test",
+		"metadata": object{"continue": next}}}
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	body, _ := io.ReadAll(r.Body)
+	key := r.Method + " " + r.URL.Path
+	a.seen = append(a.seen, strings.TrimSpace(fmt.Sprintf("%s?%s %s", key, r.URL.RawQuery, body)))
+	list, found := a.answers[key]
+	if !found {
+		list = []answer{fails(404, "NotFound", "")}
+	}
+	if len(list) > 1 {
+		a.answers[key] = list[1:]
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(list[0].code)
+	if err := json.NewEncoder(w).Encode(list[0].body); err != nil {
+		a.t.Error(err)
+	}
+}
+
+func serve(t *testing.T, answers map[string][]answer) (*Server, *api) {
+	t.Helper()
+	a := &api{t: t, answers: answers}
+	listening := httptest.NewServer(a)
+	t.Cleanup(listening.Close)
+	s, err := Open(&rest.Config{Host: listening.URL}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, a
+}
+
+var pizzas = migrate.Resource{Name: "pizzas.g.example", Group: "g.example", Plural: "pizzas", Kind: "Pizza", Namespaced: true, Key: "g.example/pizzas"}
+
+func crd(version string) object {
+	return object{"apiVersion": "apiextensions.k8s.io/" + version, "kind": "CustomResourceDefinition", "metadata": object{"name": pizzas.Name},
+		"spec": object{"group": pizzas.Group, "scope": "Namespaced", "names": object{"plural": "pizzas", "kind": "Pizza"},
+			"versions": []object{{"name": "v1", "served": true, "storage": true}}}}
+}
+
+func group(versions ...string) answer {
+	var list []object
+	for _, v := range versions {
+		list = append(list, object{"groupVersion": "apiextensions.k8s.io/" + v, "version": v})
+	}
+	return ok(object{"versions": list})
+}
+
+func TestDefinitionsAreReadInTheVersionThatTheServerHas(t *testing.T) {
+	for want, offered := range map[string][]string{"v1": {"v1beta1", "v1"}, "v1beta1": {"v1beta1"}} {
+		path := "GET /apis/apiextensions.k8s.io/" + want + "/customresourcedefinitions"
+		listed := crd(want)
+		delete(listed, "apiVersion")
+		delete(listed, "kind")
+		s, _ := serve(t, map[string][]answer{
+			"GET /apis/apiextensions.k8s.io": {group(offered...)},
+			path + "/" + pizzas.Name:         {fails(503, "ServiceUnavailable", ""), ok(crd(want))},
+			path:                             {ok(object{"apiVersion": "apiextensions.k8s.io/" + want, "items": []object{listed}})},
+		})
+		if d, err := s.Definition(t.Context(), pizzas.Name); err != nil || d.Resource() != pizzas {
+			t.Errorf("%s: %+v, %v", want, d, err)
+		}
+		if list, err := s.Definitions(t.Context()); err != nil || len(list) != 1 || list[0].Resource() != pizzas {
+			t.Errorf("%s: list %+v, %v", want, list, err)
+		}
+		if _, err := s.Definition(t.Context(), "absent"); !errors.Is(err, ErrNoDefinition) {
+			t.Errorf("%s: %v, want ErrNoDefinition", want, err)
+		}
+	}
+	s, _ := serve(t, nil)
+	if _, err := s.Definition(t.Context(), pizzas.Name); !errors.Is(err, ErrNoDefinition) {
+		t.Errorf("a server without CRDs: %v, want ErrNoDefinition", err)
+	}
+}
+
+func item(name, resourceVersion string) object {
+	return object{"metadata": object{"namespace": "shop", "name": name, "resourceVersion": resourceVersion}, "Metadata": object{"name": "a field of its own"}}
+}
+
+func TestPageGoesOnWhenTheServerHasForgotten(t *testing.T) {
+	path := "GET /apis/g.example/v1/pizzas"
+	s, a := serve(t, map[string][]answer{path: {
+		fails(406, "NotAcceptable", ""), // 1.6 does not know the form
+		ok(object{"metadata": object{"resourceVersion": "9", "continue": "second", "remainingItemCount": 1}, "items": []object{item("a", "1")}}),
+		fails(410, "Expired", "second-now"),
+		ok(object{"metadata": object{"resourceVersion": "12"}, "items": []object{item("b", "2")}}),
+		ok(object{"metadata": object{"resourceVersion": "13"}, "items": nil}),
+	}})
+	o := Objects{s, pizzas}
+	page, err := o.Page(t.Context(), "g.example/v1", "", 1)
+	want := migrate.Page{Objects: []migrate.Object{{Namespace: "shop", Name: "a", ResourceVersion: "1"}}, ManagedFields: [][]migrate.ManagedField{nil},
+		ResourceVersion: "9", Next: "second", Remaining: 1}
+	if diff := cmp.Diff(want, page); err != nil || diff != "" {
+		t.Fatalf("%v (-want +got):\n%s", err, diff)
+	}
+	if page, err = o.Page(t.Context(), "g.example/v1", page.Next, 1); err != nil || page.Objects[0].Name != "b" || page.Next != "" {
+		t.Errorf("%+v, %v; want b", page, err)
+	}
+	if got := a.seen[len(a.seen)-1]; !strings.Contains(got, "continue=second-now") {
+		t.Errorf("%s, want the token that the server gave", got)
+	}
+	if page, err = o.Page(t.Context(), "g.example/v1", "", 1); err != nil || len(page.Objects) != 0 {
+		t.Errorf("an empty list: %+v, %v", page, err)
+	}
+}
+
+func TestPageRefusesAListThatIsCutOff(t *testing.T) {
+	for _, text := range []string{`{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a","resourceVersion":"1"}}`, `[]`, `{"items":[{}]}`, ``} {
+		if _, err := decodePage(strings.NewReader(text)); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+}
+
+func TestPatchSaysWhatTheServerSays(t *testing.T) {
+	const path = "PATCH /apis/g.example/v1/namespaces/shop/pizzas/a"
+	for _, c := range []struct {
+		answers []answer
+		want    error // nil: the object is written
+		times   int
+	}{
+		{[]answer{ok(item("a", "8"))}, nil, 1},
+		{[]answer{fails(429, "TooManyRequests", ""), fails(503, "ServiceUnavailable", ""), ok(item("a", "8"))}, nil, 3},
+		{[]answer{fails(409, "Conflict", "")}, migrate.ErrConflict, 1},
+		{[]answer{fails(404, "NotFound", "")}, migrate.ErrGone, 1},
+		{[]answer{fails(422, "Invalid", "")}, errors.ErrUnsupported, 1}, // its own
+		{[]answer{fails(500, "InternalError", "")}, errors.ErrUnsupported, 3},
+	} {
+		s, a := serve(t, map[string][]answer{path: c.answers})
+		version, err := Objects{s, pizzas}.Patch(t.Context(), "g.example/v1", migrate.Object{Namespace: "shop", Name: "a", ResourceVersion: "7"}, nil)
+		own := err != nil && !errors.Is(err, migrate.ErrConflict) && !errors.Is(err, migrate.ErrGone) && !errors.Is(err, migrate.ErrUnreachable)
+		if c.want == nil && (err != nil || version != "8") || c.want != nil && !errors.Is(err, c.want) && !(c.want == errors.ErrUnsupported && own) {
+			t.Errorf("%v: %q, %v; want %v", c.answers, version, err, c.want)
+		}
+		if len(a.seen) != c.times || !strings.HasSuffix(a.seen[0], `{"metadata":{"resourceVersion":"7"}}`) {
+			t.Errorf("%v: requests %q, want %d", c.answers, a.seen, c.times)
+		}
+	}
+}
+
+func TestWebhookProblemLooksForEndpoints(t *testing.T) {
+	service, endpoints := "GET /api/v1/namespaces/ns/services/hook", "GET /api/v1/namespaces/ns/endpoints/hook"
+	ready := object{"subsets": []object{{"addresses": []object{{"ip": "10.0.0.1"}}}}}
+	for _, c := range []struct {
+		answers map[string][]answer
+		want    string
+	}{
+		{nil, "does not exist"},
+		{map[string][]answer{service: {ok(object{})}}, "no endpoint"},
+		{map[string][]answer{service: {ok(object{})}, endpoints: {ok(object{"subsets": []object{{"notReadyAddresses": []object{{"ip": "10.0.0.1"}}}}})}}, "no endpoint"},
+		{map[string][]answer{service: {ok(object{})}, endpoints: {ok(ready)}}, ""},
+	} {
+		s, _ := serve(t, c.answers)
+		got, err := Objects{s, pizzas}.WebhookProblem(t.Context(), migrate.Webhook{Namespace: "ns", Name: "hook"})
+		if err != nil || (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%v: %q, %v; want %q", c.answers, got, err, c.want)
+		}
+	}
+}
+
+func TestBuiltInIsFoundByWhatTheServerServes(t *testing.T) {
+	resources := func(apiVersion, hash string) answer {
+		return ok(object{"groupVersion": apiVersion, "resources": []object{{"name": "deployments", "kind": "Deployment", "namespaced": true, "storageVersionHash": hash}}})
+	}
+	s, _ := serve(t, map[string][]answer{
+		"GET /apis/apps/v1":            {resources("apps/v1", migrate.StorageHash("apps/v1", "Deployment"))},
+		"GET /apis/extensions/v1beta1": {resources("extensions/v1beta1", migrate.StorageHash("apps/v1", "Deployment"))},
+	})
+	r, served, storage, err := s.BuiltIn(t.Context(), "deployments.apps")
+	want := migrate.Resource{Name: "deployments.apps", Group: "apps", Plural: "deployments", Kind: "Deployment", Namespaced: true, Key: "deployments", BuiltIn: true, Access: "apps/v1"}
+	if diff := cmp.Diff(want, r); err != nil || diff != "" || storage != "apps/v1" || len(served) != 2 {
+		t.Errorf("%v, %q, %v (-want +got):\n%s", served, storage, err, diff)
+	}
+	old, _ := serve(t, map[string][]answer{
+		"GET /apis/extensions/v1beta1": {resources("extensions/v1beta1", "")},
+		"GET /version":                 {ok(object{"gitVersion": "v1.6.13"})},
+	})
+	if r, _, storage, err := old.BuiltIn(t.Context(), "deployments.apps"); err != nil || storage != "extensions/v1beta1" || r.Access != "extensions/v1beta1" || r.Group != "extensions" {
+		t.Errorf("1.6: %+v, %q, %v", r, storage, err)
+	}
+	for _, name := range []string{"nonsense.apps", "statefulsets.apps"} {
+		if _, _, _, err := s.BuiltIn(t.Context(), name); !errors.Is(err, ErrNoDefinition) {
+			t.Errorf("%s: %v, want ErrNoDefinition", name, err)
+		}
+	}
+}
