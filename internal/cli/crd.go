@@ -28,7 +28,7 @@ Resources that are built in are rewritten by the same verbs: deployments.apps th
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newCRDStatusCmd(streams), newCRDPlanCmd(streams), newCRDApplyCmd(streams), newCRDUndoCmd(streams), newCRDDiffCmd(streams), newCRDClientsCmd(streams))
-	cmd.AddCommand(newCRDWebhookCmd(streams))
+	cmd.AddCommand(newCRDTestCmd(streams), newCRDWebhookCmd(streams))
 	return cmd
 }
 

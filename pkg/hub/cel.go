@@ -186,6 +186,19 @@ func (e *expression) evaluate(r *run, self map[string]any) (value any, there boo
 	return value, err == nil, err
 }
 
+// holds runs a condition.
+func (e *expression) holds(r *run, self map[string]any) (bool, error) {
+	value, _, err := e.evaluate(r, self)
+	if err != nil {
+		return false, err
+	}
+	yes, ok := value.(bool)
+	if !ok {
+		return false, fmt.Errorf("gives %s, want true or false", describe(value))
+	}
+	return yes, nil
+}
+
 // fromCEL makes what JSON can say of a value.
 func fromCEL(value ref.Val, depth int) (any, error) {
 	if depth > limitSchemaDepth {

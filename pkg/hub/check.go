@@ -309,18 +309,12 @@ func (e *expression) cannotBe(s *Schema) string {
 	return fmt.Sprintf("the expression gives a %s, want %s", e.result.TypeName(), article(s.shape()))
 }
 
-func celStep(e, when *expression, target path, s *Schema) func(*run, map[string]any) (any, bool, error) {
+func celStep(e *expression, when func(*run, map[string]any) (bool, error), target path, s *Schema) func(*run, map[string]any) (any, bool, error) {
 	return func(r *run, source map[string]any) (any, bool, error) {
-		if when != nil {
-			holds, there, err := when.evaluate(r, source)
-			if err != nil {
-				return nil, false, fmt.Errorf("when for %s: %w", target, err)
-			}
-			if yes, ok := holds.(bool); there && !ok {
-				return nil, false, fmt.Errorf("when for %s: gives %s, want true or false", target, describe(holds))
-			} else if !yes {
-				return nil, false, nil
-			}
+		if yes, err := when(r, source); err != nil {
+			return nil, false, fmt.Errorf("when for %s: %w", target, err)
+		} else if !yes {
+			return nil, false, nil
 		}
 		value, there, err := e.evaluate(r, source)
 		if err != nil {

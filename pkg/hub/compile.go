@@ -30,6 +30,7 @@ func New(rules *Rules, definition *Definition) (*Converter, error) {
 		l := &level{Problems: ps, file: rules.name, at: at + ".rules"}
 		l.sides[0], l.sides[1] = &side{name: version.Name, schema: own}, &side{name: rules.Spec.Hub, schema: hub}
 		toHub, fromHub := l.compile(version.Rules)
+		c.words = append(c.words, l.words...)
 		c.spokes[version.Name] = &spoke{toHub: toHub, fromHub: fromHub}
 	}
 	for _, version := range definition.Versions() {
@@ -60,6 +61,7 @@ type level struct {
 	file  string
 	at    string   // of the list of rules in the file
 	sides [2]*side // the version, the hub
+	words []string // texts that rules look for
 }
 
 // side is what rules say of one version.
@@ -315,6 +317,9 @@ func (l *level) valuePairs(at string, rule *Values, field, hub path) {
 			l.Addf(at+".only", "%q: want toHub or fromHub", pair.Only)
 		}
 		for side, value := range []any{pair.Field, pair.Hub} {
+			if text, ok := value.(string); ok {
+				l.words = append(l.words, text)
+			}
 			name, only := at+[]string{".field", ".hub"}[side], []string{"fromHub", "toHub"}[side]
 			if problem := notAllowed(schemas[side], value); problem != "" {
 				l.Addf(name, "%s in %s", problem, l.sides[side].name)
@@ -414,6 +419,7 @@ func (l *level) splitMerge(at, label, kind string, wholeSide int, wholeAt, whole
 	if s, _ := l.sides[wholeSide].schema.at(w); s != nil && s.shape() != "string" && s.shape() != "anything" {
 		l.Addf(wholeAt, "%s is %s in %s; want a text", w, article(s.shape()), l.sides[wholeSide].name)
 	}
+	l.words = append(l.words, separator)
 	l.claim(wholeSide, w, kind, at, nil)
 	for _, p := range into {
 		l.claim(partsSide, p, kind, at, nil)
@@ -533,15 +539,22 @@ func (l *level) expressions(at, label string, from, to int, list []Expression) {
 		at := fmt.Sprintf("%s[%d]", at, i)
 		target := l.path(to, at+".set", e.Set)
 		compiled := l.expression(at+".expression", from, e.Expression)
-		var when *expression
 		p := provider{target: target}
+		holds := func(*run, map[string]any) (bool, error) { return true, nil }
 		if e.When != "" {
-			if when = l.expression(at+".when", from, e.When); when == nil {
+			when := l.expression(at+".when", from, e.When)
+			if when == nil {
 				continue
 			}
-			p.source, p.never = nil, true
-			if source, ok := hasPath(e.When); ok {
-				p.source, p.never = source, false
+			if source, ok := hasPath(e.When); ok { // also where what is around the field is missing, which CEL has an error for
+				p.source = source
+				holds = func(_ *run, self map[string]any) (bool, error) {
+					_, there := lookup(self, source)
+					return there, nil
+				}
+			} else {
+				p.never = true
+				holds = when.holds
 			}
 		}
 		if target == nil || compiled == nil {
@@ -554,7 +567,7 @@ func (l *level) expressions(at, label string, from, to int, list []Expression) {
 		}
 		l.claim(to, target, "cel", at, nil)
 		l.sides[to].providers = append(l.sides[to].providers, p)
-		l.sides[to].steps = append(l.sides[to].steps, step{rule: label, target: target, run: celStep(compiled, when, target, schema)})
+		l.sides[to].steps = append(l.sides[to].steps, step{rule: label, target: target, run: celStep(compiled, holds, target, schema)})
 	}
 }
 
@@ -613,6 +626,7 @@ func (l *level) each(at, label string, rule *Each) {
 		return
 	}
 	toHub, fromHub := inner.compile(rule.Rules)
+	l.words = append(l.words, inner.words...)
 	for i, p := range []path{field, hub} {
 		for _, d := range inner.sides[i].dropped {
 			l.sides[i].dropped = append(l.sides[i].dropped, p.plus(anyElement).plus(d...))

@@ -12,6 +12,7 @@ type Converter struct {
 	Definition *Definition
 	Hub        string
 	spokes     map[string]*spoke
+	words      []string // texts that rules look for: what trials put into objects
 }
 
 // spoke is a version and its rules with the hub, in each direction.

@@ -69,7 +69,7 @@ kind: Pizza
 metadata: {name: margherita, namespace: default}
 spec:
   size: Medium
-  toppings: [{name: mozzarella, quantity: 2}, {name: tomato, quantity: 1}]
+  toppings: [{name: mozzarella, quantity: 1}, {name: tomato, quantity: 1}]
   cheeses: [gorgonzola]
   delivery: {name: Alice, address: 1 Main Street}
   oven: Stone
@@ -86,6 +86,33 @@ status: {price: {cents: 950}}
 		}
 		if diff := cmp.Diff(alpha, back); diff != "" {
 			t.Errorf("%s: the way back (-want +got):\n%s", crd, diff)
+		}
+	}
+}
+
+// random is a small generator of random numbers: splitmix64.
+func random(seed uint64) func() uint64 {
+	return func() uint64 {
+		seed += 0x9e3779b97f4a7c15
+		z := seed
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		return z ^ z>>31
+	}
+}
+
+func TestTrialOfThePizzaFindsNothing(t *testing.T) {
+	for _, crd := range []string{"crd.yaml", "v1beta1/crd.yaml"} {
+		c := converter(t, read(t, pizza+"rules.yaml"), read(t, pizza+crd))
+		report, err := c.Try(Trial{Objects: 500, Random: random(1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range report.Failures {
+			t.Errorf("%s: %s to %s: %s: %s\n%v\n%v\n%v", crd, f.From, f.To, f.What, f.Message, f.Object, f.Result, f.Back)
+		}
+		if len(report.Incomplete) > 0 || len(report.Ways) != 2 || report.Ways[0].Edited < 100 {
+			t.Errorf("%s: %+v", crd, report)
 		}
 	}
 }
