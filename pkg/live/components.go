@@ -273,6 +273,9 @@ func (c *checker) judgeGates(ctx context.Context, of *plan.Component) {
 		_, value, _ := strings.Cut(strings.TrimSpace(rest), "} ")
 		is := strconv.FormatBool(strings.TrimSpace(value) == "1")
 		want, why := planned[name], "the plan's --feature-gates"
+		if want == "" && planned["AllAlpha"]+planned["AllBeta"] != "" {
+			continue // the defaults are not the version's then
+		}
 		if want == "" {
 			state, known := kubever.Gate(name).At(minor)
 			if !known {

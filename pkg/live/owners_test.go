@@ -1,8 +1,11 @@
 package live
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -125,5 +128,55 @@ func TestOwnersThatArePresentAreNotKept(t *testing.T) {
 	}
 	if len(w.waiting)+len(w.several) > 0 {
 		t.Errorf("%d references are kept of owners that are there", len(w.waiting)+len(w.several))
+	}
+}
+
+// lists is a fake whose pods are made while they are listed.
+type lists struct {
+	*fake
+	pods func(yield func([]byte, error) bool)
+}
+
+func (l lists) List(ctx context.Context, url string, metadataAlone bool) iter.Seq2[[]byte, error] {
+	if url == "/api/v1/pods" {
+		return l.pods
+	}
+	return l.fake.List(ctx, url, metadataAlone)
+}
+
+// 10000 pods of 4 KiB, with 100 owners on the other side, are 40 MiB in one piece.
+func TestPodsPassOneAtATime(t *testing.T) {
+	const count, perOwner, limitBytes = 10_000, 100, 10 << 20
+	p := newPair(t, "1.10.13", "")
+	for i := range count / perOwner {
+		p.legacy.put("/apis/apps/v1/replicasets", fmt.Sprintf(`{metadata: {name: set-%d, namespace: shop, uid: set-%d}, spec: {selector: {matchLabels: {set: "%d"}}, template: {metadata: {labels: {set: "%d"}}}}}`, i, i, i, i))
+	}
+	ballast := strings.Repeat("x", 4096)
+	var before, most runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	server := lists{p.modern, func(yield func([]byte, error) bool) {
+		for i := range count {
+			owner := i / perOwner
+			if !yield(fmt.Appendf(nil, `{"metadata":{"name":"pod-%d","namespace":"shop","uid":"pod-%d","labels":{"set":"%d"},"annotations":{"x":%q},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"set-%d","uid":"set-%d","controller":true}]}}`,
+				i, i, owner, ballast, owner, owner), nil) {
+				return
+			}
+			if i%2_000 == 1_999 {
+				var now runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&now)
+				most.HeapAlloc = max(most.HeapAlloc, now.HeapAlloc)
+			}
+		}
+	}}
+	report, err := Check(t.Context(), p.plan, map[etcdsplit.SideName]Server{etcdsplit.Legacy: p.legacy, etcdsplit.Modern: server}, p.options)
+	if err != nil || report.Objects < count {
+		t.Fatalf("Check looked at %d objects, %v", report.Objects, err)
+	}
+	if most.HeapAlloc > before.HeapAlloc+limitBytes {
+		t.Errorf("while %d pods were read the heap grew by %d MiB, want at most %d", count, (most.HeapAlloc-before.HeapAlloc)>>20, limitBytes>>20)
+	} else {
+		t.Logf("the heap grew by %d KiB", (most.HeapAlloc-before.HeapAlloc)>>10)
 	}
 }

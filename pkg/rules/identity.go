@@ -92,7 +92,7 @@ func identityRules() []Rule {
 			Why: "Kubelets tell each pod the address of the service kubernetes, whose endpoints are the legacy side's. A controller that runs as a pod and uses its in-cluster " +
 				"configuration speaks to the legacy server, where its custom resources do not exist.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: Evidence{Seen: "with --endpoint-reconciler-type=none 1.36.3 writes no endpoints of the service kubernetes: they remain the legacy side's", Read: "kubelet_pods.go of 1.6.13 and 1.36.3"},
+			Evidence: Evidence{Seen: "with --endpoint-reconciler-type=none 1.36.3 writes no endpoints of the service kubernetes: they remain the legacy side's", Prevention: []string{"TestPods"}, Read: "kubelet_pods.go of 1.6.13 and 1.36.3"},
 			Bad:      example{access: toAccounts}.String(),
 			Good:     example{access: toAccounts, more: `pods: {}`}.String(),
 			Check:    inClusterConfiguration,
@@ -104,9 +104,9 @@ func identityRules() []Rule {
 				"which must have an issuer and a signing key: without them the pod never starts either.",
 			Legacy: kubever.Range{From: 6, To: 19}, Modern: kubever.Range{From: 21, To: kubever.Newest}, Severity: finding.Warning,
 			Evidence: Evidence{
-				Seen:   "a pod made through 1.36.3 and read through 1.6.13 and 1.10.13 has an empty token source; 1.15.12 keeps it",
-				Damage: []string{"TestOldServersEmptyTheTokenSource"},
-				Read:   "the field table: v1.VolumeProjection; authentication options of every minor",
+				Seen:       "a pod made through 1.36.3 and read through 1.6.13 and 1.10.13 has an empty token source; 1.15.12 keeps it",
+				Damage:     []string{"TestOldServersEmptyTheTokenSource"},
+				Prevention: []string{"TestPods"}, Read: "the field table: v1.VolumeProjection; authentication options of every minor",
 			},
 			Bad:   example{legacy: "1.10.13", access: toDevelopers("pods")}.String(),
 			Good:  example{legacy: "1.10.13", access: toDevelopers("pods"), more: `pods: {}`}.String(),

@@ -20,8 +20,8 @@ func podRules() []Rule {
 		Legacy: kubever.Range{From: 6, To: 35}, Modern: anyVersion, Severity: finding.Warning,
 		Evidence: Evidence{
 			Seen:   "a pod made through 1.36.3 with topologySpreadConstraints: one status update through 1.6.13 or 1.10.13, as a kubelet sends it, and they are gone",
-			Damage: []string{"TestStatusUpdateErasesFields"},
-			Read:   "the field table: pods of every minor, as the API descriptions have them",
+			Damage: []string{"TestStatusUpdateErasesFields"}, Prevention: []string{"TestPods"},
+			Read: "the field table: pods of every minor, as the API descriptions have them",
 		},
 		Bad:   example{access: toDevelopers("pods")}.String(),
 		Good:  example{access: toDevelopers("pods"), more: `pods: {}`}.String(),
