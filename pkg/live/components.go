@@ -12,6 +12,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kubefusion/fusionctl/pkg/adopt"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -26,8 +27,9 @@ const systemNamespace = "kube-system"
 
 // components collects what shows how the control plane is started.
 type components struct {
-	pods     []mirrorPod
-	kubelets map[string][]string // version -> nodes
+	pods       []mirrorPod
+	kubelets   map[string][]string         // version -> nodes
+	collectors map[etcdsplit.SideName]bool // whether the garbage collector runs, where it was seen
 }
 
 // mirrorPod is a static pod as its kubelet shows it.
@@ -97,6 +99,31 @@ func (c *checker) judgeComponents(ctx context.Context) {
 		for _, d := range render.Diff(c.plan, host.Name, running) {
 			c.judgeDifference(ctx, &d)
 		}
+		c.noteCollectors(running)
+	}
+}
+
+// noteCollectors reads from the arguments of controller managers whether they collect garbage; one that does is enough.
+func (c *checker) noteCollectors(running []render.Running) {
+	for _, r := range running {
+		at := slices.IndexFunc(c.plan.Components, func(of plan.Component) bool { return of.Name == r.Name && of.Kind == r.Kind })
+		if r.Kind != kubever.ControllerManager || at < 0 {
+			continue
+		}
+		last := func(name string) (value string) {
+			for _, a := range r.Args {
+				if a.Name == name {
+					value = a.Value
+				}
+			}
+			return value
+		}
+		if c.components.collectors == nil {
+			c.components.collectors = map[etcdsplit.SideName]bool{}
+		}
+		side := c.plan.Components[at].Side
+		on := plan.CollectorOn(c.plan.Side(side).Version.Minor, last("controllers"), last("enable-garbage-collector"))
+		c.components.collectors[side] = c.components.collectors[side] || on
 	}
 }
 

@@ -213,3 +213,18 @@ func TestJointControllers(t *testing.T) {
 	}
 	p.wants()
 }
+
+// A collector that the plan has off and that runs deletes what is a remark otherwise.
+func TestCollectorsAreJudgedAsTheyRun(t *testing.T) {
+	for _, args := range []struct {
+		arg      string
+		severity string
+	}{{"--controllers=*", "FUS060 error"}, {"--controllers=*,-garbagecollector", "FUS060 info"}} {
+		p := withPods(t, "kube-controller-manager", func(list []string) []string {
+			return append(slices.DeleteFunc(list, func(a string) bool { return strings.HasPrefix(a, "--controllers=") }), args.arg)
+		})
+		p.modern.put("/apis/apps/v1/replicasets", `{metadata: {name: web, namespace: shop, uid: r2}}`)
+		p.shared("/api/v1/pods", owned("web-1", "apps/v1", "ReplicaSet", "web", "r2"))
+		p.wants(args.severity, "the legacy side (1.10) serves that kind")
+	}
+}

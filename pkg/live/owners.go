@@ -286,6 +286,9 @@ func (c *checker) judgeDependents(ctx context.Context, found map[dangling]*dangl
 
 // collects reports whether the garbage collector of a side runs: as its arguments say where they were seen, else as planned.
 func (c *checker) collects(side etcdsplit.SideName) bool {
+	if on, seen := c.components.collectors[side]; seen {
+		return on
+	}
 	return c.plan.Side(side).Facts.Collector.Runs
 }
 

@@ -78,6 +78,17 @@ func asController(side etcdsplit.SideName, fact kubever.Controller, m kubever.Mi
 	return Controller{Side: side, Name: name, ID: fact.Name}
 }
 
+// CollectorOn reports whether a controller manager of the minor runs its garbage collector with a value of --controllers and of
+// --enable-garbage-collector; "" stands for a flag that is not given.
+func CollectorOn(m kubever.Minor, controllers, collector string) bool {
+	fact, _ := kubever.ControllerByName(garbageCollector)
+	list := splitList(controllers)
+	if len(list) == 0 {
+		list = []string{"*"}
+	}
+	return collector != "false" && enabled(fact, m, list)
+}
+
 // enabled follows the controller manager's own reading of --controllers: the first entry that names the controller decides, then
 // the star, then what its version does by default.
 func enabled(fact kubever.Controller, m kubever.Minor, list []string) bool {

@@ -83,6 +83,16 @@ func TestAcceptSilencesOneSubject(t *testing.T) {
 	}
 }
 
+// What only stores and running servers show, no plan can say to be unused.
+func TestAcceptOfWhatNoPlanShows(t *testing.T) {
+	for rule, unused := range map[string]int{"FUS230": 0, "FUS240": 0, "FUS073": 1, "FUS999": 1} {
+		spec := example{more: `accept: [{rule: ` + rule + `, reason: "known"}]`}
+		if found := of(Check(planOf(t, spec.String())), unusedAccept); len(found) != unused {
+			t.Errorf("accepting %s: %+v, want %d findings", rule, found, unused)
+		}
+	}
+}
+
 func TestEncryptionIsJudgedByWhatEachSideReads(t *testing.T) {
 	const both = `pki: {encryptionConfiguration: /etc/kubernetes/encryption.yaml}`
 	for _, test := range []struct {
