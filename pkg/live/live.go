@@ -84,7 +84,7 @@ type checker struct {
 	report   Report
 
 	now        time.Time // by the servers' clocks
-	namespaces [2]string // UIDs of kube-system
+	system     string    // the UID of kube-system, where both sides see the same namespaces
 	owners     *owners
 	overlaps   *overlaps
 	locks      []heldLock
@@ -162,9 +162,11 @@ func (c *checker) identify(ctx context.Context, side etcdsplit.SideName) error {
 	if err != nil {
 		return fmt.Errorf("reading namespace kube-system: %w", err)
 	}
-	c.namespaces[slices.Index(etcdsplit.Sides(), side)] = o.Metadata.UID
-	if first := c.namespaces[0]; first != "" && side == etcdsplit.Modern && first != o.Metadata.UID {
-		return fmt.Errorf("both sides are to see the same namespaces, and its kube-system has UID %s, that of the legacy side %s", o.Metadata.UID, first)
+	if c.system == "" {
+		c.system = o.Metadata.UID
+	}
+	if c.system != o.Metadata.UID {
+		return fmt.Errorf("both sides are to see the same namespaces, and its kube-system has UID %s, that of the other %s", o.Metadata.UID, c.system)
 	}
 	return nil
 }
