@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"io"
+	"net"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -89,6 +91,9 @@ func printPlan(w io.Writer, p *plan.Plan, all bool) error {
 		func(t io.Writer) { printLocks(t, p) },
 		func(t io.Writer) { printJoint(t, p) },
 		func(t io.Writer) { printComponents(t, p) },
+	}
+	if p.Pods != nil {
+		sections = append(sections, func(t io.Writer) { printPods(t, p.Pods) })
 	}
 	for i, section := range sections {
 		if i > 0 {
@@ -188,4 +193,15 @@ func dash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+func printPods(t io.Writer, p *plan.Pods) {
+	s := p.Service
+	fmt.Fprintln(t, "PODS OF THE MODERN SIDE\t\tWHY")
+	fmt.Fprintf(t, "service\t%s/%s, %s\tmade through the %s server: %s\n", s.Namespace, s.Name, net.JoinHostPort(s.ClusterIP, strconv.Itoa(s.Port)), s.Side, s.Why)
+	fmt.Fprintf(t, "endpoints\t%s, port %d\tthe modern API servers that are ready\n", strings.Join(s.Addresses, ","), s.Target)
+	fmt.Fprintf(t, "tokens\t%s\t%s\n", p.Tokens, p.TokensWhy)
+	fmt.Fprintf(t, "changed by\t%s, failure policy %s\t%s\n", p.Admission.By, p.Admission.FailurePolicy, p.Admission.Why)
+	fmt.Fprintf(t, "label\t%s=%s\ttells them from the legacy side's\n", p.SideLabel, spec.SideLabelModern)
+	fmt.Fprintf(t, "unknown fields\t%s\tthe legacy side drops them\n", p.UnknownFields)
 }

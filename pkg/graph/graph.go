@@ -114,6 +114,11 @@ func (g *Graph) addSide(p *plan.Plan, name etcdsplit.SideName) {
 		// One process, drawn beside each of the servers that it speaks to.
 		add(Node{ID: string(name) + "_joint", Title: plan.JointControllers, Lines: append([]string{"sees both sides"}, elected(len(found))...)})
 	}
+	if p.Pods != nil && name == etcdsplit.Modern {
+		service := p.Pods.Service
+		add(Node{ID: "modern_pods", Title: "pods of the modern side", Lines: []string{"find it by the service", service.Namespace + "/" + service.Name,
+			fmt.Sprintf("%s:%d", service.ClusterIP, service.Port)}})
+	}
 	if name == etcdsplit.Modern {
 		add(Node{ID: "users", Title: "users and their software", Lines: accessGroups(p.Policy)})
 	}

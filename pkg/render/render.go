@@ -96,6 +96,13 @@ func Files(p *plan.Plan, o Options) ([]File, error) {
 		return nil, err
 	}
 	files = append(files, File{Path: runbookFile, Mode: public, Data: steps})
+	if p.Pods != nil && p.Pods.Admission.By == plan.ByPolicy {
+		policies, err := podPolicies(p)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{Path: podPoliciesFile, Mode: public, Data: policies})
+	}
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 	for i := 1; i < len(files); i++ {
 		if files[i].Path == files[i-1].Path {
