@@ -43,7 +43,7 @@ user, none of them in system:masters. Files go to DIR/HOST/PATH, ready to be cop
 mode 0600. Certificates that the cluster has already are not issued again; the service-account key of the legacy side is reused, so that
 its tokens stay valid on both sides.
 
-Exit codes: 0 done, 1 could not write, 2 bad spec or bad key files.`,
+Exit codes: 0 done, 1 could not write, 2 bad spec or bad key files, 3 a certificate that was kept is not good for all names of the plan.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			req.file, req.now = args[0], time.Now()
@@ -105,6 +105,35 @@ func runPKI(req pkiRequest, streams Streams) error {
 		fmt.Fprintln(streams.Out, path)
 	}
 	fmt.Fprintf(streams.Err, "%d files written below %s; what was there was kept\n", len(files), req.out)
+	return keptWithoutNames(p, req.out, streams)
+}
+
+// keptWithoutNames reports certificates that were kept and are not good for all names of the plan: a service that came into the plan later, or
+// an address that changed. Replacing one would surprise whoever made it.
+func keptWithoutNames(p *plan.Plan, out string, streams Streams) error {
+	short := false
+	for _, c := range p.Certificates {
+		if c.Existing || c.Authority {
+			continue
+		}
+		path := filepath.Join(out, c.Host, filepath.FromSlash(c.Cert))
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		lacking, err := pki.Lacking(c, data)
+		switch {
+		case err != nil:
+			short = true
+			fmt.Fprintf(streams.Err, "%s: was kept: %v\n", path, err)
+		case len(lacking) > 0:
+			short = true
+			fmt.Fprintf(streams.Err, "%s: was kept, and is not good for %s, which the plan names; remove it and its key, and run this again\n", path, strings.Join(lacking, ", "))
+		}
+	}
+	if short {
+		return errAttention
+	}
 	return nil
 }
 

@@ -138,6 +138,42 @@ func TestPKIIssuesWhatThePlanNeedsAndKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
+func TestPKISaysWhichCertificateLacksTheNamesOfALaterPlan(t *testing.T) {
+	dir := t.TempDir()
+	spec, out := filepath.Join(dir, "spec.yaml"), filepath.Join(dir, "out")
+	caCert, caKey := authorityFiles(t, dir, "ca")
+	issue := func(text string) (int, string) {
+		t.Helper()
+		if err := os.WriteFile(spec, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		code, _, stderr := run(t, "pki", spec, "--ca-cert", caCert, "--ca-key", caKey, "--etcd-ca-cert", caCert, "--etcd-ca-key", caKey, "--out", out)
+		return code, stderr
+	}
+	if code, stderr := issue(pkiSpec); code != exitDone {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	code, stderr := issue(pkiSpec + "  pods: {}\n")
+	if code != exitAttention || strings.Count(stderr, "modern/apiserver.crt: was kept, and is not good for kubernetes-modern, ") != 2 || !strings.Contains(stderr, "10.96.0.2,") {
+		t.Errorf("with a service that came later: exit %d, %s; want 3 and what the certificates of both hosts lack", code, stderr)
+	}
+	for _, host := range []string{"cp-1", "cp-2"} {
+		for _, ending := range []string{".crt", ".key"} {
+			if err := os.Remove(filepath.Join(out, host, "pki/modern/apiserver"+ending)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if code, stderr := issue(pkiSpec + "  pods: {}\n"); code != exitDone {
+		t.Errorf("after they were removed: exit %d: %s", code, stderr)
+	}
+	for _, name := range []string{"kubernetes-modern.default.svc.cluster.local", "10.96.0.2"} {
+		if err := readCertificate(t, filepath.Join(out, "cp-2/pki/modern/apiserver.crt")).VerifyHostname(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestPKIRefusesAKeyOfAnotherCertificate(t *testing.T) {
 	dir := t.TempDir()
 	spec := filepath.Join(dir, "spec.yaml")

@@ -128,3 +128,19 @@ func serviceAccountFiles(p *plan.Plan, given Given) ([]File, error) {
 	}
 	return files, nil
 }
+
+// Lacking lists the names and addresses of the plan for which a certificate that is there already is not good.
+// Errors: the file holds no certificate.
+func Lacking(c plan.Certificate, data []byte) ([]string, error) {
+	certificates, err := ParseCertificates(data)
+	if err != nil {
+		return nil, err
+	}
+	var lacking []string
+	for _, name := range slices.Concat(c.DNSNames, c.IPs) {
+		if certificates[0].VerifyHostname(name) != nil {
+			lacking = append(lacking, name)
+		}
+	}
+	return lacking, nil
+}
