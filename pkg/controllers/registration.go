@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -15,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/pkg/admission"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
@@ -101,8 +103,9 @@ func (r *registration) wanted(served map[string]resource) ([]map[string]any, err
 
 // markSystemNamespace labels the control plane's own namespace, so that no server asks about pods in it.
 func (r *registration) markSystemNamespace(ctx context.Context) error {
-	of := r.namespaces(etcdsplit.Modern)
-	found, err := r.client(etcdsplit.Modern).read(ctx, of.path("", admission.SystemNamespace))
+	side := cmp.Or(r.layout.home(schema.GroupResource{Resource: "namespaces"}), etcdsplit.Modern)
+	of := r.namespaces(side)
+	found, err := r.client(side).read(ctx, of.path("", admission.SystemNamespace))
 	if err != nil {
 		return fmt.Errorf("reading namespace %s: %w", admission.SystemNamespace, err)
 	}

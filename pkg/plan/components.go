@@ -333,7 +333,7 @@ var fileFlags = map[string]bool{
 	"peer-ca-file": true, "policy-config-file": true, "proxy-client-cert-file": true, "proxy-client-key-file": true,
 	"requestheader-client-ca-file": true, "root-ca-file": true, "service-account-key-file": true, "service-account-private-key-file": true,
 	"service-account-signing-key-file": true, "ssh-keyfile": true, "tls-ca-file": true, "tls-cert-file": true, "tls-private-key-file": true,
-	"token-auth-file": true, "tracing-config-file": true,
+	"token-auth-file": true, "tracing-config-file": true, "webhook-ca": true, "webhook-cert": true, "webhook-key": true,
 }
 
 // writtenFlags are the flags whose value is a file that the component writes.

@@ -42,7 +42,7 @@ func (b *builder) decideJoint() {
 		return
 	}
 	uncollected := b.uncollected()
-	why := slices.Concat(uncollected, b.endedTooEarly())
+	why := slices.Concat(uncollected, b.endedTooEarly(), b.podsWithoutThem())
 	if len(why) == 0 {
 		return
 	}
@@ -72,6 +72,19 @@ func (b *builder) endedTooEarly() []string {
 		if len(b.plan.UnseenInNamespaces(side)) > 0 {
 			why = append(why, fmt.Sprintf("the %s side ends the namespaces that both share, and does not see what the %s side has of its own in them", ending, side))
 		}
+	}
+	return why
+}
+
+// podsWithoutThem says what pods of the modern side would lack.
+func (b *builder) podsWithoutThem() []string {
+	pods := b.plan.Pods
+	if pods == nil {
+		return nil
+	}
+	why := []string{fmt.Sprintf("pods of the modern side find it by the service %s/%s, which has no endpoints without them", pods.Service.Namespace, pods.Service.Name)}
+	if pods.Admission.By == ByWebhook {
+		why = append(why, "they change the pods of the modern side, because "+pods.Admission.Why)
 	}
 	return why
 }
@@ -127,6 +140,12 @@ func (b *builder) jointControllers(host spec.Host) Component {
 	}
 	say("leader-elect", "true", "one of the hosts acts at a time")
 	say("listen", hostPort(loopback, s.Port), "health and metrics; nobody else asks")
+	if pods := b.plan.Pods; pods != nil && pods.Admission.By == ByWebhook {
+		const why = "the modern API server of the same host asks about pods"
+		say("webhook-cert", pods.Admission.Cert, why)
+		say("webhook-key", pods.Admission.Key, why)
+		say("webhook-ca", pods.Admission.CA, why)
+	}
 	c.Args = l.with(s.ExtraArgs)
 	c.Liveness = &Probe{Scheme: "HTTP", Host: loopback, Port: s.Port, Path: "/healthz", DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}
 	c.Startup = b.startupProbe(*c.Liveness)
@@ -271,9 +290,38 @@ func (b *builder) allowLegacyChanges(a *LegacyAccess) {
 	if home := b.homeOf("namespaces"); home == etcdsplit.Legacy {
 		a.Rules = append(a.Rules, Right{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}, Why: "a namespace waits until both sides are empty of it"})
 	}
+	a.Rules = append(a.Rules, b.podRights()...)
 	if b.homeOf("configmaps") == etcdsplit.Legacy {
 		a.Rules = append(a.Rules, Right{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update"}, Namespace: lockNamespace, Why: "the lock on which they elect"})
 	}
+}
+
+// podRights are the rights to keep the service of the modern servers, and to make Secrets of tokens, as far as that is done through the
+// legacy side.
+func (b *builder) podRights() []Right {
+	pods := b.plan.Pods
+	if pods == nil {
+		return nil
+	}
+	const why = "the service by which pods find the modern API servers"
+	keep := []string{"create", "update"}
+	var rights []Right
+	keeps := func(group, resource, name string) {
+		if row := b.plan.Resource(name); row != nil && len(row.Legacy.Serves) > 0 && (!row.VisibleToBoth() || pods.Service.Side == etcdsplit.Legacy) {
+			rights = append(rights, Right{APIGroups: []string{group}, Resources: []string{resource}, Verbs: keep, Namespace: pods.Service.Namespace, Why: why})
+		}
+	}
+	if pods.Service.Side == etcdsplit.Legacy {
+		keeps("", "services", "services/specs")
+	}
+	keeps("", "endpoints", "services/endpoints")
+	if row := b.plan.Resource("endpointslices"); row != nil && row.Legacy.Store != "" && len(row.Legacy.Serves) > 0 {
+		rights = append(rights, Right{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: keep, Namespace: pods.Service.Namespace, Why: why})
+	}
+	if pods.Tokens == TokensSecret && b.homeOf("secrets") != etcdsplit.Modern {
+		rights = append(rights, Right{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}, Why: "the token of a service account that has none"})
+	}
+	return rights
 }
 
 func (b *builder) homeOf(key string) etcdsplit.SideName {

@@ -101,3 +101,38 @@ func TestPodsNeedAServerThatAsks(t *testing.T) {
 		t.Errorf("pods in a store shared with a server that knows no webhooks: %v", err)
 	}
 }
+
+func TestPodsBringTheControllersThatTheyNeed(t *testing.T) {
+	p, err := podsPlan(t, "1.15.12", "1.36.3", "split", "{serviceCIDRs: [10.96.0.0/24]}", "{}", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	components := p.ComponentsOf("", plan.JointControllers)
+	if p.Joint == nil || len(components) != 2 || len(p.Joint.Why) == 0 {
+		t.Fatalf("%d controllers of both sides, because %q; want one on each host", len(components), p.Joint.Why)
+	}
+	cert, _ := components[0].Arg("webhook-cert")
+	if i := slices.IndexFunc(p.Certificates, func(c plan.Certificate) bool { return c.Cert == cert && c.Host == "cp-1" }); i < 0 || !slices.Contains(p.Certificates[i].IPs, "127.0.0.1") {
+		t.Errorf("--webhook-cert=%s is no certificate of the plan that is good for loopback", cert)
+	}
+	rights := map[string]string{}
+	for _, r := range p.Joint.Legacy.Rules {
+		for _, resource := range r.Resources {
+			rights[resource] += r.Namespace + ":" + strings.Join(r.Verbs, ",") + " "
+		}
+	}
+	for _, resource := range []string{"services", "endpoints"} { // one range: the legacy server gives out the address
+		if !strings.Contains(rights[resource], "default:create,update") {
+			t.Errorf("rights on the legacy side to %s: %q, want create and update in default", resource, rights[resource])
+		}
+	}
+	p, err = podsPlan(t, "1.15.12", "1.36.3", "split", twoRanges, "{}", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range p.Joint.Legacy.Rules {
+		if slices.Contains(r.Resources, "services") && slices.Contains(r.Verbs, "create") {
+			t.Errorf("the service is made through the modern server, and the legacy one has to allow %+v", r)
+		}
+	}
+}

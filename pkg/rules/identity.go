@@ -290,12 +290,36 @@ func projectsTokens(p *plan.Plan) bool {
 }
 
 func inClusterConfiguration(p *plan.Plan) []finding.Finding {
-	if p.Pods != nil || !toServiceAccounts(p) || reconciler(p, etcdsplit.Modern) != "none" && visible(p, endpointsKey) {
+	if p.Pods != nil {
+		return podsUnattended(p)
+	}
+	if !toServiceAccounts(p) || reconciler(p, etcdsplit.Modern) != "none" && visible(p, endpointsKey) {
 		return nil
 	}
 	return []finding.Finding{{Subject: "in-cluster configuration",
 		Message: "the policy lets service accounts use the modern server, and pods are told the address of the legacy one",
 		Fix:     "add spec.pods: {}: a service of the modern servers, and pods that are told its address"}}
+}
+
+// podsUnattended reports hosts on which nobody answers the modern server about pods, and a service that nobody keeps.
+func podsUnattended(p *plan.Plan) []finding.Finding {
+	running := p.ComponentsOf("", plan.JointControllers)
+	if len(running) == 0 {
+		return []finding.Finding{{Subject: "spec.pods", Message: "fusionctl controllers keep the service of the modern servers and have pods changed, and this plan runs none",
+			Fix: "take disabled: true out of spec.controllers"}}
+	}
+	if p.Pods.Admission.By != plan.ByWebhook {
+		return nil
+	}
+	var found []finding.Finding
+	for _, host := range p.Hosts {
+		if !slices.ContainsFunc(running, func(c plan.Component) bool { return c.Host == host.Name }) {
+			found = append(found, finding.Finding{Subject: "host " + host.Name,
+				Message: "its modern API server asks fusionctl controllers of the same host about pods, and they do not run there",
+				Fix:     fmt.Sprintf("add %s to spec.controllers.hosts, or leave that field out", host.Name)})
+		}
+	}
+	return found
 }
 
 func noToken(p *plan.Plan) []finding.Finding {

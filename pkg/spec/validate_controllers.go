@@ -11,6 +11,7 @@ import (
 // ofControllers are flags of `fusionctl controllers` that follow from the rest of the file, and what says them.
 var ofControllers = map[string]string{
 	"collect": "the plan itself", "listen": "spec.controllers.port", "plan": "the plan itself", "spec": "the plan itself", "legacy-kubeconfig": "spec.legacy", "modern-kubeconfig": "spec.modern",
+	"webhook-ca": "spec.pods", "webhook-cert": "spec.pods", "webhook-key": "spec.pods", "webhook-listen": "spec.pods", "webhook-url": "spec.pods",
 }
 
 func (v *validator) controllers() {

@@ -33,6 +33,9 @@ func (v *validator) pods() {
 			v.addf(at+".admission.port", "%d: is also the port of the %s API server, which runs on the same hosts", p.Admission.Port, side.name)
 		}
 	}
+	if c := v.file.Spec.Controllers; c != nil && c.Port == p.Admission.Port {
+		v.addf(at+".admission.port", "%d: is also spec.controllers.port, of the same program", p.Admission.Port)
+	}
 	v.oneOf(at+".unknownFields", string(p.UnknownFields), UnknownFieldsWords)
 }
 

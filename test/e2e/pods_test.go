@@ -34,7 +34,7 @@ import (
 )
 
 // podsAccess is what the policy lets the pods' account do, beside what the tests do as others.
-const podsAccess = controllersAccess + `  - {subjects: [{kind: ServiceAccount, namespace: demo, name: operator}], apiGroups: [example.test], resources: [widgets], namespaces: [demo]}
+const podsAccess = access + `  - {subjects: [{kind: ServiceAccount, namespace: demo, name: operator}], apiGroups: [example.test], resources: [widgets], namespaces: [demo]}
   - {subjects: [{kind: ServiceAccount, namespace: demo, name: operator}], apiGroups: ["", events.k8s.io], resources: [configmaps, events], namespaces: [demo]}
 `
 
@@ -89,6 +89,7 @@ func TestPods(t *testing.T) {
 				f.many()
 				claims = append(claims, "with the webhook gone, hung or started again, and with its certificate replaced, no pod is made that was not changed; 500 pods at once are")
 			}
+			f.goodPods("cronjob") // a schedule takes a minute
 			proved(t, spec.LayoutSplit, test.legacy, test.modern, claims...)
 		})
 	}
@@ -486,28 +487,34 @@ func (f *podsPair) workloads() {
 	if template.Spec.Template.Metadata.Labels["kubefusion.dev/side"] != "modern" {
 		t.Errorf("the template of the Deployment has the labels %v, want the side label", template.Spec.Template.Metadata.Labels)
 	}
-	for _, name := range []string{"pod", "deployment", "statefulset", "job", "cronjob"} {
-		f.eventuallyWithin(90*time.Second, "a good pod of "+name, func(ctx context.Context) error {
-			var list struct{ Items []seenPod }
-			if err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/pods?labelSelector=workload="+name, nil, &list); err != nil {
-				return err
-			}
-			if len(list.Items) == 0 {
-				return errNotYet
-			}
-			for _, pod := range list.Items {
-				if err := f.judge(ctx, pod); err != nil {
-					return fmt.Errorf("pod %s: %w", pod.Metadata.Name, err)
-				}
-			}
-			return nil
-		})
+	for _, name := range []string{"pod", "deployment", "statefulset", "job"} {
+		f.goodPods(name)
 	}
 	var sets struct{ Items []any }
 	must(t, f.user.Call(t.Context(), http.MethodGet, "/apis/"+f.version("replicasets")+"/namespaces/demo/replicasets?labelSelector=workload=deployment", nil, &sets))
 	if len(sets.Items) != 1 {
 		t.Errorf("the Deployment has %d ReplicaSets, want 1: a changed template makes another", len(sets.Items))
 	}
+}
+
+// goodPods waits for pods of a workload that are as they should be.
+func (f *podsPair) goodPods(workload string) {
+	f.t.Helper()
+	f.Eventually("good pods of "+workload, func(ctx context.Context) error {
+		var list struct{ Items []seenPod }
+		if err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/pods?labelSelector=workload="+workload, nil, &list); err != nil {
+			return err
+		}
+		if len(list.Items) == 0 {
+			return errNotYet
+		}
+		for _, pod := range list.Items {
+			if err := f.judge(ctx, pod); err != nil {
+				return fmt.Errorf("pod %s: %w", pod.Metadata.Name, err)
+			}
+		}
+		return nil
+	})
 }
 
 // version is the group and version in which the modern side serves a resource, the newest one.
@@ -545,24 +552,6 @@ func (f *podsPair) judge(ctx context.Context, pod seenPod) error {
 		}
 	}
 	return nil
-}
-
-// eventuallyWithin is Eventually for what takes as long as a schedule.
-func (f *podsPair) eventuallyWithin(span time.Duration, what string, probe func(context.Context) error) {
-	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), span)
-	defer cancel()
-	for {
-		err := probe(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			f.t.Fatalf("%s: not within %s: %v\n%s", what, span, err, f.controllers.LogTail(20))
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }
 
 // dryRun leaves nothing behind, and shows the same pod.
