@@ -191,7 +191,7 @@ func issuer(p *plan.Plan, side etcdsplit.SideName) string {
 
 func foreignIssuer(p *plan.Plan) []finding.Finding {
 	modern, legacy := issuer(p, etcdsplit.Modern), issuer(p, etcdsplit.Legacy)
-	if modern == "" || modern == legacy || !toServiceAccounts(p) {
+	if modern == "" || modern == legacy || !toServiceAccounts(p) || p.Pods != nil && p.Pods.Tokens == plan.TokensSecret {
 		return nil
 	}
 	f := finding.Finding{Subject: "bound service-account tokens",
