@@ -4,10 +4,9 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -23,143 +22,114 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// The pizzas of these tests: v1alpha1 lists toppings by name, v1 lists them with a quantity.
+// The pizzas of these tests are those of examples/pizza: v1alpha1 lists toppings by name, v1 lists them with a quantity.
 
 const (
-	pizzaGroup = "restaurant.example"
+	pizzaGroup = "restaurant.example.com"
 	pizzaCRD   = "pizzas." + pizzaGroup
 	pizzaKeys  = "/registry/" + pizzaGroup + "/pizzas/"
+	pizzaRules = "../../examples/pizza"
 )
 
-// pizzaWebhook converts pizzas between v1alpha1 and v1, and refuses those with the topping "pineapple".
+// pizzaWebhook is fusionctl crd webhook with the rules of the example, in a process of its own.
 type pizzaWebhook struct {
-	address string
-	server  *http.Server
-	tls     tls.Config
-	calls   atomic.Int64
+	address           string
+	certFile, keyFile string
+	ca                []byte
 }
 
 func newPizzaWebhook(t *testing.T, r *rig.Rig) *pizzaWebhook {
-	certFile, keyFile, err := r.PKI.Serving("pizza-webhook", "127.0.0.1")
-	if err != nil {
+	w := &pizzaWebhook{address: fmt.Sprintf("127.0.0.1:%d", r.Port())}
+	var err error
+	if w.certFile, w.keyFile, err = r.PKI.Serving("pizza-webhook", "127.0.0.1"); err != nil {
 		t.Fatal(err)
 	}
-	certificate, err := tls.LoadX509KeyPair(certFile, keyFile)
-	if err != nil {
+	if w.ca, err = os.ReadFile(r.PKI.File("ca.crt")); err != nil {
 		t.Fatal(err)
 	}
-	w := &pizzaWebhook{address: fmt.Sprintf("127.0.0.1:%d", r.Port()), tls: tls.Config{Certificates: []tls.Certificate{certificate}}}
-	t.Cleanup(w.stop)
 	return w
 }
 
-func (w *pizzaWebhook) start(t *testing.T) {
-	listener, err := net.Listen("tcp", w.address)
+// start starts it and waits until it listens.
+func (w *pizzaWebhook) start(t *testing.T, r *rig.Rig) {
+	t.Helper()
+	c := newCommand(context.Background(), "crd", "webhook", "--rules", pizzaRules, "--listen", w.address, "--tls-cert", w.certFile, "--tls-key", w.keyFile)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Process.Kill() //nolint:errcheck // it may have ended
+		c.Wait()         //nolint:errcheck // by the kill
+		if t.Failed() {
+			t.Logf("the webhook:\n%s", c.err.String())
+		}
+	})
+	r.Eventually("the webhook listening", func(context.Context) error {
+		connection, err := net.Dial("tcp", w.address)
+		if err == nil {
+			err = connection.Close()
+		}
+		return err
+	})
+}
+
+// pizzaDefinition is the example's CRD with these versions, the first of which is stored. A version that the example does not have is
+// v1alpha1 under another name.
+func pizzaDefinition(t *testing.T, minor kubever.Minor, webhook *pizzaWebhook, versions ...string) object {
+	t.Helper()
+	beta := !kubever.ServesGVK(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, minor)
+	file := pizzaRules + "/crd.yaml"
+	if beta {
+		file = pizzaRules + "/v1beta1/crd.yaml"
+	}
+	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.server = &http.Server{Handler: w, TLSConfig: w.tls.Clone()}
-	go w.server.ServeTLS(listener, "", "") //nolint:errcheck // it ends when the test closes it
-}
-
-func (w *pizzaWebhook) stop() {
-	if w.server != nil {
-		w.server.Close()
-		w.server = nil
+	var crd object
+	if err := yaml.Unmarshal(data, &crd); err != nil {
+		t.Fatal(err)
 	}
-}
-
-func (w *pizzaWebhook) ServeHTTP(response http.ResponseWriter, request *http.Request) {
-	w.calls.Add(1)
-	var review struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Request    struct {
-			UID               string   `json:"uid"`
-			DesiredAPIVersion string   `json:"desiredAPIVersion"`
-			Objects           []object `json:"objects"`
-		} `json:"request"`
-	}
-	if err := json.NewDecoder(request.Body).Decode(&review); err != nil {
-		http.Error(response, err.Error(), http.StatusBadRequest)
-		return
-	}
-	result := object{"status": "Success"}
-	var converted []object
-	for _, o := range review.Request.Objects {
-		if err := convertPizza(o, review.Request.DesiredAPIVersion); err != nil {
-			result = object{"status": "Failure", "message": err.Error()}
-		}
-		converted = append(converted, o)
-	}
-	answer := object{"uid": review.Request.UID, "result": result, "convertedObjects": converted}
-	json.NewEncoder(response).Encode(object{"apiVersion": review.APIVersion, "kind": review.Kind, "response": answer}) //nolint:errcheck // the server sees it
-}
-
-func convertPizza(o object, to string) error {
-	spec, _ := o["spec"].(map[string]any)
-	toppings, _ := spec["toppings"].([]any)
-	for i, topping := range toppings {
-		switch topping := topping.(type) {
-		case string:
-			if topping == "pineapple" {
-				return errors.New("pineapple does not belong on a pizza")
-			}
-			toppings[i] = object{"name": topping, "quantity": 1}
-		case map[string]any:
-			toppings[i] = topping["name"]
-		}
-	}
-	o["apiVersion"] = to
-	return nil
-}
-
-// pizzaDefinition is the CRD with these versions, the first of which is stored, in the words of the server.
-func pizzaDefinition(minor kubever.Minor, webhook *pizzaWebhook, ca []byte, versions ...string) object {
-	beta := !kubever.ServesGVK(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, minor)
-	item := map[string]object{
-		"v1alpha1": {"type": "string"}, "v1beta1": {"type": "string"},
-		"v1": {"type": "object", "properties": object{"name": object{"type": "string"}, "quantity": object{"type": "integer"}}},
-	}
-	spec := object{
-		"group": pizzaGroup, "scope": "Namespaced", "preserveUnknownFields": false,
-		"names": object{"plural": "pizzas", "singular": "pizza", "kind": "Pizza", "listKind": "PizzaList"},
+	spec := crd["spec"].(map[string]any)
+	entries := map[string]object{}
+	for _, entry := range spec["versions"].([]any) {
+		entries[entry.(map[string]any)["name"].(string)] = entry.(map[string]any)
 	}
 	var list []object
 	for i, name := range versions {
-		schema := object{"openAPIV3Schema": object{"type": "object", "properties": object{"spec": object{"type": "object", "properties": object{
-			"toppings": object{"type": "array", "items": item[name]}, "size": object{"type": "integer"},
-		}}}}}
-		entry := object{"name": name, "served": true, "storage": i == 0, "schema": schema}
-		if beta && webhook == nil {
-			delete(entry, "schema") // said once in this release, when it is the same
-			spec["validation"] = schema
+		entry := maps.Clone(entries[name])
+		if entry == nil {
+			entry = maps.Clone(entries["v1alpha1"])
+		}
+		entry["name"], entry["storage"] = name, i == 0
+		if beta && webhook == nil { // said once in this release, when it is the same
+			spec["validation"] = entry["schema"]
+			delete(entry, "schema")
 		}
 		list = append(list, entry)
 	}
 	spec["versions"] = list
-	config := object{}
-	if webhook != nil {
-		config = object{"url": "https://" + webhook.address + "/convert", "caBundle": ca}
-	}
-	apiVersion := "apiextensions.k8s.io/v1"
 	if beta {
-		apiVersion, spec["version"] = "apiextensions.k8s.io/v1beta1", versions[0]
+		spec["version"] = versions[0]
 	}
-	switch {
-	case webhook == nil:
-	case beta:
+	delete(spec, "conversion")
+	if webhook == nil {
+		return crd
+	}
+	config := object{"url": "https://" + webhook.address + "/convert", "caBundle": webhook.ca}
+	if beta {
 		spec["conversion"] = object{"strategy": "Webhook", "webhookClientConfig": config, "conversionReviewVersions": []string{"v1beta1"}}
-	default:
+	} else {
 		spec["conversion"] = object{"strategy": "Webhook", "webhook": object{"clientConfig": config, "conversionReviewVersions": []string{"v1"}}}
 	}
-	return object{"apiVersion": apiVersion, "kind": "CustomResourceDefinition", "metadata": object{"name": pizzaCRD}, "spec": spec}
+	return crd
 }
 
 // storePizzas puts pizzas into the store as a server of v1alpha1 wrote them: thousands of requests would prove no more.
@@ -185,7 +155,7 @@ func storePizzas(t *testing.T, etcd *rig.Etcd, n int) {
 			}}
 		}
 		value, err := json.Marshal(object{"apiVersion": pizzaGroup + "/v1alpha1", "kind": "Pizza", "metadata": metadata,
-			"spec": object{"toppings": []string{"tomato", "mozzarella"}, "size": i}})
+			"spec": object{"size": "M", "toppings": []string{"mozzarella", "tomato", "mozzarella"}, "deliverTo": fmt.Sprintf("Alice, %d Main Street", i)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +220,7 @@ func newPizzeria(t *testing.T, minor kubever.Minor) *pizzeria {
 	p.server = r.StartAPIServer("apiserver", minor, r.APIServerArgs(minor, p.etcd))
 	p.server.WaitReady()
 	p.client = p.server.Client("rig", "system:masters")
-	before := pizzaDefinition(minor, nil, nil, "v1alpha1")
+	before := pizzaDefinition(t, minor, nil, "v1alpha1")
 	p.crds = "/apis/" + before["apiVersion"].(string) + "/customresourcedefinitions"
 	p.call("POST", p.crds, before, nil)
 	for i := range 3 {
@@ -319,11 +289,10 @@ func (p *pizzeria) customers(versions ...string) (leave func() int64) {
 		client := p.server.Client("customer-" + version)
 		group.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				topping := any("basil")
+				body := object{"apiVersion": pizzaGroup + "/" + version, "kind": "Pizza", "spec": object{"size": "L", "toppings": []any{"basil"}}}
 				if version == "v1" {
-					topping = object{"name": "basil", "quantity": 2}
+					body["spec"] = object{"size": "Large", "oven": "Electric", "toppings": []any{object{"name": "basil", "quantity": 2}}}
 				}
-				body := object{"apiVersion": pizzaGroup + "/" + version, "kind": "Pizza", "spec": object{"toppings": []any{topping}}}
 				name := fmt.Sprintf("order-%d-%04d", n, i)
 				body["metadata"] = object{"name": name, "namespace": "shop-0"}
 				if err := client.Call(ctx, "POST", strings.TrimSuffix(pizzaPath(version, "shop-0", ""), "/"), body, nil); err == nil {
@@ -353,15 +322,13 @@ func (p *pizzeria) migrate(pizzas int) {
 	p.rig.Eventually("serving v1alpha1", func(ctx context.Context) error {
 		return p.client.Call(ctx, "GET", pizzaPath("v1alpha1", "shop-0", "pizza-00000"), nil, nil)
 	})
-	p.call("POST", strings.TrimSuffix(pizzaPath("v1alpha1", "shop-1", ""), "/"), object{"apiVersion": pizzaGroup + "/v1alpha1", "kind": "Pizza",
-		"metadata": object{"name": "bad"}, "spec": object{"toppings": []string{"pineapple"}}}, nil)
-
-	ca, err := os.ReadFile(p.rig.PKI.File("ca.crt"))
-	if err != nil {
+	// One is of a size that the schema did not forbid when it was ordered, and that no rule converts.
+	if _, err := p.etcd.Client().Put(p.Context(), bad, `{"apiVersion":"`+pizzaGroup+`/v1alpha1","kind":"Pizza","metadata":{"name":"bad","namespace":"shop-1",
+"uid":"00000000-0000-4000-9000-000000000000","creationTimestamp":"2020-01-01T00:00:00Z"},"spec":{"size":"XXL"}}`); err != nil {
 		p.Fatal(err)
 	}
 	with := filepath.Join(p.rig.Dir(), "pizzas-v1.json")
-	data, err := json.Marshal(pizzaDefinition(p.minor, p.webhook, ca, "v1", "v1alpha1"))
+	data, err := json.Marshal(pizzaDefinition(p.T, p.minor, p.webhook, "v1", "v1alpha1"))
 	if err == nil {
 		err = os.WriteFile(with, data, 0o600)
 	}
@@ -378,13 +345,13 @@ func (p *pizzeria) migrate(pizzas int) {
 	if versions, _ := storedPizzas(p.T, p.etcd, ""); versions["v1"] > 0 {
 		p.Fatalf("with a dead webhook, %v are stored", versions)
 	}
-	p.webhook.start(p.T)
+	p.webhook.start(p.T, p.rig)
 
 	leave := p.customers("v1alpha1", "v1")
 	kills := p.applyWithKills()
 	// One object cannot be converted: all others are, and nothing is pruned.
 	out := p.fusionctl(3, "apply", p.plan, "--yes")
-	if !strings.Contains(out, "shop-1/bad") || !strings.Contains(out, "pineapple does not belong on a pizza") {
+	if !strings.Contains(out, "shop-1/bad") || !strings.Contains(out, "XXL") {
 		p.Errorf("the bad object is not named:\n%s", out)
 	}
 	if stored, _, _ := p.definition(); !slices.Contains(stored, "v1alpha1") {
@@ -454,7 +421,8 @@ func (p *pizzeria) checkMigrated(pizzas int) {
 			ManagedFields []struct{ APIVersion, Manager string }
 		}
 		Spec struct {
-			Size     int
+			Size     string
+			Delivery struct{ Address string }
 			Toppings []struct {
 				Name     string
 				Quantity int
@@ -464,8 +432,8 @@ func (p *pizzeria) checkMigrated(pizzas int) {
 	last := fmt.Sprintf("pizza-%05d", pizzas-1)
 	namespace := fmt.Sprintf("shop-%d", (pizzas-1)%3)
 	p.call("GET", pizzaPath("v1", namespace, last), nil, &pizza)
-	if len(pizza.Spec.Toppings) != 2 || pizza.Spec.Toppings[1].Name != "mozzarella" || pizza.Spec.Size != pizzas-1 {
-		p.Errorf("%s: %+v, want its toppings and size", last, pizza.Spec)
+	if got, want := fmt.Sprint(pizza.Spec), fmt.Sprintf("{Medium {%d Main Street} [{mozzarella 2} {tomato 1}]}", pizzas-1); got != want {
+		p.Errorf("%s: %s, want %s", last, got, want)
 	}
 	for _, f := range pizza.Metadata.ManagedFields {
 		if f.APIVersion == pizzaGroup+"/v1alpha1" {
@@ -480,7 +448,7 @@ func (p *pizzeria) checkMigrated(pizzas int) {
 		return nil
 	})
 	// Writing and applying go on in the version that is left.
-	p.call("PATCH", pizzaPath("v1", namespace, last), object{"spec": object{"size": 1}}, nil)
+	p.call("PATCH", pizzaPath("v1", namespace, last), object{"spec": object{"size": "Small"}}, nil)
 }
 
 // Without the store the proof is that every object was written after the switch. The way back leads to where everything began. What is
@@ -533,7 +501,7 @@ func (p *pizzeria) rewriteBuiltIn() {
 
 func (p *pizzeria) thereAndBack(pizzas int) {
 	storePizzas(p.T, p.etcd, pizzas)
-	both := pizzaDefinition(p.minor, nil, nil, "v1alpha1", "v1beta1")
+	both := pizzaDefinition(p.T, p.minor, nil, "v1alpha1", "v1beta1")
 	p.call("PATCH", p.crds+"/"+pizzaCRD, object{"spec": object{"versions": both["spec"].(map[string]any)["versions"]}}, nil)
 	p.rig.Eventually("serving v1beta1", func(ctx context.Context) error {
 		return p.client.Call(ctx, "GET", pizzaPath("v1beta1", "shop-0", "pizza-00000"), nil, nil)
