@@ -211,6 +211,11 @@ func (l layout) serves(side etcdsplit.SideName, gk schema.GroupKind) bool {
 	return false
 }
 
+// known reports whether some version builds the kind in.
+func (l layout) known(gk schema.GroupKind) bool {
+	return slices.ContainsFunc(l.plan.Resources, func(r plan.Resource) bool { return !r.Pseudo && r.ServesKind(gk.Group, gk.Kind) })
+}
+
 // groups lists every group under which the kind's objects may be found: an object of apps is one of extensions as well.
 func (l layout) groups(gk schema.GroupKind) []string {
 	for i := range l.plan.Resources {
@@ -231,8 +236,13 @@ func (l layout) home(gr schema.GroupResource) etcdsplit.SideName {
 	return plan.Home(row)
 }
 
-// watched chooses what to watch of what the two sides serve: each object through one side, under one group.
+// watched chooses what to watch of what the two sides serve.
 func (l layout) watched(legacy, modern *catalog) []resource {
+	return l.chosen(legacy, modern, "get", "list", "watch", "delete")
+}
+
+// chosen are the resources with the verbs that the two sides serve: each object through one side, under one group.
+func (l layout) chosen(legacy, modern *catalog, verbs ...string) []resource {
 	type place struct {
 		side etcdsplit.SideName
 		key  string
@@ -240,7 +250,7 @@ func (l layout) watched(legacy, modern *catalog) []resource {
 	chosen := map[place]resource{}
 	for _, c := range []*catalog{legacy, modern} {
 		for _, r := range c.resources {
-			if !r.can("get", "list", "watch", "delete") || isEvent(r.GroupResource()) {
+			if !r.can(verbs...) || isEvent(r.GroupResource()) {
 				continue
 			}
 			at := place{r.side, r.GroupResource().String()}

@@ -29,10 +29,14 @@ type cluster struct {
 	log      *slog.Logger
 	metrics  *metrics
 	now      func() time.Time
+	settle   time.Duration // how long a reference has been known before a side is believed that it does not serve a kind of the other's
 
 	mutex    sync.Mutex
 	identity string // the UID of kube-system, where both sides see the same namespaces
 }
+
+// settleTime is how long a server may take to list a kind that has just been defined, or whose definition was made again.
+const settleTime = 5 * time.Second
 
 // writer is what changes objects: a side's client, or something that only says so.
 type writer interface {
@@ -72,7 +76,7 @@ func (nobody) write(context.Context, etcdsplit.SideName, string, string, any) er
 func newCluster(p *plan.Plan, configs map[etcdsplit.SideName]*rest.Config, o Options) (*cluster, error) {
 	c := &cluster{
 		layout: layout{p}, clients: map[etcdsplit.SideName]*client{}, catalogs: map[etcdsplit.SideName]*catalogs{},
-		limit: rate.NewLimiter(rate.Limit(o.ChangesPerSecond), max(1, int(o.ChangesPerSecond))), audit: o.Audit, log: o.Log, metrics: newMetrics(), now: time.Now,
+		limit: rate.NewLimiter(rate.Limit(o.ChangesPerSecond), max(1, int(o.ChangesPerSecond))), audit: o.Audit, log: o.Log, metrics: newMetrics(), now: time.Now, settle: settleTime,
 	}
 	for _, side := range etcdsplit.Sides() {
 		config := rest.CopyConfig(configs[side])

@@ -25,6 +25,8 @@ type collector struct {
 	graph  *graph
 	queue  workqueue.TypedRateLimitingInterface[types.UID]
 	absent memory
+	// unlisted are the resources whose objects are not known: any of them could be a dependent.
+	unlisted func() []string
 }
 
 // errUnserved says that no side serves an owner's kind: its objects are neither there nor known to be gone.
@@ -154,7 +156,7 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 	}
 	kind := gv.WithKind(ref.Kind).GroupKind()
 	groups := c.layout.groups(kind)
-	asked := 0
+	asked, silent := 0, etcdsplit.SideName("")
 	for _, side := range etcdsplit.Sides() {
 		served, err := c.catalogs[side].since(ctx, seen)
 		if err != nil {
@@ -166,6 +168,9 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 		places := served.ofKind(groups, ref.Kind)
 		if len(places) == 0 && c.layout.serves(side, kind) {
 			return ownerUnknown, fmt.Errorf("the %s side does not list %s among what it serves, although its version has it", side, kind)
+		}
+		if len(places) == 0 {
+			silent = side
 		}
 		for _, r := range places {
 			if asked++; !r.can("get") {
@@ -189,6 +194,10 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 	}
 	if asked == 0 {
 		return ownerUnknown, fmt.Errorf("%s %s: %w", ref.APIVersion, ref.Kind, errUnserved)
+	}
+	// A definition is not served at once, and not by every server of a side at the same time.
+	if silent != "" && !c.layout.known(kind) && c.now().Sub(seen) < c.settle {
+		return ownerUnknown, fmt.Errorf("the %s side does not serve %s, and may not have heard of it yet", silent, kind)
 	}
 	c.absent.add(ref, namespace)
 	return ownerAbsent, nil
@@ -217,6 +226,9 @@ func (c *collector) awaitDependents(ctx context.Context, n *node) error {
 	}
 	if blocked {
 		return nil // each of them calls when it goes
+	}
+	if unlisted := c.unlisted(); len(unlisted) > 0 {
+		return fmt.Errorf("%s waits for its dependents, and %s could not be listed", n.resource.object(o.Namespace, o.Name), strings.Join(unlisted, ", "))
 	}
 	if err := c.bothAnswer(ctx); err != nil {
 		return err

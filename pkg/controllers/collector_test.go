@@ -156,6 +156,47 @@ func forget(m *manager) {
 }
 
 // Nothing is known of a kind that no side serves, so its dependents stay.
+// A custom kind that both sides serve, and one that for the moment does not say so: the other's word is not enough.
+func TestCustomKindsOfBothSidesWaitForBothSides(t *testing.T) {
+	for name, test := range map[string]struct {
+		refuse func(etcdsplit.SideName, *http.Request) int
+		settle time.Duration
+	}{
+		"the groups may not be read": {refuse: func(side etcdsplit.SideName, r *http.Request) int {
+			return code(side == modern && r.URL.Path == "/apis", 403)
+		}},
+		"the groups are not found": {refuse: func(side etcdsplit.SideName, r *http.Request) int {
+			return code(side == modern && r.URL.Path == "/apis", 404)
+		}},
+		"the core is not found": {refuse: func(side etcdsplit.SideName, r *http.Request) int {
+			return code(side == modern && r.URL.Path == "/api", 404)
+		}},
+		"the group may not be read": {refuse: func(side etcdsplit.SideName, r *http.Request) int {
+			return code(side == modern && r.URL.Path == "/apis/both.test/v1", 403)
+		}},
+		"its definition is news": {settle: time.Hour, refuse: func(side etcdsplit.SideName, r *http.Request) int {
+			return code(side == modern && r.URL.Path == "/apis", withoutBoth)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			c, m := w.collector(Options{})
+			c.settle = test.settle
+			w.put("", "pods", "demo", "one", w.put(modern, "gadgets", "demo", "gadget"))
+			w.see(t.Context(), m)
+			forget(m)
+			m.graph.remove("uid-2") // no watch has seen the owner
+			w.refuse = test.refuse
+			for _, uid := range m.graph.suspects() {
+				_ = c.process(t.Context(), uid)
+			}
+			if len(w.deletions) > 0 {
+				t.Errorf("deleted %q although its owner exists", w.deletions)
+			}
+		})
+	}
+}
+
 func TestOwnersOfUnservedKindsKeepTheirDependents(t *testing.T) {
 	w := newWorld(t)
 	c, m := w.collector(Options{})
@@ -231,6 +272,15 @@ func TestForegroundWaitsForBlockingDependents(t *testing.T) {
 	}
 	if err := c.process(t.Context(), "uid-3"); err != nil || w.has("", "pods", "demo", "one") {
 		t.Fatalf("the dependent of an owner that waits for it stays (%v)", err)
+	}
+	w.see(t.Context(), m)
+	for _, monitor := range m.monitors.running {
+		if monitor.resource.Resource == "configmaps" {
+			monitor.synced.Store(false) // any of them could be a dependent
+		}
+	}
+	if err := c.process(t.Context(), set.UID); err == nil || !w.has(modern, "replicasets", "demo", "set") {
+		t.Fatalf("the owner goes while nobody knows all of its dependents (%v)", err)
 	}
 	w.see(t.Context(), m)
 	if err := c.process(t.Context(), set.UID); err != nil || w.has(modern, "replicasets", "demo", "set") {

@@ -15,7 +15,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -117,6 +116,7 @@ func newManager(c *cluster, o Options) *manager {
 	m.collector = &collector{cluster: c, graph: m.graph, absent: memory{now: c.now},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](200*time.Millisecond, time.Minute))}
 	m.monitors = &monitors{cluster: c, graph: m.graph, told: m.told, running: map[resource]*monitor{}}
+	m.collector.unlisted = m.monitors.unsynced
 	if c.sharesNamespaces() {
 		m.namespaces = &namespaces{cluster: c, graph: m.graph, deleteOrphans: o.DeleteOrphans, reported: map[string]bool{},
 			queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 30*time.Second))}
@@ -238,7 +238,6 @@ func (m *manager) awaitLists(ctx context.Context) {
 	deadline := m.now().Add(syncWithin)
 	for waiting := m.monitors.unsynced(); len(waiting) > 0; waiting = m.monitors.unsynced() {
 		if m.now().After(deadline) {
-			slices.Sort(waiting)
 			m.log.Warn("some resources could not be listed: their objects are looked up, but are not collected", "resources", waiting)
 			return
 		}

@@ -78,6 +78,8 @@ type world struct {
 	own     map[etcdsplit.SideName]store
 	// refuse says how a server answers instead of properly: by a code, 0 for properly.
 	refuse func(side etcdsplit.SideName, r *http.Request) int
+	// watches brings events to those who watch; nil where nobody does.
+	watches func(side etcdsplit.SideName, rw http.ResponseWriter, r *http.Request)
 	// deletions lists what was deleted, as resource/namespace/name.
 	deletions []string
 	wrong     []string // deletions of objects that have an owner
@@ -85,8 +87,8 @@ type world struct {
 
 // fakeResources are what each side serves.
 var fakeResources = map[etcdsplit.SideName][]struct{ gv, name, kind string }{
-	etcdsplit.Legacy: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"extensions/v1beta1", "replicasets", "ReplicaSet"}},
-	etcdsplit.Modern: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"v1", "configmaps", "ConfigMap"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"example.test/v1", "widgets", "Widget"}},
+	etcdsplit.Legacy: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"extensions/v1beta1", "replicasets", "ReplicaSet"}, {"both.test/v1", "gadgets", "Gadget"}},
+	etcdsplit.Modern: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"v1", "configmaps", "ConfigMap"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"example.test/v1", "widgets", "Widget"}, {"example.test/v1", "reports", "Report"}, {"both.test/v1", "gadgets", "Gadget"}},
 }
 
 func newWorld(t testing.TB) *world {
@@ -116,6 +118,7 @@ func (w *world) collector(options Options) (*collector, *manager) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	c.settle = 0 // a test that is about it says so
 	m := newManager(c, options)
 	m.started = true
 	return m.collector, m
@@ -169,8 +172,8 @@ func (w *world) put(side etcdsplit.SideName, resource, namespace, name string, o
 		o.Spec = &storedNamespaceSpec{Finalizers: []string{nativeFinalizer}}
 	}
 	w.in(side, resource).objects[resource+"/"+namespace+"/"+name] = o
-	kind := map[string]string{"pods": "Pod", "replicasets": "ReplicaSet", "widgets": "Widget", "namespaces": "Namespace"}[resource]
-	apiVersion := map[string]string{"pods": "v1", "replicasets": "apps/v1", "widgets": "example.test/v1", "namespaces": "v1"}[resource]
+	kind := map[string]string{"pods": "Pod", "replicasets": "ReplicaSet", "widgets": "Widget", "gadgets": "Gadget", "namespaces": "Namespace"}[resource]
+	apiVersion := map[string]string{"pods": "v1", "replicasets": "apps/v1", "widgets": "example.test/v1", "gadgets": "both.test/v1", "namespaces": "v1"}[resource]
 	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: o.Metadata.UID}
 }
 
@@ -200,10 +203,20 @@ func (w *world) exists(uid string) bool {
 	return false
 }
 
+// withoutBoth makes a server answer properly, and leave one group out of those that it serves.
+const withoutBoth = -1
+
 func (w *world) serve(side etcdsplit.SideName, rw http.ResponseWriter, r *http.Request) {
+	if w.watches != nil && r.URL.Query().Get("watch") == "true" {
+		w.watches(side, rw, r)
+		return
+	}
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	if code := w.refuse(side, r); code == http.StatusOK { // a proxy that knows everything better
+	hidden := ""
+	if code := w.refuse(side, r); code == withoutBoth {
+		hidden = "both.test/v1"
+	} else if code == http.StatusOK { // a proxy that knows everything better
 		fmt.Fprintln(rw, "{}")
 		return
 	} else if code != 0 {
@@ -220,7 +233,7 @@ func (w *world) serve(side etcdsplit.SideName, rw http.ResponseWriter, r *http.R
 		answer(200, map[string]string{"gitVersion": map[etcdsplit.SideName]string{etcdsplit.Legacy: "v1.15.12", etcdsplit.Modern: "v1.36.3"}[side]})
 		return
 	}
-	if w.discovery(side, parts, answer) {
+	if w.discovery(side, parts, hidden, answer) {
 		return
 	}
 	// /api/v1/... or /apis/GROUP/VERSION/...
@@ -342,7 +355,7 @@ func (w *world) finalize(name string, r *http.Request, answer func(int, any)) {
 }
 
 // discovery answers what a server of before 1.26 answers.
-func (w *world) discovery(side etcdsplit.SideName, parts []string, answer func(int, any)) bool {
+func (w *world) discovery(side etcdsplit.SideName, parts []string, hidden string, answer func(int, any)) bool {
 	path := strings.Join(parts, "/")
 	switch {
 	case path == "api":
@@ -352,7 +365,7 @@ func (w *world) discovery(side etcdsplit.SideName, parts []string, answer func(i
 		var list metav1.APIGroupList
 		for _, f := range fakeResources[side] {
 			group, version, ok := strings.Cut(f.gv, "/")
-			if ok && !slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool { return g.Name == group }) {
+			if ok && f.gv != hidden && !slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool { return g.Name == group }) {
 				v := metav1.GroupVersionForDiscovery{GroupVersion: f.gv, Version: version}
 				list.Groups = append(list.Groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
 			}
@@ -364,7 +377,11 @@ func (w *world) discovery(side etcdsplit.SideName, parts []string, answer func(i
 		list := metav1.APIResourceList{GroupVersion: gv}
 		for _, f := range fakeResources[side] {
 			if f.gv == gv {
-				list.APIResources = append(list.APIResources, metav1.APIResource{Name: f.name, Kind: f.kind, Namespaced: f.name != "namespaces", Verbs: metav1.Verbs{"get", "list", "watch", "delete", "patch"}})
+				verbs := metav1.Verbs{"get", "list", "watch", "delete", "patch"}
+				if f.name == "reports" { // of an extension API server that nobody taught to watch
+					verbs = metav1.Verbs{"list", "delete"}
+				}
+				list.APIResources = append(list.APIResources, metav1.APIResource{Name: f.name, Kind: f.kind, Namespaced: f.name != "namespaces", Verbs: verbs})
 			}
 		}
 		answer(200, list)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -148,6 +149,7 @@ func (m *monitors) report() (waiting []string) {
 		}
 		m.cluster.metrics.unsynced.WithLabelValues(string(r.side), r.String()).Set(value)
 	}
+	slices.Sort(waiting)
 	return waiting
 }
 

@@ -87,8 +87,9 @@ func (n *namespaces) process(ctx context.Context, name string) error {
 	err = n.writer.write(ctx, n.side(), http.MethodDelete, url, metav1.DeleteOptions{
 		TypeMeta: metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"}, Preconditions: &metav1.Preconditions{UID: &uid}})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
+		return nil // it is gone by itself
 	}
+	n.record("delete", n.cluster.namespaces(n.side()), &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}, "both sides are empty of it", err)
 	return err
 }
 
@@ -122,7 +123,7 @@ func (n *namespaces) clean(ctx context.Context, ns *unstructured.Unstructured, e
 	var mutex sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
-	for _, r := range n.layout.watched(legacy, modern) {
+	for _, r := range n.layout.chosen(legacy, modern, "list", "delete") { // also what cannot be watched
 		if !r.namespaced || !everything && (r.side == etcdsplit.Legacy || n.layout.home(r.GroupResource()) != "") {
 			continue
 		}

@@ -44,6 +44,7 @@ func TestNamespacesWaitForBothSides(t *testing.T) {
 	w.put(legacy, "replicasets", "demo", "old")
 	w.put(modern, "replicasets", "demo", "new")
 	w.put(modern, "widgets", "demo", "one")
+	w.put(modern, "reports", "demo", "one") // which nobody can watch
 	w.put(modern, "widgets", "other", "one")
 	step := func() error { return m.namespaces.process(context.Background(), "demo") }
 
@@ -58,7 +59,7 @@ func TestNamespacesWaitForBothSides(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(w.deletions)
-	if want := []string{"replicasets/demo/new", "widgets/demo/one"}; !slices.Equal(w.deletions, want) {
+	if want := []string{"replicasets/demo/new", "reports/demo/one", "widgets/demo/one"}; !slices.Equal(w.deletions, want) {
 		t.Errorf("before Kubernetes' own controller is done, deleted %q, want %q", w.deletions, want)
 	}
 	if got, _ := w.finalizersOf("demo"); len(got) != 2 {
