@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -421,5 +422,41 @@ func TestDirectoriesOfTheImageAreNotHidden(t *testing.T) {
 	}
 	if !slices.ContainsFunc(server.Mounts, func(m plan.Mount) bool { return m.Path == "/etc/audit.yaml" && !m.Directory }) {
 		t.Errorf("mounts are %v, want /etc/audit.yaml among them", server.Mounts)
+	}
+}
+
+// What runs on neither side is somebody's work: ARCHITECTURE.md says whose.
+func TestWhatRunsOnNeitherSideIsWrittenDown(t *testing.T) {
+	text, err := os.ReadFile("../../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "## What plans switch off on both sides")
+	section, _, found := strings.Cut(section, "\n## ")
+	if !found {
+		t.Fatal("ARCHITECTURE.md has no section about what plans switch off on both sides")
+	}
+	neither := map[string]bool{}
+	pairs(t, func(legacy, modern kubever.Minor, p *plan.Plan) {
+		for _, c := range p.Controllers {
+			if c.Side != etcdsplit.Modern || c.On || strings.Contains(c.Why, "does not run it by default") {
+				continue
+			}
+			if other := p.Controller(etcdsplit.Legacy, c.ID); other == nil || !other.On {
+				neither[strings.TrimSuffix(c.ID, "-controller")] = true
+			}
+		}
+	})
+	for name := range neither {
+		if !strings.Contains(section, "`"+name+"`") {
+			t.Errorf("%s runs on neither side of some plan, and ARCHITECTURE.md does not say who does its work", name)
+		}
+	}
+	for _, quoted := range regexp.MustCompile("(?m)^\\|[^|]*\\|([^|]*)\\|").FindAllStringSubmatch(section, -1) {
+		for _, name := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(quoted[1], -1) {
+			if !neither[name[1]] {
+				t.Errorf("ARCHITECTURE.md says that %s runs on neither side, and every plan runs it on one", name[1])
+			}
+		}
 	}
 }
