@@ -80,6 +80,7 @@ type world struct {
 	refuse func(side etcdsplit.SideName, r *http.Request) int
 	// watches brings events to those who watch; nil where nobody does.
 	watches func(side etcdsplit.SideName, rw http.ResponseWriter, r *http.Request)
+	options Options // of the last collector
 	// deletions lists what was deleted, as resource/namespace/name.
 	deletions []string
 	wrong     []string // deletions of objects that have an owner
@@ -114,6 +115,8 @@ func (w *world) collector(options Options) (*collector, *manager) {
 		options.Audit = slog.New(slog.DiscardHandler)
 	}
 	options.Log = slog.New(slog.DiscardHandler)
+	options.Legacy, options.Modern = configs[etcdsplit.Legacy], configs[etcdsplit.Modern]
+	w.options = options
 	c, err := newCluster(testPlan(w.t), configs, options)
 	if err != nil {
 		w.t.Fatal(err)
@@ -332,7 +335,7 @@ func (w *world) writeLock(s store, rest []string, namespace string, r *http.Requ
 		return
 	}
 	w.version++
-	written.Metadata.ResourceVersion = fmt.Sprint(w.version)
+	written.Metadata.ResourceVersion, written.Metadata.UID = fmt.Sprint(w.version), types.UID("uid-of-"+written.Metadata.Name)
 	s.objects[key] = &written
 	answer(200, &written)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -201,5 +202,53 @@ func TestLockIsWrittenByOneAlone(t *testing.T) {
 	}
 	if err := one.Update(t.Context(), record(one)); err != nil {
 		t.Errorf("the holder cannot renew: %v", err)
+	}
+}
+
+// A leader that is stopped stops acting first and lets go of the lock then; the next one acts.
+func TestTheNextLeaderActsWhenTheFirstHasStopped(t *testing.T) {
+	w := newWorld(t)
+	set := w.put(modern, "replicasets", "demo", "set")
+	w.put("", "pods", "demo", "one", set)
+	w.watches = func(_ etcdsplit.SideName, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	start := func() (m *manager, stop func() error) {
+		_, m = w.collector(Options{Collect: true, Workers: 2, LeaderElect: true})
+		m.started = false
+		ctx, cancel := context.WithCancel(t.Context())
+		ended, options := make(chan error, 1), w.options
+		go func() { ended <- m.lead(ctx, options) }()
+		return m, func() error { cancel(); return <-ended }
+	}
+	acts := func(m *manager) {
+		t.Helper()
+		for start := time.Now(); m.ready() != nil; pause(t.Context(), 10*time.Millisecond) {
+			if time.Since(start) > time.Minute {
+				t.Fatalf("it does not act: %v", m.ready())
+			}
+		}
+	}
+	first, stopFirst := start()
+	acts(first)
+	second, stopSecond := start()
+	pause(t.Context(), 100*time.Millisecond)
+	if second.ready() == nil {
+		t.Error("the second acts beside the first")
+	}
+	if err := stopFirst(); err != nil {
+		t.Errorf("the first ends with %v", err)
+	}
+	acts(second)
+	w.drop(modern, "replicasets", "demo", "set")
+	second.graph.remove(set.UID) // as a watch would say
+	for start := time.Now(); w.has("", "pods", "demo", "one"); pause(t.Context(), 10*time.Millisecond) {
+		if time.Since(start) > time.Minute {
+			t.Fatal("the second does not collect")
+		}
+	}
+	if err := stopSecond(); err != nil {
+		t.Errorf("the second ends with %v", err)
+	}
+	if len(w.wrong) > 0 {
+		t.Errorf("%q", w.wrong)
 	}
 }
