@@ -37,7 +37,7 @@ var layers = map[string][]string{
 	"pkg/adopt":       {"pkg/spec", "pkg/kubever"},
 	"pkg/migrate":     {"pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
 	"pkg/live":        {"pkg/render", "pkg/adopt", "pkg/plan", "pkg/spec", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"}, // it compares as render --diff does
-	"pkg/hub":         {},
+	"pkg/hub":         {"pkg/kubever"},
 	"internal/cli":    {"*"},
 	"test/rig":        {"*"},
 	"internal/golden": {},

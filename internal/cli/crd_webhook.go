@@ -44,6 +44,7 @@ Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or bad rules.`,
 			return runCRDWebhook(cmd.Context(), req, streams)
 		},
 	}
+	cmd.AddCommand(newCRDWebhookManifestsCmd(streams))
 	flags := cmd.Flags()
 	flags.StringVar(&req.rules, "rules", "", "directory of the rules files and their CRDs")
 	req.server.bind(flags, "127.0.0.1:9443")

@@ -40,7 +40,7 @@ type entry struct {
 // Open loads the rules of a directory. Errors: every problem with its file and line.
 func Open(directory string, metrics *Metrics) (*Source, error) {
 	s := &Source{directory: directory, metrics: metrics}
-	files, err := s.list()
+	files, err := list(directory)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *Source) Converters() *Converters { return s.current.Load() }
 // the same: whoever writes them may be in the middle. An error tells why they were not loaded; it is reported once per change, and the rules
 // of before stay in use.
 func (s *Source) Check() (loaded bool, err error) {
-	files, err := s.list()
+	files, err := list(s.directory)
 	if err != nil {
 		if s.loaded == nil {
 			return false, nil // known to be unreadable
@@ -92,8 +92,8 @@ func same(a, b []entry) bool {
 }
 
 // list finds the files, sorted by name. It follows links, as those of a mounted ConfigMap.
-func (s *Source) list() ([]entry, error) {
-	names, err := os.ReadDir(s.directory)
+func list(directory string) ([]entry, error) {
+	names, err := os.ReadDir(directory)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (s *Source) list() ([]entry, error) {
 		if strings.HasPrefix(name.Name(), ".") || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name.Name())) {
 			continue
 		}
-		path := filepath.Join(s.directory, name.Name())
+		path := filepath.Join(directory, name.Name())
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, err
@@ -117,13 +117,9 @@ func (s *Source) list() ([]entry, error) {
 // load reads the files and takes them into use if they are good. Either way they are not looked at again until one changes.
 func (s *Source) load(files []entry) error {
 	s.loaded = files
-	texts := make([]hub.File, len(files))
-	for i, file := range files {
-		data, err := readFile(file.path)
-		if err != nil {
-			return err
-		}
-		texts[i] = hub.File{Name: file.path, Data: data}
+	texts, err := readAll(files)
+	if err != nil {
+		return err
 	}
 	found, err := hub.Load(texts)
 	if err != nil {
@@ -138,6 +134,27 @@ func (s *Source) load(files []entry) error {
 	s.metrics.good.Set(1)
 	s.metrics.crds.Set(float64(len(converters)))
 	return nil
+}
+
+// ReadDirectory reads the files of a directory that a Source would load.
+func ReadDirectory(directory string) ([]hub.File, error) {
+	files, err := list(directory)
+	if err != nil {
+		return nil, err
+	}
+	return readAll(files)
+}
+
+func readAll(files []entry) ([]hub.File, error) {
+	texts := make([]hub.File, len(files))
+	for i, file := range files {
+		data, err := readFile(file.path)
+		if err != nil {
+			return nil, err
+		}
+		texts[i] = hub.File{Name: file.path, Data: data}
+	}
+	return texts, nil
 }
 
 func readFile(file string) ([]byte, error) {
