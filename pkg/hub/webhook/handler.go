@@ -1,11 +1,11 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -81,12 +81,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.LimitBytes))
-	if err != nil {
+	var body bytes.Buffer
+	body.Grow(int(min(max(r.ContentLength, 0), 64<<10)) + bytes.MinRead) // no more on the word of a header
+	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, h.LimitBytes)); err != nil {
 		h.refuse(w, http.StatusBadRequest, fmt.Errorf("reading the review: %w", err))
 		return
 	}
-	asked, err := parseReview(body)
+	asked, err := parseReview(body.Bytes())
 	if err != nil {
 		h.refuse(w, http.StatusBadRequest, err)
 		return
