@@ -216,10 +216,11 @@ func storeHint(err error) string {
 type memoryShared struct{}
 
 // memoryBytes is what a verb that reads stores should get by with. The collector works harder near it; nothing fails.
-const memoryBytes = 64 << 20
+const memoryBytes = 52 << 20
 
 func limitMemory(ctx context.Context) {
 	if os.Getenv("GOMEMLIMIT") == "" && ctx.Value(memoryShared{}) == nil {
 		debug.SetMemoryLimit(memoryBytes)
+		releaseProgram()
 	}
 }

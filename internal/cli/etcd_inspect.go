@@ -197,7 +197,7 @@ func runEtcdGet(ctx context.Context, req etcdGetRequest, streams Streams) error 
 		objects = append(objects, object)
 	}
 	if len(objects) == 0 {
-		return withHint(fmt.Errorf("no store holds %s", key), "fusionctl etcd ls shows which resources there are")
+		return withHint(fmt.Errorf("no store holds %s", etcdsplit.Printable(key)), "fusionctl etcd ls shows which resources there are")
 	}
 	if req.output == "json" {
 		return printJSON(streams.Out, struct {
@@ -211,11 +211,11 @@ func runEtcdGet(ctx context.Context, req etcdGetRequest, streams Streams) error 
 func decodeEntry(store string, entry *etcdsplit.Entry) (storedObject, error) {
 	object, err := objects.Decode(entry.Value)
 	if err != nil {
-		return storedObject{}, fmt.Errorf("store %s: %s: %w", store, entry.Key, err)
+		return storedObject{}, fmt.Errorf("store %s: %s: %w", store, etcdsplit.Printable(string(entry.Key)), err)
 	}
 	envelope, err := etcdsplit.ReadEnvelope(entry.Value)
 	return storedObject{
-		Store: store, Key: string(entry.Key), CreateRevision: entry.CreateRevision, ModRevision: entry.ModRevision, Version: entry.Version,
+		Store: store, Key: etcdsplit.Printable(string(entry.Key)), CreateRevision: entry.CreateRevision, ModRevision: entry.ModRevision, Version: entry.Version,
 		Bytes: len(entry.Value), Encoding: string(envelope.Encoding), Object: object,
 	}, err
 }

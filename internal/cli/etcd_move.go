@@ -246,7 +246,7 @@ func printMoveTotals(w io.Writer, req etcdMoveRequest, lines []moveTotals) error
 	return printTable(w, func(t io.Writer) {
 		fmt.Fprintln(t, "RESOURCE\tFROM\tTO\tKEYS\tBYTES\tCONFLICTS\tFOR EXAMPLE")
 		for _, l := range lines {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", l.Resource, l.From, l.To, l.Keys, l.Bytes, l.Conflicts, l.Example)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", etcdsplit.Printable(l.Resource), l.From, l.To, l.Keys, l.Bytes, l.Conflicts, etcdsplit.Printable(l.Example))
 		}
 	})
 }

@@ -62,6 +62,15 @@ func Diff(ctx context.Context, m *Map, left, right Store, under string, limit in
 	if _, err := Entries(ctx, right, atRevision, d.rightEntry); err != nil {
 		return nil, err
 	}
+	for i := range d.report.Differences {
+		difference := &d.report.Differences[i]
+		difference.Key = Printable(difference.Key)
+		for _, side := range []*ListedKey{difference.Left, difference.Right} {
+			if side != nil {
+				side.Key = Printable(side.Key)
+			}
+		}
+	}
 	slices.SortFunc(d.report.Differences, func(a, b Difference) int { return strings.Compare(a.Key, b.Key) })
 	return d.report, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/fxamacker/cbor/v2"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -77,7 +78,7 @@ func (e *Envelope) readUnknown(data []byte) error {
 	for len(data) > 0 {
 		number, value, n := nextField(data)
 		if n < 0 {
-			return fmt.Errorf("%w: its envelope is damaged: %w", ErrUnreadable, protowire.ParseError(n))
+			return fmt.Errorf("%w: its envelope is damaged: %w", ErrUnreadable, parseError(n))
 		}
 		data = data[n:]
 		switch number {
@@ -95,7 +96,7 @@ func (e *Envelope) readUnknown(data []byte) error {
 	for len(typeMeta) > 0 {
 		number, value, n := nextField(typeMeta)
 		if n < 0 {
-			return fmt.Errorf("%w: its type is damaged: %w", ErrUnreadable, protowire.ParseError(n))
+			return fmt.Errorf("%w: its type is damaged: %w", ErrUnreadable, parseError(n))
 		}
 		typeMeta = typeMeta[n:]
 		switch number {
@@ -131,6 +132,11 @@ func nextField(data []byte) (number protowire.Number, value []byte, n int) {
 		return 0, nil, n
 	}
 	return number, value, tag + n
+}
+
+// parseError says what is wrong with a message. The package's own words begin with a space that changes from build to build.
+func parseError(n int) error {
+	return errors.New(strings.TrimSpace(strings.TrimPrefix(protowire.ParseError(n).Error(), "proto:")))
 }
 
 // readEncrypted reads <provider>:<version>:<key name>:<cipher text>; old providers leave out nothing of it.
@@ -185,7 +191,7 @@ func protoFields(data []byte, visit func(number protowire.Number, value []byte) 
 	for len(data) > 0 {
 		number, value, n := nextField(data)
 		if n < 0 {
-			return protowire.ParseError(n)
+			return parseError(n)
 		}
 		data = data[n:]
 		if !visit(number, value) {
@@ -201,15 +207,15 @@ func protoVarint(data []byte, field protowire.Number) (uint64, error) {
 	for len(data) > 0 {
 		number, wireType, n := protowire.ConsumeTag(data)
 		if n < 0 {
-			return 0, protowire.ParseError(n)
+			return 0, parseError(n)
 		}
 		data = data[n:]
 		if number == field && wireType == protowire.VarintType {
 			if result, n = protowire.ConsumeVarint(data); n < 0 {
-				return 0, protowire.ParseError(n)
+				return 0, parseError(n)
 			}
 		} else if n = protowire.ConsumeFieldValue(number, wireType, data); n < 0 {
-			return 0, protowire.ParseError(n)
+			return 0, parseError(n)
 		}
 		data = data[n:]
 	}

@@ -2,7 +2,9 @@ package etcdsplit
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Form says what kind of key a key is.
@@ -39,6 +41,23 @@ func (k Key) String() string {
 		}
 	}
 	return strings.Join(parts, "/")
+}
+
+// Printable is the key as it stands, or quoted as in Go when it is not text that can be printed: a store may hold any bytes,
+// and a report goes to terminals and into JSON.
+func Printable(key string) string {
+	if !utf8.ValidString(key) || strings.ContainsFunc(key, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(key)
+	}
+	return key
+}
+
+// printableText is Printable for a sentence, without the quotes.
+func printableText(sentence string) string {
+	if quoted := Printable(sentence); quoted != sentence {
+		return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+	}
+	return sentence
 }
 
 // Classifier takes keys apart. Safe for concurrent use.
@@ -130,7 +149,7 @@ func (c *Classifier) Classify(key string) Key {
 		return Key{Form: FormForeign}
 	}
 	first, tail, ok := strings.Cut(rest, "/")
-	if !ok || first == "" {
+	if !ok || first == "" || !utf8.ValidString(rest) { // names are text: no API server reads such a key
 		return Key{Form: FormUnshaped}
 	}
 	if first == thirdPartyData {

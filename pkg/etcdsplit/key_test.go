@@ -54,6 +54,7 @@ func TestClassify(t *testing.T) {
 		"":                                                                                {Form: FormForeign},
 		"/registry/":                                                                      {Form: FormUnshaped},
 		"/registry/health":                                                                {Form: FormUnshaped},
+		"/registry/pods/default/\xff":                                                     {Form: FormUnshaped},
 		"/registry/pods/web-0":                                                            {Form: FormUnshaped, Resource: "pods"}, // namespaced
 		"/registry/minions/default/node-1":                                                {Form: FormUnshaped, Resource: "minions"},
 		"/registry/pods//web-0":                                                           {Form: FormUnshaped, Resource: "pods"},

@@ -67,6 +67,12 @@ func List(ctx context.Context, m *Map, store Store, options ListOptions) ([]List
 	}
 	result := make([]Listed, 0, len(lines))
 	for _, line := range lines {
+		line.Resource, line.Namespace = Printable(line.Resource), Printable(line.Namespace)
+		for _, keys := range [][]ListedKey{line.Largest, line.Newest} {
+			for i := range keys {
+				keys[i].Key = Printable(keys[i].Key)
+			}
+		}
 		result = append(result, *line)
 	}
 	slices.SortFunc(result, func(a, b Listed) int {

@@ -62,7 +62,7 @@ func readProtobufMeta(body []byte, m *Meta, wanted bool) error {
 	number, meta, n := nextField(body)
 	for number != 1 { // it comes first, and the rest may be large
 		if n < 0 {
-			return protowire.ParseError(n)
+			return parseError(n)
 		}
 		if body = body[n:]; len(body) == 0 {
 			return nil
@@ -72,7 +72,7 @@ func readProtobufMeta(body []byte, m *Meta, wanted bool) error {
 	for len(meta) > 0 {
 		number, value, n := nextField(meta)
 		if n < 0 {
-			return protowire.ParseError(n)
+			return parseError(n)
 		}
 		meta = meta[n:]
 		switch number {
@@ -105,7 +105,7 @@ func readProtobufOwner(data []byte) (owner OwnerReference, err error) {
 	for len(data) > 0 {
 		number, value, n := nextField(data)
 		if n < 0 {
-			return owner, protowire.ParseError(n)
+			return owner, parseError(n)
 		}
 		data = data[n:]
 		switch number {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // Depth says how much of a store is read.
@@ -139,7 +140,7 @@ func (o *observer) observe(e *Entry) {
 func (o *observer) classify(key string) Key {
 	if o.last != nil && o.last.form == FormObject {
 		prefix, name := o.classifier.prefix, o.last.name
-		if end := len(prefix) + len(name); len(key) > end && key[end] == '/' && key[len(prefix):end] == name && key[:len(prefix)] == prefix {
+		if end := len(prefix) + len(name); len(key) > end && key[end] == '/' && key[len(prefix):end] == name && key[:len(prefix)] == prefix && utf8.ValidString(key[end:]) {
 			return objectKey(FormObject, name, key[end+1:], o.last.scope)
 		}
 	}

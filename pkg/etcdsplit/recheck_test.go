@@ -154,7 +154,9 @@ func TestScanStandsByAFindingThatItCannotLookAtAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == "FUS060" && strings.Contains(f.Message, "deletes 1 pod ") }) {
+	if !slices.ContainsFunc(report.Findings, func(f finding.Finding) bool {
+		return f.Rule == "FUS060" && strings.Contains(f.Message, "deletes 1 pod ")
+	}) {
 		t.Errorf("the finding is gone:\n%s", findingText(report.Findings))
 	}
 }

@@ -67,6 +67,10 @@ func (r *reporter) add(store, resource string, f finding.Finding) {
 	if f.Subject == "" {
 		f.Subject = store + ":" + resource
 	}
+	f.Subject, f.Message = printableText(f.Subject), printableText(f.Message)
+	for i, related := range f.Related {
+		f.Related[i] = Printable(related)
+	}
 	r.findings = append(r.findings, f)
 	key := [2]string{store, resource}
 	if r.rules[key] == nil {
@@ -147,12 +151,12 @@ func (s *storeScan) checkPrefix() {
 }
 
 func (r *reporter) resourceReport(store *storeScan, t *resourceTally) ResourceReport {
-	report := ResourceReport{Resource: t.name, Name: PlainName(t.name), Store: store.Name, Keys: t.keys, Bytes: t.bytes, Verdict: "ok"}
+	report := ResourceReport{Resource: Printable(t.name), Name: Printable(PlainName(t.name)), Store: store.Name, Keys: t.keys, Bytes: t.bytes, Verdict: "ok"}
 	if t.row != nil {
 		report.Owner = t.row.Owner
 	}
 	for key, st := range t.types {
-		report.Types = append(report.Types, StoredReport{key.APIVersion, key.Kind, key.Encoding, st.keys})
+		report.Types = append(report.Types, StoredReport{Printable(key.APIVersion), Printable(key.Kind), key.Encoding, st.keys})
 	}
 	for _, c := range sortedKeys(t.encrypted) {
 		report.Types = append(report.Types, StoredReport{Encoding: Encrypted, Keys: t.encrypted[c].keys})

@@ -185,7 +185,7 @@ func (r *Referee) See(now time.Time, store string, c Change) *Fight {
 	id := storeKey{store, rest}
 	b, ok := r.keys[id]
 	if !ok {
-		b = &bout{total: Fight{Store: store, Key: rest, Since: now}}
+		b = &bout{total: Fight{Store: store, Key: Printable(rest), Since: now}}
 		r.keys[id] = b
 		r.order = append(r.order, id)
 		r.forget()

@@ -4,6 +4,7 @@ package objects
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -175,11 +176,11 @@ func eachValue(message []byte, numbers []protowire.Number, visit func(value []by
 	for len(message) > 0 {
 		number, wireType, n := protowire.ConsumeTag(message)
 		if n < 0 {
-			return protowire.ParseError(n)
+			return errors.New("a field of it is damaged")
 		}
 		message = message[n:]
 		if n = protowire.ConsumeFieldValue(number, wireType, message); n < 0 {
-			return protowire.ParseError(n)
+			return errors.New("a field of it is damaged")
 		}
 		value := message[:n]
 		message = message[n:]

@@ -56,7 +56,7 @@ func parseKeyValue(data []byte, e *etcdsplit.Entry) error {
 				n = protowire.ConsumeFieldValue(number, wireType, data)
 			}
 			if n < 0 {
-				return protowire.ParseError(n)
+				return errors.New("a field of it is damaged")
 			}
 			data = data[n:]
 			continue

@@ -162,7 +162,7 @@ type worker struct {
 const (
 	shortWait  = 200     // times that another goroutine may run
 	faultBytes = 1 << 16 // the system brings in up to so much with each page that is looked at
-	heldBytes  = 8 << 20 // of the file are held in memory by a worker, about
+	heldBytes  = 2 << 20 // of the file are held in memory by a worker, about
 )
 
 func (w *worker) work(ctx context.Context, inline page) error {
@@ -179,6 +179,9 @@ func (w *worker) work(ctx context.Context, inline page) error {
 		w.fetchChildren(root)
 		if err := w.part(w.leaves, part); err != nil {
 			return err
+		}
+		if at := int64(root) * w.meta.pageBytes; w.mapped != nil { // it may lie anywhere
+			w.mapped.release(at, at+w.meta.pageBytes)
 		}
 	}
 	return ctx.Err()
