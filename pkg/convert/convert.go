@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // Converter knows which kinds are the same thing in different versions and groups, and how to get from one to another.
@@ -270,12 +269,11 @@ func (c *Converter) Knows(gvk schema.GroupVersionKind) bool {
 	return native || registered || impossible
 }
 
-// contentError makes the reason of a refused object one that names a field: the reflection-based decoder does not.
-func contentError(gvk schema.GroupVersionKind, object map[string]any, into runtime.Object, err error) error {
-	if text, marshalErr := utiljson.Marshal(object); marshalErr == nil {
-		if decodeErr := utiljson.Unmarshal(text, into); decodeErr != nil {
-			err = decodeErr
-		}
+// contentError names the field that a kind refuses: the decoder that works by reflection does not always.
+func (c *Converter) contentError(gvk schema.GroupVersionKind, object map[string]any, err error) error {
+	k := keeper{}
+	if k.keep(object, c.shapes.of(gvk)); k.wrong != nil {
+		err = k.wrong
 	}
 	return &ContentError{gvk, err}
 }

@@ -114,7 +114,10 @@ func TestRelabelling(t *testing.T) {
 		pairs++
 		for range 10 {
 			in := s.of(t, from)
-			relabelled, _ := r.relabel(in)
+			relabelled, _, err := r.relabel(in)
+			if err != nil {
+				t.Fatal(err)
+			}
 			converted, err := s.c.throughHub(in, from, to, s.c.hubs[from])
 			if err != nil {
 				t.Fatal(err)
@@ -131,6 +134,32 @@ func TestRelabelling(t *testing.T) {
 	})
 	if pairs < 50 {
 		t.Errorf("%d pairs have the same fields, want at least 50", pairs)
+	}
+}
+
+// TestPodTemplatesAreCopied: Kubernetes' functions change nothing in a pod template, the fields that repeat others aside.
+func TestPodTemplatesAreCopied(t *testing.T) {
+	s := newSpecimens(t, 3)
+	template := kind("", "v1", "PodTemplate")
+	for range 200 {
+		in := s.of(t, template)
+		out, err := s.c.throughHub(in, template, template, s.c.hubs[template])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []missing{between(in, out, s.c.shapes.of(template)), between(out, in, s.c.shapes.of(template))} {
+			for _, d := range m.found {
+				t.Errorf("%s: %v and %v", d.at, d.value, d.now)
+			}
+		}
+	}
+	for _, kinds := range [][2]schema.GroupVersionKind{
+		{kind("extensions", "v1beta1", "Deployment"), kind("apps", "v1", "Deployment")},
+		{kind("apps", "v1beta1", "StatefulSet"), kind("apps", "v1", "StatefulSet")},
+	} {
+		if r, err := s.c.route(kinds[0], kinds[1]); err != nil || !r.sameShape && r.template.String() != "spec.template" {
+			t.Errorf("%s to %s: the pod template is found at %q, %v", kindName(kinds[0]), kindName(kinds[1]), r.template, err)
+		}
 	}
 }
 

@@ -2,26 +2,38 @@ package convert
 
 import (
 	"fmt"
+	"math"
 	"reflect"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // relabel copies an object of which both versions have the same fields, without the fields that neither has.
-func (r *route) relabel(in map[string]any) (map[string]any, []Loss) {
+func (r *route) relabel(in map[string]any) (map[string]any, []Loss, error) {
 	k := keeper{}
 	out := k.keep(in, r.target).(map[string]any)
+	if k.wrong != nil {
+		return nil, nil, &ContentError{r.from, k.wrong}
+	}
 	out["apiVersion"], out["kind"] = r.to.ToAPIVersionAndKind()
-	return out, r.losses(k.unknown)
+	return out, r.losses(k.unknown), nil
 }
 
 // keeper copies what a shape has a place for.
 type keeper struct {
 	at      path
 	unknown []difference
+	wrong   error // the first value that is not of the kind that its place takes
 }
 
 func (k *keeper) keep(value any, s *shape) any {
+	if s != nil && k.wrong == nil {
+		if want := s.refuses(value); want != "" {
+			k.wrong = fmt.Errorf("%s: want %s", k.at, want)
+		}
+	}
 	switch value := value.(type) {
 	case map[string]any:
 		if s == nil || s.value() || s.list {
@@ -52,13 +64,58 @@ func (k *keeper) keep(value any, s *shape) any {
 	}
 }
 
+// refuses names what a place takes when it does not take the value, "" when it does. Null is taken everywhere.
+func (s *shape) refuses(value any) string {
+	switch {
+	case value == nil || s.value() && (s.goType == nil || isValue(s.goType)):
+		return ""
+	case s.fields != nil || s.element != nil && !s.list:
+		if _, ok := value.(map[string]any); !ok {
+			return "an object"
+		}
+	case s.list:
+		if _, ok := value.([]any); !ok {
+			return "a list"
+		}
+	default:
+		return refuses(s.goType.Kind(), value)
+	}
+	return ""
+}
+
+func refuses(kind reflect.Kind, value any) string {
+	switch kind {
+	case reflect.String:
+		if _, ok := value.(string); !ok {
+			return "a string"
+		}
+	case reflect.Bool:
+		if _, ok := value.(bool); !ok {
+			return "true or false"
+		}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		switch value := value.(type) {
+		case int64:
+		case float64:
+			if value != math.Trunc(value) {
+				return "a whole number"
+			}
+		default:
+			return "a whole number"
+		}
+	}
+	return ""
+}
+
 // reconcile finishes what the steps made of an object. Go types say more than their input did: replicas that were not set are 0,
 // and status is {}; and they say some things otherwise, 1Gi for 1024Mi. What the input did not say and what carries nothing of it
 // is taken out again, and what only looks otherwise is put back as it was.
-func (r *route) reconcile(in, out map[string]any) (map[string]any, []Loss, error) {
+func (r *route) reconcile(in, out map[string]any) (map[string]any, []difference, error) {
 	if !r.typed { // Kubernetes' types had no part in it: the Func said what it meant
 		k := keeper{}
-		out = k.keep(out, r.target).(map[string]any)
+		if out = k.keep(out, r.target).(map[string]any); k.wrong != nil {
+			return nil, nil, &ContentError{r.to, k.wrong}
+		}
 	}
 	w := &walk{}
 	w.compare(in, out, r.source, r.target)
@@ -73,14 +130,14 @@ func (r *route) reconcile(in, out map[string]any) (map[string]any, []Loss, error
 		w.empty.take()
 		m := missing{}
 		m.compare(in, out, r.source)
-		return out, r.losses(m.found), nil
+		return out, m.found, nil
 	default:
 		return r.trim(in, out, w)
 	}
 }
 
 // trim takes out additions as long as the way back yields the same without them, and reports what it does not yield.
-func (r *route) trim(in, out map[string]any, w *walk) (map[string]any, []Loss, error) {
+func (r *route) trim(in, out map[string]any, w *walk) (map[string]any, []difference, error) {
 	full, err := follow(r.back, out)
 	if err != nil {
 		return nil, nil, fmt.Errorf("converting back to %s: %w", kindName(r.from), err)
@@ -98,7 +155,7 @@ func (r *route) trim(in, out map[string]any, w *walk) (map[string]any, []Loss, e
 	}
 	m := missing{}
 	m.compare(in, full, r.source)
-	return out, r.losses(m.found), nil
+	return out, m.found, nil
 }
 
 // yields reports whether the way back leads from out to the object.
@@ -251,6 +308,7 @@ func (w *walk) addDerived(out map[string]any, key string, value any, s *shape) {
 // losses words the differences.
 func (r *route) losses(found []difference) []Loss {
 	var losses []Loss
+	slices.SortFunc(found, func(a, b difference) int { return strings.Compare(a.at.String(), b.at.String()) })
 	for _, d := range found {
 		losses = append(losses, Loss{Path: d.at.String(), Value: runtime.DeepCopyJSONValue(d.value), Meaning: r.meaning(d)})
 	}
@@ -269,6 +327,14 @@ func (r *route) meaning(d difference) string {
 	default:
 		return kindName(r.to) + " cannot say this"
 	}
+}
+
+// under returns the shape of what stands at the path of fields.
+func (s *shape) under(p path) *shape {
+	for _, name := range p {
+		s = s.at(name.(string))
+	}
+	return s
 }
 
 // has reports whether the shape has a place for the path.

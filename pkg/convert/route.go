@@ -2,11 +2,12 @@ package convert
 
 import (
 	"cmp"
-	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
@@ -23,6 +24,9 @@ type route struct {
 	// sameShape holds when both versions have the same fields and Kubernetes keeps each where it is: then only the name of the
 	// version changes. TestRelabelling holds every such pair against Kubernetes' functions.
 	sameShape bool
+	// template is where both versions hold a pod template, the same Go type and most of the object: it is copied past the conversion.
+	// TestRelabelling holds that Kubernetes' functions change nothing in it.
+	template path
 }
 
 // step converts an object; it does not keep or change what it is given.
@@ -46,6 +50,9 @@ func (c *Converter) route(from, to schema.GroupVersionKind) (*route, error) {
 	}
 	hub, native := c.hubs[from]
 	r.sameShape = native && c.hubs[to] == hub && !slices.Contains(rewritten, from.Kind) && sameShape(r.source, r.target)
+	if native && c.hubs[to] == hub {
+		r.template = podTemplate(r.source, r.target, nil)
+	}
 	c.routes.Store(routeKey{from, to}, r)
 	return r, nil
 }
@@ -122,7 +129,7 @@ func (c *Converter) throughHub(object map[string]any, from, to schema.GroupVersi
 		return nil, err
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, source); err != nil {
-		return nil, contentError(from, object, source, err)
+		return nil, c.contentError(from, object, err)
 	}
 	target, err := c.throughTypes(source, to, hub)
 	if err != nil {
@@ -149,18 +156,79 @@ func (c *Converter) throughTypes(source runtime.Object, to schema.GroupVersionKi
 
 // convert takes an object along the route and says what is lost.
 func (r *route) convert(in map[string]any) (map[string]any, []Loss, error) {
-	if _, ok := in["metadata"].(map[string]any); !ok && in["metadata"] != nil {
-		return nil, nil, &ContentError{r.from, fmt.Errorf("metadata: want an object")}
-	}
 	if r.sameShape {
-		out, losses := r.relabel(in)
-		return out, losses, nil
+		return r.relabel(in)
 	}
-	out, err := follow(r.steps, in)
+	rest, template := cut(in, r.template)
+	out, err := follow(r.steps, rest)
 	if err != nil {
 		return nil, nil, err
 	}
-	return r.reconcile(in, out)
+	out, lost, err := r.reconcile(rest, out)
+	if err != nil {
+		return nil, nil, err
+	}
+	if template != nil {
+		k := keeper{at: r.template.clone()}
+		paste(out, r.template, k.keep(template, r.target.under(r.template)))
+		if k.wrong != nil {
+			return nil, nil, &ContentError{r.from, k.wrong}
+		}
+		lost = append(lost, k.unknown...)
+	}
+	return out, r.losses(lost), nil
+}
+
+// podTemplate finds where both versions have a pod template, nil when nowhere.
+func podTemplate(source, target *shape, at path) path {
+	if len(at) > 4 || source == nil || target == nil {
+		return nil
+	}
+	if source == target && source.goType == reflect.TypeFor[corev1.PodTemplateSpec]() {
+		return at.clone()
+	}
+	for name, field := range source.fields {
+		if found := podTemplate(field, target.at(name), append(at, name)); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// cut returns the object without the part at the path, and that part; the object itself stays as it is.
+func cut(object map[string]any, at path) (map[string]any, any) {
+	if len(at) == 0 {
+		return object, nil
+	}
+	key := at[0].(string)
+	part, ok := object[key]
+	if !ok {
+		return object, nil
+	}
+	rest := maps.Clone(object)
+	if len(at) == 1 {
+		delete(rest, key)
+		return rest, part
+	}
+	child, ok := part.(map[string]any)
+	if !ok {
+		return object, nil
+	}
+	rest[key], part = cut(child, at[1:])
+	return rest, part
+}
+
+// paste puts a part back where cut took it.
+func paste(object map[string]any, at path, part any) {
+	for _, key := range at[:len(at)-1] {
+		child, ok := object[key.(string)].(map[string]any)
+		if !ok {
+			child = map[string]any{}
+			object[key.(string)] = child
+		}
+		object = child
+	}
+	object[at[len(at)-1].(string)] = part
 }
 
 func follow(steps []step, object map[string]any) (map[string]any, error) {
