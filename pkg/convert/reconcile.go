@@ -120,14 +120,14 @@ func (r *route) reconcile(in, out map[string]any) (map[string]any, []difference,
 	w := &walk{}
 	w.compare(in, out, r.source, r.target)
 	if !r.typed {
-		w.empty, w.derived = nil, nil
+		*w = walk{displaced: w.displaced}
 	}
 	switch {
 	case !w.displaced && len(w.derived) == 0:
-		w.empty.take()
+		w.take()
 		return out, nil, nil
 	case r.back == nil:
-		w.empty.take()
+		w.take()
 		m := missing{}
 		m.compare(in, out, r.source)
 		return out, m.found, nil
@@ -138,6 +138,7 @@ func (r *route) reconcile(in, out map[string]any) (map[string]any, []difference,
 
 // trim takes out additions as long as the way back yields the same without them, and reports what it does not yield.
 func (r *route) trim(in, out map[string]any, w *walk) (map[string]any, []difference, error) {
+	w.void.take()
 	full, err := follow(r.back, out)
 	if err != nil {
 		return nil, nil, fmt.Errorf("converting back to %s: %w", kindName(r.from), err)
@@ -192,7 +193,8 @@ func (as additions) put() {
 type walk struct {
 	depth     int
 	displaced bool      // something of the input is not in its place
-	empty     additions // say nothing
+	void      additions // say nothing: Go cannot tell them from nothing there
+	empty     additions // say little: Go can
 	derived   additions // in a part that both versions write the same way: repeat what stands elsewhere
 }
 
@@ -259,7 +261,7 @@ func (w *walk) objects(in, out map[string]any, source, target *shape) {
 		case value == nil:
 			delete(out, key)
 		case isEmpty(value):
-			w.empty = append(w.empty, addition{out, key, value})
+			w.addEmpty(out, key, value, target)
 			continue
 		}
 		switch {
@@ -267,13 +269,35 @@ func (w *walk) objects(in, out map[string]any, source, target *shape) {
 		case source == target:
 			w.addDerived(out, key, value, target)
 		default:
-			w.addEmpties(value)
+			w.addEmpties(value, target.at(key))
 		}
 	}
 }
 
+// take removes all additions.
+func (w *walk) take() {
+	w.void.take()
+	w.empty.take()
+	w.derived.take()
+}
+
+// put undoes take.
+func (w *walk) put() {
+	w.void.put()
+	w.empty.put()
+	w.derived.put()
+}
+
+func (w *walk) addEmpty(object map[string]any, key string, value any, s *shape) {
+	if s != nil && s.fields != nil && !s.optional[key] {
+		w.void = append(w.void, addition{object, key, value})
+	} else {
+		w.empty = append(w.empty, addition{object, key, value})
+	}
+}
+
 // addEmpties notes what says nothing inside of an addition that does.
-func (w *walk) addEmpties(value any) {
+func (w *walk) addEmpties(value any, s *shape) {
 	switch value := value.(type) {
 	case map[string]any:
 		for key, v := range value {
@@ -281,14 +305,14 @@ func (w *walk) addEmpties(value any) {
 			case v == nil:
 				delete(value, key)
 			case isEmpty(v):
-				w.empty = append(w.empty, addition{value, key, v})
+				w.addEmpty(value, key, v, s)
 			default:
-				w.addEmpties(v)
+				w.addEmpties(v, s.at(key))
 			}
 		}
 	case []any:
 		for _, v := range value {
-			w.addEmpties(v)
+			w.addEmpties(v, s.ofElements())
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
@@ -19,6 +20,7 @@ type route struct {
 	steps    []step
 	back     []step // nil when there is no way back
 	typed    bool   // a step goes through Kubernetes' types
+	direct   bool   // there is only that step
 	source   *shape
 	target   *shape
 	// sameShape holds when both versions have the same fields and Kubernetes keeps each where it is: then only the name of the
@@ -27,6 +29,9 @@ type route struct {
 	// template is where both versions hold a pod template, the same Go type and most of the object: it is copied past the conversion.
 	// TestRelabelling holds that Kubernetes' functions change nothing in it.
 	template path
+
+	converter *Converter   // of a direct route
+	hub       reflect.Type // of a direct route
 }
 
 // step converts an object; it does not keep or change what it is given.
@@ -51,6 +56,7 @@ func (c *Converter) route(from, to schema.GroupVersionKind) (*route, error) {
 	hub, native := c.hubs[from]
 	r.sameShape = native && c.hubs[to] == hub && !slices.Contains(rewritten, from.Kind) && sameShape(r.source, r.target)
 	if native && c.hubs[to] == hub {
+		r.direct, r.converter, r.hub = len(steps) == 1 && typed, c, hub
 		r.template = podTemplate(r.source, r.target, nil)
 	}
 	c.routes.Store(routeKey{from, to}, r)
@@ -124,12 +130,9 @@ func (c *Converter) step(from, to schema.GroupVersionKind) step {
 
 // throughHub converts with Kubernetes' own functions: to the internal type, and from there.
 func (c *Converter) throughHub(object map[string]any, from, to schema.GroupVersionKind, hub reflect.Type) (map[string]any, error) {
-	source, err := c.scheme.New(from)
+	source, err := c.decode(object, from)
 	if err != nil {
 		return nil, err
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, source); err != nil {
-		return nil, c.contentError(from, object, err)
 	}
 	target, err := c.throughTypes(source, to, hub)
 	if err != nil {
@@ -160,11 +163,7 @@ func (r *route) convert(in map[string]any) (map[string]any, []Loss, error) {
 		return r.relabel(in)
 	}
 	rest, template := cut(in, r.template)
-	out, err := follow(r.steps, rest)
-	if err != nil {
-		return nil, nil, err
-	}
-	out, lost, err := r.reconcile(rest, out)
+	out, lost, err := r.passage(rest)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -177,6 +176,68 @@ func (r *route) convert(in map[string]any) (map[string]any, []Loss, error) {
 		lost = append(lost, k.unknown...)
 	}
 	return out, r.losses(lost), nil
+}
+
+// passage converts and reconciles.
+func (r *route) passage(in map[string]any) (map[string]any, []difference, error) {
+	if r.direct {
+		return r.directly(in)
+	}
+	out, err := follow(r.steps, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.reconcile(in, out)
+}
+
+// directly does what reconcile does with less: as long as the Go values are at hand, that nothing is lost shows by comparing them.
+func (r *route) directly(in map[string]any) (map[string]any, []difference, error) {
+	source, err := r.converter.decode(in, r.from)
+	if err != nil {
+		return nil, nil, err
+	}
+	kept := source.DeepCopyObject() // conversions share memory with what they convert, and some write to it
+	target, err := r.converter.throughTypes(source, r.to, r.hub)
+	if err != nil {
+		return nil, nil, &ContentError{r.from, err}
+	}
+	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(target)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := &walk{}
+	w.compare(in, out, r.source, r.target)
+	if !w.displaced && len(w.derived) == 0 {
+		w.take()
+		return out, nil, nil
+	}
+	w.take()
+	if len(w.empty)+len(w.derived) > 0 { // the Go value says more than the output now
+		if target, err = r.converter.decode(out, r.to); err != nil {
+			return nil, nil, err
+		}
+	}
+	again, err := r.converter.throughTypes(target, r.from, r.hub)
+	if err == nil && equality.Semantic.DeepEqual(again, kept) {
+		k := keeper{}
+		k.keep(in, r.source)
+		return out, k.unknown, nil
+	}
+	w.put()
+	return r.trim(in, out, w)
+}
+
+// decode reads an object into the Go type of its kind.
+func (c *Converter) decode(object map[string]any, gvk schema.GroupVersionKind) (runtime.Object, error) {
+	typed, err := c.scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); err != nil {
+		return nil, c.contentError(gvk, object, err)
+	}
+	typed.GetObjectKind().SetGroupVersionKind(gvk)
+	return typed, nil
 }
 
 // podTemplate finds where both versions have a pod template, nil when nowhere.

@@ -15,10 +15,11 @@ import (
 // A shape says which fields a part of an object may have. A shape without fields and without elements is a single value: a
 // string, a quantity, a raw extension.
 type shape struct {
-	fields  map[string]*shape // of an object with named fields
-	element *shape            // of a list or of a map
-	list    bool
-	goType  reflect.Type // nil when the shape was read from the table of fields
+	fields   map[string]*shape // of an object with named fields
+	element  *shape            // of a list or of a map
+	list     bool
+	optional map[string]bool // fields where Go tells {} or 0 from nothing there
+	goType   reflect.Type    // nil when the shape was read from the table of fields
 }
 
 // shapes reads shapes from the Go types of Kubernetes 1.36, and from the table of fields for kinds that have none there.
@@ -81,7 +82,7 @@ func (s *shapes) goType(t reflect.Type) *shape {
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		result.fields = map[string]*shape{}
+		result.fields, result.optional = map[string]*shape{}, map[string]bool{}
 		s.addFields(result, t)
 	case reflect.Slice, reflect.Array:
 		result.list = true
@@ -105,10 +106,15 @@ func (s *shapes) addFields(result *shape, t reflect.Type) {
 				embedded = embedded.Elem()
 			}
 			s.addFields(result, embedded)
-		case name == "":
-			result.fields[field.Name] = s.goType(field.Type)
 		default:
+			if name == "" {
+				name = field.Name
+			}
 			result.fields[name] = s.goType(field.Type)
+			switch field.Type.Kind() {
+			case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Interface:
+				result.optional[name] = true
+			}
 		}
 	}
 }
