@@ -10,21 +10,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// relabel copies an object of which both versions have the same fields, without the fields that neither has.
-func (r *route) relabel(in map[string]any) (map[string]any, []Loss, error) {
-	k := keeper{}
+// relabel copies an object that says only what both versions say in the same place, without the fields that neither has. It reports
+// false when a field has to go elsewhere. TestRelabelling holds that Kubernetes' functions change nothing else then.
+func (r *route) relabel(in map[string]any) (map[string]any, []difference, bool, error) {
+	k := keeper{source: r.source}
 	out := k.keep(in, r.target).(map[string]any)
-	if k.wrong != nil {
-		return nil, nil, &ContentError{r.from, k.wrong}
+	switch {
+	case k.moved:
+		return nil, nil, false, nil
+	case k.wrong != nil:
+		return nil, nil, false, &ContentError{r.from, k.wrong}
 	}
 	out["apiVersion"], out["kind"] = r.to.ToAPIVersionAndKind()
-	return out, r.losses(k.unknown), nil
+	return out, k.unknown, true, nil
 }
 
 // keeper copies what a shape has a place for.
 type keeper struct {
+	source  *shape // of the object that is copied, nil when it is that of the copy
 	at      path
 	unknown []difference
+	moved   bool  // the source has a field that the shape of the copy does not have
 	wrong   error // the first value that is not of the kind that its place takes
 }
 
@@ -39,25 +45,37 @@ func (k *keeper) keep(value any, s *shape) any {
 		if s == nil || s.value() || s.list {
 			return runtime.DeepCopyJSON(value)
 		}
+		source := k.source
 		out := make(map[string]any, len(value)+2)
 		for key, v := range value {
 			field := s.at(key)
+			k.source = source.at(key)
 			k.at = append(k.at, key)
-			if field == nil {
+			switch {
+			case k.source != nil && (field == nil || k.source.value() != field.value() || k.source.list != field.list):
+				k.moved = true
+			case field == nil:
 				k.unknown = append(k.unknown, difference{at: k.at.clone(), value: v})
-			} else {
+			default:
 				out[key] = k.keep(v, field)
 			}
 			k.at = k.at[:len(k.at)-1]
+			if k.moved {
+				break
+			}
 		}
+		k.source = source
 		return out
 	case []any:
+		source := k.source
+		k.source = source.ofElements()
 		out := make([]any, len(value))
 		for i, v := range value {
 			k.at = append(k.at, i)
 			out[i] = k.keep(v, s.ofElements())
 			k.at = k.at[:len(k.at)-1]
 		}
+		k.source = source
 		return out
 	default:
 		return value

@@ -23,11 +23,9 @@ type route struct {
 	direct   bool   // there is only that step
 	source   *shape
 	target   *shape
-	// sameShape holds when both versions have the same fields and Kubernetes keeps each where it is: then only the name of the
-	// version changes. TestRelabelling holds every such pair against Kubernetes' functions.
-	sameShape bool
+	relabels bool // an object whose fields all have a place in the target stays as it is
 	// template is where both versions hold a pod template, the same Go type and most of the object: it is copied past the conversion.
-	// TestRelabelling holds that Kubernetes' functions change nothing in it.
+	// TestPodTemplatesAreCopied holds that Kubernetes' functions change nothing in it.
 	template path
 
 	converter *Converter   // of a direct route
@@ -54,7 +52,7 @@ func (c *Converter) route(from, to schema.GroupVersionKind) (*route, error) {
 		source: c.shapes.of(from), target: c.shapes.of(to),
 	}
 	hub, native := c.hubs[from]
-	r.sameShape = native && c.hubs[to] == hub && !slices.Contains(rewritten, from.Kind) && sameShape(r.source, r.target)
+	r.relabels = native && c.hubs[to] == hub && !rewrites(from, to)
 	if native && c.hubs[to] == hub {
 		r.direct, r.converter, r.hub = len(steps) == 1 && typed, c, hub
 		r.template = podTemplate(r.source, r.target, nil)
@@ -63,9 +61,31 @@ func (c *Converter) route(from, to schema.GroupVersionKind) (*route, error) {
 	return r, nil
 }
 
-// rewritten are the kinds whose values Kubernetes changes from one version to another although the fields are the same.
-var rewritten = []string{
-	"PodDisruptionBudget", // an empty selector selects nothing in v1beta1, everything in v1
+// rewrites reports whether Kubernetes writes values anew that have their place in both versions. TestRelabelling finds what is missing.
+func rewrites(from, to schema.GroupVersionKind) bool {
+	switch from.Kind {
+	case "PodDisruptionBudget": // an empty selector selects nothing in v1beta1, everything in v1
+	case "CustomResourceDefinition": // what all versions share stands once for all in v1beta1
+	case "HorizontalPodAutoscaler": // what v1 has no field for is in annotations
+	case "EndpointSlice": // the name of the node is a label of the topology in v1beta1
+	case "RoleBinding", "ClusterRoleBinding": // v1alpha1 names subjects by version, the others by group
+		return from.Version == "v1alpha1" || to.Version == "v1alpha1"
+	default:
+		return false
+	}
+	return true
+}
+
+// carriesMoved reports whether an annotation holds what another version has a field for.
+func carriesMoved(object map[string]any) bool {
+	metadata, _ := object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	for name := range annotations {
+		if strings.HasPrefix(name, "deprecated.daemonset.") || strings.HasPrefix(name, "deprecated.deployment.") {
+			return true
+		}
+	}
+	return false
 }
 
 // reach finds every kind that a conversion leads to, with the kind before it on the shortest way.
@@ -159,8 +179,10 @@ func (c *Converter) throughTypes(source runtime.Object, to schema.GroupVersionKi
 
 // convert takes an object along the route and says what is lost.
 func (r *route) convert(in map[string]any) (map[string]any, []Loss, error) {
-	if r.sameShape {
-		return r.relabel(in)
+	if r.relabels && !carriesMoved(in) {
+		if out, unknown, ok, err := r.relabel(in); ok || err != nil {
+			return out, r.losses(unknown), err
+		}
 	}
 	rest, template := cut(in, r.template)
 	out, lost, err := r.passage(rest)

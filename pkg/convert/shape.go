@@ -175,29 +175,3 @@ func (s *shape) ofElements() *shape {
 
 // value reports whether the shape is a single value, whatever is inside.
 func (s *shape) value() bool { return s != nil && s.fields == nil && s.element == nil }
-
-// sameShape reports whether two types have the same fields, by name and kind of value, all the way down.
-func sameShape(a, b *shape) bool {
-	return alike(a, b, map[[2]*shape]bool{})
-}
-
-func alike(a, b *shape, assumed map[[2]*shape]bool) bool {
-	pair := [2]*shape{a, b}
-	if a == b || assumed[pair] {
-		return true
-	}
-	if a == nil || b == nil || a.list != b.list || len(a.fields) != len(b.fields) || (a.fields == nil) != (b.fields == nil) || (a.element == nil) != (b.element == nil) {
-		return false
-	}
-	assumed[pair] = true
-	for name, field := range a.fields {
-		other, ok := b.fields[name]
-		if !ok || !alike(field, other, assumed) {
-			return false
-		}
-	}
-	if a.element != nil {
-		return alike(a.element, b.element, assumed)
-	}
-	return a.fields != nil || a.goType.Kind() == b.goType.Kind() && (isValue(a.goType) == isValue(b.goType))
-}
