@@ -115,10 +115,10 @@ func TestRelabelling(t *testing.T) {
 		pairs++
 		for range 10 {
 			in := common(s.of(t, from), r.source, r.target).(map[string]any)
-			if carriesMoved(in) {
+			if rewritten(in) {
 				continue
 			}
-			relabelled, _, ok, err := r.relabel(in)
+			relabelled, _, ok, err := r.relabel(in, false)
 			if err != nil || !ok {
 				t.Fatalf("%s to %s: relabelled is %v, %v", kindName(from), kindName(to), ok, err)
 			}

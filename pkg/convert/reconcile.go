@@ -10,75 +10,106 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// relabel copies an object that says only what both versions say in the same place, without the fields that neither has. It reports
-// false when a field has to go elsewhere. TestRelabelling holds that Kubernetes' functions change nothing else then.
-func (r *route) relabel(in map[string]any) (map[string]any, []difference, bool, error) {
-	k := keeper{source: r.source}
-	out := k.keep(in, r.target).(map[string]any)
+// relabel changes no more than the name of the version of an object that says only what both versions say in the same place, and
+// takes out the fields that neither has. It reports false when a field has to go elsewhere. TestRelabelling holds that Kubernetes'
+// functions change nothing else then.
+func (r *route) relabel(in map[string]any, owned bool) (map[string]any, []difference, bool, error) {
+	var i inspection
+	i.inspect(in, r.source, r.target, nil)
 	switch {
-	case k.moved:
+	case i.moved:
 		return nil, nil, false, nil
-	case k.wrong != nil:
-		return nil, nil, false, &ContentError{r.from, k.wrong}
+	case i.wrong != nil:
+		return nil, nil, false, &ContentError{r.from, i.wrong}
 	}
+	out := in
+	if !owned {
+		out = runtime.DeepCopyJSON(in)
+	}
+	remove(out, i.unknown)
 	out["apiVersion"], out["kind"] = r.to.ToAPIVersionAndKind()
-	return out, k.unknown, true, nil
+	return out, i.unknown, true, nil
 }
 
-// keeper copies what a shape has a place for.
-type keeper struct {
-	source  *shape // of the object that is copied, nil when it is that of the copy
-	at      path
+// inspection finds what of a value has no place in a shape.
+type inspection struct {
 	unknown []difference
-	moved   bool  // the source has a field that the shape of the copy does not have
+	moved   bool  // the source has a field for it; otherwise it is unknown
 	wrong   error // the first value that is not of the kind that its place takes
 }
 
-func (k *keeper) keep(value any, s *shape) any {
-	if s != nil && k.wrong == nil {
-		if want := s.refuses(value); want != "" {
-			k.wrong = fmt.Errorf("%s: want %s", k.at, want)
-		}
+// place is a path that costs nothing until it is needed.
+type place struct {
+	parent *place
+	field  string
+	index  int // when there is no field
+}
+
+func (p *place) path() path {
+	switch {
+	case p == nil:
+		return nil
+	case p.field != "":
+		return append(p.parent.path(), p.field)
+	default:
+		return append(p.parent.path(), p.index)
+	}
+}
+
+func (n *inspection) inspect(value any, source, target *shape, at *place) {
+	if target == nil || n.moved {
+		return
+	}
+	if want := target.refuses(value); want != "" && n.wrong == nil {
+		n.wrong = fmt.Errorf("%s: want %s", at.path(), want)
 	}
 	switch value := value.(type) {
 	case map[string]any:
-		if s == nil || s.value() || s.list {
-			return runtime.DeepCopyJSON(value)
+		if target.value() || target.list {
+			return
 		}
-		source := k.source
-		out := make(map[string]any, len(value)+2)
 		for key, v := range value {
-			field := s.at(key)
-			k.source = source.at(key)
-			k.at = append(k.at, key)
-			switch {
-			case k.source != nil && (field == nil || k.source.value() != field.value() || k.source.list != field.list):
-				k.moved = true
-			case field == nil:
-				k.unknown = append(k.unknown, difference{at: k.at.clone(), value: v})
+			from, to := source.at(key), target.at(key)
+			switch here := (&place{parent: at, field: key}); {
+			case from != nil && (to == nil || from.value() != to.value() || from.list != to.list):
+				n.moved = true
+			case to == nil:
+				n.unknown = append(n.unknown, difference{at: here.path(), value: v})
 			default:
-				out[key] = k.keep(v, field)
-			}
-			k.at = k.at[:len(k.at)-1]
-			if k.moved {
-				break
+				n.inspect(v, from, to, here)
 			}
 		}
-		k.source = source
-		return out
 	case []any:
-		source := k.source
-		k.source = source.ofElements()
-		out := make([]any, len(value))
+		from, to := source.ofElements(), target.ofElements()
 		for i, v := range value {
-			k.at = append(k.at, i)
-			out[i] = k.keep(v, s.ofElements())
-			k.at = k.at[:len(k.at)-1]
+			n.inspect(v, from, to, &place{parent: at, index: i})
 		}
-		k.source = source
-		return out
-	default:
-		return value
+	}
+}
+
+// placeOf is the place at a path of fields.
+func placeOf(p path) *place {
+	var at *place
+	for _, field := range p {
+		at = &place{parent: at, field: field.(string)}
+	}
+	return at
+}
+
+// remove takes fields out of an object.
+func remove(object map[string]any, fields []difference) {
+	for _, field := range fields {
+		var value any = object
+		last := len(field.at) - 1
+		for _, part := range field.at[:last] {
+			switch part := part.(type) {
+			case string:
+				value = value.(map[string]any)[part]
+			case int:
+				value = value.([]any)[part]
+			}
+		}
+		delete(value.(map[string]any), field.at[last].(string))
 	}
 }
 
@@ -130,10 +161,11 @@ func refuses(kind reflect.Kind, value any) string {
 // is taken out again, and what only looks otherwise is put back as it was.
 func (r *route) reconcile(in, out map[string]any) (map[string]any, []difference, error) {
 	if !r.typed { // Kubernetes' types had no part in it: the Func said what it meant
-		k := keeper{}
-		if out = k.keep(out, r.target).(map[string]any); k.wrong != nil {
-			return nil, nil, &ContentError{r.to, k.wrong}
+		var i inspection
+		if i.inspect(out, nil, r.target, nil); i.wrong != nil {
+			return nil, nil, &ContentError{r.to, i.wrong}
 		}
+		remove(out, i.unknown)
 	}
 	w := &walk{}
 	w.compare(in, out, r.source, r.target)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/kubernetes/pkg/apis/policy"
 )
 
 // A route leads from one kind to another by steps: through Kubernetes' internal type, or through a Func.
@@ -64,7 +65,6 @@ func (c *Converter) route(from, to schema.GroupVersionKind) (*route, error) {
 // rewrites reports whether Kubernetes writes values anew that have their place in both versions. TestRelabelling finds what is missing.
 func rewrites(from, to schema.GroupVersionKind) bool {
 	switch from.Kind {
-	case "PodDisruptionBudget": // an empty selector selects nothing in v1beta1, everything in v1
 	case "CustomResourceDefinition": // what all versions share stands once for all in v1beta1
 	case "HorizontalPodAutoscaler": // what v1 has no field for is in annotations
 	case "EndpointSlice": // the name of the node is a label of the topology in v1beta1
@@ -76,8 +76,9 @@ func rewrites(from, to schema.GroupVersionKind) bool {
 	return true
 }
 
-// carriesMoved reports whether an annotation holds what another version has a field for.
-func carriesMoved(object map[string]any) bool {
+// rewritten reports whether this object holds one of the values that Kubernetes writes anew: an annotation that stands for a field of
+// another version, or the selector of a PodDisruptionBudget that selects nothing in one version and everything in the other.
+func rewritten(object map[string]any) bool {
 	metadata, _ := object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
 	for name := range annotations {
@@ -85,7 +86,13 @@ func carriesMoved(object map[string]any) bool {
 			return true
 		}
 	}
-	return false
+	if object["kind"] != "PodDisruptionBudget" {
+		return false
+	}
+	spec, _ := object["spec"].(map[string]any)
+	selector, _ := spec["selector"].(map[string]any)
+	labels, _ := selector["matchLabels"].(map[string]any)
+	return len(labels) == 0 || labels[policy.PDBV1beta1Label] != nil || selector["matchExpressions"] != nil
 }
 
 // reach finds every kind that a conversion leads to, with the kind before it on the shortest way.
@@ -178,9 +185,10 @@ func (c *Converter) throughTypes(source runtime.Object, to schema.GroupVersionKi
 }
 
 // convert takes an object along the route and says what is lost.
-func (r *route) convert(in map[string]any) (map[string]any, []Loss, error) {
-	if r.relabels && !carriesMoved(in) {
-		if out, unknown, ok, err := r.relabel(in); ok || err != nil {
+// An object that is owned may be changed and become part of the result.
+func (r *route) convert(in map[string]any, owned bool) (map[string]any, []Loss, error) {
+	if r.relabels && !rewritten(in) {
+		if out, unknown, ok, err := r.relabel(in, owned); ok || err != nil {
 			return out, r.losses(unknown), err
 		}
 	}
@@ -190,12 +198,16 @@ func (r *route) convert(in map[string]any) (map[string]any, []Loss, error) {
 		return nil, nil, err
 	}
 	if template != nil {
-		k := keeper{at: r.template.clone()}
-		paste(out, r.template, k.keep(template, r.target.under(r.template)))
-		if k.wrong != nil {
-			return nil, nil, &ContentError{r.from, k.wrong}
+		var i inspection
+		if i.inspect(template, nil, r.target.under(r.template), placeOf(r.template)); i.wrong != nil {
+			return nil, nil, &ContentError{r.from, i.wrong}
 		}
-		lost = append(lost, k.unknown...)
+		if !owned {
+			template = runtime.DeepCopyJSONValue(template)
+		}
+		paste(out, r.template, template)
+		remove(out, i.unknown)
+		lost = append(lost, i.unknown...)
 	}
 	return out, r.losses(lost), nil
 }
@@ -241,9 +253,9 @@ func (r *route) directly(in map[string]any) (map[string]any, []difference, error
 	}
 	again, err := r.converter.throughTypes(target, r.from, r.hub)
 	if err == nil && equality.Semantic.DeepEqual(again, kept) {
-		k := keeper{}
-		k.keep(in, r.source)
-		return out, k.unknown, nil
+		var i inspection
+		i.inspect(in, nil, r.source, nil)
+		return out, i.unknown, nil
 	}
 	w.put()
 	return r.trim(in, out, w)
