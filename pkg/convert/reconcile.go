@@ -42,14 +42,14 @@ type inspection struct {
 type place struct {
 	parent *place
 	field  string
-	index  int // when there is no field
+	index  int // of an element; -1 for a field
 }
 
 func (p *place) path() path {
 	switch {
 	case p == nil:
 		return nil
-	case p.field != "":
+	case p.index < 0:
 		return append(p.parent.path(), p.field)
 	default:
 		return append(p.parent.path(), p.index)
@@ -70,7 +70,7 @@ func (n *inspection) inspect(value any, source, target *shape, at *place) {
 		}
 		for key, v := range value {
 			from, to := source.at(key), target.at(key)
-			switch here := (&place{parent: at, field: key}); {
+			switch here := (&place{parent: at, field: key, index: -1}); {
 			case from != nil && (to == nil || from.value() != to.value() || from.list != to.list):
 				n.moved = true
 			case to == nil:
@@ -91,7 +91,7 @@ func (n *inspection) inspect(value any, source, target *shape, at *place) {
 func placeOf(p path) *place {
 	var at *place
 	for _, field := range p {
-		at = &place{parent: at, field: field.(string)}
+		at = &place{parent: at, field: field.(string), index: -1}
 	}
 	return at
 }
