@@ -339,11 +339,25 @@ func (w *walk) put() {
 }
 
 func (w *walk) addEmpty(object map[string]any, key string, value any, s *shape) {
-	if s != nil && s.fields != nil && !s.optional[key] {
+	if s.alwaysThere(key, value) {
 		w.void = append(w.void, addition{object, key, value})
 	} else {
 		w.empty = append(w.empty, addition{object, key, value})
 	}
+}
+
+// alwaysThere reports whether Go's encoding writes the field with this empty value when nothing is there.
+func (s *shape) alwaysThere(key string, value any) bool {
+	if s == nil || s.fields == nil || s.optional[key] {
+		return false
+	}
+	children, _ := value.(map[string]any)
+	for name, child := range children {
+		if !s.at(key).alwaysThere(name, child) {
+			return false
+		}
+	}
+	return true
 }
 
 // addEmpties notes what says nothing inside of an addition that does.

@@ -252,7 +252,7 @@ func (r *route) directly(in map[string]any) (map[string]any, []difference, error
 		}
 	}
 	again, err := r.converter.throughTypes(target, r.from, r.hub)
-	if err == nil && equality.Semantic.DeepEqual(again, kept) {
+	if err == nil && equality.Semantic.DeepEqualWithNilDifferentFromEmpty(again, kept) {
 		var i inspection
 		i.inspect(in, nil, r.source, nil)
 		return out, i.unknown, nil

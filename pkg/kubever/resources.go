@@ -369,3 +369,41 @@ func CanWatch(gvk schema.GroupVersionKind, r Resource, m Minor) bool {
 	}
 	return gvk.Group == r.ChosenGroup(m) || Behaves(BehaviourDecodeCoercingWatch, m)
 }
+
+var deprecatedTable = sync.OnceValue(decodeDeprecated)
+
+func decodeDeprecated() map[schema.GroupVersionKind]Minor {
+	rows := readTable("api-deprecated.tsv", 3)
+	deprecated := make(map[schema.GroupVersionKind]Minor, len(rows))
+	for _, r := range rows {
+		deprecated[r.groupVersion(0).WithKind(r.text(1))] = r.ranges(2)[0].From
+	}
+	return deprecated
+}
+
+// Lifecycle is when a version of a kind came, was deprecated and went.
+type Lifecycle struct {
+	Minors     Ranges // that compile it in; nil for a kind that the tables do not know
+	DefaultOn  Ranges // that serve it without --runtime-config
+	Deprecated Minor  // 0 when it is not, or never was before it went
+}
+
+// LifecycleOf tells the life of a version of a kind. A kind that several resources of a version carry has the life of them all.
+func LifecycleOf(gvk schema.GroupVersionKind) Lifecycle {
+	life := Lifecycle{Deprecated: deprecatedTable()[gvk]}
+	for _, a := range apiTable() {
+		if a.GroupVersion == gvk.GroupVersion() && a.Kind == gvk.Kind {
+			life.Minors = Spans(slices.DeleteFunc(Minors(), func(m Minor) bool { return !life.Minors.Has(m) && !a.Minors.Has(m) }))
+			life.DefaultOn = Spans(slices.DeleteFunc(Minors(), func(m Minor) bool { return !life.DefaultOn.Has(m) && !a.DefaultOn.Has(m) }))
+		}
+	}
+	return life
+}
+
+// Removed is the minor that no longer has it, 0 while the newest known one has.
+func (l Lifecycle) Removed() Minor {
+	if len(l.Minors) == 0 || l.Minors[len(l.Minors)-1].To == Newest {
+		return 0
+	}
+	return l.Minors[len(l.Minors)-1].To + 1
+}

@@ -17,6 +17,7 @@ var decoders = map[string]func(){
 	"authorization.tsv":   func() { decodeAuthorization() },
 	"behaviours.tsv":      func() { decodeBehaviours() },
 	"controllers.tsv":     func() { decodeControllers() },
+	"api-deprecated.tsv":  func() { decodeDeprecated() },
 	"crd-fields.tsv":      func() { decodeCRDFields() },
 	"deprecations.tsv":    func() { decodeFlags() },
 	"fields.tsv":          func() { decodeFields() },

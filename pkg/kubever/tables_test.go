@@ -347,3 +347,25 @@ func TestControllerTableHoldsTogether(t *testing.T) {
 		}
 	}
 }
+
+func TestLifecycles(t *testing.T) {
+	for _, test := range []struct {
+		group, version, kind string
+		deprecated, removed  Minor
+	}{
+		{"extensions", "v1beta1", "Deployment", 8, 18},
+		{"extensions", "v1beta1", "Ingress", 14, 22},
+		{"policy", "v1beta1", "PodSecurityPolicy", 21, 25},
+		{"apps", "v1", "Deployment", 0, 0},
+	} {
+		gvk := schema.GroupVersionKind{Group: test.group, Version: test.version, Kind: test.kind}
+		if life := LifecycleOf(gvk); life.Deprecated != test.deprecated || life.Removed() != test.removed {
+			t.Errorf("LifecycleOf(%v) = deprecated %s, removed %s, want %s, %s", gvk, life.Deprecated, life.Removed(), test.deprecated, test.removed)
+		}
+	}
+	for gvk, minor := range deprecatedTable() {
+		if life := LifecycleOf(gvk); len(life.Minors) == 0 || !minor.Known() || minor < life.Minors[0].From {
+			t.Errorf("%v is deprecated in %s, served in %s", gvk, minor, life.Minors)
+		}
+	}
+}

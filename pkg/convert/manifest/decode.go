@@ -1,0 +1,232 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+	kjson "sigs.k8s.io/json"
+)
+
+// Object is an object and the text that it stood in.
+type Object struct {
+	Part
+	Value map[string]any // whole numbers are int64, others float64
+	node  *yaml.Node     // the mapping, for YAML
+}
+
+// Decode reads the object of a part; nil for a part that holds nothing but null.
+// Errors: *SyntaxError with the line of what cannot be read.
+func (p Part) Decode() (*Object, error) {
+	switch p.Format {
+	case JSON:
+		return p.decodeJSON()
+	case YAML:
+		return p.decodeYAML()
+	default:
+		return nil, &SyntaxError{p.Document, p.Line, errors.New("protobuf is decoded by the kinds it names")}
+	}
+}
+
+func (p Part) decodeJSON() (*Object, error) {
+	var value map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(p.Text, &value); err != nil {
+		line := p.Line
+		if found, offset := kjson.SyntaxErrorOffset(err); found {
+			line += bytes.Count(p.Text[:min(int(offset), len(p.Text))], []byte("\n"))
+		}
+		return nil, &SyntaxError{p.Document, line, err}
+	}
+	return p.object(value, nil)
+}
+
+func (p Part) object(value map[string]any, node *yaml.Node) (*Object, error) {
+	if value == nil {
+		return nil, nil
+	}
+	return &Object{Part: p, Value: value, node: node}, nil
+}
+
+var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+func (p Part) decodeYAML() (*Object, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(p.Text, &document); err != nil {
+		line, text := p.Line, err.Error()
+		if found := yamlLine.FindStringSubmatch(text); found != nil {
+			if n, err := strconv.Atoi(found[1]); err == nil {
+				line += n - 1
+			}
+			text = text[len(found[0]):]
+		}
+		return nil, &SyntaxError{p.Document, line, errors.New(text)}
+	}
+	if len(document.Content) == 0 {
+		return nil, nil
+	}
+	node := document.Content[0]
+	if p.Item > 0 {
+		if node.Kind != yaml.SequenceNode || len(node.Content) != 1 {
+			return nil, &SyntaxError{p.Document, p.Line, errors.New("want an item of a list")}
+		}
+		node = node.Content[0]
+	}
+	d := yamlDecoder{part: p}
+	value, err := d.value(node, 0)
+	if err != nil {
+		return nil, err
+	}
+	switch value := value.(type) {
+	case nil:
+		return nil, nil
+	case map[string]any:
+		return p.object(value, node)
+	default:
+		return nil, d.fail(node, "want an object, found %s", describe(node))
+	}
+}
+
+func describe(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.MappingNode:
+		return "an object"
+	default:
+		text := node.Value
+		if len(text) > 40 {
+			text = text[:40] + "..."
+		}
+		return strconv.Quote(text)
+	}
+}
+
+// yamlDecoder makes of nodes what kubectl makes of them: YAML 1.1, in which yes is true, and names of fields as strings.
+type yamlDecoder struct {
+	part  Part
+	nodes int // visited, aliases each time: a few lines can stand for billions
+}
+
+const (
+	depthLimit = 200
+	nodesLimit = 4 << 20
+)
+
+func (d *yamlDecoder) fail(node *yaml.Node, format string, args ...any) error {
+	return &SyntaxError{d.part.Document, d.part.Line + node.Line - 1, fmt.Errorf(format, args...)}
+}
+
+func (d *yamlDecoder) value(node *yaml.Node, depth int) (any, error) {
+	if d.nodes++; d.nodes > nodesLimit || depth > depthLimit {
+		return nil, d.fail(node, "more than %d values or %d levels", nodesLimit, depthLimit)
+	}
+	switch node.Kind {
+	case yaml.AliasNode:
+		return d.value(node.Alias, depth+1)
+	case yaml.SequenceNode:
+		list := make([]any, len(node.Content))
+		for i, child := range node.Content {
+			var err error
+			if list[i], err = d.value(child, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	case yaml.MappingNode:
+		return d.mapping(node, depth)
+	default:
+		return d.scalar(node)
+	}
+}
+
+func (d *yamlDecoder) mapping(node *yaml.Node, depth int) (any, error) {
+	object := make(map[string]any, len(node.Content)/2)
+	var merged []*yaml.Node
+	for i := 0; i < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		if key.Kind == yaml.ScalarNode && key.Tag == "!!merge" {
+			merged = append(merged, value)
+			continue
+		}
+		if key.Kind == yaml.AliasNode {
+			key = key.Alias
+		}
+		if key.Kind != yaml.ScalarNode {
+			return nil, d.fail(key, "want the name of a field, found %s", describe(key))
+		}
+		if _, twice := object[key.Value]; twice {
+			return nil, d.fail(key, "field %q is given twice", key.Value)
+		}
+		var err error
+		if object[key.Value], err = d.value(value, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	for _, source := range merged {
+		sources := []*yaml.Node{source}
+		if source.Kind == yaml.SequenceNode {
+			sources = source.Content
+		}
+		for _, source := range sources {
+			value, err := d.value(source, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			fields, ok := value.(map[string]any)
+			if !ok {
+				return nil, d.fail(source, "<<: want an object")
+			}
+			for name, v := range fields {
+				if _, own := object[name]; !own {
+					object[name] = v
+				}
+			}
+		}
+	}
+	return object, nil
+}
+
+func (d *yamlDecoder) scalar(node *yaml.Node) (any, error) {
+	if node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 && node.Tag == "!!str" {
+		return node.Value, nil
+	}
+	switch node.ShortTag() {
+	case "!!null":
+		return nil, nil
+	case "!!bool":
+		var b bool
+		err := node.Decode(&b)
+		return b, err
+	case "!!int":
+		var i int64
+		if err := node.Decode(&i); err != nil {
+			var f float64
+			if node.Decode(&f) != nil {
+				return nil, d.fail(node, "%q is not a number", node.Value)
+			}
+			return f, nil
+		}
+		return i, nil
+	case "!!float":
+		var f float64
+		if err := node.Decode(&f); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+			return nil, d.fail(node, "%q is not a number that JSON can say", node.Value)
+		}
+		return f, nil
+	case "!!str":
+		if b, ok := oldBools[node.Value]; ok && node.Style == 0 {
+			return b, nil
+		}
+	}
+	return node.Value, nil
+}
+
+// oldBools are the words that YAML 1.1, which Kubernetes reads, takes for true and false besides those two.
+var oldBools = map[string]bool{
+	"y": true, "Y": true, "yes": true, "Yes": true, "YES": true, "on": true, "On": true, "ON": true,
+	"n": false, "N": false, "no": false, "No": false, "NO": false, "off": false, "Off": false, "OFF": false,
+}

@@ -1,0 +1,310 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// Rewrite returns the text of the object with another value: a YAML text keeps its comments, its order and its layout wherever the
+// value is the same, a JSON text its indentation. The object's own value must be what it was when it was decoded, for YAML.
+func (o *Object) Rewrite(value map[string]any) ([]byte, error) {
+	if o.Format == JSON {
+		return o.rewriteJSON(value)
+	}
+	if edited, err := o.editYAML(value); err == nil {
+		return edited, nil
+	}
+	return o.renderYAML(value)
+}
+
+func (o *Object) rewriteJSON(value map[string]any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if prefix, indent := jsonLayout(o.Text); indent != "" {
+		encoder.SetIndent(prefix, indent)
+	}
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
+}
+
+// jsonLayout finds what the lines of an object start with, and by how much its fields are indented; "" for an object on one line.
+func jsonLayout(text []byte) (prefix, indent string) {
+	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	if len(lines) < 2 {
+		return "", ""
+	}
+	prefix = spaceBefore(lines[len(lines)-1])
+	return prefix, strings.TrimPrefix(spaceBefore(lines[1]), prefix)
+}
+
+func spaceBefore(line string) string { return line[:len(line)-len(strings.TrimLeft(line, " \t"))] }
+
+// renderYAML writes the whole object anew, as an item of its list where it stood in one.
+func (o *Object) renderYAML(value map[string]any) ([]byte, error) {
+	text, err := sigsyaml.Marshal(value)
+	if err != nil || o.Item == 0 {
+		return text, err
+	}
+	dash := strings.Index(string(o.Text), "-")
+	if dash < 0 {
+		return nil, errors.New("want an item of a list")
+	}
+	indent := strings.Repeat(" ", dash)
+	lines := strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
+	for i, line := range lines {
+		if i == 0 {
+			lines[i] = indent + "- " + line
+		} else {
+			lines[i] = indent + "  " + line
+		}
+	}
+	return []byte(strings.Join(lines, "") + "\n"), nil
+}
+
+// errNotInPlace says that a change cannot be made in the lines of a part, only by writing the part anew.
+var errNotInPlace = errors.New("the change cannot be made in place")
+
+// editYAML changes only the lines of what differs. What it yields is read again, and refused when it does not say the value.
+func (o *Object) editYAML(value map[string]any) ([]byte, error) {
+	e := editor{lines: strings.SplitAfter(string(o.Text), "\n")}
+	if err := e.mapping(o.node, o.Value, value); err != nil {
+		return nil, err
+	}
+	p := o.Part
+	p.Text = e.apply()
+	again, err := p.Decode()
+	if err != nil {
+		return nil, err
+	}
+	if again == nil || !reflect.DeepEqual(plain(again.Value), plain(value)) {
+		return nil, errNotInPlace
+	}
+	return p.Text, nil
+}
+
+// plain is the value with the numbers that JSON has.
+func plain(value any) any {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return value
+	}
+	var again any
+	if json.Unmarshal(text, &again) != nil {
+		return value
+	}
+	return again
+}
+
+// editor gathers changes of lines.
+type editor struct {
+	lines []string
+	edits []edit
+}
+
+// edit replaces lines.
+type edit struct {
+	from, to int // 0-based, to is not included
+	text     string
+}
+
+func (e *editor) replace(from, to int, text string) { e.edits = append(e.edits, edit{from, to, text}) }
+
+// apply makes the changes, the last first, so that the others' lines stay where they are.
+func (e *editor) apply() []byte {
+	slices.SortStableFunc(e.edits, func(a, b edit) int { return b.from - a.from })
+	lines := slices.Clone(e.lines)
+	for _, change := range e.edits {
+		if change.from > 0 && change.from <= len(lines) && change.text != "" && !strings.HasSuffix(lines[change.from-1], "\n") {
+			lines[change.from-1] += "\n"
+		}
+		lines = slices.Replace(lines, change.from, change.to, change.text)
+	}
+	return []byte(strings.Join(lines, ""))
+}
+
+// mapping changes an object that stands on lines of its own.
+func (e *editor) mapping(node *yaml.Node, was, is map[string]any) error {
+	if node.Kind != yaml.MappingNode || node.Style&yaml.FlowStyle != 0 || node.Anchor != "" || len(node.Content) == 0 {
+		return errNotInPlace
+	}
+	column := node.Content[0].Column - 1
+	end := 0
+	here := map[string]bool{}
+	for i := 0; i < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
+			return errNotInPlace
+		}
+		here[key.Value] = true
+		from := key.Line - 1
+		end = e.end(from, column, value)
+		now, stays := is[key.Value]
+		switch {
+		case stays && reflect.DeepEqual(was[key.Value], now):
+		case !stays:
+			if !e.startsLine(from, column) {
+				return errNotInPlace
+			}
+			e.replace(e.withComments(from, column), end, "")
+		default:
+			if err := e.entry(key, value, was[key.Value], now, from, end, column); err != nil {
+				return err
+			}
+		}
+	}
+	added := map[string]any{}
+	for name, value := range is {
+		if !here[name] {
+			added[name] = value
+		}
+	}
+	if len(added) == 0 {
+		return nil
+	}
+	text, err := render(added, column)
+	if err != nil {
+		return err
+	}
+	e.replace(end, end, text)
+	return nil
+}
+
+// entry changes the value of a field: inside of it, as a word on its line, or by writing the field anew.
+func (e *editor) entry(key, value *yaml.Node, was, is any, from, end, column int) error {
+	mark := len(e.edits)
+	switch now := is.(type) {
+	case map[string]any:
+		if before, ok := was.(map[string]any); ok && len(now) > 0 && e.mapping(value, before, now) == nil {
+			return nil
+		}
+	case []any:
+		if before, ok := was.([]any); ok && e.sequence(value, before, now) == nil {
+			return nil
+		}
+	default:
+		if e.word(value, is, from) {
+			return nil
+		}
+	}
+	e.edits = e.edits[:mark]
+	if value.Anchor != "" {
+		return errNotInPlace
+	}
+	text, err := render(map[string]any{key.Value: is}, column)
+	if err != nil {
+		return err
+	}
+	if !e.startsLine(from, column) { // behind the dash of an item
+		text = e.lines[from][:column] + strings.TrimLeft(text, " ")
+	}
+	e.replace(from, end, text)
+	return nil
+}
+
+func (e *editor) sequence(node *yaml.Node, was, is []any) error {
+	if node.Kind != yaml.SequenceNode || node.Style&yaml.FlowStyle != 0 || len(was) != len(is) || len(node.Content) != len(is) {
+		return errNotInPlace
+	}
+	for i, item := range node.Content {
+		if reflect.DeepEqual(was[i], is[i]) {
+			continue
+		}
+		before, ok := was[i].(map[string]any)
+		now, alsoOK := is[i].(map[string]any)
+		if !ok || !alsoOK {
+			return errNotInPlace
+		}
+		if err := e.mapping(item, before, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// word replaces a value on the line of its key, and leaves what follows: a comment.
+func (e *editor) word(value *yaml.Node, is any, line int) bool {
+	if value.Kind != yaml.ScalarNode || value.Line-1 != line || value.Anchor != "" {
+		return false
+	}
+	text := value.Value
+	switch value.Style {
+	case 0:
+	case yaml.DoubleQuotedStyle:
+		text = `"` + text + `"`
+	case yaml.SingleQuotedStyle:
+		text = "'" + text + "'"
+	default:
+		return false
+	}
+	column := value.Column - 1
+	if text == "" || column > len(e.lines[line]) || !strings.HasPrefix(e.lines[line][column:], text) {
+		return false
+	}
+	word, err := sigsyaml.Marshal(is)
+	if err != nil || bytes.Count(word, []byte("\n")) != 1 {
+		return false
+	}
+	e.replace(line, line+1, e.lines[line][:column]+strings.TrimSuffix(string(word), "\n")+e.lines[line][column+len(text):])
+	return true
+}
+
+// end finds the line behind an entry: behind all that is indented more than its key, and the dashes of a list right below the key.
+func (e *editor) end(from, column int, value *yaml.Node) int {
+	end := from + 1
+	for i := end; i < len(e.lines); i++ {
+		line := strings.TrimRight(e.lines[i], "\r\n")
+		word := strings.TrimLeft(line, " ")
+		switch indent := len(line) - len(word); {
+		case word == "":
+			continue
+		case indent > column, indent == column && value.Kind == yaml.SequenceNode && startsItem(word):
+			end = i + 1
+		default:
+			return end
+		}
+	}
+	return end
+}
+
+// startsLine reports whether the key at the column is the first on its line.
+func (e *editor) startsLine(line, column int) bool {
+	return column <= len(e.lines[line]) && strings.TrimLeft(e.lines[line][:column], " ") == ""
+}
+
+// withComments moves a start up over the comments that stand right above.
+func (e *editor) withComments(from, column int) int {
+	for from > 0 {
+		line := e.lines[from-1]
+		if word := strings.TrimLeft(line, " "); len(line)-len(word) != column || !strings.HasPrefix(word, "#") {
+			return from
+		}
+		from--
+	}
+	return from
+}
+
+// render writes fields as YAML, indented.
+func render(fields map[string]any, column int) (string, error) {
+	text, err := sigsyaml.Marshal(fields)
+	if err != nil {
+		return "", err
+	}
+	indent := strings.Repeat(" ", column)
+	lines := strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
+	for i, line := range lines {
+		if line != "\n" {
+			lines[i] = indent + line
+		}
+	}
+	return strings.Join(lines, "") + "\n", nil
+}

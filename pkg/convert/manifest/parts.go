@@ -1,0 +1,179 @@
+// Package manifest reads files of Kubernetes objects object by object, whatever their size, and writes changed objects back into the
+// text that they stood in: comments, order and layout stay where nothing changes.
+package manifest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+)
+
+// Format is how a file spells its objects.
+type Format int
+
+// The formats are told by the first bytes.
+const (
+	YAML Format = iota
+	JSON
+	Protobuf // one object as servers store it
+)
+
+// Part is a piece of a file: an object, or the text between objects. The texts of all parts, one after the other, are the file.
+type Part struct {
+	Text     []byte
+	Object   bool   // otherwise text between objects: separators, comments, the frame of a list
+	Format   Format // of the object
+	Document int    // 1-based
+	Item     int    // 1-based in a list, 0 outside
+	Line     int    // 1-based, of the first line of the text
+	// ListVersion and ListKind are what a list of one kind names: apps/v1 DeploymentList. Its items need not name their own.
+	ListVersion, ListKind string
+}
+
+// objectLimitBytes bounds one object. Servers take a megabyte or two.
+const objectLimitBytes = 32 << 20
+
+// SyntaxError is text that is no object, with its place.
+type SyntaxError struct {
+	Document, Line int
+	Err            error
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("document %d, line %d: %v", e.Document, e.Line, e.Err)
+}
+func (e *SyntaxError) Unwrap() error { return e.Err }
+
+// Parts reads a file. It holds one object at a time: items of a list are parts of their own as long as they name their kind, or the
+// list does before them.
+// Errors: *SyntaxError for an object that does not end or is larger than 32 MiB; those of the reader.
+func Parts(r io.Reader) iter.Seq2[Part, error] {
+	return func(yield func(Part, error) bool) {
+		in := bufio.NewReaderSize(r, 1<<16)
+		start, err := in.Peek(4)
+		if err != nil && !errors.Is(err, io.EOF) {
+			yield(Part{}, err)
+			return
+		}
+		if bytes.Equal(start, []byte("k8s\x00")) {
+			text, err := io.ReadAll(io.LimitReader(in, objectLimitBytes+1))
+			if err == nil && len(text) > objectLimitBytes {
+				err = &SyntaxError{1, 1, errTooLarge}
+			}
+			yield(Part{Text: text, Object: true, Format: Protobuf, Document: 1, Line: 1}, err)
+			return
+		}
+		s := &scanner{in: in, line: 1, document: 1, yield: yield}
+		err = s.scan()
+		if err != nil && !errors.Is(err, errStopped) {
+			yield(Part{}, err)
+		}
+	}
+}
+
+var (
+	errStopped  = errors.New("the reader of the parts stopped")
+	errTooLarge = fmt.Errorf("object larger than %d MiB", objectLimitBytes>>20)
+)
+
+// scanner hands parts to yield as it finds them.
+type scanner struct {
+	in       *bufio.Reader
+	line     int // of the next byte that is read
+	document int
+	yield    func(Part, error) bool
+}
+
+// scan reads documents until the end: JSON where one starts with a brace, YAML otherwise.
+func (s *scanner) scan() error {
+	for {
+		space, err := s.blank()
+		if len(space) > 0 {
+			if err := s.text(space, s.line-bytes.Count(space, []byte("\n"))); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		next, err := s.in.Peek(1)
+		if err != nil {
+			return err
+		}
+		if next[0] == '{' {
+			err = s.jsonDocument()
+		} else {
+			err = s.yamlDocument()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// blank reads white space, and separators of YAML documents with nothing behind them.
+func (s *scanner) blank() ([]byte, error) {
+	var space []byte
+	for {
+		next, err := s.in.Peek(1)
+		if err != nil {
+			return space, err
+		}
+		switch next[0] {
+		case '\n':
+			s.line++
+			fallthrough
+		case ' ', '\t', '\r':
+			if next[0] == ' ' && s.indented() {
+				return space, nil
+			}
+			space = append(space, next[0])
+			if _, err := s.in.Discard(1); err != nil {
+				return space, err
+			}
+		case '-':
+			line, err := s.in.Peek(4)
+			if !bytes.HasPrefix(line, []byte("---")) || len(line) > 3 && line[3] != '\n' && line[3] != '\r' {
+				return space, nil
+			}
+			if err != nil && !errors.Is(err, io.EOF) {
+				return space, err
+			}
+			space = append(space, "---"...)
+			if _, err := s.in.Discard(3); err != nil {
+				return space, err
+			}
+		default:
+			return space, nil
+		}
+	}
+}
+
+// indented reports whether the line that starts here is the first of an indented YAML document.
+func (s *scanner) indented() bool {
+	ahead, _ := s.in.Peek(256)
+	trimmed := bytes.TrimLeft(ahead, " ")
+	return len(trimmed) > 0 && trimmed[0] != '\n' && trimmed[0] != '\r' && trimmed[0] != '{' && trimmed[0] != '\t'
+}
+
+// text hands over text between objects.
+func (s *scanner) text(text []byte, line int) error {
+	return s.part(Part{Text: text, Document: s.document, Line: line})
+}
+
+func (s *scanner) part(p Part) error {
+	if !s.yield(p, nil) {
+		return errStopped
+	}
+	return nil
+}
+
+func (s *scanner) syntaxError(line int, err error) error {
+	return &SyntaxError{s.document, line, err}
+}
