@@ -84,6 +84,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newVersionsCmd(streams),
 		newDemoCmd(streams),
 		newEtcdCmd(streams),
+		newConvertCmd(streams),
 		newRestartsCmd(streams),
 		newControllersCmd(streams),
 		newCRDCmd(streams),

@@ -278,6 +278,16 @@ func (c *Converter) Equivalents(gvk schema.GroupVersionKind) []schema.GroupVersi
 	return kinds
 }
 
+// Supports reports whether a conversion leads from one kind to the other.
+// Errors: *UnsupportedError when none does, with the reason.
+func (c *Converter) Supports(from, to schema.GroupVersionKind) error {
+	if from == to {
+		return nil
+	}
+	_, err := c.route(from, to)
+	return err
+}
+
 // Knows reports whether the kind is one that this converter can convert from, if only to itself.
 func (c *Converter) Knows(gvk schema.GroupVersionKind) bool {
 	_, native := c.hubs[gvk]
