@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/pkg/convert"
@@ -113,7 +117,7 @@ func (req *convertRequest) chooser(ctx context.Context, c *convert.Converter) (c
 		return func(gvk schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 			s := c.StandingIn(gvk, version.Minor)
 			if s.Target.Empty() && (s.Known || c.Knows(gvk)) {
-				return gvk, &convert.UnsupportedError{From: gvk, To: schema.GroupVersionKind{Version: version.Minor.String()}, Reason: s.Reason}
+				return gvk, &convert.UnsupportedError{From: gvk, Reason: fmt.Sprintf("nothing for it in %s: %s", version.Minor, s.Reason)}
 			}
 			if s.Target.Empty() {
 				return gvk, nil
@@ -162,7 +166,7 @@ func chooseServed(c *convert.Converter, served map[schema.GroupVersionKind]bool)
 				return equivalent, nil
 			}
 		}
-		return gvk, &convert.UnsupportedError{From: gvk, To: gvk, Reason: "the server serves no version of it"}
+		return gvk, &convert.UnsupportedError{From: gvk, Reason: "the server serves no version of it"}
 	}
 }
 
@@ -255,6 +259,7 @@ func (k *conversion) finish() error {
 	return err
 }
 
+// file converts a file: one reader, a worker for each processor, and what they make in the order of the file.
 func (k *conversion) file(ctx context.Context, name string) error {
 	in, err := openInput(k.streams, name)
 	if err != nil {
@@ -262,57 +267,121 @@ func (k *conversion) file(ctx context.Context, name string) error {
 	}
 	defer in.Close()
 	k.out.begin()
-	for part, err := range manifest.Parts(in) {
-		if err == nil {
-			err = ctx.Err()
+	workers := runtime.GOMAXPROCS(0)
+	ordered := make(chan *job, 4*workers) // as many parts as may be ahead of the one that is written next
+	work := make(chan *job)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(ordered)
+		defer close(work)
+		for part, err := range manifest.Parts(in) {
+			j := &job{part: part, err: err, done: make(chan struct{})}
+			for _, queue := range []chan<- *job{ordered, work} {
+				select {
+				case queue <- j:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
 		}
-		if err != nil {
-			return k.refused(convertedObject{File: name}, err)
-		}
-		if err := k.part(name, part); err != nil {
-			return err
-		}
+		return nil
+	})
+	for range workers {
+		group.Go(func() error {
+			for j := range work {
+				k.convert(name, j)
+				close(j.done)
+			}
+			return nil
+		})
 	}
-	return nil
+	group.Go(func() error {
+		for j := range ordered {
+			select {
+			case <-j.done:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if err := k.emit(j); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return group.Wait()
 }
 
-// part converts one part, or passes it.
-func (k *conversion) part(file string, part manifest.Part) error {
-	if !part.Object {
-		frame, err := k.frame(part)
-		if err != nil {
-			return k.refused(convertedObject{File: file, Document: part.Document, Line: part.Line}, err)
-		}
-		return k.out.text(frame)
+// job is a part, and what becomes of it.
+type job struct {
+	part manifest.Part
+	done chan struct{} // closed when the rest is set
+
+	row    convertedObject
+	object *unstructured.Unstructured // nil for text between objects
+	text   []byte                     // in the file's own format
+	err    error
+}
+
+// convert makes of a part what becomes of it. It changes nothing but the job.
+func (k *conversion) convert(file string, j *job) {
+	part := j.part
+	j.row = convertedObject{File: file, Document: part.Document, Line: part.Line}
+	if j.err != nil {
+		return
 	}
-	row := convertedObject{File: file, Document: part.Document, Line: part.Line}
+	if !part.Object {
+		j.text, j.err = k.frame(part)
+		return
+	}
 	source, err := k.decode(part)
 	if err != nil || source == nil {
-		if err != nil {
-			return k.refused(row, err)
-		}
-		return k.out.text(part.Text)
+		j.text, j.err = part.Text, err
+		return
 	}
-	typed := part.Format == manifest.Protobuf || source.text.Value["kind"] != nil
-	row.From = source.gvk().GroupVersion().String() + " " + source.gvk().Kind
-	row.Namespace, row.Name = source.GetNamespace(), source.GetName()
-	k.objects++
-	to, err := k.target(source.gvk())
+	gvk := source.GroupVersionKind()
+	j.row.From = gvk.GroupVersion().String() + " " + gvk.Kind
+	j.row.Namespace, j.row.Name = source.GetNamespace(), source.GetName()
+	to, err := k.target(gvk)
 	if err != nil {
-		return k.refused(row, err)
+		j.err = err
+		return
 	}
-	row.To = to.GroupVersion().String() + " " + to.Kind
+	j.row.To = to.GroupVersion().String() + " " + to.Kind
 	result, losses, err := k.convertObject(&source.Unstructured, to)
 	if err != nil {
-		return k.refused(row, err)
+		j.err = err
+		return
 	}
-	row.Losses = losses
-	k.lost += len(losses)
-	if err := k.tell(row); err != nil {
+	j.object, j.row.Losses = result, losses
+	switch {
+	case k.out.format != "same" || source.text == nil:
+	case to == gvk && gvk.Kind != "List":
+		j.text = part.Text
+	default:
+		value := result.Object
+		if source.text.Value["kind"] == nil { // as the items of lists are
+			value = maps.Clone(value)
+			delete(value, "apiVersion")
+			delete(value, "kind")
+		}
+		j.text, j.err = source.text.Rewrite(value)
+	}
+}
+
+// emit writes what became of a part, and tells of it.
+func (k *conversion) emit(j *job) error {
+	switch {
+	case j.err != nil:
+		return k.refused(j.row, j.err)
+	case j.object == nil:
+		return k.out.between(j.text)
+	}
+	k.objects++
+	k.lost += len(j.row.Losses)
+	if err := k.tell(j.row); err != nil {
 		return err
 	}
-	changed := to != source.gvk() || source.GetKind() == "List"
-	return k.out.object(source, result, typed, changed)
+	return k.out.object(j.object, j.text)
 }
 
 // target names the kind that the kind, or the items of a list of it, is to become.
@@ -365,7 +434,7 @@ func (k *conversion) refused(row convertedObject, err error) error {
 	}
 	subject := ""
 	if row.Name != "" {
-		subject = row.object() + ": "
+		subject = strings.TrimPrefix(row.Namespace+"/"+row.Name, "/") + ": "
 	}
 	err = fmt.Errorf("%s: %s%w", place, subject, err)
 	if !k.request.keepGoing {
@@ -374,7 +443,7 @@ func (k *conversion) refused(row convertedObject, err error) error {
 	k.left++
 	fmt.Fprintln(k.streams.Err, err)
 	if k.report != nil {
-		row.Error = err.Error()
+		row.Error = errors.Unwrap(err).Error()
 		return k.tell(row)
 	}
 	return nil

@@ -95,8 +95,6 @@ func (k *conversion) decode(part manifest.Part) (*sourceObject, error) {
 	return source, nil
 }
 
-func (s *sourceObject) gvk() schema.GroupVersionKind { return s.GroupVersionKind() }
-
 // complete gives an item of a list the kind that its list names, unless it names its own.
 func (s *sourceObject) complete() {
 	kind, ok := strings.CutSuffix(s.part.ListKind, "List")
@@ -197,8 +195,8 @@ func (o *objectWriter) begin() {
 	o.write([]byte("---\n"))
 }
 
-// text writes what stood between objects. A comma waits until an object follows, for one may be left out.
-func (o *objectWriter) text(text []byte) error {
+// between writes what stood between objects. A comma waits until an object follows, for one may be left out.
+func (o *objectWriter) between(text []byte) error {
 	if o.format != "same" {
 		return o.err
 	}
@@ -214,31 +212,20 @@ func (o *objectWriter) text(text []byte) error {
 	return o.err
 }
 
-func (o *objectWriter) object(source *sourceObject, result *unstructured.Unstructured, typed, changed bool) error {
+// object writes an object; text is how it reads in its own file, nil for what has none.
+func (o *objectWriter) object(object *unstructured.Unstructured, text []byte) error {
 	o.count++
 	switch {
 	case o.format == "yaml":
-		return o.yaml(result)
-	case o.format == "json" || source.text == nil:
-		return o.json(result)
+		return o.yaml(object)
+	case o.format == "json" || text == nil:
+		return o.json(object)
 	}
 	if o.items > 0 {
 		o.write(o.comma)
 	}
 	o.comma = nil
 	o.items++
-	if !changed {
-		o.write(source.part.Text)
-		return o.err
-	}
-	if !typed {
-		delete(result.Object, "apiVersion")
-		delete(result.Object, "kind")
-	}
-	text, err := source.text.Rewrite(result.Object)
-	if err != nil {
-		return err
-	}
 	o.write(text)
 	return o.err
 }

@@ -35,13 +35,16 @@ type Converter struct {
 // but apiVersion and kind of its result.
 type Func func(object map[string]any) (map[string]any, error)
 
-// UnsupportedError says that no conversion leads from one kind to another, and why.
+// UnsupportedError says that no conversion leads from one kind to another, and why. To is empty when no kind was named.
 type UnsupportedError struct {
 	From, To schema.GroupVersionKind
 	Reason   string
 }
 
 func (e *UnsupportedError) Error() string {
+	if e.To.Empty() {
+		return kindName(e.From) + ": " + e.Reason
+	}
 	return fmt.Sprintf("converting %s to %s: %s", kindName(e.From), kindName(e.To), e.Reason)
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -86,23 +85,39 @@ func (o *Object) editYAML(value map[string]any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if again == nil || !reflect.DeepEqual(plain(again.Value), plain(value)) {
+	if again == nil || !equal(again.Value, value) {
 		return nil, errNotInPlace
 	}
 	return p.Text, nil
 }
 
-// plain is the value with the numbers that JSON has.
-func plain(value any) any {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return value
+// equal compares values; a whole number may be of either type that decoding makes.
+func equal(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		other, ok := b.(map[string]any)
+		if !ok || len(a) != len(other) {
+			return false
+		}
+		for name, value := range a {
+			if v, ok := other[name]; !ok || !equal(value, v) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		other, ok := b.([]any)
+		return ok && slices.EqualFunc(a, other, equal)
+	case int64:
+		if f, ok := b.(float64); ok {
+			return float64(a) == f
+		}
+	case float64:
+		if i, ok := b.(int64); ok {
+			return float64(i) == a
+		}
 	}
-	var again any
-	if json.Unmarshal(text, &again) != nil {
-		return value
-	}
-	return again
+	return a == b
 }
 
 // editor gathers changes of lines.
@@ -150,7 +165,7 @@ func (e *editor) mapping(node *yaml.Node, was, is map[string]any) error {
 		end = e.end(from, column, value)
 		now, stays := is[key.Value]
 		switch {
-		case stays && reflect.DeepEqual(was[key.Value], now):
+		case stays && equal(was[key.Value], now):
 		case !stays:
 			if !e.startsLine(from, column) {
 				return errNotInPlace
@@ -216,7 +231,7 @@ func (e *editor) sequence(node *yaml.Node, was, is []any) error {
 		return errNotInPlace
 	}
 	for i, item := range node.Content {
-		if reflect.DeepEqual(was[i], is[i]) {
+		if equal(was[i], is[i]) {
 			continue
 		}
 		before, ok := was[i].(map[string]any)

@@ -66,7 +66,7 @@ func (j *jsonScanner) scan() error {
 				expectKey = true
 			}
 			if j.items && j.depth == 3 {
-				if err := j.flush(Part{}, len(j.text)-1); err != nil {
+				if err := j.flush(Part{ListVersion: j.version, ListKind: j.kind}, len(j.text)-1); err != nil {
 					return err
 				}
 			}
