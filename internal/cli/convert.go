@@ -17,6 +17,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
 	"github.com/kubefusion/fusionctl/pkg/kube"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // convertRequest says what is converted to what.
@@ -206,6 +207,13 @@ func runConvert(ctx context.Context, req convertRequest, streams Streams) error 
 		out = newObjectWriter(io.Discard, "same")
 	}
 	k := &conversion{request: req, converter: c, choose: choose, out: out, streams: streams, report: reportRows(req, streams)}
+	if req.minor != "" {
+		version, err := parseVersionFlag("for", req.minor)
+		if err != nil {
+			return err
+		}
+		k.minor = version.Minor
+	}
 	for name, err := range inputFiles(req.files) {
 		if err == nil {
 			err = k.file(ctx, name)
@@ -244,6 +252,7 @@ type conversion struct {
 	request   convertRequest
 	converter *convert.Converter
 	choose    chooser
+	minor     kubever.Minor // that reads the objects, 0 when it is not known
 	out       *objectWriter
 	streams   Streams
 	report    rowWriter // nil without --report
@@ -333,7 +342,7 @@ func (k *conversion) convert(file string, j *job) {
 		j.text, j.err = k.frame(part)
 		return
 	}
-	source, err := k.decode(part)
+	source, err := decodeSource(k.converter, part)
 	if err != nil || source == nil {
 		j.text, j.err = part.Text, err
 		return
@@ -351,6 +360,9 @@ func (k *conversion) convert(file string, j *job) {
 	if err != nil {
 		j.err = err
 		return
+	}
+	if k.minor != 0 {
+		losses = append(losses, k.converter.LossesIn(result, k.minor)...)
 	}
 	j.object, j.row.Losses = result, losses
 	switch {

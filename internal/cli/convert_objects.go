@@ -68,9 +68,11 @@ type sourceObject struct {
 	part manifest.Part
 }
 
-func (k *conversion) decode(part manifest.Part) (*sourceObject, error) {
+// decodeSource reads the object of a part; nil for one that holds nothing.
+// Errors: *manifest.SyntaxError for what is no object of Kubernetes.
+func decodeSource(converter *convert.Converter, part manifest.Part) (*sourceObject, error) {
 	if part.Format == manifest.Protobuf {
-		u, err := k.converter.DecodeProtobuf(part.Text)
+		u, err := converter.DecodeProtobuf(part.Text)
 		if err != nil {
 			return nil, err
 		}

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // Converter knows which kinds are the same thing in different versions and groups, and how to get from one to another.
@@ -29,6 +31,9 @@ type Converter struct {
 	edges  map[schema.GroupVersionKind]map[schema.GroupVersionKind]Func
 	routes sync.Map // routeKey -> *route
 	shapes *shapes
+
+	minorsMu sync.Mutex
+	minors   map[kubever.Minor]*shapes // as the API descriptions of each minor tell them
 }
 
 // Func converts one object of a kind to another kind. It may keep and change what it is given, a copy of its own, and sets all
@@ -75,6 +80,7 @@ func New() (*Converter, error) {
 		spokes: map[reflect.Type][]schema.GroupVersionKind{},
 		edges:  map[schema.GroupVersionKind]map[schema.GroupVersionKind]Func{},
 		shapes: newShapes(scheme),
+		minors: map[kubever.Minor]*shapes{},
 	}
 	known := scheme.AllKnownTypes()
 	for gvk := range known {

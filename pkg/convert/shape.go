@@ -45,12 +45,19 @@ func (s *shapes) of(gvk schema.GroupVersionKind) *shape {
 	if !ok {
 		return nil
 	}
-	group, _, _ := strings.Cut(gvk.Group, ".")
-	name := gvk.Kind
-	if name == "ScheduledJob" { // the name that CronJob had before 1.5, with the same type
-		name = "CronJob"
+	return s.tabled(gvk, minor)
+}
+
+// tabled reads the shape that a minor's API description gives a kind, nil when it has none.
+func (s *shapes) tabled(gvk schema.GroupVersionKind, minor kubever.Minor) *shape {
+	name := gvk.Version + "." + gvk.Kind
+	if gvk.Kind == "ScheduledJob" { // the name that CronJob had before 1.5, with the same type
+		name = gvk.Version + ".CronJob"
 	}
-	if result := s.table(group+"."+gvk.Version+"."+name, minor); result.fields != nil {
+	if group, _, _ := strings.Cut(gvk.Group, "."); group != "" {
+		name = group + "." + name
+	}
+	if result := s.table(name, minor); result.fields != nil {
 		return result
 	}
 	return nil

@@ -1,6 +1,10 @@
 package convert
 
 import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -12,17 +16,20 @@ type Standing struct {
 	Known  bool                    // the tables know the kind; false for custom resources
 	Served bool                    // by default, without --runtime-config
 	There  bool                    // compiled in; alpha versions need --runtime-config
+	Gone   bool                    // not there, or no longer served by default
 	Target schema.GroupVersionKind // what to write instead, the kind itself when it is there; zero when there is nothing
 	Reason string                  // why there is nothing
 }
 
-// StandingIn tells what a minor makes of a kind. The target is the kind itself while the minor has it, even deprecated; otherwise
-// the first of Equivalents that the minor serves by default.
+// StandingIn tells what a minor makes of a kind. The target is the kind itself while the minor serves it, even deprecated, and where it
+// was never served by default; otherwise the first of Equivalents that the minor serves by default.
 func (c *Converter) StandingIn(gvk schema.GroupVersionKind, minor kubever.Minor) Standing {
 	s := Standing{Lifecycle: kubever.LifecycleOf(gvk)}
 	s.Known = len(s.Minors) > 0
 	s.Served, s.There = s.DefaultOn.Has(minor), s.Minors.Has(minor)
-	if s.There {
+	ended := s.Ended()
+	s.Gone = !s.There || !s.Served && ended != 0 && ended <= minor
+	if !s.Gone {
 		s.Target = gvk
 		return s
 	}
@@ -43,4 +50,66 @@ func (c *Converter) StandingIn(gvk schema.GroupVersionKind, minor kubever.Minor)
 		s.Reason = "the tables do not know this kind; custom resources are up to their definitions"
 	}
 	return s
+}
+
+// Replacement is what to write instead of a kind that a minor deprecates or no longer has: the first of Equivalents that the minor
+// serves by default and does not deprecate; false when there is none.
+func (c *Converter) Replacement(gvk schema.GroupVersionKind, minor kubever.Minor) (schema.GroupVersionKind, bool) {
+	for _, equivalent := range c.Equivalents(gvk) {
+		life := kubever.LifecycleOf(equivalent)
+		if life.DefaultOn.Has(minor) && (life.Deprecated == 0 || life.Deprecated > minor) {
+			return equivalent, true
+		}
+	}
+	return schema.GroupVersionKind{}, false
+}
+
+// LossesIn names the fields of an object that a minor does not know in this version: its server drops them without a word. What
+// servers fill in themselves, status and managedFields, is left out.
+func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Minor) []Loss {
+	gvk := object.GroupVersionKind()
+	known := c.shapeIn(gvk, minor)
+	if known == nil {
+		return nil
+	}
+	var i inspection
+	i.inspect(object.Object, nil, known, nil)
+	var losses []Loss
+	for _, d := range i.unknown {
+		if d.at[0] == "status" || len(d.at) > 1 && d.at[0] == "metadata" && d.at[1] == "managedFields" || isEmpty(d.value) {
+			continue
+		}
+		meaning := "no version knows the field"
+		if first, ok := c.knownIn(gvk, d.at); ok {
+			meaning = minor.String() + " does not know the field, " + first.String() + " does"
+		}
+		losses = append(losses, Loss{Path: d.at.String(), Value: d.value, Meaning: meaning})
+	}
+	slices.SortFunc(losses, func(a, b Loss) int { return cmp.Compare(a.Path, b.Path) })
+	return losses
+}
+
+// knownIn finds a minor that knows a field: the first one, going back from the newest, whose predecessor does not.
+func (c *Converter) knownIn(gvk schema.GroupVersionKind, at path) (kubever.Minor, bool) {
+	found, ok := kubever.Minor(0), false
+	for _, minor := range slices.Backward(kubever.Minors()) {
+		known := c.shapeIn(gvk, minor)
+		switch {
+		case known != nil && known.has(at):
+			found, ok = minor, true
+		case ok:
+			return found, true
+		}
+	}
+	return found, ok
+}
+
+// shapeIn is the shape that a minor's API description gives a kind, nil when it has none.
+func (c *Converter) shapeIn(gvk schema.GroupVersionKind, minor kubever.Minor) *shape {
+	c.minorsMu.Lock()
+	defer c.minorsMu.Unlock()
+	if c.minors[minor] == nil {
+		c.minors[minor] = newShapes(c.scheme)
+	}
+	return c.minors[minor].tabled(gvk, minor)
 }

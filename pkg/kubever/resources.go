@@ -400,10 +400,15 @@ func LifecycleOf(gvk schema.GroupVersionKind) Lifecycle {
 	return life
 }
 
-// Removed is the minor that no longer has it, 0 while the newest known one has.
-func (l Lifecycle) Removed() Minor {
-	if len(l.Minors) == 0 || l.Minors[len(l.Minors)-1].To == Newest {
+// Ended is the minor from which on a plain server no longer serves it, 0 while the newest known one does: some versions stay for a while
+// for those who ask by --runtime-config. Of what never was served by default it is the minor that no longer has it.
+func (l Lifecycle) Ended() Minor {
+	served := l.DefaultOn
+	if len(served) == 0 {
+		served = l.Minors
+	}
+	if len(served) == 0 || served[len(served)-1].To == Newest {
 		return 0
 	}
-	return l.Minors[len(l.Minors)-1].To + 1
+	return served[len(served)-1].To + 1
 }

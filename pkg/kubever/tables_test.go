@@ -351,16 +351,16 @@ func TestControllerTableHoldsTogether(t *testing.T) {
 func TestLifecycles(t *testing.T) {
 	for _, test := range []struct {
 		group, version, kind string
-		deprecated, removed  Minor
+		deprecated, ended    Minor
 	}{
-		{"extensions", "v1beta1", "Deployment", 8, 18},
+		{"extensions", "v1beta1", "Deployment", 8, 16},
 		{"extensions", "v1beta1", "Ingress", 14, 22},
 		{"policy", "v1beta1", "PodSecurityPolicy", 21, 25},
 		{"apps", "v1", "Deployment", 0, 0},
 	} {
 		gvk := schema.GroupVersionKind{Group: test.group, Version: test.version, Kind: test.kind}
-		if life := LifecycleOf(gvk); life.Deprecated != test.deprecated || life.Removed() != test.removed {
-			t.Errorf("LifecycleOf(%v) = deprecated %s, removed %s, want %s, %s", gvk, life.Deprecated, life.Removed(), test.deprecated, test.removed)
+		if life := LifecycleOf(gvk); life.Deprecated != test.deprecated || life.Ended() != test.ended {
+			t.Errorf("LifecycleOf(%v) = deprecated %s, ended %s, want %s, %s", gvk, life.Deprecated, life.Ended(), test.deprecated, test.ended)
 		}
 	}
 	for gvk, minor := range deprecatedTable() {
