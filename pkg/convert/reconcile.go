@@ -243,6 +243,7 @@ func (as additions) put() {
 type walk struct {
 	depth     int
 	displaced bool      // something of the input is not in its place
+	hollow    bool      // and a list or a map in it is empty: Go has them in memory and leaves them out of what it writes
 	void      additions // say nothing: Go cannot tell them from nothing there
 	empty     additions // say little: Go can
 	derived   additions // in a part that both versions write the same way: repeat what stands elsewhere
@@ -301,6 +302,7 @@ func (w *walk) objects(in, out map[string]any, source, target *shape) {
 			out[key] = runtime.DeepCopyJSONValue(value)
 		case value != nil:
 			w.displaced = true
+			w.hollow = w.hollow || isHollow(value)
 		}
 	}
 	for key, value := range out {
@@ -321,6 +323,23 @@ func (w *walk) objects(in, out map[string]any, source, target *shape) {
 		default:
 			w.addEmpties(value, target.at(key))
 		}
+	}
+}
+
+// isHollow reports whether a value holds an empty list or map.
+func isHollow(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, v := range value {
+			if isHollow(v) {
+				return true
+			}
+		}
+		return len(value) == 0
+	case []any:
+		return len(value) == 0 || slices.ContainsFunc(value, isHollow)
+	default:
+		return false
 	}
 }
 

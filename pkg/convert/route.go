@@ -246,7 +246,7 @@ func (r *route) directly(in map[string]any) (map[string]any, []difference, error
 		return out, nil, nil
 	}
 	w.take()
-	if len(w.empty)+len(w.derived) > 0 { // the Go value says more than the output now
+	if w.hollow || len(w.empty)+len(w.derived) > 0 { // the Go value says more than the output now
 		if target, err = r.converter.decode(out, r.to); err != nil {
 			return nil, nil, err
 		}

@@ -22,7 +22,7 @@ type Standing struct {
 }
 
 // StandingIn tells what a minor makes of a kind. The target is the kind itself while the minor serves it, even deprecated, and where it
-// was never served by default; otherwise the first of Equivalents that the minor serves by default.
+// was never served by default or nothing took its place; otherwise the first of Equivalents that the minor serves by default.
 func (c *Converter) StandingIn(gvk schema.GroupVersionKind, minor kubever.Minor) Standing {
 	s := Standing{Lifecycle: kubever.LifecycleOf(gvk)}
 	s.Known = len(s.Minors) > 0
@@ -38,6 +38,10 @@ func (c *Converter) StandingIn(gvk schema.GroupVersionKind, minor kubever.Minor)
 			s.Target = equivalent
 			return s
 		}
+	}
+	if s.There {
+		s.Gone, s.Target = false, gvk
+		return s
 	}
 	switch {
 	case alone[gvk] != "":

@@ -158,11 +158,12 @@ func (d *yamlDecoder) mapping(node *yaml.Node, depth int) (any, error) {
 		if key.Kind != yaml.ScalarNode {
 			return nil, d.fail(key, "want the name of a field, found %s", describe(key))
 		}
-		if _, twice := object[key.Value]; twice {
-			return nil, d.fail(key, "field %q is given twice", key.Value)
+		name := fieldName(key)
+		if _, twice := object[name]; twice {
+			return nil, d.fail(key, "field %q is given twice", name)
 		}
 		var err error
-		if object[key.Value], err = d.value(value, depth+1); err != nil {
+		if object[name], err = d.value(value, depth+1); err != nil {
 			return nil, err
 		}
 	}
@@ -188,6 +189,14 @@ func (d *yamlDecoder) mapping(node *yaml.Node, depth int) (any, error) {
 		}
 	}
 	return object, nil
+}
+
+// fieldName is the name of a field: a plain y is true, as a name too.
+func fieldName(key *yaml.Node) string {
+	if b, ok := oldBools[key.Value]; ok && key.Style == 0 {
+		return strconv.FormatBool(b)
+	}
+	return key.Value
 }
 
 func (d *yamlDecoder) scalar(node *yaml.Node) (any, error) {

@@ -160,19 +160,20 @@ func (e *editor) mapping(node *yaml.Node, was, is map[string]any) error {
 		if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
 			return errNotInPlace
 		}
-		here[key.Value] = true
+		name := fieldName(key)
+		here[name] = true
 		from := key.Line - 1
 		end = e.end(from, column, value)
-		now, stays := is[key.Value]
+		now, stays := is[name]
 		switch {
-		case stays && equal(was[key.Value], now):
+		case stays && equal(was[name], now):
 		case !stays:
 			if !e.startsLine(from, column) {
 				return errNotInPlace
 			}
 			e.replace(e.withComments(from, column), end, "")
 		default:
-			if err := e.entry(key, value, was[key.Value], now, from, end, column); err != nil {
+			if err := e.entry(key, value, was[name], now, from, end, column); err != nil {
 				return err
 			}
 		}
@@ -215,7 +216,7 @@ func (e *editor) entry(key, value *yaml.Node, was, is any, from, end, column int
 	if value.Anchor != "" {
 		return errNotInPlace
 	}
-	text, err := render(map[string]any{key.Value: is}, column)
+	text, err := render(map[string]any{fieldName(key): is}, column)
 	if err != nil {
 		return err
 	}

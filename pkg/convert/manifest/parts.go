@@ -125,15 +125,15 @@ func (s *scanner) blank() ([]byte, error) {
 		if err != nil {
 			return space, err
 		}
-		switch next[0] {
+		switch b := next[0]; b {
 		case '\n':
 			s.line++
 			fallthrough
 		case ' ', '\t', '\r':
-			if next[0] == ' ' && s.indented() {
+			if b == ' ' && s.indented() {
 				return space, nil
 			}
-			space = append(space, next[0])
+			space = append(space, b)
 			if _, err := s.in.Discard(1); err != nil {
 				return space, err
 			}
