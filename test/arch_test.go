@@ -49,7 +49,7 @@ var layers = map[string][]string{
 var leaves = []string{"internal/spelling", "internal/strictyaml"}
 
 // pure packages turn values into values: no files, no network, no processes, no clock of their own, no logs.
-var pure = []string{"internal/spelling", "internal/strictyaml", "pkg/kubever", "pkg/finding", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/convert/negotiate", "pkg/migrate", "pkg/live", "pkg/hub"}
+var pure = []string{"internal/spelling", "internal/strictyaml", "pkg/kubever", "pkg/finding", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/convert/manifest", "pkg/convert/negotiate", "pkg/migrate", "pkg/live", "pkg/hub"}
 
 var impure = []string{"os", "os/exec", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2"}
 
@@ -62,7 +62,7 @@ var bans = []struct {
 	{"github.com/spf13/cobra", []string{"cmd/fusionctl", "internal/cli"}, "the command line is one package"},
 	{"go.etcd.io/", nil, "only adapters speak to etcd: a reader of policies must not inherit gRPC"},
 	{"google.golang.org/grpc", nil, "only adapters speak to servers"},
-	{"k8s.io/client-go", []string{"pkg/convert"}, "only adapters speak to servers; Kubernetes' conversions bring its list of features along"},
+	{"k8s.io/client-go", []string{"pkg/convert", "pkg/convert/manifest"}, "only adapters speak to servers; Kubernetes' conversions bring its list of features along"},
 	{"sigs.k8s.io/controller-runtime", nil, "only adapters speak to servers"},
 }
 

@@ -361,6 +361,14 @@ func (k *conversion) convert(file string, j *job) {
 		j.err = err
 		return
 	}
+	if gvk.Kind != "List" {
+		changed, err := k.converter.Defaults(&source.Unstructured, result, k.request.defaults)
+		if err != nil {
+			j.err = err
+			return
+		}
+		losses = append(losses, changed...)
+	}
 	if k.minor != 0 {
 		losses = append(losses, k.converter.LossesIn(result, k.minor)...)
 	}
@@ -410,7 +418,11 @@ func (k *conversion) target(gvk schema.GroupVersionKind) (schema.GroupVersionKin
 func (k *conversion) tell(row convertedObject) error {
 	if k.report == nil {
 		for _, loss := range row.Losses {
-			fmt.Fprintf(k.streams.Err, "%s: %s: %s is lost: %s\n", row.place(), row.object(), loss.Path, loss.Meaning)
+			what := "is lost"
+			if loss.Value == nil { // a default
+				what = "changes"
+			}
+			fmt.Fprintf(k.streams.Err, "%s: %s: %s %s: %s\n", row.place(), row.object(), loss.Path, what, loss.Meaning)
 		}
 		return nil
 	}

@@ -88,6 +88,7 @@ type verdict struct {
 	Replacement string         `json:"replacement,omitempty"`
 	Lossless    *bool          `json:"lossless,omitempty"` // whether it converts to the replacement without loss
 	Losses      []convert.Loss `json:"losses,omitempty"`
+	Defaults    []convert.Loss `json:"defaults,omitempty"` // that are others there; convert --defaults writes them out
 	Why         string         `json:"why,omitempty"`
 }
 
@@ -288,6 +289,11 @@ func (c *convertCheck) judge(place string, object *unstructured.Unstructured) er
 		if err != nil {
 			v.Why = err.Error()
 		} else {
+			changed, err := c.converter.Defaults(object, result, false)
+			if err != nil {
+				v.Why = err.Error()
+			}
+			v.Defaults = changed
 			v.Losses = append(losses, c.converter.LossesIn(result, c.minor)...)
 			lossless := len(v.Losses) == 0
 			v.Lossless = &lossless
@@ -328,7 +334,10 @@ func (v verdict) cells() []string {
 	why := v.Why
 	if v.Lossless != nil {
 		lossless = "yes"
-		if !*v.Lossless {
+		switch {
+		case *v.Lossless && len(v.Defaults) > 0:
+			lossless = "with --defaults"
+		case !*v.Lossless:
 			lossless = "no"
 			why = fmt.Sprintf("%s: %s", v.Losses[0].Path, v.Losses[0].Meaning)
 			if more := len(v.Losses) - 1; more > 0 {
