@@ -134,8 +134,10 @@ type edit struct {
 
 func (e *editor) replace(from, to int, text string) { e.edits = append(e.edits, edit{from, to, text}) }
 
-// apply makes the changes, the last first, so that the others' lines stay where they are.
+// apply makes the changes, the last first, so that the others' lines stay where they are. Of two at one line the later one stands
+// further down.
 func (e *editor) apply() []byte {
+	slices.Reverse(e.edits)
 	slices.SortStableFunc(e.edits, func(a, b edit) int { return b.from - a.from })
 	lines := slices.Clone(e.lines)
 	for _, change := range e.edits {
