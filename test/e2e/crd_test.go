@@ -155,7 +155,7 @@ func storePizzas(t *testing.T, etcd *rig.Etcd, n int) {
 			}}
 		}
 		value, err := json.Marshal(object{"apiVersion": pizzaGroup + "/v1alpha1", "kind": "Pizza", "metadata": metadata,
-			"spec": object{"size": "M", "toppings": []string{"mozzarella", "tomato", "mozzarella"}, "deliverTo": fmt.Sprintf("Alice, %d Main Street", i)}})
+			"spec": object{"size": "M", "toppings": []string{"mozzarella", "tomato"}, "deliverTo": fmt.Sprintf("Alice, %d Main Street", i)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -432,7 +432,7 @@ func (p *pizzeria) checkMigrated(pizzas int) {
 	last := fmt.Sprintf("pizza-%05d", pizzas-1)
 	namespace := fmt.Sprintf("shop-%d", (pizzas-1)%3)
 	p.call("GET", pizzaPath("v1", namespace, last), nil, &pizza)
-	if got, want := fmt.Sprint(pizza.Spec), fmt.Sprintf("{Medium {%d Main Street} [{mozzarella 2} {tomato 1}]}", pizzas-1); got != want {
+	if got, want := fmt.Sprint(pizza.Spec), fmt.Sprintf("{Medium {%d Main Street} [{mozzarella 1} {tomato 1}]}", pizzas-1); got != want {
 		p.Errorf("%s: %s, want %s", last, got, want)
 	}
 	for _, f := range pizza.Metadata.ManagedFields {
