@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -71,6 +72,64 @@ func BenchmarkConvert(b *testing.B) {
 				}
 				if _, err := u.MarshalJSON(); err != nil {
 					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// readAndWrite decodes and encodes every object, and between the two converts it if it is told to.
+func readAndWrite(tb testing.TB, c *Converter) {
+	for _, object := range mixed {
+		u := &unstructured.Unstructured{}
+		if err := u.UnmarshalJSON([]byte(object.text)); err != nil {
+			tb.Fatal(err)
+		}
+		if c != nil {
+			if _, err := c.ConvertInPlace(u, object.to); err != nil {
+				tb.Fatal(err)
+			}
+		}
+		if _, err := u.MarshalJSON(); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// TestConversionCostsLittle: converting ten kinds of objects costs about half of what decoding and encoding them does. The bound is wider,
+// for machines that do other things meanwhile; make bench shows the figure.
+func TestConversionCostsLittle(t *testing.T) {
+	c := newConverter(t)
+	readAndWrite(t, c)
+	best := 10.0
+	for range 8 {
+		start := time.Now()
+		for range 20 {
+			readAndWrite(t, nil)
+		}
+		alone := time.Since(start)
+		start = time.Now()
+		for range 20 {
+			readAndWrite(t, c)
+		}
+		best = min(best, float64(time.Since(start))/float64(alone))
+	}
+	if best > 2 {
+		t.Errorf("with conversion it takes %.2f times as long as without, want at most 2", best)
+	}
+}
+
+// BenchmarkTenThousand converts a list of ten thousand objects.
+func BenchmarkTenThousand(b *testing.B) {
+	c := newConverter(b)
+	for _, test := range []struct {
+		name string
+		c    *Converter
+	}{{"decoded and encoded", nil}, {"converted", c}} {
+		b.Run(test.name, func(b *testing.B) {
+			for b.Loop() {
+				for range 10000 / len(mixed) {
+					readAndWrite(b, test.c)
 				}
 			}
 		})

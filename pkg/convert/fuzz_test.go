@@ -283,3 +283,36 @@ func reported(losses []Loss, path string) bool {
 	}
 	return false
 }
+
+// TestRoundTripsOfRemovedVersions: the same for the versions that Kubernetes 1.36 no longer has. Their objects are made of those of the
+// version next to them.
+func TestRoundTripsOfRemovedVersions(t *testing.T) {
+	s := newSpecimens(t, 4)
+	tried := 0
+	for _, edge := range removed {
+		var native schema.GroupVersionKind
+		for _, equivalent := range s.c.Equivalents(edge.from) {
+			if _, ok := s.c.hubs[equivalent]; ok {
+				native = equivalent
+			}
+		}
+		if native.Empty() {
+			continue // PodSecurityPolicy, classic resource claims: no Go type is left
+		}
+		for range 5 {
+			specimen := &unstructured.Unstructured{Object: s.of(t, native)}
+			old, _, err := s.c.Convert(specimen, edge.from)
+			if err != nil {
+				t.Errorf("%s to %s: %v", kindName(native), kindName(edge.from), err)
+				continue
+			}
+			for _, to := range s.c.Equivalents(edge.from) {
+				checkRoundTrip(t, s.c, old.Object, to)
+				tried++
+			}
+		}
+	}
+	if tried < 200 {
+		t.Errorf("%d round trips", tried)
+	}
+}

@@ -160,16 +160,14 @@ func refuses(kind reflect.Kind, value any) string {
 // and status is {}; and they say some things otherwise, 1Gi for 1024Mi. What the input did not say and what carries nothing of it
 // is taken out again, and what only looks otherwise is put back as it was.
 func (r *route) reconcile(in, out map[string]any) (map[string]any, []difference, error) {
-	if !r.typed { // Kubernetes' types had no part in it: the Func said what it meant
-		var i inspection
-		if i.inspect(out, nil, r.target, nil); i.wrong != nil {
-			return nil, nil, &ContentError{r.to, i.wrong}
-		}
-		remove(out, i.unknown)
+	var i inspection // a Func may leave what its version does not have
+	if i.inspect(out, nil, r.target, nil); i.wrong != nil {
+		return nil, nil, &ContentError{r.to, i.wrong}
 	}
+	remove(out, i.unknown)
 	w := &walk{}
 	w.compare(in, out, r.source, r.target)
-	if !r.typed {
+	if !r.typed { // Kubernetes' types had no part in it: each Func said what it meant
 		*w = walk{displaced: w.displaced}
 	}
 	switch {

@@ -27,11 +27,17 @@ type shapes struct {
 	scheme *runtime.Scheme
 	mu     sync.Mutex
 	types  map[reflect.Type]*shape
-	named  map[string]*shape // type of the table, at the last minor that has the kind
+	named  map[typeAt]*shape
+}
+
+// typeAt is a type of the table, at a minor: types of the same name gain fields.
+type typeAt struct {
+	name  string
+	minor kubever.Minor
 }
 
 func newShapes(scheme *runtime.Scheme) *shapes {
-	return &shapes{scheme: scheme, types: map[reflect.Type]*shape{}, named: map[string]*shape{}}
+	return &shapes{scheme: scheme, types: map[reflect.Type]*shape{}, named: map[typeAt]*shape{}}
 }
 
 // of returns the shape of a kind, nil when it is not known: a custom resource.
@@ -138,11 +144,11 @@ func isValue(t reflect.Type) bool {
 }
 
 func (s *shapes) table(typeName string, minor kubever.Minor) *shape {
-	if known, ok := s.named[typeName]; ok {
+	if known, ok := s.named[typeAt{typeName, minor}]; ok {
 		return known
 	}
 	result := &shape{}
-	s.named[typeName] = result
+	s.named[typeAt{typeName, minor}] = result
 	if element, ok := strings.CutPrefix(typeName, "[]"); ok {
 		result.list, result.element = true, s.table(element, minor)
 		return result
