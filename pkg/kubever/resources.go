@@ -319,15 +319,11 @@ func StoredAs(gr schema.GroupResource, m Minor) (schema.GroupVersionKind, bool) 
 }
 
 // APIResources lists what the minor compiles in, by group, resource and version, as its API description does.
-func APIResources(m Minor) []APIResource {
-	var resources []APIResource
-	for _, a := range apiTable() {
-		if a.In(m) {
-			resources = append(resources, a)
-		}
-	}
-	return resources
-}
+func APIResources(m Minor) []APIResource { return slices.Clone(apiResourcesIn(m)) }
+
+var apiResourcesIn = remembered(func(m Minor) []APIResource {
+	return slices.DeleteFunc(slices.Clone(apiTable()), func(a APIResource) bool { return !a.In(m) })
+})
 
 // ServesKind reports whether discovery of the minor shows the kind in some version of the group by default.
 func ServesKind(gk schema.GroupKind, m Minor) bool {

@@ -1,6 +1,7 @@
 package kubever
 
 import (
+	"slices"
 	"strings"
 	"sync"
 )
@@ -37,7 +38,9 @@ func decodeStartupWrites() []StartupWrite {
 
 // StartupWrites lists what the API server of the minor writes with default flags, and with RBAC where that is a condition.
 // Turning an API group off by runtime-config makes its resources unavailable, too.
-func StartupWrites(m Minor) []StartupWrite {
+func StartupWrites(m Minor) []StartupWrite { return slices.Clone(startupWritesOf(m)) }
+
+var startupWritesOf = remembered(func(m Minor) []StartupWrite {
 	var writes []StartupWrite
 	for _, w := range startupTable() {
 		if !w.Minors.Has(m) {
@@ -49,7 +52,7 @@ func StartupWrites(m Minor) []StartupWrite {
 		writes = append(writes, w)
 	}
 	return writes
-}
+})
 
 // disabledGroup returns the value of --runtime-config that turns off every version of the group that the minor serves by
 // default: a hook is left out only with its whole group.

@@ -108,15 +108,19 @@ func (r *Resource) VisibleToBoth() bool {
 }
 
 func rowOf(rows []Resource, key string) *Resource {
-	if i := slices.IndexFunc(rows, func(r Resource) bool { return r.Key == key }); i >= 0 {
-		return &rows[i]
+	for i := range rows { // a row is too large to be copied for each comparison
+		if rows[i].Key == key {
+			return &rows[i]
+		}
 	}
 	return nil
 }
 
 func rowOfKind(rows []Resource, kind schema.GroupKind) *Resource {
-	if i := slices.IndexFunc(rows, func(r Resource) bool { return r.ServesKind(kind.Group, kind.Kind) }); i >= 0 {
-		return &rows[i]
+	for i := range rows {
+		if rows[i].ServesKind(kind.Group, kind.Kind) {
+			return &rows[i]
+		}
 	}
 	return nil
 }

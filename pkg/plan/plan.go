@@ -5,6 +5,7 @@ package plan
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -215,16 +216,8 @@ func (p *Plan) Store(name string) *Store {
 
 // Resource returns the row of the key, nil when there is none.
 func (p *Plan) Resource(key string) *Resource {
-	i, found := slices.BinarySearchFunc(p.Resources, key, func(r Resource, key string) int {
-		switch {
-		case r.Key < key:
-			return -1
-		case r.Key > key:
-			return 1
-		}
-		return 0
-	})
-	if !found {
+	i := sort.Search(len(p.Resources), func(i int) bool { return p.Resources[i].Key >= key })
+	if i == len(p.Resources) || p.Resources[i].Key != key {
 		return nil
 	}
 	return &p.Resources[i]
