@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/kubefusion/fusionctl/internal/cli"
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/internal/golden"
@@ -189,5 +191,36 @@ func TestEtcdCheckIsInterruptible(t *testing.T) {
 	code := cli.Main(ctx, slices.Concat([]string{"etcd", "check", splitSpec}, fromFiles), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 	if code != 130 || !strings.Contains(out.String(), "INCOMPLETE") {
 		t.Errorf("exit code %d, stdout %q; want 130 and a report marked incomplete", code, out.String())
+	}
+}
+
+// TestEtcdCheckWithARoleThatMayReadAPart: what a role hides is never clean.
+func TestEtcdCheckWithARoleThatMayReadAPart(t *testing.T) {
+	servers := liveStores(t)
+	c, ctx := servers["core"].Client(t), t.Context()
+	for _, do := range []func() error{
+		func() error { _, err := c.UserAdd(ctx, "root", "secret"); return err },
+		func() error { _, err := c.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := c.RoleAdd(ctx, "pods"); return err },
+		func() error {
+			_, err := c.RoleGrantPermission(ctx, "pods", "/registry/pods/", "/registry/pods0", clientv3.PermissionType(clientv3.PermRead))
+			return err
+		},
+		func() error { _, err := c.UserAdd(ctx, "reader", "secret"); return err },
+		func() error { _, err := c.UserGrantRole(ctx, "reader", "pods"); return err },
+		func() error { _, err := c.AuthEnable(ctx); return err },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("FUSIONCTL_ETCD_PASSWORD", "secret")
+	args := []string{"etcd", "check", splitSpec, "--endpoints", "core=" + servers["core"].Endpoint, "--snapshot", "modern=" + stores + "split-1.10-1.36-modern.db"}
+	code, stdout, stderr := run(t, append(args, "--user", "reader")...)
+	if code != 1 || !strings.Contains(stdout, "INCOMPLETE") || !strings.Contains(stderr, "permission denied") {
+		t.Errorf("as reader: exit code %d, stdout %q, stderr %q; want 1 and permission denied", code, stdout, stderr)
+	}
+	if code, stdout, stderr := run(t, append(args, "--user", "root")...); strings.Contains(stdout, "INCOMPLETE") || code == 1 {
+		t.Errorf("as root: exit code %d, stderr %q; want it complete", code, stderr)
 	}
 }

@@ -345,7 +345,11 @@ func plainReason(err error) string {
 // pause waits before the n-th repetition: 100 ms, doubled each time up to 3 s, more or less a half.
 func pause(ctx context.Context, n int) error {
 	wait := min(100*time.Millisecond<<min(n, 10), 3*time.Second)
-	timer := time.NewTimer(wait/2 + rand.N(wait))
+	return pauseFor(ctx, wait/2+rand.N(wait))
+}
+
+func pauseFor(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

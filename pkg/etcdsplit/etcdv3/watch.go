@@ -51,6 +51,7 @@ func (e *stopError) Error() string { return e.err.Error() }
 // and this package asks for it every minute.
 const (
 	askProgress = time.Minute
+	probeEvery  = 5 * time.Second
 	silence     = 3 * time.Minute
 )
 
@@ -67,13 +68,19 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 		}
 		return fmt.Errorf("%s: %w", c.config.Endpoints[i], err)
 	}
-	// A watch on a member that is gone waits for it for ever, so ask first whether it is there.
-	probe, stopProbe := context.WithTimeout(ctx, c.config.Timeout)
-	_, err = pb.NewKVClient(m.ActiveConnection()).Range(probe, &pb.RangeRequest{Key: []byte(prefix), KeysOnly: true, Serializable: true})
-	stopProbe()
-	if err != nil {
+	// A watch on a member that is gone waits for it for ever, so ask first whether it is there, and then again and again.
+	if err := c.probe(ctx, m, prefix); err != nil {
 		return fail(errors.New(plainReason(err)))
 	}
+	gone := make(chan error, 1)
+	go func() {
+		for pauseFor(ctx, min(probeEvery, c.config.Timeout)) == nil {
+			if err := c.probe(ctx, m, prefix); err != nil && ctx.Err() == nil {
+				gone <- err
+				return
+			}
+		}
+	}()
 	watcher := clientv3.NewWatcher(m)
 	defer watcher.Close()
 	hanging := time.AfterFunc(c.config.Timeout, cancel)
@@ -106,6 +113,8 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 			if err := seen(revision, changesOf(response.Events)); err != nil {
 				return &stopError{err}
 			}
+		case err := <-gone:
+			return fail(errors.New(plainReason(err)))
 		case <-ask.C:
 			if err := watcher.RequestProgress(ctx); err != nil && ctx.Err() == nil {
 				return fail(errors.New(strings.TrimSpace(plainReason(err))))
@@ -116,6 +125,14 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 			return ctx.Err()
 		}
 	}
+}
+
+// probe asks a member for a key, any key.
+func (c *Client) probe(ctx context.Context, m *clientv3.Client, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	_, err := pb.NewKVClient(m.ActiveConnection()).Range(ctx, &pb.RangeRequest{Key: []byte(key), KeysOnly: true, Serializable: true})
+	return err
 }
 
 func changesOf(events []*clientv3.Event) []etcdsplit.Change {

@@ -3,6 +3,10 @@ package etcdv3_test
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,5 +73,94 @@ func TestWatchLosesPatience(t *testing.T) {
 	client := open(t, etcdv3.Config{Endpoints: []string{"http://" + closedPort(t)}, Timeout: 100 * time.Millisecond})
 	if err := client.Watch(t.Context(), "/registry/", 3, 300*time.Millisecond, func(int64, []etcdsplit.Change) error { return nil }); err == nil {
 		t.Error("Watch of nothing ends without an error")
+	}
+}
+
+// link is a way to a member that can be cut, as when the member's machine dies.
+type link struct {
+	listener net.Listener
+	mu       sync.Mutex
+	conns    []net.Conn
+}
+
+func newLink(t *testing.T, server *etcdtest.Server) *link {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &link{listener: listener}
+	t.Cleanup(l.cut)
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", strings.TrimPrefix(server.Endpoint, "http://"))
+			if err != nil {
+				from.Close()
+				continue
+			}
+			l.mu.Lock()
+			l.conns = append(l.conns, from, to)
+			l.mu.Unlock()
+			go func() { _, _ = io.Copy(to, from); to.Close() }()
+			go func() { _, _ = io.Copy(from, to); from.Close() }()
+		}
+	}()
+	return l
+}
+
+func (l *link) endpoint() string { return "http://" + l.listener.Addr().String() }
+
+func (l *link) cut() {
+	l.listener.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		c.Close()
+	}
+}
+
+// TestWatchGoesOnWithAnotherMember cuts the way to the member that is watched, in the middle: no change is lost, none comes
+// twice, and it is told.
+func TestWatchGoesOnWithAnotherMember(t *testing.T) {
+	server := etcdtest.Start(t)
+	first, second := newLink(t, server), newLink(t, server)
+	var mu sync.Mutex
+	var said []string
+	client := open(t, etcdv3.Config{Endpoints: []string{first.endpoint(), second.endpoint()}, Timeout: time.Second,
+		Log: func(msg string) { mu.Lock(); said = append(said, msg); mu.Unlock() }})
+	put := func(i int) {
+		if _, err := server.Client(t).Put(t.Context(), "/registry/k", fmt.Sprint(i)); err != nil {
+			t.Error(err)
+		}
+	}
+	put(0)
+	done := errors.New("done")
+	n := 0
+	err := client.Watch(t.Context(), "/registry/", 1, time.Minute, func(_ int64, changes []etcdsplit.Change) error {
+		for _, c := range changes {
+			if string(c.Value) != fmt.Sprint(n) {
+				t.Fatalf("change %d is %q", n, c.Value)
+			}
+			if n++; n == 200 {
+				return done
+			}
+			if n == 100 {
+				first.cut()
+			}
+			put(n)
+		}
+		return nil
+	})
+	if !errors.Is(err, done) {
+		t.Errorf("Watch = %v after %d changes, want 200", err, n)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(said) == 0 || !strings.Contains(said[0], "going on with "+second.endpoint()) {
+		t.Errorf("failovers = %q, want the one to the second member", said)
 	}
 }

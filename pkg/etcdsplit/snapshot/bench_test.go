@@ -103,6 +103,25 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
+// TestScanOfAFileIsNotMuchSlowerThanReadingIt holds the bound, in processor time and with room for a machine that is not idle.
+func TestScanOfAFileIsNotMuchSlowerThanReadingIt(t *testing.T) {
+	file := benchFile(t, 50_000)
+	least := func(read func(testing.TB, string) int) time.Duration {
+		best := time.Hour
+		for range 5 {
+			before := cpuTime(t)
+			read(t, file)
+			best = min(best, cpuTime(t)-before)
+		}
+		return best
+	}
+	bare, scan := least(bareCursor), least(scanFile)
+	t.Logf("a bare cursor takes %s, a scan %s", bare, scan)
+	if scan > 12*bare {
+		t.Errorf("a scan takes %s of the processor, a bare cursor %s: want at most 12 times as much", scan, bare)
+	}
+}
+
 func walkFile(t testing.TB, file string) (n int) {
 	f, err := snapshot.Open(file)
 	if err != nil {
