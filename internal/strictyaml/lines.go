@@ -114,6 +114,9 @@ func (ps *Problems) AddAt(line int, path, format string, args ...any) {
 	}
 }
 
+// Count is how many problems there are.
+func (ps *Problems) Count() int { return len(ps.all) + ps.leftOut }
+
 // Err joins the problems in the order of their lines; nil for none.
 func (ps *Problems) Err() error {
 	if len(ps.all) == 0 {

@@ -306,7 +306,7 @@ func (e *expression) cannotBe(s *Schema) string {
 	if wants == nil || kind == types.DynKind || kind == types.AnyKind || kind == types.NullTypeKind && s.Nullable || slices.Contains(wants, kind) {
 		return ""
 	}
-	return fmt.Sprintf("the expression gives a %s, want %s", e.result.TypeName(), article(s.shape()))
+	return fmt.Sprintf("the expression gives %s, want %s", e.result.TypeName(), article(s.shape()))
 }
 
 func celStep(e *expression, when func(*run, map[string]any) (bool, error), target path, s *Schema) func(*run, map[string]any) (any, bool, error) {

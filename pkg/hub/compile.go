@@ -62,6 +62,8 @@ type level struct {
 	at    string   // of the list of rules in the file
 	sides [2]*side // the version, the hub
 	words []string // texts that rules look for
+
+	unsaidCount int // problems that check has found, here and in elements
 }
 
 // side is what rules say of one version.
@@ -108,6 +110,7 @@ func (s *side) show(p path) string { return append(slices.Clone(s.around), p...)
 
 func (l *level) compile(rules []Rule) (toHub, fromHub *program) {
 	var settings []func()
+	before := l.Count()
 	for i, rule := range rules {
 		at := fmt.Sprintf("%s[%d].", l.at, i)
 		kind := rule.kinds()[0]
@@ -146,7 +149,10 @@ func (l *level) compile(rules []Rule) (toHub, fromHub *program) {
 		set()
 	}
 	l.conflicts()
-	l.check()
+	if found := l.Count(); found-before == l.unsaidCount { // what a broken rule does not do is no news
+		l.check()
+		l.unsaidCount += l.Count() - found
+	}
 	return l.program(0, 1), l.program(1, 0)
 }
 
@@ -627,6 +633,7 @@ func (l *level) each(at, label string, rule *Each) {
 	}
 	toHub, fromHub := inner.compile(rule.Rules)
 	l.words = append(l.words, inner.words...)
+	l.unsaidCount += inner.unsaidCount
 	for i, p := range []path{field, hub} {
 		for _, d := range inner.sides[i].dropped {
 			l.sides[i].dropped = append(l.sides[i].dropped, p.plus(anyElement).plus(d...))

@@ -109,8 +109,9 @@ func (l leg) convert(object map[string]any, budget *uint64, group string) (map[s
 	if restored, ok := all[l.to].restore(out, true); ok {
 		out = restored.(map[string]any)
 	}
-	out = prune(l.forward.target, out).(map[string]any) // the annotation is not the API server's word
-	back, err := l.reverse.apply(l.reverse.withoutDropped(out), budget)
+	e := newEditor(prune(l.forward.target, out).(map[string]any)) // the annotation is not the API server's word
+	keepIdentity(e, plain)
+	back, err := l.reverse.apply(l.reverse.withoutDropped(e.root), budget)
 	if err != nil {
 		return nil, fmt.Errorf("the way back: %w", err)
 	}
@@ -123,16 +124,18 @@ func (l leg) convert(object map[string]any, budget *uint64, group string) (map[s
 	} else {
 		delete(all, l.from)
 	}
-	e := newEditor(out)
-	e.root = e.own(e.root)
-	e.root["apiVersion"], e.root["kind"] = group+"/"+l.to, object["kind"]
-	keepIdentity(e, plain)
-	return putKept(e.root, all)
+	last := newEditor(e.root)
+	if err := last.set(path{"apiVersion"}, group+"/"+l.to); err != nil {
+		return nil, err
+	}
+	return putKept(last.root, all)
 }
 
-// keepIdentity sets the metadata to those of the source but for labels and annotations, whatever an annotation that somebody has written
-// says: API servers take no other change.
+// keepIdentity sets what an object is to what the source is, but for labels and annotations, whatever an annotation that somebody has written
+// says: API servers take no other change of the metadata.
 func keepIdentity(e *editor, source map[string]any) {
+	e.root = e.own(e.root)
+	e.root["apiVersion"], e.root["kind"] = source["apiVersion"], source["kind"]
 	was, _ := source["metadata"].(map[string]any)
 	out, _ := e.root["metadata"].(map[string]any)
 	if was == nil || identical(was, out) {

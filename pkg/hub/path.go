@@ -52,6 +52,8 @@ func (p path) String() string {
 	var b strings.Builder
 	for i, name := range p {
 		switch {
+		case name == anyElement:
+			b.WriteString("[*]")
 		case strings.ContainsFunc(name, func(r rune) bool {
 			return r != '-' && r != '_' && r != '$' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 		}):
