@@ -4,21 +4,30 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
@@ -30,6 +39,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kubefusion/fusionctl/pkg/convert"
 	convertclient "github.com/kubefusion/fusionctl/pkg/convert/client"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/test/rig"
@@ -128,66 +138,287 @@ var storedAt = map[kubever.Minor][]string{
 		"policy/v1/%s/poddisruptionbudgets/shop", "rbac.authorization.k8s.io/v1/%s/roles/shop", "rbac.authorization.k8s.io/v1/%s/rolebindings/shop"},
 }
 
-// One and the same controller does its work against servers of nine years.
-func TestControllerRunsOnServersOfOtherVersions(t *testing.T) {
-	ctrl.SetLogger(logr.Discard())
-	for minor, paths := range storedAt {
+// One and the same controller, and one and the same client, do their work against servers of nine years; and what is read in another version is
+// what the server itself says in that version.
+func TestConvertOnServersOfOtherVersions(t *testing.T) {
+	for minor := range storedAt {
 		t.Run(minor.String(), func(t *testing.T) {
 			t.Parallel()
 			r := rig.New(t)
 			server := startForConverting(r, minor)
-			failures := &lastError{}
-			manager, err := ctrl.NewManager(converting(t, server), ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.New(failures)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := (&appController{}).setUp(manager); err != nil {
-				t.Fatal(err)
-			}
-			runManager(t, manager)
-			raw := server.Client("somebody", "system:masters")
-			app := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "shop"}, "data": map[string]any{"image": "shop:1"}}
-			if err := raw.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/default/configmaps", app, nil); err != nil {
-				t.Fatal(err)
-			}
-			r.Eventually("waiting for the objects of the controller", func(ctx context.Context) error {
-				for _, path := range paths {
-					if err := raw.Call(ctx, http.MethodGet, "/apis/"+fmt.Sprintf(path, "namespaces/default"), nil, &map[string]any{}); err != nil {
-						return errors.Join(err, failures.get())
-					}
-				}
-				return nil
-			})
-			// A change behind the controller's back comes to it as an event of the server's version.
-			deployment := "/apis/" + fmt.Sprintf(paths[0], "namespaces/default")
-			if err := raw.Call(t.Context(), http.MethodPatch, deployment, map[string]any{"spec": map[string]any{"replicas": 7}}, nil); err != nil {
-				t.Fatal(err)
-			}
-			app["data"] = map[string]any{"image": "shop:2"}
-			if err := raw.Call(t.Context(), http.MethodPut, "/api/v1/namespaces/default/configmaps/shop", app, nil); err != nil {
-				t.Fatal(err)
-			}
-			r.Eventually("waiting for the controller to repair and update", func(ctx context.Context) error {
-				var now struct {
-					Spec struct {
-						Replicas int
-						Template struct {
-							Spec struct {
-								Containers []struct{ Image string }
-							}
-						}
-					}
-				}
-				if err := raw.Call(ctx, http.MethodGet, deployment, nil, &now); err != nil {
-					return err
-				}
-				if now.Spec.Replicas != 3 || now.Spec.Template.Spec.Containers[0].Image != "shop:2" {
-					return fmt.Errorf("spec %+v, want 3 replicas of shop:2", now.Spec)
-				}
-				return nil
-			})
+			runsController(t, r, server)
+			runsClient(t, server)
+			convertsAsTheServer(t, server)
 		})
 	}
+}
+
+func runsController(t *testing.T, r *rig.Rig, server *rig.APIServer) {
+	t.Helper()
+	failures := &lastError{}
+	manager, err := ctrl.NewManager(converting(t, server), ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.New(failures)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&appController{}).setUp(manager); err != nil {
+		t.Fatal(err)
+	}
+	runManager(t, manager)
+	raw := server.Client("somebody", "system:masters")
+	paths := storedAt[server.Minor]
+	app := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "shop"}, "data": map[string]any{"image": "shop:1"}}
+	if err := raw.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/default/configmaps", app, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.Eventually("waiting for the objects of the controller", func(ctx context.Context) error {
+		for _, path := range paths {
+			if err := raw.Call(ctx, http.MethodGet, "/apis/"+fmt.Sprintf(path, "namespaces/default"), nil, &map[string]any{}); err != nil {
+				return errors.Join(err, failures.get())
+			}
+		}
+		return nil
+	})
+	// A change behind the controller's back comes to it as an event of the server's version.
+	deployment := "/apis/" + fmt.Sprintf(paths[0], "namespaces/default")
+	if err := raw.Call(t.Context(), http.MethodPatch, deployment, map[string]any{"spec": map[string]any{"replicas": 7}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	app["data"] = map[string]any{"image": "shop:2"}
+	if err := raw.Call(t.Context(), http.MethodPut, "/api/v1/namespaces/default/configmaps/shop", app, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.Eventually("waiting for the controller to repair and update", func(ctx context.Context) error {
+		now := &appsv1.Deployment{} // the parts that are looked at have the same names in all versions
+		if err := raw.Call(ctx, http.MethodGet, deployment, nil, now); err != nil {
+			return err
+		}
+		if *now.Spec.Replicas != 3 || now.Spec.Template.Spec.Containers[0].Image != "shop:2" {
+			return errors.Join(fmt.Errorf("%d replicas of %s, want 3 of shop:2", *now.Spec.Replicas, now.Spec.Template.Spec.Containers[0].Image), failures.get())
+		}
+		return nil
+	})
+}
+
+// runsClient goes through the methods of a client that knows apps/v1 alone.
+func runsClient(t *testing.T, server *rig.APIServer) {
+	t.Helper()
+	ctx := t.Context()
+	c, err := client.NewWithWatch(converting(t, server), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("%s: %s: %v", server.Minor, what, err)
+		}
+	}
+	labels := map[string]string{"of": "client"}
+	deployment := func(name string) *appsv1.Deployment {
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}, Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a:1"}}}},
+		}}
+	}
+	web := deployment("web")
+	watcher, err := c.Watch(ctx, &appsv1.DeploymentList{}, client.InNamespace("default"), client.MatchingLabels(labels))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	check("create", c.Create(ctx, web))
+	check("create another", c.Create(ctx, deployment("cart")))
+	if event, ok := <-watcher.ResultChan(); !ok || event.Object.(*appsv1.Deployment).Name != "web" {
+		t.Errorf("%s: watch: %v, want the Deployment web", server.Minor, event)
+	}
+	if err := c.Create(ctx, deployment("web")); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("%s: create again: %v", server.Minor, err)
+	}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "none"}, web.DeepCopy()); !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), `deployments.apps "none"`) {
+		t.Errorf("%s: get what is absent: %v", server.Minor, err)
+	}
+
+	stale := web.DeepCopy()
+	before := web.DeepCopy()
+	web.Spec.Template.Spec.Containers[0].Image = "a:2"
+	check("strategic patch", c.Patch(ctx, web, client.StrategicMergeFrom(before, client.MergeFromWithOptimisticLock{})))
+	before = web.DeepCopy()
+	web.Spec.Replicas = ptr.To[int32](2)
+	check("merge patch", c.Patch(ctx, web, client.MergeFrom(before)))
+	check("JSON patch", c.Patch(ctx, web, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/replicas","value":4}]`))))
+	if web.Spec.Template.Spec.Containers[0].Image != "a:2" || *web.Spec.Replicas != 4 || web.ResourceVersion == stale.ResourceVersion {
+		t.Errorf("%s: after the patches %+v", server.Minor, web.Spec)
+	}
+	stale.Spec.Paused = true
+	if err := c.Update(ctx, stale); !apierrors.IsConflict(err) {
+		t.Errorf("%s: update of a stale object: %v, want a conflict", server.Minor, err)
+	}
+	web.Status.ObservedGeneration = web.Generation
+	web.Status.Replicas = 4
+	check("update of the status", c.Status().Update(ctx, web))
+	scale := &autoscalingv1.Scale{}
+	check("scale", c.SubResource("scale").Get(ctx, web, scale))
+	scale.Spec.Replicas = 5
+	check("rescale", c.SubResource("scale").Update(ctx, web, client.WithSubResourceBody(scale)))
+	check("get", c.Get(ctx, client.ObjectKeyFromObject(web), web))
+	if web.Status.Replicas != 4 || *web.Spec.Replicas != 5 {
+		t.Errorf("%s: after status and scale: %d replicas, %d wanted; want 4 and 5", server.Minor, web.Status.Replicas, *web.Spec.Replicas)
+	}
+
+	list, seen := &appsv1.DeploymentList{}, 0
+	for ok := true; ok; ok = list.Continue != "" {
+		check("list", c.List(ctx, list, client.InNamespace("default"), client.MatchingLabels(labels), client.Limit(1), client.Continue(list.Continue)))
+		seen += len(list.Items)
+	}
+	if seen != 2 {
+		t.Errorf("%s: lists of all pages have %d Deployments, want 2", server.Minor, seen)
+	}
+	metadata := &metav1.PartialObjectMetadataList{}
+	metadata.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DeploymentList"))
+	check("metadata", c.List(ctx, metadata, client.InNamespace("default"), client.MatchingLabels(labels)))
+	if len(metadata.Items) != 2 || metadata.ResourceVersion == "" {
+		t.Errorf("%s: metadata of %d Deployments at %q, want 2", server.Minor, len(metadata.Items), metadata.ResourceVersion)
+	}
+
+	spread := deployment("spread")
+	spread.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: spread.Spec.Selector}}
+	if err := c.Create(ctx, spread); errors.As(err, new(*convertclient.LossError)) == (server.Minor == 36) {
+		t.Errorf("%s: create with a new field: %v", server.Minor, err)
+	}
+	dry := deployment("dry")
+	if err := c.Create(ctx, dry, client.DryRunAll); errors.As(err, new(*convertclient.UnfaithfulError)) != (server.Minor < 12) {
+		t.Errorf("%s: dry run: %v", server.Minor, err)
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(dry), dry); !apierrors.IsNotFound(err) {
+		t.Errorf("%s: after a dry run: %v, want not found", server.Minor, err)
+	}
+	applied := map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web", "namespace": "default"}, "spec": map[string]any{"paused": true}}
+	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: applied}), client.FieldOwner("test"))
+	if server.Minor == 36 {
+		check("apply", err)
+	} else if !apierrors.IsUnsupportedMediaType(err) {
+		t.Errorf("%s: apply: %v, want that it is not supported", server.Minor, err)
+	}
+
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "alone"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a:1"}}, AutomountServiceAccountToken: ptr.To(false)}}
+	serviceAccount(t, server)
+	check("create a pod", c.Create(ctx, pod))
+	check("evict", c.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: pod.ObjectMeta}))
+	check("delete", c.Delete(ctx, web))
+	check("delete all", c.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace("default"), client.MatchingLabels(labels)))
+	check("list", c.List(ctx, list, client.InNamespace("default"), client.MatchingLabels(labels)))
+	if len(list.Items) != 0 {
+		t.Errorf("%s: %d Deployments are left", server.Minor, len(list.Items))
+	}
+	if err := c.List(ctx, &coordinationv1.LeaseList{}); (err == nil) != (server.Minor > 10) {
+		t.Errorf("%s: list of leases: %v", server.Minor, err)
+	}
+	if server.Minor == 10 { // what the client is kept from: the server does not know dryRun, and writes
+		raw := server.Client("somebody", "system:masters")
+		check("a dry run of the server's", raw.Call(ctx, http.MethodPost, "/apis/apps/v1/namespaces/default/deployments?dryRun=All", typed(deployment("written")), nil))
+		check("what it wrote", raw.Call(ctx, http.MethodGet, "/apis/apps/v1/namespaces/default/deployments/written", nil, &map[string]any{}))
+	}
+}
+
+func typed(object *appsv1.Deployment) *appsv1.Deployment {
+	object.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	return object
+}
+
+// serviceAccount makes the account without which admission lets no pod in; the controller manager would.
+func serviceAccount(t *testing.T, server *rig.APIServer) {
+	t.Helper()
+	account := map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"}, "secrets": []any{map[string]any{"name": "token"}}}
+	if err := server.Client("somebody", "system:masters").Call(t.Context(), http.MethodPost, "/api/v1/namespaces/default/serviceaccounts", account, nil); err != nil && rig.Code(err) != http.StatusConflict {
+		t.Fatal(err)
+	}
+}
+
+// convertsAsTheServer reads what the controller made in every version that the server has of it, and holds each against the conversion of each
+// other one.
+func convertsAsTheServer(t *testing.T, server *rig.APIServer) {
+	t.Helper()
+	converter, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := server.Client("somebody", "system:masters")
+	compared := 0
+	for _, name := range []string{"deployments", "ingresses", "cronjobs", "horizontalpodautoscalers", "poddisruptionbudgets", "roles", "rolebindings"} {
+		said := map[schema.GroupVersionKind]map[string]any{}
+		for _, api := range kubever.APIResources(server.Minor) {
+			if api.Name != name || !api.DefaultOn.Has(server.Minor) {
+				continue
+			}
+			object := map[string]any{}
+			if err := raw.Call(t.Context(), http.MethodGet, "/apis/"+api.GroupVersion.String()+"/namespaces/default/"+name+"/shop", nil, &object); err != nil {
+				t.Errorf("%s: %v", server.Minor, err)
+				continue
+			}
+			said[api.WithKind(api.Kind)] = object
+		}
+		for from, object := range said {
+			for to, want := range said {
+				if from == to {
+					continue
+				}
+				got, _, err := converter.Convert(&unstructured.Unstructured{Object: normalized(t, object)}, to)
+				if err != nil {
+					t.Errorf("%s: %v", server.Minor, err)
+					continue
+				}
+				compared++
+				if diff := cmp.Diff(withoutNothing(normalized(t, want)), withoutNothing(normalized(t, got.Object))); diff != "" {
+					t.Errorf("%s: %s to %s (-the server +converted):\n%s", server.Minor, from, to.GroupVersion(), diff)
+				}
+			}
+		}
+	}
+	if compared == 0 {
+		t.Errorf("%s: nothing was compared", server.Minor)
+	}
+}
+
+// normalized gives all objects the same kinds of numbers, and takes the path away that old servers write: it names the version.
+func normalized(t *testing.T, object map[string]any) map[string]any {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(text); err != nil {
+		t.Fatal(err)
+	}
+	u.SetSelfLink("")
+	return u.Object
+}
+
+// withoutNothing leaves out what says nothing: servers write empty objects, nulls, and zeros that other versions leave out.
+func withoutNothing(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, inner := range value {
+			if value[key] = withoutNothing(inner); value[key] == nil {
+				delete(value, key)
+			}
+		}
+		if len(value) == 0 {
+			return nil
+		}
+	case int64:
+		if value == 0 {
+			return nil
+		}
+	case []any:
+		for i := range value {
+			value[i] = withoutNothing(value[i])
+		}
+		if len(value) == 0 {
+			return nil
+		}
+	}
+	return value
 }
 
 // startForConverting starts a server; 1.6 has CronJobs only when it is told to.

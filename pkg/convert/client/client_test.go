@@ -287,7 +287,9 @@ func TestPatchesFailAsOnTheServer(t *testing.T) {
 		patch        string
 		is           func(error) bool
 	}{
-		{"a test that fails", "web", types.JSONPatchType, `[{"op":"test","path":"/spec/replicas","value":9}]`, func(err error) bool { return apierrors.ReasonForError(err) == metav1.StatusReasonInvalid || status(err) == 422 }},
+		{"a test that fails", "web", types.JSONPatchType, `[{"op":"test","path":"/spec/replicas","value":9}]`, func(err error) bool {
+			return apierrors.ReasonForError(err) == metav1.StatusReasonInvalid || status(err) == 422
+		}},
 		{"an old resource version", "web", types.MergePatchType, `{"metadata":{"resourceVersion":"0"}}`, apierrors.IsConflict},
 		{"no patch", "web", types.MergePatchType, `{`, apierrors.IsBadRequest},
 		{"an absent object", "cart", types.MergePatchType, `{}`, apierrors.IsNotFound},
@@ -525,5 +527,38 @@ func TestCancelledWatchEnds(t *testing.T) {
 	cancel()
 	if _, err := dynamicClient(t, f, Options{}).Watch(ctx, metav1.ListOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want cancelled", err)
+	}
+}
+
+// What cannot be read could hold what the asked version does not show: it is not written over.
+func TestUpdateNeedsToRead(t *testing.T) {
+	f, client := widgets(t)
+	object, err := client.Get(t.Context(), "w", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.forbid = http.MethodGet
+	f.sent()
+	if _, err := client.Update(t.Context(), object, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("error %v, want forbidden", err)
+	}
+	if sent := f.sent(); len(sent) != 1 || !strings.HasPrefix(sent[0], "GET ") {
+		t.Errorf("requests %v, want one that reads", sent)
+	}
+}
+
+func TestProxiesAreLeftAlone(t *testing.T) {
+	f := newFakeServer(t, 6)
+	client, err := rest.HTTPClientFor(f.config(Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Post(f.URL+"/api/v1/namespaces/shop/services/web/proxy/submit", "text/csv", strings.NewReader("a,b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if text, err := io.ReadAll(response.Body); err != nil || string(text) != "a,b" {
+		t.Errorf("answer %q %v, want what was sent", text, err)
 	}
 }

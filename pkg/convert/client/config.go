@@ -142,6 +142,12 @@ func parseTarget(base, path string) (target, error) {
 	return t, nil
 }
 
+// connects reports whether the request is a way to something else than the API: what goes through it is not for us to read.
+func (t target) connects() bool {
+	to, _, _ := strings.Cut(t.subresource, "/")
+	return to == "proxy" || to == "exec" || to == "attach" || to == "portforward"
+}
+
 // as is the same target in another version.
 func (t target) as(gv schema.GroupVersion, resource string) target {
 	t.GroupVersion, t.resource = gv, resource

@@ -21,7 +21,7 @@ import (
 // with resource versions and conflicts. It refuses what a server refuses, and records what reaches it.
 type fakeServer struct {
 	*httptest.Server
-	t *testing.T
+	t testing.TB
 
 	mu       sync.Mutex
 	minor    kubever.Minor
@@ -33,9 +33,10 @@ type fakeServer struct {
 	bodies   []string
 	before   map[string]func() // by METHOD path, once: what happens just before
 	events   []string          // what a watch sends
+	forbid   string            // a method
 }
 
-func newFakeServer(t *testing.T, minor kubever.Minor) *fakeServer {
+func newFakeServer(t testing.TB, minor kubever.Minor) *fakeServer {
 	f := &fakeServer{t: t, minor: minor, custom: map[string][]metav1.APIResource{}, failing: map[string]bool{}, objects: map[string]map[string]any{}, before: map[string]func(){}}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
@@ -101,6 +102,14 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	about, err := parseTarget("", r.URL.Path)
+	if f.forbid == r.Method {
+		f.fail(w, http.StatusForbidden, metav1.StatusReasonForbidden, about, "forbidden")
+		return
+	}
+	if err == nil && about.connects() {
+		w.Write(body)
+		return
+	}
 	if err != nil || !f.serves(about) {
 		http.Error(w, "404 page not found", http.StatusNotFound)
 		return

@@ -42,6 +42,9 @@ func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 // the path that earlier discovery showed.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	about, err := parseTarget(t.base, req.URL.Path)
+	if err == nil && about.connects() {
+		return t.next.RoundTrip(req)
+	}
 	if err != nil {
 		if response, handled, err := t.discover(req); handled {
 			return response, err
@@ -397,25 +400,31 @@ func (c *call) object(object map[string]any, gvk schema.GroupVersionKind) (map[s
 	return converted, err
 }
 
-// renamed makes a Status speak of the resource that was asked for.
+// renamed makes a Status speak of the resource that was asked for. A server may name a third group: 1.6 calls what it serves as apps/v1beta1
+// deployments.extensions.
 func (c *call) renamed(status map[string]any) map[string]any {
-	was, is := c.served.groupResource(), c.about.groupResource()
-	if message, ok := status["message"].(string); ok && was != is {
-		message = strings.ReplaceAll(message, was.String()+" ", is.String()+" ")
-		status["message"] = strings.ReplaceAll(message, c.answer.As.GroupKind().String()+" ", c.answer.Asked.GroupKind().String()+" ")
-	}
-	details, ok := status["details"].(map[string]any)
-	if !ok {
+	if c.answer.Verdict != negotiate.Convert {
 		return status
 	}
-	if details["group"] == was.Group && was.Group != "" {
-		details["group"] = is.Group
+	message, _ := status["message"].(string)
+	details, _ := status["details"].(map[string]any)
+	group, _ := details["group"].(string)
+	for _, other := range append(c.converter.Equivalents(c.answer.Asked), c.answer.As) {
+		for was, is := range map[string]string{
+			schema.GroupResource{Group: other.Group, Resource: c.served.resource}.String(): c.about.groupResource().String(),
+			other.GroupKind().String(): c.answer.Asked.GroupKind().String(),
+		} {
+			message = strings.ReplaceAll(message, was+` "`, is+` "`)
+		}
+		if details != nil && group == other.Group && (details["kind"] == c.served.resource || details["kind"] == other.Kind) {
+			details["group"] = c.about.Group
+			if c.about.Group == "" {
+				delete(details, "group")
+			}
+		}
 	}
-	if was.Group == "" && details["kind"] == was.Resource {
-		details["group"] = is.Group
-	}
-	if is.Group == "" {
-		delete(details, "group")
+	if message != "" {
+		status["message"] = message
 	}
 	return status
 }

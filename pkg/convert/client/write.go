@@ -202,16 +202,18 @@ func (c *call) update() (*http.Response, error) {
 }
 
 // write reads the object, lets change say what to put in its place, and puts it there; again when somebody else wrote meanwhile, unless
-// the program gave the resource version. A change of nil means that there is nothing to read; the server is asked to judge that itself.
+// the program gave the resource version. An update of what is not there is for the server to judge: change gets nil then.
 func (c *call) write(tied bool, change func(current map[string]any) (map[string]any, error)) (*http.Response, error) {
 	for attempt := 1; ; attempt++ {
 		current, response, err := c.current()
-		if err != nil || response != nil && c.req.Method == http.MethodPatch {
-			return response, err
+		if err != nil {
+			return nil, err
 		}
-		if response != nil { // an update of what is not there
+		if response != nil {
+			if c.req.Method == http.MethodPatch || response.StatusCode != http.StatusNotFound {
+				return response, nil // what cannot be read is not written over
+			}
 			response.Body.Close()
-			current = nil
 		}
 		next, err := change(current)
 		if err != nil {

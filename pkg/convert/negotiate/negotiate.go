@@ -189,11 +189,11 @@ func (s *Server) why(asked schema.GroupVersionKind, best candidate, candidates [
 	others := make([]string, 0, len(candidates)-1)
 	for _, c := range candidates {
 		if c.kind != best.kind {
-			others = append(others, fmt.Sprintf("%s (%d)", c.kind.GroupVersion(), c.unknown.fields))
+			others = append(others, fmt.Sprintf("%s %d", c.kind.GroupVersion(), c.unknown.fields))
 		}
 	}
 	slices.Sort(others)
-	return fmt.Sprintf("%s; of its versions this one lacks the fewest of the asked fields (%d), before %s", reason, best.unknown.fields, strings.Join(others, ", "))
+	return fmt.Sprintf("%s; of the asked fields this one lacks %d, %s", reason, best.unknown.fields, strings.Join(others, ", "))
 }
 
 // whyNot explains an unsupported kind by the facts, where there are some.

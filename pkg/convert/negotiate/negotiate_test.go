@@ -91,7 +91,7 @@ func TestReasons(t *testing.T) {
 		{6, []schema.GroupVersionKind{kind("coordination.k8s.io", "v1", "Lease"), kind("coordination.k8s.io", "v1beta1", "Lease")}, "1.6 has no version of it; Kubernetes serves it in 1.12-1.36"},
 		{36, []schema.GroupVersionKind{kind("apps", "v1", "Deploymnet")}, `1.36 does not serve the kind Deploymnet in the group "apps", and no version of Kubernetes does by default`},
 		{6, ingressKinds, "1.6 does not serve networking.k8s.io/v1; this is the only version that it has"},
-		{15, scalerKinds, "1.15 does not serve autoscaling/v2; of its versions this one lacks the fewest of the asked fields (32), before autoscaling/v1 (144), autoscaling/v2beta1 (123)"},
+		{15, scalerKinds, "1.15 does not serve autoscaling/v2; of the asked fields this one lacks 32, autoscaling/v1 144, autoscaling/v2beta1 123"},
 	} {
 		answer, err := FromFacts(tc.minor).Negotiate(tc.kinds[0], tc.kinds[1:])
 		if err != nil || answer.Reason != tc.want {
