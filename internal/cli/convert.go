@@ -69,7 +69,7 @@ objects left out under --keep-going.`,
 	flags.BoolVar(&req.failOnLoss, "fail-on-loss", false, "exit 3 when anything is lost")
 	flags.BoolVar(&req.keepGoing, "keep-going", false, "leave out what cannot be converted, and exit 3")
 	flags.BoolVar(&req.defaults, "defaults", false, "write out the defaults that the wanted version does not share")
-	cmd.AddCommand(newConvertCheckCmd(streams))
+	cmd.AddCommand(newConvertCheckCmd(streams), newConvertNegotiateCmd(streams))
 	return cmd
 }
 
