@@ -75,7 +75,9 @@ func (n *namespaces) process(ctx context.Context, name string) error {
 	}
 	if left > 0 || native {
 		n.log.Info("a namespace waits", "namespace", name, "objects", left, "kubernetesIsDone", !native)
-		n.queue.AddAfter(name, lookAgain)
+		if !n.dryRun() { // nothing has changed: the next scan says it again
+			n.queue.AddAfter(name, lookAgain)
+		}
 		return nil
 	}
 	rest := slices.DeleteFunc(finalizers, func(f string) bool { return f == NamespaceFinalizer })

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 )
@@ -250,5 +252,36 @@ func TestTheNextLeaderActsWhenTheFirstHasStopped(t *testing.T) {
 	}
 	if len(w.wrong) > 0 {
 		t.Errorf("%q", w.wrong)
+	}
+}
+
+// waiting counts what is put off.
+type waiting struct {
+	workqueue.TypedRateLimitingInterface[string]
+	times int
+}
+
+func (w *waiting) AddAfter(string, time.Duration) { w.times++ }
+
+// A dry run says once what it would delete of a namespace, not every two seconds.
+func TestDryRunDoesNotGoOnAboutANamespace(t *testing.T) {
+	for dry, want := range map[bool]int{true: 0, false: 1} {
+		w := newWorld(t)
+		var trail strings.Builder
+		_, m := w.collector(Options{DryRun: dry, Audit: slog.New(slog.NewTextHandler(&trail, nil))})
+		queue := &waiting{TypedRateLimitingInterface: m.namespaces.queue}
+		m.namespaces.queue = queue
+		w.put("", "namespaces", "", "demo")
+		w.put(modern, "widgets", "demo", "one")
+		w.setNamespace("demo", true, nativeFinalizer, NamespaceFinalizer)
+		if err := m.namespaces.process(t.Context(), "demo"); err != nil {
+			t.Fatal(err)
+		}
+		if queue.times != want || strings.Count(trail.String(), "its namespace is being deleted") != 1 {
+			t.Errorf("dry run %t: looks again %d times, want %d; says %s", dry, queue.times, want, trail.String())
+		}
+		if w.has(modern, "widgets", "demo", "one") != dry {
+			t.Errorf("dry run %t: deleted %q", dry, w.deletions)
+		}
 	}
 }
