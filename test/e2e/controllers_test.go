@@ -25,10 +25,6 @@ import (
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// controllersAccess lets the controllers read, change and delete everything through the modern server.
-const controllersAccess = access + `  - {subjects: [{kind: User, name: fusionctl-controllers}], apiGroups: ["*"], resources: ["*"]}
-`
-
 // fusionctl builds the command line once for all tests.
 var fusionctl = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "fusionctl-e2e-")
@@ -56,16 +52,11 @@ type fused struct {
 func startFused(t *testing.T, legacy string, more ...string) *fused {
 	t.Helper()
 	f := &fused{Rig: rig.New(t), t: t}
-	f.Pair = f.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: legacy, Modern: "1.36.3", More: controllersAccess})
+	f.Pair = f.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: legacy, Modern: "1.36.3", More: access,
+		ControllersArgs: append([]string{"qps=400", "changes-per-second=200"}, more...)})
 	binary, err := fusionctl()
 	must(t, err)
-	old, err := f.PKI.Kubeconfig("controllers-legacy", f.Legacy.URL, "fusionctl-controllers", "system:masters")
-	must(t, err)
-	modern, err := f.PKI.Kubeconfig("controllers-modern", f.Modern.URL, "fusionctl-controllers")
-	must(t, err)
-	f.health = fmt.Sprintf("127.0.0.1:%d", f.Port())
-	f.controllers = f.StartProgram("controllers", binary, append([]string{"controllers", "--spec", f.SpecFile, "--legacy-kubeconfig", old, "--modern-kubeconfig", modern,
-		"--listen", f.health, "--qps", "400", "--changes-per-second", "200"}, more...))
+	f.controllers, f.health = f.StartControllers(binary)
 	f.awaitControllers()
 	f.admin, f.user = demo(t, f.Rig, f.Pair)
 	for side := range f.sides() {
@@ -200,7 +191,8 @@ func TestControllers(t *testing.T) {
 				"with fusionctl controllers, Deployments of both sides deleted with each propagation policy leave no ReplicaSet and no pod, and nothing else is touched",
 				"the pods of a deleted StatefulSet, CronJob or custom resource of the modern side go",
 				"a thousand pods of a deleted owner go, with the controllers killed three times and either server once",
-				"a deleted namespace stays until both stores are empty of it")
+				"a deleted namespace stays until both stores are empty of it, and is gone then, although either server was killed in the middle of it",
+				"the controllers do this with the arguments, kubeconfigs and certificate of the plan, its policy on the modern side and its roles on the legacy side")
 		})
 	}
 }
@@ -338,7 +330,8 @@ func pause(t *testing.T, span time.Duration) {
 	}
 }
 
-// namespace: both sides have objects in the one that is deleted, and both stores are empty of it in the end.
+// namespace: both sides have objects in the one that is deleted, either server is killed in the middle of it, and both stores are empty of it
+// in the end.
 func (f *fused) namespace() {
 	t := f.t
 	t.Helper()
@@ -371,6 +364,8 @@ func (f *fused) namespace() {
 	})
 	f.remove(f.admin, "/api/v1/namespaces/both", metav1.DeletePropagationBackground)
 	start := time.Now()
+	f.crash(f.Modern, f.ModernManager)
+	f.crash(f.Legacy, f.LegacyManager)
 	f.Eventually("the namespace goes", func(ctx context.Context) error {
 		var ns struct{ Spec struct{ Finalizers []string } }
 		err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/both", nil, &ns)
@@ -388,4 +383,10 @@ func (f *fused) namespace() {
 		}
 	}
 	f.bystandersLive("after the namespace")
+	for path, want := range map[string]int{demoPods + "?labelSelector=owned=stays": 2, "/apis/example.test/v1/namespaces/demo/widgets": 1} {
+		var list struct{ Items []any }
+		if must(t, f.user.Call(t.Context(), http.MethodGet, path, nil, &list)); len(list.Items) != want {
+			t.Errorf("%d objects at %s after another namespace was deleted, want %d", len(list.Items), path, want)
+		}
+	}
 }

@@ -111,19 +111,14 @@ func startPods(t *testing.T, legacy, modern, unknownFields string) *podsPair {
 	t.Helper()
 	f := &podsPair{Rig: rig.New(t), t: t}
 	port := f.Port()
-	f.Pair = f.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: legacy, Modern: modern,
+	f.Pair = f.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: legacy, Modern: modern, ControllersArgs: []string{"qps=400"},
 		More: podsAccess + fmt.Sprintf("  pods: {unknownFields: %s, admission: {port: %d}}\n", unknownFields, port)})
 	binary, err := fusionctl()
 	must(t, err)
-	old, err := f.PKI.Kubeconfig("controllers-legacy", f.Legacy.URL, "fusionctl-controllers", "system:masters")
-	must(t, err)
-	recent, err := f.PKI.Kubeconfig("controllers-modern", f.Modern.URL, "fusionctl-controllers")
-	must(t, err)
 	f.admin, f.user = f.Legacy.Client("admin", "system:masters"), f.Modern.Client("alice", "developers")
 	f.proxy = f.nodeNetwork()
-	f.health, f.webhook = fmt.Sprintf("127.0.0.1:%d", f.Port()), fmt.Sprintf("127.0.0.1:%d", port)
-	f.controllers = f.StartProgram("controllers", binary, []string{"controllers", "--spec", f.SpecFile, "--legacy-kubeconfig", old, "--modern-kubeconfig", recent,
-		"--listen", f.health, "--qps", "400"}, "HTTPS_PROXY="+f.proxy)
+	f.webhook = fmt.Sprintf("127.0.0.1:%d", port)
+	f.controllers, f.health = f.StartControllers(binary, "HTTPS_PROXY="+f.proxy)
 	f.await()
 	must(t, f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}}, nil))
 	must(t, f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/serviceaccounts", object{"metadata": object{"name": "operator"}}, nil))

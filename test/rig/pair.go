@@ -2,12 +2,15 @@ package rig
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"text/template"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -29,9 +32,10 @@ type Pair struct {
 	LegacyManager *ControllerManager
 	ModernManager *ControllerManager
 
-	rig   *Rig
-	naive bool
-	paths *strings.Replacer
+	rig    *Rig
+	naive  bool
+	access []byte // what render says that the legacy side has to allow to the controllers that see both
+	paths  *strings.Replacer
 }
 
 // PairSpec is what a test says of a pair. The rest of the spec is this machine's.
@@ -42,6 +46,7 @@ type PairSpec struct {
 	// a configuration that the plan would not.
 	LegacyManagerArgs, ModernManagerArgs []string
 	LegacyServerArgs, ModernServerArgs   []string
+	ControllersArgs                      []string // of the controllers that see both sides
 	NoModernManager                      bool
 	Network                              string // of spec; default: one range, or two where the pair needs them
 	More                                 string // YAML of further fields of spec, two spaces deep: owners, access
@@ -75,6 +80,7 @@ spec:
 {{- if not .NoModernManager}}
     controllerManager: {extraArgs: [{{range .ModernManagerArgs}}{{.}}, {{end}}]}
 {{- end}}
+  controllers: {port: {{.ControllersPort}}, extraArgs: [{{range .ControllersArgs}}{{.}}, {{end}}]}
 {{.More}}
 `))
 
@@ -144,7 +150,7 @@ func (p *Pair) specText(s PairSpec) string {
 	err = pairTemplate.Execute(&b, map[string]any{
 		"Layout": s.Layout, "Network": network, "Dir": filepath.Join(r.dir, "pki-of-plan"), "PKI": r.PKI, "Stores": stores,
 		"StoreCert": core.clientCrt, "StoreKey": core.clientKey, "Legacy": s.Legacy, "Modern": s.Modern,
-		"LegacyPort": r.Port(), "ModernPort": r.Port(), "NoModernManager": s.NoModernManager, "More": s.More,
+		"ControllersPort": r.Port(), "ControllersArgs": yamlArgs(s.ControllersArgs), "LegacyPort": r.Port(), "ModernPort": r.Port(), "NoModernManager": s.NoModernManager, "More": s.More,
 		"LegacyServerArgs": yamlArgs(s.LegacyServerArgs), "ModernServerArgs": yamlArgs(s.ModernServerArgs),
 		"LegacyManagerArgs": yamlArgs(slices.Concat(r.managerPort(legacy.Minor), patience, s.LegacyManagerArgs)),
 		"ModernManagerArgs": yamlArgs(slices.Concat(r.managerPort(mustParse(r, s.Modern)), patience, s.ModernManagerArgs)),
@@ -221,6 +227,9 @@ func (p *Pair) writeFiles() error {
 		return fmt.Errorf("rendering the pair: %w", err)
 	}
 	for _, f := range rendered {
+		if f.Path == "legacy-access.yaml" {
+			p.access = f.Data
+		}
 		if path, ok := strings.CutPrefix(f.Path, p.Plan.Hosts[0].Name+"/"); ok {
 			if err := p.write("/"+path, f.Data); err != nil {
 				return err
@@ -274,6 +283,40 @@ func (p *Pair) start(side etcdsplit.SideName) (server *APIServer, manager *Contr
 		manager.WaitReady()
 	}
 	return server, manager
+}
+
+// StartControllers starts the controllers that see both sides, which the program is, with the plan's arguments, kubeconfigs and certificate,
+// once the legacy side has been told what to allow them. It returns the address of their health as well, without waiting for it.
+func (p *Pair) StartControllers(program string, env ...string) (controllers *Process, health string) {
+	p.rig.t.Helper()
+	components := p.Plan.ComponentsOf("", plan.JointControllers)
+	if len(components) != 1 {
+		p.rig.t.Fatalf("the plan has %d components %s, want one", len(components), plan.JointControllers)
+	}
+	admin := p.Legacy.Client("admin", "system:masters")
+	for document := range strings.SplitSeq(string(p.access), "---\n") {
+		var o struct {
+			APIVersion, Kind string
+			Metadata         struct{ Namespace string }
+		}
+		if err := yaml.Unmarshal([]byte(document), &o); err != nil {
+			p.rig.t.Fatalf("what the legacy side has to allow: %v", err)
+		}
+		var body map[string]any
+		if err := yaml.Unmarshal([]byte(document), &body); err != nil {
+			p.rig.t.Fatal(err)
+		}
+		path := "/apis/" + o.APIVersion
+		if o.Metadata.Namespace != "" {
+			path += "/namespaces/" + o.Metadata.Namespace
+		}
+		if err := admin.Call(p.rig.t.Context(), http.MethodPost, path+"/"+strings.ToLower(o.Kind)+"s", body, nil); err != nil {
+			p.rig.t.Fatalf("allowing the controllers on the legacy side: %v", err)
+		}
+	}
+	c := components[0]
+	health, _ = c.Arg("listen")
+	return p.rig.start("controllers", program, append(slices.Clone(c.Command[1:]), p.args(c)...), env...), health
 }
 
 // RestartServer restarts a side's API server. Its controller manager is stopped meanwhile: one that cannot renew its lock for long
