@@ -254,6 +254,20 @@ func (p *Pair) write(path string, data []byte) error {
 // somebody has who changes nothing on the legacy side.
 func (p *Pair) NaiveLegacyManager() { p.naive = true }
 
+// CollectNaively starts the modern controller manager again, with its garbage collector beside the controllers of the plan: what somebody has
+// who knows that garbage has to be collected, and not by whom.
+func (p *Pair) CollectNaively() {
+	p.rig.t.Helper()
+	p.ModernManager.Stop()
+	const flag = "--controllers="
+	i := slices.IndexFunc(p.ModernManager.args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
+	p.ModernManager.args = slices.Clone(p.ModernManager.args)
+	p.ModernManager.args[i] += "," + p.Plan.Controller(etcdsplit.Modern, "garbage-collector-controller").Name
+	p.ModernManager.args = append(p.ModernManager.args, "--leader-elect=false") // the one that was stopped holds the lock for a while
+	p.ModernManager.StartAgain()
+	p.ModernManager.WaitReady()
+}
+
 // LegacyManagerArg is an argument with which the plan runs the legacy controller manager.
 func (p *Pair) LegacyManagerArg(name string) (string, bool) {
 	return p.Plan.ComponentsOf(etcdsplit.Legacy, kubever.ControllerManager)[0].Arg(name)
