@@ -8,6 +8,7 @@ import (
 	"maps"
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -156,6 +157,23 @@ func chooseVersion(c *convert.Converter, gv schema.GroupVersion) chooser {
 	}
 }
 
+// remembered asks once for each kind. Workers ask at the same time.
+func remembered(choose chooser) chooser {
+	type choice struct {
+		kind schema.GroupVersionKind
+		err  error
+	}
+	var choices sync.Map
+	return func(gvk schema.GroupVersionKind) (schema.GroupVersionKind, error) {
+		if made, ok := choices.Load(gvk); ok {
+			return made.(choice).kind, made.(choice).err
+		}
+		kind, err := choose(gvk)
+		choices.Store(gvk, choice{kind, err})
+		return kind, err
+	}
+}
+
 // chooseServed takes the first equivalent that a server has.
 func chooseServed(c *convert.Converter, served map[schema.GroupVersionKind]bool) chooser {
 	return func(gvk schema.GroupVersionKind) (schema.GroupVersionKind, error) {
@@ -202,6 +220,7 @@ func runConvert(ctx context.Context, req convertRequest, streams Streams) error 
 	if err != nil {
 		return err
 	}
+	choose = remembered(choose)
 	out := newObjectWriter(streams.Out, req.output)
 	if req.report {
 		out = newObjectWriter(io.Discard, "same")
