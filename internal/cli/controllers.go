@@ -32,6 +32,9 @@ collector that looks for an owner on both sides, and a namespace controller that
 An object is deleted when each of its owners is absent by UID from every side that could hold it, as that side said just now. A side that
 cannot be asked stops every deletion in which it could have a say.
 
+Where the plan has pods, every process also answers the modern API server's questions about pods that are made through it, and the one that
+acts keeps the service by which such pods find that server.
+
 Plans that need them have them: fusionctl render writes the unit or the static pod, the plan that it goes by, and what each side has to
 allow. From a spec the plan is made anew at each start, by the facts of this fusionctl.
 

@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +37,7 @@ type Change struct {
 	label, side   string
 	secretTokens  bool
 	unknownFields spec.UnknownFields
-	templates     []Template
+	templates     []template
 }
 
 // For is the change of a plan that has Pods.
@@ -49,12 +48,11 @@ func For(p *plan.Plan) *Change {
 	}
 }
 
-// Template is a kind of object from whose template pods are made, on the modern side alone.
-type Template struct {
-	Groups   []string // under which the modern server serves it, by name
-	Resource string
-	Kind     string
-	path     []string // to the template
+// template is a kind of object from whose template pods are made, on the modern side alone.
+type template struct {
+	groups         []string // under which the modern server serves it, by name
+	resource, kind string
+	path           []string // to the template
 }
 
 // templates are the kinds that make pods, by the key of their row in a plan.
@@ -74,21 +72,21 @@ var templates = []struct {
 
 // templatesOf are the kinds whose objects the legacy side does not see: from what both see, the legacy side's controllers may make pods,
 // through its own server, and a label would say otherwise.
-func templatesOf(p *plan.Plan) []Template {
-	var found []Template
+func templatesOf(p *plan.Plan) []template {
+	var found []template
 	for _, t := range templates {
 		row := p.Resource(t.key)
 		if row == nil || len(row.Modern.Serves) == 0 || row.VisibleToBoth() {
 			continue
 		}
-		template := Template{Resource: row.Name, Kind: t.kind, path: t.path}
+		made := template{resource: row.Name, kind: t.kind, path: t.path}
 		for _, served := range row.Modern.Serves {
-			if gv, err := schema.ParseGroupVersion(served); err == nil && !slices.Contains(template.Groups, gv.Group) {
-				template.Groups = append(template.Groups, gv.Group)
+			if gv, err := schema.ParseGroupVersion(served); err == nil && !slices.Contains(made.groups, gv.Group) {
+				made.groups = append(made.groups, gv.Group)
 			}
 		}
-		slices.Sort(template.Groups)
-		found = append(found, template)
+		slices.Sort(made.groups)
+		found = append(found, made)
 	}
 	return found
 }
@@ -196,7 +194,7 @@ func leftAlone(object map[string]any) bool {
 // compares it with the template that it was made from, and would make another. An update keeps a label that it does not speak of,
 // and adds none: a changed template is rolled out.
 func (c *Change) template(p *patch, r Request, old map[string]any) {
-	i := slices.IndexFunc(c.templates, func(t Template) bool { return t.Kind == r.Kind.Kind && slices.Contains(t.Groups, r.Kind.Group) })
+	i := slices.IndexFunc(c.templates, func(t template) bool { return t.kind == r.Kind.Kind && slices.Contains(t.groups, r.Kind.Group) })
 	if i < 0 || hasController(p.object) {
 		return
 	}
@@ -345,8 +343,3 @@ func list(object map[string]any, name string) []map[string]any {
 	}
 	return found
 }
-
-// Templates lists the kinds whose templates are labelled.
-func (c *Change) Templates() []Template { return slices.Clone(c.templates) }
-
-func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

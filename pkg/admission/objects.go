@@ -25,7 +25,7 @@ func (c *Change) rules() (pods, ephemeral object, templates []any) {
 		return object{"apiGroups": list, "apiVersions": []any{"*"}, "operations": operations, "resources": []any{resource}, "scope": "Namespaced"}
 	}
 	for _, t := range c.templates {
-		templates = append(templates, rule(t.Groups, t.Resource, Create, Update))
+		templates = append(templates, rule(t.groups, t.resource, Create, Update))
 	}
 	return rule([]string{""}, "pods", Create), rule([]string{""}, "pods/ephemeralcontainers", Update), templates
 }
@@ -89,7 +89,7 @@ func (c *Change) Policies(a plan.PodAdmission) []map[string]any {
 	for i, t := range c.templates {
 		template := "object." + strings.Join(t.path, ".")
 		old := "oldObject." + strings.Join(t.path, ".")
-		add(fmt.Sprintf("%s.%s", t.Resource, Name), templates[i:i+1], []any{
+		add(t.resource+"."+Name, templates[i:i+1], []any{
 			condition("template-not-turned-off", template+".metadata", "has("+template+".metadata)"),
 			object{"name": "not-a-controllers", "expression": "!(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller))"},
 			object{"name": "keeps-its-label", "expression": fmt.Sprintf("oldObject == null || (has(%[1]s.metadata.labels) && %[2]q in %[1]s.metadata.labels && %[1]s.metadata.labels[%[2]q] == %[3]q)", old, c.label, c.side)},
@@ -116,20 +116,23 @@ func (c *Change) labelExpression(of, at, hasMetadata string) string {
 		hasMetadata, at+"/metadata", labels, at+"/metadata/labels", c.label, c.side)
 }
 
-// envExpression adds the variables to containers that do not set them, ahead of their own. only, where it is not "", says of which.
+// envExpression adds the variables to containers that do not set them, ahead of their own. only, where it is not "", says to which.
+// A container without variables gets both in one list. For others each is inserted as the first: the port, then the host before it.
 func (c *Change) envExpression(kind, only string) string {
 	if only == "" {
 		only = "true"
 	}
-	lacks := func(name string) string { return fmt.Sprintf("!(has(c.env) && c.env.exists(e, e.name == %q))", name) }
-	add := func(name, value string) string {
+	variable := func(name, value string) string { return fmt.Sprintf("{\"name\": %q, \"value\": %q}", name, value) }
+	host, port := variable(hostVariable, c.host), variable(portVariable, c.port)
+	each := func(condition, path, value string) string {
 		return fmt.Sprintf(`(has(object.spec.%[1]s) ? object.spec.%[1]s : []).transformList(i, c, (%[2]s) && %[3]s,
-  has(c.env) && size(c.env) > 0 ? JSONPatch{op: "add", path: "/spec/%[1]s/" + string(i) + "/env/0", value: {"name": %[4]q, "value": %[5]q}} :`, kind, only, lacks(name), name, value)
+  JSONPatch{op: "add", path: "/spec/%[1]s/" + string(i) + %[4]q, value: %[5]s})`, kind, only, condition, path, value)
 	}
-	// The port goes first where it is inserted, so that the host ends up before it; a container without variables gets both at once.
-	both := fmt.Sprintf(`[{"name": %q, "value": %q}, {"name": %q, "value": %q}]`, hostVariable, c.host, portVariable, c.port)
-	return add(portVariable, c.port) + fmt.Sprintf(`
-  JSONPatch{op: "add", path: "/spec/%s/" + string(i) + "/env", value: %s})
-+ `, kind, both) + fmt.Sprintf(`(has(object.spec.%[1]s) ? object.spec.%[1]s : []).transformList(i, c, (%[2]s) && has(c.env) && size(c.env) > 0 && %[3]s,
-  JSONPatch{op: "add", path: "/spec/%[1]s/" + string(i) + "/env/0", value: {"name": %[4]q, "value": %[5]q}})`, kind, only, lacks(hostVariable), hostVariable, c.host)
+	const some = "has(c.env) && size(c.env) > 0"
+	lacks := func(name string) string { return fmt.Sprintf("%s && !c.env.exists(e, e.name == %q)", some, name) }
+	return strings.Join([]string{
+		each("!("+some+")", "/env", "["+host+", "+port+"]"),
+		each(lacks(portVariable), "/env/0", port),
+		each(lacks(hostVariable), "/env/0", host),
+	}, "\n+ ")
 }

@@ -133,15 +133,14 @@ func injected(source map[string]any) bool {
 	if len(source) != 1 {
 		return false
 	}
-	switch sortedKeys(source)[0] {
-	case "serviceAccountToken":
-		token := inner(source, "serviceAccountToken")
+	switch token := inner(source, "serviceAccountToken"); {
+	case token != nil:
 		return token["path"] == "token" && forServer(token)
-	case "configMap":
+	case source["configMap"] != nil:
 		config := inner(source, "configMap")
 		items := list(config, "items")
 		return config["name"] == "kube-root-ca.crt" && len(items) == 1 && items[0]["key"] == "ca.crt" && items[0]["path"] == "ca.crt"
-	case "downwardAPI":
+	case source["downwardAPI"] != nil:
 		items := list(inner(source, "downwardAPI"), "items")
 		return len(items) == 1 && items[0]["path"] == "namespace" && inner(items[0], "fieldRef")["fieldPath"] == "metadata.namespace"
 	}

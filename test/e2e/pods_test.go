@@ -75,6 +75,7 @@ func TestPods(t *testing.T) {
 			}
 			f.service()
 			f.workloads()
+			f.updates()
 			f.dryRun()
 			f.unknownFields(test.unknownFields)
 			f.account()
@@ -547,6 +548,55 @@ func (f *podsPair) judge(ctx context.Context, pod seenPod) error {
 		}
 	}
 	return nil
+}
+
+// updates: a template keeps its label, a container that is added to a running pod is led like the others, and who does not want it is left alone.
+func (f *podsPair) updates() {
+	t := f.t
+	t.Helper()
+	path := "/apis/" + f.version("deployments") + "/namespaces/demo/deployments/deployment"
+	f.Eventually("an update of the Deployment", func(ctx context.Context) error { // its controller writes it too
+		var d object
+		if err := f.user.Call(ctx, http.MethodGet, path, nil, &d); err != nil {
+			return err
+		}
+		metadata := d["spec"].(object)["template"].(object)["metadata"].(object)
+		delete(metadata["labels"].(object), "kubefusion.dev/side")
+		if err := f.user.Call(ctx, http.MethodPut, path, d, &d); err != nil {
+			return err
+		}
+		labels := d["spec"].(object)["template"].(object)["metadata"].(object)["labels"].(object)
+		if labels["kubefusion.dev/side"] != "modern" {
+			t.Errorf("an update without the label leaves the template with %v", labels)
+		}
+		return nil
+	})
+	off := object{"metadata": object{"name": "off", "annotations": object{"kubefusion.dev/admission": "off"}}, "spec": podLike()}
+	var left seenPod
+	must(t, f.user.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/pods", off, &left))
+	if len(left.Metadata.Labels) > 0 || len(left.Spec.Containers[0].Env) != 1 {
+		t.Errorf("a pod that is to be left alone has the labels %v and the variables %v", left.Metadata.Labels, left.Spec.Containers[0].Env)
+	}
+	if f.Plan.Modern.Version.Minor < 23 { // pods take no containers later on by default
+		return
+	}
+	f.Eventually("a container that is added to a running pod", func(ctx context.Context) error {
+		var pod object
+		if err := f.user.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/pods/pod", nil, &pod); err != nil {
+			return err
+		}
+		pod["spec"].(object)["ephemeralContainers"] = []object{{"name": "debug", "image": "example.test/debug:1"}}
+		var made struct {
+			Spec struct{ EphemeralContainers []seenContainer }
+		}
+		if err := f.user.Call(ctx, http.MethodPut, "/api/v1/namespaces/demo/pods/pod/ephemeralcontainers", pod, &made); err != nil {
+			return err
+		}
+		if env := f.environment(made.Spec.EphemeralContainers[0]); env["KUBERNETES_SERVICE_HOST"] != f.Plan.Pods.Service.ClusterIP {
+			t.Errorf("the added container is led to %s", env["KUBERNETES_SERVICE_HOST"])
+		}
+		return nil
+	})
 }
 
 // dryRun leaves nothing behind, and shows the same pod.
