@@ -114,8 +114,8 @@ func TestConversionCostsLittle(t *testing.T) {
 		}
 		best = min(best, float64(time.Since(start))/float64(alone))
 	}
-	if best > 2 {
-		t.Errorf("with conversion it takes %.2f times as long as without, want at most 2", best)
+	if best > 3 {
+		t.Errorf("with conversion it takes %.2f times as long as without, want at most 3", best)
 	}
 }
 

@@ -124,9 +124,8 @@ func decodeValue(value, into any) bool {
 // missing lists what of the input is not in an object of the same kind, in the order of the paths: whole parts where nothing
 // of a part is there.
 type missing struct {
-	at     path
-	source *shape
-	found  []difference
+	at    path
+	found []difference
 }
 
 type difference struct {

@@ -109,12 +109,6 @@ func (x *index) find(key uint64) (objectID, bool) {
 	return bucket[i], true
 }
 
-// has reports whether the sorted index holds the key.
-func (x *index) has(key uint64) bool {
-	_, ok := x.find(key)
-	return ok
-}
-
 // inBoth calls visit with the ids of every key that both sorted indexes hold.
 func inBoth(a, b *index, visit func(a, b objectID)) {
 	for n := range a.buckets {

@@ -452,7 +452,7 @@ func TestWhatRunsOnNeitherSideIsWrittenDown(t *testing.T) {
 			t.Errorf("%s runs on neither side of some plan, and ARCHITECTURE.md does not say who does its work", name)
 		}
 	}
-	for _, quoted := range regexp.MustCompile("(?m)^\\|[^|]*\\|([^|]*)\\|").FindAllStringSubmatch(section, -1) {
+	for _, quoted := range regexp.MustCompile(`(?m)^\|[^|]*\|([^|]*)\|`).FindAllStringSubmatch(section, -1) {
 		for _, name := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(quoted[1], -1) {
 			if !neither[name[1]] {
 				t.Errorf("ARCHITECTURE.md says that %s runs on neither side, and every plan runs it on one", name[1])
