@@ -221,6 +221,5 @@ const memoryBytes = 52 << 20
 func limitMemory(ctx context.Context) {
 	if os.Getenv("GOMEMLIMIT") == "" && ctx.Value(memoryShared{}) == nil {
 		debug.SetMemoryLimit(memoryBytes)
-		releaseProgram()
 	}
 }
