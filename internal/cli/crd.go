@@ -200,7 +200,7 @@ func (c *cluster) observeDefinition(ctx context.Context, d *migrate.Definition) 
 func (c *cluster) observeBuiltIn(ctx context.Context, name string) (migrate.Observation, error) {
 	r, served, storage, err := c.server.BuiltIn(ctx, name)
 	if errors.Is(err, live.ErrNoDefinition) {
-		return migrate.Observation{}, badInput(err, "a name is plural and group, as in pizzas.restaurant.example or deployments.apps")
+		return migrate.Observation{}, badInput(err, "a name is plural and group, as in pizzas.restaurant.example.com or deployments.apps")
 	}
 	if err != nil {
 		return migrate.Observation{}, err

@@ -43,7 +43,7 @@ A client that is answered 404 keeps asking for a version that is not served any 
 
 Exit codes: 0 nobody, 1 could not finish, 2 bad usage, or a file that is no audit log to its end, 3 somebody asks for it,
 130 interrupted.`,
-		Example: `  fusionctl crd clients pizzas.restaurant.example --version v1alpha1 --audit-log audit.log --audit-log audit-1.log.gz
+		Example: `  fusionctl crd clients pizzas.restaurant.example.com --version v1alpha1 --audit-log audit.log --audit-log audit-1.log.gz
   fusionctl crd clients deployments.extensions --version v1beta1 --audit-log audit.log --since 2026-11-01T00:00:00Z`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

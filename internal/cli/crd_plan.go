@@ -44,8 +44,8 @@ built in, as deployments.apps.
 
 Exit codes: 0 planned, 1 could not finish, 2 bad usage, or a goal that cannot be reached, 3 planned, with a warning to read first,
 130 interrupted.`,
-		Example: `  fusionctl crd plan pizzas.restaurant.example --storage v1 --kubeconfig modern.conf --spec fused.yaml --out pizzas.plan
-  fusionctl crd plan pizzas.restaurant.example --storage v1 --with pizzas-v1.yaml --retire v1alpha1 --wait 72h --kubeconfig modern.conf
+		Example: `  fusionctl crd plan pizzas.restaurant.example.com --storage v1 --kubeconfig modern.conf --spec fused.yaml --out pizzas.plan
+  fusionctl crd plan pizzas.restaurant.example.com --storage v1 --with pizzas-v1.yaml --retire v1alpha1 --wait 72h --kubeconfig modern.conf
   fusionctl crd plan deployments.apps --kubeconfig admin.conf`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -37,7 +37,7 @@ Conversion is tried: an object is read in every served version. A NAME may be th
 Exit codes: 0 done, 1 could not finish, 2 bad usage or no such resource, 3 an object is stored in a version that the CRD does not have,
 or conversion is broken, 130 interrupted.`,
 		Example: `  fusionctl crd status --kubeconfig modern.conf
-  fusionctl crd status pizzas.restaurant.example --kubeconfig modern.conf --spec fused.yaml
+  fusionctl crd status pizzas.restaurant.example.com --kubeconfig modern.conf --spec fused.yaml
   fusionctl crd status deployments.apps --kubeconfig admin.conf --endpoints https://10.0.0.11:2379 --ca ca.crt --cert etcd.crt --key etcd.key`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.names = args
