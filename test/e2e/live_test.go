@@ -25,7 +25,6 @@ import (
 // liveAccess lets an auditor read everything through the modern server.
 const liveAccess = access + `  - {subjects: [{kind: User, name: auditor}], apiGroups: ["*"], resources: ["*"], readOnly: true}
   - {subjects: [{kind: User, name: auditor}], nonResourcePaths: ["*"], readOnly: true}
-  controllers: {disabled: true}
 `
 
 // checkedLive is a pair that check --live looks at.
@@ -110,7 +109,7 @@ func TestCheckLive(t *testing.T) {
 		t.Run(legacy, func(t *testing.T) {
 			t.Parallel()
 			r := rig.New(t)
-			c := &checkedLive{Rig: r, t: t, Pair: r.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: legacy, Modern: "1.36.3", More: liveAccess})}
+			c := &checkedLive{Rig: r, t: t, Pair: r.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: legacy, Modern: "1.36.3", More: liveAccess, NoControllers: true})}
 			c.admin, c.user = demo(t, r, c.Pair)
 			old, err := r.PKI.Kubeconfig("auditor-legacy", c.Legacy.URL, "auditor", "system:masters")
 			must(t, err)

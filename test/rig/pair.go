@@ -46,6 +46,7 @@ type PairSpec struct {
 	// a configuration that the plan would not.
 	LegacyManagerArgs, ModernManagerArgs []string
 	LegacyServerArgs, ModernServerArgs   []string
+	NoControllers                        bool     // of the plan: nothing sees both sides
 	ControllersArgs                      []string // of the controllers that see both sides
 	NoModernManager                      bool
 	Network                              string // of spec; default: one range, or two where the pair needs them
@@ -80,7 +81,7 @@ spec:
 {{- if not .NoModernManager}}
     controllerManager: {extraArgs: [{{range .ModernManagerArgs}}{{.}}, {{end}}]}
 {{- end}}
-  controllers: {port: {{.ControllersPort}}, extraArgs: [{{range .ControllersArgs}}{{.}}, {{end}}]}
+  controllers: {disabled: {{.NoControllers}}, port: {{.ControllersPort}}, extraArgs: [{{range .ControllersArgs}}{{.}}, {{end}}]}
 {{.More}}
 `))
 
@@ -150,7 +151,7 @@ func (p *Pair) specText(s PairSpec) string {
 	err = pairTemplate.Execute(&b, map[string]any{
 		"Layout": s.Layout, "Network": network, "Dir": filepath.Join(r.dir, "pki-of-plan"), "PKI": r.PKI, "Stores": stores,
 		"StoreCert": core.clientCrt, "StoreKey": core.clientKey, "Legacy": s.Legacy, "Modern": s.Modern,
-		"ControllersPort": r.Port(), "ControllersArgs": yamlArgs(s.ControllersArgs), "LegacyPort": r.Port(), "ModernPort": r.Port(), "NoModernManager": s.NoModernManager, "More": s.More,
+		"ControllersPort": r.Port(), "ControllersArgs": yamlArgs(s.ControllersArgs), "LegacyPort": r.Port(), "ModernPort": r.Port(), "NoModernManager": s.NoModernManager, "NoControllers": s.NoControllers, "More": s.More,
 		"LegacyServerArgs": yamlArgs(s.LegacyServerArgs), "ModernServerArgs": yamlArgs(s.ModernServerArgs),
 		"LegacyManagerArgs": yamlArgs(slices.Concat(r.managerPort(legacy.Minor), patience, s.LegacyManagerArgs)),
 		"ModernManagerArgs": yamlArgs(slices.Concat(r.managerPort(mustParse(r, s.Modern)), patience, s.ModernManagerArgs)),
