@@ -129,19 +129,26 @@ func TestLegacyCollectorOf1_6SparesDeployments(t *testing.T) {
 	admin, user := demo(t, r, p)
 	must(t, user.Call(t.Context(), http.MethodPost, deploymentsPath(36), deployment("modern"), nil))
 	must(t, admin.Call(t.Context(), http.MethodPost, deploymentsPath(6), deployment("legacy"), nil))
-	for _, workload := range []string{"modern", "legacy"} {
-		before, pods := podsOf(r, admin, workload, 3)
-		r.Throughout(time.Minute, "the pods of "+workload+" stay", func(ctx context.Context) error {
-			now, err := pods(ctx)
-			for name, uid := range before {
-				if err == nil && now[name] != uid {
-					err = fmt.Errorf("pod %s is gone", name)
-				}
-			}
-			return err
-		})
-	}
+	modern, modernPods := podsOf(r, admin, "modern", 3)
+	legacy, legacyPods := podsOf(r, admin, "legacy", 3)
+	r.Throughout(time.Minute, "the pods of both sides stay", func(ctx context.Context) error {
+		return errors.Join(stay(ctx, modern, modernPods), stay(ctx, legacy, legacyPods))
+	})
 	proved(t, spec.LayoutSplit, "1.6.13", "1.36.3", "with Deployments alone on the modern side, both collectors run and the pods of both sides stay")
+}
+
+// stay fails when a pod that was there is not any more.
+func stay(ctx context.Context, before map[string]string, pods func(context.Context) (map[string]string, error)) error {
+	now, err := pods(ctx)
+	if err != nil {
+		return err
+	}
+	for name, uid := range before {
+		if now[name] != uid {
+			return fmt.Errorf("pod %s is gone", name)
+		}
+	}
+	return nil
 }
 
 // One object that the legacy side cannot decode makes its lists of that resource fail, and the modern server's start takes groups
