@@ -7,25 +7,44 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
 
-// journalFile is a file of records as JSON lines. A record is on the disk when Append returns.
+// journalFile is a file of records as JSON lines. A record is on the disk when Append returns. Whoever has it open holds a lock on it, which
+// the system drops with the process, however that ends.
 type journalFile[T any] struct {
 	file    *os.File
 	records []T
 }
 
 // openJournal opens or creates a journal, and takes off a last line that was cut off.
+// Errors: another process that goes by the journal has it open; a line is no record.
 func openJournal[T any](name string) (*journalFile[T], error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := lockFile(name)
 	if err != nil {
-		return nil, badInput(err, "")
+		return nil, err
 	}
 	j := &journalFile[T]{file: f}
 	if err := j.recover(); err != nil {
 		return nil, errors.Join(fmt.Errorf("reading %s: %w", name, err), f.Close())
 	}
 	return j, nil
+}
+
+// lockFile opens or creates a file for this process alone, or refuses at once.
+func lockFile(name string) (*os.File, error) {
+	f, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	var opening *os.PathError
+	switch {
+	case errors.Is(err, fileutil.ErrLocked):
+		return nil, withHint(fmt.Errorf("%s: another process goes by this journal", name), "wait until that one ends, or stop it: the journal knows how far it came")
+	case errors.As(err, &opening):
+		return nil, badInput(opening, "")
+	case err != nil:
+		return nil, fmt.Errorf("locking %s: %w", name, err)
+	}
+	return f.File, nil
 }
 
 func (j *journalFile[T]) recover() error {
