@@ -26,9 +26,13 @@ func TestMain(m *testing.M) {
 }
 
 // TestScript runs every script/*.txtar in a folder of its own that holds the files of the archive. The commands are
-// testscript's, and exits; $EXAMPLES is the folder of the examples.
+// testscript's, and exits; $EXAMPLES is the folder of the examples, $CORE and $MODERN are stores that real API servers wrote.
 func TestScript(t *testing.T) {
 	examples, err := filepath.Abs("../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stores, err := filepath.Abs("../pkg/etcdsplit/snapshot/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +42,8 @@ func TestScript(t *testing.T) {
 		UpdateScripts:      golden.Updating(),
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("EXAMPLES", examples)
+			env.Setenv("CORE", filepath.Join(stores, "split-1.10-1.36-core.db"))
+			env.Setenv("MODERN", filepath.Join(stores, "split-1.10-1.36-modern.db"))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},

@@ -155,22 +155,19 @@ func (c *cluster) openStore(ctx context.Context, s plan.Store) (openStore, error
 	if err != nil {
 		return openStore{}, err
 	}
-	endpoints, files := map[string][]string{}, map[string][]string{}
+	endpoints, files := map[string][]string{}, map[string]string{}
 	if c.plan == nil {
 		for _, value := range r.endpoints {
 			endpoints[s.Name] = append(endpoints[s.Name], strings.Split(value, ",")...)
 		}
-		files[s.Name] = r.snapshots
-	} else {
-		if endpoints, err = r.byStore(r.endpoints, "--endpoints", "URL", c.plan); err != nil {
-			return openStore{}, err
+		if len(r.snapshots) > 0 {
+			files[s.Name] = r.snapshots[0]
 		}
-		if files, err = r.byStore(r.snapshots, "--snapshot", "FILE", c.plan); err != nil {
-			return openStore{}, err
-		}
+	} else if endpoints, files, err = r.places(c.plan); err != nil {
+		return openStore{}, err
 	}
-	if len(files[s.Name]) > 0 {
-		return openSnapshot(s.Name, files[s.Name][0])
+	if file := files[s.Name]; file != "" {
+		return openSnapshot(s.Name, file)
 	}
 	if urls := endpoints[s.Name]; len(urls) > 0 {
 		s.Endpoints = urls

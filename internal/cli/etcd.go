@@ -78,11 +78,7 @@ func openStores(ctx context.Context, r storesRequest, p *plan.Plan, only ...stri
 	if err != nil {
 		return nil, err
 	}
-	endpoints, err := r.byStore(r.endpoints, "--endpoints", "URL", p)
-	if err != nil {
-		return nil, err
-	}
-	files, err := r.byStore(r.snapshots, "--snapshot", "FILE", p)
+	endpoints, files, err := r.places(p)
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +88,8 @@ func openStores(ctx context.Context, r storesRequest, p *plan.Plan, only ...stri
 			continue
 		}
 		var store openStore
-		if file := files[s.Name]; len(file) > 0 {
-			store, err = openSnapshot(s.Name, file[0])
+		if file := files[s.Name]; file != "" {
+			store, err = openSnapshot(s.Name, file)
 		} else {
 			if urls := endpoints[s.Name]; len(urls) > 0 {
 				s.Endpoints = urls
@@ -136,25 +132,78 @@ func (r *storesRequest) password() (string, error) {
 	return strings.TrimRight(string(data), "\r\n"), nil
 }
 
-// byStore reads STORE=VALUE[,VALUE...]; a part with another STORE= in front starts the next store.
-func (r *storesRequest) byStore(values []string, flag, what string, p *plan.Plan) (map[string][]string, error) {
+// places reads --endpoints and --snapshot, by store.
+func (r *storesRequest) places(p *plan.Plan) (endpoints map[string][]string, files map[string]string, err error) {
+	if endpoints, err = r.urls(p); err != nil {
+		return nil, nil, err
+	}
+	if files, err = r.files(p); err != nil {
+		return nil, nil, err
+	}
+	for _, s := range p.Stores {
+		if files[s.Name] != "" && len(endpoints[s.Name]) > 0 {
+			return nil, nil, usagef("store %s: --snapshot and --endpoints: want one of them", s.Name)
+		}
+	}
+	return endpoints, files, nil
+}
+
+// urls reads --endpoints STORE=URL[,URL...]; a part with another STORE= in front starts the next store.
+func (r *storesRequest) urls(p *plan.Plan) (map[string][]string, error) {
 	result := map[string][]string{}
-	for _, value := range values {
+	for _, value := range r.endpoints {
 		store := ""
-		for _, part := range strings.Split(value, ",") {
+		for part := range strings.SplitSeq(value, ",") {
 			if name, rest, ok := strings.Cut(part, "="); ok && !strings.Contains(name, "/") {
 				store, part = name, rest
 			}
 			if store == "" || part == "" {
-				return nil, usagef("%s %q: want STORE=%s", flag, value, what)
+				return nil, usagef("--endpoints %q: want STORE=URL[,URL...]", value)
 			}
 			if p.Store(store) == nil {
-				return nil, badInput(fmt.Errorf("%s %q: the spec has no store %q", flag, value, store), "its stores are "+strings.Join(storeNames(p), ", "))
+				return nil, noSuchStore("--endpoints", value, store, p)
 			}
 			result[store] = append(result[store], part)
 		}
 	}
 	return result, nil
+}
+
+// files reads --snapshot STORE=FILE. Another store of the spec may follow a comma; any other comma belongs to the file's name.
+func (r *storesRequest) files(p *plan.Plan) (map[string]string, error) {
+	result := map[string]string{}
+	for _, value := range r.snapshots {
+		rest := value
+		for rest != "" {
+			store, file, ok := strings.Cut(rest, "=")
+			if !ok || store == "" {
+				return nil, usagef("--snapshot %q: want STORE=FILE", value)
+			}
+			if p.Store(store) == nil {
+				return nil, noSuchStore("--snapshot", value, store, p)
+			}
+			rest = ""
+			for i := range file {
+				next, _, ok := strings.Cut(file[i+1:], "=")
+				if file[i] == ',' && ok && p.Store(next) != nil {
+					file, rest = file[:i], file[i+1:]
+					break
+				}
+			}
+			if file == "" {
+				return nil, usagef("--snapshot %q: want STORE=FILE", value)
+			}
+			if other, ok := result[store]; ok {
+				return nil, usagef("--snapshot: two files for store %s: %q and %q", store, other, file)
+			}
+			result[store] = file
+		}
+	}
+	return result, nil
+}
+
+func noSuchStore(flag, value, store string, p *plan.Plan) error {
+	return badInput(fmt.Errorf("%s %q: the spec has no store %q", flag, value, store), "its stores are "+strings.Join(storeNames(p), ", "))
 }
 
 func storeNames(p *plan.Plan) []string {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -67,6 +68,43 @@ func (p *progress) step(s etcdsplit.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.totals[s.Store] = s.Total
+}
+
+// counted is the store, with what is read of it added to the progress.
+func (p *progress) counted(s etcdsplit.Store) etcdsplit.Store {
+	if s.Pager != nil {
+		s.Pager = countedPager{s.Pager, p}
+	}
+	if s.Walker != nil {
+		s.Walker = countedWalker{s.Walker, p}
+	}
+	return s
+}
+
+type countedPager struct {
+	etcdsplit.Pager
+	p *progress
+}
+
+func (c countedPager) Page(ctx context.Context, request etcdsplit.Request) (etcdsplit.Page, error) {
+	page, err := c.Pager.Page(ctx, request)
+	c.p.keys.Add(int64(len(page.Entries)))
+	return page, err
+}
+
+type countedWalker struct {
+	etcdsplit.Walker
+	p *progress
+}
+
+func (c countedWalker) Walk(ctx context.Context, workers int, visitor func() func(etcdsplit.Entry) error) (etcdsplit.Walked, error) {
+	return c.Walker.Walk(ctx, workers, func() func(etcdsplit.Entry) error {
+		visit := visitor()
+		return func(e etcdsplit.Entry) error {
+			c.p.keys.Add(1)
+			return visit(e)
+		}
+	})
 }
 
 // line is "123456 of 1000000 keys, 12 %, 41152 keys/s, 21 s left".

@@ -23,6 +23,10 @@ type Difference struct {
 	Key   string         `json:"key"`
 	Left  *ListedKey     `json:"left,omitempty"`
 	Right *ListedKey     `json:"right,omitempty"`
+	// Values says how the values differ; DiffValues fills it.
+	Values string `json:"values,omitempty"`
+
+	path string // Key as it stands in the store
 }
 
 // DiffReport is how two stores differ.
@@ -39,40 +43,88 @@ type DiffReport struct {
 // Differs reports whether there is any difference.
 func (r *DiffReport) Differs() bool { return r.OnlyLeft+r.OnlyRight+r.Changed > 0 }
 
-// Diff compares the keys below under in two stores, live or from files. It reads the left store once and the right one
-// twice, and holds 16 bytes per key of each; up to limit differences are named.
-func Diff(ctx context.Context, m *Map, left, right Store, under string, limit int) (*DiffReport, error) {
-	prefix := NormalPrefix(m.Prefix) + "/"
-	request := Request{From: prefix + under, To: prefixEnd(prefix + under)}
-	d := differ{seed: maphash.MakeSeed(), report: &DiffReport{Differences: []Difference{}}, limit: limit, strip: len(prefix)}
+// Diff compares two stores, live or from files: the key at a path below the prefix and all below it. It reads the left store once
+// and the right one twice, and holds 16 bytes per key of each; up to limit differences are named.
+func Diff(ctx context.Context, m *Map, left, right Store, path string, limit int) (*DiffReport, error) {
+	request, contains := under(m, path)
+	d := differ{seed: maphash.MakeSeed(), report: &DiffReport{Differences: []Difference{}}, limit: limit, strip: len(NormalPrefix(m.Prefix)) + 1}
+	each := func(visit func(Entry)) func(Entry) error {
+		return func(e Entry) error {
+			if contains(e.Key) {
+				visit(e)
+			}
+			return nil
+		}
+	}
 	var err error
 	// First what is on the right, in hashes; then the left against it, which names what is missing or changed on the right;
 	// then the right against the hashes of the left.
-	if d.report.RightRevision, err = Entries(ctx, right, request, func(e Entry) error { d.right.put(d.id(e)); return nil }); err != nil {
+	if d.report.RightRevision, err = Entries(ctx, right, request, each(func(e Entry) { d.right.put(d.id(e)) })); err != nil {
 		return nil, err
 	}
 	d.right.sort()
-	if d.report.LeftRevision, err = Entries(ctx, left, request, d.leftEntry); err != nil {
+	if d.report.LeftRevision, err = Entries(ctx, left, request, each(d.leftEntry)); err != nil {
 		return nil, err
 	}
 	d.left.sort()
 	d.right = index{}
 	atRevision := request
 	atRevision.Revision = d.report.RightRevision
-	if _, err := Entries(ctx, right, atRevision, d.rightEntry); err != nil {
+	if _, err := Entries(ctx, right, atRevision, each(d.rightEntry)); err != nil {
 		return nil, err
 	}
 	for i := range d.report.Differences {
 		difference := &d.report.Differences[i]
-		difference.Key = Printable(difference.Key)
+		difference.path, difference.Key = difference.Key, Printable(difference.Key)
 		for _, side := range []*ListedKey{difference.Left, difference.Right} {
 			if side != nil {
 				side.Key = Printable(side.Key)
 			}
 		}
 	}
-	slices.SortFunc(d.report.Differences, func(a, b Difference) int { return strings.Compare(a.Key, b.Key) })
 	return d.report, nil
+}
+
+// comparedBytes is how many bytes of values DiffValues holds, about, unless one key has more.
+const comparedBytes = 4 << 20
+
+// DiffValues lets compare say how the values of the changed keys that a report names differ. It reads them again, at the report's
+// revisions, some at a time.
+func DiffValues(ctx context.Context, m *Map, left, right Store, report *DiffReport, compare func(path string, left, right []byte) string) error {
+	prefix := NormalPrefix(m.Prefix) + "/"
+	at := map[string]int{} // in Differences, by key
+	var keys []string
+	bytes := int64(0)
+	flush := func() error {
+		values := make([][]byte, len(report.Differences))
+		keep := func(e Entry) error { values[at[text(e.Key)]] = slices.Clone(e.Value); return nil }
+		if err := GetEach(ctx, left, report.LeftRevision, keys, keep); err != nil {
+			return err
+		}
+		err := GetEach(ctx, right, report.RightRevision, keys, func(e Entry) error {
+			i := at[text(e.Key)]
+			report.Differences[i].Values = compare(report.Differences[i].path, values[i], e.Value)
+			return nil
+		})
+		clear(at)
+		keys, bytes = keys[:0], 0
+		return err
+	}
+	for i := range report.Differences {
+		d := &report.Differences[i]
+		if d.Kind != Changed || d.Left == nil || d.Right == nil {
+			continue
+		}
+		if bytes += d.Left.Bytes; bytes > comparedBytes && len(keys) > 0 {
+			if err := flush(); err != nil {
+				return err
+			}
+			bytes = d.Left.Bytes
+		}
+		at[prefix+d.path] = i
+		keys = append(keys, prefix+d.path)
+	}
+	return flush()
 }
 
 type differ struct {
@@ -92,9 +144,8 @@ func (d *differ) listed(e Entry) *ListedKey {
 	return &ListedKey{Key: string(e.Key[d.strip:]), Bytes: int64(len(e.Value)), ModRevision: e.ModRevision, Version: e.Version}
 }
 
-// leftEntry counts a key of the left store that is the same, and names one that the right store lacks. A changed one is
-// named when its right half is seen.
-func (d *differ) leftEntry(e Entry) error {
+// leftEntry counts a key of the left store that is the same, and names one that the right store lacks or holds differently.
+func (d *differ) leftEntry(e Entry) {
 	id := d.id(e)
 	d.left.put(id)
 	other, ok := d.right.find(id.key)
@@ -104,11 +155,14 @@ func (d *differ) leftEntry(e Entry) error {
 		d.name(Difference{Kind: OnlyLeft, Left: d.listed(e)})
 	case other.uid == id.uid:
 		d.report.Same++
+	default:
+		d.report.Changed++
+		d.name(Difference{Kind: Changed, Left: d.listed(e)})
 	}
-	return nil
 }
 
-func (d *differ) rightEntry(e Entry) error {
+// rightEntry names a key that the left store lacks, and completes one that it holds differently.
+func (d *differ) rightEntry(e Entry) {
 	id := d.id(e)
 	other, ok := d.left.find(id.key)
 	switch {
@@ -116,10 +170,15 @@ func (d *differ) rightEntry(e Entry) error {
 		d.report.OnlyRight++
 		d.name(Difference{Kind: OnlyRight, Right: d.listed(e)})
 	case other.uid != id.uid:
-		d.report.Changed++
-		d.name(Difference{Kind: Changed, Right: d.listed(e)})
+		if at, ok := d.find(text(e.Key[d.strip:])); ok {
+			d.report.Differences[at].Right = d.listed(e)
+		}
 	}
-	return nil
+}
+
+// find is where the difference in a key is named, or would be.
+func (d *differ) find(key string) (at int, ok bool) {
+	return slices.BinarySearchFunc(d.report.Differences, key, func(x Difference, key string) int { return strings.Compare(x.Key, key) })
 }
 
 func (d *differ) name(difference Difference) {
@@ -128,7 +187,7 @@ func (d *differ) name(difference Difference) {
 	} else {
 		difference.Key = difference.Right.Key
 	}
-	at, _ := slices.BinarySearchFunc(d.report.Differences, difference.Key, func(x Difference, key string) int { return strings.Compare(x.Key, key) })
+	at, _ := d.find(difference.Key)
 	if at >= d.limit {
 		return
 	}

@@ -74,7 +74,7 @@ func TestDiffMatchesAComparisonOfMaps(t *testing.T) {
 func TestListSumsUpByResource(t *testing.T) {
 	c := contents{"pods/a/x": make([]byte, 10), "pods/a/y": make([]byte, 30), "pods/b/z": make([]byte, 20), "namespaces/a": make([]byte, 5)}
 	for name, store := range map[string]Store{"live": {Name: "core", Pager: c.pager(t)}, "offline": {Name: "core", Walker: c}} {
-		lines, err := List(t.Context(), splitMap(), store, ListOptions{ByNamespace: true, NumberOfKeys: 1})
+		lines, _, err := List(t.Context(), splitMap(), store, ListOptions{ByNamespace: true, NumberOfKeys: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,9 +86,9 @@ func TestListSumsUpByResource(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: List = %q, want %q", name, got, want)
 		}
-		under, err := List(t.Context(), splitMap(), store, ListOptions{Under: "pods/b/"})
-		if err != nil || len(under) != 1 || under[0].Keys != 1 {
-			t.Errorf("%s: List under pods/b/ = %+v, %v; want one key", name, under, err)
+		below, _, err := List(t.Context(), splitMap(), store, ListOptions{Under: "pods/b/"})
+		if err != nil || len(below) != 1 || below[0].Keys != 1 {
+			t.Errorf("%s: List under pods/b/ = %+v, %v; want one key", name, below, err)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Entries visits every key of the store from request.From up to request.To and returns the revision at which they were
@@ -59,10 +60,46 @@ func Entries(ctx context.Context, store Store, request Request, visit func(Entry
 // Get reads one key of the store; nil when the store does not hold it. The entry's bytes are its own.
 func Get(ctx context.Context, store Store, key string) (*Entry, error) {
 	var found *Entry
-	_, err := Entries(ctx, store, Request{From: key, To: key + "\x00"}, func(e Entry) error {
-		e.Key, e.Value = append([]byte(nil), e.Key...), append([]byte(nil), e.Value...)
+	err := GetEach(ctx, store, 0, []string{key}, func(e Entry) error {
+		e.Key, e.Value = slices.Clone(e.Key), slices.Clone(e.Value)
 		found = &e
 		return nil
 	})
 	return found, err
+}
+
+// GetEach visits those of the keys that the store holds: of a live store at the revision (0 is the newest) with a request for
+// each, of a file in one walk. When the revision was compacted meanwhile, the newest counts.
+// Errors: those of the store, and visit's own.
+func GetEach(ctx context.Context, store Store, revision int64, keys []string, visit func(Entry) error) error {
+	if store.Walker != nil {
+		wanted := make(map[string]bool, len(keys))
+		for _, key := range keys {
+			wanted[key] = true
+		}
+		_, err := Entries(ctx, store, Request{}, func(e Entry) error {
+			if !wanted[text(e.Key)] {
+				return nil
+			}
+			return visit(e)
+		})
+		return err
+	}
+	for _, key := range keys {
+		request := Request{From: key, To: key + "\x00", Revision: revision, LimitKeys: 1}
+		page, err := store.Pager.Page(ctx, request)
+		if errors.Is(err, ErrCompacted) {
+			request.Revision = 0
+			page, err = store.Pager.Page(ctx, request)
+		}
+		if err != nil {
+			return fmt.Errorf("store %s: reading %s: %w", store.Name, Printable(key), err)
+		}
+		for _, e := range page.Entries {
+			if err := visit(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

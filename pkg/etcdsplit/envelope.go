@@ -180,7 +180,7 @@ func (e *Envelope) readJSON(value []byte) error {
 		err = errJSON
 	}
 	if err != nil {
-		return fmt.Errorf("%w: it starts with %q", ErrUnreadable, value[:min(len(value), 16)])
+		return fmt.Errorf("%w: it starts with %q", ErrUnreadable, value[:min(len(value), 4)]) // no more: it may be a secret
 	}
 	return nil
 }

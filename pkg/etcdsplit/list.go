@@ -29,17 +29,20 @@ type Listed struct {
 
 // ListOptions says what to list.
 type ListOptions struct {
-	Under        string // keys below the prefix that start so; "" for all
+	Under        string // a path below the prefix: the key of that name, and all below it; "" for all
 	ByNamespace  bool   // one line per namespace of each resource
 	NumberOfKeys int    // how many of the largest and of the newest keys to name
 }
 
-// List sums up what a store holds, by resource. It holds one page and the lines of the answer.
-func List(ctx context.Context, m *Map, store Store, options ListOptions) ([]Listed, error) {
+// List sums up what a store holds, by resource, and says at which revision. It holds one page and the lines of the answer.
+func List(ctx context.Context, m *Map, store Store, options ListOptions) (lines []Listed, revision int64, err error) {
 	classifier := NewClassifier(m)
-	lines := map[[2]string]*Listed{}
-	from := classifier.prefix + options.Under
-	_, err := Entries(ctx, store, Request{From: from, To: prefixEnd(from)}, func(e Entry) error {
+	byID := map[[2]string]*Listed{}
+	request, contains := under(m, options.Under)
+	revision, err = Entries(ctx, store, request, func(e Entry) error {
+		if !contains(e.Key) {
+			return nil
+		}
 		k := classifier.Classify(text(e.Key))
 		rest := text(e.Key[len(classifier.prefix):])
 		resource := k.Resource
@@ -50,35 +53,35 @@ func List(ctx context.Context, m *Map, store Store, options ListOptions) ([]List
 		if options.ByNamespace {
 			id[1] = k.Namespace
 		}
-		line, ok := lines[id]
+		line, ok := byID[id]
 		if !ok {
 			id = [2]string{strings.Clone(id[0]), strings.Clone(id[1])}
 			line = &Listed{Store: store.Name, Resource: id[0], Namespace: id[1]}
 			if row := m.Row(k); row != nil {
 				line.Owner = row.Owner
 			}
-			lines[id] = line
+			byID[id] = line
 		}
 		line.add(rest, e, options.NumberOfKeys)
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	result := make([]Listed, 0, len(lines))
-	for _, line := range lines {
+	lines = make([]Listed, 0, len(byID))
+	for _, line := range byID {
 		line.Resource, line.Namespace = Printable(line.Resource), Printable(line.Namespace)
 		for _, keys := range [][]ListedKey{line.Largest, line.Newest} {
 			for i := range keys {
 				keys[i].Key = Printable(keys[i].Key)
 			}
 		}
-		result = append(result, *line)
+		lines = append(lines, *line)
 	}
-	slices.SortFunc(result, func(a, b Listed) int {
+	slices.SortFunc(lines, func(a, b Listed) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Namespace, b.Namespace))
 	})
-	return result, nil
+	return lines, revision, nil
 }
 
 func (l *Listed) add(rest string, e Entry, limit int) {

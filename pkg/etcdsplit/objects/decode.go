@@ -14,7 +14,7 @@ import (
 )
 
 // Decode decodes a stored value whole, into what its JSON would be.
-// Errors: etcdsplit.ErrUnreadable, wrapped, for what is no object or is encrypted; a value in protobuf of a type that the
+// Errors: etcdsplit.ErrUnreadable, wrapped, for what is no object; an encrypted value, with its provider and key; a value in protobuf of a type that the
 // newest version no longer has (settings.k8s.io, PodSecurityPolicy), which nobody can decode without its definition.
 func Decode(value []byte) (map[string]any, error) {
 	e, err := etcdsplit.ReadEnvelope(value)
@@ -41,7 +41,7 @@ func Decode(value []byte) (map[string]any, error) {
 		}
 		return object, nil
 	}
-	return nil, fmt.Errorf("%w: it is encrypted by provider %q with key %q", etcdsplit.ErrUnreadable, e.Provider, e.KeyName)
+	return nil, fmt.Errorf("encrypted by provider %q with key %q: only an API server that has the key can decode it", e.Provider, e.KeyName)
 }
 
 func decodeProtobuf(e *etcdsplit.Envelope, value []byte) (map[string]any, error) {

@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// openSpecStores plans a spec and opens its stores, or the one named.
+func openSpecStores(ctx context.Context, file, only string, request storesRequest, streams Streams) (*plan.Plan, []openStore, error) {
+	p, err := loadPlan(streams, file)
+	if err != nil {
+		return nil, nil, err
+	}
+	var names []string
+	if only != "" {
+		if p.Store(only) == nil {
+			return nil, nil, badInput(fmt.Errorf("the spec has no store %q", only), "its stores are "+strings.Join(storeNames(p), ", "))
+		}
+		names = []string{only}
+	}
+	limitMemory(ctx)
+	stores, err := openStores(ctx, request, p, names...)
+	return p, stores, err
+}
+
+type etcdGetRequest struct {
+	file    string
+	key     string
+	output  string
+	store   string
+	managed bool
+	stores  storesRequest
+}
+
+// storedObject is one object as get prints it.
+type storedObject struct {
+	Store          string         `json:"store"`
+	Key            string         `json:"key"`
+	CreateRevision int64          `json:"createRevision"`
+	ModRevision    int64          `json:"modRevision"`
+	Version        int64          `json:"version"`
+	Bytes          int            `json:"bytes"`
+	Encoding       string         `json:"encoding"`
+	Object         map[string]any `json:"object"`
+}
+
+func newEtcdGetCmd(streams Streams) *cobra.Command {
+	var req etcdGetRequest
+	cmd := &cobra.Command{
+		Use:   "get SPEC KEY",
+		Short: "One object as it is stored, decoded in the version in which it is stored",
+		Long: `get looks for a key in the stores of a spec and prints what is stored there: not converted, in the version in which it was
+written. KEY is a whole key, its part below the prefix, or a resource by any of its names with the namespace and the name:
+/registry/minions/n1, pods/default/web, deploy/default/web, notebooks.kubeflow.org/team/a. A key that several stores hold is
+printed from each.
+
+What the object's type does not account for (fields of another version or of another vendor) is printed by the numbers of its fields.
+
+The contents of Secrets are printed as they are. An encrypted value is printed by no format but raw: fusionctl has no keys.
+
+Exit codes: 0 printed, 1 no store holds the key, or a store or the value could not be read, 2 bad usage or a bad spec, 130 interrupted.`,
+		Example: `  fusionctl etcd get fused.yaml pods/default/web
+  fusionctl etcd get fused.yaml ranges/serviceips --store core --snapshot core=core.db -o raw | auger decode`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.file, req.key = args[0], args[1]
+			return runEtcdGet(cmd.Context(), req, streams)
+		},
+	}
+	storesFlags(cmd, &req.stores)
+	cmd.Flags().StringVar(&req.store, "store", "", "only this store")
+	cmd.Flags().BoolVar(&req.managed, "show-managed-fields", false, "print metadata.managedFields too")
+	enumFlag(cmd, &req.output, "output", "o", "how to print; raw prints the bytes of the value", "yaml", "json", "raw")
+	return cmd
+}
+
+func runEtcdGet(ctx context.Context, req etcdGetRequest, streams Streams) error {
+	p, stores, err := openSpecStores(ctx, req.file, req.store, req.stores, streams)
+	if err != nil {
+		return err
+	}
+	defer closeStores(stores)
+	ownership := p.Ownership()
+	found, failed := findKey(ctx, &ownership, stores, req.key)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case len(found) == 0 && failed != nil:
+		return withHint(failed, storeHint(failed))
+	case len(found) == 0:
+		return noStoreHolds(&ownership, req.key)
+	case req.output == "raw":
+		return errors.Join(printRaw(streams.Out, found), withHint(failed, storeHint(failed)))
+	}
+	return printDecoded(streams.Out, req, found, failed)
+}
+
+// foundEntry is a key that a store holds.
+type foundEntry struct {
+	store string
+	*etcdsplit.Entry
+}
+
+// findKey looks in every store for the key that most likely is meant. A store that cannot be read does not hide the others.
+func findKey(ctx context.Context, m *etcdsplit.Map, stores []openStore, typed string) (found []foundEntry, failed error) {
+	keys := []string{typed}
+	if typed != "compact_rev_key" {
+		keys, _ = m.Paths(typed)
+		for i := range keys {
+			keys[i] = etcdsplit.NormalPrefix(m.Prefix) + "/" + keys[i]
+		}
+	}
+	for _, s := range stores {
+		entries := map[string]*etcdsplit.Entry{}
+		err := etcdsplit.GetEach(ctx, s.Store, 0, keys, func(e etcdsplit.Entry) error {
+			e.Key, e.Value = slices.Clone(e.Key), slices.Clone(e.Value)
+			entries[string(e.Key)] = &e
+			return nil
+		})
+		failed = errors.Join(failed, err)
+		for _, key := range keys {
+			if entry := entries[key]; entry != nil {
+				found = append(found, foundEntry{s.Name, entry})
+				break
+			}
+		}
+	}
+	return found, failed
+}
+
+func noStoreHolds(m *etcdsplit.Map, typed string) error {
+	hint := "fusionctl etcd ls SPEC shows what there is"
+	paths, known := m.Paths(typed)
+	if known && strings.Count(paths[0], "/") < 2 {
+		hint = "want RESOURCE/NAMESPACE/NAME, or RESOURCE/NAME where there are no namespaces; fusionctl etcd ls SPEC RESOURCE --top 10 names some"
+	}
+	key := etcdsplit.NormalPrefix(m.Prefix) + "/" + paths[0]
+	if typed == "compact_rev_key" {
+		key = typed
+	}
+	return withHint(fmt.Errorf("no store holds %s", etcdsplit.Printable(key)), hint)
+}
+
+// printRaw prints the bytes of a value, of which there may be one, and which may do anything to a terminal.
+func printRaw(w io.Writer, found []foundEntry) error {
+	if len(found) > 1 {
+		var names []string
+		for _, f := range found {
+			names = append(names, f.store)
+		}
+		return badInput(fmt.Errorf("several stores hold %s: %s", etcdsplit.Printable(string(found[0].Key)), strings.Join(names, ", ")), "--store chooses one for -o raw")
+	}
+	value := found[0].Value
+	if isTerminal(w) && etcdsplit.Printable(strings.NewReplacer("\n", "", "\t", "").Replace(string(value))) != string(value) {
+		return badInput(errors.New("-o raw: the value is not text, and standard output is a terminal"), "redirect it to a file, or pipe it")
+	}
+	_, err := w.Write(value)
+	return err
+}
+
+// printDecoded prints what can be decoded, and returns what could not be read or decoded.
+func printDecoded(w io.Writer, req etcdGetRequest, found []foundEntry, failed error) error {
+	printed := []storedObject{}
+	hint := storeHint(failed)
+	for _, f := range found {
+		object, err := decodeEntry(f.store, f.Entry, req.managed)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			hint = "-o raw prints the bytes of the value"
+			continue
+		}
+		printed = append(printed, object)
+	}
+	if len(printed) == 0 {
+		return withHint(failed, hint)
+	}
+	var err error
+	if req.output == "json" {
+		err = printJSON(w, struct {
+			Schema  string         `json:"schema"`
+			Objects []storedObject `json:"objects"`
+		}{"fusionctl/etcd-get/v1", printed})
+	} else {
+		err = printStoredObjects(w, printed)
+	}
+	return withHint(errors.Join(failed, err), hint)
+}
+
+func decodeEntry(store string, entry *etcdsplit.Entry, managed bool) (storedObject, error) {
+	object, err := objects.Decode(entry.Value)
+	if err != nil {
+		return storedObject{}, fmt.Errorf("store %s: %s: %w", store, etcdsplit.Printable(string(entry.Key)), err)
+	}
+	if !managed {
+		objects.DropManagedFields(object)
+	}
+	envelope, err := etcdsplit.ReadEnvelope(entry.Value)
+	return storedObject{
+		Store: store, Key: etcdsplit.Printable(string(entry.Key)), CreateRevision: entry.CreateRevision, ModRevision: entry.ModRevision, Version: entry.Version,
+		Bytes: len(entry.Value), Encoding: string(envelope.Encoding), Object: object,
+	}, err
+}
+
+// printStoredObjects prints YAML documents; where they come from stands in a comment before each.
+func printStoredObjects(w io.Writer, objects []storedObject) error {
+	for i, o := range objects {
+		if i > 0 {
+			fmt.Fprintln(w, "---")
+		}
+		fmt.Fprintf(w, "# store %s, %s, created at revision %d, written %d times, last at revision %d, %d bytes of %s\n",
+			o.Store, o.Key, o.CreateRevision, o.Version, o.ModRevision, o.Bytes, o.Encoding)
+		text, err := yaml.Marshal(o.Object)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
