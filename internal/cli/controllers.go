@@ -90,8 +90,7 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 	if req.options.Webhook, err = req.webhook.webhook(p); err != nil {
 		return err
 	}
-	// A server's log is for whoever looks later: it says what it does without being asked to.
-	req.options.Log = slog.New(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: min(slog.LevelInfo, levelOf(ctx))}))
+	req.options.Log = slog.New(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: serverLevel(ctx)}))
 	req.options.Audit = slog.New(slog.NewJSONHandler(streams.Out, nil))
 	klog.SetSlogLogger(req.options.Log)
 	if err := controllers.Run(ctx, p, req.options); err != nil {
@@ -117,14 +116,6 @@ func plannedPair(streams Streams, req controllersRequest) (*plan.Plan, error) {
 		return nil, badInput(fmt.Errorf("%s: %w", req.plan, err), "fusionctl render writes it again, in the words of this fusionctl")
 	}
 	return p, nil
-}
-
-// levelOf is the level that --verbose asks for.
-func levelOf(ctx context.Context) slog.Level {
-	if loggerFrom(ctx).Enabled(ctx, slog.LevelDebug) {
-		return slog.LevelDebug
-	}
-	return slog.LevelInfo
 }
 
 // kubeconfig reads how to reach a server.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubefusion/fusionctl/internal/tlsserver"
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/admission"
 	"github.com/kubefusion/fusionctl/pkg/controllers"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -34,7 +34,7 @@ func (q podsWebhookRequest) webhook(p *plan.Plan) (*controllers.Webhook, error) 
 	}
 	a := p.Pods.Admission
 	listen := cmp.Or(q.listen, fmt.Sprintf("127.0.0.1:%d", a.Port))
-	files := tlsserver.Certificates{Cert: cmp.Or(q.cert, a.Cert), Key: cmp.Or(q.key, a.Key)}
+	files := webserver.Certificates{Cert: cmp.Or(q.cert, a.Cert), Key: cmp.Or(q.key, a.Key)}
 	config, err := files.Config()
 	if err != nil {
 		return nil, badInput(fmt.Errorf("the webhook that changes pods: %w", err), "fusionctl pki issues its certificate")

@@ -2,12 +2,10 @@ package cli
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kubefusion/fusionctl/pkg/hub/webhook"
 )
@@ -15,7 +13,6 @@ import (
 type crdWebhookRequest struct {
 	rules      string
 	server     serverFlags
-	interval   time.Duration
 	limitBytes int64
 	inFlight   int
 	timeout    time.Duration
@@ -47,8 +44,7 @@ Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or bad rules.`,
 	cmd.AddCommand(newCRDWebhookManifestsCmd(streams))
 	flags := cmd.Flags()
 	flags.StringVar(&req.rules, "rules", "", "directory of the rules files and their CRDs")
-	req.server.bind(flags, "127.0.0.1:9443")
-	flags.DurationVar(&req.interval, "reload-interval", 2*time.Second, "how often to look whether the files have changed; a change is in use after two looks")
+	req.server.bind(flags, "127.0.0.1:9443", "the files have changed")
 	flags.Int64Var(&req.limitBytes, "limit-bytes", 32<<20, "size of a review")
 	flags.IntVar(&req.inFlight, "limit-reviews", 64, "reviews that are answered at once; more wait")
 	flags.DurationVar(&req.timeout, "timeout", 10*time.Second, "for one review; API servers wait 30 seconds")
@@ -65,37 +61,28 @@ func runCRDWebhook(ctx context.Context, req *crdWebhookRequest, streams Streams)
 	if err != nil {
 		return badInput(err, "fusionctl crd test RULES --crd FILE tries rules before they are served")
 	}
-	logger := slog.New(slog.NewTextHandler(streams.Err, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	if loggerFrom(ctx).Enabled(ctx, slog.LevelDebug) {
-		logger = loggerFrom(ctx)
-	}
+	log := serverLog(ctx, streams)
 	handler := &webhook.Handler{
-		Converters: source.Converters, LimitBytes: req.limitBytes, Timeout: req.timeout, Slots: make(chan struct{}, req.inFlight), Metrics: metrics, Logger: logger,
+		Converters: source.Current, LimitBytes: req.limitBytes, Timeout: req.timeout, Slots: make(chan struct{}, req.inFlight), Metrics: metrics, Logger: log,
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/convert", handler)
 	mux.Handle("/convert/", handler) // the path of a CRD's conversion is its author's choice
-	group, ctx := errgroup.WithContext(ctx)
-	address, err := req.server.serve(ctx, group, mux, registry)
-	if err != nil {
-		return err
-	}
-	group.Go(func() error {
-		ticker := time.NewTicker(req.interval)
-		defer ticker.Stop()
-		source.Watch(ctx, ticker.C, logger)
-		return nil
-	})
-	logger.Info("serving", "rules", req.rules, "address", address)
-	return group.Wait()
+	return req.server.serve(ctx, service{mux: mux, registry: registry, log: log, about: []any{"rules", req.rules}, follow: func(ctx context.Context) {
+		source.Watch(ctx, req.server.interval, func(err error) {
+			if err != nil {
+				log.Error("the rules are not loaded, those of before stay in use", "directory", req.rules, "error", err)
+				return
+			}
+			log.Info("loaded the rules", "directory", req.rules)
+		})
+	}})
 }
 
 func (req *crdWebhookRequest) check() error {
 	switch {
 	case req.rules == "":
 		return usagef("--rules is required")
-	case req.interval <= 0:
-		return usagef("--reload-interval %v: want more than 0", req.interval)
 	case req.limitBytes <= 0:
 		return usagef("--limit-bytes %d: want more than 0", req.limitBytes)
 	case req.inFlight <= 0:

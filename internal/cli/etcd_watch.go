@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -400,11 +401,8 @@ func (m *watchMetrics) found(findings []finding.Finding) {
 func (m *watchMetrics) serve(ctx context.Context, listener net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stopped()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	mux.HandleFunc("GET /healthz", ok)
+	if err := webserver.Serve(ctx, listener, mux, loggerFrom(ctx)); err != nil {
 		return fmt.Errorf("serving metrics: %w", err)
 	}
 	return ctx.Err()

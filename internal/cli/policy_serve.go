@@ -2,22 +2,18 @@ package cli
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kubefusion/fusionctl/pkg/policy/webhook"
 )
 
 type policyServeRequest struct {
-	file     string
-	server   serverFlags
-	deny     bool
-	lenient  bool
-	interval time.Duration
+	file    string
+	server  serverFlags
+	deny    bool
+	lenient bool
 }
 
 func newPolicyServeCmd(streams Streams) *cobra.Command {
@@ -46,10 +42,9 @@ Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or a bad file.`,
 		},
 	}
 	flags := cmd.Flags()
-	req.server.bind(flags, "127.0.0.1:8443")
+	req.server.bind(flags, "127.0.0.1:8443", "the file has changed")
 	flags.BoolVar(&req.deny, "deny", false, "deny what no rule allows, instead of having no opinion")
 	flags.BoolVar(&req.lenient, "lenient", false, "take into use whatever the API server would, also a policy with errors")
-	flags.DurationVar(&req.interval, "reload-interval", 2*time.Second, "how often to look whether the file has changed; a change is in use after two looks")
 	return cmd
 }
 
@@ -68,34 +63,23 @@ func runPolicyServe(ctx context.Context, req *policyServeRequest, streams Stream
 	if err != nil {
 		return badInput(err, "fusionctl policy validate "+req.file+" shows what is wrong; --lenient serves what the API server would")
 	}
-	logger := slog.New(slog.NewTextHandler(streams.Err, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	if loggerFrom(ctx).Enabled(ctx, slog.LevelDebug) {
-		logger = loggerFrom(ctx)
-	}
-
+	log := serverLog(ctx, streams)
 	mux := http.NewServeMux()
-	mux.Handle("/authorize", &webhook.Handler{Policy: source.Policy, Deny: req.deny, Metrics: metrics, Logger: logger})
-	group, ctx := errgroup.WithContext(ctx)
-	address, err := req.server.serve(ctx, group, mux, registry)
-	if err != nil {
-		return err
-	}
-	group.Go(func() error {
-		ticker := time.NewTicker(req.interval)
-		defer ticker.Stop()
-		source.Watch(ctx, ticker.C, logger)
-		return nil
-	})
-	logger.Info("serving", "policy", req.file, "address", address)
-	return group.Wait()
+	mux.Handle("/authorize", &webhook.Handler{Policy: source.Current, Deny: req.deny, Metrics: metrics, Logger: log})
+	return req.server.serve(ctx, service{mux: mux, registry: registry, log: log, about: []any{"policy", req.file}, follow: func(ctx context.Context) {
+		source.Watch(ctx, req.server.interval, func(err error) {
+			if err != nil {
+				log.Error("the policy file is not loaded, the one of before stays in use", "file", req.file, "error", err)
+				return
+			}
+			log.Info("loaded the policy file", "file", req.file)
+		})
+	}})
 }
 
 // check refuses what would serve decisions to the world without protection.
 func (req *policyServeRequest) check() error {
-	switch {
-	case req.interval <= 0:
-		return usagef("--reload-interval %v: want more than 0", req.interval)
-	case req.file == "-":
+	if req.file == "-" {
 		return usagef("standard input cannot be read again; want a file")
 	}
 	return req.server.check()

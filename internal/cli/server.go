@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -14,18 +16,20 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kubefusion/fusionctl/internal/tlsserver"
+	"github.com/kubefusion/fusionctl/internal/webserver"
 )
 
-// serverFlags are where and how a verb serves: the flags of every webhook.
+// serverFlags are where and how a verb serves what it reads from files: the flags of every webhook.
 type serverFlags struct {
 	listen        string
 	metricsListen string
-	certificates  tlsserver.Certificates
+	certificates  webserver.Certificates
 	plain         bool
+	interval      time.Duration
 }
 
-func (s *serverFlags) bind(flags *pflag.FlagSet, listen string) {
+// bind binds the flags. changed is the end of "whether ...": "the file has changed".
+func (s *serverFlags) bind(flags *pflag.FlagSet, listen, changed string) {
 	flags.StringVar(&s.listen, "listen", listen, "address to serve on")
 	flags.StringVar(&s.metricsListen, "metrics-listen", "", "address for /metrics, /healthz and /readyz without TLS")
 	flags.StringVar(&s.certificates.Cert, "tls-cert", "", "file of the server's certificate")
@@ -33,12 +37,15 @@ func (s *serverFlags) bind(flags *pflag.FlagSet, listen string) {
 	flags.StringVar(&s.certificates.ClientCA, "client-ca", "", "file of the CA that signs the clients' certificates; clients need one then")
 	flags.StringArrayVar(&s.certificates.ClientNames, "client-name", nil, "common name of a client that may ask; repeat for more; none: all that the CA signed")
 	flags.BoolVar(&s.plain, "insecure-http", false, "serve without TLS, on a loopback address only")
+	flags.DurationVar(&s.interval, "reload-interval", 2*time.Second, "how often to look whether "+changed+"; a change is in use after two looks")
 }
 
 // check refuses what would serve to the world without protection.
 func (s *serverFlags) check() error {
 	c := &s.certificates
 	switch {
+	case s.interval <= 0:
+		return usagef("--reload-interval %v: want more than 0", s.interval)
 	case s.plain && (c.Cert != "" || c.Key != "" || c.ClientCA != ""):
 		return usagef("--insecure-http: takes no certificates")
 	case s.plain && !loopback(s.listen):
@@ -57,6 +64,18 @@ func loopback(address string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
+// serverLog is a log for whoever looks later: it says what the server does without being asked to, and with -vv more.
+func serverLog(ctx context.Context, streams Streams) *slog.Logger {
+	return slog.New(slog.NewTextHandler(streams.Err, &slog.HandlerOptions{Level: serverLevel(ctx)}))
+}
+
+func serverLevel(ctx context.Context) slog.Level {
+	if loggerFrom(ctx).Enabled(ctx, slog.LevelDebug) {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
 // newServerRegistry holds the metrics of the process, to which a server adds its own.
 func newServerRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
@@ -64,28 +83,39 @@ func newServerRegistry() *prometheus.Registry {
 	return registry
 }
 
-// serve starts to serve in the group: the handlers of mux, and beside them health and metrics, which --metrics-listen serves alone. It
-// returns the address.
-func (s *serverFlags) serve(ctx context.Context, group *errgroup.Group, mux *http.ServeMux, registry *prometheus.Registry) (string, error) {
+// service is what a verb serves, by what it reads from files.
+type service struct {
+	mux      *http.ServeMux
+	registry *prometheus.Registry
+	log      *slog.Logger
+	about    []any                     // what the log says of it at the start: names and values
+	follow   func(ctx context.Context) // reads the files again when they change, until ctx ends
+}
+
+// serve serves until ctx ends: the service, and beside it health and metrics, which --metrics-listen serves alone.
+func (s *serverFlags) serve(ctx context.Context, v service) error {
 	status := http.NewServeMux()
 	status.HandleFunc("/healthz", ok)
 	status.HandleFunc("/readyz", ok)
-	status.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.Handle("/", status)
+	status.Handle("/metrics", promhttp.HandlerFor(v.registry, promhttp.HandlerOpts{}))
+	v.mux.Handle("/", status)
 	listener, err := s.listener(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
+	group, ctx := errgroup.WithContext(ctx)
 	if s.metricsListen != "" {
 		plain, err := new(net.ListenConfig).Listen(ctx, "tcp", s.metricsListen)
 		if err != nil {
 			listener.Close()
-			return "", err
+			return err
 		}
-		group.Go(func() error { return tlsserver.Serve(ctx, plain, status) })
+		group.Go(func() error { return webserver.Serve(ctx, plain, status, v.log) })
 	}
-	group.Go(func() error { return tlsserver.Serve(ctx, listener, mux) })
-	return listener.Addr().String(), nil
+	group.Go(func() error { return webserver.Serve(ctx, listener, v.mux, v.log) })
+	group.Go(func() error { v.follow(ctx); return nil })
+	v.log.Info("serving", append(v.about, "address", listener.Addr().String())...)
+	return group.Wait()
 }
 
 func ok(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }

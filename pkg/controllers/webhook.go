@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/admission"
 )
 
@@ -122,20 +122,12 @@ func (m *manager) answers(ctx context.Context, o *Webhook) (wait func(), err err
 	tokens := newTokens(m.cluster, timeout/2)
 	mux := http.NewServeMux()
 	mux.Handle("POST "+WebhookPath, &reviewer{change: admission.For(p), tokens: tokens, losses: o.Losses, timeout: timeout * 9 / 10, metrics: m.metrics})
-	server := &http.Server{Handler: mux, TLSConfig: http1(o.TLS), TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){}, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
-		IdleTimeout: 2 * time.Minute, ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)}
 	var group sync.WaitGroup
 	group.Go(func() { tokens.run(ctx) })
 	group.Go(func() {
-		if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := webserver.Serve(ctx, tls.NewListener(listener, http1(o.TLS)), mux, m.log); err != nil {
 			m.log.Error("questions about pods are not answered any more", "why", err)
 		}
-	})
-	group.Go(func() {
-		<-ctx.Done()
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-		defer cancel()
-		_ = server.Shutdown(last) // whoever still asks then is told by the end of the connection
 	})
 	m.log.Info("answering about pods", "address", listener.Addr().String())
 	return group.Wait, nil

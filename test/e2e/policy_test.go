@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubefusion/fusionctl/internal/tlsserver"
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 	"github.com/kubefusion/fusionctl/pkg/policy/webhook"
@@ -214,16 +214,16 @@ func serveWebhook(t *testing.T, r *rig.Rig, source *webhook.Source) string {
 	t.Helper()
 	cert, key, err := r.PKI.Serving("webhook", "127.0.0.1")
 	must(t, err)
-	certificates := &tlsserver.Certificates{Cert: cert, Key: key, ClientCA: r.PKI.File("ca.crt"), ClientNames: []string{"kube-apiserver"}}
+	certificates := &webserver.Certificates{Cert: cert, Key: key, ClientCA: r.PKI.File("ca.crt"), ClientNames: []string{"kube-apiserver"}}
 	config, err := certificates.Config()
 	must(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	mux := http.NewServeMux()
-	mux.Handle("/authorize", &webhook.Handler{Policy: source.Policy, Metrics: webhook.NewMetrics(prometheus.NewRegistry())})
+	mux.Handle("/authorize", &webhook.Handler{Policy: source.Current, Metrics: webhook.NewMetrics(prometheus.NewRegistry())})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- tlsserver.Serve(ctx, tls.NewListener(listener, config), mux) }()
+	go func() { done <- webserver.Serve(ctx, tls.NewListener(listener, config), mux, nil) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

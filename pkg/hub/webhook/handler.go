@@ -21,10 +21,10 @@ import (
 // Either all objects of a review are converted, or the review fails with a message that names the object and the rule. What is no review
 // is answered 400; what is too much at once 503. Safe for concurrent use.
 type Handler struct {
-	Converters func() *Converters // those of the moment
-	LimitBytes int64              // of a review
-	Timeout    time.Duration      // of a review; API servers wait 30 seconds
-	Slots      chan struct{}      // as many reviews are held in memory at once; nil for no bound
+	Converters func() Converters // those of the moment
+	LimitBytes int64             // of a review
+	Timeout    time.Duration     // of a review; API servers wait 30 seconds
+	Slots      chan struct{}     // as many reviews are held in memory at once; nil for no bound
 	Metrics    *Metrics
 	Logger     *slog.Logger // nil for none
 }
@@ -106,7 +106,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) refuse(w http.ResponseWriter, code int, err error) {
-	h.Metrics.bad.Inc()
+	h.Metrics.Bad.Inc()
 	h.logger().Info("refused a review", "error", err)
 	http.Error(w, err.Error(), code)
 }
@@ -151,7 +151,7 @@ func (h *Handler) convert(ctx context.Context, asked *request) ([]map[string]any
 	if err != nil {
 		return nil, fmt.Errorf("desiredAPIVersion %q: %w", asked.DesiredAPIVersion, err)
 	}
-	converters := *h.Converters()
+	converters := h.Converters()
 	converted := make([]map[string]any, len(asked.Objects))
 	for i, object := range asked.Objects {
 		if ctx.Err() != nil {

@@ -66,7 +66,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) refuse(w http.ResponseWriter, code int, err error) {
-	h.Metrics.refused()
+	h.Metrics.Bad.Inc()
 	h.logger().Info("refused a review", "error", err)
 	http.Error(w, err.Error(), code)
 }

@@ -1,19 +1,13 @@
-// Package tlsserver serves HTTP with certificates from files that are read again when they change, beside health and metrics: what
-// every webhook of fusionctl stands on.
-package tlsserver
+package webserver
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
-	"time"
 )
 
 // Certificates are the files of the server's certificate. They are read again for a connection when they have changed; files
@@ -44,7 +38,7 @@ func (c *Certificates) current() (*tls.Config, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	files, err := c.stat()
-	if err == nil && c.config != nil && slices.EqualFunc(files, c.files, SameFile) {
+	if err == nil && c.config != nil && slices.EqualFunc(files, c.files, sameFile) {
 		return c.config, nil
 	}
 	config, loadErr := c.load()
@@ -99,25 +93,4 @@ func (c *Certificates) verifyName(state tls.ConnectionState) error {
 		return nil
 	}
 	return fmt.Errorf("client %q is not one of those that may ask", state.PeerCertificates[0].Subject.CommonName)
-}
-
-// SameFile reports whether two looks at a file saw the same content, as far as its identity, time and size tell.
-func SameFile(a, b os.FileInfo) bool {
-	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
-}
-
-// Serve answers on the listener until the context ends, and then lets answers that have begun end.
-func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	const grace = 10 * time.Second
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	return server.Shutdown(last)
 }

@@ -1,4 +1,4 @@
-package tlsserver
+package webserver
 
 import (
 	"context"
@@ -113,7 +113,7 @@ func TestServeAsksForTheClientsCertificate(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(ctx, tls.NewListener(listener, config), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "yes") }))
+		served <- Serve(ctx, tls.NewListener(listener, config), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "yes") }), nil)
 	}()
 	ask := func(client *http.Client) error {
 		response, err := client.Get("https://" + listener.Addr().String())
