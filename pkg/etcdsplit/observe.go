@@ -139,9 +139,8 @@ func (o *observer) observe(e *Entry) {
 // classify is Classify, which it asks only when the resource is another than that of the key before.
 func (o *observer) classify(key string) Key {
 	if o.last != nil && o.last.form == FormObject {
-		prefix, name := o.classifier.prefix, o.last.name
-		if end := len(prefix) + len(name); len(key) > end && key[end] == '/' && key[len(prefix):end] == name && key[:len(prefix)] == prefix && utf8.ValidString(key[end:]) {
-			return objectKey(FormObject, name, key[end+1:], o.last.scope)
+		if path, ok := strings.CutPrefix(key, o.last.start); ok && utf8.ValidString(path) {
+			return objectKey(FormObject, o.last.name, path, o.last.scope)
 		}
 	}
 	return o.classifier.Classify(key)
@@ -190,6 +189,7 @@ var tellings = []string{"services/specs", "ipaddresses", "servicecidrs", "secret
 
 // place notes what the map says of the resource in this store.
 func (o *observer) place(r *resourceTally) {
+	r.start = o.classifier.prefix + r.name + "/"
 	r.scope = o.classifier.scopes[r.name]
 	r.telling = slices.Contains(tellings, r.name) || strings.HasPrefix(r.name, rangesResource+"/") ||
 		slices.ContainsFunc(o.m.Locks, func(l Lock) bool { return l.Resource == r.name })

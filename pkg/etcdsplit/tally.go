@@ -68,6 +68,7 @@ type storedTally struct {
 // resourceTally is what one range, and later one store, holds of a resource.
 type resourceTally struct {
 	name       string
+	start      string // of its keys: prefix, name and a slash
 	number     uint16
 	form       Form
 	scope      scope

@@ -71,7 +71,7 @@ func (t *keyTable) insert(h uint64) bool {
 
 func (t *keyTable) grow() {
 	old := t.slots
-	t.slots = make([]uint64, 64+len(old)*3/2)
+	t.slots = make([]uint64, 64+len(old)*2)
 	for _, h := range old {
 		if h != 0 {
 			t.insert(h)

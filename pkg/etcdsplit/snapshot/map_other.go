@@ -12,6 +12,6 @@ type mappedFile struct{ readSource }
 // mapFile is left to systems on which it is tested; elsewhere the file is read.
 func mapFile(*os.File, int64) (mappedFile, error) { return mappedFile{}, errors.ErrUnsupported }
 
-func (m mappedFile) release(from, to int64) {}
+func (m mappedFile) release() {}
 
 func (m mappedFile) close() error { return nil }

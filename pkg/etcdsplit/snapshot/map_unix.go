@@ -30,9 +30,7 @@ func (m mappedFile) bytes(at, n int64) ([]byte, error) {
 	return m.data[at : at+n], nil
 }
 
-// release gives back the memory of a part of the file. What is still in use comes back: only speed is at stake.
-func (m mappedFile) release(from, to int64) {
-	_ = unix.Madvise(m.data[max(from-faultBytes, 0)&^(faultBytes-1):min(to+faultBytes, int64(len(m.data)))], unix.MADV_DONTNEED)
-}
+// release gives the memory back. What is still in use comes back: only speed is at stake.
+func (m mappedFile) release() { _ = unix.Madvise(m.data, unix.MADV_DONTNEED) }
 
 func (m mappedFile) close() error { return unix.Munmap(m.data) }

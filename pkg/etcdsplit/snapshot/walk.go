@@ -60,7 +60,8 @@ func (f *File) walk(ctx context.Context, workers int, visitor func() func(etcdsp
 type walker struct {
 	meta   meta
 	file   pageSource
-	mapped *mappedFile // nil: the file is read
+	mapped *mappedFile  // nil: the file is read
+	held   atomic.Int64 // bytes of the mapped file that workers brought into memory since it was released, about
 
 	mu       sync.Mutex
 	upper    tree  // down to the roots of parts
@@ -154,15 +155,12 @@ type worker struct {
 	first, last revision
 	leafs       []page
 	sum         byte // of what was looked at, so that the compiler does not leave that out
-
-	from, to int64 // where the leaves lie that were not given back yet
-	pages    int64 // of them
 }
 
 const (
 	shortWait  = 200     // times that another goroutine may run
 	faultBytes = 1 << 16 // the system brings in up to so much with each page that is looked at
-	heldBytes  = 2 << 20 // of the file are held in memory by a worker, about
+	heldBytes  = 8 << 20 // of the file are held in memory at a time, about
 )
 
 func (w *worker) work(ctx context.Context, inline page) error {
@@ -180,9 +178,6 @@ func (w *worker) work(ctx context.Context, inline page) error {
 		if err := w.part(w.leaves, part); err != nil {
 			return err
 		}
-		if at := int64(root) * w.meta.pageBytes; w.mapped != nil { // it may lie anywhere
-			w.mapped.release(at, at+w.meta.pageBytes)
-		}
 	}
 	return ctx.Err()
 }
@@ -196,26 +191,23 @@ func (w *worker) part(read func() error, number int64) error {
 		return err
 	}
 	// What was read before something was found damaged is true.
-	bytes := 0
 	for i := range w.entries {
-		if bytes += len(w.entries[i].Value); bytes > heldBytes {
-			w.release()
-			bytes = 0
+		if n := len(w.entries[i].Value); n > faultBytes {
+			w.hold(int64(n)) // a visitor may read all of it
 		}
 		if err := w.visit(w.entries[i]); err != nil {
 			return err
 		}
 	}
-	if min(w.to-w.from, w.pages*faultBytes) > heldBytes {
-		w.release()
-		w.pages = 0
-	}
 	return readErr
 }
 
-func (w *worker) release() {
-	if w.mapped != nil && w.pages > 0 {
-		w.mapped.release(w.from, w.to)
+// hold counts bytes that came into memory, and gives all of them back now and then. To give back each part by itself takes
+// longer than to bring in once more what other workers are still looking at.
+func (w *worker) hold(bytes int64) {
+	if w.mapped != nil && w.held.Add(bytes) > heldBytes {
+		w.held.Store(0)
+		w.mapped.release()
 	}
 }
 
@@ -223,20 +215,22 @@ func (w *worker) release() {
 func (w *worker) leaves() error {
 	w.leafs = w.leafs[:0]
 	var err error
+	var from, to, apart int64 // where the leaves lie, and what they bring into memory when none is near another
 	for {
 		var id uint64
 		var leaf page
 		if id, leaf, err = w.tree.next(maxDepth + 1); err != nil || id == 0 {
 			break // what was found before is read
 		}
-		from := int64(id) * w.meta.pageBytes
-		to := from + int64(len(leaf.data))
-		if w.pages++; w.pages == 1 {
-			w.from, w.to = from, to
+		at := int64(id) * w.meta.pageBytes
+		if len(w.leafs) == 0 {
+			from = at
 		}
-		w.from, w.to = min(w.from, from), max(w.to, to)
+		from, to = min(from, at), max(to, at+int64(len(leaf.data)))
+		apart += min(int64(len(leaf.data)), int64(leaf.count)*2*faultBytes) + 2*faultBytes
 		w.leafs = append(w.leafs, leaf)
 	}
+	w.hold(min(to-from, apart) + 2*faultBytes)
 	for i := range w.leafs {
 		w.fetch(&w.leafs[i])
 	}
