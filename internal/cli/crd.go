@@ -167,7 +167,7 @@ func (c *cluster) openStore(ctx context.Context, s plan.Store) (openStore, error
 		return openStore{}, err
 	}
 	if file := files[s.Name]; file != "" {
-		return openSnapshot(s.Name, file)
+		return r.openSnapshot(s.Name, file)
 	}
 	if urls := endpoints[s.Name]; len(urls) > 0 {
 		s.Endpoints = urls

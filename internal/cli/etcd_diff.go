@@ -132,7 +132,7 @@ func openStoreOrFile(ctx context.Context, r storesRequest, p *plan.Plan, name st
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
 		return openStore{}, badInput(fmt.Errorf("%q: neither a store of the spec nor a file", name), "the spec's stores are "+strings.Join(storeNames(p), ", "))
 	}
-	return openSnapshot(name, name)
+	return r.openSnapshot(name, name)
 }
 
 func printEtcdDiff(w io.Writer, output string, document etcdDiffDocument) error {

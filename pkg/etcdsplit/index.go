@@ -151,10 +151,21 @@ func (s *uidSet) add(uid uint64) { s.filling[uid>>56].add(uid) }
 
 func (s *uidSet) has(uid uint64) bool {
 	i := uid >> 56
+	s.sort(i)
+	_, ok := slices.BinarySearch(s.buckets[i], uid)
+	return ok
+}
+
+// sortAll makes has safe for concurrent use, until the next add.
+func (s *uidSet) sortAll() {
+	for i := range s.buckets {
+		s.sort(uint64(i))
+	}
+}
+
+func (s *uidSet) sort(i uint64) {
 	if s.filling[i].items > 0 {
 		s.buckets[i] = s.filling[i].flat()
 		slices.Sort(s.buckets[i])
 	}
-	_, ok := slices.BinarySearch(s.buckets[i], uid)
-	return ok
 }

@@ -3,7 +3,6 @@ package etcdsplit
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 )
 
@@ -21,20 +20,75 @@ var errEnough = errors.New("enough was looked at")
 // name looks at the objects that dangle a second time: to name some of them and, in a live store, to leave out those that only
 // seemed to, because an owner was read a moment earlier or later than they were.
 func (d *danglingIn) name(ctx context.Context) {
-	if len(d.found) == 0 {
+	byResource := map[string]map[dangling]*counted{}
+	for group, c := range d.found {
+		resource := d.kinds[group.kind].Dependent
+		if byResource[resource] == nil {
+			byResource[resource] = map[dangling]*counted{}
+		}
+		byResource[resource][group] = c
+	}
+	if d.store.Pager == nil {
+		d.nameInFile(ctx, byResource)
 		return
 	}
-	if d.store.Pager == nil { // a file has no order, and nothing has changed
-		d.nameBelow(ctx, d.classifier.prefix, d.found)
+	for _, resource := range sortedKeys(byResource) {
+		d.nameBelow(ctx, d.classifier.prefix+resource+"/", byResource[resource])
+	}
+}
+
+// nameInFile names some of the objects that dangle in a file, which has no order, so that it is read as a whole, and in which
+// nothing has changed.
+func (d *danglingIn) nameInFile(ctx context.Context, byResource map[string]map[dangling]*counted) {
+	if len(byResource) == 0 {
 		return
 	}
-	for _, resource := range sortedKeys(d.store.total.resources) {
-		groups := maps.Clone(d.found)
-		maps.DeleteFunc(groups, func(group dangling, _ *counted) bool { return d.kinds[group.kind].Dependent != resource })
-		if len(groups) > 0 {
-			d.nameBelow(ctx, d.classifier.prefix+resource+"/", groups)
+	for _, set := range d.uids {
+		set.sortAll()
+	}
+	var all []map[dangling]*samples
+	// An error was reported by the scan. What could not be read again is counted and not named.
+	_, _ = d.store.Walker.Walk(ctx, d.options.Parallel, func() func(Entry) error {
+		named := make(map[dangling]*samples, len(d.found))
+		for group := range d.found {
+			named[group] = &samples{}
+		}
+		all = append(all, named)
+		var envelope Envelope
+		var meta Meta
+		return func(e Entry) error {
+			if !d.classifier.below(e.Key) {
+				return nil
+			}
+			k := d.classifier.Classify(text(e.Key))
+			rest := text(e.Key[len(d.classifier.prefix):])
+			wanted := false
+			for group := range byResource[k.Resource] {
+				wanted = wanted || named[group].wants(rest)
+			}
+			if !wanted || !envelope.readWith(e.Value, &meta) {
+				return nil
+			}
+			for _, side := range Sides() {
+				d.eachDangling(side, k, &envelope, &meta, func(group dangling, owners []ownerRef) {
+					if into := named[group]; into != nil {
+						into.add(d.dependent(&e, owners))
+					}
+				})
+			}
+			return nil
+		}
+	})
+	for _, named := range all {
+		for group, some := range named {
+			d.found[group].samples.merge(*some)
 		}
 	}
+}
+
+// dependent names an object and the first of its owners.
+func (d *danglingIn) dependent(e *Entry, owners []ownerRef) string {
+	return text(e.Key[len(d.classifier.prefix):]) + " (owner " + string(owners[0].name) + ")"
 }
 
 // second is what a second look at a group of objects showed.
@@ -43,12 +97,12 @@ type second struct {
 	confirmed counted
 }
 
+// nameBelow looks at objects of a live store, which all lie below the prefix.
 func (d *danglingIn) nameBelow(ctx context.Context, prefix string, groups map[dangling]*counted) {
 	looks := map[dangling]*second{}
 	for group := range groups {
 		looks[group] = &second{}
 	}
-	live := d.store.Pager != nil
 	open := len(groups) // groups of which more are to be looked at
 	var envelope Envelope
 	var meta Meta
@@ -60,18 +114,18 @@ func (d *danglingIn) nameBelow(ctx context.Context, prefix string, groups map[da
 		for _, side := range Sides() {
 			d.eachDangling(side, k, &envelope, &meta, func(group dangling, owners []ownerRef) {
 				look := looks[group]
-				if look == nil || (live && look.looked == lookAgain) {
+				if look == nil || look.looked == lookAgain {
 					return
 				}
-				if look.looked++; live && look.looked == lookAgain {
+				if look.looked++; look.looked == lookAgain {
 					open--
 				}
-				if !live || !d.anyThere(ctx, side, k, owners) {
-					look.confirmed.add(text(e.Key[len(d.classifier.prefix):]) + " (owner " + string(owners[0].name) + ")")
+				if !d.anyThere(ctx, side, k, owners) {
+					look.confirmed.add(d.dependent(&e, owners))
 				}
 			})
 		}
-		if live && open == 0 {
+		if open == 0 {
 			return errEnough
 		}
 		return nil
@@ -80,7 +134,7 @@ func (d *danglingIn) nameBelow(ctx context.Context, prefix string, groups map[da
 		c := groups[group]
 		c.samples = look.confirmed.samples
 		switch {
-		case !live || (err != nil && !errors.Is(err, errEnough)):
+		case err != nil && !errors.Is(err, errEnough):
 		case look.looked < lookAgain && err == nil:
 			c.keys = look.confirmed.keys // all of them were looked at
 		default:

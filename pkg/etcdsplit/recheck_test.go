@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kubefusion/fusionctl/pkg/finding"
 )
 
@@ -127,6 +129,31 @@ func TestScanCountsWhatStillDangles(t *testing.T) {
 	i := slices.IndexFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == "FUS060" && f.Severity == finding.Error })
 	if i < 0 || !strings.Contains(report.Findings[i].Message, "deletes 20 pods") || !slices.Contains(report.Findings[i].Related, "pods/default/lost-02 (owner owner-2)") {
 		t.Errorf("findings:\n%s\nwant 20 pods of owners 0 and 2", findingText(report.Findings))
+	}
+}
+
+// TestScanNamesTheSameObjectsOfAFile: the smallest keys of each group, in whatever order workers come upon them.
+func TestScanNamesTheSameObjectsOfAFile(t *testing.T) {
+	m, stores := splitMap(), clean()
+	m.Legacy.Collector.Runs = true
+	for i := range 300 {
+		name := fmt.Sprintf("lost-%03d", (i*7)%300)
+		kind := [2]string{"ReplicaSet", "DaemonSet"}[i%2]
+		stores["core"]["pods/default/"+name] = pod("default", name, [4]string{"apps/v1", kind, "gone", "uid-gone"})
+	}
+	live := scanStores(t, m, stores, Options{})
+	var files []Store
+	for name, c := range stores {
+		files = append(files, Store{Name: name, Walker: c})
+	}
+	for _, workers := range []int{1, 2, 5} {
+		report, err := Scan(t.Context(), m, files, Options{Parallel: workers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(live.Findings, report.Findings); diff != "" {
+			t.Errorf("with %d workers the findings of the files differ from those of the live stores:\n%s", workers, diff)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/google/go-cmp/cmp"
@@ -78,17 +79,23 @@ func (c contents) pager(t *testing.T) *fakePager {
 	return f
 }
 
-// Walk makes contents an offline store, in an order that is not that of keys.
-func (c contents) Walk(_ context.Context, _ int, visitor func() func(Entry) error) (Walked, error) {
-	visit := visitor()
+// Walk makes contents an offline store, in an order that is not that of keys, with all the workers at work.
+func (c contents) Walk(_ context.Context, workers int, visitor func() func(Entry) error) (Walked, error) {
 	keys := slices.Sorted(maps.Keys(c))
 	slices.Reverse(keys)
-	for _, key := range keys {
-		if err := visit(Entry{Key: []byte("/registry/" + key), Value: c[key]}); err != nil {
-			return Walked{}, err
-		}
+	var group errgroup.Group
+	for n := range workers {
+		visit := visitor()
+		group.Go(func() error {
+			for i := n; i < len(keys); i += workers {
+				if err := visit(Entry{Key: []byte("/registry/" + keys[i]), Value: c[keys[i]]}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
-	return Walked{Revision: 42}, nil
+	return Walked{Revision: 42}, group.Wait()
 }
 
 func put(apiVersion, kind, namespace, name, uid string, raw []byte, owners ...[4]string) []byte {

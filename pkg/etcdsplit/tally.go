@@ -27,6 +27,9 @@ func (s *samples) add(key string) {
 	}
 }
 
+// wants reports whether add would keep the key, or something that begins with it.
+func (s *samples) wants(key string) bool { return len(*s) < sampleKeys || key < (*s)[len(*s)-1] }
+
 func (s *samples) merge(other samples) {
 	for _, key := range other {
 		s.add(key)
