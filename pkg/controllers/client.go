@@ -15,23 +15,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/internal/rawapi"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
-)
-
-// What is asked for: metadata alone, in the words that a server understands. One that does not know the form sends whole objects, of which
-// as much is kept, or answers 406 (1.6) and is asked in plain words from then on: no version is asked about, and nothing else reads differently.
-// The form's version v1beta1, of 1.8 to 1.14, is no use: its lists have no resource version to watch from (seen with 1.10).
-const (
-	acceptObject = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-	acceptList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
 
 // accepts is what one kind of request accepts.
@@ -67,22 +58,19 @@ type client struct {
 }
 
 func newClient(side etcdsplit.SideName, config *rest.Config) (*client, error) {
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // for the Status that an error is
-	config = rest.CopyConfig(config)
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	config.ContentType = runtime.ContentTypeJSON
-	restClient, err := rest.UnversionedRESTClientFor(config)
+	restClient, err := rawapi.Connect(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the %s side: %w", side, err)
 	}
+	config = rest.CopyConfig(config)
+	config.ContentType = runtime.ContentTypeJSON
 	config.Timeout = answerWithin
 	discoveryClient, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the %s side: %w", side, err)
 	}
 	c := &client{side: side, rest: restClient, discovery: discoveryClient}
-	c.gets.metadata, c.lists.metadata, c.watches.metadata = acceptObject, acceptList, acceptObject
+	c.gets.metadata, c.lists.metadata, c.watches.metadata = rawapi.AcceptMetadata, rawapi.AcceptMetadataList, rawapi.AcceptMetadata
 	return c, nil
 }
 
@@ -90,7 +78,7 @@ func newClient(side etcdsplit.SideName, config *rest.Config) (*client, error) {
 func (c *client) version(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	data, err := answer(c.rest.Get().AbsPath("/version").Do(ctx))
+	data, err := rawapi.Answer(c.rest.Get().AbsPath("/version").Do(ctx))
 	if err != nil {
 		return "", fmt.Errorf("asking the %s side for its version: %w", c.side, err)
 	}
@@ -108,7 +96,7 @@ func (c *client) get(ctx context.Context, r resource, namespace, name string) (*
 	defer cancel()
 	var data []byte
 	err := c.gets.ask(func(accept string) (err error) {
-		data, err = answer(c.rest.Get().AbsPath(r.path(namespace, name)).SetHeader("Accept", accept).Do(ctx))
+		data, err = rawapi.Answer(c.rest.Get().AbsPath(r.path(namespace, name)).SetHeader("Accept", accept).Do(ctx))
 		return err
 	})
 	if err != nil {
@@ -124,25 +112,13 @@ func (c *client) get(ctx context.Context, r resource, namespace, name string) (*
 	return object, nil
 }
 
-// answer is a result's body, or what the server itself says about an error: Raw alone does not read that.
-func answer(result rest.Result) ([]byte, error) {
-	if err := result.Error(); err != nil {
-		return nil, err
-	}
-	return result.Raw()
-}
-
 // errAbsent is what a server says of an object that it does not have.
 var errAbsent = errors.New("there is no such object")
 
-// said words an error of a request about one object. A 404 stands for the object's absence only when the server wrote it about this very
-// object: a path that is not served, or a proxy on the way, answers 404 too.
+// said words an error of a request about one object.
 func (c *client) said(doing string, r resource, namespace, name string, err error) error {
-	if status := apierrors.APIStatus(nil); apierrors.IsNotFound(err) && errors.As(err, &status) &&
-		!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-		if details := status.Status().Details; details != nil && details.Name == name {
-			err = errAbsent
-		}
+	if rawapi.Absent(err, name) {
+		err = errAbsent
 	}
 	return fmt.Errorf("%s %s on the %s side: %w", doing, r.object(namespace, name), c.side, err)
 }
@@ -256,7 +232,7 @@ func (c *client) patchMetadata(ctx context.Context, r resource, o *metav1.Partia
 func (c *client) read(ctx context.Context, url string) (map[string]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	data, err := answer(c.rest.Get().AbsPath(url).Do(ctx))
+	data, err := rawapi.Answer(c.rest.Get().AbsPath(url).Do(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +253,7 @@ func (c *client) exchange(ctx context.Context, verb, url string, object any) (ma
 	if err != nil {
 		return nil, err
 	}
-	data, err := answer(c.rest.Verb(verb).AbsPath(url).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx))
+	data, err := rawapi.Answer(c.rest.Verb(verb).AbsPath(url).SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).Do(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -324,51 +300,9 @@ func decodeList(body io.Reader) (*metav1.PartialObjectMetadataList, error) {
 
 // decodeListOf reads each item by a function.
 func decodeListOf(body io.Reader, decode func([]byte) (*metav1.PartialObjectMetadata, error)) (*metav1.PartialObjectMetadataList, error) {
-	decoder := json.NewDecoder(body)
-	if err := expect(decoder, json.Delim('{')); err != nil {
-		return nil, err
-	}
 	list := &metav1.PartialObjectMetadataList{}
-	for decoder.More() {
-		name, err := decoder.Token()
-		if err != nil {
-			return nil, err
-		}
-		switch name {
-		case "metadata":
-			err = decoder.Decode(&list.ListMeta)
-		case "items":
-			err = decodeItems(decoder, list, decode)
-		default:
-			var skipped json.RawMessage
-			err = decoder.Decode(&skipped)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the list: %w", err)
-		}
-	}
-	if err := expect(decoder, json.Delim('}')); err != nil {
-		return nil, err
-	}
-	if list.ResourceVersion == "" {
-		return nil, errors.New("reading the list: it has no resource version")
-	}
-	return list, nil
-}
-
-func decodeItems(decoder *json.Decoder, list *metav1.PartialObjectMetadataList, decode func([]byte) (*metav1.PartialObjectMetadata, error)) error {
-	token, err := decoder.Token()
-	if err != nil || token == nil { // null is an empty list
-		return err
-	}
-	if token != json.Delim('[') {
-		return fmt.Errorf("items are %v, want a list", token)
-	}
-	for decoder.More() {
-		var raw json.RawMessage
-		if err := decoder.Decode(&raw); err != nil {
-			return err
-		}
+	var err error
+	list.ListMeta, err = rawapi.ReadList(body, func(raw []byte) error {
 		item, err := decode(raw)
 		if err != nil {
 			return err
@@ -377,19 +311,15 @@ func decodeItems(decoder *json.Decoder, list *metav1.PartialObjectMetadataList, 
 			return errors.New("an item has no name or no UID")
 		}
 		list.Items = append(list.Items, *item)
-	}
-	return expect(decoder, json.Delim(']'))
-}
-
-func expect(decoder *json.Decoder, want json.Delim) error {
-	token, err := decoder.Token()
+		return nil
+	})
 	if err != nil {
-		return fmt.Errorf("reading the list: %w", err)
+		return nil, err
 	}
-	if token != want {
-		return fmt.Errorf("reading the list: %v, want %v", token, want)
+	if list.ResourceVersion == "" {
+		return nil, errors.New("reading the list: it has no resource version")
 	}
-	return nil
+	return list, nil
 }
 
 // eventDecoder reads the events of a watch.

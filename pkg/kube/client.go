@@ -3,20 +3,19 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kubefusion/fusionctl/internal/rawapi"
 )
 
 // Client reads one API server. It is safe for concurrent use.
@@ -97,9 +96,6 @@ func (c *Client) retry(ctx context.Context, read func() error) error {
 
 // passes reports whether the same read may succeed a little later.
 func passes(err error) bool {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		code := status.Status().Code
-		return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError && code != http.StatusNotImplemented
-	}
-	return utilnet.IsConnectionReset(err) || utilnet.IsConnectionRefused(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
+	code := rawapi.Code(err)
+	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError && code != http.StatusNotImplemented || rawapi.Unanswered(err)
 }

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubefusion/fusionctl/internal/rawapi"
 	"github.com/kubefusion/fusionctl/pkg/live"
 )
 
@@ -53,18 +53,11 @@ func (c *Client) Read(ctx context.Context, url string) (live.Answer, error) {
 		answer.Body, err = io.ReadAll(io.LimitReader(body, limitAnswerBytes))
 		return err
 	})
-	if status := apierrors.APIStatus(nil); apierrors.IsNotFound(err) && errors.As(err, &status) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-		if details := status.Status().Details; details != nil && details.Name == path.Base(url) {
-			err = live.ErrAbsent
-		}
+	if rawapi.Absent(err, path.Base(url)) {
+		err = live.ErrAbsent
 	}
 	return answer, err
 }
-
-// What lists accept: metadata alone, in the words that a server understands. One that does not know the form sends whole objects, or
-// answers 406 (1.6) and is asked in plain words. The form's version v1beta1, of 1.8 to 1.14, is no use: its lists do not name objects
-// well enough to go on from.
-const acceptMetadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 // List yields the objects of a collection as JSON, in pages. Of a page one object is held at a time: servers before 1.9 answer with all
 // of them, whatever is asked.
@@ -83,27 +76,35 @@ func (c *Client) List(ctx context.Context, url string, metadataAlone bool) iter.
 				yield(nil, err)
 				return
 			}
-			next, done, err := items(body, yield)
+			meta, err := rawapi.ReadList(body, func(item []byte) error {
+				if !yield(item, nil) {
+					return errEnough
+				}
+				return nil
+			})
 			body.Close()
 			switch {
-			case done:
+			case errors.Is(err, errEnough):
 				return
 			case err != nil:
 				yield(nil, err)
 				return
 			}
-			if options.Continue = next; next == "" {
+			if options.Continue = meta.Continue; options.Continue == "" {
 				return
 			}
 		}
 	}
 }
 
+// errEnough ends a list whose reader has read enough.
+var errEnough = errors.New("enough was read")
+
 // page opens a page. It must begin in time; how long the rest takes is the server's to say.
 func (c *Client) page(ctx context.Context, url string, options metav1.ListOptions, metadataAlone bool) (io.ReadCloser, error) {
 	accept := []string{runtime.ContentTypeJSON}
 	if metadataAlone {
-		accept = []string{acceptMetadata, runtime.ContentTypeJSON}
+		accept = []string{rawapi.AcceptMetadataList, runtime.ContentTypeJSON}
 	}
 	var page io.ReadCloser
 	err := c.retry(ctx, func() error {
@@ -138,74 +139,6 @@ type opened struct {
 func (o opened) Close() error {
 	defer o.cancel(nil)
 	return o.ReadCloser.Close()
-}
-
-// items reads a list as it arrives. A list that does not end is an error, not a shorter list.
-func items(body io.Reader, yield func([]byte, error) bool) (next string, done bool, err error) {
-	decoder := json.NewDecoder(body)
-	if err := expect(decoder, json.Delim('{')); err != nil {
-		return "", false, err
-	}
-	for decoder.More() {
-		name, err := decoder.Token()
-		if err != nil {
-			return "", false, err
-		}
-		switch name {
-		case "metadata":
-			var meta metav1.ListMeta
-			err = decoder.Decode(&meta)
-			next = meta.Continue
-		case "items":
-			done, err = each(decoder, yield)
-		default:
-			var skipped json.RawMessage
-			err = decoder.Decode(&skipped)
-		}
-		if done || err != nil {
-			return "", done, err
-		}
-	}
-	return next, false, expect(decoder, json.Delim('}'))
-}
-
-func each(decoder *json.Decoder, yield func([]byte, error) bool) (done bool, err error) {
-	token, err := decoder.Token()
-	if err != nil || token == nil { // null is an empty list
-		return false, err
-	}
-	if token != json.Delim('[') {
-		return false, fmt.Errorf("reading the list: items are %v, want a list", token)
-	}
-	for decoder.More() {
-		var item json.RawMessage
-		if err := decoder.Decode(&item); err != nil {
-			return false, fmt.Errorf("reading the list: %w", err)
-		}
-		if !yield(item, nil) {
-			return true, nil
-		}
-	}
-	return false, expect(decoder, json.Delim(']'))
-}
-
-func expect(decoder *json.Decoder, want json.Delim) error {
-	token, err := decoder.Token()
-	if err != nil {
-		return fmt.Errorf("reading the list: %w", noEOF(err))
-	}
-	if token != want {
-		return fmt.Errorf("reading the list: %v, want %v", token, want)
-	}
-	return nil
-}
-
-// noEOF: an end before the end is an error of its own, not the end.
-func noEOF(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // dateKey is where a request's context holds what the date of the answer goes into.

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/kubefusion/fusionctl/internal/rawapi"
 )
 
 // pagePods is how many pods one request asks for. Servers before 1.9 answer with all of them, whatever is asked.
@@ -99,7 +101,7 @@ func (c *Client) budgets(ctx context.Context, groupVersion, namespace string) ([
 		Items []*policyv1.PodDisruptionBudget `json:"items"`
 	}
 	err := c.retry(ctx, func() error {
-		data, err := c.rest.Get().AbsPath(path + "/poddisruptionbudgets").Do(ctx).Raw()
+		data, err := rawapi.Answer(c.rest.Get().AbsPath(path + "/poddisruptionbudgets").Do(ctx))
 		if err != nil {
 			return err
 		}

@@ -11,27 +11,29 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/internal/rawapi"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 )
 
 // Server is an API server, or what stands in front of several. Safe for concurrent use.
 type Server struct {
-	rest    rest.Interface
-	each    map[string]rest.Interface // that are asked one by one how they store, by URL
-	version string                    // of apiextensions; found when first used
+	rest rest.Interface
+	each map[string]rest.Interface // that are asked one by one how they store, by URL
+
+	mu      sync.Mutex
+	version string // of apiextensions; found when first used
 }
 
 var (
@@ -67,17 +69,13 @@ func Open(config *rest.Config, others []string) (*Server, error) {
 }
 
 func connect(config *rest.Config, url string) (rest.Interface, error) {
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // for the Status that an error is
 	config = rest.CopyConfig(config)
 	if url != "" {
 		config.Host = url
 	}
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	config.ContentType = runtime.ContentTypeJSON
 	config.QPS = -1 // the workers and --rate are the limit
 	config.UserAgent = "fusionctl"
-	return rest.UnversionedRESTClientFor(config)
+	return rawapi.Connect(config)
 }
 
 // Version is the server's own.
@@ -100,11 +98,7 @@ func (s *Server) get(ctx context.Context, path, accept string, into any) error {
 		if accept != "" {
 			request.SetHeader("Accept", accept)
 		}
-		result := request.Do(ctx)
-		if err := result.Error(); err != nil { // Raw alone does not read what the server says
-			return err
-		}
-		data, err := result.Raw()
+		data, err := rawapi.Answer(request.Do(ctx))
 		if err != nil {
 			return err
 		}
@@ -117,11 +111,7 @@ func (s *Server) send(ctx context.Context, verb, path, contentType string, body 
 	return persist(ctx, func() error {
 		ctx, cancel := context.WithTimeout(ctx, answerWithin)
 		defer cancel()
-		result := s.rest.Verb(verb).RequestURI(path).SetHeader("Content-Type", contentType).Body(body).Do(ctx)
-		if err := result.Error(); err != nil {
-			return err
-		}
-		data, err := result.Raw()
+		data, err := rawapi.Answer(s.rest.Verb(verb).RequestURI(path).SetHeader("Content-Type", contentType).Body(body).Do(ctx))
 		if err != nil || into == nil {
 			return err
 		}
@@ -157,18 +147,14 @@ func persist(ctx context.Context, request func() error) error {
 
 // unreachable reports whether nobody answered, or somebody who is too busy to.
 func unreachable(err error) bool {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		code := status.Status().Code
-		return code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable || code == http.StatusBadGateway
+	switch rawapi.Code(err) {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadGateway:
+		return true
 	}
-	return utilnet.IsConnectionReset(err) || utilnet.IsConnectionRefused(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err) ||
-		errors.Is(err, context.DeadlineExceeded)
+	return rawapi.Unanswered(err) || rawapi.Code(err) == 0 && errors.Is(err, context.DeadlineExceeded)
 }
 
-func serverFault(err error) bool {
-	status := apierrors.APIStatus(nil)
-	return errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError
-}
+func serverFault(err error) bool { return rawapi.Code(err) >= http.StatusInternalServerError }
 
 // said turns the server's answer about one object into what a migration reads.
 func said(err error) error {
@@ -190,6 +176,8 @@ const definitions = "customresourcedefinitions"
 
 // crdPath is where CRDs are read and written: v1 where the server has it, v1beta1 otherwise.
 func (s *Server) crdPath(ctx context.Context, rest ...string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.version == "" {
 		var group metav1.APIGroup
 		err := s.get(ctx, "/apis/"+migrate.GroupCRD, "", &group)
@@ -374,12 +362,6 @@ func (o Objects) path(apiVersion string, object *migrate.Object) string {
 	return path.Join(append(elements, o.Resource.Plural, object.Name)...)
 }
 
-// What is asked for: metadata alone, from servers that know the form.
-const (
-	acceptList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-	acceptObject = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-)
-
 // Page lists objects. A server that has forgotten the state of the first page goes on in the present one.
 func (o Objects) Page(ctx context.Context, apiVersion, token string, limit int) (migrate.Page, error) {
 	page, err := o.page(ctx, apiVersion, token, limit)
@@ -397,7 +379,7 @@ func (o Objects) Page(ctx context.Context, apiVersion, token string, limit int) 
 func (o Objects) page(ctx context.Context, apiVersion, token string, limit int) (migrate.Page, error) {
 	var page migrate.Page
 	err := persist(ctx, func() error {
-		request := o.rest.Get().AbsPath(o.path(apiVersion, nil)).SetHeader("Accept", acceptList).Param("limit", strconv.Itoa(limit))
+		request := o.rest.Get().AbsPath(o.path(apiVersion, nil)).SetHeader("Accept", rawapi.AcceptMetadataList).Param("limit", strconv.Itoa(limit))
 		if token != "" {
 			request.Param("continue", token)
 		}
@@ -415,44 +397,9 @@ func (o Objects) page(ctx context.Context, apiVersion, token string, limit int) 
 	return page, err
 }
 
-// decodePage reads a list as it arrives: of an object as much as is used is kept. A list that does not end is an error, not a shorter list.
+// decodePage keeps of an object as much as is used.
 func decodePage(body io.Reader) (page migrate.Page, err error) {
-	decoder := json.NewDecoder(body)
-	if err := expect(decoder, json.Delim('{')); err != nil {
-		return page, err
-	}
-	for decoder.More() {
-		name, err := decoder.Token()
-		if err != nil {
-			return page, err
-		}
-		switch name {
-		case "metadata":
-			var meta metav1.ListMeta
-			err = decoder.Decode(&meta)
-			page.ResourceVersion, page.Next = meta.ResourceVersion, meta.Continue
-			if meta.RemainingItemCount != nil {
-				page.Remaining = *meta.RemainingItemCount
-			}
-		case "items":
-			err = decodeItems(decoder, &page)
-		default:
-			var skipped json.RawMessage
-			err = decoder.Decode(&skipped)
-		}
-		if err != nil {
-			return page, fmt.Errorf("reading the list: %w", err)
-		}
-	}
-	return page, expect(decoder, json.Delim('}'))
-}
-
-func decodeItems(decoder *json.Decoder, page *migrate.Page) error {
-	token, err := decoder.Token()
-	if err != nil || token == nil { // null is an empty list
-		return err
-	}
-	for decoder.More() {
+	meta, err := rawapi.ReadList(body, func(raw []byte) error {
 		var item struct {
 			Metadata struct {
 				Namespace       string                 `json:"namespace"`
@@ -460,10 +407,6 @@ func decodeItems(decoder *json.Decoder, page *migrate.Page) error {
 				ResourceVersion string                 `json:"resourceVersion"`
 				ManagedFields   []migrate.ManagedField `json:"managedFields"`
 			} `json:"metadata"`
-		}
-		var raw json.RawMessage
-		if err := decoder.Decode(&raw); err != nil {
-			return err
 		}
 		if err := utiljson.Unmarshal(raw, &item); err != nil { // with regard to case: an object may have a field Metadata beside its metadata
 			return err
@@ -474,19 +417,13 @@ func decodeItems(decoder *json.Decoder, page *migrate.Page) error {
 		}
 		page.Objects = append(page.Objects, migrate.Object{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion})
 		page.ManagedFields = append(page.ManagedFields, m.ManagedFields)
+		return nil
+	})
+	page.ResourceVersion, page.Next = meta.ResourceVersion, meta.Continue
+	if meta.RemainingItemCount != nil {
+		page.Remaining = *meta.RemainingItemCount
 	}
-	return expect(decoder, json.Delim(']'))
-}
-
-func expect(decoder *json.Decoder, want json.Delim) error {
-	token, err := decoder.Token()
-	if err != nil {
-		return fmt.Errorf("reading the list: %w", err)
-	}
-	if token != want {
-		return fmt.Errorf("reading the list: %v, want %v", token, want)
-	}
-	return nil
+	return page, err
 }
 
 // Read reads an object in an apiVersion. Without a resource version in the request the server reads it from the store, and converts it.
@@ -509,15 +446,12 @@ func (o Objects) Patch(ctx context.Context, apiVersion string, object migrate.Ob
 	err = persist(ctx, func() error {
 		ctx, cancel := context.WithTimeout(ctx, answerWithin)
 		defer cancel()
-		request := o.rest.Patch(types.MergePatchType).AbsPath(o.path(apiVersion, &object)).SetHeader("Accept", acceptObject).Body(body)
+		request := o.rest.Patch(types.MergePatchType).AbsPath(o.path(apiVersion, &object)).SetHeader("Accept", rawapi.AcceptMetadata).Body(body)
 		result := request.Do(ctx)
 		if apierrors.IsNotAcceptable(result.Error()) {
 			result = request.SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
 		}
-		if err := result.Error(); err != nil {
-			return err
-		}
-		data, err := result.Raw()
+		data, err := rawapi.Answer(result)
 		if err != nil {
 			return err
 		}
