@@ -46,10 +46,10 @@ var layers = map[string][]string{
 }
 
 // leaves are shared ideas that import nothing of ours and that every package may use.
-var leaves = []string{"internal/spelling", "internal/strictyaml"}
+var leaves = []string{"internal/prose", "internal/spelling", "internal/strictyaml"}
 
 // pure packages turn values into values: no files, no network, no processes, no clock of their own, no logs.
-var pure = []string{"internal/spelling", "internal/strictyaml", "pkg/kubever", "pkg/finding", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/convert/manifest", "pkg/convert/negotiate", "pkg/migrate", "pkg/live", "pkg/hub"}
+var pure = []string{"internal/prose", "internal/spelling", "internal/strictyaml", "pkg/kubever", "pkg/finding", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/convert/manifest", "pkg/convert/negotiate", "pkg/migrate", "pkg/live", "pkg/hub"}
 
 var impure = []string{"os", "os/exec", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2"}
 

@@ -3,6 +3,8 @@ package finding
 import (
 	"fmt"
 	"strings"
+
+	"github.com/kubefusion/fusionctl/internal/prose"
 )
 
 // Check is one thing that is looked for where a plan alone cannot show it, with its documentation.
@@ -21,23 +23,8 @@ func (c Check) Text(where string) string {
 // TextWidth is where lines of prose break on a terminal.
 const TextWidth = 100
 
-// Wrap breaks prose at spaces into lines of at most so many bytes; a longer word has a line of its own. White space between words
+// Wrap breaks prose at spaces into lines of at most so many characters; a longer word has a line of its own. White space between words
 // is one space.
 func Wrap(text string, width int) string {
-	var b strings.Builder
-	column := 0
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i == 0:
-		case column+1+len(word) > width:
-			b.WriteByte('\n')
-			column = 0
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += len(word)
-	}
-	return b.String()
+	return strings.Join(prose.Wrap(strings.Fields(text), width), "\n")
 }

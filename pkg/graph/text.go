@@ -3,6 +3,8 @@ package graph
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kubefusion/fusionctl/internal/prose"
 )
 
 // textWidth is where texts are wrapped that stand in no column of characters.
@@ -15,33 +17,9 @@ const more = "..."
 func wrap(lines []string, width int) []string {
 	var wrapped []string
 	for _, line := range lines {
-		wrapped = append(wrapped, wrapLine(line, width)...)
+		wrapped = append(wrapped, prose.Wrap(prose.Cut(words(line), width), width)...)
 	}
 	return wrapped
-}
-
-func wrapLine(line string, width int) []string {
-	var lines []string
-	current := ""
-	for _, word := range words(line) {
-		if current != "" && utf8.RuneCountInString(current)+1+utf8.RuneCountInString(word) <= width {
-			current += " " + word
-			continue
-		}
-		if current != "" {
-			lines = append(lines, current)
-		}
-		runes := []rune(word)
-		for len(runes) > width {
-			lines = append(lines, string(runes[:width]))
-			runes = runes[width:]
-		}
-		current = string(runes)
-	}
-	if current != "" {
-		lines = append(lines, current)
-	}
-	return lines
 }
 
 // words splits a line at spaces, less the one before more.

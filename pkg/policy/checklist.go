@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
 )
@@ -38,7 +37,7 @@ Good:
 %s
 
 source: %s
-`, c.ID, c.Title, c.Severity, strings.Join(wrap(c.Why, commentColumns), "\n"), c.Bad, c.Good, c.Source)
+`, c.ID, c.Title, c.Severity, finding.Wrap(c.Why, finding.TextWidth), c.Bad, c.Good, c.Source)
 }
 
 // CheckByID finds a check; false when there is none of the ID.

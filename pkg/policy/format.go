@@ -2,6 +2,8 @@ package policy
 
 import (
 	"strings"
+
+	"github.com/kubefusion/fusionctl/internal/prose"
 )
 
 // commentColumns is where comments are wrapped.
@@ -15,7 +17,7 @@ func Format(sections []Section) []byte {
 		if len(out) > 0 {
 			out = append(out, '\n')
 		}
-		for _, text := range wrap(section.Comment, commentColumns) {
+		for _, text := range commentLines(section.Comment) {
 			out = append(out, "# "...)
 			out = append(out, text...)
 			out = append(out, '\n')
@@ -27,29 +29,12 @@ func Format(sections []Section) []byte {
 	return out
 }
 
-// wrap breaks a text into lines between words; a line break in the text stays one. A word too long for a line is cut, since
-// the server reads no line over 64 KiB, not even a comment.
-func wrap(text string, columns int) []string {
+// commentLines wraps a comment; a line break in it stays one. A word too long for a line is cut, since the server reads no line over 64 KiB,
+// not even a comment.
+func commentLines(text string) []string {
 	var lines []string
 	for paragraph := range strings.Lines(text) {
-		current := ""
-		for _, word := range strings.Fields(paragraph) {
-			if current != "" && len(current)+1+len(word) > columns {
-				lines = append(lines, current)
-				current = ""
-			}
-			if current != "" {
-				current += " "
-			}
-			current += word
-			for len(current) > 10*columns {
-				lines = append(lines, current[:10*columns])
-				current = current[10*columns:]
-			}
-		}
-		if current != "" {
-			lines = append(lines, current)
-		}
+		lines = append(lines, prose.Wrap(prose.Cut(strings.Fields(paragraph), 10*commentColumns), commentColumns)...)
 	}
 	return lines
 }

@@ -1,0 +1,34 @@
+// Package prose breaks texts into lines.
+package prose
+
+import "unicode/utf8"
+
+// Wrap puts words into lines of at most so many characters, with a space between words. A longer word has a line of its own.
+func Wrap(words []string, width int) []string {
+	var lines []string
+	column := 0
+	for _, word := range words {
+		length := utf8.RuneCountInString(word)
+		if len(lines) > 0 && column+1+length <= width {
+			lines[len(lines)-1] += " " + word
+			column += 1 + length
+			continue
+		}
+		lines = append(lines, word)
+		column = length
+	}
+	return lines
+}
+
+// Cut cuts words into pieces of at most so many characters.
+func Cut(words []string, longest int) []string {
+	var pieces []string
+	for _, word := range words {
+		runes := []rune(word)
+		for ; len(runes) > longest; runes = runes[longest:] {
+			pieces = append(pieces, string(runes[:longest]))
+		}
+		pieces = append(pieces, string(runes))
+	}
+	return pieces
+}
