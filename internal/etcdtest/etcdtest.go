@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
 	"github.com/kubefusion/fusionctl/internal/localetcd"
@@ -28,6 +30,7 @@ type Server struct {
 	Endpoint string // URL for clients
 	Dir      string // the member's data directory
 	PKI      PKI    // of a server started with StartTLS
+	options  localetcd.Options
 	member   *localetcd.Member
 	client   *clientv3.Client
 }
@@ -36,34 +39,63 @@ type Server struct {
 type PKI struct{ CA, Cert, Key, OtherCA string }
 
 // Start runs a member without TLS until the test ends.
-func Start(t testing.TB) *Server { return start(t, nil) }
+func Start(t testing.TB) *Server { return StartWith(t, nil) }
+
+// StartWith runs a member without TLS and with another configuration.
+func StartWith(t testing.TB, configure func(*embed.Config)) *Server { return start(t, nil, configure) }
 
 // StartTLS runs a member that wants client certificates.
 func StartTLS(t testing.TB) *Server {
 	pki := newPKI(t)
-	return start(t, &pki)
+	return start(t, &pki, nil)
 }
 
-func start(t testing.TB, pki *PKI) *Server {
+func start(t testing.TB, pki *PKI, configure func(*embed.Config)) *Server {
 	t.Helper()
-	options := localetcd.Options{Dir: t.TempDir()}
-	s := &Server{Dir: options.Dir}
+	s := newServer(t, pki, configure)
+	s.Restart(t)
+	return s
+}
+
+// newServer prepares a member that does not run yet.
+func newServer(t testing.TB, pki *PKI, configure func(*embed.Config)) *Server {
+	s := &Server{Dir: t.TempDir()}
+	s.options = localetcd.Options{Dir: s.Dir, Configure: configure}
 	if pki != nil {
 		s.PKI = *pki
-		options.CA, options.Cert, options.Key = pki.CA, pki.Cert, pki.Key
+		s.options.CA, s.options.Cert, s.options.Key = pki.CA, pki.Cert, pki.Key
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// Restart runs a member that was stopped, at the endpoint where it was. It returns when the member serves: one of a cluster
+// needs a leader for that.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	options := s.options
+	options.Configure = func(config *embed.Config) {
+		if s.Endpoint != "" {
+			at, err := url.Parse(s.Endpoint)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{*at}, []url.URL{*at}
+		}
+		if s.options.Configure != nil {
+			s.options.Configure(config)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	member, err := localetcd.Start(ctx, options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.member, s.Endpoint = member, member.Endpoint
-	t.Cleanup(s.Stop)
-	return s
 }
 
-// Stop ends the member; Start's cleanup does it as well. Its file may then be read.
+// Stop ends the member, as the end of the test does. Its file may then be read.
 func (s *Server) Stop() {
 	if s.client != nil {
 		s.client.Close()

@@ -20,12 +20,14 @@ type Options struct {
 	Dir string // for its data; the caller removes it
 	// CA, Cert and Key are files. With them the member serves TLS and wants client certificates of the CA.
 	CA, Cert, Key string
+	// Configure changes what a test wants to be different, last of all; nil: nothing.
+	Configure func(*embed.Config)
 }
 
 // Member is a running etcd of one member.
 type Member struct {
 	Endpoint string // URL for clients
-	etcd     *embed.Etcd
+	Etcd     *embed.Etcd
 }
 
 // Start runs a member and waits until it serves.
@@ -48,11 +50,15 @@ func Start(ctx context.Context, options Options) (*Member, error) {
 	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	config.InitialCluster = config.Name + "=" + peer.String()
+	config.InitialClusterToken = options.Dir // the ids are made of it, and of addresses that are the same for all
+	if options.Configure != nil {
+		options.Configure(config)
+	}
 	etcd, err := embed.StartEtcd(config)
 	if err != nil {
 		return nil, fmt.Errorf("starting etcd in %s: %w", options.Dir, err)
 	}
-	m := &Member{etcd: etcd, Endpoint: client.Scheme + "://" + etcd.Clients[0].Addr().String()}
+	m := &Member{Etcd: etcd, Endpoint: client.Scheme + "://" + etcd.Clients[0].Addr().String()}
 	select {
 	case <-etcd.Server.ReadyNotify():
 		return m, nil
@@ -66,8 +72,8 @@ func Start(ctx context.Context, options Options) (*Member, error) {
 
 // Stop ends the member and returns when nothing of it runs. Its file may then be read.
 func (m *Member) Stop() {
-	m.etcd.Close()
-	<-m.etcd.Server.StopNotify()
+	m.Etcd.Close()
+	<-m.Etcd.Server.StopNotify()
 }
 
 // Put writes the values in the order of their keys.
@@ -94,7 +100,7 @@ func (m *Member) Delete(ctx context.Context, key string) error {
 
 // use hands out a client that speaks to the server without a connection.
 func (m *Member) use(f func(*clientv3.Client) error) error {
-	client := v3client.New(m.etcd.Server)
+	client := v3client.New(m.Etcd.Server)
 	defer client.Close()
 	return f(client)
 }
