@@ -30,11 +30,11 @@ func Entries(ctx context.Context, store Store, request Request, visit func(Entry
 			return 0, err
 		}
 		if request.Revision == 0 {
-			head, err := store.Pager.Page(ctx, Request{From: "\x00", To: "\x01", LimitKeys: 1, KeysOnly: true})
+			newest, err := NewestRevision(ctx, store.Pager, max(request.From, "\x00"))
 			if err != nil {
-				return 0, fmt.Errorf("store %s: reading the newest revision: %w", store.Name, err)
+				return 0, fmt.Errorf("store %s: %w", store.Name, err)
 			}
-			request.Revision = head.Revision
+			request.Revision = newest
 		}
 		err := Pages(ctx, store.Pager, request, Limits{}, func(p Page) error {
 			for i := range p.Entries {

@@ -3,6 +3,7 @@ package etcdsplit
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -33,9 +34,15 @@ type Page struct {
 }
 
 // Pager reads pages of a live store. It retries and fails over by itself: an error is final for the range.
-// Errors: ErrCompacted and ErrPageTooLarge, wrapped, have a way out that the scan takes.
+// Errors: ErrCompacted, ErrPageTooLarge and ErrDenied, wrapped, have a way out that the scan takes.
 type Pager interface {
 	Page(ctx context.Context, request Request) (Page, error)
+}
+
+// Noter is a Pager that has something to say about how the store was read: which members did not answer, for example. Notes
+// hands that out once.
+type Noter interface {
+	Notes() []string
 }
 
 // Walker visits every live key of an offline store once, in no particular order. It calls visitor up to workers times, before
@@ -56,7 +63,19 @@ var (
 	ErrCompacted = errors.New("the revision was compacted")
 	// ErrPageTooLarge says that the values of a page exceed what the pager takes in at once; fewer keys must be asked for.
 	ErrPageTooLarge = errors.New("the page is too large")
+	// ErrDenied says that the store's user may not read the range.
+	ErrDenied = errors.New("permission denied")
 )
+
+// NewestRevision reads the newest revision of a live store by asking for one key, which need not exist: a key that the store's
+// user may read.
+func NewestRevision(ctx context.Context, pager Pager, key string) (int64, error) {
+	page, err := pager.Page(ctx, Request{From: key, To: key + "\x00", LimitKeys: 1, KeysOnly: true})
+	if err != nil {
+		return 0, fmt.Errorf("reading the newest revision: %w", err)
+	}
+	return page.Revision, nil
+}
 
 // prefixEnd is the smallest string greater than every string with the prefix; "" when there is none.
 func prefixEnd(prefix string) string {

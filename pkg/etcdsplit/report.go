@@ -104,6 +104,9 @@ func (s *scan) report(ctx context.Context) *Report {
 	finding.Sort(r.findings)
 	report.Findings = append(report.Findings, r.findings...)
 	for _, store := range s.stores {
+		if noter, ok := store.Pager.(Noter); ok {
+			store.notes = append(store.notes, noter.Notes()...)
+		}
 		slices.Sort(store.notes)
 		report.Stores = append(report.Stores, StoreReport{
 			Name: store.Name, Revision: store.revision, Keys: store.total.keys, Bytes: store.total.bytes, Outside: store.outside.keys, Notes: store.notes,
@@ -140,6 +143,11 @@ func (s *scan) store(name string) *storeScan {
 // checkPrefix notes a store that holds something, but nothing where it is looked for: that is never clean.
 func (s *storeScan) checkPrefix() {
 	if s.total.keys > 0 || len(s.incomplete) > 0 {
+		return
+	}
+	if s.outsideHidden {
+		s.incomplete = append(s.incomplete, fmt.Errorf("it holds no keys below the prefix %q, and whether it holds others may not be read: %w",
+			NormalPrefix(s.scan.m.Prefix), ErrDenied))
 		return
 	}
 	outside := slices.DeleteFunc(slices.Clone(s.outside.samples), func(key string) bool { return key == compactRevision })

@@ -118,6 +118,8 @@ type storeScan struct {
 	outside    counted
 	notes      []string
 	incomplete []error
+	// outsideHidden says that the user of the store may not read what is outside the prefix.
+	outsideHidden bool
 }
 
 func (s *storeScan) note(format string, args ...any) {
@@ -242,23 +244,28 @@ func (s *storeScan) page(ctx context.Context) {
 
 // head fixes the revision and counts the keys below and outside the prefix.
 func (s *storeScan) head(ctx context.Context) error {
+	prefix := s.scan.classifier.prefix
 	everything, err := s.Pager.Page(ctx, Request{From: "\x00", LimitKeys: 1, KeysOnly: true})
+	if errors.Is(err, ErrDenied) { // a user of etcd need not be allowed more than to read what is below the prefix
+		s.outsideHidden = true
+		s.note("the user of this store may not read all of it: keys outside %q are not counted", prefix)
+		everything, err = s.Pager.Page(ctx, Request{From: prefix, To: prefixEnd(prefix), LimitKeys: 1, KeysOnly: true})
+	}
 	if err != nil {
 		return fmt.Errorf("reading the newest revision: %w", err)
 	}
 	s.revision = everything.Revision
-	prefix := s.scan.classifier.prefix
-	below, err := s.Pager.Page(ctx, Request{From: prefix, To: prefixEnd(prefix), Revision: s.revision, LimitKeys: 1, KeysOnly: true})
+	below, err := s.count(ctx, Request{From: prefix, To: prefixEnd(prefix), LimitKeys: 1})
 	if err != nil {
 		return fmt.Errorf("counting the keys below %q: %w", prefix, err)
 	}
 	s.keysBelow = below.RangeKeys
-	if everything.RangeKeys == below.RangeKeys {
+	if s.outsideHidden || everything.RangeKeys == below.RangeKeys {
 		return nil
 	}
 	for _, around := range []Request{{From: "\x00", To: prefix}, {From: prefixEnd(prefix)}} {
-		around.Revision, around.KeysOnly, around.LimitKeys = s.revision, true, sampleKeys+1
-		page, err := s.Pager.Page(ctx, around)
+		around.LimitKeys = sampleKeys + 1
+		page, err := s.count(ctx, around)
 		if err != nil {
 			return fmt.Errorf("counting the keys outside %q: %w", prefix, err)
 		}
@@ -268,6 +275,17 @@ func (s *storeScan) head(ctx context.Context) error {
 		s.outside.keys += page.RangeKeys
 	}
 	return nil
+}
+
+// count reads the keys of a range at the revision of the scan or, when that is compacted already, at the newest one.
+func (s *storeScan) count(ctx context.Context, r Request) (Page, error) {
+	r.KeysOnly, r.Revision = true, s.revision
+	page, err := s.Pager.Page(ctx, r)
+	if errors.Is(err, ErrCompacted) {
+		r.Revision = 0
+		page, err = s.Pager.Page(ctx, r)
+	}
+	return page, err
 }
 
 // ranges cuts the keys below the prefix at every resource of the map and, in a store that is not small, the namespaced
@@ -371,13 +389,13 @@ func (s *storeScan) renewRevision(ctx context.Context, compacted int64) error {
 	if s.currentRevision() != compacted {
 		return nil // another range did
 	}
-	page, err := s.Pager.Page(ctx, Request{From: "\x00", To: "\x01", LimitKeys: 1, KeysOnly: true})
+	newest, err := NewestRevision(ctx, s.Pager, s.scan.classifier.prefix)
 	if err != nil {
-		return fmt.Errorf("reading the newest revision: %w", err)
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.revision = max(s.revision, page.Revision)
+	s.revision = max(s.revision, newest)
 	return nil
 }
 

@@ -18,7 +18,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -50,11 +49,22 @@ type Client struct {
 	config  Config
 	tls     *tls.Config
 	limiter *rate.Limiter
+	members []*member // by endpoint
 
-	mu      sync.Mutex
-	current int
-	members []*clientv3.Client // by endpoint; nil until first used
+	meeting sync.Mutex // held while the members are asked who they are
+	mu      sync.Mutex // guards what follows
+	met     bool       // at least one of them has said it
+	current int        // the member to ask next
+	cluster uint64     // the id of the etcd that answers; 0 until then
+	known   string     // the endpoint that said so
+	notes   []string   // what happened since they were taken
+	untold  int        // notes beyond mostNotes
 }
+
+var (
+	_ etcdsplit.Pager = (*Client)(nil)
+	_ etcdsplit.Noter = (*Client)(nil)
+)
 
 // pageBytes is the largest answer that is taken in, unless it is one value.
 const pageBytes = 16 << 20
@@ -65,7 +75,10 @@ func Open(config Config) (*Client, error) {
 	if len(config.Endpoints) == 0 {
 		return nil, errors.New("no endpoint given")
 	}
-	c := &Client{config: config, members: make([]*clientv3.Client, len(config.Endpoints))}
+	c := &Client{config: config}
+	for _, endpoint := range config.Endpoints {
+		c.members = append(c.members, &member{endpoint: endpoint, config: &c.config, tls: &c.tls})
+	}
 	if c.config.Timeout == 0 {
 		c.config.Timeout = 10 * time.Second
 	}
@@ -116,58 +129,6 @@ func tlsConfig(config Config) (*tls.Config, error) {
 	return t, nil
 }
 
-// Close ends all connections.
-func (c *Client) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var errs []error
-	for i, m := range c.members {
-		if m != nil {
-			errs = append(errs, m.Close())
-			c.members[i] = nil
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// member returns the connection to use next, and its number.
-func (c *Client) member() (*clientv3.Client, int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i := c.current
-	if c.members[i] != nil {
-		return c.members[i], i, nil
-	}
-	config := clientv3.Config{
-		Endpoints: c.config.Endpoints[i : i+1], Username: c.config.Username, Password: c.config.Password,
-		DialTimeout: c.config.Timeout, DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
-		MaxUnaryRetries: 1, // this package retries, so that it can say why and go to another member
-		Logger:          zap.NewNop(),
-	}
-	if strings.HasPrefix(c.config.Endpoints[i], "https://") {
-		config.TLS = c.tls
-	}
-	m, err := clientv3.New(config)
-	if err != nil {
-		return nil, i, err
-	}
-	c.members[i] = m
-	return m, i, nil
-}
-
-// giveUp moves on to the next member, unless another request did.
-func (c *Client) giveUp(i int, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.current != i || len(c.members) == 1 {
-		return
-	}
-	c.current = (i + 1) % len(c.members)
-	if c.config.Log != nil {
-		c.config.Log(fmt.Sprintf("%s: %v; going on with %s", c.config.Endpoints[i], err, c.config.Endpoints[c.current]))
-	}
-}
-
 // Page reads a page. It tries every member before it fails.
 func (c *Client) Page(ctx context.Context, r etcdsplit.Request) (etcdsplit.Page, error) {
 	request := &pb.RangeRequest{
@@ -182,10 +143,10 @@ func (c *Client) Page(ctx context.Context, r etcdsplit.Request) (etcdsplit.Page,
 		limitBytes = math.MaxInt32
 	}
 	var response *pb.RangeResponse
-	err := c.try(ctx, func(ctx context.Context, m *clientv3.Client) error {
+	err := c.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
 		var err error
 		response, err = pb.NewKVClient(m.ActiveConnection()).Range(ctx, request, grpc.MaxCallRecvMsgSize(limitBytes))
-		return err
+		return response.GetHeader(), err
 	})
 	if err != nil {
 		return etcdsplit.Page{}, err
@@ -210,36 +171,44 @@ func (c *Client) Page(ctx context.Context, r etcdsplit.Request) (etcdsplit.Page,
 }
 
 // try calls one member after the other until one of them answers, with growing pauses.
-func (c *Client) try(ctx context.Context, call func(context.Context, *clientv3.Client) error) error {
+func (c *Client) try(ctx context.Context, call func(context.Context, *clientv3.Client) (*pb.ResponseHeader, error)) error {
+	if err := c.meet(ctx); err != nil {
+		return err
+	}
 	var reasons []string
-	for attempt := range c.config.Attempts {
-		if attempt >= len(c.members) {
-			if err := pause(ctx, attempt-len(c.members)); err != nil {
+	began := time.Now()
+	for attempt, lags := 0, 0; attempt < c.config.Attempts; attempt++ {
+		if n := attempt + lags; n >= len(c.members) {
+			if err := pause(ctx, n-len(c.members)); err != nil {
 				return err
 			}
 		}
-		m, i, err := c.member()
+		i, m := c.next()
+		start := time.Now()
+		header, err := m.call(ctx, call)
 		if err == nil {
-			attemptCtx, cancel := context.WithTimeout(ctx, c.config.Timeout)
-			err = call(attemptCtx, m)
-			cancel()
-		}
-		if err == nil {
-			return nil
+			return c.sameCluster(m.endpoint, header)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if final := finalError(err); final != nil {
-			return fmt.Errorf("%s: %w", c.config.Endpoints[i], final)
+			return fmt.Errorf("%s: %w", m.endpoint, final)
 		}
-		reason := c.config.Endpoints[i] + ": " + plainReason(err)
-		if len(reasons) == 0 || reasons[len(reasons)-1] != reason {
-			reasons = append(reasons, reason)
+		if status.Code(err) == codes.OutOfRange && time.Since(began) < c.config.Timeout {
+			attempt, lags = attempt-1, lags+1 // the member is there, and gets the revision soon
 		}
-		c.giveUp(i, errors.New(plainReason(err)))
+		reasons = append(reasons, m.endpoint+": "+plainReason(err))
+		c.giveUp(i, errors.New(plainReason(err)), start)
 	}
-	return &UnreachableError{Reasons: lastOfEach(append(reasons, c.handshakeReasons(ctx)...))}
+	unreachable := &UnreachableError{Reasons: lastOfEach(append(reasons, c.handshakeReasons(ctx)...))}
+	for _, s := range c.statuses(ctx) {
+		if s.answer != nil && s.answer.Leader == 0 {
+			unreachable.NoLeader = true
+			unreachable.Reasons = append(unreachable.Reasons, s.endpoint+": it runs and has no leader")
+		}
+	}
+	return unreachable
 }
 
 // handshakeReasons asks each https endpoint for a bare handshake. With TLS 1.3 a server refuses a client only after the
@@ -267,27 +236,47 @@ func (c *Client) handshakeReasons(ctx context.Context) []string {
 }
 
 // UnreachableError says that no member answered a request, and what each of them did instead.
-type UnreachableError struct{ Reasons []string }
+type UnreachableError struct {
+	Reasons []string
+	// NoLeader says that a member runs, but without the others: what it knows can be read with Config.Serializable.
+	NoLeader bool
+}
 
 func (e *UnreachableError) Error() string {
 	return "no member answered: " + strings.Join(e.Reasons, "; ")
 }
 
 // Hint says what to do about the most telling of the reasons; "" when nothing in particular.
-func (e *UnreachableError) Hint() string {
-	all := strings.Join(e.Reasons, "\n")
+func (e *UnreachableError) Hint() string { return hint(strings.Join(e.Reasons, "\n")) }
+
+// RefusedError says that a member refused a request that the others would refuse as well.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+// Hint says what to do about it; "" when nothing in particular.
+func (e *RefusedError) Hint() string { return hint(e.Reason) }
+
+func hint(reasons string) string {
 	for _, known := range []struct{ sign, hint string }{
 		{"signed by unknown authority", "the CA file does not belong to this etcd; on a kubeadm machine it is /etc/kubernetes/pki/etcd/ca.crt, not the cluster's ca.crt"},
 		{"certificate is valid for", "use a host name or address that the server's certificate names"},
+		{"relies on legacy Common Name", "the server's certificate names no host in a SAN: issue one that does, or check a snapshot instead"},
 		{"certificate required", "this etcd wants a client certificate: give cert and key"},
 		{"bad certificate", "the client certificate is not signed by the CA that this etcd trusts"},
 		{"certificate has expired", "renew the certificate, or set the clock"},
 		{"first record does not look like a TLS handshake", "this etcd does not speak TLS: write http:// instead of https://"},
 		{"server preface", "this may be an etcd with TLS: write https:// instead of http://"},
+		{"not supported for learner", "this member is a learner and answers next to nothing: name members that vote"},
+		{"space exceeded", "this etcd is full and takes no writes (alarm NOSPACE): compact and defragment it, then etcdctl alarm disarm"},
+		{"corrupt cluster", "this etcd found its members to differ (alarm CORRUPT) and refuses to answer; read the members' files with --snapshot"},
+		{"user name is empty", "this etcd wants a user and a password"},
+		{"authentication failed", "the user or the password is wrong"},
+		{"future revision", "the members lag behind, or the store was restored from a backup meanwhile: try again"},
 		{"connection refused", "nothing listens there: check host, port and whether the member runs"},
 		{"no such host", "check the host name"},
 	} {
-		if strings.Contains(all, known.sign) {
+		if strings.Contains(reasons, known.sign) {
 			return known.hint
 		}
 	}
@@ -314,6 +303,14 @@ func finalError(err error) error {
 		return etcdsplit.ErrCompacted
 	case status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max"):
 		return etcdsplit.ErrPageTooLarge
+	case rpctypes.Error(err) == rpctypes.ErrPermissionDenied:
+		return etcdsplit.ErrDenied
+	case rpctypes.Error(err) == rpctypes.ErrInvalidAuthToken, rpctypes.Error(err) == rpctypes.ErrAuthOldRevision:
+		return nil // the next attempt gets another token
+	case strings.Contains(err.Error(), "not supported for learner"):
+		return nil // but it is for those that vote
+	case rpctypes.Error(err) == rpctypes.ErrNoSpace:
+		return &RefusedError{plainReason(err)}
 	}
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Internal, codes.Unknown, codes.Aborted, codes.ResourceExhausted, codes.Canceled:
@@ -324,7 +321,7 @@ func finalError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
-	return errors.New(plainReason(err))
+	return &RefusedError{plainReason(err)}
 }
 
 // plainReason is the innermost of what gRPC wraps a reason into.

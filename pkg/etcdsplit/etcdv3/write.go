@@ -71,10 +71,13 @@ func (w Writer) Delete(ctx context.Context, keys []move.KeyAt) (bool, error) {
 
 func (w Writer) commit(ctx context.Context, guards []clientv3.Cmp, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
 	var response *clientv3.TxnResponse
-	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) error {
-		var err error
-		response, err = m.Txn(ctx).If(guards...).Then(ops...).Commit()
-		return err
+	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
+		answer, err := m.Txn(ctx).If(guards...).Then(ops...).Commit()
+		if err != nil {
+			return nil, err
+		}
+		response = answer
+		return answer.Header, nil
 	})
 	return response, err
 }
@@ -82,13 +85,13 @@ func (w Writer) commit(ctx context.Context, guards []clientv3.Cmp, ops []clientv
 // Grant makes a lease that lasts so long, and returns its id.
 func (w Writer) Grant(ctx context.Context, seconds int64) (int64, error) {
 	var id clientv3.LeaseID
-	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) error {
+	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
 		response, err := m.Grant(ctx, seconds)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		id = response.ID
-		return nil
+		return response.ResponseHeader, nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("granting a lease: %w", err)
@@ -99,13 +102,13 @@ func (w Writer) Grant(ctx context.Context, seconds int64) (int64, error) {
 // TimeToLive is how many seconds a lease still lasts, at most 0 when it is gone.
 func (w Writer) TimeToLive(ctx context.Context, lease int64) (int64, error) {
 	var seconds int64
-	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) error {
+	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
 		response, err := pb.NewLeaseClient(m.ActiveConnection()).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: lease})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		seconds = response.TTL
-		return nil
+		return response.Header, nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("reading the lease %x: %w", lease, err)

@@ -96,11 +96,11 @@ func New(ctx context.Context, m *etcdsplit.Map, stores map[string]Store, options
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		head, err := stores[name].Page(ctx, etcdsplit.Request{From: "\x00", To: "\x01", LimitKeys: 1, KeysOnly: true})
+		newest, err := etcdsplit.NewestRevision(ctx, stores[name], header.Prefix+"/")
 		if err != nil {
-			return header, fmt.Errorf("store %s: reading the newest revision: %w", name, err)
+			return header, fmt.Errorf("store %s: %w", name, err)
 		}
-		header.Revisions[name] = head.Revision
+		header.Revisions[name] = newest
 	}
 	p := planner{m: m, classifier: etcdsplit.NewClassifier(m), stores: stores, options: options, emit: emit}
 	for _, name := range names {

@@ -1,0 +1,319 @@
+package etcdv3
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+)
+
+// member is one endpoint and the connection to it.
+type member struct {
+	endpoint string
+	config   *Config
+	tls      **tls.Config
+
+	mu       sync.Mutex
+	client   *clientv3.Client // nil until it is used, and after it was silent
+	answered time.Time        // when it answered last
+}
+
+// connect returns the connection. With a user it asks for a token, so it may take as long as a request.
+func (m *member) connect(ctx context.Context) (*clientv3.Client, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.client != nil {
+		return m.client, nil
+	}
+	dialing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	config := clientv3.Config{
+		Context: dialing, Endpoints: []string{m.endpoint}, Username: m.config.Username, Password: m.config.Password,
+		DialTimeout:     m.config.Timeout,
+		MaxUnaryRetries: 2, // the second with another token; beyond that this package retries, so that it can say why
+		Logger:          zap.NewNop(),
+	}
+	if strings.HasPrefix(m.endpoint, "https://") {
+		config.TLS = *m.tls
+	}
+	interrupted := context.AfterFunc(ctx, cancel)
+	client, err := clientv3.New(config)
+	if !interrupted() && err == nil {
+		client.Close()
+		err = ctx.Err()
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	m.client = client
+	return client, nil
+}
+
+// call makes one request.
+func (m *member) call(ctx context.Context, request func(context.Context, *clientv3.Client) (*pb.ResponseHeader, error)) (*pb.ResponseHeader, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.config.Timeout)
+	defer cancel()
+	client, err := m.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	header, err := request(ctx, client)
+	if err == nil {
+		m.mu.Lock()
+		m.answered = time.Now()
+		m.mu.Unlock()
+	}
+	return header, err
+}
+
+// hangUp ends the connection, unless the member has answered anything since: the next use makes another one. A connection
+// that is lost need not break by itself for a quarter of an hour, and one that could not be made is not tried again for
+// minutes. Pings would tell as well, but servers before 3.3 hang up on who sends them.
+func (m *member) hangUp(since time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.client != nil && !m.answered.After(since) {
+		_ = m.client.Close() // it is of no use any more
+		m.client = nil
+	}
+}
+
+// Close ends all connections.
+func (c *Client) Close() error {
+	var errs []error
+	for _, m := range c.members {
+		m.mu.Lock()
+		if m.client != nil {
+			errs = append(errs, m.client.Close())
+			m.client = nil
+		}
+		m.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// next is the member to ask, and its number.
+func (c *Client) next() (int, *member) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current, c.members[c.current]
+}
+
+// giveUp moves on to the next member, unless another request did.
+func (c *Client) giveUp(i int, err error, since time.Time) {
+	c.members[i].hangUp(since)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current != i || len(c.members) == 1 {
+		return
+	}
+	c.current = (i + 1) % len(c.members)
+	c.tell(fmt.Sprintf("%s: %v; going on with %s", c.members[i].endpoint, err, c.members[c.current].endpoint))
+}
+
+// mostNotes are kept: a cluster may be sick for weeks.
+const mostNotes = 10
+
+// tell notes what happened. It is called with the lock held.
+func (c *Client) tell(note string) {
+	if c.config.Log != nil {
+		c.config.Log(note)
+	}
+	for _, n := range c.notes {
+		if n == note {
+			return
+		}
+	}
+	if len(c.notes) == mostNotes {
+		c.untold++
+		return
+	}
+	c.notes = append(c.notes, note)
+}
+
+// Notes takes what happened since the last time: each member that was left and why, and what a reader should know about a
+// store that was read without a quorum.
+func (c *Client) Notes() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	notes := c.notes
+	if c.untold > 0 {
+		notes = append(notes, fmt.Sprintf("members were left %d more times", c.untold))
+	}
+	if c.config.Serializable && c.cluster != 0 {
+		notes = append(notes, fmt.Sprintf("read as %s knows it, without asking the others: newer changes may be missing", c.members[c.current].endpoint))
+	}
+	c.notes, c.untold = nil, 0
+	return notes
+}
+
+// OtherClusterError says that not all endpoints of a store lead to the same etcd.
+type OtherClusterError struct {
+	Endpoint, Known           string
+	ClusterID, KnownClusterID uint64
+}
+
+func (e *OtherClusterError) Error() string {
+	if e.Endpoint == e.Known {
+		return fmt.Sprintf("%s was a member of the etcd cluster %x and is now one of %x: the store was replaced", e.Endpoint, e.KnownClusterID, e.ClusterID)
+	}
+	return fmt.Sprintf("%s is a member of the etcd cluster %x, and %s of %x: they are two stores", e.Known, e.KnownClusterID, e.Endpoint, e.ClusterID)
+}
+
+// Hint says what to do about it.
+func (e *OtherClusterError) Hint() string {
+	return "the endpoints of a store must be members of one etcd: etcdctl member list names them"
+}
+
+// sameCluster refuses an answer of another etcd than the one that answered first.
+func (c *Client) sameCluster(endpoint string, header *pb.ResponseHeader) error {
+	id := header.GetClusterId()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case id == 0 || id == c.cluster:
+		return nil
+	case c.cluster == 0:
+		c.cluster, c.known = id, endpoint
+		return nil
+	}
+	return &OtherClusterError{Endpoint: endpoint, Known: c.known, ClusterID: id, KnownClusterID: c.cluster}
+}
+
+// Forget makes the client take whatever etcd answers next for the store, as in the beginning: one that was replaced is not
+// refused any more.
+func (c *Client) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cluster, c.known, c.met = 0, "", false
+}
+
+// unknownLeader stands for the leader where it may not be asked for.
+const unknownLeader = math.MaxUint64
+
+// greeting bounds how long the members are waited for that do not say who they are. What they answer later is looked at.
+const greeting = 3 * time.Second
+
+// memberStatus is what a member says about itself.
+type memberStatus struct {
+	endpoint string
+	answer   *pb.StatusResponse // nil when it did not answer
+	err      error
+}
+
+// statuses asks all members, which need no quorum for the answer. Who may not ask learns no more than the ids.
+func (c *Client) statuses(ctx context.Context) []memberStatus {
+	ctx, cancel := context.WithTimeout(ctx, min(c.config.Timeout, greeting))
+	defer cancel()
+	result := make([]memberStatus, len(c.members))
+	var group sync.WaitGroup
+	for i, m := range c.members {
+		result[i].endpoint = m.endpoint
+		group.Go(func() {
+			_, result[i].err = m.call(ctx, func(ctx context.Context, client *clientv3.Client) (*pb.ResponseHeader, error) {
+				conn := client.ActiveConnection()
+				answer, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{})
+				if status.Code(err) == codes.PermissionDenied && c.config.Username != "" {
+					known, err := pb.NewAuthClient(conn).Authenticate(ctx, &pb.AuthenticateRequest{Name: c.config.Username, Password: c.config.Password})
+					if err != nil {
+						return nil, err
+					}
+					answer = &pb.StatusResponse{Header: known.Header, Leader: unknownLeader}
+				} else if err != nil {
+					return nil, err
+				}
+				result[i].answer = answer
+				return answer.Header, nil
+			})
+		})
+	}
+	group.Wait()
+	return result
+}
+
+// meet asks the members once who they are, so that endpoints of two stores are noticed before anything is read, and begins
+// with one that answers.
+func (c *Client) meet(ctx context.Context) error {
+	if len(c.members) == 1 {
+		return nil
+	}
+	c.meeting.Lock()
+	defer c.meeting.Unlock()
+	c.mu.Lock()
+	met := c.met
+	c.mu.Unlock()
+	if met {
+		return nil
+	}
+	statuses := c.statuses(ctx)
+	var first int
+	for first < len(statuses) && (statuses[first].answer == nil || statuses[first].answer.IsLearner) {
+		first++
+	}
+	for _, s := range statuses {
+		if err := c.sameCluster(s.endpoint, s.answer.GetHeader()); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil || first == len(statuses) {
+		return ctx.Err() // the request will tell what is wrong
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.met = true
+	for ; c.current < first; c.current++ {
+		reason := "it is a learner"
+		if err := statuses[c.current].err; err != nil {
+			reason = plainReason(err)
+		}
+		c.tell(fmt.Sprintf("%s: %s; going on with %s", c.members[c.current].endpoint, reason, c.members[c.current+1].endpoint))
+	}
+	return nil
+}
+
+// Same reports whether another client reads the same store, by whatever address: the ids of an etcd say so, or of a copy
+// of it, and what both hold below the prefix.
+// Errors: one of them does not answer.
+func (c *Client) Same(ctx context.Context, other *Client, prefix string) (bool, error) {
+	sample := func(c *Client, revision int64) (etcdsplit.Page, error) {
+		return c.Page(ctx, etcdsplit.Request{From: prefix, To: clientv3.GetPrefixRangeEnd(prefix), Revision: revision, LimitKeys: 1, KeysOnly: true})
+	}
+	mine, err := sample(c, 0)
+	if err != nil {
+		return false, err
+	}
+	if _, err := sample(other, 0); err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	id := c.cluster
+	c.mu.Unlock()
+	other.mu.Lock()
+	otherID := other.cluster
+	other.mu.Unlock()
+	if id != otherID || len(mine.Entries) == 0 {
+		return false, nil
+	}
+	theirs, err := sample(other, mine.Revision)
+	var refused *UnreachableError
+	switch {
+	case errors.As(err, &refused) || errors.Is(err, etcdsplit.ErrCompacted):
+		return false, nil // it does not know the revision
+	case err != nil:
+		return false, err
+	}
+	return theirs.RangeKeys == mine.RangeKeys && len(theirs.Entries) == 1 &&
+		string(theirs.Entries[0].Key) == string(mine.Entries[0].Key) && theirs.Entries[0].ModRevision == mine.Entries[0].ModRevision, nil
+}
