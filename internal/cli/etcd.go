@@ -257,13 +257,38 @@ func override(target *string, value string) {
 // storeHint is the way out of an error of a store, "" when there is none in particular.
 func storeHint(err error) string {
 	var unreachable *etcdv3.UnreachableError
-	if errors.As(err, &unreachable) {
-		return unreachable.Hint()
-	}
-	if errors.Is(err, snapshot.ErrDamaged) {
+	var hinting interface{ Hint() string }
+	switch {
+	case errors.Is(err, snapshot.ErrDamaged):
 		return "take a fresh snapshot with etcdctl snapshot save; a member's db file can be read while the member is stopped"
+	case errors.Is(err, etcdsplit.ErrDenied):
+		return "let a role of the user read everything below the prefix: etcdctl role grant-permission ROLE read --prefix /registry/"
+	case errors.As(err, &unreachable) && unreachable.NoLeader:
+		return "too few members run to elect a leader; --gentle reads what one of them knows without the others, which may be old"
+	case errors.As(err, &hinting):
+		return hinting.Hint()
 	}
 	return ""
+}
+
+// oneEtcd names two live stores that are one and the same etcd, "" when there are none: then every key seems to be in both,
+// and none can be moved.
+func oneEtcd(ctx context.Context, stores []openStore, prefix string) (string, error) {
+	for i, a := range stores {
+		for _, b := range stores[i+1:] {
+			if a.live == nil || b.live == nil {
+				continue
+			}
+			same, err := a.live.Same(ctx, b.live, etcdsplit.NormalPrefix(prefix)+"/")
+			if err != nil {
+				return "", fmt.Errorf("stores %s and %s: %w", a.Name, b.Name, err)
+			}
+			if same {
+				return fmt.Sprintf("stores %s and %s are one and the same etcd: give each its own endpoints", a.Name, b.Name), nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // memoryShared marks the context of a process that does more than to read stores, and needs its memory for that.

@@ -102,7 +102,7 @@ func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) er
 	}
 	progress := newProgress(streams.Err)
 	options.Progress = progress.step
-	report, err := etcdsplit.Scan(ctx, &ownership, scanStores(stores), options)
+	report, err := scanApart(ctx, &ownership, stores, options)
 	progress.done()
 	if err != nil {
 		return err
@@ -118,6 +118,22 @@ func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) er
 		return errAttention
 	}
 	return nil
+}
+
+// scanApart scans the stores. Two that are one are no answer to the question whose a key is.
+func scanApart(ctx context.Context, m *etcdsplit.Map, stores []openStore, options etcdsplit.Options) (*etcdsplit.Report, error) {
+	report, err := etcdsplit.Scan(ctx, m, scanStores(stores), options)
+	if err != nil || !report.Complete {
+		return report, err
+	}
+	one, err := oneEtcd(ctx, stores, m.Prefix)
+	if err != nil {
+		one = err.Error()
+	}
+	if one != "" {
+		report.Complete, report.Incomplete = false, append(report.Incomplete, one)
+	}
+	return report, nil
 }
 
 // accept makes findings that the spec takes responsibility for remarks.

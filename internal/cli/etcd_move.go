@@ -134,6 +134,14 @@ func openWriters(ctx context.Context, r storesRequest, p *plan.Plan) (map[string
 	if err != nil {
 		return nil, nil, err
 	}
+	one, err := oneEtcd(ctx, opened, p.Prefix)
+	if err == nil && one != "" {
+		err = badInput(errors.New(one), "moved within one etcd, a key would be its own copy, and deleted")
+	}
+	if err != nil {
+		closeStores(opened)
+		return nil, nil, withHint(err, cmp.Or(hintOf(err), storeHint(err)))
+	}
 	stores := map[string]move.Store{}
 	for _, s := range opened {
 		stores[s.Name] = etcdv3.Writer{Client: s.live}

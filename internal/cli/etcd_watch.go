@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -74,6 +73,7 @@ type watchEvent struct {
 type watchCheck struct {
 	Complete   bool            `json:"complete"`
 	Incomplete []string        `json:"incomplete,omitempty"`
+	Notes      []string        `json:"notes,omitempty"` // members that were left, ranges that were read again
 	Keys       int64           `json:"keys"`
 	Seconds    float64         `json:"seconds"`
 	Summary    finding.Summary `json:"summary"`
@@ -132,6 +132,7 @@ type storeChanges struct {
 	revision int64
 	changes  []etcdsplit.Change
 	err      error
+	back     bool // the store answers again
 }
 
 // run checks, watches until something calls for another check, and so on.
@@ -141,7 +142,7 @@ func (w *watch) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := w.follow(ctx, max(w.request.interval, 9*took)); err != nil {
+		if err := w.follow(ctx, took); err != nil {
 			return err
 		}
 	}
@@ -155,15 +156,16 @@ func (w *watch) check(ctx context.Context, first bool) (time.Duration, error) {
 		if w.seen[s.Name] > 0 {
 			continue
 		}
-		head, err := s.Pager.Page(ctx, etcdsplit.Request{From: "\x00", To: "\x01", LimitKeys: 1, KeysOnly: true})
+		s.live.Forget()
+		newest, err := etcdsplit.NewestRevision(ctx, s.Pager, w.prefix())
 		if err != nil && (first || ctx.Err() != nil) {
 			return 0, withHint(fmt.Errorf("store %s: %w", s.Name, err), storeHint(err))
 		}
 		if err == nil {
-			w.seen[s.Name] = head.Revision + 1
+			w.seen[s.Name] = newest + 1
 		}
 	}
-	report, err := etcdsplit.Scan(ctx, &w.ownership, scanStores(w.stores), etcdsplit.Options{Depth: etcdsplit.Depth(w.request.depth), Fields: &objects.Finder{}})
+	report, err := scanApart(ctx, &w.ownership, w.stores, etcdsplit.Options{Depth: etcdsplit.Depth(w.request.depth), Fields: &objects.Finder{}})
 	if err != nil {
 		return 0, err
 	}
@@ -175,6 +177,9 @@ func (w *watch) check(ctx context.Context, first bool) (time.Duration, error) {
 	check := &watchCheck{Complete: report.Complete, Incomplete: report.Incomplete, Seconds: took.Seconds(), Summary: finding.Summarize(report.Findings)}
 	for _, s := range report.Stores {
 		check.Keys += s.Keys
+		for _, note := range s.Notes {
+			check.Notes = append(check.Notes, "store "+s.Name+": "+note)
+		}
 	}
 	if err := w.emit(watchEvent{Event: "checked", Check: check}); err != nil {
 		return 0, err
@@ -214,19 +219,26 @@ func (w *watch) emit(e watchEvent) error {
 	return w.out.Encode(e)
 }
 
-// follow watches all stores for at least the given time, and then until something has changed. It ends early when changes
-// were missed.
-func (w *watch) follow(ctx context.Context, rest time.Duration) error {
+// follow watches all stores until it is time for the next check: something has changed and enough time has passed, or
+// changes of a store were missed, or a store is back.
+func (w *watch) follow(ctx context.Context, took time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	changes := make(chan storeChanges)
 	var group errgroup.Group
 	defer func() { _ = group.Wait() }()
 	defer cancel()
+	dirty := false
 	for _, s := range w.stores {
 		from := w.seen[s.Name]
-		group.Go(func() error { return follow(ctx, s, w.ownership.Prefix, from, changes) })
+		if from == 0 { // the check could not read it
+			dirty = true
+			group.Go(func() error { return await(ctx, s, w.prefix(), min(reviveEvery, w.request.interval), changes) })
+			continue
+		}
+		group.Go(func() error { return follow(ctx, s, w.prefix(), from, changes) })
 	}
-	rested, dirty := false, false
+	rest := max(w.request.interval, 9*took)
+	rested := false
 	timer, ticker := time.NewTimer(rest), time.NewTicker(min(10*time.Second, w.request.interval))
 	defer timer.Stop()
 	defer ticker.Stop()
@@ -239,8 +251,9 @@ func (w *watch) follow(ctx context.Context, rest time.Duration) error {
 				if err := w.emit(watchEvent{Event: "missed", Reason: fmt.Sprintf("store %s: %v", c.store, c.err)}); err != nil {
 					return err
 				}
-				// Whatever is wrong with the store, asking it again at once does not help.
-				return sleep(ctx, min(rest, 5*time.Second))
+			}
+			if c.err != nil || c.back { // A store that comes and goes must not be checked without a pause.
+				return sleep(ctx, min(rest, max(reviveEvery, took)))
 			}
 			w.seen[c.store] = c.revision + 1
 			dirty = dirty || len(c.changes) > 0
@@ -263,6 +276,11 @@ func (w *watch) follow(ctx context.Context, rest time.Duration) error {
 	return nil
 }
 
+// reviveEvery is how often a store is asked whether it is back.
+const reviveEvery = 5 * time.Second
+
+func (w *watch) prefix() string { return etcdsplit.NormalPrefix(w.ownership.Prefix) + "/" }
+
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -276,24 +294,35 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // follow sends the changes of one store until ctx ends.
 func follow(ctx context.Context, s openStore, prefix string, from int64, changes chan<- storeChanges) error {
-	send := func(c storeChanges) error {
-		select {
-		case changes <- c:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+	err := s.live.Watch(ctx, prefix, from, time.Minute, func(revision int64, seen []etcdsplit.Change) error {
+		return send(ctx, changes, storeChanges{store: s.Name, revision: revision, changes: seen})
+	})
+	return send(ctx, changes, storeChanges{store: s.Name, err: err})
+}
+
+// await asks a store now and then and sends word when it answers.
+func await(ctx context.Context, s openStore, prefix string, every time.Duration, changes chan<- storeChanges) error {
+	for {
+		if err := sleep(ctx, every); err != nil {
+			return err
+		}
+		s.live.Forget()
+		if _, err := etcdsplit.NewestRevision(ctx, s.Pager, prefix); err == nil {
+			return send(ctx, changes, storeChanges{store: s.Name, back: true})
 		}
 	}
-	err := errors.New("its revision is not known")
-	if from > 0 {
-		err = s.live.Watch(ctx, etcdsplit.NormalPrefix(prefix)+"/", from, time.Minute, func(revision int64, seen []etcdsplit.Change) error {
-			return send(storeChanges{store: s.Name, revision: revision, changes: seen})
-		})
-	}
+}
+
+func send(ctx context.Context, changes chan<- storeChanges, c storeChanges) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return send(storeChanges{store: s.Name, err: err})
+	select {
+	case changes <- c:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // look tells what changed keys show by themselves, and fights.
