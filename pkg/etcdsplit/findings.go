@@ -329,32 +329,52 @@ func (r *reporter) findDropped() {
 	for _, store := range r.stores {
 		for _, name := range sortedKeys(store.total.resources) {
 			t := store.total.resources[name]
-			bySide := map[SideName][]string{}
-			for _, sidePath := range sortedKeys(t.dropped) {
-				side, path, _ := strings.Cut(sidePath, " ")
-				bySide[SideName(side)] = append(bySide[SideName(side)], path)
-			}
 			for _, side := range Sides() {
-				paths := bySide[side]
-				if len(paths) == 0 {
-					continue
-				}
-				var objects counted
-				details := make([]string, 0, len(paths))
-				for _, path := range paths {
-					c := t.dropped[string(side)+" "+path]
-					objects.samples.merge(c.samples)
-					details = append(details, fmt.Sprintf("%s (%d)", path, c.keys))
-				}
-				severity := finding.Warning
-				if len(paths) == 1 && paths[0] == "metadata.managedFields" {
-					severity = finding.Info // nothing that runs depends on it
-				}
-				r.add(store.Name, name, finding.Finding{Rule: "FUS001", Severity: severity, Related: objects.samples,
-					Message: fmt.Sprintf("objects hold fields that the %s side (%s) does not know and drops whenever it rewrites one, even its status: %s",
-						side, r.m.ControlPlane(side).Version, strings.Join(details, ", ")),
-					Fix: "let one version write these objects: its controllers, and the kubelets that report their status"})
+				r.addDropped(store, t, side)
 			}
 		}
 	}
+}
+
+func (r *reporter) addDropped(store *storeScan, t *resourceTally, side SideName) {
+	lost, idle := t.droppedFields(side, true), t.droppedFields(side, false)
+	if len(lost)+len(idle) == 0 {
+		return
+	}
+	objects := t.dropped[dropped{side: side, matters: true}]
+	f := finding.Finding{Rule: "FUS001", Severity: finding.Warning, Fix: "let one version write these objects: its controllers, and the kubelets that report their status"}
+	if objects == nil {
+		objects = t.dropped[dropped{side: side}]
+		f.Severity, f.Fix = finding.Info, ""
+	}
+	if t.name == "events" {
+		f.Severity, f.Fix = finding.Info, "" // notices, which nobody reads after an hour
+	}
+	f.Related = objects.samples
+	holds := "hold"
+	if objects.keys == 1 {
+		holds = "holds"
+	}
+	var fields []string
+	if len(lost) > 0 {
+		fields = append(fields, strings.Join(lost, ", "))
+	}
+	if len(idle) > 0 {
+		fields = append(fields, "without consequence: "+strings.Join(idle, ", "))
+	}
+	f.Message = fmt.Sprintf("%s %s fields that the %s side (%s) does not know, and drops whenever it rewrites an object, even its status: %s",
+		plural(objects.keys, "object"), holds, side, r.m.ControlPlane(side).Version, strings.Join(fields, "; "))
+	r.add(store.Name, t.name, f)
+}
+
+// droppedFields lists the fields that objects hold and the side drops, with the number of objects.
+func (t *resourceTally) droppedFields(side SideName, matters bool) []string {
+	var fields []string
+	for d, c := range t.dropped {
+		if d.side == side && d.matters == matters && d.path != "" {
+			fields = append(fields, fmt.Sprintf("%s (%d)", d.path, c.keys))
+		}
+	}
+	slices.Sort(fields)
+	return fields
 }

@@ -130,7 +130,16 @@ type Side struct {
 	// Drops are fields that the other side's version knows and this one does not, as paths: "spec.containers[].startupProbe".
 	// An object that this side rewrites loses them.
 	Drops []string `json:"drops,omitempty"`
+	// Implied are values of fields among Drops, and below them, that say what this side does anyway, by path: their loss means
+	// nothing. OneElement stands for any list of one.
+	Implied map[string]string `json:"implied,omitempty"`
 }
+
+// OneElement is a value of Side.Implied.
+const OneElement = "[*]"
+
+// ManagedFields is a path of Side.Drops on which nothing that runs depends.
+const ManagedFields = "metadata.managedFields"
 
 // BootKey names what an API server writes by itself at every start, so that it may lie where the owner would not have it.
 type BootKey struct {

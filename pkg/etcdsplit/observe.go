@@ -24,9 +24,10 @@ func Depths() []Depth { return []Depth{DepthEnvelope, DepthKeys, DepthObjects} }
 
 // FieldFinder finds fields in objects. It is safe for concurrent use.
 type FieldFinder interface {
-	// Find calls found with each of the paths under which the object holds a value that is not empty.
+	// Find calls found with each of the paths, those of Side.Drops, under which the object holds a value, and says whether that
+	// is what Side.Implied has for it.
 	// Errors: the object cannot be read as its type.
-	Find(e *Envelope, paths []string, found func(path string)) error
+	Find(e *Envelope, side *Side, found func(path string, implied bool)) error
 }
 
 // common is what the ranges of a scan share.
@@ -268,9 +269,19 @@ func (o *observer) storedAs(r *resourceTally, e *Envelope) *storedTally {
 // findDropped notes the fields that a side which reads the resource from this store would drop from the object.
 func (o *observer) findDropped(r *resourceTally, rest string, e *Envelope) error {
 	var errs []error
-	for _, side := range r.row.Readers(o.store) {
-		if paths := r.row.Side(side).Drops; len(paths) > 0 {
-			errs = append(errs, o.fields.Find(e, paths, func(path string) { count(r.dropped, string(side)+" "+path, rest) }))
+	for _, name := range r.row.Readers(o.store) {
+		side := r.row.Side(name)
+		if len(side.Drops) == 0 {
+			continue
+		}
+		holds, matters := false, false
+		errs = append(errs, o.fields.Find(e, side, func(path string, implied bool) {
+			implied = implied || path == ManagedFields
+			holds, matters = true, matters || !implied
+			addTo(r.dropped, dropped{name, path, !implied}, rest)
+		}))
+		if holds {
+			addTo(r.dropped, dropped{side: name, matters: matters}, rest)
 		}
 	}
 	return errors.Join(errs...)

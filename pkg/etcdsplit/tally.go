@@ -90,15 +90,15 @@ type resourceTally struct {
 	unreadable map[string]*counted // by what is wrong
 	unshaped   counted
 	namespaces map[string]*inside
-	last       *inside             // of the key before
-	dropped    map[string]*counted // by side and path of the field
+	last       *inside // of the key before
+	dropped    map[dropped]*counted
 }
 
 func newResourceTally(name string, number uint16, k Key, row *Resource) *resourceTally {
 	return &resourceTally{
 		name: name, number: number, form: k.Form, group: strings.Clone(k.Group), row: row,
 		types: map[stored]*storedTally{}, encrypted: map[string]*counted{}, unreadable: map[string]*counted{},
-		namespaces: map[string]*inside{}, dropped: map[string]*counted{},
+		namespaces: map[string]*inside{}, dropped: map[dropped]*counted{},
 	}
 }
 
@@ -163,7 +163,14 @@ func (t *resourceTally) merge(other *resourceTally) {
 	}
 }
 
-func mergeCounted(into, from map[string]*counted) {
+// dropped is a field that objects hold and that a side drops, or with an empty path objects that hold such fields.
+type dropped struct {
+	side    SideName
+	path    string
+	matters bool // the loss of the field, or for objects that of one of them
+}
+
+func mergeCounted[K comparable](into, from map[K]*counted) {
 	for key, c := range from {
 		if to, ok := into[key]; ok {
 			to.merge(c)
@@ -179,6 +186,16 @@ func count(m map[string]*counted, name, key string) {
 	if !ok {
 		c = &counted{}
 		m[strings.Clone(name)] = c
+	}
+	c.add(key)
+}
+
+// addTo adds the key to the entry, which is made when it is missing.
+func addTo[K comparable](m map[K]*counted, entry K, key string) {
+	c, ok := m[entry]
+	if !ok {
+		c = &counted{}
+		m[entry] = c
 	}
 	c.add(key)
 }

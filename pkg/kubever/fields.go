@@ -86,8 +86,14 @@ func decodeImplied() map[[2]string]string {
 // Implied reports whether the value of a field, printed as by fmt.Sprint, says what versions without the field do anyway:
 // Implied("v1.PodSpec", "enableServiceLinks", "true"). Whoever leaves such a field out loses nothing; servers fill most of them in.
 func Implied(typeName, field, value string) bool {
-	implied, ok := impliedTable()[[2]string{typeName, field}]
+	implied, ok := ImpliedValue(typeName, field)
 	return ok && implied == value
+}
+
+// ImpliedValue is the value for which Implied is true, and whether the field has one.
+func ImpliedValue(typeName, field string) (string, bool) {
+	value, ok := impliedTable()[[2]string{typeName, field}]
+	return value, ok
 }
 
 // ElementType strips lists and maps off a type: "[]v1.Container" is v1.Container.

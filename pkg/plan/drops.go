@@ -12,24 +12,25 @@ import (
 
 // drops lists the fields of a resource that the other side's version knows and this side's does not, as paths such as
 // "spec.containers[].startupProbe": an object that this side rewrites loses them. It looks at the versions in which both
-// sides may find the resource stored; a field below one that is lost is not listed again.
-func drops(row *etcdsplit.Resource, side etcdsplit.SideName, minor, other kubever.Minor) []string {
+// sides may find the resource stored; a field below one that is lost is not listed again. For the fields, and those below
+// them, it says which value means what this side does anyway.
+func drops(row *etcdsplit.Resource, side etcdsplit.SideName, minor, other kubever.Minor) (paths []string, implied map[string]string) {
 	otherSide := etcdsplit.Modern
 	if side == etcdsplit.Modern {
 		otherSide = etcdsplit.Legacy
 	}
-	var paths []string
+	implied = map[string]string{}
 	for _, apiVersion := range []string{row.Side(side).StoredAs, row.Side(otherSide).StoredAs} {
 		gv, err := schema.ParseGroupVersion(apiVersion)
 		if err != nil || row.Kind == "" || !slices.Contains(row.Side(side).Decodes, apiVersion) {
 			continue
 		}
-		d := dropping{minor: minor, other: other}
-		d.walk("", typeName(gv, row.Kind))
+		d := dropping{minor: minor, other: other, implied: implied}
+		d.walk("", typeName(gv, row.Kind), typeName(gv, row.Kind))
 		paths = append(paths, d.paths...)
 	}
 	slices.Sort(paths)
-	return slices.Compact(paths)
+	return slices.Compact(paths), implied
 }
 
 // typeName is a kind as the API descriptions name it: apps.v1.Deployment, v1.Pod, rbac.v1.Role.
@@ -44,34 +45,70 @@ func typeName(gv schema.GroupVersion, kind string) string {
 	return group + "." + gv.Version + "." + kind
 }
 
-// dropping walks a type of two versions at a time.
+// dropping walks a type as two versions describe it.
 type dropping struct {
 	minor, other kubever.Minor
 	above        []string // types on the way down: some contain themselves
 	paths        []string
+	implied      map[string]string
 }
 
-func (d *dropping) walk(prefix, name string) {
-	if slices.Contains(d.above, name) {
+// walk compares the fields of a type of the other version with those of the same type in this side's, which may go by another
+// name: v1.Handler became v1.LifecycleHandler.
+func (d *dropping) walk(prefix, theirs, ours string) {
+	if slices.Contains(d.above, theirs) {
 		return
 	}
-	d.above = append(d.above, name)
-	known := kubever.Fields(name, d.minor)
-	for _, field := range kubever.Fields(name, d.other) {
+	d.above = append(d.above, theirs)
+	known := kubever.Fields(ours, d.minor)
+	for _, field := range kubever.Fields(theirs, d.other) {
 		path := prefix + field
 		if !slices.Contains(known, field) {
 			// What has no fields on this side is no struct that drops some: an older version may describe it otherwise.
 			if len(known) > 0 {
 				d.paths = append(d.paths, path)
+				d.imply(path, theirs, field)
 			}
 			continue
 		}
-		fieldType := kubever.FieldType(name, field, d.other)
-		element := kubever.ElementType(fieldType)
-		if element != fieldType {
-			path += "[]"
+		their, our := kubever.FieldType(theirs, field, d.other), kubever.FieldType(ours, field, d.minor)
+		lost := len(d.paths)
+		d.walk(step(path, their)+".", kubever.ElementType(their), kubever.ElementType(our))
+		if path == etcdsplit.ManagedFields && len(d.paths) > lost {
+			d.paths = append(d.paths[:lost], path) // a part of it says nothing without the others
 		}
-		d.walk(path+".", element)
 	}
 	d.above = d.above[:len(d.above)-1]
 }
+
+// step is the path to the values of a field: those of a list or a map are its elements.
+func step(path, fieldType string) string {
+	if kubever.ElementType(fieldType) != fieldType {
+		path += "[]"
+	}
+	return path
+}
+
+// imply notes the values of a field that is lost, and of the fields below it, whose loss means nothing.
+func (d *dropping) imply(path, typeName, field string) {
+	if value, ok := kubever.ImpliedValue(typeName, field); ok {
+		d.implied[path] = value
+	}
+	if slices.Contains(derived, typeName+"."+field) {
+		d.implied[path] = etcdsplit.OneElement
+	}
+	fieldType := kubever.FieldType(typeName, field, d.other)
+	element := kubever.ElementType(fieldType)
+	if slices.Contains(d.above, element) {
+		return
+	}
+	d.above = append(d.above, element)
+	for _, inner := range kubever.Fields(element, d.other) {
+		d.imply(step(path, fieldType)+"."+inner, element, inner)
+	}
+	d.above = d.above[:len(d.above)-1]
+}
+
+// derived are lists that, when they have one element, repeat what another field of every stored object says: servers that know
+// the list fill it in from there when they read an object without it.
+var derived = []string{"v1.ServiceSpec.clusterIPs", "v1.ServiceSpec.ipFamilies"}

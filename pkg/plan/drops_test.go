@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
@@ -10,10 +11,10 @@ import (
 func TestDropsListsWhatTheOlderSideDoesNotKnow(t *testing.T) {
 	core := etcdsplit.Side{Store: "core", StoredAs: "v1", Decodes: []string{"v1"}}
 	row := &etcdsplit.Resource{Key: "pods", Kind: "Pod", Groups: []string{""}, Legacy: core, Modern: core}
-	legacy := drops(row, etcdsplit.Legacy, 10, 36)
+	legacy, implied := drops(row, etcdsplit.Legacy, 10, 36)
 	for _, want := range []string{
 		"metadata.managedFields", "spec.topologySpreadConstraints", "spec.preemptionPolicy", "spec.containers[].startupProbe", "spec.volumes[].ephemeral",
-		"spec.initContainers[].restartPolicy", "status.podIPs",
+		"spec.initContainers[].restartPolicy", "status.podIPs", "spec.containers[].lifecycle.preStop.sleep", // of a type that was renamed
 	} {
 		if !slices.Contains(legacy, want) {
 			t.Errorf("1.10 drops %d fields of a 1.36 pod, %q is not among them", len(legacy), want)
@@ -24,11 +25,31 @@ func TestDropsListsWhatTheOlderSideDoesNotKnow(t *testing.T) {
 			t.Errorf("1.10 is said to drop %q", unwanted)
 		}
 	}
-	if same := drops(row, etcdsplit.Legacy, 36, 36); len(same) > 0 {
+	if implied["spec.enableServiceLinks"] != "true" || implied["spec.topologySpreadConstraints[].nodeTaintsPolicy"] != "Ignore" || implied["spec.hostname"] != "" {
+		t.Errorf("implied values are %v", implied)
+	}
+	of15, _ := drops(row, etcdsplit.Legacy, 15, 36)
+	if !slices.Contains(of15, "metadata.managedFields") || slices.ContainsFunc(of15, func(path string) bool { return strings.HasPrefix(path, "metadata.managedFields[]") }) {
+		t.Errorf("1.15, which knows a part of managedFields, drops %q, want all of it", of15)
+	}
+	if same, _ := drops(row, etcdsplit.Legacy, 36, 36); len(same) > 0 {
 		t.Errorf("a version drops its own fields: %q", same)
 	}
-	if modern := drops(row, etcdsplit.Modern, 36, 10); !slices.Contains(modern, "metadata.initializers") {
+	if modern, _ := drops(row, etcdsplit.Modern, 36, 10); !slices.Contains(modern, "metadata.initializers") {
 		t.Errorf("1.36 drops %q of a 1.10 pod, want metadata.initializers among them", modern)
+	}
+}
+
+func TestDropsSaysWhichValuesMeanNothing(t *testing.T) {
+	core := etcdsplit.Side{Store: "core", StoredAs: "v1", Decodes: []string{"v1"}}
+	row := &etcdsplit.Resource{Key: "services/specs", Kind: "Service", Groups: []string{""}, Legacy: core, Modern: core}
+	_, implied := drops(row, etcdsplit.Legacy, 6, 36)
+	for path, want := range map[string]string{
+		"spec.internalTrafficPolicy": "Cluster", "spec.clusterIPs": etcdsplit.OneElement, "spec.sessionAffinityConfig.clientIP.timeoutSeconds": "10800", "spec.loadBalancerClass": "",
+	} {
+		if implied[path] != want {
+			t.Errorf("the implied value of %s is %q, want %q", path, implied[path], want)
+		}
 	}
 }
 

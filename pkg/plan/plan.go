@@ -272,8 +272,8 @@ func (p *Plan) Ownership() etcdsplit.Map {
 	for _, r := range p.Resources {
 		row := r.Resource
 		if row.Legacy.Store == row.Modern.Store {
-			row.Legacy.Drops = drops(&row, etcdsplit.Legacy, p.Legacy.Version.Minor, p.Modern.Version.Minor)
-			row.Modern.Drops = drops(&row, etcdsplit.Modern, p.Modern.Version.Minor, p.Legacy.Version.Minor)
+			row.Legacy.Drops, row.Legacy.Implied = drops(&row, etcdsplit.Legacy, p.Legacy.Version.Minor, p.Modern.Version.Minor)
+			row.Modern.Drops, row.Modern.Implied = drops(&row, etcdsplit.Modern, p.Modern.Version.Minor, p.Legacy.Version.Minor)
 		}
 		m.Resources = append(m.Resources, row)
 		if row.Key == "thirdpartyresources" {

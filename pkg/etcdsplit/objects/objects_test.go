@@ -49,10 +49,11 @@ func modernPod() *corev1.Pod {
 
 func TestFindSeesFieldsInBothEncodings(t *testing.T) {
 	paths := []string{
-		"metadata.managedFields", "spec.preemptionPolicy", "spec.topologySpreadConstraints", "spec.containers[].startupProbe", "spec.containers[].startupProbe.grpc",
+		"metadata.managedFields", "spec.preemptionPolicy", "spec.topologySpreadConstraints", "spec.containers[].startupProbe",
 		"spec.volumes[].ephemeral", "spec.schedulingGates", "spec.hostname", "spec.enableServiceLinks", "spec.initContainers[].startupProbe", "spec.noSuchField", "spec.containers[].resources.claims",
 	}
-	want := []string{"metadata.managedFields", "spec.containers[].startupProbe", "spec.containers[].startupProbe.grpc", "spec.preemptionPolicy", "spec.topologySpreadConstraints", "spec.volumes[].ephemeral"}
+	side := &etcdsplit.Side{Drops: paths}
+	want := []string{"metadata.managedFields", "spec.containers[].startupProbe", "spec.preemptionPolicy", "spec.topologySpreadConstraints", "spec.volumes[].ephemeral"}
 	for _, asJSON := range []bool{false, true} {
 		e, err := etcdsplit.ReadEnvelope(store(t, asJSON, corev1.SchemeGroupVersion, modernPod()))
 		if err != nil {
@@ -61,12 +62,76 @@ func TestFindSeesFieldsInBothEncodings(t *testing.T) {
 		var finder objects.Finder
 		for range 2 { // the second time from what the first one prepared
 			var got []string
-			if err := finder.Find(&e, paths, func(path string) { got = append(got, path) }); err != nil {
+			if err := finder.Find(&e, side, func(path string, _ bool) { got = append(got, path) }); err != nil {
 				t.Fatal(err)
 			}
 			slices.Sort(got)
 			if !slices.Equal(got, want) {
 				t.Errorf("%s: Find = %q, want %q", e.Encoding, got, want)
+			}
+		}
+	}
+}
+
+// TestFindTellsWhatALossMeans looks at values that say nothing, at empty ones that say something, and at those that say what a
+// version without the field does anyway.
+func TestFindTellsWhatALossMeans(t *testing.T) {
+	no, yes, none, ten := false, true, "", int32(10800)
+	side := func(implied map[string]string, drops ...string) *etcdsplit.Side {
+		return &etcdsplit.Side{Drops: drops, Implied: implied}
+	}
+	pod := func(change func(*corev1.PodSpec)) *corev1.Pod {
+		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}
+		change(&p.Spec)
+		return p
+	}
+	service := func(change func(*corev1.ServiceSpec)) *corev1.Service {
+		s := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.7"}}
+		change(&s.Spec)
+		return s
+	}
+	links := side(map[string]string{"spec.enableServiceLinks": "true"}, "spec.enableServiceLinks")
+	affinity := side(map[string]string{"spec.sessionAffinityConfig.clientIP.timeoutSeconds": "10800"}, "spec.sessionAffinityConfig")
+	addresses := side(map[string]string{"spec.clusterIPs": etcdsplit.OneElement}, "spec.clusterIPs")
+	for name, test := range map[string]struct {
+		object runtime.Object
+		side   *etcdsplit.Side
+		want   string
+	}{
+		"a flag that is off":           {pod(func(s *corev1.PodSpec) { s.EnableServiceLinks = &no }), links, "lost"},
+		"a flag as it is anyway":       {pod(func(s *corev1.PodSpec) { s.EnableServiceLinks = &yes }), links, "implied"},
+		"a flag that is not set":       {pod(func(*corev1.PodSpec) {}), links, ""},
+		"a number that is 0 by itself": {pod(func(*corev1.PodSpec) {}), side(nil, "spec.containers[].resources.claims", "spec.hostNetwork"), ""},
+		"an empty text":                {pod(func(s *corev1.PodSpec) { s.RuntimeClassName = &none }), side(nil, "spec.runtimeClassName"), "lost"},
+		"an empty struct": {pod(func(s *corev1.PodSpec) {
+			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+		}),
+			side(nil, "spec.volumes[].ephemeral"), "lost"},
+		"a struct as it is anyway": {service(func(s *corev1.ServiceSpec) {
+			s.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &ten}}
+		}), affinity, "implied"},
+		"a struct that is another": {service(func(s *corev1.ServiceSpec) {
+			s.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32)}}
+		}), affinity, "lost"},
+		"a list of one":           {service(func(s *corev1.ServiceSpec) { s.ClusterIPs = []string{"10.96.0.7"} }), addresses, "implied"},
+		"a list of two":           {service(func(s *corev1.ServiceSpec) { s.ClusterIPs = []string{"10.96.0.7", "fd00::7"} }), addresses, "lost"},
+		"a list of none":          {service(func(s *corev1.ServiceSpec) { s.ClusterIPs = []string{} }), addresses, ""},
+		"one of two says":         {pod(func(s *corev1.PodSpec) { s.Containers = []corev1.Container{{TTY: true}, {}} }), side(nil, "spec.containers[].tty"), "lost"},
+		"a struct of empty texts": {&corev1.Event{}, side(nil, "source", "eventTime"), ""},
+	} {
+		for _, asJSON := range []bool{false, true} {
+			e, err := etcdsplit.ReadEnvelope(store(t, asJSON, corev1.SchemeGroupVersion, test.object))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var finder objects.Finder
+			got := ""
+			if err := finder.Find(&e, test.side, func(_ string, implied bool) {
+				if got = "lost"; implied {
+					got = "implied"
+				}
+			}); err != nil || got != test.want {
+				t.Errorf("%s in %s: Find says %q, %v; want %q", name, e.Encoding, got, err, test.want)
 			}
 		}
 	}
@@ -80,7 +145,7 @@ func TestFindReportsDamage(t *testing.T) {
 	}
 	e.Body = e.Body[:len(e.Body)-3]
 	var finder objects.Finder
-	if err := finder.Find(&e, []string{"spec.hostname"}, func(string) {}); !errors.Is(err, etcdsplit.ErrUnreadable) {
+	if err := finder.Find(&e, &etcdsplit.Side{Drops: []string{"spec.hostname"}}, func(string, bool) {}); !errors.Is(err, etcdsplit.ErrUnreadable) {
 		t.Errorf("Find in a damaged object = %v, want %v", err, etcdsplit.ErrUnreadable)
 	}
 }
