@@ -162,7 +162,7 @@ type storeKey struct{ store, key string }
 type bout struct {
 	writes   []time.Time // within the window, at most rules.Writes+rules.Returns
 	returns  []time.Time
-	values   [2]uint64 // hashes of the last two values, the newest last; 0 when it was deleted
+	values   [2]uint64 // substances of the last two values, the newest last; 0 when it was deleted
 	total    Fight
 	reported bool
 }
@@ -192,7 +192,7 @@ func (r *Referee) See(now time.Time, store string, c Change) *Fight {
 	}
 	var value uint64
 	if !c.Deleted {
-		value = maphash.Bytes(r.seed, c.Value) | 1
+		value = substance(r.seed, c.Value)
 	}
 	b.total.Writes++
 	b.writes = r.recent(append(b.writes, now), now)

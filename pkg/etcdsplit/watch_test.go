@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/kubefusion/fusionctl/pkg/finding"
 )
 
@@ -82,6 +84,41 @@ func TestRefereeNoticesAValueThatKeepsComingBack(t *testing.T) {
 	}
 	if r.Following() != 0 {
 		t.Errorf("%d keys are still followed", r.Following())
+	}
+}
+
+// TestRefereeOverlooksBookkeeping: two controllers that undo each other's changes never bring back the very bytes.
+func TestRefereeOverlooksBookkeeping(t *testing.T) {
+	protobuf := func(data string, generation uint64) string {
+		meta := field(nil, 1, []byte("web"))
+		meta = protowire.AppendVarint(protowire.AppendTag(meta, 7, protowire.VarintType), generation)
+		meta = field(meta, 17, fmt.Appendf(nil, "managed at %d", generation))
+		unknown := field(field(nil, 1, field(field(nil, 1, []byte("apps/v1")), 2, []byte("Deployment"))), 2, field(field(nil, 1, meta), 2, []byte(data)))
+		return "k8s\x00" + string(unknown)
+	}
+	json := func(data string, generation uint64) string {
+		return fmt.Sprintf(`{"apiVersion":"a.b/v1","kind":"C","metadata":{"name":"web","generation":%d,"managedFields":[{"time":"%d"}]},"spec":{"x":%q}}`, generation, generation, data)
+	}
+	for name, value := range map[string]func(string, uint64) string{"protobuf": protobuf, "json": json} {
+		for _, test := range []struct {
+			say   func(i int) string
+			fight bool
+		}{
+			{func(i int) string { return []string{"a", "b"}[i%2] }, true},
+			{func(i int) string { return "a" }, false},
+			{func(i int) string { return fmt.Sprint(i) }, false},
+		} {
+			_, see, _ := referee(FightRules{})
+			told := 0
+			for i := range 10 {
+				if see("deployments/default/web", value(test.say(i), uint64(i))) != nil {
+					told++
+				}
+			}
+			if (told == 1) != test.fight || told > 1 {
+				t.Errorf("%s %s, %s, ...: told %d times, want %v", name, test.say(0), test.say(1), told, test.fight)
+			}
+		}
 	}
 }
 

@@ -21,10 +21,11 @@ func addressRules() []Rule {
 			Why: "Each API server keeps the addresses behind the service kubernetes. One that counts masters removes addresses beyond its --apiserver-count, one " +
 				"that uses leases writes exactly those that it has leases of: two of different kinds, or two that expect one server each, undo each other's work for ever.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{Seen: "with --endpoint-reconciler-type=none 1.36.3 writes no master leases, endpoints or slices for the service kubernetes", Read: "pkg/master/controller.go of 1.6.13; reconcilers/instancecount.go and lease.go of 1.36.3"},
-			Bad:      example{legacy: "1.6.13", modernServer: reconcile("lease")}.String(),
-			Good:     example{legacy: "1.6.13"}.String(),
-			Check:    fightingReconcilers,
+			Evidence: Evidence{Seen: "a 1.36.3 that counts masters and a 1.15.12 that keeps leases wrote the endpoints by turns, every ten seconds; with " +
+				"--endpoint-reconciler-type=none 1.36.3 writes no master leases, endpoints or slices for the service kubernetes", Damage: []string{"TestWatchTellsAFight"}, Read: "pkg/master/controller.go of 1.6.13; reconcilers/instancecount.go and lease.go of 1.36.3"},
+			Bad:   example{legacy: "1.6.13", modernServer: reconcile("lease")}.String(),
+			Good:  example{legacy: "1.6.13"}.String(),
+			Check: fightingReconcilers,
 		},
 		{
 			ID: "FUS041", Title: "Lease reconcilers do not see each other's leases",
