@@ -4,21 +4,24 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -32,8 +35,8 @@ func newEtcdMoveCmd(streams Streams) *cobra.Command {
   fusionctl etcd move apply SPEC move.plan           backup, copy, verify, delete
   fusionctl etcd move undo  SPEC move.plan           brings everything back
 
-Stop the API servers' writes to these resources first, and start the servers again afterwards: watches do not survive a move.
-apply refuses when anything changed since the plan. It may be killed at any moment and run again.`,
+Stop the API servers that use these stores first, and start them again afterwards: who watches one that runs sees the moved objects
+deleted. apply refuses when anything changed since the plan. It may be killed at any moment and run again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newEtcdMovePlanCmd(streams), newEtcdMoveApplyCmd(streams), newEtcdMoveUndoCmd(streams))
@@ -70,7 +73,7 @@ Exit codes: 0 planned, 1 a store could not be read, 2 bad usage or a bad spec, 3
 	}
 	storesFlags(cmd, &req.stores)
 	cmd.Flags().StringVar(&req.plan, "out", "", "file to write the plan to (required)")
-	cmd.Flags().StringArrayVar(&req.options.Resources, "resource", nil, "only this resource, by its part of the key; repeat for more")
+	cmd.Flags().StringArrayVar(&req.options.Resources, "resource", nil, "only this resource, by its name or its part of the key: nodes or minions; repeat for more")
 	cmd.Flags().StringVar(&req.options.From, "from", "", "with --resource and --to: move all of its keys from this store")
 	cmd.Flags().StringVar(&req.options.To, "to", "", "with --resource and --from: to this store")
 	enumFlag(cmd, &req.output, "output", "o", "how to print the summary", "table", "json", "yaml")
@@ -86,9 +89,10 @@ func newEtcdMoveApplyCmd(streams Streams) *cobra.Command {
 and when all are there deletes the originals (only at the revision of the plan). Keys keep the rest of their lease.
 
 A journal beside the plan says how far it came. Run again after it was killed, it goes on; run again when it is done, it does
-nothing.
+nothing. A lock in each store keeps other runs away.
 
-Exit codes: 0 moved, 1 could not finish: run it again, or undo, 2 bad usage or a bad file, 130 interrupted.`,
+Exit codes: 0 moved, 1 could not finish: run it again, or undo, 2 bad usage or a bad file, 3 moved, and meanwhile keys were written
+where they do not belong, 130 interrupted.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.file, req.plan = args[0], args[1]
@@ -105,7 +109,8 @@ func newEtcdMoveUndoCmd(streams Streams) *cobra.Command {
 		Use:   "undo SPEC PLAN",
 		Short: "Bring back what apply has moved",
 		Long: `undo brings every key of the plan back to where it came from, from its copy or from the backup, and deletes the copies. It
-refuses, before it changes anything, when a copy was written after it was moved. It may be killed and run again.
+refuses, before it changes anything, when a copy was written after it was moved. It may be killed and run again. Objects that were
+deleted in their new store come back from the backup.
 
 Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interrupted.`,
 		Args: cobra.ExactArgs(2),
@@ -123,6 +128,7 @@ func moveFlags(cmd *cobra.Command, req *etcdMoveRequest) {
 	cmd.Flags().StringVar(&req.journal, "journal", "", "file of the journal (default PLAN.journal)")
 	cmd.Flags().StringVar(&req.backup, "backup", "", "file of the backup (default PLAN.backup)")
 	cmd.Flags().BoolVar(&req.yes, "yes", false, "do not ask")
+	enumFlag(cmd, &req.output, "output", "o", "how to print the result", "table", "json", "yaml")
 }
 
 // openWriters opens the stores of the plan for reading and writing. Files cannot be moved to.
@@ -144,7 +150,7 @@ func openWriters(ctx context.Context, r storesRequest, p *plan.Plan) (map[string
 	}
 	stores := map[string]move.Store{}
 	for _, s := range opened {
-		stores[s.Name] = etcdv3.Writer{Client: s.live}
+		stores[s.Name] = &etcdv3.Writer{Client: s.live}
 	}
 	return stores, func() { closeStores(opened) }, nil
 }
@@ -156,6 +162,7 @@ type moveTotals struct {
 	To        string `json:"to"`
 	Keys      int64  `json:"keys"`
 	Bytes     int64  `json:"bytes"`
+	Leased    int64  `json:"leased"`
 	Conflicts int64  `json:"conflicts"`
 	Example   string `json:"example,omitempty"` // of a conflict, or else of a key
 }
@@ -171,25 +178,31 @@ func runEtcdMovePlan(ctx context.Context, req etcdMoveRequest, streams Streams) 
 	if err != nil {
 		return err
 	}
+	ownership := p.Ownership()
+	if req.options.Resources, err = move.ResolveResources(&ownership, req.options.Resources); err != nil {
+		return badInput(err, "fusionctl etcd ls prints them")
+	}
 	stores, closeAll, err := openWriters(ctx, req.stores, p)
 	if err != nil {
 		return err
 	}
 	defer closeAll()
 	limitMemory(ctx)
-	ownership := p.Ownership()
-	totals := newTotals(&ownership)
+	summary := newMoveSummary(&ownership)
+	progress := newMoveProgress(streams.Err, 0)
 	err = writeMovePlan(req.plan, func(emit func(move.Move) error) (move.Header, error) {
 		return move.New(ctx, &ownership, stores, req.options, func(m move.Move) error {
-			totals.add(m)
+			summary.add(m)
+			progress.planned.Add(1)
 			return emit(m)
 		})
 	})
+	progress.done()
 	if err != nil {
-		return withHint(err, storeHint(err))
+		return withHint(err, moveHint(err))
 	}
-	lines := totals.lines()
-	if err := printMoveTotals(streams.Out, req, lines); err != nil {
+	lines := summary.lines()
+	if err := printMovePlan(streams.Out, req, p, lines, summary.notes(req.options)); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(lines, func(l moveTotals) bool { return l.Conflicts > 0 }) {
@@ -198,16 +211,18 @@ func runEtcdMovePlan(ctx context.Context, req etcdMoveRequest, streams Streams) 
 	return nil
 }
 
-type totalsByResource struct {
+// moveSummary sums moves up.
+type moveSummary struct {
 	classifier *etcdsplit.Classifier
 	byID       map[[3]string]*moveTotals
+	encrypted  map[string]int64 // by destination, and provider and key
 }
 
-func newTotals(m *etcdsplit.Map) *totalsByResource {
-	return &totalsByResource{etcdsplit.NewClassifier(m), map[[3]string]*moveTotals{}}
+func newMoveSummary(m *etcdsplit.Map) *moveSummary {
+	return &moveSummary{etcdsplit.NewClassifier(m), map[[3]string]*moveTotals{}, map[string]int64{}}
 }
 
-func (t *totalsByResource) add(m move.Move) {
+func (t *moveSummary) add(m move.Move) {
 	k := t.classifier.Classify(m.Key)
 	id := [3]string{strings.Clone(k.Resource), m.From, m.To}
 	line, ok := t.byID[id]
@@ -217,6 +232,12 @@ func (t *totalsByResource) add(m move.Move) {
 	}
 	line.Keys++
 	line.Bytes += int64(m.Bytes)
+	if m.Leased {
+		line.Leased++
+	}
+	if m.Encryption != "" {
+		t.encrypted[fmt.Sprintf("with %s; the API server that reads store %s", m.Encryption, m.To)]++
+	}
 	if m.Conflict != "" {
 		if line.Conflicts++; line.Conflicts == 1 {
 			line.Example = m.Key + ": " + m.Conflict
@@ -224,7 +245,7 @@ func (t *totalsByResource) add(m move.Move) {
 	}
 }
 
-func (t *totalsByResource) lines() []moveTotals {
+func (t *moveSummary) lines() []moveTotals {
 	lines := []moveTotals{}
 	for _, line := range t.byID {
 		lines = append(lines, *line)
@@ -235,85 +256,297 @@ func (t *totalsByResource) lines() []moveTotals {
 	return lines
 }
 
-func printMoveTotals(w io.Writer, req etcdMoveRequest, lines []moveTotals) error {
+// notes are what the user should know about these keys in particular.
+func (t *moveSummary) notes(options move.Options) []string {
+	var notes []string
+	for _, with := range slices.Sorted(maps.Keys(t.encrypted)) {
+		notes = append(notes, fmt.Sprintf("%s encrypted %s must have this provider and key in its --encryption-provider-config", counted(int(t.encrypted[with]), "value")+" of these are", with))
+	}
+	if slices.Contains(options.Resources, "services/specs") && !slices.Contains(options.Resources, "ranges") {
+		notes = append(notes, "the allocators of addresses and node ports do not go with the services: --resource ranges moves them")
+	}
+	return notes
+}
+
+// moveServer is an API server that uses the stores of a move.
+type moveServer struct {
+	Component string             `json:"component"`
+	Side      etcdsplit.SideName `json:"side"`
+	Version   string             `json:"version"`
+	Hosts     []string           `json:"hosts"`
+}
+
+// serversOf lists the API servers of the plan that keep something in one of the stores of the moves.
+func serversOf(p *plan.Plan, moves []moveTotals) []moveServer {
+	servers := []moveServer{}
+	for _, side := range etcdsplit.Sides() {
+		uses := func(store string) bool {
+			return p.Side(side).Store == store || slices.ContainsFunc(p.Resources, func(r plan.Resource) bool { return r.Side(side).Store == store })
+		}
+		if !slices.ContainsFunc(moves, func(l moveTotals) bool { return uses(l.From) || uses(l.To) }) {
+			continue
+		}
+		server := moveServer{Component: kubever.APIServer, Side: side, Version: p.Side(side).Version.String()}
+		for _, c := range p.ComponentsOf(side, kubever.APIServer) {
+			server.Component = c.Name
+			server.Hosts = append(server.Hosts, c.Host)
+		}
+		servers = append(servers, server)
+	}
+	return servers
+}
+
+func printMovePlan(w io.Writer, req etcdMoveRequest, p *plan.Plan, lines []moveTotals, notes []string) error {
 	document := struct {
 		Schema string       `json:"schema"`
 		Plan   string       `json:"plan"`
 		Moves  []moveTotals `json:"moves"`
-	}{"fusionctl/etcd-move-plan/v1", req.plan, lines}
+		Stop   []moveServer `json:"stop"` // before apply
+		Notes  []string     `json:"notes,omitempty"`
+	}{"fusionctl/etcd-move-plan/v1", req.plan, lines, serversOf(p, lines), notes}
 	switch req.output {
 	case "json":
 		return printJSON(w, document)
 	case "yaml":
 		return printYAML(w, document)
 	}
+	if err := printMoveTotals(w, lines); err != nil || len(lines) == 0 {
+		return err
+	}
+	for _, note := range notes {
+		fmt.Fprintf(w, "\nnote: %s\n", note)
+	}
+	fmt.Fprint(w, "\nBefore apply, stop every API server that uses these stores, with whatever configuration it runs now:\n")
+	for _, s := range document.Stop {
+		fmt.Fprintf(w, "  %s (%s, %s) on %s\n", s.Component, s.Side, s.Version, strings.Join(s.Hosts, ", "))
+	}
+	_, err := fmt.Fprintf(w, `One that runs tells whoever watches that the moved objects were deleted: kubelets stop the containers of such pods.
+
+Then:   fusionctl etcd move apply %[1]s %[2]s
+After:  start the API servers as this spec wants them (fusionctl render %[1]s), and look: fusionctl etcd check %[1]s
+`, req.file, req.plan)
+	return err
+}
+
+func printMoveTotals(w io.Writer, lines []moveTotals) error {
 	if len(lines) == 0 {
 		_, err := fmt.Fprintln(w, "nothing to move: every key lies where its owner keeps it")
 		return err
 	}
 	return printTable(w, func(t io.Writer) {
-		fmt.Fprintln(t, "RESOURCE\tFROM\tTO\tKEYS\tBYTES\tCONFLICTS\tFOR EXAMPLE")
+		fmt.Fprintln(t, "RESOURCE\tFROM\tTO\tKEYS\tBYTES\tLEASED\tCONFLICTS\tFOR EXAMPLE")
 		for _, l := range lines {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", etcdsplit.Printable(l.Resource), l.From, l.To, l.Keys, l.Bytes, l.Conflicts, etcdsplit.Printable(l.Example))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", etcdsplit.Printable(l.Resource), l.From, l.To, l.Keys, l.Bytes, l.Leased, l.Conflicts, etcdsplit.Printable(l.Example))
 		}
 	})
 }
 
 func runEtcdMove(ctx context.Context, req etcdMoveRequest, streams Streams, undo bool) error {
+	if req.stores.gentle {
+		return usagef("--gentle: what it reads may be old, and a move must know; --rate makes it slow")
+	}
 	p, err := loadPlan(streams, req.file)
 	if err != nil {
 		return err
 	}
-	moves, totals, err := readMovePlan(req.plan, p)
+	ownership := p.Ownership()
+	summary := newMoveSummary(&ownership)
+	moves, total, err := readMovePlan(req.plan, p, summary.add)
 	if err != nil {
 		return badInput(err, "fusionctl etcd move plan writes one")
-	}
-	question := "Move these keys?"
-	if undo {
-		question = "Bring these keys back?"
-	}
-	if err := printMoveTotals(streams.Err, etcdMoveRequest{output: "table"}, totals); err != nil {
-		return err
-	}
-	if err := confirm(streams, req.yes, question); err != nil {
-		return err
 	}
 	stores, closeAll, err := openWriters(ctx, req.stores, p)
 	if err != nil {
 		return err
 	}
 	defer closeAll()
+	question := "Move these keys?"
+	if undo {
+		question = "Bring these keys back?"
+	}
+	if err := printMoveTotals(streams.Err, summary.lines()); err != nil {
+		return err
+	}
+	if err := warnOfServers(ctx, streams.Err, moves.Header, stores); err != nil {
+		return withHint(err, moveHint(err))
+	}
+	if err := confirm(streams, req.yes, question); err != nil {
+		return err
+	}
 	limitMemory(ctx)
-	files, err := openMoveFiles(cmp.Or(req.journal, req.plan+".journal"), cmp.Or(req.backup, req.plan+".backup"))
+	files, err := openMoveFiles(cmp.Or(req.journal, req.plan+".journal"), cmp.Or(req.backup, req.plan+".backup"), moves.ID)
 	if err != nil {
 		return err
 	}
 	defer files.close()
-	log := loggerFrom(ctx)
-	progress := func(step move.Step, moves int64) { log.Info("moving", "step", step, "moves", moves) }
-	ownership := p.Ownership()
+	log, steps := loggerFrom(ctx), []move.Step{move.Saved, move.Copied, move.Deleted}
+	if undo {
+		steps = []move.Step{move.Restored}
+	}
+	progress := newMoveProgress(streams.Err, total, steps...)
+	job := move.Job{Map: &ownership, Stores: stores, Plan: moves, Files: files, Run: files.run(), By: thisProcess(req.plan), Progress: func(step move.Step, moves int64) {
+		log.Info("moving", "step", step, "moves", moves)
+		progress.step(step, moves)
+	}}
 	var result move.Result
 	if undo {
-		result, err = move.Undo(ctx, stores, moves, files, progress)
+		result, err = move.Undo(ctx, job)
 	} else {
-		result, err = move.Apply(ctx, &ownership, stores, moves, files, progress)
+		result, err = move.Apply(ctx, job)
 	}
+	progress.done()
 	if err != nil {
+		if ctx.Err() != nil {
+			fmt.Fprintf(streams.Err, "stopped after %s; the same command goes on from here, and fusionctl etcd move undo %s %s goes back\n", progress.reached(), req.file, req.plan)
+		}
 		return withHint(err, moveHint(err))
 	}
-	verb := "moved"
-	if undo {
-		verb = "brought back"
+	return printMoved(streams.Out, req, result, files.backup, undo)
+}
+
+// thisProcess says to another one what holds a lock.
+func thisProcess(plan string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "an unknown host"
 	}
-	_, err = fmt.Fprintf(streams.Out, "%d keys %s, %d expired meanwhile; backup in %s\n", result.Moved, verb, result.Expired, files.backup)
+	return fmt.Sprintf("process %d on %s, with %s, since %s", os.Getpid(), host, filepath.Base(plan), time.Now().UTC().Format(time.RFC3339))
+}
+
+// warnOfServers looks for API servers that renew the record of their address. Not every version has one.
+func warnOfServers(ctx context.Context, w io.Writer, header move.Header, stores map[string]move.Store) error {
+	prefix := header.Prefix + "/masterleases/"
+	for _, name := range slices.Sorted(maps.Keys(stores)) {
+		page, err := stores[name].Page(ctx, etcdsplit.Request{From: prefix, To: prefix[:len(prefix)-1] + "0", LimitKeys: 100, KeysOnly: true})
+		if err != nil {
+			return fmt.Errorf("store %s: looking for API servers: %w", name, err)
+		}
+		for _, e := range page.Entries {
+			if e.Lease == 0 {
+				continue
+			}
+			seconds, err := stores[name].TimeToLive(ctx, e.Lease)
+			if err != nil {
+				return fmt.Errorf("store %s: looking for API servers: %w", name, err)
+			}
+			if seconds > 0 {
+				fmt.Fprintf(w, "warning: store %s: an API server at %s is running, or was %d s ago: stop it first; whoever watches it sees the moved objects deleted\n",
+					name, etcdsplit.Printable(strings.TrimPrefix(string(e.Key), prefix)), masterLeaseSeconds-min(seconds, masterLeaseSeconds))
+			}
+		}
+	}
+	return nil
+}
+
+// masterLeaseSeconds is how long the record of an API server's address lasts, in every version that has one.
+const masterLeaseSeconds = 15
+
+func printMoved(w io.Writer, req etcdMoveRequest, result move.Result, backup string, undo bool) error {
+	verb := "apply"
+	if undo {
+		verb = "undo"
+	}
+	document := struct {
+		Schema string `json:"schema"`
+		move.Result
+		Backup string `json:"backup"`
+	}{"fusionctl/etcd-move-" + verb + "/v1", result, backup}
+	var err error
+	switch {
+	case req.output == "json":
+		err = printJSON(w, document)
+	case req.output == "yaml":
+		err = printYAML(w, document)
+	default:
+		did := "moved"
+		if undo {
+			did = "brought back"
+		}
+		fmt.Fprintf(w, "%s %s, %d expired meanwhile; backup in %s\n", counted(int(result.Moved), "key"), did, result.Expired, backup)
+		if result.Recreated > 0 {
+			fmt.Fprintf(w, "%s from the backup: they had been deleted in their new store\n", counted(int(result.Recreated), "key"))
+		}
+		if result.Left > 0 {
+			fmt.Fprintf(w, "%s written where they do not belong while this was running; they lie where they were:\n  %s\n", counted(int(result.Left), "key"), strings.Join(result.LeftKeys, "\n  "))
+			fmt.Fprintln(w, "stop what writes them, and make a new plan")
+		}
+	}
+	if err == nil && result.Left > 0 {
+		return errAttention
+	}
 	return err
 }
 
 func moveHint(err error) string {
-	if errors.Is(err, move.ErrChanged) {
-		return "stop the API servers that write there; undo brings back what is moved already"
+	var locked *move.LockedError
+	switch {
+	case errors.As(err, &locked):
+		return "wait until it ends; the files of that move go on with it or undo it"
+	case errors.Is(err, move.ErrChanged):
+		return "stop the API servers that write there; undo goes back, and a new plan goes on from how things are now"
+	case errors.Is(err, etcdsplit.ErrDenied):
+		return "the user needs a role with the permission readwrite on everything below the prefix"
+	case errors.Is(err, move.ErrOtherStores):
+		return "--endpoints names others; for an etcd that was restored from a snapshot, make a new plan"
 	}
 	return storeHint(err)
+}
+
+// moveProgress draws how far a move is.
+type moveProgress struct {
+	planned atomic.Int64
+	done    func() // takes the line off the terminal
+
+	mu    sync.Mutex
+	total int64
+	steps []move.Step
+	at    int // the step
+	moves int64
+	start time.Time // of the step
+	first int64     // what was done of it then
+}
+
+func newMoveProgress(out io.Writer, total int64, steps ...move.Step) *moveProgress {
+	p := &moveProgress{total: total, steps: steps, start: time.Now()}
+	p.done = drawLine(out, p.line)
+	return p
+}
+
+func (p *moveProgress) step(step move.Step, moves int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if at := slices.Index(p.steps, step); at != p.at || p.moves == 0 {
+		p.at, p.start, p.first = at, time.Now(), moves
+	}
+	p.moves = moves
+}
+
+// line is "copied: 1234 of 5000 keys, 812 keys/s, 21 s left; step 2 of 3".
+func (p *moveProgress) line(time.Duration) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case len(p.steps) == 0:
+		return fmt.Sprintf("%d keys to move", p.planned.Load())
+	case p.moves == 0 || p.moves == p.total:
+		return "looking whether anything was written"
+	}
+	rate := float64(p.moves-p.first) / max(time.Since(p.start).Seconds(), 0.001)
+	line := fmt.Sprintf("%s: %d of %d keys, %.0f keys/s", p.steps[p.at], p.moves, p.total, rate)
+	if rate > 0 {
+		line += fmt.Sprintf(", %.0f s left", float64(p.total-p.moves)/rate)
+	}
+	return line + fmt.Sprintf("; step %d of %d", p.at+1, len(p.steps))
+}
+
+// reached is "1234 of 5000 keys copied".
+func (p *moveProgress) reached() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.moves == 0 {
+		return "looking, and nothing else"
+	}
+	return fmt.Sprintf("%d of %d keys %s", p.moves, p.total, p.steps[p.at])
 }
 
 // confirm asks on a terminal; elsewhere it wants --yes.
@@ -334,180 +567,4 @@ func confirm(streams Streams, yes bool, question string) error {
 		return errors.New("not confirmed: nothing was changed")
 	}
 	return nil
-}
-
-// A plan file is JSON lines: the moves, and behind them the header, which counts them: a file that was cut off has none.
-
-type movePlanEnd struct {
-	move.Header
-	Moves int64 `json:"moves"`
-}
-
-func writeMovePlan(file string, make func(emit func(move.Move) error) (move.Header, error)) error {
-	return replaceFile(file, func(w *bufio.Writer) error {
-		encoder := json.NewEncoder(w)
-		end := movePlanEnd{}
-		header, err := make(func(m move.Move) error {
-			end.Moves++
-			return encoder.Encode(m)
-		})
-		if err != nil {
-			return err
-		}
-		end.Header = header
-		return encoder.Encode(end)
-	})
-}
-
-// replaceFile writes a file under a temporary name, brings it to the disk, and renames it.
-func replaceFile(file string, write func(*bufio.Writer) error) error {
-	temp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", file, err)
-	}
-	defer os.Remove(temp.Name()) // a no-op once renamed
-	buffered := bufio.NewWriterSize(temp, 1<<16)
-	err = write(buffered)
-	if err == nil {
-		err = buffered.Flush()
-	}
-	if err == nil {
-		err = temp.Sync()
-	}
-	if closeErr := temp.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(temp.Name(), file)
-	}
-	if err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(file))
-}
-
-// syncDir makes a rename last.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
-
-// jsonLines reads a file of JSON values, one per line, as often as it is asked.
-func jsonLines(file string) iter.Seq2[json.RawMessage, error] {
-	return func(yield func(json.RawMessage, error) bool) {
-		f, err := os.Open(file)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		defer f.Close()
-		decoder := json.NewDecoder(bufio.NewReaderSize(f, 1<<16))
-		for n := 1; ; n++ {
-			var line json.RawMessage
-			switch err := decoder.Decode(&line); {
-			case err == io.EOF:
-				return
-			case err != nil:
-				yield(nil, fmt.Errorf("%s:%d: %w", file, n, err))
-				return
-			}
-			if !yield(line, nil) {
-				return
-			}
-		}
-	}
-}
-
-// readMovePlan checks a plan file once, sums it up, and returns it for reading as often as needed.
-func readMovePlan(file string, p *plan.Plan) (move.Plan, []moveTotals, error) {
-	ownership := p.Ownership()
-	totals := newTotals(&ownership)
-	var end movePlanEnd
-	moves := int64(0)
-	for line, err := range jsonLines(file) {
-		if err != nil {
-			return move.Plan{}, nil, err
-		}
-		if end.Schema != "" {
-			return move.Plan{}, nil, fmt.Errorf("%s: there is something behind its end", file)
-		}
-		var m move.Move
-		if err := json.Unmarshal(line, &m); err == nil && m.Key != "" {
-			totals.add(m)
-			moves++
-			continue
-		}
-		if err := json.Unmarshal(line, &end); err != nil {
-			return move.Plan{}, nil, fmt.Errorf("%s: %w", file, err)
-		}
-	}
-	switch {
-	case end.Schema != move.Schema || end.Moves != moves:
-		return move.Plan{}, nil, fmt.Errorf("%s: is no plan, or is cut off", file)
-	case end.Prefix != etcdsplit.NormalPrefix(p.Prefix):
-		return move.Plan{}, nil, fmt.Errorf("%s: was made for the prefix %q, the spec has %q", file, end.Prefix, p.Prefix)
-	}
-	return move.Plan{Header: end.Header, Moves: func() iter.Seq2[move.Move, error] {
-		return func(yield func(move.Move, error) bool) {
-			n := int64(0)
-			for line, err := range jsonLines(file) {
-				var m move.Move
-				if err == nil && n < moves {
-					err = json.Unmarshal(line, &m)
-				}
-				if n++; n > moves || !yield(m, err) || err != nil {
-					return
-				}
-			}
-		}
-	}}, totals.lines(), nil
-}
-
-// moveFiles keeps the journal and the backup of a move on the disk.
-type moveFiles struct {
-	*journalFile[move.Record]
-	backup string
-}
-
-func openMoveFiles(journal, backup string) (*moveFiles, error) {
-	f, err := openJournal[move.Record](journal)
-	if err != nil {
-		return nil, err
-	}
-	return &moveFiles{f, backup}, nil
-}
-
-func (f *moveFiles) Journal() ([]move.Record, error) { return f.Records(), nil }
-
-func (f *moveFiles) SaveBackup(keys iter.Seq2[move.SavedKey, error]) error {
-	return replaceFile(f.backup, func(w *bufio.Writer) error {
-		encoder := json.NewEncoder(w)
-		for key, err := range keys {
-			if err == nil {
-				err = encoder.Encode(key)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (f *moveFiles) Backup() iter.Seq2[move.SavedKey, error] {
-	return func(yield func(move.SavedKey, error) bool) {
-		for line, err := range jsonLines(f.backup) {
-			var key move.SavedKey
-			if err == nil {
-				err = json.Unmarshal(line, &key)
-			}
-			if !yield(key, err) || err != nil {
-				return
-			}
-		}
-	}
 }

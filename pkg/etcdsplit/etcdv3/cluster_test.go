@@ -315,7 +315,7 @@ func TestFullStoreIsReadAndSaysWhyItIsNotWritten(t *testing.T) {
 	}
 	client := open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}, Timeout: 2 * time.Second})
 	wantWhole(t, scanning(t, client, nil))
-	_, err := etcdv3.Writer{Client: client}.Create(t.Context(), []etcdsplit.Entry{{Key: []byte("/registry/pods/default/new"), Value: []byte("x")}})
+	_, err := (&etcdv3.Writer{Client: client}).Create(t.Context(), []etcdsplit.Entry{{Key: []byte("/registry/pods/default/new"), Value: []byte("x")}})
 	var refused *etcdv3.RefusedError
 	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "space exceeded") || !strings.Contains(refused.Hint(), "etcdctl alarm disarm") {
 		t.Errorf("Create in a full store = %v, want it to say so", err)

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move"
 )
 
 // Config says how to reach a store. Only Endpoints is required.
@@ -160,14 +161,23 @@ func (c *Client) Page(ctx context.Context, r etcdsplit.Request) (etcdsplit.Page,
 			Key: kv.Key, Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease,
 		}
 	}
-	if c.limiter != nil {
-		for left := len(page.Entries); left > 0; left -= c.limiter.Burst() {
-			if err := c.limiter.WaitN(ctx, min(left, c.limiter.Burst())); err != nil {
-				return etcdsplit.Page{}, err
-			}
-		}
+	if err := c.pace(ctx, len(page.Entries)); err != nil {
+		return etcdsplit.Page{}, err
 	}
 	return page, nil
+}
+
+// pace waits until so many keys may have been read or written.
+func (c *Client) pace(ctx context.Context, keys int) error {
+	if c.limiter == nil {
+		return nil
+	}
+	for left := keys; left > 0; left -= c.limiter.Burst() {
+		if err := c.limiter.WaitN(ctx, min(left, c.limiter.Burst())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // try calls one member after the other until one of them answers, with growing pauses.
@@ -270,6 +280,8 @@ func hint(reasons string) string {
 		{"not supported for learner", "this member is a learner and answers next to nothing: name members that vote"},
 		{"space exceeded", "this etcd is full and takes no writes (alarm NOSPACE): compact and defragment it, then etcdctl alarm disarm"},
 		{"corrupt cluster", "this etcd found its members to differ (alarm CORRUPT) and refuses to answer; read the members' files with --snapshot"},
+		{"request is too large", "raise --max-request-bytes of this etcd to that of the etcd which holds the values already"},
+		{"too many operations", "raise --max-txn-ops of this etcd to its default, 128, or more"},
 		{"user name is empty", "this etcd wants a user and a password"},
 		{"authentication failed", "the user or the password is wrong"},
 		{"future revision", "the members lag behind, or the store was restored from a backup meanwhile: try again"},
@@ -309,6 +321,8 @@ func finalError(err error) error {
 		return nil // the next attempt gets another token
 	case strings.Contains(err.Error(), "not supported for learner"):
 		return nil // but it is for those that vote
+	case rpctypes.Error(err) == rpctypes.ErrLeaseNotFound:
+		return move.ErrLeaseGone
 	case rpctypes.Error(err) == rpctypes.ErrNoSpace:
 		return &RefusedError{plainReason(err)}
 	}

@@ -40,9 +40,10 @@ func (m *member) connect(ctx context.Context) (*clientv3.Client, error) {
 	dialing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	config := clientv3.Config{
 		Context: dialing, Endpoints: []string{m.endpoint}, Username: m.config.Username, Password: m.config.Password,
-		DialTimeout:     m.config.Timeout,
-		MaxUnaryRetries: 2, // the second with another token; beyond that this package retries, so that it can say why
-		Logger:          zap.NewNop(),
+		DialTimeout:        m.config.Timeout,
+		MaxCallSendMsgSize: math.MaxInt32, // the server says what is too large
+		MaxUnaryRetries:    2,             // the second with another token; beyond that this package retries, so that it can say why
+		Logger:             zap.NewNop(),
 	}
 	if strings.HasPrefix(m.endpoint, "https://") {
 		config.TLS = *m.tls

@@ -3,9 +3,11 @@ package etcdv3
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
@@ -13,17 +15,31 @@ import (
 )
 
 // Writer is a store that keys may be moved from and to. It is a type of its own so that a verb which only reads cannot write.
-type Writer struct{ *Client }
+// Nothing but Lock's own renewal runs at the same time as another call.
+type Writer struct {
+	*Client
+	lock *lock // nil: not locked
+}
 
-var _ move.Store = Writer{}
+var _ move.Store = (*Writer)(nil)
+
+// Cluster is the id of the cluster, as etcdctl prints it.
+func (w *Writer) Cluster(ctx context.Context) (string, error) {
+	if _, err := w.TimeToLive(ctx, 1); err != nil { // every answer has the id, and this one is given to every user
+		return "", err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strconv.FormatUint(w.cluster, 16), nil
+}
 
 // Read reads keys at one revision, in their order; nil for a key that the store does not hold.
-func (w Writer) Read(ctx context.Context, keys []string) ([]*etcdsplit.Entry, error) {
+func (w *Writer) Read(ctx context.Context, keys []string) ([]*etcdsplit.Entry, error) {
 	ops := make([]clientv3.Op, len(keys))
 	for i, key := range keys {
 		ops[i] = clientv3.OpGet(key)
 	}
-	response, err := w.commit(ctx, nil, ops)
+	response, err := w.commit(ctx, nil, ops, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -42,37 +58,49 @@ func entryOf(kv *mvccpb.KeyValue) *etcdsplit.Entry {
 
 // Create puts the entries with their leases, all of them, or none when one of the keys exists already. When the answer to a
 // transaction that was done is lost and it is tried again, the second answer is "exists".
-func (w Writer) Create(ctx context.Context, entries []etcdsplit.Entry) (bool, error) {
+func (w *Writer) Create(ctx context.Context, entries []etcdsplit.Entry) (bool, error) {
 	guards, ops := make([]clientv3.Cmp, len(entries)), make([]clientv3.Op, len(entries))
 	for i, e := range entries {
 		guards[i] = clientv3.Compare(clientv3.CreateRevision(string(e.Key)), "=", 0)
 		ops[i] = clientv3.OpPut(string(e.Key), string(e.Value), clientv3.WithLease(clientv3.LeaseID(e.Lease)))
 	}
-	response, err := w.commit(ctx, guards, ops)
-	if err != nil {
-		return false, err
-	}
-	return response.Succeeded, nil
+	return w.guarded(ctx, guards, ops)
 }
 
 // Delete deletes the keys, all of them, or none when one of them is not at its revision any more.
-func (w Writer) Delete(ctx context.Context, keys []move.KeyAt) (bool, error) {
+func (w *Writer) Delete(ctx context.Context, keys []move.KeyAt) (bool, error) {
 	guards, ops := make([]clientv3.Cmp, len(keys)), make([]clientv3.Op, len(keys))
 	for i, k := range keys {
 		guards[i] = clientv3.Compare(clientv3.ModRevision(k.Key), "=", k.ModRevision)
 		ops[i] = clientv3.OpDelete(k.Key)
 	}
-	response, err := w.commit(ctx, guards, ops)
-	if err != nil {
-		return false, err
-	}
-	return response.Succeeded, nil
+	return w.guarded(ctx, guards, ops)
 }
 
-func (w Writer) commit(ctx context.Context, guards []clientv3.Cmp, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+// guarded does the operations if all guards hold, and the lock, if there is one, is there.
+func (w *Writer) guarded(ctx context.Context, guards []clientv3.Cmp, ops []clientv3.Op) (bool, error) {
+	var otherwise []clientv3.Op
+	if w.lock != nil {
+		guards = append(guards, clientv3.Compare(clientv3.ModRevision(w.lock.key), "=", w.lock.revision))
+		otherwise = []clientv3.Op{clientv3.OpGet(w.lock.key, clientv3.WithKeysOnly())}
+	}
+	response, err := w.commit(ctx, guards, ops, otherwise)
+	if err != nil || response.Succeeded || w.lock == nil {
+		return err == nil && response.Succeeded, err
+	}
+	if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) != 1 || kvs[0].ModRevision != w.lock.revision {
+		return false, move.ErrLockLost
+	}
+	return false, nil
+}
+
+func (w *Writer) commit(ctx context.Context, guards []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+	if err := w.pace(ctx, len(then)); err != nil {
+		return nil, err
+	}
 	var response *clientv3.TxnResponse
 	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
-		answer, err := m.Txn(ctx).If(guards...).Then(ops...).Commit()
+		answer, err := m.Txn(ctx).If(guards...).Then(then...).Else(otherwise...).Commit()
 		if err != nil {
 			return nil, err
 		}
@@ -82,33 +110,39 @@ func (w Writer) commit(ctx context.Context, guards []clientv3.Cmp, ops []clientv
 	return response, err
 }
 
-// Grant makes a lease that lasts so long, and returns its id.
-func (w Writer) Grant(ctx context.Context, seconds int64) (int64, error) {
-	var id clientv3.LeaseID
+// Grant makes a lease of this id that lasts so long, unless there is one.
+func (w *Writer) Grant(ctx context.Context, lease, seconds int64) error {
+	_, err := w.grant(ctx, lease, seconds)
+	return err
+}
+
+// grant lets the server choose the id when lease is 0.
+func (w *Writer) grant(ctx context.Context, lease, seconds int64) (int64, error) {
 	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
-		response, err := m.Grant(ctx, seconds)
-		if err != nil {
-			return nil, err
+		response, err := pb.NewLeaseClient(m.ActiveConnection()).LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: lease, TTL: seconds})
+		if rpctypes.Error(err) == rpctypes.ErrLeaseExist {
+			return nil, nil
 		}
-		id = response.ID
-		return response.ResponseHeader, nil
+		if err == nil {
+			lease = response.ID
+		}
+		return response.GetHeader(), err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("granting a lease: %w", err)
+		return 0, fmt.Errorf("granting a lease of %d s: %w", seconds, err)
 	}
-	return int64(id), nil
+	return lease, nil
 }
 
 // TimeToLive is how many seconds a lease still lasts, at most 0 when it is gone.
-func (w Writer) TimeToLive(ctx context.Context, lease int64) (int64, error) {
+func (w *Writer) TimeToLive(ctx context.Context, lease int64) (int64, error) {
 	var seconds int64
 	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
 		response, err := pb.NewLeaseClient(m.ActiveConnection()).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: lease})
-		if err != nil {
-			return nil, err
+		if err == nil {
+			seconds = response.TTL
 		}
-		seconds = response.TTL
-		return response.Header, nil
+		return response.GetHeader(), err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("reading the lease %x: %w", lease, err)

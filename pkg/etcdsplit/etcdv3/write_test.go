@@ -15,11 +15,13 @@ import (
 
 func TestWriterGuardsWhatItWrites(t *testing.T) {
 	server := etcdtest.Start(t)
-	w := etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}})}
+	w := &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}})}
 	ctx := t.Context()
-	lease, err := w.Grant(ctx, 500)
-	if err != nil {
-		t.Fatal(err)
+	const lease = 4711
+	for range 2 { // the second time there is one
+		if err := w.Grant(ctx, lease, 500); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if ttl, err := w.TimeToLive(ctx, lease); err != nil || ttl < 400 || ttl > 500 {
 		t.Errorf("TimeToLive = %d, %v; want about 500", ttl, err)
@@ -30,6 +32,9 @@ func TestWriterGuardsWhatItWrites(t *testing.T) {
 	entries := []etcdsplit.Entry{{Key: []byte("/a"), Value: []byte("1")}, {Key: []byte("/b"), Value: []byte("2"), Lease: lease}}
 	if created, err := w.Create(ctx, entries); err != nil || !created {
 		t.Fatalf("Create = %v, %v", created, err)
+	}
+	if _, err := w.Create(ctx, []etcdsplit.Entry{{Key: []byte("/d"), Value: []byte("2"), Lease: 4712}}); !errors.Is(err, move.ErrLeaseGone) {
+		t.Errorf("Create with a lease that is gone = %v, want %v", err, move.ErrLeaseGone)
 	}
 	if created, err := w.Create(ctx, []etcdsplit.Entry{{Key: []byte("/c"), Value: []byte("3")}, entries[0]}); err != nil || created {
 		t.Errorf("Create over an existing key = %v, %v; want false", created, err)
@@ -89,8 +94,10 @@ type memory struct {
 func (m *memory) Journal() ([]move.Record, error) { return m.records, nil }
 func (m *memory) Append(r move.Record) error      { m.records = append(m.records, r); return nil }
 
+func (m *memory) Saved() (bool, error) { return m.saved != nil, nil }
+
 func (m *memory) SaveBackup(keys iter.Seq2[move.SavedKey, error]) error {
-	m.saved = nil
+	m.saved = []move.SavedKey{}
 	for key, err := range keys {
 		if err != nil {
 			return err
@@ -121,7 +128,7 @@ func TestMoveBetweenRealStoresSurvivesKills(t *testing.T) {
 	servers["core"].Put(t, values)
 	real := map[string]move.Store{}
 	for name, s := range servers {
-		real[name] = etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{s.Endpoint}})}
+		real[name] = &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{s.Endpoint}})}
 	}
 	m := &etcdsplit.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, CustomResources: etcdsplit.Resource{Owner: etcdsplit.OwnerModern}, Resources: []etcdsplit.Resource{
 		{Key: "deployments", Namespaced: true, Owner: etcdsplit.OwnerModern, Legacy: etcdsplit.Side{Store: "core"}, Modern: etcdsplit.Side{Store: "modern"}},
@@ -140,7 +147,7 @@ func TestMoveBetweenRealStoresSurvivesKills(t *testing.T) {
 		return n
 	}
 	for _, after := range []bool{false, true} {
-		for killAt := 1; killAt <= 6; killAt++ { // three batches are created, three deleted
+		for killAt := 1; killAt <= 4; killAt++ { // two batches are created, two deleted
 			var moves []move.Move
 			header, err := move.New(ctx, m, real, move.Options{}, func(m move.Move) error { moves = append(moves, m); return nil })
 			if err != nil || len(moves) != 150 {
@@ -156,29 +163,85 @@ func TestMoveBetweenRealStoresSurvivesKills(t *testing.T) {
 				}
 			}}
 			files, left := &memory{}, killAt
+			job := func(stores map[string]move.Store) move.Job {
+				return move.Job{Map: m, Stores: stores, Plan: plan, Files: files, Run: "a journal", By: "a test"}
+			}
 			deadly := map[string]move.Store{"core": killer{real["core"], &left, after}, "modern": killer{real["modern"], &left, after}}
-			if _, err := move.Apply(ctx, m, deadly, plan, files, nil); !errors.Is(err, errKilled) {
+			if _, err := move.Apply(ctx, job(deadly)); !errors.Is(err, errKilled) {
 				t.Fatalf("kill %d: Apply = %v, want it killed", killAt, err)
 			}
 			if core, modern := hold("core"), hold("modern"); core+modern < 150 {
 				t.Fatalf("kill %d: %d keys in core and %d in modern, want 150 at least", killAt, core, modern)
 			}
-			if _, err := move.Apply(ctx, m, real, plan, files, nil); err != nil {
+			if _, err := move.Apply(ctx, job(real)); err != nil {
 				t.Fatalf("kill %d: run again: %v", killAt, err)
 			}
 			if core, modern := hold("core"), hold("modern"); core != 0 || modern != 150 {
 				t.Fatalf("kill %d, run again: %d keys in core and %d in modern, want 0 and 150", killAt, core, modern)
 			}
 			left = killAt
-			if _, err := move.Undo(ctx, deadly, plan, files, nil); !errors.Is(err, errKilled) {
+			if _, err := move.Undo(ctx, job(deadly)); !errors.Is(err, errKilled) {
 				t.Fatalf("kill %d: Undo = %v, want it killed", killAt, err)
 			}
-			if _, err := move.Undo(ctx, real, plan, files, nil); err != nil {
+			if _, err := move.Undo(ctx, job(real)); err != nil {
 				t.Fatalf("kill %d: undone again: %v", killAt, err)
 			}
 			if core, modern := hold("core"), hold("modern"); core != 150 || modern != 0 {
 				t.Fatalf("kill %d, undone again: %d keys in core and %d in modern, want 150 and 0", killAt, core, modern)
 			}
 		}
+	}
+}
+
+// TestLockGuardsEveryWrite: of two runs of one journal only the one that came last writes.
+func TestLockGuardsEveryWrite(t *testing.T) {
+	server := etcdtest.Start(t)
+	ctx := t.Context()
+	writer := func() *etcdv3.Writer {
+		return &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}})}
+	}
+	first, second, other := writer(), writer(), writer()
+	entry := []etcdsplit.Entry{{Key: []byte("/a"), Value: []byte("1")}}
+	release, err := first.Lock(ctx, "/lock", move.Owner{Run: "1", Store: "core", By: "the first"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if created, err := first.Create(ctx, entry); !created || err != nil {
+		t.Fatalf("Create with the lock = %v, %v", created, err)
+	}
+	var locked *move.LockedError
+	for _, owner := range []move.Owner{{Run: "2", Store: "core"}, {Run: "1", Store: "modern"}} {
+		if _, err := other.Lock(ctx, "/lock", owner); !errors.As(err, &locked) || locked.By != "the first" || locked.Seconds < 30 || locked.Seconds > 60 {
+			t.Errorf("Lock for %+v = %v, want it held by the first", owner, err)
+		}
+	}
+	releaseSecond, err := second.Lock(ctx, "/lock", move.Owner{Run: "1", Store: "core", By: "the second"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := second.Read(ctx, []string{"/a"})
+	if err != nil || at[0] == nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Delete(ctx, []move.KeyAt{{Key: "/a", ModRevision: at[0].ModRevision}}); !errors.Is(err, move.ErrLockLost) {
+		t.Errorf("Delete without the lock = %v, want %v", err, move.ErrLockLost)
+	}
+	if _, err := first.Create(ctx, []etcdsplit.Entry{{Key: []byte("/b")}}); !errors.Is(err, move.ErrLockLost) {
+		t.Errorf("Create without the lock = %v, want %v", err, move.ErrLockLost)
+	}
+	if err := release(ctx); err != nil { // it does not take the second one's
+		t.Error(err)
+	}
+	if deleted, err := second.Delete(ctx, []move.KeyAt{{Key: "/a", ModRevision: at[0].ModRevision + 1}}); deleted || err != nil {
+		t.Errorf("Delete at another revision = %v, %v; want false, nil", deleted, err)
+	}
+	if deleted, err := second.Delete(ctx, []move.KeyAt{{Key: "/a", ModRevision: at[0].ModRevision}}); !deleted || err != nil {
+		t.Errorf("Delete with the lock = %v, %v", deleted, err)
+	}
+	if err := releaseSecond(ctx); err != nil {
+		t.Error(err)
+	}
+	if at, err := other.Read(ctx, []string{"/lock", "/a", "/b"}); err != nil || at[0] != nil || at[1] != nil || at[2] != nil {
+		t.Errorf("in the end there are %v, %v; want nothing", at, err)
 	}
 }

@@ -4,6 +4,9 @@
 // Killed at any moment and run again, it loses nothing and leaves nothing twice: a key is created only where it is absent,
 // deleted only when its copy was read back and it has not changed since the plan, and everything that decides is read from
 // the stores. The journal says how far a run came, so that the next one need not look at everything again.
+//
+// A run holds a lock in every store, and each of its writes is done only while the lock is there: what a run before has sent
+// and a slow member does late is not done any more.
 package move
 
 import (
@@ -13,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,17 +26,51 @@ import (
 // Store is a live store that keys are moved from and to.
 type Store interface {
 	etcdsplit.Pager
+	// Cluster is the id that the members of the store were given when it was made.
+	Cluster(ctx context.Context) (string, error)
+	// Lock puts the lock under the key, and keeps it there until it is released or the process ends; from then on Create and
+	// Delete fail, with ErrLockLost, unless it is still there. A lock of the same owner is taken over.
+	// Errors: *LockedError when it is another's.
+	Lock(ctx context.Context, key string, owner Owner) (release func(context.Context) error, err error)
 	// Read reads keys at one revision, in their order; nil for a key that the store does not hold.
 	Read(ctx context.Context, keys []string) ([]*etcdsplit.Entry, error)
 	// Create puts the entries with their leases, all of them, or none when one of the keys exists already.
+	// Errors: ErrLeaseGone.
 	Create(ctx context.Context, entries []etcdsplit.Entry) (created bool, err error)
 	// Delete deletes the keys, all of them, or none when one of them is not at its revision any more.
 	Delete(ctx context.Context, keys []KeyAt) (deleted bool, err error)
-	// Grant makes a lease that lasts so long, and returns its id.
-	Grant(ctx context.Context, seconds int64) (lease int64, err error)
+	// Grant makes a lease of this id that lasts so long, unless there is one.
+	Grant(ctx context.Context, lease, seconds int64) error
 	// TimeToLive is how many seconds a lease still lasts, at most 0 when it is gone.
 	TimeToLive(ctx context.Context, lease int64) (seconds int64, err error)
 }
+
+// Owner is whose a lock is.
+type Owner struct {
+	Run   string `json:"run"`   // a journal's
+	Store string `json:"store"` // for which the lock was taken
+	By    string `json:"by"`    // for people: what runs where
+}
+
+// LockedError says that another run holds the lock of a store.
+type LockedError struct {
+	Owner
+	Seconds int64 // until it ends by itself, unless that run goes on
+}
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("another move is under way: %s; its lock ends %d s after it does", e.By, e.Seconds)
+}
+
+var (
+	// ErrLeaseGone says that a lease ended before its keys were created.
+	ErrLeaseGone = errors.New("the lease has ended")
+	// ErrLockLost says that the lock is gone or another's: this run was out of touch with the store for too long.
+	ErrLockLost = errors.New("the lock was lost; run it again")
+)
+
+// lockKey is the lock's key below the prefix. No API server looks there.
+const lockKey = "/fusionctl-etcd-move"
 
 // KeyAt is a key at a revision.
 type KeyAt struct {
@@ -48,6 +86,7 @@ type Move struct {
 	ModRevision int64  `json:"modRevision"` // in From
 	Bytes       int    `json:"bytes"`       // of the value
 	Leased      bool   `json:"leased,omitempty"`
+	Encryption  string `json:"encryption,omitempty"` // provider and key of an encrypted value: "aescbc:key1"
 	// Conflict says why the key cannot be moved: To holds another object under it.
 	Conflict string `json:"conflict,omitempty"`
 }
@@ -58,10 +97,11 @@ func compareMoves(a, b Move) int {
 
 // Header is what a plan says about itself.
 type Header struct {
-	Schema    string           `json:"schema"` // fusionctl/etcd-move/v1
-	Prefix    string           `json:"prefix"`
-	Revisions map[string]int64 `json:"revisions"` // of the stores, when the plan was made
-	Options   Options          `json:"options"`
+	Schema    string            `json:"schema"` // fusionctl/etcd-move/v1
+	Prefix    string            `json:"prefix"`
+	Clusters  map[string]string `json:"clusters"`  // the stores' own ids
+	Revisions map[string]int64  `json:"revisions"` // of the stores, when the plan was made
+	Options   Options           `json:"options"`
 }
 
 // Schema names the format of a plan.
@@ -79,39 +119,58 @@ type Options struct {
 // Plan is a plan that may be read several times, in the order of From and Key.
 type Plan struct {
 	Header Header
+	ID     string // tells it from every other plan
 	Moves  func() iter.Seq2[Move, error]
 }
 
 // New reads the stores and hands every move to emit, in order. What an API server writes by itself at its start is left
-// where it is, and so is what belongs in several stores.
+// where it is, and so is what belongs in several stores. A store that is compacted meanwhile is read on at a newer revision:
+// Apply looks at everything again.
 // Errors: a store cannot be read; options name what does not exist; emit's own.
 func New(ctx context.Context, m *etcdsplit.Map, stores map[string]Store, options Options, emit func(Move) error) (Header, error) {
-	header := Header{Schema: Schema, Prefix: etcdsplit.NormalPrefix(m.Prefix), Revisions: map[string]int64{}, Options: options}
+	header := Header{Schema: Schema, Prefix: etcdsplit.NormalPrefix(m.Prefix), Clusters: map[string]string{}, Revisions: map[string]int64{}, Options: options}
 	if err := options.validate(m, stores); err != nil {
 		return header, err
 	}
-	names := make([]string, 0, len(stores))
-	for name := range stores {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		newest, err := etcdsplit.NewestRevision(ctx, stores[name], header.Prefix+"/")
+	p := newPlanner(m, stores, options, emit)
+	for _, name := range slices.Sorted(maps.Keys(stores)) {
+		cluster, err := stores[name].Cluster(ctx)
 		if err != nil {
-			return header, fmt.Errorf("store %s: %w", name, err)
+			return header, fmt.Errorf("store %s: reading its id: %w", name, err)
 		}
-		header.Revisions[name] = newest
+		header.Clusters[name] = cluster
+		if header.Revisions[name], err = p.revision(ctx, name); err != nil {
+			return header, err
+		}
 	}
-	p := planner{m: m, classifier: etcdsplit.NewClassifier(m), stores: stores, options: options, emit: emit}
+	return header, p.stores(ctx, header.Revisions, false)
+}
+
+// ResolveResources turns names of resources into their parts of keys: "services" into "services/specs". Custom resources are
+// named by group and plural, "kubeflow.org/notebooks".
+// Errors: neither version has a resource of the name.
+func ResolveResources(m *etcdsplit.Map, names []string) ([]string, error) {
+	var parts []string
 	for _, name := range names {
-		prefix := header.Prefix + "/"
-		request := etcdsplit.Request{From: prefix, To: prefix[:len(prefix)-1] + "0", Revision: header.Revisions[name]}
-		p.from = name
-		if err := etcdsplit.Pages(ctx, stores[name], request, etcdsplit.Limits{}, func(page etcdsplit.Page) error { return p.page(ctx, page) }); err != nil {
-			return header, fmt.Errorf("store %s: planning: %w", name, err)
+		part := ""
+		for i := range m.Resources {
+			r := &m.Resources[i]
+			switch first, _, _ := strings.Cut(r.Key, "/"); {
+			case r.Key == name, first == name && first == "ranges":
+				part = name
+			case part == "" && (r.Name == name || etcdsplit.PlainName(r.Key) == name):
+				part = r.Key
+			}
 		}
+		if group, _, ok := strings.Cut(name, "/"); part == "" && ok && strings.Contains(group, ".") {
+			part = name
+		}
+		if part == "" {
+			return nil, fmt.Errorf("resource %q: neither version has one of this name", name)
+		}
+		parts = append(parts, part)
 	}
-	return header, nil
+	return parts, nil
 }
 
 func (o *Options) validate(m *etcdsplit.Map, stores map[string]Store) error {
@@ -132,21 +191,73 @@ func (o *Options) validate(m *etcdsplit.Map, stores map[string]Store) error {
 	return nil
 }
 
-// planner turns pages of one store into moves.
+// planner turns pages of the stores into moves.
 type planner struct {
 	m          *etcdsplit.Map
 	classifier *etcdsplit.Classifier
-	stores     map[string]Store
+	byName     map[string]Store
 	options    Options
+	keysOnly   bool
 	from       string
 	emit       func(Move) error
+}
+
+func newPlanner(m *etcdsplit.Map, stores map[string]Store, options Options, emit func(Move) error) *planner {
+	return &planner{m: m, classifier: etcdsplit.NewClassifier(m), byName: stores, options: options, emit: emit}
+}
+
+// revision reads the newest revision of a store.
+func (p *planner) revision(ctx context.Context, store string) (int64, error) {
+	newest, err := etcdsplit.NewestRevision(ctx, p.byName[store], etcdsplit.NormalPrefix(p.m.Prefix)+"/")
+	if err != nil {
+		return 0, fmt.Errorf("store %s: %w", store, err)
+	}
+	return newest, nil
+}
+
+// stores plans all stores, each from its revision on. Without values only conflicts about what API servers write by themselves
+// are looked for: these decide whether there is a move.
+func (p *planner) stores(ctx context.Context, revisions map[string]int64, keysOnly bool) error {
+	p.keysOnly = keysOnly
+	for _, name := range slices.Sorted(maps.Keys(p.byName)) {
+		p.from = name
+		if err := p.store(ctx, revisions[name]); err != nil {
+			return fmt.Errorf("store %s: planning: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// compactions of a store, with nothing read in between, after which planning it is given up.
+const compactions = 3
+
+func (p *planner) store(ctx context.Context, revision int64) error {
+	prefix := etcdsplit.NormalPrefix(p.m.Prefix) + "/"
+	r := etcdsplit.Request{From: prefix, To: prefix[:len(prefix)-1] + "0", Revision: revision, KeysOnly: p.keysOnly}
+	for failed := 0; ; failed++ {
+		err := etcdsplit.Pages(ctx, p.byName[p.from], r, etcdsplit.Limits{}, func(page etcdsplit.Page) error {
+			if err := p.page(ctx, page); err != nil {
+				return err
+			}
+			if n := len(page.Entries); n > 0 {
+				r.From, failed = string(page.Entries[n-1].Key)+"\x00", 0
+			}
+			return nil
+		})
+		if !errors.Is(err, etcdsplit.ErrCompacted) || failed == compactions {
+			return err
+		}
+		if r.Revision, err = p.revision(ctx, p.from); err != nil {
+			return err
+		}
+	}
 }
 
 // page emits the moves of one page, after looking whether their destinations are free.
 func (p *planner) page(ctx context.Context, page etcdsplit.Page) error {
 	var moves []Move
-	values := map[string][]byte{}
-	byStore := map[string][]string{}
+	doubtful := map[string][]string{} // by destination: what to look at there
+	entries := map[string]*etcdsplit.Entry{}
 	for i := range page.Entries {
 		e := &page.Entries[i]
 		key := string(e.Key)
@@ -154,22 +265,16 @@ func (p *planner) page(ctx context.Context, page etcdsplit.Page) error {
 		if to == "" {
 			continue
 		}
-		moves = append(moves, Move{Key: key, From: p.from, To: to, ModRevision: e.ModRevision, Bytes: len(e.Value), Leased: e.Lease != 0})
-		values[key] = e.Value
-		byStore[to] = append(byStore[to], key)
+		moves = append(moves, Move{Key: key, From: p.from, To: to, ModRevision: e.ModRevision, Bytes: len(e.Value), Leased: e.Lease != 0, Encryption: encryption(e.Value)})
+		if !p.keysOnly || p.atStart(key, to) {
+			doubtful[to] = append(doubtful[to], key)
+			entries[key] = e
+		}
 	}
 	taken := map[string]string{}
-	for to, keys := range byStore {
-		for chunk := range slices.Chunk(keys, batchKeys) {
-			entries, err := p.stores[to].Read(ctx, chunk)
-			if err != nil {
-				return fmt.Errorf("store %s: %w", to, err)
-			}
-			for i, other := range entries {
-				if other != nil && !bytes.Equal(other.Value, values[chunk[i]]) {
-					taken[chunk[i]] = fmt.Sprintf("store %s holds another object under this key", to)
-				}
-			}
+	for to, keys := range doubtful {
+		if err := p.compare(ctx, to, keys, entries, taken); err != nil {
+			return err
 		}
 	}
 	for _, move := range moves {
@@ -182,6 +287,42 @@ func (p *planner) page(ctx context.Context, page etcdsplit.Page) error {
 		}
 	}
 	return nil
+}
+
+// compare notes the keys under which their destination holds something else.
+func (p *planner) compare(ctx context.Context, to string, keys []string, entries map[string]*etcdsplit.Entry, taken map[string]string) error {
+	for chunk := range slices.Chunk(keys, batchKeys) {
+		others, err := p.byName[to].Read(ctx, chunk)
+		if err != nil {
+			return fmt.Errorf("store %s: %w", to, err)
+		}
+		if p.keysOnly {
+			read, err := p.byName[p.from].Read(ctx, chunk)
+			if err != nil {
+				return fmt.Errorf("store %s: %w", p.from, err)
+			}
+			for i, e := range read {
+				if e != nil {
+					entries[chunk[i]] = e
+				}
+			}
+		}
+		for i, other := range others {
+			if other != nil && !bytes.Equal(other.Value, entries[chunk[i]].Value) {
+				taken[chunk[i]] = fmt.Sprintf("store %s holds another object under this key", to)
+			}
+		}
+	}
+	return nil
+}
+
+// encryption is the provider and the name of the key of an encrypted value, "" of others.
+func encryption(value []byte) string {
+	if !bytes.HasPrefix(value, []byte("k8s:enc:")) {
+		return ""
+	}
+	e, _ := etcdsplit.ReadEnvelope(value) // one that is cut off is moved as it is
+	return string(e.Provider) + ":" + string(e.KeyName)
 }
 
 // destination is where the key belongs, "" when it stays.
@@ -203,7 +344,7 @@ func (p *planner) destination(k etcdsplit.Key, key string) string {
 		return ""
 	}
 	homes := row.Homes()
-	if len(homes) != 1 || homes[0] == p.from || p.stores[homes[0]] == nil || p.atStart(key, p.from) {
+	if len(homes) != 1 || homes[0] == p.from || p.byName[homes[0]] == nil || p.atStart(key, p.from) {
 		return ""
 	}
 	return homes[0]

@@ -1,0 +1,50 @@
+package move
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// leasesKept bounds what a run remembers: API servers before 1.9 have a lease for every event.
+const leasesKept = 10_000
+
+// lease returns a lease of the new store that lasts as long as the old one still does, and reports whether that does. There is
+// one for each old lease, however often a run is killed: its id follows from it. It is never revoked: that would delete its
+// keys. It ends by itself when they would have.
+func (a *applier) lease(ctx context.Context, l leaseAt) (id int64, alive bool, err error) {
+	if l.id == 0 {
+		return 0, true, nil
+	}
+	if id, ok := a.leases[l]; ok {
+		return id, true, nil
+	}
+	seconds, err := a.Stores[l.from].TimeToLive(ctx, l.id)
+	if err != nil {
+		return 0, false, fmt.Errorf("store %s: %w", l.from, err)
+	}
+	if seconds <= 0 {
+		return 0, false, nil
+	}
+	id = a.leaseID(l)
+	if err := a.Stores[l.to].Grant(ctx, id, seconds); err != nil {
+		return 0, false, fmt.Errorf("store %s: %w", l.to, err)
+	}
+	a.remember(l, id)
+	return id, true, nil
+}
+
+func (a *applier) remember(l leaseAt, id int64) {
+	if len(a.leases) >= leasesKept {
+		clear(a.leases)
+	}
+	a.leases[l] = id
+}
+
+// leaseID is the id that a lease has in its new store: its own for each plan, and not one that a server gives out.
+func (a *applier) leaseID(l leaseAt) int64 {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%x", a.Plan.ID, l.from, l.to, l.id))
+	return int64(binary.BigEndian.Uint64(sum[:])&math.MaxInt64 | 1)
+}
