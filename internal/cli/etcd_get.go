@@ -213,13 +213,16 @@ func decodeEntry(store string, entry *etcdsplit.Entry, managed bool) (storedObje
 }
 
 // printStoredObjects prints YAML documents; where they come from stands in a comment before each.
-func printStoredObjects(w io.Writer, objects []storedObject) error {
-	for i, o := range objects {
+func printStoredObjects(w io.Writer, stored []storedObject) error {
+	for i, o := range stored {
 		if i > 0 {
 			fmt.Fprintln(w, "---")
 		}
 		fmt.Fprintf(w, "# store %s, %s, created at revision %d, written %d times, last at revision %d, %d bytes of %s\n",
 			o.Store, o.Key, o.CreateRevision, o.Version, o.ModRevision, o.Bytes, o.Encoding)
+		if objects.Nameless(o.Object) {
+			fmt.Fprintln(w, "# fields such as \"#99\" go by their numbers: another version's, or a vendor's, whose names are not in the value")
+		}
 		text, err := yaml.Marshal(o.Object)
 		if err != nil {
 			return err

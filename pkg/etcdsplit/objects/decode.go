@@ -1,21 +1,21 @@
 package objects
 
 import (
-	"encoding/json"
 	"fmt"
-	"reflect"
 
-	"github.com/fxamacker/cbor/v2"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	cbor "k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 )
 
-// Decode decodes a stored value whole, into what its JSON would be.
-// Errors: etcdsplit.ErrUnreadable, wrapped, for what is no object; an encrypted value, with its provider and key; a value in protobuf of a type that the
-// newest version no longer has (settings.k8s.io, PodSecurityPolicy), which nobody can decode without its definition.
+// Decode decodes a stored value whole, into what its JSON would be in the version in which it is stored, whichever of 1.6 to 1.36
+// wrote it. In protobuf a field may have no name that is known, being a vendor's or of a version in between: it goes by its number,
+// as does all of an object of an unknown type but its metadata.
+// Shape:  {"apiVersion":"v1","kind":"Pod","metadata":{...},"spec":{...,"#99":"a vendor's field"}}
+// Errors: etcdsplit.ErrUnreadable, wrapped, for what is no object; an encrypted value, with its provider and key.
 func Decode(value []byte) (map[string]any, error) {
 	e, err := etcdsplit.ReadEnvelope(value)
 	if err != nil {
@@ -23,47 +23,51 @@ func Decode(value []byte) (map[string]any, error) {
 	}
 	switch e.Encoding {
 	case etcdsplit.Protobuf:
-		return decodeProtobuf(&e, value)
-	case etcdsplit.JSON:
-		var object map[string]any
-		if err := json.Unmarshal(e.Body, &object); err != nil {
-			return nil, fmt.Errorf("%w: %w", etcdsplit.ErrUnreadable, err)
-		}
-		return object, nil
-	case etcdsplit.CBOR:
-		var object map[string]any
-		mode, err := cbor.DecOptions{DefaultMapType: reflect.TypeFor[map[string]any]()}.DecMode()
-		if err == nil {
-			err = mode.Unmarshal(e.Body, &object)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", etcdsplit.ErrUnreadable, err)
-		}
-		return object, nil
+		return decodeProtobuf(&e)
+	case etcdsplit.Encrypted:
+		return nil, fmt.Errorf("encrypted by provider %q with key %q: only an API server that has the key can decode it", e.Provider, e.KeyName)
 	}
-	return nil, fmt.Errorf("encrypted by provider %q with key %q: only an API server that has the key can decode it", e.Provider, e.KeyName)
-}
-
-func decodeProtobuf(e *etcdsplit.Envelope, value []byte) (map[string]any, error) {
-	gv, err := schema.ParseGroupVersion(string(e.APIVersion))
+	object, err := decodeTree(&e)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", etcdsplit.ErrUnreadable, err)
 	}
-	gvk := gv.WithKind(string(e.Kind))
-	if !scheme.Scheme.Recognizes(gvk) {
-		return nil, fmt.Errorf("decoding %s %s from protobuf: its definition is gone from the newest version", gv, e.Kind)
+	return object, nil
+}
+
+// decodeTree decodes JSON and CBOR. Whole numbers stay whole, as in an API server.
+func decodeTree(e *etcdsplit.Envelope) (object map[string]any, err error) {
+	if e.Encoding == etcdsplit.CBOR {
+		err = cbor.Unmarshal(e.Body, &object)
+	} else {
+		err = utiljson.Unmarshal(e.Body, &object)
 	}
-	object, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), value)
+	return object, err
+}
+
+func decodeProtobuf(e *etcdsplit.Envelope) (map[string]any, error) {
+	apiVersion, kind := string(e.APIVersion), string(e.Kind)
+	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		return nil, fmt.Errorf("%w: decoding %s %s: %w", etcdsplit.ErrUnreadable, gv, e.Kind, err)
+		return nil, fmt.Errorf("%w: %w", etcdsplit.ErrUnreadable, err)
 	}
-	object.GetObjectKind().SetGroupVersionKind(gvk)
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	var tree any
+	if t, ok := scheme.Scheme.AllKnownTypes()[gv.WithKind(kind)]; ok {
+		tree, err = goValue(t, e.Body)
+	} else if typ, ok := goneLayouts().kinds[apiVersion+" "+kind]; ok {
+		tree, err = goneLayouts().value(typ, e.Body)
+	} else {
+		tree, err = withoutType(e.Body)
+	}
+	object, ok := tree.(map[string]any)
+	if err == nil && !ok {
+		err = fmt.Errorf("it is no object")
+	}
 	if err != nil {
-		return nil, fmt.Errorf("printing %s %s: %w", gv, e.Kind, err)
+		return nil, fmt.Errorf("%w: decoding %s %s: %w", etcdsplit.ErrUnreadable, apiVersion, kind, err)
 	}
-	dropNulls(tree)
-	return tree, nil
+	object["apiVersion"], object["kind"] = apiVersion, kind
+	dropNulls(object)
+	return object, nil
 }
 
 // dropNulls removes the creationTimestamp: null that typed objects print where they have none.

@@ -174,14 +174,6 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestDecodeSaysWhenATypeIsGone(t *testing.T) {
-	typeMeta := append(append([]byte{0x0a, 24}, "settings.k8s.io/v1alpha1"...), append([]byte{0x12, 9}, "PodPreset"...)...)
-	value := append([]byte("k8s\x00\x0a"), append([]byte{byte(len(typeMeta))}, typeMeta...)...)
-	if _, err := objects.Decode(append(value, 0x12, 0)); err == nil || !strings.Contains(err.Error(), "its definition is gone from the newest version") {
-		t.Errorf("Decode = %v, want it to say that the type is gone", err)
-	}
-}
-
 // TestDecodeReadsWhatRealServersStored decodes every value that servers 1.10 and 1.36 wrote.
 func TestDecodeReadsWhatRealServersStored(t *testing.T) {
 	for _, name := range []string{"core", "modern"} {
