@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/fxamacker/cbor/v2"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -152,12 +153,25 @@ func (e *Envelope) readEncrypted(data []byte) error {
 	return nil
 }
 
+// cborMode reads CBOR as API servers write it: strings are byte strings there, keys too, and objects may be deep.
+// Source: runtime/serializer/cbor/internal/modes of apimachinery.
+var cborMode = sync.OnceValue(func() cbor.DecMode {
+	mode, err := cbor.DecOptions{
+		ByteStringToString: cbor.ByteStringToStringAllowed, FieldNameByteString: cbor.FieldNameByteStringAllowed,
+		FieldNameMatching: cbor.FieldNameMatchingCaseSensitive, MaxNestedLevels: 10_000, MaxMapPairs: 1 << 21, MaxArrayElements: 1 << 21,
+	}.DecMode()
+	if err != nil {
+		panic("etcdsplit: internal error: " + err.Error())
+	}
+	return mode
+})
+
 func (e *Envelope) readCBOR(value []byte) error {
 	var typed struct {
 		APIVersion string `cbor:"apiVersion"`
 		Kind       string `cbor:"kind"`
 	}
-	if err := cbor.Unmarshal(value, &typed); err != nil {
+	if err := cborMode().Unmarshal(value, &typed); err != nil {
 		return fmt.Errorf("%w: its CBOR is damaged: %w", ErrUnreadable, err)
 	}
 	*e = Envelope{Encoding: CBOR, APIVersion: []byte(typed.APIVersion), Kind: []byte(typed.Kind), Body: value}

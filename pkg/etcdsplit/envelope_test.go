@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fxamacker/cbor/v2"
 	"google.golang.org/protobuf/encoding/protowire"
+	cbor "k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 )
 
 // object is what the tests store, in whichever encoding.

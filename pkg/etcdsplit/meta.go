@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/fxamacker/cbor/v2"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -212,7 +211,7 @@ func readCBORMeta(body []byte, m *Meta) error {
 			} `cbor:"ownerReferences"`
 		} `cbor:"metadata"`
 	}
-	if err := cbor.Unmarshal(body, &object); err != nil {
+	if err := cborMode().Unmarshal(body, &object); err != nil {
 		return err
 	}
 	meta := &object.Metadata

@@ -116,12 +116,11 @@ var goTypes = map[string]reflect.Type{
 	"=scheduling/v1.PriorityClass":                     reflect.TypeFor[schedulingv1.PriorityClass](),
 }
 
-// removed is the field of a type of the newest version that this version no longer has.
-func (l *layouts) removed(t reflect.Type, number protowire.Number) (layoutField, bool) {
+// removedFrom are the fields that a type of the newest version has lost.
+func (l *layouts) removedFrom(t reflect.Type) map[protowire.Number]layoutField {
 	_, path, _ := strings.Cut(t.PkgPath(), "k8s.io/")
 	path = strings.TrimPrefix(strings.TrimPrefix(path, "api/"), "apimachinery/pkg/apis/")
-	field, ok := l.fields["="+path+"."+t.Name()][number]
-	return field, ok
+	return l.fields["="+path+"."+t.Name()]
 }
 
 // value decodes a message of a type: one of gone.tsv, or one that the newest version has.
@@ -167,7 +166,7 @@ func (l *layouts) add(tree map[string]any, field layoutField, f wireField) error
 	case field.list:
 		list, _ := tree[field.name].([]any)
 		tree[field.name] = append(list, value)
-	case !field.dropZero || !empty(value):
+	case !field.dropZero || !isEmpty(value, false):
 		tree[field.name] = value
 	}
 	return nil

@@ -1,6 +1,9 @@
 package objects
 
 import (
+	"encoding/json"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit/snapshot"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -145,4 +150,85 @@ func TestDecodeOfTypesThatAreGone(t *testing.T) {
 func gvkOf(kind string) schema.GroupVersionKind {
 	apiVersion, kind, _ := strings.Cut(kind, " ")
 	return schema.FromAPIVersionAndKind(apiVersion, kind)
+}
+
+// TestFindKnowsFieldsOfTypesThatAreGone: a pair of old versions shares such types, and a new side drops the fields of old ones.
+func TestFindKnowsFieldsOfTypesThatAreGone(t *testing.T) {
+	for name, test := range map[string]struct {
+		value []byte
+		path  string
+	}{
+		"a type":            {stored("policy/v1beta1", "PodSecurityPolicy", message(2, message(17, message(1, "/data")))), "spec.allowedHostPaths[].pathPrefix"},
+		"an alias":          {stored("settings.k8s.io/v1alpha1", "PodPreset", message(2, message(4, message(1, "v", 2, message(28, message(1, "driver")))))), "spec.volumes[].csi.driver"},
+		"a field":           {stored("v1", "Service", message(2, message(16, "*"))), "spec.topologyKeys"},
+		"a field of a list": {stored("v1", "Pod", message(1, message(16, message(1, message(1, "x.io"))))), "metadata.initializers.pending[].name"},
+	} {
+		e, err := etcdsplit.ReadEnvelope(test.value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var finder Finder
+		found := 0
+		if err := finder.Find(&e, &etcdsplit.Side{Drops: []string{"spec.other", test.path}}, func(string, bool) { found++ }); err != nil || found != 1 {
+			t.Errorf("%s: Find found %d fields, %v; want %s", name, found, err, test.path)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(stored("v1", "Pod", message(1, message(1, "a"), 2, message(2, message(1, "c")), 99, "x")))
+	f.Add(stored("policy/v1beta1", "PodSecurityPolicy", message(2, message(7, message(1, 80)))))
+	f.Add(stored("acme.example.com/v1", "Fleet", message(1, message(1, "a"), 2, message(1, message(1, "deep")))))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"a","startupProbe":{"grpc":{"port":1}}}]}}`))
+	f.Add([]byte("\xd9\xd9\xf7\xa2\x4aapiVersion\x42v1\x44kind\x43Pod"))
+	for _, value := range storeValues(f) {
+		f.Add(value)
+	}
+	side := &etcdsplit.Side{
+		Drops:   []string{"metadata.managedFields", "spec.containers[].startupProbe", "spec.volumes[].ephemeral", "data", "spec.hostPorts[].min", "spec.sessionAffinityConfig"},
+		Implied: map[string]string{"spec.sessionAffinityConfig.clientIP.timeoutSeconds": "10800", "data": etcdsplit.OneElement},
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		var finder Finder
+		if e, err := etcdsplit.ReadEnvelope(value); err == nil {
+			if err := finder.Find(&e, side, func(string, bool) {}); err != nil && !errors.Is(err, etcdsplit.ErrUnreadable) {
+				t.Errorf("Find(%q) = %v, want it to wrap ErrUnreadable", value, err)
+			}
+		}
+		object, err := Decode(value)
+		if err != nil {
+			return
+		}
+		if _, err := json.Marshal(object); err != nil {
+			t.Errorf("what Decode(%q) returns cannot be printed: %v", value, err)
+		}
+		Nameless(object)
+		if got := DiffValues("pods/a/b", value, value); !strings.HasPrefix(got, "the same") {
+			t.Errorf("DiffValues(%q) with itself = %q", value, got)
+		}
+	})
+}
+
+// storeValues are some values of each resource that API servers 1.10 and 1.36 stored.
+func storeValues(t testing.TB) (values [][]byte) {
+	t.Helper()
+	for _, name := range []string{"core", "modern"} {
+		f, err := snapshot.Open("../snapshot/testdata/split-1.10-1.36-" + name + ".db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		seen := map[string]bool{}
+		classifier := etcdsplit.NewClassifier(&etcdsplit.Map{Prefix: "/registry"})
+		if _, err := etcdsplit.Entries(t.Context(), etcdsplit.Store{Name: name, Walker: f}, etcdsplit.Request{}, func(e etcdsplit.Entry) error {
+			if resource := classifier.Classify(string(e.Key)).Resource; !seen[resource] {
+				seen[resource] = true
+				values = append(values, slices.Clone(e.Value))
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return values
 }

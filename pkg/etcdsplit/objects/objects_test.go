@@ -1,7 +1,9 @@
 package objects_test
 
 import (
+	encodingjson "encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,13 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	cbor "k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/snapshot"
 )
 
 // store encodes an object as an API server would.
@@ -174,21 +176,66 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestDecodeReadsWhatRealServersStored decodes every value that servers 1.10 and 1.36 wrote.
+// TestDecodeReadsWhatRealServersStored decodes every value that servers 1.10 and 1.36 wrote, with a name for every field.
 func TestDecodeReadsWhatRealServersStored(t *testing.T) {
-	for _, name := range []string{"core", "modern"} {
-		f, err := snapshot.Open("../snapshot/testdata/split-1.10-1.36-" + name + ".db")
+	realValues(t, func(key string, value []byte) {
+		if object, err := objects.Decode(value); err != nil || object["kind"] == "" || objects.Nameless(object) {
+			t.Errorf("%s: Decode = %v, %v", key, object["kind"], err)
+		}
+	})
+}
+
+// TestFindInProtobufFindsWhatIsInJSON looks for every field that a side drops, in every value that real servers wrote: in protobuf, in
+// the JSON of the same object, and in its CBOR.
+func TestFindInProtobufFindsWhatIsInJSON(t *testing.T) {
+	m := splitMap(t)
+	classifier := etcdsplit.NewClassifier(m)
+	var finder objects.Finder
+	objectsWithFields := 0
+	realValues(t, func(key string, value []byte) {
+		object, err := objects.Decode(value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
-		if _, err := etcdsplit.Entries(t.Context(), etcdsplit.Store{Name: name, Walker: f}, etcdsplit.Request{}, func(e etcdsplit.Entry) error {
-			if object, err := objects.Decode(e.Value); err != nil || object["kind"] == "" {
-				t.Errorf("%s: Decode = %v, %v", e.Key, object["kind"], err)
-			}
-			return nil
-		}); err != nil {
+		asCBOR, err := cbor.Marshal(object)
+		if err != nil {
 			t.Fatal(err)
 		}
+		for _, side := range dropping(m, classifier.Classify(key).Resource) {
+			want := find(t, &finder, toJSON(t, object), side)
+			if len(want) > 0 {
+				objectsWithFields++
+			}
+			for encoding, value := range map[string][]byte{"stored": value, "CBOR": append([]byte("\xd9\xd9\xf7"), asCBOR...)} {
+				if got := find(t, &finder, value, side); !slices.Equal(got, want) {
+					t.Errorf("%s: in the value, %s, Find = %q; in its JSON %q", key, encoding, got, want)
+				}
+			}
+		}
+	})
+	if objectsWithFields < 10 {
+		t.Errorf("only %d objects have fields that are dropped", objectsWithFields)
 	}
+}
+
+func find(t testing.TB, finder *objects.Finder, value []byte, side *etcdsplit.Side) (found []string) {
+	t.Helper()
+	e, err := etcdsplit.ReadEnvelope(value)
+	if err == nil {
+		err = finder.Find(&e, side, func(path string, implied bool) { found = append(found, fmt.Sprintf("%s implied=%v", path, implied)) })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(found)
+	return found
+}
+
+func toJSON(t testing.TB, object map[string]any) []byte {
+	t.Helper()
+	data, err := encodingjson.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }

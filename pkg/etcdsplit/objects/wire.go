@@ -22,29 +22,51 @@ type wireField struct {
 
 var errDamagedField = errors.New("a field of it is damaged")
 
+// nextField reads the field at the start of a message, and says how many bytes it takes; fewer than 0 when it is damaged. Small
+// numbers and lengths, which are nearly all, are read at once.
+func nextField(message []byte) (f wireField, n int) {
+	if len(message) > 1 && message[0] < 0x80 && message[1] < 0x80 && message[0] >= 8 {
+		f.number, f.wireType = protowire.Number(message[0]>>3), protowire.Type(message[0]&7)
+		switch f.wireType {
+		case protowire.VarintType:
+			f.varint = uint64(message[1])
+			return f, 2
+		case protowire.BytesType:
+			if end := 2 + int(message[1]); end <= len(message) {
+				f.bytes = message[2:end]
+				return f, end
+			}
+			return f, -1
+		}
+	}
+	var tag int
+	if f.number, f.wireType, tag = protowire.ConsumeTag(message); tag < 0 {
+		return f, tag
+	}
+	switch message = message[tag:]; f.wireType {
+	case protowire.VarintType:
+		f.varint, n = protowire.ConsumeVarint(message)
+	case protowire.Fixed64Type:
+		f.varint, n = protowire.ConsumeFixed64(message)
+	case protowire.Fixed32Type:
+		var bits uint32
+		bits, n = protowire.ConsumeFixed32(message)
+		f.varint = uint64(bits)
+	case protowire.BytesType:
+		f.bytes, n = protowire.ConsumeBytes(message)
+	default:
+		return f, -1 // groups, which no version of Kubernetes has
+	}
+	if n < 0 {
+		return f, n
+	}
+	return f, tag + n
+}
+
 // eachField calls visit with every field of a message.
 func eachField(message []byte, visit func(wireField) error) error {
 	for len(message) > 0 {
-		f := wireField{}
-		var n int
-		if f.number, f.wireType, n = protowire.ConsumeTag(message); n < 0 {
-			return errDamagedField
-		}
-		message = message[n:]
-		switch f.wireType {
-		case protowire.VarintType:
-			f.varint, n = protowire.ConsumeVarint(message)
-		case protowire.Fixed64Type:
-			f.varint, n = protowire.ConsumeFixed64(message)
-		case protowire.Fixed32Type:
-			var bits uint32
-			bits, n = protowire.ConsumeFixed32(message)
-			f.varint = uint64(bits)
-		case protowire.BytesType:
-			f.bytes, n = protowire.ConsumeBytes(message)
-		default:
-			return errDamagedField // groups, which no version of Kubernetes has
-		}
+		f, n := nextField(message)
 		if n < 0 {
 			return errDamagedField
 		}
@@ -151,7 +173,7 @@ func addUnknown(tree any, t reflect.Type, message []byte) error {
 	return eachField(message, func(f wireField) error {
 		field, ok := fieldByNumber(t, f.number)
 		if !ok {
-			if removed, ok := goneLayouts().removed(t, f.number); ok {
+			if removed, ok := goneLayouts().removedFrom(t)[f.number]; ok {
 				return goneLayouts().add(object, removed, f)
 			}
 			addNameless(object, f)
