@@ -25,7 +25,7 @@ import (
 type etcdWatchRequest struct {
 	file     string
 	depth    string
-	metrics  string
+	metrics  metricsFlags
 	interval time.Duration
 	stores   storesRequest
 }
@@ -40,7 +40,7 @@ or disappears. A key in the wrong store or a value that a reader cannot decode i
 see, and what is over, is told by the next check, at most --interval after a change. A key that is written again and again by
 both sides is told as a fight.
 
---metrics serves the same as Prometheus metrics at /metrics, and /healthz.
+--metrics serves the same as Prometheus metrics at /metrics, and /healthz: on loopback, or with TLS to clients with a certificate.
 
 It runs until it is interrupted: it reconnects, goes on with other members, and checks anew when it missed changes.
 
@@ -53,7 +53,7 @@ Exit codes: 1 could not begin, 2 bad usage or a bad spec, 130 interrupted.`,
 	}
 	storesFlags(cmd, &req.stores)
 	enumFlag(cmd, &req.depth, "depth", "", "how much a check reads", words(etcdsplit.Depths())...)
-	cmd.Flags().StringVar(&req.metrics, "metrics", "", "address to serve metrics at, such as :9105 (default none)")
+	req.metrics.bind(cmd.Flags())
 	cmd.Flags().DurationVar(&req.interval, "interval", time.Minute, "the least time between two checks; a check of a large store also rests nine times as long as it took")
 	return cmd
 }
@@ -92,12 +92,12 @@ func runEtcdWatch(ctx context.Context, req etcdWatchRequest, streams Streams) er
 	}
 	defer closeStores(stores)
 	w := newWatch(req, p, stores, streams.Out)
+	listener, err := req.metrics.listen(ctx)
+	if err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
-	if req.metrics != "" {
-		listener, err := net.Listen("tcp", req.metrics)
-		if err != nil {
-			return badInput(fmt.Errorf("--metrics: %w", err), "want HOST:PORT or :PORT that is free")
-		}
+	if listener != nil {
 		loggerFrom(ctx).Info("serving metrics", "address", listener.Addr().String())
 		group.Go(func() error { return w.metrics.serve(ctx, listener) })
 	}

@@ -3,17 +3,21 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubefusion/fusionctl/internal/cli"
+	"github.com/kubefusion/fusionctl/internal/etcdtest"
 )
 
 // watchLine is what the test reads of a line.
@@ -148,6 +152,49 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
+// TestEtcdWatchServesMetricsToWhoHasACertificate, and on loopback alone when there are no certificates.
+func TestEtcdWatchServesMetricsToWhoHasACertificate(t *testing.T) {
+	servers, pki := liveStores(t), etcdtest.NewPKI(t)
+	address := freeAddress(t)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := func(l watchLine) bool { return l.Event == "checked" }
+	open := watchStores(t, slices.Concat(endpoints(servers), []string{"--metrics", ":" + port})...)
+	open.until("the first check", checked)
+	if metrics := get(t, "http://"+address+"/metrics"); !strings.Contains(metrics, "fusionctl_etcd_checks_total 1") {
+		t.Errorf("no metrics on loopback:\n%s", metrics)
+	}
+	if conn, err := net.Dial("tcp", "127.0.0.2:"+port); err == nil {
+		t.Errorf("--metrics :%s listens on %s too", port, conn.RemoteAddr())
+		conn.Close()
+	}
+
+	address = freeAddress(t)
+	protected := watchStores(t, slices.Concat(endpoints(servers), []string{"--metrics", address, "--tls-cert", pki.Cert, "--tls-key", pki.Key, "--client-ca", pki.CA})...)
+	protected.until("the first check", checked)
+	authorities := x509.NewCertPool()
+	ca, err := os.ReadFile(pki.CA)
+	if err != nil || !authorities.AppendCertsFromPEM(ca) {
+		t.Fatalf("reading %s: %v", pki.CA, err)
+	}
+	pair, err := tls.LoadX509KeyPair(pki.Cert, pki.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, certificates := range [][]tls.Certificate{nil, {pair}} {
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: authorities, Certificates: certificates}}}
+		response, err := client.Get("https://" + address + "/metrics")
+		if (err == nil) != (certificates != nil) {
+			t.Errorf("reading metrics with %d certificates: %v", len(certificates), err)
+		}
+		if err == nil {
+			response.Body.Close()
+		}
+	}
+}
+
 func TestEtcdWatchRefusesBadInput(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -162,6 +209,11 @@ func TestEtcdWatchRefusesBadInput(t *testing.T) {
 	}{
 		"unreachable": {nowhere, 1, "no member answered"},
 		"port taken":  {slices.Concat(nowhere, []string{"--metrics", taken.Addr().String()}), 2, "--metrics: listen tcp"},
+		"port open":   {slices.Concat(nowhere, []string{"--metrics", "0.0.0.0:0"}), 2, "is not on loopback"},
+		"no port":     {slices.Concat(nowhere, []string{"--metrics", "9105"}), 2, "want :PORT or HOST:PORT"},
+		"no key":      {slices.Concat(nowhere, []string{"--metrics", "0.0.0.0:0", "--tls-cert", "x.crt"}), 2, "want all of --tls-cert"},
+		"no CA":       {slices.Concat(nowhere, []string{"--metrics", "0.0.0.0:0", "--tls-cert", "x.crt", "--tls-key", "x.key"}), 2, "want all of --tls-cert"},
+		"no metrics":  {slices.Concat(nowhere, []string{"--tls-cert", "x.crt"}), 2, "need --metrics"},
 		"file":        {fromFiles, 2, "a file does not change"},
 		"interval":    {slices.Concat(nowhere, []string{"--interval", "0s"}), 2, "--interval 0s"},
 	} {

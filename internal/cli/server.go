@@ -58,6 +58,46 @@ func (s *serverFlags) check() error {
 	return nil
 }
 
+// metricsFlags are where a verb that is no server serves its metrics.
+type metricsFlags struct {
+	address             string // "" for nowhere
+	cert, key, clientCA string // files
+}
+
+func (m *metricsFlags) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&m.address, "metrics", "", "serve metrics at :PORT of loopback, or with certificates at HOST:PORT (default not)")
+	flags.StringVar(&m.cert, "tls-cert", "", "file of the certificate with which metrics are served")
+	flags.StringVar(&m.key, "tls-key", "", "file of the certificate's key")
+	flags.StringVar(&m.clientCA, "client-ca", "", "file of the CA that signs the certificates of who reads the metrics")
+}
+
+// listen listens at the address, if there is one. Anybody may read metrics on loopback, and elsewhere only who has a certificate.
+func (m *metricsFlags) listen(ctx context.Context) (net.Listener, error) {
+	given := m.cert != "" || m.key != "" || m.clientCA != ""
+	host, port, err := net.SplitHostPort(m.address)
+	switch {
+	case m.address == "" && given:
+		return nil, usagef("--tls-cert, --tls-key and --client-ca: need --metrics")
+	case m.address == "":
+		return nil, nil
+	case err != nil:
+		return nil, usagef("--metrics %q: want :PORT or HOST:PORT", m.address)
+	case given && (m.cert == "" || m.key == "" || m.clientCA == ""):
+		return nil, usagef("--metrics: want all of --tls-cert, --tls-key and --client-ca, or none of them")
+	case !given && host != "" && !loopback(m.address):
+		return nil, badInput(fmt.Errorf("--metrics %q is not on loopback", m.address), "--tls-cert, --tls-key and --client-ca protect it; :PORT is on loopback")
+	}
+	if host == "" && !given {
+		host = "127.0.0.1"
+	}
+	at := serverFlags{listen: net.JoinHostPort(host, port), plain: !given, certificates: webserver.Certificates{Cert: m.cert, Key: m.key, ClientCA: m.clientCA}}
+	listener, err := at.listener(ctx)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("--metrics: %w", err), "want a port that is free")
+	}
+	return listener, nil
+}
+
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)

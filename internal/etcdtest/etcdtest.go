@@ -46,7 +46,7 @@ func StartWith(t testing.TB, configure func(*embed.Config)) *Server { return sta
 
 // StartTLS runs a member that wants client certificates.
 func StartTLS(t testing.TB) *Server {
-	pki := newPKI(t)
+	pki := NewPKI(t)
 	return start(t, &pki, nil)
 }
 
@@ -150,8 +150,8 @@ func (s *Server) Put(t testing.TB, values map[string][]byte) {
 	}
 }
 
-// newPKI writes one CA with a certificate for 127.0.0.1 that serves and asks, and a second CA.
-func newPKI(t testing.TB) PKI {
+// NewPKI writes one CA with a certificate for 127.0.0.1 that serves and asks, and a second CA, into a folder that vanishes.
+func NewPKI(t testing.TB) PKI {
 	t.Helper()
 	dir := t.TempDir()
 	pki := PKI{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "other-ca.crt")}
