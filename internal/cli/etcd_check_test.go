@@ -69,25 +69,31 @@ func TestEtcdCheckAsJSON(t *testing.T) {
 	}
 }
 
+// storedValues are what a file of real servers holds.
+func storedValues(t *testing.T, name string) map[string][]byte {
+	t.Helper()
+	f, err := snapshot.Open(stores + "split-1.10-1.36-" + name + ".db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	values := map[string][]byte{}
+	if _, err := etcdsplit.Entries(t.Context(), etcdsplit.Store{Name: name, Walker: f}, etcdsplit.Request{}, func(e etcdsplit.Entry) error {
+		values[string(e.Key)] = slices.Clone(e.Value)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
 // liveStores copies what the files hold into running members.
 func liveStores(t *testing.T) map[string]*etcdtest.Server {
 	t.Helper()
 	servers := map[string]*etcdtest.Server{}
 	for _, name := range []string{"core", "modern"} {
-		f, err := snapshot.Open(stores + "split-1.10-1.36-" + name + ".db")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		values := map[string][]byte{}
-		if _, err := etcdsplit.Entries(t.Context(), etcdsplit.Store{Name: name, Walker: f}, etcdsplit.Request{}, func(e etcdsplit.Entry) error {
-			values[string(e.Key)] = slices.Clone(e.Value)
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
 		servers[name] = etcdtest.Start(t)
-		servers[name].Put(t, values)
+		servers[name].Put(t, storedValues(t, name))
 	}
 	return servers
 }

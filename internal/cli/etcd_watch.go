@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -151,21 +152,25 @@ func (w *watch) run(ctx context.Context) error {
 // check reads the stores whole and tells what has changed since the last time. Changes from before the check are not lost:
 // the watch goes on where it was.
 func (w *watch) check(ctx context.Context, first bool) (time.Duration, error) {
-	start := time.Now()
+	var there []openStore
+	var away []string
 	for _, s := range w.stores {
-		if w.seen[s.Name] > 0 {
-			continue
-		}
-		s.live.Forget()
-		newest, err := etcdsplit.NewestRevision(ctx, s.Pager, w.prefix())
-		if err != nil && (first || ctx.Err() != nil) {
-			return 0, withHint(fmt.Errorf("store %s: %w", s.Name, err), storeHint(err))
-		}
-		if err == nil {
+		if w.seen[s.Name] == 0 {
+			s.live.Forget()
+			newest, err := etcdsplit.NewestRevision(ctx, s.Pager, w.prefix())
+			if err != nil && (first || ctx.Err() != nil) {
+				return 0, withHint(fmt.Errorf("store %s: %w", s.Name, err), storeHint(err))
+			}
+			if err != nil {
+				away = append(away, fmt.Sprintf("store %s: %v", s.Name, err))
+				continue
+			}
 			w.seen[s.Name] = newest + 1
 		}
+		there = append(there, s)
 	}
-	report, err := scanApart(ctx, &w.ownership, w.stores, etcdsplit.Options{Depth: etcdsplit.Depth(w.request.depth), Fields: &objects.Finder{}})
+	start := time.Now()
+	report, err := scanApart(ctx, &w.ownership, there, etcdsplit.Options{Depth: etcdsplit.Depth(w.request.depth), Fields: &objects.Finder{}})
 	if err != nil {
 		return 0, err
 	}
@@ -174,7 +179,7 @@ func (w *watch) check(ctx context.Context, first bool) (time.Duration, error) {
 	}
 	accept(report.Findings, w.accepted)
 	took := time.Since(start)
-	check := &watchCheck{Complete: report.Complete, Incomplete: report.Incomplete, Seconds: took.Seconds(), Summary: finding.Summarize(report.Findings)}
+	check := &watchCheck{Complete: report.Complete, Incomplete: append(report.Incomplete, away...), Seconds: took.Seconds(), Summary: finding.Summarize(report.Findings)}
 	for _, s := range report.Stores {
 		check.Keys += s.Keys
 		for _, note := range s.Notes {
@@ -235,7 +240,7 @@ func (w *watch) follow(ctx context.Context, took time.Duration) error {
 			group.Go(func() error { return await(ctx, s, w.prefix(), min(reviveEvery, w.request.interval), changes) })
 			continue
 		}
-		group.Go(func() error { return follow(ctx, s, w.prefix(), from, changes) })
+		group.Go(func() error { return follow(ctx, s, w.prefix(), from, 6*w.request.stores.timeout, changes) })
 	}
 	rest := max(w.request.interval, 9*took)
 	rested := false
@@ -292,9 +297,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// follow sends the changes of one store until ctx ends.
-func follow(ctx context.Context, s openStore, prefix string, from int64, changes chan<- storeChanges) error {
-	err := s.live.Watch(ctx, prefix, from, time.Minute, func(revision int64, seen []etcdsplit.Change) error {
+// follow sends the changes of one store until ctx ends, or no member answers for longer than patience.
+func follow(ctx context.Context, s openStore, prefix string, from int64, patience time.Duration, changes chan<- storeChanges) error {
+	err := s.live.Watch(ctx, prefix, from, patience, func(revision int64, seen []etcdsplit.Change) error {
 		return send(ctx, changes, storeChanges{store: s.Name, revision: revision, changes: seen})
 	})
 	return send(ctx, changes, storeChanges{store: s.Name, err: err})
@@ -347,8 +352,14 @@ func (w *watch) look(ctx context.Context, c storeChanges) error {
 	if err != nil {
 		return err
 	}
+	if len(found) == 0 {
+		return nil
+	}
 	accept(found, w.accepted)
-	for _, t := range etcdsplit.Turns(w.findings, found) {
+	known := slices.DeleteFunc(slices.Clone(w.findings), func(f finding.Finding) bool {
+		return !slices.ContainsFunc(found, func(now finding.Finding) bool { return now.Subject == f.Subject })
+	})
+	for _, t := range etcdsplit.Turns(known, found) {
 		if t.Turn != etcdsplit.Appeared {
 			continue // the next check counts again
 		}
@@ -403,12 +414,19 @@ func newWatchMetrics() *watchMetrics {
 	return m
 }
 
+// mostSeries of a store have a resource of their own, and those that the plan knows beyond that: whatever a key says is one.
+const mostSeries = 500
+
 func (m *watchMetrics) checked(report *etcdsplit.Report, took time.Duration) {
 	m.keys.Reset()
 	m.bytes.Reset()
+	series := map[string]int{} // by store
 	for _, r := range report.Resources {
-		m.keys.WithLabelValues(r.Store, r.Resource).Set(float64(r.Keys))
-		m.bytes.WithLabelValues(r.Store, r.Resource).Set(float64(r.Bytes))
+		if series[r.Store]++; series[r.Store] > mostSeries && r.Owner == "" {
+			r.Resource = "(others)"
+		}
+		m.keys.WithLabelValues(r.Store, r.Resource).Add(float64(r.Keys))
+		m.bytes.WithLabelValues(r.Store, r.Resource).Add(float64(r.Bytes))
 	}
 	m.complete.Set(0)
 	if report.Complete {
