@@ -3,7 +3,6 @@
 package cli_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -16,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -54,46 +54,38 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestEtcdMoveSurvivesSIGKILL kills apply again and again, each time a little further on, until it is done; then undo. After
-// every kill each key is in at least one store with its value; in the end everything is where it belongs, and nothing else.
+// TestEtcdMoveSurvivesSIGKILL kills apply again and again, then undo, each time at a later request to a store: before it is
+// done, or when it is done and not answered, or at some moment behind. After every kill each key is in at least one store with
+// its value; in the end everything is where it belongs, and nothing else.
 func TestEtcdMoveSurvivesSIGKILL(t *testing.T) {
 	t.Parallel()
 	servers := liveStores(t)
 	stray := map[string][]byte{}
-	for i := range 1500 {
+	for i := range 450 {
 		stray[fmt.Sprintf("/registry/pods/default/stray-%04d", i)] = fmt.Appendf(nil, "pod %d", i)
 	}
 	servers["modern"].Put(t, stray)
 	before := map[string]map[string]string{"core": dump(t, servers["core"]), "modern": dump(t, servers["modern"])}
 	plan := filepath.Join(t.TempDir(), "move.plan")
-	args := func(verb string, more ...string) []string {
-		return slices.Concat([]string{"etcd", "move", verb, splitSpec}, more, endpoints(servers))
-	}
-	if code, _, stderr := run(t, args("plan", "--out", plan)...); code != 0 {
+	if code, _, stderr := run(t, slices.Concat([]string{"etcd", "move", "plan", splitSpec, "--out", plan}, endpoints(servers))...); code != 0 {
 		t.Fatalf("plan: exit code %d, %s", code, stderr)
 	}
-	random := rand.New(rand.NewSource(1))
-	// A backup is begun anew, and undo looks at everything again; behind the backup the journal of apply says where to go on.
-	further := map[string]func(kills int) int{"undo": func(kills int) int { return 1 + kills }, "apply": func(kills int) int {
-		if _, err := os.Stat(plan + ".backup"); err != nil {
-			return 1 + 2*kills
-		}
-		return 1 + kills%3
-	}}
+	killer := newKiller(t, servers)
 	for _, verb := range []string{"apply", "undo"} {
 		kills := 0
 		for ; ; kills++ {
-			if kills > 500 {
+			if kills > 300 {
 				t.Fatalf("%s does not get on", verb)
 			}
-			if killedOrDone(t, program(t, args(verb, plan, "--yes", "-v")...), further[verb](kills), time.Duration(random.Intn(3000))*time.Microsecond) {
+			args := slices.Concat([]string{"etcd", "move", verb, splitSpec, plan, "--yes"}, killer.endpoints)
+			if killer.killedOrDone(t, program(t, args...), int64(1+2*kills), kills%3) {
 				break
 			}
 			nothingLost(t, servers, before["modern"], stray)
 		}
 		t.Logf("%s was killed %d times", verb, kills)
-		if kills < 8 {
-			t.Errorf("%s was killed only %d times: it is faster than the test", verb, kills)
+		if kills < 15 {
+			t.Errorf("%s was killed only %d times", verb, kills)
 		}
 		core, modern := dump(t, servers["core"]), dump(t, servers["modern"])
 		if verb == "undo" {
@@ -111,31 +103,56 @@ func TestEtcdMoveSurvivesSIGKILL(t *testing.T) {
 			t.Errorf("%d and %d keys after apply", len(core), len(modern))
 		}
 	}
+	if left, err := filepath.Glob(plan + "*"); err != nil || len(left) != 3 {
+		t.Errorf("files: %q, %v; want the plan, its journal and its backup", left, err)
+	}
 }
 
-// killedOrDone kills the process a moment after the n-th line of its log, and reports whether it was done before.
-func killedOrDone(t *testing.T, cmd *exec.Cmd, n int, moment time.Duration) bool {
-	t.Helper()
-	log, err := cmd.StderrPipe()
-	if err == nil {
-		err = cmd.Start()
+// killer kills a process at a request.
+type killer struct {
+	endpoints []string
+	requests  atomic.Int64
+	at        atomic.Int64
+	answered  atomic.Bool
+	kill      atomic.Pointer[func()]
+	random    *rand.Rand
+}
+
+func newKiller(t *testing.T, servers map[string]*etcdtest.Server) *killer {
+	k := &killer{random: rand.New(rand.NewSource(1))}
+	look := func(r etcdtest.Request) error {
+		if kill := k.kill.Load(); kill != nil && r.Answered == k.answered.Load() && k.requests.Add(1) == k.at.Load() {
+			(*kill)()
+		}
+		return nil
 	}
-	if err != nil {
+	for name, s := range servers {
+		proxy := etcdtest.NewRequests(t, s)
+		proxy.Look.Store(&look)
+		k.endpoints = append(k.endpoints, "--endpoints", name+"="+proxy.Endpoint)
+	}
+	return k
+}
+
+// killedOrDone kills the process at its n-th request, and reports whether it was done before.
+func (k *killer) killedOrDone(t *testing.T, cmd *exec.Cmd, n int64, how int) bool {
+	t.Helper()
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
-	for lines := bufio.NewScanner(log); lines.Scan(); {
-		said.WriteString(lines.Text() + "\n")
-		if strings.Contains(lines.Text(), "moving") {
-			if n--; n == 0 {
-				for end := time.Now().Add(moment); time.Now().Before(end); { // shorter than a sleep can be
-					runtime.Gosched()
-				}
-				_ = cmd.Process.Kill() // it may have ended by itself
-			}
-		}
+	k.requests.Store(0)
+	k.at.Store(n)
+	k.answered.Store(how > 0)
+	moment := time.Duration(k.random.Intn(2000)) * time.Microsecond
+	kill := func() { _ = cmd.Process.Kill() } // it may have ended by itself
+	if how == 2 {
+		kill = func() { time.AfterFunc(moment, func() { _ = cmd.Process.Kill() }) }
 	}
-	err = cmd.Wait()
+	k.kill.Store(&kill)
+	err := cmd.Wait()
+	k.kill.Store(nil)
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return false
 	}

@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
@@ -244,4 +248,97 @@ func TestLockGuardsEveryWrite(t *testing.T) {
 	if at, err := other.Read(ctx, []string{"/lock", "/a", "/b"}); err != nil || at[0] != nil || at[1] != nil || at[2] != nil {
 		t.Errorf("in the end there are %v, %v; want nothing", at, err)
 	}
+}
+
+// TestMoveSurvivesLostAnswers loses one request or one answer after the other, of both stores: a move does not notice.
+func TestMoveSurvivesLostAnswers(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	lossy, clean := map[string]move.Store{}, map[string]move.Store{}
+	proxies, servers := map[string]*etcdtest.Requests{}, map[string]*etcdtest.Server{}
+	for _, name := range []string{"core", "modern"} {
+		servers[name] = etcdtest.Start(t)
+		proxies[name] = etcdtest.NewRequests(t, servers[name])
+		lossy[name] = &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{proxies[name].Endpoint}, Timeout: 5 * time.Second})}
+		clean[name] = &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{servers[name].Endpoint}})}
+	}
+	lease, err := servers["core"].Client(t).Grant(ctx, 3000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 120 {
+		var options []clientv3.OpOption
+		if i%4 == 0 {
+			options = append(options, clientv3.WithLease(lease.ID))
+		}
+		if _, err := servers["core"].Client(t).Put(ctx, fmt.Sprintf("/registry/deployments/default/d-%03d", i), fmt.Sprintf("deployment %d", i), options...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := &etcdsplit.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, CustomResources: etcdsplit.Resource{Owner: etcdsplit.OwnerModern}, Resources: []etcdsplit.Resource{
+		{Key: "deployments", Namespaced: true, Owner: etcdsplit.OwnerModern, Legacy: etcdsplit.Side{Store: "core"}, Modern: etcdsplit.Side{Store: "modern"}},
+	}}
+	before, empty := contents(t, servers["core"]), contents(t, servers["modern"])
+	lost := 0
+	for n := int64(1); ; n++ {
+		var moves []move.Move
+		header, err := move.New(ctx, m, clean, move.Options{}, func(m move.Move) error { moves = append(moves, m); return nil })
+		if err != nil || len(moves) != 120 {
+			t.Fatalf("planned %d moves, %v; want 120", len(moves), err)
+		}
+		plan := move.Plan{Header: header, ID: fmt.Sprint(n), Moves: func() iter.Seq2[move.Move, error] {
+			return func(yield func(move.Move, error) bool) {
+				for _, m := range moves {
+					if !yield(m, nil) {
+						return
+					}
+				}
+			}
+		}}
+		job := move.Job{Map: m, Stores: lossy, Plan: plan, Files: &memory{}, Run: fmt.Sprint("journal ", n), By: "a test"}
+		reached := false
+		for i, verb := range []func(context.Context, move.Job) (move.Result, error){move.Apply, move.Undo} {
+			for _, p := range proxies {
+				p.Reset()
+				look := func(r etcdtest.Request) error {
+					if r.Number == n && r.Answered == (n%3 != 0) { // two answers for a request
+						reached = true
+						return etcdtest.ErrLost
+					}
+					return nil
+				}
+				p.Look.Store(&look)
+			}
+			if result, err := verb(ctx, job); err != nil || result.Moved != 120 {
+				t.Fatalf("request %d lost: %+v, %v; want 120 keys", n, result, err)
+			}
+			if i == 0 && (len(contents(t, servers["core"])) != 0 || len(contents(t, servers["modern"])) != 120) {
+				t.Fatalf("request %d lost: not all keys are moved", n)
+			}
+		}
+		if core, modern := contents(t, servers["core"]), contents(t, servers["modern"]); !maps.Equal(core, before) || !maps.Equal(modern, empty) {
+			t.Fatalf("request %d lost: %d and %d keys after undo, want %d and none", n, len(core), len(modern), len(before))
+		}
+		if !reached {
+			break
+		}
+		lost++
+	}
+	if lost < 15 {
+		t.Errorf("only %d requests were lost", lost)
+	}
+}
+
+// contents are the keys of a member with their values and leases.
+func contents(t *testing.T, s *etcdtest.Server) map[string]string {
+	t.Helper()
+	response, err := s.Client(t).Get(t.Context(), "/", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]string{}
+	for _, kv := range response.Kvs {
+		values[string(kv.Key)] = fmt.Sprintf("%s %x", kv.Value, kv.Lease)
+	}
+	return values
 }
