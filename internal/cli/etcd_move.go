@@ -215,11 +215,14 @@ func runEtcdMovePlan(ctx context.Context, req etcdMoveRequest, streams Streams) 
 type moveSummary struct {
 	classifier *etcdsplit.Classifier
 	byID       map[[3]string]*moveTotals
-	encrypted  map[string]int64 // by destination, and provider and key
+	encrypted  map[encryptedFor]int64
 }
 
+// encryptedFor is a store to which encrypted values are moved, and the provider and key that they need there.
+type encryptedFor struct{ store, with string }
+
 func newMoveSummary(m *etcdsplit.Map) *moveSummary {
-	return &moveSummary{etcdsplit.NewClassifier(m), map[[3]string]*moveTotals{}, map[string]int64{}}
+	return &moveSummary{etcdsplit.NewClassifier(m), map[[3]string]*moveTotals{}, map[encryptedFor]int64{}}
 }
 
 func (t *moveSummary) add(m move.Move) {
@@ -236,7 +239,7 @@ func (t *moveSummary) add(m move.Move) {
 		line.Leased++
 	}
 	if m.Encryption != "" {
-		t.encrypted[fmt.Sprintf("with %s; the API server that reads store %s", m.Encryption, m.To)]++
+		t.encrypted[encryptedFor{m.To, m.Encryption}]++
 	}
 	if m.Conflict != "" {
 		if line.Conflicts++; line.Conflicts == 1 {
@@ -259,8 +262,9 @@ func (t *moveSummary) lines() []moveTotals {
 // notes are what the user should know about these keys in particular.
 func (t *moveSummary) notes(options move.Options) []string {
 	var notes []string
-	for _, with := range slices.Sorted(maps.Keys(t.encrypted)) {
-		notes = append(notes, fmt.Sprintf("%s encrypted %s must have this provider and key in its --encryption-provider-config", counted(int(t.encrypted[with]), "value")+" of these are", with))
+	for _, e := range slices.SortedFunc(maps.Keys(t.encrypted), func(a, b encryptedFor) int { return cmp.Or(cmp.Compare(a.store, b.store), cmp.Compare(a.with, b.with)) }) {
+		notes = append(notes, fmt.Sprintf("%s encrypted with %s: the API server that reads store %s must have this provider and key in its --encryption-provider-config",
+			counted(int(t.encrypted[e]), "value"), e.with, e.store))
 	}
 	if slices.Contains(options.Resources, "services/specs") && !slices.Contains(options.Resources, "ranges") {
 		notes = append(notes, "the allocators of addresses and node ports do not go with the services: --resource ranges moves them")
