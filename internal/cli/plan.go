@@ -77,7 +77,7 @@ func loadPlan(streams Streams, file string) (*plan.Plan, error) {
 	}
 	p, err := plan.New(f)
 	if err != nil {
-		return nil, badInput(fmt.Errorf("%s: %w", file, err), "")
+		return nil, badInput(err, "")
 	}
 	return p, nil
 }

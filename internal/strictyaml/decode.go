@@ -347,11 +347,14 @@ type Field struct {
 	OmitEmpty bool
 }
 
-// FieldsOf lists the fields in the order of the struct; those of an embedded struct stand in its place.
+// FieldsOf lists the exported fields in the order of the struct; those of an embedded struct stand in its place.
 func FieldsOf(structure reflect.Type) []Field {
 	var fields []Field
 	for i := range structure.NumField() {
 		f := structure.Field(i)
+		if !f.IsExported() {
+			continue
+		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous && name == "" {
 			for _, inner := range FieldsOf(f.Type) {

@@ -36,6 +36,11 @@ func parentPath(path string) string {
 	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }
 
+// Errorf is a problem with the field at the path, at the line where it, or what holds it, stands.
+func (l Lines) Errorf(path, format string, args ...any) error {
+	return &problem{file: l.name, line: l.Line(path), path: path, message: fmt.Sprintf(format, args...)}
+}
+
 // Written reports whether the text has the field path.
 func (l Lines) Written(path string) bool {
 	_, ok := l.at[path]

@@ -150,10 +150,18 @@ func flagName(name string) string {
 
 // lastValue is the value that counts of an argument given in the spec: the last one.
 func lastValue(args []spec.Arg, name string) (string, bool) {
-	for i := len(args) - 1; i >= 0; i-- {
-		if flagName(args[i].Name) == name {
-			return args[i].Value, true
-		}
+	if i := lastIndex(args, name); i >= 0 {
+		return args[i].Value, true
 	}
 	return "", false
+}
+
+// lastIndex is where the argument stands whose value counts; -1 for nowhere.
+func lastIndex(args []spec.Arg, name string) int {
+	for i := len(args) - 1; i >= 0; i-- {
+		if flagName(args[i].Name) == name {
+			return i
+		}
+	}
+	return -1
 }

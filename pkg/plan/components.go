@@ -134,7 +134,7 @@ func (b *builder) onHost(host spec.Host, running []spec.Arg) []spec.Arg {
 
 // etcd is the member of a managed store on a host.
 func (b *builder) etcd(host spec.Host, store *spec.Store) (Component, error) {
-	endpoint, err := endpointOn(host, store)
+	endpoint, err := b.endpointOn(host, store)
 	if err != nil {
 		return Component{}, err
 	}
@@ -203,14 +203,14 @@ func metricsPort(client, peer int) int {
 }
 
 // endpointOn finds the endpoint of a managed store that is the host's own.
-func endpointOn(host spec.Host, store *spec.Store) (*url.URL, error) {
+func (b *builder) endpointOn(host spec.Host, store *spec.Store) (*url.URL, error) {
 	for _, endpoint := range store.Endpoints {
 		u, err := url.Parse(endpoint)
 		if err == nil && u.Hostname() == host.Address && u.Port() != "" {
 			return u, nil
 		}
 	}
-	return nil, fmt.Errorf("spec.stores: store %q is managed, so host %q needs a member: add https://%s to its endpoints",
+	return nil, b.file.Errorf("spec.stores", "store %q is managed, so host %q needs a member: add https://%s to its endpoints",
 		store.Name, host.Name, hostPort(host.Address, 2379))
 }
 

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
@@ -50,8 +49,8 @@ func locksOf(side etcdsplit.SideName, component, kind, namespace, name string) [
 }
 
 // distinctElection makes a component of the modern side elect on an object that no component of the legacy side elects on: by
-// name where its version can be given one, by kind where it cannot, by store where the kinds lie apart anyway.
-func distinctElection(component string, minor kubever.Minor, legacy []etcdsplit.Lock, rows []Resource) (election, error) {
+// name where its version can be given one, by kind where it cannot, by store where the kinds lie apart anyway; false where none of it works.
+func distinctElection(component string, minor kubever.Minor, legacy []etcdsplit.Lock, rows []Resource) (election, bool) {
 	facts := kubever.LeaderLocks(component, minor)
 	if facts.NameFlag {
 		kind := preferredLock(facts)
@@ -63,7 +62,7 @@ func distinctElection(component string, minor kubever.Minor, legacy []etcdsplit.
 		}
 		e.args = append(e.args, Arg{Name: facts.NameFlagName, Value: name, Origin: FromPlan,
 			Why: "a lock of its own: with the legacy side's name only one of the two would ever run"})
-		return e, nil
+		return e, true
 	}
 	for _, kind := range lockKinds {
 		if kind != facts.Default && !slices.Contains(facts.Settable, kind) {
@@ -78,9 +77,9 @@ func distinctElection(component string, minor kubever.Minor, legacy []etcdsplit.
 			e.args = []Arg{{Name: "leader-elect-resource-lock", Value: kind, Origin: FromPlan,
 				Why: "its lock cannot be renamed in this version; the legacy side elects on another kind of object"}}
 		}
-		return e, nil
+		return e, true
 	}
-	return election{}, fmt.Errorf("spec.modern.version: the lock of the %s of %s can neither be renamed nor moved away from the legacy side's", component, minor)
+	return election{}, false
 }
 
 // preferredLock is the kind of a lock that can be given a name of its own.

@@ -80,21 +80,18 @@ func plannable(f *spec.File) error {
 	s := &f.Spec
 	for i, arg := range s.Modern.APIServer.ExtraArgs {
 		if instead, ok := computed[flagName(arg.Name)]; ok {
-			problems = append(problems, fmt.Errorf("spec.modern.apiServer.extraArgs[%d]: %q follows from the spec: %s", i, arg.Name, instead))
+			problems = append(problems, f.Errorf(fmt.Sprintf("spec.modern.apiServer.extraArgs[%d]", i), "%q follows from the spec, and is to be left out: %s", arg.Name, instead))
 		}
 	}
 	if s.Modern.Scheduler != nil {
-		problems = append(problems, errors.New("spec.modern.scheduler: the legacy side's scheduler places the pods of both sides; a second one would place the same pods"))
-	}
-	if s.Legacy.Existing && len(s.Legacy.APIServer.ExtraArgs) == 0 {
-		problems = append(problems, errors.New("spec.legacy.existing: want the arguments with which its API server runs in spec.legacy.apiServer.extraArgs"))
+		problems = append(problems, f.Errorf("spec.modern.scheduler", "is to be left out: the legacy side's scheduler places the pods of both sides; a second one would place the same pods"))
 	}
 	ranges := s.Network.ModernServiceCIDRs
 	at := "spec.network.modernServiceCIDRs"
 	if len(ranges) == 0 {
 		ranges, at = s.Network.ServiceCIDRs, "spec.network.serviceCIDRs"
 	}
-	problems = append(problems, rangesTaken("spec.network.serviceCIDRs", s.Network.ServiceCIDRs, &s.Legacy), rangesTaken(at, ranges, &s.Modern))
+	problems = append(problems, rangesTaken(f, "spec.network.serviceCIDRs", s.Network.ServiceCIDRs, &s.Legacy), rangesTaken(f, at, ranges, &s.Modern))
 	return errors.Join(problems...)
 }
 
@@ -102,21 +99,21 @@ func plannable(f *spec.File) error {
 const largestBitmap = 20
 
 // rangesTaken reports service ranges with which the API server of the side does not start.
-func rangesTaken(at string, ranges []string, side *spec.Side) error {
+func rangesTaken(f *spec.File, at string, ranges []string, side *spec.Side) error {
 	m := side.Version.Minor
 	gates, _ := lastValue(side.APIServer.ExtraArgs, "feature-gates")
 	if len(ranges) > 1 && !kubever.Behaves(kubever.BehaviourDualStackServices, m) && !slices.Contains(splitList(gates), "IPv6DualStack=true") {
 		if _, known := kubever.Gate("IPv6DualStack").At(m); known {
-			return fmt.Errorf("%s: the API server of %s takes a second range with the gate IPv6DualStack=true only; name it in its extraArgs, or leave one range", at, m)
+			return f.Errorf(at, "the API server of %s takes a second range with the gate IPv6DualStack=true only; name it in its extraArgs, or leave one range", m)
 		}
-		return fmt.Errorf("%s: the API server of %s takes one range", at, m)
+		return f.Errorf(at, "the API server of %s takes one range; want one", m)
 	}
 	if !kubever.AllocatorsIn(m).Bitmap {
 		return nil
 	}
-	for _, text := range ranges {
+	for i, text := range ranges {
 		if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Addr().BitLen()-prefix.Bits() > largestBitmap {
-			return fmt.Errorf("%s: %s: is too large for %s; want a mask of at least /%d", at, text, m, prefix.Addr().BitLen()-largestBitmap)
+			return f.Errorf(fmt.Sprintf("%s[%d]", at, i), "%q: is too large for %s; want a mask of at least /%d", text, m, prefix.Addr().BitLen()-largestBitmap)
 		}
 	}
 	return nil
@@ -139,21 +136,23 @@ func newBuilder(f *spec.File, p *Plan) (*builder, error) {
 
 // movedByLegacy reads the overrides that the legacy server has already: keys that it keeps in another store than its default.
 func movedByLegacy(f *spec.File, p *Plan) (map[string]string, error) {
-	value, ok := lastValue(f.Spec.Legacy.APIServer.ExtraArgs, "etcd-servers-overrides")
-	if !ok {
+	args := f.Spec.Legacy.APIServer.ExtraArgs
+	i := lastIndex(args, "etcd-servers-overrides")
+	if i < 0 {
 		return nil, nil
 	}
+	at := fmt.Sprintf("spec.legacy.apiServer.extraArgs[%d].value", i)
 	moved := map[string]string{}
 	minor := f.Spec.Legacy.Version.Minor
-	for _, entry := range splitList(value) {
+	for _, entry := range splitList(args[i].Value) {
 		name, servers, found := strings.Cut(entry, "#")
 		group, resource, slash := strings.Cut(name, "/")
 		if !found || !slash {
-			return nil, fmt.Errorf("spec.legacy.apiServer.extraArgs: etcd-servers-overrides: %q: want GROUP/RESOURCE#URL;URL", entry)
+			return nil, f.Errorf(at, "--etcd-servers-overrides: %q: want GROUP/RESOURCE#URL;URL", entry)
 		}
 		store := storeWith(p.Stores, strings.Split(servers, ";"))
 		if store == "" {
-			return nil, fmt.Errorf("spec.legacy.apiServer.extraArgs: etcd-servers-overrides: %q: no store of spec.stores has the endpoints %q; add it", entry, servers)
+			return nil, f.Errorf(at, "--etcd-servers-overrides: %q: no store of spec.stores has the endpoints %q; add it", entry, servers)
 		}
 		for _, fact := range kubever.Resources() {
 			if !fact.In(minor) || !fact.Overridable() || fact.ChosenGroup(minor) != group {
@@ -241,9 +240,9 @@ func (b *builder) elect() error {
 		b.modernLocks[kubever.ControllerManager] = runningElection(etcdsplit.Modern, kubever.ControllerManager, b.modern, manager.ExtraArgs)
 		return nil
 	}
-	e, err := distinctElection(kubever.ControllerManager, b.modern, held, b.plan.Resources)
-	if err != nil {
-		return err
+	e, found := distinctElection(kubever.ControllerManager, b.modern, held, b.plan.Resources)
+	if !found {
+		return b.file.Errorf("spec.modern.version", "the lock of the %s of %s can neither be renamed nor moved away from the legacy side's", kubever.ControllerManager, b.modern)
 	}
 	b.modernLocks[kubever.ControllerManager] = e
 	return nil

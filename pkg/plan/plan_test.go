@@ -61,6 +61,24 @@ func tryPlan(text string) (*plan.Plan, error) {
 	return plan.New(f)
 }
 
+// Whatever a plan refuses stands in the spec, and the error says where, and what to do.
+func TestErrorsNameTheLine(t *testing.T) {
+	base := splitSpec("1.15.12", "1.36.3", "")
+	for name, test := range map[string]struct{ text, want string }{
+		"an argument of the plan's own": {withModern(base, "etcd-servers=http://10.0.0.9:2379", ""), `spec.yaml:10: spec.modern.apiServer.extraArgs[0]: "etcd-servers" follows from the spec, and is to be left out: spec.modern.store names the store`},
+		"a second scheduler":            {strings.Replace(base, "1.36.3, ", "1.36.3, scheduler: {}, ", 1), `spec.yaml:10: spec.modern.scheduler: is to be left out`},
+		"an owner":                      {base + "  owners:\n  - {resources: [pods], owner: shared}\n  - {resources: [flowschemas.flowcontrol.apiserver.k8s.io], owner: split}\n", `spec.yaml:15: spec.owners[1]: flowschemas: split: 1.15 does not have it; its owner can only be modern`},
+		"two ranges":                    {base + "  network:\n    serviceCIDRs: [10.96.0.0/16, fd00::/112]\n", `spec.yaml:14: spec.network.serviceCIDRs: the API server of 1.15 takes one range; want one`},
+		"a large range":                 {base + "  network:\n    serviceCIDRs:\n    - 10.0.0.0/8\n", `spec.yaml:15: spec.network.serviceCIDRs[0]: "10.0.0.0/8": is too large for 1.15; want a mask of at least /12`},
+		"an override":                   {strings.Replace(base, "apiServer: {}", "apiServer: {extraArgs: [{name: v, value: 2},\n    {name: etcd-servers-overrides, value: events}]}", 1), `spec.yaml:10: spec.legacy.apiServer.extraArgs[1].value: --etcd-servers-overrides: "events": want GROUP/RESOURCE#URL;URL`},
+		"pods without webhooks":         {splitSpec("1.6.13", "1.8.15", "  pods: {}\n"), `spec.yaml:13: spec.pods: the API server of 1.8 asks no webhook about pods; leave the field out`},
+	} {
+		if _, err := tryPlan(test.text); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%s: New = %v, want %q", name, err, test.want)
+		}
+	}
+}
+
 // summary is what a reader compares in a golden file: the decisions, without what the version tables say of each row.
 func summary(t *testing.T, p *plan.Plan) []byte {
 	t.Helper()

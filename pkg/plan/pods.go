@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"path"
@@ -95,10 +94,10 @@ func (b *builder) pods() (*Pods, error) {
 		return p, nil
 	}
 	if !servedByDefault(podWebhooks, b.modern) {
-		return nil, fmt.Errorf("spec.pods: the API server of %s asks no webhook about pods; leave the field out, or take 1.9 or later", b.modern)
+		return nil, b.file.Errorf("spec.pods", "the API server of %s asks no webhook about pods; leave the field out, or take 1.9 or later", b.modern)
 	}
 	if row := b.plan.Resource(podWebhooks); row != nil && row.VisibleToBoth() {
-		return nil, errors.New("spec.pods: the legacy server would see the registration of the webhook and ask it about its own pods; keep mutatingwebhookconfigurations.admissionregistration.k8s.io apart with layout split")
+		return nil, b.file.Errorf("spec.pods", "the legacy server would see the registration of the webhook and ask it about its own pods; keep mutatingwebhookconfigurations.admissionregistration.k8s.io apart with layout split")
 	}
 	a.TimeoutSeconds, a.Port = s.Admission.TimeoutSeconds, s.Admission.Port
 	directory := path.Join(b.plan.PKI.Directory, "modern")

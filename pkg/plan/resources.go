@@ -90,7 +90,7 @@ func (p *placement) row(fact kubever.Resource) (Resource, error) {
 	if entry, ok := p.named(fact); ok {
 		wanted := etcdsplit.Owner(p.file.Spec.Owners[entry].Owner)
 		if err := p.admits(fact, wanted, owner); err != nil {
-			return Resource{}, fmt.Errorf("spec.owners[%d]: %w", entry, err)
+			return Resource{}, p.file.Errorf(fmt.Sprintf("spec.owners[%d]", entry), "%v", err)
 		}
 		owner, why = wanted, "the spec's owners say so"
 	}

@@ -88,7 +88,7 @@ func defaultSpec(layout spec.Layout, legacy, modern kubever.Minor) (*spec.File, 
 // between is the default spec of one pair as that of another: what differs are the versions, whether the modern side needs a
 // service range of its own, and whether its pods need another token. Reading the text of every pair would take longer than judging it.
 func between(base *spec.File, legacy, modern kubever.Minor) (*spec.File, error) {
-	f := *base
+	f := spec.File{APIVersion: base.APIVersion, Kind: base.Kind, Metadata: base.Metadata, Spec: base.Spec} // without lines: it is nobody's text
 	var err error
 	if f.Spec.Legacy.Version, err = kubever.Parse(kubever.Release(legacy)); err != nil {
 		return nil, err

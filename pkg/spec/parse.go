@@ -40,7 +40,14 @@ func parse(name string, data []byte) (*File, *strictyaml.Problems) {
 	if !ok {
 		return nil, ps
 	}
+	file.lines = ps.Lines
 	return file, ps
+}
+
+// Errorf is a problem with a field that shows only later, in what follows from the file: it starts with NAME:LINE and the field path, or
+// with the path alone when the file was made by a program.
+func (f *File) Errorf(path, format string, args ...any) error {
+	return f.lines.Errorf(path, format, args...)
 }
 
 // format is what a spec file has to be. Its bounds are far above what a control plane needs and keep hostile input cheap.

@@ -19,6 +19,8 @@ type File struct {
 	Kind       string   `json:"kind"`
 	Metadata   Metadata `json:"metadata"`
 	Spec       Spec     `json:"spec"`
+
+	lines Lines // where the fields stand, when the file was read from a text
 }
 
 // Metadata names the fused control plane. The name is a DNS label; file names, units and pods of the modern side do not depend on it.
