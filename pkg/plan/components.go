@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -138,6 +139,7 @@ func (b *builder) etcd(host spec.Host, store *spec.Store) (Component, error) {
 	if err != nil {
 		return Component{}, err
 	}
+	advertised := endpoint.Scheme + "://" + endpoint.Host
 	managed := store.Managed
 	port, _ := strconv.Atoi(endpoint.Port())
 	scheme := endpoint.Scheme
@@ -150,14 +152,14 @@ func (b *builder) etcd(host spec.Host, store *spec.Store) (Component, error) {
 		cluster = append(cluster, fmt.Sprintf("%s=%s://%s", h.Name, scheme, hostPort(h.Address, managed.PeerPort)))
 	}
 	peer := fmt.Sprintf("%s://%s", scheme, hostPort(host.Address, managed.PeerPort))
-	listen := []string{endpoint.String()}
-	if endpoint.Hostname() != loopback {
-		listen = append(listen, fmt.Sprintf("%s://%s:%d", scheme, loopback, port))
+	listen := []string{fmt.Sprintf("%s://%s:%d", scheme, loopback, port)}
+	if own := listenAddress(host, endpoint); own != loopback {
+		listen = append([]string{fmt.Sprintf("%s://%s", scheme, hostPort(own, port))}, listen...)
 	}
 	set("name", host.Name, "the member's name is the host's")
 	set("data-dir", managed.DataDir, "the spec's")
 	set("listen-client-urls", strings.Join(listen, ","), "the store's endpoint, and this host's own components")
-	set("advertise-client-urls", endpoint.String(), "the store's endpoint")
+	set("advertise-client-urls", advertised, "the store's endpoint")
 	set("listen-peer-urls", peer, "a port of its own beside the core store's")
 	set("initial-advertise-peer-urls", peer, "a port of its own beside the core store's")
 	set("initial-cluster", strings.Join(cluster, ","), "one member on every host")
@@ -205,8 +207,7 @@ func metricsPort(client, peer int) int {
 // endpointOn finds the endpoint of a managed store that is the host's own.
 func (b *builder) endpointOn(host spec.Host, store *spec.Store) (*url.URL, error) {
 	for _, endpoint := range store.Endpoints {
-		u, err := url.Parse(endpoint)
-		if err == nil && u.Hostname() == host.Address && u.Port() != "" {
+		if u, err := url.Parse(endpoint); err == nil && b.file.Spec.OnHost(u, host) {
 			return u, nil
 		}
 	}
@@ -214,20 +215,31 @@ func (b *builder) endpointOn(host spec.Host, store *spec.Store) (*url.URL, error
 		store.Name, host.Name, hostPort(host.Address, 2379))
 }
 
+// listenAddress is where a member listens for its endpoint: etcd does not listen on a name.
+func listenAddress(host spec.Host, endpoint *url.URL) string {
+	address, err := netip.ParseAddr(endpoint.Hostname())
+	switch {
+	case err == nil && address.IsLoopback():
+		return address.String()
+	case endpoint.Hostname() == "localhost" && host.Name != "localhost":
+		return loopback
+	}
+	return host.Address
+}
+
 // servers is the value of a flag that lists the members of a store: this host's own first where there is one, since it is
 // the nearest; the client fails over to the others.
 func (b *builder) servers(host spec.Host, storeName string) []string {
 	store := b.plan.Store(storeName)
-	servers := slices.Clone(store.Endpoints)
-	slices.SortStableFunc(servers, func(x, y string) int { return rank(x, host) - rank(y, host) })
-	return servers
-}
-
-func rank(endpoint string, host spec.Host) int {
-	if u, err := url.Parse(endpoint); err == nil && u.Hostname() == host.Address {
-		return 0
+	rank := func(endpoint string) int {
+		if u, err := url.Parse(endpoint); err == nil && b.file.Spec.OnHost(u, host) {
+			return 0
+		}
+		return 1
 	}
-	return 1
+	servers := slices.Clone(store.Endpoints)
+	slices.SortStableFunc(servers, func(x, y string) int { return rank(x) - rank(y) })
+	return servers
 }
 
 // ofTheImage are directories that every image has of its own: mounting the host's over one would hide what the program needs.

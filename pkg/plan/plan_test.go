@@ -79,6 +79,30 @@ func TestErrorsNameTheLine(t *testing.T) {
 	}
 }
 
+// A member of a managed store may be called by the name of its host, or by loopback where there is one host; it listens on addresses.
+func TestManagedMembersMayBeCalledByName(t *testing.T) {
+	for endpoint, want := range map[string]struct{ listen, advertise string }{
+		"http://10.0.0.11:2479":  {"http://10.0.0.11:2479,http://127.0.0.1:2479", "http://10.0.0.11:2479"},
+		"http://10.0.0.11:2479/": {"http://10.0.0.11:2479,http://127.0.0.1:2479", "http://10.0.0.11:2479"},
+		"http://cp-1:2479":       {"http://10.0.0.11:2479,http://127.0.0.1:2479", "http://cp-1:2479"},
+		"http://localhost:2479":  {"http://127.0.0.1:2479", "http://localhost:2479"},
+		"http://127.0.0.1:2479":  {"http://127.0.0.1:2479", "http://127.0.0.1:2479"},
+		"http://[::1]:2479":      {"http://[::1]:2479,http://127.0.0.1:2479", "http://[::1]:2479"},
+	} {
+		p, err := tryPlan(strings.Replace(splitSpec("1.15.12", "1.36.3", ""), "http://10.0.0.11:2479", endpoint, 1))
+		if err != nil {
+			t.Errorf("%s: %v", endpoint, err)
+			continue
+		}
+		member := p.Components[slices.IndexFunc(p.Components, func(c plan.Component) bool { return c.Kind == plan.Etcd })]
+		listen, _ := member.Arg("listen-client-urls")
+		advertise, _ := member.Arg("advertise-client-urls")
+		if listen != want.listen || advertise != want.advertise {
+			t.Errorf("%s: listens on %s and advertises %s, want %s and %s", endpoint, listen, advertise, want.listen, want.advertise)
+		}
+	}
+}
+
 // summary is what a reader compares in a golden file: the decisions, without what the version tables say of each row.
 func summary(t *testing.T, p *plan.Plan) []byte {
 	t.Helper()

@@ -166,7 +166,7 @@ func (v *validator) members(at string, s *Store) {
 			return // reported
 		}
 		ports[u.Port()] = true
-		host := slices.IndexFunc(hosts, func(h Host) bool { return runsOn(u.Hostname(), h, len(hosts) == 1) })
+		host := slices.IndexFunc(hosts, func(h Host) bool { return v.file.Spec.OnHost(u, h) })
 		if host < 0 {
 			v.addf(index(at+".endpoints", i), "%q: is on none of spec.hosts; a managed store has one member on every host", endpoint)
 			continue
@@ -183,8 +183,9 @@ func (v *validator) members(at string, s *Store) {
 	}
 }
 
-// runsOn reports whether a URL's host names the machine. The loopback address does when there is only one machine.
-func runsOn(name string, host Host, only bool) bool {
+// OnHost reports whether a URL's host is one of the machines: by its name or address, or by a loopback address when there is only one.
+func (s *Spec) OnHost(u *url.URL, host Host) bool {
+	name, only := u.Hostname(), len(s.Hosts) == 1
 	if name == host.Name {
 		return true
 	}
@@ -192,10 +193,8 @@ func runsOn(name string, host Host, only bool) bool {
 	if err != nil {
 		return only && name == "localhost"
 	}
-	if own, err := netip.ParseAddr(host.Address); err == nil && own == address {
-		return true
-	}
-	return only && address.IsLoopback()
+	own, err := netip.ParseAddr(host.Address)
+	return err == nil && own == address || only && address.IsLoopback()
 }
 
 // image checks a reference to an image as far as a registry's client would refuse any other.
