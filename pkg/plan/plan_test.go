@@ -502,3 +502,38 @@ func TestWhatRunsOnNeitherSideIsWrittenDown(t *testing.T) {
 		}
 	}
 }
+
+// Access that a spec may have is access that a policy can say: nothing is left for the writer of the policy to refuse. The one exception
+// has a rule of its own, which says more (FUS153).
+func TestWhatASpecAllowsAPolicyCanSay(t *testing.T) {
+	words := []string{"alice", "*", "", " ", "a*", "A", "a b", "a\nb", "\x00", "\u0085", "a/b", "a.b", "v1", "core", "/", "/a*", "/*a", "/a b", "ä", `"`, `\`, strings.Repeat("x", 1024), strings.Repeat("x", 1025), "/" + strings.Repeat("x", 1024), strings.Repeat("x.y", 400)}
+	taken := 0
+	for _, shape := range []string{
+		"{subjects: [{kind: User, name: %s}], apiGroups: [apps], resources: [deployments]}",
+		"{subjects: [{kind: Group, name: %s}], apiGroups: [apps], resources: [deployments]}",
+		"{subjects: [{kind: ServiceAccount, namespace: a, name: %s}], apiGroups: [apps], resources: [deployments]}",
+		"{subjects: [{kind: ServiceAccount, namespace: %s, name: a}], apiGroups: [apps], resources: [deployments]}",
+		"{subjects: [{kind: User, name: a}], apiGroups: [%s], resources: ['*']}",
+		"{subjects: [{kind: User, name: a}], apiGroups: [example.org], resources: [%s]}",
+		"{subjects: [{kind: User, name: a}], apiGroups: [apps], resources: ['*'], namespaces: [%s]}",
+		"{subjects: [{kind: User, name: a}], nonResourcePaths: [%s]}",
+	} {
+		for _, word := range words {
+			quoted, err := json.Marshal(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := tryPlan(splitSpec("1.15.12", "1.36.3", "  - "+fmt.Sprintf(shape, quoted)+"\n"))
+			if err != nil {
+				continue
+			}
+			taken++
+			if _, err := policy.Generate(p.Policy); err != nil {
+				t.Errorf("%s with %q is planned, and then: %v", shape, word, err)
+			}
+		}
+	}
+	if taken < 30 {
+		t.Errorf("%d combinations were planned, want many more", taken)
+	}
+}

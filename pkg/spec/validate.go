@@ -77,6 +77,22 @@ func (v *validator) expect(path, value, want string) {
 	v.addf(path, "%q: %s", strictyaml.Shorten(value), want)
 }
 
+// limitWordBytes is far above any name, and keeps a whole rule of a policy below the server's 64 KiB for each line.
+const limitWordBytes = 1024
+
+// word checks what a rule of a policy names, as far as no request could carry it or no line hold it.
+func (v *validator) word(path, value string) bool {
+	switch {
+	case strings.ContainsFunc(value, unicode.IsControl):
+		v.expect(path, value, "want a text without control characters")
+	case len(value) > limitWordBytes:
+		v.addf(path, "%d bytes: want at most %d", len(value), limitWordBytes)
+	default:
+		return true
+	}
+	return false
+}
+
 func (v *validator) oneOf(path, value string, words []string) {
 	if slices.Contains(words, value) {
 		return
@@ -264,7 +280,7 @@ func (v *validator) pki() {
 	for i, file := range p.ServiceAccountPublic {
 		v.absolute(index("spec.pki.serviceAccountPublicKeys", i), file, true)
 	}
-	if strings.ContainsFunc(p.ServiceAccountIssuer, unicode.IsSpace) {
+	if strings.ContainsFunc(p.ServiceAccountIssuer, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
 		v.expect("spec.pki.serviceAccountIssuer", p.ServiceAccountIssuer, "want an issuer without spaces, such as https://kubernetes.default.svc.cluster.local")
 	}
 }

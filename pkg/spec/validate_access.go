@@ -56,6 +56,9 @@ func (v *validator) accessRule(at string, a *Access) {
 	}
 	for i, path := range a.NonResourcePaths {
 		at := index(at+".nonResourcePaths", i)
+		if !v.word(at, path) {
+			continue
+		}
 		if path != "*" && !strings.HasPrefix(path, "/") {
 			v.expect(at, path, `want a path that starts with a slash, or "*"`)
 		} else if strings.Contains(strings.TrimSuffix(path, "*"), "*") {
@@ -75,8 +78,13 @@ func (v *validator) subject(at string, s *Subject) {
 		v.label(at+".namespace", s.Namespace)
 		return
 	}
-	if strings.TrimSpace(s.Name) == "" {
+	switch {
+	case strings.TrimSpace(s.Name) == "":
 		v.addf(at+".name", "is missing; want the name of a user or group")
+	case s.Name == "*":
+		v.addf(at+".name", `"*": want a name; every authenticated user is in the group system:authenticated`)
+	default:
+		v.word(at+".name", s.Name)
 	}
 	if s.Namespace != "" {
 		v.addf(at+".namespace", "%q: only a ServiceAccount has one", s.Namespace)
@@ -125,6 +133,7 @@ var resourcePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 func (v *validator) accessResource(at, resource string) bool {
 	name, rest, found := strings.Cut(resource, "/")
 	switch {
+	case !v.word(at, resource):
 	case resource == "*" || resourcePattern.MatchString(resource):
 		return true
 	case found:
