@@ -45,7 +45,8 @@ the kinds that have it (--to apps/v1), or for each kind what a release (--for 1.
 change stays as it is, comments, order and layout too. Custom resources and kinds that the wanted version does not concern pass.
 
 Nothing is defaulted and nothing invented. What the wanted version cannot say is a loss, named on standard error with its place and
-its value. So is a field that is not set and whose default is another in the wanted version; --defaults writes those out.
+its value. So is a field that is not set and whose default is another in the wanted version; --defaults writes those out. Of such defaults
+the first 20 are named one by one, the rest at the end by kind and field; losses are always named one by one.
 
 Exit codes: 0 done, 1 could not finish, 2 bad usage or input that cannot be converted, 3 done, and with losses under --fail-on-loss or with
 objects left out under --keep-going.`,
@@ -275,12 +276,14 @@ type conversion struct {
 	out       *objectWriter
 	streams   Streams
 	report    rowWriter // nil without --report
+	changes   defaultChanges
 
 	objects, lost, left int
 }
 
 func (k *conversion) finish() error {
 	err := k.out.close()
+	k.changes.sumUp(k.streams.Err)
 	if k.report != nil {
 		err = errors.Join(err, k.report.close(nil))
 	}
@@ -437,11 +440,11 @@ func (k *conversion) target(gvk schema.GroupVersionKind) (schema.GroupVersionKin
 func (k *conversion) tell(row convertedObject) error {
 	if k.report == nil {
 		for _, loss := range row.Losses {
-			what := "is lost"
 			if loss.Value == nil { // a default
-				what = "changes"
+				k.changes.tell(k.streams.Err, row, k.objects, loss)
+				continue
 			}
-			fmt.Fprintf(k.streams.Err, "%s: %s: %s %s: %s\n", row.place(), row.object(), loss.Path, what, loss.Meaning)
+			fmt.Fprintf(k.streams.Err, "%s: %s: %s is lost: %s\n", row.place(), row.object(), loss.Path, loss.Meaning)
 		}
 		return nil
 	}
