@@ -19,11 +19,29 @@ func (r *reporter) findPlacement() {
 		for _, name := range sortedKeys(store.total.resources) {
 			t := store.total.resources[name]
 			if t.unshaped.keys > 0 {
-				r.add(store.Name, name, finding.Finding{Rule: "FUS231", Severity: finding.Warning, Related: t.unshaped.samples,
-					Message: fmt.Sprintf("%s below the prefix cannot be the key of an object of this resource", nKeys(t.unshaped.keys))})
+				f := finding.Finding{Rule: "FUS231", Severity: finding.Warning, Related: t.unshaped.samples,
+					Message: fmt.Sprintf("%s below the prefix cannot be the key of an object of this resource", nKeys(t.unshaped.keys))}
+				if name == "" {
+					f.Subject, f.Message = store.Name, nKeys(t.unshaped.keys)+" below the prefix without a resource"
+				}
+				r.add(store.Name, name, f)
 			}
 			r.findMisplaced(store, t)
 		}
+		r.findOutside(store)
+	}
+}
+
+// findOutside reports keys outside the prefix, of which one is every API server's.
+func (r *reporter) findOutside(store *storeScan) {
+	others, samples := store.outside.keys, slices.Clone(store.outside.samples)
+	if i := slices.Index(samples, compactRevision); i >= 0 {
+		samples = slices.Delete(samples, i, i+1)
+		others--
+	}
+	if store.total.keys > 0 && others > 0 {
+		r.add(store.Name, "", finding.Finding{Rule: "FUS231", Severity: finding.Info, Subject: store.Name, Related: samples[:min(len(samples), sampleKeys)],
+			Message: fmt.Sprintf("%s outside of the prefix %q: of a cluster with another --etcd-prefix, or of something else that uses this etcd; they were not checked", nKeys(others), NormalPrefix(r.m.Prefix))})
 	}
 }
 
@@ -52,14 +70,35 @@ func (r *reporter) findMisplaced(store *storeScan, t *resourceTally) {
 		home = "store " + strings.Join(homes, " and ")
 	}
 	if len(readers) == 0 {
-		f.Severity = finding.Warning
 		f.Message = fmt.Sprintf("%s in a store from which no side reads this resource; they belong in %s", nKeys(t.others.keys), home)
 		f.Fix = "fusionctl etcd move copies them to where they belong; an override never moves what exists"
+		if lost := t.others.keys - r.copies(store, t, homes); lost > 0 && len(homes) > 0 {
+			f.Message += fmt.Sprintf(", which does not hold %d of them: no API server shows these objects", lost)
+		} else {
+			f.Severity = finding.Warning
+		}
 	} else {
 		f.Message = fmt.Sprintf("%s written by the %s side, but the owner is %s: they belong in %s", nKeys(t.others.keys), sideList(readers), t.row.Owner, home)
 		f.Fix = "check the --etcd-servers-overrides of both API servers (an override that names the wrong group is ignored silently) and the policy of the modern one, then fusionctl etcd move"
 	}
 	r.add(store.Name, t.name, f)
+}
+
+// copies is how many keys of the resource in the store are held by one of its homes as well. Where a home was not read to its
+// end, that cannot be told and is taken for all of them.
+func (r *reporter) copies(store *storeScan, t *resourceTally, homes []string) (copies int64) {
+	for _, name := range homes {
+		home := r.whole(name)
+		if home == nil {
+			return t.others.keys
+		}
+		inBoth(&store.index, &home.index, func(a, _ objectID) {
+			if a.resource() == t.number && !a.boot() {
+				copies++
+			}
+		})
+	}
+	return copies
 }
 
 // duplicates are the keys of a resource that two stores hold: with the same UID, and with different ones.
@@ -147,9 +186,9 @@ func (r *reporter) findTypes() {
 			t := store.total.resources[name]
 			for _, why := range sortedKeys(t.unreadable) {
 				c := t.unreadable[why]
-				r.add(store.Name, name, finding.Finding{Rule: "FUS000", Severity: finding.Error, Related: c.samples,
+				r.add(store.Name, name, finding.Finding{Rule: "FUS000", Severity: r.deadly(store, t), Related: c.samples,
 					Message: fmt.Sprintf("%s cannot be read: %s; %s", plural(c.keys, "value"), why, r.deadList(store, t)),
-					Fix:     "read the key with fusionctl etcd get, restore it from a backup, or delete it with etcdctl"})
+					Fix:     "read the key with fusionctl etcd get -o raw, restore it from a backup, or delete it with etcdctl"})
 			}
 			for _, provider := range sortedKeys(t.encrypted) {
 				r.findEncrypted(store, t, provider)
@@ -170,21 +209,54 @@ func (r *reporter) deadList(store *storeScan, t *resourceTally) string {
 	if len(readers) == 0 {
 		return "no side reads this resource from this store"
 	}
-	return fmt.Sprintf("every list and watch of %s through the %s side fails", PlainName(t.name), sideList(readers))
+	return fmt.Sprintf("every list and watch of %s through the %s fails", t.listed(readers), sides(readers))
+}
+
+// deadly is the severity of a value that cannot be read: that of a remark where nobody reads it.
+func (r *reporter) deadly(store *storeScan, t *resourceTally) finding.Severity {
+	if t.row == nil || len(t.row.Readers(store.Name)) == 0 {
+		return finding.Warning
+	}
+	return finding.Error
+}
+
+// listed names the lists of a resource through the sides: "ingresses (extensions/v1beta1, networking.k8s.io/v1beta1)".
+func (t *resourceTally) listed(readers []SideName) string {
+	var versions []string
+	for _, side := range readers {
+		versions = append(versions, t.row.Side(side).Serves...)
+	}
+	slices.Sort(versions)
+	if versions = slices.Compact(versions); len(versions) == 0 {
+		return PlainName(t.name)
+	}
+	return fmt.Sprintf("%s (%s)", PlainName(t.name), strings.Join(versions, ", "))
+}
+
+// sides prints "legacy side", "legacy side and the modern side".
+func sides(names []SideName) string {
+	words := make([]string, len(names))
+	for i, name := range names {
+		words[i] = string(name) + " side"
+	}
+	return strings.Join(words, " and the ")
 }
 
 func (r *reporter) findEncrypted(store *storeScan, t *resourceTally, provider string) {
 	c := t.encrypted[provider]
 	f := finding.Finding{Rule: "FUS070", Severity: finding.Info, Related: c.samples}
 	name, key, _ := strings.Cut(provider, ":")
-	f.Message = fmt.Sprintf("%s encrypted by provider %q with key %q: type and owners were not checked", plural(c.keys, "value"), name, key)
+	f.Message = fmt.Sprintf("%s encrypted by provider %q with key %q: type and owners were not checked, nor whether they own other objects", plural(c.keys, "value"), name, key)
 	if t.row != nil {
 		if readers := t.row.Readers(store.Name); len(readers) > 1 {
 			f.Severity = finding.Warning
 			f.Message += "; both sides read them"
 			for _, side := range readers {
-				if r.m.ControlPlane(side).Undecryptable == UndecryptableOmitted {
+				switch r.m.ControlPlane(side).Undecryptable {
+				case UndecryptableOmitted:
 					f.Message += fmt.Sprintf(", and without the key the %s side omits them from lists silently", side)
+				case UndecryptableFails:
+					f.Message += fmt.Sprintf(", and without the key every list of %s through the %s side fails, and it may not become ready", PlainName(t.name), side)
 				}
 			}
 			f.Fix = "give both API servers the same keys in --encryption-provider-config (--experimental-encryption-provider-config before 1.13)"
@@ -203,7 +275,8 @@ func (r *reporter) findType(store *storeScan, t *resourceTally, st stored, tally
 	}
 	if st.Kind != t.row.Kind {
 		r.add(store.Name, t.name, finding.Finding{Rule: "FUS000", Severity: finding.Error, Related: tally.samples,
-			Message: fmt.Sprintf("%s of kind %s %s where %s belongs; %s", plural(tally.keys, "object"), st.APIVersion, st.Kind, t.row.Kind, r.deadList(store, t))})
+			Message: fmt.Sprintf("%s of kind %s %s where %s belongs; %s", plural(tally.keys, "object"), st.APIVersion, st.Kind, t.row.Kind, r.deadList(store, t)),
+			Fix:     "delete the key with etcdctl, or put the right object there from a backup"})
 		return
 	}
 	for _, side := range t.row.Readers(store.Name) {
@@ -216,8 +289,12 @@ func (r *reporter) findType(store *storeScan, t *resourceTally, st stored, tally
 			f.Fix = "switch the feature gate CBORServingAndStorage off and rewrite the objects"
 		case !slices.Contains(facts.Decodes, st.APIVersion):
 			f.Rule = undecodableRule(t, tally)
-			f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) cannot decode: every list and watch of %s through it fails", plural(tally.keys, "object"), st.APIVersion, side, version, PlainName(t.name))
+			f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) cannot decode: every list and watch of %s through it fails", plural(tally.keys, "object"), st.APIVersion, side, version, t.listed([]SideName{side}))
 			f.Fix = r.undecodableFix(t, side, f.Rule)
+			if len(facts.Serves) == 0 {
+				f.Severity = finding.Warning
+				f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) cannot decode: it serves no %s as it is configured, and could not list them if it did", plural(tally.keys, "object"), st.APIVersion, side, version, PlainName(t.name))
+			}
 		case slices.Contains(facts.WatchBreaks, st.APIVersion):
 			f.Rule = "FUS003"
 			f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) decodes in lists but not in watches: each write to one of them ends every watch of %s", plural(tally.keys, "object"), st.APIVersion, side, version, PlainName(t.name))
@@ -248,10 +325,7 @@ func (r *reporter) undecodableFix(t *resourceTally, side SideName, rule string) 
 	if rule == "FUS090" {
 		return "an API server writes these at its start, past any authorization: give the modern side a default store of its own, or switch the group off with --runtime-config"
 	}
-	other := Modern
-	if side == Modern {
-		other = Legacy
-	}
+	other := side.other()
 	return fmt.Sprintf("keep what the %s side writes in a store of its own (owner: %s or split), move these objects there, and let the %s side store as one of %s",
 		other, other, other, strings.Join(t.row.Side(side).Decodes, ", "))
 }

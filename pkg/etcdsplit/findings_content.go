@@ -175,12 +175,23 @@ func (r *reporter) findAPIServices() {
 			if len(served) == 0 {
 				continue
 			}
-			var unknown counted
+			var unknown, nobodys counted
 			for _, name := range sortedKeys(store.total.facts.apiServices) {
 				a := store.total.facts.apiServices[name]
-				if a.Spec.Service == nil && !slices.Contains(served, joinAPIVersion(a.Spec.Group, a.Spec.Version)) && !store.servesCustom(a.Spec.Group, a.Spec.Version) {
+				gv := joinAPIVersion(a.Spec.Group, a.Spec.Version)
+				switch {
+				case a.Spec.Service != nil || slices.Contains(served, gv) || store.servesCustom(a.Spec.Group, a.Spec.Version):
+				case slices.Contains(r.m.ControlPlane(side.other()).GroupVersions, gv) || a.automanaged == "onstart":
 					unknown.add(apiServiceResource + "/" + name)
+				default:
+					nobodys.add(apiServiceResource + "/" + name)
 				}
+			}
+			if nobodys.keys > 0 {
+				r.add(store.Name, apiServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Warning, Related: nobodys.samples,
+					Message: fmt.Sprintf("%s of group/versions that no CRD in this store has: the %s side (%s) announces them and answers 404, which stops its namespace deletion, until it removes them",
+						plural(nobodys.keys, "APIService"), side, r.m.ControlPlane(side).Version),
+					Fix: "restore the CRDs, or delete the APIServices"})
 			}
 			if unknown.keys > 0 {
 				r.add(store.Name, apiServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Error, Related: unknown.samples,

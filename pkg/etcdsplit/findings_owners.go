@@ -19,6 +19,7 @@ const (
 	unservedVersion              // it knows the kind, but not in this version
 	absentOwner                  // it serves kind and version, and finds no such object
 	clusterOwner                 // it looks for a cluster-scoped owner in the dependent's namespace
+	namespacedOwner              // it looks for a namespaced owner, and the dependent is in no namespace
 )
 
 // verdict is the sight of one kind of reference on one side, as far as it does not depend on the owner's UID.
@@ -26,6 +27,8 @@ type verdict struct {
 	fixed      sight      // when lookup is nil, or the owner is there
 	lookup     *storeScan // where the owner is looked for by UID
 	resource   string     // of the owner, in that store
+	number     uint16     // of that resource
+	exists     bool       // does some object of it
 	namespaced bool       // is the owner
 }
 
@@ -74,7 +77,7 @@ type danglingIn struct {
 // count counts the objects that a side deletes.
 func (d *danglingIn) count(side SideName) {
 	tokens := slices.ContainsFunc(d.kinds, func(k referenceKind) bool { return k.Token })
-	if c := d.m.ControlPlane(side).Collector; !tokens && c.UnknownKind != Deleted && c.UnservedVersion != Deleted && c.AbsentOwner != Deleted && c.ClusterOwner != Deleted {
+	if c := d.m.ControlPlane(side).Collector; !tokens && c.UnknownKind != Deleted && c.UnservedVersion != Deleted && c.AbsentOwner != Deleted && c.ClusterOwner != Deleted && c.NamespacedOwner != Deleted {
 		return
 	}
 	var o owned
@@ -101,7 +104,7 @@ type owned struct {
 func (d *danglingIn) see(o *owned, side SideName, ref reference) (group dangling, dangles bool) {
 	seen := seesOwner
 	if v := d.verdicts[side][ref.kind]; v != nil {
-		seen = v.see(ref.uid, d.uids)
+		seen = v.see(ref, d.uids)
 	}
 	if !o.begun {
 		*o = owned{begun: true, first: dangling{side, ref.kind, seen}}
@@ -112,11 +115,15 @@ func (d *danglingIn) see(o *owned, side SideName, ref reference) (group dangling
 	return o.first, !ref.more && !o.held
 }
 
-func (v *verdict) see(uid uint64, uids map[string]*uidSet) sight {
+func (v *verdict) see(ref reference, uids map[string]*uidSet) sight {
 	if v.lookup == nil {
 		return v.fixed
 	}
-	if uids[v.lookup.Name].has(uid) {
+	namespace := ref.namespace
+	if !v.namespaced {
+		namespace = 0
+	}
+	if v.exists && uids[v.lookup.Name].has(placed(ref.uid, v.number, namespace)) {
 		return v.fixed
 	}
 	return absentOwner
@@ -131,22 +138,35 @@ func (r *reporter) verdict(store *storeScan, side SideName, kind *referenceKind)
 	if kind.Token {
 		return r.tokenVerdict(side)
 	}
-	group, version := splitAPIVersion(kind.APIVersion)
-	owner, known := r.ownerKind(side, group, version, kind.Kind)
+	owner, known := r.ownerKindOf(side, kind)
 	if !known {
 		return &verdict{fixed: unknownKind}
 	}
 	if !owner.served {
 		return &verdict{fixed: unservedVersion}
 	}
-	owner.lookup = r.whole(owner.store)
-	if owner.lookup == nil {
-		return nil // what was not read cannot be missed
+	if owner.namespaced && !kind.Namespaced {
+		return &verdict{fixed: namespacedOwner} // whether it exists or not
+	}
+	if !r.lookIn(&owner.verdict, owner.store) {
+		return nil
 	}
 	if !owner.namespaced && kind.Namespaced {
 		owner.fixed = clusterOwner
 	}
 	return &owner.verdict
+}
+
+// lookIn makes the verdict depend on whether the store holds the owner, and reports whether that can be told: what was not
+// read, or cannot be read because it is encrypted, cannot be missed.
+func (r *reporter) lookIn(v *verdict, store string) bool {
+	v.lookup = r.whole(store)
+	if v.lookup == nil {
+		return false
+	}
+	v.number, v.exists = r.numbers[v.resource]
+	owners := v.lookup.total.resources[v.resource]
+	return owners == nil || len(owners.encrypted) == 0
 }
 
 // whole returns the scan of the store, nil when it was not read to its end.
@@ -162,11 +182,11 @@ func (r *reporter) tokenVerdict(side SideName) *verdict {
 	if accounts == nil {
 		return nil
 	}
-	lookup := r.whole(accounts.Side(side).Store)
-	if lookup == nil {
+	v := verdict{resource: accounts.Key, namespaced: true}
+	if !r.lookIn(&v, accounts.Side(side).Store) {
 		return nil
 	}
-	return &verdict{lookup: lookup, resource: accounts.Key, namespaced: true}
+	return &v
 }
 
 // ownerKind is where a side keeps the objects of a kind, and whether it serves the version of it.
@@ -176,16 +196,25 @@ type ownerKind struct {
 	served bool
 }
 
+func (r *reporter) ownerKindOf(side SideName, kind *referenceKind) (owner ownerKind, known bool) {
+	group, version := splitAPIVersion(kind.APIVersion)
+	return r.ownerKind(side, group, version, kind.Kind)
+}
+
 func (r *reporter) ownerKind(side SideName, group, version, kind string) (owner ownerKind, known bool) {
 	apiVersion := joinAPIVersion(group, version)
 	for i := range r.m.Resources {
 		row := &r.m.Resources[i]
 		on := row.Side(side)
-		if !row.ServesKind(group, kind) || on.Store == "" || len(on.Serves) == 0 {
+		if !row.ServesKind(group, kind) || on.Store == "" {
 			continue
 		}
-		// The mapper knows the kind of a group when it serves any version of that group.
-		if slices.ContainsFunc(on.Serves, func(gv string) bool { g, _ := splitAPIVersion(gv); return g == group }) {
+		known := on.Serves
+		if r.m.ControlPlane(side).Collector.KnowsUnserved {
+			known = on.Decodes
+		}
+		// The mapper knows the kind of a group when it knows any version of that group.
+		if slices.ContainsFunc(known, func(gv string) bool { g, _ := splitAPIVersion(gv); return g == group }) {
 			return ownerKind{verdict{resource: row.Key, namespaced: row.Namespaced}, on.Store, slices.Contains(on.Serves, apiVersion)}, true
 		}
 	}
@@ -250,11 +279,17 @@ func (d *danglingIn) report() {
 
 func (r *reporter) addDanglingFinding(store *storeScan, side SideName, seen sight, kind *referenceKind, c *counted) {
 	plane := r.m.ControlPlane(side)
+	owner, _ := r.ownerKindOf(side, kind)
+	where := " in store " + owner.store
+	if owner.namespaced {
+		where = " in the object's namespace" + where
+	}
 	why := map[sight]string{
 		unknownKind:     "does not know that kind, and takes that for an absent owner",
-		absentOwner:     "serves that kind and does not find the owner",
+		absentOwner:     "serves that kind and does not find the owner" + where,
 		unservedVersion: "knows that kind but not in this version, and takes the 404 for an absent owner",
 		clusterOwner:    "looks for the cluster-scoped owner in the namespace of the object",
+		namespacedOwner: "looks for an owner that is in a namespace, and the object is in none",
 	}[seen]
 	f := finding.Finding{Rule: "FUS060", Severity: finding.Error, Related: c.samples}
 	switch {
@@ -285,6 +320,8 @@ func (c *Collector) outcome(seen sight) Outcome {
 		return c.AbsentOwner
 	case clusterOwner:
 		return c.ClusterOwner
+	case namespacedOwner:
+		return c.NamespacedOwner
 	}
 	return Safe
 }

@@ -15,7 +15,7 @@ func (h hasher) hash(s string) uint64 { return maphash.String(h.seed, s) }
 // one with a chance of 2 in 1000; two UIDs among a million references with 1 in 10 million.
 type objectID struct {
 	key uint64 // 48 bits of the hash of the key below the prefix, and the number of its resource
-	uid uint64 // 63 bits of the hash of the object's UID, all 0 when it has none; and whether an API server writes it at start
+	uid uint64 // 63 bits of the hash of the object's UID and place, all 0 when it has none; and whether an API server writes it at start
 }
 
 const resourceBits = 16
@@ -38,6 +38,24 @@ func uidHash(uid []byte, h hasher) uint64 {
 		return 0
 	}
 	return h.hash(text(uid)) &^ 1
+}
+
+// namespaceHash is 0 for no namespace.
+func (h hasher) namespaceHash(namespace string) uint32 {
+	if namespace == "" {
+		return 0
+	}
+	return uint32(h.hash(namespace) >> 32)
+}
+
+// placed mixes where an object is into the hash of its UID. A collector asks for an owner by its kind and in a namespace: an
+// object with that UID elsewhere is none.
+func placed(uid uint64, resource uint16, namespace uint32) uint64 {
+	const odd = 0x9e3779b97f4a7c15
+	if uid == 0 {
+		return 0
+	}
+	return max(2, (uid^(uint64(namespace)<<resourceBits|uint64(resource))*odd)&^1)
 }
 
 func (id objectID) resource() uint16 { return uint16(id.key) }

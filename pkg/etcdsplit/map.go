@@ -33,6 +33,14 @@ const (
 // Sides lists the two sides in the order in which they are printed.
 func Sides() []SideName { return []SideName{Legacy, Modern} }
 
+// other is the side that is not this one.
+func (s SideName) other() SideName {
+	if s == Legacy {
+		return Modern
+	}
+	return Legacy
+}
+
 // Map is the ownership map of one fused control plane: where every key belongs, who may write it and who reads it. It is
 // plain data and complete, so that a scan needs neither the spec nor tables of version facts.
 // Shape:  {"prefix":"/registry","stores":["core","modern"],"resources":[{"key":"deployments","owner":"legacy",...}],...}
@@ -94,15 +102,19 @@ const (
 )
 
 // Collector says whether a side runs the garbage collector, and what that does with an object all of whose owners are out
-// of its sight. The four cases are mutually exclusive: the owner's kind is unknown to the side; the kind is known but not in the
-// reference's version; kind and version are served and the object is absent; the owner is cluster-scoped (and present) and
-// the object is not. An empty Outcome counts as Safe.
+// of its sight. The five cases are mutually exclusive: the owner's kind is unknown to the side; the kind is known but not in the
+// reference's version; kind and version are served and the object is absent, or in another namespace; the owner is
+// cluster-scoped (and present) and the object is not; the owner's kind is namespaced and the object is in no namespace. An
+// empty Outcome counts as Safe.
 type Collector struct {
 	Runs            bool    `json:"runs"`
 	UnknownKind     Outcome `json:"unknownKind,omitempty"`
 	UnservedVersion Outcome `json:"unservedVersion,omitempty"`
 	AbsentOwner     Outcome `json:"absentOwner,omitempty"`
 	ClusterOwner    Outcome `json:"clusterOwner,omitempty"`
+	NamespacedOwner Outcome `json:"namespacedOwner,omitempty"`
+	// KnowsUnserved: it knows every kind that the version has, whether its API server serves it or not.
+	KnowsUnserved bool `json:"knowsUnserved,omitempty"`
 }
 
 // Resource is one row of the map.

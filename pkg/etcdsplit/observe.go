@@ -113,6 +113,9 @@ func (o *observer) observe(e *Entry) {
 	r.bytes += int64(len(e.Value))
 	if k.Form == FormUnshaped {
 		r.unshaped.add(rest)
+		if o.depth != DepthKeys && r.row != nil && len(rest) > len(r.name) && rest[len(r.name)] == '/' {
+			o.observeStray(r, rest, e) // a list of the resource reads it all the same
+		}
 		return
 	}
 	boot := r.startup(rest)
@@ -121,14 +124,15 @@ func (o *observer) observe(e *Entry) {
 	} else {
 		r.others.count(rest, r.shown)
 	}
+	var namespace uint32
 	if k.Namespace != "" {
-		r.inNamespace(k.Namespace)
+		namespace = r.inNamespace(k.Namespace, o.hasher)
 	} else if k.Resource == "namespaces" {
 		o.t.facts.namespaces[strings.Clone(k.Name)] = true
 	}
 	var uid uint64
 	if o.depth != DepthKeys {
-		uid = uidHash(o.observeValue(r, k, rest, e, boot), o.hasher)
+		uid = placed(uidHash(o.observeValue(r, k, rest, e, boot, namespace), o.hasher), r.number, namespace)
 	}
 	if o.compare {
 		o.t.ids.add(newObjectID(rest, r.number, uid, boot, o.hasher))
@@ -211,7 +215,7 @@ func (o *observer) bootKeys(name string, row *Resource) []*BootKey {
 }
 
 // observeValue reads the envelope and the metadata and returns the UID.
-func (o *observer) observeValue(r *resourceTally, k Key, rest string, e *Entry, boot bool) []byte {
+func (o *observer) observeValue(r *resourceTally, k Key, rest string, e *Entry, boot bool, namespace uint32) []byte {
 	envelope := &o.envelope
 	if err := envelope.read(e.Value); err != nil {
 		count(r.unreadable, reason(err), rest)
@@ -230,7 +234,7 @@ func (o *observer) observeValue(r *resourceTally, k Key, rest string, e *Entry, 
 		count(r.unreadable, reason(err), rest)
 		return nil
 	}
-	o.addReferences(k)
+	o.addReferences(k, namespace)
 	if r.telling {
 		if err := o.addFacts(k, rest, envelope); err != nil {
 			count(r.unreadable, reason(err), rest)
@@ -242,6 +246,18 @@ func (o *observer) observeValue(r *resourceTally, k Key, rest string, e *Entry, 
 		}
 	}
 	return o.meta.UID
+}
+
+// observeStray reads the type of a value that lies among those of a resource, under a key that cannot be an object's.
+func (o *observer) observeStray(r *resourceTally, rest string, e *Entry) {
+	if err := o.envelope.read(e.Value); err != nil {
+		count(r.unreadable, reason(err), rest)
+		return
+	}
+	if o.envelope.Encoding != Encrypted {
+		st := o.storedAs(r, &o.envelope)
+		st.count(rest, st.shown)
+	}
 }
 
 // reason is an error about a value as a key of a tally: without the first words, which all have in common, and short, since
@@ -307,7 +323,7 @@ func references(k Key, e *Envelope, m *Meta, visit func(kind referenceKind, uid,
 	}
 }
 
-func (o *observer) addReferences(k Key) {
+func (o *observer) addReferences(k Key, namespace uint32) {
 	if len(o.meta.Owners) == 0 && k.Resource != "secrets" {
 		return // as most
 	}
@@ -316,7 +332,7 @@ func (o *observer) addReferences(k Key) {
 			o.kind, o.lastKind = o.kindNumber(kind)
 			o.hasKind = true
 		}
-		o.t.references.add(reference{uid: uidHash(uid, o.hasher), kind: o.kind, more: more})
+		o.t.references.add(reference{uid: uidHash(uid, o.hasher), namespace: namespace, kind: o.kind, more: more})
 	})
 }
 

@@ -202,9 +202,10 @@ type ownerRef struct {
 func (d *danglingIn) eachDangling(side SideName, k Key, e *Envelope, m *Meta, visit func(group dangling, owners []ownerRef)) {
 	var o owned
 	var owners []ownerRef
+	namespace := d.hasher.namespaceHash(k.Namespace)
 	references(k, e, m, func(kind referenceKind, uid, name []byte, more bool) {
 		n, known := d.kindOf[kind]
-		owners = append(owners, ownerRef{reference{uid: uidHash(uid, d.hasher), kind: n, more: more}, uid, name})
+		owners = append(owners, ownerRef{reference{uid: uidHash(uid, d.hasher), namespace: namespace, kind: n, more: more}, uid, name})
 		group, dangles := d.see(&o, side, owners[len(owners)-1].reference)
 		o.held = o.held || !known // new since the scan
 		if dangles && known {
@@ -220,7 +221,7 @@ func (d *danglingIn) eachDangling(side SideName, k Key, e *Envelope, m *Meta, vi
 func (d *danglingIn) anyThere(ctx context.Context, side SideName, k Key, owners []ownerRef) bool {
 	for _, owner := range owners {
 		v := d.verdicts[side][owner.kind]
-		if v == nil || v.lookup == nil || v.see(owner.uid, d.uids) != absentOwner {
+		if v == nil || v.lookup == nil || v.see(owner.reference, d.uids) != absentOwner {
 			continue
 		}
 		namespace := k.Namespace

@@ -179,6 +179,34 @@ func TestScanFindsNothingInCleanStores(t *testing.T) {
 	}
 }
 
+// TestScanMissesNoOwnerThatItCannotRead has pods whose owners are encrypted: they are there.
+func TestScanMissesNoOwnerThatItCannotRead(t *testing.T) {
+	stores := clean()
+	stores["core"]["replicasets/default/web"] = []byte("k8s:enc:aescbc:v1:key1:xx")
+	stores["core"]["pods/default/web-2"] = pod("default", "web-2", [4]string{"apps/v1", "ReplicaSet", "web", "uid-rs"})
+	for _, f := range scanStores(t, splitMap(), stores, Options{}).Findings {
+		if f.Rule == "FUS060" && strings.Contains(f.Message, "legacy") {
+			t.Errorf("a pod of an encrypted owner is said to dangle: %s", f.Message)
+		}
+	}
+}
+
+// TestScanShowsWhatLiesOutsideThePrefix leaves out the key that every API server has there.
+func TestScanShowsWhatLiesOutsideThePrefix(t *testing.T) {
+	stores := clean()
+	stores["core"]["!compact_rev_key"] = []byte("1")
+	if findings := scanStores(t, splitMap(), stores, Options{}).Findings; len(findings) > 0 {
+		t.Errorf("findings about compact_rev_key:\n%s", findingText(findings))
+	}
+	stores["core"]["!/other/pods/default/a"] = []byte("x")
+	stores["core"]["!zzz"] = []byte("x")
+	findings := scanStores(t, splitMap(), stores, Options{}).Findings
+	if len(findings) != 1 || findings[0].Rule != "FUS231" || findings[0].Severity != finding.Info || !strings.Contains(findings[0].Message, `2 keys outside of the prefix "/registry"`) ||
+		!slices.Equal(findings[0].Related, []string{"/other/pods/default/a", "zzz"}) {
+		t.Errorf("findings = %s, want one remark about two keys", findingText(findings))
+	}
+}
+
 // TestScanFinds plants one violation at a time into clean stores.
 func TestScanFinds(t *testing.T) {
 	rs := [4]string{"apps/v1", "ReplicaSet", "web", "uid-gone"}
@@ -195,7 +223,9 @@ func TestScanFinds(t *testing.T) {
 		}, "FUS004", "modern:deployments", "1 key written by the modern side, but the owner is legacy", "deployments/default/api"},
 		{"a key in a store from which nobody reads it", func(_ *Map, core, _ contents) {
 			core["flowschemas/x"] = put("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", "x", "uid-x", nil)
-		}, "FUS004", "core:flowschemas", "from which no side reads", "flowschemas/x"},
+		}, "FUS004", "core:flowschemas", "from which no side reads this resource; they belong in store modern, which does not hold 1 of them: no API server shows", "flowschemas/x"},
+		{"a copy in a store from which nobody reads it", func(_ *Map, core, modern contents) { core["flowschemas/system"] = modern["flowschemas/system"] },
+			"FUS004", "core:flowschemas", "1 key in a store from which no side reads this resource; they belong in store modern", "flowschemas/system"},
 		{"custom resources in the store of the other side", func(m *Map, core, _ contents) {
 			m.CustomResources.Owner = OwnerModern
 			core["kubeflow.io/notebooks/default/nb2"] = customJSON("kubeflow.io/v1", "Notebook", "nb2")
@@ -208,7 +238,7 @@ func TestScanFinds(t *testing.T) {
 		}, "FUS230", "modern:deployments", "different UIDs", "deployments/default/web"},
 		{"a version that the legacy side cannot decode", func(_ *Map, core, _ contents) {
 			core["deployments/default/new"] = put("apps/v2", "Deployment", "default", "new", "uid-x", nil)
-		}, "FUS002", "core:deployments", "every list and watch of deployments through it fails", "deployments/default/new"},
+		}, "FUS002", "core:deployments", "every list and watch of deployments (apps/v1) through it fails", "deployments/default/new"},
 		{"a version that breaks watches", func(_ *Map, core, _ contents) {
 			core["replicasets/default/old"] = put("extensions/v1beta1", "ReplicaSet", "default", "old", "uid-x", nil)
 		}, "FUS003", "core:replicasets", "in lists but not in watches", "replicasets/default/old"},
@@ -237,6 +267,9 @@ func TestScanFinds(t *testing.T) {
 		}, "FUS031", "modern:kubeflow.io/notebooks", "status.storedVersions does not list", "kubeflow.io/notebooks/default/nb"},
 		{"custom resources without a CRD", func(_ *Map, _, modern contents) { delete(modern, crdResource+"/notebooks.kubeflow.io") },
 			"FUS232", "modern:kubeflow.io/notebooks", "without a CRD", "kubeflow.io/notebooks/default/nb"},
+		{"the APIService of a CRD that is gone", func(_ *Map, _, modern contents) {
+			modern[apiServiceResource+"/v1.gone.io"] = apiServiceJSON("v1", "gone.io")
+		}, "FUS030", "modern:" + apiServiceResource, "1 APIService of group/versions that no CRD in this store has", apiServiceResource + "/v1.gone.io"},
 		{"an APIService that nobody serves", func(_ *Map, _, modern contents) {
 			modern[apiServiceResource+"/v1beta1.extensions"] = apiServiceJSON("v1beta1", "extensions")
 		}, "FUS030", "modern:" + apiServiceResource, "does not serve", apiServiceResource + "/v1beta1.extensions"},
@@ -249,6 +282,22 @@ func TestScanFinds(t *testing.T) {
 			m.Legacy.Collector = Collector{Runs: true, UnservedVersion: Deleted, AbsentOwner: Deleted}
 			core["pods/default/web-2"] = pod("default", "web-2", [4]string{"apps/v9", "ReplicaSet", "web", "uid-rs"})
 		}, "FUS061", "core:pods", "deletes 1 pod owned by apps/v9 ReplicaSet", "pods/default/web-2 (owner web)"},
+		{"pods of an owner in another namespace", func(_ *Map, core, _ contents) {
+			core["namespaces/other"] = put("v1", "Namespace", "", "other", "uid-other", nil)
+			core["pods/other/web-2"] = pod("other", "web-2", [4]string{"apps/v1", "ReplicaSet", "web", "uid-rs"})
+		}, "FUS060", "core:pods", "would delete 1 pod owned by apps/v1 ReplicaSet: it serves that kind and does not find the owner in the object's namespace in store core", "pods/other/web-2 (owner web)"},
+		{"pods of an owner of which the UID is that of another kind", func(_ *Map, core, _ contents) {
+			core["pods/default/web-2"] = pod("default", "web-2", [4]string{"apps/v1", "ReplicaSet", "web", "uid-d"})
+		}, "FUS060", "core:pods", "would delete 1 pod owned by apps/v1 ReplicaSet", "pods/default/web-2 (owner web)"},
+		{"an object in no namespace with an owner in one", func(m *Map, core, _ contents) {
+			m.Legacy.Collector = Collector{Runs: true, AbsentOwner: Deleted, NamespacedOwner: Deleted}
+			core["minions/n2"] = put("v1", "Node", "", "n2", "uid-n2", nil, [4]string{"v1", "Pod", "web-1", "uid-pod-default-web-1"})
+		}, "FUS061", "core:minions", "deletes 1 node owned by v1 Pod: it looks for an owner that is in a namespace, and the object is in none", "minions/n2 (owner web-1)"},
+		{"an owner of a kind that the collector knows and its server does not serve", func(m *Map, core, _ contents) {
+			m.Legacy.Collector = Collector{Runs: true, UnservedVersion: Deleted, KnowsUnserved: true}
+			m.Resources[slices.IndexFunc(m.Resources, func(r Resource) bool { return r.Key == "replicasets" })].Legacy.Serves = nil
+			core["pods/default/web-2"] = pod("default", "web-2", rs)
+		}, "FUS061", "core:pods", "deletes 1 pod owned by apps/v1 ReplicaSet: it knows that kind but not in this version", "pods/default/web-2 (owner web)"},
 		{"mirror pods and a collector that looks for nodes in namespaces", func(m *Map, core, _ contents) {
 			m.Legacy.Collector = Collector{Runs: true, ClusterOwner: Deleted}
 			core["pods/default/mirror"] = pod("default", "mirror", [4]string{"v1", "Node", "n1", "uid-n1"})
@@ -297,6 +346,16 @@ func TestScanFinds(t *testing.T) {
 			"FUS231", "core:widgets", "neither version knows", "widgets/default/w"},
 		{"a key that is no object's", func(_ *Map, core, _ contents) { core["pods/web"] = pod("", "web") },
 			"FUS231", "core:pods", "cannot be the key of an object", "pods/web"},
+		{"a value under such a key, which lists read", func(_ *Map, core, _ contents) { core["pods/default/a/b"] = []byte("x") },
+			"FUS000", "core:pods", "1 value cannot be read: it starts with \"x\"; every list and watch of pods (v1) through the legacy side and the modern side fails", "pods/default/a/b"},
+		{"a damaged value that nobody reads", func(_ *Map, core, _ contents) { core["widgets/default/w"] = []byte("x") },
+			"FUS000", "core:widgets", "nobody reads this resource", "widgets/default/w"},
+		{"keys that name no resource", func(_ *Map, core, _ contents) { core["/a"] = []byte("x") },
+			"FUS231", "core", "1 key below the prefix without a resource", "/a"},
+		{"a list that a side does not serve", func(m *Map, core, _ contents) {
+			m.Resources[slices.IndexFunc(m.Resources, func(r Resource) bool { return r.Key == "deployments" })].Legacy.Serves = nil
+			core["deployments/default/new"] = put("apps/v2", "Deployment", "default", "new", "uid-x", nil)
+		}, "FUS002", "core:deployments", "it serves no deployments as it is configured", "deployments/default/new"},
 		{"an empty store", func(_ *Map, _, modern contents) { clear(modern) },
 			"FUS233", "modern", "holds no key below the prefix", ""},
 	} {

@@ -105,20 +105,22 @@ func newResourceTally(name string, number uint16, k Key, row *Resource) *resourc
 // inside counts the keys in a namespace. They are named when it turns out that there is none.
 type inside struct {
 	namespace string
+	hash      uint32
 	keys      int64
 }
 
 // inNamespace counts a key of a namespace, which is often that of the key before.
-func (t *resourceTally) inNamespace(namespace string) {
+func (t *resourceTally) inNamespace(namespace string, h hasher) (hash uint32) {
 	if t.last == nil || t.last.namespace != namespace {
 		in, ok := t.namespaces[namespace]
 		if !ok {
-			in = &inside{namespace: strings.Clone(namespace)}
+			in = &inside{namespace: strings.Clone(namespace), hash: h.namespaceHash(namespace)}
 			t.namespaces[in.namespace] = in
 		}
 		t.last = in
 	}
 	t.last.keys++
+	return t.last.hash
 }
 
 // startup reports whether an API server writes the key at its start.
@@ -260,9 +262,10 @@ func (f *facts) merge(other *facts) {
 
 // reference is an owner that an object names. References of one object stand behind each other; all but the last have more set.
 type reference struct {
-	uid  uint64
-	kind uint16 // number of the referenceKind
-	more bool
+	uid       uint64
+	namespace uint32 // namespaceHash of the object's own
+	kind      uint16 // number of the referenceKind
+	more      bool
 }
 
 // referenceKind is what references have in common.

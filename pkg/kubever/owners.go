@@ -71,6 +71,8 @@ type GarbageCollection struct {
 	UnservedVersion Outcome // it knows the kind, but not in the version that the reference names
 	AbsentOwner     Outcome // it serves the kind in that version, and finds no such object or another UID
 	ClusterOwner    Outcome // the object is in a namespace and its owner, which exists, is not
+	NamespacedOwner Outcome // the object is in no namespace and the owner's kind is in one
+	StaticMapper    bool    // it knows every kind that is compiled in, served or not
 	Source          string
 }
 
@@ -78,7 +80,7 @@ var garbageTable = sync.OnceValue(decodeGarbage)
 
 func decodeGarbage() []during[GarbageCollection] {
 	var behaviours []during[GarbageCollection]
-	for _, r := range readTable("garbage.tsv", 5) {
+	for _, r := range readTable("garbage.tsv", 6) {
 		outcome := func(column int) Outcome {
 			o := Outcome(r.text(column))
 			if !slices.Contains([]Outcome{Safe, Deleted}, o) {
@@ -87,7 +89,7 @@ func decodeGarbage() []during[GarbageCollection] {
 			return o
 		}
 		behaviours = append(behaviours, during[GarbageCollection]{r.ranges(0), GarbageCollection{
-			UnknownKind: outcome(1), UnservedVersion: outcome(2), AbsentOwner: outcome(3), ClusterOwner: outcome(4),
+			UnknownKind: outcome(1), UnservedVersion: outcome(2), AbsentOwner: outcome(3), ClusterOwner: outcome(4), NamespacedOwner: outcome(5),
 			Source: "pkg/controller/garbagecollector/operations.go and apimachinery/meta/priority.go; run: 1.6.13, 1.10.13, 1.15.12 beside 1.36.3",
 		}})
 	}
@@ -97,6 +99,7 @@ func decodeGarbage() []during[GarbageCollection] {
 // GarbageCollectionIn returns the behaviour of the minor's garbage collector.
 func GarbageCollectionIn(m Minor) GarbageCollection {
 	behaviour, _ := at(garbageTable(), m)
+	behaviour.StaticMapper = Behaves(BehaviourGarbageStaticMapper, m)
 	return behaviour
 }
 

@@ -309,6 +309,7 @@ func (b *builder) collector(name etcdsplit.SideName) etcdsplit.Collector {
 	c := etcdsplit.Collector{
 		UnknownKind: etcdsplit.Outcome(gc.UnknownKind), UnservedVersion: etcdsplit.Outcome(gc.UnservedVersion),
 		AbsentOwner: etcdsplit.Outcome(gc.AbsentOwner), ClusterOwner: etcdsplit.Outcome(gc.ClusterOwner),
+		NamespacedOwner: etcdsplit.Outcome(gc.NamespacedOwner), KnowsUnserved: gc.StaticMapper,
 	}
 	if controller := b.plan.Controller(name, garbageCollector); controller != nil {
 		c.Runs = controller.On
