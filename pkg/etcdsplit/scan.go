@@ -173,7 +173,7 @@ type walkWorker struct {
 	outside  counted
 }
 
-const walkFlushKeys = 1 << 15
+const walkFlushKeys = 1 << 17
 
 func (w *walkWorker) visit(e Entry) error {
 	if !w.scan.classifier.below(e.Key) {

@@ -13,7 +13,24 @@ type keySet struct {
 	shards [256]keyTable
 }
 
-func newKeySet() *keySet { return &keySet{seed: maphash.MakeSeed()} }
+// newKeySet returns an empty set with room for the number of keys.
+func newKeySet(keys int64) *keySet {
+	s := &keySet{seed: maphash.MakeSeed()}
+	if perShard := int(keys) / len(s.shards); perShard > 0 {
+		for i := range s.shards {
+			s.shards[i].slots = make([]uint64, perShard*4/3+64)
+		}
+	}
+	return s
+}
+
+// len is the number of keys in the set.
+func (s *keySet) len() (keys int64) {
+	for i := range s.shards {
+		keys += int64(s.shards[i].used)
+	}
+	return keys
+}
 
 // hash is what the set knows of a key.
 func (s *keySet) hash(key []byte) uint64 { return maphash.Bytes(s.seed, key) }
@@ -71,7 +88,7 @@ func (t *keyTable) insert(h uint64) bool {
 
 func (t *keyTable) grow() {
 	old := t.slots
-	t.slots = make([]uint64, 64+len(old)*2)
+	t.slots = make([]uint64, 64+len(old)*3/2)
 	for _, h := range old {
 		if h != 0 {
 			t.insert(h)

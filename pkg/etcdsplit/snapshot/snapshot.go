@@ -20,8 +20,9 @@ type File struct {
 	name      string
 	sizeBytes int64 // without the hash
 	trailer   []byte
-	trusted   bool        // the trailer is not looked at
-	verified  atomic.Bool // it fits
+	trusted   bool         // the trailer is not looked at
+	verified  atomic.Bool  // it fits
+	keys      atomic.Int64 // that the last walk saw, with those that are deleted
 }
 
 // Open opens the file for reading. It does not lock it: Walk notices when an etcd writes to it meanwhile.

@@ -42,13 +42,14 @@ func (f *File) walk(ctx context.Context, workers int, visitor func() func(etcdsp
 	if err != nil {
 		return walked, err
 	}
-	w := walker{meta: before, file: readSource{f.file}, seen: newKeySet()}
+	w := walker{meta: before, file: readSource{f.file}, seen: newKeySet(f.keys.Load())}
 	w.advanced.L = &w.mu
 	if mapped, mapErr := mapFile(f.file, f.sizeBytes); mapErr == nil {
 		defer mapped.close()
 		w.file, w.mapped = mapped, &mapped
 	}
 	err = w.walk(ctx, workers, visitor)
+	f.keys.Store(w.seen.len())
 	walked.Revision = int64(w.newest.main)
 	// Between two commits of a writer the pages that were read may have become others'.
 	if after, metaErr := readMeta(f.file, f.sizeBytes); metaErr != nil || after.txid != before.txid {
@@ -164,6 +165,7 @@ const (
 	shortWait  = 200     // times that another goroutine may run
 	faultBytes = 1 << 16 // the system brings in up to so much with each page that is looked at
 	heldBytes  = 8 << 20 // of the file are held in memory at a time, about
+	closePages = 4       // from one child to the next, on average: brought into memory together
 )
 
 func (w *worker) work(ctx context.Context, inline page) error {
@@ -269,7 +271,8 @@ func (w *worker) fetch(leaf *page) {
 	}
 }
 
-// fetchChildren looks at the first byte of every child of a page.
+// fetchChildren brings the children of a page into memory, at once when they lie close to each other, and looks at the first
+// byte of each.
 func (w *worker) fetchChildren(id uint64) {
 	at := int64(id) * w.meta.pageBytes
 	data, err := w.file.bytes(at, w.meta.pageBytes)
@@ -277,8 +280,17 @@ func (w *worker) fetchChildren(id uint64) {
 		return
 	}
 	branch, err := parsePage(data, id)
-	if err != nil || branch.leaf {
+	if err != nil || branch.leaf || branch.count == 0 {
 		return
+	}
+	first, last := branch.child(0), branch.child(0)
+	for i := range branch.count {
+		first, last = min(first, branch.child(i)), max(last, branch.child(i))
+	}
+	if last < w.meta.pages && last-first < uint64(branch.count)*closePages {
+		if data, err := w.file.bytes(int64(first)*w.meta.pageBytes, int64(last-first+1)*w.meta.pageBytes); err == nil {
+			populate(data)
+		}
 	}
 	for i := branch.count - 1; i >= 0; i-- {
 		if child := branch.child(i); child < w.meta.pages {
