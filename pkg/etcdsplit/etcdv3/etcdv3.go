@@ -194,7 +194,6 @@ func (c *Client) try(ctx context.Context, call func(context.Context, *clientv3.C
 			}
 		}
 		i, m := c.next()
-		start := time.Now()
 		header, err := m.call(ctx, call)
 		if err == nil {
 			return c.sameCluster(m.endpoint, header)
@@ -209,7 +208,7 @@ func (c *Client) try(ctx context.Context, call func(context.Context, *clientv3.C
 			attempt, lags = attempt-1, lags+1 // the member is there, and gets the revision soon
 		}
 		reasons = append(reasons, m.endpoint+": "+plainReason(err))
-		c.giveUp(i, errors.New(plainReason(err)), start)
+		c.giveUp(i, errors.New(plainReason(err)))
 	}
 	unreachable := &UnreachableError{Reasons: lastOfEach(append(reasons, c.handshakeReasons(ctx)...))}
 	for _, s := range c.statuses(ctx) {
@@ -279,7 +278,7 @@ func hint(reasons string) string {
 		{"server preface", "this may be an etcd with TLS: write https:// instead of http://"},
 		{"not supported for learner", "this member is a learner and answers next to nothing: name members that vote"},
 		{"space exceeded", "this etcd is full and takes no writes (alarm NOSPACE): compact and defragment it, then etcdctl alarm disarm"},
-		{"corrupt cluster", "this etcd found its members to differ (alarm CORRUPT) and refuses to answer; read the members' files with --snapshot"},
+		{"corrupt cluster", "this etcd has found its members to differ (alarm CORRUPT) and takes no writes; compare the members' files with --snapshot"},
 		{"request is too large", "raise --max-request-bytes of this etcd to that of the etcd which holds the values already"},
 		{"too many operations", "raise --max-txn-ops of this etcd to its default, 128, or more"},
 		{"user name is empty", "this etcd wants a user and a password"},
@@ -323,7 +322,7 @@ func finalError(err error) error {
 		return nil // but it is for those that vote
 	case rpctypes.Error(err) == rpctypes.ErrLeaseNotFound:
 		return move.ErrLeaseGone
-	case rpctypes.Error(err) == rpctypes.ErrNoSpace:
+	case rpctypes.Error(err) == rpctypes.ErrNoSpace, strings.Contains(err.Error(), "corrupt cluster"):
 		return &RefusedError{plainReason(err)}
 	}
 	switch status.Code(err) {

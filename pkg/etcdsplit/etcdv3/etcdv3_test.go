@@ -13,6 +13,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
@@ -180,7 +181,7 @@ func TestPageWithTLS(t *testing.T) {
 }
 
 func TestPageWithUserAndPassword(t *testing.T) {
-	server := etcdtest.Start(t)
+	server := etcdtest.StartWith(t, func(c *embed.Config) { c.BcryptCost = 4 })
 	server.Put(t, podKeys(3))
 	c, ctx := server.Client(t), t.Context()
 	for _, err := range []error{

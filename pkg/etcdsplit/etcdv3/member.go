@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +38,8 @@ func (m *member) connect(ctx context.Context) (*clientv3.Client, error) {
 	if m.client != nil {
 		return m.client, nil
 	}
+	ctx, done := context.WithTimeout(ctx, m.config.Timeout)
+	defer done()
 	dialing, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	config := clientv3.Config{
 		Context: dialing, Endpoints: []string{m.endpoint}, Username: m.config.Username, Password: m.config.Password,
@@ -50,8 +53,10 @@ func (m *member) connect(ctx context.Context) (*clientv3.Client, error) {
 	}
 	interrupted := context.AfterFunc(ctx, cancel)
 	client, err := clientv3.New(config)
-	if !interrupted() && err == nil {
-		client.Close()
+	if !interrupted() {
+		if err == nil {
+			_ = client.Close() // nobody waits for it any more
+		}
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -62,33 +67,28 @@ func (m *member) connect(ctx context.Context) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// call makes one request.
+// call makes one request. When the member is silent for as long as that may take, the connection is given up, and the next
+// use makes another one: one that is lost need not break by itself for a quarter of an hour, and one that could not be made is
+// not tried again for minutes. Pings would tell as well, but early servers hang up on who sends them.
 func (m *member) call(ctx context.Context, request func(context.Context, *clientv3.Client) (*pb.ResponseHeader, error)) (*pb.ResponseHeader, error) {
-	ctx, cancel := context.WithTimeout(ctx, m.config.Timeout)
-	defer cancel()
 	client, err := m.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	header, err := request(ctx, client)
-	if err == nil {
-		m.mu.Lock()
-		m.answered = time.Now()
-		m.mu.Unlock()
-	}
-	return header, err
-}
-
-// hangUp ends the connection, unless the member has answered anything since: the next use makes another one. A connection
-// that is lost need not break by itself for a quarter of an hour, and one that could not be made is not tried again for
-// minutes. Pings would tell as well, but servers before 3.3 hang up on who sends them.
-func (m *member) hangUp(since time.Time) {
+	limited, cancel := context.WithTimeout(ctx, m.config.Timeout)
+	defer cancel()
+	start := time.Now()
+	header, err := request(limited, client)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.client != nil && !m.answered.After(since) {
-		_ = m.client.Close() // it is of no use any more
+	switch {
+	case err == nil:
+		m.answered = time.Now()
+	case m.client == client && m.answered.Before(start) && ctx.Err() == nil && finalError(err) == nil:
+		_ = client.Close() // it is of no use any more
 		m.client = nil
 	}
+	return header, err
 }
 
 // Close ends all connections.
@@ -113,8 +113,7 @@ func (c *Client) next() (int, *member) {
 }
 
 // giveUp moves on to the next member, unless another request did.
-func (c *Client) giveUp(i int, err error, since time.Time) {
-	c.members[i].hangUp(since)
+func (c *Client) giveUp(i int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current != i || len(c.members) == 1 {
@@ -132,10 +131,8 @@ func (c *Client) tell(note string) {
 	if c.config.Log != nil {
 		c.config.Log(note)
 	}
-	for _, n := range c.notes {
-		if n == note {
-			return
-		}
+	if slices.Contains(c.notes, note) {
+		return
 	}
 	if len(c.notes) == mostNotes {
 		c.untold++
@@ -244,12 +241,15 @@ func (c *Client) statuses(ctx context.Context) []memberStatus {
 	return result
 }
 
+// alarms of an etcd that a reader should know about. Servers name them since 3.4.
+var alarms = []struct{ name, means string }{
+	{"NOSPACE", "this etcd is full (alarm NOSPACE): nothing can be written"},
+	{"CORRUPT", "this etcd has found its members to differ (alarm CORRUPT): what one of them holds need not be what another does"},
+}
+
 // meet asks the members once who they are, so that endpoints of two stores are noticed before anything is read, and begins
 // with one that answers.
 func (c *Client) meet(ctx context.Context) error {
-	if len(c.members) == 1 {
-		return nil
-	}
 	c.meeting.Lock()
 	defer c.meeting.Unlock()
 	c.mu.Lock()
@@ -259,6 +259,9 @@ func (c *Client) meet(ctx context.Context) error {
 		return nil
 	}
 	statuses := c.statuses(ctx)
+	if only := statuses[0]; len(statuses) == 1 && only.answer.GetIsLearner() {
+		only.answer.IsLearner = false // there is no other
+	}
 	var first int
 	for first < len(statuses) && (statuses[first].answer == nil || statuses[first].answer.IsLearner) {
 		first++
@@ -274,6 +277,13 @@ func (c *Client) meet(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.met = true
+	for _, alarm := range alarms {
+		if slices.ContainsFunc(statuses, func(s memberStatus) bool {
+			return slices.ContainsFunc(s.answer.GetErrors(), func(e string) bool { return strings.Contains(e, alarm.name) })
+		}) {
+			c.tell(alarm.means)
+		}
+	}
 	for ; c.current < first; c.current++ {
 		reason := "it is a learner"
 		if err := statuses[c.current].err; err != nil {

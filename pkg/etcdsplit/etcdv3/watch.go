@@ -77,11 +77,10 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 		return replaced(err)
 	}
 	i, m := c.next()
-	start := time.Now()
 	fail := func(err error) error {
 		err = errors.New(strings.TrimSpace(plainReason(err)))
 		if parent.Err() == nil {
-			c.giveUp(i, err, start)
+			c.giveUp(i, err)
 		}
 		return fmt.Errorf("%s: %w", m.endpoint, err)
 	}
@@ -117,9 +116,7 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 	ended := make(chan error, 2)
 	go func() {
 		for pauseFor(ctx, min(probeEvery, c.config.Timeout)) == nil {
-			start := time.Now()
 			if _, err := c.probe(ctx, m, prefix, true); err != nil && ctx.Err() == nil {
-				m.hangUp(start)
 				ended <- err
 				return
 			}
