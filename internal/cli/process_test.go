@@ -178,8 +178,11 @@ func TestEtcdCheckKeepsItsMemory(t *testing.T) {
 		t.Skip("elsewhere the system counts otherwise")
 	}
 	t.Parallel()
-	few, large, many := weigh(t, 10_000, 100), weigh(t, 10_000, 12_000), weigh(t, 100_000, 100)
+	few, large, many, huge := weigh(t, 10_000, 100), weigh(t, 10_000, 12_000), weigh(t, 100_000, 100), weigh(t, 150, 1_000_000)
 	for depth := range few {
+		if huge[depth] > 100<<10 {
+			t.Errorf("depth %s: %d KiB for 150 keys with values of 1 MB, want less than 100 MiB", depth, huge[depth])
+		}
 		t.Logf("depth %s: %d KiB for 10000 keys, %d KiB with values of 12 KB, %d KiB for 100000 keys", depth, few[depth], large[depth], many[depth])
 		if large[depth]-few[depth] > 24<<10 || many[depth] > 90<<10 {
 			t.Errorf("depth %s: %d KiB for 10000 keys, %d KiB with values of 12 KB, %d KiB for 100000 keys: want less than 24 MiB for the values, and 90 MiB in all", depth, few[depth], large[depth], many[depth])

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -216,6 +217,14 @@ func (w *worker) hold(bytes int64) {
 	}
 }
 
+// holdLarge counts a leaf with large values before it is looked at: Linux 6.18 brings in a whole folio of its cache, and where
+// much was written at once these are as large as what was written.
+func (w *worker) holdLarge(leaf *page) {
+	if n := len(leaf.data); n > faultBytes {
+		w.hold(int64(n))
+	}
+}
+
 // leaves reads the keys of all leaves of a part.
 func (w *worker) leaves() error {
 	w.leafs = w.leafs[:0]
@@ -233,13 +242,17 @@ func (w *worker) leaves() error {
 		}
 		from, to = min(from, at), max(to, at+int64(len(leaf.data)))
 		apart += min(int64(len(leaf.data)), int64(leaf.count)*2*faultBytes) + 2*faultBytes
+		w.holdLarge(&leaf)
 		w.leafs = append(w.leafs, leaf)
 	}
 	w.hold(min(to-from, apart) + 2*faultBytes)
 	for i := range w.leafs {
-		w.fetch(&w.leafs[i])
+		if len(w.leafs[i].data) <= faultBytes {
+			w.fetch(&w.leafs[i])
+		}
 	}
 	for i := range w.leafs {
+		w.holdLarge(&w.leafs[i])
 		if err := w.leaf(&w.leafs[i]); err != nil {
 			return err
 		}
@@ -296,6 +309,9 @@ func (w *worker) fetchChildren(id uint64) {
 		if child := branch.child(i); child < w.meta.pages {
 			if data, err := w.file.bytes(int64(child)*w.meta.pageBytes, w.meta.pageBytes); err == nil {
 				w.sum += data[0]
+				if overflow := int64(binary.LittleEndian.Uint32(data[12:])); overflow*w.meta.pageBytes > faultBytes {
+					return // large values: leaves counts them one by one
+				}
 			}
 		}
 	}
