@@ -108,6 +108,75 @@ func TestEtcdMoveSurvivesSIGKILL(t *testing.T) {
 	}
 }
 
+// TestEtcdMoveWhenTheDiskIsFull: a limit on the size of files ends it in the middle of the backup, then at a record of the
+// journal. Nothing is lost, and with room again it goes on, and back.
+func TestEtcdMoveWhenTheDiskIsFull(t *testing.T) {
+	t.Parallel()
+	m := newMove(t, twoServers(t), 900)
+	before := dump(t, m.servers["core"])
+	limited := func(verb string, blocks int) string {
+		t.Helper()
+		cmd := program(t, slices.Concat([]string{"etcd", "move", verb, splitSpec, m.plan, "--yes"}, endpoints(m.servers))...)
+		limit := exec.CommandContext(t.Context(), "/bin/sh", append([]string{"-c", fmt.Sprintf(`ulimit -f %d; exec "$0" "$@"`, blocks)}, cmd.Args...)...) // of 512 bytes
+		limit.Env = cmd.Env
+		out, err := limit.CombinedOutput()
+		if err == nil {
+			t.Fatalf("%s with files of at most %d blocks is done:\n%s", verb, blocks, out)
+		}
+		return string(out)
+	}
+	if out := limited("apply", 64); !strings.Contains(out, "writing the backup: write "+m.plan+".backup.partial: file too large") {
+		t.Errorf("apply that cannot write its backup says %q", out)
+	}
+	if !maps.Equal(dump(t, m.servers["core"]), before) || len(dump(t, m.servers["modern"])) != 0 {
+		t.Fatal("something was changed before there was a backup")
+	}
+	if left, err := filepath.Glob(m.plan + "*"); err != nil || len(left) != 2 {
+		t.Errorf("files: %q, %v; want the plan and its journal", left, err)
+	}
+	if code, _, stderr := m.run("apply", m.plan, "--yes"); code != 0 {
+		t.Fatalf("apply with room: exit code %d, %s", code, stderr)
+	}
+	// The journal is longer than a block by now.
+	if out := limited("undo", 1); !strings.Contains(out, m.plan+".journal: ") {
+		t.Errorf("undo that cannot write its journal says %q", out)
+	}
+	if len(dump(t, m.servers["core"])) != 0 || len(dump(t, m.servers["modern"])) != 900 {
+		t.Fatal("undo went on without its journal")
+	}
+	if code, _, stderr := m.run("undo", m.plan, "--yes"); code != 0 || !maps.Equal(dump(t, m.servers["core"]), before) {
+		t.Errorf("undo with room: exit code %d, %s", code, stderr)
+	}
+}
+
+// TestEtcdMoveKeepsItsMemory weighs all three verbs: neither the number of keys nor the size of values matters much.
+func TestEtcdMoveKeepsItsMemory(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("elsewhere the system counts otherwise")
+	}
+	t.Parallel()
+	m := newMove(t, twoServers(t), 0)
+	value := bytes.Repeat([]byte("x"), 2000)
+	for part := range 20 {
+		values := map[string][]byte{}
+		for i := range 500 {
+			values[fmt.Sprintf("/registry/leases/team-%02d/lease-%05d", i%50, 500*part+i)] = value
+		}
+		m.servers["core"].Put(t, values)
+	}
+	for _, args := range [][]string{{"plan", splitSpec, "--out", m.plan}, {"apply", splitSpec, m.plan, "--yes"}, {"undo", splitSpec, m.plan, "--yes"}} {
+		cmd := program(t, slices.Concat([]string{"etcd", "move"}, args, endpoints(m.servers))...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v:\n%s", args[0], err, out)
+		}
+		kib := heldKiB(t, cmd)
+		t.Logf("%s of 10000 keys and 20 MB: %d KiB", args[0], kib)
+		if kib > 96<<10 {
+			t.Errorf("%s of 10000 keys and 20 MB: %d KiB, want less than 96 MiB", args[0], kib)
+		}
+	}
+}
+
 // killer kills a process at a request.
 type killer struct {
 	endpoints []string
@@ -206,18 +275,23 @@ func weigh(t *testing.T, keys, valueBytes int) map[string]int {
 		if code := cmd.ProcessState.ExitCode(); code != 0 && code != 3 {
 			t.Fatalf("exit code %d, %v:\n%s", code, err, out)
 		}
-		status, err := os.ReadFile(strings.TrimPrefix(cmd.Env[len(cmd.Env)-1], asProgram+"="))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, most, _ := strings.Cut(string(status), "VmHWM:")
-		var kib int
-		if _, err := fmt.Sscan(most, &kib); err != nil {
-			t.Fatalf("%v in %s", err, status)
-		}
-		held[depth] = kib
+		held[depth] = heldKiB(t, cmd)
 	}
 	return held
+}
+
+// heldKiB is the most memory that a process of the program held.
+func heldKiB(t *testing.T, cmd *exec.Cmd) (kib int) {
+	t.Helper()
+	status, err := os.ReadFile(strings.TrimPrefix(cmd.Env[len(cmd.Env)-1], asProgram+"="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, most, _ := strings.Cut(string(status), "VmHWM:")
+	if _, err := fmt.Sscan(most, &kib); err != nil {
+		t.Fatalf("%v in %s", err, status)
+	}
+	return kib
 }
 
 // writeDB writes a member's file with keys at one revision each.
