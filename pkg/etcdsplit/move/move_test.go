@@ -132,7 +132,7 @@ func TestPlanRefusesBadOptions(t *testing.T) {
 // effect, and runs it again; then the same for undo.
 func TestApplyAndUndoSurviveBeingKilledAnywhere(t *testing.T) {
 	filled := newWorld()
-	fill(filled, 800)
+	fill(filled, 650)
 	build := filled.clone
 	reference := build()
 	p := plan(t, reference, move.Options{})

@@ -72,7 +72,9 @@ func TestAnyMoveOfAnything(t *testing.T) {
 		p := plan(t, w, options)
 		before := w.clone()
 		moves += len(list(p))
-		say := func(what string) string { return fmt.Sprintf("seed %d, %d moves with %+v: %s", seed, len(list(p)), options, what) }
+		say := func(what string) string {
+			return fmt.Sprintf("seed %d, %d moves with %+v: %s", seed, len(list(p)), options, what)
+		}
 
 		run := func(verb func() (move.Result, error)) {
 			for {
