@@ -25,12 +25,17 @@ type etcdDiffRequest struct {
 	stores      storesRequest
 }
 
-// etcdDiffDocument is a comparison as JSON and YAML show it.
-type etcdDiffDocument struct {
-	Schema string `json:"schema"`
-	Left   string `json:"left"`
-	Right  string `json:"right"`
-	*etcdsplit.DiffReport
+// etcdDiffHead stands before the differences in JSON and YAML.
+type etcdDiffHead struct {
+	Schema        string `json:"schema"`
+	Left          string `json:"left"`
+	Right         string `json:"right"`
+	LeftRevision  int64  `json:"leftRevision"`
+	RightRevision int64  `json:"rightRevision"`
+	Same          int64  `json:"same"`
+	OnlyLeft      int64  `json:"onlyLeft"`
+	OnlyRight     int64  `json:"onlyRight"`
+	Changed       int64  `json:"changed"`
 }
 
 func newEtcdDiffCmd(streams Streams) *cobra.Command {
@@ -79,45 +84,104 @@ func runEtcdDiff(ctx context.Context, req etcdDiffRequest, streams Streams) erro
 		defer both[i].close()
 	}
 	ownership := p.Ownership()
-	report, err := diffStores(ctx, req, &ownership, both, streams)
-	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	d := diffing{req: req, ownership: &ownership, both: both, out: streams.Out}
+	differs, err := d.run(ctx, streams)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
 		return withHint(err, storeHint(err))
-	}
-	printed := etcdDiffDocument{"fusionctl/etcd-diff/v1", req.left, req.right, report}
-	if err := printEtcdDiff(streams.Out, req.output, printed); err != nil {
-		return err
-	}
-	if report.Differs() {
+	case differs:
 		return errAttention
 	}
 	return nil
 }
 
-// diffStores compares what --under most likely means, and the values if that is wanted.
-func diffStores(ctx context.Context, req etcdDiffRequest, m *etcdsplit.Map, both [2]openStore, streams Streams) (*etcdsplit.DiffReport, error) {
+// diffing is one comparison.
+type diffing struct {
+	req       etcdDiffRequest
+	ownership *etcdsplit.Map
+	both      [2]openStore
+	out       io.Writer
+}
+
+// run compares what --under most likely means, and prints how it differs.
+func (d *diffing) run(ctx context.Context, streams Streams) (differs bool, err error) {
 	progress := newProgress(streams.Err)
-	defer progress.done()
-	left, right := progress.counted(both[0].Store), progress.counted(both[1].Store)
-	paths, known := m.Paths(req.under)
+	left, right := progress.counted(d.both[0].Store), progress.counted(d.both[1].Store)
+	paths, known := d.ownership.Paths(d.req.under)
+	var report *etcdsplit.DiffReport
 	for _, path := range paths {
-		report, err := etcdsplit.Diff(ctx, m, left, right, path, req.limit)
-		if err != nil {
-			return nil, err
-		}
-		if report.Same > 0 || report.Differs() {
-			if req.values {
-				err = etcdsplit.DiffValues(ctx, m, left, right, report, objects.DiffValues)
-			}
-			return report, err
-		}
-		if known { // there is such a resource, and neither store holds any of it
-			return report, nil
+		report, err = etcdsplit.Diff(ctx, d.ownership, left, right, path, d.req.limit)
+		if err != nil || known || report.Same > 0 || report.Differs() {
+			known = true // there is such a resource, or something under that name
+			break
 		}
 	}
-	return nil, noSuchKey(paths[0], m)
+	progress.done()
+	if err != nil {
+		return false, err
+	}
+	if !known {
+		return false, noSuchKey(paths[0], d.ownership)
+	}
+	return report.Differs(), d.print(ctx, report)
+}
+
+// print prints the differences one by one: their values may be large.
+func (d *diffing) print(ctx context.Context, report *etcdsplit.DiffReport) error {
+	var compare func(path string, left, right []byte) string
+	if d.req.values {
+		compare = objects.DiffValues
+	}
+	each := func(visit func(etcdsplit.Difference) error) error {
+		return etcdsplit.EachDifference(ctx, d.ownership, d.both[0].Store, d.both[1].Store, report, compare, visit)
+	}
+	head := etcdDiffHead{"fusionctl/etcd-diff/v1", d.req.left, d.req.right, report.LeftRevision, report.RightRevision, report.Same, report.OnlyLeft, report.OnlyRight, report.Changed}
+	switch d.req.output {
+	case "json":
+		rows := newJSONRows(d.out, head, "differences")
+		printed := false
+		err := each(func(difference etcdsplit.Difference) error { printed = true; return rows.row(difference, nil, nil) })
+		if err != nil {
+			return abort(rows, printed, err)
+		}
+		return rows.close(nil)
+	case "yaml":
+		document := struct {
+			etcdDiffHead
+			Differences []etcdsplit.Difference `json:"differences"`
+		}{head, []etcdsplit.Difference{}}
+		if err := each(func(difference etcdsplit.Difference) error {
+			document.Differences = append(document.Differences, difference)
+			return nil
+		}); err != nil {
+			return err
+		}
+		return printYAML(d.out, document)
+	}
+	if err := each(d.printDifference); err != nil {
+		return err
+	}
+	if more := report.OnlyLeft + report.OnlyRight + report.Changed - int64(len(report.Differences)); more > 0 {
+		fmt.Fprintf(d.out, "... and %d more\n", more)
+	}
+	_, err := fmt.Fprintf(d.out, "%s at revision %d, %s at revision %d: %d the same, %d only in %s, %d only in %s, %d changed\n",
+		head.Left, head.LeftRevision, head.Right, head.RightRevision, head.Same, head.OnlyLeft, head.Left, head.OnlyRight, head.Right, head.Changed)
+	return err
+}
+
+func (d *diffing) printDifference(difference etcdsplit.Difference) error {
+	signs := map[etcdsplit.DifferenceKind]string{etcdsplit.OnlyLeft: "-", etcdsplit.OnlyRight: "+", etcdsplit.Changed: "~"}
+	if _, err := fmt.Fprintf(d.out, "%s %s\n", signs[difference.Kind], difference.Key); err != nil {
+		return err
+	}
+	for line := range strings.Lines(difference.Values) {
+		if _, err := fmt.Fprintf(d.out, "    %s\n", strings.TrimSuffix(line, "\n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // openStoreOrFile opens a store of the plan by its name, or a file.
@@ -133,28 +197,4 @@ func openStoreOrFile(ctx context.Context, r storesRequest, p *plan.Plan, name st
 		return openStore{}, badInput(fmt.Errorf("%q: neither a store of the spec nor a file", name), "the spec's stores are "+strings.Join(storeNames(p), ", "))
 	}
 	return r.openSnapshot(name, name)
-}
-
-func printEtcdDiff(w io.Writer, output string, document etcdDiffDocument) error {
-	switch output {
-	case "json":
-		return printJSON(w, document)
-	case "yaml":
-		return printYAML(w, document)
-	}
-	signs := map[etcdsplit.DifferenceKind]string{etcdsplit.OnlyLeft: "-", etcdsplit.OnlyRight: "+", etcdsplit.Changed: "~"}
-	for _, d := range document.Differences {
-		fmt.Fprintf(w, "%s %s\n", signs[d.Kind], d.Key)
-		for line := range strings.Lines(d.Values) {
-			fmt.Fprintf(w, "    %s\n", strings.TrimSuffix(line, "\n"))
-		}
-	}
-	named := int64(len(document.Differences))
-	if all := document.OnlyLeft + document.OnlyRight + document.Changed; named < all {
-		fmt.Fprintf(w, "... and %d more\n", all-named)
-	}
-	_, err := fmt.Fprintf(w, "%s at revision %d, %s at revision %d: %d the same, %d only in %s, %d only in %s, %d changed\n",
-		document.Left, document.LeftRevision, document.Right, document.RightRevision, document.Same, document.OnlyLeft, document.Left,
-		document.OnlyRight, document.Right, document.Changed)
-	return err
 }

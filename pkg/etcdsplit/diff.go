@@ -23,7 +23,7 @@ type Difference struct {
 	Key   string         `json:"key"`
 	Left  *ListedKey     `json:"left,omitempty"`
 	Right *ListedKey     `json:"right,omitempty"`
-	// Values says how the values differ; DiffValues fills it.
+	// Values says how the values differ, when EachDifference is asked to compare them.
 	Values string `json:"values,omitempty"`
 
 	path string // Key as it stands in the store
@@ -85,46 +85,68 @@ func Diff(ctx context.Context, m *Map, left, right Store, path string, limit int
 	return d.report, nil
 }
 
-// comparedBytes is how many bytes of values DiffValues holds, about, unless one key has more.
+// comparedBytes is how many bytes of values EachDifference holds, about, unless one key has more.
 const comparedBytes = 4 << 20
 
-// DiffValues lets compare say how the values of the changed keys that a report names differ. It reads them again, at the report's
-// revisions, some at a time.
-func DiffValues(ctx context.Context, m *Map, left, right Store, report *DiffReport, compare func(path string, left, right []byte) string) error {
-	prefix := NormalPrefix(m.Prefix) + "/"
-	at := map[string]int{} // in Differences, by key
-	var keys []string
-	bytes := int64(0)
-	flush := func() error {
-		values := make([][]byte, len(report.Differences))
-		keep := func(e Entry) error { values[at[text(e.Key)]] = slices.Clone(e.Value); return nil }
-		if err := GetEach(ctx, left, report.LeftRevision, keys, keep); err != nil {
-			return err
+// EachDifference visits the differences that a report names, in the order of keys. With compare it reads the values of the changed
+// ones again, at the report's revisions and some at a time, and adds what compare says of them.
+// Errors: those of the stores, and visit's own.
+func EachDifference(ctx context.Context, m *Map, left, right Store, report *DiffReport, compare func(path string, left, right []byte) string, visit func(Difference) error) error {
+	for start := 0; start < len(report.Differences); {
+		end, bytes := start, int64(0)
+		for ; end < len(report.Differences); end++ {
+			d := &report.Differences[end]
+			if d.Kind == Changed && compare != nil {
+				bytes += d.Left.Bytes
+			}
+			if bytes > comparedBytes && end > start {
+				break
+			}
 		}
-		err := GetEach(ctx, right, report.RightRevision, keys, func(e Entry) error {
-			i := at[text(e.Key)]
-			report.Differences[i].Values = compare(report.Differences[i].path, values[i], e.Value)
-			return nil
-		})
-		clear(at)
-		keys, bytes = keys[:0], 0
-		return err
-	}
-	for i := range report.Differences {
-		d := &report.Differences[i]
-		if d.Kind != Changed || d.Left == nil || d.Right == nil {
-			continue
-		}
-		if bytes += d.Left.Bytes; bytes > comparedBytes && len(keys) > 0 {
-			if err := flush(); err != nil {
+		batch := slices.Clone(report.Differences[start:end])
+		if compare != nil {
+			if err := compareValues(ctx, m, left, right, report, batch, compare); err != nil {
 				return err
 			}
-			bytes = d.Left.Bytes
 		}
-		at[prefix+d.path] = i
-		keys = append(keys, prefix+d.path)
+		for _, d := range batch {
+			if err := visit(d); err != nil {
+				return err
+			}
+		}
+		start = end
 	}
-	return flush()
+	return nil
+}
+
+// compareValues fills in how the values of the changed keys among the differences differ.
+func compareValues(ctx context.Context, m *Map, left, right Store, report *DiffReport, batch []Difference, compare func(path string, left, right []byte) string) error {
+	prefix := NormalPrefix(m.Prefix) + "/"
+	at := map[string]int{}
+	var keys []string
+	for i := range batch {
+		if d := &batch[i]; d.Kind == Changed {
+			d.Values = "changed again, or deleted, since they were compared"
+			at[prefix+d.path] = i
+			keys = append(keys, prefix+d.path)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	values := make([][]byte, len(batch))
+	if err := GetEach(ctx, left, report.LeftRevision, keys, func(e Entry) error {
+		values[at[text(e.Key)]] = slices.Clone(e.Value)
+		return nil
+	}); err != nil {
+		return err
+	}
+	return GetEach(ctx, right, report.RightRevision, keys, func(e Entry) error {
+		if i := at[text(e.Key)]; values[i] != nil {
+			batch[i].Values = compare(batch[i].path, values[i], e.Value)
+		}
+		return nil
+	})
 }
 
 type differ struct {

@@ -114,3 +114,39 @@ func TestEntriesReadsOnAfterCompaction(t *testing.T) {
 		t.Errorf("Entries read %d of 500 keys at revision %d: %v", len(seen), revision, err)
 	}
 }
+
+// TestEachDifferenceComparesTheValuesOfItsKey: in the order of keys, however many values are read at a time.
+func TestEachDifferenceComparesTheValuesOfItsKey(t *testing.T) {
+	left, right := contents{"pods/a/only": []byte("l")}, contents{"pods/a/same": []byte("s")}
+	left["pods/a/same"] = []byte("s")
+	var want []string
+	for i := range 7 {
+		key := fmt.Sprintf("pods/b/%d", i)
+		left[key] = []byte(key + strings.Repeat("l", i%3*(comparedBytes/3)))
+		right[key] = []byte(key + "r")
+		want = append(want, fmt.Sprintf("changed %s %s %d %dr", key, key, len(left[key]), len(right[key])))
+	}
+	want = append([]string{"left pods/a/only "}, want...)
+	for name, stores := range map[string][2]Store{
+		"live":    {{Name: "l", Pager: left.pager(t)}, {Name: "r", Pager: right.pager(t)}},
+		"offline": {{Name: "l", Walker: left}, {Name: "r", Walker: right}},
+	} {
+		report, err := Diff(t.Context(), splitMap(), stores[0], stores[1], "", 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compare := func(path string, l, r []byte) string {
+			return fmt.Sprintf("%s %d %d%c", l[:len(path)], len(l), len(r), r[len(r)-1])
+		}
+		var got []string
+		if err := EachDifference(t.Context(), splitMap(), stores[0], stores[1], report, compare, func(d Difference) error {
+			got = append(got, fmt.Sprintf("%s %s %s", d.Kind, d.Key, d.Values))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: EachDifference visits %q, want %q", name, got, want)
+		}
+	}
+}

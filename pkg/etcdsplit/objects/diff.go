@@ -41,7 +41,7 @@ func DiffValues(path string, left, right []byte) string {
 	}
 	switch {
 	case texts[0] != texts[1]:
-		return string(withoutHeader(diff.Diff("left", []byte(texts[0]), "right", []byte(texts[1]))))
+		return shortened(withoutHeader(diff.Diff("left", []byte(texts[0]), "right", []byte(texts[1]))))
 	case encodings[0] != encodings[1]:
 		return fmt.Sprintf("the same in other bytes: %s and %s", encodings[0], encodings[1])
 	}
@@ -49,6 +49,16 @@ func DiffValues(path string, left, right []byte) string {
 }
 
 func side(i int) string { return []string{"left", "right"}[i] }
+
+// shownBytes is how much of a difference is shown.
+const shownBytes = 64 << 10
+
+func shortened(text []byte) string {
+	if len(text) <= shownBytes {
+		return string(text)
+	}
+	return fmt.Sprintf("%s\n(%d bytes more)\n", strings.ToValidUTF8(string(text[:shownBytes]), ""), len(text)-shownBytes)
+}
 
 // withoutHeader takes the names of the two sides off a diff.
 func withoutHeader(text []byte) []byte {
