@@ -72,10 +72,13 @@ func (r *reporter) findMisplaced(store *storeScan, t *resourceTally) {
 	if len(readers) == 0 {
 		f.Message = fmt.Sprintf("%s in a store from which no side reads this resource; they belong in %s", nKeys(t.others.keys), home)
 		f.Fix = "fusionctl etcd move copies them to where they belong; an override never moves what exists"
-		if lost := t.others.keys - r.copies(store, t, homes); lost > 0 && len(homes) > 0 {
-			f.Message += fmt.Sprintf(", which does not hold %d of them: no API server shows these objects", lost)
-		} else {
+		switch lost := t.others.keys - r.copies(store, t, homes); {
+		case lost <= 0 || len(homes) == 0:
 			f.Severity = finding.Warning
+		case lost == t.others.keys:
+			f.Message += ", which does not hold them: no API server shows these objects"
+		default:
+			f.Message += fmt.Sprintf(", which does not hold %d of them: no API server shows these", lost)
 		}
 	} else {
 		f.Message = fmt.Sprintf("%s written by the %s side, but the owner is %s: they belong in %s", nKeys(t.others.keys), sideList(readers), t.row.Owner, home)

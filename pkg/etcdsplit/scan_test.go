@@ -223,7 +223,7 @@ func TestScanFinds(t *testing.T) {
 		}, "FUS004", "modern:deployments", "1 key written by the modern side, but the owner is legacy", "deployments/default/api"},
 		{"a key in a store from which nobody reads it", func(_ *Map, core, _ contents) {
 			core["flowschemas/x"] = put("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", "x", "uid-x", nil)
-		}, "FUS004", "core:flowschemas", "from which no side reads this resource; they belong in store modern, which does not hold 1 of them: no API server shows", "flowschemas/x"},
+		}, "FUS004", "core:flowschemas", "from which no side reads this resource; they belong in store modern, which does not hold them: no API server shows", "flowschemas/x"},
 		{"a copy in a store from which nobody reads it", func(_ *Map, core, modern contents) { core["flowschemas/system"] = modern["flowschemas/system"] },
 			"FUS004", "core:flowschemas", "1 key in a store from which no side reads this resource; they belong in store modern", "flowschemas/system"},
 		{"custom resources in the store of the other side", func(m *Map, core, _ contents) {
