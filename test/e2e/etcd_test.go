@@ -40,8 +40,8 @@ const allAccess = `  access:
   - {subjects: [{kind: Group, name: developers}], apiGroups: ["*"], resources: ["*"]}
 `
 
-// etcdCheck runs the command that an operator runs, and returns what it prints as JSON.
-func etcdCheck(t *testing.T, args ...string) (code int, report etcdsplit.Report) {
+// etcdCheckJSON runs the command that an operator runs, and returns what it prints as JSON.
+func etcdCheckJSON(t *testing.T, args ...string) (code int, report etcdsplit.Report) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = cli.Main(t.Context(), slices.Concat([]string{"etcd", "check", "-o", "json"}, args), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
@@ -140,7 +140,7 @@ func TestEtcdCheckForetellsALegacySide(t *testing.T) {
 	legacy, modern := startBare(t, r, p)
 	createAll(t, modern, rich)
 	createAll(t, modern, undecodable)
-	code, report := etcdCheck(t, p.SpecFile, "--depth", "objects")
+	code, report := etcdCheckJSON(t, p.SpecFile, "--depth", "objects")
 	if code != 3 || !report.Complete {
 		t.Fatalf("etcd check exits %d, incomplete %q; want 3", code, report.Incomplete)
 	}
@@ -263,7 +263,7 @@ func storedLeaves(t *testing.T, p *rig.Pair, resource string) map[string]any {
 func offlineAsLive(t *testing.T, r *rig.Rig, p *rig.Pair) {
 	t.Helper()
 	core := p.Stores["core"]
-	_, live := etcdCheck(t, p.SpecFile, "--depth", "objects")
+	_, live := etcdCheckJSON(t, p.SpecFile, "--depth", "objects")
 	saved := filepath.Join(r.Dir(), "core-snapshot.db")
 	from, err := core.Client().Snapshot(t.Context())
 	must(t, err)
@@ -272,7 +272,7 @@ func offlineAsLive(t *testing.T, r *rig.Rig, p *rig.Pair) {
 	must(t, os.WriteFile(saved, data, 0o600))
 	core.Stop()
 	for _, file := range []string{saved, filepath.Join(r.Dir(), "etcd-core", "member", "snap", "db")} {
-		code, offline := etcdCheck(t, p.SpecFile, "--depth", "objects", "--snapshot", "core="+file)
+		code, offline := etcdCheckJSON(t, p.SpecFile, "--depth", "objects", "--snapshot", "core="+file)
 		if code != 3 {
 			t.Errorf("etcd check of %s exits %d, want 3", filepath.Base(file), code)
 		}
@@ -303,7 +303,7 @@ func offlineAsLive(t *testing.T, r *rig.Rig, p *rig.Pair) {
 	for name, data := range damaged {
 		file := filepath.Join(r.Dir(), "damaged.db")
 		must(t, os.WriteFile(file, data, 0o600))
-		if code, report := etcdCheck(t, p.SpecFile, "--snapshot", "core="+file); code != 1 && code != 2 || report.Complete {
+		if code, report := etcdCheckJSON(t, p.SpecFile, "--snapshot", "core="+file); code != 1 && code != 2 || report.Complete {
 			t.Errorf("a snapshot that is %s: exit code %d, complete %v; want 1 or 2, and not complete", name, code, report.Complete)
 		}
 	}
@@ -344,7 +344,7 @@ func TestEtcdCheckForetellsCollectors(t *testing.T) {
 	} {
 		c.create(legacy, "/api/v1/namespaces/demo/secrets", object{"metadata": object{"name": name, "ownerReferences": owners}})
 	}
-	_, report := etcdCheck(t, p.SpecFile)
+	_, report := etcdCheckJSON(t, p.SpecFile)
 	// What a collector before 1.20 does with a reference that is not true depends on what it happens to see first. It then takes the
 	// owner for absent whoever refers to it, which is why these have owners of their own.
 	c.run(r, p.Legacy, etcdsplit.Legacy, report, "of-another-namespace", "of-another-kind")
