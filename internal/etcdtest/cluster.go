@@ -28,8 +28,8 @@ func StartCluster(t testing.TB, n int) *Cluster {
 	c := &Cluster{}
 	token := t.TempDir()
 	var peers []string
-	for i := range n {
-		peers = append(peers, fmt.Sprintf("m%d=http://%s", i, FreeAddress(t)))
+	for i, address := range freeAddresses(t, n) {
+		peers = append(peers, fmt.Sprintf("m%d=http://%s", i, address))
 	}
 	for i := range n {
 		c.Members = append(c.Members, newServer(t, nil, joining(peers, i, token)))
@@ -139,12 +139,22 @@ func (c *Cluster) AddLearner(t testing.TB) *Server {
 // FreeAddress is an address on loopback at which nothing listens.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	return freeAddresses(t, 1)[0]
+}
+
+// freeAddresses are different ones: an address that was just given back may be given out again.
+func freeAddresses(t testing.TB, n int) []string {
+	t.Helper()
+	var addresses []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		addresses = append(addresses, l.Addr().String())
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addresses
 }
 
 // Eventually waits until the condition holds; the test fails when it does not within a minute.
