@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -125,6 +127,48 @@ func TestOnlyTheCommandLineImportsCobra(t *testing.T) {
 		name, ours := strings.CutPrefix(path, module)
 		if ours && name != "internal/cli" && slices.Contains(p.Imports, "github.com/spf13/cobra") {
 			t.Errorf("%s imports cobra: verbs stand in internal/cli", name)
+		}
+	}
+}
+
+// TestTheMapIsWhole holds ARCHITECTURE.md against what there is: each package, and each module that is required directly.
+func TestTheMapIsWhole(t *testing.T) {
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := list(t)
+	for path := range packages {
+		if name, ours := strings.CutPrefix(path, module); ours && !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("ARCHITECTURE.md does not say what %s holds", name)
+		}
+	}
+	for _, named := range regexp.MustCompile("`((?:cmd|internal|pkg)/[a-z0-9/]+)`").FindAllStringSubmatch(string(text), -1) {
+		if _, err := os.Stat("../" + named[1]); err != nil {
+			t.Errorf("ARCHITECTURE.md names %s: %v", named[1], err)
+		}
+	}
+	_, dependencies, _ := strings.Cut(string(text), "## Direct dependencies")
+	out, err := exec.Command("go", "mod", "edit", "-json", "../go.mod").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+	}
+	if err := json.Unmarshal(out, &mod); err != nil || len(mod.Require) == 0 {
+		t.Fatalf("go mod edit: %d modules, %v", len(mod.Require), err)
+	}
+	for _, required := range mod.Require {
+		if required.Indirect {
+			continue
+		}
+		name := regexp.MustCompile(`/v[0-9]+$`).ReplaceAllString(required.Path, "")
+		if name = name[strings.LastIndex(name, "/")+1:]; !strings.Contains(dependencies, name) {
+			t.Errorf("ARCHITECTURE.md does not say why %s is required", required.Path)
 		}
 	}
 }

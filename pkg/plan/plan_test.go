@@ -467,17 +467,17 @@ func TestDirectoriesOfTheImageAreNotHidden(t *testing.T) {
 	}
 }
 
-// What runs on neither side is somebody's work: ARCHITECTURE.md says whose.
+// What runs on neither side is somebody's work: docs/controllers.md says whose.
 func TestWhatRunsOnNeitherSideIsWrittenDown(t *testing.T) {
-	text, err := os.ReadFile("../../ARCHITECTURE.md")
+	text, err := os.ReadFile("../../docs/controllers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(text), "## What plans switch off on both sides")
-	section, _, found := strings.Cut(section, "\n## ")
+	_, section, found := strings.Cut(string(text), "## What plans switch off on both sides")
 	if !found {
-		t.Fatal("ARCHITECTURE.md has no section about what plans switch off on both sides")
+		t.Fatal("docs/controllers.md has no section about what plans switch off on both sides")
 	}
+	section, _, _ = strings.Cut(section, "\n## ")
 	neither := map[string]bool{}
 	pairs(t, func(legacy, modern kubever.Minor, p *plan.Plan) {
 		for _, c := range p.Controllers {
@@ -491,13 +491,13 @@ func TestWhatRunsOnNeitherSideIsWrittenDown(t *testing.T) {
 	})
 	for name := range neither {
 		if !strings.Contains(section, "`"+name+"`") {
-			t.Errorf("%s runs on neither side of some plan, and ARCHITECTURE.md does not say who does its work", name)
+			t.Errorf("%s runs on neither side of some plan, and docs/controllers.md does not say who does its work", name)
 		}
 	}
 	for _, quoted := range regexp.MustCompile(`(?m)^\|[^|]*\|([^|]*)\|`).FindAllStringSubmatch(section, -1) {
 		for _, name := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(quoted[1], -1) {
 			if !neither[name[1]] {
-				t.Errorf("ARCHITECTURE.md says that %s runs on neither side, and every plan runs it on one", name[1])
+				t.Errorf("docs/controllers.md says that %s runs on neither side, and every plan runs it on one", name[1])
 			}
 		}
 	}
