@@ -3,7 +3,6 @@
 package pki
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -234,19 +233,4 @@ func PublicKey(private []byte) ([]byte, error) {
 		return nil, err
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
-}
-
-// Matches reports whether the public key file holds the public half of the private key.
-func Matches(private, public []byte) bool {
-	derived, err := PublicKey(private)
-	if err != nil {
-		return false
-	}
-	for block, rest := pem.Decode(public); block != nil; block, rest = pem.Decode(rest) {
-		wanted, _ := pem.Decode(derived)
-		if bytes.Equal(block.Bytes, wanted.Bytes) {
-			return true
-		}
-	}
-	return false
 }

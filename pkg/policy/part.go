@@ -111,11 +111,7 @@ func realParts(rules []Rule) []part {
 	return parts
 }
 
-// covers reports whether p allows every request that q allows.
-func (p part) covers(q part) bool {
-	return p.user.covers(q.user) && p.group.covers(q.group) && (p.write || !q.write) && p.object.covers(q.object)
-}
-
+// covers reports whether every object of q is in o.
 func (o object) covers(q object) bool {
 	switch {
 	case o.isPath != q.isPath:

@@ -66,3 +66,8 @@ func TestMinimalAllowsTheSameWithFewerRules(t *testing.T) {
 		}
 	}
 }
+
+// covers reports whether p allows every request that q allows.
+func (p part) covers(q part) bool {
+	return p.user.covers(q.user) && p.group.covers(q.group) && (p.write || !q.write) && p.object.covers(q.object)
+}
