@@ -218,9 +218,7 @@ func openMoveFiles(journal, backup, planID string) (*moveFiles, error) {
 	f := &moveFiles{journal: j, backup: backup, plan: planID}
 	switch records := j.Records(); {
 	case len(records) == 0:
-		if err = j.Append(moveRecord{Plan: planID, Run: rand.Text()}); err == nil {
-			err = syncDir(filepath.Dir(journal))
-		}
+		err = j.Append(moveRecord{Plan: planID, Run: rand.Text()})
 	case records[0].Plan != planID || records[0].Run == "":
 		err = badInput(fmt.Errorf("%s: is the journal of another plan", journal), "--journal and --backup name other files")
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
@@ -28,6 +29,11 @@ func openJournal[T any](name string) (*journalFile[T], error) {
 	j := &journalFile[T]{file: f}
 	if err := j.recover(); err != nil {
 		return nil, errors.Join(fmt.Errorf("reading %s: %w", name, err), f.Close())
+	}
+	if len(j.records) == 0 { // it may be new
+		if err := syncDir(filepath.Dir(name)); err != nil {
+			return nil, errors.Join(fmt.Errorf("creating %s: %w", name, err), f.Close())
+		}
 	}
 	return j, nil
 }
