@@ -219,13 +219,13 @@ func TestADeletionInTheMiddleOfDeleting(t *testing.T) {
 
 // TestLeases: one lease for each, whatever happens, and undo gives keys the lease that they had.
 func TestLeasesAreNotMultiplied(t *testing.T) {
-	w, p := filledWorld(t, 300)
+	w, _ := filledWorld(t, 300)
 	core, modern := w.stores["core"], w.stores["modern"]
 	core.leases[8] = 50
 	for i := range 200 {
 		core.put(fmt.Sprintf("/registry/events/other/e-%03d", i), "event", 8)
 	}
-	p = plan(t, w, move.Options{})
+	p := plan(t, w, move.Options{})
 	before := core.values()
 	for killAt := 30; ; killAt += 7 { // again and again in one world
 		w.ops, w.killAt = 0, killAt
