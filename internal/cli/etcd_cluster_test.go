@@ -28,6 +28,10 @@ func TestEtcdCheckWithoutAQuorum(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "core: read as "+cluster.Members[2].Endpoint+" knows it, without asking the others: newer changes may be missing") || !strings.Contains(stdout, "; complete") {
 		t.Errorf("--gentle: exit code %d, stdout %q, stderr %q; want 0, and that it may be old", code, stdout, stderr)
 	}
+	code, stdout, stderr = run(t, "etcd", "ls", splitSpec, "--gentle", "--store", "core", "--timeout", "500ms", "--endpoints", "core="+strings.Join(cluster.Endpoints(), ","))
+	if code != 0 || !strings.Contains(stdout, "pods") || !strings.Contains(stderr, "newer changes may be missing") {
+		t.Errorf("ls --gentle: exit code %d, stdout %q, stderr %q; want 0, and that it may be old", code, stdout, stderr)
+	}
 }
 
 func TestEtcdVerbsRefuseStoresThatAreMixedUp(t *testing.T) {

@@ -429,6 +429,28 @@ func TestTokensThatAreForgotten(t *testing.T) {
 	}
 }
 
+// TestUserOfACertificate: the user is the name in the client's certificate, who may not ask members who they are.
+func TestUserOfACertificate(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.StartTLS(t)
+	server.Put(t, objects(storeKeys))
+	c, ctx := server.Client(t), t.Context()
+	if err := errors.Join(second(c.RoleAdd(ctx, "certified")), second(c.UserAddWithOptions(ctx, "etcd", "", &clientv3.UserAddOptions{NoPassword: true})),
+		second(c.RoleGrantPermission(ctx, "certified", "/registry/", "/registry0", clientv3.PermissionType(clientv3.PermRead))), second(c.UserGrantRole(ctx, "etcd", "certified"))); err != nil {
+		t.Fatal(err)
+	}
+	withUsers(t, c)
+	pki := server.PKI
+	first, other := etcdtest.NewProxy(t, server.Endpoint), etcdtest.NewProxy(t, server.Endpoint)
+	config := etcdv3.Config{Endpoints: []string{first.Endpoint, other.Endpoint}, CAFile: pki.CA, CertFile: pki.Cert, KeyFile: pki.Key, Timeout: 2 * time.Second}
+	report := scanning(t, open(t, config), each(300, first.Hang))
+	wantWhole(t, report)
+	wantNote(t, report, `keys outside "/registry/" are not counted`, "going on with "+other.Endpoint)
+	if len(report.Stores[0].Notes) != 2 {
+		t.Errorf("notes = %q, want two", report.Stores[0].Notes)
+	}
+}
+
 // history is what etcd itself says happened to the keys below the prefix since a revision.
 func history(t *testing.T, client *clientv3.Client, from int64) []string {
 	t.Helper()

@@ -224,12 +224,13 @@ func (c *Client) statuses(ctx context.Context) []memberStatus {
 				conn := client.ActiveConnection()
 				answer, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{})
 				if status.Code(err) == codes.PermissionDenied && c.config.Username != "" {
-					known, err := pb.NewAuthClient(conn).Authenticate(ctx, &pb.AuthenticateRequest{Name: c.config.Username, Password: c.config.Password})
-					if err != nil {
-						return nil, err
-					}
-					answer = &pb.StatusResponse{Header: known.Header, Leader: unknownLeader}
-				} else if err != nil {
+					var known *pb.AuthenticateResponse
+					known, err = pb.NewAuthClient(conn).Authenticate(ctx, &pb.AuthenticateRequest{Name: c.config.Username, Password: c.config.Password})
+					answer = &pb.StatusResponse{Header: known.GetHeader(), Leader: unknownLeader}
+				} else if err != nil && finalError(err) != nil { // it is there, and does not say who it is
+					answer, err = &pb.StatusResponse{Leader: unknownLeader}, nil
+				}
+				if err != nil {
 					return nil, err
 				}
 				result[i].answer = answer
