@@ -161,6 +161,7 @@ func FuzzReadEnvelope(f *testing.F) {
 	f.Add(replicaSetPod.json())
 	f.Add(replicaSetPod.cbor())
 	f.Add([]byte("k8s:enc:aescbc:v1:key1:xx"))
+	realEntries(f, func(_ string, value []byte) { f.Add(value) })
 	f.Add([]byte(`{"kind":"A","apiVersion":"v1","metadata":{"ownerReferences":null}}`))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		e, err := ReadEnvelope(value)

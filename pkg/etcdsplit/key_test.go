@@ -114,6 +114,7 @@ func FuzzClassify(f *testing.F) {
 	} {
 		f.Add(key)
 	}
+	realEntries(f, func(key string, _ []byte) { f.Add("/registry/" + key) })
 	c := NewClassifier(keyMap())
 	f.Fuzz(func(t *testing.T, key string) {
 		k := c.Classify(key)
