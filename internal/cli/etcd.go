@@ -66,6 +66,15 @@ func storesFlags(cmd *cobra.Command, r *storesRequest) {
 	flags.BoolVar(&r.gentle, "gentle", false, "for a sick cluster: one range at a time, and without asking for a quorum")
 }
 
+// hideSnapshotFlags leaves the flags about files out of the help of a verb that refuses them.
+func hideSnapshotFlags(cmd *cobra.Command) {
+	for _, name := range []string{"snapshot", "skip-hash-check"} {
+		if err := cmd.Flags().MarkHidden(name); err != nil {
+			panic("cli: internal error: " + err.Error())
+		}
+	}
+}
+
 // openStore is a store that a verb reads.
 type openStore struct {
 	etcdsplit.Store

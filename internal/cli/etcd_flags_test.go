@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -59,4 +61,34 @@ func FuzzStoresFlags(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestEtcdVerbsExplainThemselves: each says what it does, how it is used, and which exit codes it has.
+func TestEtcdVerbsExplainThemselves(t *testing.T) {
+	verbs := 0
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, child := range cmd.Commands() {
+			visit(child)
+		}
+		if cmd.HasSubCommands() {
+			return
+		}
+		verbs++
+		if !strings.Contains(cmd.Example, cmd.CommandPath()+" ") {
+			t.Errorf("%s has no example of itself: %q", cmd.CommandPath(), cmd.Example)
+		}
+		if !strings.Contains(cmd.Long, "Exit codes:") || !strings.Contains(cmd.Long, "130 interrupted") {
+			t.Errorf("%s does not say its exit codes", cmd.CommandPath())
+		}
+	}
+	root := newRootCmd(Streams{})
+	etcd, _, err := root.Find([]string{"etcd"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	visit(etcd)
+	if verbs < 8 {
+		t.Errorf("%d verbs of etcd, want check, ls, get, diff, watch and those of move", verbs)
+	}
 }

@@ -221,8 +221,8 @@ func printStoredObjects(w io.Writer, stored []storedObject) error {
 		if i > 0 {
 			fmt.Fprintln(w, "---")
 		}
-		fmt.Fprintf(w, "# store %s, %s, created at revision %d, written %d times, last at revision %d, %d bytes of %s\n",
-			o.Store, o.Key, o.CreateRevision, o.Version, o.ModRevision, o.Bytes, o.Encoding)
+		fmt.Fprintf(w, "# store %s, %s, created at revision %d, written %s, last at revision %d, %d bytes of %s\n",
+			o.Store, o.Key, o.CreateRevision, times(o.Version), o.ModRevision, o.Bytes, o.Encoding)
 		if objects.Nameless(o.Object) {
 			fmt.Fprintln(w, "# fields such as \"#99\" go by their numbers: another version's, or a vendor's, whose names are not in the value")
 		}
@@ -235,4 +235,11 @@ func printStoredObjects(w io.Writer, stored []storedObject) error {
 		}
 	}
 	return nil
+}
+
+func times(n int64) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }

@@ -64,7 +64,9 @@ func newEtcdMovePlanCmd(streams Streams) *cobra.Command {
 What belongs in several stores stays where it is: for a resource that both sides own, nobody but you knows whose a key is. Name
 such resources, and move all of their keys, with --resource, --from and --to.
 
-Exit codes: 0 planned, 1 a store could not be read, 2 bad usage or a bad spec, 3 planned, and some keys cannot be moved.`,
+Exit codes: 0 planned, 1 a store could not be read, 2 bad usage or a bad spec, 3 planned, and some keys cannot be moved, 130 interrupted.`,
+		Example: `  fusionctl etcd move plan fused.yaml --out move.plan
+  fusionctl etcd move plan fused.yaml --out move.plan --resource jobs --from core --to modern`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.file = args[0]
@@ -72,6 +74,7 @@ Exit codes: 0 planned, 1 a store could not be read, 2 bad usage or a bad spec, 3
 		},
 	}
 	storesFlags(cmd, &req.stores)
+	hideSnapshotFlags(cmd)
 	cmd.Flags().StringVar(&req.plan, "out", "", "file to write the plan to (required)")
 	cmd.Flags().StringArrayVar(&req.options.Resources, "resource", nil, "only this resource, by its name or its part of the key: nodes or minions; repeat for more")
 	cmd.Flags().StringVar(&req.options.From, "from", "", "with --resource and --to: move all of its keys from this store")
@@ -93,7 +96,8 @@ nothing. A lock in each store keeps other runs away.
 
 Exit codes: 0 moved, 1 could not finish: run it again, or undo, 2 bad usage or a bad file, 3 moved, and meanwhile keys were written
 where they do not belong, 130 interrupted.`,
-		Args: cobra.ExactArgs(2),
+		Example: `  fusionctl etcd move apply fused.yaml move.plan`,
+		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.file, req.plan = args[0], args[1]
 			return runEtcdMove(cmd.Context(), req, streams, false)
@@ -113,7 +117,8 @@ refuses, before it changes anything, when a copy was written after it was moved.
 deleted in their new store come back from the backup.
 
 Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interrupted.`,
-		Args: cobra.ExactArgs(2),
+		Example: `  fusionctl etcd move undo fused.yaml move.plan`,
+		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.file, req.plan = args[0], args[1]
 			return runEtcdMove(cmd.Context(), req, streams, true)
@@ -125,6 +130,7 @@ Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interru
 
 func moveFlags(cmd *cobra.Command, req *etcdMoveRequest) {
 	storesFlags(cmd, &req.stores)
+	hideSnapshotFlags(cmd)
 	cmd.Flags().StringVar(&req.journal, "journal", "", "file of the journal (default PLAN.journal)")
 	cmd.Flags().StringVar(&req.backup, "backup", "", "file of the backup (default PLAN.backup)")
 	cmd.Flags().BoolVar(&req.yes, "yes", false, "do not ask")

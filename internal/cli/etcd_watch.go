@@ -46,6 +46,8 @@ both sides is told as a fight.
 It runs until it is interrupted: it reconnects, goes on with other members, and checks anew when it missed changes.
 
 Exit codes: 1 could not begin, 2 bad usage or a bad spec, 130 interrupted.`,
+		Example: `  fusionctl etcd watch fused.yaml --metrics :9105 | tee -a etcd-findings.jsonl
+  fusionctl etcd watch fused.yaml --gentle --interval 10m --depth keys`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.file = args[0]
@@ -53,6 +55,7 @@ Exit codes: 1 could not begin, 2 bad usage or a bad spec, 130 interrupted.`,
 		},
 	}
 	storesFlags(cmd, &req.stores)
+	hideSnapshotFlags(cmd)
 	enumFlag(cmd, &req.depth, "depth", "", "how much a check reads", words(etcdsplit.Depths())...)
 	req.metrics.bind(cmd.Flags())
 	cmd.Flags().DurationVar(&req.interval, "interval", time.Minute, "the least time between two checks; a check of a large store also rests nine times as long as it took")

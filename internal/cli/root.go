@@ -99,7 +99,11 @@ func markArgumentErrors(cmd *cobra.Command) {
 		validate = cobra.NoArgs
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		return badInput(validate(cmd, args), cmd.CommandPath()+" --help shows what it takes")
+		hint := "want " + cmd.UseLine() + "; " + cmd.CommandPath() + " --help says more"
+		if cmd.HasSubCommands() {
+			hint = cmd.CommandPath() + " --help shows what it takes"
+		}
+		return badInput(validate(cmd, args), hint)
 	}
 	for _, child := range cmd.Commands() {
 		markArgumentErrors(child)
