@@ -157,12 +157,10 @@ func printReport(w io.Writer, req checkRequest, report rules.Report) error {
 	if document.Findings == nil {
 		document.Findings = []finding.Finding{}
 	}
-	switch req.output {
-	case "json":
-		return printJSON(w, document)
-	case "yaml":
-		return printYAML(w, document)
-	case "sarif":
+	if printed, err := printDocument(w, req.output, document); printed {
+		return err
+	}
+	if req.output == "sarif" {
 		file := req.file
 		if req.objects != "" {
 			file = req.objects

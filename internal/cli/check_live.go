@@ -59,12 +59,10 @@ func printLive(w io.Writer, req checkRequest, seen *live.Report, report rules.Re
 	if document.Findings == nil {
 		document.Findings = []finding.Finding{}
 	}
-	switch req.output {
-	case "json":
-		return printJSON(w, document)
-	case "yaml":
-		return printYAML(w, document)
-	case "sarif":
+	if printed, err := printDocument(w, req.output, document); printed {
+		return err
+	}
+	if req.output == "sarif" {
 		return printSARIF(w, req.file, report.Findings, seen.Incomplete...)
 	}
 	printFindings(w, report)

@@ -35,11 +35,8 @@ func runMatrix(req checkRequest, streams Streams) error {
 			document.Summary.Possible++
 		}
 	}
-	switch req.output {
-	case "json":
-		return printJSON(streams.Out, document)
-	case "yaml":
-		return printYAML(streams.Out, document)
+	if printed, err := printDocument(streams.Out, req.output, document); printed {
+		return err
 	}
 	_, err = io.WriteString(streams.Out, rules.Grid(layout, pairs))
 	return err

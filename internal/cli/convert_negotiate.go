@@ -172,11 +172,8 @@ func kindText(gvk schema.GroupVersionKind) string {
 }
 
 func (n negotiation) print(format string, streams Streams) error {
-	switch format {
-	case "json":
-		return printJSON(streams.Out, n)
-	case "yaml":
-		return printYAML(streams.Out, n)
+	if printed, err := printDocument(streams.Out, format, n); printed {
+		return err
 	}
 	return printTable(streams.Out, func(table io.Writer) {
 		fmt.Fprintln(table, "KIND\tANSWER\tAS\tREASON")

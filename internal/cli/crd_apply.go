@@ -247,11 +247,8 @@ func finishApply(out io.Writer, output string, report *migrate.Report, err error
 const refusalsShown = 10
 
 func printCRDReport(w io.Writer, output string, d crdApplyDocument) error {
-	switch output {
-	case "json":
-		return printJSON(w, d)
-	case "yaml":
-		return printYAML(w, d)
+	if printed, err := printDocument(w, output, d); printed {
+		return err
 	}
 	for _, step := range d.Steps {
 		fmt.Fprintf(w, "done: %s\n", step)

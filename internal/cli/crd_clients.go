@@ -110,11 +110,8 @@ func auditedRequest(e policy.AuditEvent) migrate.Request {
 }
 
 func printCRDClients(w io.Writer, output string, d crdClientsDocument) error {
-	switch output {
-	case "json":
-		return printJSON(w, d)
-	case "yaml":
-		return printYAML(w, d)
+	if printed, err := printDocument(w, output, d); printed {
+		return err
 	}
 	if len(d.Clients) > 0 {
 		if err := printTable(w, func(t io.Writer) {

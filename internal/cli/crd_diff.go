@@ -189,11 +189,8 @@ func addDefinitions(definitions map[string]*migrate.Definition, document json.Ra
 }
 
 func printCRDDiff(w io.Writer, output string, d crdDiffDocument, compared int) error {
-	switch output {
-	case "json":
-		return printJSON(w, d)
-	case "yaml":
-		return printYAML(w, d)
+	if printed, err := printDocument(w, output, d); printed {
+		return err
 	}
 	for _, f := range d.Findings {
 		printFinding(w, f)

@@ -133,11 +133,8 @@ func (c *cluster) readable(p *migrate.Plan) error {
 }
 
 func printCRDPlan(w io.Writer, output string, p *migrate.Plan) error {
-	switch output {
-	case "json":
-		return printJSON(w, p)
-	case "yaml":
-		return printYAML(w, p)
+	if printed, err := printDocument(w, output, p); printed {
+		return err
 	}
 	return printSteps(w, p)
 }

@@ -95,11 +95,8 @@ func needsAttention(s migrate.Status) bool {
 }
 
 func printCRDStatus(w io.Writer, output string, document crdStatusDocument) error {
-	switch output {
-	case "json":
-		return printJSON(w, document)
-	case "yaml":
-		return printYAML(w, document)
+	if printed, err := printDocument(w, output, document); printed {
+		return err
 	}
 	if len(document.Resources) == 0 {
 		_, err := fmt.Fprintln(w, "there are no CRDs")

@@ -129,11 +129,8 @@ func (req crdTestRequest) load(streams Streams) (*hub.Converter, error) {
 }
 
 func printCRDTest(out io.Writer, output string, document crdTestDocument) error {
-	switch output {
-	case "json":
-		return printJSON(out, document)
-	case "yaml":
-		return printYAML(out, document)
+	if printed, err := printDocument(out, output, document); printed {
+		return err
 	}
 	err := printTable(out, func(table io.Writer) {
 		fmt.Fprintln(table, "FROM\tTO\tOBJECTS\tEDITED\tFAILED")

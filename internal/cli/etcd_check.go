@@ -163,11 +163,8 @@ func printEtcdCheck(w io.Writer, output string, report *etcdsplit.Report) error 
 		document.Summary.Keys += s.Keys
 		document.Summary.Bytes += s.Bytes
 	}
-	switch output {
-	case "json":
-		return printJSON(w, document)
-	case "yaml":
-		return printYAML(w, document)
+	if printed, err := printDocument(w, output, document); printed {
+		return err
 	}
 	return printEtcdCheckTable(w, report, document.Summary)
 }

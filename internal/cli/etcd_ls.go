@@ -158,11 +158,8 @@ func noSuchKey(path string, m *etcdsplit.Map) error {
 }
 
 func printEtcdLs(w io.Writer, output string, document etcdLsDocument) error {
-	switch output {
-	case "json":
-		return printJSON(w, document)
-	case "yaml":
-		return printYAML(w, document)
+	if printed, err := printDocument(w, output, document); printed {
+		return err
 	}
 	err := printTable(w, func(t io.Writer) {
 		fmt.Fprintln(t, "RESOURCE\tNAMESPACE\tSTORE\tOWNER\tKEYS\tBYTES\tLARGEST\tNEWEST")

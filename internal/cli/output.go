@@ -67,6 +67,17 @@ func printYAML(w io.Writer, value any) error {
 	return err
 }
 
+// printDocument writes the document where the format is JSON or YAML, and reports whether it is: a table, for people, is each verb's own.
+func printDocument(w io.Writer, format string, document any) (printed bool, err error) {
+	switch format {
+	case "json":
+		return true, printJSON(w, document)
+	case "yaml":
+		return true, printYAML(w, document)
+	}
+	return false, nil
+}
+
 // printTable writes rows with aligned columns; cells are separated by tabs.
 func printTable(w io.Writer, write func(table io.Writer)) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -55,14 +55,10 @@ func runPlan(req planRequest, streams Streams) error {
 		return err
 	}
 	document := planDocument{Schema: plan.FileSchema, Plan: p}
-	switch req.output {
-	case "json":
-		return printJSON(streams.Out, document)
-	case "yaml":
-		return printYAML(streams.Out, document)
-	default:
-		return printPlan(streams.Out, p, req.all)
+	if printed, err := printDocument(streams.Out, req.output, document); printed {
+		return err
 	}
+	return printPlan(streams.Out, p, req.all)
 }
 
 // loadPlan reads a spec and plans it. What is wrong with the file or cannot be planned is bad input.

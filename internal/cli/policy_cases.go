@@ -96,11 +96,8 @@ func runPolicyTest(req policyTestRequest, streams Streams) error {
 }
 
 func printPolicyTest(w io.Writer, req policyTestRequest, document policyTestDocument) error {
-	switch req.output {
-	case "json":
-		return printJSON(w, document)
-	case "yaml":
-		return printYAML(w, document)
+	if printed, err := printDocument(w, req.output, document); printed {
+		return err
 	}
 	for _, r := range document.Results {
 		if r.Passed {

@@ -152,11 +152,8 @@ type presetsDocument struct {
 
 func printPresets(output string, streams Streams) error {
 	document := presetsDocument{Schema: "fusionctl/policy-presets/v1", Presets: policy.Presets()}
-	switch output {
-	case "json":
-		return printJSON(streams.Out, document)
-	case "yaml":
-		return printYAML(streams.Out, document)
+	if printed, err := printDocument(streams.Out, output, document); printed {
+		return err
 	}
 	return printTable(streams.Out, func(t io.Writer) {
 		fmt.Fprintln(t, "NAME\tWHAT\tAPI GROUPS")
@@ -168,11 +165,8 @@ func printPresets(output string, streams Streams) error {
 
 func printPreset(output string, p policy.Preset, streams Streams) error {
 	document := presetsDocument{Schema: "fusionctl/policy-presets/v1", Presets: []policy.Preset{p}}
-	switch output {
-	case "json":
-		return printJSON(streams.Out, document)
-	case "yaml":
-		return printYAML(streams.Out, document)
+	if printed, err := printDocument(streams.Out, output, document); printed {
+		return err
 	}
 	fmt.Fprintf(streams.Out, "%s\nfrom %s\n\n", p.Title, p.Source)
 	return printTable(streams.Out, func(t io.Writer) {

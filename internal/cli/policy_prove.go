@@ -107,11 +107,8 @@ func runPolicyProve(req policyProveRequest, streams Streams) error {
 }
 
 func printProofs(w io.Writer, req policyProveRequest, document policyProveDocument) error {
-	switch req.output {
-	case "json":
-		return printJSON(w, document)
-	case "yaml":
-		return printYAML(w, document)
+	if printed, err := printDocument(w, req.output, document); printed {
+		return err
 	}
 	for _, c := range document.Claims {
 		if c.Proved {

@@ -199,12 +199,10 @@ func writeFixed(file string, report policy.Report, streams Streams) error {
 }
 
 func printPolicyValidate(w io.Writer, output string, document policyValidateDocument) error {
-	switch output {
-	case "json":
-		return printJSON(w, document)
-	case "yaml":
-		return printYAML(w, document)
-	case "sarif":
+	if printed, err := printDocument(w, output, document); printed {
+		return err
+	}
+	if output == "sarif" {
 		return printSARIF(w, "", document.Findings)
 	}
 	for _, f := range document.Findings {

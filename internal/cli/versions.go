@@ -82,14 +82,10 @@ func runVersions(request versionsRequest, streams Streams) error {
 		return usagef("--facts %s: %s has %s", request.facts, request.component, strings.Join(factsOf[request.component], ", "))
 	}
 	report := newVersionsReport(request, minors)
-	switch request.output {
-	case "json":
-		return printJSON(streams.Out, report)
-	case "yaml":
-		return printYAML(streams.Out, report)
-	default:
-		return report.printTables(streams.Out)
+	if printed, err := printDocument(streams.Out, request.output, report); printed {
+		return err
 	}
+	return report.printTables(streams.Out)
 }
 
 func unknownComponent(name string, components []string) error {
