@@ -1,6 +1,7 @@
 package etcdtest
 
 import (
+	"context"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -18,7 +19,8 @@ import (
 type Requests struct {
 	Endpoint string // URL for clients
 	// Look is called twice for each request: before it is passed on, and when its answer is there. What it returns is the client's
-	// answer. It must be safe for concurrent use. nil: everything passes.
+	// answer; it may take its time, and the request is passed on though the client has given up. It must be safe for concurrent use.
+	// nil: everything passes.
 	Look atomic.Pointer[func(r Request) error]
 	seen atomic.Int64
 }
@@ -78,7 +80,7 @@ func (r *Requests) pass(conn *grpc.ClientConn, stream grpc.ServerStream) error {
 	if err := look(); err != nil {
 		return err
 	}
-	ctx := stream.Context()
+	ctx := context.WithoutCancel(stream.Context()) // what was sent is done, however long it takes
 	if values, ok := metadata.FromIncomingContext(ctx); ok {
 		ctx = metadata.NewOutgoingContext(ctx, values)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -341,4 +342,140 @@ func contents(t *testing.T, s *etcdtest.Server) map[string]string {
 		values[string(kv.Key)] = fmt.Sprintf("%s %x", kv.Value, kv.Lease)
 	}
 	return values
+}
+
+// deployments gives all deployments to the store modern.
+func deployments() *etcdsplit.Map {
+	return &etcdsplit.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, CustomResources: etcdsplit.Resource{Owner: etcdsplit.OwnerModern}, Resources: []etcdsplit.Resource{
+		{Key: "deployments", Namespaced: true, Owner: etcdsplit.OwnerModern, Legacy: etcdsplit.Side{Store: "core"}, Modern: etcdsplit.Side{Store: "modern"}},
+	}}
+}
+
+// planned plans a move of so many keys.
+func planned(t *testing.T, stores map[string]move.Store, id string, keys int) move.Job {
+	t.Helper()
+	var moves []move.Move
+	header, err := move.New(t.Context(), deployments(), stores, move.Options{}, func(m move.Move) error { moves = append(moves, m); return nil })
+	if err != nil || len(moves) != keys {
+		t.Fatalf("planned %d moves, %v; want %d", len(moves), err, keys)
+	}
+	plan := move.Plan{Header: header, ID: id, Moves: func() iter.Seq2[move.Move, error] {
+		return func(yield func(move.Move, error) bool) {
+			for _, m := range moves {
+				if !yield(m, nil) {
+					return
+				}
+			}
+		}
+	}}
+	return move.Job{Map: deployments(), Stores: stores, Plan: plan, Files: &memory{}, Run: "the journal of " + id, By: "a test"}
+}
+
+func manyDeployments(n int) map[string][]byte {
+	values := map[string][]byte{}
+	for i := range n {
+		values[fmt.Sprintf("/registry/deployments/default/d-%04d", i)] = fmt.Appendf(nil, "deployment %d", i)
+	}
+	return values
+}
+
+// TestWhatAMemberDoesLate: the transactions of an apply hang in a member until long after it gave up; an undo brings everything
+// back; and then the member does them. Without a lock in their guard, late deletions would take the only copies.
+func TestWhatAMemberDoesLate(t *testing.T) {
+	t.Parallel()
+	for _, slow := range []string{"core", "modern"} { // the one where keys are deleted, the one where they are created
+		t.Run(slow, func(t *testing.T) {
+			t.Parallel()
+			servers := map[string]*etcdtest.Server{"core": etcdtest.Start(t), "modern": etcdtest.Start(t)}
+			servers["core"].Put(t, manyDeployments(50))
+			before := contents(t, servers["core"])
+			direct, through := map[string]move.Store{}, map[string]move.Store{}
+			for name, s := range servers {
+				direct[name] = &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{s.Endpoint}})}
+				through[name] = &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{s.Endpoint}})}
+			}
+			proxy := etcdtest.NewRequests(t, servers[slow])
+			through[slow] = &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{proxy.Endpoint}, Timeout: 500 * time.Millisecond})}
+			job := planned(t, direct, "late", 50)
+			wake, hanging := make(chan struct{}), atomic.Bool{}
+			var late, done atomic.Int64
+			look := func(r etcdtest.Request) error {
+				if r.Method != "KV/Txn" || !hanging.Load() {
+					return nil
+				}
+				if !r.Answered {
+					late.Add(1)
+					<-wake
+				} else {
+					done.Add(1)
+				}
+				return nil
+			}
+			proxy.Look.Store(&look)
+			job.Stores = through
+			job.Progress = func(step move.Step, moves int64) {
+				if slow == "core" && step == move.Copied || slow == "modern" && step == move.Saved {
+					through[slow] = hangs{through[slow], &hanging}
+				}
+			}
+			if _, err := move.Apply(t.Context(), job); err == nil || late.Load() == 0 {
+				t.Fatalf("Apply of a member that hangs = %v, with %d transactions on the way", err, late.Load())
+			}
+			job.Stores = direct
+			if result, err := move.Undo(t.Context(), job); err != nil || result.Moved != 50 {
+				t.Fatalf("Undo = %+v, %v; want 50 keys", result, err)
+			}
+			close(wake)
+			etcdtest.Eventually(t, "the member has done what was sent to it", func() bool { return done.Load() == late.Load() })
+			if core, modern := contents(t, servers["core"]), contents(t, servers["modern"]); !maps.Equal(core, before) || len(modern) != 0 {
+				t.Errorf("in the end there are %d keys in core and %d in modern, want %d and none", len(core), len(modern), len(before))
+			}
+		})
+	}
+}
+
+// hangs makes a member hang from the first write on.
+type hangs struct {
+	move.Store
+	hanging *atomic.Bool
+}
+
+func (h hangs) Create(ctx context.Context, entries []etcdsplit.Entry) (bool, error) {
+	h.hanging.Store(true)
+	return h.Store.Create(ctx, entries)
+}
+
+func (h hangs) Delete(ctx context.Context, keys []move.KeyAt) (bool, error) {
+	h.hanging.Store(true)
+	return h.Store.Delete(ctx, keys)
+}
+
+// TestMoveThroughAChangeOfLeaders: the destination has three members; its leader changes while keys are copied, and a member
+// that is asked stops while they are deleted.
+func TestMoveThroughAChangeOfLeaders(t *testing.T) {
+	t.Parallel()
+	source, cluster := etcdtest.Start(t), etcdtest.StartCluster(t, 3)
+	source.Put(t, manyDeployments(600))
+	stores := map[string]move.Store{
+		"core":   &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{source.Endpoint}})},
+		"modern": &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: cluster.Endpoints(), Timeout: 2 * time.Second})},
+	}
+	job := planned(t, stores, "leaders", 600)
+	job.Progress = func(step move.Step, moves int64) {
+		switch {
+		case step == move.Copied && moves == 200:
+			cluster.MoveLeader(t, (cluster.Leader(t)+1)%3)
+		case step == move.Deleted && moves == 200:
+			cluster.Members[0].Stop()
+		}
+	}
+	if result, err := move.Apply(t.Context(), job); err != nil || result.Moved != 600 || result.Left != 0 {
+		t.Fatalf("Apply = %+v, %v; want 600 keys", result, err)
+	}
+	if left := contents(t, source); len(left) != 0 {
+		t.Errorf("%d keys are left in core", len(left))
+	}
+	if result, err := move.Undo(t.Context(), job); err != nil || result.Moved != 600 || len(contents(t, source)) != 600 {
+		t.Errorf("Undo with two members of three = %+v, %v; %d keys in core, want 600", result, err, len(contents(t, source)))
+	}
 }
