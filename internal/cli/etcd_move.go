@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -391,7 +392,7 @@ func runEtcdMove(ctx context.Context, req etcdMoveRequest, streams Streams, undo
 	defer files.close()
 	log, steps := loggerFrom(ctx), []move.Step{move.Saved, move.Copied, move.Deleted}
 	if undo {
-		steps = []move.Step{move.Restored}
+		steps = []move.Step{move.Compared, move.Restored}
 	}
 	progress := newMoveProgress(streams.Err, total, steps...)
 	job := move.Job{Map: &ownership, Stores: stores, Plan: moves, Files: files, Run: files.run(), By: thisProcess(req.plan), Progress: func(step move.Step, moves int64) {
@@ -494,6 +495,8 @@ func moveHint(err error) string {
 		return "wait until it ends; the files of that move go on with it or undo it"
 	case errors.Is(err, move.ErrChanged):
 		return "stop the API servers that write there; undo goes back, and a new plan goes on from how things are now"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG):
+		return "make room, or name files on another disk with --journal and --backup, which takes four thirds of the values; then run it again"
 	case errors.Is(err, etcdsplit.ErrDenied):
 		return "the user needs a role with the permission readwrite on everything below the prefix"
 	case errors.Is(err, move.ErrOtherStores):

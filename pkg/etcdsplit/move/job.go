@@ -27,6 +27,7 @@ const (
 	Saved    Step = "saved"    // in the backup
 	Copied   Step = "copied"   // and read back
 	Deleted  Step = "deleted"  // where they came from
+	Compared Step = "compared" // by Undo with what it would bring back; not in the journal
 	Restored Step = "restored" // by Undo
 )
 

@@ -37,11 +37,12 @@ func (a *applier) undo(ctx context.Context) error {
 	}
 	// First look at everything, then change something.
 	var d differences
-	if err := a.eachSaved(func(_ int64, batch []Move, saved []*etcdsplit.Entry) error {
+	if err := a.eachSaved(func(before int64, batch []Move, saved []*etcdsplit.Entry) error {
 		pairs, err := a.read(ctx, batch)
 		for i := range pairs {
 			restorable(&pairs[i], saved[i], &d)
 		}
+		a.progress(Compared, before+int64(len(batch)))
 		return err
 	}); err != nil {
 		return err
