@@ -21,10 +21,7 @@ const (
 // account for.
 func (r *reporter) findCRDs() {
 	for _, store := range r.stores {
-		crds := store.total.facts.crds
-		for _, name := range sortedKeys(crds) {
-			r.findTruncated(store, name, crds[name])
-		}
+		r.findTruncated(store)
 		r.findDoomedCRDs(store)
 		for _, name := range sortedKeys(store.total.resources) {
 			if t := store.total.resources[name]; t.form == FormGrouped && t.row != nil && t.row.Kind == "" {
@@ -34,42 +31,76 @@ func (r *reporter) findCRDs() {
 	}
 }
 
-// findTruncated compares what a CRD says with what its newest reader always writes.
-func (r *reporter) findTruncated(store *storeScan, name string, c crdFact) {
+// findTruncated compares what CRDs say with what their newest reader always writes.
+func (r *reporter) findTruncated(store *storeScan) {
 	row := r.m.Row(Key{Form: FormGrouped, Resource: crdResource})
 	if row == nil {
 		return
 	}
+	truncated, unread := map[string]*counted{}, map[string]*counted{}
+	for _, c := range store.total.facts.crds {
+		key := crdResource + "/" + c.name
+		if lost := r.lostOf(&c.crd, row.Readers(store.Name)); len(lost) > 0 {
+			addTo(truncated, strings.Join(lost, " and "), key)
+		}
+		var unserved []string
+		for _, version := range c.Status.StoredVersions {
+			if !c.has(version) {
+				unserved = append(unserved, version)
+			}
+		}
+		if len(unserved) > 0 {
+			addTo(unread, strings.Join(unserved, ", "), key)
+		}
+	}
+	for _, lost := range sortedKeys(truncated) {
+		c, have := truncated[lost], "have"
+		if c.keys == 1 {
+			have = "has"
+		}
+		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Related: c.samples,
+			Message: fmt.Sprintf("%s %s lost %s: an API server that does not know these fields has rewritten them, or created them", plural(c.keys, "CRD"), have, lost),
+			Fix:     "apply the CRDs again through the modern side, and keep CRDs in a store that the legacy side does not use"})
+	}
+	for _, versions := range sortedKeys(unread) {
+		c := unread[versions]
+		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Related: c.samples,
+			Message: fmt.Sprintf("%s: objects may be stored as %s, which spec.versions does not have: they cannot be read", plural(c.keys, "CRD"), versions),
+			Fix:     "restore the version in spec.versions, or rewrite the objects and then remove it from status.storedVersions"})
+	}
+}
+
+// lostOf lists what a CRD would hold if its newest reader had been the last to write it.
+func (r *reporter) lostOf(c *crd, readers []SideName) []string {
 	var lost []string
-	for _, side := range row.Readers(store.Name) {
-		keeps := r.m.ControlPlane(side).CRDFields
-		if slices.Contains(keeps, "spec.versions") && len(c.Spec.Versions) == 0 {
+	preserves := c.Spec.PreserveUnknownFields != nil && *c.Spec.PreserveUnknownFields
+	for _, side := range readers {
+		plane := r.m.ControlPlane(side)
+		if slices.Contains(plane.CRDFields, "spec.versions") && len(c.Spec.Versions) == 0 {
 			lost = append(lost, "spec.versions")
 		}
-		if slices.Contains(keeps, "status.storedVersions") && len(c.Status.StoredVersions) == 0 {
+		if slices.Contains(plane.CRDFields, "status.storedVersions") && len(c.Status.StoredVersions) == 0 {
 			lost = append(lost, "status.storedVersions")
 		}
-		if slices.Contains(keeps, "spec.preserveUnknownFields") && !c.hasSchema() && c.Spec.PreserveUnknownFields != nil && *c.Spec.PreserveUnknownFields {
+		switch {
+		case !preserves || !slices.Contains(plane.CRDFields, crdPruning):
+		case !c.hasSchema():
 			lost = append(lost, "every schema")
+		case !slices.Contains(plane.GroupVersions, "apiextensions.k8s.io/v1beta1") && r.truncates(side.other(), readers):
+			// Through v1 nobody can ask for that: it is what the newer server takes for meant where the field is missing.
+			lost = append(lost, crdPruning+"=false, and with it whatever other versions and parts of schemas there were")
 		}
 	}
 	slices.Sort(lost)
-	if lost = slices.Compact(lost); len(lost) > 0 {
-		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Related: []string{crdResource + "/" + c.name},
-			Message: fmt.Sprintf("CRD %s has lost %s: an API server that does not know these fields has rewritten it, or created it", name, strings.Join(lost, " and ")),
-			Fix:     "apply the CRD again through the modern side, and keep CRDs in a store that the legacy side does not use"})
-	}
-	var unserved []string
-	for _, version := range c.Status.StoredVersions {
-		if !c.has(version) {
-			unserved = append(unserved, version)
-		}
-	}
-	if len(unserved) > 0 {
-		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Related: []string{crdResource + "/" + c.name},
-			Message: fmt.Sprintf("CRD %s: objects may be stored as %s, which spec.versions does not have: they cannot be read", name, strings.Join(unserved, ", ")),
-			Fix:     "restore the version in spec.versions, or rewrite the objects and then remove it from status.storedVersions"})
-	}
+	return slices.Compact(lost)
+}
+
+const crdPruning = "spec.preserveUnknownFields"
+
+// truncates reports whether a side that is among the readers writes CRDs without what it does not know.
+func (r *reporter) truncates(side SideName, readers []SideName) bool {
+	keeps := r.m.ControlPlane(side).CRDFields
+	return slices.Contains(readers, side) && len(keeps) > 0 && !slices.Contains(keeps, crdPruning)
 }
 
 func (c *crd) has(version string) bool {

@@ -150,7 +150,7 @@ type Side struct {
 // OneElement is a value of Side.Implied.
 const OneElement = "[*]"
 
-// ManagedFields is a path of Side.Drops on which nothing that runs depends.
+// ManagedFields is a path of Side.Drops on which, and on those below it, nothing that runs depends.
 const ManagedFields = "metadata.managedFields"
 
 // BootKey names what an API server writes by itself at every start, so that it may lie where the owner would not have it.

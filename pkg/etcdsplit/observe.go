@@ -290,13 +290,19 @@ func (o *observer) findDropped(r *resourceTally, rest string, e *Envelope) error
 		if len(side.Drops) == 0 {
 			continue
 		}
-		holds, matters := false, false
+		holds, matters, managed := false, false, false
 		errs = append(errs, o.fields.Find(e, side, func(path string, implied bool) {
-			implied = implied || path == ManagedFields
+			if strings.HasPrefix(path, ManagedFields) { // a part of it says nothing without the others
+				managed = true
+				return
+			}
 			holds, matters = true, matters || !implied
 			addTo(r.dropped, dropped{name, path, !implied}, rest)
 		}))
-		if holds {
+		if managed {
+			addTo(r.dropped, dropped{side: name, path: ManagedFields}, rest)
+		}
+		if holds || managed {
 			addTo(r.dropped, dropped{side: name, matters: matters}, rest)
 		}
 	}

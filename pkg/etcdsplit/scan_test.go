@@ -259,6 +259,14 @@ func TestScanFinds(t *testing.T) {
 		{"a CRD without versions", func(_ *Map, _, modern contents) {
 			modern[crdResource+"/notebooks.kubeflow.io"] = crdJSON("kubeflow.io", "notebooks", "Notebook", `,"version":"v1"},"status":{}}`)
 		}, "FUS031", "modern:" + crdResource, "has lost spec.versions and status.storedVersions", crdResource + "/notebooks.kubeflow.io"},
+		{"CRDs that an old reader has rewritten, and a new one since", func(m *Map, _, modern contents) {
+			m.Legacy.Store = "modern"
+			row := m.Row(Key{Form: FormGrouped, Resource: crdResource})
+			row.Legacy.Store = "modern"
+			for _, plural := range []string{"as", "bs"} {
+				modern[crdResource+"/"+plural+".kubeflow.io"] = crdJSON("kubeflow.io", plural, plural, `,"version":"v1","validation":{"openAPIV3Schema":{"type":"object"}},"versions":[{"name":"v1","served":true,"storage":true}],"preserveUnknownFields":true},"status":{"storedVersions":["v1"]}}`)
+			}
+		}, "FUS031", "modern:" + crdResource, "2 CRDs have lost spec.preserveUnknownFields=false, and with it", crdResource + "/as.kubeflow.io"},
 		{"a stored version that the CRD does not have", func(_ *Map, _, modern contents) {
 			modern["kubeflow.io/notebooks/default/old"] = customJSON("kubeflow.io/v1alpha1", "Notebook", "old")
 		}, "FUS031", "modern:kubeflow.io/notebooks", "a version that the CRD does not have", "kubeflow.io/notebooks/default/old"},

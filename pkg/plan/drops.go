@@ -72,11 +72,7 @@ func (d *dropping) walk(prefix, theirs, ours string) {
 			continue
 		}
 		their, our := kubever.FieldType(theirs, field, d.other), kubever.FieldType(ours, field, d.minor)
-		lost := len(d.paths)
 		d.walk(step(path, their)+".", kubever.ElementType(their), kubever.ElementType(our))
-		if path == etcdsplit.ManagedFields && len(d.paths) > lost {
-			d.paths = append(d.paths[:lost], path) // a part of it says nothing without the others
-		}
 	}
 	d.above = d.above[:len(d.above)-1]
 }

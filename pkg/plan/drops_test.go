@@ -2,7 +2,6 @@ package plan
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
@@ -27,10 +26,6 @@ func TestDropsListsWhatTheOlderSideDoesNotKnow(t *testing.T) {
 	}
 	if implied["spec.enableServiceLinks"] != "true" || implied["spec.topologySpreadConstraints[].nodeTaintsPolicy"] != "Ignore" || implied["spec.hostname"] != "" {
 		t.Errorf("implied values are %v", implied)
-	}
-	of15, _ := drops(row, etcdsplit.Legacy, 15, 36)
-	if !slices.Contains(of15, "metadata.managedFields") || slices.ContainsFunc(of15, func(path string) bool { return strings.HasPrefix(path, "metadata.managedFields[]") }) {
-		t.Errorf("1.15, which knows a part of managedFields, drops %q, want all of it", of15)
 	}
 	if same, _ := drops(row, etcdsplit.Legacy, 36, 36); len(same) > 0 {
 		t.Errorf("a version drops its own fields: %q", same)

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/test/rig"
 )
@@ -315,6 +317,12 @@ func TestLegacyTruncatesCRDs(t *testing.T) {
 		}
 		return errors.New("all CRDs have both versions")
 	})
+	_, report := etcdCheckJSON(t, p.SpecFile)
+	if !slices.ContainsFunc(report.Findings, func(f finding.Finding) bool {
+		return f.Rule == "FUS031" && strings.Contains(f.Message, " lost spec.")
+	}) {
+		t.Errorf("etcd check does not say that CRDs were truncated: %+v", report.Findings)
+	}
 	seenDamage(t, spec.LayoutShared, "1.10.13", "1.36.3", "the legacy side's controllers truncate CRDs that were made through the modern server")
 }
 
