@@ -418,6 +418,9 @@ func (r *reporter) findBitmaps(ctx context.Context, store *storeScan) {
 				Message: fmt.Sprintf("the bitmap takes %s of services for free: the allocator that reads it hands them out again (it is repaired only every 3 minutes)", plural(free.keys, "allocation")),
 				Fix:     "let only the side whose allocator keeps the bitmap create services"})
 		}
+		if !store.legible("services/specs") {
+			continue // one of the others may use it
+		}
 		var leaked int64
 		for offset := range a.highest() {
 			if a.has(offset) && !used[offset] {
@@ -561,12 +564,12 @@ func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
 				orphaned.add("ipaddresses/" + name)
 			}
 		}
-		if without.keys > 0 {
+		if without.keys > 0 && store.legible("ipaddresses") {
 			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Warning, Related: without.samples,
 				Message: fmt.Sprintf("%s of services without an IPAddress object: the %s side may hand them out again until its repair loop has seen them", plural(without.keys, "ClusterIP"), side),
 				Fix:     "let only one side create services"})
 		}
-		if orphaned.keys > 0 {
+		if orphaned.keys > 0 && home.legible("services/specs") {
 			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Info, Related: orphaned.samples,
 				Message: fmt.Sprintf("%s that no service uses", plural(orphaned.keys, "IPAddress object"))})
 		}

@@ -158,15 +158,20 @@ func (r *reporter) verdict(store *storeScan, side SideName, kind *referenceKind)
 }
 
 // lookIn makes the verdict depend on whether the store holds the owner, and reports whether that can be told: what was not
-// read, or cannot be read because it is encrypted, cannot be missed.
+// read, or cannot be read because it is encrypted or damaged, cannot be missed.
 func (r *reporter) lookIn(v *verdict, store string) bool {
 	v.lookup = r.whole(store)
 	if v.lookup == nil {
 		return false
 	}
 	v.number, v.exists = r.numbers[v.resource]
-	owners := v.lookup.total.resources[v.resource]
-	return owners == nil || len(owners.encrypted) == 0
+	return v.lookup.legible(v.resource)
+}
+
+// legible reports whether all objects of the resource in the store were read, so that one which was not seen is not there.
+func (s *storeScan) legible(resource string) bool {
+	t := s.total.resources[resource]
+	return len(s.incomplete) == 0 && (t == nil || len(t.encrypted)+len(t.unreadable) == 0)
 }
 
 // whole returns the scan of the store, nil when it was not read to its end.

@@ -179,14 +179,29 @@ func TestScanFindsNothingInCleanStores(t *testing.T) {
 	}
 }
 
-// TestScanMissesNoOwnerThatItCannotRead has pods whose owners are encrypted: they are there.
-func TestScanMissesNoOwnerThatItCannotRead(t *testing.T) {
-	stores := clean()
-	stores["core"]["replicasets/default/web"] = []byte("k8s:enc:aescbc:v1:key1:xx")
-	stores["core"]["pods/default/web-2"] = pod("default", "web-2", [4]string{"apps/v1", "ReplicaSet", "web", "uid-rs"})
-	for _, f := range scanStores(t, splitMap(), stores, Options{}).Findings {
-		if f.Rule == "FUS060" && strings.Contains(f.Message, "legacy") {
-			t.Errorf("a pod of an encrypted owner is said to dangle: %s", f.Message)
+// TestScanMissesNothingThatItCannotRead has encrypted and damaged values: what is in them is there all the same.
+func TestScanMissesNothingThatItCannotRead(t *testing.T) {
+	for _, value := range []string{"k8s:enc:aescbc:v1:key1:xx", "damaged"} {
+		for name, test := range map[string]struct {
+			hide func(core, modern contents)
+			rule string
+			in   string // resource about which nothing is to be found
+		}{
+			"owners": {func(core, _ contents) {
+				core["replicasets/default/web"] = []byte(value)
+				core["pods/default/web-2"] = pod("default", "web-2", [4]string{"apps/v1", "ReplicaSet", "web", "uid-rs"})
+			}, "FUS060", "core:pods"},
+			"services that use a bit": {func(core, _ contents) { core["services/specs/default/kubernetes"] = []byte(value) }, "FUS050", "core:ranges/serviceips"},
+			"services of an address":  {func(core, _ contents) { core["services/specs/default/kubernetes"] = []byte(value) }, "FUS050", "modern:ipaddresses"},
+			"addresses of services":   {func(_, modern contents) { modern["ipaddresses/10.96.0.1"] = []byte(value) }, "FUS050", "modern:ipaddresses"},
+		} {
+			stores := clean()
+			test.hide(stores["core"], stores["modern"])
+			for _, f := range scanStores(t, splitMap(), stores, Options{}).Findings {
+				if f.Rule == test.rule && f.Subject == test.in && !strings.Contains(f.Message, "modern side (1.36.3), which is off") {
+					t.Errorf("%s, %q: %s %s: %s", name, value, f.Rule, f.Subject, f.Message)
+				}
+			}
 		}
 	}
 }
