@@ -432,7 +432,11 @@ func (s *search) inJSON(n *node, value []byte) error {
 		})
 	case '[':
 		err = etcdsplit.JSONElements(value, func(element []byte) bool {
-			inner = s.inJSON(n, element)
+			if firstByte(element) == '[' {
+				inner = errDamagedJSON // no type has lists of lists
+			} else {
+				inner = s.inJSON(n, element)
+			}
 			return inner == nil
 		})
 	}

@@ -180,6 +180,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(stored("policy/v1beta1", "PodSecurityPolicy", message(2, message(7, message(1, 80)))))
 	f.Add(stored("acme.example.com/v1", "Fleet", message(1, message(1, "a"), 2, message(1, message(1, "deep")))))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"a","startupProbe":{"grpc":{"port":1}}}]}}`))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","spec":[[[[]]]]}`))
 	f.Add([]byte("\xd9\xd9\xf7\xa2\x4aapiVersion\x42v1\x44kind\x43Pod"))
 	for _, value := range storeValues(f) {
 		f.Add(value)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
@@ -238,4 +239,19 @@ func toJSON(t testing.TB, object map[string]any) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// TestFindDoesNotLookIntoListsOfLists: no API type has them, and to scan each level anew would take the square of their depth.
+func TestFindDoesNotLookIntoListsOfLists(t *testing.T) {
+	nested := strings.Repeat("[", 40_000) + strings.Repeat("]", 40_000)
+	e, err := etcdsplit.ReadEnvelope([]byte(`{"apiVersion":"v1","kind":"Pod","spec":` + nested + `}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var finder objects.Finder
+	start := time.Now()
+	err = finder.Find(&e, &etcdsplit.Side{Drops: []string{"spec.hostname"}}, func(string, bool) {})
+	if took := time.Since(start); !errors.Is(err, etcdsplit.ErrUnreadable) || took > 2*time.Second {
+		t.Errorf("Find in 40000 nested lists = %v after %s, want %v at once", err, took, etcdsplit.ErrUnreadable)
+	}
 }
