@@ -470,7 +470,9 @@ func (f *podsPair) workloads() {
 		"/apis/" + f.version("statefulsets") + "/namespaces/demo/statefulsets": {"metadata": object{"name": "statefulset"}, "spec": object{"serviceName": "statefulset", "selector": selector("statefulset"), "template": labelled("statefulset")}},
 		"/api/v1/namespaces/demo/pods":                                         {"metadata": object{"name": "pod", "labels": object{"workload": "pod"}}, "spec": podLike()},
 	} {
-		must(t, f.user.Call(t.Context(), http.MethodPost, path, body, nil))
+		f.Eventually("made: "+path, func(ctx context.Context) error { // "retry after the token is automatically created", says the server of a new account
+			return f.user.Call(ctx, http.MethodPost, path, body, nil)
+		})
 	}
 	var template struct {
 		Spec struct {
