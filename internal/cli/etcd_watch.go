@@ -189,10 +189,10 @@ func (w *watch) check(ctx context.Context, first bool) (time.Duration, error) {
 			check.Notes = append(check.Notes, "store "+s.Name+": "+note)
 		}
 	}
+	w.metrics.checked(report, took) // before whoever reads the line asks for them
 	if err := w.emit(watchEvent{Event: "checked", Check: check}); err != nil {
 		return 0, err
 	}
-	w.metrics.checked(report, took)
 	if report.Complete { // what could not be seen has not disappeared
 		return took, w.turn(report.Findings)
 	}
