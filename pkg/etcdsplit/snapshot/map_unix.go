@@ -24,7 +24,7 @@ func mapFile(file *os.File, sizeBytes int64) (mappedFile, error) {
 }
 
 func (m mappedFile) bytes(at, n int64) ([]byte, error) {
-	if at+n > int64(len(m.data)) {
+	if at < 0 || n < 0 || at > int64(len(m.data))-n {
 		return nil, damaged("it ends before byte %d", at+n)
 	}
 	return m.data[at : at+n], nil

@@ -3,10 +3,12 @@ package snapshot_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand"
 	"os"
 	"path/filepath"
@@ -285,17 +287,71 @@ func TestWalkSurvivesDamage(t *testing.T) {
 	}
 }
 
+// TestWalkSurvivesDamageOfBranches leads every child of every branch of a tree of three levels astray.
+func TestWalkSurvivesDamageOfBranches(t *testing.T) {
+	file := boltFile(t, 12_000, 1, func(int) []byte { return make([]byte, 200) })
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		header, element = 16, 16
+		branchFlag      = 1
+	)
+	pageBytes := os.Getpagesize()
+	var children [][]int // of each branch: where their ids lie
+	for at := 0; at < len(whole); at += pageBytes {
+		if binary.LittleEndian.Uint16(whole[at+8:]) != branchFlag {
+			continue
+		}
+		var ids []int
+		for i := range int(binary.LittleEndian.Uint16(whole[at+10:])) {
+			ids = append(ids, at+header+i*element+8)
+		}
+		children = append(children, ids)
+	}
+	if len(children) < 3 {
+		t.Fatalf("the file has %d branches, want a tree of three levels", len(children))
+	}
+	for _, astray := range []uint64{0, 1, 1 << 51, 1<<52 - 1, 1 << 63, math.MaxUint64, math.MaxUint64 / uint64(pageBytes)} {
+		for _, ids := range children {
+			for _, damaged := range [][]int{ids, ids[:1], ids[len(ids)-1:], ids[:len(ids)-1]} {
+				data := slices.Clone(whole)
+				for _, at := range damaged {
+					binary.LittleEndian.PutUint64(data[at:], astray)
+				}
+				if err := os.WriteFile(file, data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if _, _, err := walk(t, file); err != nil && !errors.Is(err, snapshot.ErrDamaged) {
+					t.Fatalf("%d children led to page %#x: %v, want %v", len(damaged), astray, err, snapshot.ErrDamaged)
+				}
+			}
+		}
+	}
+}
+
 func FuzzWalk(f *testing.F) {
-	whole, err := os.ReadFile("testdata/split-1.10-1.36-core.db")
+	small, err := os.ReadFile("testdata/split-1.10-1.36-core.db")
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(uint32(0), []byte{1}, uint32(len(whole)))
-	f.Add(uint32(4096*3+8), []byte{1, 0, 255, 255}, uint32(len(whole)))
-	f.Fuzz(func(t *testing.T, at uint32, patch []byte, size uint32) {
+	deep, err := os.ReadFile(boltFile(f, 2_000, 1, func(int) []byte { return make([]byte, 1000) }))
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, isDeep := range []bool{false, true} {
+		f.Add(isDeep, uint32(0), []byte{1}, uint32(1<<30))
+		f.Add(isDeep, uint32(4096*3+8), []byte{1, 0, 255, 255}, uint32(len(small)))
+	}
+	f.Fuzz(func(t *testing.T, isDeep bool, at uint32, patch []byte, size uint32) {
+		whole := small
+		if isDeep {
+			whole = deep
+		}
 		data := slices.Clone(whole)
 		copy(data[int(at)%len(data):], patch)
-		data = data[:int(size)%(len(data)+1)]
+		data = data[:min(int(size), len(data))]
 		file := filepath.Join(t.TempDir(), "db")
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)

@@ -287,9 +287,11 @@ func (w *worker) fetch(leaf *page) {
 // fetchChildren brings the children of a page into memory, at once when they lie close to each other, and looks at the first
 // byte of each.
 func (w *worker) fetchChildren(id uint64) {
-	at := int64(id) * w.meta.pageBytes
-	data, err := w.file.bytes(at, w.meta.pageBytes)
-	if err != nil || w.mapped == nil {
+	if w.mapped == nil || id >= w.meta.pages {
+		return // the walk reports it
+	}
+	data, err := w.file.bytes(int64(id)*w.meta.pageBytes, w.meta.pageBytes)
+	if err != nil {
 		return
 	}
 	branch, err := parsePage(data, id)
