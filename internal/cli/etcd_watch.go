@@ -273,8 +273,8 @@ func (w *watch) follow(ctx context.Context, took time.Duration) error {
 				if err := w.emit(watchEvent{Event: "fight-over", Fight: &fight}); err != nil {
 					return err
 				}
-				w.metrics.fights.Dec()
 			}
+			w.metrics.fights.Set(float64(w.referee.Fights()))
 		case <-timer.C:
 			rested = true
 		case <-ctx.Done():
@@ -345,11 +345,12 @@ func (w *watch) look(ctx context.Context, c storeChanges) error {
 		if fight == nil {
 			continue
 		}
-		f := fight.Finding()
-		if err := w.emit(watchEvent{Event: "fight", Fight: fight, Finding: &f}); err != nil {
+		found := []finding.Finding{fight.Finding()}
+		accept(found, w.accepted)
+		if err := w.emit(watchEvent{Event: "fight", Fight: fight, Finding: &found[0]}); err != nil {
 			return err
 		}
-		w.metrics.fights.Inc()
+		w.metrics.fights.Set(float64(w.referee.Fights()))
 	}
 	found, err := etcdsplit.Glance(ctx, &w.ownership, map[string][]etcdsplit.Change{c.store: c.changes})
 	if err != nil {
@@ -359,15 +360,13 @@ func (w *watch) look(ctx context.Context, c storeChanges) error {
 		return nil
 	}
 	accept(found, w.accepted)
-	known := slices.DeleteFunc(slices.Clone(w.findings), func(f finding.Finding) bool {
-		return !slices.ContainsFunc(found, func(now finding.Finding) bool { return now.Subject == f.Subject })
-	})
-	for _, t := range etcdsplit.Turns(known, found) {
-		if t.Turn != etcdsplit.Appeared {
-			continue // the next check counts again
+	for _, f := range found {
+		// A check counted all of them, in other words than a glance at one has: what it found is told.
+		if slices.ContainsFunc(w.findings, func(known finding.Finding) bool { return known.Rule == f.Rule && known.Subject == f.Subject }) {
+			continue
 		}
-		w.findings = append(w.findings, t.Finding)
-		if err := w.emit(watchEvent{Event: string(t.Turn), Finding: &t.Finding}); err != nil {
+		w.findings = append(w.findings, f)
+		if err := w.emit(watchEvent{Event: string(etcdsplit.Appeared), Finding: &f}); err != nil {
 			return err
 		}
 	}

@@ -36,35 +36,39 @@ type Turned struct {
 }
 
 // Turns compares the findings of two looks. A finding stays the same while its rule, its subject and its words do, whatever
-// the numbers in them.
+// the counts in them.
 func Turns(before, after []finding.Finding) []Turned {
 	var turned []Turned
-	old := map[string]finding.Finding{}
+	old := map[string][]finding.Finding{}
 	for _, f := range before {
-		old[identity(f)] = f
+		id := identity(f)
+		old[id] = append(old[id], f)
 	}
 	for _, f := range after {
 		id := identity(f)
-		was, ok := old[id]
-		delete(old, id)
-		switch {
-		case !ok:
+		if len(old[id]) == 0 {
 			turned = append(turned, Turned{Appeared, f})
-		case was.Message != f.Message || was.Severity != f.Severity || !slices.Equal(was.Related, f.Related):
+			continue
+		}
+		was := old[id][0]
+		old[id] = old[id][1:]
+		if was.Message != f.Message || was.Severity != f.Severity || !slices.Equal(was.Related, f.Related) {
 			turned = append(turned, Turned{Grew, f})
 		}
 	}
 	for _, id := range sortedKeys(old) {
-		turned = append(turned, Turned{Disappeared, old[id]})
+		for _, f := range old[id] {
+			turned = append(turned, Turned{Disappeared, f})
+		}
 	}
 	return turned
 }
 
-// counts are numbers with the noun behind them: "1 key", "2 keys".
-var counts = regexp.MustCompile(`\d+(?: \pL+)?`)
+// counts are numbers that stand alone, with the noun behind them: "1 key", "2 keys", and not the one of "apps/v1 ReplicaSet".
+var counts = regexp.MustCompile(`(^|[\s(])\d+( \pL+)?`)
 
 func identity(f finding.Finding) string {
-	return f.Rule + "\x00" + f.Subject + "\x00" + counts.ReplaceAllString(f.Message, "#")
+	return f.Rule + "\x00" + f.Subject + "\x00" + counts.ReplaceAllString(f.Message, "$1#")
 }
 
 // Glance looks at changed keys alone, and reports what they show by themselves: keys in the wrong store, values that a reader
@@ -117,33 +121,49 @@ func (f *Fight) Finding() finding.Finding {
 	result := finding.Finding{Rule: "FUS234", Severity: finding.Error, Subject: f.Store + ":" + f.Key,
 		Message: fmt.Sprintf("the key is written again and again: %d times, and %d times a value came back that had just been replaced", f.Writes, f.Returns),
 		Fix:     "let one side write it"}
-	for _, known := range fights {
-		if strings.HasPrefix(f.Key, known.prefix) {
-			result.Rule, result.Fix = known.rule, known.fix
-		}
+	if known := knownFight(f.Key); known != nil {
+		result.Rule, result.Fix = known.rule, known.fix
 	}
 	return result
 }
 
 // fights are the keys about which two API servers are known to fight, and why.
-var fights = []struct{ prefix, rule, fix string }{
-	{"services/endpoints/default/kubernetes", "FUS040", "give the modern API server --endpoint-reconciler-type=none, or both the same reconciler and endpoints and master leases in one store"},
-	{"endpointslices/default/kubernetes", "FUS040", "give the modern API server --endpoint-reconciler-type=none"},
-	{"ranges/", "FUS051", "give both API servers the same ranges"},
-	{crdResource + "/", "FUS031", "keep CRDs in a store that the legacy side does not use"},
-	{apiServiceResource + "/", "FUS030", "keep APIServices in separate stores: each side needs a default store of its own"},
+var fights = []fightAbout{
+	{key: "services/endpoints/default/kubernetes", writes: 6, rule: "FUS040",
+		fix: "give the modern API server --endpoint-reconciler-type=none, or both the same reconciler and endpoints and master leases in one store"},
+	{key: "endpointslices/default/kubernetes", writes: 6, rule: "FUS040", fix: "give the modern API server --endpoint-reconciler-type=none"},
+	// Each service that is made is a write. API servers repair ranges every three minutes.
+	{key: "ranges/", window: 15 * time.Minute, rule: "FUS051", fix: "give both API servers the same ranges"},
+	{key: crdResource + "/", writes: 10, rule: "FUS031", fix: "keep CRDs in a store that the legacy side does not use"},
+	{key: apiServiceResource + "/", writes: 10, rule: "FUS030", fix: "keep APIServices in separate stores: each side needs a default store of its own"},
+}
+
+type fightAbout struct {
+	key       string        // or, with a slash at the end, what keys begin with
+	writes    int           // that make a fight, whatever is written; 0: writing alone is none
+	window    time.Duration // 0: as with other keys
+	rule, fix string
+}
+
+// knownFight is what is known of fights about the key below the prefix; nil for nothing.
+func knownFight(key string) *fightAbout {
+	for i := range fights {
+		if about := &fights[i]; key == about.key || (strings.HasSuffix(about.key, "/") && strings.HasPrefix(key, about.key)) {
+			return about
+		}
+	}
+	return nil
 }
 
 // FightRules says when writing becomes a fight.
 type FightRules struct {
 	Window  time.Duration // that is looked back on; default 2 minutes
-	Writes  int           // to a key about which API servers are known to fight; default 6
 	Returns int           // of any key to a value that had just been replaced; default 3
 	Keys    int           // that are followed at a time; default 20000, those written last
 }
 
 func (r FightRules) orDefaults() FightRules {
-	return FightRules{cmp.Or(r.Window, 2*time.Minute), cmp.Or(r.Writes, 6), cmp.Or(r.Returns, 3), cmp.Or(r.Keys, 20_000)}
+	return FightRules{cmp.Or(r.Window, 2*time.Minute), cmp.Or(r.Returns, 3), cmp.Or(r.Keys, 20_000)}
 }
 
 // Referee follows the keys written last and notices fights. Memory is bounded by FightRules.Keys. Not safe for concurrent use.
@@ -160,7 +180,10 @@ type storeKey struct{ store, key string }
 
 // bout is what is known about the writes to one key.
 type bout struct {
-	writes   []time.Time // within the window, at most rules.Writes+rules.Returns
+	about    *fightAbout // nil: nothing is known
+	window   time.Duration
+	last     time.Time   // write
+	writes   []time.Time // within the window, as many as matter
 	returns  []time.Time
 	values   [2]uint64 // substances of the last two values, the newest last; 0 when it was deleted
 	total    Fight
@@ -185,7 +208,10 @@ func (r *Referee) See(now time.Time, store string, c Change) *Fight {
 	id := storeKey{store, rest}
 	b, ok := r.keys[id]
 	if !ok {
-		b = &bout{total: Fight{Store: store, Key: Printable(rest), Since: now}}
+		b = &bout{about: knownFight(rest), window: r.rules.Window, total: Fight{Store: store, Key: Printable(rest), Since: now}}
+		if b.about != nil {
+			b.window = cmp.Or(b.about.window, b.window)
+		}
 		r.keys[id] = b
 		r.order = append(r.order, id)
 		r.forget()
@@ -194,15 +220,19 @@ func (r *Referee) See(now time.Time, store string, c Change) *Fight {
 	if !c.Deleted {
 		value = substance(r.seed, c.Value)
 	}
+	b.last = now
 	b.total.Writes++
-	b.writes = r.recent(append(b.writes, now), now)
-	if value == b.values[0] && value != b.values[1] {
+	if value == b.values[0] && value != b.values[1] && b.total.Writes > len(b.values) {
 		b.total.Returns++
-		b.returns = r.recent(append(b.returns, now), now)
+		b.returns = b.recent(append(b.returns, now), r.rules.Returns)
 	}
 	b.values = [2]uint64{b.values[1], value}
-	known := slices.ContainsFunc(fights, func(f struct{ prefix, rule, fix string }) bool { return strings.HasPrefix(rest, f.prefix) })
-	if b.reported || (len(b.returns) < r.rules.Returns && (!known || len(b.writes) < r.rules.Writes)) {
+	fights := len(b.returns) >= r.rules.Returns
+	if b.about != nil && b.about.writes > 0 {
+		b.writes = b.recent(append(b.writes, now), b.about.writes)
+		fights = fights || len(b.writes) >= b.about.writes
+	}
+	if b.reported || !fights {
 		return nil
 	}
 	b.reported = true
@@ -211,16 +241,16 @@ func (r *Referee) See(now time.Time, store string, c Change) *Fight {
 }
 
 // recent keeps the times within the window, and no more of them than matter.
-func (r *Referee) recent(times []time.Time, now time.Time) []time.Time {
-	times = slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) > r.rules.Window })
-	return times[max(0, len(times)-r.rules.Writes-r.rules.Returns):]
+func (b *bout) recent(times []time.Time, matter int) []time.Time {
+	times = slices.DeleteFunc(times, func(t time.Time) bool { return b.last.Sub(t) > b.window })
+	return times[max(0, len(times)-matter):]
 }
 
 // Over returns the fights in which nothing was written for the length of the window, and forgets them.
 func (r *Referee) Over(now time.Time) []Fight {
 	var over []Fight
 	for id, b := range r.keys {
-		if last := b.writes[len(b.writes)-1]; now.Sub(last) > r.rules.Window {
+		if now.Sub(b.last) > b.window {
 			if b.reported {
 				over = append(over, b.total)
 			}
@@ -230,6 +260,17 @@ func (r *Referee) Over(now time.Time) []Fight {
 	r.order = slices.DeleteFunc(r.order, func(id storeKey) bool { return r.keys[id] == nil })
 	slices.SortFunc(over, func(a, b Fight) int { return cmp.Or(cmp.Compare(a.Store, b.Store), cmp.Compare(a.Key, b.Key)) })
 	return over
+}
+
+// Fights is the number of fights that go on.
+func (r *Referee) Fights() int {
+	n := 0
+	for _, b := range r.keys {
+		if b.reported {
+			n++
+		}
+	}
+	return n
 }
 
 // forget drops keys when there are too many: those followed longest first, but no fight that goes on.

@@ -27,6 +27,22 @@ func TestTurns(t *testing.T) {
 	if turned := Turns([]finding.Finding{one}, []finding.Finding{one}); len(turned) > 0 {
 		t.Errorf("Turns of the same findings = %+v", turned)
 	}
+
+	// What differs only in a version or a kind is not the same.
+	of := func(kind string) finding.Finding {
+		return finding.Finding{Rule: "FUS060", Subject: "core:pods", Message: "deletes 3 pods owned by " + kind + ": it does not find 1 owner"}
+	}
+	a, b, c := of("apps/v1 ReplicaSet"), of("apps/v1 StatefulSet"), of("apps/v1beta2 StatefulSet")
+	all := []finding.Finding{a, b, c}
+	if turned := Turns(all, all); len(turned) > 0 {
+		t.Errorf("Turns of the same three findings = %+v", turned)
+	}
+	for i := range all {
+		left := slices.Delete(slices.Clone(all), i, i+1)
+		if turned := Turns(all, left); len(turned) != 1 || turned[0].Turn != Disappeared || turned[0].Finding.Message != all[i].Message {
+			t.Errorf("Turns when %q is over = %+v", all[i].Message, turned)
+		}
+	}
 }
 
 func TestGlanceSeesWhatOneKeyShows(t *testing.T) {
@@ -137,8 +153,9 @@ func TestRefereeNoticesDeletionAndCreationByTurns(t *testing.T) {
 
 func TestRefereeKnowsWhatIsFoughtAbout(t *testing.T) {
 	for key, rule := range map[string]string{
-		"services/endpoints/default/kubernetes": "FUS040", "ranges/serviceips": "FUS051", crdResource + "/a.b": "FUS031",
-		"configmaps/default/counter": "", "services/endpoints/kube-system/kcm": "", "events/default/e": "", "minions/n1": "",
+		"services/endpoints/default/kubernetes": "FUS040", crdResource + "/a.b": "FUS031",
+		// Each service that somebody makes rewrites the ranges, and the name only begins as the fought one does.
+		"ranges/serviceips": "", "services/endpoints/default/kubernetes-dashboard": "", "configmaps/default/counter": "", "services/endpoints/kube-system/kcm": "", "events/default/e": "", "minions/n1": "",
 	} {
 		_, see, _ := referee(FightRules{})
 		got := ""
@@ -151,6 +168,21 @@ func TestRefereeKnowsWhatIsFoughtAbout(t *testing.T) {
 			t.Errorf("12 writes to %s are told as %q, want %q", key, got, rule)
 		}
 	}
+}
+
+// TestRefereeSeesRepairsOfRanges, which API servers make every three minutes.
+func TestRefereeSeesRepairsOfRanges(t *testing.T) {
+	_, see, now := referee(FightRules{})
+	for i := range 8 {
+		*now = now.Add(90 * time.Second)
+		if f := see("ranges/serviceips", []string{"ours", "theirs"}[i%2]); f != nil {
+			if got := f.Finding().Rule; got != "FUS051" || f.Returns != 3 {
+				t.Errorf("%s after %d returns, want FUS051 after 3", got, f.Returns)
+			}
+			return
+		}
+	}
+	t.Error("no fight")
 }
 
 func TestRefereeForgivesSlowChanges(t *testing.T) {
