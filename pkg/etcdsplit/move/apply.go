@@ -2,6 +2,7 @@ package move
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -289,6 +290,9 @@ func (a *applier) missing(ctx context.Context, pairs []pair, lost bool) ([]etcds
 		case p.to != nil && !bytes.Equal(p.from.Value, p.to.Value):
 			return nil, p.fail("stores %s and %s hold different objects under it", p.From, p.To)
 		case p.to != nil:
+			if problem, err := a.lasts(ctx, p); err != nil || problem != "" {
+				return nil, cmp.Or(err, p.fail("%s", problem))
+			}
 			continue
 		}
 		lease, alive, err := a.lease(ctx, leaseAt{p.From, p.To, p.from.Lease})
@@ -358,6 +362,9 @@ func (a *applier) doomed(ctx context.Context, pairs []pair, begun bool) (doomed 
 		case p.to == nil || !bytes.Equal(p.from.Value, p.to.Value):
 			return nil, 0, p.fail("its copy in store %s is not what it was", p.To)
 		default:
+			if problem, err := a.lasts(ctx, p); err != nil || problem != "" {
+				return nil, 0, cmp.Or(err, p.fail("%s", problem))
+			}
 			doomed = append(doomed, KeyAt{p.Key, p.ModRevision})
 		}
 	}

@@ -381,3 +381,63 @@ func TestResolveResources(t *testing.T) {
 		t.Error("ResolveResources of an unknown name is no error")
 	}
 }
+
+// TestASecondCopyThatEndsIsNoCopy: the same value lies in both stores already, and only in one of them for good.
+func TestASecondCopyThatEndsIsNoCopy(t *testing.T) {
+	const key = "/registry/events/default/twice"
+	for _, test := range []struct {
+		name      string
+		old, copy int64 // seconds, 0 for no lease
+		says      string
+	}{
+		{"no lease", 0, 0, ""},
+		{"the copy would end", 0, 5, "store modern holds the same under this key, but with a lease: it would end"},
+		{"the copy would not end", 3000, 0, "but without a lease: it would not end"},
+		{"the copy ends sooner", 3000, 2999, "but with a lease that ends sooner, in 2999 s instead of 3000 s"},
+		{"the copy lasts as long", 3000, 3000, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			twice := func(w *world) {
+				for name, seconds := range map[string]int64{"core": test.old, "modern": test.copy} {
+					lease := int64(0)
+					if seconds != 0 {
+						lease = 77
+						w.stores[name].leases[lease] = seconds
+					}
+					w.stores[name].put(key, "the same", lease)
+				}
+			}
+			w := newWorld()
+			twice(w)
+			p := plan(t, w, move.Options{})
+			if moves := list(p); len(moves) != 1 || !strings.Contains(moves[0].Conflict, test.says) || (moves[0].Conflict != "") != (test.says != "") {
+				t.Errorf("planned %+v, want the conflict %q", moves, test.says)
+			}
+			if _, err := move.Apply(t.Context(), w.job(p)); (err == nil) != (test.says == "") {
+				t.Errorf("Apply = %v, want the conflict %q", err, test.says)
+			}
+
+			// Somebody puts it there after the backup was written: no plan knows.
+			for _, step := range []move.Step{move.Saved, move.Copied} {
+				w, p := newWorld(), move.Plan{}
+				twice(w)
+				copied := w.stores["modern"].entries[key]
+				w.stores["modern"].remove(key)
+				p = plan(t, w, move.Options{})
+				job := w.job(p)
+				job.Progress = func(s move.Step, _ int64) {
+					if s == step {
+						w.stores["modern"].put(key, "the same", copied.Lease)
+					}
+				}
+				_, err := move.Apply(t.Context(), job)
+				if test.says == "" && err != nil || test.says != "" && (!errors.Is(err, move.ErrChanged) || !strings.Contains(err.Error(), test.says)) {
+					t.Errorf("%s: Apply = %v, want %q", step, err, test.says)
+				}
+				if _, ok := w.stores["core"].entries[key]; test.says != "" && !ok {
+					t.Errorf("%s: Apply refused, and deleted the original", step)
+				}
+			}
+		})
+	}
+}

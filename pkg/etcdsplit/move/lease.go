@@ -48,3 +48,36 @@ func (a *applier) leaseID(l leaseAt) int64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%x", a.Plan.ID, l.from, l.to, l.id))
 	return int64(binary.BigEndian.Uint64(sum[:])&math.MaxInt64 | 1)
 }
+
+// lasts says why what a store holds under a key does not last as long as the same value where it comes from, or lasts longer
+// than it should; "" when it may take its place.
+func (a *applier) lasts(ctx context.Context, p pair) (problem string, err error) {
+	if p.to.Lease != 0 && p.to.Lease == a.leaseID(leaseAt{p.From, p.To, p.from.Lease}) {
+		return "", nil
+	}
+	return lasts(ctx, a.Stores, p)
+}
+
+func lasts(ctx context.Context, stores map[string]Store, p pair) (problem string, err error) {
+	switch {
+	case p.from.Lease == 0 && p.to.Lease == 0:
+		return "", nil
+	case p.from.Lease == 0:
+		return fmt.Sprintf("store %s holds the same under this key, but with a lease: it would end", p.To), nil
+	case p.to.Lease == 0:
+		return fmt.Sprintf("store %s holds the same under this key, but without a lease: it would not end", p.To), nil
+	}
+	// The one that is asked first has less time left when the other is asked: at worst a lease is taken for too short.
+	old, err := stores[p.From].TimeToLive(ctx, p.from.Lease)
+	if err != nil {
+		return "", fmt.Errorf("store %s: %w", p.From, err)
+	}
+	now, err := stores[p.To].TimeToLive(ctx, p.to.Lease)
+	if err != nil {
+		return "", fmt.Errorf("store %s: %w", p.To, err)
+	}
+	if now < old {
+		return fmt.Sprintf("store %s holds the same under this key, but with a lease that ends sooner, in %d s instead of %d s", p.To, max(now, 0), old), nil
+	}
+	return "", nil
+}

@@ -87,7 +87,7 @@ type Move struct {
 	Bytes       int    `json:"bytes"`       // of the value
 	Leased      bool   `json:"leased,omitempty"`
 	Encryption  string `json:"encryption,omitempty"` // provider and key of an encrypted value: "aescbc:key1"
-	// Conflict says why the key cannot be moved: To holds another object under it.
+	// Conflict says why the key cannot be moved: To holds another object under it, or the same with another lease.
 	Conflict string `json:"conflict,omitempty"`
 }
 
@@ -308,8 +308,14 @@ func (p *planner) compare(ctx context.Context, to string, keys []string, entries
 			}
 		}
 		for i, other := range others {
-			if other != nil && !bytes.Equal(other.Value, entries[chunk[i]].Value) {
+			switch mine := entries[chunk[i]]; {
+			case other == nil:
+			case !bytes.Equal(other.Value, mine.Value):
 				taken[chunk[i]] = fmt.Sprintf("store %s holds another object under this key", to)
+			default:
+				if taken[chunk[i]], err = lasts(ctx, p.byName, pair{Move{From: p.from, To: to}, mine, other}); err != nil {
+					return err
+				}
 			}
 		}
 	}

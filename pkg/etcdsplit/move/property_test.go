@@ -45,7 +45,14 @@ func randomWorld(random *rand.Rand) *world {
 		}
 		s.put(key, value, lease)
 		if random.Intn(15) == 0 { // a move that was broken off long ago
-			stores[random.Intn(2)].put(key, value, 0)
+			other, copied := stores[random.Intn(2)], int64(0)
+			if lease != 0 && other == s {
+				copied = lease
+			} else if lease != 0 {
+				copied = 1000 + lease
+				other.leases[copied] = s.leases[lease] 
+			}
+			other.put(key, value, copied)
 		}
 	}
 	return w
