@@ -65,6 +65,11 @@ func (a *applier) apply(ctx context.Context) error {
 	if err := a.beforeDeleting(ctx, copied || lost); err != nil {
 		return err
 	}
+	if _, begun := a.journal[Deleted]; !begun {
+		if err := a.Files.Append(Record{Step: Deleted}); err != nil { // from here on, what is absent may have been moved
+			return err
+		}
+	}
 	err = a.each(ctx, Deleted, func(ctx context.Context, batch []Move, first bool) error {
 		return a.delete(ctx, batch, lost || copied && first)
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -437,6 +438,64 @@ func TestASecondCopyThatEndsIsNoCopy(t *testing.T) {
 				if _, ok := w.stores["core"].entries[key]; test.says != "" && !ok {
 					t.Errorf("%s: Apply refused, and deleted the original", step)
 				}
+			}
+		})
+	}
+}
+
+// TestUndoOfAnApplyThatDeletedNothing: the API servers run again, and write to what never was away. Undo deletes the copies,
+// and nothing else.
+func TestUndoOfAnApplyThatDeletedNothing(t *testing.T) {
+	key := func(n int) string { return fmt.Sprintf("/registry/deployments/default/d-%05d", n) }
+	for _, step := range []move.Step{move.Copied, move.Deleted} { // after the last batch was copied, after the first was deleted
+		t.Run(string(step), func(t *testing.T) {
+			w, p := filledWorld(t, 300)
+			total, modernBefore := int64(len(list(p))), w.stores["modern"].values()
+			job := w.job(p)
+			job.Progress = func(s move.Step, moves int64) {
+				if s == step && (moves == total || step == move.Deleted) {
+					w.killAt = w.ops + 1
+				}
+			}
+			if _, err := move.Apply(t.Context(), job); !errors.Is(err, errKilled) {
+				t.Fatalf("Apply = %v, want it killed", err)
+			}
+			w.killAt = 0
+			core := w.stores["core"]
+			core.remove(lockKey)
+			w.stores["modern"].remove(lockKey)
+			core.put(key(250), "an ordinary update", 0)
+			if step == move.Copied { // later, nobody knows whether it was apply that deleted them
+				core.remove(key(251))
+				core.remove(key(252))
+				core.put(key(252), "another of this name", 0)
+			}
+			want := core.values()
+			for m := range p.Moves() {
+				if m.To == "core" {
+					delete(want, m.Key)
+				} else if step == move.Deleted {
+					if _, ok := want[m.Key]; !ok {
+						want[m.Key] = content(w.stores["modern"].entries[m.Key])
+						if m.Leased {
+							want[m.Key] = strings.Split(want[m.Key], " lease ")[0] + " lease 7"
+						}
+					}
+				}
+			}
+			if _, err := move.Apply(t.Context(), w.job(p)); !errors.Is(err, move.ErrChanged) {
+				t.Errorf("Apply again = %v, want %v", err, move.ErrChanged)
+			}
+			result, err := move.Undo(t.Context(), w.job(p))
+			if err != nil {
+				t.Fatalf("Undo = %v", err)
+			}
+			if result.Expired != 0 || result.Recreated != 0 {
+				t.Errorf("Undo = %+v, want nothing expired or from the backup", result)
+			}
+			same(t, w, map[string]map[string]string{"core": want, "modern": modernBefore}, "undone")
+			if moves := list(plan(t, w, move.Options{})); slices.ContainsFunc(moves, func(m move.Move) bool { return m.Conflict != "" }) {
+				t.Error("a new plan has conflicts")
 			}
 		})
 	}

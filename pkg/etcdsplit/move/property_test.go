@@ -50,7 +50,7 @@ func randomWorld(random *rand.Rand) *world {
 				copied = lease
 			} else if lease != 0 {
 				copied = 1000 + lease
-				other.leases[copied] = s.leases[lease] 
+				other.leases[copied] = s.leases[lease]
 			}
 			other.put(key, value, copied)
 		}

@@ -11,7 +11,8 @@ import (
 )
 
 // Undo brings back what Apply has moved, from the copies, or from the backup where these are gone. Copies that were changed
-// since are not touched, and nothing is done when there is one. Run again after it was killed, it goes on.
+// since are not touched, and nothing is done when one of them is all there is. Where Apply has deleted nothing yet, the originals
+// are left as they are now, and only copies are deleted. Run again after it was killed, it goes on.
 // Errors: as of Apply.
 func Undo(ctx context.Context, job Job) (Result, error) {
 	a, release, err := start(ctx, job)
@@ -40,7 +41,7 @@ func (a *applier) undo(ctx context.Context) error {
 	if err := a.eachSaved(func(before int64, batch []Move, saved []*etcdsplit.Entry) error {
 		pairs, err := a.read(ctx, batch)
 		for i := range pairs {
-			restorable(&pairs[i], saved[i], &d)
+			a.restorable(&pairs[i], saved[i], &d)
 		}
 		a.progress(Compared, before+int64(len(batch)))
 		return err
@@ -101,10 +102,19 @@ func (a *applier) eachSaved(do func(before int64, batch []Move, saved []*etcdspl
 	return err
 }
 
-// restorable notes a key for which undo would lose what was written after the move.
-func restorable(p *pair, saved *etcdsplit.Entry, d *differences) bool {
+// untouched reports whether the journal proves that Apply has deleted nothing anywhere. One that lacks its beginning, because it
+// was lost meanwhile, proves nothing.
+func (a *applier) untouched() bool {
+	_, whole := a.journal[Saved]
+	_, begun := a.journal[Deleted]
+	return whole && !begun
+}
+
+// restorable notes a key for which undo would lose what was written after the move. What still is the original, whatever was
+// written to it since, is not such a key.
+func (a *applier) restorable(p *pair, saved *etcdsplit.Entry, d *differences) bool {
 	switch {
-	case saved == nil:
+	case saved == nil, a.untouched(), p.from != nil && p.from.CreateRevision == saved.CreateRevision:
 		return true
 	case p.from != nil && p.from.ModRevision != p.ModRevision && !bytes.Equal(p.from.Value, saved.Value):
 		d.add(p.Key, "was written in store %s after it was moved away", p.From)
@@ -119,6 +129,7 @@ func restorable(p *pair, saved *etcdsplit.Entry, d *differences) bool {
 // restore brings one batch back: create where they came from what is missing there, read it back, and then delete the copies.
 func (a *applier) restore(ctx context.Context, batch []Move, saved []*etcdsplit.Entry) error {
 	var recreated int64
+	untouched := a.untouched()
 	for range rounds {
 		pairs, err := a.read(ctx, batch)
 		if err != nil {
@@ -127,27 +138,33 @@ func (a *applier) restore(ctx context.Context, batch []Move, saved []*etcdsplit.
 		var d differences
 		var missing []etcdsplit.Entry
 		var copies []KeyAt
-		var gone, alone int64
+		var gone, ended, alone int64
 		for i := range pairs {
 			p := &pairs[i]
 			switch {
-			case !restorable(p, saved[i], &d):
-			case p.from == nil && saved[i] != nil:
+			case !a.restorable(p, saved[i], &d):
+			case p.from == nil && saved[i] != nil && !untouched:
 				entry, ok, err := a.back(ctx, p, saved[i])
 				switch {
 				case err != nil:
 					return err
 				case !ok:
-					gone++
+					gone, ended = gone+1, ended+1
 					continue
 				case p.to == nil:
 					alone++
 				}
 				missing = append(missing, entry)
-			case p.from == nil:
-				gone++
-			case saved[i] != nil && a.ours(p, saved[i]):
-				copies = append(copies, KeyAt{p.Key, p.to.ModRevision})
+			default:
+				if p.from == nil {
+					gone++
+					if p.Leased {
+						ended++
+					}
+				}
+				if saved[i] != nil && a.ours(p, saved[i]) {
+					copies = append(copies, KeyAt{p.Key, p.to.ModRevision})
+				}
 			}
 		}
 		if err := d.err("undo stops here"); err != nil {
@@ -175,7 +192,7 @@ func (a *applier) restore(ctx context.Context, batch []Move, saved []*etcdsplit.
 		}
 		if done {
 			a.result.Moved += int64(len(batch)) - gone
-			a.result.Expired += gone
+			a.result.Expired += ended
 			a.result.Recreated += recreated
 			return nil
 		}
