@@ -155,8 +155,26 @@ func (r *storesRequest) places(p *plan.Plan) (endpoints map[string][]string, fil
 		if files[s.Name] != "" && len(endpoints[s.Name]) > 0 {
 			return nil, nil, usagef("store %s: --snapshot and --endpoints: want one of them", s.Name)
 		}
+		for _, other := range p.Stores {
+			if other.Name < s.Name && isOneFile(files[other.Name], files[s.Name]) {
+				return nil, nil, badInput(fmt.Errorf("--snapshot: %s and %s are one file, which is of one store", files[other.Name], files[s.Name]), "name the file of each store")
+			}
+		}
 	}
 	return endpoints, files, nil
+}
+
+// isOneFile reports whether two names lead to one file; what cannot be looked at is told when it is opened.
+func isOneFile(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }
 
 // urls reads --endpoints STORE=URL[,URL...]; a part with another STORE= in front starts the next store.
@@ -237,6 +255,12 @@ func (r *storesRequest) openSnapshot(name, file string) (openStore, error) {
 }
 
 func (r *storesRequest) openLive(ctx context.Context, s plan.Store, password string) (openStore, error) {
+	if r.timeout <= 0 {
+		return openStore{}, usagef("--timeout %s: want more than 0", r.timeout)
+	}
+	if r.rate < 0 {
+		return openStore{}, usagef("--rate %d: want 0 or more", r.rate)
+	}
 	files := spec.TLS{}
 	if s.TLS != nil {
 		files = *s.TLS

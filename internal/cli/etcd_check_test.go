@@ -168,6 +168,9 @@ func TestEtcdCheckRefusesToCallCleanWhatItCouldNotRead(t *testing.T) {
 		"bad depth":       {[]string{"--depth", "all"}, 2, []string{"want one of envelope, keys, objects"}, ""},
 		"no password":     {slices.Concat(snapshots, []string{"--endpoints", "core=" + other.Endpoint, "--user", "root"}), 2, []string{"no password given", "FUSIONCTL_ETCD_PASSWORD"}, ""},
 		"wrong user":      {slices.Concat(snapshots, []string{"--endpoints", "core=" + other.Endpoint, "--user", "root", "--password-file", damaged}), 1, []string{"incomplete"}, "no dbno db"},
+		"one file":        {[]string{"--snapshot", core, "--snapshot", strings.Replace(core, "core=", "modern=", 1)}, 2, []string{"are one file, which is of one store"}, ""},
+		"negative rate":   {slices.Concat(fromFiles[:2], []string{"--rate", "-1"}), 2, []string{"--rate -1: want 0 or more"}, ""},
+		"no time":         {slices.Concat(fromFiles[:2], []string{"--timeout", "0s"}), 2, []string{"--timeout 0s: want more than 0"}, ""},
 		"parallel beyond": {slices.Concat(fromFiles, []string{"--parallel", "0"}), 2, []string{"--parallel 0: want 1 to 64"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

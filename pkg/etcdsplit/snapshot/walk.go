@@ -30,7 +30,7 @@ func (f *File) Walk(ctx context.Context, workers int, visitor func() func(etcdsp
 	}
 	switch {
 	case f.trailer == nil:
-		walked.Note = "a member's own file: its write-ahead log may hold newer writes"
+		walked.Note = "a member's own file: its write-ahead log may hold newer writes, and no hash shows whether values are whole"
 	case f.trusted:
 		walked.Note = "a snapshot: the hash at its end was not checked"
 	}
