@@ -2,6 +2,7 @@ package etcdsplit
 
 import (
 	"context"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -45,7 +46,20 @@ func (r *DiffReport) Differs() bool { return r.OnlyLeft+r.OnlyRight+r.Changed > 
 
 // Diff compares two stores, live or from files: the key at a path below the prefix and all below it. It reads the left store once
 // and the right one twice, and holds 16 bytes per key of each; up to limit differences are named.
+//
+// When the revision of the right store is compacted between the two times that it is read, both stores are compared anew.
+// Errors: those of the stores; that the revision was compacted again and again.
 func Diff(ctx context.Context, m *Map, left, right Store, path string, limit int) (*DiffReport, error) {
+	for range 3 {
+		if report, err := diffOnce(ctx, m, left, right, path, limit); report != nil || err != nil {
+			return report, err
+		}
+	}
+	return nil, fmt.Errorf("comparing with store %s: %w again and again: compare with a snapshot of it", right.Name, ErrCompacted)
+}
+
+// diffOnce is Diff; nil when the right store could not be read twice at one revision.
+func diffOnce(ctx context.Context, m *Map, left, right Store, path string, limit int) (*DiffReport, error) {
 	request, contains := under(m, path)
 	d := differ{seed: maphash.MakeSeed(), report: &DiffReport{Differences: []Difference{}}, limit: limit, strip: len(NormalPrefix(m.Prefix)) + 1}
 	each := func(visit func(Entry)) func(Entry) error {
@@ -70,7 +84,8 @@ func Diff(ctx context.Context, m *Map, left, right Store, path string, limit int
 	d.right = index{}
 	atRevision := request
 	atRevision.Revision = d.report.RightRevision
-	if _, err := Entries(ctx, right, atRevision, each(d.rightEntry)); err != nil {
+	again, err := Entries(ctx, right, atRevision, each(d.rightEntry))
+	if err != nil || again != d.report.RightRevision {
 		return nil, err
 	}
 	for i := range d.report.Differences {

@@ -1,6 +1,7 @@
 package etcdsplit
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand"
@@ -147,6 +148,34 @@ func TestEachDifferenceComparesTheValuesOfItsKey(t *testing.T) {
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: EachDifference visits %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestDiffStartsOverWhenARevisionIsGone: what was written between two readings of a store is no difference.
+func TestDiffStartsOverWhenARevisionIsGone(t *testing.T) {
+	for name, always := range map[string]bool{"once": false, "always": true} {
+		left, right := contents{"pods/a/x": []byte("v")}, contents{"pods/a/x": []byte("v")}
+		pager := right.pager(t)
+		begun := map[int64]int{} // by revision: how often it was read from the start
+		pager.onPage = func(f *fakePager, r Request) error {
+			if r.From != "/registry/" || r.Revision == 0 {
+				return nil
+			}
+			if begun[r.Revision]++; begun[r.Revision] == 2 && (always || r.Revision == 42) {
+				f.revision, f.compactBefore = f.revision+10, f.revision+5
+			}
+			return nil
+		}
+		report, err := Diff(t.Context(), splitMap(), Store{Name: "l", Pager: left.pager(t)}, Store{Name: "r", Pager: pager}, "", 10)
+		if always {
+			if !errors.Is(err, ErrCompacted) {
+				t.Errorf("%s: Diff = %+v, %v; want %v", name, report, err, ErrCompacted)
+			}
+			continue
+		}
+		if err != nil || report.Differs() || report.RightRevision != 52 {
+			t.Errorf("%s: Diff = %+v, %v; want the same at revision 52", name, report, err)
 		}
 	}
 }

@@ -272,8 +272,9 @@ func (o *observer) storedAs(r *resourceTally, e *Envelope) *storedTally {
 	if r.lastType != nil && r.lastType.stored == key {
 		return r.lastType
 	}
-	st, ok := r.types[key]
+	st, ok := r.types[r.known(key)]
 	if !ok {
+		key = r.known(key)
 		key.APIVersion, key.Kind = strings.Clone(key.APIVersion), strings.Clone(key.Kind)
 		st = &storedTally{stored: key, shown: r.row == nil || !r.row.readable(o.store, key)}
 		r.types[key] = st
@@ -287,7 +288,8 @@ func (o *observer) findDropped(r *resourceTally, rest string, e *Envelope) error
 	var errs []error
 	for _, name := range r.row.Readers(o.store) {
 		side := r.row.Side(name)
-		if len(side.Drops) == 0 {
+		// What it cannot decode it does not rewrite, and that is a finding of its own.
+		if len(side.Drops) == 0 || text(e.Kind) != r.row.Kind || !slices.Contains(side.Decodes, text(e.APIVersion)) {
 			continue
 		}
 		holds, matters, managed := false, false, false

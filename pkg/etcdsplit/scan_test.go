@@ -666,6 +666,24 @@ func TestScanRefusesBadInput(t *testing.T) {
 }
 
 // A stray key in front of a resource's own says nothing about them: they are the same resource with it and without.
+// TestScanTellsAFewTypesApart, however many a damaged store holds.
+func TestScanTellsAFewTypesApart(t *testing.T) {
+	stores := clean()
+	for i := range 5000 {
+		stores["core"][fmt.Sprintf("pods/default/odd-%04d", i)] = put(fmt.Sprintf("odd/v%d", i), "Pod", "default", fmt.Sprintf("odd-%04d", i), fmt.Sprint("u-odd-", i), nil)
+	}
+	report := scanStores(t, splitMap(), stores, Options{})
+	i := slices.IndexFunc(report.Resources, func(r ResourceReport) bool { return r.Resource == "pods" && r.Store == "core" })
+	if got := report.Resources[i]; len(got.Types) > mostTypes+3 {
+		t.Errorf("%d types are told apart, want about %d", len(got.Types), mostTypes)
+	} else if n := got.Types; !slices.ContainsFunc(n, func(s StoredReport) bool { return s.APIVersion == "others" && s.Keys > 4000 }) {
+		t.Errorf("the other types are not counted: %+v", n)
+	}
+	if len(report.Findings) > 3*mostTypes {
+		t.Errorf("%d findings", len(report.Findings))
+	}
+}
+
 func TestScanIsNotMisledByAStrayKey(t *testing.T) {
 	m, stores := splitMap(), clean()
 	stores["core"]["pods"] = []byte("x") // as somebody who tried etcdctl left it

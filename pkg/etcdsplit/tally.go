@@ -123,6 +123,17 @@ func (t *resourceTally) inNamespace(namespace string, h hasher) (hash uint32) {
 	return t.last.hash
 }
 
+// mostTypes are told apart among the values of a resource: a damaged or hostile store may hold any number.
+const mostTypes = 100
+
+// known is the type under which values are counted: their own, or "others" when there are too many.
+func (t *resourceTally) known(as stored) stored {
+	if _, ok := t.types[as]; ok || len(t.types) < mostTypes {
+		return as
+	}
+	return stored{"others", "others", as.Encoding}
+}
+
 // startup reports whether an API server writes the key at its start.
 func (t *resourceTally) startup(rest string) bool {
 	for _, b := range t.atStart {
@@ -156,6 +167,7 @@ func (t *resourceTally) merge(other *resourceTally) {
 	}
 	mergeCounted(t.dropped, other.dropped)
 	for key, from := range other.types {
+		key = t.known(key)
 		if to, ok := t.types[key]; ok {
 			to.merge(&from.counted)
 			to.boot += from.boot
