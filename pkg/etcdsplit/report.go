@@ -43,7 +43,7 @@ type ResourceReport struct {
 	Keys     int64          `json:"keys"`
 	Bytes    int64          `json:"bytes"`
 	Types    []StoredReport `json:"types,omitempty"`
-	Verdict  string         `json:"verdict"`         // "ok", or the severity of its worst finding
+	Verdict  string         `json:"verdict"`         // "ok", the severity of its worst finding, or "unknown" where nothing could be compared
 	Rules    []string       `json:"rules,omitempty"` // of its findings
 }
 
