@@ -143,6 +143,9 @@ func openWriters(ctx context.Context, r storesRequest, p *plan.Plan) (map[string
 	if len(r.snapshots) > 0 {
 		return nil, nil, usagef("--snapshot: keys are moved between live stores")
 	}
+	if r.gentle {
+		return nil, nil, usagef("--gentle: what it reads may be old, and a move must know; --rate makes it slow")
+	}
 	opened, err := openStores(ctx, r, p)
 	if err != nil {
 		return nil, nil, err
@@ -353,9 +356,6 @@ func printMoveTotals(w io.Writer, lines []moveTotals) error {
 }
 
 func runEtcdMove(ctx context.Context, req etcdMoveRequest, streams Streams, undo bool) error {
-	if req.stores.gentle {
-		return usagef("--gentle: what it reads may be old, and a move must know; --rate makes it slow")
-	}
 	p, err := loadPlan(streams, req.file)
 	if err != nil {
 		return err

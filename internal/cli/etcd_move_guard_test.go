@@ -82,7 +82,9 @@ func TestEtcdMoveKnowsItsFiles(t *testing.T) {
 	m.refused("a plan that was edited", 2, []string{"was changed after it was written", "hint: fusionctl etcd move plan"}, "apply", edit(m.plan, "lease-0007", "lease-9997"), "--yes")
 	m.refused("a plan for another etcd by hand", 2, []string{"was changed after it was written"}, "apply", edit(m.plan, `"clusters":{"core":"`, `"clusters":{"core":"1`), "--yes")
 	m.refused("undo before apply", 1, []string{"nothing was changed yet"}, "undo", m.plan, "--yes")
-	m.refused("not what is newest", 2, []string{"--gentle: what it reads may be old"}, "apply", m.plan, "--yes", "--gentle")
+	for verb, args := range map[string][]string{"plan": {"--out", m.plan + "2"}, "apply": {m.plan, "--yes"}, "undo": {m.plan, "--yes"}} {
+		m.refused(verb+" of what is not newest", 2, []string{"--gentle: what it reads may be old"}, verb, append(args, "--gentle")...)
+	}
 	m.refused("no such resource", 2, []string{`resource "nodse": neither version has one of this name`}, "plan", "--out", m.plan+"2", "--resource", "nodse")
 	m.refused("a plan over one that was begun", 2, []string{"its move was begun", "hint: give the new plan another name"}, "plan", "--out", m.plan)
 
