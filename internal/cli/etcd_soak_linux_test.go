@@ -60,7 +60,7 @@ func TestEtcdWatchSoak(t *testing.T) {
 		}
 		return kib
 	}
-	const keys, batch = 20_000, 200
+	const keys, batch = 20_000, 100
 	var weights []int
 	filler := strings.Repeat("f", 1000)
 	for n := 0; n < changes; n += batch {
@@ -79,7 +79,7 @@ func TestEtcdWatchSoak(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n/batch%500 == 499 { // as API servers do
+		if n/batch%1000 == 999 { // as API servers do
 			if _, err := servers[name].Client(t).Compact(t.Context(), put.Header.Revision); err != nil {
 				t.Fatal(err)
 			}

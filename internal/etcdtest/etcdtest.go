@@ -133,7 +133,7 @@ func (s *Server) Client(t testing.TB) *clientv3.Client {
 	return client
 }
 
-// Put writes keys, some hundred per transaction.
+// Put writes keys, a hundred per transaction: a member takes 128 operations, as it does elsewhere.
 func (s *Server) Put(t testing.TB, values map[string][]byte) {
 	t.Helper()
 	client := s.Client(t)
@@ -142,7 +142,7 @@ func (s *Server) Put(t testing.TB, values map[string][]byte) {
 		ops = append(ops, clientv3.OpPut(key, string(value)))
 	}
 	for len(ops) > 0 {
-		n := min(len(ops), 500)
+		n := min(len(ops), 100)
 		if _, err := client.Txn(t.Context()).Then(ops[:n]...).Commit(); err != nil {
 			t.Fatalf("filling %s: %v", s.Endpoint, err)
 		}

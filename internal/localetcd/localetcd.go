@@ -39,7 +39,6 @@ func Start(ctx context.Context, options Options) (*Member, error) {
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 	config.UnsafeNoFsync = true
 	config.QuotaBackendBytes = 8 << 30
-	config.MaxTxnOps = 1024
 	client := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
 	peer := client
 	if options.CA != "" {

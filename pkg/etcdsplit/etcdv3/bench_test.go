@@ -63,7 +63,7 @@ func fill(t testing.TB, client *clientv3.Client, n int) {
 			return cmp.Or(cmp.Compare(kinds[a.kind].resource, kinds[b.kind].resource), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 		})
 	}
-	ops := make([]clientv3.Op, 0, 500)
+	ops := make([]clientv3.Op, 0, 100)
 	flush := func() {
 		if len(ops) > 0 {
 			if _, err := client.Txn(context.Background()).Then(ops...).Commit(); err != nil {
