@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/snapshot"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -72,6 +73,21 @@ func hideSnapshotFlags(cmd *cobra.Command) {
 		if err := cmd.Flags().MarkHidden(name); err != nil {
 			panic("cli: internal error: " + err.Error())
 		}
+	}
+}
+
+// scanOptions are the options of a scan by a verb. Without parallel it takes the default.
+func (r *storesRequest) scanOptions(depth string, parallel int) etcdsplit.Options {
+	if r.gentle {
+		parallel = 1
+	}
+	return etcdsplit.Options{Depth: etcdsplit.Depth(depth), Parallel: parallel, Fields: &objects.Finder{}}
+}
+
+// warnOld says that what is read from a live store may be old, for verbs whose output does not say it.
+func (r *storesRequest) warnOld(ctx context.Context, stores ...openStore) {
+	if r.gentle && slices.ContainsFunc(stores, func(s openStore) bool { return s.live != nil }) {
+		loggerFrom(ctx).Warn("reading what one member knows, without asking the others: newer changes may be missing")
 	}
 }
 

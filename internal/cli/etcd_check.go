@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -96,10 +95,7 @@ func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) er
 	defer closeStores(stores)
 	limitMemory(ctx)
 	ownership := p.Ownership()
-	options := etcdsplit.Options{Depth: etcdsplit.Depth(req.depth), Parallel: req.parallel, Fields: &objects.Finder{}}
-	if req.stores.gentle {
-		options.Parallel = 1
-	}
+	options := req.stores.scanOptions(req.depth, req.parallel)
 	progress := newProgress(streams.Err)
 	options.Progress = progress.step
 	report, err := scanApart(ctx, &ownership, stores, options)

@@ -32,6 +32,14 @@ func TestEtcdCheckWithoutAQuorum(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "pods") || !strings.Contains(stderr, "newer changes may be missing") {
 		t.Errorf("ls --gentle: exit code %d, stdout %q, stderr %q; want 0, and that it may be old", code, stdout, stderr)
 	}
+	code, stdout, stderr = run(t, "etcd", "diff", splitSpec, "core", stores+"split-1.10-1.36-modern.db", "--gentle", "--timeout", "500ms", "--endpoints", "core="+strings.Join(cluster.Endpoints(), ","))
+	if code != 3 || !strings.Contains(stdout, "- pods/") || !strings.Contains(stderr, "newer changes may be missing") {
+		t.Errorf("diff --gentle: exit code %d, stdout %q, stderr %q; want 3, and that it may be old", code, stdout, stderr)
+	}
+	code, _, stderr = run(t, "etcd", "ls", splitSpec, "--gentle", "--store", "modern", modernFromFile[0], modernFromFile[1])
+	if code != 0 || strings.Contains(stderr, "newer changes may be missing") {
+		t.Errorf("ls --gentle of a file: exit code %d, stderr %q; want 0, and no warning", code, stderr)
+	}
 }
 
 func TestEtcdVerbsRefuseStoresThatAreMixedUp(t *testing.T) {

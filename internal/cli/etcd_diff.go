@@ -83,6 +83,7 @@ func runEtcdDiff(ctx context.Context, req etcdDiffRequest, streams Streams) erro
 		}
 		defer both[i].close()
 	}
+	req.stores.warnOld(ctx, both[:]...)
 	ownership := p.Ownership()
 	d := diffing{req: req, ownership: &ownership, both: both, out: streams.Out}
 	differs, err := d.run(ctx, streams)

@@ -30,10 +30,8 @@ func openSpecStores(ctx context.Context, file, only string, request storesReques
 		names = []string{only}
 	}
 	limitMemory(ctx)
-	if request.gentle {
-		loggerFrom(ctx).Warn("reading what one member knows, without asking the others: newer changes may be missing")
-	}
 	stores, err := openStores(ctx, request, p, names...)
+	request.warnOld(ctx, stores...)
 	return p, stores, err
 }
 

@@ -17,7 +17,6 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -173,7 +172,7 @@ func (w *watch) check(ctx context.Context, first bool) (time.Duration, error) {
 		there = append(there, s)
 	}
 	start := time.Now()
-	report, err := scanApart(ctx, &w.ownership, there, etcdsplit.Options{Depth: etcdsplit.Depth(w.request.depth), Fields: &objects.Finder{}})
+	report, err := scanApart(ctx, &w.ownership, there, w.request.stores.scanOptions(w.request.depth, 0))
 	if err != nil {
 		return 0, err
 	}
