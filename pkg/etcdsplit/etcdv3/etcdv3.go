@@ -31,7 +31,7 @@ import (
 type Config struct {
 	Endpoints []string // URLs; the first that answers is used until it fails
 	CAFile    string   // what the servers' certificates are signed by; "" with https: the machine's own authorities
-	CertFile  string   // of the client, with KeyFile
+	CertFile  string   // of the client, with KeyFile; both are read again for every connection
 	KeyFile   string
 	Username  string
 	Password  string
@@ -122,12 +122,17 @@ func tlsConfig(config Config) (*tls.Config, error) {
 	if config.CertFile == "" || config.KeyFile == "" {
 		return nil, errors.New("a client certificate needs both its certificate and its key file")
 	}
-	pair, err := tls.LoadX509KeyPair(config.CertFile, config.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading the client certificate %s: %w", config.CertFile, err)
+	load := func() (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(config.CertFile, config.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the client certificate %s: %w", config.CertFile, err)
+		}
+		return &pair, nil
 	}
-	t.Certificates = []tls.Certificate{pair}
-	return t, nil
+	// Read for every connection: a watch outlives its certificate.
+	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	_, err := load()
+	return t, err
 }
 
 // Page reads a page. It tries every member before it fails.
@@ -273,6 +278,7 @@ func hint(reasons string) string {
 		{"relies on legacy Common Name", "the server's certificate names no host in a SAN: issue one that does, or check a snapshot instead"},
 		{"certificate required", "this etcd wants a client certificate: give cert and key"},
 		{"bad certificate", "the client certificate is not signed by the CA that this etcd trusts"},
+		{"unknown certificate authority", "the client certificate is not signed by the CA that this etcd trusts"},
 		{"certificate has expired", "renew the certificate, or set the clock"},
 		{"first record does not look like a TLS handshake", "this etcd does not speak TLS: write http:// instead of https://"},
 		{"server preface", "this may be an etcd with TLS: write https:// instead of http://"},

@@ -180,6 +180,52 @@ func TestPageWithTLS(t *testing.T) {
 	}
 }
 
+// TestCertificateIsReadForEveryConnection: it is renewed while a watch runs.
+func TestCertificateIsReadForEveryConnection(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.StartTLS(t)
+	server.Put(t, podKeys(3))
+	way := etcdtest.NewProxy(t, server.Endpoint)
+	dir := t.TempDir()
+	config := etcdv3.Config{Endpoints: []string{way.Endpoint}, CAFile: server.PKI.CA, CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Timeout: 5 * time.Second}
+	replace := func(pki etcdtest.PKI) {
+		t.Helper()
+		for from, to := range map[string]string{pki.Cert: config.CertFile, pki.Key: config.KeyFile} {
+			data, err := os.ReadFile(from)
+			if err == nil {
+				err = os.WriteFile(to, data, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		way.Cut()
+		way.Mend(t)
+	}
+	replace(server.PKI)
+	client := open(t, config)
+	if page, err := client.Page(t.Context(), all); err != nil || len(page.Entries) != 3 {
+		t.Fatalf("Page = %d entries, %v; want 3", len(page.Entries), err)
+	}
+	replace(etcdtest.NewPKI(t)) // of another CA
+	var unreachable *etcdv3.UnreachableError
+	if _, err := client.Page(t.Context(), all); !errors.As(err, &unreachable) || !strings.Contains(unreachable.Hint(), "not signed by the CA that this etcd trusts") {
+		t.Errorf("Page with a certificate of another CA = %v", err)
+	}
+	replace(server.PKI)
+	if page, err := client.Page(t.Context(), all); err != nil || len(page.Entries) != 3 {
+		t.Errorf("Page with the certificate that was put in place = %d entries, %v; want 3", len(page.Entries), err)
+	}
+	if err := os.Remove(config.KeyFile); err != nil {
+		t.Fatal(err)
+	}
+	way.Cut()
+	way.Mend(t)
+	if _, err := client.Page(t.Context(), all); err == nil || !strings.Contains(err.Error(), "reading the client certificate "+config.CertFile) {
+		t.Errorf("Page without the file of the key = %v", err)
+	}
+}
+
 func TestPageWithUserAndPassword(t *testing.T) {
 	server := etcdtest.StartWith(t, func(c *embed.Config) { c.BcryptCost = 4 })
 	server.Put(t, podKeys(3))
