@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
@@ -89,6 +90,13 @@ func wantWhole(t *testing.T, report *etcdsplit.Report) {
 	}
 }
 
+// incompleteSays reports whether one of the reasons says all of it.
+func incompleteSays(report *etcdsplit.Report, says ...string) bool {
+	return slices.ContainsFunc(report.Incomplete, func(reason string) bool {
+		return !slices.ContainsFunc(says, func(s string) bool { return !strings.Contains(reason, s) })
+	})
+}
+
 func wantNote(t *testing.T, report *etcdsplit.Report, says ...string) {
 	t.Helper()
 	for _, s := range says {
@@ -126,7 +134,7 @@ func TestScanWhileMembersDieOneAfterTheOther(t *testing.T) {
 		t.Errorf("%d keys, complete %v; want what was read until the last member died", report.Stores[0].Keys, report.Complete)
 	}
 	wantNote(t, report, "going on with "+cluster.Members[1].Endpoint, "going on with "+cluster.Members[2].Endpoint)
-	if len(report.Incomplete) == 0 || !strings.Contains(report.Incomplete[0], `store core: reading "/registry/`) || !strings.Contains(report.Incomplete[0], "no member answered") {
+	if !incompleteSays(report, `store core: reading "/registry/`, "no member answered") {
 		t.Errorf("incomplete = %q, want the range that was not read, and why", report.Incomplete)
 	}
 	for _, f := range report.Findings {
@@ -175,7 +183,7 @@ func TestScanWithoutAQuorum(t *testing.T) {
 	})
 	report := scanning(t, open(t, etcdv3.Config{Endpoints: cluster.Endpoints(), Timeout: 500 * time.Millisecond}), nil)
 	var unreachable *etcdv3.UnreachableError
-	if report.Complete || !errors.As(report.Cause, &unreachable) || !unreachable.NoLeader || !strings.Contains(report.Incomplete[0], cluster.Members[2].Endpoint+": it runs and has no leader") {
+	if report.Complete || !errors.As(report.Cause, &unreachable) || !unreachable.NoLeader || !incompleteSays(report, cluster.Members[2].Endpoint+": it runs and has no leader") {
 		t.Errorf("complete %v, incomplete %q; want it to say that there is no leader", report.Complete, report.Incomplete)
 	}
 	report = scanning(t, open(t, etcdv3.Config{Endpoints: cluster.Endpoints(), Timeout: 500 * time.Millisecond, Serializable: true}), nil)
@@ -193,7 +201,7 @@ func TestScanRefusesEndpointsOfTwoClusters(t *testing.T) {
 	refused := func(report *etcdsplit.Report) {
 		t.Helper()
 		var other *etcdv3.OtherClusterError
-		if report.Complete || !errors.As(report.Cause, &other) || !strings.Contains(strings.Join(report.Incomplete, "\n"), "they are two stores") {
+		if report.Complete || !errors.As(report.Cause, &other) || !incompleteSays(report, "they are two stores") {
 			t.Errorf("complete %v, incomplete %q; want two clusters to be refused", report.Complete, report.Incomplete)
 		}
 	}
@@ -429,6 +437,45 @@ func TestTokensThatAreForgotten(t *testing.T) {
 	}
 }
 
+// TestTokenOfAnotherRequest: several requests share a token, and one that is late puts an old one in place of the newest.
+func TestTokenOfAnotherRequest(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.StartWith(t, func(c *embed.Config) { c.BcryptCost = 4 })
+	server.Put(t, objects(10))
+	withUsers(t, server.Client(t))
+	way := etcdtest.NewRequests(t, server)
+	for _, test := range []struct {
+		refusal error
+		times   int64 // a client of etcd makes a request with two tokens by itself
+		passes  bool
+	}{
+		{rpctypes.ErrGRPCInvalidAuthToken, 4, true},
+		{rpctypes.ErrGRPCAuthOldRevision, 3, true},
+		{rpctypes.ErrGRPCUserEmpty, 3, true},
+		{rpctypes.ErrGRPCInvalidAuthToken, 1 << 40, false},
+		{rpctypes.ErrGRPCUserEmpty, 1 << 40, false},
+	} {
+		t.Run(fmt.Sprint(test.times, " times ", rpctypes.ErrorDesc(test.refusal)), func(t *testing.T) {
+			var left atomic.Int64
+			left.Store(test.times)
+			look := func(r etcdtest.Request) error {
+				if r.Method == "KV/Range" && !r.Answered && left.Add(-1) >= 0 {
+					return test.refusal
+				}
+				return nil
+			}
+			way.Look.Store(&look)
+			client := open(t, etcdv3.Config{Endpoints: []string{way.Endpoint, server.Endpoint}, Username: "reader", Password: "secret", Timeout: 20 * time.Second})
+			page, err := client.Page(t.Context(), all)
+			if notes := client.Notes(); test.passes && (err != nil || len(page.Entries) != 10 || len(notes) > 0) {
+				t.Errorf("Page = %d entries, %v; notes %q; want 10 and no member left", len(page.Entries), err, notes)
+			} else if !test.passes && err == nil && len(notes) == 0 {
+				t.Error("a member that takes no token is not left")
+			}
+		})
+	}
+}
+
 // TestUserOfACertificate: the user is the name in the client's certificate, who may not ask members who they are.
 func TestUserOfACertificate(t *testing.T) {
 	t.Parallel()
@@ -598,14 +645,17 @@ func TestWatchOfAnIdleStoreHasPatience(t *testing.T) {
 // TestWatchNoticesAStoreThatWasReplaced: a backup was restored under the same address, with other ids or with the same.
 func TestWatchNoticesAStoreThatWasReplaced(t *testing.T) {
 	t.Parallel()
-	for _, token := range []string{"the same", "another"} {
-		t.Run(token, func(t *testing.T) {
+	for _, test := range []struct {
+		token        string
+		serializable bool
+	}{{"the same", false}, {"the same", true}, {"another", false}} {
+		t.Run(fmt.Sprint(test), func(t *testing.T) {
 			t.Parallel()
 			server := etcdtest.StartWith(t, func(c *embed.Config) { c.InitialClusterToken = "the same" })
 			for i := range 20 {
 				server.Put(t, map[string][]byte{"/registry/a": fmt.Append(nil, i)})
 			}
-			client := open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}, Timeout: 2 * time.Second})
+			client := open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}, Timeout: 2 * time.Second, Serializable: test.serializable})
 			err := client.Watch(t.Context(), "/registry/", 2, time.Minute, func(revision int64, _ []etcdsplit.Change) error {
 				if revision == 21 {
 					server.Stop()
@@ -614,7 +664,7 @@ func TestWatchNoticesAStoreThatWasReplaced(t *testing.T) {
 						return err
 					}
 					etcdtest.StartWith(t, func(c *embed.Config) {
-						c.InitialClusterToken = token
+						c.InitialClusterToken = test.token
 						c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*at}, []url.URL{*at}
 					})
 				}
@@ -628,6 +678,40 @@ func TestWatchNoticesAStoreThatWasReplaced(t *testing.T) {
 				t.Errorf("Page after Forget = %+v, %v; want the new store, which is empty", page, err)
 			}
 		})
+	}
+}
+
+// TestWatchWaitsForALaggingMember: without a quorum a watch goes on with a member that is a revision behind, and is not told
+// that the store was replaced.
+func TestWatchWaitsForALaggingMember(t *testing.T) {
+	t.Parallel()
+	configure := func(c *embed.Config) { c.InitialClusterToken = "the same" } // two etcds with one id, so as to hold one of them back
+	ahead, behind := etcdtest.StartWith(t, configure), etcdtest.StartWith(t, configure)
+	put := func(s *etcdtest.Server, value string) { s.Put(t, map[string][]byte{"/registry/a": []byte(value)}) }
+	for _, value := range []string{"0", "1"} {
+		put(ahead, value)
+		put(behind, value)
+	}
+	put(ahead, "2")
+	way := etcdtest.NewProxy(t, ahead.Endpoint)
+	client := open(t, etcdv3.Config{Endpoints: []string{way.Endpoint, behind.Endpoint}, Timeout: time.Minute, Serializable: true})
+	done := errors.New("done")
+	var seen []string
+	err := client.Watch(t.Context(), "/registry/", 2, time.Minute, func(_ int64, changes []etcdsplit.Change) error {
+		for _, c := range changes {
+			seen = append(seen, string(c.Value))
+			switch string(c.Value) {
+			case "2":
+				way.Cut()
+				time.AfterFunc(1500*time.Millisecond, func() { put(behind, "2"); put(behind, "3") })
+			case "3":
+				return done
+			}
+		}
+		return nil
+	})
+	if want := []string{"0", "1", "2", "3"}; !errors.Is(err, done) || !slices.Equal(seen, want) {
+		t.Errorf("Watch = %v, seen %q; want %q", err, seen, want)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
@@ -79,6 +80,9 @@ func (m *member) call(ctx context.Context, request func(context.Context, *client
 	defer cancel()
 	start := time.Now()
 	header, err := request(limited, client)
+	for n := 0; n < moreTokens && tokenForgotten(m.config, err) && pause(limited, 0) == nil; n++ {
+		header, err = request(limited, client)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -89,6 +93,22 @@ func (m *member) call(ctx context.Context, request func(context.Context, *client
 		m.client = nil
 	}
 	return header, err
+}
+
+// moreTokens is how often a request is made again whose token is refused. The client gets a new one for each, but shares it
+// with the requests beside: one of them may have put an older token in its place.
+const moreTokens = 4
+
+// tokenForgotten reports whether a member refused a token, which says nothing against the member: nothing was done, and with
+// another token it will be.
+func tokenForgotten(config *Config, err error) bool {
+	switch rpctypes.Error(err) {
+	case rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision:
+		return true
+	case rpctypes.ErrUserEmpty: // the token was asked for while authentication was off
+		return config.Username != ""
+	}
+	return false
 }
 
 // Close ends all connections.

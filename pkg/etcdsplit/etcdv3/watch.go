@@ -97,7 +97,7 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 			return replaced(err)
 		}
 		if head.GetRevision() < from-1 { // it lags behind the member that was watched before, or the store went back
-			head, err = c.probe(ctx, m, prefix, c.config.Serializable)
+			head, err = c.caughtUp(ctx, m, prefix, from-1)
 			if err == nil && head.GetRevision() < from-1 {
 				return fmt.Errorf("%s: its newest revision is %d, and %d was seen: %w", m.endpoint, head.GetRevision(), from-1, ErrReplaced)
 			}
@@ -235,6 +235,21 @@ func (c *Client) probe(ctx context.Context, m *member, key string, serializable 
 		response, err := pb.NewKVClient(client.ActiveConnection()).Range(ctx, &pb.RangeRequest{Key: []byte(key), KeysOnly: true, Serializable: serializable})
 		return response.GetHeader(), err
 	})
+}
+
+// caughtUp asks a member for its newest revision once it had the time to get the one given. The others are not asked in a
+// serializable client, so it waits; else the member itself waits for what they have.
+func (c *Client) caughtUp(ctx context.Context, m *member, prefix string, revision int64) (*pb.ResponseHeader, error) {
+	began := time.Now()
+	for n := 0; ; n++ {
+		head, err := c.probe(ctx, m, prefix, c.config.Serializable)
+		if err != nil || head.GetRevision() >= revision || !c.config.Serializable || time.Since(began) > c.config.Timeout {
+			return head, err
+		}
+		if err := pause(ctx, n); err != nil {
+			return nil, err
+		}
+	}
 }
 
 func changesOf(events []*mvccpb.Event) []etcdsplit.Change {
