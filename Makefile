@@ -35,10 +35,10 @@ rig: ## the real servers of the end-to-end tests, as test/rig/bin/kube-apiserver
 	$(GO) run ./test/rig/build
 
 e2e: rig ## real servers of several releases, one and two at a time
-	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 40m ./test/e2e
+	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 60m ./test/e2e
 
 facts-verify: rig ## hold the facts against the real programs: their help, their parsers, their discovery, what they store
 	$(GO) test -tags e2e -count=1 -timeout 20m -run Facts ./test/e2e
 
 evidence: rig ## the end-to-end tests, and what they proved as docs/evidence.md
-	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 40m ./test/e2e -evidence $(CURDIR)/docs/evidence.md
+	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 60m ./test/e2e -evidence $(CURDIR)/docs/evidence.md

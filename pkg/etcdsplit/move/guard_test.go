@@ -420,11 +420,11 @@ func TestASecondCopyThatEndsIsNoCopy(t *testing.T) {
 
 			// Somebody puts it there after the backup was written: no plan knows.
 			for _, step := range []move.Step{move.Saved, move.Copied} {
-				w, p := newWorld(), move.Plan{}
+				w := newWorld()
 				twice(w)
 				copied := w.stores["modern"].entries[key]
 				w.stores["modern"].remove(key)
-				p = plan(t, w, move.Options{})
+				p := plan(t, w, move.Options{})
 				job := w.job(p)
 				job.Progress = func(s move.Step, _ int64) {
 					if s == step {
