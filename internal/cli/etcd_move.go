@@ -477,6 +477,9 @@ func printMoved(w io.Writer, req etcdMoveRequest, result move.Result, backup str
 		if result.Recreated > 0 {
 			fmt.Fprintf(w, "%s from the backup: they had been deleted in their new store\n", counted(int(result.Recreated), "key"))
 		}
+		for _, name := range result.Full {
+			fmt.Fprintf(w, "store %s is full (alarm NOSPACE) and took deletions only: compact and defragment it, then etcdctl alarm disarm\n", name)
+		}
 		if result.Left > 0 {
 			fmt.Fprintf(w, "%s written where they do not belong while this was running; they lie where they were:\n  %s\n", counted(int(result.Left), "key"), strings.Join(result.LeftKeys, "\n  "))
 			fmt.Fprintln(w, "stop what writes them, and make a new plan")
@@ -499,6 +502,10 @@ func moveHint(err error) string {
 		return "make room, or name files on another disk with --journal and --backup, which takes four thirds of the values; then run it again"
 	case errors.Is(err, etcdsplit.ErrDenied):
 		return "the user needs a role with the permission readwrite on everything below the prefix"
+	case errors.Is(err, move.ErrFull):
+		return "raise --quota-backend-bytes of this etcd, or compact and defragment it, then etcdctl alarm disarm, and run it again; undo deletes the copies in one that is full"
+	case errors.Is(err, move.ErrNoRoom):
+		return "raise --quota-backend-bytes of this etcd, or compact and defragment it; then run it again"
 	case errors.Is(err, move.ErrOtherStores):
 		return "--endpoints names others; for an etcd that was restored from a snapshot, make a new plan"
 	}

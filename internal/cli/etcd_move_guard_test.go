@@ -193,7 +193,7 @@ func TestEtcdMoveIsNotAllowedTo(t *testing.T) {
 	}
 }
 
-// TestEtcdMoveIntoAStoreThatIsFull, or that does not take what the other one took.
+// TestEtcdMoveIntoAStoreThatRefuses what the other one took, or has no room for all of it.
 func TestEtcdMoveIntoAStoreThatRefuses(t *testing.T) {
 	t.Parallel()
 	servers := map[string]*etcdtest.Server{
@@ -221,18 +221,56 @@ func TestEtcdMoveIntoAStoreThatRefuses(t *testing.T) {
 	}
 	m = newMove(t, servers, 0)
 	before := dump(t, servers["core"])
-	code, _, stderr := m.run("apply", m.plan, "--yes")
-	if code != 1 || !strings.Contains(stderr, "space exceeded") || !strings.Contains(stderr, "etcdctl alarm disarm") {
-		t.Errorf("a full store: exit code %d, stderr %q", code, stderr)
-	}
-	if after := dump(t, servers["core"]); !maps.Equal(before, withoutLock(after)) {
-		t.Errorf("a full store: core holds %d keys, want its %d", len(after), len(before))
+	m.refused("no room", 1, []string{"store modern: there is no room for what is moved there", "hint: raise --quota-backend-bytes"}, "apply", m.plan, "--yes")
+	if after := dump(t, servers["core"]); !maps.Equal(before, after) {
+		t.Errorf("no room: core holds %d keys, want its %d", len(after), len(before))
 	}
 }
 
-func withoutLock(values map[string]string) map[string]string {
-	delete(values, "/registry/fusionctl-etcd-move")
-	return values
+// TestEtcdMoveUndoesInAStoreThatIsFull: somebody else fills it while apply copies. It takes neither a lock nor a lease then.
+func TestEtcdMoveUndoesInAStoreThatIsFull(t *testing.T) {
+	t.Parallel()
+	m := newMove(t, map[string]*etcdtest.Server{
+		"core":   etcdtest.Start(t),
+		"modern": etcdtest.StartWith(t, func(c *embed.Config) { c.QuotaBackendBytes = 6 << 20 }),
+	}, 450)
+	before, modern := dump(t, m.servers["core"]), m.servers["modern"].Client(t)
+	proxy := etcdtest.NewRequests(t, m.servers["core"])
+	filler := strings.Repeat("x", 1<<20)
+	var full atomic.Bool
+	look := func(etcdtest.Request) error {
+		if journal, _ := os.ReadFile(m.plan + ".journal"); bytes.Count(journal, []byte(`{"step":"copied"`)) != 2 || full.Load() {
+			return nil
+		}
+		for i := range 100 {
+			if _, err := modern.Put(t.Context(), fmt.Sprintf("/elsewhere/%d", i), filler); err != nil {
+				full.Store(true)
+				break
+			}
+		}
+		return nil
+	}
+	proxy.Look.Store(&look)
+	code, _, stderr := run(t, "etcd", "move", "apply", splitSpec, m.plan, "--yes", "--endpoints", "core="+proxy.Endpoint, "--endpoints", "modern="+m.servers["modern"].Endpoint)
+	if code != 1 || !full.Load() || !strings.Contains(stderr, "space exceeded") || !strings.Contains(stderr, "etcdctl alarm disarm") || !strings.Contains(stderr, "undo deletes the copies") {
+		t.Fatalf("apply into a store that is full: exit code %d, stderr %q; want 1 and the ways out", code, stderr)
+	}
+	copies := func() int {
+		got := dump(t, m.servers["modern"])
+		maps.DeleteFunc(got, func(key, _ string) bool { return !strings.HasPrefix(key, "/registry/") })
+		return len(got)
+	}
+	if n := copies(); n != 200 {
+		t.Fatalf("modern holds %d copies, want 200", n)
+	}
+	m.refused("apply again", 1, []string{"store modern: locking: ", "space exceeded"}, "apply", m.plan, "--yes")
+	code, stdout, stderr := m.run("undo", m.plan, "--yes")
+	if code != 0 || !strings.HasPrefix(stdout, "450 keys brought back") || !strings.Contains(stdout, "store modern is full (alarm NOSPACE)") {
+		t.Errorf("undo in a store that is full: exit code %d, stdout %q, stderr %q; want 0", code, stdout, stderr)
+	}
+	if n := copies(); n != 0 || !maps.Equal(before, dump(t, m.servers["core"])) {
+		t.Errorf("undone, modern holds %d copies, want none; and core what it held", n)
+	}
 }
 
 // TestEtcdMoveWhileSomebodyWrites: what is written behind the back of apply is named, and the exit code says so.

@@ -264,7 +264,13 @@ func (e *UnreachableError) Error() string {
 func (e *UnreachableError) Hint() string { return hint(strings.Join(e.Reasons, "\n")) }
 
 // RefusedError says that a member refused a request that the others would refuse as well.
-type RefusedError struct{ Reason string }
+type RefusedError struct {
+	Reason string
+	cause  error // nil where no caller asks for it
+}
+
+// Unwrap makes move.ErrFull known.
+func (e *RefusedError) Unwrap() error { return e.cause }
 
 func (e *RefusedError) Error() string { return e.Reason }
 
@@ -283,7 +289,7 @@ func hint(reasons string) string {
 		{"first record does not look like a TLS handshake", "this etcd does not speak TLS: write http:// instead of https://"},
 		{"server preface", "this may be an etcd with TLS: write https:// instead of http://"},
 		{"not supported for learner", "this member is a learner and answers next to nothing: name members that vote"},
-		{"space exceeded", "this etcd is full and takes no writes (alarm NOSPACE): compact and defragment it, then etcdctl alarm disarm"},
+		{"space exceeded", "this etcd is full and takes no writes (alarm NOSPACE): compact and defragment it or raise --quota-backend-bytes, then etcdctl alarm disarm"},
 		{"corrupt cluster", "this etcd has found its members to differ (alarm CORRUPT) and takes no writes; compare the members' files with --snapshot"},
 		{"request is too large", "raise --max-request-bytes of this etcd to that of the etcd which holds the values already"},
 		{"too many operations", "raise --max-txn-ops of this etcd to its default, 128, or more"},
@@ -328,8 +334,10 @@ func finalError(err error) error {
 		return nil // but it is for those that vote
 	case rpctypes.Error(err) == rpctypes.ErrLeaseNotFound:
 		return move.ErrLeaseGone
-	case rpctypes.Error(err) == rpctypes.ErrNoSpace, strings.Contains(err.Error(), "corrupt cluster"):
-		return &RefusedError{plainReason(err)}
+	case rpctypes.Error(err) == rpctypes.ErrNoSpace:
+		return &RefusedError{plainReason(err), move.ErrFull}
+	case strings.Contains(err.Error(), "corrupt cluster"):
+		return &RefusedError{Reason: plainReason(err)}
 	}
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Internal, codes.Unknown, codes.Aborted, codes.ResourceExhausted, codes.Canceled:
@@ -340,7 +348,7 @@ func finalError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
-	return &RefusedError{plainReason(err)}
+	return &RefusedError{Reason: plainReason(err)}
 }
 
 // plainReason is the innermost of what gRPC wraps a reason into.

@@ -1,6 +1,7 @@
 package etcdv3
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,13 +31,16 @@ const (
 
 // Lock puts the lock under the key, and keeps it there until it is released, ctx ends, or the process ends. A lock of the same
 // run for the same store is taken over.
-// Errors: *move.LockedError when it is another's.
+// Errors: *move.LockedError when it is another's; move.ErrFull.
 func (w *Writer) Lock(ctx context.Context, key string, owner move.Owner) (release func(context.Context) error, err error) {
 	value, err := json.Marshal(owner)
 	if err != nil {
 		return nil, err
 	}
 	lease, err := w.grant(ctx, 0, lockSeconds)
+	if errors.Is(err, move.ErrFull) {
+		return nil, cmp.Or(w.heldByAnother(ctx, key, owner), err) // who was there before it was full
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +62,25 @@ func (w *Writer) Lock(ctx context.Context, key string, owner move.Owner) (releas
 	}, nil
 }
 
+// heldByAnother returns nil when the lock is not there, or of the same owner.
+func (w *Writer) heldByAnother(ctx context.Context, key string, owner move.Owner) error {
+	entries, err := w.Read(ctx, []string{key})
+	if err != nil || entries[0] == nil {
+		return err
+	}
+	return w.another(ctx, entries[0].Value, entries[0].Lease, owner)
+}
+
+// another is nil when a lock that is there is of the same owner.
+func (w *Writer) another(ctx context.Context, value []byte, lease int64, owner move.Owner) error {
+	var holder move.Owner
+	if err := json.Unmarshal(value, &holder); err == nil && holder.Run == owner.Run && holder.Store == owner.Store {
+		return nil
+	}
+	seconds, err := w.TimeToLive(ctx, lease)
+	return errors.Join(&move.LockedError{Owner: holder, Seconds: max(seconds, 0)}, err)
+}
+
 // putLock puts the lock where there is none, or one of the same owner, and returns the revision at which it did.
 func (w *Writer) putLock(ctx context.Context, key, value string, owner move.Owner, lease int64) (int64, error) {
 	put := []clientv3.Op{clientv3.OpPut(key, value, clientv3.WithLease(clientv3.LeaseID(lease)))}
@@ -72,10 +95,8 @@ func (w *Writer) putLock(ctx context.Context, key, value string, owner move.Owne
 		}
 		guard = clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 		if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) == 1 {
-			var holder move.Owner
-			if err := json.Unmarshal(kvs[0].Value, &holder); err != nil || holder.Run != owner.Run || holder.Store != owner.Store {
-				seconds, err := w.TimeToLive(ctx, kvs[0].Lease)
-				return 0, errors.Join(&move.LockedError{Owner: holder, Seconds: max(seconds, 0)}, err)
+			if err := w.another(ctx, kvs[0].Value, kvs[0].Lease, owner); err != nil {
+				return 0, err
 			}
 			guard = clientv3.Compare(clientv3.ModRevision(key), "=", kvs[0].ModRevision)
 		}

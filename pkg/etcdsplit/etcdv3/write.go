@@ -110,6 +110,19 @@ func (w *Writer) commit(ctx context.Context, guards []clientv3.Cmp, then, otherw
 	return response, err
 }
 
+// Room is how many bytes may be written before the first member is full. Members say so since 3.6.
+func (w *Writer) Room(ctx context.Context) (bytes int64, known bool) {
+	for _, s := range w.statuses(ctx) {
+		if quota := s.answer.GetDbSizeQuota(); quota > 0 {
+			room := quota - s.answer.DbSize
+			if !known || room < bytes {
+				bytes, known = room, true
+			}
+		}
+	}
+	return bytes, known
+}
+
 // Grant makes a lease of this id that lasts so long, unless there is one.
 func (w *Writer) Grant(ctx context.Context, lease, seconds int64) error {
 	_, err := w.grant(ctx, lease, seconds)

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
@@ -248,6 +250,55 @@ func TestLockGuardsEveryWrite(t *testing.T) {
 	}
 	if at, err := other.Read(ctx, []string{"/lock", "/a", "/b"}); err != nil || at[0] != nil || at[1] != nil || at[2] != nil {
 		t.Errorf("in the end there are %v, %v; want nothing", at, err)
+	}
+}
+
+// TestAStoreThatIsFull tells its room before, takes no lock, names the one that is there, and deletes.
+func TestAStoreThatIsFull(t *testing.T) {
+	t.Parallel()
+	const quota = 4 << 20
+	server := etcdtest.StartWith(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
+	writer := func() *etcdv3.Writer {
+		return &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}})}
+	}
+	first, second := writer(), writer()
+	if room, known := first.Room(t.Context()); !known || room <= 0 || room >= quota {
+		t.Errorf("Room = %d, %v; want most of %d", room, known, quota)
+	}
+	server.Put(t, map[string][]byte{"/registry/copy": []byte("copy")})
+	release, err := first.Lock(t.Context(), "/lock", move.Owner{Run: "1", Store: "core", By: "the first"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	filler := strings.Repeat("x", 1<<20)
+	for i := 0; err == nil && i < 100; i++ {
+		_, err = server.Client(t).Put(t.Context(), fmt.Sprintf("/elsewhere/%d", i), filler)
+	}
+	if err == nil {
+		t.Fatal("it is never full")
+	}
+	var locked *move.LockedError
+	if _, err := second.Lock(t.Context(), "/lock", move.Owner{Run: "2", Store: "core"}); !errors.As(err, &locked) || locked.By != "the first" {
+		t.Errorf("Lock beside another = %v, want the other named", err)
+	}
+	if err := release(t.Context()); err != nil {
+		t.Errorf("release = %v", err)
+	}
+	if _, err := second.Lock(t.Context(), "/lock", move.Owner{Run: "2", Store: "core"}); !errors.Is(err, move.ErrFull) {
+		t.Errorf("Lock = %v, want %v", err, move.ErrFull)
+	}
+	if _, err := second.Create(t.Context(), []etcdsplit.Entry{{Key: []byte("/registry/new")}}); !errors.Is(err, move.ErrFull) {
+		t.Errorf("Create = %v, want %v", err, move.ErrFull)
+	}
+	entries, err := second.Read(t.Context(), []string{"/registry/copy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if deleted, err := second.Delete(t.Context(), []move.KeyAt{{Key: "/registry/copy", ModRevision: entries[0].ModRevision + 1}}); err != nil || deleted {
+		t.Errorf("Delete at another revision = %v, %v; want it refused", deleted, err)
+	}
+	if deleted, err := second.Delete(t.Context(), []move.KeyAt{{Key: "/registry/copy", ModRevision: entries[0].ModRevision}}); err != nil || !deleted {
+		t.Errorf("Delete = %v, %v; want it done", deleted, err)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 )
@@ -15,10 +17,10 @@ import (
 // them where they came from. Run again after it was killed, it goes on. The API servers must not write to these resources
 // meanwhile; Apply checks by revision that they have not: before it begins, before it deletes the first key, at every key, and
 // in the end.
-// Errors: ErrChanged, wrapped, names the keys; ErrOtherStores; *LockedError; a plan with conflicts; a store that fails. What is
+// Errors: ErrChanged, wrapped, names the keys; ErrOtherStores; ErrNoRoom; ErrFull; *LockedError; a plan with conflicts; a store that fails. What is
 // done stays done.
 func Apply(ctx context.Context, job Job) (Result, error) {
-	a, release, err := start(ctx, job)
+	a, release, err := start(ctx, job, false)
 	if err != nil {
 		return Result{}, err
 	}
@@ -38,6 +40,11 @@ func (a *applier) apply(ctx context.Context) error {
 	saved, err := a.Files.Saved()
 	if err != nil {
 		return err
+	}
+	if !saved || len(a.journal) > 0 {
+		if err := a.fits(ctx); err != nil {
+			return err
+		}
 	}
 	if !saved {
 		if len(a.journal) > 0 {
@@ -77,6 +84,29 @@ func (a *applier) apply(ctx context.Context) error {
 		return err
 	}
 	return a.left(ctx)
+}
+
+// bytesBeside is what a store keeps with a key and its value, at least.
+const bytesBeside = 64
+
+// fits looks whether the stores have room for what is still to be copied.
+func (a *applier) fits(ctx context.Context) error {
+	done, moves := a.journal[Copied].Moves, int64(0)
+	needs := map[string]int64{}
+	for m, err := range a.Plan.Moves() {
+		if err != nil {
+			return err
+		}
+		if moves++; moves > done {
+			needs[m.To] += int64(len(m.Key) + m.Bytes + bytesBeside)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(needs)) {
+		if room, known := a.Stores[name].Room(ctx); known && room < needs[name] {
+			return fmt.Errorf("store %s: %w: %d bytes, and it takes %d more", name, ErrNoRoom, needs[name], max(room, 0))
+		}
+	}
+	return nil
 }
 
 // each does a step for every batch that the journal does not say it is done for.

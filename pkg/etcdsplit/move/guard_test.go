@@ -500,3 +500,75 @@ func TestUndoOfAnApplyThatDeletedNothing(t *testing.T) {
 		})
 	}
 }
+
+func TestApplyLooksForRoomBeforeItCopies(t *testing.T) {
+	w, p := filledWorld(t, 300)
+	before := map[string]map[string]string{"core": w.stores["core"].values(), "modern": w.stores["modern"].values()}
+	w.stores["modern"].room = 1000
+	if _, err := move.Apply(t.Context(), w.job(p)); !errors.Is(err, move.ErrNoRoom) || !strings.Contains(err.Error(), "store modern: ") || !strings.Contains(err.Error(), "it takes 1000 more") {
+		t.Errorf("Apply into 1000 bytes = %v, want %v", err, move.ErrNoRoom)
+	}
+	same(t, w, before, "refused")
+	w.stores["modern"].room = 1 << 20
+	job := w.job(p)
+	job.Progress = func(step move.Step, moves int64) {
+		if step == move.Copied && moves == 300 {
+			w.killAt = w.ops + 1
+		}
+	}
+	if _, err := move.Apply(t.Context(), job); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	w.killAt = 0
+	w.stores["modern"].room = 200 * (60 + 64) // what was copied needs no room again
+	if _, err := move.Apply(t.Context(), w.job(p)); err != nil {
+		t.Errorf("Apply that goes on = %v", err)
+	}
+}
+
+// TestUndoInAStoreThatIsFull deletes there, at the revision that was read, and creates nothing.
+func TestUndoInAStoreThatIsFull(t *testing.T) {
+	broken := func(step move.Step, moves int64) (*world, move.Plan, map[string]map[string]string) {
+		w, p := filledWorld(t, 300)
+		before := map[string]map[string]string{"core": w.stores["core"].values(), "modern": w.stores["modern"].values()}
+		job := w.job(p)
+		job.Progress = func(s move.Step, n int64) {
+			if s == step && n == moves {
+				w.stores["modern"].full = true
+				w.killAt = w.ops + 1
+			}
+		}
+		if _, err := move.Apply(t.Context(), job); !errors.Is(err, errKilled) {
+			t.Fatal(err)
+		}
+		w.killAt = 0
+		w.stores["core"].put(lockKey, "journal 1 at core", 0)
+		w.stores["modern"].remove(lockKey)
+		return w, p, before
+	}
+	w, p, before := broken(move.Copied, 200)
+	if _, err := move.Apply(t.Context(), w.job(p)); !errors.Is(err, move.ErrFull) {
+		t.Errorf("Apply = %v, want %v: it needs every lock", err, move.ErrFull)
+	}
+	w.stores["core"].full = true
+	if _, err := move.Undo(t.Context(), w.job(p)); !errors.Is(err, move.ErrFull) {
+		t.Errorf("Undo without any lock = %v, want %v", err, move.ErrFull)
+	}
+	w.stores["core"].full = false
+	result, err := move.Undo(t.Context(), w.job(p))
+	if err != nil || fmt.Sprint(result.Full) != "[modern]" {
+		t.Errorf("Undo = %+v, %v; want it done, and modern named", result, err)
+	}
+	same(t, w, before, "undone in a full store")
+
+	total := int64(len(list(p)))
+	w, p, _ = broken(move.Deleted, total) // what came from modern would have to be created there again
+	if _, err := move.Undo(t.Context(), w.job(p)); !errors.Is(err, move.ErrFull) || !strings.Contains(err.Error(), "store modern: bringing back 30 keys") {
+		t.Errorf("Undo that has to create in a full store = %v, want %v", err, move.ErrFull)
+	}
+	w.stores["modern"].full = false
+	if _, err := move.Undo(t.Context(), w.job(p)); err != nil {
+		t.Errorf("Undo when there is room again = %v", err)
+	}
+	same(t, w, before, "undone when there was room again")
+}

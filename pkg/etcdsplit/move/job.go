@@ -60,6 +60,8 @@ type Result struct {
 	Expired int64 `json:"expired"` // leases that ended meanwhile
 	// Recreated are keys that Undo has from the backup alone: they were deleted in their new store after the move.
 	Recreated int64 `json:"recreated,omitempty"`
+	// Full are stores that were too full to be locked, and in which Undo has deleted copies all the same.
+	Full []string `json:"full,omitempty"`
 	// Left are keys that were written where they do not belong while Apply was running, and that it has not touched.
 	Left     int64    `json:"left,omitempty"`
 	LeftKeys []string `json:"leftKeys,omitempty"` // the first of them, and what is about them
@@ -92,6 +94,7 @@ type Job struct {
 type applier struct {
 	Job
 	leases  map[leaseAt]int64
+	full    map[string]bool // stores without a lock
 	journal map[Step]Record
 	result  Result
 }
@@ -102,9 +105,9 @@ type leaseAt struct {
 	id       int64
 }
 
-// start refuses a plan that cannot be done whole, reads the journal and locks the stores.
-func start(ctx context.Context, job Job) (a *applier, release func(), err error) {
-	a = &applier{Job: job, leases: map[leaseAt]int64{}, journal: map[Step]Record{}}
+// start refuses a plan that cannot be done whole, reads the journal and locks the stores. With deleting, full stores need no lock.
+func start(ctx context.Context, job Job, deleting bool) (a *applier, release func(), err error) {
+	a = &applier{Job: job, leases: map[leaseAt]int64{}, full: map[string]bool{}, journal: map[Step]Record{}}
 	if err := a.check(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -115,12 +118,15 @@ func start(ctx context.Context, job Job) (a *applier, release func(), err error)
 	for _, r := range records {
 		a.journal[r.Step] = r
 	}
-	release, err = a.lock(ctx)
+	release, err = a.lock(ctx, deleting)
 	return a, release, err
 }
 
 // lock takes the locks of all stores of the plan. One etcd under two names is found out here for certain.
-func (a *applier) lock(ctx context.Context) (release func(), err error) {
+//
+// With deleting, one that is full may go without, for it takes deletions only: each is done at the revision that was read and at
+// no other, nothing that a run before has sent can be created there, and whatever else is changed is changed in a store with a lock.
+func (a *applier) lock(ctx context.Context, deleting bool) (release func(), err error) {
 	var releases []func(context.Context) error
 	release = func() {
 		for _, r := range releases {
@@ -137,6 +143,11 @@ func (a *applier) lock(ctx context.Context) (release func(), err error) {
 			err = fmt.Errorf("store %s: locking: %w", name, err)
 		default:
 			releases = append(releases, r)
+			continue
+		}
+		if deleting && errors.Is(err, ErrFull) && len(a.full) < len(a.Plan.Header.Clusters)-1 {
+			a.full[name] = true
+			a.result.Full = append(a.result.Full, name)
 			continue
 		}
 		release()

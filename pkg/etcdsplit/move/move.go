@@ -30,15 +30,17 @@ type Store interface {
 	Cluster(ctx context.Context) (string, error)
 	// Lock puts the lock under the key, and keeps it there until it is released or the process ends; from then on Create and
 	// Delete fail, with ErrLockLost, unless it is still there. A lock of the same owner is taken over.
-	// Errors: *LockedError when it is another's.
+	// Errors: *LockedError when it is another's; ErrFull.
 	Lock(ctx context.Context, key string, owner Owner) (release func(context.Context) error, err error)
 	// Read reads keys at one revision, in their order; nil for a key that the store does not hold.
 	Read(ctx context.Context, keys []string) ([]*etcdsplit.Entry, error)
 	// Create puts the entries with their leases, all of them, or none when one of the keys exists already.
-	// Errors: ErrLeaseGone.
+	// Errors: ErrLeaseGone; ErrFull.
 	Create(ctx context.Context, entries []etcdsplit.Entry) (created bool, err error)
 	// Delete deletes the keys, all of them, or none when one of them is not at its revision any more.
 	Delete(ctx context.Context, keys []KeyAt) (deleted bool, err error)
+	// Room is how many bytes may be written before the store is full; false when it does not say.
+	Room(ctx context.Context) (bytes int64, known bool)
 	// Grant makes a lease of this id that lasts so long, unless there is one.
 	Grant(ctx context.Context, lease, seconds int64) error
 	// TimeToLive is how many seconds a lease still lasts, at most 0 when it is gone.
@@ -65,6 +67,10 @@ func (e *LockedError) Error() string {
 var (
 	// ErrLeaseGone says that a lease ended before its keys were created.
 	ErrLeaseGone = errors.New("the lease has ended")
+	// ErrFull says that a store takes no writes any more, but for deletions.
+	ErrFull = errors.New("the store is full")
+	// ErrNoRoom says that a store would be full before everything is copied to it.
+	ErrNoRoom = errors.New("there is no room for what is moved there")
 	// ErrLockLost says that the lock is gone or another's: this run was out of touch with the store for too long.
 	ErrLockLost = errors.New("the lock was lost; run it again")
 )

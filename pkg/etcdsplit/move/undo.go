@@ -15,7 +15,7 @@ import (
 // are left as they are now, and only copies are deleted. Run again after it was killed, it goes on.
 // Errors: as of Apply.
 func Undo(ctx context.Context, job Job) (Result, error) {
-	a, release, err := start(ctx, job)
+	a, release, err := start(ctx, job, true)
 	if err != nil {
 		return Result{}, err
 	}
@@ -173,6 +173,8 @@ func (a *applier) restore(ctx context.Context, batch []Move, saved []*etcdsplit.
 		done := len(missing) == 0 && len(copies) == 0
 		switch {
 		case done:
+		case len(missing) > 0 && a.full[batch[0].From]:
+			return fmt.Errorf("store %s: bringing back %d keys from %s on: %w", batch[0].From, len(missing), etcdsplit.Printable(string(missing[0].Key)), ErrFull)
 		case len(missing) > 0:
 			// The copies are deleted in a later round, when what was created here has been read back.
 			created, err := a.Stores[batch[0].From].Create(ctx, missing)

@@ -44,6 +44,8 @@ type fakeStore struct {
 	entries  map[string]etcdsplit.Entry
 	leases   map[int64]int64
 	revision int64
+	room     int64 // 0: it does not say
+	full     bool
 	sorted   []string // the keys; nil after one was added or deleted
 }
 
@@ -102,6 +104,10 @@ func (s *fakeStore) Cluster(context.Context) (id string, err error) {
 func (h *handle) Lock(_ context.Context, key string, owner move.Owner) (release func(context.Context) error, err error) {
 	var locked error
 	killed := h.w.kill(func() {
+		if h.full {
+			locked = move.ErrFull
+			return
+		}
 		if e, ok := h.entries[key]; ok && string(e.Value) != owner.Run+" at "+owner.Store {
 			run, store, _ := strings.Cut(string(e.Value), " at ")
 			locked = &move.LockedError{Owner: move.Owner{Run: run, Store: store, By: "somebody"}, Seconds: 17}
@@ -180,7 +186,10 @@ func (s *fakeStore) Read(_ context.Context, keys []string) (entries []*etcdsplit
 
 func (h *handle) Create(_ context.Context, entries []etcdsplit.Entry) (created bool, err error) {
 	killed := h.w.kill(func() {
-		if err = h.locked(); err != nil {
+		if err = h.locked(); err == nil && h.full {
+			err = move.ErrFull
+		}
+		if err != nil {
 			return
 		}
 		for _, e := range entries {
@@ -202,9 +211,10 @@ func (h *handle) Create(_ context.Context, entries []etcdsplit.Entry) (created b
 
 func (h *handle) Delete(_ context.Context, keys []move.KeyAt) (deleted bool, err error) {
 	killed := h.w.kill(func() {
-		if err = h.locked(); err != nil {
+		if err = h.locked(); err != nil && (!h.full || h.lock != 0) {
 			return
 		}
+		err = nil
 		for _, k := range keys {
 			if h.entries[k.Key].ModRevision != k.ModRevision {
 				return
@@ -219,12 +229,19 @@ func (h *handle) Delete(_ context.Context, keys []move.KeyAt) (deleted bool, err
 	return deleted, errors.Join(killed, err)
 }
 
-func (s *fakeStore) Grant(_ context.Context, id, seconds int64) error {
-	return s.w.kill(func() {
+func (s *fakeStore) Room(context.Context) (int64, bool) { return s.room, s.room != 0 }
+
+func (s *fakeStore) Grant(_ context.Context, id, seconds int64) (err error) {
+	killed := s.w.kill(func() {
+		if s.full {
+			err = move.ErrFull
+			return
+		}
 		if _, ok := s.leases[id]; !ok {
 			s.leases[id] = seconds
 		}
 	})
+	return errors.Join(killed, err)
 }
 
 // expire ends a lease.
