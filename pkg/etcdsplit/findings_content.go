@@ -401,7 +401,7 @@ func (r *reporter) findBitmaps(ctx context.Context, store *storeScan) {
 		if size == 0 {
 			continue
 		}
-		used := map[int]bool{}
+		used, taken := map[int]bool{}, map[int]bool{}
 		var free counted
 		for ref, s := range store.total.facts.services {
 			for _, offset := range s.offsets(first, size, isPort) {
@@ -409,10 +409,12 @@ func (r *reporter) findBitmaps(ctx context.Context, store *storeScan) {
 				if !a.has(offset) && !r.allocatedNow(ctx, store, name, offset) && r.stillClaims(ctx, store, ref, func(s *service) bool {
 					return slices.Contains(s.offsets(first, size, isPort), offset)
 				}) {
-					free.add(ref.String() + " " + offsetName(first, offset, isPort))
+					taken[offset] = true // once, however many services have it
+					free.samples.add(ref.String() + " " + offsetName(first, offset, isPort))
 				}
 			}
 		}
+		free.keys = int64(len(taken))
 		if free.keys > 0 && r.allocatesFrom(store, name, isPort) {
 			r.add(store.Name, rangesResource+"/"+name, finding.Finding{Rule: "FUS050", Severity: finding.Error, Related: free.samples,
 				Message: fmt.Sprintf("the bitmap takes %s of services for free: the allocator that reads it hands them out again (it is repaired only every 3 minutes)", plural(free.keys, "allocation")),
@@ -548,14 +550,15 @@ func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
 			continue
 		}
 		var without, orphaned counted
-		claimed := map[string]bool{}
+		claimed, bare := map[string]bool{}, map[string]bool{}
 		for ref, s := range home.total.facts.services {
 			for _, ip := range s.ClusterIPs {
 				name := canonicalIP(ip)
 				claimed[name] = true
 				if _, ok := store.total.facts.addresses[name]; !ok && r.givesOut(side, name) && !r.isThere(ctx, store, "ipaddresses", name) &&
 					r.stillClaims(ctx, home, ref, func(s *service) bool { return s.hasIP(name) }) {
-					without.add(ref.String() + " " + ip)
+					bare[name] = true // once, however many services have it
+					without.samples.add(ref.String() + " " + ip)
 				}
 			}
 		}
@@ -564,6 +567,7 @@ func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
 				orphaned.add("ipaddresses/" + name)
 			}
 		}
+		without.keys = int64(len(bare))
 		if without.keys > 0 && store.legible("ipaddresses") {
 			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Warning, Related: without.samples,
 				Message: fmt.Sprintf("%s of services without an IPAddress object: the %s side may hand them out again until its repair loop has seen them", plural(without.keys, "ClusterIP"), side),
