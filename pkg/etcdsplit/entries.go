@@ -10,7 +10,7 @@ import (
 // Entries visits every key of the store from request.From up to request.To and returns the revision at which they were
 // read: one page of a live store at a time and in the order of keys, a file in the file's own order. When the revision of a
 // live store is compacted meanwhile, the rest is read at a newer one, which is returned.
-// Errors: those of the store, and visit's own.
+// Errors: those of the store, and visit's own; ErrCompacted, wrapped, when that happens again and again before a page is read.
 func Entries(ctx context.Context, store Store, request Request, visit func(Entry) error) (revision int64, err error) {
 	if store.Walker != nil {
 		within := func(e Entry) error {
@@ -25,7 +25,7 @@ func Entries(ctx context.Context, store Store, request Request, visit func(Entry
 		}
 		return walked.Revision, nil
 	}
-	for {
+	for failed := 0; ; failed++ {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
@@ -43,11 +43,11 @@ func Entries(ctx context.Context, store Store, request Request, visit func(Entry
 				}
 			}
 			if n := len(p.Entries); n > 0 {
-				request.From = string(p.Entries[n-1].Key) + "\x00"
+				request.From, failed = string(p.Entries[n-1].Key)+"\x00", 0
 			}
 			return nil
 		})
-		if !errors.Is(err, ErrCompacted) {
+		if !errors.Is(err, ErrCompacted) || failed == compactions {
 			if err != nil {
 				return 0, fmt.Errorf("store %s: reading from %q at revision %d: %w", store.Name, request.From, request.Revision, err)
 			}

@@ -100,7 +100,7 @@ func before(a, b string) bool {
 // with the square of the number of keys. Pages asks for blocks instead: all keys that share the first depth bytes with the
 // key that is next, where depth follows what the server says about the size of the block.
 // Units:  limits.Keys bounds the entries of a page, limits.Bytes is what a page of values should come to.
-// Errors: those of the pager; visit's own.
+// Errors: those of the pager; visit's own; an answer that does not fit the request.
 func Pages(ctx context.Context, pager Pager, request Request, limits Limits, visit func(Page) error) error {
 	limits = limits.orDefaults(request.KeysOnly)
 	at, depth := max(request.From, "\x00"), len(request.From)
@@ -119,6 +119,9 @@ func Pages(ctx context.Context, pager Pager, request Request, limits Limits, vis
 			continue
 		}
 		if err != nil {
+			return err
+		}
+		if err := page.check(at, to); err != nil {
 			return err
 		}
 		if err := visit(page); err != nil {
@@ -143,6 +146,21 @@ func Pages(ctx context.Context, pager Pager, request Request, limits Limits, vis
 		if !request.KeysOnly {
 			limit = nextLimit(page, limit, limits)
 		}
+	}
+	return nil
+}
+
+// check refuses an answer that does not lead on from a request for the keys from one up to another: to go by it would be to
+// read one page for ever.
+func (p *Page) check(from, to string) error {
+	if len(p.Entries) == 0 {
+		if p.More {
+			return fmt.Errorf("the answer to %q up to %q says that more keys follow, and holds none: the server does not answer as etcd does", from, to)
+		}
+		return nil
+	}
+	if last := text(p.Entries[len(p.Entries)-1].Key); last < from || !before(last, to) {
+		return fmt.Errorf("the answer to %q up to %q ends with the key %q: the server does not answer as etcd does", from, to, last)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -162,5 +163,73 @@ func TestPrefixEnd(t *testing.T) {
 		if got := prefixEnd(prefix); got != want {
 			t.Errorf("prefixEnd(%q) = %q, want %q", prefix, got, want)
 		}
+	}
+}
+
+// pagerFunc answers as no etcd does.
+type pagerFunc func(Request) Page
+
+func (f pagerFunc) Page(_ context.Context, r Request) (Page, error) { return f(r), nil }
+
+func TestPagesRefusesAnswersThatDoNotLeadOn(t *testing.T) {
+	one := func(key string, more bool) pagerFunc {
+		return func(Request) Page {
+			return Page{Revision: 7, More: more, RangeKeys: 2, Entries: []Entry{{Key: []byte(key)}}}
+		}
+	}
+	for name, test := range map[string]struct {
+		pager Pager
+		says  string
+	}{
+		"more, but none":     {pagerFunc(func(Request) Page { return Page{Revision: 7, More: true, RangeKeys: 2} }), "says that more keys follow, and holds none"},
+		"the same key again": {one("/registry/pods/a", true), `ends with the key "/registry/pods/a"`},
+		"a key before":       {one("/a", false), `ends with the key "/a"`},
+		"a key behind":       {one("/z", true), `ends with the key "/z"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := Request{From: "/registry/", To: prefixEnd("/registry/"), Revision: 7}
+			if err := Pages(t.Context(), test.pager, request, Limits{}, func(Page) error { return nil }); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("Pages = %v, want an error that says %s", err, test.says)
+			}
+			if _, err := Entries(t.Context(), Store{Name: "core", Pager: test.pager}, request, func(Entry) error { return nil }); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("Entries = %v, want an error that says %s", err, test.says)
+			}
+			report, err := Scan(t.Context(), splitMap(), []Store{{Name: "core", Pager: test.pager}}, Options{})
+			if err != nil || report.Complete || !strings.Contains(strings.Join(report.Incomplete, "\n"), test.says) {
+				t.Errorf("Scan = %v, incomplete %q, want it to say %s", err, report.Incomplete, test.says)
+			}
+		})
+	}
+}
+
+// A store whose every revision is gone before a page of it is read is given up.
+func TestReadingGivesUpWhenNoRevisionLastsForAPage(t *testing.T) {
+	newPager := func() *fakePager {
+		pager := clean()["core"].pager(t)
+		pager.onPage = func(f *fakePager, r Request) error {
+			if f.requests > 1000 {
+				t.Fatal("1000 requests and no end")
+			}
+			if r.Revision != 0 && strings.HasPrefix(r.From, "/registry/pods/") {
+				f.revision++
+				f.compactBefore = f.revision
+			}
+			return nil
+		}
+		return pager
+	}
+	_, err := Entries(t.Context(), Store{Name: "core", Pager: newPager()}, Request{From: "/registry/pods/", To: "/registry/pods0"}, func(Entry) error { return nil })
+	if !errors.Is(err, ErrCompacted) {
+		t.Errorf("Entries = %v, want %v", err, ErrCompacted)
+	}
+	report, err := Scan(t.Context(), splitMap(), []Store{{Name: "core", Pager: newPager()}}, Options{Parallel: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(report.Cause, ErrCompacted) || report.Complete {
+		t.Errorf("complete %v, cause %v; want an incomplete report because of %v", report.Complete, report.Cause, ErrCompacted)
+	}
+	if notes := report.Stores[0].Notes; len(notes) > restarts+1 { // and one of the range behind it
+		t.Errorf("%d notes %q, want at most %d", len(notes), notes, restarts+1)
 	}
 }

@@ -334,20 +334,24 @@ const (
 	// restarts of one range before it is read on at a newer revision from where it was: a store that is compacted faster than
 	// a range can be read would never be read otherwise.
 	restarts = 3
+	// compactions of a store, with nothing read in between, after which reading a range is given up. One that is compacted all
+	// the time now and then lets a page through.
+	compactions = 20
 )
 
-// readRange reads a range, all of it at one revision: when that is compacted meanwhile, it starts over at a newer one.
+// readRange reads a range, all of it at one revision: when that is compacted meanwhile, it starts over at a newer one, and after
+// some restarts it reads on. Compacted again and again before a page is read, the range is given up.
 func (s *storeScan) readRange(ctx context.Context, r Request, failed *atomic.Int64) {
 	o := s.newObserver()
 	start := r.From
-	for attempt := 1; ctx.Err() == nil; attempt++ {
+	for attempt, unread := 1, 0; ctx.Err() == nil; attempt, unread = attempt+1, unread+1 {
 		r.Revision = s.currentRevision()
 		err := Pages(ctx, s.Pager, r, s.scan.options.Limits, func(p Page) error {
 			for i := range p.Entries {
 				o.observe(&p.Entries[i])
 			}
 			if n := len(p.Entries); n > 0 {
-				r.From = string(p.Entries[n-1].Key) + "\x00"
+				r.From, unread = string(p.Entries[n-1].Key)+"\x00", 0
 				s.progress(int64(n), "")
 			}
 			return nil
@@ -356,7 +360,7 @@ func (s *storeScan) readRange(ctx context.Context, r Request, failed *atomic.Int
 			s.merge(o.t)
 			return
 		}
-		if !errors.Is(err, ErrCompacted) {
+		if !errors.Is(err, ErrCompacted) || unread == compactions {
 			if ctx.Err() == nil {
 				failed.Add(1)
 				s.missing("reading %q to %q at revision %d: %w", r.From, r.To, r.Revision, err)
@@ -371,7 +375,7 @@ func (s *storeScan) readRange(ctx context.Context, r Request, failed *atomic.Int
 			s.progress(-o.t.keys, "")
 			s.note("revision %d was compacted: %q to %q is read again at revision %d", r.Revision, start, r.To, s.currentRevision())
 			r.From, o = start, s.newObserver()
-		} else {
+		} else if unread == 0 { // otherwise it is noted already
 			s.note("revision %d was compacted: %q to %q is read on at revision %d", r.Revision, r.From, r.To, s.currentRevision())
 		}
 	}
