@@ -193,6 +193,9 @@ func (e *Envelope) readJSON(value []byte) error {
 	if end := bytes.TrimRight(value, " \t\r\n"); err == nil && (len(end) == 0 || end[len(end)-1] != '}') {
 		err = errJSON
 	}
+	if err != nil && bytes.HasPrefix(bytes.TrimLeft(value, " \t\r\n"), []byte("{")) {
+		return fmt.Errorf("%w: its JSON is cut off or invalid", ErrUnreadable)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: it starts with %q", ErrUnreadable, value[:min(len(value), 4)]) // no more: it may be a secret
 	}

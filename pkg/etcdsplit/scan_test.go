@@ -376,6 +376,10 @@ func TestScanFinds(t *testing.T) {
 			"FUS231", "core:pods", "cannot be the key of an object", "pods/web"},
 		{"a value under such a key, which lists read", func(_ *Map, core, _ contents) { core["pods/default/a/b"] = []byte("x") },
 			"FUS000", "core:pods", "1 value cannot be read: it starts with \"x\"; every list and watch of pods (v1) through the legacy side and the modern side fails", "pods/default/a/b"},
+		{"JSON that is cut off", func(_ *Map, core, _ contents) {
+			core["pods/default/cut"] = []byte(`{"kind":"Pod","apiVersion":"v1","meta`)
+		},
+			"FUS000", "core:pods", "1 value cannot be read: its JSON is cut off or invalid; every list", "pods/default/cut"},
 		{"a damaged value that nobody reads", func(_ *Map, core, _ contents) { core["widgets/default/w"] = []byte("x") },
 			"FUS000", "core:widgets", "nobody reads this resource", "widgets/default/w"},
 		{"keys that name no resource", func(_ *Map, core, _ contents) { core["/a"] = []byte("x") },
