@@ -315,7 +315,7 @@ func (r *reporter) addShared(what string, claims map[string][]claim, still func(
 			return compareRefs(a.ref, b.ref)
 		})
 		g := group{cs[0].store, "FUS050"}
-		if cs[0].store != cs[len(cs)-1].store {
+		if r.inTwoSets(cs) {
 			g.rule = "FUS052"
 		}
 		if shared[g] == nil {
@@ -336,6 +336,26 @@ func (r *reporter) addShared(what string, claims map[string][]claim, still func(
 		}
 		r.add(g.store, "services/specs", f)
 	}
+}
+
+// inTwoSets reports whether sides read the claiming services from different stores. A store from which no side reads them
+// holds no set of services, but some that were misplaced.
+func (r *reporter) inTwoSets(claims []claim) bool {
+	row := r.m.Row(Key{Form: FormObject, Resource: "services/specs"})
+	if row == nil {
+		return false
+	}
+	first := ""
+	for _, c := range claims {
+		if len(row.Readers(c.store)) == 0 || c.store == first {
+			continue
+		}
+		if first != "" {
+			return true
+		}
+		first = c.store
+	}
+	return false
 }
 
 func canonicalIP(s string) string {

@@ -76,7 +76,7 @@ func TestScanRulesOutThatStoresWereReadAtDifferentMoments(t *testing.T) {
 		{"a copy is deleted", "FUS230", "modern:pods", func(_ *Map, core, modern contents) {
 			core["pods/default/both"], modern["pods/default/both"] = pod("default", "both"), pod("default", "both")
 		}, func(core, _ contents) { delete(core, "pods/default/both") }},
-		{"a ClusterIP changes hands", "FUS052", "core:services/specs", func(_ *Map, _, modern contents) {
+		{"a ClusterIP changes hands", "FUS050", "core:services/specs", func(_ *Map, _, modern contents) {
 			modern["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
 		}, func(core, modern contents) {
 			modern["services/specs/default/a"] = svc("default", "a", "", 0)

@@ -338,7 +338,12 @@ func TestScanFinds(t *testing.T) {
 		{"one ClusterIP twice", func(_ *Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
 		}, "FUS050", "core:services/specs", "1 ClusterIP handed out to more than one service", "10.96.0.1: core:default/a, core:default/kubernetes"},
-		{"one ClusterIP in two stores", func(_ *Map, _, modern contents) {
+		{"a misplaced service with the ClusterIP of another", func(_ *Map, _, modern contents) {
+			modern["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
+		}, "FUS050", "core:services/specs", "1 ClusterIP handed out", "10.96.0.1: core:default/kubernetes, modern:default/a"},
+		{"one ClusterIP in two sets of services", func(m *Map, _, modern contents) {
+			row := m.Row(Key{Form: FormObject, Resource: "services/specs"})
+			row.Owner, row.Modern.Store = OwnerSplit, "modern"
 			modern["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
 		}, "FUS052", "core:services/specs", "1 ClusterIP handed out", "10.96.0.1: core:default/kubernetes, modern:default/a"},
 		{"one node port twice", func(_ *Map, core, _ contents) {
@@ -354,6 +359,24 @@ func TestScanFinds(t *testing.T) {
 		}, "FUS050", "core:ranges/servicenodeports", "takes 1 allocation", "default/a 30003"},
 		{"a ClusterIP without an IPAddress", func(_ *Map, _, modern contents) { delete(modern, "ipaddresses/10.96.0.1") },
 			"FUS050", "modern:ipaddresses", "1 ClusterIP of services without an IPAddress object", "default/kubernetes 10.96.0.1"},
+		{"two services on one ClusterIP that no allocator knows", func(_ *Map, core, _ contents) {
+			core["services/specs/default/a"] = svc("default", "a", "10.96.0.6", 0)
+			core["services/specs/default/b"] = svc("default", "b", "10.96.0.6", 0)
+		}, "FUS050", "modern:ipaddresses", "1 ClusterIP of services without an IPAddress object", "default/b 10.96.0.6"},
+		{"two services on one bit of a bitmap", func(_ *Map, core, _ contents) {
+			core["services/specs/default/a"] = svc("default", "a", "10.96.0.6", 0)
+			core["services/specs/default/b"] = svc("default", "b", "10.96.0.6", 0)
+		}, "FUS050", "core:ranges/serviceips", "takes 1 allocation of services for free", "default/b 10.96.0.6"},
+		{"services on two node ports that the bitmap takes for free", func(_ *Map, core, _ contents) {
+			for i, name := range []string{"a", "b", "c", "d"} {
+				core["services/specs/default/"+name] = svc("default", name, "", 30003+i%2)
+			}
+			core["ranges/servicenodeports"] = bitmap("30000-30015", 1)
+		}, "FUS050", "core:ranges/servicenodeports", "takes 2 allocations", "default/d 30004"},
+		{"a misplaced service with the node port of another", func(_ *Map, core, modern contents) {
+			core["services/specs/default/a"] = svc("default", "a", "", 30001)
+			modern["services/specs/default/b"] = svc("default", "b", "", 30001)
+		}, "FUS050", "core:services/specs", "1 node port handed out to more than one service", "30001/TCP: core:default/a, modern:default/b"},
 		{"another range", func(_ *Map, core, _ contents) { core["ranges/serviceips"] = bitmap("10.0.0.0/24", 0) },
 			"FUS051", "core:ranges/serviceips", `holds the range "10.0.0.0/24", want 10.96.0.0/24`, ""},
 		{"another service CIDR", func(_ *Map, _, modern contents) {
