@@ -3,6 +3,7 @@ package etcdsplit
 import (
 	"cmp"
 	"hash/maphash"
+	"math/bits"
 	"slices"
 )
 
@@ -15,7 +16,7 @@ func (h hasher) hash(s string) uint64 { return maphash.String(h.seed, s) }
 // one with a chance of 2 in 1000; two UIDs among a million references with 1 in 10 million.
 type objectID struct {
 	key uint64 // 48 bits of the hash of the key below the prefix, and the number of its resource
-	uid uint64 // 63 bits of the hash of the object's UID and place, all 0 when it has none; and whether an API server writes it at start
+	uid uint64 // 63 bits of the hash of the object's UID, name and place, all 0 when it has none; and whether an API server writes it at start
 }
 
 const resourceBits = 16
@@ -32,12 +33,13 @@ func keyHash(key string, resource uint16, h hasher) uint64 {
 	return h.hash(key)&^(1<<resourceBits-1) | uint64(resource)
 }
 
-// uidHash is 0 for no UID.
-func uidHash(uid []byte, h hasher) uint64 {
+// uidHash is the hash of an object's UID and name: who looks for an owner asks for its name, and then compares the UID. It is
+// 0 for no UID.
+func uidHash(uid []byte, name string, h hasher) uint64 {
 	if len(uid) == 0 {
 		return 0
 	}
-	return h.hash(text(uid)) &^ 1
+	return max(2, (h.hash(text(uid))^bits.RotateLeft64(h.hash(name), 32))&^1)
 }
 
 // namespaceHash is 0 for no namespace.
@@ -62,7 +64,7 @@ func (id objectID) resource() uint16 { return uint16(id.key) }
 func (id objectID) boot() bool       { return id.uid&1 != 0 }
 func (id objectID) hasUID() bool     { return id.uid > 1 }
 
-// sameObject reports whether both have the same UID.
+// sameObject reports whether both, which have one key, have the same UID.
 func (id objectID) sameObject(other objectID) bool { return id.hasUID() && id.uid&^1 == other.uid&^1 }
 
 // chunks is a list that grows without copying what it holds, by an eighth at a time.

@@ -132,7 +132,7 @@ func (o *observer) observe(e *Entry) {
 	}
 	var uid uint64
 	if o.depth != DepthKeys {
-		uid = placed(uidHash(o.observeValue(r, k, rest, e, boot, namespace), o.hasher), r.number, namespace)
+		uid = placed(uidHash(o.observeValue(r, k, rest, e, boot, namespace), k.Name, o.hasher), r.number, namespace)
 	}
 	if o.compare {
 		o.t.ids.add(newObjectID(rest, r.number, uid, boot, o.hasher))
@@ -325,8 +325,8 @@ func references(k Key, e *Envelope, m *Meta, visit func(kind referenceKind, uid,
 	if secretType, err := readSecretType(e); err != nil || secretType != "kubernetes.io/service-account-token" {
 		return // addFacts reports the error
 	}
-	if uid, _ := m.Annotation("kubernetes.io/service-account.uid"); len(uid) > 0 {
-		name, _ := m.Annotation("kubernetes.io/service-account.name")
+	uid, _ := m.Annotation("kubernetes.io/service-account.uid")
+	if name, _ := m.Annotation("kubernetes.io/service-account.name"); len(uid) > 0 && len(name) > 0 {
 		visit(referenceKind{Dependent: k.Resource, Namespaced: true, APIVersion: "v1", Kind: "ServiceAccount", Token: true}, uid, name, false)
 	}
 }
@@ -335,12 +335,12 @@ func (o *observer) addReferences(k Key, namespace uint32) {
 	if len(o.meta.Owners) == 0 && k.Resource != "secrets" {
 		return // as most
 	}
-	references(k, &o.envelope, &o.meta, func(kind referenceKind, uid, _ []byte, more bool) {
+	references(k, &o.envelope, &o.meta, func(kind referenceKind, uid, name []byte, more bool) {
 		if !o.hasKind || o.lastKind != kind {
 			o.kind, o.lastKind = o.kindNumber(kind)
 			o.hasKind = true
 		}
-		o.t.references.add(reference{uid: uidHash(uid, o.hasher), namespace: namespace, kind: o.kind, more: more})
+		o.t.references.add(reference{uid: uidHash(uid, text(name), o.hasher), namespace: namespace, kind: o.kind, more: more})
 	})
 }
 

@@ -205,7 +205,7 @@ func (d *danglingIn) eachDangling(side SideName, k Key, e *Envelope, m *Meta, vi
 	namespace := d.hasher.namespaceHash(k.Namespace)
 	references(k, e, m, func(kind referenceKind, uid, name []byte, more bool) {
 		n, known := d.kindOf[kind]
-		owners = append(owners, ownerRef{reference{uid: uidHash(uid, d.hasher), namespace: namespace, kind: n, more: more}, uid, name})
+		owners = append(owners, ownerRef{reference{uid: uidHash(uid, text(name), d.hasher), namespace: namespace, kind: n, more: more}, uid, name})
 		group, dangles := d.see(&o, side, owners[len(owners)-1].reference)
 		o.held = o.held || !known // new since the scan
 		if dangles && known {

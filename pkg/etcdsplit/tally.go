@@ -274,7 +274,7 @@ func (f *facts) merge(other *facts) {
 
 // reference is an owner that an object names. References of one object stand behind each other; all but the last have more set.
 type reference struct {
-	uid       uint64
+	uid       uint64 // uidHash of the owner's
 	namespace uint32 // namespaceHash of the object's own
 	kind      uint16 // number of the referenceKind
 	more      bool
