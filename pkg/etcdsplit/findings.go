@@ -72,9 +72,12 @@ func (r *reporter) findMisplaced(store *storeScan, t *resourceTally) {
 	if len(readers) == 0 {
 		f.Message = fmt.Sprintf("%s in a store from which no side reads this resource; they belong in %s", nKeys(t.others.keys), home)
 		f.Fix = "fusionctl etcd move copies them to where they belong; an override never moves what exists"
-		switch lost := t.others.keys - r.copies(store, t, homes); {
+		copies, unread := r.copies(store, t, homes)
+		switch lost := t.others.keys - copies; {
 		case lost <= 0 || len(homes) == 0:
 			f.Severity = finding.Warning
+		case len(unread) > 0: // an unknown is no better than a loss
+			f.Message += fmt.Sprintf("; store %s was not read, or not to its end: whether it holds them, or no API server shows these objects, is not known", strings.Join(unread, " and "))
 		case lost == t.others.keys:
 			f.Message += ", which does not hold them: no API server shows these objects"
 		default:
@@ -87,13 +90,14 @@ func (r *reporter) findMisplaced(store *storeScan, t *resourceTally) {
 	r.add(store.Name, t.name, f)
 }
 
-// copies is how many keys of the resource in the store are held by one of its homes as well. Where a home was not read to its
-// end, that cannot be told and is taken for all of them.
-func (r *reporter) copies(store *storeScan, t *resourceTally, homes []string) (copies int64) {
+// copies is how many keys of the resource in the store are held by one of its homes as well, as far as homes were read to
+// their end, and which were not.
+func (r *reporter) copies(store *storeScan, t *resourceTally, homes []string) (copies int64, unread []string) {
 	for _, name := range homes {
 		home := r.whole(name)
 		if home == nil {
-			return t.others.keys
+			unread = append(unread, name)
+			continue
 		}
 		inBoth(&store.index, &home.index, func(a, _ objectID) {
 			if a.resource() == t.number && !a.boot() {
@@ -101,7 +105,7 @@ func (r *reporter) copies(store *storeScan, t *resourceTally, homes []string) (c
 			}
 		})
 	}
-	return copies
+	return copies, unread
 }
 
 // duplicates are the keys of a resource that two stores hold: with the same UID, and with different ones.

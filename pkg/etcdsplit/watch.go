@@ -3,6 +3,7 @@ package etcdsplit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"regexp"
@@ -87,7 +88,7 @@ func Glance(ctx context.Context, m *Map, changes map[string][]Change) ([]finding
 
 var seenAtAGlance = []string{"FUS000", "FUS002", "FUS003", "FUS004", "FUS010", "FUS072", "FUS090", "FUS231"}
 
-// glimpse is a store of nothing but the newest changes.
+// glimpse is a store of nothing but the newest changes. It is never whole: what it does not hold may be there.
 type glimpse []Change
 
 func (g glimpse) Walk(_ context.Context, _ int, visitor func() func(Entry) error) (Walked, error) {
@@ -104,8 +105,10 @@ func (g glimpse) Walk(_ context.Context, _ int, visitor func() func(Entry) error
 			return Walked{}, err
 		}
 	}
-	return Walked{}, nil
+	return Walked{}, errGlimpse
 }
+
+var errGlimpse = errors.New("only the newest changes were looked at")
 
 // Fight is a key that is written again and again, as when two API servers both believe that it is theirs.
 type Fight struct {
