@@ -205,14 +205,13 @@ type crd struct {
 			Kind   string `json:"kind"`
 		} `json:"names"`
 		Versions []struct {
-			Name    string          `json:"name"`
-			Served  bool            `json:"served"`
-			Storage bool            `json:"storage"`
-			Schema  json.RawMessage `json:"schema"`
+			Name    string  `json:"name"`
+			Served  bool    `json:"served"`
+			Storage bool    `json:"storage"`
+			Schema  present `json:"schema"`
 		} `json:"versions"`
-		Validation            json.RawMessage `json:"validation"`
-		Conversion            json.RawMessage `json:"conversion"`
-		PreserveUnknownFields *bool           `json:"preserveUnknownFields"`
+		Validation            present `json:"validation"`
+		PreserveUnknownFields *bool   `json:"preserveUnknownFields"`
 	} `json:"spec"`
 	Status struct {
 		StoredVersions []string `json:"storedVersions"`
@@ -221,6 +220,15 @@ type crd struct {
 			Status string `json:"status"`
 		} `json:"conditions"`
 	} `json:"status"`
+}
+
+// present says whether a member holds something, whatever that is: schemas are large, and a scan keeps every CRD to its end.
+type present bool
+
+// UnmarshalJSON takes null and an empty object for nothing.
+func (p *present) UnmarshalJSON(value []byte) error {
+	*p = string(value) != "null" && string(value) != "{}"
+	return nil
 }
 
 func readCRD(e *Envelope) (crd, error) {

@@ -116,18 +116,16 @@ func (c *crd) has(version string) bool {
 }
 
 func (c *crd) hasSchema() bool {
-	if isSet(c.Spec.Validation) {
+	if c.Spec.Validation {
 		return true
 	}
 	for _, v := range c.Spec.Versions {
-		if isSet(v.Schema) {
+		if v.Schema {
 			return true
 		}
 	}
 	return false
 }
-
-func isSet(raw []byte) bool { return len(raw) > 0 && string(raw) != "null" && string(raw) != "{}" }
 
 // findDoomedCRDs reports the CRDs that a reader of the store would truncate when it rewrites them.
 func (r *reporter) findDoomedCRDs(store *storeScan) {

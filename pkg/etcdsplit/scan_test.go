@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -730,5 +731,69 @@ func TestScanIsNotMisledByAStrayKey(t *testing.T) {
 	}
 	if m != nil {
 		t.Error("a pod that neither side can decode goes unnoticed behind a stray key")
+	}
+}
+
+// Whether the home of misplaced keys holds them as well is unknown when it was not read: no better than if it did not.
+func TestScanDoesNotTakeAnUnreadHomeForOneThatHoldsTheKeys(t *testing.T) {
+	m, stores := splitMap(), clean()
+	stores["core"]["flowschemas/system"] = stores["modern"]["flowschemas/system"]
+	find := func(modern Store) finding.Finding {
+		report, err := Scan(t.Context(), m, []Store{{Name: "core", Pager: stores["core"].pager(t)}, modern}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == "FUS004" && f.Subject == "core:flowschemas" })
+		if i < 0 {
+			t.Fatalf("no FUS004 about core:flowschemas among:\n%s", findingText(report.Findings))
+		}
+		return report.Findings[i]
+	}
+	if f := find(Store{Name: "modern", Pager: stores["modern"].pager(t)}); f.Severity != finding.Warning {
+		t.Errorf("a copy: %s %s, want a warning", f.Severity, f.Message)
+	}
+	broken := stores["modern"].pager(t)
+	broken.onPage = func(_ *fakePager, r Request) error {
+		return failAt(r, "/registry/flowschemas/", errors.New("member on fire"))
+	}
+	if f := find(Store{Name: "modern", Pager: broken}); f.Severity != finding.Error || !strings.Contains(f.Message, "store modern was not read, or not to its end") {
+		t.Errorf("an unread home: %s %s, want an error that says so", f.Severity, f.Message)
+	}
+}
+
+// A scan keeps what CRDs say about versions to its end, but not their schemas, which are nearly all of their size.
+func TestScanDoesNotKeepSchemas(t *testing.T) {
+	const crds, size = 100, 300_000
+	schema := `{"openAPIV3Schema":{"type":"object","description":"` + strings.Repeat("x", size/3) + `"}}`
+	rest := fmt.Sprintf(`,"version":"v1","validation":%s,"conversion":{"webhook":%s},"versions":[{"name":"v1","served":true,"storage":true,"schema":%s}]},"status":{"storedVersions":["v1"]}}`, schema, schema, schema)
+	live := func() uint64 {
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	kept := make([]crd, crds)
+	before := live()
+	for i := range kept {
+		envelope, err := ReadEnvelope(crdJSON("example.com", fmt.Sprintf("widgets%d", i), "Widget", rest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept[i], err = readCRD(&envelope); err != nil || !kept[i].hasSchema() {
+			t.Fatalf("readCRD = %+v, %v, want a CRD with schemas", kept[i], err)
+		}
+	}
+	if after := live(); after > before && after-before > 1<<20 {
+		t.Errorf("%d CRDs of %d bytes: %d bytes are kept, want less than a MiB", crds, size, after-before)
+	}
+	runtime.KeepAlive(kept)
+	for _, none := range []string{`"validation":null`, `"validation":{}`, `"versions":[{"name":"v1","schema":null}]`, `"versions":[{"name":"v1"}]`} {
+		envelope, err := ReadEnvelope(crdJSON("example.com", "widgets", "Widget", ","+none+"}}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err := readCRD(&envelope); err != nil || c.hasSchema() {
+			t.Errorf("%s: readCRD = %+v, %v, want a CRD without schemas", none, c, err)
+		}
 	}
 }
