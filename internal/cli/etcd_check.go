@@ -205,15 +205,19 @@ func printEtcdResources(t io.Writer, report *etcdsplit.Report) {
 	for _, r := range report.Resources {
 		var types []string
 		for _, s := range r.Types {
-			types = append(types, storedType(s, len(r.Types) > 1))
+			types = append(types, storedType(s, r.Kind, len(r.Types) > 1))
 		}
 		verdict := strings.TrimSpace(r.Verdict + " " + strings.Join(r.Rules, ","))
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.Resource, r.Store, dash(string(r.Owner)), r.Keys, size(r.Bytes, report.Depth), dash(strings.Join(types, " ")), verdict)
 	}
 }
 
-func storedType(s etcdsplit.StoredReport, counts bool) string {
+// storedType prints a stored type, with its kind where that is not the one that belongs there.
+func storedType(s etcdsplit.StoredReport, kind string, counts bool) string {
 	text := s.APIVersion
+	if kind != "" && s.Kind != kind {
+		text += "/" + s.Kind
+	}
 	if s.Encoding == etcdsplit.Encrypted {
 		text = "encrypted"
 	}

@@ -102,6 +102,20 @@ func endpoints(servers map[string]*etcdtest.Server) []string {
 	return []string{"--endpoints", "core=" + servers["core"].Endpoint, "--endpoints", "modern=" + servers["modern"].Endpoint}
 }
 
+// A value of another kind is told from those of the resource where types are counted.
+func TestEtcdCheckShowsAKindThatIsNotTheResources(t *testing.T) {
+	servers := liveStores(t)
+	for key, value := range storedValues(t, "core") {
+		if strings.HasPrefix(key, "/registry/secrets/") {
+			servers["core"].Put(t, map[string][]byte{"/registry/configmaps/default/misfiled": value})
+		}
+	}
+	code, stdout, _ := run(t, slices.Concat([]string{"etcd", "check", splitSpec}, endpoints(servers))...)
+	if want := " v1/Secret(1)"; code != 3 || !strings.Contains(stdout, want) {
+		t.Errorf("exit code %d, want 3 and%s in:\n%s", code, want, stdout)
+	}
+}
+
 func TestEtcdCheckOfLiveStores(t *testing.T) {
 	servers := liveStores(t)
 	args := slices.Concat([]string{"etcd", "check", splitSpec, "-o", "json"}, endpoints(servers))

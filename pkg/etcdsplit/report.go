@@ -40,6 +40,7 @@ type ResourceReport struct {
 	Name     string         `json:"name"`     // its name in URLs
 	Store    string         `json:"store"`
 	Owner    Owner          `json:"owner,omitempty"` // "" when the map does not know the resource
+	Kind     string         `json:"kind,omitempty"`  // of its objects; "" when the map does not say
 	Keys     int64          `json:"keys"`
 	Bytes    int64          `json:"bytes"`
 	Types    []StoredReport `json:"types,omitempty"`
@@ -161,7 +162,7 @@ func (s *storeScan) checkPrefix() {
 func (r *reporter) resourceReport(store *storeScan, t *resourceTally) ResourceReport {
 	report := ResourceReport{Resource: Printable(t.name), Name: Printable(PlainName(t.name)), Store: store.Name, Keys: t.keys, Bytes: t.bytes, Verdict: "ok"}
 	if t.row != nil {
-		report.Owner = t.row.Owner
+		report.Owner, report.Kind = t.row.Owner, t.row.Kind
 	}
 	for key, st := range t.types {
 		report.Types = append(report.Types, StoredReport{Printable(key.APIVersion), Printable(key.Kind), key.Encoding, st.keys})
