@@ -203,7 +203,7 @@ func TestEtcdWatchKeepsSeriesFew(t *testing.T) {
 		strange[fmt.Sprintf("/registry/strange-%04d/default/x", i)] = []byte("{}")
 	}
 	servers["core"].Put(t, strange)
-	address := freeAddress(t)
+	address := etcdtest.FreeAddress(t)
 	w := watchStores(t, slices.Concat(endpoints(servers), []string{"--metrics", address})...)
 	w.until("the first check", func(l watchLine) bool { return l.Event == "checked" && l.Check.Complete })
 	etcdtest.Eventually(t, "metrics", func() bool { return strings.Contains(get(t, "http://"+address+"/metrics"), "fusionctl_etcd_keys") })

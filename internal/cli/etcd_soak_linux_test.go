@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/kubefusion/fusionctl/internal/etcdtest"
 )
 
 // TestEtcdWatchSoak weighs a watch of real members while FUSIONCTL_SOAK_CHANGES changes are written, as fast as they can be.
@@ -20,7 +22,7 @@ func TestEtcdWatchSoak(t *testing.T) {
 		t.Skip("FUSIONCTL_SOAK_CHANGES is not set")
 	}
 	servers := liveStores(t)
-	address := freeAddress(t)
+	address := etcdtest.FreeAddress(t)
 	cmd := program(t, slices.Concat([]string{"etcd", "watch", splitSpec, "--interval", "2s", "--metrics", address}, endpoints(servers))...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

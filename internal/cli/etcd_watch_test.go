@@ -90,7 +90,7 @@ func (w *watching) finding(event, rule, subject string) watchLine {
 
 func TestEtcdWatchTellsWhatAppearsAndDisappears(t *testing.T) {
 	servers := liveStores(t)
-	address := freeAddress(t)
+	address := etcdtest.FreeAddress(t)
 	w := watchStores(t, slices.Concat(endpoints(servers), []string{"--interval", "200ms", "--metrics", address})...)
 	if first := w.until("the first check", func(l watchLine) bool { return l.Event == "checked" }); !first.Check.Complete || first.Check.Keys != 245 {
 		t.Errorf("first check = %+v, want 245 keys, complete", first.Check)
@@ -128,16 +128,6 @@ func TestEtcdWatchTellsWhatAppearsAndDisappears(t *testing.T) {
 	}
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func get(t *testing.T, url string) string {
 	t.Helper()
 	response, err := http.Get(url)
@@ -155,7 +145,7 @@ func get(t *testing.T, url string) string {
 // TestEtcdWatchServesMetricsToWhoHasACertificate, and on loopback alone when there are no certificates.
 func TestEtcdWatchServesMetricsToWhoHasACertificate(t *testing.T) {
 	servers, pki := liveStores(t), etcdtest.NewPKI(t)
-	address := freeAddress(t)
+	address := etcdtest.FreeAddress(t)
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +161,7 @@ func TestEtcdWatchServesMetricsToWhoHasACertificate(t *testing.T) {
 		conn.Close()
 	}
 
-	address = freeAddress(t)
+	address = etcdtest.FreeAddress(t)
 	protected := watchStores(t, slices.Concat(endpoints(servers), []string{"--metrics", address, "--tls-cert", pki.Cert, "--tls-key", pki.Key, "--client-ca", pki.CA})...)
 	protected.until("the first check", checked)
 	authorities := x509.NewCertPool()

@@ -3,7 +3,6 @@ package etcdtest
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,6 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+
+	"github.com/kubefusion/fusionctl/internal/freeport"
 )
 
 // Cluster is an etcd of several members, each of which can be stopped and run again.
@@ -28,8 +29,8 @@ func StartCluster(t testing.TB, n int) *Cluster {
 	c := &Cluster{}
 	token := t.TempDir()
 	var peers []string
-	for i, address := range freeAddresses(t, n) {
-		peers = append(peers, fmt.Sprintf("m%d=http://%s", i, address))
+	for i := range n {
+		peers = append(peers, fmt.Sprintf("m%d=http://%s", i, FreeAddress(t)))
 	}
 	for i := range n {
 		c.Members = append(c.Members, newServer(t, nil, joining(peers, i, token)))
@@ -136,25 +137,14 @@ func (c *Cluster) AddLearner(t testing.TB) *Server {
 	return learner
 }
 
-// FreeAddress is an address on loopback at which nothing listens.
+// FreeAddress is an address on loopback at which nothing listens, another one at each call.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	return freeAddresses(t, 1)[0]
-}
-
-// freeAddresses are different ones: an address that was just given back may be given out again.
-func freeAddresses(t testing.TB, n int) []string {
-	t.Helper()
-	var addresses []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
+	port, err := freeport.Next()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return addresses
+	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
 // Eventually waits until the condition holds; the test fails when it does not within a minute.

@@ -61,10 +61,13 @@ func start(t testing.TB, pki *PKI, configure func(*embed.Config)) *Server {
 func newServer(t testing.TB, pki *PKI, configure func(*embed.Config)) *Server {
 	s := &Server{Dir: t.TempDir()}
 	s.options = localetcd.Options{Dir: s.Dir, Configure: configure}
+	scheme := "http://"
 	if pki != nil {
+		scheme = "https://"
 		s.PKI = *pki
 		s.options.CA, s.options.Cert, s.options.Key = pki.CA, pki.Cert, pki.Key
 	}
+	s.Endpoint = scheme + FreeAddress(t)
 	t.Cleanup(s.Stop)
 	return s
 }
@@ -75,13 +78,11 @@ func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	options := s.options
 	options.Configure = func(config *embed.Config) {
-		if s.Endpoint != "" {
-			at, err := url.Parse(s.Endpoint)
-			if err != nil {
-				t.Fatal(err)
-			}
-			config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{*at}, []url.URL{*at}
+		at, err := url.Parse(s.Endpoint)
+		if err != nil {
+			t.Fatal(err)
 		}
+		config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{*at}, []url.URL{*at}
 		if s.options.Configure != nil {
 			s.options.Configure(config)
 		}
@@ -92,7 +93,7 @@ func (s *Server) Restart(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.member, s.Endpoint = member, member.Endpoint
+	s.member = member
 }
 
 // Stop ends the member, as the end of the test does. Its file may then be read.

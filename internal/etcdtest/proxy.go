@@ -45,6 +45,13 @@ func (p *Proxy) HangAfter(bytes int64) {
 	p.left, p.limited = bytes, true
 }
 
+// Hanging reports whether it hangs.
+func (p *Proxy) Hanging() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hanging
+}
+
 // Delay makes every answer take this much longer.
 func (p *Proxy) Delay(d time.Duration) { p.set(false, d) }
 

@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubefusion/fusionctl/internal/freeport"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -156,4 +157,14 @@ func poll(ctx context.Context, within time.Duration, ended <-chan struct{}, prob
 		case <-ticker.C:
 		}
 	}
+}
+
+// Port returns a free port of 127.0.0.1, a different one at each call.
+func (r *Rig) Port() int {
+	r.t.Helper()
+	port, err := freeport.Next()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return port
 }

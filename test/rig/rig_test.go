@@ -261,18 +261,6 @@ func TestThroughoutFailsAtTheFirstError(t *testing.T) {
 	}
 }
 
-func TestPortsAreFreeAndBelowTheEphemeralRange(t *testing.T) {
-	r := New(t)
-	seen := map[int]bool{}
-	for range 50 {
-		port := r.Port()
-		if port < firstPort || port >= 32768 || seen[port] {
-			t.Errorf("Port = %d, want a new one from %d to %d", port, firstPort, lastPort)
-		}
-		seen[port] = true
-	}
-}
-
 func TestServersKnowTheUsersOfTheRig(t *testing.T) {
 	r := New(t)
 	certFile, keyFile, err := r.PKI.Serving("server", "127.0.0.1")

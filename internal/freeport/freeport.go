@@ -1,4 +1,5 @@
-package rig
+// Package freeport finds ports for servers that tests start, and start again at the same place.
+package freeport
 
 import (
 	"fmt"
@@ -19,8 +20,8 @@ var ports struct {
 	taken map[int]bool
 }
 
-// freePort returns a port of 127.0.0.1 on which nothing listens, a different one at each call.
-func freePort() (int, error) {
+// Next is a port on which nothing listens, another one at each call. Errors: there is none.
+func Next() (int, error) {
 	ports.mutex.Lock()
 	defer ports.mutex.Unlock()
 	if ports.taken == nil {
@@ -40,14 +41,4 @@ func freePort() (int, error) {
 		return port, nil
 	}
 	return 0, fmt.Errorf("no free port between %d and %d", firstPort, lastPort)
-}
-
-// Port returns a free port of 127.0.0.1, a different one at each call.
-func (r *Rig) Port() int {
-	r.t.Helper()
-	port, err := freePort()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return port
 }
