@@ -320,7 +320,7 @@ func TestScanFinds(t *testing.T) {
 		}, "FUS060", "core:pods", "would delete 1 pod owned by apps/v1 ReplicaSet", "pods/default/web-2 (owner web)"},
 		{"pods of an owner of another name", func(_ *Map, core, _ contents) {
 			core["pods/default/web-2"] = pod("default", "web-2", [4]string{"apps/v1", "ReplicaSet", "webb", "uid-rs"})
-		}, "FUS060", "core:pods", "would delete 1 pod owned by apps/v1 ReplicaSet", "pods/default/web-2 (owner webb)"},
+		}, "FUS060", "core:pods", "the legacy side (1.10.13), which is off, would delete 1 pod owned by apps/v1 ReplicaSet", "pods/default/web-2 (owner webb)"},
 		{"an object in no namespace with an owner in one", func(m *Map, core, _ contents) {
 			m.Legacy.Collector = Collector{Runs: true, AbsentOwner: Deleted, NamespacedOwner: Deleted}
 			core["minions/n2"] = put("v1", "Node", "", "n2", "uid-n2", nil, [4]string{"v1", "Pod", "web-1", "uid-pod-default-web-1"})
