@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 )
 
@@ -85,23 +83,7 @@ func TestEtcdVerbsRefuseStoresThatAreMixedUp(t *testing.T) {
 func TestEtcdVerbsWithAUserOfThePrefix(t *testing.T) {
 	servers := liveStores(t)
 	for _, server := range servers {
-		c, ctx := server.Client(t), t.Context()
-		for _, do := range []func() error{
-			func() error { _, err := c.UserAdd(ctx, "root", "secret"); return err },
-			func() error { _, err := c.UserGrantRole(ctx, "root", "root"); return err },
-			func() error { _, err := c.RoleAdd(ctx, "reader"); return err },
-			func() error {
-				_, err := c.RoleGrantPermission(ctx, "reader", "/registry/", "/registry0", clientv3.PermissionType(clientv3.PermRead))
-				return err
-			},
-			func() error { _, err := c.UserAdd(ctx, "reader", "secret"); return err },
-			func() error { _, err := c.UserGrantRole(ctx, "reader", "reader"); return err },
-			func() error { _, err := c.AuthEnable(ctx); return err },
-		} {
-			if err := do(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		server.AllowReader(t)
 	}
 	t.Setenv("FUSIONCTL_ETCD_PASSWORD", "secret")
 	as := slices.Concat([]string{"--user", "reader"}, endpoints(servers))

@@ -46,7 +46,7 @@ func writeMovePlan(file string, make func(emit func(move.Move) error) (move.Head
 	if _, err := os.Stat(file + ".journal"); err == nil {
 		return badInput(fmt.Errorf("%s: its move was begun, as %s.journal says: undo and a second apply need it", file, file), "give the new plan another name")
 	}
-	return replaceFile(file, func(w *bufio.Writer) error {
+	return keepFile(file, func(w *bufio.Writer) error {
 		sum := sha256.New()
 		encoder := json.NewEncoder(io.MultiWriter(w, sum))
 		end := movePlanEnd{}
@@ -147,29 +147,9 @@ func fileLines(file string) iter.Seq2[[]byte, error] {
 	}
 }
 
-// replaceFile writes a file under a temporary name, brings it to the disk, and renames it. The temporary name is always the
-// same, so that what a killed process leaves behind does not pile up.
-func replaceFile(file string, write func(*bufio.Writer) error) error {
-	temp, err := os.OpenFile(file+".partial", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", file, err)
-	}
-	defer os.Remove(temp.Name()) // a no-op once renamed
-	buffered := bufio.NewWriterSize(temp, 1<<16)
-	err = write(buffered)
-	if err == nil {
-		err = buffered.Flush()
-	}
-	if err == nil {
-		err = temp.Sync()
-	}
-	if closeErr := temp.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(temp.Name(), file)
-	}
-	if err != nil {
+// keepFile is replaceFile for a file that must be there after a power failure, and that only its owner may read.
+func keepFile(file string, write func(*bufio.Writer) error) error {
+	if err := replaceFile(file, 0o600, write); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(file))
@@ -271,7 +251,7 @@ func (f *moveFiles) start(line []byte) error {
 }
 
 func (f *moveFiles) SaveBackup(keys iter.Seq2[move.SavedKey, error]) error {
-	return replaceFile(f.backup, func(w *bufio.Writer) error {
+	return keepFile(f.backup, func(w *bufio.Writer) error {
 		sum := sha256.New()
 		encoder := json.NewEncoder(io.MultiWriter(w, sum))
 		if err := encoder.Encode(moveBackup{Schema: backupSchema, Plan: f.plan}); err != nil {

@@ -163,23 +163,7 @@ func TestEtcdMoveKnowsItsStores(t *testing.T) {
 func TestEtcdMoveIsNotAllowedTo(t *testing.T) {
 	t.Parallel()
 	m := newMove(t, twoServers(t), 20)
-	c, ctx := m.servers["core"].Client(t), t.Context()
-	for _, do := range []func() error{
-		func() error { _, err := c.UserAdd(ctx, "root", "secret"); return err },
-		func() error { _, err := c.UserGrantRole(ctx, "root", "root"); return err },
-		func() error { _, err := c.RoleAdd(ctx, "reader"); return err },
-		func() error {
-			_, err := c.RoleGrantPermission(ctx, "reader", "/registry/", "/registry0", clientv3.PermissionType(clientv3.PermRead))
-			return err
-		},
-		func() error { _, err := c.UserAdd(ctx, "reader", "secret"); return err },
-		func() error { _, err := c.UserGrantRole(ctx, "reader", "reader"); return err },
-		func() error { _, err := c.AuthEnable(ctx); return err },
-	} {
-		if err := do(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	m.servers["core"].AllowReader(t)
 	password := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -131,14 +133,30 @@ func openInput(streams Streams, file string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// writeFile writes to a temporary name beside the file and renames it, so that failure leaves nothing behind.
+// writeFile replaces a file by the data, or leaves it as it was.
 func writeFile(file string, data []byte, mode os.FileMode) error {
-	temp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
+	return replaceFile(file, mode, func(w *bufio.Writer) error { _, err := w.Write(data); return err })
+}
+
+// replaceFile writes a file under a temporary name, brings it to the disk, and renames it. The temporary name is always the
+// same, so that what a killed process leaves behind does not pile up; it is made anew, because in a folder that others may write
+// to it could be theirs, or a link.
+func replaceFile(file string, mode os.FileMode, write func(*bufio.Writer) error) error {
+	partial := file + ".partial"
+	if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	temp, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", file, err)
 	}
-	defer os.Remove(temp.Name()) // a no-op once renamed
-	_, err = temp.Write(data)
+	defer os.Remove(partial) // a no-op once renamed
+	defer temp.Close()       // a no-op once closed
+	buffered := bufio.NewWriterSize(temp, 1<<16)
+	if err := write(buffered); err != nil {
+		return err // about what is written, and not about the file
+	}
+	err = buffered.Flush()
 	if err == nil {
 		err = temp.Chmod(mode)
 	}
@@ -149,7 +167,7 @@ func writeFile(file string, data []byte, mode os.FileMode) error {
 		err = closeErr
 	}
 	if err == nil {
-		err = os.Rename(temp.Name(), file)
+		err = os.Rename(partial, file)
 	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", file, err)

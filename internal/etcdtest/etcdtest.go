@@ -151,6 +151,29 @@ func (s *Server) Put(t testing.TB, values map[string][]byte) {
 	}
 }
 
+// AllowReader turns authentication on: root may everything, and the user reader, with the same password "secret", may read what
+// is below /registry/.
+func (s *Server) AllowReader(t testing.TB) {
+	t.Helper()
+	c, ctx := s.Client(t), t.Context()
+	for _, do := range []func() error{
+		func() error { _, err := c.UserAdd(ctx, "root", "secret"); return err },
+		func() error { _, err := c.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := c.RoleAdd(ctx, "reader"); return err },
+		func() error {
+			_, err := c.RoleGrantPermission(ctx, "reader", "/registry/", "/registry0", clientv3.PermissionType(clientv3.PermRead))
+			return err
+		},
+		func() error { _, err := c.UserAdd(ctx, "reader", "secret"); return err },
+		func() error { _, err := c.UserGrantRole(ctx, "reader", "reader"); return err },
+		func() error { _, err := c.AuthEnable(ctx); return err },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // NewPKI writes one CA with a certificate for 127.0.0.1 that serves and asks, and a second CA, into a folder that vanishes.
 func NewPKI(t testing.TB) PKI {
 	t.Helper()

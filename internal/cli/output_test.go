@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestReplaceFileFollowsNoLink: in a folder that others may write to, somebody may have put one at the temporary name.
+func TestReplaceFileFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	file, theirs := filepath.Join(dir, "plan"), filepath.Join(dir, "theirs")
+	if err := os.WriteFile(theirs, []byte("theirs"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(theirs, file+".partial"); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeFile(file, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Lstat(file)
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("the file is %v, %v; want a file of mode 0600", info, err)
+	}
+	for name, want := range map[string]string{file: "secret", theirs: "theirs"} {
+		if got, err := os.ReadFile(name); err != nil || string(got) != want {
+			t.Errorf("%s holds %q, %v; want %q", filepath.Base(name), got, err, want)
+		}
+	}
+}
+
+// TestReplaceFileLeavesTheFileAsItWas when what is written cannot be told to its end.
+func TestReplaceFileLeavesTheFileAsItWas(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plan")
+	if err := writeFile(file, []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("the store is gone")
+	err := replaceFile(file, 0o600, func(w *bufio.Writer) error {
+		if _, err := w.Write(make([]byte, 1<<17)); err != nil {
+			return err
+		}
+		return broken
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("replaceFile = %v, want %v", err, broken)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "before" {
+		t.Errorf("the file holds %q, %v; want what it held before", got, err)
+	}
+	if _, err := os.Stat(file + ".partial"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("something is left behind: %v", err)
+	}
+}
