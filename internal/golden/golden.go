@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"flag"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,7 +21,8 @@ var update = flag.Bool("update", false, "rewrite golden files with what the test
 // Updating reports whether golden files are to be rewritten; for the tests that have another way to compare them.
 func Updating() bool { return *update }
 
-// Cases runs the test once for every txtar file that matches the pattern; finding none is a failure.
+// Cases runs the test once for every txtar file that matches the pattern; finding none is a failure. The sentences that
+// WantText takes out of the cases are compared with sentences.txt beside them, when all cases have run.
 func Cases(t *testing.T, pattern string, run func(t *testing.T, c *Case)) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -29,16 +32,22 @@ func Cases(t *testing.T, pattern string, run func(t *testing.T, c *Case)) {
 	if len(files) == 0 {
 		t.Fatalf("no golden cases match %q", pattern)
 	}
+	var texts Texts
+	ran := 0
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			archive, err := txtar.ParseFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := &Case{t: t, file: file, archive: archive, seen: map[string]bool{}}
+			c := &Case{t: t, file: file, archive: archive, seen: map[string]bool{}, texts: &texts}
 			run(t, c)
 			c.finish()
+			ran++
 		})
+	}
+	if ran == len(files) && len(texts.places) > 0 {
+		texts.File(t, filepath.Join(filepath.Dir(pattern), "sentences.txt"))
 	}
 }
 
@@ -49,6 +58,7 @@ type Case struct {
 	archive *txtar.Archive
 	seen    map[string]bool
 	dirty   bool
+	texts   *Texts
 }
 
 // Input returns a section that must exist.
@@ -103,6 +113,18 @@ func (c *Case) Want(name string, got []byte) {
 		}
 	}
 	c.archive.Files = append(c.archive.Files, txtar.File{Name: name, Data: got})
+}
+
+// WantText is Want for a text whose sentences other cases have too: the section has a mark for each, and what they say
+// is compared once for all cases.
+func (c *Case) WantText(name string, got []byte, form Form) {
+	c.t.Helper()
+	c.Want(name, form(got, func(text, place string) { c.Text(text, path.Base(name)+", "+place) }))
+}
+
+// Text is a sentence that other cases have too.
+func (c *Case) Text(text, place string) {
+	c.texts.Add(text, place, strings.TrimSuffix(filepath.Base(c.file), ".txtar"))
 }
 
 // finish refuses sections that nobody looked at, and writes the file back when it changed.

@@ -44,12 +44,13 @@ func TestDraft(t *testing.T) {
 		}
 		var said strings.Builder
 		for _, missing := range draft.Missing {
-			fmt.Fprintln(&said, "fill in", missing)
+			fmt.Fprintln(&said, "fill in", missing.Place)
+			c.Text(missing.Text, "fill in "+missing.Place)
 		}
 		for _, note := range draft.Notes {
 			fmt.Fprintln(&said, note)
 		}
-		c.Want("spec.yaml", text)
+		c.WantText("spec.yaml", text, golden.Comments)
 		c.Want("said", []byte(said.String()))
 		loads(t, draft, text)
 	})

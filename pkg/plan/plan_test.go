@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -104,17 +105,24 @@ func TestManagedMembersMayBeCalledByName(t *testing.T) {
 }
 
 // summary is what a reader compares in a golden file: the decisions, without what the version tables say of each row.
-func summary(t *testing.T, p *plan.Plan) []byte {
+// The reasons go to say, with what they are for.
+func summary(t *testing.T, p *plan.Plan, say func(why, place string)) []byte {
 	t.Helper()
 	var b strings.Builder
+	line := func(why, place, format string, args ...any) {
+		say(why, place)
+		fmt.Fprintf(&b, format+"\n", args...)
+	}
 	for _, r := range p.Resources {
 		if !r.Pseudo && len(r.Legacy.Serves) == 0 && len(r.Modern.Serves) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "resource %s: %s, legacy %s:%s, modern %s:%s; %s\n", r.Key, r.Owner, r.Legacy.Store, r.Legacy.StoredAs, r.Modern.Store, r.Modern.StoredAs, r.Why)
+		line(r.Why, "resource "+string(r.Owner), "resource %s: %s, legacy %s:%s, modern %s:%s",
+			r.Key, r.Owner, r.Legacy.Store, r.Legacy.StoredAs, r.Modern.Store, r.Modern.StoredAs)
 	}
 	for _, c := range p.Controllers {
-		fmt.Fprintf(&b, "controller %s %s: %v; %s\n", c.Side, c.Name, c.On, c.Why)
+		name := fmt.Sprintf("controller %s %s", c.Side, c.Name)
+		line(c.Why, name, "%s: %v", name, c.On)
 	}
 	for _, side := range etcdsplit.Sides() {
 		for _, l := range p.Side(side).Locks {
@@ -124,7 +132,7 @@ func summary(t *testing.T, p *plan.Plan) []byte {
 	for _, c := range p.Components {
 		fmt.Fprintf(&b, "component %s on %s: %s %s\n", c.Name, c.Host, c.Image, strings.Join(c.Command, " "))
 		for _, a := range c.Args {
-			fmt.Fprintf(&b, "  %s (%s) %s\n", a, a.Origin, a.Why)
+			line(a.Why, c.Name+" --"+a.Name, "  %s (%s)", a, a.Origin)
 		}
 		for _, m := range c.Mounts {
 			fmt.Fprintf(&b, "  mount %s %s readonly=%v\n", m.Name, m.Path, m.ReadOnly)
@@ -132,31 +140,48 @@ func summary(t *testing.T, p *plan.Plan) []byte {
 		fmt.Fprintf(&b, "  probe %s://%s:%d%s startup=%v\n", c.Liveness.Scheme, c.Liveness.Host, c.Liveness.Port, c.Liveness.Path, c.Startup != nil)
 	}
 	for _, c := range p.Certificates {
-		fmt.Fprintf(&b, "certificate %s on %s: CN=%s O=%v %v %v %v existing=%v\n", c.Cert, c.Host, c.CommonName, c.Organizations, c.Usages, c.DNSNames, c.IPs, c.Existing)
+		line(c.Why, "certificate "+c.Cert, "certificate %s on %s: CN=%s O=%v %v %v %v existing=%v",
+			c.Cert, c.Host, c.CommonName, c.Organizations, c.Usages, c.DNSNames, c.IPs, c.Existing)
 	}
 	sections, err := policy.Generate(p.Policy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Write(policy.Format(sections))
+	for _, section := range sections {
+		say(section.Comment, "policy of "+cmp.Or(section.Rules[0].User, section.Rules[0].Group))
+		b.WriteString("policy")
+		head := ""
+		for _, r := range section.Rules {
+			next := fmt.Sprintf("\n  user=%q group=%q namespace=%q readonly=%v:", r.User, r.Group, r.Namespace, r.Readonly)
+			if head != next {
+				b.WriteString(next)
+			}
+			head = next
+			b.WriteString(" " + cmp.Or(r.NonResourcePath, strings.TrimSuffix(r.Resource+"."+r.APIGroup, ".")))
+		}
+		fmt.Fprintln(&b)
+	}
 	return []byte(b.String())
 }
 
+// TestExamplesPlanAsGolden compares the decisions of each example with a file of its own, and the reasons of all of them
+// with testdata/reasons.txt.
 func TestExamplesPlanAsGolden(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no examples: %v", err)
 	}
+	var reasons golden.Texts
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
-		t.Run(name, func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden.File(t, filepath.Join("testdata", name+".txt"), summary(t, planOf(t, string(data))))
-		})
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := summary(t, planOf(t, string(data)), func(why, place string) { reasons.Add(why, place, name) })
+		t.Run(name, func(t *testing.T) { golden.File(t, filepath.Join("testdata", name+".txt"), got) })
 	}
+	reasons.File(t, filepath.Join("testdata", "reasons.txt"))
 }
 
 // pair is a legacy and a modern minor with their default plan.

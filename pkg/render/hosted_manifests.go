@@ -220,10 +220,18 @@ func podTemplate(p *plan.Plan, c *plan.Component, texts []configText) *yaml.Node
 	)
 }
 
+// checksum changes when pods have to start again: comments are not read by the servers, and a better word in one is no
+// reason to restart them.
 func checksum(texts []configText) string {
 	sum := sha256.New()
 	for _, t := range texts {
-		sum.Write([]byte(t.key + "\x00" + t.content + "\x00"))
+		sum.Write([]byte(t.key + "\x00"))
+		for line := range strings.Lines(t.content) {
+			if !strings.HasPrefix(line, "#") {
+				sum.Write([]byte(line))
+			}
+		}
+		sum.Write([]byte("\x00"))
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }

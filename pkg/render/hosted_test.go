@@ -308,3 +308,13 @@ func TestSecretKeysAreDistinct(t *testing.T) {
 		t.Errorf("%d keys, want 6", len(seen))
 	}
 }
+
+func TestChecksumIsOfWhatServersRead(t *testing.T) {
+	of := func(policy string) string { return checksum([]configText{{policyKey, "/policy", policy}}) }
+	if of("# why\n{}\n") != of("# because\n{}\n") {
+		t.Error("another comment changes the checksum, so that pods restart")
+	}
+	if of("# why\n{}\n") == of("# why\n{} \n") {
+		t.Error("another line does not change the checksum")
+	}
+}
