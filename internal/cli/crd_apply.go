@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 
+	"github.com/kubefusion/fusionctl/pkg/journal"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 	"github.com/kubefusion/fusionctl/pkg/migrate/live"
 	"github.com/kubefusion/fusionctl/pkg/policy"
@@ -109,7 +110,7 @@ func runCRDApply(ctx context.Context, req crdApplyRequest, streams Streams, undo
 	case len(req.stores.snapshots) > 0:
 		return usagef("--snapshot: a file cannot prove what is stored now")
 	}
-	p, err := readCRDPlan(streams, req.file)
+	p, id, err := readCRDPlan(streams, req.file)
 	if err != nil {
 		return err
 	}
@@ -118,12 +119,12 @@ func runCRDApply(ctx context.Context, req crdApplyRequest, streams Streams, undo
 		return err
 	}
 	defer c.close()
-	journal, err := openJournal[migrate.Record](cmp.Or(req.journal, req.file+".journal"))
+	records, err := journal.Open[migrate.Record](cmp.Or(req.journal, req.file+".journal"), id)
 	if err != nil {
-		return err
+		return journalError(err, "--journal names another file")
 	}
-	defer journal.close()
-	steps, err := announce(streams.Err, p, journal, req.to, undo)
+	defer records.Close() // every record is on the disk already
+	steps, err := announce(streams.Err, p, records, req.to, undo)
 	if err != nil {
 		return badInput(err, "")
 	}
@@ -134,7 +135,7 @@ func runCRDApply(ctx context.Context, req crdApplyRequest, streams Streams, undo
 	if err := confirm(streams, req.yes, question); err != nil {
 		return err
 	}
-	w, done, err := req.world(ctx, c, p, journal, streams)
+	w, done, err := req.world(ctx, c, p, records, streams)
 	if err != nil {
 		return err
 	}
@@ -148,20 +149,20 @@ func runCRDApply(ctx context.Context, req crdApplyRequest, streams Streams, undo
 	return finishApply(streams.Out, req.output, report, err)
 }
 
-// readCRDPlan reads what crd plan wrote.
-func readCRDPlan(streams Streams, file string) (*migrate.Plan, error) {
+// readCRDPlan reads what crd plan wrote, and the identity by which its journal knows it.
+func readCRDPlan(streams Streams, file string) (*migrate.Plan, string, error) {
 	data, err := readInput(streams, file, 4*crdLimitBytes)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	p := &migrate.Plan{}
-	if err := json.Unmarshal(data, p); err != nil {
-		return nil, badInput(fmt.Errorf("%s: %w", file, err), "fusionctl crd plan --out writes one")
+	if err = json.Unmarshal(data, p); err == nil {
+		err = p.Validate()
 	}
-	if err := p.Validate(); err != nil {
-		return nil, badInput(fmt.Errorf("%s: %w", file, err), "fusionctl crd plan --out writes one")
+	if err != nil {
+		return nil, "", badInput(fmt.Errorf("%s: %w", file, err), "fusionctl crd plan --out writes one")
 	}
-	return p, nil
+	return p, journal.ID(data), nil
 }
 
 // announce prints what will be done, and returns the way back for undo.

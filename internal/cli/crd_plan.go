@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 )
@@ -98,7 +99,7 @@ func runCRDPlan(ctx context.Context, req crdPlanRequest, streams Streams) error 
 	if req.out != "" {
 		data, err := json.MarshalIndent(p, "", "  ")
 		if err == nil {
-			err = writeFile(req.out, append(data, '\n'), 0o600)
+			err = filetree.WriteFile(req.out, append(data, '\n'), 0o600)
 		}
 		if err != nil {
 			return err

@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,7 +20,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move"
-	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move/files"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -165,18 +163,6 @@ func openWriters(ctx context.Context, r storesRequest, p *plan.Plan) (map[string
 	return stores, func() { closeStores(opened) }, nil
 }
 
-// moveTotals are the moves between two stores, by resource.
-type moveTotals struct {
-	Resource  string `json:"resource"`
-	From      string `json:"from"`
-	To        string `json:"to"`
-	Keys      int64  `json:"keys"`
-	Bytes     int64  `json:"bytes"`
-	Leased    int64  `json:"leased"`
-	Conflicts int64  `json:"conflicts"`
-	Example   string `json:"example,omitempty"` // of a conflict, or else of a key
-}
-
 func runEtcdMovePlan(ctx context.Context, req etcdMoveRequest, streams Streams) error {
 	if req.plan == "" {
 		return usagef("--out FILE is required")
@@ -198,126 +184,37 @@ func runEtcdMovePlan(ctx context.Context, req etcdMoveRequest, streams Streams) 
 	}
 	defer closeAll()
 	limitMemory(ctx)
-	summary := newMoveSummary(&ownership)
+	summary := move.NewSummary(&ownership)
 	progress := newMoveProgress(streams.Err, 0)
-	err = writeMovePlan(req.plan, func(emit func(move.Move) error) (move.Header, error) {
+	err = files.WritePlan(req.plan, func(emit func(move.Move) error) (move.Header, error) {
 		return move.New(ctx, &ownership, stores, req.options, func(m move.Move) error {
-			summary.add(m)
+			summary.Add(m)
 			progress.planned.Add(1)
 			return emit(m)
 		})
 	})
 	progress.done()
 	if err != nil {
-		return withHint(err, moveHint(err))
+		return moveError(err)
 	}
-	lines := summary.lines()
-	if err := printMovePlan(streams.Out, req, p, lines, summary.notes(req.options)); err != nil {
+	lines := summary.Totals()
+	if err := printMovePlan(streams.Out, req, p, lines, summary.Notes(req.options)); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(lines, func(l moveTotals) bool { return l.Conflicts > 0 }) {
+	if slices.ContainsFunc(lines, func(l move.Totals) bool { return l.Conflicts > 0 }) {
 		return errAttention
 	}
 	return nil
 }
 
-// moveSummary sums moves up.
-type moveSummary struct {
-	classifier *etcdsplit.Classifier
-	byID       map[[3]string]*moveTotals
-	encrypted  map[encryptedFor]int64
-}
-
-// encryptedFor is a store to which encrypted values are moved, and the provider and key that they need there.
-type encryptedFor struct{ store, with string }
-
-func newMoveSummary(m *etcdsplit.Map) *moveSummary {
-	return &moveSummary{etcdsplit.NewClassifier(m), map[[3]string]*moveTotals{}, map[encryptedFor]int64{}}
-}
-
-func (t *moveSummary) add(m move.Move) {
-	k := t.classifier.Classify(m.Key)
-	id := [3]string{strings.Clone(k.Resource), m.From, m.To}
-	line, ok := t.byID[id]
-	if !ok {
-		line = &moveTotals{Resource: id[0], From: m.From, To: m.To, Example: m.Key}
-		t.byID[id] = line
-	}
-	line.Keys++
-	line.Bytes += int64(m.Bytes)
-	if m.Leased {
-		line.Leased++
-	}
-	if m.Encryption != "" {
-		t.encrypted[encryptedFor{m.To, m.Encryption}]++
-	}
-	if m.Conflict != "" {
-		if line.Conflicts++; line.Conflicts == 1 {
-			line.Example = m.Key + ": " + m.Conflict
-		}
-	}
-}
-
-func (t *moveSummary) lines() []moveTotals {
-	lines := []moveTotals{}
-	for _, line := range t.byID {
-		lines = append(lines, *line)
-	}
-	slices.SortFunc(lines, func(a, b moveTotals) int {
-		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.Resource, b.Resource))
-	})
-	return lines
-}
-
-// notes are what the user should know about these keys in particular.
-func (t *moveSummary) notes(options move.Options) []string {
-	var notes []string
-	for _, e := range slices.SortedFunc(maps.Keys(t.encrypted), func(a, b encryptedFor) int { return cmp.Or(cmp.Compare(a.store, b.store), cmp.Compare(a.with, b.with)) }) {
-		notes = append(notes, fmt.Sprintf("%s encrypted with %s: the API server that reads store %s must have this provider and key in its --encryption-provider-config",
-			counted(int(t.encrypted[e]), "value"), e.with, e.store))
-	}
-	if slices.Contains(options.Resources, "services/specs") && !slices.Contains(options.Resources, "ranges") {
-		notes = append(notes, "the allocators of addresses and node ports do not go with the services: --resource ranges moves them")
-	}
-	return notes
-}
-
-// moveServer is an API server that uses the stores of a move.
-type moveServer struct {
-	Component string             `json:"component"`
-	Side      etcdsplit.SideName `json:"side"`
-	Version   string             `json:"version"`
-	Hosts     []string           `json:"hosts"`
-}
-
-// serversOf lists the API servers of the plan that keep something in one of the stores of the moves.
-func serversOf(p *plan.Plan, moves []moveTotals) []moveServer {
-	servers := []moveServer{}
-	for _, side := range etcdsplit.Sides() {
-		uses := func(store string) bool {
-			return p.Side(side).Store == store || slices.ContainsFunc(p.Resources, func(r plan.Resource) bool { return r.Side(side).Store == store })
-		}
-		if !slices.ContainsFunc(moves, func(l moveTotals) bool { return uses(l.From) || uses(l.To) }) {
-			continue
-		}
-		server := moveServer{Component: kubever.APIServer, Side: side, Version: p.Side(side).Version.String()}
-		for _, c := range p.ComponentsOf(side, kubever.APIServer) {
-			server.Component = c.Name
-			server.Hosts = append(server.Hosts, c.Host)
-		}
-		servers = append(servers, server)
-	}
-	return servers
-}
-
-func printMovePlan(w io.Writer, req etcdMoveRequest, p *plan.Plan, lines []moveTotals, notes []string) error {
+func printMovePlan(w io.Writer, req etcdMoveRequest, p *plan.Plan, lines []move.Totals, notes []string) error {
 	document := struct {
-		Schema string       `json:"schema"`
-		Plan   string       `json:"plan"`
-		Moves  []moveTotals `json:"moves"`
-		Stop   []moveServer `json:"stop"` // before apply
-		Notes  []string     `json:"notes,omitempty"`
-	}{"fusionctl/etcd-move-plan/v1", req.plan, lines, serversOf(p, lines), notes}
+		Schema string        `json:"schema"`
+		Plan   string        `json:"plan"`
+		Moves  []move.Totals `json:"moves"`
+		Stop   []plan.Server `json:"stop"` // before apply
+		Notes  []string      `json:"notes,omitempty"`
+	}{"fusionctl/etcd-move-plan/v1", req.plan, lines, p.ServersOf(move.StoresOf(lines)...), notes}
 	switch req.output {
 	case "json":
 		return printJSON(w, document)
@@ -342,7 +239,7 @@ After:  start the API servers as this spec wants them (fusionctl render %[1]s), 
 	return err
 }
 
-func printMoveTotals(w io.Writer, lines []moveTotals) error {
+func printMoveTotals(w io.Writer, lines []move.Totals) error {
 	if len(lines) == 0 {
 		_, err := fmt.Fprintln(w, "nothing to move: every key lies where its owner keeps it")
 		return err
@@ -361,8 +258,8 @@ func runEtcdMove(ctx context.Context, req etcdMoveRequest, streams Streams, undo
 		return err
 	}
 	ownership := p.Ownership()
-	summary := newMoveSummary(&ownership)
-	moves, total, err := readMovePlan(req.plan, p, summary.add)
+	summary := move.NewSummary(&ownership)
+	moves, total, err := files.ReadPlan(req.plan, p.Prefix, summary.Add)
 	if err != nil {
 		return badInput(err, "fusionctl etcd move plan writes one")
 	}
@@ -375,30 +272,36 @@ func runEtcdMove(ctx context.Context, req etcdMoveRequest, streams Streams, undo
 	if undo {
 		question = "Bring these keys back?"
 	}
-	if err := printMoveTotals(streams.Err, summary.lines()); err != nil {
+	if err := printMoveTotals(streams.Err, summary.Totals()); err != nil {
 		return err
 	}
-	if err := warnOfServers(ctx, streams.Err, moves.Header, stores); err != nil {
-		return withHint(err, moveHint(err))
+	servers, err := move.RunningServers(ctx, moves.Header, stores)
+	warnOfServers(streams.Err, servers)
+	if err != nil {
+		return moveError(err)
 	}
 	if err := confirm(streams, req.yes, question); err != nil {
 		return err
 	}
 	limitMemory(ctx)
-	files, err := openMoveFiles(cmp.Or(req.journal, req.plan+".journal"), cmp.Or(req.backup, req.plan+".backup"), moves.ID)
+	backup := cmp.Or(req.backup, files.BackupOf(req.plan))
+	kept, err := files.Open(cmp.Or(req.journal, files.JournalOf(req.plan)), backup, moves.ID)
 	if err != nil {
-		return err
+		return journalError(err, otherFiles)
 	}
-	defer files.close()
+	defer kept.Close() // every record is on the disk already
 	log, steps := loggerFrom(ctx), []move.Step{move.Saved, move.Copied, move.Deleted}
 	if undo {
 		steps = []move.Step{move.Compared, move.Restored}
 	}
 	progress := newMoveProgress(streams.Err, total, steps...)
-	job := move.Job{Map: &ownership, Stores: stores, Plan: moves, Files: files, Run: files.run(), By: thisProcess(req.plan), Progress: func(step move.Step, moves int64) {
-		log.Info("moving", "step", step, "moves", moves)
-		progress.step(step, moves)
-	}}
+	job := move.Job{
+		Map: &ownership, Stores: stores, Plan: moves, Files: kept, Run: kept.Run(), By: thisProcess(req.plan),
+		Progress: func(step move.Step, moves int64) {
+			log.Info("moving", "step", step, "moves", moves)
+			progress.step(step, moves)
+		},
+	}
 	var result move.Result
 	if undo {
 		result, err = move.Undo(ctx, job)
@@ -410,9 +313,9 @@ func runEtcdMove(ctx context.Context, req etcdMoveRequest, streams Streams, undo
 		if ctx.Err() != nil {
 			fmt.Fprintf(streams.Err, "stopped after %s; the same command goes on from here, and fusionctl etcd move undo %s %s goes back\n", progress.reached(), req.file, req.plan)
 		}
-		return withHint(err, moveHint(err))
+		return moveError(err)
 	}
-	return printMoved(streams.Out, req, result, files.backup, undo)
+	return printMoved(streams.Out, req, result, backup, undo)
 }
 
 // thisProcess says to another one what holds a lock.
@@ -424,33 +327,13 @@ func thisProcess(plan string) string {
 	return fmt.Sprintf("process %d on %s, with %s, since %s", os.Getpid(), host, filepath.Base(plan), time.Now().UTC().Format(time.RFC3339))
 }
 
-// warnOfServers looks for API servers that renew the record of their address. Not every version has one.
-func warnOfServers(ctx context.Context, w io.Writer, header move.Header, stores map[string]move.Store) error {
-	prefix := header.Prefix + "/masterleases/"
-	for _, name := range slices.Sorted(maps.Keys(stores)) {
-		page, err := stores[name].Page(ctx, etcdsplit.Request{From: prefix, To: prefix[:len(prefix)-1] + "0", LimitKeys: 100, KeysOnly: true})
-		if err != nil {
-			return fmt.Errorf("store %s: looking for API servers: %w", name, err)
-		}
-		for _, e := range page.Entries {
-			if e.Lease == 0 {
-				continue
-			}
-			seconds, err := stores[name].TimeToLive(ctx, e.Lease)
-			if err != nil {
-				return fmt.Errorf("store %s: looking for API servers: %w", name, err)
-			}
-			if seconds > 0 {
-				fmt.Fprintf(w, "warning: store %s: an API server at %s is running, or was %d s ago: stop it first; whoever watches it sees the moved objects deleted\n",
-					name, etcdsplit.Printable(strings.TrimPrefix(string(e.Key), prefix)), masterLeaseSeconds-min(seconds, masterLeaseSeconds))
-			}
-		}
+// warnOfServers warns of API servers that still use the stores.
+func warnOfServers(w io.Writer, servers []move.RunningServer) {
+	for _, s := range servers {
+		fmt.Fprintf(w, "warning: store %s: an API server at %s is running, or was %d s ago: stop it first; whoever watches it sees the moved objects deleted\n",
+			s.Store, etcdsplit.Printable(s.Address), s.SecondsAgo)
 	}
-	return nil
 }
-
-// masterLeaseSeconds is how long the record of an API server's address lasts, in every version that has one.
-const masterLeaseSeconds = 15
 
 func printMoved(w io.Writer, req etcdMoveRequest, result move.Result, backup string, undo bool) error {
 	verb := "apply"
@@ -489,6 +372,20 @@ func printMoved(w io.Writer, req etcdMoveRequest, result move.Result, backup str
 		return errAttention
 	}
 	return err
+}
+
+// otherFiles is the way out when journal or backup belong to another plan.
+const otherFiles = "--journal and --backup name other files"
+
+// moveError is an error of a move with its way out.
+func moveError(err error) error {
+	switch {
+	case errors.Is(err, files.ErrBegun):
+		return badInput(err, "give the new plan another name")
+	case errors.Is(err, files.ErrOtherBackup):
+		return badInput(err, otherFiles)
+	}
+	return withHint(err, moveHint(err))
 }
 
 func moveHint(err error) string {
@@ -567,24 +464,4 @@ func (p *moveProgress) reached() string {
 		return "looking, and nothing else"
 	}
 	return fmt.Sprintf("%d of %d keys %s", p.moves, p.total, p.steps[p.at])
-}
-
-// confirm asks on a terminal; elsewhere it wants --yes.
-func confirm(streams Streams, yes bool, question string) error {
-	if yes {
-		return nil
-	}
-	in, ok := streams.In.(*os.File)
-	if !ok || !isTerminal(in) {
-		return usagef("not asked on a terminal: --yes is required")
-	}
-	fmt.Fprintf(streams.Err, "%s [y/N] ", question)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil {
-		return err
-	}
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return errors.New("not confirmed: nothing was changed")
-	}
-	return nil
 }

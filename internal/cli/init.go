@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/pkg/adopt"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -239,5 +240,5 @@ func writeNew(file string, text []byte, streams Streams) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("writing %s: %w", file, err)
 	}
-	return writeFile(file, text, 0o644)
+	return filetree.WriteFile(file, text, 0o644)
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/pkg/journal"
 )
 
 // enumFlag adds a flag that takes one of a list of words; the list serves the help text, the check and the shell's completion.
@@ -133,44 +135,36 @@ func openInput(streams Streams, file string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// writeFile replaces a file by the data, or leaves it as it was.
-func writeFile(file string, data []byte, mode os.FileMode) error {
-	return replaceFile(file, mode, func(w *bufio.Writer) error { _, err := w.Write(data); return err })
-}
-
-// replaceFile writes a file under a temporary name, brings it to the disk, and renames it. The temporary name is always the
-// same, so that what a killed process leaves behind does not pile up; it is made anew, because in a folder that others may write
-// to it could be theirs, or a link.
-func replaceFile(file string, mode os.FileMode, write func(*bufio.Writer) error) error {
-	partial := file + ".partial"
-	if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("writing %s: %w", file, err)
+// confirm asks on a terminal; elsewhere it wants --yes.
+func confirm(streams Streams, yes bool, question string) error {
+	if yes {
+		return nil
 	}
-	temp, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	in, ok := streams.In.(*os.File)
+	if !ok || !isTerminal(in) {
+		return usagef("not asked on a terminal: --yes is required")
+	}
+	fmt.Fprintf(streams.Err, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", file, err)
+		return err
 	}
-	defer os.Remove(partial) // a no-op once renamed
-	defer temp.Close()       // a no-op once closed
-	buffered := bufio.NewWriterSize(temp, 1<<16)
-	if err := write(buffered); err != nil {
-		return err // about what is written, and not about the file
-	}
-	err = buffered.Flush()
-	if err == nil {
-		err = temp.Chmod(mode)
-	}
-	if err == nil {
-		err = temp.Sync()
-	}
-	if closeErr := temp.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(partial, file)
-	}
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", file, err)
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return errors.New("not confirmed: nothing was changed")
 	}
 	return nil
+}
+
+// journalError is an error of journal.Open with its way out; other says how to name another journal.
+func journalError(err error, other string) error {
+	var opening *fs.PathError
+	switch {
+	case errors.Is(err, journal.ErrLocked):
+		return withHint(err, "wait until that one ends, or stop it: the journal knows how far it came")
+	case errors.Is(err, journal.ErrOtherPlan):
+		return badInput(err, other)
+	case errors.As(err, &opening) && opening.Op == "open":
+		return badInput(opening, "")
+	}
+	return err
 }

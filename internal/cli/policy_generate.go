@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
@@ -79,7 +80,7 @@ func runPolicyGenerate(req policyGenerateRequest, streams Streams) error {
 		return badInput(err, "")
 	}
 	if req.out != "-" {
-		return writeFile(req.out, policy.Format(sections), 0o644)
+		return filetree.WriteFile(req.out, policy.Format(sections), 0o644)
 	}
 	_, err = streams.Out.Write(policy.Format(sections))
 	return err

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubefusion/fusionctl/internal/filetree"
 )
 
 // TestPolicyServeReloads starts the verb as a user would, and changes the file under it: a good change is used, a bad one is not.
@@ -20,7 +22,7 @@ func TestPolicyServeReloads(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.jsonl")
 	write := func(text string) {
 		t.Helper()
-		if err := writeFile(file, []byte(text), 0o600); err != nil {
+		if err := filetree.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -188,7 +189,7 @@ func writeFixed(file string, report policy.Report, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(file+".fixed", report.Fixed, info.Mode().Perm()); err != nil {
+	if err := filetree.WriteFile(file+".fixed", report.Fixed, info.Mode().Perm()); err != nil {
 		return err
 	}
 	fmt.Fprintf(streams.Err, "%s.fixed: %s corrected\n", file, counted(report.FixedLines, "line"))

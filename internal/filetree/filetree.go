@@ -1,4 +1,5 @@
-// Package filetree writes a directory of generated files as a whole or not at all, and overwrites only what it wrote itself.
+// Package filetree writes files, and directories of generated files, as a whole or not at all. Of directories it overwrites only
+// what it wrote itself.
 package filetree
 
 import (

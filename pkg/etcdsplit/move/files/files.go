@@ -1,9 +1,13 @@
-package cli
+// Package files keeps what a move must remember on the disk: its plan, its journal, and the backup of every key that it
+// moves.
+//
+// The files are JSON lines, and only their owner may read them. Plans and backups end with a line that holds the SHA-256
+// of everything before it: a file that was cut off or changed is noticed, and a plan has an identity.
+package files
 
 import (
 	"bufio"
 	"bytes"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,25 +18,37 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"path/filepath"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move"
-	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/journal"
 )
 
-// The files of a move are JSON lines. Plans and backups end with a line that holds the SHA-256 of everything before it: a file
-// that was cut off or changed is noticed, and a plan has a name that tells it from every other.
+// Mode is that of the files: they hold the values of Secrets.
+const Mode = 0o600
 
-// movePlanEnd is the last line of a plan.
-type movePlanEnd struct {
+// JournalOf is the name of the journal beside the plan.
+func JournalOf(plan string) string { return plan + ".journal" }
+
+// BackupOf is the name of the backup beside the plan.
+func BackupOf(plan string) string { return plan + ".backup" }
+
+// ErrBegun is wrapped when a plan would replace one whose move has begun.
+var ErrBegun = errors.New("its move was begun")
+
+// ErrOtherBackup is wrapped when a backup belongs to another plan.
+var ErrOtherBackup = errors.New("is not the backup of this plan")
+
+// planEnd is the last line of a plan.
+type planEnd struct {
 	move.Header
 	Moves  int64  `json:"moves"`
 	SHA256 string `json:"sha256,omitempty"` // of the moves and of this line without it
 }
 
 // sum is the hash of a plan, given that of its moves.
-func (e movePlanEnd) sum(moves hash.Hash) (string, error) {
+func (e planEnd) sum(moves hash.Hash) (string, error) {
 	e.SHA256 = ""
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -42,15 +58,17 @@ func (e movePlanEnd) sum(moves hash.Hash) (string, error) {
 	return hex.EncodeToString(moves.Sum(nil)), nil
 }
 
-func writeMovePlan(file string, make func(emit func(move.Move) error) (move.Header, error)) error {
-	if _, err := os.Stat(file + ".journal"); err == nil {
-		return badInput(fmt.Errorf("%s: its move was begun, as %s.journal says: undo and a second apply need it", file, file), "give the new plan another name")
+// WritePlan writes the moves that plan emits, and the header that it returns, whole or not at all.
+// Errors: ErrBegun, wrapped: the journal of the plan that it would replace is there; those of plan, as they are.
+func WritePlan(file string, plan func(emit func(move.Move) error) (move.Header, error)) error {
+	if _, err := os.Stat(JournalOf(file)); err == nil {
+		return fmt.Errorf("%s: %w, as %s says: undo and a second apply need it", file, ErrBegun, JournalOf(file))
 	}
-	return keepFile(file, func(w *bufio.Writer) error {
+	return filetree.Replace(file, Mode, func(w *bufio.Writer) error {
 		sum := sha256.New()
 		encoder := json.NewEncoder(io.MultiWriter(w, sum))
-		end := movePlanEnd{}
-		header, err := make(func(m move.Move) error {
+		end := planEnd{}
+		header, err := plan(func(m move.Move) error {
 			end.Moves++
 			return encoder.Encode(m)
 		})
@@ -65,11 +83,13 @@ func writeMovePlan(file string, make func(emit func(move.Move) error) (move.Head
 	})
 }
 
-// readMovePlan checks a plan file once, hands every move to visit, and returns it for reading as often as needed.
-func readMovePlan(file string, p *plan.Plan, visit func(move.Move)) (move.Plan, int64, error) {
-	var end movePlanEnd
+// ReadPlan checks a plan file once, hands every move to visit, and returns it for reading as often as needed, and how
+// many moves it has. The prefix is that of the stores' keys.
+// Errors: a file that is no plan, was changed, or was made for another prefix.
+func ReadPlan(file, prefix string, visit func(move.Move)) (move.Plan, int64, error) {
+	var end planEnd
 	moves, sum := int64(0), sha256.New()
-	for line, err := range fileLines(file) {
+	for line, err := range lines(file) {
 		if err != nil {
 			return move.Plan{}, 0, err
 		}
@@ -95,13 +115,13 @@ func readMovePlan(file string, p *plan.Plan, visit func(move.Move)) (move.Plan, 
 		return move.Plan{}, 0, fmt.Errorf("%s: is no plan, or is cut off", file)
 	case end.SHA256 != id:
 		return move.Plan{}, 0, fmt.Errorf("%s: was changed after it was written; --resource makes a plan for a part", file)
-	case end.Prefix != etcdsplit.NormalPrefix(p.Prefix):
-		return move.Plan{}, 0, fmt.Errorf("%s: was made for the prefix %q, the spec has %q", file, end.Prefix, p.Prefix)
+	case end.Prefix != etcdsplit.NormalPrefix(prefix):
+		return move.Plan{}, 0, fmt.Errorf("%s: was made for the prefix %q, the spec has %q", file, end.Prefix, prefix)
 	}
 	return move.Plan{Header: end.Header, ID: id, Moves: func() iter.Seq2[move.Move, error] {
 		return func(yield func(move.Move, error) bool) {
 			n := int64(0)
-			for line, err := range fileLines(file) {
+			for line, err := range lines(file) {
 				var m move.Move
 				if err == nil && n < moves {
 					err = json.Unmarshal(line, &m)
@@ -114,8 +134,8 @@ func readMovePlan(file string, p *plan.Plan, visit func(move.Move)) (move.Plan, 
 	}}, moves, nil
 }
 
-// fileLines reads the lines of a file, with their ends, as often as it is asked. A line is valid until the next one.
-func fileLines(file string) iter.Seq2[[]byte, error] {
+// lines reads the lines of a file, with their ends, as often as it is asked. A line is valid until the next one.
+func lines(file string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		f, err := os.Open(file)
 		if err != nil {
@@ -147,40 +167,15 @@ func fileLines(file string) iter.Seq2[[]byte, error] {
 	}
 }
 
-// keepFile is replaceFile for a file that must be there after a power failure, and that only its owner may read.
-func keepFile(file string, write func(*bufio.Writer) error) error {
-	if err := replaceFile(file, 0o600, write); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(file))
-}
-
-// syncDir makes a rename, or a new file, last.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
-
-// moveFiles keeps the journal and the backup of a move on the disk.
-type moveFiles struct {
-	journal *journalFile[moveRecord]
+// Files are the journal and the backup of a move.
+type Files struct {
+	journal *journal.Journal[move.Record]
 	backup  string
 	plan    string // its id
 }
 
-// moveRecord is a line of the journal. The first one says whose it is.
-type moveRecord struct {
-	*move.Record
-	Plan string `json:"plan,omitempty"`
-	Run  string `json:"run,omitempty"`
-}
-
-// moveBackup is the first or the last line of a backup, around those that hold a key each.
-type moveBackup struct {
+// backupEdge is the first or the last line of a backup, around those that hold a key each.
+type backupEdge struct {
 	Schema string `json:"schema,omitempty"` // fusionctl/etcd-move-backup/v1
 	Plan   string `json:"plan,omitempty"`
 	Keys   *int64 `json:"keys,omitempty"` // in the last line
@@ -189,47 +184,38 @@ type moveBackup struct {
 
 const backupSchema = "fusionctl/etcd-move-backup/v1"
 
-// openMoveFiles opens the journal of a plan, or begins one.
-func openMoveFiles(journal, backup, planID string) (*moveFiles, error) {
-	j, err := openJournal[moveRecord](journal)
+// Open opens the journal of a plan, or begins one. The backup need not be there yet.
+// Errors: those of journal.Open.
+func Open(journalFile, backup, planID string) (*Files, error) {
+	j, err := journal.Open[move.Record](journalFile, planID)
 	if err != nil {
 		return nil, err
 	}
-	f := &moveFiles{journal: j, backup: backup, plan: planID}
-	switch records := j.Records(); {
-	case len(records) == 0:
-		err = j.Append(moveRecord{Plan: planID, Run: rand.Text()})
-	case records[0].Plan != planID || records[0].Run == "":
-		err = badInput(fmt.Errorf("%s: is the journal of another plan", journal), "--journal and --backup name other files")
-	}
-	if err != nil {
-		j.close()
-		return nil, err
-	}
-	return f, nil
+	return &Files{journal: j, backup: backup, plan: planID}, nil
 }
 
-func (f *moveFiles) close() { f.journal.close() }
+// Close lets another process go by the journal.
+func (f *Files) Close() error { return f.journal.Close() }
 
-// run tells the runs that go by this journal from all others.
-func (f *moveFiles) run() string { return f.journal.Records()[0].Run }
+// Run identifies the runs that go by this journal.
+func (f *Files) Run() string { return f.journal.Run() }
 
-func (f *moveFiles) Journal() ([]move.Record, error) {
-	var records []move.Record
-	for i, r := range f.journal.Records()[1:] {
-		if r.Record == nil {
-			return nil, fmt.Errorf("%s: line %d: is no record", f.journal.file.Name(), i+2)
+// Journal returns the records of the runs before.
+func (f *Files) Journal() ([]move.Record, error) {
+	for i, r := range f.journal.Records() {
+		if r.Step == "" {
+			return nil, fmt.Errorf("%s: line %d: is no record", f.journal.Name(), i+2)
 		}
-		records = append(records, *r.Record)
 	}
-	return records, nil
+	return f.journal.Records(), nil
 }
 
-func (f *moveFiles) Append(r move.Record) error { return f.journal.Append(moveRecord{Record: &r}) }
+// Append adds a record to the journal, and returns when it is on the disk.
+func (f *Files) Append(r move.Record) error { return f.journal.Append(r) }
 
 // Saved reports whether there is a backup of this plan. It is renamed into its place whole.
-func (f *moveFiles) Saved() (bool, error) {
-	for line, err := range fileLines(f.backup) {
+func (f *Files) Saved() (bool, error) {
+	for line, err := range lines(f.backup) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		}
@@ -242,19 +228,20 @@ func (f *moveFiles) Saved() (bool, error) {
 }
 
 // start checks the first line of the backup.
-func (f *moveFiles) start(line []byte) error {
-	var start moveBackup
+func (f *Files) start(line []byte) error {
+	var start backupEdge
 	if json.Unmarshal(line, &start) != nil || start.Schema != backupSchema || start.Plan != f.plan {
-		return badInput(fmt.Errorf("%s: is not the backup of this plan", f.backup), "--journal and --backup name other files")
+		return fmt.Errorf("%s: %w", f.backup, ErrOtherBackup)
 	}
 	return nil
 }
 
-func (f *moveFiles) SaveBackup(keys iter.Seq2[move.SavedKey, error]) error {
-	return keepFile(f.backup, func(w *bufio.Writer) error {
+// SaveBackup writes the keys, whole or not at all, and returns when they are on the disk.
+func (f *Files) SaveBackup(keys iter.Seq2[move.SavedKey, error]) error {
+	return filetree.Replace(f.backup, Mode, func(w *bufio.Writer) error {
 		sum := sha256.New()
 		encoder := json.NewEncoder(io.MultiWriter(w, sum))
-		if err := encoder.Encode(moveBackup{Schema: backupSchema, Plan: f.plan}); err != nil {
+		if err := encoder.Encode(backupEdge{Schema: backupSchema, Plan: f.plan}); err != nil {
 			return err
 		}
 		n := int64(0)
@@ -267,15 +254,15 @@ func (f *moveFiles) SaveBackup(keys iter.Seq2[move.SavedKey, error]) error {
 			}
 			n++
 		}
-		return json.NewEncoder(w).Encode(moveBackup{Keys: &n, SHA256: hex.EncodeToString(sum.Sum(nil))})
+		return json.NewEncoder(w).Encode(backupEdge{Keys: &n, SHA256: hex.EncodeToString(sum.Sum(nil))})
 	})
 }
 
 // Backup reads the keys back. When it comes to the end, it has made sure that they are what was written.
-func (f *moveFiles) Backup() iter.Seq2[move.SavedKey, error] {
+func (f *Files) Backup() iter.Seq2[move.SavedKey, error] {
 	return func(yield func(move.SavedKey, error) bool) {
 		n, sum, ended := int64(-1), sha256.New(), false
-		for line, err := range fileLines(f.backup) {
+		for line, err := range lines(f.backup) {
 			var key move.SavedKey
 			switch {
 			case err != nil:
@@ -288,8 +275,9 @@ func (f *moveFiles) Backup() iter.Seq2[move.SavedKey, error] {
 					continue
 				}
 			case bytes.HasPrefix(line, []byte(`{"keys":`)):
-				var end moveBackup
-				if err = json.Unmarshal(line, &end); err == nil && end.Keys != nil && *end.Keys == n && end.SHA256 == hex.EncodeToString(sum.Sum(nil)) {
+				var end backupEdge
+				if err = json.Unmarshal(line, &end); err == nil && end.Keys != nil && *end.Keys == n &&
+					end.SHA256 == hex.EncodeToString(sum.Sum(nil)) {
 					ended = true
 					continue
 				}

@@ -1,4 +1,4 @@
-package cli
+package filetree
 
 import (
 	"bufio"
@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestReplaceFileFollowsNoLink: in a folder that others may write to, somebody may have put one at the temporary name.
-func TestReplaceFileFollowsNoLink(t *testing.T) {
+// TestReplaceFollowsNoLink: in a folder that others may write to, somebody may have put one at the temporary name.
+func TestReplaceFollowsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	file, theirs := filepath.Join(dir, "plan"), filepath.Join(dir, "theirs")
 	if err := os.WriteFile(theirs, []byte("theirs"), 0o644); err != nil {
@@ -18,7 +18,7 @@ func TestReplaceFileFollowsNoLink(t *testing.T) {
 	if err := os.Symlink(theirs, file+".partial"); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeFile(file, []byte("secret"), 0o600); err != nil {
+	if err := WriteFile(file, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Lstat(file)
@@ -32,21 +32,21 @@ func TestReplaceFileFollowsNoLink(t *testing.T) {
 	}
 }
 
-// TestReplaceFileLeavesTheFileAsItWas when what is written cannot be told to its end.
-func TestReplaceFileLeavesTheFileAsItWas(t *testing.T) {
+// TestReplaceLeavesTheFileAsItWas when what is written cannot be told to its end.
+func TestReplaceLeavesTheFileAsItWas(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plan")
-	if err := writeFile(file, []byte("before"), 0o600); err != nil {
+	if err := WriteFile(file, []byte("before"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	broken := errors.New("the store is gone")
-	err := replaceFile(file, 0o600, func(w *bufio.Writer) error {
+	err := Replace(file, 0o600, func(w *bufio.Writer) error {
 		if _, err := w.Write(make([]byte, 1<<17)); err != nil {
 			return err
 		}
 		return broken
 	})
 	if !errors.Is(err, broken) {
-		t.Errorf("replaceFile = %v, want %v", err, broken)
+		t.Errorf("Replace = %v, want %v", err, broken)
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != "before" {
 		t.Errorf("the file holds %q, %v; want what it held before", got, err)

@@ -1,0 +1,67 @@
+package filetree
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// WriteFile is Replace for data that are at hand.
+func WriteFile(file string, data []byte, mode fs.FileMode) error {
+	return Replace(file, mode, func(w *bufio.Writer) error { _, err := w.Write(data); return err })
+}
+
+// Replace replaces a file by what is written, or leaves it as it was. It writes under a temporary name, brings that to the
+// disk, and renames it, so that the file is there after a power failure. The temporary name is always the same, so that what
+// a killed process leaves behind does not pile up; it is created anew, because in a directory that others may write to it
+// could be theirs, or a link.
+// Errors: those of write, as they are; what the file system says.
+func Replace(file string, mode fs.FileMode, write func(*bufio.Writer) error) error {
+	partial := file + ".partial"
+	if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	temp, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	defer os.Remove(partial) // a no-op once renamed
+	defer temp.Close()       // a no-op once closed
+	buffered := bufio.NewWriterSize(temp, 1<<16)
+	if err := write(buffered); err != nil {
+		return err // about what is written, and not about the file
+	}
+	err = buffered.Flush()
+	if err == nil {
+		err = temp.Chmod(mode)
+	}
+	if err == nil {
+		err = temp.Sync()
+	}
+	if closeErr := temp.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(partial, file)
+	}
+	if err == nil {
+		err = Sync(filepath.Dir(file))
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	return nil
+}
+
+// Sync brings a directory to the disk: a rename within it, or a new file.
+func Sync(directory string) error {
+	d, err := os.Open(directory)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

@@ -1,0 +1,164 @@
+// Package journal keeps what a run must remember that may be killed at any moment: how far it carried out a plan.
+//
+// A journal is a file of JSON lines. The first one names the plan that the journal belongs to, every other is a record. A
+// record is on the disk when Append returns, so a run appends what it is about to do, does it, and appends that it is done.
+// After a crash the next run opens the journal, reads how far the one before came, and goes on or goes back.
+package journal
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+
+	"github.com/kubefusion/fusionctl/internal/filetree"
+)
+
+var (
+	// ErrLocked is wrapped when another process has the journal open.
+	ErrLocked = errors.New("another process goes by this journal")
+	// ErrOtherPlan is wrapped when the journal belongs to another plan.
+	ErrOtherPlan = errors.New("is the journal of another plan")
+)
+
+// Journal is an open journal with records of one type. While it is open no other process can open it; the system drops the
+// lock with the process, however that ends. It is not safe for concurrent use.
+type Journal[T any] struct {
+	file    *os.File
+	head    head
+	records []T
+	broken  error // of the first Append that failed
+}
+
+// head is the first line.
+type head struct {
+	Plan string `json:"plan"`
+	Run  string `json:"run"`
+}
+
+// ID is the identity of a plan that has no other: the SHA-256 of its text.
+func ID(plan []byte) string {
+	sum := sha256.Sum256(plan)
+	return hex.EncodeToString(sum[:])
+}
+
+// Open opens the journal of a plan, or begins one. A last line without an end was being written when a run was killed: it is
+// taken off. The file is created with mode 0600.
+// Errors: ErrLocked and ErrOtherPlan, wrapped; *fs.PathError for a file that cannot be opened; a line that is no record.
+func Open[T any](name, plan string) (*Journal[T], error) {
+	locked, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	switch {
+	case errors.Is(err, fileutil.ErrLocked):
+		return nil, fmt.Errorf("%s: %w", name, ErrLocked)
+	case err != nil:
+		return nil, fmt.Errorf("locking %s: %w", name, err)
+	}
+	j := &Journal[T]{file: locked.File}
+	lines, err := j.recover()
+	switch {
+	case err != nil:
+		err = fmt.Errorf("reading %s: %w", name, err)
+	case len(lines) == 0:
+		err = j.begin(plan)
+	default:
+		err = j.read(lines, plan)
+	}
+	if err != nil {
+		return nil, errors.Join(err, locked.Close())
+	}
+	return j, nil
+}
+
+// recover reads the whole lines and cuts off what follows them.
+func (j *Journal[T]) recover() ([][]byte, error) {
+	data, err := io.ReadAll(j.file)
+	if err != nil {
+		return nil, err
+	}
+	data = data[:bytes.LastIndexByte(data, '\n')+1]
+	if err := j.file.Truncate(int64(len(data))); err != nil {
+		return nil, err
+	}
+	if _, err := j.file.Seek(0, io.SeekEnd); err != nil {
+		return nil, err
+	}
+	return slices.Collect(bytes.Lines(data)), nil
+}
+
+// begin writes the head of a new journal, which is there after a power failure.
+func (j *Journal[T]) begin(plan string) error {
+	j.head = head{Plan: plan, Run: rand.Text()}
+	if err := j.write(j.head); err != nil {
+		return err
+	}
+	if err := filetree.Sync(filepath.Dir(j.file.Name())); err != nil {
+		return fmt.Errorf("creating %s: %w", j.file.Name(), err)
+	}
+	return nil
+}
+
+// read reads the head and the records.
+func (j *Journal[T]) read(lines [][]byte, plan string) error {
+	if err := json.Unmarshal(lines[0], &j.head); err != nil {
+		return fmt.Errorf("reading %s: line 1: %w", j.file.Name(), err)
+	}
+	if j.head.Plan != plan || j.head.Run == "" {
+		return fmt.Errorf("%s: %w", j.file.Name(), ErrOtherPlan)
+	}
+	for i, line := range lines[1:] {
+		var r T
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("reading %s: line %d: %w", j.file.Name(), i+2, err)
+		}
+		j.records = append(j.records, r)
+	}
+	return nil
+}
+
+// Close closes the file and drops the lock.
+func (j *Journal[T]) Close() error { return j.file.Close() }
+
+// Name is the name of the file.
+func (j *Journal[T]) Name() string { return j.file.Name() }
+
+// Run is drawn when a journal is begun: it identifies the runs that go by this journal.
+func (j *Journal[T]) Run() string { return j.head.Run }
+
+// Records are those that were there when the journal was opened, and those appended since.
+func (j *Journal[T]) Records() []T { return j.records }
+
+// Append adds a record and brings it to the disk. A record of which that failed may or may not be found by the next run; what
+// follows it would be behind a torn line, so the journal then takes no more.
+func (j *Journal[T]) Append(r T) error {
+	if j.broken != nil {
+		return j.broken
+	}
+	if j.broken = j.write(r); j.broken != nil {
+		return j.broken
+	}
+	j.records = append(j.records, r)
+	return nil
+}
+
+func (j *Journal[T]) write(value any) error {
+	line, err := json.Marshal(value)
+	if err == nil {
+		_, err = j.file.Write(append(line, '\n'))
+	}
+	if err == nil {
+		err = j.file.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", j.file.Name(), err)
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package journal
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func open(t *testing.T, name, plan string) *Journal[string] {
+	t.Helper()
+	j, err := Open[string](name, plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	return j
+}
+
+func TestJournalIsOpenOnce(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "plan.journal")
+	first := open(t, name, "plan")
+	if err := first.Append("copied"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open[string](name, "plan"); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), name) {
+		t.Errorf("a second Open = %v, want ErrLocked with the file's name", err)
+	}
+	first.Close()
+	second := open(t, name, "plan")
+	if got := second.Records(); !slices.Equal(got, []string{"copied"}) || second.Run() != first.Run() || second.Run() == "" {
+		t.Errorf("records %q of run %q, want those of the first, %q", got, second.Run(), first.Run())
+	}
+}
+
+func TestJournalBelongsToOnePlan(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "plan.journal")
+	open(t, name, ID([]byte("one"))).Close()
+	if _, err := Open[string](name, ID([]byte("another"))); !errors.Is(err, ErrOtherPlan) || !strings.Contains(err.Error(), name) {
+		t.Errorf("Open with another plan = %v, want ErrOtherPlan with the file's name", err)
+	}
+	open(t, name, ID([]byte("one"))) // a refusal leaves no lock behind
+}
+
+// TestJournalIsCutOffAnywhere: whatever part of a journal has reached the disk, the next run reads its whole lines and goes on.
+func TestJournalIsCutOffAnywhere(t *testing.T) {
+	whole := filepath.Join(t.TempDir(), "whole.journal")
+	j := open(t, whole, "plan")
+	for _, r := range []string{"begin 1", "done 1", "begin 2"} {
+		if err := j.Append(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.Close()
+	data, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := range data {
+		name := filepath.Join(t.TempDir(), "plan.journal")
+		if err := os.WriteFile(name, data[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j := open(t, name, "plan")
+		had := max(0, strings.Count(string(data[:size]), "\n")-1)
+		if !slices.Equal(j.Records(), []string{"begin 1", "done 1", "begin 2"}[:had]) {
+			t.Fatalf("of %d bytes: records %q, want %d", size, j.Records(), had)
+		}
+		if err := j.Append("more"); err != nil {
+			t.Fatal(err)
+		}
+		j.Close()
+		if records := open(t, name, "plan").Records(); len(records) != had+1 || records[had] != "more" {
+			t.Fatalf("of %d bytes: records %q after one more, want %d", size, records, had+1)
+		}
+	}
+}
+
+func TestJournalThatIsNone(t *testing.T) {
+	for text, says := range map[string]string{
+		"hello\n":                             "line 1: ",
+		"{}\n":                                ErrOtherPlan.Error(),
+		`{"plan":"plan"}` + "\n":              ErrOtherPlan.Error(),
+		`{"plan":"plan","run":"A"}` + "\n7\n": "line 2: ",
+	} {
+		name := filepath.Join(t.TempDir(), "plan.journal")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open[string](name, "plan"); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: Open = %v, want %q", text, err, says)
+		}
+	}
+}
+
+func TestJournalThatBrokeTakesNoMore(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "plan.journal")
+	j := open(t, name, "plan")
+	file := j.file
+	readOnly, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer readOnly.Close()
+	j.file = readOnly
+	if err := j.Append("lost"); err == nil {
+		t.Fatal("Append to a file that takes nothing = nil")
+	}
+	j.file = file
+	if err := j.Append("behind it"); err == nil || len(j.Records()) != 0 {
+		t.Errorf("Append after one that failed = %v, records %q; want it refused", err, j.Records())
+	}
+}
+
+func TestJournalOfAMissingDirectory(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "missing", "plan.journal")
+	if _, err := Open[string](name, "plan"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Open = %v, want fs.ErrNotExist", err)
+	}
+}
