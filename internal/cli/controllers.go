@@ -81,6 +81,10 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 	if err != nil {
 		return err
 	}
+	if sides := p.StaleReaders(); len(sides) > 0 {
+		return badInput(fmt.Errorf("the plan lets the %s API server read from an etcd member that may lag behind: a live owner may seem absent", sides[0]),
+			"--etcd-quorum-read=true on that API server; fusionctl explain FUS226")
+	}
 	if req.options.Legacy, err = kubeconfig(req.legacy); err != nil {
 		return err
 	}

@@ -80,6 +80,8 @@ const (
 	BehaviourProtectionFinalizersAdded = "protection-finalizers-added"
 	// BehaviourRootCAPublished: config map kube-root-ca.crt is written to every namespace by default.
 	BehaviourRootCAPublished = "root-ca-published"
+	// BehaviourSerializableReads: kube-apiserver reads from one member of etcd, which may lag behind, unless --etcd-quorum-read=true; 1.9 to 1.12 do so only with false.
+	BehaviourSerializableReads = "serializable-reads"
 	// BehaviourServerSideApply: kube-apiserver takes apply patches; 1.14 and 1.15 only with a gate.
 	BehaviourServerSideApply = "server-side-apply"
 	// BehaviourTokenLookupDefault: --service-account-lookup is on by default: the Secret of a token must exist in this server's view.

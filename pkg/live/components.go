@@ -155,7 +155,7 @@ func (c *checker) judgeDifference(ctx context.Context, d *render.Difference) {
 // keepApart are the arguments on which it rests that the two sides do not damage each other.
 var keepApart = []string{
 	"apiserver-count", "authorization-mode", "authorization-policy-file", "controllers", "disable-admission-plugins", "emulated-version", "enable-garbage-collector",
-	"encryption-provider-config", "endpoint-reconciler-type", "etcd-prefix", "etcd-servers", "etcd-servers-overrides", "experimental-encryption-provider-config", "feature-gates",
+	"encryption-provider-config", "endpoint-reconciler-type", "etcd-prefix", "etcd-quorum-read", "etcd-servers", "etcd-servers-overrides", "experimental-encryption-provider-config", "feature-gates",
 	"insecure-bind-address", "insecure-port", "leader-elect", "leader-elect-resource-lock", "leader-elect-resource-name", "leader-elect-resource-namespace", "lock-object-name",
 	"min-compatibility-version", "root-ca-file", "runtime-config", "service-account-key-file", "service-cluster-ip-range", "service-node-port-range", "storage-backend", "storage-versions",
 }

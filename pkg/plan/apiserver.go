@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,6 +53,10 @@ func (b *builder) servingArgs(l *argList, host spec.Host, side etcdsplit.SideNam
 func (b *builder) storeArgs(l *argList, host spec.Host, side etcdsplit.SideName) {
 	own := b.plan.Store(b.side(side).Store)
 	l.set("etcd-servers", strings.Join(b.servers(host, own.Name), ","), fmt.Sprintf("store %s is this side's default", own.Name))
+	if kubever.Behaves(kubever.BehaviourSerializableReads, l.minor) {
+		l.need(quorumReadFlag, "true", "without it this version reads from one member of etcd, which may lag behind: an owner that exists "+
+			"seems absent, and its dependents are deleted")
+	}
 	l.set("etcd-prefix", b.plan.Prefix, "the same on both sides: overrides change servers, never the prefix")
 	if side == etcdsplit.Modern {
 		if value := b.overrides(host); value != "" {
@@ -66,6 +71,31 @@ func (b *builder) storeArgs(l *argList, host spec.Host, side etcdsplit.SideName)
 	if file := b.plan.PKI.EncryptionConfiguration; file != "" {
 		l.first([]string{"encryption-provider-config", "experimental-encryption-provider-config"}, file, "both sides must be able to read what the other encrypts")
 	}
+}
+
+// quorumReadFlag makes an API server read what a majority of the members of etcd has agreed on.
+const quorumReadFlag = "etcd-quorum-read"
+
+// StaleReaders are the sides with an API server that may answer from an etcd member that lags behind: what it does not find may exist.
+func (p *Plan) StaleReaders() []etcdsplit.SideName {
+	var sides []etcdsplit.SideName
+	for _, side := range etcdsplit.Sides() {
+		fallback, exists := kubever.Flag(kubever.APIServer, quorumReadFlag).Default(p.Side(side).Version.Minor)
+		stale := func(c Component) bool {
+			value := fallback
+			for _, arg := range c.Args {
+				if flagName(arg.Name) == quorumReadFlag {
+					value = cmp.Or(arg.Value, "true") // the flag alone
+				}
+			}
+			quorum, err := strconv.ParseBool(value)
+			return err != nil || !quorum
+		}
+		if exists && slices.ContainsFunc(p.ComponentsOf(side, kubever.APIServer), stale) {
+			sides = append(sides, side)
+		}
+	}
+	return sides
 }
 
 // overrides is --etcd-servers-overrides of the modern API server.

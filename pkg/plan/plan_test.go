@@ -343,6 +343,35 @@ func TestRunningSideChangesOnlyWhatMustChange(t *testing.T) {
 	}
 }
 
+// An API server that reads from a member of etcd that lags behind answers 404 for owners that exist.
+func TestEveryAPIServerReadsWithQuorum(t *testing.T) {
+	for legacy, want := range map[string]string{"1.6.13": "true", "1.7.16": "true", "1.8.15": "true", "1.9.11": "", "1.12.10": "", "1.15.12": ""} {
+		p := planOf(t, splitSpec(legacy, "1.36.3", ""))
+		for _, c := range p.ComponentsOf(etcdsplit.Legacy, kubever.APIServer) {
+			if value, _ := c.Arg("etcd-quorum-read"); value != want {
+				t.Errorf("%s: --etcd-quorum-read=%q, want %q", legacy, value, want)
+			}
+		}
+		if sides := p.StaleReaders(); len(sides) > 0 {
+			t.Errorf("%s: %v read without quorum", legacy, sides)
+		}
+	}
+	text := strings.Replace(splitSpec("1.6.13", "1.36.3", ""), "apiServer: {}, controllerManager: {}, scheduler: {}}",
+		`existing: true, apiServer: {extraArgs: [{name: etcd_servers, value: "http://10.0.0.11:2379"}, {name: etcd_quorum_read, value: "false"}]}}`, 1)
+	args := planOf(t, text).ComponentsOf(etcdsplit.Legacy, kubever.APIServer)[0].Args
+	if got := args[1]; got.Name != "etcd_quorum_read" || got.Value != "true" || got.Origin != plan.FromBoth {
+		t.Errorf("a running 1.6 is left with %+v, want quorum reads", got)
+	}
+
+	p := planOf(t, splitSpec("1.6.13", "1.36.3", "")) // as an older fusionctl planned
+	for i := range p.Components {
+		p.Components[i].Args = slices.DeleteFunc(p.Components[i].Args, func(a plan.Arg) bool { return a.Name == "etcd-quorum-read" })
+	}
+	if sides := p.StaleReaders(); len(sides) != 1 || sides[0] != etcdsplit.Legacy {
+		t.Errorf("StaleReaders = %v, want the legacy side", sides)
+	}
+}
+
 func TestLegacyOverridesAreFollowed(t *testing.T) {
 	text := strings.Replace(splitSpec("1.15.12", "1.36.3", ""), "apiServer: {}, controllerManager: {}, scheduler: {}}",
 		`apiServer: {extraArgs: [{name: etcd-servers-overrides, value: "/events#http://10.0.0.12:2379/"}]}}`, 1)

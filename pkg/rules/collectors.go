@@ -54,6 +54,20 @@ func collectorRules() []Rule {
 			Check:    mirrorPods,
 		},
 		{
+			ID: "FUS226", Title: "An API server reads from an etcd member that may lag behind",
+			Why: "Up to 1.8 an API server reads from the one etcd member to which it is connected, unless --etcd-quorum-read=true; 1.9 to 1.12 do so when the flag is false. " +
+				"A member that was cut off or is catching up does not have the newest objects: the server answers 404 for an owner that exists, and a " +
+				"garbage collector deletes its dependents.",
+			Legacy: kubever.Range{From: 6, To: 12}, Modern: kubever.Range{From: 6, To: 12}, Severity: finding.Error,
+			Evidence: Evidence{
+				Seen: "with two of three etcd members gone 1.6.13 answers 404 within 1 ms for an object that exists; 1.10.13 does not answer",
+				Read: "storage/etcd3/store.go and server/options/etcd.go of apiserver 1.6.13, 1.8.15, 1.9.11, 1.10.13 and 1.15.12",
+			},
+			Bad:   example{legacy: "1.10.13", legacyServer: args("etcd-quorum-read=false")}.String(),
+			Good:  example{legacy: "1.10.13"}.String(),
+			Check: staleReads,
+		},
+		{
 			ID: "FUS130", Title: "Deleting a namespace orphans the other side's objects",
 			Why: "A namespace is gone as soon as one namespace controller has finished with it. It cannot list what the other side keeps in a store of its own: those objects stay " +
 				"for ever, and reappear when a namespace of that name is made again. fusionctl's own controllers, which plans have unless the spec disables them, wait for both sides.",
@@ -159,6 +173,32 @@ func uncollected(p *plan.Plan) []finding.Finding {
 			fix = "leave spec.controllers.disabled out: fusionctl's own controllers collect for both sides. Or " + fix
 		}
 		found = append(found, finding.Finding{Subject: string(side) + " " + c.Name, Message: fmt.Sprintf("is off, because %s. What it would have collected stays", c.Why), Fix: fix})
+	}
+	return found
+}
+
+// staleReads reports API servers without quorum reads: an error where the plan leaves them so, a warning where one that runs so has to be
+// restarted with what the plan needs.
+func staleReads(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for _, side := range p.StaleReaders() {
+		found = append(found, finding.Finding{
+			Subject: fmt.Sprintf("--etcd-quorum-read of the %s API server", side),
+			Message: fmt.Sprintf("%s reads from one etcd member, which may lag behind: objects seem absent that exist", p.Side(side).Version.Minor),
+			Fix:     "set --etcd-quorum-read=true on every API server of that side",
+		})
+	}
+	for _, c := range p.ComponentsOf(etcdsplit.Legacy, kubever.APIServer) {
+		for _, arg := range c.Args {
+			if !p.Legacy.Existing || argName(arg.Name) != "etcd-quorum-read" || arg.Origin == plan.FromSpec {
+				continue
+			}
+			found = append(found, finding.Finding{
+				Severity: finding.Warning, Subject: "--etcd-quorum-read of " + c.Name + " on " + c.Host,
+				Message: fmt.Sprintf("runs without quorum reads: until it is restarted, %s may answer 404 for objects that exist", p.Legacy.Version.Minor),
+				Fix:     "restart it with --etcd-quorum-read=true, and add that to spec.legacy.apiServer.extraArgs",
+			})
+		}
 	}
 	return found
 }

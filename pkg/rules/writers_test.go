@@ -119,6 +119,30 @@ func TestAccessToTheSystemsAccounts(t *testing.T) {
 	}
 }
 
+func TestReadsWithoutQuorum(t *testing.T) {
+	running := func(version, server string) example {
+		return example{legacy: version, legacySide: "existing: true", legacyServer: server}
+	}
+	for name, test := range map[string]struct {
+		e        example
+		severity finding.Severity // 0: silent
+	}{
+		"the plan's own 1.6":              {example{legacy: "1.6.13"}, 0},
+		"1.6 told not to":                 {example{legacy: "1.6.13", legacyServer: args("etcd-quorum-read=false")}, 0}, // the plan insists
+		"a running 1.6":                   {running("1.6.13", args("secure-port=6443")), finding.Warning},
+		"a running 1.8 told not to":       {running("1.8.15", args("etcd_quorum_read=false")), finding.Warning},
+		"a running 1.8 that has a quorum": {running("1.8.15", args("etcd-quorum-read=true")), 0},
+		"a running 1.9":                   {running("1.9.11", args("secure-port=6443")), 0},
+		"a running 1.12 told not to":      {running("1.12.10", args("etcd-quorum-read=false")), finding.Error},
+		"1.15, which has no such flag":    {example{}, 0},
+	} {
+		found := of(Check(planOf(t, test.e.String())), "FUS226")
+		if test.severity == 0 && len(found) > 0 || test.severity != 0 && (len(found) != 1 || found[0].Severity != test.severity) {
+			t.Errorf("%s: %+v, want severity %v", name, found, test.severity)
+		}
+	}
+}
+
 // Dangers of spellings and versions that the examples do not have.
 func TestDangersInOtherWords(t *testing.T) {
 	for name, test := range map[string]struct {
