@@ -60,14 +60,14 @@ func TestSignalsEndACheckWithWhatItHasSeen(t *testing.T) {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
 			proxy := etcdtest.NewProxy(t, server.Endpoint)
-			proxy.HangAfter(1 << 20)
+			hung := proxy.HangAfter(1 << 20)
 			cmd := etcdVerb(t, "check", proxy.Endpoint, append(modernFromFile, "-o", "json", "--timeout", "5m")...)
 			var stdout, stderr bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &stdout, &stderr
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			etcdtest.Eventually(t, "the check to hang", proxy.Hanging)
+			<-hung
 			if err := cmd.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}

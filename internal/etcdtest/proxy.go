@@ -19,6 +19,7 @@ type Proxy struct {
 	hanging  bool
 	left     int64 // bytes of answers until it hangs by itself, if they are limited
 	limited  bool
+	hung     chan struct{} // closed when it does
 	delay    time.Duration
 	listener net.Listener // nil while it is cut
 	conns    map[net.Conn]bool
@@ -38,18 +39,12 @@ func NewProxy(t testing.TB, endpoint string) *Proxy {
 // Hang makes the proxy take connections and bytes, and pass nothing on, as a machine does that swaps.
 func (p *Proxy) Hang() { p.set(true, 0) }
 
-// HangAfter makes it hang when so many more bytes of answers were passed on.
-func (p *Proxy) HangAfter(bytes int64) {
+// HangAfter makes it hang when so many more bytes of answers were passed on, and returns what is closed then.
+func (p *Proxy) HangAfter(bytes int64) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.left, p.limited = bytes, true
-}
-
-// Hanging reports whether it hangs.
-func (p *Proxy) Hanging() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.hanging
+	p.left, p.limited, p.hung = bytes, true, make(chan struct{})
+	return p.hung
 }
 
 // Delay makes every answer take this much longer.
@@ -163,7 +158,10 @@ func (p *Proxy) hold(came time.Time, answers bool, bytes int) {
 		p.mu.Lock()
 		if answers && first && p.limited {
 			p.left -= int64(bytes)
-			p.hanging = p.hanging || p.left < 0
+			if p.left < 0 && !p.hanging {
+				p.hanging = true
+				close(p.hung)
+			}
 		}
 		hanging, wait, changed, cut := p.hanging, time.Until(came.Add(p.delay)), p.changed, p.listener == nil
 		p.mu.Unlock()

@@ -96,26 +96,23 @@ func readAndWrite(tb testing.TB, c *Converter) {
 	}
 }
 
-// TestConversionCostsLittle: converting ten kinds of objects costs about half of what decoding and encoding them does. The bound is wider,
-// for machines that do other things meanwhile; make bench shows the figure.
-func TestConversionCostsLittle(t *testing.T) {
-	c := newConverter(t)
-	readAndWrite(t, c)
-	best := 10.0
-	for range 8 {
+// BenchmarkConversionCostsLittle: converting ten kinds of objects costs about half of what decoding and encoding them
+// does. The bound is wider, for machines that do other things meanwhile.
+func BenchmarkConversionCostsLittle(b *testing.B) {
+	c := newConverter(b)
+	readAndWrite(b, c)
+	alone, converted := time.Hour, time.Hour
+	for b.Loop() {
 		start := time.Now()
-		for range 20 {
-			readAndWrite(t, nil)
-		}
-		alone := time.Since(start)
-		start = time.Now()
-		for range 20 {
-			readAndWrite(t, c)
-		}
-		best = min(best, float64(time.Since(start))/float64(alone))
+		readAndWrite(b, nil)
+		middle := time.Now()
+		readAndWrite(b, c)
+		alone, converted = min(alone, middle.Sub(start)), min(converted, time.Since(middle))
 	}
-	if best > 3 {
-		t.Errorf("with conversion it takes %.2f times as long as without, want at most 3", best)
+	ratio := float64(converted) / float64(alone)
+	b.ReportMetric(ratio, "times")
+	if ratio > 3 {
+		b.Errorf("with conversion it takes %.2f times as long as without, want at most 3", ratio)
 	}
 }
 

@@ -258,18 +258,25 @@ func TestScanWhileTheStoreIsCompacted(t *testing.T) {
 	wantNote(t, report, "was compacted", "is read again at revision", "is read on at revision")
 
 	ctx, cancel := context.WithCancel(t.Context())
-	var compactions atomic.Int64
+	compacted := sync.NewCond(&sync.Mutex{})
+	compactions := 0
 	var group sync.WaitGroup
 	group.Go(func() {
 		for ctx.Err() == nil {
 			if err := compact(); err == nil {
-				compactions.Add(1)
+				compacted.L.Lock()
+				compactions++
+				compacted.L.Unlock()
+				compacted.Broadcast()
 			}
 		}
 	})
 	wantWhole(t, scanning(t, open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}}), func(int64) {
-		before := compactions.Load()
-		etcdtest.Eventually(t, "compactions", func() bool { return compactions.Load() >= before+2 })
+		compacted.L.Lock()
+		defer compacted.L.Unlock()
+		for before := compactions; compactions < before+2; {
+			compacted.Wait()
+		}
 	}))
 	cancel()
 	group.Wait()
@@ -284,11 +291,21 @@ func TestPageWaitsForALaggingMember(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}, Timeout: 10 * time.Second})
+	way := etcdtest.NewRequests(t, server)
+	refused := 0
+	look := func(r etcdtest.Request) error {
+		if r.Method != "KV/Range" || !r.Answered {
+			return nil
+		}
+		if refused++; refused == 3 { // the third time it still did not have the revision
+			server.Put(t, map[string][]byte{"/registry/pods/default/new": nil})
+		}
+		return nil
+	}
+	client := open(t, etcdv3.Config{Endpoints: []string{way.Endpoint}, Timeout: 10 * time.Second})
 	request := all
 	request.Revision = head.Header.Revision + 1
-	asked := time.AfterFunc(1500*time.Millisecond, func() { server.Put(t, map[string][]byte{"/registry/pods/default/new": nil}) })
-	defer asked.Stop()
+	way.Look.Store(&look)
 	if page, err := client.Page(t.Context(), request); err != nil || len(page.Entries) != 11 {
 		t.Errorf("Page = %d entries, %v; want 11 once the member has the revision", len(page.Entries), err)
 	}
@@ -540,7 +557,7 @@ func TestWatchThroughTrouble(t *testing.T) {
 			}
 		}
 	}
-	var mu sync.Mutex
+	changed := sync.NewCond(&sync.Mutex{})
 	var seen []string
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
@@ -548,11 +565,12 @@ func TestWatchThroughTrouble(t *testing.T) {
 	var watchErr error
 	group.Go(func() {
 		watchErr = client.Watch(ctx, "/registry/", 2, time.Minute, func(revision int64, changes []etcdsplit.Change) error {
-			mu.Lock()
-			defer mu.Unlock()
+			changed.L.Lock()
+			defer changed.L.Unlock()
 			for _, c := range changes {
 				seen = append(seen, fmt.Sprint(c.ModRevision, " ", string(c.Key), " ", string(c.Value)))
 			}
+			changed.Broadcast()
 			return nil
 		})
 	})
@@ -562,25 +580,22 @@ func TestWatchThroughTrouble(t *testing.T) {
 			putCtx, cancel := context.WithTimeout(ctx, time.Second)
 			_, _ = writer.Put(putCtx, fmt.Sprintf("/registry/k-%d", i%5), fmt.Sprint(i)) // it may fail meanwhile
 			cancel()
-			<-time.After(time.Millisecond)
 		}
 	})
 	// caughtUp waits until the watch has seen something that is written from now on.
 	caughtUp := func() {
 		t.Helper()
 		var marker *clientv3.PutResponse
-		etcdtest.Eventually(t, "a write", func() bool {
+		for marker == nil { // it may fail meanwhile
 			putCtx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			var err error
-			marker, err = writer.Put(putCtx, "/registry/marker", "m")
-			return err == nil
-		})
-		etcdtest.Eventually(t, "the watch to go on", func() bool {
-			mu.Lock()
-			defer mu.Unlock()
-			return slices.Contains(seen, fmt.Sprint(marker.Header.Revision, " /registry/marker m"))
-		})
+			marker, _ = writer.Put(putCtx, "/registry/marker", "m")
+			cancel()
+		}
+		changed.L.Lock()
+		defer changed.L.Unlock()
+		for !slices.Contains(seen, fmt.Sprint(marker.Header.Revision, " /registry/marker m")) {
+			changed.Wait()
+		}
 	}
 	caughtUp()
 	cluster.MoveLeader(t, int(watched.Load()+1)%3)

@@ -449,7 +449,8 @@ func TestWhatAMemberDoesLate(t *testing.T) {
 			through[slow] = &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{proxy.Endpoint}, Timeout: 500 * time.Millisecond})}
 			job := planned(t, direct, "late", 50)
 			wake, hanging := make(chan struct{}), atomic.Bool{}
-			var late, done atomic.Int64
+			var late atomic.Int64
+			done := make(chan struct{}, 1000) // more than there are transactions
 			look := func(r etcdtest.Request) error {
 				if r.Method != "KV/Txn" || !hanging.Load() {
 					return nil
@@ -458,7 +459,7 @@ func TestWhatAMemberDoesLate(t *testing.T) {
 					late.Add(1)
 					<-wake
 				} else {
-					done.Add(1)
+					done <- struct{}{}
 				}
 				return nil
 			}
@@ -477,7 +478,9 @@ func TestWhatAMemberDoesLate(t *testing.T) {
 				t.Fatalf("Undo = %+v, %v; want 50 keys", result, err)
 			}
 			close(wake)
-			etcdtest.Eventually(t, "the member has done what was sent to it", func() bool { return done.Load() == late.Load() })
+			for range late.Load() { // the member has done what was sent to it
+				<-done
+			}
 			if core, modern := contents(t, servers["core"]), contents(t, servers["modern"]); !maps.Equal(core, before) || len(modern) != 0 {
 				t.Errorf("in the end there are %d keys in core and %d in modern, want %d and none", len(core), len(modern), len(before))
 			}

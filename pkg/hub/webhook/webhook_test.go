@@ -59,7 +59,7 @@ func question(version string, objects ...string) string {
 		version, strings.Join(objects, ","))
 }
 
-func answered(t *testing.T, w *httptest.ResponseRecorder) review {
+func answered(t testing.TB, w *httptest.ResponseRecorder) review {
 	t.Helper()
 	var r review
 	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil || w.Code != http.StatusOK || r.Response == nil {
