@@ -108,11 +108,16 @@ func ElementType(fieldType string) string {
 	}
 }
 
-// TypeName is a kind as the table of fields names it: v1.Pod, apps.v1.Deployment, networking.v1.Ingress.
+// TypeName is a kind as the table of fields names it: v1.Pod, apps.v1.Deployment, rbac.v1.Role. The first word of the group is
+// that of its Go package, with one exception.
 func TypeName(gvk schema.GroupVersionKind) string {
 	name := gvk.Version + "." + gvk.Kind
-	if group, _, _ := strings.Cut(gvk.Group, "."); group != "" {
-		name = group + "." + name
+	group, _, _ := strings.Cut(gvk.Group, ".")
+	switch {
+	case group == "":
+		return name
+	case gvk.Group == "internal.apiserver.k8s.io":
+		group = "apiserverinternal"
 	}
-	return name
+	return group + "." + name
 }

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -26,23 +25,12 @@ func drops(row *etcdsplit.Resource, side etcdsplit.SideName, minor, other kubeve
 			continue
 		}
 		d := dropping{minor: minor, other: other, implied: implied}
-		d.walk("", typeName(gv, row.Kind), typeName(gv, row.Kind))
+		typeName := kubever.TypeName(gv.WithKind(row.Kind))
+		d.walk("", typeName, typeName)
 		paths = append(paths, d.paths...)
 	}
 	slices.Sort(paths)
 	return slices.Compact(paths), implied
-}
-
-// typeName is a kind as the API descriptions name it: apps.v1.Deployment, v1.Pod, rbac.v1.Role.
-func typeName(gv schema.GroupVersion, kind string) string {
-	group, _, _ := strings.Cut(gv.Group, ".")
-	if gv.Group == "internal.apiserver.k8s.io" {
-		group = "apiserverinternal"
-	}
-	if group == "" {
-		return gv.Version + "." + kind
-	}
-	return group + "." + gv.Version + "." + kind
 }
 
 // dropping walks a type as two versions describe it.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -150,11 +152,7 @@ func erasedFields(p *plan.Plan) []finding.Finding {
 		if !r.VisibleToBoth() || r.Pseudo || (r.Owner != etcdsplit.OwnerShared && r.Owner != etcdsplit.OwnerModern) {
 			continue
 		}
-		spec := typeName(r) + "Spec"
-		if r.Kind == "ConfigMap" || r.Kind == "Secret" || r.Kind == "ServiceAccount" || r.Kind == "StorageClass" {
-			spec = typeName(r)
-		}
-		before := lost
+		spec, before := specType(r), lost
 		for _, field := range kubever.Fields(spec, modern) {
 			if kubever.FieldType(spec, field, legacy) == "" {
 				lost++
@@ -175,9 +173,17 @@ func erasedFields(p *plan.Plan) []finding.Finding {
 	}}
 }
 
-// typeName is how the table of fields calls a resource's kind: v1.Pod, apps.v1.Deployment.
-func typeName(r *plan.Resource) string {
-	return strings.ReplaceAll(strings.Replace(r.Modern.StoredAs, ".k8s.io", "", 1), "/", ".") + "." + r.Kind
+// specType is the type that holds what a client wants of a resource: the spec of its kind, or the kind where it has none.
+func specType(r *plan.Resource) string {
+	gv, err := schema.ParseGroupVersion(r.Modern.StoredAs)
+	if err != nil {
+		return "" // the type of no resource
+	}
+	kind := kubever.TypeName(gv.WithKind(r.Kind))
+	if kubever.HasFields(kind + "Spec") {
+		return kind + "Spec"
+	}
+	return kind
 }
 
 func unreadable(p *plan.Plan) []finding.Finding {
