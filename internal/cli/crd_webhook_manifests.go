@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubefusion/fusionctl/pkg/hub"
@@ -45,7 +46,7 @@ Exit codes: 0 printed, 2 bad usage or bad rules.`,
 	flags.StringVar(&req.ca, "ca", "", "file of the CA that has signed the webhook's certificate")
 	flags.StringVar(&req.version, "for", "", "version of the API server, such as 1.36")
 	flags.StringVar(&req.deployment.Name, "name", "fusionctl-conversion", "of everything")
-	flags.StringVarP(&req.deployment.Namespace, "namespace", "n", "kube-system", "of the server")
+	flags.StringVarP(&req.deployment.Namespace, "namespace", "n", metav1.NamespaceSystem, "of the server")
 	flags.IntVar(&req.deployment.Replicas, "replicas", 2, "of the server")
 	enumFlag(cmd, &req.only, "only", "", "what to print", "all", "server", "crd")
 	return cmd

@@ -412,7 +412,7 @@ func startupRows(minors []kubever.Minor) []startupRow {
 
 func behaviourRows(minors []kubever.Minor) []behaviourRow {
 	var rows []behaviourRow
-	for _, b := range kubever.Behaviours() {
+	for _, b := range kubever.BehaviourFacts() {
 		if in := minorsWhere(minors, b.Minors.Has); in != "never" {
 			rows = append(rows, behaviourRow{Name: b.Name, Minors: in, Meaning: b.Meaning, Source: b.Source})
 		}

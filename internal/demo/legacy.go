@@ -20,7 +20,7 @@ import (
 // fillLegacy writes the cluster as 1.6 has kept it for years.
 func (w *writer) fillLegacy() {
 	w.side = etcdsplit.Legacy
-	for _, namespace := range []string{"default", "kube-system", "kube-public", "shop"} {
+	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, "shop"} {
 		w.putNamespace(namespace)
 		w.putTokenSecret(namespace)
 	}
@@ -239,12 +239,12 @@ func (w *writer) putLegacyDatabase() {
 func (w *writer) putLegacyProxy() {
 	const image = "registry.example.com/kube/hyperkube:v1.6.13-acme.4"
 	w.put("daemonsets", &extensionsv1beta1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-proxy"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-proxy"},
 		Spec:       extensionsv1beta1.DaemonSetSpec{Selector: selector("kube-proxy"), Template: template("kube-proxy", image)},
 		Status:     extensionsv1beta1.DaemonSetStatus{CurrentNumberScheduled: 3, DesiredNumberScheduled: 3, NumberReady: 3},
 	})
 	for i, suffix := range []string{"4fj7c", "bn0wq", "q82lx"} {
-		w.put("pods", w.pod("kube-system", "kube-proxy-"+suffix, "kube-proxy", image, i+1, owned("extensions/v1beta1", "DaemonSet", "kube-system", "kube-proxy")))
+		w.put("pods", w.pod(metav1.NamespaceSystem, "kube-proxy-"+suffix, "kube-proxy", image, i+1, owned("extensions/v1beta1", "DaemonSet", metav1.NamespaceSystem, "kube-proxy")))
 	}
 }
 

@@ -25,7 +25,7 @@ func (w *writer) fillModern() {
 	w.putModernStartup()
 	w.putLocks(func(l etcdsplit.Lock, holder string) { w.putLease(l.Namespace, l.Name, holder) })
 	w.putNamespace("kubeflow")
-	for _, namespace := range []string{"default", "kube-system", "kube-public", "shop", "kubeflow"} {
+	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, "shop", "kubeflow"} {
 		w.put("configmaps", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": "not a certificate\n"}})
 	}
 	for _, s := range services() {
@@ -73,9 +73,9 @@ func (w *writer) putModernStartup() {
 	w.put("servicecidrs", &networkingv1.ServiceCIDR{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: w.plan.Network.ServiceCIDRs},
 	})
-	w.putLease("kube-system", "apiserver-fz3xw5ftpzhz5tjyq2hvqrxkau", w.plan.Hosts[0].Name)
+	w.putLease(metav1.NamespaceSystem, "apiserver-fz3xw5ftpzhz5tjyq2hvqrxkau", w.plan.Hosts[0].Name)
 	w.put("configmaps", &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "extension-apiserver-authentication"},
 		Data:       map[string]string{"client-ca-file": "not a certificate\n"},
 	})
 }

@@ -169,7 +169,7 @@ type service struct {
 func services() []service {
 	return []service{
 		{"default", "kubernetes", 1, 443, 0, nil},
-		{"kube-system", "kube-dns", 10, 53, 0, []string{"10.244.1.2"}},
+		{metav1.NamespaceSystem, "kube-dns", 10, 53, 0, []string{"10.244.1.2"}},
 		{"shop", "db", 33, 5432, 0, []string{"10.244.2.7"}},
 		{"shop", "web", 57, 80, 30080, []string{"10.244.1.11", "10.244.2.12", "10.244.3.13"}},
 	}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -29,7 +30,7 @@ const (
 
 // SystemNamespace is where the control plane runs, the kit's own components too: nothing in it is touched, so that nothing there waits
 // for an answer of its own.
-const SystemNamespace = "kube-system"
+const SystemNamespace = metav1.NamespaceSystem
 
 // Change is what pods and templates are given. It is made by For and not changed.
 type Change struct {

@@ -85,10 +85,10 @@ func verbosity(word string) (string, bool) {
 
 // canonical is the name of a flag with dashes for underscores, unless the minor knows it with underscores only.
 func canonical(component, name string, minor kubever.Minor) string {
-	if kubever.Flag(component, name).In(minor) {
-		return name
+	if f := kubever.FlagGiven(component, name, minor); f.In(minor) {
+		return f.Name
 	}
-	return strings.ReplaceAll(name, "_", "-")
+	return kubever.FlagName(name)
 }
 
 // isSwitch reports whether the flag is a boolean: given without a value, it does not take the next word.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -223,7 +225,7 @@ func isUser(s policy.Subject) bool {
 	case policy.KindGroup:
 		return s.Name == "system:authenticated" || !strings.HasPrefix(s.Name, "system:")
 	case policy.KindServiceAccount:
-		return s.Namespace != "kube-system"
+		return s.Namespace != metav1.NamespaceSystem
 	}
 	return !strings.HasPrefix(s.Name, "system:") && s.Name != plan.JointControllers
 }

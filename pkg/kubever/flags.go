@@ -3,6 +3,7 @@ package kubever
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -79,6 +80,17 @@ func decodeFlags() map[flagKey]FlagFact {
 
 // Flag finds a flag by its name without dashes; the zero FlagFact when no minor of the component has it.
 func Flag(component, name string) FlagFact { return flagTable()[flagKey{component, name}] }
+
+// FlagName is the name of a flag with dashes: components take underscores for dashes, so arguments are compared by it.
+func FlagName(name string) string { return strings.ReplaceAll(name, "_", "-") }
+
+// FlagGiven finds the flag that an argument sets, however it is spelled. Some minors know a flag with underscores only.
+func FlagGiven(component, name string, m Minor) FlagFact {
+	if f := Flag(component, name); f.In(m) {
+		return f
+	}
+	return Flag(component, FlagName(name))
+}
 
 // Flags lists the flags that the component accepts at the minor, by name.
 func Flags(component string, m Minor) []FlagFact {

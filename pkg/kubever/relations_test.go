@@ -1,11 +1,7 @@
 package kubever
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -273,48 +269,28 @@ func TestStartupWritesHoldTogether(t *testing.T) {
 	}
 }
 
-func TestBehavioursHaveConstants(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "behaviours.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var constants, rows []string
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Behaviour") {
-			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			constants = append(constants, value)
+func TestBehavioursHaveFacts(t *testing.T) {
+	named := map[string]bool{}
+	for b := range Behaviour(len(behaviourNames)) {
+		if fact := b.fact(); b.String() == "" || fact.Meaning == "" || fact.Source == "" || len(fact.Minors) == 0 || named[b.String()] {
+			t.Errorf("behaviour %d, %q: facts are %+v, want a name of its own, a meaning, a source and minors", int(b), b, fact)
 		}
-		return true
-	})
-	for _, b := range Behaviours() {
-		rows = append(rows, b.Name)
-	}
-	slices.Sort(constants)
-	if !slices.Equal(constants, rows) {
-		t.Errorf("constants name %v, the table %v", constants, rows)
-	}
-	for _, b := range Behaviours() {
-		if b.Meaning == "" || b.Source == "" || len(b.Minors) == 0 {
-			t.Errorf("behaviour %s lacks a meaning, a source or minors", b.Name)
-		}
+		named[b.String()] = true
 	}
 	for _, tc := range []struct {
-		name  string
-		minor Minor
-		want  bool
+		behaviour Behaviour
+		minor     Minor
+		want      bool
 	}{
 		{BehaviourIssuerRequired, 19, false}, {BehaviourIssuerRequired, 20, true},
 		{BehaviourInsecurePort, 19, true}, {BehaviourInsecurePort, 20, false},
 		{BehaviourTokenSecretsCreated, 23, true}, {BehaviourTokenSecretsCreated, 24, false},
 		{BehaviourCRDServed, 6, false}, {BehaviourCRDServed, 7, true},
 		{BehaviourUndecryptableItemsOmitted, 12, true}, {BehaviourUndecryptableItemsOmitted, 13, false},
-		{BehaviourCRDTruncated, 15, true}, {BehaviourCRDTruncated, 16, false},
+		{Behaviour(-1), 36, false}, {Behaviour(len(behaviourNames)), 36, false},
 	} {
-		if got := Behaves(tc.name, tc.minor); got != tc.want {
-			t.Errorf("Behaves(%s, %s) = %v, want %v", tc.name, tc.minor, got, tc.want)
+		if got := Behaves(tc.behaviour, tc.minor); got != tc.want {
+			t.Errorf("Behaves(%s, %s) = %v, want %v", tc.behaviour, tc.minor, got, tc.want)
 		}
 	}
 }
@@ -329,21 +305,18 @@ func TestBehavioursOfPatchReleases(t *testing.T) {
 			t.Errorf("BehavesIn(%s, %s) = %v, want %v", BehaviourDecodeCoercingWatch, given, got, want)
 		}
 	}
-	for _, b := range Behaviours() {
+	for _, b := range BehaviourFacts() {
 		for m := range b.firstPatch {
 			if !b.Minors.Has(m) {
 				t.Errorf("%s: a first patch release of %s, which does not behave so", b.Name, m)
 			}
 		}
 	}
-	if got := panicOf(func() { Behaves("no-such-behaviour", 6) }); got != "kubever: internal error: no behaviour no-such-behaviour" {
-		t.Errorf("an unknown behaviour panics with %q", got)
-	}
 }
 
 // Behaviours that rest on a feature gate or a flag's default must agree with those tables.
 func TestBehavioursAgreeWithGates(t *testing.T) {
-	for behaviour, gate := range map[string]string{
+	for behaviour, gate := range map[Behaviour]string{
 		BehaviourWebsocketExecNeedsCreate:  "AuthorizePodWebsocketUpgradeCreatePermission",
 		BehaviourBoundTokens:               "TokenRequest",
 		BehaviourDualStackServices:         "IPv6DualStack",
@@ -362,14 +335,19 @@ func TestBehavioursAgreeWithGates(t *testing.T) {
 			}
 		}
 	}
+	minors := map[string]Ranges{}
+	for _, fact := range BehaviourFacts() {
+		minors[fact.Name] = fact.Minors
+	}
+	definitions, _ := ResourceFor(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"})
 	for _, m := range Minors() {
-		if lookup, _ := Flag(APIServer, "service-account-lookup").Default(m); (lookup == "true") != Behaves(BehaviourTokenLookupDefault, m) {
-			t.Errorf("token lookup at %s is %s by flag, %v by table", m, lookup, Behaves(BehaviourTokenLookupDefault, m))
+		if lookup, _ := Flag(APIServer, "service-account-lookup").Default(m); (lookup == "true") != minors["token-lookup-default"].Has(m) {
+			t.Errorf("token lookup at %s is %s by flag, %v by table", m, lookup, minors["token-lookup-default"])
 		}
-		if port, ok := Flag(APIServer, "insecure-port").Default(m); (ok && port != "0") != Behaves(BehaviourInsecurePortOnByDefault, m) {
-			t.Errorf("insecure port at %s is %s by flag, %v by table", m, port, Behaves(BehaviourInsecurePortOnByDefault, m))
+		if port, ok := Flag(APIServer, "insecure-port").Default(m); (ok && port != "0") != minors["insecure-port-on-by-default"].Has(m) {
+			t.Errorf("insecure port at %s is %s by flag, %v by table", m, port, minors["insecure-port-on-by-default"])
 		}
-		_, crds := StoredAs(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, m)
+		_, crds := definitions.StoredAs(m)
 		if crds != Behaves(BehaviourCRDServed, m) {
 			t.Errorf("CRDs at %s: stored %v, served %v", m, crds, Behaves(BehaviourCRDServed, m))
 		}

@@ -309,15 +309,6 @@ func (r Resource) Follows() string {
 	return r.location
 }
 
-// StoredAs names what the minor stores for a resource that is named by any of its groups.
-func StoredAs(gr schema.GroupResource, m Minor) (schema.GroupVersionKind, bool) {
-	r, ok := ResourceFor(gr)
-	if !ok {
-		return schema.GroupVersionKind{}, false
-	}
-	return r.StoredAs(m)
-}
-
 // APIResources lists what the minor compiles in, by group, resource and version, as its API description does.
 func APIResources(m Minor) []APIResource { return slices.Clone(apiResourcesIn(m)) }
 
@@ -352,9 +343,6 @@ func decodeKinds() map[schema.GroupVersionKind]Ranges {
 // the same as serving it: 1.36 decodes a Deployment of extensions/v1beta1. One object that cannot be decoded makes every list
 // of its resource fail.
 func CanDecode(gvk schema.GroupVersionKind, m Minor) bool { return kindTable()[gvk].Has(m) }
-
-// DecodableIn lists the minors that can decode a stored object.
-func DecodableIn(gvk schema.GroupVersionKind) Ranges { return slices.Clone(kindTable()[gvk]) }
 
 // CanWatch reports whether a watch of the resource by the minor survives an object stored as gvk. Before 1.11 a watch ends
 // at every object that is stored in another group than the one this minor stores, although a list decodes it; so do the

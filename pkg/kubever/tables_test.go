@@ -120,17 +120,22 @@ func TestStoredVersions(t *testing.T) {
 		{"networking.k8s.io", "servicecidrs", 33, "networking.k8s.io/v1beta1"},
 		{"", "nodes", 6, "v1"},
 	} {
-		got, ok := StoredAs(schema.GroupResource{Group: tc.group, Resource: tc.resource}, tc.minor)
+		got, ok := storedAs(schema.GroupResource{Group: tc.group, Resource: tc.resource}, tc.minor)
 		if !ok || got.GroupVersion().String() != tc.want {
 			t.Errorf("%s stores %s.%s as %v %v, want %s", tc.minor, tc.resource, tc.group, got, ok, tc.want)
 		}
 	}
 	for _, absent := range []schema.GroupResource{{Group: "apps", Resource: "controllerrevisions"}, {Group: "coordination.k8s.io", Resource: "leases"},
 		{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}} {
-		if got, ok := StoredAs(absent, 6); ok {
+		if got, ok := storedAs(absent, 6); ok {
 			t.Errorf("1.6 stores %s as %v, want unknown", absent, got)
 		}
 	}
+}
+
+func storedAs(gr schema.GroupResource, m Minor) (schema.GroupVersionKind, bool) {
+	r, _ := ResourceFor(gr)
+	return r.StoredAs(m)
 }
 
 func TestWhatCanBeDecoded(t *testing.T) {
@@ -167,7 +172,7 @@ func TestWhatCanBeDecoded(t *testing.T) {
 		{"apiregistration.k8s.io/v1", "APIService", "1.10-1.36"},
 		{"example.org/v1", "Widget", "never"},
 	} {
-		if got := DecodableIn(gvk(tc.gv, tc.kind)).String(); got != tc.want {
+		if got := kindTable()[gvk(tc.gv, tc.kind)].String(); got != tc.want {
 			t.Errorf("%s %s can be decoded in %s, want %s", tc.gv, tc.kind, got, tc.want)
 		}
 	}
@@ -367,5 +372,28 @@ func TestLifecycles(t *testing.T) {
 		if life := LifecycleOf(gvk); len(life.Minors) == 0 || !minor.Known() || minor < life.Minors[0].From {
 			t.Errorf("%v is deprecated in %s, served in %s", gvk, minor, life.Minors)
 		}
+	}
+}
+
+func TestFlagsHoweverTheyAreSpelled(t *testing.T) {
+	for _, tc := range []struct {
+		given string
+		minor Minor
+		want  string
+	}{
+		{"bind-address", 10, "bind-address"},
+		{"bind_address", 36, "bind-address"},
+		{"concurrent_rc_syncs", 9, "concurrent-rc-syncs"},
+		{"concurrent_rc_syncs", 10, "concurrent_rc_syncs"},
+		{"concurrent_rc_syncs", 20, "concurrent_rc_syncs"},
+		{"concurrent_rc_syncs", 21, "concurrent-rc-syncs"},
+		{"no_such_flag", 21, ""},
+	} {
+		if got := FlagGiven(ControllerManager, tc.given, tc.minor); got.Name != tc.want || got.In(tc.minor) != (tc.want != "") {
+			t.Errorf("FlagGiven(%s, %s) = %q in %s, want %q", tc.given, tc.minor, got.Name, got.Minors, tc.want)
+		}
+	}
+	if got := FlagName("etcd_servers-overrides"); got != "etcd-servers-overrides" {
+		t.Errorf("FlagName = %q, want etcd-servers-overrides", got)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kubefusion/fusionctl/pkg/adopt"
@@ -21,9 +22,6 @@ import (
 
 // mirrorAnnotation is on the pods by which a kubelet shows its static pods.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
-
-// systemNamespace is where the control plane's pods are.
-const systemNamespace = "kube-system"
 
 // components collects what shows how the control plane is started.
 type components struct {
@@ -54,7 +52,7 @@ func (m *components) meet(in *collection, o *object, body []byte) {
 			}
 			m.kubelets[status.NodeInfo.KubeletVersion] = append(m.kubelets[status.NodeInfo.KubeletVersion], o.Metadata.Name)
 		}
-	case in.name == "pods" && o.Metadata.Namespace == systemNamespace && o.Metadata.Annotations[mirrorAnnotation] != "":
+	case in.name == "pods" && o.Metadata.Namespace == metav1.NamespaceSystem && o.Metadata.Annotations[mirrorAnnotation] != "":
 		var spec struct {
 			NodeName string `json:"nodeName"`
 		}
@@ -93,7 +91,7 @@ func (c *checker) judgeComponents(ctx context.Context) {
 			for i := range p.processes {
 				process := &p.processes[i]
 				args, _ := process.Args(c.minorOf(process))
-				running = append(running, render.Running{Name: process.Name, Kind: process.Component, Place: "pod " + title(systemNamespace, p.name), Image: process.Image, Args: args, Env: process.Env})
+				running = append(running, render.Running{Name: process.Name, Kind: process.Component, Place: "pod " + title(metav1.NamespaceSystem, p.name), Image: process.Image, Args: args, Env: process.Env})
 			}
 		}
 		for _, d := range render.Diff(c.plan, host.Name, running) {
@@ -216,7 +214,7 @@ func (c *checker) withoutPod(ctx context.Context, of *plan.Component) {
 	if of.Kind == kubever.APIServer && len(c.plan.Hosts) == 1 && c.flagz(ctx, of) {
 		return
 	}
-	c.incomplete("the arguments of %s on %s: no static pod of that name is in %s, and no server shows them; fusionctl render --diff compares files, --no-flags leaves this out", of.Name, of.Host, systemNamespace)
+	c.incomplete("the arguments of %s on %s: no static pod of that name is in %s, and no server shows them; fusionctl render --diff compares files, --no-flags leaves this out", of.Name, of.Host, metav1.NamespaceSystem)
 	if of.Kind == kubever.APIServer && len(c.plan.Hosts) == 1 {
 		c.judgeGates(ctx, of)
 	}
@@ -237,7 +235,7 @@ func (c *checker) flagz(ctx context.Context, of *plan.Component) bool {
 	values := page.Flags
 	minor := c.plan.Side(of.Side).Version.Minor
 	for i, a := range of.Args {
-		name := strings.ReplaceAll(a.Name, "_", "-")
+		name := kubever.FlagName(a.Name)
 		if slices.ContainsFunc(of.Args[i+1:], func(b plan.Arg) bool { return b.Name == a.Name }) {
 			continue // the last one counts, or they are a list
 		}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
@@ -154,7 +155,7 @@ func (c *checker) identify(ctx context.Context, side etcdsplit.SideName) error {
 	if namespaces == nil || !namespaces.VisibleToBoth() {
 		return nil
 	}
-	answer, err = c.servers[side].Read(ctx, "/api/v1/namespaces/kube-system")
+	answer, err = c.servers[side].Read(ctx, "/api/v1/namespaces/"+metav1.NamespaceSystem)
 	if err != nil {
 		return fmt.Errorf("reading namespace kube-system: %w", err)
 	}

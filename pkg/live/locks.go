@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
@@ -132,7 +133,7 @@ func (c *checker) unheldLocks() {
 }
 
 // jointLock is what fusionctl's own controllers elect on.
-var jointLock = etcdsplit.Lock{Component: plan.JointControllers, Resource: "configmaps", Namespace: systemNamespace, Name: plan.JointControllers}
+var jointLock = etcdsplit.Lock{Component: plan.JointControllers, Resource: "configmaps", Namespace: metav1.NamespaceSystem, Name: plan.JointControllers}
 
 // jointLead reports whether fusionctl's own controllers hold their lock, and act.
 func (c *checker) jointLead() bool {

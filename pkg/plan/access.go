@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
@@ -71,15 +72,15 @@ func managerAccess(rows []Resource, controllers []Controller, locks []etcdsplit.
 	manager := []policy.Subject{{Kind: policy.KindUser, Name: controllerManagerUser}}
 	const own = "the modern controller manager: its lock, its controllers' accounts, who asks its port"
 	grants := []policy.Grant{
-		{Subjects: manager, APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Namespaces: []string{lockNamespace}, Why: own},
-		{Subjects: manager, APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"}, Namespaces: []string{lockNamespace}, ReadOnly: true, Why: own},
+		{Subjects: manager, APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Namespaces: []string{metav1.NamespaceSystem}, Why: own},
+		{Subjects: manager, APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"}, Namespaces: []string{metav1.NamespaceSystem}, ReadOnly: true, Why: own},
 		{Subjects: manager, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Namespaces: []string{"*"}, Why: own},
 		{Subjects: manager, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Namespaces: []string{"*"}, Why: own},
 		{Subjects: manager, APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Namespaces: []string{"*"}, Why: own},
 	}
 	if !kubever.Behaves(kubever.BehaviourIssuerRequired, m) {
 		// Where the server may issue no tokens, the manager takes those of its controllers from their secrets.
-		grants = append(grants, policy.Grant{Subjects: manager, APIGroups: []string{""}, Resources: []string{"secrets"}, Namespaces: []string{lockNamespace}, ReadOnly: true, Why: own})
+		grants = append(grants, policy.Grant{Subjects: manager, APIGroups: []string{""}, Resources: []string{"secrets"}, Namespaces: []string{metav1.NamespaceSystem}, ReadOnly: true, Why: own})
 	}
 	for _, l := range locks {
 		if row := rowOf(rows, l.Resource); row != nil {
@@ -95,7 +96,7 @@ func managerAccess(rows []Resource, controllers []Controller, locks []etcdsplit.
 		fact := facts[slices.IndexFunc(facts, func(f kubever.Controller) bool { return f.Name == c.ID })]
 		subject := manager
 		if fact.ServiceAccount != "" && !asOne {
-			subject = []policy.Subject{{Kind: policy.KindServiceAccount, Namespace: lockNamespace, Name: fact.ServiceAccount}}
+			subject = []policy.Subject{{Kind: policy.KindServiceAccount, Namespace: metav1.NamespaceSystem, Name: fact.ServiceAccount}}
 		}
 		why := fmt.Sprintf("%s: %s", c.Name, c.Why)
 		written := slices.Concat(fact.Writes, fact.Deletes)

@@ -84,7 +84,7 @@ func (p *Plan) StaleReaders() []etcdsplit.SideName {
 		stale := func(c Component) bool {
 			value := fallback
 			for _, arg := range c.Args {
-				if flagName(arg.Name) == quorumReadFlag {
+				if kubever.FlagName(arg.Name) == quorumReadFlag {
 					value = cmp.Or(arg.Value, "true") // the flag alone
 				}
 			}

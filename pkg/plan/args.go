@@ -55,7 +55,7 @@ func (l *argList) first(names []string, value, why string) bool {
 func (l *argList) with(extra []spec.Arg) []Arg {
 	fromSpec := map[string][]spec.Arg{}
 	for _, arg := range extra {
-		name := flagName(arg.Name)
+		name := kubever.FlagName(arg.Name)
 		fromSpec[name] = append(fromSpec[name], arg)
 	}
 	var merged []Arg
@@ -81,7 +81,7 @@ func (l *argList) with(extra []spec.Arg) []Arg {
 		}
 	}
 	for _, arg := range extra {
-		if !placed[flagName(arg.Name)] {
+		if !placed[kubever.FlagName(arg.Name)] {
 			merged = append(merged, Arg{Name: arg.Name, Value: arg.Value, Why: "the spec's own", Origin: FromSpec})
 		}
 	}
@@ -123,7 +123,7 @@ func (l *argList) onto(running []spec.Arg) []Arg {
 	for _, arg := range running {
 		changed := Arg{Name: arg.Name, Value: arg.Value, Why: "runs with it", Origin: FromSpec}
 		for _, want := range l.args {
-			if want.needed && want.Name == flagName(arg.Name) {
+			if want.needed && want.Name == kubever.FlagName(arg.Name) {
 				placed[want.Name] = true
 				if want.Value != arg.Value {
 					changed = Arg{Name: arg.Name, Value: want.Value, Why: want.Why, Origin: FromBoth}
@@ -140,14 +140,6 @@ func (l *argList) onto(running []spec.Arg) []Arg {
 	return kept
 }
 
-// flagName is the name under which a flag is known: the servers take underscores for dashes.
-func flagName(name string) string {
-	if name == "concurrent_rc_syncs" { // the one flag that some versions know only in this spelling
-		return name
-	}
-	return strings.ReplaceAll(name, "_", "-")
-}
-
 // lastValue is the value that counts of an argument given in the spec: the last one.
 func lastValue(args []spec.Arg, name string) (string, bool) {
 	if i := lastIndex(args, name); i >= 0 {
@@ -159,7 +151,7 @@ func lastValue(args []spec.Arg, name string) (string, bool) {
 // lastIndex is where the argument stands whose value counts; -1 for nowhere.
 func lastIndex(args []spec.Arg, name string) int {
 	for i := len(args) - 1; i >= 0; i-- {
-		if flagName(args[i].Name) == name {
+		if kubever.FlagName(args[i].Name) == name {
 			return i
 		}
 	}

@@ -316,9 +316,9 @@ func (b *builder) mounts(c *Component, extra []spec.Mount) []Mount {
 		list = append(list, Mount{Name: m.Name, Path: m.HostPath, ReadOnly: m.ReadOnly, Directory: true})
 	}
 	for _, arg := range c.Args {
-		if reads := fileFlags[flagName(arg.Name)]; reads {
+		if reads := fileFlags[kubever.FlagName(arg.Name)]; reads {
 			list = append(list, directories(arg.Value)...)
-		} else if writtenFlags[flagName(arg.Name)] {
+		} else if writtenFlags[kubever.FlagName(arg.Name)] {
 			if path.IsAbs(arg.Value) {
 				list = append(list, Mount{Path: path.Dir(arg.Value), Directory: true})
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 
@@ -292,7 +293,7 @@ func (b *builder) allowLegacyChanges(a *LegacyAccess) {
 	}
 	a.Rules = append(a.Rules, b.podRights()...)
 	if b.homeOf("configmaps") == etcdsplit.Legacy {
-		a.Rules = append(a.Rules, Right{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update"}, Namespace: lockNamespace, Why: "the lock on which they elect"})
+		a.Rules = append(a.Rules, Right{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update"}, Namespace: metav1.NamespaceSystem, Why: "the lock on which they elect"})
 	}
 }
 

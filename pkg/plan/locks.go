@@ -3,13 +3,12 @@ package plan
 import (
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
-
-// lockNamespace is where every version elects unless it is told otherwise.
-const lockNamespace = "kube-system"
 
 // lockKinds are the kinds of lock in the order in which the modern side prefers them. Endpoints come last: the endpoints controller of
 // old versions deletes those that belong to no service, locks among them.
@@ -27,7 +26,7 @@ func runningElection(side etcdsplit.SideName, component string, minor kubever.Mi
 		return election{}
 	}
 	facts := kubever.LeaderLocks(component, minor)
-	kind, name, namespace := facts.Default, facts.Object, lockNamespace
+	kind, name, namespace := facts.Default, facts.Object, metav1.NamespaceSystem
 	if value, ok := lastValue(args, "leader-elect-resource-lock"); ok {
 		kind = value
 	}
@@ -55,7 +54,7 @@ func distinctElection(component string, minor kubever.Minor, legacy []etcdsplit.
 	if facts.NameFlag {
 		kind := preferredLock(facts)
 		name := facts.Object + "-modern"
-		e := election{locks: locksOf(etcdsplit.Modern, component, kind, lockNamespace, name)}
+		e := election{locks: locksOf(etcdsplit.Modern, component, kind, metav1.NamespaceSystem, name)}
 		if kind != facts.Default {
 			e.args = append(e.args, Arg{Name: "leader-elect-resource-lock", Value: kind, Origin: FromPlan,
 				Why: "an endpoints lock may be deleted by the legacy side's endpoints controller"})
@@ -68,7 +67,7 @@ func distinctElection(component string, minor kubever.Minor, legacy []etcdsplit.
 		if kind != facts.Default && !slices.Contains(facts.Settable, kind) {
 			continue
 		}
-		locks := locksOf(etcdsplit.Modern, component, kind, lockNamespace, facts.Object)
+		locks := locksOf(etcdsplit.Modern, component, kind, metav1.NamespaceSystem, facts.Object)
 		if contended(locks, legacy, rows) || !stored(locks, rows) {
 			continue
 		}

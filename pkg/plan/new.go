@@ -79,7 +79,7 @@ func plannable(f *spec.File) error {
 	var problems []error
 	s := &f.Spec
 	for i, arg := range s.Modern.APIServer.ExtraArgs {
-		if instead, ok := computed[flagName(arg.Name)]; ok {
+		if instead, ok := computed[kubever.FlagName(arg.Name)]; ok {
 			problems = append(problems, f.Errorf(fmt.Sprintf("spec.modern.apiServer.extraArgs[%d]", i), "%q follows from the spec, and is to be left out: %s", arg.Name, instead))
 		}
 	}
@@ -251,7 +251,7 @@ func (b *builder) elect() error {
 // electsByItself reports whether the spec's arguments decide about the election.
 func electsByItself(args []spec.Arg) bool {
 	return slices.ContainsFunc(args, func(a spec.Arg) bool {
-		return strings.HasPrefix(flagName(a.Name), "leader-elect-resource") || flagName(a.Name) == "leader-elect" && a.Value == "false"
+		return strings.HasPrefix(kubever.FlagName(a.Name), "leader-elect-resource") || kubever.FlagName(a.Name) == "leader-elect" && a.Value == "false"
 	})
 }
 

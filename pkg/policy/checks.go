@@ -11,6 +11,8 @@ import (
 	"sync"
 	"unicode"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubefusion/fusionctl/internal/spelling"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -454,7 +456,7 @@ func component(rule Rule) (is, writesAll bool) {
 	if rule.User == "system:kube-controller-manager" || rule.User == "system:kube-scheduler" || rule.User == UserControllers {
 		return true, false
 	}
-	name, ok := strings.CutPrefix(rule.User, serviceAccountPrefix+"kube-system:")
+	name, ok := strings.CutPrefix(rule.User, serviceAccountPrefix+metav1.NamespaceSystem+":")
 	if !ok {
 		return false, false
 	}

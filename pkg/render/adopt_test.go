@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubefusion/fusionctl/pkg/adopt"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -62,7 +63,7 @@ func compareWithAdopted(t *testing.T, name string, p *plan.Plan, c *plan.Compone
 	args, _ := process.Args(36)
 	var want []spec.Arg
 	for _, a := range c.Args {
-		want = append(want, spec.Arg{Name: flagName(a.Name), Value: a.Value})
+		want = append(want, spec.Arg{Name: kubever.FlagName(a.Name), Value: a.Value})
 	}
 	if diff := cmp.Diff(want, args); diff != "" {
 		t.Errorf("%s: %s as %s: arguments (-plan +read):\n%s", name, c.Name, target, diff)

@@ -3,7 +3,6 @@ package render
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -114,7 +113,7 @@ func argChanges(p *plan.Plan, c *plan.Component, r *Running) []Change {
 	var changes []Change
 	seen := map[string]bool{}
 	for _, a := range r.Args {
-		name := flagName(a.Name)
+		name := kubever.FlagName(a.Name)
 		if seen[name] {
 			continue
 		}
@@ -130,7 +129,7 @@ func argChanges(p *plan.Plan, c *plan.Component, r *Running) []Change {
 		changes = append(changes, Change{What: "--" + name, Old: before, New: after, Why: why})
 	}
 	for _, a := range c.Args {
-		if name := flagName(a.Name); !seen[name] {
+		if name := kubever.FlagName(a.Name); !seen[name] {
 			seen[name] = true
 			changes = append(changes, Change{What: "--" + name, Old: []string{}, New: plannedValues(c.Args, name), Why: whyOf(c.Args, name)})
 		}
@@ -141,7 +140,7 @@ func argChanges(p *plan.Plan, c *plan.Component, r *Running) []Change {
 func runningValues(args []spec.Arg, name string) []string {
 	values := []string{}
 	for _, a := range args {
-		if flagName(a.Name) == name {
+		if kubever.FlagName(a.Name) == name {
 			values = append(values, a.Value)
 		}
 	}
@@ -151,7 +150,7 @@ func runningValues(args []spec.Arg, name string) []string {
 func plannedValues(args []plan.Arg, name string) []string {
 	values := []string{}
 	for _, a := range args {
-		if flagName(a.Name) == name {
+		if kubever.FlagName(a.Name) == name {
 			values = append(values, a.Value)
 		}
 	}
@@ -160,7 +159,7 @@ func plannedValues(args []plan.Arg, name string) []string {
 
 func whyOf(args []plan.Arg, name string) string {
 	for _, a := range args {
-		if flagName(a.Name) == name {
+		if kubever.FlagName(a.Name) == name {
 			return oneLine(a.Why)
 		}
 	}
@@ -181,9 +180,6 @@ func whyRemoved(p *plan.Plan, c *plan.Component, name string, values []string) s
 	}
 	return "the spec does not have it: extraArgs keep it"
 }
-
-// flagName is the name under which a flag is known: the servers take underscores for dashes.
-func flagName(name string) string { return strings.ReplaceAll(name, "_", "-") }
 
 func envChanges(c *plan.Component, r *Running) []Change {
 	before, after := map[string]string{}, map[string]string{}

@@ -98,7 +98,7 @@ func hostedComponent(p *plan.Plan, c plan.Component, moved map[string]string) pl
 
 // hostedArg changes what a plan for hosts says of addresses. What the spec says stays.
 func hostedArg(c *plan.Component, a *plan.Arg, moved map[string]string) {
-	switch name := flagName(a.Name); {
+	switch name := kubever.FlagName(a.Name); {
 	case name == "etcd-servers" || name == "etcd-servers-overrides":
 		a.Value = replaceEndpoints(a.Value, moved)
 	case a.Origin != plan.FromPlan:
@@ -199,7 +199,7 @@ func hostedCertificate(p *plan.Plan, c plan.Certificate, first spec.Host) plan.C
 // presents reports whether a component serves with a certificate.
 func presents(c *plan.Component, file string) bool {
 	return slices.ContainsFunc(c.Args, func(a plan.Arg) bool {
-		return a.Value == file && slices.Contains([]string{"tls-cert-file", "cert-file", "peer-cert-file"}, flagName(a.Name))
+		return a.Value == file && slices.Contains([]string{"tls-cert-file", "cert-file", "peer-cert-file"}, kubever.FlagName(a.Name))
 	})
 }
 

@@ -5,14 +5,12 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
-
-// systemNamespace is where control-plane pods live.
-const systemNamespace = "kube-system"
 
 // criticalAnnotation marks a pod that must not be evicted for kubelets that know no priority.
 const criticalAnnotation = "scheduler.alpha.kubernetes.io/critical-pod"
@@ -47,7 +45,7 @@ func staticPod(p *plan.Plan, c *plan.Component) ([]byte, error) {
 		field{"kind", text("Pod")},
 		field{"metadata", object(
 			field{"name", text(c.Name)},
-			field{"namespace", text(systemNamespace)},
+			field{"namespace", text(metav1.NamespaceSystem)},
 			field{"labels", object(
 				field{"component", text(c.Name)},
 				field{"tier", text("control-plane")},
@@ -226,7 +224,7 @@ func probe(p *plan.Plan, c *plan.Component, q *plan.Probe) *yaml.Node {
 // listensOnPodIP reports whether a component of the host's network certainly listens on the address that its pod has: all of them.
 func listensOnPodIP(c *plan.Component) bool {
 	for i := len(c.Args) - 1; i >= 0; i-- {
-		if name := strings.ReplaceAll(c.Args[i].Name, "_", "-"); name == "bind-address" || name == "address" {
+		if name := kubever.FlagName(c.Args[i].Name); name == "bind-address" || name == "address" {
 			return c.Args[i].Value == "0.0.0.0" || c.Args[i].Value == "::" || c.Args[i].Value == ""
 		}
 	}

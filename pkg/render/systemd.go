@@ -219,7 +219,7 @@ func writablePaths(c *plan.Component) []string {
 		}
 	}
 	for _, a := range c.Args {
-		if slices.Contains(writtenDirectories, strings.ReplaceAll(a.Name, "_", "-")) && path.IsAbs(a.Value) {
+		if slices.Contains(writtenDirectories, kubever.FlagName(a.Name)) && path.IsAbs(a.Value) {
 			paths = append(paths, path.Clean(a.Value))
 		}
 	}

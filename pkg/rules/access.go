@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -161,9 +163,6 @@ func oneUserForAll(p *plan.Plan) []finding.Finding {
 		Message: "is false: every controller may do what the policy gives to any of them", Fix: "leave the argument to the plan, which sets true"}}
 }
 
-// systemNamespace is where the accounts of controllers and add-ons are.
-const systemNamespace = "kube-system"
-
 // systemAccounts reports rights with which somebody becomes an account of kube-system.
 func systemAccounts(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
@@ -181,7 +180,7 @@ func systemAccounts(p *plan.Plan) []finding.Finding {
 		var writers, readers []string
 		for _, g := range userGrants(p) {
 			switch {
-			case !covers(g, row) || !slices.Contains(g.Namespaces, "*") && !slices.Contains(g.Namespaces, systemNamespace):
+			case !covers(g, row) || !slices.Contains(g.Namespaces, "*") && !slices.Contains(g.Namespaces, metav1.NamespaceSystem):
 			case !g.ReadOnly:
 				writers = append(writers, subjects(g)...)
 			case by.read != "":
@@ -193,8 +192,8 @@ func systemAccounts(p *plan.Plan) []finding.Finding {
 			what, who = by.read, readers
 		}
 		if len(who) > 0 {
-			found = append(found, finding.Finding{Subject: row.Name + " in " + systemNamespace, Message: fmt.Sprintf("%s %s", list(who), what),
-				Fix: fmt.Sprintf("name the namespaces of spec.access in which %s may be used, without %s", row.Name, systemNamespace)})
+			found = append(found, finding.Finding{Subject: row.Name + " in " + metav1.NamespaceSystem, Message: fmt.Sprintf("%s %s", list(who), what),
+				Fix: fmt.Sprintf("name the namespaces of spec.access in which %s may be used, without %s", row.Name, metav1.NamespaceSystem)})
 		}
 	}
 	return found

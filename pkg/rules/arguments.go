@@ -261,15 +261,12 @@ func unknownArguments(p *plan.Plan) []finding.Finding {
 // judgeArgument reports an argument that the component's version does not have, may not have, or calls deprecated.
 func judgeArgument(p *plan.Plan, c *plan.Component, a plan.Arg) (finding.Finding, bool) {
 	minor := p.Side(c.Side).Version.Minor
-	flag := kubever.Flag(c.Kind, argName(a.Name))
-	if !flag.In(minor) {
-		flag = kubever.Flag(c.Kind, a.Name) // some versions know one flag in the other spelling only
-	}
+	flag := kubever.FlagGiven(c.Kind, a.Name, minor)
 	f := finding.Finding{Subject: fmt.Sprintf("--%s of %s", a.Name, c.Name), Fix: "remove it from extraArgs"}
 	switch {
 	case !flag.In(minor):
 		f.Message = fmt.Sprintf("%s %s has no such flag and does not start with it", c.Kind, minor)
-		if near, ok := spelling.Nearest(argName(a.Name), flagNames(c.Kind, minor)); ok {
+		if near, ok := spelling.Nearest(kubever.FlagName(a.Name), flagNames(c.Kind, minor)); ok {
 			f.Fix = fmt.Sprintf("did you mean --%s? %s", near, f.Fix)
 		}
 		return lenient(p, c, f), true

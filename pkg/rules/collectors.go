@@ -190,7 +190,7 @@ func staleReads(p *plan.Plan) []finding.Finding {
 	}
 	for _, c := range p.ComponentsOf(etcdsplit.Legacy, kubever.APIServer) {
 		for _, arg := range c.Args {
-			if !p.Legacy.Existing || argName(arg.Name) != "etcd-quorum-read" || arg.Origin == plan.FromSpec {
+			if !p.Legacy.Existing || kubever.FlagName(arg.Name) != "etcd-quorum-read" || arg.Origin == plan.FromSpec {
 				continue
 			}
 			found = append(found, finding.Finding{

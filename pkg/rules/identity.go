@@ -250,7 +250,7 @@ func keyFiles(p *plan.Plan, side etcdsplit.SideName) []string {
 	}
 	var files []string
 	for _, a := range servers[0].Args {
-		if argName(a.Name) == "service-account-key-file" && a.Value != "" {
+		if kubever.FlagName(a.Name) == "service-account-key-file" && a.Value != "" {
 			files = append(files, a.Value)
 		}
 	}

@@ -119,9 +119,6 @@ func apartOnBoth(p *plan.Plan, key string) bool {
 	return r != nil && !r.VisibleToBoth() && r.Legacy.Store != "" && r.Modern.Store != ""
 }
 
-// argName is the name under which a flag is known: components take underscores for dashes.
-func argName(name string) string { return strings.ReplaceAll(name, "_", "-") }
-
 // hasGate reports whether a side's API server is given NAME=VALUE among its feature gates.
 func hasGate(p *plan.Plan, side etcdsplit.SideName, gate string) bool {
 	value, _ := sideArg(p, side, kubever.APIServer, "feature-gates")

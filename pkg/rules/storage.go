@@ -54,7 +54,7 @@ func storedOtherwise(p *plan.Plan) []finding.Finding {
 }
 
 func judgeStorage(p *plan.Plan, c *plan.Component, a plan.Arg) []finding.Finding {
-	name := argName(a.Name)
+	name := kubever.FlagName(a.Name)
 	if c.Kind != kubever.APIServer && name != "emulated-version" {
 		return nil
 	}

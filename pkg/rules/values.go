@@ -54,7 +54,7 @@ func refusedValues(kind string, a plan.Arg, m kubever.Minor) []finding.Finding {
 		found = append(found, f)
 	}
 	entries := strings.FieldsFunc(a.Value, func(r rune) bool { return r == ',' || r == ' ' })
-	switch strings.ReplaceAll(a.Name, "_", "-") {
+	switch kubever.FlagName(a.Name) {
 	case "controllers":
 		known := controllerNames(m)
 		for _, entry := range entries {

@@ -6,6 +6,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // arguments refuses extraArgs that contradict a field of the file: the field is what everything else is planned from, and the argument
@@ -126,7 +128,7 @@ func (v *validator) modernKubeconfig(at string, c *Component) {
 // lastArg finds the argument that counts: of several of one name the last. The components take underscores for dashes.
 func lastArg(c *Component, name string) (int, bool) {
 	for i := len(c.ExtraArgs) - 1; i >= 0; i-- {
-		if strings.ReplaceAll(c.ExtraArgs[i].Name, "_", "-") == name {
+		if kubever.FlagName(c.ExtraArgs[i].Name) == name {
 			return i, true
 		}
 	}

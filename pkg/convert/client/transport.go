@@ -141,7 +141,7 @@ func (t *transport) send(req *http.Request, about target, answer negotiate.Answe
 }
 
 // lacks reports whether the server is known not to behave so.
-func (c *call) lacks(behaviour string) bool {
+func (c *call) lacks(behaviour kubever.Behaviour) bool {
 	return c.server.Minor.Known() && !kubever.Behaves(behaviour, c.server.Minor)
 }
 
