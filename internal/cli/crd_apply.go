@@ -316,3 +316,14 @@ func (p *rewriteProgress) line(time.Duration) string {
 	}
 	return line
 }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -98,6 +98,15 @@ type openStore struct {
 	close func() error
 }
 
+// opened are the stores as libraries take them.
+func opened(stores []openStore) []etcdv3.Store {
+	result := make([]etcdv3.Store, len(stores))
+	for i, s := range stores {
+		result[i] = etcdv3.Store{Store: s.Store, Client: s.live}
+	}
+	return result
+}
+
 // openStores opens the stores of the plan: those with --snapshot from their file, the others live. With only, the others
 // are left out.
 func openStores(ctx context.Context, r storesRequest, p *plan.Plan, only ...string) ([]openStore, error) {
@@ -318,26 +327,6 @@ func storeHint(err error) string {
 		return hinting.Hint()
 	}
 	return ""
-}
-
-// oneEtcd names two live stores that are one and the same etcd, "" when there are none: then every key seems to be in both,
-// and none can be moved.
-func oneEtcd(ctx context.Context, stores []openStore, prefix string) (string, error) {
-	for i, a := range stores {
-		for _, b := range stores[i+1:] {
-			if a.live == nil || b.live == nil {
-				continue
-			}
-			same, err := a.live.Same(ctx, b.live, etcdsplit.NormalPrefix(prefix)+"/")
-			if err != nil {
-				return "", fmt.Errorf("stores %s and %s: %w", a.Name, b.Name, err)
-			}
-			if same {
-				return fmt.Sprintf("stores %s and %s are one and the same etcd: give each its own endpoints", a.Name, b.Name), nil
-			}
-		}
-	}
-	return "", nil
 }
 
 // memoryShared marks the context of a process that does more than to read stores, and needs its memory for that.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -98,7 +99,7 @@ func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) er
 	options := req.stores.scanOptions(req.depth, req.parallel)
 	progress := newProgress(streams.Err)
 	options.Progress = progress.step
-	report, err := scanApart(ctx, &ownership, stores, options)
+	report, err := etcdv3.Scan(ctx, &ownership, opened(stores), options)
 	progress.done()
 	if err != nil {
 		return err
@@ -116,27 +117,6 @@ func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) er
 	return nil
 }
 
-// scanApart scans the stores. Two that are one are no answer to the question whose a key is.
-func scanApart(ctx context.Context, m *etcdsplit.Map, stores []openStore, options etcdsplit.Options) (*etcdsplit.Report, error) {
-	report, err := etcdsplit.Scan(ctx, m, scanStores(stores), options)
-	if err != nil || !report.Complete {
-		return report, err
-	}
-	one, err := oneEtcd(ctx, stores, m.Prefix)
-	if err != nil {
-		one = err.Error()
-	} else if one != "" {
-		report.Findings = []finding.Finding{} // they compare a store with itself
-		for i := range report.Resources {
-			report.Resources[i].Verdict, report.Resources[i].Rules = "unknown", nil
-		}
-	}
-	if one != "" {
-		report.Complete, report.Incomplete = false, append(report.Incomplete, one)
-	}
-	return report, nil
-}
-
 // accept makes findings that the spec takes responsibility for remarks.
 func accept(findings []finding.Finding, accepted []spec.Accept) {
 	for i := range findings {
@@ -148,14 +128,6 @@ func accept(findings []finding.Finding, accepted []spec.Accept) {
 		}
 	}
 	finding.Sort(findings)
-}
-
-func scanStores(stores []openStore) []etcdsplit.Store {
-	result := make([]etcdsplit.Store, len(stores))
-	for i, s := range stores {
-		result[i] = s.Store
-	}
-	return result
 }
 
 func printEtcdCheck(w io.Writer, output string, report *etcdsplit.Report) error {

@@ -144,23 +144,23 @@ func openWriters(ctx context.Context, r storesRequest, p *plan.Plan) (map[string
 	if r.gentle {
 		return nil, nil, usagef("--gentle: what it reads may be old, and a move must know; --rate makes it slow")
 	}
-	opened, err := openStores(ctx, r, p)
+	live, err := openStores(ctx, r, p)
 	if err != nil {
 		return nil, nil, err
 	}
-	one, err := oneEtcd(ctx, opened, p.Prefix)
+	one, err := etcdv3.OneEtcd(ctx, opened(live), p.Prefix)
 	if err == nil && one != "" {
 		err = badInput(errors.New(one), "moved within one etcd, a key would be its own copy, and deleted")
 	}
 	if err != nil {
-		closeStores(opened)
+		closeStores(live)
 		return nil, nil, withHint(err, cmp.Or(hintOf(err), storeHint(err)))
 	}
 	stores := map[string]move.Store{}
-	for _, s := range opened {
+	for _, s := range live {
 		stores[s.Name] = &etcdv3.Writer{Client: s.live}
 	}
-	return stores, func() { closeStores(opened) }, nil
+	return stores, func() { closeStores(live) }, nil
 }
 
 func runEtcdMovePlan(ctx context.Context, req etcdMoveRequest, streams Streams) error {

@@ -174,3 +174,14 @@ func (s *serverFlags) listener(ctx context.Context) (net.Listener, error) {
 	}
 	return tls.NewListener(listener, config), nil
 }
+
+// serveMetrics serves metrics until ctx ends.
+func serveMetrics(ctx context.Context, listener net.Listener, metrics prometheus.Gatherer) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", ok)
+	if err := webserver.Serve(ctx, listener, mux, loggerFrom(ctx)); err != nil {
+		return fmt.Errorf("serving metrics: %w", err)
+	}
+	return ctx.Err()
+}

@@ -1,31 +1,34 @@
-package cli
+package watch
 
 import (
-	"bytes"
 	"fmt"
 	"runtime"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/examples"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 )
-
-// lineCounter counts lines and keeps none.
-type lineCounter int
-
-func (c *lineCounter) Write(p []byte) (int, error) {
-	*c += lineCounter(bytes.Count(p, []byte("\n")))
-	return len(p), nil
-}
 
 // TestWatchHoldsNoMoreAfterManyChanges tells a watch of keys that come, change and go: some in the wrong store, some of
 // resources that nobody knows, some fought about. What it holds must depend on what there is, not on what there was.
 func TestWatchHoldsNoMoreAfterManyChanges(t *testing.T) {
-	p, err := loadPlan(Streams{}, "testdata/split-1.10-1.36.yaml")
+	const file = "split-1.15-1.36.yaml"
+	data, err := examples.FS.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lines lineCounter
-	w := newWatch(etcdWatchRequest{}, p, nil, &lines)
+	pair, err := spec.Load(file, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	w := New(Config{Map: p.Ownership()}, func(Event) error { lines++; return nil })
 	const changes, keys, batch = 300_000, 20_000, 100
 	revision := int64(1)
 	held := func() uint64 {
@@ -48,7 +51,8 @@ func TestWatchHoldsNoMoreAfterManyChanges(t *testing.T) {
 		}
 		if (n+batch)%(changes/3) == 0 {
 			heap = append(heap, held())
-			t.Logf("%d changes: %d KiB, %d findings, %d keys followed, %d lines", n+batch, heap[len(heap)-1]>>10, len(w.findings), w.referee.Following(), lines)
+			t.Logf("%d changes: %d KiB, %d findings, %d keys followed, %d lines",
+				n+batch, heap[len(heap)-1]>>10, len(w.findings), w.referee.Following(), lines)
 		}
 	}
 	if first, last := heap[0], heap[len(heap)-1]; last > first+first/10+1<<20 {
@@ -65,7 +69,8 @@ func soakChange(k, n int, revision int64) etcdsplit.Change {
 	}
 	c.Key = fmt.Appendf(nil, "/registry/%s/team-%02d/name-%05d-%d", resource, k%50, k, n/100_000)
 	if !c.Deleted {
-		c.Value = fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"name-%05d","namespace":"team-%02d","uid":"%d"},"spec":{"n":%d}}`, k, k%50, k, n)
+		c.Value = fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod",`+
+			`"metadata":{"name":"name-%05d","namespace":"team-%02d","uid":"%d"},"spec":{"n":%d}}`, k, k%50, k, n)
 	}
 	return c
 }
