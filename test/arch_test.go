@@ -26,19 +26,21 @@ var layers = map[string][]string{
 	"cmd/fusionctl":   {"internal/cli"},
 	"pkg/kubever":     {},
 	"pkg/finding":     {},
+	"pkg/gc":          {},
+	"pkg/pair":        {"pkg/gc"},
 	"pkg/spec":        {"pkg/kubever"},
 	"pkg/policy":      {"pkg/kubever", "pkg/finding"},
-	"pkg/etcdsplit":   {"pkg/kubever", "pkg/finding"},
+	"pkg/etcdsplit":   {"pkg/pair", "pkg/gc", "pkg/kubever", "pkg/finding"},
 	"pkg/restart":     {"pkg/kubever", "pkg/finding"},
-	"pkg/plan":        {"pkg/spec", "pkg/policy", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
-	"pkg/rules":       {"pkg/plan", "pkg/spec", "pkg/policy", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
+	"pkg/plan":        {"pkg/spec", "pkg/policy", "pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
+	"pkg/rules":       {"pkg/plan", "pkg/spec", "pkg/policy", "pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
 	"pkg/admission":   {"pkg/plan", "pkg/spec", "pkg/kubever", "pkg/finding"},
-	"pkg/graph":       {"pkg/plan", "pkg/policy", "pkg/etcdsplit", "pkg/spec", "pkg/kubever"},
-	"pkg/render":      {"pkg/admission", "pkg/plan", "pkg/policy", "pkg/etcdsplit", "pkg/spec", "pkg/kubever", "pkg/finding", "templates"},
+	"pkg/graph":       {"pkg/plan", "pkg/policy", "pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/spec", "pkg/kubever"},
+	"pkg/render":      {"pkg/admission", "pkg/plan", "pkg/policy", "pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/spec", "pkg/kubever", "pkg/finding", "templates"},
 	"pkg/convert":     {"pkg/kubever"},
 	"pkg/adopt":       {"pkg/spec", "pkg/kubever"},
-	"pkg/migrate":     {"pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
-	"pkg/live":        {"pkg/render", "pkg/adopt", "pkg/plan", "pkg/spec", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"}, // it compares as render --diff does
+	"pkg/migrate":     {"pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
+	"pkg/live":        {"pkg/render", "pkg/adopt", "pkg/plan", "pkg/spec", "pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"}, // it compares as render --diff does
 	"pkg/hub":         {"pkg/kubever"},
 	"internal/cli":    {"*"},
 	"test/rig":        {"*"},
@@ -51,7 +53,7 @@ var layers = map[string][]string{
 var leaves = []string{"internal/prose", "internal/spelling", "internal/strictyaml"}
 
 // pure packages turn values into values: no files, no network, no processes, no clock of their own, no logs.
-var pure = []string{"internal/prose", "internal/spelling", "internal/strictyaml", "pkg/kubever", "pkg/finding", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/convert/manifest", "pkg/convert/negotiate", "pkg/migrate", "pkg/live", "pkg/hub"}
+var pure = []string{"internal/prose", "internal/spelling", "internal/strictyaml", "pkg/kubever", "pkg/finding", "pkg/gc", "pkg/pair", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/convert/manifest", "pkg/convert/negotiate", "pkg/migrate", "pkg/live", "pkg/hub"}
 
 var impure = []string{"os", "os/exec", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2"}
 

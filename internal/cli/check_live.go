@@ -7,10 +7,10 @@ import (
 	"io"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kube"
 	"github.com/kubefusion/fusionctl/pkg/live"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/rules"
 )
 
@@ -30,8 +30,8 @@ func runCheckLive(ctx context.Context, req checkRequest, streams Streams) error 
 	if err != nil {
 		return err
 	}
-	servers := map[etcdsplit.SideName]live.Server{}
-	for side, file := range map[etcdsplit.SideName]string{etcdsplit.Legacy: req.legacyKubeconfig, etcdsplit.Modern: req.modernKubeconfig} {
+	servers := map[pair.Side]live.Server{}
+	for side, file := range map[pair.Side]string{pair.Legacy: req.legacyKubeconfig, pair.Modern: req.modernKubeconfig} {
 		if servers[side], err = kube.NewClient(file, ""); err != nil {
 			return badInput(fmt.Errorf("reading the kubeconfig of the %s side: %w", side, err), "a kubeconfig names a server, its CA and the client's certificate or token")
 		}

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kube"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 	"github.com/kubefusion/fusionctl/pkg/migrate/live"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -49,7 +49,7 @@ func crdFlags(cmd *cobra.Command, r *crdRequest) {
 	flags.StringVar(&r.context, "context", "", "context of the kubeconfig (default its current one)")
 	flags.StringArrayVar(&r.apiServers, "api-server", nil, "URL of one of several API servers behind that, to be asked by itself how it stores; repeat for each")
 	flags.StringVar(&r.spec, "spec", "", "spec of a fused control plane whose store holds the objects")
-	enumFlag(cmd, &r.side, "side", "", "with --spec, the side of the API server", string(etcdsplit.Modern), string(etcdsplit.Legacy))
+	enumFlag(cmd, &r.side, "side", "", "with --spec, the side of the API server", string(pair.Modern), string(pair.Legacy))
 	flags.StringArrayVar(&r.stores.endpoints, "endpoints", nil, "the store that holds the objects: URL[,URL...]; with --spec, STORE=URL[,URL...] in place of the spec's")
 	flags.StringArrayVar(&r.stores.snapshots, "snapshot", nil, "read the store from a snapshot or a member's db file: FILE; with --spec, STORE=FILE")
 	flags.StringVar(&r.prefix, "prefix", "/registry", "of every key, without --spec")
@@ -65,7 +65,7 @@ func crdFlags(cmd *cobra.Command, r *crdRequest) {
 type cluster struct {
 	server *live.Server
 	plan   *plan.Plan // of --spec; nil without
-	side   etcdsplit.SideName
+	side   pair.Side
 	req    *crdRequest
 	open   map[string]openStore
 }
@@ -75,7 +75,7 @@ func (r *crdRequest) openCluster(streams Streams) (*cluster, error) {
 	if r.kubeconfig == "" {
 		return nil, usagef("--kubeconfig is required")
 	}
-	c := &cluster{req: r, side: etcdsplit.SideName(r.side), open: map[string]openStore{}}
+	c := &cluster{req: r, side: pair.Side(r.side), open: map[string]openStore{}}
 	if r.spec != "" {
 		p, err := loadPlan(streams, r.spec)
 		if err != nil {
@@ -143,7 +143,7 @@ func (c *cluster) storeOf(r migrate.Resource) string {
 		}
 		row = &found.Resource
 	}
-	if c.side == etcdsplit.Legacy {
+	if c.side == pair.Legacy {
 		return row.Legacy.Store
 	}
 	return row.Modern.Store

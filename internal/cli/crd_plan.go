@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 type crdPlanRequest struct {
@@ -123,9 +123,9 @@ func (c *cluster) readable(p *migrate.Plan) error {
 	if row == nil || !row.VisibleToBoth() {
 		return nil
 	}
-	other, name := row.Legacy, etcdsplit.Legacy
-	if c.side == etcdsplit.Legacy {
-		other, name = row.Modern, etcdsplit.Modern
+	other, name := row.Legacy, pair.Legacy
+	if c.side == pair.Legacy {
+		other, name = row.Modern, pair.Modern
 	}
 	if slices.Contains(other.Decodes, p.Storage) && !slices.Contains(other.WatchBreaks, p.Storage) {
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -101,7 +102,7 @@ func runEtcdDiff(ctx context.Context, req etcdDiffRequest, streams Streams) erro
 // diffing is one comparison.
 type diffing struct {
 	req       etcdDiffRequest
-	ownership *etcdsplit.Map
+	ownership *pair.Map
 	both      [2]openStore
 	out       io.Writer
 }
@@ -110,7 +111,7 @@ type diffing struct {
 func (d *diffing) run(ctx context.Context, streams Streams) (differs bool, err error) {
 	progress := newProgress(streams.Err)
 	left, right := progress.counted(d.both[0].Store), progress.counted(d.both[1].Store)
-	paths, known := d.ownership.Paths(d.req.under)
+	paths, known := etcdsplit.Paths(d.ownership, d.req.under)
 	var report *etcdsplit.DiffReport
 	for _, path := range paths {
 		report, err = etcdsplit.Diff(ctx, d.ownership, left, right, path, d.req.limit)

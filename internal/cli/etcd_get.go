@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -114,10 +115,10 @@ type foundEntry struct {
 }
 
 // findKey looks in every store for the key that most likely is meant. A store that cannot be read does not hide the others.
-func findKey(ctx context.Context, m *etcdsplit.Map, stores []openStore, typed string) (found []foundEntry, failed error) {
+func findKey(ctx context.Context, m *pair.Map, stores []openStore, typed string) (found []foundEntry, failed error) {
 	keys := []string{typed}
 	if typed != "compact_rev_key" {
-		keys, _ = m.Paths(typed)
+		keys, _ = etcdsplit.Paths(m, typed)
 		for i := range keys {
 			keys[i] = etcdsplit.NormalPrefix(m.Prefix) + "/" + keys[i]
 		}
@@ -140,9 +141,9 @@ func findKey(ctx context.Context, m *etcdsplit.Map, stores []openStore, typed st
 	return found, failed
 }
 
-func noStoreHolds(m *etcdsplit.Map, typed string) error {
+func noStoreHolds(m *pair.Map, typed string) error {
 	hint := "fusionctl etcd ls SPEC shows what there is"
-	paths, known := m.Paths(typed)
+	paths, known := etcdsplit.Paths(m, typed)
 	if known && strings.Count(paths[0], "/") < 2 {
 		hint = "want RESOURCE/NAMESPACE/NAME, or RESOURCE/NAME where there are no namespaces; fusionctl etcd ls SPEC RESOURCE --top 10 names some"
 	}

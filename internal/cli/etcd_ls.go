@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 type etcdLsRequest struct {
@@ -86,7 +87,7 @@ func runEtcdLs(ctx context.Context, req etcdLsRequest, streams Streams) error {
 	defer closeStores(stores)
 	ownership := p.Ownership()
 	document := etcdLsDocument{Schema: "fusionctl/etcd-ls/v1", Stores: []listedStore{}, Resources: []etcdsplit.Listed{}}
-	paths, known := ownership.Paths(req.under)
+	paths, known := etcdsplit.Paths(&ownership, req.under)
 	progress := newProgress(streams.Err)
 	var failed error
 	for _, path := range paths {
@@ -111,7 +112,7 @@ func runEtcdLs(ctx context.Context, req etcdLsRequest, streams Streams) error {
 }
 
 // list adds what the stores hold. A store that cannot be read does not keep the others from being listed.
-func (d *etcdLsDocument) list(ctx context.Context, m *etcdsplit.Map, stores []openStore, options etcdsplit.ListOptions, p *progress) error {
+func (d *etcdLsDocument) list(ctx context.Context, m *pair.Map, stores []openStore, options etcdsplit.ListOptions, p *progress) error {
 	d.Stores, d.Resources, d.Incomplete = d.Stores[:0], d.Resources[:0], nil
 	var failed []error
 	for _, s := range stores {
@@ -151,7 +152,7 @@ func (d *etcdLsDocument) sort(by string) {
 }
 
 // noSuchKey is the error about what neither version knows and no store holds.
-func noSuchKey(path string, m *etcdsplit.Map) error {
+func noSuchKey(path string, m *pair.Map) error {
 	key := etcdsplit.NormalPrefix(m.Prefix) + "/" + path
 	return withHint(fmt.Errorf("no store holds %s or anything below it, and neither version has such a resource", etcdsplit.Printable(key)),
 		"fusionctl etcd ls SPEC shows what there is")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -106,7 +106,7 @@ func printStores(t io.Writer, p *plan.Plan) {
 	fmt.Fprintln(t, "STORE\tDEFAULT OF\tRUN BY\tENDPOINTS")
 	for _, s := range p.Stores {
 		var of []string
-		for _, side := range etcdsplit.Sides() {
+		for _, side := range pair.Sides() {
 			if p.Side(side).Store == s.Name {
 				of = append(of, string(side))
 			}
@@ -132,7 +132,7 @@ func printResources(t io.Writer, p *plan.Plan, all bool) {
 }
 
 // place is a side's store and the version that it stores: core:apps/v1.
-func place(s etcdsplit.Side) string {
+func place(s pair.View) string {
 	switch {
 	case s.Store == "":
 		return "-"
@@ -152,7 +152,7 @@ func printControllers(t io.Writer, p *plan.Plan) {
 
 func printLocks(t io.Writer, p *plan.Plan) {
 	fmt.Fprintln(t, "SIDE\tCOMPONENT\tELECTS ON\tNAME")
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		for _, l := range p.Side(side).Locks {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s/%s\n", l.Side, l.Component, l.Resource, l.Namespace, l.Name)
 		}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
@@ -151,7 +151,7 @@ func policyOptions(req policyValidateRequest, streams Streams) (policy.Options, 
 func forbiddenWrites(p *plan.Plan) []policy.Forbidden {
 	var forbidden []policy.Forbidden
 	for _, r := range p.Resources {
-		if r.Owner != etcdsplit.OwnerLegacy {
+		if r.Owner != pair.OwnerLegacy {
 			continue
 		}
 		for _, served := range r.Modern.Serves {

@@ -14,12 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // fillLegacy writes the cluster as 1.6 has kept it for years.
 func (w *writer) fillLegacy() {
-	w.side = etcdsplit.Legacy
+	w.side = pair.Legacy
 	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, "shop"} {
 		w.putNamespace(namespace)
 		w.putTokenSecret(namespace)
@@ -31,7 +31,7 @@ func (w *writer) fillLegacy() {
 		w.putService(s)
 	}
 	w.putRanges()
-	w.putLocks(func(l etcdsplit.Lock, holder string) {
+	w.putLocks(func(l pair.Lock, holder string) {
 		w.put(l.Resource, &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name, Annotations: map[string]string{
 			"control-plane.alpha.kubernetes.io/leader": w.leaderRecord(holder)}}})
 	})
@@ -59,7 +59,7 @@ func (w *writer) putNamespace(name string) {
 		Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
 	})
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
-	if w.side == etcdsplit.Legacy {
+	if w.side == pair.Legacy {
 		account.Secrets = []corev1.ObjectReference{{Name: tokenSecret}}
 	}
 	w.put("serviceaccounts", account)
@@ -135,7 +135,7 @@ func owned(apiVersion, kind, namespace, name string) []metav1.OwnerReference {
 // pod is what a kubelet runs. The legacy side mounts the token secret; the modern one has no other way than a projected volume.
 func (w *writer) pod(namespace, name, app, image string, node int, owners []metav1.OwnerReference) *corev1.Pod {
 	token := corev1.Volume{Name: "token"}
-	if w.side == etcdsplit.Legacy {
+	if w.side == pair.Legacy {
 		token.Secret = &corev1.SecretVolumeSource{SecretName: tokenSecret}
 	} else {
 		expires := int64(3607)

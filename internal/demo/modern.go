@@ -16,14 +16,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // fillModern writes what 1.36 writes at its start, and what came through it.
 func (w *writer) fillModern() {
-	w.side = etcdsplit.Modern
+	w.side = pair.Modern
 	w.putModernStartup()
-	w.putLocks(func(l etcdsplit.Lock, holder string) { w.putLease(l.Namespace, l.Name, holder) })
+	w.putLocks(func(l pair.Lock, holder string) { w.putLease(l.Namespace, l.Name, holder) })
 	w.putNamespace("kubeflow")
 	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, "shop", "kubeflow"} {
 		w.put("configmaps", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": "not a certificate\n"}})

@@ -8,7 +8,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -24,7 +24,7 @@ type Violation struct {
 
 // Violations lists three of the ways in which stores for 1.6 and 1.36 are spoiled in practice.
 func Violations(p *plan.Plan, now time.Time) ([]Violation, error) {
-	w := &writer{plan: p, now: now, side: etcdsplit.Modern, contents: Contents{}}
+	w := &writer{plan: p, now: now, side: pair.Modern, contents: Contents{}}
 	core, modern := p.Resource("pods").Modern.Store, p.Modern.Store
 	key := func(resource, namespace, name string) string {
 		return fmt.Sprintf("%s/%s/%s/%s", p.Prefix, resource, namespace, name)

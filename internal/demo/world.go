@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -45,7 +45,7 @@ type object interface {
 // writer writes objects as the API server of a side does.
 type writer struct {
 	plan     *plan.Plan
-	side     etcdsplit.SideName
+	side     pair.Side
 	now      time.Time
 	contents Contents
 	errs     []error
@@ -59,7 +59,7 @@ func (w *writer) put(resource string, o object) {
 		w.errs = append(w.errs, fmt.Errorf("%s: the plan does not know this resource", resource))
 		return
 	}
-	at := row.Side(w.side)
+	at := row.View(w.side)
 	if goVersion(o) != shortGroupVersion(at.StoredAs) {
 		w.errs = append(w.errs, fmt.Errorf("%s: the %s side stores %q, not %T", resource, w.side, at.StoredAs, o))
 		return
@@ -218,7 +218,7 @@ func (w *writer) putRanges() {
 }
 
 // putLocks stores the locks on which the side's components elect.
-func (w *writer) putLocks(lock func(l etcdsplit.Lock, holder string)) {
+func (w *writer) putLocks(lock func(l pair.Lock, holder string)) {
 	for _, l := range w.plan.Side(w.side).Locks {
 		lock(l, w.plan.Hosts[0].Name+"_"+string(uid("holder", l.Namespace, l.Name)))
 	}

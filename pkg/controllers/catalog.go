@@ -14,14 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 // resource is one resource of one side's API server, in one version that it serves.
 type resource struct {
-	side etcdsplit.SideName
+	side pair.Side
 	schema.GroupVersionResource
 	kind       string
 	namespaced bool
@@ -48,7 +48,7 @@ type catalog struct {
 }
 
 // readCatalog puts the answers of discovery together.
-func readCatalog(side etcdsplit.SideName, d discovery.DiscoveryInterface, now time.Time) (*catalog, error) {
+func readCatalog(side pair.Side, d discovery.DiscoveryInterface, now time.Time) (*catalog, error) {
 	groups, lists, err := d.ServerGroupsAndResources()
 	if apierrors.IsNotAcceptable(err) { // 1.6 refuses to be asked for all at once
 		groups, lists, err = d.WithLegacy().ServerGroupsAndResources()
@@ -141,7 +141,7 @@ const failedAge = 2 * time.Second
 
 // catalogs keeps one side's catalog and asks again when it is too old.
 type catalogs struct {
-	side  etcdsplit.SideName
+	side  pair.Side
 	fetch func(context.Context) (*catalog, error)
 	now   func() time.Time
 
@@ -192,7 +192,7 @@ type layout struct {
 }
 
 // row is what the plan says of a resource, nil when it is a custom resource or one of an extension API server.
-func (l layout) row(gr schema.GroupResource) *etcdsplit.Resource {
+func (l layout) row(gr schema.GroupResource) *pair.Resource {
 	if fact, known := kubever.ResourceFor(gr); known {
 		if row := l.plan.Resource(fact.Key); row != nil {
 			return &row.Resource
@@ -202,10 +202,10 @@ func (l layout) row(gr schema.GroupResource) *etcdsplit.Resource {
 }
 
 // serves reports whether the plan's version of a side serves the kind: a catalog without it says less than the server has.
-func (l layout) serves(side etcdsplit.SideName, gk schema.GroupKind) bool {
+func (l layout) serves(side pair.Side, gk schema.GroupKind) bool {
 	for i := range l.plan.Resources {
 		if row := &l.plan.Resources[i]; !row.Pseudo && row.ServesKind(gk.Group, gk.Kind) {
-			return len(row.Side(side).Serves) > 0
+			return len(row.View(side).Serves) > 0
 		}
 	}
 	return false
@@ -228,7 +228,7 @@ func (l layout) groups(gk schema.GroupKind) []string {
 
 // home is the side through which the objects of a resource are watched and changed when both sides see the same ones; "" when each side
 // has its own.
-func (l layout) home(gr schema.GroupResource) etcdsplit.SideName {
+func (l layout) home(gr schema.GroupResource) pair.Side {
 	row := l.row(gr)
 	if row == nil {
 		row = &l.plan.CustomResources
@@ -244,7 +244,7 @@ func (l layout) watched(legacy, modern *catalog) []resource {
 // chosen are the resources with the verbs that the two sides serve: each object through one side, under one group.
 func (l layout) chosen(legacy, modern *catalog, verbs ...string) []resource {
 	type place struct {
-		side etcdsplit.SideName
+		side pair.Side
 		key  string
 	}
 	chosen := map[place]resource{}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubefusion/fusionctl/internal/rawapi"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // accepts is what one kind of request accepts.
@@ -50,14 +50,14 @@ const answerWithin = 20 * time.Second
 // object at a time: client-go's own metadata client reads such a list into memory first.
 // Safe for concurrent use.
 type client struct {
-	side      etcdsplit.SideName
+	side      pair.Side
 	rest      rest.Interface
 	discovery discovery.DiscoveryInterface
 
 	gets, lists, watches accepts
 }
 
-func newClient(side etcdsplit.SideName, config *rest.Config) (*client, error) {
+func newClient(side pair.Side, config *rest.Config) (*client, error) {
 	restClient, err := rawapi.Connect(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the %s side: %w", side, err)

@@ -13,16 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 // cluster is both sides, and all that changes something on them.
 type cluster struct {
 	layout   layout
-	clients  map[etcdsplit.SideName]*client
-	catalogs map[etcdsplit.SideName]*catalogs
+	clients  map[pair.Side]*client
+	catalogs map[pair.Side]*catalogs
 	writer   writer
 	limit    *rate.Limiter // of changes
 	audit    *slog.Logger
@@ -42,11 +42,11 @@ const settleTime = 5 * time.Second
 type writer interface {
 	delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) error
 	patchMetadata(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, fields map[string]any) error
-	write(ctx context.Context, side etcdsplit.SideName, verb, url string, object any) error
+	write(ctx context.Context, side pair.Side, verb, url string, object any) error
 }
 
 // servers writes through the side that a resource is of.
-type servers map[etcdsplit.SideName]*client
+type servers map[pair.Side]*client
 
 func (s servers) delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) error {
 	return s[r.side].delete(ctx, r, o, policy)
@@ -56,7 +56,7 @@ func (s servers) patchMetadata(ctx context.Context, r resource, o *metav1.Partia
 	return s[r.side].patchMetadata(ctx, r, o, fields)
 }
 
-func (s servers) write(ctx context.Context, side etcdsplit.SideName, verb, url string, object any) error {
+func (s servers) write(ctx context.Context, side pair.Side, verb, url string, object any) error {
 	return s[side].write(ctx, verb, url, object)
 }
 
@@ -71,14 +71,14 @@ func (nobody) patchMetadata(context.Context, resource, *metav1.PartialObjectMeta
 	return nil
 }
 
-func (nobody) write(context.Context, etcdsplit.SideName, string, string, any) error { return nil }
+func (nobody) write(context.Context, pair.Side, string, string, any) error { return nil }
 
-func newCluster(p *plan.Plan, configs map[etcdsplit.SideName]*rest.Config, o Options) (*cluster, error) {
+func newCluster(p *plan.Plan, configs map[pair.Side]*rest.Config, o Options) (*cluster, error) {
 	c := &cluster{
-		layout: layout{p}, clients: map[etcdsplit.SideName]*client{}, catalogs: map[etcdsplit.SideName]*catalogs{},
+		layout: layout{p}, clients: map[pair.Side]*client{}, catalogs: map[pair.Side]*catalogs{},
 		limit: rate.NewLimiter(rate.Limit(o.ChangesPerSecond), max(1, int(o.ChangesPerSecond))), audit: o.Audit, log: o.Log, metrics: newMetrics(), now: time.Now, settle: settleTime,
 	}
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		config := rest.CopyConfig(configs[side])
 		config.QPS, config.Burst = o.QPS, int(2*o.QPS)
 		config.UserAgent = "fusionctl-controllers"
@@ -108,11 +108,11 @@ func (c *cluster) dryRun() bool {
 	return dry
 }
 
-func (c *cluster) client(side etcdsplit.SideName) *client { return c.clients[side] }
+func (c *cluster) client(side pair.Side) *client { return c.clients[side] }
 
 // identify makes sure that a server is the one that the plan means. Two kubeconfigs that lead to one server, or one that leads to another
 // cluster, would make every owner look absent.
-func (c *cluster) identify(ctx context.Context, side etcdsplit.SideName) error {
+func (c *cluster) identify(ctx context.Context, side pair.Side) error {
 	client := c.client(side)
 	text, err := client.version(ctx)
 	if err != nil {
@@ -151,16 +151,16 @@ func (c *cluster) sharesNamespaces() bool {
 }
 
 // namespaces is the resource of namespaces; every version has it.
-func (c *cluster) namespaces(side etcdsplit.SideName) resource {
+func (c *cluster) namespaces(side pair.Side) resource {
 	return resource{side: side, GroupVersionResource: schema.GroupVersion{Version: "v1"}.WithResource("namespaces"), kind: "Namespace", verbs: "dglw"}
 }
 
 // freshCatalogs returns what both sides serve, asked after the moment given.
 func (c *cluster) freshCatalogs(ctx context.Context, moment time.Time) (legacy, modern *catalog, err error) {
-	if legacy, err = c.catalogs[etcdsplit.Legacy].since(ctx, moment); err != nil {
+	if legacy, err = c.catalogs[pair.Legacy].since(ctx, moment); err != nil {
 		return nil, nil, err
 	}
-	if modern, err = c.catalogs[etcdsplit.Modern].since(ctx, moment); err != nil {
+	if modern, err = c.catalogs[pair.Modern].since(ctx, moment); err != nil {
 		return nil, nil, err
 	}
 	for _, both := range []*catalog{legacy, modern} {
@@ -173,7 +173,7 @@ func (c *cluster) freshCatalogs(ctx context.Context, moment time.Time) (legacy, 
 
 // bothAnswer makes sure that neither side is out of sight.
 func (c *cluster) bothAnswer(ctx context.Context) error {
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		if _, err := c.catalogs[side].since(ctx, time.Time{}); err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // collector deletes what nobody owns any more, and finishes deletions that wait for dependents.
@@ -156,8 +156,8 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 	}
 	kind := gv.WithKind(ref.Kind).GroupKind()
 	groups := c.layout.groups(kind)
-	asked, silent := 0, etcdsplit.SideName("")
-	for _, side := range etcdsplit.Sides() {
+	asked, silent := 0, pair.Side("")
+	for _, side := range pair.Sides() {
 		served, err := c.catalogs[side].since(ctx, seen)
 		if err != nil {
 			return ownerUnknown, err

@@ -16,12 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 const (
-	legacy = etcdsplit.Legacy
-	modern = etcdsplit.Modern
+	legacy = pair.Legacy
+	modern = pair.Modern
 )
 
 // collectAll looks at every object until nothing changes; objects that are left in doubt are left.
@@ -79,38 +79,38 @@ func TestOwnersAreKnownByUID(t *testing.T) {
 
 // Whatever a server answers instead of properly, nothing is deleted: with it both of the pod's possible places are not known to be empty.
 func TestDoubtNeverDeletes(t *testing.T) {
-	for name, refuse := range map[string]func(etcdsplit.SideName, *http.Request) int{
-		"the legacy side is down": func(side etcdsplit.SideName, _ *http.Request) int { return code(side == legacy, 503) },
-		"the modern side is down": func(side etcdsplit.SideName, _ *http.Request) int { return code(side == modern, 503) },
-		"owners may not be read": func(_ etcdsplit.SideName, r *http.Request) int {
+	for name, refuse := range map[string]func(pair.Side, *http.Request) int{
+		"the legacy side is down": func(side pair.Side, _ *http.Request) int { return code(side == legacy, 503) },
+		"the modern side is down": func(side pair.Side, _ *http.Request) int { return code(side == modern, 503) },
+		"owners may not be read": func(_ pair.Side, r *http.Request) int {
 			return code(strings.Contains(r.URL.Path, "/replicasets/"), 403)
 		},
-		"a proxy answers 404": func(_ etcdsplit.SideName, r *http.Request) int {
+		"a proxy answers 404": func(_ pair.Side, r *http.Request) int {
 			return code(strings.Contains(r.URL.Path, "/replicasets/"), 404)
 		},
-		"a proxy answers 200": func(_ etcdsplit.SideName, r *http.Request) int {
+		"a proxy answers 200": func(_ pair.Side, r *http.Request) int {
 			return code(strings.Contains(r.URL.Path, "/replicasets/"), 200)
 		},
-		"a group's discovery fails": func(side etcdsplit.SideName, r *http.Request) int {
+		"a group's discovery fails": func(side pair.Side, r *http.Request) int {
 			return code(side == legacy && r.URL.Path == "/apis/apps/v1", 503)
 		},
-		"the old group's discovery": func(_ etcdsplit.SideName, r *http.Request) int {
+		"the old group's discovery": func(_ pair.Side, r *http.Request) int {
 			return code(r.URL.Path == "/apis/extensions/v1beta1", 500)
 		},
-		"the pod cannot be read": func(_ etcdsplit.SideName, r *http.Request) int {
+		"the pod cannot be read": func(_ pair.Side, r *http.Request) int {
 			return code(strings.Contains(r.URL.Path, "/pods/"), 500)
 		},
-		"the version cannot be read": func(side etcdsplit.SideName, r *http.Request) int {
+		"the version cannot be read": func(side pair.Side, r *http.Request) int {
 			return code(side == legacy && r.URL.Path == "/version", 500)
 		},
-		"kube-system cannot be found": func(side etcdsplit.SideName, r *http.Request) int {
+		"kube-system cannot be found": func(side pair.Side, r *http.Request) int {
 			return code(side == modern && strings.HasSuffix(r.URL.Path, "/kube-system"), 404)
 		},
-		"both servers say 401": func(etcdsplit.SideName, *http.Request) int { return 401 },
-		"one side's discovery is short": func(side etcdsplit.SideName, r *http.Request) int {
+		"both servers say 401": func(pair.Side, *http.Request) int { return 401 },
+		"one side's discovery is short": func(side pair.Side, r *http.Request) int {
 			return code(side == modern && r.URL.Path == "/apis", 200)
 		},
-		"all discovery is short": func(_ etcdsplit.SideName, r *http.Request) int { return code(r.URL.Path == "/apis", 200) },
+		"all discovery is short": func(_ pair.Side, r *http.Request) int { return code(r.URL.Path == "/apis", 200) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -129,7 +129,7 @@ func TestDoubtNeverDeletes(t *testing.T) {
 			if len(w.deletions) > 0 {
 				t.Fatalf("deleted %q", w.deletions)
 			}
-			w.refuse = func(etcdsplit.SideName, *http.Request) int { return 0 }
+			w.refuse = func(pair.Side, *http.Request) int { return 0 }
 			forget(m)
 			collectAll(t, w, c, m)
 			if !slices.Equal(w.deletions, []string{"pods/demo/one"}) {
@@ -159,22 +159,22 @@ func forget(m *manager) {
 // A custom kind that both sides serve, and one that for the moment does not say so: the other's word is not enough.
 func TestCustomKindsOfBothSidesWaitForBothSides(t *testing.T) {
 	for name, test := range map[string]struct {
-		refuse func(etcdsplit.SideName, *http.Request) int
+		refuse func(pair.Side, *http.Request) int
 		settle time.Duration
 	}{
-		"the groups may not be read": {refuse: func(side etcdsplit.SideName, r *http.Request) int {
+		"the groups may not be read": {refuse: func(side pair.Side, r *http.Request) int {
 			return code(side == modern && r.URL.Path == "/apis", 403)
 		}},
-		"the groups are not found": {refuse: func(side etcdsplit.SideName, r *http.Request) int {
+		"the groups are not found": {refuse: func(side pair.Side, r *http.Request) int {
 			return code(side == modern && r.URL.Path == "/apis", 404)
 		}},
-		"the core is not found": {refuse: func(side etcdsplit.SideName, r *http.Request) int {
+		"the core is not found": {refuse: func(side pair.Side, r *http.Request) int {
 			return code(side == modern && r.URL.Path == "/api", 404)
 		}},
-		"the group may not be read": {refuse: func(side etcdsplit.SideName, r *http.Request) int {
+		"the group may not be read": {refuse: func(side pair.Side, r *http.Request) int {
 			return code(side == modern && r.URL.Path == "/apis/both.test/v1", 403)
 		}},
-		"its definition is news": {settle: time.Hour, refuse: func(side etcdsplit.SideName, r *http.Request) int {
+		"its definition is news": {settle: time.Hour, refuse: func(side pair.Side, r *http.Request) int {
 			return code(side == modern && r.URL.Path == "/apis", withoutBoth)
 		}},
 	} {
@@ -250,7 +250,7 @@ func TestDryRunOnlySays(t *testing.T) {
 	}
 }
 
-func finalized(w *world, side etcdsplit.SideName, key string, finalizers ...string) {
+func finalized(w *world, side pair.Side, key string, finalizers ...string) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	o := w.own[side].objects[key]
@@ -296,13 +296,13 @@ func TestOrphaningReleasesDependentsThatNoWatchHasSeen(t *testing.T) {
 	finalized(w, modern, "replicasets/demo/set", metav1.FinalizerOrphanDependents)
 	w.see(t.Context(), m)
 	w.put("", "pods", "demo", "late", set)
-	w.refuse = func(side etcdsplit.SideName, r *http.Request) int {
+	w.refuse = func(side pair.Side, r *http.Request) int {
 		return code(side == legacy && strings.HasSuffix(r.URL.Path, "/replicasets"), 500)
 	}
 	if err := c.process(t.Context(), set.UID); err == nil || !w.has(modern, "replicasets", "demo", "set") {
 		t.Fatalf("the owner goes although a list failed (%v)", err)
 	}
-	w.refuse = func(etcdsplit.SideName, *http.Request) int { return 0 }
+	w.refuse = func(pair.Side, *http.Request) int { return 0 }
 	if err := c.process(t.Context(), set.UID); err != nil || w.has(modern, "replicasets", "demo", "set") {
 		t.Fatalf("the owner stays (%v)", err)
 	}
@@ -336,7 +336,7 @@ func TestNothingIsDeletedWhileAnOwnerExists(t *testing.T) {
 			c, m := w.collector(Options{})
 			random := rand.New(rand.NewPCG(seed, 1))
 			places := []struct {
-				side     etcdsplit.SideName
+				side     pair.Side
 				resource string
 			}{{legacy, "replicasets"}, {modern, "replicasets"}, {modern, "widgets"}, {"", "pods"}}
 			var refs []metav1.OwnerReference
@@ -356,13 +356,13 @@ func TestNothingIsDeletedWhileAnOwnerExists(t *testing.T) {
 					w.drop(at.side, at.resource, "demo", name)
 				case 3:
 					failing, chance := places[random.IntN(3)].side, 2+random.IntN(3)
-					w.refuse = func(side etcdsplit.SideName, r *http.Request) int {
+					w.refuse = func(side pair.Side, r *http.Request) int {
 						return code(side == failing && random.IntN(chance) == 0, []int{404, 500, 403, 200}[step%4])
 					}
 					for _, uid := range m.graph.suspects() {
 						_ = c.process(t.Context(), uid)
 					}
-					w.refuse = func(etcdsplit.SideName, *http.Request) int { return 0 }
+					w.refuse = func(pair.Side, *http.Request) int { return 0 }
 				case 4:
 					w.see(t.Context(), m)
 				case 5:

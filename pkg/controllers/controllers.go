@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -62,7 +62,7 @@ const (
 // Run runs the controllers of a plan until ctx ends.
 // Errors: a server that is not the plan's, an address that cannot be listened on, the lock lost to another process.
 func Run(ctx context.Context, p *plan.Plan, o Options) error {
-	c, err := newCluster(p, map[etcdsplit.SideName]*rest.Config{etcdsplit.Legacy: o.Legacy, etcdsplit.Modern: o.Modern}, o)
+	c, err := newCluster(p, map[pair.Side]*rest.Config{pair.Legacy: o.Legacy, pair.Modern: o.Modern}, o)
 	if err != nil {
 		return err
 	}
@@ -294,8 +294,8 @@ func pause(ctx context.Context, span time.Duration) {
 
 // lead runs the controllers while this process holds the lock. A process that loses it ends: it must not act beside the next leader.
 func (m *manager) lead(ctx context.Context, o Options) error {
-	side := cmp.Or(m.layout.home(schema.GroupResource{Resource: "configmaps"}), etcdsplit.Modern)
-	config := rest.CopyConfig(map[etcdsplit.SideName]*rest.Config{etcdsplit.Legacy: o.Legacy, etcdsplit.Modern: o.Modern}[side])
+	side := cmp.Or(m.layout.home(schema.GroupResource{Resource: "configmaps"}), pair.Modern)
+	config := rest.CopyConfig(map[pair.Side]*rest.Config{pair.Legacy: o.Legacy, pair.Modern: o.Modern}[side])
 	config.QPS = -1 // a renewal does not stand in line with the collector's requests
 	client, err := newClient(side, config)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -75,11 +75,11 @@ type world struct {
 	version int
 	uids    int
 	shared  store
-	own     map[etcdsplit.SideName]store
+	own     map[pair.Side]store
 	// refuse says how a server answers instead of properly: by a code, 0 for properly.
-	refuse func(side etcdsplit.SideName, r *http.Request) int
+	refuse func(side pair.Side, r *http.Request) int
 	// watches brings events to those who watch; nil where nobody does.
-	watches func(side etcdsplit.SideName, rw http.ResponseWriter, r *http.Request)
+	watches func(side pair.Side, rw http.ResponseWriter, r *http.Request)
 	options Options // of the last collector
 	// deletions lists what was deleted, as resource/namespace/name.
 	deletions []string
@@ -87,14 +87,14 @@ type world struct {
 }
 
 // fakeResources are what each side serves.
-var fakeResources = map[etcdsplit.SideName][]struct{ gv, name, kind string }{
-	etcdsplit.Legacy: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"extensions/v1beta1", "replicasets", "ReplicaSet"}, {"both.test/v1", "gadgets", "Gadget"}},
-	etcdsplit.Modern: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"v1", "configmaps", "ConfigMap"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"example.test/v1", "widgets", "Widget"}, {"example.test/v1", "reports", "Report"}, {"both.test/v1", "gadgets", "Gadget"}},
+var fakeResources = map[pair.Side][]struct{ gv, name, kind string }{
+	pair.Legacy: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"extensions/v1beta1", "replicasets", "ReplicaSet"}, {"both.test/v1", "gadgets", "Gadget"}},
+	pair.Modern: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"v1", "configmaps", "ConfigMap"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"example.test/v1", "widgets", "Widget"}, {"example.test/v1", "reports", "Report"}, {"both.test/v1", "gadgets", "Gadget"}},
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, shared: store{map[string]*stored{}}, own: map[etcdsplit.SideName]store{}, refuse: func(etcdsplit.SideName, *http.Request) int { return 0 }}
-	for _, side := range etcdsplit.Sides() {
+	w := &world{t: t, shared: store{map[string]*stored{}}, own: map[pair.Side]store{}, refuse: func(pair.Side, *http.Request) int { return 0 }}
+	for _, side := range pair.Sides() {
 		w.own[side] = store{map[string]*stored{}}
 	}
 	w.put("", "namespaces", "", metav1.NamespaceSystem)
@@ -104,8 +104,8 @@ func newWorld(t testing.TB) *world {
 // collector over the two servers, with the graph as the stores are now and no watches.
 func (w *world) collector(options Options) (*collector, *manager) {
 	w.t.Helper()
-	configs := map[etcdsplit.SideName]*rest.Config{}
-	for _, side := range etcdsplit.Sides() {
+	configs := map[pair.Side]*rest.Config{}
+	for _, side := range pair.Sides() {
 		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.serve(side, rw, r) }))
 		w.t.Cleanup(server.Close)
 		configs[side] = &rest.Config{Host: server.URL}
@@ -115,7 +115,7 @@ func (w *world) collector(options Options) (*collector, *manager) {
 		options.Audit = slog.New(slog.DiscardHandler)
 	}
 	options.Log = slog.New(slog.DiscardHandler)
-	options.Legacy, options.Modern = configs[etcdsplit.Legacy], configs[etcdsplit.Modern]
+	options.Legacy, options.Modern = configs[pair.Legacy], configs[pair.Modern]
 	w.options = options
 	c, err := newCluster(testPlan(w.t), configs, options)
 	if err != nil {
@@ -156,7 +156,7 @@ func (w *world) see(ctx context.Context, m *manager) {
 }
 
 // in is the store in which a side keeps a resource.
-func (w *world) in(side etcdsplit.SideName, resource string) store {
+func (w *world) in(side pair.Side, resource string) store {
 	if resource == "pods" || resource == "namespaces" {
 		return w.shared
 	}
@@ -164,7 +164,7 @@ func (w *world) in(side etcdsplit.SideName, resource string) store {
 }
 
 // put makes an object with owners of these UIDs and returns its own.
-func (w *world) put(side etcdsplit.SideName, resource, namespace, name string, owners ...metav1.OwnerReference) metav1.OwnerReference {
+func (w *world) put(side pair.Side, resource, namespace, name string, owners ...metav1.OwnerReference) metav1.OwnerReference {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	w.uids++
@@ -181,14 +181,14 @@ func (w *world) put(side etcdsplit.SideName, resource, namespace, name string, o
 }
 
 // has reports whether an object is there.
-func (w *world) has(side etcdsplit.SideName, resource, namespace, name string) bool {
+func (w *world) has(side pair.Side, resource, namespace, name string) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.in(side, resource).objects[resource+"/"+namespace+"/"+name] != nil
 }
 
 // drop removes an object as if somebody had.
-func (w *world) drop(side etcdsplit.SideName, resource, namespace, name string) {
+func (w *world) drop(side pair.Side, resource, namespace, name string) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	delete(w.in(side, resource).objects, resource+"/"+namespace+"/"+name)
@@ -196,7 +196,7 @@ func (w *world) drop(side etcdsplit.SideName, resource, namespace, name string) 
 
 // exists reports whether the UID is anywhere; w.mutex is held.
 func (w *world) exists(uid string) bool {
-	for _, s := range []store{w.shared, w.own[etcdsplit.Legacy], w.own[etcdsplit.Modern]} {
+	for _, s := range []store{w.shared, w.own[pair.Legacy], w.own[pair.Modern]} {
 		for _, o := range s.objects {
 			if string(o.Metadata.UID) == uid {
 				return true
@@ -209,7 +209,7 @@ func (w *world) exists(uid string) bool {
 // withoutBoth makes a server answer properly, and leave one group out of those that it serves.
 const withoutBoth = -1
 
-func (w *world) serve(side etcdsplit.SideName, rw http.ResponseWriter, r *http.Request) {
+func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 	if w.watches != nil && r.URL.Query().Get("watch") == "true" {
 		w.watches(side, rw, r)
 		return
@@ -233,7 +233,7 @@ func (w *world) serve(side etcdsplit.SideName, rw http.ResponseWriter, r *http.R
 	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if r.URL.Path == "/version" {
-		answer(200, map[string]string{"gitVersion": map[etcdsplit.SideName]string{etcdsplit.Legacy: "v1.15.12", etcdsplit.Modern: "v1.36.3"}[side]})
+		answer(200, map[string]string{"gitVersion": map[pair.Side]string{pair.Legacy: "v1.15.12", pair.Modern: "v1.36.3"}[side]})
 		return
 	}
 	if w.discovery(side, parts, hidden, answer) {
@@ -358,7 +358,7 @@ func (w *world) finalize(name string, r *http.Request, answer func(int, any)) {
 }
 
 // discovery answers what a server of before 1.26 answers.
-func (w *world) discovery(side etcdsplit.SideName, parts []string, hidden string, answer func(int, any)) bool {
+func (w *world) discovery(side pair.Side, parts []string, hidden string, answer func(int, any)) bool {
 	path := strings.Join(parts, "/")
 	switch {
 	case path == "api":

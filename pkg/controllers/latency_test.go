@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // The bound that is promised: among a hundred thousand pods, a dependent is gone within five seconds of its owner. The servers are fakes in
@@ -31,7 +31,7 @@ func TestDependentsGoWithinSecondsAmongHundredThousandPods(t *testing.T) {
 		}
 	}
 	events := make(chan []byte)
-	w.watches = func(side etcdsplit.SideName, rw http.ResponseWriter, r *http.Request) {
+	w.watches = func(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Content-Type", "application/json")
 		rw.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(rw).Flush()
@@ -50,7 +50,7 @@ func TestDependentsGoWithinSecondsAmongHundredThousandPods(t *testing.T) {
 		}
 	}
 	deleted := make(chan string, 2*podsOfEach)
-	w.refuse = func(_ etcdsplit.SideName, r *http.Request) int {
+	w.refuse = func(_ pair.Side, r *http.Request) int {
 		if r.Method == http.MethodDelete {
 			deleted <- r.URL.Path
 		}

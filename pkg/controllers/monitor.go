@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // monitor keeps the graph up to date about one resource. It is the store of client-go's reflector: the objects are held once, in the graph.
@@ -100,7 +100,7 @@ type monitors struct {
 // Errors: a side that could not be asked: everything stays as it is then.
 func (m *monitors) sync(ctx context.Context) error {
 	var both []*catalog
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		c, err := m.cluster.catalogs[side].since(ctx, m.cluster.now().Add(-catalogAge))
 		if err != nil {
 			return err
@@ -118,7 +118,7 @@ func (m *monitors) sync(ctx context.Context) error {
 	}
 	for r, monitor := range m.running {
 		known := both[0]
-		if r.side == etcdsplit.Modern {
+		if r.side == pair.Modern {
 			known = both[1]
 		}
 		if wanted[r] || known.failure(r.Group) != nil {

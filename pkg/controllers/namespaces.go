@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // NamespaceFinalizer stands in spec.finalizers of every namespace that both sides see. Kubernetes' own namespace controller, of whichever
@@ -43,7 +43,7 @@ type namespaces struct {
 const lookAgain = 2 * time.Second
 
 // side through which namespaces are read and written.
-func (n *namespaces) side() etcdsplit.SideName {
+func (n *namespaces) side() pair.Side {
 	return n.layout.home(n.cluster.namespaces("").GroupResource())
 }
 
@@ -126,7 +126,7 @@ func (n *namespaces) clean(ctx context.Context, ns *unstructured.Unstructured, e
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for _, r := range n.layout.chosen(legacy, modern, "list", "delete") { // also what cannot be watched
-		if !r.namespaced || !everything && (r.side == etcdsplit.Legacy || n.layout.home(r.GroupResource()) != "") {
+		if !r.namespaced || !everything && (r.side == pair.Legacy || n.layout.home(r.GroupResource()) != "") {
 			continue
 		}
 		group.Go(func() error {
@@ -200,7 +200,7 @@ func isNamespace(r resource) bool { return r.Group == "" && r.Resource == "names
 
 // isGone reports whether a namespace is on no side, as both servers say.
 func (n *namespaces) isGone(ctx context.Context, name string) (bool, error) {
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		if _, err := n.catalogs[side].since(ctx, time.Time{}); err != nil { // it is the right server
 			return false, err
 		}

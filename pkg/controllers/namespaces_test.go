@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // finalizersOf a namespace; ok is false when it is gone.
@@ -70,13 +70,13 @@ func TestNamespacesWaitForBothSides(t *testing.T) {
 	}
 
 	w.setNamespace("demo", true, NamespaceFinalizer)
-	w.refuse = func(side etcdsplit.SideName, r *http.Request) int {
+	w.refuse = func(side pair.Side, r *http.Request) int {
 		return code(side == legacy && strings.HasSuffix(r.URL.Path, "/replicasets"), 500)
 	}
 	if err := step(); err == nil {
 		t.Error("a list failed and nobody says so")
 	}
-	w.refuse = func(etcdsplit.SideName, *http.Request) int { return 0 }
+	w.refuse = func(pair.Side, *http.Request) int { return 0 }
 	for range 2 {
 		if err := step(); err != nil {
 			t.Fatal(err)
@@ -114,15 +114,15 @@ func TestOrphansOfNamespacesAreDeletedOnlyWithTheFlag(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		delete bool
-		refuse func(etcdsplit.SideName, *http.Request) int
+		refuse func(pair.Side, *http.Request) int
 		want   int
 	}{
 		{"reported", false, nil, 0},
 		{"deleted", true, nil, 2},
-		{"one side does not answer", true, func(side etcdsplit.SideName, r *http.Request) int {
+		{"one side does not answer", true, func(side pair.Side, r *http.Request) int {
 			return code(side == legacy && strings.HasSuffix(r.URL.Path, "/namespaces/gone"), 500)
 		}, 0},
-		{"a proxy says 404", true, func(_ etcdsplit.SideName, r *http.Request) int {
+		{"a proxy says 404", true, func(_ pair.Side, r *http.Request) int {
 			return code(strings.HasSuffix(r.URL.Path, "/namespaces/gone"), 404)
 		}, 0},
 	} {
@@ -158,7 +158,7 @@ func TestNamespacesThatAreMadeAgainKeepTheirObjects(t *testing.T) {
 	w.setNamespace("demo", true, NamespaceFinalizer)
 	w.put(modern, "widgets", "demo", "one")
 	listed := false
-	w.refuse = func(side etcdsplit.SideName, r *http.Request) int { // called with the lock
+	w.refuse = func(side pair.Side, r *http.Request) int { // called with the lock
 		if strings.HasSuffix(r.URL.Path, "/demo/widgets") && !listed {
 			listed = true
 			o := *w.shared.objects["namespaces//demo"]
@@ -212,7 +212,7 @@ func TestTheNextLeaderActsWhenTheFirstHasStopped(t *testing.T) {
 	w := newWorld(t)
 	set := w.put(modern, "replicasets", "demo", "set")
 	w.put("", "pods", "demo", "one", set)
-	w.watches = func(_ etcdsplit.SideName, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	w.watches = func(_ pair.Side, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	start := func() (m *manager, stop func() error) {
 		_, m = w.collector(Options{Collect: true, Workers: 2, LeaderElect: true})
 		m.started = false

@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubefusion/fusionctl/pkg/admission"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -73,18 +73,18 @@ func newKeeperWorld(t testing.TB, p *plan.Plan) (*keeperWorld, *cluster) {
 	w := &keeperWorld{t: t, objects: map[string]map[string]any{}, watchers: map[chan []byte]string{}}
 	server := httptest.NewServer(w)
 	t.Cleanup(server.CloseClientConnections)
-	configs := map[etcdsplit.SideName]*rest.Config{etcdsplit.Legacy: {Host: server.URL}, etcdsplit.Modern: {Host: server.URL}}
+	configs := map[pair.Side]*rest.Config{pair.Legacy: {Host: server.URL}, pair.Modern: {Host: server.URL}}
 	discard := slog.New(slog.DiscardHandler)
 	c, err := newCluster(p, configs, Options{QPS: 1e6, ChangesPerSecond: 1e6, Log: discard, Audit: discard})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		known := &catalog{failed: map[string]error{}, asked: time.Now().Add(time.Hour)}
 		add := func(group, version, name, kind string) {
 			known.resources = append(known.resources, resource{side: side, GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: name}, kind: kind, verbs: "dglw", namespaced: group == "discovery.k8s.io"})
 		}
-		if side == etcdsplit.Modern {
+		if side == pair.Modern {
 			add("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration")
 			add("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy")
 			add("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding")

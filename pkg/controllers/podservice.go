@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -70,9 +70,9 @@ func (s *podService) sync(ctx context.Context) error {
 	var problems []error
 	problems = append(problems, s.syncEndpoints(ctx))
 	stores := map[string]bool{}
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		row := s.layout.row(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"})
-		if row == nil || row.Side(side).Store == "" || stores[row.Side(side).Store] {
+		if row == nil || row.View(side).Store == "" || stores[row.View(side).Store] {
 			continue
 		}
 		known, err := s.catalogs[side].recent(ctx)
@@ -81,7 +81,7 @@ func (s *podService) sync(ctx context.Context) error {
 			continue
 		}
 		if slices := known.ofKind([]string{"discovery.k8s.io"}, "EndpointSlice"); len(slices) > 0 {
-			stores[row.Side(side).Store] = true
+			stores[row.View(side).Store] = true
 			problems = append(problems, s.syncSlice(ctx, slices[0]))
 		}
 	}
@@ -195,7 +195,7 @@ func sameAddress(a, b string) bool {
 func (s *podService) syncEndpoints(ctx context.Context) error {
 	side := s.service.Side
 	if row := s.layout.row(schema.GroupResource{Resource: "endpoints"}); row == nil || row.Legacy.Store != row.Modern.Store {
-		side = etcdsplit.Legacy
+		side = pair.Legacy
 	}
 	ready, failed := s.addresses()
 	subset := map[string]any{"ports": []any{map[string]any{"name": portName, "port": int64(s.service.Target), "protocol": "TCP"}}}
@@ -287,7 +287,7 @@ func (s *podService) keep(ctx context.Context, r resource, why string, wanted fu
 	return nil
 }
 
-func (c *cluster) resource(side etcdsplit.SideName, group, version, name, kind string) resource {
+func (c *cluster) resource(side pair.Side, group, version, name, kind string) resource {
 	return resource{side: side, GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: name}, kind: kind, namespaced: true, verbs: "dglw"}
 }
 

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/pkg/admission"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -34,7 +34,7 @@ type registration struct {
 var registrationKinds = []string{"MutatingWebhookConfiguration", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
 
 func (r *registration) sync(ctx context.Context) error {
-	known, err := r.catalogs[etcdsplit.Modern].recent(ctx)
+	known, err := r.catalogs[pair.Modern].recent(ctx)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (r *registration) wanted(served map[string]resource) ([]map[string]any, err
 
 // markSystemNamespace labels the control plane's own namespace, so that no server asks about pods in it.
 func (r *registration) markSystemNamespace(ctx context.Context) error {
-	side := cmp.Or(r.layout.home(schema.GroupResource{Resource: "namespaces"}), etcdsplit.Modern)
+	side := cmp.Or(r.layout.home(schema.GroupResource{Resource: "namespaces"}), pair.Modern)
 	of := r.namespaces(side)
 	found, err := r.client(side).read(ctx, of.path("", admission.SystemNamespace))
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // What marks the Secret of a service account's token, in every version.
@@ -37,9 +37,9 @@ const (
 // whether a pod can start with it, nothing of what is in it.
 type tokens struct {
 	cluster *cluster
-	side    etcdsplit.SideName // the nodes see its Secrets
-	within  time.Duration      // how long a pod is held for its token
-	comes   bool               // some controller makes a Secret for every account
+	side    pair.Side     // the nodes see its Secrets
+	within  time.Duration // how long a pod is held for its token
+	comes   bool          // some controller makes a Secret for every account
 
 	mutex    sync.Mutex
 	accounts map[account]types.UID
@@ -59,7 +59,7 @@ type tokenSecret struct {
 }
 
 func newTokens(c *cluster, within time.Duration) *tokens {
-	side := cmp.Or(c.layout.home(schema.GroupResource{Resource: "secrets"}), etcdsplit.Legacy)
+	side := cmp.Or(c.layout.home(schema.GroupResource{Resource: "secrets"}), pair.Legacy)
 	return &tokens{
 		cluster: c, side: side, within: within, lacking: 2, changed: make(chan struct{}),
 		comes:    kubever.Behaves(kubever.BehaviourTokenSecretsCreated, c.layout.plan.Legacy.Version.Minor),

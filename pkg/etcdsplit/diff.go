@@ -6,6 +6,8 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // DifferenceKind says how two stores differ in a key.
@@ -49,7 +51,7 @@ func (r *DiffReport) Differs() bool { return r.OnlyLeft+r.OnlyRight+r.Changed > 
 //
 // When the revision of the right store is compacted between the two times that it is read, both stores are compared anew.
 // Errors: those of the stores; that the revision was compacted again and again.
-func Diff(ctx context.Context, m *Map, left, right Store, path string, limit int) (*DiffReport, error) {
+func Diff(ctx context.Context, m *pair.Map, left, right Store, path string, limit int) (*DiffReport, error) {
 	for range 3 {
 		if report, err := diffOnce(ctx, m, left, right, path, limit); report != nil || err != nil {
 			return report, err
@@ -59,7 +61,7 @@ func Diff(ctx context.Context, m *Map, left, right Store, path string, limit int
 }
 
 // diffOnce is Diff; nil when the right store could not be read twice at one revision.
-func diffOnce(ctx context.Context, m *Map, left, right Store, path string, limit int) (*DiffReport, error) {
+func diffOnce(ctx context.Context, m *pair.Map, left, right Store, path string, limit int) (*DiffReport, error) {
 	request, contains := under(m, path)
 	d := differ{seed: maphash.MakeSeed(), report: &DiffReport{Differences: []Difference{}}, limit: limit, strip: len(NormalPrefix(m.Prefix)) + 1}
 	each := func(visit func(Entry)) func(Entry) error {
@@ -106,7 +108,7 @@ const comparedBytes = 4 << 20
 // EachDifference visits the differences that a report names, in the order of keys. With compare it reads the values of the changed
 // ones again, at the report's revisions and some at a time, and adds what compare says of them.
 // Errors: those of the stores, and visit's own.
-func EachDifference(ctx context.Context, m *Map, left, right Store, report *DiffReport, compare func(path string, left, right []byte) string, visit func(Difference) error) error {
+func EachDifference(ctx context.Context, m *pair.Map, left, right Store, report *DiffReport, compare func(path string, left, right []byte) string, visit func(Difference) error) error {
 	for start := 0; start < len(report.Differences); {
 		end, bytes := start, int64(0)
 		for ; end < len(report.Differences); end++ {
@@ -135,7 +137,7 @@ func EachDifference(ctx context.Context, m *Map, left, right Store, report *Diff
 }
 
 // compareValues fills in how the values of the changed keys among the differences differ.
-func compareValues(ctx context.Context, m *Map, left, right Store, report *DiffReport, batch []Difference, compare func(path string, left, right []byte) string) error {
+func compareValues(ctx context.Context, m *pair.Map, left, right Store, report *DiffReport, batch []Difference, compare func(path string, left, right []byte) string) error {
 	prefix := NormalPrefix(m.Prefix) + "/"
 	at := map[string]int{}
 	var keys []string

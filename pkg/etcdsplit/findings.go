@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // findPlacement reports keys that lie where their owner does not want them, and keys that are nobody's.
@@ -117,7 +118,7 @@ type duplicates struct {
 
 // split reports whether two objects of one name are as planned: one per side.
 func (d *duplicates) split() bool {
-	return d.ta.row != nil && d.ta.row.Owner == OwnerSplit && len(d.ta.row.Homes()) > 1
+	return d.ta.row != nil && d.ta.row.Owner == pair.OwnerSplit && len(d.ta.row.Homes()) > 1
 }
 
 // findDuplicates reports keys that two stores hold.
@@ -228,10 +229,10 @@ func (r *reporter) deadly(store *storeScan, t *resourceTally) finding.Severity {
 }
 
 // listed names the lists of a resource through the sides: "ingresses (extensions/v1beta1, networking.k8s.io/v1beta1)".
-func (t *resourceTally) listed(readers []SideName) string {
+func (t *resourceTally) listed(readers []pair.Side) string {
 	var versions []string
 	for _, side := range readers {
-		versions = append(versions, t.row.Side(side).Serves...)
+		versions = append(versions, t.row.View(side).Serves...)
 	}
 	slices.Sort(versions)
 	if versions = slices.Compact(versions); len(versions) == 0 {
@@ -241,7 +242,7 @@ func (t *resourceTally) listed(readers []SideName) string {
 }
 
 // sides prints "legacy side", "legacy side and the modern side".
-func sides(names []SideName) string {
+func sides(names []pair.Side) string {
 	words := make([]string, len(names))
 	for i, name := range names {
 		words[i] = string(name) + " side"
@@ -260,9 +261,9 @@ func (r *reporter) findEncrypted(store *storeScan, t *resourceTally, provider st
 			f.Message += "; both sides read them"
 			for _, side := range readers {
 				switch r.m.ControlPlane(side).Undecryptable {
-				case UndecryptableOmitted:
+				case pair.UndecryptableOmitted:
 					f.Message += fmt.Sprintf(", and without the key the %s side omits them from lists silently", side)
-				case UndecryptableFails:
+				case pair.UndecryptableFails:
 					f.Message += fmt.Sprintf(", and without the key every list of %s through the %s side fails, and it may not become ready", PlainName(t.name), side)
 				}
 			}
@@ -289,14 +290,14 @@ func (r *reporter) findType(store *storeScan, t *resourceTally, st stored, tally
 	for _, side := range t.row.Readers(store.Name) {
 		version := r.m.ControlPlane(side).Version
 		f := finding.Finding{Severity: finding.Error, Related: tally.samples}
-		switch facts := t.row.Side(side); {
+		switch facts := t.row.View(side); {
 		case st.Encoding == CBOR:
 			f.Rule = "FUS072"
 			f.Message = fmt.Sprintf("%s stored as CBOR, which versions before 1.32 cannot read and later ones read behind a gate; the %s side (%s) reads them", plural(tally.keys, "object"), side, version)
 			f.Fix = "switch the feature gate CBORServingAndStorage off and rewrite the objects"
 		case !slices.Contains(facts.Decodes, st.APIVersion):
 			f.Rule = undecodableRule(t, tally)
-			f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) cannot decode: every list and watch of %s through it fails", plural(tally.keys, "object"), st.APIVersion, side, version, t.listed([]SideName{side}))
+			f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) cannot decode: every list and watch of %s through it fails", plural(tally.keys, "object"), st.APIVersion, side, version, t.listed([]pair.Side{side}))
 			f.Fix = r.undecodableFix(t, side, f.Rule)
 			if len(facts.Serves) == 0 {
 				f.Severity = finding.Warning
@@ -306,7 +307,7 @@ func (r *reporter) findType(store *storeScan, t *resourceTally, st stored, tally
 			f.Rule = "FUS003"
 			f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) decodes in lists but not in watches: each write to one of them ends every watch of %s", plural(tally.keys, "object"), st.APIVersion, side, version, PlainName(t.name))
 			f.Fix = "keep the resource in separate stores, or run a patch release of that side with the fix of kubernetes#73482"
-			if owner := SideName(t.row.Owner); owner != side && slices.Contains(Sides(), owner) && st.APIVersion == t.row.Side(owner).StoredAs {
+			if owner := pair.Side(t.row.Owner); owner != side && slices.Contains(pair.Sides(), owner) && st.APIVersion == t.row.View(owner).StoredAs {
 				// As planned: the other side owns the resource and stores it in its own form. Who only lists is not hurt.
 				f.Severity = finding.Info
 				f.Fix = fmt.Sprintf("let nobody watch %s through the %s side", PlainName(t.name), side)
@@ -328,13 +329,13 @@ func undecodableRule(t *resourceTally, tally *storedTally) string {
 	return "FUS002"
 }
 
-func (r *reporter) undecodableFix(t *resourceTally, side SideName, rule string) string {
+func (r *reporter) undecodableFix(t *resourceTally, side pair.Side, rule string) string {
 	if rule == "FUS090" {
 		return "an API server writes these at its start, past any authorization: give the modern side a default store of its own, or switch the group off with --runtime-config"
 	}
-	other := side.other()
+	other := side.Other()
 	return fmt.Sprintf("keep what the %s side writes in a store of its own (owner: %s or split), move these objects there, and let the %s side store as one of %s",
-		other, other, other, strings.Join(t.row.Side(side).Decodes, ", "))
+		other, other, other, strings.Join(t.row.View(side).Decodes, ", "))
 }
 
 // orphans are the objects of a resource in namespaces that a side which reads them does not have.
@@ -347,7 +348,7 @@ type orphans struct {
 
 // findOrphans reports objects in namespaces that do not exist for a side that reads them.
 func (r *reporter) findOrphans(ctx context.Context) {
-	namespaces := r.m.Row(Key{Form: FormObject, Resource: "namespaces"})
+	namespaces := RowOf(r.m, Key{Form: FormObject, Resource: "namespaces"})
 	if namespaces == nil {
 		return
 	}
@@ -361,7 +362,7 @@ func (r *reporter) findOrphans(ctx context.Context) {
 			// Two sides that look into one store for namespaces share one finding.
 			looked := map[string]bool{}
 			for _, side := range t.row.Readers(store.Name) {
-				home := r.whole(namespaces.Side(side).Store)
+				home := r.whole(namespaces.View(side).Store)
 				if home == nil || looked[home.Name] {
 					continue // what was not read cannot be missed
 				}
@@ -410,14 +411,14 @@ func (r *reporter) findDropped() {
 	for _, store := range r.stores {
 		for _, name := range sortedKeys(store.total.resources) {
 			t := store.total.resources[name]
-			for _, side := range Sides() {
+			for _, side := range pair.Sides() {
 				r.addDropped(store, t, side)
 			}
 		}
 	}
 }
 
-func (r *reporter) addDropped(store *storeScan, t *resourceTally, side SideName) {
+func (r *reporter) addDropped(store *storeScan, t *resourceTally, side pair.Side) {
 	lost, idle := t.droppedFields(side, true), t.droppedFields(side, false)
 	if len(lost)+len(idle) == 0 {
 		return
@@ -449,7 +450,7 @@ func (r *reporter) addDropped(store *storeScan, t *resourceTally, side SideName)
 }
 
 // droppedFields lists the fields that objects hold and the side drops, with the number of objects.
-func (t *resourceTally) droppedFields(side SideName, matters bool) []string {
+func (t *resourceTally) droppedFields(side pair.Side, matters bool) []string {
 	var fields []string
 	for d, c := range t.dropped {
 		if d.side == side && d.matters == matters && d.path != "" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 const (
@@ -33,7 +34,7 @@ func (r *reporter) findCRDs() {
 
 // findTruncated compares what CRDs say with what their newest reader always writes.
 func (r *reporter) findTruncated(store *storeScan) {
-	row := r.m.Row(Key{Form: FormGrouped, Resource: crdResource})
+	row := RowOf(r.m, Key{Form: FormGrouped, Resource: crdResource})
 	if row == nil {
 		return
 	}
@@ -71,7 +72,7 @@ func (r *reporter) findTruncated(store *storeScan) {
 }
 
 // lostOf lists what a CRD would hold if its newest reader had been the last to write it.
-func (r *reporter) lostOf(c *crd, readers []SideName) []string {
+func (r *reporter) lostOf(c *crd, readers []pair.Side) []string {
 	var lost []string
 	preserves := c.Spec.PreserveUnknownFields != nil && *c.Spec.PreserveUnknownFields
 	for _, side := range readers {
@@ -86,7 +87,7 @@ func (r *reporter) lostOf(c *crd, readers []SideName) []string {
 		case !preserves || !slices.Contains(plane.CRDFields, crdPruning):
 		case !c.hasSchema():
 			lost = append(lost, "every schema")
-		case !slices.Contains(plane.GroupVersions, "apiextensions.k8s.io/v1beta1") && r.truncates(side.other(), readers):
+		case !slices.Contains(plane.GroupVersions, "apiextensions.k8s.io/v1beta1") && r.truncates(side.Other(), readers):
 			// Through v1 nobody can ask for that: it is what the newer server takes for meant where the field is missing.
 			lost = append(lost, crdPruning+"=false, and with it whatever other versions and parts of schemas there were")
 		}
@@ -98,7 +99,7 @@ func (r *reporter) lostOf(c *crd, readers []SideName) []string {
 const crdPruning = "spec.preserveUnknownFields"
 
 // truncates reports whether a side that is among the readers writes CRDs without what it does not know.
-func (r *reporter) truncates(side SideName, readers []SideName) bool {
+func (r *reporter) truncates(side pair.Side, readers []pair.Side) bool {
 	keeps := r.m.ControlPlane(side).CRDFields
 	return slices.Contains(readers, side) && len(keeps) > 0 && !slices.Contains(keeps, crdPruning)
 }
@@ -129,7 +130,7 @@ func (c *crd) hasSchema() bool {
 
 // findDoomedCRDs reports the CRDs that a reader of the store would truncate when it rewrites them.
 func (r *reporter) findDoomedCRDs(store *storeScan) {
-	row := r.m.Row(Key{Form: FormGrouped, Resource: crdResource})
+	row := RowOf(r.m, Key{Form: FormGrouped, Resource: crdResource})
 	if row == nil || len(row.Readers(store.Name)) < 2 {
 		return
 	}
@@ -194,7 +195,7 @@ func (r *reporter) findCustomVersions(store *storeScan, t *resourceTally) {
 
 // findAPIServices reports announced group/versions that a reader of the store does not serve.
 func (r *reporter) findAPIServices() {
-	row := r.m.Row(Key{Form: FormGrouped, Resource: apiServiceResource})
+	row := RowOf(r.m, Key{Form: FormGrouped, Resource: apiServiceResource})
 	if row == nil {
 		return
 	}
@@ -210,7 +211,7 @@ func (r *reporter) findAPIServices() {
 				gv := joinAPIVersion(a.Spec.Group, a.Spec.Version)
 				switch {
 				case a.Spec.Service != nil || slices.Contains(served, gv) || store.servesCustom(a.Spec.Group, a.Spec.Version):
-				case slices.Contains(r.m.ControlPlane(side.other()).GroupVersions, gv) || a.automanaged == "onstart":
+				case slices.Contains(r.m.ControlPlane(side.Other()).GroupVersions, gv) || a.automanaged == "onstart":
 					unknown.add(apiServiceResource + "/" + name)
 				default:
 					nobodys.add(apiServiceResource + "/" + name)
@@ -339,7 +340,7 @@ func (r *reporter) addShared(what string, claims map[string][]claim, still func(
 // inTwoSets reports whether sides read the claiming services from different stores. A store from which no side reads them
 // holds no set of services, but some that were misplaced.
 func (r *reporter) inTwoSets(claims []claim) bool {
-	row := r.m.Row(Key{Form: FormObject, Resource: "services/specs"})
+	row := RowOf(r.m, Key{Form: FormObject, Resource: "services/specs"})
 	if row == nil {
 		return false
 	}
@@ -371,7 +372,7 @@ func canonicalCIDR(s string) string {
 }
 
 // givesOut reports whether a side's allocator works on a range with the address. What cannot be read counts: doubt is no safety.
-func (r *reporter) givesOut(side SideName, address string) bool {
+func (r *reporter) givesOut(side pair.Side, address string) bool {
 	own := r.m.ControlPlane(side).ServiceCIDRs
 	ip, err := netip.ParseAddr(address)
 	return len(own) == 0 || err != nil || slices.ContainsFunc(own, func(cidr string) bool {
@@ -470,12 +471,12 @@ func (r *reporter) allocatedNow(ctx context.Context, store *storeScan, name stri
 
 // allocatesFrom reports whether a side that reads ranges from the store allocates from the bitmap. Node ports always are.
 func (r *reporter) allocatesFrom(store *storeScan, name string, isPort bool) bool {
-	row := r.m.Row(Key{Form: FormObject, Resource: rangesResource, Name: name})
+	row := RowOf(r.m, Key{Form: FormObject, Resource: rangesResource, Name: name})
 	if row == nil || isPort {
 		return true
 	}
 	for _, side := range row.Readers(store.Name) {
-		if r.m.ControlPlane(side).Allocates != AllocatesAddresses {
+		if r.m.ControlPlane(side).Allocates != pair.AllocatesAddresses {
 			return true
 		}
 	}
@@ -558,12 +559,12 @@ func offsetName(first netip.Addr, offset int, isPort bool) string {
 
 // findAddresses compares IPAddress objects with the services of the sides that allocate from them.
 func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
-	row, services := r.m.Row(Key{Form: FormObject, Resource: "ipaddresses"}), r.m.Row(Key{Form: FormObject, Resource: "services/specs"})
+	row, services := RowOf(r.m, Key{Form: FormObject, Resource: "ipaddresses"}), RowOf(r.m, Key{Form: FormObject, Resource: "services/specs"})
 	if row == nil || services == nil {
 		return
 	}
 	for _, side := range row.Readers(store.Name) {
-		home := r.store(services.Side(side).Store)
+		home := r.store(services.View(side).Store)
 		if home == nil || len(home.incomplete) > 0 || len(store.incomplete) > 0 || !r.usesAddresses(side) {
 			continue
 		}
@@ -598,9 +599,9 @@ func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
 	}
 }
 
-func (r *reporter) usesAddresses(side SideName) bool {
+func (r *reporter) usesAddresses(side pair.Side) bool {
 	how := r.m.ControlPlane(side).Allocates
-	return how == AllocatesAddresses || how == AllocatesBoth
+	return how == pair.AllocatesAddresses || how == pair.AllocatesBoth
 }
 
 // findLocks reports locks on which components of both sides elect: only one of the two runs.
@@ -608,8 +609,8 @@ func (r *reporter) findLocks() {
 	for i := range r.m.Locks {
 		for j := i + 1; j < len(r.m.Locks); j++ {
 			a, b := &r.m.Locks[i], &r.m.Locks[j]
-			row := r.m.Row(Key{Form: FormObject, Resource: a.Resource})
-			if a.Side == b.Side || a.key() != b.key() || row == nil || row.Legacy.Store != row.Modern.Store {
+			row := RowOf(r.m, Key{Form: FormObject, Resource: a.Resource})
+			if a.Side == b.Side || a.Key() != b.Key() || row == nil || row.Legacy.Store != row.Modern.Store {
 				continue
 			}
 			store := r.store(row.Legacy.Store)
@@ -617,10 +618,10 @@ func (r *reporter) findLocks() {
 				continue
 			}
 			holder := "nobody holds it"
-			if id, ok := store.total.facts.holders[a.key()]; ok && id != "" {
+			if id, ok := store.total.facts.holders[a.Key()]; ok && id != "" {
 				holder = "held by " + id
 			}
-			r.add(store.Name, a.Resource, finding.Finding{Rule: "FUS065", Severity: finding.Error, Subject: store.Name + ":" + a.key(),
+			r.add(store.Name, a.Resource, finding.Finding{Rule: "FUS065", Severity: finding.Error, Subject: store.Name + ":" + a.Key(),
 				Message: fmt.Sprintf("the %s of both sides elects on this object (%s): only one of the two ever runs", a.Component, holder),
 				Fix:     "give the modern side's component a lock of its own: --leader-elect-resource-name"})
 		}

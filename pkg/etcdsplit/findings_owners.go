@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/gc"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // sight is what a side's garbage collector makes of an owner.
@@ -44,8 +46,8 @@ func (r *reporter) findDangling(ctx context.Context) {
 		}
 	}
 	for _, store := range r.stores {
-		d := danglingIn{reporter: r, store: store, uids: uids, verdicts: map[SideName][]*verdict{}, found: map[dangling]*counted{}}
-		for _, side := range Sides() {
+		d := danglingIn{reporter: r, store: store, uids: uids, verdicts: map[pair.Side][]*verdict{}, found: map[dangling]*counted{}}
+		for _, side := range pair.Sides() {
 			d.verdicts[side] = make([]*verdict, len(r.kinds))
 			for i := range r.kinds {
 				d.verdicts[side][i] = r.verdict(store, side, &r.kinds[i])
@@ -60,7 +62,7 @@ func (r *reporter) findDangling(ctx context.Context) {
 // dangling is what objects have in common that dangle: the side that does not see their owners, the kind of the reference to
 // the first of these, and why that is not seen.
 type dangling struct {
-	side  SideName
+	side  pair.Side
 	kind  uint16
 	sight sight
 }
@@ -70,14 +72,14 @@ type danglingIn struct {
 	*reporter
 	store    *storeScan
 	uids     map[string]*uidSet
-	verdicts map[SideName][]*verdict // by kind
+	verdicts map[pair.Side][]*verdict // by kind
 	found    map[dangling]*counted
 }
 
 // count counts the objects that a side deletes.
-func (d *danglingIn) count(side SideName) {
+func (d *danglingIn) count(side pair.Side) {
 	tokens := slices.ContainsFunc(d.kinds, func(k referenceKind) bool { return k.Token })
-	if c := d.m.ControlPlane(side).Collector; !tokens && c.UnknownKind != Deleted && c.UnservedVersion != Deleted && c.AbsentOwner != Deleted && c.ClusterOwner != Deleted && c.NamespacedOwner != Deleted {
+	if c := d.m.ControlPlane(side).Collector; !tokens && c.UnknownKind != gc.Deleted && c.UnservedVersion != gc.Deleted && c.AbsentOwner != gc.Deleted && c.ClusterOwner != gc.Deleted && c.NamespacedOwner != gc.Deleted {
 		return
 	}
 	var o owned
@@ -101,7 +103,7 @@ type owned struct {
 
 // see looks at the next reference of an object. With the last one it says whether the object dangles: when none of its owners
 // holds it.
-func (d *danglingIn) see(o *owned, side SideName, ref reference) (group dangling, dangles bool) {
+func (d *danglingIn) see(o *owned, side pair.Side, ref reference) (group dangling, dangles bool) {
 	seen := seesOwner
 	if v := d.verdicts[side][ref.kind]; v != nil {
 		seen = v.see(ref, d.uids)
@@ -109,7 +111,7 @@ func (d *danglingIn) see(o *owned, side SideName, ref reference) (group dangling
 	if !o.begun {
 		*o = owned{begun: true, first: dangling{side, ref.kind, seen}}
 	}
-	lost := seen != seesOwner && (d.kinds[ref.kind].Token || d.m.ControlPlane(side).Collector.outcome(seen) == Deleted)
+	lost := seen != seesOwner && (d.kinds[ref.kind].Token || outcome(&d.m.ControlPlane(side).Collector, seen) == gc.Deleted)
 	o.held = o.held || !lost
 	o.begun = ref.more
 	return o.first, !ref.more && !o.held
@@ -130,9 +132,9 @@ func (v *verdict) see(ref reference, uids map[string]*uidSet) sight {
 }
 
 // verdict decides what the side sees of a kind of reference in the store; nil when it does not look at the dependents.
-func (r *reporter) verdict(store *storeScan, side SideName, kind *referenceKind) *verdict {
+func (r *reporter) verdict(store *storeScan, side pair.Side, kind *referenceKind) *verdict {
 	dependents := store.total.resources[kind.Dependent]
-	if dependents == nil || dependents.row == nil || dependents.row.Side(side).Store != store.Name {
+	if dependents == nil || dependents.row == nil || dependents.row.View(side).Store != store.Name {
 		return nil
 	}
 	if kind.Token {
@@ -182,13 +184,13 @@ func (s *scan) whole(name string) *storeScan {
 	return nil
 }
 
-func (r *reporter) tokenVerdict(side SideName) *verdict {
-	accounts := r.m.Row(Key{Form: FormObject, Resource: "serviceaccounts"})
+func (r *reporter) tokenVerdict(side pair.Side) *verdict {
+	accounts := RowOf(r.m, Key{Form: FormObject, Resource: "serviceaccounts"})
 	if accounts == nil {
 		return nil
 	}
 	v := verdict{resource: accounts.Key, namespaced: true}
-	if !r.lookIn(&v, accounts.Side(side).Store) {
+	if !r.lookIn(&v, accounts.View(side).Store) {
 		return nil
 	}
 	return &v
@@ -201,16 +203,16 @@ type ownerKind struct {
 	served bool
 }
 
-func (r *reporter) ownerKindOf(side SideName, kind *referenceKind) (owner ownerKind, known bool) {
+func (r *reporter) ownerKindOf(side pair.Side, kind *referenceKind) (owner ownerKind, known bool) {
 	group, version := splitAPIVersion(kind.APIVersion)
 	return r.ownerKind(side, group, version, kind.Kind)
 }
 
-func (r *reporter) ownerKind(side SideName, group, version, kind string) (owner ownerKind, known bool) {
+func (r *reporter) ownerKind(side pair.Side, group, version, kind string) (owner ownerKind, known bool) {
 	apiVersion := joinAPIVersion(group, version)
 	for i := range r.m.Resources {
 		row := &r.m.Resources[i]
-		on := row.Side(side)
+		on := row.View(side)
 		if !row.ServesKind(group, kind) || on.Store == "" {
 			continue
 		}
@@ -282,7 +284,7 @@ func (d *danglingIn) report() {
 	}
 }
 
-func (r *reporter) addDanglingFinding(store *storeScan, side SideName, seen sight, kind *referenceKind, c *counted) {
+func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen sight, kind *referenceKind, c *counted) {
 	plane := r.m.ControlPlane(side)
 	owner, _ := r.ownerKindOf(side, kind)
 	where := " in store " + owner.store
@@ -315,7 +317,7 @@ func (r *reporter) addDanglingFinding(store *storeScan, side SideName, seen sigh
 	r.add(store.Name, kind.Dependent, f)
 }
 
-func (c *Collector) outcome(seen sight) Outcome {
+func outcome(c *gc.Collector, seen sight) gc.Outcome {
 	switch seen {
 	case unknownKind:
 		return c.UnknownKind
@@ -328,5 +330,5 @@ func (c *Collector) outcome(seen sight) Outcome {
 	case namespacedOwner:
 		return c.NamespacedOwner
 	}
-	return Safe
+	return gc.Safe
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Form says what kind of key a key is.
@@ -106,7 +108,7 @@ func PlainName(resource string) string {
 
 // NewClassifier returns a classifier for keys below the prefix of the map. The resources of the map decide about the scope
 // of their keys; keys of other resources are read by their shape.
-func NewClassifier(m *Map) *Classifier {
+func NewClassifier(m *pair.Map) *Classifier {
 	c := &Classifier{prefix: NormalPrefix(m.Prefix) + "/", scopes: make(map[string]scope, len(m.Resources)+len(irregular))}
 	for key, s := range irregular {
 		c.scopes[key] = s

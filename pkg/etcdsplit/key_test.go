@@ -4,11 +4,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // keyMap has the scopes of a few resources, as a plan would give them.
-func keyMap() *Map {
-	return &Map{Prefix: "/registry", Resources: []Resource{
+func keyMap() *pair.Map {
+	return &pair.Map{Prefix: "/registry", Resources: []pair.Resource{
 		{Key: "pods", Namespaced: true}, {Key: "minions"}, {Key: "services/specs", Namespaced: true}, {Key: "services/endpoints", Namespaced: true},
 		{Key: "ingress", Namespaced: true}, {Key: "podsecuritypolicy"}, {Key: "controllers", Namespaced: true}, {Key: "events", Namespaced: true},
 		{Key: "namespaces"}, {Key: "clusterroles"}, {Key: "ranges"}, {Key: "masterleases"}, {Key: "peerserverleases"}, {Key: "ipaddresses"},
@@ -74,7 +76,7 @@ func TestClassifyBelowOtherPrefixes(t *testing.T) {
 	for prefix, key := range map[string]string{
 		"registry": "/registry/pods/default/web", "/registry/": "/registry/pods/default/web", "/a/b": "/a/b/pods/default/web", "/": "/pods/default/web",
 	} {
-		got := NewClassifier(&Map{Prefix: prefix}).Classify(key)
+		got := NewClassifier(&pair.Map{Prefix: prefix}).Classify(key)
 		if want := (Key{FormObject, "pods", "", "default", "web"}); got != want {
 			t.Errorf("prefix %q: Classify(%q) = %+v, want %+v", prefix, key, got, want)
 		}
@@ -93,16 +95,16 @@ func TestPlainName(t *testing.T) {
 }
 
 func TestRowPrefersTheExactEntry(t *testing.T) {
-	m := &Map{Resources: []Resource{{Key: "kubeflow.org/*", Owner: OwnerModern}, {Key: "kubeflow.org/notebooks", Owner: OwnerLegacy}}, CustomResources: Resource{Owner: OwnerSplit}}
+	m := &pair.Map{Resources: []pair.Resource{{Key: "kubeflow.org/*", Owner: pair.OwnerModern}, {Key: "kubeflow.org/notebooks", Owner: pair.OwnerLegacy}}, CustomResources: pair.Resource{Owner: pair.OwnerSplit}}
 	c := NewClassifier(m)
-	for key, want := range map[string]Owner{
-		"/kubeflow.org/notebooks/ns/a": OwnerLegacy, "/kubeflow.org/profiles/a": OwnerModern, "/istio.io/rules/ns/a": OwnerSplit,
+	for key, want := range map[string]pair.Owner{
+		"/kubeflow.org/notebooks/ns/a": pair.OwnerLegacy, "/kubeflow.org/profiles/a": pair.OwnerModern, "/istio.io/rules/ns/a": pair.OwnerSplit,
 	} {
-		if got := m.Row(c.Classify(key)); got == nil || got.Owner != want {
+		if got := RowOf(m, c.Classify(key)); got == nil || got.Owner != want {
 			t.Errorf("Row(%q) = %+v, want owner %s", key, got, want)
 		}
 	}
-	if got := m.Row(c.Classify("/widgets/a")); got != nil {
+	if got := RowOf(m, c.Classify("/widgets/a")); got != nil {
 		t.Errorf("Row of an unknown resource = %+v, want none", got)
 	}
 }

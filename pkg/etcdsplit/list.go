@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // ListedKey is one key of a listing. Bytes counts the value.
@@ -20,7 +22,7 @@ type Listed struct {
 	Store     string      `json:"store"`
 	Resource  string      `json:"resource"`
 	Namespace string      `json:"namespace,omitempty"`
-	Owner     Owner       `json:"owner,omitempty"`
+	Owner     pair.Owner  `json:"owner,omitempty"`
 	Keys      int64       `json:"keys"`
 	Bytes     int64       `json:"bytes"`
 	Largest   []ListedKey `json:"largest,omitempty"` // the largest first
@@ -35,7 +37,7 @@ type ListOptions struct {
 }
 
 // List sums up what a store holds, by resource, and says at which revision. It holds one page and the lines of the answer.
-func List(ctx context.Context, m *Map, store Store, options ListOptions) (lines []Listed, revision int64, err error) {
+func List(ctx context.Context, m *pair.Map, store Store, options ListOptions) (lines []Listed, revision int64, err error) {
 	classifier := NewClassifier(m)
 	byID := map[[2]string]*Listed{}
 	request, contains := under(m, options.Under)
@@ -57,7 +59,7 @@ func List(ctx context.Context, m *Map, store Store, options ListOptions) (lines 
 		if !ok {
 			id = [2]string{strings.Clone(id[0]), strings.Clone(id[1])}
 			line = &Listed{Store: store.Name, Resource: id[0], Namespace: id[1]}
-			if row := m.Row(k); row != nil {
+			if row := RowOf(m, k); row != nil {
 				line.Owner = row.Owner
 			}
 			byID[id] = line

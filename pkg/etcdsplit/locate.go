@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Paths are the places below the prefix that a person may mean, the likeliest first, and whether the map knows the resource
@@ -11,17 +13,17 @@ import (
 // ("/registry/minions/n1"), a key as reports quote it, or a resource by any name that people give it ("pods", "po", "Pod",
 // "deployments.apps", "notebooks.kubeflow.org") with a namespace and a name behind it.
 // Shape:  "svc/default/web" is ["services/specs/default/web"], known; "" is [""].
-func (m *Map) Paths(typed string) (paths []string, known bool) {
+func Paths(m *pair.Map, typed string) (paths []string, known bool) {
 	if unquoted, err := strconv.Unquote(typed); err == nil && typed[0] == '"' {
 		typed = unquoted
 	}
 	prefix := NormalPrefix(m.Prefix) + "/"
 	if rest, ok := strings.CutPrefix(typed, prefix); ok {
 		rest = strings.TrimSuffix(rest, "/")
-		return []string{rest}, m.holds(rest)
+		return []string{rest}, holds(m, rest)
 	}
 	typed = strings.Trim(typed, "/")
-	if typed == "" || m.holds(typed) {
+	if typed == "" || holds(m, typed) {
 		return []string{typed}, true
 	}
 	first, rest, more := strings.Cut(typed, "/")
@@ -32,7 +34,7 @@ func (m *Map) Paths(typed string) (paths []string, known bool) {
 		return resource
 	}
 	for i := range m.Resources {
-		if r := &m.Resources[i]; r.called(first) {
+		if r := &m.Resources[i]; called(r, first) {
 			paths = append(paths, path(r.Key))
 		}
 	}
@@ -45,8 +47,8 @@ func (m *Map) Paths(typed string) (paths []string, known bool) {
 }
 
 // holds reports whether the path begins with the key of a resource.
-func (m *Map) holds(path string) bool {
-	return slices.ContainsFunc(m.Resources, func(r Resource) bool { return within(path, r.Key) || within(r.Key, path) })
+func holds(m *pair.Map, path string) bool {
+	return slices.ContainsFunc(m.Resources, func(r pair.Resource) bool { return within(path, r.Key) || within(r.Key, path) })
 }
 
 // within reports whether the path is another one, or below it.
@@ -56,7 +58,7 @@ func within(path, above string) bool {
 }
 
 // called reports whether people give the resource the name: plural, singular or short, with or without its group.
-func (r *Resource) called(name string) bool {
+func called(r *pair.Resource, name string) bool {
 	name = strings.ToLower(name)
 	name, group, grouped := strings.Cut(name, ".")
 	if grouped && !slices.Contains(r.Groups, group) {
@@ -81,7 +83,7 @@ var shortNames = map[string]string{
 }
 
 // under asks for the key at a path below the prefix and for everything below it: those keys of the range that contains counts.
-func under(m *Map, path string) (request Request, contains func(key []byte) bool) {
+func under(m *pair.Map, path string) (request Request, contains func(key []byte) bool) {
 	prefix := NormalPrefix(m.Prefix) + "/"
 	path = strings.TrimSuffix(path, "/")
 	if path == "" {

@@ -36,7 +36,7 @@ func TestPathsUnderstandsEveryNameOfAResource(t *testing.T) {
 		"podz/a/b":                        {"podz/a/b"},
 		"/registry/deployments.apps/a//b": {"deployments.apps/a//b"},
 	} {
-		got, known := m.Paths(typed)
+		got, known := Paths(m, typed)
 		if !slices.Equal(got, want) {
 			t.Errorf("Paths(%q) = %q, want %q", typed, got, want)
 		}
@@ -82,7 +82,7 @@ func FuzzPaths(f *testing.F) {
 	}
 	m := splitMap()
 	f.Fuzz(func(t *testing.T, typed string) {
-		paths, _ := m.Paths(typed)
+		paths, _ := Paths(m, typed)
 		if len(paths) == 0 {
 			t.Fatalf("Paths(%q) names no place", typed)
 		}
@@ -90,7 +90,7 @@ func FuzzPaths(f *testing.F) {
 		for _, path := range paths {
 			whole := "/registry/" + strings.TrimSuffix(path, "/")
 			for _, again := range []string{whole, strconv.Quote(whole)} {
-				if got, _ := m.Paths(again); len(got) != 1 || "/registry/"+got[0] != whole && strings.TrimSuffix(path, "/") == path {
+				if got, _ := Paths(m, again); len(got) != 1 || "/registry/"+got[0] != whole && strings.TrimSuffix(path, "/") == path {
 					t.Errorf("Paths(%q) = %q, want %q", again, got, path)
 				}
 			}

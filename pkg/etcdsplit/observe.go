@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Depth says how much of a store is read.
@@ -27,12 +29,12 @@ type FieldFinder interface {
 	// Find calls found with each of the paths, those of Side.Drops, under which the object holds a value, and says whether that
 	// is what Side.Implied has for it.
 	// Errors: the object cannot be read as its type.
-	Find(e *Envelope, side *Side, found func(path string, implied bool)) error
+	Find(e *Envelope, side *pair.View, found func(path string, implied bool)) error
 }
 
 // common is what the ranges of a scan share.
 type common struct {
-	m          *Map
+	m          *pair.Map
 	classifier *Classifier
 	hasher     hasher
 	depth      Depth
@@ -168,7 +170,7 @@ func (o *observer) resource(k Key, rest string) *resourceTally {
 	r, ok := o.t.resources[name]
 	if !ok {
 		name = strings.Clone(name)
-		r = newResourceTally(name, o.number(name), k, o.m.Row(k))
+		r = newResourceTally(name, o.number(name), k, RowOf(o.m, k))
 		o.place(r)
 		o.t.resources[name] = r
 	}
@@ -184,7 +186,7 @@ func (o *observer) shape(r *resourceTally, k Key) {
 	}
 	r.form, r.group = k.Form, strings.Clone(k.Group)
 	if r.row == nil {
-		r.row = o.m.Row(k)
+		r.row = RowOf(o.m, k)
 		o.place(r)
 	}
 }
@@ -197,17 +199,17 @@ func (o *observer) place(r *resourceTally) {
 	r.start = o.classifier.prefix + r.name + "/"
 	r.scope = o.classifier.scopes[r.name]
 	r.telling = slices.Contains(tellings, r.name) || strings.HasPrefix(r.name, rangesResource+"/") ||
-		slices.ContainsFunc(o.m.Locks, func(l Lock) bool { return l.Resource == r.name })
+		slices.ContainsFunc(o.m.Locks, func(l pair.Lock) bool { return l.Resource == r.name })
 	r.atStart = o.bootKeys(r.name, r.row)
-	r.shown = r.row == nil || r.row.Owner == OwnerSplit || r.row.Kind == "" || !slices.Contains(r.row.Homes(), o.store)
+	r.shown = r.row == nil || r.row.Owner == pair.OwnerSplit || r.row.Kind == "" || !slices.Contains(r.row.Homes(), o.store)
 }
 
 // bootKeys are the keys of a resource that a side which keeps it in this store writes at its start.
-func (o *observer) bootKeys(name string, row *Resource) []*BootKey {
-	var keys []*BootKey
+func (o *observer) bootKeys(name string, row *pair.Resource) []*pair.BootKey {
+	var keys []*pair.BootKey
 	for i := range o.m.Boot {
 		b := &o.m.Boot[i]
-		if row != nil && strings.HasPrefix(b.Key, name) && row.Side(b.Side).Store == o.store {
+		if row != nil && strings.HasPrefix(b.Key, name) && row.View(b.Side).Store == o.store {
 			keys = append(keys, b)
 		}
 	}
@@ -276,7 +278,7 @@ func (o *observer) storedAs(r *resourceTally, e *Envelope) *storedTally {
 	if !ok {
 		key = r.known(key)
 		key.APIVersion, key.Kind = strings.Clone(key.APIVersion), strings.Clone(key.Kind)
-		st = &storedTally{stored: key, shown: r.row == nil || !r.row.readable(o.store, key)}
+		st = &storedTally{stored: key, shown: r.row == nil || !readable(r.row, o.store, key)}
 		r.types[key] = st
 	}
 	r.lastType = st
@@ -287,14 +289,14 @@ func (o *observer) storedAs(r *resourceTally, e *Envelope) *storedTally {
 func (o *observer) findDropped(r *resourceTally, rest string, e *Envelope) error {
 	var errs []error
 	for _, name := range r.row.Readers(o.store) {
-		side := r.row.Side(name)
+		side := r.row.View(name)
 		// What it cannot decode it does not rewrite, and that is a finding of its own.
 		if len(side.Drops) == 0 || text(e.Kind) != r.row.Kind || !slices.Contains(side.Decodes, text(e.APIVersion)) {
 			continue
 		}
 		holds, matters, managed := false, false, false
 		errs = append(errs, o.fields.Find(e, side, func(path string, implied bool) {
-			if strings.HasPrefix(path, ManagedFields) { // a part of it says nothing without the others
+			if strings.HasPrefix(path, pair.ManagedFields) { // a part of it says nothing without the others
 				managed = true
 				return
 			}
@@ -302,7 +304,7 @@ func (o *observer) findDropped(r *resourceTally, rest string, e *Envelope) error
 			addTo(r.dropped, dropped{name, path, !implied}, rest)
 		}))
 		if managed {
-			addTo(r.dropped, dropped{side: name, path: ManagedFields}, rest)
+			addTo(r.dropped, dropped{side: name, path: pair.ManagedFields}, rest)
 		}
 		if holds || managed {
 			addTo(r.dropped, dropped{side: name, matters: matters}, rest)

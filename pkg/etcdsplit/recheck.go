@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Stores are read at the same time but not at one moment: what is compared over two stores, or over two ranges of one that was
@@ -69,7 +71,7 @@ func (d *danglingIn) nameInFile(ctx context.Context, byResource map[string]map[d
 			if !wanted || !envelope.readWith(e.Value, &meta) {
 				return nil
 			}
-			for _, side := range Sides() {
+			for _, side := range pair.Sides() {
 				d.eachDangling(side, k, &envelope, &meta, func(group dangling, owners []ownerRef) {
 					if into := named[group]; into != nil {
 						into.add(d.dependent(&e, owners))
@@ -111,7 +113,7 @@ func (d *danglingIn) nameBelow(ctx context.Context, prefix string, groups map[da
 		if !envelope.readWith(e.Value, &meta) {
 			return nil // reported already
 		}
-		for _, side := range Sides() {
+		for _, side := range pair.Sides() {
 			d.eachDangling(side, k, &envelope, &meta, func(group dangling, owners []ownerRef) {
 				look := looks[group]
 				if look == nil || look.looked == lookAgain {
@@ -199,7 +201,7 @@ type ownerRef struct {
 }
 
 // eachDangling calls visit with the group of the object, if the side deletes it, and with the owners for which it does.
-func (d *danglingIn) eachDangling(side SideName, k Key, e *Envelope, m *Meta, visit func(group dangling, owners []ownerRef)) {
+func (d *danglingIn) eachDangling(side pair.Side, k Key, e *Envelope, m *Meta, visit func(group dangling, owners []ownerRef)) {
 	var o owned
 	var owners []ownerRef
 	namespace := d.hasher.namespaceHash(k.Namespace)
@@ -218,7 +220,7 @@ func (d *danglingIn) eachDangling(side SideName, k Key, e *Envelope, m *Meta, vi
 }
 
 // anyThere reports whether one of the owners is found now.
-func (d *danglingIn) anyThere(ctx context.Context, side SideName, k Key, owners []ownerRef) bool {
+func (d *danglingIn) anyThere(ctx context.Context, side pair.Side, k Key, owners []ownerRef) bool {
 	for _, owner := range owners {
 		v := d.verdicts[side][owner.kind]
 		if v == nil || v.lookup == nil || v.see(owner.reference, d.uids) != absentOwner {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // changing are live stores that become others after their scan: what is asked for at the newest revision once that was read
@@ -49,42 +50,42 @@ func TestScanRulesOutThatStoresWereReadAtDifferentMoments(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name, rule, where string
-		plant             func(m *Map, core, modern contents)
+		plant             func(m *pair.Map, core, modern contents)
 		meanwhile         func(core, modern contents)
 	}{
-		{"the owner is created", "FUS060", "core:pods", func(m *Map, core, _ contents) {
+		{"the owner is created", "FUS060", "core:pods", func(m *pair.Map, core, _ contents) {
 			m.Legacy.Collector.Runs = true
 			core["pods/default/late-1"] = pod("default", "late-1", lateOwner)
 		}, func(core, modern contents) {
 			core["replicasets/default/late"], modern["replicasets/default/late"] = replicaSet("uid-late"), replicaSet("uid-late")
 		}},
-		{"the dependent is deleted", "FUS060", "core:pods", func(m *Map, core, _ contents) {
+		{"the dependent is deleted", "FUS060", "core:pods", func(m *pair.Map, core, _ contents) {
 			m.Legacy.Collector.Runs = true
 			core["pods/default/late-1"] = pod("default", "late-1", lateOwner)
 		}, func(core, _ contents) { delete(core, "pods/default/late-1") }},
-		{"the service account is created", "FUS100", "core:secrets", func(_ *Map, core, _ contents) {
+		{"the service account is created", "FUS100", "core:secrets", func(_ *pair.Map, core, _ contents) {
 			core["secrets/default/token"] = object{APIVersion: "v1", Kind: "Secret", Namespace: "default", Name: "token", UID: "uid-t",
 				Annotations: map[string]string{"kubernetes.io/service-account.uid": "uid-sa", "kubernetes.io/service-account.name": "builder"},
 				Raw:         field(nil, 3, []byte("kubernetes.io/service-account-token"))}.protobuf()
 		}, func(core, _ contents) {
 			core["serviceaccounts/default/builder"] = put("v1", "ServiceAccount", "default", "builder", "uid-sa", nil)
 		}},
-		{"the namespace is created", "FUS130", "core:pods", func(_ *Map, core, _ contents) { core["pods/gone/web"] = pod("gone", "web") },
+		{"the namespace is created", "FUS130", "core:pods", func(_ *pair.Map, core, _ contents) { core["pods/gone/web"] = pod("gone", "web") },
 			func(core, _ contents) { core["namespaces/gone"] = put("v1", "Namespace", "", "gone", "uid-gone", nil) }},
-		{"the object in the namespace is deleted", "FUS130", "core:pods", func(_ *Map, core, _ contents) { core["pods/gone/web"] = pod("gone", "web") },
+		{"the object in the namespace is deleted", "FUS130", "core:pods", func(_ *pair.Map, core, _ contents) { core["pods/gone/web"] = pod("gone", "web") },
 			func(core, _ contents) { delete(core, "pods/gone/web") }},
-		{"a copy is deleted", "FUS230", "modern:pods", func(_ *Map, core, modern contents) {
+		{"a copy is deleted", "FUS230", "modern:pods", func(_ *pair.Map, core, modern contents) {
 			core["pods/default/both"], modern["pods/default/both"] = pod("default", "both"), pod("default", "both")
 		}, func(core, _ contents) { delete(core, "pods/default/both") }},
-		{"a ClusterIP changes hands", "FUS050", "core:services/specs", func(_ *Map, _, modern contents) {
+		{"a ClusterIP changes hands", "FUS050", "core:services/specs", func(_ *pair.Map, _, modern contents) {
 			modern["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
 		}, func(core, modern contents) {
 			modern["services/specs/default/a"] = svc("default", "a", "", 0)
 		}},
-		{"a node port is given back", "FUS050", "core:services/specs", func(_ *Map, core, _ contents) {
+		{"a node port is given back", "FUS050", "core:services/specs", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"], core["services/specs/default/b"] = svc("default", "a", "", 30001), svc("default", "b", "", 30001)
 		}, func(core, _ contents) { delete(core, "services/specs/default/b") }},
-		{"the IPAddress is created", "FUS050", "modern:ipaddresses", func(_ *Map, _, modern contents) { delete(modern, "ipaddresses/10.96.0.1") },
+		{"the IPAddress is created", "FUS050", "modern:ipaddresses", func(_ *pair.Map, _, modern contents) { delete(modern, "ipaddresses/10.96.0.1") },
 			func(_, modern contents) { modern["ipaddresses/10.96.0.1"] = address("10.96.0.1", "kubernetes") }},
 	} {
 		for _, happens := range []bool{false, true} {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Report is what a scan saw.
@@ -39,7 +40,7 @@ type ResourceReport struct {
 	Resource string         `json:"resource"` // its part of the key
 	Name     string         `json:"name"`     // its name in URLs
 	Store    string         `json:"store"`
-	Owner    Owner          `json:"owner,omitempty"` // "" when the map does not know the resource
+	Owner    pair.Owner     `json:"owner,omitempty"` // "" when the map does not know the resource
 	Kind     string         `json:"kind,omitempty"`  // of its objects; "" when the map does not say
 	Keys     int64          `json:"keys"`
 	Bytes    int64          `json:"bytes"`
@@ -208,7 +209,7 @@ func plural(n int64, noun string) string {
 }
 
 // sideList prints sides: "legacy", "legacy and modern".
-func sideList(sides []SideName) string {
+func sideList(sides []pair.Side) string {
 	words := make([]string, len(sides))
 	for i, side := range sides {
 		words[i] = string(side)

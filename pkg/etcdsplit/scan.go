@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Store is one store to scan: a live one behind a Pager, or a file behind a Walker.
@@ -42,7 +44,7 @@ type Progress struct {
 // Memory is bounded: a page per worker, 16 bytes per key (8 when there is one store only) and 16 per owner reference.
 // Errors: the map or the stores are unusable. A store that could not be read, or not to its end, is no error: the report
 // says what is missing and is not Complete. When ctx ends, the report holds what was seen until then.
-func Scan(ctx context.Context, m *Map, stores []Store, options Options) (*Report, error) {
+func Scan(ctx context.Context, m *pair.Map, stores []Store, options Options) (*Report, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
@@ -77,13 +79,13 @@ type scan struct {
 	stores  []*storeScan
 }
 
-func newCommon(m *Map, options Options) *common {
+func newCommon(m *pair.Map, options Options) *common {
 	c := &common{
 		m: m, classifier: NewClassifier(m), hasher: hasher{maphash.MakeSeed()}, depth: options.Depth, fields: options.Fields,
 		locks: map[string]bool{}, numbers: map[string]uint16{}, kindOf: map[referenceKind]uint16{}, kinds: make([]referenceKind, 1),
 	}
 	for i := range m.Locks {
-		c.locks[m.Locks[i].key()] = true
+		c.locks[m.Locks[i].Key()] = true
 	}
 	return c
 }

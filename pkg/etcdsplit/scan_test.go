@@ -17,48 +17,50 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/gc"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // splitMap is a small split layout: pods, services and what belongs to them shared in core; deployments, replica sets and
 // what is grouped, each side in its own store.
-func splitMap() *Map {
-	core := func(gv string) Side {
-		return Side{Store: "core", StoredAs: gv, Decodes: []string{gv}, Serves: []string{gv}}
+func splitMap() *pair.Map {
+	core := func(gv string) pair.View {
+		return pair.View{Store: "core", StoredAs: gv, Decodes: []string{gv}, Serves: []string{gv}}
 	}
-	modern := func(gv string) Side {
-		return Side{Store: "modern", StoredAs: gv, Decodes: []string{gv}, Serves: []string{gv}}
+	modern := func(gv string) pair.View {
+		return pair.View{Store: "modern", StoredAs: gv, Decodes: []string{gv}, Serves: []string{gv}}
 	}
-	shared := func(key, kind string) Resource {
-		return Resource{Key: key, Name: PlainName(key), Kind: kind, Groups: []string{""}, Namespaced: true, Owner: OwnerShared, Legacy: core("v1"), Modern: core("v1")}
+	shared := func(key, kind string) pair.Resource {
+		return pair.Resource{Key: key, Name: PlainName(key), Kind: kind, Groups: []string{""}, Namespaced: true, Owner: pair.OwnerShared, Legacy: core("v1"), Modern: core("v1")}
 	}
-	cluster := func(r Resource) Resource { r.Namespaced = false; return r }
-	return &Map{
+	cluster := func(r pair.Resource) pair.Resource { r.Namespaced = false; return r }
+	return &pair.Map{
 		Prefix: "/registry", Stores: []string{"core", "modern"},
-		Legacy: ControlPlane{Version: "1.10.13", Store: "core", GroupVersions: []string{"v1", "apps/v1", "extensions/v1beta1"}, Allocates: AllocatesBitmap,
-			Undecryptable: UndecryptableOmitted, CRDFields: []string{"spec.group", "spec.names", "spec.scope", "spec.validation", "spec.version"},
-			Collector: Collector{AbsentOwner: Deleted}},
-		Modern: ControlPlane{Version: "1.36.3", Store: "modern", GroupVersions: []string{"v1", "apps/v1", "networking.k8s.io/v1"}, Allocates: AllocatesAddresses,
+		Legacy: pair.ControlPlane{Version: "1.10.13", Store: "core", GroupVersions: []string{"v1", "apps/v1", "extensions/v1beta1"}, Allocates: pair.AllocatesBitmap,
+			Undecryptable: pair.UndecryptableOmitted, CRDFields: []string{"spec.group", "spec.names", "spec.scope", "spec.validation", "spec.version"},
+			Collector: gc.Collector{AbsentOwner: gc.Deleted}},
+		Modern: pair.ControlPlane{Version: "1.36.3", Store: "modern", GroupVersions: []string{"v1", "apps/v1", "networking.k8s.io/v1"}, Allocates: pair.AllocatesAddresses,
 			CRDFields: []string{"spec.group", "spec.names", "spec.scope", "spec.version", "spec.versions", "spec.preserveUnknownFields", "status.storedVersions"},
-			Collector: Collector{AbsentOwner: Deleted}},
-		Resources: []Resource{
+			Collector: gc.Collector{AbsentOwner: gc.Deleted}},
+		Resources: []pair.Resource{
 			shared("pods", "Pod"), shared("services/specs", "Service"), shared("secrets", "Secret"), shared("serviceaccounts", "ServiceAccount"),
 			shared("services/endpoints", "Endpoints"), shared("configmaps", "ConfigMap"),
 			cluster(shared("namespaces", "Namespace")), cluster(shared("minions", "Node")),
-			{Key: "ranges/serviceips", Kind: "RangeAllocation", Owner: OwnerShared, Legacy: core("v1")},
-			{Key: "ranges/servicenodeports", Kind: "RangeAllocation", Owner: OwnerShared, Legacy: core("v1"), Modern: core("v1")},
-			{Key: "ipaddresses", Name: "ipaddresses", Kind: "IPAddress", Groups: []string{"networking.k8s.io"}, Owner: OwnerModern, Modern: modern("networking.k8s.io/v1")},
-			{Key: "servicecidrs", Name: "servicecidrs", Kind: "ServiceCIDR", Groups: []string{"networking.k8s.io"}, Owner: OwnerModern, Modern: modern("networking.k8s.io/v1")},
-			{Key: "deployments", Name: "deployments", Kind: "Deployment", Groups: []string{"apps", "extensions"}, Namespaced: true, Owner: OwnerLegacy, Legacy: core("apps/v1"), Modern: modern("apps/v1")},
-			{Key: "replicasets", Name: "replicasets", Kind: "ReplicaSet", Groups: []string{"apps", "extensions"}, Namespaced: true, Owner: OwnerSplit,
-				Legacy: Side{Store: "core", StoredAs: "apps/v1", Decodes: []string{"apps/v1", "extensions/v1beta1"}, WatchBreaks: []string{"extensions/v1beta1"}, Serves: []string{"apps/v1", "extensions/v1beta1"}}, Modern: modern("apps/v1")},
-			{Key: crdResource, Name: "customresourcedefinitions", Kind: "CustomResourceDefinition", Groups: []string{"apiextensions.k8s.io"}, Owner: OwnerSplit,
+			{Key: "ranges/serviceips", Kind: "RangeAllocation", Owner: pair.OwnerShared, Legacy: core("v1")},
+			{Key: "ranges/servicenodeports", Kind: "RangeAllocation", Owner: pair.OwnerShared, Legacy: core("v1"), Modern: core("v1")},
+			{Key: "ipaddresses", Name: "ipaddresses", Kind: "IPAddress", Groups: []string{"networking.k8s.io"}, Owner: pair.OwnerModern, Modern: modern("networking.k8s.io/v1")},
+			{Key: "servicecidrs", Name: "servicecidrs", Kind: "ServiceCIDR", Groups: []string{"networking.k8s.io"}, Owner: pair.OwnerModern, Modern: modern("networking.k8s.io/v1")},
+			{Key: "deployments", Name: "deployments", Kind: "Deployment", Groups: []string{"apps", "extensions"}, Namespaced: true, Owner: pair.OwnerLegacy, Legacy: core("apps/v1"), Modern: modern("apps/v1")},
+			{Key: "replicasets", Name: "replicasets", Kind: "ReplicaSet", Groups: []string{"apps", "extensions"}, Namespaced: true, Owner: pair.OwnerSplit,
+				Legacy: pair.View{Store: "core", StoredAs: "apps/v1", Decodes: []string{"apps/v1", "extensions/v1beta1"}, WatchBreaks: []string{"extensions/v1beta1"}, Serves: []string{"apps/v1", "extensions/v1beta1"}}, Modern: modern("apps/v1")},
+			{Key: crdResource, Name: "customresourcedefinitions", Kind: "CustomResourceDefinition", Groups: []string{"apiextensions.k8s.io"}, Owner: pair.OwnerSplit,
 				Legacy: core("apiextensions.k8s.io/v1beta1"), Modern: modern("apiextensions.k8s.io/v1beta1")},
-			{Key: apiServiceResource, Name: "apiservices", Kind: "APIService", Groups: []string{"apiregistration.k8s.io"}, Owner: OwnerSplit,
+			{Key: apiServiceResource, Name: "apiservices", Kind: "APIService", Groups: []string{"apiregistration.k8s.io"}, Owner: pair.OwnerSplit,
 				Legacy: core("apiregistration.k8s.io/v1beta1"), Modern: modern("apiregistration.k8s.io/v1")},
-			{Key: "flowschemas", Name: "flowschemas", Kind: "FlowSchema", Groups: []string{"flowcontrol.apiserver.k8s.io"}, Owner: OwnerModern, Modern: modern("flowcontrol.apiserver.k8s.io/v1")},
+			{Key: "flowschemas", Name: "flowschemas", Kind: "FlowSchema", Groups: []string{"flowcontrol.apiserver.k8s.io"}, Owner: pair.OwnerModern, Modern: modern("flowcontrol.apiserver.k8s.io/v1")},
 		},
-		CustomResources: Resource{Key: "*", Owner: OwnerSplit, Legacy: Side{Store: "core"}, Modern: Side{Store: "modern"}},
-		Boot:            []BootKey{{Side: Modern, Key: apiServiceResource + "/*"}, {Side: Legacy, Key: apiServiceResource + "/*"}, {Side: Modern, Key: "namespaces/default"}},
+		CustomResources: pair.Resource{Key: "*", Owner: pair.OwnerSplit, Legacy: pair.View{Store: "core"}, Modern: pair.View{Store: "modern"}},
+		Boot:            []pair.BootKey{{Side: pair.Modern, Key: apiServiceResource + "/*"}, {Side: pair.Legacy, Key: apiServiceResource + "/*"}, {Side: pair.Modern, Key: "namespaces/default"}},
 		ServiceCIDRs:    []string{"10.96.0.0/24"}, NodePortRange: "30000-30015",
 	}
 }
@@ -158,7 +160,7 @@ func clean() map[string]contents {
 	}
 }
 
-func scanStores(t *testing.T, m *Map, stores map[string]contents, options Options) *Report {
+func scanStores(t *testing.T, m *pair.Map, stores map[string]contents, options Options) *Report {
 	t.Helper()
 	var list []Store
 	for name, c := range stores {
@@ -233,189 +235,191 @@ func TestScanFinds(t *testing.T) {
 	rs := [4]string{"apps/v1", "ReplicaSet", "web", "uid-gone"}
 	for _, test := range []struct {
 		name  string
-		plant func(m *Map, core, modern contents)
+		plant func(m *pair.Map, core, modern contents)
 		rule  string
 		where string // subject
 		says  string // part of the message
 		shows string // among Related
 	}{
-		{"a key of the legacy side written by the modern one", func(_ *Map, _, modern contents) {
+		{"a key of the legacy side written by the modern one", func(_ *pair.Map, _, modern contents) {
 			modern["deployments/default/api"] = put("apps/v1", "Deployment", "default", "api", "uid-x", nil)
 		}, "FUS004", "modern:deployments", "1 key written by the modern side, but the owner is legacy", "deployments/default/api"},
-		{"a key in a store from which nobody reads it", func(_ *Map, core, _ contents) {
+		{"a key in a store from which nobody reads it", func(_ *pair.Map, core, _ contents) {
 			core["flowschemas/x"] = put("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", "x", "uid-x", nil)
 		}, "FUS004", "core:flowschemas", "from which no side reads this resource; they belong in store modern, which does not hold them: no API server shows", "flowschemas/x"},
-		{"a copy in a store from which nobody reads it", func(_ *Map, core, modern contents) { core["flowschemas/system"] = modern["flowschemas/system"] },
+		{"a copy in a store from which nobody reads it", func(_ *pair.Map, core, modern contents) { core["flowschemas/system"] = modern["flowschemas/system"] },
 			"FUS004", "core:flowschemas", "1 key in a store from which no side reads this resource; they belong in store modern", "flowschemas/system"},
-		{"custom resources in the store of the other side", func(m *Map, core, _ contents) {
-			m.CustomResources.Owner = OwnerModern
+		{"custom resources in the store of the other side", func(m *pair.Map, core, _ contents) {
+			m.CustomResources.Owner = pair.OwnerModern
 			core["kubeflow.io/notebooks/default/nb2"] = customJSON("kubeflow.io/v1", "Notebook", "nb2")
 		}, "FUS010", "core:kubeflow.io/notebooks", "they belong in store modern", "kubeflow.io/notebooks/default/nb2"},
-		{"one object in both stores", func(_ *Map, core, modern contents) {
+		{"one object in both stores", func(_ *pair.Map, core, modern contents) {
 			modern["deployments/default/web"] = core["deployments/default/web"]
 		}, "FUS230", "modern:deployments", "1 object in both stores core and modern with the same UID", "deployments/default/web"},
-		{"one name in both stores", func(_ *Map, _, modern contents) {
+		{"one name in both stores", func(_ *pair.Map, _, modern contents) {
 			modern["deployments/default/web"] = put("apps/v1", "Deployment", "default", "web", "uid-other", nil)
 		}, "FUS230", "modern:deployments", "different UIDs", "deployments/default/web"},
-		{"a version that the legacy side cannot decode", func(_ *Map, core, _ contents) {
+		{"a version that the legacy side cannot decode", func(_ *pair.Map, core, _ contents) {
 			core["deployments/default/new"] = put("apps/v2", "Deployment", "default", "new", "uid-x", nil)
 		}, "FUS002", "core:deployments", "every list and watch of deployments (apps/v1) through it fails", "deployments/default/new"},
-		{"a version that breaks watches", func(_ *Map, core, _ contents) {
+		{"a version that breaks watches", func(_ *pair.Map, core, _ contents) {
 			core["replicasets/default/old"] = put("extensions/v1beta1", "ReplicaSet", "default", "old", "uid-x", nil)
 		}, "FUS003", "core:replicasets", "in lists but not in watches", "replicasets/default/old"},
-		{"what an API server writes at its start", func(m *Map, core, _ contents) {
-			m.Boot = append(m.Boot, BootKey{Side: Modern, Key: "namespaces/poison"})
+		{"what an API server writes at its start", func(m *pair.Map, core, _ contents) {
+			m.Boot = append(m.Boot, pair.BootKey{Side: pair.Modern, Key: "namespaces/poison"})
 			core["namespaces/poison"] = put("v2", "Namespace", "", "poison", "uid-x", nil)
 		}, "FUS090", "core:namespaces", "stored as v2", "namespaces/poison"},
-		{"another kind", func(_ *Map, core, _ contents) {
+		{"another kind", func(_ *pair.Map, core, _ contents) {
 			core["pods/default/node"] = put("v1", "Node", "default", "node", "uid-x", nil)
 		}, "FUS000", "core:pods", "kind v1 Node where Pod belongs", "pods/default/node"},
-		{"a damaged value", func(_ *Map, core, _ contents) { core["pods/default/bad"] = []byte("k8s\x00\x0a\xff") },
+		{"a damaged value", func(_ *pair.Map, core, _ contents) { core["pods/default/bad"] = []byte("k8s\x00\x0a\xff") },
 			"FUS000", "core:pods", "1 value cannot be read", "pods/default/bad"},
-		{"an encrypted value", func(_ *Map, core, _ contents) { core["secrets/default/s"] = []byte("k8s:enc:aescbc:v1:key1:xx") },
+		{"an encrypted value", func(_ *pair.Map, core, _ contents) { core["secrets/default/s"] = []byte("k8s:enc:aescbc:v1:key1:xx") },
 			"FUS070", "core:secrets", "the legacy side omits them from lists silently", "secrets/default/s"},
-		{"CBOR", func(_ *Map, core, _ contents) {
+		{"CBOR", func(_ *pair.Map, core, _ contents) {
 			core["pods/default/c"] = object{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "c", UID: "uid-c"}.cbor()
 		}, "FUS072", "core:pods", "stored as CBOR", "pods/default/c"},
-		{"a CRD without versions", func(_ *Map, _, modern contents) {
+		{"a CRD without versions", func(_ *pair.Map, _, modern contents) {
 			modern[crdResource+"/notebooks.kubeflow.io"] = crdJSON("kubeflow.io", "notebooks", "Notebook", `,"version":"v1"},"status":{}}`)
 		}, "FUS031", "modern:" + crdResource, "has lost spec.versions and status.storedVersions", crdResource + "/notebooks.kubeflow.io"},
-		{"CRDs that an old reader has rewritten, and a new one since", func(m *Map, _, modern contents) {
+		{"CRDs that an old reader has rewritten, and a new one since", func(m *pair.Map, _, modern contents) {
 			m.Legacy.Store = "modern"
-			row := m.Row(Key{Form: FormGrouped, Resource: crdResource})
+			row := RowOf(m, Key{Form: FormGrouped, Resource: crdResource})
 			row.Legacy.Store = "modern"
 			for _, plural := range []string{"as", "bs"} {
 				modern[crdResource+"/"+plural+".kubeflow.io"] = crdJSON("kubeflow.io", plural, plural, `,"version":"v1","validation":{"openAPIV3Schema":{"type":"object"}},"versions":[{"name":"v1","served":true,"storage":true}],"preserveUnknownFields":true},"status":{"storedVersions":["v1"]}}`)
 			}
 		}, "FUS031", "modern:" + crdResource, "2 CRDs have lost spec.preserveUnknownFields=false, and with it", crdResource + "/as.kubeflow.io"},
-		{"a stored version that the CRD does not have", func(_ *Map, _, modern contents) {
+		{"a stored version that the CRD does not have", func(_ *pair.Map, _, modern contents) {
 			modern["kubeflow.io/notebooks/default/old"] = customJSON("kubeflow.io/v1alpha1", "Notebook", "old")
 		}, "FUS031", "modern:kubeflow.io/notebooks", "a version that the CRD does not have", "kubeflow.io/notebooks/default/old"},
-		{"a stored version that storedVersions does not list", func(_ *Map, _, modern contents) {
+		{"a stored version that storedVersions does not list", func(_ *pair.Map, _, modern contents) {
 			modern[crdResource+"/notebooks.kubeflow.io"] = crdJSON("kubeflow.io", "notebooks", "Notebook", `,"version":"v1","versions":[{"name":"v1","served":true},{"name":"v2","served":true,"storage":true}],"preserveUnknownFields":false},"status":{"storedVersions":["v2"]}}`)
 		}, "FUS031", "modern:kubeflow.io/notebooks", "status.storedVersions does not list", "kubeflow.io/notebooks/default/nb"},
-		{"custom resources without a CRD", func(_ *Map, _, modern contents) { delete(modern, crdResource+"/notebooks.kubeflow.io") },
+		{"custom resources without a CRD", func(_ *pair.Map, _, modern contents) { delete(modern, crdResource+"/notebooks.kubeflow.io") },
 			"FUS232", "modern:kubeflow.io/notebooks", "without a CRD", "kubeflow.io/notebooks/default/nb"},
-		{"the APIService of a CRD that is gone", func(_ *Map, _, modern contents) {
+		{"the APIService of a CRD that is gone", func(_ *pair.Map, _, modern contents) {
 			modern[apiServiceResource+"/v1.gone.io"] = apiServiceJSON("v1", "gone.io")
 		}, "FUS030", "modern:" + apiServiceResource, "1 APIService of group/versions that no CRD in this store has", apiServiceResource + "/v1.gone.io"},
-		{"an APIService that nobody serves", func(_ *Map, _, modern contents) {
+		{"an APIService that nobody serves", func(_ *pair.Map, _, modern contents) {
 			modern[apiServiceResource+"/v1beta1.extensions"] = apiServiceJSON("v1beta1", "extensions")
 		}, "FUS030", "modern:" + apiServiceResource, "does not serve", apiServiceResource + "/v1beta1.extensions"},
-		{"pods of owners that the running collector does not find", func(m *Map, core, _ contents) {
+		{"pods of owners that the running collector does not find", func(m *pair.Map, core, _ contents) {
 			m.Modern.Collector.Runs = true
 			core["pods/default/web-2"] = pod("default", "web-2", rs)
 			core["pods/default/web-3"] = pod("default", "web-3", rs)
 		}, "FUS060", "core:pods", "the garbage collector of the modern side (1.36.3) deletes 2 pods owned by apps/v1 ReplicaSet", "pods/default/web-2 (owner web)"},
-		{"pods of an owner in a version that a blind collector takes for absent", func(m *Map, core, _ contents) {
-			m.Legacy.Collector = Collector{Runs: true, UnservedVersion: Deleted, AbsentOwner: Deleted}
+		{"pods of an owner in a version that a blind collector takes for absent", func(m *pair.Map, core, _ contents) {
+			m.Legacy.Collector = gc.Collector{Runs: true, UnservedVersion: gc.Deleted, AbsentOwner: gc.Deleted}
 			core["pods/default/web-2"] = pod("default", "web-2", [4]string{"apps/v9", "ReplicaSet", "web", "uid-rs"})
 		}, "FUS061", "core:pods", "deletes 1 pod owned by apps/v9 ReplicaSet", "pods/default/web-2 (owner web)"},
-		{"pods of an owner in another namespace", func(_ *Map, core, _ contents) {
+		{"pods of an owner in another namespace", func(_ *pair.Map, core, _ contents) {
 			core["namespaces/other"] = put("v1", "Namespace", "", "other", "uid-other", nil)
 			core["pods/other/web-2"] = pod("other", "web-2", [4]string{"apps/v1", "ReplicaSet", "web", "uid-rs"})
 		}, "FUS060", "core:pods", "would delete 1 pod owned by apps/v1 ReplicaSet: it serves that kind and does not find the owner in the object's namespace in store core", "pods/other/web-2 (owner web)"},
-		{"pods of an owner of which the UID is that of another kind", func(_ *Map, core, _ contents) {
+		{"pods of an owner of which the UID is that of another kind", func(_ *pair.Map, core, _ contents) {
 			core["pods/default/web-2"] = pod("default", "web-2", [4]string{"apps/v1", "ReplicaSet", "web", "uid-d"})
 		}, "FUS060", "core:pods", "would delete 1 pod owned by apps/v1 ReplicaSet", "pods/default/web-2 (owner web)"},
-		{"pods of an owner of another name", func(_ *Map, core, _ contents) {
+		{"pods of an owner of another name", func(_ *pair.Map, core, _ contents) {
 			core["pods/default/web-2"] = pod("default", "web-2", [4]string{"apps/v1", "ReplicaSet", "webb", "uid-rs"})
 		}, "FUS060", "core:pods", "the legacy side (1.10.13), which is off, would delete 1 pod owned by apps/v1 ReplicaSet", "pods/default/web-2 (owner webb)"},
-		{"an object in no namespace with an owner in one", func(m *Map, core, _ contents) {
-			m.Legacy.Collector = Collector{Runs: true, AbsentOwner: Deleted, NamespacedOwner: Deleted}
+		{"an object in no namespace with an owner in one", func(m *pair.Map, core, _ contents) {
+			m.Legacy.Collector = gc.Collector{Runs: true, AbsentOwner: gc.Deleted, NamespacedOwner: gc.Deleted}
 			core["minions/n2"] = put("v1", "Node", "", "n2", "uid-n2", nil, [4]string{"v1", "Pod", "web-1", "uid-pod-default-web-1"})
 		}, "FUS061", "core:minions", "deletes 1 node owned by v1 Pod: it looks for an owner that is in a namespace, and the object is in none", "minions/n2 (owner web-1)"},
-		{"an owner of a kind that the collector knows and its server does not serve", func(m *Map, core, _ contents) {
-			m.Legacy.Collector = Collector{Runs: true, UnservedVersion: Deleted, KnowsUnserved: true}
-			m.Resources[slices.IndexFunc(m.Resources, func(r Resource) bool { return r.Key == "replicasets" })].Legacy.Serves = nil
+		{"an owner of a kind that the collector knows and its server does not serve", func(m *pair.Map, core, _ contents) {
+			m.Legacy.Collector = gc.Collector{Runs: true, UnservedVersion: gc.Deleted, KnowsUnserved: true}
+			m.Resources[slices.IndexFunc(m.Resources, func(r pair.Resource) bool { return r.Key == "replicasets" })].Legacy.Serves = nil
 			core["pods/default/web-2"] = pod("default", "web-2", rs)
 		}, "FUS061", "core:pods", "deletes 1 pod owned by apps/v1 ReplicaSet: it knows that kind but not in this version", "pods/default/web-2 (owner web)"},
-		{"mirror pods and a collector that looks for nodes in namespaces", func(m *Map, core, _ contents) {
-			m.Legacy.Collector = Collector{Runs: true, ClusterOwner: Deleted}
+		{"mirror pods and a collector that looks for nodes in namespaces", func(m *pair.Map, core, _ contents) {
+			m.Legacy.Collector = gc.Collector{Runs: true, ClusterOwner: gc.Deleted}
 			core["pods/default/mirror"] = pod("default", "mirror", [4]string{"v1", "Node", "n1", "uid-n1"})
 		}, "FUS062", "core:pods", "looks for the cluster-scoped owner in the namespace", "pods/default/mirror (owner n1)"},
-		{"objects in a namespace that is gone", func(_ *Map, core, _ contents) { core["pods/gone/web"] = pod("gone", "web") },
+		{"objects in a namespace that is gone", func(_ *pair.Map, core, _ contents) { core["pods/gone/web"] = pod("gone", "web") },
 			"FUS130", "core:pods", "in 1 namespace that store core does not have (gone)", "pods/gone/web"},
-		{"custom resources in a namespace that only the other store has not", func(_ *Map, _, modern contents) {
+		{"custom resources in a namespace that only the other store has not", func(_ *pair.Map, _, modern contents) {
 			modern["kubeflow.io/notebooks/gone/nb"] = customJSON("kubeflow.io/v1", "Notebook", "nb")
 		}, "FUS130", "modern:kubeflow.io/notebooks", "store core does not have", "kubeflow.io/notebooks/gone/nb"},
-		{"one ClusterIP twice", func(_ *Map, core, _ contents) {
+		{"one ClusterIP twice", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
 		}, "FUS050", "core:services/specs", "1 ClusterIP handed out to more than one service", "10.96.0.1: core:default/a, core:default/kubernetes"},
-		{"a misplaced service with the ClusterIP of another", func(_ *Map, _, modern contents) {
+		{"a misplaced service with the ClusterIP of another", func(_ *pair.Map, _, modern contents) {
 			modern["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
 		}, "FUS050", "core:services/specs", "1 ClusterIP handed out", "10.96.0.1: core:default/kubernetes, modern:default/a"},
-		{"one ClusterIP in two sets of services", func(m *Map, _, modern contents) {
-			row := m.Row(Key{Form: FormObject, Resource: "services/specs"})
-			row.Owner, row.Modern.Store = OwnerSplit, "modern"
+		{"one ClusterIP in two sets of services", func(m *pair.Map, _, modern contents) {
+			row := RowOf(m, Key{Form: FormObject, Resource: "services/specs"})
+			row.Owner, row.Modern.Store = pair.OwnerSplit, "modern"
 			modern["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
 		}, "FUS052", "core:services/specs", "1 ClusterIP handed out", "10.96.0.1: core:default/kubernetes, modern:default/a"},
-		{"one node port twice", func(_ *Map, core, _ contents) {
+		{"one node port twice", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "", 30001)
 			core["services/specs/default/b"] = svc("default", "b", "", 30001)
 		}, "FUS050", "core:services/specs", "1 node port handed out", "30001/TCP: core:default/a, core:default/b"},
-		{"a ClusterIP that the bitmap takes for free", func(_ *Map, core, _ contents) {
+		{"a ClusterIP that the bitmap takes for free", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "10.96.0.9", 0)
 		}, "FUS050", "core:ranges/serviceips", "takes 1 allocation of services for free", "default/a 10.96.0.9"},
-		{"a node port that the bitmap takes for free", func(_ *Map, core, _ contents) {
+		{"a node port that the bitmap takes for free", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "", 30003)
 			core["ranges/servicenodeports"] = bitmap("30000-30015", 1)
 		}, "FUS050", "core:ranges/servicenodeports", "takes 1 allocation", "default/a 30003"},
-		{"a ClusterIP without an IPAddress", func(_ *Map, _, modern contents) { delete(modern, "ipaddresses/10.96.0.1") },
+		{"a ClusterIP without an IPAddress", func(_ *pair.Map, _, modern contents) { delete(modern, "ipaddresses/10.96.0.1") },
 			"FUS050", "modern:ipaddresses", "1 ClusterIP of services without an IPAddress object", "default/kubernetes 10.96.0.1"},
-		{"two services on one ClusterIP that no allocator knows", func(_ *Map, core, _ contents) {
+		{"two services on one ClusterIP that no allocator knows", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "10.96.0.6", 0)
 			core["services/specs/default/b"] = svc("default", "b", "10.96.0.6", 0)
 		}, "FUS050", "modern:ipaddresses", "1 ClusterIP of services without an IPAddress object", "default/b 10.96.0.6"},
-		{"two services on one bit of a bitmap", func(_ *Map, core, _ contents) {
+		{"two services on one bit of a bitmap", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "10.96.0.6", 0)
 			core["services/specs/default/b"] = svc("default", "b", "10.96.0.6", 0)
 		}, "FUS050", "core:ranges/serviceips", "takes 1 allocation of services for free", "default/b 10.96.0.6"},
-		{"services on two node ports that the bitmap takes for free", func(_ *Map, core, _ contents) {
+		{"services on two node ports that the bitmap takes for free", func(_ *pair.Map, core, _ contents) {
 			for i, name := range []string{"a", "b", "c", "d"} {
 				core["services/specs/default/"+name] = svc("default", name, "", 30003+i%2)
 			}
 			core["ranges/servicenodeports"] = bitmap("30000-30015", 1)
 		}, "FUS050", "core:ranges/servicenodeports", "takes 2 allocations", "default/d 30004"},
-		{"a misplaced service with the node port of another", func(_ *Map, core, modern contents) {
+		{"a misplaced service with the node port of another", func(_ *pair.Map, core, modern contents) {
 			core["services/specs/default/a"] = svc("default", "a", "", 30001)
 			modern["services/specs/default/b"] = svc("default", "b", "", 30001)
 		}, "FUS050", "core:services/specs", "1 node port handed out to more than one service", "30001/TCP: core:default/a, modern:default/b"},
-		{"another range", func(_ *Map, core, _ contents) { core["ranges/serviceips"] = bitmap("10.0.0.0/24", 0) },
+		{"another range", func(_ *pair.Map, core, _ contents) { core["ranges/serviceips"] = bitmap("10.0.0.0/24", 0) },
 			"FUS051", "core:ranges/serviceips", `holds the range "10.0.0.0/24", want 10.96.0.0/24`, ""},
-		{"another service CIDR", func(_ *Map, _, modern contents) {
+		{"another service CIDR", func(_ *pair.Map, _, modern contents) {
 			modern["servicecidrs/kubernetes"] = put("networking.k8s.io/v1", "ServiceCIDR", "", "kubernetes", "u", field(nil, 2, field(nil, 1, []byte("10.0.0.0/24"))))
 		}, "FUS053", "modern:servicecidrs", `"10.0.0.0/24"`, ""},
-		{"a lock of both sides", func(m *Map, core, _ contents) {
-			m.Locks = []Lock{{Legacy, "kube-controller-manager", "services/endpoints", "kube-system", "kcm"}, {Modern, "kube-controller-manager", "services/endpoints", "kube-system", "kcm"}}
+		{"a lock of both sides", func(m *pair.Map, core, _ contents) {
+			lock := pair.Lock{Side: pair.Legacy, Component: "kube-controller-manager", Resource: "services/endpoints", Namespace: "kube-system", Name: "kcm"}
+			m.Locks = []pair.Lock{lock, lock}
+			m.Locks[1].Side = pair.Modern
 			core["namespaces/kube-system"] = put("v1", "Namespace", "", "kube-system", "uid-ks", nil)
 			core["services/endpoints/kube-system/kcm"] = object{APIVersion: "v1", Kind: "Endpoints", Namespace: "kube-system", Name: "kcm", UID: "uid-kcm",
 				Annotations: map[string]string{"control-plane.alpha.kubernetes.io/leader": `{"holderIdentity":"cp-1_abc"}`}}.protobuf()
 		}, "FUS065", "core:services/endpoints/kube-system/kcm", "held by cp-1_abc", ""},
-		{"a token of a service account that is gone", func(_ *Map, core, _ contents) {
+		{"a token of a service account that is gone", func(_ *pair.Map, core, _ contents) {
 			core["secrets/default/token"] = object{APIVersion: "v1", Kind: "Secret", Namespace: "default", Name: "token", UID: "uid-t",
 				Annotations: map[string]string{"kubernetes.io/service-account.uid": "uid-sa", "kubernetes.io/service-account.name": "builder"},
 				Raw:         field(nil, 3, []byte("kubernetes.io/service-account-token"))}.protobuf()
 		}, "FUS100", "core:secrets", "1 token secret of service accounts that the legacy side does not have", "secrets/default/token (owner builder)"},
-		{"a resource that neither version has", func(_ *Map, core, _ contents) { core["widgets/default/w"] = pod("default", "w") },
+		{"a resource that neither version has", func(_ *pair.Map, core, _ contents) { core["widgets/default/w"] = pod("default", "w") },
 			"FUS231", "core:widgets", "neither version knows", "widgets/default/w"},
-		{"a key that is no object's", func(_ *Map, core, _ contents) { core["pods/web"] = pod("", "web") },
+		{"a key that is no object's", func(_ *pair.Map, core, _ contents) { core["pods/web"] = pod("", "web") },
 			"FUS231", "core:pods", "cannot be the key of an object", "pods/web"},
-		{"a value under such a key, which lists read", func(_ *Map, core, _ contents) { core["pods/default/a/b"] = []byte("x") },
+		{"a value under such a key, which lists read", func(_ *pair.Map, core, _ contents) { core["pods/default/a/b"] = []byte("x") },
 			"FUS000", "core:pods", "1 value cannot be read: it starts with \"x\"; every list and watch of pods (v1) through the legacy side and the modern side fails", "pods/default/a/b"},
-		{"JSON that is cut off", func(_ *Map, core, _ contents) {
+		{"JSON that is cut off", func(_ *pair.Map, core, _ contents) {
 			core["pods/default/cut"] = []byte(`{"kind":"Pod","apiVersion":"v1","meta`)
 		},
 			"FUS000", "core:pods", "1 value cannot be read: its JSON is cut off or invalid; every list", "pods/default/cut"},
-		{"a damaged value that nobody reads", func(_ *Map, core, _ contents) { core["widgets/default/w"] = []byte("x") },
+		{"a damaged value that nobody reads", func(_ *pair.Map, core, _ contents) { core["widgets/default/w"] = []byte("x") },
 			"FUS000", "core:widgets", "nobody reads this resource", "widgets/default/w"},
-		{"keys that name no resource", func(_ *Map, core, _ contents) { core["/a"] = []byte("x") },
+		{"keys that name no resource", func(_ *pair.Map, core, _ contents) { core["/a"] = []byte("x") },
 			"FUS231", "core", "1 key below the prefix without a resource", "/a"},
-		{"a list that a side does not serve", func(m *Map, core, _ contents) {
-			m.Resources[slices.IndexFunc(m.Resources, func(r Resource) bool { return r.Key == "deployments" })].Legacy.Serves = nil
+		{"a list that a side does not serve", func(m *pair.Map, core, _ contents) {
+			m.Resources[slices.IndexFunc(m.Resources, func(r pair.Resource) bool { return r.Key == "deployments" })].Legacy.Serves = nil
 			core["deployments/default/new"] = put("apps/v2", "Deployment", "default", "new", "uid-x", nil)
 		}, "FUS002", "core:deployments", "it serves no deployments as it is configured", "deployments/default/new"},
-		{"an empty store", func(_ *Map, _, modern contents) { clear(modern) },
+		{"an empty store", func(_ *pair.Map, _, modern contents) { clear(modern) },
 			"FUS233", "modern", "holds no key below the prefix", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -511,8 +515,8 @@ func TestScanRemarksThatAReaderCannotWatchWhatTheOwnerStores(t *testing.T) {
 	m, stores := splitMap(), clean()
 	for i := range m.Resources {
 		if r := &m.Resources[i]; r.Key == "replicasets" {
-			r.Owner = OwnerLegacy
-			r.Modern = Side{Store: "core", StoredAs: "extensions/v1beta1", Decodes: []string{"apps/v1", "extensions/v1beta1"}, WatchBreaks: []string{"apps/v1"}}
+			r.Owner = pair.OwnerLegacy
+			r.Modern = pair.View{Store: "core", StoredAs: "extensions/v1beta1", Decodes: []string{"apps/v1", "extensions/v1beta1"}, WatchBreaks: []string{"apps/v1"}}
 		}
 	}
 	found := false
@@ -681,7 +685,7 @@ func TestScanRefusesBadInput(t *testing.T) {
 	bad.Resources[0].Owner = "nobody"
 	bad.Resources[1].Legacy.Store = "nowhere"
 	for name, test := range map[string]struct {
-		m      *Map
+		m      *pair.Map
 		stores []Store
 		says   string
 	}{

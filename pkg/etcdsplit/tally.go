@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unsafe"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // samples keeps the smallest few of many keys, so that a report names the same ones however the ranges were scheduled.
@@ -76,8 +78,8 @@ type resourceTally struct {
 	form       Form
 	scope      scope
 	group      string
-	row        *Resource // of the map; nil: the map does not know it
-	atStart    []*BootKey
+	row        *pair.Resource // of the map; nil: the map does not know it
+	atStart    []*pair.BootKey
 	shown      bool // its keys are kept as samples: they may be in the wrong place, or in two
 	telling    bool // its objects say something about others
 	keys       int64
@@ -94,7 +96,7 @@ type resourceTally struct {
 	dropped    map[dropped]*counted
 }
 
-func newResourceTally(name string, number uint16, k Key, row *Resource) *resourceTally {
+func newResourceTally(name string, number uint16, k Key, row *pair.Resource) *resourceTally {
 	return &resourceTally{
 		name: name, number: number, form: k.Form, group: strings.Clone(k.Group), row: row,
 		types: map[stored]*storedTally{}, encrypted: map[string]*counted{}, unreadable: map[string]*counted{},
@@ -179,7 +181,7 @@ func (t *resourceTally) merge(other *resourceTally) {
 
 // dropped is a field that objects hold and that a side drops, or with an empty path objects that hold such fields.
 type dropped struct {
-	side    SideName
+	side    pair.Side
 	path    string
 	matters bool // the loss of the field, or for objects that of one of them
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Change is one write to a key, or its deletion.
@@ -74,7 +75,7 @@ func identity(f finding.Finding) string {
 
 // Glance looks at changed keys alone, and reports what they show by themselves: keys in the wrong store, values that a reader
 // cannot decode, resources that nobody knows. What takes two objects to see, and what is over, only a Scan tells.
-func Glance(ctx context.Context, m *Map, changes map[string][]Change) ([]finding.Finding, error) {
+func Glance(ctx context.Context, m *pair.Map, changes map[string][]Change) ([]finding.Finding, error) {
 	var stores []Store
 	for _, name := range sortedKeys(changes) {
 		stores = append(stores, Store{Name: name, Walker: glimpse(changes[name])})
@@ -194,10 +195,10 @@ type bout struct {
 }
 
 // NewReferee returns a referee for the stores of a map. Lock objects are renewed all the time and are not followed.
-func NewReferee(m *Map, rules FightRules) *Referee {
+func NewReferee(m *pair.Map, rules FightRules) *Referee {
 	r := &Referee{rules: rules.orDefaults(), seed: maphash.MakeSeed(), prefix: NormalPrefix(m.Prefix) + "/", locks: map[string]bool{}, keys: map[storeKey]*bout{}}
 	for i := range m.Locks {
-		r.locks[m.Locks[i].key()] = true
+		r.locks[m.Locks[i].Key()] = true
 	}
 	return r
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 func TestTurns(t *testing.T) {
@@ -73,7 +74,7 @@ func TestGlanceSeesWhatOneKeyShows(t *testing.T) {
 
 func referee(rules FightRules) (*Referee, func(key string, value string) *Fight, *time.Time) {
 	m := splitMap()
-	m.Locks = []Lock{{Legacy, "kcm", "services/endpoints", "kube-system", "kcm"}}
+	m.Locks = []pair.Lock{{Side: pair.Legacy, Component: "kcm", Resource: "services/endpoints", Namespace: "kube-system", Name: "kcm"}}
 	r := NewReferee(m, rules)
 	now := time.Unix(1000, 0)
 	return r, func(key, value string) *Fight {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // ASCII draws the graph with + - | and >, for a terminal, a commit message or a runbook. It is at most 120 characters wide with
@@ -160,7 +160,7 @@ func (a *arranger) placeSide(side Side, y int) int {
 	return b.bottom()
 }
 
-func (a *arranger) members(side etcdsplit.SideName) (clients []Node, server Node) {
+func (a *arranger) members(side pair.Side) (clients []Node, server Node) {
 	for _, n := range a.Nodes {
 		switch {
 		case n.Side == side && n.Rank == Client:

@@ -10,8 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
@@ -26,7 +26,7 @@ type Graph struct {
 
 // Side is a control plane, drawn around its nodes.
 type Side struct {
-	Name  etcdsplit.SideName
+	Name  pair.Side
 	Title string // one line
 }
 
@@ -44,9 +44,9 @@ const (
 type Node struct {
 	ID    string // of letters, digits and underscores, unique in the graph
 	Rank  Rank
-	Side  etcdsplit.SideName // "" for a store: both sides may use it
-	Title string             // one line
-	Lines []string           // below the title
+	Side  pair.Side // "" for a store: both sides may use it
+	Title string    // one line
+	Lines []string  // below the title
 }
 
 // text is what stands in the box, wrapped.
@@ -65,13 +65,13 @@ func (g Graph) node(id string) Node {
 // New computes the picture of a plan.
 func New(p *plan.Plan) Graph {
 	g := Graph{Name: p.Name}
-	for _, name := range etcdsplit.Sides() {
+	for _, name := range pair.Sides() {
 		g.addSide(p, name)
 	}
 	for i, store := range p.Stores {
 		g.Nodes = append(g.Nodes, storeNode(store, storeID(i)))
 	}
-	for _, name := range etcdsplit.Sides() {
+	for _, name := range pair.Sides() {
 		for i, store := range p.Stores {
 			if label := flows(p, name, store.Name); len(label) > 0 {
 				g.Edges = append(g.Edges, Edge{From: serverID(name), To: storeID(i), Label: label})
@@ -81,11 +81,11 @@ func New(p *plan.Plan) Graph {
 	return g
 }
 
-func storeID(i int) string                    { return fmt.Sprintf("store_%d", i) }
-func serverID(side etcdsplit.SideName) string { return string(side) + "_apiserver" }
+func storeID(i int) string           { return fmt.Sprintf("store_%d", i) }
+func serverID(side pair.Side) string { return string(side) + "_apiserver" }
 
 // addSide adds a control plane and what speaks to it. On the modern side every request passes the policy.
-func (g *Graph) addSide(p *plan.Plan, name etcdsplit.SideName) {
+func (g *Graph) addSide(p *plan.Plan, name pair.Side) {
 	side := p.Side(name)
 	title := fmt.Sprintf("%s side: Kubernetes %s", name, side.Version)
 	if side.Existing {
@@ -94,7 +94,7 @@ func (g *Graph) addSide(p *plan.Plan, name etcdsplit.SideName) {
 	g.Sides = append(g.Sides, Side{Name: name, Title: title})
 
 	var label []string
-	if name == etcdsplit.Modern {
+	if name == pair.Modern {
 		label = []string{"ABAC"}
 	}
 	add := func(n Node) {
@@ -102,7 +102,7 @@ func (g *Graph) addSide(p *plan.Plan, name etcdsplit.SideName) {
 		g.Nodes = append(g.Nodes, n)
 		g.Edges = append(g.Edges, Edge{From: n.ID, To: serverID(name), Label: label})
 	}
-	if name == etcdsplit.Legacy {
+	if name == pair.Legacy {
 		add(Node{ID: "kubelets", Title: "kubelets", Lines: []string{p.Kubelet.String() + ", every node"}})
 	}
 	if found := p.ComponentsOf(name, kubever.Scheduler); len(found) > 0 {
@@ -116,12 +116,12 @@ func (g *Graph) addSide(p *plan.Plan, name etcdsplit.SideName) {
 		// One process, drawn beside each of the servers that it speaks to.
 		add(Node{ID: string(name) + "_joint", Title: plan.JointControllers, Lines: append([]string{"sees both sides"}, elected(len(found))...)})
 	}
-	if p.Pods != nil && name == etcdsplit.Modern {
+	if p.Pods != nil && name == pair.Modern {
 		service := p.Pods.Service
 		add(Node{ID: "modern_pods", Title: "pods of the modern side", Lines: []string{"find it by the service", service.Namespace + "/" + service.Name,
 			fmt.Sprintf("%s:%d", service.ClusterIP, service.Port)}})
 	}
-	if name == etcdsplit.Modern {
+	if name == pair.Modern {
 		add(Node{ID: "users", Title: "users and their software", Lines: accessGroups(p.Policy)})
 	}
 	g.Nodes = append(g.Nodes, Node{
@@ -141,7 +141,7 @@ func storeNode(store plan.Store, id string) Node {
 	return n
 }
 
-func controllers(p *plan.Plan, side etcdsplit.SideName) []string {
+func controllers(p *plan.Plan, side pair.Side) []string {
 	on, all := 0, 0
 	for _, c := range p.Controllers {
 		if c.Side == side {
@@ -232,16 +232,16 @@ func isUser(s policy.Subject) bool {
 
 // flows says what a side keeps in a store, by what it may do there: a line for what both sides write, one for what it alone
 // writes, one for what it only reads because the other side owns it. What it does not serve is not worth an arrow.
-func flows(p *plan.Plan, side etcdsplit.SideName, store string) []string {
+func flows(p *plan.Plan, side pair.Side, store string) []string {
 	names := map[string][]string{}
 	for i := range p.Resources {
 		r := &p.Resources[i]
-		if len(r.Side(side).Serves) > 0 && r.Side(side).Store == store {
+		if len(r.View(side).Serves) > 0 && r.View(side).Store == store {
 			role := roleOf(&r.Resource, side)
 			names[role] = append(names[role], displayName(&r.Resource, side))
 		}
 	}
-	if r := &p.CustomResources; r.Side(side).Store == store {
+	if r := &p.CustomResources; r.View(side).Store == store {
 		role := roleOf(r, side)
 		names[role] = append(names[role], customResources)
 	}
@@ -261,30 +261,23 @@ const (
 )
 
 // roleOf says what a side is to a resource.
-func roleOf(r *etcdsplit.Resource, side etcdsplit.SideName) string {
+func roleOf(r *pair.Resource, side pair.Side) string {
 	switch {
-	case r.Owner == etcdsplit.Owner(other(side)):
+	case r.Owner == pair.Owner(side.Other()):
 		return roleReader
-	case r.Owner == etcdsplit.OwnerShared && r.Legacy.Store == r.Modern.Store:
+	case r.Owner == pair.OwnerShared && r.Legacy.Store == r.Modern.Store:
 		return roleShared
 	default:
 		return roleOwn
 	}
 }
 
-func other(side etcdsplit.SideName) etcdsplit.SideName {
-	if side == etcdsplit.Legacy {
-		return etcdsplit.Modern
-	}
-	return etcdsplit.Legacy
-}
-
 const customResources = "custom resources"
 
 // displayName is the resource's name, with the group under which the side stores it where there are several; CRDs go by the
 // name that everybody uses.
-func displayName(r *etcdsplit.Resource, side etcdsplit.SideName) string {
-	group, _, grouped := strings.Cut(r.Side(side).StoredAs, "/")
+func displayName(r *pair.Resource, side pair.Side) string {
+	group, _, grouped := strings.Cut(r.View(side).StoredAs, "/")
 	switch {
 	case r.Name == "customresourcedefinitions":
 		return "CRDs"

@@ -17,7 +17,7 @@ import (
 	"github.com/goccy/go-graphviz"
 
 	"github.com/kubefusion/fusionctl/internal/golden"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -133,7 +133,7 @@ func crowded(n int) Graph {
 	g.Nodes, g.Edges = g.Nodes[:4], []Edge{g.Edges[0], g.Edges[2]}
 	for i := range n {
 		g.Nodes = append(g.Nodes, Node{ID: storeID(i), Rank: Store, Title: fmt.Sprintf("etcd number-%d", i), Lines: []string{"3 endpoints"}})
-		for _, side := range etcdsplit.Sides() {
+		for _, side := range pair.Sides() {
 			g.Edges = append(g.Edges, Edge{serverID(side), storeID(i), []string{fmt.Sprintf("shared (%d): what-%s-keeps, there", i, side)}})
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"oss.terrastruct.com/d2/lib/geo"
 	"oss.terrastruct.com/d2/lib/textmeasure"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // drawing is a graph laid out on a plane; units are pixels, y grows downwards.
@@ -47,7 +47,7 @@ type link struct {
 	x1, y1, x2, y2 float64
 	label          rectangle
 	lines          []string
-	within         etcdsplit.SideName // the panel in which it runs, "" when it leaves one
+	within         pair.Side // the panel in which it runs, "" when it leaves one
 }
 
 // Sizes, in pixels.
@@ -123,7 +123,7 @@ func nodePath(n Node) []string { return within(n.Side, n.ID) }
 
 func labelPath(i int, l link) []string { return within(l.within, fmt.Sprintf("label_%d", i)) }
 
-func within(side etcdsplit.SideName, id string) []string {
+func within(side pair.Side, id string) []string {
 	if side == "" {
 		return []string{id}
 	}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // kind is a resource in one version.
@@ -46,7 +46,7 @@ type catalog struct {
 }
 
 // readCatalog asks a server what it serves, in the words of 1.6 that every version understands.
-func readCatalog(ctx context.Context, side etcdsplit.SideName, s Server) (*catalog, error) {
+func readCatalog(ctx context.Context, side pair.Side, s Server) (*catalog, error) {
 	c := &catalog{failed: map[string]error{}}
 	var groups metav1.APIGroupList
 	answer, err := s.Read(ctx, "/apis")

@@ -13,9 +13,9 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kubefusion/fusionctl/pkg/adopt"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 )
@@ -26,8 +26,8 @@ const mirrorAnnotation = "kubernetes.io/config.mirror"
 // components collects what shows how the control plane is started.
 type components struct {
 	pods       []mirrorPod
-	kubelets   map[string][]string         // version -> nodes
-	collectors map[etcdsplit.SideName]bool // whether the garbage collector runs, where it was seen
+	kubelets   map[string][]string // version -> nodes
+	collectors map[pair.Side]bool  // whether the garbage collector runs, where it was seen
 }
 
 // mirrorPod is a static pod as its kubelet shows it.
@@ -117,7 +117,7 @@ func (c *checker) noteCollectors(running []render.Running) {
 			return value
 		}
 		if c.components.collectors == nil {
-			c.components.collectors = map[etcdsplit.SideName]bool{}
+			c.components.collectors = map[pair.Side]bool{}
 		}
 		side := c.plan.Components[at].Side
 		on := plan.CollectorOn(c.plan.Side(side).Version.Minor, last("controllers"), last("enable-garbage-collector"))

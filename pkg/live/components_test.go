@@ -10,43 +10,43 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 func TestLocksThatAreHeldTwice(t *testing.T) {
 	p := newPair(t, "1.10.13", "")
-	p.hold("services/endpoints", "shop", "operator", etcdsplit.Legacy, "old", clock.Add(-5*time.Second))
+	p.hold("services/endpoints", "shop", "operator", pair.Legacy, "old", clock.Add(-5*time.Second))
 	p.wants() // one holder
-	p.hold("leases", "shop", "operator", etcdsplit.Modern, "new", clock.Add(-5*time.Second))
+	p.hold("leases", "shop", "operator", pair.Modern, "new", clock.Add(-5*time.Second))
 	p.wants("FUS065 warning", "lock shop/operator: is held twice at once", "leases of the modern side by new", "endpoints that both sides see by old")
 
 	// A name of the legacy side's own components, held on the modern side as well: two of them place the same pods.
 	p = newPair(t, "1.10.13", "")
-	p.hold("leases", "kube-system", "kube-scheduler", etcdsplit.Modern, "new", clock)
+	p.hold("leases", "kube-system", "kube-scheduler", pair.Modern, "new", clock)
 	p.wants("FUS065 error", "lock kube-system/kube-scheduler")
 
-	for name, arrange := range map[string]func(p *pair){
-		"a lock that was left": func(p *pair) {
-			p.hold("configmaps", "shop", "operator", etcdsplit.Legacy, "old", clock.Add(-time.Hour))
-			p.hold("leases", "shop", "operator", etcdsplit.Modern, "new", clock)
+	for name, arrange := range map[string]func(p *fakePair){
+		"a lock that was left": func(p *fakePair) {
+			p.hold("configmaps", "shop", "operator", pair.Legacy, "old", clock.Add(-time.Hour))
+			p.hold("leases", "shop", "operator", pair.Modern, "new", clock)
 		},
-		"one holder with two objects": func(p *pair) {
-			p.hold("services/endpoints", "shop", "operator", etcdsplit.Legacy, "one", clock)
-			p.hold("leases", "shop", "operator", etcdsplit.Modern, "one", clock)
+		"one holder with two objects": func(p *fakePair) {
+			p.hold("services/endpoints", "shop", "operator", pair.Legacy, "one", clock)
+			p.hold("leases", "shop", "operator", pair.Modern, "one", clock)
 		},
-		"one name in two namespaces": func(p *pair) {
-			p.hold("services/endpoints", "shop", "operator", etcdsplit.Legacy, "one", clock)
-			p.hold("leases", "office", "operator", etcdsplit.Modern, "two", clock)
+		"one name in two namespaces": func(p *fakePair) {
+			p.hold("services/endpoints", "shop", "operator", pair.Legacy, "one", clock)
+			p.hold("leases", "office", "operator", pair.Modern, "two", clock)
 		},
-		"heartbeats of kubelets": func(p *pair) {
-			p.hold("services/endpoints", nodeLeases, "n1", etcdsplit.Legacy, "one", clock)
-			p.hold("leases", nodeLeases, "n1", etcdsplit.Modern, "two", clock)
+		"heartbeats of kubelets": func(p *fakePair) {
+			p.hold("services/endpoints", nodeLeases, "n1", pair.Legacy, "one", clock)
+			p.hold("leases", nodeLeases, "n1", pair.Modern, "two", clock)
 		},
-		"no record at all": func(p *pair) {
+		"no record at all": func(p *fakePair) {
 			p.shared("/api/v1/configmaps", `{metadata: {name: operator, namespace: shop, uid: c1, annotations: {"control-plane.alpha.kubernetes.io/leader": "{"}}}`)
-			p.hold("leases", "shop", "operator", etcdsplit.Modern, "two", clock)
+			p.hold("leases", "shop", "operator", pair.Modern, "two", clock)
 		},
 	} {
 		p := newPair(t, "1.10.13", "")
@@ -61,7 +61,7 @@ func TestLocksThatAreHeldTwice(t *testing.T) {
 func TestLocksOfThePlanAreNotHeldTwice(t *testing.T) {
 	p := newPair(t, "1.10.13", "")
 	p.plan.Modern.Locks[0].Name = p.plan.Legacy.Locks[0].Name
-	p.hold(p.plan.Modern.Locks[0].Resource, "kube-system", p.plan.Modern.Locks[0].Name, etcdsplit.Modern, "new", clock)
+	p.hold(p.plan.Modern.Locks[0].Resource, "kube-system", p.plan.Modern.Locks[0].Name, pair.Modern, "new", clock)
 	p.wants()
 }
 
@@ -69,7 +69,7 @@ func TestLocksThatNobodyHolds(t *testing.T) {
 	p := newPair(t, "1.10.13", "")
 	p.modern.objects["/apis/coordination.k8s.io/v1/leases"] = nil
 	p.wants("FUS242 warning", "kube-controller-manager of the modern side: nobody holds its lock")
-	p.hold("leases", "kube-system", p.plan.Modern.Locks[0].Name, etcdsplit.Modern, "new", clock.Add(-time.Minute))
+	p.hold("leases", "kube-system", p.plan.Modern.Locks[0].Name, pair.Modern, "new", clock.Add(-time.Minute))
 	p.wants() // clocks differ by less than that
 	p.modern.fails["/apis/coordination.k8s.io/v1/leases"] = errors.New("forbidden")
 	p.modern.objects["/apis/coordination.k8s.io/v1/leases"] = nil
@@ -79,7 +79,7 @@ func TestLocksThatNobodyHolds(t *testing.T) {
 }
 
 // mirror shows a component of the plan as a kubelet does.
-func (p *pair) mirror(c *plan.Component, change func(args []string) []string) {
+func (p *fakePair) mirror(c *plan.Component, change func(args []string) []string) {
 	p.t.Helper()
 	var args []string
 	for _, a := range c.Args {
@@ -98,7 +98,7 @@ func (p *pair) mirror(c *plan.Component, change func(args []string) []string) {
 }
 
 // withPods shows all components of the plan, one of them changed.
-func withPods(t *testing.T, changed string, change func(args []string) []string) *pair {
+func withPods(t *testing.T, changed string, change func(args []string) []string) *fakePair {
 	p := newPair(t, "1.10.13", "")
 	p.options.NoFlags = false
 	for i := range p.plan.Components {
@@ -141,7 +141,7 @@ func TestComponentsWithoutPods(t *testing.T) {
 	p.options.NoFlags = false
 	p.wants("incomplete", "the arguments of kube-apiserver-modern on cp-1")
 
-	server := &p.plan.ComponentsOf(etcdsplit.Modern, kubever.APIServer)[0]
+	server := &p.plan.ComponentsOf(pair.Modern, kubever.APIServer)[0]
 	flags := obj{"etcd-servers": ""}
 	for _, a := range server.Args {
 		flags[a.Name] = a.Value
@@ -204,7 +204,7 @@ func TestJointControllers(t *testing.T) {
 	p.wants("FUS242 warning", "fusionctl-controllers: nobody holds their lock, configmaps kube-system/fusionctl-controllers")
 	p.shared("/api/v1/configmaps", owned("settings", "apps/v1", "StatefulSet", "db", "u9"))
 	p.wants("FUS135 warning", "neither side has")
-	p.hold("configmaps", "kube-system", "fusionctl-controllers", etcdsplit.Modern, "one", clock)
+	p.hold("configmaps", "kube-system", "fusionctl-controllers", pair.Modern, "one", clock)
 	p.wants() // they collect it
 	p.options.NoFlags = false
 	p.wants("incomplete", "the arguments of fusionctl-controllers on cp-1")

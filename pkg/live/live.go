@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -62,8 +62,8 @@ type Report struct {
 // It holds a selector of each workload, a hash of each object's UID, and each reference to an owner that it has not met yet; pods and what
 // else there is pass by one at a time.
 // Errors: the context's. What else fails makes the report incomplete.
-func Check(ctx context.Context, p *plan.Plan, servers map[etcdsplit.SideName]Server, o Options) (*Report, error) {
-	c := &checker{plan: p, servers: servers, options: o, catalogs: map[etcdsplit.SideName]*catalog{}, failed: map[place]bool{}, overlaps: newOverlaps(p)}
+func Check(ctx context.Context, p *plan.Plan, servers map[pair.Side]Server, o Options) (*Report, error) {
+	c := &checker{plan: p, servers: servers, options: o, catalogs: map[pair.Side]*catalog{}, failed: map[place]bool{}, overlaps: newOverlaps(p)}
 	c.owners = newOwners(c.finds)
 	c.check(ctx)
 	if err := ctx.Err(); err != nil {
@@ -78,9 +78,9 @@ func Check(ctx context.Context, p *plan.Plan, servers map[etcdsplit.SideName]Ser
 // checker is one check while it runs.
 type checker struct {
 	plan     *plan.Plan
-	servers  map[etcdsplit.SideName]Server
+	servers  map[pair.Side]Server
 	options  Options
-	catalogs map[etcdsplit.SideName]*catalog
+	catalogs map[pair.Side]*catalog
 	failed   map[place]bool // collections that were not read to their end
 	report   Report
 
@@ -100,7 +100,7 @@ func (c *checker) incomplete(format string, args ...any) {
 
 func (c *checker) check(ctx context.Context) {
 	reached := true
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		if err := c.identify(ctx, side); err != nil {
 			c.incomplete("the %s side: %v", side, err)
 			reached = false
@@ -109,7 +109,7 @@ func (c *checker) check(ctx context.Context) {
 	if !reached {
 		return // all that follows compares the two
 	}
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		var err error
 		if c.catalogs[side], err = readCatalog(ctx, side, c.servers[side]); err != nil {
 			c.incomplete("%v", err)
@@ -133,7 +133,7 @@ func (c *checker) check(ctx context.Context) {
 
 // identify makes sure that a server is the one that the plan means. Two kubeconfigs that lead to one server, or one that leads to
 // another cluster, would make every owner look absent.
-func (c *checker) identify(ctx context.Context, side etcdsplit.SideName) error {
+func (c *checker) identify(ctx context.Context, side pair.Side) error {
 	answer, err := c.servers[side].Read(ctx, "/version")
 	if err != nil {
 		return fmt.Errorf("asking for its version: %w", err)
@@ -174,16 +174,16 @@ func (c *checker) identify(ctx context.Context, side etcdsplit.SideName) error {
 
 // place is a collection on a side.
 type place struct {
-	side     etcdsplit.SideName
+	side     pair.Side
 	resource string // a key of the plan, or RESOURCE.GROUP
 }
 
 // collection is what is listed once: a resource through one side, and the sides that see its objects.
 type collection struct {
 	kind
-	side etcdsplit.SideName // through which it is read
-	name string             // as in place
-	seen []etcdsplit.SideName
+	side pair.Side // through which it is read
+	name string    // as in place
+	seen []pair.Side
 }
 
 // shared reports whether both sides see the same objects.
@@ -196,9 +196,9 @@ var whole = []string{"leases", "minions", "services/specs", "poddisruptionbudget
 // collections chooses what to list of what the two sides serve: what both see through one of them.
 func (c *checker) collections() []collection {
 	var list []collection
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		for _, k := range c.catalogs[side].listable() {
-			entry := collection{kind: k, side: side, name: k.resource + "." + k.group, seen: []etcdsplit.SideName{side}}
+			entry := collection{kind: k, side: side, name: k.resource + "." + k.group, seen: []pair.Side{side}}
 			row := &c.plan.CustomResources
 			if known := c.row(k); known != nil {
 				row, entry.name = known, known.Key
@@ -215,29 +215,29 @@ func (c *checker) collections() []collection {
 
 // twice reports whether the other side shows the same objects, and is the one to ask: the modern side where it can read what the legacy
 // one stores, since it has pages.
-func (c *checker) twice(entry *collection, row *etcdsplit.Resource) bool {
+func (c *checker) twice(entry *collection, row *pair.Resource) bool {
 	if row.Legacy.Store == "" || row.Legacy.Store != row.Modern.Store {
 		return false
 	}
-	entry.seen = etcdsplit.Sides()
-	other := etcdsplit.Legacy
-	if entry.side == etcdsplit.Legacy {
-		other = etcdsplit.Modern
+	entry.seen = pair.Sides()
+	other := pair.Legacy
+	if entry.side == pair.Legacy {
+		other = pair.Modern
 	}
 	if !slices.ContainsFunc(c.catalogs[other].listable(), func(k kind) bool {
 		return k.resource == entry.resource && (k.group == entry.group || slices.Contains(row.Groups, k.group))
 	}) {
 		return false
 	}
-	through := etcdsplit.Modern
+	through := pair.Modern
 	if row.Legacy.StoredAs != "" && !slices.Contains(row.Modern.Decodes, row.Legacy.StoredAs) {
-		through = etcdsplit.Legacy
+		through = pair.Legacy
 	}
 	return entry.side != through
 }
 
 // row is what the plan says of a resource, nil when it is a custom resource or one of an extension API server.
-func (c *checker) row(k kind) *etcdsplit.Resource {
+func (c *checker) row(k kind) *pair.Resource {
 	fact, known := kubever.ResourceFor(k.groupResource())
 	if !known {
 		return nil

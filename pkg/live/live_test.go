@@ -15,8 +15,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/rules"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -143,8 +143,8 @@ func (f *fake) List(_ context.Context, url string, _ bool) iter.Seq2[[]byte, err
 	}
 }
 
-// pair is a plan and its two servers.
-type pair struct {
+// fakePair is a plan and its two servers.
+type fakePair struct {
 	t              *testing.T
 	plan           *plan.Plan
 	legacy, modern *fake
@@ -168,11 +168,13 @@ spec:
 `
 
 // newPair has no controllers of fusionctl; jointPair has.
-func newPair(t *testing.T, legacy, manager string) *pair { return pairWith(t, legacy, manager, false) }
+func newPair(t *testing.T, legacy, manager string) *fakePair {
+	return pairWith(t, legacy, manager, false)
+}
 
-func jointPair(t *testing.T, legacy string) *pair { return pairWith(t, legacy, "", true) }
+func jointPair(t *testing.T, legacy string) *fakePair { return pairWith(t, legacy, "", true) }
 
-func pairWith(t *testing.T, legacy, manager string, joint bool) *pair {
+func pairWith(t *testing.T, legacy, manager string, joint bool) *fakePair {
 	t.Helper()
 	f, err := spec.Load("pair.yaml", []byte(strings.NewReplacer("LEGACY", legacy, "MANAGER", manager, "DISABLED", fmt.Sprint(!joint)).Replace(specText)))
 	if err != nil {
@@ -186,7 +188,7 @@ func pairWith(t *testing.T, legacy, manager string, joint bool) *pair {
 	if strings.HasPrefix(legacy, "1.6.") {
 		serves = of1_6
 	}
-	made := &pair{t: t, plan: p, legacy: newFake(t, "v"+legacy, serves), modern: newFake(t, "v1.36.3", modern), options: Options{NoFlags: true}}
+	made := &fakePair{t: t, plan: p, legacy: newFake(t, "v"+legacy, serves), modern: newFake(t, "v1.36.3", modern), options: Options{NoFlags: true}}
 	for _, l := range slices.Concat(p.Legacy.Locks, p.Modern.Locks) {
 		made.hold(l.Resource, l.Namespace, l.Name, l.Side, string(l.Side)+"-manager", clock)
 	}
@@ -194,19 +196,19 @@ func pairWith(t *testing.T, legacy, manager string, joint bool) *pair {
 }
 
 // shared puts an object where both sides see it.
-func (p *pair) shared(collection, text string) {
+func (p *fakePair) shared(collection, text string) {
 	p.t.Helper()
 	p.legacy.put(collection, text)
 	p.modern.put(collection, text)
 }
 
 // hold makes somebody hold a lock.
-func (p *pair) hold(resource, namespace, name string, side etcdsplit.SideName, holder string, at time.Time) {
+func (p *fakePair) hold(resource, namespace, name string, side pair.Side, holder string, at time.Time) {
 	record := fmt.Sprintf(`{"holderIdentity":%q,"leaseDurationSeconds":15,"renewTime":%q}`, holder, at.Format(time.RFC3339))
 	switch resource {
 	case "leases":
 		server := p.modern
-		if side == etcdsplit.Legacy {
+		if side == pair.Legacy {
 			server = p.legacy
 		}
 		server.put("/apis/coordination.k8s.io/v1/leases", fmt.Sprintf(`{metadata: {name: %s, namespace: %s, uid: lease-%s}, spec: %s}`, name, namespace, name, record))
@@ -216,9 +218,9 @@ func (p *pair) hold(resource, namespace, name string, side etcdsplit.SideName, h
 	}
 }
 
-func (p *pair) check() *Report {
+func (p *fakePair) check() *Report {
 	p.t.Helper()
-	report, err := Check(p.t.Context(), p.plan, map[etcdsplit.SideName]Server{etcdsplit.Legacy: p.legacy, etcdsplit.Modern: p.modern}, p.options)
+	report, err := Check(p.t.Context(), p.plan, map[pair.Side]Server{pair.Legacy: p.legacy, pair.Modern: p.modern}, p.options)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -247,7 +249,7 @@ func lines(r *Report) string {
 }
 
 // wants checks that the report has one line, with all the words; none for silence.
-func (p *pair) wants(words ...string) {
+func (p *fakePair) wants(words ...string) {
 	p.t.Helper()
 	text := lines(p.check())
 	if len(words) == 0 {
@@ -298,7 +300,7 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	p := newPair(t, "1.10.13", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	p.modern.before = func(string) { cancel() }
-	if _, err := Check(ctx, p.plan, map[etcdsplit.SideName]Server{etcdsplit.Legacy: p.legacy, etcdsplit.Modern: p.modern}, Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := Check(ctx, p.plan, map[pair.Side]Server{pair.Legacy: p.legacy, pair.Modern: p.modern}, Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Check = %v, want it cancelled", err)
 	}
 }

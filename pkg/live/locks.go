@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -37,7 +37,7 @@ type heldLock struct {
 	resource  string // key
 	namespace string
 	name      string
-	seen      []etcdsplit.SideName
+	seen      []pair.Side
 }
 
 // until is when the lock is free unless its holder renews it.
@@ -96,7 +96,7 @@ func (c *checker) planned(held []heldLock) bool {
 }
 
 // isFor reports whether the object is the one on which the component elects.
-func (l *heldLock) isFor(of etcdsplit.Lock) bool {
+func (l *heldLock) isFor(of pair.Lock) bool {
 	return of.Resource == l.resource && of.Namespace == l.namespace && of.Name == l.name && slices.Contains(l.seen, of.Side)
 }
 
@@ -108,7 +108,7 @@ func (c *checker) twoLeaders(name string, held []heldLock) finding.Finding {
 	f := finding.Finding{Rule: "FUS065", Severity: finding.Warning, Subject: "lock " + name, Related: holders,
 		Message: fmt.Sprintf("is held twice at once: %s. Neither holder sees the other's lock, and both act", strings.Join(holders, "; ")),
 		Fix:     "run this on one side only, or let it elect on one object that both sides see; what acts for one side's own objects alone should have a name of its own there"}
-	if slices.ContainsFunc(slices.Concat(c.plan.Legacy.Locks, c.plan.Modern.Locks), func(l etcdsplit.Lock) bool { return title(l.Namespace, l.Name) == name }) {
+	if slices.ContainsFunc(slices.Concat(c.plan.Legacy.Locks, c.plan.Modern.Locks), func(l pair.Lock) bool { return title(l.Namespace, l.Name) == name }) {
 		f.Severity = finding.Error // a component of the control plane
 	}
 	return f
@@ -133,7 +133,7 @@ func (c *checker) unheldLocks() {
 }
 
 // jointLock is what fusionctl's own controllers elect on.
-var jointLock = etcdsplit.Lock{Component: plan.JointControllers, Resource: "configmaps", Namespace: metav1.NamespaceSystem, Name: plan.JointControllers}
+var jointLock = pair.Lock{Component: plan.JointControllers, Resource: "configmaps", Namespace: metav1.NamespaceSystem, Name: plan.JointControllers}
 
 // jointLead reports whether fusionctl's own controllers hold their lock, and act.
 func (c *checker) jointLead() bool {
@@ -148,7 +148,7 @@ func (c *checker) judgeJoint() {
 		elect, given := of.Arg("leader-elect")
 		return of.Kind == plan.JointControllers && !(given && elect == "false")
 	})
-	if !runs || c.jointLead() || c.failed[place{etcdsplit.Legacy, jointLock.Resource}] {
+	if !runs || c.jointLead() || c.failed[place{pair.Legacy, jointLock.Resource}] {
 		return
 	}
 	c.add(finding.Finding{Rule: Differs, Severity: finding.Warning, Subject: plan.JointControllers,

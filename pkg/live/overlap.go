@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -31,11 +31,11 @@ type workload struct {
 	kind      string
 	namespace string
 	name      string
-	side      etcdsplit.SideName // whose it is; "" when both see it and nothing tells
+	side      pair.Side // whose it is; "" when both see it and nothing tells
 	selector  labels.Selector
 	template  labels.Set // of the pods that it makes; nil when it makes none
 	makesPods bool
-	hits      map[etcdsplit.SideName]*hits
+	hits      map[pair.Side]*hits
 }
 
 // hits are what a selector selects of one side.
@@ -60,9 +60,9 @@ func newOverlaps(p *plan.Plan) *overlaps { return &overlaps{sideLabel: sideLabel
 
 func (w *workload) title() string { return w.kind + " " + title(w.namespace, w.name) }
 
-func (w *workload) hit(side etcdsplit.SideName) *hits {
+func (w *workload) hit(side pair.Side) *hits {
 	if w.hits == nil {
-		w.hits = map[etcdsplit.SideName]*hits{}
+		w.hits = map[pair.Side]*hits{}
 	}
 	if w.hits[side] == nil {
 		w.hits[side] = &hits{}
@@ -92,7 +92,7 @@ func (v *overlaps) meet(in *collection, o *object, met *owners) {
 }
 
 // sideOf says whose an object is: of the side that alone sees it, or alone sees what controls it, or that its label names.
-func (v *overlaps) sideOf(in *collection, o *object, met *owners) etcdsplit.SideName {
+func (v *overlaps) sideOf(in *collection, o *object, met *owners) pair.Side {
 	if !in.shared() {
 		return in.side
 	}
@@ -102,7 +102,7 @@ func (v *overlaps) sideOf(in *collection, o *object, met *owners) etcdsplit.Side
 		}
 	}
 	if v.sideLabel != "" && o.Metadata.Labels[v.sideLabel] == sideModern {
-		return etcdsplit.Modern
+		return pair.Modern
 	}
 	return ""
 }
@@ -176,7 +176,7 @@ func (s *selectorOrNames) UnmarshalJSON(data []byte) error {
 	return utiljson.Unmarshal(data, &s.LabelSelector)
 }
 
-func (v *overlaps) meetPod(o *object, side etcdsplit.SideName, met *owners) {
+func (v *overlaps) meetPod(o *object, side pair.Side, met *owners) {
 	if side == "" || o.Metadata.DeletionTimestamp != "" {
 		return
 	}
@@ -274,7 +274,7 @@ func (v *overlaps) judge(w *workload) (finding.Finding, bool) {
 		f.Severity = finding.Error
 	}
 	if w.side == "" {
-		legacy, modern := w.hits[etcdsplit.Legacy], w.hits[etcdsplit.Modern]
+		legacy, modern := w.hits[pair.Legacy], w.hits[pair.Modern]
 		if legacy == nil || modern == nil {
 			return f, false
 		}
@@ -337,13 +337,13 @@ type mislabels map[mislabel]*hits
 
 type mislabel struct {
 	what  string // pods, templates
-	side  etcdsplit.SideName
+	side  pair.Side
 	value string // of the label, "" for none
 }
 
-func (m *mislabels) meet(label, what, title string, set labels.Set, side etcdsplit.SideName) {
+func (m *mislabels) meet(label, what, title string, set labels.Set, side pair.Side) {
 	value := set[label]
-	if label == "" || side == "" || (side == etcdsplit.Modern) == (value == sideModern) {
+	if label == "" || side == "" || (side == pair.Modern) == (value == sideModern) {
 		return
 	}
 	if *m == nil {
@@ -361,7 +361,7 @@ func (m mislabels) report(c *checker, label string) {
 	for of, h := range m {
 		f := finding.Finding{Rule: Mislabelled, Severity: finding.Warning, Subject: fmt.Sprintf("%s of the %s side", of.what, of.side), Related: h.examples}
 		switch {
-		case of.side == etcdsplit.Legacy:
+		case of.side == pair.Legacy:
 			f.Message = fmt.Sprintf("%s %s=%s, which is the modern side's", carries(h.pods, "carries", "carry"), label, of.value)
 			f.Fix = "remove the label from what is made through the legacy server"
 		case of.value == "":

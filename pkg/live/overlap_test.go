@@ -44,7 +44,7 @@ func TestSelectorsOverlapExactly(t *testing.T) {
 }
 
 // fused has a Deployment on each side and one pod of each.
-func fused(t *testing.T, modernLabels string) *pair {
+func fused(t *testing.T, modernLabels string) *fakePair {
 	p := newPair(t, "1.10.13", "")
 	p.legacy.put("/apis/apps/v1/replicasets", `{metadata: {name: old-1, namespace: shop, uid: r1, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: old, uid: d1, controller: true}]}, spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}}}`)
 	p.legacy.put("/apis/apps/v1/deployments", `{metadata: {name: old, namespace: shop, uid: d1}, spec: {selector: {matchLabels: {app: web, side: old}}, template: {metadata: {labels: {app: web, side: old}}}}}`)
@@ -98,7 +98,7 @@ func TestPodsThatNobodyActsOnAreLeftOut(t *testing.T) {
 
 // The spec names a side label: what is known to be a side's own must carry it, or not.
 func TestSideLabel(t *testing.T) {
-	labelled := func(modernPod, legacyTemplate string) *pair {
+	labelled := func(modernPod, legacyTemplate string) *fakePair {
 		p := fused(t, modernPod)
 		p.plan.Pods = &plan.Pods{SideLabel: "example.test/side"}
 		p.modern.objects["/apis/apps/v1/replicasets"][0]["spec"].(obj)["template"].(obj)["metadata"].(obj)["labels"].(obj)["example.test/side"] = "modern"

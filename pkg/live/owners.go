@@ -11,9 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/gc"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // uid is the hash of an object's UID.
@@ -29,18 +30,18 @@ func hashed(text string) (u uid) {
 // sideSet is a set of sides.
 type sideSet uint8
 
-func setOf(sides ...etcdsplit.SideName) (set sideSet) {
+func setOf(sides ...pair.Side) (set sideSet) {
 	for _, side := range sides {
-		set |= 1 << slices.Index(etcdsplit.Sides(), side)
+		set |= 1 << slices.Index(pair.Sides(), side)
 	}
 	return set
 }
 
-func (s sideSet) has(side etcdsplit.SideName) bool { return s&setOf(side) != 0 }
+func (s sideSet) has(side pair.Side) bool { return s&setOf(side) != 0 }
 
 // owners knows which objects each side has, and what refers to objects that a side may look for in vain.
 type owners struct {
-	plain   func(side etcdsplit.SideName, r *reference) bool // whether a side finds an owner of the kind when it has it
+	plain   func(side pair.Side, r *reference) bool // whether a side finds an owner of the kind when it has it
 	present map[uid]sideSet
 	kinds   map[reference]uint32
 	byIndex []reference
@@ -81,17 +82,17 @@ type ownerOf struct {
 	name, uid string
 }
 
-func newOwners(plain func(etcdsplit.SideName, *reference) bool) *owners {
+func newOwners(plain func(pair.Side, *reference) bool) *owners {
 	return &owners{plain: plain, present: map[uid]sideSet{}, kinds: map[reference]uint32{}, waiting: map[waiting]*dependents{}}
 }
 
 // alone returns the one side that has the object.
-func (w *owners) alone(id string) (etcdsplit.SideName, bool) {
+func (w *owners) alone(id string) (pair.Side, bool) {
 	switch w.present[hashed(id)] {
-	case setOf(etcdsplit.Legacy):
-		return etcdsplit.Legacy, true
-	case setOf(etcdsplit.Modern):
-		return etcdsplit.Modern, true
+	case setOf(pair.Legacy):
+		return pair.Legacy, true
+	case setOf(pair.Modern):
+		return pair.Modern, true
 	}
 	return "", false
 }
@@ -128,7 +129,7 @@ func (w *owners) kindOf(in *collection, gvk schema.GroupVersionKind) uint32 {
 	if !known {
 		index = uint32(len(w.byIndex))
 		w.kinds[r] = index
-		r.plain = !slices.ContainsFunc(in.seen, func(side etcdsplit.SideName) bool { return !w.plain(side, &r) })
+		r.plain = !slices.ContainsFunc(in.seen, func(side pair.Side) bool { return !w.plain(side, &r) })
 		w.byIndex = append(w.byIndex, r)
 	}
 	return index
@@ -147,14 +148,14 @@ const (
 )
 
 // finds reports whether a side that has an owner of the kind finds it, as the reference names it.
-func (c *checker) finds(side etcdsplit.SideName, r *reference) bool {
+func (c *checker) finds(side pair.Side, r *reference) bool {
 	return slices.ContainsFunc(c.catalogs[side].find(r.kind.GroupKind()), func(k kind) bool {
 		return k.version == r.kind.Version && (k.namespaced || !r.namespaced)
 	})
 }
 
 // see is what a side makes of the owner of a kind of reference.
-func (c *checker) see(side etcdsplit.SideName, r *reference, owner uid) (sight, kind) {
+func (c *checker) see(side pair.Side, r *reference, owner uid) (sight, kind) {
 	catalog := c.catalogs[side]
 	found := catalog.find(r.kind.GroupKind())
 	if len(found) == 0 {
@@ -188,18 +189,18 @@ func (c *checker) see(side etcdsplit.SideName, r *reference, owner uid) (sight, 
 }
 
 // outcome is what the collector of a side does with an object whose owner it sees so.
-func (c *checker) outcome(side etcdsplit.SideName, seen sight) etcdsplit.Outcome {
+func (c *checker) outcome(side pair.Side, seen sight) gc.Outcome {
 	collector := c.plan.Side(side).Facts.Collector
-	outcome := map[sight]etcdsplit.Outcome{unknown: collector.UnknownKind, unserved: collector.UnservedVersion, elsewhere: collector.ClusterOwner, absent: collector.AbsentOwner}[seen]
+	outcome := map[sight]gc.Outcome{unknown: collector.UnknownKind, unserved: collector.UnservedVersion, elsewhere: collector.ClusterOwner, absent: collector.AbsentOwner}[seen]
 	if outcome == "" {
-		return etcdsplit.Safe
+		return gc.Safe
 	}
 	return outcome
 }
 
 // dangling groups what is found: one finding for each.
 type dangling struct {
-	side       etcdsplit.SideName // that looks for the owner in vain; "" when no side that could have it does
+	side       pair.Side // that looks for the owner in vain; "" when no side that could have it does
 	collection string
 	kind       schema.GroupVersionKind
 	seen       sight
@@ -249,7 +250,7 @@ func (c *checker) judgeDependents(ctx context.Context, found map[dangling]*dangl
 	first := &c.owners.byIndex[d.owners[0].kind]
 	anywhere, doubt, collected, served := false, false, false, false
 	var lookers []dangling
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		if !first.seen.has(side) {
 			continue
 		}
@@ -260,7 +261,7 @@ func (c *checker) judgeDependents(ctx context.Context, found map[dangling]*dangl
 			anywhere = anywhere || c.owners.present[hashed(o.uid)] != 0
 			doubt = doubt || seen == undecided
 			served = served || seen == absent
-			if c.outcome(side, seen) != etcdsplit.Deleted {
+			if c.outcome(side, seen) != gc.Deleted {
 				held = true
 			} else if worst == 0 {
 				worst = seen
@@ -285,7 +286,7 @@ func (c *checker) judgeDependents(ctx context.Context, found map[dangling]*dangl
 }
 
 // collects reports whether the garbage collector of a side runs: as its arguments say where they were seen, else as planned.
-func (c *checker) collects(side etcdsplit.SideName) bool {
+func (c *checker) collects(side pair.Side) bool {
 	if on, seen := c.components.collectors[side]; seen {
 		return on
 	}
@@ -318,9 +319,9 @@ func (c *checker) confirm(ctx context.Context, found map[dangling]*dangle, of da
 }
 
 func (c *checker) stillDangles(ctx context.Context, of dangling, d *dependent) (bool, error) {
-	sides := []etcdsplit.SideName{of.side}
+	sides := []pair.Side{of.side}
 	if of.side == "" {
-		sides = etcdsplit.Sides()
+		sides = pair.Sides()
 	}
 	for _, side := range sides {
 		for _, o := range d.owners {
@@ -345,7 +346,7 @@ func (c *checker) stillDangles(ctx context.Context, of dangling, d *dependent) (
 }
 
 // object reads what is at the path now, nil when it is not the object with the UID.
-func (c *checker) object(ctx context.Context, side etcdsplit.SideName, path, uid string) (*object, error) {
+func (c *checker) object(ctx context.Context, side pair.Side, path, uid string) (*object, error) {
 	answer, err := c.servers[side].Read(ctx, path)
 	if errors.Is(err, ErrAbsent) {
 		return nil, nil

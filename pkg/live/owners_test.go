@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 func owned(name, apiVersion, kind, owner, uid string) string {
@@ -52,7 +52,7 @@ func TestOwnersOfTheOtherSide(t *testing.T) {
 }
 
 func TestOwnersThatAreGone(t *testing.T) {
-	gone := func(legacy, manager string) *pair {
+	gone := func(legacy, manager string) *fakePair {
 		p := newPair(t, legacy, manager)
 		p.shared("/api/v1/configmaps", owned("settings", "apps/v1", "StatefulSet", "db", "u9"))
 		return p
@@ -116,8 +116,8 @@ func TestOwnersBeyondABrokenListAreNotMissed(t *testing.T) {
 
 // What is held does not grow with objects whose owners are there.
 func TestOwnersThatArePresentAreNotKept(t *testing.T) {
-	sets := &collection{kind: kind{resource: "statefulsets", group: "apps", version: "v1", name: "StatefulSet", namespaced: true}, name: "statefulsets", seen: []etcdsplit.SideName{etcdsplit.Modern}}
-	w := newOwners(func(etcdsplit.SideName, *reference) bool { return true })
+	sets := &collection{kind: kind{resource: "statefulsets", group: "apps", version: "v1", name: "StatefulSet", namespaced: true}, name: "statefulsets", seen: []pair.Side{pair.Modern}}
+	w := newOwners(func(pair.Side, *reference) bool { return true })
 	var set, revision object
 	set.Metadata.UID = "s1"
 	w.meet(sets, &set)
@@ -170,7 +170,7 @@ func TestPodsPassOneAtATime(t *testing.T) {
 			}
 		}
 	}}
-	report, err := Check(t.Context(), p.plan, map[etcdsplit.SideName]Server{etcdsplit.Legacy: p.legacy, etcdsplit.Modern: server}, p.options)
+	report, err := Check(t.Context(), p.plan, map[pair.Side]Server{pair.Legacy: p.legacy, pair.Modern: server}, p.options)
 	if err != nil || report.Objects < count {
 		t.Fatalf("Check looked at %d objects, %v", report.Objects, err)
 	}

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -35,7 +35,7 @@ const (
 )
 
 // access is what the policy of the modern API server allows: what the spec says, and what the side's own components need.
-func access(f *spec.File, rows []Resource, controllers []Controller, locks []etcdsplit.Lock) policy.Intent {
+func access(f *spec.File, rows []Resource, controllers []Controller, locks []pair.Lock) policy.Intent {
 	var intent policy.Intent
 	add := func(g policy.Grant) { intent.Grants = append(intent.Grants, g) }
 	for _, rule := range f.Spec.Access {
@@ -68,7 +68,7 @@ func access(f *spec.File, rows []Resource, controllers []Controller, locks []etc
 
 // managerAccess is what the modern controller manager needs, as its own user and as each of its controllers.
 // Without --use-service-account-credentials, asOne, its controllers are the manager's user too.
-func managerAccess(rows []Resource, controllers []Controller, locks []etcdsplit.Lock, m kubever.Minor, asOne bool) []policy.Grant {
+func managerAccess(rows []Resource, controllers []Controller, locks []pair.Lock, m kubever.Minor, asOne bool) []policy.Grant {
 	manager := []policy.Subject{{Kind: policy.KindUser, Name: controllerManagerUser}}
 	const own = "the modern controller manager: its lock, its controllers' accounts, who asks its port"
 	grants := []policy.Grant{
@@ -90,7 +90,7 @@ func managerAccess(rows []Resource, controllers []Controller, locks []etcdsplit.
 	var watched []string
 	facts := kubever.Controllers(m)
 	for _, c := range controllers {
-		if c.Side != etcdsplit.Modern || !c.On {
+		if c.Side != pair.Modern || !c.On {
 			continue
 		}
 		fact := facts[slices.IndexFunc(facts, func(f kubever.Controller) bool { return f.Name == c.ID })]

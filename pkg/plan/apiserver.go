@@ -8,13 +8,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // apiServer is a side's API server on a host.
-func (b *builder) apiServer(host spec.Host, side etcdsplit.SideName) Component {
+func (b *builder) apiServer(host spec.Host, side pair.Side) Component {
 	s := b.side(side)
 	c := b.component(host, side, kubever.APIServer, &s.APIServer.Component)
 	l := &argList{component: kubever.APIServer, minor: s.Version.Minor}
@@ -23,7 +23,7 @@ func (b *builder) apiServer(host spec.Host, side etcdsplit.SideName) Component {
 	b.networkArgs(l, side)
 	b.identityArgs(l, side)
 	b.authorizationArgs(l, side)
-	if side == etcdsplit.Modern {
+	if side == pair.Modern {
 		b.restraintArgs(l)
 	} else {
 		b.legacyAdmission(l)
@@ -36,7 +36,7 @@ func (b *builder) apiServer(host spec.Host, side etcdsplit.SideName) Component {
 	return c
 }
 
-func (b *builder) servingArgs(l *argList, host spec.Host, side etcdsplit.SideName) {
+func (b *builder) servingArgs(l *argList, host spec.Host, side pair.Side) {
 	server := b.side(side).APIServer
 	l.set("advertise-address", host.Address, "the host's")
 	l.set("bind-address", server.Address, "the spec's")
@@ -50,7 +50,7 @@ func (b *builder) servingArgs(l *argList, host spec.Host, side etcdsplit.SideNam
 	l.set("profiling", "false", "nothing needs it")
 }
 
-func (b *builder) storeArgs(l *argList, host spec.Host, side etcdsplit.SideName) {
+func (b *builder) storeArgs(l *argList, host spec.Host, side pair.Side) {
 	own := b.plan.Store(b.side(side).Store)
 	l.set("etcd-servers", strings.Join(b.servers(host, own.Name), ","), fmt.Sprintf("store %s is this side's default", own.Name))
 	if kubever.Behaves(kubever.BehaviourSerializableReads, l.minor) {
@@ -58,7 +58,7 @@ func (b *builder) storeArgs(l *argList, host spec.Host, side etcdsplit.SideName)
 			"seems absent, and its dependents are deleted")
 	}
 	l.set("etcd-prefix", b.plan.Prefix, "the same on both sides: overrides change servers, never the prefix")
-	if side == etcdsplit.Modern {
+	if side == pair.Modern {
 		if value := b.overrides(host); value != "" {
 			l.set("etcd-servers-overrides", value, "what both sides must see lies in the legacy side's store")
 		}
@@ -77,9 +77,9 @@ func (b *builder) storeArgs(l *argList, host spec.Host, side etcdsplit.SideName)
 const quorumReadFlag = "etcd-quorum-read"
 
 // StaleReaders are the sides with an API server that may answer from an etcd member that lags behind: what it does not find may exist.
-func (p *Plan) StaleReaders() []etcdsplit.SideName {
-	var sides []etcdsplit.SideName
-	for _, side := range etcdsplit.Sides() {
+func (p *Plan) StaleReaders() []pair.Side {
+	var sides []pair.Side
+	for _, side := range pair.Sides() {
 		fallback, exists := kubever.Flag(kubever.APIServer, quorumReadFlag).Default(p.Side(side).Version.Minor)
 		stale := func(c Component) bool {
 			value := fallback
@@ -109,10 +109,10 @@ func (b *builder) overrides(host spec.Host) string {
 	return strings.Join(entries, ",")
 }
 
-func (b *builder) networkArgs(l *argList, side etcdsplit.SideName) {
+func (b *builder) networkArgs(l *argList, side pair.Side) {
 	network := b.plan.Network
 	cidrs, why := network.ServiceCIDRs, "the same on both sides: each rewrites the other's allocations otherwise"
-	if side == etcdsplit.Modern && len(network.ModernServiceCIDRs) > 0 {
+	if side == pair.Modern && len(network.ModernServiceCIDRs) > 0 {
 		cidrs, why = network.ModernServiceCIDRs, "a range of its own: neither side sees what the other's allocator has given out"
 	}
 	l.set("service-cluster-ip-range", strings.Join(cidrs, ","), why)
@@ -120,7 +120,7 @@ func (b *builder) networkArgs(l *argList, side etcdsplit.SideName) {
 }
 
 // identityArgs are about who a client is: certificates, tokens, and the aggregation layer.
-func (b *builder) identityArgs(l *argList, side etcdsplit.SideName) {
+func (b *builder) identityArgs(l *argList, side pair.Side) {
 	pki := b.plan.PKI
 	l.set("client-ca-file", pki.CA, "one CA for the clients of both sides")
 	for _, key := range pki.ServiceAccountPublic {
@@ -147,7 +147,7 @@ func (b *builder) identityArgs(l *argList, side etcdsplit.SideName) {
 	}
 	l.set("kubelet-client-certificate", pki.KubeletClientCert, "logs, exec and port-forward reach the kubelets")
 	l.set("kubelet-client-key", pki.KubeletClientKey, "logs, exec and port-forward reach the kubelets")
-	if side == etcdsplit.Modern {
+	if side == pair.Modern {
 		l.set("kubelet-preferred-address-types", "InternalIP,ExternalIP,Hostname", "names of nodes may not resolve here")
 	}
 }
@@ -159,8 +159,8 @@ func (b *builder) issuesForModernPods(m kubever.Minor) bool {
 		kubever.Behaves(kubever.BehaviourBoundTokens, m)
 }
 
-func (b *builder) authorizationArgs(l *argList, side etcdsplit.SideName) {
-	if side == etcdsplit.Modern {
+func (b *builder) authorizationArgs(l *argList, side pair.Side) {
+	if side == pair.Modern {
 		l.set("authorization-mode", "ABAC", "alone: a second mode would allow what the policy does not")
 		l.set("authorization-policy-file", policyFile, "what may be written through this server")
 		return
@@ -188,7 +188,7 @@ func (b *builder) restraintArgs(l *argList) {
 			why["BoundServiceAccountTokenVolume=false"] = fmt.Sprintf("the kubelets (%s) cannot mount projected tokens", b.plan.Kubelet.Minor)
 		}
 	}
-	if services := b.plan.Resource("services/specs"); services != nil && services.VisibleToBoth() && services.Owner == etcdsplit.OwnerShared &&
+	if services := b.plan.Resource("services/specs"); services != nil && services.VisibleToBoth() && services.Owner == pair.OwnerShared &&
 		len(b.plan.Network.ModernServiceCIDRs) == 0 && !kubever.AllocatorsIn(b.legacy).Objects {
 		if gate := kubever.AllocatorsIn(l.minor).KeepBitmap; gate != "" {
 			why[gate] = "the legacy side's allocator must see the ClusterIPs given out here"
@@ -298,7 +298,7 @@ func (b *builder) finalizerWithoutController(key, controller string) bool {
 	if row == nil || !row.VisibleToBoth() {
 		return false
 	}
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		if c := b.plan.Controller(side, controller); c != nil && c.On {
 			return false
 		}
@@ -320,7 +320,7 @@ func (b *builder) apiServerProbes(c *Component) (liveness, startup *Probe) {
 	}
 	mode, _ := c.Arg("authorization-mode")
 	anonymous, given := c.Arg("anonymous-auth")
-	wanted := map[etcdsplit.SideName]string{etcdsplit.Legacy: "RBAC", etcdsplit.Modern: "ABAC"}[c.Side]
+	wanted := map[pair.Side]string{pair.Legacy: "RBAC", pair.Modern: "ABAC"}[c.Side]
 	if b.side(c.Side).Existing || !slices.Contains(splitList(mode), wanted) || (given && anonymous == "false") {
 		probe.Scheme, probe.Path = "", ""
 	}

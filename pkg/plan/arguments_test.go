@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
@@ -27,7 +27,7 @@ func withModern(text, server, manager string) string {
 
 func TestSettingsOfTheSpecJoinThoseOfThePlan(t *testing.T) {
 	plain := planOf(t, splitSpec("1.15.12", "1.34.4", ""))
-	kept, _ := plain.ComponentsOf(etcdsplit.Modern, kubever.APIServer)[0].Arg("feature-gates")
+	kept, _ := plain.ComponentsOf(pair.Modern, kubever.APIServer)[0].Arg("feature-gates")
 	if kept == "" {
 		t.Fatal("the plan of 1.15 and 1.34 sets no feature gate: another pair is needed here")
 	}
@@ -38,7 +38,7 @@ func TestSettingsOfTheSpecJoinThoseOfThePlan(t *testing.T) {
 		"AllBeta=false," + kept: "AllBeta=false," + kept,
 	} {
 		p := planOf(t, withModern(splitSpec("1.15.12", "1.34.4", ""), "feature-gates="+given, ""))
-		if got, _ := p.ComponentsOf(etcdsplit.Modern, kubever.APIServer)[0].Arg("feature-gates"); got != want {
+		if got, _ := p.ComponentsOf(pair.Modern, kubever.APIServer)[0].Arg("feature-gates"); got != want {
 			t.Errorf("with --feature-gates=%s of the spec the server has %s, want %s", given, got, want)
 		}
 	}
@@ -46,7 +46,7 @@ func TestSettingsOfTheSpecJoinThoseOfThePlan(t *testing.T) {
 
 func TestLockIsRenamedForWhoSaysThatThereIsAnElection(t *testing.T) {
 	p := planOf(t, withModern(splitSpec("1.24.17", "1.36.3", ""), "", "leader-elect=true"))
-	manager := p.ComponentsOf(etcdsplit.Modern, kubever.ControllerManager)[0]
+	manager := p.ComponentsOf(pair.Modern, kubever.ControllerManager)[0]
 	if name, _ := manager.Arg("leader-elect-resource-name"); name != "kube-controller-manager-modern" {
 		t.Errorf("--leader-elect-resource-name=%s, want the modern side's own: the legacy side elects on a lease too", name)
 	}
@@ -56,13 +56,13 @@ func TestCollectorFlagIsHeard(t *testing.T) {
 	text := strings.Replace(splitSpec("1.15.12", "1.36.3", ""), "apiServer: {}, controllerManager: {}, scheduler: {}}",
 		"apiServer: {}, controllerManager: {extraArgs: [{name: enable-garbage-collector, value: \"false\"}]}}", 1)
 	p := planOf(t, withModern(text, "", "enable-garbage-collector=false"))
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		c := p.Controller(side, "garbage-collector-controller")
 		if c.On || !strings.Contains(c.Why, "--enable-garbage-collector") {
 			t.Errorf("%s collector: on %v, %s; want off by the flag", side, c.On, c.Why)
 		}
 	}
-	if _, changed := p.ComponentsOf(etcdsplit.Legacy, kubever.ControllerManager)[0].Arg("controllers"); changed {
+	if _, changed := p.ComponentsOf(pair.Legacy, kubever.ControllerManager)[0].Arg("controllers"); changed {
 		t.Error("the legacy side has --controllers, want it left alone: its collector is off already")
 	}
 }

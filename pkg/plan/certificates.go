@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -22,7 +22,7 @@ const (
 func (b *builder) certificates(host spec.Host) []Certificate {
 	pki := b.plan.PKI
 	var list []Certificate
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		s := b.side(side)
 		list = append(list, Certificate{
 			Cert: s.APIServer.Cert, Key: s.APIServer.Key, CA: pki.CA, CommonName: "kube-apiserver", Usages: []string{UsageServer},
@@ -34,7 +34,7 @@ func (b *builder) certificates(host spec.Host) []Certificate {
 	}
 	list = append(list, Certificate{Cert: pki.KubeletClientCert, Key: pki.KubeletClientKey, CA: pki.CA, CommonName: "kube-apiserver-kubelet-client",
 		Usages: []string{UsageClient}, Existing: b.file.Spec.Legacy.Existing, Why: "the API servers are known to the kubelets by it"})
-	if slices.ContainsFunc(etcdsplit.Sides(), func(side etcdsplit.SideName) bool { return kubever.Behaves(kubever.BehaviourAggregator, b.minor(side)) }) {
+	if slices.ContainsFunc(pair.Sides(), func(side pair.Side) bool { return kubever.Behaves(kubever.BehaviourAggregator, b.minor(side)) }) {
 		existing := b.file.Spec.Legacy.Existing && kubever.Behaves(kubever.BehaviourAggregator, b.legacy)
 		list = append(list,
 			Certificate{Cert: pki.RequestHeaderCA, Key: keyBeside(pki.RequestHeaderCA), CA: pki.RequestHeaderCA, CommonName: "front-proxy-ca",
@@ -87,10 +87,10 @@ func (b *builder) storeCertificates(host spec.Host) []Certificate {
 
 // serverNames are the DNS names under which an API server is asked: those of the service kubernetes, and for the modern one those of
 // its own service too.
-func (b *builder) serverNames(host spec.Host, side etcdsplit.SideName) []string {
+func (b *builder) serverNames(host spec.Host, side pair.Side) []string {
 	domain := b.plan.Network.ClusterDomain
 	names := serviceNames("default", "kubernetes", domain)
-	if pods := b.plan.Pods; pods != nil && side == etcdsplit.Modern {
+	if pods := b.plan.Pods; pods != nil && side == pair.Modern {
 		names = append(names, serviceNames(pods.Service.Namespace, pods.Service.Name, domain)...)
 	}
 	return append(names, "localhost", host.Name)
@@ -103,14 +103,14 @@ func serviceNames(namespace, name, domain string) []string {
 
 // serverIPs are the addresses under which an API server is asked: the host's, loopback, and the first address of each service range,
 // which is that of the service kubernetes when the range's own server made it; for the modern one that of its own service too.
-func (b *builder) serverIPs(host spec.Host, side etcdsplit.SideName) []string {
+func (b *builder) serverIPs(host spec.Host, side pair.Side) []string {
 	ips := []string{loopback, host.Address}
 	for _, cidr := range slices.Concat(b.plan.Network.ServiceCIDRs, b.plan.Network.ModernServiceCIDRs) {
 		if prefix, err := netip.ParsePrefix(cidr); err == nil {
 			ips = append(ips, prefix.Masked().Addr().Next().String())
 		}
 	}
-	if pods := b.plan.Pods; pods != nil && side == etcdsplit.Modern {
+	if pods := b.plan.Pods; pods != nil && side == pair.Modern {
 		ips = append(ips, pods.Service.ClusterIP)
 	}
 	return ips

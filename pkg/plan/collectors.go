@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // CollectorDanger is an owner reference by which a side's garbage collector, were it on, would delete objects of the other side.
@@ -41,8 +41,8 @@ func (d CollectorDanger) String() string {
 // A collector reads an object's owner references and asks its own API server for each owner. When the object is visible to both
 // sides and the owner only to the other, what happens depends on the collector's version and on whether its API server serves
 // the owner's kind and version. The references are those that the other side's running controllers and the kubelets write.
-func (p *Plan) CollectorDangers(side etcdsplit.SideName) []CollectorDanger {
-	other := other(side)
+func (p *Plan) CollectorDangers(side pair.Side) []CollectorDanger {
+	other := side.Other()
 	var running []string
 	for _, c := range p.Controllers {
 		if c.Side == other && c.On {
@@ -65,7 +65,7 @@ func (p *Plan) CollectorDangers(side etcdsplit.SideName) []CollectorDanger {
 			continue
 		}
 		outcome := kubever.AbsentOwner(ref.OwnerGVK(), minor)
-		if owner != nil && len(owner.Side(side).Serves) == 0 && owner.Side(side).Store == "" {
+		if owner != nil && len(owner.View(side).Serves) == 0 && owner.View(side).Store == "" {
 			outcome = gc.UnknownKind // its version never had it, or the plan keeps its API server from serving it
 		}
 		if outcome == kubever.Deleted {

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -47,7 +47,7 @@ func (b *builder) components(host spec.Host) ([]Component, error) {
 			list = append(list, member)
 		}
 	}
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		s := b.side(side)
 		list = append(list, b.apiServer(host, side))
 		if s.ControllerManager != nil {
@@ -63,20 +63,20 @@ func (b *builder) components(host spec.Host) ([]Component, error) {
 	return list, nil
 }
 
-func (b *builder) side(name etcdsplit.SideName) *spec.Side {
-	if name == etcdsplit.Legacy {
+func (b *builder) side(name pair.Side) *spec.Side {
+	if name == pair.Legacy {
 		return &b.file.Spec.Legacy
 	}
 	return &b.file.Spec.Modern
 }
 
-func (b *builder) minor(name etcdsplit.SideName) kubever.Minor { return b.side(name).Version.Minor }
+func (b *builder) minor(name pair.Side) kubever.Minor { return b.side(name).Version.Minor }
 
 // component starts a component of a side: everything but arguments, probes and mounts.
-func (b *builder) component(host spec.Host, side etcdsplit.SideName, kind string, c *spec.Component) Component {
+func (b *builder) component(host spec.Host, side pair.Side, kind string, c *spec.Component) Component {
 	s := b.side(side)
 	name := kind
-	if side == etcdsplit.Modern {
+	if side == pair.Modern {
 		name += "-modern"
 	}
 	image := imageOf(s, c, kind)
@@ -114,7 +114,7 @@ func imageOf(s *spec.Side, c *spec.Component, kind string) string {
 }
 
 // args merges what the plan wants with what the spec says.
-func (b *builder) args(host spec.Host, side etcdsplit.SideName, l *argList, extra []spec.Arg) []Arg {
+func (b *builder) args(host spec.Host, side pair.Side, l *argList, extra []spec.Arg) []Arg {
 	if b.side(side).Existing {
 		return l.onto(b.onHost(host, extra))
 	}

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -46,7 +46,7 @@ func (p *placement) legacyControllers() []Controller {
 		}
 	}
 	for _, fact := range kubever.Controllers(p.legacy) {
-		c := asController(etcdsplit.Legacy, fact, p.legacy)
+		c := asController(pair.Legacy, fact, p.legacy)
 		c.On = enabled(fact, p.legacy, list)
 		c.Why = why
 		if fact.Name == garbageCollector && c.On && manager != nil && collectorOff(manager.ExtraArgs) {
@@ -73,7 +73,7 @@ func collectorOff(args []spec.Arg) bool {
 }
 
 // asController starts a decision: off, without a reason.
-func asController(side etcdsplit.SideName, fact kubever.Controller, m kubever.Minor) Controller {
+func asController(side pair.Side, fact kubever.Controller, m kubever.Minor) Controller {
 	name, _ := fact.NameIn(m)
 	return Controller{Side: side, Name: name, ID: fact.Name}
 }
@@ -117,7 +117,7 @@ func (p *placement) modernControllers(rows []Resource) []Controller {
 	given, ok := lastValue(manager.ExtraArgs, "controllers")
 	var controllers []Controller
 	for _, fact := range kubever.Controllers(p.modern) {
-		c := asController(etcdsplit.Modern, fact, p.modern)
+		c := asController(pair.Modern, fact, p.modern)
 		if ok {
 			c.On, c.Why = enabled(fact, p.modern, splitList(given)), "the spec's --controllers says so"
 			if fact.Name == garbageCollector && c.On && collectorOff(manager.ExtraArgs) {
@@ -155,7 +155,7 @@ func (p *placement) decide(fact kubever.Controller, rows []Resource) (on bool, w
 	if known, _ := kubever.ResourceByKey(fact.Subject); !known.OnByDefault(p.modern) {
 		return false, fmt.Sprintf("%s does not serve %s by default", p.modern, subject.Name)
 	}
-	own := subject.Owner == etcdsplit.OwnerModern || subject.Owner == etcdsplit.OwnerSplit
+	own := subject.Owner == pair.OwnerModern || subject.Owner == pair.OwnerSplit
 	for _, key := range slices.Concat(fact.Writes, fact.Deletes) {
 		written := rowOf(rows, key)
 		switch {
@@ -163,9 +163,9 @@ func (p *placement) decide(fact kubever.Controller, rows []Resource) (on bool, w
 			return false, "it writes objects of every kind, the legacy side's among them"
 		case key == "events" || written == nil || written.Modern.Store == "":
 			continue
-		case written.Owner == etcdsplit.OwnerLegacy:
+		case written.Owner == pair.OwnerLegacy:
 			return false, fmt.Sprintf("it writes %s, which only the legacy side may write", written.Name)
-		case written.Owner == etcdsplit.OwnerShared && !own:
+		case written.Owner == pair.OwnerShared && !own:
 			return false, fmt.Sprintf("%s are %s: the legacy side's controllers do this for all of them", subject.Name, subject.Owner)
 		}
 	}
@@ -209,7 +209,7 @@ func (p *placement) decideRootCA(rows []Resource) (bool, string) {
 		return true, "pods made through the modern server mount kube-root-ca.crt"
 	case kubever.Behaves(kubever.BehaviourRootCAPublished, p.legacy):
 		return false, "the legacy side publishes kube-root-ca.crt"
-	case configMaps.Owner == etcdsplit.OwnerLegacy:
+	case configMaps.Owner == pair.OwnerLegacy:
 		return false, "only the legacy side may write config maps"
 	default:
 		return true, fmt.Sprintf("pods made through the modern server mount kube-root-ca.crt, which %s does not publish", p.legacy)
@@ -221,7 +221,7 @@ const safeCollector = "every owner that it could miss is of a kind or version th
 
 // decideModernCollector turns the modern side's garbage collector on when it cannot harm the legacy side's objects.
 func (b *builder) decideModernCollector() {
-	c := b.plan.Controller(etcdsplit.Modern, garbageCollector)
+	c := b.plan.Controller(pair.Modern, garbageCollector)
 	if c == nil {
 		return
 	}
@@ -232,7 +232,7 @@ func (b *builder) decideModernCollector() {
 		c.Why = collectorOffWhy
 		return
 	}
-	dangers := b.plan.CollectorDangers(etcdsplit.Modern)
+	dangers := b.plan.CollectorDangers(pair.Modern)
 	if c.On, c.Why = len(dangers) == 0, safeCollector; !c.On {
 		c.Why = dangers[0].String()
 	}
@@ -240,11 +240,11 @@ func (b *builder) decideModernCollector() {
 
 // decideLegacyCollector turns the legacy side's garbage collector off only when it would delete the modern side's objects.
 func (b *builder) decideLegacyCollector() {
-	c := b.plan.Controller(etcdsplit.Legacy, garbageCollector)
+	c := b.plan.Controller(pair.Legacy, garbageCollector)
 	if c == nil || !c.On {
 		return
 	}
-	dangers := b.plan.CollectorDangers(etcdsplit.Legacy)
+	dangers := b.plan.CollectorDangers(pair.Legacy)
 	switch {
 	case len(dangers) == 0:
 	case b.file.Spec.Legacy.ControllerManager == nil:
@@ -258,7 +258,7 @@ func (b *builder) decideLegacyCollector() {
 func controllersValue(controllers []Controller) string {
 	var names []string
 	for _, c := range controllers {
-		if c.Side == etcdsplit.Modern && c.On {
+		if c.Side == pair.Modern && c.On {
 			names = append(names, c.Name)
 		}
 	}
@@ -269,7 +269,7 @@ func controllersValue(controllers []Controller) string {
 // legacyControllersValue is --controllers of the legacy side when the plan must turn its collector off: the list that it has, with
 // the collector taken out. "" means that nothing has to change.
 func (p *placement) legacyControllersValue(controllers []Controller, args []spec.Arg) string {
-	at := slices.IndexFunc(controllers, func(c Controller) bool { return c.Side == etcdsplit.Legacy && c.ID == garbageCollector })
+	at := slices.IndexFunc(controllers, func(c Controller) bool { return c.Side == pair.Legacy && c.ID == garbageCollector })
 	if at < 0 || controllers[at].On {
 		return ""
 	}

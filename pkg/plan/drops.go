@@ -5,23 +5,23 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // drops lists the fields of a resource that the other side's version knows and this side's does not, as paths such as
 // "spec.containers[].startupProbe": an object that this side rewrites loses them. It looks at the versions in which both
 // sides may find the resource stored; a field below one that is lost is not listed again. For the fields, and those below
 // them, it says which value means what this side does anyway.
-func drops(row *etcdsplit.Resource, side etcdsplit.SideName, minor, other kubever.Minor) (paths []string, implied map[string]string) {
-	otherSide := etcdsplit.Modern
-	if side == etcdsplit.Modern {
-		otherSide = etcdsplit.Legacy
+func drops(row *pair.Resource, side pair.Side, minor, other kubever.Minor) (paths []string, implied map[string]string) {
+	otherSide := pair.Modern
+	if side == pair.Modern {
+		otherSide = pair.Legacy
 	}
 	implied = map[string]string{}
-	for _, apiVersion := range []string{row.Side(side).StoredAs, row.Side(otherSide).StoredAs} {
+	for _, apiVersion := range []string{row.View(side).StoredAs, row.View(otherSide).StoredAs} {
 		gv, err := schema.ParseGroupVersion(apiVersion)
-		if err != nil || row.Kind == "" || !slices.Contains(row.Side(side).Decodes, apiVersion) {
+		if err != nil || row.Kind == "" || !slices.Contains(row.View(side).Decodes, apiVersion) {
 			continue
 		}
 		d := dropping{minor: minor, other: other, implied: implied}
@@ -79,7 +79,7 @@ func (d *dropping) imply(path, typeName, field string) {
 		d.implied[path] = value
 	}
 	if slices.Contains(derived, typeName+"."+field) {
-		d.implied[path] = etcdsplit.OneElement
+		d.implied[path] = pair.OneElement
 	}
 	fieldType := kubever.FieldType(typeName, field, d.other)
 	element := kubever.ElementType(fieldType)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -26,14 +26,14 @@ const planFile = modernDirectory + "/plan.json"
 // Home is the side through which the objects of a resource are watched and changed when both sides see the same ones; "" when each side
 // has its own. It is the modern side, which loses no field and checks every precondition, except where the legacy side alone can read
 // what the other writes.
-func Home(r *etcdsplit.Resource) etcdsplit.SideName {
+func Home(r *pair.Resource) pair.Side {
 	switch {
 	case r.Legacy.Store == "" || r.Legacy.Store != r.Modern.Store:
 		return ""
-	case r.Owner == etcdsplit.OwnerLegacy:
-		return etcdsplit.Legacy
+	case r.Owner == pair.OwnerLegacy:
+		return pair.Legacy
 	default:
-		return etcdsplit.Modern
+		return pair.Modern
 	}
 }
 
@@ -54,7 +54,7 @@ func (b *builder) decideJoint() {
 // uncollected says on which sides the plan keeps the garbage collector off. One that the spec itself turns off is somebody's wish.
 func (b *builder) uncollected() []string {
 	var why []string
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		if c := b.plan.Controller(side, garbageCollector); c != nil && !c.On && len(b.plan.CollectorDangers(side)) > 0 {
 			why = append(why, fmt.Sprintf("the garbage collector of the %s side is off, because %s", side, c.Why))
 		}
@@ -65,8 +65,8 @@ func (b *builder) uncollected() []string {
 // endedTooEarly says which side's objects outlive a namespace that the other side ends.
 func (b *builder) endedTooEarly() []string {
 	var why []string
-	for _, side := range etcdsplit.Sides() {
-		ending := other(side)
+	for _, side := range pair.Sides() {
+		ending := side.Other()
 		if c := b.plan.Controller(ending, namespaceControl); c == nil || !c.On {
 			continue
 		}
@@ -90,27 +90,20 @@ func (b *builder) podsWithoutThem() []string {
 	return why
 }
 
-func other(side etcdsplit.SideName) etcdsplit.SideName {
-	if side == etcdsplit.Legacy {
-		return etcdsplit.Modern
-	}
-	return etcdsplit.Legacy
-}
-
 // UnseenInNamespaces lists the resources of which a side has objects in shared namespaces that the other side does not see. Empty where
 // namespaces are not shared.
-func (p *Plan) UnseenInNamespaces(side etcdsplit.SideName) []string {
+func (p *Plan) UnseenInNamespaces(side pair.Side) []string {
 	if row := p.Resource("namespaces"); row == nil || !row.VisibleToBoth() {
 		return nil
 	}
 	var unseen []string
 	for i := range p.Resources {
 		r := &p.Resources[i]
-		if here := r.Side(side); r.Namespaced && !r.Pseudo && !r.VisibleToBoth() && len(here.Serves) > 0 && here.Store != "" {
+		if here := r.View(side); r.Namespaced && !r.Pseudo && !r.VisibleToBoth() && len(here.Serves) > 0 && here.Store != "" {
 			unseen = append(unseen, r.Name)
 		}
 	}
-	if store := p.CustomResources.Side(side).Store; store != "" && kubever.Behaves(kubever.BehaviourCRDServed, p.Side(side).Version.Minor) && p.CustomResources.Side(other(side)).Store != store {
+	if store := p.CustomResources.View(side).Store; store != "" && kubever.Behaves(kubever.BehaviourCRDServed, p.Side(side).Version.Minor) && p.CustomResources.View(side.Other()).Store != store {
 		unseen = append(unseen, "custom resources")
 	}
 	return unseen
@@ -134,8 +127,8 @@ func (b *builder) jointControllers(host spec.Host) Component {
 		l.args = append(l.args, wantedArg{Arg: Arg{Name: name, Value: value, Why: why, Origin: FromPlan}})
 	}
 	say("plan", b.plan.Joint.PlanFile, "which objects both sides see; a server that is not the plan's is not touched")
-	say("legacy-kubeconfig", jointKubeconfigPath(etcdsplit.Legacy), "the legacy API server of the same host")
-	say("modern-kubeconfig", jointKubeconfigPath(etcdsplit.Modern), "the modern API server of the same host")
+	say("legacy-kubeconfig", jointKubeconfigPath(pair.Legacy), "the legacy API server of the same host")
+	say("modern-kubeconfig", jointKubeconfigPath(pair.Modern), "the modern API server of the same host")
 	if !b.plan.Joint.Collects {
 		say("collect", "false", "no side's garbage collector is off because of the other side")
 	}
@@ -154,7 +147,7 @@ func (b *builder) jointControllers(host spec.Host) Component {
 	return c
 }
 
-func jointKubeconfigPath(side etcdsplit.SideName) string {
+func jointKubeconfigPath(side pair.Side) string {
 	return modernDirectory + "/controllers-" + string(side) + ".conf"
 }
 
@@ -163,7 +156,7 @@ func jointKubeconfigPath(side etcdsplit.SideName) string {
 func (b *builder) jointKubeconfigs(host spec.Host) []Kubeconfig {
 	base := b.plan.PKI.Directory + "/modern/" + JointControllers
 	var list []Kubeconfig
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		s := b.side(side)
 		address := serverAddress(s.APIServer)
 		if s.Existing && address == loopback {
@@ -189,7 +182,7 @@ func (b *builder) jointGrants() []policy.Grant {
 	subject := []policy.Subject{{Kind: policy.KindUser, Name: JointControllers}}
 	everywhere := []string{"*"}
 	grants := []policy.Grant{{Subjects: subject, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: everywhere, ReadOnly: true, Why: jointReads}}
-	for _, r := range collectable(b.plan.Resources, etcdsplit.Modern) {
+	for _, r := range collectable(b.plan.Resources, pair.Modern) {
 		grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Namespaces: everywhere, Why: jointWrites})
 	}
 	builtIn := map[string]bool{}
@@ -206,7 +199,7 @@ func (b *builder) jointGrants() []policy.Grant {
 }
 
 // collectable are the resources that a version builds in and whose objects are changed through its side. Events are garbage by age.
-func collectable(rows []Resource, side etcdsplit.SideName) []schema.GroupResource {
+func collectable(rows []Resource, side pair.Side) []schema.GroupResource {
 	var list []schema.GroupResource
 	for i := range rows {
 		r := &rows[i]
@@ -214,7 +207,7 @@ func collectable(rows []Resource, side etcdsplit.SideName) []schema.GroupResourc
 			continue
 		}
 		var groups []string
-		for _, served := range r.Side(side).Serves {
+		for _, served := range r.View(side).Serves {
 			if gv, err := schema.ParseGroupVersion(served); err == nil {
 				groups = append(groups, gv.Group)
 			}
@@ -249,7 +242,7 @@ func (b *builder) allowJoint() {
 	}
 	a := &b.plan.Joint.Legacy
 	a.Modes = []string{"AlwaysAllow"}
-	for _, server := range b.plan.ComponentsOf(etcdsplit.Legacy, kubever.APIServer) {
+	for _, server := range b.plan.ComponentsOf(pair.Legacy, kubever.APIServer) {
 		if value, ok := server.Arg("authorization-mode"); ok {
 			a.Modes = splitList(value)
 		}
@@ -274,7 +267,7 @@ func (b *builder) allowLegacyChanges(a *LegacyAccess) {
 	const why = "garbage, and references to absent owners"
 	byGroup := map[string][]string{}
 	var groups []string
-	for _, r := range collectable(b.plan.Resources, etcdsplit.Legacy) {
+	for _, r := range collectable(b.plan.Resources, pair.Legacy) {
 		if byGroup[r.Group] == nil {
 			groups = append(groups, r.Group)
 		}
@@ -288,11 +281,11 @@ func (b *builder) allowLegacyChanges(a *LegacyAccess) {
 	if Home(&b.plan.CustomResources) == "" {
 		a.Rules = append(a.Rules, Right{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: changing, Why: "custom resources of the legacy side, whose groups nobody knows beforehand"})
 	}
-	if home := b.homeOf("namespaces"); home == etcdsplit.Legacy {
+	if home := b.homeOf("namespaces"); home == pair.Legacy {
 		a.Rules = append(a.Rules, Right{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}, Why: "a namespace waits until both sides are empty of it"})
 	}
 	a.Rules = append(a.Rules, b.podRights()...)
-	if b.homeOf("configmaps") == etcdsplit.Legacy {
+	if b.homeOf("configmaps") == pair.Legacy {
 		a.Rules = append(a.Rules, Right{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update"}, Namespace: metav1.NamespaceSystem, Why: "the lock on which they elect"})
 	}
 }
@@ -308,24 +301,24 @@ func (b *builder) podRights() []Right {
 	keep := []string{"create", "update"}
 	var rights []Right
 	keeps := func(group, resource, name string) {
-		if row := b.plan.Resource(name); row != nil && len(row.Legacy.Serves) > 0 && (!row.VisibleToBoth() || pods.Service.Side == etcdsplit.Legacy) {
+		if row := b.plan.Resource(name); row != nil && len(row.Legacy.Serves) > 0 && (!row.VisibleToBoth() || pods.Service.Side == pair.Legacy) {
 			rights = append(rights, Right{APIGroups: []string{group}, Resources: []string{resource}, Verbs: keep, Namespace: pods.Service.Namespace, Why: why})
 		}
 	}
-	if pods.Service.Side == etcdsplit.Legacy {
+	if pods.Service.Side == pair.Legacy {
 		keeps("", "services", "services/specs")
 	}
 	keeps("", "endpoints", "services/endpoints")
 	if row := b.plan.Resource("endpointslices"); row != nil && row.Legacy.Store != "" && len(row.Legacy.Serves) > 0 {
 		rights = append(rights, Right{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: keep, Namespace: pods.Service.Namespace, Why: why})
 	}
-	if pods.Tokens == TokensSecret && b.homeOf("secrets") != etcdsplit.Modern {
+	if pods.Tokens == TokensSecret && b.homeOf("secrets") != pair.Modern {
 		rights = append(rights, Right{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}, Why: "the token of a service account that has none"})
 	}
 	return rights
 }
 
-func (b *builder) homeOf(key string) etcdsplit.SideName {
+func (b *builder) homeOf(key string) pair.Side {
 	row := b.plan.Resource(key)
 	if row == nil {
 		return ""

@@ -5,8 +5,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -17,11 +17,11 @@ var lockKinds = []string{"leases", "configmaps", "configmapsleases", "endpointsl
 // election is how a component elects its leader: the flags that say so, and the objects.
 type election struct {
 	args  []Arg
-	locks []etcdsplit.Lock
+	locks []pair.Lock
 }
 
 // runningElection is the election of a component that is left as the spec has it.
-func runningElection(side etcdsplit.SideName, component string, minor kubever.Minor, args []spec.Arg) election {
+func runningElection(side pair.Side, component string, minor kubever.Minor, args []spec.Arg) election {
 	if elect, ok := lastValue(args, "leader-elect"); ok && elect == "false" {
 		return election{}
 	}
@@ -39,22 +39,22 @@ func runningElection(side etcdsplit.SideName, component string, minor kubever.Mi
 	return election{locks: locksOf(side, component, kind, namespace, name)}
 }
 
-func locksOf(side etcdsplit.SideName, component, kind, namespace, name string) []etcdsplit.Lock {
-	var locks []etcdsplit.Lock
+func locksOf(side pair.Side, component, kind, namespace, name string) []pair.Lock {
+	var locks []pair.Lock
 	for _, key := range kubever.LockKeys(kind) {
-		locks = append(locks, etcdsplit.Lock{Side: side, Component: component, Resource: key, Namespace: namespace, Name: name})
+		locks = append(locks, pair.Lock{Side: side, Component: component, Resource: key, Namespace: namespace, Name: name})
 	}
 	return locks
 }
 
 // distinctElection makes a component of the modern side elect on an object that no component of the legacy side elects on: by
 // name where its version can be given one, by kind where it cannot, by store where the kinds lie apart anyway; false where none of it works.
-func distinctElection(component string, minor kubever.Minor, legacy []etcdsplit.Lock, rows []Resource) (election, bool) {
+func distinctElection(component string, minor kubever.Minor, legacy []pair.Lock, rows []Resource) (election, bool) {
 	facts := kubever.LeaderLocks(component, minor)
 	if facts.NameFlag {
 		kind := preferredLock(facts)
 		name := facts.Object + "-modern"
-		e := election{locks: locksOf(etcdsplit.Modern, component, kind, metav1.NamespaceSystem, name)}
+		e := election{locks: locksOf(pair.Modern, component, kind, metav1.NamespaceSystem, name)}
 		if kind != facts.Default {
 			e.args = append(e.args, Arg{Name: "leader-elect-resource-lock", Value: kind, Origin: FromPlan,
 				Why: "an endpoints lock may be deleted by the legacy side's endpoints controller"})
@@ -67,7 +67,7 @@ func distinctElection(component string, minor kubever.Minor, legacy []etcdsplit.
 		if kind != facts.Default && !slices.Contains(facts.Settable, kind) {
 			continue
 		}
-		locks := locksOf(etcdsplit.Modern, component, kind, metav1.NamespaceSystem, facts.Object)
+		locks := locksOf(pair.Modern, component, kind, metav1.NamespaceSystem, facts.Object)
 		if contended(locks, legacy, rows) || !stored(locks, rows) {
 			continue
 		}
@@ -111,7 +111,7 @@ func (p *placement) electsIn(key string) bool {
 }
 
 // contended reports whether two locks are one object in one store.
-func contended(locks, others []etcdsplit.Lock, rows []Resource) bool {
+func contended(locks, others []pair.Lock, rows []Resource) bool {
 	for _, a := range locks {
 		for _, b := range others {
 			row := rowOf(rows, a.Resource)
@@ -124,7 +124,7 @@ func contended(locks, others []etcdsplit.Lock, rows []Resource) bool {
 }
 
 // stored reports whether the modern side has the resources of all the locks.
-func stored(locks []etcdsplit.Lock, rows []Resource) bool {
+func stored(locks []pair.Lock, rows []Resource) bool {
 	for _, l := range locks {
 		if row := rowOf(rows, l.Resource); row == nil || row.Modern.Store == "" {
 			return false

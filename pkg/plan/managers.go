@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -17,12 +17,12 @@ const (
 )
 
 // controllerManager is a side's controller manager on a host.
-func (b *builder) controllerManager(host spec.Host, side etcdsplit.SideName) Component {
+func (b *builder) controllerManager(host spec.Host, side pair.Side) Component {
 	s := b.side(side)
 	c := b.component(host, side, kubever.ControllerManager, s.ControllerManager)
 	l := &argList{component: kubever.ControllerManager, minor: s.Version.Minor}
 	b.clientArgs(l, c.Name, side, s.ControllerManager)
-	if side == etcdsplit.Modern {
+	if side == pair.Modern {
 		b.modernManagerArgs(l)
 	} else {
 		b.legacyManagerArgs(l, s.ControllerManager.ExtraArgs)
@@ -37,12 +37,12 @@ func (b *builder) controllerManager(host spec.Host, side etcdsplit.SideName) Com
 
 // scheduler is the legacy side's scheduler on a host; it places the pods of both sides.
 func (b *builder) scheduler(host spec.Host) Component {
-	s := b.side(etcdsplit.Legacy)
-	c := b.component(host, etcdsplit.Legacy, kubever.Scheduler, s.Scheduler)
+	s := b.side(pair.Legacy)
+	c := b.component(host, pair.Legacy, kubever.Scheduler, s.Scheduler)
 	l := &argList{component: kubever.Scheduler, minor: s.Version.Minor}
-	b.clientArgs(l, c.Name, etcdsplit.Legacy, s.Scheduler)
+	b.clientArgs(l, c.Name, pair.Legacy, s.Scheduler)
 	l.set("leader-elect", "true", "one of the hosts schedules at a time")
-	c.Args = b.args(host, etcdsplit.Legacy, l, s.Scheduler.ExtraArgs)
+	c.Args = b.args(host, pair.Legacy, l, s.Scheduler.ExtraArgs)
 	c.Port, c.Liveness = b.daemonProbe(&c, s.Version.Minor)
 	c.Startup = b.startupProbe(*c.Liveness)
 	c.Mounts = b.mounts(&c, s.Scheduler.ExtraMounts)
@@ -50,7 +50,7 @@ func (b *builder) scheduler(host spec.Host) Component {
 }
 
 // clientArgs are how a component reaches its API server, and where it serves its own health.
-func (b *builder) clientArgs(l *argList, name string, side etcdsplit.SideName, c *spec.Component) {
+func (b *builder) clientArgs(l *argList, name string, side pair.Side, c *spec.Component) {
 	config := kubeconfigPath(side, l.component, c)
 	l.set("kubeconfig", config, fmt.Sprintf("the %s API server of the same host", side))
 	secure := servesSecurely(l.component, l.minor)
@@ -61,7 +61,7 @@ func (b *builder) clientArgs(l *argList, name string, side etcdsplit.SideName, c
 	} else {
 		l.set("address", loopback, "nobody else asks")
 	}
-	if side == etcdsplit.Modern {
+	if side == pair.Modern {
 		const why = "the legacy controller manager has the usual port"
 		if secure {
 			l.set("secure-port", strconv.Itoa(modernManagerSecurePort), why)
@@ -77,7 +77,7 @@ func (b *builder) legacyManagerArgs(l *argList, extra []spec.Arg) {
 	pki, network := b.plan.PKI, b.plan.Network
 	l.set("leader-elect", "true", "one of the hosts controls at a time")
 	if value := b.legacyControllersValue(b.plan.Controllers, extra); value != "" {
-		l.need("controllers", value, "the garbage collector is off: "+b.plan.Controller(etcdsplit.Legacy, garbageCollector).Why)
+		l.need("controllers", value, "the garbage collector is off: "+b.plan.Controller(pair.Legacy, garbageCollector).Why)
 	}
 	if network.PodCIDR != "" {
 		l.set("allocate-node-cidrs", "true", "the spec names a pod CIDR")
@@ -96,18 +96,18 @@ func (b *builder) modernManagerArgs(l *argList) {
 	for _, arg := range b.modernLocks[kubever.ControllerManager].args {
 		l.set(arg.Name, arg.Value, arg.Why)
 	}
-	if publisher := b.plan.Controller(etcdsplit.Modern, rootCAPublisher); publisher != nil && publisher.On {
+	if publisher := b.plan.Controller(pair.Modern, rootCAPublisher); publisher != nil && publisher.On {
 		l.set("root-ca-file", b.plan.PKI.CA, "what pods trust; the same bundle on both sides")
 	}
 }
 
 // kubeconfigPath is where a component's kubeconfig lies.
-func kubeconfigPath(side etcdsplit.SideName, kind string, c *spec.Component) string {
+func kubeconfigPath(side pair.Side, kind string, c *spec.Component) string {
 	if c.Kubeconfig != "" {
 		return c.Kubeconfig
 	}
 	directory := configDirectory
-	if side == etcdsplit.Modern {
+	if side == pair.Modern {
 		directory = modernDirectory
 	}
 	return directory + "/" + strings.TrimPrefix(kind, "kube-") + ".conf"
@@ -155,7 +155,7 @@ func portArg(c *Component, name string, m kubever.Minor) int {
 // that runs already has its own.
 func (b *builder) kubeconfigs(host spec.Host) []Kubeconfig {
 	var list []Kubeconfig
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		s := b.side(side)
 		if s.Existing {
 			continue
@@ -169,7 +169,7 @@ func (b *builder) kubeconfigs(host spec.Host) []Kubeconfig {
 			}
 			component := of.kind
 			directory := b.plan.PKI.Directory
-			if side == etcdsplit.Modern {
+			if side == pair.Modern {
 				component += "-modern"
 				directory += "/modern"
 			}

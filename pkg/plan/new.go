@@ -9,8 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/gc"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -24,7 +25,7 @@ func New(f *spec.File) (*Plan, error) {
 	p := &Plan{
 		Name: f.Metadata.Name, Layout: s.Layout, Hosts: s.Hosts, Kubelet: s.Kubelet.Version, Network: s.Network, PKI: s.PKI,
 		Prefix: s.Stores[0].Prefix, PolicyFile: policyFile, Accept: s.Accept,
-		Legacy: Side{Name: etcdsplit.Legacy, Version: s.Legacy.Version}, Modern: Side{Name: etcdsplit.Modern, Version: s.Modern.Version},
+		Legacy: Side{Name: pair.Legacy, Version: s.Legacy.Version}, Modern: Side{Name: pair.Modern, Version: s.Modern.Version},
 	}
 	for _, store := range s.Stores {
 		p.Stores = append(p.Stores, Store{Name: store.Name, Endpoints: store.Endpoints, TLS: store.TLS, Version: store.Version, Managed: store.Managed})
@@ -41,7 +42,7 @@ func New(f *spec.File) (*Plan, error) {
 	if err := b.elect(); err != nil {
 		return nil, err
 	}
-	p.Legacy, p.Modern = b.planSide(etcdsplit.Legacy), b.planSide(etcdsplit.Modern)
+	p.Legacy, p.Modern = b.planSide(pair.Legacy), b.planSide(pair.Modern)
 	p.StartupWrites = b.bootKeys()
 	if p.Pods, err = b.pods(); err != nil {
 		return nil, err
@@ -204,13 +205,13 @@ func (p *placement) startupPoison() []kubever.StartupWrite {
 }
 
 // customResources is where the custom resources of either side lie: in its default store, in every version.
-func (p *placement) customResources() etcdsplit.Resource {
-	r := etcdsplit.Resource{Key: "*", Name: "custom resources", Owner: etcdsplit.OwnerModern, Modern: etcdsplit.Side{Store: p.modernStore}}
+func (p *placement) customResources() pair.Resource {
+	r := pair.Resource{Key: "*", Name: "custom resources", Owner: pair.OwnerModern, Modern: pair.View{Store: p.modernStore}}
 	if kubever.Behaves(kubever.BehaviourCRDServed, p.legacy) {
 		r.Legacy.Store = p.legacyStore
-		r.Owner = etcdsplit.OwnerSplit
+		r.Owner = pair.OwnerSplit
 		if p.legacyStore == p.modernStore {
-			r.Owner = etcdsplit.OwnerShared
+			r.Owner = pair.OwnerShared
 		}
 	}
 	return r
@@ -219,7 +220,7 @@ func (p *placement) customResources() etcdsplit.Resource {
 // elect decides on what the components of both sides elect.
 func (b *builder) elect() error {
 	s := &b.file.Spec
-	var held []etcdsplit.Lock
+	var held []pair.Lock
 	for _, of := range []struct {
 		kind string
 		c    *spec.Component
@@ -228,7 +229,7 @@ func (b *builder) elect() error {
 		if of.c != nil {
 			args = of.c.ExtraArgs
 		}
-		e := runningElection(etcdsplit.Legacy, of.kind, b.legacy, args)
+		e := runningElection(pair.Legacy, of.kind, b.legacy, args)
 		b.legacyLocks[of.kind] = e
 		held = append(held, e.locks...)
 	}
@@ -237,7 +238,7 @@ func (b *builder) elect() error {
 		return nil
 	}
 	if electsByItself(manager.ExtraArgs) {
-		b.modernLocks[kubever.ControllerManager] = runningElection(etcdsplit.Modern, kubever.ControllerManager, b.modern, manager.ExtraArgs)
+		b.modernLocks[kubever.ControllerManager] = runningElection(pair.Modern, kubever.ControllerManager, b.modern, manager.ExtraArgs)
 		return nil
 	}
 	e, found := distinctElection(kubever.ControllerManager, b.modern, held, b.plan.Resources)
@@ -256,21 +257,21 @@ func electsByItself(args []spec.Arg) bool {
 }
 
 // planSide is what the plan says about a side as a whole.
-func (b *builder) planSide(name etcdsplit.SideName) Side {
+func (b *builder) planSide(name pair.Side) Side {
 	s, m := b.side(name), b.minor(name)
-	side := Side{Name: name, Version: s.Version, Store: s.Store, Existing: s.Existing, Port: s.APIServer.Port, Locks: []etcdsplit.Lock{}}
+	side := Side{Name: name, Version: s.Version, Store: s.Store, Existing: s.Existing, Port: s.APIServer.Port, Locks: []pair.Lock{}}
 	elections := b.legacyLocks
-	if name == etcdsplit.Modern {
+	if name == pair.Modern {
 		elections = b.modernLocks
 	}
 	for _, kind := range []string{kubever.ControllerManager, kubever.Scheduler} {
 		side.Locks = append(side.Locks, elections[kind].locks...)
 	}
-	side.Facts = etcdsplit.ControlPlane{
+	side.Facts = pair.ControlPlane{
 		Version: s.Version.String(), Store: s.Store, GroupVersions: groupVersions(b.plan.Resources, name, m),
 		Collector: b.collector(name), CRDFields: kubever.CRDFields(m), Allocates: allocates(m), Undecryptable: undecryptable(m),
 	}
-	if name == etcdsplit.Modern {
+	if name == pair.Modern {
 		side.Facts.ServiceCIDRs = b.plan.Network.ModernServiceCIDRs
 	}
 	return side
@@ -278,7 +279,7 @@ func (b *builder) planSide(name etcdsplit.SideName) Side {
 
 // groupVersions are all that a side serves, as its discovery shows them: also those of kinds that are never stored, such as
 // token reviews.
-func groupVersions(rows []Resource, side etcdsplit.SideName, m kubever.Minor) []string {
+func groupVersions(rows []Resource, side pair.Side, m kubever.Minor) []string {
 	var gvs []string
 	for _, a := range kubever.APIResources(m) {
 		if a.DefaultOn.Has(m) {
@@ -286,7 +287,7 @@ func groupVersions(rows []Resource, side etcdsplit.SideName, m kubever.Minor) []
 		}
 	}
 	for i := range rows {
-		gvs = append(gvs, rows[i].Side(side).Serves...)
+		gvs = append(gvs, rows[i].View(side).Serves...)
 	}
 	slices.Sort(gvs)
 	gvs = slices.Compact(gvs)
@@ -304,12 +305,12 @@ func groupOfVersion(apiVersion string) string {
 	return ""
 }
 
-func (b *builder) collector(name etcdsplit.SideName) etcdsplit.Collector {
-	gc := kubever.GarbageCollectionIn(b.minor(name))
-	c := etcdsplit.Collector{
-		UnknownKind: etcdsplit.Outcome(gc.UnknownKind), UnservedVersion: etcdsplit.Outcome(gc.UnservedVersion),
-		AbsentOwner: etcdsplit.Outcome(gc.AbsentOwner), ClusterOwner: etcdsplit.Outcome(gc.ClusterOwner),
-		NamespacedOwner: etcdsplit.Outcome(gc.NamespacedOwner), KnowsUnserved: gc.StaticMapper,
+func (b *builder) collector(name pair.Side) gc.Collector {
+	facts := kubever.GarbageCollectionIn(b.minor(name))
+	c := gc.Collector{
+		UnknownKind: gc.Outcome(facts.UnknownKind), UnservedVersion: gc.Outcome(facts.UnservedVersion),
+		AbsentOwner: gc.Outcome(facts.AbsentOwner), ClusterOwner: gc.Outcome(facts.ClusterOwner),
+		NamespacedOwner: gc.Outcome(facts.NamespacedOwner), KnowsUnserved: facts.StaticMapper,
 	}
 	if controller := b.plan.Controller(name, garbageCollector); controller != nil {
 		c.Runs = controller.On
@@ -321,33 +322,33 @@ func allocates(m kubever.Minor) string {
 	a := kubever.AllocatorsIn(m)
 	switch {
 	case a.Bitmap && a.Objects:
-		return etcdsplit.AllocatesBoth
+		return pair.AllocatesBoth
 	case a.Objects:
-		return etcdsplit.AllocatesAddresses
+		return pair.AllocatesAddresses
 	default:
-		return etcdsplit.AllocatesBitmap
+		return pair.AllocatesBitmap
 	}
 }
 
 func undecryptable(m kubever.Minor) string {
 	if kubever.Behaves(kubever.BehaviourUndecryptableItemsOmitted, m) {
-		return etcdsplit.UndecryptableOmitted
+		return pair.UndecryptableOmitted
 	}
-	return etcdsplit.UndecryptableFails
+	return pair.UndecryptableFails
 }
 
 // bootKeys are what the API servers of both sides write by themselves.
-func (b *builder) bootKeys() []etcdsplit.BootKey {
-	var keys []etcdsplit.BootKey
-	for _, side := range etcdsplit.Sides() {
+func (b *builder) bootKeys() []pair.BootKey {
+	var keys []pair.BootKey
+	for _, side := range pair.Sides() {
 		for _, w := range kubever.StartupWrites(b.minor(side)) {
 			fact, _ := kubever.ResourceByKey(w.Resource)
-			if row := b.plan.Resource(w.Resource); row == nil || row.Side(side).Store == "" || w.OnlyWithRBAC && side == etcdsplit.Modern {
+			if row := b.plan.Resource(w.Resource); row == nil || row.View(side).Store == "" || w.OnlyWithRBAC && side == pair.Modern {
 				continue // this server does not write it here
 			}
 			stored, _ := fact.StoredAs(b.minor(side))
 			for _, key := range w.Keys {
-				keys = append(keys, etcdsplit.BootKey{Side: side, Key: key, StoredAs: stored.GroupVersion().String()})
+				keys = append(keys, pair.BootKey{Side: side, Key: key, StoredAs: stored.GroupVersion().String()})
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -38,8 +38,8 @@ type Plan struct {
 	Accept       []spec.Accept   `json:"accept,omitempty"`
 	Pods         *Pods           `json:"pods,omitempty"` // nil: pods of the modern side are left as they are
 
-	CustomResources etcdsplit.Resource  `json:"customResources"` // the places of every custom resource
-	StartupWrites   []etcdsplit.BootKey `json:"startupWrites"`   // what the API servers write by themselves
+	CustomResources pair.Resource  `json:"customResources"` // the places of every custom resource
+	StartupWrites   []pair.BootKey `json:"startupWrites"`   // what the API servers write by themselves
 }
 
 // Store is an etcd cluster of the plan.
@@ -53,18 +53,18 @@ type Store struct {
 
 // Side is what the plan says about one side as a whole.
 type Side struct {
-	Name     etcdsplit.SideName     `json:"name"`
-	Version  kubever.Version        `json:"version"`
-	Store    string                 `json:"store"`    // its default store
-	Existing bool                   `json:"existing"` // its components run already: only what must change is changed
-	Port     int                    `json:"port"`     // the API server's secure port
-	Locks    []etcdsplit.Lock       `json:"locks"`    // what its components elect on
-	Facts    etcdsplit.ControlPlane `json:"facts"`    // what a scan of the stores needs to know of this version
+	Name     pair.Side         `json:"name"`
+	Version  kubever.Version   `json:"version"`
+	Store    string            `json:"store"`    // its default store
+	Existing bool              `json:"existing"` // its components run already: only what must change is changed
+	Port     int               `json:"port"`     // the API server's secure port
+	Locks    []pair.Lock       `json:"locks"`    // what its components elect on
+	Facts    pair.ControlPlane `json:"facts"`    // what a scan of the stores needs to know of this version
 }
 
 // Resource is one row of the ownership map and why it is so.
 type Resource struct {
-	etcdsplit.Resource
+	pair.Resource
 	Pseudo bool   `json:"pseudo,omitempty"` // no API resource: what an API server keeps for itself
 	Why    string `json:"why"`              // one sentence
 	// Overrides are the entries of the modern server's --etcd-servers-overrides for this row, GROUP/RESOURCE, one for each
@@ -74,27 +74,27 @@ type Resource struct {
 
 // Controller is one controller of a side's controller manager.
 type Controller struct {
-	Side etcdsplit.SideName `json:"side"`
-	Name string             `json:"name"` // as --controllers of that version wants it
-	ID   string             `json:"id"`   // the name since 1.28, the same for every version
-	On   bool               `json:"on"`
-	Why  string             `json:"why"` // one sentence
+	Side pair.Side `json:"side"`
+	Name string    `json:"name"` // as --controllers of that version wants it
+	ID   string    `json:"id"`   // the name since 1.28, the same for every version
+	On   bool      `json:"on"`
+	Why  string    `json:"why"` // one sentence
 }
 
 // Component is one process on one host.
 type Component struct {
-	Host    string             `json:"host"`
-	Side    etcdsplit.SideName `json:"side,omitempty"`    // "" for etcd and for what sees both sides
-	Kind    string             `json:"kind"`              // etcd, a component of kubever, or JointControllers
-	Name    string             `json:"name"`              // of the pod, the unit and the file: kube-apiserver, kube-apiserver-modern, etcd-modern
-	Version string             `json:"version,omitempty"` // "" of fusionctl itself
-	Image   string             `json:"image"`
-	Program string             `json:"program,omitempty"` // what a unit starts, where that does not follow from the command
-	Command []string           `json:"command"`           // before the arguments
-	Args    []Arg              `json:"args"`              // complete and in order
-	Env     []spec.EnvVar      `json:"env,omitempty"`
-	Mounts  []Mount            `json:"mounts"`
-	Port    int                `json:"port"` // what it serves on
+	Host    string        `json:"host"`
+	Side    pair.Side     `json:"side,omitempty"`    // "" for etcd and for what sees both sides
+	Kind    string        `json:"kind"`              // etcd, a component of kubever, or JointControllers
+	Name    string        `json:"name"`              // of the pod, the unit and the file: kube-apiserver, kube-apiserver-modern, etcd-modern
+	Version string        `json:"version,omitempty"` // "" of fusionctl itself
+	Image   string        `json:"image"`
+	Program string        `json:"program,omitempty"` // what a unit starts, where that does not follow from the command
+	Command []string      `json:"command"`           // before the arguments
+	Args    []Arg         `json:"args"`              // complete and in order
+	Env     []spec.EnvVar `json:"env,omitempty"`
+	Mounts  []Mount       `json:"mounts"`
+	Port    int           `json:"port"` // what it serves on
 	// Liveness and Startup are kinds that the kubelet of the plan knows; Startup is nil where it has none.
 	Liveness *Probe `json:"liveness,omitempty"`
 	Startup  *Probe `json:"startup,omitempty"`
@@ -197,8 +197,8 @@ type Certificate struct {
 }
 
 // Side returns the side of the name.
-func (p *Plan) Side(name etcdsplit.SideName) *Side {
-	if name == etcdsplit.Legacy {
+func (p *Plan) Side(name pair.Side) *Side {
+	if name == pair.Legacy {
 		return &p.Legacy
 	}
 	return &p.Modern
@@ -224,7 +224,7 @@ func (p *Plan) Resource(key string) *Resource {
 }
 
 // Controller returns a controller of a side by its name since 1.28, nil when that side's version has none of the name.
-func (p *Plan) Controller(side etcdsplit.SideName, id string) *Controller {
+func (p *Plan) Controller(side pair.Side, id string) *Controller {
 	for i := range p.Controllers {
 		if p.Controllers[i].Side == side && p.Controllers[i].ID == id {
 			return &p.Controllers[i]
@@ -234,7 +234,7 @@ func (p *Plan) Controller(side etcdsplit.SideName, id string) *Controller {
 }
 
 // ComponentsOf lists the components of a kind on a side, one for every host that runs it.
-func (p *Plan) ComponentsOf(side etcdsplit.SideName, kind string) []Component {
+func (p *Plan) ComponentsOf(side pair.Side, kind string) []Component {
 	var found []Component
 	for _, c := range p.Components {
 		if c.Side == side && c.Kind == kind {
@@ -255,8 +255,8 @@ func (c *Component) Arg(name string) (string, bool) {
 }
 
 // Ownership is the ownership map of the plan, as a scan of the stores wants it.
-func (p *Plan) Ownership() etcdsplit.Map {
-	m := etcdsplit.Map{
+func (p *Plan) Ownership() pair.Map {
+	m := pair.Map{
 		Prefix:          p.Prefix,
 		Legacy:          p.Legacy.Facts,
 		Modern:          p.Modern.Facts,
@@ -272,12 +272,12 @@ func (p *Plan) Ownership() etcdsplit.Map {
 	for _, r := range p.Resources {
 		row := r.Resource
 		if row.Legacy.Store == row.Modern.Store {
-			row.Legacy.Drops, row.Legacy.Implied = drops(&row, etcdsplit.Legacy, p.Legacy.Version.Minor, p.Modern.Version.Minor)
-			row.Modern.Drops, row.Modern.Implied = drops(&row, etcdsplit.Modern, p.Modern.Version.Minor, p.Legacy.Version.Minor)
+			row.Legacy.Drops, row.Legacy.Implied = drops(&row, pair.Legacy, p.Legacy.Version.Minor, p.Modern.Version.Minor)
+			row.Modern.Drops, row.Modern.Implied = drops(&row, pair.Modern, p.Modern.Version.Minor, p.Legacy.Version.Minor)
 		}
 		m.Resources = append(m.Resources, row)
 		if row.Key == "thirdpartyresources" {
-			data := etcdsplit.Resource{Key: "ThirdPartyResourceData/*", Name: "third-party resources", Namespaced: true, Owner: row.Owner}
+			data := pair.Resource{Key: "ThirdPartyResourceData/*", Name: "third-party resources", Namespaced: true, Owner: row.Owner}
 			data.Legacy.Store, data.Modern.Store = row.Legacy.Store, row.Modern.Store
 			m.Resources = append(m.Resources, data)
 		}

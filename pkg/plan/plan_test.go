@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/golden"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -124,7 +124,7 @@ func summary(t *testing.T, p *plan.Plan, say func(why, place string)) []byte {
 		name := fmt.Sprintf("controller %s %s", c.Side, c.Name)
 		line(c.Why, name, "%s: %v", name, c.On)
 	}
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		for _, l := range p.Side(side).Locks {
 			fmt.Fprintf(&b, "lock %s %s: %s %s/%s\n", l.Side, l.Component, l.Resource, l.Namespace, l.Name)
 		}
@@ -184,20 +184,20 @@ func TestExamplesPlanAsGolden(t *testing.T) {
 	reasons.File(t, filepath.Join("testdata", "reasons.txt"))
 }
 
-// pair is a legacy and a modern minor with their default plan.
-type pair struct {
+// versionPair is a legacy and a modern minor with their default plan.
+type versionPair struct {
 	legacy, modern kubever.Minor
 	plan           *plan.Plan
 	err            error
 }
 
 // splitPairs are the default split plans of every pair of minors, made once for all tests.
-var splitPairs = sync.OnceValue(func() []pair {
-	var all []pair
+var splitPairs = sync.OnceValue(func() []versionPair {
+	var all []versionPair
 	for _, legacy := range kubever.Minors() {
 		for modern := max(legacy, 7); modern <= kubever.Newest; modern++ {
 			p, err := tryPlan(splitSpec(legacy.String(), modern.String(), ""))
-			all = append(all, pair{legacy, modern, p, err})
+			all = append(all, versionPair{legacy, modern, p, err})
 		}
 	}
 	return all
@@ -235,7 +235,7 @@ func TestEveryArgumentExistsInItsVersion(t *testing.T) {
 }
 func TestControllerNamesExistInTheirVersion(t *testing.T) {
 	pairs(t, func(legacy, modern kubever.Minor, p *plan.Plan) {
-		for _, side := range etcdsplit.Sides() {
+		for _, side := range pair.Sides() {
 			manager := p.ComponentsOf(side, kubever.ControllerManager)[0]
 			value, ok := manager.Arg("controllers")
 			if !ok {
@@ -251,7 +251,7 @@ func TestControllerNamesExistInTheirVersion(t *testing.T) {
 					t.Errorf("%s + %s: --controllers of the %s side names %q, which %s does not know", legacy, modern, side, name, p.Side(side).Version)
 				}
 			}
-			if side == etcdsplit.Modern && strings.Contains(value, "*") {
+			if side == pair.Modern && strings.Contains(value, "*") {
 				t.Errorf("%s + %s: --controllers=%s: want a list without a star", legacy, modern, value)
 			}
 		}
@@ -267,7 +267,7 @@ func TestSplitNeverSharesWhatOneSideCannotRead(t *testing.T) {
 			if !slices.Contains(r.Modern.Decodes, r.Legacy.StoredAs) {
 				t.Errorf("%s + %s: %s is in one store and the modern side cannot read %s", legacy, modern, r.Key, r.Legacy.StoredAs)
 			}
-			if r.Owner != etcdsplit.OwnerLegacy && (!slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) || slices.Contains(r.Legacy.WatchBreaks, r.Modern.StoredAs)) {
+			if r.Owner != pair.OwnerLegacy && (!slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) || slices.Contains(r.Legacy.WatchBreaks, r.Modern.StoredAs)) {
 				t.Errorf("%s + %s: the modern side may write %s as %s, which the legacy side cannot read", legacy, modern, r.Key, r.Modern.StoredAs)
 			}
 		}
@@ -305,7 +305,7 @@ func TestCollectorsRunWhereTheyWereSeenToBeSafe(t *testing.T) {
 		{"1.6 does not know apps ReplicaSets", "1.6.13", "1.36.3", deploymentsOnly, true, true},
 	} {
 		p := planOf(t, splitSpec(test.legacy, test.modern, test.more))
-		for side, want := range map[etcdsplit.SideName]bool{etcdsplit.Legacy: test.wantLegacyGC, etcdsplit.Modern: test.wantModernGC} {
+		for side, want := range map[pair.Side]bool{pair.Legacy: test.wantLegacyGC, pair.Modern: test.wantModernGC} {
 			got := p.Controller(side, "garbage-collector-controller")
 			if got.On != want {
 				t.Errorf("%s: the %s collector runs = %v, want %v (%s)", test.name, side, got.On, want, got.Why)
@@ -318,7 +318,7 @@ func TestLegacySideOfThe1_6PairIsLeftAsItIsWithDeploymentsOnly(t *testing.T) {
 	p := planOf(t, splitSpec("1.6.13", "1.36.3", `  owners:
   - {resources: [statefulsets.apps, daemonsets.apps, jobs.batch, cronjobs.batch], owner: legacy}
 `))
-	if value, ok := p.ComponentsOf(etcdsplit.Legacy, kubever.ControllerManager)[0].Arg("controllers"); ok {
+	if value, ok := p.ComponentsOf(pair.Legacy, kubever.ControllerManager)[0].Arg("controllers"); ok {
 		t.Errorf("--controllers=%s, want the legacy manager's own default", value)
 	}
 }
@@ -328,17 +328,17 @@ func TestRunningSideChangesOnlyWhatMustChange(t *testing.T) {
 		`existing: true, apiServer: {extraArgs: [{name: etcd_servers, value: "http://10.0.0.11:2379"}, {name: secure-port, value: 6443}]},
     controllerManager: {extraArgs: [{name: v, value: 2}, {name: controllers, value: "*,-ttl,garbagecollector,tokencleaner"}, {name: kubeconfig, value: /k}]}}`, 1)
 	p := planOf(t, text)
-	if got, want := fmt.Sprint(p.ComponentsOf(etcdsplit.Legacy, kubever.APIServer)[0].Args), "[--etcd_servers=http://10.0.0.11:2379 --secure-port=6443]"; got != want {
+	if got, want := fmt.Sprint(p.ComponentsOf(pair.Legacy, kubever.APIServer)[0].Args), "[--etcd_servers=http://10.0.0.11:2379 --secure-port=6443]"; got != want {
 		t.Errorf("API server runs with %s, want %s", got, want)
 	}
-	manager := p.ComponentsOf(etcdsplit.Legacy, kubever.ControllerManager)[0]
+	manager := p.ComponentsOf(pair.Legacy, kubever.ControllerManager)[0]
 	if got, want := fmt.Sprint(manager.Args), "[--v=2 --controllers=*,-ttl,tokencleaner,-garbagecollector --kubeconfig=/k]"; got != want {
 		t.Errorf("controller manager runs with %s, want %s", got, want)
 	}
 	if manager.Args[1].Origin != plan.FromBoth {
 		t.Errorf("--controllers is from %s, want both", manager.Args[1].Origin)
 	}
-	if tokens := p.Controller(etcdsplit.Legacy, "token-cleaner-controller"); !tokens.On {
+	if tokens := p.Controller(pair.Legacy, "token-cleaner-controller"); !tokens.On {
 		t.Errorf("token cleaner is off, want on: the spec's --controllers names it")
 	}
 }
@@ -347,7 +347,7 @@ func TestRunningSideChangesOnlyWhatMustChange(t *testing.T) {
 func TestEveryAPIServerReadsWithQuorum(t *testing.T) {
 	for legacy, want := range map[string]string{"1.6.13": "true", "1.7.16": "true", "1.8.15": "true", "1.9.11": "", "1.12.10": "", "1.15.12": ""} {
 		p := planOf(t, splitSpec(legacy, "1.36.3", ""))
-		for _, c := range p.ComponentsOf(etcdsplit.Legacy, kubever.APIServer) {
+		for _, c := range p.ComponentsOf(pair.Legacy, kubever.APIServer) {
 			if value, _ := c.Arg("etcd-quorum-read"); value != want {
 				t.Errorf("%s: --etcd-quorum-read=%q, want %q", legacy, value, want)
 			}
@@ -358,7 +358,7 @@ func TestEveryAPIServerReadsWithQuorum(t *testing.T) {
 	}
 	text := strings.Replace(splitSpec("1.6.13", "1.36.3", ""), "apiServer: {}, controllerManager: {}, scheduler: {}}",
 		`existing: true, apiServer: {extraArgs: [{name: etcd_servers, value: "http://10.0.0.11:2379"}, {name: etcd_quorum_read, value: "false"}]}}`, 1)
-	args := planOf(t, text).ComponentsOf(etcdsplit.Legacy, kubever.APIServer)[0].Args
+	args := planOf(t, text).ComponentsOf(pair.Legacy, kubever.APIServer)[0].Args
 	if got := args[1]; got.Name != "etcd_quorum_read" || got.Value != "true" || got.Origin != plan.FromBoth {
 		t.Errorf("a running 1.6 is left with %+v, want quorum reads", got)
 	}
@@ -367,7 +367,7 @@ func TestEveryAPIServerReadsWithQuorum(t *testing.T) {
 	for i := range p.Components {
 		p.Components[i].Args = slices.DeleteFunc(p.Components[i].Args, func(a plan.Arg) bool { return a.Name == "etcd-quorum-read" })
 	}
-	if sides := p.StaleReaders(); len(sides) != 1 || sides[0] != etcdsplit.Legacy {
+	if sides := p.StaleReaders(); len(sides) != 1 || sides[0] != pair.Legacy {
 		t.Errorf("StaleReaders = %v, want the legacy side", sides)
 	}
 }
@@ -384,7 +384,7 @@ func TestLegacyOverridesAreFollowed(t *testing.T) {
 	if events.Legacy.Store != "events" || events.Modern.Store != "events" {
 		t.Errorf("events lie in %s and %s, want both in store events", events.Legacy.Store, events.Modern.Store)
 	}
-	overrides, _ := p.ComponentsOf(etcdsplit.Modern, kubever.APIServer)[0].Arg("etcd-servers-overrides")
+	overrides, _ := p.ComponentsOf(pair.Modern, kubever.APIServer)[0].Arg("etcd-servers-overrides")
 	if !strings.Contains(overrides, "/events#http://10.0.0.12:2379") {
 		t.Errorf("--etcd-servers-overrides=%s, want events in their own store", overrides)
 	}
@@ -392,7 +392,7 @@ func TestLegacyOverridesAreFollowed(t *testing.T) {
 
 func TestSharedLayoutDoesNotServeWhatPoisonsTheLegacySide(t *testing.T) {
 	p := planOf(t, sharedSpec("1.24", "1.36"))
-	server := p.ComponentsOf(etcdsplit.Modern, kubever.APIServer)[0]
+	server := p.ComponentsOf(pair.Modern, kubever.APIServer)[0]
 	for name, want := range map[string]string{
 		"runtime-config":               "flowcontrol.apiserver.k8s.io/v1=false",
 		"enable-priority-and-fairness": "false",
@@ -469,7 +469,7 @@ func BenchmarkNew(b *testing.B) {
 
 func TestModernServerHasItsOwnServiceRange(t *testing.T) {
 	p := planOf(t, splitSpec("1.15", "1.36", "  network: {serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]}\n"))
-	for side, want := range map[etcdsplit.SideName]string{etcdsplit.Legacy: "10.96.0.0/16", etcdsplit.Modern: "10.97.0.0/16"} {
+	for side, want := range map[pair.Side]string{pair.Legacy: "10.96.0.0/16", pair.Modern: "10.97.0.0/16"} {
 		if got, _ := p.ComponentsOf(side, kubever.APIServer)[0].Arg("service-cluster-ip-range"); got != want {
 			t.Errorf("the %s server gives out %s, want %s", side, got, want)
 		}
@@ -484,7 +484,7 @@ func TestRunningSideAdvertisesEachHost(t *testing.T) {
 		`existing: true, apiServer: {extraArgs: [{name: advertise-address, value: 10.0.0.11}, {name: etcd-servers, value: "http://10.0.0.11:2379"}]}}`, 1)
 	text = strings.Replace(text, "hosts: [{name: cp-1, address: 10.0.0.11}]", "hosts: [{name: cp-1, address: 10.0.0.11}, {name: cp-2, address: 10.0.0.12}]", 1)
 	text = strings.Replace(text, `"http://10.0.0.11:2479"`, `"http://10.0.0.11:2479", "http://10.0.0.12:2479"`, 1)
-	servers := planOf(t, text).ComponentsOf(etcdsplit.Legacy, kubever.APIServer)
+	servers := planOf(t, text).ComponentsOf(pair.Legacy, kubever.APIServer)
 	for i, want := range []string{"10.0.0.11", "10.0.0.12"} {
 		if got, _ := servers[i].Arg("advertise-address"); got != want {
 			t.Errorf("the server on %s advertises %s, want %s", servers[i].Host, got, want)
@@ -510,7 +510,7 @@ func TestControllersWithoutAccountsOfTheirOwnAreTheManager(t *testing.T) {
 func TestDirectoriesOfTheImageAreNotHidden(t *testing.T) {
 	text := strings.Replace(splitSpec("1.15.12", "1.36.3", ""), "modern: {version: 1.36.3, apiServer: {}",
 		"modern: {version: 1.36.3, apiServer: {extraArgs: [{name: audit-policy-file, value: /etc/audit.yaml}]}", 1)
-	server := planOf(t, text).ComponentsOf(etcdsplit.Modern, kubever.APIServer)[0]
+	server := planOf(t, text).ComponentsOf(pair.Modern, kubever.APIServer)[0]
 	for _, m := range server.Mounts {
 		if m.Path == "/etc" {
 			t.Error("the host's /etc is mounted over the image's")
@@ -535,10 +535,10 @@ func TestWhatRunsOnNeitherSideIsWrittenDown(t *testing.T) {
 	neither := map[string]bool{}
 	pairs(t, func(legacy, modern kubever.Minor, p *plan.Plan) {
 		for _, c := range p.Controllers {
-			if c.Side != etcdsplit.Modern || c.On || strings.Contains(c.Why, "does not run it by default") {
+			if c.Side != pair.Modern || c.On || strings.Contains(c.Why, "does not run it by default") {
 				continue
 			}
-			if other := p.Controller(etcdsplit.Legacy, c.ID); other == nil || !other.On {
+			if other := p.Controller(pair.Legacy, c.ID); other == nil || !other.On {
 				neither[strings.TrimSuffix(c.ID, "-controller")] = true
 			}
 		}

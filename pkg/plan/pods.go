@@ -6,8 +6,8 @@ import (
 	"path"
 	"slices"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -25,14 +25,14 @@ type Pods struct {
 // PodService is the service through which pods reach the modern API servers. It selects no pods: fusionctl controllers write its
 // endpoints.
 type PodService struct {
-	Namespace string             `json:"namespace"`
-	Name      string             `json:"name"`
-	ClusterIP string             `json:"clusterIP"`
-	Port      int                `json:"port"`
-	Addresses []string           `json:"addresses"`  // of the modern API servers, one on every host
-	Target    int                `json:"targetPort"` // where they serve
-	Side      etcdsplit.SideName `json:"side"`       // through whose server it is made
-	Why       string             `json:"why"`        // why through that one, one sentence
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	ClusterIP string    `json:"clusterIP"`
+	Port      int       `json:"port"`
+	Addresses []string  `json:"addresses"`  // of the modern API servers, one on every host
+	Target    int       `json:"targetPort"` // where they serve
+	Side      pair.Side `json:"side"`       // through whose server it is made
+	Why       string    `json:"why"`        // why through that one, one sentence
 }
 
 // Tokens says how pods of the modern side get the token of their service account.
@@ -117,7 +117,7 @@ func gateOn(name string, m kubever.Minor) bool {
 // podService is made where the nodes see it, through the server whose allocator answers for its address.
 func (b *builder) podService(s *spec.Pods) PodService {
 	service := PodService{Namespace: s.Service.Namespace, Name: s.Service.Name, ClusterIP: s.Service.ClusterIP, Port: podServicePort,
-		Target: b.file.Spec.Modern.APIServer.Port, Side: etcdsplit.Legacy}
+		Target: b.file.Spec.Modern.APIServer.Port, Side: pair.Legacy}
 	for _, host := range b.file.Spec.Hosts {
 		service.Addresses = append(service.Addresses, host.Address)
 	}
@@ -125,10 +125,10 @@ func (b *builder) podService(s *spec.Pods) PodService {
 	switch {
 	case row == nil || !row.VisibleToBoth():
 		service.Why = "nodes look there, and services are not shared"
-	case row.Owner == etcdsplit.OwnerModern:
-		service.Side, service.Why = etcdsplit.Modern, "services are the modern side's"
+	case row.Owner == pair.OwnerModern:
+		service.Side, service.Why = pair.Modern, "services are the modern side's"
 	case within(service.ClusterIP, b.plan.Network.ModernServiceCIDRs):
-		service.Side, service.Why = etcdsplit.Modern, "its address is of the modern side's own range"
+		service.Side, service.Why = pair.Modern, "its address is of the modern side's own range"
 	default:
 		service.Why = "its allocator knows every address of the range that was given out so far"
 	}
@@ -146,8 +146,8 @@ func within(address string, ranges []string) bool {
 // podTokens decides where pods get the token of their service account. A projected one takes a legacy server that keeps its source and
 // issues it in a name that the modern server accepts, and kubelets that can mount it.
 func (b *builder) podTokens() (Tokens, string) {
-	legacy := b.apiServer(b.file.Spec.Hosts[0], etcdsplit.Legacy)
-	modern := b.apiServer(b.file.Spec.Hosts[0], etcdsplit.Modern)
+	legacy := b.apiServer(b.file.Spec.Hosts[0], pair.Legacy)
+	modern := b.apiServer(b.file.Spec.Hosts[0], pair.Modern)
 	issuer := func(c *Component) string {
 		if key, _ := c.Arg("service-account-signing-key-file"); key == "" {
 			return ""

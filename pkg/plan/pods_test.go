@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -68,11 +68,11 @@ func TestPodsOfOldKubeletsGetSecretTokens(t *testing.T) {
 func TestPodServiceIsMadeWhereItsAddressIsGivenOut(t *testing.T) {
 	for _, test := range []struct {
 		network, pods, ip string
-		side              etcdsplit.SideName
+		side              pair.Side
 	}{
-		{twoRanges, "{}", "10.97.0.2", etcdsplit.Modern},
-		{twoRanges, "{service: {clusterIP: 10.96.0.9}}", "10.96.0.9", etcdsplit.Legacy},
-		{"{serviceCIDRs: [10.96.0.0/24]}", "{}", "10.96.0.2", etcdsplit.Legacy},
+		{twoRanges, "{}", "10.97.0.2", pair.Modern},
+		{twoRanges, "{service: {clusterIP: 10.96.0.9}}", "10.96.0.9", pair.Legacy},
+		{"{serviceCIDRs: [10.96.0.0/24]}", "{}", "10.96.0.2", pair.Legacy},
 	} {
 		p, err := podsPlan(t, "1.15.12", "1.36.3", "split", test.network, test.pods, "")
 		if err != nil {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -61,7 +61,7 @@ func (p *placement) resources() ([]Resource, error) {
 
 // row decides about one resource.
 func (p *placement) row(fact kubever.Resource) (Resource, error) {
-	row := Resource{Pseudo: fact.Pseudo(), Resource: etcdsplit.Resource{
+	row := Resource{Pseudo: fact.Pseudo(), Resource: pair.Resource{
 		Key:        fact.Key,
 		Name:       fact.Name,
 		Kind:       fact.Kind,
@@ -82,13 +82,13 @@ func (p *placement) row(fact kubever.Resource) (Resource, error) {
 	}
 	if slices.ContainsFunc(p.poison, func(w kubever.StartupWrite) bool { return w.Resource == fact.Key && w.OffFlag == "runtime-config" }) {
 		row.Why = fmt.Sprintf("not served by the modern side: %s would write it at start, as %s, which %s cannot read", p.modern, row.Modern.StoredAs, p.legacy)
-		row.Modern = etcdsplit.Side{}
-		row.Owner = etcdsplit.OwnerLegacy
+		row.Modern = pair.View{}
+		row.Owner = pair.OwnerLegacy
 		return row, nil
 	}
 	owner, why := p.owner(fact, &row)
 	if entry, ok := p.named(fact); ok {
-		wanted := etcdsplit.Owner(p.file.Spec.Owners[entry].Owner)
+		wanted := pair.Owner(p.file.Spec.Owners[entry].Owner)
 		if err := p.admits(fact, wanted, owner); err != nil {
 			return Resource{}, p.file.Errorf(fmt.Sprintf("spec.owners[%d]", entry), "%v", err)
 		}
@@ -100,11 +100,11 @@ func (p *placement) row(fact kubever.Resource) (Resource, error) {
 }
 
 // sideOf is what a version knows about a resource.
-func sideOf(fact kubever.Resource, m kubever.Minor) etcdsplit.Side {
+func sideOf(fact kubever.Resource, m kubever.Minor) pair.View {
 	if !fact.In(m) {
-		return etcdsplit.Side{}
+		return pair.View{}
 	}
-	var side etcdsplit.Side
+	var side pair.View
 	if stored, ok := fact.StoredAs(m); ok {
 		side.StoredAs = stored.GroupVersion().String()
 	}
@@ -126,29 +126,29 @@ func sideOf(fact kubever.Resource, m kubever.Minor) etcdsplit.Side {
 }
 
 // reads reports whether the reader can list and watch what the writer stores.
-func reads(reader, writer *etcdsplit.Side) bool {
+func reads(reader, writer *pair.View) bool {
 	return slices.Contains(reader.Decodes, writer.StoredAs) && !slices.Contains(reader.WatchBreaks, writer.StoredAs)
 }
 
 // owner is the layout's default for a resource, and why.
-func (p *placement) owner(fact kubever.Resource, row *Resource) (etcdsplit.Owner, string) {
+func (p *placement) owner(fact kubever.Resource, row *Resource) (pair.Owner, string) {
 	inLegacy, inModern := fact.In(p.legacy), fact.In(p.modern)
 	switch {
 	case !inLegacy:
-		return etcdsplit.OwnerModern, fmt.Sprintf("%s does not have it", p.legacy)
+		return pair.OwnerModern, fmt.Sprintf("%s does not have it", p.legacy)
 	case !inModern:
-		return etcdsplit.OwnerLegacy, fmt.Sprintf("%s does not have it", p.modern)
+		return pair.OwnerLegacy, fmt.Sprintf("%s does not have it", p.modern)
 	case fact.Pseudo():
 		return p.pseudoOwner(fact)
 	case !fact.Overridable():
 		if p.legacyStore == p.modernStore {
-			return etcdsplit.OwnerShared, "both versions keep it in their default store, which is one"
+			return pair.OwnerShared, "both versions keep it in their default store, which is one"
 		}
-		return etcdsplit.OwnerSplit, "every version keeps it in its default store, whatever the overrides say"
+		return pair.OwnerSplit, "every version keeps it in its default store, whatever the overrides say"
 	}
 	closure := closureOf(fact.Key)
 	if p.file.Spec.Layout == spec.LayoutSplit && closure == "" {
-		return etcdsplit.OwnerSplit, "each side has its own"
+		return pair.OwnerSplit, "each side has its own"
 	}
 	together := "the layout keeps everything in one store"
 	if p.file.Spec.Layout == spec.LayoutSplit {
@@ -157,30 +157,30 @@ func (p *placement) owner(fact kubever.Resource, row *Resource) (etcdsplit.Owner
 	legacyReads, modernReads := reads(&row.Legacy, &row.Modern), reads(&row.Modern, &row.Legacy)
 	switch {
 	case legacyReads && modernReads:
-		return etcdsplit.OwnerShared, fmt.Sprintf("%s; each version reads what the other stores", together)
+		return pair.OwnerShared, fmt.Sprintf("%s; each version reads what the other stores", together)
 	case modernReads && (p.file.Spec.Layout == spec.LayoutShared || !p.startupWrites(fact.Key) && !p.electsIn(fact.Key)):
-		return etcdsplit.OwnerLegacy, fmt.Sprintf("%s; %s cannot read the %s that %s stores, so only the legacy side may write",
+		return pair.OwnerLegacy, fmt.Sprintf("%s; %s cannot read the %s that %s stores, so only the legacy side may write",
 			together, p.legacy, row.Modern.StoredAs, p.modern)
 	case p.file.Spec.Layout == spec.LayoutShared:
-		return etcdsplit.OwnerLegacy, fmt.Sprintf("%s; neither version reads what the other stores", together)
+		return pair.OwnerLegacy, fmt.Sprintf("%s; neither version reads what the other stores", together)
 	case modernReads && !p.startupWrites(fact.Key):
-		return etcdsplit.OwnerSplit, fmt.Sprintf("the controller manager of %s elects in it, as %s, which %s cannot read", p.modern, row.Modern.StoredAs, p.legacy)
+		return pair.OwnerSplit, fmt.Sprintf("the controller manager of %s elects in it, as %s, which %s cannot read", p.modern, row.Modern.StoredAs, p.legacy)
 	case modernReads:
-		return etcdsplit.OwnerSplit, fmt.Sprintf("%s writes it by itself at start, as %s, which %s cannot read", p.modern, row.Modern.StoredAs, p.legacy)
+		return pair.OwnerSplit, fmt.Sprintf("%s writes it by itself at start, as %s, which %s cannot read", p.modern, row.Modern.StoredAs, p.legacy)
 	default:
-		return etcdsplit.OwnerSplit, fmt.Sprintf("%s cannot read the %s that %s stores", p.modern, row.Legacy.StoredAs, p.legacy)
+		return pair.OwnerSplit, fmt.Sprintf("%s cannot read the %s that %s stores", p.modern, row.Legacy.StoredAs, p.legacy)
 	}
 }
 
 // pseudoOwner decides about what is stored and is no API resource; followServices corrects what depends on another row.
-func (p *placement) pseudoOwner(fact kubever.Resource) (etcdsplit.Owner, string) {
+func (p *placement) pseudoOwner(fact kubever.Resource) (pair.Owner, string) {
 	if fact.Follows() != "" {
-		return etcdsplit.OwnerShared, "lies where " + fact.Follows() + " lie"
+		return pair.OwnerShared, "lies where " + fact.Follows() + " lie"
 	}
 	if p.legacyStore == p.modernStore {
-		return etcdsplit.OwnerShared, "both versions keep it in their default store, which is one"
+		return pair.OwnerShared, "both versions keep it in their default store, which is one"
 	}
-	return etcdsplit.OwnerSplit, "each API server keeps its own"
+	return pair.OwnerSplit, "each API server keeps its own"
 }
 
 // reconcilerFlag turns off what the modern API server would write about its own address; every plan sets it where it exists.
@@ -197,15 +197,15 @@ func (p *placement) startupWrites(key string) bool {
 }
 
 // admits refuses an owner of the spec that no configuration can bring about.
-func (p *placement) admits(fact kubever.Resource, wanted, layout etcdsplit.Owner) error {
+func (p *placement) admits(fact kubever.Resource, wanted, layout pair.Owner) error {
 	switch {
 	case !fact.Overridable() && wanted != layout:
 		return fmt.Errorf("%s: %s: no override moves it in any version; in this layout its owner is %s", fact.Key, wanted, layout)
-	case wanted == etcdsplit.OwnerSplit && p.legacyStore == p.modernStore:
+	case wanted == pair.OwnerSplit && p.legacyStore == p.modernStore:
 		return fmt.Errorf("%s: %s: both sides keep it in store %q", fact.Key, wanted, p.legacyStore)
-	case wanted != etcdsplit.OwnerModern && !fact.In(p.legacy):
+	case wanted != pair.OwnerModern && !fact.In(p.legacy):
 		return fmt.Errorf("%s: %s: %s does not have it; its owner can only be modern", fact.Key, wanted, p.legacy)
-	case wanted != etcdsplit.OwnerLegacy && !fact.In(p.modern):
+	case wanted != pair.OwnerLegacy && !fact.In(p.modern):
 		return fmt.Errorf("%s: %s: %s does not have it; its owner can only be legacy", fact.Key, wanted, p.modern)
 	}
 	return nil
@@ -213,7 +213,7 @@ func (p *placement) admits(fact kubever.Resource, wanted, layout etcdsplit.Owner
 
 // locate moves the modern side's row to the legacy side's store when both must look at the same objects, and names the overrides.
 func (p *placement) locate(fact kubever.Resource, row *Resource) {
-	if row.Owner == etcdsplit.OwnerSplit || row.Legacy.Store == "" || row.Modern.Store == "" || row.Modern.Store == row.Legacy.Store {
+	if row.Owner == pair.OwnerSplit || row.Legacy.Store == "" || row.Modern.Store == "" || row.Modern.Store == row.Legacy.Store {
 		return
 	}
 	row.Modern.Store = row.Legacy.Store

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -78,7 +78,7 @@ func match(p *plan.Plan, c *plan.Component, running []Running) int {
 	if i := slices.IndexFunc(running, func(r Running) bool { return r.Name == c.Name && r.Kind == c.Kind }); i >= 0 {
 		return i
 	}
-	if c.Side != etcdsplit.Legacy {
+	if c.Side != pair.Legacy {
 		return -1
 	}
 	found := -1

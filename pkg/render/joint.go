@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
@@ -108,7 +108,7 @@ func newPermit(p *plan.Plan) permit {
 // kubectlAs is kubectl as the controllers, for the side through which they change a resource.
 func kubectlAs(p *plan.Plan, c *plan.Component, key string) string {
 	flag := "modern-kubeconfig"
-	if row := p.Resource(key); row != nil && plan.Home(&row.Resource) == etcdsplit.Legacy {
+	if row := p.Resource(key); row != nil && plan.Home(&row.Resource) == pair.Legacy {
 		flag = "legacy-kubeconfig"
 	}
 	file, _ := c.Arg(flag)

@@ -3,9 +3,9 @@ package render
 import (
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -117,10 +117,10 @@ func newRunbookFacts(p *plan.Plan, o Options) runbookFacts {
 	f := runbookFacts{
 		Plan: p, Spec: shell(specName(o.Spec)), Hosts: hostNames(p), OneHost: len(p.Hosts) == 1, Spare: (len(p.Hosts) - 1) / 2,
 		Existing: p.Legacy.Existing, Changes: changes(p), Backups: backups(p),
-		Manager: len(p.ComponentsOf(etcdsplit.Modern, kubever.ControllerManager)) > 0,
+		Manager: len(p.ComponentsOf(pair.Modern, kubever.ControllerManager)) > 0,
 		Canary:  createsPods(p, "deployments", "deployment-controller", "replicaset-controller"),
 		Shared:  strings.Join(shared(p), ","), Own: strings.Join(own(p), ","), LeftOver: leftOver(p),
-		Namespaces: namespaces(p), Needs: storesOf(p, etcdsplit.Modern),
+		Namespaces: namespaces(p), Needs: storesOf(p, pair.Modern),
 	}
 	for _, found := range o.Findings {
 		w := warning{Rule: found.Rule, Subject: inline(found.Subject), Message: inline(found.Message), Fix: inline(found.Fix)}
@@ -134,7 +134,7 @@ func newRunbookFacts(p *plan.Plan, o Options) runbookFacts {
 	f.Off, f.AllOff = collectorsOff(p)
 	f.JointRuns = o.Target != Hosted && len(p.ComponentsOf("", plan.JointControllers)) > 0
 	for _, c := range f.Off {
-		if c.Side == string(etcdsplit.Legacy) {
+		if c.Side == string(pair.Legacy) {
 			f.LegacyOff = c.Why
 		}
 	}
@@ -145,9 +145,9 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 	of := func(wanted func(*plan.Component) bool) phase { return phaseOf(p, o.Target, false, wanted) }
 	v := hostRunbook{
 		runbookFacts: newRunbookFacts(p, o), Rows: runbookRows(p, o.Target), Locks: locks(p),
-		Legacy:   of(func(c *plan.Component) bool { return c.Side == etcdsplit.Legacy && !runsAlready(p, c) }),
-		Modern:   of(func(c *plan.Component) bool { return c.Side == etcdsplit.Modern && c.Kind == kubever.APIServer }),
-		Managers: of(func(c *plan.Component) bool { return c.Side == etcdsplit.Modern && c.Kind != kubever.APIServer }),
+		Legacy:   of(func(c *plan.Component) bool { return c.Side == pair.Legacy && !runsAlready(p, c) }),
+		Modern:   of(func(c *plan.Component) bool { return c.Side == pair.Modern && c.Kind == kubever.APIServer }),
+		Managers: of(func(c *plan.Component) bool { return c.Side == pair.Modern && c.Kind != kubever.APIServer }),
 		Joint:    phaseOf(p, o.Target, true, func(c *plan.Component) bool { return c.Kind == plan.JointControllers }),
 	}
 	v.Permit = newPermit(p)
@@ -168,7 +168,7 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 		v.ModernURLs = append(v.ModernURLs, "https://"+hostPort(servedAt(p, h), p.Modern.Port))
 	}
 	v.Asked, v.AtStores, v.EtcdCheck = v.ModernURLs, "On "+v.Hosts[0]+", which reaches the stores", "fusionctl etcd check "+v.Spec
-	if servers := p.ComponentsOf(etcdsplit.Modern, kubever.APIServer); len(servers) > 0 {
+	if servers := p.ComponentsOf(pair.Modern, kubever.APIServer); len(servers) > 0 {
 		v.Restart, v.Log = restartCommands(p, &servers[0], o.Target), logCommand(&servers[0], o.Target)
 	}
 	return v
@@ -176,7 +176,7 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 
 // servedAt is the address at which the modern API server of a host is asked from elsewhere.
 func servedAt(p *plan.Plan, h spec.Host) string {
-	for _, c := range p.ComponentsOf(etcdsplit.Modern, kubever.APIServer) {
+	for _, c := range p.ComponentsOf(pair.Modern, kubever.APIServer) {
 		if address, ok := c.Arg("bind-address"); ok && c.Host == h.Name && address != "0.0.0.0" && address != "::" && address != "" {
 			return address
 		}

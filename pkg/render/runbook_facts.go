@@ -6,16 +6,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 // storesOf are the stores in which a side keeps anything, its default store first.
-func storesOf(p *plan.Plan, side etcdsplit.SideName) []string {
+func storesOf(p *plan.Plan, side pair.Side) []string {
 	stores := []string{p.Side(side).Store}
 	for _, s := range p.Stores {
-		uses := slices.ContainsFunc(p.Resources, func(r plan.Resource) bool { return r.Side(side).Store == s.Name })
+		uses := slices.ContainsFunc(p.Resources, func(r plan.Resource) bool { return r.View(side).Store == s.Name })
 		if uses && !slices.Contains(stores, s.Name) {
 			stores = append(stores, s.Name)
 		}
@@ -61,7 +61,7 @@ func changes(p *plan.Plan) []change {
 func locks(p *plan.Plan) []lockView {
 	file := ""
 	for _, k := range p.Kubeconfigs {
-		if slices.ContainsFunc(p.ComponentsOf(etcdsplit.Modern, kubever.ControllerManager), func(c plan.Component) bool { return c.Name == k.Component }) {
+		if slices.ContainsFunc(p.ComponentsOf(pair.Modern, kubever.ControllerManager), func(c plan.Component) bool { return c.Name == k.Component }) {
 			file = k.Path
 			break
 		}
@@ -89,11 +89,11 @@ func locks(p *plan.Plan) []lockView {
 // createsPods reports whether the modern side has objects of its own of the resource, and runs the controllers that make pods of them.
 func createsPods(p *plan.Plan, key string, controllers ...string) bool {
 	row := p.Resource(key)
-	if row == nil || (row.Owner != etcdsplit.OwnerModern && row.Owner != etcdsplit.OwnerSplit) {
+	if row == nil || (row.Owner != pair.OwnerModern && row.Owner != pair.OwnerSplit) {
 		return false
 	}
 	for _, id := range controllers {
-		if c := p.Controller(etcdsplit.Modern, id); c == nil || !c.On {
+		if c := p.Controller(pair.Modern, id); c == nil || !c.On {
 			return false
 		}
 	}
@@ -141,13 +141,13 @@ func kubectlName(r *plan.Resource, groupVersion string) string {
 func leftOver(p *plan.Plan) []string {
 	written := map[string]bool{}
 	for _, w := range p.StartupWrites {
-		if w.Side == etcdsplit.Legacy {
+		if w.Side == pair.Legacy {
 			written[w.Key] = true
 		}
 	}
 	var keys []string
 	for _, w := range p.StartupWrites {
-		if w.Side != etcdsplit.Modern || written[w.Key] {
+		if w.Side != pair.Modern || written[w.Key] {
 			continue
 		}
 		if row := rowOfKey(p, w.Key); row != nil && row.Modern.Store == p.Legacy.Store {
@@ -171,7 +171,7 @@ func rowOfKey(p *plan.Plan, key string) *plan.Resource {
 // collectorsOff lists the garbage collectors that the plan keeps off.
 func collectorsOff(p *plan.Plan) (off []collector, all bool) {
 	runs := false
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		c := p.Controller(side, "garbage-collector-controller")
 		switch {
 		case c == nil:
@@ -189,7 +189,7 @@ func namespaces(p *plan.Plan) namespaceView {
 	if row := p.Resource("namespaces"); row != nil {
 		v.Shared = visibleToBoth(row)
 	}
-	if c := p.Controller(etcdsplit.Modern, "namespace-controller"); c != nil {
+	if c := p.Controller(pair.Modern, "namespace-controller"); c != nil {
 		v.ModernOn, v.Why = c.On, inline(c.Why)
 	}
 	return v

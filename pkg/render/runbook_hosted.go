@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -50,7 +50,7 @@ func newHostedRunbook(p *plan.Plan, o Options) hostedRunbook {
 			v.Forward = append(v.Forward, forward(h, c))
 			scheme, _, _ := strings.Cut(h.Store(c.Store).Endpoints[0], "://")
 			check += " --endpoints " + shell(c.Store+"="+scheme+"://"+hostPort("127.0.0.1", c.Port))
-		case c.Side == etcdsplit.Legacy:
+		case c.Side == pair.Legacy:
 			v.Legacy = append(v.Legacy, step)
 		case c.Kind == kubever.APIServer:
 			v.Modern = append(v.Modern, step)

@@ -207,7 +207,7 @@ func usesStore(p *plan.Plan, c *plan.Component, store string) bool {
 	if p.Side(c.Side).Store == store {
 		return true
 	}
-	return slices.ContainsFunc(p.Resources, func(r plan.Resource) bool { return r.Side(c.Side).Store == store })
+	return slices.ContainsFunc(p.Resources, func(r plan.Resource) bool { return r.View(c.Side).Store == store })
 }
 
 // writablePaths are the directories below which a component writes, none within another.

@@ -7,9 +7,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
@@ -205,7 +205,7 @@ func foreignWrites(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for i := range p.Resources {
 		r := &p.Resources[i]
-		if r.Pseudo || r.Owner != etcdsplit.OwnerLegacy || !r.VisibleToBoth() || len(r.Modern.Serves) == 0 || !slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) || !userWrites(p, r) {
+		if r.Pseudo || r.Owner != pair.OwnerLegacy || !r.VisibleToBoth() || len(r.Modern.Serves) == 0 || !slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) || !userWrites(p, r) {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: r.Name,

@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -106,7 +106,7 @@ const splitAddresses = `owners: [{resources: [ipaddresses.networking.k8s.io], ow
 const splitServices = `owners: [{resources: [services, endpoints, networkpolicies.networking.k8s.io], owner: split}]`
 
 // reconciler is what keeps the addresses behind the service kubernetes on a side.
-func reconciler(p *plan.Plan, side etcdsplit.SideName) string {
+func reconciler(p *plan.Plan, side pair.Side) string {
 	if value, ok := sideArg(p, side, kubever.APIServer, "endpoint-reconciler-type"); ok {
 		return value
 	}
@@ -115,7 +115,7 @@ func reconciler(p *plan.Plan, side etcdsplit.SideName) string {
 
 // bothReconcile reports whether both sides write the endpoints of the service kubernetes in one place.
 func bothReconcile(p *plan.Plan) bool {
-	return visible(p, endpointsKey) && reconciler(p, etcdsplit.Modern) != "none" && reconciler(p, etcdsplit.Legacy) != "none"
+	return visible(p, endpointsKey) && reconciler(p, pair.Modern) != "none" && reconciler(p, pair.Legacy) != "none"
 }
 
 const (
@@ -127,16 +127,16 @@ func fightingReconcilers(p *plan.Plan) []finding.Finding {
 	if !bothReconcile(p) {
 		return nil
 	}
-	legacy, modern := reconciler(p, etcdsplit.Legacy), reconciler(p, etcdsplit.Modern)
+	legacy, modern := reconciler(p, pair.Legacy), reconciler(p, pair.Modern)
 	if legacy != modern {
 		return []finding.Finding{{Subject: kubernetesService, Message: fmt.Sprintf("the legacy side reconciles them by %s, the modern side by %s", legacy, modern), Fix: noReconciler}}
 	}
 	if legacy != "master-count" {
 		return nil
 	}
-	servers := len(p.ComponentsOf(etcdsplit.Legacy, kubever.APIServer)) + len(p.ComponentsOf(etcdsplit.Modern, kubever.APIServer))
+	servers := len(p.ComponentsOf(pair.Legacy, kubever.APIServer)) + len(p.ComponentsOf(pair.Modern, kubever.APIServer))
 	var found []finding.Finding
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		if count, err := strconv.Atoi(effective(p, side, "apiserver-count")); err == nil && count < servers {
 			found = append(found, finding.Finding{Subject: kubernetesService,
 				Message: fmt.Sprintf("the %s side expects %d API servers and removes the addresses of the rest; there are %d", side, count, servers),
@@ -147,7 +147,7 @@ func fightingReconcilers(p *plan.Plan) []finding.Finding {
 }
 
 func splitMasterLeases(p *plan.Plan) []finding.Finding {
-	if !bothReconcile(p) || reconciler(p, etcdsplit.Legacy) != "lease" || reconciler(p, etcdsplit.Modern) != "lease" || visible(p, "masterleases") {
+	if !bothReconcile(p) || reconciler(p, pair.Legacy) != "lease" || reconciler(p, pair.Modern) != "lease" || visible(p, "masterleases") {
 		return nil
 	}
 	return []finding.Finding{{Subject: kubernetesService, Message: "both sides write exactly the addresses of the master leases that they find, and those lie in two stores", Fix: noReconciler}}
@@ -158,8 +158,8 @@ func oneAdvertisedAddress(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	var shared []string
-	for _, m := range p.ComponentsOf(etcdsplit.Modern, kubever.APIServer) {
-		for _, l := range p.ComponentsOf(etcdsplit.Legacy, kubever.APIServer) {
+	for _, m := range p.ComponentsOf(pair.Modern, kubever.APIServer) {
+		for _, l := range p.ComponentsOf(pair.Legacy, kubever.APIServer) {
 			ours, okOurs := m.Arg("advertise-address")
 			theirs, okTheirs := l.Arg("advertise-address")
 			if l.Host == m.Host && okOurs && okTheirs && ours == theirs {
@@ -181,7 +181,7 @@ func differentPorts(p *plan.Plan) []finding.Finding {
 }
 
 // ranges are the service ranges that a side's API server works on.
-func ranges(p *plan.Plan, side etcdsplit.SideName) string {
+func ranges(p *plan.Plan, side pair.Side) string {
 	value, _ := sideArg(p, side, kubever.APIServer, "service-cluster-ip-range")
 	return value
 }
@@ -202,7 +202,7 @@ func overlap(a, b string) bool {
 }
 
 // writesBitmap reports whether a side's API server notes ClusterIPs in the bitmap, as it is started.
-func writesBitmap(p *plan.Plan, side etcdsplit.SideName) bool {
+func writesBitmap(p *plan.Plan, side pair.Side) bool {
 	facts := kubever.AllocatorsIn(p.Side(side).Version.Minor)
 	gates, _ := sideArg(p, side, kubever.APIServer, "feature-gates")
 	return facts.Bitmap || facts.KeepBitmap != "" && strings.Contains(gates, facts.KeepBitmap)
@@ -212,30 +212,30 @@ func writesBitmap(p *plan.Plan, side etcdsplit.SideName) bool {
 // addresses in objects and in the bitmap takes neither for free when it is in the other's record.
 func doubleAddresses(p *plan.Plan) []finding.Finding {
 	services := p.Resource("services/specs")
-	if services == nil || !services.VisibleToBoth() || !userWrites(p, services) || !overlap(ranges(p, etcdsplit.Legacy), ranges(p, etcdsplit.Modern)) {
+	if services == nil || !services.VisibleToBoth() || !userWrites(p, services) || !overlap(ranges(p, pair.Legacy), ranges(p, pair.Modern)) {
 		return nil
 	}
-	if kubever.AllocatorsIn(p.Legacy.Version.Minor).Objects || writesBitmap(p, etcdsplit.Modern) {
+	if kubever.AllocatorsIn(p.Legacy.Version.Minor).Objects || writesBitmap(p, pair.Modern) {
 		return nil
 	}
-	fix := "give the modern side a range of its own, spec.network.modernServiceCIDRs: [RANGE], outside of " + ranges(p, etcdsplit.Legacy) + ", or leave services out of spec.access"
+	fix := "give the modern side a range of its own, spec.network.modernServiceCIDRs: [RANGE], outside of " + ranges(p, pair.Legacy) + ", or leave services out of spec.access"
 	if gate := kubever.AllocatorsIn(p.Modern.Version.Minor).KeepBitmap; gate != "" {
 		fix = "add " + gate + " to --feature-gates of the modern API server, or leave services out of spec.access"
 	}
 	return []finding.Finding{{Subject: "services",
-		Message: fmt.Sprintf("%s notes ClusterIPs in a bitmap that %s does not write, and both give out addresses of %s", p.Legacy.Version.Minor, p.Modern.Version.Minor, ranges(p, etcdsplit.Legacy)),
+		Message: fmt.Sprintf("%s notes ClusterIPs in a bitmap that %s does not write, and both give out addresses of %s", p.Legacy.Version.Minor, p.Modern.Version.Minor, ranges(p, pair.Legacy)),
 		Fix:     fix}}
 }
 
 func addressesApart(p *plan.Plan) []finding.Finding {
 	services := p.Resource("services/specs")
-	if services == nil || !services.VisibleToBoth() || !userWrites(p, services) || !overlap(ranges(p, etcdsplit.Legacy), ranges(p, etcdsplit.Modern)) {
+	if services == nil || !services.VisibleToBoth() || !userWrites(p, services) || !overlap(ranges(p, pair.Legacy), ranges(p, pair.Modern)) {
 		return nil
 	}
 	if !kubever.AllocatorsIn(p.Legacy.Version.Minor).Objects || !kubever.AllocatorsIn(p.Modern.Version.Minor).Objects || !apartOnBoth(p, "ipaddresses") {
 		return nil
 	}
-	return []finding.Finding{{Subject: "ipaddresses", Message: fmt.Sprintf("services are shared, and each side notes the addresses of %s that it gives out in a store of its own", ranges(p, etcdsplit.Legacy)),
+	return []finding.Finding{{Subject: "ipaddresses", Message: fmt.Sprintf("services are shared, and each side notes the addresses of %s that it gives out in a store of its own", ranges(p, pair.Legacy)),
 		Fix: "remove ipaddresses.networking.k8s.io from spec.owners: they belong with the services"}}
 }
 
@@ -244,13 +244,13 @@ func differentRanges(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	var found []finding.Finding
-	legacy, modern := ranges(p, etcdsplit.Legacy), ranges(p, etcdsplit.Modern)
-	if legacy != modern && writesBitmap(p, etcdsplit.Legacy) && writesBitmap(p, etcdsplit.Modern) {
+	legacy, modern := ranges(p, pair.Legacy), ranges(p, pair.Modern)
+	if legacy != modern && writesBitmap(p, pair.Legacy) && writesBitmap(p, pair.Modern) {
 		found = append(found, finding.Finding{Subject: "--service-cluster-ip-range",
 			Message: fmt.Sprintf("the legacy side has %q, the modern side %q, and both write one bitmap", legacy, modern), Fix: "use one range: remove spec.network.modernServiceCIDRs"})
 	}
 	ports := "service-node-port-range"
-	if a, b := effective(p, etcdsplit.Legacy, ports), effective(p, etcdsplit.Modern, ports); a != b {
+	if a, b := effective(p, pair.Legacy, ports), effective(p, pair.Modern, ports); a != b {
 		found = append(found, finding.Finding{Subject: "--" + ports, Message: fmt.Sprintf("the legacy side has %q, the modern side %q, and both write one bitmap", a, b), Fix: "set spec.network.nodePortRange: " + a})
 	}
 	return found
@@ -258,9 +258,9 @@ func differentRanges(p *plan.Plan) []finding.Finding {
 
 func sameRangeTwice(p *plan.Plan) []finding.Finding {
 	services := p.Resource("services/specs")
-	if services == nil || services.VisibleToBoth() || services.Legacy.Store == "" || services.Modern.Store == "" || !overlap(ranges(p, etcdsplit.Legacy), ranges(p, etcdsplit.Modern)) {
+	if services == nil || services.VisibleToBoth() || services.Legacy.Store == "" || services.Modern.Store == "" || !overlap(ranges(p, pair.Legacy), ranges(p, pair.Modern)) {
 		return nil
 	}
-	return []finding.Finding{{Subject: "services", Message: fmt.Sprintf("each side has its own, and both give out addresses of %s", ranges(p, etcdsplit.Legacy)),
+	return []finding.Finding{{Subject: "services", Message: fmt.Sprintf("each side has its own, and both give out addresses of %s", ranges(p, pair.Legacy)),
 		Fix: "share the services, or give the modern side a range of its own: spec.network.modernServiceCIDRs"}}
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/internal/spelling"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -54,8 +54,8 @@ func argumentRules() []Rule {
 			Check: func(p *plan.Plan) []finding.Finding {
 				const gate = "CBORServingAndStorage"
 				_, exists := kubever.Gate(gate).At(p.Modern.Version.Minor)
-				all := exists && hasGate(p, etcdsplit.Modern, "AllAlpha=true") && !hasGate(p, etcdsplit.Modern, gate+"=false")
-				if !all && !hasGate(p, etcdsplit.Modern, gate+"=true") {
+				all := exists && hasGate(p, pair.Modern, "AllAlpha=true") && !hasGate(p, pair.Modern, gate+"=false")
+				if !all && !hasGate(p, pair.Modern, gate+"=true") {
 					return nil
 				}
 				return []finding.Finding{{Subject: "--feature-gates of the modern API server", Message: fmt.Sprintf("%s: %s reads no CBOR", gate, p.Legacy.Version.Minor), Fix: "set " + gate + "=false, or remove what turns it on"}}
@@ -69,7 +69,7 @@ func argumentRules() []Rule {
 			Bad:      example{legacy: "1.10.13", legacyServer: args("storage-backend=etcd2")}.String(),
 			Good:     example{legacy: "1.10.13", legacyServer: args("storage-backend=etcd3")}.String(),
 			Check: func(p *plan.Plan) []finding.Finding {
-				if value, _ := sideArg(p, etcdsplit.Legacy, kubever.APIServer, "storage-backend"); value != "etcd2" {
+				if value, _ := sideArg(p, pair.Legacy, kubever.APIServer, "storage-backend"); value != "etcd2" {
 					return nil
 				}
 				return []finding.Finding{{Subject: "--storage-backend of the legacy API server", Message: "etcd2: the modern side sees nothing of it", Fix: "migrate the store to version 3 first"}}
@@ -116,8 +116,8 @@ func argumentRules() []Rule {
 			Bad:      example{legacyServer: args("authorization-mode=AlwaysAllow")}.String(),
 			Good:     example{}.String(),
 			Check: func(p *plan.Plan) []finding.Finding {
-				mode, ok := sideArg(p, etcdsplit.Legacy, kubever.APIServer, "authorization-mode")
-				if _, file := sideArg(p, etcdsplit.Legacy, kubever.APIServer, "authorization-config"); file || ok && !slices.Contains(strings.Split(mode, ","), "AlwaysAllow") {
+				mode, ok := sideArg(p, pair.Legacy, kubever.APIServer, "authorization-mode")
+				if _, file := sideArg(p, pair.Legacy, kubever.APIServer, "authorization-config"); file || ok && !slices.Contains(strings.Split(mode, ","), "AlwaysAllow") {
 					return nil
 				}
 				return []finding.Finding{{Subject: "--authorization-mode of the legacy API server", Message: "everything is allowed to everybody there", Fix: "set an authorization mode on the legacy API server"}}
@@ -152,7 +152,7 @@ func argumentRules() []Rule {
 // legacyOverrides judges the entries of --etcd-servers-overrides that the legacy server has: those under a group that its version does
 // not choose, or those that move nothing.
 func legacyOverrides(p *plan.Plan, wrongGroup bool) []finding.Finding {
-	value, ok := sideArg(p, etcdsplit.Legacy, kubever.APIServer, "etcd-servers-overrides")
+	value, ok := sideArg(p, pair.Legacy, kubever.APIServer, "etcd-servers-overrides")
 	if !ok {
 		return nil
 	}
@@ -197,13 +197,13 @@ func encryption(p *plan.Plan) []finding.Finding {
 	if !visible(p, "secrets") {
 		return nil
 	}
-	legacy, modern := encryptionFile(p, etcdsplit.Legacy), encryptionFile(p, etcdsplit.Modern)
+	legacy, modern := encryptionFile(p, pair.Legacy), encryptionFile(p, pair.Modern)
 	f := finding.Finding{Subject: "encryption at rest"}
 	switch {
 	case legacy == "" && modern == "":
 		return nil
 	case legacy == "" || modern == "":
-		with, without := etcdsplit.Legacy, etcdsplit.Modern
+		with, without := pair.Legacy, pair.Modern
 		if legacy == "" {
 			with, without = without, with
 		}
@@ -229,7 +229,7 @@ func encryption(p *plan.Plan) []finding.Finding {
 }
 
 // encryptionFile is where a side's API server reads its keys, "" when it encrypts nothing.
-func encryptionFile(p *plan.Plan, side etcdsplit.SideName) string {
+func encryptionFile(p *plan.Plan, side pair.Side) string {
 	for _, flag := range encryptionFlags {
 		if value, ok := sideArg(p, side, kubever.APIServer, flag); ok && value != "" {
 			return value
@@ -303,7 +303,7 @@ func flagNames(component string, m kubever.Minor) []string {
 
 func insecurePorts(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		minor := p.Side(side).Version.Minor
 		if !kubever.Behaves(kubever.BehaviourInsecurePort, minor) || effective(p, side, "insecure-port") == "0" {
 			continue
@@ -311,7 +311,7 @@ func insecurePorts(p *plan.Plan) []finding.Finding {
 		address := effective(p, side, "insecure-bind-address")
 		f := finding.Finding{Subject: fmt.Sprintf("--insecure-port of the %s API server", side),
 			Message: fmt.Sprintf("serves everybody who reaches %s without asking who they are", address), Fix: "set --insecure-port=0, and give the components that use it a kubeconfig"}
-		if ip, err := netip.ParseAddr(address); err == nil && ip.IsLoopback() && side == etcdsplit.Legacy {
+		if ip, err := netip.ParseAddr(address); err == nil && ip.IsLoopback() && side == pair.Legacy {
 			f.Severity = finding.Warning
 		}
 		found = append(found, f)

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -92,7 +92,7 @@ func collectorRules() []Rule {
 
 func collecting(p *plan.Plan, misled bool) []finding.Finding {
 	var found []finding.Finding
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		if !runs(p, side, garbageCollector) {
 			continue
 		}
@@ -119,7 +119,7 @@ func collecting(p *plan.Plan, misled bool) []finding.Finding {
 
 func mirrorPods(p *plan.Plan) []finding.Finding {
 	minor := p.Legacy.Version.Minor
-	if !runs(p, etcdsplit.Legacy, garbageCollector) || kubever.GarbageCollectionIn(minor).ClusterOwner != kubever.Deleted || !kubever.Behaves(kubever.BehaviourMirrorPodsOwned, p.Kubelet.Minor) {
+	if !runs(p, pair.Legacy, garbageCollector) || kubever.GarbageCollectionIn(minor).ClusterOwner != kubever.Deleted || !kubever.Behaves(kubever.BehaviourMirrorPodsOwned, p.Kubelet.Minor) {
 		return nil
 	}
 	return []finding.Finding{{Subject: "mirror pods", Message: fmt.Sprintf("kubelets of %s own them by their node, which the collector of %s does not find", p.Kubelet.Minor, minor),
@@ -132,8 +132,8 @@ func orphansOfNamespaces(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	var found []finding.Finding
-	for _, side := range etcdsplit.Sides() {
-		ending := otherSide(side)
+	for _, side := range pair.Sides() {
+		ending := side.Other()
 		if !runs(p, ending, "namespace-controller") {
 			continue
 		}
@@ -163,7 +163,7 @@ func uncollected(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	var found []finding.Finding
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		c := p.Controller(side, garbageCollector)
 		if c == nil || c.On {
 			continue
@@ -188,7 +188,7 @@ func staleReads(p *plan.Plan) []finding.Finding {
 			Fix:     "set --etcd-quorum-read=true on every API server of that side",
 		})
 	}
-	for _, c := range p.ComponentsOf(etcdsplit.Legacy, kubever.APIServer) {
+	for _, c := range p.ComponentsOf(pair.Legacy, kubever.APIServer) {
 		for _, arg := range c.Args {
 			if !p.Legacy.Existing || kubever.FlagName(arg.Name) != "etcd-quorum-read" || arg.Origin == plan.FromSpec {
 				continue

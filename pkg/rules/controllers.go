@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -91,7 +91,7 @@ func controllerRules() []Rule {
 			Bad:      example{modernManager: run("legacy-serviceaccount-token-cleaner-controller")}.String(),
 			Good:     example{}.String(),
 			Check: func(p *plan.Plan) []finding.Finding {
-				if !runs(p, etcdsplit.Modern, "legacy-serviceaccount-token-cleaner-controller") || !visible(p, "secrets") || kubever.Behaves(kubever.BehaviourLegacyTokenTracking, p.Legacy.Version.Minor) {
+				if !runs(p, pair.Modern, "legacy-serviceaccount-token-cleaner-controller") || !visible(p, "secrets") || kubever.Behaves(kubever.BehaviourLegacyTokenTracking, p.Legacy.Version.Minor) {
 					return nil
 				}
 				return []finding.Finding{{Subject: "modern legacy-serviceaccount-token-cleaner-controller",
@@ -155,7 +155,7 @@ func splitReader(id, title, why string, r reader, read string, bad, good example
 // check reports the controller on a side when it sees what it acts on and the other side's objects of what it reads are elsewhere.
 func (r reader) check(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		for _, id := range r.controllers {
 			if !runs(p, side, id) || !slices.ContainsFunc(r.acts, func(key string) bool { return visible(p, key) }) {
 				continue
@@ -168,7 +168,7 @@ func (r reader) check(p *plan.Plan) []finding.Finding {
 				if row.Legacy.Store == "" || row.Modern.Store == "" {
 					continue // only one side has it: the other's objects need none
 				}
-				if side == etcdsplit.Legacy && slices.Contains(keptByKubelets, key) {
+				if side == pair.Legacy && slices.Contains(keptByKubelets, key) {
 					continue // kubelets write them through the legacy server, so that side sees all that run
 				}
 				found = append(found, finding.Finding{Subject: string(side) + " " + p.Controller(side, id).Name,
@@ -203,8 +203,8 @@ func heartbeats(rule Rule) Rule {
 			return found
 		}
 		for _, id := range []string{"node-controller", "node-lifecycle-controller"} {
-			if runs(p, etcdsplit.Legacy, id) {
-				found = append(found, finding.Finding{Subject: "legacy " + p.Controller(etcdsplit.Legacy, id).Name,
+			if runs(p, pair.Legacy, id) {
+				found = append(found, finding.Finding{Subject: "legacy " + p.Controller(pair.Legacy, id).Name,
 					Message: fmt.Sprintf("kubelets of %s touch their node's status every few minutes and send leases in between, which %s does not look at: it takes nodes for dead and evicts their pods", p.Kubelet.Minor, legacy),
 					Fix:     "keep the kubelets below 1.14"})
 			}
@@ -223,7 +223,7 @@ func doubledRule(id, title, why string, d doubled, read string, bad, good exampl
 
 // check compares the sides by what a controller does, since its name has changed where one was split in two.
 func (d doubled) check(p *plan.Plan) []finding.Finding {
-	running := func(side etcdsplit.SideName) *plan.Controller {
+	running := func(side pair.Side) *plan.Controller {
 		for _, id := range d.controllers {
 			if c := p.Controller(side, id); c != nil && c.On {
 				return c
@@ -231,7 +231,7 @@ func (d doubled) check(p *plan.Plan) []finding.Finding {
 		}
 		return nil
 	}
-	legacy, modern := running(etcdsplit.Legacy), running(etcdsplit.Modern)
+	legacy, modern := running(pair.Legacy), running(pair.Modern)
 	row := p.Resource(d.key)
 	if legacy == nil || modern == nil || row == nil || !row.VisibleToBoth() {
 		return nil
@@ -275,14 +275,14 @@ const (
 
 // tokenControllers judges two of them; one that has no key to sign with does not start.
 func tokenControllers(p *plan.Plan) []finding.Finding {
-	modernKey, _ := sideArg(p, etcdsplit.Modern, kubever.ControllerManager, "service-account-private-key-file")
-	if !runs(p, etcdsplit.Legacy, tokenController) || !runs(p, etcdsplit.Modern, tokenController) || modernKey == "" || !visible(p, "secrets") {
+	modernKey, _ := sideArg(p, pair.Modern, kubever.ControllerManager, "service-account-private-key-file")
+	if !runs(p, pair.Legacy, tokenController) || !runs(p, pair.Modern, tokenController) || modernKey == "" || !visible(p, "secrets") {
 		return nil
 	}
 	const flag = "root-ca-file"
-	theirs, known := sideArg(p, etcdsplit.Legacy, kubever.ControllerManager, flag)
-	ours, _ := sideArg(p, etcdsplit.Modern, kubever.ControllerManager, flag)
-	f := finding.Finding{Subject: "modern " + p.Controller(etcdsplit.Modern, tokenController).Name, Fix: leaveControllers}
+	theirs, known := sideArg(p, pair.Legacy, kubever.ControllerManager, flag)
+	ours, _ := sideArg(p, pair.Modern, kubever.ControllerManager, flag)
+	f := finding.Finding{Subject: "modern " + p.Controller(pair.Modern, tokenController).Name, Fix: leaveControllers}
 	switch {
 	case known && theirs != "" && ours != "" && theirs != ours:
 		f.Message = fmt.Sprintf("--%s is %s on the modern side and %s on the legacy one: unless the files are equal each rewrites the token secrets of the other, without end", flag, ours, theirs)
@@ -300,7 +300,7 @@ var countedKeys = []string{"configmaps", "controllers", "persistentvolumeclaims"
 
 func quotaControllers(p *plan.Plan) []finding.Finding {
 	const id = "resourcequota-controller"
-	if !runs(p, etcdsplit.Legacy, id) || !runs(p, etcdsplit.Modern, id) || !visible(p, "resourcequotas") {
+	if !runs(p, pair.Legacy, id) || !runs(p, pair.Modern, id) || !visible(p, "resourcequotas") {
 		return nil
 	}
 	var apart []string
@@ -312,7 +312,7 @@ func quotaControllers(p *plan.Plan) []finding.Finding {
 	if len(apart) == 0 {
 		return nil
 	}
-	return []finding.Finding{{Subject: "modern " + p.Controller(etcdsplit.Modern, id).Name,
+	return []finding.Finding{{Subject: "modern " + p.Controller(pair.Modern, id).Name,
 		Message: fmt.Sprintf("both sides count into the same quotas, and each sees only its own %s: the usage flaps", strings.Join(apart, ", ")), Fix: leaveControllers, Related: apart}}
 }
 
@@ -331,7 +331,7 @@ func namespacesApart(p *plan.Plan) []finding.Finding {
 	}
 	f := finding.Finding{Subject: "namespaces", Severity: finding.Warning, Related: shared, Fix: "share namespaces: remove them from spec.owners",
 		Message: fmt.Sprintf("they are each side's own, and %d kinds of objects in them are shared: what is made through one side may lie in a namespace that the other does not have, and deleting one on the legacy side deletes what is in the modern side's of that name", len(shared))}
-	if runs(p, etcdsplit.Modern, "namespace-controller") {
+	if runs(p, pair.Modern, "namespace-controller") {
 		f.Severity = finding.Error
 		f.Message = fmt.Sprintf("they are each side's own, and %d kinds of objects in them are shared: deleting a namespace on the modern side deletes the legacy side's objects in the one of that name", len(shared))
 	}
@@ -341,7 +341,7 @@ func namespacesApart(p *plan.Plan) []finding.Finding {
 func trackedJobs(p *plan.Plan) []finding.Finding {
 	jobs := p.Resource("jobs")
 	if !kubever.Behaves(kubever.BehaviourJobTrackingFinalizer, p.Modern.Version.Minor) || jobs == nil || jobs.VisibleToBoth() || jobs.Modern.Store == "" ||
-		runs(p, etcdsplit.Modern, "job-controller") || !userWrites(p, jobs) {
+		runs(p, pair.Modern, "job-controller") || !userWrites(p, jobs) {
 		return nil
 	}
 	return []finding.Finding{{Subject: "jobs", Message: "the policy lets users make Jobs on the modern side, which has no job controller: they make no pods, and pods that one left with its finalizer stay for ever", Fix: "run the modern controller manager: spec.modern.controllerManager: {}"}}
@@ -349,7 +349,7 @@ func trackedJobs(p *plan.Plan) []finding.Finding {
 
 func daemonSets(p *plan.Plan) []finding.Finding {
 	row := p.Resource("daemonsets")
-	c := p.Controller(etcdsplit.Modern, "daemonset-controller")
+	c := p.Controller(pair.Modern, "daemonset-controller")
 	if row == nil || row.VisibleToBoth() || row.Modern.Store == "" || c == nil || !userWrites(p, row) {
 		return nil
 	}

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
@@ -133,7 +133,7 @@ const (
 func oneLock(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for _, a := range p.Modern.Locks {
-		if !visible(p, a.Resource) || !slices.ContainsFunc(p.Legacy.Locks, func(b etcdsplit.Lock) bool {
+		if !visible(p, a.Resource) || !slices.ContainsFunc(p.Legacy.Locks, func(b pair.Lock) bool {
 			return a.Resource == b.Resource && a.Namespace == b.Namespace && a.Name == b.Name
 		}) {
 			continue
@@ -146,7 +146,7 @@ func oneLock(p *plan.Plan) []finding.Finding {
 }
 
 func deletedLock(p *plan.Plan) []finding.Finding {
-	if !kubever.BehavesIn(kubever.BehaviourEndpointsDeletesLocks, p.Legacy.Version) || !runs(p, etcdsplit.Legacy, "endpoints-controller") || !visible(p, endpointsKey) {
+	if !kubever.BehavesIn(kubever.BehaviourEndpointsDeletesLocks, p.Legacy.Version) || !runs(p, pair.Legacy, "endpoints-controller") || !visible(p, endpointsKey) {
 		return nil
 	}
 	var found []finding.Finding
@@ -178,7 +178,7 @@ func identitiesApart(p *plan.Plan) []finding.Finding {
 }
 
 // issuer is how a side's API server calls itself in the tokens that it issues; "" when it issues none.
-func issuer(p *plan.Plan, side etcdsplit.SideName) string {
+func issuer(p *plan.Plan, side pair.Side) string {
 	if !kubever.Behaves(kubever.BehaviourBoundTokens, p.Side(side).Version.Minor) {
 		return ""
 	}
@@ -190,7 +190,7 @@ func issuer(p *plan.Plan, side etcdsplit.SideName) string {
 }
 
 func foreignIssuer(p *plan.Plan) []finding.Finding {
-	modern, legacy := issuer(p, etcdsplit.Modern), issuer(p, etcdsplit.Legacy)
+	modern, legacy := issuer(p, pair.Modern), issuer(p, pair.Legacy)
 	if modern == "" || modern == legacy || !toServiceAccounts(p) || p.Pods != nil && p.Pods.Tokens == plan.TokensSecret {
 		return nil
 	}
@@ -209,7 +209,7 @@ func foreignIssuer(p *plan.Plan) []finding.Finding {
 
 // issuerFix gives the legacy server the issuer and the key with which the modern one issues tokens.
 func issuerFix(p *plan.Plan) string {
-	value, key := issuer(p, etcdsplit.Modern), p.PKI.ServiceAccountKey
+	value, key := issuer(p, pair.Modern), p.PKI.ServiceAccountKey
 	return fmt.Sprintf("add to the extraArgs of the legacy API server: service-account-issuer=%s, service-account-signing-key-file=%s and %s=%s", value, key, audiencesFlag(p.Legacy.Version.Minor), value)
 }
 
@@ -226,7 +226,7 @@ func unknownKeys(p *plan.Plan) []finding.Finding {
 	if !visible(p, "secrets") {
 		return nil
 	}
-	legacy, modern := keyFiles(p, etcdsplit.Legacy), keyFiles(p, etcdsplit.Modern)
+	legacy, modern := keyFiles(p, pair.Legacy), keyFiles(p, pair.Modern)
 	var missing []string
 	for _, file := range legacy {
 		if !slices.ContainsFunc(modern, func(other string) bool { return keyName(file) == keyName(other) }) && !slices.Contains(missing, file) {
@@ -243,7 +243,7 @@ func unknownKeys(p *plan.Plan) []finding.Finding {
 }
 
 // keyFiles are the files with which a side's API server verifies tokens; a server that is given none takes its serving key.
-func keyFiles(p *plan.Plan, side etcdsplit.SideName) []string {
+func keyFiles(p *plan.Plan, side pair.Side) []string {
 	servers := p.ComponentsOf(side, kubever.APIServer)
 	if len(servers) == 0 {
 		return nil
@@ -270,14 +270,14 @@ func unpublishedCA(p *plan.Plan) []finding.Finding {
 	if p.Pods != nil && p.Pods.Tokens == plan.TokensSecret {
 		return nil // the volume with the config map is replaced too
 	}
-	if !projectsTokens(p) || !visible(p, "pods") || !visible(p, "configmaps") || !makesPods(p) || runs(p, etcdsplit.Modern, rootCAPublisher) {
+	if !projectsTokens(p) || !visible(p, "pods") || !visible(p, "configmaps") || !makesPods(p) || runs(p, pair.Modern, rootCAPublisher) {
 		return nil
 	}
-	if kubever.Behaves(kubever.BehaviourRootCAPublished, p.Legacy.Version.Minor) && runs(p, etcdsplit.Legacy, rootCAPublisher) {
+	if kubever.Behaves(kubever.BehaviourRootCAPublished, p.Legacy.Version.Minor) && runs(p, pair.Legacy, rootCAPublisher) {
 		return nil
 	}
 	fix := "run the modern controller manager, spec.modern.controllerManager: {}, whose controller publishes it"
-	if len(p.ComponentsOf(etcdsplit.Modern, kubever.ControllerManager)) > 0 {
+	if len(p.ComponentsOf(pair.Modern, kubever.ControllerManager)) > 0 {
 		fix = fmt.Sprintf("leave --controllers of the modern controller manager to the plan, or add %s to it", rootCAPublisher)
 	}
 	return []finding.Finding{{Subject: "configmaps kube-root-ca.crt",
@@ -286,14 +286,14 @@ func unpublishedCA(p *plan.Plan) []finding.Finding {
 
 // projectsTokens reports whether the modern server gives pods a projected token volume, as it is started.
 func projectsTokens(p *plan.Plan) bool {
-	return kubever.Behaves(kubever.BehaviourTokenVolumeProjected, p.Modern.Version.Minor) && !hasGate(p, etcdsplit.Modern, "BoundServiceAccountTokenVolume=false")
+	return kubever.Behaves(kubever.BehaviourTokenVolumeProjected, p.Modern.Version.Minor) && !hasGate(p, pair.Modern, "BoundServiceAccountTokenVolume=false")
 }
 
 func inClusterConfiguration(p *plan.Plan) []finding.Finding {
 	if p.Pods != nil {
 		return podsUnattended(p)
 	}
-	if !toServiceAccounts(p) || reconciler(p, etcdsplit.Modern) != "none" && visible(p, endpointsKey) {
+	if !toServiceAccounts(p) || reconciler(p, pair.Modern) != "none" && visible(p, endpointsKey) {
 		return nil
 	}
 	return []finding.Finding{{Subject: "in-cluster configuration",
@@ -336,7 +336,7 @@ func noToken(p *plan.Plan) []finding.Finding {
 	case !kubever.Behaves(kubever.BehaviourTokenProjectionMountable, kubelet):
 		f.Severity = finding.Error
 		f.Message = fmt.Sprintf("%s gives them a projected token volume, which kubelets of %s refuse to mount: they never start", p.Modern.Version.Minor, kubelet)
-	case issuer(p, etcdsplit.Legacy) == "":
+	case issuer(p, pair.Legacy) == "":
 		f.Severity = finding.Error
 		f.Message = fmt.Sprintf("%s gives them a projected token volume; kubelets ask %s for the token, which issues none: the pods never start", p.Modern.Version.Minor, legacy)
 		if kubever.Behaves(kubever.BehaviourBoundTokens, legacy) {
@@ -351,14 +351,14 @@ func noToken(p *plan.Plan) []finding.Finding {
 func noSlices(p *plan.Plan) []finding.Finding {
 	const controller = "endpointslice-controller"
 	row := p.Resource("endpointslices")
-	if row == nil || len(row.Modern.Serves) == 0 || runs(p, etcdsplit.Modern, controller) || row.VisibleToBoth() && runs(p, etcdsplit.Legacy, controller) {
+	if row == nil || len(row.Modern.Serves) == 0 || runs(p, pair.Modern, controller) || row.VisibleToBoth() && runs(p, pair.Legacy, controller) {
 		return nil
 	}
 	if !slices.ContainsFunc(userGrants(p), func(g policy.Grant) bool { return covers(g, row) && !slices.Contains(g.Resources, "*") }) {
 		return nil // nobody was meant to read them
 	}
 	fix := "run the modern controller manager: spec.modern.controllerManager: {}"
-	if len(p.ComponentsOf(etcdsplit.Modern, kubever.ControllerManager)) > 0 {
+	if len(p.ComponentsOf(pair.Modern, kubever.ControllerManager)) > 0 {
 		fix = leaveControllers
 	}
 	return []finding.Finding{{Subject: "endpointslices", Message: "the policy lets users read them through the modern server, and no controller writes them there", Fix: fix}}

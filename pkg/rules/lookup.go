@@ -4,19 +4,19 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
 // modernArg is an argument of the modern side's component, the same on every host.
 func modernArg(p *plan.Plan, kind, name string) (string, bool) {
-	return sideArg(p, etcdsplit.Modern, kind, name)
+	return sideArg(p, pair.Modern, kind, name)
 }
 
 // sideArg is an argument of a side's component on the first host that has one.
-func sideArg(p *plan.Plan, side etcdsplit.SideName, kind, name string) (string, bool) {
+func sideArg(p *plan.Plan, side pair.Side, kind, name string) (string, bool) {
 	for _, c := range p.ComponentsOf(side, kind) {
 		if value, ok := c.Arg(name); ok {
 			return value, true
@@ -26,7 +26,7 @@ func sideArg(p *plan.Plan, side etcdsplit.SideName, kind, name string) (string, 
 }
 
 // effective is the value with which a side's API server runs: its argument, or its version's default.
-func effective(p *plan.Plan, side etcdsplit.SideName, name string) string {
+func effective(p *plan.Plan, side pair.Side, name string) string {
 	if value, ok := sideArg(p, side, kubever.APIServer, name); ok {
 		return value
 	}
@@ -52,7 +52,7 @@ func userWrites(p *plan.Plan, r *plan.Resource) bool {
 
 // legacyWrites reports whether the legacy side has the resource and writes it.
 func legacyWrites(r *plan.Resource) bool {
-	return r.Owner != etcdsplit.OwnerModern && len(r.Legacy.Serves) > 0
+	return r.Owner != pair.OwnerModern && len(r.Legacy.Serves) > 0
 }
 
 // modernWrites reports whether anybody writes the resource through the modern side: a user, a controller, who elects there, or, where the spec gives it
@@ -61,8 +61,8 @@ func modernWrites(p *plan.Plan, r *plan.Resource) bool {
 	if len(r.Modern.Serves) == 0 {
 		return false
 	}
-	return r.Owner != etcdsplit.OwnerLegacy || userWrites(p, r) || controllerTouches(p, r, true) ||
-		slices.ContainsFunc(p.Modern.Locks, func(l etcdsplit.Lock) bool { return l.Resource == r.Key })
+	return r.Owner != pair.OwnerLegacy || userWrites(p, r) || controllerTouches(p, r, true) ||
+		slices.ContainsFunc(p.Modern.Locks, func(l pair.Lock) bool { return l.Resource == r.Key })
 }
 
 // modernReads reports whether anybody asks the modern side for the resource.
@@ -70,30 +70,23 @@ func modernReads(p *plan.Plan, r *plan.Resource) bool {
 	if len(r.Modern.Serves) == 0 {
 		return false
 	}
-	return r.Owner != etcdsplit.OwnerLegacy || controllerTouches(p, r, false) ||
+	return r.Owner != pair.OwnerLegacy || controllerTouches(p, r, false) ||
 		slices.ContainsFunc(userGrants(p), func(g policy.Grant) bool { return covers(g, r) })
 }
 
 // controllerTouches reports whether a controller of the modern side that runs writes the resource, or reads it at all. Those that act on
 // everything are judged by rules of their own.
 func controllerTouches(p *plan.Plan, r *plan.Resource, writing bool) bool {
-	if len(p.ComponentsOf(etcdsplit.Modern, kubever.ControllerManager)) == 0 {
+	if len(p.ComponentsOf(pair.Modern, kubever.ControllerManager)) == 0 {
 		return false
 	}
 	for _, fact := range kubever.Controllers(p.Modern.Version.Minor) {
 		touches := slices.Contains(fact.Writes, r.Key) || slices.Contains(fact.Deletes, r.Key) || !writing && slices.Contains(fact.Reads, r.Key)
-		if touches && runs(p, etcdsplit.Modern, fact.Name) {
+		if touches && runs(p, pair.Modern, fact.Name) {
 			return true
 		}
 	}
 	return false
-}
-
-func otherSide(side etcdsplit.SideName) etcdsplit.SideName {
-	if side == etcdsplit.Legacy {
-		return etcdsplit.Modern
-	}
-	return etcdsplit.Legacy
 }
 
 // covers reports whether a grant is about the resource.
@@ -105,7 +98,7 @@ func covers(g policy.Grant, r *plan.Resource) bool {
 }
 
 // runs reports whether a side's controller runs.
-func runs(p *plan.Plan, side etcdsplit.SideName, id string) bool {
+func runs(p *plan.Plan, side pair.Side, id string) bool {
 	c := p.Controller(side, id)
 	return c != nil && c.On
 }
@@ -120,7 +113,7 @@ func apartOnBoth(p *plan.Plan, key string) bool {
 }
 
 // hasGate reports whether a side's API server is given NAME=VALUE among its feature gates.
-func hasGate(p *plan.Plan, side etcdsplit.SideName, gate string) bool {
+func hasGate(p *plan.Plan, side pair.Side, gate string) bool {
 	value, _ := sideArg(p, side, kubever.APIServer, "feature-gates")
 	return slices.ContainsFunc(strings.Split(value, ","), func(g string) bool { return strings.TrimSpace(g) == gate })
 }
@@ -137,7 +130,7 @@ func makesPods(p *plan.Plan) bool {
 		return true
 	}
 	for key, controller := range podMakers {
-		if row := p.Resource(key); row != nil && userWrites(p, row) && runs(p, etcdsplit.Modern, controller) {
+		if row := p.Resource(key); row != nil && userWrites(p, row) && runs(p, pair.Modern, controller) {
 			return true
 		}
 	}

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -38,7 +38,7 @@ func unheardFields(p *plan.Plan) []finding.Finding {
 	if !visible(p, "pods") || !makesPods(p) || p.Pods != nil && p.Pods.UnknownFields != spec.UnknownFieldsIgnore {
 		return nil
 	}
-	legacy, modern := p.Side(etcdsplit.Legacy).Version.Minor, p.Side(etcdsplit.Modern).Version.Minor
+	legacy, modern := p.Side(pair.Legacy).Version.Minor, p.Side(pair.Modern).Version.Minor
 	var lost []string
 	for _, typeName := range podTypes {
 		for _, field := range kubever.Fields(typeName, modern) {

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -32,7 +32,7 @@ func storageRules() []Rule {
 // storedOtherwise judges what the spec, not the plan, says about storing and serving.
 func storedOtherwise(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		seen := map[string]bool{}
 		for _, c := range p.Components {
 			if c.Side != side || seen[c.Kind] {
@@ -72,7 +72,7 @@ func judgeStorage(p *plan.Plan, c *plan.Component, a plan.Arg) []finding.Finding
 }
 
 // storageVersions judges GROUP/VERSION and GROUP=OTHERGROUP/VERSION entries by what the plan counts with.
-func storageVersions(p *plan.Plan, side etcdsplit.SideName, value string) []finding.Finding {
+func storageVersions(p *plan.Plan, side pair.Side, value string) []finding.Finding {
 	var changed []string
 	for entry := range strings.SplitSeq(value, ",") {
 		group, stored, moved := strings.Cut(strings.TrimSpace(entry), "=")
@@ -82,8 +82,8 @@ func storageVersions(p *plan.Plan, side etcdsplit.SideName, value string) []find
 		for i := range p.Resources {
 			r := &p.Resources[i]
 			fact, known := kubever.ResourceByKey(r.Key)
-			if known && !r.Pseudo && r.Side(side).StoredAs != "" && fact.ChosenGroup(p.Side(side).Version.Minor) == group && r.Side(side).StoredAs != stored && slices.Contains(r.Side(side).Decodes, stored) {
-				changed = append(changed, fmt.Sprintf("%s as %s, not %s", r.Name, stored, r.Side(side).StoredAs))
+			if known && !r.Pseudo && r.View(side).StoredAs != "" && fact.ChosenGroup(p.Side(side).Version.Minor) == group && r.View(side).StoredAs != stored && slices.Contains(r.View(side).Decodes, stored) {
+				changed = append(changed, fmt.Sprintf("%s as %s, not %s", r.Name, stored, r.View(side).StoredAs))
 			}
 		}
 	}
@@ -123,12 +123,12 @@ func emulated(p *plan.Plan, c *plan.Component, flag, value string) []finding.Fin
 }
 
 // storedApart lists what a version stores otherwise than the plan has it for the side.
-func storedApart(p *plan.Plan, side etcdsplit.SideName, m kubever.Minor) []string {
+func storedApart(p *plan.Plan, side pair.Side, m kubever.Minor) []string {
 	var names []string
 	for i := range p.Resources {
 		r := &p.Resources[i]
 		fact, known := kubever.ResourceByKey(r.Key)
-		if stored, ok := fact.StoredAs(m); known && !r.Pseudo && r.Side(side).StoredAs != "" && (!ok || stored.GroupVersion().String() != r.Side(side).StoredAs) {
+		if stored, ok := fact.StoredAs(m); known && !r.Pseudo && r.View(side).StoredAs != "" && (!ok || stored.GroupVersion().String() != r.View(side).StoredAs) {
 			names = append(names, r.Name)
 		}
 	}
@@ -137,7 +137,7 @@ func storedApart(p *plan.Plan, side etcdsplit.SideName, m kubever.Minor) []strin
 
 // takenAway judges groups and versions that --runtime-config turns off: what the plan counts on is not served, and a resource that two
 // groups keep moves to the other one. What is turned on besides is stored as the version stores it.
-func takenAway(p *plan.Plan, side etcdsplit.SideName, value string) []finding.Finding {
+func takenAway(p *plan.Plan, side pair.Side, value string) []finding.Finding {
 	var off []string
 	for entry := range strings.SplitSeq(value, ",") {
 		if api, on, _ := strings.Cut(strings.TrimSpace(entry), "="); on == "false" || on == "0" {
@@ -150,7 +150,7 @@ func takenAway(p *plan.Plan, side etcdsplit.SideName, value string) []finding.Fi
 	var missed, moved []string
 	for i := range p.Resources {
 		r := &p.Resources[i]
-		here := r.Side(side)
+		here := r.View(side)
 		fact, _ := kubever.ResourceByKey(r.Key)
 		if r.Pseudo || !fact.OnByDefault(p.Side(side).Version.Minor) || !slices.ContainsFunc(here.Serves, isOff) {
 			continue
@@ -195,7 +195,7 @@ func turnsOff(api, gv string) bool {
 // storingGates are feature gates that decide what is written to the store; the value with which each release is counted is its default.
 var storingGates = []string{"AllAlpha", "AllBeta", "DisableAllocatorDualWrite", "MultiCIDRServiceAllocator", "StorageVersionAPI"}
 
-func allocatorGates(p *plan.Plan, side etcdsplit.SideName, value string) []finding.Finding {
+func allocatorGates(p *plan.Plan, side pair.Side, value string) []finding.Finding {
 	minor := p.Side(side).Version.Minor
 	var found []finding.Finding
 	for entry := range strings.SplitSeq(value, ",") {

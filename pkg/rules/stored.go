@@ -7,9 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
@@ -149,7 +149,7 @@ func erasedFields(p *plan.Plan) []finding.Finding {
 	lost := 0
 	for i := range p.Resources {
 		r := &p.Resources[i]
-		if !r.VisibleToBoth() || r.Pseudo || (r.Owner != etcdsplit.OwnerShared && r.Owner != etcdsplit.OwnerModern) {
+		if !r.VisibleToBoth() || r.Pseudo || (r.Owner != pair.OwnerShared && r.Owner != pair.OwnerModern) {
 			continue
 		}
 		spec, before := specType(r), lost
@@ -213,7 +213,7 @@ func unreadable(p *plan.Plan) []finding.Finding {
 func apart(p *plan.Plan, r *plan.Resource) string {
 	name := qualified(r)
 	switch {
-	case r.Owner == etcdsplit.OwnerLegacy && userWrites(p, r):
+	case r.Owner == pair.OwnerLegacy && userWrites(p, r):
 		return fmt.Sprintf("leave %s out of spec.access (a star includes it), or make it readOnly", name)
 	case p.Layout == spec.LayoutShared:
 		return "use layout: split, with a store of the modern side's own"
@@ -249,10 +249,10 @@ func groupOf(apiVersion string) string {
 // brokenWatches judges each side as a reader of what the other writes. A reader that nobody asks breaks nothing.
 func brokenWatches(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
-	report := func(r *plan.Resource, reader etcdsplit.SideName, severity finding.Severity) {
-		writer := otherSide(reader)
+	report := func(r *plan.Resource, reader pair.Side, severity finding.Severity) {
+		writer := reader.Other()
 		found = append(found, finding.Finding{Subject: r.Name, Severity: severity,
-			Message: fmt.Sprintf("%s stores them as %s; a watch of %s through the %s side, %s, ends at every such write", p.Side(writer).Version.Minor, r.Side(writer).StoredAs, r.Name, reader, p.Side(reader).Version.Minor),
+			Message: fmt.Sprintf("%s stores them as %s; a watch of %s through the %s side, %s, ends at every such write", p.Side(writer).Version.Minor, r.View(writer).StoredAs, r.Name, reader, p.Side(reader).Version.Minor),
 			Fix:     apart(p, r)})
 	}
 	for i := range p.Resources {
@@ -261,10 +261,10 @@ func brokenWatches(p *plan.Plan) []finding.Finding {
 			continue
 		}
 		if slices.Contains(r.Legacy.WatchBreaks, r.Modern.StoredAs) && modernWrites(p, r) {
-			report(r, etcdsplit.Legacy, finding.Error)
+			report(r, pair.Legacy, finding.Error)
 		}
 		if slices.Contains(r.Modern.WatchBreaks, r.Legacy.StoredAs) && legacyWrites(r) && modernReads(p, r) {
-			report(r, etcdsplit.Modern, finding.Warning)
+			report(r, pair.Modern, finding.Warning)
 		}
 	}
 	return found
@@ -320,7 +320,7 @@ func startupPoison(p *plan.Plan) []finding.Finding {
 			continue
 		}
 		for _, key := range p.StartupWrites {
-			if key.Side != etcdsplit.Modern || key.Key != r.Key && !strings.HasPrefix(key.Key, r.Key+"/") || reconcilesNothing(p, key.Key) {
+			if key.Side != pair.Modern || key.Key != r.Key && !strings.HasPrefix(key.Key, r.Key+"/") || reconcilesNothing(p, key.Key) {
 				continue
 			}
 			found = append(found, finding.Finding{Subject: key.Key,
@@ -343,7 +343,7 @@ func blockedByWebhooks(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for _, key := range webhookKeys {
 		r := p.Resource(key)
-		if r == nil || !r.VisibleToBoth() || slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) || len(r.Legacy.Serves) == 0 || !userWrites(p, r) && r.Owner == etcdsplit.OwnerLegacy {
+		if r == nil || !r.VisibleToBoth() || slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) || len(r.Legacy.Serves) == 0 || !userWrites(p, r) && r.Owner == pair.OwnerLegacy {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: r.Name,
@@ -373,7 +373,7 @@ func oneSidedAdmission(p *plan.Plan) []finding.Finding {
 				Fix:     fmt.Sprintf("register webhooks that guard %s on both sides", first(both, 1)[0])})
 		}
 	}
-	if guard := "PodSecurityPolicy"; admits(p, etcdsplit.Legacy, guard) && !admits(p, etcdsplit.Modern, guard) && slices.Contains(both, "pods") {
+	if guard := "PodSecurityPolicy"; admits(p, pair.Legacy, guard) && !admits(p, pair.Modern, guard) && slices.Contains(both, "pods") {
 		found = append(found, finding.Finding{Subject: guard,
 			Message: fmt.Sprintf("the legacy server admits pods by it, and users may make pods through the modern server, where it does not hold: %s", p.Modern.Version.Minor),
 			Fix:     "leave pods out of spec.access, or label the namespaces for PodSecurity"})
@@ -382,7 +382,7 @@ func oneSidedAdmission(p *plan.Plan) []finding.Finding {
 }
 
 // admits reports whether a side's API server is told by name to run an admission plugin.
-func admits(p *plan.Plan, side etcdsplit.SideName, plugin string) bool {
+func admits(p *plan.Plan, side pair.Side, plugin string) bool {
 	for _, flag := range []string{"enable-admission-plugins", "admission-control"} {
 		if value, ok := sideArg(p, side, kubever.APIServer, flag); ok && slices.Contains(strings.Split(value, ","), plugin) {
 			return true
@@ -395,13 +395,13 @@ func stuckVolumes(p *plan.Plan) []finding.Finding {
 	const plugin = "StorageObjectInUseProtection"
 	minor := p.Modern.Version.Minor
 	off, _ := modernArg(p, kubever.APIServer, "disable-admission-plugins")
-	if !kubever.Behaves(kubever.BehaviourProtectionFinalizersAdded, minor) || slices.Contains(strings.Split(off, ","), plugin) || !slices.Contains(kubever.AdmissionDefaultOn(minor), plugin) && !admits(p, etcdsplit.Modern, plugin) {
+	if !kubever.Behaves(kubever.BehaviourProtectionFinalizersAdded, minor) || slices.Contains(strings.Split(off, ","), plugin) || !slices.Contains(kubever.AdmissionDefaultOn(minor), plugin) && !admits(p, pair.Modern, plugin) {
 		return nil
 	}
 	var found []finding.Finding
 	for key, controller := range map[string]string{"persistentvolumeclaims": "persistentvolumeclaim-protection-controller", "persistentvolumes": "persistentvolume-protection-controller"} {
 		r := p.Resource(key)
-		if r == nil || !r.VisibleToBoth() || !modernWrites(p, r) || runs(p, etcdsplit.Legacy, controller) || runs(p, etcdsplit.Modern, controller) {
+		if r == nil || !r.VisibleToBoth() || !modernWrites(p, r) || runs(p, pair.Legacy, controller) || runs(p, pair.Modern, controller) {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: key, Message: fmt.Sprintf("those made through %s get a finalizer that no controller of either side removes: deleting one never ends", minor),

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
@@ -31,7 +31,7 @@ func foreignControllers(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for i := range p.Resources {
 		r := &p.Resources[i]
-		other := map[etcdsplit.Owner]etcdsplit.SideName{etcdsplit.OwnerModern: etcdsplit.Legacy, etcdsplit.OwnerLegacy: etcdsplit.Modern}[r.Owner]
+		other := map[pair.Owner]pair.Side{pair.OwnerModern: pair.Legacy, pair.OwnerLegacy: pair.Modern}[r.Owner]
 		if other == "" || !r.VisibleToBoth() || r.Pseudo {
 			continue
 		}
@@ -49,7 +49,7 @@ func foreignControllers(p *plan.Plan) []finding.Finding {
 const kubelets = "every kubelet"
 
 // writersOf names what writes the objects of a key through a side's server.
-func writersOf(p *plan.Plan, side etcdsplit.SideName, key string) []string {
+func writersOf(p *plan.Plan, side pair.Side, key string) []string {
 	var who []string
 	for _, fact := range kubever.Controllers(p.Side(side).Version.Minor) {
 		if c := p.Controller(side, fact.Name); c != nil && c.On && (slices.Contains(fact.Writes, key) || slices.Contains(fact.Deletes, key)) {
@@ -62,13 +62,13 @@ func writersOf(p *plan.Plan, side etcdsplit.SideName, key string) []string {
 		}
 	}
 	heartbeats := key != "leases" || kubever.Behaves(kubever.BehaviourKubeletLeaseHeartbeat, p.Kubelet.Minor)
-	if side == etcdsplit.Legacy && slices.Contains(keptByKubelets, key) && heartbeats {
+	if side == pair.Legacy && slices.Contains(keptByKubelets, key) && heartbeats {
 		who = append(who, kubelets)
 	}
 	return who
 }
 
-func writersFix(r *plan.Resource, side etcdsplit.SideName, who []string) string {
+func writersFix(r *plan.Resource, side pair.Side, who []string) string {
 	if slices.Contains(who, kubelets) {
 		return fmt.Sprintf("remove %s from spec.owners: kubelets speak to the legacy server", qualified(r))
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/test/rig"
 )
@@ -347,8 +348,8 @@ func TestEtcdCheckForetellsCollectors(t *testing.T) {
 	_, report := etcdCheckJSON(t, p.SpecFile)
 	// What a collector before 1.20 does with a reference that is not true depends on what it happens to see first. It then takes the
 	// owner for absent whoever refers to it, which is why these have owners of their own.
-	c.run(r, p.Legacy, etcdsplit.Legacy, report, "of-another-namespace", "of-another-kind")
-	c.run(r, p.Modern, etcdsplit.Modern, report)
+	c.run(r, p.Legacy, pair.Legacy, report, "of-another-namespace", "of-another-kind")
+	c.run(r, p.Modern, pair.Modern, report)
 	seenDamage(t, spec.LayoutSplit, "1.10.13", "1.36.3", "the collector of either side deletes the objects that etcd check says it deletes, and no other")
 }
 
@@ -375,7 +376,7 @@ func (c *collected) create(client *rig.Client, path string, body object) (uid st
 
 // run runs the collector of a side until it has deleted what was foretold, looks whether it leaves the rest alone, and brings all
 // of it back.
-func (c *collected) run(r *rig.Rig, server *rig.APIServer, side etcdsplit.SideName, report etcdsplit.Report, unsure ...string) {
+func (c *collected) run(r *rig.Rig, server *rig.APIServer, side pair.Side, report etcdsplit.Report, unsure ...string) {
 	c.Helper()
 	var foretold []string
 	for _, f := range report.Findings {

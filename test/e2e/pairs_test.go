@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/internal/cli"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/test/rig"
 )
@@ -128,7 +128,7 @@ func proveThePair(t *testing.T, r *rig.Rig, p *rig.Pair) {
 
 	listEverything(t, admin, p.Plan.Legacy.Version.Minor)
 	storesAreClean(t, p)
-	for _, side := range etcdsplit.Sides() {
+	for _, side := range pair.Sides() {
 		p.RestartServer(side)
 	}
 	r.Eventually("the same pods after both servers were restarted", same)

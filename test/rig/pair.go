@@ -12,8 +12,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/pki"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
@@ -263,7 +263,7 @@ func (p *Pair) CollectNaively() {
 	const flag = "--controllers="
 	i := slices.IndexFunc(p.ModernManager.args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
 	p.ModernManager.args = slices.Clone(p.ModernManager.args)
-	p.ModernManager.args[i] += "," + p.Plan.Controller(etcdsplit.Modern, "garbage-collector-controller").Name
+	p.ModernManager.args[i] += "," + p.Plan.Controller(pair.Modern, "garbage-collector-controller").Name
 	p.ModernManager.args = append(p.ModernManager.args, "--leader-elect=false") // the one that was stopped holds the lock for a while
 	p.ModernManager.StartAgain()
 	p.ModernManager.WaitReady()
@@ -271,22 +271,22 @@ func (p *Pair) CollectNaively() {
 
 // LegacyManagerArg is an argument with which the plan runs the legacy controller manager.
 func (p *Pair) LegacyManagerArg(name string) (string, bool) {
-	return p.Plan.ComponentsOf(etcdsplit.Legacy, kubever.ControllerManager)[0].Arg(name)
+	return p.Plan.ComponentsOf(pair.Legacy, kubever.ControllerManager)[0].Arg(name)
 }
 
 // StartLegacy starts the legacy side and waits for it.
 func (p *Pair) StartLegacy() {
 	p.rig.t.Helper()
-	p.Legacy, p.LegacyManager = p.start(etcdsplit.Legacy)
+	p.Legacy, p.LegacyManager = p.start(pair.Legacy)
 }
 
 // StartModern starts the modern side and waits for it.
 func (p *Pair) StartModern() {
 	p.rig.t.Helper()
-	p.Modern, p.ModernManager = p.start(etcdsplit.Modern)
+	p.Modern, p.ModernManager = p.start(pair.Modern)
 }
 
-func (p *Pair) start(side etcdsplit.SideName) (server *APIServer, manager *ControllerManager) {
+func (p *Pair) start(side pair.Side) (server *APIServer, manager *ControllerManager) {
 	p.rig.t.Helper()
 	minor := p.Plan.Side(side).Version.Minor
 	for _, c := range p.Plan.ComponentsOf(side, kubever.APIServer) {
@@ -336,10 +336,10 @@ func (p *Pair) StartControllers(program string, env ...string) (controllers *Pro
 
 // RestartServer restarts a side's API server. Its controller manager is stopped meanwhile: one that cannot renew its lock for long
 // enough ends by itself, and it is the kubelet that starts it again.
-func (p *Pair) RestartServer(side etcdsplit.SideName) {
+func (p *Pair) RestartServer(side pair.Side) {
 	p.rig.t.Helper()
 	server, manager := p.Legacy, p.LegacyManager
-	if side == etcdsplit.Modern {
+	if side == pair.Modern {
 		server, manager = p.Modern, p.ModernManager
 	}
 	if manager != nil {
@@ -356,7 +356,7 @@ func (p *Pair) args(c plan.Component) []string {
 	p.rig.t.Helper()
 	var list []string
 	for _, a := range c.Args {
-		if p.naive && c.Side == etcdsplit.Legacy && a.Name == "controllers" {
+		if p.naive && c.Side == pair.Legacy && a.Name == "controllers" {
 			continue
 		}
 		list = append(list, a.String())

@@ -19,6 +19,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // benchKeys is the size of the store: FUSIONCTL_BENCH_KEYS, by default small enough for every machine.
@@ -108,15 +109,15 @@ func benchObject(apiVersion, kind, namespace, name, owner string, spec []byte) [
 }
 
 // benchMap is a layout in which everything belongs to one store.
-func benchMap() *etcdsplit.Map {
-	m := &etcdsplit.Map{Prefix: "/registry", Stores: []string{"core"}, Legacy: etcdsplit.ControlPlane{Store: "core"}, Modern: etcdsplit.ControlPlane{Store: "core"},
-		CustomResources: etcdsplit.Resource{Owner: etcdsplit.OwnerShared}}
+func benchMap() *pair.Map {
+	m := &pair.Map{Prefix: "/registry", Stores: []string{"core"}, Legacy: pair.ControlPlane{Store: "core"}, Modern: pair.ControlPlane{Store: "core"},
+		CustomResources: pair.Resource{Owner: pair.OwnerShared}}
 	for key, as := range map[string][3]string{
 		"pods": {"v1", "Pod", ""}, "events": {"v1", "Event", ""}, "replicasets": {"apps/v1", "ReplicaSet", "apps"}, "configmaps": {"v1", "ConfigMap", ""},
 		"secrets": {"v1", "Secret", ""}, "namespaces": {"v1", "Namespace", ""},
 	} {
-		side := etcdsplit.Side{Store: "core", StoredAs: as[0], Decodes: []string{as[0]}, Serves: []string{as[0]}}
-		m.Resources = append(m.Resources, etcdsplit.Resource{Key: key, Name: key, Kind: as[1], Groups: []string{as[2]}, Namespaced: key != "namespaces", Owner: etcdsplit.OwnerShared, Legacy: side, Modern: side})
+		side := pair.View{Store: "core", StoredAs: as[0], Decodes: []string{as[0]}, Serves: []string{as[0]}}
+		m.Resources = append(m.Resources, pair.Resource{Key: key, Name: key, Kind: as[1], Groups: []string{as[2]}, Namespaced: key != "namespaces", Owner: pair.OwnerShared, Legacy: side, Modern: side})
 	}
 	return m
 }

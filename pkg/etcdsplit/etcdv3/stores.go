@@ -6,6 +6,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Store is a store of a plan: a live one, or, without a client, a file.
@@ -16,7 +17,7 @@ type Store struct {
 
 // Scan scans the stores as etcdsplit.Scan does. Two that are one and the same etcd are no answer to the question whose
 // a key is: the report has no findings then, and is incomplete.
-func Scan(ctx context.Context, m *etcdsplit.Map, stores []Store, options etcdsplit.Options) (*etcdsplit.Report, error) {
+func Scan(ctx context.Context, m *pair.Map, stores []Store, options etcdsplit.Options) (*etcdsplit.Report, error) {
 	scanned := make([]etcdsplit.Store, len(stores))
 	for i, s := range stores {
 		scanned[i] = s.Store

@@ -18,6 +18,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 func TestWriterGuardsWhatItWrites(t *testing.T) {
@@ -137,8 +138,8 @@ func TestMoveBetweenRealStoresSurvivesKills(t *testing.T) {
 	for name, s := range servers {
 		real[name] = &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{s.Endpoint}})}
 	}
-	m := &etcdsplit.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, CustomResources: etcdsplit.Resource{Owner: etcdsplit.OwnerModern}, Resources: []etcdsplit.Resource{
-		{Key: "deployments", Namespaced: true, Owner: etcdsplit.OwnerModern, Legacy: etcdsplit.Side{Store: "core"}, Modern: etcdsplit.Side{Store: "modern"}},
+	m := &pair.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, CustomResources: pair.Resource{Owner: pair.OwnerModern}, Resources: []pair.Resource{
+		{Key: "deployments", Namespaced: true, Owner: pair.OwnerModern, Legacy: pair.View{Store: "core"}, Modern: pair.View{Store: "modern"}},
 	}}
 	hold := func(name string) int {
 		page, err := real[name].Page(ctx, etcdsplit.Request{From: "/registry/", To: "/registry0", LimitKeys: 1000})
@@ -327,8 +328,8 @@ func TestMoveSurvivesLostAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := &etcdsplit.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, CustomResources: etcdsplit.Resource{Owner: etcdsplit.OwnerModern}, Resources: []etcdsplit.Resource{
-		{Key: "deployments", Namespaced: true, Owner: etcdsplit.OwnerModern, Legacy: etcdsplit.Side{Store: "core"}, Modern: etcdsplit.Side{Store: "modern"}},
+	m := &pair.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, CustomResources: pair.Resource{Owner: pair.OwnerModern}, Resources: []pair.Resource{
+		{Key: "deployments", Namespaced: true, Owner: pair.OwnerModern, Legacy: pair.View{Store: "core"}, Modern: pair.View{Store: "modern"}},
 	}}
 	before, empty := contents(t, servers["core"]), contents(t, servers["modern"])
 	lost := 0
@@ -396,9 +397,9 @@ func contents(t *testing.T, s *etcdtest.Server) map[string]string {
 }
 
 // deployments gives all deployments to the store modern.
-func deployments() *etcdsplit.Map {
-	return &etcdsplit.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, CustomResources: etcdsplit.Resource{Owner: etcdsplit.OwnerModern}, Resources: []etcdsplit.Resource{
-		{Key: "deployments", Namespaced: true, Owner: etcdsplit.OwnerModern, Legacy: etcdsplit.Side{Store: "core"}, Modern: etcdsplit.Side{Store: "modern"}},
+func deployments() *pair.Map {
+	return &pair.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, CustomResources: pair.Resource{Owner: pair.OwnerModern}, Resources: []pair.Resource{
+		{Key: "deployments", Namespaced: true, Owner: pair.OwnerModern, Legacy: pair.View{Store: "core"}, Modern: pair.View{Store: "modern"}},
 	}}
 }
 

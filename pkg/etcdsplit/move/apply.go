@@ -249,7 +249,7 @@ func (a *applier) saved(ctx context.Context) iter.Seq2[SavedKey, error] {
 				switch {
 				case e == nil && batch[i].Leased:
 				case e == nil || e.ModRevision != batch[i].ModRevision:
-					yield(SavedKey{}, (&pair{Move: batch[i]}).fail("was written in store %s while it was saved", batch[i].From))
+					yield(SavedKey{}, (&keyPair{Move: batch[i]}).fail("was written in store %s while it was saved", batch[i].From))
 					return
 				case !yield(SavedKey{batch[i].From, *e}, nil):
 					return
@@ -310,7 +310,7 @@ func (a *applier) readBack(ctx context.Context, store string, entries []etcdspli
 }
 
 // missing lists what is to be created, after checking that everything else is as it should be.
-func (a *applier) missing(ctx context.Context, pairs []pair, lost bool) ([]etcdsplit.Entry, error) {
+func (a *applier) missing(ctx context.Context, pairs []keyPair, lost bool) ([]etcdsplit.Entry, error) {
 	var missing []etcdsplit.Entry
 	for _, p := range pairs {
 		switch {
@@ -370,7 +370,7 @@ func (a *applier) delete(ctx context.Context, batch []Move, begun bool) error {
 }
 
 // doomed lists what is to be deleted, and counts what has expired.
-func (a *applier) doomed(ctx context.Context, pairs []pair, begun bool) (doomed []KeyAt, expired int64, err error) {
+func (a *applier) doomed(ctx context.Context, pairs []keyPair, begun bool) (doomed []KeyAt, expired int64, err error) {
 	for _, p := range pairs {
 		switch {
 		case p.from == nil && (p.Leased || begun && p.to != nil):

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 func filledWorld(t *testing.T, n int) (*world, move.Plan) {
@@ -373,7 +374,7 @@ func TestUndoSaysWhatOnlyTheBackupHad(t *testing.T) {
 
 func TestResolveResources(t *testing.T) {
 	m := ownership()
-	m.Resources = append(m.Resources, etcdsplit.Resource{Key: "minions", Name: "nodes"}, etcdsplit.Resource{Key: "services/specs", Name: "services"}, etcdsplit.Resource{Key: "ranges/serviceips"})
+	m.Resources = append(m.Resources, pair.Resource{Key: "minions", Name: "nodes"}, pair.Resource{Key: "services/specs", Name: "services"}, pair.Resource{Key: "ranges/serviceips"})
 	got, err := move.ResolveResources(m, []string{"nodes", "minions", "services", "ranges", "kubeflow.org/notebooks", "pods"})
 	if want := "[minions minions services/specs ranges kubeflow.org/notebooks pods]"; err != nil || fmt.Sprint(got) != want {
 		t.Errorf("ResolveResources = %v, %v; want %s", got, err, want)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Record is one line of the journal. Records only speed a repetition up: what they claim is in the stores and in the backup.
@@ -81,7 +82,7 @@ const (
 
 // Job is a plan and what it is to be done with.
 type Job struct {
-	Map      *etcdsplit.Map
+	Map      *pair.Map
 	Stores   map[string]Store
 	Plan     Plan
 	Files    Files
@@ -256,19 +257,19 @@ func keysOf(batch []Move) []string {
 	return keys
 }
 
-// pair is a key in both stores; nil where it is absent.
-type pair struct {
+// keyPair is a key in both stores; nil where it is absent.
+type keyPair struct {
 	Move
 	from, to *etcdsplit.Entry
 }
 
 // fail is an error about a pair.
-func (p *pair) fail(format string, args ...any) error {
+func (p *keyPair) fail(format string, args ...any) error {
 	return fmt.Errorf("%s: %s: %w", etcdsplit.Printable(p.Key), fmt.Sprintf(format, args...), ErrChanged)
 }
 
 // read reads a batch in both stores.
-func (a *applier) read(ctx context.Context, batch []Move) ([]pair, error) {
+func (a *applier) read(ctx context.Context, batch []Move) ([]keyPair, error) {
 	from, err := a.Stores[batch[0].From].Read(ctx, keysOf(batch))
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", batch[0].From, err)
@@ -277,9 +278,9 @@ func (a *applier) read(ctx context.Context, batch []Move) ([]pair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", batch[0].To, err)
 	}
-	pairs := make([]pair, len(batch))
+	pairs := make([]keyPair, len(batch))
 	for i, move := range batch {
-		pairs[i] = pair{move, from[i], to[i]}
+		pairs[i] = keyPair{move, from[i], to[i]}
 	}
 	return pairs, nil
 }

@@ -51,14 +51,14 @@ func (a *applier) leaseID(l leaseAt) int64 {
 
 // lasts says why what a store holds under a key does not last as long as the same value where it comes from, or lasts longer
 // than it should; "" when it may take its place.
-func (a *applier) lasts(ctx context.Context, p pair) (problem string, err error) {
+func (a *applier) lasts(ctx context.Context, p keyPair) (problem string, err error) {
 	if p.to.Lease != 0 && p.to.Lease == a.leaseID(leaseAt{p.From, p.To, p.from.Lease}) {
 		return "", nil
 	}
 	return lasts(ctx, a.Stores, p)
 }
 
-func lasts(ctx context.Context, stores map[string]Store, p pair) (problem string, err error) {
+func lasts(ctx context.Context, stores map[string]Store, p keyPair) (problem string, err error) {
 	switch {
 	case p.from.Lease == 0 && p.to.Lease == 0:
 		return "", nil

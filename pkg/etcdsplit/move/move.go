@@ -21,6 +21,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Store is a live store that keys are moved from and to.
@@ -133,7 +134,7 @@ type Plan struct {
 // where it is, and so is what belongs in several stores. A store that is compacted meanwhile is read on at a newer revision:
 // Apply looks at everything again.
 // Errors: a store cannot be read; options name what does not exist; emit's own.
-func New(ctx context.Context, m *etcdsplit.Map, stores map[string]Store, options Options, emit func(Move) error) (Header, error) {
+func New(ctx context.Context, m *pair.Map, stores map[string]Store, options Options, emit func(Move) error) (Header, error) {
 	header := Header{Schema: Schema, Prefix: etcdsplit.NormalPrefix(m.Prefix), Clusters: map[string]string{}, Revisions: map[string]int64{}, Options: options}
 	if err := options.validate(m, stores); err != nil {
 		return header, err
@@ -155,7 +156,7 @@ func New(ctx context.Context, m *etcdsplit.Map, stores map[string]Store, options
 // ResolveResources turns names of resources into their parts of keys: "services" into "services/specs". Custom resources are
 // named by group and plural, "kubeflow.org/notebooks".
 // Errors: neither version has a resource of the name.
-func ResolveResources(m *etcdsplit.Map, names []string) ([]string, error) {
+func ResolveResources(m *pair.Map, names []string) ([]string, error) {
 	var parts []string
 	for _, name := range names {
 		part := ""
@@ -179,7 +180,7 @@ func ResolveResources(m *etcdsplit.Map, names []string) ([]string, error) {
 	return parts, nil
 }
 
-func (o *Options) validate(m *etcdsplit.Map, stores map[string]Store) error {
+func (o *Options) validate(m *pair.Map, stores map[string]Store) error {
 	if (o.From == "") != (o.To == "") {
 		return errors.New("from and to: want both or neither")
 	}
@@ -199,7 +200,7 @@ func (o *Options) validate(m *etcdsplit.Map, stores map[string]Store) error {
 
 // planner turns pages of the stores into moves.
 type planner struct {
-	m          *etcdsplit.Map
+	m          *pair.Map
 	classifier *etcdsplit.Classifier
 	byName     map[string]Store
 	options    Options
@@ -208,7 +209,7 @@ type planner struct {
 	emit       func(Move) error
 }
 
-func newPlanner(m *etcdsplit.Map, stores map[string]Store, options Options, emit func(Move) error) *planner {
+func newPlanner(m *pair.Map, stores map[string]Store, options Options, emit func(Move) error) *planner {
 	return &planner{m: m, classifier: etcdsplit.NewClassifier(m), byName: stores, options: options, emit: emit}
 }
 
@@ -319,7 +320,7 @@ func (p *planner) compare(ctx context.Context, to string, keys []string, entries
 			case !bytes.Equal(other.Value, mine.Value):
 				taken[chunk[i]] = fmt.Sprintf("store %s holds another object under this key", to)
 			default:
-				if taken[chunk[i]], err = lasts(ctx, p.byName, pair{Move{From: p.from, To: to}, mine, other}); err != nil {
+				if taken[chunk[i]], err = lasts(ctx, p.byName, keyPair{Move{From: p.from, To: to}, mine, other}); err != nil {
 					return err
 				}
 			}
@@ -351,7 +352,7 @@ func (p *planner) destination(k etcdsplit.Key, key string) string {
 		}
 		return ""
 	}
-	row := p.m.Row(k)
+	row := etcdsplit.RowOf(p.m, k)
 	if row == nil {
 		return ""
 	}
@@ -365,6 +366,6 @@ func (p *planner) destination(k etcdsplit.Key, key string) string {
 // atStart reports whether a side that keeps the resource in the store writes the key by itself.
 func (p *planner) atStart(key, store string) bool {
 	rest := strings.TrimPrefix(key, etcdsplit.NormalPrefix(p.m.Prefix)+"/")
-	row := p.m.Row(p.classifier.Classify(key))
-	return row != nil && slices.ContainsFunc(p.m.Boot, func(b etcdsplit.BootKey) bool { return b.Matches(rest) && row.Side(b.Side).Store == store })
+	row := etcdsplit.RowOf(p.m, p.classifier.Classify(key))
+	return row != nil && slices.ContainsFunc(p.m.Boot, func(b pair.BootKey) bool { return b.Matches(rest) && row.View(b.Side).Store == store })
 }

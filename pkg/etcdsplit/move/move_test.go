@@ -13,18 +13,19 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // ownership gives deployments to the modern store, pods to core, config maps to both.
-func ownership() *etcdsplit.Map {
-	at := func(store string) etcdsplit.Side { return etcdsplit.Side{Store: store} }
-	return &etcdsplit.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, Resources: []etcdsplit.Resource{
-		{Key: "deployments", Namespaced: true, Owner: etcdsplit.OwnerModern, Legacy: at("core"), Modern: at("modern")},
-		{Key: "events", Namespaced: true, Owner: etcdsplit.OwnerModern, Legacy: at("core"), Modern: at("modern")},
-		{Key: "pods", Namespaced: true, Owner: etcdsplit.OwnerShared, Legacy: at("core"), Modern: at("core")},
-		{Key: "configmaps", Namespaced: true, Owner: etcdsplit.OwnerSplit, Legacy: at("core"), Modern: at("modern")},
-		{Key: "flowschemas", Owner: etcdsplit.OwnerModern, Modern: at("modern")},
-	}, CustomResources: etcdsplit.Resource{Owner: etcdsplit.OwnerModern, Modern: at("modern")}, Boot: []etcdsplit.BootKey{{Side: etcdsplit.Modern, Key: "flowschemas/*"}}}
+func ownership() *pair.Map {
+	at := func(store string) pair.View { return pair.View{Store: store} }
+	return &pair.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, Resources: []pair.Resource{
+		{Key: "deployments", Namespaced: true, Owner: pair.OwnerModern, Legacy: at("core"), Modern: at("modern")},
+		{Key: "events", Namespaced: true, Owner: pair.OwnerModern, Legacy: at("core"), Modern: at("modern")},
+		{Key: "pods", Namespaced: true, Owner: pair.OwnerShared, Legacy: at("core"), Modern: at("core")},
+		{Key: "configmaps", Namespaced: true, Owner: pair.OwnerSplit, Legacy: at("core"), Modern: at("modern")},
+		{Key: "flowschemas", Owner: pair.OwnerModern, Modern: at("modern")},
+	}, CustomResources: pair.Resource{Owner: pair.OwnerModern, Modern: at("modern")}, Boot: []pair.BootKey{{Side: pair.Modern, Key: "flowschemas/*"}}}
 }
 
 // fill puts keys where some of them do not belong.

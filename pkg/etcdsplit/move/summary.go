@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Totals are the moves of one resource between two stores.
@@ -34,7 +35,7 @@ type Summary struct {
 type encryptedFor struct{ store, with string }
 
 // NewSummary sums up moves of nothing yet.
-func NewSummary(m *etcdsplit.Map) *Summary {
+func NewSummary(m *pair.Map) *Summary {
 	return &Summary{etcdsplit.NewClassifier(m), map[[3]string]*Totals{}, map[encryptedFor]int64{}}
 }
 

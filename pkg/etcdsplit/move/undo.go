@@ -112,7 +112,7 @@ func (a *applier) untouched() bool {
 
 // restorable notes a key for which undo would lose what was written after the move. What still is the original, whatever was
 // written to it since, is not such a key.
-func (a *applier) restorable(p *pair, saved *etcdsplit.Entry, d *differences) bool {
+func (a *applier) restorable(p *keyPair, saved *etcdsplit.Entry, d *differences) bool {
 	switch {
 	case saved == nil, a.untouched(), p.from != nil && p.from.CreateRevision == saved.CreateRevision:
 		return true
@@ -203,13 +203,13 @@ func (a *applier) restore(ctx context.Context, batch []Move, saved []*etcdsplit.
 }
 
 // ours reports whether what lies in the new store is a copy that Apply made, and not what was there before.
-func (a *applier) ours(p *pair, saved *etcdsplit.Entry) bool {
+func (a *applier) ours(p *keyPair, saved *etcdsplit.Entry) bool {
 	return p.to != nil && bytes.Equal(p.to.Value, saved.Value) && p.to.CreateRevision > a.Plan.Header.Revisions[p.To]
 }
 
 // back is the entry to create where the key came from; false when its time is up. It gets the lease that it had, or if that is
 // gone, what is left of its copy's.
-func (a *applier) back(ctx context.Context, p *pair, saved *etcdsplit.Entry) (etcdsplit.Entry, bool, error) {
+func (a *applier) back(ctx context.Context, p *keyPair, saved *etcdsplit.Entry) (etcdsplit.Entry, bool, error) {
 	entry := etcdsplit.Entry{Key: saved.Key, Value: saved.Value}
 	if saved.Lease == 0 {
 		return entry, true, nil

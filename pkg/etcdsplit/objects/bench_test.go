@@ -8,12 +8,13 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/snapshot"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // splitMap is the ownership map of the pair that wrote the stores of package snapshot.
-func splitMap(t testing.TB) *etcdsplit.Map {
+func splitMap(t testing.TB) *pair.Map {
 	t.Helper()
 	text, err := os.ReadFile("../../../internal/cli/testdata/split-1.10-1.36.yaml")
 	if err != nil {
@@ -32,10 +33,10 @@ func splitMap(t testing.TB) *etcdsplit.Map {
 }
 
 // dropping are those sides of a resource that drop fields of it.
-func dropping(m *etcdsplit.Map, resource string) (sides []*etcdsplit.Side) {
+func dropping(m *pair.Map, resource string) (sides []*pair.View) {
 	for i := range m.Resources {
-		for _, name := range etcdsplit.Sides() {
-			if side := m.Resources[i].Side(name); m.Resources[i].Key == resource && len(side.Drops) > 0 {
+		for _, name := range pair.Sides() {
+			if side := m.Resources[i].View(name); m.Resources[i].Key == resource && len(side.Drops) > 0 {
 				sides = append(sides, side)
 			}
 		}

@@ -19,12 +19,13 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Finder finds fields by the numbers that the API types give them. The zero value is ready. Safe for concurrent use.
 type Finder struct {
 	mu    sync.RWMutex
-	tries map[*etcdsplit.Side][]*trie
+	tries map[*pair.View][]*trie
 }
 
 // Find calls found with each of the paths that the side drops under which the object holds something: a value that is not empty,
@@ -33,7 +34,7 @@ type Finder struct {
 // a path is found if some version of the object's type has it; objects of types that no version has are passed over. The side must
 // not be changed afterwards.
 // Errors: the object is damaged; etcdsplit.ErrUnreadable, wrapped.
-func (f *Finder) Find(e *etcdsplit.Envelope, side *etcdsplit.Side, found func(path string, implied bool)) error {
+func (f *Finder) Find(e *etcdsplit.Envelope, side *pair.View, found func(path string, implied bool)) error {
 	if len(side.Drops) == 0 {
 		return nil
 	}
@@ -65,7 +66,7 @@ func (f *Finder) Find(e *etcdsplit.Envelope, side *etcdsplit.Side, found func(pa
 }
 
 // trie is the one for objects of the value's type; it makes it when it is the first to ask.
-func (f *Finder) trie(e *etcdsplit.Envelope, side *etcdsplit.Side) *trie {
+func (f *Finder) trie(e *etcdsplit.Envelope, side *pair.View) *trie {
 	isFor := func(t *trie) bool { return t.apiVersion == string(e.APIVersion) && t.kind == string(e.Kind) }
 	f.mu.RLock()
 	tries := f.tries[side]
@@ -76,7 +77,7 @@ func (f *Finder) trie(e *etcdsplit.Envelope, side *etcdsplit.Side) *trie {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.tries == nil {
-		f.tries = map[*etcdsplit.Side][]*trie{}
+		f.tries = map[*pair.View][]*trie{}
 	}
 	tries = f.tries[side]
 	if i := slices.IndexFunc(tries, isFor); i >= 0 {
@@ -118,7 +119,7 @@ type field struct {
 }
 
 // newTrie joins the paths at their common stems and gives each field its numbers.
-func newTrie(apiVersion, kind string, side *etcdsplit.Side) *trie {
+func newTrie(apiVersion, kind string, side *pair.View) *trie {
 	t := &trie{apiVersion: apiVersion, kind: kind, root: &node{field: typeOf(apiVersion, kind), path: noPath}}
 	for i, path := range side.Drops {
 		t.root.at(path).path = i
@@ -297,7 +298,7 @@ func (s *search) inProtobuf(n *node, message []byte) error {
 			continue
 		}
 		if st := &s.states[child.path]; st.values > 0 {
-			s.add(child.path, st.valuesImplied && (st.values == 1 || child.implied != etcdsplit.OneElement))
+			s.add(child.path, st.valuesImplied && (st.values == 1 || child.implied != pair.OneElement))
 			st.values = 0
 		}
 	}
@@ -362,7 +363,7 @@ func isZero(value wireField, t reflect.Type) bool {
 // impliedIn reports whether a value, or all that is set in it, is what was given as implied.
 func (n *node) impliedIn(value wireField) bool {
 	if n.hasImplied {
-		return n.implied == etcdsplit.OneElement || n.implied == n.print(value)
+		return n.implied == pair.OneElement || n.implied == n.print(value)
 	}
 	if len(n.children) == 0 || n.list {
 		return false
@@ -517,7 +518,7 @@ func (n *node) impliedInTree(value any) bool {
 	object, isObject := value.(map[string]any)
 	list, isList := value.([]any)
 	switch {
-	case n.hasImplied && n.implied == etcdsplit.OneElement:
+	case n.hasImplied && n.implied == pair.OneElement:
 		return isList && len(list) == 1
 	case n.hasImplied:
 		return n.implied == fmt.Sprint(value)

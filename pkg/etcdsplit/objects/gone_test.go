@@ -17,6 +17,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/snapshot"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // TestEveryTypeThatWasEverStoredIsKnown goes through what each version stores. CRDs and APIServices are stored in JSON.
@@ -169,7 +170,7 @@ func TestFindKnowsFieldsOfTypesThatAreGone(t *testing.T) {
 		}
 		var finder Finder
 		found := 0
-		if err := finder.Find(&e, &etcdsplit.Side{Drops: []string{"spec.other", test.path}}, func(string, bool) { found++ }); err != nil || found != 1 {
+		if err := finder.Find(&e, &pair.View{Drops: []string{"spec.other", test.path}}, func(string, bool) { found++ }); err != nil || found != 1 {
 			t.Errorf("%s: Find found %d fields, %v; want %s", name, found, err, test.path)
 		}
 	}
@@ -185,9 +186,9 @@ func FuzzDecode(f *testing.F) {
 	for _, value := range storeValues(f) {
 		f.Add(value)
 	}
-	side := &etcdsplit.Side{
+	side := &pair.View{
 		Drops:   []string{"metadata.managedFields", "spec.containers[].startupProbe", "spec.volumes[].ephemeral", "data", "spec.hostPorts[].min", "spec.sessionAffinityConfig"},
-		Implied: map[string]string{"spec.sessionAffinityConfig.clientIP.timeoutSeconds": "10800", "data": etcdsplit.OneElement},
+		Implied: map[string]string{"spec.sessionAffinityConfig.clientIP.timeoutSeconds": "10800", "data": pair.OneElement},
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
 		var finder Finder
@@ -220,7 +221,7 @@ func storeValues(t testing.TB) (values [][]byte) {
 		}
 		defer f.Close()
 		seen := map[string]bool{}
-		classifier := etcdsplit.NewClassifier(&etcdsplit.Map{Prefix: "/registry"})
+		classifier := etcdsplit.NewClassifier(&pair.Map{Prefix: "/registry"})
 		if _, err := etcdsplit.Entries(t.Context(), etcdsplit.Store{Name: name, Walker: f}, etcdsplit.Request{}, func(e etcdsplit.Entry) error {
 			if resource := classifier.Classify(string(e.Key)).Resource; !seen[resource] {
 				seen[resource] = true

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // store encodes an object as an API server would.
@@ -55,7 +56,7 @@ func TestFindSeesFieldsInBothEncodings(t *testing.T) {
 		"metadata.managedFields", "spec.preemptionPolicy", "spec.topologySpreadConstraints", "spec.containers[].startupProbe",
 		"spec.volumes[].ephemeral", "spec.schedulingGates", "spec.hostname", "spec.enableServiceLinks", "spec.initContainers[].startupProbe", "spec.noSuchField", "spec.containers[].resources.claims",
 	}
-	side := &etcdsplit.Side{Drops: paths}
+	side := &pair.View{Drops: paths}
 	want := []string{"metadata.managedFields", "spec.containers[].startupProbe", "spec.preemptionPolicy", "spec.topologySpreadConstraints", "spec.volumes[].ephemeral"}
 	for _, asJSON := range []bool{false, true} {
 		e, err := etcdsplit.ReadEnvelope(store(t, asJSON, corev1.SchemeGroupVersion, modernPod()))
@@ -80,8 +81,8 @@ func TestFindSeesFieldsInBothEncodings(t *testing.T) {
 // version without the field does anyway.
 func TestFindTellsWhatALossMeans(t *testing.T) {
 	no, yes, none, ten := false, true, "", int32(10800)
-	side := func(implied map[string]string, drops ...string) *etcdsplit.Side {
-		return &etcdsplit.Side{Drops: drops, Implied: implied}
+	side := func(implied map[string]string, drops ...string) *pair.View {
+		return &pair.View{Drops: drops, Implied: implied}
 	}
 	pod := func(change func(*corev1.PodSpec)) *corev1.Pod {
 		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}
@@ -95,10 +96,10 @@ func TestFindTellsWhatALossMeans(t *testing.T) {
 	}
 	links := side(map[string]string{"spec.enableServiceLinks": "true"}, "spec.enableServiceLinks")
 	affinity := side(map[string]string{"spec.sessionAffinityConfig.clientIP.timeoutSeconds": "10800"}, "spec.sessionAffinityConfig")
-	addresses := side(map[string]string{"spec.clusterIPs": etcdsplit.OneElement}, "spec.clusterIPs")
+	addresses := side(map[string]string{"spec.clusterIPs": pair.OneElement}, "spec.clusterIPs")
 	for name, test := range map[string]struct {
 		object runtime.Object
-		side   *etcdsplit.Side
+		side   *pair.View
 		want   string
 	}{
 		"a flag that is off":           {pod(func(s *corev1.PodSpec) { s.EnableServiceLinks = &no }), links, "lost"},
@@ -148,7 +149,7 @@ func TestFindReportsDamage(t *testing.T) {
 	}
 	e.Body = e.Body[:len(e.Body)-3]
 	var finder objects.Finder
-	if err := finder.Find(&e, &etcdsplit.Side{Drops: []string{"spec.hostname"}}, func(string, bool) {}); !errors.Is(err, etcdsplit.ErrUnreadable) {
+	if err := finder.Find(&e, &pair.View{Drops: []string{"spec.hostname"}}, func(string, bool) {}); !errors.Is(err, etcdsplit.ErrUnreadable) {
 		t.Errorf("Find in a damaged object = %v, want %v", err, etcdsplit.ErrUnreadable)
 	}
 }
@@ -219,7 +220,7 @@ func TestFindInProtobufFindsWhatIsInJSON(t *testing.T) {
 	}
 }
 
-func find(t testing.TB, finder *objects.Finder, value []byte, side *etcdsplit.Side) (found []string) {
+func find(t testing.TB, finder *objects.Finder, value []byte, side *pair.View) (found []string) {
 	t.Helper()
 	e, err := etcdsplit.ReadEnvelope(value)
 	if err == nil {
@@ -268,5 +269,5 @@ func findInNestedLists(t testing.TB, depth int) error {
 		t.Fatal(err)
 	}
 	var finder objects.Finder
-	return finder.Find(&e, &etcdsplit.Side{Drops: []string{"spec.hostname"}}, func(string, bool) {})
+	return finder.Find(&e, &pair.View{Drops: []string{"spec.hostname"}}, func(string, bool) {})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/snapshot"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // benchFile is a store of FUSIONCTL_BENCH_KEYS pods of 1.8 KB.
@@ -66,9 +67,9 @@ func scanFile(t testing.TB, file string) int {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	side := etcdsplit.Side{Store: "core", StoredAs: "v1", Decodes: []string{"v1"}, Serves: []string{"v1"}}
-	m := &etcdsplit.Map{Prefix: "/registry", Stores: []string{"core"}, CustomResources: etcdsplit.Resource{Owner: etcdsplit.OwnerShared},
-		Resources: []etcdsplit.Resource{{Key: "pods", Name: "pods", Kind: "Pod", Groups: []string{""}, Namespaced: true, Owner: etcdsplit.OwnerShared, Legacy: side, Modern: side}}}
+	side := pair.View{Store: "core", StoredAs: "v1", Decodes: []string{"v1"}, Serves: []string{"v1"}}
+	m := &pair.Map{Prefix: "/registry", Stores: []string{"core"}, CustomResources: pair.Resource{Owner: pair.OwnerShared},
+		Resources: []pair.Resource{{Key: "pods", Name: "pods", Kind: "Pod", Groups: []string{""}, Namespaced: true, Owner: pair.OwnerShared, Legacy: side, Modern: side}}}
 	report, err := etcdsplit.Scan(context.Background(), m, []etcdsplit.Store{{Name: "core", Walker: f}}, etcdsplit.Options{})
 	if err != nil || !report.Complete {
 		t.Fatalf("scan: %v, %v", err, report)

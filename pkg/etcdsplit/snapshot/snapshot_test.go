@@ -24,6 +24,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/snapshot"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // walk reads every live key of a file, with one worker or with more: the file's own bytes choose, so that both are tried.
@@ -240,7 +241,7 @@ func TestWalkOfStoresWrittenByRealServers(t *testing.T) {
 			t.Errorf("%s: %d keys at revision %d, %v; want %d at %d", file, len(got), walked.Revision, err, want.keys, want.revision)
 		}
 		for key := range got {
-			if got := etcdsplit.NewClassifier(&etcdsplit.Map{Prefix: "/registry"}).Classify(key); got.Form != etcdsplit.FormObject && got.Form != etcdsplit.FormGrouped && got.Form != etcdsplit.FormCompaction {
+			if got := etcdsplit.NewClassifier(&pair.Map{Prefix: "/registry"}).Classify(key); got.Form != etcdsplit.FormObject && got.Form != etcdsplit.FormGrouped && got.Form != etcdsplit.FormCompaction {
 				t.Errorf("%s: Classify(%q) has form %s", file, key, got.Form)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Schema names the format of events.
@@ -42,7 +43,7 @@ type Check struct {
 
 // Config is what is watched, and how.
 type Config struct {
-	Map      etcdsplit.Map
+	Map      pair.Map
 	Stores   []etcdv3.Store    // live ones
 	Options  etcdsplit.Options // of each check
 	Interval time.Duration     // the least time between two checks

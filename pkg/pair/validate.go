@@ -1,4 +1,4 @@
-package etcdsplit
+package pair
 
 import (
 	"errors"

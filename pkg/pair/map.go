@@ -1,45 +1,11 @@
-// Package etcdsplit answers one question about a store: whose key is this? It holds the ownership map of a fused control
-// plane, the classifier of keys, the reader of what is stored under them, and the scan that compares the two.
-//
-// The package is pure: it reads stores through the Pager that it is given and returns findings. A live etcd stands behind
-// the Pager in package etcdv3, an offline file in package snapshot.
-package etcdsplit
+package pair
 
 import (
 	"slices"
 	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/gc"
 )
-
-// Owner says which side writes the objects of a resource.
-type Owner string
-
-// The four owners a resource may have.
-const (
-	OwnerLegacy Owner = "legacy" // only the legacy side writes it
-	OwnerModern Owner = "modern" // only the modern side writes it
-	OwnerShared Owner = "shared" // one location; both sides write, each its own objects
-	OwnerSplit  Owner = "split"  // each side has its own objects in its own location
-)
-
-// SideName is one of the two control planes.
-type SideName string
-
-// The two sides.
-const (
-	Legacy SideName = "legacy"
-	Modern SideName = "modern"
-)
-
-// Sides lists the two sides in the order in which they are printed.
-func Sides() []SideName { return []SideName{Legacy, Modern} }
-
-// other is the side that is not this one.
-func (s SideName) other() SideName {
-	if s == Legacy {
-		return Modern
-	}
-	return Legacy
-}
 
 // Map is the ownership map of one fused control plane: where every key belongs, who may write it and who reads it. It is
 // plain data and complete, so that a scan needs neither the spec nor tables of version facts.
@@ -64,10 +30,10 @@ type Map struct {
 
 // ControlPlane holds the facts about one side as a whole.
 type ControlPlane struct {
-	Version       string    `json:"version"`                 // "1.6.13", for messages only
-	Store         string    `json:"store"`                   // the default store: CRDs, custom resources, APIServices
-	GroupVersions []string  `json:"groupVersions,omitempty"` // everything served, "v1", "apps/v1": an APIService of another one is foreign
-	Collector     Collector `json:"collector"`               //
+	Version       string       `json:"version"`                 // "1.6.13", for messages only
+	Store         string       `json:"store"`                   // the default store: CRDs, custom resources, APIServices
+	GroupVersions []string     `json:"groupVersions,omitempty"` // everything served, "v1", "apps/v1": an APIService of another one is foreign
+	Collector     gc.Collector `json:"collector"`               //
 	// CRDFields are the fields below a CRD's spec and status that this version keeps when it rewrites one: "spec.versions",
 	// "status.storedVersions". Empty: this version has no CRDs.
 	CRDFields []string `json:"crdFields,omitempty"`
@@ -92,31 +58,6 @@ const (
 	UndecryptableFails   = "fails"   // the whole list fails
 )
 
-// Outcome is what a garbage collector does with an object whose owner it cannot see.
-type Outcome string
-
-// The two outcomes.
-const (
-	Safe    Outcome = "safe"
-	Deleted Outcome = "deleted"
-)
-
-// Collector says whether a side runs the garbage collector, and what that does with an object all of whose owners are out
-// of its sight. The five cases are mutually exclusive: the owner's kind is unknown to the side; the kind is known but not in the
-// reference's version; kind and version are served and the object is absent, or in another namespace; the owner is
-// cluster-scoped (and present) and the object is not; the owner's kind is namespaced and the object is in no namespace. An
-// empty Outcome counts as Safe.
-type Collector struct {
-	Runs            bool    `json:"runs"`
-	UnknownKind     Outcome `json:"unknownKind,omitempty"`
-	UnservedVersion Outcome `json:"unservedVersion,omitempty"`
-	AbsentOwner     Outcome `json:"absentOwner,omitempty"`
-	ClusterOwner    Outcome `json:"clusterOwner,omitempty"`
-	NamespacedOwner Outcome `json:"namespacedOwner,omitempty"`
-	// KnowsUnserved: it knows every kind that the version has, whether its API server serves it or not.
-	KnowsUnserved bool `json:"knowsUnserved,omitempty"`
-}
-
 // Resource is one row of the map.
 type Resource struct {
 	// Key is the resource's part of the key, below the prefix: "deployments", "services/specs",
@@ -127,12 +68,12 @@ type Resource struct {
 	Groups     []string `json:"groups,omitempty"` // that serve this key: "extensions", "apps"; "" is the core group
 	Namespaced bool     `json:"namespaced"`       //
 	Owner      Owner    `json:"owner"`            //
-	Legacy     Side     `json:"legacy"`           //
-	Modern     Side     `json:"modern"`           //
+	Legacy     View     `json:"legacy"`           //
+	Modern     View     `json:"modern"`           //
 }
 
-// Side is what one side knows about a resource.
-type Side struct {
+// View is what one side knows about a resource.
+type View struct {
 	Store    string   `json:"store,omitempty"`    // where this side keeps it; "" when this side does not have the resource
 	StoredAs string   `json:"storedAs,omitempty"` // group/version that it writes: "v1", "apps/v1"
 	Decodes  []string `json:"decodes,omitempty"`  // group/versions of the kind that it reads from a store
@@ -147,15 +88,15 @@ type Side struct {
 	Implied map[string]string `json:"implied,omitempty"`
 }
 
-// OneElement is a value of Side.Implied.
+// OneElement is a value of View.Implied.
 const OneElement = "[*]"
 
-// ManagedFields is a path of Side.Drops on which, and on those below it, nothing that runs depends.
+// ManagedFields is a path of View.Drops on which, and on those below it, nothing that runs depends.
 const ManagedFields = "metadata.managedFields"
 
 // BootKey names what an API server writes by itself at every start, so that it may lie where the owner would not have it.
 type BootKey struct {
-	Side SideName `json:"side"`
+	Side Side `json:"side"`
 	// Key is below the prefix: "namespaces/default", or "flowschemas/*" where the star stands for any rest.
 	Key      string `json:"key"`
 	StoredAs string `json:"storedAs,omitempty"` // group/version in which that side writes it
@@ -163,23 +104,23 @@ type BootKey struct {
 
 // Lock is an object on which a component of one side elects its leader.
 type Lock struct {
-	Side      SideName `json:"side"`
-	Component string   `json:"component"` // "kube-controller-manager"
-	Resource  string   `json:"resource"`  // Resource.Key of the lock object: "leases", "services/endpoints", "configmaps"
-	Namespace string   `json:"namespace"`
-	Name      string   `json:"name"`
+	Side      Side   `json:"side"`
+	Component string `json:"component"` // "kube-controller-manager"
+	Resource  string `json:"resource"`  // Resource.Key of the lock object: "leases", "services/endpoints", "configmaps"
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
 }
 
 // ControlPlane returns the facts about a side as a whole.
-func (m *Map) ControlPlane(side SideName) *ControlPlane {
+func (m *Map) ControlPlane(side Side) *ControlPlane {
 	if side == Legacy {
 		return &m.Legacy
 	}
 	return &m.Modern
 }
 
-// Side returns what the side knows about the resource.
-func (r *Resource) Side(side SideName) *Side {
+// View returns what the side knows about the resource.
+func (r *Resource) View(side Side) *View {
 	if side == Legacy {
 		return &r.Legacy
 	}
@@ -187,10 +128,10 @@ func (r *Resource) Side(side SideName) *Side {
 }
 
 // Readers lists the sides that read the resource from the store.
-func (r *Resource) Readers(store string) []SideName {
-	var sides []SideName
+func (r *Resource) Readers(store string) []Side {
+	var sides []Side
 	for _, side := range Sides() {
-		if r.Side(side).Store == store {
+		if r.View(side).Store == store {
 			sides = append(sides, side)
 		}
 	}
@@ -201,8 +142,8 @@ func (r *Resource) Readers(store string) []SideName {
 func (r *Resource) Homes() []string {
 	var homes []string
 	for _, side := range Sides() {
-		store := r.Side(side).Store
-		if store == "" || slices.Contains(homes, store) || !r.writtenBy(side) {
+		store := r.View(side).Store
+		if store == "" || slices.Contains(homes, store) || !r.WrittenBy(side) {
 			continue
 		}
 		homes = append(homes, store)
@@ -210,7 +151,8 @@ func (r *Resource) Homes() []string {
 	return homes
 }
 
-func (r *Resource) writtenBy(side SideName) bool {
+// WrittenBy reports whether the owner of the resource lets the side write its objects.
+func (r *Resource) WrittenBy(side Side) bool {
 	switch r.Owner {
 	case OwnerLegacy:
 		return side == Legacy
@@ -218,17 +160,6 @@ func (r *Resource) writtenBy(side SideName) bool {
 		return side == Modern
 	}
 	return true
-}
-
-// readable reports whether every side that reads the resource from the store reads what is stored as the type.
-func (r *Resource) readable(store string, as stored) bool {
-	for _, side := range r.Readers(store) {
-		s := r.Side(side)
-		if !slices.Contains(s.Decodes, as.APIVersion) || slices.Contains(s.WatchBreaks, as.APIVersion) {
-			return false
-		}
-	}
-	return as.Kind == r.Kind && as.Encoding != CBOR
 }
 
 // ServesKind reports whether one of the resource's groups is group and its kind is kind.
@@ -244,24 +175,5 @@ func (b *BootKey) Matches(rest string) bool {
 	return rest == b.Key
 }
 
-// Row finds the row of the map for a classified key; nil when the map does not know the resource.
-func (m *Map) Row(k Key) *Resource {
-	var wildcard *Resource
-	group, _, grouped := strings.Cut(k.Resource, "/")
-	for i := range m.Resources {
-		r := &m.Resources[i]
-		if r.Key == k.Resource || (k.Resource == rangesResource && r.Key == k.Resource+"/"+k.Name) {
-			return r
-		}
-		if stem, ok := strings.CutSuffix(r.Key, "/*"); ok && grouped && stem == group {
-			wildcard = r
-		}
-	}
-	if wildcard == nil && k.Form == FormGrouped {
-		return &m.CustomResources
-	}
-	return wildcard
-}
-
-// key is the lock object below the prefix.
-func (l *Lock) key() string { return l.Resource + "/" + l.Namespace + "/" + l.Name }
+// Key is the lock object below the prefix.
+func (l *Lock) Key() string { return l.Resource + "/" + l.Namespace + "/" + l.Name }
