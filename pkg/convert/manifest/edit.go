@@ -75,6 +75,9 @@ var errNotInPlace = errors.New("the change cannot be made in place")
 
 // editYAML changes only the lines of what differs. What it yields is read again, and refused when it does not say the value.
 func (o *Object) editYAML(value map[string]any) ([]byte, error) {
+	if otherBreaks(o.Text) {
+		return nil, errNotInPlace
+	}
 	e := editor{lines: strings.SplitAfter(string(o.Text), "\n")}
 	if err := e.mapping(o.node, o.Value, value); err != nil {
 		return nil, err
@@ -89,6 +92,15 @@ func (o *Object) editYAML(value map[string]any) ([]byte, error) {
 		return nil, errNotInPlace
 	}
 	return p.Text, nil
+}
+
+// otherBreaks reports whether the parser of YAML finds lines in the text that do not end with "\n", so that its numbers of lines are not
+// those of the text: a lone carriage return, NEL, the separators of lines and paragraphs, or a text in UTF-16.
+func otherBreaks(text []byte) bool {
+	if bytes.HasPrefix(text, []byte("\xfe\xff")) || bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.ContainsAny(text, "\u0085\u2028\u2029") {
+		return true
+	}
+	return bytes.Count(text, []byte("\r")) != bytes.Count(text, []byte("\r\n"))
 }
 
 // equal compares values; a whole number may be of either type that decoding makes.

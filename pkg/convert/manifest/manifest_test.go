@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"testing"
 
@@ -325,6 +326,42 @@ func TestHelmReleases(t *testing.T) {
 	}
 	if _, ok, err := HelmRelease(record("Secret", "team", "web", "!")); ok || err != nil {
 		t.Error("a Secret that Helm did not write was taken for a record")
+	}
+}
+
+// YAML ends lines where text editors do not: the lines of its nodes are not those of the text then.
+func TestRewriteWithLineBreaksOfYAML(t *testing.T) {
+	for name, text := range map[string]string{
+		"NEL in a comment":                  "# a\u0085\na: 1\n",
+		"NELs in a comment":                 "# a\u0085\u0085\u0085\na: 1\nb: {c: d}\n",
+		"a line separator":                  "# a\u2028\u2028\u2028\na: 1\n",
+		"a paragraph separator":             "a: 1 # x\u2029\nb: 2 #\u2029\n",
+		"lone carriage returns":             "a: 1\rb: 2\rc: 3\n",
+		"carriage returns with line feeds":  "a: 1\r\nb: 2\r\n",
+		"a carriage return before both":     "a: 1\r\r\nb: 2\n",
+		"UTF-16, whose bytes are no breaks": "\xff\xfea\x00:\x00 \x001\x00\n\x00b\x00:\x00 \x00(\x20\n\x00",
+	} {
+		for part, err := range Parts(strings.NewReader(text)) {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				break
+			}
+			object, err := part.Decode()
+			if err != nil || object == nil {
+				continue // refused, which is an answer
+			}
+			want := maps.Clone(object.Value)
+			want["added"], want["a"] = "x", int64(2)
+			out, err := object.Rewrite(want)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			var got map[string]any
+			if err := sigsyaml.Unmarshal(out, &got); err != nil || got["added"] != "x" || fmt.Sprint(got["a"]) != "2" {
+				t.Errorf("%s: rewritten as %q: %v", name, out, err)
+			}
+		}
 	}
 }
 
