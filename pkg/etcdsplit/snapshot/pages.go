@@ -43,6 +43,7 @@ type meta struct {
 	root      uint64
 	pages     uint64 // high-water mark
 	txid      uint64
+	alone     bool // the other meta page is damaged
 }
 
 // readMeta reads both meta pages and takes the newer one that is whole.
@@ -64,6 +65,9 @@ func readMeta(file io.ReaderAt, sizeBytes int64) (meta, error) {
 	}
 	if len(found) == 0 {
 		return meta{}, err
+	}
+	if len(found) == 1 {
+		found[0].alone = true
 	}
 	newest := slices.MaxFunc(found, func(a, b meta) int { return int(int64(a.txid) - int64(b.txid)) })
 	if whole := int64(newest.pages) * newest.pageBytes; newest.pages > uint64(sizeBytes) || whole > sizeBytes {
@@ -171,7 +175,42 @@ func (t *tree) page(id uint64) (page, error) {
 			return page{}, fmt.Errorf("reading page %d: %w", id, err)
 		}
 	}
-	return parsePage(data, id)
+	p, err := parsePage(data, id)
+	if err == nil {
+		err = p.gapless(id)
+	}
+	return p, err
+}
+
+// gapless reports elements that are not laid out as bbolt writes them: the first key lies behind the last element, each begins where the
+// one before ends, and no page of a tree is empty. A lowered count would hide elements otherwise.
+func (p *page) gapless(id uint64) error {
+	if p.count == 0 {
+		return damaged("page %d has no elements", id)
+	}
+	_, err := p.end(id)
+	return err
+}
+
+// end is where the last element ends.
+func (p *page) end(id uint64) (uint64, error) {
+	end := uint64(pageHeaderBytes + p.count*elementBytes)
+	for i := range p.count {
+		at := pageHeaderBytes + i*elementBytes
+		element := p.data[at : at+elementBytes]
+		position, size := binary.LittleEndian.Uint32(element), uint64(binary.LittleEndian.Uint32(element[4:])) // of a branch
+		if p.leaf {
+			position = binary.LittleEndian.Uint32(element[4:])
+			size = uint64(binary.LittleEndian.Uint32(element[8:])) + uint64(binary.LittleEndian.Uint32(element[12:]))
+		}
+		if uint64(at)+uint64(position) != end {
+			return 0, damaged("page %d: element %d of %d begins at byte %d, want %d", id, i, p.count, uint64(at)+uint64(position), end)
+		}
+		if end += size; end > uint64(len(p.data)) {
+			return 0, damaged("page %d: element %d of %d reaches beyond the page", id, i, p.count)
+		}
+	}
+	return end, nil
 }
 
 func parsePage(data []byte, id uint64) (page, error) {
@@ -281,5 +320,13 @@ func (t *tree) bucket(name string) (root uint64, inline page, err error) {
 	if err == nil && !inline.leaf {
 		err = damaged("its bucket %q is no leaf", name)
 	}
-	return 0, inline, err
+	if err != nil {
+		return 0, page{}, err
+	}
+	if end, err := inline.end(0); err != nil {
+		return 0, page{}, err
+	} else if end != uint64(len(data)) {
+		return 0, page{}, damaged("its bucket %q takes %d bytes, and its elements end at %d", name, len(data), end)
+	}
+	return 0, inline, nil
 }

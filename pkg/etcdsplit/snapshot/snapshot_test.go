@@ -288,6 +288,74 @@ func TestWalkSurvivesDamage(t *testing.T) {
 	}
 }
 
+// TestNoFlippedBitOfAPageHeaderHidesKeys flips every bit of every header: of pages, and of the elements in them. What is not noticed must not
+// matter.
+func TestNoFlippedBitOfAPageHeaderHidesKeys(t *testing.T) {
+	file := boltFile(t, 120, 1, func(int) []byte { return make([]byte, 100) })
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _, err := walk(t, file)
+	if err != nil || len(want) != 120 {
+		t.Fatalf("the whole file: %d keys, %v", len(want), err)
+	}
+	const headerBytes, elementBytes = 16, 16
+	pageBytes := os.Getpagesize()
+	flips, noticed := 0, 0
+	flip := func(at int, bit int) {
+		data := slices.Clone(whole)
+		data[at] ^= 1 << bit
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		flips++
+		got, _, err := walkWith(t, file, 1)
+		switch {
+		case err != nil && !errors.Is(err, snapshot.ErrDamaged):
+			t.Errorf("bit %d of byte %d: %v, want %v", bit, at, err, snapshot.ErrDamaged)
+		case err != nil:
+			noticed++
+		case !maps.Equal(got, want):
+			t.Errorf("bit %d of byte %d of page %d: %d of %d keys, and no word about it", bit, at%pageBytes, at/pageBytes, len(got), len(want))
+		}
+	}
+	for page := 0; page < len(whole); page += pageBytes {
+		for at := range headerBytes {
+			for bit := range 8 {
+				flip(page+at, bit)
+			}
+		}
+		for element := range min(int(binary.LittleEndian.Uint16(whole[page+10:])), 8) {
+			for at := range elementBytes {
+				flip(page+headerBytes+element*elementBytes+at, (element+at)%8)
+			}
+		}
+	}
+	if noticed == 0 {
+		t.Errorf("none of %d flips was noticed", flips)
+	}
+}
+
+// TestWalkNoticesALostMetaPage: of two meta pages the newer one counts, and the older one is a store that lacks the last writes.
+func TestWalkNoticesALostMetaPage(t *testing.T) {
+	file := boltFile(t, 300, 1, func(int) []byte { return make([]byte, 100) })
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page := range 2 {
+		data := slices.Clone(whole)
+		data[page*os.Getpagesize()+16+48] ^= 1 // its transaction
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := walk(t, file); !errors.Is(err, snapshot.ErrDamaged) {
+			t.Errorf("without meta page %d: %v, want %v", page, err, snapshot.ErrDamaged)
+		}
+	}
+}
+
 // TestWalkSurvivesDamageOfBranches leads every child of every branch of a tree of three levels astray.
 func TestWalkSurvivesDamageOfBranches(t *testing.T) {
 	file := boltFile(t, 12_000, 1, func(int) []byte { return make([]byte, 200) })

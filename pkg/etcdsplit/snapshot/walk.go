@@ -56,6 +56,9 @@ func (f *File) walk(ctx context.Context, workers int, visitor func() func(etcdsp
 	if after, metaErr := readMeta(f.file, f.sizeBytes); metaErr != nil || after.txid != before.txid {
 		return walked, damaged("an etcd writes to it: stop the member, or take a snapshot")
 	}
+	if err == nil && before.alone {
+		err = damaged("one of its two meta pages is: what was written last may be missing")
+	}
 	return walked, err
 }
 
