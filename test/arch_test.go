@@ -28,6 +28,7 @@ var layers = map[string][]string{
 	"pkg/finding":     {},
 	"pkg/gc":          {},
 	"pkg/pair":        {"pkg/gc"},
+	"pkg/discovery":   {"pkg/kubever"},
 	"pkg/spec":        {"pkg/kubever"},
 	"pkg/policy":      {"pkg/kubever", "pkg/finding"},
 	"pkg/etcdsplit":   {"pkg/pair", "pkg/gc", "pkg/kubever", "pkg/finding"},
@@ -53,7 +54,7 @@ var layers = map[string][]string{
 var leaves = []string{"internal/prose", "internal/spelling", "internal/strictyaml"}
 
 // pure packages turn values into values: no files, no network, no processes, no clock of their own, no logs.
-var pure = []string{"internal/prose", "internal/spelling", "internal/strictyaml", "pkg/kubever", "pkg/finding", "pkg/gc", "pkg/pair", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/convert/manifest", "pkg/convert/negotiate", "pkg/migrate", "pkg/live", "pkg/hub"}
+var pure = []string{"internal/prose", "internal/spelling", "internal/strictyaml", "pkg/kubever", "pkg/finding", "pkg/gc", "pkg/pair", "pkg/discovery", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/convert/manifest", "pkg/convert/negotiate", "pkg/migrate", "pkg/live", "pkg/hub"}
 
 var impure = []string{"os", "os/exec", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2"}
 

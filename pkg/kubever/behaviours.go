@@ -71,6 +71,8 @@ const (
 	// BehaviourProtectionFinalizersAdded: admission adds kubernetes.io/pvc-protection and pv-protection to claims
 	// and volumes; controllers of 1.9 and later remove them.
 	BehaviourProtectionFinalizersAdded
+	// BehaviourReadyzServed: kube-apiserver serves /readyz and /livez; older ones have /healthz alone.
+	BehaviourReadyzServed
 	// BehaviourRootCAPublished: config map kube-root-ca.crt is written to every namespace by default.
 	BehaviourRootCAPublished
 	// BehaviourSerializableReads: kube-apiserver reads from one member of etcd, which may lag behind, unless
@@ -126,6 +128,7 @@ var behaviourNames = [...]string{
 	BehaviourMirrorPodsOwned:           "mirror-pods-owned",
 	BehaviourNodeLeasesRead:            "node-leases-read",
 	BehaviourProtectionFinalizersAdded: "protection-finalizers-added",
+	BehaviourReadyzServed:              "readyz-served",
 	BehaviourRootCAPublished:           "root-ca-published",
 	BehaviourSerializableReads:         "serializable-reads",
 	BehaviourServerSideApply:           "server-side-apply",
