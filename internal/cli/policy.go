@@ -66,3 +66,18 @@ func (l *limitedReader) Read(p []byte) (int, error) {
 	l.left -= int64(n)
 	return n, err
 }
+
+// catalogWith is what is known of APIs, with the CustomResourceDefinitions of files.
+func catalogWith(streams Streams, files []string) (*policy.Catalog, error) {
+	catalog := policy.NewCatalog()
+	for _, file := range files {
+		data, err := readInput(streams, file, crdsLimitBytes)
+		if err != nil {
+			return nil, err
+		}
+		if err := catalog.AddCRDs(file, data); err != nil {
+			return nil, badInput(err, "")
+		}
+	}
+	return catalog, nil
+}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +12,7 @@ import (
 
 type policyProveRequest struct {
 	file   string
+	crds   []string
 	deny   []string
 	allow  []string
 	output string
@@ -25,6 +27,8 @@ type policyProveDocument struct {
 type provedClaim struct {
 	Want       policy.Want        `json:"want"`
 	Claim      string             `json:"claim"`
+	Regions    []policy.Region    `json:"regions"` // what the words mean: the claim is about the requests of all of them
+	Except     []policy.Subject   `json:"except,omitempty"`
 	Proved     bool               `json:"proved"`
 	Violations []policy.Violation `json:"violations,omitempty"` // of a claim that something is denied
 	Refused    *policy.Request    `json:"refused,omitempty"`    // of a claim that everything is allowed
@@ -42,6 +46,10 @@ the claim is allowed, or a counter-example for every rule that allows one. --all
   VERB is read, write, any, or a verb of the API; WHAT is RESOURCE[.GROUP], *.GROUP, * or a path such as /debug/*;
   SUBJECT is "user NAME", "group NAME" or "serviceaccount NAMESPACE:NAME".
 
+A resource is named as in kubectl, also by its kind or its short name; without a group it is claimed of every group that has it, with
+--allow of the one of the newest version. What no API has is refused, with a suggestion: whatever is claimed of it is true. --crd names
+custom resources. What was proved is printed in full below each claim.
+
 A proof is about the policy alone. Group system:masters may do everything besides.
 
 Exit codes: 0 every claim is proved, 2 bad usage, a bad claim or a bad file, 3 a claim is refuted.`,
@@ -55,6 +63,7 @@ Exit codes: 0 every claim is proved, 2 bad usage, a bad claim or a bad file, 3 a
 	}
 	cmd.Flags().StringArrayVar(&req.deny, "deny", nil, "prove that no request of the claim is allowed; repeat for more")
 	cmd.Flags().StringArrayVar(&req.allow, "allow", nil, "prove that every request of the claim is allowed; repeat for more")
+	cmd.Flags().StringArrayVar(&req.crds, "crd", nil, "file with CustomResourceDefinitions whose resources are known; repeat for more")
 	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
 	return cmd
 }
@@ -63,19 +72,22 @@ func runPolicyProve(req policyProveRequest, streams Streams) error {
 	if len(req.deny)+len(req.allow) == 0 {
 		return badInput(fmt.Errorf("nothing to prove"), "--deny 'write deployments.apps' is a claim")
 	}
-	catalog := policy.NewCatalog()
+	catalog, err := catalogWith(streams, req.crds)
+	if err != nil {
+		return err
+	}
 	document := policyProveDocument{Schema: "fusionctl/policy-prove/v1"}
-	claims := map[string]policy.Claim{}
+	claims := map[policy.Want]map[string]policy.Claim{policy.WantDeny: {}, policy.WantAllow: {}}
 	for want, texts := range map[policy.Want][]string{policy.WantDeny: req.deny, policy.WantAllow: req.allow} {
 		for _, text := range texts {
-			claim, err := policy.ParseClaim(text, catalog)
+			claim, err := policy.ParseClaim(want, text, catalog)
 			if err == nil && want == policy.WantAllow && len(claim.Except) > 0 {
 				err = fmt.Errorf("claim %q: except has no meaning with --allow", text)
 			}
 			if err != nil {
 				return badInput(err, "fusionctl policy prove --help shows how claims are written")
 			}
-			claims[text] = claim
+			claims[want][text] = claim
 		}
 	}
 	rules, err := readPolicy(streams, req.file)
@@ -84,13 +96,17 @@ func runPolicyProve(req policyProveRequest, streams Streams) error {
 	}
 	refuted := false
 	for _, text := range req.deny {
-		violations := policy.ProveDenied(rules, claims[text])
+		claim := claims[policy.WantDeny][text]
+		violations := policy.ProveDenied(rules, claim)
 		refuted = refuted || len(violations) > 0
-		document.Claims = append(document.Claims, provedClaim{Want: policy.WantDeny, Claim: text, Proved: len(violations) == 0, Violations: violations})
+		document.Claims = append(document.Claims, provedClaim{
+			Want: policy.WantDeny, Claim: text, Regions: claim.Regions, Except: claim.Except, Proved: len(violations) == 0, Violations: violations,
+		})
 	}
 	for _, text := range req.allow {
-		c := provedClaim{Want: policy.WantAllow, Claim: text}
-		example, proved := policy.ProveAllowed(rules, claims[text])
+		claim := claims[policy.WantAllow][text]
+		c := provedClaim{Want: policy.WantAllow, Claim: text, Regions: claim.Regions}
+		example, proved := policy.ProveAllowed(rules, claim)
 		if c.Proved = proved; !proved {
 			c.Refused = &example
 			refuted = true
@@ -111,11 +127,17 @@ func printProofs(w io.Writer, req policyProveRequest, document policyProveDocume
 		return err
 	}
 	for _, c := range document.Claims {
+		verdict := "refuted"
 		if c.Proved {
-			fmt.Fprintf(w, "proved: %s %s\n", c.Want, c.Claim)
-			continue
+			verdict = "proved"
 		}
-		fmt.Fprintf(w, "refuted: %s %s\n", c.Want, c.Claim)
+		fmt.Fprintf(w, "%s: %s %s\n", verdict, c.Want, c.Claim)
+		for _, r := range c.Regions {
+			fmt.Fprintf(w, "    of %s: %s\n", r.Who(), r.What())
+		}
+		for _, s := range c.Except {
+			fmt.Fprintf(w, "    except %s\n", subjectText(s))
+		}
 		for _, v := range c.Violations {
 			fmt.Fprintf(w, "    %s:%d allows %s\n", req.file, v.Line, v.Example)
 		}
@@ -124,4 +146,12 @@ func printProofs(w io.Writer, req policyProveRequest, document policyProveDocume
 		}
 	}
 	return nil
+}
+
+// subjectText prints a subject as claims name it.
+func subjectText(s policy.Subject) string {
+	if s.Kind == policy.KindServiceAccount {
+		return fmt.Sprintf("serviceaccount %q", s.Namespace+":"+s.Name)
+	}
+	return fmt.Sprintf("%s %q", strings.ToLower(string(s.Kind)), s.Name)
 }

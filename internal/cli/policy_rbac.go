@@ -31,15 +31,9 @@ Exit codes: 0 done, 2 bad usage or a bad file, 3 done, and some rules are not or
 }
 
 func runPolicyToRBAC(file string, crds []string, output string, streams Streams) error {
-	catalog := policy.NewCatalog()
-	for _, name := range crds {
-		data, err := readInput(streams, name, crdsLimitBytes)
-		if err != nil {
-			return err
-		}
-		if err := catalog.AddCRDs(name, data); err != nil {
-			return badInput(err, "")
-		}
+	catalog, err := catalogWith(streams, crds)
+	if err != nil {
+		return err
 	}
 	rules, err := readPolicy(streams, file)
 	if err != nil {

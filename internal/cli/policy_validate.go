@@ -120,16 +120,11 @@ func runPolicyValidate(req policyValidateRequest, streams Streams) error {
 
 // policyOptions collects what files are judged by; the plan is nil without a spec.
 func policyOptions(req policyValidateRequest, streams Streams) (policy.Options, *plan.Plan, error) {
-	options := policy.Options{Catalog: policy.NewCatalog()}
-	for _, file := range req.crds {
-		data, err := readInput(streams, file, crdsLimitBytes)
-		if err != nil {
-			return options, nil, err
-		}
-		if err := options.Catalog.AddCRDs(file, data); err != nil {
-			return options, nil, badInput(err, "")
-		}
+	catalog, err := catalogWith(streams, req.crds)
+	if err != nil {
+		return policy.Options{}, nil, err
 	}
+	options := policy.Options{Catalog: catalog}
 	if req.spec == "" {
 		return options, nil, nil
 	}

@@ -353,3 +353,14 @@ func TestBehavioursAgreeWithGates(t *testing.T) {
 		}
 	}
 }
+
+func TestShortNamesAreOfResources(t *testing.T) {
+	for short, resource := range shortNameTable() {
+		if !slices.ContainsFunc(apiTable(), func(a APIResource) bool { return a.Name == resource }) {
+			t.Errorf("%s is short for %s, which no version has", short, resource)
+		}
+		if slices.ContainsFunc(apiTable(), func(a APIResource) bool { return a.Name == short }) {
+			t.Errorf("%s is a resource, and short for %s", short, resource)
+		}
+	}
+}

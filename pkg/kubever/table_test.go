@@ -32,6 +32,7 @@ var decoders = map[string]func(){
 	"reconcilers.tsv":     func() { decodeReconcilers() },
 	"releases.tsv":        func() { decodeReleases() },
 	"resources.tsv":       func() { decodeResources() },
+	"short-names.tsv":     func() { decodeShortNames() },
 	"startup.tsv":         func() { decodeStartupWrites() },
 }
 

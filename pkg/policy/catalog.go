@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -30,25 +31,31 @@ type catalogEntry struct {
 	namespaced bool
 	source     string // "Kubernetes 1.6-1.36", "preset istio", "crds.yaml"
 	builtin    bool
-	newest     kubever.Minor // of a built-in resource: the newest version that has it
+	kind       string // "" where only the name of the resource is known
+	// aliases are the other words for the resource, in lower case: its singular, its kind and its short names.
+	aliases      []string
+	subresources []string      // of a built-in resource, of any version
+	newest       kubever.Minor // of a built-in resource: the newest version that has it
 }
 
 var builtinCatalog = sync.OnceValue(func() *Catalog {
 	c := &Catalog{groups: map[string]map[string]catalogEntry{}}
 	for _, m := range kubever.Minors() {
 		for _, a := range kubever.APIResources(m) {
-			c.add(a.Group, a.Name, catalogEntry{namespaced: a.Namespaced, source: "Kubernetes", builtin: true, newest: m})
+			entry := c.groups[a.Group][a.Name]
+			c.add(a.Group, a.Name, catalogEntry{namespaced: a.Namespaced, source: "Kubernetes", builtin: true, kind: a.Kind, newest: m,
+				aliases: []string{strings.ToLower(a.Kind)}, subresources: append(entry.subresources, a.Subresources(m)...)})
 		}
 	}
 	// What authorizers are asked about although no server lists it: impersonation, signers, and the metrics API.
 	for _, v := range []struct {
-		group, resource string
-		namespaced      bool
+		group, resource, kind string
+		namespaced            bool
 	}{
-		{"", "users", false}, {"", "groups", false}, {"authentication.k8s.io", "userextras", false}, {"authentication.k8s.io", "uids", false},
-		{"certificates.k8s.io", "signers", false}, {"metrics.k8s.io", "nodes", false}, {"metrics.k8s.io", "pods", true},
+		{"", "users", "", false}, {"", "groups", "", false}, {"authentication.k8s.io", "userextras", "", false}, {"authentication.k8s.io", "uids", "", false},
+		{"certificates.k8s.io", "signers", "", false}, {"metrics.k8s.io", "nodes", "NodeMetrics", false}, {"metrics.k8s.io", "pods", "PodMetrics", true},
 	} {
-		c.add(v.group, v.resource, catalogEntry{namespaced: v.namespaced, source: "Kubernetes", newest: kubever.Newest, builtin: true})
+		c.add(v.group, v.resource, catalogEntry{namespaced: v.namespaced, source: "Kubernetes", newest: kubever.Newest, builtin: true, kind: v.kind})
 	}
 	for _, p := range Presets() {
 		for _, r := range p.Resources {
@@ -99,7 +106,9 @@ func (c *Catalog) AddCRDs(name string, data []byte) error {
 			if d.Spec.Group == "" || d.Spec.Names.Plural == "" {
 				return fmt.Errorf("%s: document %d: CustomResourceDefinition %q without spec.group or spec.names.plural", name, number, d.Metadata.Name)
 			}
-			c.add(d.Spec.Group, d.Spec.Names.Plural, catalogEntry{namespaced: d.Spec.Scope == "Namespaced", source: name})
+			names := d.Spec.Names
+			aliases := append([]string{strings.ToLower(names.Kind), strings.ToLower(names.Singular)}, names.ShortNames...)
+			c.add(d.Spec.Group, names.Plural, catalogEntry{namespaced: d.Spec.Scope == "Namespaced", source: name, kind: names.Kind, aliases: aliases})
 			added++
 		}
 	}
@@ -121,7 +130,10 @@ type crdDocument struct {
 		Group string `json:"group"`
 		Scope string `json:"scope"`
 		Names struct {
-			Plural string `json:"plural"`
+			Plural     string   `json:"plural"`
+			Singular   string   `json:"singular"`
+			Kind       string   `json:"kind"`
+			ShortNames []string `json:"shortNames"`
 		} `json:"names"`
 	} `json:"spec"`
 }
@@ -200,6 +212,128 @@ func (c *Catalog) ResolveResource(text string) (apiGroup, resource, subresource 
 		return groups[0], resource, subresource, nil
 	}
 	return "", "", "", fmt.Errorf("%q: in several groups; want one of %s.%s", text, resource, strings.Join(groups, ", "+resource+"."))
+}
+
+// claimed reads what a claim is about, in the way of kubectl: the resource by its name, singular, kind or short name, in every group that
+// has that kind. With newest it is in one group only, that which ResolveResource chooses.
+// Errors: a word, a group or a subresource that no API has, with what was probably meant; words for several resources.
+func (c *Catalog) claimed(text string, newest bool) (groups []string, resource, subresource string, err error) {
+	name, subresource, hasSub := strings.Cut(text, "/")
+	word, group, hasGroup := strings.Cut(name, ".")
+	if word == "" || hasSub && subresource == "" {
+		return nil, "", "", fmt.Errorf("%q: want RESOURCE[.GROUP][/SUBRESOURCE]", text)
+	}
+	open := slices.Contains(openGroups, group)
+	if hasGroup && c.groups[group] == nil && !open {
+		return nil, "", "", c.unknownGroup(group)
+	}
+	if word == "*" {
+		if !hasGroup {
+			group = "*"
+		}
+		return []string{group}, "*", subresource, nil
+	}
+	candidates := []string{group}
+	if !hasGroup {
+		candidates = slices.Sorted(maps.Keys(c.groups))
+	}
+	if resource, err = c.plural(word, candidates); err != nil {
+		return nil, "", "", err
+	}
+	if resource == "" && open {
+		resource = word
+	}
+	if resource == "" {
+		return nil, "", "", c.unknownResource(word, group, hasGroup)
+	}
+	if groups = []string{group}; !hasGroup {
+		if groups, err = c.groupsOfKind(resource, newest); err != nil {
+			return nil, "", "", err
+		}
+	}
+	return groups, resource, subresource, c.checkSubresource(groups[0], resource, subresource)
+}
+
+// plural is the name of the resource that a word stands for in one of the groups; "" when there is none.
+func (c *Catalog) plural(word string, groups []string) (string, error) {
+	word = strings.ToLower(word)
+	short, _ := kubever.ResourceOfShortName(word)
+	found := map[string]bool{}
+	for _, group := range groups {
+		if c.Has(group, word) {
+			return word, nil
+		}
+		for resource, entry := range c.groups[group] {
+			if slices.Contains(entry.aliases, word) || resource == short && entry.builtin {
+				found[resource] = true
+			}
+		}
+	}
+	names := slices.Sorted(maps.Keys(found))
+	switch len(names) {
+	case 0:
+		return "", nil
+	case 1:
+		return names[0], nil
+	}
+	return "", fmt.Errorf("%q: stands for several resources; want one of %s", word, strings.Join(names, ", "))
+}
+
+// groupsOfKind lists the groups with the resource, but for those where the name is that of another kind: pods of metrics.k8s.io are none.
+// With newest it is the one that ResolveResource chooses.
+func (c *Catalog) groupsOfKind(resource string, newest bool) ([]string, error) {
+	all := c.groupsOf(resource)
+	first, _, _, err := c.ResolveResource(resource)
+	if newest && err != nil {
+		return nil, err
+	}
+	if newest {
+		return []string{first}, nil
+	}
+	if err != nil { // none is before the others
+		return all, nil
+	}
+	kind := c.groups[first][resource].kind
+	return slices.DeleteFunc(all, func(group string) bool {
+		other := c.groups[group][resource].kind
+		return kind != "" && other != "" && other != kind
+	}), nil
+}
+
+func (c *Catalog) checkSubresource(group, resource, subresource string) error {
+	entry := c.groups[group][resource]
+	if subresource == "" || !entry.builtin || slices.Contains(entry.subresources, subresource) {
+		return nil
+	}
+	known := slices.Compact(slices.Sorted(slices.Values(entry.subresources)))
+	if near, ok := spelling.Nearest(subresource, known); ok {
+		return fmt.Errorf("%s has no subresource %q; did you mean %q?", qualified(resource, group), subresource, near)
+	}
+	return fmt.Errorf("%s has no subresource %q; it has %s", qualified(resource, group), subresource, cmp.Or(strings.Join(known, ", "), "none"))
+}
+
+func (c *Catalog) unknownGroup(group string) error {
+	if near, ok := c.nearGroup(group); ok {
+		return fmt.Errorf("no API has the group %q; did you mean %q? --crd FILE names the groups of custom resources", group, near)
+	}
+	return fmt.Errorf("no API has the group %q; --crd FILE names the groups of custom resources", group)
+}
+
+func (c *Catalog) unknownResource(word, group string, hasGroup bool) error {
+	var known []string
+	for _, of := range slices.Sorted(maps.Keys(c.groups)) {
+		if !hasGroup || of == group {
+			known = append(known, slices.Sorted(maps.Keys(c.groups[of]))...)
+		}
+	}
+	what := fmt.Sprintf("no API has the resource %q", word)
+	if elsewhere := c.groupsOf(word); hasGroup && len(elsewhere) > 0 {
+		return fmt.Errorf("%s in the group %q; did you mean %s?", what, group, qualified(word, elsewhere[0]))
+	}
+	if near, ok := spelling.Nearest(word, known); ok {
+		return fmt.Errorf("%s; did you mean %q?", what, near)
+	}
+	return fmt.Errorf("%s; --crd FILE names custom resources", what)
 }
 
 // Has reports whether the catalog knows the resource in the group.

@@ -6,12 +6,16 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	dns "k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kubefusion/fusionctl/internal/spelling"
 )
 
-// Claim is a set of requests about which something is to be proved: a region, less the requests of some subjects.
+// Claim is a set of requests about which something is to be proved: some regions, less the requests of some subjects.
 type Claim struct {
-	Region Region
-	Except []Subject // users and groups; a request by one of the users, or with one of the groups, does not count
+	Regions []Region  // one for each API group of the resource
+	Except  []Subject // users and groups; a request by one of the users, or with one of the groups, does not count
 }
 
 // ParseClaim reads a claim:
@@ -19,42 +23,60 @@ type Claim struct {
 //	VERB WHAT [in NAMESPACE] [by SUBJECT]... [except SUBJECT]...
 //
 // VERB is read, write, any, or a verb of the API, which counts as a read or a write. WHAT is RESOURCE[.GROUP], *.GROUP, * or a
-// path (/metrics, /debug/*). Without "in", any namespace and none. SUBJECT is "user NAME", "group NAME" or "serviceaccount
-// NAMESPACE:NAME"; several after "by" hold at once. Words with spaces stand in double quotes; in "" is a request without a
-// namespace. A subresource is allowed and means its resource: rules cannot tell them apart. Of exec, attach, portforward and
+// path (/metrics, /debug/*). RESOURCE is a name, a singular, a kind or a short name; without a group it is in every group that has it,
+// for WantAllow only in that of the newest version. Without "in", any namespace and none. SUBJECT is "user NAME", "group NAME" or
+// "serviceaccount NAMESPACE:NAME"; several after "by" hold at once. Words with spaces stand in double quotes; in "" is a request without
+// a namespace. A subresource is allowed and means its resource: rules cannot tell them apart. Of exec, attach, portforward and
 // proxy even a get is meant, since they do things through one.
 // Example: write deployments.apps in kube-system except group admins
-func ParseClaim(text string, catalog *Catalog) (Claim, error) {
+// Errors: words that no API has, since whatever is claimed of them is true, and claims that leave no request.
+func ParseClaim(want Want, text string, catalog *Catalog) (Claim, error) {
 	words, err := splitWords(text)
 	if err != nil {
 		return Claim{}, fmt.Errorf("claim %q: %w", text, err)
 	}
-	claim, err := parseClaim(words, catalog)
+	claim, err := parseClaim(want, words, catalog)
 	if err != nil {
 		return Claim{}, fmt.Errorf("claim %q: %w", text, err)
 	}
 	return claim, nil
 }
 
-func parseClaim(words []string, catalog *Catalog) (Claim, error) {
+// apiVerbs are the verbs of requests, those that only authorizers are asked about, and the methods of requests for paths.
+var apiVerbs = []string{"approve", "attest", "bind", "connect", "create", "delete", "deletecollection", "escalate", "get", "head", "impersonate", "list",
+	"options", "patch", "post", "proxy", "put", "redirect", "sign", "update", "use", "watch"}
+
+func parseVerb(verb string) (Verbs, error) {
+	switch {
+	case verb == "read" || isRead(verb):
+		return ReadVerbs, nil
+	case verb == "any" || verb == "all" || verb == "*":
+		return AllVerbs, nil
+	case strings.ToLower(verb) != verb:
+		return "", fmt.Errorf("verb %q: want read, write, any or a verb in lower case", verb)
+	case verb == "write" || slices.Contains(apiVerbs, verb):
+		return WriteVerbs, nil
+	}
+	if near, ok := spelling.Nearest(verb, append([]string{"read", "write", "any"}, apiVerbs...)); ok {
+		return "", fmt.Errorf("no request has the verb %q; did you mean %q?", verb, near)
+	}
+	return "", fmt.Errorf("no request has the verb %q: want read, write, any or a verb of the API", verb)
+}
+
+func parseClaim(want Want, words []string, catalog *Catalog) (Claim, error) {
 	if len(words) < 2 {
 		return Claim{}, errors.New("want VERB WHAT, then any of: in NAMESPACE, by SUBJECT, except SUBJECT")
 	}
-	claim := Claim{Region: Region{User: "*", APIGroup: "*", Resource: "*", Namespace: "*"}}
-	r := &claim.Region
-	switch verb := words[0]; {
-	case verb == "read" || isRead(verb):
-		r.Verbs = ReadVerbs
-	case verb == "any" || verb == "all" || verb == "*":
-		r.Verbs = AllVerbs
-	case strings.ToLower(verb) != verb:
-		return Claim{}, fmt.Errorf("verb %q: want read, write, any or a verb in lower case", verb)
-	default:
-		r.Verbs = WriteVerbs
-	}
-	if err := r.setWhat(words[1], catalog); err != nil {
+	r := Region{User: "*", APIGroup: "*", Resource: "*", Namespace: "*"}
+	var err error
+	if r.Verbs, err = parseVerb(words[0]); err != nil {
 		return Claim{}, err
 	}
+	groups, err := r.setWhat(want, words[1], catalog)
+	if err != nil {
+		return Claim{}, err
+	}
+	var claim Claim
 	words = words[2:]
 	for len(words) > 0 {
 		if len(words) < 2 {
@@ -62,10 +84,9 @@ func parseClaim(words []string, catalog *Catalog) (Claim, error) {
 		}
 		switch words[0] {
 		case "in":
-			if r.Path != "" {
-				return Claim{}, fmt.Errorf("path %q is in no namespace", r.Path)
+			if err := r.setNamespace(words[1], groups, catalog); err != nil {
+				return Claim{}, err
 			}
-			r.Namespace = words[1]
 			words = words[2:]
 		case "by", "except":
 			if len(words) < 3 {
@@ -76,6 +97,8 @@ func parseClaim(words []string, catalog *Catalog) (Claim, error) {
 				return Claim{}, err
 			}
 			switch {
+			case words[0] == "except" && subject.Name == "*":
+				return Claim{}, fmt.Errorf("except %s %q: excepts everybody, and leaves nothing to prove", words[1], words[2])
 			case words[0] == "except":
 				claim.Except = append(claim.Except, subject)
 			case subject.Kind == KindGroup:
@@ -90,27 +113,70 @@ func parseClaim(words []string, catalog *Catalog) (Claim, error) {
 			return Claim{}, fmt.Errorf("%q: want in, by or except", words[0])
 		}
 	}
+	if err := claim.leavesSomebody(r); err != nil {
+		return Claim{}, err
+	}
+	for _, group := range groups {
+		r.APIGroup = group
+		claim.Regions = append(claim.Regions, r)
+	}
 	return claim, nil
 }
 
-// setWhat reads the object of a claim.
-func (r *Region) setWhat(what string, catalog *Catalog) error {
-	if strings.HasPrefix(what, "/") {
-		r.APIGroup, r.Resource, r.Namespace, r.Path = "", "", "", what
-		return nil
-	}
-	apiGroup, resource, subresource, err := catalog.ResolveResource(what)
-	if err != nil {
-		return err
-	}
-	r.APIGroup, r.Resource = apiGroup, resource
-	if slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, subresource) {
-		r.Verbs = AllVerbs
+// leavesSomebody refuses exceptions that all requests of the region meet.
+func (c Claim) leavesSomebody(r Region) error {
+	unauthenticated := func(s Subject) bool { return s.Kind == KindGroup && s.Name == GroupUnauthenticated }
+	authenticated := func(s Subject) bool { return s.Kind == KindGroup && s.Name == GroupAuthenticated }
+	if c.excludes(Request{User: r.User, Groups: r.Groups}) || slices.ContainsFunc(c.Except, authenticated) && slices.ContainsFunc(c.Except, unauthenticated) {
+		return errors.New("except: excepts everybody that the claim is about, and leaves nothing to prove")
 	}
 	return nil
 }
 
+// setNamespace narrows a claim about the groups to a namespace.
+func (r *Region) setNamespace(namespace string, groups []string, catalog *Catalog) error {
+	if r.Path != "" {
+		return fmt.Errorf("path %q is in no namespace", r.Path)
+	}
+	if namespace == "" || namespace == "*" {
+		r.Namespace = namespace
+		return nil
+	}
+	if problems := dns.IsDNS1123Label(namespace); len(problems) > 0 {
+		return fmt.Errorf("namespace %q: %s", namespace, strings.Join(problems, "; "))
+	}
+	clusterWide := func(group string) bool {
+		namespaced, known := catalog.Namespaced(group, r.Resource)
+		return known && !namespaced && r.Resource != "namespaces" // of which each is in itself, for authorizers
+	}
+	if !slices.ContainsFunc(groups, func(group string) bool { return !clusterWide(group) }) {
+		return fmt.Errorf("%s are in no namespace; want in \"\", or nothing", r.Resource)
+	}
+	r.Namespace = namespace
+	return nil
+}
+
+// setWhat reads the object of a claim, and returns the API groups in which it is.
+func (r *Region) setWhat(want Want, what string, catalog *Catalog) ([]string, error) {
+	if strings.HasPrefix(what, "/") {
+		r.Resource, r.Namespace, r.Path = "", "", what
+		return []string{""}, nil
+	}
+	groups, resource, subresource, err := catalog.claimed(what, want == WantAllow)
+	if err != nil {
+		return nil, err
+	}
+	r.Resource = resource
+	if slices.Contains([]string{"exec", "attach", "portforward", "proxy"}, subresource) {
+		r.Verbs = AllVerbs
+	}
+	return groups, nil
+}
+
 func parseSubject(kind, name string) (Subject, error) {
+	if name == "" {
+		return Subject{}, fmt.Errorf("%s %q: want a name", kind, name)
+	}
 	switch kind {
 	case "user":
 		return Subject{Kind: KindUser, Name: name}, nil
@@ -194,7 +260,15 @@ func ProveDenied(rules []Rule, claim Claim) []Violation {
 
 // meets returns the requests of the claim that the part allows, and whether there are any.
 func (c Claim) meets(p part) (Region, bool) {
-	r := c.Region
+	for _, r := range c.Regions {
+		if met, ok := c.meetsIn(r, p); ok {
+			return met, true
+		}
+	}
+	return Region{}, false
+}
+
+func (c Claim) meetsIn(r Region, p part) (Region, bool) {
 	user, ok := star(r.User).meet(p.user)
 	if !ok || !r.Verbs.reads() && !p.write {
 		return Region{}, false
@@ -229,9 +303,14 @@ func (c Claim) excludes(q Request) bool {
 // one of those. Excepted subjects are not supported: rules cannot name who is not meant.
 func ProveAllowed(rules []Rule, claim Claim) (Request, bool) {
 	index := NewAuthorizer(rules)
-	example := newNames(rules).example(claim.Region, index)
-	_, allowed := index.Match(example.Attributes())
-	return example, allowed
+	var example Request
+	for _, region := range claim.Regions {
+		example = newNames(rules).example(region, index)
+		if _, allowed := index.Match(example.Attributes()); !allowed {
+			return example, false
+		}
+	}
+	return example, true
 }
 
 // Reach is a subject that may make a request, by a rule.

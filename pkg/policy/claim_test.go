@@ -11,55 +11,126 @@ import (
 )
 
 func TestParseClaim(t *testing.T) {
-	anything := Region{User: "*", Verbs: WriteVerbs, APIGroup: "*", Resource: "*", Namespace: "*"}
-	with := func(change func(*Claim)) Claim {
-		c := Claim{Region: anything}
-		change(&c)
+	core, apps := []string{""}, []string{"apps", "extensions"}
+	claim := func(verbs Verbs, groups []string, resource string, change ...func(*Region)) Claim {
+		var c Claim
+		for _, group := range groups {
+			r := Region{User: "*", Verbs: verbs, APIGroup: group, Resource: resource, Namespace: "*"}
+			for _, f := range change {
+				f(&r)
+			}
+			c.Regions = append(c.Regions, r)
+		}
 		return c
 	}
+	in := func(namespace string) func(*Region) { return func(r *Region) { r.Namespace = namespace } }
+	except := func(c Claim, subjects ...Subject) Claim { c.Except = subjects; return c }
 	tests := map[string]Claim{
-		"write *":                with(func(*Claim) {}),
-		"write deployments.apps": with(func(c *Claim) { c.Region.APIGroup, c.Region.Resource = "apps", "deployments" }),
-		"delete deployments":     with(func(c *Claim) { c.Region.APIGroup, c.Region.Resource = "apps", "deployments" }),
-		"write deployments.":     with(func(c *Claim) { c.Region.APIGroup, c.Region.Resource = "", "deployments" }),
-		"list *.apps in a":       with(func(c *Claim) { c.Region.Verbs, c.Region.APIGroup, c.Region.Namespace = ReadVerbs, "apps", "a" }),
-		`any nodes in ""`: with(func(c *Claim) {
-			c.Region.Verbs, c.Region.APIGroup, c.Region.Resource, c.Region.Namespace = AllVerbs, "", "nodes", ""
-		}),
-		"create pods/exec":                  with(func(c *Claim) { c.Region.Verbs, c.Region.APIGroup, c.Region.Resource = AllVerbs, "", "pods" }),
-		"create pods/log":                   with(func(c *Claim) { c.Region.APIGroup, c.Region.Resource = "", "pods" }),
-		"read /debug/*":                     {Region: Region{User: "*", Verbs: ReadVerbs, Path: "/debug/*"}},
-		"write * by user al":                with(func(c *Claim) { c.Region.User = "al" }),
-		`write * by group "D U" by group a`: with(func(c *Claim) { c.Region.Groups = []string{"D U", "a"} }),
-		"write * by serviceaccount ns:sa except group ops except user bob": with(func(c *Claim) {
-			c.Region.User = "system:serviceaccount:ns:sa"
-			c.Except = []Subject{{Kind: KindGroup, Name: "ops"}, {Kind: KindUser, Name: "bob"}}
-		}),
+		"write *":                           claim(WriteVerbs, []string{"*"}, "*"),
+		"write deployments.apps":            claim(WriteVerbs, []string{"apps"}, "deployments"),
+		"delete deployments":                claim(WriteVerbs, apps, "deployments"),
+		"list *.apps in a":                  claim(ReadVerbs, []string{"apps"}, "*", in("a")),
+		`any nodes in ""`:                   claim(AllVerbs, core, "nodes", in("")),
+		"any nodes":                         claim(AllVerbs, core, "nodes"), // those of metrics.k8s.io are no nodes
+		"create pods/exec":                  claim(AllVerbs, core, "pods"),
+		"create pods/log":                   claim(WriteVerbs, core, "pods"),
+		"write pods.":                       claim(WriteVerbs, core, "pods"),
+		"any pod":                           claim(AllVerbs, core, "pods"),
+		"any Pod in a":                      claim(AllVerbs, core, "pods", in("a")),
+		"any po":                            claim(AllVerbs, core, "pods"),
+		"any secret":                        claim(AllVerbs, core, "secrets"),
+		"write deploy":                      claim(WriteVerbs, apps, "deployments"),
+		"write Deployment.apps":             claim(WriteVerbs, []string{"apps"}, "deployments"),
+		"read events":                       claim(ReadVerbs, []string{"", "events.k8s.io"}, "events"),
+		"write ing":                         claim(WriteVerbs, []string{"extensions", "networking.internal.knative.dev", "networking.k8s.io"}, "ingresses"),
+		"write namespaces in a":             claim(WriteVerbs, core, "namespaces", in("a")),
+		"get rps.custom.metrics.k8s.io":     claim(ReadVerbs, []string{"custom.metrics.k8s.io"}, "rps"),
+		"read /debug/*":                     {Regions: []Region{{User: "*", Verbs: ReadVerbs, Path: "/debug/*"}}},
+		"write * by user al":                claim(WriteVerbs, []string{"*"}, "*", func(r *Region) { r.User = "al" }),
+		`write * by group "D U" by group a`: claim(WriteVerbs, []string{"*"}, "*", func(r *Region) { r.Groups = []string{"D U", "a"} }),
+		"write * by serviceaccount ns:sa except group ops except user bob": except(
+			claim(WriteVerbs, []string{"*"}, "*", func(r *Region) { r.User = "system:serviceaccount:ns:sa" }),
+			Subject{Kind: KindGroup, Name: "ops"}, Subject{Kind: KindUser, Name: "bob"}),
 	}
 	for text, want := range tests {
-		got, err := ParseClaim(text, NewCatalog())
+		got, err := ParseClaim(WantDeny, text, NewCatalog())
 		if err != nil {
 			t.Errorf("ParseClaim(%q): %v", text, err)
 		} else if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("ParseClaim(%q) (-want +got):\n%s", text, diff)
 		}
 	}
+	for text, group := range map[string]string{"read deployments": "apps", "read ev": ""} {
+		got, err := ParseClaim(WantAllow, text, NewCatalog())
+		if err != nil || len(got.Regions) != 1 || got.Regions[0].APIGroup != group {
+			t.Errorf("that all of %q is allowed is about %+v, %v, want the group %q alone", text, got.Regions, err, group)
+		}
+	}
 	for text, want := range map[string]string{
 		"":                               "want VERB WHAT",
 		"write":                          "want VERB WHAT",
 		"Write pods":                     `verb "Write"`,
+		"wirte pods":                     `no request has the verb "wirte"; did you mean "write"?`,
 		"write pods on a":                `"on": want in, by or except`,
 		"write pods in":                  `nothing after "in"`,
+		"write pods in Kube-System":      `namespace "Kube-System"`,
+		"write nodes in a":               "nodes are in no namespace",
 		"write /x in a":                  "is in no namespace",
 		"write pods by alice":            `after "by": want user NAME`,
 		"write pods by team devs":        `"team": want user, group or serviceaccount`,
 		"write pods by user a by user b": "a request has one",
 		"write pods by serviceaccount x": "want NAMESPACE:NAME",
+		`write pods except user ""`:      "want a name",
 		`write "pods`:                    "a quote is not closed",
 		"write .apps":                    "want RESOURCE[.GROUP]",
+		// Whatever is claimed of what no request is about is true, and proves nothing.
+		"any podz":                                      `no API has the resource "podz"; did you mean "pods"?`,
+		"any xyzzy":                                     `no API has the resource "xyzzy"; --crd FILE`,
+		"any deployments.":                              `no API has the resource "deployments" in the group ""; did you mean deployments.apps?`,
+		"any secrets.apps":                              "did you mean secrets?",
+		"any deployments.aps":                           `no API has the group "aps"; did you mean "apps"?`,
+		"any *.exmaple.org":                             `no API has the group "exmaple.org"`,
+		"any x.rbac.k8s.io":                             `no API has the group "rbac.k8s.io"`,
+		"create pods/exce":                              `pods has no subresource "exce"; did you mean "exec"?`,
+		"any configmaps/status":                         `configmaps has no subresource "status"; it has none`,
+		`any pods except user *`:                        `excepts everybody`,
+		`any pods except group "*"`:                     `excepts everybody`,
+		"any pods by user a except user a":              "leaves nothing to prove",
+		"any pods by group a by group b except group b": "leaves nothing to prove",
+		"any pods except group system:authenticated except group system:unauthenticated": "leaves nothing to prove",
 	} {
-		if _, err := ParseClaim(text, NewCatalog()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseClaim(WantDeny, text, NewCatalog()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("ParseClaim(%q) = %v, want an error with %q", text, err, want)
+		}
+	}
+}
+
+func TestClaimsAboutCustomResources(t *testing.T) {
+	catalog := NewCatalog()
+	err := catalog.AddCRDs("crds.yaml", []byte(`{kind: CustomResourceDefinition, metadata: {name: widgets.example.org},
+  spec: {group: example.org, scope: Namespaced, names: {plural: widgets, singular: widget, kind: Widget, shortNames: [wd]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"widgets", "widget", "Widget", "wd", "wd.example.org", "widgets.example.org"} {
+		got, err := ParseClaim(WantDeny, "write "+word, catalog)
+		if err != nil || len(got.Regions) != 1 || got.Regions[0].APIGroup != "example.org" || got.Regions[0].Resource != "widgets" {
+			t.Errorf("write %s is about %+v, %v, want widgets.example.org", word, got.Regions, err)
+		}
+	}
+}
+
+// TestProofsAreAboutEveryGroup: a resource that is writable in one of its groups is writable.
+func TestProofsAreAboutEveryGroup(t *testing.T) {
+	rules := []Rule{{User: "alice", APIGroup: "extensions", Resource: "deployments", Namespace: "*", Line: 1}, {User: "alice", Resource: "secrets", Namespace: "*", Line: 2}}
+	for text, line := range map[string]int{"write deployments": 1, "any secret": 2, "any Secret": 2, "write deployments.apps": 0} {
+		claim, err := ParseClaim(WantDeny, text, NewCatalog())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ProveDenied(rules, claim)
+		if line == 0 && len(got) > 0 || line > 0 && (len(got) != 1 || got[0].Line != line) {
+			t.Errorf("%s: %+v, want line %d", text, got, line)
 		}
 	}
 }
@@ -72,9 +143,14 @@ func randomClaim(r *rand.Rand) Claim {
 	if len(parts) == 0 {
 		return randomClaim(r)
 	}
-	c := Claim{Region: regionOf(parts[r.IntN(len(parts))], []Verbs{ReadVerbs, WriteVerbs, AllVerbs}[r.IntN(3)])}
-	c.Region.User = []string{"*", "*", "alice", "bob"}[r.IntN(4)]
-	c.Region.Groups = [][]string{nil, nil, {"devs"}, {"devs", "ops"}}[r.IntN(4)]
+	var c Claim
+	user, groups := []string{"*", "*", "alice", "bob"}[r.IntN(4)], [][]string{nil, nil, {"devs"}, {"devs", "ops"}}[r.IntN(4)]
+	verbs := []Verbs{ReadVerbs, WriteVerbs, AllVerbs}[r.IntN(3)]
+	for range 1 + r.IntN(2) {
+		region := regionOf(parts[r.IntN(len(parts))], verbs)
+		region.User, region.Groups = user, groups
+		c.Regions = append(c.Regions, region)
+	}
 	switch r.IntN(4) {
 	case 0:
 		c.Except = append(c.Except, Subject{Kind: KindGroup, Name: "devs"})
@@ -82,6 +158,10 @@ func randomClaim(r *rand.Rand) Claim {
 		c.Except = append(c.Except, Subject{Kind: KindUser, Name: "alice"}, Subject{Kind: KindGroup, Name: "ops"})
 	}
 	return c
+}
+
+func about(c Claim, q Request) bool {
+	return slices.ContainsFunc(c.Regions, func(r Region) bool { return r.Contains(q) })
 }
 
 // TestProofsAreRight asks, for random policies and claims, one request of every class, and compares with the proofs.
@@ -94,7 +174,7 @@ func TestProofsAreRight(t *testing.T) {
 		index := NewAuthorizer(rules)
 		var allowed, refused []Request
 		for _, q := range requests {
-			if !claim.Region.Contains(q) {
+			if !about(claim, q) {
 				continue
 			}
 			if _, ok := index.Match(q.Attributes()); !ok {
@@ -109,7 +189,7 @@ func TestProofsAreRight(t *testing.T) {
 			t.Fatalf("ProveDenied finds %+v, allowed are %v, by %s", violations, allowed, text)
 		}
 		for _, v := range violations {
-			if _, ok := index.Match(v.Example.Attributes()); !ok || !claim.Region.Contains(v.Example) || claim.excludes(v.Example) {
+			if _, ok := index.Match(v.Example.Attributes()); !ok || !about(claim, v.Example) || claim.excludes(v.Example) {
 				t.Fatalf("ProveDenied shows %v, which is no counter-example of %s", v.Example, text)
 			}
 		}
@@ -117,7 +197,7 @@ func TestProofsAreRight(t *testing.T) {
 		if proved != (len(refused) == 0) {
 			t.Fatalf("ProveAllowed = %v, %v, refused are %v, by %s", example, proved, refused, text)
 		}
-		if _, ok := index.Match(example.Attributes()); ok != proved || !claim.Region.Contains(example) {
+		if _, ok := index.Match(example.Attributes()); ok != proved || !about(claim, example) {
 			t.Fatalf("ProveAllowed shows %v, which proves nothing about %s", example, text)
 		}
 		outcomes[fmt.Sprint(len(violations) > 0, proved)]++
@@ -129,7 +209,7 @@ func TestProofsAreRight(t *testing.T) {
 
 func TestProveDeniedShowsRequestsAsServersGetThem(t *testing.T) {
 	rules := []Rule{{Group: "devs", APIGroup: "apps", Resource: "*", Namespace: "*", Line: 3}}
-	claim, err := ParseClaim("write deployments.apps", NewCatalog())
+	claim, err := ParseClaim(WantDeny, "write deployments.apps", NewCatalog())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func ExampleProveDenied() {
 		return
 	}
 	for _, text := range []string{"any secrets", "write deployments.apps"} {
-		claim, err := policy.ParseClaim(text, policy.NewCatalog())
+		claim, err := policy.ParseClaim(policy.WantDeny, text, policy.NewCatalog())
 		if err != nil {
 			fmt.Println(err)
 			return
