@@ -2,11 +2,9 @@ package controllers
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,9 +40,19 @@ func (r resource) can(verbs ...string) bool {
 
 // catalog is what a side serves at one moment.
 type catalog struct {
-	resources []resource       // one version of each group and resource, the server's preferred one where that has it
-	failed    map[string]error // groups that could not be asked about: they may serve anything
-	asked     time.Time        // when the question was asked
+	resources []resource // one version of each group and resource, the server's preferred one where that has it
+	versions  map[schema.GroupVersion]bool
+	failed    map[string]error // groups that could not be discovered: they may serve anything
+	dormant   map[string]error // groups with a definition that has never been served: it may be next
+	asked     time.Time        // before the first request of discovery
+	doubt     error            // why nothing of it may be believed; nil for a complete catalog
+}
+
+// doubted is the catalog with a reason not to believe it.
+func (c *catalog) doubted(why error) *catalog {
+	doubted := *c
+	doubted.doubt = why
+	return &doubted
 }
 
 // readCatalog puts the answers of discovery together.
@@ -53,7 +61,7 @@ func readCatalog(side pair.Side, d discovery.DiscoveryInterface, now time.Time) 
 	if apierrors.IsNotAcceptable(err) { // 1.6 refuses to be asked for all at once
 		groups, lists, err = d.WithLegacy().ServerGroupsAndResources()
 	}
-	c := &catalog{failed: map[string]error{}, asked: now}
+	c := &catalog{failed: map[string]error{}, versions: map[schema.GroupVersion]bool{}, asked: now}
 	if partial := (*discovery.ErrGroupDiscoveryFailed)(nil); errors.As(err, &partial) {
 		for gv, err := range partial.Groups {
 			c.failed[gv.Group] = err
@@ -75,6 +83,7 @@ func readCatalog(side pair.Side, d discovery.DiscoveryInterface, now time.Time) 
 		if err != nil {
 			return nil, fmt.Errorf("asking the %s side what it serves: %w", side, err)
 		}
+		c.versions[gv] = true
 		for _, r := range list.APIResources {
 			if parent, _, sub := cutSlash(r.Name); sub || parent == "" {
 				continue
@@ -126,64 +135,11 @@ func (c *catalog) ofKind(groups []string, kind string) []resource {
 // failure is why nothing can be said about a group, nil when something can.
 func (c *catalog) failure(groups ...string) error {
 	for _, group := range groups {
-		if err := c.failed[group]; err != nil {
+		if err := cmp.Or(c.failed[group], c.dormant[group]); err != nil {
 			return fmt.Errorf("asking which resources %q has: %w", group, err)
 		}
 	}
 	return nil
-}
-
-// catalogAge is how old a catalog may be that decides about a deletion.
-const catalogAge = 10 * time.Second
-
-// failedAge is how soon the question is asked again when a group could not be asked about.
-const failedAge = 2 * time.Second
-
-// catalogs keeps one side's catalog and asks again when it is too old.
-type catalogs struct {
-	side  pair.Side
-	fetch func(context.Context) (*catalog, error)
-	now   func() time.Time
-
-	mutex sync.Mutex
-	last  *catalog
-}
-
-// since returns a catalog that was asked for after the moment given, and not long ago.
-// Errors: the side could not be asked. An older catalog is no answer then.
-func (c *catalogs) since(ctx context.Context, moment time.Time) (*catalog, error) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	age := catalogAge
-	if c.last != nil && len(c.last.failed) > 0 {
-		age = failedAge
-	}
-	if limit := c.now().Add(-age); moment.Before(limit) {
-		moment = limit
-	}
-	if c.last != nil && c.last.asked.After(moment) {
-		return c.last, nil
-	}
-	fresh, err := c.fetch(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c.last = fresh
-	return fresh, nil
-}
-
-// recentAge is how old a catalog may be that decides about nothing but where to write.
-const recentAge = time.Minute
-
-// recent returns a catalog that is good enough to write by.
-func (c *catalogs) recent(ctx context.Context) (*catalog, error) {
-	c.mutex.Lock()
-	last := c.last
-	c.mutex.Unlock()
-	if last != nil && len(last.failed) == 0 && last.asked.After(c.now().Add(-recentAge)) {
-		return last, nil
-	}
-	return c.since(ctx, time.Time{})
 }
 
 // layout answers from the plan where the objects of a resource are seen.

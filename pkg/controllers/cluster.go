@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +31,7 @@ type cluster struct {
 	log      *slog.Logger
 	metrics  *metrics
 	now      func() time.Time
-	settle   time.Duration // how long a reference has been known before a side is believed that it does not serve a kind of the other's
+	settle   time.Duration // for how long a side has not served a kind of the other's before it is believed
 
 	mutex    sync.Mutex
 	identity string // the UID of kube-system, where both sides see the same namespaces
@@ -88,13 +90,10 @@ func newCluster(p *plan.Plan, configs map[pair.Side]*rest.Config, o Options) (*c
 			return nil, err
 		}
 		c.clients[side] = client
-		c.catalogs[side] = &catalogs{side: side, now: c.now, fetch: func(ctx context.Context) (*catalog, error) {
-			asked := c.now()
-			if err := c.identify(ctx, side); err != nil {
-				return nil, err
-			}
-			return readCatalog(side, client.discovery, asked)
-		}}
+		fetch := func(ctx context.Context, seen []schema.GroupResource) (*catalog, error) {
+			return c.believe(ctx, side, seen)
+		}
+		c.catalogs[side] = &catalogs{side: side, now: c.now, fetch: fetch}
 	}
 	c.writer = servers(c.clients)
 	if o.DryRun {
@@ -164,14 +163,19 @@ func (c *cluster) freshCatalogs(ctx context.Context, moment time.Time) (legacy, 
 		return nil, nil, err
 	}
 	for _, both := range []*catalog{legacy, modern} {
-		for group := range both.failed {
-			return nil, nil, both.failure(group)
+		for _, group := range slices.Sorted(maps.Keys(both.failed)) {
+			return nil, nil, fmt.Errorf("asking the %s side what it serves: %w", both.resources[0].side, both.failure(group))
 		}
 	}
 	return legacy, modern, nil
 }
 
-// bothAnswer makes sure that neither side is out of sight.
+// era changes when either side was in doubt, or serves something else.
+func (c *cluster) era() int {
+	return c.catalogs[pair.Legacy].current() + c.catalogs[pair.Modern].current()
+}
+
+// bothAnswer makes sure that neither side is in doubt.
 func (c *cluster) bothAnswer(ctx context.Context) error {
 	for _, side := range pair.Sides() {
 		if _, err := c.catalogs[side].since(ctx, time.Time{}); err != nil {

@@ -136,8 +136,9 @@ func (c *collector) unblock(ctx context.Context, n *node, o *metav1.PartialObjec
 	return c.change(ctx, *n.resource, o, "owners and dependents wait for each other", map[string]any{"ownerReferences": refs})
 }
 
-// find asks for an owner on every side that could hold it, under every group that its kind has. namespace is the dependent's, seen is when
-// the reference was first seen: what a side serves must have been asked since.
+// find asks for an owner on every side that could hold it, under every group that its kind has. namespace is the
+// dependent's, seen is when the reference was first seen: what a side serves must have been asked since. A side that
+// does not serve the kind counts as one without the owner only when its discovery is complete.
 func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespace string, seen time.Time) (ownerState, error) {
 	if known := c.graph.node(ref.UID); known != nil {
 		// The UID is what counts: an owner that is seen under another name, group or namespace than its dependent says is there.
@@ -151,28 +152,24 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 	if err != nil {
 		return ownerUnknown, fmt.Errorf("%w: %w", errUnserved, err)
 	}
-	if c.absent.has(ref, namespace) {
-		return ownerAbsent, nil
-	}
 	kind := gv.WithKind(ref.Kind).GroupKind()
 	groups := c.layout.groups(kind)
-	asked, silent := 0, pair.Side("")
+	believed := map[pair.Side]*catalog{}
 	for _, side := range pair.Sides() {
-		served, err := c.catalogs[side].since(ctx, seen)
-		if err != nil {
+		if believed[side], err = c.catalogs[side].about(ctx, kind, groups, seen, c.settle); err != nil {
 			return ownerUnknown, err
 		}
-		if err := served.failure(groups...); err != nil {
-			return ownerUnknown, err
-		}
-		places := served.ofKind(groups, ref.Kind)
-		if len(places) == 0 && c.layout.serves(side, kind) {
+		if len(believed[side].ofKind(groups, ref.Kind)) == 0 && c.layout.serves(side, kind) {
 			return ownerUnknown, fmt.Errorf("the %s side does not list %s among what it serves, although its version has it", side, kind)
 		}
-		if len(places) == 0 {
-			silent = side
-		}
-		for _, r := range places {
+	}
+	era := c.era()
+	if c.absent.has(ref, namespace, era) {
+		return ownerAbsent, nil
+	}
+	asked := 0
+	for _, side := range pair.Sides() {
+		for _, r := range believed[side].ofKind(groups, ref.Kind) {
 			if asked++; !r.can("get") {
 				return ownerUnknown, fmt.Errorf("%s on the %s side cannot be read: %w", r, side, errUnserved)
 			}
@@ -195,11 +192,7 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 	if asked == 0 {
 		return ownerUnknown, fmt.Errorf("%s %s: %w", ref.APIVersion, ref.Kind, errUnserved)
 	}
-	// A definition is not served at once, and not by every server of a side at the same time.
-	if silent != "" && !c.layout.known(kind) && c.now().Sub(seen) < c.settle {
-		return ownerUnknown, fmt.Errorf("the %s side does not serve %s, and may not have heard of it yet", silent, kind)
-	}
-	c.absent.add(ref, namespace)
+	c.absent.add(ref, namespace, era)
 	return ownerAbsent, nil
 }
 
@@ -308,10 +301,11 @@ func (c *collector) removeFinalizer(ctx context.Context, n *node, o *metav1.Part
 func retryable(err error) bool { return apierrors.IsConflict(err) }
 
 // memory remembers for a moment which owners were found absent: the thousand pods of one owner do not ask a thousand times. A UID never
-// comes back.
+// comes back. What was found before a side was in doubt, or served something else, is forgotten.
 type memory struct {
 	now   func() time.Time
 	mutex sync.Mutex
+	era   int
 	when  map[memoryKey]time.Time
 }
 
@@ -327,19 +321,19 @@ func keyOf(ref metav1.OwnerReference, namespace string) memoryKey {
 	return memoryKey{ref.UID, ref.APIVersion, ref.Kind, ref.Name, namespace}
 }
 
-func (m *memory) has(ref metav1.OwnerReference, namespace string) bool {
+func (m *memory) has(ref metav1.OwnerReference, namespace string, era int) bool {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	when, known := m.when[keyOf(ref, namespace)]
-	return known && m.now().Sub(when) < memorySpan
+	return known && m.era == era && m.now().Sub(when) < memorySpan
 }
 
-func (m *memory) add(ref metav1.OwnerReference, namespace string) {
+func (m *memory) add(ref metav1.OwnerReference, namespace string, era int) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	now := m.now()
-	if len(m.when) > 10000 || m.when == nil {
-		m.when = map[memoryKey]time.Time{}
+	if len(m.when) > 10000 || m.when == nil || m.era != era {
+		m.when, m.era = map[memoryKey]time.Time{}, era
 	}
 	m.when[keyOf(ref, namespace)] = now
 }

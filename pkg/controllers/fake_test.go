@@ -56,7 +56,12 @@ func testPlan(t testing.TB) *plan.Plan {
 // stored is an object in a fake store.
 type stored struct {
 	Metadata metav1.ObjectMeta    `json:"metadata"`
-	Spec     *storedNamespaceSpec `json:"spec,omitempty"` // of namespaces
+	Spec     *storedNamespaceSpec `json:"spec,omitempty"`   // of namespaces
+	Status   *storedStatus        `json:"status,omitempty"` // of definitions
+}
+
+type storedStatus struct {
+	Conditions []metav1.Condition `json:"conditions"`
 }
 
 type storedNamespaceSpec struct {
@@ -80,22 +85,22 @@ type world struct {
 	refuse func(side pair.Side, r *http.Request) int
 	// watches brings events to those who watch; nil where nobody does.
 	watches func(side pair.Side, rw http.ResponseWriter, r *http.Request)
+	// boots says how far a server has started; nothing of one that has.
+	boots   map[pair.Side]*boot
 	options Options // of the last collector
 	// deletions lists what was deleted, as resource/namespace/name.
 	deletions []string
 	wrong     []string // deletions of objects that have an owner
 }
 
-// fakeResources are what each side serves.
-var fakeResources = map[pair.Side][]struct{ gv, name, kind string }{
-	pair.Legacy: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"extensions/v1beta1", "replicasets", "ReplicaSet"}, {"both.test/v1", "gadgets", "Gadget"}},
-	pair.Modern: {{"v1", "pods", "Pod"}, {"v1", "namespaces", "Namespace"}, {"v1", "configmaps", "ConfigMap"}, {"apps/v1", "replicasets", "ReplicaSet"}, {"example.test/v1", "widgets", "Widget"}, {"example.test/v1", "reports", "Report"}, {"both.test/v1", "gadgets", "Gadget"}},
-}
-
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, shared: store{map[string]*stored{}}, own: map[pair.Side]store{}, refuse: func(pair.Side, *http.Request) int { return 0 }}
+	w := &world{t: t, shared: store{map[string]*stored{}}, own: map[pair.Side]store{},
+		boots: map[pair.Side]*boot{}, refuse: func(pair.Side, *http.Request) int { return 0 }}
 	for _, side := range pair.Sides() {
 		w.own[side] = store{map[string]*stored{}}
+		for _, custom := range fakeCustom[side] {
+			w.define(side, custom.name+"."+custom.group())
+		}
 	}
 	w.put("", "namespaces", "", metav1.NamespaceSystem)
 	return w
@@ -175,9 +180,13 @@ func (w *world) put(side pair.Side, resource, namespace, name string, owners ...
 		o.Spec = &storedNamespaceSpec{Finalizers: []string{nativeFinalizer}}
 	}
 	w.in(side, resource).objects[resource+"/"+namespace+"/"+name] = o
-	kind := map[string]string{"pods": "Pod", "replicasets": "ReplicaSet", "widgets": "Widget", "gadgets": "Gadget", "namespaces": "Namespace"}[resource]
-	apiVersion := map[string]string{"pods": "v1", "replicasets": "apps/v1", "widgets": "example.test/v1", "gadgets": "both.test/v1", "namespaces": "v1"}[resource]
-	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: o.Metadata.UID}
+	for _, f := range slices.Concat(fakeResources(modern), fakeResources(legacy)) {
+		if f.name == resource {
+			return metav1.OwnerReference{APIVersion: f.gv, Kind: f.kind, Name: name, UID: o.Metadata.UID}
+		}
+	}
+	w.t.Fatalf("no fake serves %s", resource)
+	return metav1.OwnerReference{}
 }
 
 // has reports whether an object is there.
@@ -236,6 +245,15 @@ func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 		answer(200, map[string]string{"gitVersion": map[pair.Side]string{pair.Legacy: "v1.15.12", pair.Modern: "v1.36.3"}[side]})
 		return
 	}
+	// Each as its version.
+	if path := r.URL.Path; path == "/readyz" && side == modern || path == "/healthz" && side == legacy {
+		if boot := w.boots[side]; boot != nil && !boot.ready {
+			http.Error(rw, "[-]poststarthook/start-kube-aggregator-informers failed: not finished", 500)
+			return
+		}
+		fmt.Fprint(rw, "ok")
+		return
+	}
 	if w.discovery(side, parts, hidden, answer) {
 		return
 	}
@@ -252,7 +270,8 @@ func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 	if len(rest) > 2 && rest[0] == "namespaces" {
 		namespace, rest = rest[1], rest[2:]
 	}
-	if len(rest) == 0 || !slices.ContainsFunc(fakeResources[side], func(f struct{ gv, name, kind string }) bool { return f.gv == gv && f.name == rest[0] }) {
+	if len(rest) == 0 || !w.boots[side].serves(side, gv) ||
+		!slices.ContainsFunc(fakeResources(side), func(f fakeResource) bool { return f.gv == gv && f.name == rest[0] }) {
 		http.NotFound(rw, r)
 		return
 	}
@@ -355,40 +374,4 @@ func (w *world) finalize(name string, r *http.Request, answer func(int, any)) {
 		delete(w.shared.objects, "namespaces//"+name)
 	}
 	answer(200, &changed)
-}
-
-// discovery answers what a server of before 1.26 answers.
-func (w *world) discovery(side pair.Side, parts []string, hidden string, answer func(int, any)) bool {
-	path := strings.Join(parts, "/")
-	switch {
-	case path == "api":
-		answer(200, metav1.APIVersions{Versions: []string{"v1"}})
-		return true
-	case path == "apis":
-		var list metav1.APIGroupList
-		for _, f := range fakeResources[side] {
-			group, version, ok := strings.Cut(f.gv, "/")
-			if ok && f.gv != hidden && !slices.ContainsFunc(list.Groups, func(g metav1.APIGroup) bool { return g.Name == group }) {
-				v := metav1.GroupVersionForDiscovery{GroupVersion: f.gv, Version: version}
-				list.Groups = append(list.Groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{v}, PreferredVersion: v})
-			}
-		}
-		answer(200, list)
-		return true
-	case path == "api/v1" || parts[0] == "apis" && len(parts) == 3:
-		gv := strings.TrimPrefix(strings.TrimPrefix(path, "apis/"), "api/")
-		list := metav1.APIResourceList{GroupVersion: gv}
-		for _, f := range fakeResources[side] {
-			if f.gv == gv {
-				verbs := metav1.Verbs{"get", "list", "watch", "delete", "patch"}
-				if f.name == "reports" { // of an extension API server that nobody taught to watch
-					verbs = metav1.Verbs{"list", "delete"}
-				}
-				list.APIResources = append(list.APIResources, metav1.APIResource{Name: f.name, Kind: f.kind, Namespaced: f.name != "namespaces", Verbs: verbs})
-			}
-		}
-		answer(200, list)
-		return true
-	}
-	return false
 }

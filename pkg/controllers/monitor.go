@@ -107,6 +107,7 @@ func (m *monitors) sync(ctx context.Context) error {
 		}
 		both = append(both, c)
 	}
+	m.cluster.listen(both[0], both[1])
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	wanted := map[resource]bool{}
@@ -131,6 +132,22 @@ func (m *monitors) sync(ctx context.Context) error {
 	}
 	m.report()
 	return nil
+}
+
+// listen begins to count for how long a side has not served the custom kinds of the other, before a reference asks.
+func (c *cluster) listen(legacy, modern *catalog) {
+	for _, r := range slices.Concat(legacy.resources, modern.resources) {
+		kind := r.GroupVersion().WithKind(r.kind).GroupKind()
+		if other, groups := legacy, c.layout.groups(kind); !c.layout.known(kind) {
+			silent := pair.Legacy
+			if r.side == pair.Legacy {
+				other, silent = modern, pair.Modern
+			}
+			if len(other.ofKind(groups, kind.Kind)) == 0 {
+				c.catalogs[silent].listen(other, kind, groups)
+			}
+		}
+	}
 }
 
 func (m *monitors) start(ctx context.Context, r resource) {

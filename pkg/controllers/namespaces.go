@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/kubefusion/fusionctl/internal/rawapi"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -51,7 +52,7 @@ func (n *namespaces) side() pair.Side {
 func (n *namespaces) process(ctx context.Context, name string) error {
 	url := "/api/v1/namespaces/" + name
 	object, err := n.client(n.side()).read(ctx, url)
-	if apierrors.IsNotFound(err) {
+	if rawapi.Absent(err, name) {
 		return nil
 	}
 	if err != nil {

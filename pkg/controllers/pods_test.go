@@ -90,7 +90,8 @@ func newKeeperWorld(t testing.TB, p *plan.Plan) (*keeperWorld, *cluster) {
 			add("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding")
 			add("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 		}
-		c.catalogs[side] = &catalogs{side: side, now: time.Now, last: known, fetch: func(context.Context) (*catalog, error) { return known, nil }}
+		fetch := func(context.Context, []schema.GroupResource) (*catalog, error) { return known, nil }
+		c.catalogs[side] = &catalogs{side: side, now: time.Now, last: known, fetch: fetch}
 	}
 	w.put("/api/v1/namespaces/kube-system", map[string]any{"metadata": map[string]any{"name": "kube-system"}})
 	return w, c

@@ -255,7 +255,8 @@ func (b *builder) allowJoint() {
 		}
 	}
 	a.Rules = []Right{
-		{NonResourcePaths: []string{"/api", "/api/*", "/apis", "/apis/*", "/version"}, Verbs: []string{"get"}, Why: "discovery, and whether it is the server of the plan"},
+		{NonResourcePaths: []string{"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/readyz", "/version"}, Verbs: []string{"get"},
+			Why: "discovery, whether it is complete, and whether it is the server of the plan"},
 		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}, Why: "an owner may be of any kind, and what cannot be listed is not known to be gone"},
 	}
 	b.allowLegacyChanges(a)

@@ -308,6 +308,15 @@ func (p *Pair) StartControllers(program string, env ...string) (controllers *Pro
 	if len(components) != 1 {
 		p.rig.t.Fatalf("the plan has %d components %s, want one", len(components), plan.JointControllers)
 	}
+	p.AllowControllers()
+	c := components[0]
+	health, _ = c.Arg("listen")
+	return p.rig.start("controllers", program, append(slices.Clone(c.Command[1:]), p.args(c)...), env...), health
+}
+
+// AllowControllers tells the legacy side what it has to allow to the controllers that see both sides.
+func (p *Pair) AllowControllers() {
+	p.rig.t.Helper()
 	admin := p.Legacy.Client("admin", "system:masters")
 	for document := range strings.SplitSeq(string(p.access), "---\n") {
 		var o struct {
@@ -329,9 +338,6 @@ func (p *Pair) StartControllers(program string, env ...string) (controllers *Pro
 			p.rig.t.Fatalf("allowing the controllers on the legacy side: %v", err)
 		}
 	}
-	c := components[0]
-	health, _ = c.Arg("listen")
-	return p.rig.start("controllers", program, append(slices.Clone(c.Command[1:]), p.args(c)...), env...), health
 }
 
 // RestartServer restarts a side's API server. Its controller manager is stopped meanwhile: one that cannot renew its lock for long

@@ -1,0 +1,162 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// catalogAge is how old a catalog may be that decides about a deletion.
+const catalogAge = 10 * time.Second
+
+// failedAge is how soon the question is asked again when the answer was incomplete.
+const failedAge = 2 * time.Second
+
+// recentAge is how old a catalog may be that decides about nothing but where to write.
+const recentAge = time.Minute
+
+// catalogs keeps one side's catalog and asks again when it is too old.
+type catalogs struct {
+	side pair.Side
+	// fetch asks the side. seen are built-in resources that it has served before; it is to serve them still.
+	fetch func(ctx context.Context, seen []schema.GroupResource) (*catalog, error)
+	now   func() time.Time
+
+	mutex  sync.Mutex
+	last   *catalog
+	seen   []schema.GroupResource
+	silent map[schema.GroupKind]silence
+	era    int // changes whenever an earlier answer may not be relied upon
+}
+
+// silence is since when a side has not served a kind, in every catalog that was read.
+type silence struct {
+	groups []string
+	since  time.Time
+}
+
+// since returns a complete catalog that was asked for after the moment given, and not long ago.
+// Errors: the side could not be asked, or lists less than it serves. An older catalog is no answer then.
+func (c *catalogs) since(ctx context.Context, moment time.Time) (*catalog, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	last, err := c.ask(ctx, moment)
+	if err == nil && last.doubt != nil {
+		return nil, last.doubt
+	}
+	return last, err
+}
+
+// ask returns the last catalog, or a new one. The mutex is held.
+func (c *catalogs) ask(ctx context.Context, moment time.Time) (*catalog, error) {
+	age := catalogAge
+	if c.last != nil && (len(c.last.failed) > 0 || c.last.doubt != nil) {
+		age = failedAge
+	}
+	if limit := c.now().Add(-age); moment.Before(limit) {
+		moment = limit
+	}
+	if c.last != nil && c.last.asked.After(moment) {
+		return c.last, nil
+	}
+	fresh, err := c.fetch(ctx, c.seen)
+	if err != nil || fresh.doubt != nil {
+		// Whatever the side was known not to serve, it may serve when it is back.
+		c.silent, c.last = nil, fresh
+		c.era++
+		return fresh, err
+	}
+	if c.last == nil || !sameResources(c.last, fresh) {
+		c.era++
+	}
+	for kind, silence := range c.silent {
+		if fresh.failure(silence.groups...) != nil || len(fresh.ofKind(silence.groups, kind.Kind)) > 0 {
+			delete(c.silent, kind)
+		}
+	}
+	for _, r := range fresh.resources {
+		if _, builtIn := kubever.ResourceFor(r.GroupResource()); builtIn && !slices.Contains(c.seen, r.GroupResource()) {
+			c.seen = append(c.seen, r.GroupResource())
+		}
+	}
+	c.last = fresh
+	return fresh, nil
+}
+
+func sameResources(a, b *catalog) bool {
+	return slices.Equal(a.resources, b.resources) && len(a.failed) == len(b.failed) && len(a.dormant) == len(b.dormant)
+}
+
+// listen notes, for kinds that the catalog does not have, since when it does not.
+func (c *catalogs) listen(served *catalog, kind schema.GroupKind, groups []string) time.Time {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if served != c.last || served.failure(groups...) != nil {
+		return c.now()
+	}
+	known, ok := c.silent[kind]
+	if !ok {
+		known = silence{groups, served.asked}
+		if c.silent == nil {
+			c.silent = map[schema.GroupKind]silence{}
+		}
+		c.silent[kind] = known
+	}
+	return known.since
+}
+
+// about returns a catalog that may be believed about a kind, whether it has it or not. A side that does not serve the
+// kind is believed only when no catalog has had it for the time that a server may take to list what is defined, since
+// the kind vanished or the reference was seen.
+func (c *catalogs) about(ctx context.Context, kind schema.GroupKind, groups []string, seen time.Time,
+	settle time.Duration) (*catalog, error) {
+	for moment := seen; ; {
+		served, err := c.since(ctx, moment)
+		if err != nil {
+			return nil, err
+		}
+		if err := served.failure(groups...); err != nil {
+			return nil, err
+		}
+		if len(served.ofKind(groups, kind.Kind)) > 0 {
+			return served, nil
+		}
+		begun := c.listen(served, kind, groups)
+		if begun.Before(seen) {
+			begun = seen
+		}
+		settled := begun.Add(settle)
+		if !served.asked.Before(settled) {
+			return served, nil
+		}
+		if settled.After(c.now()) || !moment.Before(settled) {
+			return nil, fmt.Errorf("the %s side does not serve %s, and has not for only %s; want %s",
+				c.side, kind, c.now().Sub(begun).Round(time.Millisecond), settle)
+		}
+		moment = settled // a catalog of before then is not enough
+	}
+}
+
+// recent returns a catalog that is good enough to write by.
+func (c *catalogs) recent(ctx context.Context) (*catalog, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.last != nil && len(c.last.failed) == 0 && c.last.doubt == nil && c.last.asked.After(c.now().Add(-recentAge)) {
+		return c.last, nil
+	}
+	return c.ask(ctx, time.Time{})
+}
+
+// current is the era of the side's catalogs: what was found in another era is not remembered.
+func (c *catalogs) current() int {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.era
+}

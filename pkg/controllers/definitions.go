@@ -1,0 +1,181 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// The resources whose objects make a server serve more.
+var (
+	customResourceDefinitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	apiServices               = schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
+	thirdPartyResources       = schema.GroupResource{Group: "extensions", Resource: "thirdpartyresources"}
+)
+
+// definingKinds are their kinds, and what the name of such an object defines.
+var definingKinds = []struct {
+	gr   schema.GroupResource
+	kind string
+	of   func(name string) (serves schema.GroupVersionResource, ok bool)
+}{
+	// widgets.example.com
+	{customResourceDefinitions, "CustomResourceDefinition", func(name string) (schema.GroupVersionResource, bool) {
+		plural, group, ok := strings.Cut(name, ".")
+		return schema.GroupVersionResource{Group: group, Resource: plural}, ok
+	}},
+	// v1.example.com, or v1. for the core
+	{apiServices, "APIService", func(name string) (schema.GroupVersionResource, bool) {
+		version, group, ok := strings.Cut(name, ".")
+		return schema.GroupVersionResource{Group: group, Version: version}, ok && group != ""
+	}},
+	// cron-tab.example.com
+	{thirdPartyResources, "ThirdPartyResource", func(name string) (schema.GroupVersionResource, bool) {
+		_, group, _ := strings.Cut(name, ".")
+		return schema.GroupVersionResource{Group: group}, strings.Contains(group, ".")
+	}},
+}
+
+// ready asks whether the server has started, in the way that its version has.
+func (c *client) ready(ctx context.Context, version kubever.Version) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	path := "/healthz"
+	if kubever.Behaves(kubever.BehaviourReadyzServed, version.Minor) {
+		path = "/readyz"
+	}
+	var code int
+	err := c.rest.Get().AbsPath(path).MaxRetries(0).Do(ctx).StatusCode(&code).Error()
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("answered %d", code)
+	}
+	if apierrors.IsForbidden(err) {
+		err = fmt.Errorf("%w (the %s side has to allow it to get %s)", err, c.side, path)
+	}
+	if err != nil {
+		return fmt.Errorf("GET %s on the %s side: %w", path, c.side, err)
+	}
+	return nil
+}
+
+// definitions lists what a side's store says that it should serve, by the versions that the catalog has. What the
+// catalog lacks is looked at closely. Errors: a list or an object that could not be read, and a resource that the
+// version serves and the catalog lacks.
+func (c *client) definitions(ctx context.Context, l layout, served *catalog) ([]definition, error) {
+	var list []definition
+	for _, defining := range definingKinds {
+		of := served.find(defining.gr)
+		if of == nil {
+			if l.serves(c.side, schema.GroupKind{Group: defining.gr.Group, Kind: defining.kind}) {
+				return nil, fmt.Errorf("%s are not listed by discovery, so what else the server should list is not known: %w",
+					defining.gr, errIncomplete)
+			}
+			continue
+		}
+		objects, err := c.listAll(ctx, *of, "")
+		if err != nil {
+			return nil, err
+		}
+		for i := range objects {
+			d := definition{kind: defining.kind, name: objects[i].Name}
+			var ok bool
+			if d.serves, ok = defining.of(d.name); !ok {
+				continue
+			}
+			if !served.lists(&d) && served.failed[d.serves.Group] == nil {
+				if err := c.inspect(ctx, *of, &d); err != nil {
+					return nil, err
+				}
+			}
+			list = append(list, d)
+		}
+	}
+	return list, nil
+}
+
+// find returns the resource as the catalog has it, nil where it has not.
+func (c *catalog) find(gr schema.GroupResource) *resource {
+	for i := range c.resources {
+		if c.resources[i].GroupResource() == gr {
+			return &c.resources[i]
+		}
+	}
+	return nil
+}
+
+// inspect reads a definition whose objects the server does not list.
+func (c *client) inspect(ctx context.Context, of resource, d *definition) error {
+	object, err := c.read(ctx, of.path("", d.name))
+	if err != nil {
+		return fmt.Errorf("reading %s on the %s side: %w", of.object("", d.name), c.side, err)
+	}
+	switch d.kind {
+	case "CustomResourceDefinition":
+		d.unserved = unservedCRD(object)
+	case "APIService":
+		service, _, _ := unstructured.NestedMap(object, "spec", "service")
+		d.local = service == nil
+	case "ThirdPartyResource":
+		if versions, _, _ := unstructured.NestedSlice(object, "versions"); len(versions) == 0 {
+			d.unserved = errDormant
+		}
+	}
+	return nil
+}
+
+// unservedCRD is why a server need not list a custom resource; nil when it should.
+func unservedCRD(crd map[string]any) error {
+	conditions, _, _ := unstructured.NestedSlice(crd, "status", "conditions")
+	established := false
+	for _, c := range conditions {
+		if condition, ok := c.(map[string]any); ok && condition["type"] == "Established" {
+			established = condition["status"] == string(metav1.ConditionTrue)
+		}
+	}
+	if !established {
+		return errDormant
+	}
+	versions, _, _ := unstructured.NestedSlice(crd, "spec", "versions")
+	if len(versions) == 0 { // before 1.11: spec.version alone
+		return nil
+	}
+	for _, v := range versions {
+		if version, ok := v.(map[string]any); ok && version["served"] != false {
+			return nil
+		}
+	}
+	return errors.New("none of its versions is served, and objects of it may be stored")
+}
+
+// believe reads what a side serves and judges whether that is all.
+func (c *cluster) believe(ctx context.Context, side pair.Side, seen []schema.GroupResource) (*catalog, error) {
+	client, asked := c.client(side), c.now()
+	if err := c.identify(ctx, side); err != nil {
+		return nil, err
+	}
+	listed, err := readCatalog(side, client.discovery, asked)
+	if err != nil {
+		return nil, err
+	}
+	// After discovery: what is defined between the two is missed by discovery and found here, never the other way round.
+	definitions, err := client.definitions(ctx, c.layout, listed)
+	if err != nil {
+		return listed.doubted(fmt.Errorf("asking the %s side what it should serve: %w", side, err)), nil
+	}
+	ready := client.ready(ctx, c.layout.plan.Side(side).Version)
+	judged, err := complete(listed, ready, append(c.layout.builtIn(side), seen...), definitions)
+	if err != nil {
+		return listed.doubted(fmt.Errorf("asking the %s side what it serves: %w", side, err)), nil
+	}
+	return judged, nil
+}
