@@ -143,10 +143,7 @@ func (c *cluster) storeOf(r migrate.Resource) string {
 		}
 		row = &found.Resource
 	}
-	if c.side == pair.Legacy {
-		return row.Legacy.Store
-	}
-	return row.Modern.Store
+	return row.View(c.side).Store
 }
 
 func (c *cluster) openStore(ctx context.Context, s plan.Store) (openStore, error) {

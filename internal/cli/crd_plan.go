@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
-	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 type crdPlanRequest struct {
@@ -123,14 +121,11 @@ func (c *cluster) readable(p *migrate.Plan) error {
 	if row == nil || !row.VisibleToBoth() {
 		return nil
 	}
-	other, name := row.Legacy, pair.Legacy
-	if c.side == pair.Legacy {
-		other, name = row.Modern, pair.Modern
-	}
-	if slices.Contains(other.Decodes, p.Storage) && !slices.Contains(other.WatchBreaks, p.Storage) {
+	other := c.side.Other()
+	if row.View(other).Reads(p.Storage) {
 		return nil
 	}
-	return fmt.Errorf("%s: the %s side reads it in the same store, and cannot read %s: its lists and watches of the resource would fail", p.Resource.Name, name, p.Storage)
+	return fmt.Errorf("%s: the %s side reads it in the same store, and cannot read %s: its lists and watches of the resource would fail", p.Resource.Name, other, p.Storage)
 }
 
 func printCRDPlan(w io.Writer, output string, p *migrate.Plan) error {

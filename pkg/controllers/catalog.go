@@ -147,16 +147,6 @@ type layout struct {
 	plan *plan.Plan
 }
 
-// row is what the plan says of a resource, nil when it is a custom resource or one of an extension API server.
-func (l layout) row(gr schema.GroupResource) *pair.Resource {
-	if fact, known := kubever.ResourceFor(gr); known {
-		if row := l.plan.Resource(fact.Key); row != nil {
-			return &row.Resource
-		}
-	}
-	return nil
-}
-
 // serves reports whether the plan's version of a side serves the kind: a catalog without it says less than the server has.
 func (l layout) serves(side pair.Side, gk schema.GroupKind) bool {
 	for i := range l.plan.Resources {
@@ -185,11 +175,11 @@ func (l layout) groups(gk schema.GroupKind) []string {
 // home is the side through which the objects of a resource are watched and changed when both sides see the same ones; "" when each side
 // has its own.
 func (l layout) home(gr schema.GroupResource) pair.Side {
-	row := l.row(gr)
+	row := l.plan.Row(gr)
 	if row == nil {
 		row = &l.plan.CustomResources
 	}
-	return plan.Home(row)
+	return row.Route().Write
 }
 
 // watched chooses what to watch of what the two sides serve.

@@ -71,7 +71,7 @@ func (s *podService) sync(ctx context.Context) error {
 	problems = append(problems, s.syncEndpoints(ctx))
 	stores := map[string]bool{}
 	for _, side := range pair.Sides() {
-		row := s.layout.row(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"})
+		row := s.layout.plan.Row(schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"})
 		if row == nil || row.View(side).Store == "" || stores[row.View(side).Store] {
 			continue
 		}
@@ -194,7 +194,7 @@ func sameAddress(a, b string) bool {
 // syncEndpoints writes them where the nodes look. No controller mirrors them: where slices are served, they are written here too.
 func (s *podService) syncEndpoints(ctx context.Context) error {
 	side := s.service.Side
-	if row := s.layout.row(schema.GroupResource{Resource: "endpoints"}); row == nil || row.Legacy.Store != row.Modern.Store {
+	if row := s.layout.plan.Row(schema.GroupResource{Resource: "endpoints"}); row == nil || row.Legacy.Store != row.Modern.Store {
 		side = pair.Legacy
 	}
 	ready, failed := s.addresses()

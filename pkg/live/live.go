@@ -200,7 +200,7 @@ func (c *checker) collections() []collection {
 		for _, k := range c.catalogs[side].listable() {
 			entry := collection{kind: k, side: side, name: k.resource + "." + k.group, seen: []pair.Side{side}}
 			row := &c.plan.CustomResources
-			if known := c.row(k); known != nil {
+			if known := c.plan.Row(k.groupResource()); known != nil {
 				row, entry.name = known, known.Key
 			}
 			if c.twice(&entry, row) {
@@ -213,39 +213,15 @@ func (c *checker) collections() []collection {
 	return list
 }
 
-// twice reports whether the other side shows the same objects, and is the one to ask: the modern side where it can read what the legacy
-// one stores, since it has pages.
+// twice reports whether the other side shows the same objects, and is the one to ask.
 func (c *checker) twice(entry *collection, row *pair.Resource) bool {
-	if row.Legacy.Store == "" || row.Legacy.Store != row.Modern.Store {
+	if !row.VisibleToBoth() {
 		return false
 	}
 	entry.seen = pair.Sides()
-	other := pair.Legacy
-	if entry.side == pair.Legacy {
-		other = pair.Modern
-	}
-	if !slices.ContainsFunc(c.catalogs[other].listable(), func(k kind) bool {
+	return entry.side != row.Route().Read && slices.ContainsFunc(c.catalogs[entry.side.Other()].listable(), func(k kind) bool {
 		return k.resource == entry.resource && (k.group == entry.group || slices.Contains(row.Groups, k.group))
-	}) {
-		return false
-	}
-	through := pair.Modern
-	if row.Legacy.StoredAs != "" && !slices.Contains(row.Modern.Decodes, row.Legacy.StoredAs) {
-		through = pair.Legacy
-	}
-	return entry.side != through
-}
-
-// row is what the plan says of a resource, nil when it is a custom resource or one of an extension API server.
-func (c *checker) row(k kind) *pair.Resource {
-	fact, known := kubever.ResourceFor(k.groupResource())
-	if !known {
-		return nil
-	}
-	if row := c.plan.Resource(fact.Key); row != nil {
-		return &row.Resource
-	}
-	return nil
+	})
 }
 
 // read passes the objects of a collection to those that look at them.

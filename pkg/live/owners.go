@@ -174,7 +174,7 @@ func (c *checker) see(side pair.Side, r *reference, owner uid) (sight, kind) {
 	}
 	k := found[at]
 	name := k.resource + "." + k.group
-	if row := c.row(k); row != nil {
+	if row := c.plan.Row(k.groupResource()); row != nil {
 		name = row.Key
 	}
 	switch {

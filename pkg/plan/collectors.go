@@ -102,11 +102,6 @@ func referencesOf(m, kubelet kubever.Minor, running []string) []kubever.OwnerRef
 	return refs
 }
 
-// VisibleToBoth reports whether both sides look at the same objects of the resource.
-func (r *Resource) VisibleToBoth() bool {
-	return r.Legacy.Store != "" && r.Legacy.Store == r.Modern.Store
-}
-
 func rowOf(rows []Resource, key string) *Resource {
 	for i := range rows { // a row is too large to be copied for each comparison
 		if rows[i].Key == key {

@@ -14,12 +14,8 @@ import (
 // sides may find the resource stored; a field below one that is lost is not listed again. For the fields, and those below
 // them, it says which value means what this side does anyway.
 func drops(row *pair.Resource, side pair.Side, minor, other kubever.Minor) (paths []string, implied map[string]string) {
-	otherSide := pair.Modern
-	if side == pair.Modern {
-		otherSide = pair.Legacy
-	}
 	implied = map[string]string{}
-	for _, apiVersion := range []string{row.View(side).StoredAs, row.View(otherSide).StoredAs} {
+	for _, apiVersion := range []string{row.View(side).StoredAs, row.View(side.Other()).StoredAs} {
 		gv, err := schema.ParseGroupVersion(apiVersion)
 		if err != nil || row.Kind == "" || !slices.Contains(row.View(side).Decodes, apiVersion) {
 			continue

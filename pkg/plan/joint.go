@@ -23,20 +23,6 @@ const JointControllers = policy.UserControllers
 // planFile is where a host has what the plan says to components that go by it.
 const planFile = modernDirectory + "/plan.json"
 
-// Home is the side through which the objects of a resource are watched and changed when both sides see the same ones; "" when each side
-// has its own. It is the modern side, which loses no field and checks every precondition, except where the legacy side alone can read
-// what the other writes.
-func Home(r *pair.Resource) pair.Side {
-	switch {
-	case r.Legacy.Store == "" || r.Legacy.Store != r.Modern.Store:
-		return ""
-	case r.Owner == pair.OwnerLegacy:
-		return pair.Legacy
-	default:
-		return pair.Modern
-	}
-}
-
 // decideJoint decides whether the controllers that see both sides have anything to do, and lets them through the modern side's policy.
 func (b *builder) decideJoint() {
 	if b.file.Spec.Controllers == nil || b.file.Spec.Controllers.Disabled {
@@ -203,7 +189,7 @@ func collectable(rows []Resource, side pair.Side) []schema.GroupResource {
 	var list []schema.GroupResource
 	for i := range rows {
 		r := &rows[i]
-		if home := Home(&r.Resource); r.Pseudo || r.Name == "" || r.Name == "events" || home != "" && home != side {
+		if home := r.Route().Write; r.Pseudo || r.Name == "" || r.Name == "events" || home != "" && home != side {
 			continue
 		}
 		var groups []string
@@ -279,14 +265,14 @@ func (b *builder) allowLegacyChanges(a *LegacyAccess) {
 		slices.Sort(byGroup[group])
 		a.Rules = append(a.Rules, Right{APIGroups: []string{group}, Resources: byGroup[group], Verbs: changing, Why: why})
 	}
-	if Home(&b.plan.CustomResources) == "" {
+	if !b.plan.CustomResources.VisibleToBoth() {
 		a.Rules = append(a.Rules, Right{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: changing, Why: "custom resources of the legacy side, whose groups nobody knows beforehand"})
 	}
-	if home := b.homeOf("namespaces"); home == pair.Legacy {
+	if b.writtenThrough("namespaces") == pair.Legacy {
 		a.Rules = append(a.Rules, Right{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}, Why: "a namespace waits until both sides are empty of it"})
 	}
 	a.Rules = append(a.Rules, b.podRights()...)
-	if b.homeOf("configmaps") == pair.Legacy {
+	if b.writtenThrough("configmaps") == pair.Legacy {
 		a.Rules = append(a.Rules, Right{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update"}, Namespace: metav1.NamespaceSystem, Why: "the lock on which they elect"})
 	}
 }
@@ -313,16 +299,17 @@ func (b *builder) podRights() []Right {
 	if row := b.plan.Resource("endpointslices"); row != nil && row.Legacy.Store != "" && len(row.Legacy.Serves) > 0 {
 		rights = append(rights, Right{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: keep, Namespace: pods.Service.Namespace, Why: why})
 	}
-	if pods.Tokens == TokensSecret && b.homeOf("secrets") != pair.Modern {
+	if pods.Tokens == TokensSecret && b.writtenThrough("secrets") != pair.Modern {
 		rights = append(rights, Right{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}, Why: "the token of a service account that has none"})
 	}
 	return rights
 }
 
-func (b *builder) homeOf(key string) pair.Side {
+// writtenThrough is the side through which objects of a resource are written that both sides see; "" where each side has its own.
+func (b *builder) writtenThrough(key string) pair.Side {
 	row := b.plan.Resource(key)
 	if row == nil {
 		return ""
 	}
-	return Home(&row.Resource)
+	return row.Route().Write
 }

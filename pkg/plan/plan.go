@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sort"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/policy"
@@ -223,6 +225,16 @@ func (p *Plan) Resource(key string) *Resource {
 	return &p.Resources[i]
 }
 
+// Row returns what the plan holds about the resource that an API server names, nil for a custom resource or one of an extension API server.
+func (p *Plan) Row(gr schema.GroupResource) *pair.Resource {
+	if fact, known := kubever.ResourceFor(gr); known {
+		if row := p.Resource(fact.Key); row != nil {
+			return &row.Resource
+		}
+	}
+	return nil
+}
+
 // Controller returns a controller of a side by its name since 1.28, nil when that side's version has none of the name.
 func (p *Plan) Controller(side pair.Side, id string) *Controller {
 	for i := range p.Controllers {
@@ -271,7 +283,7 @@ func (p *Plan) Ownership() pair.Map {
 	}
 	for _, r := range p.Resources {
 		row := r.Resource
-		if row.Legacy.Store == row.Modern.Store {
+		if row.VisibleToBoth() {
 			row.Legacy.Drops, row.Legacy.Implied = drops(&row, pair.Legacy, p.Legacy.Version.Minor, p.Modern.Version.Minor)
 			row.Modern.Drops, row.Modern.Implied = drops(&row, pair.Modern, p.Modern.Version.Minor, p.Legacy.Version.Minor)
 		}

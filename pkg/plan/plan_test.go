@@ -261,8 +261,14 @@ func TestControllerNamesExistInTheirVersion(t *testing.T) {
 func TestSplitNeverSharesWhatOneSideCannotRead(t *testing.T) {
 	pairs(t, func(legacy, modern kubever.Minor, p *plan.Plan) {
 		for _, r := range p.Resources {
-			if r.Pseudo || r.Legacy.Store == "" || r.Legacy.Store != r.Modern.Store {
+			if r.Pseudo || !r.VisibleToBoth() {
 				continue
+			}
+			if writer := r.View(r.Route().Write); !writer.Reads(r.Legacy.StoredAs) {
+				t.Errorf("%s + %s: %s is written through the %s side, which cannot watch %s", legacy, modern, r.Key, r.Route().Write, r.Legacy.StoredAs)
+			}
+			if r.Route().Read != pair.Modern {
+				t.Errorf("%s + %s: %s is in one store and not read through the modern side", legacy, modern, r.Key)
 			}
 			if !slices.Contains(r.Modern.Decodes, r.Legacy.StoredAs) {
 				t.Errorf("%s + %s: %s is in one store and the modern side cannot read %s", legacy, modern, r.Key, r.Legacy.StoredAs)

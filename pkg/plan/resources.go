@@ -127,7 +127,7 @@ func sideOf(fact kubever.Resource, m kubever.Minor) pair.View {
 
 // reads reports whether the reader can list and watch what the writer stores.
 func reads(reader, writer *pair.View) bool {
-	return slices.Contains(reader.Decodes, writer.StoredAs) && !slices.Contains(reader.WatchBreaks, writer.StoredAs)
+	return reader.Reads(writer.StoredAs)
 }
 
 // owner is the layout's default for a resource, and why.

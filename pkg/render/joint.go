@@ -108,7 +108,7 @@ func newPermit(p *plan.Plan) permit {
 // kubectlAs is kubectl as the controllers, for the side through which they change a resource.
 func kubectlAs(p *plan.Plan, c *plan.Component, key string) string {
 	flag := "modern-kubeconfig"
-	if row := p.Resource(key); row != nil && plan.Home(&row.Resource) == pair.Legacy {
+	if row := p.Resource(key); row != nil && row.Route().Write == pair.Legacy {
 		flag = "legacy-kubeconfig"
 	}
 	file, _ := c.Arg(flag)

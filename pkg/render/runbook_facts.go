@@ -100,16 +100,11 @@ func createsPods(p *plan.Plan, key string, controllers ...string) bool {
 	return true
 }
 
-// visibleToBoth reports whether both sides look at the same objects of a resource.
-func visibleToBoth(r *plan.Resource) bool {
-	return r.Legacy.Store != "" && r.Legacy.Store == r.Modern.Store
-}
-
 // shared lists what both sides see, as kubectl names it.
 func shared(p *plan.Plan) []string {
 	var names []string
 	for i := range p.Resources {
-		if r := &p.Resources[i]; visibleToBoth(r) && len(r.Legacy.Serves) > 0 && r.Name != "" {
+		if r := &p.Resources[i]; r.VisibleToBoth() && len(r.Legacy.Serves) > 0 && r.Name != "" {
 			names = append(names, kubectlName(r, r.Legacy.Serves[0]))
 		}
 	}
@@ -121,7 +116,7 @@ func shared(p *plan.Plan) []string {
 func own(p *plan.Plan) []string {
 	var names []string
 	for i := range p.Resources {
-		if r := &p.Resources[i]; r.Namespaced && !visibleToBoth(r) && len(r.Modern.Serves) > 0 && r.Name != "" {
+		if r := &p.Resources[i]; r.Namespaced && !r.VisibleToBoth() && len(r.Modern.Serves) > 0 && r.Name != "" {
 			names = append(names, kubectlName(r, r.Modern.Serves[0]))
 		}
 	}
@@ -187,7 +182,7 @@ func collectorsOff(p *plan.Plan) (off []collector, all bool) {
 func namespaces(p *plan.Plan) namespaceView {
 	var v namespaceView
 	if row := p.Resource("namespaces"); row != nil {
-		v.Shared = visibleToBoth(row)
+		v.Shared = row.VisibleToBoth()
 	}
 	if c := p.Controller(pair.Modern, "namespace-controller"); c != nil {
 		v.ModernOn, v.Why = c.On, inline(c.Why)
