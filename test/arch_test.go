@@ -48,13 +48,14 @@ var layers = map[string][]string{
 	"internal/golden": {},
 
 	"pkg/convert/negotiate": {"pkg/kubever"},
+	"pkg/convert/stream":    {"pkg/convert", "pkg/convert/manifest", "pkg/kubever"},
 }
 
 // leaves are shared ideas that import nothing of ours and that every package may use.
 var leaves = []string{"internal/prose", "internal/spelling", "internal/strictyaml"}
 
 // pure packages turn values into values: no files, no network, no processes, no clock of their own, no logs.
-var pure = []string{"internal/prose", "internal/spelling", "internal/strictyaml", "pkg/kubever", "pkg/finding", "pkg/gc", "pkg/pair", "pkg/discovery", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/convert/manifest", "pkg/convert/negotiate", "pkg/migrate", "pkg/live", "pkg/hub"}
+var pure = []string{"internal/prose", "internal/spelling", "internal/strictyaml", "pkg/kubever", "pkg/finding", "pkg/gc", "pkg/pair", "pkg/discovery", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/convert/manifest", "pkg/convert/negotiate", "pkg/convert/stream", "pkg/migrate", "pkg/live", "pkg/hub"}
 
 var impure = []string{"os", "os/exec", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2"}
 
@@ -67,7 +68,7 @@ var bans = []struct {
 	{"github.com/spf13/cobra", []string{"cmd/fusionctl", "internal/cli"}, "the command line is one package"},
 	{"go.etcd.io/", nil, "only adapters speak to etcd: a reader of policies must not inherit gRPC"},
 	{"google.golang.org/grpc", nil, "only adapters speak to servers"},
-	{"k8s.io/client-go", []string{"pkg/convert", "pkg/convert/manifest"}, "only adapters speak to servers; Kubernetes' conversions bring its list of features along"},
+	{"k8s.io/client-go", []string{"pkg/convert", "pkg/convert/manifest", "pkg/convert/stream"}, "only adapters speak to servers; Kubernetes' conversions bring its list of features along"},
 	{"sigs.k8s.io/controller-runtime", nil, "only adapters speak to servers"},
 }
 

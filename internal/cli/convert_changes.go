@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/convert/stream"
 )
 
 // changesShown is how many changes of defaults are told one by one.
@@ -24,7 +25,7 @@ type defaultChanges struct {
 type changedField struct{ kind, path string }
 
 type changedObjects struct {
-	first convertedObject
+	first stream.Converted
 	loss  convert.Loss
 	last  int // the number of the object that was counted last: one may have the field several times
 	count int
@@ -33,10 +34,10 @@ type changedObjects struct {
 var elementPattern = regexp.MustCompile(`\[[0-9]+\]`)
 
 // tell prints a change, or keeps it for the end. number is that of the object.
-func (d *defaultChanges) tell(w io.Writer, row convertedObject, number int, loss convert.Loss) {
+func (d *defaultChanges) tell(w io.Writer, row stream.Converted, number int, loss convert.Loss) {
 	if d.told < changesShown {
 		d.told++
-		fmt.Fprintf(w, "%s: %s: %s changes: %s\n", row.place(), row.object(), loss.Path, loss.Meaning)
+		fmt.Fprintf(w, "%s: %s: %s changes: %s\n", row.Place(), row, loss.Path, loss.Meaning)
 		return
 	}
 	field := changedField{row.From, elementPattern.ReplaceAllString(loss.Path, "[]")}
@@ -72,6 +73,6 @@ func (d *defaultChanges) sumUp(w io.Writer) {
 		if o.count > 1 {
 			more = fmt.Sprintf(" and %s more", counted(o.count-1, "object"))
 		}
-		fmt.Fprintf(w, "%s: %s%s: %s changes: %s\n", o.first.place(), o.first.object(), more, o.loss.Path, o.loss.Meaning)
+		fmt.Fprintf(w, "%s: %s%s: %s changes: %s\n", o.first.Place(), o.first, more, o.loss.Path, o.loss.Meaning)
 	}
 }

@@ -3,20 +3,15 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/pkg/convert"
-	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
+	"github.com/kubefusion/fusionctl/pkg/convert/stream"
 	"github.com/kubefusion/fusionctl/pkg/kube"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
@@ -76,32 +71,6 @@ Exit codes: 0 nothing to do, 1 could not finish, 2 bad usage or input that canno
 	return cmd
 }
 
-// verdict is what a release makes of one object.
-type verdict struct {
-	Place       string         `json:"place"`
-	APIVersion  string         `json:"apiVersion"`
-	Kind        string         `json:"kind"`
-	Namespace   string         `json:"namespace,omitempty"`
-	Name        string         `json:"name"`
-	Status      string         `json:"status"` // removed, deprecated, off (compiled in, not served by default), unknown, ok
-	Since       string         `json:"since,omitempty"`
-	Replacement string         `json:"replacement,omitempty"`
-	Lossless    *bool          `json:"lossless,omitempty"` // whether it converts to the replacement without loss
-	Losses      []convert.Loss `json:"losses,omitempty"`
-	Defaults    []convert.Loss `json:"defaults,omitempty"` // that are others there; convert --defaults writes them out
-	Why         string         `json:"why,omitempty"`
-}
-
-// checkSummary counts objects by their status.
-type checkSummary struct {
-	Objects    int      `json:"objects"`
-	Removed    int      `json:"removed"`
-	Deprecated int      `json:"deprecated"`
-	Off        int      `json:"off"`
-	Unknown    int      `json:"unknown"`
-	Incomplete []string `json:"incomplete,omitempty"` // what could not be looked at
-}
-
 func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Streams) error {
 	version, err := parseVersionFlag("for", req.minor)
 	if err != nil {
@@ -111,21 +80,30 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 	if err != nil {
 		return err
 	}
-	c := &convertCheck{converter: converter, minor: version.Minor, request: req, rows: checkRows(req, streams, version.Minor)}
+	rows := checkRows(req, streams, version.Minor)
+	c := stream.NewCheck(converter, version.Minor, func(v stream.Verdict) error {
+		if !req.all && (v.Status == "ok" || v.Status == "unknown") {
+			return nil
+		}
+		header := []string{"PLACE", "OBJECT", "VERSION", "STATUS", "SINCE", "REPLACEMENT", "LOSSLESS", "WHY"}
+		return rows.row(v, header, verdictCells(v))
+	})
+	c.Helm = req.helm
 	if req.kubeconfig != "" {
-		err = c.cluster(ctx)
+		err = checkCluster(ctx, c, req)
 	} else {
-		err = c.files(ctx, streams)
+		err = checkFiles(ctx, c, req.files, streams)
 	}
+	summary := c.Summary()
 	if err != nil {
-		c.summary.Incomplete = append(c.summary.Incomplete, err.Error())
+		summary.Incomplete = append(summary.Incomplete, err.Error())
 	}
-	if closeErr := c.rows.close(struct {
-		Summary checkSummary `json:"summary"`
-	}{c.summary}); closeErr != nil {
+	if closeErr := rows.close(struct {
+		Summary stream.Summary `json:"summary"`
+	}{summary}); closeErr != nil {
 		return errors.Join(err, closeErr)
 	}
-	switch s := c.summary; {
+	switch s := summary; {
 	case err != nil:
 		return err
 	case s.Objects == 0 && req.kubeconfig == "":
@@ -152,19 +130,10 @@ func checkRows(req convertCheckRequest, streams Streams, minor kubever.Minor) ro
 	}
 }
 
-// convertCheck is one run.
-type convertCheck struct {
-	converter *convert.Converter
-	minor     kubever.Minor
-	request   convertCheckRequest
-	rows      rowWriter
-	summary   checkSummary
-}
-
-// files looks at every object of the files; a text that cannot be read does not keep it from the others.
-func (c *convertCheck) files(ctx context.Context, streams Streams) error {
+// checkFiles looks at every object of the files; a text that cannot be read does not keep it from the others.
+func checkFiles(ctx context.Context, c *stream.Check, names []string, streams Streams) error {
 	var problems []error
-	for name, err := range inputFiles(c.request.files) {
+	for name, err := range inputFiles(names) {
 		if err != nil {
 			return err
 		}
@@ -173,7 +142,7 @@ func (c *convertCheck) files(ctx context.Context, streams Streams) error {
 			problems = append(problems, err)
 			continue
 		}
-		unread, err := c.text(ctx, name, in)
+		unread, err := c.Text(ctx, name, in)
 		in.Close()
 		if err != nil {
 			return err
@@ -183,153 +152,65 @@ func (c *convertCheck) files(ctx context.Context, streams Streams) error {
 	return badInput(errors.Join(problems...), "")
 }
 
-// text looks at every object of a text, and returns what it could not read.
-func (c *convertCheck) text(ctx context.Context, name string, in io.Reader) (problems []error, err error) {
-	for part, err := range manifest.Parts(in) {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if err != nil {
-			return append(problems, placed(name, err)), nil
-		}
-		if !part.Object {
+// checkCluster looks at the versions in which the objects of a cluster were written, and with --helm at what its releases applied.
+func checkCluster(ctx context.Context, c *stream.Check, req convertCheckRequest) error {
+	client, err := kube.NewClient(req.kubeconfig, req.context)
+	if err != nil {
+		return badInput(err, "")
+	}
+	resources, err := client.Listable(ctx)
+	if err != nil {
+		return err
+	}
+	if req.helm {
+		return checkReleases(ctx, c, client, resources)
+	}
+	seen := map[string]bool{}
+	for _, resource := range resources {
+		if !c.Concerns(resource.GroupVersionKind) {
 			continue
 		}
-		objects, err := c.objects(part)
-		if err != nil {
-			problems = append(problems, placed(name, err))
-			continue
-		}
-		for _, object := range objects {
-			unread, err := c.object(ctx, fmt.Sprintf("%s:%d", name, part.Line), object)
+		for object, err := range client.Objects(ctx, resource, "") {
 			if err != nil {
-				return nil, err
+				return err
 			}
-			problems = append(problems, unread...)
+			if uid := string(object.GetUID()); uid != "" && seen[uid] {
+				continue // listed under another version of its group, or another group
+			} else if uid != "" {
+				seen[uid] = true
+			}
+			if err := c.Written(object); err != nil {
+				return err
+			}
 		}
 	}
-	return problems, nil
+	return nil
 }
 
-func placed(name string, err error) error {
-	var syntax *manifest.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("%s:%d: document %d: %w", name, syntax.Line, syntax.Document, syntax.Err)
-	}
-	return fmt.Errorf("%s: %w", name, err)
-}
-
-// objects reads a part: one object, or those of a List that was read as a whole.
-func (c *convertCheck) objects(part manifest.Part) ([]*unstructured.Unstructured, error) {
-	source, err := decodeSource(c.converter, part)
-	if err != nil || source == nil {
-		return nil, err
-	}
-	return flatten(&source.Unstructured), nil
-}
-
-// flatten lists the objects of a list, and of the lists in it; an object that is none lists itself.
-func flatten(u *unstructured.Unstructured) []*unstructured.Unstructured {
-	items, ok := u.Object["items"].([]any)
-	kind, list := strings.CutSuffix(u.GetKind(), "List")
-	if !ok || !list {
-		return []*unstructured.Unstructured{u}
-	}
-	var objects []*unstructured.Unstructured
-	for _, item := range items {
-		object, ok := item.(map[string]any)
-		if !ok {
+// checkReleases looks at what the Helm releases of a cluster applied.
+func checkReleases(ctx context.Context, c *stream.Check, client *kube.Client, resources []kube.Listed) error {
+	var problems []error
+	for _, resource := range resources {
+		if resource.Group != "" || resource.Kind != "Secret" && resource.Kind != "ConfigMap" {
 			continue
 		}
-		inner := &unstructured.Unstructured{Object: maps.Clone(object)}
-		if inner.GetKind() == "" && kind != "" {
-			inner.SetGroupVersionKind(u.GroupVersionKind().GroupVersion().WithKind(kind))
-		}
-		objects = append(objects, flatten(inner)...)
-	}
-	return objects
-}
-
-// object judges an object, or with --helm what the release applied that it records.
-func (c *convertCheck) object(ctx context.Context, place string, object *unstructured.Unstructured) (problems []error, err error) {
-	if c.request.helm {
-		release, ok, err := manifest.HelmRelease(object.Object)
-		if err != nil {
-			return []error{fmt.Errorf("%s: %s/%s: %w", place, object.GetNamespace(), object.GetName(), err)}, nil
-		}
-		if ok {
-			if !release.Deployed() {
-				return nil, nil
+		for _, selector := range []string{"owner=helm", "OWNER=TILLER"} {
+			for object, err := range client.Objects(ctx, resource, selector) {
+				if err != nil {
+					return err
+				}
+				unread, err := c.Object(ctx, object.GetKind(), object)
+				if err != nil {
+					return err
+				}
+				problems = append(problems, unread...)
 			}
-			name := fmt.Sprintf("release %s/%s v%d", release.Namespace, release.Name, release.Revision)
-			return c.text(ctx, name, strings.NewReader(string(release.Manifest)))
 		}
 	}
-	return nil, c.judge(place, object)
+	return errors.Join(problems...)
 }
 
-// judge prints what the release makes of an object.
-func (c *convertCheck) judge(place string, object *unstructured.Unstructured) error {
-	gvk := object.GroupVersionKind()
-	v := c.verdictOf(gvk)
-	v.Place, v.Namespace, v.Name = place, object.GetNamespace(), object.GetName()
-	c.summary.Objects++
-	switch v.Status {
-	case "removed":
-		c.summary.Removed++
-	case "deprecated":
-		c.summary.Deprecated++
-	case "off":
-		c.summary.Off++
-	case "unknown":
-		c.summary.Unknown++
-	}
-	if replacement, ok := c.converter.Replacement(gvk, c.minor); ok && v.Replacement != "" {
-		result, losses, err := c.converter.Convert(object, replacement)
-		if err != nil {
-			v.Why = err.Error()
-		} else {
-			changed, err := c.converter.Defaults(object, result, false)
-			if err != nil {
-				v.Why = err.Error()
-			}
-			v.Defaults = changed
-			v.Losses = append(losses, c.converter.LossesIn(result, c.minor)...)
-			lossless := len(v.Losses) == 0
-			v.Lossless = &lossless
-		}
-	}
-	if !c.request.all && (v.Status == "ok" || v.Status == "unknown") {
-		return nil
-	}
-	return c.rows.row(v, []string{"PLACE", "OBJECT", "VERSION", "STATUS", "SINCE", "REPLACEMENT", "LOSSLESS", "WHY"}, v.cells())
-}
-
-// verdictOf is what the release makes of a kind.
-func (c *convertCheck) verdictOf(gvk schema.GroupVersionKind) verdict {
-	v := verdict{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Status: "ok"}
-	s := c.converter.StandingIn(gvk, c.minor)
-	switch {
-	case !s.Known:
-		v.Status = "unknown"
-	case s.Gone && len(s.DefaultOn) > 0 && s.DefaultOn[0].From > c.minor, s.Gone && s.Minors[0].From > c.minor:
-		v.Status, v.Why = "removed", cmp.Or(s.Reason, "came after "+c.minor.String())
-	case s.Gone:
-		v.Status, v.Since, v.Why = "removed", s.Ended().String(), s.Reason
-	case s.Deprecated != 0 && s.Deprecated <= c.minor:
-		v.Status, v.Since = "deprecated", s.Deprecated.String()
-	case !s.Served:
-		v.Status, v.Why = "off", "served only with --runtime-config"
-	}
-	if v.Status == "removed" || v.Status == "deprecated" {
-		if replacement, ok := c.converter.Replacement(gvk, c.minor); ok {
-			v.Replacement = replacement.GroupVersion().String() + " " + replacement.Kind
-		}
-	}
-	return v
-}
-
-func (v verdict) cells() []string {
+func verdictCells(v stream.Verdict) []string {
 	lossless := "-"
 	why := v.Why
 	if v.Lossless != nil {
@@ -347,107 +228,6 @@ func (v verdict) cells() []string {
 	}
 	name := strings.TrimPrefix(v.Namespace+"/"+v.Name, "/")
 	return []string{v.Place, v.Kind + " " + name, v.APIVersion, v.Status, cmp.Or(v.Since, "-"), cmp.Or(v.Replacement, "-"), lossless, cmp.Or(why, "-")}
-}
-
-// cluster looks at the versions in which the objects of a cluster were written, and with --helm at what its releases applied.
-func (c *convertCheck) cluster(ctx context.Context) error {
-	client, err := kube.NewClient(c.request.kubeconfig, c.request.context)
-	if err != nil {
-		return badInput(err, "")
-	}
-	resources, err := client.Listable(ctx)
-	if err != nil {
-		return err
-	}
-	if c.request.helm {
-		return c.releases(ctx, client, resources)
-	}
-	seen := map[string]bool{}
-	for _, resource := range resources {
-		if !c.concerns(resource.GroupVersionKind) {
-			continue
-		}
-		for object, err := range client.Objects(ctx, resource, "") {
-			if err != nil {
-				return err
-			}
-			if uid := string(object.GetUID()); uid != "" && seen[uid] {
-				continue // listed under another version of its group, or another group
-			} else if uid != "" {
-				seen[uid] = true
-			}
-			if err := c.written(object); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// concerns reports whether the release deprecates some version of the kind, or no longer has it.
-func (c *convertCheck) concerns(gvk schema.GroupVersionKind) bool {
-	for _, kind := range append(c.converter.Equivalents(gvk), gvk) {
-		if status := c.verdictOf(kind).Status; status == "removed" || status == "deprecated" {
-			return true
-		}
-	}
-	return false
-}
-
-// written judges the versions in which clients wrote an object: its last applied configuration, and the managers of its fields. An
-// object of a kind that the release has in no version is judged as it is.
-func (c *convertCheck) written(object *unstructured.Unstructured) error {
-	versions := map[string]string{}
-	for _, manager := range object.GetManagedFields() {
-		if manager.APIVersion != "" && manager.Subresource == "" {
-			versions[manager.APIVersion] = "written by " + manager.Manager
-		}
-	}
-	var applied struct{ APIVersion, Kind string }
-	if text := object.GetAnnotations()["kubectl.kubernetes.io/last-applied-configuration"]; text != "" && json.Unmarshal([]byte(text), &applied) == nil {
-		versions[applied.APIVersion] = "last applied"
-	}
-	gvk := object.GroupVersionKind()
-	if s := c.converter.StandingIn(gvk, c.minor); s.Known && s.Target.Empty() {
-		versions = map[string]string{gvk.GroupVersion().String(): "stored"}
-	}
-	for _, version := range slices.Sorted(maps.Keys(versions)) {
-		gv, err := schema.ParseGroupVersion(version)
-		if err != nil || c.converter.Supports(gvk, gv.WithKind(gvk.Kind)) != nil {
-			continue // a manager of another kind's fields
-		}
-		as, _, err := c.converter.Convert(object, gv.WithKind(gvk.Kind))
-		if err != nil {
-			return err
-		}
-		if err := c.judge(versions[version], as); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// releases looks at what the Helm releases of a cluster applied.
-func (c *convertCheck) releases(ctx context.Context, client *kube.Client, resources []kube.Listed) error {
-	var problems []error
-	for _, resource := range resources {
-		if resource.Group != "" || resource.Kind != "Secret" && resource.Kind != "ConfigMap" {
-			continue
-		}
-		for _, selector := range []string{"owner=helm", "OWNER=TILLER"} {
-			for object, err := range client.Objects(ctx, resource, selector) {
-				if err != nil {
-					return err
-				}
-				unread, err := c.object(ctx, object.GetKind(), object)
-				if err != nil {
-					return err
-				}
-				problems = append(problems, unread...)
-			}
-		}
-	}
-	return errors.Join(problems...)
 }
 
 // markdownRows prints a table as Markdown does.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -133,6 +135,45 @@ func openInput(streams Streams, file string) (io.ReadCloser, error) {
 		return nil, badInput(err, "")
 	}
 	return f, nil
+}
+
+// inputFiles lists files as they were given, and those of directories that hold manifests, by name.
+func inputFiles(names []string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, name := range names {
+			info, err := os.Stat(name)
+			if name == "-" || err != nil || !info.IsDir() {
+				if !yield(name, nil) { // opening it says what is wrong
+					return
+				}
+				continue
+			}
+			found := false
+			err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
+				hidden := strings.HasPrefix(entry.Name(), ".") && path != name
+				switch {
+				case err != nil:
+					return err
+				case hidden && entry.IsDir():
+					return fs.SkipDir
+				case hidden || entry.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
+					return nil
+				}
+				found = true
+				if !yield(path, nil) {
+					return fs.SkipAll
+				}
+				return nil
+			})
+			if err == nil && !found {
+				err = fmt.Errorf("%s: no .yaml, .yml or .json file in it", name)
+			}
+			if err != nil {
+				yield(name, badInput(err, ""))
+				return
+			}
+		}
+	}
 }
 
 // confirm asks on a terminal; elsewhere it wants --yes.
