@@ -24,7 +24,7 @@ type pkg struct {
 // layers say which packages of ours a core package may import. What is not listed is an adapter and stands above the core.
 var layers = map[string][]string{
 	"cmd/fusionctl":   {"internal/cli"},
-	"pkg/kubever":     {},
+	"pkg/kubever":     {"pkg/gc"},
 	"pkg/finding":     {},
 	"pkg/gc":          {},
 	"pkg/pair":        {"pkg/gc"},

@@ -12,26 +12,13 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// sight is what a side's garbage collector makes of an owner.
-type sight int
-
-const (
-	seesOwner       sight = iota // or cannot tell: nothing is deleted
-	unknownKind                  // it has no such kind
-	unservedVersion              // it knows the kind, but not in this version
-	absentOwner                  // it serves kind and version, and finds no such object
-	clusterOwner                 // it looks for a cluster-scoped owner in the dependent's namespace
-	namespacedOwner              // it looks for a namespaced owner, and the dependent is in no namespace
-)
-
-// verdict is the sight of one kind of reference on one side, as far as it does not depend on the owner's UID.
+// verdict is what one side's garbage collector sees of one kind of reference; whether it has the owner depends on the owner's UID.
 type verdict struct {
-	fixed      sight      // when lookup is nil, or the owner is there
-	lookup     *storeScan // where the owner is looked for by UID
-	resource   string     // of the owner, in that store
-	number     uint16     // of that resource
-	exists     bool       // does some object of it
-	namespaced bool       // is the owner
+	gc.Reference
+	lookup   *storeScan // where the owner is looked for by UID; nil when what is seen does not depend on it
+	resource string     // of the owner, in that store
+	number   uint16     // of that resource
+	exists   bool       // does some object of it
 }
 
 // findDangling reports the objects that a side's garbage collector deletes, or would delete if it ran, because it does not
@@ -64,7 +51,7 @@ func (r *reporter) findDangling(ctx context.Context) {
 type dangling struct {
 	side  pair.Side
 	kind  uint16
-	sight sight
+	sight gc.Sight
 }
 
 // danglingIn looks for dangling objects in one store.
@@ -79,7 +66,7 @@ type danglingIn struct {
 // count counts the objects that a side deletes.
 func (d *danglingIn) count(side pair.Side) {
 	tokens := slices.ContainsFunc(d.kinds, func(k referenceKind) bool { return k.Token })
-	if c := d.m.ControlPlane(side).Collector; !tokens && c.UnknownKind != gc.Deleted && c.UnservedVersion != gc.Deleted && c.AbsentOwner != gc.Deleted && c.ClusterOwner != gc.Deleted && c.NamespacedOwner != gc.Deleted {
+	if c := d.m.ControlPlane(side).Collector; !tokens && !c.Deletes() {
 		return
 	}
 	var o owned
@@ -104,31 +91,35 @@ type owned struct {
 // see looks at the next reference of an object. With the last one it says whether the object dangles: when none of its owners
 // holds it.
 func (d *danglingIn) see(o *owned, side pair.Side, ref reference) (group dangling, dangles bool) {
-	seen := seesOwner
+	seen := gc.Undecided
 	if v := d.verdicts[side][ref.kind]; v != nil {
 		seen = v.see(ref, d.uids)
 	}
 	if !o.begun {
 		*o = owned{begun: true, first: dangling{side, ref.kind, seen}}
 	}
-	lost := seen != seesOwner && (d.kinds[ref.kind].Token || outcome(&d.m.ControlPlane(side).Collector, seen) == gc.Deleted)
+	lost := d.m.ControlPlane(side).Collector.Outcome(seen) == gc.Deleted
+	if d.kinds[ref.kind].Token {
+		lost = seen == gc.Absent // the token controller asks for the account, not the garbage collector
+	}
 	o.held = o.held || !lost
 	o.begun = ref.more
 	return o.first, !ref.more && !o.held
 }
 
-func (v *verdict) see(ref reference, uids map[string]*uidSet) sight {
-	if v.lookup == nil {
-		return v.fixed
+func (v *verdict) see(ref reference, uids map[string]*uidSet) gc.Sight {
+	r := v.Reference
+	if v.lookup != nil {
+		namespace := ref.namespace
+		if !v.OwnerNamespaced {
+			namespace = 0
+		}
+		r.Owner = gc.Missing
+		if v.exists && uids[v.lookup.Name].has(placed(ref.uid, v.number, namespace)) {
+			r.Owner = gc.Present
+		}
 	}
-	namespace := ref.namespace
-	if !v.namespaced {
-		namespace = 0
-	}
-	if v.exists && uids[v.lookup.Name].has(placed(ref.uid, v.number, namespace)) {
-		return v.fixed
-	}
-	return absentOwner
+	return r.Sight()
 }
 
 // verdict decides what the side sees of a kind of reference in the store; nil when it does not look at the dependents.
@@ -141,22 +132,16 @@ func (r *reporter) verdict(store *storeScan, side pair.Side, kind *referenceKind
 		return r.tokenVerdict(side)
 	}
 	owner, known := r.ownerKindOf(side, kind)
-	if !known {
-		return &verdict{fixed: unknownKind}
+	v := &verdict{resource: owner.resource, Reference: gc.Reference{
+		KnownKind: known, ServedVersion: owner.served, OwnerNamespaced: owner.namespaced, Namespaced: kind.Namespaced,
+	}}
+	if v.Sight() != gc.Undecided {
+		return v // whether the owner exists or not
 	}
-	if !owner.served {
-		return &verdict{fixed: unservedVersion}
-	}
-	if owner.namespaced && !kind.Namespaced {
-		return &verdict{fixed: namespacedOwner} // whether it exists or not
-	}
-	if !r.lookIn(&owner.verdict, owner.store) {
+	if !r.lookIn(v, owner.store) {
 		return nil
 	}
-	if !owner.namespaced && kind.Namespaced {
-		owner.fixed = clusterOwner
-	}
-	return &owner.verdict
+	return v
 }
 
 // lookIn makes the verdict depend on whether the store holds the owner, and reports whether that can be told: what was not
@@ -189,7 +174,7 @@ func (r *reporter) tokenVerdict(side pair.Side) *verdict {
 	if accounts == nil {
 		return nil
 	}
-	v := verdict{resource: accounts.Key, namespaced: true}
+	v := verdict{resource: accounts.Key, Reference: gc.Reference{KnownKind: true, ServedVersion: true, OwnerNamespaced: true, Namespaced: true}}
 	if !r.lookIn(&v, accounts.View(side).Store) {
 		return nil
 	}
@@ -198,9 +183,10 @@ func (r *reporter) tokenVerdict(side pair.Side) *verdict {
 
 // ownerKind is where a side keeps the objects of a kind, and whether it serves the version of it.
 type ownerKind struct {
-	verdict
-	store  string
-	served bool
+	resource   string
+	namespaced bool
+	store      string
+	served     bool
 }
 
 func (r *reporter) ownerKindOf(side pair.Side, kind *referenceKind) (owner ownerKind, known bool) {
@@ -222,7 +208,7 @@ func (r *reporter) ownerKind(side pair.Side, group, version, kind string) (owner
 		}
 		// The mapper knows the kind of a group when it knows any version of that group.
 		if slices.ContainsFunc(known, func(gv string) bool { g, _ := splitAPIVersion(gv); return g == group }) {
-			return ownerKind{verdict{resource: row.Key, namespaced: row.Namespaced}, on.Store, slices.Contains(on.Serves, apiVersion)}, true
+			return ownerKind{row.Key, row.Namespaced, on.Store, slices.Contains(on.Serves, apiVersion)}, true
 		}
 	}
 	crds := r.store(r.m.ControlPlane(side).Store)
@@ -232,7 +218,7 @@ func (r *reporter) ownerKind(side pair.Side, group, version, kind string) (owner
 	for _, name := range sortedKeys(crds.total.facts.crds) {
 		c := crds.total.facts.crds[name]
 		if c.Spec.Group == group && c.Spec.Names.Kind == kind {
-			return ownerKind{verdict{resource: name, namespaced: c.Spec.Scope != "Cluster"}, crds.Name, c.serves(version)}, true
+			return ownerKind{name, c.Spec.Scope != "Cluster", crds.Name, c.serves(version)}, true
 		}
 	}
 	return ownerKind{}, false
@@ -284,25 +270,25 @@ func (d *danglingIn) report() {
 	}
 }
 
-func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen sight, kind *referenceKind, c *counted) {
+func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen gc.Sight, kind *referenceKind, c *counted) {
 	plane := r.m.ControlPlane(side)
 	owner, _ := r.ownerKindOf(side, kind)
 	where := " in store " + owner.store
 	if owner.namespaced {
 		where = " in the object's namespace" + where
 	}
-	why := map[sight]string{
-		unknownKind:     "does not know that kind, and takes that for an absent owner",
-		absentOwner:     "serves that kind and does not find the owner" + where,
-		unservedVersion: "knows that kind but not in this version, and takes the 404 for an absent owner",
-		clusterOwner:    "looks for the cluster-scoped owner in the namespace of the object",
-		namespacedOwner: "looks for an owner that is in a namespace, and the object is in none",
+	why := map[gc.Sight]string{
+		gc.UnknownKind:     "does not know that kind, and takes that for an absent owner",
+		gc.Absent:          "serves that kind and does not find the owner" + where,
+		gc.UnservedVersion: "knows that kind but not in this version, and takes the 404 for an absent owner",
+		gc.ClusterOwner:    "looks for the cluster-scoped owner in the namespace of the object",
+		gc.NamespacedOwner: "looks for an owner that is in a namespace, and the object is in none",
 	}[seen]
 	f := finding.Finding{Rule: "FUS060", Severity: finding.Error, Related: c.samples}
 	switch {
-	case seen == clusterOwner && kind.Kind == "Node":
+	case seen == gc.ClusterOwner && kind.Kind == "Node":
 		f.Rule = "FUS062"
-	case seen != absentOwner:
+	case seen != gc.Absent:
 		f.Rule = "FUS061"
 	}
 	objects := plural(c.keys, strings.TrimSuffix(PlainName(kind.Dependent), "s"))
@@ -315,20 +301,4 @@ func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen sig
 		f.Fix = "keep it off"
 	}
 	r.add(store.Name, kind.Dependent, f)
-}
-
-func outcome(c *gc.Collector, seen sight) gc.Outcome {
-	switch seen {
-	case unknownKind:
-		return c.UnknownKind
-	case unservedVersion:
-		return c.UnservedVersion
-	case absentOwner:
-		return c.AbsentOwner
-	case clusterOwner:
-		return c.ClusterOwner
-	case namespacedOwner:
-		return c.NamespacedOwner
-	}
-	return gc.Safe
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/kubefusion/fusionctl/pkg/gc"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -223,11 +224,11 @@ func (d *danglingIn) eachDangling(side pair.Side, k Key, e *Envelope, m *Meta, v
 func (d *danglingIn) anyThere(ctx context.Context, side pair.Side, k Key, owners []ownerRef) bool {
 	for _, owner := range owners {
 		v := d.verdicts[side][owner.kind]
-		if v == nil || v.lookup == nil || v.see(owner.reference, d.uids) != absentOwner {
+		if v == nil || v.lookup == nil || v.see(owner.reference, d.uids) != gc.Absent {
 			continue
 		}
 		namespace := k.Namespace
-		if !v.namespaced {
+		if !v.OwnerNamespaced {
 			namespace = ""
 		}
 		uid, known := d.uidNow(ctx, v.lookup, d.classifier.ObjectKey(v.resource, namespace, string(owner.name)))

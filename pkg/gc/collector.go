@@ -1,7 +1,8 @@
-// Package gc says what the garbage collector of a control plane does with an object whose owners it does not find.
+// Package gc says what the garbage collector of an API server's version does with an object, given what it sees of the object's owners.
+// What each version does is a row of a table in pkg/kubever; this package says what is seen, and which column answers.
 package gc
 
-// Outcome is what a garbage collector does with an object whose owner it cannot see.
+// Outcome is what a garbage collector does with an object all of whose owners it sees in one way.
 type Outcome string
 
 // The two outcomes.
@@ -10,11 +11,62 @@ const (
 	Deleted Outcome = "deleted"
 )
 
+// Sight is what a garbage collector sees of an owner that an object refers to.
+type Sight int
+
+// Everything that can be seen, the one that a collector meets first standing first among the last five.
+const (
+	Undecided       Sight = iota // what it would see cannot be told, since something was not read
+	Found                        // the owner
+	UnknownKind                  // its API server has no such group and kind, in any version
+	UnservedVersion              // the kind is known, but not in the version that the reference names
+	Absent                       // kind and version are served, and there is no such object, or it is in another namespace or has another UID
+	ClusterOwner                 // the owner exists and is cluster-scoped, and is looked for in the namespace of the object
+	NamespacedOwner              // the owner's kind is namespaced and the object is in no namespace, so that the lookup names none
+)
+
+// Presence says whether a side has the owner, by UID.
+type Presence int
+
+// What may be known of it.
+const (
+	Unsure Presence = iota
+	Missing
+	Present
+)
+
+// Reference is an owner reference as the garbage collector of one side meets it.
+type Reference struct {
+	KnownKind       bool     // the side knows the owner's group and kind: serves it in some version, or see Collector.KnowsUnserved
+	ServedVersion   bool     // it serves the kind in the version that the reference names
+	OwnerNamespaced bool     // the owner's kind is namespaced
+	Namespaced      bool     // the object with the reference is in a namespace
+	Owner           Presence // whether the side has the owner; for a namespaced one, in the namespace of the object
+}
+
+// Sight is what the collector sees. It maps the kind before it asks for the owner, so that what precedes the lookup is told whatever is
+// known of the owner.
+// Source: attemptToDeleteItem and getObject of pkg/controller/garbagecollector, kubernetes 1.6 to 1.36.
+func (r Reference) Sight() Sight {
+	switch {
+	case !r.KnownKind:
+		return UnknownKind
+	case !r.ServedVersion:
+		return UnservedVersion
+	case r.OwnerNamespaced && !r.Namespaced:
+		return NamespacedOwner
+	case r.Owner == Missing:
+		return Absent
+	case r.Owner == Unsure:
+		return Undecided
+	case !r.OwnerNamespaced && r.Namespaced:
+		return ClusterOwner
+	}
+	return Found
+}
+
 // Collector says whether a side runs the garbage collector, and what that does with an object all of whose owners are out
-// of its sight. The five cases are mutually exclusive: the owner's kind is unknown to the side; the kind is known but not in the
-// reference's version; kind and version are served and the object is absent, or in another namespace; the owner is
-// cluster-scoped (and present) and the object is not; the owner's kind is namespaced and the object is in no namespace. An
-// empty Outcome counts as Safe.
+// of its sight: an Outcome for each Sight of this kind. An empty Outcome counts as Safe.
 type Collector struct {
 	Runs            bool    `json:"runs"`
 	UnknownKind     Outcome `json:"unknownKind,omitempty"`
@@ -24,4 +76,36 @@ type Collector struct {
 	NamespacedOwner Outcome `json:"namespacedOwner,omitempty"`
 	// KnowsUnserved: it knows every kind that the version has, whether its API server serves it or not.
 	KnowsUnserved bool `json:"knowsUnserved,omitempty"`
+}
+
+// Outcome is what the collector does with an object when it sees all of its owners so. An object stays when one of its owners is
+// found, or is seen in a way that is Safe.
+func (c *Collector) Outcome(seen Sight) Outcome {
+	outcome := Safe
+	switch seen {
+	case UnknownKind:
+		outcome = c.UnknownKind
+	case UnservedVersion:
+		outcome = c.UnservedVersion
+	case Absent:
+		outcome = c.AbsentOwner
+	case ClusterOwner:
+		outcome = c.ClusterOwner
+	case NamespacedOwner:
+		outcome = c.NamespacedOwner
+	}
+	if outcome != Deleted {
+		return Safe
+	}
+	return outcome
+}
+
+// Deletes reports whether there is anything at all for which the collector deletes an object.
+func (c *Collector) Deletes() bool {
+	for _, seen := range []Sight{UnknownKind, UnservedVersion, Absent, ClusterOwner, NamespacedOwner} {
+		if c.Outcome(seen) == Deleted {
+			return true
+		}
+	}
+	return false
 }

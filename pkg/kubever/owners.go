@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/gc"
 )
 
 // OwnerReference is an ownerReference that a minor's controllers, or its kubelets, write into objects.
@@ -55,70 +57,36 @@ func OwnerReferences(m Minor) []OwnerReference {
 	return references
 }
 
-// Outcome is what happens to an object.
-type Outcome string
-
-// The outcomes of garbage collection.
-const (
-	Safe    Outcome = "safe"
-	Deleted Outcome = "deleted"
-)
-
-// GarbageCollection says what the garbage collector of a minor does with an object that refers to an owner which the
-// collector's own API server cannot show.
-type GarbageCollection struct {
-	UnknownKind     Outcome // it does not know the owner's group and kind in any version
-	UnservedVersion Outcome // it knows the kind, but not in the version that the reference names
-	AbsentOwner     Outcome // it serves the kind in that version, and finds no such object or another UID
-	ClusterOwner    Outcome // the object is in a namespace and its owner, which exists, is not
-	NamespacedOwner Outcome // the object is in no namespace and the owner's kind is in one
-	StaticMapper    bool    // it knows every kind that is compiled in, served or not
-	Source          string
-}
-
 var garbageTable = sync.OnceValue(decodeGarbage)
 
-func decodeGarbage() []during[GarbageCollection] {
-	var behaviours []during[GarbageCollection]
+func decodeGarbage() []during[gc.Collector] {
+	var collectors []during[gc.Collector]
 	for _, r := range readTable("garbage.tsv", 6) {
-		outcome := func(column int) Outcome {
-			o := Outcome(r.text(column))
-			if !slices.Contains([]Outcome{Safe, Deleted}, o) {
+		outcome := func(column int) gc.Outcome {
+			o := gc.Outcome(r.text(column))
+			if !slices.Contains([]gc.Outcome{gc.Safe, gc.Deleted}, o) {
 				r.fail("%q is no outcome", o)
 			}
 			return o
 		}
-		behaviours = append(behaviours, during[GarbageCollection]{r.ranges(0), GarbageCollection{
+		collectors = append(collectors, during[gc.Collector]{r.ranges(0), gc.Collector{
 			UnknownKind: outcome(1), UnservedVersion: outcome(2), AbsentOwner: outcome(3), ClusterOwner: outcome(4), NamespacedOwner: outcome(5),
-			Source: "pkg/controller/garbagecollector/operations.go and apimachinery/meta/priority.go; run: 1.6.13, 1.10.13, 1.15.12 beside 1.36.3",
 		}})
 	}
-	return behaviours
+	return collectors
 }
 
-// GarbageCollectionIn returns the behaviour of the minor's garbage collector.
-func GarbageCollectionIn(m Minor) GarbageCollection {
-	behaviour, _ := at(garbageTable(), m)
-	behaviour.StaticMapper = Behaves(BehaviourGarbageStaticMapper, m)
-	return behaviour
+// GarbageCollectorIn returns the behaviour of the minor's garbage collector. Whether it runs is another question.
+// Source: pkg/controller/garbagecollector/operations.go and apimachinery/meta/priority.go; run: 1.6.13, 1.10.13, 1.15.12 beside 1.36.3.
+func GarbageCollectorIn(m Minor) gc.Collector {
+	collector, _ := at(garbageTable(), m)
+	collector.KnowsUnserved = Behaves(BehaviourGarbageStaticMapper, m)
+	return collector
 }
 
-// AbsentOwner tells what the minor's garbage collector does with an object that refers to this owner when the owner is not
-// in the collector's store. It knows built-in kinds only: custom resources count as unknown.
-func AbsentOwner(owner schema.GroupVersionKind, m Minor) Outcome {
-	behaviour := GarbageCollectionIn(m)
-	switch {
-	case !garbageCollectorKnows(owner.GroupKind(), m):
-		return behaviour.UnknownKind
-	case !ServesGVK(owner, m):
-		return behaviour.UnservedVersion
-	default:
-		return behaviour.AbsentOwner
-	}
-}
-
-// garbageCollectorKnows: from 1.7 on the collector knows what discovery shows; that of 1.6 what is compiled in.
-func garbageCollectorKnows(gk schema.GroupKind, m Minor) bool {
+// GarbageCollectorKnows reports whether the minor's garbage collector knows the kind in some version: from 1.7 on what discovery
+// shows, in 1.6 what is compiled in. Custom resources are not known here.
+func GarbageCollectorKnows(gk schema.GroupKind, m Minor) bool {
 	if !Behaves(BehaviourGarbageStaticMapper, m) {
 		return ServesKind(gk, m)
 	}

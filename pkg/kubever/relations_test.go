@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/gc"
 )
 
 func TestWatchOfCohabitingGroups(t *testing.T) {
@@ -136,26 +138,29 @@ func TestGarbageCollectionOfAbsentOwners(t *testing.T) {
 	for _, tc := range []struct {
 		gv, kind string
 		minor    Minor
-		want     Outcome
+		want     gc.Outcome
 		why      string
 	}{
-		{"apps/v1", "ReplicaSet", 6, Safe, "kind unknown; run: pods of a Deployment of 1.36.3 lived beside 1.6.13"},
-		{"apps/v1", "StatefulSet", 6, Deleted, "kind known in v1beta1; run: pods of a StatefulSet of 1.36.3 were deleted by 1.6.13"},
-		{"apps/v1", "Deployment", 7, Deleted, "kind known in v1beta1"},
-		{"apps/v1", "ReplicaSet", 8, Deleted, "kind known in v1beta2"},
-		{"batch/v1", "CronJob", 6, Deleted, "1.6 knows kinds that are compiled in, on or off"},
-		{"batch/v1", "CronJob", 7, Safe, "v2alpha1 is off in 1.7"},
-		{"apps/v1", "ReplicaSet", 10, Deleted, "run: deleted by 1.10.13"},
-		{"extensions/v1beta1", "ReplicaSet", 36, Safe, "not served any more"},
-		{"batch/v1", "CronJob", 15, Safe, "kind known in v1beta1, and 1.15 heeds the version"},
-		{"v1", "Pod", 36, Deleted, ""},
-		{"example.org/v1", "Widget", 36, Safe, "a custom resource counts as unknown"},
+		{"apps/v1", "ReplicaSet", 6, gc.Safe, "kind unknown; run: pods of a Deployment of 1.36.3 lived beside 1.6.13"},
+		{"apps/v1", "StatefulSet", 6, gc.Deleted, "kind known in v1beta1; run: pods of a StatefulSet of 1.36.3 were deleted by 1.6.13"},
+		{"apps/v1", "Deployment", 7, gc.Deleted, "kind known in v1beta1"},
+		{"apps/v1", "ReplicaSet", 8, gc.Deleted, "kind known in v1beta2"},
+		{"batch/v1", "CronJob", 6, gc.Deleted, "1.6 knows kinds that are compiled in, on or off"},
+		{"batch/v1", "CronJob", 7, gc.Safe, "v2alpha1 is off in 1.7"},
+		{"apps/v1", "ReplicaSet", 10, gc.Deleted, "run: deleted by 1.10.13"},
+		{"extensions/v1beta1", "ReplicaSet", 36, gc.Safe, "not served any more"},
+		{"batch/v1", "CronJob", 15, gc.Safe, "kind known in v1beta1, and 1.15 heeds the version"},
+		{"v1", "Pod", 36, gc.Deleted, ""},
+		{"example.org/v1", "Widget", 36, gc.Safe, "a custom resource counts as unknown"},
 	} {
-		if got := AbsentOwner(gvk(tc.gv, tc.kind), tc.minor); got != tc.want {
+		owner, collector := gvk(tc.gv, tc.kind), GarbageCollectorIn(tc.minor)
+		reference := gc.Reference{KnownKind: GarbageCollectorKnows(owner.GroupKind(), tc.minor), ServedVersion: ServesGVK(owner, tc.minor),
+			OwnerNamespaced: true, Namespaced: true, Owner: gc.Missing}
+		if got := collector.Outcome(reference.Sight()); got != tc.want {
 			t.Errorf("%s, owner %s %s absent: %s, want %s (%s)", tc.minor, tc.gv, tc.kind, got, tc.want, tc.why)
 		}
 	}
-	if GarbageCollectionIn(8).ClusterOwner != Deleted || GarbageCollectionIn(9).ClusterOwner != Safe {
+	if GarbageCollectorIn(8).ClusterOwner != gc.Deleted || GarbageCollectorIn(9).ClusterOwner != gc.Safe {
 		t.Error("cluster-scoped owners: want 1.8 to delete, 1.9 to keep")
 	}
 }

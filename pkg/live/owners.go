@@ -135,67 +135,52 @@ func (w *owners) kindOf(in *collection, gvk schema.GroupVersionKind) uint32 {
 	return index
 }
 
-// sight is what a side makes of an owner.
-type sight int
-
-const (
-	undecided sight = iota // something could not be read
-	unknown                // the side has no such kind
-	unserved               // it knows the kind, but not in this version
-	sees                   // it has the object
-	elsewhere              // it looks for a cluster-scoped owner, which it has, in a namespace
-	absent                 // it serves kind and version, and has no such object
-)
-
 // finds reports whether a side that has an owner of the kind finds it, as the reference names it.
 func (c *checker) finds(side pair.Side, r *reference) bool {
 	return slices.ContainsFunc(c.catalogs[side].find(r.kind.GroupKind()), func(k kind) bool {
-		return k.version == r.kind.Version && (k.namespaced || !r.namespaced)
+		return k.version == r.kind.Version && k.namespaced == r.namespaced
 	})
 }
 
-// see is what a side makes of the owner of a kind of reference.
-func (c *checker) see(side pair.Side, r *reference, owner uid) (sight, kind) {
+// see is what the garbage collector of a side sees of the owner of a kind of reference, and the kind that it looks the owner up in.
+func (c *checker) see(side pair.Side, r *reference, owner uid) (gc.Sight, kind) {
 	catalog := c.catalogs[side]
+	reference := gc.Reference{Namespaced: r.namespaced}
 	found := catalog.find(r.kind.GroupKind())
 	if len(found) == 0 {
-		switch {
-		case catalog.failed[r.kind.Group] != nil:
-			return undecided, kind{}
-		case kubever.Behaves(kubever.BehaviourGarbageStaticMapper, c.plan.Side(side).Version.Minor) &&
-			kubever.AbsentOwner(r.kind, c.plan.Side(side).Version.Minor) == kubever.Deleted:
-			return unserved, kind{}
+		if catalog.failed[r.kind.Group] != nil {
+			return gc.Undecided, kind{}
 		}
-		return unknown, kind{}
+		facts := c.plan.Side(side)
+		reference.KnownKind = facts.Facts.Collector.KnowsUnserved && kubever.GarbageCollectorKnows(r.kind.GroupKind(), facts.Version.Minor)
+		return reference.Sight(), kind{}
 	}
+	reference.KnownKind = true
 	at := slices.IndexFunc(found, func(k kind) bool { return k.version == r.kind.Version })
 	if at < 0 {
-		return unserved, kind{}
+		return reference.Sight(), kind{}
 	}
 	k := found[at]
 	name := k.resource + "." + k.group
 	if row := c.plan.Row(k.groupResource()); row != nil {
 		name = row.Key
 	}
+	reference.ServedVersion, reference.OwnerNamespaced = true, k.namespaced
 	switch {
 	case c.failed[place{side, name}] || !k.lists:
-		return undecided, k
-	case !c.owners.present[owner].has(side):
-		return absent, k
-	case !k.namespaced && r.namespaced:
-		return elsewhere, k
+		reference.Owner = gc.Unsure
+	case c.owners.present[owner].has(side):
+		reference.Owner = gc.Present
+	default:
+		reference.Owner = gc.Missing
 	}
-	return sees, k
+	return reference.Sight(), k
 }
 
 // outcome is what the collector of a side does with an object whose owner it sees so.
-func (c *checker) outcome(side pair.Side, seen sight) gc.Outcome {
+func (c *checker) outcome(side pair.Side, seen gc.Sight) gc.Outcome {
 	collector := c.plan.Side(side).Facts.Collector
-	outcome := map[sight]gc.Outcome{unknown: collector.UnknownKind, unserved: collector.UnservedVersion, elsewhere: collector.ClusterOwner, absent: collector.AbsentOwner}[seen]
-	if outcome == "" {
-		return gc.Safe
-	}
-	return outcome
+	return collector.Outcome(seen)
 }
 
 // dangling groups what is found: one finding for each.
@@ -203,7 +188,7 @@ type dangling struct {
 	side       pair.Side // that looks for the owner in vain; "" when no side that could have it does
 	collection string
 	kind       schema.GroupVersionKind
-	seen       sight
+	seen       gc.Sight
 }
 
 // dangle is what a finding is about.
@@ -254,16 +239,16 @@ func (c *checker) judgeDependents(ctx context.Context, found map[dangling]*dangl
 		if !first.seen.has(side) {
 			continue
 		}
-		held, worst := false, sight(0)
+		held, worst := false, gc.Undecided
 		for _, o := range d.owners {
 			r := &c.owners.byIndex[o.kind]
 			seen, _ := c.see(side, r, hashed(o.uid))
 			anywhere = anywhere || c.owners.present[hashed(o.uid)] != 0
-			doubt = doubt || seen == undecided
-			served = served || seen == absent
+			doubt = doubt || seen == gc.Undecided
+			served = served || seen == gc.Absent
 			if c.outcome(side, seen) != gc.Deleted {
 				held = true
-			} else if worst == 0 {
+			} else if worst == gc.Undecided {
 				worst = seen
 			}
 		}
@@ -277,7 +262,7 @@ func (c *checker) judgeDependents(ctx context.Context, found map[dangling]*dangl
 	case !anywhere && (doubt || collected || !served || c.jointLead()):
 		return // a collector does its work, or nothing can be said
 	case !anywhere:
-		c.confirm(ctx, found, dangling{"", first.collection, first.kind, absent}, d, count)
+		c.confirm(ctx, found, dangling{"", first.collection, first.kind, gc.Absent}, d, count)
 	default:
 		for _, of := range lookers {
 			c.confirm(ctx, found, of, d, count)
@@ -325,15 +310,15 @@ func (c *checker) stillDangles(ctx context.Context, of dangling, d *dependent) (
 	}
 	for _, side := range sides {
 		for _, o := range d.owners {
-			_, k := c.see(side, &c.owners.byIndex[o.kind], hashed(o.uid))
-			if k.resource == "" {
-				continue // the side does not serve it: there is nothing to read
+			seen, k := c.see(side, &c.owners.byIndex[o.kind], hashed(o.uid))
+			if k.resource == "" || seen == gc.NamespacedOwner {
+				continue // the side does not serve it, or it has no path without a namespace: there is nothing to read
 			}
 			owner, err := c.object(ctx, side, k.path(d.namespace, o.name), o.uid)
 			if err != nil {
 				return false, err
 			}
-			if owner != nil && of.seen == absent {
+			if owner != nil && of.seen == gc.Absent {
 				return false, nil
 			}
 		}
@@ -382,9 +367,9 @@ func (c *checker) dangling(of dangling, d *dangle) finding.Finding {
 		return f
 	}
 	switch {
-	case of.seen == elsewhere && of.kind.Kind == "Node":
+	case of.seen == gc.ClusterOwner && of.kind.Kind == "Node":
 		f.Rule = "FUS062"
-	case of.seen != absent:
+	case of.seen != gc.Absent:
 		f.Rule = "FUS061"
 	}
 	collector := "and its garbage collector deletes them"
@@ -399,9 +384,10 @@ func (c *checker) dangling(of dangling, d *dangle) finding.Finding {
 }
 
 // sights say why a side does not find an owner that is there.
-var sights = map[sight]string{
-	unknown:   "does not know that kind",
-	unserved:  "knows that kind in another version and takes the 404 for an absent owner",
-	elsewhere: "looks for the cluster-scoped owner in the namespace of the object",
-	absent:    "serves that kind and does not have the owner, which is the other side's",
+var sights = map[gc.Sight]string{
+	gc.UnknownKind:     "does not know that kind",
+	gc.UnservedVersion: "knows that kind in another version and takes the 404 for an absent owner",
+	gc.ClusterOwner:    "looks for the cluster-scoped owner in the namespace of the object",
+	gc.NamespacedOwner: "looks for an owner that is in a namespace, and the object is in none",
+	gc.Absent:          "serves that kind and does not have the owner, which is the other side's",
 }

@@ -49,6 +49,12 @@ func TestOwnersOfTheOtherSide(t *testing.T) {
 	p.shared("/api/v1/nodes", `{metadata: {name: cp-1, uid: n1}}`)
 	p.shared("/api/v1/pods", owned("mirror", "v1", "Node", "cp-1", "n1"))
 	p.wants("FUS062 info", "looks for the cluster-scoped owner in the namespace")
+
+	// It looks for an owner that is in a namespace, and has no namespace to look in.
+	p = newPair(t, "1.6.13", "")
+	p.shared("/api/v1/configmaps", `{metadata: {name: settings, namespace: shop, uid: c1}}`)
+	p.shared("/api/v1/nodes", `{metadata: {name: cp-1, uid: n1, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: settings, uid: c1}]}}`)
+	p.wants("FUS061 info", "looks for an owner that is in a namespace, and the object is in none")
 }
 
 func TestOwnersThatAreGone(t *testing.T) {

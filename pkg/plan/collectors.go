@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubefusion/fusionctl/pkg/gc"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
@@ -16,19 +17,17 @@ type CollectorDanger struct {
 	Name      string // plural of that resource
 	Owner     string // kind of the owner
 	Reference string // the owner's apiVersion as the reference has it
-	// Misled says that the collector's API server does not serve the owner in the reference's version: this collector takes its
-	// 404 for the owner's absence.
-	Misled bool
-	// Scope says that the owner exists, and that the collector looks for it in a namespace although it is in none.
-	Scope bool
+	// Seen is what the collector sees of the owner: gc.UnservedVersion, whose 404 it takes for the owner's absence, gc.Absent, or
+	// gc.ClusterOwner, which exists.
+	Seen gc.Sight
 }
 
 // String says what would happen, as a clause.
 func (d CollectorDanger) String() string {
-	switch {
-	case d.Scope:
+	switch d.Seen {
+	case gc.ClusterOwner:
 		return fmt.Sprintf("it looks for the %s that owns %s in a namespace and deletes what it does not find", d.Owner, d.Name)
-	case d.Misled:
+	case gc.UnservedVersion:
 		return fmt.Sprintf("it would delete %s that the other side's %s owns: its API server answers 404 to %s, and it takes that for an absent owner", d.Name, d.Owner, d.Reference)
 	default:
 		return fmt.Sprintf("it would delete %s that the other side's %s owns: it sees the %s and looks for a %s of %s, which is in the other store", d.Name, d.Owner, d.Name, d.Owner, d.Reference)
@@ -50,31 +49,39 @@ func (p *Plan) CollectorDangers(side pair.Side) []CollectorDanger {
 		}
 	}
 	minor := p.Side(side).Version.Minor
-	gc := kubever.GarbageCollectionIn(minor)
+	collector := kubever.GarbageCollectorIn(minor)
 	var dangers []CollectorDanger
 	for _, ref := range referencesOf(p.Side(other).Version.Minor, p.Kubelet.Minor, running) {
 		dependent, owner := p.Resource(ref.Dependent), rowOfKind(p.Resources, ref.Owner)
 		if dependent == nil || !dependent.VisibleToBoth() {
 			continue
 		}
-		danger := CollectorDanger{Dependent: dependent.Key, Name: dependent.Name, Owner: ref.Owner.Kind, Reference: ref.APIVersion}
-		if owner != nil && owner.VisibleToBoth() {
-			if danger.Scope = gc.ClusterOwner == kubever.Deleted && !owner.Namespaced && dependent.Namespaced; danger.Scope {
-				dangers = append(dangers, danger)
-			}
-			continue
-		}
-		outcome := kubever.AbsentOwner(ref.OwnerGVK(), minor)
-		if owner != nil && len(owner.View(side).Serves) == 0 && owner.View(side).Store == "" {
-			outcome = gc.UnknownKind // its version never had it, or the plan keeps its API server from serving it
-		}
-		if outcome == kubever.Deleted {
-			danger.Misled = !kubever.ServesGVK(ref.OwnerGVK(), minor)
-			dangers = append(dangers, danger)
+		seen := sightOf(side, minor, ref, dependent, owner)
+		if collector.Outcome(seen) == gc.Deleted {
+			dangers = append(dangers, CollectorDanger{
+				Dependent: dependent.Key, Name: dependent.Name, Owner: ref.Owner.Kind, Reference: ref.APIVersion, Seen: seen,
+			})
 		}
 	}
 	slices.SortStableFunc(dangers, func(a, b CollectorDanger) int { return weight(a) - weight(b) })
 	return dangers
+}
+
+// sightOf is what a side's garbage collector sees of an owner that the other side has.
+func sightOf(side pair.Side, minor kubever.Minor, ref kubever.OwnerReference, dependent, owner *Resource) gc.Sight {
+	r := gc.Reference{
+		KnownKind: kubever.GarbageCollectorKnows(ref.Owner, minor), ServedVersion: kubever.ServesGVK(ref.OwnerGVK(), minor),
+		OwnerNamespaced: owner == nil || owner.Namespaced, Namespaced: dependent.Namespaced, Owner: gc.Missing,
+	}
+	if owner != nil {
+		if view := owner.View(side); len(view.Serves) == 0 && view.Store == "" {
+			r.KnownKind = false // its version never had it, or the plan keeps its API server from serving it
+		}
+		if owner.VisibleToBoth() {
+			r.Owner = gc.Present
+		}
+	}
+	return r.Sight()
 }
 
 // weight puts what hurts most first, so that the reason given is the one that matters.

@@ -306,12 +306,7 @@ func groupOfVersion(apiVersion string) string {
 }
 
 func (b *builder) collector(name pair.Side) gc.Collector {
-	facts := kubever.GarbageCollectionIn(b.minor(name))
-	c := gc.Collector{
-		UnknownKind: gc.Outcome(facts.UnknownKind), UnservedVersion: gc.Outcome(facts.UnservedVersion),
-		AbsentOwner: gc.Outcome(facts.AbsentOwner), ClusterOwner: gc.Outcome(facts.ClusterOwner),
-		NamespacedOwner: gc.Outcome(facts.NamespacedOwner), KnowsUnserved: facts.StaticMapper,
-	}
+	c := kubever.GarbageCollectorIn(b.minor(name))
 	if controller := b.plan.Controller(name, garbageCollector); controller != nil {
 		c.Runs = controller.On
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/gc"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -98,7 +99,7 @@ func collecting(p *plan.Plan, misled bool) []finding.Finding {
 		}
 		var owners, clauses []string
 		for _, d := range p.CollectorDangers(side) {
-			if d.Scope || d.Misled != misled {
+			if d.Seen == gc.ClusterOwner || (d.Seen == gc.UnservedVersion) != misled {
 				continue
 			}
 			owners = append(owners, d.Owner+" of "+d.Reference)
@@ -119,7 +120,7 @@ func collecting(p *plan.Plan, misled bool) []finding.Finding {
 
 func mirrorPods(p *plan.Plan) []finding.Finding {
 	minor := p.Legacy.Version.Minor
-	if !runs(p, pair.Legacy, garbageCollector) || kubever.GarbageCollectionIn(minor).ClusterOwner != kubever.Deleted || !kubever.Behaves(kubever.BehaviourMirrorPodsOwned, p.Kubelet.Minor) {
+	if !runs(p, pair.Legacy, garbageCollector) || kubever.GarbageCollectorIn(minor).ClusterOwner != gc.Deleted || !kubever.Behaves(kubever.BehaviourMirrorPodsOwned, p.Kubelet.Minor) {
 		return nil
 	}
 	return []finding.Finding{{Subject: "mirror pods", Message: fmt.Sprintf("kubelets of %s own them by their node, which the collector of %s does not find", p.Kubelet.Minor, minor),

@@ -1,0 +1,80 @@
+package gc_test
+
+import (
+	"testing"
+
+	"github.com/kubefusion/fusionctl/pkg/gc"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// TestSight goes through everything that a reference may be. The order of the questions is that of the collectors: one that has no
+// mapping for the kind asks for no object.
+func TestSight(t *testing.T) {
+	seen := map[gc.Sight]int{}
+	for bits := range 1 << 4 {
+		for _, owner := range []gc.Presence{gc.Unsure, gc.Missing, gc.Present} {
+			r := gc.Reference{KnownKind: bits&1 != 0, ServedVersion: bits&2 != 0, OwnerNamespaced: bits&4 != 0, Namespaced: bits&8 != 0, Owner: owner}
+			want := gc.Found
+			switch {
+			case !r.KnownKind:
+				want = gc.UnknownKind
+			case !r.ServedVersion:
+				want = gc.UnservedVersion
+			case r.OwnerNamespaced && !r.Namespaced:
+				want = gc.NamespacedOwner
+			default:
+				want = map[gc.Presence]gc.Sight{gc.Unsure: gc.Undecided, gc.Missing: gc.Absent, gc.Present: gc.Found}[owner]
+				if want == gc.Found && r.Namespaced && !r.OwnerNamespaced {
+					want = gc.ClusterOwner
+				}
+			}
+			if got := r.Sight(); got != want {
+				t.Errorf("%+v: Sight() = %d, want %d", r, got, want)
+			}
+			seen[want]++
+		}
+	}
+	if len(seen) != 7 {
+		t.Errorf("%d sights were seen, want all 7: %v", len(seen), seen)
+	}
+}
+
+// The outcomes were read in the source of every range, and run: collectors of 1.6.13, 1.10.13, 1.15.12 and 1.36.3 on the same objects.
+func TestOutcomesOfEveryMinor(t *testing.T) {
+	deletes := map[gc.Sight]func(m kubever.Minor) bool{
+		gc.Undecided:       func(kubever.Minor) bool { return false },
+		gc.Found:           func(kubever.Minor) bool { return false },
+		gc.UnknownKind:     func(kubever.Minor) bool { return false },
+		gc.UnservedVersion: func(m kubever.Minor) bool { return m < 10 },
+		gc.Absent:          func(kubever.Minor) bool { return true },
+		gc.ClusterOwner:    func(m kubever.Minor) bool { return m < 9 },
+		gc.NamespacedOwner: func(m kubever.Minor) bool { return m < 9 || m > 10 && m < 20 },
+	}
+	for _, minor := range kubever.Minors() {
+		collector := kubever.GarbageCollectorIn(minor)
+		for seen, deleted := range deletes {
+			want := gc.Safe
+			if deleted(minor) {
+				want = gc.Deleted
+			}
+			if got := collector.Outcome(seen); got != want {
+				t.Errorf("the collector of %s, seeing %d: %s, want %s", minor, seen, got, want)
+			}
+		}
+		if !collector.Deletes() || collector.Runs {
+			t.Errorf("the collector of %s: Deletes() = %t, want true; Runs = %t, want what a plan says", minor, collector.Deletes(), collector.Runs)
+		}
+	}
+}
+
+func TestNoOutcomeIsSafe(t *testing.T) {
+	var c gc.Collector
+	for seen := gc.Undecided; seen <= gc.NamespacedOwner; seen++ {
+		if got := c.Outcome(seen); got != gc.Safe {
+			t.Errorf("Outcome(%d) of a collector of which nothing is known = %q, want %q", seen, got, gc.Safe)
+		}
+	}
+	if c.Deletes() {
+		t.Error("a collector of which nothing is known deletes")
+	}
+}
