@@ -25,11 +25,11 @@ type pkg struct {
 var layers = map[string][]string{
 	"cmd/fusionctl":   {"internal/cli"},
 	"pkg/kubever":     {"pkg/gc"},
-	"pkg/finding":     {},
+	"pkg/finding":     {"pkg/kubever"}, // rules say which versions they are about
 	"pkg/gc":          {},
 	"pkg/pair":        {"pkg/gc"},
 	"pkg/discovery":   {"pkg/kubever"},
-	"pkg/spec":        {"pkg/kubever"},
+	"pkg/spec":        {"pkg/kubever", "pkg/finding"},
 	"pkg/policy":      {"pkg/kubever", "pkg/finding"},
 	"pkg/etcdsplit":   {"pkg/pair", "pkg/gc", "pkg/kubever", "pkg/finding"},
 	"pkg/restart":     {"pkg/kubever", "pkg/finding"},
@@ -40,6 +40,7 @@ var layers = map[string][]string{
 	"pkg/render":      {"pkg/admission", "pkg/plan", "pkg/policy", "pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/spec", "pkg/kubever", "pkg/finding", "templates"},
 	"pkg/convert":     {"pkg/kubever"},
 	"pkg/adopt":       {"pkg/spec", "pkg/kubever"},
+	"pkg/catalog":     {"pkg/rules", "pkg/policy", "pkg/etcdsplit", "pkg/live", "pkg/migrate", "pkg/plan", "pkg/finding"},
 	"pkg/migrate":     {"pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
 	"pkg/live":        {"pkg/render", "pkg/adopt", "pkg/plan", "pkg/spec", "pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"}, // it compares as render --diff does
 	"pkg/hub":         {"pkg/kubever"},
@@ -55,7 +56,7 @@ var layers = map[string][]string{
 var leaves = []string{"internal/prose", "internal/spelling", "internal/strictyaml"}
 
 // pure packages turn values into values: no files, no network, no processes, no clock of their own, no logs.
-var pure = []string{"internal/prose", "internal/spelling", "internal/strictyaml", "pkg/kubever", "pkg/finding", "pkg/gc", "pkg/pair", "pkg/discovery", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/convert/manifest", "pkg/convert/negotiate", "pkg/convert/stream", "pkg/migrate", "pkg/live", "pkg/hub"}
+var pure = []string{"internal/prose", "internal/spelling", "internal/strictyaml", "pkg/kubever", "pkg/finding", "pkg/gc", "pkg/pair", "pkg/discovery", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/convert/manifest", "pkg/convert/negotiate", "pkg/convert/stream", "pkg/migrate", "pkg/live", "pkg/catalog", "pkg/hub"}
 
 var impure = []string{"os", "os/exec", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2"}
 

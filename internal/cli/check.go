@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
-	"github.com/kubefusion/fusionctl/pkg/rules"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -29,10 +29,9 @@ type checkRequest struct {
 
 // checkDocument is the answer of check as JSON and YAML show it.
 type checkDocument struct {
-	Schema   string            `json:"schema"`
-	Findings []finding.Finding `json:"findings"`
-	Accepted []rules.Accepted  `json:"accepted,omitempty"`
-	Summary  finding.Summary   `json:"summary"`
+	Schema string `json:"schema"`
+	finding.Report
+	Summary finding.Summary `json:"summary"`
 }
 
 func newCheckCmd(streams Streams) *cobra.Command {
@@ -133,7 +132,7 @@ func runCheck(req checkRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	report := rules.Check(p)
+	report := catalog.Check(p)
 	if err := printReport(streams.Out, req, report); err != nil {
 		return err
 	}
@@ -152,11 +151,8 @@ func attention(findings []finding.Finding, failOn string) error {
 	return nil
 }
 
-func printReport(w io.Writer, req checkRequest, report rules.Report) error {
-	document := checkDocument{Schema: "fusionctl/check/v1", Findings: report.Findings, Accepted: report.Accepted, Summary: finding.Summarize(report.Findings)}
-	if document.Findings == nil {
-		document.Findings = []finding.Finding{}
-	}
+func printReport(w io.Writer, req checkRequest, report finding.Report) error {
+	document := checkDocument{Schema: "fusionctl/check/v1", Report: report, Summary: finding.Summarize(report.Findings)}
 	if printed, err := printDocument(w, req.output, document); printed {
 		return err
 	}
@@ -165,7 +161,7 @@ func printReport(w io.Writer, req checkRequest, report rules.Report) error {
 		if req.objects != "" {
 			file = req.objects
 		}
-		return printSARIF(w, file, report.Findings)
+		return printSARIF(w, finding.Plans, file, report.Findings)
 	}
 	printFindings(w, report)
 	_, err := fmt.Fprintln(w, countsOf(document.Summary, len(report.Accepted)))
@@ -173,7 +169,7 @@ func printReport(w io.Writer, req checkRequest, report rules.Report) error {
 }
 
 // printFindings prints findings by severity with the fix under each, and those that are accepted.
-func printFindings(w io.Writer, report rules.Report) {
+func printFindings(w io.Writer, report finding.Report) {
 	for i, f := range report.Findings {
 		if i == 0 || report.Findings[i-1].Severity != f.Severity {
 			fmt.Fprintf(w, "%sS\n", strings.ToUpper(f.Severity.String()))
@@ -183,21 +179,20 @@ func printFindings(w io.Writer, report rules.Report) {
 			fmt.Fprintf(w, "          fix: %s\n", f.Fix)
 		}
 	}
-	if len(report.Accepted) > 0 {
+	printAccepted(w, report.Accepted)
+}
+
+// printAccepted prints the findings that the spec accepts, with the reason.
+func printAccepted(w io.Writer, accepted []finding.Accepted) {
+	if len(accepted) > 0 {
 		fmt.Fprintln(w, "ACCEPTED")
-		for _, a := range report.Accepted {
-			fmt.Fprintf(w, "  %s  %s: %s\n          accepted: %s\n", a.Rule, a.Subject, a.Message, a.Reason)
-		}
+	}
+	for _, a := range accepted {
+		fmt.Fprintf(w, "  %s  %s: %s\n          accepted: %s\n", a.Rule, a.Subject, a.Message, a.Reason)
 	}
 }
 
-// countsOf is the last line of the table: 1 error, 2 warnings, no infos, 1 accepted.
+// countsOf sums findings up: 1 error, 2 warnings, 0 infos, 1 accepted.
 func countsOf(s finding.Summary, accepted int) string {
-	count := func(n int, what string) string {
-		if n == 1 {
-			return "1 " + what
-		}
-		return fmt.Sprintf("%d %ss", n, what)
-	}
-	return fmt.Sprintf("%s, %s, %s, %d accepted", count(s.Errors, "error"), count(s.Warnings, "warning"), count(s.Infos, "info"), accepted)
+	return fmt.Sprintf("%s, %s, %s, %d accepted", counted(s.Errors, "error"), counted(s.Warnings, "warning"), counted(s.Infos, "info"), accepted)
 }

@@ -11,18 +11,16 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kube"
 	"github.com/kubefusion/fusionctl/pkg/live"
 	"github.com/kubefusion/fusionctl/pkg/pair"
-	"github.com/kubefusion/fusionctl/pkg/rules"
 )
 
 // liveDocument is the answer of check --live as JSON and YAML show it.
 type liveDocument struct {
-	Schema     string            `json:"schema"`
-	Objects    int64             `json:"objects"`    // that were looked at
-	Complete   bool              `json:"complete"`   // false: not to be taken for clean
-	Incomplete []string          `json:"incomplete"` // what could not be looked at, and why
-	Findings   []finding.Finding `json:"findings"`
-	Accepted   []rules.Accepted  `json:"accepted,omitempty"`
-	Summary    finding.Summary   `json:"summary"`
+	Schema     string   `json:"schema"`
+	Objects    int64    `json:"objects"`    // that were looked at
+	Complete   bool     `json:"complete"`   // false: not to be taken for clean
+	Incomplete []string `json:"incomplete"` // what could not be looked at, and why
+	finding.Report
+	Summary finding.Summary `json:"summary"`
 }
 
 func runCheckLive(ctx context.Context, req checkRequest, streams Streams) error {
@@ -40,7 +38,7 @@ func runCheckLive(ctx context.Context, req checkRequest, streams Streams) error 
 	if err != nil {
 		return err
 	}
-	report, _ := rules.Accept(seen.Findings, p.Accept)
+	report, _ := finding.Accept(seen.Findings, p.Accept)
 	if err := printLive(streams.Out, req, seen, report); err != nil {
 		return err
 	}
@@ -50,20 +48,17 @@ func runCheckLive(ctx context.Context, req checkRequest, streams Streams) error 
 	return attention(report.Findings, req.failOn)
 }
 
-func printLive(w io.Writer, req checkRequest, seen *live.Report, report rules.Report) error {
+func printLive(w io.Writer, req checkRequest, seen *live.Report, report finding.Report) error {
 	document := liveDocument{Schema: "fusionctl/check-live/v1", Objects: seen.Objects, Complete: len(seen.Incomplete) == 0, Incomplete: seen.Incomplete,
-		Findings: report.Findings, Accepted: report.Accepted, Summary: finding.Summarize(report.Findings)}
+		Report: report, Summary: finding.Summarize(report.Findings)}
 	if document.Incomplete == nil {
 		document.Incomplete = []string{}
-	}
-	if document.Findings == nil {
-		document.Findings = []finding.Finding{}
 	}
 	if printed, err := printDocument(w, req.output, document); printed {
 		return err
 	}
 	if req.output == "sarif" {
-		return printSARIF(w, req.file, report.Findings, seen.Incomplete...)
+		return printSARIF(w, finding.Servers, req.file, report.Findings, seen.Incomplete...)
 	}
 	printFindings(w, report)
 	verdict := "complete"

@@ -26,7 +26,7 @@ func runCheckObjects(req checkRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	var report rules.Report
+	report := finding.Report{Findings: []finding.Finding{}}
 	var problems []error
 	objects, err := decodeObjects(data)
 	if err != nil {

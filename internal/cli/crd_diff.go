@@ -195,6 +195,6 @@ func printCRDDiff(w io.Writer, output string, d crdDiffDocument, compared int) e
 	for _, f := range d.Findings {
 		printFinding(w, f)
 	}
-	_, err := fmt.Fprintf(w, "%s: %s, %s, %s\n", counted(compared, "CRD"), counted(d.Summary.Errors, "error"), counted(d.Summary.Warnings, "warning"), counted(d.Summary.Infos, "remark"))
+	_, err := fmt.Fprintf(w, "%s: %s, %s, %s\n", counted(compared, "CRD"), counted(d.Summary.Errors, "error"), counted(d.Summary.Warnings, "warning"), counted(d.Summary.Infos, "info"))
 	return err
 }

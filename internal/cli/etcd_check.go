@@ -12,7 +12,6 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/finding"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 type etcdCheckRequest struct {
@@ -28,7 +27,8 @@ type etcdCheckRequest struct {
 type etcdCheckDocument struct {
 	Schema string `json:"schema"`
 	*etcdsplit.Report
-	Summary etcdCheckSummary `json:"summary"`
+	Accepted []finding.Accepted `json:"accepted,omitempty"`
+	Summary  etcdCheckSummary   `json:"summary"`
 }
 
 type etcdCheckSummary struct {
@@ -104,8 +104,9 @@ func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) er
 	if err != nil {
 		return err
 	}
-	accept(report.Findings, p.Accept)
-	if err := printEtcdCheck(streams.Out, req.output, report); err != nil {
+	judged, _ := finding.Accept(report.Findings, p.Accept)
+	report.Findings = judged.Findings
+	if err := printEtcdCheck(streams.Out, req.output, report, judged.Accepted); err != nil {
 		return err
 	}
 	if !report.Complete {
@@ -117,21 +118,9 @@ func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) er
 	return nil
 }
 
-// accept makes findings that the spec takes responsibility for remarks.
-func accept(findings []finding.Finding, accepted []spec.Accept) {
-	for i := range findings {
-		for _, a := range accepted {
-			if f := &findings[i]; f.Rule == a.Rule && (a.Subject == "" || a.Subject == f.Subject) && f.Severity > finding.Info {
-				f.Message += " (accepted: " + a.Reason + ")"
-				f.Severity = finding.Info
-			}
-		}
-	}
-	finding.Sort(findings)
-}
-
-func printEtcdCheck(w io.Writer, output string, report *etcdsplit.Report) error {
-	document := etcdCheckDocument{Schema: "fusionctl/etcd-check/v1", Report: report, Summary: etcdCheckSummary{Summary: finding.Summarize(report.Findings)}}
+func printEtcdCheck(w io.Writer, output string, report *etcdsplit.Report, accepted []finding.Accepted) error {
+	document := etcdCheckDocument{Schema: "fusionctl/etcd-check/v1", Report: report, Accepted: accepted,
+		Summary: etcdCheckSummary{Summary: finding.Summarize(report.Findings)}}
 	for _, s := range report.Stores {
 		document.Summary.Keys += s.Keys
 		document.Summary.Bytes += s.Bytes
@@ -139,10 +128,11 @@ func printEtcdCheck(w io.Writer, output string, report *etcdsplit.Report) error 
 	if printed, err := printDocument(w, output, document); printed {
 		return err
 	}
-	return printEtcdCheckTable(w, report, document.Summary)
+	return printEtcdCheckTable(w, document)
 }
 
-func printEtcdCheckTable(w io.Writer, report *etcdsplit.Report, summary etcdCheckSummary) error {
+func printEtcdCheckTable(w io.Writer, document etcdCheckDocument) error {
+	report, summary := document.Report, document.Summary
 	err := printTable(w, func(t io.Writer) {
 		fmt.Fprintln(t, "STORE\tREVISION\tKEYS\tBYTES\tOUTSIDE")
 		for _, s := range report.Stores {
@@ -164,11 +154,12 @@ func printEtcdCheckTable(w io.Writer, report *etcdsplit.Report, summary etcdChec
 	for _, f := range report.Findings {
 		printFinding(w, f)
 	}
+	printAccepted(w, document.Accepted)
 	verdict := "complete"
 	if !report.Complete {
 		verdict = "INCOMPLETE, not to be taken for clean"
 	}
-	fmt.Fprintf(w, "\n%d keys: %s, %s, %s; %s\n", summary.Keys, counted(summary.Errors, "error"), counted(summary.Warnings, "warning"), counted(summary.Infos, "remark"), verdict)
+	fmt.Fprintf(w, "\n%d keys: %s; %s\n", summary.Keys, countsOf(summary.Summary, len(document.Accepted)), verdict)
 	return err
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/watch"
-	"github.com/kubefusion/fusionctl/pkg/finding"
 )
 
 type etcdWatchRequest struct {
@@ -67,7 +66,7 @@ func runEtcdWatch(ctx context.Context, req etcdWatchRequest, streams Streams) er
 	lines := json.NewEncoder(streams.Out)
 	w := watch.New(watch.Config{
 		Map: p.Ownership(), Stores: opened(stores), Options: req.stores.scanOptions(req.depth, 0), Interval: req.interval, Patience: 6 * req.stores.timeout,
-		Accept: func(found []finding.Finding) { accept(found, p.Accept) },
+		Accept: p.Accept,
 	}, func(e watch.Event) error { return lines.Encode(e) })
 	listener, err := req.metrics.listen(ctx)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/pkg/adopt"
+	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/rules"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -107,7 +107,7 @@ func printForbidden(w io.Writer, request initRequest, text []byte) {
 		fmt.Fprintln(w, "this pair cannot be planned:", err)
 		return
 	}
-	for _, f := range rules.Check(p).Findings {
+	for _, f := range catalog.Check(p).Findings {
 		if f.Severity == finding.Error {
 			fmt.Fprintf(w, "%s forbids this pair in layout %s: %s: %s\n  way out: %s\n", f.Rule, request.layout, f.Subject, f.Message, f.Fix)
 		}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -29,9 +28,9 @@ type policyValidateRequest struct {
 
 // policyValidateDocument is the outcome as JSON and YAML show it.
 type policyValidateDocument struct {
-	Schema   string                `json:"schema"`
-	Findings []finding.Finding     `json:"findings"`
-	Summary  policyValidateSummary `json:"summary"`
+	Schema string `json:"schema"`
+	finding.Report
+	Summary policyValidateSummary `json:"summary"`
 }
 
 type policyValidateSummary struct {
@@ -51,7 +50,7 @@ that stop the server, lines that allow everything, fields that are ignored, rule
 misspelled, and rules that open more than they seem to. "fusionctl explain RULE" says more about a finding.
 
 With --spec a file is also compared with the plan of a spec: what the modern side must not write. Findings that the spec accepts
-become remarks. With --crd the custom resources of the given definitions are known.
+are listed and do not count. With --crd the custom resources of the given definitions are known.
 
 --fix writes FILE.fixed beside each file that it can correct. A corrected line says to the server what it says to people; typing
 errors in groups and resources are only reported. "fusionctl policy diff FILE FILE.fixed" shows what the correction changes.
@@ -82,18 +81,19 @@ func runPolicyValidate(req policyValidateRequest, streams Streams) error {
 	if req.fix && slices.Contains(req.files, "-") {
 		return usagef("--fix: standard input has no file to write beside")
 	}
-	options, p, err := policyOptions(req, streams)
+	options, accepted, err := policyOptions(req, streams)
 	if err != nil {
 		return err
 	}
-	document := policyValidateDocument{Schema: "fusionctl/policy-validate/v1", Findings: []finding.Finding{}}
+	document := policyValidateDocument{Schema: "fusionctl/policy-validate/v1"}
+	var found []finding.Finding
 	document.Summary.Files = len(req.files)
 	for _, file := range req.files {
 		report, err := validatePolicy(streams, file, options)
 		if err != nil {
 			return err
 		}
-		document.Findings = append(document.Findings, report.Findings...)
+		found = append(found, report.Findings...)
 		document.Summary.Rules += len(report.Rules)
 		if req.fix {
 			if err := writeFixed(file, report, streams); err != nil {
@@ -102,12 +102,7 @@ func runPolicyValidate(req policyValidateRequest, streams Streams) error {
 			document.Summary.Fixed += report.FixedLines
 		}
 	}
-	if p != nil {
-		accept(document.Findings, p.Accept)
-	}
-	slices.SortStableFunc(document.Findings, func(a, b finding.Finding) int {
-		return cmp.Or(cmp.Compare(slices.Index(req.files, a.File), slices.Index(req.files, b.File)), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
+	document.Report, _ = finding.Accept(found, accepted)
 	document.Summary.Summary = finding.Summarize(document.Findings)
 	if err := printPolicyValidate(streams.Out, req.output, document); err != nil {
 		return err
@@ -118,8 +113,8 @@ func runPolicyValidate(req policyValidateRequest, streams Streams) error {
 	return nil
 }
 
-// policyOptions collects what files are judged by; the plan is nil without a spec.
-func policyOptions(req policyValidateRequest, streams Streams) (policy.Options, *plan.Plan, error) {
+// policyOptions collects what files are judged by, and what the spec accepts.
+func policyOptions(req policyValidateRequest, streams Streams) (policy.Options, []finding.Acceptance, error) {
 	catalog, err := catalogWith(streams, req.crds)
 	if err != nil {
 		return policy.Options{}, nil, err
@@ -138,7 +133,7 @@ func policyOptions(req policyValidateRequest, streams Streams) (policy.Options, 
 		return options, nil, badInput(err, "")
 	}
 	options.Expected = policy.Rules(sections)
-	return options, p, nil
+	return options, p.Accept, nil
 }
 
 // forbiddenWrites lists what the modern side must not write: what the legacy side owns, in every group that the modern side
@@ -199,7 +194,7 @@ func printPolicyValidate(w io.Writer, output string, document policyValidateDocu
 		return err
 	}
 	if output == "sarif" {
-		return printSARIF(w, "", document.Findings)
+		return printSARIF(w, finding.Policies, "", document.Findings)
 	}
 	for _, f := range document.Findings {
 		fmt.Fprintf(w, "%s: %s %s %s: %s\n", placeOf(f), f.Severity, f.Rule, f.Subject, f.Message)
@@ -207,9 +202,9 @@ func printPolicyValidate(w io.Writer, output string, document policyValidateDocu
 			fmt.Fprintf(w, "    fix: %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}
+	printAccepted(w, document.Accepted)
 	s := document.Summary
-	_, err := fmt.Fprintf(w, "%s, %s: %s, %s, %s\n", counted(s.Files, "file"), counted(s.Rules, "rule"),
-		counted(s.Errors, "error"), counted(s.Warnings, "warning"), counted(s.Infos, "remark"))
+	_, err := fmt.Fprintf(w, "%s, %s: %s\n", counted(s.Files, "file"), counted(s.Rules, "rule"), countsOf(s.Summary, len(document.Accepted)))
 	return err
 }
 

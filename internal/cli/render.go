@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
-	"github.com/kubefusion/fusionctl/pkg/rules"
 )
 
 type renderRequest struct {
@@ -83,7 +83,7 @@ func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	report := rules.Check(p)
+	report := catalog.Check(p)
 	files, err := render.Files(p, render.Options{Target: render.Target(req.target), Host: req.host, Spec: specFrom(req.out, req.file), Findings: report.Findings})
 	if err != nil {
 		return badInput(err, "")

@@ -5,9 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
-	"github.com/kubefusion/fusionctl/pkg/policy"
-	"github.com/kubefusion/fusionctl/pkg/rules"
 )
 
 // The part of SARIF 2.1.0 that findings need.
@@ -50,6 +49,8 @@ type (
 		Level     string          `json:"level"`
 		Message   sarifText       `json:"message"`
 		Locations []sarifLocation `json:"locations"`
+		// Fingerprints tell viewers that a result is the one of an earlier run, whatever its words and its line.
+		Fingerprints map[string]string `json:"partialFingerprints,omitempty"`
 	}
 	sarifLocation struct {
 		Physical struct {
@@ -68,27 +69,18 @@ type (
 // sarifLevels are SARIF's words for severities.
 var sarifLevels = map[finding.Severity]string{finding.Error: "error", finding.Warning: "warning", finding.Info: "note"}
 
-// describe says what the rule of a finding is about. A finding in a policy file is one of a check, which may share its ID with a
-// rule about specs.
-func describe(f finding.Finding) sarifRule {
+// describe says what the rule of a finding is about, in the words of the engine that reports it.
+func describe(engine finding.Engine, f finding.Finding) sarifRule {
 	described := sarifRule{ID: f.Rule}
-	title, why := "", ""
-	if check, ok := policy.CheckByID(f.Rule); ok && f.File != "" {
-		title, why = check.Title, check.Why
-	} else if rule, ok := rules.ByID(f.Rule); ok {
-		title, why = rule.Title, rule.Why
-	} else if i := slices.IndexFunc(rules.LiveChecks(), func(c finding.Check) bool { return c.ID == f.Rule }); i >= 0 {
-		title, why = rules.LiveChecks()[i].Title, rules.LiveChecks()[i].Why
-	}
-	if title != "" {
-		described.ShortDescription, described.FullDescription = &sarifText{title}, &sarifText{why}
+	if rule, ok := catalog.Rule(engine, f.Rule); ok {
+		described.ShortDescription, described.FullDescription = &sarifText{rule.Title}, &sarifText{rule.Why}
 	}
 	return described
 }
 
 // printSARIF writes findings for the viewers of code hosts. A finding without a file of its own is one about the given file. What could
 // not be looked at makes the run one that did not succeed.
-func printSARIF(w io.Writer, file string, findings []finding.Finding, incomplete ...string) error {
+func printSARIF(w io.Writer, engine finding.Engine, file string, findings []finding.Finding, incomplete ...string) error {
 	var run sarifRun
 	run.Tool.Driver = sarifDriver{Name: "fusionctl", Rules: []sarifRule{}}
 	run.Results = []sarifResult{}
@@ -103,7 +95,7 @@ func printSARIF(w io.Writer, file string, findings []finding.Finding, incomplete
 		index := slices.IndexFunc(run.Tool.Driver.Rules, func(r sarifRule) bool { return r.ID == f.Rule })
 		if index < 0 {
 			index = len(run.Tool.Driver.Rules)
-			run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, describe(f))
+			run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, describe(engine, f))
 		}
 		text := f.Subject + ": " + f.Message
 		if f.Fix != "" {
@@ -118,7 +110,7 @@ func printSARIF(w io.Writer, file string, findings []finding.Finding, incomplete
 			location.Physical.Region = &sarifRegion{StartLine: f.Line, StartColumn: f.Column}
 		}
 		run.Results = append(run.Results, sarifResult{RuleID: f.Rule, RuleIndex: index, Level: sarifLevels[f.Severity],
-			Message: sarifText{text}, Locations: []sarifLocation{location}})
+			Message: sarifText{text}, Locations: []sarifLocation{location}, Fingerprints: map[string]string{"fusionctlKey/v1": f.Key}})
 	}
 	return printJSON(w, sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run}})
 }

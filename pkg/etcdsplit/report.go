@@ -65,11 +65,13 @@ type reporter struct {
 	looks    int                                       // at single keys, again
 }
 
+// add records a finding about a resource in a store, "" for the store itself. Its Key holds what tells it from others of its rule there.
 func (r *reporter) add(store, resource string, f finding.Finding) {
 	if f.Subject == "" {
 		f.Subject = store + ":" + resource
 	}
 	f.Subject, f.Message = printableText(f.Subject), printableText(f.Message)
+	f.Key = printableText(finding.Key(f.Rule, f.Subject, f.Key))
 	for i, related := range f.Related {
 		f.Related[i] = Printable(related)
 	}

@@ -427,7 +427,7 @@ func TestScanFinds(t *testing.T) {
 			test.plant(m, stores["core"], stores["modern"])
 			report := scanStores(t, m, stores, Options{})
 			for _, f := range report.Findings {
-				if i := slices.IndexFunc(Checks(), func(c finding.Check) bool { return c.ID == f.Rule }); i < 0 || Checks()[i].Severity < f.Severity {
+				if i := slices.IndexFunc(Rules(), func(c finding.Rule) bool { return c.ID == f.Rule }); i < 0 || Rules()[i].Severity < f.Severity {
 					t.Errorf("%s at severity %s is not documented so", f.Rule, f.Severity)
 				}
 			}
@@ -456,8 +456,8 @@ func TestScanFinds(t *testing.T) {
 }
 
 func TestChecksAreSortedAndWhole(t *testing.T) {
-	checks := Checks()
-	if !slices.IsSortedFunc(checks, func(a, b finding.Check) int { return strings.Compare(a.ID, b.ID) }) {
+	checks := Rules()
+	if !slices.IsSortedFunc(checks, func(a, b finding.Rule) int { return strings.Compare(a.ID, b.ID) }) {
 		t.Error("checks are not in the order of their ids")
 	}
 	for _, c := range checks {
@@ -466,7 +466,7 @@ func TestChecksAreSortedAndWhole(t *testing.T) {
 		}
 	}
 	for _, f := range fights {
-		if !slices.ContainsFunc(checks, func(c finding.Check) bool { return c.ID == f.rule }) {
+		if !slices.ContainsFunc(checks, func(c finding.Rule) bool { return c.ID == f.rule }) {
 			t.Errorf("%s of a fight is not documented", f.rule)
 		}
 	}

@@ -128,6 +128,7 @@ func (f *Fight) Finding() finding.Finding {
 	if known := knownFight(f.Key); known != nil {
 		result.Rule, result.Fix = known.rule, known.fix
 	}
+	result.Key = finding.Key(result.Rule, result.Subject, "fight")
 	return result
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Severity says what happens when a finding is ignored. Larger is worse.
@@ -52,7 +53,10 @@ func (s *Severity) UnmarshalText(text []byte) error {
 }
 
 // Finding is one diagnostic.
-// Shape:  {"rule":"FUS060","severity":"error","subject":"...","message":"...","fix":"...","file":"...","line":1,"column":1}
+// Shape:  {"rule":"FUS060","severity":"error","subject":"...","message":"...","fix":"...","key":"...","count":2,"file":"...",
+//
+//	"line":1,"column":1}
+//
 // Units:  Line and Column are 1-based; 0 means that the finding has no place in a file.
 type Finding struct {
 	Rule     string   `json:"rule"`              // FUS060: pitfall P60 of the catalogue; from FUS200 on rules of our own
@@ -60,10 +64,25 @@ type Finding struct {
 	Subject  string   `json:"subject"`           // the resource, controller, flag, key or rule line that is concerned
 	Message  string   `json:"message"`           // what is wrong and what it leads to, for this subject
 	Fix      string   `json:"fix,omitempty"`     // the concrete way out: a flag, a spec line, a corrected line
+	Key      string   `json:"key,omitempty"`     // identity over time, whatever the words and the counts; see Key
+	Count    Count    `json:"count,omitzero"`    // how many objects it stands for
 	File     string   `json:"file,omitempty"`    //
 	Line     int      `json:"line,omitempty"`    //
 	Column   int      `json:"column,omitempty"`  //
 	Related  []string `json:"related,omitempty"` // further subjects: the other key, the objects that would be deleted
+}
+
+// Count is a number of objects that share a finding. One is not printed: it is what a finding stands for.
+type Count int64
+
+// IsZero reports whether JSON leaves the count out.
+func (c Count) IsZero() bool { return c <= 1 }
+
+// Key is the identity of a finding: its rule, its subject, and what tells it from other findings of that rule about that subject.
+// Empty parts are left out. It is to be compared, not to be taken apart.
+func Key(rule, subject string, parts ...string) string {
+	parts = slices.DeleteFunc(slices.Concat([]string{rule, subject}, parts), func(part string) bool { return part == "" })
+	return strings.Join(parts, "|")
 }
 
 // Sort orders findings for printing: worst first, then by rule, file, line, subject and message.

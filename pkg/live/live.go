@@ -92,7 +92,11 @@ type checker struct {
 	components components
 }
 
-func (c *checker) add(f finding.Finding) { c.report.Findings = append(c.report.Findings, f) }
+// add records a finding; its Key holds what tells it from others of its rule about its subject.
+func (c *checker) add(f finding.Finding) {
+	f.Key = finding.Key(f.Rule, f.Subject, f.Key)
+	c.report.Findings = append(c.report.Findings, f)
+}
 
 func (c *checker) incomplete(format string, args ...any) {
 	c.report.Incomplete = append(c.report.Incomplete, fmt.Sprintf(format, args...))

@@ -18,7 +18,6 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/rules"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -224,9 +223,14 @@ func (p *fakePair) check() *Report {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	keys := map[string]bool{}
 	for _, f := range report.Findings {
-		at := slices.IndexFunc(rules.LiveChecks(), func(c finding.Check) bool { return c.ID == f.Rule })
-		if at < 0 || rules.LiveChecks()[at].Severity < f.Severity {
+		if keys[f.Key] || !strings.HasPrefix(f.Key, f.Rule+"|"+f.Subject) {
+			p.t.Errorf("the key %q is not that of %s alone: %s", f.Key, f.Rule, f.Message)
+		}
+		keys[f.Key] = true
+		at := slices.IndexFunc(Rules(), func(r finding.Rule) bool { return r.ID == f.Rule })
+		if at < 0 || Rules()[at].Severity < f.Severity {
 			p.t.Errorf("%s at severity %s is not documented so", f.Rule, f.Severity)
 		}
 		if f.Subject == "" || f.Message == "" || f.Fix == "" {

@@ -26,7 +26,7 @@ func Diff(from, to *Definition) []finding.Finding {
 // Removed is what is found when a CRD is not there any more.
 func Removed(from *Definition) finding.Finding {
 	d := &differ{name: from.Name()}
-	d.find("FUS300", finding.Error, "", "the CRD is removed, and all of its objects with it")
+	d.find("FUS300", finding.Error, "", "", "the CRD is removed, and all of its objects with it")
 	return d.findings[0]
 }
 
@@ -35,38 +35,39 @@ type differ struct {
 	findings []finding.Finding
 }
 
-// find adds a finding about a part of the CRD: "v1", or "v1 .spec.size".
-func (d *differ) find(id string, severity finding.Severity, part, format string, args ...any) {
+// find adds a finding about a part of the CRD: "v1", or "v1 .spec.size". which tells it from others of the rule about the part.
+func (d *differ) find(id string, severity finding.Severity, part, which, format string, args ...any) {
 	subject := d.name
 	if part != "" {
 		subject += " " + part
 	}
-	d.findings = append(d.findings, finding.Finding{Rule: id, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), Fix: fixOf(id)})
+	d.findings = append(d.findings, finding.Finding{Rule: id, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...),
+		Fix: ruleOf(id).Fix, Key: finding.Key(id, subject, which)})
 }
 
 // identity compares what all versions have in common.
 func (d *differ) identity(from, to *Definition) {
 	for _, path := range [][]string{{"group"}, {"scope"}, {"names", "plural"}, {"names", "kind"}} {
 		if a, b := text(from.spec(), path...), text(to.spec(), path...); a != b {
-			d.find("FUS303", finding.Error, "spec."+strings.Join(path, "."), "it changes from %q to %q", a, b)
+			d.find("FUS303", finding.Error, "spec."+strings.Join(path, "."), "", "it changes from %q to %q", a, b)
 		}
 	}
 	if a, b := text(from.spec(), "names", "listKind"), text(to.spec(), "names", "listKind"); a != "" && b != "" && a != b {
-		d.find("FUS303", finding.Error, "spec.names.listKind", "it changes from %q to %q", a, b)
+		d.find("FUS303", finding.Error, "spec.names.listKind", "", "it changes from %q to %q", a, b)
 	}
 	if a, b := text(from.spec(), "names", "singular"), text(to.spec(), "names", "singular"); a != "" && a != b {
-		d.find("FUS318", finding.Warning, "spec.names.singular", "%q is no name of the resource any more", a)
+		d.find("FUS318", finding.Warning, "spec.names.singular", "", "%q is no name of the resource any more", a)
 	}
 	for _, field := range []string{"shortNames", "categories"} {
 		for _, name := range missing(list(from.spec(), "names", field), list(to.spec(), "names", field)) {
-			d.find("FUS318", finding.Warning, "spec.names."+field, "%v is no name of the resource any more", quote(name))
+			d.find("FUS318", finding.Warning, "spec.names."+field, fmt.Sprint(name), "%v is no name of the resource any more", quote(name))
 		}
 	}
 	if from.preserves() && !to.preserves() {
-		d.find("FUS309", finding.Error, "spec.preserveUnknownFields", "fields that no schema names were kept, and are pruned now")
+		d.find("FUS309", finding.Error, "spec.preserveUnknownFields", "", "fields that no schema names were kept, and are pruned now")
 	}
 	if a, b := from.Storage(), to.Storage(); a != b {
-		d.find("FUS316", finding.Info, "", "objects are written in %s, and no more in %s", b, a)
+		d.find("FUS316", finding.Info, "", "", "objects are written in %s, and no more in %s", b, a)
 	}
 }
 
@@ -74,14 +75,14 @@ func (d *differ) identity(from, to *Definition) {
 func (d *differ) version(from, to *Definition, v Version) {
 	now, ok := to.Version(v.Name)
 	if !ok {
-		d.find("FUS300", finding.Error, v.Name, "the version is removed")
+		d.find("FUS300", finding.Error, v.Name, "", "the version is removed")
 		if v.Storage || slices.Contains(from.StoredVersions(), v.Name) {
-			d.find("FUS301", finding.Error, v.Name, "objects may be stored in the version that is removed")
+			d.find("FUS301", finding.Error, v.Name, "", "objects may be stored in the version that is removed")
 		}
 		return
 	}
 	if v.Served && !now.Served {
-		d.find("FUS302", finding.Error, v.Name, "the version was served, and is not any more")
+		d.find("FUS302", finding.Error, v.Name, "", "the version was served, and is not any more")
 	}
 	before, _ := from.entry(v.Name)
 	after, _ := to.entry(v.Name)
@@ -100,11 +101,11 @@ func (d *differ) subresources(version string, before, after map[string]any) {
 		a, b := at(before, "subresources", name), at(after, "subresources", name)
 		switch {
 		case a != nil && b == nil:
-			d.find("FUS314", finding.Error, version, "the subresource %s is removed", name)
+			d.find("FUS314", finding.Error, version, name, "the subresource %s is removed", name)
 		case a == nil && b != nil && name == "status":
-			d.find("FUS314", finding.Warning, version, "the subresource status is added: writes to the object itself do not change its status any more")
+			d.find("FUS314", finding.Warning, version, "status", "the subresource status is added: writes to the object itself do not change its status any more")
 		case name == "scale" && a != nil && !reflect.DeepEqual(a, b):
-			d.find("FUS314", finding.Warning, version, "the subresource scale reads or writes other fields")
+			d.find("FUS314", finding.Warning, version, "scale", "the subresource scale reads or writes other fields")
 		}
 	}
 }
@@ -116,15 +117,15 @@ func (d *differ) conversion(from, to *Definition) {
 	several := len(to.Versions()) > 1
 	switch {
 	case a == StrategyWebhook && b == StrategyNone && several:
-		d.find("FUS312", finding.Error, "spec.conversion", "a webhook converted objects, and now apiVersion alone is changed")
+		d.find("FUS312", finding.Error, "spec.conversion", "", "a webhook converted objects, and now apiVersion alone is changed")
 	case a == StrategyNone && b == StrategyWebhook && several:
-		d.find("FUS312", finding.Warning, "spec.conversion", "every read and write in another version than the stored one needs %s now", now)
+		d.find("FUS312", finding.Warning, "spec.conversion", "", "every read and write in another version than the stored one needs %s now", now)
 	case a == b && webhook != now && several:
-		d.find("FUS312", finding.Warning, "spec.conversion", "objects are converted through %s, and no more through %s", now, webhook)
+		d.find("FUS312", finding.Warning, "spec.conversion", "", "objects are converted through %s, and no more through %s", now, webhook)
 	}
 	reviewed, reviews := list(from.spec(), "conversion", "webhook", "conversionReviewVersions"), list(to.spec(), "conversion", "webhook", "conversionReviewVersions")
 	if a == b && len(reviewed) > 0 && len(missing(reviewed, reviews)) == len(reviewed) {
-		d.find("FUS312", finding.Warning, "spec.conversion", "the webhook is asked in %v, and no more in %v", reviews, reviewed)
+		d.find("FUS312", finding.Warning, "spec.conversion", "reviews", "the webhook is asked in %v, and no more in %v", reviews, reviewed)
 	}
 	if b != StrategyNone {
 		return
@@ -139,7 +140,7 @@ func (d *differ) conversion(from, to *Definition) {
 				lost = slices.DeleteFunc(lost, func(field string) bool { return slices.Contains(known, field) })
 			}
 			if len(lost) > 0 {
-				d.find("FUS317", finding.Error, v.Name+" as "+other.Name, "read as %s, an object loses %s", other.Name, strings.Join(lost, ", "))
+				d.find("FUS317", finding.Error, v.Name+" as "+other.Name, "", "read as %s, an object loses %s", other.Name, strings.Join(lost, ", "))
 			}
 		}
 	}
@@ -152,8 +153,8 @@ type comparison struct {
 	prunes  bool
 }
 
-func (c *comparison) find(id string, severity finding.Severity, path, format string, args ...any) {
-	c.differ.find(id, severity, strings.TrimSpace(c.version+" "+path), format, args...)
+func (c *comparison) find(id string, severity finding.Severity, path, which, format string, args ...any) {
+	c.differ.find(id, severity, strings.TrimSpace(c.version+" "+path), which, format, args...)
 }
 
 // schema compares two schemas of one place. nil allows anything.
@@ -162,7 +163,7 @@ func (c *comparison) schema(path string, from, to map[string]any) {
 	case to == nil:
 		return // anything is allowed, and without a schema nothing is pruned
 	case from == nil:
-		c.find("FUS309", finding.Error, path, "there was no schema, and now there is one: what it does not allow is refused, and what it does not name is pruned")
+		c.find("FUS309", finding.Error, path, "", "there was no schema, and now there is one: what it does not allow is refused, and what it does not name is pruned")
 		return
 	}
 	c.types(path, from, to)
@@ -171,7 +172,7 @@ func (c *comparison) schema(path string, from, to map[string]any) {
 	c.merging(path, from, to)
 	for _, field := range []string{"allOf", "anyOf", "oneOf", "not"} {
 		if b := to[field]; b != nil && !reflect.DeepEqual(from[field], b) && !flag(to, "x-kubernetes-int-or-string") {
-			c.find("FUS319", finding.Warning, path, "%s is not what it was", field)
+			c.find("FUS319", finding.Warning, path, field, "%s is not what it was", field)
 		}
 	}
 	c.rules(path, from, to)
@@ -193,12 +194,12 @@ func (c *comparison) types(path string, from, to map[string]any) {
 	case widened:
 	case a == "" && path == "": // an object is one
 	case a == "":
-		c.find("FUS305", finding.Error, path, "it could be anything, and must be of type %s", b)
+		c.find("FUS305", finding.Error, path, "", "it could be anything, and must be of type %s", b)
 	default:
-		c.find("FUS305", finding.Error, path, "its type changes from %s to %s", a, b)
+		c.find("FUS305", finding.Error, path, "", "its type changes from %s to %s", a, b)
 	}
 	if flag(from, "nullable") && !flag(to, "nullable") && b != "" {
-		c.find("FUS315", finding.Error, path, "it could be null")
+		c.find("FUS315", finding.Error, path, "", "it could be null")
 	}
 }
 
@@ -214,7 +215,7 @@ func (c *comparison) limits(path string, from, to map[string]any) {
 	for _, field := range []string{"maximum", "maxLength", "maxItems", "maxProperties"} {
 		if b, ok := number(to[field]); ok {
 			if a, had := number(from[field]); !had || b < a {
-				c.find("FUS308", finding.Error, path, "%s is %v%s", field, to[field], was(from[field]))
+				c.find("FUS308", finding.Error, path, field, "%s is %v%s", field, to[field], was(from[field]))
 			}
 		}
 	}
@@ -223,13 +224,13 @@ func (c *comparison) limits(path string, from, to map[string]any) {
 			a, had := number(from[field])
 			trivial := field != "minimum" && b <= 0
 			if !trivial && (!had || b > a) {
-				c.find("FUS308", finding.Error, path, "%s is %v%s", field, to[field], was(from[field]))
+				c.find("FUS308", finding.Error, path, field, "%s is %v%s", field, to[field], was(from[field]))
 			}
 		}
 	}
 	for _, field := range []string{"exclusiveMinimum", "exclusiveMaximum", "uniqueItems"} {
 		if flag(to, field) && !flag(from, field) {
-			c.find("FUS308", finding.Error, path, "%s is added", field)
+			c.find("FUS308", finding.Error, path, field, "%s is added", field)
 		}
 	}
 	for _, field := range []string{"pattern", "format", "multipleOf"} {
@@ -238,14 +239,14 @@ func (c *comparison) limits(path string, from, to map[string]any) {
 			if field == "format" { // most formats are not validated
 				severity = finding.Warning
 			}
-			c.find("FUS308", severity, path, "%s is %v%s", field, quote(b), was(from[field]))
+			c.find("FUS308", severity, path, field, "%s is %v%s", field, quote(b), was(from[field]))
 		}
 	}
 	required := missing(list(to, "required"), list(from, "required"))
 	for _, name := range required {
 		field, _ := name.(string)
 		if at(to, "properties", field, "default") == nil {
-			c.find("FUS306", finding.Error, path+"."+field, "it is required, and was not")
+			c.find("FUS306", finding.Error, path+"."+field, "", "it is required, and was not")
 		}
 	}
 }
@@ -278,18 +279,18 @@ func (c *comparison) values(path string, from, to map[string]any) {
 	if enum := list(to, "enum"); len(enum) > 0 {
 		old := list(from, "enum")
 		if len(old) == 0 {
-			c.find("FUS307", finding.Error, path, "it could have any value, and now one of %v", enum)
+			c.find("FUS307", finding.Error, path, "", "it could have any value, and now one of %v", enum)
 		}
 		for _, value := range missing(old, enum) {
-			c.find("FUS307", finding.Error, path, "the value %v is not allowed any more", quote(value))
+			c.find("FUS307", finding.Error, path, fmt.Sprint(value), "the value %v is not allowed any more", quote(value))
 		}
 	}
 	a, had := from["default"]
 	switch b, has := to["default"]; {
 	case had && has && !reflect.DeepEqual(a, b):
-		c.find("FUS310", finding.Warning, path, "the default changes from %v to %v", quote(a), quote(b))
+		c.find("FUS310", finding.Warning, path, "", "the default changes from %v to %v", quote(a), quote(b))
 	case had && !has:
-		c.find("FUS310", finding.Warning, path, "the default %v is removed", quote(a))
+		c.find("FUS310", finding.Warning, path, "", "the default %v is removed", quote(a))
 	}
 }
 
@@ -298,12 +299,12 @@ func (c *comparison) merging(path string, from, to map[string]any) {
 	for _, field := range []struct{ name, otherwise string }{{"x-kubernetes-list-type", "atomic"}, {"x-kubernetes-map-type", "granular"}} {
 		a, b := cmp.Or(text(from, field.name), field.otherwise), cmp.Or(text(to, field.name), field.otherwise)
 		if a != b {
-			c.find("FUS311", finding.Error, path, "%s changes from %s to %s", field.name, a, b)
+			c.find("FUS311", finding.Error, path, field.name, "%s changes from %s to %s", field.name, a, b)
 		}
 	}
 	if a, b := list(from, "x-kubernetes-list-map-keys"), list(to, "x-kubernetes-list-map-keys"); len(a)+len(b) > 0 && !reflect.DeepEqual(a, b) &&
 		text(from, "x-kubernetes-list-type") == text(to, "x-kubernetes-list-type") {
-		c.find("FUS311", finding.Error, path, "x-kubernetes-list-map-keys changes from %v to %v", a, b)
+		c.find("FUS311", finding.Error, path, "x-kubernetes-list-map-keys", "x-kubernetes-list-map-keys changes from %v to %v", a, b)
 	}
 }
 
@@ -314,7 +315,7 @@ func (c *comparison) rules(path string, from, to map[string]any) {
 	}
 	for _, rule := range list(to, "x-kubernetes-validations") {
 		if expression := text(rule, "rule"); !known[expression] {
-			c.find("FUS313", finding.Warning, path, "the rule %q is added", expression)
+			c.find("FUS313", finding.Warning, path, expression, "the rule %q is added", expression)
 		}
 	}
 }
@@ -324,7 +325,7 @@ func (c *comparison) fields(path string, from, to map[string]any) {
 	open := flag(to, "x-kubernetes-preserve-unknown-fields") || to["additionalProperties"] != nil && to["additionalProperties"] != false
 	wasOpen := flag(from, "x-kubernetes-preserve-unknown-fields") || from["additionalProperties"] != nil && from["additionalProperties"] != false
 	if wasOpen && !open && c.prunes {
-		c.find("FUS309", finding.Error, path, "fields that the schema does not name were kept, and are pruned now")
+		c.find("FUS309", finding.Error, path, "", "fields that the schema does not name were kept, and are pruned now")
 	}
 	old, _ := from["properties"].(map[string]any)
 	now, _ := to["properties"].(map[string]any)
@@ -338,7 +339,7 @@ func (c *comparison) fields(path string, from, to map[string]any) {
 		case ok:
 			c.schema(path+"."+name, before, after)
 		case !open && c.prunes:
-			c.find("FUS304", finding.Error, path+"."+name, "the field is removed: it is pruned from objects that have it")
+			c.find("FUS304", finding.Error, path+"."+name, "", "the field is removed: it is pruned from objects that have it")
 		}
 	}
 }

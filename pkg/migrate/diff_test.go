@@ -142,11 +142,11 @@ func TestDiffOfDefinitions(t *testing.T) {
 	}
 }
 
-func TestChecksAreDocumented(t *testing.T) {
+func TestRulesAreDocumented(t *testing.T) {
 	page := string(must(os.ReadFile("../../docs/crd.md")))
 	ids := []string{}
-	for _, c := range Checks() {
-		if c.Title == "" || c.Why == "" || c.Severity == 0 || fixOf(c.ID) == "" {
+	for _, c := range Rules() {
+		if c.Title == "" || c.Why == "" || c.Severity == 0 || c.Fix == "" {
 			t.Errorf("%s: lacks a part", c.ID)
 		}
 		ids = append(ids, c.ID)
@@ -155,6 +155,6 @@ func TestChecksAreDocumented(t *testing.T) {
 		}
 	}
 	if !slices.IsSorted(ids) || len(slices.Compact(slices.Clone(ids))) != len(ids) {
-		t.Errorf("checks are not sorted, or are named twice: %v", ids)
+		t.Errorf("rules are not sorted, or are named twice: %v", ids)
 	}
 }

@@ -20,9 +20,6 @@ var healthPaths = []string{"/healthz", "/healthz/*", "/livez", "/livez/*", "/rea
 // discoveryPaths are what every client asks before it does anything.
 var discoveryPaths = []string{"/", "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/swagger-2.0.0.json", "/swagger-2.0.0.pb-v1", "/swagger.json", "/swaggerapi", "/swaggerapi/*"}
 
-// UserAccess is the Why of the grants that the spec makes to users; the others are the modern side's own.
-const UserAccess = "what the spec allows to users"
-
 // metricGroups are the groups of extension API servers that a controller reads; no table of built-in resources has them.
 var metricGroups = map[string][]string{
 	"horizontal-pod-autoscaler-controller": {"custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"},
@@ -41,7 +38,7 @@ func access(f *spec.File, rows []Resource, controllers []Controller, locks []pai
 	for _, rule := range f.Spec.Access {
 		grant := policy.Grant{
 			APIGroups: rule.APIGroups, Resources: rule.Resources, Namespaces: rule.Namespaces,
-			NonResourcePaths: rule.NonResourcePaths, ReadOnly: rule.ReadOnly, Why: UserAccess,
+			NonResourcePaths: rule.NonResourcePaths, ReadOnly: rule.ReadOnly, Purpose: policy.ForUsers, Why: "what the spec allows to users",
 		}
 		for _, s := range rule.Subjects {
 			grant.Subjects = append(grant.Subjects, policy.Subject{Kind: policy.SubjectKind(s.Kind), Name: s.Name, Namespace: s.Namespace})
@@ -49,11 +46,11 @@ func access(f *spec.File, rows []Resource, controllers []Controller, locks []pai
 		add(grant)
 	}
 	everybody := []policy.Subject{{Kind: policy.KindGroup, Name: authenticatedGroup}}
-	add(policy.Grant{Subjects: everybody, NonResourcePaths: slices.Concat(discoveryPaths, healthPaths), ReadOnly: true,
+	add(policy.Grant{Subjects: everybody, NonResourcePaths: slices.Concat(discoveryPaths, healthPaths), ReadOnly: true, Purpose: policy.ForClients,
 		Why: "discovery: every client asks what the server has"})
 	add(policy.Grant{Subjects: everybody, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"},
-		Namespaces: []string{"*"}, Why: "what may I do? A client asks about itself alone"})
-	add(policy.Grant{Subjects: []policy.Subject{{Kind: policy.KindGroup, Name: anonymousGroup}}, NonResourcePaths: healthPaths, ReadOnly: true,
+		Namespaces: []string{"*"}, Purpose: policy.ForClients, Why: "what may I do? A client asks about itself alone"})
+	add(policy.Grant{Subjects: []policy.Subject{{Kind: policy.KindGroup, Name: anonymousGroup}}, NonResourcePaths: healthPaths, ReadOnly: true, Purpose: policy.ForClients,
 		Why: "probes: the kubelet asks without a certificate"})
 	if f.Spec.Modern.ControllerManager == nil {
 		return intent
@@ -61,6 +58,7 @@ func access(f *spec.File, rows []Resource, controllers []Controller, locks []pai
 	each, given := lastValue(f.Spec.Modern.ControllerManager.ExtraArgs, "use-service-account-credentials")
 	asOne := given && each == "false"
 	for _, g := range managerAccess(rows, controllers, locks, f.Spec.Modern.Version.Minor, asOne) {
+		g.Purpose = policy.ForControllers
 		add(g)
 	}
 	return intent

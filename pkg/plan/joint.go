@@ -167,9 +167,12 @@ const (
 func (b *builder) jointGrants() []policy.Grant {
 	subject := []policy.Subject{{Kind: policy.KindUser, Name: JointControllers}}
 	everywhere := []string{"*"}
-	grants := []policy.Grant{{Subjects: subject, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: everywhere, ReadOnly: true, Why: jointReads}}
+	grants := []policy.Grant{{
+		Subjects: subject, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: everywhere, ReadOnly: true,
+		Purpose: policy.ForControllers, Why: jointReads,
+	}}
 	for _, r := range collectable(b.plan.Resources, pair.Modern) {
-		grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Namespaces: everywhere, Why: jointWrites})
+		grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Namespaces: everywhere, Purpose: policy.ForControllers, Why: jointWrites})
 	}
 	builtIn := map[string]bool{}
 	for _, a := range kubever.APIResources(b.modern) {
@@ -178,7 +181,7 @@ func (b *builder) jointGrants() []policy.Grant {
 	for _, rule := range b.file.Spec.Access {
 		groups := slices.DeleteFunc(slices.Clone(rule.APIGroups), func(group string) bool { return builtIn[group] })
 		if len(groups) > 0 && len(rule.Resources) > 0 && !rule.ReadOnly {
-			grants = append(grants, policy.Grant{Subjects: subject, APIGroups: groups, Resources: rule.Resources, Namespaces: rule.Namespaces, Why: jointWrites})
+			grants = append(grants, policy.Grant{Subjects: subject, APIGroups: groups, Resources: rule.Resources, Namespaces: rule.Namespaces, Purpose: policy.ForControllers, Why: jointWrites})
 		}
 	}
 	return grants

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/policy"
@@ -19,26 +20,26 @@ import (
 // Shape:  JSON and YAML as in `fusionctl plan -o yaml`; lists are in a fixed order, so that two plans of one spec are the same bytes.
 // Errors: New reports what cannot be planned; what can be planned but is dangerous is found by pkg/rules.
 type Plan struct {
-	Name         string          `json:"name"`
-	Layout       spec.Layout     `json:"layout"`
-	Hosts        []spec.Host     `json:"hosts"`
-	Kubelet      kubever.Version `json:"kubelet"`
-	Network      spec.Network    `json:"network"`
-	PKI          spec.PKI        `json:"pki"`
-	Prefix       string          `json:"prefix"` // --etcd-prefix of both sides
-	Stores       []Store         `json:"stores"`
-	Legacy       Side            `json:"legacy"`
-	Modern       Side            `json:"modern"`
-	Resources    []Resource      `json:"resources"`   // by key
-	Controllers  []Controller    `json:"controllers"` // of both controller managers, by side and name
-	Components   []Component     `json:"components"`  // by host, etcd first, then legacy, then modern
-	Kubeconfigs  []Kubeconfig    `json:"kubeconfigs"`
-	Certificates []Certificate   `json:"certificates"`
-	Joint        *Joint          `json:"joint,omitempty"` // the controllers that see both sides; nil where they are not needed, or not wanted
-	Policy       policy.Intent   `json:"policy"`          // what the policy file of the modern API server allows
-	PolicyFile   string          `json:"policyFile"`      // where that file lies on every host
-	Accept       []spec.Accept   `json:"accept,omitempty"`
-	Pods         *Pods           `json:"pods,omitempty"` // nil: pods of the modern side are left as they are
+	Name         string               `json:"name"`
+	Layout       spec.Layout          `json:"layout"`
+	Hosts        []spec.Host          `json:"hosts"`
+	Kubelet      kubever.Version      `json:"kubelet"`
+	Network      spec.Network         `json:"network"`
+	PKI          spec.PKI             `json:"pki"`
+	Prefix       string               `json:"prefix"` // --etcd-prefix of both sides
+	Stores       []Store              `json:"stores"`
+	Legacy       Side                 `json:"legacy"`
+	Modern       Side                 `json:"modern"`
+	Resources    []Resource           `json:"resources"`   // by key
+	Controllers  []Controller         `json:"controllers"` // of both controller managers, by side and name
+	Components   []Component          `json:"components"`  // by host, etcd first, then legacy, then modern
+	Kubeconfigs  []Kubeconfig         `json:"kubeconfigs"`
+	Certificates []Certificate        `json:"certificates"`
+	Joint        *Joint               `json:"joint,omitempty"` // the controllers that see both sides; nil where they are not needed, or not wanted
+	Policy       policy.Intent        `json:"policy"`          // what the policy file of the modern API server allows
+	PolicyFile   string               `json:"policyFile"`      // where that file lies on every host
+	Accept       []finding.Acceptance `json:"accept,omitempty"`
+	Pods         *Pods                `json:"pods,omitempty"` // nil: pods of the modern side are left as they are
 
 	CustomResources pair.Resource  `json:"customResources"` // the places of every custom resource
 	StartupWrites   []pair.BootKey `json:"startupWrites"`   // what the API servers write by themselves

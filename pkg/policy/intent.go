@@ -28,8 +28,19 @@ type Grant struct {
 	Namespaces       []string  `json:"namespaces,omitempty"`       // "*" all and cluster-scoped; "" cluster-scoped objects and lists over all namespaces
 	NonResourcePaths []string  `json:"nonResourcePaths,omitempty"` // "/healthz", "/apis/*" or "*"
 	ReadOnly         bool      `json:"readOnly,omitempty"`         // get, list and watch
+	Purpose          Purpose   `json:"purpose,omitempty"`          // what the grant is for; rules about users go by it
 	Why              string    `json:"why"`                        // one sentence, printed as a comment above the rules; grants with the same one stand together
 }
+
+// Purpose is what a grant is for.
+type Purpose string
+
+// The purposes of the grants of a plan.
+const (
+	ForUsers       Purpose = "users"       // what the spec allows; the others are the modern side's own
+	ForClients     Purpose = "clients"     // what every client needs: discovery, probes, reviews of its own access
+	ForControllers Purpose = "controllers" // what controllers need, those of the manager and of fusionctl
+)
 
 // SubjectKind is the kind of a grant's subject.
 type SubjectKind string

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"slices"
 	"strings"
@@ -69,6 +70,7 @@ func Validate(name string, r io.Reader, options Options) (Report, error) {
 		v.add("FUS215", place{}, "the policy", "", "the file holds no rule: the server starts and allows nobody anything")
 	}
 
+	v.identify()
 	report := Report{Findings: v.findings, Rules: v.rules()}
 	slices.SortStableFunc(report.Findings, func(a, b finding.Finding) int {
 		if a.Line != b.Line {
@@ -131,6 +133,31 @@ func (v *validation) addSeverity(severity finding.Severity, id string, at place,
 		Rule: id, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), Fix: fix,
 		File: v.name, Line: at.line, Column: at.column,
 	})
+}
+
+// identify gives each finding its Key, by the text of its line: the line's number changes with every line that is written above it.
+// Lines of one text, and findings of one rule about one place, are told apart by their order.
+func (v *validation) identify() {
+	texts := make([]string, len(v.lines))
+	repeated := map[string]int{}
+	for i, line := range v.lines {
+		digest := fnv.New64a()
+		digest.Write(bytes.TrimSpace(line.text))
+		text := fmt.Sprintf("%016x", digest.Sum64())
+		repeated[text]++
+		texts[i] = fmt.Sprintf("%s.%d", text, repeated[text])
+	}
+	taken := map[string]int{}
+	for i := range v.findings {
+		f := &v.findings[i]
+		f.Key = finding.Key(f.Rule, f.File)
+		if f.Line >= 1 && f.Line <= len(texts) {
+			f.Key = finding.Key(f.Key, texts[f.Line-1], fmt.Sprint(f.Column))
+		}
+		if taken[f.Key]++; taken[f.Key] > 1 {
+			f.Key = finding.Key(f.Key, fmt.Sprint(taken[f.Key]))
+		}
+	}
 }
 
 // rules lists what the server reads, in order.

@@ -15,86 +15,83 @@ import (
 )
 
 // policyRules are about what the policy of the modern server lets users do.
-func policyRules() []Rule {
-	return []Rule{
-		{
+func policyRules() []rule {
+	return []rule{
+		{finding.Rule{
 			ID: "FUS152", Title: "The policy includes running commands in pods",
 			Why: "A rule of this policy language is about a resource with all its subresources: whoever may write pods may exec into them, and whoever may read pods may, too, " +
 				"since a websocket is opened by a GET. (Since 1.35 the server asks for create as well, but in a way that ABAC takes for a read again.) The same holds for the proxies of nodes, services and pods: they reach kubelets and anything that listens in the cluster.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: Evidence{Seen: "a read-only rule for pods lets GET pods/exec pass on 1.6, 1.10, 1.15 and 1.36 with --authorization-mode=ABAC; 1.36 with a webhook asks for create", Damage: []string{"TestServersDecideAsThePolicySays"}, Read: "pkg/auth/authorizer/abac of 1.6 to 1.36; registry/core/pod/rest/authorize.go of 1.36.3"},
+			Evidence: finding.Evidence{Seen: "a read-only rule for pods lets GET pods/exec pass on 1.6, 1.10, 1.15 and 1.36 with --authorization-mode=ABAC; 1.36 with a webhook asks for create", Damage: []string{"TestServersDecideAsThePolicySays"}, Read: "pkg/auth/authorizer/abac of 1.6 to 1.36; registry/core/pod/rest/authorize.go of 1.36.3"},
 			Bad:      example{access: toDevelopers("pods")}.String(),
 			Good:     example{access: toDevelopers("configmaps")}.String(),
-			Check:    execAndProxies,
-		},
-		{
+		}, execAndProxies},
+		{finding.Rule{
 			ID: "FUS153", Title: "Members of system:masters pass without any policy",
 			Why:    "Every API server allows everything to the group system:masters before it asks the policy. A certificate of that group makes the policy meaningless on the modern server.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{Seen: "a certificate of system:masters was allowed everything by 1.36.3 with --authorization-mode=ABAC", Damage: []string{"TestServersDecideAsThePolicySays"}, Read: "apiserver server/config.go and pkg/kubeapiserver/authorizer of 1.6 to 1.36"},
+			Evidence: finding.Evidence{Seen: "a certificate of system:masters was allowed everything by 1.36.3 with --authorization-mode=ABAC", Damage: []string{"TestServersDecideAsThePolicySays"}, Read: "apiserver server/config.go and pkg/kubeapiserver/authorizer of 1.6 to 1.36"},
 			Bad:      example{access: `[{subjects: [{kind: Group, name: "system:masters"}], apiGroups: [example.org], resources: ["*"]}]`}.String(),
 			Good:     example{}.String(),
-			Check:    masters,
-		},
-		{
+		}, masters},
+		{finding.Rule{
 			ID: "FUS157", Title: "The policy cannot tell the modern controllers apart",
 			Why: "With --use-service-account-credentials each controller is an account of its own, and the policy gives each what it writes. Without, all of them are the controller " +
 				"manager's one user, which may do whatever any of them may: a controller that should not have been on is not held back.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: Evidence{Read: "cmd/kube-controller-manager/app/controllermanager.go and client_builder of 1.6.13, 1.15.12 and 1.36.3"},
+			Evidence: finding.Evidence{Read: "cmd/kube-controller-manager/app/controllermanager.go and client_builder of 1.6.13, 1.15.12 and 1.36.3"},
 			Bad:      example{modernManager: args("use-service-account-credentials=false")}.String(),
 			Good:     example{}.String(),
-			Check:    oneUserForAll,
-		},
-		{
+		}, oneUserForAll},
+		{finding.Rule{
 			ID: "FUS224", Title: "The policy opens the accounts of the control plane",
 			Why: "Accounts of controllers and add-ons are in kube-system, with rights over everything. Whoever may write service accounts there may ask for the token of any of them, whoever " +
 				"may write or read secrets there finds or makes one, and whoever may make pods there runs as any of them. Such a token is good on the legacy server as well, where no policy of the modern one holds.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: Evidence{
+			Evidence: finding.Evidence{
 				Seen: "the secret token of an account that the controller managers of 1.6.13, 1.10.13 and 1.15.12 made is accepted by them and by 1.36.3",
 				Read: "pkg/auth/authorizer/abac of 1.6 to 1.36: a rule about serviceaccounts covers serviceaccounts/token",
 			},
-			Bad:   example{access: toDevelopers("secrets")}.String(),
-			Good:  example{access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [secrets], namespaces: [shop]}]`}.String(),
-			Check: systemAccounts,
-		},
+			Bad:  example{access: toDevelopers("secrets")}.String(),
+			Good: example{access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [secrets], namespaces: [shop]}]`}.String(),
+		}, systemAccounts},
 	}
 }
 
+// UnusedAccept is the rule about an entry of spec.accept that no finding uses. Package catalog reports it, which knows who else could
+// find what the entry accepts.
+const UnusedAccept = "FUS220"
+
 // ownRules are about the spec itself.
-func ownRules() []Rule {
-	return []Rule{
-		{
-			ID: unusedAccept, Title: "An accepted finding does not exist",
+func ownRules() []rule {
+	return []rule{
+		{finding.Rule{
+			ID: UnusedAccept, Title: "An accepted finding does not exist",
 			Why: "An entry of spec.accept silences a rule for a reason. When the plan no longer has what it accepts, the entry would silence the next danger of that rule, which nobody " +
 				"has looked at.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: Evidence{Read: "a rule of our own"},
+			Evidence: finding.Evidence{Read: "a rule of our own"},
 			Bad:      example{more: `accept: [{rule: FUS073, reason: "the store was migrated"}]`}.String(),
 			Good:     example{}.String(),
-			Check:    func(*plan.Plan) []finding.Finding { return nil }, // Check reports it: only it knows which entries were used
-		},
-		{
+		}, func(*plan.Plan) []finding.Finding { return nil }},
+		{finding.Rule{
 			ID: "FUS221", Title: "The policy lets users write what is the legacy side's",
 			Why: "The owner of a resource says which side writes it. Where the policy lets users write it through the modern server nevertheless, its objects are stored in the modern " +
 				"version's form and the legacy side's rules for them do not hold.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: Evidence{Read: "a rule of our own, from the owners of the spec"},
+			Evidence: finding.Evidence{Read: "a rule of our own, from the owners of the spec"},
 			Bad:      example{more: "owners: [{resources: [limitranges], owner: legacy}]", access: toDevelopers("limitranges")}.String(),
 			Good:     example{more: "owners: [{resources: [limitranges], owner: legacy}]", access: toDevelopers("secrets")}.String(),
-			Check:    foreignWrites,
-		},
-		{
+		}, foreignWrites},
+		{finding.Rule{
 			ID: "FUS222", Title: "No kubelet sees the pods of the modern side",
 			Why: "Kubelets and the scheduler speak to the legacy server. Pods that the modern side keeps in a store of its own are never placed and never run, and what waits for them " +
 				"(Deployments, Jobs) waits for ever.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{Read: "a rule of our own, from the place of the pods"},
+			Evidence: finding.Evidence{Read: "a rule of our own, from the place of the pods"},
 			Bad:      example{more: "owners: [{resources: [pods], owner: split}]", access: toDevelopers("pods")}.String(),
 			Good:     example{access: toDevelopers("pods")}.String(),
-			Check:    unseenPods,
-		},
+		}, unseenPods},
 	}
 }
 
@@ -124,10 +121,12 @@ func execAndProxies(p *plan.Plan) []finding.Finding {
 		}
 		readers = slices.DeleteFunc(readers, func(s string) bool { return slices.Contains(writers, s) })
 		if len(writers) > 0 {
-			found = append(found, finding.Finding{Subject: row.Name, Message: fmt.Sprintf("the right to write %s includes %s, for %s", row.Name, o.write, list(writers)), Fix: acceptFix("FUS152", row.Name)})
+			found = append(found, finding.Finding{Subject: row.Name, Key: "write",
+				Message: fmt.Sprintf("the right to write %s includes %s, for %s", row.Name, o.write, list(writers)), Fix: acceptFix("FUS152", row.Name)})
 		}
 		if len(readers) > 0 {
-			found = append(found, finding.Finding{Subject: row.Name, Message: fmt.Sprintf("the right to read %s includes %s, for %s", row.Name, o.read, list(readers)), Fix: acceptFix("FUS152", row.Name)})
+			found = append(found, finding.Finding{Subject: row.Name, Key: "read",
+				Message: fmt.Sprintf("the right to read %s includes %s, for %s", row.Name, o.read, list(readers)), Fix: acceptFix("FUS152", row.Name)})
 		}
 	}
 	return found

@@ -13,91 +13,83 @@ import (
 )
 
 // addressRules are about the addresses of the API servers and those that services are given.
-func addressRules() []Rule {
+func addressRules() []rule {
 	reconcile := func(value string) string { return args("endpoint-reconciler-type=" + value) }
-	return []Rule{
-		{
+	return []rule{
+		{finding.Rule{
 			ID: "FUS040", Title: "Two kinds of reconciler rewrite the endpoints of service kubernetes",
 			Why: "Each API server keeps the addresses behind the service kubernetes. One that counts masters removes addresses beyond its --apiserver-count, one " +
 				"that uses leases writes exactly those that it has leases of: two of different kinds, or two that expect one server each, undo each other's work for ever.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{Seen: "a 1.36.3 that counts masters and a 1.15.12 that keeps leases wrote the endpoints by turns, every ten seconds; with " +
+			Evidence: finding.Evidence{Seen: "a 1.36.3 that counts masters and a 1.15.12 that keeps leases wrote the endpoints by turns, every ten seconds; with " +
 				"--endpoint-reconciler-type=none 1.36.3 writes no master leases, endpoints or slices for the service kubernetes", Damage: []string{"TestWatchTellsAFight"}, Read: "pkg/master/controller.go of 1.6.13; reconcilers/instancecount.go and lease.go of 1.36.3"},
-			Bad:   example{legacy: "1.6.13", modernServer: reconcile("lease")}.String(),
-			Good:  example{legacy: "1.6.13"}.String(),
-			Check: fightingReconcilers,
-		},
-		{
+			Bad:  example{legacy: "1.6.13", modernServer: reconcile("lease")}.String(),
+			Good: example{legacy: "1.6.13"}.String(),
+		}, fightingReconcilers},
+		{finding.Rule{
 			ID: "FUS041", Title: "Lease reconcilers do not see each other's leases",
 			Why:    "A lease reconciler writes exactly the addresses of the leases that it finds. With shared endpoints and leases in two stores each one removes the other's address.",
 			Legacy: kubever.Range{From: 9, To: kubever.Newest}, Modern: kubever.Range{From: 9, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: Evidence{Read: "reconcilers/lease.go of 1.15.12 and 1.36.3; pkg/master/master.go of 1.10.13"},
+			Evidence: finding.Evidence{Read: "reconcilers/lease.go of 1.15.12 and 1.36.3; pkg/master/master.go of 1.10.13"},
 			Bad:      example{modernServer: reconcile("lease")}.String(),
 			Good:     example{}.String(),
-			Check:    splitMasterLeases,
-		},
-		{
+		}, splitMasterLeases},
+		{finding.Rule{
 			ID: "FUS042", Title: "One server's restart withdraws the other's address",
 			Why: "An API server removes its own address from the endpoints of the service kubernetes when it starts and stops. Where both sides advertise one address, each " +
 				"restart of the modern server takes the legacy server out of service for the pods.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 14, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: Evidence{Read: "pkg/master/controller.go of 1.13 to 1.17, kubernetesservice/controller.go of 1.36.3; absent in 1.6 and 1.8"},
+			Evidence: finding.Evidence{Read: "pkg/master/controller.go of 1.13 to 1.17, kubernetesservice/controller.go of 1.36.3; absent in 1.6 and 1.8"},
 			Bad:      example{modernServer: reconcile("lease")}.String(),
 			Good:     example{}.String(),
-			Check:    oneAdvertisedAddress,
-		},
-		{
+		}, oneAdvertisedAddress},
+		{finding.Rule{
 			ID: "FUS043", Title: "One list of ports for servers on different ports",
 			Why:    "All addresses behind the service kubernetes share one list of ports. When both sides put their address there and serve on different ports, clients are sent to a port where nobody listens.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{Read: "pkg/master/controller.go of 1.6.13 and 1.15.12, kubernetesservice/controller.go of 1.36.3"},
+			Evidence: finding.Evidence{Read: "pkg/master/controller.go of 1.6.13 and 1.15.12, kubernetesservice/controller.go of 1.36.3"},
 			Bad:      example{modernServer: reconcile("lease")}.String(),
 			Good:     example{}.String(),
-			Check:    differentPorts,
-		},
-		{
+		}, differentPorts},
+		{finding.Rule{
 			ID: "FUS050", Title: "One ClusterIP is given out twice",
 			Why: "Old API servers note the ClusterIPs that they give out in a bitmap, new ones in IPAddress objects; from 1.34 on they do not write the bitmap unless told " +
 				"to, from 1.35 on never. Over one range neither sees what the other has given out.",
 			Legacy: kubever.Range{From: 6, To: 32}, Modern: kubever.Range{From: 34, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: Evidence{
+			Evidence: finding.Evidence{
 				Seen:   "1.15.12 and 1.36.3 with shared services and one range: 90 services made through each within seconds, 147 distinct addresses among 181 services, 34 given out twice",
 				Damage: []string{"TestServiceAddresses"}, Prevention: []string{"TestServiceAddresses"},
 				Read: "registry/core/rest/storage_core.go and service/ipallocator of 1.6.13 and 1.36.3; run: 1.36.3 refuses DisableAllocatorDualWrite=false",
 			},
-			Bad:   example{access: toDevelopers("services")}.String(),
-			Good:  example{access: toDevelopers("services"), network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
-			Check: doubleAddresses,
-		},
-		{
+			Bad:  example{access: toDevelopers("services")}.String(),
+			Good: example{access: toDevelopers("services"), network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
+		}, doubleAddresses},
+		{finding.Rule{
 			ID: "FUS051", Title: "The allocators of the two sides work on different ranges",
 			Why: "The bitmap holds the range that it is for. An API server that finds another range refuses to allocate, and rewrites the bitmap to its own range every three " +
 				"minutes: creating services fails on the side that wrote last but one. Node ports have a bitmap in every version.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{Read: "allocator/bitmap.go and allocator/storage of 1.6.13 and 1.36.3"},
+			Evidence: finding.Evidence{Read: "allocator/bitmap.go and allocator/storage of 1.6.13 and 1.36.3"},
 			Bad:      example{modern: "1.30.14", network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
 			Good:     example{modern: "1.30.14", network: "serviceCIDRs: [10.96.0.0/16]"}.String(),
-			Check:    differentRanges,
-		},
-		{
+		}, differentRanges},
+		{finding.Rule{
 			ID: "FUS052", Title: "Two sets of services share one range of addresses",
 			Why:    "When each side has services of its own, each allocator gives out the same addresses, and the nodes route each of them to one service only.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{Read: "registry/core/rest/storage_core.go of every minor: the ranges follow the services"},
+			Evidence: finding.Evidence{Read: "registry/core/rest/storage_core.go of every minor: the ranges follow the services"},
 			Bad:      example{more: splitServices}.String(),
 			Good:     example{more: splitServices, network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
-			Check:    sameRangeTwice,
-		},
-		{
+		}, sameRangeTwice},
+		{finding.Rule{
 			ID: "FUS053", Title: "The records of given-out addresses lie in two stores",
 			Why: "Versions that note ClusterIPs in IPAddress objects look only there when they choose one. With shared services and IPAddress objects in two stores each side gives out " +
 				"what the other has given out already.",
 			Legacy: kubever.Range{From: 33, To: kubever.Newest}, Modern: kubever.Range{From: 33, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: Evidence{Read: "registry/core/service/ipallocator/cidrallocator.go and repairip.go of 1.36.3"},
+			Evidence: finding.Evidence{Read: "registry/core/service/ipallocator/cidrallocator.go and repairip.go of 1.36.3"},
 			Bad:      example{legacy: "1.34.4", modern: "1.36.3", access: toDevelopers("services"), more: splitAddresses}.String(),
 			Good:     example{legacy: "1.34.4", modern: "1.36.3", access: toDevelopers("services")}.String(),
-			Check:    addressesApart,
-		},
+		}, addressesApart},
 	}
 }
 

@@ -1,18 +1,19 @@
 package rules
 
-import "slices"
+import (
+	"cmp"
+	"slices"
 
-// All lists every rule, by ID.
-func All() []Rule {
-	all := slices.Concat(storedRules(), addressRules(), collectorRules(), controllerRules(), argumentRules(), identityRules(), policyRules(), writerRules(), storageRules(), podRules(), ownRules())
-	slices.SortStableFunc(all, func(a, b Rule) int {
-		switch {
-		case a.ID < b.ID:
-			return -1
-		case a.ID > b.ID:
-			return 1
-		}
-		return 0
-	})
-	return all
+	"github.com/kubefusion/fusionctl/pkg/finding"
+)
+
+// all lists every rule, by ID.
+func all() []rule {
+	list := slices.Concat(storedRules(), addressRules(), collectorRules(), controllerRules(), argumentRules(),
+		identityRules(), policyRules(), writerRules(), storageRules(), podRules(), ownRules())
+	for i := range list {
+		list[i].Engine = finding.Plans
+	}
+	slices.SortStableFunc(list, func(a, b rule) int { return cmp.Compare(a.ID, b.ID) })
+	return list
 }

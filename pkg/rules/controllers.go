@@ -28,9 +28,9 @@ type doubled struct {
 }
 
 // controllerRules are about controllers that act on what they should not, or without seeing what they should.
-func controllerRules() []Rule {
+func controllerRules() []rule {
 	run := func(names string) string { return args("controllers=" + names) }
-	return []Rule{
+	return []rule{
 		splitReader("FUS080", "The pod collector deletes pods whose node it cannot see",
 			"It deletes pods that are bound to a node that does not exist, at once and without grace. Where it sees the shared pods and not the nodes, that is all of them.",
 			reader{[]string{"pod-garbage-collector-controller"}, []string{"pods"}, []string{"minions"}, "deletes every pod that is bound to a node"},
@@ -61,82 +61,75 @@ func controllerRules() []Rule {
 			doubled{[]string{"cronjob-controller"}, "cronjobs", "each schedule runs twice", finding.Error},
 			"pkg/controller/cronjob/utils.go of 1.15.12, 1.20.15, 1.21.14 and 1.36.3",
 			example{legacy: "1.21.14", modernManager: run("cronjob-controller,job-controller"), more: `owners: [{resources: [cronjobs.batch, jobs.batch], owner: legacy}]`}, example{legacy: "1.21.14"}),
-		{
+		{finding.Rule{
 			ID: "FUS086", Title: "Two controllers of one kind over the same objects",
 			Why: "Two that make pods make those that are missing and delete those that are too many, each from its own cache: pods are made twice, adopted and deleted in turns. Two node " +
 				"controllers give out the same pod ranges and evict by different rules; two volume controllers bind, attach and delete the same disks.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{Read: "pkg/controller/replicaset, daemon, statefulset, job, deployment, nodeipam, nodelifecycle and volume of 1.6.13, 1.15.12 and 1.36.3"},
+			Evidence: finding.Evidence{Read: "pkg/controller/replicaset, daemon, statefulset, job, deployment, nodeipam, nodelifecycle and volume of 1.6.13, 1.15.12 and 1.36.3"},
 			Bad:      example{modernManager: run("replicationcontroller-controller,node-ipam-controller")}.String(),
 			Good:     example{}.String(),
-			Check:    doubledControllers,
-		},
-		{
+		}, doubledControllers},
+		{finding.Rule{
 			ID: "FUS087", Title: "Two token controllers rewrite every token secret",
 			Why: "Each writes its own CA bundle into every service-account token secret that has another one, without end. Two of old versions, where every account gets a token, " +
 				"may make two.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{Read: "pkg/controller/serviceaccount/tokens_controller.go and controllermanager.go of 1.6.13, 1.10.13, 1.15.12, 1.24.17 and 1.36.3"},
+			Evidence: finding.Evidence{Read: "pkg/controller/serviceaccount/tokens_controller.go and controllermanager.go of 1.6.13, 1.10.13, 1.15.12, 1.24.17 and 1.36.3"},
 			Bad: example{modernManager: args("controllers=serviceaccount-token-controller", "service-account-private-key-file=/etc/kubernetes/pki/sa.key",
 				"root-ca-file=/etc/kubernetes/pki/modern-ca.crt")}.String(),
-			Good:  example{modernManager: args("controllers=serviceaccount-token-controller", "service-account-private-key-file=/etc/kubernetes/pki/sa.key", "root-ca-file=/etc/kubernetes/pki/ca.crt")}.String(),
-			Check: tokenControllers,
-		},
-		{
+			Good: example{modernManager: args("controllers=serviceaccount-token-controller", "service-account-private-key-file=/etc/kubernetes/pki/sa.key", "root-ca-file=/etc/kubernetes/pki/ca.crt")}.String(),
+		}, tokenControllers},
+		{finding.Rule{
 			ID: "FUS088", Title: "The token cleaner invalidates tokens of the legacy side",
 			Why: "It takes a token secret for unused when nobody has used it through a server that keeps a record: only servers since 1.27 do. Tokens that are used through the legacy " +
 				"server alone are invalidated after a year and deleted after two.",
 			Legacy: kubever.Range{From: 6, To: 26}, Modern: kubever.Range{From: 28, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: Evidence{Read: "legacy_serviceaccount_token_cleaner.go and pkg/serviceaccount/legacy.go of 1.36.3"},
+			Evidence: finding.Evidence{Read: "legacy_serviceaccount_token_cleaner.go and pkg/serviceaccount/legacy.go of 1.36.3"},
 			Bad:      example{modernManager: run("legacy-serviceaccount-token-cleaner-controller")}.String(),
 			Good:     example{}.String(),
-			Check: func(p *plan.Plan) []finding.Finding {
-				if !runs(p, pair.Modern, "legacy-serviceaccount-token-cleaner-controller") || !visible(p, "secrets") || kubever.Behaves(kubever.BehaviourLegacyTokenTracking, p.Legacy.Version.Minor) {
-					return nil
-				}
-				return []finding.Finding{{Subject: "modern legacy-serviceaccount-token-cleaner-controller",
-					Message: fmt.Sprintf("%s keeps no record of used tokens: tokens in use through it are invalidated", p.Legacy.Version.Minor), Fix: leaveControllers}}
-			},
-		},
-		{
+		}, func(p *plan.Plan) []finding.Finding {
+			if !runs(p, pair.Modern, "legacy-serviceaccount-token-cleaner-controller") || !visible(p, "secrets") || kubever.Behaves(kubever.BehaviourLegacyTokenTracking, p.Legacy.Version.Minor) {
+				return nil
+			}
+			return []finding.Finding{{Subject: "modern legacy-serviceaccount-token-cleaner-controller",
+				Message: fmt.Sprintf("%s keeps no record of used tokens: tokens in use through it are invalidated", p.Legacy.Version.Minor), Fix: leaveControllers}}
+		}},
+		{finding.Rule{
 			ID: "FUS089", Title: "Two quota controllers count different sets",
 			Why: "Each writes what it counts into the status of the quota. Where some of what is counted lies in two stores, the usage flaps and neither value is right. Over one and the " +
 				"same set they agree.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: Evidence{Read: "pkg/controller/resourcequota of 1.6.13 and 1.36.3"},
+			Evidence: finding.Evidence{Read: "pkg/controller/resourcequota of 1.6.13 and 1.36.3"},
 			Bad:      example{modernManager: run("resourcequota-controller"), network: ownRange, more: splitServices}.String(),
 			Good:     example{modernManager: run("resourcequota-controller")}.String(),
-			Check:    quotaControllers,
-		},
-		{
+		}, quotaControllers},
+		{finding.Rule{
 			ID: "FUS133", Title: "The modern namespace controller deletes shared objects",
 			Why: "It deletes everything that it can list in a namespace that ends, what lies in the legacy side's store too. Where namespaces are the modern side's own, deleting one there " +
 				"deletes the pods, services and secrets of the legacy side's namespace of that name.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{Read: "namespaced_resources_deleter.go of 1.6.13 and 1.36.3"},
+			Evidence: finding.Evidence{Read: "namespaced_resources_deleter.go of 1.6.13 and 1.36.3"},
 			Bad:      example{modernManager: run("namespace-controller"), more: `owners: [{resources: [namespaces], owner: split}]`}.String(),
 			Good:     example{}.String(),
-			Check:    namespacesApart,
-		},
-		{
+		}, namespacesApart},
+		{finding.Rule{
 			ID: "FUS134", Title: "Pods of modern Jobs never go away",
 			Why:    "Since 1.25 the pods of a Job carry a finalizer that only a job controller since that time removes. Without one on the modern side they stay terminating for ever.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 25, To: kubever.Newest}, Severity: finding.Warning,
-			Evidence: Evidence{Read: "pkg/controller/job of 1.22.17 to 1.36.3"},
+			Evidence: finding.Evidence{Read: "pkg/controller/job of 1.22.17 to 1.36.3"},
 			Bad:      example{modernManager: "-", access: jobAccess}.String(),
 			Good:     example{access: jobAccess}.String(),
-			Check:    trackedJobs,
-		},
-		{
+		}, trackedJobs},
+		{finding.Rule{
 			ID: "FUS162", Title: "DaemonSets of the modern side make no pods",
 			Why: "Since 1.12 the daemonset controller pins its pods to nodes by a field that older servers drop, and leaves placing them to the scheduler. With a legacy side before 1.12 " +
 				"its pods would be placed anywhere, so the controller is off and DaemonSets made through the modern server do nothing.",
 			Legacy: kubever.Range{From: 6, To: 11}, Modern: kubever.Range{From: 12, To: kubever.Newest}, Severity: finding.Warning,
-			Evidence: Evidence{Read: "pkg/controller/daemon of 1.11.10 and 1.12.10; the field table: NodeSelectorTerm.matchFields"},
+			Evidence: finding.Evidence{Read: "pkg/controller/daemon of 1.11.10 and 1.12.10; the field table: NodeSelectorTerm.matchFields"},
 			Bad:      example{legacy: "1.6.13", access: daemonSetAccess}.String(),
 			Good:     example{legacy: "1.6.13"}.String(),
-			Check:    daemonSets,
-		},
+		}, daemonSets},
 	}
 }
 
@@ -147,9 +140,9 @@ const (
 )
 
 // splitReader is the rule about a controller that decides by reading what it cannot see.
-func splitReader(id, title, why string, r reader, read string, bad, good example) Rule {
-	return Rule{ID: id, Title: title, Why: why, Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-		Evidence: Evidence{Read: read}, Bad: bad.String(), Good: good.String(), Check: r.check}
+func splitReader(id, title, why string, r reader, read string, bad, good example) rule {
+	return rule{finding.Rule{ID: id, Title: title, Why: why, Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+		Evidence: finding.Evidence{Read: read}, Bad: bad.String(), Good: good.String()}, r.check}
 }
 
 // check reports the controller on a side when it sees what it acts on and the other side's objects of what it reads are elsewhere.
@@ -171,7 +164,7 @@ func (r reader) check(p *plan.Plan) []finding.Finding {
 				if side == pair.Legacy && slices.Contains(keptByKubelets, key) {
 					continue // kubelets write them through the legacy server, so that side sees all that run
 				}
-				found = append(found, finding.Finding{Subject: string(side) + " " + p.Controller(side, id).Name,
+				found = append(found, finding.Finding{Subject: string(side) + " " + p.Controller(side, id).Name, Key: key,
 					Message: fmt.Sprintf("sees shared %s and only its own side's %s: it %s", p.Resource(r.acts[0]).Name, row.Name, r.does),
 					Fix:     fmt.Sprintf("share %s: remove them from spec.owners; or keep the controller off the %s side", row.Name, side)})
 			}
@@ -194,9 +187,9 @@ func reads(id string, m kubever.Minor, key string) bool {
 }
 
 // heartbeats adds to the rule about nodes a legacy controller that is too old for the heartbeats of the kubelets.
-func heartbeats(rule Rule) Rule {
-	unseen := rule.Check
-	rule.Check = func(p *plan.Plan) []finding.Finding {
+func heartbeats(nodes rule) rule {
+	unseen := nodes.check
+	nodes.check = func(p *plan.Plan) []finding.Finding {
 		found := unseen(p)
 		legacy := p.Legacy.Version.Minor
 		if !kubever.Behaves(kubever.BehaviourKubeletLeaseHeartbeat, p.Kubelet.Minor) || kubever.Behaves(kubever.BehaviourNodeLeasesRead, legacy) {
@@ -204,21 +197,20 @@ func heartbeats(rule Rule) Rule {
 		}
 		for _, id := range []string{"node-controller", "node-lifecycle-controller"} {
 			if runs(p, pair.Legacy, id) {
-				found = append(found, finding.Finding{Subject: "legacy " + p.Controller(pair.Legacy, id).Name,
+				found = append(found, finding.Finding{Subject: "legacy " + p.Controller(pair.Legacy, id).Name, Key: "heartbeats",
 					Message: fmt.Sprintf("kubelets of %s touch their node's status every few minutes and send leases in between, which %s does not look at: it takes nodes for dead and evicts their pods", p.Kubelet.Minor, legacy),
 					Fix:     "keep the kubelets below 1.14"})
 			}
 		}
 		return found
 	}
-	return rule
+	return nodes
 }
 
 // doubledRule is the rule about a controller that runs on both sides over the same objects.
-func doubledRule(id, title, why string, d doubled, read string, bad, good example) Rule {
-	return Rule{ID: id, Title: title, Why: why, Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-		Evidence: Evidence{Read: read}, Bad: bad.String(), Good: good.String(),
-		Check: func(p *plan.Plan) []finding.Finding { return d.check(p) }}
+func doubledRule(id, title, why string, d doubled, read string, bad, good example) rule {
+	return rule{finding.Rule{ID: id, Title: title, Why: why, Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+		Evidence: finding.Evidence{Read: read}, Bad: bad.String(), Good: good.String()}, d.check}
 }
 
 // check compares the sides by what a controller does, since its name has changed where one was split in two.
@@ -236,7 +228,7 @@ func (d doubled) check(p *plan.Plan) []finding.Finding {
 	if legacy == nil || modern == nil || row == nil || !row.VisibleToBoth() {
 		return nil
 	}
-	return []finding.Finding{{Subject: modern.Name, Severity: d.severity,
+	return []finding.Finding{{Subject: modern.Name, Severity: d.severity, Key: d.controllers[0],
 		Message: fmt.Sprintf("runs on both sides over the same %s: %s", row.Name, d.does), Fix: leaveControllers}}
 }
 

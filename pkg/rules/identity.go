@@ -14,114 +14,105 @@ import (
 )
 
 // identityRules are about who is the leader, and about tokens.
-func identityRules() []Rule {
-	return []Rule{
-		{
+func identityRules() []rule {
+	return []rule{
+		{finding.Rule{
 			ID: "FUS065", Title: "Both sides elect on one lock",
 			Why: "Two controller managers that elect on one object are replicas of each other: only one of them runs, and which one changes with every restart. The " +
 				"controllers of the other side stand still.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{Read: "leaderelection.go and resourcelock of client-go 1.6 to 1.36"},
+			Evidence: finding.Evidence{Read: "leaderelection.go and resourcelock of client-go 1.6 to 1.36"},
 			Bad:      example{legacy: "1.20.15", modernManager: args("leader-elect-resource-name=kube-controller-manager")}.String(),
 			Good:     example{legacy: "1.20.15"}.String(),
-			Check:    oneLock,
-		},
-		{
+		}, oneLock},
+		{finding.Rule{
 			ID: "FUS066", Title: "The legacy endpoints controller deletes the modern side's lock",
 			Why: "At each start the endpoints controller of 1.6 deletes endpoints that belong to no service. A leader lock that is held in endpoints is one of them: the " +
 				"modern side's leader loses its lock and restarts.",
 			Legacy: kubever.Range{From: 6, To: 6}, Modern: kubever.Range{From: 6, To: 27}, Severity: finding.Warning,
-			Evidence: Evidence{Read: "checkLeftoverEndpoints of 1.6.13 and 1.7.0"},
+			Evidence: finding.Evidence{Read: "checkLeftoverEndpoints of 1.6.13 and 1.7.0"},
 			Bad: example{legacy: "1.6.13", modern: "1.19.16",
 				modernManager: args("leader-elect-resource-lock=endpointsleases", "leader-elect-resource-name=kube-controller-manager-modern")}.String(),
-			Good:  example{legacy: "1.6.13", modern: "1.19.16"}.String(),
-			Check: deletedLock,
-		},
-		{
+			Good: example{legacy: "1.6.13", modern: "1.19.16"}.String(),
+		}, deletedLock},
+		{finding.Rule{
 			ID: "FUS100", Title: "Pods meet the secrets and accounts of one side only",
 			Why: "Kubelets ask the legacy server for what a pod mounts, and each server accepts a token only when it finds the token's secret and account in its own view. Where pods " +
 				"are shared and secrets, config maps or service accounts are not, pods made through the modern server wait for objects that the kubelets never see, and " +
 				"tokens of one side are invalid on the other.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{
+			Evidence: finding.Evidence{
 				Seen: "secrets and service accounts shared, one key for both sides: a secret token made by the controller managers of 1.6.13, 1.10.13 and 1.15.12 is accepted by them and by 1.36.3",
 				Read: "pkg/serviceaccount/legacy.go and serviceaccount/util.go of 1.6.13 and 1.36.3",
 			},
-			Bad:   example{more: `owners: [{resources: [secrets], owner: split}]`, access: toDevelopers("pods")}.String(),
-			Good:  example{access: toDevelopers("pods")}.String(),
-			Check: identitiesApart,
-		},
-		{
+			Bad:  example{more: `owners: [{resources: [secrets], owner: split}]`, access: toDevelopers("pods")}.String(),
+			Good: example{access: toDevelopers("pods")}.String(),
+		}, identitiesApart},
+		{finding.Rule{
 			ID: "FUS101", Title: "Bound tokens of the modern side are refused by the legacy server",
 			Why: "A token that the modern server issues on request names its issuer. Servers before 1.12 know no such tokens, later ones accept it only with the same issuer and " +
 				"key. Software that is given such a token cannot use the legacy server.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 12, To: kubever.Newest}, Severity: finding.Warning,
-			Evidence: Evidence{
+			Evidence: finding.Evidence{
 				Seen: "a bound token of 1.36.3 is accepted by 1.36.3 and, with the same issuer and audience, by 1.15.12; 1.6.13 and 1.10.13 answer 401",
 				Read: "pkg/serviceaccount/jwt.go of 1.6.13 and 1.10.13",
 			},
-			Bad:   example{legacy: "1.10.13", access: toAccounts}.String(),
-			Good:  example{legacy: "1.20.15", access: toAccounts}.String(),
-			Check: foreignIssuer,
-		},
-		{
+			Bad:  example{legacy: "1.10.13", access: toAccounts}.String(),
+			Good: example{legacy: "1.20.15", access: toAccounts}.String(),
+		}, foreignIssuer},
+		{finding.Rule{
 			ID: "FUS102", Title: "The modern server verifies tokens with other keys than the legacy side signs",
 			Why: "The controller manager of the legacy side signs the tokens of service accounts. The modern server accepts them only when it is given every public key " +
 				"with which the legacy server verifies them.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: Evidence{
+			Evidence: finding.Evidence{
 				Seen: "with one key for both sides secret tokens work on both servers of 1.6.13, 1.10.13 and 1.15.12 beside 1.36.3",
 				Read: "authentication options of every minor",
 			},
-			Bad:   example{legacyServer: args("service-account-key-file=/etc/kubernetes/pki/old.pub")}.String(),
-			Good:  example{legacyServer: args("service-account-key-file=/etc/kubernetes/pki/old.pub"), more: `pki: {serviceAccountPublicKeys: [/etc/kubernetes/pki/old.pub, /etc/kubernetes/pki/sa.pub]}`}.String(),
-			Check: unknownKeys,
-		},
-		{
+			Bad:  example{legacyServer: args("service-account-key-file=/etc/kubernetes/pki/old.pub")}.String(),
+			Good: example{legacyServer: args("service-account-key-file=/etc/kubernetes/pki/old.pub"), more: `pki: {serviceAccountPublicKeys: [/etc/kubernetes/pki/old.pub, /etc/kubernetes/pki/sa.pub]}`}.String(),
+		}, unknownKeys},
+		{finding.Rule{
 			ID: "FUS103", Title: "Nobody publishes the config map that pods mount",
 			Why: "Since 1.21 a pod made through a server mounts the config map kube-root-ca.crt of its namespace. Controller managers publish it by default since 1.20: where neither " +
 				"side does, pods made through the modern server wait for it for ever.",
 			Legacy: kubever.Range{From: 6, To: 19}, Modern: kubever.Range{From: 21, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: Evidence{Prevention: []string{"TestOldServersEmptyTheTokenSource"}, Read: "admission plugin ServiceAccount and pkg/controller/certificates/rootcacertpublisher of 1.19 to 1.36"},
+			Evidence: finding.Evidence{Prevention: []string{"TestOldServersEmptyTheTokenSource"}, Read: "admission plugin ServiceAccount and pkg/controller/certificates/rootcacertpublisher of 1.19 to 1.36"},
 			Bad:      example{modernManager: args("controllers=deployment-controller,replicaset-controller"), access: toDevelopers("pods")}.String(),
 			Good:     example{access: toDevelopers("pods")}.String(),
-			Check:    unpublishedCA,
-		},
-		{
+		}, unpublishedCA},
+		{finding.Rule{
 			ID: "FUS160", Title: "Pods that should use the modern server are led to the legacy one",
 			Why: "Kubelets tell each pod the address of the service kubernetes, whose endpoints are the legacy side's. A controller that runs as a pod and uses its in-cluster " +
 				"configuration speaks to the legacy server, where its custom resources do not exist.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: Evidence{Seen: "with --endpoint-reconciler-type=none 1.36.3 writes no endpoints of the service kubernetes: they remain the legacy side's", Prevention: []string{"TestPods"}, Read: "kubelet_pods.go of 1.6.13 and 1.36.3"},
+			Evidence: finding.Evidence{Seen: "with --endpoint-reconciler-type=none 1.36.3 writes no endpoints of the service kubernetes: they remain the legacy side's", Prevention: []string{"TestPods"}, Read: "kubelet_pods.go of 1.6.13 and 1.36.3"},
 			Bad:      example{access: toAccounts}.String(),
 			Good:     example{access: toAccounts, more: `pods: {}`}.String(),
-			Check:    inClusterConfiguration,
-		},
-		{
+		}, inClusterConfiguration},
+		{finding.Rule{
 			ID: "FUS161", Title: "Pods made through the modern server get no token",
 			Why: "A modern server gives pods a projected token volume instead of a token secret. Legacy servers before 1.11 drop the source of the token, and kubelets before 1.11 do not " +
 				"know it: the pod runs without a token. A kubelet of 1.11 knows it and refuses to mount it: the pod never starts. From 1.12 on the kubelet asks the legacy server for the token, " +
 				"which must have an issuer and a signing key: without them the pod never starts either.",
 			Legacy: kubever.Range{From: 6, To: 19}, Modern: kubever.Range{From: 21, To: kubever.Newest}, Severity: finding.Warning,
-			Evidence: Evidence{
+			Evidence: finding.Evidence{
 				Seen:       "a pod made through 1.36.3 and read through 1.6.13 and 1.10.13 has an empty token source; 1.15.12 keeps it",
 				Damage:     []string{"TestOldServersEmptyTheTokenSource"},
 				Prevention: []string{"TestPods"}, Read: "the field table: v1.VolumeProjection; authentication options of every minor",
 			},
-			Bad:   example{legacy: "1.10.13", access: toDevelopers("pods")}.String(),
-			Good:  example{legacy: "1.10.13", access: toDevelopers("pods"), more: `pods: {}`}.String(),
-			Check: noToken,
-		},
-		{
+			Bad:  example{legacy: "1.10.13", access: toDevelopers("pods")}.String(),
+			Good: example{legacy: "1.10.13", access: toDevelopers("pods"), more: `pods: {}`}.String(),
+		}, noToken},
+		{finding.Rule{
 			ID: "FUS165", Title: "Nobody writes EndpointSlices where the modern side looks for them",
 			Why: "Meshes and gateways read EndpointSlices. Only an endpointslice controller makes them; without one the modern server has none, and such software sees services " +
 				"without endpoints.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 16, To: kubever.Newest}, Severity: finding.Warning,
-			Evidence: Evidence{Read: "pkg/controller/endpointslice of 1.16 to 1.36"},
+			Evidence: finding.Evidence{Read: "pkg/controller/endpointslice of 1.16 to 1.36"},
 			Bad:      example{modernManager: "-", access: toSliceReaders}.String(),
 			Good:     example{access: toSliceReaders}.String(),
-			Check:    noSlices,
-		},
+		}, noSlices},
 	}
 }
 

@@ -38,7 +38,7 @@ func effective(p *plan.Plan, side pair.Side, name string) string {
 func userGrants(p *plan.Plan) []policy.Grant {
 	var grants []policy.Grant
 	for i := range p.Policy.Grants {
-		if p.Policy.Grants[i].Why == plan.UserAccess {
+		if p.Policy.Grants[i].Purpose == policy.ForUsers {
 			grants = append(grants, p.Policy.Grants[i])
 		}
 	}

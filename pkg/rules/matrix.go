@@ -30,7 +30,7 @@ func Matrix(layout spec.Layout) ([]Pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules := All()
+	rules := all()
 	var pairs []Pair
 	for _, legacy := range kubever.Minors() {
 		for _, modern := range kubever.Minors() {
@@ -47,14 +47,14 @@ func Matrix(layout spec.Layout) ([]Pair, error) {
 	return pairs, nil
 }
 
-func judge(rules []Rule, f *spec.File, legacy, modern kubever.Minor) Pair {
+func judge(rules []rule, f *spec.File, legacy, modern kubever.Minor) Pair {
 	pair := Pair{Legacy: legacy, Modern: modern}
 	p, err := plan.New(f)
 	if err != nil {
 		pair.Reason = err.Error()
 		return pair
 	}
-	found := apply(rules, p).Findings
+	found := apply(rules, p)
 	pair.Warnings = finding.Summarize(found).Warnings
 	pair.Errors = slices.DeleteFunc(found, func(f finding.Finding) bool { return f.Severity != finding.Error })
 	pair.Possible = len(pair.Errors) == 0
@@ -139,6 +139,10 @@ func (p Pair) mark() string {
 
 // legend explains the marks that occur.
 func legend(pairs []Pair) string {
+	titles := map[string]string{}
+	for _, r := range all() {
+		titles[r.ID] = r.Title
+	}
 	var lines []string
 	possible := 0
 	for _, pair := range pairs {
@@ -149,8 +153,7 @@ func legend(pairs []Pair) string {
 		case pair.Rule == "":
 			line = "no   " + pair.Reason
 		default:
-			rule, _ := ByID(pair.Rule)
-			line = pair.mark() + "  " + rule.Title
+			line = pair.mark() + "  " + titles[pair.Rule]
 		}
 		if line != "" && !slices.Contains(lines, line) {
 			lines = append(lines, line)

@@ -54,7 +54,8 @@ func (o Older) Losses(object map[string]any) ([]finding.Finding, error) {
 			}
 			return nil, fmt.Errorf("%s: no version knows kind %q in %q", name, kind, apiVersion)
 		}
-		return []finding.Finding{{Rule: lossRule, Severity: finding.Info, Subject: name, Message: fmt.Sprintf("%s is no built-in API: a custom resource keeps its fields", apiVersion)}}, nil
+		return []finding.Finding{{Rule: lossRule, Key: finding.Key(lossRule, name), Severity: finding.Info, Subject: name,
+			Message: fmt.Sprintf("%s is no built-in API: a custom resource keeps its fields", apiVersion)}}, nil
 	}
 	w := lossWalk{older: o, name: name, seen: o.Sees == nil || o.Sees(fact.Key)}
 	typeName := kubever.TypeName(gv.WithKind(kind))
@@ -98,7 +99,7 @@ type lossWalk struct {
 }
 
 func (w *lossWalk) add(f finding.Finding) {
-	f.Rule = lossRule
+	f.Rule, f.Key = lossRule, finding.Key(lossRule, f.Subject)
 	w.found = append(w.found, f)
 }
 

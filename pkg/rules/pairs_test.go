@@ -36,8 +36,7 @@ func TestSkeletonsOfSafePairsHaveNoErrors(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				report := Check(planOf(t, string(text)))
-				for _, f := range report.Findings {
+				for _, f := range Check(planOf(t, string(text))) {
 					if f.Severity == finding.Error && safe {
 						t.Errorf("%s %s %s: %s %s: %s", layout, legacy, modern, f.Rule, f.Subject, f.Message)
 					}
@@ -68,7 +67,12 @@ func TestFindingsOfEveryPairAreWhole(t *testing.T) {
 				if err != nil {
 					continue // what cannot be planned is said by the plan
 				}
-				for _, f := range Check(p).Findings {
+				keys := map[string]bool{}
+				for _, f := range Check(p) {
+					if keys[f.Key] || !strings.HasPrefix(f.Key, f.Rule+"|"+f.Subject) {
+						t.Errorf("%s %s: the key %q is not that of one finding: %s", legacy, modern, f.Key, f.Message)
+					}
+					keys[f.Key] = true
 					if f.Subject == "" || f.Message == "" || f.Fix == "" || strings.Contains(f.Message, "%!") {
 						t.Errorf("%s %s: %+v", legacy, modern, f)
 					}
@@ -88,17 +92,17 @@ func TestOnlyTheRefusedExampleHasErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		report := Check(planOf(t, string(text)))
+		found := Check(planOf(t, string(text)))
 		refused := strings.HasSuffix(file, "-refused.yaml")
-		if got := finding.Worst(report.Findings) == finding.Error; got != refused {
-			t.Errorf("%s: errors = %v, want %v: %s", file, got, refused, errorsOf(report))
+		if got := finding.Worst(found) == finding.Error; got != refused {
+			t.Errorf("%s: errors = %v, want %v: %s", file, got, refused, errorsOf(found))
 		}
 	}
 }
 
-func errorsOf(report Report) string {
+func errorsOf(found []finding.Finding) string {
 	var lines []string
-	for _, f := range report.Findings {
+	for _, f := range found {
 		if f.Severity == finding.Error {
 			lines = append(lines, fmt.Sprintf("%s %s: %s", f.Rule, f.Subject, f.Message))
 		}

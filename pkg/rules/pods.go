@@ -12,21 +12,20 @@ import (
 )
 
 // podRules are about what becomes of the modern side's pods on the legacy side's nodes.
-func podRules() []Rule {
-	return []Rule{{
+func podRules() []rule {
+	return []rule{{finding.Rule{
 		ID: "FUS164", Title: "Pods of the modern side run otherwise than asked",
 		Why: "The scheduler and the kubelets read pods through the legacy server, which drops the fields that its version does not know: a pod without its startup probe is killed while it " +
 			"starts, one without its spread constraints is placed anywhere, a sidecar becomes an init container that never ends. Nobody says so, unless the modern server's admission does.",
 		Legacy: kubever.Range{From: 6, To: 35}, Modern: anyVersion, Severity: finding.Warning,
-		Evidence: Evidence{
+		Evidence: finding.Evidence{
 			Seen:   "a pod made through 1.36.3 with topologySpreadConstraints: one status update through 1.6.13 or 1.10.13, as a kubelet sends it, and they are gone",
 			Damage: []string{"TestStatusUpdateErasesFields"}, Prevention: []string{"TestPods"},
 			Read: "the field table: pods of every minor, as the API descriptions have them",
 		},
-		Bad:   example{access: toDevelopers("pods")}.String(),
-		Good:  example{access: toDevelopers("pods"), more: `pods: {}`}.String(),
-		Check: unheardFields,
-	}}
+		Bad:  example{access: toDevelopers("pods")}.String(),
+		Good: example{access: toDevelopers("pods"), more: `pods: {}`}.String(),
+	}, unheardFields}}
 }
 
 // podTypes are the types that a pod is made of, as far as their loss is given a meaning.

@@ -12,21 +12,20 @@ import (
 )
 
 // storageRules are about arguments with which a side stores or serves other than its version does by itself.
-func storageRules() []Rule {
-	return []Rule{{
+func storageRules() []rule {
+	return []rule{{finding.Rule{
 		ID: "FUS225", Title: "An argument changes what a side stores",
 		Why: "The plan counts with the versions in which each side's release stores and serves its resources. --storage-versions (up to 1.13), --emulated-version and " +
 			"--min-compatibility-version (new servers), a group that --runtime-config takes away, and feature gates of the allocators change that: what the plan says of who can read " +
 			"what no longer holds.",
 		Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-		Evidence: Evidence{
+		Evidence: finding.Evidence{
 			Seen: "1.36.3 with --emulated-version=kube=1.33 takes gates that it refuses otherwise and writes the bitmap of addresses again",
 			Read: "storage_factory.go and pkg/kubeapiserver/options/storage_versions.go of 1.6 to 1.13; default_storage_factory_builder.go of 1.10 to 1.36",
 		},
-		Bad:   example{modernServer: args("emulated-version=1.33")}.String(),
-		Good:  example{modernServer: args("emulated-version=1.36")}.String(),
-		Check: storedOtherwise,
-	}}
+		Bad:  example{modernServer: args("emulated-version=1.33")}.String(),
+		Good: example{modernServer: args("emulated-version=1.36")}.String(),
+	}, storedOtherwise}}
 }
 
 // storedOtherwise judges what the spec, not the plan, says about storing and serving.

@@ -25,120 +25,111 @@ const (
 )
 
 // storedRules are about what one side stores where the other reads.
-func storedRules() []Rule {
-	return []Rule{
-		{
+func storedRules() []rule {
+	return []rule{
+		{finding.Rule{
 			ID: "FUS001", Title: "The legacy side erases fields that it does not know",
 			Why: "Whoever writes an object writes all of it, in the form of its own version. Fields that an older version does not know are dropped " +
 				"when it decodes the object and are gone when it writes it back, even if it only changed the status: a kubelet's heartbeat through " +
 				"the legacy server strips the spec of a pod that was made through the modern one. Custom resources keep their spec.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: Evidence{
+			Evidence: finding.Evidence{
 				Seen:   "one PUT of a pod's status through 1.6.13, the pod made through 1.36.3: topologySpreadConstraints, preemptionPolicy and managedFields were gone from the stored object; a status PUT through 1.10.13 stripped the same",
 				Damage: []string{"TestStatusUpdateErasesFields"},
 				Read:   "generated.pb.go and registry/core/pod/strategy.go of 1.6.13; store.go of apiserver 1.6.13 and 1.36.3",
 			},
-			Bad:   example{}.String(),
-			Good:  example{layout: "split", legacy: "1.24.17", modern: "1.24.17", network: ""}.String(),
-			Check: erasedFields,
-		},
-		{
+			Bad:  example{}.String(),
+			Good: example{layout: "split", legacy: "1.24.17", modern: "1.24.17", network: ""}.String(),
+		}, erasedFields},
+		{finding.Rule{
 			ID: "FUS002", Title: "One side cannot read what the other stores",
 			Why: "One object under a resource's keys that a server cannot decode makes every list of that resource fail and closes every watch: informers " +
 				"never sync, and what depends on them (admission, collectors, controllers) stops. A server chooses the stored version by itself; since 1.14 no " +
 				"flag lowers it.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{
+			Evidence: finding.Evidence{
 				Seen:   "1.15.12 and 1.36.3 on one store: one Ingress, CronJob or HorizontalPodAutoscaler written through 1.36.3 makes 1.15.12 answer 500 to every list of that resource; one Deployment patched through 1.10.13 does the same to 1.6.13",
 				Damage: []string{"TestSharedStoreBlindsTheLegacySide", "TestPatchedDeploymentBlindsTheLegacySide"}, Prevention: []string{"TestPairs"},
 				Read: "storage/etcd3/store.go of 1.6.13 and 1.36.3; the golden storage data and install packages of every minor",
 			},
-			Bad:   example{layout: "shared", modernManager: "-", access: toIngresses}.String(),
-			Good:  example{access: toIngresses}.String(),
-			Check: unreadable,
-		},
-		{
+			Bad:  example{layout: "shared", modernManager: "-", access: toIngresses}.String(),
+			Good: example{access: toIngresses}.String(),
+		}, unreadable},
+		{finding.Rule{
 			ID: "FUS003", Title: "A watch breaks at objects of a cohabiting group",
 			Why: "Before 1.11 a server lists objects that were stored under another group of the same resource (apps and extensions), and its watch of them ends " +
 				"with an error at every such write: informers reconnect for ever and miss what happens in between.",
 			Legacy: kubever.Range{From: 6, To: 13}, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{Read: "storage_codec.go of every minor from 1.6 to 1.15; kubernetes#73478"},
+			Evidence: finding.Evidence{Read: "storage_codec.go of every minor from 1.6 to 1.15; kubernetes#73478"},
 			Bad:      example{legacy: "1.9.11", modern: "1.10.13", more: `owners: [{resources: [networkpolicies.networking.k8s.io, deployments.apps], owner: shared}]`}.String(),
 			Good:     example{legacy: "1.9.11", modern: "1.10.13"}.String(),
-			Check:    brokenWatches,
-		},
-		{
+		}, brokenWatches},
+		{finding.Rule{
 			ID: "FUS030", Title: "The servers delete each other's APIServices",
 			Why: "At start an API server deletes the APIServices of built-in groups that it does not serve itself, and the other server does not make them again " +
 				"before its own next start: groups vanish from its discovery, and with them from its collector, quota and namespace controllers. APIServices " +
 				"cannot be moved by an override; only different default stores keep them apart.",
 			Legacy: kubever.Range{From: 7, To: kubever.Newest}, Modern: kubever.Range{From: 7, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: Evidence{
+			Evidence: finding.Evidence{
 				Seen:   "starting 1.36.3 on the store of 1.15.12 removes the group extensions from 1.15.12's /apis",
 				Damage: []string{"TestSharedStoreBlindsTheLegacySide"}, Prevention: []string{"TestPairs"},
 				Read: "autoregister_controller.go of 1.7.0, 1.8.15 and 1.36.3; kubernetes#75704, #51912",
 			},
-			Bad:   example{layout: "shared", legacy: "1.15.12", modern: "1.16.15", modernManager: "-"}.String(),
-			Good:  example{legacy: "1.15.12", modern: "1.16.15"}.String(),
-			Check: sharedAPIServices,
-		},
-		{
+			Bad:  example{layout: "shared", legacy: "1.15.12", modern: "1.16.15", modernManager: "-"}.String(),
+			Good: example{legacy: "1.15.12", modern: "1.16.15"}.String(),
+		}, sharedAPIServices},
+		{finding.Rule{
 			ID: "FUS031", Title: "The legacy side truncates CRDs",
 			Why: "Every version stores CustomResourceDefinitions as v1beta1, so an old server reads those of a new one and writes them back without the fields that " +
 				"it does not know: versions, conversion, schemas, the record of stored versions. Custom resources are then read in the wrong version.",
 			Legacy: kubever.Range{From: 7, To: 15}, Modern: kubever.Range{From: 8, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: Evidence{
+			Evidence: finding.Evidence{
 				Seen:   "30 CRDs of two versions made through 1.36.3 in a row on the store of 1.10.13: 29 were rewritten with one version and without schema",
 				Damage: []string{"TestLegacyTruncatesCRDs"}, Prevention: []string{"TestPairs"},
 				Read: "apiextensions v1beta1 types.go and naming_controller.go of every minor",
 			},
-			Bad:   example{layout: "shared", legacy: "1.10.13", modern: "1.12.10", modernManager: "-"}.String(),
-			Good:  example{legacy: "1.10.13", modern: "1.12.10"}.String(),
-			Check: truncatedCRDs,
-		},
-		{
+			Bad:  example{layout: "shared", legacy: "1.10.13", modern: "1.12.10", modernManager: "-"}.String(),
+			Good: example{legacy: "1.10.13", modern: "1.12.10"}.String(),
+		}, truncatedCRDs},
+		{finding.Rule{
 			ID: "FUS090", Title: "The modern server writes at start what the legacy side cannot read",
 			Why: "An API server writes by itself when it starts, as a member of system:masters: no policy stops it. Where such an object lies in the legacy side's " +
 				"sight in a version that it cannot decode, its lists of that resource fail from then on.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: Evidence{
+			Evidence: finding.Evidence{
 				Seen:       "a fresh 1.36.3 writes 57 keys by itself, flow schemas, priority levels, priority classes, leases and APIServices among them",
 				Prevention: []string{"TestPairs"},
 				Read:       "post-start hooks of every minor",
 			},
-			Bad:   example{legacy: "1.12.10", modern: "1.36.3", more: `owners: [{resources: [leases.coordination.k8s.io], owner: shared}]`}.String(),
-			Good:  example{legacy: "1.12.10", modern: "1.36.3"}.String(),
-			Check: startupPoison,
-		},
-		{
+			Bad:  example{legacy: "1.12.10", modern: "1.36.3", more: `owners: [{resources: [leases.coordination.k8s.io], owner: shared}]`}.String(),
+			Good: example{legacy: "1.12.10", modern: "1.36.3"}.String(),
+		}, startupPoison},
+		{finding.Rule{
 			ID: "FUS121", Title: "Admission of one side does not guard writes through the other",
 			Why: "Webhook configurations and admission policies hold for the server in whose store they lie. What a webhook of the legacy side forbids or fills in can be written through " +
 				"the modern server without it, and the other way round. The same holds for PodSecurityPolicies, which the modern server does not know.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: Evidence{Read: "admission plugins of every minor"},
+			Evidence: finding.Evidence{Read: "admission plugins of every minor"},
 			Bad:      example{access: toDevelopers("pods")}.String(),
 			Good:     example{access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [pods], readOnly: true}]`}.String(),
-			Check:    oneSidedAdmission,
-		},
-		{
+		}, oneSidedAdmission},
+		{finding.Rule{
 			ID: "FUS122", Title: "Claims and volumes get a finalizer that nobody removes",
 			Why: "Since 1.10 an API server gives claims and volumes a finalizer which a controller removes when they are no longer used. Where neither side runs that controller, deleting " +
 				"one never ends.",
 			Legacy: kubever.Range{From: 6, To: 8}, Modern: kubever.Range{From: 10, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: Evidence{Read: "admission plugin StorageObjectInUseProtection and pkg/controller/volume/pvcprotection of 1.9, 1.10 and 1.36"},
+			Evidence: finding.Evidence{Read: "admission plugin StorageObjectInUseProtection and pkg/controller/volume/pvcprotection of 1.9, 1.10 and 1.36"},
 			Bad:      example{legacy: "1.6.13", modernServer: args("disable-admission-plugins=Priority"), access: toDevelopers("persistentvolumeclaims")}.String(),
 			Good:     example{legacy: "1.6.13", access: toDevelopers("persistentvolumeclaims")}.String(),
-			Check:    stuckVolumes,
-		},
-		{
+		}, stuckVolumes},
+		{finding.Rule{
 			ID: "FUS120", Title: "Unreadable webhook configurations block every write",
 			Why:    "A server whose informer of webhook configurations cannot sync refuses every write: it does not know which webhooks to ask.",
 			Legacy: kubever.Range{From: 9, To: 15}, Modern: kubever.Range{From: 21, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: Evidence{Read: "admission/plugin/webhook/generic/webhook.go of 1.15.12; the stored version of every minor"},
+			Evidence: finding.Evidence{Read: "admission/plugin/webhook/generic/webhook.go of 1.15.12; the stored version of every minor"},
 			Bad:      example{layout: "shared", modernManager: "-", access: toWebhooks}.String(),
 			Good:     example{access: toWebhooks}.String(),
-			Check:    blockedByWebhooks,
-		},
+		}, blockedByWebhooks},
 	}
 }
 
@@ -251,7 +242,7 @@ func brokenWatches(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	report := func(r *plan.Resource, reader pair.Side, severity finding.Severity) {
 		writer := reader.Other()
-		found = append(found, finding.Finding{Subject: r.Name, Severity: severity,
+		found = append(found, finding.Finding{Subject: r.Name, Severity: severity, Key: string(reader),
 			Message: fmt.Sprintf("%s stores them as %s; a watch of %s through the %s side, %s, ends at every such write", p.Side(writer).Version.Minor, r.View(writer).StoredAs, r.Name, reader, p.Side(reader).Version.Minor),
 			Fix:     apart(p, r)})
 	}

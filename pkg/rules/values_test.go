@@ -28,7 +28,7 @@ func TestUnknownValuesOfArguments(t *testing.T) {
 		"a vendor's build":                {example{legacy: "1.6.13-acme.4", legacyServer: args("acme-magic=1")}, finding.Warning, "a build of its own"},
 	} {
 		var found []finding.Finding
-		for _, f := range Check(planOf(t, test.e.String())).Findings {
+		for _, f := range Check(planOf(t, test.e.String())) {
 			if f.Rule == "FUS074" {
 				found = append(found, f)
 			}

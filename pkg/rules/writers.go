@@ -12,17 +12,16 @@ import (
 )
 
 // writerRules are about who writes what the spec gives to one side.
-func writerRules() []Rule {
-	return []Rule{{
+func writerRules() []rule {
+	return []rule{{finding.Rule{
 		ID: "FUS223", Title: "A side goes on writing what the spec gives to the other",
 		Why: "The owner of a resource says which side alone writes it, and the plan runs the modern side's controllers by that. Controllers of the other side that are on go on " +
 			"writing the objects that both see, and so do kubelets through the legacy server: two write where the plan counts with one, and fields that the older of them does not know are lost.",
 		Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-		Evidence: Evidence{Read: "a rule of our own, from the owners of the spec and what the controllers of every minor write"},
+		Evidence: finding.Evidence{Read: "a rule of our own, from the owners of the spec and what the controllers of every minor write"},
 		Bad:      example{more: "owners: [{resources: [serviceaccounts], owner: modern}]"}.String(),
 		Good:     example{more: "owners: [{resources: [serviceaccounts], owner: modern}]", legacyManager: args("controllers=*,-serviceaccount,-serviceaccount-token,-garbagecollector")}.String(),
-		Check:    foreignControllers,
-	}}
+	}, foreignControllers}}
 }
 
 // foreignControllers reports, for each resource that both sides see and one side owns, who of the other side writes it. What acts on

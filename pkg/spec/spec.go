@@ -3,6 +3,7 @@
 package spec
 
 import (
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -40,11 +41,11 @@ type Spec struct {
 	Modern  Side    `json:"modern"`  //
 	// Controllers says how fusionctl's own controllers run, which see both sides. The plan decides whether they are needed; left out, they
 	// run with the defaults then.
-	Controllers *Controllers `json:"controllers,omitempty"`
-	Owners      []Owning     `json:"owners,omitempty"` // overrides of the layout's owners; the last entry that names a resource wins
-	Pods        *Pods        `json:"pods,omitempty"`   // absent: pods that are made through the modern server are left as they are
-	Access      []Access     `json:"access"`           // what the policy of the modern server allows to its users
-	Accept      []Accept     `json:"accept,omitempty"` // findings that the owner of the file takes responsibility for
+	Controllers *Controllers         `json:"controllers,omitempty"`
+	Owners      []Owning             `json:"owners,omitempty"` // overrides of the layout's owners; the last entry that names a resource wins
+	Pods        *Pods                `json:"pods,omitempty"`   // absent: pods that are made through the modern server are left as they are
+	Access      []Access             `json:"access"`           // what the policy of the modern server allows to its users
+	Accept      []finding.Acceptance `json:"accept,omitempty"` // findings that the owner of the file takes responsibility for
 }
 
 // Layout is a set of defaults for owners and locations.
@@ -283,11 +284,4 @@ type Subject struct {
 	Kind      string `json:"kind"` // User, Group or ServiceAccount
 	Name      string `json:"name"`
 	Namespace string `json:"namespace,omitempty"` // of a ServiceAccount
-}
-
-// Accept silences a rule for a stated reason.
-type Accept struct {
-	Rule    string `json:"rule"`              // FUS152
-	Subject string `json:"subject,omitempty"` // only the findings about this subject; "" for all of the rule
-	Reason  string `json:"reason"`
 }

@@ -26,9 +26,11 @@ type Event struct {
 	Time    time.Time        `json:"time"`
 	Event   string           `json:"event"` // appeared, changed, disappeared, fight, fight-over, checked, missed
 	Finding *finding.Finding `json:"finding,omitempty"`
-	Fight   *etcdsplit.Fight `json:"fight,omitempty"`
-	Check   *Check           `json:"check,omitempty"`
-	Reason  string           `json:"reason,omitempty"`
+	// Accepted is the reason for which the finding is accepted; it counts in no summary and in no metric.
+	Accepted string           `json:"accepted,omitempty"`
+	Fight    *etcdsplit.Fight `json:"fight,omitempty"`
+	Check    *Check           `json:"check,omitempty"`
+	Reason   string           `json:"reason,omitempty"`
 }
 
 // Check sums up a check of all stores.
@@ -48,8 +50,7 @@ type Config struct {
 	Options  etcdsplit.Options // of each check
 	Interval time.Duration     // the least time between two checks
 	Patience time.Duration     // with a store of which no member answers, before its changes count as missed
-	// Accept lowers findings, in place, that the operator takes responsibility for; nil accepts none.
-	Accept func(found []finding.Finding)
+	Accept   []finding.Acceptance
 }
 
 // Watch is one watch over all stores. Its fields belong to Run's goroutine.
@@ -64,9 +65,6 @@ type Watch struct {
 
 // New prepares a watch that hands every event to emit, one after the other.
 func New(config Config, emit func(Event) error) *Watch {
-	if config.Accept == nil {
-		config.Accept = func([]finding.Finding) {}
-	}
 	return &Watch{
 		config: config, emit: emit, referee: etcdsplit.NewReferee(&config.Map, etcdsplit.FightRules{}),
 		metrics: newMetrics(), seen: map[string]int64{},
@@ -128,11 +126,11 @@ func (w *Watch) check(ctx context.Context, first bool) (time.Duration, error) {
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
-	w.config.Accept(report.Findings)
 	took := time.Since(start)
+	counting, _ := finding.Accept(report.Findings, w.config.Accept)
 	check := &Check{
 		Complete: report.Complete, Incomplete: append(report.Incomplete, away...), Seconds: took.Seconds(),
-		Summary: finding.Summarize(report.Findings),
+		Summary: finding.Summarize(counting.Findings),
 	}
 	for _, s := range report.Stores {
 		check.Keys += s.Keys
@@ -169,11 +167,25 @@ func (w *Watch) turn(findings []finding.Finding) error {
 		}
 	}
 	w.findings = findings
-	w.metrics.found(findings)
+	w.count()
 	return nil
 }
 
+// count shows in the metrics how many findings there are that are not accepted.
+func (w *Watch) count() {
+	counting, _ := finding.Accept(w.findings, w.config.Accept)
+	w.metrics.found(counting.Findings)
+}
+
 func (w *Watch) tell(e Event) error {
+	if e.Finding != nil {
+		for _, a := range w.config.Accept {
+			if a.Covers(*e.Finding) {
+				e.Accepted = a.Reason
+				break
+			}
+		}
+	}
 	e.Schema, e.Time = Schema, time.Now().UTC()
 	return w.emit(e)
 }
@@ -298,9 +310,8 @@ func (w *Watch) look(ctx context.Context, c storeChanges) error {
 		if fight == nil {
 			continue
 		}
-		found := []finding.Finding{fight.Finding()}
-		w.config.Accept(found)
-		if err := w.tell(Event{Event: "fight", Fight: fight, Finding: &found[0]}); err != nil {
+		found := fight.Finding()
+		if err := w.tell(Event{Event: "fight", Fight: fight, Finding: &found}); err != nil {
 			return err
 		}
 		w.metrics.fights.Set(float64(w.referee.Fights()))
@@ -312,10 +323,9 @@ func (w *Watch) look(ctx context.Context, c storeChanges) error {
 	if len(found) == 0 {
 		return nil
 	}
-	w.config.Accept(found)
 	for _, f := range found {
-		// A check counted all of them, in other words than a glance at one has: what it found is told.
-		known := func(k finding.Finding) bool { return k.Rule == f.Rule && k.Subject == f.Subject }
+		// A check counted all of them, in other words than a glance at one has: what it found was reported.
+		known := func(k finding.Finding) bool { return k.Key == f.Key }
 		if slices.ContainsFunc(w.findings, known) {
 			continue
 		}
@@ -324,6 +334,6 @@ func (w *Watch) look(ctx context.Context, c storeChanges) error {
 			return err
 		}
 	}
-	w.metrics.found(w.findings)
+	w.count()
 	return nil
 }

@@ -2,10 +2,10 @@ package etcdsplit
 
 import "github.com/kubefusion/fusionctl/pkg/finding"
 
-// Checks lists what the stores can show, by ID.
-func Checks() []finding.Check {
+// Rules lists what the stores can show, by ID.
+func Rules() []finding.Rule {
 	const bad, warn = finding.Error, finding.Warning
-	return []finding.Check{
+	return finding.Of(finding.Stores, []finding.Rule{
 		{ID: "FUS000", Title: "A value that no reader can decode", Severity: bad, Why: "An API server decodes every object under a resource's keys to list them. One value that it cannot read, because it is damaged or of another kind, makes every list and watch of the whole resource fail."},
 		{ID: "FUS001", Title: "Stored fields that a side drops", Severity: warn, Why: "A side that rewrites an object writes only the fields that its version knows, even when it changes nothing but the status. Depth objects finds the objects that have such fields now."},
 		{ID: "FUS002", Title: "A stored version that a reader cannot decode", Severity: bad, Why: "Objects were written in a group and version that a side which reads the store does not have: its lists and watches of the resource fail."},
@@ -34,5 +34,5 @@ func Checks() []finding.Check {
 		{ID: "FUS232", Title: "Custom resources without a CRD", Severity: warn, Why: "Without their definition in the same store no API server serves them. They reappear when it is created again."},
 		{ID: "FUS233", Title: "An empty store", Severity: warn, Why: "It holds nothing below the prefix: no API server has written to it yet, or it is not the one that they use."},
 		{ID: "FUS234", Title: "A fight over a key", Severity: bad, Why: "A value that had just been replaced keeps coming back: two writers both believe that the key is theirs."},
-	}
+	})
 }

@@ -1,0 +1,109 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestAcceptMeansTheSameInEveryVerb: a finding that spec.accept names is shown as accepted, with its reason, and counts in neither the
+// summary nor the exit code.
+func TestAcceptMeansTheSameInEveryVerb(t *testing.T) {
+	directory := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(directory, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	base, err := os.ReadFile(splitSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := file("policy.jsonl", `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"group":"devs","resource":"pods","namespace":"a","readonly":true}}`)
+	legacy, modern := file("legacy.conf", kubeconfig(emptyServer(t, "v1.10.13"))), file("modern.conf", kubeconfig(emptyServer(t, "v1.36.3")))
+	for name, test := range map[string]struct {
+		rule, failOn string
+		args         func(spec string) []string
+	}{
+		"check":           {"FUS224", "warning", func(spec string) []string { return []string{"check", spec} }},
+		"etcd check":      {"FUS060", "info", func(spec string) []string { return slices.Concat([]string{"etcd", "check", spec}, fromFiles) }},
+		"policy validate": {"FUS152", "warning", func(spec string) []string { return []string{"policy", "validate", policy, "--spec", spec} }},
+		"check --live": {"FUS242", "warning", func(spec string) []string {
+			return []string{"check", spec, "--live", "--no-flags", "--legacy-kubeconfig", legacy, "--modern-kubeconfig", modern}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			type document struct {
+				Findings, Accepted []struct{ Rule, Severity, Message, Key, Reason string }
+				Summary            struct{ Errors, Warnings, Infos int }
+			}
+			read := func(spec string) (d document, code int, table string) {
+				args := append(test.args(spec), "--fail-on", test.failOn)
+				_, table, _ = run(t, args...)
+				code, stdout, stderr := run(t, append(args, "-o", "json")...)
+				if err := json.Unmarshal([]byte(stdout), &d); err != nil {
+					t.Fatalf("%v: exit code %d, %s", err, code, stderr)
+				}
+				return d, code, table
+			}
+			before, code, table := read(file("spec.yaml", string(base)))
+			if code != 3 || len(before.Accepted) > 0 || !strings.Contains(table, test.rule) {
+				t.Fatalf("without accept: exit code %d, %+v\n%s", code, before, table)
+			}
+			var entries []string
+			for _, f := range before.Findings {
+				if entry := fmt.Sprintf("  - {rule: %s, reason: agreed upon}", f.Rule); !slices.Contains(entries, entry) {
+					entries = append(entries, entry)
+				}
+			}
+			after, code, table := read(file("accepting.yaml", strings.Replace(string(base), "spec:\n", "spec:\n  accept:\n"+strings.Join(entries, "\n")+"\n", 1)))
+			if code != 0 || len(after.Findings) > 0 || len(after.Accepted) != len(before.Findings) || after.Summary.Errors+after.Summary.Warnings+after.Summary.Infos > 0 {
+				t.Errorf("exit code %d, %+v; want 0 and everything accepted", code, after)
+			}
+			for i, a := range after.Accepted {
+				if f := before.Findings[i]; a.Reason != "agreed upon" || a.Key != f.Key || a.Severity != f.Severity || a.Message != f.Message {
+					t.Errorf("accepted: %+v, want it as it was found, with the reason: %+v", a, f)
+				}
+			}
+			if !strings.Contains(table, "ACCEPTED\n") || !strings.Contains(table, "accepted: agreed upon\n") ||
+				!strings.Contains(table, fmt.Sprintf("0 errors, 0 warnings, 0 infos, %d accepted", len(after.Accepted))) {
+				t.Errorf("the table lacks the accepted findings, the reason or the count:\n%s", table)
+			}
+		})
+	}
+}
+
+// emptyServer is an API server that serves no resources.
+func emptyServer(t *testing.T, version string) *httptest.Server {
+	answers := map[string]string{
+		"/version":                       fmt.Sprintf(`{"gitVersion":%q}`, version),
+		"/api":                           `{"kind":"APIVersions","versions":["v1"]}`,
+		"/api/v1":                        `{"kind":"APIResourceList","groupVersion":"v1","resources":[]}`,
+		"/apis":                          `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		"/api/v1/namespaces/kube-system": `{"metadata":{"name":"kube-system","uid":"system"}}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if answer, ok := answers[r.URL.Path]; ok {
+			fmt.Fprint(w, answer)
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{}}`)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func kubeconfig(server *httptest.Server) string {
+	return fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}],
+clusters: [{name: k, cluster: {server: %q}}], users: [{name: u, user: {}}]}`, server.URL)
+}
