@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/hub"
 )
 
@@ -150,7 +150,7 @@ func printCRDTest(out io.Writer, output string, document crdTestDocument) error 
 			if part.object == nil {
 				continue
 			}
-			text, err := yaml.Marshal(part.object)
+			text, err := yamltext.Marshal(part.object)
 			if err != nil {
 				return err
 			}

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -225,7 +225,7 @@ func printStoredObjects(w io.Writer, stored []storedObject) error {
 		if objects.Nameless(o.Object) {
 			fmt.Fprintln(w, "# fields such as \"#99\" go by their numbers: another version's, or a vendor's, whose names are not in the value")
 		}
-		text, err := yaml.Marshal(o.Object)
+		text, err := yamltext.Marshal(o.Object)
 		if err != nil {
 			return err
 		}

@@ -15,8 +15,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/journal"
 )
 
@@ -65,7 +65,7 @@ func printJSON(w io.Writer, value any) error {
 
 // printYAML writes the value as YAML with the field names of its JSON.
 func printYAML(w io.Writer, value any) error {
-	text, err := yaml.Marshal(value)
+	text, err := yamltext.Marshal(value)
 	if err != nil {
 		return err
 	}

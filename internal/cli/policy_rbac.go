@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
@@ -62,7 +62,7 @@ func printRBAC(file, output string, rbac policy.RBAC, streams Streams) error {
 		fmt.Fprintf(streams.Out, "# %s:%d: %s\n#   %s\n", file, g.Line, g.Why, g.Text)
 	}
 	for _, object := range objects {
-		text, err := yaml.Marshal(object)
+		text, err := yamltext.Marshal(object)
 		if err != nil {
 			return err
 		}

@@ -4,8 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"sigs.k8s.io/yaml"
-
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/admission"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
@@ -18,7 +17,7 @@ func podPolicies(p *plan.Plan) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("# Pods that are made through the modern server are changed by these. fusionctl controllers write them there, and correct them.\n")
 	for _, object := range admission.For(p).Policies(p.Pods.Admission) {
-		text, err := yaml.Marshal(object)
+		text, err := yamltext.Marshal(object)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", podPoliciesFile, err)
 		}

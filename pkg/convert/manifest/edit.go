@@ -8,7 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 )
 
 // Rewrite returns the text of the object with another value: a YAML text keeps its comments, its order and its layout wherever the
@@ -50,7 +51,7 @@ func spaceBefore(line string) string { return line[:len(line)-len(strings.TrimLe
 
 // renderYAML writes the whole object anew, as an item of its list where it stood in one.
 func (o *Object) renderYAML(value map[string]any) ([]byte, error) {
-	text, err := sigsyaml.Marshal(value)
+	text, err := yamltext.Marshal(value)
 	if err != nil || o.Item == 0 {
 		return text, err
 	}
@@ -280,7 +281,7 @@ func (e *editor) word(value *yaml.Node, is any, line int) bool {
 	if text == "" || column > len(e.lines[line]) || !strings.HasPrefix(e.lines[line][column:], text) {
 		return false
 	}
-	word, err := sigsyaml.Marshal(is)
+	word, err := yamltext.Marshal(is)
 	if err != nil || bytes.Count(word, []byte("\n")) != 1 {
 		return false
 	}
@@ -325,7 +326,7 @@ func (e *editor) withComments(from, column int) int {
 
 // render writes fields as YAML, indented.
 func render(fields map[string]any, column int) (string, error) {
-	text, err := sigsyaml.Marshal(fields)
+	text, err := yamltext.Marshal(fields)
 	if err != nil {
 		return "", err
 	}

@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 )
 
 // The formats of a Writer.
@@ -89,7 +90,7 @@ func (o *Writer) Object(object *unstructured.Unstructured, text []byte) error {
 }
 
 func (o *Writer) yaml(result *unstructured.Unstructured) error {
-	text, err := yaml.Marshal(result.Object)
+	text, err := yamltext.Marshal(result.Object)
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
-	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 )
 
@@ -33,7 +33,7 @@ func DiffValues(path string, left, right []byte) string {
 		trees[0], trees[1] = withoutSecrets(trees[0], trees[1])
 	}
 	for i, tree := range trees {
-		text, err := yaml.Marshal(tree)
+		text, err := yamltext.Marshal(tree)
 		if err != nil {
 			return fmt.Sprintf("cannot be compared: %s: %v", side(i), err)
 		}
