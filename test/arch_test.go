@@ -3,9 +3,14 @@ package test
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,45 +22,92 @@ const module = "github.com/kubefusion/fusionctl/"
 // pkg is what `go list` says of one package.
 type pkg struct {
 	ImportPath string
+	Dir        string
+	GoFiles    []string
 	Imports    []string
-	Standard   bool
 }
 
-// layers say which packages of ours a core package may import. What is not listed is an adapter and stands above the core.
-var layers = map[string][]string{
-	"cmd/fusionctl":   {"internal/cli"},
-	"pkg/kubever":     {"pkg/gc"},
-	"pkg/finding":     {},
-	"pkg/gc":          {},
-	"pkg/pair":        {"pkg/gc"},
-	"pkg/spec":        {"pkg/kubever"},
-	"pkg/policy":      {"pkg/kubever", "pkg/finding"},
-	"pkg/etcdsplit":   {"pkg/pair", "pkg/gc", "pkg/kubever", "pkg/finding"},
-	"pkg/restart":     {"pkg/kubever", "pkg/finding"},
-	"pkg/plan":        {"pkg/spec", "pkg/policy", "pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
-	"pkg/rules":       {"pkg/plan", "pkg/spec", "pkg/policy", "pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
-	"pkg/admission":   {"pkg/plan", "pkg/spec", "pkg/kubever", "pkg/finding"},
-	"pkg/graph":       {"pkg/plan", "pkg/policy", "pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/spec", "pkg/kubever"},
-	"pkg/render":      {"pkg/admission", "pkg/plan", "pkg/policy", "pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/spec", "pkg/kubever", "pkg/finding", "templates"},
-	"pkg/convert":     {"pkg/kubever"},
-	"pkg/adopt":       {"pkg/spec", "pkg/kubever"},
-	"pkg/migrate":     {"pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"},
-	"pkg/live":        {"pkg/render", "pkg/adopt", "pkg/plan", "pkg/spec", "pkg/pair", "pkg/gc", "pkg/etcdsplit", "pkg/kubever", "pkg/finding"}, // it compares as render --diff does
-	"pkg/hub":         {"pkg/kubever"},
-	"internal/cli":    {"*"},
-	"test/rig":        {"*"},
-	"internal/golden": {},
+// Every package of ours stands in one of the four lists below.
 
-	"pkg/convert/negotiate": {"pkg/kubever"},
+// leaves are ideas that every package may use. They are pure, and import nothing of ours but each other.
+var leaves = []string{
+	"examples", "templates",
+	"internal/prose", "internal/spelling", "internal/strictyaml", "internal/yamltext",
+	"pkg/discovery", "pkg/finding", "pkg/gc", "pkg/kubever", "pkg/pair",
 }
 
-// leaves are shared ideas that import nothing of ours and that every package may use.
-var leaves = []string{"internal/prose", "internal/spelling", "internal/strictyaml", "internal/yamltext"}
+// core packages turn values into values. They are pure, and import of ours leaves and what is listed here.
+var core = map[string][]string{
+	"pkg/spec":   nil,
+	"pkg/policy": nil,
+	"pkg/adopt":  {"pkg/spec"},
 
-// pure packages turn values into values: no files, no network, no processes, no clock of their own, no logs.
-var pure = []string{"internal/prose", "internal/spelling", "internal/strictyaml", "internal/yamltext", "pkg/kubever", "pkg/finding", "pkg/gc", "pkg/pair", "pkg/spec", "pkg/adopt", "pkg/policy", "pkg/etcdsplit", "pkg/restart", "pkg/plan", "pkg/rules", "pkg/admission", "pkg/graph", "pkg/render", "pkg/convert", "pkg/convert/manifest", "pkg/convert/negotiate", "pkg/migrate", "pkg/live", "pkg/hub"}
+	"pkg/etcdsplit":         nil,
+	"pkg/etcdsplit/move":    {"pkg/etcdsplit"},
+	"pkg/etcdsplit/objects": {"pkg/etcdsplit"},
 
-var impure = []string{"os", "os/exec", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2"}
+	"pkg/plan":      {"pkg/spec", "pkg/policy", "pkg/etcdsplit"},
+	"pkg/rules":     {"pkg/spec", "pkg/policy", "pkg/etcdsplit", "pkg/plan"},
+	"pkg/graph":     {"pkg/spec", "pkg/policy", "pkg/etcdsplit", "pkg/plan"},
+	"pkg/admission": {"pkg/spec", "pkg/plan"},
+	"pkg/render":    {"pkg/spec", "pkg/policy", "pkg/etcdsplit", "pkg/plan", "pkg/admission"},
+	"pkg/live":      {"pkg/spec", "pkg/etcdsplit", "pkg/plan", "pkg/adopt", "pkg/render"}, // it compares as render --diff does
+
+	"pkg/catalog": {"pkg/policy", "pkg/etcdsplit", "pkg/plan", "pkg/rules", "pkg/live", "pkg/migrate"},
+
+	"pkg/restart":           nil,
+	"pkg/convert":           nil,
+	"pkg/convert/manifest":  nil,
+	"pkg/convert/negotiate": nil,
+	"pkg/convert/stream":    {"pkg/convert", "pkg/convert/manifest"},
+	"pkg/hub":               nil,
+	"pkg/migrate":           {"pkg/etcdsplit"},
+}
+
+// adapters speak to the world: files, servers, clocks. They import leaves, core and each other.
+var adapters = []string{
+	"internal/demo", "internal/filetree", "internal/localetcd", "internal/rawapi", "internal/webserver",
+	"pkg/apiserver", "pkg/controllers", "pkg/convert/client", "pkg/etcdsplit/etcdv3", "pkg/etcdsplit/move/files", "pkg/etcdsplit/snapshot", "pkg/etcdsplit/watch",
+	"pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook", "pkg/restart/cri",
+}
+
+// tests are what only tests import. They import what they like.
+var tests = []string{
+	"internal/etcdtest", "internal/freeport", "internal/golden", "test", "test/e2e", "test/rig", "test/rig/build",
+}
+
+// mayImport says of one of our packages which others of ours it may import; false when no list has the package.
+func mayImport(name string) (allowed func(string) bool, known bool) {
+	isLeaf := func(other string) bool { return slices.Contains(leaves, other) }
+	isCore := func(other string) bool { _, ok := core[other]; return ok }
+	isAdapter := func(other string) bool { return slices.Contains(adapters, other) }
+	switch {
+	case name == "cmd/fusionctl":
+		return func(other string) bool { return other == "internal/cli" }, true
+	case name == "internal/cli", isAdapter(name):
+		return func(other string) bool { return isLeaf(other) || isCore(other) || isAdapter(other) }, true
+	case isCore(name):
+		return func(other string) bool { return isLeaf(other) || slices.Contains(core[name], other) }, true
+	case isLeaf(name):
+		return isLeaf, true
+	case slices.Contains(tests, name):
+		return func(string) bool { return true }, true
+	}
+	return nil, false
+}
+
+// pure lists the packages that turn values into values: no files, no network, no processes, no clock, no randomness, no logs.
+func pure() []string {
+	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(core)), leaves...)))
+}
+
+var impure = []string{"os", "os/exec", "os/signal", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand", "syscall"}
+
+// clocks are the functions that read the clock or wait for it.
+var clocks = map[string][]string{
+	"time":    {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"},
+	"context": {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause"},
+}
 
 // bans are transitive: whoever imports the package must not inherit these modules.
 var bans = []struct {
@@ -63,56 +115,134 @@ var bans = []struct {
 	except []string // packages that may
 	why    string
 }{
-	{"github.com/spf13/cobra", []string{"cmd/fusionctl", "internal/cli"}, "the command line is one package"},
+	{"github.com/spf13/cobra", nil, "the command line is one package"},
 	{"go.etcd.io/", nil, "only adapters speak to etcd: a reader of policies must not inherit gRPC"},
 	{"google.golang.org/grpc", nil, "only adapters speak to servers"},
-	{"k8s.io/client-go", []string{"pkg/convert", "pkg/convert/manifest"}, "only adapters speak to servers; Kubernetes' conversions bring its list of features along"},
+	{"k8s.io/client-go", []string{"pkg/convert", "pkg/convert/manifest", "pkg/convert/stream", "pkg/etcdsplit/objects"}, "only adapters speak to servers; what is excepted takes types and their scheme, and Kubernetes' conversions bring its list of features along"},
 	{"sigs.k8s.io/controller-runtime", nil, "only adapters speak to servers"},
 }
 
-func TestImportsPointDownwards(t *testing.T) {
+func TestEveryPackageIsListedOnce(t *testing.T) {
 	packages := list(t)
-	for path, p := range packages {
-		name, ours := strings.CutPrefix(path, module)
-		if !ours {
-			continue
+	listed := map[string]int{"cmd/fusionctl": 1, "internal/cli": 1}
+	for _, name := range slices.Concat(leaves, slices.Collect(maps.Keys(core)), adapters, tests) {
+		listed[name]++
+	}
+	for path := range packages {
+		if name, ours := strings.CutPrefix(path, module); ours && listed[name] == 0 {
+			t.Errorf("%s stands in no list: name it among the leaves, core, adapters or tests of arch_test.go", name)
 		}
-		allowed, known := layers[name]
-		known = known || slices.Contains(leaves, name)
-		for _, imported := range p.Imports {
-			dependency, ours := strings.CutPrefix(imported, module)
-			if !ours || slices.Contains(leaves, dependency) || (known && (slices.Contains(allowed, dependency) || slices.Contains(allowed, "*"))) || adapter(name) {
-				continue
-			}
-			t.Errorf("%s imports %s: the layers let it import %v; adapters and internal/cli stand above", name, dependency, allowed)
+	}
+	for name, times := range listed {
+		if _, exists := packages[module+name]; !exists && name != "test/e2e" { // its files have a build tag
+			t.Errorf("%s is listed, and there is no such package", name)
+		}
+		if times > 1 {
+			t.Errorf("%s is listed %d times", name, times)
 		}
 	}
 }
 
-// adapter reports whether the package speaks to the world and imports what it adapts.
-func adapter(name string) bool {
-	_, listed := layers[name]
-	return !listed && !slices.Contains(leaves, name)
+func TestImportsPointDownwards(t *testing.T) {
+	for path, p := range list(t) {
+		name, ours := strings.CutPrefix(path, module)
+		allowed, known := mayImport(name)
+		if !ours || !known {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if other, ours := strings.CutPrefix(imported, module); ours && !allowed(other) {
+				t.Errorf("%s imports %s: cmd -> internal/cli -> adapters -> core -> leaves, and of core what its list says", name, other)
+			}
+		}
+	}
 }
 
 func TestCoreIsPure(t *testing.T) {
 	packages := list(t)
-	for _, name := range pure {
-		p, ok := packages[module+name]
-		if !ok {
-			continue
-		}
-		for _, imported := range p.Imports {
+	for _, name := range pure() {
+		for _, imported := range packages[module+name].Imports {
 			if slices.Contains(impure, imported) {
-				t.Errorf("%s imports %q: core packages act only through what they are handed", name, imported)
+				t.Errorf("%s imports %q: pure packages act only through what they are handed", name, imported)
 			}
+		}
+	}
+}
+
+func TestCoreReadsNoClock(t *testing.T) {
+	packages := list(t)
+	read := 0
+	for _, name := range pure() {
+		p := packages[module+name]
+		for _, file := range p.GoFiles {
+			source, err := os.ReadFile(filepath.Join(p.Dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			read++
+			for _, use := range clockUses(t, name+"/"+file, source) {
+				t.Errorf("%s: the time is handed to pure packages", use)
+			}
+		}
+	}
+	if read < 100 {
+		t.Errorf("only %d files were read", read)
+	}
+}
+
+// clockUses finds where a file names one of clocks, called or not.
+func clockUses(t *testing.T, name string, source []byte) []string {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, source, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	banned := map[string][]string{} // by the name of the import
+	for _, spec := range file.Imports {
+		path := strings.Trim(spec.Path.Value, `"`)
+		switch {
+		case clocks[path] == nil:
+		case spec.Name == nil:
+			banned[path] = clocks[path]
+		default:
+			banned[spec.Name.Name] = clocks[path]
+		}
+	}
+	var uses []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		if selector, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := selector.X.(*ast.Ident); ok && slices.Contains(banned[x.Name], selector.Sel.Name) {
+				uses = append(uses, files.Position(n.Pos()).String()+": "+x.Name+"."+selector.Sel.Name)
+			}
+		}
+		return true
+	})
+	if banned["."] != nil {
+		uses = append(uses, name+": imports a clock without its name")
+	}
+	return uses
+}
+
+func TestClocksAreFound(t *testing.T) {
+	for source, want := range map[string][]string{
+		`import "time"; var d = time.Second; func f(now time.Time) bool { return now.After(now) }`: nil,
+		`import "time"; func f() time.Time { return time.Now() }`:                                  {"f.go:1:55: time.Now"},
+		`import "time"; var now = time.Now`:                                                        {"f.go:1:37: time.Now"},
+		`import clock "time"; func f() { <-clock.After(1) }`:                                       {"f.go:1:46: clock.After"},
+		`import . "time"; func f() { Sleep(1) }`:                                                   {"f.go: imports a clock without its name"},
+		`import "context"; var f = context.WithTimeout`:                                            {"f.go:1:38: context.WithTimeout"},
+		`import time "example.com/time"; var f = time.Now`:                                         nil,
+	} {
+		if got := clockUses(t, "f.go", []byte("package f; "+source)); !slices.Equal(got, want) {
+			t.Errorf("clockUses(%s) = %q, want %q", source, got, want)
 		}
 	}
 }
 
 func TestCoreDoesNotInheritClients(t *testing.T) {
 	packages := list(t)
-	for _, name := range pure {
+	for _, name := range pure() {
 		for _, ban := range bans {
 			if slices.Contains(ban.except, name) {
 				continue
@@ -202,7 +332,7 @@ func chainTo(packages map[string]pkg, from, prefix string) []string {
 // list asks the go command for every package of ours and all that they import.
 func list(t *testing.T) map[string]pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Standard", "../...")
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports", "../...")
 	out, err := cmd.Output()
 	if err != nil {
 		var exit *exec.ExitError
