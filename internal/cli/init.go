@@ -102,7 +102,7 @@ func printForbidden(w io.Writer, request initRequest, text []byte) {
 		fmt.Fprintln(w, "this pair cannot be planned:", err)
 		return
 	}
-	p, err := plan.New(f)
+	p, err := plan.New(f, plan.OnHosts)
 	if err != nil {
 		fmt.Fprintln(w, "this pair cannot be planned:", err)
 		return

@@ -74,12 +74,9 @@ func runPKI(req pkiRequest, streams Streams) error {
 	if req.days < 1 || req.days > 36500 {
 		return usagef("--days=%d: want 1 to 36500", req.days)
 	}
-	p, err := loadPlan(streams, req.file)
+	p, err := loadPlanFor(streams, req.file, render.Target(req.target).Plan())
 	if err != nil {
 		return err
-	}
-	if render.Target(req.target) == render.Hosted {
-		p = render.HostedPlan(p)
 	}
 	given, err := pkiGiven(req, p, streams)
 	if err != nil {

@@ -63,6 +63,10 @@ func runPlan(req planRequest, streams Streams) error {
 
 // loadPlan reads a spec and plans it. What is wrong with the file or cannot be planned is bad input.
 func loadPlan(streams Streams, file string) (*plan.Plan, error) {
+	return loadPlanFor(streams, file, plan.OnHosts)
+}
+
+func loadPlanFor(streams Streams, file string, target plan.Target) (*plan.Plan, error) {
 	data, err := readInput(streams, file, specLimitBytes)
 	if err != nil {
 		return nil, err
@@ -71,7 +75,7 @@ func loadPlan(streams Streams, file string) (*plan.Plan, error) {
 	if err != nil {
 		return nil, badInput(err, "fusionctl init split prints a commented spec to compare with")
 	}
-	p, err := plan.New(f)
+	p, err := plan.New(f, target)
 	if err != nil {
 		return nil, badInput(err, "")
 	}

@@ -79,7 +79,7 @@ func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 	if req.out == "" {
 		return badInput(errors.New("--out is missing"), "--out DIR names a directory to write, --out - is standard output, --diff DIR compares")
 	}
-	p, err := loadPlan(streams, req.file)
+	p, err := loadPlanFor(streams, req.file, render.Target(req.target).Plan())
 	if err != nil {
 		return err
 	}

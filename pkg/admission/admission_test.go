@@ -39,7 +39,7 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := plan.New(f)
+	p, err := plan.New(f, plan.OnHosts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func planOf(t testing.TB, text, more string) *plan.Plan {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	p, err := plan.New(f)
+	p, err := plan.New(f, plan.OnHosts)
 	if err != nil {
 		t.Fatal(err)
 	}

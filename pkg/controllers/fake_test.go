@@ -46,7 +46,7 @@ func testPlan(t testing.TB) *plan.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := plan.New(f)
+	p, err := plan.New(f, plan.OnHosts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func podsPlan(t testing.TB, legacy, pods string) *plan.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := plan.New(f)
+	p, err := plan.New(f, plan.OnHosts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func graphOf(t *testing.T, name string, text []byte) Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := plan.New(f)
+	p, err := plan.New(f, plan.OnHosts)
 	if err != nil {
 		t.Fatal(err)
 	}

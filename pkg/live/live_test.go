@@ -179,7 +179,7 @@ func pairWith(t *testing.T, legacy, manager string, joint bool) *fakePair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := plan.New(f)
+	p, err := plan.New(f, plan.OnHosts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // File is a file to be written on a host.
@@ -41,16 +40,17 @@ func Issue(p *plan.Plan, given Given, leaf, authority Lifetime) ([]File, error) 
 		authorities[path] = a
 	}
 	made := map[string]Pair{} // authorities of the plan's own: the same on every host
+	hosts := p.CertificateHosts()
 	for _, c := range p.Certificates {
 		if !c.Authority || c.Existing || authorities[c.Cert] != nil {
 			continue
 		}
-		lacks := func(h spec.Host) bool { return !given.Has(h.Name, c.Cert) }
-		if !slices.ContainsFunc(p.Hosts, lacks) {
+		lacks := func(host string) bool { return !given.Has(host, c.Cert) }
+		if !slices.ContainsFunc(hosts, lacks) {
 			continue // complete: it is wanted only if something is left to sign
 		}
-		if has := slices.IndexFunc(p.Hosts, func(h spec.Host) bool { return !lacks(h) }); has >= 0 {
-			problems = append(problems, fmt.Errorf("%s is there already on host %s and not on every host: name it and its key, or copy both", c.Cert, p.Hosts[has].Name))
+		if has := slices.IndexFunc(hosts, func(host string) bool { return !lacks(host) }); has >= 0 {
+			problems = append(problems, fmt.Errorf("%s is there already on host %s and not on every host: name it and its key, or copy both", c.Cert, hosts[has]))
 			continue
 		}
 		a, pair, err := NewAuthority(c.CommonName, authority)
@@ -103,9 +103,10 @@ func Issue(p *plan.Plan, given Given, leaf, authority Lifetime) ([]File, error) 
 // serviceAccountFiles places the key of the service accounts on every host: the one that is given, or a new one when no legacy side
 // runs whose tokens must stay valid.
 func serviceAccountFiles(p *plan.Plan, given Given) ([]File, error) {
+	hosts := p.CertificateHosts()
 	private := given.ServiceAccountKey
 	private = slices.Clone(private)
-	has := slices.ContainsFunc(p.Hosts, func(h spec.Host) bool { return given.Has(h.Name, p.PKI.ServiceAccountKey) })
+	has := slices.ContainsFunc(hosts, func(host string) bool { return given.Has(host, p.PKI.ServiceAccountKey) })
 	switch {
 	case private == nil && (p.Legacy.Existing || has):
 		return nil, nil // it is on the hosts, and the modern side uses the same
@@ -120,10 +121,10 @@ func serviceAccountFiles(p *plan.Plan, given Given) ([]File, error) {
 		return nil, fmt.Errorf("the service-account key: %w", err)
 	}
 	var files []File
-	for _, h := range p.Hosts {
-		files = append(files, File{Host: h.Name, Path: p.PKI.ServiceAccountKey, Data: private, Secret: true})
+	for _, host := range hosts {
+		files = append(files, File{Host: host, Path: p.PKI.ServiceAccountKey, Data: private, Secret: true})
 		if len(p.PKI.ServiceAccountPublic) > 0 && p.PKI.ServiceAccountPublic[0] != p.PKI.ServiceAccountKey {
-			files = append(files, File{Host: h.Name, Path: p.PKI.ServiceAccountPublic[0], Data: public})
+			files = append(files, File{Host: host, Path: p.PKI.ServiceAccountPublic[0], Data: public})
 		}
 	}
 	return files, nil

@@ -31,11 +31,27 @@ const (
 	anonymousGroup        = "system:unauthenticated"
 )
 
-// access is what the policy of the modern API server allows: what the spec says, and what the side's own components need.
-func access(f *spec.File, rows []Resource, controllers []Controller, locks []pair.Lock) policy.Intent {
-	var intent policy.Intent
-	add := func(g policy.Grant) { intent.Grants = append(intent.Grants, g) }
-	for _, rule := range f.Spec.Access {
+// access is what the policy of the modern API server allows: what the spec says, what every client and what the side's own
+// components need, and what the controllers that see both sides do.
+func (b *basis) access(locks []pair.Lock, joint *duties) policy.Intent {
+	intent := policy.Intent{Grants: slices.Concat(userAccess(b.file.Spec.Access), clientAccess())}
+	if manager := b.file.Spec.Modern.ControllerManager; manager != nil {
+		each, given := lastValue(manager.ExtraArgs, "use-service-account-credentials")
+		for _, g := range managerAccess(b.rows, b.controllers, locks, b.modern, given && each == "false") {
+			g.Purpose = policy.ForControllers
+			intent.Grants = append(intent.Grants, g)
+		}
+	}
+	if joint != nil {
+		intent.Grants = append(intent.Grants, b.jointGrants()...)
+	}
+	return intent
+}
+
+// userAccess is what the spec says.
+func userAccess(rules []spec.Access) []policy.Grant {
+	var grants []policy.Grant
+	for _, rule := range rules {
 		grant := policy.Grant{
 			APIGroups: rule.APIGroups, Resources: rule.Resources, Namespaces: rule.Namespaces,
 			NonResourcePaths: rule.NonResourcePaths, ReadOnly: rule.ReadOnly, Purpose: policy.ForUsers, Why: "what the spec allows to users",
@@ -43,25 +59,22 @@ func access(f *spec.File, rows []Resource, controllers []Controller, locks []pai
 		for _, s := range rule.Subjects {
 			grant.Subjects = append(grant.Subjects, policy.Subject{Kind: policy.SubjectKind(s.Kind), Name: s.Name, Namespace: s.Namespace})
 		}
-		add(grant)
+		grants = append(grants, grant)
 	}
+	return grants
+}
+
+// clientAccess is what every client, and every probe, asks.
+func clientAccess() []policy.Grant {
 	everybody := []policy.Subject{{Kind: policy.KindGroup, Name: authenticatedGroup}}
-	add(policy.Grant{Subjects: everybody, NonResourcePaths: slices.Concat(discoveryPaths, healthPaths), ReadOnly: true, Purpose: policy.ForClients,
-		Why: "discovery: every client asks what the server has"})
-	add(policy.Grant{Subjects: everybody, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"},
-		Namespaces: []string{"*"}, Purpose: policy.ForClients, Why: "what may I do? A client asks about itself alone"})
-	add(policy.Grant{Subjects: []policy.Subject{{Kind: policy.KindGroup, Name: anonymousGroup}}, NonResourcePaths: healthPaths, ReadOnly: true, Purpose: policy.ForClients,
-		Why: "probes: the kubelet asks without a certificate"})
-	if f.Spec.Modern.ControllerManager == nil {
-		return intent
+	return []policy.Grant{
+		{Subjects: everybody, NonResourcePaths: slices.Concat(discoveryPaths, healthPaths), ReadOnly: true, Purpose: policy.ForClients,
+			Why: "discovery: every client asks what the server has"},
+		{Subjects: everybody, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"},
+			Namespaces: []string{"*"}, Purpose: policy.ForClients, Why: "what may I do? A client asks about itself alone"},
+		{Subjects: []policy.Subject{{Kind: policy.KindGroup, Name: anonymousGroup}}, NonResourcePaths: healthPaths, ReadOnly: true, Purpose: policy.ForClients,
+			Why: "probes: the kubelet asks without a certificate"},
 	}
-	each, given := lastValue(f.Spec.Modern.ControllerManager.ExtraArgs, "use-service-account-credentials")
-	asOne := given && each == "false"
-	for _, g := range managerAccess(rows, controllers, locks, f.Spec.Modern.Version.Minor, asOne) {
-		g.Purpose = policy.ForControllers
-		add(g)
-	}
-	return intent
 }
 
 // managerAccess is what the modern controller manager needs, as its own user and as each of its controllers.

@@ -14,7 +14,7 @@ import (
 )
 
 // apiServer is a side's API server on a host.
-func (b *builder) apiServer(host spec.Host, side pair.Side) Component {
+func (b *basis) apiServer(host spec.Host, side pair.Side) Component {
 	s := b.side(side)
 	c := b.component(host, side, kubever.APIServer, &s.APIServer.Component)
 	l := &argList{component: kubever.APIServer, minor: s.Version.Minor}
@@ -26,17 +26,17 @@ func (b *builder) apiServer(host spec.Host, side pair.Side) Component {
 	if side == pair.Modern {
 		b.restraintArgs(l)
 	} else {
-		b.legacyAdmission(l)
+		admissionList(l)
 		b.expectModernServers(l)
 	}
 	c.Args = b.args(host, side, l, s.APIServer.ExtraArgs)
 	c.Port = s.APIServer.Port
 	c.Liveness, c.Startup = b.apiServerProbes(&c)
-	c.Mounts = b.mounts(&c, s.APIServer.ExtraMounts)
+	c.Mounts = mounts(&c, s.APIServer.ExtraMounts, nil)
 	return c
 }
 
-func (b *builder) servingArgs(l *argList, host spec.Host, side pair.Side) {
+func (b *basis) servingArgs(l *argList, host spec.Host, side pair.Side) {
 	server := b.side(side).APIServer
 	l.set("advertise-address", host.Address, "the host's")
 	l.set("bind-address", server.Address, "the spec's")
@@ -50,14 +50,14 @@ func (b *builder) servingArgs(l *argList, host spec.Host, side pair.Side) {
 	l.set("profiling", "false", "nothing needs it")
 }
 
-func (b *builder) storeArgs(l *argList, host spec.Host, side pair.Side) {
-	own := b.plan.Store(b.side(side).Store)
+func (b *basis) storeArgs(l *argList, host spec.Host, side pair.Side) {
+	own := storeOf(b.stores, b.side(side).Store)
 	l.set("etcd-servers", strings.Join(b.servers(host, own.Name), ","), fmt.Sprintf("store %s is this side's default", own.Name))
 	if kubever.Behaves(kubever.BehaviourSerializableReads, l.minor) {
 		l.need(quorumReadFlag, "true", "without it this version reads from one member of etcd, which may lag behind: an owner that exists "+
 			"seems absent, and its dependents are deleted")
 	}
-	l.set("etcd-prefix", b.plan.Prefix, "the same on both sides: overrides change servers, never the prefix")
+	l.set("etcd-prefix", b.file.Spec.Stores[0].Prefix, "the same on both sides: overrides change servers, never the prefix")
 	if side == pair.Modern {
 		if value := b.overrides(host); value != "" {
 			l.set("etcd-servers-overrides", value, "what both sides must see lies in the legacy side's store")
@@ -68,7 +68,7 @@ func (b *builder) storeArgs(l *argList, host spec.Host, side pair.Side) {
 		l.set("etcd-certfile", own.TLS.Cert, "one TLS identity serves every store of an API server")
 		l.set("etcd-keyfile", own.TLS.Key, "one TLS identity serves every store of an API server")
 	}
-	if file := b.plan.PKI.EncryptionConfiguration; file != "" {
+	if file := b.file.Spec.PKI.EncryptionConfiguration; file != "" {
 		l.first([]string{"encryption-provider-config", "experimental-encryption-provider-config"}, file, "both sides must be able to read what the other encrypts")
 	}
 }
@@ -99,9 +99,9 @@ func (p *Plan) StaleReaders() []pair.Side {
 }
 
 // overrides is --etcd-servers-overrides of the modern API server.
-func (b *builder) overrides(host spec.Host) string {
+func (b *basis) overrides(host spec.Host) string {
 	var entries []string
-	for _, r := range b.plan.Resources {
+	for _, r := range b.rows {
 		for _, name := range r.Overrides {
 			entries = append(entries, name+"#"+strings.Join(b.servers(host, r.Modern.Store), ";"))
 		}
@@ -109,8 +109,8 @@ func (b *builder) overrides(host spec.Host) string {
 	return strings.Join(entries, ",")
 }
 
-func (b *builder) networkArgs(l *argList, side pair.Side) {
-	network := b.plan.Network
+func (b *basis) networkArgs(l *argList, side pair.Side) {
+	network := b.file.Spec.Network
 	cidrs, why := network.ServiceCIDRs, "the same on both sides: each rewrites the other's allocations otherwise"
 	if side == pair.Modern && len(network.ModernServiceCIDRs) > 0 {
 		cidrs, why = network.ModernServiceCIDRs, "a range of its own: neither side sees what the other's allocator has given out"
@@ -120,8 +120,8 @@ func (b *builder) networkArgs(l *argList, side pair.Side) {
 }
 
 // identityArgs are about who a client is: certificates, tokens, and the aggregation layer.
-func (b *builder) identityArgs(l *argList, side pair.Side) {
-	pki := b.plan.PKI
+func (b *basis) identityArgs(l *argList, side pair.Side) {
+	pki := b.file.Spec.PKI
 	l.set("client-ca-file", pki.CA, "one CA for the clients of both sides")
 	for _, key := range pki.ServiceAccountPublic {
 		l.set("service-account-key-file", key, "tokens that the legacy controller manager signs are good on both sides")
@@ -154,12 +154,12 @@ func (b *builder) identityArgs(l *argList, side pair.Side) {
 
 // issuesForModernPods reports whether pods made through the modern server carry a projected token that kubelets can mount and that this
 // version, the legacy one, can issue when it is told how.
-func (b *builder) issuesForModernPods(m kubever.Minor) bool {
-	return kubever.Behaves(kubever.BehaviourTokenVolumeProjected, b.modern) && kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.plan.Kubelet.Minor) &&
+func (b *basis) issuesForModernPods(m kubever.Minor) bool {
+	return kubever.Behaves(kubever.BehaviourTokenVolumeProjected, b.modern) && kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.file.Spec.Kubelet.Version.Minor) &&
 		kubever.Behaves(kubever.BehaviourBoundTokens, m)
 }
 
-func (b *builder) authorizationArgs(l *argList, side pair.Side) {
+func (b *basis) authorizationArgs(l *argList, side pair.Side) {
 	if side == pair.Modern {
 		l.set("authorization-mode", "ABAC", "alone: a second mode would allow what the policy does not")
 		l.set("authorization-policy-file", policyFile, "what may be written through this server")
@@ -173,7 +173,7 @@ func (b *builder) authorizationArgs(l *argList, side pair.Side) {
 }
 
 // restraintArgs keep the modern API server from writing what the legacy side owns or cannot read.
-func (b *builder) restraintArgs(l *argList) {
+func (b *basis) restraintArgs(l *argList) {
 	if !l.set(reconcilerFlag, "none", "the endpoints of the service kubernetes stay the legacy side's") {
 		l.set("apiserver-count", b.serversOfBothSides(), "this version always reconciles the endpoints of the service kubernetes: it must expect the API servers of both sides")
 	}
@@ -183,13 +183,13 @@ func (b *builder) restraintArgs(l *argList) {
 	for _, gate := range gates {
 		why[gate] = fmt.Sprintf("what it would write, %s cannot read", b.legacy)
 	}
-	if kubever.Behaves(kubever.BehaviourTokenVolumeProjected, l.minor) && !kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.plan.Kubelet.Minor) {
+	if kubever.Behaves(kubever.BehaviourTokenVolumeProjected, l.minor) && !kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.file.Spec.Kubelet.Version.Minor) {
 		if state, ok := kubever.Gate("BoundServiceAccountTokenVolume").At(l.minor); ok && !state.Locked {
-			why["BoundServiceAccountTokenVolume=false"] = fmt.Sprintf("the kubelets (%s) cannot mount projected tokens", b.plan.Kubelet.Minor)
+			why["BoundServiceAccountTokenVolume=false"] = fmt.Sprintf("the kubelets (%s) cannot mount projected tokens", b.file.Spec.Kubelet.Version.Minor)
 		}
 	}
-	if services := b.plan.Resource("services/specs"); services != nil && services.VisibleToBoth() && services.Owner == pair.OwnerShared &&
-		len(b.plan.Network.ModernServiceCIDRs) == 0 && !kubever.AllocatorsIn(b.legacy).Objects {
+	if services := rowOf(b.rows, "services/specs"); services != nil && services.VisibleToBoth() && services.Owner == pair.OwnerShared &&
+		len(b.file.Spec.Network.ModernServiceCIDRs) == 0 && !kubever.AllocatorsIn(b.legacy).Objects {
 		if gate := kubever.AllocatorsIn(l.minor).KeepBitmap; gate != "" {
 			why[gate] = "the legacy side's allocator must see the ClusterIPs given out here"
 		}
@@ -205,13 +205,13 @@ func (b *builder) restraintArgs(l *argList) {
 }
 
 // expectModernServers keeps the legacy API server from removing the addresses of a modern one that cannot be told not to add its own.
-func (b *builder) expectModernServers(l *argList) {
+func (b *basis) expectModernServers(l *argList) {
 	if !kubever.Flag(kubever.APIServer, reconcilerFlag).In(b.modern) {
 		l.need("apiserver-count", b.serversOfBothSides(), fmt.Sprintf("%s adds its address to the endpoints of the service kubernetes: both sides must expect the API servers of both", b.modern))
 	}
 }
 
-func (b *builder) serversOfBothSides() string { return strconv.Itoa(len(b.file.Spec.Hosts) * 2) }
+func (b *basis) serversOfBothSides() string { return strconv.Itoa(len(b.file.Spec.Hosts) * 2) }
 
 // companions go with a group that is not served: what in the API server cannot work without it.
 var companions = map[string]struct{ flag, value, admission string }{
@@ -221,7 +221,7 @@ var companions = map[string]struct{ flag, value, admission string }{
 
 // startupArgs keep the modern API server from writing by itself what the legacy side cannot read. Feature gates are returned, since
 // they are one flag for all purposes.
-func (b *builder) startupArgs(l *argList) (gates []string) {
+func (b *basis) startupArgs(l *argList) (gates []string) {
 	var groups []string
 	for _, w := range b.poison {
 		switch w.OffFlag {
@@ -255,7 +255,7 @@ var basicAdmission = []string{"NamespaceLifecycle", "LimitRanger", "ServiceAccou
 	"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "ResourceQuota"}
 
 // admissionList sets --admission-control where it is the version's only way, and reports whether it is.
-func (b *builder) admissionList(l *argList) bool {
+func admissionList(l *argList) bool {
 	if kubever.Flag(l.component, "enable-admission-plugins").In(l.minor) {
 		return false
 	}
@@ -265,11 +265,9 @@ func (b *builder) admissionList(l *argList) bool {
 	return true
 }
 
-func (b *builder) legacyAdmission(l *argList) { b.admissionList(l) }
-
 // modernAdmission turns off the plugins that leave in shared objects what only a modern controller would clear away.
-func (b *builder) modernAdmission(l *argList) {
-	if b.admissionList(l) {
+func (b *basis) modernAdmission(l *argList) {
+	if admissionList(l) {
 		return
 	}
 	var off, why []string
@@ -293,13 +291,13 @@ func (b *builder) modernAdmission(l *argList) {
 
 // finalizerWithoutController reports whether both sides see the resource and neither side's controller would remove a finalizer
 // that protects it.
-func (b *builder) finalizerWithoutController(key, controller string) bool {
-	row := b.plan.Resource(key)
+func (b *basis) finalizerWithoutController(key, controller string) bool {
+	row := rowOf(b.rows, key)
 	if row == nil || !row.VisibleToBoth() {
 		return false
 	}
 	for _, side := range pair.Sides() {
-		if c := b.plan.Controller(side, controller); c != nil && c.On {
+		if c := controllerOf(b.controllers, side, controller); c != nil && c.On {
 			return false
 		}
 	}
@@ -307,7 +305,7 @@ func (b *builder) finalizerWithoutController(key, controller string) bool {
 }
 
 // apiServerProbes ask /healthz where the server is known to answer it to anybody, and whether it accepts connections where it is not.
-func (b *builder) apiServerProbes(c *Component) (liveness, startup *Probe) {
+func (b *basis) apiServerProbes(c *Component) (liveness, startup *Probe) {
 	probe := Probe{Scheme: "HTTPS", Host: loopback, Port: c.Port, Path: "/healthz",
 		DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}
 	if port, ok := c.Arg("secure-port"); ok {
@@ -328,8 +326,8 @@ func (b *builder) apiServerProbes(c *Component) (liveness, startup *Probe) {
 }
 
 // startupProbe is the same question asked more patiently, where the kubelet knows such probes.
-func (b *builder) startupProbe(probe Probe) *Probe {
-	if !kubever.Field("v1.Container", "startupProbe").Has(b.plan.Kubelet.Minor) {
+func (b *basis) startupProbe(probe Probe) *Probe {
+	if !kubever.Field("v1.Container", "startupProbe").Has(b.file.Spec.Kubelet.Version.Minor) {
 		return nil
 	}
 	probe.DelaySeconds, probe.FailureThreshold = 10, 24

@@ -19,17 +19,17 @@ const (
 
 // certificates lists what the plan's components present and trust on a host. None is in a group that a server trusts without asking
 // its policy.
-func (b *builder) certificates(host spec.Host) []Certificate {
-	pki := b.plan.PKI
+func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig) []Certificate {
+	pki := b.file.Spec.PKI
 	var list []Certificate
 	for _, side := range pair.Sides() {
 		s := b.side(side)
 		list = append(list, Certificate{
 			Cert: s.APIServer.Cert, Key: s.APIServer.Key, CA: pki.CA, CommonName: "kube-apiserver", Usages: []string{UsageServer},
-			DNSNames: b.serverNames(host, side), IPs: b.serverIPs(host, side), Existing: s.Existing, Why: "serving certificate of the " + string(side) + " API server",
+			DNSNames: b.serverNames(host, side, pods), IPs: b.serverIPs(host, side, pods), Existing: s.Existing, Why: "serving certificate of the " + string(side) + " API server",
 		})
 	}
-	for _, k := range b.kubeconfigs(host) {
+	for _, k := range configs {
 		list = append(list, Certificate{Cert: k.Cert, Key: k.Key, CA: k.CA, CommonName: k.User, Usages: []string{UsageClient}, Why: "the " + k.Component + " is known by it"})
 	}
 	list = append(list, Certificate{Cert: pki.KubeletClientCert, Key: pki.KubeletClientKey, CA: pki.CA, CommonName: "kube-apiserver-kubelet-client",
@@ -42,7 +42,7 @@ func (b *builder) certificates(host spec.Host) []Certificate {
 			Certificate{Cert: pki.ProxyClientCert, Key: pki.ProxyClientKey, CA: pki.RequestHeaderCA, CommonName: "front-proxy-client",
 				Usages: []string{UsageClient}, Existing: existing, Why: "the API servers are known to extension API servers by it"})
 	}
-	if pods := b.plan.Pods; pods != nil && pods.Admission.By == ByWebhook {
+	if pods != nil && pods.Admission.By == ByWebhook {
 		list = append(list, Certificate{Cert: pods.Admission.Cert, Key: pods.Admission.Key, CA: pods.Admission.CA, CommonName: "pods-webhook",
 			DNSNames: []string{"localhost"}, IPs: []string{loopback}, Usages: []string{UsageServer}, Why: "the modern API server asks the webhook about pods"})
 	}
@@ -58,7 +58,7 @@ func (b *builder) certificates(host spec.Host) []Certificate {
 func keyBeside(cert string) string { return strings.TrimSuffix(cert, path.Ext(cert)) + ".key" }
 
 // storeCertificates are those of managed members, and the client identity of the API servers.
-func (b *builder) storeCertificates(host spec.Host) []Certificate {
+func (b *basis) storeCertificates(host spec.Host) []Certificate {
 	var list []Certificate
 	running := slices.ContainsFunc(b.file.Spec.Stores, func(s spec.Store) bool { return s.TLS != nil && s.Managed == nil })
 	for _, store := range b.file.Spec.Stores {
@@ -67,7 +67,7 @@ func (b *builder) storeCertificates(host spec.Host) []Certificate {
 		}
 		list = append(list, Certificate{Cert: store.TLS.Cert, Key: store.TLS.Key, CA: store.TLS.CA, CommonName: "kube-apiserver-etcd-client",
 			Usages: []string{UsageClient}, Existing: running, Why: "the API servers are known to every store by it"})
-		if store.TLS.CA != b.plan.PKI.CA {
+		if store.TLS.CA != b.file.Spec.PKI.CA {
 			list = append(list, Certificate{Cert: store.TLS.CA, Key: keyBeside(store.TLS.CA), CA: store.TLS.CA, CommonName: "etcd-ca",
 				Authority: true, Existing: running, Why: "the members of the stores and the API servers trust it"})
 		}
@@ -87,10 +87,10 @@ func (b *builder) storeCertificates(host spec.Host) []Certificate {
 
 // serverNames are the DNS names under which an API server is asked: those of the service kubernetes, and for the modern one those of
 // its own service too.
-func (b *builder) serverNames(host spec.Host, side pair.Side) []string {
-	domain := b.plan.Network.ClusterDomain
+func (b *basis) serverNames(host spec.Host, side pair.Side, pods *Pods) []string {
+	domain := b.file.Spec.Network.ClusterDomain
 	names := serviceNames("default", "kubernetes", domain)
-	if pods := b.plan.Pods; pods != nil && side == pair.Modern {
+	if pods != nil && side == pair.Modern {
 		names = append(names, serviceNames(pods.Service.Namespace, pods.Service.Name, domain)...)
 	}
 	return append(names, "localhost", host.Name)
@@ -103,14 +103,14 @@ func serviceNames(namespace, name, domain string) []string {
 
 // serverIPs are the addresses under which an API server is asked: the host's, loopback, and the first address of each service range,
 // which is that of the service kubernetes when the range's own server made it; for the modern one that of its own service too.
-func (b *builder) serverIPs(host spec.Host, side pair.Side) []string {
+func (b *basis) serverIPs(host spec.Host, side pair.Side, pods *Pods) []string {
 	ips := []string{loopback, host.Address}
-	for _, cidr := range slices.Concat(b.plan.Network.ServiceCIDRs, b.plan.Network.ModernServiceCIDRs) {
+	for _, cidr := range slices.Concat(b.file.Spec.Network.ServiceCIDRs, b.file.Spec.Network.ModernServiceCIDRs) {
 		if prefix, err := netip.ParsePrefix(cidr); err == nil {
 			ips = append(ips, prefix.Masked().Addr().Next().String())
 		}
 	}
-	if pods := b.plan.Pods; pods != nil && side == pair.Modern {
+	if pods != nil && side == pair.Modern {
 		ips = append(ips, pods.Service.ClusterIP)
 	}
 	return ips

@@ -41,18 +41,24 @@ func (d CollectorDanger) String() string {
 // sides and the owner only to the other, what happens depends on the collector's version and on whether its API server serves
 // the owner's kind and version. The references are those that the other side's running controllers and the kubelets write.
 func (p *Plan) CollectorDangers(side pair.Side) []CollectorDanger {
+	minors := map[pair.Side]kubever.Minor{pair.Legacy: p.Legacy.Version.Minor, pair.Modern: p.Modern.Version.Minor}
+	return collectorDangers(side, minors, p.Kubelet.Minor, p.Resources, p.Controllers)
+}
+
+func collectorDangers(side pair.Side, minors map[pair.Side]kubever.Minor, kubelet kubever.Minor, rows []Resource,
+	controllers []Controller) []CollectorDanger {
 	other := side.Other()
 	var running []string
-	for _, c := range p.Controllers {
+	for _, c := range controllers {
 		if c.Side == other && c.On {
 			running = append(running, c.ID)
 		}
 	}
-	minor := p.Side(side).Version.Minor
+	minor := minors[side]
 	collector := kubever.GarbageCollectorIn(minor)
 	var dangers []CollectorDanger
-	for _, ref := range referencesOf(p.Side(other).Version.Minor, p.Kubelet.Minor, running) {
-		dependent, owner := p.Resource(ref.Dependent), rowOfKind(p.Resources, ref.Owner)
+	for _, ref := range referencesOf(minors[other], kubelet, running) {
+		dependent, owner := rowOf(rows, ref.Dependent), rowOfKind(rows, ref.Owner)
 		if dependent == nil || !dependent.VisibleToBoth() {
 			continue
 		}

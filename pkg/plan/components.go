@@ -27,16 +27,19 @@ const (
 // loopback is where components of one host reach each other.
 const loopback = "127.0.0.1"
 
-// builder makes the components of every host.
-type builder struct {
+// basis is what the parts of a plan are computed from, once it is decided who owns what and which controllers run. It is
+// complete, and nothing changes it.
+type basis struct {
 	*placement
-	plan        *Plan
-	legacyLocks map[string]election // by component
-	modernLocks map[string]election
+	target      Target
+	stores      []Store
+	rows        []Resource
+	controllers []Controller
 }
 
-// components lists what runs on a host: members of managed stores, then the legacy side, then the modern one, then what sees both.
-func (b *builder) components(host spec.Host) ([]Component, error) {
+// components lists what runs on a host: members of managed stores, then the legacy side, then the modern one, then what
+// sees both.
+func (b *basis) components(host spec.Host, elected election, joint *duties, pods *Pods, configs []Kubeconfig) ([]Component, error) {
 	var list []Component
 	for i := range b.file.Spec.Stores {
 		if store := &b.file.Spec.Stores[i]; store.Managed != nil {
@@ -51,29 +54,29 @@ func (b *builder) components(host spec.Host) ([]Component, error) {
 		s := b.side(side)
 		list = append(list, b.apiServer(host, side))
 		if s.ControllerManager != nil {
-			list = append(list, b.controllerManager(host, side))
+			list = append(list, b.controllerManager(host, side, elected, configs))
 		}
 		if s.Scheduler != nil {
-			list = append(list, b.scheduler(host))
+			list = append(list, b.scheduler(host, configs))
 		}
 	}
-	if b.joint(host) {
-		list = append(list, b.jointControllers(host))
+	if b.joins(host, joint) {
+		list = append(list, b.jointControllers(host, joint, pods, configs))
 	}
 	return list, nil
 }
 
-func (b *builder) side(name pair.Side) *spec.Side {
+func (b *basis) side(name pair.Side) *spec.Side {
 	if name == pair.Legacy {
 		return &b.file.Spec.Legacy
 	}
 	return &b.file.Spec.Modern
 }
 
-func (b *builder) minor(name pair.Side) kubever.Minor { return b.side(name).Version.Minor }
+func (b *basis) minor(name pair.Side) kubever.Minor { return b.side(name).Version.Minor }
 
 // component starts a component of a side: everything but arguments, probes and mounts.
-func (b *builder) component(host spec.Host, side pair.Side, kind string, c *spec.Component) Component {
+func (b *basis) component(host spec.Host, side pair.Side, kind string, c *spec.Component) Component {
 	s := b.side(side)
 	name := kind
 	if side == pair.Modern {
@@ -114,7 +117,7 @@ func imageOf(s *spec.Side, c *spec.Component, kind string) string {
 }
 
 // args merges what the plan wants with what the spec says.
-func (b *builder) args(host spec.Host, side pair.Side, l *argList, extra []spec.Arg) []Arg {
+func (b *basis) args(host spec.Host, side pair.Side, l *argList, extra []spec.Arg) []Arg {
 	if b.side(side).Existing {
 		return l.onto(b.onHost(host, extra))
 	}
@@ -123,7 +126,7 @@ func (b *builder) args(host spec.Host, side pair.Side, l *argList, extra []spec.
 
 // onHost puts a host's own address where the arguments of a running component have that of another: the spec holds one list, read on
 // one host, and an API server advertises the address of the host that it runs on.
-func (b *builder) onHost(host spec.Host, running []spec.Arg) []spec.Arg {
+func (b *basis) onHost(host spec.Host, running []spec.Arg) []spec.Arg {
 	list := slices.Clone(running)
 	for i, arg := range list {
 		if slices.ContainsFunc(b.file.Spec.Hosts, func(h spec.Host) bool { return h.Address == arg.Value }) {
@@ -134,7 +137,7 @@ func (b *builder) onHost(host spec.Host, running []spec.Arg) []spec.Arg {
 }
 
 // etcd is the member of a managed store on a host.
-func (b *builder) etcd(host spec.Host, store *spec.Store) (Component, error) {
+func (b *basis) etcd(host spec.Host, store *spec.Store) (Component, error) {
 	endpoint, err := b.endpointOn(host, store)
 	if err != nil {
 		return Component{}, err
@@ -205,7 +208,7 @@ func metricsPort(client, peer int) int {
 }
 
 // endpointOn finds the endpoint of a managed store that is the host's own.
-func (b *builder) endpointOn(host spec.Host, store *spec.Store) (*url.URL, error) {
+func (b *basis) endpointOn(host spec.Host, store *spec.Store) (*url.URL, error) {
 	for _, endpoint := range store.Endpoints {
 		if u, err := url.Parse(endpoint); err == nil && b.file.Spec.OnHost(u, host) {
 			return u, nil
@@ -229,8 +232,8 @@ func listenAddress(host spec.Host, endpoint *url.URL) string {
 
 // servers is the value of a flag that lists the members of a store: this host's own first where there is one, since it is
 // the nearest; the client fails over to the others.
-func (b *builder) servers(host spec.Host, storeName string) []string {
-	store := b.plan.Store(storeName)
+func (b *basis) servers(host spec.Host, storeName string) []string {
+	store := storeOf(b.stores, storeName)
 	rank := func(endpoint string) int {
 		if u, err := url.Parse(endpoint); err == nil && b.file.Spec.OnHost(u, host) {
 			return 0
@@ -310,7 +313,7 @@ func label(file string) string {
 }
 
 // mounts are the files that arguments name, what the spec adds, and the trust store of the host.
-func (b *builder) mounts(c *Component, extra []spec.Mount) []Mount {
+func mounts(c *Component, extra []spec.Mount, configs []Kubeconfig) []Mount {
 	var list []Mount
 	for _, m := range extra {
 		list = append(list, Mount{Name: m.Name, Path: m.HostPath, ReadOnly: m.ReadOnly, Directory: true})
@@ -324,7 +327,7 @@ func (b *builder) mounts(c *Component, extra []spec.Mount) []Mount {
 			}
 		}
 	}
-	for _, k := range b.plan.Kubeconfigs {
+	for _, k := range configs {
 		if k.Host == c.Host && k.Component == c.Name {
 			list = append(list, directories(k.CA, k.Cert, k.Key)...)
 		}

@@ -27,12 +27,26 @@ var leftToLegacy = map[string]string{
 	"storage-version-migrator-controller":            "it rewrites every object of a resource in this version's form, those that both sides read among them",
 }
 
-// decideControllers decides which controllers each controller manager runs, and puts them into the plan. A garbage collector is judged by
-// what the other side's controllers create, so the collectors come last; the legacy side's is changed only when it must be.
-func (b *builder) decideControllers() {
-	b.plan.Controllers = slices.Concat(b.legacyControllers(), b.modernControllers(b.plan.Resources))
-	b.decideModernCollector()
-	b.decideLegacyCollector()
+// decideControllers decides which controllers each controller manager runs. A garbage collector is judged by what the other
+// side's controllers create, so the collectors come last; the legacy side's is changed only when it must be.
+func (p *placement) decideControllers(rows []Resource) []Controller {
+	controllers := slices.Concat(p.legacyControllers(), p.modernControllers(rows))
+	for _, side := range []pair.Side{pair.Modern, pair.Legacy} {
+		if c := controllerOf(controllers, side, garbageCollector); c != nil {
+			dangers := p.collectorDangers(side, rows, controllers)
+			if side == pair.Modern {
+				*c = p.decideModernCollector(*c, dangers)
+			} else {
+				*c = p.decideLegacyCollector(*c, dangers)
+			}
+		}
+	}
+	return controllers
+}
+
+func (p *placement) collectorDangers(side pair.Side, rows []Resource, controllers []Controller) []CollectorDanger {
+	minors := map[pair.Side]kubever.Minor{pair.Legacy: p.legacy, pair.Modern: p.modern}
+	return collectorDangers(side, minors, p.file.Spec.Kubelet.Version.Minor, rows, controllers)
 }
 
 // legacyControllers are those of the legacy controller manager as its defaults and the spec's --controllers have them.
@@ -220,38 +234,31 @@ func (p *placement) decideRootCA(rows []Resource) (bool, string) {
 const safeCollector = "every owner that it could miss is of a kind or version that its API server does not serve, and this version leaves such objects alone"
 
 // decideModernCollector turns the modern side's garbage collector on when it cannot harm the legacy side's objects.
-func (b *builder) decideModernCollector() {
-	c := b.plan.Controller(pair.Modern, garbageCollector)
-	if c == nil {
-		return
-	}
-	if _, given := lastValue(b.file.Spec.Modern.ControllerManager.ExtraArgs, "controllers"); given {
-		return
-	}
-	if collectorOff(b.file.Spec.Modern.ControllerManager.ExtraArgs) {
+func (p *placement) decideModernCollector(c Controller, dangers []CollectorDanger) Controller {
+	args := p.file.Spec.Modern.ControllerManager.ExtraArgs
+	_, given := lastValue(args, "controllers")
+	switch {
+	case given:
+	case collectorOff(args):
 		c.Why = collectorOffWhy
-		return
+	case len(dangers) == 0:
+		c.On, c.Why = true, safeCollector
+	default:
+		c.On, c.Why = false, dangers[0].String()
 	}
-	dangers := b.plan.CollectorDangers(pair.Modern)
-	if c.On, c.Why = len(dangers) == 0, safeCollector; !c.On {
-		c.Why = dangers[0].String()
-	}
+	return c
 }
 
 // decideLegacyCollector turns the legacy side's garbage collector off only when it would delete the modern side's objects.
-func (b *builder) decideLegacyCollector() {
-	c := b.plan.Controller(pair.Legacy, garbageCollector)
-	if c == nil || !c.On {
-		return
-	}
-	dangers := b.plan.CollectorDangers(pair.Legacy)
+func (p *placement) decideLegacyCollector(c Controller, dangers []CollectorDanger) Controller {
 	switch {
-	case len(dangers) == 0:
-	case b.file.Spec.Legacy.ControllerManager == nil:
+	case !c.On, len(dangers) == 0:
+	case p.file.Spec.Legacy.ControllerManager == nil:
 		c.Why = dangers[0].String() + "; its controller manager is not part of the spec, so the plan cannot turn it off"
 	default:
 		c.On, c.Why = false, dangers[0].String()
 	}
+	return c
 }
 
 // controllersValue is --controllers of the modern side: the names of what runs, without a star, so that nothing else does.

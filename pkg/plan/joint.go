@@ -23,25 +23,38 @@ const JointControllers = policy.UserControllers
 // planFile is where a host has what the plan says to components that go by it.
 const planFile = modernDirectory + "/plan.json"
 
-// decideJoint decides whether the controllers that see both sides have anything to do, and lets them through the modern side's policy.
-func (b *builder) decideJoint() {
+// duties are what the controllers that see both sides have to do.
+type duties struct {
+	why      []string
+	collects bool
+}
+
+// duties is nil when there is nothing to do for them, or when they are not wanted.
+func (b *basis) duties(pods *Pods) *duties {
 	if b.file.Spec.Controllers == nil || b.file.Spec.Controllers.Disabled {
-		return
+		return nil
 	}
 	uncollected := b.uncollected()
-	why := slices.Concat(uncollected, b.endedTooEarly(), b.podsWithoutThem())
+	why := slices.Concat(uncollected, b.endedTooEarly(), podsWithoutThem(pods))
 	if len(why) == 0 {
-		return
+		return nil
 	}
-	b.plan.Joint = &Joint{Why: why, Collects: len(uncollected) > 0, User: JointControllers, PlanFile: planFile}
-	b.plan.Policy.Grants = append(b.plan.Policy.Grants, b.jointGrants()...)
+	return &duties{why: why, collects: len(uncollected) > 0}
+}
+
+// joint is what the plan says about the controllers with these duties, beside a legacy API server that is one of the components.
+func (b *basis) joint(d *duties, components []Component, pods *Pods) *Joint {
+	if d == nil {
+		return nil
+	}
+	return &Joint{Why: d.why, Collects: d.collects, User: JointControllers, PlanFile: planFile, Legacy: b.legacyAccess(components, pods)}
 }
 
 // uncollected says on which sides the plan keeps the garbage collector off. One that the spec itself turns off is somebody's wish.
-func (b *builder) uncollected() []string {
+func (b *basis) uncollected() []string {
 	var why []string
 	for _, side := range pair.Sides() {
-		if c := b.plan.Controller(side, garbageCollector); c != nil && !c.On && len(b.plan.CollectorDangers(side)) > 0 {
+		if c := controllerOf(b.controllers, side, garbageCollector); c != nil && !c.On && len(b.collectorDangers(side, b.rows, b.controllers)) > 0 {
 			why = append(why, fmt.Sprintf("the garbage collector of the %s side is off, because %s", side, c.Why))
 		}
 	}
@@ -49,14 +62,14 @@ func (b *builder) uncollected() []string {
 }
 
 // endedTooEarly says which side's objects outlive a namespace that the other side ends.
-func (b *builder) endedTooEarly() []string {
+func (b *basis) endedTooEarly() []string {
 	var why []string
 	for _, side := range pair.Sides() {
 		ending := side.Other()
-		if c := b.plan.Controller(ending, namespaceControl); c == nil || !c.On {
+		if c := controllerOf(b.controllers, ending, namespaceControl); c == nil || !c.On {
 			continue
 		}
-		if len(b.plan.UnseenInNamespaces(side)) > 0 {
+		if len(unseenInNamespaces(side, b.minor(side), b.rows, b.customResources())) > 0 {
 			why = append(why, fmt.Sprintf("the %s side ends the namespaces that both share, and does not see what the %s side has of its own in them", ending, side))
 		}
 	}
@@ -64,8 +77,7 @@ func (b *builder) endedTooEarly() []string {
 }
 
 // podsWithoutThem says what pods of the modern side would lack.
-func (b *builder) podsWithoutThem() []string {
-	pods := b.plan.Pods
+func podsWithoutThem(pods *Pods) []string {
 	if pods == nil {
 		return nil
 	}
@@ -79,29 +91,34 @@ func (b *builder) podsWithoutThem() []string {
 // UnseenInNamespaces lists the resources of which a side has objects in shared namespaces that the other side does not see. Empty where
 // namespaces are not shared.
 func (p *Plan) UnseenInNamespaces(side pair.Side) []string {
-	if row := p.Resource("namespaces"); row == nil || !row.VisibleToBoth() {
+	return unseenInNamespaces(side, p.Side(side).Version.Minor, p.Resources, p.CustomResources)
+}
+
+func unseenInNamespaces(side pair.Side, m kubever.Minor, rows []Resource, custom pair.Resource) []string {
+	if row := rowOf(rows, "namespaces"); row == nil || !row.VisibleToBoth() {
 		return nil
 	}
 	var unseen []string
-	for i := range p.Resources {
-		r := &p.Resources[i]
+	for i := range rows {
+		r := &rows[i]
 		if here := r.View(side); r.Namespaced && !r.Pseudo && !r.VisibleToBoth() && len(here.Serves) > 0 && here.Store != "" {
 			unseen = append(unseen, r.Name)
 		}
 	}
-	if store := p.CustomResources.View(side).Store; store != "" && kubever.Behaves(kubever.BehaviourCRDServed, p.Side(side).Version.Minor) && p.CustomResources.View(side.Other()).Store != store {
+	if store := custom.View(side).Store; store != "" && kubever.Behaves(kubever.BehaviourCRDServed, m) &&
+		custom.View(side.Other()).Store != store {
 		unseen = append(unseen, "custom resources")
 	}
 	return unseen
 }
 
-// joint reports whether the controllers that see both sides run on a host.
-func (b *builder) joint(host spec.Host) bool {
-	return b.plan.Joint != nil && (len(b.file.Spec.Controllers.Hosts) == 0 || slices.Contains(b.file.Spec.Controllers.Hosts, host.Name))
+// joins reports whether the controllers that see both sides run on a host.
+func (b *basis) joins(host spec.Host, joint *duties) bool {
+	return joint != nil && (len(b.file.Spec.Controllers.Hosts) == 0 || slices.Contains(b.file.Spec.Controllers.Hosts, host.Name))
 }
 
 // jointControllers is the component on a host.
-func (b *builder) jointControllers(host spec.Host) Component {
+func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, configs []Kubeconfig) Component {
 	s := b.file.Spec.Controllers
 	c := Component{Host: host.Name, Kind: JointControllers, Name: JointControllers, Image: s.Image, Program: s.Binary, Command: []string{"fusionctl", "controllers"}, Port: s.Port}
 	if s.Image == "" {
@@ -112,15 +129,15 @@ func (b *builder) jointControllers(host spec.Host) Component {
 	say := func(name, value, why string) {
 		l.args = append(l.args, wantedArg{Arg: Arg{Name: name, Value: value, Why: why, Origin: FromPlan}})
 	}
-	say("plan", b.plan.Joint.PlanFile, "which objects both sides see; a server that is not the plan's is not touched")
+	say("plan", planFile, "which objects both sides see; a server that is not the plan's is not touched")
 	say("legacy-kubeconfig", jointKubeconfigPath(pair.Legacy), "the legacy API server of the same host")
 	say("modern-kubeconfig", jointKubeconfigPath(pair.Modern), "the modern API server of the same host")
-	if !b.plan.Joint.Collects {
+	if !joint.collects {
 		say("collect", "false", "no side's garbage collector is off because of the other side")
 	}
 	say("leader-elect", "true", "one of the hosts acts at a time")
 	say("listen", hostPort(loopback, s.Port), "health and metrics; nobody else asks")
-	if pods := b.plan.Pods; pods != nil && pods.Admission.By == ByWebhook {
+	if pods != nil && pods.Admission.By == ByWebhook {
 		const why = "the modern API server of the same host asks about pods"
 		say("webhook-cert", pods.Admission.Cert, why)
 		say("webhook-key", pods.Admission.Key, why)
@@ -129,7 +146,7 @@ func (b *builder) jointControllers(host spec.Host) Component {
 	c.Args = l.with(s.ExtraArgs)
 	c.Liveness = &Probe{Scheme: "HTTP", Host: loopback, Port: s.Port, Path: "/healthz", DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}
 	c.Startup = b.startupProbe(*c.Liveness)
-	c.Mounts = named(append(c.Mounts, b.mounts(&c, nil)...))
+	c.Mounts = named(append(c.Mounts, mounts(&c, nil, configs)...))
 	return c
 }
 
@@ -139,8 +156,8 @@ func jointKubeconfigPath(side pair.Side) string {
 
 // jointKubeconfigs are the two files with which a host's controllers reach both API servers. One certificate is good for both: the sides
 // have one CA for their clients.
-func (b *builder) jointKubeconfigs(host spec.Host) []Kubeconfig {
-	base := b.plan.PKI.Directory + "/modern/" + JointControllers
+func (b *basis) jointKubeconfigs(host spec.Host) []Kubeconfig {
+	base := b.file.Spec.PKI.Directory + "/modern/" + JointControllers
 	var list []Kubeconfig
 	for _, side := range pair.Sides() {
 		s := b.side(side)
@@ -150,7 +167,7 @@ func (b *builder) jointKubeconfigs(host spec.Host) []Kubeconfig {
 		}
 		list = append(list, Kubeconfig{
 			Host: host.Name, Component: JointControllers, Path: jointKubeconfigPath(side), Server: "https://" + hostPort(address, s.APIServer.Port),
-			CA: b.plan.PKI.CA, Cert: base + ".crt", Key: base + ".key", User: JointControllers,
+			CA: b.file.Spec.PKI.CA, Cert: base + ".crt", Key: base + ".key", User: JointControllers,
 		})
 	}
 	return list
@@ -164,14 +181,14 @@ const (
 
 // jointGrants is what they need of the modern API server: to read everything; and to change what can be garbage there, which is what is
 // changed through this side of what the version builds in, and of other groups what the spec lets users make.
-func (b *builder) jointGrants() []policy.Grant {
+func (b *basis) jointGrants() []policy.Grant {
 	subject := []policy.Subject{{Kind: policy.KindUser, Name: JointControllers}}
 	everywhere := []string{"*"}
 	grants := []policy.Grant{{
 		Subjects: subject, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: everywhere, ReadOnly: true,
 		Purpose: policy.ForControllers, Why: jointReads,
 	}}
-	for _, r := range collectable(b.plan.Resources, pair.Modern) {
+	for _, r := range collectable(b.rows, pair.Modern) {
 		grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Namespaces: everywhere, Purpose: policy.ForControllers, Why: jointWrites})
 	}
 	builtIn := map[string]bool{}
@@ -224,15 +241,12 @@ func rankOf(last bool) int {
 	return 0
 }
 
-// allowJoint says what the legacy API server has to allow, now that its arguments are known.
-func (b *builder) allowJoint() {
-	if b.plan.Joint == nil {
-		return
-	}
-	a := &b.plan.Joint.Legacy
-	a.Modes = []string{"AlwaysAllow"}
-	for _, server := range b.plan.ComponentsOf(pair.Legacy, kubever.APIServer) {
-		if value, ok := server.Arg("authorization-mode"); ok {
+// legacyAccess is what the legacy API server, one of the components, has to allow to the controllers that see both sides.
+func (b *basis) legacyAccess(components []Component, pods *Pods) LegacyAccess {
+	a := LegacyAccess{Modes: []string{"AlwaysAllow"}}
+	for i := range components {
+		server := &components[i]
+		if value, ok := server.Arg("authorization-mode"); ok && server.Side == pair.Legacy && server.Kind == kubever.APIServer {
 			a.Modes = splitList(value)
 		}
 	}
@@ -248,16 +262,18 @@ func (b *builder) allowJoint() {
 			Why: "discovery, whether it is complete, and whether it is the server of the plan"},
 		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}, Why: "an owner may be of any kind, and what cannot be listed is not known to be gone"},
 	}
-	b.allowLegacyChanges(a)
+	a.Rules = append(a.Rules, b.legacyChanges(pods)...)
+	return a
 }
 
-// allowLegacyChanges adds the rights to change what is changed through the legacy side.
-func (b *builder) allowLegacyChanges(a *LegacyAccess) {
+// legacyChanges are the rights to change what is changed through the legacy side.
+func (b *basis) legacyChanges(pods *Pods) []Right {
+	var rules []Right
 	changing := []string{"delete", "patch"}
 	const why = "garbage, and references to absent owners"
 	byGroup := map[string][]string{}
 	var groups []string
-	for _, r := range collectable(b.plan.Resources, pair.Legacy) {
+	for _, r := range collectable(b.rows, pair.Legacy) {
 		if byGroup[r.Group] == nil {
 			groups = append(groups, r.Group)
 		}
@@ -266,24 +282,24 @@ func (b *builder) allowLegacyChanges(a *LegacyAccess) {
 	slices.Sort(groups)
 	for _, group := range groups {
 		slices.Sort(byGroup[group])
-		a.Rules = append(a.Rules, Right{APIGroups: []string{group}, Resources: byGroup[group], Verbs: changing, Why: why})
+		rules = append(rules, Right{APIGroups: []string{group}, Resources: byGroup[group], Verbs: changing, Why: why})
 	}
-	if !b.plan.CustomResources.VisibleToBoth() {
-		a.Rules = append(a.Rules, Right{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: changing, Why: "custom resources of the legacy side, whose groups nobody knows beforehand"})
+	if custom := b.customResources(); !custom.VisibleToBoth() {
+		rules = append(rules, Right{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: changing, Why: "custom resources of the legacy side, whose groups nobody knows beforehand"})
 	}
 	if b.writtenThrough("namespaces") == pair.Legacy {
-		a.Rules = append(a.Rules, Right{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}, Why: "a namespace waits until both sides are empty of it"})
+		rules = append(rules, Right{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}, Why: "a namespace waits until both sides are empty of it"})
 	}
-	a.Rules = append(a.Rules, b.podRights()...)
+	rules = append(rules, b.podRights(pods)...)
 	if b.writtenThrough("configmaps") == pair.Legacy {
-		a.Rules = append(a.Rules, Right{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update"}, Namespace: metav1.NamespaceSystem, Why: "the lock on which they elect"})
+		rules = append(rules, Right{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update"}, Namespace: metav1.NamespaceSystem, Why: "the lock on which they elect"})
 	}
+	return rules
 }
 
 // podRights are the rights to keep the service of the modern servers, and to make Secrets of tokens, as far as that is done through the
 // legacy side.
-func (b *builder) podRights() []Right {
-	pods := b.plan.Pods
+func (b *basis) podRights(pods *Pods) []Right {
 	if pods == nil {
 		return nil
 	}
@@ -291,7 +307,7 @@ func (b *builder) podRights() []Right {
 	keep := []string{"create", "update"}
 	var rights []Right
 	keeps := func(group, resource, name string) {
-		if row := b.plan.Resource(name); row != nil && len(row.Legacy.Serves) > 0 && (!row.VisibleToBoth() || pods.Service.Side == pair.Legacy) {
+		if row := rowOf(b.rows, name); row != nil && len(row.Legacy.Serves) > 0 && (!row.VisibleToBoth() || pods.Service.Side == pair.Legacy) {
 			rights = append(rights, Right{APIGroups: []string{group}, Resources: []string{resource}, Verbs: keep, Namespace: pods.Service.Namespace, Why: why})
 		}
 	}
@@ -299,7 +315,7 @@ func (b *builder) podRights() []Right {
 		keeps("", "services", "services/specs")
 	}
 	keeps("", "endpoints", "services/endpoints")
-	if row := b.plan.Resource("endpointslices"); row != nil && row.Legacy.Store != "" && len(row.Legacy.Serves) > 0 {
+	if row := rowOf(b.rows, "endpointslices"); row != nil && row.Legacy.Store != "" && len(row.Legacy.Serves) > 0 {
 		rights = append(rights, Right{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: keep, Namespace: pods.Service.Namespace, Why: why})
 	}
 	if pods.Tokens == TokensSecret && b.writtenThrough("secrets") != pair.Modern {
@@ -309,8 +325,8 @@ func (b *builder) podRights() []Right {
 }
 
 // writtenThrough is the side through which objects of a resource are written that both sides see; "" where each side has its own.
-func (b *builder) writtenThrough(key string) pair.Side {
-	row := b.plan.Resource(key)
+func (b *basis) writtenThrough(key string) pair.Side {
+	row := rowOf(b.rows, key)
 	if row == nil {
 		return ""
 	}

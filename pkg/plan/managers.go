@@ -17,13 +17,13 @@ const (
 )
 
 // controllerManager is a side's controller manager on a host.
-func (b *builder) controllerManager(host spec.Host, side pair.Side) Component {
+func (b *basis) controllerManager(host spec.Host, side pair.Side, elected election, configs []Kubeconfig) Component {
 	s := b.side(side)
 	c := b.component(host, side, kubever.ControllerManager, s.ControllerManager)
 	l := &argList{component: kubever.ControllerManager, minor: s.Version.Minor}
-	b.clientArgs(l, c.Name, side, s.ControllerManager)
+	clientArgs(l, c.Name, side, s.ControllerManager)
 	if side == pair.Modern {
-		b.modernManagerArgs(l)
+		b.modernManagerArgs(l, elected)
 	} else {
 		b.legacyManagerArgs(l, s.ControllerManager.ExtraArgs)
 	}
@@ -31,26 +31,26 @@ func (b *builder) controllerManager(host spec.Host, side pair.Side) Component {
 	c.Args = b.args(host, side, l, s.ControllerManager.ExtraArgs)
 	c.Port, c.Liveness = b.daemonProbe(&c, s.Version.Minor)
 	c.Startup = b.startupProbe(*c.Liveness)
-	c.Mounts = b.mounts(&c, s.ControllerManager.ExtraMounts)
+	c.Mounts = mounts(&c, s.ControllerManager.ExtraMounts, configs)
 	return c
 }
 
 // scheduler is the legacy side's scheduler on a host; it places the pods of both sides.
-func (b *builder) scheduler(host spec.Host) Component {
+func (b *basis) scheduler(host spec.Host, configs []Kubeconfig) Component {
 	s := b.side(pair.Legacy)
 	c := b.component(host, pair.Legacy, kubever.Scheduler, s.Scheduler)
 	l := &argList{component: kubever.Scheduler, minor: s.Version.Minor}
-	b.clientArgs(l, c.Name, pair.Legacy, s.Scheduler)
+	clientArgs(l, c.Name, pair.Legacy, s.Scheduler)
 	l.set("leader-elect", "true", "one of the hosts schedules at a time")
 	c.Args = b.args(host, pair.Legacy, l, s.Scheduler.ExtraArgs)
 	c.Port, c.Liveness = b.daemonProbe(&c, s.Version.Minor)
 	c.Startup = b.startupProbe(*c.Liveness)
-	c.Mounts = b.mounts(&c, s.Scheduler.ExtraMounts)
+	c.Mounts = mounts(&c, s.Scheduler.ExtraMounts, configs)
 	return c
 }
 
 // clientArgs are how a component reaches its API server, and where it serves its own health.
-func (b *builder) clientArgs(l *argList, name string, side pair.Side, c *spec.Component) {
+func clientArgs(l *argList, name string, side pair.Side, c *spec.Component) {
 	config := kubeconfigPath(side, l.component, c)
 	l.set("kubeconfig", config, fmt.Sprintf("the %s API server of the same host", side))
 	secure := servesSecurely(l.component, l.minor)
@@ -73,11 +73,11 @@ func (b *builder) clientArgs(l *argList, name string, side pair.Side, c *spec.Co
 	l.set("profiling", "false", "nothing needs it")
 }
 
-func (b *builder) legacyManagerArgs(l *argList, extra []spec.Arg) {
-	pki, network := b.plan.PKI, b.plan.Network
+func (b *basis) legacyManagerArgs(l *argList, extra []spec.Arg) {
+	pki, network := b.file.Spec.PKI, b.file.Spec.Network
 	l.set("leader-elect", "true", "one of the hosts controls at a time")
-	if value := b.legacyControllersValue(b.plan.Controllers, extra); value != "" {
-		l.need("controllers", value, "the garbage collector is off: "+b.plan.Controller(pair.Legacy, garbageCollector).Why)
+	if value := b.legacyControllersValue(b.controllers, extra); value != "" {
+		l.need("controllers", value, "the garbage collector is off: "+controllerOf(b.controllers, pair.Legacy, garbageCollector).Why)
 	}
 	if network.PodCIDR != "" {
 		l.set("allocate-node-cidrs", "true", "the spec names a pod CIDR")
@@ -90,14 +90,14 @@ func (b *builder) legacyManagerArgs(l *argList, extra []spec.Arg) {
 	l.set("cluster-signing-key-file", pki.CAKey, "signs what kubelets ask for")
 }
 
-func (b *builder) modernManagerArgs(l *argList) {
-	l.set("controllers", controllersValue(b.plan.Controllers), "a list without a star: what is not named is off")
+func (b *basis) modernManagerArgs(l *argList, elected election) {
+	l.set("controllers", controllersValue(b.controllers), "a list without a star: what is not named is off")
 	l.set("leader-elect", "true", "one of the hosts controls at a time")
-	for _, arg := range b.modernLocks[kubever.ControllerManager].args {
+	for _, arg := range elected.args {
 		l.set(arg.Name, arg.Value, arg.Why)
 	}
-	if publisher := b.plan.Controller(pair.Modern, rootCAPublisher); publisher != nil && publisher.On {
-		l.set("root-ca-file", b.plan.PKI.CA, "what pods trust; the same bundle on both sides")
+	if publisher := controllerOf(b.controllers, pair.Modern, rootCAPublisher); publisher != nil && publisher.On {
+		l.set("root-ca-file", b.file.Spec.PKI.CA, "what pods trust; the same bundle on both sides")
 	}
 }
 
@@ -121,7 +121,7 @@ func servesSecurely(kind string, m kubever.Minor) bool {
 }
 
 // daemonProbe asks a controller manager or scheduler whether it is well, on the port that its arguments and its version say.
-func (b *builder) daemonProbe(c *Component, m kubever.Minor) (int, *Probe) {
+func (b *basis) daemonProbe(c *Component, m kubever.Minor) (int, *Probe) {
 	probe := &Probe{Host: loopback, Path: "/healthz", DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}
 	addressFlag := "address"
 	if secure := portArg(c, "secure-port", m); secure != 0 {
@@ -153,7 +153,7 @@ func portArg(c *Component, name string, m kubever.Minor) int {
 
 // kubeconfigs are the files with which the controller managers and the scheduler of a host reach their API servers. A component
 // that runs already has its own.
-func (b *builder) kubeconfigs(host spec.Host) []Kubeconfig {
+func (b *basis) kubeconfigs(host spec.Host, joint *duties) []Kubeconfig {
 	var list []Kubeconfig
 	for _, side := range pair.Sides() {
 		s := b.side(side)
@@ -168,7 +168,7 @@ func (b *builder) kubeconfigs(host spec.Host) []Kubeconfig {
 				continue
 			}
 			component := of.kind
-			directory := b.plan.PKI.Directory
+			directory := b.file.Spec.PKI.Directory
 			if side == pair.Modern {
 				component += "-modern"
 				directory += "/modern"
@@ -177,11 +177,11 @@ func (b *builder) kubeconfigs(host spec.Host) []Kubeconfig {
 			list = append(list, Kubeconfig{
 				Host: host.Name, Component: component, Path: kubeconfigPath(side, of.kind, of.c),
 				Server: "https://" + hostPort(serverAddress(s.APIServer), s.APIServer.Port),
-				CA:     b.plan.PKI.CA, Cert: base + ".crt", Key: base + ".key", User: "system:" + of.kind,
+				CA:     b.file.Spec.PKI.CA, Cert: base + ".crt", Key: base + ".key", User: "system:" + of.kind,
 			})
 		}
 	}
-	if b.joint(host) {
+	if b.joins(host, joint) {
 		list = append(list, b.jointKubeconfigs(host)...)
 	}
 	return list

@@ -15,51 +15,72 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// New computes the plan of a spec that spec.Load has returned. It is pure: the same spec gives the same plan.
+// New computes the plan of a spec that spec.Load has returned, for where its components are to run. It is pure: the same
+// spec gives the same plan. Each step takes what steps before it have returned, and changes none of it.
 // Errors: what cannot be planned at all, with the field of the spec; dangers are no errors here but findings of pkg/rules.
-func New(f *spec.File) (*Plan, error) {
+func New(f *spec.File, target Target) (*Plan, error) {
 	if err := plannable(f); err != nil {
 		return nil, err
 	}
-	s := &f.Spec
-	p := &Plan{
-		Name: f.Metadata.Name, Layout: s.Layout, Hosts: s.Hosts, Kubelet: s.Kubelet.Version, Network: s.Network, PKI: s.PKI,
-		Prefix: s.Stores[0].Prefix, PolicyFile: policyFile, Accept: s.Accept,
-		Legacy: Side{Name: pair.Legacy, Version: s.Legacy.Version}, Modern: Side{Name: pair.Modern, Version: s.Modern.Version},
-	}
-	for _, store := range s.Stores {
-		p.Stores = append(p.Stores, Store{Name: store.Name, Endpoints: store.Endpoints, TLS: store.TLS, Version: store.Version, Managed: store.Managed})
-	}
-	b, err := newBuilder(f, p)
+	places, err := newPlacement(f)
 	if err != nil {
 		return nil, err
 	}
-	if p.Resources, err = b.resources(); err != nil {
+	rows, err := places.place()
+	if err != nil {
 		return nil, err
 	}
-	p.CustomResources = b.customResources()
-	b.decideControllers()
-	if err := b.elect(); err != nil {
+	b := &basis{placement: places, target: target, stores: storesOf(f, target), rows: rows, controllers: places.decideControllers(rows)}
+	held := b.legacyLocks()
+	elected, err := b.elect(held)
+	if err != nil {
 		return nil, err
 	}
-	p.Legacy, p.Modern = b.planSide(pair.Legacy), b.planSide(pair.Modern)
-	p.StartupWrites = b.bootKeys()
-	if p.Pods, err = b.pods(); err != nil {
+	pods, err := b.podsOf()
+	if err != nil {
 		return nil, err
 	}
-	p.Policy = access(f, p.Resources, p.Controllers, p.Modern.Locks)
-	b.decideJoint()
-	for _, host := range s.Hosts {
-		p.Kubeconfigs = append(p.Kubeconfigs, b.kubeconfigs(host)...)
-		p.Certificates = append(p.Certificates, b.certificates(host)...)
-		components, err := b.components(host)
+	duties := b.duties(pods)
+	runs, err := b.parts(elected, duties, pods)
+	if err != nil {
+		return nil, err
+	}
+	s := &f.Spec
+	return &Plan{
+		Target: target, Name: f.Metadata.Name, Layout: s.Layout, Hosts: s.Hosts, Kubelet: s.Kubelet.Version, Network: s.Network,
+		PKI: s.PKI, Prefix: s.Stores[0].Prefix, Stores: b.stores,
+		Legacy: b.sideAsAWhole(pair.Legacy, held), Modern: b.sideAsAWhole(pair.Modern, elected.locks),
+		Resources: rows, CustomResources: b.customResources(), Controllers: b.controllers, StartupWrites: b.bootKeys(),
+		Components: runs.components, Kubeconfigs: runs.kubeconfigs, Certificates: runs.certificates,
+		Joint: b.joint(duties, runs.components, pods), Pods: pods, Policy: b.access(elected.locks, duties),
+		PolicyFile: policyFile, Accept: s.Accept,
+	}, nil
+}
+
+// parts are what runs, and the files that it needs.
+type parts struct {
+	components   []Component
+	kubeconfigs  []Kubeconfig
+	certificates []Certificate
+}
+
+// parts are those of every host, or of a cluster.
+func (b *basis) parts(elected election, joint *duties, pods *Pods) (parts, error) {
+	var all parts
+	for _, host := range b.file.Spec.Hosts {
+		configs := b.kubeconfigs(host, joint)
+		components, err := b.components(host, elected, joint, pods, configs)
 		if err != nil {
-			return nil, err
+			return parts{}, err
 		}
-		p.Components = append(p.Components, components...)
+		all.kubeconfigs = append(all.kubeconfigs, configs...)
+		all.certificates = append(all.certificates, b.certificates(host, pods, configs)...)
+		all.components = append(all.components, components...)
 	}
-	b.allowJoint()
-	return p, nil
+	if b.target == Hosted {
+		return b.inCluster(all), nil
+	}
+	return all, nil
 }
 
 // computed are arguments that the plan alone decides: resources, stores and owners of the spec say what they say.
@@ -120,23 +141,20 @@ func rangesTaken(f *spec.File, at string, ranges []string, side *spec.Side) erro
 	return nil
 }
 
-func newBuilder(f *spec.File, p *Plan) (*builder, error) {
-	legacy, modern := f.Spec.Legacy.Version.Minor, f.Spec.Modern.Version.Minor
-	moved, err := movedByLegacy(f, p)
+func newPlacement(f *spec.File) (*placement, error) {
+	moved, err := movedByLegacy(f)
 	if err != nil {
 		return nil, err
 	}
-	pl := &placement{
-		file: f, legacy: legacy, modern: modern,
+	return &placement{
+		file: f, legacy: f.Spec.Legacy.Version.Minor, modern: f.Spec.Modern.Version.Minor,
 		legacyStore: f.Spec.Legacy.Store, modernStore: f.Spec.Modern.Store,
-		moved: moved,
-	}
-	pl.poison = pl.startupPoison()
-	return &builder{placement: pl, plan: p, legacyLocks: map[string]election{}, modernLocks: map[string]election{}}, nil
+		moved: moved, poison: startupPoison(f),
+	}, nil
 }
 
 // movedByLegacy reads the overrides that the legacy server has already: keys that it keeps in another store than its default.
-func movedByLegacy(f *spec.File, p *Plan) (map[string]string, error) {
+func movedByLegacy(f *spec.File) (map[string]string, error) {
 	args := f.Spec.Legacy.APIServer.ExtraArgs
 	i := lastIndex(args, "etcd-servers-overrides")
 	if i < 0 {
@@ -151,7 +169,7 @@ func movedByLegacy(f *spec.File, p *Plan) (map[string]string, error) {
 		if !found || !slash {
 			return nil, f.Errorf(at, "--etcd-servers-overrides: %q: want GROUP/RESOURCE#URL;URL", entry)
 		}
-		store := storeWith(p.Stores, strings.Split(servers, ";"))
+		store := storeWith(f.Spec.Stores, strings.Split(servers, ";"))
 		if store == "" {
 			return nil, f.Errorf(at, "--etcd-servers-overrides: %q: no store of spec.stores has the endpoints %q; add it", entry, servers)
 		}
@@ -168,7 +186,7 @@ func movedByLegacy(f *spec.File, p *Plan) (map[string]string, error) {
 }
 
 // storeWith names the store that has one of the endpoints.
-func storeWith(stores []Store, endpoints []string) string {
+func storeWith(stores []spec.Store, endpoints []string) string {
 	for _, s := range stores {
 		for _, endpoint := range endpoints {
 			if slices.ContainsFunc(s.Endpoints, func(e string) bool { return sameEndpoint(e, endpoint) }) {
@@ -187,17 +205,18 @@ func sameEndpoint(a, b string) bool {
 
 // startupPoison are the writes of the modern API server's start that the legacy side, looking at the same keys, could not read, and
 // that can be prevented by not serving the resource.
-func (p *placement) startupPoison() []kubever.StartupWrite {
-	if p.legacyStore != p.modernStore {
+func startupPoison(f *spec.File) []kubever.StartupWrite {
+	legacy, modern := f.Spec.Legacy.Version.Minor, f.Spec.Modern.Version.Minor
+	if f.Spec.Legacy.Store != f.Spec.Modern.Store {
 		return nil // what cannot be shared is not: its location is decided row by row
 	}
 	var poison []kubever.StartupWrite
-	for _, w := range kubever.StartupWrites(p.modern) {
+	for _, w := range kubever.StartupWrites(modern) {
 		fact, ok := kubever.ResourceByKey(w.Resource)
-		if !ok || w.OnlyWithRBAC || w.OffFlag == "" || w.OffFlag == reconcilerFlag || !fact.In(p.legacy) {
+		if !ok || w.OnlyWithRBAC || w.OffFlag == "" || w.OffFlag == reconcilerFlag || !fact.In(legacy) {
 			continue
 		}
-		if stored, ok := fact.StoredAs(p.modern); ok && !kubever.CanDecode(stored, p.legacy) {
+		if stored, ok := fact.StoredAs(modern); ok && !kubever.CanDecode(stored, legacy) {
 			poison = append(poison, w)
 		}
 	}
@@ -217,36 +236,37 @@ func (p *placement) customResources() pair.Resource {
 	return r
 }
 
-// elect decides on what the components of both sides elect.
-func (b *builder) elect() error {
-	s := &b.file.Spec
+// legacyLocks are what the components of the legacy side elect on.
+func (b *basis) legacyLocks() []pair.Lock {
+	s := &b.file.Spec.Legacy
 	var held []pair.Lock
 	for _, of := range []struct {
 		kind string
 		c    *spec.Component
-	}{{kubever.ControllerManager, s.Legacy.ControllerManager}, {kubever.Scheduler, s.Legacy.Scheduler}} {
+	}{{kubever.ControllerManager, s.ControllerManager}, {kubever.Scheduler, s.Scheduler}} {
 		var args []spec.Arg
 		if of.c != nil {
 			args = of.c.ExtraArgs
 		}
-		e := runningElection(pair.Legacy, of.kind, b.legacy, args)
-		b.legacyLocks[of.kind] = e
-		held = append(held, e.locks...)
+		held = append(held, runningElection(pair.Legacy, of.kind, b.legacy, args).locks...)
 	}
-	manager := s.Modern.ControllerManager
+	return held
+}
+
+// elect decides on what the modern controller manager elects, beside what the legacy side holds.
+func (b *basis) elect(held []pair.Lock) (election, error) {
+	manager := b.file.Spec.Modern.ControllerManager
 	if manager == nil {
-		return nil
+		return election{}, nil
 	}
 	if electsByItself(manager.ExtraArgs) {
-		b.modernLocks[kubever.ControllerManager] = runningElection(pair.Modern, kubever.ControllerManager, b.modern, manager.ExtraArgs)
-		return nil
+		return runningElection(pair.Modern, kubever.ControllerManager, b.modern, manager.ExtraArgs), nil
 	}
-	e, found := distinctElection(kubever.ControllerManager, b.modern, held, b.plan.Resources)
+	e, found := distinctElection(kubever.ControllerManager, b.modern, held, b.rows)
 	if !found {
-		return b.file.Errorf("spec.modern.version", "the lock of the %s of %s can neither be renamed nor moved away from the legacy side's", kubever.ControllerManager, b.modern)
+		return election{}, b.file.Errorf("spec.modern.version", "the lock of the %s of %s can neither be renamed nor moved away from the legacy side's", kubever.ControllerManager, b.modern)
 	}
-	b.modernLocks[kubever.ControllerManager] = e
-	return nil
+	return e, nil
 }
 
 // electsByItself reports whether the spec's arguments decide about the election.
@@ -256,23 +276,16 @@ func electsByItself(args []spec.Arg) bool {
 	})
 }
 
-// planSide is what the plan says about a side as a whole.
-func (b *builder) planSide(name pair.Side) Side {
+// sideAsAWhole is what the plan says about a side that elects on the locks.
+func (b *basis) sideAsAWhole(name pair.Side, locks []pair.Lock) Side {
 	s, m := b.side(name), b.minor(name)
-	side := Side{Name: name, Version: s.Version, Store: s.Store, Existing: s.Existing, Port: s.APIServer.Port, Locks: []pair.Lock{}}
-	elections := b.legacyLocks
-	if name == pair.Modern {
-		elections = b.modernLocks
-	}
-	for _, kind := range []string{kubever.ControllerManager, kubever.Scheduler} {
-		side.Locks = append(side.Locks, elections[kind].locks...)
-	}
+	side := Side{Name: name, Version: s.Version, Store: s.Store, Existing: s.Existing, Port: s.APIServer.Port, Locks: append([]pair.Lock{}, locks...)}
 	side.Facts = pair.ControlPlane{
-		Version: s.Version.String(), Store: s.Store, GroupVersions: groupVersions(b.plan.Resources, name, m),
+		Version: s.Version.String(), Store: s.Store, GroupVersions: groupVersions(b.rows, name, m),
 		Collector: b.collector(name), CRDFields: kubever.CRDFields(m), Allocates: allocates(m), Undecryptable: undecryptable(m),
 	}
 	if name == pair.Modern {
-		side.Facts.ServiceCIDRs = b.plan.Network.ModernServiceCIDRs
+		side.Facts.ServiceCIDRs = b.file.Spec.Network.ModernServiceCIDRs
 	}
 	return side
 }
@@ -305,9 +318,9 @@ func groupOfVersion(apiVersion string) string {
 	return ""
 }
 
-func (b *builder) collector(name pair.Side) gc.Collector {
+func (b *basis) collector(name pair.Side) gc.Collector {
 	c := kubever.GarbageCollectorIn(b.minor(name))
-	if controller := b.plan.Controller(name, garbageCollector); controller != nil {
+	if controller := controllerOf(b.controllers, name, garbageCollector); controller != nil {
 		c.Runs = controller.On
 	}
 	return c
@@ -333,12 +346,12 @@ func undecryptable(m kubever.Minor) string {
 }
 
 // bootKeys are what the API servers of both sides write by themselves.
-func (b *builder) bootKeys() []pair.BootKey {
+func (b *basis) bootKeys() []pair.BootKey {
 	var keys []pair.BootKey
 	for _, side := range pair.Sides() {
 		for _, w := range kubever.StartupWrites(b.minor(side)) {
 			fact, _ := kubever.ResourceByKey(w.Resource)
-			if row := b.plan.Resource(w.Resource); row == nil || row.View(side).Store == "" || w.OnlyWithRBAC && side == pair.Modern {
+			if row := rowOf(b.rows, w.Resource); row == nil || row.View(side).Store == "" || w.OnlyWithRBAC && side == pair.Modern {
 				continue // this server does not write it here
 			}
 			stored, _ := fact.StoredAs(b.minor(side))

@@ -1,6 +1,6 @@
-// Package plan turns a spec into a plan: every resource with its owner and its places, every component with its arguments and the
-// reason for each, every controller that runs or does not, the policy, the locks, the certificates. A plan is plain data and
-// complete: whoever holds it needs neither the spec nor the facts.
+// Package plan turns a spec into a plan: every resource with its owner and its places, every component with its arguments and
+// the reason for each, every controller that runs or does not, the policy, the locks, the certificates. A plan is plain data;
+// whoever holds it needs the spec no more, and of the facts what is about its versions in general.
 package plan
 
 import (
@@ -20,6 +20,7 @@ import (
 // Shape:  JSON and YAML as in `fusionctl plan -o yaml`; lists are in a fixed order, so that two plans of one spec are the same bytes.
 // Errors: New reports what cannot be planned; what can be planned but is dangerous is found by pkg/rules.
 type Plan struct {
+	Target       Target               `json:"target,omitempty"`
 	Name         string               `json:"name"`
 	Layout       spec.Layout          `json:"layout"`
 	Hosts        []spec.Host          `json:"hosts"`
@@ -209,9 +210,13 @@ func (p *Plan) Side(name pair.Side) *Side {
 
 // Store returns the store of the name, nil when there is none.
 func (p *Plan) Store(name string) *Store {
-	for i := range p.Stores {
-		if p.Stores[i].Name == name {
-			return &p.Stores[i]
+	return storeOf(p.Stores, name)
+}
+
+func storeOf(stores []Store, name string) *Store {
+	for i := range stores {
+		if stores[i].Name == name {
+			return &stores[i]
 		}
 	}
 	return nil
@@ -238,9 +243,13 @@ func (p *Plan) Row(gr schema.GroupResource) *pair.Resource {
 
 // Controller returns a controller of a side by its name since 1.28, nil when that side's version has none of the name.
 func (p *Plan) Controller(side pair.Side, id string) *Controller {
-	for i := range p.Controllers {
-		if p.Controllers[i].Side == side && p.Controllers[i].ID == id {
-			return &p.Controllers[i]
+	return controllerOf(p.Controllers, side, id)
+}
+
+func controllerOf(controllers []Controller, side pair.Side, id string) *Controller {
+	for i := range controllers {
+		if controllers[i].Side == side && controllers[i].ID == id {
+			return &controllers[i]
 		}
 	}
 	return nil
@@ -255,6 +264,17 @@ func (p *Plan) ComponentsOf(side pair.Side, kind string) []Component {
 		}
 	}
 	return found
+}
+
+// CertificateHosts lists the hosts to which certificates are issued, or HostedName.
+func (p *Plan) CertificateHosts() []string {
+	var hosts []string
+	for _, c := range p.Certificates {
+		if !slices.Contains(hosts, c.Host) {
+			hosts = append(hosts, c.Host)
+		}
+	}
+	return hosts
 }
 
 // Arg returns the last value of an argument, and whether the component has it.

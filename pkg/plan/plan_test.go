@@ -59,7 +59,7 @@ func tryPlan(text string) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return plan.New(f)
+	return plan.New(f, plan.OnHosts)
 }
 
 // Whatever a plan refuses stands in the spec, and the error says where, and what to do.
@@ -467,7 +467,7 @@ func BenchmarkNew(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := plan.New(f); err != nil {
+		if _, err := plan.New(f, plan.OnHosts); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -72,8 +72,8 @@ const (
 	podPolicies = "mutatingadmissionpolicies"
 )
 
-// pods decides how pods of the modern side find their server; nil when the spec leaves them alone.
-func (b *builder) pods() (*Pods, error) {
+// podsOf decides how pods of the modern side find their server; nil when the spec leaves them alone.
+func (b *basis) podsOf() (*Pods, error) {
 	s := b.file.Spec.Pods
 	if s == nil {
 		return nil, nil
@@ -96,12 +96,12 @@ func (b *builder) pods() (*Pods, error) {
 	if !servedByDefault(podWebhooks, b.modern) {
 		return nil, b.file.Errorf("spec.pods", "the API server of %s asks no webhook about pods; leave the field out, or take 1.9 or later", b.modern)
 	}
-	if row := b.plan.Resource(podWebhooks); row != nil && row.VisibleToBoth() {
+	if row := rowOf(b.rows, podWebhooks); row != nil && row.VisibleToBoth() {
 		return nil, b.file.Errorf("spec.pods", "the legacy server would see the registration of the webhook and ask it about its own pods; keep mutatingwebhookconfigurations.admissionregistration.k8s.io apart with layout split")
 	}
 	a.TimeoutSeconds, a.Port = s.Admission.TimeoutSeconds, s.Admission.Port
-	directory := path.Join(b.plan.PKI.Directory, "modern")
-	a.Cert, a.Key, a.CA = directory+"/pods-webhook.crt", directory+"/pods-webhook.key", b.plan.PKI.CA
+	directory := path.Join(b.file.Spec.PKI.Directory, "modern")
+	a.Cert, a.Key, a.CA = directory+"/pods-webhook.crt", directory+"/pods-webhook.key", b.file.Spec.PKI.CA
 	return p, nil
 }
 
@@ -115,19 +115,19 @@ func gateOn(name string, m kubever.Minor) bool {
 }
 
 // podService is made where the nodes see it, through the server whose allocator answers for its address.
-func (b *builder) podService(s *spec.Pods) PodService {
+func (b *basis) podService(s *spec.Pods) PodService {
 	service := PodService{Namespace: s.Service.Namespace, Name: s.Service.Name, ClusterIP: s.Service.ClusterIP, Port: podServicePort,
 		Target: b.file.Spec.Modern.APIServer.Port, Side: pair.Legacy}
 	for _, host := range b.file.Spec.Hosts {
 		service.Addresses = append(service.Addresses, host.Address)
 	}
-	row := b.plan.Resource("services/specs")
+	row := rowOf(b.rows, "services/specs")
 	switch {
 	case row == nil || !row.VisibleToBoth():
 		service.Why = "nodes look there, and services are not shared"
 	case row.Owner == pair.OwnerModern:
 		service.Side, service.Why = pair.Modern, "services are the modern side's"
-	case within(service.ClusterIP, b.plan.Network.ModernServiceCIDRs):
+	case within(service.ClusterIP, b.file.Spec.Network.ModernServiceCIDRs):
 		service.Side, service.Why = pair.Modern, "its address is of the modern side's own range"
 	default:
 		service.Why = "its allocator knows every address of the range that was given out so far"
@@ -145,7 +145,7 @@ func within(address string, ranges []string) bool {
 
 // podTokens decides where pods get the token of their service account. A projected one takes a legacy server that keeps its source and
 // issues it in a name that the modern server accepts, and kubelets that can mount it.
-func (b *builder) podTokens() (Tokens, string) {
+func (b *basis) podTokens() (Tokens, string) {
 	legacy := b.apiServer(b.file.Spec.Hosts[0], pair.Legacy)
 	modern := b.apiServer(b.file.Spec.Hosts[0], pair.Modern)
 	issuer := func(c *Component) string {
@@ -160,13 +160,13 @@ func (b *builder) podTokens() (Tokens, string) {
 		return TokensSecret, fmt.Sprintf("%s itself mounts the Secret of the service account", b.modern)
 	case !kubever.Behaves(kubever.BehaviourTokenProjectionKept, b.legacy):
 		return TokensSecret, fmt.Sprintf("%s drops the source of a projected token", b.legacy)
-	case !kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.plan.Kubelet.Minor):
-		return TokensSecret, fmt.Sprintf("kubelets of %s cannot mount a projected token", b.plan.Kubelet.Minor)
+	case !kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.file.Spec.Kubelet.Version.Minor):
+		return TokensSecret, fmt.Sprintf("kubelets of %s cannot mount a projected token", b.file.Spec.Kubelet.Version.Minor)
 	case issuer(&legacy) == "":
 		return TokensSecret, "kubelets would ask the legacy server for a projected token, and it issues none"
 	case issuer(&legacy) != issuer(&modern):
 		return TokensSecret, fmt.Sprintf("the legacy server issues tokens as %s, and the modern one accepts those of %s", issuer(&legacy), issuer(&modern))
 	default:
-		return TokensProjected, fmt.Sprintf("%s keeps its source and issues it, and kubelets of %s mount it", b.legacy, b.plan.Kubelet.Minor)
+		return TokensProjected, fmt.Sprintf("%s keeps its source and issues it, and kubelets of %s mount it", b.legacy, b.file.Spec.Kubelet.Version.Minor)
 	}
 }

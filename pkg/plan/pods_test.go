@@ -32,7 +32,7 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plan.New(f)
+	return plan.New(f, plan.OnHosts)
 }
 
 const twoRanges = "{serviceCIDRs: [10.96.0.0/24], modernServiceCIDRs: [10.97.0.0/24]}"

@@ -42,8 +42,8 @@ type placement struct {
 	poison         []kubever.StartupWrite // what the modern server must not serve, because it would write it at start
 }
 
-// resources lists every resource that either version compiles in, by key.
-func (p *placement) resources() ([]Resource, error) {
+// place lists every resource that either version compiles in, by key.
+func (p *placement) place() ([]Resource, error) {
 	var rows []Resource
 	for _, fact := range kubever.Resources() {
 		if !fact.In(p.legacy) && !fact.In(p.modern) {

@@ -11,8 +11,10 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// examples are the plans of all example specs, by name.
-func examples(t *testing.T) map[string]*plan.Plan {
+// examples are the plans of all example specs for hosts, by name.
+func examples(t *testing.T) map[string]*plan.Plan { return examplesFor(t, StaticPod) }
+
+func examplesFor(t *testing.T, target Target) map[string]*plan.Plan {
 	t.Helper()
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -20,7 +22,7 @@ func examples(t *testing.T) map[string]*plan.Plan {
 	}
 	plans := map[string]*plan.Plan{}
 	for _, file := range files {
-		plans[strings.TrimSuffix(filepath.Base(file), ".yaml")] = examplePlan(t, file)
+		plans[strings.TrimSuffix(filepath.Base(file), ".yaml")] = examplePlan(t, file, target)
 	}
 	return plans
 }
@@ -111,12 +113,12 @@ func argsInUnit(t *testing.T, p *plan.Plan, c *plan.Component, files []File) []s
 
 func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
 	for _, target := range Targets {
-		for name, p := range examples(t) {
+		for name, p := range examplesFor(t, Target(target)) {
 			first, err := Files(p, Options{Target: Target(target)})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			second, err := Files(examples(t)[name], Options{Target: Target(target)})
+			second, err := Files(examplesFor(t, Target(target))[name], Options{Target: Target(target)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,8 +134,8 @@ func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
 
 // What names a key or may hold a secret is nobody else's to read.
 func TestModesOfFiles(t *testing.T) {
-	for name, p := range examples(t) {
-		for _, target := range Targets {
+	for _, target := range Targets {
+		for name, p := range examplesFor(t, Target(target)) {
 			files, err := Files(p, Options{Target: Target(target)})
 			if err != nil {
 				t.Fatal(err)

@@ -26,7 +26,7 @@ func TestGolden(t *testing.T) {
 		if err := yaml.UnmarshalStrict(c.Input("options"), &options); err != nil {
 			t.Fatal(err)
 		}
-		p := examplePlan(t, filepath.Join("..", "..", "examples", options.Example))
+		p := examplePlan(t, filepath.Join("..", "..", "examples", options.Example), options.Target)
 		files, err := Files(p, Options{Target: options.Target, Host: options.Host, Spec: options.Example})
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func withoutPolicy(t *testing.T, f File, rules []byte) []byte {
 	return []byte(got)
 }
 
-func examplePlan(t *testing.T, file string) *plan.Plan {
+func examplePlan(t *testing.T, file string, target Target) *plan.Plan {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -71,7 +71,7 @@ func examplePlan(t *testing.T, file string) *plan.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := plan.New(f)
+	p, err := plan.New(f, target.Plan())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,6 @@ const (
 	configKey       = "kubeconfig"
 	policyKey       = "policy.jsonl"
 	configChecksum  = "kubefusion.dev/config"
-	podName         = "POD_NAME"
-	podIP           = "POD_IP"
 	nobody          = 65534
 	secretMode      = 0o440
 	hostedTier      = "control-plane"
@@ -237,9 +235,9 @@ func checksum(texts []configText) string {
 }
 
 func hostedContainer(c *plan.Component) *yaml.Node {
-	environment := append([]*yaml.Node{podField(podName, "metadata.name"), podField(podIP, "status.podIP")}, variables(c.Env)...)
+	environment := append([]*yaml.Node{podField(plan.PodName, "metadata.name"), podField(plan.PodIP, "status.podIP")}, variables(c.Env)...)
 	known := names(c.Env)
-	known[podName], known[podIP] = true, true
+	known[plan.PodName], known[plan.PodIP] = true, true
 	return object(
 		field{"name", text(c.Kind)},
 		field{"image", text(c.Image)},

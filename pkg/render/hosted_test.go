@@ -81,11 +81,11 @@ func renderHosted(t *testing.T, p *plan.Plan) ([]File, hostedObjects) {
 }
 
 func TestHostedRunsWhatThePlanSays(t *testing.T) {
-	for name, p := range examples(t) {
+	for name, p := range examplesFor(t, Hosted) {
 		_, o := renderHosted(t, p)
 		wanted := 0
 		for _, c := range p.Components {
-			if c.Host != p.Hosts[0].Name || runsAlready(p, &c) || c.Kind == plan.JointControllers {
+			if c.Host != hostedName {
 				continue
 			}
 			wanted++
@@ -115,7 +115,7 @@ func TestHostedRunsWhatThePlanSays(t *testing.T) {
 
 // A pod is at no address of a host, and nothing of it is asked there.
 func TestHostedArgumentsNameNoHost(t *testing.T) {
-	p := examples(t)["ha-three-hosts-1.15-1.36"]
+	p := examplesFor(t, Hosted)["ha-three-hosts-1.15-1.36"]
 	_, o := renderHosted(t, p)
 	for name, template := range o.templates {
 		for _, arg := range template.Spec.Containers[0].Args {
@@ -147,20 +147,20 @@ func TestHostedArgumentsNameNoHost(t *testing.T) {
 
 // Every file that an argument or a kubeconfig names is there under its path, from the component's own Secret or ConfigMap.
 func TestHostedPodsFindTheirFiles(t *testing.T) {
-	for name, p := range examples(t) {
+	for name, p := range examplesFor(t, Hosted) {
 		files, o := renderHosted(t, p)
-		h := HostedPlan(p)
 		commands := strings.Join(commandsOf(t, string(find(files, runbookFile).Data)), "\n")
-		for i := range h.Components {
-			c := &h.Components[i]
+		components := hostedComponents(p)
+		for i := range components {
+			c := &components[i]
 			template := o.templates[c.Name]
 			provided := providedFiles(t, c, template, o, commands)
-			for _, f := range secretFiles(h, c) {
+			for _, f := range secretFiles(p, c) {
 				if !slices.Contains(provided, f.Path) {
 					t.Errorf("%s: %s: nothing provides %s", name, c.Name, f.Path)
 				}
 			}
-			for _, k := range h.Kubeconfigs {
+			for _, k := range p.Kubeconfigs {
 				if k.Component == c.Name && !slices.Contains(provided, k.Path) {
 					t.Errorf("%s: %s: nothing provides its kubeconfig %s", name, c.Name, k.Path)
 				}
@@ -218,7 +218,7 @@ func providedFiles(t *testing.T, c *plan.Component, template corev1.PodTemplateS
 
 // A pod has the files that its arguments name and no others: the key of the cluster's CA is not the API server's.
 func TestHostedPodsHaveOnlyTheirOwnFiles(t *testing.T) {
-	h := HostedPlan(examples(t)["split-1.15-1.36"])
+	h := examplesFor(t, Hosted)["split-1.15-1.36"]
 	for i := range h.Components {
 		c := &h.Components[i]
 		for _, f := range secretFiles(h, c) {
@@ -237,8 +237,8 @@ func TestHostedPodsHaveOnlyTheirOwnFiles(t *testing.T) {
 }
 
 func TestHostedCertificatesHaveTheNamesThatAreAsked(t *testing.T) {
-	p := examples(t)["ha-three-hosts-1.15-1.36"]
-	for _, c := range HostedPlan(p).Certificates {
+	p := examplesFor(t, Hosted)["ha-three-hosts-1.15-1.36"]
+	for _, c := range p.Certificates {
 		for _, host := range p.Hosts {
 			if slices.Contains(c.IPs, host.Address) || slices.Contains(c.DNSNames, host.Name) {
 				t.Errorf("%s names host %s", c.Cert, host.Name)
@@ -259,38 +259,8 @@ func TestHostedCertificatesHaveTheNamesThatAreAsked(t *testing.T) {
 	}
 }
 
-func TestHostedPlanLeavesThePlanAsItIs(t *testing.T) {
-	p, before := examples(t)["ha-three-hosts-1.15-1.36"], examples(t)["ha-three-hosts-1.15-1.36"]
-	HostedPlan(p)
-	a, err := yaml.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := yaml.Marshal(before)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(a, b) {
-		t.Error("the plan was changed")
-	}
-}
-
-func TestReplaceEndpointsReplacesWholeURLs(t *testing.T) {
-	moved := map[string]string{"https://10.0.0.1:2479": "https://m-0:2479"}
-	for value, want := range map[string]string{
-		"https://10.0.0.1:2479":                      "https://m-0:2479",
-		"https://10.0.0.1:24790":                     "https://10.0.0.1:24790",
-		"/pods#https://10.0.0.1:2479;https://b,/x#c": "/pods#https://m-0:2479;https://b,/x#c",
-		"": "",
-	} {
-		if got := replaceEndpoints(value, moved); got != want {
-			t.Errorf("replaceEndpoints(%q) = %q, want %q", value, got, want)
-		}
-	}
-}
-
 func TestSecretKeysAreDistinct(t *testing.T) {
-	h := HostedPlan(examples(t)["split-1.15-1.36"])
+	h := examplesFor(t, Hosted)["split-1.15-1.36"]
 	c := &h.Components[0]
 	c.Args, c.Mounts = nil, []plan.Mount{{Name: "pki", Path: "/pki", ReadOnly: true, Directory: true}}
 	for _, file := range []string{"/pki/ca.crt", "/pki/a/ca.crt", "/pki/b/a/ca.crt", "/pki/a b/ca.crt", "/pki/ä/ca.crt", "/pki/ö/ca.crt"} {

@@ -26,7 +26,7 @@ func TestPodsAreInTheRunbookAndInThePicture(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := plan.New(f)
+			p, err := plan.New(f, render.Target(target).Plan())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,6 +28,14 @@ const (
 // Targets lists the targets, the default first.
 var Targets = []string{string(StaticPod), string(Systemd), string(Hosted)}
 
+// Plan is where the components of a plan for the target run.
+func (t Target) Plan() plan.Target {
+	if t == Hosted {
+		return plan.Hosted
+	}
+	return plan.OnHosts
+}
+
 // File is one file of the rendered tree.
 type File struct {
 	Path string // relative, with slashes: cp-1/etc/kubernetes/manifests/kube-apiserver.yaml
@@ -67,8 +75,14 @@ const runbookFile = "RUNBOOK.md"
 // Shape:  hosted/NN-NAME.yaml are applied in the order of their names; otherwise HOST/... mirrors the file system of each host; HOST/existing/... holds components that run already,
 // as the plan would have them; legacy-access.* is what the legacy API server has to allow to the controllers that see both sides; RUNBOOK.md
 // says in which order what is done, how each step is verified and how to go back.
-// Errors: a host that the plan does not have; what the target cannot express; two files in one place.
+// Errors: a plan for another target; a host that the plan does not have; what the target cannot express; two files in one place.
 func Files(p *plan.Plan, o Options) ([]File, error) {
+	if o.Target.Plan() != p.Target {
+		return nil, fmt.Errorf("target %q: the plan is for another one", o.Target)
+	}
+	if o.Host != "" && o.Target == Hosted {
+		return nil, fmt.Errorf("host %q: the target hosted has no hosts: its components run as pods of another cluster", o.Host)
+	}
 	if o.Host != "" && !slices.ContainsFunc(p.Components, func(c plan.Component) bool { return c.Host == o.Host }) {
 		return nil, fmt.Errorf("host %q: the plan has %s", o.Host, strings.Join(hostNames(p), ", "))
 	}
@@ -81,9 +95,6 @@ func Files(p *plan.Plan, o Options) ([]File, error) {
 	case StaticPod, Systemd:
 		files, err = hostFiles(p, o)
 	case Hosted:
-		if o.Host != "" {
-			return nil, fmt.Errorf("host %q: the target hosted has no hosts: its components run as pods of another cluster", o.Host)
-		}
 		files, err = hostedFiles(p)
 	default:
 		return nil, fmt.Errorf("target %q: want one of %s", o.Target, strings.Join(Targets, ", "))

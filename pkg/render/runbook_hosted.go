@@ -33,22 +33,22 @@ type hostedSecret struct{ Component, Name, Command string }
 type hostedStep struct{ Start, Verify, Stop []string }
 
 func newHostedRunbook(p *plan.Plan, o Options) hostedRunbook {
-	h := HostedPlan(p)
 	v := hostedRunbook{runbookFacts: newRunbookFacts(p, o)}
-	v.Issued = certificatesToIssue(h)
-	v.Issue = issueCommands(h, v.Spec+" --target hosted", []spec.Host{{Name: hostedName, Address: p.Hosts[0].Address}}, false)
+	v.Issued = certificatesToIssue(p)
+	v.Issue = issueCommands(p, v.Spec+" --target hosted", []spec.Host{{Name: hostedName, Address: p.Hosts[0].Address}}, false)
 	check := "fusionctl etcd check " + v.Spec
-	for i := range h.Components {
-		c := &h.Components[i]
+	components := hostedComponents(p)
+	for i := range components {
+		c := &components[i]
 		file := hostedFile(i, c)
 		row := hostedRow{Component: c.Name + " " + c.Version, Kind: "Deployment", File: file, Port: fmt.Sprint(c.Port), Stores: "-"}
-		step := hostedStepOf(h, c, file)
+		step := hostedStepOf(p, c, file)
 		switch {
 		case c.Kind == plan.Etcd:
 			row.Kind, row.Stores = "StatefulSet", c.Store
 			v.Members = append(v.Members, step)
-			v.Forward = append(v.Forward, forward(h, c))
-			scheme, _, _ := strings.Cut(h.Store(c.Store).Endpoints[0], "://")
+			v.Forward = append(v.Forward, forward(p, c))
+			scheme, _, _ := strings.Cut(p.Store(c.Store).Endpoints[0], "://")
 			check += " --endpoints " + shell(c.Store+"="+scheme+"://"+hostPort("127.0.0.1", c.Port))
 		case c.Side == pair.Legacy:
 			v.Legacy = append(v.Legacy, step)
@@ -56,9 +56,9 @@ func newHostedRunbook(p *plan.Plan, o Options) hostedRunbook {
 			v.Modern = append(v.Modern, step)
 			v.Restart = append(slices.Clone(step.Start), step.Verify[0])
 			v.Log = "k logs deployment/" + c.Name + " --tail=50"
-			v.ModernURLs = []string{"https://" + hostPort(serviceName(h, c.Name), c.Port)}
+			v.ModernURLs = []string{"https://" + hostPort(serviceName(p, c.Name), c.Port)}
 			v.Asked = []string{"https://" + hostPort("127.0.0.1", c.Port)}
-			v.Forward = append(v.Forward, forward(h, c))
+			v.Forward = append(v.Forward, forward(p, c))
 			v.Policies = []string{"policy.jsonl"}
 		default:
 			v.Managers = append(v.Managers, step)
@@ -67,15 +67,15 @@ func newHostedRunbook(p *plan.Plan, o Options) hostedRunbook {
 			row.Stores = strings.Join(storesOf(p, c.Side), ", ")
 		}
 		v.Rows = append(v.Rows, row)
-		v.Secrets = append(v.Secrets, hostedSecrets(h, c)...)
+		v.Secrets = append(v.Secrets, hostedSecrets(p, c)...)
 	}
 	v.AtStores, v.EtcdCheck = "On a machine that reaches the stores", check
 	return v
 }
 
 // forward makes a service answer where a person works.
-func forward(h *plan.Plan, c *plan.Component) string {
-	return fmt.Sprintf(`kubectl --kubeconfig "$CLUSTER" -n %s port-forward service/%s %d:%d &`, h.Name, c.Name, c.Port, c.Port)
+func forward(p *plan.Plan, c *plan.Component) string {
+	return fmt.Sprintf(`kubectl --kubeconfig "$CLUSTER" -n %s port-forward service/%s %d:%d &`, p.Name, c.Name, c.Port, c.Port)
 }
 
 // hostedFile is the manifest of the i-th component of a hosted plan.
@@ -84,22 +84,22 @@ func hostedFile(i int, c *plan.Component) string {
 }
 
 // hostedSecrets are the Secrets that a component refers to, and how each is made.
-func hostedSecrets(h *plan.Plan, c *plan.Component) []hostedSecret {
+func hostedSecrets(p *plan.Plan, c *plan.Component) []hostedSecret {
 	var list []hostedSecret
 	add := func(name, from string) {
 		list = append(list, hostedSecret{Component: c.Name, Name: name, Command: "k create secret generic " + name + from})
 	}
 	from := ""
-	for _, f := range secretFiles(h, c) {
+	for _, f := range secretFiles(p, c) {
 		from += " --from-file=" + shell(f.Key+"=certificates/"+hostedName+f.Path)
 	}
 	if from != "" {
 		add(secretOf(c), from)
 	}
-	texts := configTexts(h, c, "")
+	texts := configTexts(p, c, "")
 	for i := range c.Mounts {
 		m := &c.Mounts[i]
-		if m.ReadOnly && !holdsAny(h, c, m, texts) {
+		if m.ReadOnly && !holdsAny(p, c, m, texts) {
 			add(directorySecret(c, m), " --from-file="+shell("certificates/"+hostedName+path.Clean("/"+m.Path)))
 		}
 	}
@@ -107,8 +107,8 @@ func hostedSecrets(h *plan.Plan, c *plan.Component) []hostedSecret {
 }
 
 // holdsAny reports whether a component names a file in one of its mounts.
-func holdsAny(h *plan.Plan, c *plan.Component, m *plan.Mount, texts []configText) bool {
-	for _, f := range secretFiles(h, c) {
+func holdsAny(p *plan.Plan, c *plan.Component, m *plan.Mount, texts []configText) bool {
+	for _, f := range secretFiles(p, c) {
 		if mountOf(c, f.Path).Path == m.Path {
 			return true
 		}
@@ -121,7 +121,7 @@ func holdsAny(h *plan.Plan, c *plan.Component, m *plan.Mount, texts []configText
 	return false
 }
 
-func hostedStepOf(h *plan.Plan, c *plan.Component, file string) hostedStep {
+func hostedStepOf(p *plan.Plan, c *plan.Component, file string) hostedStep {
 	kind := "deployment/"
 	if c.Kind == plan.Etcd {
 		kind = "statefulset/"
@@ -133,8 +133,8 @@ func hostedStepOf(h *plan.Plan, c *plan.Component, file string) hostedStep {
 	}
 	switch c.Kind {
 	case plan.Etcd:
-		line := fmt.Sprintf("k exec %s-0 -- etcdctl --endpoints=%s", c.Name, strings.Join(h.Store(c.Store).Endpoints, ","))
-		if m := h.Store(c.Store).Managed; m != nil && m.ServerTLS != nil && h.Store(c.Store).TLS != nil {
+		line := fmt.Sprintf("k exec %s-0 -- etcdctl --endpoints=%s", c.Name, strings.Join(p.Store(c.Store).Endpoints, ","))
+		if m := p.Store(c.Store).Managed; m != nil && m.ServerTLS != nil && p.Store(c.Store).TLS != nil {
 			line += fmt.Sprintf(" --cacert=%s --cert=%s --key=%s", shell(m.ServerTLS.CA), shell(m.ServerTLS.Cert), shell(m.ServerTLS.Key))
 		}
 		step.Verify = append(step.Verify, line+" endpoint health    # every member is healthy")

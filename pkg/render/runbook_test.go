@@ -47,14 +47,14 @@ func TestRunbookCommandsAreShell(t *testing.T) {
 	if err != nil {
 		t.Skip("no bash to ask")
 	}
-	plans := examples(t)
-	odd := examples(t)["split-1.6-1.10"]
-	odd.PKI.CA = "/etc/it's a \"CA\" `here`/$HOME/ca.crt"
-	odd.PolicyFile = "/etc/a b/policy\n.jsonl"
-	odd.Stores[0].TLS.CA = "/etc/a;b/ca.crt"
-	plans["odd"] = odd
-	for name, p := range plans {
-		for _, target := range Targets {
+	for _, target := range Targets {
+		plans := examplesFor(t, Target(target))
+		odd := examplesFor(t, Target(target))["split-1.6-1.10"]
+		odd.PKI.CA = "/etc/it's a \"CA\" `here`/$HOME/ca.crt"
+		odd.PolicyFile = "/etc/a b/policy\n.jsonl"
+		odd.Stores[0].TLS.CA = "/etc/a;b/ca.crt"
+		plans["odd"] = odd
+		for name, p := range plans {
 			text := strings.Join(commandsOf(t, runbookOf(t, p, Options{Target: Target(target), Spec: "my spec's.yaml"})), "\n")
 			cmd := exec.Command(shell, "-n")
 			cmd.Stdin = strings.NewReader(text)
@@ -168,7 +168,7 @@ func TestRunbookDefinesItsShortNames(t *testing.T) {
 	}
 	for _, target := range Targets {
 		definitions := "export MODERN=m LEGACY=l LEGACY_KUBECTL='echo old' CLUSTER=c\nkubectl() { echo kubectl \"$@\"; }\n"
-		for _, line := range commandsOf(t, runbookOf(t, examples(t)["split-1.6-1.10"], Options{Target: Target(target)})) {
+		for _, line := range commandsOf(t, runbookOf(t, examplesFor(t, Target(target))["split-1.6-1.10"], Options{Target: Target(target)})) {
 			if strings.Contains(line, "() {") {
 				definitions += line + "\n"
 			}

@@ -296,8 +296,12 @@ func inClusterConfiguration(p *plan.Plan) []finding.Finding {
 func podsUnattended(p *plan.Plan) []finding.Finding {
 	running := p.ComponentsOf("", plan.JointControllers)
 	if len(running) == 0 {
-		return []finding.Finding{{Subject: "spec.pods", Message: "fusionctl controllers keep the service of the modern servers and have pods changed, and this plan runs none",
-			Fix: "take disabled: true out of spec.controllers"}}
+		fix := "take disabled: true out of spec.controllers"
+		if p.Target == plan.Hosted {
+			fix = "run fusionctl controllers on the hosts of the legacy API servers, or leave spec.pods out"
+		}
+		return []finding.Finding{{Subject: "spec.pods", Fix: fix,
+			Message: "fusionctl controllers keep the service of the modern servers and have pods changed, and this plan runs none"}}
 	}
 	if p.Pods.Admission.By != plan.ByWebhook {
 		return nil

@@ -49,7 +49,7 @@ func Matrix(layout spec.Layout) ([]Pair, error) {
 
 func judge(rules []rule, f *spec.File, legacy, modern kubever.Minor) Pair {
 	pair := Pair{Legacy: legacy, Modern: modern}
-	p, err := plan.New(f)
+	p, err := plan.New(f, plan.OnHosts)
 	if err != nil {
 		pair.Reason = err.Error()
 		return pair

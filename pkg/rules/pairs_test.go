@@ -63,7 +63,7 @@ func TestFindingsOfEveryPairAreWhole(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				p, err := plan.New(f)
+				p, err := plan.New(f, plan.OnHosts)
 				if err != nil {
 					continue // what cannot be planned is said by the plan
 				}

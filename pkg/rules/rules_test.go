@@ -16,7 +16,7 @@ func planOf(t testing.TB, text string) *plan.Plan {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	p, err := plan.New(f)
+	p, err := plan.New(f, plan.OnHosts)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

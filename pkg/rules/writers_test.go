@@ -26,7 +26,7 @@ func TestDefaultPlansHaveOneWriter(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				p, err := plan.New(f)
+				p, err := plan.New(f, plan.OnHosts)
 				if err != nil {
 					continue // what cannot be planned is said by the plan
 				}

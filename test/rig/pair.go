@@ -110,7 +110,7 @@ func (r *Rig) NewPair(s PairSpec) *Pair {
 	if err != nil {
 		r.t.Fatalf("the spec of the pair: %v", err)
 	}
-	if p.Plan, err = plan.New(f); err != nil {
+	if p.Plan, err = plan.New(f, plan.OnHosts); err != nil {
 		r.t.Fatalf("planning the pair: %v", err)
 	}
 	// The spec puts every path into the test's folder but those that the plan chooses.

@@ -24,7 +24,7 @@ func splitMap(t testing.TB) *pair.Map {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := plan.New(file)
+	p, err := plan.New(file, plan.OnHosts)
 	if err != nil {
 		t.Fatal(err)
 	}

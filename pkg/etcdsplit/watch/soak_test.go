@@ -23,7 +23,7 @@ func TestWatchHoldsNoMoreAfterManyChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := plan.New(pair)
+	p, err := plan.New(pair, plan.OnHosts)
 	if err != nil {
 		t.Fatal(err)
 	}
