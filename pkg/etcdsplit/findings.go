@@ -20,7 +20,7 @@ func (r *reporter) findPlacement() {
 		for _, name := range sortedKeys(store.total.resources) {
 			t := store.total.resources[name]
 			if t.unshaped.keys > 0 {
-				f := finding.Finding{Rule: "FUS231", Severity: finding.Warning, Related: t.unshaped.samples,
+				f := finding.Finding{Rule: "FUS231", Severity: finding.Warning, Key: "shape", Count: t.unshaped.count(), Related: t.unshaped.samples,
 					Message: fmt.Sprintf("%s below the prefix cannot be the key of an object of this resource", nKeys(t.unshaped.keys))}
 				if name == "" {
 					f.Subject, f.Message = store.Name, nKeys(t.unshaped.keys)+" below the prefix without a resource"
@@ -41,7 +41,8 @@ func (r *reporter) findOutside(store *storeScan) {
 		others--
 	}
 	if store.total.keys > 0 && others > 0 {
-		r.add(store.Name, "", finding.Finding{Rule: "FUS231", Severity: finding.Info, Subject: store.Name, Related: samples[:min(len(samples), sampleKeys)],
+		r.add(store.Name, "", finding.Finding{Rule: "FUS231", Severity: finding.Info, Subject: store.Name,
+			Key: "outside", Count: finding.Count(others), Related: samples[:min(len(samples), sampleKeys)],
 			Message: fmt.Sprintf("%s outside of the prefix %q: of a cluster with another --etcd-prefix, or of something else that uses this etcd; they were not checked", nKeys(others), NormalPrefix(r.m.Prefix))})
 	}
 }
@@ -52,7 +53,7 @@ func (r *reporter) findMisplaced(store *storeScan, t *resourceTally) {
 		all.merge(&t.others)
 		all.merge(&t.boot)
 		if all.keys > 0 {
-			r.add(store.Name, t.name, finding.Finding{Rule: "FUS231", Severity: finding.Warning, Related: all.samples,
+			r.add(store.Name, t.name, finding.Finding{Rule: "FUS231", Severity: finding.Warning, Key: "resource", Count: all.count(), Related: all.samples,
 				Message: fmt.Sprintf("%s of a resource that neither version knows: nobody reads or checks them", nKeys(all.keys)),
 				Fix:     "if a vendor's API server adds the resource, no rule of this map covers it; otherwise it is left from an older version"})
 		}
@@ -62,7 +63,7 @@ func (r *reporter) findMisplaced(store *storeScan, t *resourceTally) {
 	if t.others.keys == 0 || slices.Contains(homes, store.Name) {
 		return
 	}
-	f := finding.Finding{Rule: "FUS004", Severity: finding.Error, Related: t.others.samples}
+	f := finding.Finding{Rule: "FUS004", Severity: finding.Error, Count: t.others.count(), Related: t.others.samples}
 	if t.form == FormGrouped {
 		f.Rule = "FUS010"
 	}
@@ -165,25 +166,25 @@ func (d *duplicates) counted(x, y objectID) *counted {
 
 func (r *reporter) addDuplicates(d *duplicates) {
 	where := fmt.Sprintf("in both stores %s and %s", d.a.Name, d.b.Name)
-	add := func(severity finding.Severity, c counted, message, fix string) {
-		r.add(d.b.Name, d.tb.name, finding.Finding{Rule: "FUS230", Severity: severity, Related: c.samples, Message: message, Fix: fix})
+	add := func(severity finding.Severity, which string, c counted, message, fix string) {
+		r.add(d.b.Name, d.tb.name, finding.Finding{Rule: "FUS230", Severity: severity, Key: which + " " + d.a.Name, Count: c.count(), Related: c.samples, Message: message, Fix: fix})
 	}
 	if r.depth == DepthKeys {
 		if d.other.keys > 0 && !d.split() { // without UIDs none is the same
-			add(finding.Warning, d.other, fmt.Sprintf("%s %s; depth envelope tells whether they are the same objects", nKeys(d.other.keys), where), "")
+			add(finding.Warning, "key", d.other, fmt.Sprintf("%s %s; depth envelope tells whether they are the same objects", nKeys(d.other.keys), where), "")
 		}
 		return
 	}
 	if d.same.keys > 0 {
-		add(finding.Error, d.same, fmt.Sprintf("%s %s with the same UID: copies of one object that drift apart", plural(d.same.keys, "object"), where),
+		add(finding.Error, "object", d.same, fmt.Sprintf("%s %s with the same UID: copies of one object that drift apart", plural(d.same.keys, "object"), where),
 			"keep the copy in the store where the owner keeps the resource; fusionctl etcd move finishes a move that was broken off")
 	}
 	switch {
 	case d.other.keys == 0:
 	case d.split():
-		add(finding.Info, d.other, fmt.Sprintf("%s %s: two objects, one per side, as the owner split allows; what they create in shared resources may collide by name", plural(d.other.keys, "name"), where), "")
+		add(finding.Info, "name", d.other, fmt.Sprintf("%s %s: two objects, one per side, as the owner split allows; what they create in shared resources may collide by name", plural(d.other.keys, "name"), where), "")
 	default:
-		add(finding.Error, d.other, fmt.Sprintf("%s %s with different UIDs: two objects that claim one name", plural(d.other.keys, "name"), where), "")
+		add(finding.Error, "name", d.other, fmt.Sprintf("%s %s with different UIDs: two objects that claim one name", plural(d.other.keys, "name"), where), "")
 	}
 }
 
@@ -194,7 +195,7 @@ func (r *reporter) findTypes() {
 			t := store.total.resources[name]
 			for _, why := range sortedKeys(t.unreadable) {
 				c := t.unreadable[why]
-				r.add(store.Name, name, finding.Finding{Rule: "FUS000", Severity: r.deadly(store, t), Related: c.samples,
+				r.add(store.Name, name, finding.Finding{Rule: "FUS000", Severity: r.deadly(store, t), Key: why, Count: c.count(), Related: c.samples,
 					Message: fmt.Sprintf("%s cannot be read: %s; %s", plural(c.keys, "value"), why, r.deadList(store, t)),
 					Fix:     "read the key with fusionctl etcd get -o raw, restore it from a backup, or delete it with etcdctl"})
 			}
@@ -252,7 +253,7 @@ func sides(names []pair.Side) string {
 
 func (r *reporter) findEncrypted(store *storeScan, t *resourceTally, provider string) {
 	c := t.encrypted[provider]
-	f := finding.Finding{Rule: "FUS070", Severity: finding.Info, Related: c.samples}
+	f := finding.Finding{Rule: "FUS070", Severity: finding.Info, Key: provider, Count: c.count(), Related: c.samples}
 	name, key, _ := strings.Cut(provider, ":")
 	f.Message = fmt.Sprintf("%s encrypted by provider %q with key %q: type and owners were not checked, nor whether they own other objects", plural(c.keys, "value"), name, key)
 	if t.row != nil {
@@ -282,14 +283,15 @@ func (r *reporter) findType(store *storeScan, t *resourceTally, st stored, tally
 		return // their versions are a matter of their CRD
 	}
 	if st.Kind != t.row.Kind {
-		r.add(store.Name, t.name, finding.Finding{Rule: "FUS000", Severity: finding.Error, Related: tally.samples,
+		r.add(store.Name, t.name, finding.Finding{Rule: "FUS000", Severity: finding.Error,
+			Key: st.key(), Count: tally.count(), Related: tally.samples,
 			Message: fmt.Sprintf("%s of kind %s %s where %s belongs; %s", plural(tally.keys, "object"), st.APIVersion, st.Kind, t.row.Kind, r.deadList(store, t)),
 			Fix:     "delete the key with etcdctl, or put the right object there from a backup"})
 		return
 	}
 	for _, side := range t.row.Readers(store.Name) {
 		version := r.m.ControlPlane(side).Version
-		f := finding.Finding{Severity: finding.Error, Related: tally.samples}
+		f := finding.Finding{Severity: finding.Error, Key: finding.Key(st.key(), string(side)), Count: tally.count(), Related: tally.samples}
 		switch facts := t.row.View(side); {
 		case st.Encoding == CBOR:
 			f.Rule = "FUS072"
@@ -392,7 +394,7 @@ func (r *reporter) addOrphans(store *storeScan, o *orphans) {
 	if o.objects.keys == 0 {
 		return
 	}
-	r.add(store.Name, o.name, finding.Finding{Rule: "FUS130", Severity: finding.Warning, Related: o.objects.samples,
+	r.add(store.Name, o.name, finding.Finding{Rule: "FUS130", Severity: finding.Warning, Key: o.home.Name, Count: o.objects.count(), Related: o.objects.samples,
 		Message: fmt.Sprintf("%s in %s that store %s does not have (%s): when one is created again they reappear in it",
 			plural(o.objects.keys, "object"), plural(int64(len(o.absent)), "namespace"), o.home.Name, abbreviate(sortedKeys(o.absent))),
 		Fix: "delete them, or create the namespace; a namespace controller cleans only what it can list through its own API server"})
@@ -432,7 +434,7 @@ func (r *reporter) addDropped(store *storeScan, t *resourceTally, side pair.Side
 	if t.name == "events" {
 		f.Severity, f.Fix = finding.Info, "" // notices, which nobody reads after an hour
 	}
-	f.Related = objects.samples
+	f.Key, f.Count, f.Related = string(side), objects.count(), objects.samples
 	holds := "hold"
 	if objects.keys == 1 {
 		holds = "holds"

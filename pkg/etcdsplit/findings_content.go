@@ -42,7 +42,7 @@ func (r *reporter) findTruncated(store *storeScan) {
 	for _, c := range store.total.facts.crds {
 		key := crdResource + "/" + c.name
 		if lost := r.lostOf(&c.crd, row.Readers(store.Name)); len(lost) > 0 {
-			addTo(truncated, strings.Join(lost, " and "), key)
+			addTo(truncated, strings.Join(lost, ","), key)
 		}
 		var unserved []string
 		for _, version := range c.Status.StoredVersions {
@@ -59,13 +59,13 @@ func (r *reporter) findTruncated(store *storeScan) {
 		if c.keys == 1 {
 			have = "has"
 		}
-		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Related: c.samples,
-			Message: fmt.Sprintf("%s %s lost %s: an API server that does not know these fields has rewritten them, or created them", plural(c.keys, "CRD"), have, lost),
+		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Key: "lost " + lost, Count: c.count(), Related: c.samples,
+			Message: fmt.Sprintf("%s %s lost %s: an API server that does not know these fields has rewritten them, or created them", plural(c.keys, "CRD"), have, lostText(lost)),
 			Fix:     "apply the CRDs again through the modern side, and keep CRDs in a store that the legacy side does not use"})
 	}
 	for _, versions := range sortedKeys(unread) {
 		c := unread[versions]
-		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Related: c.samples,
+		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Key: "versions " + versions, Count: c.count(), Related: c.samples,
 			Message: fmt.Sprintf("%s: objects may be stored as %s, which spec.versions does not have: they cannot be read", plural(c.keys, "CRD"), versions),
 			Fix:     "restore the version in spec.versions, or rewrite the objects and then remove it from status.storedVersions"})
 	}
@@ -86,17 +86,34 @@ func (r *reporter) lostOf(c *crd, readers []pair.Side) []string {
 		switch {
 		case !preserves || !slices.Contains(plane.CRDFields, crdPruning):
 		case !c.hasSchema():
-			lost = append(lost, "every schema")
+			lost = append(lost, crdSchemas)
 		case !slices.Contains(plane.GroupVersions, "apiextensions.k8s.io/v1beta1") && r.truncates(side.Other(), readers):
 			// Through v1 nobody can ask for that: it is what the newer server takes for meant where the field is missing.
-			lost = append(lost, crdPruning+"=false, and with it whatever other versions and parts of schemas there were")
+			lost = append(lost, crdPruning)
 		}
 	}
 	slices.Sort(lost)
 	return slices.Compact(lost)
 }
 
-const crdPruning = "spec.preserveUnknownFields"
+const (
+	crdPruning = "spec.preserveUnknownFields"
+	crdSchemas = "schemas"
+)
+
+// lostText names what CRDs lost, as lostOf lists it.
+func lostText(lost string) string {
+	fields := strings.Split(lost, ",")
+	for i, field := range fields {
+		switch field {
+		case crdSchemas:
+			fields[i] = "every schema"
+		case crdPruning:
+			fields[i] = crdPruning + "=false, and with it whatever other versions and parts of schemas there were"
+		}
+	}
+	return strings.Join(fields, " and ")
+}
 
 // truncates reports whether a side that is among the readers writes CRDs without what it does not know.
 func (r *reporter) truncates(side pair.Side, readers []pair.Side) bool {
@@ -153,7 +170,8 @@ func (r *reporter) findDoomedCRDs(store *storeScan) {
 			}
 		}
 		if doomed.keys > 0 {
-			r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Related: doomed.samples,
+			r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error,
+				Key: "rewritten " + string(side), Count: doomed.count(), Related: doomed.samples,
 				Message: fmt.Sprintf("the controllers of the %s side (%s) rewrite %s without %s", side, r.m.ControlPlane(side).Version, plural(doomed.keys, "CRD"), strings.Join(sortedKeys(fields), ", ")),
 				Fix:     "give the modern side a default store of its own: no override moves CRDs"})
 		}
@@ -165,7 +183,7 @@ func (r *reporter) findCustomVersions(store *storeScan, t *resourceTally) {
 	c, ok := store.total.facts.crds[t.name]
 	if !ok {
 		if len(store.incomplete) == 0 && t.others.keys > 0 {
-			r.add(store.Name, t.name, finding.Finding{Rule: "FUS232", Severity: finding.Warning, Related: t.others.samples,
+			r.add(store.Name, t.name, finding.Finding{Rule: "FUS232", Severity: finding.Warning, Count: t.others.count(), Related: t.others.samples,
 				Message: fmt.Sprintf("%s without a CRD in this store: no API server serves them", plural(t.others.keys, "custom resource")),
 				Fix:     "restore the CRD, or delete the objects"})
 		}
@@ -173,7 +191,7 @@ func (r *reporter) findCustomVersions(store *storeScan, t *resourceTally) {
 	}
 	for st, tally := range t.types {
 		group, version := splitAPIVersion(st.APIVersion)
-		f := finding.Finding{Severity: finding.Error, Related: tally.samples}
+		f := finding.Finding{Severity: finding.Error, Key: st.key(), Count: tally.count(), Related: tally.samples}
 		switch {
 		case group != c.Spec.Group || st.Kind != c.Spec.Names.Kind:
 			f.Rule = "FUS000"
@@ -218,13 +236,15 @@ func (r *reporter) findAPIServices() {
 				}
 			}
 			if nobodys.keys > 0 {
-				r.add(store.Name, apiServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Warning, Related: nobodys.samples,
+				r.add(store.Name, apiServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Warning,
+					Key: "undefined " + string(side), Count: nobodys.count(), Related: nobodys.samples,
 					Message: fmt.Sprintf("%s of group/versions that no CRD in this store has: the %s side (%s) announces them and answers 404, which stops its namespace deletion, until it removes them",
 						plural(nobodys.keys, "APIService"), side, r.m.ControlPlane(side).Version),
 					Fix: "restore the CRDs, or delete the APIServices"})
 			}
 			if unknown.keys > 0 {
-				r.add(store.Name, apiServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Error, Related: unknown.samples,
+				r.add(store.Name, apiServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Error,
+					Key: "unserved " + string(side), Count: unknown.count(), Related: unknown.samples,
 					Message: fmt.Sprintf("%s of group/versions that the %s side (%s) does not serve: it deletes them at its next start, or lists groups that answer 404, which stops its namespace deletion",
 						plural(unknown.keys, "APIService"), side, r.m.ControlPlane(side).Version),
 					Fix: "give the modern side a default store of its own: no override moves APIServices"})
@@ -327,7 +347,7 @@ func (r *reporter) addShared(what string, claims map[string][]claim, still func(
 		shared[g].add(value + ": " + strings.Join(words, ", "))
 	}
 	for g, c := range shared {
-		f := finding.Finding{Rule: g.rule, Severity: finding.Error, Related: c.samples,
+		f := finding.Finding{Rule: g.rule, Severity: finding.Error, Key: what, Count: c.count(), Related: c.samples,
 			Message: fmt.Sprintf("%s handed out to more than one service: traffic for one reaches the other", plural(c.keys, what)),
 			Fix:     "delete and recreate one service of each, and let only one side create services"}
 		if g.rule == "FUS052" {
@@ -395,7 +415,7 @@ func (r *reporter) findRangeStrings(store *storeScan) {
 		if resource == "servicecidrs" {
 			rule = "FUS053"
 		}
-		r.add(store.Name, resource, finding.Finding{Rule: rule, Severity: finding.Error,
+		r.add(store.Name, resource, finding.Finding{Rule: rule, Severity: finding.Error, Key: got,
 			Message: fmt.Sprintf("it holds the range %q, want %s: an API server with another range refuses to allocate from it", got, strings.Join(want, " or ")),
 			Fix:     "give both API servers the same --service-cluster-ip-range and --service-node-port-range"})
 	}
@@ -435,7 +455,7 @@ func (r *reporter) findBitmaps(ctx context.Context, store *storeScan) {
 		}
 		free.keys = int64(len(taken))
 		if free.keys > 0 && r.allocatesFrom(store, name, isPort) {
-			r.add(store.Name, rangesResource+"/"+name, finding.Finding{Rule: "FUS050", Severity: finding.Error, Related: free.samples,
+			r.add(store.Name, rangesResource+"/"+name, finding.Finding{Rule: "FUS050", Severity: finding.Error, Key: "free", Count: free.count(), Related: free.samples,
 				Message: fmt.Sprintf("the bitmap takes %s of services for free: the allocator that reads it hands them out again (it is repaired only every 3 minutes)", plural(free.keys, "allocation")),
 				Fix:     "let only the side whose allocator keeps the bitmap create services"})
 		}
@@ -449,7 +469,7 @@ func (r *reporter) findBitmaps(ctx context.Context, store *storeScan) {
 			}
 		}
 		if leaked > 0 {
-			r.add(store.Name, rangesResource+"/"+name, finding.Finding{Rule: "FUS050", Severity: finding.Info,
+			r.add(store.Name, rangesResource+"/"+name, finding.Finding{Rule: "FUS050", Severity: finding.Info, Key: "leaked", Count: finding.Count(leaked),
 				Message: fmt.Sprintf("the bitmap holds %s that no service in this store uses", plural(leaked, "allocation"))})
 		}
 	}
@@ -588,12 +608,14 @@ func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
 		}
 		without.keys = int64(len(bare))
 		if without.keys > 0 && store.legible("ipaddresses") {
-			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Warning, Related: without.samples,
+			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Warning,
+				Key: "missing " + string(side), Count: without.count(), Related: without.samples,
 				Message: fmt.Sprintf("%s of services without an IPAddress object: the %s side may hand them out again until its repair loop has seen them", plural(without.keys, "ClusterIP"), side),
 				Fix:     "let only one side create services"})
 		}
 		if orphaned.keys > 0 && home.legible("services/specs") {
-			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Info, Related: orphaned.samples,
+			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Info,
+				Key: "unused " + string(side), Count: orphaned.count(), Related: orphaned.samples,
 				Message: fmt.Sprintf("%s that no service uses", plural(orphaned.keys, "IPAddress object"))})
 		}
 	}
@@ -621,7 +643,7 @@ func (r *reporter) findLocks() {
 			if id, ok := store.total.facts.holders[a.Key()]; ok && id != "" {
 				holder = "held by " + id
 			}
-			r.add(store.Name, a.Resource, finding.Finding{Rule: "FUS065", Severity: finding.Error, Subject: store.Name + ":" + a.Key(),
+			r.add(store.Name, a.Resource, finding.Finding{Rule: "FUS065", Severity: finding.Error, Subject: store.Name + ":" + a.Key(), Key: a.Component,
 				Message: fmt.Sprintf("the %s of both sides elects on this object (%s): only one of the two ever runs", a.Component, holder),
 				Fix:     "give the modern side's component a lock of its own: --leader-elect-resource-name"})
 		}
@@ -632,7 +654,7 @@ func (r *reporter) findLocks() {
 func (r *reporter) findSecrets() {
 	for _, store := range r.stores {
 		if c := store.total.facts.invalidated; c.keys > 0 {
-			r.add(store.Name, "secrets", finding.Finding{Rule: "FUS088", Severity: finding.Error, Related: c.samples,
+			r.add(store.Name, "secrets", finding.Finding{Rule: "FUS088", Severity: finding.Error, Count: c.count(), Related: c.samples,
 				Message: fmt.Sprintf("%s marked invalid by the legacy token cleaner: the modern side refuses them already, and deletes them a year later, also when they are in use through the legacy side", plural(c.keys, "token secret")),
 				Fix:     "switch off legacy-serviceaccount-token-cleaner-controller on the modern side and remove the label kubernetes.io/legacy-token-invalid-since"})
 		}

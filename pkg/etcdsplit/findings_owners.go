@@ -61,6 +61,7 @@ type danglingIn struct {
 	uids     map[string]*uidSet
 	verdicts map[pair.Side][]*verdict // by kind
 	found    map[dangling]*counted
+	owners   map[storeKey]ownerNow // that were looked for again, for dependents of one resource: they often share one
 }
 
 // count counts the objects that a side deletes.
@@ -264,10 +265,17 @@ func (d *danglingIn) report() {
 			d.addDanglingFinding(d.store, group.side, group.sight, kind, c)
 			continue
 		}
-		d.add(d.store.Name, kind.Dependent, finding.Finding{Rule: "FUS100", Severity: finding.Warning, Related: c.samples,
+		d.add(d.store.Name, kind.Dependent, finding.Finding{Rule: "FUS100", Severity: finding.Warning,
+			Key: string(group.side), Count: c.count(), Related: c.samples,
 			Message: fmt.Sprintf("%s of service accounts that the %s side does not have: it refuses these tokens, and its token controller deletes them", plural(c.keys, "token secret"), group.side),
 			Fix:     "keep secrets and serviceaccounts in one store for both sides"})
 	}
+}
+
+// sightKeys tell in the keys of findings why owners are not seen.
+var sightKeys = map[gc.Sight]string{
+	gc.UnknownKind: "unknown kind", gc.UnservedVersion: "unserved version", gc.Absent: "absent owner",
+	gc.ClusterOwner: "cluster-scoped owner", gc.NamespacedOwner: "namespaced owner",
 }
 
 func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen gc.Sight, kind *referenceKind, c *counted) {
@@ -284,7 +292,8 @@ func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen gc.
 		gc.ClusterOwner:    "looks for the cluster-scoped owner in the namespace of the object",
 		gc.NamespacedOwner: "looks for an owner that is in a namespace, and the object is in none",
 	}[seen]
-	f := finding.Finding{Rule: "FUS060", Severity: finding.Error, Related: c.samples}
+	f := finding.Finding{Rule: "FUS060", Severity: finding.Error, Count: c.count(), Related: c.samples,
+		Key: finding.Key(string(side), kind.APIVersion+" "+kind.Kind, sightKeys[seen])}
 	switch {
 	case seen == gc.ClusterOwner && kind.Kind == "Node":
 		f.Rule = "FUS062"

@@ -124,7 +124,7 @@ func (o *observer) observe(e *Entry) {
 	if boot {
 		r.boot.add(rest)
 	} else {
-		r.others.count(rest, r.shown)
+		r.others.addShown(rest, r.shown)
 	}
 	var namespace uint32
 	if k.Namespace != "" {
@@ -228,7 +228,7 @@ func (o *observer) observeValue(r *resourceTally, k Key, rest string, e *Entry, 
 		return nil
 	}
 	st := o.storedAs(r, envelope)
-	st.count(rest, st.shown)
+	st.addShown(rest, st.shown)
 	if boot {
 		st.boot++
 	}
@@ -258,7 +258,7 @@ func (o *observer) observeStray(r *resourceTally, rest string, e *Entry) {
 	}
 	if o.envelope.Encoding != Encrypted {
 		st := o.storedAs(r, &o.envelope)
-		st.count(rest, st.shown)
+		st.addShown(rest, st.shown)
 	}
 }
 

@@ -94,6 +94,12 @@ func (d *danglingIn) dependent(e *Entry, owners []ownerRef) string {
 	return text(e.Key[len(d.classifier.prefix):]) + " (owner " + string(owners[0].name) + ")"
 }
 
+// ownerNow is the UID of an owner that was looked for again, "" where there is none.
+type ownerNow struct {
+	uid   string
+	known bool
+}
+
 // second is what a second look at a group of objects showed.
 type second struct {
 	looked    int64
@@ -107,6 +113,7 @@ func (d *danglingIn) nameBelow(ctx context.Context, prefix string, groups map[da
 		looks[group] = &second{}
 	}
 	open := len(groups) // groups of which more are to be looked at
+	d.owners = map[storeKey]ownerNow{}
 	var envelope Envelope
 	var meta Meta
 	_, err := Entries(ctx, d.store.Store, Request{From: prefix, To: prefixEnd(prefix)}, func(e Entry) error {
@@ -170,29 +177,72 @@ func (r *reporter) nameOrphans(ctx context.Context, store *storeScan, all []*orp
 		return
 	}
 	for _, o := range all {
-		for i, namespace := range sortedKeys(o.absent) {
-			if i == lookAgain {
-				break
-			}
-			if r.isThere(ctx, o.home, "namespaces", namespace) {
+		r.nameInNamespaces(ctx, store, o)
+	}
+	// Namespaces are looked for after the objects in them: one that is there by now explains all that was seen. One list of them
+	// serves every resource.
+	there := map[*storeScan]map[string]bool{}
+	for _, o := range all {
+		if there[o.home] == nil {
+			there[o.home] = r.namespacesNow(ctx, o.home)
+		}
+		for namespace := range o.absent {
+			if there[o.home][namespace] {
 				delete(o.absent, namespace)
-				continue
-			}
-			from := r.classifier.ObjectKey(o.name, namespace, "")
-			var now counted
-			_, err := Entries(ctx, store.Store, Request{From: from, To: prefixEnd(from), KeysOnly: true}, func(e Entry) error {
-				now.add(text(e.Key[len(prefix):]))
-				return nil
-			})
-			switch {
-			case err != nil: // it stays as the scan saw it
-			case now.keys == 0:
-				delete(o.absent, namespace)
-			default:
-				o.absent[namespace] = &now
 			}
 		}
 	}
+}
+
+// nameInNamespaces counts and names the objects of a resource that are in absent namespaces now, with the fewer requests: one for
+// each namespace, or all keys of the resource, of which a page has pageKeys at least.
+func (r *reporter) nameInNamespaces(ctx context.Context, store *storeScan, o *orphans) {
+	const pageKeys = 100
+	prefix := r.classifier.prefix
+	now := map[string]*counted{}
+	for namespace := range o.absent {
+		now[namespace] = &counted{}
+	}
+	read := func(from string) error {
+		_, err := Entries(ctx, store.Store, Request{From: from, To: prefixEnd(from), KeysOnly: true}, func(e Entry) error {
+			k := r.classifier.Classify(text(e.Key))
+			if c := now[k.Namespace]; c != nil && k.Resource == o.name {
+				c.add(text(e.Key[len(prefix):]))
+			}
+			return nil
+		})
+		return err
+	}
+	if int64(len(o.absent)) > o.keys/pageKeys {
+		if read(prefix+o.name+"/") != nil {
+			return // they stay as the scan saw them
+		}
+	} else {
+		for _, namespace := range sortedKeys(o.absent) {
+			if read(r.classifier.ObjectKey(o.name, namespace, "")) != nil {
+				delete(now, namespace)
+			}
+		}
+	}
+	for namespace, c := range now {
+		if o.absent[namespace] = c; c.keys == 0 {
+			delete(o.absent, namespace)
+		}
+	}
+}
+
+// namespacesNow lists the namespaces that a live store holds at its newest revision; what could not be read is not among them.
+func (r *reporter) namespacesNow(ctx context.Context, home *storeScan) map[string]bool {
+	there := map[string]bool{}
+	if home.Pager == nil {
+		return there // a file does not change
+	}
+	from := r.classifier.ObjectKey("namespaces", "", "")
+	_, _ = Entries(ctx, home.Store, Request{From: from, To: prefixEnd(from), KeysOnly: true}, func(e Entry) error {
+		there[string(e.Key[len(from):])] = true
+		return nil
+	})
+	return there
 }
 
 // ownerRef is one owner of an object that is looked at a second time.
@@ -231,8 +281,13 @@ func (d *danglingIn) anyThere(ctx context.Context, side pair.Side, k Key, owners
 		if !v.OwnerNamespaced {
 			namespace = ""
 		}
-		uid, known := d.uidNow(ctx, v.lookup, d.classifier.ObjectKey(v.resource, namespace, string(owner.name)))
-		if known && uid == string(owner.id) {
+		key := storeKey{v.lookup.Name, d.classifier.ObjectKey(v.resource, namespace, string(owner.name))}
+		seen, looked := d.owners[key]
+		if !looked {
+			seen.uid, seen.known = d.uidNow(ctx, v.lookup, key.key)
+			d.owners[key] = seen
+		}
+		if seen.known && seen.uid == string(owner.id) {
 			return true
 		}
 	}

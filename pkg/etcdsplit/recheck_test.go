@@ -188,3 +188,46 @@ func TestScanStandsByAFindingThatItCannotLookAtAgain(t *testing.T) {
 		t.Errorf("the finding is gone:\n%s", findingText(report.Findings))
 	}
 }
+
+// TestSecondLooksAreBatched: hundreds of absent namespaces, and hundreds of dependents of one absent owner, cost no request each.
+func TestSecondLooksAreBatched(t *testing.T) {
+	requests := func(namespaces, dependents int) (n int, found []finding.Finding) {
+		m, stores := splitMap(), clean()
+		m.Legacy.Collector.Runs = true
+		for i := range namespaces {
+			for _, resource := range []string{"pods", "configmaps"} {
+				stores["core"][fmt.Sprintf("%s/gone-%03d/x", resource, i)] = pod(fmt.Sprintf("gone-%03d", i), "x")
+			}
+		}
+		for i := range dependents {
+			name := fmt.Sprintf("lost-%03d", i)
+			stores["core"]["pods/default/"+name] = pod("default", name, [4]string{"apps/v1", "ReplicaSet", "owner", "uid-owner"})
+		}
+		var live []Store
+		for _, name := range []string{"core", "modern"} {
+			pager := stores[name].pager(t)
+			pager.onPage = func(*fakePager, Request) error { n++; return nil }
+			live = append(live, Store{Name: name, Pager: pager})
+		}
+		report, err := Scan(t.Context(), m, live, Options{Parallel: 1})
+		if err != nil || !report.Complete {
+			t.Fatalf("Scan = %v, incomplete %q", err, report.Incomplete)
+		}
+		return n, report.Findings
+	}
+	few, _ := requests(1, 1)
+	many, found := requests(500, 500)
+	if many > few+40 {
+		t.Errorf("%d requests for 500 absent namespaces and 500 dependents, %d for one of each: want about as many", many, few)
+	}
+	for _, want := range []struct {
+		rule  string
+		count finding.Count
+	}{{"FUS130", 500}, {"FUS060", 500}} {
+		if !slices.ContainsFunc(found, func(f finding.Finding) bool {
+			return f.Rule == want.rule && f.Subject == "core:pods" && f.Count == want.count
+		}) {
+			t.Errorf("no %s about %d pods:\n%s", want.rule, want.count, findingText(found))
+		}
+	}
+}

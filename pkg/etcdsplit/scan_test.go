@@ -426,7 +426,12 @@ func TestScanFinds(t *testing.T) {
 			m, stores := splitMap(), clean()
 			test.plant(m, stores["core"], stores["modern"])
 			report := scanStores(t, m, stores, Options{})
+			keys := map[string]bool{}
 			for _, f := range report.Findings {
+				if keys[f.Key] || !strings.HasPrefix(f.Key, f.Rule+"|"+f.Subject) {
+					t.Errorf("the key %q is not that of one finding: %s", f.Key, f.Message)
+				}
+				keys[f.Key] = true
 				if i := slices.IndexFunc(Rules(), func(c finding.Rule) bool { return c.ID == f.Rule }); i < 0 || Rules()[i].Severity < f.Severity {
 					t.Errorf("%s at severity %s is not documented so", f.Rule, f.Severity)
 				}

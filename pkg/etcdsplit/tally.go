@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -46,13 +47,16 @@ type counted struct {
 
 func (c *counted) add(key string) { c.keys++; c.samples.add(key) }
 
-// count adds a key, and keeps it as a sample only if it may be shown.
-func (c *counted) count(key string, shown bool) {
+// addShown adds a key, and keeps it as a sample only if it may be shown.
+func (c *counted) addShown(key string, shown bool) {
 	c.keys++
 	if shown {
 		c.samples.add(key)
 	}
 }
+
+// count is what a finding about the keys stands for.
+func (c *counted) count() finding.Count { return finding.Count(c.keys) }
 
 func (c *counted) merge(other *counted) { c.keys += other.keys; c.samples.merge(other.samples) }
 
@@ -60,6 +64,11 @@ func (c *counted) merge(other *counted) { c.keys += other.keys; c.samples.merge(
 type stored struct {
 	APIVersion, Kind string
 	Encoding         Encoding
+}
+
+// key tells stored types apart in the keys of findings.
+func (s stored) key() string {
+	return strings.Join([]string{s.APIVersion, s.Kind, string(s.Encoding)}, " ")
 }
 
 // storedTally counts the values of one stored type.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -37,40 +36,30 @@ type Turned struct {
 	Finding finding.Finding `json:"finding"`
 }
 
-// Turns compares the findings of two looks. A finding stays the same while its rule, its subject and its words do, whatever
-// the counts in them.
+// Turns compares the findings of two looks. A finding stays the same while its Key does.
 func Turns(before, after []finding.Finding) []Turned {
 	var turned []Turned
 	old := map[string][]finding.Finding{}
 	for _, f := range before {
-		id := identity(f)
-		old[id] = append(old[id], f)
+		old[f.Key] = append(old[f.Key], f)
 	}
 	for _, f := range after {
-		id := identity(f)
-		if len(old[id]) == 0 {
+		if len(old[f.Key]) == 0 {
 			turned = append(turned, Turned{Appeared, f})
 			continue
 		}
-		was := old[id][0]
-		old[id] = old[id][1:]
+		was := old[f.Key][0]
+		old[f.Key] = old[f.Key][1:]
 		if was.Message != f.Message || was.Severity != f.Severity || !slices.Equal(was.Related, f.Related) {
 			turned = append(turned, Turned{Grew, f})
 		}
 	}
-	for _, id := range sortedKeys(old) {
-		for _, f := range old[id] {
+	for _, key := range sortedKeys(old) {
+		for _, f := range old[key] {
 			turned = append(turned, Turned{Disappeared, f})
 		}
 	}
 	return turned
-}
-
-// counts are numbers that stand alone, with the noun behind them: "1 key", "2 keys", and not the one of "apps/v1 ReplicaSet".
-var counts = regexp.MustCompile(`(^|[\s(])\d+( \pL+)?`)
-
-func identity(f finding.Finding) string {
-	return f.Rule + "\x00" + f.Subject + "\x00" + counts.ReplaceAllString(f.Message, "$1#")
 }
 
 // Glance looks at changed keys alone, and reports what they show by themselves: keys in the wrong store, values that a reader

@@ -13,13 +13,15 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-func TestTurns(t *testing.T) {
-	one := finding.Finding{Rule: "FUS004", Subject: "core:pods", Message: "1 key written by the modern side"}
-	two := one
-	two.Message = "2 keys written by the modern side"
-	other := finding.Finding{Rule: "FUS130", Subject: "core:pods", Message: "1 object in 1 namespace"}
+func TestTurnsGoByKeysAndNotByWords(t *testing.T) {
+	of := func(key, message string) finding.Finding {
+		rule, _, _ := strings.Cut(key, "|")
+		return finding.Finding{Rule: rule, Subject: "core:pods", Key: key, Message: message}
+	}
+	one, other := of("FUS004|core:pods", "1 key in the wrong store"), of("FUS130|core:pods|core", "1 object in 1 namespace")
+	two := of("FUS004|core:pods", "2 keys, told in other words")
 	var got []string
-	for _, turned := range Turns([]finding.Finding{one, other}, []finding.Finding{two, {Rule: "FUS000", Subject: "core:pods", Message: "x"}}) {
+	for _, turned := range Turns([]finding.Finding{one, other}, []finding.Finding{two, of("FUS000|core:pods|x", "x")}) {
 		got = append(got, fmt.Sprint(turned.Turn, " ", turned.Finding.Rule))
 	}
 	if want := []string{"changed FUS004", "appeared FUS000", "disappeared FUS130"}; !slices.Equal(got, want) {
@@ -29,19 +31,13 @@ func TestTurns(t *testing.T) {
 		t.Errorf("Turns of the same findings = %+v", turned)
 	}
 
-	// What differs only in a version or a kind is not the same.
-	of := func(kind string) finding.Finding {
-		return finding.Finding{Rule: "FUS060", Subject: "core:pods", Message: "deletes 3 pods owned by " + kind + ": it does not find 1 owner"}
-	}
-	a, b, c := of("apps/v1 ReplicaSet"), of("apps/v1 StatefulSet"), of("apps/v1beta2 StatefulSet")
+	// Words alone do not make two findings one.
+	a, b, c := of("FUS060|a", "3 pods"), of("FUS060|b", "3 pods"), of("FUS060|c", "3 pods")
 	all := []finding.Finding{a, b, c}
-	if turned := Turns(all, all); len(turned) > 0 {
-		t.Errorf("Turns of the same three findings = %+v", turned)
-	}
 	for i := range all {
 		left := slices.Delete(slices.Clone(all), i, i+1)
-		if turned := Turns(all, left); len(turned) != 1 || turned[0].Turn != Disappeared || turned[0].Finding.Message != all[i].Message {
-			t.Errorf("Turns when %q is over = %+v", all[i].Message, turned)
+		if turned := Turns(all, left); len(turned) != 1 || turned[0].Turn != Disappeared || turned[0].Finding.Key != all[i].Key {
+			t.Errorf("Turns when %q is over = %+v", all[i].Key, turned)
 		}
 	}
 }
