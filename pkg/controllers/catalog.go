@@ -2,16 +2,13 @@ package controllers
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -55,64 +52,31 @@ func (c *catalog) doubted(why error) *catalog {
 	return &doubted
 }
 
-// readCatalog puts the answers of discovery together.
-func readCatalog(side pair.Side, d discovery.DiscoveryInterface, now time.Time) (*catalog, error) {
-	groups, lists, err := d.ServerGroupsAndResources()
-	if apierrors.IsNotAcceptable(err) { // 1.6 refuses to be asked for all at once
-		groups, lists, err = d.WithLegacy().ServerGroupsAndResources()
+// catalogOf puts what discovery found into the words of this package.
+func catalogOf(side pair.Side, result *discovery.Result, asked time.Time) *catalog {
+	c := &catalog{failed: map[string]error{}, versions: map[schema.GroupVersion]bool{}, asked: asked}
+	for gv, err := range result.Failed {
+		c.failed[gv.Group] = err
 	}
-	c := &catalog{failed: map[string]error{}, versions: map[schema.GroupVersion]bool{}, asked: now}
-	if partial := (*discovery.ErrGroupDiscoveryFailed)(nil); errors.As(err, &partial) {
-		for gv, err := range partial.Groups {
-			c.failed[gv.Group] = err
-		}
-	} else if err != nil {
-		return nil, fmt.Errorf("asking the %s side what it serves: %w", side, err)
-	}
-	rank := map[schema.GroupVersion]int{}
-	for _, group := range groups {
-		for i, version := range group.Versions {
-			gv := schema.GroupVersion{Group: group.Name, Version: version.Version}
-			if rank[gv] = i + 1; version.Version == group.PreferredVersion.Version {
-				rank[gv] = 0
-			}
+	taken := map[schema.GroupResource]bool{}
+	for _, r := range result.Resources { // the preferred version of each group comes first
+		c.versions[r.GroupVersion] = true
+		if gr := r.GroupResource(); !taken[gr] {
+			taken[gr] = true
+			c.resources = append(c.resources, resource{
+				side: side, GroupVersionResource: r.GroupVersionResource(), kind: r.Kind, namespaced: r.Namespaced, verbs: letters(r.Verbs),
+			})
 		}
 	}
-	for _, list := range lists {
-		gv, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			return nil, fmt.Errorf("asking the %s side what it serves: %w", side, err)
-		}
-		c.versions[gv] = true
-		for _, r := range list.APIResources {
-			if parent, _, sub := cutSlash(r.Name); sub || parent == "" {
-				continue
-			}
-			c.resources = append(c.resources, resource{side: side, GroupVersionResource: gv.WithResource(r.Name), kind: r.Kind, namespaced: r.Namespaced, verbs: letters(r)})
-		}
-	}
-	if len(c.resources) == 0 {
-		return nil, fmt.Errorf("asking the %s side what it serves: it names no resource", side)
-	}
-	slices.SortStableFunc(c.resources, func(a, b resource) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(rank[a.GroupVersion()], rank[b.GroupVersion()]))
+	slices.SortFunc(c.resources, func(a, b resource) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
 	})
-	c.resources = slices.CompactFunc(c.resources, func(a, b resource) bool { return a.GroupResource() == b.GroupResource() })
-	return c, nil
+	return c
 }
 
-func cutSlash(name string) (parent, sub string, found bool) {
-	for i := range name {
-		if name[i] == '/' {
-			return name[:i], name[i+1:], true
-		}
-	}
-	return name, "", false
-}
-
-func letters(r metav1.APIResource) string {
+func letters(verbs []string) string {
 	var b []byte
-	for _, verb := range r.Verbs {
+	for _, verb := range verbs {
 		if letter, known := verbLetters[verb]; known {
 			b = append(b, letter)
 		}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
@@ -44,7 +44,7 @@ const settleTime = 5 * time.Second
 type writer interface {
 	delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) error
 	patchMetadata(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, fields map[string]any) error
-	write(ctx context.Context, side pair.Side, verb, url string, object any) error
+	write(ctx context.Context, side pair.Side, verb string, at discovery.Path, object any) error
 }
 
 // servers writes through the side that a resource is of.
@@ -58,8 +58,8 @@ func (s servers) patchMetadata(ctx context.Context, r resource, o *metav1.Partia
 	return s[r.side].patchMetadata(ctx, r, o, fields)
 }
 
-func (s servers) write(ctx context.Context, side pair.Side, verb, url string, object any) error {
-	return s[side].write(ctx, verb, url, object)
+func (s servers) write(ctx context.Context, side pair.Side, verb string, at discovery.Path, object any) error {
+	return s[side].write(ctx, verb, at, object)
 }
 
 // nobody writes nothing: what would be done is in the audit trail all the same.
@@ -73,7 +73,7 @@ func (nobody) patchMetadata(context.Context, resource, *metav1.PartialObjectMeta
 	return nil
 }
 
-func (nobody) write(context.Context, pair.Side, string, string, any) error { return nil }
+func (nobody) write(context.Context, pair.Side, string, discovery.Path, any) error { return nil }
 
 func newCluster(p *plan.Plan, configs map[pair.Side]*rest.Config, o Options) (*cluster, error) {
 	c := &cluster{
@@ -81,11 +81,7 @@ func newCluster(p *plan.Plan, configs map[pair.Side]*rest.Config, o Options) (*c
 		limit: rate.NewLimiter(rate.Limit(o.ChangesPerSecond), max(1, int(o.ChangesPerSecond))), audit: o.Audit, log: o.Log, metrics: newMetrics(), now: time.Now, settle: settleTime,
 	}
 	for _, side := range pair.Sides() {
-		config := rest.CopyConfig(configs[side])
-		config.QPS, config.Burst = o.QPS, int(2*o.QPS)
-		config.UserAgent = "fusionctl-controllers"
-		config.WarningHandler = rest.NoWarnings{} // old versions are read on purpose
-		client, err := newClient(side, config)
+		client, err := newClient(side, configs[side], o.QPS)
 		if err != nil {
 			return nil, err
 		}
@@ -111,20 +107,14 @@ func (c *cluster) client(side pair.Side) *client { return c.clients[side] }
 
 // identify makes sure that a server is the one that the plan means. Two kubeconfigs that lead to one server, or one that leads to another
 // cluster, would make every owner look absent.
-func (c *cluster) identify(ctx context.Context, side pair.Side) error {
-	client := c.client(side)
-	text, err := client.version(ctx)
-	if err != nil {
-		return err
-	}
-	want := c.layout.plan.Side(side).Version
-	if got, err := kubever.Parse(text); err != nil || got.Minor != want.Minor {
-		return fmt.Errorf("the %s kubeconfig leads to a server of version %q, and the plan's %s side is %s: %w", side, text, side, want, errWrongServer)
+func (c *cluster) identify(ctx context.Context, side pair.Side, identity discovery.Identity) error {
+	if err := identity.Is(c.layout.plan.Side(side).Version, ""); err != nil {
+		return fmt.Errorf("the %s kubeconfig leads to another server: %w", side, err)
 	}
 	if !c.sharesNamespaces() {
 		return nil
 	}
-	o, err := client.get(ctx, c.namespaces(side), "", metav1.NamespaceSystem)
+	o, err := c.client(side).get(ctx, c.namespaces(side), "", metav1.NamespaceSystem)
 	if err != nil {
 		return err
 	}
@@ -135,13 +125,10 @@ func (c *cluster) identify(ctx context.Context, side pair.Side) error {
 	}
 	if c.identity != string(o.UID) {
 		return fmt.Errorf("the two sides are to share namespaces, and %s is not the same object on the %s side as on the other (UID %s, want %s): %w",
-			metav1.NamespaceSystem, side, o.UID, c.identity, errWrongServer)
+			metav1.NamespaceSystem, side, o.UID, c.identity, discovery.ErrWrongServer)
 	}
 	return nil
 }
-
-// errWrongServer says that a server answers that is not the one of the plan.
-var errWrongServer = errors.New("this is not the control plane that was planned")
 
 // sharesNamespaces reports whether both sides see the same namespaces.
 func (c *cluster) sharesNamespaces() bool {
@@ -192,7 +179,7 @@ func (c *cluster) delete(ctx context.Context, r resource, o *metav1.PartialObjec
 	}
 	err := c.writer.delete(ctx, r, o, policy)
 	c.record("delete", r, o, why, err, slog.String("propagation", string(policy)))
-	if errors.Is(err, errAbsent) {
+	if errors.Is(err, discovery.ErrNotFound) {
 		return nil
 	}
 	return err

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -50,7 +51,7 @@ func (c *collector) process(ctx context.Context, uid types.UID) error {
 // live reads a node's object again. nil without an error: it is gone, or another one has its name.
 func (c *collector) live(ctx context.Context, n *node) (*metav1.PartialObjectMetadata, error) {
 	o, err := c.client(n.resource.side).get(ctx, *n.resource, n.namespace.Value(), n.name)
-	if errors.Is(err, errAbsent) {
+	if errors.Is(err, discovery.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil || o.UID == n.uid {
@@ -74,7 +75,7 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 	for _, ref := range o.OwnerReferences {
 		state, err := c.find(ctx, ref, o.Namespace, seen)
 		if s.states = append(s.states, state); err != nil {
-			why = errors.Join(why, fmt.Errorf("looking for %s %q, which owns %s: %w", ref.Kind, ref.Name, n.resource.object(o.Namespace, o.Name), err))
+			why = errors.Join(why, fmt.Errorf("looking for %s %q, which owns %s: %w", ref.Kind, ref.Name, n.resource.describe(o.Namespace, o.Name), err))
 		}
 	}
 	for _, dependent := range c.graph.dependentsOf(n.uid) {
@@ -85,8 +86,8 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 	switch v.action {
 	case doubt:
 		c.metrics.doubts.Inc()
-		if onlyUnserved(why) {
-			c.log.Debug("left alone", "object", n.resource.object(o.Namespace, o.Name), "why", why)
+		if lasting(why) {
+			c.log.Debug("left alone", "object", n.resource.describe(o.Namespace, o.Name), "why", why)
 			return nil // the next scan of the graph asks again
 		}
 		return why
@@ -101,10 +102,12 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 	return nil
 }
 
-// onlyUnserved reports whether asking again soon is of no use.
-func onlyUnserved(err error) bool {
-	joined, ok := err.(interface{ Unwrap() []error })
-	return ok && !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !onlyUnserved(err) }) || !ok && errors.Is(err, errUnserved)
+// lasting reports whether asking again soon is of no use: no side serves the kind, or no object can have the name.
+func lasting(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { // of several owners, each in words of its own
+		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !lasting(err) })
+	}
+	return errors.Is(err, errUnserved) || errors.Is(err, discovery.ErrInvalidPath)
 }
 
 // describe lists the owners in the states given, for the audit trail.
@@ -181,7 +184,7 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 			}
 			o, err := c.client(side).get(ctx, r, in, ref.Name)
 			switch {
-			case errors.Is(err, errAbsent):
+			case errors.Is(err, discovery.ErrNotFound):
 			case err != nil:
 				return ownerUnknown, err
 			case o.UID == ref.UID:
@@ -221,7 +224,7 @@ func (c *collector) awaitDependents(ctx context.Context, n *node) error {
 		return nil // each of them calls when it goes
 	}
 	if unlisted := c.unlisted(); len(unlisted) > 0 {
-		return fmt.Errorf("%s waits for its dependents, and %s could not be listed", n.resource.object(o.Namespace, o.Name), strings.Join(unlisted, ", "))
+		return fmt.Errorf("%s waits for its dependents, and %s could not be listed", n.resource.describe(o.Namespace, o.Name), strings.Join(unlisted, ", "))
 	}
 	if err := c.bothAnswer(ctx); err != nil {
 		return err
@@ -238,12 +241,12 @@ func (c *collector) releaseDependents(ctx context.Context, n *node) error {
 	}
 	dependents, err := c.listDependents(ctx, n.uid, o.Namespace)
 	if err != nil {
-		return fmt.Errorf("orphaning the dependents of %s: %w", n.resource.object(o.Namespace, o.Name), err)
+		return fmt.Errorf("orphaning the dependents of %s: %w", n.resource.describe(o.Namespace, o.Name), err)
 	}
 	for _, d := range dependents {
 		stay := slices.DeleteFunc(slices.Clone(d.object.OwnerReferences), func(ref metav1.OwnerReference) bool { return ref.UID == n.uid })
 		err := c.change(ctx, d.resource, d.object, "its owner is being deleted without it", map[string]any{"ownerReferences": stay})
-		if err != nil && !errors.Is(err, errAbsent) {
+		if err != nil && !errors.Is(err, discovery.ErrNotFound) {
 			return err
 		}
 	}
@@ -291,7 +294,7 @@ func (c *collector) listDependents(ctx context.Context, uid types.UID, namespace
 func (c *collector) removeFinalizer(ctx context.Context, n *node, o *metav1.PartialObjectMetadata, finalizer, why string) error {
 	stay := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == finalizer })
 	err := c.change(ctx, *n.resource, o, why, map[string]any{"finalizers": stay})
-	if errors.Is(err, errAbsent) {
+	if errors.Is(err, discovery.ErrNotFound) {
 		return nil
 	}
 	return err

@@ -8,14 +8,18 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -230,8 +234,8 @@ func TestWrongServersAreNotBelieved(t *testing.T) {
 	m.clients[modern] = m.clients[legacy] // both kubeconfigs lead to the legacy server
 	forget(m)
 	m.graph.remove("uid-2")
-	if err := c.process(t.Context(), "uid-3"); !errors.Is(err, errWrongServer) {
-		t.Errorf("process = %v, want %v", err, errWrongServer)
+	if err := c.process(t.Context(), "uid-3"); !errors.Is(err, discovery.ErrWrongServer) {
+		t.Errorf("process = %v, want %v", err, discovery.ErrWrongServer)
 	}
 	if len(w.deletions) > 0 {
 		t.Errorf("deleted %q", w.deletions)
@@ -395,22 +399,53 @@ func TestNothingIsDeletedWhileAnOwnerExists(t *testing.T) {
 	}
 }
 
-// A list that breaks off is not a short list.
+// clientOf asks a server that answers so.
+func clientOf(t *testing.T, handler http.HandlerFunc) *client {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	c, err := newClient(modern, &rest.Config{Host: server.URL}, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// podCollection is all pods.
+var podCollection = collection{
+	resource{side: modern, GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, kind: "Pod", namespaced: true},
+	"", decodeObject,
+}
+
+// A list that breaks off is not a short list, for whom it decides and for whom a watch follows.
 func TestBrokenListsAreErrors(t *testing.T) {
-	whole := `{"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"a","uid":"1"}},{"metadata":{"name":"b","uid":"2"},"spec":{"Metadata":{"name":"x"}},"Metadata":{"uid":"3"}}]}`
-	list, err := decodeList(strings.NewReader(whole))
+	whole := `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"a","uid":"1"}},
+{"metadata":{"name":"b","uid":"2"},"spec":{"Metadata":{"name":"x"}},"Metadata":{"uid":"3"}}]}`
+	text := whole
+	c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) })
+	list, err := c.list(t.Context(), podCollection, metav1.ListOptions{})
 	if err != nil || len(list.Items) != 2 || list.Items[1].UID != "2" || list.ResourceVersion != "7" {
-		t.Fatalf("decodeList = %+v, %v", list, err)
+		t.Fatalf("list = %+v, %v", list, err)
 	}
-	for end := range len(whole) {
-		if _, err := decodeList(strings.NewReader(whole[:end])); err == nil {
-			t.Errorf("decodeList reads %q without an error", whole[:end])
+	for end := 0; end < len(whole); end += 9 {
+		text = whole[:end]
+		if _, err := c.listAll(t.Context(), podCollection.resource, ""); err == nil {
+			t.Errorf("listAll reads %q without an error", text)
 		}
 	}
-	for _, bad := range []string{`[]`, `{"items":{}}`, `{"metadata":{"resourceVersion":"1"},"items":[{}]}`, `{"items":[]}`} {
-		if _, err := decodeList(strings.NewReader(bad)); err == nil {
-			t.Errorf("decodeList reads %s without an error", bad)
+	const head = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":`
+	for _, text = range []string{`[]`, head + `{}}`, head + `[{}]}`, `{"items":[]}`, head + `[{"metadata":{"name":"a"}}]}`,
+		head + `[{"metadata":{"name":"../../secrets/b","uid":"1"}}]}`, head + `[]}{}`} {
+		if _, err := c.list(t.Context(), podCollection, metav1.ListOptions{}); err == nil {
+			t.Errorf("list reads %s without an error", text)
 		}
+		if _, err := c.listAll(t.Context(), podCollection.resource, ""); err == nil {
+			t.Errorf("listAll reads %s without an error", text)
+		}
+	}
+	text = head + `[{"metadata":{"name":"a","namespace":"prod","uid":"1"}}]}`
+	if _, err := c.listAll(t.Context(), podCollection.resource, "demo"); err == nil {
+		t.Error("listAll reads an object of another namespace than was asked for")
 	}
 }
 
@@ -441,7 +476,8 @@ func TestHundredThousandPodsFitInto300MiB(t *testing.T) {
 	}
 	peak := peakMemory(t, func() any {
 		g := newGraph(time.Now, func(types.UID) {})
-		list, err := decodeList(hundredThousand(100_000))
+		c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, hundredThousand(100_000)) })
+		list, err := c.list(t.Context(), podCollection, metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

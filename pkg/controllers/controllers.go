@@ -295,9 +295,8 @@ func pause(ctx context.Context, span time.Duration) {
 // lead runs the controllers while this process holds the lock. A process that loses it ends: it must not act beside the next leader.
 func (m *manager) lead(ctx context.Context, o Options) error {
 	side := cmp.Or(m.layout.home(schema.GroupResource{Resource: "configmaps"}), pair.Modern)
-	config := rest.CopyConfig(map[pair.Side]*rest.Config{pair.Legacy: o.Legacy, pair.Modern: o.Modern}[side])
-	config.QPS = -1 // a renewal does not stand in line with the collector's requests
-	client, err := newClient(side, config)
+	config := map[pair.Side]*rest.Config{pair.Legacy: o.Legacy, pair.Modern: o.Modern}[side]
+	client, err := newClient(side, config, -1) // a renewal does not stand in line with the collector's requests
 	if err != nil {
 		return err
 	}

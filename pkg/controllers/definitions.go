@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
+	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -44,28 +43,6 @@ var definingKinds = []struct {
 		_, group, _ := strings.Cut(name, ".")
 		return schema.GroupVersionResource{Group: group}, strings.Contains(group, ".")
 	}},
-}
-
-// ready asks whether the server has started, in the way that its version has.
-func (c *client) ready(ctx context.Context, version kubever.Version) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	path := "/healthz"
-	if kubever.Behaves(kubever.BehaviourReadyzServed, version.Minor) {
-		path = "/readyz"
-	}
-	var code int
-	err := c.rest.Get().AbsPath(path).MaxRetries(0).Do(ctx).StatusCode(&code).Error()
-	if err == nil && code != http.StatusOK {
-		err = fmt.Errorf("answered %d", code)
-	}
-	if apierrors.IsForbidden(err) {
-		err = fmt.Errorf("%w (the %s side has to allow it to get %s)", err, c.side, path)
-	}
-	if err != nil {
-		return fmt.Errorf("GET %s on the %s side: %w", path, c.side, err)
-	}
-	return nil
 }
 
 // definitions lists what a side's store says that it should serve, by the versions that the catalog has. What the
@@ -115,9 +92,9 @@ func (c *catalog) find(gr schema.GroupResource) *resource {
 
 // inspect reads a definition whose objects the server does not list.
 func (c *client) inspect(ctx context.Context, of resource, d *definition) error {
-	object, err := c.read(ctx, of.path("", d.name))
+	object, err := c.read(ctx, of.object("", d.name))
 	if err != nil {
-		return fmt.Errorf("reading %s on the %s side: %w", of.object("", d.name), c.side, err)
+		return fmt.Errorf("reading %s on the %s side: %w", of.describe("", d.name), c.side, err)
 	}
 	switch d.kind {
 	case "CustomResourceDefinition":
@@ -157,23 +134,32 @@ func unservedCRD(crd map[string]any) error {
 	return errors.New("none of its versions is served, and objects of it may be stored")
 }
 
+// discoverWithin bounds the question what a side serves.
+const discoverWithin = 2 * time.Minute
+
 // believe reads what a side serves and judges whether that is all.
 func (c *cluster) believe(ctx context.Context, side pair.Side, seen []schema.GroupResource) (*catalog, error) {
+	ctx, cancel := context.WithTimeout(ctx, discoverWithin)
+	defer cancel()
 	client, asked := c.client(side), c.now()
-	if err := c.identify(ctx, side); err != nil {
-		return nil, err
-	}
-	listed, err := readCatalog(side, client.discovery, asked)
+	result, err := client.server.Discover(ctx)
 	if err != nil {
+		return nil, fmt.Errorf("asking the %s side what it serves: %w", side, err)
+	}
+	if err := c.identify(ctx, side, result.Identity); err != nil {
 		return nil, err
 	}
+	listed := catalogOf(side, result, asked)
 	// After discovery: what is defined between the two is missed by discovery and found here, never the other way round.
 	definitions, err := client.definitions(ctx, c.layout, listed)
 	if err != nil {
 		return listed.doubted(fmt.Errorf("asking the %s side what it should serve: %w", side, err)), nil
 	}
-	ready := client.ready(ctx, c.layout.plan.Side(side).Version)
-	judged, err := complete(listed, ready, append(c.layout.builtIn(side), seen...), definitions)
+	unready := result.Unready
+	if errors.Is(unready, discovery.ErrForbidden) {
+		unready = fmt.Errorf("%w (the controllers have to be allowed to get it)", unready)
+	}
+	judged, err := complete(listed, unready, append(c.layout.builtIn(side), seen...), definitions)
 	if err != nil {
 		return listed.doubted(fmt.Errorf("asking the %s side what it serves: %w", side, err)), nil
 	}

@@ -59,10 +59,16 @@ var fakeBuiltIn = sync.OnceValue(func() map[pair.Side][]fakeResource {
 	return all
 })
 
-// fakeResources are what each side serves.
-func fakeResources(side pair.Side) []fakeResource {
-	return slices.Concat(fakeBuiltIn()[side], fakeCustom[side])
-}
+// fakeAll are what each side serves.
+var fakeAll = sync.OnceValue(func() map[pair.Side][]fakeResource {
+	all := map[pair.Side][]fakeResource{}
+	for _, side := range pair.Sides() {
+		all[side] = slices.Concat(fakeBuiltIn()[side], fakeCustom[side])
+	}
+	return all
+})
+
+func fakeResources(side pair.Side) []fakeResource { return fakeAll()[side] }
 
 // fakeGroups lists the groups of a side as /apis does: those of its version first.
 func fakeGroups(side pair.Side) []string {
@@ -106,10 +112,10 @@ func (w *world) discovery(side pair.Side, parts []string, hidden string, answer 
 	path, boot := strings.Join(parts, "/"), w.boots[side]
 	switch {
 	case path == "api":
-		answer(200, metav1.APIVersions{Versions: []string{"v1"}})
+		answer(200, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
 		return true
 	case path == "apis":
-		var list metav1.APIGroupList
+		list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList"}}
 		for _, f := range fakeResources(side) {
 			gv := groupVersionOf(f.gv)
 			if gv.Group == "" || f.gv == hidden || !boot.serves(side, f.gv) {
@@ -132,7 +138,7 @@ func (w *world) discovery(side pair.Side, parts []string, hidden string, answer 
 		if !boot.serves(side, gv) {
 			return false // and so it answers 404
 		}
-		list := metav1.APIResourceList{GroupVersion: gv}
+		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: gv}
 		for _, f := range fakeResources(side) {
 			if f.gv == gv {
 				r := metav1.APIResource{Name: f.name, Kind: f.kind, Namespaced: f.namespaced, Verbs: f.verbs}

@@ -55,9 +55,11 @@ func testPlan(t testing.TB) *plan.Plan {
 
 // stored is an object in a fake store.
 type stored struct {
-	Metadata metav1.ObjectMeta    `json:"metadata"`
-	Spec     *storedNamespaceSpec `json:"spec,omitempty"`   // of namespaces
-	Status   *storedStatus        `json:"status,omitempty"` // of definitions
+	APIVersion string               `json:"apiVersion,omitempty"` // set when it is sent
+	Kind       string               `json:"kind,omitempty"`
+	Metadata   metav1.ObjectMeta    `json:"metadata"`
+	Spec       *storedNamespaceSpec `json:"spec,omitempty"`   // of namespaces
+	Status     *storedStatus        `json:"status,omitempty"` // of definitions
 }
 
 type storedStatus struct {
@@ -270,10 +272,19 @@ func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 	if len(rest) > 2 && rest[0] == "namespaces" {
 		namespace, rest = rest[1], rest[2:]
 	}
-	if len(rest) == 0 || !w.boots[side].serves(side, gv) ||
-		!slices.ContainsFunc(fakeResources(side), func(f fakeResource) bool { return f.gv == gv && f.name == rest[0] }) {
+	served := -1
+	if len(rest) > 0 && w.boots[side].serves(side, gv) {
+		served = slices.IndexFunc(fakeResources(side), func(f fakeResource) bool { return f.gv == gv && f.name == rest[0] })
+	}
+	if served < 0 {
 		http.NotFound(rw, r)
 		return
+	}
+	kind := fakeResources(side)[served].kind
+	sent := func(o *stored) *stored {
+		o = new(*o)
+		o.APIVersion, o.Kind = gv, kind
+		return o
 	}
 	s := w.in(side, rest[0])
 	if r.Method == http.MethodPost || r.Method == http.MethodPut {
@@ -284,10 +295,11 @@ func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 		items := []*stored{}
 		for _, key := range slices.Sorted(maps.Keys(s.objects)) {
 			if o := s.objects[key]; strings.HasPrefix(key, rest[0]+"/") && (namespace == "" || o.Metadata.Namespace == namespace) {
-				items = append(items, o)
+				items = append(items, sent(o))
 			}
 		}
-		answer(200, map[string]any{"kind": "List", "metadata": map[string]string{"resourceVersion": fmt.Sprint(w.version)}, "items": items})
+		answer(200, map[string]any{"kind": kind + "List", "apiVersion": gv,
+			"metadata": map[string]string{"resourceVersion": fmt.Sprint(w.version)}, "items": items})
 		return
 	}
 	key := rest[0] + "/" + namespace + "/" + rest[1]
@@ -302,7 +314,7 @@ func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 	}
 	switch r.Method {
 	case http.MethodGet:
-		answer(200, o)
+		answer(200, sent(o))
 	case http.MethodDelete:
 		var options metav1.DeleteOptions
 		if err := json.NewDecoder(r.Body).Decode(&options); err != nil || options.Preconditions == nil || options.Preconditions.UID == nil || options.PropagationPolicy == nil {

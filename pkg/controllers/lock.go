@@ -8,7 +8,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 )
 
 // LockNamespace and LockName name the config map on which controllers elect their leader.
@@ -24,11 +27,13 @@ type lock struct {
 	object   map[string]any // as it was last read or written: its resource version guards the next write
 }
 
-func (l *lock) url() string { return "/api/v1/namespaces/" + LockNamespace + "/configmaps" }
+var lockResource = discovery.Resource{
+	GroupVersion: schema.GroupVersion{Version: "v1"}, Name: "configmaps", Kind: "ConfigMap", Namespaced: true,
+}
 
 // Get reads who leads.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	object, err := l.client.read(ctx, l.url()+"/"+LockName)
+	object, err := l.client.read(ctx, lockResource.Object(LockNamespace, LockName))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,7 +51,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 // Create makes the config map.
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.object = map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": LockName, "namespace": LockNamespace}}
-	return l.put(ctx, http.MethodPost, l.url(), record)
+	return l.put(ctx, http.MethodPost, lockResource.Objects(LockNamespace), record)
 }
 
 // Update writes who leads, if nobody else has since.
@@ -54,10 +59,10 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	if l.object == nil {
 		return fmt.Errorf("writing the lock %s/%s: it was not read", LockNamespace, LockName)
 	}
-	return l.put(ctx, http.MethodPut, l.url()+"/"+LockName, record)
+	return l.put(ctx, http.MethodPut, lockResource.Object(LockNamespace, LockName), record)
 }
 
-func (l *lock) put(ctx context.Context, verb, url string, record resourcelock.LeaderElectionRecord) error {
+func (l *lock) put(ctx context.Context, verb string, at discovery.Path, record resourcelock.LeaderElectionRecord) error {
 	text, err := json.Marshal(record)
 	if err != nil {
 		return err
@@ -70,7 +75,7 @@ func (l *lock) put(ctx context.Context, verb, url string, record resourcelock.Le
 	annotations[resourcelock.LeaderElectionRecordAnnotationKey] = string(text)
 	object.SetAnnotations(annotations)
 	// The answer has the resource version that guards the next write. To read it would be to write over whoever wrote since.
-	l.object, err = l.client.exchange(ctx, verb, url, object.Object)
+	l.object, err = l.client.exchange(ctx, verb, at, object.Object)
 	return err
 }
 

@@ -32,17 +32,22 @@ type watchWithoutLists struct{ *cache.ListWatch }
 func (watchWithoutLists) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (m *monitor) run(ctx context.Context, c *client) {
+	c.reflector(collection{m.resource, "", decodeObject}, m).RunWithContext(ctx)
+}
+
+// reflector keeps a store up to date about a collection.
+func (c *client) reflector(of collection, store cache.ReflectorStore) *cache.Reflector {
 	source := watchWithoutLists{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return c.list(ctx, m.resource, "", options)
+			return c.list(ctx, of, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return c.watch(ctx, m.resource, options)
+			return c.watch(ctx, of, options)
 		},
 	}}
-	cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, m, cache.ReflectorOptions{
-		Name: string(m.resource.side), TypeDescription: m.resource.String(),
-	}).RunWithContext(ctx)
+	return cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, store, cache.ReflectorOptions{
+		Name: string(c.side), TypeDescription: of.String(),
+	})
 }
 
 // Add, Update, Delete, Replace and Resync are what the reflector calls.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/kubefusion/fusionctl/internal/rawapi"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -50,9 +50,9 @@ func (n *namespaces) side() pair.Side {
 
 // process brings one namespace a step further.
 func (n *namespaces) process(ctx context.Context, name string) error {
-	url := "/api/v1/namespaces/" + name
-	object, err := n.client(n.side()).read(ctx, url)
-	if rawapi.Absent(err, name) {
+	at := n.cluster.namespaces(n.side()).object("", name)
+	object, err := n.client(n.side()).read(ctx, at)
+	if errors.Is(err, discovery.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
@@ -87,7 +87,7 @@ func (n *namespaces) process(ctx context.Context, name string) error {
 	}
 	// Recent servers delete a namespace whose last finalizer is gone; older ones wait to be asked.
 	uid := ns.GetUID()
-	err = n.writer.write(ctx, n.side(), http.MethodDelete, url, metav1.DeleteOptions{
+	err = n.writer.write(ctx, n.side(), http.MethodDelete, at, metav1.DeleteOptions{
 		TypeMeta: metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"}, Preconditions: &metav1.Preconditions{UID: &uid}})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // it is gone by itself
@@ -105,7 +105,8 @@ func (n *namespaces) finalize(ctx context.Context, ns *unstructured.Unstructured
 	if err := n.limit.Wait(ctx); err != nil {
 		return err
 	}
-	err := n.writer.write(ctx, n.side(), http.MethodPut, "/api/v1/namespaces/"+ns.GetName()+"/finalize", changed.Object)
+	at := n.cluster.namespaces(n.side()).object("", ns.GetName(), "finalize")
+	err := n.writer.write(ctx, n.side(), http.MethodPut, at, changed.Object)
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: ns.GetName(), UID: ns.GetUID(), ResourceVersion: ns.GetResourceVersion()}}
 	n.record("finalize", n.cluster.namespaces(n.side()), o, why, err, slog.Any("finalizers", finalizers))
 	if apierrors.IsNotFound(err) {
@@ -209,7 +210,7 @@ func (n *namespaces) isGone(ctx context.Context, name string) (bool, error) {
 		if err == nil {
 			return false, nil
 		}
-		if !errors.Is(err, errAbsent) {
+		if !errors.Is(err, discovery.ErrNotFound) {
 			return false, err
 		}
 	}
@@ -220,7 +221,7 @@ func (n *namespaces) isGone(ctx context.Context, name string) (bool, error) {
 func (n *namespaces) orphan(ctx context.Context, o *node) error {
 	side, namespace := o.resource.side, o.namespace.Value()
 	live, err := n.client(side).get(ctx, *o.resource, namespace, o.name)
-	if errors.Is(err, errAbsent) || err == nil && live.UID != o.uid {
+	if errors.Is(err, discovery.ErrNotFound) || err == nil && live.UID != o.uid {
 		return nil
 	}
 	if err != nil {

@@ -196,15 +196,39 @@ func (w *keeperWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		answer(200, map[string]any{})
 	default:
 		if found != nil {
-			answer(200, found)
+			answer(200, typed(at, found))
 			return
 		}
 		if items := w.below(at); len(items) > 0 || isCollection(at) {
-			answer(200, map[string]any{"metadata": map[string]any{"resourceVersion": fmt.Sprint(w.version)}, "items": items})
+			answer(200, map[string]any{"kind": keeperKinds[path.Base(at)] + "List", "apiVersion": versionAt(at),
+				"metadata": map[string]any{"resourceVersion": fmt.Sprint(w.version)}, "items": items})
 			return
 		}
 		status(404, metav1.StatusReasonNotFound)
 	}
+}
+
+// keeperKinds are those of the objects that these tests keep.
+var keeperKinds = map[string]string{
+	"secrets": "Secret", "serviceaccounts": "ServiceAccount", "services": "Service", "endpoints": "Endpoints", "namespaces": "Namespace",
+	"endpointslices": "EndpointSlice", "mutatingwebhookconfigurations": "MutatingWebhookConfiguration",
+	"mutatingadmissionpolicies": "MutatingAdmissionPolicy", "mutatingadmissionpolicybindings": "MutatingAdmissionPolicyBinding",
+}
+
+// typed is an object as a server sends it, with its kind.
+func typed(at string, object map[string]any) map[string]any {
+	object = maps.Clone(object)
+	object["apiVersion"], object["kind"] = versionAt(at), keeperKinds[path.Base(path.Dir(at))]
+	return object
+}
+
+// versionAt is the group and version of a path.
+func versionAt(at string) string {
+	parts := strings.Split(at, "/")
+	if parts[1] == "api" {
+		return parts[2]
+	}
+	return parts[2] + "/" + parts[3]
 }
 
 func isCollection(at string) bool {
@@ -424,7 +448,7 @@ func TestPodServiceLeadsToServersThatAreReady(t *testing.T) {
 func TestPodServiceIsCorrected(t *testing.T) {
 	w, c := newKeeperWorld(t, podsPlan(t, "1.15.12", "{}"))
 	s := &podService{cluster: c, service: c.layout.plan.Pods.Service, probe: &http.Client{Transport: probed{"192.0.2.1": true, "192.0.2.2": true}}, failures: map[string]int{}}
-	w.put(serviceAt, map[string]any{"metadata": map[string]any{"name": "kubernetes-modern", "annotations": map[string]any{"kept": "yes"}},
+	w.put(serviceAt, map[string]any{"metadata": map[string]any{"name": "kubernetes-modern", "namespace": "default", "annotations": map[string]any{"kept": "yes"}},
 		"spec": map[string]any{"clusterIP": "10.97.0.2", "selector": map[string]any{"app": "other"}, "ports": []any{map[string]any{"port": 80}}}})
 	if err := s.sync(t.Context()); err != nil {
 		t.Fatal(err)

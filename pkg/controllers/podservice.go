@@ -13,11 +13,11 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
@@ -264,14 +264,14 @@ func (s *podService) keepList(ctx context.Context, r resource, why string, label
 // keep reads the object of the service's name, makes it when there is none, and writes what correct has changed.
 func (s *podService) keep(ctx context.Context, r resource, why string, wanted func() map[string]any, correct func(found map[string]any) (bool, error)) error {
 	client := s.client(r.side)
-	at := r.path(s.service.Namespace, s.service.Name)
+	at := r.object(s.service.Namespace, s.service.Name)
 	what, verb := "create", http.MethodPost
 	found, err := client.read(ctx, at)
 	switch {
-	case apierrors.IsNotFound(err):
-		found, at = wanted(), r.path(s.service.Namespace)
+	case errors.Is(err, discovery.ErrNotFound):
+		found, at = wanted(), r.collection(s.service.Namespace)
 	case err != nil:
-		return fmt.Errorf("reading %s on the %s side: %w", r.object(s.service.Namespace, s.service.Name), r.side, err)
+		return fmt.Errorf("reading %s on the %s side: %w", r.describe(s.service.Namespace, s.service.Name), r.side, err)
 	default:
 		wrong, err := correct(found)
 		if err != nil || !wrong {
@@ -282,7 +282,7 @@ func (s *podService) keep(ctx context.Context, r resource, why string, wanted fu
 	err = s.writer.write(ctx, r.side, verb, at, found)
 	s.record(what, r, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.service.Namespace, Name: s.service.Name}}, why, err)
 	if err != nil {
-		return fmt.Errorf("writing %s on the %s side: %w", r.object(s.service.Namespace, s.service.Name), r.side, err)
+		return fmt.Errorf("writing %s on the %s side: %w", r.describe(s.service.Namespace, s.service.Name), r.side, err)
 	}
 	return nil
 }

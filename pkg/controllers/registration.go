@@ -13,12 +13,12 @@ import (
 	"os"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/pkg/admission"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
@@ -105,7 +105,7 @@ func (r *registration) wanted(served map[string]resource) ([]map[string]any, err
 func (r *registration) markSystemNamespace(ctx context.Context) error {
 	side := cmp.Or(r.layout.home(schema.GroupResource{Resource: "namespaces"}), pair.Modern)
 	of := r.namespaces(side)
-	found, err := r.client(side).read(ctx, of.path("", admission.SystemNamespace))
+	found, err := r.client(side).read(ctx, of.object("", admission.SystemNamespace))
 	if err != nil {
 		return fmt.Errorf("reading namespace %s: %w", admission.SystemNamespace, err)
 	}
@@ -129,22 +129,22 @@ func (r *registration) ensure(ctx context.Context, of resource, name string, wan
 	sum := sha256.Sum256(text)
 	wanted["metadata"].(map[string]any)["annotations"] = map[string]any{contentAnnotation: hex.EncodeToString(sum[:16])}
 	wanted["metadata"].(map[string]any)["labels"] = map[string]any{managedLabel: managedBy}
-	what, verb, at := "create", http.MethodPost, of.path("")
-	found, err := r.client(of.side).read(ctx, of.path("", name))
+	what, verb, at := "create", http.MethodPost, of.collection("")
+	found, err := r.client(of.side).read(ctx, of.object("", name))
 	switch {
-	case apierrors.IsNotFound(err):
+	case errors.Is(err, discovery.ErrNotFound):
 	case err != nil:
-		return fmt.Errorf("reading %s: %w", of.object("", name), err)
+		return fmt.Errorf("reading %s: %w", of.describe("", name), err)
 	case kept(found, wanted):
 		return nil
 	default:
-		what, verb, at = "change", http.MethodPut, of.path("", name)
+		what, verb, at = "change", http.MethodPut, of.object("", name)
 		wanted["metadata"].(map[string]any)["resourceVersion"] = (&unstructured.Unstructured{Object: found}).GetResourceVersion()
 	}
 	err = r.writer.write(ctx, of.side, verb, at, wanted)
 	r.record(what, of, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}, "the modern API server changes pods by it", err)
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", of.object("", name), err)
+		return fmt.Errorf("writing %s: %w", of.describe("", name), err)
 	}
 	return nil
 }

@@ -15,13 +15,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
@@ -72,26 +70,16 @@ func (t *tokens) run(ctx context.Context) {
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	client := t.cluster.client(t.side)
-	accounts := t.resource("serviceaccounts", "ServiceAccount")
 	for _, w := range []struct {
-		name  string
-		list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
-		watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+		of    collection
 		store tokenStore
 	}{
-		{"serviceaccounts", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return client.list(ctx, accounts, "", o)
-		},
-			func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return client.watch(ctx, accounts, o)
-			},
+		{collection{t.resource("serviceaccounts", "ServiceAccount"), "", decodeObject},
 			tokenStore{t, t.seeAccount, t.forgetAccount, func() { clear(t.accounts) }}},
-		{"secrets", client.listTokenSecrets, client.watchTokenSecrets, tokenStore{t, t.seeSecret, t.forgetSecret, func() { clear(t.secrets) }}},
+		{collection{t.resource("secrets", "Secret"), ofTokens, decodeSecret},
+			tokenStore{t, t.seeSecret, t.forgetSecret, func() { clear(t.secrets) }}},
 	} {
-		source := watchWithoutLists{&cache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.watch}}
-		reflector := cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, &firstList{tokenStore: w.store}, cache.ReflectorOptions{
-			Name: string(t.side), TypeDescription: w.name,
-		})
+		reflector := client.reflector(w.of, &firstList{tokenStore: w.store})
 		wait.Go(func() { reflector.RunWithContext(ctx) })
 	}
 }
@@ -195,7 +183,7 @@ func (t *tokens) Secret(ctx context.Context, namespace, name string, dryRun bool
 	found, uid := t.find(of)
 	if uid == "" { // made just now: the watch has not told
 		o, err := t.cluster.client(t.side).get(ctx, t.resource("serviceaccounts", "ServiceAccount"), namespace, name)
-		if errors.Is(err, errAbsent) {
+		if errors.Is(err, discovery.ErrNotFound) {
 			return "", "", fmt.Errorf("service account %s/%s: %w", namespace, name, errNoAccount)
 		} else if err != nil {
 			return "", "", err
@@ -291,7 +279,7 @@ func ownSecret(account string) string {
 // create makes an empty Secret, which the token controller fills; that another process made it at the same time is as good.
 func (t *tokens) create(ctx context.Context, of account, uid types.UID, name string) error {
 	r := t.resource("secrets", "Secret")
-	err := t.cluster.writer.write(ctx, t.side, http.MethodPost, r.path(of.namespace), map[string]any{
+	err := t.cluster.writer.write(ctx, t.side, http.MethodPost, r.collection(of.namespace), map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": tokenSecretType,
 		"metadata": map[string]any{"name": name, "namespace": of.namespace, "labels": map[string]any{managedLabel: managedBy},
 			"annotations": map[string]any{accountAnnotation: of.name, uidAnnotation: uid}},
@@ -340,24 +328,3 @@ func decodeSecret(data []byte) (*metav1.PartialObjectMetadata, error) {
 
 // ofTokens selects Secrets by their type; every version does.
 const ofTokens = "type=" + tokenSecretType
-
-func (c *client) listTokenSecrets(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	body, err := withOptions(c.rest.Get().AbsPath("/api/v1/secrets").Param("fieldSelector", ofTokens), options).Stream(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("listing the tokens of service accounts on the %s side: %w", c.side, err)
-	}
-	defer body.Close()
-	list, err := decodeListOf(body, decodeSecret)
-	if err != nil {
-		return nil, fmt.Errorf("listing the tokens of service accounts on the %s side: %w", c.side, err)
-	}
-	return list, nil
-}
-
-func (c *client) watchTokenSecrets(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	body, err := withOptions(c.rest.Get().AbsPath("/api/v1/secrets").Param("fieldSelector", ofTokens).Param("watch", "true"), options).Stream(ctx)
-	if err != nil {
-		return nil, err // unwrapped: the reflector asks what kind of error it is
-	}
-	return watch.NewStreamWatcher(&eventDecoder{body: body, json: json.NewDecoder(body), decode: decodeSecret}, apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "decoding")), nil
-}
