@@ -7,8 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/finding"
-	"github.com/kubefusion/fusionctl/pkg/kube"
 	"github.com/kubefusion/fusionctl/pkg/live"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
@@ -30,7 +30,7 @@ func runCheckLive(ctx context.Context, req checkRequest, streams Streams) error 
 	}
 	servers := map[pair.Side]live.Server{}
 	for side, file := range map[pair.Side]string{pair.Legacy: req.legacyKubeconfig, pair.Modern: req.modernKubeconfig} {
-		if servers[side], err = kube.NewClient(file, ""); err != nil {
+		if servers[side], err = apiserver.Open(file, "", apiserver.Options{}); err != nil {
 			return badInput(fmt.Errorf("reading the kubeconfig of the %s side: %w", side, err), "a kubeconfig names a server, its CA and the client's certificate or token")
 		}
 	}

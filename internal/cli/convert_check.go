@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/stream"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/kube"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
@@ -167,7 +168,7 @@ func checkCluster(ctx context.Context, c *stream.Check, req convertCheckRequest)
 	}
 	seen := map[string]bool{}
 	for _, resource := range resources {
-		if !c.Concerns(resource.GroupVersionKind) {
+		if !c.Concerns(resource.GroupVersionKind()) {
 			continue
 		}
 		for object, err := range client.Objects(ctx, resource, "") {
@@ -188,7 +189,7 @@ func checkCluster(ctx context.Context, c *stream.Check, req convertCheckRequest)
 }
 
 // checkReleases looks at what the Helm releases of a cluster applied.
-func checkReleases(ctx context.Context, c *stream.Check, client *kube.Client, resources []kube.Listed) error {
+func checkReleases(ctx context.Context, c *stream.Check, client *kube.Client, resources []discovery.Resource) error {
 	var problems []error
 	for _, resource := range resources {
 		if resource.Group != "" || resource.Kind != "Secret" && resource.Kind != "ConfigMap" {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubefusion/fusionctl/pkg/kube"
+	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 	"github.com/kubefusion/fusionctl/pkg/migrate/live"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -92,7 +92,7 @@ func (r *crdRequest) openCluster(streams Streams) (*cluster, error) {
 			return nil, usagef("--endpoints and --snapshot: without --spec there is one store")
 		}
 	}
-	config, err := kube.Config(r.kubeconfig, r.context)
+	config, err := apiserver.Kubeconfig(r.kubeconfig, r.context)
 	if err != nil {
 		return nil, badInput(err, "")
 	}

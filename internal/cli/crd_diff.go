@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/finding"
-	"github.com/kubefusion/fusionctl/pkg/kube"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 	"github.com/kubefusion/fusionctl/pkg/migrate/live"
 )
@@ -113,7 +113,7 @@ func (r *crdDiffRequest) before(ctx context.Context, streams Streams, after map[
 	if r.old != "" {
 		return readDefinitions(streams, r.old)
 	}
-	config, err := kube.Config(r.kubeconfig, r.context)
+	config, err := apiserver.Kubeconfig(r.kubeconfig, r.context)
 	if err != nil {
 		return nil, badInput(err, "")
 	}

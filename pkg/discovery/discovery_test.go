@@ -109,6 +109,11 @@ func TestResultTellsFailureFromAbsence(t *testing.T) {
 	if err := (&Result{Unready: starting}).Incomplete(); !errors.Is(err, starting) {
 		t.Errorf("a server that starts is complete: %v", err)
 	}
+	for reason, whole := range map[error]bool{starting: false, ErrForbidden: true} {
+		if err := (&Result{Unready: reason}).Gaps(); (err == nil) != whole {
+			t.Errorf("Gaps of a server that answers %q about its readiness: %v", reason, err)
+		}
+	}
 	if got := r.OfKind(schema.GroupKind{Group: "apps", Kind: "Deployment"}); len(got) != 2 || got[0].Version != "v1" {
 		t.Errorf("OfKind = %v, want both versions, the preferred one first", got)
 	}

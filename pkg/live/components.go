@@ -13,6 +13,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kubefusion/fusionctl/pkg/adopt"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -222,14 +223,14 @@ func (c *checker) withoutPod(ctx context.Context, of *plan.Component) {
 
 // flagz compares the arguments that an API server shows at /flagz, where it does; false where it does not.
 func (c *checker) flagz(ctx context.Context, of *plan.Component) bool {
-	answer, err := c.servers[of.Side].Read(ctx, "/flagz")
+	body, err := c.servers[of.Side].Read(ctx, discovery.Page("flagz"))
 	if err != nil {
 		return false
 	}
 	var page struct {
 		Flags map[string]string `json:"flags"`
 	}
-	if utiljson.Unmarshal(answer.Body, &page) != nil || page.Flags["etcd-servers"] == "" {
+	if utiljson.Unmarshal(body, &page) != nil || page.Flags["etcd-servers"] == "" {
 		return false // something else: the page for people has another delimiter each time
 	}
 	values := page.Flags
@@ -277,7 +278,7 @@ const gateMetric = "kubernetes_feature_enabled{"
 
 // judgeGates compares the feature gates that an API server shows among its metrics. It is all that can be seen of one without a pod.
 func (c *checker) judgeGates(ctx context.Context, of *plan.Component) {
-	answer, err := c.servers[of.Side].Read(ctx, "/metrics")
+	body, err := c.servers[of.Side].Read(ctx, discovery.Page("metrics"))
 	if err != nil {
 		return
 	}
@@ -288,7 +289,7 @@ func (c *checker) judgeGates(ctx context.Context, of *plan.Component) {
 		name, value, _ := strings.Cut(strings.TrimSpace(entry), "=")
 		planned[name] = value
 	}
-	for line := range strings.Lines(string(answer.Body)) {
+	for line := range strings.Lines(string(body)) {
 		rest, ok := strings.CutPrefix(line, gateMetric)
 		if !ok {
 			continue

@@ -1,8 +1,8 @@
 // Package live compares what runs with what was planned, through the two API servers: workloads that select the other side's pods,
 // owners that a side looks for in vain, locks that both sides hold, flags that are not the plan's.
 //
-// The package is pure: it reads the servers through the Server that it is given and returns findings. Package kube has one for a
-// kubeconfig.
+// The package is pure: it reads the servers through the Server that it is given and returns findings. Package apiserver has one
+// for a kubeconfig.
 package live
 
 import (
@@ -11,38 +11,28 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/finding"
-	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 // Server is the API server of a side.
 type Server interface {
-	// Read is a GET of one object, or of a page such as /version.
-	// Errors: ErrAbsent when, and only when, the server itself says that there is no such object. Failures that pass have been
-	// retried.
-	Read(ctx context.Context, path string) (Answer, error)
-	// List yields the objects of a collection as JSON, one at a time and in pages where the server has them. With metadata alone the
-	// server may leave out everything else.
+	// Identify asks for the server's version and, with system, for the UID of the namespace kube-system.
+	Identify(ctx context.Context, system bool) (discovery.Identity, error)
+	// Discover asks what the server serves.
+	Discover(ctx context.Context) (*discovery.Result, error)
+	// Read is a GET of one object, or of a page such as /metrics.
+	// Errors: discovery.ErrNotFound when, and only when, the server itself says that there is no such object. Failures that pass
+	// have been retried.
+	Read(ctx context.Context, path discovery.Path) ([]byte, error)
+	// List yields the objects of a collection as JSON, one at a time and in pages where the server has them.
 	// Errors: the first one ends the list, which is then not known to be whole.
-	List(ctx context.Context, path string, metadataAlone bool) iter.Seq2[[]byte, error]
+	List(ctx context.Context, path discovery.Path, o discovery.ListOptions) iter.Seq2[[]byte, error]
 }
-
-// Answer is what a server sent.
-type Answer struct {
-	Body []byte
-	Date time.Time // by the server's clock
-}
-
-// ErrAbsent is what a server says of an object that it does not have.
-var ErrAbsent = errors.New("there is no such object")
 
 // Options say how much is looked at.
 type Options struct {
@@ -63,7 +53,7 @@ type Report struct {
 // else there is pass by one at a time.
 // Errors: the context's. What else fails makes the report incomplete.
 func Check(ctx context.Context, p *plan.Plan, servers map[pair.Side]Server, o Options) (*Report, error) {
-	c := &checker{plan: p, servers: servers, options: o, catalogs: map[pair.Side]*catalog{}, failed: map[place]bool{}, overlaps: newOverlaps(p)}
+	c := &checker{plan: p, servers: servers, options: o, catalogs: map[pair.Side]*discovery.Result{}, failed: map[place]bool{}, overlaps: newOverlaps(p)}
 	c.owners = newOwners(c.finds)
 	c.check(ctx)
 	if err := ctx.Err(); err != nil {
@@ -80,7 +70,7 @@ type checker struct {
 	plan     *plan.Plan
 	servers  map[pair.Side]Server
 	options  Options
-	catalogs map[pair.Side]*catalog
+	catalogs map[pair.Side]*discovery.Result
 	failed   map[place]bool // collections that were not read to their end
 	report   Report
 
@@ -114,13 +104,17 @@ func (c *checker) check(ctx context.Context) {
 		return // all that follows compares the two
 	}
 	for _, side := range pair.Sides() {
-		var err error
-		if c.catalogs[side], err = readCatalog(ctx, side, c.servers[side]); err != nil {
-			c.incomplete("%v", err)
+		served, err := c.servers[side].Discover(ctx)
+		if err != nil {
+			c.incomplete("the %s side: %v", side, err)
 			return
 		}
-		for _, err := range c.catalogs[side].failed {
-			c.incomplete("%v", err)
+		c.catalogs[side] = served
+		for gv, err := range served.Failed {
+			c.incomplete("asking the %s side what it serves of %s: %v", side, gv, err)
+		}
+		if served.Unready != nil && !errors.Is(served.Unready, discovery.ErrForbidden) {
+			c.incomplete("the %s side: %v", side, served.Unready)
 		}
 	}
 	for _, collection := range c.collections() {
@@ -138,40 +132,23 @@ func (c *checker) check(ctx context.Context) {
 // identify makes sure that a server is the one that the plan means. Two kubeconfigs that lead to one server, or one that leads to
 // another cluster, would make every owner look absent.
 func (c *checker) identify(ctx context.Context, side pair.Side) error {
-	answer, err := c.servers[side].Read(ctx, "/version")
-	if err != nil {
-		return fmt.Errorf("asking for its version: %w", err)
-	}
-	var info struct {
-		GitVersion string `json:"gitVersion"`
-	}
-	if err := utiljson.Unmarshal(answer.Body, &info); err != nil {
-		return fmt.Errorf("asking for its version: %w", err)
-	}
-	want := c.plan.Side(side).Version
-	if got, err := kubever.Parse(info.GitVersion); err != nil || got.Minor != want.Minor {
-		return fmt.Errorf("its kubeconfig leads to a server of version %q, and the plan has %s", info.GitVersion, want)
-	}
-	if answer.Date.After(c.now) {
-		c.now = answer.Date
-	}
 	namespaces := c.plan.Resource("namespaces")
-	if namespaces == nil || !namespaces.VisibleToBoth() {
-		return nil
-	}
-	answer, err = c.servers[side].Read(ctx, "/api/v1/namespaces/"+metav1.NamespaceSystem)
+	shared := namespaces != nil && namespaces.VisibleToBoth()
+	identity, err := c.servers[side].Identify(ctx, shared)
 	if err != nil {
-		return fmt.Errorf("reading namespace kube-system: %w", err)
+		return err
 	}
-	o, err := decode(answer.Body)
-	if err != nil {
-		return fmt.Errorf("reading namespace kube-system: %w", err)
+	if want := c.plan.Side(side).Version; identity.Is(want, "") != nil {
+		return fmt.Errorf("its kubeconfig leads to a server of version %q, and the plan has %s", identity.GitVersion, want)
 	}
-	if c.system == "" {
-		c.system = o.Metadata.UID
+	if identity.Date.After(c.now) {
+		c.now = identity.Date
 	}
-	if c.system != o.Metadata.UID {
-		return fmt.Errorf("both sides are to see the same namespaces, and its kube-system has UID %s, that of the other %s", o.Metadata.UID, c.system)
+	if shared && c.system == "" {
+		c.system = identity.SystemUID
+	}
+	if shared && c.system != identity.SystemUID {
+		return fmt.Errorf("both sides are to see the same namespaces, and its kube-system has UID %s, that of the other %s", identity.SystemUID, c.system)
 	}
 	return nil
 }
@@ -184,7 +161,7 @@ type place struct {
 
 // collection is what is listed once: a resource through one side, and the sides that see its objects.
 type collection struct {
-	kind
+	discovery.Resource
 	side pair.Side // through which it is read
 	name string    // as in place
 	seen []pair.Side
@@ -201,10 +178,10 @@ var whole = []string{"leases", "minions", "services/specs", "poddisruptionbudget
 func (c *checker) collections() []collection {
 	var list []collection
 	for _, side := range pair.Sides() {
-		for _, k := range c.catalogs[side].listable() {
-			entry := collection{kind: k, side: side, name: k.resource + "." + k.group, seen: []pair.Side{side}}
+		for _, k := range listable(c.catalogs[side]) {
+			entry := collection{Resource: k, side: side, name: k.Name + "." + k.Group, seen: []pair.Side{side}}
 			row := &c.plan.CustomResources
-			if known := c.plan.Row(k.groupResource()); known != nil {
+			if known := c.plan.Row(k.GroupResource()); known != nil {
 				row, entry.name = known, known.Key
 			}
 			if c.twice(&entry, row) {
@@ -223,14 +200,15 @@ func (c *checker) twice(entry *collection, row *pair.Resource) bool {
 		return false
 	}
 	entry.seen = pair.Sides()
-	return entry.side != row.Route().Read && slices.ContainsFunc(c.catalogs[entry.side.Other()].listable(), func(k kind) bool {
-		return k.resource == entry.resource && (k.group == entry.group || slices.Contains(row.Groups, k.group))
+	return entry.side != row.Route().Read && slices.ContainsFunc(listable(c.catalogs[entry.side.Other()]), func(k discovery.Resource) bool {
+		return k.Name == entry.Name && (k.Group == entry.Group || slices.Contains(row.Groups, k.Group))
 	})
 }
 
 // read passes the objects of a collection to those that look at them.
 func (c *checker) read(ctx context.Context, in collection) {
-	for body, err := range c.servers[in.side].List(ctx, in.path("", ""), !slices.Contains(whole, in.name)) {
+	options := discovery.ListOptions{Metadata: !slices.Contains(whole, in.name)}
+	for body, err := range c.servers[in.side].List(ctx, in.Objects(""), options) {
 		var o object
 		if err == nil {
 			o, err = decode(body)
@@ -239,7 +217,7 @@ func (c *checker) read(ctx context.Context, in collection) {
 			for _, side := range in.seen {
 				c.failed[place{side, in.name}] = true
 			}
-			c.incomplete("listing %s on the %s side: %v", strings.TrimSuffix(in.resource+"."+in.group, "."), in.side, err)
+			c.incomplete("listing %s on the %s side: %v", in.Resource, in.side, err)
 			return
 		}
 		if o.Metadata.UID == "" {

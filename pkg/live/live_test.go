@@ -13,9 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -57,7 +60,7 @@ func newFake(t *testing.T, version string, serves map[string][]string) *fake {
 			if kind == "Binding" {
 				verbs = []string{"create"}
 			}
-			list = append(list, obj{"name": name, "kind": kind, "namespaced": !cluster, "verbs": verbs}, obj{"name": name + "/status", "kind": kind})
+			list = append(list, obj{"name": name, "kind": kind, "namespaced": !cluster, "verbs": verbs})
 		}
 		url := "/apis/" + gv
 		if gv == "v1" {
@@ -78,52 +81,69 @@ func (f *fake) put(collection, text string) {
 	f.objects[collection] = append(f.objects[collection], o)
 }
 
-func (f *fake) Read(ctx context.Context, url string) (Answer, error) {
+func (f *fake) Identify(_ context.Context, system bool) (discovery.Identity, error) {
+	if err := f.fails["/version"]; err != nil {
+		return discovery.Identity{}, err
+	}
+	version, err := kubever.Parse(f.version)
+	identity := discovery.Identity{GitVersion: f.version, Version: version, Date: clock}
+	if system {
+		metadata := f.objects["/api/v1/namespaces"][0]["metadata"].(obj)
+		identity.SystemUID = metadata["uid"].(string)
+	}
+	return identity, err
+}
+
+func (f *fake) Discover(context.Context) (*discovery.Result, error) {
+	result := &discovery.Result{Failed: map[schema.GroupVersion]error{}, Unready: f.fails["/readyz"]}
+	for _, url := range slices.Sorted(maps.Keys(f.groups)) {
+		gv, err := schema.ParseGroupVersion(f.groups[url]["groupVersion"].(string))
+		if err != nil {
+			return nil, err
+		}
+		if err := f.fails[url]; err != nil {
+			result.Failed[gv] = err
+			continue
+		}
+		for _, r := range f.groups[url]["resources"].([]obj) {
+			result.Resources = append(result.Resources, discovery.Resource{
+				GroupVersion: gv, Name: r["name"].(string), Kind: r["kind"].(string),
+				Namespaced: r["namespaced"].(bool), Verbs: r["verbs"].([]string),
+			})
+		}
+	}
+	return result, f.fails["/apis"]
+}
+
+func (f *fake) Read(_ context.Context, at discovery.Path) ([]byte, error) {
+	if err := at.Err(); err != nil {
+		return nil, err
+	}
+	url := at.String()
 	if f.before != nil {
 		f.before(url)
 	}
-	answer := func(value any) (Answer, error) {
-		body, err := json.Marshal(value)
-		return Answer{Body: body, Date: clock}, err
-	}
 	if err := f.fails[url]; err != nil {
-		return Answer{}, err
+		return nil, err
 	}
-	switch page, ok := f.pages[url]; {
-	case ok:
-		return Answer{Body: []byte(page), Date: clock}, nil
-	case url == "/version":
-		return answer(obj{"gitVersion": f.version})
-	case url == "/apis":
-		groups := map[string][]obj{}
-		for _, gv := range slices.Sorted(maps.Keys(f.groups)) {
-			if group, version, ok := strings.Cut(strings.TrimPrefix(gv, "/apis/"), "/"); ok && group != "" {
-				groups[group] = append(groups[group], obj{"groupVersion": group + "/" + version, "version": version})
-			}
-		}
-		var list []obj
-		for name, versions := range groups {
-			list = append(list, obj{"name": name, "versions": versions, "preferredVersion": versions[0]})
-		}
-		return answer(obj{"groups": list})
-	case f.groups[url] != nil:
-		return answer(f.groups[url])
+	if page, ok := f.pages[url]; ok {
+		return []byte(page), nil
 	}
-	collection, namespace := path.Dir(url), ""
-	if before, rest, ok := strings.Cut(url, "/namespaces/"); ok && strings.Count(rest, "/") == 2 {
-		namespace = rest[:strings.IndexByte(rest, '/')]
-		collection = before + "/" + path.Dir(rest[len(namespace)+1:])
+	collection, namespace := path.Dir(url), at.Namespace()
+	if namespace != "" {
+		collection = strings.Replace(collection, "/namespaces/"+namespace, "", 1)
 	}
 	for _, o := range f.objects[collection] {
 		m := o["metadata"].(obj)
-		if m["name"] == path.Base(url) && (m["namespace"] == nil && namespace == "" || m["namespace"] == namespace) {
-			return answer(o)
+		if m["name"] == at.Name() && (m["namespace"] == nil && namespace == "" || m["namespace"] == namespace) {
+			return json.Marshal(o)
 		}
 	}
-	return Answer{}, ErrAbsent
+	return nil, discovery.ErrNotFound
 }
 
-func (f *fake) List(_ context.Context, url string, _ bool) iter.Seq2[[]byte, error] {
+func (f *fake) List(_ context.Context, at discovery.Path, _ discovery.ListOptions) iter.Seq2[[]byte, error] {
+	url := at.String()
 	return func(yield func([]byte, error) bool) {
 		gv, resource := path.Dir(url), path.Base(url)
 		served, _ := f.groups[gv]["resources"].([]obj)

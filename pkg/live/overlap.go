@@ -115,7 +115,7 @@ func (v *overlaps) names(s labels.Selector) bool {
 
 // workloadOf reads the selector and the labels of the pod template; nil when the object selects no pods.
 func workloadOf(in *collection, o *object) *workload {
-	w := &workload{kind: in.kind.name, namespace: o.Metadata.Namespace, name: o.Metadata.Name, makesPods: true}
+	w := &workload{kind: in.Kind, namespace: o.Metadata.Namespace, name: o.Metadata.Name, makesPods: true}
 	var spec struct {
 		Type     string          `json:"type"`
 		Selector selectorOrNames `json:"selector"`
@@ -146,7 +146,7 @@ func workloadOf(in *collection, o *object) *workload {
 		}
 	case "poddisruptionbudgets":
 		w.makesPods = false
-		if in.version == "v1beta1" && len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0 {
+		if in.Version == "v1beta1" && len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0 {
 			return nil // up to v1beta1 an empty selector selects nothing
 		}
 	}

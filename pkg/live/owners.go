@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/gc"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -124,7 +125,7 @@ func (w *owners) meet(in *collection, o *object) {
 }
 
 func (w *owners) kindOf(in *collection, gvk schema.GroupVersionKind) uint32 {
-	r := reference{collection: in.name, kind: gvk, namespaced: in.namespaced, seen: setOf(in.seen...)}
+	r := reference{collection: in.name, kind: gvk, namespaced: in.Namespaced, seen: setOf(in.seen...)}
 	index, known := w.kinds[r]
 	if !known {
 		index = uint32(len(w.byIndex))
@@ -137,37 +138,37 @@ func (w *owners) kindOf(in *collection, gvk schema.GroupVersionKind) uint32 {
 
 // finds reports whether a side that has an owner of the kind finds it, as the reference names it.
 func (c *checker) finds(side pair.Side, r *reference) bool {
-	return slices.ContainsFunc(c.catalogs[side].find(r.kind.GroupKind()), func(k kind) bool {
-		return k.version == r.kind.Version && k.namespaced == r.namespaced
+	return slices.ContainsFunc(c.catalogs[side].OfKind(r.kind.GroupKind()), func(k discovery.Resource) bool {
+		return k.Version == r.kind.Version && k.Namespaced == r.namespaced
 	})
 }
 
 // see is what the garbage collector of a side sees of the owner of a kind of reference, and the kind that it looks the owner up in.
-func (c *checker) see(side pair.Side, r *reference, owner uid) (gc.Sight, kind) {
+func (c *checker) see(side pair.Side, r *reference, owner uid) (gc.Sight, discovery.Resource) {
 	catalog := c.catalogs[side]
 	reference := gc.Reference{Namespaced: r.namespaced}
-	found := catalog.find(r.kind.GroupKind())
+	found := catalog.OfKind(r.kind.GroupKind())
 	if len(found) == 0 {
-		if catalog.failed[r.kind.Group] != nil {
-			return gc.Undecided, kind{}
+		if catalog.Failure(r.kind.Group) != nil {
+			return gc.Undecided, discovery.Resource{}
 		}
 		facts := c.plan.Side(side)
 		reference.KnownKind = facts.Facts.Collector.KnowsUnserved && kubever.GarbageCollectorKnows(r.kind.GroupKind(), facts.Version.Minor)
-		return reference.Sight(), kind{}
+		return reference.Sight(), discovery.Resource{}
 	}
 	reference.KnownKind = true
-	at := slices.IndexFunc(found, func(k kind) bool { return k.version == r.kind.Version })
+	at := slices.IndexFunc(found, func(k discovery.Resource) bool { return k.Version == r.kind.Version })
 	if at < 0 {
-		return reference.Sight(), kind{}
+		return reference.Sight(), discovery.Resource{}
 	}
 	k := found[at]
-	name := k.resource + "." + k.group
-	if row := c.plan.Row(k.groupResource()); row != nil {
+	name := k.Name + "." + k.Group
+	if row := c.plan.Row(k.GroupResource()); row != nil {
 		name = row.Key
 	}
-	reference.ServedVersion, reference.OwnerNamespaced = true, k.namespaced
+	reference.ServedVersion, reference.OwnerNamespaced = true, k.Namespaced
 	switch {
-	case c.failed[place{side, name}] || !k.lists:
+	case c.failed[place{side, name}] || !k.Can("list"):
 		reference.Owner = gc.Unsure
 	case c.owners.present[owner].has(side):
 		reference.Owner = gc.Present
@@ -291,7 +292,7 @@ func (c *checker) confirm(ctx context.Context, found map[dangling]*dangle, of da
 	}
 	still, err := c.stillDangles(ctx, of, d)
 	if err != nil {
-		c.incomplete("reading %s %s again: %v", d.in.resource, title(d.namespace, d.name), err)
+		c.incomplete("reading %s %s again: %v", d.in.Name, title(d.namespace, d.name), err)
 		return
 	}
 	if !still {
@@ -299,7 +300,7 @@ func (c *checker) confirm(ctx context.Context, found map[dangling]*dangle, of da
 	}
 	group.count += count
 	if len(group.examples) < samples {
-		group.examples = append(group.examples, fmt.Sprintf("%s %s (owner %s)", d.in.kind.name, title(d.namespace, d.name), d.owners[0].name))
+		group.examples = append(group.examples, fmt.Sprintf("%s %s (owner %s)", d.in.Kind, title(d.namespace, d.name), d.owners[0].name))
 	}
 }
 
@@ -311,10 +312,10 @@ func (c *checker) stillDangles(ctx context.Context, of dangling, d *dependent) (
 	for _, side := range sides {
 		for _, o := range d.owners {
 			seen, k := c.see(side, &c.owners.byIndex[o.kind], hashed(o.uid))
-			if k.resource == "" || seen == gc.NamespacedOwner {
+			if k.Name == "" || seen == gc.NamespacedOwner {
 				continue // the side does not serve it, or it has no path without a namespace: there is nothing to read
 			}
-			owner, err := c.object(ctx, side, k.path(d.namespace, o.name), o.uid)
+			owner, err := c.object(ctx, side, k.Object(d.namespace, o.name), o.uid)
 			if err != nil {
 				return false, err
 			}
@@ -323,7 +324,7 @@ func (c *checker) stillDangles(ctx context.Context, of dangling, d *dependent) (
 			}
 		}
 	}
-	now, err := c.object(ctx, d.in.side, d.in.path(d.namespace, d.name), d.uid)
+	now, err := c.object(ctx, d.in.side, d.in.Object(d.namespace, d.name), d.uid)
 	if now == nil || now.Metadata.DeletionTimestamp != "" {
 		return false, err
 	}
@@ -331,15 +332,15 @@ func (c *checker) stillDangles(ctx context.Context, of dangling, d *dependent) (
 }
 
 // object reads what is at the path now, nil when it is not the object with the UID.
-func (c *checker) object(ctx context.Context, side pair.Side, path, uid string) (*object, error) {
-	answer, err := c.servers[side].Read(ctx, path)
-	if errors.Is(err, ErrAbsent) {
+func (c *checker) object(ctx context.Context, side pair.Side, path discovery.Path, uid string) (*object, error) {
+	body, err := c.servers[side].Read(ctx, path)
+	if errors.Is(err, discovery.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	o, err := decode(answer.Body)
+	o, err := decode(body)
 	if err != nil || o.Metadata.UID != uid {
 		return nil, err
 	}

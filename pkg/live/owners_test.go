@@ -10,7 +10,9 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -110,6 +112,19 @@ func TestOwnersAreReadAgain(t *testing.T) {
 	p.wants("incomplete", "reading configmaps shop/settings again", "timeout")
 }
 
+// The name of an owner is its author's to choose: it is no way to another path.
+func TestOwnersOfImpossibleNamesAreNotAskedFor(t *testing.T) {
+	p := newPair(t, "1.10.13", "")
+	p.modern.before = func(url string) {
+		if strings.Contains(url, "proxy") {
+			t.Errorf("the modern side is asked for %s", url)
+		}
+	}
+	const name = "../../kube-system/pods/http:victim:8080/proxy/x"
+	p.shared("/api/v1/configmaps", owned("settings", "apps/v1", "StatefulSet", name, "u9"))
+	p.wants("incomplete", "reading configmaps shop/settings again", "cannot be part of a path")
+}
+
 // A list that breaks off says nothing about what it did not name.
 func TestOwnersBeyondABrokenListAreNotMissed(t *testing.T) {
 	p := newPair(t, "1.10.13", "")
@@ -122,7 +137,7 @@ func TestOwnersBeyondABrokenListAreNotMissed(t *testing.T) {
 
 // What is held does not grow with objects whose owners are there.
 func TestOwnersThatArePresentAreNotKept(t *testing.T) {
-	sets := &collection{kind: kind{resource: "statefulsets", group: "apps", version: "v1", name: "StatefulSet", namespaced: true}, name: "statefulsets", seen: []pair.Side{pair.Modern}}
+	sets := &collection{Resource: discovery.Resource{GroupVersion: schema.GroupVersion{Group: "apps", Version: "v1"}, Name: "statefulsets", Kind: "StatefulSet", Namespaced: true}, name: "statefulsets", seen: []pair.Side{pair.Modern}}
 	w := newOwners(func(pair.Side, *reference) bool { return true })
 	var set, revision object
 	set.Metadata.UID = "s1"
@@ -143,11 +158,11 @@ type lists struct {
 	pods func(yield func([]byte, error) bool)
 }
 
-func (l lists) List(ctx context.Context, url string, metadataAlone bool) iter.Seq2[[]byte, error] {
-	if url == "/api/v1/pods" {
+func (l lists) List(ctx context.Context, at discovery.Path, o discovery.ListOptions) iter.Seq2[[]byte, error] {
+	if at.String() == "/api/v1/pods" {
 		return l.pods
 	}
-	return l.fake.List(ctx, url, metadataAlone)
+	return l.fake.List(ctx, at, o)
 }
 
 // 10000 pods of 4 KiB, with 100 owners on the other side, are 40 MiB in one piece.
