@@ -37,7 +37,8 @@ const (
 // Errors: a server that does not answer, or that lists no resources of the core group or no other group at all, as to a user who may not
 // ask: everything would look absent. What single groups fail to list is in the result.
 func (s *Server) Discover(ctx context.Context) (*discovery.Result, error) {
-	result := &discovery.Result{Preferred: map[string]string{}, Failed: map[schema.GroupVersion]error{}, Asked: time.Now()}
+	result := &discovery.Result{Asked: time.Now(), Announced: map[schema.GroupVersion]bool{},
+		Preferred: map[string]string{}, Failed: map[schema.GroupVersion]error{}}
 	var err error
 	if result.Identity, err = s.Identify(ctx, false); err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (s *Server) Discover(ctx context.Context) (*discovery.Result, error) {
 	switch err := result.Failed[core]; {
 	case err != nil:
 		return nil, fmt.Errorf("asking %s what it serves: /api/v1: %w", s.name, err)
-	case result.State(core) != discovery.Served || len(d.order) < 2:
+	case len(result.Named(schema.GroupResource{Resource: "namespaces"})) == 0 || len(d.order) < 2:
 		return nil, wrong("asking %s what it serves: it lists %d groups and %d resources; may this user read /api and /apis?",
 			s.name, len(d.order), len(result.Resources))
 	}
@@ -160,7 +161,8 @@ func (d *discoverer) groups(groups []metav1.APIGroup) {
 			if d.result.Preferred[group.Name] == "" {
 				d.result.Preferred[group.Name] = version.Version
 			}
-			d.asked = append(d.asked, schema.GroupVersion{Group: group.Name, Version: version.Version})
+			gv := schema.GroupVersion{Group: group.Name, Version: version.Version}
+			d.asked, d.result.Announced[gv] = append(d.asked, gv), true
 		}
 	}
 }
@@ -173,6 +175,7 @@ func (d *discoverer) aggregated(groups []groupDiscovery) {
 				d.announce(group.Metadata.Name, version.Version, len(group.Versions))
 			}
 			gv := schema.GroupVersion{Group: group.Metadata.Name, Version: version.Version}
+			d.result.Announced[gv] = true
 			if version.Freshness == "Stale" {
 				d.result.Failed[gv] = errors.New("the server calls what it lists of it stale: its API service does not answer")
 				continue

@@ -201,10 +201,11 @@ func class(r request, err *apierrors.StatusError) error {
 	switch code := err.ErrStatus.Code; {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return classed{discovery.ErrForbidden, err}
-	case code == http.StatusNotFound && !own:
-		return classed{discovery.ErrNotServed, err}
-	case code == http.StatusNotFound && r.path.Name() != "" && apierrors.IsNotFound(err) && details != nil && details.Name == r.path.Name():
+	case code == http.StatusNotFound && own && r.path.Name() != "" && apierrors.IsNotFound(err) &&
+		details != nil && details.Name == r.path.Name():
 		return classed{discovery.ErrNotFound, err}
+	case code == http.StatusNotFound:
+		return classed{discovery.ErrNotServed, err}
 	}
 	return err
 }

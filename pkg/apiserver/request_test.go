@@ -50,9 +50,9 @@ func TestErrorsTellWhoSaidWhat(t *testing.T) {
 		says    string
 	}{
 		"the server's word":         {refusing(404, metav1.StatusReasonNotFound, "web"), discovery.ErrNotFound, "refused by the test"},
-		"about another":             {refusing(404, metav1.StatusReasonNotFound, "shop"), nil, "refused by the test"},
-		"about none":                {refusing(404, metav1.StatusReasonNotFound, ""), nil, ""},
-		"404 for another reason":    {refusing(404, metav1.StatusReasonExpired, "web"), nil, ""},
+		"about another":             {refusing(404, metav1.StatusReasonNotFound, "shop"), discovery.ErrNotServed, "refused by the test"},
+		"about none":                {refusing(404, metav1.StatusReasonNotFound, ""), discovery.ErrNotServed, ""},
+		"404 for another reason":    {refusing(404, metav1.StatusReasonExpired, "web"), discovery.ErrNotServed, ""},
 		"a path that is not served": {http.NotFound, discovery.ErrNotServed, ""},
 		"a proxy's 404": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(404)

@@ -90,7 +90,8 @@ func TestResultTellsFailureFromAbsence(t *testing.T) {
 	metrics := schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1"}
 	beta := webs
 	beta.Version = "v1beta1"
-	r := &Result{Resources: []Resource{pods, webs, beta}, Failed: map[schema.GroupVersion]error{metrics: down}}
+	announced := map[schema.GroupVersion]bool{metrics: true, webs.GroupVersion: true}
+	r := &Result{Announced: announced, Resources: []Resource{pods, webs, beta}, Failed: map[schema.GroupVersion]error{metrics: down}}
 	for gv, want := range map[schema.GroupVersion]State{metrics: Failed, webs.GroupVersion: Served, {Group: "apps", Version: "v2"}: Absent} {
 		if got := r.State(gv); got != want {
 			t.Errorf("State(%s) = %d, want %d", gv, got, want)

@@ -12,7 +12,8 @@ import (
 var (
 	// ErrNotFound is the server's own word, as a Status, that it has no object of the name that was asked for.
 	ErrNotFound = errors.New("there is no such object")
-	// ErrNotServed is a 404 of something else: a path that is not served, or a proxy on the way. It says nothing about an object.
+	// ErrNotServed is any other 404: of a path that is not served (1.6 says that in a Status, too), of a namespace, of a proxy on the
+	// way. It says nothing about the object.
 	ErrNotServed = errors.New("the path is not served")
 	// ErrForbidden: the server does not know the client, or does not permit the request.
 	ErrForbidden = errors.New("forbidden")

@@ -17,6 +17,8 @@ type Result struct {
 	Identity Identity
 	// Resources are what is served: in the order in which the server announces its groups, the preferred version of each first.
 	Resources []Resource
+	// Announced are the versions of groups that the server names, whether it lists any resource in them or not.
+	Announced map[schema.GroupVersion]bool
 	// Preferred names the version of each announced group that the server itself prefers.
 	Preferred map[string]string
 	// Failed holds what was announced and could not be listed, and why. It may hold anything.
@@ -42,7 +44,7 @@ func (r *Result) State(gv schema.GroupVersion) State {
 	if _, failed := r.Failed[gv]; failed {
 		return Failed
 	}
-	if slices.ContainsFunc(r.Resources, func(found Resource) bool { return found.GroupVersion == gv }) {
+	if r.Announced[gv] {
 		return Served
 	}
 	return Absent

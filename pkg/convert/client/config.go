@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
 )
@@ -54,7 +55,7 @@ func Config(config *rest.Config, options Options) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
-	wrapped := rest.CopyConfig(config)
+	wrapped := apiserver.NoRedirects(config)
 	wrapped.ContentType = runtime.ContentTypeJSON
 	if wrapped.AcceptContentTypes == "" {
 		wrapped.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON

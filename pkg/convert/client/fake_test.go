@@ -223,6 +223,8 @@ func (f *fakeServer) discovery(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.URL.Path == "/version":
 		f.answer(w, http.StatusOK, map[string]any{"major": "1", "minor": strconv.Itoa(int(f.minor)), "gitVersion": "v" + f.minor.String() + ".0"})
+	case r.URL.Path == "/readyz" || r.URL.Path == "/healthz":
+		_, _ = io.WriteString(w, "ok")
 	case f.minor == 6 && strings.Contains(r.Header.Get("Accept"), "g=apidiscovery"):
 		f.answer(w, http.StatusNotAcceptable, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonNotAcceptable, Code: 406})
 	case r.URL.Path == "/api":

@@ -2,29 +2,22 @@ package client
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiversion "k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // Live negotiates with a server by its discovery, which it keeps until something that it showed is not found. Safe for concurrent use.
 type Live struct {
-	name      string
-	discovery discovery.DiscoveryInterface
+	api       *apiserver.Server
 	converter *convert.Converter
 	now       func() time.Time
 
@@ -45,11 +38,11 @@ const trustFor = time.Second
 
 // NewLive negotiates with the server of a configuration. The server is not asked yet.
 func NewLive(config *rest.Config, converter *convert.Converter) (*Live, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(config)
+	api, err := apiserver.New(config, apiserver.Options{QPS: config.QPS})
 	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
+		return nil, err
 	}
-	return &Live{name: config.Host, discovery: client, converter: converter, now: time.Now}, nil
+	return &Live{api: api, converter: converter, now: time.Now}, nil
 }
 
 // Kind answers for a kind. Unsupported is said only of discovery that is younger than refreshAfter.
@@ -174,7 +167,7 @@ func (l *Live) load(ctx context.Context) error {
 	if l.server != nil {
 		return nil
 	}
-	server, err := Discover(ctx, l.name, l.discovery)
+	server, err := l.discover(ctx)
 	if err != nil {
 		return err
 	}
@@ -185,88 +178,27 @@ func (l *Live) load(ctx context.Context) error {
 	return nil
 }
 
-// Discover reads what a server serves. What it could not list is in Failed; a server that lists nothing at all, as to a user who may not
-// ask, is an error: everything would look unsupported.
-func Discover(ctx context.Context, name string, client discovery.DiscoveryInterface) (*negotiate.Server, error) {
-	if err := ctx.Err(); err != nil {
+// discover reads what a server serves. What it could not list is in Failed.
+func (l *Live) discover(ctx context.Context) (*negotiate.Server, error) {
+	result, err := l.api.Discover(ctx)
+	if err != nil {
 		return nil, err
 	}
-	version, err := client.ServerVersion()
-	if err != nil {
-		return nil, fmt.Errorf("asking %s for its version: %w", name, err)
+	s := &negotiate.Server{
+		Name: l.api.Name(), Minor: result.Identity.Version.Minor, // 0 when it is newer than the facts, which leaves nothing out that they know
+		Served: map[schema.GroupVersion][]negotiate.Resource{}, Preferred: result.Preferred, Failed: result.Failed,
 	}
-	s := &negotiate.Server{Name: name, Served: map[schema.GroupVersion][]negotiate.Resource{}, Preferred: map[string]string{}, Failed: map[schema.GroupVersion]error{}}
-	if s.Minor, err = minorOf(version); err != nil {
-		return nil, fmt.Errorf("asking %s for its version: %w", name, err)
-	}
-	groups, lists, err := client.ServerGroupsAndResources()
-	if apierrors.IsNotAcceptable(err) { // 1.6, to all in one answer
-		groups, lists, err = client.WithLegacy().ServerGroupsAndResources()
-	}
-	failed := &discovery.ErrGroupDiscoveryFailed{}
-	switch {
-	case errors.As(err, &failed):
-		for gv, err := range failed.Groups {
-			s.Failed[gv] = err
-		}
-	case err != nil:
-		return nil, fmt.Errorf("asking %s what it serves: %w", name, err)
-	}
-	for _, group := range groups {
-		s.Preferred[group.Name] = group.PreferredVersion.Version
-	}
-	for _, list := range lists {
-		if err := addList(s, list); err != nil {
-			return nil, fmt.Errorf("asking %s what it serves: %w", name, err)
+	for gv := range result.Announced {
+		if result.State(gv) == discovery.Served {
+			s.Served[gv] = []negotiate.Resource{}
 		}
 	}
-	// What a group announces and nobody listed is no absence either.
-	for _, group := range groups {
-		for _, version := range group.Versions {
-			gv := schema.GroupVersion{Group: group.Name, Version: version.Version}
-			if _, listed := s.Served[gv]; !listed && s.Failed[gv] == nil {
-				s.Failed[gv] = errors.New("it is announced, and nothing is listed in it")
-			}
+	for _, r := range result.Resources {
+		resource := negotiate.Resource{Name: r.Name, Kind: r.Kind, Namespaced: r.Namespaced, Verbs: r.Verbs}
+		for _, sub := range r.Subresources {
+			resource.Subresources = append(resource.Subresources, negotiate.Subresource{Name: sub.Name, Kind: sub.Kind})
 		}
-	}
-	if len(s.Served[schema.GroupVersion{Version: "v1"}]) == 0 || len(groups) < 2 {
-		return nil, fmt.Errorf("asking %s what it serves: incomplete: it lists %d groups and %d versions; may this user read /api and /apis?", name, len(groups), len(lists))
+		s.Served[r.GroupVersion] = append(s.Served[r.GroupVersion], resource)
 	}
 	return s, nil
-}
-
-// minorOf is the minor of a server; 0 for one that is newer than the facts, which leaves nothing out that they know.
-// Errors: a version that is older than the facts, or none at all.
-func minorOf(version *apiversion.Info) (kubever.Minor, error) {
-	parsed, err := kubever.Parse(version.GitVersion)
-	if err == nil {
-		return parsed.Minor, nil
-	}
-	minor, numberErr := strconv.Atoi(strings.TrimRight(version.Minor, "+"))
-	if numberErr == nil && version.Major == "1" && kubever.Minor(minor) > kubever.Newest {
-		return 0, nil
-	}
-	return 0, err
-}
-
-func addList(s *negotiate.Server, list *metav1.APIResourceList) error {
-	gv, err := schema.ParseGroupVersion(list.GroupVersion)
-	if err != nil {
-		return err
-	}
-	subresources := map[string][]negotiate.Subresource{}
-	resources := []negotiate.Resource{}
-	for _, r := range list.APIResources {
-		if parent, name, ok := strings.Cut(r.Name, "/"); ok {
-			kind := schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
-			subresources[parent] = append(subresources[parent], negotiate.Subresource{Name: name, Kind: kind})
-			continue
-		}
-		resources = append(resources, negotiate.Resource{Name: r.Name, Kind: r.Kind, Namespaced: r.Namespaced, Verbs: r.Verbs})
-	}
-	for i := range resources {
-		resources[i].Subresources = subresources[resources[i].Name]
-	}
-	s.Served[gv] = resources
-	return nil
 }
