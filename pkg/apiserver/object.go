@@ -100,6 +100,8 @@ type Write struct {
 	// Repeatable: the write may be sent twice, because its body names the state that it replaces or because it says the same both times.
 	// Another is repeated only when the server did not begin it.
 	Repeatable bool
+	// Metadata: the metadata of what the server made of it is enough.
+	Metadata bool
 }
 
 // Send writes and returns what the server made of it. The answer may be another object than was sent: a Status, for deletions.
@@ -108,9 +110,13 @@ func (s *Server) Send(ctx context.Context, w Write) ([]byte, error) {
 	if w.ContentType == "" {
 		w.ContentType = runtime.ContentTypeJSON
 	}
+	accept := jsonForm
+	if w.Metadata {
+		accept = []string{acceptMetadata, runtime.ContentTypeJSON}
+	}
 	var text []byte
 	err := s.retry(ctx, w.Repeatable, func() error {
-		answer, err := s.send(ctx, request{verb: w.Verb, path: w.Path, accept: jsonForm, contentType: w.ContentType, body: w.Body}, false)
+		answer, err := s.send(ctx, request{verb: w.Verb, path: w.Path, accept: accept, contentType: w.ContentType, body: w.Body}, false)
 		if err != nil {
 			return err
 		}

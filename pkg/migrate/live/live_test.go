@@ -7,9 +7,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
@@ -52,10 +54,48 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(list) > 1 {
 		a.answers[key] = list[1:]
 	}
+	if text, cut := list[0].body.(string); cut {
+		fmt.Fprint(w, text)
+		return
+	}
+	if of, whole := list[0].body.(object); whole {
+		asServers(r.URL.Path, list[0].code, of)
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(list[0].code)
 	if err := json.NewEncoder(w).Encode(list[0].body); err != nil {
 		a.t.Error(err)
+	}
+}
+
+// kinds are those of the resources in paths.
+var kinds = map[string]string{"pizzas": "Pizza", "services": "Service", "endpoints": "Endpoints", "customresourcedefinitions": "CustomResourceDefinition"}
+
+// asServers adds what a server says of itself in each answer.
+func asServers(url string, code int, body object) {
+	segments := strings.Split(strings.Trim(url, "/"), "/")
+	last := segments[len(segments)-1]
+	if code == http.StatusNotFound {
+		body["details"] = object{"name": last}
+	}
+	at := slices.IndexFunc(segments, func(s string) bool { return kinds[s] != "" })
+	if code != http.StatusOK || at < 0 {
+		if body["resources"] != nil {
+			body["kind"] = "APIResourceList"
+		}
+		return
+	}
+	body["apiVersion"] = strings.TrimPrefix(strings.Join(segments[1:min(at, 3)], "/"), "/")
+	if segments[0] == "api" {
+		body["apiVersion"] = "v1"
+	}
+	body["kind"] = kinds[segments[at]]
+	if at == len(segments)-1 {
+		body["kind"] = kinds[segments[at]] + "List"
+		return
+	}
+	if body["metadata"] == nil {
+		body["metadata"] = object{"name": last, "namespace": segments[at-1]}
 	}
 }
 
@@ -64,7 +104,9 @@ func serve(t *testing.T, answers map[string][]answer) (*Server, *api) {
 	a := &api{t: t, answers: answers}
 	listening := httptest.NewServer(a)
 	t.Cleanup(listening.Close)
-	s, err := Open(&rest.Config{Host: listening.URL}, nil)
+	quick := options
+	quick.Pause = time.Millisecond
+	s, err := open(&rest.Config{Host: listening.URL}, nil, quick)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,10 +188,18 @@ func TestPageGoesOnWhenTheServerHasForgotten(t *testing.T) {
 }
 
 func TestPageRefusesAListThatIsCutOff(t *testing.T) {
-	for _, text := range []string{`{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a","resourceVersion":"1"}}`, `[]`, `{"items":[{}]}`, ``} {
-		if _, err := decodePage(strings.NewReader(text)); err == nil {
-			t.Errorf("%q: no error", text)
+	const begin = `{"kind":"PizzaList","apiVersion":"g.example/v1",`
+	whole := begin + `"items":[{"metadata":{"name":"a","resourceVersion":"1"}}]}`
+	path := "GET /apis/g.example/v1/pizzas"
+	for _, text := range []string{whole[:len(whole)-1], `[]`, begin + `"items":[{}]}`, begin + `"items":[{"metadata":{"name":"a"}}]}`, `{"items":[]}`} {
+		s, _ := serve(t, map[string][]answer{path: {ok(text)}})
+		if page, err := (Objects{s, pizzas}).Page(t.Context(), "g.example/v1", "", 1); err == nil {
+			t.Errorf("%q: %+v, want an error", text, page)
 		}
+	}
+	s, _ := serve(t, map[string][]answer{path: {ok(whole[:len(whole)-1]), ok(whole)}})
+	if page, err := (Objects{s, pizzas}).Page(t.Context(), "g.example/v1", "", 1); err != nil || len(page.Objects) != 1 {
+		t.Errorf("a page that was cut off once: %+v, %v, want it read again", page, err)
 	}
 }
 
