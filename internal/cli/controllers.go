@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
+	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/controllers"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
@@ -122,11 +123,11 @@ func plannedPair(streams Streams, req controllersRequest) (*plan.Plan, error) {
 	return p, nil
 }
 
-// kubeconfig reads how to reach a server.
+// kubeconfig reads how to reach a server. Clients of it, of whatever library, follow no redirect.
 func kubeconfig(file string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
 		return nil, badInput(fmt.Errorf("reading kubeconfig %s: %w", file, err), "a kubeconfig names a server, its CA and the client's certificate or token")
 	}
-	return config, nil
+	return apiserver.NoRedirects(config), nil
 }
