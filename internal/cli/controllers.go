@@ -61,7 +61,7 @@ Exit codes: 1 could not start, or the lock was lost to another process; 2 bad us
 	f.Float32Var(&req.options.QPS, "qps", req.options.QPS, "requests to each server in a second, at most")
 	f.Float64Var(&req.options.ChangesPerSecond, "changes-per-second", req.options.ChangesPerSecond, "deletions and changes in a second, at most")
 	f.IntVar(&req.options.Workers, "workers", req.options.Workers, "objects that are looked at at once")
-	f.StringVar(&req.options.Listen, "listen", req.options.Listen, "address of /healthz, /readyz and /metrics; empty for none")
+	f.StringVar(&req.options.Listen, "listen", req.options.Listen, "loopback address of /healthz, /readyz and /metrics; empty for none")
 	req.webhook.bind(cmd)
 	return cmd
 }
@@ -74,6 +74,9 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 		if required.value == "" {
 			return usagef("--%s is required", required.flag)
 		}
+	}
+	if req.options.Listen != "" && !loopback(req.options.Listen) {
+		return usagef("--listen %q: want an address on loopback, since metrics are served without TLS", req.options.Listen)
 	}
 	if req.options.QPS <= 0 || req.options.ChangesPerSecond <= 0 || req.options.Workers <= 0 {
 		return usagef("--qps, --changes-per-second and --workers: want more than 0")

@@ -16,6 +16,8 @@ import (
 // podsWebhookRequest is where the webhook answers about pods, where that is not what the plan says.
 type podsWebhookRequest struct {
 	listen, url, cert, key, ca string
+	clientCA                   string
+	clientNames                []string
 }
 
 func (q *podsWebhookRequest) bind(cmd *cobra.Command) {
@@ -24,6 +26,8 @@ func (q *podsWebhookRequest) bind(cmd *cobra.Command) {
 	f.StringVar(&q.url, "webhook-url", "", "under which the modern API server reaches it (default the address)")
 	f.StringVar(&q.cert, "webhook-cert", "", "serving certificate of the webhook, read again when it changes (default the plan's)")
 	f.StringVar(&q.key, "webhook-key", "", "its key (default the plan's)")
+	f.StringVar(&q.clientCA, "webhook-client-ca", "", "CA that signs the certificate of the modern API server as a client; needed beyond loopback")
+	f.StringArrayVar(&q.clientNames, "webhook-client-name", nil, "common name of that certificate; repeat for more")
 	f.StringVar(&q.ca, "webhook-ca", "", "what the modern API server is to trust for it (default the plan's)")
 }
 
@@ -34,7 +38,13 @@ func (q podsWebhookRequest) webhook(p *plan.Plan) (*controllers.Webhook, error) 
 	}
 	a := p.Pods.Admission
 	listen := cmp.Or(q.listen, fmt.Sprintf("127.0.0.1:%d", a.Port))
-	files := webserver.Certificates{Cert: cmp.Or(q.cert, a.Cert), Key: cmp.Or(q.key, a.Key)}
+	switch {
+	case (q.clientCA == "") != (len(q.clientNames) == 0):
+		return nil, usagef("--webhook-client-ca and --webhook-client-name: want both, or neither")
+	case q.clientCA == "" && !loopback(listen):
+		return nil, badInput(fmt.Errorf("--webhook-listen %q is not on loopback", listen), "--webhook-client-ca and --webhook-client-name say who may call")
+	}
+	files := webserver.Certificates{Cert: cmp.Or(q.cert, a.Cert), Key: cmp.Or(q.key, a.Key), ClientCA: q.clientCA, ClientNames: q.clientNames}
 	config, err := files.Config()
 	if err != nil {
 		return nil, badInput(fmt.Errorf("the webhook that changes pods: %w", err), "fusionctl pki issues its certificate")

@@ -2,20 +2,25 @@ package cli
 
 import (
 	"context"
+	"math"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/hub/webhook"
 )
 
 type crdWebhookRequest struct {
-	rules      string
-	server     serverFlags
-	limitBytes int64
-	inFlight   int
-	timeout    time.Duration
+	rules        string
+	server       serverFlags
+	limitBytes   int64
+	limitObjects int
+	limitMemory  int64
+	inFlight     int
+	timeout      time.Duration
 }
 
 func newCRDWebhookCmd(streams Streams) *cobra.Command {
@@ -29,12 +34,13 @@ that do not fit their CRD, do not replace those in use, and the log and the metr
 
 A review with an object that cannot be converted fails as a whole; its message names the object and the rule.
 
-API servers present no certificate to conversion webhooks unless they are configured to, so anybody who reaches the port may have
-objects of his own converted: nothing else is answered, and nothing is kept. --client-ca lets in only clients with a certificate.
-/healthz, /readyz and /metrics are served beside /convert, and with --metrics-listen without TLS on an address of their own.
+Who may call is named by --client-ca and --client-name. No version of the API server presents a certificate to conversion webhooks, so
+for API servers it is --any-client, and a firewall or a network policy before it: whoever reaches the port may have objects of their own
+converted; nothing else is answered, and nothing is kept. /healthz and /readyz are served beside /convert, and /metrics where only clients
+that are named or the host itself reach it; with --metrics-listen on an address of their own.
 
 Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or bad rules.`,
-		Example: `  fusionctl crd webhook --rules rules/ --tls-cert tls.crt --tls-key tls.key --listen 0.0.0.0:9443
+		Example: `  fusionctl crd webhook --rules rules/ --tls-cert tls.crt --tls-key tls.key --listen 0.0.0.0:9443 --any-client
   fusionctl crd webhook --rules examples/pizza --insecure-http --listen 127.0.0.1:8088`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,10 +52,15 @@ Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or bad rules.`,
 	flags.StringVar(&req.rules, "rules", "", "directory of the rules files and their CRDs")
 	req.server.bind(flags, "127.0.0.1:9443", "the files have changed")
 	flags.Int64Var(&req.limitBytes, "limit-bytes", 32<<20, "size of a review")
+	flags.IntVar(&req.limitObjects, "limit-objects", 100_000, "objects of a review")
+	flags.Int64Var(&req.limitMemory, "limit-memory", 512<<20, "bytes that reviews take in memory together, about; more wait")
 	flags.IntVar(&req.inFlight, "limit-reviews", 64, "reviews that are answered at once; more wait")
 	flags.DurationVar(&req.timeout, "timeout", 10*time.Second, "for one review; API servers wait 30 seconds")
 	return cmd
 }
+
+// programBytes is what the program takes beside reviews, with room.
+const programBytes = 256 << 20
 
 func runCRDWebhook(ctx context.Context, req *crdWebhookRequest, streams Streams) error {
 	if err := req.check(); err != nil {
@@ -61,9 +72,13 @@ func runCRDWebhook(ctx context.Context, req *crdWebhookRequest, streams Streams)
 	if err != nil {
 		return badInput(err, "fusionctl crd test RULES --crd FILE tries rules before they are served")
 	}
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // GOMEMLIMIT says nothing else
+		debug.SetMemoryLimit(req.limitMemory + programBytes)
+	}
 	log := serverLog(ctx, streams)
 	handler := &webhook.Handler{
-		Converters: source.Current, LimitBytes: req.limitBytes, Timeout: req.timeout, Slots: make(chan struct{}, req.inFlight), Metrics: metrics, Logger: log,
+		Converters: source.Current, LimitBytes: req.limitBytes, LimitObjects: req.limitObjects, Timeout: req.timeout,
+		Slots: make(chan struct{}, req.inFlight), Memory: webserver.NewBudget(req.limitMemory), Metrics: metrics, Logger: log,
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/convert", handler)
@@ -85,6 +100,10 @@ func (req *crdWebhookRequest) check() error {
 		return usagef("--rules is required")
 	case req.limitBytes <= 0:
 		return usagef("--limit-bytes %d: want more than 0", req.limitBytes)
+	case req.limitObjects <= 0:
+		return usagef("--limit-objects %d: want more than 0", req.limitObjects)
+	case req.limitMemory <= 0:
+		return usagef("--limit-memory %d: want more than 0", req.limitMemory)
 	case req.inFlight <= 0:
 		return usagef("--limit-reviews %d: want more than 0", req.inFlight)
 	case req.timeout <= 0:

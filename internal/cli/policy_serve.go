@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/policy/webhook"
 )
 
@@ -29,8 +30,11 @@ On the API server: --authorization-mode=Webhook (or Webhook before others), --au
 cluster is https://HOST:PORT/authorize, and --authorization-webhook-version=v1 where there is that flag. A request that no rule
 allows is no opinion, so authorizers behind this one are asked; with --deny it is denied.
 
---client-ca lets in only clients with a certificate; without it anybody who reaches the port may ask what anybody may do. /healthz,
-/readyz and /metrics are served beside /authorize, and with --metrics-listen without TLS on an address of their own.
+Only clients with a certificate that --client-ca has signed for a --client-name may call: the API servers, by the user of that kubeconfig.
+With --any-client whoever reaches the port may ask what anybody may do. /healthz, /readyz and /metrics are served beside /authorize, and with
+--metrics-listen on an address of their own: without TLS on loopback, elsewhere to certificates of --client-ca for a --metrics-client-name.
+
+A file without a rule is refused: it would allow nothing.
 
 Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or a bad file.`,
 		Example: `  fusionctl policy serve policy.jsonl --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt --client-name kube-apiserver
@@ -65,7 +69,8 @@ func runPolicyServe(ctx context.Context, req *policyServeRequest, streams Stream
 	}
 	log := serverLog(ctx, streams)
 	mux := http.NewServeMux()
-	mux.Handle("/authorize", &webhook.Handler{Policy: source.Current, Deny: req.deny, Metrics: metrics, Logger: log})
+	handler := &webhook.Handler{Policy: source.Current, Deny: req.deny, Metrics: metrics, Logger: log}
+	mux.Handle("/authorize", webserver.Limit(webserver.DefaultRequests, handler))
 	return req.server.serve(ctx, service{mux: mux, registry: registry, log: log, about: []any{"policy", req.file}, follow: func(ctx context.Context) {
 		source.Watch(ctx, req.server.interval, func(err error) {
 			if err != nil {

@@ -103,7 +103,11 @@ func TestPolicyServeReloads(t *testing.T) {
 
 func TestPolicyServeRefusesToBeOpen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.jsonl")
-	if err := os.WriteFile(file, []byte("# nothing\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"alice","resource":"pods","namespace":"a"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	empty := filepath.Join(t.TempDir(), "empty.jsonl")
+	if err := os.WriteFile(empty, []byte("# nothing\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	dangerous := filepath.Join(t.TempDir(), "dangerous.jsonl")
@@ -111,15 +115,16 @@ func TestPolicyServeRefusesToBeOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		"no certificate to serve with":     {file},
-		"want --listen on a loopback":      {file, "--insecure-http", "--listen", "0.0.0.0:0"},
-		"takes no certificates":            {file, "--insecure-http", "--tls-cert", file},
-		"--client-name: needs --client-ca": {file, "--tls-cert", file, "--tls-key", file, "--client-name", "x"},
-		"loading the certificate":          {file, "--tls-cert", file, "--tls-key", file},
-		"FUS150":                           {dangerous, "--insecure-http"},
-		"want a file":                      {filepath.Dir(file), "--insecure-http"},
-		"standard input cannot be read":    {"-", "--insecure-http"},
-		"--reload-interval 0s: want more":  {file, "--insecure-http", "--reload-interval", "0"},
+		"no certificate to serve with":    {file},
+		"want --listen on a loopback":     {file, "--insecure-http", "--listen", "0.0.0.0:0"},
+		"takes no certificates":           {file, "--insecure-http", "--tls-cert", file},
+		"which clients may call":          {file, "--tls-cert", file, "--tls-key", file, "--client-name", "x"},
+		"loading the certificate":         {file, "--tls-cert", file, "--tls-key", file, "--any-client"},
+		"no rule in it":                   {empty, "--insecure-http"},
+		"FUS150":                          {dangerous, "--insecure-http"},
+		"want a file":                     {filepath.Dir(file), "--insecure-http"},
+		"standard input cannot be read":   {"-", "--insecure-http"},
+		"--reload-interval 0s: want more": {file, "--insecure-http", "--reload-interval", "0"},
 	} {
 		var stderr bytes.Buffer
 		code := Main(t.Context(), append([]string{"policy", "serve"}, args...), Streams{In: strings.NewReader(""), Out: io.Discard, Err: &stderr})

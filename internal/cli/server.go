@@ -23,19 +23,23 @@ import (
 type serverFlags struct {
 	listen        string
 	metricsListen string
+	metricsNames  []string
 	certificates  webserver.Certificates
 	plain         bool
+	anyClient     bool
 	interval      time.Duration
 }
 
 // bind binds the flags. changed is the end of "whether ...": "the file has changed".
 func (s *serverFlags) bind(flags *pflag.FlagSet, listen, changed string) {
 	flags.StringVar(&s.listen, "listen", listen, "address to serve on")
-	flags.StringVar(&s.metricsListen, "metrics-listen", "", "address for /metrics, /healthz and /readyz without TLS")
+	flags.StringVar(&s.metricsListen, "metrics-listen", "", "address for /metrics, /healthz and /readyz: without TLS on loopback, with --client-ca elsewhere")
+	flags.StringArrayVar(&s.metricsNames, "metrics-client-name", nil, "common name of a client that may read metrics beyond loopback; repeat for more")
 	flags.StringVar(&s.certificates.Cert, "tls-cert", "", "file of the server's certificate")
 	flags.StringVar(&s.certificates.Key, "tls-key", "", "file of the certificate's key")
-	flags.StringVar(&s.certificates.ClientCA, "client-ca", "", "file of the CA that signs the clients' certificates; clients need one then")
-	flags.StringArrayVar(&s.certificates.ClientNames, "client-name", nil, "common name of a client that may ask; repeat for more; none: all that the CA signed")
+	flags.StringVar(&s.certificates.ClientCA, "client-ca", "", "file of the CA that signs the clients' certificates")
+	flags.StringArrayVar(&s.certificates.ClientNames, "client-name", nil, "common name of a client that may call; repeat for more")
+	flags.BoolVar(&s.anyClient, "any-client", false, "serve clients without a certificate, instead of --client-ca and --client-name")
 	flags.BoolVar(&s.plain, "insecure-http", false, "serve without TLS, on a loopback address only")
 	flags.DurationVar(&s.interval, "reload-interval", 2*time.Second, "how often to look whether "+changed+"; a change is in use after two looks")
 }
@@ -46,14 +50,30 @@ func (s *serverFlags) check() error {
 	switch {
 	case s.interval <= 0:
 		return usagef("--reload-interval %v: want more than 0", s.interval)
-	case s.plain && (c.Cert != "" || c.Key != "" || c.ClientCA != ""):
+	case s.plain && (c.Cert != "" || c.Key != "" || c.ClientCA != "" || s.anyClient || len(c.ClientNames) > 0):
 		return usagef("--insecure-http: takes no certificates")
 	case s.plain && !loopback(s.listen):
 		return usagef("--insecure-http: want --listen on a loopback address, such as 127.0.0.1:8088, not %q", s.listen)
 	case !s.plain && (c.Cert == "" || c.Key == ""):
 		return badInput(errors.New("no certificate to serve with"), "--tls-cert and --tls-key name its files; --insecure-http serves without on a loopback address")
-	case len(c.ClientNames) > 0 && c.ClientCA == "":
-		return usagef("--client-name: needs --client-ca")
+	case s.anyClient && (c.ClientCA != "" || len(c.ClientNames) > 0):
+		return usagef("--any-client: takes neither --client-ca nor --client-name")
+	case !s.plain && !s.anyClient && (c.ClientCA == "" || len(c.ClientNames) == 0):
+		return badInput(errors.New("nothing says which clients may call"),
+			"--client-ca and --client-name name the API servers' certificates; --any-client serves whoever reaches the port")
+	}
+	return s.checkMetrics()
+}
+
+// checkMetrics refuses metrics that anybody on the network could read.
+func (s *serverFlags) checkMetrics() error {
+	switch beyond := s.metricsListen != "" && !loopback(s.metricsListen); {
+	case len(s.metricsNames) > 0 && !beyond:
+		return usagef("--metrics-client-name: is for --metrics-listen beyond loopback")
+	case beyond && s.certificates.ClientCA == "":
+		return badInput(fmt.Errorf("--metrics-listen %q is not on loopback", s.metricsListen), "--tls-cert, --tls-key and --client-ca protect it there")
+	case beyond && len(s.metricsNames) == 0:
+		return badInput(fmt.Errorf("--metrics-listen %q: nothing says who may read", s.metricsListen), "--metrics-client-name names who")
 	}
 	return nil
 }
@@ -132,25 +152,35 @@ type service struct {
 	follow   func(ctx context.Context) // reads the files again when they change, until ctx ends
 }
 
-// serve serves until ctx ends: the service, and beside it health and metrics, which --metrics-listen serves alone.
+// serve serves until ctx ends: the service, and beside it health, and metrics where only clients that may call or the host itself read them.
+// --metrics-listen serves those alone.
 func (s *serverFlags) serve(ctx context.Context, v service) error {
-	status := http.NewServeMux()
-	status.HandleFunc("/healthz", ok)
-	status.HandleFunc("/readyz", ok)
-	status.Handle("/metrics", promhttp.HandlerFor(v.registry, promhttp.HandlerOpts{}))
-	v.mux.Handle("/", status)
+	health := http.NewServeMux()
+	health.HandleFunc("/healthz", ok)
+	health.HandleFunc("/readyz", ok)
+	metrics := promhttp.HandlerFor(v.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	v.mux.Handle("/", health)
+	if !s.anyClient || loopback(s.listen) {
+		v.mux.Handle("/metrics", metrics)
+	}
 	listener, err := s.listener(ctx)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if s.metricsListen != "" {
-		plain, err := new(net.ListenConfig).Listen(ctx, "tcp", s.metricsListen)
+		status := http.NewServeMux()
+		status.Handle("/", health)
+		status.Handle("/metrics", metrics)
+		of := serverFlags{listen: s.metricsListen, plain: loopback(s.metricsListen), certificates: webserver.Certificates{
+			Cert: s.certificates.Cert, Key: s.certificates.Key, ClientCA: s.certificates.ClientCA, ClientNames: s.metricsNames,
+		}}
+		beside, err := of.listener(ctx)
 		if err != nil {
 			listener.Close()
 			return err
 		}
-		group.Go(func() error { return webserver.Serve(ctx, plain, status, v.log) })
+		group.Go(func() error { return webserver.Serve(ctx, beside, status, v.log) })
 	}
 	group.Go(func() error { return webserver.Serve(ctx, listener, v.mux, v.log) })
 	group.Go(func() error { v.follow(ctx); return nil })

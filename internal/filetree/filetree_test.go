@@ -198,3 +198,16 @@ func TestWriteWithoutAParent(t *testing.T) {
 		t.Errorf("got %v, want that the parent does not exist", err)
 	}
 }
+
+func TestWriteRefusesPathsOutside(t *testing.T) {
+	for _, path := range []string{"../cp-1/etc/passwd", "cp-1/../../x", "/etc/passwd", "", "cp-1/etc/../../../x"} {
+		parent := t.TempDir()
+		err := Write(t.Context(), filepath.Join(parent, "out"), "a", "", append(slices.Clone(sample), File{Path: path, Mode: 0o644}))
+		if err == nil {
+			t.Errorf("%q is written", path)
+		}
+		if entries, err := os.ReadDir(parent); err != nil || len(entries) > 0 {
+			t.Errorf("%q: %v is left behind, %v", path, entries, err)
+		}
+	}
+}

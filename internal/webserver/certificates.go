@@ -27,10 +27,23 @@ func (c *Certificates) Config() (*tls.Config, error) {
 	if _, err := c.current(); err != nil {
 		return nil, err
 	}
+	config := baseConfig()
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current() }
+	return config, nil
+}
+
+// baseConfig is what every server has: TLS 1.2 with forward secrecy and authenticated encryption, which clients of 1.6 have, or TLS 1.3. No
+// session is resumed: its client would not be judged by the CA and the names of the moment.
+func baseConfig() *tls.Config {
 	return &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current() },
-	}, nil
+		MinVersion: tls.VersionTLS12,
+		CipherSuites: []uint16{
+			tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+			tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+			tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+		},
+		NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true,
+	}
 }
 
 // current is the configuration of the files as they are now, or of when they were last good.
@@ -71,7 +84,8 @@ func (c *Certificates) load() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the certificate %s: %w", c.Cert, err)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
+	config := baseConfig()
+	config.Certificates = []tls.Certificate{pair}
 	if c.ClientCA == "" {
 		return config, nil
 	}

@@ -2,6 +2,8 @@ package webserver
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -11,10 +13,21 @@ import (
 // grace is how long answers that have begun may take when the server ends: as long as an API server waits for one.
 const grace = 30 * time.Second
 
-// Serve answers on the listener until the context ends, and then lets answers that have begun end. What goes wrong with a connection is
-// logged; nil for no log.
+// What a connection may cost. API servers give up on a webhook after 30 seconds.
+const (
+	headerTimeout    = 10 * time.Second // the TLS handshake, too
+	exchangeTimeout  = 30 * time.Second // to read a request, and to write its answer
+	idleTimeout      = 2 * time.Minute
+	limitHeaderBytes = 64 << 10
+)
+
+// Serve serves requests on the listener until the context ends, and then lets those that have begun end within 30 seconds. What goes wrong
+// with a connection is logged; nil for no log.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: exchangeTimeout, WriteTimeout: exchangeTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: limitHeaderBytes,
+	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -28,5 +41,8 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
-	return server.Shutdown(last)
+	if err := server.Shutdown(last); err != nil {
+		return errors.Join(fmt.Errorf("requests did not end within %v: %w", grace, err), server.Close())
+	}
+	return nil
 }

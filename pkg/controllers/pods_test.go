@@ -597,10 +597,23 @@ func TestWebhookHasNoVerdictOnWhatItCannotRead(t *testing.T) {
 		"a path":            {strings.Replace(fmt.Sprintf(question, "v1", "web"), `"demo"`, `"../x"`, 1), 400},
 		"no object":         {`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","namespace":"demo"}}`, 500},
 		"tokens of nobody":  {fmt.Sprintf(question, "v1", "broken"), 500},
-		"too long to be so": {strings.Repeat(" ", limitReviewBytes+1), 400},
+		"too long to be so": {strings.Repeat(" ", limitReviewBytes+1), 413},
 	} {
 		if recorder := review(t, test.body); recorder.Code != test.code {
 			t.Errorf("%s: answered %d %.200s, want %d", name, recorder.Code, recorder.Body, test.code)
+		}
+	}
+}
+
+func TestWebhookDecompressesNothing(t *testing.T) {
+	v := &reviewer{change: admission.For(podsPlan(t, "1.10.13", "{}")), tokens: noTokens{}, timeout: time.Minute, metrics: newMetrics()}
+	for header, code := range map[string]int{"gzip": http.StatusUnsupportedMediaType, "identity": http.StatusOK} {
+		request := httptest.NewRequest(http.MethodPost, WebhookPath, strings.NewReader(fmt.Sprintf(question, "v1", "web")))
+		request.Header.Set("Content-Encoding", header)
+		recorder := httptest.NewRecorder()
+		v.ServeHTTP(recorder, request)
+		if recorder.Code != code {
+			t.Errorf("content encoding %s: %d, want %d", header, recorder.Code, code)
 		}
 	}
 }

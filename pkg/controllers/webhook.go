@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -36,12 +35,16 @@ const WebhookPath = "/pods"
 // limitReviewBytes is more than an API server sends: the old and the new state of an object, each at most 1.5 MiB, and what JSON adds.
 const limitReviewBytes = 16 << 20
 
+// limitReviewsBytes bounds the bodies of all reviews that are being served.
+const limitReviewsBytes = 4 * limitReviewBytes
+
 // reviewer answers the questions of an API server.
 type reviewer struct {
 	change  *admission.Change
 	tokens  admission.Tokens
 	losses  admission.Losses
 	timeout time.Duration // of the API server
+	memory  *webserver.Budget
 	metrics *metrics
 }
 
@@ -54,9 +57,16 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	result := "error"
 	defer func() { v.metrics.reviews.WithLabelValues(result).Observe(time.Since(start).Seconds()) }()
-	review, err := readReview(http.MaxBytesReader(w, r.Body, limitReviewBytes))
+	memory := v.memory.Reserve()
+	defer memory.Release()
+	body, err := webserver.Body(w, r, limitReviewBytes, memory)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		webserver.Refuse(w, err)
+		return
+	}
+	review, err := readReview(body)
+	if err != nil {
+		webserver.Refuse(w, err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), v.timeout)
@@ -90,11 +100,7 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review) // the API server is gone: nobody else to tell
 }
 
-func readReview(body io.Reader) (*admissionv1.AdmissionReview, error) {
-	data, err := io.ReadAll(body)
-	if err != nil {
-		return nil, fmt.Errorf("reading the review: %w", err)
-	}
+func readReview(data []byte) (*admissionv1.AdmissionReview, error) {
 	review := &admissionv1.AdmissionReview{}
 	if err := json.Unmarshal(data, review); err != nil {
 		return nil, fmt.Errorf("reading the review: %w", err)
@@ -121,7 +127,8 @@ func (m *manager) answers(ctx context.Context, o *Webhook) (wait func(), err err
 	timeout := time.Duration(p.Pods.Admission.TimeoutSeconds) * time.Second
 	tokens := newTokens(m.cluster, timeout/2)
 	mux := http.NewServeMux()
-	mux.Handle("POST "+WebhookPath, &reviewer{change: admission.For(p), tokens: tokens, losses: o.Losses, timeout: timeout * 9 / 10, metrics: m.metrics})
+	mux.Handle(WebhookPath, webserver.Limit(webserver.DefaultRequests, &reviewer{change: admission.For(p), tokens: tokens, losses: o.Losses, timeout: timeout * 9 / 10,
+		memory: webserver.NewBudget(limitReviewsBytes), metrics: m.metrics}))
 	var group sync.WaitGroup
 	group.Go(func() { tokens.run(ctx) })
 	group.Go(func() {

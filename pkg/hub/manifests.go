@@ -53,6 +53,7 @@ func (d Deployment) Server() ([]map[string]any, error) {
 		"name": "webhook", "image": d.Image,
 		"args": []any{
 			"crd", "webhook", "--rules=/rules", fmt.Sprintf("--listen=:%d", port), "--tls-cert=/tls/tls.crt", "--tls-key=/tls/tls.key",
+			"--any-client", // API servers present no certificate to conversion webhooks
 		},
 		"ports":          []any{map[string]any{"name": "https", "containerPort": port}},
 		"readinessProbe": probe, "livenessProbe": probe,

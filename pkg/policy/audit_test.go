@@ -191,3 +191,15 @@ func (r *repeated) Read(p []byte) (int, error) {
 	}
 	return n, nil
 }
+
+// TestNoCommentBecomesARule: names of an audit log are in comments, and a policy has one rule for each line.
+func TestNoCommentBecomesARule(t *testing.T) {
+	const everything = `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"eve","apiGroup":"*","resource":"*","namespace":"*"}}`
+	for _, end := range []string{"\n", "\r\n", "\r", "\v", "\f", "\u0085", "\u2028", "\u2029"} {
+		text := Format([]Section{{Comment: "eve" + end + everything + end + everything, Rules: []Rule{{User: "alice" + end + everything, Resource: "pods", Namespace: "a"}}}})
+		rules, err := Parse("policy.jsonl", bytes.NewReader(text))
+		if err != nil || len(rules) != 1 || rules[0].User != "alice"+end+everything {
+			t.Errorf("a line that ends with %q: %v, %+v", end, err, rules)
+		}
+	}
+}

@@ -60,7 +60,7 @@ func newPizzaWebhook(t *testing.T, r *rig.Rig) *pizzaWebhook {
 // start starts it and waits until it listens.
 func (w *pizzaWebhook) start(t *testing.T, r *rig.Rig) {
 	t.Helper()
-	c := newCommand(context.Background(), "crd", "webhook", "--rules", pizzaRules, "--listen", w.address, "--tls-cert", w.certFile, "--tls-key", w.keyFile)
+	c := newCommand(context.Background(), "crd", "webhook", "--rules", pizzaRules, "--listen", w.address, "--tls-cert", w.certFile, "--tls-key", w.keyFile, "--any-client")
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,20 +12,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/hub"
 )
 
 // Handler answers ConversionReviews of apiextensions.k8s.io, v1 and v1beta1, in the version of the question.
 //
 // Either all objects of a review are converted, or the review fails with a message that names the object and the rule. What is no review
-// is answered 400; what is too much at once 503. Safe for concurrent use.
+// is answered 400, what is too large 413, what is too much at once 503. Safe for concurrent use.
 type Handler struct {
-	Converters func() Converters // those of the moment
-	LimitBytes int64             // of a review
-	Timeout    time.Duration     // of a review; API servers wait 30 seconds
-	Slots      chan struct{}     // as many reviews are held in memory at once; nil for no bound
-	Metrics    *Metrics
-	Logger     *slog.Logger // nil for none
+	Converters   func() Converters // those of the moment
+	LimitBytes   int64             // of a review
+	LimitObjects int               // of a review; 0 for no bound
+	Timeout      time.Duration     // of a review; API servers wait 30 seconds
+	Slots        chan struct{}     // as many reviews are held in memory at once; nil for no bound
+	Memory       *webserver.Budget // of all reviews that are held in memory; nil for no bound
+	Metrics      *Metrics
+	Logger       *slog.Logger // nil for none
 }
 
 // Converters are the converters by what they convert.
@@ -65,11 +67,6 @@ type result struct {
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		h.refuse(w, http.StatusMethodNotAllowed, errors.New("want POST"))
-		return
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
 	if h.Slots != nil {
@@ -77,25 +74,32 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case h.Slots <- struct{}{}:
 			defer func() { <-h.Slots }()
 		case <-ctx.Done():
-			h.refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%d reviews are being answered", cap(h.Slots)))
+			h.refuse(w, &webserver.RequestError{Code: http.StatusServiceUnavailable, Err: fmt.Errorf("%d reviews are being answered", cap(h.Slots))})
 			return
 		}
 	}
-	var body bytes.Buffer
-	body.Grow(int(min(max(r.ContentLength, 0), 64<<10)) + bytes.MinRead) // no more on the word of a header
-	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, h.LimitBytes)); err != nil {
-		h.refuse(w, http.StatusBadRequest, fmt.Errorf("reading the review: %w", err))
+	memory := h.Memory.Reserve()
+	defer memory.Release()
+	body, err := webserver.Body(w, r, h.LimitBytes, memory)
+	if err == nil {
+		err = memory.Grow(ctx, decodedBytes(body))
+	}
+	if err != nil {
+		h.refuse(w, err)
 		return
 	}
-	asked, err := parseReview(body.Bytes())
+	asked, err := parseReview(body)
+	if err == nil && h.LimitObjects > 0 && len(asked.Request.Objects) > h.LimitObjects {
+		err = &webserver.RequestError{Code: http.StatusRequestEntityTooLarge, Err: fmt.Errorf("%d objects, want at most %d", len(asked.Request.Objects), h.LimitObjects)}
+	}
 	if err != nil {
-		h.refuse(w, http.StatusBadRequest, err)
+		h.refuse(w, err)
 		return
 	}
 	answer := h.answer(ctx, asked)
 	text, err := json.Marshal(answer)
 	if err != nil {
-		h.refuse(w, http.StatusInternalServerError, fmt.Errorf("writing the answer: %w", err))
+		h.refuse(w, &webserver.RequestError{Code: http.StatusInternalServerError, Err: fmt.Errorf("writing the answer: %w", err)})
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -105,10 +109,37 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Metrics.answered(answer.Response, time.Since(start))
 }
 
-func (h *Handler) refuse(w http.ResponseWriter, code int, err error) {
+func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	h.Metrics.Bad.Inc()
 	h.logger().Info("refused a review", "error", err)
-	http.Error(w, err.Error(), code)
+	webserver.Refuse(w, err)
+}
+
+// decodedBytes is about what a review takes when it is decoded, converted, and written again. What counts are its values, not its length: an
+// empty object takes two bytes of text, and 40 times as many in memory.
+func decodedBytes(text []byte) int64 {
+	const (
+		valueBytes  = 48  // in a list or a map
+		objectBytes = 400 // a map with room for eight fields
+		copies      = 2   // as it came, and converted
+	)
+	var values, objects int64 = 1, 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case ',', '[':
+			values++
+		case '{':
+			values++
+			objects++
+		case '"':
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return copies*(values*valueBytes+objects*objectBytes) + 2*int64(len(text))
 }
 
 func (h *Handler) logger() *slog.Logger {

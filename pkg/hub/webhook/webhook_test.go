@@ -7,12 +7,18 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/kubefusion/fusionctl/internal/webserver"
 )
 
 const pizza = "../../../examples/pizza/"
@@ -35,12 +41,12 @@ func rulesDir(t testing.TB) string {
 
 func handler(t testing.TB) *Handler {
 	t.Helper()
-	metrics := NewMetrics(prometheus.NewRegistry())
-	s, err := Open(rulesDir(t), metrics)
+	registered := NewMetrics(prometheus.NewRegistry())
+	s, err := Open(rulesDir(t), registered)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Handler{Converters: s.Current, LimitBytes: 1 << 20, Timeout: time.Minute, Metrics: metrics}
+	return &Handler{Converters: s.Current, LimitBytes: 1 << 20, Timeout: time.Minute, Metrics: registered}
 }
 
 func post(h http.Handler, body string) *httptest.ResponseRecorder {
@@ -106,8 +112,12 @@ func TestHandlerRefusesWhatIsNoReview(t *testing.T) {
 		"objects":    question("v1", `"text"`), "too large": question("v1", `{"kind":"`+strings.Repeat("x", 1<<20)+`"}`),
 	}
 	for name, body := range bodies {
-		if w := post(h, body); w.Code != http.StatusBadRequest {
-			t.Errorf("%s: answer %d %s, want 400", name, w.Code, w.Body)
+		want := http.StatusBadRequest
+		if name == "too large" {
+			want = http.StatusRequestEntityTooLarge
+		}
+		if w := post(h, body); w.Code != want {
+			t.Errorf("%s: answer %d %s, want %d", name, w.Code, w.Body, want)
 		}
 	}
 	for name, body := range map[string]string{
@@ -201,6 +211,67 @@ func TestOpenRefusesBadRules(t *testing.T) {
 	}
 }
 
+// TestReviewsTakeBoundedMemory sends what is small as text and large in memory, many at once, and looks at the heap meanwhile.
+func TestReviewsTakeBoundedMemory(t *testing.T) {
+	const sent, limit, clients = 31 << 20, 128 << 20, 8
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(3 * limit)) // as crd webhook has one
+	h := handler(t)
+	h.LimitBytes, h.LimitObjects, h.Memory = 32<<20, 100_000, webserver.NewBudget(limit)
+	head := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"restaurant.example.com/v1","objects":[`
+	many := func(value string) string {
+		return strings.TrimSuffix(strings.Repeat(value+",", sent/(len(value)+1)), ",")
+	}
+	for name, objects := range map[string]string{
+		"empty objects": many("{}"), "lists in a field": `{"a":[` + many("[]") + `]}`, "objects in a field": `{"a":[` + many(`{"":1}`) + `]}`,
+		"numbers": `{"a":[` + many("1") + `]}`, "one long string": `{"a":"` + strings.Repeat("x", sent) + `"}`,
+	} {
+		body := head + objects + `]}}`
+		runtime.GC()
+		stop, peak := make(chan struct{}), make(chan uint64, 1)
+		go func() { peak <- peakHeap(stop) }()
+		var group sync.WaitGroup
+		for range clients {
+			group.Go(func() {
+				if w := post(h, body); w.Code != http.StatusRequestEntityTooLarge && w.Code != http.StatusServiceUnavailable && name != "one long string" {
+					t.Errorf("%s: answered %d %.100s, want to be refused", name, w.Code, w.Body)
+				}
+			})
+		}
+		group.Wait()
+		close(stop)
+		// The text itself is held by the test, and there is garbage that is not yet collected. One such review took 860 MiB.
+		if got, most := <-peak, uint64(4*limit); got > most {
+			t.Errorf("%s: the heap grew to %d MiB, want at most %d", name, got>>20, most>>20)
+		}
+	}
+}
+
+// peakHeap watches the heap until stop.
+func peakHeap(stop chan struct{}) (peak uint64) {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	for {
+		metrics.Read(sample)
+		peak = max(peak, sample[0].Value.Uint64())
+		select {
+		case <-stop:
+			return peak
+		default:
+			runtime.Gosched()
+		}
+	}
+}
+
+func TestReviewsOfTooManyObjectsAreRefused(t *testing.T) {
+	h := handler(t)
+	h.LimitObjects = 2
+	if w := post(h, question("v1", margherita, margherita)); w.Code != http.StatusOK {
+		t.Errorf("two objects: %d %s", w.Code, w.Body)
+	}
+	if w := post(h, question("v1", margherita, margherita, margherita)); w.Code != http.StatusRequestEntityTooLarge {
+		t.Errorf("three objects: %d %s, want %d", w.Code, w.Body, http.StatusRequestEntityTooLarge)
+	}
+}
+
 // FuzzHandler holds the handler to its word: whatever is sent, it answers and does not panic.
 func FuzzHandler(f *testing.F) {
 	f.Add(question("v1", margherita, unknown))
@@ -209,7 +280,7 @@ func FuzzHandler(f *testing.F) {
 	h := handler(f)
 	f.Fuzz(func(t *testing.T, body string) {
 		switch w := post(h, body); w.Code {
-		case http.StatusOK, http.StatusBadRequest:
+		case http.StatusOK, http.StatusBadRequest, http.StatusRequestEntityTooLarge:
 		default:
 			t.Errorf("answer %d %s", w.Code, w.Body)
 		}

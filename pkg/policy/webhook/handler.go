@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -13,6 +12,7 @@ import (
 	authorizationv1beta1 "k8s.io/api/authorization/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
@@ -40,19 +40,14 @@ type Policy struct {
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		h.refuse(w, http.StatusMethodNotAllowed, errors.New("want POST"))
-		return
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, reviewLimitBytes))
+	body, err := webserver.Body(w, r, reviewLimitBytes, nil)
 	if err != nil {
-		h.refuse(w, http.StatusBadRequest, fmt.Errorf("reading the review: %w", err))
+		h.refuse(w, err)
 		return
 	}
 	review, err := parseReview(body)
 	if err != nil {
-		h.refuse(w, http.StatusBadRequest, err)
+		h.refuse(w, err)
 		return
 	}
 	status := h.decide(review.request)
@@ -65,10 +60,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.logger().Debug("decided", "request", review.request.String(), "allowed", status.Allowed, "denied", status.Denied, "reason", status.Reason)
 }
 
-func (h *Handler) refuse(w http.ResponseWriter, code int, err error) {
+func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	h.Metrics.Bad.Inc()
 	h.logger().Info("refused a review", "error", err)
-	http.Error(w, err.Error(), code)
+	webserver.Refuse(w, err)
 }
 
 func (h *Handler) logger() *slog.Logger {

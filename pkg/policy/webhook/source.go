@@ -16,8 +16,8 @@ const fileLimitBytes = 256 << 20
 // Source holds the last good policy of a file. Current is safe for concurrent use, Check and Watch are not.
 type Source = webserver.Source[Policy]
 
-// Open loads a policy file. Unless lenient, a policy with a finding of severity error is refused, such as a line that allows
-// everything; policy.Validate finds those.
+// Open loads a policy file. Unless lenient, a policy without a rule is refused, and one with a finding of severity error, such as a line that
+// allows everything; policy.Validate finds those.
 func Open(file string, lenient bool, metrics *Metrics) (*Source, error) {
 	read := func(files []webserver.File) (Policy, int, error) {
 		data, err := files[0].Read(fileLimitBytes)
@@ -27,6 +27,9 @@ func Open(file string, lenient bool, metrics *Metrics) (*Source, error) {
 		rules, err := policy.Parse(file, bytes.NewReader(data))
 		if err != nil {
 			return Policy{}, 0, err
+		}
+		if len(rules) == 0 && !lenient {
+			return Policy{}, 0, fmt.Errorf("%s: no rule in it: nothing would be allowed", file)
 		}
 		if !lenient {
 			if err := refuseErrors(file, data); err != nil {

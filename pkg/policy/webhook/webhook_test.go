@@ -88,8 +88,12 @@ func TestHandlerNeverDecidesWhatItCannotRead(t *testing.T) {
 		"a megabyte":  `{"apiVersion":"authorization.k8s.io/v1","kind":"` + strings.Repeat("x", reviewLimitBytes) + `"}`,
 		"wrong types": `{"apiVersion":"authorization.k8s.io/v1beta1","kind":"SubjectAccessReview","spec":[]}`,
 	} {
-		if w := post(h, body); w.Code != http.StatusBadRequest || strings.Contains(w.Body.String(), "allowed") {
-			t.Errorf("%s: answer %d %s, want 400 without a decision", name, w.Code, w.Body)
+		want := http.StatusBadRequest
+		if name == "a megabyte" {
+			want = http.StatusRequestEntityTooLarge
+		}
+		if w := post(h, body); w.Code != want || strings.Contains(w.Body.String(), "allowed") {
+			t.Errorf("%s: answer %d %s, want %d without a decision", name, w.Code, w.Body, want)
 		}
 	}
 	w := httptest.NewRecorder()

@@ -1,0 +1,397 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubefusion/fusionctl/internal/filetree"
+)
+
+// servedVerb is a verb that serves API servers.
+type servedVerb struct {
+	name string
+	args func(dir string) []string
+	path string
+	body string // of a request that is served
+	size int    // of a body that is too large
+}
+
+func servedVerbs() []servedVerb {
+	const rule = `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"alice","resource":"configmaps","namespace":"a"}}` + "\n"
+	return []servedVerb{
+		{
+			name: "policy serve",
+			args: func(dir string) []string {
+				file := filepath.Join(dir, "policy.jsonl")
+				if err := os.WriteFile(file, []byte(rule), 0o600); err != nil {
+					panic(err)
+				}
+				return []string{"policy", "serve", file}
+			},
+			path: "/authorize", size: 2 << 20,
+			body: `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"alice","resourceAttributes":{"verb":"get","resource":"configmaps","namespace":"a"}}}`,
+		},
+		{
+			name: "crd webhook",
+			args: func(string) []string {
+				return []string{"crd", "webhook", "--rules", "../../examples/pizza", "--limit-bytes", "1048576"}
+			},
+			path: "/convert", size: 2 << 20,
+			body: `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"x/v1","objects":[]}}`,
+		},
+	}
+}
+
+// testCA issues certificates.
+type testCA struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newTestCA(t *testing.T) *testCA {
+	ca := &testCA{t: t}
+	ca.cert, ca.key = ca.sign("ca", true)
+	return ca
+}
+
+func (ca *testCA) sign(name string, authority bool) (*x509.Certificate, *ecdsa.PrivateKey) {
+	ca.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: authority, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	parent, signer := ca.cert, ca.key
+	if authority {
+		parent, signer, template.ExtKeyUsage = template, key, nil
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	return cert, key
+}
+
+// write issues a certificate into files, each replaced as a whole.
+func (ca *testCA) write(dir, name string) (cert, key string) {
+	ca.t.Helper()
+	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	c, k := ca.sign(name, false)
+	der, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		ca.t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: c.Raw}, key: {Type: "PRIVATE KEY", Bytes: der}} {
+		if err := filetree.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			ca.t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+func (ca *testCA) config(client string) *tls.Config {
+	ca.t.Helper()
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.cert)
+	config := &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
+	if client != "" {
+		c, k := ca.sign(client, false)
+		config.Certificates = []tls.Certificate{{Certificate: [][]byte{c.Raw}, PrivateKey: k}}
+	}
+	return config
+}
+
+// servingTest is a verb that serves with certificates.
+type servingTest struct {
+	*testing.T
+	verb    servedVerb
+	address string
+	ca      *testCA
+	dir     string
+	end     func() int // ends the server, and returns its exit code
+}
+
+func serveVerb(t *testing.T, verb servedVerb) *servingTest {
+	t.Helper()
+	s := &servingTest{T: t, verb: verb, ca: newTestCA(t), dir: t.TempDir()}
+	cert, key := s.ca.write(s.dir, "server")
+	ca := filepath.Join(s.dir, "ca.crt")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.ca.cert.Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	logs, stderr := io.Pipe()
+	done := make(chan int, 1)
+	go func() {
+		done <- Main(ctx, append(verb.args(s.dir), "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--client-ca", ca, "--client-name", "kube-apiserver"),
+			Streams{In: strings.NewReader(""), Out: io.Discard, Err: stderr})
+		stderr.Close()
+	}()
+	lines := bufio.NewScanner(logs)
+	var said []string
+	for lines.Scan() {
+		said = append(said, lines.Text())
+		if found := regexp.MustCompile(`msg=serving.*address=(\S+)`).FindStringSubmatch(lines.Text()); found != nil {
+			s.address = found[1]
+			break
+		}
+	}
+	if s.address == "" {
+		t.Fatalf("it does not serve: %s", strings.Join(said, "\n"))
+	}
+	go io.Copy(io.Discard, logs)
+	s.end = sync.OnceValue(func() int { cancel(); return <-done })
+	return s
+}
+
+// send sends a request on a connection of its own.
+func (s *servingTest) send(config *tls.Config, body io.Reader, header http.Header) (int, error) {
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, DisableCompression: true}, Timeout: time.Minute}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "https://"+s.address+s.verb.path, body)
+	if err != nil {
+		return 0, err
+	}
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, err
+}
+
+func (s *servingTest) want(what string, code int, config *tls.Config, body io.Reader, header http.Header) {
+	s.Helper()
+	if got, err := s.send(config, body, header); err != nil || got != code {
+		s.Errorf("%s: %d, %v, want %d", what, got, err, code)
+	}
+}
+
+func (s *servingTest) wantNoConnection(what string, config *tls.Config) {
+	s.Helper()
+	if got, err := s.send(config, strings.NewReader(s.verb.body), nil); err == nil {
+		s.Errorf("%s is served: %d", what, got)
+	}
+}
+
+// serverClaims are the rows of docs/security.md about servers, each with its proof.
+var serverClaims = []struct {
+	claim string
+	prove func(s *servingTest)
+}{
+	{"TLS 1.2 or later, forward secrecy and authenticated encryption", func(s *servingTest) {
+		for name, change := range map[string]func(*tls.Config){
+			"TLS 1.1": func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11 },
+			"CBC": func(c *tls.Config) {
+				c.MaxVersion, c.CipherSuites = tls.VersionTLS12, []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA}
+			},
+		} {
+			config := s.ca.config("kube-apiserver")
+			change(config)
+			s.wantNoConnection(name, config)
+		}
+		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+			config := s.ca.config("kube-apiserver")
+			config.MinVersion, config.MaxVersion = version, version
+			s.want(tls.VersionName(version), http.StatusOK, config, strings.NewReader(s.verb.body), nil)
+		}
+	}},
+	{"client certificates", func(s *servingTest) {
+		s.wantNoConnection("a client without a certificate", s.ca.config(""))
+		s.wantNoConnection("a client of another name", s.ca.config("eve"))
+		other := newTestCA(s.T).config("kube-apiserver")
+		other.RootCAs = s.ca.config("").RootCAs
+		s.wantNoConnection("a client of another CA", other)
+		s.want("the API server", http.StatusOK, s.ca.config("kube-apiserver"), strings.NewReader(s.verb.body), nil)
+	}},
+	{"no session is resumed", func(s *servingTest) {
+		config := s.ca.config("kube-apiserver")
+		config.ClientSessionCache = tls.NewLRUClientSessionCache(8)
+		for range 3 {
+			connection, err := tls.Dial("tcp", s.address, config)
+			if err != nil {
+				s.Fatal(err)
+			}
+			fmt.Fprintf(connection, "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+			if _, err := io.Copy(io.Discard, connection); err != nil {
+				s.Error(err)
+			}
+			if connection.ConnectionState().DidResume {
+				s.Error("a session is resumed, whatever the CA says by now")
+			}
+			connection.Close()
+		}
+	}},
+	{"body limit", func(s *servingTest) {
+		s.want("a large body", http.StatusRequestEntityTooLarge, s.ca.config("kube-apiserver"), bytes.NewReader(make([]byte, s.verb.size)), nil)
+		s.want("a large body of unknown length", http.StatusRequestEntityTooLarge, s.ca.config("kube-apiserver"), io.LimitReader(zeros{}, int64(s.verb.size)), nil)
+	}},
+	{"no decompression", func(s *servingTest) {
+		for _, coding := range []string{"gzip", "deflate", "identity, gzip"} {
+			s.want(coding, http.StatusUnsupportedMediaType, s.ca.config("kube-apiserver"), strings.NewReader(s.verb.body), http.Header{"Content-Encoding": {coding}})
+		}
+	}},
+	{"header limit", func(s *servingTest) {
+		s.want("large headers", http.StatusRequestHeaderFieldsTooLarge, s.ca.config("kube-apiserver"), strings.NewReader(s.verb.body),
+			http.Header{"X-Large": {strings.Repeat("x", 128<<10)}})
+	}},
+	{"certificates are reloaded without a gap", func(s *servingTest) {
+		s.reloadUnderLoad()
+	}},
+	{"orderly end", func(s *servingTest) {
+		connection, err := tls.Dial("tcp", s.address, s.ca.config("kube-apiserver"))
+		if err != nil {
+			s.Fatal(err)
+		}
+		defer connection.Close()
+		fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", s.verb.path, len(s.verb.body))
+		answers := bufio.NewReader(connection)
+		if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+			s.Fatalf("the server does not read the body: %q, %v", line, err)
+		}
+		if _, err := answers.ReadString('\n'); err != nil {
+			s.Fatal(err)
+		}
+		ended := make(chan int, 1)
+		go func() { ended <- s.end() }()
+		for { // until it takes no connections any more
+			other, err := net.Dial("tcp", s.address)
+			if err != nil {
+				break
+			}
+			other.Close()
+		}
+		if _, err := io.WriteString(connection, s.verb.body); err != nil {
+			s.Error(err)
+		}
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			s.Fatalf("a request that had begun when the server ended: %v", err)
+		}
+		defer answer.Body.Close()
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+			s.Errorf("a request that had begun when the server ended: %s, %v", answer.Status, err)
+		}
+		if code := <-ended; code != 0 {
+			s.Errorf("the server ends with %d", code)
+		}
+	}},
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// reloadUnderLoad replaces the server's certificate again and again while 64 clients call on connections of their own.
+func (s *servingTest) reloadUnderLoad() {
+	const clients, calls, reloads = 64, 6, 12
+	config := s.ca.config("kube-apiserver")
+	serials := sync.Map{}
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		serials.Store(state.PeerCertificates[0].SerialNumber.String(), true)
+		return nil
+	}
+	var group sync.WaitGroup
+	for range clients {
+		group.Go(func() {
+			for range calls {
+				s.want("a call while certificates change", http.StatusOK, config, strings.NewReader(s.verb.body), nil)
+			}
+		})
+	}
+	for range reloads {
+		s.ca.write(s.dir, "server")
+	}
+	group.Wait()
+	s.want("the last certificate", http.StatusOK, config, strings.NewReader(s.verb.body), nil)
+	seen := 0
+	serials.Range(func(any, any) bool { seen++; return true })
+	if seen < 2 {
+		s.Errorf("clients saw %d certificates, want several", seen)
+	}
+}
+
+func TestServersKeepTheirPromises(t *testing.T) {
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range serverClaims {
+		if !strings.Contains(string(page), "| "+c.claim) {
+			t.Errorf("docs/security.md has no row %q", c.claim)
+		}
+	}
+	for _, verb := range servedVerbs() {
+		t.Run(verb.name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range serverClaims {
+				t.Run(c.claim, func(t *testing.T) {
+					s := serveVerb(t, verb)
+					c.prove(s)
+					s.end()
+				})
+			}
+		})
+	}
+}
+
+// TestServersRefuseToBeOpen: what would serve anybody has to be said.
+func TestServersRefuseToBeOpen(t *testing.T) {
+	ca, dir := newTestCA(t), t.TempDir()
+	cert, key := ca.write(dir, "server")
+	certificates := []string{"--tls-cert", cert, "--tls-key", key}
+	for _, verb := range servedVerbs() {
+		for want, args := range map[string][]string{
+			"no certificate to serve with":           nil,
+			"nothing says which clients may call":    certificates,
+			"--client-name name the API servers":     append([]string{"--client-ca", cert}, certificates...),
+			"takes neither --client-ca":              append([]string{"--client-ca", cert, "--any-client"}, certificates...),
+			`"0.0.0.0:1" is not on loopback`:         append([]string{"--any-client", "--metrics-listen", "0.0.0.0:1"}, certificates...),
+			`":1" is not on loopback`:                append([]string{"--any-client", "--metrics-listen", ":1"}, certificates...),
+			"nothing says who may read":              append([]string{"--client-ca", cert, "--client-name", "a", "--metrics-listen", "0.0.0.0:1"}, certificates...),
+			"is for --metrics-listen":                append([]string{"--any-client", "--metrics-client-name", "prometheus"}, certificates...),
+			"want --listen on a loopback address":    {"--insecure-http", "--listen", "0.0.0.0:1"},
+			"--insecure-http: takes no certificates": append([]string{"--insecure-http"}, certificates...),
+		} {
+			var stderr bytes.Buffer
+			code := Main(t.Context(), append(verb.args(dir), args...), Streams{In: strings.NewReader(""), Out: io.Discard, Err: &stderr})
+			if code != 2 || !strings.Contains(stderr.String(), want) {
+				t.Errorf("%s %v: %d, %s, want 2 and %q", verb.name, args, code, stderr.String(), want)
+			}
+		}
+	}
+}

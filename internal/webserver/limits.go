@@ -1,0 +1,152 @@
+package webserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// DefaultRequests is how many requests a webhook serves concurrently: more than API servers send.
+const DefaultRequests = 256
+
+// waitingTime is how long a request waits for its turn, or for memory: less than an API server waits for an answer.
+const waitingTime = 5 * time.Second
+
+// Limit serves at most so many requests concurrently. More wait for a while, and are then told to come again.
+func Limit(requests int, handler http.Handler) http.Handler {
+	slots := make(chan struct{}, requests)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case slots <- struct{}{}:
+		default:
+			timer := time.NewTimer(waitingTime)
+			defer timer.Stop()
+			select {
+			case slots <- struct{}{}:
+			case <-timer.C:
+				Refuse(w, &RequestError{http.StatusServiceUnavailable, fmt.Errorf("%d requests are being served", requests)})
+				return
+			case <-r.Context().Done():
+				return
+			}
+		}
+		defer func() { <-slots }()
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// RequestError is a request that is refused, with its status.
+type RequestError struct {
+	Code int
+	Err  error
+}
+
+func (e *RequestError) Error() string { return e.Err.Error() }
+func (e *RequestError) Unwrap() error { return e.Err }
+
+// Refuse answers with the status of a RequestError, 400 for other errors.
+func Refuse(w http.ResponseWriter, err error) {
+	code := http.StatusBadRequest
+	if request := (*RequestError)(nil); errors.As(err, &request) {
+		code = request.Code
+	}
+	if code == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	http.Error(w, err.Error(), code)
+}
+
+// Body reads the body of a POST that is not larger than the limit. It is never decompressed: a compressed one is refused. What it takes is
+// reserved in the budget as it arrives, so that a client holds no more than it has sent; nil for no budget.
+// Errors: *RequestError.
+func Body(w http.ResponseWriter, r *http.Request, limitBytes int64, budget *Reservation) ([]byte, error) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		return nil, &RequestError{http.StatusMethodNotAllowed, errors.New("want POST")}
+	}
+	for _, coding := range r.Header.Values("Content-Encoding") {
+		if coding != "" && coding != "identity" {
+			return nil, &RequestError{http.StatusUnsupportedMediaType, fmt.Errorf("content encoding %q: want none", coding)}
+		}
+	}
+	tooLarge := &RequestError{http.StatusRequestEntityTooLarge, fmt.Errorf("the request has more than %d bytes", limitBytes)}
+	if r.ContentLength > limitBytes {
+		return nil, tooLarge
+	}
+	var body bytes.Buffer
+	in := http.MaxBytesReader(w, r.Body, limitBytes)
+	for {
+		const least = 64 << 10
+		free := int64(body.Available())
+		if free < bytes.MinRead {
+			free = min(max(least, int64(body.Cap())), limitBytes+bytes.MinRead) // twice as much as there is
+			if err := budget.Grow(r.Context(), free); err != nil {
+				return nil, err
+			}
+			body.Grow(int(free))
+		}
+		n, err := in.Read(body.AvailableBuffer()[:free:free])
+		body.Write(body.AvailableBuffer()[:n])
+		var over *http.MaxBytesError
+		switch {
+		case err == io.EOF:
+			return body.Bytes(), nil
+		case errors.As(err, &over):
+			return nil, tooLarge
+		case err != nil:
+			return nil, &RequestError{http.StatusBadRequest, fmt.Errorf("reading the request: %w", err)}
+		}
+	}
+}
+
+// Budget bounds the memory that requests hold together.
+type Budget struct {
+	limitBytes int64
+	free       *semaphore.Weighted
+}
+
+// NewBudget returns a budget of so many bytes.
+func NewBudget(limitBytes int64) *Budget {
+	return &Budget{limitBytes, semaphore.NewWeighted(limitBytes)}
+}
+
+// Reservation is what one request has reserved of a budget. It is used by one goroutine.
+type Reservation struct {
+	budget *Budget
+	held   int64
+}
+
+// Reserve begins a reservation, of nothing. A nil budget has no bound.
+func (b *Budget) Reserve() *Reservation { return &Reservation{budget: b} }
+
+// Grow reserves more bytes. It waits for other requests to end, but not for long: they may be waiting, too.
+// Errors: *RequestError: 413 for more than the whole budget, 503 when others hold it.
+func (r *Reservation) Grow(ctx context.Context, more int64) error {
+	if r == nil || r.budget == nil {
+		return nil
+	}
+	if r.held+more > r.budget.limitBytes {
+		return &RequestError{http.StatusRequestEntityTooLarge, fmt.Errorf("the request takes more than %d bytes of memory", r.budget.limitBytes)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, waitingTime)
+	defer cancel()
+	if err := r.budget.free.Acquire(ctx, more); err != nil {
+		return &RequestError{http.StatusServiceUnavailable, fmt.Errorf("other requests hold the %d bytes of memory", r.budget.limitBytes)}
+	}
+	r.held += more
+	return nil
+}
+
+// Release ends the reservation.
+func (r *Reservation) Release() {
+	if r != nil && r.budget != nil {
+		r.budget.free.Release(r.held)
+		r.held = 0
+	}
+}

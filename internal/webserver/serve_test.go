@@ -1,0 +1,157 @@
+package webserver
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a listener of connections within the process.
+type pipes struct {
+	made chan net.Conn
+	once sync.Once
+	end  chan struct{}
+}
+
+func newPipes() *pipes { return &pipes{made: make(chan net.Conn), end: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.made:
+		return c, nil
+	case <-p.end:
+		return nil, net.ErrClosed
+	}
+}
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.end) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) dial() net.Conn {
+	ours, theirs := net.Pipe()
+	p.made <- theirs
+	return ours
+}
+
+// TestServeGivesUpOnSlowClients: a client that sends its request by the byte does not hold a connection.
+func TestServeGivesUpOnSlowClients(t *testing.T) {
+	for name, test := range map[string]struct {
+		send string
+		most time.Duration
+	}{
+		"nothing at all":     {"", headerTimeout},
+		"half of the header": {"POST / HTTP/1.1\r\nHost: x\r\nX-", headerTimeout},
+		"half of the body":   {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", exchangeTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				listener := newPipes()
+				served := make(chan error, 1)
+				handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if _, err := Body(w, r, 1<<20, nil); err != nil {
+						Refuse(w, err)
+					}
+				})
+				go func() { served <- Serve(t.Context(), listener, handler, nil) }()
+				connection := listener.dial()
+				if _, err := io.WriteString(connection, test.send); err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				io.Copy(io.Discard, connection)
+				if took := time.Since(start); took > test.most+time.Second {
+					t.Errorf("the connection ends after %v, want %v", took, test.most)
+				}
+				listener.Close()
+				if err := <-served; !errors.Is(err, net.ErrClosed) {
+					t.Errorf("Serve = %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestLimitServesSoManyAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h := Limit(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+		codes := make(chan int, 3)
+		for range 3 {
+			go func() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
+				codes <- w.Code
+			}()
+		}
+		if code := <-codes; code != http.StatusServiceUnavailable {
+			t.Errorf("the third of two: %d, want %d", code, http.StatusServiceUnavailable)
+		}
+		close(release)
+		for range 2 {
+			if code := <-codes; code != http.StatusOK {
+				t.Errorf("one of two: %d", code)
+			}
+		}
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil)); w.Code != http.StatusOK {
+			t.Errorf("when the others have ended: %d", w.Code)
+		}
+	})
+}
+
+func TestBodyReadsWhatItMay(t *testing.T) {
+	const limit = 1 << 20
+	request := func(size int, known bool) *http.Request {
+		var body io.Reader = bytes.NewReader(bytes.Repeat([]byte("x"), size))
+		if !known {
+			body = io.MultiReader(body)
+		}
+		return httptest.NewRequest(http.MethodPost, "/", body)
+	}
+	for _, size := range []int{0, 1, 511, 512, 64 << 10, 64<<10 + 1, limit - 1, limit} {
+		for _, known := range []bool{true, false} {
+			budget := NewBudget(4 * limit)
+			r := budget.Reserve()
+			body, err := Body(httptest.NewRecorder(), request(size, known), limit, r)
+			if err != nil || len(body) != size || int64(cap(body)) > r.held+512 {
+				t.Errorf("%d bytes: %d, %v, with %d reserved for %d", size, len(body), err, r.held, cap(body))
+			}
+			r.Release()
+			if !budget.free.TryAcquire(4 * limit) {
+				t.Errorf("%d bytes: not all is given back", size)
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		request *http.Request
+		budget  int64
+		code    int
+	}{
+		"one byte too many":             {request(limit+1, true), 0, http.StatusRequestEntityTooLarge},
+		"one byte too many, unknown":    {request(limit+1, false), 0, http.StatusRequestEntityTooLarge},
+		"more than the budget":          {request(limit, false), limit / 2, http.StatusRequestEntityTooLarge},
+		"a GET":                         {httptest.NewRequest(http.MethodGet, "/", nil), 0, http.StatusMethodNotAllowed},
+		"a body that ends in the midst": {httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("x"), broken{})), 0, http.StatusBadRequest},
+	} {
+		var r *Reservation
+		if test.budget > 0 {
+			r = NewBudget(test.budget).Reserve()
+		}
+		_, err := Body(httptest.NewRecorder(), test.request, limit, r)
+		w := httptest.NewRecorder()
+		if Refuse(w, err); err == nil || w.Code != test.code {
+			t.Errorf("%s: %v, answered %d, want %d", name, err, w.Code, test.code)
+		}
+	}
+}
+
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, errors.New("reset") }
