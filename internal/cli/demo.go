@@ -247,11 +247,11 @@ func (d *demonstration) checkStores(ctx context.Context) error {
 		return err
 	}
 	d.show(strings.Join(parts, "\n\n"))
-	d.say("", "The stores are clean. A remark is no fault: it says what would be deleted if somebody switched on a garbage collector that the plan keeps off.")
+	d.say("", "The stores are clean. An info is no fault: it names what would be deleted if a garbage collector that the plan keeps off were switched on.")
 	return nil
 }
 
-// ruleOf finds the rule of what etcd check printed, remarks left out.
+// ruleOf finds the rule of what etcd check printed, infos left out.
 var ruleOf = regexp.MustCompile(`(?m)^(?:error|warning) (FUS[0-9]+) `)
 
 func (d *demonstration) showAccidents(ctx context.Context) error {
@@ -275,7 +275,7 @@ func (d *demonstration) showAccidents(ctx context.Context) error {
 			found = append(found, match[1])
 		}
 		findings, _, _ := strings.Cut(strings.Join(parts[2:len(parts)-1], "\n\n"), "\ninfo ")
-		d.show(findings + "\n... and the remarks as before\n\n" + parts[len(parts)-1])
+		d.show(findings + "\n... and the infos as before\n\n" + parts[len(parts)-1])
 		if !slices.Equal(found, []string{v.Rule}) {
 			return fmt.Errorf("demo: etcd check reports %v, want %s alone", found, v.Rule)
 		}

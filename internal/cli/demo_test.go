@@ -53,7 +53,7 @@ func TestDemoTellsItsStory(t *testing.T) {
 		`\$ fusionctl render \$DEMO/examples/split-1\.6-1\.10\.yaml --out \$DEMO/split-1\.6-1\.10`,
 		`"group":"platform:developers"`,
 		`\ndeployments +core .* extensions/v1beta1 +ok\n`, `\ndeployments +modern .* apps/v1 +ok\n`, `\nkubeflow\.org/notebooks +modern .* ok\n`,
-		`\d+ keys: 0 errors, 0 warnings, \d remarks; complete\n`,
+		`\d+ keys: 0 errors, 0 warnings, \d infos?, 0 accepted; complete\n`,
 		`error FUS004 modern:pods: 1 key in a store from which no side reads`, `error FUS002 core:ingress: 1 object stored as networking\.k8s\.io/v1`,
 		`error FUS060 core:pods: the garbage collector of the modern side`,
 	} {
