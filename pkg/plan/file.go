@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // FileSchema heads a plan in a file, as `fusionctl plan -o json` prints it.
@@ -17,17 +19,36 @@ type document struct {
 	*Plan
 }
 
-// Format prints what of a plan a running component goes by: everything but the components, their files and the policy, which have files
-// of their own and may hold what is nobody's business. Parse reads it.
+// Format prints what of a plan a running component goes by. The components, their files and the policy have files of their
+// own, and may hold secrets; of the API servers it has the arguments that decide what their answers are worth. Parse reads it.
 func Format(p *Plan) ([]byte, error) {
 	kept := *p
-	kept.Components, kept.Kubeconfigs, kept.Certificates, kept.Policy.Grants, kept.Accept = nil, nil, nil, nil, nil
+	kept.Components, kept.Kubeconfigs, kept.Certificates, kept.Policy.Grants, kept.Accept = answering(p.Components), nil, nil, nil, nil
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", " ")
 	err := encoder.Encode(document{FileSchema, &kept})
 	return out.Bytes(), err
+}
+
+// answering are the API servers, with nothing but the arguments that decide which resources they serve, and how fresh what they
+// answer is.
+func answering(components []Component) []Component {
+	var servers []Component
+	for _, c := range components {
+		if c.Kind != kubever.APIServer {
+			continue
+		}
+		server := Component{Host: c.Host, Side: c.Side, Kind: c.Kind, Name: c.Name, Version: c.Version}
+		for _, a := range c.Args {
+			if name := kubever.FlagName(a.Name); name == "runtime-config" || name == quorumReadFlag {
+				server.Args = append(server.Args, a)
+			}
+		}
+		servers = append(servers, server)
+	}
+	return servers
 }
 
 // Parse reads a plan as JSON: what Format prints, and what `fusionctl plan -o json` does.
