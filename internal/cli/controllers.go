@@ -39,10 +39,13 @@ acts keeps the service by which such pods find that server.
 Plans that need them have them: fusionctl render writes the unit or the static pod, the plan that it goes by, and what each side has to
 allow. From a spec the plan is made anew at each start, by the facts of this fusionctl.
 
+One process at a time acts, the one that holds the lock. A process that loses the lock, or an API server, stands by and takes the lock again;
+admission requests are served meanwhile.
+
 The audit trail, one JSON object for each deletion and each change with its reason, goes to standard output; the log goes to standard error.
 /healthz, /readyz and /metrics are at --listen.
 
-Exit codes: 1 could not start, or the lock was lost to another process; 2 bad usage or bad input file; 130 stopped by a signal.`,
+Exit codes: 1 could not start; 2 bad usage or bad input file; 130 stopped by a signal.`,
 		Example: `  fusionctl controllers --spec pair.yaml --legacy-kubeconfig legacy.conf --modern-kubeconfig modern.conf --dry-run`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -154,6 +154,14 @@ func (c *catalogs) recent(ctx context.Context) (*catalog, error) {
 	return c.ask(ctx, time.Time{})
 }
 
+// forget drops what is known, for a process that begins anew.
+func (c *catalogs) forget() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.last, c.silent = nil, nil
+	c.era++
+}
+
 // current is the era of the side's catalogs: what was found in another era is not remembered.
 func (c *catalogs) current() int {
 	c.mutex.Lock()

@@ -7,24 +7,16 @@
 package controllers
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
-	"os"
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -59,39 +51,17 @@ const (
 	stallsAfter   = 2 * time.Minute  // without a successful discovery the process is not ready
 )
 
-// Run runs the controllers of a plan until ctx ends.
-// Errors: a server that is not the plan's, an address that cannot be listened on, the lock lost to another process.
+// Run runs the controllers of a plan until ctx ends. Errors: an unusable configuration, or an address that cannot be
+// listened on. A server that does not answer, one that is not the plan's and a lock that is lost are waited for.
 func Run(ctx context.Context, p *plan.Plan, o Options) error {
 	c, err := newCluster(p, map[pair.Side]*rest.Config{pair.Legacy: o.Legacy, pair.Modern: o.Modern}, o)
 	if err != nil {
 		return err
 	}
-	m := newManager(c, o)
-	stop, err := m.serve(o.Listen)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	if m.keepers, err = podKeepers(c, o); err != nil {
-		return err
-	}
-	if o.Webhook != nil && !o.DryRun {
-		serving, end := context.WithCancel(ctx)
-		wait, err := m.answers(serving, o.Webhook)
-		if err != nil {
-			end()
-			return err
-		}
-		defer wait()
-		defer end()
-	}
-	if !o.LeaderElect || o.DryRun {
-		return m.run(ctx)
-	}
-	return m.lead(ctx, o)
+	return newProcess(c, o).run(ctx)
 }
 
-// manager holds the parts together.
+// manager holds the parts together, from one term as the leader.
 type manager struct {
 	*cluster
 	graph      *graph
@@ -104,11 +74,10 @@ type manager struct {
 	mutex   sync.Mutex
 	started bool      // the graph is whole enough to act on its events
 	heard   time.Time // when both sides last said what they serve
-	elector *leaderelection.HealthzAdaptor
 }
 
 func newManager(c *cluster, o Options) *manager {
-	m := &manager{cluster: c, elector: leaderelection.NewLeaderHealthzAdaptor(20 * time.Second)}
+	m := &manager{cluster: c}
 	if o.Collect {
 		m.workers = max(1, o.Workers)
 	}
@@ -121,7 +90,6 @@ func newManager(c *cluster, o Options) *manager {
 		m.namespaces = &namespaces{cluster: c, graph: m.graph, deleteOrphans: o.DeleteOrphans, reported: map[string]bool{},
 			queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 30*time.Second))}
 	}
-	c.metrics.sizes(m.graph.size, m.collector.queue.Len)
 	return m
 }
 
@@ -292,102 +260,13 @@ func pause(ctx context.Context, span time.Duration) {
 	}
 }
 
-// lead runs the controllers while this process holds the lock. A process that loses it ends: it must not act beside the next leader.
-func (m *manager) lead(ctx context.Context, o Options) error {
-	side := cmp.Or(m.layout.home(schema.GroupResource{Resource: "configmaps"}), pair.Modern)
-	config := map[pair.Side]*rest.Config{pair.Legacy: o.Legacy, pair.Modern: o.Modern}[side]
-	client, err := newClient(side, config, -1) // a renewal does not stand in line with the collector's requests
-	if err != nil {
-		return err
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("naming this process for the lock: %w", err)
-	}
-	// The lock is held until the controllers have stopped: its context ends after theirs.
-	holding, release := context.WithCancel(context.WithoutCancel(ctx))
-	defer release()
-	var mutex sync.Mutex
-	leading, ended := false, make(chan error, 1)
-	defer context.AfterFunc(ctx, func() {
-		mutex.Lock()
-		defer mutex.Unlock()
-		if !leading {
-			release()
-		}
-	})()
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:          &lock{client: client, identity: host + "_" + string(uuid.NewUUID())},
-		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
-		WatchDog: m.elector, Name: LockName, ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(held context.Context) {
-				mutex.Lock()
-				leading = true
-				mutex.Unlock()
-				acting, stop := context.WithCancel(held)
-				defer context.AfterFunc(ctx, stop)()
-				ended <- m.run(acting)
-				release()
-			},
-			OnStoppedLeading: func() {},
-		},
-	})
-	if err != nil {
-		return err
-	}
-	elector.Run(holding)
-	mutex.Lock()
-	wait := leading || ctx.Err() == nil
-	mutex.Unlock()
-	if !wait {
-		return nil // stopped before it led
-	}
-	if err := <-ended; err != nil || ctx.Err() != nil {
-		return err
-	}
-	return fmt.Errorf("the lock %s/%s is lost: another process may act now", LockNamespace, LockName)
-}
-
-// serve answers who asks how the process does.
-func (m *manager) serve(address string) (stop func(), err error) {
-	if address == "" {
-		return func() {}, nil
-	}
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listening for health checks: %w", err)
-	}
-	mux := http.NewServeMux()
-	answer := func(check func(*http.Request) error) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			if err := check(r); err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
-			fmt.Fprintln(w, "ok")
-		}
-	}
-	mux.HandleFunc("GET /healthz", answer(m.elector.Check))
-	mux.HandleFunc("GET /readyz", answer(func(*http.Request) error { return m.ready() }))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.metrics.registry, promhttp.HandlerOpts{}))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			m.log.Error("health checks are not answered any more", "why", err)
-		}
-	}()
-	m.log.Info("listening", "address", listener.Addr().String())
-	return func() { server.Close() }, nil
-}
-
 // ready reports why the controllers do not act.
 func (m *manager) ready() error {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	switch {
 	case !m.started:
-		return errors.New("waiting: for the lock, for a side that does not answer, or for the first lists")
+		return errors.New("waiting for a side that does not answer, or for the first lists")
 	case m.now().Sub(m.heard) > stallsAfter:
 		return fmt.Errorf("one of the sides has not answered since %s", m.heard.Format(time.RFC3339))
 	}

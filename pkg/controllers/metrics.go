@@ -32,10 +32,11 @@ func newMetrics() *metrics {
 }
 
 // sizes registers what is read when somebody asks.
-func (m *metrics) sizes(objects, queued func() int) {
+func (m *metrics) sizes(objects, queued, leading func() int) {
 	gauge := func(name, help string, value func() int) {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
 	}
 	gauge("fusionctl_controllers_objects", "Objects of both sides whose metadata is held.", objects)
 	gauge("fusionctl_controllers_queued", "Objects that wait to be looked at.", queued)
+	gauge("fusionctl_controllers_leading", "1 while this process acts, 0 while it stands by.", leading)
 }

@@ -207,31 +207,70 @@ func TestLockIsWrittenByOneAlone(t *testing.T) {
 	}
 }
 
+// process leads over the two servers, with a short lease.
+func (w *world) process() (p *process, stop func() error) {
+	_, m := w.collector(Options{Collect: true, Workers: 2, LeaderElect: true})
+	p = newProcess(m.cluster, w.options)
+	p.lease = lease{3 * time.Second, 2 * time.Second, 200 * time.Millisecond}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.run(ctx) }()
+	return p, func() error { cancel(); return <-ended }
+}
+
+// acts waits until the process acts.
+func acts(t *testing.T, p *process) {
+	t.Helper()
+	eventually(t, "it acts", func() bool { return p.ready() == nil })
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for start := time.Now(); !condition(); pause(t.Context(), 10*time.Millisecond) {
+		if time.Since(start) > time.Minute {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// A leader that loses its lock, because the server that keeps it is away, stays up, stands by, and leads again.
+func TestALeaderThatLosesItsLockLeadsAgain(t *testing.T) {
+	w := newWorld(t)
+	set := w.put(modern, "replicasets", "demo", "set")
+	w.put("", "pods", "demo", "one", set)
+	w.watches = func(_ pair.Side, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	p, stop := w.process()
+	acts(t, p)
+	away := func(is bool) {
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
+		w.refuse = func(side pair.Side, _ *http.Request) int {
+			return code(is && side == modern, http.StatusServiceUnavailable)
+		}
+	}
+	away(true)
+	eventually(t, "it stands by", func() bool { return p.current() == nil })
+	if err := p.elector.Check(nil); err != nil {
+		t.Errorf("it is restarted while it stands by: %v", err)
+	}
+	w.drop(modern, "replicasets", "demo", "set")
+	away(false)
+	acts(t, p)
+	eventually(t, "it collects", func() bool { return !w.has("", "pods", "demo", "one") })
+	if err := stop(); err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+}
+
 // A leader that is stopped stops acting first and lets go of the lock then; the next one acts.
 func TestTheNextLeaderActsWhenTheFirstHasStopped(t *testing.T) {
 	w := newWorld(t)
 	set := w.put(modern, "replicasets", "demo", "set")
 	w.put("", "pods", "demo", "one", set)
 	w.watches = func(_ pair.Side, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-	start := func() (m *manager, stop func() error) {
-		_, m = w.collector(Options{Collect: true, Workers: 2, LeaderElect: true})
-		m.started = false
-		ctx, cancel := context.WithCancel(t.Context())
-		ended, options := make(chan error, 1), w.options
-		go func() { ended <- m.lead(ctx, options) }()
-		return m, func() error { cancel(); return <-ended }
-	}
-	acts := func(m *manager) {
-		t.Helper()
-		for start := time.Now(); m.ready() != nil; pause(t.Context(), 10*time.Millisecond) {
-			if time.Since(start) > time.Minute {
-				t.Fatalf("it does not act: %v", m.ready())
-			}
-		}
-	}
-	first, stopFirst := start()
-	acts(first)
-	second, stopSecond := start()
+	first, stopFirst := w.process()
+	acts(t, first)
+	second, stopSecond := w.process()
 	pause(t.Context(), 100*time.Millisecond)
 	if second.ready() == nil {
 		t.Error("the second acts beside the first")
@@ -239,9 +278,9 @@ func TestTheNextLeaderActsWhenTheFirstHasStopped(t *testing.T) {
 	if err := stopFirst(); err != nil {
 		t.Errorf("the first ends with %v", err)
 	}
-	acts(second)
+	acts(t, second)
 	w.drop(modern, "replicasets", "demo", "set")
-	second.graph.remove(set.UID) // as a watch would say
+	second.current().graph.remove(set.UID) // as a watch would say
 	for start := time.Now(); w.has("", "pods", "demo", "one"); pause(t.Context(), 10*time.Millisecond) {
 		if time.Since(start) > time.Minute {
 			t.Fatal("the second does not collect")

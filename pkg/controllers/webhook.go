@@ -118,25 +118,25 @@ func readReview(data []byte) (*admissionv1.AdmissionReview, error) {
 }
 
 // answers serves the webhook until ctx ends; the function that it returns waits for answers that have begun.
-func (m *manager) answers(ctx context.Context, o *Webhook) (wait func(), err error) {
+func (p *process) answers(ctx context.Context, o *Webhook) (wait func(), err error) {
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listening for questions about pods: %w", err)
 	}
-	p := m.layout.plan
-	timeout := time.Duration(p.Pods.Admission.TimeoutSeconds) * time.Second
-	tokens := newTokens(m.cluster, timeout/2)
+	planned := p.layout.plan
+	timeout := time.Duration(planned.Pods.Admission.TimeoutSeconds) * time.Second
+	tokens := newTokens(p.cluster, timeout/2)
 	mux := http.NewServeMux()
-	mux.Handle(WebhookPath, webserver.Limit(webserver.DefaultRequests, &reviewer{change: admission.For(p), tokens: tokens, losses: o.Losses, timeout: timeout * 9 / 10,
-		memory: webserver.NewBudget(limitReviewsBytes), metrics: m.metrics}))
+	mux.Handle(WebhookPath, webserver.Limit(webserver.DefaultRequests, &reviewer{change: admission.For(planned), tokens: tokens, losses: o.Losses, timeout: timeout * 9 / 10,
+		memory: webserver.NewBudget(limitReviewsBytes), metrics: p.metrics}))
 	var group sync.WaitGroup
 	group.Go(func() { tokens.run(ctx) })
 	group.Go(func() {
-		if err := webserver.Serve(ctx, tls.NewListener(listener, http1(o.TLS)), mux, m.log); err != nil {
-			m.log.Error("questions about pods are not answered any more", "why", err)
+		if err := webserver.Serve(ctx, tls.NewListener(listener, http1(o.TLS)), mux, p.log); err != nil {
+			p.log.Error("admission webhook stopped", "err", err)
 		}
 	})
-	m.log.Info("answering about pods", "address", listener.Addr().String())
+	p.log.Info("answering about pods", "address", listener.Addr().String())
 	return group.Wait, nil
 }
 

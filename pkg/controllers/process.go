@@ -1,0 +1,212 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// process is what lasts from start to stop: it serves health and webhooks, and leads for one term after another.
+type process struct {
+	*cluster
+	options Options
+	keepers []func(context.Context) error
+	elector *leaderelection.HealthzAdaptor
+	lease   lease
+
+	mutex  sync.Mutex
+	acting *manager // nil while it stands by
+}
+
+// lease is how long the lock is held without being renewed, for how long a renewal is tried, and how often.
+type lease struct{ duration, renew, retry time.Duration }
+
+func newProcess(c *cluster, o Options) *process {
+	p := &process{cluster: c, options: o, elector: leaderelection.NewLeaderHealthzAdaptor(20 * time.Second)}
+	p.lease = lease{15 * time.Second, 10 * time.Second, 2 * time.Second}
+	c.metrics.sizes(
+		func() int { return p.count((*manager).objects) },
+		func() int { return p.count((*manager).queued) },
+		func() int { return p.count(func(*manager) int { return 1 }) })
+	return p
+}
+
+func (m *manager) objects() int { return m.graph.size() }
+func (m *manager) queued() int  { return m.collector.queue.Len() }
+
+func (p *process) count(of func(*manager) int) int {
+	if m := p.current(); m != nil {
+		return of(m)
+	}
+	return 0
+}
+
+func (p *process) current() *manager {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.acting
+}
+
+// run serves, and acts while it may, until ctx ends.
+func (p *process) run(ctx context.Context) (err error) {
+	stop, err := p.serve(p.options.Listen)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if p.keepers, err = podKeepers(p.cluster, p.options); err != nil {
+		return err
+	}
+	if p.options.Webhook != nil && !p.options.DryRun {
+		serving, end := context.WithCancel(ctx)
+		wait, err := p.answers(serving, p.options.Webhook)
+		if err != nil {
+			end()
+			return err
+		}
+		defer wait()
+		defer end()
+	}
+	if !p.options.LeaderElect || p.options.DryRun {
+		return p.act(ctx)
+	}
+	return p.lead(ctx)
+}
+
+// act runs the controllers until ctx ends. Nothing of an earlier term is believed but which cluster it was.
+func (p *process) act(ctx context.Context) error {
+	for _, catalogs := range p.catalogs {
+		catalogs.forget()
+	}
+	m := newManager(p.cluster, p.options)
+	m.keepers = p.keepers
+	set := func(acting *manager) {
+		p.mutex.Lock()
+		defer p.mutex.Unlock()
+		p.acting = acting
+	}
+	set(m)
+	defer set(nil)
+	return m.run(ctx)
+}
+
+// lead acts while this process holds the lock. A process that loses it stops acting, so as not to act beside the next leader, and stands by.
+func (p *process) lead(ctx context.Context) error {
+	side := cmp.Or(p.layout.home(schema.GroupResource{Resource: "configmaps"}), pair.Modern)
+	config := map[pair.Side]*rest.Config{pair.Legacy: p.options.Legacy, pair.Modern: p.options.Modern}[side]
+	client, err := newClient(side, config, -1) // a renewal does not stand in line with the collector's requests
+	if err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("naming this process for the lock: %w", err)
+	}
+	identity := host + "_" + string(uuid.NewUUID())
+	for {
+		if err := p.term(ctx, &lock{client: client, identity: identity}); err != nil || ctx.Err() != nil {
+			return err
+		}
+		p.log.Warn("leader election lost; standing by", "lock", LockNamespace+"/"+LockName)
+		if pause(ctx, p.lease.retry); ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// term waits for the lock and acts until it is lost or ctx ends.
+func (p *process) term(ctx context.Context, lock *lock) error {
+	// The lock is held until the controllers have stopped: its context ends after theirs.
+	holding, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	var mutex sync.Mutex
+	leading, ended := false, make(chan error, 1)
+	defer context.AfterFunc(ctx, func() {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if !leading {
+			release()
+		}
+	})()
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: p.lease.duration, RenewDeadline: p.lease.renew, RetryPeriod: p.lease.retry,
+		WatchDog: p.elector, Name: LockName, ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(held context.Context) {
+				mutex.Lock()
+				leading = true
+				mutex.Unlock()
+				acting, stop := context.WithCancel(held)
+				defer context.AfterFunc(ctx, stop)()
+				ended <- p.act(acting)
+				release()
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	elector.Run(holding)
+	mutex.Lock()
+	wait := leading || ctx.Err() == nil
+	mutex.Unlock()
+	if !wait {
+		return nil // stopped before it led
+	}
+	return <-ended
+}
+
+// serve serves health checks and metrics.
+func (p *process) serve(address string) (stop func(), err error) {
+	if address == "" {
+		return func() {}, nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for health checks: %w", err)
+	}
+	mux := http.NewServeMux()
+	answer := func(check func(*http.Request) error) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if err := check(r); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+			fmt.Fprintln(w, "ok")
+		}
+	}
+	mux.HandleFunc("GET /healthz", answer(p.elector.Check))
+	mux.HandleFunc("GET /readyz", answer(func(*http.Request) error { return p.ready() }))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.metrics.registry, promhttp.HandlerOpts{}))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			p.log.Error("health checks stopped", "err", err)
+		}
+	}()
+	p.log.Info("listening", "address", listener.Addr().String())
+	return func() { server.Close() }, nil
+}
+
+// ready reports why the controllers do not act.
+func (p *process) ready() error {
+	if m := p.current(); m != nil {
+		return m.ready()
+	}
+	return errors.New("standing by: waiting for the lock")
+}
