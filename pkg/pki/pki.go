@@ -47,6 +47,9 @@ func ParseAuthority(certificatePEM, keyPEM []byte) (*Authority, error) {
 		if !certificate.IsCA {
 			return nil, fmt.Errorf("certificate of %q: is no authority", certificate.Subject.CommonName)
 		}
+		if certificate.KeyUsage != 0 && certificate.KeyUsage&x509.KeyUsageCertSign == 0 {
+			return nil, fmt.Errorf("certificate of %q: its key usage does not allow to sign", certificate.Subject.CommonName)
+		}
 		return &Authority{Certificate: certificate, key: key}, nil
 	}
 	return nil, errors.New("the key belongs to none of the certificates")
@@ -138,8 +141,8 @@ func NewAuthority(commonName string, lifetime Lifetime) (*Authority, Pair, error
 // mastersGroup passes every authorizer of every API server unasked; no certificate of ours is in it.
 const mastersGroup = "system:masters"
 
-// Issue makes a key and a certificate of the authority's for it.
-// Errors: a certificate in system:masters, one without a name or a use, and one that would outlive the authority are refused.
+// Issue makes a key and a certificate of the authority's for it, which ends with the authority at the latest.
+// Errors: a certificate in system:masters, one without a name or a use, and one by an authority that has ended are refused.
 func (a *Authority) Issue(c plan.Certificate, lifetime Lifetime) (Pair, error) {
 	switch {
 	case slices.Contains(c.Organizations, mastersGroup):

@@ -1,0 +1,420 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubefusion/fusionctl/examples"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+var (
+	now       = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	year      = LifetimeOf(now, 365*24*time.Hour)
+	tenYears  = LifetimeOf(now, 10*365*24*time.Hour)
+	nothingIs = func(host, path string) bool { return false }
+)
+
+func planOf(t *testing.T, name string) *plan.Plan {
+	t.Helper()
+	text, err := examples.FS.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := spec.Load(name, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(f, plan.OnHosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// givenFor has an authority for each that the plan calls existing, and nothing else.
+func givenFor(t *testing.T, p *plan.Plan) Given {
+	t.Helper()
+	given := Given{Authorities: map[string]*Authority{}, Has: nothingIs}
+	for _, c := range p.Certificates {
+		if c.Authority && c.Existing && given.Authorities[c.Cert] == nil {
+			given.Authorities[c.Cert], _ = authority(t, "existing "+c.Cert, tenYears)
+		}
+		if !c.Authority && given.Authorities[c.CA] == nil &&
+			!slices.ContainsFunc(p.Certificates,
+				func(a plan.Certificate) bool { return a.Cert == c.CA && a.Authority && !a.Existing }) {
+			given.Authorities[c.CA], _ = authority(t, "existing "+c.CA, tenYears)
+		}
+	}
+	return given
+}
+
+func authority(t *testing.T, name string, lifetime Lifetime) (*Authority, Pair) {
+	t.Helper()
+	a, pair, err := NewAuthority(name, lifetime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, pair
+}
+
+func parsed(t *testing.T, text []byte) *x509.Certificate {
+	t.Helper()
+	certificates, err := ParseCertificates(text)
+	if err != nil || len(certificates) != 1 {
+		t.Fatalf("ParseCertificates = %d certificates, %v, want one", len(certificates), err)
+	}
+	return certificates[0]
+}
+
+// TestEveryCertificateOfEveryExample issues what the plans of the examples need and holds each file against its plan.
+func TestEveryCertificateOfEveryExample(t *testing.T) {
+	entries, err := examples.FS.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	issued := 0
+	for _, entry := range entries {
+		if !strings.HasSuffix(entry.Name(), ".yaml") || strings.HasSuffix(entry.Name(), "-refused.yaml") {
+			continue
+		}
+		t.Run(entry.Name(), func(t *testing.T) {
+			p := planOf(t, entry.Name())
+			given := givenFor(t, p)
+			files, err := Issue(p, given, year, tenYears)
+			if err != nil {
+				t.Fatal(err)
+			}
+			byPath := map[string]File{}
+			for _, f := range files {
+				if _, twice := byPath[f.Host+f.Path]; twice {
+					t.Errorf("%s of %s is issued twice", f.Path, f.Host)
+				}
+				byPath[f.Host+f.Path] = f
+			}
+			for _, c := range p.Certificates {
+				cert, key := byPath[c.Host+c.Cert], byPath[c.Host+c.Key]
+				if c.Existing {
+					if cert.Path != "" || key.Path != "" {
+						t.Errorf("%s exists and is issued again", c.Cert)
+					}
+					continue
+				}
+				if cert.Secret || !key.Secret {
+					t.Errorf("%s: the key is secret and the certificate is not, got %v, %v", c.Cert, key.Secret, cert.Secret)
+				}
+				if _, err := tls.X509KeyPair(cert.Data, key.Data); err != nil {
+					t.Errorf("%s and %s of %s: %v", c.Cert, c.Key, c.Host, err)
+					continue
+				}
+				checkCertificate(t, c, parsed(t, cert.Data))
+				issuer := given.Authorities[c.CA]
+				if issuer == nil {
+					own := c.CA
+					if c.Authority {
+						own = c.Cert
+					}
+					issuer = &Authority{Certificate: parsed(t, byPath[c.Host+own].Data)}
+				}
+				checkChain(t, c, parsed(t, cert.Data), issuer.Certificate)
+				issued++
+			}
+		})
+	}
+	if issued < 20 {
+		t.Errorf("the examples need %d certificates", issued)
+	}
+}
+
+func checkCertificate(t *testing.T, want plan.Certificate, got *x509.Certificate) {
+	t.Helper()
+	var ips []string
+	for _, ip := range got.IPAddresses {
+		ips = append(ips, ip.String())
+	}
+	var usages []string
+	for _, usage := range got.ExtKeyUsage {
+		usages = append(usages, map[x509.ExtKeyUsage]string{x509.ExtKeyUsageServerAuth: plan.UsageServer,
+			x509.ExtKeyUsageClientAuth: plan.UsageClient}[usage])
+	}
+	lifetime := year
+	if want.Authority {
+		lifetime = tenYears
+	}
+	type facts struct {
+		CN               string
+		O, DNS, IP, Uses []string
+		CA, Signs        bool
+		From, Until      time.Time
+	}
+	wanted := facts{want.CommonName, want.Organizations, want.DNSNames, want.IPs, want.Usages, want.Authority,
+		want.Authority, lifetime.From, lifetime.Until}
+	found := facts{got.Subject.CommonName, got.Subject.Organization, got.DNSNames, ips, usages, got.IsCA,
+		got.KeyUsage&x509.KeyUsageCertSign != 0, got.NotBefore, got.NotAfter}
+	if diff := cmp.Diff(wanted, found); diff != "" {
+		t.Errorf("%s of %s (-plan +certificate):\n%s", want.Cert, want.Host, diff)
+	}
+	if slices.Contains(got.Subject.Organization, mastersGroup) {
+		t.Errorf("%s is in %s", want.Cert, mastersGroup)
+	}
+	if !got.BasicConstraintsValid || got.SerialNumber.Sign() <= 0 {
+		t.Errorf("%s: basic constraints %v, serial number %v", want.Cert, got.BasicConstraintsValid, got.SerialNumber)
+	}
+}
+
+func checkChain(t *testing.T, c plan.Certificate, got, issuer *x509.Certificate) {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AddCert(issuer)
+	options := x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	if _, err := got.Verify(options); err != nil {
+		t.Errorf("%s of %s by %q: %v", c.Cert, c.Host, issuer.Subject.CommonName, err)
+	}
+	for _, name := range slices.Concat(c.DNSNames, c.IPs) {
+		if err := got.VerifyHostname(name); err != nil {
+			t.Errorf("%s of %s: %v", c.Cert, c.Host, err)
+		}
+	}
+}
+
+func TestIssueRefuses(t *testing.T) {
+	a, _ := authority(t, "ca", year)
+	good := plan.Certificate{Cert: "client.crt", CommonName: "alice", Usages: []string{plan.UsageClient}}
+	for want, change := range map[string]func(*plan.Certificate, *Lifetime){
+		`client.crt: group system:masters passes every policy; fusionctl does not issue it`: func(c *plan.Certificate,
+			_ *Lifetime) {
+			c.Organizations = []string{"devs", mastersGroup}
+		},
+		`client.crt: want a common name and a usage`: func(c *plan.Certificate,
+			_ *Lifetime) {
+			c.CommonName = ""
+		},
+		`client.crt: want a common name and a usage `: func(c *plan.Certificate,
+			_ *Lifetime) {
+			c.Usages = nil
+		},
+		`client.crt: usage "codesign": want ` + plan.UsageServer + ` or ` +
+			plan.UsageClient: func(c *plan.Certificate, _ *Lifetime) { c.Usages = []string{"codesign"} },
+		`client.crt: "10.0.0": want an IP address`: func(c *plan.Certificate,
+			_ *Lifetime) {
+			c.IPs = []string{"10.0.0"}
+		},
+		`client.crt: the authority "ca" ended on 2027-03-01`: func(_ *plan.Certificate,
+			l *Lifetime) {
+			l.From = year.Until.Add(time.Second)
+		},
+	} {
+		c, lifetime := good, year
+		change(&c, &lifetime)
+		if pair, err := a.Issue(c, lifetime); err == nil || err.Error() != strings.TrimSpace(want) || pair.Key != nil {
+			t.Errorf("Issue(%+v) = %d bytes of key, %v, want %s", c, len(pair.Key), err, want)
+		}
+	}
+}
+
+func TestNoCertificateOutlivesItsAuthority(t *testing.T) {
+	a, _ := authority(t, "ca", year)
+	pair, err := a.Issue(plan.Certificate{Cert: "c", CommonName: "c", Usages: []string{plan.UsageClient}}, tenYears)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := parsed(t, pair.Certificate).NotAfter; !got.Equal(year.Until) {
+		t.Errorf("the certificate is good until %s, its authority until %s", got, year.Until)
+	}
+}
+
+func TestCertificatesOfOneAuthorityDiffer(t *testing.T) {
+	a, _ := authority(t, "ca", year)
+	serials, keys := map[string]bool{}, map[string]bool{}
+	for range 20 {
+		pair, err := a.Issue(plan.Certificate{Cert: "c", CommonName: "c", Usages: []string{plan.UsageClient}}, year)
+		if err != nil {
+			t.Fatal(err)
+		}
+		serials[parsed(t, pair.Certificate).SerialNumber.String()], keys[string(pair.Key)] = true, true
+	}
+	if len(serials) != 20 || len(keys) != 20 {
+		t.Errorf("20 certificates have %d serial numbers and %d keys", len(serials), len(keys))
+	}
+}
+
+// foreign is an authority as others made it.
+func foreign(t *testing.T, key crypto.Signer, change func(*x509.Certificate)) []byte {
+	t.Helper()
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "theirs"},
+		NotBefore: year.From, NotAfter: year.Until,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	change(template)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func TestParseAuthority(t *testing.T) {
+	elliptical, _ := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	old, _ := rsa.GenerateKey(rand.Reader, 2048)
+	_, edwards, _ := ed25519.GenerateKey(rand.Reader)
+	block := func(kind string, der []byte, err error) []byte {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+	}
+	sec1 := func(key *ecdsa.PrivateKey) []byte {
+		der, err := x509.MarshalECPrivateKey(key)
+		return block("EC PRIVATE KEY", der, err)
+	}
+	pkcs8 := func(key any) []byte {
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		return block("PRIVATE KEY", der, err)
+	}
+	same := func(*x509.Certificate) {}
+	mine := foreign(t, elliptical, same)
+	_, other := authority(t, "other", year)
+
+	for name, given := range map[string][2][]byte{
+		"SEC 1":    {mine, sec1(elliptical)},
+		"PKCS #8":  {mine, pkcs8(elliptical)},
+		"PKCS #1":  {foreign(t, old, same), block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(old), nil)},
+		"Ed25519":  {foreign(t, edwards, same), pkcs8(edwards)},
+		"a bundle": {slices.Concat(other.Certificate, mine), sec1(elliptical)},
+		"text around": {slices.Concat([]byte("# comment\n"), mine),
+			slices.Concat([]byte("Bag Attributes\n"), sec1(elliptical))},
+		"without a usage":   {foreign(t, elliptical, func(c *x509.Certificate) { c.KeyUsage = 0 }), sec1(elliptical)},
+		"made by fusionctl": {other.Certificate, other.Key},
+	} {
+		a, err := ParseAuthority(given[0], given[1])
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		pair,
+			err := a.Issue(plan.Certificate{Cert: "c", CommonName: "c", Usages: []string{plan.UsageServer},
+			DNSNames: []string{"api"}}, year)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		checkChain(t, plan.Certificate{Cert: name, DNSNames: []string{"api"}}, parsed(t, pair.Certificate), a.Certificate)
+	}
+
+	for want, given := range map[string][2][]byte{
+		"the key belongs to none of the certificates": {other.Certificate, sec1(elliptical)},
+		`certificate of "theirs": is no authority`: {foreign(t, elliptical,
+			func(c *x509.Certificate) { c.IsCA = false }), sec1(elliptical)},
+		`certificate of "theirs": its key usage does not allow to sign`: {foreign(t, elliptical,
+			func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature }), sec1(elliptical)},
+		"want a PEM file with a CERTIFICATE block": {sec1(elliptical), sec1(elliptical)},
+		"want a PEM file with a private key":       {mine, mine},
+		"the private key is encrypted; want it without a passphrase": {mine,
+			block("ENCRYPTED PRIVATE KEY", []byte("secret"), nil)},
+		"want a PEM file with a private key ": {mine, nil},
+	} {
+		if _, err := ParseAuthority(given[0], given[1]); err == nil || err.Error() != strings.TrimSpace(want) {
+			t.Errorf("ParseAuthority = %v, want %s", err, want)
+		}
+	}
+	broken := []byte("very secret bytes")
+	if _, err := ParseAuthority(mine, block("PRIVATE KEY", broken, nil)); err == nil ||
+		strings.Contains(err.Error(), string(broken)) {
+		t.Errorf("ParseAuthority of a broken key = %v, want an error without the key", err)
+	}
+}
+
+func TestIssueKeepsWhatIsThere(t *testing.T) {
+	p := planOf(t, "split-1.15-1.36.yaml")
+	given := givenFor(t, p)
+	all, err := Issue(p, given, year, tenYears)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given.Has = func(host, path string) bool { return true }
+	if files, err := Issue(p, given, year, tenYears); err != nil || len(files) != 0 {
+		t.Errorf("Issue where everything is there = %d files, %v, want none", len(files), err)
+	}
+	var leaf plan.Certificate
+	for _, c := range p.Certificates {
+		if !c.Existing && !c.Authority {
+			leaf = c
+		}
+	}
+	for _, half := range []string{leaf.Cert, leaf.Key} {
+		given.Has = func(host, path string) bool { return host == leaf.Host && path == half }
+		want := fmt.Sprintf("host %s: of %s and %s one is there and one is not; remove or complete them by hand", leaf.Host,
+			leaf.Cert, leaf.Key)
+		if files, err := Issue(p, given, year, tenYears); err == nil || !strings.Contains(err.Error(), want) || files != nil {
+			t.Errorf("Issue where %s alone is there = %d files, %v, want %s", half, len(files), err, want)
+		}
+	}
+	given.Has = nothingIs
+	given.Authorities = nil
+	if files, err := Issue(p, given, year, tenYears); err == nil ||
+		!strings.Contains(err.Error(), "whose key was not given") || files != nil {
+		t.Errorf("Issue without authorities = %d files, %v, want an error for each", len(files), err)
+	}
+	if len(all) == 0 {
+		t.Error("the example needs no files")
+	}
+}
+
+func TestServiceAccountKeys(t *testing.T) {
+	private, public, err := NewServiceAccountKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	derived, err := PublicKey(private)
+	if err != nil || string(derived) != string(public) {
+		t.Errorf("PublicKey = %q, %v, want %q", derived, err, public)
+	}
+	block, _ := pem.Decode(public)
+	if block == nil || block.Type != "PUBLIC KEY" || strings.Contains(string(public), "PRIVATE") {
+		t.Fatalf("the public key is %q", public)
+	}
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if rsaKey, ok := key.(*rsa.PublicKey); err != nil || !ok || rsaKey.N.BitLen() != serviceAccountKeyBits {
+		t.Errorf("the public key is %T, %v, want RSA of %d bits", key, err, serviceAccountKeyBits)
+	}
+	if _, err := PublicKey(public); err == nil {
+		t.Error("PublicKey of a public key: no error")
+	}
+}
+
+func TestLackingNames(t *testing.T) {
+	a, _ := authority(t, "ca", year)
+	c := plan.Certificate{Cert: "c", CommonName: "c", Usages: []string{plan.UsageServer}, DNSNames: []string{"kubernetes"},
+		IPs: []string{"10.96.0.1"}}
+	pair, err := a.Issue(c, year)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lacking, err := Lacking(c, pair.Certificate); err != nil || len(lacking) != 0 {
+		t.Errorf("Lacking = %q, %v, want none", lacking, err)
+	}
+	c.DNSNames, c.IPs = append(c.DNSNames, "api.example.com"), append(c.IPs, "fd00::1")
+	if lacking, err := Lacking(c, pair.Certificate); err != nil ||
+		!slices.Equal(lacking, []string{"api.example.com", "fd00::1"}) {
+		t.Errorf("Lacking = %q, %v, want the two that were added", lacking, err)
+	}
+	if _, err := Lacking(c, pair.Key); err == nil {
+		t.Error("Lacking of a key: no error")
+	}
+}
