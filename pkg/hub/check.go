@@ -49,22 +49,22 @@ func (l *level) waysBack(s *side) {
 
 // check compares the sides, in both directions.
 func (l *level) check() {
-	l.unsaid(0, l.sides[0].schema, nil)
-	l.unsaid(1, l.sides[1].schema, nil)
-	l.required(1, l.sides[1].schema, nil)
-	l.required(0, l.sides[0].schema, nil)
+	l.unsaid(inVersion, l.sides[inVersion].schema, nil)
+	l.unsaid(inHub, l.sides[inHub].schema, nil)
+	l.required(inHub, l.sides[inHub].schema, nil)
+	l.required(inVersion, l.sides[inVersion].schema, nil)
 }
 
 // counterpart is the field of the other side that a field of this side is a copy of, in both directions, at the same place or moved.
-func (l *level) counterpart(side int, p path) (path, bool) {
+func (l *level) counterpart(w where, p path) (path, bool) {
 	if len(p) == 0 {
 		return nil, true
 	}
-	s, other := l.sides[side], l.sides[1-side]
+	s, other := l.sides[w], l.sides[w.other()]
 	if c := s.claimed(p); c != nil {
 		return c.to, c.to != nil
 	}
-	around, ok := l.counterpart(side, p.parent())
+	around, ok := l.counterpart(w, p.parent())
 	if !ok {
 		return nil, false
 	}
@@ -74,8 +74,8 @@ func (l *level) counterpart(side int, p path) (path, bool) {
 }
 
 // unsaid finds the fields of a side that the other has not and no rule speaks of, and those that change their type on the way.
-func (l *level) unsaid(side int, node *Schema, at path) {
-	s, other := l.sides[side], l.sides[1-side]
+func (l *level) unsaid(w where, node *Schema, at path) {
+	s, other := l.sides[w], l.sides[w.other()]
 	for _, name := range node.names() {
 		p := at.plus(name)
 		if len(s.around) == 0 && len(at) == 0 && slices.Contains([]string{"apiVersion", "kind", "metadata"}, name) {
@@ -85,7 +85,7 @@ func (l *level) unsaid(side int, node *Schema, at path) {
 		if c := s.claimed(p); c != nil && c.to == nil {
 			continue
 		}
-		to, ok := l.counterpart(side, p)
+		to, ok := l.counterpart(w, p)
 		if !ok {
 			l.lost(s, other, child, p)
 			continue
@@ -94,8 +94,8 @@ func (l *level) unsaid(side int, node *Schema, at path) {
 		switch {
 		case target == nil:
 		case child.shape() == "object" && target.shape() == "object":
-			l.unsaid(side, child, p)
-		case side == 0:
+			l.unsaid(w, child, p)
+		case w == inVersion:
 			l.same(l.place(s, p), child, target, s, other, s.show(p), other.show(to))
 		}
 	}
@@ -170,9 +170,9 @@ func (l *level) sameFields(at string, a, b *Schema, aSide, bSide *side, aAt stri
 }
 
 // required finds the fields that a side requires and that may be missing after a conversion.
-func (l *level) required(side int, node *Schema, at path) {
-	s := l.sides[side]
-	writers := l.writers(side, at)
+func (l *level) required(w where, node *Schema, at path) {
+	s := l.sides[w]
+	writers := l.writers(w, at)
 	if len(writers) == 0 {
 		return
 	}
@@ -183,10 +183,10 @@ func (l *level) required(side int, node *Schema, at path) {
 		}
 		child := node.Properties[name]
 		if node.requires(name) {
-			l.guaranteed(side, child, p, writers)
+			l.guaranteed(w, child, p, writers)
 		}
 		if c := s.claimed(p); child.shape() == "object" && (c == nil || c.to != nil) {
-			l.required(side, child, p)
+			l.required(w, child, p)
 		}
 	}
 }
@@ -213,13 +213,13 @@ type writer struct {
 	what string
 }
 
-func (l *level) writers(side int, at path) []writer {
-	s, other := l.sides[side], l.sides[1-side]
+func (l *level) writers(w where, at path) []writer {
+	s, other := l.sides[w], l.sides[w.other()]
 	if len(at) == 0 {
 		return []writer{{condition{}, "always"}}
 	}
 	var writers []writer
-	if from, ok := l.counterpart(side, at); ok {
+	if from, ok := l.counterpart(w, at); ok {
 		writers = append(writers, writer{other.conditionOf(from, nil), "when there is " + other.show(from)})
 	}
 	for _, p := range s.providers {
@@ -258,8 +258,8 @@ func (s *side) conditionOf(p path, target *Schema) condition {
 }
 
 // guaranteed reports a required field that is missing in some case in which the object around it is there.
-func (l *level) guaranteed(side int, node *Schema, p path, writers []writer) {
-	s, other := l.sides[side], l.sides[1-side]
+func (l *level) guaranteed(w where, node *Schema, p path, writers []writer) {
+	s, other := l.sides[w], l.sides[w.other()]
 	if slices.ContainsFunc(s.fills, func(f fill) bool { return f.makes(p) }) {
 		return
 	}
@@ -268,7 +268,7 @@ func (l *level) guaranteed(side int, node *Schema, p path, writers []writer) {
 		return
 	}
 	var ways []condition
-	if from, ok := l.counterpart(side, p); ok {
+	if from, ok := l.counterpart(w, p); ok {
 		ways = append(ways, other.conditionOf(from, node))
 	}
 	for _, provider := range s.providers {
