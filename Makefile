@@ -1,7 +1,7 @@
 # Every target works on a machine that has only Go.
 GO ?= go
 
-.PHONY: build check test golden demo bench diff fmt lint rig e2e evidence facts-verify
+.PHONY: build check test golden demo bench diff fmt lint rig e2e evidence facts-verify fuzz fuzz-short vulncheck
 
 build: ## the command, as bin/fusionctl, linked statically: it runs in any image
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/fusionctl ./cmd/fusionctl
@@ -27,6 +27,17 @@ demo:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+FUZZTIME ?= 10m
+
+fuzz: ## every fuzz target for FUZZTIME; inputs that fail go to testdata/fuzz, to be committed with what mends them
+	$(GO) run ./test/fuzz -time $(FUZZTIME)
+
+fuzz-short: ## every fuzz target for 10 s, and all of them within 7 minutes
+	$(GO) run ./test/fuzz -time 10s -within 7m
+
+vulncheck: ## known vulnerabilities of the dependencies; needs https://vuln.go.dev, or GOVULNDB=file:///path/to/a/copy
+	$(GO) run -modfile=tools/go.mod golang.org/x/vuln/cmd/govulncheck $(if $(GOVULNDB),-db $(GOVULNDB)) ./...
 
 diff: ## hold pkg/policy against the API server's own ABAC authorizer (k8s.io/kubernetes): files, millions of decisions, speed
 	cd test/abacdiff && $(GO) vet . && $(GO) test -count=1 .

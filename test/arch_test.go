@@ -32,7 +32,7 @@ type pkg struct {
 // leaves are ideas that every package may use. They are pure, and import nothing of ours but each other.
 var leaves = []string{
 	"examples", "templates",
-	"internal/prose", "internal/spelling", "internal/strictyaml", "internal/yamltext",
+	"internal/licenses", "internal/prose", "internal/spelling", "internal/strictyaml", "internal/yamltext",
 	"pkg/discovery", "pkg/finding", "pkg/gc", "pkg/kubever", "pkg/pair",
 }
 
@@ -51,7 +51,8 @@ var core = map[string][]string{
 	"pkg/graph":     {"pkg/spec", "pkg/policy", "pkg/etcdsplit", "pkg/plan"},
 	"pkg/admission": {"pkg/spec", "pkg/plan"},
 	"pkg/render":    {"pkg/spec", "pkg/policy", "pkg/etcdsplit", "pkg/plan", "pkg/admission"},
-	"pkg/live":      {"pkg/spec", "pkg/etcdsplit", "pkg/plan", "pkg/adopt", "pkg/render"}, // it compares as render --diff does
+	// it compares as render --diff does
+	"pkg/live": {"pkg/spec", "pkg/etcdsplit", "pkg/plan", "pkg/adopt", "pkg/render"},
 
 	"pkg/catalog": {"pkg/policy", "pkg/etcdsplit", "pkg/plan", "pkg/rules", "pkg/live", "pkg/migrate"},
 
@@ -67,13 +68,15 @@ var core = map[string][]string{
 // adapters speak to the world: files, servers, clocks. They import leaves, core and each other.
 var adapters = []string{
 	"internal/demo", "internal/filetree", "internal/localetcd", "internal/rawapi", "internal/webserver",
-	"pkg/apiserver", "pkg/controllers", "pkg/convert/client", "pkg/etcdsplit/etcdv3", "pkg/etcdsplit/move/files", "pkg/etcdsplit/snapshot", "pkg/etcdsplit/watch",
+	"pkg/apiserver", "pkg/controllers", "pkg/convert/client", "pkg/etcdsplit/etcdv3", "pkg/etcdsplit/move/files",
+	"pkg/etcdsplit/snapshot", "pkg/etcdsplit/watch",
 	"pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook", "pkg/restart/cri",
 }
 
 // tests are what only tests import. They import what they like.
 var tests = []string{
-	"internal/etcdtest", "internal/freeport", "internal/golden", "test", "test/e2e", "test/rig", "test/rig/build",
+	"internal/etcdtest", "internal/freeport", "internal/golden", "test", "test/e2e", "test/fuzz", "test/rig",
+	"test/rig/build",
 }
 
 // mayImport says of one of our packages which others of ours it may import; false when no list has the package.
@@ -96,12 +99,14 @@ func mayImport(name string) (allowed func(string) bool, known bool) {
 	return nil, false
 }
 
-// pure lists the packages that turn values into values: no files, no network, no processes, no clock, no randomness, no logs.
+// pure lists the packages that turn values into values: no files, no network, no processes, no clock, no randomness, no
+// logs.
 func pure() []string {
 	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(core)), leaves...)))
 }
 
-var impure = []string{"os", "os/exec", "os/signal", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2", "crypto/rand", "syscall"}
+var impure = []string{"os", "os/exec", "os/signal", "net", "net/http", "log", "log/slog", "math/rand", "math/rand/v2",
+	"crypto/rand", "syscall"}
 
 // clocks are the functions that read the clock or wait for it.
 var clocks = map[string][]string{
@@ -118,7 +123,9 @@ var bans = []struct {
 	{"github.com/spf13/cobra", nil, "the command line is one package"},
 	{"go.etcd.io/", nil, "only adapters speak to etcd: a reader of policies must not inherit gRPC"},
 	{"google.golang.org/grpc", nil, "only adapters speak to servers"},
-	{"k8s.io/client-go", []string{"pkg/convert", "pkg/convert/manifest", "pkg/convert/stream", "pkg/etcdsplit/objects"}, "only adapters speak to servers; what is excepted takes types and their scheme, and Kubernetes' conversions bring its list of features along"},
+	{"k8s.io/client-go", []string{"pkg/convert", "pkg/convert/manifest", "pkg/convert/stream", "pkg/etcdsplit/objects"},
+		"only adapters speak to servers; what is excepted takes types and their scheme, and Kubernetes' conversions bring " +
+			"its list of features along"},
 	{"sigs.k8s.io/controller-runtime", nil, "only adapters speak to servers"},
 }
 
@@ -152,7 +159,8 @@ func TestImportsPointDownwards(t *testing.T) {
 		}
 		for _, imported := range p.Imports {
 			if other, ours := strings.CutPrefix(imported, module); ours && !allowed(other) {
-				t.Errorf("%s imports %s: cmd -> internal/cli -> adapters -> core -> leaves, and of core what its list says", name, other)
+				t.Errorf("%s imports %s: cmd -> internal/cli -> adapters -> core -> leaves, and of core what its list says", name,
+					other)
 			}
 		}
 	}
@@ -263,7 +271,8 @@ func TestOnlyTheCommandLineImportsCobra(t *testing.T) {
 	}
 }
 
-// TestTheMapIsWhole holds ARCHITECTURE.md against what there is: each package, and each module that is required directly.
+// TestTheMapIsWhole holds ARCHITECTURE.md against what there is: each package, and each module that is required
+// directly.
 func TestTheMapIsWhole(t *testing.T) {
 	text, err := os.ReadFile("../ARCHITECTURE.md")
 	if err != nil {
@@ -275,7 +284,8 @@ func TestTheMapIsWhole(t *testing.T) {
 			t.Errorf("ARCHITECTURE.md does not say what %s holds", name)
 		}
 	}
-	for _, named := range regexp.MustCompile("`((?:cmd|internal|pkg)/[a-z0-9/]+)`").FindAllStringSubmatch(string(text), -1) {
+	for _, named := range regexp.MustCompile("`((?:cmd|internal|pkg)/[a-z0-9/]+)`").FindAllStringSubmatch(string(text),
+		-1) {
 		if _, err := os.Stat("../" + named[1]); err != nil {
 			t.Errorf("ARCHITECTURE.md names %s: %v", named[1], err)
 		}

@@ -89,6 +89,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newRestartsCmd(streams),
 		newControllersCmd(streams),
 		newCRDCmd(streams),
+		newLicensesCmd(streams),
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Marshal writes a value as YAML, fields sorted by name. It differs from that of sigs.k8s.io/yaml, which reads the value's JSON
-// as YAML on the way, where JSON leaves in strings what YAML reads otherwise: control characters, which it refuses, and
-// the line breaks of Unicode, which it folds into spaces. Errors are those of encoding/json.
+// Marshal writes a value as YAML, fields sorted by name. It differs from that of sigs.k8s.io/yaml, which reads the
+// value's JSON as YAML on the way, where JSON leaves in strings what YAML reads otherwise: control characters, which it
+// refuses, and the line breaks of Unicode, which it folds into spaces. Errors are those of encoding/json.
 func Marshal(value any) ([]byte, error) {
 	text, err := json.Marshal(value)
 	if err != nil {

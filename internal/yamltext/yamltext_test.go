@@ -34,7 +34,8 @@ func TestMarshalRefusesWhatIsNoJSON(t *testing.T) {
 }
 
 func FuzzMarshal(f *testing.F) {
-	for _, s := range []string{"", "a: b", "- x", "line\nbreak\r\n", "\t", "\x7f", "\u0085", "\u2028x", "\ufeff", "'\"\\", "yes", "1e3", strings.Repeat("word ", 40)} {
+	for _, s := range []string{"", "a: b", "- x", "line\nbreak\r\n", "\t", "\x7f", "\u0085", "\u2028x", "\ufeff", "'\"\\",
+		"yes", "1e3", strings.Repeat("word ", 40)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
