@@ -49,8 +49,8 @@ func TestAcceptMeansTheSameInEveryVerb(t *testing.T) {
 				args := append(test.args(spec), "--fail-on", test.failOn)
 				_, table, _ = run(t, args...)
 				code, stdout, stderr := run(t, append(args, "-o", "json")...)
-				if err := json.Unmarshal([]byte(stdout), &d); err != nil {
-					t.Fatalf("%v: exit code %d, %s", err, code, stderr)
+				if err := json.Unmarshal([]byte(stdout), &d); err != nil || stderr != "" {
+					t.Fatalf("exit code %d, %v, stderr %s", code, err, stderr)
 				}
 				return d, code, table
 			}
@@ -88,7 +88,7 @@ func emptyServer(t *testing.T, version string) *httptest.Server {
 		"/api":                           `{"kind":"APIVersions","versions":["v1"]}`,
 		"/api/v1":                        `{"kind":"APIResourceList","groupVersion":"v1","resources":[]}`,
 		"/apis":                          `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
-		"/api/v1/namespaces/kube-system": `{"metadata":{"name":"kube-system","uid":"system"}}`,
+		"/api/v1/namespaces/kube-system": `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"system"}}`,
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

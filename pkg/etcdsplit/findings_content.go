@@ -61,12 +61,12 @@ func (r *reporter) findTruncated(store *storeScan) {
 		}
 		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Key: "lost " + lost, Count: c.count(), Related: c.samples,
 			Message: fmt.Sprintf("%s %s lost %s: an API server that does not know these fields has rewritten them, or created them", plural(c.keys, "CRD"), have, lostText(lost)),
-			Fix:     "apply the CRDs again through the modern side, and keep CRDs in a store that the legacy side does not use"})
+			Fix:     "apply the CRDs again through the modern API server; use layout split, in which the legacy side does not write them"})
 	}
 	for _, versions := range sortedKeys(unread) {
 		c := unread[versions]
 		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Key: "versions " + versions, Count: c.count(), Related: c.samples,
-			Message: fmt.Sprintf("%s: objects may be stored as %s, which spec.versions does not have: they cannot be read", plural(c.keys, "CRD"), versions),
+			Message: fmt.Sprintf("%s: objects may be stored as %s, which spec.versions does not list: they cannot be read", plural(c.keys, "CRD"), versions),
 			Fix:     "restore the version in spec.versions, or rewrite the objects and then remove it from status.storedVersions"})
 	}
 }
@@ -109,7 +109,7 @@ func lostText(lost string) string {
 		case crdSchemas:
 			fields[i] = "every schema"
 		case crdPruning:
-			fields[i] = crdPruning + "=false, and with it whatever other versions and parts of schemas there were"
+			fields[i] = crdPruning + "=false, and with it other versions and parts of schemas"
 		}
 	}
 	return strings.Join(fields, " and ")
@@ -172,8 +172,8 @@ func (r *reporter) findDoomedCRDs(store *storeScan) {
 		if doomed.keys > 0 {
 			r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error,
 				Key: "rewritten " + string(side), Count: doomed.count(), Related: doomed.samples,
-				Message: fmt.Sprintf("the controllers of the %s side (%s) rewrite %s without %s", side, r.m.ControlPlane(side).Version, plural(doomed.keys, "CRD"), strings.Join(sortedKeys(fields), ", ")),
-				Fix:     "give the modern side a default store of its own: no override moves CRDs"})
+				Message: fmt.Sprintf("the controllers of the %s side (%s) write %s back without %s", side, r.m.ControlPlane(side).Version, plural(doomed.keys, "CRD"), strings.Join(sortedKeys(fields), ", ")),
+				Fix:     "use layout split, which gives the modern side its own default store: no override moves CRDs"})
 		}
 	}
 }
@@ -198,11 +198,11 @@ func (r *reporter) findCustomVersions(store *storeScan, t *resourceTally) {
 			f.Message = fmt.Sprintf("%s of kind %s %s where %s %s belongs", plural(tally.keys, "object"), st.APIVersion, st.Kind, c.Spec.Group, c.Spec.Names.Kind)
 		case !c.has(version):
 			f.Rule = "FUS031"
-			f.Message = fmt.Sprintf("%s stored as %s, a version that the CRD does not have: they cannot be read", plural(tally.keys, "object"), st.APIVersion)
+			f.Message = fmt.Sprintf("%s stored as %s, a version that the CRD does not list: they cannot be read", plural(tally.keys, "object"), st.APIVersion)
 			f.Fix = "restore the version in the CRD's spec.versions"
 		case len(c.Status.StoredVersions) > 0 && !slices.Contains(c.Status.StoredVersions, version):
 			f.Rule, f.Severity = "FUS031", finding.Warning
-			f.Message = fmt.Sprintf("%s stored as %s, which status.storedVersions does not list: a migration would overlook them", plural(tally.keys, "object"), st.APIVersion)
+			f.Message = fmt.Sprintf("%s stored as %s, which status.storedVersions does not list: a storage migration would skip them", plural(tally.keys, "object"), st.APIVersion)
 			f.Fix = "add the version to status.storedVersions, then migrate"
 		default:
 			continue
@@ -238,16 +238,16 @@ func (r *reporter) findAPIServices() {
 			if nobodys.keys > 0 {
 				r.add(store.Name, apiServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Warning,
 					Key: "undefined " + string(side), Count: nobodys.count(), Related: nobodys.samples,
-					Message: fmt.Sprintf("%s of group/versions that no CRD in this store has: the %s side (%s) announces them and answers 404, which stops its namespace deletion, until it removes them",
+					Message: fmt.Sprintf("%s of group/versions that no CRD in this store has: the %s side (%s) announces them and answers 404, which blocks its deletion of namespaces, until it removes them",
 						plural(nobodys.keys, "APIService"), side, r.m.ControlPlane(side).Version),
 					Fix: "restore the CRDs, or delete the APIServices"})
 			}
 			if unknown.keys > 0 {
 				r.add(store.Name, apiServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Error,
 					Key: "unserved " + string(side), Count: unknown.count(), Related: unknown.samples,
-					Message: fmt.Sprintf("%s of group/versions that the %s side (%s) does not serve: it deletes them at its next start, or lists groups that answer 404, which stops its namespace deletion",
+					Message: fmt.Sprintf("%s of group/versions that the %s side (%s) does not serve: it deletes them at its next start, or announces groups that answer 404, which blocks its deletion of namespaces",
 						plural(unknown.keys, "APIService"), side, r.m.ControlPlane(side).Version),
-					Fix: "give the modern side a default store of its own: no override moves APIServices"})
+					Fix: "use layout split, which gives the modern side its own default store: no override moves APIServices"})
 			}
 		}
 	}
@@ -348,10 +348,10 @@ func (r *reporter) addShared(what string, claims map[string][]claim, still func(
 	}
 	for g, c := range shared {
 		f := finding.Finding{Rule: g.rule, Severity: finding.Error, Key: what, Count: c.count(), Related: c.samples,
-			Message: fmt.Sprintf("%s handed out to more than one service: traffic for one reaches the other", plural(c.keys, what)),
+			Message: fmt.Sprintf("%s allocated to more than one service: traffic for one reaches the other", plural(c.keys, what)),
 			Fix:     "delete and recreate one service of each, and let only one side create services"}
 		if g.rule == "FUS052" {
-			f.Fix = "the two sides keep services in different stores with one range: share services, or give the sides disjoint ranges"
+			f.Fix = "the sides keep services in different stores with one range: set owner shared for services, or spec.network.modernServiceCIDRs"
 		}
 		r.add(g.store, "services/specs", f)
 	}
@@ -456,7 +456,7 @@ func (r *reporter) findBitmaps(ctx context.Context, store *storeScan) {
 		free.keys = int64(len(taken))
 		if free.keys > 0 && r.allocatesFrom(store, name, isPort) {
 			r.add(store.Name, rangesResource+"/"+name, finding.Finding{Rule: "FUS050", Severity: finding.Error, Key: "free", Count: free.count(), Related: free.samples,
-				Message: fmt.Sprintf("the bitmap takes %s of services for free: the allocator that reads it hands them out again (it is repaired only every 3 minutes)", plural(free.keys, "allocation")),
+				Message: fmt.Sprintf("the bitmap lacks %s of services: the allocator that reads it allocates them again (it is repaired every 3 minutes)", plural(free.keys, "allocation")),
 				Fix:     "let only the side whose allocator keeps the bitmap create services"})
 		}
 		if !store.legible("services/specs") {
@@ -610,7 +610,7 @@ func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
 		if without.keys > 0 && store.legible("ipaddresses") {
 			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Warning,
 				Key: "missing " + string(side), Count: without.count(), Related: without.samples,
-				Message: fmt.Sprintf("%s of services without an IPAddress object: the %s side may hand them out again until its repair loop has seen them", plural(without.keys, "ClusterIP"), side),
+				Message: fmt.Sprintf("%s of services without an IPAddress object: the %s side may allocate them again until its repair loop runs", plural(without.keys, "ClusterIP"), side),
 				Fix:     "let only one side create services"})
 		}
 		if orphaned.keys > 0 && home.legible("services/specs") {
@@ -639,13 +639,13 @@ func (r *reporter) findLocks() {
 			if store == nil {
 				continue
 			}
-			holder := "nobody holds it"
+			holder := "without a holder"
 			if id, ok := store.total.facts.holders[a.Key()]; ok && id != "" {
 				holder = "held by " + id
 			}
 			r.add(store.Name, a.Resource, finding.Finding{Rule: "FUS065", Severity: finding.Error, Subject: store.Name + ":" + a.Key(), Key: a.Component,
-				Message: fmt.Sprintf("the %s of both sides elects on this object (%s): only one of the two ever runs", a.Component, holder),
-				Fix:     "give the modern side's component a lock of its own: --leader-elect-resource-name"})
+				Message: fmt.Sprintf("the %s of both sides elects on this object (%s): only one of the two runs", a.Component, holder),
+				Fix:     "set --leader-elect-resource-name of the modern side's component to another name"})
 		}
 	}
 }
@@ -655,8 +655,8 @@ func (r *reporter) findSecrets() {
 	for _, store := range r.stores {
 		if c := store.total.facts.invalidated; c.keys > 0 {
 			r.add(store.Name, "secrets", finding.Finding{Rule: "FUS088", Severity: finding.Error, Count: c.count(), Related: c.samples,
-				Message: fmt.Sprintf("%s marked invalid by the legacy token cleaner: the modern side refuses them already, and deletes them a year later, also when they are in use through the legacy side", plural(c.keys, "token secret")),
-				Fix:     "switch off legacy-serviceaccount-token-cleaner-controller on the modern side and remove the label kubernetes.io/legacy-token-invalid-since"})
+				Message: fmt.Sprintf("%s marked invalid by the legacy token cleaner: the modern side refuses them now and deletes them a year later, also when they are in use through the legacy side", plural(c.keys, "token secret")),
+				Fix:     "add -legacy-serviceaccount-token-cleaner-controller to --controllers of the modern side, and remove the label kubernetes.io/legacy-token-invalid-since"})
 		}
 	}
 }

@@ -267,7 +267,7 @@ func (d *danglingIn) report() {
 		}
 		d.add(d.store.Name, kind.Dependent, finding.Finding{Rule: "FUS100", Severity: finding.Warning,
 			Key: string(group.side), Count: c.count(), Related: c.samples,
-			Message: fmt.Sprintf("%s of service accounts that the %s side does not have: it refuses these tokens, and its token controller deletes them", plural(c.keys, "token secret"), group.side),
+			Message: fmt.Sprintf("%s of service accounts that the %s side does not have: it refuses these tokens, and its token controller deletes the secrets", plural(c.keys, "token secret"), group.side),
 			Fix:     "keep secrets and serviceaccounts in one store for both sides"})
 	}
 }
@@ -289,8 +289,8 @@ func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen gc.
 		gc.UnknownKind:     "does not know that kind, and takes that for an absent owner",
 		gc.Absent:          "serves that kind and does not find the owner" + where,
 		gc.UnservedVersion: "knows that kind but not in this version, and takes the 404 for an absent owner",
-		gc.ClusterOwner:    "looks for the cluster-scoped owner in the namespace of the object",
-		gc.NamespacedOwner: "looks for an owner that is in a namespace, and the object is in none",
+		gc.ClusterOwner:    "looks up the cluster-scoped owner in the namespace of the object",
+		gc.NamespacedOwner: "looks up a namespaced owner, and the object is in no namespace",
 	}[seen]
 	f := finding.Finding{Rule: "FUS060", Severity: finding.Error, Count: c.count(), Related: c.samples,
 		Key: finding.Key(string(side), kind.APIVersion+" "+kind.Kind, sightKeys[seen])}
@@ -303,11 +303,11 @@ func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen gc.
 	objects := plural(c.keys, strings.TrimSuffix(PlainName(kind.Dependent), "s"))
 	if plane.Collector.Runs {
 		f.Message = fmt.Sprintf("the garbage collector of the %s side (%s) deletes %s owned by %s %s: it %s", side, plane.Version, objects, kind.APIVersion, kind.Kind, why)
-		f.Fix = fmt.Sprintf("switch the garbage collector of the %s side off before it runs again (--controllers=...,-garbagecollector), or let both sides see these owners", side)
+		f.Fix = fmt.Sprintf("add -garbagecollector to --controllers of the controller manager of the %s side, or set owner shared for the resource of these owners", side)
 	} else {
 		f.Severity = finding.Info
 		f.Message = fmt.Sprintf("the garbage collector of the %s side (%s), which is off, would delete %s owned by %s %s: it %s", side, plane.Version, objects, kind.APIVersion, kind.Kind, why)
-		f.Fix = "keep it off"
+		f.Fix = "keep the garbage collector off"
 	}
 	r.add(store.Name, kind.Dependent, f)
 }

@@ -224,7 +224,7 @@ func TestScanShowsWhatLiesOutsideThePrefix(t *testing.T) {
 	stores["core"]["!/other/pods/default/a"] = []byte("x")
 	stores["core"]["!zzz"] = []byte("x")
 	findings := scanStores(t, splitMap(), stores, Options{}).Findings
-	if len(findings) != 1 || findings[0].Rule != "FUS231" || findings[0].Severity != finding.Info || !strings.Contains(findings[0].Message, `2 keys outside of the prefix "/registry"`) ||
+	if len(findings) != 1 || findings[0].Rule != "FUS231" || findings[0].Severity != finding.Info || !strings.Contains(findings[0].Message, `2 keys outside the prefix "/registry"`) ||
 		!slices.Equal(findings[0].Related, []string{"/other/pods/default/a", "zzz"}) {
 		t.Errorf("findings = %s, want one remark about two keys", findingText(findings))
 	}
@@ -246,7 +246,7 @@ func TestScanFinds(t *testing.T) {
 		}, "FUS004", "modern:deployments", "1 key written by the modern side, but the owner is legacy", "deployments/default/api"},
 		{"a key in a store from which nobody reads it", func(_ *pair.Map, core, _ contents) {
 			core["flowschemas/x"] = put("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", "x", "uid-x", nil)
-		}, "FUS004", "core:flowschemas", "from which no side reads this resource; they belong in store modern, which does not hold them: no API server shows", "flowschemas/x"},
+		}, "FUS004", "core:flowschemas", "from which no side reads this resource; they belong in store modern, which does not hold them: no API server serves", "flowschemas/x"},
 		{"a copy in a store from which nobody reads it", func(_ *pair.Map, core, modern contents) { core["flowschemas/system"] = modern["flowschemas/system"] },
 			"FUS004", "core:flowschemas", "1 key in a store from which no side reads this resource; they belong in store modern", "flowschemas/system"},
 		{"custom resources in the store of the other side", func(m *pair.Map, core, _ contents) {
@@ -275,7 +275,7 @@ func TestScanFinds(t *testing.T) {
 		{"a damaged value", func(_ *pair.Map, core, _ contents) { core["pods/default/bad"] = []byte("k8s\x00\x0a\xff") },
 			"FUS000", "core:pods", "1 value cannot be read", "pods/default/bad"},
 		{"an encrypted value", func(_ *pair.Map, core, _ contents) { core["secrets/default/s"] = []byte("k8s:enc:aescbc:v1:key1:xx") },
-			"FUS070", "core:secrets", "the legacy side omits them from lists silently", "secrets/default/s"},
+			"FUS070", "core:secrets", "the legacy side silently omits them from lists", "secrets/default/s"},
 		{"CBOR", func(_ *pair.Map, core, _ contents) {
 			core["pods/default/c"] = object{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "c", UID: "uid-c"}.cbor()
 		}, "FUS072", "core:pods", "stored as CBOR", "pods/default/c"},
@@ -292,7 +292,7 @@ func TestScanFinds(t *testing.T) {
 		}, "FUS031", "modern:" + crdResource, "2 CRDs have lost spec.preserveUnknownFields=false, and with it", crdResource + "/as.kubeflow.io"},
 		{"a stored version that the CRD does not have", func(_ *pair.Map, _, modern contents) {
 			modern["kubeflow.io/notebooks/default/old"] = customJSON("kubeflow.io/v1alpha1", "Notebook", "old")
-		}, "FUS031", "modern:kubeflow.io/notebooks", "a version that the CRD does not have", "kubeflow.io/notebooks/default/old"},
+		}, "FUS031", "modern:kubeflow.io/notebooks", "a version that the CRD does not list", "kubeflow.io/notebooks/default/old"},
 		{"a stored version that storedVersions does not list", func(_ *pair.Map, _, modern contents) {
 			modern[crdResource+"/notebooks.kubeflow.io"] = crdJSON("kubeflow.io", "notebooks", "Notebook", `,"version":"v1","versions":[{"name":"v1","served":true},{"name":"v2","served":true,"storage":true}],"preserveUnknownFields":false},"status":{"storedVersions":["v2"]}}`)
 		}, "FUS031", "modern:kubeflow.io/notebooks", "status.storedVersions does not list", "kubeflow.io/notebooks/default/nb"},
@@ -326,7 +326,7 @@ func TestScanFinds(t *testing.T) {
 		{"an object in no namespace with an owner in one", func(m *pair.Map, core, _ contents) {
 			m.Legacy.Collector = gc.Collector{Runs: true, AbsentOwner: gc.Deleted, NamespacedOwner: gc.Deleted}
 			core["minions/n2"] = put("v1", "Node", "", "n2", "uid-n2", nil, [4]string{"v1", "Pod", "web-1", "uid-pod-default-web-1"})
-		}, "FUS061", "core:minions", "deletes 1 node owned by v1 Pod: it looks for an owner that is in a namespace, and the object is in none", "minions/n2 (owner web-1)"},
+		}, "FUS061", "core:minions", "deletes 1 node owned by v1 Pod: it looks up a namespaced owner, and the object is in no namespace", "minions/n2 (owner web-1)"},
 		{"an owner of a kind that the collector knows and its server does not serve", func(m *pair.Map, core, _ contents) {
 			m.Legacy.Collector = gc.Collector{Runs: true, UnservedVersion: gc.Deleted, KnowsUnserved: true}
 			m.Resources[slices.IndexFunc(m.Resources, func(r pair.Resource) bool { return r.Key == "replicasets" })].Legacy.Serves = nil
@@ -335,7 +335,7 @@ func TestScanFinds(t *testing.T) {
 		{"mirror pods and a collector that looks for nodes in namespaces", func(m *pair.Map, core, _ contents) {
 			m.Legacy.Collector = gc.Collector{Runs: true, ClusterOwner: gc.Deleted}
 			core["pods/default/mirror"] = pod("default", "mirror", [4]string{"v1", "Node", "n1", "uid-n1"})
-		}, "FUS062", "core:pods", "looks for the cluster-scoped owner in the namespace", "pods/default/mirror (owner n1)"},
+		}, "FUS062", "core:pods", "looks up the cluster-scoped owner in the namespace", "pods/default/mirror (owner n1)"},
 		{"objects in a namespace that is gone", func(_ *pair.Map, core, _ contents) { core["pods/gone/web"] = pod("gone", "web") },
 			"FUS130", "core:pods", "in 1 namespace that store core does not have (gone)", "pods/gone/web"},
 		{"custom resources in a namespace that only the other store has not", func(_ *pair.Map, _, modern contents) {
@@ -343,26 +343,26 @@ func TestScanFinds(t *testing.T) {
 		}, "FUS130", "modern:kubeflow.io/notebooks", "store core does not have", "kubeflow.io/notebooks/gone/nb"},
 		{"one ClusterIP twice", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
-		}, "FUS050", "core:services/specs", "1 ClusterIP handed out to more than one service", "10.96.0.1: core:default/a, core:default/kubernetes"},
+		}, "FUS050", "core:services/specs", "1 ClusterIP allocated to more than one service", "10.96.0.1: core:default/a, core:default/kubernetes"},
 		{"a misplaced service with the ClusterIP of another", func(_ *pair.Map, _, modern contents) {
 			modern["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
-		}, "FUS050", "core:services/specs", "1 ClusterIP handed out", "10.96.0.1: core:default/kubernetes, modern:default/a"},
+		}, "FUS050", "core:services/specs", "1 ClusterIP allocated", "10.96.0.1: core:default/kubernetes, modern:default/a"},
 		{"one ClusterIP in two sets of services", func(m *pair.Map, _, modern contents) {
 			row := RowOf(m, Key{Form: FormObject, Resource: "services/specs"})
 			row.Owner, row.Modern.Store = pair.OwnerSplit, "modern"
 			modern["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
-		}, "FUS052", "core:services/specs", "1 ClusterIP handed out", "10.96.0.1: core:default/kubernetes, modern:default/a"},
+		}, "FUS052", "core:services/specs", "1 ClusterIP allocated", "10.96.0.1: core:default/kubernetes, modern:default/a"},
 		{"one node port twice", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "", 30001)
 			core["services/specs/default/b"] = svc("default", "b", "", 30001)
-		}, "FUS050", "core:services/specs", "1 node port handed out", "30001/TCP: core:default/a, core:default/b"},
+		}, "FUS050", "core:services/specs", "1 node port allocated", "30001/TCP: core:default/a, core:default/b"},
 		{"a ClusterIP that the bitmap takes for free", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "10.96.0.9", 0)
-		}, "FUS050", "core:ranges/serviceips", "takes 1 allocation of services for free", "default/a 10.96.0.9"},
+		}, "FUS050", "core:ranges/serviceips", "lacks 1 allocation of services", "default/a 10.96.0.9"},
 		{"a node port that the bitmap takes for free", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "", 30003)
 			core["ranges/servicenodeports"] = bitmap("30000-30015", 1)
-		}, "FUS050", "core:ranges/servicenodeports", "takes 1 allocation", "default/a 30003"},
+		}, "FUS050", "core:ranges/servicenodeports", "lacks 1 allocation", "default/a 30003"},
 		{"a ClusterIP without an IPAddress", func(_ *pair.Map, _, modern contents) { delete(modern, "ipaddresses/10.96.0.1") },
 			"FUS050", "modern:ipaddresses", "1 ClusterIP of services without an IPAddress object", "default/kubernetes 10.96.0.1"},
 		{"two services on one ClusterIP that no allocator knows", func(_ *pair.Map, core, _ contents) {
@@ -372,17 +372,17 @@ func TestScanFinds(t *testing.T) {
 		{"two services on one bit of a bitmap", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "10.96.0.6", 0)
 			core["services/specs/default/b"] = svc("default", "b", "10.96.0.6", 0)
-		}, "FUS050", "core:ranges/serviceips", "takes 1 allocation of services for free", "default/b 10.96.0.6"},
+		}, "FUS050", "core:ranges/serviceips", "lacks 1 allocation of services", "default/b 10.96.0.6"},
 		{"services on two node ports that the bitmap takes for free", func(_ *pair.Map, core, _ contents) {
 			for i, name := range []string{"a", "b", "c", "d"} {
 				core["services/specs/default/"+name] = svc("default", name, "", 30003+i%2)
 			}
 			core["ranges/servicenodeports"] = bitmap("30000-30015", 1)
-		}, "FUS050", "core:ranges/servicenodeports", "takes 2 allocations", "default/d 30004"},
+		}, "FUS050", "core:ranges/servicenodeports", "lacks 2 allocations", "default/d 30004"},
 		{"a misplaced service with the node port of another", func(_ *pair.Map, core, modern contents) {
 			core["services/specs/default/a"] = svc("default", "a", "", 30001)
 			modern["services/specs/default/b"] = svc("default", "b", "", 30001)
-		}, "FUS050", "core:services/specs", "1 node port handed out to more than one service", "30001/TCP: core:default/a, modern:default/b"},
+		}, "FUS050", "core:services/specs", "1 node port allocated to more than one service", "30001/TCP: core:default/a, modern:default/b"},
 		{"another range", func(_ *pair.Map, core, _ contents) { core["ranges/serviceips"] = bitmap("10.0.0.0/24", 0) },
 			"FUS051", "core:ranges/serviceips", `holds the range "10.0.0.0/24", want 10.96.0.0/24`, ""},
 		{"another service CIDR", func(_ *pair.Map, _, modern contents) {
@@ -412,7 +412,7 @@ func TestScanFinds(t *testing.T) {
 		},
 			"FUS000", "core:pods", "1 value cannot be read: its JSON is cut off or invalid; every list", "pods/default/cut"},
 		{"a damaged value that nobody reads", func(_ *pair.Map, core, _ contents) { core["widgets/default/w"] = []byte("x") },
-			"FUS000", "core:widgets", "nobody reads this resource", "widgets/default/w"},
+			"FUS000", "core:widgets", "no side reads this resource", "widgets/default/w"},
 		{"keys that name no resource", func(_ *pair.Map, core, _ contents) { core["/a"] = []byte("x") },
 			"FUS231", "core", "1 key below the prefix without a resource", "/a"},
 		{"a list that a side does not serve", func(m *pair.Map, core, _ contents) {
@@ -765,7 +765,7 @@ func TestScanDoesNotTakeAnUnreadHomeForOneThatHoldsTheKeys(t *testing.T) {
 	broken.onPage = func(_ *fakePager, r Request) error {
 		return failAt(r, "/registry/flowschemas/", errors.New("member on fire"))
 	}
-	if f := find(Store{Name: "modern", Pager: broken}); f.Severity != finding.Error || !strings.Contains(f.Message, "store modern was not read, or not to its end") {
+	if f := find(Store{Name: "modern", Pager: broken}); f.Severity != finding.Error || !strings.Contains(f.Message, "whether store modern holds them is not known") {
 		t.Errorf("an unread home: %s %s, want an error that says so", f.Severity, f.Message)
 	}
 }

@@ -112,8 +112,8 @@ type Fight struct {
 // Finding says what a fight means.
 func (f *Fight) Finding() finding.Finding {
 	result := finding.Finding{Rule: "FUS234", Severity: finding.Error, Subject: f.Store + ":" + f.Key,
-		Message: fmt.Sprintf("the key is written again and again: %d times, and %d times a value came back that had just been replaced", f.Writes, f.Returns),
-		Fix:     "let one side write it"}
+		Message: fmt.Sprintf("two writers overwrite each other: %d writes, %d of which wrote back a value that had just been replaced", f.Writes, f.Returns),
+		Fix:     "let one side write the key"}
 	if known := knownFight(f.Key); known != nil {
 		result.Rule, result.Fix = known.rule, known.fix
 	}
@@ -124,12 +124,12 @@ func (f *Fight) Finding() finding.Finding {
 // fights are the keys about which two API servers are known to fight, and why.
 var fights = []fightAbout{
 	{key: "services/endpoints/default/kubernetes", writes: 6, rule: "FUS040",
-		fix: "give the modern API server --endpoint-reconciler-type=none, or both the same reconciler and endpoints and master leases in one store"},
-	{key: "endpointslices/default/kubernetes", writes: 6, rule: "FUS040", fix: "give the modern API server --endpoint-reconciler-type=none"},
+		fix: "set --endpoint-reconciler-type=none on the modern API server, or the same reconciler on both, with endpoints and master leases in one store"},
+	{key: "endpointslices/default/kubernetes", writes: 6, rule: "FUS040", fix: "set --endpoint-reconciler-type=none on the modern API server"},
 	// Each service that is made is a write. API servers repair ranges every three minutes.
-	{key: "ranges/", window: 15 * time.Minute, rule: "FUS051", fix: "give both API servers the same ranges"},
-	{key: crdResource + "/", writes: 10, rule: "FUS031", fix: "keep CRDs in a store that the legacy side does not use"},
-	{key: apiServiceResource + "/", writes: 10, rule: "FUS030", fix: "keep APIServices in separate stores: each side needs a default store of its own"},
+	{key: "ranges/", window: 15 * time.Minute, rule: "FUS051", fix: "set the same --service-cluster-ip-range and --service-node-port-range on both API servers"},
+	{key: crdResource + "/", writes: 10, rule: "FUS031", fix: "use layout split: the legacy side does not write the CRDs of the modern one"},
+	{key: apiServiceResource + "/", writes: 10, rule: "FUS030", fix: "use layout split, which gives each side its own default store"},
 }
 
 type fightAbout struct {

@@ -172,16 +172,16 @@ func differs(of *plan.Component, change render.Change, place string) finding.Fin
 	switch {
 	case len(change.New) == 0:
 		f.Message = fmt.Sprintf("is %q, and the plan does not set it", is)
-		f.Fix = "remove it, or add it to the spec: check says what comes of it"
+		f.Fix = "remove it, or add it to the spec and run fusionctl check"
 	case len(change.Old) == 0:
 		f.Message = fmt.Sprintf("is not set, and the plan has %q: %s", want, change.Why)
 		f.Fix = fmt.Sprintf("set %s=%s", change.What, want)
 	default:
 		f.Message = fmt.Sprintf("is %q, and the plan has %q: %s", is, want, change.Why)
-		f.Fix = fmt.Sprintf("set %s=%s, or change the spec: check says what comes of it", change.What, want)
+		f.Fix = fmt.Sprintf("set %s=%s, or change the spec and run fusionctl check", change.What, want)
 		if more, less, lists := entries(change); lists {
 			f.Message = strings.TrimPrefix(more+less, ", and ") + ": " + change.Why
-			f.Fix = fmt.Sprintf("set %s as fusionctl plan prints it, or change the spec: check says what comes of it", change.What)
+			f.Fix = fmt.Sprintf("set %s as fusionctl plan prints it, or change the spec and run fusionctl check", change.What)
 		}
 	}
 	return f
@@ -324,7 +324,7 @@ func (c *checker) judgeKubelets() {
 		}
 		slices.Sort(nodes)
 		c.add(finding.Finding{Rule: Differs, Severity: finding.Warning, Subject: "kubelets of " + text,
-			Message: fmt.Sprintf("%s, and the plan counts with %s: what pods may have depends on it", counted(len(nodes), "node"), c.plan.Kubelet),
-			Fix:     "set spec.kubelet.version to the oldest that nodes run, and check the spec again", Related: nodes[:min(len(nodes), samples)]})
+			Message: fmt.Sprintf("%s, and the plan is made for kubelets of %s: which pod fields they know depends on it", counted(len(nodes), "node"), c.plan.Kubelet),
+			Fix:     "set spec.kubelet.version to the oldest kubelet, and run fusionctl check again", Related: nodes[:min(len(nodes), samples)]})
 	}
 }

@@ -20,7 +20,7 @@ func TestLocksThatAreHeldTwice(t *testing.T) {
 	p.hold("services/endpoints", "shop", "operator", pair.Legacy, "old", clock.Add(-5*time.Second))
 	p.wants() // one holder
 	p.hold("leases", "shop", "operator", pair.Modern, "new", clock.Add(-5*time.Second))
-	p.wants("FUS065 warning", "lock shop/operator: is held twice at once", "leases of the modern side by new", "endpoints that both sides see by old")
+	p.wants("FUS065 warning", "lock shop/operator: has two holders", "leases of the modern side by new", "endpoints that both sides see by old")
 
 	// A name of the legacy side's own components, held on the modern side as well: two of them place the same pods.
 	p = newPair(t, "1.10.13", "")
@@ -68,7 +68,7 @@ func TestLocksOfThePlanAreNotHeldTwice(t *testing.T) {
 func TestLocksThatNobodyHolds(t *testing.T) {
 	p := newPair(t, "1.10.13", "")
 	p.modern.objects["/apis/coordination.k8s.io/v1/leases"] = nil
-	p.wants("FUS242 warning", "kube-controller-manager of the modern side: nobody holds its lock")
+	p.wants("FUS242 warning", "kube-controller-manager of the modern side: its lock, leases kube-system/kube-controller-manager-modern, has no holder")
 	p.hold("leases", "kube-system", p.plan.Modern.Locks[0].Name, pair.Modern, "new", clock.Add(-time.Minute))
 	p.wants() // clocks differ by less than that
 	p.modern.fails["/apis/coordination.k8s.io/v1/leases"] = errors.New("forbidden")
@@ -201,7 +201,7 @@ func TestValuesAreComparedAsFlags(t *testing.T) {
 // What the plan leaves to fusionctl's own controllers is done while they hold their lock.
 func TestJointControllers(t *testing.T) {
 	p := jointPair(t, "1.10.13")
-	p.wants("FUS242 warning", "fusionctl-controllers: nobody holds their lock, configmaps kube-system/fusionctl-controllers")
+	p.wants("FUS242 warning", "fusionctl-controllers: their lock, configmaps kube-system/fusionctl-controllers, has no holder")
 	p.shared("/api/v1/configmaps", owned("settings", "apps/v1", "StatefulSet", "db", "u9"))
 	p.wants("FUS135 warning", "neither side has")
 	p.hold("configmaps", "kube-system", "fusionctl-controllers", pair.Modern, "one", clock)

@@ -106,8 +106,8 @@ func (c *checker) twoLeaders(name string, held []heldLock) finding.Finding {
 		holders = append(holders, held[i].String())
 	}
 	f := finding.Finding{Rule: "FUS065", Severity: finding.Warning, Subject: "lock " + name, Related: holders,
-		Message: fmt.Sprintf("is held twice at once: %s. Neither holder sees the other's lock, and both act", strings.Join(holders, "; ")),
-		Fix:     "run this on one side only, or let it elect on one object that both sides see; what acts for one side's own objects alone should have a name of its own there"}
+		Message: fmt.Sprintf("has two holders: %s. Neither sees the other's lock, and both act as the leader", strings.Join(holders, "; ")),
+		Fix:     "run it on one side, or elect on one object that both sides see; give one that acts for its side's objects alone another lock name"}
 	if slices.ContainsFunc(slices.Concat(c.plan.Legacy.Locks, c.plan.Modern.Locks), func(l pair.Lock) bool { return title(l.Namespace, l.Name) == name }) {
 		f.Severity = finding.Error // a component of the control plane
 	}
@@ -127,7 +127,7 @@ func (c *checker) unheldLocks() {
 			continue
 		}
 		c.add(finding.Finding{Rule: Differs, Severity: finding.Warning, Subject: fmt.Sprintf("%s of the %s side", of.Component, of.Side),
-			Message: fmt.Sprintf("nobody holds its lock, %s %s: it does not run, or elects on something else than planned", strings.TrimPrefix(of.Resource, "services/"), title(of.Namespace, of.Name)),
+			Message: fmt.Sprintf("its lock, %s %s, has no holder: it does not run, or elects on another object than planned", strings.TrimPrefix(of.Resource, "services/"), title(of.Namespace, of.Name)),
 			Fix:     "start it with the arguments of the plan"})
 	}
 }
@@ -152,6 +152,6 @@ func (c *checker) judgeJoint() {
 		return
 	}
 	c.add(finding.Finding{Rule: Differs, Severity: finding.Warning, Subject: plan.JointControllers,
-		Message: fmt.Sprintf("nobody holds their lock, %s %s: what the plan leaves to them is left undone: %s", jointLock.Resource, title(jointLock.Namespace, jointLock.Name), strings.Join(c.plan.Joint.Why, "; ")),
+		Message: fmt.Sprintf("their lock, %s %s, has no holder: no component does what the plan leaves to them: %s", jointLock.Resource, title(jointLock.Namespace, jointLock.Name), strings.Join(c.plan.Joint.Why, "; ")),
 		Fix:     "start fusionctl controllers with the arguments of the plan"})
 }

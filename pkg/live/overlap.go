@@ -287,7 +287,8 @@ func (v *overlaps) judge(w *workload) (finding.Finding, bool) {
 		if h.pods > 0 {
 			what = fmt.Sprintf("selects %s", counted(h.pods, "pod"))
 		}
-		f.Message = fmt.Sprintf("is of the %s side and %s of the %s side (%s): %s", w.side, what, side, w.selector, consequences[w.kind])
+		f.Count = finding.Count(h.pods)
+		f.Message = fmt.Sprintf("belongs to the %s side and %s of the %s side (%s): %s", w.side, what, side, w.selector, consequences[w.kind])
 		f.Related = h.examples
 		return f, true // the sides are two
 	}
@@ -305,24 +306,24 @@ func prefixed(prefix string, list []string) []string {
 func (v *overlaps) fix(w *workload) string {
 	label := v.sideLabel
 	if label == "" {
-		label = "a label that says whose they are (spec.pods.sideLabel)"
+		label = "a label of their side (spec.pods.sideLabel)"
 	}
-	return fmt.Sprintf("give the pods of the two sides %s and name it in the selector of %s, or keep them in different namespaces", label, w.title())
+	return fmt.Sprintf("give the pods of each side %s and add it to the selector of %s, or use different namespaces", label, w.title())
 }
 
 // consequences of selecting the other side's pods.
 var consequences = map[string]string{
-	"Service":               "it leads clients of one side to pods of the other",
+	"Service":               "it routes traffic to the pods of both",
 	"PodDisruptionBudget":   "it counts pods whose controller its side does not see, and blocks evictions",
 	"DaemonSet":             adopts,
-	"Deployment":            "its autoscaler counts them, and ReplicaSets of either adopt pods of the other that have lost their controller, and delete those that are too many",
+	"Deployment":            "its autoscaler counts them; ReplicaSets of one side adopt the other's pods that have no controller, and delete surplus ones",
 	"Job":                   adopts,
 	"ReplicaSet":            adopts,
 	"ReplicationController": adopts,
 	"StatefulSet":           adopts,
 }
 
-const adopts = "it adopts those that have lost their controller, and deletes those that are too many"
+const adopts = "it adopts those without a controller, and deletes surplus ones"
 
 // counted is 1 pod, 2 pods.
 func counted(n int, noun string) string {
@@ -359,14 +360,15 @@ func (m *mislabels) meet(label, what, title string, set labels.Set, side pair.Si
 
 func (m mislabels) report(c *checker, label string) {
 	for of, h := range m {
-		f := finding.Finding{Rule: Mislabelled, Severity: finding.Warning, Subject: fmt.Sprintf("%s of the %s side", of.what, of.side), Related: h.examples}
+		f := finding.Finding{Rule: Mislabelled, Severity: finding.Warning, Subject: fmt.Sprintf("%s of the %s side", of.what, of.side),
+			Key: of.value, Count: finding.Count(h.pods), Related: h.examples}
 		switch {
 		case of.side == pair.Legacy:
-			f.Message = fmt.Sprintf("%s %s=%s, which is the modern side's", carries(h.pods, "carries", "carry"), label, of.value)
-			f.Fix = "remove the label from what is made through the legacy server"
+			f.Message = fmt.Sprintf("%s %s=%s, which is the label of the modern side", carries(h.pods, "carries", "carry"), label, of.value)
+			f.Fix = "remove the label from pods and templates that are created through the legacy API server"
 		case of.value == "":
 			f.Message = fmt.Sprintf("%s no label %s", carries(h.pods, "has", "have"), label)
-			f.Fix = fmt.Sprintf("make them again: pods and templates that are made through the modern server get %s=%s from its admission", label, sideModern)
+			f.Fix = fmt.Sprintf("create them again: admission of the modern API server sets %s=%s on pods and templates", label, sideModern)
 		default:
 			f.Message = fmt.Sprintf("%s %s=%s, want %s", carries(h.pods, "carries", "carry"), label, of.value, sideModern)
 			f.Fix = fmt.Sprintf("set %s=%s", label, sideModern)

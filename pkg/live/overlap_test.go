@@ -35,7 +35,7 @@ func TestSelectorsOverlapExactly(t *testing.T) {
 				p.wants()
 				continue
 			}
-			p.wants("FUS240 error", "shop/old", "is of the legacy side and would select pods of the modern side", "the pods that Deployment shop/new makes")
+			p.wants("FUS240 error", "shop/old", "belongs to the legacy side and would select pods of the modern side", "the pods that Deployment shop/new makes")
 			if text := lines(p.check()); strings.Count(text, "\n") != 1 {
 				t.Errorf("%s: want one finding:\n%s", selector, text)
 			}
@@ -74,13 +74,13 @@ func TestServicesAndBudgetsThatSelectBothSides(t *testing.T) {
 
 	p = fused(t, `{app: web}`)
 	p.legacy.put("/apis/policy/v1beta1/poddisruptionbudgets", `{metadata: {name: web, namespace: shop, uid: b1}, spec: {selector: {matchLabels: {app: web}}}}`)
-	p.wants("FUS240 warning", "PodDisruptionBudget shop/web: is of the legacy side and selects 1 pod of the modern side", "blocks evictions")
+	p.wants("FUS240 warning", "PodDisruptionBudget shop/web: belongs to the legacy side and selects 1 pod of the modern side", "blocks evictions")
 	p = fused(t, `{app: web}`)
 	p.legacy.put("/apis/policy/v1beta1/poddisruptionbudgets", `{metadata: {name: all, namespace: shop, uid: b1}, spec: {selector: {}}}`)
 	p.wants() // selects nothing up to v1beta1
 	p = fused(t, `{app: web}`)
 	p.modern.put("/apis/policy/v1/poddisruptionbudgets", `{metadata: {name: all, namespace: shop, uid: b1}, spec: {selector: {}}}`)
-	p.wants("FUS240 warning", "PodDisruptionBudget shop/all", "of the modern side and selects 1 pod of the legacy side")
+	p.wants("FUS240 warning", "PodDisruptionBudget shop/all", "to the modern side and selects 1 pod of the legacy side")
 }
 
 func TestPodsThatNobodyActsOnAreLeftOut(t *testing.T) {
@@ -117,5 +117,5 @@ func TestSideLabel(t *testing.T) {
 	// A pod without a controller is whose its label says.
 	p = labelled(`{app: other, example.test/side: modern}`, `{app: agent}`)
 	p.shared("/api/v1/pods", `{metadata: {name: alone, namespace: shop, uid: p9, labels: {app: agent, example.test/side: modern}}}`)
-	p.wants("FUS240 error", "DaemonSet shop/agent: is of the legacy side and selects 1 pod of the modern side", "pod shop/alone")
+	p.wants("FUS240 error", "DaemonSet shop/agent: belongs to the legacy side and selects 1 pod of the modern side", "pod shop/alone")
 }

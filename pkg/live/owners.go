@@ -361,10 +361,11 @@ func (c *checker) dangling(of dangling, d *dangle) finding.Finding {
 		f.Subject = row.Name
 	}
 	owner := of.kind.Kind + " of " + of.kind.GroupVersion().String()
+	f.Key, f.Count = finding.Key(string(of.side), owner, sightKeys[of.seen]), finding.Count(d.count)
 	if of.side == "" {
 		f.Rule, f.Severity = "FUS135", finding.Warning
-		f.Message = fmt.Sprintf("%s owned by a %s that neither side has, and no collector runs that would delete them", objects, owner)
-		f.Fix = "start fusionctl controllers, which collects garbage with both sides in sight, or delete them"
+		f.Message = fmt.Sprintf("%s owned by a %s that neither side has; no garbage collector runs that deletes them", objects, owner)
+		f.Fix = "start fusionctl controllers, whose garbage collector looks up owners on both sides, or delete the objects"
 		return f
 	}
 	switch {
@@ -373,14 +374,15 @@ func (c *checker) dangling(of dangling, d *dangle) finding.Finding {
 	case of.seen != gc.Absent:
 		f.Rule = "FUS061"
 	}
-	collector := "and its garbage collector deletes them"
-	f.Fix = fmt.Sprintf("switch the garbage collector of the %s side off before it runs again", of.side)
+	collector := "its garbage collector deletes them"
+	f.Fix = fmt.Sprintf("add -garbagecollector to --controllers of the controller manager of the %s side", of.side)
 	if !c.collects(of.side) {
 		f.Severity = finding.Info
-		collector = "and its garbage collector, which is off, would delete them"
-		f.Fix = "keep it off"
+		collector = "its garbage collector, which is off, would delete them"
+		f.Fix = "keep the garbage collector off"
 	}
-	f.Message = fmt.Sprintf("%s owned by a %s, and the %s side (%s) %s, %s", objects, owner, of.side, c.plan.Side(of.side).Version.Minor, sights[of.seen], collector)
+	f.Message = fmt.Sprintf("%s owned by a %s; the %s side (%s) %s: %s",
+		objects, owner, of.side, c.plan.Side(of.side).Version.Minor, sights[of.seen], collector)
 	return f
 }
 
@@ -388,7 +390,13 @@ func (c *checker) dangling(of dangling, d *dangle) finding.Finding {
 var sights = map[gc.Sight]string{
 	gc.UnknownKind:     "does not know that kind",
 	gc.UnservedVersion: "knows that kind in another version and takes the 404 for an absent owner",
-	gc.ClusterOwner:    "looks for the cluster-scoped owner in the namespace of the object",
-	gc.NamespacedOwner: "looks for an owner that is in a namespace, and the object is in none",
-	gc.Absent:          "serves that kind and does not have the owner, which is the other side's",
+	gc.ClusterOwner:    "looks up the cluster-scoped owner in the namespace of the object",
+	gc.NamespacedOwner: "looks up a namespaced owner, and the object is in no namespace",
+	gc.Absent:          "serves that kind and does not have the owner, which the other side has",
+}
+
+// sightKeys tell the same in the keys of findings.
+var sightKeys = map[gc.Sight]string{
+	gc.UnknownKind: "unknown kind", gc.UnservedVersion: "unserved version", gc.Absent: "absent owner",
+	gc.ClusterOwner: "cluster-scoped owner", gc.NamespacedOwner: "namespaced owner",
 }

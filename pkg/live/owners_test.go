@@ -50,13 +50,13 @@ func TestOwnersOfTheOtherSide(t *testing.T) {
 	p = newPair(t, "1.6.13", "")
 	p.shared("/api/v1/nodes", `{metadata: {name: cp-1, uid: n1}}`)
 	p.shared("/api/v1/pods", owned("mirror", "v1", "Node", "cp-1", "n1"))
-	p.wants("FUS062 info", "looks for the cluster-scoped owner in the namespace")
+	p.wants("FUS062 info", "looks up the cluster-scoped owner in the namespace")
 
 	// It looks for an owner that is in a namespace, and has no namespace to look in.
 	p = newPair(t, "1.6.13", "")
 	p.shared("/api/v1/configmaps", `{metadata: {name: settings, namespace: shop, uid: c1}}`)
 	p.shared("/api/v1/nodes", `{metadata: {name: cp-1, uid: n1, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: settings, uid: c1}]}}`)
-	p.wants("FUS061 info", "looks for an owner that is in a namespace, and the object is in none")
+	p.wants("FUS061 info", "looks up a namespaced owner, and the object is in no namespace")
 }
 
 func TestOwnersThatAreGone(t *testing.T) {

@@ -56,18 +56,18 @@ func (d *differ) identity(from, to *Definition) {
 		d.find("FUS303", finding.Error, "spec.names.listKind", "", "it changes from %q to %q", a, b)
 	}
 	if a, b := text(from.spec(), "names", "singular"), text(to.spec(), "names", "singular"); a != "" && a != b {
-		d.find("FUS318", finding.Warning, "spec.names.singular", "", "%q is no name of the resource any more", a)
+		d.find("FUS318", finding.Warning, "spec.names.singular", "", "the name %q is removed", a)
 	}
 	for _, field := range []string{"shortNames", "categories"} {
 		for _, name := range missing(list(from.spec(), "names", field), list(to.spec(), "names", field)) {
-			d.find("FUS318", finding.Warning, "spec.names."+field, fmt.Sprint(name), "%v is no name of the resource any more", quote(name))
+			d.find("FUS318", finding.Warning, "spec.names."+field, fmt.Sprint(name), "the name %v is removed", quote(name))
 		}
 	}
 	if from.preserves() && !to.preserves() {
-		d.find("FUS309", finding.Error, "spec.preserveUnknownFields", "", "fields that no schema names were kept, and are pruned now")
+		d.find("FUS309", finding.Error, "spec.preserveUnknownFields", "", "fields that no schema names were preserved, and are now pruned")
 	}
 	if a, b := from.Storage(), to.Storage(); a != b {
-		d.find("FUS316", finding.Info, "", "", "objects are written in %s, and no more in %s", b, a)
+		d.find("FUS316", finding.Info, "", "", "the storage version changes from %s to %s", a, b)
 	}
 }
 
@@ -82,7 +82,7 @@ func (d *differ) version(from, to *Definition, v Version) {
 		return
 	}
 	if v.Served && !now.Served {
-		d.find("FUS302", finding.Error, v.Name, "", "the version was served, and is not any more")
+		d.find("FUS302", finding.Error, v.Name, "", "the version is no longer served")
 	}
 	before, _ := from.entry(v.Name)
 	after, _ := to.entry(v.Name)
@@ -103,9 +103,9 @@ func (d *differ) subresources(version string, before, after map[string]any) {
 		case a != nil && b == nil:
 			d.find("FUS314", finding.Error, version, name, "the subresource %s is removed", name)
 		case a == nil && b != nil && name == "status":
-			d.find("FUS314", finding.Warning, version, "status", "the subresource status is added: writes to the object itself do not change its status any more")
+			d.find("FUS314", finding.Warning, version, "status", "the subresource status is added: writes to the object itself no longer change its status")
 		case name == "scale" && a != nil && !reflect.DeepEqual(a, b):
-			d.find("FUS314", finding.Warning, version, "scale", "the subresource scale reads or writes other fields")
+			d.find("FUS314", finding.Warning, version, "scale", "the subresource scale uses other fields")
 		}
 	}
 }
@@ -117,15 +117,15 @@ func (d *differ) conversion(from, to *Definition) {
 	several := len(to.Versions()) > 1
 	switch {
 	case a == StrategyWebhook && b == StrategyNone && several:
-		d.find("FUS312", finding.Error, "spec.conversion", "", "a webhook converted objects, and now apiVersion alone is changed")
+		d.find("FUS312", finding.Error, "spec.conversion", "", "a webhook converted objects; now only apiVersion changes")
 	case a == StrategyNone && b == StrategyWebhook && several:
-		d.find("FUS312", finding.Warning, "spec.conversion", "", "every read and write in another version than the stored one needs %s now", now)
+		d.find("FUS312", finding.Warning, "spec.conversion", "", "every read and write in a version other than the stored one now needs %s", now)
 	case a == b && webhook != now && several:
-		d.find("FUS312", finding.Warning, "spec.conversion", "", "objects are converted through %s, and no more through %s", now, webhook)
+		d.find("FUS312", finding.Warning, "spec.conversion", "", "the conversion webhook changes from %s to %s", webhook, now)
 	}
 	reviewed, reviews := list(from.spec(), "conversion", "webhook", "conversionReviewVersions"), list(to.spec(), "conversion", "webhook", "conversionReviewVersions")
 	if a == b && len(reviewed) > 0 && len(missing(reviewed, reviews)) == len(reviewed) {
-		d.find("FUS312", finding.Warning, "spec.conversion", "reviews", "the webhook is asked in %v, and no more in %v", reviews, reviewed)
+		d.find("FUS312", finding.Warning, "spec.conversion", "reviews", "conversionReviewVersions changes from %v to %v", reviewed, reviews)
 	}
 	if b != StrategyNone {
 		return
@@ -140,7 +140,7 @@ func (d *differ) conversion(from, to *Definition) {
 				lost = slices.DeleteFunc(lost, func(field string) bool { return slices.Contains(known, field) })
 			}
 			if len(lost) > 0 {
-				d.find("FUS317", finding.Error, v.Name+" as "+other.Name, "", "read as %s, an object loses %s", other.Name, strings.Join(lost, ", "))
+				d.find("FUS317", finding.Error, v.Name+" as "+other.Name, "", "an object that is read as %s loses %s", other.Name, strings.Join(lost, ", "))
 			}
 		}
 	}
@@ -163,7 +163,7 @@ func (c *comparison) schema(path string, from, to map[string]any) {
 	case to == nil:
 		return // anything is allowed, and without a schema nothing is pruned
 	case from == nil:
-		c.find("FUS309", finding.Error, path, "", "there was no schema, and now there is one: what it does not allow is refused, and what it does not name is pruned")
+		c.find("FUS309", finding.Error, path, "", "a schema is added: values that it does not allow are refused, fields that it does not name are pruned")
 		return
 	}
 	c.types(path, from, to)
@@ -172,7 +172,7 @@ func (c *comparison) schema(path string, from, to map[string]any) {
 	c.merging(path, from, to)
 	for _, field := range []string{"allOf", "anyOf", "oneOf", "not"} {
 		if b := to[field]; b != nil && !reflect.DeepEqual(from[field], b) && !flag(to, "x-kubernetes-int-or-string") {
-			c.find("FUS319", finding.Warning, path, field, "%s is not what it was", field)
+			c.find("FUS319", finding.Warning, path, field, "%s changes", field)
 		}
 	}
 	c.rules(path, from, to)
@@ -194,12 +194,12 @@ func (c *comparison) types(path string, from, to map[string]any) {
 	case widened:
 	case a == "" && path == "": // an object is one
 	case a == "":
-		c.find("FUS305", finding.Error, path, "", "it could be anything, and must be of type %s", b)
+		c.find("FUS305", finding.Error, path, "", "any type was allowed, now only %s", b)
 	default:
 		c.find("FUS305", finding.Error, path, "", "its type changes from %s to %s", a, b)
 	}
 	if flag(from, "nullable") && !flag(to, "nullable") && b != "" {
-		c.find("FUS315", finding.Error, path, "", "it could be null")
+		c.find("FUS315", finding.Error, path, "", "null was allowed, and is no longer")
 	}
 }
 
@@ -246,14 +246,14 @@ func (c *comparison) limits(path string, from, to map[string]any) {
 	for _, name := range required {
 		field, _ := name.(string)
 		if at(to, "properties", field, "default") == nil {
-			c.find("FUS306", finding.Error, path+"."+field, "", "it is required, and was not")
+			c.find("FUS306", finding.Error, path+"."+field, "", "it becomes required")
 		}
 	}
 }
 
 func was(value any) string {
 	if value == nil {
-		return ", and there was none"
+		return ", and was not set"
 	}
 	return fmt.Sprintf(", and was %v", quote(value))
 }
@@ -279,10 +279,10 @@ func (c *comparison) values(path string, from, to map[string]any) {
 	if enum := list(to, "enum"); len(enum) > 0 {
 		old := list(from, "enum")
 		if len(old) == 0 {
-			c.find("FUS307", finding.Error, path, "", "it could have any value, and now one of %v", enum)
+			c.find("FUS307", finding.Error, path, "", "any value was allowed, now only one of %v", enum)
 		}
 		for _, value := range missing(old, enum) {
-			c.find("FUS307", finding.Error, path, fmt.Sprint(value), "the value %v is not allowed any more", quote(value))
+			c.find("FUS307", finding.Error, path, fmt.Sprint(value), "the value %v is no longer allowed", quote(value))
 		}
 	}
 	a, had := from["default"]
@@ -325,7 +325,7 @@ func (c *comparison) fields(path string, from, to map[string]any) {
 	open := flag(to, "x-kubernetes-preserve-unknown-fields") || to["additionalProperties"] != nil && to["additionalProperties"] != false
 	wasOpen := flag(from, "x-kubernetes-preserve-unknown-fields") || from["additionalProperties"] != nil && from["additionalProperties"] != false
 	if wasOpen && !open && c.prunes {
-		c.find("FUS309", finding.Error, path, "", "fields that the schema does not name were kept, and are pruned now")
+		c.find("FUS309", finding.Error, path, "", "fields that the schema does not name were preserved, and are now pruned")
 	}
 	old, _ := from["properties"].(map[string]any)
 	now, _ := to["properties"].(map[string]any)

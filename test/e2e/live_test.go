@@ -160,8 +160,8 @@ func proveLive(t *testing.T, c *checkedLive, legacy string) {
 	overlapping["spec"].(object)["selector"] = object{"matchExpressions": []object{{"key": "deployment", "operator": "In", "values": []string{"shop", "other"}}}}
 	must(t, c.user.Call(ctx, http.MethodPost, deploymentsPath(36), overlapping, nil))
 	must(t, c.admin.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/services", object{"metadata": object{"name": "shop"}, "spec": object{"ports": []object{{"port": 80}}, "selector": object{"deployment": "shop"}}}, nil))
-	c.wants("FUS240", finding.Error, "Deployment demo/shop", "is of the legacy side")
-	c.wants("FUS240", finding.Error, "Deployment demo/shop", "is of the modern side")
+	c.wants("FUS240", finding.Error, "Deployment demo/shop", "belongs to the legacy side")
+	c.wants("FUS240", finding.Error, "Deployment demo/shop", "belongs to the modern side")
 	c.wants("FUS240", finding.Warning, "Service demo/shop", "selects pods of both sides")
 
 	// Owners that a side looks for in vain. Beside 1.10 no collector may run: what nobody owns any more stays. Beside 1.6 the modern one
