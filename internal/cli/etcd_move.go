@@ -352,6 +352,10 @@ func printMoved(w io.Writer, req etcdMoveRequest, result move.Result, backup str
 	case req.output == "yaml":
 		err = printYAML(w, document)
 	default:
+		if result.NotBegun {
+			_, err := fmt.Fprintln(w, "nothing to bring back: this move never began, and its keys are where they were")
+			return err
+		}
 		did := "moved"
 		if undo {
 			did = "brought back"

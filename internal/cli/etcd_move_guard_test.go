@@ -81,7 +81,9 @@ func TestEtcdMoveKnowsItsFiles(t *testing.T) {
 	}
 	m.refused("a plan that was edited", 2, []string{"was changed after it was written", "hint: fusionctl etcd move plan"}, "apply", edit(m.plan, "lease-0007", "lease-9997"), "--yes")
 	m.refused("a plan for another etcd by hand", 2, []string{"was changed after it was written"}, "apply", edit(m.plan, `"clusters":{"core":"`, `"clusters":{"core":"1`), "--yes")
-	m.refused("undo before apply", 1, []string{"nothing was changed yet"}, "undo", m.plan, "--yes")
+	if code, stdout, stderr := m.run("undo", m.plan, "--yes"); code != 0 || !strings.HasPrefix(stdout, "nothing to bring back") {
+		t.Errorf("undo before apply: exit code %d, %s%s", code, stdout, stderr)
+	}
 	for verb, args := range map[string][]string{"plan": {"--out", m.plan + "2"}, "apply": {m.plan, "--yes"}, "undo": {m.plan, "--yes"}} {
 		m.refused(verb+" of what is not newest", 2, []string{"--gentle: what it reads may be old"}, verb, append(args, "--gentle")...)
 	}
@@ -96,6 +98,8 @@ func TestEtcdMoveKnowsItsFiles(t *testing.T) {
 			t.Errorf("%s: %v, %v; want it for the owner alone", m.plan+suffix, info.Mode(), err)
 		}
 	}
+	m.refused("undo without journal and backup", 1, []string{"there is no backup, and 250 keys may have been moved"}, "undo", m.plan, "--yes",
+		"--journal", m.plan+"-other.journal", "--backup", m.plan+"-other.backup")
 	for name, test := range map[string]struct{ old, new, says string }{
 		"damaged": {`"value":"bGVhc2UgNw=="`, `"value":"bGVhc2UgOA=="`, "is damaged"},
 		"cut off": {"\n{\"keys\":250", "", "is cut off"},

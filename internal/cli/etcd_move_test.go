@@ -108,13 +108,12 @@ func TestEtcdMoveRefusesBadInput(t *testing.T) {
 		code int
 		says string
 	}{
-		"cut off":    {[]string{"apply", splitSpec, cut, "--yes"}, 2, "is no plan, or is cut off"},
-		"no plan":    {[]string{"apply", splitSpec, text, "--yes"}, 2, "text.plan:1"},
-		"missing":    {[]string{"apply", splitSpec, filepath.Join(dir, "none"), "--yes"}, 2, "no such file"},
-		"undo first": {[]string{"undo", splitSpec, plan, "--yes"}, 1, "nothing was changed yet"},
-		"no out":     {[]string{"plan", splitSpec}, 2, "--out FILE is required"},
-		"snapshot":   {[]string{"plan", splitSpec, "--out", plan, "--snapshot", "core=" + stores + "split-1.10-1.36-core.db"}, 2, "between live stores"},
-		"half":       {[]string{"plan", splitSpec, "--out", plan, "--from", "core"}, 2, "want both, with --resource, or neither"},
+		"cut off":  {[]string{"apply", splitSpec, cut, "--yes"}, 2, "is no plan, or is cut off"},
+		"no plan":  {[]string{"apply", splitSpec, text, "--yes"}, 2, "text.plan:1"},
+		"missing":  {[]string{"apply", splitSpec, filepath.Join(dir, "none"), "--yes"}, 2, "no such file"},
+		"no out":   {[]string{"plan", splitSpec}, 2, "--out FILE is required"},
+		"snapshot": {[]string{"plan", splitSpec, "--out", plan, "--snapshot", "core=" + stores + "split-1.10-1.36-core.db"}, 2, "between live stores"},
+		"half":     {[]string{"plan", splitSpec, "--out", plan, "--from", "core"}, 2, "want both, with --resource, or neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr := run(t, slices.Concat([]string{"etcd", "move"}, test.args, endpoints(servers))...)
@@ -123,9 +122,14 @@ func TestEtcdMoveRefusesBadInput(t *testing.T) {
 			}
 		})
 	}
+	// What never began is undone already.
+	code, stdout, stderr := run(t, slices.Concat([]string{"etcd", "move", "undo", splitSpec, plan, "--yes"}, endpoints(servers))...)
+	if code != 0 || !strings.Contains(stdout, "this move never began") {
+		t.Errorf("undo of a move that never began: exit code %d, %s%s; want 0", code, stdout, stderr)
+	}
 	// Something still writes.
 	servers["modern"].Put(t, map[string][]byte{"/registry/pods/default/stray": []byte("changed")})
-	code, _, stderr := run(t, slices.Concat([]string{"etcd", "move", "apply", splitSpec, plan, "--yes"}, endpoints(servers))...)
+	code, _, stderr = run(t, slices.Concat([]string{"etcd", "move", "apply", splitSpec, plan, "--yes"}, endpoints(servers))...)
 	if code != 1 || !strings.Contains(stderr, "changed since the plan was made") || !strings.Contains(stderr, "hint: stop the API servers") {
 		t.Errorf("apply after a change: exit code %d, stderr %q; want 1", code, stderr)
 	}

@@ -88,7 +88,7 @@ func runInit(request initRequest, streams Streams) error {
 	if err != nil {
 		return badInput(err, "")
 	}
-	if err := writeNew(request.out, text, streams); err != nil {
+	if err := writeNew(request.out, text, 0o644, streams); err != nil {
 		return err
 	}
 	printForbidden(streams.Err, request, text)
@@ -128,7 +128,8 @@ func runInitFrom(request initRequest, streams Streams) error {
 	if options.Modern, err = parseVersionFlag("modern", modernOf(request)); err != nil {
 		return err
 	}
-	draft, err := draftFrom(request.from, options)
+	mode := fs.FileMode(0o644)
+	draft, err := draftFrom(request.from, options, &mode)
 	if err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func runInitFrom(request initRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := writeNew(request.out, text, streams); err != nil {
+	if err := writeNew(request.out, text, mode, streams); err != nil {
 		return err
 	}
 	for _, note := range draft.Notes {
@@ -170,8 +171,9 @@ func printToDo(w io.Writer, name string, missing []adopt.Note, text []byte) {
 	}
 }
 
-// draftFrom reads the directory. Whatever is wrong with it is the fault of what was given.
-func draftFrom(from string, options adopt.Options) (*adopt.Draft, error) {
+// draftFrom reads the directory, and takes from the mode what one of its files does not have. Whatever is wrong with the
+// directory is the fault of what was given.
+func draftFrom(from string, options adopt.Options, mode *fs.FileMode) (*adopt.Draft, error) {
 	info, err := os.Stat(from)
 	if err != nil {
 		return nil, badInput(err, "")
@@ -179,7 +181,11 @@ func draftFrom(from string, options adopt.Options) (*adopt.Draft, error) {
 	if !info.IsDir() {
 		return nil, usagef("%s: is a file, want the directory that it is in", from)
 	}
-	running, err := adopt.Read(os.DirFS(from), hostOf(from))
+	host := hostOf(from)
+	if host != nil {
+		host = strictest{host, mode}
+	}
+	running, err := adopt.Read(strictest{os.DirFS(from), mode}, host)
 	if err != nil {
 		return nil, badInput(fmt.Errorf("reading %s: %w", from, err), "")
 	}
@@ -208,6 +214,24 @@ func hostOf(from string) fs.FS {
 	return os.DirFS("/")
 }
 
+// strictest takes from a mode what the files that are read do not have: a spec shows what they hold, and who may not read one
+// of them may not read that. Their owner may.
+type strictest struct {
+	fs.FS
+	mode *fs.FileMode
+}
+
+func (s strictest) Open(name string) (fs.File, error) {
+	f, err := s.FS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		*s.mode &= info.Mode().Perm() | 0o600
+	}
+	return f, nil
+}
+
 // modernOf is the version that was given, or the one of the pair that each layout is explained with: 1.6 can share its store
 // with 1.10.
 func modernOf(request initRequest) string {
@@ -229,7 +253,7 @@ func parseVersionFlag(flag, value string) (kubever.Version, error) {
 }
 
 // writeNew writes to standard output for "-", otherwise to a file that must not exist yet.
-func writeNew(file string, text []byte, streams Streams) error {
+func writeNew(file string, text []byte, mode fs.FileMode, streams Streams) error {
 	if file == "-" {
 		_, err := streams.Out.Write(text)
 		return err
@@ -240,5 +264,5 @@ func writeNew(file string, text []byte, streams Streams) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("writing %s: %w", file, err)
 	}
-	return filetree.WriteFile(file, text, 0o644)
+	return filetree.WriteFile(file, text, mode)
 }

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/pkg/pki"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
@@ -40,14 +43,15 @@ func newPKICmd(streams Streams) *cobra.Command {
 		Short: "Issue the certificates that a plan needs, from the cluster's own CA",
 		Long: `pki issues what the components of a plan present: serving certificates with the right names, client certificates with the right
 user, none of them in system:masters. Files go to DIR/HOST/PATH, ready to be copied to each host. What is there already is kept, keys have
-mode 0600. Certificates that the cluster has already are not issued again; the service-account key of the legacy side is reused, so that
+mode 0600, and a directory that pki creates is its owner's alone. Certificates that the cluster has already are not issued again; the service-account key of the legacy side is reused, so that
 its tokens stay valid on both sides.
 
-Exit codes: 0 done, 1 could not write, 2 bad spec or bad key files, 3 a certificate that was kept is not good for all names of the plan.`,
+Exit codes: 0 done, 1 could not write, 2 bad spec or bad key files, 3 a certificate that was kept is not good for all names of the plan,
+or a key that was kept is empty, another certificate's, or readable by others.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			req.file, req.now = args[0], time.Now()
-			return runPKI(req, streams)
+			return runPKI(cmd.Context(), req, streams)
 		},
 	}
 	flags := cmd.Flags()
@@ -70,7 +74,7 @@ Exit codes: 0 done, 1 could not write, 2 bad spec or bad key files, 3 a certific
 	return cmd
 }
 
-func runPKI(req pkiRequest, streams Streams) error {
+func runPKI(ctx context.Context, req pkiRequest, streams Streams) error {
 	if req.days < 1 || req.days > 36500 {
 		return usagef("--days=%d: want 1 to 36500", req.days)
 	}
@@ -87,28 +91,94 @@ func runPKI(req pkiRequest, streams Streams) error {
 	if err != nil {
 		return badInput(err, "fusionctl pki --help names the flags for further authorities")
 	}
-	for _, f := range files {
-		mode := fs.FileMode(0o644)
+	tree := make([]filetree.File, len(files))
+	for i, f := range files {
+		tree[i] = filetree.File{Path: path.Join(f.Host, f.Path), Mode: 0o644, Data: f.Data}
 		if f.Secret {
-			mode = 0o600
+			tree[i].Mode = 0o600
 		}
-		path := filepath.Join(req.out, f.Host, filepath.FromSlash(f.Path))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return fmt.Errorf("writing %s: %w", path, err)
-		}
-		if err := createFile(path, f.Data, mode); err != nil {
-			return err
-		}
-		fmt.Fprintln(streams.Out, path)
+	}
+	if err := filetree.Add(ctx, req.out, tree); err != nil {
+		return err
+	}
+	for _, f := range tree {
+		fmt.Fprintln(streams.Out, filepath.Join(req.out, filepath.FromSlash(f.Path)))
 	}
 	fmt.Fprintf(streams.Err, "%d files written below %s; what was there was kept\n", len(files), req.out)
-	return keptWithoutNames(p, req.out, streams)
+	names, err := keptWithoutNames(p, req.out, streams)
+	if err != nil {
+		return err
+	}
+	keys, err := keptKeys(p, req.out)
+	for _, problem := range keys {
+		fmt.Fprintln(streams.Err, problem)
+	}
+	if err == nil && (names || len(keys) > 0) {
+		return errAttention
+	}
+	return err
+}
+
+// keptKeys reports private keys that were kept and are none, belong to another certificate, or may be read by others.
+func keptKeys(p *plan.Plan, out string) ([]string, error) {
+	root, err := os.OpenRoot(out)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	var problems []string
+	look := func(host, key string, fits func(key []byte) error) error {
+		name := path.Join(host, key)
+		problem := func(format string, args ...any) {
+			problems = append(problems, fmt.Sprintf("%s: was kept, and %s", filepath.Join(out, filepath.FromSlash(name)), fmt.Sprintf(format, args...)))
+		}
+		info, err := root.Lstat(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil // the host has it already, or the plan does not want it there
+		case err != nil:
+			return err
+		case !info.Mode().IsRegular():
+			problem("is no regular file; put the key in its place")
+			return nil
+		case info.Mode().Perm()&0o077 != 0:
+			problem("has mode %04o, so that others may read it; replace it and what was signed by it, or chmod 600 if nobody did", info.Mode().Perm())
+		}
+		data, err := root.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if err := fits(data); err != nil {
+			problem("is not good: %v; remove it and its certificate, and run this again", err)
+		}
+		return nil
+	}
+	for _, c := range p.Certificates {
+		if c.Existing {
+			continue
+		}
+		err := look(c.Host, c.Key, func(key []byte) error {
+			certificate, err := root.ReadFile(path.Join(c.Host, c.Cert))
+			if err != nil {
+				return err
+			}
+			return pki.Fits(certificate, key)
+		})
+		if err != nil {
+			return problems, err
+		}
+	}
+	for _, h := range p.Hosts {
+		if err := look(h.Name, p.PKI.ServiceAccountKey, func(key []byte) error { _, err := pki.PublicKey(key); return err }); err != nil {
+			return problems, err
+		}
+	}
+	return problems, nil
 }
 
 // keptWithoutNames reports certificates that were kept and are not good for all names of the plan: a service that came into the plan later, or
 // an address that changed. Replacing one would surprise whoever made it.
-func keptWithoutNames(p *plan.Plan, out string, streams Streams) error {
-	short := false
+func keptWithoutNames(p *plan.Plan, out string, streams Streams) (short bool, err error) {
 	for _, c := range p.Certificates {
 		if c.Existing || c.Authority {
 			continue
@@ -116,7 +186,7 @@ func keptWithoutNames(p *plan.Plan, out string, streams Streams) error {
 		path := filepath.Join(out, c.Host, filepath.FromSlash(c.Cert))
 		data, err := os.ReadFile(path)
 		if err != nil {
-			return err
+			return short, err
 		}
 		lacking, err := pki.Lacking(c, data)
 		switch {
@@ -128,10 +198,7 @@ func keptWithoutNames(p *plan.Plan, out string, streams Streams) error {
 			fmt.Fprintf(streams.Err, "%s: was kept, and is not good for %s, which the plan names; remove it and its key, and run this again\n", path, strings.Join(lacking, ", "))
 		}
 	}
-	if short {
-		return errAttention
-	}
-	return nil
+	return short, nil
 }
 
 // pkiGiven reads the authorities and keys that exist. The authority of the stores may be the cluster's.
@@ -174,23 +241,6 @@ func pkiGiven(req pkiRequest, p *plan.Plan, streams Streams) (pki.Given, error) 
 		given.ServiceAccountKey, err = readInput(streams, req.serviceAccountKey, keyLimitBytes)
 	}
 	return given, err
-}
-
-// createFile writes a file that must not exist.
-func createFile(path string, data []byte, mode fs.FileMode) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	_, err = f.Write(data)
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		os.Remove(path)
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	return nil
 }
 
 // certificateRow is a certificate as pki show prints it.

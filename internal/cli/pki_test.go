@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"crypto/x509"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -213,5 +214,55 @@ func sameFile(t *testing.T, a, b string) {
 	}
 	if !bytes.Equal(first, second) {
 		t.Errorf("%s and %s differ", a, b)
+	}
+}
+
+// TestPKISaysWhichKeysItKeptAreNotGood: one that is empty, another certificate's, readable by others, or a link.
+func TestPKISaysWhichKeysItKeptAreNotGood(t *testing.T) {
+	dir := t.TempDir()
+	spec, out := filepath.Join(dir, "spec.yaml"), filepath.Join(dir, "out")
+	if err := os.WriteFile(spec, []byte(pkiSpec), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	caCert, caKey := authorityFiles(t, dir, "ca")
+	etcdCert, etcdKey := authorityFiles(t, dir, "etcd")
+	args := []string{"pki", spec, "--ca-cert", caCert, "--ca-key", caKey, "--etcd-ca-cert", etcdCert, "--etcd-ca-key", etcdKey, "--out", out}
+	if code, _, stderr := run(t, args...); code != exitDone {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	key, foreign := filepath.Join(out, "cp-1/pki/modern/apiserver.key"), filepath.Join(out, "cp-2/pki/modern/apiserver.key")
+	good, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		file   string
+		change func(file string) error
+		says   string
+	}{
+		{key, func(file string) error { return os.WriteFile(file, nil, 0o600) }, "want a PEM file with a private key"},
+		{key, func(file string) error {
+			data, err := os.ReadFile(foreign)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(file, data, 0o600)
+		}, "belongs to another certificate"},
+		{key, func(file string) error { return os.Chmod(file, 0o644) }, "has mode 0644, so that others may read it"},
+		{key, func(file string) error {
+			return errors.Join(os.Rename(file, file+".moved"), os.Symlink(file+".moved", file))
+		}, "is no regular file"},
+		{filepath.Join(out, "cp-1/pki/sa.key"), func(file string) error { return os.WriteFile(file, nil, 0o600) }, "want a PEM file with a private key"},
+	} {
+		if err := test.change(test.file); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := run(t, args...)
+		if code != exitAttention || stdout != "" || !strings.Contains(stderr, test.file+": was kept, and ") || !strings.Contains(stderr, test.says) {
+			t.Errorf("%s: exit %d, wrote %q: %s; want 3 and it said", test.says, code, stdout, stderr)
+		}
+		if err := errors.Join(os.Remove(key), os.WriteFile(key, good, 0o600)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

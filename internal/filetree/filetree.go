@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,15 +53,26 @@ func (e *OccupiedError) Error() string {
 	return fmt.Sprintf("%s: is not overwritten:\n  %s", e.Directory, strings.Join(lines, "\n  "))
 }
 
-// Write puts the files, and a record of them, into the directory, which then holds nothing else. The directory may be missing, empty,
-// or one that Write wrote from the same source and that nobody has changed since. The new content is written beside it and takes its
-// place by a rename, so that the directory is at every moment the old one or the new one.
+// Write puts the files, and a record of them, into the directory, which then holds nothing else. The directory may be
+// missing, empty, or one that Write wrote from the same source and that nobody has changed since. The new content is written
+// beside it and takes its place by a rename, so that the directory is at every moment the old one or the new one; what a run
+// that was killed has left there is removed by the next one. The directory is its owner's alone when one of the files is.
 //
 // Errors: *OccupiedError; what the file system says. After an error, and when ctx ends, the directory is as it was.
 func Write(ctx context.Context, directory, source, part string, files []File) error {
 	directory, err := place(directory)
 	if err != nil {
 		return err
+	}
+	release, held, err := lock(ctx, filepath.Dir(directory))
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", directory, err)
+	}
+	defer release()
+	if held {
+		if err := clean(directory); err != nil {
+			return fmt.Errorf("removing what a run before has left beside %s: %w", directory, err)
+		}
 	}
 	exists, err := replaceable(directory, source, part)
 	if err != nil {
@@ -77,7 +89,7 @@ func Write(ctx context.Context, directory, source, part string, files []File) er
 	if err := swap(temporary, directory, exists); err != nil {
 		return fmt.Errorf("writing %s: %w", directory, err)
 	}
-	return nil
+	return Sync(filepath.Dir(directory))
 }
 
 // place is the directory without links, so that a rename replaces it and not a link to it.
@@ -198,11 +210,20 @@ func digest(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// The modes of directories.
+const (
+	private fs.FileMode = 0o700
+	public  fs.FileMode = 0o755
+)
+
 // fill writes files and record into an empty directory.
 func fill(ctx context.Context, directory, source, part string, files []File) error {
-	if err := os.Chmod(directory, 0o755); err != nil {
+	root, err := os.OpenRoot(directory)
+	if err != nil {
 		return err
 	}
+	defer root.Close()
+	mode := public
 	record := Record{Schema: recordSchema, Source: source, Part: part, Files: map[string]string{}}
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
@@ -211,8 +232,14 @@ func fill(ctx context.Context, directory, source, part string, files []File) err
 		if !filepath.IsLocal(filepath.FromSlash(f.Path)) {
 			return fmt.Errorf("%q lies outside of the directory", f.Path)
 		}
-		if err := put(filepath.Join(directory, filepath.FromSlash(f.Path)), f.Data, f.Mode); err != nil {
+		if err := directories(root, path.Dir(f.Path)); err != nil {
 			return err
+		}
+		if err := create(root, f.Path, f.Data, f.Mode); err != nil {
+			return err
+		}
+		if f.Mode.Perm()&0o077 == 0 {
+			mode = private
 		}
 		record.Files[f.Path] = digest(f.Data)
 	}
@@ -220,42 +247,35 @@ func fill(ctx context.Context, directory, source, part string, files []File) err
 	if err != nil {
 		return err
 	}
-	return put(filepath.Join(directory, RecordFile), append(data, '\n'), 0o644)
+	if err := create(root, RecordFile, append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	if err := root.Chmod(".", mode); err != nil {
+		return err
+	}
+	return syncIn(root, ".")
 }
 
-// put creates a file with exactly the mode, whatever the umask.
-func put(name string, data []byte, mode fs.FileMode) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	return err
-}
+// movedAway is the name of the old content while the new one takes its place, where two directories cannot be exchanged.
+const movedAway = "tree"
 
 // swap gives the temporary directory the place of the other, and gives it back when that fails.
 func swap(temporary, directory string, exists bool) error {
 	if !exists {
 		return os.Rename(temporary, directory)
 	}
+	if exchange(temporary, directory) == nil {
+		return os.RemoveAll(temporary)
+	}
 	old, err := os.MkdirTemp(filepath.Dir(directory), "."+filepath.Base(directory)+".old-")
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(directory, filepath.Join(old, "tree")); err != nil {
+	if err := os.Rename(directory, filepath.Join(old, movedAway)); err != nil {
 		return errors.Join(err, os.RemoveAll(old))
 	}
 	if err := os.Rename(temporary, directory); err != nil {
-		if back := os.Rename(filepath.Join(old, "tree"), directory); back != nil {
+		if back := os.Rename(filepath.Join(old, movedAway), directory); back != nil {
 			return errors.Join(err, fmt.Errorf("putting the old content back, which is in %s: %w", old, back))
 		}
 		return errors.Join(err, os.RemoveAll(old))

@@ -211,3 +211,103 @@ func TestWriteRefusesPathsOutside(t *testing.T) {
 		}
 	}
 }
+// TestWriteCleansUpAfterRunsThatWereKilled removes what they left, puts back what one had moved away, and touches nothing else.
+func TestWriteCleansUpAfterRunsThatWereKilled(t *testing.T) {
+	parent := t.TempDir()
+	directory := filepath.Join(parent, "out")
+	write(t, directory, sample)
+	for _, name := range []string{".out.new-123/cp-1", ".out.old-7", ".out.new-notes", ".other.new-5"} {
+		if err := os.MkdirAll(filepath.Join(parent, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(directory, filepath.Join(parent, ".out.old-7", movedAway)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(t.Context(), directory, "another", "", sample); err == nil || !strings.Contains(err.Error(), `rendered from "a"`) {
+		t.Errorf("Write from another source = %v, want the old tree back in its place", err)
+	}
+	var left []string
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		left = append(left, entry.Name())
+	}
+	if want := []string{".other.new-5", ".out.new-notes", "out"}; !slices.Equal(left, want) {
+		t.Errorf("left are %q, want %q", left, want)
+	}
+}
+
+// TestWriteWaitsForAnotherProcess: what is beside the directory may be in use.
+func TestWriteWaitsForAnotherProcess(t *testing.T) {
+	parent := t.TempDir()
+	release, held, err := lock(t.Context(), parent)
+	if err != nil || !held {
+		t.Skip("no locks on directories here: ", err)
+	}
+	temporary := filepath.Join(parent, ".out.new-1")
+	if err := os.Mkdir(temporary, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- Write(ctx, filepath.Join(parent, "out"), "a", "", sample) }()
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Write beside another = %v, want it to wait until its context ends", err)
+	}
+	if _, err := os.Stat(temporary); err != nil {
+		t.Errorf("what the other process uses is gone: %v", err)
+	}
+	release()
+	write(t, filepath.Join(parent, "out"), sample)
+}
+
+func TestTreesWithSecretsAreTheirOwnersAlone(t *testing.T) {
+	for name, want := range map[string]fs.FileMode{"secret": 0o700, "public": 0o755} {
+		directory := filepath.Join(t.TempDir(), name)
+		files := []File{{Path: "cp-1/etc/file", Mode: 0o644}}
+		if name == "secret" {
+			files = append(files, File{Path: "cp-1/etc/key", Mode: 0o600})
+		}
+		write(t, directory, files)
+		for path, want := range map[string]fs.FileMode{directory: want, filepath.Join(directory, "cp-1/etc"): 0o755} {
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s has mode %v, %v; want %v", path, info.Mode(), err, want)
+			}
+		}
+	}
+}
+
+func TestAddReplacesNothingAndLeavesTheDirectoryByNoLink(t *testing.T) {
+	parent := t.TempDir()
+	directory, outside := filepath.Join(parent, "pki"), filepath.Join(parent, "outside")
+	if err := os.Mkdir(outside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	key := File{Path: "cp-1/sa.key", Mode: 0o600, Data: []byte("key")}
+	if err := Add(t.Context(), directory, []File{key}); err != nil {
+		t.Fatal(err)
+	}
+	key.Data = []byte("another")
+	if err := Add(t.Context(), directory, []File{key}); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("Add of a file that is there = %v, want fs.ErrExist", err)
+	}
+	if got, want := contents(t, directory), []string{"cp-1/sa.key -rw------- key"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if err := os.Symlink(outside, filepath.Join(directory, "cp-2")); err != nil {
+		t.Fatal(err)
+	}
+	if err := Add(t.Context(), directory, []File{{Path: "cp-2/sa.key", Mode: 0o600}}); err == nil {
+		t.Error("Add through a link that leads out = nil")
+	}
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
+		t.Errorf("outside are %v, %v; want nothing", entries, err)
+	}
+	if info, err := os.Stat(directory); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory is %v, %v; want it for the owner alone", info.Mode(), err)
+	}
+}

@@ -52,10 +52,10 @@ func ID(plan []byte) string {
 }
 
 // Open opens the journal of a plan, or begins one. A last line without an end was being written when a run was killed: it is
-// taken off. The file is created with mode 0600.
+// taken off. The file is its owner's alone, and no link.
 // Errors: ErrLocked and ErrOtherPlan, wrapped; *fs.PathError for a file that cannot be opened; a line that is no record.
 func Open[T any](name, plan string) (*Journal[T], error) {
-	locked, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	locked, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE|noFollow, mode)
 	switch {
 	case errors.Is(err, fileutil.ErrLocked):
 		return nil, fmt.Errorf("%s: %w", name, ErrLocked)
@@ -78,8 +78,20 @@ func Open[T any](name, plan string) (*Journal[T], error) {
 	return j, nil
 }
 
+// mode is that of the file: records may say what Secrets hold.
+const mode = 0o600
+
 // recover reads the whole lines and cuts off what follows them.
 func (j *Journal[T]) recover() ([][]byte, error) {
+	switch info, err := j.file.Stat(); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("is no regular file")
+	}
+	if err := j.file.Chmod(mode); err != nil { // whatever the umask, and whoever created it
+		return nil, err
+	}
 	data, err := io.ReadAll(j.file)
 	if err != nil {
 		return nil, err

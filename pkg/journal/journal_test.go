@@ -121,3 +121,25 @@ func TestJournalOfAMissingDirectory(t *testing.T) {
 		t.Errorf("Open = %v, want fs.ErrNotExist", err)
 	}
 }
+
+func TestJournalIsItsOwnersAloneAndNoLink(t *testing.T) {
+	dir := t.TempDir()
+	name, theirs, link := filepath.Join(dir, "plan.journal"), filepath.Join(dir, "theirs"), filepath.Join(dir, "link")
+	for _, file := range []string{name, theirs} {
+		if err := os.WriteFile(file, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(theirs, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open[string](link, "plan"); err == nil {
+		t.Error("Open of a link = nil")
+	}
+	open(t, name, "plan")
+	for file, want := range map[string]fs.FileMode{name: 0o600, theirs: 0o644} {
+		if info, err := os.Stat(file); err != nil || info.Mode() != want || (file == theirs) != (info.Size() == 0) {
+			t.Errorf("%s is %v, %d bytes, %v; want mode %v", filepath.Base(file), info.Mode(), info.Size(), err, want)
+		}
+	}
+}

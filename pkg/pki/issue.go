@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"crypto"
 	"errors"
 	"fmt"
 	"slices"
@@ -144,4 +145,21 @@ func Lacking(c plan.Certificate, data []byte) ([]string, error) {
 		}
 	}
 	return lacking, nil
+}
+
+// Fits reports whether a private key that is there already is one, and the certificate's.
+// Errors: no key, or that of another certificate; nothing of the key is ever in an error.
+func Fits(certificatePEM, keyPEM []byte) error {
+	key, err := parseKey(keyPEM)
+	if err != nil {
+		return err
+	}
+	certificates, err := ParseCertificates(certificatePEM)
+	if err != nil {
+		return err
+	}
+	if public, ok := certificates[0].PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(key.Public()) {
+		return errors.New("belongs to another certificate")
+	}
+	return nil
 }

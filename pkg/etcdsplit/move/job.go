@@ -59,6 +59,8 @@ type Progress func(step Step, moves int64)
 type Result struct {
 	Moved   int64 `json:"moved"`   // of Apply: deleted where they came from, after their copies were read back; of Undo: brought back
 	Expired int64 `json:"expired"` // leases that ended meanwhile
+	// NotBegun says that Undo found nothing to bring back: every key is where the plan found it, and there is no backup.
+	NotBegun bool `json:"notBegun,omitempty"`
 	// Recreated are keys that Undo has from the backup alone: they were deleted in their new store after the move.
 	Recreated int64 `json:"recreated,omitempty"`
 	// Full are stores that were too full to be locked, and in which Undo has deleted copies all the same.

@@ -12,7 +12,8 @@ import (
 
 // Undo brings back what Apply has moved, from the copies, or from the backup where these are gone. Copies that were changed
 // since are not touched, and nothing is done when one of them is all there is. Where Apply has deleted nothing yet, the originals
-// are left as they are now, and only copies are deleted. Run again after it was killed, it goes on.
+// are left as they are now, and only copies are deleted. Run again after it was killed, it goes on. Of a move that never began
+// there is nothing to bring back, and the result says so.
 // Errors: as of Apply.
 func Undo(ctx context.Context, job Job) (Result, error) {
 	a, release, err := start(ctx, job, true)
@@ -34,7 +35,7 @@ func (a *applier) undo(ctx context.Context) error {
 	case !saved && len(a.journal) > 0:
 		return errors.New("undoing: the journal goes on, but its backup is gone: put it back")
 	case !saved:
-		return errors.New("undoing: there is no backup: nothing was changed yet")
+		return a.neverBegun(ctx)
 	}
 	// First look at everything, then change something.
 	var d differences
@@ -67,6 +68,32 @@ func (a *applier) undo(ctx context.Context) error {
 		return err
 	}
 	return a.Files.Append(Record{Step: Restored, Moves: done, All: true})
+}
+
+// neverBegun makes sure that nothing was moved, as the absence of journal and backup says: they may lie elsewhere. A key that
+// is in both stores may have been so when the plan was made, or be one that was copied: that is not known.
+func (a *applier) neverBegun(ctx context.Context) error {
+	var d differences
+	for batch, err := range batches(a.Plan.Moves()) {
+		if err != nil {
+			return err
+		}
+		pairs, err := a.read(ctx, batch)
+		if err != nil {
+			return err
+		}
+		for _, p := range pairs {
+			if p.to != nil || p.from == nil && !p.Leased {
+				d.add(p.Key, "is not in store %s alone", p.From)
+			}
+		}
+	}
+	if d.n > 0 {
+		return fmt.Errorf("undoing: there is no backup, and %d keys may have been moved; want the journal and the backup of this plan:%s",
+			d.n, d.list())
+	}
+	a.result.NotBegun = true
+	return nil
 }
 
 // eachSaved walks over plan and backup side by side; a key whose time was up before the backup was written has no entry there.

@@ -1,0 +1,116 @@
+package filetree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+)
+
+// Add puts files that are not there yet below a directory, each whole or not at all, and on the disk. A directory that it
+// creates is its owner's alone; the directories in it have mode 0755 whatever the umask, for they may be copied to a host.
+// It follows no link that leads out of the directory.
+// Errors: fs.ErrExist, wrapped, for a file that is there; what the file system says. Files before that stay.
+func Add(ctx context.Context, directory string, files []File) error {
+	if err := os.MkdirAll(filepath.Dir(filepath.Clean(directory)), 0o755); err != nil {
+		return fmt.Errorf("creating %s: %w", directory, err)
+	}
+	if err := os.Mkdir(directory, private); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("creating %s: %w", directory, err)
+	}
+	root, err := os.OpenRoot(directory)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := add(root, f); err != nil {
+			return fmt.Errorf("writing %s: %w", filepath.Join(directory, filepath.FromSlash(f.Path)), err)
+		}
+	}
+	return nil
+}
+
+// add writes a file under a temporary name and links it to its own, which fails when that is taken.
+func add(root *os.Root, f File) error {
+	if err := directories(root, path.Dir(f.Path)); err != nil {
+		return err
+	}
+	partial := path.Join(path.Dir(f.Path), "."+path.Base(f.Path)+".partial")
+	if err := root.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err // of a process that was killed
+	}
+	if err := create(root, partial, f.Data, f.Mode); err != nil {
+		return err
+	}
+	err := root.Link(partial, f.Path)
+	if err != nil && !errors.Is(err, fs.ErrExist) { // not every file system has links
+		if _, there := root.Lstat(f.Path); errors.Is(there, fs.ErrNotExist) {
+			if err = root.Rename(partial, f.Path); err == nil {
+				return syncIn(root, path.Dir(f.Path))
+			}
+		}
+	}
+	if removed := root.Remove(partial); err == nil {
+		err = removed
+	}
+	if err != nil {
+		return err
+	}
+	return syncIn(root, path.Dir(f.Path))
+}
+
+// directories creates a directory and those above it.
+func directories(root *os.Root, name string) error {
+	if name == "." {
+		return nil
+	}
+	if err := directories(root, path.Dir(name)); err != nil {
+		return err
+	}
+	switch err := root.Mkdir(name, public); {
+	case errors.Is(err, fs.ErrExist):
+		return nil // if it is none, what is created in it will fail
+	case err != nil:
+		return err
+	}
+	if err := root.Chmod(name, public); err != nil { // whatever the umask
+		return err
+	}
+	return syncIn(root, path.Dir(name))
+}
+
+// create creates a file with exactly the mode, whatever the umask, and brings it to the disk.
+func create(root *os.Root, name string, data []byte, mode fs.FileMode) error {
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// syncIn brings a directory to the disk.
+func syncIn(root *os.Root, name string) error {
+	d, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
