@@ -32,7 +32,7 @@ type pkg struct {
 // leaves are ideas that every package may use. They are pure, and import nothing of ours but each other.
 var leaves = []string{
 	"examples", "templates",
-	"internal/licenses", "internal/prose", "internal/spelling", "internal/strictyaml", "internal/yamltext",
+	"internal/licenses", "internal/prose", "internal/spelling", "internal/strictyaml", "internal/visible", "internal/yamltext",
 	"pkg/discovery", "pkg/finding", "pkg/gc", "pkg/kubever", "pkg/pair",
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -164,7 +165,7 @@ func printReport(w io.Writer, req checkRequest, report finding.Report) error {
 		return printSARIF(w, finding.Plans, file, report.Findings)
 	}
 	printFindings(w, report)
-	_, err := fmt.Fprintln(w, countsOf(document.Summary, len(report.Accepted)))
+	_, err := visible.Fprintln(w, countsOf(document.Summary, len(report.Accepted)))
 	return err
 }
 
@@ -172,11 +173,11 @@ func printReport(w io.Writer, req checkRequest, report finding.Report) error {
 func printFindings(w io.Writer, report finding.Report) {
 	for i, f := range report.Findings {
 		if i == 0 || report.Findings[i-1].Severity != f.Severity {
-			fmt.Fprintf(w, "%sS\n", strings.ToUpper(f.Severity.String()))
+			visible.Fprintf(w, "%sS\n", strings.ToUpper(f.Severity.String()))
 		}
-		fmt.Fprintf(w, "  %s  %s: %s\n", f.Rule, f.Subject, f.Message)
+		visible.Fprintf(w, "  %s  %s: %s\n", f.Rule, f.Subject, f.Message)
 		if f.Fix != "" {
-			fmt.Fprintf(w, "          fix: %s\n", f.Fix)
+			visible.Fprintf(w, "          fix: %s\n", f.Fix)
 		}
 	}
 	printAccepted(w, report.Accepted)
@@ -185,10 +186,10 @@ func printFindings(w io.Writer, report finding.Report) {
 // printAccepted prints the findings that the spec accepts, with the reason.
 func printAccepted(w io.Writer, accepted []finding.Accepted) {
 	if len(accepted) > 0 {
-		fmt.Fprintln(w, "ACCEPTED")
+		visible.Fprintln(w, "ACCEPTED")
 	}
 	for _, a := range accepted {
-		fmt.Fprintf(w, "  %s  %s: %s\n          accepted: %s\n", a.Rule, a.Subject, a.Message, a.Reason)
+		visible.Fprintf(w, "  %s  %s: %s\n          accepted: %s\n", a.Rule, a.Subject, a.Message, a.Reason)
 	}
 }
 

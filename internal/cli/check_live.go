@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/live"
@@ -65,6 +66,6 @@ func printLive(w io.Writer, req checkRequest, seen *live.Report, report finding.
 	if !document.Complete {
 		verdict = "INCOMPLETE, not to be taken for clean"
 	}
-	_, err := fmt.Fprintf(w, "%d objects: %s; %s\n", seen.Objects, countsOf(document.Summary, len(report.Accepted)), verdict)
+	_, err := visible.Fprintf(w, "%d objects: %s; %s\n", seen.Objects, countsOf(document.Summary, len(report.Accepted)), verdict)
 	return err
 }

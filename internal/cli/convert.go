@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
 	"github.com/kubefusion/fusionctl/pkg/convert/stream"
@@ -131,7 +132,7 @@ func runConvert(ctx context.Context, req convertRequest, streams Streams) error 
 	if err != nil {
 		return err
 	}
-	out := stream.NewWriter(streams.Out, req.output)
+	out := stream.NewWriter(asData(streams.Out), req.output)
 	if req.report {
 		out = stream.NewWriter(io.Discard, stream.Same)
 	}
@@ -236,7 +237,7 @@ func (k *conversion) tell(row stream.Converted) error {
 				k.changes.tell(k.streams.Err, row, k.objects, loss)
 				continue
 			}
-			fmt.Fprintf(k.streams.Err, "%s: %s: %s is lost: %s\n", row.Place(), row, loss.Path, loss.Meaning)
+			visible.Fprintf(k.streams.Err, "%s: %s: %s is lost: %s\n", row.Place(), row, loss.Path, loss.Meaning)
 		}
 		return nil
 	}
@@ -279,7 +280,7 @@ func (k *conversion) refused(row stream.Converted, err error) error {
 		return badInput(err, "--keep-going leaves out what cannot be converted")
 	}
 	k.left++
-	fmt.Fprintln(k.streams.Err, err)
+	visible.Fprintln(k.streams.Err, err)
 	if k.report != nil {
 		row.Error = errors.Unwrap(err).Error()
 		return k.tell(row)

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/stream"
 )
@@ -37,7 +38,7 @@ var elementPattern = regexp.MustCompile(`\[[0-9]+\]`)
 func (d *defaultChanges) tell(w io.Writer, row stream.Converted, number int, loss convert.Loss) {
 	if d.told < changesShown {
 		d.told++
-		fmt.Fprintf(w, "%s: %s: %s changes: %s\n", row.Place(), row, loss.Path, loss.Meaning)
+		visible.Fprintf(w, "%s: %s: %s changes: %s\n", row.Place(), row, loss.Path, loss.Meaning)
 		return
 	}
 	field := changedField{row.From, elementPattern.ReplaceAllString(loss.Path, "[]")}
@@ -66,13 +67,13 @@ func (d *defaultChanges) sumUp(w io.Writer) {
 		fields = append(fields, field)
 	}
 	slices.SortFunc(fields, func(a, b changedField) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.path, b.path)) })
-	fmt.Fprintf(w, "further defaults that change, by kind and field; --report names every object, --defaults writes them out:\n")
+	visible.Fprintf(w, "further defaults that change, by kind and field; --report names every object, --defaults writes them out:\n")
 	for _, field := range fields {
 		o := d.rest[field]
 		more := ""
 		if o.count > 1 {
 			more = fmt.Sprintf(" and %s more", counted(o.count-1, "object"))
 		}
-		fmt.Fprintf(w, "%s: %s%s: %s changes: %s\n", o.first.Place(), o.first, more, o.loss.Path, o.loss.Meaning)
+		visible.Fprintf(w, "%s: %s%s: %s changes: %s\n", o.first.Place(), o.first, more, o.loss.Path, o.loss.Meaning)
 	}
 }

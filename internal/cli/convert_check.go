@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/stream"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
@@ -239,14 +240,14 @@ type markdownRows struct {
 
 func (r *markdownRows) row(_ any, header, cells []string) error {
 	if r.count == 0 {
-		fmt.Fprintf(r.w, "| %s |\n|%s\n", strings.Join(header, " | "), strings.Repeat("---|", len(header)))
+		visible.Fprintf(r.w, "| %s |\n|%s\n", strings.Join(header, " | "), strings.Repeat("---|", len(header)))
 	}
 	r.count++
 	escaped := make([]string, len(cells))
 	for i, cell := range cells {
 		escaped[i] = strings.NewReplacer("|", `\|`, "\n", " ").Replace(cell)
 	}
-	_, err := fmt.Fprintf(r.w, "| %s |\n", strings.Join(escaped, " | "))
+	_, err := visible.Fprintf(r.w, "| %s |\n", strings.Join(escaped, " | "))
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/client"
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
@@ -176,9 +177,9 @@ func (n negotiation) print(format string, streams Streams) error {
 		return err
 	}
 	return printTable(streams.Out, func(table io.Writer) {
-		fmt.Fprintln(table, "KIND\tANSWER\tAS\tREASON")
+		visible.Fprintln(table, "KIND\tANSWER\tAS\tREASON")
 		for _, a := range n.Answers {
-			fmt.Fprintln(table, cells(a.Kind, a.Answer, a.As, a.Reason))
+			visible.Fprintln(table, cells(a.Kind, a.Answer, a.As, a.Reason))
 		}
 	})
 }

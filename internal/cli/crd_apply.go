@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/journal"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 	"github.com/kubefusion/fusionctl/pkg/migrate/live"
@@ -176,7 +177,7 @@ func announce(w io.Writer, p *migrate.Plan, journal migrate.Journal, to string, 
 			return nil, err
 		}
 		if position.Done > 0 && !position.Undoing {
-			fmt.Fprintf(w, "\n%d of %s done already\n", position.Done, counted(len(p.Steps), "step"))
+			visible.Fprintf(w, "\n%d of %s done already\n", position.Done, counted(len(p.Steps), "step"))
 		}
 		return nil, nil
 	}
@@ -184,7 +185,7 @@ func announce(w io.Writer, p *migrate.Plan, journal migrate.Journal, to string, 
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(w, "%s: back towards %s\n\n", p.Resource.Name, p.From)
+	visible.Fprintf(w, "%s: back towards %s\n\n", p.Resource.Name, p.From)
 	return steps, printStepTable(w, steps)
 }
 
@@ -252,29 +253,29 @@ func printCRDReport(w io.Writer, output string, d crdApplyDocument) error {
 		return err
 	}
 	for _, step := range d.Steps {
-		fmt.Fprintf(w, "done: %s\n", step)
+		visible.Fprintf(w, "done: %s\n", step)
 	}
 	for _, note := range d.Notes {
-		fmt.Fprintf(w, "note: %s\n", note)
+		visible.Fprintf(w, "note: %s\n", note)
 	}
 	for _, proof := range d.Proofs {
-		fmt.Fprintln(w, proof)
+		visible.Fprintln(w, proof)
 	}
 	if n := d.Rewritten + d.Others + d.Gone; n > 0 {
-		fmt.Fprintf(w, "%s rewritten; meanwhile others wrote %d, and %d were deleted\n", counted(int(d.Rewritten), "object"), d.Others, d.Gone)
+		visible.Fprintf(w, "%s rewritten; meanwhile others wrote %d, and %d were deleted\n", counted(int(d.Rewritten), "object"), d.Others, d.Gone)
 	}
 	if d.Cleaned > 0 {
-		fmt.Fprintf(w, "managedFields of %s cleaned\n", counted(int(d.Cleaned), "object"))
+		visible.Fprintf(w, "managedFields of %s cleaned\n", counted(int(d.Cleaned), "object"))
 	}
 	for i, refusal := range d.Refusals {
 		if i == refusalsShown {
-			fmt.Fprintf(w, "refused: %d more, in the journal\n", d.Refused-refusalsShown)
+			visible.Fprintf(w, "refused: %d more, in the journal\n", d.Refused-refusalsShown)
 			break
 		}
-		fmt.Fprintf(w, "refused: %s: %s\n", refusal.Object, refusal.Error)
+		visible.Fprintf(w, "refused: %s: %s\n", refusal.Object, refusal.Error)
 	}
 	if d.Stopped != "" {
-		fmt.Fprintf(w, "stopped at %s: %s\n", d.Stopped, d.Error)
+		visible.Fprintf(w, "stopped at %s: %s\n", d.Stopped, d.Error)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
@@ -115,16 +116,16 @@ func printCRDClients(w io.Writer, output string, d crdClientsDocument) error {
 	}
 	if len(d.Clients) > 0 {
 		if err := printTable(w, func(t io.Writer) {
-			fmt.Fprintln(t, "USER\tPROGRAM\tVERSION\tREQUESTS\tVERBS\t404\tLAST")
+			visible.Fprintln(t, "USER\tPROGRAM\tVERSION\tREQUESTS\tVERBS\t404\tLAST")
 			for _, c := range d.Clients {
-				fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%d\t%s\n", dash(c.User), dash(c.Agent), c.Version, c.Requests, verbCounts(c.Verbs), c.NotFound, c.Last.UTC().Format(time.RFC3339))
+				visible.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%d\t%s\n", dash(c.User), dash(c.Agent), c.Version, c.Requests, verbCounts(c.Verbs), c.NotFound, c.Last.UTC().Format(time.RFC3339))
 			}
 		}); err != nil {
 			return err
 		}
-		fmt.Fprintln(w)
+		visible.Fprintln(w)
 	}
-	_, err := fmt.Fprintf(w, "%s: %s; the logs cover %s to %s\n", d.Name, counted(len(d.Clients), "client"), d.From.UTC().Format(time.RFC3339), d.To.UTC().Format(time.RFC3339))
+	_, err := visible.Fprintf(w, "%s: %s; the logs cover %s to %s\n", d.Name, counted(len(d.Clients), "client"), d.From.UTC().Format(time.RFC3339), d.To.UTC().Format(time.RFC3339))
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
@@ -195,6 +196,6 @@ func printCRDDiff(w io.Writer, output string, d crdDiffDocument, compared int) e
 	for _, f := range d.Findings {
 		printFinding(w, f)
 	}
-	_, err := fmt.Fprintf(w, "%s: %s, %s, %s\n", counted(compared, "CRD"), counted(d.Summary.Errors, "error"), counted(d.Summary.Warnings, "warning"), counted(d.Summary.Infos, "info"))
+	_, err := visible.Fprintf(w, "%s: %s, %s, %s\n", counted(compared, "CRD"), counted(d.Summary.Errors, "error"), counted(d.Summary.Warnings, "warning"), counted(d.Summary.Infos, "info"))
 	return err
 }

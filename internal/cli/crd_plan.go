@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 )
 
@@ -137,26 +138,26 @@ func printCRDPlan(w io.Writer, output string, p *migrate.Plan) error {
 
 func printSteps(w io.Writer, p *migrate.Plan) error {
 	if len(p.Steps) == 0 {
-		_, err := fmt.Fprintf(w, "%s: nothing to do, everything is stored as %s\n", p.Resource.Name, p.Storage)
+		_, err := visible.Fprintf(w, "%s: nothing to do, everything is stored as %s\n", p.Resource.Name, p.Storage)
 		return err
 	}
-	fmt.Fprintf(w, "%s: from %s to %s\n\n", p.Resource.Name, p.From, p.Storage)
+	visible.Fprintf(w, "%s: from %s to %s\n\n", p.Resource.Name, p.From, p.Storage)
 	err := printStepTable(w, p.Steps)
 	for _, warning := range p.Warnings {
-		fmt.Fprintf(w, "\nwarning: %s\n", warning)
+		visible.Fprintf(w, "\nwarning: %s\n", warning)
 	}
 	return err
 }
 
 func printStepTable(w io.Writer, steps []migrate.Step) error {
 	return printTable(w, func(t io.Writer) {
-		fmt.Fprintln(t, "STEP\tWHAT\tCHECK\tINVERSE")
+		visible.Fprintln(t, "STEP\tWHAT\tCHECK\tINVERSE")
 		for i, s := range steps {
 			safe := ""
 			if s.Safe {
 				safe = " (safe to stay here)"
 			}
-			fmt.Fprintf(t, "%d %s\t%s\t%s\t%s%s\n", i+1, s.ID(), s.Does, s.Check, dash(s.Inverse), safe)
+			visible.Fprintf(t, "%d %s\t%s\t%s\t%s%s\n", i+1, s.ID(), s.Does, s.Check, dash(s.Inverse), safe)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 )
 
@@ -99,11 +100,11 @@ func printCRDStatus(w io.Writer, output string, document crdStatusDocument) erro
 		return err
 	}
 	if len(document.Resources) == 0 {
-		_, err := fmt.Fprintln(w, "there are no CRDs")
+		_, err := visible.Fprintln(w, "there are no CRDs")
 		return err
 	}
 	if err := printTable(w, func(t io.Writer) {
-		fmt.Fprintln(t, "RESOURCE\tVERSION\tSERVED\tWRITTEN\tREMEMBERED\tSTORED\tBLOCKS ITS REMOVAL")
+		visible.Fprintln(t, "RESOURCE\tVERSION\tSERVED\tWRITTEN\tREMEMBERED\tSTORED\tBLOCKS ITS REMOVAL")
 		for _, s := range document.Resources {
 			name := s.Name
 			for _, v := range s.Versions {
@@ -115,14 +116,14 @@ func printCRDStatus(w io.Writer, output string, document crdStatusDocument) erro
 				if s.BuiltIn {
 					remembered = "-"
 				}
-				fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, v.Name, yesNo(v.Served), yesNo(v.Storage), remembered, stored, dash(strings.Join(v.Blocks, "; ")))
+				visible.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, v.Name, yesNo(v.Served), yesNo(v.Storage), remembered, stored, dash(strings.Join(v.Blocks, "; ")))
 				name = ""
 			}
 		}
 	}); err != nil {
 		return err
 	}
-	fmt.Fprintln(w)
+	visible.Fprintln(w)
 	for _, s := range document.Resources {
 		printCRDNotes(w, s)
 	}
@@ -132,22 +133,22 @@ func printCRDStatus(w io.Writer, output string, document crdStatusDocument) erro
 // printCRDNotes writes what does not fit into a row.
 func printCRDNotes(w io.Writer, s migrate.Status) {
 	if s.Stored != nil {
-		fmt.Fprintf(w, "%s: %s in store %s at revision %d\n", s.Name, counted(int(s.Stored.Objects()), "object"), s.Stored.Store, s.Stored.Revision)
+		visible.Fprintf(w, "%s: %s in store %s at revision %d\n", s.Name, counted(int(s.Stored.Objects()), "object"), s.Stored.Store, s.Stored.Revision)
 		if s.Stored.Encrypted > 0 {
-			fmt.Fprintf(w, "%s: %d of them are encrypted, and their version cannot be told\n", s.Name, s.Stored.Encrypted)
+			visible.Fprintf(w, "%s: %d of them are encrypted, and their version cannot be told\n", s.Name, s.Stored.Encrypted)
 		}
 		if s.Stored.Unreadable > 0 {
-			fmt.Fprintf(w, "%s: %d of them cannot be read, the first is %s\n", s.Name, s.Stored.Unreadable, s.Stored.Example)
+			visible.Fprintf(w, "%s: %d of them cannot be read, the first is %s\n", s.Name, s.Stored.Unreadable, s.Stored.Example)
 		}
 	} else {
-		fmt.Fprintf(w, "%s: what is stored is unknown: %s\n", s.Name, s.Unknown)
+		visible.Fprintf(w, "%s: what is stored is unknown: %s\n", s.Name, s.Unknown)
 	}
 	if s.Strategy == migrate.StrategyWebhook {
-		fmt.Fprintf(w, "%s: conversion through %s: %s", s.Name, s.Webhook, s.Health.State)
+		visible.Fprintf(w, "%s: conversion through %s: %s", s.Name, s.Webhook, s.Health.State)
 		if s.Health.Detail != "" {
-			fmt.Fprintf(w, ": %s", s.Health.Detail)
+			visible.Fprintf(w, ": %s", s.Health.Detail)
 		}
-		fmt.Fprintln(w)
+		visible.Fprintln(w)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/hub"
 )
@@ -133,16 +134,16 @@ func printCRDTest(out io.Writer, output string, document crdTestDocument) error 
 		return err
 	}
 	err := printTable(out, func(table io.Writer) {
-		fmt.Fprintln(table, "FROM\tTO\tOBJECTS\tEDITED\tFAILED")
+		visible.Fprintln(table, "FROM\tTO\tOBJECTS\tEDITED\tFAILED")
 		for _, way := range document.Ways {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\n", way.From, way.To, way.Objects, way.Edited, way.Failed)
+			visible.Fprintf(table, "%s\t%s\t%d\t%d\t%d\n", way.From, way.To, way.Objects, way.Edited, way.Failed)
 		}
 	})
 	if err != nil {
 		return err
 	}
 	for _, f := range document.Failures {
-		fmt.Fprintf(out, "\n%s to %s: an object %s: %s\n", f.From, f.To, f.What, f.Message)
+		visible.Fprintf(out, "\n%s to %s: an object %s: %s\n", f.From, f.To, f.What, f.Message)
 		for _, part := range []struct {
 			title  string
 			object map[string]any
@@ -154,9 +155,10 @@ func printCRDTest(out io.Writer, output string, document crdTestDocument) error 
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(out, "  %s:\n    %s\n", part.title, strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n    "))
+			visible.Fprintf(out, "  %s:\n    %s\n", part.title,
+				visible.Lines(strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n    ")))
 		}
 	}
-	_, err = fmt.Fprintf(out, "\n%s: %d kinds of failure; seed %d\n", document.CRD, len(document.Failures), document.Seed)
+	_, err = visible.Fprintf(out, "\n%s: %d kinds of failure; seed %d\n", document.CRD, len(document.Failures), document.Seed)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/hub"
 	"github.com/kubefusion/fusionctl/pkg/hub/webhook"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -96,7 +97,7 @@ func runCRDWebhookManifests(req *crdWebhookManifestsRequest, streams Streams) er
 	}
 	if req.only != "server" {
 		if gate, ok := kubever.Gate("CustomResourceWebhookConversion").At(d.For); ok && !gate.Default {
-			fmt.Fprintf(streams.Out, "# The API server of %s takes this with --feature-gates=CustomResourceWebhookConversion=true only.\n", d.For)
+			visible.Fprintf(streams.Out, "# The API server of %s takes this with --feature-gates=CustomResourceWebhookConversion=true only.\n", d.For)
 		}
 		return printDocuments(streams.Out, crds)
 	}
@@ -105,7 +106,7 @@ func runCRDWebhookManifests(req *crdWebhookManifestsRequest, streams Streams) er
 
 func printDocuments(out io.Writer, documents []map[string]any) error {
 	for _, document := range documents {
-		if _, err := fmt.Fprintln(out, "---"); err != nil {
+		if _, err := visible.Fprintln(out, "---"); err != nil {
 			return err
 		}
 		if err := printYAML(out, document); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -134,22 +135,22 @@ func printEtcdCheck(w io.Writer, output string, report *etcdsplit.Report, accept
 func printEtcdCheckTable(w io.Writer, document etcdCheckDocument) error {
 	report, summary := document.Report, document.Summary
 	err := printTable(w, func(t io.Writer) {
-		fmt.Fprintln(t, "STORE\tREVISION\tKEYS\tBYTES\tOUTSIDE")
+		visible.Fprintln(t, "STORE\tREVISION\tKEYS\tBYTES\tOUTSIDE")
 		for _, s := range report.Stores {
-			fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%d\n", s.Name, s.Revision, s.Keys, size(s.Bytes, report.Depth), s.Outside)
+			visible.Fprintf(t, "%s\t%d\t%d\t%s\t%d\n", s.Name, s.Revision, s.Keys, size(s.Bytes, report.Depth), s.Outside)
 		}
 	})
 	for _, s := range report.Stores {
 		for _, note := range s.Notes {
-			fmt.Fprintf(w, "%s: %s\n", s.Name, note)
+			visible.Fprintf(w, "%s: %s\n", s.Name, note)
 		}
 	}
-	fmt.Fprintln(w)
+	visible.Fprintln(w)
 	if err == nil {
 		err = printTable(w, func(t io.Writer) { printEtcdResources(t, report) })
 	}
 	if len(report.Findings) > 0 {
-		fmt.Fprintln(w)
+		visible.Fprintln(w)
 	}
 	for _, f := range report.Findings {
 		printFinding(w, f)
@@ -159,19 +160,19 @@ func printEtcdCheckTable(w io.Writer, document etcdCheckDocument) error {
 	if !report.Complete {
 		verdict = "INCOMPLETE, not to be taken for clean"
 	}
-	fmt.Fprintf(w, "\n%d keys: %s; %s\n", summary.Keys, countsOf(summary.Summary, len(document.Accepted)), verdict)
+	visible.Fprintf(w, "\n%d keys: %s; %s\n", summary.Keys, countsOf(summary.Summary, len(document.Accepted)), verdict)
 	return err
 }
 
 func printEtcdResources(t io.Writer, report *etcdsplit.Report) {
-	fmt.Fprintln(t, "RESOURCE\tSTORE\tOWNER\tKEYS\tBYTES\tSTORED AS\tVERDICT")
+	visible.Fprintln(t, "RESOURCE\tSTORE\tOWNER\tKEYS\tBYTES\tSTORED AS\tVERDICT")
 	for _, r := range report.Resources {
 		var types []string
 		for _, s := range r.Types {
 			types = append(types, storedType(s, r.Kind, len(r.Types) > 1))
 		}
 		verdict := strings.TrimSpace(r.Verdict + " " + strings.Join(r.Rules, ","))
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.Resource, r.Store, dash(string(r.Owner)), r.Keys, size(r.Bytes, report.Depth), dash(strings.Join(types, " ")), verdict)
+		visible.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.Resource, r.Store, dash(string(r.Owner)), r.Keys, size(r.Bytes, report.Depth), dash(strings.Join(types, " ")), verdict)
 	}
 }
 
@@ -191,12 +192,12 @@ func storedType(s etcdsplit.StoredReport, kind string, counts bool) string {
 }
 
 func printFinding(w io.Writer, f finding.Finding) {
-	fmt.Fprintf(w, "%s %s %s: %s\n", f.Severity, f.Rule, f.Subject, f.Message)
+	visible.Fprintf(w, "%s %s %s: %s\n", f.Severity, f.Rule, f.Subject, f.Message)
 	for _, related := range f.Related {
-		fmt.Fprintf(w, "    %s\n", related)
+		visible.Fprintf(w, "    %s\n", related)
 	}
 	if f.Fix != "" {
-		fmt.Fprintf(w, "    fix: %s\n", f.Fix)
+		visible.Fprintf(w, "    fix: %s\n", f.Fix)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -166,20 +167,20 @@ func (d *diffing) print(ctx context.Context, report *etcdsplit.DiffReport) error
 		return err
 	}
 	if more := report.OnlyLeft + report.OnlyRight + report.Changed - int64(len(report.Differences)); more > 0 {
-		fmt.Fprintf(d.out, "... and %d more\n", more)
+		visible.Fprintf(d.out, "... and %d more\n", more)
 	}
-	_, err := fmt.Fprintf(d.out, "%s at revision %d, %s at revision %d: %d the same, %d only in %s, %d only in %s, %d changed\n",
+	_, err := visible.Fprintf(d.out, "%s at revision %d, %s at revision %d: %d the same, %d only in %s, %d only in %s, %d changed\n",
 		head.Left, head.LeftRevision, head.Right, head.RightRevision, head.Same, head.OnlyLeft, head.Left, head.OnlyRight, head.Right, head.Changed)
 	return err
 }
 
 func (d *diffing) printDifference(difference etcdsplit.Difference) error {
 	signs := map[etcdsplit.DifferenceKind]string{etcdsplit.OnlyLeft: "-", etcdsplit.OnlyRight: "+", etcdsplit.Changed: "~"}
-	if _, err := fmt.Fprintf(d.out, "%s %s\n", signs[difference.Kind], difference.Key); err != nil {
+	if _, err := visible.Fprintf(d.out, "%s %s\n", signs[difference.Kind], difference.Key); err != nil {
 		return err
 	}
 	for line := range strings.Lines(difference.Values) {
-		if _, err := fmt.Fprintf(d.out, "    %s\n", strings.TrimSuffix(line, "\n")); err != nil {
+		if _, err := visible.Fprintf(d.out, "    %s\n", strings.TrimSuffix(line, "\n")); err != nil {
 			return err
 		}
 	}

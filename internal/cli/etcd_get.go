@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubefusion/fusionctl/internal/yamltext"
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -167,7 +167,7 @@ func printRaw(w io.Writer, found []foundEntry) error {
 	if isTerminal(w) && etcdsplit.Printable(strings.NewReplacer("\n", "", "\t", "").Replace(string(value))) != string(value) {
 		return badInput(errors.New("-o raw: the value is not text, and standard output is a terminal"), "redirect it to a file, or pipe it")
 	}
-	_, err := w.Write(value)
+	_, err := asData(w).Write(value)
 	return err
 }
 
@@ -218,18 +218,14 @@ func decodeEntry(store string, entry *etcdsplit.Entry, managed bool) (storedObje
 func printStoredObjects(w io.Writer, stored []storedObject) error {
 	for i, o := range stored {
 		if i > 0 {
-			fmt.Fprintln(w, "---")
+			visible.Fprintln(w, "---")
 		}
-		fmt.Fprintf(w, "# store %s, %s, created at revision %d, written %s, last at revision %d, %d bytes of %s\n",
+		visible.Fprintf(w, "# store %s, %s, created at revision %d, written %s, last at revision %d, %d bytes of %s\n",
 			o.Store, o.Key, o.CreateRevision, times(o.Version), o.ModRevision, o.Bytes, o.Encoding)
 		if objects.Nameless(o.Object) {
-			fmt.Fprintln(w, "# fields such as \"#99\" go by their numbers: another version's, or a vendor's, whose names are not in the value")
+			visible.Fprintln(w, "# fields such as \"#99\" go by their numbers: another version's, or a vendor's, whose names are not in the value")
 		}
-		text, err := yamltext.Marshal(o.Object)
-		if err != nil {
-			return err
-		}
-		if _, err := w.Write(text); err != nil {
+		if err := printYAML(w, o.Object); err != nil {
 			return err
 		}
 	}

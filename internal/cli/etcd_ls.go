@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
@@ -163,18 +164,18 @@ func printEtcdLs(w io.Writer, output string, document etcdLsDocument) error {
 		return err
 	}
 	err := printTable(w, func(t io.Writer) {
-		fmt.Fprintln(t, "RESOURCE\tNAMESPACE\tSTORE\tOWNER\tKEYS\tBYTES\tLARGEST\tNEWEST")
+		visible.Fprintln(t, "RESOURCE\tNAMESPACE\tSTORE\tOWNER\tKEYS\tBYTES\tLARGEST\tNEWEST")
 		for _, l := range document.Resources {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.Resource, dash(l.Namespace), l.Store, dash(string(l.Owner)), l.Keys, l.Bytes,
+			visible.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.Resource, dash(l.Namespace), l.Store, dash(string(l.Owner)), l.Keys, l.Bytes,
 				dash(keyAt(l.Largest, 0, l.Resource)), dash(keyAt(l.Newest, 0, l.Resource)))
 			for i := 1; i < max(len(l.Largest), len(l.Newest)); i++ {
-				fmt.Fprintf(t, "\t\t\t\t\t\t%s\t%s\n", keyAt(l.Largest, i, l.Resource), keyAt(l.Newest, i, l.Resource))
+				visible.Fprintf(t, "\t\t\t\t\t\t%s\t%s\n", keyAt(l.Largest, i, l.Resource), keyAt(l.Newest, i, l.Resource))
 			}
 		}
 	})
-	fmt.Fprintln(w)
+	visible.Fprintln(w)
 	for _, s := range document.Stores {
-		fmt.Fprintf(w, "%s at revision %d: %d keys, %d bytes\n", s.Name, s.Revision, s.Keys, s.Bytes)
+		visible.Fprintf(w, "%s at revision %d: %d keys, %d bytes\n", s.Name, s.Revision, s.Keys, s.Bytes)
 	}
 	return err
 }

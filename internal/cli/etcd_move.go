@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move"
@@ -225,13 +226,13 @@ func printMovePlan(w io.Writer, req etcdMoveRequest, p *plan.Plan, lines []move.
 		return err
 	}
 	for _, note := range notes {
-		fmt.Fprintf(w, "\nnote: %s\n", note)
+		visible.Fprintf(w, "\nnote: %s\n", note)
 	}
-	fmt.Fprint(w, "\nBefore apply, stop every API server that uses these stores, with whatever configuration it runs now:\n")
+	visible.Fprintf(w, "\nBefore apply, stop every API server that uses these stores, with whatever configuration it runs now:\n")
 	for _, s := range document.Stop {
-		fmt.Fprintf(w, "  %s (%s, %s) on %s\n", s.Component, s.Side, s.Version, strings.Join(s.Hosts, ", "))
+		visible.Fprintf(w, "  %s (%s, %s) on %s\n", s.Component, s.Side, s.Version, strings.Join(s.Hosts, ", "))
 	}
-	_, err := fmt.Fprintf(w, `One that runs tells whoever watches that the moved objects were deleted: kubelets stop the containers of such pods.
+	_, err := visible.Fprintf(w, `One that runs tells whoever watches that the moved objects were deleted: kubelets stop the containers of such pods.
 
 Then:   fusionctl etcd move apply %[1]s %[2]s
 After:  start the API servers as this spec wants them (fusionctl render %[1]s), and look: fusionctl etcd check %[1]s
@@ -241,13 +242,13 @@ After:  start the API servers as this spec wants them (fusionctl render %[1]s), 
 
 func printMoveTotals(w io.Writer, lines []move.Totals) error {
 	if len(lines) == 0 {
-		_, err := fmt.Fprintln(w, "nothing to move: every key lies where its owner keeps it")
+		_, err := visible.Fprintln(w, "nothing to move: every key lies where its owner keeps it")
 		return err
 	}
 	return printTable(w, func(t io.Writer) {
-		fmt.Fprintln(t, "RESOURCE\tFROM\tTO\tKEYS\tBYTES\tLEASED\tCONFLICTS\tFOR EXAMPLE")
+		visible.Fprintln(t, "RESOURCE\tFROM\tTO\tKEYS\tBYTES\tLEASED\tCONFLICTS\tFOR EXAMPLE")
 		for _, l := range lines {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", etcdsplit.Printable(l.Resource), l.From, l.To, l.Keys, l.Bytes, l.Leased, l.Conflicts, etcdsplit.Printable(l.Example))
+			visible.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", etcdsplit.Printable(l.Resource), l.From, l.To, l.Keys, l.Bytes, l.Leased, l.Conflicts, etcdsplit.Printable(l.Example))
 		}
 	})
 }
@@ -311,7 +312,7 @@ func runEtcdMove(ctx context.Context, req etcdMoveRequest, streams Streams, undo
 	progress.done()
 	if err != nil {
 		if ctx.Err() != nil {
-			fmt.Fprintf(streams.Err, "stopped after %s; the same command goes on from here, and fusionctl etcd move undo %s %s goes back\n", progress.reached(), req.file, req.plan)
+			visible.Fprintf(streams.Err, "stopped after %s; the same command goes on from here, and fusionctl etcd move undo %s %s goes back\n", progress.reached(), req.file, req.plan)
 		}
 		return moveError(err)
 	}
@@ -330,7 +331,7 @@ func thisProcess(plan string) string {
 // warnOfServers warns of API servers that still use the stores.
 func warnOfServers(w io.Writer, servers []move.RunningServer) {
 	for _, s := range servers {
-		fmt.Fprintf(w, "warning: store %s: an API server at %s is running, or was %d s ago: stop it first; whoever watches it sees the moved objects deleted\n",
+		visible.Fprintf(w, "warning: store %s: an API server at %s is running, or was %d s ago: stop it first; whoever watches it sees the moved objects deleted\n",
 			s.Store, etcdsplit.Printable(s.Address), s.SecondsAgo)
 	}
 }
@@ -353,23 +354,23 @@ func printMoved(w io.Writer, req etcdMoveRequest, result move.Result, backup str
 		err = printYAML(w, document)
 	default:
 		if result.NotBegun {
-			_, err := fmt.Fprintln(w, "nothing to bring back: this move never began, and its keys are where they were")
+			_, err := visible.Fprintln(w, "nothing to bring back: this move never began, and its keys are where they were")
 			return err
 		}
 		did := "moved"
 		if undo {
 			did = "brought back"
 		}
-		fmt.Fprintf(w, "%s %s, %d expired meanwhile; backup in %s\n", counted(int(result.Moved), "key"), did, result.Expired, backup)
+		visible.Fprintf(w, "%s %s, %d expired meanwhile; backup in %s\n", counted(int(result.Moved), "key"), did, result.Expired, backup)
 		if result.Recreated > 0 {
-			fmt.Fprintf(w, "%s from the backup: they had been deleted in their new store\n", counted(int(result.Recreated), "key"))
+			visible.Fprintf(w, "%s from the backup: they had been deleted in their new store\n", counted(int(result.Recreated), "key"))
 		}
 		for _, name := range result.Full {
-			fmt.Fprintf(w, "store %s is full (alarm NOSPACE) and took deletions only: compact and defragment it, then etcdctl alarm disarm\n", name)
+			visible.Fprintf(w, "store %s is full (alarm NOSPACE) and took deletions only: compact and defragment it, then etcdctl alarm disarm\n", name)
 		}
 		if result.Left > 0 {
-			fmt.Fprintf(w, "%s written where they do not belong while this was running; they lie where they were:\n  %s\n", counted(int(result.Left), "key"), strings.Join(result.LeftKeys, "\n  "))
-			fmt.Fprintln(w, "stop what writes them, and make a new plan")
+			visible.Fprintf(w, "%s written where they do not belong while this was running; they lie where they were:\n  %s\n", counted(int(result.Left), "key"), visible.Lines(strings.Join(result.LeftKeys, "\n  ")))
+			visible.Fprintln(w, "stop what writes them, and make a new plan")
 		}
 	}
 	if err == nil && result.Left > 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/spelling"
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 )
@@ -76,9 +77,9 @@ func runExplain(req explainRequest, streams Streams) error {
 	}
 	for i, engine := range finding.Engines() {
 		if i > 0 {
-			fmt.Fprintln(streams.Out)
+			visible.Fprintln(streams.Out)
 		}
-		fmt.Fprintf(streams.Out, "%s: %s\n", strings.ToUpper(string(engine)), engine.Verbs())
+		visible.Fprintf(streams.Out, "%s: %s\n", strings.ToUpper(string(engine)), engine.Verbs())
 		if err := printTable(streams.Out, func(t io.Writer) { printRules(t, engine, document.Rules) }); err != nil {
 			return err
 		}
@@ -92,9 +93,9 @@ func printRules(t io.Writer, engine finding.Engine, rules []finding.Rule) {
 		switch {
 		case r.Engine != engine:
 		case r.Versioned():
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.ID, r.Severity, r.Legacy, r.Modern, r.Title)
+			visible.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.ID, r.Severity, r.Legacy, r.Modern, r.Title)
 		default:
-			fmt.Fprintf(t, "%s\t%s\t%s\n", r.ID, r.Severity, r.Title)
+			visible.Fprintf(t, "%s\t%s\t%s\n", r.ID, r.Severity, r.Title)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/adopt"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -99,17 +100,17 @@ func runInit(request initRequest, streams Streams) error {
 func printForbidden(w io.Writer, request initRequest, text []byte) {
 	f, err := spec.Load(request.out, text)
 	if err != nil {
-		fmt.Fprintln(w, "this pair cannot be planned:", err)
+		visible.Fprintln(w, "this pair cannot be planned:", err)
 		return
 	}
 	p, err := plan.New(f, plan.OnHosts)
 	if err != nil {
-		fmt.Fprintln(w, "this pair cannot be planned:", err)
+		visible.Fprintln(w, "this pair cannot be planned:", err)
 		return
 	}
 	for _, f := range catalog.Check(p).Findings {
 		if f.Severity == finding.Error {
-			fmt.Fprintf(w, "%s forbids this pair in layout %s: %s: %s\n  way out: %s\n", f.Rule, request.layout, f.Subject, f.Message, f.Fix)
+			visible.Fprintf(w, "%s forbids this pair in layout %s: %s: %s\n  way out: %s\n", f.Rule, request.layout, f.Subject, f.Message, f.Fix)
 		}
 	}
 }
@@ -144,7 +145,7 @@ func runInitFrom(request initRequest, streams Streams) error {
 		if note.Place != "" {
 			note.Place = filepath.Join(request.from, note.Place)
 		}
-		fmt.Fprintln(streams.Err, note)
+		visible.Fprintln(streams.Err, note)
 	}
 	name := request.out
 	if name == "-" {
@@ -158,7 +159,7 @@ func runInitFrom(request initRequest, streams Streams) error {
 func printToDo(w io.Writer, name string, missing []adopt.Note, text []byte) {
 	_, lines, _ := spec.Parse(name, text)
 	for _, note := range missing {
-		fmt.Fprintf(w, "fill in %s:%d: %s\n", name, lines.Line(note.Place), note)
+		visible.Fprintf(w, "fill in %s:%d: %s\n", name, lines.Line(note.Place), note)
 	}
 	_, err := spec.Load(name, text)
 	if err == nil {
@@ -166,7 +167,7 @@ func printToDo(w io.Writer, name string, missing []adopt.Note, text []byte) {
 	}
 	for problem := range strings.SplitSeq(err.Error(), "\n") {
 		if !slices.ContainsFunc(missing, func(note adopt.Note) bool { return strings.Contains(problem, " "+note.Place+":") }) {
-			fmt.Fprintln(w, "correct", problem)
+			visible.Fprintln(w, "correct", problem)
 		}
 	}
 }
@@ -255,7 +256,7 @@ func parseVersionFlag(flag, value string) (kubever.Version, error) {
 // writeNew writes to standard output for "-", otherwise to a file that must not exist yet.
 func writeNew(file string, text []byte, mode fs.FileMode, streams Streams) error {
 	if file == "-" {
-		_, err := streams.Out.Write(text)
+		_, err := asData(streams.Out).Write(text)
 		return err
 	}
 	switch _, err := os.Lstat(file); {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +16,9 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	yamlv3 "go.yaml.in/yaml/v3"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/journal"
 )
@@ -66,11 +69,72 @@ func printJSON(w io.Writer, value any) error {
 // printYAML writes the value as YAML with the field names of its JSON.
 func printYAML(w io.Writer, value any) error {
 	text, err := yamltext.Marshal(value)
+	if err == nil && visible.Text(string(text)) != string(text) {
+		text, err = quotedYAML(text)
+	}
 	if err != nil {
 		return err
 	}
 	_, err = w.Write(text)
 	return err
+}
+
+// quotedYAML puts into double quotes what the stream will show by an escape, which has a meaning only there.
+func quotedYAML(text []byte) ([]byte, error) {
+	var document yamlv3.Node
+	if err := yamlv3.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	var quote func(n *yamlv3.Node)
+	quote = func(n *yamlv3.Node) {
+		if n.Kind == yamlv3.ScalarNode && visible.Text(n.Value) != n.Value {
+			n.Style = yamlv3.DoubleQuotedStyle
+		}
+		for _, child := range n.Content {
+			quote(child)
+		}
+	}
+	quote(&document)
+	var out bytes.Buffer
+	encoder := yamlv3.NewEncoder(&out)
+	encoder.SetIndent(2)
+	err := encoder.Encode(&document)
+	return out.Bytes(), err
+}
+
+// asData is where objects and values go that must stay what they are: past what makes characters visible, unless people look.
+func asData(w io.Writer) io.Writer {
+	if shown, ok := w.(*visible.Writer); ok && !isTerminal(w) {
+		return shown.Unwrap()
+	}
+	return w
+}
+
+// errorLines are the lines of an error: each of those that it joins begins one, and what follows a line break within one is
+// indented, so that no text from elsewhere looks like a line of ours.
+func errorLines(err error) []string {
+	text := strings.TrimRight(err.Error(), "\n")
+	switch e := err.(type) {
+	case interface{ Unwrap() []error }:
+		var lines, texts []string
+		for _, inner := range e.Unwrap() {
+			lines, texts = append(lines, errorLines(inner)...), append(texts, inner.Error())
+		}
+		if strings.Join(texts, "\n") == err.Error() {
+			return lines
+		}
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil && inner.Error() == err.Error() {
+			return errorLines(inner)
+		}
+	}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines[1:] {
+		if !strings.HasPrefix(line, "  ") {
+			lines[i+1] = "  " + line
+		}
+	}
+	return lines
 }
 
 // printDocument writes the document where the format is JSON or YAML, and reports whether it is: a table, for people, is each verb's own.
@@ -185,7 +249,7 @@ func confirm(streams Streams, yes bool, question string) error {
 	if !ok || !isTerminal(in) {
 		return usagef("not asked on a terminal: --yes is required")
 	}
-	fmt.Fprintf(streams.Err, "%s [y/N] ", question)
+	visible.Fprintf(streams.Err, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil {
 		return err

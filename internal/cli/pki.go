@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/pki"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
@@ -102,16 +103,16 @@ func runPKI(ctx context.Context, req pkiRequest, streams Streams) error {
 		return err
 	}
 	for _, f := range tree {
-		fmt.Fprintln(streams.Out, filepath.Join(req.out, filepath.FromSlash(f.Path)))
+		visible.Fprintln(streams.Out, filepath.Join(req.out, filepath.FromSlash(f.Path)))
 	}
-	fmt.Fprintf(streams.Err, "%d files written below %s; what was there was kept\n", len(files), req.out)
+	visible.Fprintf(streams.Err, "%d files written below %s; what was there was kept\n", len(files), req.out)
 	names, err := keptWithoutNames(p, req.out, streams)
 	if err != nil {
 		return err
 	}
 	keys, err := keptKeys(p, req.out)
 	for _, problem := range keys {
-		fmt.Fprintln(streams.Err, problem)
+		visible.Fprintln(streams.Err, problem)
 	}
 	if err == nil && (names || len(keys) > 0) {
 		return errAttention
@@ -192,10 +193,10 @@ func keptWithoutNames(p *plan.Plan, out string, streams Streams) (short bool, er
 		switch {
 		case err != nil:
 			short = true
-			fmt.Fprintf(streams.Err, "%s: was kept: %v\n", path, err)
+			visible.Fprintf(streams.Err, "%s: was kept: %v\n", path, err)
 		case len(lacking) > 0:
 			short = true
-			fmt.Fprintf(streams.Err, "%s: was kept, and is not good for %s, which the plan names; remove it and its key, and run this again\n", path, strings.Join(lacking, ", "))
+			visible.Fprintf(streams.Err, "%s: was kept, and is not good for %s, which the plan names; remove it and its key, and run this again\n", path, strings.Join(lacking, ", "))
 		}
 	}
 	return short, nil
@@ -291,9 +292,9 @@ func runPKIShow(dir, output string, warnDays int, now time.Time, streams Streams
 		err = printYAML(streams.Out, document)
 	default:
 		err = printTable(streams.Out, func(t io.Writer) {
-			fmt.Fprintln(t, "ENDS\tDAYS\tNAME\tGROUPS\tISSUER\tFILE")
+			visible.Fprintln(t, "ENDS\tDAYS\tNAME\tGROUPS\tISSUER\tFILE")
 			for _, r := range rows {
-				fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", r.NotAfter.UTC().Format(time.DateOnly), r.Days, r.CommonName, dash(strings.Join(r.Organizations, ",")), r.Issuer, r.File)
+				visible.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", r.NotAfter.UTC().Format(time.DateOnly), r.Days, r.CommonName, dash(strings.Join(r.Organizations, ",")), r.Issuer, r.File)
 			}
 		})
 	}

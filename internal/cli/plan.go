@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -83,7 +83,7 @@ func loadPlanFor(streams Streams, file string, target plan.Target) (*plan.Plan, 
 }
 
 func printPlan(w io.Writer, p *plan.Plan, all bool) error {
-	fmt.Fprintf(w, "%s: %s layout, legacy %s, modern %s, kubelet %s\n\n", p.Name, p.Layout, p.Legacy.Version, p.Modern.Version, p.Kubelet)
+	visible.Fprintf(w, "%s: %s layout, legacy %s, modern %s, kubelet %s\n\n", p.Name, p.Layout, p.Legacy.Version, p.Modern.Version, p.Kubelet)
 	sections := []func(io.Writer){
 		func(t io.Writer) { printStores(t, p) },
 		func(t io.Writer) { printResources(t, p, all) },
@@ -97,7 +97,7 @@ func printPlan(w io.Writer, p *plan.Plan, all bool) error {
 	}
 	for i, section := range sections {
 		if i > 0 {
-			fmt.Fprintln(w)
+			visible.Fprintln(w)
 		}
 		if err := printTable(w, section); err != nil {
 			return err
@@ -107,7 +107,7 @@ func printPlan(w io.Writer, p *plan.Plan, all bool) error {
 }
 
 func printStores(t io.Writer, p *plan.Plan) {
-	fmt.Fprintln(t, "STORE\tDEFAULT OF\tRUN BY\tENDPOINTS")
+	visible.Fprintln(t, "STORE\tDEFAULT OF\tRUN BY\tENDPOINTS")
 	for _, s := range p.Stores {
 		var of []string
 		for _, side := range pair.Sides() {
@@ -119,19 +119,19 @@ func printStores(t io.Writer, p *plan.Plan) {
 		if s.Managed != nil {
 			by = "this plan, etcd " + s.Managed.Version
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.Name, dash(strings.Join(of, ",")), by, strings.Join(s.Endpoints, ","))
+		visible.Fprintf(t, "%s\t%s\t%s\t%s\n", s.Name, dash(strings.Join(of, ",")), by, strings.Join(s.Endpoints, ","))
 	}
 }
 
 func printResources(t io.Writer, p *plan.Plan, all bool) {
-	fmt.Fprintln(t, "RESOURCE\tKEY\tOWNER\tLEGACY\tMODERN\tWHY")
+	visible.Fprintln(t, "RESOURCE\tKEY\tOWNER\tLEGACY\tMODERN\tWHY")
 	for _, r := range p.Resources {
 		if !all && !r.Pseudo && len(r.Legacy.Serves) == 0 && len(r.Modern.Serves) == 0 {
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s/%s\t%s\t%s\t%s\t%s\n", r.Name, p.Prefix, r.Key, r.Owner, place(r.Legacy), place(r.Modern), r.Why)
+		visible.Fprintf(t, "%s\t%s/%s\t%s\t%s\t%s\t%s\n", r.Name, p.Prefix, r.Key, r.Owner, place(r.Legacy), place(r.Modern), r.Why)
 	}
-	fmt.Fprintf(t, "%s\t%s/GROUP/RESOURCE\t%s\t%s\t%s\tevery version keeps them in its default store\n", p.CustomResources.Name, p.Prefix,
+	visible.Fprintf(t, "%s\t%s/GROUP/RESOURCE\t%s\t%s\t%s\tevery version keeps them in its default store\n", p.CustomResources.Name, p.Prefix,
 		p.CustomResources.Owner, place(p.CustomResources.Legacy), place(p.CustomResources.Modern))
 }
 
@@ -148,41 +148,41 @@ func place(s pair.View) string {
 }
 
 func printControllers(t io.Writer, p *plan.Plan) {
-	fmt.Fprintln(t, "SIDE\tCONTROLLER\tRUNS\tWHY")
+	visible.Fprintln(t, "SIDE\tCONTROLLER\tRUNS\tWHY")
 	for _, c := range p.Controllers {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", c.Side, c.Name, map[bool]string{true: "on", false: "off"}[c.On], c.Why)
+		visible.Fprintf(t, "%s\t%s\t%s\t%s\n", c.Side, c.Name, map[bool]string{true: "on", false: "off"}[c.On], c.Why)
 	}
 }
 
 func printLocks(t io.Writer, p *plan.Plan) {
-	fmt.Fprintln(t, "SIDE\tCOMPONENT\tELECTS ON\tNAME")
+	visible.Fprintln(t, "SIDE\tCOMPONENT\tELECTS ON\tNAME")
 	for _, side := range pair.Sides() {
 		for _, l := range p.Side(side).Locks {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s/%s\n", l.Side, l.Component, l.Resource, l.Namespace, l.Name)
+			visible.Fprintf(t, "%s\t%s\t%s\t%s/%s\n", l.Side, l.Component, l.Resource, l.Namespace, l.Name)
 		}
 	}
 }
 
 // printJoint says what the controllers that see both sides are for, or that there are none.
 func printJoint(t io.Writer, p *plan.Plan) {
-	fmt.Fprintln(t, "CONTROLLERS OF BOTH SIDES\tWHY")
+	visible.Fprintln(t, "CONTROLLERS OF BOTH SIDES\tWHY")
 	if p.Joint == nil {
-		fmt.Fprintf(t, "%s\t%s\n", "none", "nothing is left undone without them, or the spec disables them")
+		visible.Fprintf(t, "%s\t%s\n", "none", "nothing is left undone without them, or the spec disables them")
 		return
 	}
 	for _, why := range p.Joint.Why {
-		fmt.Fprintf(t, "%s\t%s\n", plan.JointControllers, why)
+		visible.Fprintf(t, "%s\t%s\n", plan.JointControllers, why)
 	}
 }
 
 func printComponents(t io.Writer, p *plan.Plan) {
 	for i, c := range p.Components {
 		if i > 0 {
-			fmt.Fprintln(t)
+			visible.Fprintln(t)
 		}
-		fmt.Fprintf(t, "%s on %s: %s\n", c.Name, c.Host, c.Image)
+		visible.Fprintf(t, "%s on %s: %s\n", c.Name, c.Host, c.Image)
 		for _, a := range c.Args {
-			fmt.Fprintf(t, "  %s\t%s\n", a, a.Why)
+			visible.Fprintf(t, "  %s\t%s\n", a, a.Why)
 		}
 	}
 }
@@ -197,11 +197,11 @@ func dash(s string) string {
 
 func printPods(t io.Writer, p *plan.Pods) {
 	s := p.Service
-	fmt.Fprintln(t, "PODS OF THE MODERN SIDE\t\tWHY")
-	fmt.Fprintf(t, "service\t%s/%s, %s\tmade through the %s server: %s\n", s.Namespace, s.Name, net.JoinHostPort(s.ClusterIP, strconv.Itoa(s.Port)), s.Side, s.Why)
-	fmt.Fprintf(t, "endpoints\t%s, port %d\tthe modern API servers that are ready\n", strings.Join(s.Addresses, ","), s.Target)
-	fmt.Fprintf(t, "tokens\t%s\t%s\n", p.Tokens, p.TokensWhy)
-	fmt.Fprintf(t, "changed by\t%s, failure policy %s\t%s\n", p.Admission.By, p.Admission.FailurePolicy, p.Admission.Why)
-	fmt.Fprintf(t, "label\t%s=%s\ttells them from the legacy side's\n", p.SideLabel, spec.SideLabelModern)
-	fmt.Fprintf(t, "unknown fields\t%s\tthe legacy side drops them\n", p.UnknownFields)
+	visible.Fprintln(t, "PODS OF THE MODERN SIDE\t\tWHY")
+	visible.Fprintf(t, "service\t%s/%s, %s\tmade through the %s server: %s\n", s.Namespace, s.Name, net.JoinHostPort(s.ClusterIP, strconv.Itoa(s.Port)), s.Side, s.Why)
+	visible.Fprintf(t, "endpoints\t%s, port %d\tthe modern API servers that are ready\n", strings.Join(s.Addresses, ","), s.Target)
+	visible.Fprintf(t, "tokens\t%s\t%s\n", p.Tokens, p.TokensWhy)
+	visible.Fprintf(t, "changed by\t%s, failure policy %s\t%s\n", p.Admission.By, p.Admission.FailurePolicy, p.Admission.Why)
+	visible.Fprintf(t, "label\t%s=%s\ttells them from the legacy side's\n", p.SideLabel, spec.SideLabelModern)
+	visible.Fprintf(t, "unknown fields\t%s\tthe legacy side drops them\n", p.UnknownFields)
 }

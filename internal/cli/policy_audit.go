@@ -2,10 +2,10 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
@@ -134,12 +134,12 @@ func printFromAudit(req policyFromAuditRequest, usage *policy.Usage, sections []
 	what := "allowed by these rules"
 	if req.policy != "" {
 		what = "refused by " + req.policy
-		fmt.Fprintf(streams.Err, "%s allowed by %s\n", counted(summary.Allowed, "request"), req.policy)
+		visible.Fprintf(streams.Err, "%s allowed by %s\n", counted(summary.Allowed, "request"), req.policy)
 	}
-	fmt.Fprintf(streams.Err, "%s %s; left out: %d that the server refused, %d of %s, %s from before a decision\n",
+	visible.Fprintf(streams.Err, "%s %s; left out: %d that the server refused, %d of %s, %s from before a decision\n",
 		counted(summary.Requests, "request"), what, summary.Refused, summary.Privileged, policy.GroupMasters, counted(summary.Undecided, "event"))
 	for _, text := range summary.Unspeakable {
-		fmt.Fprintf(streams.Err, "no rule can allow this and nothing else: %s\n", text)
+		visible.Fprintf(streams.Err, "no rule can allow this and nothing else: %s\n", text)
 	}
 	_, err := streams.Out.Write(policy.Format(sections))
 	return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
@@ -159,10 +160,10 @@ func (req policyCanIRequest) setResource(q *policy.Request, args []string, strea
 		q.Subresource = subresource
 	}
 	if !catalog.Has(apiGroup, resource) && resource != "*" {
-		fmt.Fprintf(streams.Err, "note: no Kubernetes version and no known software has %s\n", args[1])
+		visible.Fprintf(streams.Err, "note: no Kubernetes version and no known software has %s\n", args[1])
 	}
 	if named := strings.ContainsAny(args[1], "."); !named && apiGroup != "" && resource != "*" {
-		fmt.Fprintf(streams.Err, "note: %s is read as %s.%s\n", args[1], resource, apiGroup)
+		visible.Fprintf(streams.Err, "note: %s is read as %s.%s\n", args[1], resource, apiGroup)
 	}
 	namespaced, known := catalog.Namespaced(apiGroup, resource)
 	switch {
@@ -171,7 +172,7 @@ func (req policyCanIRequest) setResource(q *policy.Request, args []string, strea
 	case known && !namespaced && resource != "namespaces":
 		q.Namespace = ""
 		if req.namespace != "" {
-			fmt.Fprintf(streams.Err, "note: %s are in no namespace; -n does not matter\n", resource)
+			visible.Fprintf(streams.Err, "note: %s are in no namespace; -n does not matter\n", resource)
 		}
 	case known && !namespaced: // a request for one namespace carries its name
 		if q.Namespace == "" {
@@ -201,10 +202,10 @@ func printCanI(req policyCanIRequest, document canIDocument, streams Streams) er
 		return printYAML(streams.Out, document)
 	}
 	if !document.Allowed {
-		_, err := fmt.Fprintf(streams.Out, "no: no rule allows %s\n", document.Request)
+		_, err := visible.Fprintf(streams.Out, "no: no rule allows %s\n", document.Request)
 		return err
 	}
-	_, err := fmt.Fprintf(streams.Out, "yes: %s:%d: %s\n", req.file, document.Line, document.Rule)
+	_, err := visible.Fprintf(streams.Out, "yes: %s:%d: %s\n", req.file, document.Line, document.Rule)
 	return err
 }
 
@@ -238,9 +239,9 @@ func printReach(req policyCanIRequest, document reachDocument, streams Streams) 
 		err = printYAML(streams.Out, document)
 	default:
 		err = printTable(streams.Out, func(t io.Writer) {
-			fmt.Fprintln(t, "LINE\tWHO\tMAY")
+			visible.Fprintln(t, "LINE\tWHO\tMAY")
 			for _, r := range document.Rules {
-				fmt.Fprintf(t, "%d\t%s\t%s\n", r.Line, r.Who, r.May)
+				visible.Fprintf(t, "%d\t%s\t%s\n", r.Line, r.Who, r.May)
 			}
 		})
 	}

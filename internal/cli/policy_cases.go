@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
@@ -107,8 +108,8 @@ func printPolicyTest(w io.Writer, req policyTestRequest, document policyTestDocu
 		if r.Line > 0 {
 			by = fmt.Sprintf("by %s:%d", req.file, r.Line)
 		}
-		fmt.Fprintf(w, "%s: %s\n-%s\n+%s (%s)\n", r.Case.Name, r.Case.Request, r.Case.Want, r.Got, by)
+		visible.Fprintf(w, "%s: %s\n-%s\n+%s (%s)\n", r.Case.Name, r.Case.Request, r.Case.Want, r.Got, by)
 	}
-	_, err := fmt.Fprintf(w, "%s, %d failed\n", counted(document.Summary.Cases, "case"), document.Summary.Failed)
+	_, err := visible.Fprintf(w, "%s, %d failed\n", counted(document.Summary.Cases, "case"), document.Summary.Failed)
 	return err
 }

@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
@@ -68,27 +68,27 @@ func runPolicyDiff(req policyDiffRequest, streams Streams) error {
 
 func printComparison(w io.Writer, req policyDiffRequest, c policy.Comparison) error {
 	if len(c.Gained)+len(c.Lost) == 0 {
-		_, err := fmt.Fprintf(w, "%s and %s allow the same\n", req.before, req.after)
+		_, err := visible.Fprintf(w, "%s and %s allow the same\n", req.before, req.after)
 		return err
 	}
 	printExcesses(w, "+", req.after, c.Gained)
 	printExcesses(w, "-", req.before, c.Lost)
-	_, err := fmt.Fprintf(w, "%d gained, %d lost\n", len(c.Gained), len(c.Lost))
+	_, err := visible.Fprintf(w, "%d gained, %d lost\n", len(c.Gained), len(c.Lost))
 	return err
 }
 
 func printExcesses(w io.Writer, sign, file string, excesses []policy.Excess) {
 	for _, e := range excesses {
-		fmt.Fprintf(w, "%s %s:%d: %s\n", sign, file, e.Line, e.Region)
+		visible.Fprintf(w, "%s %s:%d: %s\n", sign, file, e.Line, e.Region)
 		for _, r := range e.Except {
-			fmt.Fprintf(w, "      except: %s\n", r.What())
+			visible.Fprintf(w, "      except: %s\n", r.What())
 		}
 		if n := len(e.Others); n > 0 {
-			fmt.Fprintf(w, "      and except who has it for another reason, such as: %s (%s)\n", e.Others[0], counted(n, "reason"))
+			visible.Fprintf(w, "      and except who has it for another reason, such as: %s (%s)\n", e.Others[0], counted(n, "reason"))
 		}
-		fmt.Fprintf(w, "      such as %s\n", e.Example)
+		visible.Fprintf(w, "      such as %s\n", e.Example)
 		if e.Unlikely {
-			fmt.Fprintf(w, "      only outside of group %s, in which a server puts every user that it knows\n", policy.GroupAuthenticated)
+			visible.Fprintf(w, "      only outside of group %s, in which a server puts every user that it knows\n", policy.GroupAuthenticated)
 		}
 	}
 }

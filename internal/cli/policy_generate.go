@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
@@ -157,9 +158,9 @@ func printPresets(output string, streams Streams) error {
 		return err
 	}
 	return printTable(streams.Out, func(t io.Writer) {
-		fmt.Fprintln(t, "NAME\tWHAT\tAPI GROUPS")
+		visible.Fprintln(t, "NAME\tWHAT\tAPI GROUPS")
 		for _, p := range document.Presets {
-			fmt.Fprintf(t, "%s\t%s\t%s\n", p.Name, p.Title, strings.Join(p.APIGroups(), " "))
+			visible.Fprintf(t, "%s\t%s\t%s\n", p.Name, p.Title, strings.Join(p.APIGroups(), " "))
 		}
 	})
 }
@@ -169,14 +170,14 @@ func printPreset(output string, p policy.Preset, streams Streams) error {
 	if printed, err := printDocument(streams.Out, output, document); printed {
 		return err
 	}
-	fmt.Fprintf(streams.Out, "%s\nfrom %s\n\n", p.Title, p.Source)
+	visible.Fprintf(streams.Out, "%s\nfrom %s\n\n", p.Title, p.Source)
 	return printTable(streams.Out, func(t io.Writer) {
-		fmt.Fprintln(t, "API GROUP\tRESOURCE\tNAMESPACED\tCUSTOM")
+		visible.Fprintln(t, "API GROUP\tRESOURCE\tNAMESPACED\tCUSTOM")
 		for _, r := range p.Resources {
-			fmt.Fprintf(t, "%s\t%s\t%v\ttrue\n", r.APIGroup, r.Resource, r.Namespaced)
+			visible.Fprintf(t, "%s\t%s\t%v\ttrue\n", r.APIGroup, r.Resource, r.Namespaced)
 		}
 		for _, r := range p.Also {
-			fmt.Fprintf(t, "%s\t%s\t%v\tfalse\n", r.APIGroup, r.Resource, r.Namespaced)
+			visible.Fprintf(t, "%s\t%s\t%v\tfalse\n", r.APIGroup, r.Resource, r.Namespaced)
 		}
 	})
 }

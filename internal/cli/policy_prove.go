@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
@@ -131,18 +132,18 @@ func printProofs(w io.Writer, req policyProveRequest, document policyProveDocume
 		if c.Proved {
 			verdict = "proved"
 		}
-		fmt.Fprintf(w, "%s: %s %s\n", verdict, c.Want, c.Claim)
+		visible.Fprintf(w, "%s: %s %s\n", verdict, c.Want, c.Claim)
 		for _, r := range c.Regions {
-			fmt.Fprintf(w, "    of %s: %s\n", r.Who(), r.What())
+			visible.Fprintf(w, "    of %s: %s\n", r.Who(), r.What())
 		}
 		for _, s := range c.Except {
-			fmt.Fprintf(w, "    except %s\n", subjectText(s))
+			visible.Fprintf(w, "    except %s\n", subjectText(s))
 		}
 		for _, v := range c.Violations {
-			fmt.Fprintf(w, "    %s:%d allows %s\n", req.file, v.Line, v.Example)
+			visible.Fprintf(w, "    %s:%d allows %s\n", req.file, v.Line, v.Example)
 		}
 		if c.Refused != nil {
-			fmt.Fprintf(w, "    no rule allows %s\n", c.Refused)
+			visible.Fprintf(w, "    no rule allows %s\n", c.Refused)
 		}
 	}
 	return nil

@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
-	"github.com/kubefusion/fusionctl/internal/yamltext"
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
@@ -59,14 +57,11 @@ func printRBAC(file, output string, rbac policy.RBAC, streams Streams) error {
 		}{"fusionctl/policy-to-rbac/v1", objects, rbac.Gaps})
 	}
 	for _, g := range rbac.Gaps {
-		fmt.Fprintf(streams.Out, "# %s:%d: %s\n#   %s\n", file, g.Line, g.Why, g.Text)
+		visible.Fprintf(streams.Out, "# %s:%d: %s\n#   %s\n", file, g.Line, g.Why, g.Text)
 	}
 	for _, object := range objects {
-		text, err := yamltext.Marshal(object)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(streams.Out, "---\n%s", text); err != nil {
+		visible.Fprintln(streams.Out, "---")
+		if err := printYAML(streams.Out, object); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -169,10 +170,10 @@ func validatePolicy(streams Streams, file string, options policy.Options) (polic
 func writeFixed(file string, report policy.Report, streams Streams) error {
 	switch {
 	case report.Fixed == nil:
-		fmt.Fprintf(streams.Err, "%s: not corrected, since it could not be read to its end\n", file)
+		visible.Fprintf(streams.Err, "%s: not corrected, since it could not be read to its end\n", file)
 		return nil
 	case report.FixedLines == 0:
-		fmt.Fprintf(streams.Err, "%s: nothing to correct\n", file)
+		visible.Fprintf(streams.Err, "%s: nothing to correct\n", file)
 		return nil
 	}
 	info, err := os.Stat(file)
@@ -182,9 +183,9 @@ func writeFixed(file string, report policy.Report, streams Streams) error {
 	if err := filetree.WriteFile(file+".fixed", report.Fixed, info.Mode().Perm()); err != nil {
 		return err
 	}
-	fmt.Fprintf(streams.Err, "%s.fixed: %s corrected\n", file, counted(report.FixedLines, "line"))
+	visible.Fprintf(streams.Err, "%s.fixed: %s corrected\n", file, counted(report.FixedLines, "line"))
 	if !slices.ContainsFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == "FUS200" }) { // no policy, nothing to compare
-		fmt.Fprintf(streams.Err, "to see what that changes: fusionctl policy diff %s %s.fixed\n", file, file)
+		visible.Fprintf(streams.Err, "to see what that changes: fusionctl policy diff %s %s.fixed\n", file, file)
 	}
 	return nil
 }
@@ -197,14 +198,14 @@ func printPolicyValidate(w io.Writer, output string, document policyValidateDocu
 		return printSARIF(w, finding.Policies, "", document.Findings)
 	}
 	for _, f := range document.Findings {
-		fmt.Fprintf(w, "%s: %s %s %s: %s\n", placeOf(f), f.Severity, f.Rule, f.Subject, f.Message)
+		visible.Fprintf(w, "%s: %s %s %s: %s\n", placeOf(f), f.Severity, f.Rule, f.Subject, f.Message)
 		for line := range strings.Lines(f.Fix) {
-			fmt.Fprintf(w, "    fix: %s\n", strings.TrimSuffix(line, "\n"))
+			visible.Fprintf(w, "    fix: %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}
 	printAccepted(w, document.Accepted)
 	s := document.Summary
-	_, err := fmt.Fprintf(w, "%s, %s: %s\n", counted(s.Files, "file"), counted(s.Rules, "rule"), countsOf(s.Summary, len(document.Accepted)))
+	_, err := visible.Fprintf(w, "%s, %s: %s\n", counted(s.Files, "file"), counted(s.Rules, "rule"), countsOf(s.Summary, len(document.Accepted)))
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 )
 
@@ -33,6 +34,9 @@ func drawLine(out io.Writer, line func(elapsed time.Duration) string) (done func
 	if !isTerminal(out) {
 		return func() {}
 	}
+	if shown, ok := out.(*visible.Writer); ok { // the line is drawn with escapes, around text that is shown
+		out = shown.Unwrap()
+	}
 	start, stop := time.Now(), make(chan struct{})
 	var ended sync.WaitGroup
 	ended.Go(func() {
@@ -41,7 +45,7 @@ func drawLine(out io.Writer, line func(elapsed time.Duration) string) (done func
 		for {
 			select {
 			case <-ticker.C:
-				fmt.Fprintf(out, "\r\x1b[K%s", line(time.Since(start)))
+				fmt.Fprintf(out, "\r\x1b[K%s", visible.Line(line(time.Since(start))))
 			case <-stop:
 				fmt.Fprint(out, "\r\x1b[K")
 				return
@@ -55,6 +59,9 @@ func drawLine(out io.Writer, line func(elapsed time.Duration) string) (done func
 }
 
 func isTerminal(stream any) bool {
+	if shown, ok := stream.(*visible.Writer); ok {
+		stream = shown.Unwrap()
+	}
 	f, ok := stream.(*os.File)
 	if !ok {
 		return false

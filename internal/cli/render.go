@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -94,7 +95,7 @@ func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 		err = writeTree(ctx, req, p, files, streams)
 	}
 	if err == nil && finding.Worst(report.Findings) >= finding.Error {
-		fmt.Fprintf(streams.Err, "%d errors: with this plan the two versions damage each other; fusionctl check %s names them\n",
+		visible.Fprintf(streams.Err, "%d errors: with this plan the two versions damage each other; fusionctl check %s names them\n",
 			finding.Summarize(report.Findings).Errors, req.file)
 		return errAttention
 	}
@@ -123,10 +124,10 @@ func printManifests(w io.Writer, target render.Target, files []render.File) erro
 	var out bytes.Buffer
 	for _, f := range files {
 		if path.Ext(f.Path) == ".yaml" || path.Ext(f.Path) == ".conf" {
-			fmt.Fprintf(&out, "---\n# Source: %s\n%s", f.Path, f.Data)
+			fmt.Fprintf(&out, "---\n# Source: %s\n%s", f.Path, f.Data) // as it is: it is data
 		}
 	}
-	_, err := w.Write(out.Bytes())
+	_, err := asData(w).Write(out.Bytes())
 	return err
 }
 
@@ -147,6 +148,6 @@ func writeTree(ctx context.Context, req renderRequest, p *plan.Plan, files []ren
 	case err != nil:
 		return err
 	}
-	fmt.Fprintf(streams.Err, "wrote %d files to %s\n", len(files), req.out)
+	visible.Fprintf(streams.Err, "wrote %d files to %s\n", len(files), req.out)
 	return nil
 }

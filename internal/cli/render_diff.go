@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/adopt"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -136,7 +137,7 @@ func runningOn(p *plan.Plan, place hostDirectory, streams Streams) ([]render.Run
 			if note.Place != "" {
 				note.Place = filepath.Join(directory, note.Place)
 			}
-			fmt.Fprintln(streams.Err, note)
+			visible.Fprintln(streams.Err, note)
 		}
 	}
 	return running, nil
@@ -162,19 +163,19 @@ func printDifferences(w io.Writer, document diffDocument, hosts bool) error {
 		}
 		switch d.State {
 		case render.Same:
-			fmt.Fprintf(&out, "%s (%s): the same\n", name, d.Place)
+			visible.Fprintf(&out, "%s (%s): the same\n", name, d.Place)
 		case render.New:
-			fmt.Fprintf(&out, "%s: is new\n", name)
+			visible.Fprintf(&out, "%s: is new\n", name)
 		case render.Missing:
-			fmt.Fprintf(&out, "%s: runs already, says the spec, but no file starts it\n", name)
+			visible.Fprintf(&out, "%s: runs already, says the spec, but no file starts it\n", name)
 		default:
-			fmt.Fprintf(&out, "%s (%s):\n", name, d.Place)
+			visible.Fprintf(&out, "%s (%s):\n", name, d.Place)
 		}
 		for _, c := range d.Changes {
 			out.WriteString(changeLines(c))
 		}
 	}
-	fmt.Fprintf(&out, "%d of %d components differ\n", document.Summary.Differ, document.Summary.Components)
+	visible.Fprintf(&out, "%d of %d components differ\n", document.Summary.Differ, document.Summary.Components)
 	_, err := io.WriteString(w, out.String())
 	return err
 }
@@ -183,23 +184,23 @@ func printDifferences(w io.Writer, document diffDocument, hosts bool) error {
 func changeLines(c render.Change) string {
 	var out strings.Builder
 	if removed, added, ok := entries(c); ok {
-		fmt.Fprintf(&out, "  ~ %s\n", c.What)
+		visible.Fprintf(&out, "  ~ %s\n", c.What)
 		for _, entry := range removed {
-			fmt.Fprintf(&out, "    - %s\n", entry)
+			visible.Fprintf(&out, "    - %s\n", entry)
 		}
 		for _, entry := range added {
-			fmt.Fprintf(&out, "    + %s\n", entry)
+			visible.Fprintf(&out, "    + %s\n", entry)
 		}
 	} else {
 		for _, value := range c.Old {
-			fmt.Fprintf(&out, "  - %s=%s\n", c.What, value)
+			visible.Fprintf(&out, "  - %s=%s\n", c.What, value)
 		}
 		for _, value := range c.New {
-			fmt.Fprintf(&out, "  + %s=%s\n", c.What, value)
+			visible.Fprintf(&out, "  + %s=%s\n", c.What, value)
 		}
 	}
 	if c.Why != "" {
-		fmt.Fprintf(&out, "      %s\n", c.Why)
+		visible.Fprintf(&out, "      %s\n", c.Why)
 	}
 	return out.String()
 }

@@ -2,12 +2,12 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/restart"
 )
 
@@ -108,9 +108,9 @@ func runRestartsAnnotate(ctx context.Context, req restartsAnnotateRequest, strea
 
 func printRisks(w io.Writer) {
 	for _, risk := range annotateRisks {
-		fmt.Fprintln(w, "risk: "+risk)
+		visible.Fprintln(w, "risk: "+risk)
 	}
-	fmt.Fprintln(w)
+	visible.Fprintln(w)
 }
 
 var annotateHeader = []string{"NAMESPACE", "POD", "CONTAINER", "KEY", "RECORDED", "NEW", "WHY NOT"}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/restart"
 )
@@ -85,10 +86,10 @@ func runRestartsHash(ctx context.Context, req restartsHashRequest, streams Strea
 		return err
 	}
 	for _, kind := range slices.Sorted(maps.Keys(h.skipped)) {
-		fmt.Fprintf(streams.Err, "note: %d %s without containers left out\n", h.skipped[kind], kind)
+		visible.Fprintf(streams.Err, "note: %d %s without containers left out\n", h.skipped[kind], kind)
 	}
 	if h.undefaulted != "" {
-		fmt.Fprintf(streams.Err, "note: container %q lacks the defaults of an API server, which are part of the hash of a running container\n", h.undefaulted)
+		visible.Fprintf(streams.Err, "note: container %q lacks the defaults of an API server, which are part of the hash of a running container\n", h.undefaulted)
 	}
 	return nil
 }

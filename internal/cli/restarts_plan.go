@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/restart"
 )
@@ -294,24 +295,24 @@ func (p *restartsPlan) notes() (notes []string) {
 
 // print adds to a table what follows the rows. Groups in which everything is kept are left out.
 func (r *planReport) print(w io.Writer) error {
-	fmt.Fprintf(w, "\npods %d, containers %d: restart %d, keep %d, unknown %d",
+	visible.Fprintf(w, "\npods %d, containers %d: restart %d, keep %d, unknown %d",
 		r.Pods, r.Summary.Restart+r.Summary.Keep+r.Summary.Unknown, r.Summary.Restart, r.Summary.Keep, r.Summary.Unknown)
 	if r.Restarts > r.Summary.Restart {
-		fmt.Fprintf(w, "; restarts at all stops %d", r.Restarts)
+		visible.Fprintf(w, "; restarts at all stops %d", r.Restarts)
 	}
-	fmt.Fprintln(w)
+	visible.Fprintln(w)
 	return printTable(w, func(t io.Writer) {
 		printGroups(t, "NODE", r.Nodes)
 		printGroups(t, "NAMESPACE", r.Namespaces)
 		printGroups(t, "OWNER", r.Owners)
 		if len(r.Order) > 0 {
-			fmt.Fprint(t, "\nWAVE\tNODES\tBREAKS\n")
+			visible.Fprintf(t, "\nWAVE\tNODES\tBREAKS\n")
 		}
 		for i, wave := range r.Order {
-			fmt.Fprintf(t, "%d\t%s\t%s\n", i+1, strings.Join(wave.Nodes, " "), dash(strings.Join(wave.Breaks, "; ")))
+			visible.Fprintf(t, "%d\t%s\t%s\n", i+1, strings.Join(wave.Nodes, " "), dash(strings.Join(wave.Breaks, "; ")))
 		}
 		if len(r.Paths) > 0 {
-			fmt.Fprint(t, "\nSTEPS\tRESTART\tUNKNOWN\tPATH\n")
+			visible.Fprintf(t, "\nSTEPS\tRESTART\tUNKNOWN\tPATH\n")
 		}
 		for _, path := range r.Paths {
 			stops := make([]string, len(path.Stops))
@@ -322,13 +323,13 @@ func (r *planReport) print(w io.Writer) error {
 			if path.MaxStep > 0 {
 				steps = "at most " + strconv.Itoa(path.MaxStep)
 			}
-			fmt.Fprintf(t, "%s\t%d\t%d\t%s\n", steps, path.Restart, path.Unknown, strings.Join(stops, " "))
+			visible.Fprintf(t, "%s\t%d\t%d\t%s\n", steps, path.Restart, path.Unknown, strings.Join(stops, " "))
 		}
 		if len(r.Notes) > 0 {
-			fmt.Fprintln(t)
+			visible.Fprintln(t)
 		}
 		for _, note := range r.Notes {
-			fmt.Fprintln(t, "note: "+note)
+			visible.Fprintln(t, "note: "+note)
 		}
 	})
 }
@@ -340,9 +341,9 @@ func printGroups(t io.Writer, what string, groups []restart.Group) {
 			continue
 		}
 		if !header {
-			fmt.Fprintf(t, "\n%s\tRESTART\tKEEP\tUNKNOWN\n", what)
+			visible.Fprintf(t, "\n%s\tRESTART\tKEEP\tUNKNOWN\n", what)
 			header = true
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", dash(g.Name), g.Restart, g.Keep, g.Unknown)
+		visible.Fprintf(t, "%s\t%d\t%d\t%d\n", dash(g.Name), g.Restart, g.Keep, g.Unknown)
 	}
 }

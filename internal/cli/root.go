@@ -4,12 +4,13 @@ package cli
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"log/slog"
-	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kubefusion/fusionctl/internal/visible"
 )
 
 // Streams are the standard input and outputs of a verb. Out is the answer; Err is everything else.
@@ -23,6 +24,9 @@ type Streams struct {
 // the answer needs attention, 130 interrupted. Errors are printed on streams.Err, one line each, a hint on a line of its own.
 func Main(ctx context.Context, args []string, streams Streams) int {
 	releaseProgram()
+	out, errs := visible.NewWriter(streams.Out), visible.NewWriter(streams.Err)
+	defer func() { _ = errors.Join(out.Flush(), errs.Flush()) }()
+	streams.Out, streams.Err = out, errs
 	root := newRootCmd(streams)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -30,11 +34,13 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 	switch code {
 	case exitDone, exitAttention:
 	case exitInterrupted:
-		fmt.Fprintln(streams.Err, "interrupted")
+		visible.Fprintln(streams.Err, "interrupted")
 	default:
-		fmt.Fprintln(streams.Err, strings.TrimRight(err.Error(), "\n"))
+		for _, line := range errorLines(err) {
+			visible.Fprintln(streams.Err, line)
+		}
 		if hint := hintOf(err); hint != "" {
-			fmt.Fprintln(streams.Err, "hint: "+hint)
+			visible.Fprintln(streams.Err, "hint: "+hint)
 		}
 	}
 	return code

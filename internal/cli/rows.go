@@ -9,6 +9,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/kubefusion/fusionctl/internal/visible"
 )
 
 // rowWriter prints rows as they come, so that an answer of any length needs no more memory than one row, or some of a table.
@@ -115,12 +117,23 @@ func (r *tableRows) row(_ any, header, cells []string) error {
 		fmt.Fprintln(r.table, strings.Join(header, "\t"))
 	}
 	r.count++
-	_, err := fmt.Fprintln(r.table, strings.Join(cells, "\t"))
+	_, err := visible.Fprintln(r.table, joined(cells))
 	if r.count%alignedRows == 0 {
 		err = r.table.Flush()
 	}
 	return err
 }
+
+// lined are cells of which each stays in its line and in its column.
+func lined(cells []string) []string {
+	shown := make([]string, len(cells))
+	for i, cell := range cells {
+		shown[i] = visible.Line(cell)
+	}
+	return shown
+}
+
+func joined(cells []string) string { return strings.Join(lined(cells), "\t") }
 
 func (r *tableRows) close(any) error { return r.table.Flush() }
 
@@ -147,7 +160,7 @@ func (r *csvRows) row(_ any, header, cells []string) error {
 		}
 	}
 	r.count++
-	return r.w.Write(cells)
+	return r.w.Write(lined(cells))
 }
 
 func (r *csvRows) close(any) error {

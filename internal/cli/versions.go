@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/spelling"
+	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -442,14 +443,14 @@ func (r versionsReport) printTables(w io.Writer) error {
 	parts = slices.DeleteFunc(parts, func(p part) bool { return len(p.lines) == 0 })
 	for i, part := range parts {
 		if i > 0 {
-			fmt.Fprintln(w)
+			visible.Fprintln(w)
 		}
 		if len(parts) > 1 {
-			fmt.Fprintln(w, part.title)
+			visible.Fprintln(w, part.title)
 		}
 		err := printTable(w, func(table io.Writer) {
 			for _, line := range append([]string{part.header}, part.lines...) {
-				fmt.Fprintln(table, line)
+				visible.Fprintln(table, line)
 			}
 		})
 		if err != nil {
@@ -474,7 +475,7 @@ func cells(cells ...string) string {
 			cells[i] = "-"
 		}
 	}
-	return strings.Join(cells, "\t")
+	return joined(cells)
 }
 
 // history prints a single value alone, several with their minors.
