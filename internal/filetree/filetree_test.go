@@ -211,6 +211,7 @@ func TestWriteRefusesPathsOutside(t *testing.T) {
 		}
 	}
 }
+
 // TestWriteCleansUpAfterRunsThatWereKilled removes what they left, puts back what one had moved away, and touches nothing else.
 func TestWriteCleansUpAfterRunsThatWereKilled(t *testing.T) {
 	parent := t.TempDir()
