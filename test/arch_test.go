@@ -32,7 +32,8 @@ type pkg struct {
 // leaves are ideas that every package may use. They are pure, and import nothing of ours but each other.
 var leaves = []string{
 	"examples", "templates",
-	"internal/licenses", "internal/prose", "internal/spelling", "internal/strictyaml", "internal/visible", "internal/yamltext",
+	"internal/licenses", "internal/prose", "internal/spelling", "internal/strictyaml",
+	"internal/visible", "internal/yamltext",
 	"pkg/discovery", "pkg/finding", "pkg/gc", "pkg/kubever", "pkg/pair",
 }
 
@@ -267,6 +268,35 @@ func TestOnlyTheCommandLineImportsCobra(t *testing.T) {
 		name, ours := strings.CutPrefix(path, module)
 		if ours && name != "internal/cli" && slices.Contains(p.Imports, "github.com/spf13/cobra") {
 			t.Errorf("%s imports cobra: verbs stand in internal/cli", name)
+		}
+	}
+}
+
+// TestWhatIsPrintedIsShown: the command line prints by internal/visible, which keeps what others have named in its line and
+// shows what would move a cursor.
+func TestWhatIsPrintedIsShown(t *testing.T) {
+	may := map[string]int{
+		"demo.go":     -1, // prints what verbs have printed, and the demonstration's own words
+		"progress.go": 3,  // draws a line with escapes, and bytes
+		"rows.go":     2,  // JSON, and headers of ours
+		"render.go":   1,  // data
+		"server.go":   1,  // to HTTP
+	}
+	files, err := filepath.Glob("../internal/cli/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, allowed := strings.Count(string(text), "fmt.Fprint"), may[filepath.Base(file)]
+		if allowed >= 0 && n > allowed {
+			t.Errorf("%s calls fmt.Fprint... %d times: visible.Fprintf keeps arguments in their line", file, n)
 		}
 	}
 }
