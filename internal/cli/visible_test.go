@@ -110,6 +110,7 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		"plan":                  {{bad}, {good}},
 		"graph":                 {{bad}, {good}},
 		"explain":               {{evil}},
+		"licenses":              {{}, {evil}},
 		"pki":                   {{bad, "--ca-cert", certificate, "--ca-key", key, "--out", filepath.Join(dir, "p"+name)}, {good, "--ca-cert", certificate, "--ca-key", policy, "--out", "x"}},
 		"pki show":              {{filepath.Dir(certificate)}, {auditPlan}},
 		"render":                {{bad, "--out", "-"}, {good, "--out", filepath.Join(dir, "r"+name)}, {good, "--out", dir}, {good, "--diff", units}, {good, "--out", "-", "--host", evil}},
