@@ -2,41 +2,51 @@
 package yamltext
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"strconv"
 
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v2"
 )
 
-// Marshal writes a value as YAML, fields sorted by name. It differs from that of sigs.k8s.io/yaml, which reads the
-// value's JSON as YAML on the way, where JSON leaves in strings what YAML reads otherwise: control characters, which it
-// refuses, and the line breaks of Unicode, which it folds into spaces. Errors are those of encoding/json.
+// Marshal writes a value as YAML, fields sorted by name. It writes what sigs.k8s.io/yaml does, which reads the value's JSON as
+// YAML on the way: there control characters and keys of more than 1024 characters are refused, and U+0085 is a line break.
+// Errors are those of encoding/json.
 func Marshal(value any) ([]byte, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
 	}
-	return yaml.JSONToYAML([]byte(escaped(string(text))))
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var tree any
+	if err := decoder.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("reading its JSON: %w", err)
+	}
+	return yaml.Marshal(numbers(tree))
 }
 
-// escaped spells as \uXXXX what JSON may hold as it is and YAML may not. Outside of strings JSON has nothing of it.
-func escaped(text string) string {
-	if strings.IndexFunc(text, foreign) < 0 {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if foreign(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		} else {
-			b.WriteRune(r)
+// numbers makes the numbers of JSON those of YAML, in place where it can.
+func numbers(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name := range v {
+			v[name] = numbers(v[name])
 		}
+	case []any:
+		for i := range v {
+			v[i] = numbers(v[i])
+		}
+	case json.Number:
+		if i, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
+			return i
+		}
+		if u, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
+			return u
+		}
+		f, _ := v.Float64() // encoding/json wrote it
+		return f
 	}
-	return b.String()
-}
-
-// foreign reports whether a YAML reader refuses the character, drops it, or takes it for a line break.
-func foreign(r rune) bool {
-	return r >= 0x7f && r <= 0x9f || r == '\u2028' || r == '\u2029' || r == '\ufeff' || r == '\ufffe' || r == '\uffff'
+	return value
 }

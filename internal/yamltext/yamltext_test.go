@@ -1,6 +1,8 @@
 package yamltext
 
 import (
+	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -24,6 +26,28 @@ func TestMarshalSortsFields(t *testing.T) {
 	text, err := Marshal(map[string]any{"kind": "Pod", "apiVersion": "v1", "data": map[string]string{"x": "1"}})
 	if want := "apiVersion: v1\ndata:\n  x: \"1\"\nkind: Pod\n"; err != nil || string(text) != want {
 		t.Errorf("Marshal = %q, %v, want %q", text, err, want)
+	}
+}
+
+// TestOtherValuesAreWrittenAsBefore compares with sigs.k8s.io/yaml where that can write a value.
+func TestOtherValuesAreWrittenAsBefore(t *testing.T) {
+	for _, value := range []any{
+		nil, true, "", "yes", "1", "0x10", "1e3", "null", "~", "a: b", "- a", "#", "a\nb\n", "2006-01-02", []any{}, map[string]any{},
+		0, -1, int64(math.MinInt64), uint64(math.MaxUint64), 1.0, 0.5, 1e3, 1e21, 1e-7, math.MaxFloat64,
+		json.RawMessage(`[1.0, 1E5, 100000000000000000000, -0, 12345678901234567890]`),
+		map[string]any{"b": 1, "a10": nil, "a2": []string{"x"}, "A": map[string]any{"true": "true"}},
+		struct {
+			Name string `json:"name,omitempty"`
+			List []int
+		}{List: []int{1, 2}},
+	} {
+		want, err := yaml.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Marshal(value); err != nil || string(got) != string(want) {
+			t.Errorf("Marshal(%#v) = %q, %v, want %q", value, got, err, want)
+		}
 	}
 }
 

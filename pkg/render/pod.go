@@ -138,14 +138,19 @@ func unexpanded(s string, environment map[string]bool) string {
 			run++
 		}
 		count := run - i
+		i = run - 1
 		if name := reference.FindString(s[run-1:]); name != "" && environment[name[2:len(name)-1]] {
 			out.WriteString(strings.Repeat("$$", count-1) + "$")
 		} else if count > 1 {
 			out.WriteString(strings.Repeat("$$", count))
 		} else {
 			out.WriteByte('$')
+			// A reference to no variable stays with all that is in it, $$ too.
+			if inner, _, closed := strings.Cut(s[run:], ")"); closed && strings.HasPrefix(inner, "(") {
+				out.WriteString(inner + ")")
+				i += len(inner) + 1
+			}
 		}
-		i = run - 1
 	}
 	return out.String()
 }

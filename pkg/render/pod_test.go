@@ -54,6 +54,7 @@ func TestPodArgumentsReferToTheEnvironment(t *testing.T) {
 	environment := map[string]string{"A": "value"}
 	for word, want := range map[string]string{
 		"$(A)": "value", "$$(A)": "$value", "$$$(A)": "$$value", "$(B)": "$(B)", "$$(B)": "$$(B)", "$$": "$$", "$": "$", "a$$b$": "a$$b$", "$(": "$(", "$$$(": "$$$(", "$A": "$A",
+		"$($$)": "$($$)", "$$($$)$$": "$$($$)$$", "$($(A)$$)": "$($(A)$$)", "$($$": "$($$",
 	} {
 		if got := expanded(unexpanded(word, map[string]bool{"A": true}), environment); got != want {
 			t.Errorf("%q reaches the process as %q, want %q", word, got, want)
