@@ -161,13 +161,14 @@ func missingFrom(now, before []finding.Finding) []finding.Finding {
 
 // turn replaces the findings and tells what has changed.
 func (w *Watch) turn(findings []finding.Finding) error {
-	for _, t := range etcdsplit.Turns(w.findings, findings) {
+	turns := etcdsplit.Turns(w.findings, findings)
+	w.findings = findings
+	w.count() // before a reader of the lines asks for them
+	for _, t := range turns {
 		if err := w.tell(Event{Event: string(t.Turn), Finding: &t.Finding}); err != nil {
 			return err
 		}
 	}
-	w.findings = findings
-	w.count()
 	return nil
 }
 
@@ -330,10 +331,10 @@ func (w *Watch) look(ctx context.Context, c storeChanges) error {
 			continue
 		}
 		w.findings = append(w.findings, f)
+		w.count()
 		if err := w.tell(Event{Event: string(etcdsplit.Appeared), Finding: &f}); err != nil {
 			return err
 		}
 	}
-	w.count()
 	return nil
 }
