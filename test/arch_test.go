@@ -68,7 +68,7 @@ var core = map[string][]string{
 
 // adapters speak to the world: files, servers, clocks. They import leaves, core and each other.
 var adapters = []string{
-	"internal/demo", "internal/filetree", "internal/localetcd", "internal/rawapi", "internal/webserver",
+	"internal/demo", "internal/filetree", "internal/localetcd", "internal/webserver",
 	"pkg/apiserver", "pkg/controllers", "pkg/convert/client", "pkg/etcdsplit/etcdv3", "pkg/etcdsplit/move/files",
 	"pkg/etcdsplit/snapshot", "pkg/etcdsplit/watch",
 	"pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook", "pkg/restart/cri",
