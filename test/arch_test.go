@@ -71,7 +71,8 @@ var adapters = []string{
 	"internal/demo", "internal/filetree", "internal/localetcd", "internal/webserver",
 	"pkg/apiserver", "pkg/controllers", "pkg/convert/client", "pkg/etcdsplit/etcdv3", "pkg/etcdsplit/move/files",
 	"pkg/etcdsplit/snapshot", "pkg/etcdsplit/watch",
-	"pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook", "pkg/restart/cri",
+	"pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook",
+	"pkg/restart/cri",
 }
 
 // tests are what only tests import. They import what they like.
@@ -125,7 +126,8 @@ var bans = []struct {
 	{"go.etcd.io/", nil, "only adapters speak to etcd: a reader of policies must not inherit gRPC"},
 	{"google.golang.org/grpc", nil, "only adapters speak to servers"},
 	{"k8s.io/client-go", []string{"pkg/convert", "pkg/convert/manifest", "pkg/convert/stream", "pkg/etcdsplit/objects"},
-		"only adapters speak to servers; what is excepted takes types and their scheme, and Kubernetes' conversions bring " +
+		"only adapters speak to servers; what is excepted takes types and their scheme, and Kubernetes' conversions " +
+			"bring " +
 			"its list of features along"},
 	{"sigs.k8s.io/controller-runtime", nil, "only adapters speak to servers"},
 }
@@ -160,7 +162,8 @@ func TestImportsPointDownwards(t *testing.T) {
 		}
 		for _, imported := range p.Imports {
 			if other, ours := strings.CutPrefix(imported, module); ours && !allowed(other) {
-				t.Errorf("%s imports %s: cmd -> internal/cli -> adapters -> core -> leaves, and of core what its list says", name,
+				t.Errorf("%s imports %s: cmd -> internal/cli -> adapters -> core -> leaves, and of core what its "+
+					"list says", name,
 					other)
 			}
 		}
@@ -236,12 +239,13 @@ func clockUses(t *testing.T, name string, source []byte) []string {
 func TestClocksAreFound(t *testing.T) {
 	for source, want := range map[string][]string{
 		`import "time"; var d = time.Second; func f(now time.Time) bool { return now.After(now) }`: nil,
-		`import "time"; func f() time.Time { return time.Now() }`:                                  {"f.go:1:55: time.Now"},
-		`import "time"; var now = time.Now`:                                                        {"f.go:1:37: time.Now"},
-		`import clock "time"; func f() { <-clock.After(1) }`:                                       {"f.go:1:46: clock.After"},
-		`import . "time"; func f() { Sleep(1) }`:                                                   {"f.go: imports a clock without its name"},
-		`import "context"; var f = context.WithTimeout`:                                            {"f.go:1:38: context.WithTimeout"},
-		`import time "example.com/time"; var f = time.Now`:                                         nil,
+		`import "time"; func f() time.Time { return time.Now() }`: {
+			"f.go:1:55: time.Now"},
+		`import "time"; var now = time.Now`:                  {"f.go:1:37: time.Now"},
+		`import clock "time"; func f() { <-clock.After(1) }`: {"f.go:1:46: clock.After"},
+		`import . "time"; func f() { Sleep(1) }`:             {"f.go: imports a clock without its name"},
+		`import "context"; var f = context.WithTimeout`:      {"f.go:1:38: context.WithTimeout"},
+		`import time "example.com/time"; var f = time.Now`:   nil,
 	} {
 		if got := clockUses(t, "f.go", []byte("package f; "+source)); !slices.Equal(got, want) {
 			t.Errorf("clockUses(%s) = %q, want %q", source, got, want)
@@ -272,8 +276,8 @@ func TestOnlyTheCommandLineImportsCobra(t *testing.T) {
 	}
 }
 
-// TestWhatIsPrintedIsShown: the command line prints by internal/visible, which keeps what others have named in its line and
-// shows what would move a cursor.
+// TestWhatIsPrintedIsShown: the command line prints by internal/visible, which keeps what others have named in its line
+// and shows what would move a cursor.
 func TestWhatIsPrintedIsShown(t *testing.T) {
 	may := map[string]int{
 		"demo.go":     -1, // prints what verbs have printed, and the demonstration's own words

@@ -43,15 +43,19 @@ func TestExamplesOfControlPlanesAreAdopted(t *testing.T) {
 			t.Errorf("%s: %v", test.directory, err)
 			continue
 		}
-		draft, err := running.Draft(adopt.Options{Layout: spec.LayoutSplit, Legacy: test.given, Modern: kubever.Version{Minor: kubever.Newest}})
+		draft, err := running.Draft(
+			adopt.Options{Layout: spec.LayoutSplit, Legacy: test.given, Modern: kubever.Version{Minor: kubever.Newest}})
 		if err != nil {
 			t.Errorf("%s: %v", test.directory, err)
 			continue
 		}
 		legacy := draft.File.Spec.Legacy
-		if legacy.Version != version || len(legacy.APIServer.ExtraArgs) != test.args || legacy.ControllerManager == nil || legacy.Scheduler == nil {
-			t.Errorf("%s: version %s, %d arguments, controller manager %v, scheduler %v; want %s, %d arguments and both",
-				test.directory, legacy.Version, len(legacy.APIServer.ExtraArgs), legacy.ControllerManager != nil, legacy.Scheduler != nil, version, test.args)
+		if legacy.Version != version || len(legacy.APIServer.ExtraArgs) != test.args ||
+			legacy.ControllerManager == nil || legacy.Scheduler == nil {
+			t.Errorf("%s: version %s, %d arguments, controller manager %v, scheduler %v; want %s, %d arguments and "+
+				"both",
+				test.directory, legacy.Version, len(legacy.APIServer.ExtraArgs), legacy.ControllerManager != nil,
+				legacy.Scheduler != nil, version, test.args)
 		}
 		for _, note := range draft.Notes {
 			t.Errorf("%s: %s", test.directory, note)

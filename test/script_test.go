@@ -16,17 +16,20 @@ import (
 	"github.com/kubefusion/fusionctl/internal/golden"
 )
 
-// TestMain makes this test binary answer to the name fusionctl: the scripts run the command line without building it first.
+// TestMain makes this test binary answer to the name fusionctl: the scripts run the command line without building it
+// first.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"fusionctl": func() {
-			os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+			os.Exit(cli.Main(context.Background(), os.Args[1:],
+				cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 		},
 	})
 }
 
 // TestScript runs every script/*.txtar in a folder of its own that holds the files of the archive. The commands are
-// testscript's, and exits; $EXAMPLES is the folder of the examples, $CORE and $MODERN are stores that real API servers wrote.
+// testscript's, and exits; $EXAMPLES is the folder of the examples, $CORE and $MODERN are stores that real API servers
+// wrote.
 func TestScript(t *testing.T) {
 	examples, err := filepath.Abs("../examples")
 	if err != nil {
@@ -50,8 +53,8 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// exits runs a command and asserts its exact exit code, which testscript itself cannot: exits 3 fusionctl check spec.yaml.
-// What it printed can be matched as after exec.
+// exits runs a command and asserts its exact exit code, which testscript itself cannot: exits 3 fusionctl check
+// spec.yaml. What it printed can be matched as after exec.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND [ARG...], never negated")

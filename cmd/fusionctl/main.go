@@ -1,4 +1,5 @@
-// Command fusionctl runs two Kubernetes control-plane versions over one set of nodes: it plans, checks, renders and watches them.
+// Command fusionctl runs two Kubernetes control-plane versions over one set of nodes: it plans, checks, renders and
+// watches them.
 package main
 
 import (

@@ -33,7 +33,9 @@ func etcdVerb(t *testing.T, verb, endpoint string, more ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), self, append([]string{"etcd", verb, "../../internal/cli/testdata/split-1.10-1.36.yaml", "--endpoints", "core=" + endpoint}, more...)...)
+	cmd := exec.CommandContext(t.Context(), self,
+		append([]string{"etcd", verb, "../../internal/cli/testdata/split-1.10-1.36.yaml", "--endpoints",
+			"core=" + endpoint}, more...)...)
 	cmd.Env = append(os.Environ(), asProgram+"=1", "TERM=xterm")
 	return cmd
 }
@@ -46,7 +48,8 @@ func pods(t *testing.T, n int) *etcdtest.Server {
 	server := etcdtest.Start(t)
 	values := map[string][]byte{}
 	for i := range n {
-		values[fmt.Sprintf("/registry/pods/default/p-%05d", i)] = fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p-%05d","namespace":"default","uid":"%d"},"spec":{"nodeName":"%0500d"}}`, i, i, i)
+		values[fmt.Sprintf("/registry/pods/default/p-%05d", i)] = fmt.Appendf(nil,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p-%05d","namespace":"default","uid":"%d"},"spec":{"nodeName":"%0500d"}}`, i, i, i)
 	}
 	server.Put(t, values)
 	return server
@@ -84,8 +87,10 @@ func TestSignalsEndACheckWithWhatItHasSeen(t *testing.T) {
 			if err := json.Unmarshal(stdout.Bytes(), &report); err != nil {
 				t.Fatalf("%v in %q, stderr %q", err, stdout.String(), stderr.String())
 			}
-			if cmd.ProcessState.ExitCode() != 130 || report.Complete || len(report.Incomplete) == 0 || report.Stores[0].Keys == 0 || report.Stores[0].Keys >= 5000 {
-				t.Errorf("exit code %d, complete %v, incomplete %q, %d keys; want 130 and a part of the keys", cmd.ProcessState.ExitCode(), report.Complete, report.Incomplete, report.Stores[0].Keys)
+			if cmd.ProcessState.ExitCode() != 130 || report.Complete || len(report.Incomplete) == 0 ||
+				report.Stores[0].Keys == 0 || report.Stores[0].Keys >= 5000 {
+				t.Errorf("exit code %d, complete %v, incomplete %q, %d keys; want 130 and a part of the keys",
+					cmd.ProcessState.ExitCode(), report.Complete, report.Incomplete, report.Stores[0].Keys)
 			}
 			for _, f := range report.Findings {
 				if strings.HasPrefix(f.Subject, "core:") {
@@ -167,7 +172,8 @@ func TestProgressOnATerminal(t *testing.T) {
 	master, slave := terminal(t)
 	var drawn bytes.Buffer
 	var group sync.WaitGroup
-	group.Go(func() { _, _ = io.Copy(&drawn, master) }) // it ends with an error when nobody has the terminal open any more
+	// it ends with an error when nobody has the terminal open any more
+	group.Go(func() { _, _ = io.Copy(&drawn, master) })
 	cmd := etcdVerb(t, "check", server.Endpoint, limited...)
 	var stdout bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, slave

@@ -43,7 +43,8 @@ func TestAcceptMeansTheSameInEveryVerb(t *testing.T) {
 			return []string{"policy", "validate", policy, "--spec", spec}
 		}},
 		"check --live": {"FUS242", "warning", func(spec string) []string {
-			return []string{"check", spec, "--live", "--no-flags", "--legacy-kubeconfig", legacy, "--modern-kubeconfig", modern}
+			return []string{"check", spec, "--live", "--no-flags", "--legacy-kubeconfig", legacy, "--modern-kubeconfig",
+				modern}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +116,8 @@ func emptyServer(t *testing.T, version string) *httptest.Server {
 			return
 		}
 		w.WriteHeader(http.StatusNotFound)
-		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{}}`)
+		fmt.Fprint(w,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{}}`)
 	}))
 	t.Cleanup(server.Close)
 	return server

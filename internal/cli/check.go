@@ -40,21 +40,24 @@ func newCheckCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check SPEC | check SPEC --live | check [SPEC] --objects FILE | check --matrix",
 		Short: "Find every known way in which the two versions of a spec damage each other",
-		Long: `check plans a spec and applies every rule to the plan. Each finding comes with what to do about it; fusionctl explain RULE
-tells more. Findings that the spec accepts are listed and do not count.
+		Long: `check plans a spec and applies every rule to the plan. Each finding comes with what to do about it;
+fusionctl explain RULE tells more. Findings that the spec accepts are listed and do not count.
 
-With --objects it reads manifests instead (YAML or JSON; - is standard input) and names every field that the legacy version
-would drop without a word when it writes the object back, and what the loss does to scheduling and running. Without a spec, --legacy
-says which version that is.
+With --objects it reads manifests instead (YAML or JSON; - is standard input) and names every field that the legacy
+version would drop without a word when it writes the object back, and what the loss does to scheduling and running.
+Without a spec, --legacy says which version that is.
 
-With --live it reads both API servers instead and compares what runs with what was planned: selectors that select the other side's pods,
-owners that a side looks for in vain, locks that two holders hold, flags that are not the plan's. It only reads, with the rights of the
-kubeconfigs. What it could not look at makes the check incomplete, which is never reported as clean: give both users the right to read
-everything, or, where the components are no static pods, --no-flags.
+With --live it reads both API servers instead and compares what runs with what was planned: selectors that select the
+other side's pods, owners that a side looks for in vain, locks that two holders hold, flags that are not the plan's. It
+only reads, with the rights of the kubeconfigs. What it could not look at makes the check incomplete, which is never
+reported as clean: give both users the right to read everything, or, where the components are no static pods,
+--no-flags.
 
-With --matrix it prints, for every pair of versions, whether the default plan of a layout has errors, and the rule that stands in the way.
+With --matrix it prints, for every pair of versions, whether the default plan of a layout has errors, and the rule that
+stands in the way.
 
-Exit codes: 0 nothing at or above --fail-on, 1 --live is incomplete, 2 bad spec or manifests, 3 findings at or above --fail-on.`,
+Exit codes: 0 nothing at or above --fail-on, 1 --live is incomplete, 2 bad spec or manifests, 3 findings at or above
+--fail-on.`,
 		Example: `  fusionctl check spec.yaml
   fusionctl check spec.yaml -o sarif
   fusionctl check spec.yaml --live --legacy-kubeconfig legacy.conf --modern-kubeconfig modern.conf
@@ -81,15 +84,20 @@ Exit codes: 0 nothing at or above --fail-on, 1 --live is incomplete, 2 bad spec 
 		},
 	}
 	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml", "sarif")
-	enumFlag(cmd, &req.failOn, "fail-on", "", "the severity from which on findings make the exit code 3", "error", "warning")
+	enumFlag(cmd, &req.failOn, "fail-on", "", "the severity from which on findings make the exit code 3", "error",
+		"warning")
 	cmd.Flags().StringVar(&req.objects, "objects", "", "manifests to judge instead of the plan; - is standard input")
-	cmd.Flags().StringVar(&req.legacy, "legacy", "", "with --objects and without a spec: the version that would rewrite them")
+	cmd.Flags().StringVar(&req.legacy, "legacy", "",
+		"with --objects and without a spec: the version that would rewrite them")
 	cmd.Flags().BoolVar(&req.matrix, "matrix", false, "judge the default plans of all pairs of versions")
 	cmd.Flags().BoolVar(&req.live, "live", false, "read both API servers and compare what runs with the plan")
-	cmd.Flags().StringVar(&req.legacyKubeconfig, "legacy-kubeconfig", "", "with --live: how to reach the legacy API server")
-	cmd.Flags().StringVar(&req.modernKubeconfig, "modern-kubeconfig", "", "with --live: how to reach the modern API server")
+	cmd.Flags().StringVar(&req.legacyKubeconfig, "legacy-kubeconfig", "",
+		"with --live: how to reach the legacy API server")
+	cmd.Flags().StringVar(&req.modernKubeconfig, "modern-kubeconfig", "",
+		"with --live: how to reach the modern API server")
 	cmd.Flags().BoolVar(&req.noFlags, "no-flags", false, "with --live: leave out how the components are started")
-	enumFlag(cmd, &req.layout, "layout", "", "the layout of the matrix", string(spec.LayoutSplit), string(spec.LayoutShared))
+	enumFlag(cmd, &req.layout, "layout", "", "the layout of the matrix", string(spec.LayoutSplit),
+		string(spec.LayoutShared))
 	return cmd
 }
 
@@ -195,5 +203,6 @@ func printAccepted(w io.Writer, accepted []finding.Accepted) {
 
 // countsOf sums findings up: 1 error, 2 warnings, 0 infos, 1 accepted.
 func countsOf(s finding.Summary, accepted int) string {
-	return fmt.Sprintf("%s, %s, %s, %d accepted", counted(s.Errors, "error"), counted(s.Warnings, "warning"), counted(s.Infos, "info"), accepted)
+	return fmt.Sprintf("%s, %s, %s, %d accepted", counted(s.Errors, "error"), counted(s.Warnings, "warning"),
+		counted(s.Infos, "info"), accepted)
 }

@@ -32,7 +32,8 @@ func runCheckLive(ctx context.Context, req checkRequest, streams Streams) error 
 	servers := map[pair.Side]live.Server{}
 	for side, file := range map[pair.Side]string{pair.Legacy: req.legacyKubeconfig, pair.Modern: req.modernKubeconfig} {
 		if servers[side], err = apiserver.Open(file, "", apiserver.Options{}); err != nil {
-			return badInput(fmt.Errorf("reading the kubeconfig of the %s side: %w", side, err), "a kubeconfig names a server, its CA and the client's certificate or token")
+			return badInput(fmt.Errorf("reading the kubeconfig of the %s side: %w", side, err),
+				"a kubeconfig names a server, its CA and the client's certificate or token")
 		}
 	}
 	seen, err := live.Check(ctx, p, servers, live.Options{NoFlags: req.noFlags})
@@ -50,7 +51,8 @@ func runCheckLive(ctx context.Context, req checkRequest, streams Streams) error 
 }
 
 func printLive(w io.Writer, req checkRequest, seen *live.Report, report finding.Report) error {
-	document := liveDocument{Schema: "fusionctl/check-live/v1", Objects: seen.Objects, Complete: len(seen.Incomplete) == 0, Incomplete: seen.Incomplete,
+	document := liveDocument{Schema: "fusionctl/check-live/v1", Objects: seen.Objects,
+		Complete: len(seen.Incomplete) == 0, Incomplete: seen.Incomplete,
 		Report: report, Summary: finding.Summarize(report.Findings)}
 	if document.Incomplete == nil {
 		document.Incomplete = []string{}
@@ -66,6 +68,7 @@ func printLive(w io.Writer, req checkRequest, seen *live.Report, report finding.
 	if !document.Complete {
 		verdict = "INCOMPLETE, not to be taken for clean"
 	}
-	_, err := visible.Fprintf(w, "%d objects: %s; %s\n", seen.Objects, countsOf(document.Summary, len(report.Accepted)), verdict)
+	_, err := visible.Fprintf(w, "%d objects: %s; %s\n", seen.Objects, countsOf(document.Summary, len(report.Accepted)),
+		verdict)
 	return err
 }

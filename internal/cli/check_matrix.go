@@ -24,12 +24,14 @@ type matrixSummary struct {
 
 func runMatrix(req checkRequest, streams Streams) error {
 	layout := spec.Layout(req.layout)
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // hundreds of plans that live for a millisecond: a third of the time went into collecting them
+	// hundreds of plans that live for a millisecond: a third of the time went into collecting them
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	pairs, err := rules.Matrix(layout)
 	if err != nil {
 		return fmt.Errorf("judging the pairs of layout %s: %w", layout, err)
 	}
-	document := matrixDocument{Schema: "fusionctl/check-matrix/v1", Layout: layout, Pairs: pairs, Summary: matrixSummary{Pairs: len(pairs)}}
+	document := matrixDocument{Schema: "fusionctl/check-matrix/v1", Layout: layout, Pairs: pairs,
+		Summary: matrixSummary{Pairs: len(pairs)}}
 	for _, pair := range pairs {
 		if pair.Possible {
 			document.Summary.Possible++

@@ -23,27 +23,29 @@ type controllersRequest struct {
 }
 
 func newControllersCmd(streams Streams) *cobra.Command {
-	req := controllersRequest{options: controllers.Options{Collect: true, LeaderElect: true, QPS: 100, ChangesPerSecond: 50, Workers: 20, Listen: "127.0.0.1:10270"}}
+	req := controllersRequest{options: controllers.Options{Collect: true, LeaderElect: true, QPS: 100,
+		ChangesPerSecond: 50, Workers: 20, Listen: "127.0.0.1:10270"}}
 	cmd := &cobra.Command{
 		Use:   "controllers {--plan PLAN | --spec SPEC} --legacy-kubeconfig FILE --modern-kubeconfig FILE",
 		Short: "Collect garbage and end namespaces with both servers in sight",
-		Long: `controllers runs, until it is stopped, what Kubernetes' own controller managers cannot do while two API servers share objects: a garbage
-collector that looks for an owner on both sides, and a namespace controller that lets a namespace go when both sides are empty of it.
+		Long: `controllers runs, until it is stopped, what Kubernetes' own controller managers cannot do while two API
+servers share objects: a garbage collector that looks for an owner on both sides, and a namespace controller that lets a
+namespace go when both sides are empty of it.
 
-An object is deleted when each of its owners is absent by UID from every side that could hold it, as that side said just now. A side that
-cannot be asked stops every deletion in which it could have a say.
+An object is deleted when each of its owners is absent by UID from every side that could hold it, as that side said just
+now. A side that cannot be asked stops every deletion in which it could have a say.
 
-Where the plan has pods, every process also answers the modern API server's questions about pods that are made through it, and the one that
-acts keeps the service by which such pods find that server.
+Where the plan has pods, every process also answers the modern API server's questions about pods that are made through
+it, and the one that acts keeps the service by which such pods find that server.
 
-Plans that need them have them: fusionctl render writes the unit or the static pod, the plan that it goes by, and what each side has to
-allow. From a spec the plan is made anew at each start, by the facts of this fusionctl.
+Plans that need them have them: fusionctl render writes the unit or the static pod, the plan that it goes by, and what
+each side has to allow. From a spec the plan is made anew at each start, by the facts of this fusionctl.
 
-One process at a time acts, the one that holds the lock. A process that loses the lock, or an API server, stands by and takes the lock again;
-admission requests are served meanwhile.
+One process at a time acts, the one that holds the lock. A process that loses the lock, or an API server, stands by and
+takes the lock again; admission requests are served meanwhile.
 
-The audit trail, one JSON object for each deletion and each change with its reason, goes to standard output; the log goes to standard error.
-/healthz, /readyz and /metrics are at --listen.
+The audit trail, one JSON object for each deletion and each change with its reason, goes to standard output; the log
+goes to standard error. /healthz, /readyz and /metrics are at --listen.
 
 Exit codes: 1 could not start; 2 bad usage or bad input file; 130 stopped by a signal.`,
 		Example: `  fusionctl controllers --spec pair.yaml --legacy-kubeconfig legacy.conf --modern-kubeconfig modern.conf --dry-run`,
@@ -53,18 +55,24 @@ Exit codes: 1 could not start; 2 bad usage or bad input file; 130 stopped by a s
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&req.plan, "plan", "", "the plan of the pair, as fusionctl render writes it or plan -o json prints it: it says which objects both sides see")
+	f.StringVar(&req.plan, "plan", "", "the plan of the pair, as fusionctl render writes it or plan -o json prints "+
+		"it: it says which objects both sides see")
 	f.StringVar(&req.spec, "spec", "", "the spec of the pair, in place of a plan")
 	f.StringVar(&req.legacy, "legacy-kubeconfig", "", "how to reach the legacy API server (required)")
 	f.StringVar(&req.modern, "modern-kubeconfig", "", "how to reach the modern API server (required)")
-	f.BoolVar(&req.options.Collect, "collect", req.options.Collect, "collect garbage; without it only namespaces are looked after")
+	f.BoolVar(&req.options.Collect, "collect", req.options.Collect,
+		"collect garbage; without it only namespaces are looked after")
 	f.BoolVar(&req.options.DryRun, "dry-run", false, "change nothing; the audit trail says what would be done")
-	f.BoolVar(&req.options.DeleteOrphans, "delete-orphans", false, "delete objects whose namespace is on no side, instead of reporting them")
-	f.BoolVar(&req.options.LeaderElect, "leader-elect", req.options.LeaderElect, "act only while holding the lock, the config map "+controllers.LockNamespace+"/"+controllers.LockName)
+	f.BoolVar(&req.options.DeleteOrphans, "delete-orphans", false,
+		"delete objects whose namespace is on no side, instead of reporting them")
+	f.BoolVar(&req.options.LeaderElect, "leader-elect", req.options.LeaderElect,
+		"act only while holding the lock, the config map "+controllers.LockNamespace+"/"+controllers.LockName)
 	f.Float32Var(&req.options.QPS, "qps", req.options.QPS, "requests to each server in a second, at most")
-	f.Float64Var(&req.options.ChangesPerSecond, "changes-per-second", req.options.ChangesPerSecond, "deletions and changes in a second, at most")
+	f.Float64Var(&req.options.ChangesPerSecond, "changes-per-second", req.options.ChangesPerSecond,
+		"deletions and changes in a second, at most")
 	f.IntVar(&req.options.Workers, "workers", req.options.Workers, "objects that are looked at at once")
-	f.StringVar(&req.options.Listen, "listen", req.options.Listen, "loopback address of /healthz, /readyz and /metrics; empty for none")
+	f.StringVar(&req.options.Listen, "listen", req.options.Listen,
+		"loopback address of /healthz, /readyz and /metrics; empty for none")
 	req.webhook.bind(cmd)
 	return cmd
 }
@@ -73,13 +81,15 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 	if (req.spec == "") == (req.plan == "") {
 		return usagef("want one of --plan and --spec")
 	}
-	for _, required := range []struct{ flag, value string }{{"legacy-kubeconfig", req.legacy}, {"modern-kubeconfig", req.modern}} {
+	for _, required := range []struct{ flag, value string }{{"legacy-kubeconfig", req.legacy},
+		{"modern-kubeconfig", req.modern}} {
 		if required.value == "" {
 			return usagef("--%s is required", required.flag)
 		}
 	}
 	if req.options.Listen != "" && !loopback(req.options.Listen) {
-		return usagef("--listen %q: want an address on loopback, since metrics are served without TLS", req.options.Listen)
+		return usagef("--listen %q: want an address on loopback, since metrics are served without TLS",
+			req.options.Listen)
 	}
 	if req.options.QPS <= 0 || req.options.ChangesPerSecond <= 0 || req.options.Workers <= 0 {
 		return usagef("--qps, --changes-per-second and --workers: want more than 0")
@@ -89,7 +99,8 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 		return err
 	}
 	if sides := p.StaleReaders(); len(sides) > 0 {
-		return badInput(fmt.Errorf("the plan lets the %s API server read from an etcd member that may lag behind: a live owner may seem absent", sides[0]),
+		return badInput(fmt.Errorf("the plan lets the %s API server read from an etcd member that may lag behind: a "+
+			"live owner may seem absent", sides[0]),
 			"--etcd-quorum-read=true on that API server; fusionctl explain FUS226")
 	}
 	if req.options.Legacy, err = kubeconfig(req.legacy); err != nil {
@@ -124,7 +135,8 @@ func plannedPair(streams Streams, req controllersRequest) (*plan.Plan, error) {
 	}
 	p, err := plan.Parse(data)
 	if err != nil {
-		return nil, badInput(fmt.Errorf("%s: %w", req.plan, err), "fusionctl render writes it again, in the words of this fusionctl")
+		return nil, badInput(fmt.Errorf("%s: %w", req.plan, err),
+			"fusionctl render writes it again, in the words of this fusionctl")
 	}
 	return p, nil
 }
@@ -133,7 +145,8 @@ func plannedPair(streams Streams, req controllersRequest) (*plan.Plan, error) {
 func kubeconfig(file string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", file)
 	if err != nil {
-		return nil, badInput(fmt.Errorf("reading kubeconfig %s: %w", file, err), "a kubeconfig names a server, its CA and the client's certificate or token")
+		return nil, badInput(fmt.Errorf("reading kubeconfig %s: %w", file, err),
+			"a kubeconfig names a server, its CA and the client's certificate or token")
 	}
 	return apiserver.NoRedirects(config), nil
 }

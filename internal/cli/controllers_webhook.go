@@ -22,11 +22,14 @@ type podsWebhookRequest struct {
 
 func (q *podsWebhookRequest) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&q.listen, "webhook-listen", "", "address of the webhook that changes pods (default the plan's port on loopback)")
+	f.StringVar(&q.listen, "webhook-listen", "",
+		"address of the webhook that changes pods (default the plan's port on loopback)")
 	f.StringVar(&q.url, "webhook-url", "", "under which the modern API server reaches it (default the address)")
-	f.StringVar(&q.cert, "webhook-cert", "", "serving certificate of the webhook, read again when it changes (default the plan's)")
+	f.StringVar(&q.cert, "webhook-cert", "",
+		"serving certificate of the webhook, read again when it changes (default the plan's)")
 	f.StringVar(&q.key, "webhook-key", "", "its key (default the plan's)")
-	f.StringVar(&q.clientCA, "webhook-client-ca", "", "CA that signs the certificate of the modern API server as a client; needed beyond loopback")
+	f.StringVar(&q.clientCA, "webhook-client-ca", "",
+		"CA that signs the certificate of the modern API server as a client; needed beyond loopback")
 	f.StringArrayVar(&q.clientNames, "webhook-client-name", nil, "common name of that certificate; repeat for more")
 	f.StringVar(&q.ca, "webhook-ca", "", "what the modern API server is to trust for it (default the plan's)")
 }
@@ -42,16 +45,20 @@ func (q podsWebhookRequest) webhook(p *plan.Plan) (*controllers.Webhook, error) 
 	case (q.clientCA == "") != (len(q.clientNames) == 0):
 		return nil, usagef("--webhook-client-ca and --webhook-client-name: want both, or neither")
 	case q.clientCA == "" && !loopback(listen):
-		return nil, badInput(fmt.Errorf("--webhook-listen %q is not on loopback", listen), "--webhook-client-ca and --webhook-client-name say who may call")
+		return nil, badInput(fmt.Errorf("--webhook-listen %q is not on loopback", listen),
+			"--webhook-client-ca and --webhook-client-name say who may call")
 	}
-	files := webserver.Certificates{Cert: cmp.Or(q.cert, a.Cert), Key: cmp.Or(q.key, a.Key), ClientCA: q.clientCA, ClientNames: q.clientNames}
+	files := webserver.Certificates{Cert: cmp.Or(q.cert, a.Cert), Key: cmp.Or(q.key, a.Key), ClientCA: q.clientCA,
+		ClientNames: q.clientNames}
 	config, err := files.Config()
 	if err != nil {
-		return nil, badInput(fmt.Errorf("the webhook that changes pods: %w", err), "fusionctl pki issues its certificate")
+		return nil, badInput(fmt.Errorf("the webhook that changes pods: %w", err),
+			"fusionctl pki issues its certificate")
 	}
 	older := rules.LegacyOf(p)
 	older.Minor = admission.Older(p)
 	return &controllers.Webhook{
-		Listen: listen, URL: cmp.Or(q.url, "https://"+listen+controllers.WebhookPath), TLS: config, CAFile: cmp.Or(q.ca, a.CA), Losses: older.Losses,
+		Listen: listen, URL: cmp.Or(q.url, "https://"+listen+controllers.WebhookPath), TLS: config,
+		CAFile: cmp.Or(q.ca, a.CA), Losses: older.Losses,
 	}, nil
 }

@@ -36,16 +36,18 @@ func newConvertCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert -f FILE|DIR|- {--to VERSION | --for MINOR | --for-server KUBECONFIG}",
 		Short: "Objects from one API version to another",
-		Long: `Reads objects, YAML or JSON or one as a server stores it, and writes them in the API version that is wanted: one version for
-the kinds that have it (--to apps/v1), or for each kind what a release (--for 1.36) or a server (--for-server) has. What needs no
-change stays as it is, comments, order and layout too. Custom resources and kinds that the wanted version does not concern pass.
+		Long: `Reads objects, YAML or JSON or one as a server stores it, and writes them in the API version that is
+wanted: one version for the kinds that have it (--to apps/v1), or for each kind what a release (--for 1.36) or a server
+(--for-server) has. What needs no change stays as it is, comments, order and layout too. Custom resources and kinds that
+the wanted version does not concern pass.
 
-Nothing is defaulted and nothing invented. What the wanted version cannot say is a loss, named on standard error with its place and
-its value. So is a field that is not set and whose default is another in the wanted version; --defaults writes those out. Of such defaults
-the first 20 are named one by one, the rest at the end by kind and field; losses are always named one by one.
+Nothing is defaulted and nothing invented. What the wanted version cannot say is a loss, named on standard error with
+its place and its value. So is a field that is not set and whose default is another in the wanted version; --defaults
+writes those out. Of such defaults the first 20 are named one by one, the rest at the end by kind and field; losses are
+always named one by one.
 
-Exit codes: 0 done, 1 could not finish, 2 bad usage or input that cannot be converted, 3 done, and with losses under --fail-on-loss or with
-objects left out under --keep-going.`,
+Exit codes: 0 done, 1 could not finish, 2 bad usage or input that cannot be converted, 3 done, and with losses under
+--fail-on-loss or with objects left out under --keep-going.`,
 		Example: `  fusionctl convert -f deployment.yaml --to apps/v1
   fusionctl convert -f manifests/ --for 1.36 --fail-on-loss > converted.yaml
   kubectl get deploy,ing,cronjob -A -o json | fusionctl convert -f - --for 1.6 --report`,
@@ -57,13 +59,16 @@ objects left out under --keep-going.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&req.files, "file", "f", nil, "file or directory of YAML and JSON; - is standard input; repeat for more")
+	flags.StringArrayVarP(&req.files, "file", "f", nil,
+		"file or directory of YAML and JSON; - is standard input; repeat for more")
 	flags.StringVar(&req.to, "to", "", "group and version, such as apps/v1")
 	flags.StringVar(&req.minor, "for", "", "release whose versions are wanted, such as 1.36")
 	flags.StringVar(&req.server, "for-server", "", "kubeconfig of the server whose versions are wanted")
 	flags.StringVar(&req.context, "context", "", "context of the kubeconfig (default its current one)")
-	enumFlag(cmd, &req.output, "output", "o", "how objects are written, as they were read by default", "same", "yaml", "json")
-	flags.BoolVar(&req.report, "report", false, "print what becomes of each object, and its losses, instead of the objects; -o json for programs")
+	enumFlag(cmd, &req.output, "output", "o", "how objects are written, as they were read by default", "same", "yaml",
+		"json")
+	flags.BoolVar(&req.report, "report", false,
+		"print what becomes of each object, and its losses, instead of the objects; -o json for programs")
 	flags.BoolVar(&req.failOnLoss, "fail-on-loss", false, "exit 3 when anything is lost")
 	flags.BoolVar(&req.keepGoing, "keep-going", false, "leave out what cannot be converted, and exit 3")
 	flags.BoolVar(&req.defaults, "defaults", false, "write out the defaults that the wanted version does not share")
@@ -80,9 +85,11 @@ func (req *convertRequest) check() error {
 	}
 	switch {
 	case len(req.files) == 0:
-		return badInput(errors.New("which objects? want --file"), "kubectl get deploy -o yaml | fusionctl convert -f - --for 1.36")
+		return badInput(errors.New("which objects? want --file"),
+			"kubectl get deploy -o yaml | fusionctl convert -f - --for 1.36")
 	case wanted != 1:
-		return badInput(errors.New("which version? want one of --to, --for and --for-server"), "--for 1.36 chooses for each kind what 1.36 serves")
+		return badInput(errors.New("which version? want one of --to, --for and --for-server"),
+			"--for 1.36 chooses for each kind what 1.36 serves")
 	case req.context != "" && req.server == "":
 		return usagef("--context chooses in the kubeconfig of --for-server")
 	}
@@ -147,7 +154,8 @@ func runConvert(ctx context.Context, req convertRequest, streams Streams) error 
 		}
 		options.Minor = version.Minor
 	}
-	k := &conversion{request: req, stream: stream.New(c, options), out: out, streams: streams, report: reportRows(req, streams)}
+	k := &conversion{request: req, stream: stream.New(c, options), out: out, streams: streams,
+		report: reportRows(req, streams)}
 	for name, err := range inputFiles(req.files) {
 		if err == nil {
 			err = k.file(ctx, name)
@@ -259,7 +267,8 @@ func (k *conversion) tell(row stream.Converted) error {
 	return nil
 }
 
-// refused is what happens to an object that cannot be converted: the end, or with --keep-going a line on standard error.
+// refused is what happens to an object that cannot be converted: the end, or with --keep-going a line on standard
+// error.
 func (k *conversion) refused(row stream.Converted, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err

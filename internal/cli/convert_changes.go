@@ -15,8 +15,8 @@ import (
 // changesShown is how many changes of defaults are told one by one.
 const changesShown = 20
 
-// defaultChanges tells of defaults that are others in the wanted version. They are the same few fields in every object of a kind: the first
-// are told one by one, the rest is kept by kind and field, and summed up at the end.
+// defaultChanges tells of defaults that are others in the wanted version. They are the same few fields in every object
+// of a kind: the first are told one by one, the rest is kept by kind and field, and summed up at the end.
 type defaultChanges struct {
 	told int
 	rest map[changedField]*changedObjects
@@ -66,8 +66,11 @@ func (d *defaultChanges) sumUp(w io.Writer) {
 	for field := range d.rest {
 		fields = append(fields, field)
 	}
-	slices.SortFunc(fields, func(a, b changedField) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.path, b.path)) })
-	visible.Fprintf(w, "further defaults that change, by kind and field; --report names every object, --defaults writes them out:\n")
+	slices.SortFunc(fields, func(a, b changedField) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.path, b.path))
+	})
+	visible.Fprintf(w, "further defaults that change, by kind and field; --report names every object, --defaults "+
+		"writes them out:\n")
 	for _, field := range fields {
 		o := d.rest[field]
 		more := ""

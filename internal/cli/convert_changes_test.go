@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// manyDeployments are old Deployments, each with the same five defaults that changed, and behind them Ingresses with two paths each.
+// manyDeployments are old Deployments, each with the same five defaults that changed, and behind them Ingresses with
+// two paths each.
 func manyDeployments(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -36,7 +37,8 @@ spec: {rules: [{http: {paths: [{path: /a, backend: {serviceName: w, servicePort:
 func convertText(t *testing.T, text string, args ...string) []string {
 	t.Helper()
 	var stderr bytes.Buffer
-	code := Main(context.Background(), append([]string{"convert", "-f", "-", "--for", "1.36"}, args...), Streams{In: strings.NewReader(text), Out: io.Discard, Err: &stderr})
+	code := Main(context.Background(), append([]string{"convert", "-f", "-", "--for", "1.36"}, args...),
+		Streams{In: strings.NewReader(text), Out: io.Discard, Err: &stderr})
 	if code != exitDone {
 		t.Fatalf("convert exits %d: %s", code, stderr.String())
 	}
@@ -64,8 +66,10 @@ func TestConvertSumsUpDefaultsAndNamesEveryLoss(t *testing.T) {
 	}
 	// Four Deployments with five fields are told one by one. An Ingress counts once, however many paths it has.
 	for _, want := range []string{
-		"-:30: extensions/v1beta1 Deployment web-4 and 45 objects more: spec.progressDeadlineSeconds changes: not set, which is 2147483647 in extensions/v1beta1 and 600 in apps/v1",
-		"-:352: extensions/v1beta1 Ingress in-0 and 49 objects more: spec.rules[0].http.paths[0].pathType changes: not set",
+		"-:30: extensions/v1beta1 Deployment web-4 and 45 objects more: spec.progressDeadlineSeconds changes: not " +
+			"set, which is 2147483647 in extensions/v1beta1 and 600 in apps/v1",
+		"-:352: extensions/v1beta1 Ingress in-0 and 49 objects more: spec.rules[0].http.paths[0].pathType changes: " +
+			"not set",
 	} {
 		if len(containing(lines, want)) != 1 {
 			t.Errorf("no line %q in\n%s", want, strings.Join(containing(lines, "changes"), "\n"))

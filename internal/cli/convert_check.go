@@ -35,21 +35,25 @@ func newConvertCheckCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check {-f FILE|DIR|- | --kubeconfig FILE} [--helm] --for MINOR",
 		Short: "Which objects are in API versions that a release deprecates or no longer has?",
-		Long: `Lists the objects whose API version is deprecated in a release or gone, since when, what takes its place, and whether they convert to
-it without loss. Objects come from files, from standard input, or from a cluster: there the versions count in which clients wrote
-(kubectl's last applied configuration and the managers of fields), since a server answers in any version that it has.
+		Long: `Lists the objects whose API version is deprecated in a release or gone, since when, what takes its place,
+and whether they convert to it without loss. Objects come from files, from standard input, or from a cluster: there the
+versions count in which clients wrote (kubectl's last applied configuration and the managers of fields), since a server
+answers in any version that it has.
 
-With --helm the records of Helm releases are unpacked and what they applied is looked at, of the revision that is deployed: Secrets and
-ConfigMaps of Helm 3 and of Helm 2, in files or in the cluster.
+With --helm the records of Helm releases are unpacked and what they applied is looked at, of the revision that is
+deployed: Secrets and ConfigMaps of Helm 3 and of Helm 2, in files or in the cluster.
 
-Exit codes: 0 nothing to do, 1 could not finish, 2 bad usage or input that cannot be read, 3 some objects need attention.`,
+Exit codes: 0 nothing to do, 1 could not finish, 2 bad usage or input that cannot be read, 3 some objects need
+attention.`,
 		Example: `  fusionctl convert check -f manifests/ --for 1.36
   fusionctl convert check --kubeconfig prod.conf --helm --for 1.25 -o csv
   kubectl get secrets -A -l owner=helm -o json | fusionctl convert check -f - --helm --for 1.36`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case len(req.files) == 0 && req.kubeconfig == "":
-				return badInput(errors.New("which objects? want --file or --kubeconfig"), "kubectl get deploy,ing -A -o yaml shows them in the server's version, not in that of their authors")
+				return badInput(errors.New("which objects? want --file or --kubeconfig"),
+					"kubectl get deploy,ing -A -o yaml shows them in the server's version, not in that of their "+
+						"authors")
 			case len(req.files) > 0 && req.kubeconfig != "":
 				return usagef("--file and --kubeconfig: want one of them")
 			case req.minor == "":
@@ -62,7 +66,8 @@ Exit codes: 0 nothing to do, 1 could not finish, 2 bad usage or input that canno
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&req.files, "file", "f", nil, "file or directory of YAML and JSON; - is standard input; repeat for more")
+	flags.StringArrayVarP(&req.files, "file", "f", nil,
+		"file or directory of YAML and JSON; - is standard input; repeat for more")
 	flags.StringVar(&req.kubeconfig, "kubeconfig", "", "look at the cluster that this file names")
 	flags.StringVar(&req.context, "context", "", "context of the kubeconfig (default its current one)")
 	flags.BoolVar(&req.helm, "helm", false, "look into the records of Helm releases")
@@ -154,7 +159,8 @@ func checkFiles(ctx context.Context, c *stream.Check, names []string, streams St
 	return badInput(errors.Join(problems...), "")
 }
 
-// checkCluster looks at the versions in which the objects of a cluster were written, and with --helm at what its releases applied.
+// checkCluster looks at the versions in which the objects of a cluster were written, and with --helm at what its
+// releases applied.
 func checkCluster(ctx context.Context, c *stream.Check, req convertCheckRequest) error {
 	client, err := kube.NewClient(req.kubeconfig, req.context)
 	if err != nil {
@@ -229,7 +235,8 @@ func verdictCells(v stream.Verdict) []string {
 		}
 	}
 	name := strings.TrimPrefix(v.Namespace+"/"+v.Name, "/")
-	return []string{v.Place, v.Kind + " " + name, v.APIVersion, v.Status, cmp.Or(v.Since, "-"), cmp.Or(v.Replacement, "-"), lossless, cmp.Or(why, "-")}
+	return []string{v.Place, v.Kind + " " + name, v.APIVersion, v.Status, cmp.Or(v.Since, "-"),
+		cmp.Or(v.Replacement, "-"), lossless, cmp.Or(why, "-")}
 }
 
 // markdownRows prints a table as Markdown does.

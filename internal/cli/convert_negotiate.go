@@ -28,11 +28,13 @@ func newConvertNegotiateCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "negotiate KIND... {--for MINOR | --kubeconfig FILE}",
 		Short: "How a server serves a kind: as asked, in another version, or not at all",
-		Long: `negotiate says for each kind what a program gets that asks a server for it through fusionctl's converting client: the kind as it is (pass),
-the kind in another version, converted both ways (convert), or nothing (unsupported). It decides by group and kind, across groups where the kind moved.
+		Long: `negotiate says for each kind what a program gets that asks a server for it through fusionctl's converting
+client: the kind as it is (pass), the kind in another version, converted both ways (convert), or nothing (unsupported).
+It decides by group and kind, across groups where the kind moved.
 
-Of several versions it takes the one that knows most fields of the asked one; then one of the same group, the one that the server prefers, the
-newest. --for answers from the facts of a release, --kubeconfig from what a server shows; what a server could not list has no answer.
+Of several versions it takes the one that knows most fields of the asked one; then one of the same group, the one that
+the server prefers, the newest. --for answers from the facts of a release, --kubeconfig from what a server shows; what a
+server could not list has no answer.
 
 A KIND is apps/v1/Deployment, v1/Pod, or Deployment.v1.apps.
 
@@ -104,7 +106,8 @@ func runConvertNegotiate(ctx context.Context, req negotiateRequest, streams Stre
 }
 
 // negotiator is who answers: the facts of a release, or a server.
-func negotiator(req negotiateRequest, converter *convert.Converter, report *negotiation) (func(context.Context, schema.GroupVersionKind) (negotiate.Answer, error), error) {
+func negotiator(req negotiateRequest, converter *convert.Converter, report *negotiation) (
+	func(context.Context, schema.GroupVersionKind) (negotiate.Answer, error), error) {
 	if req.minor != "" {
 		version, err := parseVersionFlag("for", req.minor)
 		if err != nil {
@@ -135,7 +138,8 @@ func parseKinds(texts []string) ([]schema.GroupVersionKind, error) {
 	for _, text := range texts {
 		kind, ok := parseKind(text)
 		if !ok {
-			problems = append(problems, fmt.Errorf("%q: want a group, a version and a kind, such as apps/v1/Deployment, v1/Pod or Deployment.v1.apps", text))
+			problems = append(problems, fmt.Errorf("%q: want a group, a version and a kind, such as "+
+				"apps/v1/Deployment, v1/Pod or Deployment.v1.apps", text))
 		}
 		kinds = append(kinds, kind)
 	}
@@ -157,11 +161,13 @@ func parseKind(text string) (schema.GroupVersionKind, bool) {
 
 // isVersion tells v1beta1 from the first part of a group's name.
 func isVersion(version string) bool {
-	return len(version) > 1 && version[0] == 'v' && version[1] >= '0' && version[1] <= '9' && !strings.Contains(version, ".")
+	return len(version) > 1 && version[0] == 'v' && version[1] >= '0' && version[1] <= '9' &&
+		!strings.Contains(version, ".")
 }
 
 func negotiated(answer negotiate.Answer) negotiatedAnswer {
-	row := negotiatedAnswer{Kind: kindText(answer.Asked), Answer: string(answer.Verdict), Resource: answer.Resource.Name, Reason: answer.Reason, UnknownFields: answer.Unknown}
+	row := negotiatedAnswer{Kind: kindText(answer.Asked), Answer: string(answer.Verdict),
+		Resource: answer.Resource.Name, Reason: answer.Reason, UnknownFields: answer.Unknown}
 	if answer.Verdict != negotiate.Unsupported {
 		row.As = kindText(answer.As)
 	}

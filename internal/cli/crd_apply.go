@@ -45,17 +45,19 @@ func newCRDApplyCmd(streams Streams) *cobra.Command {
 		Short: "Carry out a plan; killed at any point, it goes on where it was",
 		Long: `apply carries out what crd plan wrote with --out. It prints the steps, and asks on a terminal.
 
-Before anything is changed it looks whether the CRD is still what was planned for and whether objects are converted. Objects are written
-again through the API server, unchanged, each only if nobody has written it meanwhile. One that the server refuses is set aside with its
-error, and the rest goes on; as long as one is left, nothing is pruned and no version is removed.
+Before anything is changed it looks whether the CRD is still what was planned for and whether objects are converted.
+Objects are written again through the API server, unchanged, each only if nobody has written it meanwhile. One that the
+server refuses is set aside with its error, and the rest goes on; as long as one is left, nothing is pruned and no
+version is removed.
 
-Nothing is pruned without proof. With the store (--spec or --endpoints) it is that no key of the resource holds another version, at one
-revision; without it, that every object was written after the switch. The answer says which of the two it was.
+Nothing is pruned without proof. With the store (--spec or --endpoints) it is that no key of the resource holds another
+version, at one revision; without it, that every object was written after the switch. The answer says which of the two
+it was.
 
 The journal says how far the plan is: apply may be killed and run again, and undo uses it too.
 
-Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad plan, 3 objects were refused, or a version may not be removed yet,
-130 interrupted.`,
+Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad plan, 3 objects were refused, or a version may not be
+removed yet, 130 interrupted.`,
 		Example: `  fusionctl crd apply pizzas.plan --kubeconfig modern.conf --spec fused.yaml
   fusionctl crd apply pizzas.plan --kubeconfig modern.conf --rate 50 --yes --audit-log /var/log/kube-audit.log`,
 		Args: cobra.ExactArgs(1),
@@ -65,7 +67,8 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad plan, 3 objects wer
 		},
 	}
 	crdApplyFlags(cmd, &req)
-	cmd.Flags().StringArrayVar(&req.auditLogs, "audit-log", nil, "audit log that covers the time since a version is not served; repeat for more")
+	cmd.Flags().StringArrayVar(&req.auditLogs, "audit-log", nil,
+		"audit log that covers the time since a version is not served; repeat for more")
 	return cmd
 }
 
@@ -74,9 +77,9 @@ func newCRDUndoCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "undo PLAN --kubeconfig FILE",
 		Short: "Go back to the last safe step of a plan, or to the start",
-		Long: `undo goes back from where the journal says that the plan is to the last step before that at which everything may stay as it is, or
-with --to further. A removed version comes back as it was, and when new objects are stored in the old version again, those that were
-rewritten are rewritten back. It may be killed and run again.
+		Long: `undo goes back from where the journal says that the plan is to the last step before that at which
+everything may stay as it is, or with --to further. A removed version comes back as it was, and when new objects are
+stored in the old version again, those that were rewritten are rewritten back. It may be killed and run again.
 
 Exit codes: as those of apply.`,
 		Example: `  fusionctl crd undo pizzas.plan --kubeconfig modern.conf --spec fused.yaml
@@ -88,7 +91,8 @@ Exit codes: as those of apply.`,
 		},
 	}
 	crdApplyFlags(cmd, &req)
-	cmd.Flags().StringVar(&req.to, "to", "", `a safe step to stay at, as "serve v1", or start (default the last safe one)`)
+	cmd.Flags().StringVar(&req.to, "to", "",
+		`a safe step to stay at, as "serve v1", or start (default the last safe one)`)
 	return cmd
 }
 
@@ -190,7 +194,8 @@ func announce(w io.Writer, p *migrate.Plan, journal migrate.Journal, to string, 
 }
 
 // world is what the plan is applied through.
-func (r *crdApplyRequest) world(ctx context.Context, c *cluster, p *migrate.Plan, journal migrate.Journal, streams Streams) (*migrate.World, func(), error) {
+func (r *crdApplyRequest) world(ctx context.Context, c *cluster, p *migrate.Plan, journal migrate.Journal,
+	streams Streams) (*migrate.World, func(), error) {
 	store, err := c.store(ctx, p.Resource)
 	if err != nil {
 		return nil, nil, err
@@ -198,7 +203,8 @@ func (r *crdApplyRequest) world(ctx context.Context, c *cluster, p *migrate.Plan
 	objects := live.Objects{Server: c.server, Resource: p.Resource}
 	progress := &rewriteProgress{start: time.Now()}
 	w := &migrate.World{
-		Definitions: c.server, Objects: objects, Servers: objects, Store: store, Journal: journal, Now: time.Now, Sleep: sleep,
+		Definitions: c.server, Objects: objects, Servers: objects, Store: store, Journal: journal, Now: time.Now,
+		Sleep:    sleep,
 		Progress: progress.add, Workers: r.workers,
 	}
 	if r.rate > 0 {
@@ -213,10 +219,13 @@ func (r *crdApplyRequest) world(ctx context.Context, c *cluster, p *migrate.Plan
 }
 
 // auditedSince looks for requests for the versions that the plan retires.
-func (r *crdApplyRequest) auditedSince(ctx context.Context, streams Streams, p *migrate.Plan, since time.Time) (migrate.Requests, error) {
+func (r *crdApplyRequest) auditedSince(ctx context.Context, streams Streams, p *migrate.Plan, since time.Time) (
+	migrate.Requests, error) {
 	clients := migrate.NewClients(p.Resource, p.Retire, since)
 	for _, file := range r.auditLogs {
-		if err := readAuditLog(ctx, streams, file, func(e policy.AuditEvent) error { return clients.Add(auditedRequest(e)) }); err != nil {
+		if err := readAuditLog(ctx, streams, file, func(e policy.AuditEvent) error {
+			return clients.Add(auditedRequest(e))
+		}); err != nil {
 			return migrate.Requests{}, err
 		}
 	}
@@ -237,7 +246,8 @@ func finishApply(out io.Writer, output string, report *migrate.Report, err error
 	case errors.Is(err, migrate.ErrRefused), errors.Is(err, migrate.ErrWaiting):
 		return errAttention
 	case errors.Is(err, migrate.ErrChanged):
-		return withHint(err, "nothing was changed because of that; fusionctl crd plan makes a plan from how things are now")
+		return withHint(err, "nothing was changed because of that; fusionctl crd plan makes a plan from how things "+
+			"are now")
 	case errors.Is(err, migrate.ErrConversion):
 		return withHint(err, "the webhook must answer before objects are touched; run the same command again then")
 	case errors.Is(err, migrate.ErrUnreachable):
@@ -262,7 +272,8 @@ func printCRDReport(w io.Writer, output string, d crdApplyDocument) error {
 		visible.Fprintln(w, proof)
 	}
 	if n := d.Rewritten + d.Others + d.Gone; n > 0 {
-		visible.Fprintf(w, "%s rewritten; meanwhile others wrote %d, and %d were deleted\n", counted(int(d.Rewritten), "object"), d.Others, d.Gone)
+		visible.Fprintf(w, "%s rewritten; meanwhile others wrote %d, and %d were deleted\n",
+			counted(int(d.Rewritten), "object"), d.Others, d.Gone)
 	}
 	if d.Cleaned > 0 {
 		visible.Fprintf(w, "managedFields of %s cleaned\n", counted(int(d.Cleaned), "object"))
@@ -309,7 +320,8 @@ func (p *rewriteProgress) line(time.Duration) string {
 	speed := float64(c.Objects) / max(time.Since(p.start).Seconds(), 0.001)
 	line := fmt.Sprintf("%s: %d objects, %.0f objects/s", c.Step, c.Objects, speed)
 	if c.Total >= c.Objects && c.Total > 0 {
-		line = fmt.Sprintf("%s: %d of %d objects, %d %%, %.0f objects/s, %.0f s left", c.Step, c.Objects, c.Total, c.Objects*100/c.Total, speed,
+		line = fmt.Sprintf("%s: %d of %d objects, %d %%, %.0f objects/s, %.0f s left", c.Step, c.Objects, c.Total,
+			c.Objects*100/c.Total, speed,
 			float64(c.Total-c.Objects)/max(speed, 0.1))
 	}
 	if c.Refused > 0 {

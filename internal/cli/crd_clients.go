@@ -37,13 +37,14 @@ func newCRDClientsCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clients NAME --version VERSION --audit-log FILE",
 		Short: "Who still asks for a version, as audit logs show",
-		Long: `clients reads audit logs of an API server, JSON lines of audit.k8s.io, also compressed with gzip, and lists who asked for a resource in
-the version: user and program, how often, and when last. It reads as a stream; its memory grows with the number of different clients.
+		Long: `clients reads audit logs of an API server, JSON lines of audit.k8s.io, also compressed with gzip, and
+lists who asked for a resource in the version: user and program, how often, and when last. It reads as a stream; its
+memory grows with the number of different clients.
 
 A client that is answered 404 keeps asking for a version that is not served any more.
 
-Exit codes: 0 nobody, 1 could not finish, 2 bad usage, or a file that is no audit log to its end, 3 somebody asks for it,
-130 interrupted.`,
+Exit codes: 0 nobody, 1 could not finish, 2 bad usage, or a file that is no audit log to its end, 3 somebody asks for
+it, 130 interrupted.`,
 		Example: `  fusionctl crd clients pizzas.restaurant.example.com --version v1alpha1 --audit-log audit.log --audit-log audit-1.log.gz
   fusionctl crd clients deployments.extensions --version v1beta1 --audit-log audit.log --since 2026-11-01T00:00:00Z`,
 		Args: cobra.ExactArgs(1),
@@ -74,14 +75,18 @@ func runCRDClients(ctx context.Context, req crdClientsRequest, streams Streams) 
 	plural, group := migrate.SplitName(req.name)
 	clients := migrate.NewClients(migrate.Resource{Name: req.name, Plural: plural, Group: group}, req.versions, since)
 	for _, file := range req.auditLogs {
-		if err := readAuditLog(ctx, streams, file, func(e policy.AuditEvent) error { return clients.Add(auditedRequest(e)) }); err != nil {
+		if err := readAuditLog(ctx, streams, file, func(e policy.AuditEvent) error {
+			return clients.Add(auditedRequest(e))
+		}); err != nil {
 			return err
 		}
 	}
 	covered := clients.Requests()
-	document := crdClientsDocument{Schema: "fusionctl/crd-clients/v1", Name: req.name, From: covered.From, To: covered.To, Clients: clients.List()}
+	document := crdClientsDocument{Schema: "fusionctl/crd-clients/v1", Name: req.name, From: covered.From,
+		To: covered.To, Clients: clients.List()}
 	if covered.From.IsZero() {
-		return badInput(fmt.Errorf("%s: no event in the audit logs", strings.Join(req.auditLogs, ", ")), "a log without events does not show that nobody asks")
+		return badInput(fmt.Errorf("%s: no event in the audit logs", strings.Join(req.auditLogs, ", ")),
+			"a log without events does not show that nobody asks")
 	}
 	if err := printCRDClients(streams.Out, req.output, document); err != nil {
 		return err
@@ -118,14 +123,16 @@ func printCRDClients(w io.Writer, output string, d crdClientsDocument) error {
 		if err := printTable(w, func(t io.Writer) {
 			visible.Fprintln(t, "USER\tPROGRAM\tVERSION\tREQUESTS\tVERBS\t404\tLAST")
 			for _, c := range d.Clients {
-				visible.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%d\t%s\n", dash(c.User), dash(c.Agent), c.Version, c.Requests, verbCounts(c.Verbs), c.NotFound, c.Last.UTC().Format(time.RFC3339))
+				visible.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%d\t%s\n", dash(c.User), dash(c.Agent), c.Version, c.Requests,
+					verbCounts(c.Verbs), c.NotFound, c.Last.UTC().Format(time.RFC3339))
 			}
 		}); err != nil {
 			return err
 		}
 		visible.Fprintln(w)
 	}
-	_, err := visible.Fprintf(w, "%s: %s; the logs cover %s to %s\n", d.Name, counted(len(d.Clients), "client"), d.From.UTC().Format(time.RFC3339), d.To.UTC().Format(time.RFC3339))
+	_, err := visible.Fprintf(w, "%s: %s; the logs cover %s to %s\n", d.Name, counted(len(d.Clients), "client"),
+		d.From.UTC().Format(time.RFC3339), d.To.UTC().Format(time.RFC3339))
 	return err
 }
 

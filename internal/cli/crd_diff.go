@@ -39,12 +39,12 @@ func newCRDDiffCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff (OLD NEW | NEW --kubeconfig FILE)",
 		Short: "What a change of CRDs breaks, for clients and for what is stored",
-		Long: `diff compares CRDs as they were with CRDs as they are to be and lists what breaks: versions that are removed or not served, fields that
-would be pruned, types, limits and required fields that stored objects may not satisfy, conversions that lose fields. Changes that
-allow more than before are silent.
+		Long: `diff compares CRDs as they were with CRDs as they are to be and lists what breaks: versions that are
+removed or not served, fields that would be pruned, types, limits and required fields that stored objects may not
+satisfy, conversions that lose fields. Changes that allow more than before are silent.
 
-OLD and NEW are files in YAML or JSON with any number of CRDs of apiextensions.k8s.io/v1 and v1beta1 and anything else beside them; -
-is standard input. With --kubeconfig, NEW is compared with what the cluster has.
+OLD and NEW are files in YAML or JSON with any number of CRDs of apiextensions.k8s.io/v1 and v1beta1 and anything else
+beside them; - is standard input. With --kubeconfig, NEW is compared with what the cluster has.
 
 fusionctl explain FUS304 tells why a finding is one.
 
@@ -109,8 +109,10 @@ func runCRDDiff(ctx context.Context, req crdDiffRequest, streams Streams) error 
 	return nil
 }
 
-// before is what the new CRDs are compared with. Of a cluster it is the CRDs of the same names: what else it has is no matter of the file's.
-func (r *crdDiffRequest) before(ctx context.Context, streams Streams, after map[string]*migrate.Definition) (map[string]*migrate.Definition, error) {
+// before is what the new CRDs are compared with. Of a cluster it is the CRDs of the same names: what else it has is no
+// matter of the file's.
+func (r *crdDiffRequest) before(ctx context.Context, streams Streams, after map[string]*migrate.Definition) (
+	map[string]*migrate.Definition, error) {
 	if r.old != "" {
 		return readDefinitions(streams, r.old)
 	}
@@ -196,6 +198,7 @@ func printCRDDiff(w io.Writer, output string, d crdDiffDocument, compared int) e
 	for _, f := range d.Findings {
 		printFinding(w, f)
 	}
-	_, err := visible.Fprintf(w, "%s: %s, %s, %s\n", counted(compared, "CRD"), counted(d.Summary.Errors, "error"), counted(d.Summary.Warnings, "warning"), counted(d.Summary.Infos, "info"))
+	_, err := visible.Fprintf(w, "%s: %s, %s, %s\n", counted(compared, "CRD"), counted(d.Summary.Errors, "error"),
+		counted(d.Summary.Warnings, "warning"), counted(d.Summary.Infos, "info"))
 	return err
 }

@@ -34,16 +34,17 @@ func newCRDPlanCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan NAME --storage VERSION --kubeconfig FILE",
 		Short: "The steps to another storage version, each with its check and its inverse",
-		Long: `plan prints the steps that bring the objects of a resource to another storage version and, with --retire, take old versions out of its
-CRD. It only reads. --out keeps the plan in a file, which crd apply carries out.
+		Long: `plan prints the steps that bring the objects of a resource to another storage version and, with --retire,
+take old versions out of its CRD. It only reads. --out keeps the plan in a file, which crd apply carries out.
 
---with names a file with the CRD as it is to be: a version that the cluster does not have yet is taken from it, and how objects are converted.
+--with names a file with the CRD as it is to be: a version that the cluster does not have yet is taken from it, and how
+objects are converted.
 
-Without --storage, what is stored in other versions than the present one is rewritten. That is what there is to do for a resource that is
-built in, as deployments.apps.
+Without --storage, what is stored in other versions than the present one is rewritten. That is what there is to do for a
+resource that is built in, as deployments.apps.
 
-Exit codes: 0 planned, 1 could not finish, 2 bad usage, or a goal that cannot be reached, 3 planned, with a warning to read first,
-130 interrupted.`,
+Exit codes: 0 planned, 1 could not finish, 2 bad usage, or a goal that cannot be reached, 3 planned, with a warning to
+read first, 130 interrupted.`,
 		Example: `  fusionctl crd plan pizzas.restaurant.example.com --storage v1 --kubeconfig modern.conf --spec fused.yaml --out pizzas.plan
   fusionctl crd plan pizzas.restaurant.example.com --storage v1 --with pizzas-v1.yaml --retire v1alpha1 --wait 72h --kubeconfig modern.conf
   fusionctl crd plan deployments.apps --kubeconfig admin.conf`,
@@ -58,8 +59,10 @@ Exit codes: 0 planned, 1 could not finish, 2 bad usage, or a goal that cannot be
 	flags.StringVar(&req.storage, "storage", "", "version in which objects are to be stored")
 	flags.StringSliceVar(&req.retire, "retire", nil, "versions to remove at the end")
 	flags.StringVar(&req.with, "with", "", "file with the CRD that the new version and its conversion are taken from")
-	flags.DurationVar(&req.grace, "grace", time.Minute, "how long a request may take that an API server began before the switch: its --request-timeout")
-	flags.DurationVar(&req.wait, "wait", 0, "how long a version is not served before it is removed; 0: until an audit log shows that nobody asks for it")
+	flags.DurationVar(&req.grace, "grace", time.Minute,
+		"how long a request may take that an API server began before the switch: its --request-timeout")
+	flags.DurationVar(&req.wait, "wait", 0,
+		"how long a version is not served before it is removed; 0: until an audit log shows that nobody asks for it")
 	flags.StringVar(&req.out, "out", "", "file for the plan")
 	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
 	return cmd
@@ -113,7 +116,8 @@ func runCRDPlan(ctx context.Context, req crdPlanRequest, streams Streams) error 
 	return nil
 }
 
-// readable refuses to have a built-in resource rewritten in a version that the other side, which reads it in the same store, cannot decode.
+// readable refuses to have a built-in resource rewritten in a version that the other side, which reads it in the same
+// store, cannot decode.
 func (c *cluster) readable(p *migrate.Plan) error {
 	if c.plan == nil || !p.Resource.BuiltIn {
 		return nil
@@ -126,7 +130,8 @@ func (c *cluster) readable(p *migrate.Plan) error {
 	if row.View(other).Reads(p.Storage) {
 		return nil
 	}
-	return fmt.Errorf("%s: the %s side reads it in the same store, and cannot read %s: its lists and watches of the resource would fail", p.Resource.Name, other, p.Storage)
+	return fmt.Errorf("%s: the %s side reads it in the same store, and cannot read %s: its lists and watches of the "+
+		"resource would fail", p.Resource.Name, other, p.Storage)
 }
 
 func printCRDPlan(w io.Writer, output string, p *migrate.Plan) error {

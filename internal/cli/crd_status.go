@@ -29,14 +29,15 @@ func newCRDStatusCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [NAME...] --kubeconfig FILE",
 		Short: "Which versions are served and really stored, and what blocks retiring one",
-		Long: `status tells of each CRD, or of those named, which versions are served, in which one objects are written, which ones the API server
-remembers to have stored, and in which ones they really are stored. That only the store knows: --spec or --endpoints or --snapshot
-name it; without, it is stated as unknown.
+		Long: `status tells of each CRD, or of those named, which versions are served, in which one objects are written,
+which ones the API server remembers to have stored, and in which ones they really are stored. That only the store knows:
+--spec or --endpoints or --snapshot name it; without, it is stated as unknown.
 
-Conversion is tried: an object is read in every served version. A NAME may be that of a resource that is built in, as deployments.apps.
+Conversion is tried: an object is read in every served version. A NAME may be that of a resource that is built in, as
+deployments.apps.
 
-Exit codes: 0 done, 1 could not finish, 2 bad usage or no such resource, 3 an object is stored in a version that the CRD does not have,
-or conversion is broken, 130 interrupted.`,
+Exit codes: 0 done, 1 could not finish, 2 bad usage or no such resource, 3 an object is stored in a version that the CRD
+does not have, or conversion is broken, 130 interrupted.`,
 		Example: `  fusionctl crd status --kubeconfig modern.conf
   fusionctl crd status pizzas.restaurant.example.com --kubeconfig modern.conf --spec fused.yaml
   fusionctl crd status deployments.apps --kubeconfig admin.conf --endpoints https://10.0.0.11:2379 --ca ca.crt --cert etcd.crt --key etcd.key`,
@@ -116,7 +117,8 @@ func printCRDStatus(w io.Writer, output string, document crdStatusDocument) erro
 				if s.BuiltIn {
 					remembered = "-"
 				}
-				visible.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, v.Name, yesNo(v.Served), yesNo(v.Storage), remembered, stored, dash(strings.Join(v.Blocks, "; ")))
+				visible.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, v.Name, yesNo(v.Served), yesNo(v.Storage),
+					remembered, stored, dash(strings.Join(v.Blocks, "; ")))
 				name = ""
 			}
 		}
@@ -133,12 +135,15 @@ func printCRDStatus(w io.Writer, output string, document crdStatusDocument) erro
 // printCRDNotes writes what does not fit into a row.
 func printCRDNotes(w io.Writer, s migrate.Status) {
 	if s.Stored != nil {
-		visible.Fprintf(w, "%s: %s in store %s at revision %d\n", s.Name, counted(int(s.Stored.Objects()), "object"), s.Stored.Store, s.Stored.Revision)
+		visible.Fprintf(w, "%s: %s in store %s at revision %d\n", s.Name, counted(int(s.Stored.Objects()), "object"),
+			s.Stored.Store, s.Stored.Revision)
 		if s.Stored.Encrypted > 0 {
-			visible.Fprintf(w, "%s: %d of them are encrypted, and their version cannot be told\n", s.Name, s.Stored.Encrypted)
+			visible.Fprintf(w, "%s: %d of them are encrypted, and their version cannot be told\n", s.Name,
+				s.Stored.Encrypted)
 		}
 		if s.Stored.Unreadable > 0 {
-			visible.Fprintf(w, "%s: %d of them cannot be read, the first is %s\n", s.Name, s.Stored.Unreadable, s.Stored.Example)
+			visible.Fprintf(w, "%s: %d of them cannot be read, the first is %s\n", s.Name, s.Stored.Unreadable,
+				s.Stored.Example)
 		}
 	} else {
 		visible.Fprintf(w, "%s: what is stored is unknown: %s\n", s.Name, s.Unknown)

@@ -38,14 +38,15 @@ func newCRDTestCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test RULES --crd FILE",
 		Short: "Check conversion rules against their CRD, and convert generated objects there and back",
-		Long: `test checks a rules file against the schemas of its CRD: every required field is set, types are right, and nothing is lost that no rule
-speaks of. Then it makes objects from the schemas and converts them in every direction and back, also with changes in between: what
-comes out has to be valid, and the way back has to give the same object, but for what a rule drops. A failure is shrunk to a small
-object. The same seed makes the same objects.
+		Long: `test checks a rules file against the schemas of its CRD: every required field is set, types are right,
+and nothing is lost that no rule speaks of. Then it makes objects from the schemas and converts them in every direction
+and back, also with changes in between: what comes out has to be valid, and the way back has to give the same object,
+but for what a rule drops. A failure is shrunk to a small object. The same seed makes the same objects.
 
 Objects are judged by the schemas as API servers do, but for rules in CEL (x-kubernetes-validations).
 
-Exit codes: 0 no failure, 1 not enough objects could be made to tell, 2 bad usage, or rules that do not fit the CRD, 3 failures.`,
+Exit codes: 0 no failure, 1 not enough objects could be made to tell, 2 bad usage, or rules that do not fit the CRD, 3
+failures.`,
 		Example: `  fusionctl crd test examples/pizza/rules.yaml --crd examples/pizza/crd.yaml
   kubectl get crd pizzas.restaurant.example.com -o yaml | fusionctl crd test rules.yaml --crd - -o json`,
 		Args: cobra.ExactArgs(1),
@@ -57,7 +58,8 @@ Exit codes: 0 no failure, 1 not enough objects could be made to tell, 2 bad usag
 			return runCRDTest(req, streams)
 		},
 	}
-	cmd.Flags().StringArrayVar(&req.crds, "crd", nil, "file with the CRD; repeat for more, of which the one that the rules name is taken")
+	cmd.Flags().StringArrayVar(&req.crds, "crd", nil,
+		"file with the CRD; repeat for more, of which the one that the rules name is taken")
 	cmd.Flags().IntVar(&req.objects, "objects", 1000, "objects of each version")
 	cmd.Flags().Uint64Var(&req.seed, "seed", 0, "of the random numbers (default a new one, which is printed)")
 	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
@@ -82,13 +84,16 @@ func runCRDTest(req crdTestRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	done := drawLine(streams.Err, func(elapsed time.Duration) string { return fmt.Sprintf("converting, %.0f s", elapsed.Seconds()) })
+	done := drawLine(streams.Err, func(elapsed time.Duration) string {
+		return fmt.Sprintf("converting, %.0f s", elapsed.Seconds())
+	})
 	report, err := converter.Try(hub.Trial{Objects: req.objects, Random: mathrand.NewPCG(req.seed, 0).Uint64})
 	done()
 	if err != nil {
 		return badInput(err, "")
 	}
-	document := crdTestDocument{Schema: "fusionctl/crd-test/v1", CRD: converter.Definition.Name, Hub: converter.Hub, Seed: req.seed, TrialReport: report}
+	document := crdTestDocument{Schema: "fusionctl/crd-test/v1", CRD: converter.Definition.Name, Hub: converter.Hub,
+		Seed: req.seed, TrialReport: report}
 	if err := printCRDTest(streams.Out, req.output, document); err != nil {
 		return err
 	}
@@ -96,7 +101,9 @@ func runCRDTest(req crdTestRequest, streams Streams) error {
 	case len(report.Failures) > 0:
 		return errAttention
 	case len(report.Incomplete) > 0:
-		return withHint(fmt.Errorf("incomplete: %s", strings.Join(report.Incomplete, "\n")), "a pattern, a format or an anyOf that generated objects seldom meet; give the field an enum or a looser pattern in a copy of the CRD")
+		return withHint(fmt.Errorf("incomplete: %s", strings.Join(report.Incomplete, "\n")),
+			"a pattern, a format or an anyOf that generated objects seldom meet; give the field an enum or a looser "+
+				"pattern in a copy of the CRD")
 	}
 	return nil
 }
@@ -126,7 +133,8 @@ func (req crdTestRequest) load(streams Streams) (*hub.Converter, error) {
 			}
 		}
 	}
-	return nil, usagef("%s: the rules are of the CRD %q, which is not in %s", req.rules, rules.Spec.CRD, strings.Join(req.crds, ", "))
+	return nil, usagef("%s: the rules are of the CRD %q, which is not in %s", req.rules, rules.Spec.CRD,
+		strings.Join(req.crds, ", "))
 }
 
 func printCRDTest(out io.Writer, output string, document crdTestDocument) error {
@@ -159,6 +167,7 @@ func printCRDTest(out io.Writer, output string, document crdTestDocument) error 
 				visible.Lines(strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n    ")))
 		}
 	}
-	_, err = visible.Fprintf(out, "\n%s: %d kinds of failure; seed %d\n", document.CRD, len(document.Failures), document.Seed)
+	_, err = visible.Fprintf(out, "\n%s: %d kinds of failure; seed %d\n", document.CRD, len(document.Failures),
+		document.Seed)
 	return err
 }

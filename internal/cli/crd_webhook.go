@@ -28,16 +28,18 @@ func newCRDWebhookCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhook --rules DIR",
 		Short: "Convert custom resources for API servers by rules, and reload them when they change",
-		Long: `webhook answers ConversionReviews (apiextensions.k8s.io v1 and v1beta1) on POST /convert by the rules files of a directory, which also
-holds the CRDs that the rules are of: *.yaml, *.yml and *.json. When a file changes all are read again; rules that are broken, or
-that do not fit their CRD, do not replace those in use, and the log and the metrics say so.
+		Long: `webhook answers ConversionReviews (apiextensions.k8s.io v1 and v1beta1) on POST /convert by the rules
+files of a directory, which also holds the CRDs that the rules are of: *.yaml, *.yml and *.json. When a file changes all
+are read again; rules that are broken, or that do not fit their CRD, do not replace those in use, and the log and the
+metrics say so.
 
 A review with an object that cannot be converted fails as a whole; its message names the object and the rule.
 
-Who may call is named by --client-ca and --client-name. No version of the API server presents a certificate to conversion webhooks, so
-for API servers it is --any-client, and a firewall or a network policy before it: whoever reaches the port may have objects of their own
-converted; nothing else is answered, and nothing is kept. /healthz and /readyz are served beside /convert, and /metrics where only clients
-that are named or the host itself reach it; with --metrics-listen on an address of their own.
+Who may call is named by --client-ca and --client-name. No version of the API server presents a certificate to
+conversion webhooks, so for API servers it is --any-client, and a firewall or a network policy before it: whoever
+reaches the port may have objects of their own converted; nothing else is answered, and nothing is kept. /healthz and
+/readyz are served beside /convert, and /metrics where only clients that are named or the host itself reach it; with
+--metrics-listen on an address of their own.
 
 Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or bad rules.`,
 		Example: `  fusionctl crd webhook --rules rules/ --tls-cert tls.crt --tls-key tls.key --listen 0.0.0.0:9443 --any-client
@@ -53,7 +55,8 @@ Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or bad rules.`,
 	req.server.bind(flags, "127.0.0.1:9443", "the files have changed")
 	flags.Int64Var(&req.limitBytes, "limit-bytes", 32<<20, "size of a review")
 	flags.IntVar(&req.limitObjects, "limit-objects", 100_000, "objects of a review")
-	flags.Int64Var(&req.limitMemory, "limit-memory", 512<<20, "bytes that reviews take in memory together, about; more wait")
+	flags.Int64Var(&req.limitMemory, "limit-memory", 512<<20,
+		"bytes that reviews take in memory together, about; more wait")
 	flags.IntVar(&req.inFlight, "limit-reviews", 64, "reviews that are answered at once; more wait")
 	flags.DurationVar(&req.timeout, "timeout", 10*time.Second, "for one review; API servers wait 30 seconds")
 	return cmd
@@ -78,20 +81,23 @@ func runCRDWebhook(ctx context.Context, req *crdWebhookRequest, streams Streams)
 	log := serverLog(ctx, streams)
 	handler := &webhook.Handler{
 		Converters: source.Current, LimitBytes: req.limitBytes, LimitObjects: req.limitObjects, Timeout: req.timeout,
-		Slots: make(chan struct{}, req.inFlight), Memory: webserver.NewBudget(req.limitMemory), Metrics: metrics, Logger: log,
+		Slots: make(chan struct{}, req.inFlight), Memory: webserver.NewBudget(req.limitMemory), Metrics: metrics,
+		Logger: log,
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/convert", handler)
 	mux.Handle("/convert/", handler) // the path of a CRD's conversion is its author's choice
-	return req.server.serve(ctx, service{mux: mux, registry: registry, log: log, about: []any{"rules", req.rules}, follow: func(ctx context.Context) {
-		source.Watch(ctx, req.server.interval, func(err error) {
-			if err != nil {
-				log.Error("the rules are not loaded, those of before stay in use", "directory", req.rules, "error", err)
-				return
-			}
-			log.Info("loaded the rules", "directory", req.rules)
-		})
-	}})
+	return req.server.serve(ctx, service{mux: mux, registry: registry, log: log, about: []any{"rules", req.rules},
+		follow: func(ctx context.Context) {
+			source.Watch(ctx, req.server.interval, func(err error) {
+				if err != nil {
+					log.Error("the rules are not loaded, those of before stay in use", "directory", req.rules, "error",
+						err)
+					return
+				}
+				log.Info("loaded the rules", "directory", req.rules)
+			})
+		}})
 }
 
 func (req *crdWebhookRequest) check() error {

@@ -29,12 +29,12 @@ func newCRDWebhookManifestsCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "manifests --rules DIR --image IMAGE --ca FILE --for VERSION",
 		Short: "Print what runs the conversion webhook in a cluster, and the CRDs that ask it",
-		Long: `manifests prints a ConfigMap with the rules and their CRDs, a Deployment and a Service, and then each CRD of the directory with the
-conversion that asks the webhook, in the form that the API server of --for takes.
+		Long: `manifests prints a ConfigMap with the rules and their CRDs, a Deployment and a Service, and then each CRD
+of the directory with the conversion that asks the webhook, in the form that the API server of --for takes.
 
-The webhook's certificate is not printed: a Secret of type kubernetes.io/tls, named NAME-tls, holds it for NAME.NAMESPACE.svc, signed by the
-CA of --ca. Install the server first (--only server), wait until it is ready, then the CRDs (--only crd): an API server that cannot
-reach the webhook of a CRD cannot read its objects.
+The webhook's certificate is not printed: a Secret of type kubernetes.io/tls, named NAME-tls, holds it for
+NAME.NAMESPACE.svc, signed by the CA of --ca. Install the server first (--only server), wait until it is ready, then the
+CRDs (--only crd): an API server that cannot reach the webhook of a CRD cannot read its objects.
 
 Exit codes: 0 printed, 2 bad usage or bad rules.`,
 		Example: `  fusionctl crd webhook manifests --rules examples/pizza --image registry.example/fusionctl:1 --ca ca.crt --for 1.36 | kubectl apply -f -`,
@@ -54,7 +54,8 @@ Exit codes: 0 printed, 2 bad usage or bad rules.`,
 }
 
 func runCRDWebhookManifests(req *crdWebhookManifestsRequest, streams Streams) error {
-	for _, flag := range []struct{ name, value string }{{"rules", req.rules}, {"image", req.deployment.Image}, {"ca", req.ca}, {"for", req.version}} {
+	for _, flag := range []struct{ name, value string }{{"rules", req.rules}, {"image", req.deployment.Image},
+		{"ca", req.ca}, {"for", req.version}} {
 		if flag.value == "" {
 			return usagef("--%s is required", flag.name)
 		}
@@ -97,7 +98,8 @@ func runCRDWebhookManifests(req *crdWebhookManifestsRequest, streams Streams) er
 	}
 	if req.only != "server" {
 		if gate, ok := kubever.Gate("CustomResourceWebhookConversion").At(d.For); ok && !gate.Default {
-			visible.Fprintf(streams.Out, "# The API server of %s takes this with --feature-gates=CustomResourceWebhookConversion=true only.\n", d.For)
+			visible.Fprintf(streams.Out, "# The API server of %s takes this with "+
+				"--feature-gates=CustomResourceWebhookConversion=true only.\n", d.For)
 		}
 		return printDocuments(streams.Out, crds)
 	}

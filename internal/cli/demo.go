@@ -31,8 +31,8 @@ func newDemoCmd(streams Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "The main job from spec to verdict, on two etcd servers inside this process",
-		Long: `demo renders the examples, validates the policy of one of them, fills two etcd servers as its two API servers would, checks
-whose every key is, and shows how three accidents are found. It tells what it does on the way.
+		Long: `demo renders the examples, validates the policy of one of them, fills two etcd servers as its two API
+servers would, checks whose every key is, and shows how three accidents are found. It tells what it does on the way.
 
 It needs nothing but itself, listens on loopback only, and removes what it has made, also when it is interrupted.
 
@@ -57,7 +57,8 @@ func runDemo(ctx context.Context, streams Streams) (err error) {
 	streams.Out = out
 	d := &demonstration{streams: streams, dir: dir, stores: map[string]*localetcd.Member{}}
 	defer d.stop()
-	for _, chapter := range []func(context.Context) error{d.showPlan, d.judgePlans, d.renderExamples, d.validatePolicy, d.startStores, d.checkStores, d.showAccidents} {
+	for _, chapter := range []func(context.Context) error{d.showPlan, d.judgePlans, d.renderExamples, d.validatePolicy,
+		d.startStores, d.checkStores, d.showAccidents} {
 		if err := errors.Join(chapter(ctx), out.err); err != nil {
 			return err
 		}
@@ -99,9 +100,12 @@ func (d *demonstration) showPlan(ctx context.Context) error {
 	if d.plan, err = loadPlan(d.streams, d.spec()); err != nil {
 		return err
 	}
-	d.say("", fmt.Sprintf("A Kubernetes %s has run for years: customised, relied upon, not to be touched. New software needs %s. They are to share one set of nodes. "+
-		"What follows happens in this process and in one folder, DEMO=%s, and is gone at the end.", d.plan.Legacy.Version, d.plan.Modern.Version, d.dir))
-	d.say("1. The plan", "A spec names the two versions, the stores, and what users may do through the modern API server. The rest follows from that and "+
+	d.say("", fmt.Sprintf("A Kubernetes %s has run for years: customised, relied upon, not to be touched. New "+
+		"software needs %s. They are to share one set of nodes. "+
+		"What follows happens in this process and in one folder, DEMO=%s, and is gone at the end.",
+		d.plan.Legacy.Version, d.plan.Modern.Version, d.dir))
+	d.say("1. The plan", "A spec names the two versions, the stores, and what users may do through the modern API "+
+		"server. The rest follows from that and "+
 		"from what is known about the two versions:")
 	out, err := d.run(ctx, exitDone, "graph", d.spec())
 	d.show(out)
@@ -113,7 +117,8 @@ const refusedExample = "shared-1.15-1.36-refused.yaml"
 
 // judgePlans checks a plan that may run and one that may not.
 func (d *demonstration) judgePlans(ctx context.Context) error {
-	d.say("2. The rules", "Every known way in which two versions damage each other is a rule. This plan breaks none that loses data; the warnings say what to leave alone:")
+	d.say("2. The rules", "Every known way in which two versions damage each other is a rule. This plan breaks none "+
+		"that loses data; the warnings say what to leave alone:")
 	out, err := d.run(ctx, exitDone, "check", d.spec())
 	if err != nil {
 		return err
@@ -135,7 +140,8 @@ func abridged(text string, first int) string {
 }
 
 func (d *demonstration) renderExamples(ctx context.Context) error {
-	d.say("3. The manifests", "Static pods, kubeconfigs and the policy of every example that may run, a folder for each host. Each argument in them exists in its version:")
+	d.say("3. The manifests", "Static pods, kubeconfigs and the policy of every example that may run, a folder for "+
+		"each host. Each argument in them exists in its version:")
 	files, err := fs.Glob(examples.FS, "*.yaml")
 	if err != nil {
 		return err
@@ -168,9 +174,11 @@ func (d *demonstration) validatePolicy(context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("4. The policy", fmt.Sprintf("The modern API server allows what this file says and nothing else. Its %d rules begin with those for users; "+
+	d.say("4. The policy", fmt.Sprintf("The modern API server allows what this file says and nothing else. Its %d "+
+		"rules begin with those for users; "+
 		"what discovery, probes and each controller of the modern side need follows.", len(report.Rules)))
-	d.show("\n" + strings.Join(strings.SplitN(string(text), "\n", policyLinesShown+1)[:policyLinesShown], "\n") + "\n...")
+	d.show("\n" + strings.Join(strings.SplitN(string(text), "\n", policyLinesShown+1)[:policyLinesShown], "\n") +
+		"\n...")
 	var warnings bytes.Buffer
 	for _, f := range report.Findings {
 		if f.Severity >= finding.Warning {
@@ -190,7 +198,8 @@ const policyLinesShown = 4
 
 // startStores runs an etcd for every store of the plan and fills it.
 func (d *demonstration) startStores(ctx context.Context) error {
-	d.say("5. The stores", "Two etcd servers start, and are filled as the two API servers fill them: the shared resources in the core store, each side's "+
+	d.say("5. The stores", "Two etcd servers start, and are filled as the two API servers fill them: the shared "+
+		"resources in the core store, each side's "+
 		"Deployments in its own store and in its own version, objects in protobuf, custom resources in JSON.")
 	contents, err := demo.Fill(d.plan, time.Now())
 	if err != nil {
@@ -219,7 +228,8 @@ func (d *demonstration) startStores(ctx context.Context) error {
 		if err := d.stores[store.Name].Put(ctx, contents[store.Name]); err != nil {
 			return err
 		}
-		fmt.Fprintf(d.streams.Out, "  etcd %-8s %s  %3d keys\n", store.Name, d.stores[store.Name].Endpoint, len(contents[store.Name]))
+		fmt.Fprintf(d.streams.Out, "  etcd %-8s %s  %3d keys\n", store.Name, d.stores[store.Name].Endpoint,
+			len(contents[store.Name]))
 	}
 	return nil
 }
@@ -247,7 +257,8 @@ func (d *demonstration) checkStores(ctx context.Context) error {
 		return err
 	}
 	d.show(strings.Join(parts, "\n\n"))
-	d.say("", "The stores are clean. An info is no fault: it names what would be deleted if a garbage collector that the plan keeps off were switched on.")
+	d.say("", "The stores are clean. An info is no fault: it names what would be deleted if a garbage collector that "+
+		"the plan keeps off were switched on.")
 	return nil
 }
 
@@ -286,8 +297,8 @@ func (d *demonstration) showAccidents(ctx context.Context) error {
 	return nil
 }
 
-// run runs a verb of this program, shows the command, and returns what it printed, messages last; another exit code than code is an
-// error.
+// run runs a verb of this program, shows the command, and returns what it printed, messages last; another exit code
+// than code is an error.
 func (d *demonstration) run(ctx context.Context, code int, args ...string) (string, error) {
 	var out, messages bytes.Buffer // the streams of the verb
 	shown := make([]string, len(args))
@@ -296,7 +307,8 @@ func (d *demonstration) run(ctx context.Context, code int, args ...string) (stri
 	}
 	command := "fusionctl " + strings.Join(shown, " ")
 	fmt.Fprintf(d.streams.Out, "\n  $ %s\n", command)
-	got := Main(context.WithValue(ctx, memoryShared{}, true), args, Streams{In: strings.NewReader(""), Out: &out, Err: &messages})
+	got := Main(context.WithValue(ctx, memoryShared{}, true), args,
+		Streams{In: strings.NewReader(""), Out: &out, Err: &messages})
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}

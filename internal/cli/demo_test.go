@@ -52,9 +52,11 @@ func TestDemoTellsItsStory(t *testing.T) {
 		`\n0 errors, \d+ warnings`, `\n  FUS002  cronjobs: 1\.36 stores them as batch/v1`, `\n[1-9]\d* errors, `,
 		`\$ fusionctl render \$DEMO/examples/split-1\.6-1\.10\.yaml --out \$DEMO/split-1\.6-1\.10`,
 		`"group":"platform:developers"`,
-		`\ndeployments +core .* extensions/v1beta1 +ok\n`, `\ndeployments +modern .* apps/v1 +ok\n`, `\nkubeflow\.org/notebooks +modern .* ok\n`,
+		`\ndeployments +core .* extensions/v1beta1 +ok\n`, `\ndeployments +modern .* apps/v1 +ok\n`,
+		`\nkubeflow\.org/notebooks +modern .* ok\n`,
 		`\d+ keys: 0 errors, 0 warnings, \d infos?, 0 accepted; complete\n`,
-		`error FUS004 modern:pods: 1 key in a store from which no side reads`, `error FUS002 core:ingress: 1 object stored as networking\.k8s\.io/v1`,
+		`error FUS004 modern:pods: 1 key in a store from which no side reads`,
+		`error FUS002 core:ingress: 1 object stored as networking\.k8s\.io/v1`,
 		`error FUS060 core:pods: the garbage collector of the modern side`,
 	} {
 		for _, out := range []*bytes.Buffer{&first, &second} {
@@ -90,7 +92,8 @@ func TestDemoInterruptedLeavesNothing(t *testing.T) {
 	for _, chapter := range []string{"1. ", "5. ", "6. ", "7.2 "} {
 		ctx, cancel := context.WithCancel(t.Context())
 		out := &stopper{at: "\n" + chapter, stop: func() error { cancel(); return nil }}
-		if code := Main(ctx, []string{"demo"}, Streams{In: strings.NewReader(""), Out: out, Err: &bytes.Buffer{}}); code != exitInterrupted {
+		if code := Main(ctx, []string{"demo"},
+			Streams{In: strings.NewReader(""), Out: out, Err: &bytes.Buffer{}}); code != exitInterrupted {
 			t.Errorf("interrupted at %q the demo exits %d, want %d:\n%s", chapter, code, exitInterrupted, out.String())
 		}
 		wantEmpty(t, dir)
@@ -105,7 +108,8 @@ func TestDemoWithClosedOutputLeavesNothing(t *testing.T) {
 	var messages bytes.Buffer
 	code := Main(t.Context(), []string{"demo"}, Streams{In: strings.NewReader(""), Out: out, Err: &messages})
 	if code != exitFailed || !strings.Contains(messages.String(), "closed") {
-		t.Errorf("with its output closed the demo exits %d and says %q, want %d and the cause", code, messages.String(), exitFailed)
+		t.Errorf("with its output closed the demo exits %d and says %q, want %d and the cause", code, messages.String(),
+			exitFailed)
 	}
 	wantEmpty(t, dir)
 }

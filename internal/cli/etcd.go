@@ -24,14 +24,15 @@ func newEtcdCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "etcd",
 		Short: "Check and inspect what is in the stores",
-		Long: `The etcd verbs read the stores of a fused control plane, live or from files, and compare them with the plan of a spec:
-where every key belongs, who may write it and who reads it.
+		Long: `The etcd verbs read the stores of a fused control plane, live or from files, and compare them with the
+plan of a spec: where every key belongs, who may write it and who reads it.
 
-Stores and their TLS files come from the spec; flags override them. A password is read from a file or from the environment
-variable FUSIONCTL_ETCD_PASSWORD, and is never printed.`,
+Stores and their TLS files come from the spec; flags override them. A password is read from a file or from the
+environment variable FUSIONCTL_ETCD_PASSWORD, and is never printed.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newEtcdCheckCmd(streams), newEtcdLsCmd(streams), newEtcdGetCmd(streams), newEtcdDiffCmd(streams), newEtcdWatchCmd(streams), newEtcdMoveCmd(streams))
+	cmd.AddCommand(newEtcdCheckCmd(streams), newEtcdLsCmd(streams), newEtcdGetCmd(streams), newEtcdDiffCmd(streams),
+		newEtcdWatchCmd(streams), newEtcdMoveCmd(streams))
 	return cmd
 }
 
@@ -54,17 +55,23 @@ const passwordVariable = "FUSIONCTL_ETCD_PASSWORD"
 
 func storesFlags(cmd *cobra.Command, r *storesRequest) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&r.endpoints, "endpoints", nil, "read a store at other endpoints than the spec's: STORE=URL[,URL...]; repeat per store")
-	flags.StringArrayVar(&r.snapshots, "snapshot", nil, "read a store from a snapshot or a member's db file instead: STORE=FILE; repeat per store")
-	flags.BoolVar(&r.skipHash, "skip-hash-check", false, "do not compare snapshots with the hash at their end, which takes longer than to read them")
+	flags.StringArrayVar(&r.endpoints, "endpoints", nil,
+		"read a store at other endpoints than the spec's: STORE=URL[,URL...]; repeat per store")
+	flags.StringArrayVar(&r.snapshots, "snapshot", nil,
+		"read a store from a snapshot or a member's db file instead: STORE=FILE; repeat per store")
+	flags.BoolVar(&r.skipHash, "skip-hash-check", false,
+		"do not compare snapshots with the hash at their end, which takes longer than to read them")
 	flags.StringVar(&r.ca, "ca", "", "file of the CA that signed the stores' certificates, in place of the spec's")
 	flags.StringVar(&r.cert, "cert", "", "file of the client certificate, in place of the spec's")
 	flags.StringVar(&r.key, "key", "", "file of the client certificate's key, in place of the spec's")
 	flags.StringVar(&r.user, "user", "", "etcd user, for stores with authentication")
-	flags.StringVar(&r.passwordFile, "password-file", "", "file with the user's password; default: the variable "+passwordVariable)
-	flags.DurationVar(&r.timeout, "timeout", 10*time.Second, "of one request to one member, before the next one is asked")
+	flags.StringVar(&r.passwordFile, "password-file", "",
+		"file with the user's password; default: the variable "+passwordVariable)
+	flags.DurationVar(&r.timeout, "timeout", 10*time.Second,
+		"of one request to one member, before the next one is asked")
 	flags.IntVar(&r.rate, "rate", 0, "keys to read per second and store at most; 0: as fast as the store answers")
-	flags.BoolVar(&r.gentle, "gentle", false, "for a sick cluster: one range at a time, and without asking for a quorum")
+	flags.BoolVar(&r.gentle, "gentle", false,
+		"for a sick cluster: one range at a time, and without asking for a quorum")
 }
 
 // hideSnapshotFlags leaves the flags about files out of the help of a verb that refuses them.
@@ -107,8 +114,8 @@ func opened(stores []openStore) []etcdv3.Store {
 	return result
 }
 
-// openStores opens the stores of the plan: those with --snapshot from their file, the others live. With only, the others
-// are left out.
+// openStores opens the stores of the plan: those with --snapshot from their file, the others live. With only, the
+// others are left out.
 func openStores(ctx context.Context, r storesRequest, p *plan.Plan, only ...string) ([]openStore, error) {
 	password, err := r.password()
 	if err != nil {
@@ -157,7 +164,8 @@ func (r *storesRequest) password() (string, error) {
 	if r.passwordFile == "" {
 		password, ok := os.LookupEnv(passwordVariable)
 		if !ok {
-			return "", badInput(fmt.Errorf("--user %q: no password given", r.user), "set "+passwordVariable+", or name a file with --password-file")
+			return "", badInput(fmt.Errorf("--user %q: no password given", r.user),
+				"set "+passwordVariable+", or name a file with --password-file")
 		}
 		return password, nil
 	}
@@ -182,7 +190,9 @@ func (r *storesRequest) places(p *plan.Plan) (endpoints map[string][]string, fil
 		}
 		for _, other := range p.Stores {
 			if other.Name < s.Name && isOneFile(files[other.Name], files[s.Name]) {
-				return nil, nil, badInput(fmt.Errorf("--snapshot: %s and %s are one file, which is of one store", files[other.Name], files[s.Name]), "name the file of each store")
+				return nil, nil,
+					badInput(fmt.Errorf("--snapshot: %s and %s are one file, which is of one store", files[other.Name],
+						files[s.Name]), "name the file of each store")
 			}
 		}
 	}
@@ -223,7 +233,8 @@ func (r *storesRequest) urls(p *plan.Plan) (map[string][]string, error) {
 	return result, nil
 }
 
-// files reads --snapshot STORE=FILE. Another store of the spec may follow a comma; any other comma belongs to the file's name.
+// files reads --snapshot STORE=FILE. Another store of the spec may follow a comma; any other comma belongs to the
+// file's name.
 func (r *storesRequest) files(p *plan.Plan) (map[string]string, error) {
 	result := map[string]string{}
 	for _, value := range r.snapshots {
@@ -257,7 +268,8 @@ func (r *storesRequest) files(p *plan.Plan) (map[string]string, error) {
 }
 
 func noSuchStore(flag, value, store string, p *plan.Plan) error {
-	return badInput(fmt.Errorf("%s %q: the spec has no store %q", flag, value, store), "its stores are "+strings.Join(storeNames(p), ", "))
+	return badInput(fmt.Errorf("%s %q: the spec has no store %q", flag, value, store),
+		"its stores are "+strings.Join(storeNames(p), ", "))
 }
 
 func storeNames(p *plan.Plan) []string {
@@ -295,13 +307,15 @@ func (r *storesRequest) openLive(ctx context.Context, s plan.Store, password str
 	override(&files.Key, r.key)
 	log := loggerFrom(ctx)
 	config := etcdv3.Config{
-		Endpoints: s.Endpoints, Username: r.user, Password: password, CAFile: files.CA, CertFile: files.Cert, KeyFile: files.Key,
+		Endpoints: s.Endpoints, Username: r.user, Password: password, CAFile: files.CA, CertFile: files.Cert,
+		KeyFile: files.Key,
 		Timeout: r.timeout, KeysPerSecond: r.rate, Serializable: r.gentle,
 		Log: func(msg string) { log.Warn("failover", "store", s.Name, "reason", msg) },
 	}
 	client, err := etcdv3.Open(config)
 	if err != nil {
-		return openStore{}, badInput(fmt.Errorf("store %s: %w", s.Name, err), "--ca, --cert and --key name other files than the spec does, --endpoints other addresses")
+		return openStore{}, badInput(fmt.Errorf("store %s: %w", s.Name, err), "--ca, --cert and --key name other "+
+			"files than the spec does, --endpoints other addresses")
 	}
 	return openStore{Store: etcdsplit.Store{Name: s.Name, Pager: client}, live: client, close: client.Close}, nil
 }
@@ -318,11 +332,14 @@ func storeHint(err error) string {
 	var hinting interface{ Hint() string }
 	switch {
 	case errors.Is(err, snapshot.ErrDamaged):
-		return "take a fresh snapshot with etcdctl snapshot save; a member's db file can be read while the member is stopped"
+		return "take a fresh snapshot with etcdctl snapshot save; a member's db file can be read while the member is " +
+			"stopped"
 	case errors.Is(err, etcdsplit.ErrDenied):
-		return "let a role of the user read everything below the prefix: etcdctl role grant-permission ROLE read --prefix /registry/"
+		return "let a role of the user read everything below the prefix: etcdctl role grant-permission ROLE read " +
+			"--prefix /registry/"
 	case errors.As(err, &unreachable) && unreachable.NoLeader:
-		return "too few members run to elect a leader; --gentle reads what one of them knows without the others, which may be old"
+		return "too few members run to elect a leader; --gentle reads what one of them knows without the others, " +
+			"which may be old"
 	case errors.As(err, &hinting):
 		return hinting.Hint()
 	}

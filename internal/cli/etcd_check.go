@@ -43,14 +43,15 @@ func newEtcdCheckCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check SPEC",
 		Short: "Is every key owned by the side that should own it?",
-		Long: `check reads the stores of a spec, live or from files, and compares every key with the plan: whether it lies where its owner
-keeps the resource, whether every side that reads it there can decode what is stored, whether its owners, its namespace, its
-service account exist for the sides that act on that, and whether allocators, CRDs and APIServices agree with the objects.
+		Long: `check reads the stores of a spec, live or from files, and compares every key with the plan: whether it
+lies where its owner keeps the resource, whether every side that reads it there can decode what is stored, whether its
+owners, its namespace, its service account exist for the sides that act on that, and whether allocators, CRDs and
+APIServices agree with the objects.
 
 It only reads. A store that could not be read to its end makes the check incomplete, which is never reported as clean.
 
-Depth keys reads no values, envelope (the default) reads types, owners and the objects that decide about others, objects also
-looks for fields that a side would drop when it rewrites an object.
+Depth keys reads no values, envelope (the default) reads types, owners and the objects that decide about others, objects
+also looks for fields that a side would drop when it rewrites an object.
 
 Exit codes: 0 nothing found, 1 incomplete, 2 bad usage or a bad spec, 3 findings, 130 interrupted.`,
 		Example: `  fusionctl etcd check fused.yaml
@@ -111,7 +112,8 @@ func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) er
 		return err
 	}
 	if !report.Complete {
-		return withHint(errors.New("the check is incomplete:\n  "+strings.Join(report.Incomplete, "\n  ")), storeHint(report.Cause))
+		return withHint(errors.New("the check is incomplete:\n  "+strings.Join(report.Incomplete, "\n  ")),
+			storeHint(report.Cause))
 	}
 	if finding.Worst(report.Findings) >= failOn {
 		return errAttention
@@ -137,7 +139,8 @@ func printEtcdCheckTable(w io.Writer, document etcdCheckDocument) error {
 	err := printTable(w, func(t io.Writer) {
 		visible.Fprintln(t, "STORE\tREVISION\tKEYS\tBYTES\tOUTSIDE")
 		for _, s := range report.Stores {
-			visible.Fprintf(t, "%s\t%d\t%d\t%s\t%d\n", s.Name, s.Revision, s.Keys, size(s.Bytes, report.Depth), s.Outside)
+			visible.Fprintf(t, "%s\t%d\t%d\t%s\t%d\n", s.Name, s.Revision, s.Keys, size(s.Bytes, report.Depth),
+				s.Outside)
 		}
 	})
 	for _, s := range report.Stores {
@@ -172,7 +175,8 @@ func printEtcdResources(t io.Writer, report *etcdsplit.Report) {
 			types = append(types, storedType(s, r.Kind, len(r.Types) > 1))
 		}
 		verdict := strings.TrimSpace(r.Verdict + " " + strings.Join(r.Rules, ","))
-		visible.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.Resource, r.Store, dash(string(r.Owner)), r.Keys, size(r.Bytes, report.Depth), dash(strings.Join(types, " ")), verdict)
+		visible.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", r.Resource, r.Store, dash(string(r.Owner)), r.Keys,
+			size(r.Bytes, report.Depth), dash(strings.Join(types, " ")), verdict)
 	}
 }
 

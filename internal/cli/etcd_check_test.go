@@ -25,7 +25,8 @@ const (
 )
 
 // fromFiles are the arguments that read both stores of splitSpec from what real servers wrote.
-var fromFiles = []string{"--snapshot", "core=" + stores + "split-1.10-1.36-core.db", "--snapshot", "modern=" + stores + "split-1.10-1.36-modern.db"}
+var fromFiles = []string{"--snapshot", "core=" + stores + "split-1.10-1.36-core.db", "--snapshot",
+	"modern=" + stores + "split-1.10-1.36-modern.db"}
 
 // run runs the command line and returns its exit code and outputs.
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
@@ -44,7 +45,9 @@ func TestEtcdCheckOfStoresWrittenByRealServers(t *testing.T) {
 }
 
 func TestEtcdCheckOfFieldsThatTheLegacySideDrops(t *testing.T) {
-	code, stdout, stderr := run(t, slices.Concat([]string{"etcd", "check", splitSpec, "--depth", "objects", "--fail-on", "warning"}, fromFiles)...)
+	code, stdout,
+		stderr := run(t,
+		slices.Concat([]string{"etcd", "check", splitSpec, "--depth", "objects", "--fail-on", "warning"}, fromFiles)...)
 	if code != 3 || stderr != "" {
 		t.Errorf("exit code %d, stderr %q; want 3 and nothing", code, stderr)
 	}
@@ -59,12 +62,15 @@ type checkDocument struct {
 }
 
 func TestEtcdCheckAsJSON(t *testing.T) {
-	code, stdout, _ := run(t, slices.Concat([]string{"etcd", "check", splitSpec, "-o", "json", "--fail-on", "info"}, fromFiles)...)
+	code, stdout,
+		_ := run(t, slices.Concat([]string{"etcd", "check", splitSpec, "-o", "json", "--fail-on", "info"},
+		fromFiles)...)
 	var document checkDocument
 	if err := json.Unmarshal([]byte(stdout), &document); err != nil {
 		t.Fatal(err)
 	}
-	if code != 3 || document.Schema != "fusionctl/etcd-check/v1" || !document.Complete || document.Summary.Keys != 245 || document.Summary.Infos != 2 {
+	if code != 3 || document.Schema != "fusionctl/etcd-check/v1" || !document.Complete ||
+		document.Summary.Keys != 245 || document.Summary.Infos != 2 {
 		t.Errorf("exit code %d, %+v; want 3 for its two remarks about 245 keys", code, document)
 	}
 }
@@ -78,10 +84,11 @@ func storedValues(t *testing.T, name string) map[string][]byte {
 	}
 	defer f.Close()
 	values := map[string][]byte{}
-	if _, err := etcdsplit.Entries(t.Context(), etcdsplit.Store{Name: name, Walker: f}, etcdsplit.Request{}, func(e etcdsplit.Entry) error {
-		values[string(e.Key)] = slices.Clone(e.Value)
-		return nil
-	}); err != nil {
+	if _, err := etcdsplit.Entries(t.Context(), etcdsplit.Store{Name: name, Walker: f}, etcdsplit.Request{},
+		func(e etcdsplit.Entry) error {
+			values[string(e.Key)] = slices.Clone(e.Value)
+			return nil
+		}); err != nil {
 		t.Fatal(err)
 	}
 	return values
@@ -99,7 +106,8 @@ func liveStores(t *testing.T) map[string]*etcdtest.Server {
 }
 
 func endpoints(servers map[string]*etcdtest.Server) []string {
-	return []string{"--endpoints", "core=" + servers["core"].Endpoint, "--endpoints", "modern=" + servers["modern"].Endpoint}
+	return []string{"--endpoints", "core=" + servers["core"].Endpoint, "--endpoints",
+		"modern=" + servers["modern"].Endpoint}
 }
 
 // A value of another kind is told from those of the resource where types are counted.
@@ -131,8 +139,9 @@ func TestEtcdCheckOfLiveStores(t *testing.T) {
 	}
 	servers["modern"].Put(t, map[string][]byte{"/registry/deployments/default/d-legacy": deployment.Kvs[0].Value})
 	servers["core"].Put(t, map[string][]byte{
-		"/registry/pods/gone/web":              []byte("k8s\x00damaged"),
-		"/registry/kubeflow.org/notebooks/n/a": []byte(`{"apiVersion":"kubeflow.org/v1","kind":"Notebook","metadata":{"name":"a","namespace":"n","uid":"x"}}`),
+		"/registry/pods/gone/web": []byte("k8s\x00damaged"),
+		"/registry/kubeflow.org/notebooks/n/a": []byte(
+			`{"apiVersion":"kubeflow.org/v1","kind":"Notebook","metadata":{"name":"a","namespace":"n","uid":"x"}}`),
 	})
 	code, stdout, _ = run(t, args...)
 	var document checkDocument
@@ -143,7 +152,8 @@ func TestEtcdCheckOfLiveStores(t *testing.T) {
 	for _, f := range document.Findings {
 		rules = append(rules, f.Rule+" "+f.Subject)
 	}
-	for _, want := range []string{"FUS000 core:pods", "FUS130 core:pods", "FUS130 core:kubeflow.org/notebooks", "FUS232 core:kubeflow.org/notebooks", "FUS230 modern:deployments"} {
+	for _, want := range []string{"FUS000 core:pods", "FUS130 core:pods", "FUS130 core:kubeflow.org/notebooks",
+		"FUS232 core:kubeflow.org/notebooks", "FUS230 modern:deployments"} {
 		if !slices.Contains(rules, want) {
 			t.Errorf("no finding %q among %q", want, rules)
 		}
@@ -163,29 +173,47 @@ func TestEtcdCheckRefusesToCallCleanWhatItCouldNotRead(t *testing.T) {
 	other := etcdtest.Start(t)
 	other.Put(t, map[string][]byte{"/k8s/pods/default/web": []byte("x"), "compact_rev_key": []byte("7")})
 	snapshots := []string{"--snapshot", modern}
-	secure := slices.Concat(snapshots, []string{"--endpoints", "core=" + tls.Endpoint, "--timeout", "2s", "--cert", tls.PKI.Cert, "--key", tls.PKI.Key})
+	secure := slices.Concat(snapshots, []string{"--endpoints", "core=" + tls.Endpoint, "--timeout", "2s", "--cert",
+		tls.PKI.Cert, "--key", tls.PKI.Key})
 	for name, test := range map[string]struct {
 		args  []string
 		code  int
 		says  []string // of stderr
 		never string   // in any output
 	}{
-		"unreachable":     {slices.Concat(snapshots, []string{"--endpoints", "core=http://127.0.0.1:1"}), 1, []string{"incomplete", "store core: reading the newest revision: no member answered", "connection refused", "hint: nothing listens there"}, ""},
-		"wrong CA":        {slices.Concat(secure, []string{"--ca", tls.PKI.OtherCA}), 1, []string{"incomplete", "unknown authority", "hint: the CA file does not belong to this etcd"}, ""},
-		"other prefix":    {slices.Concat(snapshots, []string{"--endpoints", "core=" + other.Endpoint}), 1, []string{"incomplete", `none below the prefix "/registry"; the first is "/k8s/pods/default/web"`}, ""},
-		"damaged file":    {[]string{"--snapshot", "core=" + damaged, "--snapshot", modern}, 1, []string{"incomplete", "not a readable etcd db file", "hint: take a fresh snapshot"}, ""},
-		"missing file":    {[]string{"--snapshot", "core=/nowhere.db", "--snapshot", modern}, 2, []string{"store core: open /nowhere.db: no such file"}, ""},
-		"unreadable CA":   {slices.Concat(secure, []string{"--ca", "/nowhere.crt"}), 2, []string{"store core: reading the CA: open /nowhere.crt", "hint: --ca"}, ""},
-		"unknown store":   {[]string{"--snapshot", core, "--snapshot", "extra=x.db"}, 2, []string{`the spec has no store "extra"`, "hint: its stores are core, modern"}, ""},
-		"no store":        {[]string{"--endpoints", "http://127.0.0.1:1"}, 2, []string{"want STORE=URL"}, ""},
-		"bad endpoint":    {[]string{"--endpoints", "core=127.0.0.1:1"}, 2, []string{`endpoint "127.0.0.1:1": want http://HOST:PORT`}, ""},
-		"bad depth":       {[]string{"--depth", "all"}, 2, []string{"want one of envelope, keys, objects"}, ""},
-		"no password":     {slices.Concat(snapshots, []string{"--endpoints", "core=" + other.Endpoint, "--user", "root"}), 2, []string{"no password given", "FUSIONCTL_ETCD_PASSWORD"}, ""},
-		"wrong user":      {slices.Concat(snapshots, []string{"--endpoints", "core=" + other.Endpoint, "--user", "root", "--password-file", damaged}), 1, []string{"incomplete"}, "no dbno db"},
-		"one file":        {[]string{"--snapshot", core, "--snapshot", strings.Replace(core, "core=", "modern=", 1)}, 2, []string{"are one file, which is of one store"}, ""},
-		"negative rate":   {slices.Concat(fromFiles[:2], []string{"--rate", "-1"}), 2, []string{"--rate -1: want 0 or more"}, ""},
-		"no time":         {slices.Concat(fromFiles[:2], []string{"--timeout", "0s"}), 2, []string{"--timeout 0s: want more than 0"}, ""},
-		"parallel beyond": {slices.Concat(fromFiles, []string{"--parallel", "0"}), 2, []string{"--parallel 0: want 1 to 64"}, ""},
+		"unreachable": {slices.Concat(snapshots, []string{"--endpoints", "core=http://127.0.0.1:1"}), 1,
+			[]string{"incomplete", "store core: reading the newest revision: no member answered", "connection " +
+				"refused", "hint: nothing listens there"}, ""},
+		"wrong CA": {slices.Concat(secure, []string{"--ca", tls.PKI.OtherCA}), 1,
+			[]string{"incomplete", "unknown authority", "hint: the CA file does not belong to this etcd"}, ""},
+		"other prefix": {slices.Concat(snapshots, []string{"--endpoints", "core=" + other.Endpoint}), 1,
+			[]string{"incomplete", `none below the prefix "/registry"; the first is "/k8s/pods/default/web"`}, ""},
+		"damaged file": {[]string{"--snapshot", "core=" + damaged, "--snapshot", modern}, 1,
+			[]string{"incomplete", "not a readable etcd db file", "hint: take a fresh snapshot"}, ""},
+		"missing file": {[]string{"--snapshot", "core=/nowhere.db", "--snapshot", modern}, 2,
+			[]string{"store core: open /nowhere.db: no such file"}, ""},
+		"unreadable CA": {slices.Concat(secure, []string{"--ca", "/nowhere.crt"}), 2,
+			[]string{"store core: reading the CA: open /nowhere.crt", "hint: --ca"}, ""},
+		"unknown store": {[]string{"--snapshot", core, "--snapshot", "extra=x.db"}, 2,
+			[]string{`the spec has no store "extra"`, "hint: its stores are core, modern"}, ""},
+		"no store": {[]string{"--endpoints", "http://127.0.0.1:1"}, 2, []string{"want STORE=URL"}, ""},
+		"bad endpoint": {[]string{"--endpoints", "core=127.0.0.1:1"}, 2,
+			[]string{`endpoint "127.0.0.1:1": want http://HOST:PORT`}, ""},
+		"bad depth": {[]string{"--depth", "all"}, 2, []string{"want one of envelope, keys, objects"}, ""},
+		"no password": {slices.Concat(snapshots,
+			[]string{"--endpoints", "core=" + other.Endpoint, "--user", "root"}), 2,
+			[]string{"no password given", "FUSIONCTL_ETCD_PASSWORD"}, ""},
+		"wrong user": {slices.Concat(snapshots,
+			[]string{"--endpoints", "core=" + other.Endpoint, "--user", "root", "--password-file", damaged}), 1,
+			[]string{"incomplete"}, "no dbno db"},
+		"one file": {[]string{"--snapshot", core, "--snapshot", strings.Replace(core, "core=", "modern=", 1)}, 2,
+			[]string{"are one file, which is of one store"}, ""},
+		"negative rate": {slices.Concat(fromFiles[:2], []string{"--rate", "-1"}), 2,
+			[]string{"--rate -1: want 0 or more"}, ""},
+		"no time": {slices.Concat(fromFiles[:2], []string{"--timeout", "0s"}), 2,
+			[]string{"--timeout 0s: want more than 0"}, ""},
+		"parallel beyond": {slices.Concat(fromFiles, []string{"--parallel", "0"}), 2,
+			[]string{"--parallel 0: want 1 to 64"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := run(t, append([]string{"etcd", "check", splitSpec}, test.args...)...)
@@ -211,7 +239,8 @@ func TestEtcdCheckIsInterruptible(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
-	code := cli.Main(ctx, slices.Concat([]string{"etcd", "check", splitSpec}, fromFiles), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	code := cli.Main(ctx, slices.Concat([]string{"etcd", "check", splitSpec}, fromFiles),
+		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 	if code != 130 || !strings.Contains(out.String(), "INCOMPLETE") {
 		t.Errorf("exit code %d, stdout %q; want 130 and a report marked incomplete", code, out.String())
 	}
@@ -226,7 +255,8 @@ func TestEtcdCheckWithARoleThatMayReadAPart(t *testing.T) {
 		func() error { _, err := c.UserGrantRole(ctx, "root", "root"); return err },
 		func() error { _, err := c.RoleAdd(ctx, "pods"); return err },
 		func() error {
-			_, err := c.RoleGrantPermission(ctx, "pods", "/registry/pods/", "/registry/pods0", clientv3.PermissionType(clientv3.PermRead))
+			_, err := c.RoleGrantPermission(ctx, "pods", "/registry/pods/", "/registry/pods0",
+				clientv3.PermissionType(clientv3.PermRead))
 			return err
 		},
 		func() error { _, err := c.UserAdd(ctx, "reader", "secret"); return err },
@@ -238,12 +268,14 @@ func TestEtcdCheckWithARoleThatMayReadAPart(t *testing.T) {
 		}
 	}
 	t.Setenv("FUSIONCTL_ETCD_PASSWORD", "secret")
-	args := []string{"etcd", "check", splitSpec, "--endpoints", "core=" + servers["core"].Endpoint, "--snapshot", "modern=" + stores + "split-1.10-1.36-modern.db"}
+	args := []string{"etcd", "check", splitSpec, "--endpoints", "core=" + servers["core"].Endpoint, "--snapshot",
+		"modern=" + stores + "split-1.10-1.36-modern.db"}
 	code, stdout, stderr := run(t, append(args, "--user", "reader")...)
 	if code != 1 || !strings.Contains(stdout, "INCOMPLETE") || !strings.Contains(stderr, "permission denied") {
 		t.Errorf("as reader: exit code %d, stdout %q, stderr %q; want 1 and permission denied", code, stdout, stderr)
 	}
-	if code, stdout, stderr := run(t, append(args, "--user", "root")...); strings.Contains(stdout, "INCOMPLETE") || code == 1 {
+	if code, stdout, stderr := run(t, append(args, "--user", "root")...); strings.Contains(stdout, "INCOMPLETE") ||
+		code == 1 {
 		t.Errorf("as root: exit code %d, stderr %q; want it complete", code, stderr)
 	}
 }

@@ -17,24 +17,33 @@ func TestEtcdCheckWithoutAQuorum(t *testing.T) {
 	cluster.Members[2].Put(t, storedValues(t, "core"))
 	cluster.Members[0].Stop()
 	cluster.Members[1].Stop()
-	args := slices.Concat([]string{"etcd", "check", splitSpec, "--timeout", "500ms", "--endpoints", "core=" + strings.Join(cluster.Endpoints(), ",")}, modernFromFile)
+	args := slices.Concat([]string{"etcd", "check", splitSpec, "--timeout", "500ms", "--endpoints",
+		"core=" + strings.Join(cluster.Endpoints(), ",")}, modernFromFile)
 	code, stdout, stderr := run(t, args...)
-	if code != 1 || !strings.Contains(stdout, "INCOMPLETE") || !strings.Contains(stderr, cluster.Members[2].Endpoint+": it runs and has no leader") || !strings.Contains(stderr, "hint: too few members run to elect a leader; --gentle reads") {
+	if code != 1 || !strings.Contains(stdout, "INCOMPLETE") ||
+		!strings.Contains(stderr, cluster.Members[2].Endpoint+": it runs and has no leader") ||
+		!strings.Contains(stderr, "hint: too few members run to elect a leader; --gentle reads") {
 		t.Errorf("exit code %d, stdout %q, stderr %q; want 1 and the way out", code, stdout, stderr)
 	}
 	code, stdout, stderr = run(t, append(args, "--gentle")...)
-	if code != 0 || !strings.Contains(stdout, "core: read as "+cluster.Members[2].Endpoint+" knows it, without asking the others: newer changes may be missing") || !strings.Contains(stdout, "; complete") {
+	if code != 0 || !strings.Contains(stdout, "core: read as "+cluster.Members[2].Endpoint+" knows it, without "+
+		"asking the others: newer changes may be missing") || !strings.Contains(stdout, "; complete") {
 		t.Errorf("--gentle: exit code %d, stdout %q, stderr %q; want 0, and that it may be old", code, stdout, stderr)
 	}
-	code, stdout, stderr = run(t, "etcd", "ls", splitSpec, "--gentle", "--store", "core", "--timeout", "500ms", "--endpoints", "core="+strings.Join(cluster.Endpoints(), ","))
+	code, stdout, stderr = run(t, "etcd", "ls", splitSpec, "--gentle", "--store", "core", "--timeout", "500ms",
+		"--endpoints", "core="+strings.Join(cluster.Endpoints(), ","))
 	if code != 0 || !strings.Contains(stdout, "pods") || !strings.Contains(stderr, "newer changes may be missing") {
-		t.Errorf("ls --gentle: exit code %d, stdout %q, stderr %q; want 0, and that it may be old", code, stdout, stderr)
+		t.Errorf("ls --gentle: exit code %d, stdout %q, stderr %q; want 0, and that it may be old", code, stdout,
+			stderr)
 	}
-	code, stdout, stderr = run(t, "etcd", "diff", splitSpec, "core", stores+"split-1.10-1.36-modern.db", "--gentle", "--timeout", "500ms", "--endpoints", "core="+strings.Join(cluster.Endpoints(), ","))
+	code, stdout, stderr = run(t, "etcd", "diff", splitSpec, "core", stores+"split-1.10-1.36-modern.db", "--gentle",
+		"--timeout", "500ms", "--endpoints", "core="+strings.Join(cluster.Endpoints(), ","))
 	if code != 3 || !strings.Contains(stdout, "- pods/") || !strings.Contains(stderr, "newer changes may be missing") {
-		t.Errorf("diff --gentle: exit code %d, stdout %q, stderr %q; want 3, and that it may be old", code, stdout, stderr)
+		t.Errorf("diff --gentle: exit code %d, stdout %q, stderr %q; want 3, and that it may be old", code, stdout,
+			stderr)
 	}
-	code, _, stderr = run(t, "etcd", "ls", splitSpec, "--gentle", "--store", "modern", modernFromFile[0], modernFromFile[1])
+	code, _, stderr = run(t, "etcd", "ls", splitSpec, "--gentle", "--store", "modern", modernFromFile[0],
+		modernFromFile[1])
 	if code != 0 || strings.Contains(stderr, "newer changes may be missing") {
 		t.Errorf("ls --gentle of a file: exit code %d, stderr %q; want 0, and no warning", code, stderr)
 	}
@@ -46,7 +55,8 @@ func TestEtcdVerbsRefuseStoresThatAreMixedUp(t *testing.T) {
 	core, modern := servers["core"].Endpoint, servers["modern"].Endpoint
 	plan := t.TempDir() + "/move.plan"
 	servers["modern"].Put(t, map[string][]byte{"/registry/pods/default/stray": []byte("a pod")}) // to be moved
-	if code, _, stderr := run(t, slices.Concat([]string{"etcd", "move", "plan", splitSpec, "--out", plan}, endpoints(servers))...); code != 0 {
+	if code, _, stderr := run(t, slices.Concat([]string{"etcd", "move", "plan", splitSpec, "--out", plan},
+		endpoints(servers))...); code != 0 {
 		t.Fatal(stderr)
 	}
 	mixed := []string{"--endpoints", "core=" + core + "," + modern, "--endpoints", "modern=" + modern}
@@ -56,14 +66,22 @@ func TestEtcdVerbsRefuseStoresThatAreMixedUp(t *testing.T) {
 		code int
 		says []string
 	}{
-		"check":             {slices.Concat([]string{"check", splitSpec}, mixed), 1, []string{"they are two stores", "hint: the endpoints of a store must be members of one etcd"}},
-		"ls":                {slices.Concat([]string{"ls", splitSpec}, mixed), 1, []string{"they are two stores", "hint: the endpoints"}},
-		"diff":              {slices.Concat([]string{"diff", splitSpec, "core", "modern"}, mixed), 1, []string{"they are two stores"}},
-		"watch":             {slices.Concat([]string{"watch", splitSpec}, mixed), 1, []string{"they are two stores", "hint: the endpoints"}},
-		"move plan":         {slices.Concat([]string{"move", "plan", splitSpec, "--out", plan + "2"}, mixed), 1, []string{"they are two stores", "hint: the endpoints"}},
-		"check of one":      {slices.Concat([]string{"check", splitSpec}, one), 1, []string{"incomplete", "stores core and modern are one and the same etcd"}},
-		"move plan of one":  {slices.Concat([]string{"move", "plan", splitSpec, "--out", plan + "2"}, one), 2, []string{"stores core and modern are one and the same etcd", "hint: moved within one etcd"}},
-		"move apply of one": {slices.Concat([]string{"move", "apply", splitSpec, plan, "--yes"}, one), 2, []string{"stores core and modern are one and the same etcd"}},
+		"check": {slices.Concat([]string{"check", splitSpec}, mixed), 1,
+			[]string{"they are two stores", "hint: the endpoints of a store must be members of one etcd"}},
+		"ls": {slices.Concat([]string{"ls", splitSpec}, mixed), 1,
+			[]string{"they are two stores", "hint: the endpoints"}},
+		"diff": {slices.Concat([]string{"diff", splitSpec, "core", "modern"}, mixed), 1,
+			[]string{"they are two stores"}},
+		"watch": {slices.Concat([]string{"watch", splitSpec}, mixed), 1,
+			[]string{"they are two stores", "hint: the endpoints"}},
+		"move plan": {slices.Concat([]string{"move", "plan", splitSpec, "--out", plan + "2"}, mixed), 1,
+			[]string{"they are two stores", "hint: the endpoints"}},
+		"check of one": {slices.Concat([]string{"check", splitSpec}, one), 1,
+			[]string{"incomplete", "stores core and modern are one and the same etcd"}},
+		"move plan of one": {slices.Concat([]string{"move", "plan", splitSpec, "--out", plan + "2"}, one), 2,
+			[]string{"stores core and modern are one and the same etcd", "hint: moved within one etcd"}},
+		"move apply of one": {slices.Concat([]string{"move", "apply", splitSpec, plan, "--yes"}, one), 2,
+			[]string{"stores core and modern are one and the same etcd"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := run(t, append([]string{"etcd"}, test.args...)...)
@@ -92,22 +110,29 @@ func TestEtcdVerbsWithAUserOfThePrefix(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"check", splitSpec}, 0, `core: the user of this store may not read all of it: keys outside "/registry/" are not counted`},
+		{[]string{"check", splitSpec}, 0,
+			`core: the user of this store may not read all of it: keys outside "/registry/" are not counted`},
 		{[]string{"ls", splitSpec}, 0, "pods"},
 		{[]string{"get", splitSpec, "namespaces/default"}, 0, "kind: Namespace"},
 		{[]string{"diff", splitSpec, "core", "modern"}, 3, "namespaces/"},
 		{[]string{"move", "plan", splitSpec, "--out", t.TempDir() + "/move.plan"}, 0, ""},
 	} {
-		if code, stdout, stderr := run(t, slices.Concat([]string{"etcd"}, test.args, as)...); code != test.code || !strings.Contains(stdout, test.says) {
-			t.Errorf("etcd %s as reader: exit code %d, %s%s; want %d and %q", test.args[0], code, stdout, stderr, test.code, test.says)
+		if code, stdout, stderr := run(t, slices.Concat([]string{"etcd"}, test.args, as)...); code != test.code ||
+			!strings.Contains(stdout, test.says) {
+			t.Errorf("etcd %s as reader: exit code %d, %s%s; want %d and %q", test.args[0], code, stdout, stderr,
+				test.code, test.says)
 		}
 	}
 	w := watchStores(t, append(as, "--interval", "100ms")...)
 	w.until("the first check", func(l watchLine) bool { return l.Event == "checked" && l.Check.Complete })
-	if code, stdout, stderr := run(t, slices.Concat([]string{"etcd", "check", splitSpec, "--user", "stranger"}, endpoints(servers))...); code != 1 || !strings.Contains(stderr, "hint: the user or the password is wrong") {
+	if code, stdout,
+		stderr := run(t, slices.Concat([]string{"etcd", "check", splitSpec, "--user", "stranger"},
+		endpoints(servers))...); code != 1 || !strings.Contains(stderr, "hint: the user or the password is wrong") {
 		t.Errorf("as a stranger: exit code %d, %s%s", code, stdout, stderr)
 	}
-	if code, stdout, stderr := run(t, slices.Concat([]string{"etcd", "check", splitSpec}, endpoints(servers))...); code != 1 || !strings.Contains(stderr, "hint: this etcd wants a user and a password") {
+	if code, stdout,
+		stderr := run(t, slices.Concat([]string{"etcd", "check", splitSpec}, endpoints(servers))...); code != 1 ||
+		!strings.Contains(stderr, "hint: this etcd wants a user and a password") {
 		t.Errorf("as nobody: exit code %d, %s%s", code, stdout, stderr)
 	}
 }
@@ -118,19 +143,22 @@ func damage(t *testing.T, server *etcdtest.Server, resource string) {
 	server.Put(t, map[string][]byte{"/registry/" + resource + "/default/bad": []byte("k8s\x00damaged")})
 }
 
-// TestEtcdWatchOfAStoreThatGoesAndComesBack: the other store is followed meanwhile, what is missed is told once, and nothing
-// appears twice.
+// TestEtcdWatchOfAStoreThatGoesAndComesBack: the other store is followed meanwhile, what is missed is told once, and
+// nothing appears twice.
 func TestEtcdWatchOfAStoreThatGoesAndComesBack(t *testing.T) {
 	t.Parallel()
 	servers := liveStores(t)
 	proxy := etcdtest.NewProxy(t, servers["core"].Endpoint)
-	w := watchStores(t, "--timeout", "300ms", "--interval", "100ms", "--endpoints", "core="+proxy.Endpoint, "--endpoints", "modern="+servers["modern"].Endpoint)
+	w := watchStores(t, "--timeout", "300ms", "--interval", "100ms", "--endpoints", "core="+proxy.Endpoint,
+		"--endpoints", "modern="+servers["modern"].Endpoint)
 	w.until("the first check", func(l watchLine) bool { return l.Event == "checked" && l.Check.Complete })
 	damage(t, servers["core"], "pods")
 	w.finding("appeared", "FUS000", "core:pods")
 
 	proxy.Cut()
-	if missed := w.until("a store that is missed", func(l watchLine) bool { return l.Event == "missed" }); !strings.Contains(missed.Reason, "store core: watching from revision") {
+	if missed := w.until("a store that is missed", func(l watchLine) bool {
+		return l.Event == "missed"
+	}); !strings.Contains(missed.Reason, "store core: watching from revision") {
 		t.Errorf("missed: %q", missed.Reason)
 	}
 	w.until("a check without it", func(l watchLine) bool { return l.Event == "checked" && !l.Check.Complete })
@@ -154,7 +182,9 @@ func TestEtcdWatchOfAStoreThatGoesAndComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy.Mend(t)
-	if missed := w.until("changes that are missed", func(l watchLine) bool { return l.Event == "missed" }); !strings.Contains(missed.Reason, "the revision was compacted") {
+	if missed := w.until("changes that are missed", func(l watchLine) bool {
+		return l.Event == "missed"
+	}); !strings.Contains(missed.Reason, "the revision was compacted") {
 		t.Errorf("missed: %q", missed.Reason)
 	}
 	w.finding("appeared", "FUS000", "core:configmaps")
@@ -192,7 +222,8 @@ func TestEtcdWatchKeepsSeriesFew(t *testing.T) {
 	if n := strings.Count(metrics, "fusionctl_etcd_keys{"); n > 1100 {
 		t.Errorf("%d series of keys", n)
 	}
-	if !strings.Contains(metrics, `fusionctl_etcd_keys{resource="(others)",store="core"}`) || !strings.Contains(metrics, `fusionctl_etcd_keys{resource="pods",store="core"}`) {
+	if !strings.Contains(metrics, `fusionctl_etcd_keys{resource="(others)",store="core"}`) ||
+		!strings.Contains(metrics, `fusionctl_etcd_keys{resource="pods",store="core"}`) {
 		t.Errorf("no series of pods, or of the other resources:\n%.2000s", metrics)
 	}
 }

@@ -45,11 +45,11 @@ func newEtcdDiffCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff SPEC LEFT RIGHT",
 		Short: "In which keys two stores differ, or a store and a snapshot",
-		Long: `diff compares two stores key by key, by the bytes of the values. LEFT and RIGHT are stores of the spec, or files: a snapshot,
-or a member's db file. Both are read whole; neither is held in memory.
+		Long: `diff compares two stores key by key, by the bytes of the values. LEFT and RIGHT are stores of the spec,
+or files: a snapshot, or a member's db file. Both are read whole; neither is held in memory.
 
-In the table "-" is a key that only LEFT holds, "+" one that only RIGHT holds, "~" one whose values differ. With --values each "~"
-is followed by what differs between the decoded values; what Secrets hold is never shown.
+In the table "-" is a key that only LEFT holds, "+" one that only RIGHT holds, "~" one whose values differ. With
+--values each "~" is followed by what differs between the decoded values; what Secrets hold is never shown.
 
 Exit codes: 0 the same, 1 a store could not be read, or --under names nothing; 2 bad usage or a bad spec, 3 they differ,
 130 interrupted.`,
@@ -62,7 +62,8 @@ Exit codes: 0 the same, 1 a store could not be read, or --under names nothing; 2
 		},
 	}
 	storesFlags(cmd, &req.stores)
-	cmd.Flags().StringVar(&req.under, "under", "", "only this, and what is below it: a resource, its objects in a namespace, or one object")
+	cmd.Flags().StringVar(&req.under, "under", "",
+		"only this, and what is below it: a resource, its objects in a namespace, or one object")
 	cmd.Flags().BoolVar(&req.values, "values", false, "show what differs between the values of a key")
 	cmd.Flags().IntVar(&req.limit, "limit", 1000, "how many differences to name; all are counted")
 	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
@@ -140,12 +141,16 @@ func (d *diffing) print(ctx context.Context, report *etcdsplit.DiffReport) error
 	each := func(visit func(etcdsplit.Difference) error) error {
 		return etcdsplit.EachDifference(ctx, d.ownership, d.both[0].Store, d.both[1].Store, report, compare, visit)
 	}
-	head := etcdDiffHead{"fusionctl/etcd-diff/v1", d.req.left, d.req.right, report.LeftRevision, report.RightRevision, report.Same, report.OnlyLeft, report.OnlyRight, report.Changed}
+	head := etcdDiffHead{"fusionctl/etcd-diff/v1", d.req.left, d.req.right, report.LeftRevision, report.RightRevision,
+		report.Same, report.OnlyLeft, report.OnlyRight, report.Changed}
 	switch d.req.output {
 	case "json":
 		rows := newJSONRows(d.out, head, "differences")
 		printed := false
-		err := each(func(difference etcdsplit.Difference) error { printed = true; return rows.row(difference, nil, nil) })
+		err := each(func(difference etcdsplit.Difference) error {
+			printed = true
+			return rows.row(difference, nil, nil)
+		})
 		if err != nil {
 			return abort(rows, printed, err)
 		}
@@ -169,13 +174,16 @@ func (d *diffing) print(ctx context.Context, report *etcdsplit.DiffReport) error
 	if more := report.OnlyLeft + report.OnlyRight + report.Changed - int64(len(report.Differences)); more > 0 {
 		visible.Fprintf(d.out, "... and %d more\n", more)
 	}
-	_, err := visible.Fprintf(d.out, "%s at revision %d, %s at revision %d: %d the same, %d only in %s, %d only in %s, %d changed\n",
-		head.Left, head.LeftRevision, head.Right, head.RightRevision, head.Same, head.OnlyLeft, head.Left, head.OnlyRight, head.Right, head.Changed)
+	_, err := visible.Fprintf(d.out, "%s at revision %d, %s at revision %d: %d the same, %d only in %s, %d only in "+
+		"%s, %d changed\n",
+		head.Left, head.LeftRevision, head.Right, head.RightRevision, head.Same, head.OnlyLeft, head.Left,
+		head.OnlyRight, head.Right, head.Changed)
 	return err
 }
 
 func (d *diffing) printDifference(difference etcdsplit.Difference) error {
-	signs := map[etcdsplit.DifferenceKind]string{etcdsplit.OnlyLeft: "-", etcdsplit.OnlyRight: "+", etcdsplit.Changed: "~"}
+	signs := map[etcdsplit.DifferenceKind]string{etcdsplit.OnlyLeft: "-", etcdsplit.OnlyRight: "+",
+		etcdsplit.Changed: "~"}
 	if _, err := visible.Fprintf(d.out, "%s %s\n", signs[difference.Kind], difference.Key); err != nil {
 		return err
 	}
@@ -197,7 +205,8 @@ func openStoreOrFile(ctx context.Context, r storesRequest, p *plan.Plan, name st
 		return stores[0], nil
 	}
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
-		return openStore{}, badInput(fmt.Errorf("%q: neither a store of the spec nor a file", name), "the spec's stores are "+strings.Join(storeNames(p), ", "))
+		return openStore{}, badInput(fmt.Errorf("%q: neither a store of the spec nor a file", name),
+			"the spec's stores are "+strings.Join(storeNames(p), ", "))
 	}
 	return r.openSnapshot(name, name)
 }

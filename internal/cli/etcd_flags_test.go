@@ -41,7 +41,8 @@ func TestSnapshotFlagNamesAFilePerStore(t *testing.T) {
 }
 
 func FuzzStoresFlags(f *testing.F) {
-	for _, value := range []string{"core=a.db,modern=b.db", "core=https://10.0.0.11:2379,https://10.0.0.12:2379", "core=", "=", ",", "core=a,b,core=c", "core=http://h/?a=b"} {
+	for _, value := range []string{"core=a.db,modern=b.db", "core=https://10.0.0.11:2379,https://10.0.0.12:2379",
+		"core=", "=", ",", "core=a,b,core=c", "core=http://h/?a=b"} {
 		f.Add(value)
 	}
 	p := &plan.Plan{Stores: []plan.Store{{Name: "core"}, {Name: "modern"}}}
@@ -78,7 +79,8 @@ func TestEtcdVerbsExplainThemselves(t *testing.T) {
 		if !strings.Contains(cmd.Example, cmd.CommandPath()+" ") {
 			t.Errorf("%s has no example of itself: %q", cmd.CommandPath(), cmd.Example)
 		}
-		if !strings.Contains(cmd.Long, "Exit codes:") || !strings.Contains(cmd.Long, "130 interrupted") {
+		long := strings.Join(strings.Fields(cmd.Long), " ")
+		if !strings.Contains(long, "Exit codes:") || !strings.Contains(long, "130 interrupted") {
 			t.Errorf("%s does not say its exit codes", cmd.CommandPath())
 		}
 	}

@@ -18,7 +18,8 @@ import (
 )
 
 // openSpecStores plans a spec and opens its stores, or the one named.
-func openSpecStores(ctx context.Context, file, only string, request storesRequest, streams Streams) (*plan.Plan, []openStore, error) {
+func openSpecStores(ctx context.Context, file, only string, request storesRequest, streams Streams) (
+	*plan.Plan, []openStore, error) {
 	p, err := loadPlan(streams, file)
 	if err != nil {
 		return nil, nil, err
@@ -26,7 +27,9 @@ func openSpecStores(ctx context.Context, file, only string, request storesReques
 	var names []string
 	if only != "" {
 		if p.Store(only) == nil {
-			return nil, nil, badInput(fmt.Errorf("the spec has no store %q", only), "its stores are "+strings.Join(storeNames(p), ", "))
+			return nil, nil,
+				badInput(fmt.Errorf("the spec has no store %q", only),
+					"its stores are "+strings.Join(storeNames(p), ", "))
 		}
 		names = []string{only}
 	}
@@ -62,16 +65,19 @@ func newEtcdGetCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get SPEC KEY",
 		Short: "One object as it is stored, decoded in the version in which it is stored",
-		Long: `get looks for a key in the stores of a spec and prints what is stored there: not converted, in the version in which it was
-written. KEY is a whole key, its part below the prefix, or a resource by any of its names with the namespace and the name:
-/registry/minions/n1, pods/default/web, deploy/default/web, notebooks.kubeflow.org/team/a. A key that several stores hold is
-printed from each.
+		Long: `get looks for a key in the stores of a spec and prints what is stored there: not converted, in the
+version in which it was written. KEY is a whole key, its part below the prefix, or a resource by any of its names with
+the namespace and the name: /registry/minions/n1, pods/default/web, deploy/default/web, notebooks.kubeflow.org/team/a. A
+key that several stores hold is printed from each.
 
-What the object's type does not account for (fields of another version or of another vendor) is printed by the numbers of its fields.
+What the object's type does not account for (fields of another version or of another vendor) is printed by the numbers
+of its fields.
 
-The contents of Secrets are printed as they are. An encrypted value is printed by no format but raw: fusionctl has no keys.
+The contents of Secrets are printed as they are. An encrypted value is printed by no format but raw: fusionctl has no
+keys.
 
-Exit codes: 0 printed, 1 no store holds the key, or a store or the value could not be read, 2 bad usage or a bad spec, 130 interrupted.`,
+Exit codes: 0 printed, 1 no store holds the key, or a store or the value could not be read, 2 bad usage or a bad spec,
+130 interrupted.`,
 		Example: `  fusionctl etcd get fused.yaml pods/default/web
   fusionctl etcd get fused.yaml ranges/serviceips --store core --snapshot core=core.db -o raw | auger decode`,
 		Args: cobra.ExactArgs(2),
@@ -114,7 +120,8 @@ type foundEntry struct {
 	*etcdsplit.Entry
 }
 
-// findKey looks in every store for the key that most likely is meant. A store that cannot be read does not hide the others.
+// findKey looks in every store for the key that most likely is meant. A store that cannot be read does not hide the
+// others.
 func findKey(ctx context.Context, m *pair.Map, stores []openStore, typed string) (found []foundEntry, failed error) {
 	keys := []string{typed}
 	if typed != "compact_rev_key" {
@@ -145,7 +152,8 @@ func noStoreHolds(m *pair.Map, typed string) error {
 	hint := "fusionctl etcd ls SPEC shows what there is"
 	paths, known := etcdsplit.Paths(m, typed)
 	if known && strings.Count(paths[0], "/") < 2 {
-		hint = "want RESOURCE/NAMESPACE/NAME, or RESOURCE/NAME where there are no namespaces; fusionctl etcd ls SPEC RESOURCE --top 10 names some"
+		hint = "want RESOURCE/NAMESPACE/NAME, or RESOURCE/NAME where there are no namespaces; fusionctl etcd ls SPEC " +
+			"RESOURCE --top 10 names some"
 	}
 	key := etcdsplit.NormalPrefix(m.Prefix) + "/" + paths[0]
 	if typed == "compact_rev_key" {
@@ -161,11 +169,14 @@ func printRaw(w io.Writer, found []foundEntry) error {
 		for _, f := range found {
 			names = append(names, f.store)
 		}
-		return badInput(fmt.Errorf("several stores hold %s: %s", etcdsplit.Printable(string(found[0].Key)), strings.Join(names, ", ")), "--store chooses one for -o raw")
+		return badInput(fmt.Errorf("several stores hold %s: %s", etcdsplit.Printable(string(found[0].Key)),
+			strings.Join(names, ", ")), "--store chooses one for -o raw")
 	}
 	value := found[0].Value
-	if isTerminal(w) && etcdsplit.Printable(strings.NewReplacer("\n", "", "\t", "").Replace(string(value))) != string(value) {
-		return badInput(errors.New("-o raw: the value is not text, and standard output is a terminal"), "redirect it to a file, or pipe it")
+	if isTerminal(w) && etcdsplit.Printable(strings.NewReplacer("\n", "", "\t", "").Replace(string(value))) != string(
+		value) {
+		return badInput(errors.New("-o raw: the value is not text, and standard output is a terminal"),
+			"redirect it to a file, or pipe it")
 	}
 	_, err := asData(w).Write(value)
 	return err
@@ -209,7 +220,8 @@ func decodeEntry(store string, entry *etcdsplit.Entry, managed bool) (storedObje
 	}
 	envelope, err := etcdsplit.ReadEnvelope(entry.Value)
 	return storedObject{
-		Store: store, Key: etcdsplit.Printable(string(entry.Key)), CreateRevision: entry.CreateRevision, ModRevision: entry.ModRevision, Version: entry.Version,
+		Store: store, Key: etcdsplit.Printable(string(entry.Key)), CreateRevision: entry.CreateRevision,
+		ModRevision: entry.ModRevision, Version: entry.Version,
 		Bytes: len(entry.Value), Encoding: string(envelope.Encoding), Object: object,
 	}, err
 }
@@ -223,7 +235,8 @@ func printStoredObjects(w io.Writer, stored []storedObject) error {
 		visible.Fprintf(w, "# store %s, %s, created at revision %d, written %s, last at revision %d, %d bytes of %s\n",
 			o.Store, o.Key, o.CreateRevision, times(o.Version), o.ModRevision, o.Bytes, o.Encoding)
 		if objects.Nameless(o.Object) {
-			visible.Fprintln(w, "# fields such as \"#99\" go by their numbers: another version's, or a vendor's, whose names are not in the value")
+			visible.Fprintln(w, "# fields such as \"#99\" go by their numbers: another version's, or a vendor's, "+
+				"whose names are not in the value")
 		}
 		if err := printYAML(w, o.Object); err != nil {
 			return err

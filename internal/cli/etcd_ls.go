@@ -49,13 +49,15 @@ func newEtcdLsCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls SPEC [RESOURCE[/NAMESPACE]]",
 		Short: "What the stores hold, by resource: keys, sizes, the largest and the newest objects",
-		Long: `ls sums up what the stores of a spec hold: for each resource the number of keys, the size of their values, the largest object
-and the one written last. --by-namespace has a line per namespace, --top more of the largest and newest objects.
+		Long: `ls sums up what the stores of a spec hold: for each resource the number of keys, the size of their
+values, the largest object and the one written last. --by-namespace has a line per namespace, --top more of the largest
+and newest objects.
 
-RESOURCE is any name of it (pods, po, deployments.apps, notebooks.kubeflow.org), or a path or key as it stands in the store:
-services/specs, kubeflow.org, /registry/minions. Values are read for their size only; nothing of them is printed.
+RESOURCE is any name of it (pods, po, deployments.apps, notebooks.kubeflow.org), or a path or key as it stands in the
+store: services/specs, kubeflow.org, /registry/minions. Values are read for their size only; nothing of them is printed.
 
-Exit codes: 0 listed, 1 a store could not be read, or holds nothing of that name; 2 bad usage or a bad spec, 130 interrupted.`,
+Exit codes: 0 listed, 1 a store could not be read, or holds nothing of that name; 2 bad usage or a bad spec, 130
+interrupted.`,
 		Example: `  fusionctl etcd ls fused.yaml --sort bytes
   fusionctl etcd ls fused.yaml pods --by-namespace --top 3
   fusionctl etcd ls fused.yaml secrets/kube-system --store core --snapshot core=core.db`,
@@ -113,7 +115,8 @@ func runEtcdLs(ctx context.Context, req etcdLsRequest, streams Streams) error {
 }
 
 // list adds what the stores hold. A store that cannot be read does not keep the others from being listed.
-func (d *etcdLsDocument) list(ctx context.Context, m *pair.Map, stores []openStore, options etcdsplit.ListOptions, p *progress) error {
+func (d *etcdLsDocument) list(ctx context.Context, m *pair.Map, stores []openStore, options etcdsplit.ListOptions,
+	p *progress) error {
 	d.Stores, d.Resources, d.Incomplete = d.Stores[:0], d.Resources[:0], nil
 	var failed []error
 	for _, s := range stores {
@@ -155,7 +158,8 @@ func (d *etcdLsDocument) sort(by string) {
 // noSuchKey is the error about what neither version knows and no store holds.
 func noSuchKey(path string, m *pair.Map) error {
 	key := etcdsplit.NormalPrefix(m.Prefix) + "/" + path
-	return withHint(fmt.Errorf("no store holds %s or anything below it, and neither version has such a resource", etcdsplit.Printable(key)),
+	return withHint(fmt.Errorf("no store holds %s or anything below it, and neither version has such a resource",
+		etcdsplit.Printable(key)),
 		"fusionctl etcd ls SPEC shows what there is")
 }
 
@@ -166,10 +170,12 @@ func printEtcdLs(w io.Writer, output string, document etcdLsDocument) error {
 	err := printTable(w, func(t io.Writer) {
 		visible.Fprintln(t, "RESOURCE\tNAMESPACE\tSTORE\tOWNER\tKEYS\tBYTES\tLARGEST\tNEWEST")
 		for _, l := range document.Resources {
-			visible.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.Resource, dash(l.Namespace), l.Store, dash(string(l.Owner)), l.Keys, l.Bytes,
+			visible.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", l.Resource, dash(l.Namespace), l.Store,
+				dash(string(l.Owner)), l.Keys, l.Bytes,
 				dash(keyAt(l.Largest, 0, l.Resource)), dash(keyAt(l.Newest, 0, l.Resource)))
 			for i := 1; i < max(len(l.Largest), len(l.Newest)); i++ {
-				visible.Fprintf(t, "\t\t\t\t\t\t%s\t%s\n", keyAt(l.Largest, i, l.Resource), keyAt(l.Newest, i, l.Resource))
+				visible.Fprintf(t, "\t\t\t\t\t\t%s\t%s\n", keyAt(l.Largest, i, l.Resource),
+					keyAt(l.Newest, i, l.Resource))
 			}
 		}
 	})
@@ -185,5 +191,6 @@ func keyAt(keys []etcdsplit.ListedKey, i int, resource string) string {
 	if i >= len(keys) {
 		return ""
 	}
-	return fmt.Sprintf("%s (%d B, rev %d)", strings.TrimPrefix(keys[i].Key, resource+"/"), keys[i].Bytes, keys[i].ModRevision)
+	return fmt.Sprintf("%s (%d B, rev %d)", strings.TrimPrefix(keys[i].Key, resource+"/"), keys[i].Bytes,
+		keys[i].ModRevision)
 }

@@ -29,14 +29,15 @@ func newEtcdMoveCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "move",
 		Short: "Move keys between stores until they lie where the plan wants them",
-		Long: `move brings keys to the store in which their owner keeps them: to split a store that both sides shared, or to repair a mistake.
+		Long: `move brings keys to the store in which their owner keeps them: to split a store that both sides shared,
+or to repair a mistake.
 
   fusionctl etcd move plan  SPEC --out move.plan     lists what would be moved; changes nothing
   fusionctl etcd move apply SPEC move.plan           backup, copy, verify, delete
   fusionctl etcd move undo  SPEC move.plan           brings everything back
 
-Stop the API servers that use these stores first, and start them again afterwards: who watches one that runs sees the moved objects
-deleted. apply refuses when anything changed since the plan. It may be killed at any moment and run again.`,
+Stop the API servers that use these stores first, and start them again afterwards: who watches one that runs sees the
+moved objects deleted. apply refuses when anything changed since the plan. It may be killed at any moment and run again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newEtcdMovePlanCmd(streams), newEtcdMoveApplyCmd(streams), newEtcdMoveUndoCmd(streams))
@@ -59,12 +60,14 @@ func newEtcdMovePlanCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan SPEC --out FILE",
 		Short: "List what would be moved",
-		Long: `plan lists every key that lies in a store where its owner does not keep it, and writes the list to a file for apply.
+		Long: `plan lists every key that lies in a store where its owner does not keep it, and writes the list to a file
+for apply.
 
-What belongs in several stores stays where it is: for a resource that both sides own, nobody but you knows whose a key is. Name
-such resources, and move all of their keys, with --resource, --from and --to.
+What belongs in several stores stays where it is: for a resource that both sides own, nobody but you knows whose a key
+is. Name such resources, and move all of their keys, with --resource, --from and --to.
 
-Exit codes: 0 planned, 1 a store could not be read, 2 bad usage or a bad spec, 3 planned, and some keys cannot be moved, 130 interrupted.`,
+Exit codes: 0 planned, 1 a store could not be read, 2 bad usage or a bad spec, 3 planned, and some keys cannot be moved,
+130 interrupted.`,
 		Example: `  fusionctl etcd move plan fused.yaml --out move.plan
   fusionctl etcd move plan fused.yaml --out move.plan --resource jobs --from core --to modern`,
 		Args: cobra.ExactArgs(1),
@@ -76,8 +79,10 @@ Exit codes: 0 planned, 1 a store could not be read, 2 bad usage or a bad spec, 3
 	storesFlags(cmd, &req.stores)
 	hideSnapshotFlags(cmd)
 	cmd.Flags().StringVar(&req.plan, "out", "", "file to write the plan to (required)")
-	cmd.Flags().StringArrayVar(&req.options.Resources, "resource", nil, "only this resource, by its name or its part of the key: nodes or minions; repeat for more")
-	cmd.Flags().StringVar(&req.options.From, "from", "", "with --resource and --to: move all of its keys from this store")
+	cmd.Flags().StringArrayVar(&req.options.Resources, "resource", nil,
+		"only this resource, by its name or its part of the key: nodes or minions; repeat for more")
+	cmd.Flags().StringVar(&req.options.From, "from", "",
+		"with --resource and --to: move all of its keys from this store")
 	cmd.Flags().StringVar(&req.options.To, "to", "", "with --resource and --from: to this store")
 	enumFlag(cmd, &req.output, "output", "o", "how to print the summary", "table", "json", "yaml")
 	return cmd
@@ -88,14 +93,15 @@ func newEtcdMoveApplyCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply SPEC PLAN",
 		Short: "Do the moves of a plan",
-		Long: `apply saves every key of the plan in a backup, copies them to their new store (only where they are absent), reads the copies back,
-and when all are there deletes the originals (only at the revision of the plan). Keys keep the rest of their lease.
+		Long: `apply saves every key of the plan in a backup, copies them to their new store (only where they are
+absent), reads the copies back, and when all are there deletes the originals (only at the revision of the plan). Keys
+keep the rest of their lease.
 
-A journal beside the plan says how far it came. Run again after it was killed, it goes on; run again when it is done, it does
-nothing. A lock in each store keeps other runs away.
+A journal beside the plan says how far it came. Run again after it was killed, it goes on; run again when it is done, it
+does nothing. A lock in each store keeps other runs away.
 
-Exit codes: 0 moved, 1 could not finish: run it again, or undo, 2 bad usage or a bad file, 3 moved, and meanwhile keys were written
-where they do not belong, 130 interrupted.`,
+Exit codes: 0 moved, 1 could not finish: run it again, or undo, 2 bad usage or a bad file, 3 moved, and meanwhile keys
+were written where they do not belong, 130 interrupted.`,
 		Example: `  fusionctl etcd move apply fused.yaml move.plan`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -112,9 +118,9 @@ func newEtcdMoveUndoCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "undo SPEC PLAN",
 		Short: "Bring back what apply has moved",
-		Long: `undo brings every key of the plan back to where it came from, from its copy or from the backup, and deletes the copies. It
-refuses, before it changes anything, when a copy was written after it was moved. It may be killed and run again. Objects that were
-deleted in their new store come back from the backup.
+		Long: `undo brings every key of the plan back to where it came from, from its copy or from the backup, and
+deletes the copies. It refuses, before it changes anything, when a copy was written after it was moved. It may be killed
+and run again. Objects that were deleted in their new store come back from the backup.
 
 Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interrupted.`,
 		Example: `  fusionctl etcd move undo fused.yaml move.plan`,
@@ -168,7 +174,8 @@ func runEtcdMovePlan(ctx context.Context, req etcdMoveRequest, streams Streams) 
 	if req.plan == "" {
 		return usagef("--out FILE is required")
 	}
-	if (req.options.From == "") != (req.options.To == "") || (req.options.From != "" && len(req.options.Resources) == 0) {
+	if (req.options.From == "") != (req.options.To == "") ||
+		(req.options.From != "" && len(req.options.Resources) == 0) {
 		return usagef("--from and --to: want both, with --resource, or neither")
 	}
 	p, err := loadPlan(streams, req.file)
@@ -228,11 +235,13 @@ func printMovePlan(w io.Writer, req etcdMoveRequest, p *plan.Plan, lines []move.
 	for _, note := range notes {
 		visible.Fprintf(w, "\nnote: %s\n", note)
 	}
-	visible.Fprintf(w, "\nBefore apply, stop every API server that uses these stores, with whatever configuration it runs now:\n")
+	visible.Fprintf(w, "\nBefore apply, stop every API server that uses these stores, with whatever configuration it "+
+		"runs now:\n")
 	for _, s := range document.Stop {
 		visible.Fprintf(w, "  %s (%s, %s) on %s\n", s.Component, s.Side, s.Version, strings.Join(s.Hosts, ", "))
 	}
-	_, err := visible.Fprintf(w, `One that runs tells whoever watches that the moved objects were deleted: kubelets stop the containers of such pods.
+	_, err := visible.Fprintf(w,
+		`One that runs tells whoever watches that the moved objects were deleted: kubelets stop the containers of such pods.
 
 Then:   fusionctl etcd move apply %[1]s %[2]s
 After:  start the API servers as this spec wants them (fusionctl render %[1]s), and look: fusionctl etcd check %[1]s
@@ -248,7 +257,8 @@ func printMoveTotals(w io.Writer, lines []move.Totals) error {
 	return printTable(w, func(t io.Writer) {
 		visible.Fprintln(t, "RESOURCE\tFROM\tTO\tKEYS\tBYTES\tLEASED\tCONFLICTS\tFOR EXAMPLE")
 		for _, l := range lines {
-			visible.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", etcdsplit.Printable(l.Resource), l.From, l.To, l.Keys, l.Bytes, l.Leased, l.Conflicts, etcdsplit.Printable(l.Example))
+			visible.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", etcdsplit.Printable(l.Resource), l.From, l.To,
+				l.Keys, l.Bytes, l.Leased, l.Conflicts, etcdsplit.Printable(l.Example))
 		}
 	})
 }
@@ -312,7 +322,8 @@ func runEtcdMove(ctx context.Context, req etcdMoveRequest, streams Streams, undo
 	progress.done()
 	if err != nil {
 		if ctx.Err() != nil {
-			visible.Fprintf(streams.Err, "stopped after %s; the same command goes on from here, and fusionctl etcd move undo %s %s goes back\n", progress.reached(), req.file, req.plan)
+			visible.Fprintf(streams.Err, "stopped after %s; the same command goes on from here, and fusionctl etcd "+
+				"move undo %s %s goes back\n", progress.reached(), req.file, req.plan)
 		}
 		return moveError(err)
 	}
@@ -325,13 +336,15 @@ func thisProcess(plan string) string {
 	if err != nil {
 		host = "an unknown host"
 	}
-	return fmt.Sprintf("process %d on %s, with %s, since %s", os.Getpid(), host, filepath.Base(plan), time.Now().UTC().Format(time.RFC3339))
+	return fmt.Sprintf("process %d on %s, with %s, since %s", os.Getpid(), host, filepath.Base(plan),
+		time.Now().UTC().Format(time.RFC3339))
 }
 
 // warnOfServers warns of API servers that still use the stores.
 func warnOfServers(w io.Writer, servers []move.RunningServer) {
 	for _, s := range servers {
-		visible.Fprintf(w, "warning: store %s: an API server at %s is running, or was %d s ago: stop it first; whoever watches it sees the moved objects deleted\n",
+		visible.Fprintf(w, "warning: store %s: an API server at %s is running, or was %d s ago: stop it first; "+
+			"whoever watches it sees the moved objects deleted\n",
 			s.Store, etcdsplit.Printable(s.Address), s.SecondsAgo)
 	}
 }
@@ -354,22 +367,27 @@ func printMoved(w io.Writer, req etcdMoveRequest, result move.Result, backup str
 		err = printYAML(w, document)
 	default:
 		if result.NotBegun {
-			_, err := visible.Fprintln(w, "nothing to bring back: this move never began, and its keys are where they were")
+			_, err := visible.Fprintln(w, "nothing to bring back: this move never began, and its keys are where they "+
+				"were")
 			return err
 		}
 		did := "moved"
 		if undo {
 			did = "brought back"
 		}
-		visible.Fprintf(w, "%s %s, %d expired meanwhile; backup in %s\n", counted(int(result.Moved), "key"), did, result.Expired, backup)
+		visible.Fprintf(w, "%s %s, %d expired meanwhile; backup in %s\n", counted(int(result.Moved), "key"), did,
+			result.Expired, backup)
 		if result.Recreated > 0 {
-			visible.Fprintf(w, "%s from the backup: they had been deleted in their new store\n", counted(int(result.Recreated), "key"))
+			visible.Fprintf(w, "%s from the backup: they had been deleted in their new store\n",
+				counted(int(result.Recreated), "key"))
 		}
 		for _, name := range result.Full {
-			visible.Fprintf(w, "store %s is full (alarm NOSPACE) and took deletions only: compact and defragment it, then etcdctl alarm disarm\n", name)
+			visible.Fprintf(w, "store %s is full (alarm NOSPACE) and took deletions only: compact and defragment it, "+
+				"then etcdctl alarm disarm\n", name)
 		}
 		if result.Left > 0 {
-			visible.Fprintf(w, "%s written where they do not belong while this was running; they lie where they were:\n  %s\n", counted(int(result.Left), "key"), visible.Lines(strings.Join(result.LeftKeys, "\n  ")))
+			visible.Fprintf(w, "%s written where they do not belong while this was running; they lie where they "+
+				"were:\n  %s\n", counted(int(result.Left), "key"), visible.Lines(strings.Join(result.LeftKeys, "\n  ")))
 			visible.Fprintln(w, "stop what writes them, and make a new plan")
 		}
 	}
@@ -401,11 +419,13 @@ func moveHint(err error) string {
 	case errors.Is(err, move.ErrChanged):
 		return "stop the API servers that write there; undo goes back, and a new plan goes on from how things are now"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG):
-		return "make room, or name files on another disk with --journal and --backup, which takes four thirds of the values; then run it again"
+		return "make room, or name files on another disk with --journal and --backup, which takes four thirds of the " +
+			"values; then run it again"
 	case errors.Is(err, etcdsplit.ErrDenied):
 		return "the user needs a role with the permission readwrite on everything below the prefix"
 	case errors.Is(err, move.ErrFull):
-		return "raise --quota-backend-bytes of this etcd, or compact and defragment it, then etcdctl alarm disarm, and run it again; undo deletes the copies in one that is full"
+		return "raise --quota-backend-bytes of this etcd, or compact and defragment it, then etcdctl alarm disarm, " +
+			"and run it again; undo deletes the copies in one that is full"
 	case errors.Is(err, move.ErrNoRoom):
 		return "raise --quota-backend-bytes of this etcd, or compact and defragment it; then run it again"
 	case errors.Is(err, move.ErrOtherStores):

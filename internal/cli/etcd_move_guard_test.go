@@ -79,18 +79,26 @@ func TestEtcdMoveKnowsItsFiles(t *testing.T) {
 		}
 		return other
 	}
-	m.refused("a plan that was edited", 2, []string{"was changed after it was written", "hint: fusionctl etcd move plan"}, "apply", edit(m.plan, "lease-0007", "lease-9997"), "--yes")
-	m.refused("a plan for another etcd by hand", 2, []string{"was changed after it was written"}, "apply", edit(m.plan, `"clusters":{"core":"`, `"clusters":{"core":"1`), "--yes")
-	if code, stdout, stderr := m.run("undo", m.plan, "--yes"); code != 0 || !strings.HasPrefix(stdout, "nothing to bring back") {
+	m.refused("a plan that was edited", 2, []string{"was changed after it was written", "hint: fusionctl etcd move " +
+		"plan"}, "apply", edit(m.plan, "lease-0007", "lease-9997"), "--yes")
+	m.refused("a plan for another etcd by hand", 2, []string{"was changed after it was written"}, "apply",
+		edit(m.plan, `"clusters":{"core":"`, `"clusters":{"core":"1`), "--yes")
+	if code, stdout, stderr := m.run("undo", m.plan, "--yes"); code != 0 ||
+		!strings.HasPrefix(stdout, "nothing to bring back") {
 		t.Errorf("undo before apply: exit code %d, %s%s", code, stdout, stderr)
 	}
-	for verb, args := range map[string][]string{"plan": {"--out", m.plan + "2"}, "apply": {m.plan, "--yes"}, "undo": {m.plan, "--yes"}} {
-		m.refused(verb+" of what is not newest", 2, []string{"--gentle: what it reads may be old"}, verb, append(args, "--gentle")...)
+	for verb, args := range map[string][]string{"plan": {"--out", m.plan + "2"}, "apply": {m.plan, "--yes"},
+		"undo": {m.plan, "--yes"}} {
+		m.refused(verb+" of what is not newest", 2, []string{"--gentle: what it reads may be old"}, verb,
+			append(args, "--gentle")...)
 	}
-	m.refused("no such resource", 2, []string{`resource "nodse": neither version has one of this name`}, "plan", "--out", m.plan+"2", "--resource", "nodse")
-	m.refused("a plan over one that was begun", 2, []string{"its move was begun", "hint: give the new plan another name"}, "plan", "--out", m.plan)
+	m.refused("no such resource", 2, []string{`resource "nodse": neither version has one of this name`}, "plan",
+		"--out", m.plan+"2", "--resource", "nodse")
+	m.refused("a plan over one that was begun", 2,
+		[]string{"its move was begun", "hint: give the new plan another name"}, "plan", "--out", m.plan)
 
-	if code, stdout, stderr := m.run("apply", m.plan, "--yes"); code != 0 || !strings.HasPrefix(stdout, "250 keys moved, 0 expired meanwhile") {
+	if code, stdout, stderr := m.run("apply", m.plan, "--yes"); code != 0 ||
+		!strings.HasPrefix(stdout, "250 keys moved, 0 expired meanwhile") {
 		t.Fatalf("apply: exit code %d, %s%s", code, stdout, stderr)
 	}
 	for _, suffix := range []string{"", ".journal", ".backup"} {
@@ -98,7 +106,8 @@ func TestEtcdMoveKnowsItsFiles(t *testing.T) {
 			t.Errorf("%s: %v, %v; want it for the owner alone", m.plan+suffix, info.Mode(), err)
 		}
 	}
-	m.refused("undo without journal and backup", 1, []string{"there is no backup, and 250 keys may have been moved"}, "undo", m.plan, "--yes",
+	m.refused("undo without journal and backup", 1, []string{"there is no backup, and 250 keys may have been moved"},
+		"undo", m.plan, "--yes",
 		"--journal", m.plan+"-other.journal", "--backup", m.plan+"-other.backup")
 	for name, test := range map[string]struct{ old, new, says string }{
 		"damaged": {`"value":"bGVhc2UgNw=="`, `"value":"bGVhc2UgOA=="`, "is damaged"},
@@ -108,7 +117,8 @@ func TestEtcdMoveKnowsItsFiles(t *testing.T) {
 		file := edit(m.plan+".backup", test.old, test.new)
 		if name == "cut off" { // the rest of that line too
 			data, _ := os.ReadFile(file)
-			if err := os.WriteFile(file, data[:bytes.LastIndexByte(bytes.TrimSuffix(data, []byte("\n")), '}')-80], 0o600); err != nil {
+			if err := os.WriteFile(file, data[:bytes.LastIndexByte(bytes.TrimSuffix(data, []byte("\n")), '}')-80],
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			test.says = file
@@ -127,7 +137,8 @@ func TestEtcdMoveKnowsItsFiles(t *testing.T) {
 	if code, _, stderr := m.run("plan", "--out", second); code != 0 {
 		t.Fatalf("plan: exit code %d, %s", code, stderr)
 	}
-	m.refused("the journal of another plan", 2, []string{"is the journal of another plan", "hint: --journal"}, "apply", second, "--yes", "--journal", m.plan+".journal")
+	m.refused("the journal of another plan", 2, []string{"is the journal of another plan", "hint: --journal"}, "apply",
+		second, "--yes", "--journal", m.plan+".journal")
 	m.refused("a plan that was undone", 1, []string{"was undone"}, "apply", m.plan, "--yes")
 	// And when the journal is lost, the backup is enough.
 	if code, _, stderr := m.run("apply", second, "--yes"); code != 0 {
@@ -136,7 +147,8 @@ func TestEtcdMoveKnowsItsFiles(t *testing.T) {
 	if err := os.Remove(second + ".journal"); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, stderr := m.run("undo", second, "--yes", "-o", "json"); code != 0 || !strings.Contains(stdout, `"moved": 250`) || !strings.Contains(stdout, `"fusionctl/etcd-move-undo/v1"`) {
+	if code, stdout, stderr := m.run("undo", second, "--yes", "-o", "json"); code != 0 ||
+		!strings.Contains(stdout, `"moved": 250`) || !strings.Contains(stdout, `"fusionctl/etcd-move-undo/v1"`) {
 		t.Fatalf("undo without a journal: exit code %d, %s%s", code, stdout, stderr)
 	}
 }
@@ -146,7 +158,8 @@ func TestEtcdMoveKnowsItsStores(t *testing.T) {
 	m := newMove(t, twoServers(t), 20)
 	another := etcdtest.Start(t)
 	m.servers["modern"], another = another, m.servers["modern"]
-	m.refused("another etcd", 1, []string{"store modern: the plan was made for another etcd", "hint: --endpoints"}, "apply", m.plan, "--yes")
+	m.refused("another etcd", 1, []string{"store modern: the plan was made for another etcd", "hint: --endpoints"},
+		"apply", m.plan, "--yes")
 	m.servers["modern"], another = another, m.servers["modern"]
 	m.servers["modern"] = m.servers["core"]
 	m.refused("one etcd", 2, []string{"one and the same etcd"}, "apply", m.plan, "--yes")
@@ -158,10 +171,12 @@ func TestEtcdMoveKnowsItsStores(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Put(t.Context(), "/registry/fusionctl-etcd-move", `{"run":"x","store":"modern","by":"process 7 on cp-2"}`, clientv3.WithLease(lease.ID)); err != nil {
+	if _, err := client.Put(t.Context(), "/registry/fusionctl-etcd-move",
+		`{"run":"x","store":"modern","by":"process 7 on cp-2"}`, clientv3.WithLease(lease.ID)); err != nil {
 		t.Fatal(err)
 	}
-	m.refused("another move", 1, []string{"store modern: locking: another move is under way: process 7 on cp-2; its lock ends ", "hint: wait until it ends"}, "apply", m.plan, "--yes")
+	m.refused("another move", 1, []string{"store modern: locking: another move is under way: process 7 on cp-2; its " +
+		"lock ends ", "hint: wait until it ends"}, "apply", m.plan, "--yes")
 }
 
 func TestEtcdMoveIsNotAllowedTo(t *testing.T) {
@@ -172,8 +187,10 @@ func TestEtcdMoveIsNotAllowedTo(t *testing.T) {
 	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, _, stderr := m.run("apply", m.plan, "--yes", "--user", "reader", "--password-file", password, "--endpoints", "modern="+m.servers["modern"].Endpoint)
-	if code != 1 || !strings.Contains(stderr, "store core: locking") || !strings.Contains(stderr, "hint: the user needs a role with the permission readwrite") {
+	code, _, stderr := m.run("apply", m.plan, "--yes", "--user", "reader", "--password-file", password, "--endpoints",
+		"modern="+m.servers["modern"].Endpoint)
+	if code != 1 || !strings.Contains(stderr, "store core: locking") ||
+		!strings.Contains(stderr, "hint: the user needs a role with the permission readwrite") {
 		t.Errorf("exit code %d, stderr %q; want 1 and what the role lacks", code, stderr)
 	}
 	if left := dump(t, m.servers["modern"]); len(left) != 0 {
@@ -194,7 +211,8 @@ func TestEtcdMoveIntoAStoreThatRefuses(t *testing.T) {
 	want := dump(t, servers["core"])["/registry/leases/default/large"]
 	for _, verb := range []string{"apply", "undo"} {
 		code, _, stderr := m.run(verb, m.plan, "--yes")
-		if verb == "apply" && (code != 1 || !strings.Contains(stderr, "request is too large") || !strings.Contains(stderr, "hint: raise --max-request-bytes")) || verb == "undo" && code != 0 {
+		if verb == "apply" && (code != 1 || !strings.Contains(stderr, "request is too large") ||
+			!strings.Contains(stderr, "hint: raise --max-request-bytes")) || verb == "undo" && code != 0 {
 			t.Errorf("%s: exit code %d, stderr %q", verb, code, stderr)
 		}
 		if dump(t, servers["core"])["/registry/leases/default/large"] != want {
@@ -205,17 +223,20 @@ func TestEtcdMoveIntoAStoreThatRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 8 { // an API server puts up to 1.5 MiB
-		servers["core"].Put(t, map[string][]byte{fmt.Sprintf("/registry/leases/default/big-%d", i): bytes.Repeat([]byte("x"), 1400<<10)})
+		servers["core"].Put(t,
+			map[string][]byte{fmt.Sprintf("/registry/leases/default/big-%d", i): bytes.Repeat([]byte("x"), 1400<<10)})
 	}
 	m = newMove(t, servers, 0)
 	before := dump(t, servers["core"])
-	m.refused("no room", 1, []string{"store modern: there is no room for what is moved there", "hint: raise --quota-backend-bytes"}, "apply", m.plan, "--yes")
+	m.refused("no room", 1, []string{"store modern: there is no room for what is moved there",
+		"hint: raise --quota-backend-bytes"}, "apply", m.plan, "--yes")
 	if after := dump(t, servers["core"]); !maps.Equal(before, after) {
 		t.Errorf("no room: core holds %d keys, want its %d", len(after), len(before))
 	}
 }
 
-// TestEtcdMoveUndoesInAStoreThatIsFull: somebody else fills it while apply copies. It takes neither a lock nor a lease then.
+// TestEtcdMoveUndoesInAStoreThatIsFull: somebody else fills it while apply copies. It takes neither a lock nor a lease
+// then.
 func TestEtcdMoveUndoesInAStoreThatIsFull(t *testing.T) {
 	t.Parallel()
 	m := newMove(t, map[string]*etcdtest.Server{
@@ -227,7 +248,8 @@ func TestEtcdMoveUndoesInAStoreThatIsFull(t *testing.T) {
 	filler := strings.Repeat("x", 1<<20)
 	var full atomic.Bool
 	look := func(etcdtest.Request) error {
-		if journal, _ := os.ReadFile(m.plan + ".journal"); bytes.Count(journal, []byte(`{"step":"copied"`)) != 2 || full.Load() {
+		if journal, _ := os.ReadFile(m.plan + ".journal"); bytes.Count(journal, []byte(`{"step":"copied"`)) != 2 ||
+			full.Load() {
 			return nil
 		}
 		for i := range 100 {
@@ -239,8 +261,10 @@ func TestEtcdMoveUndoesInAStoreThatIsFull(t *testing.T) {
 		return nil
 	}
 	proxy.Look.Store(&look)
-	code, _, stderr := run(t, "etcd", "move", "apply", splitSpec, m.plan, "--yes", "--endpoints", "core="+proxy.Endpoint, "--endpoints", "modern="+m.servers["modern"].Endpoint)
-	if code != 1 || !full.Load() || !strings.Contains(stderr, "space exceeded") || !strings.Contains(stderr, "etcdctl alarm disarm") || !strings.Contains(stderr, "undo deletes the copies") {
+	code, _, stderr := run(t, "etcd", "move", "apply", splitSpec, m.plan, "--yes", "--endpoints",
+		"core="+proxy.Endpoint, "--endpoints", "modern="+m.servers["modern"].Endpoint)
+	if code != 1 || !full.Load() || !strings.Contains(stderr, "space exceeded") ||
+		!strings.Contains(stderr, "etcdctl alarm disarm") || !strings.Contains(stderr, "undo deletes the copies") {
 		t.Fatalf("apply into a store that is full: exit code %d, stderr %q; want 1 and the ways out", code, stderr)
 	}
 	copies := func() int {
@@ -253,7 +277,8 @@ func TestEtcdMoveUndoesInAStoreThatIsFull(t *testing.T) {
 	}
 	m.refused("apply again", 1, []string{"store modern: locking: ", "space exceeded"}, "apply", m.plan, "--yes")
 	code, stdout, stderr := m.run("undo", m.plan, "--yes")
-	if code != 0 || !strings.HasPrefix(stdout, "450 keys brought back") || !strings.Contains(stdout, "store modern is full (alarm NOSPACE)") {
+	if code != 0 || !strings.HasPrefix(stdout, "450 keys brought back") ||
+		!strings.Contains(stdout, "store modern is full (alarm NOSPACE)") {
 		t.Errorf("undo in a store that is full: exit code %d, stdout %q, stderr %q; want 0", code, stdout, stderr)
 	}
 	if n := copies(); n != 0 || !maps.Equal(before, dump(t, m.servers["core"])) {
@@ -269,15 +294,18 @@ func TestEtcdMoveWhileSomebodyWrites(t *testing.T) {
 	client := m.servers["core"].Client(t)
 	var once atomic.Bool
 	look := func(etcdtest.Request) error {
-		if journal, _ := os.ReadFile(m.plan + ".journal"); bytes.Contains(journal, []byte(`{"step":"deleted"`)) && once.CompareAndSwap(false, true) {
+		if journal, _ := os.ReadFile(m.plan + ".journal"); bytes.Contains(journal, []byte(`{"step":"deleted"`)) &&
+			once.CompareAndSwap(false, true) {
 			_, err := client.Put(t.Context(), "/registry/leases/default/late", "late")
 			return err
 		}
 		return nil
 	}
 	proxy.Look.Store(&look)
-	code, stdout, stderr := run(t, "etcd", "move", "apply", splitSpec, m.plan, "--yes", "--endpoints", "core="+proxy.Endpoint, "--endpoints", "modern="+m.servers["modern"].Endpoint)
-	if code != 3 || !strings.Contains(stdout, "1 key written where they do not belong") || !strings.Contains(stdout, "/registry/leases/default/late: was written in store core meanwhile") {
+	code, stdout, stderr := run(t, "etcd", "move", "apply", splitSpec, m.plan, "--yes", "--endpoints",
+		"core="+proxy.Endpoint, "--endpoints", "modern="+m.servers["modern"].Endpoint)
+	if code != 3 || !strings.Contains(stdout, "1 key written where they do not belong") ||
+		!strings.Contains(stdout, "/registry/leases/default/late: was written in store core meanwhile") {
 		t.Errorf("exit code %d, stdout %q, stderr %q; want 3 and the key that was written", code, stdout, stderr)
 	}
 }
@@ -297,16 +325,20 @@ func TestEtcdMoveIsInterruptible(t *testing.T) {
 	}
 	proxy.Look.Store(&look)
 	var out, errs bytes.Buffer
-	args := []string{"etcd", "move", "apply", splitSpec, m.plan, "--yes", "--endpoints", "core=" + proxy.Endpoint, "--endpoints", "modern=" + m.servers["modern"].Endpoint}
+	args := []string{"etcd", "move", "apply", splitSpec, m.plan, "--yes", "--endpoints", "core=" + proxy.Endpoint,
+		"--endpoints", "modern=" + m.servers["modern"].Endpoint}
 	code := cli.Main(ctx, args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
-	if code != 130 || !strings.Contains(errs.String(), "stopped after 200 of 450 keys copied; the same command goes on from here, and fusionctl etcd move undo "+splitSpec+" "+m.plan+" goes back") {
+	if code != 130 || !strings.Contains(errs.String(), "stopped after 200 of 450 keys copied; the same command goes "+
+		"on from here, and fusionctl etcd move undo "+splitSpec+" "+m.plan+" goes back") {
 		t.Errorf("exit code %d, stderr %q; want 130 and how to go on", code, errs.String())
 	}
 	if got := dump(t, m.servers["core"]); !maps.Equal(got, before) {
 		t.Errorf("core holds %d keys, want its %d: the lock must be gone, and nothing else", len(got), len(before))
 	}
-	if code, _, stderr := m.run("apply", m.plan, "--yes"); code != 0 || len(dump(t, m.servers["core"])) != 0 || len(dump(t, m.servers["modern"])) != 450 {
-		t.Errorf("run again: exit code %d, %s; %d and %d keys, want 0 and 450", code, stderr, len(dump(t, m.servers["core"])), len(dump(t, m.servers["modern"])))
+	if code, _, stderr := m.run("apply", m.plan, "--yes"); code != 0 || len(dump(t, m.servers["core"])) != 0 ||
+		len(dump(t, m.servers["modern"])) != 450 {
+		t.Errorf("run again: exit code %d, %s; %d and %d keys, want 0 and 450", code, stderr,
+			len(dump(t, m.servers["core"])), len(dump(t, m.servers["modern"])))
 	}
 }
 
@@ -319,24 +351,29 @@ func TestEtcdMoveSaysWhatIsToBeDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Put(t.Context(), "/registry/masterleases/10.0.0.11", "x", clientv3.WithLease(lease.ID)); err != nil {
+	if _, err := client.Put(t.Context(), "/registry/masterleases/10.0.0.11", "x",
+		clientv3.WithLease(lease.ID)); err != nil {
 		t.Fatal(err)
 	}
 	m := newMove(t, servers, 3)
 	code, stdout, stderr := m.run("plan", "--out", m.plan)
 	for _, says := range []string{
-		"leases    core  modern  4", "  kube-apiserver (legacy, 1.10.13) on cp-1\n", "  kube-apiserver-modern (modern, 1.36.3) on cp-1\n",
-		"note: 1 value encrypted with aescbc:key1: the API server that reads store modern must have this provider and key",
+		"leases    core  modern  4", "  kube-apiserver (legacy, 1.10.13) on cp-1\n",
+		"  kube-apiserver-modern (modern, 1.36.3) on cp-1\n",
+		"note: 1 value encrypted with aescbc:key1: the API server that reads store modern must have this provider " +
+			"and key",
 		"fusionctl etcd move apply " + splitSpec + " " + m.plan, "fusionctl etcd check " + splitSpec,
 	} {
 		if code != 0 || !strings.Contains(stdout, says) {
 			t.Errorf("plan: exit code %d, stderr %q, stdout does not say %q:\n%s", code, stderr, says, stdout)
 		}
 	}
-	if code, _, stderr := m.run("apply", m.plan, "--yes"); code != 0 || !strings.Contains(stderr, "warning: store core: an API server at 10.0.0.11 is running") {
+	if code, _, stderr := m.run("apply", m.plan, "--yes"); code != 0 ||
+		!strings.Contains(stderr, "warning: store core: an API server at 10.0.0.11 is running") {
 		t.Errorf("apply beside an API server: exit code %d, stderr %q; want a warning", code, stderr)
 	}
-	if code, stdout, _ := m.run("plan", "--out", m.plan+"-2", "-o", "json"); code != 0 || !strings.Contains(stdout, `"moves": []`) {
+	if code, stdout, _ := m.run("plan", "--out", m.plan+"-2", "-o", "json"); code != 0 ||
+		!strings.Contains(stdout, `"moves": []`) {
 		t.Errorf("plan after apply: exit code %d, %s; want nothing to move", code, stdout)
 	}
 }

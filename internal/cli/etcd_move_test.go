@@ -41,7 +41,8 @@ func TestEtcdMoveRepairsAndUndoes(t *testing.T) {
 		stray[fmt.Sprintf("/registry/pods/default/stray-%03d", i)] = fmt.Appendf(nil, "pod %d", i)
 	}
 	modern.Put(t, stray)
-	if _, err := core.Client(t).Put(t.Context(), "/registry/leases/kube-system/leased", "a lease", clientv3.WithLease(lease.ID)); err != nil {
+	if _, err := core.Client(t).Put(t.Context(), "/registry/leases/kube-system/leased", "a lease",
+		clientv3.WithLease(lease.ID)); err != nil {
 		t.Fatal(err)
 	}
 	beforeCore, beforeModern := dump(t, core), dump(t, modern)
@@ -51,7 +52,8 @@ func TestEtcdMoveRepairsAndUndoes(t *testing.T) {
 	}
 
 	code, stdout, stderr := run(t, args("plan", "--out", plan)...)
-	if code != 0 || stderr != "" || !strings.Contains(stdout, "pods      modern  core    300") || !strings.Contains(stdout, "leases    core    modern  1") {
+	if code != 0 || stderr != "" || !strings.Contains(stdout, "pods      modern  core    300") ||
+		!strings.Contains(stdout, "leases    core    modern  1") {
 		t.Fatalf("plan: exit code %d, stderr %q, stdout:\n%s", code, stderr, stdout)
 	}
 	if !maps.Equal(dump(t, core), beforeCore) || !maps.Equal(dump(t, modern), beforeModern) {
@@ -74,7 +76,8 @@ func TestEtcdMoveRepairsAndUndoes(t *testing.T) {
 			t.Errorf("leased key in modern = %q, want %q", afterModern["/registry/leases/kube-system/leased"], want)
 		}
 		if len(afterCore) != len(beforeCore)+300-1 || len(afterModern) != len(beforeModern)-300+1 {
-			t.Errorf("%d and %d keys, want %d and %d", len(afterCore), len(afterModern), len(beforeCore)+299, len(beforeModern)-299)
+			t.Errorf("%d and %d keys, want %d and %d", len(afterCore), len(afterModern), len(beforeCore)+299,
+				len(beforeModern)-299)
 		}
 	}
 	if code, stdout, stderr := run(t, args("undo", plan, "--yes")...); code != 0 {
@@ -90,7 +93,8 @@ func TestEtcdMoveRefusesBadInput(t *testing.T) {
 	dir := t.TempDir()
 	plan := filepath.Join(dir, "move.plan")
 	servers["modern"].Put(t, map[string][]byte{"/registry/pods/default/stray": []byte("pod")})
-	if code, _, stderr := run(t, slices.Concat([]string{"etcd", "move", "plan", splitSpec, "--out", plan}, endpoints(servers))...); code != 0 {
+	if code, _, stderr := run(t, slices.Concat([]string{"etcd", "move", "plan", splitSpec, "--out", plan},
+		endpoints(servers))...); code != 0 {
 		t.Fatalf("plan: exit code %d, %s", code, stderr)
 	}
 	whole, err := os.ReadFile(plan)
@@ -98,7 +102,8 @@ func TestEtcdMoveRefusesBadInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut, text := filepath.Join(dir, "cut.plan"), filepath.Join(dir, "text.plan")
-	for file, data := range map[string][]byte{cut: whole[:strings.IndexByte(string(whole), '\n')+1], text: []byte("hello\n")} {
+	for file, data := range map[string][]byte{cut: whole[:strings.IndexByte(string(whole), '\n')+1],
+		text: []byte("hello\n")} {
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -108,12 +113,14 @@ func TestEtcdMoveRefusesBadInput(t *testing.T) {
 		code int
 		says string
 	}{
-		"cut off":  {[]string{"apply", splitSpec, cut, "--yes"}, 2, "is no plan, or is cut off"},
-		"no plan":  {[]string{"apply", splitSpec, text, "--yes"}, 2, "text.plan:1"},
-		"missing":  {[]string{"apply", splitSpec, filepath.Join(dir, "none"), "--yes"}, 2, "no such file"},
-		"no out":   {[]string{"plan", splitSpec}, 2, "--out FILE is required"},
-		"snapshot": {[]string{"plan", splitSpec, "--out", plan, "--snapshot", "core=" + stores + "split-1.10-1.36-core.db"}, 2, "between live stores"},
-		"half":     {[]string{"plan", splitSpec, "--out", plan, "--from", "core"}, 2, "want both, with --resource, or neither"},
+		"cut off": {[]string{"apply", splitSpec, cut, "--yes"}, 2, "is no plan, or is cut off"},
+		"no plan": {[]string{"apply", splitSpec, text, "--yes"}, 2, "text.plan:1"},
+		"missing": {[]string{"apply", splitSpec, filepath.Join(dir, "none"), "--yes"}, 2, "no such file"},
+		"no out":  {[]string{"plan", splitSpec}, 2, "--out FILE is required"},
+		"snapshot": {[]string{"plan", splitSpec, "--out", plan, "--snapshot",
+			"core=" + stores + "split-1.10-1.36-core.db"}, 2, "between live stores"},
+		"half": {[]string{"plan", splitSpec, "--out", plan, "--from", "core"}, 2,
+			"want both, with --resource, or neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr := run(t, slices.Concat([]string{"etcd", "move"}, test.args, endpoints(servers))...)
@@ -123,14 +130,18 @@ func TestEtcdMoveRefusesBadInput(t *testing.T) {
 		})
 	}
 	// What never began is undone already.
-	code, stdout, stderr := run(t, slices.Concat([]string{"etcd", "move", "undo", splitSpec, plan, "--yes"}, endpoints(servers))...)
+	code, stdout,
+		stderr := run(t, slices.Concat([]string{"etcd", "move", "undo", splitSpec, plan, "--yes"},
+		endpoints(servers))...)
 	if code != 0 || !strings.Contains(stdout, "this move never began") {
 		t.Errorf("undo of a move that never began: exit code %d, %s%s; want 0", code, stdout, stderr)
 	}
 	// Something still writes.
 	servers["modern"].Put(t, map[string][]byte{"/registry/pods/default/stray": []byte("changed")})
-	code, _, stderr = run(t, slices.Concat([]string{"etcd", "move", "apply", splitSpec, plan, "--yes"}, endpoints(servers))...)
-	if code != 1 || !strings.Contains(stderr, "changed since the plan was made") || !strings.Contains(stderr, "hint: stop the API servers") {
+	code, _, stderr = run(t, slices.Concat([]string{"etcd", "move", "apply", splitSpec, plan, "--yes"},
+		endpoints(servers))...)
+	if code != 1 || !strings.Contains(stderr, "changed since the plan was made") ||
+		!strings.Contains(stderr, "hint: stop the API servers") {
 		t.Errorf("apply after a change: exit code %d, stderr %q; want 1", code, stderr)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 )
 
-// TestEtcdWatchSoak weighs a watch of real members while FUSIONCTL_SOAK_CHANGES changes are written, as fast as they can be.
+// TestEtcdWatchSoak weighs a watch of real members while FUSIONCTL_SOAK_CHANGES changes are written, as fast as they
+// can be.
 func TestEtcdWatchSoak(t *testing.T) {
 	changes, err := strconv.Atoi(os.Getenv("FUSIONCTL_SOAK_CHANGES"))
 	if err != nil {
@@ -23,7 +24,8 @@ func TestEtcdWatchSoak(t *testing.T) {
 	}
 	servers := liveStores(t)
 	address := etcdtest.FreeAddress(t)
-	cmd := program(t, slices.Concat([]string{"etcd", "watch", splitSpec, "--interval", "2s", "--metrics", address}, endpoints(servers))...)
+	cmd := program(t, slices.Concat([]string{"etcd", "watch", splitSpec, "--interval", "2s", "--metrics", address},
+		endpoints(servers))...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -70,12 +72,15 @@ func TestEtcdWatchSoak(t *testing.T) {
 		var ops []clientv3.Op
 		for i := range batch {
 			k := (n + i*7919) % keys
-			key := fmt.Sprintf("/registry/%s/team-%02d/name-%05d", []string{"pods", "deployments", "configmaps", "secrets", "strange"}[k%5], k%50, k)
+			key := fmt.Sprintf("/registry/%s/team-%02d/name-%05d",
+				[]string{"pods", "deployments", "configmaps", "secrets", "strange"}[k%5], k%50, k)
 			if n/keys%3 == 2 {
 				ops = append(ops, clientv3.OpDelete(key))
 				continue
 			}
-			ops = append(ops, clientv3.OpPut(key, fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"name-%05d","namespace":"team-%02d","uid":"%d"},"spec":{"n":"%d%s"}}`, k, k%50, k, n, filler)))
+			ops = append(ops,
+				clientv3.OpPut(key,
+					fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"name-%05d","namespace":"team-%02d","uid":"%d"},"spec":{"n":"%d%s"}}`, k, k%50, k, n, filler)))
 		}
 		put, err := servers[name].Client(t).Txn(t.Context()).Then(ops...).Commit()
 		if err != nil {
@@ -94,7 +99,8 @@ func TestEtcdWatchSoak(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d changes: KiB resident after each twelfth %d; %d series; events %v", changes, weights, strings.Count(metrics, "\nfusionctl_"), <-events)
+	t.Logf("%d changes: KiB resident after each twelfth %d; %d series; events %v", changes, weights,
+		strings.Count(metrics, "\nfusionctl_"), <-events)
 	_, _ = io.Copy(io.Discard, out)
 	first, last := slices.Max(weights[:4]), slices.Max(weights[8:])
 	if last > first+first/5 {

@@ -25,12 +25,13 @@ func newEtcdWatchCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch SPEC",
 		Short: "Check continuously: findings that appear and disappear, and fights over keys",
-		Long: `watch checks the stores of a spec, follows every change to them, and prints a JSON line for each finding that appears, changes
-or disappears. A key in the wrong store or a value that a reader cannot decode is told at once; what takes the whole store to
-see, and what is over, is told by the next check, at most --interval after a change. A key that is written again and again by
-both sides is told as a fight.
+		Long: `watch checks the stores of a spec, follows every change to them, and prints a JSON line for each finding
+that appears, changes or disappears. A key in the wrong store or a value that a reader cannot decode is told at once;
+what takes the whole store to see, and what is over, is told by the next check, at most --interval after a change. A key
+that is written again and again by both sides is told as a fight.
 
---metrics serves the same as Prometheus metrics at /metrics, and /healthz: on loopback, or with TLS to clients with a certificate.
+--metrics serves the same as Prometheus metrics at /metrics, and /healthz: on loopback, or with TLS to clients with a
+certificate.
 
 It runs until it is interrupted: it reconnects, goes on with other members, and checks anew when it missed changes.
 
@@ -47,7 +48,8 @@ Exit codes: 1 could not begin, 2 bad usage or a bad spec, 130 interrupted.`,
 	hideSnapshotFlags(cmd)
 	enumFlag(cmd, &req.depth, "depth", "", "how much a check reads", words(etcdsplit.Depths())...)
 	req.metrics.bind(cmd.Flags())
-	cmd.Flags().DurationVar(&req.interval, "interval", time.Minute, "the least time between two checks; a check of a large store also rests nine times as long as it took")
+	cmd.Flags().DurationVar(&req.interval, "interval", time.Minute,
+		"the least time between two checks; a check of a large store also rests nine times as long as it took")
 	return cmd
 }
 
@@ -65,7 +67,8 @@ func runEtcdWatch(ctx context.Context, req etcdWatchRequest, streams Streams) er
 	defer closeStores(stores)
 	lines := json.NewEncoder(streams.Out)
 	w := watch.New(watch.Config{
-		Map: p.Ownership(), Stores: opened(stores), Options: req.stores.scanOptions(req.depth, 0), Interval: req.interval, Patience: 6 * req.stores.timeout,
+		Map: p.Ownership(), Stores: opened(stores), Options: req.stores.scanOptions(req.depth, 0),
+		Interval: req.interval, Patience: 6 * req.stores.timeout,
 		Accept: p.Accept,
 	}, func(e watch.Event) error { return lines.Encode(e) })
 	listener, err := req.metrics.listen(ctx)

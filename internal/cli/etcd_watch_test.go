@@ -49,7 +49,8 @@ func watchStores(t *testing.T, args ...string) *watching {
 	w := &watching{t: t, lines: json.NewDecoder(reader), cancel: cancel, ended: make(chan int, 1)}
 	var errs bytes.Buffer
 	go func() {
-		code := cli.Main(ctx, slices.Concat([]string{"etcd", "watch", splitSpec}, args), cli.Streams{In: strings.NewReader(""), Out: writer, Err: &errs})
+		code := cli.Main(ctx, slices.Concat([]string{"etcd", "watch", splitSpec}, args),
+			cli.Streams{In: strings.NewReader(""), Out: writer, Err: &errs})
 		writer.CloseWithError(fmt.Errorf("it ended with %d: %s", code, errs.String()))
 		w.ended <- code
 	}()
@@ -92,7 +93,9 @@ func TestEtcdWatchTellsWhatAppearsAndDisappears(t *testing.T) {
 	servers := liveStores(t)
 	address := etcdtest.FreeAddress(t)
 	w := watchStores(t, slices.Concat(endpoints(servers), []string{"--interval", "200ms", "--metrics", address})...)
-	if first := w.until("the first check", func(l watchLine) bool { return l.Event == "checked" }); !first.Check.Complete || first.Check.Keys != 245 {
+	if first := w.until("the first check", func(l watchLine) bool {
+		return l.Event == "checked"
+	}); !first.Check.Complete || first.Check.Keys != 245 {
 		t.Errorf("first check = %+v, want 245 keys, complete", first.Check)
 	}
 	w.finding("appeared", "FUS060", "core:pods")
@@ -103,7 +106,9 @@ func TestEtcdWatchTellsWhatAppearsAndDisappears(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.finding("appeared", "FUS000", "core:pods")
-	if metrics := get(t, "http://"+address+"/metrics"); !strings.Contains(metrics, `fusionctl_etcd_findings{rule="FUS000",severity="error"} 1`) || !strings.Contains(metrics, `fusionctl_etcd_keys{resource="pods",store="core"}`) {
+	if metrics := get(t, "http://"+address+"/metrics"); !strings.Contains(metrics,
+		`fusionctl_etcd_findings{rule="FUS000",severity="error"} 1`) ||
+		!strings.Contains(metrics, `fusionctl_etcd_keys{resource="pods",store="core"}`) {
 		t.Errorf("metrics lack the finding or the keys:\n%s", metrics)
 	}
 	if _, err := core.Delete(t.Context(), "/registry/pods/default/bad"); err != nil {
@@ -112,18 +117,22 @@ func TestEtcdWatchTellsWhatAppearsAndDisappears(t *testing.T) {
 	w.finding("disappeared", "FUS000", "core:pods")
 
 	// Only the whole store shows it: a namespace that is gone.
-	if _, err := servers["modern"].Client(t).Put(t.Context(), "/registry/kubeflow.org/notebooks/gone/nb", `{"apiVersion":"kubeflow.org/v1","kind":"Notebook","metadata":{"name":"nb","namespace":"gone","uid":"x"}}`); err != nil {
+	if _, err := servers["modern"].Client(t).Put(t.Context(), "/registry/kubeflow.org/notebooks/gone/nb",
+		`{"apiVersion":"kubeflow.org/v1","kind":"Notebook","metadata":{"name":"nb","namespace":"gone","uid":"x"}}`); err != nil {
 		t.Fatal(err)
 	}
 	w.finding("appeared", "FUS130", "modern:kubeflow.org/notebooks")
 
 	// A fight: two API servers that each put their own address.
 	for i := range 8 {
-		if _, err := core.Put(t.Context(), "/registry/services/endpoints/default/kubernetes", fmt.Sprintf(`{"apiVersion":"v1","kind":"Endpoints","metadata":{"name":"kubernetes","namespace":"default","uid":"u"},"subsets":[%d]}`, i%2)); err != nil {
+		if _, err := core.Put(t.Context(), "/registry/services/endpoints/default/kubernetes",
+			fmt.Sprintf(`{"apiVersion":"v1","kind":"Endpoints","metadata":{"name":"kubernetes","namespace":"default","uid":"u"},"subsets":[%d]}`, i%2)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if fight := w.until("a fight", func(l watchLine) bool { return l.Event == "fight" }); fight.Finding.Rule != "FUS040" || fight.Fight.Key != "services/endpoints/default/kubernetes" {
+	if fight := w.until("a fight", func(l watchLine) bool {
+		return l.Event == "fight"
+	}); fight.Finding.Rule != "FUS040" || fight.Fight.Key != "services/endpoints/default/kubernetes" {
 		t.Errorf("fight = %+v, want FUS040 about the endpoints of kubernetes", fight)
 	}
 }
@@ -162,7 +171,9 @@ func TestEtcdWatchServesMetricsToWhoHasACertificate(t *testing.T) {
 	}
 
 	address = etcdtest.FreeAddress(t)
-	protected := watchStores(t, slices.Concat(endpoints(servers), []string{"--metrics", address, "--tls-cert", pki.Cert, "--tls-key", pki.Key, "--client-ca", pki.CA})...)
+	protected := watchStores(t,
+		slices.Concat(endpoints(servers), []string{"--metrics", address, "--tls-cert", pki.Cert, "--tls-key", pki.Key,
+			"--client-ca", pki.CA})...)
 	protected.until("the first check", checked)
 	authorities := x509.NewCertPool()
 	ca, err := os.ReadFile(pki.CA)
@@ -174,7 +185,8 @@ func TestEtcdWatchServesMetricsToWhoHasACertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, certificates := range [][]tls.Certificate{nil, {pair}} {
-		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: authorities, Certificates: certificates}}}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+			TLSClientConfig: &tls.Config{RootCAs: authorities, Certificates: certificates}}}
 		response, err := client.Get("https://" + address + "/metrics")
 		if (err == nil) != (certificates != nil) {
 			t.Errorf("reading metrics with %d certificates: %v", len(certificates), err)
@@ -198,14 +210,17 @@ func TestEtcdWatchRefusesBadInput(t *testing.T) {
 		says string
 	}{
 		"unreachable": {nowhere, 1, "no member answered"},
-		"port taken":  {slices.Concat(nowhere, []string{"--metrics", taken.Addr().String()}), 2, "--metrics: listen tcp"},
-		"port open":   {slices.Concat(nowhere, []string{"--metrics", "0.0.0.0:0"}), 2, "is not on loopback"},
-		"no port":     {slices.Concat(nowhere, []string{"--metrics", "9105"}), 2, "want :PORT or HOST:PORT"},
-		"no key":      {slices.Concat(nowhere, []string{"--metrics", "0.0.0.0:0", "--tls-cert", "x.crt"}), 2, "want all of --tls-cert"},
-		"no CA":       {slices.Concat(nowhere, []string{"--metrics", "0.0.0.0:0", "--tls-cert", "x.crt", "--tls-key", "x.key"}), 2, "want all of --tls-cert"},
-		"no metrics":  {slices.Concat(nowhere, []string{"--tls-cert", "x.crt"}), 2, "need --metrics"},
-		"file":        {fromFiles, 2, "a file does not change"},
-		"interval":    {slices.Concat(nowhere, []string{"--interval", "0s"}), 2, "--interval 0s"},
+		"port taken": {slices.Concat(nowhere, []string{"--metrics", taken.Addr().String()}), 2,
+			"--metrics: listen tcp"},
+		"port open": {slices.Concat(nowhere, []string{"--metrics", "0.0.0.0:0"}), 2, "is not on loopback"},
+		"no port":   {slices.Concat(nowhere, []string{"--metrics", "9105"}), 2, "want :PORT or HOST:PORT"},
+		"no key": {slices.Concat(nowhere, []string{"--metrics", "0.0.0.0:0", "--tls-cert", "x.crt"}), 2,
+			"want all of --tls-cert"},
+		"no CA": {slices.Concat(nowhere, []string{"--metrics", "0.0.0.0:0", "--tls-cert", "x.crt", "--tls-key",
+			"x.key"}), 2, "want all of --tls-cert"},
+		"no metrics": {slices.Concat(nowhere, []string{"--tls-cert", "x.crt"}), 2, "need --metrics"},
+		"file":       {fromFiles, 2, "a file does not change"},
+		"interval":   {slices.Concat(nowhere, []string{"--interval", "0s"}), 2, "--interval 0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr := run(t, slices.Concat([]string{"etcd", "watch", splitSpec}, test.args)...)

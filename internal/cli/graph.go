@@ -18,9 +18,9 @@ func newGraphCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph SPEC",
 		Short: "A picture of the plan: who speaks to which API server, what each keeps in which store",
-		Long: `graph draws what follows from a spec: kubelets, schedulers, controller managers and users on the left, the API servers of both
-sides, and the stores with what each side keeps there. On an arrow to a store, "shared" is written by both sides, "own" by
-this side alone, "read only" by the other side alone.
+		Long: `graph draws what follows from a spec: kubelets, schedulers, controller managers and users on the left,
+the API servers of both sides, and the stores with what each side keeps there. On an arrow to a store, "shared" is
+written by both sides, "own" by this side alone, "read only" by the other side alone.
 
 ascii is for a terminal, mermaid for Markdown pages, svg for anything that shows pictures, dot for Graphviz.
 

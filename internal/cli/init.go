@@ -40,15 +40,17 @@ func newInitCmd(streams Streams) *cobra.Command {
   shared   both sides keep everything in one store; safe for few pairs of versions
   split    the modern side has a store of its own and shares the core resources
 
-With --from it reads how a legacy control plane runs, from its static pod manifests (/etc/kubernetes/manifests) or its systemd
-units (/etc/systemd/system), and writes the spec for it: version, stores, certificates, ports, and every argument as it is. DIR may
-be a copy, with the environment files of units beside them or under their full paths. Nothing is made up: what the files do not
-say is left empty, and stderr lists what to fill in. The layout is split unless another is given.
+With --from it reads how a legacy control plane runs, from its static pod manifests (/etc/kubernetes/manifests) or its
+systemd units (/etc/systemd/system), and writes the spec for it: version, stores, certificates, ports, and every
+argument as it is. DIR may be a copy, with the environment files of units beside them or under their full paths. Nothing
+is made up: what the files do not say is left empty, and stderr lists what to fill in. The layout is split unless
+another is given.
 
-A version without a patch, such as 1.6, stands for a release of that minor. Where the two versions cannot live together in the
-layout, stderr names the rules that forbid it; fusionctl explain tells more.
+A version without a patch, such as 1.6, stands for a release of that minor. Where the two versions cannot live together
+in the layout, stderr names the rules that forbid it; fusionctl explain tells more.
 
-Exit codes: 0 written, 1 could not write, 2 bad usage, an unknown version, files that cannot be understood, or FILE exists.`,
+Exit codes: 0 written, 1 could not write, 2 bad usage, an unknown version, files that cannot be understood, or FILE
+exists.`,
 		Example: `  fusionctl init split -o spec.yaml
   fusionctl init shared --legacy 1.6 --modern 1.10
   fusionctl init --from /etc/kubernetes/manifests -o spec.yaml`,
@@ -58,14 +60,18 @@ Exit codes: 0 written, 1 could not write, 2 bad usage, an unknown version, files
 			if len(args) == 1 {
 				request.layout = spec.Layout(args[0])
 			} else if request.from == "" {
-				return badInput(errors.New("which layout? want init shared, init split or init --from DIR"), cmd.CommandPath()+" --help explains them")
+				return badInput(errors.New("which layout? want init shared, init split or init --from DIR"),
+					cmd.CommandPath()+" --help explains them")
 			}
 			return runInit(request, streams)
 		},
 	}
-	cmd.Flags().StringVar(&request.legacy, "legacy", "", "version of the legacy side (default 1.6, with --from that of its image)")
-	cmd.Flags().StringVar(&request.modern, "modern", "", "version of the modern side (default 1.36 for split, 1.10 for shared)")
-	cmd.Flags().StringVar(&request.from, "from", "", "directory with the manifests or units of a running legacy control plane")
+	cmd.Flags().StringVar(&request.legacy, "legacy", "",
+		"version of the legacy side (default 1.6, with --from that of its image)")
+	cmd.Flags().StringVar(&request.modern, "modern", "",
+		"version of the modern side (default 1.36 for split, 1.10 for shared)")
+	cmd.Flags().StringVar(&request.from, "from", "",
+		"directory with the manifests or units of a running legacy control plane")
 	cmd.Flags().StringVarP(&request.out, "out", "o", "-", "file to write; it must not exist; - is standard output")
 	return cmd
 }
@@ -110,7 +116,8 @@ func printForbidden(w io.Writer, request initRequest, text []byte) {
 	}
 	for _, f := range catalog.Check(p).Findings {
 		if f.Severity == finding.Error {
-			visible.Fprintf(w, "%s forbids this pair in layout %s: %s: %s\n  way out: %s\n", f.Rule, request.layout, f.Subject, f.Message, f.Fix)
+			visible.Fprintf(w, "%s forbids this pair in layout %s: %s: %s\n  way out: %s\n", f.Rule, request.layout,
+				f.Subject, f.Message, f.Fix)
 		}
 	}
 }
@@ -166,14 +173,16 @@ func printToDo(w io.Writer, name string, missing []adopt.Note, text []byte) {
 		return
 	}
 	for problem := range strings.SplitSeq(err.Error(), "\n") {
-		if !slices.ContainsFunc(missing, func(note adopt.Note) bool { return strings.Contains(problem, " "+note.Place+":") }) {
+		if !slices.ContainsFunc(missing, func(note adopt.Note) bool {
+			return strings.Contains(problem, " "+note.Place+":")
+		}) {
 			visible.Fprintln(w, "correct", problem)
 		}
 	}
 }
 
-// draftFrom reads the directory, and takes from the mode what one of its files does not have. Whatever is wrong with the
-// directory is the fault of what was given.
+// draftFrom reads the directory, and takes from the mode what one of its files does not have. Whatever is wrong with
+// the directory is the fault of what was given.
 func draftFrom(from string, options adopt.Options, mode *fs.FileMode) (*adopt.Draft, error) {
 	info, err := os.Stat(from)
 	if err != nil {
@@ -201,8 +210,8 @@ func draftFrom(from string, options adopt.Options, mode *fs.FileMode) (*adopt.Dr
 	return nil, badInput(fmt.Errorf("reading %s: %w", from, err), hint)
 }
 
-// hostOf is the root of this machine for systemd's own folders: their units refer to files elsewhere on it. For a copy of such a
-// folder the files of this machine would be the wrong ones.
+// hostOf is the root of this machine for systemd's own folders: their units refer to files elsewhere on it. For a copy
+// of such a folder the files of this machine would be the wrong ones.
 func hostOf(from string) fs.FS {
 	absolute, err := filepath.Abs(from)
 	if err != nil {
@@ -215,8 +224,8 @@ func hostOf(from string) fs.FS {
 	return os.DirFS("/")
 }
 
-// strictest takes from a mode what the files that are read do not have: a spec shows what they hold, and who may not read one
-// of them may not read that. Their owner may.
+// strictest takes from a mode what the files that are read do not have: a spec shows what they hold, and who may not
+// read one of them may not read that. Their owner may.
 type strictest struct {
 	fs.FS
 	mode *fs.FileMode
@@ -233,8 +242,8 @@ func (s strictest) Open(name string) (fs.File, error) {
 	return f, nil
 }
 
-// modernOf is the version that was given, or the one of the pair that each layout is explained with: 1.6 can share its store
-// with 1.10.
+// modernOf is the version that was given, or the one of the pair that each layout is explained with: 1.6 can share its
+// store with 1.10.
 func modernOf(request initRequest) string {
 	switch {
 	case request.modern != "":

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// releaseProgram gives back the memory of the program's own file that starting up has used: what is needed again comes back
-// from the system's cache. Starting up visits every package that is linked, and a verb uses few of them: without this, its own
-// memory would come on top of all of that.
+// releaseProgram gives back the memory of the program's own file that starting up has used: what is needed again comes
+// back from the system's cache. Starting up visits every package that is linked, and a verb uses few of them: without
+// this, its own memory would come on top of all of that.
 func releaseProgram() {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {

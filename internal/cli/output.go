@@ -23,14 +23,15 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/journal"
 )
 
-// enumFlag adds a flag that takes one of a list of words; the list serves the help text, the check and the shell's completion.
-// The first word is the default.
+// enumFlag adds a flag that takes one of a list of words; the list serves the help text, the check and the shell's
+// completion. The first word is the default.
 func enumFlag(cmd *cobra.Command, target *string, name, shorthand, usage string, words ...string) {
 	*target = words[0]
 	cmd.Flags().VarP(&enumValue{target: target, words: words}, name, shorthand, usage+": "+strings.Join(words, ", "))
-	err := cmd.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return words, cobra.ShellCompDirectiveNoFileComp
-	})
+	err := cmd.RegisterFlagCompletionFunc(
+		name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return words, cobra.ShellCompDirectiveNoFileComp
+		})
 	if err != nil {
 		panic("cli: internal error: " + err.Error())
 	}
@@ -102,7 +103,8 @@ func quotedYAML(text []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// asData is where objects and values go that must stay what they are: past what makes characters visible, unless people look.
+// asData is where objects and values go that must stay what they are: past what makes characters visible, unless people
+// look.
 func asData(w io.Writer) io.Writer {
 	if shown, ok := w.(*visible.Writer); ok && !isTerminal(w) {
 		return shown.Unwrap()
@@ -110,8 +112,8 @@ func asData(w io.Writer) io.Writer {
 	return w
 }
 
-// errorLines are the lines of an error: each of those that it joins begins one, and what follows a line break within one is
-// indented, so that no text from elsewhere looks like a line of ours.
+// errorLines are the lines of an error: each of those that it joins begins one, and what follows a line break within
+// one is indented, so that no text from elsewhere looks like a line of ours.
 func errorLines(err error) []string {
 	text := strings.TrimRight(err.Error(), "\n")
 	switch e := err.(type) {
@@ -137,7 +139,8 @@ func errorLines(err error) []string {
 	return lines
 }
 
-// printDocument writes the document where the format is JSON or YAML, and reports whether it is: a table, for people, is each verb's own.
+// printDocument writes the document where the format is JSON or YAML, and reports whether it is: a table, for people,
+// is each verb's own.
 func printDocument(w io.Writer, format string, document any) (printed bool, err error) {
 	switch format {
 	case "json":
@@ -178,8 +181,8 @@ func readInput(streams Streams, file string, limitBytes int64) ([]byte, error) {
 	return data, nil
 }
 
-// openInput opens a file, or standard input for "-". What is no file, or cannot be opened, is bad input; a named pipe would
-// block until somebody writes to it.
+// openInput opens a file, or standard input for "-". What is no file, or cannot be opened, is bad input; a named pipe
+// would block until somebody writes to it.
 func openInput(streams Streams, file string) (io.ReadCloser, error) {
 	if file == "-" {
 		return io.NopCloser(streams.In), nil
@@ -192,7 +195,8 @@ func openInput(streams Streams, file string) (io.ReadCloser, error) {
 	case mode.IsDir():
 		return nil, usagef("%s: is a directory, want a file", file)
 	case !mode.IsRegular():
-		return nil, badInput(fmt.Errorf("%s: is a pipe or a device, want a file", file), "- reads standard input, which may be a pipe")
+		return nil, badInput(fmt.Errorf("%s: is a pipe or a device, want a file", file),
+			"- reads standard input, which may be a pipe")
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -220,7 +224,8 @@ func inputFiles(names []string) iter.Seq2[string, error] {
 					return err
 				case hidden && entry.IsDir():
 					return fs.SkipDir
-				case hidden || entry.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
+				case hidden || entry.IsDir() ||
+					!slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
 					return nil
 				}
 				found = true

@@ -14,7 +14,8 @@ import (
 
 // TestDocumentsMeanTheSameWhenTheyAreShown: an escape in JSON and YAML stands where it has a meaning.
 func TestDocumentsMeanTheSameWhenTheyAreShown(t *testing.T) {
-	want := map[string]string{"plain": "x", "turned \u202e": "a \u2066b\u009b31m\u007f\u0085 'c'", "lines": "a\n\u200fb\tc\u2028"}
+	want := map[string]string{"plain": "x", "turned \u202e": "a \u2066b\u009b31m\u007f\u0085 'c'",
+		"lines": "a\n\u200fb\tc\u2028"}
 	for name, print := range map[string]func(*visible.Writer) error{
 		"JSON": func(w *visible.Writer) error { return printJSON(w, want) },
 		"YAML": func(w *visible.Writer) error { return printYAML(w, want) },

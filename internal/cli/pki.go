@@ -42,13 +42,14 @@ func newPKICmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pki SPEC --ca-cert FILE --ca-key FILE --out DIR",
 		Short: "Issue the certificates that a plan needs, from the cluster's own CA",
-		Long: `pki issues what the components of a plan present: serving certificates with the right names, client certificates with the right
-user, none of them in system:masters. Files go to DIR/HOST/PATH, ready to be copied to each host. What is there already is kept, keys have
-mode 0600, and a directory that pki creates is its owner's alone. Certificates that the cluster has already are not issued again; the service-account key of the legacy side is reused, so that
-its tokens stay valid on both sides.
+		Long: `pki issues what the components of a plan present: serving certificates with the right names, client
+certificates with the right user, none of them in system:masters. Files go to DIR/HOST/PATH, ready to be copied to each
+host. What is there already is kept, keys have mode 0600, and a directory that pki creates is its owner's alone.
+Certificates that the cluster has already are not issued again; the service-account key of the legacy side is reused, so
+that its tokens stay valid on both sides.
 
-Exit codes: 0 done, 1 could not write, 2 bad spec or bad key files, 3 a certificate that was kept is not good for all names of the plan,
-or a key that was kept is empty, another certificate's, or readable by others.`,
+Exit codes: 0 done, 1 could not write, 2 bad spec or bad key files, 3 a certificate that was kept is not good for all
+names of the plan, or a key that was kept is empty, another certificate's, or readable by others.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.file, req.now = args[0], time.Now()
@@ -58,13 +59,17 @@ or a key that was kept is empty, another certificate's, or readable by others.`,
 	flags := cmd.Flags()
 	flags.StringVar(&req.caCert, "ca-cert", "", "certificate of the cluster's CA")
 	flags.StringVar(&req.caKey, "ca-key", "", "private key of the cluster's CA")
-	flags.StringVar(&req.etcdCert, "etcd-ca-cert", "", "certificate of the CA of the stores, when it is another one and exists")
+	flags.StringVar(&req.etcdCert, "etcd-ca-cert", "",
+		"certificate of the CA of the stores, when it is another one and exists")
 	flags.StringVar(&req.etcdKey, "etcd-ca-key", "", "private key of the CA of the stores")
-	flags.StringVar(&req.proxyCert, "front-proxy-ca-cert", "", "certificate of the CA of the aggregation layer, when it exists")
+	flags.StringVar(&req.proxyCert, "front-proxy-ca-cert", "",
+		"certificate of the CA of the aggregation layer, when it exists")
 	flags.StringVar(&req.proxyKey, "front-proxy-ca-key", "", "private key of the CA of the aggregation layer")
-	flags.StringVar(&req.serviceAccountKey, "service-account-key", "", "private key with which the legacy side signs tokens; when it is new, one is made")
+	flags.StringVar(&req.serviceAccountKey, "service-account-key", "",
+		"private key with which the legacy side signs tokens; when it is new, one is made")
 	flags.StringVar(&req.out, "out", "", "directory to write below")
-	enumFlag(cmd, &req.target, "target", "", "what runs the components; certificates for hosted have the names of services and pods", render.Targets...)
+	enumFlag(cmd, &req.target, "target", "",
+		"what runs the components; certificates for hosted have the names of services and pods", render.Targets...)
 	flags.IntVar(&req.days, "days", 365, "how long certificates are good")
 	for _, name := range []string{"ca-cert", "ca-key", "out"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
@@ -88,7 +93,8 @@ func runPKI(ctx context.Context, req pkiRequest, streams Streams) error {
 		return err
 	}
 	day := 24 * time.Hour
-	files, err := pki.Issue(p, given, pki.LifetimeOf(req.now, time.Duration(req.days)*day), pki.LifetimeOf(req.now, 10*365*day))
+	files, err := pki.Issue(p, given, pki.LifetimeOf(req.now, time.Duration(req.days)*day),
+		pki.LifetimeOf(req.now, 10*365*day))
 	if err != nil {
 		return badInput(err, "fusionctl pki --help names the flags for further authorities")
 	}
@@ -131,7 +137,9 @@ func keptKeys(p *plan.Plan, out string) ([]string, error) {
 	look := func(host, key string, fits func(key []byte) error) error {
 		name := path.Join(host, key)
 		problem := func(format string, args ...any) {
-			problems = append(problems, fmt.Sprintf("%s: was kept, and %s", filepath.Join(out, filepath.FromSlash(name)), fmt.Sprintf(format, args...)))
+			problems = append(problems,
+				fmt.Sprintf("%s: was kept, and %s", filepath.Join(out, filepath.FromSlash(name)),
+					fmt.Sprintf(format, args...)))
 		}
 		info, err := root.Lstat(name)
 		switch {
@@ -143,7 +151,8 @@ func keptKeys(p *plan.Plan, out string) ([]string, error) {
 			problem("is no regular file; put the key in its place")
 			return nil
 		case info.Mode().Perm()&0o077 != 0:
-			problem("has mode %04o, so that others may read it; replace it and what was signed by it, or chmod 600 if nobody did", info.Mode().Perm())
+			problem("has mode %04o, so that others may read it; replace it and what was signed by it, or chmod 600 "+
+				"if nobody did", info.Mode().Perm())
 		}
 		data, err := root.ReadFile(name)
 		if err != nil {
@@ -170,15 +179,18 @@ func keptKeys(p *plan.Plan, out string) ([]string, error) {
 		}
 	}
 	for _, h := range p.Hosts {
-		if err := look(h.Name, p.PKI.ServiceAccountKey, func(key []byte) error { _, err := pki.PublicKey(key); return err }); err != nil {
+		if err := look(h.Name, p.PKI.ServiceAccountKey, func(key []byte) error {
+			_, err := pki.PublicKey(key)
+			return err
+		}); err != nil {
 			return problems, err
 		}
 	}
 	return problems, nil
 }
 
-// keptWithoutNames reports certificates that were kept and are not good for all names of the plan: a service that came into the plan later, or
-// an address that changed. Replacing one would surprise whoever made it.
+// keptWithoutNames reports certificates that were kept and are not good for all names of the plan: a service that came
+// into the plan later, or an address that changed. Replacing one would surprise whoever made it.
 func keptWithoutNames(p *plan.Plan, out string, streams Streams) (short bool, err error) {
 	for _, c := range p.Certificates {
 		if c.Existing || c.Authority {
@@ -196,7 +208,8 @@ func keptWithoutNames(p *plan.Plan, out string, streams Streams) (short bool, er
 			visible.Fprintf(streams.Err, "%s: was kept: %v\n", path, err)
 		case len(lacking) > 0:
 			short = true
-			visible.Fprintf(streams.Err, "%s: was kept, and is not good for %s, which the plan names; remove it and its key, and run this again\n", path, strings.Join(lacking, ", "))
+			visible.Fprintf(streams.Err, "%s: was kept, and is not good for %s, which the plan names; remove it and "+
+				"its key, and run this again\n", path, strings.Join(lacking, ", "))
 		}
 	}
 	return short, nil
@@ -266,9 +279,11 @@ func newPKIShowCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show DIR",
 		Short: "List the certificates below a directory, soonest end first",
-		Long: `show lists every certificate below a directory: who it names, who signed it, when it ends. Keys are not opened.
+		Long: `show lists every certificate below a directory: who it names, who signed it, when it ends. Keys are not
+opened.
 
-Exit codes: 0 done, 2 no such directory or a file that cannot be read, 3 a certificate has ended or ends within --warn-days.`,
+Exit codes: 0 done, 2 no such directory or a file that cannot be read, 3 a certificate has ended or ends within
+--warn-days.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return runPKIShow(args[0], output, warnDays, time.Now(), streams)
@@ -294,7 +309,8 @@ func runPKIShow(dir, output string, warnDays int, now time.Time, streams Streams
 		err = printTable(streams.Out, func(t io.Writer) {
 			visible.Fprintln(t, "ENDS\tDAYS\tNAME\tGROUPS\tISSUER\tFILE")
 			for _, r := range rows {
-				visible.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", r.NotAfter.UTC().Format(time.DateOnly), r.Days, r.CommonName, dash(strings.Join(r.Organizations, ",")), r.Issuer, r.File)
+				visible.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", r.NotAfter.UTC().Format(time.DateOnly), r.Days,
+					r.CommonName, dash(strings.Join(r.Organizations, ",")), r.Issuer, r.File)
 			}
 		})
 	}
@@ -327,8 +343,9 @@ func certificatesBelow(dir string, now time.Time) ([]certificateRow, error) {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		for _, c := range certificates {
-			row := certificateRow{File: path, CommonName: c.Subject.CommonName, Organizations: c.Subject.Organization, Issuer: c.Issuer.CommonName,
-				Names: c.DNSNames, NotAfter: c.NotAfter, Days: int(c.NotAfter.Sub(now).Hours() / 24)}
+			row := certificateRow{File: path, CommonName: c.Subject.CommonName, Organizations: c.Subject.Organization,
+				Issuer: c.Issuer.CommonName,
+				Names:  c.DNSNames, NotAfter: c.NotAfter, Days: int(c.NotAfter.Sub(now).Hours() / 24)}
 			for _, ip := range c.IPAddresses {
 				row.Names = append(row.Names, ip.String())
 			}

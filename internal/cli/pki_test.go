@@ -87,7 +87,8 @@ func TestPKIIssuesWhatThePlanNeedsAndKeepsWhatIsThere(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(readCertificate(t, etcdCert))
 	member := readCertificate(t, filepath.Join(out, "cp-1/pki/etcd-modern/server.crt"))
-	if _, err := member.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+	if _, err := member.Verify(
+		x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
 		t.Errorf("the member's certificate: %v", err)
 	}
 	sameFile(t, filepath.Join(out, "cp-1/pki/front-proxy-ca.crt"), filepath.Join(out, "cp-2/pki/front-proxy-ca.crt"))
@@ -117,7 +118,8 @@ func TestPKIIssuesWhatThePlanNeedsAndKeepsWhatIsThere(t *testing.T) {
 	if err := os.Rename(onlyThere, onlyThere+".away"); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, stderr := run(t, args...); code != exitUsage || stdout != "" || !strings.Contains(stderr, "not on every host") {
+	if code, stdout, stderr := run(t, args...); code != exitUsage || stdout != "" ||
+		!strings.Contains(stderr, "not on every host") {
 		t.Errorf("with an authority on one host of two: exit %d, wrote %q: %s; want it said", code, stdout, stderr)
 	}
 	if err := os.Rename(onlyThere+".away", onlyThere); err != nil {
@@ -131,7 +133,8 @@ func TestPKIIssuesWhatThePlanNeedsAndKeepsWhatIsThere(t *testing.T) {
 	}
 
 	code, stdout, _ := run(t, "pki", "show", out, "--warn-days", "0")
-	if code != exitDone || !strings.Contains(stdout, "system:kube-controller-manager") || strings.Contains(stdout, "PRIVATE") {
+	if code != exitDone || !strings.Contains(stdout, "system:kube-controller-manager") ||
+		strings.Contains(stdout, "PRIVATE") {
 		t.Errorf("show: exit %d\n%s", code, stdout)
 	}
 	if code, _, _ := run(t, "pki", "show", out, "--warn-days", "400"); code != exitAttention {
@@ -148,15 +151,18 @@ func TestPKISaysWhichCertificateLacksTheNamesOfALaterPlan(t *testing.T) {
 		if err := os.WriteFile(spec, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		code, _, stderr := run(t, "pki", spec, "--ca-cert", caCert, "--ca-key", caKey, "--etcd-ca-cert", caCert, "--etcd-ca-key", caKey, "--out", out)
+		code, _, stderr := run(t, "pki", spec, "--ca-cert", caCert, "--ca-key", caKey, "--etcd-ca-cert", caCert,
+			"--etcd-ca-key", caKey, "--out", out)
 		return code, stderr
 	}
 	if code, stderr := issue(pkiSpec); code != exitDone {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
 	code, stderr := issue(pkiSpec + "  pods: {}\n")
-	if code != exitAttention || strings.Count(stderr, "modern/apiserver.crt: was kept, and is not good for kubernetes-modern, ") != 2 || !strings.Contains(stderr, "10.96.0.2,") {
-		t.Errorf("with a service that came later: exit %d, %s; want 3 and what the certificates of both hosts lack", code, stderr)
+	if code != exitAttention || strings.Count(stderr, "modern/apiserver.crt: was kept, and is not good for "+
+		"kubernetes-modern, ") != 2 || !strings.Contains(stderr, "10.96.0.2,") {
+		t.Errorf("with a service that came later: exit %d, %s; want 3 and what the certificates of both hosts lack",
+			code, stderr)
 	}
 	for _, host := range []string{"cp-1", "cp-2"} {
 		for _, ending := range []string{".crt", ".key"} {
@@ -169,7 +175,8 @@ func TestPKISaysWhichCertificateLacksTheNamesOfALaterPlan(t *testing.T) {
 		t.Errorf("after they were removed: exit %d: %s", code, stderr)
 	}
 	for _, name := range []string{"kubernetes-modern.default.svc.cluster.local", "10.96.0.2"} {
-		if err := readCertificate(t, filepath.Join(out, "cp-2/pki/modern/apiserver.crt")).VerifyHostname(name); err != nil {
+		if err := readCertificate(t, filepath.Join(out, "cp-2/pki/modern/apiserver.crt")).VerifyHostname(
+			name); err != nil {
 			t.Error(err)
 		}
 	}
@@ -226,11 +233,13 @@ func TestPKISaysWhichKeysItKeptAreNotGood(t *testing.T) {
 	}
 	caCert, caKey := authorityFiles(t, dir, "ca")
 	etcdCert, etcdKey := authorityFiles(t, dir, "etcd")
-	args := []string{"pki", spec, "--ca-cert", caCert, "--ca-key", caKey, "--etcd-ca-cert", etcdCert, "--etcd-ca-key", etcdKey, "--out", out}
+	args := []string{"pki", spec, "--ca-cert", caCert, "--ca-key", caKey, "--etcd-ca-cert", etcdCert, "--etcd-ca-key",
+		etcdKey, "--out", out}
 	if code, _, stderr := run(t, args...); code != exitDone {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
-	key, foreign := filepath.Join(out, "cp-1/pki/modern/apiserver.key"), filepath.Join(out, "cp-2/pki/modern/apiserver.key")
+	key, foreign := filepath.Join(out, "cp-1/pki/modern/apiserver.key"),
+		filepath.Join(out, "cp-2/pki/modern/apiserver.key")
 	good, err := os.ReadFile(key)
 	if err != nil {
 		t.Fatal(err)
@@ -252,13 +261,16 @@ func TestPKISaysWhichKeysItKeptAreNotGood(t *testing.T) {
 		{key, func(file string) error {
 			return errors.Join(os.Rename(file, file+".moved"), os.Symlink(file+".moved", file))
 		}, "is no regular file"},
-		{filepath.Join(out, "cp-1/pki/sa.key"), func(file string) error { return os.WriteFile(file, nil, 0o600) }, "want a PEM file with a private key"},
+		{filepath.Join(out, "cp-1/pki/sa.key"), func(file string) error {
+			return os.WriteFile(file, nil, 0o600)
+		}, "want a PEM file with a private key"},
 	} {
 		if err := test.change(test.file); err != nil {
 			t.Fatal(err)
 		}
 		code, stdout, stderr := run(t, args...)
-		if code != exitAttention || stdout != "" || !strings.Contains(stderr, test.file+": was kept, and ") || !strings.Contains(stderr, test.says) {
+		if code != exitAttention || stdout != "" || !strings.Contains(stderr, test.file+": was kept, and ") ||
+			!strings.Contains(stderr, test.says) {
 			t.Errorf("%s: exit %d, wrote %q: %s; want 3 and it said", test.says, code, stdout, stderr)
 		}
 		if err := errors.Join(os.Remove(key), os.WriteFile(key, good, 0o600)); err != nil {

@@ -34,8 +34,8 @@ func newPlanCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan SPEC",
 		Short: "Resources, locations, owners, controllers and flags that follow from a spec",
-		Long: `plan prints what follows from a spec: where each side keeps each resource and who writes it, which controllers run and why,
-and every argument of every component with the reason for it.
+		Long: `plan prints what follows from a spec: where each side keeps each resource and who writes it, which
+controllers run and why, and every argument of every component with the reason for it.
 
 Exit codes: 0 done, 2 bad spec.`,
 		Args: cobra.ExactArgs(1),
@@ -45,7 +45,8 @@ Exit codes: 0 done, 2 bad spec.`,
 		},
 	}
 	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
-	cmd.Flags().BoolVar(&req.all, "all", false, "in the table, also list resources that neither version serves by default")
+	cmd.Flags().BoolVar(&req.all, "all", false,
+		"in the table, also list resources that neither version serves by default")
 	return cmd
 }
 
@@ -83,7 +84,8 @@ func loadPlanFor(streams Streams, file string, target plan.Target) (*plan.Plan, 
 }
 
 func printPlan(w io.Writer, p *plan.Plan, all bool) error {
-	visible.Fprintf(w, "%s: %s layout, legacy %s, modern %s, kubelet %s\n\n", p.Name, p.Layout, p.Legacy.Version, p.Modern.Version, p.Kubelet)
+	visible.Fprintf(w, "%s: %s layout, legacy %s, modern %s, kubelet %s\n\n", p.Name, p.Layout, p.Legacy.Version,
+		p.Modern.Version, p.Kubelet)
 	sections := []func(io.Writer){
 		func(t io.Writer) { printStores(t, p) },
 		func(t io.Writer) { printResources(t, p, all) },
@@ -129,9 +131,11 @@ func printResources(t io.Writer, p *plan.Plan, all bool) {
 		if !all && !r.Pseudo && len(r.Legacy.Serves) == 0 && len(r.Modern.Serves) == 0 {
 			continue
 		}
-		visible.Fprintf(t, "%s\t%s/%s\t%s\t%s\t%s\t%s\n", r.Name, p.Prefix, r.Key, r.Owner, place(r.Legacy), place(r.Modern), r.Why)
+		visible.Fprintf(t, "%s\t%s/%s\t%s\t%s\t%s\t%s\n", r.Name, p.Prefix, r.Key, r.Owner, place(r.Legacy),
+			place(r.Modern), r.Why)
 	}
-	visible.Fprintf(t, "%s\t%s/GROUP/RESOURCE\t%s\t%s\t%s\tevery version keeps them in its default store\n", p.CustomResources.Name, p.Prefix,
+	visible.Fprintf(t, "%s\t%s/GROUP/RESOURCE\t%s\t%s\t%s\tevery version keeps them in its default store\n",
+		p.CustomResources.Name, p.Prefix,
 		p.CustomResources.Owner, place(p.CustomResources.Legacy), place(p.CustomResources.Modern))
 }
 
@@ -198,10 +202,13 @@ func dash(s string) string {
 func printPods(t io.Writer, p *plan.Pods) {
 	s := p.Service
 	visible.Fprintln(t, "PODS OF THE MODERN SIDE\t\tWHY")
-	visible.Fprintf(t, "service\t%s/%s, %s\tmade through the %s server: %s\n", s.Namespace, s.Name, net.JoinHostPort(s.ClusterIP, strconv.Itoa(s.Port)), s.Side, s.Why)
-	visible.Fprintf(t, "endpoints\t%s, port %d\tthe modern API servers that are ready\n", strings.Join(s.Addresses, ","), s.Target)
+	visible.Fprintf(t, "service\t%s/%s, %s\tmade through the %s server: %s\n", s.Namespace, s.Name,
+		net.JoinHostPort(s.ClusterIP, strconv.Itoa(s.Port)), s.Side, s.Why)
+	visible.Fprintf(t, "endpoints\t%s, port %d\tthe modern API servers that are ready\n",
+		strings.Join(s.Addresses, ","), s.Target)
 	visible.Fprintf(t, "tokens\t%s\t%s\n", p.Tokens, p.TokensWhy)
-	visible.Fprintf(t, "changed by\t%s, failure policy %s\t%s\n", p.Admission.By, p.Admission.FailurePolicy, p.Admission.Why)
+	visible.Fprintf(t, "changed by\t%s, failure policy %s\t%s\n", p.Admission.By, p.Admission.FailurePolicy,
+		p.Admission.Why)
 	visible.Fprintf(t, "label\t%s=%s\ttells them from the legacy side's\n", p.SideLabel, spec.SideLabelModern)
 	visible.Fprintf(t, "unknown fields\t%s\tthe legacy side drops them\n", p.UnknownFields)
 }

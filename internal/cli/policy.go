@@ -19,8 +19,9 @@ func newPolicyCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
 		Short: "Write, check, compare and prove ABAC policies",
-		Long: `The policy verbs work on the files of --authorization-policy-file, which Kubernetes reads with --authorization-mode=ABAC: one
-rule per line, in JSON. They read a file exactly as the server does, traps included; "policy validate" names the traps.`,
+		Long: `The policy verbs work on the files of --authorization-policy-file, which Kubernetes reads with
+--authorization-mode=ABAC: one rule per line, in JSON. They read a file exactly as the server does, traps included;
+"policy validate" names the traps.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(

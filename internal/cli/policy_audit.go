@@ -42,16 +42,17 @@ func newPolicyFromAuditCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "from-audit LOG...",
 		Short: "The smallest policy that would have allowed what was used",
-		Long: `from-audit reads the audit logs of an API server, JSON lines of audit.k8s.io, also compressed with gzip, and prints the smallest policy
-that allows every request that was allowed. It reads as a stream; its memory grows with the number of different rights.
+		Long: `from-audit reads the audit logs of an API server, JSON lines of audit.k8s.io, also compressed with gzip,
+and prints the smallest policy that allows every request that was allowed. It reads as a stream; its memory grows with
+the number of different rights.
 
 With --policy FILE it prints instead what that policy would have refused, as the rules that are missing from it.
 
-Requests by members of system:masters need no policy and are left out. An impersonation is a right of who impersonates, and
-the request itself a right of who is impersonated. Reads below /api/, /apis/ and /openapi/ become one rule each.
+Requests by members of system:masters need no policy and are left out. An impersonation is a right of who impersonates,
+and the request itself a right of who is impersonated. Reads below /api/, /apis/ and /openapi/ become one rule each.
 
-Exit codes: 0 done, 1 could not finish, 2 bad usage, or a file that is no audit log to its end, 3 with --policy, something would
-have been refused, or what was used cannot be said in a rule.`,
+Exit codes: 0 done, 1 could not finish, 2 bad usage, or a file that is no audit log to its end, 3 with --policy,
+something would have been refused, or what was used cannot be said in a rule.`,
 		Example: `  fusionctl policy from-audit audit.log audit-*.log.gz --group system:nodes > policy.jsonl
   fusionctl policy from-audit audit.log --policy policy.jsonl`,
 		Args: cobra.MinimumNArgs(1),
@@ -61,8 +62,10 @@ have been refused, or what was used cannot be said in a rule.`,
 		},
 	}
 	cmd.Flags().StringVar(&req.policy, "policy", "", "print what this policy would have refused")
-	cmd.Flags().StringArrayVar(&req.groups, "group", nil, "give the rights of this group's members to the group; repeat for more")
-	cmd.Flags().IntVar(&req.maxNamespaces, "max-namespaces", 0, "give a right that was used in more namespaces than this in all of them; 0 never does")
+	cmd.Flags().StringArrayVar(&req.groups, "group", nil,
+		"give the rights of this group's members to the group; repeat for more")
+	cmd.Flags().IntVar(&req.maxNamespaces, "max-namespaces", 0,
+		"give a right that was used in more namespaces than this in all of them; 0 never does")
 	enumFlag(cmd, &req.output, "output", "o", "how to print", "policy", "json")
 	return cmd
 }
@@ -121,7 +124,8 @@ func printFromAudit(req policyFromAuditRequest, usage *policy.Usage, sections []
 		Undecided: usage.Undecided, Unspeakable: usage.Unspeakable,
 	}
 	if req.output == "json" {
-		document := policyFromAuditDocument{Schema: "fusionctl/policy-from-audit/v1", Sections: []policySection{}, Summary: summary}
+		document := policyFromAuditDocument{Schema: "fusionctl/policy-from-audit/v1", Sections: []policySection{},
+			Summary: summary}
 		for _, s := range sections {
 			section := policySection{Comment: s.Comment}
 			for _, r := range s.Rules {
@@ -137,7 +141,8 @@ func printFromAudit(req policyFromAuditRequest, usage *policy.Usage, sections []
 		visible.Fprintf(streams.Err, "%s allowed by %s\n", counted(summary.Allowed, "request"), req.policy)
 	}
 	visible.Fprintf(streams.Err, "%s %s; left out: %d that the server refused, %d of %s, %s from before a decision\n",
-		counted(summary.Requests, "request"), what, summary.Refused, summary.Privileged, policy.GroupMasters, counted(summary.Undecided, "event"))
+		counted(summary.Requests, "request"), what, summary.Refused, summary.Privileged, policy.GroupMasters,
+		counted(summary.Undecided, "event"))
 	for _, text := range summary.Unspeakable {
 		visible.Fprintf(streams.Err, "no rule can allow this and nothing else: %s\n", text)
 	}

@@ -32,15 +32,15 @@ func newPolicyCanICmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "can-i FILE VERB RESOURCE[.GROUP][/SUBRESOURCE] [NAME]",
 		Short: "Does a policy allow a request?",
-		Long: `can-i asks a policy what "kubectl auth can-i" asks a server. A resource without a group is the core group's, or that of the one
-group that has it; "deployments." is the core group's in any case. Without -n a resource of namespaces is asked about in namespace
-"default", with -A without a namespace, as in a list over all of them.
+		Long: `can-i asks a policy what "kubectl auth can-i" asks a server. A resource without a group is the core
+group's, or that of the one group that has it; "deployments." is the core group's in any case. Without -n a resource of
+namespaces is asked about in namespace "default", with -A without a namespace, as in a list over all of them.
 
 As a server does, it adds group system:authenticated to the user's groups, those of a service account, and
 system:unauthenticated for system:anonymous. --exact-groups adds none.
 
---list prints the rules for the user in the namespace; --who prints who may make the request, of all subjects of the file. Group
-system:masters may do everything, whatever a policy says.
+--list prints the rules for the user in the namespace; --who prints who may make the request, of all subjects of the
+file. Group system:masters may do everything, whatever a policy says.
 
 Exit codes: 0 yes, 2 bad usage or a bad file, 3 no.`,
 		Example: `  fusionctl policy can-i policy.jsonl --as alice create deployments.apps -n team-a
@@ -59,9 +59,11 @@ Exit codes: 0 yes, 2 bad usage or a bad file, 3 no.`,
 	flags.StringArrayVar(&req.groups, "as-group", nil, "a group of the user; repeat for more")
 	flags.BoolVar(&req.exactGroups, "exact-groups", false, "do not add the groups that a server adds")
 	flags.StringVarP(&req.namespace, "namespace", "n", "", "the namespace")
-	flags.BoolVarP(&req.allNamespaces, "all-namespaces", "A", false, "ask without a namespace; with --list, about all of them")
+	flags.BoolVarP(&req.allNamespaces, "all-namespaces", "A", false,
+		"ask without a namespace; with --list, about all of them")
 	flags.StringVar(&req.subresource, "subresource", "", "the subresource; rules do not tell it from its resource")
-	flags.StringVar(&req.path, "path", "", "ask about this path instead of a resource; the verb is then get unless given")
+	flags.StringVar(&req.path, "path", "", "ask about this path instead of a resource; the verb is then get unless "+
+		"given")
 	flags.BoolVar(&req.list, "list", false, "print the rules for the user")
 	flags.BoolVar(&req.who, "who", false, "print who may make the request")
 	flags.BoolVarP(&req.quiet, "quiet", "q", false, "only exit with the code")
@@ -100,7 +102,8 @@ func runPolicyCanI(req policyCanIRequest, streams Streams) error {
 
 // request makes a request of the flags and arguments, as far as the question has one.
 func (req policyCanIRequest) request(streams Streams) (policy.Request, error) {
-	q := policy.Request{User: req.user, Groups: req.groups, Subresource: req.subresource, Path: req.path, Namespace: req.namespace}
+	q := policy.Request{User: req.user, Groups: req.groups, Subresource: req.subresource, Path: req.path,
+		Namespace: req.namespace}
 	switch {
 	case req.list && req.who:
 		return q, usagef("--list and --who: want one of them")

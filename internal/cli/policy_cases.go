@@ -33,15 +33,15 @@ func newPolicyTestCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test FILE --cases CASES",
 		Short: "Hold a policy to cases of what it should allow and deny",
-		Long: `test asks a policy every case of a file and prints those in which it says something else than the case wants. A case is a JSON or
-YAML object; a file holds JSON objects one after another, or a YAML list:
+		Long: `test asks a policy every case of a file and prints those in which it says something else than the case
+wants. A case is a JSON or YAML object; a file holds JSON objects one after another, or a YAML list:
 
   - {name: developers deploy, user: alice, groups: [devs], verb: create, apiGroup: apps, resource: deployments, namespace: a, want: allow}
   - {name: nobody reads metrics, user: alice, verb: get, path: /metrics, want: deny}
 
-Fields: name, user, groups, verb, apiGroup, resource, subresource, namespace, objectName or path, want. As a server does, it adds
-group system:authenticated to the groups of a case, those of a service account, and system:unauthenticated for
-system:anonymous; --exact-groups adds none.
+Fields: name, user, groups, verb, apiGroup, resource, subresource, namespace, objectName or path, want. As a server
+does, it adds group system:authenticated to the groups of a case, those of a service account, and system:unauthenticated
+for system:anonymous; --exact-groups adds none.
 
 Exit codes: 0 every case passed, 2 bad usage or a bad file, 3 a case failed.`,
 		Example: `  fusionctl policy test policy.jsonl --cases cases.yaml`,
@@ -80,7 +80,8 @@ func runPolicyTest(req policyTestRequest, streams Streams) error {
 		}
 		cases = append(cases, more...)
 	}
-	document := policyTestDocument{Schema: "fusionctl/policy-test/v1", Results: policy.RunCases(policy.NewAuthorizer(rules), cases, req.exactGroups)}
+	document := policyTestDocument{Schema: "fusionctl/policy-test/v1",
+		Results: policy.RunCases(policy.NewAuthorizer(rules), cases, req.exactGroups)}
 	document.Summary.Cases = len(cases)
 	for _, r := range document.Results {
 		if !r.Passed {

@@ -24,9 +24,9 @@ func newPolicyGenerateCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate [SPEC]",
 		Short: "The policy of the modern API server, from a spec, presets, or both",
-		Long: `generate prints the smallest policy that allows what a spec says under "access" and what the modern side's own components need:
-its controller manager, the account of each controller, discovery and health. Presets add what common software needs; "policy
-presets" lists them.
+		Long: `generate prints the smallest policy that allows what a spec says under "access" and what the modern
+side's own components need: its controller manager, the account of each controller, discovery and health. Presets add
+what common software needs; "policy presets" lists them.
 
 All resources of the core group are written one by one, since "*" would include the right to impersonate anybody.
 
@@ -42,11 +42,13 @@ Exit codes: 0 done, 2 bad usage, a bad spec, or an access rule that ABAC cannot 
 		},
 	}
 	cmd.Flags().StringSliceVar(&req.presets, "preset", nil, "add what this software needs; repeat for more")
-	cmd.Flags().StringSliceVar(&req.subjects, "subject", []string{"group:" + policy.GroupAuthenticated}, "who gets the presets: user:NAME, group:NAME or serviceaccount:NAMESPACE:NAME")
+	cmd.Flags().StringSliceVar(&req.subjects, "subject", []string{"group:" + policy.GroupAuthenticated},
+		"who gets the presets: user:NAME, group:NAME or serviceaccount:NAMESPACE:NAME")
 	cmd.Flags().StringVar(&req.out, "out", "-", "file to write; - is standard output")
-	err := cmd.RegisterFlagCompletionFunc("preset", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return presetNames(), cobra.ShellCompDirectiveNoFileComp
-	})
+	err := cmd.RegisterFlagCompletionFunc("preset",
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return presetNames(), cobra.ShellCompDirectiveNoFileComp
+		})
 	if err != nil {
 		panic("cli: internal error: " + err.Error())
 	}
@@ -55,7 +57,8 @@ Exit codes: 0 done, 2 bad usage, a bad spec, or an access rule that ABAC cannot 
 
 func runPolicyGenerate(req policyGenerateRequest, streams Streams) error {
 	if req.spec == "" && len(req.presets) == 0 {
-		return badInput(fmt.Errorf("nothing to generate from: want a SPEC, --preset, or both"), "fusionctl policy presets lists the presets")
+		return badInput(fmt.Errorf("nothing to generate from: want a SPEC, --preset, or both"),
+			"fusionctl policy presets lists the presets")
 	}
 	var intent policy.Intent
 	if req.spec != "" {
@@ -123,8 +126,8 @@ func newPolicyPresetsCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "presets [NAME]",
 		Short: "What common software needs from a policy",
-		Long: `presets lists the software that "policy generate --preset" knows; with a NAME, the API groups and resources that it brings, and
-those of Kubernetes that its installation writes, with where the names were read.
+		Long: `presets lists the software that "policy generate --preset" knows; with a NAME, the API groups and
+resources that it brings, and those of Kubernetes that its installation writes, with where the names were read.
 
 Exit codes: 0 done, 2 unknown preset.`,
 		Args: cobra.MaximumNArgs(1),

@@ -26,9 +26,10 @@ type policyProveDocument struct {
 
 // provedClaim is a claim with its proof or what refutes it.
 type provedClaim struct {
-	Want       policy.Want        `json:"want"`
-	Claim      string             `json:"claim"`
-	Regions    []policy.Region    `json:"regions"` // what the words mean: the claim is about the requests of all of them
+	Want  policy.Want `json:"want"`
+	Claim string      `json:"claim"`
+	// what the words mean: the claim is about the requests of all of them
+	Regions    []policy.Region    `json:"regions"`
 	Except     []policy.Subject   `json:"except,omitempty"`
 	Proved     bool               `json:"proved"`
 	Violations []policy.Violation `json:"violations,omitempty"` // of a claim that something is denied
@@ -40,16 +41,17 @@ func newPolicyProveCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prove FILE --deny CLAIM...",
 		Short: "Prove that nobody may do something, or find who may",
-		Long: `prove decides claims about all users, groups and requests, also those that the policy does not name. --deny CLAIM: no request of
-the claim is allowed, or a counter-example for every rule that allows one. --allow CLAIM: every request of the claim is allowed.
+		Long: `prove decides claims about all users, groups and requests, also those that the policy does not name.
+--deny CLAIM: no request of the claim is allowed, or a counter-example for every rule that allows one. --allow CLAIM:
+every request of the claim is allowed.
 
   CLAIM is VERB WHAT [in NAMESPACE] [by SUBJECT]... [except SUBJECT]...
   VERB is read, write, any, or a verb of the API; WHAT is RESOURCE[.GROUP], *.GROUP, * or a path such as /debug/*;
   SUBJECT is "user NAME", "group NAME" or "serviceaccount NAMESPACE:NAME".
 
-A resource is named as in kubectl, also by its kind or its short name; without a group it is claimed of every group that has it, with
---allow of the one of the newest version. What no API has is refused, with a suggestion: whatever is claimed of it is true. --crd names
-custom resources. What was proved is printed in full below each claim.
+A resource is named as in kubectl, also by its kind or its short name; without a group it is claimed of every group that
+has it, with --allow of the one of the newest version. What no API has is refused, with a suggestion: whatever is
+claimed of it is true. --crd names custom resources. What was proved is printed in full below each claim.
 
 A proof is about the policy alone. Group system:masters may do everything besides.
 
@@ -63,8 +65,10 @@ Exit codes: 0 every claim is proved, 2 bad usage, a bad claim or a bad file, 3 a
 		},
 	}
 	cmd.Flags().StringArrayVar(&req.deny, "deny", nil, "prove that no request of the claim is allowed; repeat for more")
-	cmd.Flags().StringArrayVar(&req.allow, "allow", nil, "prove that every request of the claim is allowed; repeat for more")
-	cmd.Flags().StringArrayVar(&req.crds, "crd", nil, "file with CustomResourceDefinitions whose resources are known; repeat for more")
+	cmd.Flags().StringArrayVar(&req.allow, "allow", nil,
+		"prove that every request of the claim is allowed; repeat for more")
+	cmd.Flags().StringArrayVar(&req.crds, "crd", nil,
+		"file with CustomResourceDefinitions whose resources are known; repeat for more")
 	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
 	return cmd
 }
@@ -101,7 +105,8 @@ func runPolicyProve(req policyProveRequest, streams Streams) error {
 		violations := policy.ProveDenied(rules, claim)
 		refuted = refuted || len(violations) > 0
 		document.Claims = append(document.Claims, provedClaim{
-			Want: policy.WantDeny, Claim: text, Regions: claim.Regions, Except: claim.Except, Proved: len(violations) == 0, Violations: violations,
+			Want: policy.WantDeny, Claim: text, Regions: claim.Regions, Except: claim.Except,
+			Proved: len(violations) == 0, Violations: violations,
 		})
 	}
 	for _, text := range req.allow {

@@ -13,8 +13,9 @@ func newPolicyToRBACCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "to-rbac FILE",
 		Short: "The roles and bindings that allow what a policy allows",
-		Long: `to-rbac prints ClusterRoles, Roles and their bindings for the day ABAC is left behind. They never allow more than the policy. Where
-RBAC cannot say what a rule says they allow less: each such rule stands as a comment at the top, with the reason.
+		Long: `to-rbac prints ClusterRoles, Roles and their bindings for the day ABAC is left behind. They never allow
+more than the policy. Where RBAC cannot say what a rule says they allow less: each such rule stands as a comment at the
+top, with the reason.
 
 Exit codes: 0 done, 2 bad usage or a bad file, 3 done, and some rules are not or not wholly expressed.`,
 		Example: `  fusionctl policy to-rbac policy.jsonl | kubectl apply --dry-run=server -f -`,
@@ -23,7 +24,8 @@ Exit codes: 0 done, 2 bad usage or a bad file, 3 done, and some rules are not or
 			return runPolicyToRBAC(args[0], crds, output, streams)
 		},
 	}
-	cmd.Flags().StringArrayVar(&crds, "crd", nil, "file with CustomResourceDefinitions whose resources are known; repeat for more")
+	cmd.Flags().StringArrayVar(&crds, "crd", nil,
+		"file with CustomResourceDefinitions whose resources are known; repeat for more")
 	enumFlag(cmd, &output, "output", "o", "how to print", "yaml", "json")
 	return cmd
 }

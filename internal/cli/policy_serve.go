@@ -22,17 +22,19 @@ func newPolicyServeCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve FILE",
 		Short: "Answer the authorization webhook of API servers by a policy, and reload it when it changes",
-		Long: `serve answers SubjectAccessReviews (authorization.k8s.io v1 and v1beta1) on POST /authorize by a policy file. When the file changes it
-is read again; a file that is missing, broken, or has a finding of severity error does not replace the one in use, and the log
-and the metrics say so.
+		Long: `serve answers SubjectAccessReviews (authorization.k8s.io v1 and v1beta1) on POST /authorize by a policy
+file. When the file changes it is read again; a file that is missing, broken, or has a finding of severity error does
+not replace the one in use, and the log and the metrics say so.
 
-On the API server: --authorization-mode=Webhook (or Webhook before others), --authorization-webhook-config-file=KUBECONFIG whose
-cluster is https://HOST:PORT/authorize, and --authorization-webhook-version=v1 where there is that flag. A request that no rule
-allows is no opinion, so authorizers behind this one are asked; with --deny it is denied.
+On the API server: --authorization-mode=Webhook (or Webhook before others),
+--authorization-webhook-config-file=KUBECONFIG whose cluster is https://HOST:PORT/authorize, and
+--authorization-webhook-version=v1 where there is that flag. A request that no rule allows is no opinion, so authorizers
+behind this one are asked; with --deny it is denied.
 
-Only clients with a certificate that --client-ca has signed for a --client-name may call: the API servers, by the user of that kubeconfig.
-With --any-client whoever reaches the port may ask what anybody may do. /healthz, /readyz and /metrics are served beside /authorize, and with
---metrics-listen on an address of their own: without TLS on loopback, elsewhere to certificates of --client-ca for a --metrics-client-name.
+Only clients with a certificate that --client-ca has signed for a --client-name may call: the API servers, by the user
+of that kubeconfig. With --any-client whoever reaches the port may ask what anybody may do. /healthz, /readyz and
+/metrics are served beside /authorize, and with --metrics-listen on an address of their own: without TLS on loopback,
+elsewhere to certificates of --client-ca for a --metrics-client-name.
 
 A file without a rule is refused: it would allow nothing.
 
@@ -48,7 +50,8 @@ Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or a bad file.`,
 	flags := cmd.Flags()
 	req.server.bind(flags, "127.0.0.1:8443", "the file has changed")
 	flags.BoolVar(&req.deny, "deny", false, "deny what no rule allows, instead of having no opinion")
-	flags.BoolVar(&req.lenient, "lenient", false, "take into use whatever the API server would, also a policy with errors")
+	flags.BoolVar(&req.lenient, "lenient", false,
+		"take into use whatever the API server would, also a policy with errors")
 	return cmd
 }
 
@@ -65,21 +68,24 @@ func runPolicyServe(ctx context.Context, req *policyServeRequest, streams Stream
 	metrics := webhook.NewMetrics(registry)
 	source, err := webhook.Open(req.file, req.lenient, metrics)
 	if err != nil {
-		return badInput(err, "fusionctl policy validate "+req.file+" shows what is wrong; --lenient serves what the API server would")
+		return badInput(err, "fusionctl policy validate "+req.file+
+			" shows what is wrong; --lenient serves what the API server would")
 	}
 	log := serverLog(ctx, streams)
 	mux := http.NewServeMux()
 	handler := &webhook.Handler{Policy: source.Current, Deny: req.deny, Metrics: metrics, Logger: log}
 	mux.Handle("/authorize", webserver.Limit(webserver.DefaultRequests, handler))
-	return req.server.serve(ctx, service{mux: mux, registry: registry, log: log, about: []any{"policy", req.file}, follow: func(ctx context.Context) {
-		source.Watch(ctx, req.server.interval, func(err error) {
-			if err != nil {
-				log.Error("the policy file is not loaded, the one of before stays in use", "file", req.file, "error", err)
-				return
-			}
-			log.Info("loaded the policy file", "file", req.file)
-		})
-	}})
+	return req.server.serve(ctx, service{mux: mux, registry: registry, log: log, about: []any{"policy", req.file},
+		follow: func(ctx context.Context) {
+			source.Watch(ctx, req.server.interval, func(err error) {
+				if err != nil {
+					log.Error("the policy file is not loaded, the one of before stays in use", "file", req.file,
+						"error", err)
+					return
+				}
+				log.Info("loaded the policy file", "file", req.file)
+			})
+		}})
 }
 
 // check refuses what would serve decisions to the world without protection.

@@ -16,7 +16,8 @@ import (
 	"github.com/kubefusion/fusionctl/internal/filetree"
 )
 
-// TestPolicyServeReloads starts the verb as a user would, and changes the file under it: a good change is used, a bad one is not.
+// TestPolicyServeReloads starts the verb as a user would, and changes the file under it: a good change is used, a bad
+// one is not.
 func TestPolicyServeReloads(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.jsonl")
 	write := func(text string) {
@@ -26,7 +27,8 @@ func TestPolicyServeReloads(t *testing.T) {
 		}
 	}
 	rule := func(user string) string {
-		return `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"` + user + `","resource":"configmaps","namespace":"a"}}` + "\n"
+		return `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"` + user +
+			`","resource":"configmaps","namespace":"a"}}` + "\n"
 	}
 	write(rule("alice"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -34,7 +36,8 @@ func TestPolicyServeReloads(t *testing.T) {
 	lines := bufio.NewScanner(logs)
 	done := make(chan int, 1)
 	go func() {
-		done <- Main(ctx, []string{"policy", "serve", file, "--insecure-http", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--reload-interval", "5ms"},
+		done <- Main(ctx, []string{"policy", "serve", file, "--insecure-http", "--listen", "127.0.0.1:0",
+			"--metrics-listen", "127.0.0.1:0", "--reload-interval", "5ms"},
 			Streams{In: strings.NewReader(""), Out: io.Discard, Err: stderr})
 		stderr.Close()
 	}()
@@ -64,7 +67,8 @@ func TestPolicyServeReloads(t *testing.T) {
 	}
 	allowed := func(user string) bool {
 		t.Helper()
-		body := `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"` + user + `","resourceAttributes":{"verb":"get","resource":"configmaps","namespace":"a"}}}`
+		body := `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"` + user +
+			`","resourceAttributes":{"verb":"get","resource":"configmaps","namespace":"a"}}}`
 		response, err := http.Post("http://"+address+"/authorize", "application/json", bytes.NewReader([]byte(body)))
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +93,9 @@ func TestPolicyServeReloads(t *testing.T) {
 	if allowed("alice") || !allowed("bob") {
 		t.Error("a policy that allows everything is in use, or the last good one is not")
 	}
-	if metrics := get("/metrics"); !strings.Contains(metrics, "fusionctl_policy_file_good 0\n") || !strings.Contains(metrics, `fusionctl_policy_decisions_total{decision="allow",version="authorization.k8s.io/v1"} 3`) {
+	if metrics := get("/metrics"); !strings.Contains(metrics, "fusionctl_policy_file_good 0\n") ||
+		!strings.Contains(
+			metrics, `fusionctl_policy_decisions_total{decision="allow",version="authorization.k8s.io/v1"} 3`) {
 		t.Errorf("metrics:\n%s", metrics)
 	}
 	get("/healthz")
@@ -103,7 +109,8 @@ func TestPolicyServeReloads(t *testing.T) {
 
 func TestPolicyServeRefusesToBeOpen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.jsonl")
-	if err := os.WriteFile(file, []byte(`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"alice","resource":"pods","namespace":"a"}}`), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte(`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"alice","resource":"pods","namespace":"a"}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	empty := filepath.Join(t.TempDir(), "empty.jsonl")
@@ -127,7 +134,8 @@ func TestPolicyServeRefusesToBeOpen(t *testing.T) {
 		"--reload-interval 0s: want more": {file, "--insecure-http", "--reload-interval", "0"},
 	} {
 		var stderr bytes.Buffer
-		code := Main(t.Context(), append([]string{"policy", "serve"}, args...), Streams{In: strings.NewReader(""), Out: io.Discard, Err: &stderr})
+		code := Main(t.Context(), append([]string{"policy", "serve"}, args...),
+			Streams{In: strings.NewReader(""), Out: io.Discard, Err: &stderr})
 		if code != exitUsage || !strings.Contains(stderr.String(), want) {
 			t.Errorf("serve %v: exit %d, %q, want 2 and %q", args, code, stderr.String(), want)
 		}

@@ -46,15 +46,17 @@ func newPolicyValidateCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate FILE...",
 		Short: "Find what the server refuses, ignores or reads differently, and what opens too much",
-		Long: `validate reads policy files as the server does and says what is wrong with them, with the place and a corrected line: lines
-that stop the server, lines that allow everything, fields that are ignored, rules that match nobody, that are repeated or
-misspelled, and rules that open more than they seem to. "fusionctl explain RULE" says more about a finding.
+		Long: `validate reads policy files as the server does and says what is wrong with them, with the place and a
+corrected line: lines that stop the server, lines that allow everything, fields that are ignored, rules that match
+nobody, that are repeated or misspelled, and rules that open more than they seem to. "fusionctl explain RULE" says more
+about a finding.
 
-With --spec a file is also compared with the plan of a spec: what the modern side must not write. Findings that the spec accepts
-are listed and do not count. With --crd the custom resources of the given definitions are known.
+With --spec a file is also compared with the plan of a spec: what the modern side must not write. Findings that the spec
+accepts are listed and do not count. With --crd the custom resources of the given definitions are known.
 
---fix writes FILE.fixed beside each file that it can correct. A corrected line says to the server what it says to people; typing
-errors in groups and resources are only reported. "fusionctl policy diff FILE FILE.fixed" shows what the correction changes.
+--fix writes FILE.fixed beside each file that it can correct. A corrected line says to the server what it says to
+people; typing errors in groups and resources are only reported. "fusionctl policy diff FILE FILE.fixed" shows what the
+correction changes.
 
 Exit codes: 0 nothing found, 1 could not finish, 2 bad usage, 3 findings.`,
 		Example: `  fusionctl policy validate /etc/kubernetes/policy.jsonl
@@ -67,7 +69,8 @@ Exit codes: 0 nothing found, 1 could not finish, 2 bad usage, 3 findings.`,
 		},
 	}
 	cmd.Flags().StringVar(&req.spec, "spec", "", "compare with the plan of this spec")
-	cmd.Flags().StringArrayVar(&req.crds, "crd", nil, "file with CustomResourceDefinitions whose resources are known; repeat for more")
+	cmd.Flags().StringArrayVar(&req.crds, "crd", nil,
+		"file with CustomResourceDefinitions whose resources are known; repeat for more")
 	cmd.Flags().BoolVar(&req.fix, "fix", false, "write the corrected file beside each file, as FILE.fixed")
 	enumFlag(cmd, &req.failOn, "fail-on", "", "the least severity for exit code 3", "error", "warning", "info")
 	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml", "sarif")
@@ -137,8 +140,8 @@ func policyOptions(req policyValidateRequest, streams Streams) (policy.Options, 
 	return options, p.Accept, nil
 }
 
-// forbiddenWrites lists what the modern side must not write: what the legacy side owns, in every group that the modern side
-// serves it in.
+// forbiddenWrites lists what the modern side must not write: what the legacy side owns, in every group that the modern
+// side serves it in.
 func forbiddenWrites(p *plan.Plan) []policy.Forbidden {
 	var forbidden []policy.Forbidden
 	for _, r := range p.Resources {
@@ -162,7 +165,8 @@ func validatePolicy(streams Streams, file string, options policy.Options) (polic
 		return policy.Report{}, err
 	}
 	defer in.Close()
-	report, err := policy.Validate(file, &limitedReader{r: in, left: policyLimitBytes, limit: policyLimitBytes}, options)
+	report, err := policy.Validate(file, &limitedReader{r: in, left: policyLimitBytes, limit: policyLimitBytes},
+		options)
 	return report, badInput(err, "")
 }
 
@@ -184,7 +188,8 @@ func writeFixed(file string, report policy.Report, streams Streams) error {
 		return err
 	}
 	visible.Fprintf(streams.Err, "%s.fixed: %s corrected\n", file, counted(report.FixedLines, "line"))
-	if !slices.ContainsFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == "FUS200" }) { // no policy, nothing to compare
+	// no policy, nothing to compare
+	if !slices.ContainsFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == "FUS200" }) {
 		visible.Fprintf(streams.Err, "to see what that changes: fusionctl policy diff %s %s.fixed\n", file, file)
 	}
 	return nil
@@ -205,7 +210,8 @@ func printPolicyValidate(w io.Writer, output string, document policyValidateDocu
 	}
 	printAccepted(w, document.Accepted)
 	s := document.Summary
-	_, err := visible.Fprintf(w, "%s, %s: %s\n", counted(s.Files, "file"), counted(s.Rules, "rule"), countsOf(s.Summary, len(document.Accepted)))
+	_, err := visible.Fprintf(w, "%s, %s: %s\n", counted(s.Files, "file"), counted(s.Rules, "rule"),
+		countsOf(s.Summary, len(document.Accepted)))
 	return err
 }
 

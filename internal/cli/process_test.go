@@ -50,13 +50,15 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") }), asProgram+"="+filepath.Join(t.TempDir(), "status"))
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "GOMEMLIMIT=")
+	}), asProgram+"="+filepath.Join(t.TempDir(), "status"))
 	return cmd
 }
 
-// TestEtcdMoveSurvivesSIGKILL kills apply again and again, then undo, each time at a later request to a store: before it is
-// done, or when it is done and not answered, or at some moment behind. After every kill each key is in at least one store with
-// its value; in the end everything is where it belongs, and nothing else.
+// TestEtcdMoveSurvivesSIGKILL kills apply again and again, then undo, each time at a later request to a store: before
+// it is done, or when it is done and not answered, or at some moment behind. After every kill each key is in at least
+// one store with its value; in the end everything is where it belongs, and nothing else.
 func TestEtcdMoveSurvivesSIGKILL(t *testing.T) {
 	t.Parallel()
 	servers := liveStores(t)
@@ -67,7 +69,8 @@ func TestEtcdMoveSurvivesSIGKILL(t *testing.T) {
 	servers["modern"].Put(t, stray)
 	before := map[string]map[string]string{"core": dump(t, servers["core"]), "modern": dump(t, servers["modern"])}
 	plan := filepath.Join(t.TempDir(), "move.plan")
-	if code, _, stderr := run(t, slices.Concat([]string{"etcd", "move", "plan", splitSpec, "--out", plan}, endpoints(servers))...); code != 0 {
+	if code, _, stderr := run(t, slices.Concat([]string{"etcd", "move", "plan", splitSpec, "--out", plan},
+		endpoints(servers))...); code != 0 {
 		t.Fatalf("plan: exit code %d, %s", code, stderr)
 	}
 	killer := newKiller(t, servers)
@@ -90,7 +93,8 @@ func TestEtcdMoveSurvivesSIGKILL(t *testing.T) {
 		core, modern := dump(t, servers["core"]), dump(t, servers["modern"])
 		if verb == "undo" {
 			if !maps.Equal(core, before["core"]) || !maps.Equal(modern, before["modern"]) {
-				t.Errorf("undo left %d and %d keys, want the %d and %d from before", len(core), len(modern), len(before["core"]), len(before["modern"]))
+				t.Errorf("undo left %d and %d keys, want the %d and %d from before", len(core), len(modern),
+					len(before["core"]), len(before["modern"]))
 			}
 			continue
 		}
@@ -108,16 +112,19 @@ func TestEtcdMoveSurvivesSIGKILL(t *testing.T) {
 	}
 }
 
-// TestEtcdMoveWhenTheDiskIsFull: a limit on the size of files ends it in the middle of the backup, then at a record of the
-// journal. Nothing is lost, and with room again it goes on, and back.
+// TestEtcdMoveWhenTheDiskIsFull: a limit on the size of files ends it in the middle of the backup, then at a record of
+// the journal. Nothing is lost, and with room again it goes on, and back.
 func TestEtcdMoveWhenTheDiskIsFull(t *testing.T) {
 	t.Parallel()
 	m := newMove(t, twoServers(t), 900)
 	before := dump(t, m.servers["core"])
 	limited := func(verb string, blocks int) string {
 		t.Helper()
-		cmd := program(t, slices.Concat([]string{"etcd", "move", verb, splitSpec, m.plan, "--yes"}, endpoints(m.servers))...)
-		limit := exec.CommandContext(t.Context(), "/bin/sh", append([]string{"-c", fmt.Sprintf(`ulimit -f %d; exec "$0" "$@"`, blocks)}, cmd.Args...)...) // of 512 bytes
+		cmd := program(t, slices.Concat([]string{"etcd", "move", verb, splitSpec, m.plan, "--yes"},
+			endpoints(m.servers))...)
+		// of 512 bytes
+		limit := exec.CommandContext(t.Context(), "/bin/sh",
+			append([]string{"-c", fmt.Sprintf(`ulimit -f %d; exec "$0" "$@"`, blocks)}, cmd.Args...)...)
 		limit.Env = cmd.Env
 		out, err := limit.CombinedOutput()
 		if err == nil {
@@ -125,7 +132,8 @@ func TestEtcdMoveWhenTheDiskIsFull(t *testing.T) {
 		}
 		return string(out)
 	}
-	if out := limited("apply", 64); !strings.Contains(out, "writing the backup: write "+m.plan+".backup.partial: file too large") || !strings.Contains(out, "hint: make room") {
+	if out := limited("apply", 64); !strings.Contains(out, "writing the backup: write "+m.plan+".backup.partial: "+
+		"file too large") || !strings.Contains(out, "hint: make room") {
 		t.Errorf("apply that cannot write its backup says %q", out)
 	}
 	if !maps.Equal(dump(t, m.servers["core"]), before) || len(dump(t, m.servers["modern"])) != 0 {
@@ -164,7 +172,8 @@ func TestEtcdMoveKeepsItsMemory(t *testing.T) {
 		}
 		m.servers["core"].Put(t, values)
 	}
-	for _, args := range [][]string{{"plan", splitSpec, "--out", m.plan}, {"apply", splitSpec, m.plan, "--yes"}, {"undo", splitSpec, m.plan, "--yes"}} {
+	for _, args := range [][]string{{"plan", splitSpec, "--out", m.plan}, {"apply", splitSpec, m.plan, "--yes"},
+		{"undo", splitSpec, m.plan, "--yes"}} {
 		cmd := program(t, slices.Concat([]string{"etcd", "move"}, args, endpoints(m.servers))...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v:\n%s", args[0], err, out)
@@ -247,14 +256,17 @@ func TestEtcdVerbsKeepTheirMemory(t *testing.T) {
 		t.Skip("elsewhere the system counts otherwise")
 	}
 	t.Parallel()
-	few, large, many, huge := weigh(t, 10_000, 100), weigh(t, 10_000, 12_000), weigh(t, 100_000, 100), weigh(t, 150, 1_000_000)
+	few, large, many, huge := weigh(t, 10_000, 100), weigh(t, 10_000, 12_000), weigh(t, 100_000, 100),
+		weigh(t, 150, 1_000_000)
 	for verb := range few {
 		if huge[verb] > 100<<10 {
 			t.Errorf("%s: %d KiB for 150 keys with values of 1 MB, want less than 100 MiB", verb, huge[verb])
 		}
-		t.Logf("%s: %d KiB for 10000 keys, %d KiB with values of 12 KB, %d KiB for 100000 keys", verb, few[verb], large[verb], many[verb])
+		t.Logf("%s: %d KiB for 10000 keys, %d KiB with values of 12 KB, %d KiB for 100000 keys", verb, few[verb],
+			large[verb], many[verb])
 		if large[verb]-few[verb] > 24<<10 || many[verb] > 90<<10 {
-			t.Errorf("%s: %d KiB for 10000 keys, %d KiB with values of 12 KB, %d KiB for 100000 keys: want less than 24 MiB for the values, and 90 MiB in all", verb, few[verb], large[verb], many[verb])
+			t.Errorf("%s: %d KiB for 10000 keys, %d KiB with values of 12 KB, %d KiB for 100000 keys: want less than "+
+				"24 MiB for the values, and 90 MiB in all", verb, few[verb], large[verb], many[verb])
 		}
 	}
 }
@@ -265,14 +277,16 @@ func weigh(t *testing.T, keys, valueBytes int) map[string]int {
 	file := filepath.Join(t.TempDir(), "db")
 	spec := strings.Repeat("n", valueBytes)
 	writeDB(t, file, keys, func(i int) (string, []byte) {
-		return fmt.Sprintf("/registry/pods/team-%02d/web-%06d", i%50, i), fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-%06d","uid":"%d",`+
-			`"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"rs-%d"}]},"spec":{"nodeName":"%s"}}`, i, i, i, spec)
+		return fmt.Sprintf("/registry/pods/team-%02d/web-%06d", i%50, i),
+			fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-%06d","uid":"%d",`+
+				`"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"rs-%d"}]},"spec":{"nodeName":"%s"}}`, i, i, i, spec)
 	})
 	held := map[string]int{}
 	files := []string{"--snapshot", "core=" + file, "--snapshot", "modern=" + stores + "split-1.10-1.36-modern.db"}
 	for verb, args := range map[string][]string{
-		"keys": {"check", splitSpec, "--depth", "keys"}, "envelope": {"check", splitSpec, "--depth", "envelope"}, "objects": {"check", splitSpec, "--depth", "objects"},
-		"ls": {"ls", splitSpec, "--by-namespace"}, "diff": {"diff", splitSpec, "core", file},
+		"keys": {"check", splitSpec, "--depth", "keys"}, "envelope": {"check", splitSpec, "--depth", "envelope"},
+		"objects": {"check", splitSpec, "--depth", "objects"},
+		"ls":      {"ls", splitSpec, "--by-namespace"}, "diff": {"diff", splitSpec, "core", file},
 	} {
 		cmd := program(t, slices.Concat([]string{"etcd"}, args, files)...)
 		out, err := cmd.CombinedOutput()
@@ -311,8 +325,10 @@ func writeDB(t *testing.T, file string, keys int, entry func(i int) (key string,
 			for i := start; i < min(start+10_000, keys) && err == nil; i++ {
 				revision := int64(i + 2)
 				key, value := entry(i)
-				kv := mvccpb.KeyValue{Key: []byte(key), Value: value, CreateRevision: revision, ModRevision: revision, Version: 1}
-				at := append(binary.BigEndian.AppendUint64(nil, uint64(revision)), "_\x00\x00\x00\x00\x00\x00\x00\x00"...)
+				kv := mvccpb.KeyValue{Key: []byte(key), Value: value, CreateRevision: revision, ModRevision: revision,
+					Version: 1}
+				at := append(binary.BigEndian.AppendUint64(nil, uint64(revision)),
+					"_\x00\x00\x00\x00\x00\x00\x00\x00"...)
 				var data []byte
 				if data, err = kv.Marshal(); err == nil {
 					err = bucket.Put(at, data)

@@ -29,7 +29,8 @@ func newProgress(out io.Writer) *progress {
 	return p
 }
 
-// drawLine draws a line ten times a second, if out is a terminal, until the function that it returns takes it off again.
+// drawLine draws a line ten times a second, if out is a terminal, until the function that it returns takes it off
+// again.
 func drawLine(out io.Writer, line func(elapsed time.Duration) string) (done func()) {
 	if !isTerminal(out) {
 		return func() {}
@@ -104,7 +105,8 @@ type countedWalker struct {
 	p *progress
 }
 
-func (c countedWalker) Walk(ctx context.Context, workers int, visitor func() func(etcdsplit.Entry) error) (etcdsplit.Walked, error) {
+func (c countedWalker) Walk(ctx context.Context, workers int, visitor func() func(etcdsplit.Entry) error) (
+	etcdsplit.Walked, error) {
 	return c.Walker.Walk(ctx, workers, func() func(etcdsplit.Entry) error {
 		visit := visitor()
 		return func(e etcdsplit.Entry) error {

@@ -33,24 +33,26 @@ func newRenderCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "render SPEC --out DIR | --diff DIR",
 		Short: "Static pods, systemd units or hosted manifests, with policy, kubeconfigs and a runbook",
-		Long: `render writes a directory for each host of a spec, a mirror of its file system: static pod manifests or systemd units, the policy
-of the modern API server, kubeconfigs that refer to key files. RUNBOOK.md beside them says in which order they are put into place, how each
-step is verified and how to go back.
+		Long: `render writes a directory for each host of a spec, a mirror of its file system: static pod manifests or
+systemd units, the policy of the modern API server, kubeconfigs that refer to key files. RUNBOOK.md beside them says in
+which order they are put into place, how each step is verified and how to go back.
 
-With --target hosted the components run as pods of another cluster: Deployments, a StatefulSet for each managed store, Services, and Secrets
-that are referred to and not contained; "fusionctl pki --target hosted" issues certificates with the names that they have there.
+With --target hosted the components run as pods of another cluster: Deployments, a StatefulSet for each managed store,
+Services, and Secrets that are referred to and not contained; "fusionctl pki --target hosted" issues certificates with
+the names that they have there.
 
-The directory is written as a whole or not at all. One that render wrote from the same spec is replaced, unless somebody has changed or
-added a file since. With --out - the manifests go to standard output, as one YAML stream.
+The directory is written as a whole or not at all. One that render wrote from the same spec is replaced, unless somebody
+has changed or added a file since. With --out - the manifests go to standard output, as one YAML stream.
 
-Components of a legacy side that runs already are written below HOST/existing: nothing of them is replaced by copying the tree.
+Components of a legacy side that runs already are written below HOST/existing: nothing of them is replaced by copying
+the tree.
 
-With --diff DIR nothing is written: the arguments, variables and images of the plan are compared with those of the static pods or systemd
-units in DIR, each difference with its reason. DIR is a host's /etc/kubernetes/manifests or /etc/systemd/system, a copy of its root, or a
-directory with one of these for each host, by its name.
+With --diff DIR nothing is written: the arguments, variables and images of the plan are compared with those of the
+static pods or systemd units in DIR, each difference with its reason. DIR is a host's /etc/kubernetes/manifests or
+/etc/systemd/system, a copy of its root, or a directory with one of these for each host, by its name.
 
-Exit codes: 0 written, or no difference; 1 could not write; 2 bad usage, a bad spec, or a directory that is not overwritten; 3 there are
-differences, or the files were written and fusionctl check finds errors in the plan.`,
+Exit codes: 0 written, or no difference; 1 could not write; 2 bad usage, a bad spec, or a directory that is not
+overwritten; 3 there are differences, or the files were written and fusionctl check finds errors in the plan.`,
 		Example: `  fusionctl render spec.yaml --out rendered
   fusionctl render spec.yaml --out rendered --target systemd
   fusionctl render spec.yaml --out rendered --target hosted
@@ -78,14 +80,16 @@ differences, or the files were written and fusionctl check finds errors in the p
 
 func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 	if req.out == "" {
-		return badInput(errors.New("--out is missing"), "--out DIR names a directory to write, --out - is standard output, --diff DIR compares")
+		return badInput(errors.New("--out is missing"),
+			"--out DIR names a directory to write, --out - is standard output, --diff DIR compares")
 	}
 	p, err := loadPlanFor(streams, req.file, render.Target(req.target).Plan())
 	if err != nil {
 		return err
 	}
 	report := catalog.Check(p)
-	files, err := render.Files(p, render.Options{Target: render.Target(req.target), Host: req.host, Spec: specFrom(req.out, req.file), Findings: report.Findings})
+	files, err := render.Files(p, render.Options{Target: render.Target(req.target), Host: req.host,
+		Spec: specFrom(req.out, req.file), Findings: report.Findings})
 	if err != nil {
 		return badInput(err, "")
 	}
@@ -95,7 +99,8 @@ func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 		err = writeTree(ctx, req, p, files, streams)
 	}
 	if err == nil && finding.Worst(report.Findings) >= finding.Error {
-		visible.Fprintf(streams.Err, "%d errors: with this plan the two versions damage each other; fusionctl check %s names them\n",
+		visible.Fprintf(streams.Err, "%d errors: with this plan the two versions damage each other; fusionctl check "+
+			"%s names them\n",
 			finding.Summarize(report.Findings).Errors, req.file)
 		return errAttention
 	}

@@ -48,7 +48,8 @@ func runRenderDiff(req renderRequest, streams Streams) error {
 		document.Components = append(document.Components, render.Diff(p, place.host, running)...)
 	}
 	if found == 0 {
-		return badInput(fmt.Errorf("%s: no component of a control plane among its files", req.diff), "want static pod manifests, such as those of /etc/kubernetes/manifests, or systemd units")
+		return badInput(fmt.Errorf("%s: no component of a control plane among its files", req.diff),
+			"want static pod manifests, such as those of /etc/kubernetes/manifests, or systemd units")
 	}
 	document.Summary.Components = len(document.Components)
 	for _, d := range document.Components {
@@ -74,7 +75,8 @@ type hostDirectory struct {
 	directories []string
 }
 
-// hostDirectories says which directory is whose: DIR/HOST where there is one, as render writes them, and else DIR itself.
+// hostDirectories says which directory is whose: DIR/HOST where there is one, as render writes them, and else DIR
+// itself.
 func hostDirectories(p *plan.Plan, req renderRequest) ([]hostDirectory, error) {
 	info, err := os.Stat(req.diff)
 	if err != nil {
@@ -99,7 +101,8 @@ func hostDirectories(p *plan.Plan, req renderRequest) ([]hostDirectory, error) {
 	}
 	if len(below) == 0 {
 		if len(wanted) > 1 {
-			return nil, badInput(fmt.Errorf("%s: whose files are these? the plan has %s", req.diff, strings.Join(hosts, ", ")),
+			return nil, badInput(
+				fmt.Errorf("%s: whose files are these? the plan has %s", req.diff, strings.Join(hosts, ", ")),
 				"--host HOST says it; a directory with one of each host's name is compared as a whole")
 		}
 		return []hostDirectory{{wanted[0], []string{req.diff}}}, nil
@@ -107,7 +110,10 @@ func hostDirectories(p *plan.Plan, req renderRequest) ([]hostDirectory, error) {
 	var places []hostDirectory
 	for _, host := range wanted {
 		root := filepath.Join(req.diff, host)
-		places = append(places, hostDirectory{host, slices.DeleteFunc([]string{root, filepath.Join(root, "existing")}, func(d string) bool { return !isDirectory(d) })})
+		places = append(places,
+			hostDirectory{host, slices.DeleteFunc([]string{root, filepath.Join(root, "existing")}, func(d string) bool {
+				return !isDirectory(d)
+			})})
 	}
 	return places, nil
 }
@@ -130,8 +136,10 @@ func runningOn(p *plan.Plan, place hostDirectory, streams Streams) ([]render.Run
 			process := &found.Processes[i]
 			args, more := process.Args(minorOf(p, process))
 			notes = append(notes, more...)
-			running = append(running, render.Running{Name: process.Name, Kind: process.Component, Place: filepath.Join(directory, process.Place),
-				Image: process.Image, Args: args, Env: process.Env})
+			running = append(running,
+				render.Running{Name: process.Name, Kind: process.Component,
+					Place: filepath.Join(directory, process.Place),
+					Image: process.Image, Args: args, Env: process.Env})
 		}
 		for _, note := range notes {
 			if note.Place != "" {
@@ -180,7 +188,8 @@ func printDifferences(w io.Writer, document diffDocument, hosts bool) error {
 	return err
 }
 
-// changeLines are the old lines, the new ones, and why. Of two long lists only the entries that one of them lacks are shown.
+// changeLines are the old lines, the new ones, and why. Of two long lists only the entries that one of them lacks are
+// shown.
 func changeLines(c render.Change) string {
 	var out strings.Builder
 	if removed, added, ok := entries(c); ok {

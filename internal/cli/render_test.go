@@ -14,7 +14,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/render"
 )
 
-// mentioned is a command of ours in a runbook, up to what ends it: a comment, a pipe, a redirection or the quotes around it.
+// mentioned is a command of ours in a runbook, up to what ends it: a comment, a pipe, a redirection or the quotes
+// around it.
 var mentioned = regexp.MustCompile("fusionctl ([a-z][^\n`#|>;,]*)")
 
 // A runbook is read at night: every command of ours in it exists, with the flags that it is given.
@@ -28,7 +29,8 @@ func TestRunbooksNameCommandsThatExist(t *testing.T) {
 		for _, target := range render.Targets {
 			out := filepath.Join(t.TempDir(), "out")
 			var stderr bytes.Buffer
-			code := Main(t.Context(), []string{"render", file, "--out", out, "--target", target}, Streams{Out: &bytes.Buffer{}, Err: &stderr})
+			code := Main(t.Context(), []string{"render", file, "--out", out, "--target", target},
+				Streams{Out: &bytes.Buffer{}, Err: &stderr})
 			if code != exitDone && code != exitAttention {
 				t.Fatalf("%s, %s: exit code %d: %s", file, target, code, &stderr)
 			}

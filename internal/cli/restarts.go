@@ -23,10 +23,11 @@ func newRestartsCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restarts",
 		Short: "Which containers will a new kubelet restart?",
-		Long: `A kubelet notes a hash of the container's definition when it starts a container, and restarts the container when the hash
-that it computes later is another. What is hashed differs between versions, so that a kubelet upgrade can restart containers that
-nobody changed: all of them from 1.8 to 1.9, from 1.15 to 1.16 and from 1.30 to 1.31, many in other steps up to 1.15. These verbs compute
-the hash of any kubelet from 1.6 to 1.36 and say beforehand what will happen.`,
+		Long: `A kubelet notes a hash of the container's definition when it starts a container, and restarts the
+container when the hash that it computes later is another. What is hashed differs between versions, so that a kubelet
+upgrade can restart containers that nobody changed: all of them from 1.8 to 1.9, from 1.15 to 1.16 and from 1.30 to
+1.31, many in other steps up to 1.15. These verbs compute the hash of any kubelet from 1.6 to 1.36 and say beforehand
+what will happen.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newRestartsHashCmd(streams), newRestartsPlanCmd(streams), newRestartsAnnotateCmd(streams))
@@ -46,13 +47,16 @@ type podsRequest struct {
 
 func (r *podsRequest) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&r.files, "file", "f", nil, "pods as the API server serves them, JSON or YAML; - is standard input; repeat for more")
+	flags.StringArrayVarP(&r.files, "file", "f", nil,
+		"pods as the API server serves them, JSON or YAML; - is standard input; repeat for more")
 	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "read the pods from the cluster that this file names")
 	flags.StringVar(&r.context, "context", "", "context of the kubeconfig (default its current one)")
 	flags.StringVar(&r.namespace, "namespace", "", "only pods of this namespace, of a cluster (default all)")
 	flags.StringVar(&r.node, "node", "", "only pods of this node, of a cluster (default all)")
-	flags.StringArrayVar(&r.runtimes, "runtime", nil, "recorded hashes: JSON of crictl ps, crictl inspect, crictl pods or docker inspect; repeat for more")
-	flags.StringVar(&r.endpoint, "runtime-endpoint", "", "recorded hashes: the CRI socket of this node, such as unix:///run/containerd/containerd.sock")
+	flags.StringArrayVar(&r.runtimes, "runtime", nil,
+		"recorded hashes: JSON of crictl ps, crictl inspect, crictl pods or docker inspect; repeat for more")
+	flags.StringVar(&r.endpoint, "runtime-endpoint", "",
+		"recorded hashes: the CRI socket of this node, such as unix:///run/containerd/containerd.sock")
 }
 
 func (r *podsRequest) check() error {
@@ -64,7 +68,8 @@ func (r *podsRequest) check() error {
 	}
 	switch {
 	case len(r.files) == 0 && r.kubeconfig == "":
-		return badInput(errors.New("which pods? want --file or --kubeconfig"), "kubectl get pdb,pods -A -o json | fusionctl restarts plan ... -f -")
+		return badInput(errors.New("which pods? want --file or --kubeconfig"),
+			"kubectl get pdb,pods -A -o json | fusionctl restarts plan ... -f -")
 	case len(r.files) > 0 && r.kubeconfig != "":
 		return usagef("--file and --kubeconfig: want one of them")
 	case r.kubeconfig == "" && r.context+r.namespace+r.node != "":
@@ -94,13 +99,15 @@ func (r *podsRequest) loadRuntime(ctx context.Context, streams Streams) (*restar
 	}
 	if r.endpoint != "" {
 		if err := cri.Read(ctx, r.endpoint, runtime); err != nil {
-			return nil, withHint(err, "the socket belongs to root; crictl ps -o json > FILE and --runtime FILE do the same")
+			return nil, withHint(err, "the socket belongs to root; crictl ps -o json > FILE and --runtime FILE do "+
+				"the same")
 		}
 	}
 	return runtime, nil
 }
 
-// podReader hands on the pods of all sources, and the PodDisruptionBudgets, all of these first; budget is nil if they do not matter.
+// podReader hands on the pods of all sources, and the PodDisruptionBudgets, all of these first; budget is nil if they
+// do not matter.
 type podReader struct {
 	budget  func(*policyv1.PodDisruptionBudget)
 	pod     func(*v1.Pod) error

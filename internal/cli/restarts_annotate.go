@@ -22,12 +22,13 @@ func newRestartsAnnotateCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "annotate --from VERSION --to VERSION (-f FILE | --kubeconfig FILE)",
 		Short: "The hashes that a runtime would have to hold for a new kubelet to keep its containers",
-		Long: `annotate prints, for each container, the hash that would have to stand in the runtime's metadata for the new kubelet to keep it. It
-writes nothing, and no runtime has a way to write it: who does so changes files of a runtime that is stopped, at the risks that are
-printed. The other ways are to let the containers be restarted, or to patch the kubelet: see docs/restarts.md.
+		Long: `annotate prints, for each container, the hash that would have to stand in the runtime's metadata for the
+new kubelet to keep it. It writes nothing, and no runtime has a way to write it: who does so changes files of a runtime
+that is stopped, at the risks that are printed. The other ways are to let the containers be restarted, or to patch the
+kubelet: see docs/restarts.md.
 
-A container gets no value when its recorded hash is none that a known kubelet computes for its definition, since a new value would
-hide for ever that the definition was changed.
+A container gets no value when its recorded hash is none that a known kubelet computes for its definition, since a new
+value would hide for ever that the definition was changed.
 
 Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file, 3 done and some containers have no value.`,
 		Example: `  fusionctl restarts annotate --from 1.12 --to 1.17 --kubeconfig admin.conf --node node-1 --runtime-endpoint unix:///run/containerd/containerd.sock`,
@@ -45,11 +46,14 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file, 3 done and so
 
 // annotateRisks are what writing such a value means.
 var annotateRisks = []string{
-	"no runtime can change the metadata of a container: its files are changed by hand while it is stopped, in a format of its own, " +
+	"no runtime can change the metadata of a container: its files are changed by hand while it is stopped, in a " +
+		"format of its own, " +
 		"and a mistake there loses containers",
-	"while values are written and until the new kubelet runs, no kubelet may run: the old one restarts every container with a new value",
+	"while values are written and until the new kubelet runs, no kubelet may run: the old one restarts every " +
+		"container with a new value",
 	"there is no way back: once values are written, the old kubelet restarts all of them; keep the recorded ones",
-	"a value holds for the definition as it is now: if the pod is changed before the new kubelet runs, it is wrong, and if the container " +
+	"a value holds for the definition as it is now: if the pod is changed before the new kubelet runs, it is wrong, " +
+		"and if the container " +
 		"was started from another definition, its container keeps running with that one and nothing shows it",
 }
 
@@ -74,7 +78,8 @@ func runRestartsAnnotate(ctx context.Context, req restartsAnnotateRequest, strea
 	}
 	var rows rowWriter = newTableRows(streams.Out)
 	if req.output == "json" {
-		rows = newJSONRows(streams.Out, annotateHead{"fusionctl/restarts-annotate/v1", req.from, req.to, annotateRisks}, "containers")
+		rows = newJSONRows(streams.Out, annotateHead{"fusionctl/restarts-annotate/v1", req.from, req.to, annotateRisks},
+			"containers")
 	}
 	printed, without := 0, 0
 	reader := podReader{
@@ -116,5 +121,6 @@ func printRisks(w io.Writer) {
 var annotateHeader = []string{"NAMESPACE", "POD", "CONTAINER", "KEY", "RECORDED", "NEW", "WHY NOT"}
 
 func annotateCells(w restart.Rewrite) []string {
-	return []string{dash(w.Namespace), dash(w.Pod), withKind(w.Container, w.Kind), w.Key, dash(w.Recorded), dash(w.New), dash(w.Why)}
+	return []string{dash(w.Namespace), dash(w.Pod), withKind(w.Container, w.Kind), w.Key, dash(w.Recorded), dash(w.New),
+		dash(w.Why)}
 }

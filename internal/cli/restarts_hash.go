@@ -27,13 +27,15 @@ func newRestartsHashCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hash FILE --kubelet VERSION",
 		Short: "The hash that each container would carry",
-		Long: `hash prints, for each container, the hash that a kubelet of the version computes, and records with the runtime under
-io.kubernetes.container.hash.
+		Long: `hash prints, for each container, the hash that a kubelet of the version computes, and records with the
+runtime under io.kubernetes.container.hash.
 
-FILE is JSON or YAML: a pod, a list of pods, a workload with a pod template, or a bare container; - is standard input. Containers are
-hashed as they stand there: nothing is defaulted. The pod of a running container is the one that the API server serves.
+FILE is JSON or YAML: a pod, a list of pods, a workload with a pod template, or a bare container; - is standard input.
+Containers are hashed as they stand there: nothing is defaulted. The pod of a running container is the one that the API
+server serves.
 
---source says how the kubelet got the pod, which matters to kubelets before 1.16: from the API server, or from a file, exactly as it is.
+--source says how the kubelet got the pod, which matters to kubelets before 1.16: from the API server, or from a file,
+exactly as it is.
 
 Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file.`,
 		Example: `  kubectl get pod web-0 -o json | fusionctl restarts hash - --kubelet 1.12
@@ -50,7 +52,8 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file.`,
 	return cmd
 }
 
-// hashRow is the hash of one container. What stands beside the container is told when the file has more than one object.
+// hashRow is the hash of one container. What stands beside the container is told when the file has more than one
+// object.
 type hashRow struct {
 	Namespace string                `json:"namespace,omitempty"`
 	Object    string                `json:"object,omitempty"` // Pod/web-0
@@ -89,7 +92,8 @@ func runRestartsHash(ctx context.Context, req restartsHashRequest, streams Strea
 		visible.Fprintf(streams.Err, "note: %d %s without containers left out\n", h.skipped[kind], kind)
 	}
 	if h.undefaulted != "" {
-		visible.Fprintf(streams.Err, "note: container %q lacks the defaults of an API server, which are part of the hash of a running container\n", h.undefaulted)
+		visible.Fprintf(streams.Err, "note: container %q lacks the defaults of an API server, which are part of the "+
+			"hash of a running container\n", h.undefaulted)
 	}
 	return nil
 }
@@ -176,7 +180,8 @@ func (h *hashWriter) print(rows []hashRow) error {
 	for _, row := range rows {
 		header, cells := []string{"CONTAINER", "HASH"}, []string{withKind(row.Container, row.Kind), row.Hash.String()}
 		if h.many {
-			header, cells = append([]string{"NAMESPACE", "OBJECT"}, header...), append([]string{dash(row.Namespace), dash(row.Object)}, cells...)
+			header, cells = append([]string{"NAMESPACE", "OBJECT"}, header...),
+				append([]string{dash(row.Namespace), dash(row.Object)}, cells...)
 		}
 		if err := h.rows.row(row, header, cells); err != nil {
 			return err

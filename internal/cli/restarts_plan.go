@@ -33,24 +33,24 @@ func newRestartsPlanCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan --from VERSION --to VERSION (-f FILE | --kubeconfig FILE)",
 		Short: "What a kubelet upgrade restarts, and why",
-		Long: `plan says for every container whether the new kubelet restarts it, keeps it, or whether that is unknown, and why. It adds up the
-verdicts by node, namespace and owner.
+		Long: `plan says for every container whether the new kubelet restarts it, keeps it, or whether that is unknown,
+and why. It adds up the verdicts by node, namespace and owner.
 
-Pods are those that the API server serves, from files or from a cluster. They are read one by one: a list of any length needs no more
-memory than a short one, if it is JSON.
+Pods are those that the API server serves, from files or from a cluster. They are read one by one: a list of any length
+needs no more memory than a short one, if it is JSON.
 
-Without recorded hashes, containers are taken to have been started by the version that --from names, from the definition that they
-have now. --runtime and --runtime-endpoint give the hashes that were recorded on a node: when one is not what that version computes,
-older versions are tried; when it is none of theirs, the verdict is unknown. It is never a guess.
+Without recorded hashes, containers are taken to have been started by the version that --from names, from the definition
+that they have now. --runtime and --runtime-endpoint give the hashes that were recorded on a node: when one is not what
+that version computes, older versions are tried; when it is none of theirs, the verdict is unknown. It is never a guess.
 
---via adds stops, at which every node gets another kubelet first. --best-path compares all ways through the minors by how many
-containers they restart.
+--via adds stops, at which every node gets another kubelet first. --best-path compares all ways through the minors by
+how many containers they restart.
 
-With PodDisruptionBudgets, which come before the pods, plan also puts the nodes in an order: nodes of one wave can be upgraded at the
-same time, and each wave when the pods of the one before are ready again, without a budget being broken.
+With PodDisruptionBudgets, which come before the pods, plan also puts the nodes in an order: nodes of one wave can be
+upgraded at the same time, and each wave when the pods of the one before are ready again, without a budget being broken.
 
-Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file, 3 done and more containers are restarted or unknown than
---fail-above allows.`,
+Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file, 3 done and more containers are restarted or unknown
+than --fail-above allows.`,
 		Example: `  kubectl get pdb,pods -A -o json | fusionctl restarts plan --from 1.12 --to 1.17 -f -
   crictl ps -o json > node-1.json; fusionctl restarts plan --from 1.12 --to 1.17 --kubeconfig admin.conf --node node-1 --runtime node-1.json
   fusionctl restarts plan --from 1.28 --to 1.36 -f pods.json --best-path --fail-above 0 -o json`,
@@ -64,9 +64,11 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file, 3 done and mo
 	flags.StringVar(&req.to, "to", "", "version of the kubelet that is to run")
 	flags.StringSliceVar(&req.via, "via", nil, "stops between, in order, such as 1.15 or 1.14,1.15")
 	req.pods.addFlags(cmd)
-	flags.BoolVar(&req.movesCgroups, "cgroup-change", false, "the new kubelet has another cgroup driver or cgroup root, which kills every pod")
+	flags.BoolVar(&req.movesCgroups, "cgroup-change", false,
+		"the new kubelet has another cgroup driver or cgroup root, which kills every pod")
 	flags.BoolVar(&req.bestPath, "best-path", false, "also compare the ways through the minors")
-	flags.IntVar(&req.failAbove, "fail-above", -1, "exit 3 when more containers than this are restarted or unknown; -1 for never")
+	flags.IntVar(&req.failAbove, "fail-above", -1,
+		"exit 3 when more containers than this are restarted or unknown; -1 for never")
 	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "csv")
 	return cmd
 }
@@ -109,7 +111,8 @@ func runRestartsPlan(ctx context.Context, req restartsPlanRequest, streams Strea
 	if err != nil {
 		return err
 	}
-	p := &restartsPlan{route: route, runtime: runtime, output: req.output, rows: newPlanRows(streams.Out, req.output, route)}
+	p := &restartsPlan{route: route, runtime: runtime, output: req.output,
+		rows: newPlanRows(streams.Out, req.output, route)}
 	if req.bestPath {
 		p.paths = restart.NewPaths(route)
 	}
@@ -188,13 +191,16 @@ func (p *restartsPlan) addPod(pod *v1.Pod) (err error) {
 // planCells is a row of the table.
 func planCells(o restart.Outcome) (header, cells []string) {
 	return []string{"NAMESPACE", "POD", "NODE", "CONTAINER", "VERDICT", "WHY"},
-		[]string{dash(o.Namespace), dash(o.Pod), dash(o.Node), withKind(o.Container, o.Kind), string(o.Verdict), strings.Join(o.Why, "; ")}
+		[]string{dash(o.Namespace), dash(o.Pod), dash(o.Node), withKind(o.Container, o.Kind), string(o.Verdict),
+			strings.Join(o.Why, "; ")}
 }
 
 // planRecord is a row of CSV, whose columns are the fields of JSON.
 func planRecord(o restart.Outcome) (header, cells []string) {
-	return []string{"namespace", "pod", "node", "owner", "container", "kind", "verdict", "restarts", "why", "recorded", "startedBy"},
-		[]string{o.Namespace, o.Pod, o.Node, o.Owner, o.Container, string(o.Kind), string(o.Verdict), strconv.Itoa(o.Restarts),
+	return []string{"namespace", "pod", "node", "owner", "container", "kind", "verdict", "restarts", "why", "recorded",
+			"startedBy"},
+		[]string{o.Namespace, o.Pod, o.Node, o.Owner, o.Container, string(o.Kind), string(o.Verdict),
+			strconv.Itoa(o.Restarts),
 			strings.Join(o.Why, "; "), o.Recorded, o.StartedBy}
 }
 
@@ -219,7 +225,8 @@ func (p *restartsPlan) observe(pod *v1.Pod, outcomes []restart.Outcome) {
 
 func (p *restartsPlan) line(elapsed time.Duration) string {
 	pods := p.pods.Load()
-	return fmt.Sprintf("%d pods, %d restarts, %.0f pods/s", pods, p.restarts.Load(), float64(pods)/max(elapsed.Seconds(), 0.001))
+	return fmt.Sprintf("%d pods, %d restarts, %.0f pods/s", pods, p.restarts.Load(),
+		float64(pods)/max(elapsed.Seconds(), 0.001))
 }
 
 // planHead begins the JSON of a plan.
@@ -233,7 +240,8 @@ type planHead struct {
 func newPlanRows(w io.Writer, output string, route restart.Route) rowWriter {
 	switch last := len(route.Stops) - 1; output {
 	case "json":
-		return newJSONRows(w, planHead{"fusionctl/restarts-plan/v1", route.Stops[0], route.Stops[1:last], route.Stops[last]}, "containers")
+		return newJSONRows(w, planHead{"fusionctl/restarts-plan/v1", route.Stops[0], route.Stops[1:last],
+			route.Stops[last]}, "containers")
 	case "csv":
 		return newCSVRows(w)
 	default:
@@ -277,17 +285,20 @@ func (p *restartsPlan) report() planReport {
 func (p *restartsPlan) notes() (notes []string) {
 	from, to := p.route.Stops[0], p.route.Stops[len(p.route.Stops)-1]
 	if p.runtime == nil {
-		notes = append(notes, fmt.Sprintf("no recorded hashes were given: containers are taken to have been started by the %s kubelet from the "+
+		notes = append(notes, fmt.Sprintf("no recorded hashes were given: containers are taken to have been started "+
+			"by the %s kubelet from the "+
 			"definition they have now; --runtime and --runtime-endpoint give the hashes", from))
 	} else if other := p.runtime.Records() - p.recorded; other > 0 {
 		notes = append(notes, fmt.Sprintf("running containers of the runtime that belong to no pod given: %d", other))
 	}
 	if p.silent > 0 && from.Minor < restart.DockershimGone && restart.DockershimGone <= to.Minor {
-		notes = append(notes, fmt.Sprintf("pods whose status does not name a runtime: %d; if theirs is docker without a CRI, every container of "+
+		notes = append(notes, fmt.Sprintf("pods whose status does not name a runtime: %d; if theirs is docker "+
+			"without a CRI, every container of "+
 			"them is restarted, since dockershim is gone in %s", p.silent, restart.DockershimGone))
 	}
 	if p.undefaulted > 0 {
-		notes = append(notes, fmt.Sprintf("containers that lack the defaults of an API server: %d; a default is part of the hash, so give the pods "+
+		notes = append(notes, fmt.Sprintf("containers that lack the defaults of an API server: %d; a default is part "+
+			"of the hash, so give the pods "+
 			"as the API server serves them", p.undefaulted))
 	}
 	return notes
@@ -296,7 +307,8 @@ func (p *restartsPlan) notes() (notes []string) {
 // print adds to a table what follows the rows. Groups in which everything is kept are left out.
 func (r *planReport) print(w io.Writer) error {
 	visible.Fprintf(w, "\npods %d, containers %d: restart %d, keep %d, unknown %d",
-		r.Pods, r.Summary.Restart+r.Summary.Keep+r.Summary.Unknown, r.Summary.Restart, r.Summary.Keep, r.Summary.Unknown)
+		r.Pods, r.Summary.Restart+r.Summary.Keep+r.Summary.Unknown, r.Summary.Restart, r.Summary.Keep,
+		r.Summary.Unknown)
 	if r.Restarts > r.Summary.Restart {
 		visible.Fprintf(w, "; restarts at all stops %d", r.Restarts)
 	}
@@ -309,7 +321,8 @@ func (r *planReport) print(w io.Writer) error {
 			visible.Fprintf(t, "\nWAVE\tNODES\tBREAKS\n")
 		}
 		for i, wave := range r.Order {
-			visible.Fprintf(t, "%d\t%s\t%s\n", i+1, strings.Join(wave.Nodes, " "), dash(strings.Join(wave.Breaks, "; ")))
+			visible.Fprintf(t, "%d\t%s\t%s\n", i+1, strings.Join(wave.Nodes, " "),
+				dash(strings.Join(wave.Breaks, "; ")))
 		}
 		if len(r.Paths) > 0 {
 			visible.Fprintf(t, "\nSTEPS\tRESTART\tUNKNOWN\tPATH\n")

@@ -28,15 +28,18 @@ func TestRestartsPlanReadsACluster(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
 		case r.URL.Path == "/apis/policy/v1beta1/namespaces/shop/poddisruptionbudgets":
-			fmt.Fprint(w, `{"kind":"PodDisruptionBudgetList","apiVersion":"policy/v1beta1","items":[{"metadata":{"name":"web","namespace":"shop"},
+			fmt.Fprint(w,
+				`{"kind":"PodDisruptionBudgetList","apiVersion":"policy/v1beta1","items":[{"metadata":{"name":"web","namespace":"shop"},
 "spec":{"maxUnavailable":1,"selector":{"matchLabels":{"app":"web"}}}}]}`)
 		case r.URL.Path != "/api/v1/namespaces/shop/pods":
 			w.WriteHeader(http.StatusNotFound)
 			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 		case r.URL.Query().Get("continue") == "":
-			fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"more"},"items":[%s]}`, restartsPod("web-0", "n1"))
+			fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"more"},"items":[%s]}`,
+				restartsPod("web-0", "n1"))
 		default:
-			fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[%s]}`, restartsPod("web-1", "n2"))
+			fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[%s]}`,
+				restartsPod("web-1", "n2"))
 		}
 	}))
 	defer server.Close()
@@ -47,7 +50,8 @@ func TestRestartsPlanReadsACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
-	args := []string{"restarts", "plan", "--from", "1.15", "--to", "1.16", "--kubeconfig", kubeconfig, "--context", "c", "--namespace", "shop",
+	args := []string{"restarts", "plan", "--from", "1.15", "--to", "1.16", "--kubeconfig", kubeconfig, "--context", "c",
+		"--namespace", "shop",
 		"--node", "n1", "--fail-above", "1", "-o", "json"}
 	code := Main(t.Context(), args, Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 	if code != exitAttention || errs.Len() > 0 {
@@ -64,7 +68,8 @@ func TestRestartsPlanReadsACluster(t *testing.T) {
 	if plan.Pods != 2 || plan.Summary.Restart != 2 || len(plan.Order) != 2 {
 		t.Errorf("%+v, want two pods, two restarts, and two waves for one budget", plan)
 	}
-	if last := requests[len(requests)-1]; !strings.Contains(last, "continue=more") || !strings.Contains(last, "fieldSelector=spec.nodeName%3Dn1") {
+	if last := requests[len(requests)-1]; !strings.Contains(last, "continue=more") ||
+		!strings.Contains(last, "fieldSelector=spec.nodeName%3Dn1") {
 		t.Errorf("last request %s, want the second page of one node's pods", last)
 	}
 }
@@ -76,7 +81,8 @@ func TestRestartsPlanStopsWhenInterrupted(t *testing.T) {
 		return copy(p, restartsPod("web-0", "n1")), nil
 	})
 	var out, errs bytes.Buffer
-	code := Main(ctx, []string{"restarts", "plan", "--from", "1.15", "--to", "1.16", "-f", "-", "-o", "json"}, Streams{In: endless, Out: &out, Err: &errs})
+	code := Main(ctx, []string{"restarts", "plan", "--from", "1.15", "--to", "1.16", "-f", "-", "-o", "json"},
+		Streams{In: endless, Out: &out, Err: &errs})
 	if code != exitInterrupted || !strings.Contains(errs.String(), "interrupted") {
 		t.Errorf("exit %d, stderr %q, want 130", code, errs.String())
 	}
@@ -111,7 +117,8 @@ func TestJSONRowsAreOneObject(t *testing.T) {
 				Containers []struct{ N int }
 				Incomplete string
 			}
-			if err := json.Unmarshal(out.Bytes(), &answer); err != nil || answer.Schema != "s" || len(answer.Containers) != rows {
+			if err := json.Unmarshal(out.Bytes(), &answer); err != nil || answer.Schema != "s" ||
+				len(answer.Containers) != rows {
 				t.Errorf("%d rows, tail %v: %v in\n%s", rows, tail, err, out.String())
 			}
 			var indented bytes.Buffer

@@ -1,5 +1,5 @@
-// Package cli is the command line: one file per verb. Verbs parse flags into a request, run it, and print; what they know
-// about Kubernetes stands in the packages below.
+// Package cli is the command line: one file per verb. Verbs parse flags into a request, run it, and print; what they
+// know about Kubernetes stands in the packages below.
 package cli
 
 import (
@@ -20,8 +20,9 @@ type Streams struct {
 	Err io.Writer
 }
 
-// Main runs the command line and returns the exit code: 0 done, 1 could not finish, 2 bad usage or bad input file, 3 done and
-// the answer needs attention, 130 interrupted. Errors are printed on streams.Err, one line each, a hint on a line of its own.
+// Main runs the command line and returns the exit code: 0 done, 1 could not finish, 2 bad usage or bad input file, 3
+// done and the answer needs attention, 130 interrupted. Errors are printed on streams.Err, one line each, a hint on a
+// line of its own.
 func Main(ctx context.Context, args []string, streams Streams) int {
 	releaseProgram()
 	out, errs := visible.NewWriter(streams.Out), visible.NewWriter(streams.Err)
@@ -51,10 +52,11 @@ func newRootCmd(streams Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fusionctl",
 		Short: "Two Kubernetes control-plane versions over one set of nodes",
-		Long: `fusionctl plans, checks and renders a control plane of two versions over one set of nodes: a legacy API server that
-keeps its nodes and workloads, and a modern one beside it for new software.
+		Long: `fusionctl plans, checks and renders a control plane of two versions over one set of nodes: a legacy API
+server that keeps its nodes and workloads, and a modern one beside it for new software.
 
-Exit codes: 0 done, 1 could not finish, 2 bad usage or bad input file, 3 done and the answer needs attention, 130 interrupted.`,
+Exit codes: 0 done, 1 could not finish, 2 bad usage or bad input file, 3 done and the answer needs attention, 130
+interrupted.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -99,7 +101,8 @@ func verbs(streams Streams) []*cobra.Command {
 	}
 }
 
-// markArgumentErrors makes a wrong number of arguments, or an unknown subcommand, bad usage for every command of the tree.
+// markArgumentErrors makes a wrong number of arguments, or an unknown subcommand, bad usage for every command of the
+// tree.
 func markArgumentErrors(cmd *cobra.Command) {
 	validate := cmd.Args
 	if validate == nil {

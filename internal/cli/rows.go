@@ -13,7 +13,8 @@ import (
 	"github.com/kubefusion/fusionctl/internal/visible"
 )
 
-// rowWriter prints rows as they come, so that an answer of any length needs no more memory than one row, or some of a table.
+// rowWriter prints rows as they come, so that an answer of any length needs no more memory than one row, or some of a
+// table.
 type rowWriter interface {
 	// row prints one row: the value in JSON, the cells in a table, below the header that the first row brings.
 	row(value any, header, cells []string) error

@@ -78,16 +78,18 @@ func describe(engine finding.Engine, f finding.Finding) sarifRule {
 	return described
 }
 
-// printSARIF writes findings for the viewers of code hosts. A finding without a file of its own is one about the given file. What could
-// not be looked at makes the run one that did not succeed.
-func printSARIF(w io.Writer, engine finding.Engine, file string, findings []finding.Finding, incomplete ...string) error {
+// printSARIF writes findings for the viewers of code hosts. A finding without a file of its own is one about the given
+// file. What could not be looked at makes the run one that did not succeed.
+func printSARIF(w io.Writer, engine finding.Engine, file string, findings []finding.Finding,
+	incomplete ...string) error {
 	var run sarifRun
 	run.Tool.Driver = sarifDriver{Name: "fusionctl", Rules: []sarifRule{}}
 	run.Results = []sarifResult{}
 	if len(incomplete) > 0 {
 		invocation := sarifInvocation{}
 		for _, text := range incomplete {
-			invocation.Notifications = append(invocation.Notifications, sarifNotification{Level: "error", Message: sarifText{text}})
+			invocation.Notifications = append(invocation.Notifications,
+				sarifNotification{Level: "error", Message: sarifText{text}})
 		}
 		run.Invocations = []sarifInvocation{invocation}
 	}
@@ -110,7 +112,9 @@ func printSARIF(w io.Writer, engine finding.Engine, file string, findings []find
 			location.Physical.Region = &sarifRegion{StartLine: f.Line, StartColumn: f.Column}
 		}
 		run.Results = append(run.Results, sarifResult{RuleID: f.Rule, RuleIndex: index, Level: sarifLevels[f.Severity],
-			Message: sarifText{text}, Locations: []sarifLocation{location}, Fingerprints: map[string]string{"fusionctlKey/v1": f.Key}})
+			Message: sarifText{text}, Locations: []sarifLocation{location},
+			Fingerprints: map[string]string{"fusionctlKey/v1": f.Key}})
 	}
-	return printJSON(w, sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run}})
+	return printJSON(w, sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0",
+		Runs: []sarifRun{run}})
 }

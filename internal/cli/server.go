@@ -33,15 +33,20 @@ type serverFlags struct {
 // bind binds the flags. changed is the end of "whether ...": "the file has changed".
 func (s *serverFlags) bind(flags *pflag.FlagSet, listen, changed string) {
 	flags.StringVar(&s.listen, "listen", listen, "address to serve on")
-	flags.StringVar(&s.metricsListen, "metrics-listen", "", "address for /metrics, /healthz and /readyz: without TLS on loopback, with --client-ca elsewhere")
-	flags.StringArrayVar(&s.metricsNames, "metrics-client-name", nil, "common name of a client that may read metrics beyond loopback; repeat for more")
+	flags.StringVar(&s.metricsListen, "metrics-listen", "",
+		"address for /metrics, /healthz and /readyz: without TLS on loopback, with --client-ca elsewhere")
+	flags.StringArrayVar(&s.metricsNames, "metrics-client-name", nil,
+		"common name of a client that may read metrics beyond loopback; repeat for more")
 	flags.StringVar(&s.certificates.Cert, "tls-cert", "", "file of the server's certificate")
 	flags.StringVar(&s.certificates.Key, "tls-key", "", "file of the certificate's key")
 	flags.StringVar(&s.certificates.ClientCA, "client-ca", "", "file of the CA that signs the clients' certificates")
-	flags.StringArrayVar(&s.certificates.ClientNames, "client-name", nil, "common name of a client that may call; repeat for more")
-	flags.BoolVar(&s.anyClient, "any-client", false, "serve clients without a certificate, instead of --client-ca and --client-name")
+	flags.StringArrayVar(&s.certificates.ClientNames, "client-name", nil,
+		"common name of a client that may call; repeat for more")
+	flags.BoolVar(&s.anyClient, "any-client", false,
+		"serve clients without a certificate, instead of --client-ca and --client-name")
 	flags.BoolVar(&s.plain, "insecure-http", false, "serve without TLS, on a loopback address only")
-	flags.DurationVar(&s.interval, "reload-interval", 2*time.Second, "how often to look whether "+changed+"; a change is in use after two looks")
+	flags.DurationVar(&s.interval, "reload-interval", 2*time.Second,
+		"how often to look whether "+changed+"; a change is in use after two looks")
 }
 
 // check refuses what would serve to the world without protection.
@@ -55,12 +60,14 @@ func (s *serverFlags) check() error {
 	case s.plain && !loopback(s.listen):
 		return usagef("--insecure-http: want --listen on a loopback address, such as 127.0.0.1:8088, not %q", s.listen)
 	case !s.plain && (c.Cert == "" || c.Key == ""):
-		return badInput(errors.New("no certificate to serve with"), "--tls-cert and --tls-key name its files; --insecure-http serves without on a loopback address")
+		return badInput(errors.New("no certificate to serve with"),
+			"--tls-cert and --tls-key name its files; --insecure-http serves without on a loopback address")
 	case s.anyClient && (c.ClientCA != "" || len(c.ClientNames) > 0):
 		return usagef("--any-client: takes neither --client-ca nor --client-name")
 	case !s.plain && !s.anyClient && (c.ClientCA == "" || len(c.ClientNames) == 0):
 		return badInput(errors.New("nothing says which clients may call"),
-			"--client-ca and --client-name name the API servers' certificates; --any-client serves whoever reaches the port")
+			"--client-ca and --client-name name the API servers' certificates; --any-client serves whoever reaches "+
+				"the port")
 	}
 	return s.checkMetrics()
 }
@@ -71,9 +78,11 @@ func (s *serverFlags) checkMetrics() error {
 	case len(s.metricsNames) > 0 && !beyond:
 		return usagef("--metrics-client-name: is for --metrics-listen beyond loopback")
 	case beyond && s.certificates.ClientCA == "":
-		return badInput(fmt.Errorf("--metrics-listen %q is not on loopback", s.metricsListen), "--tls-cert, --tls-key and --client-ca protect it there")
+		return badInput(fmt.Errorf("--metrics-listen %q is not on loopback", s.metricsListen),
+			"--tls-cert, --tls-key and --client-ca protect it there")
 	case beyond && len(s.metricsNames) == 0:
-		return badInput(fmt.Errorf("--metrics-listen %q: nothing says who may read", s.metricsListen), "--metrics-client-name names who")
+		return badInput(fmt.Errorf("--metrics-listen %q: nothing says who may read", s.metricsListen),
+			"--metrics-client-name names who")
 	}
 	return nil
 }
@@ -85,13 +94,15 @@ type metricsFlags struct {
 }
 
 func (m *metricsFlags) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&m.address, "metrics", "", "serve metrics at :PORT of loopback, or with certificates at HOST:PORT (default not)")
+	flags.StringVar(&m.address, "metrics", "",
+		"serve metrics at :PORT of loopback, or with certificates at HOST:PORT (default not)")
 	flags.StringVar(&m.cert, "tls-cert", "", "file of the certificate with which metrics are served")
 	flags.StringVar(&m.key, "tls-key", "", "file of the certificate's key")
 	flags.StringVar(&m.clientCA, "client-ca", "", "file of the CA that signs the certificates of who reads the metrics")
 }
 
-// listen listens at the address, if there is one. Anybody may read metrics on loopback, and elsewhere only who has a certificate.
+// listen listens at the address, if there is one. Anybody may read metrics on loopback, and elsewhere only who has a
+// certificate.
 func (m *metricsFlags) listen(ctx context.Context) (net.Listener, error) {
 	given := m.cert != "" || m.key != "" || m.clientCA != ""
 	host, port, err := net.SplitHostPort(m.address)
@@ -105,12 +116,14 @@ func (m *metricsFlags) listen(ctx context.Context) (net.Listener, error) {
 	case given && (m.cert == "" || m.key == "" || m.clientCA == ""):
 		return nil, usagef("--metrics: want all of --tls-cert, --tls-key and --client-ca, or none of them")
 	case !given && host != "" && !loopback(m.address):
-		return nil, badInput(fmt.Errorf("--metrics %q is not on loopback", m.address), "--tls-cert, --tls-key and --client-ca protect it; :PORT is on loopback")
+		return nil, badInput(fmt.Errorf("--metrics %q is not on loopback", m.address),
+			"--tls-cert, --tls-key and --client-ca protect it; :PORT is on loopback")
 	}
 	if host == "" && !given {
 		host = "127.0.0.1"
 	}
-	at := serverFlags{listen: net.JoinHostPort(host, port), plain: !given, certificates: webserver.Certificates{Cert: m.cert, Key: m.key, ClientCA: m.clientCA}}
+	at := serverFlags{listen: net.JoinHostPort(host, port), plain: !given,
+		certificates: webserver.Certificates{Cert: m.cert, Key: m.key, ClientCA: m.clientCA}}
 	listener, err := at.listener(ctx)
 	if err != nil {
 		return nil, badInput(fmt.Errorf("--metrics: %w", err), "want a port that is free")
@@ -139,7 +152,8 @@ func serverLevel(ctx context.Context) slog.Level {
 // newServerRegistry holds the metrics of the process, to which a server adds its own.
 func newServerRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
 
@@ -152,8 +166,8 @@ type service struct {
 	follow   func(ctx context.Context) // reads the files again when they change, until ctx ends
 }
 
-// serve serves until ctx ends: the service, and beside it health, and metrics where only clients that may call or the host itself read them.
-// --metrics-listen serves those alone.
+// serve serves until ctx ends: the service, and beside it health, and metrics where only clients that may call or the
+// host itself read them. --metrics-listen serves those alone.
 func (s *serverFlags) serve(ctx context.Context, v service) error {
 	health := http.NewServeMux()
 	health.HandleFunc("/healthz", ok)
@@ -172,9 +186,11 @@ func (s *serverFlags) serve(ctx context.Context, v service) error {
 		status := http.NewServeMux()
 		status.Handle("/", health)
 		status.Handle("/metrics", metrics)
-		of := serverFlags{listen: s.metricsListen, plain: loopback(s.metricsListen), certificates: webserver.Certificates{
-			Cert: s.certificates.Cert, Key: s.certificates.Key, ClientCA: s.certificates.ClientCA, ClientNames: s.metricsNames,
-		}}
+		of := serverFlags{listen: s.metricsListen, plain: loopback(s.metricsListen),
+			certificates: webserver.Certificates{
+				Cert: s.certificates.Cert, Key: s.certificates.Key, ClientCA: s.certificates.ClientCA,
+				ClientNames: s.metricsNames,
+			}}
 		beside, err := of.listener(ctx)
 		if err != nil {
 			listener.Close()

@@ -82,9 +82,11 @@ func (ca *testCA) sign(name string, authority bool) (*x509.Certificate, *ecdsa.P
 		ca.t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: authority, BasicConstraintsValid: true,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	parent, signer := ca.cert, ca.key
 	if authority {
@@ -110,7 +112,8 @@ func (ca *testCA) write(dir, name string) (cert, key string) {
 	if err != nil {
 		ca.t.Fatal(err)
 	}
-	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: c.Raw}, key: {Type: "PRIVATE KEY", Bytes: der}} {
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: c.Raw},
+		key: {Type: "PRIVATE KEY", Bytes: der}} {
 		if err := filetree.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			ca.t.Fatal(err)
 		}
@@ -145,7 +148,8 @@ func serveVerb(t *testing.T, verb servedVerb) *servingTest {
 	s := &servingTest{T: t, verb: verb, ca: newTestCA(t), dir: t.TempDir()}
 	cert, key := s.ca.write(s.dir, "server")
 	ca := filepath.Join(s.dir, "ca.crt")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.ca.cert.Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.ca.cert.Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -153,7 +157,8 @@ func serveVerb(t *testing.T, verb servedVerb) *servingTest {
 	logs, stderr := io.Pipe()
 	done := make(chan int, 1)
 	go func() {
-		done <- Main(ctx, append(verb.args(s.dir), "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--client-ca", ca, "--client-name", "kube-apiserver"),
+		done <- Main(ctx, append(verb.args(s.dir), "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key,
+			"--client-ca", ca, "--client-name", "kube-apiserver"),
 			Streams{In: strings.NewReader(""), Out: io.Discard, Err: stderr})
 		stderr.Close()
 	}()
@@ -176,9 +181,11 @@ func serveVerb(t *testing.T, verb servedVerb) *servingTest {
 
 // send sends a request on a connection of its own.
 func (s *servingTest) send(config *tls.Config, body io.Reader, header http.Header) (int, error) {
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, DisableCompression: true, ExpectContinueTimeout: time.Minute}, Timeout: time.Minute}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true,
+		DisableCompression: true, ExpectContinueTimeout: time.Minute}, Timeout: time.Minute}
 	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "https://"+s.address+s.verb.path, body)
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "https://"+s.address+s.verb.path,
+		body)
 	if err != nil {
 		return 0, err
 	}
@@ -257,17 +264,21 @@ var serverClaims = []struct {
 		}
 	}},
 	{"body limit", func(s *servingTest) {
-		s.want("a large body", http.StatusRequestEntityTooLarge, s.ca.config("kube-apiserver"), bytes.NewReader(make([]byte, s.verb.size)),
+		s.want("a large body", http.StatusRequestEntityTooLarge, s.ca.config("kube-apiserver"),
+			bytes.NewReader(make([]byte, s.verb.size)),
 			http.Header{"Expect": {"100-continue"}}) // it is refused by its length, before it is sent
-		s.want("a large body of unknown length", http.StatusRequestEntityTooLarge, s.ca.config("kube-apiserver"), io.LimitReader(zeros{}, int64(s.verb.size)), nil)
+		s.want("a large body of unknown length", http.StatusRequestEntityTooLarge, s.ca.config("kube-apiserver"),
+			io.LimitReader(zeros{}, int64(s.verb.size)), nil)
 	}},
 	{"no decompression", func(s *servingTest) {
 		for _, coding := range []string{"gzip", "deflate", "identity, gzip"} {
-			s.want(coding, http.StatusUnsupportedMediaType, s.ca.config("kube-apiserver"), strings.NewReader(s.verb.body), http.Header{"Content-Encoding": {coding}})
+			s.want(coding, http.StatusUnsupportedMediaType, s.ca.config("kube-apiserver"),
+				strings.NewReader(s.verb.body), http.Header{"Content-Encoding": {coding}})
 		}
 	}},
 	{"header limit", func(s *servingTest) {
-		s.want("large headers", http.StatusRequestHeaderFieldsTooLarge, s.ca.config("kube-apiserver"), strings.NewReader(s.verb.body),
+		s.want("large headers", http.StatusRequestHeaderFieldsTooLarge, s.ca.config("kube-apiserver"),
+			strings.NewReader(s.verb.body),
 			http.Header{"X-Large": {strings.Repeat("x", 128<<10)}})
 	}},
 	{"certificates are reloaded without a gap", func(s *servingTest) {
@@ -279,7 +290,8 @@ var serverClaims = []struct {
 			s.Fatal(err)
 		}
 		defer connection.Close()
-		fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", s.verb.path, len(s.verb.body))
+		fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n",
+			s.verb.path, len(s.verb.body))
 		answers := bufio.NewReader(connection)
 		if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
 			s.Fatalf("the server does not read the body: %q, %v", line, err)
@@ -384,19 +396,25 @@ func TestServersRefuseToBeOpen(t *testing.T) {
 	certificates := []string{"--tls-cert", cert, "--tls-key", key}
 	for _, verb := range servedVerbs() {
 		for want, args := range map[string][]string{
-			"no certificate to serve with":           nil,
-			"nothing says which clients may call":    certificates,
-			"--client-name name the API servers":     append([]string{"--client-ca", cert}, certificates...),
-			"takes neither --client-ca":              append([]string{"--client-ca", cert, "--any-client"}, certificates...),
-			`"0.0.0.0:1" is not on loopback`:         append([]string{"--any-client", "--metrics-listen", "0.0.0.0:1"}, certificates...),
-			`":1" is not on loopback`:                append([]string{"--any-client", "--metrics-listen", ":1"}, certificates...),
-			"nothing says who may read":              append([]string{"--client-ca", cert, "--client-name", "a", "--metrics-listen", "0.0.0.0:1"}, certificates...),
-			"is for --metrics-listen":                append([]string{"--any-client", "--metrics-client-name", "prometheus"}, certificates...),
+			"no certificate to serve with":        nil,
+			"nothing says which clients may call": certificates,
+			"--client-name name the API servers":  append([]string{"--client-ca", cert}, certificates...),
+			"takes neither --client-ca": append([]string{"--client-ca", cert, "--any-client"},
+				certificates...),
+			`"0.0.0.0:1" is not on loopback`: append([]string{"--any-client", "--metrics-listen", "0.0.0.0:1"},
+				certificates...),
+			`":1" is not on loopback`: append([]string{"--any-client", "--metrics-listen", ":1"},
+				certificates...),
+			"nothing says who may read": append(
+				[]string{"--client-ca", cert, "--client-name", "a", "--metrics-listen", "0.0.0.0:1"}, certificates...),
+			"is for --metrics-listen": append(
+				[]string{"--any-client", "--metrics-client-name", "prometheus"}, certificates...),
 			"want --listen on a loopback address":    {"--insecure-http", "--listen", "0.0.0.0:1"},
 			"--insecure-http: takes no certificates": append([]string{"--insecure-http"}, certificates...),
 		} {
 			var stderr bytes.Buffer
-			code := Main(t.Context(), append(verb.args(dir), args...), Streams{In: strings.NewReader(""), Out: io.Discard, Err: &stderr})
+			code := Main(t.Context(), append(verb.args(dir), args...),
+				Streams{In: strings.NewReader(""), Out: io.Discard, Err: &stderr})
 			if code != 2 || !strings.Contains(stderr.String(), want) {
 				t.Errorf("%s %v: %d, %s, want 2 and %q", verb.name, args, code, stderr.String(), want)
 			}

@@ -29,9 +29,10 @@ func newVersionsCmd(streams Streams) *cobra.Command {
 		Long: `versions prints the facts that plans and findings rest on, for Kubernetes 1.6 to 1.36.
 
 Without a component it lists the minors, and the release of each whose source was read. With one it lists what that
-component has: kube-apiserver its flags, API resources with their etcd keys and stored versions, feature gates, admission
-plugins, writes at start and behaviours; kube-controller-manager its flags, feature gates, controllers and leader-election
-locks; kube-scheduler its flags, feature gates and locks. --facts picks one kind of fact, --minor one version.
+component has: kube-apiserver its flags, API resources with their etcd keys and stored versions, feature gates,
+admission plugins, writes at start and behaviours; kube-controller-manager its flags, feature gates, controllers and
+leader-election locks; kube-scheduler its flags, feature gates and locks. --facts picks one kind of fact, --minor one
+version.
 
 A vendor's version counts as its minor.
 
@@ -78,9 +79,11 @@ func runVersions(request versionsRequest, streams Streams) error {
 	}
 	if request.facts != "all" && !slices.Contains(factsOf[request.component], request.facts) {
 		if request.component == "" {
-			return usagef("--facts %s: name a component, one of %s", request.facts, strings.Join(kubever.Components(), ", "))
+			return usagef("--facts %s: name a component, one of %s", request.facts,
+				strings.Join(kubever.Components(), ", "))
 		}
-		return usagef("--facts %s: %s has %s", request.facts, request.component, strings.Join(factsOf[request.component], ", "))
+		return usagef("--facts %s: %s has %s", request.facts, request.component,
+			strings.Join(factsOf[request.component], ", "))
 	}
 	report := newVersionsReport(request, minors)
 	if printed, err := printDocument(streams.Out, request.output, report); printed {
@@ -320,7 +323,8 @@ func controllerRows(minors []kubever.Minor) []controllerRow {
 		}
 		rows = append(rows, controllerRow{
 			Name: name, Names: valuesOver(minors, c.NameIn), OnByDefault: minorsWhere(minors, c.DefaultOn),
-			Class: string(c.Class), ServiceAccount: c.ServiceAccount, Reads: c.Reads, Writes: c.Writes, Deletes: c.Deletes,
+			Class: string(c.Class), ServiceAccount: c.ServiceAccount, Reads: c.Reads, Writes: c.Writes,
+			Deletes: c.Deletes,
 		})
 	}
 	return rows
@@ -382,7 +386,8 @@ func lockRows(component string, minors []kubever.Minor) []lockRow {
 		}
 		span, previous = kubever.Range{From: m, To: m}, locks
 		rows = append(rows, lockRow{
-			Minors: span.String(), Default: locks.Default, Settable: locks.Settable, NameFlag: locks.NameFlagName, Object: locks.Object,
+			Minors: span.String(), Default: locks.Default, Settable: locks.Settable, NameFlag: locks.NameFlagName,
+			Object: locks.Object,
 		})
 	}
 	return rows
@@ -398,7 +403,8 @@ func startupRows(minors []kubever.Minor) []startupRow {
 			id := identity{w.Hook, w.Resource, minorsWhere(minors, w.Minors.Has)}
 			if _, seen := index[id]; !seen {
 				index[id], off[id] = len(rows), make(map[kubever.Minor]string)
-				rows = append(rows, startupRow{Hook: id.hook, Key: id.key, Minors: id.minors, Objects: w.Objects, OnlyWithRBAC: w.OnlyWithRBAC})
+				rows = append(rows, startupRow{Hook: id.hook, Key: id.key, Minors: id.minors, Objects: w.Objects,
+					OnlyWithRBAC: w.OnlyWithRBAC})
 			}
 			if w.OffFlag != "" {
 				off[id][m] = "--" + w.OffFlag + "=" + w.OffValue
@@ -406,7 +412,10 @@ func startupRows(minors []kubever.Minor) []startupRow {
 		}
 	}
 	for id, i := range index {
-		rows[i].TurnedOffBy = valuesOver(minors, func(m kubever.Minor) (string, bool) { v, ok := off[id][m]; return v, ok })
+		rows[i].TurnedOffBy = valuesOver(minors, func(m kubever.Minor) (string, bool) {
+			v, ok := off[id][m]
+			return v, ok
+		})
 	}
 	return rows
 }
@@ -433,7 +442,8 @@ func (r versionsReport) printTables(w io.Writer) error {
 		{"MINORS", "MINOR\tREAD FROM\tAPISERVER FLAGS\tRESOURCES\tCONTROLLERS", lines(r.Minors, minorRow.line)},
 		{"FLAGS", "FLAG\tMINORS\tDEPRECATED\tDEFAULT", lines(r.Flags, flagRow.line)},
 		{"RESOURCES", "ETCD KEY\tRESOURCE\tGROUPS\tSTORED AS\tON BY DEFAULT", lines(r.Resources, resourceRow.line)},
-		{"CONTROLLERS", "CONTROLLER\tNAME IN --controllers\tON BY DEFAULT\tREADS\tWRITES\tDELETES", lines(r.Controllers, controllerRow.line)},
+		{"CONTROLLERS", "CONTROLLER\tNAME IN --controllers\tON BY DEFAULT\tREADS\tWRITES\tDELETES",
+			lines(r.Controllers, controllerRow.line)},
 		{"FEATURE GATES", "GATE\tSTATE", lines(r.Gates, gateRow.line)},
 		{"ADMISSION PLUGINS", "PLUGIN\tMINORS\tON BY DEFAULT", lines(r.Admission, admissionRow.line)},
 		{"LEADER ELECTION LOCKS", "MINORS\tDEFAULT\tSETTABLE\tNAME FLAG\tOBJECT", lines(r.Locks, lockRow.line)},

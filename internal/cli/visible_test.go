@@ -20,12 +20,12 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pki"
 )
 
-// evil clears the screen, names the window, colours, turns text around and begins lines: one that looks like an answer, and
-// one that looks like a record of the log.
+// evil clears the screen, names the window, colours, turns text around and begins lines: one that looks like an answer,
+// and one that looks like a record of the log.
 const evil = "\x1b[2J\x1b]0;x\x07\u009b31m\u202e\u2066\x7f\x00\r\nforged: clean\nlevel=INFO msg=forged\ttab\u0085\u2028"
 
-// TestNothingMovesTheCursor feeds every verb files, stores and an API server in which everything that a developer can name is
-// evil. Whatever it prints has lines of its own alone, and no character that does anything but be seen.
+// TestNothingMovesTheCursor feeds every verb files, stores and an API server in which everything that a developer can
+// name is evil. Whatever it prints has lines of its own alone, and no character that does anything but be seen.
 func TestNothingMovesTheCursor(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -55,35 +55,56 @@ func TestNothingMovesTheCursor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bad := file("bad"+name+".yaml", lines(object{"apiVersion": "kubefusion.dev/v1alpha1", "kind": "FusedControlPlane" + evil, "metadata": object{"name": evil, evil: evil},
-		"spec": object{"layout": evil, evil: 1, "legacy": object{"version": evil}}}))
+	bad := file("bad"+name+".yaml",
+		lines(object{"apiVersion": "kubefusion.dev/v1alpha1", "kind": "FusedControlPlane" + evil,
+			"metadata": object{"name": evil, evil: evil},
+			"spec":     object{"layout": evil, evil: 1, "legacy": object{"version": evil}}}))
 	rule := func(user string) object {
 		return object{"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy",
-			"spec": object{"user": user, "group": "g" + evil, "namespace": "n" + evil, "resource": "pods" + evil, "apiGroup": "*"}}
+			"spec": object{"user": user, "group": "g" + evil, "namespace": "n" + evil, "resource": "pods" + evil,
+				"apiGroup": "*"}}
 	}
 	policy := file("policy"+name, lines(rule("alice"+evil), rule("*")))
 	broken := file("broken"+name, lines(object{"user": evil, evil: evil})+"{"+evil)
-	audit := file("audit"+name, lines(object{"kind": "Event", "apiVersion": "audit.k8s.io/v1", "stage": "ResponseComplete", "verb": "get", "level": "Metadata",
-		"requestURI": "/apis/g.example/v1beta1/pizzas", "user": object{"username": "u" + evil, "groups": []string{"g" + evil}}, "userAgent": "agent" + evil,
-		"objectRef":      object{"resource": "pizzas", "apiGroup": "g.example", "apiVersion": "v1beta1", "namespace": "n" + evil, "name": "n" + evil},
-		"responseStatus": object{"code": 200}, "requestReceivedTimestamp": "2026-01-02T03:04:05.000000Z"})+"{")
-	cases := file("cases"+name, lines([]object{{"name": evil, "user": evil, "verb": evil, "resource": evil, "allow": true}}))
-	pod := object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": "pod" + evil, "namespace": "n" + evil, "annotations": object{"a" + evil: evil},
-		"ownerReferences": []object{{"apiVersion": "apps/v1", "kind": "ReplicaSet" + evil, "name": "o" + evil, "uid": "u", "controller": true}}},
+	audit := file("audit"+name,
+		lines(object{"kind": "Event", "apiVersion": "audit.k8s.io/v1", "stage": "ResponseComplete", "verb": "get",
+			"level":      "Metadata",
+			"requestURI": "/apis/g.example/v1beta1/pizzas",
+			"user":       object{"username": "u" + evil, "groups": []string{"g" + evil}}, "userAgent": "agent" + evil,
+			"objectRef": object{"resource": "pizzas", "apiGroup": "g.example", "apiVersion": "v1beta1",
+				"namespace": "n" + evil, "name": "n" + evil},
+			"responseStatus": object{"code": 200}, "requestReceivedTimestamp": "2026-01-02T03:04:05.000000Z"})+"{")
+	cases := file("cases"+name,
+		lines([]object{{"name": evil, "user": evil, "verb": evil, "resource": evil, "allow": true}}))
+	pod := object{"apiVersion": "v1", "kind": "Pod",
+		"metadata": object{"name": "pod" + evil, "namespace": "n" + evil, "annotations": object{"a" + evil: evil},
+			"ownerReferences": []object{{"apiVersion": "apps/v1", "kind": "ReplicaSet" + evil, "name": "o" + evil,
+				"uid": "u", "controller": true}}},
 		"spec": object{"nodeName": "node" + evil, "containers": []object{{"name": "c" + evil, "image": "i" + evil}}}}
-	deployment := object{"apiVersion": "extensions/v1beta1", "kind": "Deployment", "metadata": object{"name": "d" + evil, "namespace": "n" + evil},
-		"spec": object{"rollbackTo": object{"revision": 3}, "template": object{"metadata": object{"labels": object{"a": "b"}},
-			"spec": object{"containers": []object{{"name": "c" + evil, "image": "i"}}}}}}
-	objects := file("objects"+name+".json", lines(object{"apiVersion": "v1", "kind": "List", "items": []object{pod, deployment}}))
+	deployment := object{"apiVersion": "extensions/v1beta1", "kind": "Deployment",
+		"metadata": object{"name": "d" + evil, "namespace": "n" + evil},
+		"spec": object{"rollbackTo": object{"revision": 3},
+			"template": object{"metadata": object{"labels": object{"a": "b"}},
+				"spec": object{"containers": []object{{"name": "c" + evil, "image": "i"}}}}}}
+	objects := file("objects"+name+".json",
+		lines(object{"apiVersion": "v1", "kind": "List", "items": []object{pod, deployment}}))
 	noObjects := file("none"+name+".yaml", "a: \"\\e"+"\"\n---\n"+evil)
-	crd := file("crd"+name+".yaml", lines(object{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": object{"name": "pizzas.g.example"}, "spec": object{"group": "g.example", "scope": "Namespaced", "names": object{"plural": "pizzas", "kind": "Pizza" + evil},
-			"versions": []object{{"name": "v1", "served": true, "storage": true, "schema": object{"openAPIV3Schema": object{"type": "object",
-				"properties": object{"p" + evil: object{"type": "string" + evil}}}}}}}}))
-	rules := file("rules/rules"+name+".yaml", lines(object{"apiVersion": "kubefusion.dev/v1alpha1", "kind": evil, "metadata": object{"name": evil}, evil: 1}))
-	units := filepath.Dir(file("units/kube-apiserver"+name+".yaml", lines(object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": "kube-apiserver" + evil},
-		"spec": object{"containers": []object{{"name": "kube-apiserver", "image": "hyperkube:v1.6.13", "command": []string{"kube-apiserver", "--etcd-servers=http://127.0.0.1:2379", "--x" + evil + "=" + evil},
-			"env": []object{{"name": evil, "value": evil}}}}}})))
+	crd := file("crd"+name+".yaml",
+		lines(object{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+			"metadata": object{"name": "pizzas.g.example"},
+			"spec": object{"group": "g.example", "scope": "Namespaced",
+				"names": object{"plural": "pizzas", "kind": "Pizza" + evil},
+				"versions": []object{{"name": "v1", "served": true, "storage": true,
+					"schema": object{"openAPIV3Schema": object{"type": "object",
+						"properties": object{"p" + evil: object{"type": "string" + evil}}}}}}}}))
+	rules := file("rules/rules"+name+".yaml",
+		lines(object{"apiVersion": "kubefusion.dev/v1alpha1", "kind": evil, "metadata": object{"name": evil}, evil: 1}))
+	units := filepath.Dir(file("units/kube-apiserver"+name+".yaml",
+		lines(object{"apiVersion": "v1", "kind": "Pod", "metadata": object{"name": "kube-apiserver" + evil},
+			"spec": object{"containers": []object{{"name": "kube-apiserver", "image": "hyperkube:v1.6.13",
+				"command": []string{"kube-apiserver", "--etcd-servers=http://127.0.0.1:2379",
+					"--x" + evil + "=" + evil},
+				"env": []object{{"name": evil, "value": evil}}}}}})))
 	_, pair, err := pki.NewAuthority("ca"+evil, pki.LifetimeOf(time.Now(), time.Hour))
 	if err != nil {
 		t.Fatal(err)
@@ -93,9 +114,11 @@ func TestNothingMovesTheCursor(t *testing.T) {
 	servers := twoServers(t)
 	for _, server := range servers {
 		server.Put(t, map[string][]byte{
-			"/registry/pods/n" + evil + "/pod" + evil:     []byte(lines(pod)),
-			"/registry/leases/n" + evil + "/lease" + evil: []byte(lines(object{"apiVersion": "coordination.k8s.io/v1" + evil, "kind": "Lease" + evil, "metadata": object{"name": "x" + evil}})),
-			"/registry/strange" + evil + "/x/y":           []byte(evil),
+			"/registry/pods/n" + evil + "/pod" + evil: []byte(lines(pod)),
+			"/registry/leases/n" + evil + "/lease" +
+				evil: []byte(lines(object{"apiVersion": "coordination.k8s.io/v1" + evil, "kind": "Lease" + evil,
+				"metadata": object{"name": "x" + evil}})),
+			"/registry/strange" + evil + "/x/y": []byte(evil),
 		})
 	}
 	stores := endpoints(servers)
@@ -103,65 +126,84 @@ func TestNothingMovesTheCursor(t *testing.T) {
 	auditPlan := filepath.Join(dir, "gone"+name)
 
 	verbs := map[string][][]string{
-		"init":                  {{"--from", units}, {"--from", auditPlan}, {evil}},
-		"init shared":           {{"--legacy", evil}},
-		"init split":            {{"--modern", evil}, {"-o", bad}},
-		"check":                 {{bad}, {good, "--live", "--legacy-kubeconfig", kubeconfig, "--modern-kubeconfig", kubeconfig}, {good, "--objects", objects}},
-		"plan":                  {{bad}, {good}},
-		"graph":                 {{bad}, {good}},
-		"explain":               {{evil}},
-		"licenses":              {{}, {evil}},
-		"pki":                   {{bad, "--ca-cert", certificate, "--ca-key", key, "--out", filepath.Join(dir, "p"+name)}, {good, "--ca-cert", certificate, "--ca-key", policy, "--out", "x"}},
-		"pki show":              {{filepath.Dir(certificate)}, {auditPlan}},
-		"render":                {{bad, "--out", "-"}, {good, "--out", filepath.Join(dir, "r"+name)}, {good, "--out", dir}, {good, "--diff", units}, {good, "--out", "-", "--host", evil}},
-		"versions":              {{evil}, {"--minor", evil}},
-		"policy validate":       {{policy}, {broken}, {auditPlan}},
-		"policy generate":       {{bad}, {"--preset", evil}, {good}},
-		"policy can-i":          {{policy, "get", "pods" + evil, "--as", "alice" + evil}, {broken, "get", "pods"}, {policy, "get", "pods", "--as", evil}},
-		"policy diff":           {{policy, broken}, {policy, file("other", lines(rule("bob"+evil)))}},
-		"policy prove":          {{policy, "--deny", "read pods" + evil}, {policy, "--deny", "read pods by user " + evil}, {policy, "--deny", "any secrets"}},
-		"policy to-rbac":        {{policy}, {broken}},
-		"policy from-audit":     {{audit}, {audit, "--policy", policy}},
-		"policy test":           {{policy, "--cases", cases}},
-		"policy presets":        {{}, {evil}},
-		"policy serve":          {{broken, "--insecure-http", "--listen", "127.0.0.1:0"}},
-		"etcd check":            {append([]string{split}, stores...), append([]string{bad}, stores...), {split, "--endpoints", evil}},
-		"etcd ls":               {append([]string{split}, stores...)},
-		"etcd get":              {append([]string{split, "pods/n" + evil + "/pod" + evil}, stores...), append([]string{split, evil}, stores...)},
-		"etcd diff":             {append([]string{split, "core", "modern", "--values"}, stores...)},
-		"etcd watch":            {append([]string{split, "--interval", "10ms"}, stores...)},
-		"etcd move plan":        {append([]string{split, "--out", movePlan}, stores...)},
-		"etcd move apply":       {append([]string{split, movePlan, "--yes"}, stores...), append([]string{split, policy, "--yes"}, stores...)},
-		"etcd move undo":        {append([]string{split, movePlan, "--yes"}, stores...)},
-		"convert":               {{"-f", objects, "--for", "1.36"}, {"-f", objects, "--for", "1.36", "--report"}, {"-f", noObjects, "--for", "1.36"}, {"-f", objects, "--for-server", kubeconfig, "--report"}, {"-f", objects, "--to", evil}},
-		"convert check":         {{"-f", objects, "--for", "1.36", "--all"}, {"--kubeconfig", kubeconfig, "--for", "1.36", "--all"}, {"-f", noObjects, "--for", "1.36"}},
-		"convert negotiate":     {{"v1/Pod", evil, "--for", "1.36"}, {"v1/Pod" + evil, "--kubeconfig", kubeconfig}},
-		"restarts hash":         {{objects, "--kubelet", "1.12"}, {noObjects, "--kubelet", "1.12"}},
-		"restarts plan":         {{"--from", "1.12", "--to", "1.17", "-f", objects}, {"--from", "1.12", "--to", "1.17", "--kubeconfig", kubeconfig}},
-		"restarts annotate":     {{"--from", "1.12", "--to", "1.17", "-f", objects}, {"--from", "1.12", "--to", "1.17", "--kubeconfig", kubeconfig, "--runtime", objects}},
-		"controllers":           {{"--spec", bad, "--legacy-kubeconfig", kubeconfig, "--modern-kubeconfig", kubeconfig}, {"--spec", good, "--legacy-kubeconfig", auditPlan, "--modern-kubeconfig", kubeconfig}},
-		"crd status":            {{"--kubeconfig", kubeconfig}, {evil, "--kubeconfig", kubeconfig}},
-		"crd plan":              {{"pizzas.g.example", "--kubeconfig", kubeconfig, "--storage", "v1", "--out", crdPlan}, {evil, "--kubeconfig", kubeconfig}},
-		"crd apply":             {{crdPlan, "--kubeconfig", kubeconfig, "--yes"}, {policy, "--kubeconfig", kubeconfig}},
-		"crd undo":              {{crdPlan, "--kubeconfig", kubeconfig, "--yes"}},
-		"crd diff":              {{crd, "--kubeconfig", kubeconfig}, {noObjects, crd}},
-		"crd clients":           {{"pizzas.g.example", "--version", "v1beta1", "--audit-log", audit}},
-		"crd test":              {{rules, "--crd", crd}},
-		"crd webhook":           {{"--rules", filepath.Dir(rules), "--insecure-http", "--listen", "127.0.0.1:0"}},
-		"crd webhook manifests": {{"--rules", filepath.Dir(rules), "--image", evil, "--ca", certificate, "--for", "1.36"}},
+		"init":        {{"--from", units}, {"--from", auditPlan}, {evil}},
+		"init shared": {{"--legacy", evil}},
+		"init split":  {{"--modern", evil}, {"-o", bad}},
+		"check": {{bad}, {good, "--live", "--legacy-kubeconfig", kubeconfig, "--modern-kubeconfig",
+			kubeconfig}, {good, "--objects", objects}},
+		"plan":     {{bad}, {good}},
+		"graph":    {{bad}, {good}},
+		"explain":  {{evil}},
+		"licenses": {{}, {evil}},
+		"pki": {{bad, "--ca-cert", certificate, "--ca-key", key, "--out",
+			filepath.Join(dir, "p"+name)}, {good, "--ca-cert", certificate, "--ca-key", policy, "--out", "x"}},
+		"pki show": {{filepath.Dir(certificate)}, {auditPlan}},
+		"render": {{bad, "--out", "-"}, {good, "--out", filepath.Join(dir, "r"+name)},
+			{good, "--out", dir}, {good, "--diff", units}, {good, "--out", "-", "--host", evil}},
+		"versions":        {{evil}, {"--minor", evil}},
+		"policy validate": {{policy}, {broken}, {auditPlan}},
+		"policy generate": {{bad}, {"--preset", evil}, {good}},
+		"policy can-i": {{policy, "get", "pods" + evil, "--as", "alice" + evil}, {broken, "get", "pods"},
+			{policy, "get", "pods", "--as", evil}},
+		"policy diff": {{policy, broken}, {policy, file("other", lines(rule("bob"+evil)))}},
+		"policy prove": {{policy, "--deny", "read pods" + evil},
+			{policy, "--deny", "read pods by user " + evil}, {policy, "--deny", "any secrets"}},
+		"policy to-rbac":    {{policy}, {broken}},
+		"policy from-audit": {{audit}, {audit, "--policy", policy}},
+		"policy test":       {{policy, "--cases", cases}},
+		"policy presets":    {{}, {evil}},
+		"policy serve":      {{broken, "--insecure-http", "--listen", "127.0.0.1:0"}},
+		"etcd check": {append([]string{split}, stores...), append([]string{bad}, stores...),
+			{split, "--endpoints", evil}},
+		"etcd ls": {append([]string{split}, stores...)},
+		"etcd get": {append([]string{split, "pods/n" + evil + "/pod" + evil}, stores...),
+			append([]string{split, evil}, stores...)},
+		"etcd diff":      {append([]string{split, "core", "modern", "--values"}, stores...)},
+		"etcd watch":     {append([]string{split, "--interval", "10ms"}, stores...)},
+		"etcd move plan": {append([]string{split, "--out", movePlan}, stores...)},
+		"etcd move apply": {append([]string{split, movePlan, "--yes"}, stores...),
+			append([]string{split, policy, "--yes"}, stores...)},
+		"etcd move undo": {append([]string{split, movePlan, "--yes"}, stores...)},
+		"convert": {{"-f", objects, "--for", "1.36"}, {"-f", objects, "--for", "1.36", "--report"},
+			{"-f", noObjects, "--for", "1.36"}, {"-f", objects, "--for-server", kubeconfig, "--report"},
+			{"-f", objects, "--to", evil}},
+		"convert check": {{"-f", objects, "--for", "1.36", "--all"},
+			{"--kubeconfig", kubeconfig, "--for", "1.36", "--all"}, {"-f", noObjects, "--for", "1.36"}},
+		"convert negotiate": {{"v1/Pod", evil, "--for", "1.36"}, {"v1/Pod" + evil, "--kubeconfig", kubeconfig}},
+		"restarts hash":     {{objects, "--kubelet", "1.12"}, {noObjects, "--kubelet", "1.12"}},
+		"restarts plan": {{"--from", "1.12", "--to", "1.17", "-f", objects},
+			{"--from", "1.12", "--to", "1.17", "--kubeconfig", kubeconfig}},
+		"restarts annotate": {{"--from", "1.12", "--to", "1.17", "-f", objects},
+			{"--from", "1.12", "--to", "1.17", "--kubeconfig", kubeconfig, "--runtime", objects}},
+		"controllers": {{"--spec", bad, "--legacy-kubeconfig", kubeconfig, "--modern-kubeconfig", kubeconfig},
+			{"--spec", good, "--legacy-kubeconfig", auditPlan, "--modern-kubeconfig", kubeconfig}},
+		"crd status": {{"--kubeconfig", kubeconfig}, {evil, "--kubeconfig", kubeconfig}},
+		"crd plan": {{"pizzas.g.example", "--kubeconfig", kubeconfig, "--storage", "v1", "--out", crdPlan},
+			{evil, "--kubeconfig", kubeconfig}},
+		"crd apply":   {{crdPlan, "--kubeconfig", kubeconfig, "--yes"}, {policy, "--kubeconfig", kubeconfig}},
+		"crd undo":    {{crdPlan, "--kubeconfig", kubeconfig, "--yes"}},
+		"crd diff":    {{crd, "--kubeconfig", kubeconfig}, {noObjects, crd}},
+		"crd clients": {{"pizzas.g.example", "--version", "v1beta1", "--audit-log", audit}},
+		"crd test":    {{rules, "--crd", crd}},
+		"crd webhook": {{"--rules", filepath.Dir(rules), "--insecure-http", "--listen", "127.0.0.1:0"}},
+		"crd webhook manifests": {{"--rules", filepath.Dir(rules), "--image", evil, "--ca", certificate, "--for",
+			"1.36"}},
 	}
-	order := []string{"etcd check", "etcd ls", "etcd get", "etcd diff", "etcd watch", "etcd move plan", "etcd move apply", "etcd move undo", "crd status", "crd plan", "crd apply", "crd undo"}
+	order := []string{"etcd check", "etcd ls", "etcd get", "etcd diff", "etcd watch", "etcd move plan",
+		"etcd move apply", "etcd move undo", "crd status", "crd plan", "crd apply", "crd undo"}
 	var walk func(cmd *cobra.Command, path string)
 	walk = func(cmd *cobra.Command, path string) {
 		if cmd.Flags().Lookup("output") != nil && verbs[path] == nil {
 			t.Errorf("fusionctl %s is not fed", path)
 		}
-		if cmd.Runnable() && !cmd.HasSubCommands() && verbs[path] == nil && !slices.Contains([]string{"demo", "help"}, cmd.Name()) && cmd.Parent().Name() != "completion" {
+		if cmd.Runnable() && !cmd.HasSubCommands() && verbs[path] == nil &&
+			!slices.Contains([]string{"demo", "help"}, cmd.Name()) && cmd.Parent().Name() != "completion" {
 			t.Errorf("fusionctl %s is not fed", path)
 		}
 		for _, args := range verbs[path] {
 			for _, format := range formats(cmd) {
-				feed(t, strings.Fields(path), slices.Concat(args, format), path == "convert" && !slices.Contains(args, "--report"))
+				feed(t, strings.Fields(path), slices.Concat(args, format), path == "convert" &&
+					!slices.Contains(args, "--report"))
 			}
 		}
 		for _, child := range cmd.Commands() {
@@ -198,7 +240,8 @@ func formats(cmd *cobra.Command) [][]string {
 func feed(t *testing.T, verb, args []string, data bool) {
 	t.Helper()
 	within := time.Minute
-	if slices.Contains([]string{"etcd watch", "crd apply", "crd undo"}, strings.Join(verb, " ")) { // they go on, or try again
+	// they go on, or try again
+	if slices.Contains([]string{"etcd watch", "crd apply", "crd undo"}, strings.Join(verb, " ")) {
 		within = time.Second
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -214,7 +257,8 @@ func feed(t *testing.T, verb, args []string, data bool) {
 			continue
 		}
 		bad := func(r rune) bool {
-			return r != '\n' && r != '\t' && (unicode.IsControl(r) || r <= 0xffff && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
+			return r != '\n' && r != '\t' &&
+				(unicode.IsControl(r) || r <= 0xffff && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
 		}
 		if !utf8.ValidString(text) || strings.ContainsFunc(text, bad) {
 			t.Errorf("fusionctl %q sends a raw character to %s: %q", all, stream, text)

@@ -42,7 +42,8 @@ func TestWhatWritesFilesIsKnown(t *testing.T) {
 			names := slices.Contains([]string{"out", "fix", "journal", "backup"}, f.Name)
 			if names || strings.Contains(f.Usage, "to write") && !strings.Contains(f.Usage, "how") {
 				if !slices.Contains(writers[path], f.Name) {
-					t.Errorf("fusionctl %s --%s writes a file: it belongs into the list, and into the test of modes", path, f.Name)
+					t.Errorf("fusionctl %s --%s writes a file: it belongs into the list, and into the test of modes",
+						path, f.Name)
 				}
 			}
 		})
@@ -53,8 +54,8 @@ func TestWhatWritesFilesIsKnown(t *testing.T) {
 	walk(cli.NewRootCmd(cli.Streams{}), "")
 }
 
-// TestEveryFileThatIsWritten lists, for every verb that writes, each file and directory with its mode, under umasks that take
-// nothing and everything from others. What holds a secret, or may, is its owner's alone.
+// TestEveryFileThatIsWritten lists, for every verb that writes, each file and directory with its mode, under umasks
+// that take nothing and everything from others. What holds a secret, or may, is its owner's alone.
 func TestEveryFileThatIsWritten(t *testing.T) {
 	t.Parallel()
 	servers := twoServers(t)
@@ -74,7 +75,8 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 				}
 			}
 			given("spec.yaml", cli.PKISpec, 0o644)
-			given("policy.jsonl", "{\"user\":\"alice\",\"namespace\":\"*\",\"resource\":\"pods\",\"readonly\":true}\n", 0o640)
+			given("policy.jsonl", "{\"user\":\"alice\",\"namespace\":\"*\",\"resource\":\"pods\",\"readonly\":true}\n",
+				0o640)
 			if err := os.CopyFS(filepath.Join(dir, "running"), os.DirFS("../../examples/manifests-1.6")); err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +99,8 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 				cmd.Path, cmd.Dir = "/bin/sh", dir
 				out, err := cmd.CombinedOutput()
 				if code := cmd.ProcessState.ExitCode(); !slices.Contains(codes, code) {
-					t.Errorf("fusionctl %s: exit code %d (%v), want one of %v\n%s", strings.Join(args, " "), code, err, codes, out)
+					t.Errorf("fusionctl %s: exit code %d (%v), want one of %v\n%s", strings.Join(args, " "), code, err,
+						codes, out)
 				}
 			}
 			run([]int{0}, "init", "split", "-o", "new.yaml")
@@ -109,8 +112,10 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 			}
 			run([]int{0}, "policy", "generate", "spec.yaml", "--out", "generated.jsonl")
 			run([]int{0, 3}, "policy", "validate", "policy.jsonl", "--fix")
-			run([]int{0, 3}, "crd", "plan", "pizzas.g.example", "--kubeconfig", kubeconfig, "--storage", "v1", "--out", "crd.plan")
-			run([]int{0, 1, 3}, "crd", "apply", "crd.plan", "--kubeconfig", kubeconfig, "--yes") // as far as that server goes
+			run([]int{0, 3}, "crd", "plan", "pizzas.g.example", "--kubeconfig", kubeconfig, "--storage", "v1", "--out",
+				"crd.plan")
+			// as far as that server goes
+			run([]int{0, 1, 3}, "crd", "apply", "crd.plan", "--kubeconfig", kubeconfig, "--yes")
 			at := endpoints(servers)
 			run([]int{0}, slices.Concat([]string{"etcd", "move", "plan", self, "--out", "move.plan"}, at)...)
 			run([]int{0}, slices.Concat([]string{"etcd", "move", "apply", self, "move.plan", "--yes"}, at)...)
@@ -119,8 +124,10 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 			got := modes(t, dir, before)
 			for file, want := range map[string]string{
 				"new.yaml": "0644", "adopted.yaml": "0600", "generated.jsonl": "0644", "policy.jsonl.fixed": "0640",
-				"crd.plan": "0600", "crd.plan.journal": "0600", "move.plan": "0600", "move.plan.journal": "0600", "move.plan.backup": "0600",
-				"pki": "d0700", "rendered-static-pod": "d0700", "rendered-systemd": "d0700", "rendered-hosted": "d0700",
+				"crd.plan": "0600", "crd.plan.journal": "0600", "move.plan": "0600", "move.plan.journal": "0600",
+				"move.plan.backup": "0600",
+				"pki":              "d0700", "rendered-static-pod": "d0700", "rendered-systemd": "d0700",
+				"rendered-hosted": "d0700",
 			} {
 				if got[file] != want {
 					t.Errorf("%s has mode %q, want %s", file, got[file], want)
@@ -149,7 +156,8 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 	}
 }
 
-// isPublic reports whether a rendered file holds nothing of the spec that may be secret: neither arguments nor variables.
+// isPublic reports whether a rendered file holds nothing of the spec that may be secret: neither arguments nor
+// variables.
 func isPublic(file string) bool {
 	base := filepath.Base(file)
 	public := []string{"RUNBOOK.md", ".fusionctl-render", "legacy-access.yaml"}

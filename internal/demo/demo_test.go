@@ -57,8 +57,10 @@ func decode(t *testing.T, value []byte) (metav1.Object, string) {
 	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		appsv1.AddToScheme, appsv1beta1.AddToScheme, autoscalingv1.AddToScheme, batchv1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme,
-		discoveryv1.AddToScheme, extensionsv1beta1.AddToScheme, flowcontrolv1.AddToScheme, networkingv1.AddToScheme, schedulingv1.AddToScheme,
+		appsv1.AddToScheme, appsv1beta1.AddToScheme, autoscalingv1.AddToScheme, batchv1.AddToScheme,
+		coordinationv1.AddToScheme, corev1.AddToScheme,
+		discoveryv1.AddToScheme, extensionsv1beta1.AddToScheme, flowcontrolv1.AddToScheme, networkingv1.AddToScheme,
+		schedulingv1.AddToScheme,
 		storagev1beta1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
@@ -101,7 +103,8 @@ func TestFillWritesWhatAnAPIServerReads(t *testing.T) {
 			uids[string(o.GetUID())] = key
 		}
 	}
-	for _, want := range []string{"core v1", "core extensions/v1beta1", "core apps/v1beta1", "modern apps/v1", "modern apiextensions.k8s.io/v1beta1", "modern kubeflow.org/v1"} {
+	for _, want := range []string{"core v1", "core extensions/v1beta1", "core apps/v1beta1", "modern apps/v1",
+		"modern apiextensions.k8s.io/v1beta1", "modern kubeflow.org/v1"} {
 		if !versions[want] {
 			t.Errorf("nothing is stored as %s", want)
 		}
@@ -120,7 +123,8 @@ func TestFillWritesWhatAnAPIServerReads(t *testing.T) {
 
 func TestFillRefusesAPairThatItIsNotWrittenFor(t *testing.T) {
 	_, err := Fill(planOf(t, "split-1.15-1.36.yaml"), time.Now())
-	if err == nil || !strings.Contains(err.Error(), `deployments: the legacy side stores "apps/v1", not *v1beta1.Deployment`) {
+	if err == nil ||
+		!strings.Contains(err.Error(), `deployments: the legacy side stores "apps/v1", not *v1beta1.Deployment`) {
 		t.Errorf("Fill of a legacy 1.15 = %v, want an error about Deployments", err)
 	}
 }

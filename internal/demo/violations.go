@@ -44,24 +44,31 @@ func Violations(p *plan.Plan, now time.Time) ([]Violation, error) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kubeflow", Name: "notebooks"},
 		Spec:       networkingv1.IngressSpec{IngressClassName: &className},
 	}
-	orphan := w.pod("kubeflow", "restored-x2v9d", "restored", "registry.example.com/ml/restored:3", 2, owned("apps/v1", "ReplicaSet", "kubeflow", "restored"))
+	orphan := w.pod("kubeflow", "restored-x2v9d", "restored", "registry.example.com/ml/restored:3", 2,
+		owned("apps/v1", "ReplicaSet", "kubeflow", "restored"))
 	violations := []Violation{
 		{
 			Title: "An override lost",
-			Story: fmt.Sprintf("Somebody restarts the modern API server without /pods in its --etcd-servers-overrides. It keeps pods in its own store now: "+
+			Story: fmt.Sprintf("Somebody restarts the modern API server without /pods in its "+
+				"--etcd-servers-overrides. It keeps pods in its own store now: "+
 				"kubelets, which ask the legacy server, never hear of them. A pod %q is created.", stray.Name),
 			Store: modern, Key: key("pods", "kubeflow", stray.Name), Value: value("v1", "Pod", stray), Rule: "FUS004",
 		},
 		{
 			Title: "An override too many",
-			Story: fmt.Sprintf("Somebody thinks that ingresses should be shared as well, and adds networking.k8s.io/ingresses to the overrides. The modern server writes "+
-				"an Ingress %q into the core store, as networking.k8s.io/v1. %s has never heard of that version.", ingress.Name, p.Legacy.Version),
-			Store: core, Key: key("ingress", "kubeflow", ingress.Name), Value: value("networking.k8s.io/v1", "Ingress", ingress), Rule: "FUS002",
+			Story: fmt.Sprintf("Somebody thinks that ingresses should be shared as well, and adds "+
+				"networking.k8s.io/ingresses to the overrides. The modern server writes "+
+				"an Ingress %q into the core store, as networking.k8s.io/v1. %s has never heard of that version.",
+				ingress.Name, p.Legacy.Version),
+			Store: core, Key: key("ingress", "kubeflow", ingress.Name),
+			Value: value("networking.k8s.io/v1", "Ingress", ingress), Rule: "FUS002",
 		},
 		{
 			Title: "A backup too old",
-			Story: fmt.Sprintf("Somebody restores a backup of the core store. In it is a pod %q that belongs to a ReplicaSet of the modern side, and "+
-				"the modern store has no such ReplicaSet any more. The modern side's garbage collector runs.", orphan.Name),
+			Story: fmt.Sprintf("Somebody restores a backup of the core store. In it is a pod %q that belongs to a "+
+				"ReplicaSet of the modern side, and "+
+				"the modern store has no such ReplicaSet any more. The modern side's garbage collector runs.",
+				orphan.Name),
 			Store: core, Key: key("pods", "kubeflow", orphan.Name), Value: value("v1", "Pod", orphan), Rule: "FUS060",
 		},
 	}

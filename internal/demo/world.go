@@ -1,5 +1,6 @@
-// Package demo fills the two stores of a plan as its two API servers would, and knows a few ways to spoil them. The objects are
-// those of a small shop that a 1.6 cluster runs, and of Kubeflow, which came later and needs custom resources.
+// Package demo fills the two stores of a plan as its two API servers would, and knows a few ways to spoil them. The
+// objects are those of a small shop that a 1.6 cluster runs, and of Kubeflow, which came later and needs custom
+// resources.
 package demo
 
 import (
@@ -26,9 +27,9 @@ import (
 // Contents are the values of stores by the store's name and the key.
 type Contents map[string]map[string][]byte
 
-// Fill returns what lies in the stores of a plan for 1.6 and 1.36 when both sides have run for a while. What each object is stored
-// as, and where, is the plan's to say.
-// Errors: the plan stores something in a version that is not written here.
+// Fill returns what lies in the stores of a plan for 1.6 and 1.36 when both sides have run for a while. What each
+// object is stored as, and where, is the plan's to say. Errors: the plan stores something in a version that is not
+// written here.
 func Fill(p *plan.Plan, now time.Time) (Contents, error) {
 	w := &writer{plan: p, now: now, contents: Contents{}}
 	w.fillLegacy()
@@ -51,8 +52,8 @@ type writer struct {
 	errs     []error
 }
 
-// put stores an object of a compiled-in resource: in the store where the side keeps the resource, in protobuf, in the version that
-// the side stores.
+// put stores an object of a compiled-in resource: in the store where the side keeps the resource, in protobuf, in the
+// version that the side stores.
 func (w *writer) put(resource string, o object) {
 	row := w.plan.Resource(resource)
 	if row == nil {
@@ -94,7 +95,8 @@ func (w *writer) store(store, key string, value []byte) {
 	w.contents[store][w.plan.Prefix+"/"+key] = value
 }
 
-// putJSON stores an object of the servers for CRDs, custom resources and APIServices: as JSON, in the side's default store.
+// putJSON stores an object of the servers for CRDs, custom resources and APIServices: as JSON, in the side's default
+// store.
 func (w *writer) putJSON(group, resource, namespace, name string, o map[string]any) {
 	kind, _ := o["kind"].(string)
 	metadata := map[string]any{
@@ -143,7 +145,8 @@ func protobuf(apiVersion, kind string, o object) ([]byte, error) {
 	return append([]byte("k8s\x00"), value...), err
 }
 
-// goVersion is the group's first label and the version of an object's Go type: apps/v1 for k8s.io/api/apps/v1.Deployment.
+// goVersion is the group's first label and the version of an object's Go type: apps/v1 for
+// k8s.io/api/apps/v1.Deployment.
 func goVersion(o object) string {
 	return strings.TrimPrefix(reflect.TypeOf(o).Elem().PkgPath(), "k8s.io/api/")
 }

@@ -73,7 +73,8 @@ func (c *Cluster) Endpoints() []string {
 func (c *Cluster) Client(t testing.TB) *clientv3.Client {
 	t.Helper()
 	if c.client == nil {
-		client, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints(), Logger: zap.NewNop(), DialTimeout: 10 * time.Second})
+		client, err := clientv3.New(
+			clientv3.Config{Endpoints: c.Endpoints(), Logger: zap.NewNop(), DialTimeout: 10 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +108,8 @@ func (c *Cluster) MoveLeader(t testing.TB, to int) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		server := c.Members[from].member.Etcd.Server
-		return server.MoveLeader(ctx, uint64(server.MemberID()), uint64(c.Members[to].member.Etcd.Server.MemberID())) == nil
+		return server.MoveLeader(ctx, uint64(server.MemberID()),
+			uint64(c.Members[to].member.Etcd.Server.MemberID())) == nil
 	})
 }
 

@@ -1,4 +1,5 @@
-// Package etcdtest runs etcd members inside tests: on loopback, on ports that the system chooses, in folders that vanish.
+// Package etcdtest runs etcd members inside tests: on loopback, on ports that the system chooses, in folders that
+// vanish.
 package etcdtest
 
 import (
@@ -72,8 +73,8 @@ func newServer(t testing.TB, pki *PKI, configure func(*embed.Config)) *Server {
 	return s
 }
 
-// Restart runs a member that was stopped, at the endpoint where it was. It returns when the member serves: one of a cluster
-// needs a leader for that.
+// Restart runs a member that was stopped, at the endpoint where it was. It returns when the member serves: one of a
+// cluster needs a leader for that.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	options := s.options
@@ -151,8 +152,8 @@ func (s *Server) Put(t testing.TB, values map[string][]byte) {
 	}
 }
 
-// AllowReader turns authentication on: root may everything, and the user reader, with the same password "secret", may read what
-// is below /registry/.
+// AllowReader turns authentication on: root may everything, and the user reader, with the same password "secret", may
+// read what is below /registry/.
 func (s *Server) AllowReader(t testing.TB) {
 	t.Helper()
 	c, ctx := s.Client(t), t.Context()
@@ -161,7 +162,8 @@ func (s *Server) AllowReader(t testing.TB) {
 		func() error { _, err := c.UserGrantRole(ctx, "root", "root"); return err },
 		func() error { _, err := c.RoleAdd(ctx, "reader"); return err },
 		func() error {
-			_, err := c.RoleGrantPermission(ctx, "reader", "/registry/", "/registry0", clientv3.PermissionType(clientv3.PermRead))
+			_, err := c.RoleGrantPermission(ctx, "reader", "/registry/", "/registry0",
+				clientv3.PermissionType(clientv3.PermRead))
 			return err
 		},
 		func() error { _, err := c.UserAdd(ctx, "reader", "secret"); return err },
@@ -174,11 +176,13 @@ func (s *Server) AllowReader(t testing.TB) {
 	}
 }
 
-// NewPKI writes one CA with a certificate for 127.0.0.1 that serves and asks, and a second CA, into a folder that vanishes.
+// NewPKI writes one CA with a certificate for 127.0.0.1 that serves and asks, and a second CA, into a folder that
+// vanishes.
 func NewPKI(t testing.TB) PKI {
 	t.Helper()
 	dir := t.TempDir()
-	pki := PKI{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "other-ca.crt")}
+	pki := PKI{filepath.Join(dir, "ca.crt"), filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"),
+		filepath.Join(dir, "other-ca.crt")}
 	ca, caKey := certificate(t, "etcd-ca", nil, nil)
 	writePEM(t, pki.CA, "CERTIFICATE", ca.Raw)
 	leaf, key := certificate(t, "etcd", ca, caKey)
@@ -193,7 +197,8 @@ func NewPKI(t testing.TB) PKI {
 	return pki
 }
 
-func certificate(t testing.TB, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
+func certificate(t testing.TB, name string, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate,
+	*ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Requests stands between a client and a member and sees every request by itself, so that a test can decide what becomes of
-// each: it is not passed on, or its answer is lost.
+// Requests stands between a client and a member and sees every request by itself, so that a test can decide what
+// becomes of each: it is not passed on, or its answer is lost.
 type Requests struct {
 	Endpoint string // URL for clients
-	// Look is called twice for each request: before it is passed on, and when its answer is there. What it returns is the client's
-	// answer; it may take its time, and the request is passed on though the client has given up. It must be safe for concurrent use.
-	// nil: everything passes.
+	// Look is called twice for each request: before it is passed on, and when its answer is there. What it returns is
+	// the client's answer; it may take its time, and the request is passed on though the client has given up. It must
+	// be safe for concurrent use. nil: everything passes.
 	Look atomic.Pointer[func(r Request) error]
 	seen atomic.Int64
 }
@@ -38,7 +38,8 @@ var ErrLost = status.Error(codes.Unavailable, "the connection is lost")
 // NewRequests stands before the member until the test ends.
 func NewRequests(t testing.TB, s *Server) *Requests {
 	t.Helper()
-	conn, err := grpc.NewClient(strings.TrimPrefix(s.Endpoint, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(strings.TrimPrefix(s.Endpoint, "http://"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +48,10 @@ func NewRequests(t testing.TB, s *Server) *Requests {
 		t.Fatal(err)
 	}
 	r := &Requests{Endpoint: "http://" + listener.Addr().String()}
-	server := grpc.NewServer(grpc.ForceServerCodec(bytesCodec{}), grpc.MaxRecvMsgSize(8<<20), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
-		return r.pass(conn, stream)
-	}))
+	server := grpc.NewServer(grpc.ForceServerCodec(bytesCodec{}), grpc.MaxRecvMsgSize(8<<20),
+		grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+			return r.pass(conn, stream)
+		}))
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() {
 		server.Stop()

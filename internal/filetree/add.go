@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 )
 
-// Add puts files that are not there yet below a directory, each whole or not at all, and on the disk. A directory that it
-// creates is its owner's alone; the directories in it have mode 0755 whatever the umask, for they may be copied to a host.
-// It follows no link that leads out of the directory.
-// Errors: fs.ErrExist, wrapped, for a file that is there; what the file system says. Files before that stay.
+// Add puts files that are not there yet below a directory, each whole or not at all, and on the disk. A directory that
+// it creates is its owner's alone; the directories in it have mode 0755 whatever the umask, for they may be copied to a
+// host. It follows no link that leads out of the directory. Errors: fs.ErrExist, wrapped, for a file that is there;
+// what the file system says. Files before that stay.
 func Add(ctx context.Context, directory string, files []File) error {
 	if err := os.MkdirAll(filepath.Dir(filepath.Clean(directory)), 0o755); err != nil {
 		return fmt.Errorf("creating %s: %w", directory, err)

@@ -1,5 +1,5 @@
-// Package filetree writes files, and directories of generated files, as a whole or not at all. Of directories it overwrites only
-// what it wrote itself.
+// Package filetree writes files, and directories of generated files, as a whole or not at all. Of directories it
+// overwrites only what it wrote itself.
 package filetree
 
 import (
@@ -54,9 +54,10 @@ func (e *OccupiedError) Error() string {
 }
 
 // Write puts the files, and a record of them, into the directory, which then holds nothing else. The directory may be
-// missing, empty, or one that Write wrote from the same source and that nobody has changed since. The new content is written
-// beside it and takes its place by a rename, so that the directory is at every moment the old one or the new one; what a run
-// that was killed has left there is removed by the next one. The directory is its owner's alone when one of the files is.
+// missing, empty, or one that Write wrote from the same source and that nobody has changed since. The new content is
+// written beside it and takes its place by a rename, so that the directory is at every moment the old one or the new
+// one; what a run that was killed has left there is removed by the next one. The directory is its owner's alone when
+// one of the files is.
 //
 // Errors: *OccupiedError; what the file system says. After an error, and when ctx ends, the directory is as it was.
 func Write(ctx context.Context, directory, source, part string, files []File) error {
@@ -108,8 +109,11 @@ func place(directory string) (string, error) {
 	if resolved, err := filepath.EvalSymlinks(working); err == nil {
 		working = resolved
 	}
-	if working == absolute || strings.HasPrefix(working, strings.TrimSuffix(absolute, string(filepath.Separator))+string(filepath.Separator)) {
-		return "", &OccupiedError{Directory: directory, Lost: []string{"it is, or holds, the working directory, and it would be replaced"}}
+	if working == absolute ||
+		strings.HasPrefix(working, strings.TrimSuffix(absolute, string(filepath.Separator))+
+			string(filepath.Separator)) {
+		return "", &OccupiedError{Directory: directory,
+			Lost: []string{"it is, or holds, the working directory, and it would be replaced"}}
 	}
 	return absolute, nil
 }
@@ -256,7 +260,8 @@ func fill(ctx context.Context, directory, source, part string, files []File) err
 	return syncIn(root, ".")
 }
 
-// movedAway is the name of the old content while the new one takes its place, where two directories cannot be exchanged.
+// movedAway is the name of the old content while the new one takes its place, where two directories cannot be
+// exchanged.
 const movedAway = "tree"
 
 // swap gives the temporary directory the place of the other, and gives it back when that fails.

@@ -101,15 +101,24 @@ func TestWriteRefusesWhatItDidNotWrite(t *testing.T) {
 		part    string
 		want    string
 	}{
-		"foreign": {func(d string) error { return os.Remove(filepath.Join(d, RecordFile)) }, "a", "", "it holds files that were not rendered"},
-		"added":   {func(d string) error { return os.WriteFile(filepath.Join(d, "cp-1/notes"), nil, 0o644) }, "a", "", "cp-1/notes was not rendered"},
-		"edited": {func(d string) error { return os.WriteFile(filepath.Join(d, "cp-1/etc/secret"), []byte("b"), 0o600) }, "a", "",
+		"foreign": {func(d string) error {
+			return os.Remove(filepath.Join(d, RecordFile))
+		}, "a", "", "it holds files that were not rendered"},
+		"added": {func(d string) error {
+			return os.WriteFile(filepath.Join(d, "cp-1/notes"), nil, 0o644)
+		}, "a", "", "cp-1/notes was not rendered"},
+		"edited": {func(d string) error {
+			return os.WriteFile(filepath.Join(d, "cp-1/etc/secret"), []byte("b"), 0o600)
+		}, "a", "",
 			"cp-1/etc/secret was changed by hand"},
 		"linked": {func(d string) error {
-			return errors.Join(os.Remove(filepath.Join(d, "RUNBOOK.md")), os.Symlink("cp-1/etc/secret", filepath.Join(d, "RUNBOOK.md")))
+			return errors.Join(os.Remove(filepath.Join(d, "RUNBOOK.md")),
+				os.Symlink("cp-1/etc/secret", filepath.Join(d, "RUNBOOK.md")))
 		}, "a", "", "RUNBOOK.md is no longer a file"},
 		"source": {func(string) error { return nil }, "b", "", `it was rendered from "a", not from "b"`},
-		"part":   {func(string) error { return nil }, "a", "host cp-1", "it was rendered for every host, not for host cp-1 alone"},
+		"part": {func(string) error {
+			return nil
+		}, "a", "host cp-1", "it was rendered for every host, not for host cp-1 alone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			directory := filepath.Join(t.TempDir(), "out")
@@ -138,7 +147,8 @@ func TestWriteRefusesADamagedRecord(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(directory, RecordFile), []byte(record), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := Write(context.Background(), directory, "a", "", nil); err == nil || len(contents(t, directory)) != len(sample) {
+		if err := Write(context.Background(), directory, "a", "", nil); err == nil ||
+			len(contents(t, directory)) != len(sample) {
 			t.Errorf("record %q: got %v, want an error and the old content", record, err)
 		}
 	}
@@ -194,7 +204,8 @@ func TestWriteIsWholeOrNothing(t *testing.T) {
 }
 
 func TestWriteWithoutAParent(t *testing.T) {
-	if err := Write(context.Background(), filepath.Join(t.TempDir(), "no", "out"), "a", "", sample); !errors.Is(err, fs.ErrNotExist) {
+	if err := Write(context.Background(), filepath.Join(t.TempDir(), "no", "out"), "a", "", sample); !errors.Is(
+		err, fs.ErrNotExist) {
 		t.Errorf("got %v, want that the parent does not exist", err)
 	}
 }
@@ -202,7 +213,8 @@ func TestWriteWithoutAParent(t *testing.T) {
 func TestWriteRefusesPathsOutside(t *testing.T) {
 	for _, path := range []string{"../cp-1/etc/passwd", "cp-1/../../x", "/etc/passwd", "", "cp-1/etc/../../../x"} {
 		parent := t.TempDir()
-		err := Write(t.Context(), filepath.Join(parent, "out"), "a", "", append(slices.Clone(sample), File{Path: path, Mode: 0o644}))
+		err := Write(t.Context(), filepath.Join(parent, "out"), "a", "",
+			append(slices.Clone(sample), File{Path: path, Mode: 0o644}))
 		if err == nil {
 			t.Errorf("%q is written", path)
 		}
@@ -212,7 +224,8 @@ func TestWriteRefusesPathsOutside(t *testing.T) {
 	}
 }
 
-// TestWriteCleansUpAfterRunsThatWereKilled removes what they left, puts back what one had moved away, and touches nothing else.
+// TestWriteCleansUpAfterRunsThatWereKilled removes what they left, puts back what one had moved away, and touches
+// nothing else.
 func TestWriteCleansUpAfterRunsThatWereKilled(t *testing.T) {
 	parent := t.TempDir()
 	directory := filepath.Join(parent, "out")
@@ -225,7 +238,8 @@ func TestWriteCleansUpAfterRunsThatWereKilled(t *testing.T) {
 	if err := os.Rename(directory, filepath.Join(parent, ".out.old-7", movedAway)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(t.Context(), directory, "another", "", sample); err == nil || !strings.Contains(err.Error(), `rendered from "a"`) {
+	if err := Write(t.Context(), directory, "another", "", sample); err == nil ||
+		!strings.Contains(err.Error(), `rendered from "a"`) {
 		t.Errorf("Write from another source = %v, want the old tree back in its place", err)
 	}
 	var left []string

@@ -8,8 +8,8 @@ import (
 	"regexp"
 )
 
-// clean removes what runs that were killed have left beside the directory. It is called with the lock on the parent, so none
-// of it is in use. A run that was killed between two renames has moved the directory away: it gets its place back.
+// clean removes what runs that were killed have left beside the directory. It is called with the lock on the parent, so
+// none of it is in use. A run that was killed between two renames has moved the directory away: it gets its place back.
 func clean(directory string) error {
 	parent, base := filepath.Split(directory)
 	ours := regexp.MustCompile(`^\.` + regexp.QuoteMeta(base) + `\.(new|old)-[0-9]+$`) // as os.MkdirTemp names them
@@ -23,7 +23,8 @@ func clean(directory string) error {
 		}
 		left := filepath.Join(parent, entry.Name())
 		if _, err := os.Lstat(directory); errors.Is(err, fs.ErrNotExist) {
-			if err := os.Rename(filepath.Join(left, movedAway), directory); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := os.Rename(filepath.Join(left, movedAway), directory); err != nil &&
+				!errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}

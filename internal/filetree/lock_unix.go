@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock waits until no other process replaces a tree in the parent directory. A file system without locks has none: then held
-// is false, and what others left behind must stay.
+// lock waits until no other process replaces a tree in the parent directory. A file system without locks has none: then
+// held is false, and what others left behind must stay.
 func lock(ctx context.Context, parent string) (release func(), held bool, err error) {
 	d, err := os.Open(parent)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package golden compares what a test computed with a txtar file that holds the input and every output, and rewrites the
-// outputs under -update (make golden).
+// Package golden compares what a test computed with a txtar file that holds the input and every output, and rewrites
+// the outputs under -update (make golden).
 package golden
 
 import (
@@ -102,7 +102,8 @@ func (c *Case) Want(name string, got []byte) {
 		return
 	}
 	if !*update {
-		c.t.Errorf("%s: section %q differs (-want +got), make golden rewrites it:\n%s", c.file, name, cmp.Diff(string(want), string(got)))
+		c.t.Errorf("%s: section %q differs (-want +got), make golden rewrites it:\n%s", c.file, name,
+			cmp.Diff(string(want), string(got)))
 		return
 	}
 	c.dirty = true

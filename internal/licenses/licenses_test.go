@@ -43,7 +43,8 @@ var kinds = []struct {
 		"redistributions in binary form must reproduce"}, "advertising"},
 	{"HPND", []string{"permission to use, copy, modify, and distribute this software and its documentation for any " +
 		"purpose and without fee"}, ""},
-	{"FTL", []string{"subject to your choice of exactly one of the following two licenses", "the freetype license, which",
+	{"FTL", []string{"subject to your choice of exactly one of the following two licenses",
+		"the freetype license, which",
 		"the gnu general public license (gpl), version 2"}, ""},
 	{"FTL", []string{"the freetype project license", "grants a worldwide, royalty-free, perpetual and",
 		"redistribution of source code must retain this license"}, ""},
@@ -105,8 +106,9 @@ func TestLicensesOfDependencies(t *testing.T) {
 		t.Fatal(err)
 	}
 	goroot := strings.TrimSpace(string(out))
-	byModule := map[string][]file{"the standard library of Go": {read(t, filepath.Join(goroot, "LICENSE"), "go/LICENSE"),
-		read(t, filepath.Join(goroot, "PATENTS"), "go/PATENTS")}}
+	byModule := map[string][]file{
+		"the standard library of Go": {read(t, filepath.Join(goroot, "LICENSE"), "go/LICENSE"),
+			read(t, filepath.Join(goroot, "PATENTS"), "go/PATENTS")}}
 	for module, dirs := range dependencies(t) {
 		found := map[string]file{}
 		for dir := range dirs {
@@ -244,16 +246,20 @@ func dependencies(t *testing.T) map[module]map[string]bool {
 func TestUnknownLicensesAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "",
-		"All rights reserved. You may read this source.":                                                                      "",
-		"Permission is hereby granted, free of charge, to any person obtaining a copy ... THE SOFTWARE IS PROVIDED \"AS IS\"": "MIT",
-		"\"Commons Clause\" License Condition v1.0. Permission is hereby granted, free of charge, to any person obtaining " +
+		"All rights reserved. You may read this source.": "",
+		"Permission is hereby granted, free of charge, to any person obtaining a copy ... THE SOFTWARE IS PROVIDED " +
+			"\"AS IS\"": "MIT",
+		"\"Commons Clause\" License Condition v1.0. Permission is hereby granted, free of charge, to any person " +
+			"obtaining " +
 			"a copy; the software is provided \"as is\"": "",
 		"GNU GENERAL PUBLIC LICENSE\n Version 2, June 1991": "",
 		"Redistribution and use in source and binary forms ... Redistributions in binary form must reproduce ... All " +
 			"advertising materials must display": "",
-		"Redistribution and use in source and binary forms ... Redistributions in binary form must reproduce ... may be " +
+		"Redistribution and use in source and binary forms ... Redistributions in binary form must reproduce ... may " +
+			"be " +
 			"used to endorse or promote products": "BSD-3-Clause",
-		"Redistribution and use in source and binary forms ... Redistributions in binary form must reproduce the above": "BSD-2-Clause",
+		"Redistribution and use in source and binary forms ... Redistributions in binary form must reproduce the " +
+			"above": "BSD-2-Clause",
 	} {
 		if got, err := classify(text); strings.Join(got, ", ") != want || (err == nil) != (want != "") {
 			t.Errorf("classify(%q) = %q, %v, want %q", text, got, err, want)

@@ -1,5 +1,5 @@
-// Package localetcd runs etcd members inside this process: on loopback, on ports that the system chooses, silent, and without
-// care for a power failure. It serves the demo and tests.
+// Package localetcd runs etcd members inside this process: on loopback, on ports that the system chooses, silent, and
+// without care for a power failure. It serves the demo and tests.
 package localetcd
 
 import (

@@ -3,7 +3,8 @@ package prose
 
 import "unicode/utf8"
 
-// Wrap puts words into lines of at most so many characters, with a space between words. A longer word has a line of its own.
+// Wrap puts words into lines of at most so many characters, with a space between words. A longer word has a line of its
+// own.
 func Wrap(words []string, width int) []string {
 	var lines []string
 	column := 0

@@ -25,7 +25,8 @@ func TestWrapBreaksBetweenWords(t *testing.T) {
 }
 
 func TestCutKeepsCharactersWhole(t *testing.T) {
-	if got, want := Cut([]string{"a", "äöüäöü", "abc"}, 3), []string{"a", "äöü", "äöü", "abc"}; !slices.Equal(got, want) {
+	if got, want := Cut([]string{"a", "äöüäöü", "abc"}, 3),
+		[]string{"a", "äöü", "äöü", "abc"}; !slices.Equal(got, want) {
 		t.Errorf("Cut = %q, want %q", got, want)
 	}
 }

@@ -3,9 +3,9 @@ package spelling
 
 import "strings"
 
-// Nearest returns the candidate that is closest to the word, and whether one is close enough to suggest. Letter case, dashes and
-// underscores do not count; otherwise up to a third of the letters may be wrong, missing, added or swapped with their neighbour.
-// Of equally close candidates the first is returned: pass them in a fixed order.
+// Nearest returns the candidate that is closest to the word, and whether one is close enough to suggest. Letter case,
+// dashes and underscores do not count; otherwise up to a third of the letters may be wrong, missing, added or swapped
+// with their neighbour. Of equally close candidates the first is returned: pass them in a fixed order.
 func Nearest(word string, candidates []string) (string, bool) {
 	folded := fold(word)
 	best, bestDistance := "", len([]rune(folded))/3+1

@@ -11,7 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decoder fills a struct from nodes. It exists because no decoder of ours to hand reports every problem with its path and line.
+// decoder fills a struct from nodes. It exists because no decoder of ours to hand reports every problem with its path
+// and line.
 type decoder struct {
 	*Problems
 	format     Format
@@ -19,8 +20,8 @@ type decoder struct {
 	aliases    []*yaml.Node // being expanded, outermost first
 }
 
-// value decodes the node into the target. anyScalar lets a string take the text of a number or boolean: an argument's value
-// is its text, and 1.10 must not become 1.1.
+// value decodes the node into the target. anyScalar lets a string take the text of a number or boolean: an argument's
+// value is its text, and 1.10 must not become 1.1.
 func (d *decoder) value(node *yaml.Node, target reflect.Value, path string, anyScalar bool) {
 	if path != "" {
 		d.Lines.at[path] = node.Line
@@ -63,7 +64,8 @@ func (d *decoder) value(node *yaml.Node, target reflect.Value, path string, anyS
 	}
 }
 
-// enter follows an alias to what it stands for and counts the node. It returns nil after reporting that there is no end to it.
+// enter follows an alias to what it stands for and counts the node. It returns nil after reporting that there is no end
+// to it.
 func (d *decoder) enter(node *yaml.Node, path string) (*yaml.Node, func()) {
 	if !d.spend(node, path, 1) {
 		return nil, nil
@@ -103,7 +105,8 @@ func (d *decoder) mismatch(node *yaml.Node, path, want string) {
 	d.wrong(node, path, "%s: want %s", describe(node), want)
 }
 
-// null decides what a key without a value means: a field that was not written, except where presence itself says something.
+// null decides what a key without a value means: a field that was not written, except where presence itself says
+// something.
 func (d *decoder) null(node *yaml.Node, target reflect.Value, path string) {
 	if target.Kind() == reflect.Pointer || target.Kind() == reflect.Struct && !isText(target) {
 		d.wrong(node, path, "has no value; write {} to have it with its defaults, or leave it out")
@@ -331,7 +334,9 @@ func (d *decoder) unknown(key *yaml.Node, structure reflect.Type, fields []Field
 		for inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
 		}
-		if inner.Kind() == reflect.Struct && slices.ContainsFunc(FieldsOf(inner), func(g Field) bool { return g.Name == key.Value }) {
+		if inner.Kind() == reflect.Struct && slices.ContainsFunc(FieldsOf(inner), func(g Field) bool {
+			return g.Name == key.Value
+		}) {
 			d.AddAt(key.Line, path, "unknown field %q; it belongs under %s", key.Value, f.Name)
 			return
 		}

@@ -1,5 +1,5 @@
-// Package strictyaml decodes a file that people write: unknown fields, fields written twice and values of another type are problems, all of
-// them reported with the line, the path of the field and what was probably meant.
+// Package strictyaml decodes a file that people write: unknown fields, fields written twice and values of another type
+// are problems, all of them reported with the line, the path of the field and what was probably meant.
 package strictyaml
 
 import (
@@ -27,7 +27,8 @@ type Format struct {
 // Decode fills a struct, which into points to, from the one document of a YAML or JSON text.
 // It returns what is wrong, with the lines of all fields, and whether the text is of this format at all.
 func (f Format) Decode(name string, data []byte, into any) (*Problems, bool) {
-	ps := &Problems{Lines: Lines{name: name, at: map[string]int{}, damaged: map[string]bool{}, around: map[string]bool{}}}
+	ps := &Problems{Lines: Lines{name: name, at: map[string]int{}, damaged: map[string]bool{},
+		around: map[string]bool{}}}
 	if len(data) > f.LimitBytes {
 		ps.AddAt(0, "", "is %d bytes long; a %s may have %d", len(data), f.Noun, f.LimitBytes)
 		return ps, false
@@ -74,8 +75,8 @@ func (f Format) document(ps *Problems, data []byte) *yaml.Node {
 	return root
 }
 
-// syntaxError takes an error of the YAML library apart: "yaml: line 3: found character that cannot start any token" is a problem
-// of line 3. Its parser, unlike its scanner, counts lines from 0.
+// syntaxError takes an error of the YAML library apart: "yaml: line 3: found character that cannot start any token" is
+// a problem of line 3. Its parser, unlike its scanner, counts lines from 0.
 func syntaxError(err error) (line int, message string) {
 	message = strings.TrimPrefix(err.Error(), "yaml: ")
 	line = 1
@@ -101,10 +102,12 @@ var parserMessages = []string{
 	"did not find expected ',' or '}'",
 }
 
-// is reports whether the document says that it is of this format. For anything else a list of unknown fields would be noise.
+// is reports whether the document says that it is of this format. For anything else a list of unknown fields would be
+// noise.
 func (f Format) is(ps *Problems, root *yaml.Node) bool {
 	if root.Kind != yaml.MappingNode {
-		ps.AddAt(root.Line, "", "want a mapping with apiVersion: %s and kind: %s, got %s", f.APIVersion, f.Kind, describe(root))
+		ps.AddAt(root.Line, "", "want a mapping with apiVersion: %s and kind: %s, got %s", f.APIVersion, f.Kind,
+			describe(root))
 		return false
 	}
 	ok := true

@@ -8,17 +8,18 @@ import (
 	"strings"
 )
 
-// Lines tells where the fields of what was decoded stand in the text, so that a problem found later can still name its line.
-// The zero Lines knows no place; problems then start with the field path.
+// Lines tells where the fields of what was decoded stand in the text, so that a problem found later can still name its
+// line. The zero Lines knows no place; problems then start with the field path.
 type Lines struct {
-	name    string          // of the file
-	at      map[string]int  // field path -> line, 1-based
-	damaged map[string]bool // field paths whose text could not be decoded: what the decoded value holds there is not what was written
+	name string         // of the file
+	at   map[string]int // field path -> line, 1-based
+	// field paths whose text could not be decoded: what the decoded value holds there is not what was written
+	damaged map[string]bool
 	around  map[string]bool // field paths with something damaged below them
 }
 
-// Line is the line of a field path, such as spec.stores[0].endpoints, or of the closest field around it that was written;
-// 0 when there is none.
+// Line is the line of a field path, such as spec.stores[0].endpoints, or of the closest field around it that was
+// written; 0 when there is none.
 func (l Lines) Line(path string) int {
 	for {
 		if line, ok := l.at[path]; ok {
@@ -133,7 +134,8 @@ func (ps *Problems) Err() error {
 		errs[i] = p
 	}
 	if ps.leftOut > 0 {
-		errs = append(errs, &problem{file: ps.Lines.name, message: fmt.Sprintf("%d more problems are left out", ps.leftOut)})
+		errs = append(
+			errs, &problem{file: ps.Lines.name, message: fmt.Sprintf("%d more problems are left out", ps.leftOut)})
 	}
 	return errors.Join(errs...)
 }

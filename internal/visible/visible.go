@@ -1,6 +1,6 @@
 // Package visible prints what others have named: objects, owners, files, servers and their errors. Control characters,
-// terminal escapes and marks that turn the direction of text are shown, not sent to the terminal; and what stands in one
-// line cannot begin another.
+// terminal escapes and marks that turn the direction of text are shown, not sent to the terminal; and what stands in
+// one line cannot begin another.
 package visible
 
 import (
@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// hidden reports whether a character is to be shown by its number: it does something other than to be seen. Line breaks and
-// tabs are a matter of where they stand.
+// hidden reports whether a character is to be shown by its number: it does something other than to be seen. Line breaks
+// and tabs are a matter of where they stand.
 func hidden(r rune) bool {
 	return r < ' ' || r >= 0x7f && r < 0xa0 || r <= 0xffff && unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
 }
@@ -79,8 +79,8 @@ func arguments(values []any, keep string) []any {
 	return shown
 }
 
-// Fprintf is fmt.Fprintf for a format of ours with arguments that others may have named: each stays within its line, and
-// within its cell of a table.
+// Fprintf is fmt.Fprintf for a format of ours with arguments that others may have named: each stays within its line,
+// and within its cell of a table.
 func Fprintf(w io.Writer, format string, values ...any) (int, error) {
 	return fmt.Fprintf(w, format, arguments(values, "")...)
 }
@@ -90,7 +90,8 @@ func Fprintln(w io.Writer, values ...any) (int, error) {
 	return fmt.Fprintln(w, arguments(values, "\t")...)
 }
 
-// Writer shows what must not be sent, of whatever is written. It keeps lines and tabs, since it cannot know whose they are.
+// Writer shows what must not be sent, of whatever is written. It keeps lines and tabs, since it cannot know whose they
+// are.
 type Writer struct {
 	w    io.Writer
 	rest []byte // the beginning of a character

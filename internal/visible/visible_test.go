@@ -44,7 +44,8 @@ func TestArgumentsStayInTheirLineAndCell(t *testing.T) {
 	evil := errors.New("a\nforged: b\tc")
 	Fprintf(&out, "%s\t%v|%q|%-6s|%d\n", evil, []string{"x\ny"}, "q\n", "é\n", 7)
 	Fprintln(&out, "NAME\tOWNER", "n\nforged", Lines("two\nlines\x1b"))
-	want := `a\nforged: b\tc` + "\t" + `[x\ny]|"q\n"|é\n    |7` + "\n" + "NAME\tOWNER " + `n\nforged` + " two\nlines" + `\u001b` + "\n"
+	want := `a\nforged: b\tc` + "\t" + `[x\ny]|"q\n"|é\n    |7` + "\n" + "NAME\tOWNER " + `n\nforged` + " two\nlines" +
+		`\u001b` + "\n"
 	if out.String() != want {
 		t.Errorf("got  %q\nwant %q", out.String(), want)
 	}
@@ -74,11 +75,15 @@ func FuzzText(f *testing.F) {
 			Fprintf(&b, "%s", given)
 			return b.String()
 		}()} {
-			if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return hidden(r) && (name != "Text" || r != '\n' && r != '\t') }) {
+			if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
+				return hidden(r) && (name != "Text" || r != '\n' && r != '\t')
+			}) {
 				t.Errorf("%s of %q is %q", name, given, text)
 			}
 		}
-		if !strings.ContainsFunc(given, func(r rune) bool { return hidden(r) || r == utf8.RuneError }) && fmt.Sprint(Line(given)) != given {
+		if !strings.ContainsFunc(given, func(r rune) bool {
+			return hidden(r) || r == utf8.RuneError
+		}) && fmt.Sprint(Line(given)) != given {
 			t.Errorf("Line(%q) = %q, though there is nothing to show", given, Line(given))
 		}
 	})

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Certificates are the files of the server's certificate. They are read again for a connection when they have changed; files
-// that are bad then do not replace those in use.
+// Certificates are the files of the server's certificate. They are read again for a connection when they have changed;
+// files that are bad then do not replace those in use.
 type Certificates struct {
 	Cert, Key   string
 	ClientCA    string   // signs the clients' certificates; "" lets in clients without one
@@ -32,8 +32,8 @@ func (c *Certificates) Config() (*tls.Config, error) {
 	return config, nil
 }
 
-// baseConfig is what every server has: TLS 1.2 with forward secrecy and authenticated encryption, which clients of 1.6 have, or TLS 1.3. No
-// session is resumed: its client would not be judged by the CA and the names of the moment.
+// baseConfig is what every server has: TLS 1.2 with forward secrecy and authenticated encryption, which clients of 1.6
+// have, or TLS 1.3. No session is resumed: its client would not be judged by the CA and the names of the moment.
 func baseConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,

@@ -34,8 +34,9 @@ func newAuthority(t *testing.T, name string) *authority {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -55,8 +56,11 @@ func (a *authority) issue(t *testing.T, name string) (cert, key []byte) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageDigitalSignature,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)
 	if err != nil {
@@ -66,7 +70,8 @@ func (a *authority) issue(t *testing.T, name string) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
 // client presents a certificate of the authority, or none for "".
@@ -82,13 +87,15 @@ func (a *authority) client(t *testing.T, trusted *authority, name string) *http.
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, ForceAttemptHTTP2: true}}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true,
+		ForceAttemptHTTP2: true}}
 }
 
 func TestServeAsksForTheClientsCertificate(t *testing.T) {
 	dir := t.TempDir()
 	ours, theirs := newAuthority(t, "ours"), newAuthority(t, "theirs")
-	c := &Certificates{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"), ClientCA: filepath.Join(dir, "ca.crt"), ClientNames: []string{"kube-apiserver"}}
+	c := &Certificates{Cert: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key"),
+		ClientCA: filepath.Join(dir, "ca.crt"), ClientNames: []string{"kube-apiserver"}}
 	install := func(a *authority) {
 		t.Helper()
 		cert, key := a.issue(t, "webhook")
@@ -113,7 +120,10 @@ func TestServeAsksForTheClientsCertificate(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(ctx, tls.NewListener(listener, config), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "yes") }), nil)
+		served <- Serve(ctx, tls.NewListener(listener, config),
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				io.WriteString(w, "yes")
+			}), nil)
 	}()
 	ask := func(client *http.Client) error {
 		response, err := client.Get("https://" + listener.Addr().String())
@@ -168,7 +178,8 @@ func TestConfigRefusesBadFiles(t *testing.T) {
 	}
 	good, goodKey, empty := write("crt", cert), write("key", key), write("empty", nil)
 	for name, c := range map[string]*Certificates{
-		"missing": {Cert: filepath.Join(dir, "missing"), Key: goodKey}, "no key": {Cert: good, Key: empty}, "empty CA": {Cert: good, Key: goodKey, ClientCA: empty},
+		"missing": {Cert: filepath.Join(dir, "missing"), Key: goodKey}, "no key": {Cert: good, Key: empty},
+		"empty CA": {Cert: good, Key: goodKey, ClientCA: empty},
 	} {
 		if _, err := c.Config(); err == nil {
 			t.Errorf("%s: Config passed, want an error", name)

@@ -1,5 +1,5 @@
-// Package webserver is what every webhook of fusionctl stands on: HTTP with certificates that are read again when they change, files whose
-// last good content stays in use, and the metrics of both.
+// Package webserver is what every webhook of fusionctl stands on: HTTP with certificates that are read again when they
+// change, files whose last good content stays in use, and the metrics of both.
 //
 //	source, err := webserver.Open(webserver.OneFile("policy.jsonl"), read, metrics)
 //	go source.Watch(ctx, 2*time.Second, report)

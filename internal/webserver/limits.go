@@ -30,7 +30,8 @@ func Limit(requests int, handler http.Handler) http.Handler {
 			select {
 			case slots <- struct{}{}:
 			case <-timer.C:
-				Refuse(w, &RequestError{http.StatusServiceUnavailable, fmt.Errorf("%d requests are being served", requests)})
+				Refuse(w, &RequestError{http.StatusServiceUnavailable,
+					fmt.Errorf("%d requests are being served", requests)})
 				return
 			case <-r.Context().Done():
 				return
@@ -62,9 +63,9 @@ func Refuse(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), code)
 }
 
-// Body reads the body of a POST that is not larger than the limit. It is never decompressed: a compressed one is refused. What it takes is
-// reserved in the budget as it arrives, so that a client holds no more than it has sent; nil for no budget.
-// Errors: *RequestError.
+// Body reads the body of a POST that is not larger than the limit. It is never decompressed: a compressed one is
+// refused. What it takes is reserved in the budget as it arrives, so that a client holds no more than it has sent; nil
+// for no budget. Errors: *RequestError.
 func Body(w http.ResponseWriter, r *http.Request, limitBytes int64, budget *Reservation) ([]byte, error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -72,10 +73,12 @@ func Body(w http.ResponseWriter, r *http.Request, limitBytes int64, budget *Rese
 	}
 	for _, coding := range r.Header.Values("Content-Encoding") {
 		if coding != "" && coding != "identity" {
-			return nil, &RequestError{http.StatusUnsupportedMediaType, fmt.Errorf("content encoding %q: want none", coding)}
+			return nil, &RequestError{http.StatusUnsupportedMediaType,
+				fmt.Errorf("content encoding %q: want none", coding)}
 		}
 	}
-	tooLarge := &RequestError{http.StatusRequestEntityTooLarge, fmt.Errorf("the request has more than %d bytes", limitBytes)}
+	tooLarge := &RequestError{http.StatusRequestEntityTooLarge,
+		fmt.Errorf("the request has more than %d bytes", limitBytes)}
 	if r.ContentLength > limitBytes {
 		return nil, tooLarge
 	}
@@ -132,12 +135,14 @@ func (r *Reservation) Grow(ctx context.Context, more int64) error {
 		return nil
 	}
 	if r.held+more > r.budget.limitBytes {
-		return &RequestError{http.StatusRequestEntityTooLarge, fmt.Errorf("the request takes more than %d bytes of memory", r.budget.limitBytes)}
+		return &RequestError{http.StatusRequestEntityTooLarge,
+			fmt.Errorf("the request takes more than %d bytes of memory", r.budget.limitBytes)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, waitingTime)
 	defer cancel()
 	if err := r.budget.free.Acquire(ctx, more); err != nil {
-		return &RequestError{http.StatusServiceUnavailable, fmt.Errorf("other requests hold the %d bytes of memory", r.budget.limitBytes)}
+		return &RequestError{http.StatusServiceUnavailable,
+			fmt.Errorf("other requests hold the %d bytes of memory", r.budget.limitBytes)}
 	}
 	r.held += more
 	return nil

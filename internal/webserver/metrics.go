@@ -36,14 +36,16 @@ func NewMetrics(registry prometheus.Registerer, n Names) *Metrics {
 			Name: n.Prefix + "bad_reviews_total", Help: "Reviews that could not be read, or not be answered in time.",
 		}),
 		Seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: n.Prefix + "review_seconds", Help: "Time from the first byte of a review to its answer.", Buckets: n.Buckets,
+			Name: n.Prefix + "review_seconds", Help: "Time from the first byte of a review to its answer.",
+			Buckets: n.Buckets,
 		}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: n.Prefix + "reloads_total", Help: "Changes of the " + n.Files + ", by result (loaded, kept).",
 		}, []string{"result"}),
 		loaded: gauge("loaded_timestamp_seconds", "When what is in use was loaded."),
-		good:   gauge(n.Good, "1 if what is in use is what the "+n.Files+" holds, 0 if that is bad and what was loaded before is kept."),
-		size:   gauge(n.Size, n.SizeHelp),
+		good: gauge(n.Good, "1 if what is in use is what the "+n.Files+
+			" holds, 0 if that is bad and what was loaded before is kept."),
+		size: gauge(n.Size, n.SizeHelp),
 	}
 	registry.MustRegister(m.Bad, m.Seconds, m.reloads, m.loaded, m.good, m.size)
 	return m

@@ -21,11 +21,12 @@ const (
 	limitHeaderBytes = 64 << 10
 )
 
-// Serve serves requests on the listener until the context ends, and then lets those that have begun end within 30 seconds. What goes wrong
-// with a connection is logged; nil for no log.
+// Serve serves requests on the listener until the context ends, and then lets those that have begun end within 30
+// seconds. What goes wrong with a connection is logged; nil for no log.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: exchangeTimeout, WriteTimeout: exchangeTimeout, IdleTimeout: idleTimeout,
+		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: exchangeTimeout, WriteTimeout: exchangeTimeout,
+		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: limitHeaderBytes,
 	}
 	if log == nil {

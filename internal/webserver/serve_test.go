@@ -134,11 +134,13 @@ func TestBodyReadsWhatItMay(t *testing.T) {
 		budget  int64
 		code    int
 	}{
-		"one byte too many":             {request(limit+1, true), 0, http.StatusRequestEntityTooLarge},
-		"one byte too many, unknown":    {request(limit+1, false), 0, http.StatusRequestEntityTooLarge},
-		"more than the budget":          {request(limit, false), limit / 2, http.StatusRequestEntityTooLarge},
-		"a GET":                         {httptest.NewRequest(http.MethodGet, "/", nil), 0, http.StatusMethodNotAllowed},
-		"a body that ends in the midst": {httptest.NewRequest(http.MethodPost, "/", io.MultiReader(strings.NewReader("x"), broken{})), 0, http.StatusBadRequest},
+		"one byte too many":          {request(limit+1, true), 0, http.StatusRequestEntityTooLarge},
+		"one byte too many, unknown": {request(limit+1, false), 0, http.StatusRequestEntityTooLarge},
+		"more than the budget":       {request(limit, false), limit / 2, http.StatusRequestEntityTooLarge},
+		"a GET": {httptest.NewRequest(http.MethodGet, "/", nil), 0,
+			http.StatusMethodNotAllowed},
+		"a body that ends in the midst": {httptest.NewRequest(http.MethodPost, "/",
+			io.MultiReader(strings.NewReader("x"), broken{})), 0, http.StatusBadRequest},
 	} {
 		var r *Reservation
 		if test.budget > 0 {

@@ -46,8 +46,8 @@ func OneFile(path string) func() ([]File, error) {
 	}
 }
 
-// Directory looks at the files of a directory whose names end in one of the extensions, such as ".yaml", but for hidden ones; sorted by
-// name. It follows links, as those of a mounted ConfigMap.
+// Directory looks at the files of a directory whose names end in one of the extensions, such as ".yaml", but for hidden
+// ones; sorted by name. It follows links, as those of a mounted ConfigMap.
 func Directory(path string, extensions ...string) func() ([]File, error) {
 	return func() ([]File, error) {
 		entries, err := os.ReadDir(path)
@@ -99,9 +99,9 @@ func Open[T any](look func() ([]File, error), read func([]File) (T, int, error),
 // Current is what is in use at the moment.
 func (s *Source[T]) Current() T { return *s.current.Load() }
 
-// Check looks whether the files have changed and loads them then. Files that have just changed are loaded by the next check that finds
-// them the same: whoever writes them may be in the middle. An error tells why they were not loaded; it is reported once per change, and
-// what was loaded before stays in use.
+// Check looks whether the files have changed and loads them then. Files that have just changed are loaded by the next
+// check that finds them the same: whoever writes them may be in the middle. An error tells why they were not loaded; it
+// is reported once per change, and what was loaded before stays in use.
 func (s *Source[T]) Check() (loaded bool, err error) {
 	files, err := s.look()
 	if err != nil {
@@ -140,7 +140,8 @@ func (s *Source[T]) load(files []File) error {
 	return nil
 }
 
-// Watch checks the files again and again until the context ends, and reports each time that they were loaded (nil) or were not.
+// Watch checks the files again and again until the context ends, and reports each time that they were loaded (nil) or
+// were not.
 func (s *Source[T]) Watch(ctx context.Context, interval time.Duration, report func(error)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

@@ -114,7 +114,8 @@ func TestSourceKeepsWhatWasGood(t *testing.T) {
 
 func TestDirectoryIsReadAsAWhole(t *testing.T) {
 	f := &folder{t.TempDir(), time.Now()}
-	for name, text := range map[string]string{"b.yaml": "b", "a.json": "a", ".hidden.yaml": "hidden", "notes.txt": "notes"} {
+	for name, text := range map[string]string{"b.yaml": "b", "a.json": "a", ".hidden.yaml": "hidden",
+		"notes.txt": "notes"} {
 		f.write(t, name, text)
 	}
 	if err := os.Mkdir(filepath.Join(f.path, "folder.yaml"), 0o700); err != nil {
@@ -130,7 +131,8 @@ func TestDirectoryIsReadAsAWhole(t *testing.T) {
 			t.Fatalf("%s: %v, want a second look first", step, err)
 		}
 		if got, err := s.Check(); got != loaded || (err != nil) != failed || s.Current() != text {
-			t.Fatalf("%s: Check = %v, %v with %q in use; want loaded %v, error %v, %q", step, got, err, s.Current(), loaded, failed, text)
+			t.Fatalf("%s: Check = %v, %v with %q in use; want loaded %v, error %v, %q", step, got, err, s.Current(),
+				loaded, failed, text)
 		}
 	}
 	want("nothing changed", "a b", false, false)
@@ -156,7 +158,8 @@ func TestOpenRefuses(t *testing.T) {
 		"bad":                 {OneFile(filepath.Join(f.path, "text")), "bad"},
 		"a missing directory": {Directory(filepath.Join(f.path, "missing")), "no such file"},
 	} {
-		if _, err := Open(test.look, joined, NewMetrics(prometheus.NewRegistry(), names)); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := Open(test.look, joined, NewMetrics(prometheus.NewRegistry(), names)); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: Open = %v, want %q", name, err, test.want)
 		}
 	}

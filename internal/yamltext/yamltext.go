@@ -10,9 +10,9 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// Marshal writes a value as YAML, fields sorted by name. It writes what sigs.k8s.io/yaml does, which reads the value's JSON as
-// YAML on the way: there control characters and keys of more than 1024 characters are refused, and U+0085 is a line break.
-// Errors are those of encoding/json.
+// Marshal writes a value as YAML, fields sorted by name. It writes what sigs.k8s.io/yaml does, which reads the value's
+// JSON as YAML on the way: there control characters and keys of more than 1024 characters are refused, and U+0085 is a
+// line break. Errors are those of encoding/json.
 func Marshal(value any) ([]byte, error) {
 	text, err := json.Marshal(value)
 	if err != nil {

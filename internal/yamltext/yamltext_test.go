@@ -32,7 +32,8 @@ func TestMarshalSortsFields(t *testing.T) {
 // TestOtherValuesAreWrittenAsBefore compares with sigs.k8s.io/yaml where that can write a value.
 func TestOtherValuesAreWrittenAsBefore(t *testing.T) {
 	for _, value := range []any{
-		nil, true, "", "yes", "1", "0x10", "1e3", "null", "~", "a: b", "- a", "#", "a\nb\n", "2006-01-02", []any{}, map[string]any{},
+		nil, true, "", "yes", "1", "0x10", "1e3", "null", "~", "a: b", "- a", "#", "a\nb\n", "2006-01-02", []any{},
+		map[string]any{},
 		0, -1, int64(math.MinInt64), uint64(math.MaxUint64), 1.0, 0.5, 1e3, 1e21, 1e-7, math.MaxFloat64,
 		json.RawMessage(`[1.0, 1E5, 100000000000000000000, -0, 12345678901234567890]`),
 		map[string]any{"b": 1, "a10": nil, "a2": []string{"x"}, "A": map[string]any{"true": "true"}},
@@ -58,7 +59,8 @@ func TestMarshalRefusesWhatIsNoJSON(t *testing.T) {
 }
 
 func FuzzMarshal(f *testing.F) {
-	for _, s := range []string{"", "a: b", "- x", "line\nbreak\r\n", "\t", "\x7f", "\u0085", "\u2028x", "\ufeff", "'\"\\",
+	for _, s := range []string{"", "a: b", "- x", "line\nbreak\r\n", "\t", "\x7f", "\u0085", "\u2028x", "\ufeff",
+		"'\"\\",
 		"yes", "1e3", strings.Repeat("word ", 40)} {
 		f.Add(s)
 	}

@@ -1,8 +1,10 @@
-// Package admission changes pods on their way through the modern server: they are led to that server, get a token that the kubelets can
-// mount and a label that says which side they are of, and whoever makes them is told which fields the legacy side drops.
+// Package admission changes pods on their way through the modern server: they are led to that server, get a token that
+// the kubelets can mount and a label that says which side they are of, and whoever makes them is told which fields the
+// legacy side drops.
 //
-// What is there is kept: a variable that a container sets, a label that an object has, a volume of the author's own. An object that needs
-// nothing is not changed, and one that was changed needs nothing any more, so that asking twice is asking once.
+// What is there is kept: a variable that a container sets, a label that an object has, a volume of the author's own. An
+// object that needs nothing is not changed, and one that was changed needs nothing any more, so that asking twice is
+// asking once.
 package admission
 
 import (
@@ -22,14 +24,15 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// OptOut is an annotation of pods, templates and workloads, and a label of namespaces: with the value Off they are left as they are.
+// OptOut is an annotation of pods, templates and workloads, and a label of namespaces: with the value Off they are left
+// as they are.
 const (
 	OptOut = "kubefusion.dev/admission"
 	Off    = "off"
 )
 
-// SystemNamespace is where the control plane runs, the kit's own components too: nothing in it is touched, so that nothing there waits
-// for an answer of its own.
+// SystemNamespace is where the control plane runs, the kit's own components too: nothing in it is touched, so that
+// nothing there waits for an answer of its own.
 const SystemNamespace = metav1.NamespaceSystem
 
 // Change is what pods and templates are given. It is made by For and not changed.
@@ -44,8 +47,10 @@ type Change struct {
 // For is the change of a plan that has Pods.
 func For(p *plan.Plan) *Change {
 	return &Change{
-		host: p.Pods.Service.ClusterIP, port: strconv.Itoa(p.Pods.Service.Port), label: p.Pods.SideLabel, side: spec.SideLabelModern,
-		secretTokens: p.Pods.Tokens == plan.TokensSecret, unknownFields: p.Pods.UnknownFields, templates: templatesOf(p),
+		host: p.Pods.Service.ClusterIP, port: strconv.Itoa(p.Pods.Service.Port), label: p.Pods.SideLabel,
+		side:         spec.SideLabelModern,
+		secretTokens: p.Pods.Tokens == plan.TokensSecret, unknownFields: p.Pods.UnknownFields,
+		templates: templatesOf(p),
 	}
 }
 
@@ -71,8 +76,8 @@ var templates = []struct {
 	{"statefulsets", "StatefulSet", []string{"spec", "template"}},
 }
 
-// templatesOf are the kinds whose objects the legacy side does not see: from what both see, the legacy side's controllers may make pods,
-// through its own server, and a label would say otherwise.
+// templatesOf are the kinds whose objects the legacy side does not see: from what both see, the legacy side's
+// controllers may make pods, through its own server, and a label would say otherwise.
 func templatesOf(p *plan.Plan) []template {
 	var found []template
 	for _, t := range templates {
@@ -132,9 +137,9 @@ type Operation struct {
 	Value any    `json:"value"`
 }
 
-// Review answers a request. The answer depends on the request, and on what Tokens and Losses say, alone; losses may be nil.
-// Errors: an object that is not JSON of the kind it is said to be; what Tokens says. They are no verdict about the object.
-// Safe for concurrent use.
+// Review answers a request. The answer depends on the request, and on what Tokens and Losses say, alone; losses may be
+// nil. Errors: an object that is not JSON of the kind it is said to be; what Tokens says. They are no verdict about the
+// object. Safe for concurrent use.
 func (c *Change) Review(ctx context.Context, r Request, tokens Tokens, losses Losses) (Answer, error) {
 	if r.Namespace == SystemNamespace || r.Operation != Create && r.Operation != Update {
 		return Answer{}, nil
@@ -176,7 +181,8 @@ func (c *Change) Review(ctx context.Context, r Request, tokens Tokens, losses Lo
 	return c.judge(answer, object, old, losses)
 }
 
-// leftAlone reports whether the object, or the template in it, says so, or is a mirror of what a kubelet runs by itself.
+// leftAlone reports whether the object, or the template in it, says so, or is a mirror of what a kubelet runs by
+// itself.
 func leftAlone(object map[string]any) bool {
 	annotations := inner(object, "metadata", "annotations")
 	_, mirror := annotations["kubernetes.io/config.mirror"]
@@ -184,18 +190,21 @@ func leftAlone(object map[string]any) bool {
 		return true
 	}
 	for _, t := range templates {
-		if template := inner(object, t.path...); template != nil && inner(template, "metadata", "annotations")[OptOut] == Off {
+		if template := inner(object, t.path...); template != nil &&
+			inner(template, "metadata", "annotations")[OptOut] == Off {
 			return true
 		}
 	}
 	return false
 }
 
-// template puts the label into a template that a user makes. A template in an object that a controller made is that controller's: it
-// compares it with the template that it was made from, and would make another. An update keeps a label that it does not speak of,
-// and adds none: a changed template is rolled out.
+// template puts the label into a template that a user makes. A template in an object that a controller made is that
+// controller's: it compares it with the template that it was made from, and would make another. An update keeps a label
+// that it does not speak of, and adds none: a changed template is rolled out.
 func (c *Change) template(p *patch, r Request, old map[string]any) {
-	i := slices.IndexFunc(c.templates, func(t template) bool { return t.kind == r.Kind.Kind && slices.Contains(t.groups, r.Kind.Group) })
+	i := slices.IndexFunc(c.templates, func(t template) bool {
+		return t.kind == r.Kind.Kind && slices.Contains(t.groups, r.Kind.Group)
+	})
 	if i < 0 || hasController(p.object) {
 		return
 	}
@@ -209,7 +218,9 @@ func (c *Change) template(p *patch, r Request, old map[string]any) {
 }
 
 func hasController(object map[string]any) bool {
-	return slices.ContainsFunc(list(inner(object, "metadata"), "ownerReferences"), func(o map[string]any) bool { return o["controller"] == true })
+	return slices.ContainsFunc(list(inner(object, "metadata"), "ownerReferences"), func(o map[string]any) bool {
+		return o["controller"] == true
+	})
 }
 
 // labelled adds the side label to what has none; at is the path to it.
@@ -233,10 +244,11 @@ const (
 	limitWarningBytes = 256
 )
 
-// judge says which fields of the object, as it is after the change, the legacy side drops. Of an update that is refused only what it adds
-// is held against it: what is there must remain deletable.
+// judge says which fields of the object, as it is after the change, the legacy side drops. Of an update that is refused
+// only what it adds is held against it: what is there must remain deletable.
 func (c *Change) judge(answer Answer, object, old map[string]any, losses Losses) (Answer, error) {
-	if losses == nil || c.unknownFields == spec.UnknownFieldsIgnore || inner(object, "metadata")["deletionTimestamp"] != nil {
+	if losses == nil || c.unknownFields == spec.UnknownFieldsIgnore ||
+		inner(object, "metadata")["deletionTimestamp"] != nil {
 		return answer, nil
 	}
 	lost, err := said(object, losses)
@@ -252,7 +264,8 @@ func (c *Change) judge(answer Answer, object, old map[string]any, losses Losses)
 			lost = slices.DeleteFunc(lost, func(text string) bool { return slices.Contains(before, text) })
 		}
 		if len(lost) > 0 {
-			return Answer{Warnings: answer.Warnings, Refusal: "the legacy side drops fields of it: " + strings.Join(bounded(lost), "; ")}, nil
+			return Answer{Warnings: answer.Warnings,
+				Refusal: "the legacy side drops fields of it: " + strings.Join(bounded(lost), "; ")}, nil
 		}
 		return answer, nil
 	}
@@ -278,7 +291,8 @@ func said(object map[string]any, losses Losses) ([]string, error) {
 func bounded(texts []string) []string {
 	more := len(texts) - limitWarnings
 	if more > 0 {
-		texts = append(slices.Clone(texts[:limitWarnings]), fmt.Sprintf("and %d more; fusionctl check --objects lists all", more))
+		texts = append(slices.Clone(texts[:limitWarnings]),
+			fmt.Sprintf("and %d more; fusionctl check --objects lists all", more))
 	}
 	for i, text := range texts {
 		if len(text) > limitWarningBytes {

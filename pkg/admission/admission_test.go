@@ -122,7 +122,8 @@ func requestOf(t *testing.T, q request, object json.RawMessage) admission.Reques
 	if err := json.Unmarshal(object, &head); err != nil {
 		t.Fatal(err)
 	}
-	return admission.Request{Operation: q.Operation, Kind: schema.FromAPIVersionAndKind(head.APIVersion, head.Kind), Subresource: q.Subresource, Namespace: q.Namespace, Object: object}
+	return admission.Request{Operation: q.Operation, Kind: schema.FromAPIVersionAndKind(head.APIVersion, head.Kind),
+		Subresource: q.Subresource, Namespace: q.Namespace, Object: object}
 }
 
 var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
@@ -130,7 +131,8 @@ var podKind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 // TestReviewKnowsWhatAnObjectIs: servers before 1.12 send objects without apiVersion and kind.
 func TestReviewKnowsWhatAnObjectIs(t *testing.T) {
 	p := planOf(t, "1.6.13", "1.10.13", "{}")
-	r := admission.Request{Operation: admission.Create, Kind: podKind, Namespace: "demo", Object: json.RawMessage(`{"metadata":{"name":"web"},"spec":{"dnsConfig":{},"containers":[{"name":"web"}]}}`)}
+	r := admission.Request{Operation: admission.Create, Kind: podKind, Namespace: "demo",
+		Object: json.RawMessage(`{"metadata":{"name":"web"},"spec":{"dnsConfig":{},"containers":[{"name":"web"}]}}`)}
 	answer, err := admission.For(p).Review(t.Context(), r, fixedTokens{}, rules.LegacyOf(p).Losses)
 	if err != nil || len(answer.Patch) != 2 || len(answer.Warnings) != 1 {
 		t.Errorf("Review: %s; want a label, variables, and a warning about dnsConfig", show(answer, err))
@@ -166,7 +168,8 @@ func show(a admission.Answer, err error) []byte {
 func TestReviewRefusesNonsense(t *testing.T) {
 	change := admission.For(planOf(t, "1.6.13", "1.36.3", "{}"))
 	for _, text := range []string{"", "null", "[]", `"pod"`, "{", "7"} {
-		r := admission.Request{Operation: admission.Create, Kind: podKind, Namespace: "demo", Object: json.RawMessage(text)}
+		r := admission.Request{Operation: admission.Create, Kind: podKind, Namespace: "demo",
+			Object: json.RawMessage(text)}
 		if answer, err := change.Review(t.Context(), r, fixedTokens{}, nil); err == nil {
 			t.Errorf("Review(%q) = %+v, want an error", text, answer)
 		}
@@ -202,7 +205,8 @@ func FuzzReview(f *testing.F) {
 		if r.Object, err = operations.Apply(r.Object); err != nil {
 			t.Fatalf("%s: %s does not apply: %v", text, patch, err)
 		}
-		if again, err := change.Review(context.Background(), r, fixedTokens{}, nil); err != nil || len(again.Patch) > 0 {
+		if again, err := change.Review(context.Background(), r, fixedTokens{}, nil); err != nil ||
+			len(again.Patch) > 0 {
 			t.Fatalf("%s: changed again: %s", text, show(again, err))
 		}
 	})

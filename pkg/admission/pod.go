@@ -29,8 +29,8 @@ func (c *Change) pod(ctx context.Context, p *patch, r Request, tokens Tokens) (w
 	return c.mountable(ctx, p, podSpec, r, tokens)
 }
 
-// newEphemeralContainers changes those that an update adds to a running pod; the others cannot be changed. Before 1.22 the object is not the
-// pod but the list alone.
+// newEphemeralContainers changes those that an update adds to a running pod; the others cannot be changed. Before 1.22
+// the object is not the pod but the list alone.
 func (c *Change) newEphemeralContainers(p *patch, old map[string]any) {
 	var at []string
 	in, before := p.object, old
@@ -45,7 +45,8 @@ func (c *Change) newEphemeralContainers(p *patch, old map[string]any) {
 	}
 }
 
-// led sets the variables that a container does not set itself. They come first, so that others that refer to them see these values.
+// led sets the variables that a container does not set itself. They come first, so that others that refer to them see
+// these values.
 func (c *Change) led(p *patch, container map[string]any, at []string) {
 	if container == nil {
 		return
@@ -66,16 +67,19 @@ func (c *Change) led(p *patch, container map[string]any, at []string) {
 		return
 	}
 	for i, variable := range missing {
-		p.operations = append(p.operations, Operation{Op: "add", Path: pointer(append(slices.Clone(at), strconv.Itoa(i))), Value: variable})
+		p.operations = append(p.operations,
+			Operation{Op: "add", Path: pointer(append(slices.Clone(at), strconv.Itoa(i))), Value: variable})
 	}
 	written, _ := container["env"].([]any)
 	container["env"] = append(missing, written...)
 }
 
-// mountable replaces projected tokens by those of a Secret. A volume as the API server injects it is replaced as a whole, under its name,
-// so that the mounts stay and the server does not inject another; of one that holds more than that, only the token's source.
-// Both name the keys that they want: a kubelet waits for a Secret that does not have them yet.
-func (c *Change) mountable(ctx context.Context, p *patch, podSpec map[string]any, r Request, tokens Tokens) (warnings []string, err error) {
+// mountable replaces projected tokens by those of a Secret. A volume as the API server injects it is replaced as a
+// whole, under its name, so that the mounts stay and the server does not inject another; of one that holds more than
+// that, only the token's source. Both name the keys that they want: a kubelet waits for a Secret that does not have
+// them yet.
+func (c *Change) mountable(ctx context.Context, p *patch, podSpec map[string]any, r Request, tokens Tokens) (
+	warnings []string, err error) {
 	var secret string
 	for i, volume := range list(podSpec, "volumes") {
 		sources := list(inner(volume, "projected"), "sources")
@@ -104,15 +108,19 @@ func (c *Change) mountable(ctx context.Context, p *patch, podSpec map[string]any
 					mode = 0o644
 				}
 				value := map[string]any{"name": volume["name"], "secret": map[string]any{
-					"secretName": secret, "defaultMode": mode, "items": []any{item("ca.crt"), item("namespace"), item("token")},
+					"secretName": secret, "defaultMode": mode,
+					"items": []any{item("ca.crt"), item("namespace"), item("token")},
 				}}
 				p.operations = append(p.operations, Operation{Op: "replace", Path: pointer(at), Value: value})
 				podSpec["volumes"].([]any)[i] = value
 				break
 			}
 			path, _ := token["path"].(string)
-			value := map[string]any{"secret": map[string]any{"name": secret, "items": []any{map[string]any{"key": "token", "path": path}}}}
-			p.operations = append(p.operations, Operation{Op: "replace", Path: pointer(append(at, "projected", "sources", strconv.Itoa(j))), Value: value})
+			value := map[string]any{
+				"secret": map[string]any{"name": secret, "items": []any{map[string]any{"key": "token", "path": path}}}}
+			p.operations = append(p.operations,
+				Operation{Op: "replace", Path: pointer(append(at, "projected", "sources", strconv.Itoa(j))),
+					Value: value})
 			inner(volume, "projected")["sources"].([]any)[j] = value
 		}
 	}
@@ -127,8 +135,8 @@ func forServer(token map[string]any) bool {
 	return audience == ""
 }
 
-// injected reports whether a source is one of those with which the API server makes the directory of a service account: the token, the
-// CA and the namespace under their usual names, all of which the Secret of a token has.
+// injected reports whether a source is one of those with which the API server makes the directory of a service account:
+// the token, the CA and the namespace under their usual names, all of which the Secret of a token has.
 func injected(source map[string]any) bool {
 	if len(source) != 1 {
 		return false
@@ -139,10 +147,12 @@ func injected(source map[string]any) bool {
 	case source["configMap"] != nil:
 		config := inner(source, "configMap")
 		items := list(config, "items")
-		return config["name"] == "kube-root-ca.crt" && len(items) == 1 && items[0]["key"] == "ca.crt" && items[0]["path"] == "ca.crt"
+		return config["name"] == "kube-root-ca.crt" && len(items) == 1 && items[0]["key"] == "ca.crt" &&
+			items[0]["path"] == "ca.crt"
 	case source["downwardAPI"] != nil:
 		items := list(inner(source, "downwardAPI"), "items")
-		return len(items) == 1 && items[0]["path"] == "namespace" && inner(items[0], "fieldRef")["fieldPath"] == "metadata.namespace"
+		return len(items) == 1 && items[0]["path"] == "namespace" &&
+			inner(items[0], "fieldRef")["fieldPath"] == "metadata.namespace"
 	}
 	return false
 }

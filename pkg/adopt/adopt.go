@@ -1,5 +1,5 @@
-// Package adopt reads how a running control plane is started, from static pod manifests or systemd units, and drafts the spec
-// for it: whatever the files say is kept, and nothing is made up that they do not say.
+// Package adopt reads how a running control plane is started, from static pod manifests or systemd units, and drafts
+// the spec for it: whatever the files say is kept, and nothing is made up that they do not say.
 package adopt
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// The components besides those of kubever that are recognised: two for what their arguments tell about the cluster, and fusionctl's own
-// controllers, which run in an image that may be an API server's.
+// The components besides those of kubever that are recognised: two for what their arguments tell about the cluster, and
+// fusionctl's own controllers, which run in an image that may be an API server's.
 const (
 	Etcd        = "etcd"
 	Kubelet     = "kubelet"
@@ -73,34 +73,36 @@ func (r *Running) Process(component string) *Process {
 	return nil
 }
 
-// folders are looked into, one after the other, when the directory itself starts no API server: it may be a copy of a host's root.
+// folders are looked into, one after the other, when the directory itself starts no API server: it may be a copy of a
+// host's root.
 var folders = []string{
 	".", "manifests", "etc/kubernetes/manifests", "kubernetes/manifests",
 	"etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system", "systemd/system",
 }
 
-// Read reads the files of a directory: every static pod manifest, as the kubelet does (YAML or JSON of any name that does not
-// start with a dot), and every systemd unit (NAME.service and its drop-ins in NAME.service.d). A directory that holds neither
-// may be the copy of a host's root.
+// Read reads the files of a directory: every static pod manifest, as the kubelet does (YAML or JSON of any name that
+// does not start with a dot), and every systemd unit (NAME.service and its drop-ins in NAME.service.d). A directory
+// that holds neither may be the copy of a host's root.
 //
-// The environment files of units are looked for in dir, by their full path below it or by their base name, and then in host, if
-// that is not nil: the root of the machine that dir belongs to. So are drop-ins.
+// The environment files of units are looked for in dir, by their full path below it or by their base name, and then in
+// host, if that is not nil: the root of the machine that dir belongs to. So are drop-ins.
 //
-// Errors: what makes the result doubtful is one: no API server, two of a component, an environment file that is missing although
-// arguments come from it. Names in errors and notes are relative to dir.
+// Errors: what makes the result doubtful is one: no API server, two of a component, an environment file that is missing
+// although arguments come from it. Names in errors and notes are relative to dir.
 func Read(dir, host fs.FS) (*Running, error) {
 	running, err := readFirst(dir, host, func(r *Running) bool { return r.Process(kubever.APIServer) != nil })
 	if err != nil {
 		return nil, err
 	}
 	if running == nil {
-		return nil, errors.New("no kube-apiserver among the files; want static pod manifests, such as those of /etc/kubernetes/manifests, or systemd units")
+		return nil, errors.New("no kube-apiserver among the files; want static pod manifests, such as those of " +
+			"/etc/kubernetes/manifests, or systemd units")
 	}
 	return running, running.once()
 }
 
-// ReadAll reads the files of a directory as Read does, whatever they start: two control planes side by side, a part of one, or
-// nothing. Of the folders in which manifests and units may lie it reads the first that starts any component.
+// ReadAll reads the files of a directory as Read does, whatever they start: two control planes side by side, a part of
+// one, or nothing. Of the folders in which manifests and units may lie it reads the first that starts any component.
 // Errors: an environment file that is missing although arguments come from it.
 func ReadAll(dir, host fs.FS) (*Running, error) {
 	running, err := readFirst(dir, host, func(r *Running) bool { return len(r.Processes) > 0 })
@@ -194,7 +196,8 @@ func (r *reader) read() error {
 }
 
 // beside lists the endings of files that stand beside units and manifests.
-var beside = []string{".conf", ".env", ".target", ".timer", ".socket", ".mount", ".path", ".slice", ".md", ".txt", ".crt", ".key", ".pem"}
+var beside = []string{".conf", ".env", ".target", ".timer", ".socket", ".mount", ".path", ".slice", ".md", ".txt",
+	".crt", ".key", ".pem"}
 
 var errNotText = errors.New("is not UTF-8")
 
@@ -237,7 +240,8 @@ func (r *Running) once() error {
 	for i := 1; i < len(r.Processes); i++ {
 		first, second := r.Processes[i-1], r.Processes[i]
 		if first.Component == second.Component && len(kubever.Flags(second.Component, kubever.Oldest)) > 0 {
-			errs = append(errs, fmt.Errorf("%s: %s is started in %s too; move away the file that is not in use", second.Place, second.Component, first.Place))
+			errs = append(errs, fmt.Errorf("%s: %s is started in %s too; move away the file that is not in use",
+				second.Place, second.Component, first.Place))
 		}
 	}
 	return errors.Join(errs...)

@@ -14,8 +14,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// TestDraft reads the files of every case, dir/... and host/..., and shows the draft, what it lacks and what it notes. What it
-// lacks is filled in here as a person would, and then the draft must load.
+// TestDraft reads the files of every case, dir/... and host/..., and shows the draft, what it lacks and what it notes.
+// What it lacks is filled in here as a person would, and then the draft must load.
 func TestDraft(t *testing.T) {
 	golden.Cases(t, "testdata/*.txtar", func(t *testing.T, c *golden.Case) {
 		dir, host := fstest.MapFS{}, fstest.MapFS{}
@@ -100,7 +100,8 @@ func loads(t *testing.T, draft *adopt.Draft, text []byte) {
 	for _, missing := range draft.Missing {
 		switch missing.Place {
 		case "spec.access":
-			s.Access = []spec.Access{{Subjects: []spec.Subject{{Kind: "User", Name: "alice"}}, APIGroups: []string{""}, Resources: []string{"pods"}}}
+			s.Access = []spec.Access{{Subjects: []spec.Subject{{Kind: "User", Name: "alice"}}, APIGroups: []string{""},
+				Resources: []string{"pods"}}}
 		case "spec.hosts[0].address":
 			s.Hosts[0].Address = "10.0.0.11"
 		case "spec.stores[0].endpoints":
@@ -126,11 +127,13 @@ func loads(t *testing.T, draft *adopt.Draft, text []byte) {
 }
 
 func TestDraftAsksForTheVersionWithASentinel(t *testing.T) {
-	running, err := adopt.Read(fstest.MapFS{"kube-apiserver.service": {Data: []byte("[Service]\nExecStart=/usr/bin/kube-apiserver --v=2\n")}}, nil)
+	running, err := adopt.Read(fstest.MapFS{
+		"kube-apiserver.service": {Data: []byte("[Service]\nExecStart=/usr/bin/kube-apiserver --v=2\n")}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := running.Draft(adopt.Options{Layout: spec.LayoutSplit, Modern: kubever.Version{Minor: 36}}); !errors.Is(err, adopt.ErrVersion) {
+	if _, err := running.Draft(adopt.Options{Layout: spec.LayoutSplit, Modern: kubever.Version{Minor: 36}}); !errors.Is(
+		err, adopt.ErrVersion) {
 		t.Errorf("Draft of a unit without a version = %v, want ErrVersion", err)
 	}
 }
@@ -167,17 +170,22 @@ func TestArgsReadsThemAsTheComponentDoes(t *testing.T) {
 			test.want = "etcd-prefix= v=2"
 		}
 		if strings.Join(got, " ") != test.want || len(notes) != test.notes {
-			t.Errorf("Args(%s) = %v with notes %v, want %s with %d notes", test.words, got, notes, test.want, test.notes)
+			t.Errorf("Args(%s) = %v with notes %v, want %s with %d notes", test.words, got, notes, test.want,
+				test.notes)
 		}
 	}
 }
 
 // FuzzRead: no file panics, what is read can be drafted, and the draft decodes.
 func FuzzRead(f *testing.F) {
-	f.Add("kube-apiserver.yaml", "kind: Pod\nspec: {containers: [{image: 'a/kube-apiserver:v1.6.13', command: [kube-apiserver, --v=2]}]}")
-	f.Add("a.service", "[Service]\nEnvironment=\"A=b c\" D=--v=2\nExecStart=/bin/sh -c \"exec kube-apiserver $D ${A:-x} $(date) >>/log\" \\\n # no\n --x")
-	f.Add("a.service", "[Service]\nExecStart=docker run -v /a:/a hyperkube:v1.8.0 /hyperkube apiserver --etcd-servers=https://a:1,,b --secure-port=x")
-	f.Add("a", "{\"kind\": \"List\", \"items\": [{\"kind\": \"Pod\", \"spec\": {\"containers\": [{\"args\": [\"kube-apiserver\", \"--service-cluster-ip-range=::/0\"]}]}}]}")
+	f.Add("kube-apiserver.yaml", "kind: Pod\nspec: {containers: [{image: 'a/kube-apiserver:v1.6.13', command: "+
+		"[kube-apiserver, --v=2]}]}")
+	f.Add("a.service", "[Service]\nEnvironment=\"A=b c\" D=--v=2\nExecStart=/bin/sh -c \"exec kube-apiserver $D "+
+		"${A:-x} $(date) >>/log\" \\\n # no\n --x")
+	f.Add("a.service", "[Service]\nExecStart=docker run -v /a:/a hyperkube:v1.8.0 /hyperkube apiserver "+
+		"--etcd-servers=https://a:1,,b --secure-port=x")
+	f.Add("a", "{\"kind\": \"List\", \"items\": [{\"kind\": \"Pod\", \"spec\": {\"containers\": [{\"args\": "+
+		"[\"kube-apiserver\", \"--service-cluster-ip-range=::/0\"]}]}}]}")
 	f.Fuzz(func(t *testing.T, name, text string) {
 		if !fs.ValidPath(name) || strings.Contains(name, "/") || name == "." {
 			return
@@ -186,7 +194,8 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		draft, err := running.Draft(adopt.Options{Layout: spec.LayoutSplit, Legacy: kubever.Version{Minor: 6}, Modern: kubever.Version{Minor: 36}})
+		draft, err := running.Draft(adopt.Options{Layout: spec.LayoutSplit, Legacy: kubever.Version{Minor: 6},
+			Modern: kubever.Version{Minor: 36}})
 		if err != nil {
 			return
 		}
@@ -203,7 +212,8 @@ func FuzzRead(f *testing.F) {
 // A host of a fused control plane starts two of most components; their names tell them apart.
 func TestReadAllKeepsTwoOfAComponent(t *testing.T) {
 	pod := func(name string) *fstest.MapFile {
-		return &fstest.MapFile{Data: []byte("kind: Pod\nmetadata: {name: " + name + "}\nspec: {containers: [{command: [kube-apiserver]}]}\n")}
+		return &fstest.MapFile{Data: []byte("kind: Pod\nmetadata: {name: " + name +
+			"}\nspec: {containers: [{command: [kube-apiserver]}]}\n")}
 	}
 	dir := fstest.MapFS{"legacy.yaml": pod("kube-apiserver"), "modern.yaml": pod("kube-apiserver-modern")}
 	if _, err := adopt.Read(dir, nil); err == nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// Args takes the words of a component apart as its own parser does at the minor: --name=value, --name value, --switch, -v=2 and
-// -v 2, underscores for dashes. Order and repetition stay; a switch without a value gets "true".
-// The notes say which words no argument was made of, and which arguments the release of that minor does not know; these are
-// kept, for a vendor's build may know them.
+// Args takes the words of a component apart as its own parser does at the minor: --name=value, --name value, --switch,
+// -v=2 and -v 2, underscores for dashes. Order and repetition stay; a switch without a value gets "true". The notes say
+// which words no argument was made of, and which arguments the release of that minor does not know; these are kept, for
+// a vendor's build may know them.
 func (p *Process) Args(minor kubever.Minor) ([]spec.Arg, []Note) {
 	var args []spec.Arg
 	var notes []Note
@@ -23,7 +23,8 @@ func (p *Process) Args(minor kubever.Minor) ([]spec.Arg, []Note) {
 		word := p.Words[i]
 		if word == "--" {
 			if i+1 < len(p.Words) {
-				note("what follows -- is no argument of %s and is left out: %s", p.Component, strings.Join(p.Words[i+1:], " "))
+				note("what follows -- is no argument of %s and is left out: %s", p.Component,
+					strings.Join(p.Words[i+1:], " "))
 			}
 			break
 		}

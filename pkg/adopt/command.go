@@ -37,8 +37,8 @@ func (r *reader) commandLine(place string, words []string, environment map[strin
 	return locate(words)
 }
 
-// locate finds the program of a component among the words: first where no option stands before it that may have it as its
-// value, as in docker run --name kube-apiserver IMAGE kube-apiserver ..., then anywhere.
+// locate finds the program of a component among the words: first where no option stands before it that may have it as
+// its value, as in docker run --name kube-apiserver IMAGE kube-apiserver ..., then anywhere.
 func locate(words []string) (commandLine, bool) {
 	for i, word := range words[:max(0, len(words)-1)] {
 		if path.Base(word) == fusionctl && words[i+1] == "controllers" {
@@ -56,7 +56,8 @@ func locate(words []string) (commandLine, bool) {
 				return commandLine{component: component, command: program, words: words[i+1:], image: image}, true
 			}
 			if component, ok := imageOfComponent(word); ok && runtimeImage(words[:i+1]) != "" {
-				return commandLine{component: component, words: words[i+1:], image: word}, true // the program is the image's entrypoint
+				// the program is the image's entrypoint
+				return commandLine{component: component, words: words[i+1:], image: word}, true
 			}
 		}
 	}
@@ -87,8 +88,8 @@ func componentAt(words []string, i int) string {
 	return ""
 }
 
-// command is what has to be kept in front of the arguments: the program alone, with its hyperkube. What else stood there (a
-// shell's exec, env, nice, a container runtime) was about starting it here.
+// command is what has to be kept in front of the arguments: the program alone, with its hyperkube. What else stood
+// there (a shell's exec, env, nice, a container runtime) was about starting it here.
 func command(words []string) []string {
 	last := len(words) - 1
 	if last > 0 && path.Base(words[last-1]) == "hyperkube" {
@@ -97,7 +98,8 @@ func command(words []string) []string {
 	return words[last:]
 }
 
-// runtimeImage is the last of the words when a container runtime is among them: docker run [OPTION...] IMAGE; "" otherwise.
+// runtimeImage is the last of the words when a container runtime is among them: docker run [OPTION...] IMAGE; ""
+// otherwise.
 func runtimeImage(words []string) string {
 	runs := slices.ContainsFunc(words, func(word string) bool {
 		return slices.Contains([]string{"docker", "podman", "nerdctl", "rkt"}, path.Base(word))
@@ -108,8 +110,8 @@ func runtimeImage(words []string) string {
 	return words[len(words)-1]
 }
 
-// wrapped takes a command line apart whose program has a name of its own, such as a vendor's start script: what comes before the
-// first argument is the program.
+// wrapped takes a command line apart whose program has a name of its own, such as a vendor's start script: what comes
+// before the first argument is the program.
 func wrapped(component string, words []string) commandLine {
 	first := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "--") })
 	if first < 0 {

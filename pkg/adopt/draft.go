@@ -49,7 +49,8 @@ func (r *Running) Draft(o Options) (*Draft, error) {
 		Kind:       spec.Kind,
 		Metadata:   spec.Metadata{Name: "fused"},
 	}}
-	w.comment("apiVersion", "Drafted from the files of a running control plane. FILL IN marks what they do not say, CHECK what was assumed.\n"+
+	w.comment("apiVersion", "Drafted from the files of a running control plane. FILL IN marks what they do not say, "+
+		"CHECK what was assumed.\n"+
 		"docs/spec.md describes every field; `fusionctl check` says what is still missing.")
 	w.arguments()
 	s := &w.File.Spec
@@ -83,7 +84,8 @@ func (r *Running) version(server *Process, given kubever.Version) (kubever.Versi
 	case given.Minor == 0:
 		return tagged, nil
 	case err == nil && tagged.Minor != 0 && tagged.Minor != given.Minor:
-		return given, fmt.Errorf("%s: the image %q is of %s, not of %s", server.Place, server.Image, tagged.Minor, given.Minor)
+		return given, fmt.Errorf("%s: the image %q is of %s, not of %s", server.Place, server.Image, tagged.Minor,
+			given.Minor)
 	}
 	return given, nil
 }
@@ -101,8 +103,8 @@ func released(v kubever.Version) kubever.Version {
 	return v
 }
 
-// versionOf reads the version from an image's tag; the zero version when the tag tells none. In tags an underscore stands for
-// the plus of a version.
+// versionOf reads the version from an image's tag; the zero version when the tag tells none. In tags an underscore
+// stands for the plus of a version.
 func versionOf(image string) (kubever.Version, error) {
 	tag := tagOf(image)
 	if !versionPattern.MatchString(tag) {
@@ -196,7 +198,8 @@ func (w *writer) hosts() {
 		}
 	}
 	w.File.Spec.Hosts = []spec.Host{host}
-	comment := "The machine that these files are from; add the others of the control plane. The name is that of its directory of manifests."
+	comment := "The machine that these files are from; add the others of the control plane. The name is that of its " +
+		"directory of manifests."
 	if host.Address == "" {
 		comment += "\nFILL IN the address at which others reach its API servers: the files do not tell."
 		w.missing("spec.hosts[0].address", "the address at which others reach the API servers of this machine")
@@ -225,7 +228,8 @@ func (w *writer) address() string {
 		candidates = append(candidates, bind)
 	}
 	for _, candidate := range append(candidates, w.running.Process(kubever.APIServer).advertised) {
-		if address, err := netip.ParseAddr(candidate); err == nil && !address.IsUnspecified() && !address.IsMulticast() {
+		if address, err := netip.ParseAddr(candidate); err == nil && !address.IsUnspecified() &&
+			!address.IsMulticast() {
 			return address.String()
 		}
 	}
@@ -243,8 +247,8 @@ func isLabel(name string) bool { return labelPattern.MatchString(name) }
 
 func (w *writer) network() {
 	n := &w.File.Spec.Network
-	// The API server's own default, though its help does not show it in every version. Read: pkg/master/services.go of 1.6.13,
-	// pkg/kubeapiserver/options/options.go of 1.10.13, 1.15.12 and 1.36.3.
+	// The API server's own default, though its help does not show it in every version. Read: pkg/master/services.go of
+	// 1.6.13, pkg/kubeapiserver/options/options.go of 1.10.13, 1.15.12 and 1.36.3.
 	services, comment := "10.0.0.0/24", "The API server has no --service-cluster-ip-range; this is its default."
 	if value := w.server("service-cluster-ip-range"); value != "" {
 		services, comment = value, w.from(kubever.APIServer, "service-cluster-ip-range")
@@ -298,7 +302,8 @@ func (w *writer) clusterDomain() (domain, comment string) {
 	if value := w.value(Kubelet, "cluster-domain"); value != "" {
 		return strings.TrimSuffix(value, "."), w.from(Kubelet, "cluster-domain")
 	}
-	if domain, ok := strings.CutPrefix(w.server("service-account-issuer"), "https://kubernetes.default.svc."); ok && domain != "" {
+	if domain, ok := strings.CutPrefix(w.server("service-account-issuer"), "https://kubernetes.default.svc."); ok &&
+		domain != "" {
 		return domain, w.from(kubever.APIServer, "service-account-issuer")
 	}
 	return "cluster.local", "The usual one; the files do not tell. CHECK that the kubelets have it as --cluster-domain."
@@ -316,7 +321,8 @@ func (w *writer) pki() {
 	p.ServiceAccountPublic = w.values[kubever.APIServer]["service-account-key-file"]
 	if len(p.ServiceAccountPublic) == 0 && w.server("tls-private-key-file") != "" {
 		p.ServiceAccountPublic = []string{w.server("tls-private-key-file")}
-		w.comment("spec.pki.serviceAccountPublicKeys", "The API server has no --service-account-key-file; it takes the key of its serving certificate then.")
+		w.comment("spec.pki.serviceAccountPublicKeys",
+			"The API server has no --service-account-key-file; it takes the key of its serving certificate then.")
 	}
 	p.ServiceAccountIssuer = w.server("service-account-issuer")
 	p.RequestHeaderCA = w.server("requestheader-client-ca-file")
@@ -339,7 +345,8 @@ func (w *writer) pki() {
 	}
 	var usual []string
 	for _, file := range []struct{ field, value string }{
-		{"ca", p.CA}, {"caKey", p.CAKey}, {"serviceAccountKey", p.ServiceAccountKey}, {"requestHeaderCA", p.RequestHeaderCA},
+		{"ca", p.CA}, {"caKey", p.CAKey}, {"serviceAccountKey", p.ServiceAccountKey},
+		{"requestHeaderCA", p.RequestHeaderCA},
 		{"proxyClientCert", p.ProxyClientCert}, {"proxyClientKey", p.ProxyClientKey},
 		{"kubeletClientCert", p.KubeletClientCert}, {"kubeletClientKey", p.KubeletClientKey},
 	} {
@@ -349,7 +356,8 @@ func (w *writer) pki() {
 	}
 	comment := "Where the certificates and keys lie. The modern side uses them too."
 	if len(usual) > 0 {
-		comment += "\nCHECK these, which no argument names; without an entry they have their usual names in the directory:\n" + strings.Join(usual, ", ")
+		comment += "\nCHECK these, which no argument names; without an entry they have their usual names in the " +
+			"directory:\n" + strings.Join(usual, ", ")
 	}
 	w.comment("spec.pki", comment)
 }
@@ -374,13 +382,15 @@ func (w *writer) stores() {
 	if w.options.Layout == spec.LayoutSplit {
 		w.File.Spec.Modern.Store = "modern"
 		w.File.Spec.Stores = append(w.File.Spec.Stores, spec.Store{Name: "modern", Prefix: core.Prefix, TLS: core.TLS})
-		w.comment("spec.stores[1]", "The etcd of the modern side: a new one. FILL IN its client URLs. To have it rendered too, with a member on every host, add\n"+
+		w.comment("spec.stores[1]", "The etcd of the modern side: a new one. FILL IN its client URLs. To have it "+
+			"rendered too, with a member on every host, add\n"+
 			"managed: {version: 3.6.8, dataDir: /var/lib/etcd-modern}\n"+
 			"The API server shows one certificate to all of its stores: tls is the same as above.")
 		w.missing("spec.stores[1].endpoints", "the client URLs of the modern side's etcd")
 	}
 	for _, value := range w.values[kubever.APIServer]["etcd-servers-overrides"] {
-		w.note(w.running.Process(kubever.APIServer).Place, "the API server keeps some resources elsewhere: --etcd-servers-overrides=%s is kept, but the stores that it names are not in the spec", value)
+		w.note(w.running.Process(kubever.APIServer).Place, "the API server keeps some resources elsewhere: "+
+			"--etcd-servers-overrides=%s is kept, but the stores that it names are not in the spec", value)
 	}
 }
 
@@ -414,7 +424,8 @@ func (w *writer) etcdTLS(endpoints []string) *spec.TLS {
 	tls := spec.TLS{CA: w.server("etcd-cafile"), Cert: w.server("etcd-certfile"), Key: w.server("etcd-keyfile")}
 	if !slices.ContainsFunc(endpoints, func(endpoint string) bool { return strings.HasPrefix(endpoint, "https:") }) {
 		if tls != (spec.TLS{}) {
-			w.note("", "--etcd-cafile, --etcd-certfile and --etcd-keyfile have no effect: the URLs of etcd are http; they are kept as arguments")
+			w.note("", "--etcd-cafile, --etcd-certfile and --etcd-keyfile have no effect: the URLs of etcd are http; "+
+				"they are kept as arguments")
 		}
 		return nil
 	}
@@ -430,7 +441,8 @@ func (w *writer) etcdTLS(endpoints []string) *spec.TLS {
 
 func (w *writer) legacy() {
 	l := &w.File.Spec.Legacy
-	w.comment("spec.legacy", "As it runs now. existing: true keeps these arguments as they are, in this order; a plan changes only what must change, and says why.")
+	w.comment("spec.legacy", "As it runs now. existing: true keeps these arguments as they are, in this order; a "+
+		"plan changes only what must change, and says why.")
 	server := w.component(kubever.APIServer)
 	l.APIServer = &spec.APIServer{
 		Component: *server,
@@ -440,12 +452,14 @@ func (w *writer) legacy() {
 		Address:   w.serverOrDefault("bind-address"),
 	}
 	if l.APIServer.Port == 0 {
-		w.note(w.running.Process(kubever.APIServer).Place, "--secure-port=%s: the spec has the default port, for a legacy side has to have one", w.server("secure-port"))
+		w.note(w.running.Process(kubever.APIServer).Place, "--secure-port=%s: the spec has the default port, for a "+
+			"legacy side has to have one", w.server("secure-port"))
 	}
 	if l.APIServer.Cert == "" {
 		directory := w.serverOrDefault("cert-dir")
 		l.APIServer.Cert, l.APIServer.Key = path.Join(directory, "apiserver.crt"), path.Join(directory, "apiserver.key")
-		w.comment("spec.legacy.apiServer.cert", "There is no --tls-cert-file: the API server makes a certificate of its own.")
+		w.comment("spec.legacy.apiServer.cert",
+			"There is no --tls-cert-file: the API server makes a certificate of its own.")
 	}
 	l.ControllerManager = w.component(kubever.ControllerManager)
 	l.Scheduler = w.component(kubever.Scheduler)
@@ -454,7 +468,8 @@ func (w *writer) legacy() {
 		found     bool
 	}{{kubever.ControllerManager, l.ControllerManager != nil}, {kubever.Scheduler, l.Scheduler != nil}} {
 		if !absent.found {
-			w.note("", "there is no %s among the files; the spec has none on the legacy side, so nothing is known of what it does", absent.component)
+			w.note("", "there is no %s among the files; the spec has none on the legacy side, so nothing is known of "+
+				"what it does", absent.component)
 		}
 	}
 	w.images()
@@ -499,7 +514,8 @@ func (w *writer) images() {
 	same := len(components) > 1
 	for _, c := range components {
 		if version, err := versionOf(c.Image); err == nil && version.Minor != 0 && version.Minor != l.Version.Minor {
-			w.note("", "image %q is of %s, and the side is of %s; a side has one version", c.Image, version.Minor, l.Version)
+			w.note("", "image %q is of %s, and the side is of %s; a side has one version", c.Image, version.Minor,
+				l.Version)
 		}
 		same = same && c.Image == image
 	}
@@ -521,7 +537,8 @@ func (w *writer) modern() {
 	}
 	if w.options.Layout == spec.LayoutSplit {
 		m.ControllerManager = &spec.Component{}
-		comment += " Its controller manager runs the controllers of what it owns; leave controllerManager out to run none."
+		comment += " Its controller manager runs the controllers of what it owns; leave controllerManager out to run " +
+			"none."
 	}
 	w.comment("spec.modern", comment)
 }

@@ -14,7 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// object is as much of a pod, of something with a pod template, or of a list of them as tells how components are started.
+// object is as much of a pod, of something with a pod template, or of a list of them as tells how components are
+// started.
 type object struct {
 	Kind     string `yaml:"kind"`
 	Metadata struct {
@@ -96,7 +97,8 @@ func (r *reader) object(name string, node *yaml.Node, depth int) {
 	const limitDepth = 3 // lists of lists do not occur
 	var o object
 	if err := node.Decode(&o); err != nil {
-		r.note(fmt.Sprintf("%s:%d", name, node.Line), "is not read: %s", strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " "))
+		r.note(fmt.Sprintf("%s:%d", name, node.Line), "is not read: %s",
+			strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " "))
 		return
 	}
 	if strings.HasSuffix(o.Kind, "List") && depth < limitDepth {
@@ -168,7 +170,8 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 		}
 	}
 	for _, variable := range unknown {
-		r.note(place, "environment variable %s comes from elsewhere (valueFrom) and is left out; a spec holds plain values", variable)
+		r.note(place, "environment variable %s comes from elsewhere (valueFrom) and is left out; a spec holds plain "+
+			"values", variable)
 	}
 	if len(c.EnvFrom) > 0 {
 		r.note(place, "environment variables of envFrom are left out; a spec holds plain values")
@@ -192,7 +195,8 @@ func (r *reader) mounts(place string, pod *podSpec, c *container) []spec.Mount {
 		case source == "":
 			r.note(place, "volume %q at %s is not a path of the host and is left out", mount.Name, mount.MountPath)
 		case mount.SubPath != "" || at != from:
-			r.note(place, "volume %q shows %s of the host at %s and is left out; a spec mounts a path under its own name", mount.Name, source+suffixed("/", mount.SubPath), mount.MountPath)
+			r.note(place, "volume %q shows %s of the host at %s and is left out; a spec mounts a path under its own "+
+				"name", mount.Name, source+suffixed("/", mount.SubPath), mount.MountPath)
 		default:
 			mounts = append(mounts, spec.Mount{Name: mount.Name, HostPath: at, ReadOnly: mount.ReadOnly})
 		}
@@ -257,8 +261,8 @@ func dollarParentheses(s string, environment map[string]string) string {
 	return out.String()
 }
 
-// ReadManifest reads the pods of one text, YAML or JSON, that does not come from a file: an API server shows static pods as objects.
-// Place is what the processes and the notes are said to come from.
+// ReadManifest reads the pods of one text, YAML or JSON, that does not come from a file: an API server shows static
+// pods as objects. Place is what the processes and the notes are said to come from.
 func ReadManifest(place string, text []byte) *Running {
 	r := &reader{}
 	r.manifest(place, text)

@@ -48,7 +48,8 @@ func (r *reader) shell(place, script string, environment map[string]string) (com
 		r.note(place, "%s is computed by the shell at start and is kept as it is written; write its value", word)
 	}
 	for _, word := range s.left {
-		r.note(place, "%s is computed by the shell at start and is left out; add the arguments that it stands for", word)
+		r.note(place, "%s is computed by the shell at start and is left out; add the arguments that it stands for",
+			word)
 	}
 	for _, unset := range s.unset {
 		r.note(place, "the shell variable %s is not set here; it is taken as empty", unset)

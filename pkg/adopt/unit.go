@@ -41,7 +41,8 @@ func (r *reader) unit(name string, text []byte) error {
 	return u.process()
 }
 
-// parseUnit reads the lines of a unit: a backslash at the end continues a line, and comments may stand between continued lines.
+// parseUnit reads the lines of a unit: a backslash at the end continues a line, and comments may stand between
+// continued lines.
 func parseUnit(name string, text []byte) []directive {
 	var directives []directive
 	section, pending, start := "", "", 0
@@ -63,14 +64,15 @@ func parseUnit(name string, text []byte) []directive {
 		case strings.HasPrefix(whole, "[") && strings.HasSuffix(whole, "]"):
 			section = whole[1 : len(whole)-1]
 		case found:
-			directives = append(directives, directive{section, strings.TrimSpace(key), strings.TrimSpace(value), fmt.Sprintf("%s:%d", name, start)})
+			directives = append(directives, directive{section, strings.TrimSpace(key), strings.TrimSpace(value),
+				fmt.Sprintf("%s:%d", name, start)})
 		}
 	}
 	return directives
 }
 
-// dropIns reads NAME.d/*.conf from beside the unit, and from the host's folders when there is a host. Of equal names the most
-// important counts.
+// dropIns reads NAME.d/*.conf from beside the unit, and from the host's folders when there is a host. Of equal names
+// the most important counts.
 func (r *reader) dropIns(unit string) ([]directive, error) {
 	type place struct {
 		files  fs.FS
@@ -128,7 +130,8 @@ type service struct {
 }
 
 func (u *service) apply(d directive) {
-	lists := map[string]*[]directive{"ExecStart": &u.starts, "Environment": &u.environment, "EnvironmentFile": &u.envFiles}
+	lists := map[string]*[]directive{"ExecStart": &u.starts, "Environment": &u.environment,
+		"EnvironmentFile": &u.envFiles}
 	list, ok := lists[d.key]
 	switch {
 	case !ok:
@@ -156,7 +159,8 @@ func (u *service) process() error {
 		}
 		expanded, unset := expandWords(words, variables)
 		if len(unset) > 0 && len(missing) > 0 {
-			return fmt.Errorf("%s: $%s comes from %s, which is not among the files; copy it there, as %s or under its full path", start.place, unset[0], missing[0], path.Base(missing[0]))
+			return fmt.Errorf("%s: $%s comes from %s, which is not among the files; copy it there, as %s or under "+
+				"its full path", start.place, unset[0], missing[0], path.Base(missing[0]))
 		}
 		line, ok := u.commandLine(start.place, expanded, variables)
 		if !ok {
@@ -165,9 +169,11 @@ func (u *service) process() error {
 		for _, name := range unset {
 			u.note(start.place, "$%s is not set anywhere; systemd takes it as empty", name)
 		}
-		p := Process{Component: line.component, Name: stem(u.name), Place: start.place, Command: line.command, Words: line.words}
+		p := Process{Component: line.component, Name: stem(u.name), Place: start.place, Command: line.command,
+			Words: line.words}
 		if p.Image = line.image; p.Image != "" {
-			u.note(start.place, "the options of the container runtime are left out; a spec holds image, command, arguments and environment")
+			u.note(start.place, "the options of the container runtime are left out; a spec holds image, command, "+
+				"arguments and environment")
 		}
 		p.Env = u.kept(variables, referenced([]byte(start.value)))
 		u.processes = append(u.processes, p)
@@ -183,8 +189,8 @@ func mentionsComponent(words []string) bool {
 	})
 }
 
-// variables reads the environment of the service: its own assignments, then its files, of which later ones win. It returns the
-// files that are not to be found as well.
+// variables reads the environment of the service: its own assignments, then its files, of which later ones win. It
+// returns the files that are not to be found as well.
 func (u *service) variables() (map[string]string, []string, error) {
 	variables := map[string]string{}
 	for _, d := range u.environment {
@@ -253,7 +259,8 @@ func (u *service) specifiers(d directive, value string) string {
 		case 'N', 'p':
 			out.WriteString(stem)
 		default:
-			u.note(d.place, "%%%c is filled in by systemd at start and is kept as it is written; write its value", value[i])
+			u.note(d.place, "%%%c is filled in by systemd at start and is kept as it is written; write its value",
+				value[i])
 			out.WriteByte('%')
 			out.WriteByte(value[i])
 		}
@@ -272,8 +279,8 @@ func referenced(text []byte) []string {
 	return names
 }
 
-// kept lists the variables that the program itself may read: those that no unit puts into a command line. Variables that hold
-// arguments are for units that are not here.
+// kept lists the variables that the program itself may read: those that no unit puts into a command line. Variables
+// that hold arguments are for units that are not here.
 func (u *service) kept(variables map[string]string, used []string) []spec.EnvVar {
 	var kept []spec.EnvVar
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
@@ -320,7 +327,8 @@ func splitWords(s string) ([]string, error) {
 }
 
 var escapesC = map[byte]byte{
-	'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v', 's': ' ', '\\': '\\', '"': '"', '\'': '\'',
+	'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v', 's': ' ', '\\': '\\', '"': '"',
+	'\'': '\'',
 }
 
 // unescapeC writes what follows a backslash and returns how many bytes that was; what is no escape keeps its backslash.
@@ -334,7 +342,8 @@ func unescapeC(word *strings.Builder, rest string) int {
 		digits, base = 3, 16 // the x counts
 	}
 	if len(rest) >= digits {
-		if n, err := strconv.ParseUint(strings.TrimPrefix(rest[:digits], "x"), base, 8); err == nil && n != 0 && n < 0x80 {
+		if n, err := strconv.ParseUint(strings.TrimPrefix(rest[:digits], "x"), base, 8); err == nil && n != 0 &&
+			n < 0x80 {
 			word.WriteByte(byte(n))
 			return digits
 		}
@@ -344,8 +353,8 @@ func unescapeC(word *strings.Builder, rest string) int {
 	return 1
 }
 
-// expandWords replaces variables as systemd does: $NAME as a word of its own becomes the words of its value, ${NAME} anywhere
-// becomes the value as it is, $$ is a dollar. It returns the names that are not set.
+// expandWords replaces variables as systemd does: $NAME as a word of its own becomes the words of its value, ${NAME}
+// anywhere becomes the value as it is, $$ is a dollar. It returns the names that are not set.
 func expandWords(words []string, variables map[string]string) (expanded, unset []string) {
 	for _, word := range words {
 		if len(word) < 2 || word[0] != '$' || word[1] == '{' || word[1] == '$' {
@@ -399,7 +408,8 @@ func expandBraces(word string, variables map[string]string) (string, []string) {
 func parseEnvironmentFile(text string, variables map[string]string) {
 	pending := ""
 	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
-		if trimmed := strings.TrimSpace(line); pending == "" && (strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";")) {
+		if trimmed := strings.TrimSpace(line); pending == "" &&
+			(strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";")) {
 			continue
 		}
 		if continued, ok := strings.CutSuffix(line, `\`); ok {
@@ -414,14 +424,15 @@ func parseEnvironmentFile(text string, variables map[string]string) {
 	}
 }
 
-// unquote takes quotes out of a value, wherever they stand. Backslashes count outside quotes, and inside double ones before a
-// few characters.
+// unquote takes quotes out of a value, wherever they stand. Backslashes count outside quotes, and inside double ones
+// before a few characters.
 func unquote(value string) string {
 	var out strings.Builder
 	quote := byte(0)
 	for i := 0; i < len(value); i++ {
 		switch c := value[i]; {
-		case c == '\\' && i+1 < len(value) && (quote == 0 || quote == '"' && strings.IndexByte("\"\\`$", value[i+1]) >= 0):
+		case c == '\\' && i+1 < len(value) &&
+			(quote == 0 || quote == '"' && strings.IndexByte("\"\\`$", value[i+1]) >= 0):
 			i++
 			out.WriteByte(value[i])
 		case quote != 0 && c == quote:

@@ -32,9 +32,9 @@ type definition struct {
 	} `json:"spec"`
 }
 
-// Definitions reads from the store which groups and kinds the server's own objects define, whether it serves them yet or not: what
-// discovery lacks of these is not absent.
-// Errors: a server that does not serve what its version has: it says nothing about the objects then.
+// Definitions reads from the store which groups and kinds the server's own objects define, whether it serves them yet
+// or not: what discovery lacks of these is not absent. Errors: a server that does not serve what its version has: it
+// says nothing about the objects then.
 func (s *Server) Definitions(ctx context.Context, identity discovery.Identity) (*discovery.Definitions, error) {
 	minor := identity.Version.Minor
 	if !minor.Known() {
@@ -68,7 +68,8 @@ func newestOf(gr schema.GroupResource, minor kubever.Minor) (discovery.Resource,
 	}
 	for _, api := range fact.APIs() { // stable ones first
 		if api.GroupResource() == gr && api.DefaultOn.Has(minor) {
-			return discovery.Resource{GroupVersion: api.GroupVersion, Name: api.Name, Kind: api.Kind, Namespaced: api.Namespaced}, true
+			return discovery.Resource{GroupVersion: api.GroupVersion, Name: api.Name, Kind: api.Kind,
+				Namespaced: api.Namespaced}, true
 		}
 	}
 	return discovery.Resource{}, false

@@ -19,8 +19,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// acceptDiscovery asks for all groups in one answer, and for what this server serves itself, not its peers. The parameters have the order
-// that servers want. 1.6 answers 406, and is asked in plain JSON like all that do not know the form.
+// acceptDiscovery asks for all groups in one answer, and for what this server serves itself, not its peers. The
+// parameters have the order that servers want. 1.6 answers 406, and is asked in plain JSON like all that do not know
+// the form.
 var acceptDiscovery = []string{
 	"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer," +
 		"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
@@ -33,9 +34,9 @@ const (
 	limitGroupVersions  = 10_000
 )
 
-// Discover asks the server which version it is and what it serves.
-// Errors: a server that does not answer, or that lists no resources of the core group or no other group at all, as to a user who may not
-// ask: everything would look absent. What single groups fail to list is in the result.
+// Discover asks the server which version it is and what it serves. Errors: a server that does not answer, or that lists
+// no resources of the core group or no other group at all, as to a user who may not ask: everything would look absent.
+// What single groups fail to list is in the result.
 func (s *Server) Discover(ctx context.Context) (*discovery.Result, error) {
 	result := &discovery.Result{Asked: time.Now(), Announced: map[schema.GroupVersion]bool{},
 		Preferred: map[string]string{}, Failed: map[schema.GroupVersion]error{}}
@@ -61,7 +62,8 @@ func (s *Server) Discover(ctx context.Context) (*discovery.Result, error) {
 	case err != nil:
 		return nil, fmt.Errorf("asking %s what it serves: /api/v1: %w", s.name, err)
 	case len(result.Named(schema.GroupResource{Resource: "namespaces"})) == 0 || len(d.order) < 2:
-		return nil, wrong("asking %s what it serves: it lists %d groups and %d resources; may this user read /api and /apis?",
+		return nil, wrong("asking %s what it serves: it lists %d groups and %d resources; may this user read /api "+
+			"and /apis?",
 			s.name, len(d.order), len(result.Resources))
 	}
 	// A server that was ready before and is ready now has not started in between, or was asked by way of several.
@@ -71,8 +73,8 @@ func (s *Server) Discover(ctx context.Context) (*discovery.Result, error) {
 	return result, ctx.Err()
 }
 
-// Ready asks the server whether it is ready to answer for all that it has: /readyz, or /healthz where that is not served.
-// Errors: what the server says of its checks.
+// Ready asks the server whether it is ready to answer for all that it has: /readyz, or /healthz where that is not
+// served. Errors: what the server says of its checks.
 func (s *Server) Ready(ctx context.Context, identity discovery.Identity) error {
 	at := discovery.Page("healthz")
 	if identity.Behaves(kubever.BehaviourReadyzServed) {
@@ -177,7 +179,8 @@ func (d *discoverer) aggregated(groups []groupDiscovery) {
 			gv := schema.GroupVersion{Group: group.Metadata.Name, Version: version.Version}
 			d.result.Announced[gv] = true
 			if version.Freshness == "Stale" {
-				d.result.Failed[gv] = errors.New("the server calls what it lists of it stale: its API service does not answer")
+				d.result.Failed[gv] = errors.New(
+					"the server calls what it lists of it stale: its API service does not answer")
 				continue
 			}
 			if len(version.Resources) == 0 {
@@ -192,7 +195,8 @@ func (d *discoverer) aggregated(groups []groupDiscovery) {
 }
 
 func (r resourceDiscovery) resource(gv schema.GroupVersion) discovery.Resource {
-	resource := discovery.Resource{GroupVersion: gv, Name: r.Resource, Namespaced: r.Scope == "Namespaced", Verbs: r.Verbs}
+	resource := discovery.Resource{GroupVersion: gv, Name: r.Resource, Namespaced: r.Scope == "Namespaced",
+		Verbs: r.Verbs}
 	if r.ResponseKind != nil {
 		resource.Kind = r.ResponseKind.Kind
 	}
@@ -219,7 +223,8 @@ func (d *discoverer) announce(group, preferred string, versions int) {
 // rest lists the resources of the versions that were announced without any.
 func (d *discoverer) rest(ctx context.Context) error {
 	if len(d.asked) > limitGroupVersions {
-		return wrong("asking %s what it serves: it announces %d versions of groups, want %d at most", d.server.name, len(d.asked),
+		return wrong("asking %s what it serves: it announces %d versions of groups, want %d at most", d.server.name,
+			len(d.asked),
 			limitGroupVersions)
 	}
 	var mu sync.Mutex
@@ -293,7 +298,8 @@ func resourcesOf(gv schema.GroupVersion, listed []metav1.APIResource) []discover
 			continue
 		}
 		resources = append(resources, discovery.Resource{
-			GroupVersion: gv, Name: r.Name, Kind: r.Kind, Namespaced: r.Namespaced, Verbs: r.Verbs, StorageVersionHash: r.StorageVersionHash,
+			GroupVersion: gv, Name: r.Name, Kind: r.Kind, Namespaced: r.Namespaced, Verbs: r.Verbs,
+			StorageVersionHash: r.StorageVersionHash,
 		})
 	}
 	for i := range resources {

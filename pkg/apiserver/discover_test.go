@@ -21,8 +21,8 @@ import (
 // of is a client of a fake server.
 func of(t *testing.T, f *fakeServer) *Server { return serveWith(t, Options{Attempts: 2}, f.ServeHTTP) }
 
-// What is found is the same in every form that a server may answer in: one that refuses the form of today (1.6), one that does not know it,
-// and one that has it.
+// What is found is the same in every form that a server may answer in: one that refuses the form of today (1.6), one
+// that does not know it, and one that has it.
 func TestDiscoverFindsWhatIsServed(t *testing.T) {
 	for _, minor := range []kubever.Minor{6, 10, 15, 27, 36} {
 		f := &fakeServer{minor: minor, custom: []string{"example.test"}}
@@ -37,10 +37,12 @@ func TestDiscoverFindsWhatIsServed(t *testing.T) {
 		var want, have []string
 		for _, api := range kubever.APIResources(minor) {
 			if api.DefaultOn.Has(minor) {
-				want = append(want, fmt.Sprint(api.WithKind(api.Kind), api.Name, api.Namespaced, len(api.Subresources(minor))))
+				want = append(
+					want, fmt.Sprint(api.WithKind(api.Kind), api.Name, api.Namespaced, len(api.Subresources(minor))))
 			}
 		}
-		want = append(want, fmt.Sprint(schema.GroupVersionKind{Group: "example.test", Version: "v1", Kind: "Widget"}, "widgets", true, 0))
+		want = append(want, fmt.Sprint(schema.GroupVersionKind{Group: "example.test", Version: "v1", Kind: "Widget"},
+			"widgets", true, 0))
 		for _, r := range got.Resources {
 			have = append(have, fmt.Sprint(r.GroupVersionKind(), r.Name, r.Namespaced, len(r.Subresources)))
 		}
@@ -79,16 +81,20 @@ func TestGroupsThatFailAreNotAbsent(t *testing.T) {
 	widgets := schema.GroupVersion{Group: "example.test", Version: "v1"}
 	for _, minor := range []kubever.Minor{6, 15, 36} {
 		for _, code := range []int{503, 404, 403} {
-			f := &fakeServer{minor: minor, custom: []string{"example.test"}, failing: map[string]int{"/apis/example.test/v1": code}}
+			f := &fakeServer{minor: minor, custom: []string{"example.test"},
+				failing: map[string]int{"/apis/example.test/v1": code}}
 			got, err := of(t, f).Discover(t.Context())
 			if err != nil {
 				t.Errorf("%s: %v", minor, err)
 				continue
 			}
-			if got.State(widgets) != discovery.Failed || got.Failure("example.test") == nil || got.Incomplete() == nil || got.Failure("apps") != nil {
-				t.Errorf("%s, %d: state %d, failure %v, of apps %v", minor, code, got.State(widgets), got.Failure("example.test"), got.Failure("apps"))
+			if got.State(widgets) != discovery.Failed || got.Failure("example.test") == nil ||
+				got.Incomplete() == nil || got.Failure("apps") != nil {
+				t.Errorf("%s, %d: state %d, failure %v, of apps %v", minor, code, got.State(widgets),
+					got.Failure("example.test"), got.Failure("apps"))
 			}
-			if absent := (schema.GroupVersion{Group: "none.test", Version: "v1"}); got.State(absent) != discovery.Absent {
+			if absent := (schema.GroupVersion{Group: "none.test", Version: "v1"}); got.State(
+				absent) != discovery.Absent {
 				t.Errorf("%s: a group that is not announced is %d", minor, got.State(absent))
 			}
 		}
@@ -100,19 +106,20 @@ func TestDiscoveryThatSaysNothingIsAnError(t *testing.T) {
 		path string
 		says http.HandlerFunc
 	}{
-		"no groups at all":         {"/apis", says(`{}`)},
-		"an empty list of groups":  {"/apis", says(`{"kind":"APIGroupList","groups":[]}`)},
-		"groups without versions":  {"/apis", says(`{"kind":"APIGroupList","groups":[{"name":"apps"}]}`)},
-		"another form":             {"/apis", says(`{"kind":"APIGroupDiscoveryList","items":[]}`)},
-		"no core group":            {"/api", http.NotFound},
-		"an empty core group":      {"/api", says(`{"kind":"APIVersions","versions":[]}`)},
-		"no core resources":        {"/api/v1", http.NotFound},
-		"empty core resources":     {"/api/v1", says(`{"kind":"APIResourceList","groupVersion":"v1","resources":[]}`)},
-		"resources of another one": {"/api/v1", says(`{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[{"name":"pods"}]}`)},
-		"forbidden":                {"/apis", refusing(403, metav1.StatusReasonForbidden, "")},
-		"a portal":                 {"/apis", says(`<html>`)},
-		"no version":               {"/version", says(`{}`)},
-		"an ancient version":       {"/version", says(`{"major":"1","minor":"5","gitVersion":"v1.5.2"}`)},
+		"no groups at all":        {"/apis", says(`{}`)},
+		"an empty list of groups": {"/apis", says(`{"kind":"APIGroupList","groups":[]}`)},
+		"groups without versions": {"/apis", says(`{"kind":"APIGroupList","groups":[{"name":"apps"}]}`)},
+		"another form":            {"/apis", says(`{"kind":"APIGroupDiscoveryList","items":[]}`)},
+		"no core group":           {"/api", http.NotFound},
+		"an empty core group":     {"/api", says(`{"kind":"APIVersions","versions":[]}`)},
+		"no core resources":       {"/api/v1", http.NotFound},
+		"empty core resources":    {"/api/v1", says(`{"kind":"APIResourceList","groupVersion":"v1","resources":[]}`)},
+		"resources of another one": {
+			"/api/v1", says(`{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[{"name":"pods"}]}`)},
+		"forbidden":          {"/apis", refusing(403, metav1.StatusReasonForbidden, "")},
+		"a portal":           {"/apis", says(`<html>`)},
+		"no version":         {"/version", says(`{}`)},
+		"an ancient version": {"/version", says(`{"major":"1","minor":"5","gitVersion":"v1.5.2"}`)},
 	} {
 		f := &fakeServer{minor: 15}
 		s := serveWith(t, Options{Attempts: 1}, func(w http.ResponseWriter, r *http.Request) {
@@ -130,7 +137,8 @@ func TestDiscoveryThatSaysNothingIsAnError(t *testing.T) {
 
 func TestServersThatStartAreNotReady(t *testing.T) {
 	for minor, path := range map[kubever.Minor]string{10: "/healthz", 36: "/readyz"} {
-		starting := &fakeServer{minor: minor, failing: map[string]int{path: 500}, without: map[string]bool{"batch": true}}
+		starting := &fakeServer{minor: minor, failing: map[string]int{path: 500},
+			without: map[string]bool{"batch": true}}
 		got, err := of(t, starting).Discover(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -172,7 +180,8 @@ func TestIdentifyReadsVersionsOfAllKinds(t *testing.T) {
 			fmt.Fprint(w, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-system","uid":"u1"}}`)
 		})
 		got, err := s.Identify(t.Context(), true)
-		if err != nil || got.Version.Minor != want.minor || got.Newer != want.newer || got.SystemUID != "u1" || got.Date.Unix() != 1136214245 {
+		if err != nil || got.Version.Minor != want.minor || got.Newer != want.newer || got.SystemUID != "u1" ||
+			got.Date.Unix() != 1136214245 {
 			t.Errorf("Identify of %s = %+v, %v", version, got, err)
 		}
 	}
@@ -193,7 +202,8 @@ func TestDefinitionsAreTheStoresOwn(t *testing.T) {
 			{"metadata":{"name":"cron-tab.stable.example.com"}}]}`,
 	}
 	for minor, want := range map[kubever.Minor]discovery.Definitions{
-		6: {Kinds: map[schema.GroupKind]bool{{Group: "stable.example.com", Kind: "CronTab"}: true}, Groups: map[string]bool{"stable.example.com": true}},
+		6: {Kinds: map[schema.GroupKind]bool{{Group: "stable.example.com", Kind: "CronTab"}: true},
+			Groups: map[string]bool{"stable.example.com": true}},
 		36: {Kinds: map[schema.GroupKind]bool{{Group: "example.test", Kind: "Widget"}: true},
 			Groups: map[string]bool{"example.test": true, "metrics.k8s.io": true}},
 	} {

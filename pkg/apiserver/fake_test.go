@@ -56,7 +56,8 @@ func says(text string) http.HandlerFunc {
 func status(code int, reason metav1.StatusReason, name string) metav1.Status {
 	return metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-		Code: int32(code), Reason: reason, Message: "refused by the test", Details: &metav1.StatusDetails{Name: name, Kind: "pods"},
+		Code: int32(code), Reason: reason, Message: "refused by the test",
+		Details: &metav1.StatusDetails{Name: name, Kind: "pods"},
 	}
 }
 
@@ -92,7 +93,8 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch path := r.URL.Path; {
 	case path == "/version":
-		answer(w, map[string]string{"major": "1", "minor": fmt.Sprint(int(f.minor)), "gitVersion": f.minor.String() + ".0"})
+		answer(w, map[string]string{"major": "1", "minor": fmt.Sprint(int(f.minor)),
+			"gitVersion": f.minor.String() + ".0"})
 	case path == "/readyz" && f.minor >= 16, path == "/healthz":
 		fmt.Fprint(w, "ok")
 	case path == "/api" || path == "/apis":
@@ -114,7 +116,8 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.NotFound(w, r)
 			return
 		}
-		answer(w, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: gv.String(), APIResources: list})
+		answer(w, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}, GroupVersion: gv.String(),
+			APIResources: list})
 	}
 }
 
@@ -160,7 +163,8 @@ func (f *fakeServer) groups() metav1.APIGroupList {
 		}
 		group := metav1.APIGroup{Name: name}
 		for _, version := range versions[name] {
-			group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: name + "/" + version, Version: version})
+			group.Versions = append(group.Versions,
+				metav1.GroupVersionForDiscovery{GroupVersion: name + "/" + version, Version: version})
 		}
 		group.PreferredVersion = group.Versions[0]
 		list.Groups = append(list.Groups, group)
@@ -175,14 +179,17 @@ func (f *fakeServer) resources(gv schema.GroupVersion) []metav1.APIResource {
 			continue
 		}
 		verbs := metav1.Verbs{"get", "list", "watch"}
-		list = append(list, metav1.APIResource{Name: api.Name, Kind: api.Kind, Namespaced: api.Namespaced, Verbs: verbs})
+		list = append(list, metav1.APIResource{Name: api.Name, Kind: api.Kind, Namespaced: api.Namespaced,
+			Verbs: verbs})
 		for _, sub := range api.Subresources(f.minor) {
-			list = append(list, metav1.APIResource{Name: api.Name + "/" + sub, Kind: api.Kind, Namespaced: api.Namespaced})
+			list = append(
+				list, metav1.APIResource{Name: api.Name + "/" + sub, Kind: api.Kind, Namespaced: api.Namespaced})
 		}
 	}
 	for _, group := range f.custom {
 		if gv.Group == group {
-			list = append(list, metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true, Verbs: metav1.Verbs{"get", "list"}})
+			list = append(list, metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true,
+				Verbs: metav1.Verbs{"get", "list"}})
 		}
 	}
 	return list
@@ -215,7 +222,8 @@ func (f *fakeServer) aggregated(legacy bool) any {
 				for _, sub := range r.Subresources {
 					subresources = append(subresources, object{"subresource": sub.Name, "responseKind": object{}})
 				}
-				resources = append(resources, object{"resource": r.Name, "scope": scope, "verbs": r.Verbs, "subresources": subresources,
+				resources = append(resources, object{"resource": r.Name, "scope": scope, "verbs": r.Verbs,
+					"subresources": subresources,
 					"responseKind": object{"group": name, "version": v, "kind": r.Kind}})
 			}
 			version["resources"] = resources

@@ -15,9 +15,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// Identify asks the server which it is: its version and, with system, the UID of the namespace kube-system, which two servers of one
-// store share.
-// Errors: a version that there are no facts about, unless it is newer than they are.
+// Identify asks the server which it is: its version and, with system, the UID of the namespace kube-system, which two
+// servers of one store share. Errors: a version that there are no facts about, unless it is newer than they are.
 func (s *Server) Identify(ctx context.Context, system bool) (discovery.Identity, error) {
 	at := discovery.Page("version")
 	text, date, err := s.read(ctx, at, []string{acceptPage}, s.retry)
@@ -34,14 +33,16 @@ func (s *Server) Identify(ctx context.Context, system bool) (discovery.Identity,
 	identity := discovery.Identity{GitVersion: info.GitVersion, Date: date}
 	if identity.Version, err = kubever.Parse(info.GitVersion); err != nil {
 		minor, numberErr := strconv.Atoi(strings.TrimRight(info.Minor, "+"))
-		if identity.Newer = numberErr == nil && info.Major == "1" && kubever.Minor(minor) > kubever.Newest; !identity.Newer {
+		if identity.Newer = numberErr == nil && info.Major == "1" &&
+			kubever.Minor(minor) > kubever.Newest; !identity.Newer {
 			return identity, fmt.Errorf("asking %s for its version: %w", s.name, err)
 		}
 	}
 	if !system {
 		return identity, nil
 	}
-	namespaces := discovery.Resource{GroupVersion: schema.GroupVersion{Version: "v1"}, Name: "namespaces", Kind: "Namespace"}
+	namespaces := discovery.Resource{GroupVersion: schema.GroupVersion{Version: "v1"}, Name: "namespaces",
+		Kind: "Namespace"}
 	text, err = s.Read(ctx, namespaces.Object("", metav1.NamespaceSystem))
 	var object struct {
 		Metadata struct {

@@ -24,13 +24,13 @@ const (
 	pageObjects    = 500
 	limitItemBytes = 32 << 20 // etcd takes 1.5 MB by default
 	limitObjects   = 50_000_000
-	// limitIdlePages is how many pages in a row may bring nothing that comes after what came before: a list in the order of its names has
-	// none.
+	// limitIdlePages is how many pages in a row may bring nothing that comes after what came before: a list in the
+	// order of its names has none.
 	limitIdlePages = 200
 )
 
-// List yields the objects of a collection as JSON, in pages. Of a page one object is held at a time.
-// Errors: the first one ends the list, which is then not known to be whole. Failures that pass were retried until a page began.
+// List yields the objects of a collection as JSON, in pages. Of a page one object is held at a time. Errors: the first
+// one ends the list, which is then not known to be whole. Failures that pass were retried until a page began.
 func (s *Server) List(ctx context.Context, at discovery.Path, o discovery.ListOptions) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		progress := progress{seed: maphash.MakeSeed(), tokens: map[uint64]bool{}}
@@ -78,8 +78,8 @@ func continuation(err error) string {
 	return ""
 }
 
-// Continuation is the token with which a list may go on in the present state, out of the error that its own state is forgotten; "" when
-// the error is another, or the server offers none.
+// Continuation is the token with which a list may go on in the present state, out of the error that its own state is
+// forgotten; "" when the error is another, or the server offers none.
 func Continuation(err error) string { return continuation(err) }
 
 // progress notices a list that does not end.
@@ -121,21 +121,24 @@ func (p *progress) token(text string) error {
 	return nil
 }
 
-// ReadPage reads one page of a collection, or all of it, and hands over its objects as JSON, one at a time; each is the callee's to keep.
-// A page that broke off is read again from its beginning when restart is given, which is called before each attempt.
-// Errors: that of item, which ends the page, wrapped.
-func (s *Server) ReadPage(ctx context.Context, at discovery.Path, o discovery.ListOptions, restart func(), item func([]byte) error) (metav1.ListMeta, error) {
+// ReadPage reads one page of a collection, or all of it, and hands over its objects as JSON, one at a time; each is the
+// callee's to keep. A page that broke off is read again from its beginning when restart is given, which is called
+// before each attempt. Errors: that of item, which ends the page, wrapped.
+func (s *Server) ReadPage(ctx context.Context, at discovery.Path, o discovery.ListOptions, restart func(),
+	item func([]byte) error) (metav1.ListMeta, error) {
 	return s.readPage(ctx, at, o, restart, func(_ header, text []byte) error { return item(text) })
 }
 
-func (s *Server) readPage(ctx context.Context, at discovery.Path, o discovery.ListOptions, restart func(), item func(header, []byte) error) (metav1.ListMeta, error) {
+func (s *Server) readPage(ctx context.Context, at discovery.Path, o discovery.ListOptions, restart func(),
+	item func(header, []byte) error) (metav1.ListMeta, error) {
 	var meta metav1.ListMeta
 	var fatal error // of a page that is not to be read again
 	err := s.retry(ctx, true, func() error {
 		if restart != nil {
 			restart()
 		}
-		answer, err := s.send(ctx, request{verb: http.MethodGet, path: at, query: listQuery(o), accept: listForms(o.Metadata)}, false)
+		answer, err := s.send(
+			ctx, request{verb: http.MethodGet, path: at, query: listQuery(o), accept: listForms(o.Metadata)}, false)
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,8 @@ func page(next string, names ...string) string {
 	for i, name := range names {
 		items[i] = fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop"}}`, name)
 	}
-	return fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":%q},"items":[%s]}`,
+	return fmt.Sprintf(
+		`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":%q},"items":[%s]}`,
 		next, strings.Join(items, ","))
 }
 
@@ -83,7 +84,8 @@ func TestConsistentListsDoNotGoOnInAnotherState(t *testing.T) {
 		expired.Continue = "now"
 		fail(w, expired)
 	})
-	if _, err := listed(t, s, pods.Objects(""), discovery.ListOptions{Consistent: true}); Code(err) != 410 || Continuation(err) != "now" || requests != 2 {
+	if _, err := listed(t, s, pods.Objects(""), discovery.ListOptions{Consistent: true}); Code(err) != 410 ||
+		Continuation(err) != "now" || requests != 2 {
 		t.Errorf("List = %v after %d requests, want it to end with 410", err, requests)
 	}
 }
@@ -99,11 +101,13 @@ func TestReadPageHandsOverItems(t *testing.T) {
 		`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[{"kind":"PartialObjectMetadata","metadata":{"name":"a"}}]}`: 1,
 	} {
 		items := 0
-		meta, err := serve(t, says(text)).ReadPage(t.Context(), pods.Objects(""), discovery.ListOptions{}, nil, func([]byte) error {
-			items++
-			return nil
-		})
-		if err != nil || items != want || strings.HasPrefix(text, whole) && (meta.ResourceVersion != "7" || meta.Continue != "next") {
+		meta, err := serve(t, says(text)).ReadPage(t.Context(), pods.Objects(""), discovery.ListOptions{}, nil,
+			func([]byte) error {
+				items++
+				return nil
+			})
+		if err != nil || items != want || strings.HasPrefix(text, whole) &&
+			(meta.ResourceVersion != "7" || meta.Continue != "next") {
 			t.Errorf("ReadPage of %s = %+v, %v, %d items, want %d", text, meta, err, items, want)
 		}
 	}
@@ -130,10 +134,12 @@ func TestListsThatAreNotWholeAreErrors(t *testing.T) {
 		whole + whole, whole + "]", whole + "x",
 		`{"kind":"PodList","apiVersion":"v1","items":[],"items":[{"metadata":{"name":"a"}}]}`,
 		item(`{}`), item(`7`), item(`null`), item(`{"metadata":{}}`), item(`{"Metadata":{"name":"a"}}`),
-		item(`{"metadata":{"name":"../a"}}`), item(`{"metadata":{"name":"a","namespace":".."}}`), item(`{"metadata":{"name":"a%2f"}}`),
+		item(`{"metadata":{"name":"../a"}}`), item(`{"metadata":{"name":"a","namespace":".."}}`),
+		item(`{"metadata":{"name":"a%2f"}}`),
 		item(`{"kind":"Secret","metadata":{"name":"a"}}`),
 	} {
-		if err := newList(strings.NewReader(bad), pods.Objects(""), none).read(); !errors.Is(err, discovery.ErrNotKubernetes) {
+		if err := newList(strings.NewReader(bad), pods.Objects(""), none).read(); !errors.Is(
+			err, discovery.ErrNotKubernetes) {
 			t.Errorf("reading %s = %v, want it refused", bad, err)
 		}
 	}
@@ -197,8 +203,12 @@ func TestPagesThatBreakOffAreReadAgainWhereThatIsAskedFor(t *testing.T) {
 		if again {
 			restart = func() { items = 0 }
 		}
-		_, err := s.ReadPage(t.Context(), pods.Objects(""), discovery.ListOptions{}, restart, func([]byte) error { items++; return nil })
-		if again && (err != nil || items != 2 || requests != 2) || !again && (!errors.Is(err, discovery.ErrUnreachable) || requests != 1) {
+		_, err := s.ReadPage(t.Context(), pods.Objects(""), discovery.ListOptions{}, restart, func([]byte) error {
+			items++
+			return nil
+		})
+		if again && (err != nil || items != 2 || requests != 2) ||
+			!again && (!errors.Is(err, discovery.ErrUnreachable) || requests != 1) {
 			t.Errorf("to be read again %v: %v, %d items after %d requests", again, err, items, requests)
 		}
 	}
@@ -206,10 +216,11 @@ func TestPagesThatBreakOffAreReadAgainWhereThatIsAskedFor(t *testing.T) {
 
 func TestReadPageEndsWithItsItem(t *testing.T) {
 	enough, seen := io.EOF, 0 // whatever it is, it is the callee's
-	_, err := serve(t, says(whole)).ReadPage(t.Context(), pods.Objects(""), discovery.ListOptions{}, func() {}, func([]byte) error {
-		seen++
-		return enough
-	})
+	_, err := serve(t, says(whole)).ReadPage(t.Context(), pods.Objects(""), discovery.ListOptions{}, func() {},
+		func([]byte) error {
+			seen++
+			return enough
+		})
 	if !errors.Is(err, enough) || seen != 1 {
 		t.Errorf("ReadPage = %v after %d items, want the callee's error after one", err, seen)
 	}
@@ -250,7 +261,8 @@ func TestWatchHandsOverEvents(t *testing.T) {
 	if want := []string{"ADDED", "ERROR"}; !slices.Equal(types, want) {
 		t.Errorf("events %v, want %v", types, want)
 	}
-	if _, err := serve(t, refusing(410, metav1.StatusReasonExpired, "")).Watch(t.Context(), pods.Objects(""), WatchOptions{}); Code(err) != 410 {
+	if _, err := serve(t, refusing(410, metav1.StatusReasonExpired, "")).Watch(t.Context(), pods.Objects(""),
+		WatchOptions{}); Code(err) != 410 {
 		t.Errorf("Watch = %v, want 410", err)
 	}
 }
@@ -275,7 +287,8 @@ func FuzzList(f *testing.F) {
 // BenchmarkList reads pods of about 3 KiB.
 func BenchmarkList(b *testing.B) {
 	pod := fmt.Sprintf(`{"metadata":{"name":"web","namespace":"shop","uid":"u"},"spec":{"containers":[%s{}]}}`,
-		strings.Repeat(`{"name":"main","image":"registry.example.test/shop/web:v1","env":[{"name":"A","value":"b"}]},`, 30))
+		strings.Repeat(`{"name":"main","image":"registry.example.test/shop/web:v1","env":[{"name":"A","value":"b"}]},`,
+			30))
 	text := `{"kind":"PodList","apiVersion":"v1","items":[` + strings.Repeat(pod+",", 499) + pod + `]}`
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {

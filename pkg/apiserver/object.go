@@ -12,8 +12,8 @@ import (
 )
 
 // Read returns what is at a path: the JSON of one object, or a page such as /version. An object is read from the store.
-// Errors: discovery.ErrNotFound when, and only when, the server itself says that there is no such object; another object, or one of another
-// kind, is discovery.ErrNotKubernetes. Failures that pass were retried.
+// Errors: discovery.ErrNotFound when, and only when, the server itself says that there is no such object; another
+// object, or one of another kind, is discovery.ErrNotKubernetes. Failures that pass were retried.
 func (s *Server) Read(ctx context.Context, at discovery.Path) ([]byte, error) {
 	text, _, err := s.read(ctx, at, acceptsOf(at), s.retry)
 	return text, err
@@ -40,7 +40,8 @@ type retrier func(ctx context.Context, repeatable bool, request func() error) er
 
 func once(_ context.Context, _ bool, request func() error) error { return request() }
 
-func (s *Server) read(ctx context.Context, at discovery.Path, accept []string, retry retrier) (text []byte, date time.Time, err error) {
+func (s *Server) read(ctx context.Context, at discovery.Path, accept []string, retry retrier) (
+	text []byte, date time.Time, err error) {
 	err = retry(ctx, true, func() error {
 		answer, err := s.send(ctx, request{verb: http.MethodGet, path: at, accept: accept}, false)
 		if err != nil {
@@ -83,10 +84,12 @@ func isObject(text []byte, at discovery.Path) error {
 	}
 	partial := got.Kind == "PartialObjectMetadata" && metadataVersion(got.APIVersion)
 	if want := at.Kind(); want != "" && !partial && (got.Kind != want || got.APIVersion != at.GroupVersion().String()) {
-		return wrong("asked for a %s of %s at %s and got a %q of %q", want, at.GroupVersion(), at, got.Kind, got.APIVersion)
+		return wrong("asked for a %s of %s at %s and got a %q of %q", want, at.GroupVersion(), at, got.Kind,
+			got.APIVersion)
 	}
 	if got.Metadata.Name != at.Name() || got.Metadata.Namespace != at.Namespace() {
-		return wrong("asked for %s and got the object %q in namespace %q", at, got.Metadata.Name, got.Metadata.Namespace)
+		return wrong("asked for %s and got the object %q in namespace %q", at, got.Metadata.Name,
+			got.Metadata.Namespace)
 	}
 	return nil
 }
@@ -97,15 +100,16 @@ type Write struct {
 	Path        discovery.Path
 	ContentType string // of the body; JSON when it is empty
 	Body        []byte
-	// Repeatable: the write may be sent twice, because its body names the state that it replaces or because it says the same both times.
-	// Another is repeated only when the server did not begin it.
+	// Repeatable: the write may be sent twice, because its body names the state that it replaces or because it says the
+	// same both times. Another is repeated only when the server did not begin it.
 	Repeatable bool
 	// Metadata: the metadata of what the server made of it is enough.
 	Metadata bool
 }
 
-// Send writes and returns what the server made of it. The answer may be another object than was sent: a Status, for deletions.
-// Errors: those of the server, for the functions of k8s.io/apimachinery/pkg/api/errors. A write that was not answered may have happened.
+// Send writes and returns what the server made of it. The answer may be another object than was sent: a Status, for
+// deletions. Errors: those of the server, for the functions of k8s.io/apimachinery/pkg/api/errors. A write that was not
+// answered may have happened.
 func (s *Server) Send(ctx context.Context, w Write) ([]byte, error) {
 	if w.ContentType == "" {
 		w.ContentType = runtime.ContentTypeJSON
@@ -116,7 +120,8 @@ func (s *Server) Send(ctx context.Context, w Write) ([]byte, error) {
 	}
 	var text []byte
 	err := s.retry(ctx, w.Repeatable, func() error {
-		answer, err := s.send(ctx, request{verb: w.Verb, path: w.Path, accept: accept, contentType: w.ContentType, body: w.Body}, false)
+		answer, err := s.send(ctx, request{verb: w.Verb, path: w.Path, accept: accept, contentType: w.ContentType,
+			body: w.Body}, false)
 		if err != nil {
 			return err
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 )
 
-// NoRedirects returns a copy of the configuration whose clients, of whatever library, follow no redirect: client-go sends the bearer token
-// along to the other host. API servers answer with none.
+// NoRedirects returns a copy of the configuration whose clients, of whatever library, follow no redirect: client-go
+// sends the bearer token along to the other host. API servers answer with none.
 func NoRedirects(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noRedirects{next} })
@@ -25,7 +25,8 @@ func (t noRedirects) RoundTrip(request *http.Request) (*http.Response, error) {
 		return response, err
 	}
 	switch response.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusUseProxy, http.StatusTemporaryRedirect,
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusUseProxy,
+		http.StatusTemporaryRedirect,
 		http.StatusPermanentRedirect:
 		response.Body.Close()
 		to := "an address that cannot be read"

@@ -21,16 +21,17 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 )
 
-// What a request accepts that wants metadata alone. A server that does not know the form sends whole objects, or answers 406 (1.6) and is
-// asked in plain JSON. The form's version v1beta1, of 1.8 to 1.14, is no use: its lists have no resource version to watch from, and do not
-// name objects well enough to go on from (seen with 1.10).
+// What a request accepts that wants metadata alone. A server that does not know the form sends whole objects, or
+// answers 406 (1.6) and is asked in plain JSON. The form's version v1beta1, of 1.8 to 1.14, is no use: its lists have
+// no resource version to watch from, and do not name objects well enough to go on from (seen with 1.10).
 const (
 	acceptMetadata     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 	acceptMetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
 
 // acceptFlags are the forms of /flagz for programs; the page for people has another delimiter each time.
-const acceptFlags = "application/json;as=Flagz;g=config.k8s.io;v=v1beta1,application/json;as=Flagz;g=config.k8s.io;v=v1alpha1"
+const acceptFlags = "application/json;as=Flagz;g=config.k8s.io;v=v1beta1," +
+	"application/json;as=Flagz;g=config.k8s.io;v=v1alpha1"
 
 // acceptPage is for pages: those for people are read too, where there is no other form.
 const acceptPage = "application/json,text/plain;q=0.5,*/*;q=0.1"
@@ -97,7 +98,8 @@ func (s *Server) sendForm(ctx context.Context, r request, accept string, endless
 		cancel(nil)
 		return nil, unanswered(ctx, err)
 	}
-	body := &pacedBody{ReadCloser: httpResponse.Body, outer: ctx, ctx: begun, cancel: cancel, patience: s.timeout, endless: endless}
+	body := &pacedBody{ReadCloser: httpResponse.Body, outer: ctx, ctx: begun, cancel: cancel, patience: s.timeout,
+		endless: endless}
 	answer := &response{ReadCloser: body}
 	if at, err := http.ParseTime(httpResponse.Header.Get("Date")); err == nil {
 		answer.date = at
@@ -176,9 +178,11 @@ func refused(r request, response *http.Response, text []byte) error {
 	code := response.StatusCode
 	retryAfter, _ := strconv.Atoi(response.Header.Get("Retry-After"))
 	var status metav1.Status
-	if err := utiljson.Unmarshal(text, &status); err != nil || status.Kind != "Status" || status.Status != metav1.StatusFailure {
+	if err := utiljson.Unmarshal(text, &status); err != nil || status.Kind != "Status" ||
+		status.Status != metav1.StatusFailure {
 		resource := schema.GroupResource{Group: r.path.GroupVersion().Group, Resource: r.path.String()}
-		err := apierrors.NewGenericServerResponse(code, strings.ToLower(r.verb), resource, r.path.Name(), excerpt(text), retryAfter, true)
+		err := apierrors.NewGenericServerResponse(code, strings.ToLower(r.verb), resource, r.path.Name(), excerpt(text),
+			retryAfter, true)
 		return class(r, err)
 	}
 	status.Code = int32(code)

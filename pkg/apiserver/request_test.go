@@ -42,15 +42,18 @@ func TestReadReturnsTheObject(t *testing.T) {
 }
 
 func TestErrorsTellWhoSaidWhat(t *testing.T) {
-	classes := []error{discovery.ErrNotFound, discovery.ErrNotServed, discovery.ErrForbidden, discovery.ErrUnreachable, discovery.ErrNotKubernetes}
+	classes := []error{discovery.ErrNotFound, discovery.ErrNotServed, discovery.ErrForbidden, discovery.ErrUnreachable,
+		discovery.ErrNotKubernetes}
 	other := strings.Replace(podText, `"web"`, `"shop"`, 1)
 	for name, test := range map[string]struct {
 		handler http.HandlerFunc
 		want    error // nil: none of the classes
 		says    string
 	}{
-		"the server's word":         {refusing(404, metav1.StatusReasonNotFound, "web"), discovery.ErrNotFound, "refused by the test"},
-		"about another":             {refusing(404, metav1.StatusReasonNotFound, "shop"), discovery.ErrNotServed, "refused by the test"},
+		"the server's word": {refusing(404, metav1.StatusReasonNotFound, "web"), discovery.ErrNotFound,
+			"refused by the test"},
+		"about another": {refusing(404, metav1.StatusReasonNotFound, "shop"), discovery.ErrNotServed,
+			"refused by the test"},
 		"about none":                {refusing(404, metav1.StatusReasonNotFound, ""), discovery.ErrNotServed, ""},
 		"404 for another reason":    {refusing(404, metav1.StatusReasonExpired, "web"), discovery.ErrNotServed, ""},
 		"a path that is not served": {http.NotFound, discovery.ErrNotServed, ""},
@@ -58,20 +61,25 @@ func TestErrorsTellWhoSaidWhat(t *testing.T) {
 			w.WriteHeader(404)
 			fmt.Fprint(w, `{"kind":"Status","status":"Success","reason":"NotFound","details":{"name":"web"}}`)
 		}, discovery.ErrNotServed, ""},
-		"forbidden":      {refusing(403, metav1.StatusReasonForbidden, "web"), discovery.ErrForbidden, "refused by the test"},
-		"unauthorized":   {refusing(401, metav1.StatusReasonUnauthorized, ""), discovery.ErrForbidden, ""},
-		"a broken line":  {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, discovery.ErrUnreachable, ""},
+		"forbidden": {refusing(403, metav1.StatusReasonForbidden, "web"), discovery.ErrForbidden,
+			"refused by the test"},
+		"unauthorized": {refusing(401, metav1.StatusReasonUnauthorized, ""), discovery.ErrForbidden, ""},
+		"a broken line": {func(http.ResponseWriter, *http.Request) {
+			panic(http.ErrAbortHandler)
+		}, discovery.ErrUnreachable, ""},
 		"a portal":       {says("<html>please log in</html>"), discovery.ErrNotKubernetes, "please log in"},
 		"nothing":        {says(""), discovery.ErrNotKubernetes, ""},
 		"garbage behind": {says(podText + "{}"), discovery.ErrNotKubernetes, ""},
 		"another kind":   {says(strings.Replace(podText, "Pod", "Secret", 1)), discovery.ErrNotKubernetes, "Secret"},
-		"a status":       {says(`{"kind":"Status","apiVersion":"v1","status":"Success"}`), discovery.ErrNotKubernetes, "Status"},
+		"a status": {says(`{"kind":"Status","apiVersion":"v1","status":"Success"}`), discovery.ErrNotKubernetes,
+			"Status"},
 		"another object": {says(other), discovery.ErrNotKubernetes, "shop"},
 		"of elsewhere":   {says(strings.Replace(podText, `"shop"`, `"other"`, 1)), discovery.ErrNotKubernetes, "other"},
 		"of another API": {says(strings.Replace(podText, `"v1"`, `"v2"`, 1)), discovery.ErrNotKubernetes, "v2"},
 		"names in another case": {says(`{"APIVersion":"v1","Kind":"Pod","Metadata":{"name":"web","namespace":"shop"}}`),
 			discovery.ErrNotKubernetes, ""},
-		"a server that is too busy": {refusing(503, metav1.StatusReasonServiceUnavailable, ""), nil, "refused by the test"},
+		"a server that is too busy": {refusing(503, metav1.StatusReasonServiceUnavailable, ""), nil,
+			"refused by the test"},
 	} {
 		_, err := serve(t, test.handler).Read(t.Context(), web)
 		if err == nil || !strings.Contains(err.Error(), test.says) {
@@ -120,7 +128,8 @@ func TestMetadataIsAskedForInOldWordsToo(t *testing.T) {
 	if len(asked) != 3 || asked[1] != "application/json" || asked[2] != "application/json" {
 		t.Errorf("asked %q, want the form of metadata once", asked)
 	}
-	s = serve(t, says(`{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":"web","namespace":"shop"}}`))
+	s = serve(t,
+		says(`{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":"web","namespace":"shop"}}`))
 	if _, err := s.ReadMetadata(t.Context(), web); err != nil {
 		t.Errorf("ReadMetadata of metadata: %v", err)
 	}
@@ -134,7 +143,8 @@ func TestImpossibleNamesAreNeverSent(t *testing.T) {
 	if !errors.Is(err, discovery.ErrInvalidPath) {
 		t.Errorf("Read = %v, want no path", err)
 	}
-	if _, err := s.Send(t.Context(), Write{Verb: http.MethodDelete, Path: at}); !errors.Is(err, discovery.ErrInvalidPath) {
+	if _, err := s.Send(t.Context(), Write{Verb: http.MethodDelete, Path: at}); !errors.Is(
+		err, discovery.ErrInvalidPath) {
 		t.Errorf("Send = %v, want no path", err)
 	}
 	for _, err := range s.List(t.Context(), pods.Objects(".."), discovery.ListOptions{}) {
@@ -171,7 +181,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		}
 		host := strings.TrimPrefix(other.URL, "http://")
 		_, err = s.Read(t.Context(), web)
-		if !errors.Is(err, discovery.ErrNotKubernetes) || !strings.Contains(err.Error(), host) || strings.Contains(err.Error(), "secret") {
+		if !errors.Is(err, discovery.ErrNotKubernetes) || !strings.Contains(err.Error(), host) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%d: %v, want an error that names %s", code, err, host)
 		}
 		// Clients of client-go follow redirects by themselves.
@@ -179,7 +190,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = client.Resource(pods.GroupVersionResource()).Namespace("shop").Get(t.Context(), "web", metav1.GetOptions{})
+		_, err = client.Resource(pods.GroupVersionResource()).Namespace("shop").
+			Get(t.Context(), "web", metav1.GetOptions{})
 		if !errors.Is(err, discovery.ErrNotKubernetes) {
 			t.Errorf("%d: client-go: %v, want the same error", code, err)
 		}
@@ -189,7 +201,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 func TestFailuresThatPassAreRetried(t *testing.T) {
 	for name, test := range map[string]struct {
 		code, requests int
-	}{"unavailable": {503, 6}, "too many": {429, 6}, "its own failure": {500, 3}, "forbidden": {403, 1}, "not implemented": {501, 1}} {
+	}{"unavailable": {503, 6}, "too many": {429, 6}, "its own failure": {500, 3}, "forbidden": {403, 1},
+		"not implemented": {501, 1}} {
 		var requests atomic.Int32
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			requests.Add(1)
@@ -220,7 +233,8 @@ func TestWritesAreRepeatedOnlyWhenThatIsSafe(t *testing.T) {
 		var requests atomic.Int32
 		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			requests.Add(1)
-			if body, _ := io.ReadAll(r.Body); string(body) != "{}" || r.Header.Get("Content-Type") != "application/json" {
+			if body, _ := io.ReadAll(r.Body); string(body) != "{}" ||
+				r.Header.Get("Content-Type") != "application/json" {
 				t.Errorf("the body is %q of %q", body, r.Header.Get("Content-Type"))
 			}
 			if test.code == 0 {
@@ -228,9 +242,11 @@ func TestWritesAreRepeatedOnlyWhenThatIsSafe(t *testing.T) {
 			}
 			fail(w, status(test.code, metav1.StatusReasonUnknown, ""))
 		})
-		_, err := s.Send(t.Context(), Write{Verb: http.MethodPost, Path: pods.Objects("shop"), Body: []byte("{}"), Repeatable: test.repeatable})
+		_, err := s.Send(t.Context(), Write{Verb: http.MethodPost, Path: pods.Objects("shop"), Body: []byte("{}"),
+			Repeatable: test.repeatable})
 		if err == nil || int(requests.Load()) != test.want {
-			t.Errorf("repeatable %v, code %d: %v after %d requests, want %d", test.repeatable, test.code, err, requests.Load(), test.want)
+			t.Errorf("repeatable %v, code %d: %v after %d requests, want %d", test.repeatable, test.code, err,
+				requests.Load(), test.want)
 		}
 	}
 }
@@ -265,17 +281,19 @@ func TestSilenceEndsInTime(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	for name, text := range map[string]string{"no answer": "", "half an answer": podText[:20]} {
-		s := serveWith(t, Options{Timeout: 50 * time.Millisecond, Attempts: 1}, func(w http.ResponseWriter, r *http.Request) {
-			if text != "" {
-				fmt.Fprint(w, text)
-				w.(http.Flusher).Flush()
-			}
-			select {
-			case <-release:
-			case <-r.Context().Done():
-			}
-		})
-		if _, err := s.Read(t.Context(), web); !errors.Is(err, discovery.ErrUnreachable) || !errors.Is(err, errTooLate) {
+		s := serveWith(t, Options{Timeout: 50 * time.Millisecond, Attempts: 1},
+			func(w http.ResponseWriter, r *http.Request) {
+				if text != "" {
+					fmt.Fprint(w, text)
+					w.(http.Flusher).Flush()
+				}
+				select {
+				case <-release:
+				case <-r.Context().Done():
+				}
+			})
+		if _, err := s.Read(t.Context(), web); !errors.Is(err, discovery.ErrUnreachable) ||
+			!errors.Is(err, errTooLate) {
 			t.Errorf("%s: %v, want a timeout", name, err)
 		}
 	}
@@ -302,7 +320,8 @@ func (trickle) Close() error { return nil }
 func TestSlowBodiesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		body := &pacedBody{ReadCloser: trickle{ctx, time.Second}, outer: t.Context(), ctx: ctx, cancel: cancel, patience: time.Minute}
+		body := &pacedBody{ReadCloser: trickle{ctx, time.Second}, outer: t.Context(), ctx: ctx, cancel: cancel,
+			patience: time.Minute}
 		begin := time.Now()
 		n, err := io.Copy(io.Discard, body)
 		if took := time.Since(begin); !errors.Is(err, errTooLate) || took != time.Minute || n == 0 {
@@ -312,7 +331,8 @@ func TestSlowBodiesEnd(t *testing.T) {
 	// A reader who takes his time is no slow body.
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		body := &pacedBody{ReadCloser: trickle{ctx, time.Millisecond}, outer: t.Context(), ctx: ctx, cancel: cancel, patience: time.Minute}
+		body := &pacedBody{ReadCloser: trickle{ctx, time.Millisecond}, outer: t.Context(), ctx: ctx, cancel: cancel,
+			patience: time.Minute}
 		for range 100 {
 			if _, err := body.Read(make([]byte, 1)); err != nil {
 				t.Fatal(err)
@@ -353,7 +373,9 @@ func TestOpenNamesTheFile(t *testing.T) {
 
 func TestServersBelowAPath(t *testing.T) {
 	var got string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r.URL.EscapedPath() }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.URL.EscapedPath()
+	}))
 	defer server.Close()
 	s, err := New(&rest.Config{Host: server.URL + "/k8s/c-1/"}, Options{})
 	if err != nil {

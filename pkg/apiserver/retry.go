@@ -17,12 +17,14 @@ import (
 
 const (
 	longestPause = 10 * time.Second // a server that wants to be left alone for longer is asked again all the same
-	// faultAttempts is how often a request is sent to which the server itself answers that it failed, as a conversion does.
+	// faultAttempts is how often a request is sent to which the server itself answers that it failed, as a conversion
+	// does.
 	faultAttempts = 3
 )
 
-// retry repeats a request while its failure is one that passes, with growing pauses that end with ctx. repeatable says that the request
-// may be carried out twice: a read, or a write that names the state which it replaces. Another is repeated only when it was not begun.
+// retry repeats a request while its failure is one that passes, with growing pauses that end with ctx. repeatable says
+// that the request may be carried out twice: a read, or a write that names the state which it replaces. Another is
+// repeated only when it was not begun.
 func (s *Server) retry(ctx context.Context, repeatable bool, request func() error) error {
 	pause := s.pause
 	for attempt := 1; ; attempt++ {
@@ -41,7 +43,8 @@ func (s *Server) retry(ctx context.Context, repeatable bool, request func() erro
 	}
 }
 
-// retryUnanswered is retry for questions to which a server that fails is an answer, too: an API service that is down stays so for a while.
+// retryUnanswered is retry for questions to which a server that fails is an answer, too: an API service that is down
+// stays so for a while.
 func (s *Server) retryUnanswered(ctx context.Context, repeatable bool, request func() error) error {
 	var answered error
 	err := s.retry(ctx, repeatable, func() error {
@@ -83,7 +86,8 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// Passing reports whether the failure is one that may pass without anybody's doing: the server is unreachable, or too busy.
+// Passing reports whether the failure is one that may pass without anybody's doing: the server is unreachable, or too
+// busy.
 func Passing(err error) bool {
 	switch Code(err) {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

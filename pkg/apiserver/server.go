@@ -1,10 +1,11 @@
-// Package apiserver is a client of an API server of any version from 1.6 on. It speaks plain JSON, without types of the objects, and asks
-// for what is in every version; where an old one does not understand a form it is asked in plain words.
+// Package apiserver is a client of an API server of any version from 1.6 on. It speaks plain JSON, without types of the
+// objects, and asks for what is in every version; where an old one does not understand a form it is asked in plain
+// words.
 //
-// It trusts no answer further than it must: a path is built from validated segments (discovery.Path), a redirect is not followed, bodies are
-// bounded in size and in time, an answer of another kind or about another object than was asked for is an error, and a list that breaks
-// off, repeats itself or does not end is never a shorter list. Errors tell the server's own "not found" from any other 404, and both from
-// a server that did not answer: see package discovery.
+// It trusts no answer further than it must: a path is built from validated segments (discovery.Path), a redirect is not
+// followed, bodies are bounded in size and in time, an answer of another kind or about another object than was asked
+// for is an error, and a list that breaks off, repeats itself or does not end is never a shorter list. Errors tell the
+// server's own "not found" from any other 404, and both from a server that did not answer: see package discovery.
 package apiserver
 
 import (
@@ -23,7 +24,8 @@ import (
 
 // Options change how a server is asked. The zero value is good for verbs that read a cluster.
 type Options struct {
-	// Timeout bounds a request about one object, the wait for a page to begin, and each silence within a body. Default: one minute.
+	// Timeout bounds a request about one object, the wait for a page to begin, and each silence within a body. Default:
+	// one minute.
 	Timeout time.Duration
 	// Attempts is how often a request is sent that fails in a way that passes. Default: 6, which takes some seconds.
 	Attempts int
@@ -78,8 +80,8 @@ func New(config *rest.Config, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Open makes a client of the server that a kubeconfig file names; context chooses one of its contexts, "" the current one.
-// Errors: a kubeconfig that cannot be read, or that names no server. The server is not asked yet.
+// Open makes a client of the server that a kubeconfig file names; context chooses one of its contexts, "" the current
+// one. Errors: a kubeconfig that cannot be read, or that names no server. The server is not asked yet.
 func Open(kubeconfig, context string, o Options) (*Server, error) {
 	config, err := Kubeconfig(kubeconfig, context)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/rules"
 )
 
-// Rules lists the rules of all engines, by ID. An ID that several engines report stands once for each, in the order of the engines.
+// Rules lists the rules of all engines, by ID. An ID that several engines report stands once for each, in the order of
+// the engines.
 func Rules() []finding.Rule {
 	list := slices.Concat(rules.Rules(), policy.Checks(), etcdsplit.Rules(), live.Rules(), migrate.Rules())
 	slices.SortStableFunc(list, func(a, b finding.Rule) int { return cmp.Compare(a.ID, b.ID) })
@@ -52,7 +53,8 @@ func IDs() []string {
 // Index is the page that links to the page of each rule.
 func Index() string {
 	var b strings.Builder
-	b.WriteString("# Rules\n\nEvery danger and mistake that fusionctl looks for. `fusionctl explain RULE` prints these pages. Each rule is reported by the verbs " +
+	b.WriteString("# Rules\n\nEvery danger and mistake that fusionctl looks for. `fusionctl explain RULE` prints " +
+		"these pages.\nEach rule is reported by the verbs " +
 		"of its engines:\n\n| engine | verbs |\n|---|---|\n")
 	for _, e := range finding.Engines() {
 		b.WriteString("| " + string(e) + " | `" + strings.ReplaceAll(e.Verbs(), ", ", "`, `") + "` |\n")
@@ -63,7 +65,9 @@ func Index() string {
 		if r.Versioned() {
 			legacy, modern = r.Legacy.String(), r.Modern.String()
 		}
-		b.WriteString("| " + strings.Join([]string{"[" + r.ID + "](" + r.ID + ".md)", string(r.Engine), r.Severity.String(), legacy, modern, r.Title}, " | ") + " |\n")
+		b.WriteString("| " +
+			strings.Join([]string{"[" + r.ID + "](" + r.ID + ".md)", string(r.Engine), r.Severity.String(), legacy,
+				modern, r.Title}, " | ") + " |\n")
 	}
 	return b.String()
 }

@@ -17,13 +17,19 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// several are the rules that more than one engine reports: one danger, seen in different places. Every other rule is one engine's.
+// several are the rules that more than one engine reports: one danger, seen in different places. Every other rule is
+// one engine's.
 var several = map[string]string{
-	"FUS001": "plans stores", "FUS002": "plans stores", "FUS003": "plans stores", "FUS004": "plans stores", "FUS010": "plans stores",
-	"FUS030": "plans stores", "FUS031": "plans stores", "FUS040": "plans stores", "FUS050": "plans stores", "FUS051": "plans stores",
-	"FUS052": "plans stores", "FUS053": "plans stores", "FUS060": "plans stores servers", "FUS061": "plans stores servers",
-	"FUS062": "plans stores servers", "FUS065": "plans stores servers", "FUS070": "plans stores", "FUS072": "plans stores",
-	"FUS088": "plans stores", "FUS090": "plans stores", "FUS100": "plans stores", "FUS130": "plans stores", "FUS135": "plans servers",
+	"FUS001": "plans stores", "FUS002": "plans stores", "FUS003": "plans stores", "FUS004": "plans stores",
+	"FUS010": "plans stores",
+	"FUS030": "plans stores", "FUS031": "plans stores", "FUS040": "plans stores", "FUS050": "plans stores",
+	"FUS051": "plans stores",
+	"FUS052": "plans stores", "FUS053": "plans stores", "FUS060": "plans stores servers",
+	"FUS061": "plans stores servers",
+	"FUS062": "plans stores servers", "FUS065": "plans stores servers", "FUS070": "plans stores",
+	"FUS072": "plans stores",
+	"FUS088": "plans stores", "FUS090": "plans stores", "FUS100": "plans stores", "FUS130": "plans stores",
+	"FUS135": "plans servers",
 	"FUS152": "plans policies", "FUS153": "plans policies",
 }
 
@@ -58,9 +64,11 @@ func TestEveryRuleIsOneEnginesOrOpenlySeverals(t *testing.T) {
 func TestEveryRuleThatIsNamedExists(t *testing.T) {
 	ids := IDs()
 	named := map[string]bool{}
-	for _, root := range []string{"../../cmd", "../../internal", "../../pkg", "../../templates", "../../docs", "../../examples", "../../README.md"} {
+	for _, root := range []string{"../../cmd", "../../internal", "../../pkg", "../../templates", "../../docs",
+		"../../examples", "../../README.md"} {
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata") {
+			if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") ||
+				strings.Contains(path, "testdata") {
 				return err
 			}
 			text, err := os.ReadFile(path)
@@ -131,7 +139,8 @@ func example(t testing.TB, id string) finding.Rule {
 func TestAcceptSilencesOneSubject(t *testing.T) {
 	bad := strings.Replace(example(t, "FUS152").Bad, "resources: [pods]", "resources: [pods, services]", 1)
 	report := Check(planOf(t, bad, `  accept: [{rule: FUS152, subject: pods, reason: "exec is wanted"}]`+"\n"))
-	if len(report.Accepted) != 1 || report.Accepted[0].Subject != "pods" || report.Accepted[0].Reason != "exec is wanted" {
+	if len(report.Accepted) != 1 || report.Accepted[0].Subject != "pods" ||
+		report.Accepted[0].Reason != "exec is wanted" {
 		t.Errorf("accepted = %+v, want the one about pods", report.Accepted)
 	}
 	if left := of(report.Findings, "FUS152"); len(left) != 1 || left[0].Subject != "services" {
@@ -142,7 +151,8 @@ func TestAcceptSilencesOneSubject(t *testing.T) {
 // TestUnusedEntriesOfAccept: what only stores, running servers and policy files show, no plan can tell to be unused.
 func TestUnusedEntriesOfAccept(t *testing.T) {
 	r := example(t, rules.UnusedAccept)
-	if found := of(Check(planOf(t, r.Bad, "")).Findings, r.ID); len(found) != 1 || found[0].Severity != r.Severity || found[0].Fix == "" {
+	if found := of(Check(planOf(t, r.Bad, "")).Findings, r.ID); len(found) != 1 || found[0].Severity != r.Severity ||
+		found[0].Fix == "" {
 		t.Errorf("the bad example of %s: %+v", r.ID, found)
 	}
 	for rule, severity := range map[string]finding.Severity{

@@ -9,8 +9,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/rules"
 )
 
-// Check applies every rule about plans to the plan, and sets aside what its spec accepts. An entry of spec.accept that no finding uses
-// is a finding of its own: the danger that it speaks of may have moved elsewhere.
+// Check applies every rule about plans to the plan, and sets aside what its spec accepts. An entry of spec.accept that
+// no finding uses is a finding of its own: the danger that it speaks of may have moved elsewhere.
 func Check(p *plan.Plan) finding.Report {
 	report, used := finding.Accept(rules.Check(p), p.Accept)
 	for i, entry := range p.Accept {
@@ -22,8 +22,8 @@ func Check(p *plan.Plan) finding.Report {
 	return report
 }
 
-// unused reports an entry of spec.accept that no finding of the plan uses. What only stores, running servers or policy files show, no
-// plan can tell to be unused; what a plan shows as well is worth a remark.
+// unused reports an entry of spec.accept that no finding of the plan uses. What only stores, running servers or policy
+// files show, no plan can tell to be unused; what a plan shows as well is worth a remark.
 func unused(i int, entry finding.Acceptance) []finding.Finding {
 	engines := ByID(entry.Rule)
 	elsewhere := slices.ContainsFunc(engines, func(r finding.Rule) bool { return r.Engine != finding.Plans })
@@ -31,7 +31,8 @@ func unused(i int, entry finding.Acceptance) []finding.Finding {
 	if elsewhere && !inPlans {
 		return nil
 	}
-	f := finding.Finding{Rule: rules.UnusedAccept, Severity: finding.Warning, Subject: fmt.Sprintf("spec.accept[%d]", i),
+	f := finding.Finding{Rule: rules.UnusedAccept, Severity: finding.Warning,
+		Subject: fmt.Sprintf("spec.accept[%d]", i),
 		Message: fmt.Sprintf("accepts %s, which this plan does not have", entry.Rule),
 		Fix:     "remove the entry, or correct its rule and subject"}
 	if elsewhere {

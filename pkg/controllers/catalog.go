@@ -64,7 +64,8 @@ func catalogOf(side pair.Side, result *discovery.Result, asked time.Time) *catal
 		if gr := r.GroupResource(); !taken[gr] {
 			taken[gr] = true
 			c.resources = append(c.resources, resource{
-				side: side, GroupVersionResource: r.GroupVersionResource(), kind: r.Kind, namespaced: r.Namespaced, verbs: letters(r.Verbs),
+				side: side, GroupVersionResource: r.GroupVersionResource(), kind: r.Kind, namespaced: r.Namespaced,
+				verbs: letters(r.Verbs),
 			})
 		}
 	}
@@ -111,7 +112,8 @@ type layout struct {
 	plan *plan.Plan
 }
 
-// serves reports whether the plan's version of a side serves the kind: a catalog without it says less than the server has.
+// serves reports whether the plan's version of a side serves the kind: a catalog without it says less than the server
+// has.
 func (l layout) serves(side pair.Side, gk schema.GroupKind) bool {
 	for i := range l.plan.Resources {
 		if row := &l.plan.Resources[i]; !row.Pseudo && row.ServesKind(gk.Group, gk.Kind) {
@@ -123,7 +125,9 @@ func (l layout) serves(side pair.Side, gk schema.GroupKind) bool {
 
 // known reports whether some version builds the kind in.
 func (l layout) known(gk schema.GroupKind) bool {
-	return slices.ContainsFunc(l.plan.Resources, func(r plan.Resource) bool { return !r.Pseudo && r.ServesKind(gk.Group, gk.Kind) })
+	return slices.ContainsFunc(l.plan.Resources, func(r plan.Resource) bool {
+		return !r.Pseudo && r.ServesKind(gk.Group, gk.Kind)
+	})
 }
 
 // groups lists every group under which the kind's objects may be found: an object of apps is one of extensions as well.
@@ -136,8 +140,8 @@ func (l layout) groups(gk schema.GroupKind) []string {
 	return []string{gk.Group}
 }
 
-// home is the side through which the objects of a resource are watched and changed when both sides see the same ones; "" when each side
-// has its own.
+// home is the side through which the objects of a resource are watched and changed when both sides see the same ones;
+// "" when each side has its own.
 func (l layout) home(gr schema.GroupResource) pair.Side {
 	row := l.plan.Row(gr)
 	if row == nil {
@@ -169,9 +173,12 @@ func (l layout) chosen(legacy, modern *catalog, verbs ...string) []resource {
 			}
 			if home := l.home(r.GroupResource()); home != "" {
 				// The other side's is taken only where home does not serve it, and is known not to.
-				if at.side = home; r.side != home && slices.ContainsFunc([]*catalog{legacy, modern}, func(c *catalog) bool {
-					return c != nil && c.resources[0].side == home && (c.failure(r.Group) != nil || len(c.ofKind(l.groups(schema.GroupKind{Group: r.Group, Kind: r.kind}), r.kind)) > 0)
-				}) {
+				if at.side = home; r.side != home &&
+					slices.ContainsFunc([]*catalog{legacy, modern}, func(c *catalog) bool {
+						return c != nil && c.resources[0].side == home &&
+							(c.failure(r.Group) != nil ||
+								len(c.ofKind(l.groups(schema.GroupKind{Group: r.Group, Kind: r.kind}), r.kind)) > 0)
+					}) {
 					continue
 				}
 			}

@@ -82,7 +82,8 @@ func (c *catalogs) ask(ctx context.Context, moment time.Time) (*catalog, error) 
 		}
 	}
 	for _, r := range fresh.resources {
-		if _, builtIn := kubever.ResourceFor(r.GroupResource()); builtIn && !slices.Contains(c.seen, r.GroupResource()) {
+		if _, builtIn := kubever.ResourceFor(r.GroupResource()); builtIn &&
+			!slices.Contains(c.seen, r.GroupResource()) {
 			c.seen = append(c.seen, r.GroupResource())
 		}
 	}

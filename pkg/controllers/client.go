@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// answerWithin bounds a request about one object, and each silence of an answer. A server that takes longer counts as
-	// unreachable.
+	// answerWithin bounds a request about one object, and each silence of an answer. A server that takes longer counts
+	// as unreachable.
 	answerWithin = 20 * time.Second
 	// listWithin bounds the lists that decide about something.
 	listWithin = 5 * time.Minute
@@ -71,7 +71,8 @@ func (c *client) failed(doing string, r resource, namespace, name string, err er
 }
 
 // list reads one page of a resource's objects for a watch that is to follow, in all namespaces.
-func (c *client) list(ctx context.Context, of collection, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+func (c *client) list(ctx context.Context, of collection, options metav1.ListOptions) (
+	*metav1.PartialObjectMetadataList, error) {
 	o := discovery.ListOptions{
 		Metadata: of.fields == "", FieldSelector: of.fields, Limit: int(options.Limit), Continue: options.Continue,
 		ResourceVersion: options.ResourceVersion, ResourceVersionMatch: string(options.ResourceVersionMatch),
@@ -109,7 +110,8 @@ func (c *client) listAll(ctx context.Context, r resource, namespace string) ([]m
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
 	var items []metav1.PartialObjectMetadata
-	for text, err := range c.server.List(ctx, r.collection(namespace), discovery.ListOptions{Metadata: true, Consistent: true}) {
+	for text, err := range c.server.List(ctx, r.collection(namespace),
+		discovery.ListOptions{Metadata: true, Consistent: true}) {
 		var item *metav1.PartialObjectMetadata
 		if err == nil {
 			item, err = decodeObject(text)
@@ -125,7 +127,8 @@ func (c *client) listAll(ctx context.Context, r resource, namespace string) ([]m
 // watch follows a resource's objects in all namespaces.
 func (c *client) watch(ctx context.Context, of collection, options metav1.ListOptions) (watch.Interface, error) {
 	o := apiserver.WatchOptions{
-		Metadata: of.fields == "", FieldSelector: of.fields, ResourceVersion: options.ResourceVersion, Bookmarks: options.AllowWatchBookmarks,
+		Metadata: of.fields == "", FieldSelector: of.fields, ResourceVersion: options.ResourceVersion,
+		Bookmarks: options.AllowWatchBookmarks,
 	}
 	if options.TimeoutSeconds != nil {
 		o.Within = time.Duration(*options.TimeoutSeconds) * time.Second
@@ -139,7 +142,8 @@ func (c *client) watch(ctx context.Context, of collection, options metav1.ListOp
 }
 
 // delete asks for the deletion of exactly this object in exactly this state; servers before 1.14 look at the UID alone.
-func (c *client) delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) error {
+func (c *client) delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata,
+	policy metav1.DeletionPropagation) error {
 	body, err := json.Marshal(metav1.DeleteOptions{
 		TypeMeta:          metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"},
 		Preconditions:     &metav1.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion},
@@ -148,7 +152,8 @@ func (c *client) delete(ctx context.Context, r resource, o *metav1.PartialObject
 	if err != nil {
 		return err
 	}
-	_, err = c.send(ctx, apiserver.Write{Verb: http.MethodDelete, Path: r.object(o.Namespace, o.Name), Body: body, Repeatable: true})
+	_, err = c.send(ctx, apiserver.Write{Verb: http.MethodDelete, Path: r.object(o.Namespace, o.Name), Body: body,
+		Repeatable: true})
 	if err != nil {
 		return c.failed("deleting", r, o.Namespace, o.Name, err)
 	}
@@ -156,7 +161,8 @@ func (c *client) delete(ctx context.Context, r resource, o *metav1.PartialObject
 }
 
 // patchMetadata sets fields of an object's metadata, if the object is still exactly what was read.
-func (c *client) patchMetadata(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, fields map[string]any) error {
+func (c *client) patchMetadata(ctx context.Context, r resource, o *metav1.PartialObjectMetadata,
+	fields map[string]any) error {
 	metadata := map[string]any{"uid": o.UID, "resourceVersion": o.ResourceVersion}
 	for name, value := range fields {
 		metadata[name] = value
@@ -166,7 +172,8 @@ func (c *client) patchMetadata(ctx context.Context, r resource, o *metav1.Partia
 		return err
 	}
 	_, err = c.send(ctx, apiserver.Write{
-		Verb: http.MethodPatch, Path: r.object(o.Namespace, o.Name), ContentType: string(types.MergePatchType), Body: body, Repeatable: true,
+		Verb: http.MethodPatch, Path: r.object(o.Namespace, o.Name), ContentType: string(types.MergePatchType),
+		Body: body, Repeatable: true,
 	})
 	if err != nil {
 		return c.failed("changing", r, o.Namespace, o.Name, err)
@@ -234,7 +241,8 @@ func decodeObject(text []byte) (*metav1.PartialObjectMetadata, error) {
 	case o.UID == "" || o.Name == "":
 		return nil, errors.New("reading an object's metadata: it has no name or no UID")
 	case len(content.IsPathSegmentName(o.Name)) > 0 || len(content.IsPathSegmentName(o.Namespace)) > 0:
-		return nil, fmt.Errorf("reading an object's metadata: no object has the name %q in namespace %q", o.Name, o.Namespace)
+		return nil, fmt.Errorf("reading an object's metadata: no object has the name %q in namespace %q", o.Name,
+			o.Namespace)
 	}
 	return o, nil
 }

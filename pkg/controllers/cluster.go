@@ -37,7 +37,8 @@ type cluster struct {
 	identity string // the UID of kube-system, where both sides see the same namespaces
 }
 
-// settleTime is how long a server may take to list a kind that has just been defined, or whose definition was made again.
+// settleTime is how long a server may take to list a kind that has just been defined, or whose definition was made
+// again.
 const settleTime = 5 * time.Second
 
 // writer is what changes objects: a side's client, or something that only says so.
@@ -50,11 +51,13 @@ type writer interface {
 // servers writes through the side that a resource is of.
 type servers map[pair.Side]*client
 
-func (s servers) delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) error {
+func (s servers) delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata,
+	policy metav1.DeletionPropagation) error {
 	return s[r.side].delete(ctx, r, o, policy)
 }
 
-func (s servers) patchMetadata(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, fields map[string]any) error {
+func (s servers) patchMetadata(ctx context.Context, r resource, o *metav1.PartialObjectMetadata,
+	fields map[string]any) error {
 	return s[r.side].patchMetadata(ctx, r, o, fields)
 }
 
@@ -78,7 +81,8 @@ func (nobody) write(context.Context, pair.Side, string, discovery.Path, any) err
 func newCluster(p *plan.Plan, configs map[pair.Side]*rest.Config, o Options) (*cluster, error) {
 	c := &cluster{
 		layout: layout{p}, clients: map[pair.Side]*client{}, catalogs: map[pair.Side]*catalogs{},
-		limit: rate.NewLimiter(rate.Limit(o.ChangesPerSecond), max(1, int(o.ChangesPerSecond))), audit: o.Audit, log: o.Log, metrics: newMetrics(), now: time.Now, settle: settleTime,
+		limit: rate.NewLimiter(rate.Limit(o.ChangesPerSecond), max(1, int(o.ChangesPerSecond))), audit: o.Audit,
+		log: o.Log, metrics: newMetrics(), now: time.Now, settle: settleTime,
 	}
 	for _, side := range pair.Sides() {
 		client, err := newClient(side, configs[side], o.QPS)
@@ -105,8 +109,8 @@ func (c *cluster) dryRun() bool {
 
 func (c *cluster) client(side pair.Side) *client { return c.clients[side] }
 
-// identify makes sure that a server is the one that the plan means. Two kubeconfigs that lead to one server, or one that leads to another
-// cluster, would make every owner look absent.
+// identify makes sure that a server is the one that the plan means. Two kubeconfigs that lead to one server, or one
+// that leads to another cluster, would make every owner look absent.
 func (c *cluster) identify(ctx context.Context, side pair.Side, identity discovery.Identity) error {
 	if err := identity.Is(c.layout.plan.Side(side).Version, ""); err != nil {
 		return fmt.Errorf("the %s kubeconfig leads to another server: %w", side, err)
@@ -124,7 +128,8 @@ func (c *cluster) identify(ctx context.Context, side pair.Side, identity discove
 		c.identity = string(o.UID)
 	}
 	if c.identity != string(o.UID) {
-		return fmt.Errorf("the two sides are to share namespaces, and %s is not the same object on the %s side as on the other (UID %s, want %s): %w",
+		return fmt.Errorf("the two sides are to share namespaces, and %s is not the same object on the %s side as on "+
+			"the other (UID %s, want %s): %w",
 			metav1.NamespaceSystem, side, o.UID, c.identity, discovery.ErrWrongServer)
 	}
 	return nil
@@ -138,7 +143,8 @@ func (c *cluster) sharesNamespaces() bool {
 
 // namespaces is the resource of namespaces; every version has it.
 func (c *cluster) namespaces(side pair.Side) resource {
-	return resource{side: side, GroupVersionResource: schema.GroupVersion{Version: "v1"}.WithResource("namespaces"), kind: "Namespace", verbs: "dglw"}
+	return resource{side: side, GroupVersionResource: schema.GroupVersion{Version: "v1"}.WithResource("namespaces"),
+		kind: "Namespace", verbs: "dglw"}
 }
 
 // freshCatalogs returns what both sides serve, asked after the moment given.
@@ -151,7 +157,8 @@ func (c *cluster) freshCatalogs(ctx context.Context, moment time.Time) (legacy, 
 	}
 	for _, both := range []*catalog{legacy, modern} {
 		for _, group := range slices.Sorted(maps.Keys(both.failed)) {
-			return nil, nil, fmt.Errorf("asking the %s side what it serves: %w", both.resources[0].side, both.failure(group))
+			return nil, nil, fmt.Errorf("asking the %s side what it serves: %w", both.resources[0].side,
+				both.failure(group))
 		}
 	}
 	return legacy, modern, nil
@@ -172,8 +179,10 @@ func (c *cluster) bothAnswer(ctx context.Context) error {
 	return nil
 }
 
-// delete deletes an object in the state in which it was read, at the rate that is allowed, and says so in the audit trail.
-func (c *cluster) delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation, why string) error {
+// delete deletes an object in the state in which it was read, at the rate that is allowed, and says so in the audit
+// trail.
+func (c *cluster) delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata,
+	policy metav1.DeletionPropagation, why string) error {
 	if err := c.limit.Wait(ctx); err != nil {
 		return err
 	}
@@ -186,7 +195,8 @@ func (c *cluster) delete(ctx context.Context, r resource, o *metav1.PartialObjec
 }
 
 // change sets fields of an object's metadata, likewise.
-func (c *cluster) change(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, why string, fields map[string]any) error {
+func (c *cluster) change(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, why string,
+	fields map[string]any) error {
 	if err := c.limit.Wait(ctx); err != nil {
 		return err
 	}
@@ -196,7 +206,8 @@ func (c *cluster) change(ctx context.Context, r resource, o *metav1.PartialObjec
 }
 
 // record writes one line of the audit trail.
-func (c *cluster) record(what string, r resource, o *metav1.PartialObjectMetadata, why string, err error, more ...slog.Attr) {
+func (c *cluster) record(what string, r resource, o *metav1.PartialObjectMetadata, why string, err error,
+	more ...slog.Attr) {
 	outcome := "done"
 	if err != nil {
 		outcome = err.Error()
@@ -204,9 +215,12 @@ func (c *cluster) record(what string, r resource, o *metav1.PartialObjectMetadat
 		outcome = "dry run"
 	}
 	c.metrics.changes.WithLabelValues(what, string(r.side), r.String(), result(err)).Inc()
-	attrs := append([]slog.Attr{slog.String("side", string(r.side)), slog.String("resource", r.String()), slog.String("apiVersion", r.GroupVersion().String()),
-		slog.String("namespace", o.Namespace), slog.String("name", o.Name), slog.String("uid", string(o.UID)), slog.String("resourceVersion", o.ResourceVersion)}, more...)
-	c.audit.LogAttrs(context.Background(), slog.LevelInfo, what, append(attrs, slog.String("why", why), slog.String("outcome", outcome))...)
+	attrs := append([]slog.Attr{slog.String("side", string(r.side)), slog.String("resource", r.String()),
+		slog.String("apiVersion", r.GroupVersion().String()),
+		slog.String("namespace", o.Namespace), slog.String("name", o.Name), slog.String("uid", string(o.UID)),
+		slog.String("resourceVersion", o.ResourceVersion)}, more...)
+	c.audit.LogAttrs(context.Background(), slog.LevelInfo, what,
+		append(attrs, slog.String("why", why), slog.String("outcome", outcome))...)
 }
 
 func result(err error) string {

@@ -67,7 +67,9 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 		return err // a deletion under way comes back as an event of its own
 	}
 	seen := n.seen
-	if !slices.EqualFunc(n.owners, o.OwnerReferences, func(a owner, b metav1.OwnerReference) bool { return a.uid == b.UID }) {
+	if !slices.EqualFunc(n.owners, o.OwnerReferences, func(a owner, b metav1.OwnerReference) bool {
+		return a.uid == b.UID
+	}) {
 		seen = c.now()
 	}
 	s := subject{owners: o.OwnerReferences, finalizers: o.Finalizers}
@@ -75,7 +77,8 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 	for _, ref := range o.OwnerReferences {
 		state, err := c.find(ctx, ref, o.Namespace, seen)
 		if s.states = append(s.states, state); err != nil {
-			why = errors.Join(why, fmt.Errorf("looking for %s %q, which owns %s: %w", ref.Kind, ref.Name, n.resource.describe(o.Namespace, o.Name), err))
+			why = errors.Join(why, fmt.Errorf("looking for %s %q, which owns %s: %w", ref.Kind, ref.Name,
+				n.resource.describe(o.Namespace, o.Name), err))
 		}
 	}
 	for _, dependent := range c.graph.dependentsOf(n.uid) {
@@ -92,7 +95,8 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 		}
 		return why
 	case trim:
-		return c.change(ctx, *n.resource, o, "other owners remain: "+c.describe(s, ownerAbsent, ownerWaiting)+" gone", map[string]any{"ownerReferences": v.owners})
+		return c.change(ctx, *n.resource, o, "other owners remain: "+c.describe(s, ownerAbsent, ownerWaiting)+" gone",
+			map[string]any{"ownerReferences": v.owners})
 	case collect:
 		if v.unblock {
 			return c.unblock(ctx, n, o, s)
@@ -132,19 +136,25 @@ func (c *collector) unblock(ctx context.Context, n *node, o *metav1.PartialObjec
 	for i := range refs {
 		refs[i].BlockOwnerDeletion = nil
 	}
-	if !slices.ContainsFunc(o.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion }) {
-		return c.delete(ctx, *n.resource, o, metav1.DeletePropagationForeground, "no owner is left: "+c.describe(s, ownerAbsent, ownerWaiting))
+	if !slices.ContainsFunc(o.OwnerReferences, func(ref metav1.OwnerReference) bool {
+		return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
+	}) {
+		return c.delete(ctx, *n.resource, o, metav1.DeletePropagationForeground,
+			"no owner is left: "+c.describe(s, ownerAbsent, ownerWaiting))
 	}
 	// The change comes back as an event, and with it the object.
-	return c.change(ctx, *n.resource, o, "owners and dependents wait for each other", map[string]any{"ownerReferences": refs})
+	return c.change(ctx, *n.resource, o, "owners and dependents wait for each other",
+		map[string]any{"ownerReferences": refs})
 }
 
 // find asks for an owner on every side that could hold it, under every group that its kind has. namespace is the
 // dependent's, seen is when the reference was first seen: what a side serves must have been asked since. A side that
 // does not serve the kind counts as one without the owner only when its discovery is complete.
-func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespace string, seen time.Time) (ownerState, error) {
+func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespace string, seen time.Time) (
+	ownerState, error) {
 	if known := c.graph.node(ref.UID); known != nil {
-		// The UID is what counts: an owner that is seen under another name, group or namespace than its dependent says is there.
+		// The UID is what counts: an owner that is seen under another name, group or namespace than its dependent says
+		// is there.
 		if o, err := c.live(ctx, known); err != nil {
 			return ownerUnknown, err
 		} else if o != nil {
@@ -163,7 +173,8 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 			return ownerUnknown, err
 		}
 		if len(believed[side].ofKind(groups, ref.Kind)) == 0 && c.layout.serves(side, kind) {
-			return ownerUnknown, fmt.Errorf("the %s side does not list %s among what it serves, although its version has it", side, kind)
+			return ownerUnknown, fmt.Errorf("the %s side does not list %s among what it serves, although its version "+
+				"has it", side, kind)
 		}
 	}
 	era := c.era()
@@ -179,7 +190,8 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 			in := ""
 			if r.namespaced {
 				if in = namespace; in == "" {
-					return ownerUnknown, fmt.Errorf("%s are in namespaces, and the object is in none: %w", r, errUnserved)
+					return ownerUnknown, fmt.Errorf("%s are in namespaces, and the object is in none: %w", r,
+						errUnserved)
 				}
 			}
 			o, err := c.client(side).get(ctx, r, in, ref.Name)
@@ -224,7 +236,8 @@ func (c *collector) awaitDependents(ctx context.Context, n *node) error {
 		return nil // each of them calls when it goes
 	}
 	if unlisted := c.unlisted(); len(unlisted) > 0 {
-		return fmt.Errorf("%s waits for its dependents, and %s could not be listed", n.resource.describe(o.Namespace, o.Name), strings.Join(unlisted, ", "))
+		return fmt.Errorf("%s waits for its dependents, and %s could not be listed",
+			n.resource.describe(o.Namespace, o.Name), strings.Join(unlisted, ", "))
 	}
 	if err := c.bothAnswer(ctx); err != nil {
 		return err
@@ -232,11 +245,12 @@ func (c *collector) awaitDependents(ctx context.Context, n *node) error {
 	return c.removeFinalizer(ctx, n, o, metav1.FinalizerDeleteDependents, "its dependents are gone")
 }
 
-// releaseDependents takes an owner's name from its dependents and lets it go. A dependent that is missed here would be deleted for want of
-// an owner, so the dependents are those that the servers list now.
+// releaseDependents takes an owner's name from its dependents and lets it go. A dependent that is missed here would be
+// deleted for want of an owner, so the dependents are those that the servers list now.
 func (c *collector) releaseDependents(ctx context.Context, n *node) error {
 	o, err := c.live(ctx, n)
-	if err != nil || o == nil || o.DeletionTimestamp == nil || !slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents) {
+	if err != nil || o == nil || o.DeletionTimestamp == nil ||
+		!slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents) {
 		return err
 	}
 	dependents, err := c.listDependents(ctx, n.uid, o.Namespace)
@@ -244,8 +258,11 @@ func (c *collector) releaseDependents(ctx context.Context, n *node) error {
 		return fmt.Errorf("orphaning the dependents of %s: %w", n.resource.describe(o.Namespace, o.Name), err)
 	}
 	for _, d := range dependents {
-		stay := slices.DeleteFunc(slices.Clone(d.object.OwnerReferences), func(ref metav1.OwnerReference) bool { return ref.UID == n.uid })
-		err := c.change(ctx, d.resource, d.object, "its owner is being deleted without it", map[string]any{"ownerReferences": stay})
+		stay := slices.DeleteFunc(slices.Clone(d.object.OwnerReferences), func(ref metav1.OwnerReference) bool {
+			return ref.UID == n.uid
+		})
+		err := c.change(ctx, d.resource, d.object, "its owner is being deleted without it",
+			map[string]any{"ownerReferences": stay})
 		if err != nil && !errors.Is(err, discovery.ErrNotFound) {
 			return err
 		}
@@ -258,8 +275,8 @@ type located struct {
 	object   *metav1.PartialObjectMetadata
 }
 
-// listDependents lists the objects of an owner, of every resource of both sides: in its namespace, or everywhere for an owner that is in none.
-// Errors: one list that fails is enough.
+// listDependents lists the objects of an owner, of every resource of both sides: in its namespace, or everywhere for an
+// owner that is in none. Errors: one list that fails is enough.
 func (c *collector) listDependents(ctx context.Context, uid types.UID, namespace string) ([]located, error) {
 	legacy, modern, err := c.freshCatalogs(ctx, c.now())
 	if err != nil {
@@ -281,7 +298,9 @@ func (c *collector) listDependents(ctx context.Context, uid types.UID, namespace
 			mutex.Lock()
 			defer mutex.Unlock()
 			for i := range items {
-				if slices.ContainsFunc(items[i].OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == uid }) {
+				if slices.ContainsFunc(items[i].OwnerReferences, func(ref metav1.OwnerReference) bool {
+					return ref.UID == uid
+				}) {
 					found = append(found, located{r, &items[i]})
 				}
 			}
@@ -291,7 +310,8 @@ func (c *collector) listDependents(ctx context.Context, uid types.UID, namespace
 	return found, group.Wait()
 }
 
-func (c *collector) removeFinalizer(ctx context.Context, n *node, o *metav1.PartialObjectMetadata, finalizer, why string) error {
+func (c *collector) removeFinalizer(ctx context.Context, n *node, o *metav1.PartialObjectMetadata, finalizer,
+	why string) error {
 	stay := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == finalizer })
 	err := c.change(ctx, *n.resource, o, why, map[string]any{"finalizers": stay})
 	if errors.Is(err, discovery.ErrNotFound) {
@@ -303,8 +323,8 @@ func (c *collector) removeFinalizer(ctx context.Context, n *node, o *metav1.Part
 // retryable words an error of process for the log; a conflict is the ordinary course of things.
 func retryable(err error) bool { return apierrors.IsConflict(err) }
 
-// memory remembers for a moment which owners were found absent: the thousand pods of one owner do not ask a thousand times. A UID never
-// comes back. What was found before a side was in doubt, or served something else, is forgotten.
+// memory remembers for a moment which owners were found absent: the thousand pods of one owner do not ask a thousand
+// times. A UID never comes back. What was found before a side was in doubt, or served something else, is forgotten.
 type memory struct {
 	now   func() time.Time
 	mutex sync.Mutex

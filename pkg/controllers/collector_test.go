@@ -63,7 +63,8 @@ func TestOwnersOfEitherSideKeepSharedObjects(t *testing.T) {
 	w.drop(legacy, "replicasets", "demo", "beta")
 	collectAll(t, w, c, m)
 	slices.Sort(w.deletions)
-	if want := []string{"pods/demo/of-beta", "pods/demo/of-legacy", "pods/demo/of-modern", "pods/demo/of-widget"}; !slices.Equal(w.deletions, want) || len(w.wrong) > 0 {
+	if want := []string{"pods/demo/of-beta", "pods/demo/of-legacy", "pods/demo/of-modern",
+		"pods/demo/of-widget"}; !slices.Equal(w.deletions, want) || len(w.wrong) > 0 {
 		t.Errorf("deleted %q, want %q; %q", w.deletions, want, w.wrong)
 	}
 }
@@ -81,7 +82,8 @@ func TestOwnersAreKnownByUID(t *testing.T) {
 	}
 }
 
-// Whatever a server answers instead of properly, nothing is deleted: with it both of the pod's possible places are not known to be empty.
+// Whatever a server answers instead of properly, nothing is deleted: with it both of the pod's possible places are not
+// known to be empty.
 func TestDoubtNeverDeletes(t *testing.T) {
 	for name, refuse := range map[string]func(pair.Side, *http.Request) int{
 		"the legacy side is down": func(side pair.Side, _ *http.Request) int { return code(side == legacy, 503) },
@@ -204,8 +206,10 @@ func TestCustomKindsOfBothSidesWaitForBothSides(t *testing.T) {
 func TestOwnersOfUnservedKindsKeepTheirDependents(t *testing.T) {
 	w := newWorld(t)
 	c, m := w.collector(Options{})
-	w.put("", "pods", "demo", "one", metav1.OwnerReference{APIVersion: "gone.example/v1", Kind: "Gadget", Name: "g", UID: "gadget"})
-	w.put("", "pods", "demo", "two", metav1.OwnerReference{APIVersion: "a/b/c", Kind: "Gadget", Name: "g", UID: "gadget"})
+	w.put("", "pods", "demo", "one", metav1.OwnerReference{APIVersion: "gone.example/v1", Kind: "Gadget", Name: "g",
+		UID: "gadget"})
+	w.put("", "pods", "demo", "two", metav1.OwnerReference{APIVersion: "a/b/c", Kind: "Gadget", Name: "g",
+		UID: "gadget"})
 	collectAll(t, w, c, m)
 	if len(w.deletions) > 0 {
 		t.Errorf("deleted %q", w.deletions)
@@ -249,7 +253,8 @@ func TestDryRunOnlySays(t *testing.T) {
 	w.put("", "pods", "demo", "one", w.put(modern, "replicasets", "demo", "set"))
 	w.drop(modern, "replicasets", "demo", "set")
 	collectAll(t, w, c, m)
-	if len(w.deletions) > 0 || !strings.Contains(trail.String(), "name=one") || !strings.Contains(trail.String(), "dry run") || !strings.Contains(trail.String(), "uid-2") {
+	if len(w.deletions) > 0 || !strings.Contains(trail.String(), "name=one") ||
+		!strings.Contains(trail.String(), "dry run") || !strings.Contains(trail.String(), "uid-2") {
 		t.Errorf("deleted %q with the trail\n%s", w.deletions, &trail)
 	}
 }
@@ -326,13 +331,14 @@ func TestGoneOwnersAreTrimmedWhereOthersRemain(t *testing.T) {
 	w.put("", "pods", "demo", "one", stays, goes)
 	w.drop(modern, "replicasets", "demo", "goes")
 	collectAll(t, w, c, m)
-	if owners := w.shared.objects["pods/demo/one"].Metadata.OwnerReferences; len(owners) != 1 || owners[0].UID != stays.UID {
+	if owners := w.shared.objects["pods/demo/one"].Metadata.OwnerReferences; len(owners) != 1 ||
+		owners[0].UID != stays.UID {
 		t.Errorf("owners %+v, want %q alone", owners, stays.Name)
 	}
 }
 
-// Owners and dependents come and go on both sides, servers fail, watches lag; nothing is deleted that has an owner somewhere, and in the
-// end everything is that has none.
+// Owners and dependents come and go on both sides, servers fail, watches lag; nothing is deleted that has an owner
+// somewhere, and in the end everything is that has none.
 func TestNothingIsDeletedWhileAnOwnerExists(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -413,7 +419,8 @@ func clientOf(t *testing.T, handler http.HandlerFunc) *client {
 
 // podCollection is all pods.
 var podCollection = collection{
-	resource{side: modern, GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, kind: "Pod", namespaced: true},
+	resource{side: modern, GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
+		kind: "Pod", namespaced: true},
 	"", decodeObject,
 }
 
@@ -434,7 +441,8 @@ func TestBrokenListsAreErrors(t *testing.T) {
 		}
 	}
 	const head = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":`
-	for _, text = range []string{`[]`, head + `{}}`, head + `[{}]}`, `{"items":[]}`, head + `[{"metadata":{"name":"a"}}]}`,
+	for _, text = range []string{`[]`, head + `{}}`, head + `[{}]}`, `{"items":[]}`,
+		head + `[{"metadata":{"name":"a"}}]}`,
 		head + `[{"metadata":{"name":"../../secrets/b","uid":"1"}}]}`, head + `[]}{}`} {
 		if _, err := c.list(t.Context(), podCollection, metav1.ListOptions{}); err == nil {
 			t.Errorf("list reads %s without an error", text)
@@ -459,8 +467,9 @@ func hundredThousand(n int) io.Reader {
 			if i > 0 {
 				fmt.Fprint(writer, ",")
 			}
-			fmt.Fprintf(writer, `{"metadata":{"name":"some-deployment-7d4c5f9d7b-%06d","namespace":"namespace-%d","uid":"6f9619ff-8b86-d011-b42d-%012d","resourceVersion":"%d",`+
-				`"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"some-deployment-7d4c5f9d7b","uid":"7f9619ff-8b86-d011-b42d-%012d","controller":true,"blockOwnerDeletion":true}]},"spec":{"filler":"%s"}}`,
+			fmt.Fprintf(writer,
+				`{"metadata":{"name":"some-deployment-7d4c5f9d7b-%06d","namespace":"namespace-%d","uid":"6f9619ff-8b86-d011-b42d-%012d","resourceVersion":"%d",`+
+					`"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"some-deployment-7d4c5f9d7b","uid":"7f9619ff-8b86-d011-b42d-%012d","controller":true,"blockOwnerDeletion":true}]},"spec":{"filler":"%s"}}`,
 				i, i%100, i, i, i/10, filler)
 		}
 		fmt.Fprint(writer, "]}")
@@ -469,7 +478,8 @@ func hundredThousand(n int) io.Reader {
 	return reader
 }
 
-// The bound that is promised: the metadata of a hundred thousand pods, read from a list of whole objects, and the graph of them.
+// The bound that is promised: the metadata of a hundred thousand pods, read from a list of whole objects, and the graph
+// of them.
 func TestHundredThousandPodsFitInto300MiB(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads 150 MB of JSON")

@@ -90,7 +90,8 @@ func complete(c *catalog, ready error, builtIn []schema.GroupResource, definitio
 		case d.unserved != nil:
 			judged.failed[group] = fmt.Errorf("%s %q: %w", d.kind, d.name, d.unserved)
 		default:
-			judged.failed[group] = fmt.Errorf("%s %q is stored, and the server does not list what it defines", d.kind, d.name)
+			judged.failed[group] = fmt.Errorf("%s %q is stored, and the server does not list what it defines", d.kind,
+				d.name)
 		}
 	}
 	return &judged, nil

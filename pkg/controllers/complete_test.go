@@ -49,26 +49,35 @@ func TestCompleteCatalogs(t *testing.T) {
 	}{
 		"everything is listed": {catalog: listed(nil, pods, sets, widgets),
 			definitions: slices.Concat(crd(nil, false), service(false), thirdParty)},
-		"nothing is defined":                {catalog: listed(nil, pods, sets)},
-		"the server is not ready":           {catalog: listed(nil, pods, sets, widgets), ready: broken, incomplete: true},
+		"nothing is defined": {catalog: listed(nil, pods, sets)},
+		"the server is not ready": {catalog: listed(nil, pods, sets, widgets), ready: broken,
+			incomplete: true},
 		"the core is missing":               {catalog: listed(nil, sets), incomplete: true},
 		"a group of the version is missing": {catalog: listed(nil, pods), incomplete: true},
 		"everything is missing":             {catalog: listed(nil), incomplete: true},
 		"another resource of the group":     {catalog: listed(nil, pods, v1("apps", "deployments")), incomplete: true},
-		"a group of the version failed":     {catalog: listed(map[string]error{"apps": broken}, pods), failed: []string{"apps"}},
-		"a definition is not listed":        {catalog: listed(nil, pods, sets), definitions: crd(nil, false), failed: []string{"example.test"}},
-		"another kind of the group is": {catalog: listed(nil, pods, sets, v1("example.test", "gadgets")), definitions: crd(nil, false),
+		"a group of the version failed": {catalog: listed(map[string]error{"apps": broken}, pods),
+			failed: []string{"apps"}},
+		"a definition is not listed": {catalog: listed(nil, pods, sets), definitions: crd(nil, false),
 			failed: []string{"example.test"}},
-		"its group failed": {catalog: listed(map[string]error{"example.test": broken}, pods, sets), definitions: crd(nil, false),
-			failed: []string{"example.test"}},
+		"another kind of the group is": {catalog: listed(nil, pods, sets, v1("example.test", "gadgets")),
+			definitions: crd(nil, false),
+			failed:      []string{"example.test"}},
+		"its group failed": {catalog: listed(map[string]error{"example.test": broken}, pods, sets),
+			definitions: crd(nil, false),
+			failed:      []string{"example.test"}},
 		"it was never established": {catalog: listed(nil, pods, sets), definitions: crd(errDormant, false),
 			dormant: []string{"example.test"}},
-		"none of its versions is served":        {catalog: listed(nil, pods, sets), definitions: crd(broken, false), failed: []string{"example.test"}},
-		"an extension API server is not listed": {catalog: listed(nil, pods, sets), definitions: service(false), failed: []string{"example.test"}},
-		"another version of it is": {catalog: listed(nil, pods, sets, schema.GroupVersionResource{Group: "example.test", Version: "v2", Resource: "widgets"}),
+		"none of its versions is served": {catalog: listed(nil, pods, sets), definitions: crd(broken, false),
+			failed: []string{"example.test"}},
+		"an extension API server is not listed": {catalog: listed(nil, pods, sets), definitions: service(false),
+			failed: []string{"example.test"}},
+		"another version of it is": {catalog: listed(nil, pods, sets,
+			schema.GroupVersionResource{Group: "example.test", Version: "v2", Resource: "widgets"}),
 			definitions: service(false), failed: []string{"example.test"}},
-		"what the server says of itself is stale":  {catalog: listed(nil, pods, sets), definitions: service(true)},
-		"a third-party resource is not listed yet": {catalog: listed(nil, pods, sets), definitions: thirdParty, failed: []string{"example.test"}},
+		"what the server says of itself is stale": {catalog: listed(nil, pods, sets), definitions: service(true)},
+		"a third-party resource is not listed yet": {catalog: listed(nil, pods, sets), definitions: thirdParty,
+			failed: []string{"example.test"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := maps.Clone(test.catalog.failed)
@@ -100,7 +109,8 @@ func TestCompleteCatalogs(t *testing.T) {
 // unservedCRD reads definitions of both versions.
 func TestUnservedDefinitions(t *testing.T) {
 	condition := func(kind, status string) any { return map[string]any{"type": kind, "status": status} }
-	established := map[string]any{"conditions": []any{condition("NamesAccepted", "True"), condition("Established", "True")}}
+	established := map[string]any{
+		"conditions": []any{condition("NamesAccepted", "True"), condition("Established", "True")}}
 	refused := map[string]any{"conditions": []any{condition("Established", "False")}}
 	served := func(answers ...any) map[string]any {
 		var versions []any
@@ -113,12 +123,14 @@ func TestUnservedDefinitions(t *testing.T) {
 		crd             map[string]any
 		served, dormant bool
 	}{
-		"served":                   {map[string]any{"spec": served(false, true), "status": established}, true, false},
-		"before 1.11":              {map[string]any{"spec": map[string]any{"version": "v1"}, "status": established}, true, false},
-		"no version is served":     {map[string]any{"spec": served(false, false), "status": established}, false, false},
-		"without status":           {map[string]any{"spec": served(true)}, false, true},
-		"its names are taken":      {map[string]any{"spec": served(true), "status": refused}, false, true},
-		"conditions of no meaning": {map[string]any{"spec": served(true), "status": map[string]any{"conditions": []any{"x"}}}, false, true},
+		"served": {map[string]any{"spec": served(false, true), "status": established}, true, false},
+		"before 1.11": {map[string]any{"spec": map[string]any{"version": "v1"}, "status": established},
+			true, false},
+		"no version is served": {map[string]any{"spec": served(false, false), "status": established}, false, false},
+		"without status":       {map[string]any{"spec": served(true)}, false, true},
+		"its names are taken":  {map[string]any{"spec": served(true), "status": refused}, false, true},
+		"conditions of no meaning": {
+			map[string]any{"spec": served(true), "status": map[string]any{"conditions": []any{"x"}}}, false, true},
 	} {
 		err := unservedCRD(test.crd)
 		if (err == nil) != test.served || errors.Is(err, errDormant) != test.dormant {
@@ -133,10 +145,14 @@ func TestBuiltInResourcesWithoutWhatArgumentsTurnOff(t *testing.T) {
 	for value, want := range map[string]struct{ has, hasNot []string }{
 		"": {has: []string{"pods", "replicasets.apps", "replicasets.extensions", "cronjobs.batch"},
 			hasNot: []string{"mutatingadmissionpolicies.admissionregistration.k8s.io"}},
-		"extensions/v1beta1=false":               {has: []string{"replicasets.apps"}, hasNot: []string{"replicasets.extensions"}},
-		"extensions/v1beta1/replicasets=false":   {has: []string{"ingresses.extensions"}, hasNot: []string{"replicasets.extensions"}},
-		"api/beta=false,batch/v1beta1=true":      {has: []string{"cronjobs.batch", "pods"}, hasNot: []string{"replicasets.extensions"}},
-		"api/all=false,api/v1=true,apps/v1=true": {has: []string{"pods", "replicasets.apps"}, hasNot: []string{"cronjobs.batch"}},
+		"extensions/v1beta1=false": {has: []string{"replicasets.apps"},
+			hasNot: []string{"replicasets.extensions"}},
+		"extensions/v1beta1/replicasets=false": {has: []string{"ingresses.extensions"},
+			hasNot: []string{"replicasets.extensions"}},
+		"api/beta=false,batch/v1beta1=true": {has: []string{"cronjobs.batch", "pods"},
+			hasNot: []string{"replicasets.extensions"}},
+		"api/all=false,api/v1=true,apps/v1=true": {has: []string{"pods", "replicasets.apps"},
+			hasNot: []string{"cronjobs.batch"}},
 	} {
 		p := testPlan(t)
 		for i := range p.Components {

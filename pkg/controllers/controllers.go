@@ -1,9 +1,10 @@
-// Package controllers is the small controller manager of a fused control plane: a garbage collector and a namespace controller that see both
-// API servers. Kubernetes' own see one, and take what the other side has for absent.
+// Package controllers is the small controller manager of a fused control plane: a garbage collector and a namespace
+// controller that see both API servers. Kubernetes' own see one, and take what the other side has for absent.
 //
-// Nothing is deleted on what a cache says. A watch gives cause to look; then the object and each of its owners are read again, from every
-// side that could hold them, and the deletion names the UID and the resource version that were read. A side that does not answer, a group that
-// discovery could not ask about, an answer that is not the server's own: each leaves the object where it is.
+// Nothing is deleted on what a cache says. A watch gives cause to look; then the object and each of its owners are read
+// again, from every side that could hold them, and the deletion names the UID and the resource version that were read.
+// A side that does not answer, a group that discovery could not ask about, an answer that is not the server's own: each
+// leaves the object where it is.
 package controllers
 
 import (
@@ -28,7 +29,8 @@ type Options struct {
 	Legacy, Modern *rest.Config
 	// DryRun changes nothing: what would be done is in the audit trail. The lock is not taken either.
 	DryRun bool
-	// Collect deletes what nobody owns any more and finishes deletions that wait for dependents. Without it only namespaces are looked after.
+	// Collect deletes what nobody owns any more and finishes deletions that wait for dependents. Without it only
+	// namespaces are looked after.
 	Collect bool
 	// DeleteOrphans deletes objects whose namespace is on no side; otherwise they are reported.
 	DeleteOrphans bool
@@ -83,18 +85,21 @@ func newManager(c *cluster, o Options) *manager {
 	}
 	m.graph = newGraph(c.now, m.attend)
 	m.collector = &collector{cluster: c, graph: m.graph, absent: memory{now: c.now},
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](200*time.Millisecond, time.Minute))}
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](200*time.Millisecond, time.Minute))}
 	m.monitors = &monitors{cluster: c, graph: m.graph, told: m.told, running: map[resource]*monitor{}}
 	m.collector.unlisted = m.monitors.unsynced
 	if c.sharesNamespaces() {
-		m.namespaces = &namespaces{cluster: c, graph: m.graph, deleteOrphans: o.DeleteOrphans, reported: map[string]bool{},
-			queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 30*time.Second))}
+		m.namespaces = &namespaces{cluster: c, graph: m.graph, deleteOrphans: o.DeleteOrphans,
+			reported: map[string]bool{},
+			queue: workqueue.NewTypedRateLimitingQueue(
+				workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 30*time.Second))}
 	}
 	return m
 }
 
-// attend queues an object. Until the first lists are in, nearly every owner is unseen and nothing is queued: the scan at the end of the
-// start finds them.
+// attend queues an object. Until the first lists are in, nearly every owner is unseen and nothing is queued: the scan
+// at the end of the start finds them.
 func (m *manager) attend(uid types.UID) {
 	m.mutex.Lock()
 	started := m.started
@@ -166,7 +171,8 @@ func (m *manager) run(ctx context.Context) error {
 // keepEvery is how often a keeper looks.
 const keepEvery = 5 * time.Second
 
-// keep runs a keeper until ctx ends. What it cannot do is said once, not each time. A dry run says once what would be done.
+// keep runs a keeper until ctx ends. What it cannot do is said once, not each time. A dry run says once what would be
+// done.
 func (m *manager) keep(ctx context.Context, keeper func(context.Context) error) {
 	said := ""
 	for {
@@ -201,12 +207,14 @@ func (m *manager) discover(ctx context.Context) error {
 	return nil
 }
 
-// awaitLists waits for the first list of every resource, but not for ever for one that a server refuses: decisions read what they need.
+// awaitLists waits for the first list of every resource, but not for ever for one that a server refuses: decisions read
+// what they need.
 func (m *manager) awaitLists(ctx context.Context) {
 	deadline := m.now().Add(syncWithin)
 	for waiting := m.monitors.unsynced(); len(waiting) > 0; waiting = m.monitors.unsynced() {
 		if m.now().After(deadline) {
-			m.log.Warn("some resources could not be listed: their objects are looked up, but are not collected", "resources", waiting)
+			m.log.Warn("some resources could not be listed: their objects are looked up, but are not collected",
+				"resources", waiting)
 			return
 		}
 		if pause(ctx, 50*time.Millisecond); ctx.Err() != nil {
@@ -235,7 +243,8 @@ func (m *manager) scan(ctx context.Context) {
 }
 
 // work takes keys from a queue until it is shut down.
-func work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T], process func(context.Context, T) error, log *slog.Logger) {
+func work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T],
+	process func(context.Context, T) error, log *slog.Logger) {
 	for {
 		key, ended := queue.Get()
 		if ended || ctx.Err() != nil {

@@ -17,9 +17,10 @@ import (
 
 // The resources whose objects make a server serve more.
 var (
-	customResourceDefinitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
-	apiServices               = schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
-	thirdPartyResources       = schema.GroupResource{Group: "extensions", Resource: "thirdpartyresources"}
+	customResourceDefinitions = schema.GroupResource{Group: "apiextensions.k8s.io",
+		Resource: "customresourcedefinitions"}
+	apiServices         = schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}
+	thirdPartyResources = schema.GroupResource{Group: "extensions", Resource: "thirdpartyresources"}
 )
 
 // definingKinds are their kinds, and what the name of such an object defines.
@@ -54,7 +55,8 @@ func (c *client) definitions(ctx context.Context, l layout, served *catalog) ([]
 		of := served.find(defining.gr)
 		if of == nil {
 			if l.serves(c.side, schema.GroupKind{Group: defining.gr.Group, Kind: defining.kind}) {
-				return nil, fmt.Errorf("%s are not listed by discovery, so what else the server should list is not known: %w",
+				return nil, fmt.Errorf("%s are not listed by discovery, so what else the server should list is not "+
+					"known: %w",
 					defining.gr, errIncomplete)
 			}
 			continue
@@ -150,7 +152,8 @@ func (c *cluster) believe(ctx context.Context, side pair.Side, seen []schema.Gro
 		return nil, err
 	}
 	listed := catalogOf(side, result, asked)
-	// After discovery: what is defined between the two is missed by discovery and found here, never the other way round.
+	// After discovery: what is defined between the two is missed by discovery and found here, never the other way
+	// round.
 	definitions, err := client.definitions(ctx, c.layout, listed)
 	if err != nil {
 		return listed.doubted(fmt.Errorf("asking the %s side what it should serve: %w", side, err)), nil

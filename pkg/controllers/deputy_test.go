@@ -15,13 +15,15 @@ import (
 // onePod is a request for a pod, whatever its name.
 var onePod = regexp.MustCompile(`^/api/v1/namespaces/demo/pods/[^/?#]+$`)
 
-// What an object says that anybody may write never becomes another request than one for an object of that name: the controllers may read
-// everything, nodes/proxy and pods/proxy included, and who writes a ConfigMap may not.
+// What an object says that anybody may write never becomes another request than one for an object of that name: the
+// controllers may read everything, nodes/proxy and pods/proxy included, and who writes a ConfigMap may not.
 func TestOwnersLeadToNoOtherRequest(t *testing.T) {
 	for name, ref := range map[string]metav1.OwnerReference{
-		"a name that leads elsewhere":  {APIVersion: "v1", Kind: "Pod", Name: "../../kube-system/pods/http:victim:8080/proxy/admin/shutdown"},
-		"a proxy below it":             {APIVersion: "v1", Kind: "Pod", Name: "victim/proxy/admin"},
-		"escaped":                      {APIVersion: "v1", Kind: "Pod", Name: "..%2f..%2fkube-system/pods/victim/proxy"},
+		"a name that leads elsewhere": {APIVersion: "v1", Kind: "Pod",
+			Name: "../../kube-system/pods/http:victim:8080/proxy/admin/shutdown"},
+		"a proxy below it": {APIVersion: "v1", Kind: "Pod", Name: "victim/proxy/admin"},
+		"escaped": {APIVersion: "v1", Kind: "Pod",
+			Name: "..%2f..%2fkube-system/pods/victim/proxy"},
 		"a node":                       {APIVersion: "v1", Kind: "Node", Name: "worker:10250/proxy/run"},
 		"dots":                         {APIVersion: "v1", Kind: "Pod", Name: ".."},
 		"a query":                      {APIVersion: "v1", Kind: "Pod", Name: "victim?watch=true"},
@@ -47,7 +49,8 @@ func TestOwnersLeadToNoOtherRequest(t *testing.T) {
 				return 0
 			}
 			err := c.process(t.Context(), config.UID)
-			possible := slices.Contains([]string{"a query", "a fragment", "a name with another encoding"}, name) // absent, as any other
+			// absent, as any other
+			possible := slices.Contains([]string{"a query", "a fragment", "a name with another encoding"}, name)
 			if !possible && (err != nil || len(w.deletions) > 0) {
 				t.Errorf("process = %v, deleted %q, want the object left alone", err, w.deletions)
 			}
@@ -73,7 +76,8 @@ func TestListedNamesLeadToNoOtherRequest(t *testing.T) {
 			if _, err := m.client(r.side).listAll(t.Context(), r, ""); err == nil {
 				t.Error("a list with a name that no object can have is read")
 			}
-			if _, err := m.client(r.side).list(t.Context(), collection{r, "", decodeObject}, metav1.ListOptions{}); err == nil {
+			if _, err := m.client(r.side).list(t.Context(), collection{r, "", decodeObject},
+				metav1.ListOptions{}); err == nil {
 				t.Error("a watch begins with a name that no object can have")
 			}
 			listed := w.own[modern].objects["widgets/demo/"+leading].Metadata // as if it had been

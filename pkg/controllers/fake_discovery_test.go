@@ -37,7 +37,8 @@ var fakeCustom = map[pair.Side][]fakeResource{
 	legacy: {{"both.test/v1", "gadgets", "Gadget", true, everyVerb}},
 	modern: {
 		{"example.test/v1", "widgets", "Widget", true, everyVerb},
-		{"example.test/v1", "reports", "Report", true, metav1.Verbs{"list", "delete"}}, // nobody taught their server to watch
+		// nobody taught their server to watch
+		{"example.test/v1", "reports", "Report", true, metav1.Verbs{"list", "delete"}},
 		{"both.test/v1", "gadgets", "Gadget", true, everyVerb},
 	},
 }
@@ -52,7 +53,8 @@ var fakeBuiltIn = sync.OnceValue(func() map[pair.Side][]fakeResource {
 				if fact, known := kubever.ResourceFor(a.GroupResource()); !known || !fact.In(minor) {
 					verbs = metav1.Verbs{"create"}
 				}
-				all[side] = append(all[side], fakeResource{a.GroupVersion.String(), a.Name, a.Kind, a.Namespaced, verbs})
+				all[side] = append(all[side], fakeResource{a.GroupVersion.String(), a.Name, a.Kind, a.Namespaced,
+					verbs})
 			}
 		}
 	}
@@ -102,8 +104,9 @@ func (b *boot) serves(side pair.Side, gv string) bool {
 func (w *world) define(side pair.Side, name string) {
 	w.version++
 	w.own[side].objects["customresourcedefinitions//"+name] = &stored{
-		Metadata: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + string(side) + "-" + name), ResourceVersion: "1"},
-		Status:   &storedStatus{Conditions: []metav1.Condition{{Type: "Established", Status: metav1.ConditionTrue}}},
+		Metadata: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + string(side) + "-" + name),
+			ResourceVersion: "1"},
+		Status: &storedStatus{Conditions: []metav1.Condition{{Type: "Established", Status: metav1.ConditionTrue}}},
 	}
 }
 

@@ -113,7 +113,9 @@ func (w *world) collector(options Options) (*collector, *manager) {
 	w.t.Helper()
 	configs := map[pair.Side]*rest.Config{}
 	for _, side := range pair.Sides() {
-		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.serve(side, rw, r) }))
+		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			w.serve(side, rw, r)
+		}))
 		w.t.Cleanup(server.Close)
 		configs[side] = &rest.Config{Host: server.URL}
 	}
@@ -171,12 +173,14 @@ func (w *world) in(side pair.Side, resource string) store {
 }
 
 // put makes an object with owners of these UIDs and returns its own.
-func (w *world) put(side pair.Side, resource, namespace, name string, owners ...metav1.OwnerReference) metav1.OwnerReference {
+func (w *world) put(side pair.Side, resource, namespace, name string,
+	owners ...metav1.OwnerReference) metav1.OwnerReference {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	w.uids++
 	w.version++
-	o := &stored{Metadata: metav1.ObjectMeta{Name: name, Namespace: namespace, ResourceVersion: fmt.Sprint(w.version), OwnerReferences: owners}}
+	o := &stored{Metadata: metav1.ObjectMeta{Name: name, Namespace: namespace, ResourceVersion: fmt.Sprint(w.version),
+		OwnerReferences: owners}}
 	o.Metadata.UID = types.UID(fmt.Sprintf("uid-%d", w.uids))
 	if resource == "namespaces" {
 		o.Spec = &storedNamespaceSpec{Finalizers: []string{nativeFinalizer}}
@@ -244,7 +248,8 @@ func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	if r.URL.Path == "/version" {
-		answer(200, map[string]string{"gitVersion": map[pair.Side]string{pair.Legacy: "v1.15.12", pair.Modern: "v1.36.3"}[side]})
+		answer(200, map[string]string{
+			"gitVersion": map[pair.Side]string{pair.Legacy: "v1.15.12", pair.Modern: "v1.36.3"}[side]})
 		return
 	}
 	// Each as its version.
@@ -274,7 +279,9 @@ func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 	}
 	served := -1
 	if len(rest) > 0 && w.boots[side].serves(side, gv) {
-		served = slices.IndexFunc(fakeResources(side), func(f fakeResource) bool { return f.gv == gv && f.name == rest[0] })
+		served = slices.IndexFunc(fakeResources(side), func(f fakeResource) bool {
+			return f.gv == gv && f.name == rest[0]
+		})
 	}
 	if served < 0 {
 		http.NotFound(rw, r)
@@ -294,7 +301,8 @@ func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 	if len(rest) == 1 {
 		items := []*stored{}
 		for _, key := range slices.Sorted(maps.Keys(s.objects)) {
-			if o := s.objects[key]; strings.HasPrefix(key, rest[0]+"/") && (namespace == "" || o.Metadata.Namespace == namespace) {
+			if o := s.objects[key]; strings.HasPrefix(key, rest[0]+"/") &&
+				(namespace == "" || o.Metadata.Namespace == namespace) {
 				items = append(items, sent(o))
 			}
 		}
@@ -305,8 +313,10 @@ func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 	key := rest[0] + "/" + namespace + "/" + rest[1]
 	o := s.objects[key]
 	status := func(code int, reason metav1.StatusReason) {
-		answer(code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: reason, Code: int32(code),
-			Details: &metav1.StatusDetails{Name: rest[1], Kind: rest[0]}, Message: fmt.Sprintf("%s %q: %s", rest[0], rest[1], reason)})
+		answer(code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
+			Reason: reason, Code: int32(code),
+			Details: &metav1.StatusDetails{Name: rest[1], Kind: rest[0]},
+			Message: fmt.Sprintf("%s %q: %s", rest[0], rest[1], reason)})
 	}
 	if o == nil {
 		status(404, metav1.StatusReasonNotFound)
@@ -317,15 +327,18 @@ func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 		answer(200, sent(o))
 	case http.MethodDelete:
 		var options metav1.DeleteOptions
-		if err := json.NewDecoder(r.Body).Decode(&options); err != nil || options.Preconditions == nil || options.Preconditions.UID == nil || options.PropagationPolicy == nil {
+		if err := json.NewDecoder(r.Body).Decode(&options); err != nil || options.Preconditions == nil ||
+			options.Preconditions.UID == nil || options.PropagationPolicy == nil {
 			w.wrong = append(w.wrong, "a deletion of "+key+" without preconditions")
-		} else if *options.Preconditions.UID != o.Metadata.UID || *options.Preconditions.ResourceVersion != o.Metadata.ResourceVersion {
+		} else if *options.Preconditions.UID != o.Metadata.UID ||
+			*options.Preconditions.ResourceVersion != o.Metadata.ResourceVersion {
 			status(409, metav1.StatusReasonConflict)
 			return
 		}
 		for _, ref := range o.Metadata.OwnerReferences {
 			if w.exists(string(ref.UID)) {
-				w.wrong = append(w.wrong, fmt.Sprintf("%s was deleted through the %s side, and its owner %s %s is there", key, side, ref.Kind, ref.Name))
+				w.wrong = append(w.wrong, fmt.Sprintf("%s was deleted through the %s side, and its owner %s %s is "+
+					"there", key, side, ref.Kind, ref.Name))
 			}
 		}
 		w.deletions = append(w.deletions, key)
@@ -333,7 +346,8 @@ func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 		answer(200, o)
 	case http.MethodPatch:
 		patch := stored{}
-		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil || patch.Metadata.ResourceVersion != o.Metadata.ResourceVersion {
+		if err := json.NewDecoder(r.Body).Decode(&patch); err != nil ||
+			patch.Metadata.ResourceVersion != o.Metadata.ResourceVersion {
 			status(409, metav1.StatusReasonConflict)
 			return
 		}
@@ -346,7 +360,8 @@ func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 		if patch.Metadata.Finalizers != nil {
 			changed.Metadata.Finalizers = patch.Metadata.Finalizers
 		}
-		if s.objects[key] = &changed; changed.Metadata.DeletionTimestamp != nil && len(changed.Metadata.Finalizers) == 0 {
+		if s.objects[key] = &changed; changed.Metadata.DeletionTimestamp != nil &&
+			len(changed.Metadata.Finalizers) == 0 {
 			delete(s.objects, key)
 		}
 		answer(200, &changed)
@@ -361,12 +376,15 @@ func (w *world) writeLock(s store, rest []string, namespace string, r *http.Requ
 	}
 	key := rest[0] + "/" + namespace + "/" + written.Metadata.Name
 	o := s.objects[key]
-	if (r.Method == http.MethodPost) != (o == nil) || o != nil && o.Metadata.ResourceVersion != written.Metadata.ResourceVersion {
-		answer(409, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonConflict, Code: 409})
+	if (r.Method == http.MethodPost) != (o == nil) ||
+		o != nil && o.Metadata.ResourceVersion != written.Metadata.ResourceVersion {
+		answer(409, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
+			Reason: metav1.StatusReasonConflict, Code: 409})
 		return
 	}
 	w.version++
-	written.Metadata.ResourceVersion, written.Metadata.UID = fmt.Sprint(w.version), types.UID("uid-of-"+written.Metadata.Name)
+	written.Metadata.ResourceVersion, written.Metadata.UID = fmt.Sprint(w.version),
+		types.UID("uid-of-"+written.Metadata.Name)
 	s.objects[key] = &written
 	answer(200, &written)
 }
@@ -375,14 +393,17 @@ func (w *world) writeLock(s store, rest []string, namespace string, r *http.Requ
 func (w *world) finalize(name string, r *http.Request, answer func(int, any)) {
 	o := w.shared.objects["namespaces//"+name]
 	var written stored
-	if err := json.NewDecoder(r.Body).Decode(&written); err != nil || o == nil || written.Metadata.ResourceVersion != o.Metadata.ResourceVersion || written.Metadata.UID != o.Metadata.UID {
-		answer(409, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonConflict, Code: 409})
+	if err := json.NewDecoder(r.Body).Decode(&written); err != nil || o == nil ||
+		written.Metadata.ResourceVersion != o.Metadata.ResourceVersion || written.Metadata.UID != o.Metadata.UID {
+		answer(409, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
+			Reason: metav1.StatusReasonConflict, Code: 409})
 		return
 	}
 	w.version++
 	changed := *o
 	changed.Spec, changed.Metadata.ResourceVersion = written.Spec, fmt.Sprint(w.version)
-	if w.shared.objects["namespaces//"+name] = &changed; changed.Metadata.DeletionTimestamp != nil && len(changed.Spec.Finalizers) == 0 {
+	if w.shared.objects["namespaces//"+name] = &changed; changed.Metadata.DeletionTimestamp != nil &&
+		len(changed.Spec.Finalizers) == 0 {
 		delete(w.shared.objects, "namespaces//"+name)
 	}
 	answer(200, &changed)

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// node is an object as it was last seen by a watch. What it says gives cause to look; decisions are made on what is read then.
+// node is an object as it was last seen by a watch. What it says gives cause to look; decisions are made on what is
+// read then.
 type node struct {
 	uid       types.UID
 	name      string
@@ -44,20 +45,23 @@ type graph struct {
 }
 
 func newGraph(now func() time.Time, attend func(types.UID)) *graph {
-	return &graph{nodes: map[types.UID]*node{}, dependents: map[types.UID]map[*node]struct{}{}, now: now, attend: attend}
+	return &graph{nodes: map[types.UID]*node{}, dependents: map[types.UID]map[*node]struct{}{}, now: now,
+		attend: attend}
 }
 
 func nodeOf(r *resource, o *metav1.PartialObjectMetadata, now time.Time) *node {
 	n := &node{
 		uid: o.UID, name: o.Name, namespace: unique.Make(o.Namespace), resource: r, seen: now,
-		deleting: o.DeletionTimestamp != nil, foreground: slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents),
-		orphan: slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents),
+		deleting:   o.DeletionTimestamp != nil,
+		foreground: slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents),
+		orphan:     slices.Contains(o.Finalizers, metav1.FinalizerOrphanDependents),
 	}
 	if len(o.OwnerReferences) > 0 {
 		n.owners = make([]owner, len(o.OwnerReferences))
 		for i, ref := range o.OwnerReferences {
 			// The same bytes as the owner's own: a UID of a hundred thousand references is kept once.
-			n.owners[i] = owner{uid: types.UID(unique.Make(string(ref.UID)).Value()), blocking: ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion}
+			n.owners[i] = owner{uid: types.UID(unique.Make(string(ref.UID)).Value()),
+				blocking: ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion}
 		}
 	}
 	return n
@@ -94,7 +98,8 @@ func (g *graph) put(n *node) (attention []types.UID) {
 	}
 	if old != nil { // an owner that waits for this object may have to wait no longer
 		for _, o := range old.owners {
-			if waiting := g.nodes[o.uid]; waiting != nil && waiting.deletesDependents() && !slices.Contains(n.owners, o) {
+			if waiting := g.nodes[o.uid]; waiting != nil && waiting.deletesDependents() &&
+				!slices.Contains(n.owners, o) {
 				attention = append(attention, o.uid)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// The bound that is promised: among a hundred thousand pods, a dependent is gone within five seconds of its owner. The servers are fakes in
-// this process, which costs time as well.
+// The bound that is promised: among a hundred thousand pods, a dependent is gone within five seconds of its owner. The
+// servers are fakes in this process, which costs time as well.
 func TestDependentsGoWithinSecondsAmongHundredThousandPods(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills a store with a hundred thousand pods")

@@ -20,7 +20,8 @@ const (
 	LockName      = "fusionctl-controllers"
 )
 
-// lock is a config map, which every version has; leases are younger than half of the versions. It is no lock of any Kubernetes component.
+// lock is a config map, which every version has; leases are younger than half of the versions. It is no lock of any
+// Kubernetes component.
 type lock struct {
 	client   *client
 	identity string
@@ -39,7 +40,8 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	}
 	l.object = object
 	record := &resourcelock.LeaderElectionRecord{}
-	text := (&unstructured.Unstructured{Object: object}).GetAnnotations()[resourcelock.LeaderElectionRecordAnnotationKey]
+	text := (&unstructured.Unstructured{Object: object}).
+		GetAnnotations()[resourcelock.LeaderElectionRecordAnnotationKey]
 	if text != "" {
 		if err := json.Unmarshal([]byte(text), record); err != nil {
 			return nil, nil, fmt.Errorf("reading the lock %s/%s: %w", LockNamespace, LockName, err)
@@ -50,7 +52,8 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 
 // Create makes the config map.
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	l.object = map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": LockName, "namespace": LockNamespace}}
+	l.object = map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": LockName, "namespace": LockNamespace}}
 	return l.put(ctx, http.MethodPost, lockResource.Objects(LockNamespace), record)
 }
 
@@ -62,7 +65,8 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return l.put(ctx, http.MethodPut, lockResource.Object(LockNamespace, LockName), record)
 }
 
-func (l *lock) put(ctx context.Context, verb string, at discovery.Path, record resourcelock.LeaderElectionRecord) error {
+func (l *lock) put(ctx context.Context, verb string, at discovery.Path,
+	record resourcelock.LeaderElectionRecord) error {
 	text, err := json.Marshal(record)
 	if err != nil {
 		return err
@@ -74,7 +78,8 @@ func (l *lock) put(ctx context.Context, verb string, at discovery.Path, record r
 	}
 	annotations[resourcelock.LeaderElectionRecordAnnotationKey] = string(text)
 	object.SetAnnotations(annotations)
-	// The answer has the resource version that guards the next write. To read it would be to write over whoever wrote since.
+	// The answer has the resource version that guards the next write. To read it would be to write over whoever wrote
+	// since.
 	l.object, err = l.client.exchange(ctx, verb, at, object.Object)
 	return err
 }

@@ -38,7 +38,8 @@ func peakMemory(t *testing.T, work func() any) uint64 {
 	<-stopped
 	runtime.GC()
 	after := heap()
-	t.Logf("%d MiB at the peak, %d MiB stay", (peak.Load()-min(before, peak.Load()))>>20, (after-min(before, after))>>20)
+	t.Logf("%d MiB at the peak, %d MiB stay", (peak.Load()-min(before, peak.Load()))>>20,
+		(after-min(before, after))>>20)
 	runtime.KeepAlive(kept)
 	return peak.Load() - min(before, peak.Load())
 }

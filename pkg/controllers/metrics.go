@@ -16,7 +16,8 @@ func newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fusionctl_controllers_changes_total",
-			Help: "Deletions and changes of objects, by what was done, where, and how it ended."}, []string{"what", "side", "resource", "result"}),
+			Help: "Deletions and changes of objects, by what was done, where, and how it ended."},
+			[]string{"what", "side", "resource", "result"}),
 		doubts: prometheus.NewCounter(prometheus.CounterOpts{Name: "fusionctl_controllers_doubts_total",
 			Help: "Objects that were left alone because a side that could hold an owner could not be asked."}),
 		orphans: prometheus.NewGauge(prometheus.GaugeOpts{Name: "fusionctl_controllers_orphans",
@@ -34,7 +35,9 @@ func newMetrics() *metrics {
 // sizes registers what is read when somebody asks.
 func (m *metrics) sizes(objects, queued, leading func() int) {
 	gauge := func(name, help string, value func() int) {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			return float64(value())
+		}))
 	}
 	gauge("fusionctl_controllers_objects", "Objects of both sides whose metadata is held.", objects)
 	gauge("fusionctl_controllers_queued", "Objects that wait to be looked at.", queued)

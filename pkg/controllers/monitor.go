@@ -16,7 +16,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// monitor keeps the graph up to date about one resource. It is the store of client-go's reflector: the objects are held once, in the graph.
+// monitor keeps the graph up to date about one resource. It is the store of client-go's reflector: the objects are held
+// once, in the graph.
 type monitor struct {
 	resource resource
 	graph    *graph
@@ -25,8 +26,8 @@ type monitor struct {
 	cancel   context.CancelFunc
 }
 
-// watchWithoutLists is the interface by which the reflector asks whether a watch may begin with a list. No: servers before 1.27 do not know
-// the question, ignore it, and never say that the list is over.
+// watchWithoutLists is the interface by which the reflector asks whether a watch may begin with a list. No: servers
+// before 1.27 do not know the question, ignore it, and never say that the list is over.
 type watchWithoutLists struct{ *cache.ListWatch }
 
 func (watchWithoutLists) IsWatchListSemanticsUnSupported() bool { return true }

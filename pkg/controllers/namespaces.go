@@ -21,15 +21,16 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// NamespaceFinalizer stands in spec.finalizers of every namespace that both sides see. Kubernetes' own namespace controller, of whichever
-// side, takes its own name out when it has deleted what it can list; the namespace is kept until this one is out too.
+// NamespaceFinalizer stands in spec.finalizers of every namespace that both sides see. Kubernetes' own namespace
+// controller, of whichever side, takes its own name out when it has deleted what it can list; the namespace is kept
+// until this one is out too.
 const NamespaceFinalizer = "kubefusion.dev/both-sides"
 
 // nativeFinalizer is the name of Kubernetes' own namespace controller.
 const nativeFinalizer = "kubernetes"
 
-// namespaces makes the deletion of a namespace wait until both sides are empty of it, and reports what is left of namespaces that went
-// before. It runs where both sides see the same namespaces.
+// namespaces makes the deletion of a namespace wait until both sides are empty of it, and reports what is left of
+// namespaces that went before. It runs where both sides see the same namespaces.
 type namespaces struct {
 	*cluster
 	graph         *graph
@@ -88,16 +89,20 @@ func (n *namespaces) process(ctx context.Context, name string) error {
 	// Recent servers delete a namespace whose last finalizer is gone; older ones wait to be asked.
 	uid := ns.GetUID()
 	err = n.writer.write(ctx, n.side(), http.MethodDelete, at, metav1.DeleteOptions{
-		TypeMeta: metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"}, Preconditions: &metav1.Preconditions{UID: &uid}})
+		TypeMeta:      metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"},
+		Preconditions: &metav1.Preconditions{UID: &uid}})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // it is gone by itself
 	}
-	n.record("delete", n.cluster.namespaces(n.side()), &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}, "both sides are empty of it", err)
+	n.record("delete", n.cluster.namespaces(n.side()),
+		&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}},
+		"both sides are empty of it", err)
 	return err
 }
 
 // finalize writes spec.finalizers, which only this subresource may. The resource version guards it.
-func (n *namespaces) finalize(ctx context.Context, ns *unstructured.Unstructured, finalizers []string, why string) error {
+func (n *namespaces) finalize(ctx context.Context, ns *unstructured.Unstructured, finalizers []string,
+	why string) error {
 	changed := ns.DeepCopy()
 	if err := unstructured.SetNestedStringSlice(changed.Object, finalizers, "spec", "finalizers"); err != nil {
 		return err
@@ -107,7 +112,8 @@ func (n *namespaces) finalize(ctx context.Context, ns *unstructured.Unstructured
 	}
 	at := n.cluster.namespaces(n.side()).object("", ns.GetName(), "finalize")
 	err := n.writer.write(ctx, n.side(), http.MethodPut, at, changed.Object)
-	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: ns.GetName(), UID: ns.GetUID(), ResourceVersion: ns.GetResourceVersion()}}
+	o := &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{Name: ns.GetName(), UID: ns.GetUID(), ResourceVersion: ns.GetResourceVersion()}}
 	n.record("finalize", n.cluster.namespaces(n.side()), o, why, err, slog.Any("finalizers", finalizers))
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -115,9 +121,9 @@ func (n *namespaces) finalize(ctx context.Context, ns *unstructured.Unstructured
 	return err
 }
 
-// clean deletes what is in a namespace that is being deleted, and counts what it still saw. What both sides see, and what is the legacy
-// side's, is left to Kubernetes' own namespace controller until that says that it is done.
-// Errors: a side, a group or one list that could not be asked: the namespace is not known to be empty then.
+// clean deletes what is in a namespace that is being deleted, and counts what it still saw. What both sides see, and
+// what is the legacy side's, is left to Kubernetes' own namespace controller until that says that it is done. Errors: a
+// side, a group or one list that could not be asked: the namespace is not known to be empty then.
 func (n *namespaces) clean(ctx context.Context, ns *unstructured.Unstructured, everything bool) (left int, err error) {
 	namespace := ns.GetName()
 	legacy, modern, err := n.freshCatalogs(ctx, n.now())
@@ -142,7 +148,8 @@ func (n *namespaces) clean(ctx context.Context, ns *unstructured.Unstructured, e
 			mutex.Lock()
 			left += len(items)
 			mutex.Unlock()
-			// What was listed is the namespace's only if it is still the one that is being deleted, and not another of its name.
+			// What was listed is the namespace's only if it is still the one that is being deleted, and not another of
+			// its name.
 			now, err := n.client(n.side()).get(ctx, n.cluster.namespaces(n.side()), "", namespace)
 			if err != nil {
 				return err
@@ -165,15 +172,17 @@ func (n *namespaces) clean(ctx context.Context, ns *unstructured.Unstructured, e
 	return left, group.Wait()
 }
 
-// reportOrphans looks for objects whose namespace is on no side: what is left of namespaces that one side finished alone. They would be
-// found again in a namespace of that name that somebody makes later.
+// reportOrphans looks for objects whose namespace is on no side: what is left of namespaces that one side finished
+// alone. They would be found again in a namespace of that name that somebody makes later.
 func (n *namespaces) reportOrphans(ctx context.Context) error {
 	known := map[string]bool{}
 	for _, o := range n.graph.selected(func(o *node) bool { return isNamespace(*o.resource) }) {
 		known[o.name] = true
 	}
 	spaces := map[string][]*node{}
-	for _, o := range n.graph.selected(func(o *node) bool { return o.resource.namespaced && !known[o.namespace.Value()] }) {
+	for _, o := range n.graph.selected(func(o *node) bool {
+		return o.resource.namespaced && !known[o.namespace.Value()]
+	}) {
 		spaces[o.namespace.Value()] = append(spaces[o.namespace.Value()], o)
 	}
 	var problems error
@@ -240,7 +249,8 @@ func (n *namespaces) orphan(ctx context.Context, o *node) error {
 	defer n.mutex.Unlock()
 	if !n.reported[string(o.uid)] {
 		n.reported[string(o.uid)] = true
-		n.log.Warn("an object is left of a namespace that is gone; --delete-orphans deletes such objects", "side", side, "resource", o.resource.String(), "namespace", namespace, "name", o.name, "uid", o.uid)
+		n.log.Warn("an object is left of a namespace that is gone; --delete-orphans deletes such objects", "side", side,
+			"resource", o.resource.String(), "namespace", namespace, "name", o.name, "uid", o.uid)
 	}
 	return nil
 }

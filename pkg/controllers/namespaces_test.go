@@ -62,7 +62,8 @@ func TestNamespacesWaitForBothSides(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(w.deletions)
-	if want := []string{"replicasets/demo/new", "reports/demo/one", "widgets/demo/one"}; !slices.Equal(w.deletions, want) {
+	if want := []string{"replicasets/demo/new", "reports/demo/one", "widgets/demo/one"}; !slices.Equal(
+		w.deletions, want) {
 		t.Errorf("before Kubernetes' own controller is done, deleted %q, want %q", w.deletions, want)
 	}
 	if got, _ := w.finalizersOf("demo"); len(got) != 2 {
@@ -88,7 +89,8 @@ func TestNamespacesWaitForBothSides(t *testing.T) {
 	if _, there := w.finalizersOf("demo"); there {
 		t.Error("the namespace stays although both sides are empty of it")
 	}
-	if w.has("", "pods", "demo", "shared") || w.has(legacy, "replicasets", "demo", "old") || !w.has(modern, "widgets", "other", "one") {
+	if w.has("", "pods", "demo", "shared") || w.has(legacy, "replicasets", "demo", "old") ||
+		!w.has(modern, "widgets", "other", "one") {
 		t.Errorf("deleted %q", w.deletions)
 	}
 }

@@ -82,12 +82,15 @@ func newKeeperWorld(t testing.TB, p *plan.Plan) (*keeperWorld, *cluster) {
 	for _, side := range pair.Sides() {
 		known := &catalog{failed: map[string]error{}, asked: time.Now().Add(time.Hour)}
 		add := func(group, version, name, kind string) {
-			known.resources = append(known.resources, resource{side: side, GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: name}, kind: kind, verbs: "dglw", namespaced: group == "discovery.k8s.io"})
+			known.resources = append(known.resources,
+				resource{side: side, GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version,
+					Resource: name}, kind: kind, verbs: "dglw", namespaced: group == "discovery.k8s.io"})
 		}
 		if side == pair.Modern {
 			add("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration")
 			add("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy")
-			add("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding")
+			add("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicybindings",
+				"MutatingAdmissionPolicyBinding")
 			add("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 		}
 		fetch := func(context.Context, []schema.GroupResource) (*catalog, error) { return known, nil }
@@ -155,7 +158,9 @@ func (w *keeperWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(rw).Encode(object)
 	}
 	status := func(code int, reason metav1.StatusReason) {
-		answer(code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Details: &metav1.StatusDetails{Name: path.Base(r.URL.Path)}})
+		answer(code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+			Status: metav1.StatusFailure, Code: int32(code), Reason: reason,
+			Details: &metav1.StatusDetails{Name: path.Base(r.URL.Path)}})
 	}
 	at := r.URL.Path
 	var body map[string]any
@@ -181,7 +186,9 @@ func (w *keeperWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			w.putLocked(at, filled)
 		}
 	case http.MethodPut:
-		if found == nil || body["metadata"].(map[string]any)["resourceVersion"] != found["metadata"].(map[string]any)["resourceVersion"] {
+		if found == nil ||
+			body["metadata"].(map[string]any)["resourceVersion"] !=
+				found["metadata"].(map[string]any)["resourceVersion"] {
 			status(409, metav1.StatusReasonConflict)
 			return
 		}
@@ -210,9 +217,11 @@ func (w *keeperWorld) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 // keeperKinds are those of the objects that these tests keep.
 var keeperKinds = map[string]string{
-	"secrets": "Secret", "serviceaccounts": "ServiceAccount", "services": "Service", "endpoints": "Endpoints", "namespaces": "Namespace",
+	"secrets": "Secret", "serviceaccounts": "ServiceAccount", "services": "Service", "endpoints": "Endpoints",
+	"namespaces":     "Namespace",
 	"endpointslices": "EndpointSlice", "mutatingwebhookconfigurations": "MutatingWebhookConfiguration",
-	"mutatingadmissionpolicies": "MutatingAdmissionPolicy", "mutatingadmissionpolicybindings": "MutatingAdmissionPolicyBinding",
+	"mutatingadmissionpolicies":       "MutatingAdmissionPolicy",
+	"mutatingadmissionpolicybindings": "MutatingAdmissionPolicyBinding",
 }
 
 // typed is an object as a server sends it, with its kind.
@@ -232,7 +241,8 @@ func versionAt(at string) string {
 }
 
 func isCollection(at string) bool {
-	return slices.Contains([]string{"secrets", "serviceaccounts", "mutatingwebhookconfigurations", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}, path.Base(at))
+	return slices.Contains([]string{"secrets", "serviceaccounts", "mutatingwebhookconfigurations",
+		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}, path.Base(at))
 }
 
 // below lists the objects of a collection, or of all namespaces.
@@ -240,7 +250,8 @@ func (w *keeperWorld) below(collection string) []any {
 	items := []any{}
 	for _, at := range slices.Sorted(maps.Keys(w.objects)) {
 		dir := path.Dir(at)
-		if dir == collection || strings.HasPrefix(dir, "/api/v1/namespaces/") && "/api/v1/"+path.Base(dir) == collection {
+		if dir == collection || strings.HasPrefix(dir, "/api/v1/namespaces/") &&
+			"/api/v1/"+path.Base(dir) == collection {
 			items = append(items, w.objects[at])
 		}
 	}
@@ -252,7 +263,8 @@ func (w *keeperWorld) watch(rw http.ResponseWriter, r *http.Request) {
 	w.mutex.Lock()
 	w.watchers[events] = kind
 	for _, e := range w.history {
-		if from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion")); e.version > from && strings.Contains(e.at, "/"+kind+"/") {
+		if from, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion")); e.version > from &&
+			strings.Contains(e.at, "/"+kind+"/") {
 			events <- e.data
 		}
 	}
@@ -277,7 +289,8 @@ func (w *keeperWorld) watch(rw http.ResponseWriter, r *http.Request) {
 
 // account makes a service account.
 func (w *keeperWorld) account(name string) (uid string) {
-	w.put("/api/v1/namespaces/demo/serviceaccounts/"+name, map[string]any{"metadata": map[string]any{"name": name, "namespace": "demo"}})
+	w.put("/api/v1/namespaces/demo/serviceaccounts/"+name,
+		map[string]any{"metadata": map[string]any{"name": name, "namespace": "demo"}})
 	return w.object("/api/v1/namespaces/demo/serviceaccounts/" + name)["metadata"].(map[string]any)["uid"].(string)
 }
 
@@ -285,7 +298,9 @@ var tokenData = map[string]any{"token": "dG9rZW4=", "ca.crt": "Y2E=", "namespace
 
 // secret writes the Secret of an account, filled or not.
 func (w *keeperWorld) secret(name, account, uid string, filled bool) {
-	object := map[string]any{"type": tokenSecretType, "metadata": map[string]any{"name": name, "namespace": "demo", "annotations": map[string]any{accountAnnotation: account, uidAnnotation: uid}}}
+	object := map[string]any{"type": tokenSecretType,
+		"metadata": map[string]any{"name": name, "namespace": "demo",
+			"annotations": map[string]any{accountAnnotation: account, uidAnnotation: uid}}}
 	if filled {
 		object["data"] = tokenData
 	}
@@ -345,7 +360,8 @@ func TestTokensThatNobodyFillsHoldThePodOnlyAWhile(t *testing.T) {
 	if name != "web-token-modern" || !strings.Contains(warning, "has no token yet") || err != nil {
 		t.Errorf("Secret = %q, %q, %v; want web-token-modern and a warning", name, warning, err)
 	}
-	if made := w.object("/api/v1/namespaces/demo/secrets/web-token-modern"); made == nil || made["type"] != tokenSecretType {
+	if made := w.object("/api/v1/namespaces/demo/secrets/web-token-modern"); made == nil ||
+		made["type"] != tokenSecretType {
 		t.Errorf("the Secret is %v, want one of type %s", made, tokenSecretType)
 	}
 }
@@ -398,7 +414,8 @@ const (
 func TestPodServiceLeadsToServersThatAreReady(t *testing.T) {
 	w, c := newKeeperWorld(t, podsPlan(t, "1.15.12", "{}"))
 	servers := probed{"192.0.2.1": true, "192.0.2.2": true}
-	s := &podService{cluster: c, service: c.layout.plan.Pods.Service, probe: &http.Client{Transport: servers}, failures: map[string]int{}}
+	s := &podService{cluster: c, service: c.layout.plan.Pods.Service, probe: &http.Client{Transport: servers},
+		failures: map[string]int{}}
 	state := func() string {
 		t.Helper()
 		if err := s.sync(t.Context()); err != nil {
@@ -447,15 +464,20 @@ func TestPodServiceLeadsToServersThatAreReady(t *testing.T) {
 
 func TestPodServiceIsCorrected(t *testing.T) {
 	w, c := newKeeperWorld(t, podsPlan(t, "1.15.12", "{}"))
-	s := &podService{cluster: c, service: c.layout.plan.Pods.Service, probe: &http.Client{Transport: probed{"192.0.2.1": true, "192.0.2.2": true}}, failures: map[string]int{}}
-	w.put(serviceAt, map[string]any{"metadata": map[string]any{"name": "kubernetes-modern", "namespace": "default", "annotations": map[string]any{"kept": "yes"}},
-		"spec": map[string]any{"clusterIP": "10.97.0.2", "selector": map[string]any{"app": "other"}, "ports": []any{map[string]any{"port": 80}}}})
+	s := &podService{cluster: c, service: c.layout.plan.Pods.Service,
+		probe: &http.Client{Transport: probed{"192.0.2.1": true, "192.0.2.2": true}}, failures: map[string]int{}}
+	w.put(serviceAt,
+		map[string]any{"metadata": map[string]any{"name": "kubernetes-modern", "namespace": "default",
+			"annotations": map[string]any{"kept": "yes"}},
+			"spec": map[string]any{"clusterIP": "10.97.0.2", "selector": map[string]any{"app": "other"},
+				"ports": []any{map[string]any{"port": 80}}}})
 	if err := s.sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	service := w.object(serviceAt)
 	spec := service["spec"].(map[string]any)
-	if _, selects := spec["selector"]; selects || spec["ports"].([]any)[0].(map[string]any)["port"] != 443.0 || service["metadata"].(map[string]any)["annotations"] == nil {
+	if _, selects := spec["selector"]; selects || spec["ports"].([]any)[0].(map[string]any)["port"] != 443.0 ||
+		service["metadata"].(map[string]any)["annotations"] == nil {
 		t.Errorf("the service is %v; want no selector, port 443, and the annotations that it had", service)
 	}
 	spec["clusterIP"] = "10.97.0.77"
@@ -497,12 +519,15 @@ func TestRegistrationFollowsThePlanAndTheAuthority(t *testing.T) {
 	if bundle() != "one" {
 		t.Errorf("caBundle %q, want that of the file", bundle())
 	}
-	if labels := w.object("/api/v1/namespaces/kube-system")["metadata"].(map[string]any)["labels"]; fmt.Sprint(labels) != "map[kubefusion.dev/admission:off]" {
+	if labels := w.object("/api/v1/namespaces/kube-system")["metadata"].(map[string]any)["labels"]; fmt.Sprint(
+		labels) != "map[kubefusion.dev/admission:off]" {
 		t.Errorf("kube-system has the labels %v", labels)
 	}
 	w.written()
-	w.object(webhookAt)["webhooks"].([]any)[0].(map[string]any)["objectSelector"] = map[string]any{} // a server's default
-	delete(w.object(webhookAt)["webhooks"].([]any)[0].(map[string]any), "reinvocationPolicy")        // what an old server does not know
+	// a server's default
+	w.object(webhookAt)["webhooks"].([]any)[0].(map[string]any)["objectSelector"] = map[string]any{}
+	// what an old server does not know
+	delete(w.object(webhookAt)["webhooks"].([]any)[0].(map[string]any), "reinvocationPolicy")
 	sync()
 	if written := w.written(); len(written) > 0 {
 		t.Errorf("nothing has changed, and %q is written", written)
@@ -540,7 +565,8 @@ func TestRegistrationByPolicy(t *testing.T) {
 	}
 	for _, kind := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
 		for _, name := range []string{"pods", "ephemeralcontainers", "deployments", "statefulsets", "cronjobs"} {
-			if at := "/apis/admissionregistration.k8s.io/v1/" + kind + "/" + name + "." + admission.Name; w.object(at) == nil {
+			if at := "/apis/admissionregistration.k8s.io/v1/" + kind + "/" + name + "." +
+				admission.Name; w.object(at) == nil {
 				t.Errorf("%s is missing", at)
 			}
 		}
@@ -563,7 +589,8 @@ func (noTokens) Secret(_ context.Context, _, account string, _ bool) (string, st
 
 func review(t *testing.T, body string) *httptest.ResponseRecorder {
 	t.Helper()
-	v := &reviewer{change: admission.For(podsPlan(t, "1.10.13", "{}")), tokens: noTokens{}, timeout: time.Minute, metrics: newMetrics()}
+	v := &reviewer{change: admission.For(podsPlan(t, "1.10.13", "{}")), tokens: noTokens{}, timeout: time.Minute,
+		metrics: newMetrics()}
 	recorder := httptest.NewRecorder()
 	v.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, WebhookPath, strings.NewReader(body)))
 	return recorder
@@ -579,7 +606,9 @@ func TestWebhookAnswersInTheVersionOfTheQuestion(t *testing.T) {
 		if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil {
 			t.Fatalf("%s: %v: %s", version, err, recorder.Body)
 		}
-		if answer.APIVersion != "admission.k8s.io/"+version || answer.Request != nil || answer.Response == nil || answer.Response.UID != "u-1" || !answer.Response.Allowed || !bytes.Contains(answer.Response.Patch, []byte("KUBERNETES_SERVICE_HOST")) {
+		if answer.APIVersion != "admission.k8s.io/"+version || answer.Request != nil || answer.Response == nil ||
+			answer.Response.UID != "u-1" || !answer.Response.Allowed ||
+			!bytes.Contains(answer.Response.Patch, []byte("KUBERNETES_SERVICE_HOST")) {
 			t.Errorf("%s: answered %s", version, recorder.Body)
 		}
 	}
@@ -606,9 +635,11 @@ func TestWebhookHasNoVerdictOnWhatItCannotRead(t *testing.T) {
 }
 
 func TestWebhookDecompressesNothing(t *testing.T) {
-	v := &reviewer{change: admission.For(podsPlan(t, "1.10.13", "{}")), tokens: noTokens{}, timeout: time.Minute, metrics: newMetrics()}
+	v := &reviewer{change: admission.For(podsPlan(t, "1.10.13", "{}")), tokens: noTokens{}, timeout: time.Minute,
+		metrics: newMetrics()}
 	for header, code := range map[string]int{"gzip": http.StatusUnsupportedMediaType, "identity": http.StatusOK} {
-		request := httptest.NewRequest(http.MethodPost, WebhookPath, strings.NewReader(fmt.Sprintf(question, "v1", "web")))
+		request := httptest.NewRequest(http.MethodPost, WebhookPath,
+			strings.NewReader(fmt.Sprintf(question, "v1", "web")))
 		request.Header.Set("Content-Encoding", header)
 		recorder := httptest.NewRecorder()
 		v.ServeHTTP(recorder, request)
@@ -620,9 +651,12 @@ func TestWebhookDecompressesNothing(t *testing.T) {
 
 func TestWebhookSpeaksHTTP1Alone(t *testing.T) {
 	inner := &tls.Config{NextProtos: []string{"h2", "http/1.1"}}
-	config := http1(&tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return inner, nil }})
+	config := http1(&tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return inner, nil
+	}})
 	chosen, err := config.GetConfigForClient(nil)
-	if err != nil || !slices.Equal(config.NextProtos, []string{"http/1.1"}) || !slices.Equal(chosen.NextProtos, []string{"http/1.1"}) || len(inner.NextProtos) != 2 {
+	if err != nil || !slices.Equal(config.NextProtos, []string{"http/1.1"}) ||
+		!slices.Equal(chosen.NextProtos, []string{"http/1.1"}) || len(inner.NextProtos) != 2 {
 		t.Errorf("protocols %q and %q, %v", config.NextProtos, chosen.NextProtos, err)
 	}
 }

@@ -34,8 +34,8 @@ const (
 	probeFailures = 2
 )
 
-// podService keeps the service through which pods reach the modern API servers: the service itself, its endpoints, and slices of them
-// wherever a side serves slices. Only the leader does.
+// podService keeps the service through which pods reach the modern API servers: the service itself, its endpoints, and
+// slices of them wherever a side serves slices. Only the leader does.
 type podService struct {
 	*cluster
 	service plan.PodService
@@ -116,7 +116,8 @@ func (s *podService) ask(ctx context.Context) {
 // isReady asks one server. Versions before 1.16 have no /readyz.
 func (s *podService) isReady(ctx context.Context, address string) error {
 	for _, path := range []string{"/readyz", "/healthz"} {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+net.JoinHostPort(address, strconv.Itoa(s.service.Target))+path, nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			"https://"+net.JoinHostPort(address, strconv.Itoa(s.service.Target))+path, nil)
 		if err != nil {
 			return err
 		}
@@ -137,8 +138,8 @@ func (s *podService) isReady(ctx context.Context, address string) error {
 	return errors.New("it has neither /readyz nor /healthz")
 }
 
-// addresses are those of the servers that are well, and of those that are not. When none is, perhaps it is this process that reaches
-// nobody: then all stay.
+// addresses are those of the servers that are well, and of those that are not. When none is, perhaps it is this process
+// that reaches nobody: then all stay.
 func (s *podService) addresses() (ready, failed []string) {
 	for _, address := range s.service.Addresses {
 		if s.failures[address] < probeFailures {
@@ -160,10 +161,12 @@ func (s *podService) metadata(labels map[string]any) map[string]any {
 
 const portName = "https"
 
-// syncService makes the service, or corrects one that leads elsewhere. Its address cannot be corrected: somebody has to decide.
+// syncService makes the service, or corrects one that leads elsewhere. Its address cannot be corrected: somebody has to
+// decide.
 func (s *podService) syncService(ctx context.Context) error {
 	r := s.resource(s.service.Side, "", "v1", "services", "Service")
-	ports := []any{map[string]any{"name": portName, "protocol": "TCP", "port": int64(s.service.Port), "targetPort": int64(s.service.Target)}}
+	ports := []any{map[string]any{"name": portName, "protocol": "TCP", "port": int64(s.service.Port),
+		"targetPort": int64(s.service.Target)}}
 	return s.keep(ctx, r, "pods find the modern API servers by it",
 		func() map[string]any {
 			return map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": s.metadata(map[string]any{}),
@@ -172,7 +175,8 @@ func (s *podService) syncService(ctx context.Context) error {
 		func(found map[string]any) (bool, error) {
 			spec, _ := found["spec"].(map[string]any)
 			if address, _ := spec["clusterIP"].(string); !sameAddress(address, s.service.ClusterIP) {
-				return false, fmt.Errorf("service %s/%s has the address %s, and pods and certificates name %s: delete the service, or set spec.pods.service.clusterIP and issue the serving certificate again",
+				return false, fmt.Errorf("service %s/%s has the address %s, and pods and certificates name %s: "+
+					"delete the service, or set spec.pods.service.clusterIP and issue the serving certificate again",
 					s.service.Namespace, s.service.Name, address, s.service.ClusterIP)
 			}
 			_, selects := spec["selector"]
@@ -191,14 +195,17 @@ func sameAddress(a, b string) bool {
 	return errX == nil && errY == nil && x == y
 }
 
-// syncEndpoints writes them where the nodes look. No controller mirrors them: where slices are served, they are written here too.
+// syncEndpoints writes them where the nodes look. No controller mirrors them: where slices are served, they are written
+// here too.
 func (s *podService) syncEndpoints(ctx context.Context) error {
 	side := s.service.Side
-	if row := s.layout.plan.Row(schema.GroupResource{Resource: "endpoints"}); row == nil || row.Legacy.Store != row.Modern.Store {
+	if row := s.layout.plan.Row(schema.GroupResource{Resource: "endpoints"}); row == nil ||
+		row.Legacy.Store != row.Modern.Store {
 		side = pair.Legacy
 	}
 	ready, failed := s.addresses()
-	subset := map[string]any{"ports": []any{map[string]any{"name": portName, "port": int64(s.service.Target), "protocol": "TCP"}}}
+	subset := map[string]any{
+		"ports": []any{map[string]any{"name": portName, "port": int64(s.service.Target), "protocol": "TCP"}}}
 	for name, list := range map[string][]string{"addresses": ready, "notReadyAddresses": failed} {
 		var of []any
 		for _, address := range list {
@@ -209,7 +216,8 @@ func (s *podService) syncEndpoints(ctx context.Context) error {
 		}
 	}
 	labels := map[string]any{"endpointslice.kubernetes.io/skip-mirror": "true"}
-	return s.keepList(ctx, s.resource(side, "", "v1", "endpoints", "Endpoints"), "the modern API servers that are ready", labels, map[string]any{"subsets": []any{subset}})
+	return s.keepList(ctx, s.resource(side, "", "v1", "endpoints", "Endpoints"),
+		"the modern API servers that are ready", labels, map[string]any{"subsets": []any{subset}})
 }
 
 // syncSlice writes the same as a slice. Nobody else manages it, so that no controller removes it.
@@ -218,16 +226,19 @@ func (s *podService) syncSlice(ctx context.Context, r resource) error {
 	var endpoints []any
 	for i, list := range [][]string{ready, failed} {
 		for _, address := range list {
-			endpoints = append(endpoints, map[string]any{"addresses": []any{address}, "conditions": map[string]any{"ready": i == 0}})
+			endpoints = append(
+				endpoints, map[string]any{"addresses": []any{address}, "conditions": map[string]any{"ready": i == 0}})
 		}
 	}
 	family := "IPv4"
 	if ip, err := netip.ParseAddr(s.service.ClusterIP); err == nil && ip.Is6() {
 		family = "IPv6"
 	}
-	labels := map[string]any{"kubernetes.io/service-name": s.service.Name, "endpointslice.kubernetes.io/managed-by": managedBy}
-	return s.keepList(ctx, r, "the modern API servers that are ready", labels, map[string]any{"addressType": family, "endpoints": endpoints,
-		"ports": []any{map[string]any{"name": portName, "port": int64(s.service.Target), "protocol": "TCP"}}})
+	labels := map[string]any{"kubernetes.io/service-name": s.service.Name,
+		"endpointslice.kubernetes.io/managed-by": managedBy}
+	return s.keepList(ctx, r, "the modern API servers that are ready", labels,
+		map[string]any{"addressType": family, "endpoints": endpoints,
+			"ports": []any{map[string]any{"name": portName, "port": int64(s.service.Target), "protocol": "TCP"}}})
 }
 
 // keepList keeps an object whose labels and further fields are all that matters.
@@ -262,7 +273,8 @@ func (s *podService) keepList(ctx context.Context, r resource, why string, label
 }
 
 // keep reads the object of the service's name, makes it when there is none, and writes what correct has changed.
-func (s *podService) keep(ctx context.Context, r resource, why string, wanted func() map[string]any, correct func(found map[string]any) (bool, error)) error {
+func (s *podService) keep(ctx context.Context, r resource, why string, wanted func() map[string]any,
+	correct func(found map[string]any) (bool, error)) error {
 	client := s.client(r.side)
 	at := r.object(s.service.Namespace, s.service.Name)
 	what, verb := "create", http.MethodPost
@@ -280,7 +292,9 @@ func (s *podService) keep(ctx context.Context, r resource, why string, wanted fu
 		what, verb = "change", http.MethodPut
 	}
 	err = s.writer.write(ctx, r.side, verb, at, found)
-	s.record(what, r, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: s.service.Namespace, Name: s.service.Name}}, why, err)
+	s.record(what, r,
+		&metav1.PartialObjectMetadata{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.service.Namespace, Name: s.service.Name}}, why, err)
 	if err != nil {
 		return fmt.Errorf("writing %s on the %s side: %w", r.describe(s.service.Namespace, s.service.Name), r.side, err)
 	}
@@ -288,7 +302,8 @@ func (s *podService) keep(ctx context.Context, r resource, why string, wanted fu
 }
 
 func (c *cluster) resource(side pair.Side, group, version, name, kind string) resource {
-	return resource{side: side, GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: name}, kind: kind, namespaced: true, verbs: "dglw"}
+	return resource{side: side, GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version,
+		Resource: name}, kind: kind, namespaced: true, verbs: "dglw"}
 }
 
 // contains reports whether found has everything that is wanted; a server may have added to mappings, not to lists.
@@ -313,7 +328,8 @@ func contains(found, wanted any) bool {
 	}
 }
 
-// sameLists is contains for each field, and no list of the found object that is not wanted: addresses that are left over are wrong.
+// sameLists is contains for each field, and no list of the found object that is not wanted: addresses that are left
+// over are wrong.
 func sameLists(found, wanted map[string]any) bool {
 	if !contains(found, wanted) {
 		return false

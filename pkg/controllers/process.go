@@ -104,7 +104,8 @@ func (p *process) act(ctx context.Context) error {
 	return m.run(ctx)
 }
 
-// lead acts while this process holds the lock. A process that loses it stops acting, so as not to act beside the next leader, and stands by.
+// lead acts while this process holds the lock. A process that loses it stops acting, so as not to act beside the next
+// leader, and stands by.
 func (p *process) lead(ctx context.Context) error {
 	side := cmp.Or(p.layout.home(schema.GroupResource{Resource: "configmaps"}), pair.Modern)
 	config := map[pair.Side]*rest.Config{pair.Legacy: p.options.Legacy, pair.Modern: p.options.Modern}[side]

@@ -23,15 +23,16 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// registration keeps what makes the modern API server change pods: the registration of the webhook, or policies of its own. What a plan
-// does not want is removed: pods would wait for an answer that nobody gives. Only the leader does.
+// registration keeps what makes the modern API server change pods: the registration of the webhook, or policies of its
+// own. What a plan does not want is removed: pods would wait for an answer that nobody gives. Only the leader does.
 type registration struct {
 	*cluster
 	webhook *Webhook // nil where nobody answers
 }
 
 // registrationKinds are what a registration consists of, each after what it refers to.
-var registrationKinds = []string{"MutatingWebhookConfiguration", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
+var registrationKinds = []string{"MutatingWebhookConfiguration", "MutatingAdmissionPolicy",
+	"MutatingAdmissionPolicyBinding"}
 
 func (r *registration) sync(ctx context.Context) error {
 	known, err := r.catalogs[pair.Modern].recent(ctx)
@@ -84,7 +85,8 @@ func (r *registration) wanted(served map[string]resource) ([]map[string]any, err
 		return nil, nil
 	case p.Pods.Admission.By == plan.ByPolicy:
 		if served["MutatingAdmissionPolicy"].Version != "v1" {
-			return nil, errors.New("the modern side does not serve MutatingAdmissionPolicy in admissionregistration.k8s.io/v1")
+			return nil, errors.New("the modern side does not serve MutatingAdmissionPolicy in " +
+				"admissionregistration.k8s.io/v1")
 		}
 		return admission.For(p).Policies(p.Pods.Admission), nil
 	case r.webhook == nil:
@@ -98,7 +100,8 @@ func (r *registration) wanted(served map[string]resource) ([]map[string]any, err
 	if err != nil {
 		return nil, fmt.Errorf("reading what the modern API server is to trust: %w", err)
 	}
-	return []map[string]any{admission.For(p).Webhook(p.Pods.Admission, of.Version, r.webhook.URL, base64.StdEncoding.EncodeToString(ca))}, nil
+	return []map[string]any{admission.For(p).Webhook(p.Pods.Admission, of.Version, r.webhook.URL,
+		base64.StdEncoding.EncodeToString(ca))}, nil
 }
 
 // markSystemNamespace labels the control plane's own namespace, so that no server asks about pods in it.
@@ -113,8 +116,10 @@ func (r *registration) markSystemNamespace(ctx context.Context) error {
 	if object.GetLabels()[admission.OptOut] == admission.Off {
 		return nil
 	}
-	meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion()}}
-	return r.change(ctx, of, meta, "nothing of the control plane waits for an answer of its own", map[string]any{"labels": map[string]any{admission.OptOut: admission.Off}})
+	meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: object.GetName(), UID: object.GetUID(),
+		ResourceVersion: object.GetResourceVersion()}}
+	return r.change(ctx, of, meta, "nothing of the control plane waits for an answer of its own",
+		map[string]any{"labels": map[string]any{admission.OptOut: admission.Off}})
 }
 
 // contentAnnotation tells what was written: servers add defaults, and drop what they do not know.
@@ -139,18 +144,20 @@ func (r *registration) ensure(ctx context.Context, of resource, name string, wan
 		return nil
 	default:
 		what, verb, at = "change", http.MethodPut, of.object("", name)
-		wanted["metadata"].(map[string]any)["resourceVersion"] = (&unstructured.Unstructured{Object: found}).GetResourceVersion()
+		wanted["metadata"].(map[string]any)["resourceVersion"] = (&unstructured.Unstructured{Object: found}).
+			GetResourceVersion()
 	}
 	err = r.writer.write(ctx, of.side, verb, at, wanted)
-	r.record(what, of, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}, "the modern API server changes pods by it", err)
+	r.record(what, of, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		"the modern API server changes pods by it", err)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", of.describe("", name), err)
 	}
 	return nil
 }
 
-// kept reports whether what was found says nothing else than what is wanted, and was written for it. A field that the version does not
-// know is missing in it for ever.
+// kept reports whether what was found says nothing else than what is wanted, and was written for it. A field that the
+// version does not know is missing in it for ever.
 func kept(found, wanted any) bool {
 	switch want := wanted.(type) {
 	case map[string]any:

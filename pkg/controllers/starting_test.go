@@ -88,7 +88,8 @@ func TestDefinitionsThatAreNotServedKeepNamespaces(t *testing.T) {
 	w.put("", "namespaces", "", "going")
 	w.setNamespace("going", true, NamespaceFinalizer)
 	w.define(modern, "things.new.test")
-	if err := m.namespaces.process(t.Context(), "going"); err == nil || !strings.Contains(err.Error(), "things.new.test") {
+	if err := m.namespaces.process(t.Context(), "going"); err == nil ||
+		!strings.Contains(err.Error(), "things.new.test") {
 		t.Errorf("process = %v, want the definition's name", err)
 	}
 	taken := &w.own[modern].objects["customresourcedefinitions//things.new.test"].Status.Conditions[0] // its names are

@@ -31,8 +31,8 @@ const (
 	uidAnnotation     = "kubernetes.io/service-account.uid"
 )
 
-// tokens knows the Secrets that hold tokens, from a watch, and makes one for an account that has none. Of a Secret it keeps names and
-// whether a pod can start with it, nothing of what is in it.
+// tokens knows the Secrets that hold tokens, from a watch, and makes one for an account that has none. Of a Secret it
+// keeps names and whether a pod can start with it, nothing of what is in it.
 type tokens struct {
 	cluster *cluster
 	side    pair.Side     // the nodes see its Secrets
@@ -156,7 +156,8 @@ func (t *tokens) seeSecret(o *metav1.PartialObjectMetadata) {
 	if of.name == "" || o.DeletionTimestamp != nil {
 		return
 	}
-	t.secrets[of] = append(t.secrets[of], tokenSecret{name: o.Name, resourceVersion: o.ResourceVersion, of: types.UID(o.Annotations[uidAnnotation]), filled: o.Annotations[filledAnnotation] != ""})
+	t.secrets[of] = append(t.secrets[of], tokenSecret{name: o.Name, resourceVersion: o.ResourceVersion,
+		of: types.UID(o.Annotations[uidAnnotation]), filled: o.Annotations[filledAnnotation] != ""})
 	slices.SortFunc(t.secrets[of], func(a, b tokenSecret) int { return cmp.Compare(a.name, b.name) })
 }
 
@@ -171,8 +172,9 @@ func (t *tokens) forgetSecret(o *metav1.PartialObjectMetadata) {
 // errNoAccount: a pod without its account is one that the API server refuses itself.
 var errNoAccount = errors.New("there is no such service account")
 
-// Secret names the Secret of an account's token. One that is filled is taken at once. Otherwise the pod is held, not for long: for the
-// controllers that make a Secret for every account, where there are some, and for the token of one that is made here.
+// Secret names the Secret of an account's token. One that is filled is taken at once. Otherwise the pod is held, not
+// for long: for the controllers that make a Secret for every account, where there are some, and for the token of one
+// that is made here.
 func (t *tokens) Secret(ctx context.Context, namespace, name string, dryRun bool) (secret, warning string, err error) {
 	of := account{namespace, name}
 	ctx, cancel := context.WithTimeout(ctx, t.within)
@@ -221,7 +223,8 @@ func (t *tokens) Secret(ctx context.Context, namespace, name string, dryRun bool
 		return found.name, "", nil
 	}
 	secret = cmp.Or(found.name, own)
-	return secret, fmt.Sprintf("Secret %s/%s has no token yet: the pod waits for the controller that writes it", namespace, secret), nil
+	return secret, fmt.Sprintf("Secret %s/%s has no token yet: the pod waits for the controller that writes it",
+		namespace, secret), nil
 }
 
 // until waits for a condition on what is known, which is asked with the mutex held.
@@ -247,8 +250,8 @@ func (t *tokens) find(of account) (tokenSecret, types.UID) {
 	return t.findLocked(of)
 }
 
-// findLocked is the first filled Secret of the account as it is now, or the first one that may be filled. One of an account of the same
-// name that is gone will go too.
+// findLocked is the first filled Secret of the account as it is now, or the first one that may be filled. One of an
+// account of the same name that is gone will go too.
 func (t *tokens) findLocked(of account) (tokenSecret, types.UID) {
 	uid := t.accounts[of]
 	var best tokenSecret
@@ -276,18 +279,21 @@ func ownSecret(account string) string {
 	return account[:limit-len(suffix)-9] + "-" + hex.EncodeToString(sum[:4]) + suffix
 }
 
-// create makes an empty Secret, which the token controller fills; that another process made it at the same time is as good.
+// create makes an empty Secret, which the token controller fills; that another process made it at the same time is as
+// good.
 func (t *tokens) create(ctx context.Context, of account, uid types.UID, name string) error {
 	r := t.resource("secrets", "Secret")
 	err := t.cluster.writer.write(ctx, t.side, http.MethodPost, r.collection(of.namespace), map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": tokenSecretType,
-		"metadata": map[string]any{"name": name, "namespace": of.namespace, "labels": map[string]any{managedLabel: managedBy},
+		"metadata": map[string]any{"name": name, "namespace": of.namespace,
+			"labels":      map[string]any{managedLabel: managedBy},
 			"annotations": map[string]any{accountAnnotation: of.name, uidAnnotation: uid}},
 	})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	t.cluster.record("create", r, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: of.namespace, Name: name}},
+	t.cluster.record(
+		"create", r, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: of.namespace, Name: name}},
 		"a pod needs the token of service account "+of.name+", which no Secret holds", err)
 	if err != nil {
 		return fmt.Errorf("making the Secret of service account %s/%s: %w", of.namespace, of.name, err)
@@ -313,7 +319,8 @@ func decodeSecret(data []byte) (*metav1.PartialObjectMetadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	object.Annotations = map[string]string{accountAnnotation: wire.Metadata.Annotations[accountAnnotation], uidAnnotation: wire.Metadata.Annotations[uidAnnotation]}
+	object.Annotations = map[string]string{accountAnnotation: wire.Metadata.Annotations[accountAnnotation],
+		uidAnnotation: wire.Metadata.Annotations[uidAnnotation]}
 	filled := true
 	for _, key := range []string{"token", "ca.crt", "namespace"} {
 		if len(wire.Data[key]) <= len(`""`) {

@@ -10,7 +10,8 @@ import (
 type ownerState int
 
 const (
-	// ownerUnknown: a side that could hold it could not be asked. It is the zero value: what nobody found out is unknown.
+	// ownerUnknown: a side that could hold it could not be asked. It is the zero value: what nobody found out is
+	// unknown.
 	ownerUnknown ownerState = iota
 	// ownerAbsent: each side that could hold it says that it does not, or has another object of that name.
 	ownerAbsent
@@ -26,8 +27,8 @@ type subject struct {
 	states     []ownerState // of owners, in the same order
 	finalizers []string
 	deleting   bool
-	// dependents says that some object refers to this one as its owner, dependentsDeleting that one of these is itself waiting for
-	// its dependents.
+	// dependents says that some object refers to this one as its owner, dependentsDeleting that one of these is itself
+	// waiting for its dependents.
 	dependents, dependentsDeleting bool
 }
 
@@ -46,12 +47,13 @@ type verdict struct {
 	action action
 	policy metav1.DeletionPropagation // of collect
 	owners []metav1.OwnerReference    // of trim: the references that stay
-	// unblock says that the object's own references must stop blocking first: its dependents wait for it and it for them.
+	// unblock says that the object's own references must stop blocking first: its dependents wait for it and it for
+	// them.
 	unblock bool
 }
 
-// judge decides. It is the only place that decides about a deletion: an object is collected when it has owners and not one of them is, or
-// may be, there, except for owners that wait for their dependents to go.
+// judge decides. It is the only place that decides about a deletion: an object is collected when it has owners and not
+// one of them is, or may be, there, except for owners that wait for their dependents to go.
 func judge(s subject) verdict {
 	if s.deleting || len(s.owners) == 0 {
 		return verdict{action: keep}

@@ -16,23 +16,37 @@ func TestJudge(t *testing.T) {
 		subject subject
 		want    verdict
 	}{
-		"never owned":                   {subject{}, verdict{action: keep}},
-		"being deleted":                 {subject{deleting: true, owners: refs(1), states: []ownerState{ownerAbsent}}, verdict{action: keep}},
-		"owner there":                   {subject{owners: refs(1), states: []ownerState{ownerPresent}}, verdict{action: keep}},
-		"owner gone":                    {subject{owners: refs(1), states: []ownerState{ownerAbsent}}, verdict{action: collect, policy: metav1.DeletePropagationBackground}},
-		"both gone":                     {subject{owners: refs(2), states: []ownerState{ownerAbsent, ownerAbsent}}, verdict{action: collect, policy: metav1.DeletePropagationBackground}},
-		"one gone, one there":           {subject{owners: refs(2), states: []ownerState{ownerAbsent, ownerPresent}}, verdict{action: trim, owners: refs(2)[1:]}},
-		"one gone, one unknown":         {subject{owners: refs(2), states: []ownerState{ownerAbsent, ownerUnknown}}, verdict{action: doubt}},
-		"one there, one unknown":        {subject{owners: refs(2), states: []ownerState{ownerPresent, ownerUnknown}}, verdict{action: doubt}},
-		"one gone, one never asked for": {subject{owners: refs(2), states: []ownerState{ownerAbsent}}, verdict{action: doubt}},
-		"owner waits":                   {subject{owners: refs(1), states: []ownerState{ownerWaiting}}, verdict{action: collect, policy: metav1.DeletePropagationBackground}},
-		"owner waits, has dependents":   {subject{owners: refs(1), states: []ownerState{ownerWaiting}, dependents: true}, verdict{action: collect, policy: metav1.DeletePropagationForeground}},
-		"a ring": {subject{owners: refs(1), states: []ownerState{ownerWaiting}, dependents: true, dependentsDeleting: true},
+		"never owned": {subject{}, verdict{action: keep}},
+		"being deleted": {subject{deleting: true, owners: refs(1), states: []ownerState{ownerAbsent}},
+			verdict{action: keep}},
+		"owner there": {subject{owners: refs(1), states: []ownerState{ownerPresent}},
+			verdict{action: keep}},
+		"owner gone": {subject{owners: refs(1), states: []ownerState{ownerAbsent}},
+			verdict{action: collect, policy: metav1.DeletePropagationBackground}},
+		"both gone": {subject{owners: refs(2), states: []ownerState{ownerAbsent, ownerAbsent}},
+			verdict{action: collect, policy: metav1.DeletePropagationBackground}},
+		"one gone, one there": {subject{owners: refs(2), states: []ownerState{ownerAbsent, ownerPresent}},
+			verdict{action: trim, owners: refs(2)[1:]}},
+		"one gone, one unknown": {subject{owners: refs(2), states: []ownerState{ownerAbsent, ownerUnknown}},
+			verdict{action: doubt}},
+		"one there, one unknown": {subject{owners: refs(2), states: []ownerState{ownerPresent, ownerUnknown}},
+			verdict{action: doubt}},
+		"one gone, one never asked for": {subject{owners: refs(2), states: []ownerState{ownerAbsent}},
+			verdict{action: doubt}},
+		"owner waits": {subject{owners: refs(1), states: []ownerState{ownerWaiting}},
+			verdict{action: collect, policy: metav1.DeletePropagationBackground}},
+		"owner waits, has dependents": {subject{owners: refs(1), states: []ownerState{ownerWaiting}, dependents: true},
+			verdict{action: collect, policy: metav1.DeletePropagationForeground}},
+		"a ring": {subject{owners: refs(1), states: []ownerState{ownerWaiting}, dependents: true,
+			dependentsDeleting: true},
 			verdict{action: collect, policy: metav1.DeletePropagationForeground, unblock: true}},
-		"owner waits, another stays": {subject{owners: refs(2), states: []ownerState{ownerWaiting, ownerPresent}, dependents: true}, verdict{action: trim, owners: refs(2)[1:]}},
-		"orphan finalizer of its own": {subject{owners: refs(1), states: []ownerState{ownerAbsent}, finalizers: []string{metav1.FinalizerOrphanDependents}},
+		"owner waits, another stays": {subject{owners: refs(2), states: []ownerState{ownerWaiting, ownerPresent},
+			dependents: true}, verdict{action: trim, owners: refs(2)[1:]}},
+		"orphan finalizer of its own": {subject{owners: refs(1), states: []ownerState{ownerAbsent},
+			finalizers: []string{metav1.FinalizerOrphanDependents}},
 			verdict{action: collect, policy: metav1.DeletePropagationOrphan}},
-		"foreground finalizer of its own": {subject{owners: refs(1), states: []ownerState{ownerAbsent}, finalizers: []string{metav1.FinalizerDeleteDependents}},
+		"foreground finalizer of its own": {subject{owners: refs(1), states: []ownerState{ownerAbsent},
+			finalizers: []string{metav1.FinalizerDeleteDependents}},
 			verdict{action: collect, policy: metav1.DeletePropagationForeground}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +73,8 @@ func FuzzJudgeNeverCollectsWhileAnOwnerMayExist(f *testing.F) {
 		}
 		s.states = s.states[:len(s.states)-min(int(missing), len(s.states))]
 		v := judge(s)
-		mayExist := len(s.states) < len(s.owners) || slices.Contains(s.states, ownerPresent) || slices.Contains(s.states, ownerUnknown)
+		mayExist := len(s.states) < len(s.owners) || slices.Contains(s.states, ownerPresent) ||
+			slices.Contains(s.states, ownerUnknown)
 		if v.action == collect && (mayExist || len(s.owners) == 0 || s.deleting) {
 			t.Errorf("judge(%+v) collects", s)
 		}
@@ -70,8 +85,10 @@ func FuzzJudgeNeverCollectsWhileAnOwnerMayExist(f *testing.F) {
 					present++
 				}
 			}
-			if len(v.owners) != present || present == 0 || slices.Contains(s.states, ownerUnknown) || len(s.states) < len(s.owners) {
-				t.Errorf("judge(%+v) keeps %d references, want the %d of owners that are there, and none in doubt", s, len(v.owners), present)
+			if len(v.owners) != present || present == 0 || slices.Contains(s.states, ownerUnknown) ||
+				len(s.states) < len(s.owners) {
+				t.Errorf("judge(%+v) keeps %d references, want the %d of owners that are there, and none in doubt", s,
+					len(v.owners), present)
 			}
 		}
 	})

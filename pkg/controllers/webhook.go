@@ -20,7 +20,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/admission"
 )
 
-// Webhook is how the modern API server asks about pods, where it does not change them by itself. Every process answers, whoever leads.
+// Webhook is how the modern API server asks about pods, where it does not change them by itself. Every process answers,
+// whoever leads.
 type Webhook struct {
 	Listen string      // address
 	URL    string      // under which the modern API server reaches it
@@ -32,7 +33,8 @@ type Webhook struct {
 // WebhookPath is where the webhook answers.
 const WebhookPath = "/pods"
 
-// limitReviewBytes is more than an API server sends: the old and the new state of an object, each at most 1.5 MiB, and what JSON adds.
+// limitReviewBytes is more than an API server sends: the old and the new state of an object, each at most 1.5 MiB, and
+// what JSON adds.
 const limitReviewBytes = 16 << 20
 
 // limitReviewsBytes bounds the bodies of all reviews that are being served.
@@ -51,8 +53,8 @@ type reviewer struct {
 // reviewVersions are the versions of a question that are understood; the fields that matter are the same in both.
 var reviewVersions = map[string]bool{"admission.k8s.io/v1": true, "admission.k8s.io/v1beta1": true}
 
-// ServeHTTP answers a review in its own version. What could not be decided is answered by an error of HTTP: the API server then does what
-// the failure policy says.
+// ServeHTTP answers a review in its own version. What could not be decided is answered by an error of HTTP: the API
+// server then does what the failure policy says.
 func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	result := "error"
@@ -73,18 +75,21 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	q := review.Request
 	answer, err := v.change.Review(ctx, admission.Request{
-		Operation: string(q.Operation), Kind: schema.GroupVersionKind(q.Kind), Subresource: q.SubResource, Namespace: q.Namespace,
-		Object: q.Object.Raw, Old: q.OldObject.Raw, DryRun: q.DryRun != nil && *q.DryRun,
+		Operation: string(q.Operation), Kind: schema.GroupVersionKind(q.Kind), Subresource: q.SubResource,
+		Namespace: q.Namespace,
+		Object:    q.Object.Raw, Old: q.OldObject.Raw, DryRun: q.DryRun != nil && *q.DryRun,
 	}, v.tokens, v.losses)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	review.Request, review.Response = nil, &admissionv1.AdmissionResponse{UID: q.UID, Allowed: answer.Refusal == "", Warnings: answer.Warnings}
+	review.Request, review.Response = nil, &admissionv1.AdmissionResponse{UID: q.UID, Allowed: answer.Refusal == "",
+		Warnings: answer.Warnings}
 	switch {
 	case answer.Refusal != "":
 		result = "refused"
-		review.Response.Result = &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: answer.Refusal}
+		review.Response.Result = &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity,
+			Reason: metav1.StatusReasonInvalid, Message: answer.Refusal}
 	case len(answer.Patch) > 0:
 		result = "changed"
 		form := admissionv1.PatchTypeJSONPatch
@@ -106,7 +111,8 @@ func readReview(data []byte) (*admissionv1.AdmissionReview, error) {
 		return nil, fmt.Errorf("reading the review: %w", err)
 	}
 	if review.Kind != "AdmissionReview" || !reviewVersions[review.APIVersion] {
-		return nil, fmt.Errorf("%q %q: want an AdmissionReview of admission.k8s.io/v1 or v1beta1", review.APIVersion, review.Kind)
+		return nil, fmt.Errorf("%q %q: want an AdmissionReview of admission.k8s.io/v1 or v1beta1", review.APIVersion,
+			review.Kind)
 	}
 	if review.Request == nil || review.Request.UID == "" {
 		return nil, errors.New("the review has no request with a uid")
@@ -127,8 +133,10 @@ func (p *process) answers(ctx context.Context, o *Webhook) (wait func(), err err
 	timeout := time.Duration(planned.Pods.Admission.TimeoutSeconds) * time.Second
 	tokens := newTokens(p.cluster, timeout/2)
 	mux := http.NewServeMux()
-	mux.Handle(WebhookPath, webserver.Limit(webserver.DefaultRequests, &reviewer{change: admission.For(planned), tokens: tokens, losses: o.Losses, timeout: timeout * 9 / 10,
-		memory: webserver.NewBudget(limitReviewsBytes), metrics: p.metrics}))
+	mux.Handle(WebhookPath,
+		webserver.Limit(webserver.DefaultRequests,
+			&reviewer{change: admission.For(planned), tokens: tokens, losses: o.Losses, timeout: timeout * 9 / 10,
+				memory: webserver.NewBudget(limitReviewsBytes), metrics: p.metrics}))
 	var group sync.WaitGroup
 	group.Go(func() { tokens.run(ctx) })
 	group.Go(func() {
@@ -140,8 +148,8 @@ func (p *process) answers(ctx context.Context, o *Webhook) (wait func(), err err
 	return group.Wait, nil
 }
 
-// http1 keeps a listener to HTTP/1.1. The API server of 1.10 does not get over an HTTP/2 connection whose other end went away: for minutes it
-// finds "no cached connection", and no pod can be made (seen).
+// http1 keeps a listener to HTTP/1.1. The API server of 1.10 does not get over an HTTP/2 connection whose other end
+// went away: for minutes it finds "no cached connection", and no pod can be made (seen).
 func http1(config *tls.Config) *tls.Config {
 	config = config.Clone()
 	config.NextProtos = []string{"http/1.1"}

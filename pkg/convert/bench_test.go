@@ -14,16 +14,26 @@ var mixed = []struct {
 	to   schema.GroupVersionKind
 	text string
 }{
-	{kind("apps", "v1", "Deployment"), fmt.Sprintf(workload, "extensions/v1beta1", "Deployment", `"replicas":3,"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":1}},"revisionHistoryLimit":10,`)},
+	{kind("apps", "v1", "Deployment"),
+		fmt.Sprintf(workload, "extensions/v1beta1", "Deployment",
+			`"replicas":3,"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":1}},"revisionHistoryLimit":10,`)},
 	{kind("apps", "v1", "Deployment"), fmt.Sprintf(workload, "apps/v1beta1", "Deployment", `"replicas":3,`)},
-	{kind("apps", "v1", "DaemonSet"), fmt.Sprintf(workload, "extensions/v1beta1", "DaemonSet", `"updateStrategy":{"type":"OnDelete"},`)},
-	{kind("apps", "v1", "StatefulSet"), fmt.Sprintf(workload, "apps/v1beta1", "StatefulSet", `"replicas":3,"serviceName":"web",`)},
-	{kind("networking.k8s.io", "v1", "Ingress"), `{"apiVersion":"extensions/v1beta1","kind":"Ingress","metadata":{"name":"web","namespace":"shop","annotations":{"kubernetes.io/ingress.class":"nginx"}},"spec":{"tls":[{"hosts":["web.example.com"],"secretName":"web-tls"}],"rules":[{"host":"web.example.com","http":{"paths":[{"path":"/","backend":{"serviceName":"web","servicePort":80}},{"path":"/api","backend":{"serviceName":"api","servicePort":"http"}}]}}]}}`},
-	{kind("autoscaling", "v2", "HorizontalPodAutoscaler"), `{"apiVersion":"autoscaling/v2beta1","kind":"HorizontalPodAutoscaler","metadata":{"name":"web","namespace":"shop"},"spec":{"minReplicas":2,"maxReplicas":10,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"},"metrics":[{"type":"Resource","resource":{"name":"cpu","targetAverageUtilization":60}},{"type":"Pods","pods":{"metricName":"requests","targetAverageValue":"100"}}]}}`},
-	{kind("batch", "v1", "CronJob"), `{"apiVersion":"batch/v1beta1","kind":"CronJob","metadata":{"name":"backup","namespace":"shop"},"spec":{"schedule":"0 3 * * *","concurrencyPolicy":"Forbid","jobTemplate":{"spec":{"backoffLimit":2,"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"backup","image":"backup:1","args":["--all"],"resources":{"requests":{"cpu":"100m","memory":"128Mi"}}}]}}}}}}`},
-	{kind("rbac.authorization.k8s.io", "v1", "Role"), `{"apiVersion":"rbac.authorization.k8s.io/v1beta1","kind":"Role","metadata":{"name":"reader","namespace":"shop"},"rules":[{"apiGroups":[""],"resources":["pods","services"],"verbs":["get","list","watch"]},{"apiGroups":["apps"],"resources":["deployments"],"verbs":["get","list"]}]}`},
-	{kind("policy", "v1", "PodDisruptionBudget"), `{"apiVersion":"policy/v1beta1","kind":"PodDisruptionBudget","metadata":{"name":"web","namespace":"shop"},"spec":{"minAvailable":1,"selector":{"matchLabels":{"app":"web"}}}}`},
-	{kind("", "v1", "Service"), `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop","labels":{"app":"web"}},"spec":{"selector":{"app":"web"},"ports":[{"name":"http","port":80,"targetPort":"http"},{"name":"metrics","port":9100,"targetPort":9100}]}}`},
+	{kind("apps", "v1", "DaemonSet"),
+		fmt.Sprintf(workload, "extensions/v1beta1", "DaemonSet", `"updateStrategy":{"type":"OnDelete"},`)},
+	{kind("apps", "v1", "StatefulSet"),
+		fmt.Sprintf(workload, "apps/v1beta1", "StatefulSet", `"replicas":3,"serviceName":"web",`)},
+	{kind("networking.k8s.io", "v1", "Ingress"),
+		`{"apiVersion":"extensions/v1beta1","kind":"Ingress","metadata":{"name":"web","namespace":"shop","annotations":{"kubernetes.io/ingress.class":"nginx"}},"spec":{"tls":[{"hosts":["web.example.com"],"secretName":"web-tls"}],"rules":[{"host":"web.example.com","http":{"paths":[{"path":"/","backend":{"serviceName":"web","servicePort":80}},{"path":"/api","backend":{"serviceName":"api","servicePort":"http"}}]}}]}}`},
+	{kind("autoscaling", "v2", "HorizontalPodAutoscaler"),
+		`{"apiVersion":"autoscaling/v2beta1","kind":"HorizontalPodAutoscaler","metadata":{"name":"web","namespace":"shop"},"spec":{"minReplicas":2,"maxReplicas":10,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"},"metrics":[{"type":"Resource","resource":{"name":"cpu","targetAverageUtilization":60}},{"type":"Pods","pods":{"metricName":"requests","targetAverageValue":"100"}}]}}`},
+	{kind("batch", "v1", "CronJob"),
+		`{"apiVersion":"batch/v1beta1","kind":"CronJob","metadata":{"name":"backup","namespace":"shop"},"spec":{"schedule":"0 3 * * *","concurrencyPolicy":"Forbid","jobTemplate":{"spec":{"backoffLimit":2,"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"backup","image":"backup:1","args":["--all"],"resources":{"requests":{"cpu":"100m","memory":"128Mi"}}}]}}}}}}`},
+	{kind("rbac.authorization.k8s.io", "v1", "Role"),
+		`{"apiVersion":"rbac.authorization.k8s.io/v1beta1","kind":"Role","metadata":{"name":"reader","namespace":"shop"},"rules":[{"apiGroups":[""],"resources":["pods","services"],"verbs":["get","list","watch"]},{"apiGroups":["apps"],"resources":["deployments"],"verbs":["get","list"]}]}`},
+	{kind("policy", "v1", "PodDisruptionBudget"),
+		`{"apiVersion":"policy/v1beta1","kind":"PodDisruptionBudget","metadata":{"name":"web","namespace":"shop"},"spec":{"minAvailable":1,"selector":{"matchLabels":{"app":"web"}}}}`},
+	{kind("", "v1", "Service"),
+		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop","labels":{"app":"web"}},"spec":{"selector":{"app":"web"},"ports":[{"name":"http","port":80,"targetPort":"http"},{"name":"metrics","port":9100,"targetPort":9100}]}}`},
 }
 
 // workload is an object with a pod template, as a person writes it.

@@ -1,9 +1,11 @@
-// Package convert turns one object from one API version into another: the native kinds through Kubernetes' own conversion
-// functions (those of 1.36), versions that 1.36 no longer has through rules of this package, custom resources through functions
-// that are registered. With each object come the losses: what the target version cannot say.
+// Package convert turns one object from one API version into another: the native kinds through Kubernetes' own
+// conversion functions (those of 1.36), versions that 1.36 no longer has through rules of this package, custom
+// resources through functions that are registered. With each object come the losses: what the target version cannot
+// say.
 //
-// Nothing is defaulted and nothing is invented: a field that the input does not name is in the output only when it carries
-// something of the input. Building a Converter costs some ten milliseconds; importing the package costs next to nothing.
+// Nothing is defaulted and nothing is invented: a field that the input does not name is in the output only when it
+// carries something of the input. Building a Converter costs some ten milliseconds; importing the package costs next to
+// nothing.
 package convert
 
 import (
@@ -36,8 +38,8 @@ type Converter struct {
 	minors   map[kubever.Minor]*shapes // as the API descriptions of each minor tell them
 }
 
-// Func converts one object of a kind to another kind. It may keep and change what it is given, a copy of its own, and sets all
-// but apiVersion and kind of its result.
+// Func converts one object of a kind to another kind. It may keep and change what it is given, a copy of its own, and
+// sets all but apiVersion and kind of its result.
 type Func func(object map[string]any) (map[string]any, error)
 
 // UnsupportedError says that no conversion leads from one kind to another, and why. To is empty when no kind was named.
@@ -85,7 +87,8 @@ func New() (*Converter, error) {
 	known := scheme.AllKnownTypes()
 	for gvk := range known {
 		hub, ok := known[schema.GroupVersionKind{Group: gvk.Group, Version: runtime.APIVersionInternal, Kind: gvk.Kind}]
-		if !ok || gvk.Version == runtime.APIVersionInternal || isListKind(gvk.Kind) || slices.Contains(requestKinds, gvk.Kind) {
+		if !ok || gvk.Version == runtime.APIVersionInternal || isListKind(gvk.Kind) ||
+			slices.Contains(requestKinds, gvk.Kind) {
 			continue
 		}
 		c.hubs[gvk] = hub
@@ -102,13 +105,14 @@ func New() (*Converter, error) {
 }
 
 // requestKinds are parameters of requests: every group has them, and they are no objects.
-var requestKinds = []string{"CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions", "WatchEvent", "ExportOptions", "Status", "APIVersions", "APIGroup"}
+var requestKinds = []string{"CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions",
+	"UpdateOptions", "WatchEvent", "ExportOptions", "Status", "APIVersions", "APIGroup"}
 
 func isListKind(kind string) bool { return strings.HasSuffix(kind, "List") && kind != "List" }
 
-// Register adds a conversion, of a custom resource for example. Conversions follow each other: with A to B and B to C registered, A
-// converts to C. Only with a way back can losses be told from moves: without it, every value that is not in its place is reported.
-// Not safe beside conversions.
+// Register adds a conversion, of a custom resource for example. Conversions follow each other: with A to B and B to C
+// registered, A converts to C. Only with a way back can losses be told from moves: without it, every value that is not
+// in its place is reported. Not safe beside conversions.
 func (c *Converter) Register(from, to schema.GroupVersionKind, convert Func) {
 	if c.edges[from] == nil {
 		c.edges[from] = map[schema.GroupVersionKind]Func{}
@@ -117,11 +121,13 @@ func (c *Converter) Register(from, to schema.GroupVersionKind, convert Func) {
 	c.routes.Clear()
 }
 
-// Convert returns the object as the kind in the other version, and what is lost on the way. It also takes a list of one kind
-// (apps/v1beta1 DeploymentList to apps/v1 DeploymentList) and converts item by item; paths of losses then start with items[i].
-// The input is neither kept nor changed. A conversion to the kind that the object has already is a copy.
-// Errors: *UnsupportedError when no conversion leads there; *ContentError when the object is not what its kind requires.
-func (c *Converter) Convert(in *unstructured.Unstructured, to schema.GroupVersionKind) (*unstructured.Unstructured, []Loss, error) {
+// Convert returns the object as the kind in the other version, and what is lost on the way. It also takes a list of one
+// kind (apps/v1beta1 DeploymentList to apps/v1 DeploymentList) and converts item by item; paths of losses then start
+// with items[i]. The input is neither kept nor changed. A conversion to the kind that the object has already is a copy.
+// Errors: *UnsupportedError when no conversion leads there; *ContentError when the object is not what its kind
+// requires.
+func (c *Converter) Convert(in *unstructured.Unstructured, to schema.GroupVersionKind) (*unstructured.Unstructured,
+	[]Loss, error) {
 	out, losses, err := c.convert(in.Object, to, false)
 	if err != nil {
 		return nil, nil, err
@@ -157,7 +163,8 @@ func (c *Converter) convert(in map[string]any, to schema.GroupVersionKind, owned
 	return r.convert(in, owned)
 }
 
-func (c *Converter) convertList(in map[string]any, from, to schema.GroupVersionKind, owned bool) (map[string]any, []Loss, error) {
+func (c *Converter) convertList(in map[string]any, from, to schema.GroupVersionKind, owned bool) (map[string]any,
+	[]Loss, error) {
 	itemFrom := from.GroupVersion().WithKind(strings.TrimSuffix(from.Kind, "List"))
 	r, err := c.route(itemFrom, to.GroupVersion().WithKind(strings.TrimSuffix(to.Kind, "List")))
 	if err != nil {
@@ -200,9 +207,9 @@ func (c *Converter) convertList(in map[string]any, from, to schema.GroupVersionK
 	return out, losses, nil
 }
 
-// ConvertTyped converts between Go types, or from a Go type to unstructured and back. The kind of in is that of its Go type, or the one
-// it names. The result has the Go type of its version in k8s.io/api; a kind that has none there comes back unstructured.
-// Errors: as Convert.
+// ConvertTyped converts between Go types, or from a Go type to unstructured and back. The kind of in is that of its Go
+// type, or the one it names. The result has the Go type of its version in k8s.io/api; a kind that has none there comes
+// back unstructured. Errors: as Convert.
 func (c *Converter) ConvertTyped(in runtime.Object, to schema.GroupVersionKind) (runtime.Object, []Loss, error) {
 	var out runtime.Object = &unstructured.Unstructured{}
 	if c.scheme.Recognizes(to) {
@@ -220,9 +227,8 @@ func (c *Converter) ConvertTyped(in runtime.Object, to schema.GroupVersionKind) 
 	return out, losses, nil
 }
 
-// ConvertInto converts in to the kind of out and stores the result there. The kind of each is that of its Go type, or the one it
-// names; either may be unstructured.
-// Errors: as Convert.
+// ConvertInto converts in to the kind of out and stores the result there. The kind of each is that of its Go type, or
+// the one it names; either may be unstructured. Errors: as Convert.
 func (c *Converter) ConvertInto(in, out runtime.Object) ([]Loss, error) {
 	from, err := c.kindOf(in)
 	if err != nil {
@@ -263,14 +269,15 @@ func (c *Converter) kindOf(object runtime.Object) (schema.GroupVersionKind, erro
 	}
 	kinds, _, err := c.scheme.ObjectKinds(object)
 	if err != nil {
-		return schema.GroupVersionKind{}, fmt.Errorf("%T: names no kind, and its Go type is none of Kubernetes' own", object)
+		return schema.GroupVersionKind{}, fmt.Errorf("%T: names no kind, and its Go type is none of Kubernetes' own",
+			object)
 	}
 	return kinds[0], nil
 }
 
-// Equivalents lists the kinds that an object of this kind can become, itself left out: other versions, other groups that the
-// kind moved through, and what is registered. Same group first, then stable versions before beta before alpha, newest first.
-// It does not say that nothing is lost.
+// Equivalents lists the kinds that an object of this kind can become, itself left out: other versions, other groups
+// that the kind moved through, and what is registered. Same group first, then stable versions before beta before alpha,
+// newest first. It does not say that nothing is lost.
 func (c *Converter) Equivalents(gvk schema.GroupVersionKind) []schema.GroupVersionKind {
 	reached := c.reach(gvk)
 	delete(reached, gvk)

@@ -41,7 +41,8 @@ func parse(t testing.TB, text []byte) *unstructured.Unstructured {
 	return u
 }
 
-// TestConversions: each case names a kind (apps/v1 Deployment) in its comment, and holds the object, what it becomes, and the losses.
+// TestConversions: each case names a kind (apps/v1 Deployment) in its comment, and holds the object, what it becomes,
+// and the losses.
 func TestConversions(t *testing.T) {
 	c := newConverter(t)
 	golden.Cases(t, "testdata/*.txtar", func(t *testing.T, g *golden.Case) {
@@ -100,7 +101,8 @@ func TestEveryKind(t *testing.T) {
 			}
 			_, err := c.route(from, to)
 			var unsupported *UnsupportedError
-			if err != nil && (!errors.As(err, &unsupported) || alone[from] == "" && alone[to] == "" && deadEnds[from] == "" && deadEnds[to] == "") {
+			if err != nil && (!errors.As(err, &unsupported) || alone[from] == "" && alone[to] == "" &&
+				deadEnds[from] == "" && deadEnds[to] == "") {
 				t.Errorf("%v", err)
 			}
 		}
@@ -118,7 +120,8 @@ func TestEquivalents(t *testing.T) {
 		kind schema.GroupVersionKind
 		want string
 	}{
-		{kind("extensions", "v1beta1", "Deployment"), "apps/v1 Deployment, apps/v1beta2 Deployment, apps/v1beta1 Deployment"},
+		{kind("extensions", "v1beta1", "Deployment"),
+			"apps/v1 Deployment, apps/v1beta2 Deployment, apps/v1beta1 Deployment"},
 		{kind("networking.k8s.io", "v1", "Ingress"), "networking.k8s.io/v1beta1 Ingress, extensions/v1beta1 Ingress"},
 		{kind("batch", "v2alpha1", "ScheduledJob"), "batch/v1 CronJob, batch/v1beta1 CronJob, batch/v2alpha1 CronJob"},
 		{kind("", "v1", "Event"), "events.k8s.io/v1 Event, events.k8s.io/v1beta1 Event"},

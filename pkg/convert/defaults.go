@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Defaults compares what servers make of the fields that an object and its conversion leave out: a DaemonSet of extensions/v1beta1
-// without an update strategy waits for deletions, one of apps/v1 rolls. Each such field is a Loss without a value. With write, what
-// the version of in defaults is written into out, and only what cannot be said there is reported.
-// The defaults are those of Kubernetes 1.36; of versions that it no longer has nothing is said.
-// Errors: *ContentError for an object that is not what its kind requires.
+// Defaults compares what servers make of the fields that an object and its conversion leave out: a DaemonSet of
+// extensions/v1beta1 without an update strategy waits for deletions, one of apps/v1 rolls. Each such field is a Loss
+// without a value. With write, what the version of in defaults is written into out, and only what cannot be said there
+// is reported. The defaults are those of Kubernetes 1.36; of versions that it no longer has nothing is said. Errors:
+// *ContentError for an object that is not what its kind requires.
 func (c *Converter) Defaults(in, out *unstructured.Unstructured, write bool) ([]Loss, error) {
 	from, to := in.GroupVersionKind(), out.GroupVersionKind()
 	hub, native := c.hubs[from]
@@ -65,8 +65,8 @@ func (c *Converter) defaulted(object map[string]any, gvk schema.GroupVersionKind
 	return typed, nil
 }
 
-// withoutPodSpec leaves out what has the same defaults in both versions and is most of the object. The labels of a pod template stay:
-// selectors are made of them.
+// withoutPodSpec leaves out what has the same defaults in both versions and is most of the object. The labels of a pod
+// template stay: selectors are made of them.
 func withoutPodSpec(object map[string]any, template path) map[string]any {
 	rest, part := cut(object, template)
 	if fields, ok := part.(map[string]any); ok {
@@ -110,7 +110,9 @@ func (d *defaults) field(name string, object, was, is map[string]any) {
 		object[name] = runtime.DeepCopyJSONValue(before)
 		return
 	}
-	d.losses = append(d.losses, Loss{Path: d.at.String(), Meaning: "not set, which is " + spelled(before) + " in " + d.from.GroupVersion().String() + " and " + spelled(now) + " in " + d.to.GroupVersion().String()})
+	d.losses = append(d.losses,
+		Loss{Path: d.at.String(), Meaning: "not set, which is " + spelled(before) + " in " +
+			d.from.GroupVersion().String() + " and " + spelled(now) + " in " + d.to.GroupVersion().String()})
 }
 
 // inside compares what is in a value that the object says.

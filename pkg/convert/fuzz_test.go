@@ -35,9 +35,12 @@ import (
 
 // fuzzers fill internal types with what the groups allow.
 var fuzzers = fuzzer.MergeFuzzerFuncs(
-	fuzzer.FuzzerFuncs(rawExtensions), metafuzzer.Funcs, apiextensionsfuzzer.Funcs, admissionregistrationfuzzer.Funcs, appsfuzzer.Funcs,
-	autoscalingfuzzer.Funcs, batchfuzzer.Funcs, certificatesfuzzer.Funcs, corefuzzer.Funcs, discoveryfuzzer.Funcs, extensionsfuzzer.Funcs,
-	flowcontrolfuzzer.Funcs, networkingfuzzer.Funcs, policyfuzzer.Funcs, rbacfuzzer.Funcs, resourcefuzzer.Funcs, schedulingfuzzer.Funcs,
+	fuzzer.FuzzerFuncs(rawExtensions), metafuzzer.Funcs, apiextensionsfuzzer.Funcs, admissionregistrationfuzzer.Funcs,
+	appsfuzzer.Funcs,
+	autoscalingfuzzer.Funcs, batchfuzzer.Funcs, certificatesfuzzer.Funcs, corefuzzer.Funcs, discoveryfuzzer.Funcs,
+	extensionsfuzzer.Funcs,
+	flowcontrolfuzzer.Funcs, networkingfuzzer.Funcs, policyfuzzer.Funcs, rbacfuzzer.Funcs, resourcefuzzer.Funcs,
+	schedulingfuzzer.Funcs,
 	storagefuzzer.Funcs,
 )
 
@@ -103,8 +106,8 @@ func (s *specimens) nativePairs(f func(from, to schema.GroupVersionKind)) {
 	}
 }
 
-// TestRelabelling: an object whose fields have their place in both versions is changed by Kubernetes' own functions in nothing but the
-// name of its version.
+// TestRelabelling: an object whose fields have their place in both versions is changed by Kubernetes' own functions in
+// nothing but the name of its version.
 func TestRelabelling(t *testing.T) {
 	s := newSpecimens(t, 1)
 	pairs := 0
@@ -132,9 +135,11 @@ func TestRelabelling(t *testing.T) {
 			}
 			relabelled, converted = normal(t, s.c, relabelled), normal(t, s.c, converted)
 			failed := false
-			for _, m := range []missing{between(relabelled, converted, r.target), between(converted, relabelled, r.target)} {
+			for _, m := range []missing{between(relabelled, converted, r.target),
+				between(converted, relabelled, r.target)} {
 				for _, d := range m.found {
-					t.Errorf("%s to %s is not only a matter of names: %s: %v and %v", kindName(from), kindName(to), d.at, d.value, d.now)
+					t.Errorf("%s to %s is not only a matter of names: %s: %v and %v", kindName(from), kindName(to),
+						d.at, d.value, d.now)
 					failed = true
 				}
 			}
@@ -179,7 +184,8 @@ func between(a, b map[string]any, s *shape) missing {
 	return m
 }
 
-// TestPodTemplatesAreCopied: Kubernetes' functions change nothing in a pod template, the fields that repeat others aside.
+// TestPodTemplatesAreCopied: Kubernetes' functions change nothing in a pod template, the fields that repeat others
+// aside.
 func TestPodTemplatesAreCopied(t *testing.T) {
 	s := newSpecimens(t, 3)
 	template := kind("", "v1", "PodTemplate")
@@ -189,7 +195,8 @@ func TestPodTemplatesAreCopied(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range []missing{between(in, out, s.c.shapes.of(template)), between(out, in, s.c.shapes.of(template))} {
+		for _, m := range []missing{between(in, out, s.c.shapes.of(template)),
+			between(out, in, s.c.shapes.of(template))} {
 			for _, d := range m.found {
 				t.Errorf("%s: %v and %v", d.at, d.value, d.now)
 			}
@@ -200,7 +207,8 @@ func TestPodTemplatesAreCopied(t *testing.T) {
 		{kind("apps", "v1beta1", "StatefulSet"), kind("apps", "v1", "StatefulSet")},
 	} {
 		if r, err := s.c.route(kinds[0], kinds[1]); err != nil || r.template.String() != "spec.template" {
-			t.Errorf("%s to %s: the pod template is found at %q, %v", kindName(kinds[0]), kindName(kinds[1]), r.template, err)
+			t.Errorf("%s to %s: the pod template is found at %q, %v", kindName(kinds[0]), kindName(kinds[1]),
+				r.template, err)
 		}
 	}
 }
@@ -238,12 +246,14 @@ func checkRoundTrip(t *testing.T, c *Converter, in map[string]any, to schema.Gro
 	m := between(was, is, c.shapes.of(from))
 	for _, d := range m.found {
 		if !reported(losses, d.at.String()) {
-			t.Errorf("%s to %s and back: %s is %v, was %v, and the report does not say so: %v", kindName(from), kindName(to), d.at, d.now, d.value, losses)
+			t.Errorf("%s to %s and back: %s is %v, was %v, and the report does not say so: %v", kindName(from),
+				kindName(to), d.at, d.now, d.value, losses)
 		}
 	}
 	for _, loss := range losses {
 		if len(m.found) == 0 {
-			t.Errorf("%s to %s: %s is reported lost (%s) but comes back", kindName(from), kindName(to), loss.Path, loss.Meaning)
+			t.Errorf("%s to %s: %s is reported lost (%s) but comes back", kindName(from), kindName(to), loss.Path,
+				loss.Meaning)
 		}
 	}
 	invented := between(is, was, c.shapes.of(from))
@@ -284,8 +294,8 @@ func reported(losses []Loss, path string) bool {
 	return false
 }
 
-// TestRoundTripsOfRemovedVersions: the same for the versions that Kubernetes 1.36 no longer has. Their objects are made of those of the
-// version next to them.
+// TestRoundTripsOfRemovedVersions: the same for the versions that Kubernetes 1.36 no longer has. Their objects are made
+// of those of the version next to them.
 func TestRoundTripsOfRemovedVersions(t *testing.T) {
 	s := newSpecimens(t, 4)
 	tried := 0

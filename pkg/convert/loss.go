@@ -43,8 +43,8 @@ func (p path) String() string {
 
 func (p path) clone() path { return slices.Clone(p) }
 
-// isEmpty reports whether a value says nothing that leaving it out would not say: null, "", 0, false, and what is made of nothing
-// else.
+// isEmpty reports whether a value says nothing that leaving it out would not say: null, "", 0, false, and what is made
+// of nothing else.
 func isEmpty(value any) bool {
 	switch value := value.(type) {
 	case nil:
@@ -121,8 +121,8 @@ func decodeValue(value, into any) bool {
 	return err == nil && json.Unmarshal(text, into) == nil
 }
 
-// missing lists what of the input is not in an object of the same kind, in the order of the paths: whole parts where nothing
-// of a part is there.
+// missing lists what of the input is not in an object of the same kind, in the order of the paths: whole parts where
+// nothing of a part is there.
 type missing struct {
 	at    path
 	found []difference
@@ -154,7 +154,8 @@ func (m *missing) compare(in, out any, s *shape) {
 			value, ok := other[key]
 			if field := s.at(key); ok {
 				m.compare(in[key], value, field)
-			} else if _, object := in[key].(map[string]any); object || !isEmpty(in[key]) { // {} may say something: emptyDir
+			} else if _, object := in[key].(map[string]any); object ||
+				!isEmpty(in[key]) { // {} may say something: emptyDir
 				m.found = append(m.found, difference{at: m.at.clone(), value: in[key], known: s == nil || field != nil})
 			}
 			m.at = m.at[:len(m.at)-1]
@@ -181,8 +182,8 @@ func (m *missing) compare(in, out any, s *shape) {
 	}
 }
 
-// reordered reports whether two lists of objects hold the same objects. Conversions that gather a list from several fields change its
-// order; they do so only where the order means nothing, as among the metrics of an autoscaler.
+// reordered reports whether two lists of objects hold the same objects. Conversions that gather a list from several
+// fields change its order; they do so only where the order means nothing, as among the metrics of an autoscaler.
 func reordered(a, b []any, element *shape) bool {
 	if element == nil || element.fields == nil {
 		return false

@@ -17,7 +17,8 @@ func (c *Converter) DecodeProtobuf(data []byte) (*unstructured.Unstructured, err
 	object, gvk, err := protobuf.NewSerializer(c.scheme, c.scheme).Decode(data, nil, nil)
 	switch {
 	case runtime.IsNotRegisteredError(err) && gvk != nil:
-		return nil, &UnsupportedError{*gvk, *gvk, "Kubernetes 1.36 has no message of this kind any more: let a server that has it write JSON"}
+		return nil, &UnsupportedError{*gvk, *gvk,
+			"Kubernetes 1.36 has no message of this kind any more: let a server that has it write JSON"}
 	case err != nil:
 		return nil, fmt.Errorf("decoding protobuf: %w", err)
 	}

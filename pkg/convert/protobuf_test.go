@@ -32,8 +32,10 @@ func oldDeployment() *extensionsv1beta1.Deployment {
 	return &extensionsv1beta1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Labels: labels},
 		Spec: extensionsv1beta1.DeploymentSpec{
-			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, RollbackTo: &extensionsv1beta1.RollbackConfig{Revision: 7},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "web:1"}}}},
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			RollbackTo: &extensionsv1beta1.RollbackConfig{Revision: 7},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "web:1"}}}},
 		},
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// relabel changes no more than the name of the version of an object that says only what both versions say in the same place, and
-// takes out the fields that neither has. It reports false when a field has to go elsewhere. TestRelabelling holds that Kubernetes'
-// functions change nothing else then.
+// relabel changes no more than the name of the version of an object that says only what both versions say in the same
+// place, and takes out the fields that neither has. It reports false when a field has to go elsewhere. TestRelabelling
+// holds that Kubernetes' functions change nothing else then.
 func (r *route) relabel(in map[string]any, owned bool) (map[string]any, []difference, bool, error) {
 	var i inspection
 	i.inspect(in, r.source, r.target, nil)
@@ -142,7 +142,8 @@ func refuses(kind reflect.Kind, value any) string {
 		if _, ok := value.(bool); !ok {
 			return "true or false"
 		}
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8,
+		reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		switch value := value.(type) {
 		case int64:
 		case float64:
@@ -156,9 +157,9 @@ func refuses(kind reflect.Kind, value any) string {
 	return ""
 }
 
-// reconcile finishes what the steps made of an object. Go types say more than their input did: replicas that were not set are 0,
-// and status is {}; and they say some things otherwise, 1Gi for 1024Mi. What the input did not say and what carries nothing of it
-// is taken out again, and what only looks otherwise is put back as it was.
+// reconcile finishes what the steps made of an object. Go types say more than their input did: replicas that were not
+// set are 0, and status is {}; and they say some things otherwise, 1Gi for 1024Mi. What the input did not say and what
+// carries nothing of it is taken out again, and what only looks otherwise is put back as it was.
 func (r *route) reconcile(in, out map[string]any) (map[string]any, []difference, error) {
 	var i inspection // a Func may leave what its version does not have
 	if i.inspect(out, nil, r.target, nil); i.wrong != nil {
@@ -240,11 +241,12 @@ func (as additions) put() {
 // walk compares an output with its input.
 type walk struct {
 	depth     int
-	displaced bool      // something of the input is not in its place
-	hollow    bool      // and a list or a map in it is empty: Go has them in memory and leaves them out of what it writes
-	void      additions // say nothing: Go cannot tell them from nothing there
-	empty     additions // say little: Go can
-	derived   additions // in a part that both versions write the same way: repeat what stands elsewhere
+	displaced bool // something of the input is not in its place
+	// and a list or a map in it is empty: Go has them in memory and leaves them out of what it writes
+	hollow  bool
+	void    additions // say nothing: Go cannot tell them from nothing there
+	empty   additions // say little: Go can
+	derived additions // in a part that both versions write the same way: repeat what stands elsewhere
 }
 
 func (w *walk) compare(in, out any, source, target *shape) {
@@ -415,7 +417,8 @@ func (r *route) losses(found []difference) []Loss {
 	var losses []Loss
 	slices.SortFunc(found, func(a, b difference) int { return strings.Compare(a.at.String(), b.at.String()) })
 	for _, d := range found {
-		losses = append(losses, Loss{Path: d.at.String(), Value: runtime.DeepCopyJSONValue(d.value), Meaning: r.meaning(d)})
+		losses = append(losses, Loss{Path: d.at.String(), Value: runtime.DeepCopyJSONValue(d.value),
+			Meaning: r.meaning(d)})
 	}
 	return losses
 }

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// edge joins a version that Kubernetes 1.36 no longer has to one that is nearer to it.
-// Shapes of the removed versions: the API descriptions of the minors that had them (pkg/kubever), and their last types.go.
+// edge joins a version that Kubernetes 1.36 no longer has to one that is nearer to it. Shapes of the removed versions:
+// the API descriptions of the minors that had them (pkg/kubever), and their last types.go.
 type edge struct {
 	from, to schema.GroupVersionKind
 	up, down Func
@@ -21,50 +21,79 @@ func kind(group, version, name string) schema.GroupVersionKind {
 }
 
 var removed = []edge{
-	{kind("autoscaling", "v2alpha1", "HorizontalPodAutoscaler"), kind("autoscaling", "v2beta1", "HorizontalPodAutoscaler"), as, as},
-	{kind("autoscaling", "v2beta1", "HorizontalPodAutoscaler"), kind("autoscaling", "v2beta2", "HorizontalPodAutoscaler"), scalerUp, scalerDown},
-	{kind("autoscaling", "v2beta2", "HorizontalPodAutoscaler"), kind("autoscaling", "v2", "HorizontalPodAutoscaler"), as, as},
+	{kind("autoscaling", "v2alpha1", "HorizontalPodAutoscaler"),
+		kind("autoscaling", "v2beta1", "HorizontalPodAutoscaler"), as, as},
+	{kind("autoscaling", "v2beta1", "HorizontalPodAutoscaler"),
+		kind("autoscaling", "v2beta2", "HorizontalPodAutoscaler"), scalerUp, scalerDown},
+	{kind("autoscaling", "v2beta2", "HorizontalPodAutoscaler"), kind("autoscaling", "v2", "HorizontalPodAutoscaler"),
+		as, as},
 	{kind("batch", "v2alpha1", "ScheduledJob"), kind("batch", "v2alpha1", "CronJob"), as, as},
 	{kind("batch", "v2alpha1", "CronJob"), kind("batch", "v1beta1", "CronJob"), as, as},
-	{kind("certificates.k8s.io", "v1alpha1", "PodCertificateRequest"), kind("certificates.k8s.io", "v1beta1", "PodCertificateRequest"), as, as},
-	{kind("coordination.k8s.io", "v1alpha1", "LeaseCandidate"), kind("coordination.k8s.io", "v1alpha2", "LeaseCandidate"), candidateUp, candidateDown},
-	{kind("discovery.k8s.io", "v1alpha1", "EndpointSlice"), kind("discovery.k8s.io", "v1beta1", "EndpointSlice"), sliceUp, as},
+	{kind("certificates.k8s.io", "v1alpha1", "PodCertificateRequest"),
+		kind("certificates.k8s.io", "v1beta1", "PodCertificateRequest"), as, as},
+	{kind("coordination.k8s.io", "v1alpha1", "LeaseCandidate"),
+		kind("coordination.k8s.io", "v1alpha2", "LeaseCandidate"), candidateUp, candidateDown},
+	{kind("discovery.k8s.io", "v1alpha1", "EndpointSlice"), kind("discovery.k8s.io", "v1beta1", "EndpointSlice"),
+		sliceUp, as},
 	{kind("extensions", "v1beta1", "PodSecurityPolicy"), kind("policy", "v1beta1", "PodSecurityPolicy"), as, as},
-	{kind("flowcontrol.apiserver.k8s.io", "v1alpha1", "FlowSchema"), kind("flowcontrol.apiserver.k8s.io", "v1beta1", "FlowSchema"), as, as},
-	{kind("flowcontrol.apiserver.k8s.io", "v1alpha1", "PriorityLevelConfiguration"), kind("flowcontrol.apiserver.k8s.io", "v1beta1", "PriorityLevelConfiguration"), as, as},
+	{kind("flowcontrol.apiserver.k8s.io", "v1alpha1", "FlowSchema"),
+		kind("flowcontrol.apiserver.k8s.io", "v1beta1", "FlowSchema"), as, as},
+	{kind("flowcontrol.apiserver.k8s.io", "v1alpha1", "PriorityLevelConfiguration"),
+		kind("flowcontrol.apiserver.k8s.io", "v1beta1", "PriorityLevelConfiguration"), as, as},
 	{kind("networking.k8s.io", "v1alpha1", "IPAddress"), kind("networking.k8s.io", "v1beta1", "IPAddress"), as, as},
 	{kind("networking.k8s.io", "v1alpha1", "ServiceCIDR"), kind("networking.k8s.io", "v1beta1", "ServiceCIDR"), as, as},
-	{kind("resource.k8s.io", "v1alpha1", "PodScheduling"), kind("resource.k8s.io", "v1alpha2", "PodSchedulingContext"), as, as},
-	{kind("resource.k8s.io", "v1alpha1", "ResourceClaim"), kind("resource.k8s.io", "v1alpha2", "ResourceClaim"), claimUp, claimDown},
-	{kind("resource.k8s.io", "v1alpha1", "ResourceClaimTemplate"), kind("resource.k8s.io", "v1alpha2", "ResourceClaimTemplate"), as, as},
-	{kind("resource.k8s.io", "v1alpha1", "ResourceClass"), kind("resource.k8s.io", "v1alpha2", "ResourceClass"), as, as},
-	{kind("resource.k8s.io", "v1alpha2", "PodSchedulingContext"), kind("resource.k8s.io", "v1alpha3", "PodSchedulingContext"), as, as},
+	{kind("resource.k8s.io", "v1alpha1", "PodScheduling"), kind("resource.k8s.io", "v1alpha2", "PodSchedulingContext"),
+		as, as},
+	{kind("resource.k8s.io", "v1alpha1", "ResourceClaim"), kind("resource.k8s.io", "v1alpha2", "ResourceClaim"),
+		claimUp, claimDown},
+	{kind("resource.k8s.io", "v1alpha1", "ResourceClaimTemplate"),
+		kind("resource.k8s.io", "v1alpha2", "ResourceClaimTemplate"), as, as},
+	{kind("resource.k8s.io", "v1alpha1", "ResourceClass"), kind("resource.k8s.io", "v1alpha2", "ResourceClass"), as,
+		as},
+	{kind("resource.k8s.io", "v1alpha2", "PodSchedulingContext"),
+		kind("resource.k8s.io", "v1alpha3", "PodSchedulingContext"), as, as},
 	{kind("resource.k8s.io", "v1alpha3", "DeviceClass"), kind("resource.k8s.io", "v1beta1", "DeviceClass"), as, as},
 	{kind("resource.k8s.io", "v1alpha3", "ResourceClaim"), kind("resource.k8s.io", "v1beta1", "ResourceClaim"), as, as},
-	{kind("resource.k8s.io", "v1alpha3", "ResourceClaimTemplate"), kind("resource.k8s.io", "v1beta1", "ResourceClaimTemplate"), as, as},
-	{kind("resource.k8s.io", "v1alpha3", "ResourceSlice"), kind("resource.k8s.io", "v1beta1", "ResourceSlice"), capacityUp, capacityDown},
-	{kind("scheduling.k8s.io", "v1alpha1", "PriorityClass"), kind("scheduling.k8s.io", "v1beta1", "PriorityClass"), as, as},
-	{kind("storagemigration.k8s.io", "v1alpha1", "StorageVersionMigration"), kind("storagemigration.k8s.io", "v1beta1", "StorageVersionMigration"), migrationUp, migrationDown},
+	{kind("resource.k8s.io", "v1alpha3", "ResourceClaimTemplate"),
+		kind("resource.k8s.io", "v1beta1", "ResourceClaimTemplate"), as, as},
+	{kind("resource.k8s.io", "v1alpha3", "ResourceSlice"), kind("resource.k8s.io", "v1beta1", "ResourceSlice"),
+		capacityUp, capacityDown},
+	{kind("scheduling.k8s.io", "v1alpha1", "PriorityClass"), kind("scheduling.k8s.io", "v1beta1", "PriorityClass"), as,
+		as},
+	{kind("storagemigration.k8s.io", "v1alpha1", "StorageVersionMigration"),
+		kind("storagemigration.k8s.io", "v1beta1", "StorageVersionMigration"), migrationUp, migrationDown},
 }
 
 const (
-	noPodSecurity = "pod security policies ended in 1.25 and no kind took their place: label namespaces for Pod Security admission, or write an admission policy"
-	noClassicDRA  = "claims for the control plane controllers of 1.26 to 1.31 name a class and parameters that only their driver understands; the device requests of later versions cannot be derived from them"
+	noPodSecurity = "pod security policies ended in 1.25 and no kind took their place: label namespaces for Pod " +
+		"Security admission, or write an admission policy"
+	noClassicDRA = "claims for the control plane controllers of 1.26 to 1.31 name a class and parameters that only " +
+		"their driver understands; the device requests of later versions cannot be derived from them"
 )
 
 // alone are kinds whose versions lead nowhere else, and why.
 var alone = map[schema.GroupVersionKind]string{
-	kind("admissionregistration.k8s.io", "v1alpha1", "ExternalAdmissionHookConfiguration"): "hooks of 1.7 and 1.8 are asked in another protocol than the webhooks that followed them: write a ValidatingWebhookConfiguration for a webhook of today",
-	kind("admissionregistration.k8s.io", "v1alpha1", "InitializerConfiguration"):           "initializers ended in 1.14 and no kind took their place: write a MutatingWebhookConfiguration",
-	kind("auditregistration.k8s.io", "v1alpha1", "AuditSink"):                              "audit sinks ended in 1.19 and no kind took their place: use --audit-policy-file and --audit-webhook-config-file",
-	kind("extensions", "v1beta1", "ReplicationControllerDummy"):                            "the kind only carries the scale subresource of replication controllers and has no content",
-	kind("extensions", "v1beta1", "ThirdPartyResource"):                                    "third-party resources ended in 1.8; a CustomResourceDefinition needs what they do not say (plural, scope), and their objects are stored elsewhere",
-	kind("networking.k8s.io", "v1alpha1", "ClusterCIDR"):                                   "cluster CIDRs ended in 1.29 and no kind took their place",
-	kind("resource.k8s.io", "v1alpha2", "ResourceClaimParameters"):                         noClassicDRA,
-	kind("resource.k8s.io", "v1alpha2", "ResourceClassParameters"):                         noClassicDRA,
-	kind("resource.k8s.io", "v1alpha2", "ResourceSlice"):                                   "slices of 1.30 hold named resources of one model; devices of later versions have attributes and capacities that cannot be derived from them",
-	kind("scheduling.k8s.io", "v1alpha1", "Workload"):                                      "the pod groups inside a workload of 1.35 became objects of their own in 1.36: one object would be several",
-	kind("settings.k8s.io", "v1alpha1", "PodPreset"):                                       "pod presets ended in 1.20 and no kind took their place: write a MutatingWebhookConfiguration or a MutatingAdmissionPolicy",
+	kind("admissionregistration.k8s.io", "v1alpha1", "ExternalAdmissionHookConfiguration"): "hooks of 1.7 and 1.8 " +
+		"are asked in another protocol than the webhooks that followed them: write a ValidatingWebhookConfiguration " +
+		"for a webhook of today",
+	kind("admissionregistration.k8s.io", "v1alpha1", "InitializerConfiguration"): "initializers ended in 1.14 and no " +
+		"kind took their place: write a MutatingWebhookConfiguration",
+	kind("auditregistration.k8s.io", "v1alpha1", "AuditSink"): "audit sinks ended in 1.19 and no kind took " +
+		"their place: use --audit-policy-file and --audit-webhook-config-file",
+	kind("extensions", "v1beta1", "ReplicationControllerDummy"): "the kind only carries the scale subresource of " +
+		"replication controllers and has no content",
+	kind("extensions", "v1beta1", "ThirdPartyResource"): "third-party resources ended in 1.8; a " +
+		"CustomResourceDefinition needs what they do not say (plural, scope), and their objects are stored elsewhere",
+	kind("networking.k8s.io", "v1alpha1", "ClusterCIDR"): "cluster CIDRs ended in 1.29 and no kind took " +
+		"their place",
+	kind("resource.k8s.io", "v1alpha2", "ResourceClaimParameters"): noClassicDRA,
+	kind("resource.k8s.io", "v1alpha2", "ResourceClassParameters"): noClassicDRA,
+	kind("resource.k8s.io", "v1alpha2", "ResourceSlice"): "slices of 1.30 hold named resources of one " +
+		"model; devices of later versions have attributes and capacities that cannot be derived from them",
+	kind("scheduling.k8s.io", "v1alpha1", "Workload"): "the pod groups inside a workload of 1.35 became objects of " +
+		"their own in 1.36: one object would be several",
+	kind("settings.k8s.io", "v1alpha1", "PodPreset"): "pod presets ended in 1.20 and no kind took their place: write " +
+		"a MutatingWebhookConfiguration or a MutatingAdmissionPolicy",
 }
 
 // deadEnds are versions that convert to some others, but not to those of today, and why.

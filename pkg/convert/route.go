@@ -25,8 +25,8 @@ type route struct {
 	source   *shape
 	target   *shape
 	relabels bool // an object whose fields all have a place in the target stays as it is
-	// template is where both versions hold a pod template, the same Go type and most of the object: it is copied past the conversion.
-	// TestPodTemplatesAreCopied holds that Kubernetes' functions change nothing in it.
+	// template is where both versions hold a pod template, the same Go type and most of the object: it is copied past
+	// the conversion. TestPodTemplatesAreCopied holds that Kubernetes' functions change nothing in it.
 	template path
 
 	converter *Converter   // of a direct route
@@ -62,7 +62,8 @@ func (c *Converter) route(from, to schema.GroupVersionKind) (*route, error) {
 	return r, nil
 }
 
-// rewrites reports whether Kubernetes writes values anew that have their place in both versions. TestRelabelling finds what is missing.
+// rewrites reports whether Kubernetes writes values anew that have their place in both versions. TestRelabelling finds
+// what is missing.
 func rewrites(from, to schema.GroupVersionKind) bool {
 	switch from.Kind {
 	case "CustomResourceDefinition": // what all versions share stands once for all in v1beta1
@@ -76,8 +77,9 @@ func rewrites(from, to schema.GroupVersionKind) bool {
 	return true
 }
 
-// rewritten reports whether this object holds one of the values that Kubernetes writes anew: an annotation that stands for a field of
-// another version, or the selector of a PodDisruptionBudget that selects nothing in one version and everything in the other.
+// rewritten reports whether this object holds one of the values that Kubernetes writes anew: an annotation that stands
+// for a field of another version, or the selector of a PodDisruptionBudget that selects nothing in one version and
+// everything in the other.
 func rewritten(object map[string]any) bool {
 	metadata, _ := object["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
@@ -125,7 +127,8 @@ func (c *Converter) neighbours(kind schema.GroupVersionKind) []schema.GroupVersi
 	return next
 }
 
-// steps lists the conversions of the shortest way, nil when there is none, and whether one goes through Kubernetes' types.
+// steps lists the conversions of the shortest way, nil when there is none, and whether one goes through Kubernetes'
+// types.
 func (c *Converter) steps(from, to schema.GroupVersionKind) (steps []step, typed bool) {
 	before := c.reach(from)
 	if _, ok := before[to]; !ok {
@@ -156,7 +159,8 @@ func (c *Converter) step(from, to schema.GroupVersionKind) step {
 }
 
 // throughHub converts with Kubernetes' own functions: to the internal type, and from there.
-func (c *Converter) throughHub(object map[string]any, from, to schema.GroupVersionKind, hub reflect.Type) (map[string]any, error) {
+func (c *Converter) throughHub(object map[string]any, from, to schema.GroupVersionKind, hub reflect.Type) (
+	map[string]any, error) {
 	source, err := c.decode(object, from)
 	if err != nil {
 		return nil, err
@@ -168,7 +172,8 @@ func (c *Converter) throughHub(object map[string]any, from, to schema.GroupVersi
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(target)
 }
 
-func (c *Converter) throughTypes(source runtime.Object, to schema.GroupVersionKind, hub reflect.Type) (runtime.Object, error) {
+func (c *Converter) throughTypes(source runtime.Object, to schema.GroupVersionKind, hub reflect.Type) (runtime.Object,
+	error) {
 	internal := reflect.New(hub).Interface()
 	if err := c.scheme.Convert(source, internal, nil); err != nil {
 		return nil, err
@@ -224,7 +229,8 @@ func (r *route) passage(in map[string]any) (map[string]any, []difference, error)
 	return r.reconcile(in, out)
 }
 
-// directly does what reconcile does with less: as long as the Go values are at hand, that nothing is lost shows by comparing them.
+// directly does what reconcile does with less: as long as the Go values are at hand, that nothing is lost shows by
+// comparing them.
 func (r *route) directly(in map[string]any) (map[string]any, []difference, error) {
 	source, err := r.converter.decode(in, r.from)
 	if err != nil {
@@ -358,8 +364,8 @@ func (c *Converter) reason(from, to schema.GroupVersionKind) string {
 	return kindName(from) + " converts to " + strings.Join(names, ", ")
 }
 
-// preferred orders kinds: stable versions first, then beta, then alpha, newest first; then by group and kind. The legacy group
-// extensions comes last.
+// preferred orders kinds: stable versions first, then beta, then alpha, newest first; then by group and kind. The
+// legacy group extensions comes last.
 func preferred(a, b schema.GroupVersionKind) int {
 	return cmp.Or(
 		-version.CompareKubeAwareVersionStrings(a.Version, b.Version),

@@ -9,14 +9,16 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// behaviorAnnotation is where servers of 1.18 and later keep spec.behavior in the versions of the autoscaler that lack the field:
-// as JSON of their internal type, whose fields start with capitals.
+// behaviorAnnotation is where servers of 1.18 and later keep spec.behavior in the versions of the autoscaler that lack
+// the field: as JSON of their internal type, whose fields start with capitals.
 const behaviorAnnotation = "autoscaling.alpha.kubernetes.io/behavior"
 
 // metricSources are the kinds of metrics of an autoscaler, and what each calls the metric's selector in v2beta1.
-var metricSources = map[string]string{"object": "selector", "pods": "selector", "resource": "", "containerResource": "", "external": "metricSelector"}
+var metricSources = map[string]string{"object": "selector", "pods": "selector", "resource": "", "containerResource": "",
+	"external": "metricSelector"}
 
-// scalerUp turns autoscaling/v2beta1 into v2beta2, which puts a metric's name and selector in one object and its goal in another.
+// scalerUp turns autoscaling/v2beta1 into v2beta2, which puts a metric's name and selector in one object and its goal
+// in another.
 func scalerUp(scaler map[string]any) (map[string]any, error) {
 	spec := object(scaler, "spec")
 	for _, metric := range objects(spec, "metrics") {
@@ -49,7 +51,8 @@ func scalerUp(scaler map[string]any) (map[string]any, error) {
 	return scaler, behaviorUp(scaler)
 }
 
-// targetType is what a goal is compared with. An object metric may state both of its goals: then the average one counts.
+// targetType is what a goal is compared with. An object metric may state both of its goals: then the average one
+// counts.
 func targetType(source string, target map[string]any) string {
 	switch {
 	case target["averageUtilization"] != nil:

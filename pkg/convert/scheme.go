@@ -89,33 +89,40 @@ import (
 	storagemigrationv1beta1 "k8s.io/kubernetes/pkg/apis/storagemigration/v1beta1"
 )
 
-// newScheme registers Kubernetes' own types and conversions: of each group the internal version, which is the hub, and every
-// version that 1.36 can still decode. The install packages are left out because they register in a global scheme at start-up.
+// newScheme registers Kubernetes' own types and conversions: of each group the internal version, which is the hub, and
+// every version that 1.36 can still decode. The install packages are left out because they register in a global scheme
+// at start-up.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	for _, add := range []func(*runtime.Scheme) error{
-		admissionregistration.AddToScheme, admissionregistrationv1.AddToScheme, admissionregistrationv1beta1.AddToScheme, admissionregistrationv1alpha1.AddToScheme,
+		admissionregistration.AddToScheme, admissionregistrationv1.AddToScheme,
+		admissionregistrationv1beta1.AddToScheme, admissionregistrationv1alpha1.AddToScheme,
 		apiextensions.AddToScheme, apiextensionsv1.AddToScheme, apiextensionsv1beta1.AddToScheme,
 		apiregistration.AddToScheme, apiregistrationv1.AddToScheme, apiregistrationv1beta1.AddToScheme,
 		apiserverinternal.AddToScheme, apiserverinternalv1alpha1.AddToScheme,
 		apps.AddToScheme, appsv1.AddToScheme, appsv1beta2.AddToScheme, appsv1beta1.AddToScheme,
-		authentication.AddToScheme, authenticationv1.AddToScheme, authenticationv1beta1.AddToScheme, authenticationv1alpha1.AddToScheme,
+		authentication.AddToScheme, authenticationv1.AddToScheme, authenticationv1beta1.AddToScheme,
+		authenticationv1alpha1.AddToScheme,
 		authorization.AddToScheme, authorizationv1.AddToScheme, authorizationv1beta1.AddToScheme,
 		autoscaling.AddToScheme, autoscalingv2.AddToScheme, autoscalingv1.AddToScheme,
 		batch.AddToScheme, batchv1.AddToScheme, batchv1beta1.AddToScheme,
-		certificates.AddToScheme, certificatesv1.AddToScheme, certificatesv1beta1.AddToScheme, certificatesv1alpha1.AddToScheme,
-		coordination.AddToScheme, coordinationv1.AddToScheme, coordinationv1beta1.AddToScheme, coordinationv1alpha2.AddToScheme,
+		certificates.AddToScheme, certificatesv1.AddToScheme, certificatesv1beta1.AddToScheme,
+		certificatesv1alpha1.AddToScheme,
+		coordination.AddToScheme, coordinationv1.AddToScheme, coordinationv1beta1.AddToScheme,
+		coordinationv1alpha2.AddToScheme,
 		core.AddToScheme, corev1.AddToScheme,
 		discovery.AddToScheme, discoveryv1.AddToScheme, discoveryv1beta1.AddToScheme,
 		events.AddToScheme, eventsv1.AddToScheme, eventsv1beta1.AddToScheme,
 		extensions.AddToScheme, extensionsv1beta1.AddToScheme,
-		flowcontrol.AddToScheme, flowcontrolv1.AddToScheme, flowcontrolv1beta3.AddToScheme, flowcontrolv1beta2.AddToScheme, flowcontrolv1beta1.AddToScheme,
+		flowcontrol.AddToScheme, flowcontrolv1.AddToScheme, flowcontrolv1beta3.AddToScheme,
+		flowcontrolv1beta2.AddToScheme, flowcontrolv1beta1.AddToScheme,
 		networking.AddToScheme, networkingv1.AddToScheme, networkingv1beta1.AddToScheme,
 		node.AddToScheme, nodev1.AddToScheme, nodev1beta1.AddToScheme, nodev1alpha1.AddToScheme,
 		policy.AddToScheme, policyv1.AddToScheme, policyv1beta1.AddToScheme,
 		rbac.AddToScheme, rbacv1.AddToScheme, rbacv1beta1.AddToScheme, rbacv1alpha1.AddToScheme,
-		resource.AddToScheme, resourcev1.AddToScheme, resourcev1beta2.AddToScheme, resourcev1beta1.AddToScheme, resourcev1alpha3.AddToScheme,
+		resource.AddToScheme, resourcev1.AddToScheme, resourcev1beta2.AddToScheme, resourcev1beta1.AddToScheme,
+		resourcev1alpha3.AddToScheme,
 		scheduling.AddToScheme, schedulingv1.AddToScheme, schedulingv1beta1.AddToScheme, schedulingv1alpha2.AddToScheme,
 		storage.AddToScheme, storagev1.AddToScheme, storagev1beta1.AddToScheme, storagev1alpha1.AddToScheme,
 		storagemigration.AddToScheme, storagemigrationv1beta1.AddToScheme,

@@ -12,8 +12,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// A shape says which fields a part of an object may have. A shape without fields and without elements is a single value: a
-// string, a quantity, a raw extension.
+// A shape says which fields a part of an object may have. A shape without fields and without elements is a single
+// value: a string, a quantity, a raw extension.
 type shape struct {
 	fields   map[string]*shape // of an object with named fields
 	element  *shape            // of a list or of a map
@@ -22,7 +22,8 @@ type shape struct {
 	goType   reflect.Type    // nil when the shape was read from the table of fields
 }
 
-// shapes reads shapes from the Go types of Kubernetes 1.36, and from the table of fields for kinds that have none there.
+// shapes reads shapes from the Go types of Kubernetes 1.36, and from the table of fields for kinds that have none
+// there.
 type shapes struct {
 	scheme *runtime.Scheme
 	mu     sync.Mutex
@@ -140,7 +141,8 @@ var (
 // isValue reports whether a type is written as one value, whatever it is made of.
 func isValue(t reflect.Type) bool {
 	pointer := reflect.PointerTo(t)
-	return pointer.Implements(marshaler) || pointer.Implements(unmarshaler) || t == reflect.TypeFor[[]byte]() || t.Kind() == reflect.Interface
+	return pointer.Implements(marshaler) || pointer.Implements(unmarshaler) || t == reflect.TypeFor[[]byte]() ||
+		t.Kind() == reflect.Interface
 }
 
 func (s *shapes) table(typeName string, minor kubever.Minor) *shape {

@@ -13,16 +13,18 @@ import (
 // Standing is what a version of a kind is to servers of one minor.
 type Standing struct {
 	kubever.Lifecycle
-	Known  bool                    // the tables know the kind; false for custom resources
-	Served bool                    // by default, without --runtime-config
-	There  bool                    // compiled in; alpha versions need --runtime-config
-	Gone   bool                    // not there, or no longer served by default
-	Target schema.GroupVersionKind // what to write instead, the kind itself when it is there; zero when there is nothing
-	Reason string                  // why there is nothing
+	Known  bool // the tables know the kind; false for custom resources
+	Served bool // by default, without --runtime-config
+	There  bool // compiled in; alpha versions need --runtime-config
+	Gone   bool // not there, or no longer served by default
+	// what to write instead, the kind itself when it is there; zero when there is nothing
+	Target schema.GroupVersionKind
+	Reason string // why there is nothing
 }
 
-// StandingIn tells what a minor makes of a kind. The target is the kind itself while the minor serves it, even deprecated, and where it
-// was never served by default or nothing took its place; otherwise the first of Equivalents that the minor serves by default.
+// StandingIn tells what a minor makes of a kind. The target is the kind itself while the minor serves it, even
+// deprecated, and where it was never served by default or nothing took its place; otherwise the first of Equivalents
+// that the minor serves by default.
 func (c *Converter) StandingIn(gvk schema.GroupVersionKind, minor kubever.Minor) Standing {
 	s := Standing{Lifecycle: kubever.LifecycleOf(gvk)}
 	s.Known = len(s.Minors) > 0
@@ -56,8 +58,8 @@ func (c *Converter) StandingIn(gvk schema.GroupVersionKind, minor kubever.Minor)
 	return s
 }
 
-// Replacement is what to write instead of a kind that a minor deprecates or no longer has: the first of Equivalents that the minor
-// serves by default and does not deprecate; false when there is none.
+// Replacement is what to write instead of a kind that a minor deprecates or no longer has: the first of Equivalents
+// that the minor serves by default and does not deprecate; false when there is none.
 func (c *Converter) Replacement(gvk schema.GroupVersionKind, minor kubever.Minor) (schema.GroupVersionKind, bool) {
 	for _, equivalent := range c.Equivalents(gvk) {
 		life := kubever.LifecycleOf(equivalent)
@@ -68,8 +70,8 @@ func (c *Converter) Replacement(gvk schema.GroupVersionKind, minor kubever.Minor
 	return schema.GroupVersionKind{}, false
 }
 
-// LossesIn names the fields of an object that a minor does not know in this version: its server drops them without a word. What
-// servers fill in themselves, status and managedFields, is left out.
+// LossesIn names the fields of an object that a minor does not know in this version: its server drops them without a
+// word. What servers fill in themselves, status and managedFields, is left out.
 func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Minor) []Loss {
 	gvk := object.GroupVersionKind()
 	known := c.shapeIn(gvk, minor)
@@ -80,7 +82,8 @@ func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Mi
 	i.inspect(object.Object, nil, known, nil)
 	var losses []Loss
 	for _, d := range i.unknown {
-		if d.at[0] == "status" || len(d.at) > 1 && d.at[0] == "metadata" && d.at[1] == "managedFields" || isEmpty(d.value) {
+		if d.at[0] == "status" || len(d.at) > 1 && d.at[0] == "metadata" && d.at[1] == "managedFields" ||
+			isEmpty(d.value) {
 			continue
 		}
 		meaning := "no version knows the field"

@@ -14,7 +14,8 @@ import (
 var (
 	pods  = Resource{GroupVersion: schema.GroupVersion{Version: "v1"}, Name: "pods", Kind: "Pod", Namespaced: true}
 	nodes = Resource{GroupVersion: schema.GroupVersion{Version: "v1"}, Name: "nodes", Kind: "Node"}
-	webs  = Resource{GroupVersion: schema.GroupVersion{Group: "apps", Version: "v1"}, Name: "deployments", Kind: "Deployment", Namespaced: true}
+	webs  = Resource{GroupVersion: schema.GroupVersion{Group: "apps", Version: "v1"}, Name: "deployments",
+		Kind: "Deployment", Namespaced: true}
 )
 
 func TestPathsLeadToWhatTheyName(t *testing.T) {
@@ -24,7 +25,8 @@ func TestPathsLeadToWhatTheyName(t *testing.T) {
 		"/api/v1":                      GroupVersionPage(pods.GroupVersion),
 		"/api/v1/pods":                 pods.Objects(""),
 		"/api/v1/namespaces/shop/pods": pods.Objects("shop"),
-		"/api/v1/nodes/n1":             nodes.Object("shop", "n1"), // the namespace of an owner's dependent is no matter of a node's
+		// the namespace of an owner's dependent is no matter of a node's
+		"/api/v1/nodes/n1": nodes.Object("shop", "n1"),
 		"/apis/apps/v1/namespaces/shop/deployments/a":  webs.Object("shop", "a"),
 		"/api/v1/namespaces/shop/pods/web/status":      pods.Object("shop", "web", "status"),
 		"/api/v1/nodes/system:node:a@b":                nodes.Object("", "system:node:a@b"),
@@ -41,7 +43,8 @@ func TestPathsLeadToWhatTheyName(t *testing.T) {
 // An owner's name came from an object that anybody may write.
 func TestPathsLeadNowhereElse(t *testing.T) {
 	for _, name := range []string{
-		"", ".", "..", "../../kube-system/pods/http:victim:8080/proxy/admin/shutdown", "a/b", "/a", "a/", "%2e%2e", "a%2fb", "..%2f", "%",
+		"", ".", "..", "../../kube-system/pods/http:victim:8080/proxy/admin/shutdown", "a/b", "/a", "a/", "%2e%2e",
+		"a%2fb", "..%2f", "%",
 	} {
 		for what, path := range map[string]Path{
 			"a name":        pods.Object("shop", name),
@@ -49,9 +52,10 @@ func TestPathsLeadNowhereElse(t *testing.T) {
 			"a collection":  pods.Objects(name),
 			"a subresource": pods.Object("shop", "web", name),
 			"a resource":    Resource{GroupVersion: pods.GroupVersion, Name: name}.Objects(""),
-			"a group":       Resource{GroupVersion: schema.GroupVersion{Group: name, Version: "v1"}, Name: "x"}.Objects(""),
-			"a version":     Resource{GroupVersion: schema.GroupVersion{Group: "g", Version: name}, Name: "x"}.Objects(""),
-			"a page":        Page(name),
+			"a group": Resource{GroupVersion: schema.GroupVersion{Group: name, Version: "v1"}, Name: "x"}.Objects(
+				""),
+			"a version": Resource{GroupVersion: schema.GroupVersion{Group: "g", Version: name}, Name: "x"}.Objects(""),
+			"a page":    Page(name),
 		} {
 			if name == "" && (what == "a namespace" || what == "a collection" || what == "a group") {
 				continue // all namespaces; the core group
@@ -79,7 +83,8 @@ func FuzzPath(f *testing.F) {
 		if namespace == "" {
 			want = 5
 		}
-		if len(segments) != want || slices.Contains(segments, "..") || slices.Contains(segments, ".") || strings.ContainsAny(p.String(), "?#\r\n ") {
+		if len(segments) != want || slices.Contains(segments, "..") || slices.Contains(segments, ".") ||
+			strings.ContainsAny(p.String(), "?#\r\n ") {
 			t.Errorf("%q and %q lead to %q", namespace, name, p)
 		}
 	})
@@ -91,8 +96,10 @@ func TestResultTellsFailureFromAbsence(t *testing.T) {
 	beta := webs
 	beta.Version = "v1beta1"
 	announced := map[schema.GroupVersion]bool{metrics: true, webs.GroupVersion: true}
-	r := &Result{Announced: announced, Resources: []Resource{pods, webs, beta}, Failed: map[schema.GroupVersion]error{metrics: down}}
-	for gv, want := range map[schema.GroupVersion]State{metrics: Failed, webs.GroupVersion: Served, {Group: "apps", Version: "v2"}: Absent} {
+	r := &Result{Announced: announced, Resources: []Resource{pods, webs, beta},
+		Failed: map[schema.GroupVersion]error{metrics: down}}
+	for gv, want := range map[schema.GroupVersion]State{metrics: Failed, webs.GroupVersion: Served,
+		{Group: "apps", Version: "v2"}: Absent} {
 		if got := r.State(gv); got != want {
 			t.Errorf("State(%s) = %d, want %d", gv, got, want)
 		}
@@ -118,7 +125,8 @@ func TestResultTellsFailureFromAbsence(t *testing.T) {
 	if got := r.OfKind(schema.GroupKind{Group: "apps", Kind: "Deployment"}); len(got) != 2 || got[0].Version != "v1" {
 		t.Errorf("OfKind = %v, want both versions, the preferred one first", got)
 	}
-	if got := r.Named(schema.GroupResource{Resource: "pods"}); len(got) != 1 || got[0].GroupVersionKind() != pods.GroupVersionKind() {
+	if got := r.Named(schema.GroupResource{Resource: "pods"}); len(got) != 1 ||
+		got[0].GroupVersionKind() != pods.GroupVersionKind() {
 		t.Errorf("Named = %v, want pods", got)
 	}
 }
@@ -128,14 +136,16 @@ func TestIdentityIsThatOfThePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	is := Identity{GitVersion: "v1.6.4-acme.1", Version: kubever.Version{Minor: 6, Patch: 4, HasPatch: true}, SystemUID: "u1"}
+	is := Identity{GitVersion: "v1.6.4-acme.1", Version: kubever.Version{Minor: 6, Patch: 4, HasPatch: true},
+		SystemUID: "u1"}
 	if err := errors.Join(is.Is(version, ""), is.Is(version, "u1")); err != nil {
 		t.Errorf("Is = %v, want the planned server", err)
 	}
 	if err := is.Is(version, "u2"); !errors.Is(err, ErrWrongServer) {
 		t.Errorf("Is another cluster: %v", err)
 	}
-	if err := (Identity{GitVersion: "v1.37.0", Newer: true}).Is(version, ""); !errors.Is(err, ErrWrongServer) || !strings.Contains(err.Error(), "v1.37.0") {
+	if err := (Identity{GitVersion: "v1.37.0", Newer: true}).Is(version, ""); !errors.Is(err, ErrWrongServer) ||
+		!strings.Contains(err.Error(), "v1.37.0") {
 		t.Errorf("Is another version: %v", err)
 	}
 	if !(Identity{Newer: true}).Behaves(kubever.BehaviourReadyzServed) || is.Behaves(kubever.BehaviourReadyzServed) {

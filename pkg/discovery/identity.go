@@ -12,15 +12,15 @@ import (
 var (
 	// ErrNotFound is the server's own word, as a Status, that it has no object of the name that was asked for.
 	ErrNotFound = errors.New("there is no such object")
-	// ErrNotServed is any other 404: of a path that is not served (1.6 says that in a Status, too), of a namespace, of a proxy on the
-	// way. It says nothing about the object.
+	// ErrNotServed is any other 404: of a path that is not served (1.6 says that in a Status, too), of a namespace, of
+	// a proxy on the way. It says nothing about the object.
 	ErrNotServed = errors.New("the path is not served")
 	// ErrForbidden: the server does not know the client, or does not permit the request.
 	ErrForbidden = errors.New("forbidden")
 	// ErrUnreachable: no server answered, or not in time.
 	ErrUnreachable = errors.New("the server is unreachable")
-	// ErrNotKubernetes: the answer is none that an API server gives to the request: no JSON, another kind, another object, a redirect, a
-	// list that does not end.
+	// ErrNotKubernetes: the answer is none that an API server gives to the request: no JSON, another kind, another
+	// object, a redirect, a list that does not end.
 	ErrNotKubernetes = errors.New("not the answer of a Kubernetes API server")
 	// ErrWrongServer: the server is not the one that was meant.
 	ErrWrongServer = errors.New("this is not the control plane that was planned")
@@ -36,8 +36,8 @@ type Identity struct {
 }
 
 // Is compares the identity with what was planned: the minor version and, unless it is "", the UID of kube-system.
-// Errors: ErrWrongServer, wrapped. Two kubeconfigs that lead to one server, or one that leads to another cluster, would make every owner
-// look absent.
+// Errors: ErrWrongServer, wrapped. Two kubeconfigs that lead to one server, or one that leads to another cluster, would
+// make every owner look absent.
 func (i Identity) Is(version kubever.Version, systemUID string) error {
 	if i.Version.Minor != version.Minor {
 		return fmt.Errorf("the server is of version %q, and the plan has %s: %w", i.GitVersion, version, ErrWrongServer)
@@ -48,7 +48,8 @@ func (i Identity) Is(version kubever.Version, systemUID string) error {
 	return nil
 }
 
-// Behaves reports whether the server behaves as named; one that there are no facts about as the newest that there are facts about.
+// Behaves reports whether the server behaves as named; one that there are no facts about as the newest that there are
+// facts about.
 func (i Identity) Behaves(behaviour kubever.Behaviour) bool {
 	minor := i.Version.Minor
 	if !minor.Known() {
@@ -62,13 +63,14 @@ type ListOptions struct {
 	// Metadata: metadata is enough; the server may send whole objects all the same.
 	Metadata                     bool
 	LabelSelector, FieldSelector string
-	// Limit is the number of objects of a page; 0 for a good one, below 0 for no pages. Servers before 1.9 send all, whatever is asked.
+	// Limit is the number of objects of a page; 0 for a good one, below 0 for no pages. Servers before 1.9 send all,
+	// whatever is asked.
 	Limit int
 	// Continue is the token of a page.
 	Continue string
 	// ResourceVersion and ResourceVersionMatch as the API has them; "" reads from the store.
 	ResourceVersion, ResourceVersionMatch string
-	// Consistent: a list whose state the server has forgotten is an error. Otherwise it goes on from the same place in the present state:
-	// no object comes twice, and objects that came or went in the meantime may be missing or there.
+	// Consistent: a list whose state the server has forgotten is an error. Otherwise it goes on from the same place in
+	// the present state: no object comes twice, and objects that came or went in the meantime may be missing or there.
 	Consistent bool
 }

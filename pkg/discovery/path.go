@@ -1,5 +1,6 @@
-// Package discovery is what an API server says of itself, as plain data: which version it is, which resources it serves, which groups it
-// could not list; and the paths that lead to what it serves. Package apiserver asks a server for it.
+// Package discovery is what an API server says of itself, as plain data: which version it is, which resources it
+// serves, which groups it could not list; and the paths that lead to what it serves. Package apiserver asks a server
+// for it.
 package discovery
 
 import (
@@ -12,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Path leads to something on an API server: a page, a collection, or an object. Every segment of it has been validated and is escaped,
-// so a name from an object leads nowhere but to an object of that name. A path that cannot be built holds the reason and is refused by
-// whoever is to send a request to it.
+// Path leads to something on an API server: a page, a collection, or an object. Every segment of it has been validated
+// and is escaped, so a name from an object leads nowhere but to an object of that name. A path that cannot be built
+// holds the reason and is refused by whoever is to send a request to it.
 type Path struct {
 	text string
 	err  error
@@ -48,7 +49,8 @@ func (p *Path) append(segment string) {
 	p.text += "/" + url.PathEscape(segment)
 }
 
-// ErrInvalidPath is wrapped by the error of a path with a segment that is empty, a dot, two dots, or has a slash or a percent sign.
+// ErrInvalidPath is wrapped by the error of a path with a segment that is empty, a dot, two dots, or has a slash or a
+// percent sign.
 var ErrInvalidPath = errors.New("invalid path")
 
 // String is the path as a URL has it, escaped.
@@ -62,7 +64,8 @@ func (p Path) Err() error {
 	return p.err
 }
 
-// GroupVersion and Kind are those of the objects at the path; empty for pages, and for subresources that speak another kind.
+// GroupVersion and Kind are those of the objects at the path; empty for pages, and for subresources that speak another
+// kind.
 func (p Path) GroupVersion() schema.GroupVersion { return p.groupVersion }
 func (p Path) Kind() string                      { return p.kind }
 

@@ -14,7 +14,8 @@ type Resource struct {
 	Namespaced   bool
 	Verbs        []string
 	Subresources []Subresource
-	// StorageVersionHash names the version in which the server stores it; "" where the form of discovery that was used does not say.
+	// StorageVersionHash names the version in which the server stores it; "" where the form of discovery that was used
+	// does not say.
 	StorageVersionHash string
 }
 

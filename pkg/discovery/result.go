@@ -11,11 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Result is what a server said that it serves. An absence in it is a fact only where nothing of the group failed and the server was ready.
+// Result is what a server said that it serves. An absence in it is a fact only where nothing of the group failed and
+// the server was ready.
 type Result struct {
 	// Identity is without the UID of kube-system.
 	Identity Identity
-	// Resources are what is served: in the order in which the server announces its groups, the preferred version of each first.
+	// Resources are what is served: in the order in which the server announces its groups, the preferred version of
+	// each first.
 	Resources []Resource
 	// Announced are the versions of groups that the server names, whether it lists any resource in them or not.
 	Announced map[schema.GroupVersion]bool
@@ -23,8 +25,8 @@ type Result struct {
 	Preferred map[string]string
 	// Failed holds what was announced and could not be listed, and why. It may hold anything.
 	Failed map[schema.GroupVersion]error
-	// Unready is why the server did not call itself ready both before and after it was asked: one that starts announces few of its
-	// groups, and says nothing of the others. nil when it was ready.
+	// Unready is why the server did not call itself ready both before and after it was asked: one that starts announces
+	// few of its groups, and says nothing of the others. nil when it was ready.
 	Unready error
 	// Asked is when the question began, by the clock of this process.
 	Asked time.Time

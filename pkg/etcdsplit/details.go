@@ -34,7 +34,8 @@ type jsonService struct {
 	} `json:"spec"`
 }
 
-// readService reads ServiceSpec: ports = 1 {protocol = 2, nodePort = 5}, clusterIP = 3, healthCheckNodePort = 12, clusterIPs = 18.
+// readService reads ServiceSpec: ports = 1 {protocol = 2, nodePort = 5}, clusterIP = 3, healthCheckNodePort = 12,
+// clusterIPs = 18.
 func readService(e *Envelope) (service, error) {
 	var s jsonService
 	if e.Encoding == JSON {
@@ -222,7 +223,8 @@ type crd struct {
 	} `json:"status"`
 }
 
-// present says whether a member holds something, whatever that is: schemas are large, and a scan keeps every CRD to its end.
+// present says whether a member holds something, whatever that is: schemas are large, and a scan keeps every CRD to its
+// end.
 type present bool
 
 // UnmarshalJSON takes null and an empty object for nothing.
@@ -242,7 +244,8 @@ func readCRD(e *Envelope) (crd, error) {
 	return c, nil
 }
 
-// apiService is what an APIService says about the group/version that it announces. It is stored as JSON by every version.
+// apiService is what an APIService says about the group/version that it announces. It is stored as JSON by every
+// version.
 type apiService struct {
 	Spec struct {
 		Group   string `json:"group"`
@@ -265,7 +268,8 @@ func readAPIService(e *Envelope) (apiService, error) {
 	return a, nil
 }
 
-// readHolder reads who holds a lock: Lease spec = 2 {holderIdentity = 1}, or the annotation on endpoints and config maps.
+// readHolder reads who holds a lock: Lease spec = 2 {holderIdentity = 1}, or the annotation on endpoints and config
+// maps.
 func readHolder(e *Envelope, m *Meta) string {
 	if record, ok := m.Annotation("control-plane.alpha.kubernetes.io/leader"); ok {
 		var r struct {

@@ -46,24 +46,26 @@ type DiffReport struct {
 // Differs reports whether there is any difference.
 func (r *DiffReport) Differs() bool { return r.OnlyLeft+r.OnlyRight+r.Changed > 0 }
 
-// Diff compares two stores, live or from files: the key at a path below the prefix and all below it. It reads the left store once
-// and the right one twice, and holds 16 bytes per key of each; up to limit differences are named.
+// Diff compares two stores, live or from files: the key at a path below the prefix and all below it. It reads the left
+// store once and the right one twice, and holds 16 bytes per key of each; up to limit differences are named.
 //
-// When the revision of the right store is compacted between the two times that it is read, both stores are compared anew.
-// Errors: those of the stores; that the revision was compacted again and again.
+// When the revision of the right store is compacted between the two times that it is read, both stores are compared
+// anew. Errors: those of the stores; that the revision was compacted again and again.
 func Diff(ctx context.Context, m *pair.Map, left, right Store, path string, limit int) (*DiffReport, error) {
 	for range 3 {
 		if report, err := diffOnce(ctx, m, left, right, path, limit); report != nil || err != nil {
 			return report, err
 		}
 	}
-	return nil, fmt.Errorf("comparing with store %s: %w again and again: compare with a snapshot of it", right.Name, ErrCompacted)
+	return nil, fmt.Errorf("comparing with store %s: %w again and again: compare with a snapshot of it", right.Name,
+		ErrCompacted)
 }
 
 // diffOnce is Diff; nil when the right store could not be read twice at one revision.
 func diffOnce(ctx context.Context, m *pair.Map, left, right Store, path string, limit int) (*DiffReport, error) {
 	request, contains := under(m, path)
-	d := differ{seed: maphash.MakeSeed(), report: &DiffReport{Differences: []Difference{}}, limit: limit, strip: len(NormalPrefix(m.Prefix)) + 1}
+	d := differ{seed: maphash.MakeSeed(), report: &DiffReport{Differences: []Difference{}}, limit: limit,
+		strip: len(NormalPrefix(m.Prefix)) + 1}
 	each := func(visit func(Entry)) func(Entry) error {
 		return func(e Entry) error {
 			if contains(e.Key) {
@@ -73,9 +75,11 @@ func diffOnce(ctx context.Context, m *pair.Map, left, right Store, path string, 
 		}
 	}
 	var err error
-	// First what is on the right, in hashes; then the left against it, which names what is missing or changed on the right;
-	// then the right against the hashes of the left.
-	if d.report.RightRevision, err = Entries(ctx, right, request, each(func(e Entry) { d.right.put(d.id(e)) })); err != nil {
+	// First what is on the right, in hashes; then the left against it, which names what is missing or changed on the
+	// right; then the right against the hashes of the left.
+	if d.report.RightRevision, err = Entries(ctx, right, request, each(func(e Entry) {
+		d.right.put(d.id(e))
+	})); err != nil {
 		return nil, err
 	}
 	d.right.sort()
@@ -105,10 +109,11 @@ func diffOnce(ctx context.Context, m *pair.Map, left, right Store, path string, 
 // comparedBytes is how many bytes of values EachDifference holds, about, unless one key has more.
 const comparedBytes = 4 << 20
 
-// EachDifference visits the differences that a report names, in the order of keys. With compare it reads the values of the changed
-// ones again, at the report's revisions and some at a time, and adds what compare says of them.
-// Errors: those of the stores, and visit's own.
-func EachDifference(ctx context.Context, m *pair.Map, left, right Store, report *DiffReport, compare func(path string, left, right []byte) string, visit func(Difference) error) error {
+// EachDifference visits the differences that a report names, in the order of keys. With compare it reads the values of
+// the changed ones again, at the report's revisions and some at a time, and adds what compare says of them. Errors:
+// those of the stores, and visit's own.
+func EachDifference(ctx context.Context, m *pair.Map, left, right Store, report *DiffReport,
+	compare func(path string, left, right []byte) string, visit func(Difference) error) error {
 	for start := 0; start < len(report.Differences); {
 		end, bytes := start, int64(0)
 		for ; end < len(report.Differences); end++ {
@@ -137,7 +142,8 @@ func EachDifference(ctx context.Context, m *pair.Map, left, right Store, report 
 }
 
 // compareValues fills in how the values of the changed keys among the differences differ.
-func compareValues(ctx context.Context, m *pair.Map, left, right Store, report *DiffReport, batch []Difference, compare func(path string, left, right []byte) string) error {
+func compareValues(ctx context.Context, m *pair.Map, left, right Store, report *DiffReport, batch []Difference,
+	compare func(path string, left, right []byte) string) error {
 	prefix := NormalPrefix(m.Prefix) + "/"
 	at := map[string]int{}
 	var keys []string
@@ -180,10 +186,12 @@ func (d *differ) id(e Entry) objectID {
 }
 
 func (d *differ) listed(e Entry) *ListedKey {
-	return &ListedKey{Key: string(e.Key[d.strip:]), Bytes: int64(len(e.Value)), ModRevision: e.ModRevision, Version: e.Version}
+	return &ListedKey{Key: string(e.Key[d.strip:]), Bytes: int64(len(e.Value)), ModRevision: e.ModRevision,
+		Version: e.Version}
 }
 
-// leftEntry counts a key of the left store that is the same, and names one that the right store lacks or holds differently.
+// leftEntry counts a key of the left store that is the same, and names one that the right store lacks or holds
+// differently.
 func (d *differ) leftEntry(e Entry) {
 	id := d.id(e)
 	d.left.put(id)
@@ -217,7 +225,9 @@ func (d *differ) rightEntry(e Entry) {
 
 // find is where the difference in a key is named, or would be.
 func (d *differ) find(key string) (at int, ok bool) {
-	return slices.BinarySearchFunc(d.report.Differences, key, func(x Difference, key string) int { return strings.Compare(x.Key, key) })
+	return slices.BinarySearchFunc(d.report.Differences, key, func(x Difference, key string) int {
+		return strings.Compare(x.Key, key)
+	})
 }
 
 func (d *differ) name(difference Difference) {

@@ -61,7 +61,10 @@ func TestDiffMatchesAComparisonOfMaps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if keys := slices.Sorted(maps.Keys(want))[:7]; !slices.EqualFunc(short.Differences, keys, func(d Difference, key string) bool { return d.Key == key }) {
+			if keys := slices.Sorted(maps.Keys(want))[:7]; !slices.EqualFunc(short.Differences, keys,
+				func(d Difference, key string) bool {
+					return d.Key == key
+				}) {
 				t.Errorf("%s: Diff with limit 7 does not name the first 7 keys", name)
 			}
 			none, err := Diff(t.Context(), m, stores[0], stores[1], "nodes/", 7)
@@ -73,17 +76,21 @@ func TestDiffMatchesAComparisonOfMaps(t *testing.T) {
 }
 
 func TestListSumsUpByResource(t *testing.T) {
-	c := contents{"pods/a/x": make([]byte, 10), "pods/a/y": make([]byte, 30), "pods/b/z": make([]byte, 20), "namespaces/a": make([]byte, 5)}
-	for name, store := range map[string]Store{"live": {Name: "core", Pager: c.pager(t)}, "offline": {Name: "core", Walker: c}} {
+	c := contents{"pods/a/x": make([]byte, 10), "pods/a/y": make([]byte, 30), "pods/b/z": make([]byte, 20),
+		"namespaces/a": make([]byte, 5)}
+	for name, store := range map[string]Store{"live": {Name: "core", Pager: c.pager(t)},
+		"offline": {Name: "core", Walker: c}} {
 		lines, _, err := List(t.Context(), splitMap(), store, ListOptions{ByNamespace: true, NumberOfKeys: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
 		for _, l := range lines {
-			got = append(got, fmt.Sprintf("%s %s %s %d %d %s", l.Resource, l.Namespace, l.Owner, l.Keys, l.Bytes, l.Largest[0].Key))
+			got = append(got, fmt.Sprintf("%s %s %s %d %d %s", l.Resource, l.Namespace, l.Owner, l.Keys, l.Bytes,
+				l.Largest[0].Key))
 		}
-		want := []string{"namespaces  shared 1 5 namespaces/a", "pods a shared 2 40 pods/a/y", "pods b shared 1 20 pods/b/z"}
+		want := []string{"namespaces  shared 1 5 namespaces/a", "pods a shared 2 40 pods/a/y",
+			"pods b shared 1 20 pods/b/z"}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: List = %q, want %q", name, got, want)
 		}
@@ -107,10 +114,11 @@ func TestEntriesReadsOnAfterCompaction(t *testing.T) {
 		return nil
 	}
 	seen := map[string]int{}
-	revision, err := Entries(t.Context(), Store{Name: "core", Pager: pager}, Request{From: "/registry/", To: "/registry0"}, func(e Entry) error {
-		seen[string(e.Key)]++
-		return nil
-	})
+	revision, err := Entries(t.Context(), Store{Name: "core", Pager: pager},
+		Request{From: "/registry/", To: "/registry0"}, func(e Entry) error {
+			seen[string(e.Key)]++
+			return nil
+		})
 	if err != nil || revision != 60 || len(seen) != 500 {
 		t.Errorf("Entries read %d of 500 keys at revision %d: %v", len(seen), revision, err)
 	}
@@ -140,10 +148,11 @@ func TestEachDifferenceComparesTheValuesOfItsKey(t *testing.T) {
 			return fmt.Sprintf("%s %d %d%c", l[:len(path)], len(l), len(r), r[len(r)-1])
 		}
 		var got []string
-		if err := EachDifference(t.Context(), splitMap(), stores[0], stores[1], report, compare, func(d Difference) error {
-			got = append(got, fmt.Sprintf("%s %s %s", d.Kind, d.Key, d.Values))
-			return nil
-		}); err != nil {
+		if err := EachDifference(t.Context(), splitMap(), stores[0], stores[1], report, compare,
+			func(d Difference) error {
+				got = append(got, fmt.Sprintf("%s %s %s", d.Kind, d.Key, d.Values))
+				return nil
+			}); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(got, want) {
@@ -167,7 +176,8 @@ func TestDiffStartsOverWhenARevisionIsGone(t *testing.T) {
 			}
 			return nil
 		}
-		report, err := Diff(t.Context(), splitMap(), Store{Name: "l", Pager: left.pager(t)}, Store{Name: "r", Pager: pager}, "", 10)
+		report, err := Diff(t.Context(), splitMap(), Store{Name: "l", Pager: left.pager(t)},
+			Store{Name: "r", Pager: pager}, "", 10)
 		if always {
 			if !errors.Is(err, ErrCompacted) {
 				t.Errorf("%s: Diff = %+v, %v; want %v", name, report, err, ErrCompacted)

@@ -8,9 +8,9 @@ import (
 )
 
 // Entries visits every key of the store from request.From up to request.To and returns the revision at which they were
-// read: one page of a live store at a time and in the order of keys, a file in the file's own order. When the revision of a
-// live store is compacted meanwhile, the rest is read at a newer one, which is returned.
-// Errors: those of the store, and visit's own; ErrCompacted, wrapped, when that happens again and again before a page is read.
+// read: one page of a live store at a time and in the order of keys, a file in the file's own order. When the revision
+// of a live store is compacted meanwhile, the rest is read at a newer one, which is returned. Errors: those of the
+// store, and visit's own; ErrCompacted, wrapped, when that happens again and again before a page is read.
 func Entries(ctx context.Context, store Store, request Request, visit func(Entry) error) (revision int64, err error) {
 	if store.Walker != nil {
 		within := func(e Entry) error {
@@ -49,7 +49,8 @@ func Entries(ctx context.Context, store Store, request Request, visit func(Entry
 		})
 		if !errors.Is(err, ErrCompacted) || failed == compactions {
 			if err != nil {
-				return 0, fmt.Errorf("store %s: reading from %q at revision %d: %w", store.Name, request.From, request.Revision, err)
+				return 0, fmt.Errorf("store %s: reading from %q at revision %d: %w", store.Name, request.From,
+					request.Revision, err)
 			}
 			return request.Revision, nil
 		}
@@ -68,9 +69,9 @@ func Get(ctx context.Context, store Store, key string) (*Entry, error) {
 	return found, err
 }
 
-// GetEach visits those of the keys that the store holds: of a live store at the revision (0 is the newest) with a request for
-// each, of a file in one walk. When the revision was compacted meanwhile, the newest counts.
-// Errors: those of the store, and visit's own.
+// GetEach visits those of the keys that the store holds: of a live store at the revision (0 is the newest) with a
+// request for each, of a file in one walk. When the revision was compacted meanwhile, the newest counts. Errors: those
+// of the store, and visit's own.
 func GetEach(ctx context.Context, store Store, revision int64, keys []string, visit func(Entry) error) error {
 	if store.Walker != nil {
 		wanted := make(map[string]bool, len(keys))

@@ -16,9 +16,11 @@ type Encoding string
 
 // The encodings of values in a store of Kubernetes 1.6 to 1.36.
 const (
-	Protobuf  Encoding = "protobuf"  // k8s\0 and a runtime.Unknown
-	JSON      Encoding = "json"      // CRDs, custom resources, APIServices; everything under --storage-media-type=application/json
-	CBOR      Encoding = "cbor"      // self-described, 0xd9d9f7; custom resources behind an alpha gate of 1.32 and later
+	Protobuf Encoding = "protobuf" // k8s\0 and a runtime.Unknown
+	// CRDs, custom resources, APIServices; everything under --storage-media-type=application/json
+	JSON Encoding = "json"
+	// self-described, 0xd9d9f7; custom resources behind an alpha gate of 1.32 and later
+	CBOR      Encoding = "cbor"
 	Encrypted Encoding = "encrypted" // k8s:enc:<provider>:<version>:<key>:
 )
 
@@ -41,10 +43,10 @@ type Envelope struct {
 	Body       []byte // protobuf: the object's message; JSON and CBOR: the whole value
 }
 
-// ReadEnvelope reads how a value is stored and which type it claims, in time that does not depend on the size of the value
-// for protobuf, and without allocating for protobuf and JSON.
-// Errors: ErrUnreadable, wrapped, when the value is empty, truncated, of another format, or names no type.
-// Source: runtime/serializer/{protobuf,json,cbor} of apimachinery; value/transformer of apiserver.
+// ReadEnvelope reads how a value is stored and which type it claims, in time that does not depend on the size of the
+// value for protobuf, and without allocating for protobuf and JSON. Errors: ErrUnreadable, wrapped, when the value is
+// empty, truncated, of another format, or names no type. Source: runtime/serializer/{protobuf,json,cbor} of
+// apimachinery; value/transformer of apiserver.
 func ReadEnvelope(value []byte) (e Envelope, err error) {
 	err = e.read(value)
 	return e, err
@@ -72,7 +74,8 @@ func (e *Envelope) read(value []byte) error {
 	return err
 }
 
-// readUnknown reads a runtime.Unknown: typeMeta = 1 {apiVersion = 1, kind = 2}, raw = 2, contentEncoding = 3, contentType = 4.
+// readUnknown reads a runtime.Unknown: typeMeta = 1 {apiVersion = 1, kind = 2}, raw = 2, contentEncoding = 3,
+// contentType = 4.
 func (e *Envelope) readUnknown(data []byte) error {
 	e.Encoding = Protobuf
 	var typeMeta, contentEncoding []byte
@@ -110,8 +113,9 @@ func (e *Envelope) readUnknown(data []byte) error {
 	return nil
 }
 
-// nextField reads the field at the start of a message: its number, its value when that is length-delimited, and how many
-// bytes it takes; fewer than 0 when it is damaged. Small numbers and lengths, which are nearly all, are read at once.
+// nextField reads the field at the start of a message: its number, its value when that is length-delimited, and how
+// many bytes it takes; fewer than 0 when it is damaged. Small numbers and lengths, which are nearly all, are read at
+// once.
 func nextField(data []byte) (number protowire.Number, value []byte, n int) {
 	if len(data) > 1 && data[0] < 0x80 && data[0]&7 == byte(protowire.BytesType) && data[0] >= 8 {
 		if length := int(data[1]); length < 0x80 {
@@ -135,7 +139,8 @@ func nextField(data []byte) (number protowire.Number, value []byte, n int) {
 	return number, value, tag + n
 }
 
-// parseError says what is wrong with a message. The package's own words begin with a space that changes from build to build.
+// parseError says what is wrong with a message. The package's own words begin with a space that changes from build to
+// build.
 func parseError(n int) error {
 	return errors.New(strings.TrimSpace(strings.TrimPrefix(protowire.ParseError(n).Error(), "proto:")))
 }
@@ -158,7 +163,8 @@ func (e *Envelope) readEncrypted(data []byte) error {
 var cborMode = sync.OnceValue(func() cbor.DecMode {
 	mode, err := cbor.DecOptions{
 		ByteStringToString: cbor.ByteStringToStringAllowed, FieldNameByteString: cbor.FieldNameByteStringAllowed,
-		FieldNameMatching: cbor.FieldNameMatchingCaseSensitive, MaxNestedLevels: 10_000, MaxMapPairs: 1 << 21, MaxArrayElements: 1 << 21,
+		FieldNameMatching: cbor.FieldNameMatchingCaseSensitive, MaxNestedLevels: 10_000, MaxMapPairs: 1 << 21,
+		MaxArrayElements: 1 << 21,
 	}.DecMode()
 	if err != nil {
 		panic("etcdsplit: internal error: " + err.Error())
@@ -197,7 +203,8 @@ func (e *Envelope) readJSON(value []byte) error {
 		return fmt.Errorf("%w: its JSON is cut off or invalid", ErrUnreadable)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: it starts with %q", ErrUnreadable, value[:min(len(value), 4)]) // no more: it may be a secret
+		// no more: it may be a secret
+		return fmt.Errorf("%w: it starts with %q", ErrUnreadable, value[:min(len(value), 4)])
 	}
 	return nil
 }

@@ -47,11 +47,14 @@ func (o object) protobuf() []byte {
 func (o object) tree() map[string]any {
 	owners := []any{}
 	for _, owner := range o.Owners {
-		owners = append(owners, map[string]any{"apiVersion": owner[0], "kind": owner[1], "name": owner[2], "uid": owner[3]})
+		owners = append(owners, map[string]any{"apiVersion": owner[0], "kind": owner[1], "name": owner[2],
+			"uid": owner[3]})
 	}
-	return map[string]any{"apiVersion": o.APIVersion, "kind": o.Kind, "spec": map[string]any{"a": []any{1, "}\"", nil}}, "metadata": map[string]any{
-		"name": o.Name, "namespace": o.Namespace, "uid": o.UID, "generation": 3, "ownerReferences": owners, "annotations": o.Annotations,
-	}}
+	return map[string]any{"apiVersion": o.APIVersion, "kind": o.Kind, "spec": map[string]any{"a": []any{1, "}\"", nil}},
+		"metadata": map[string]any{
+			"name": o.Name, "namespace": o.Namespace, "uid": o.UID, "generation": 3, "ownerReferences": owners,
+			"annotations": o.Annotations,
+		}}
 }
 
 func (o object) json() []byte {
@@ -77,7 +80,8 @@ var replicaSetPod = object{
 }
 
 func TestEnvelopeReadsEveryEncodingAlike(t *testing.T) {
-	for encoding, value := range map[Encoding][]byte{Protobuf: replicaSetPod.protobuf(), JSON: replicaSetPod.json(), CBOR: replicaSetPod.cbor()} {
+	for encoding, value := range map[Encoding][]byte{Protobuf: replicaSetPod.protobuf(), JSON: replicaSetPod.json(),
+		CBOR: replicaSetPod.cbor()} {
 		e, err := ReadEnvelope(value)
 		if err != nil {
 			t.Errorf("%s: %v", encoding, err)
@@ -91,11 +95,13 @@ func TestEnvelopeReadsEveryEncodingAlike(t *testing.T) {
 			t.Errorf("%s: %v", encoding, err)
 			continue
 		}
-		if string(m.Name) != "web-1" || string(m.Namespace) != "default" || string(m.UID) != "u-1" || len(m.Owners) != 2 {
+		if string(m.Name) != "web-1" || string(m.Namespace) != "default" || string(m.UID) != "u-1" ||
+			len(m.Owners) != 2 {
 			t.Errorf("%s: ReadMeta = %s/%s uid %s, %d owners", encoding, m.Namespace, m.Name, m.UID, len(m.Owners))
 			continue
 		}
-		if o := m.Owners[0]; string(o.APIVersion) != "apps/v1" || string(o.Kind) != "ReplicaSet" || string(o.Name) != "web" || string(o.UID) != "u-0" {
+		if o := m.Owners[0]; string(o.APIVersion) != "apps/v1" || string(o.Kind) != "ReplicaSet" ||
+			string(o.Name) != "web" || string(o.UID) != "u-0" {
 			t.Errorf("%s: first owner = %s %s %s %s", encoding, o.APIVersion, o.Kind, o.Name, o.UID)
 		}
 		if got, ok := m.Annotation("quoted"); !ok || string(got) != "\"\\\n" {
@@ -127,8 +133,10 @@ func TestEnvelopeRefusesWhatIsNoObject(t *testing.T) {
 	pod := string(replicaSetPod.protobuf())
 	for name, value := range map[string]string{
 		"empty": "", "a number": "1234", "text": "hello", "cut-off protobuf": pod[:20], "only the magic": "k8s\x00",
-		"cut-off JSON": `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"`, "JSON without a kind": `{"apiVersion":"v1"}`,
-		"JSON array": `[]`, "cut-off encryption": "k8s:enc:aescbc", "cut-off CBOR": "\xd9\xd9\xf7\xa1", "CBOR of a number": "\xd9\xd9\xf7\x01",
+		"cut-off JSON":        `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"`,
+		"JSON without a kind": `{"apiVersion":"v1"}`,
+		"JSON array":          `[]`, "cut-off encryption": "k8s:enc:aescbc", "cut-off CBOR": "\xd9\xd9\xf7\xa1",
+		"CBOR of a number": "\xd9\xd9\xf7\x01",
 	} {
 		if e, err := ReadEnvelope([]byte(value)); !errors.Is(err, ErrUnreadable) {
 			t.Errorf("%s: ReadEnvelope = %+v, %v; want %v", name, e, err, ErrUnreadable)
@@ -197,15 +205,20 @@ func FuzzJSONMembers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var want map[string]json.RawMessage
 		if json.Unmarshal(data, &want) != nil || want == nil {
-			_ = jsonMembers(data, func(_, value []byte) bool { jsonString(value); return true }) // must only not fall over
+			// must only not fall over
+			_ = jsonMembers(data, func(_, value []byte) bool { jsonString(value); return true })
 			return
 		}
 		got := map[string]string{}
-		if err := jsonMembers(data, func(key, value []byte) bool { got[string(key)] = string(value); return true }); err != nil {
+		if err := jsonMembers(data, func(key, value []byte) bool {
+			got[string(key)] = string(value)
+			return true
+		}); err != nil {
 			t.Fatalf("jsonMembers(%q) = %v, and encoding/json reads it", data, err)
 		}
 		for key, value := range want {
-			if got[key] != string(value) && !strings.Contains(string(data), `\u`) && strings.ToValidUTF8(string(data), "") == string(data) {
+			if got[key] != string(value) && !strings.Contains(string(data), `\u`) &&
+				strings.ToValidUTF8(string(data), "") == string(data) {
 				t.Errorf("jsonMembers(%q)[%q] = %q, want %q", data, key, got[key], value)
 			}
 		}

@@ -15,13 +15,16 @@ func (r *reporter) findPlacement() {
 	for _, store := range r.stores {
 		if store.total.keys == 0 && len(store.incomplete) == 0 {
 			r.add(store.Name, "", finding.Finding{Rule: "FUS233", Severity: finding.Warning, Subject: store.Name,
-				Message: "the store holds no key below the prefix: no API server has written to it yet, or the API servers use another store"})
+				Message: "the store holds no key below the prefix: no API server has written to it yet, or the API " +
+					"servers use another store"})
 		}
 		for _, name := range sortedKeys(store.total.resources) {
 			t := store.total.resources[name]
 			if t.unshaped.keys > 0 {
-				f := finding.Finding{Rule: "FUS231", Severity: finding.Warning, Key: "shape", Count: t.unshaped.count(), Related: t.unshaped.samples,
-					Message: fmt.Sprintf("%s below the prefix cannot be the key of an object of this resource", nKeys(t.unshaped.keys))}
+				f := finding.Finding{Rule: "FUS231", Severity: finding.Warning, Key: "shape", Count: t.unshaped.count(),
+					Related: t.unshaped.samples,
+					Message: fmt.Sprintf("%s below the prefix cannot be the key of an object of this resource",
+						nKeys(t.unshaped.keys))}
 				if name == "" {
 					f.Subject, f.Message = store.Name, nKeys(t.unshaped.keys)+" below the prefix without a resource"
 				}
@@ -43,7 +46,8 @@ func (r *reporter) findOutside(store *storeScan) {
 	if store.total.keys > 0 && others > 0 {
 		r.add(store.Name, "", finding.Finding{Rule: "FUS231", Severity: finding.Info, Subject: store.Name,
 			Key: "outside", Count: finding.Count(others), Related: samples[:min(len(samples), sampleKeys)],
-			Message: fmt.Sprintf("%s outside the prefix %q: of a cluster with another --etcd-prefix, or of another program; they were not checked", nKeys(others), NormalPrefix(r.m.Prefix))})
+			Message: fmt.Sprintf("%s outside the prefix %q: of a cluster with another --etcd-prefix, or of another "+
+				"program; they were not checked", nKeys(others), NormalPrefix(r.m.Prefix))})
 	}
 }
 
@@ -53,9 +57,12 @@ func (r *reporter) findMisplaced(store *storeScan, t *resourceTally) {
 		all.merge(&t.others)
 		all.merge(&t.boot)
 		if all.keys > 0 {
-			r.add(store.Name, t.name, finding.Finding{Rule: "FUS231", Severity: finding.Warning, Key: "resource", Count: all.count(), Related: all.samples,
-				Message: fmt.Sprintf("%s of a resource that neither version knows: no API server reads them, and they were not checked", nKeys(all.keys)),
-				Fix:     "keep them if a vendor's API server serves the resource, for which there are no facts; otherwise delete them with etcdctl"})
+			r.add(store.Name, t.name, finding.Finding{Rule: "FUS231", Severity: finding.Warning, Key: "resource",
+				Count: all.count(), Related: all.samples,
+				Message: fmt.Sprintf("%s of a resource that neither version knows: no API server reads them, and "+
+					"they were not checked", nKeys(all.keys)),
+				Fix: "keep them if a vendor's API server serves the resource, for which there are no facts; " +
+					"otherwise delete them with etcdctl"})
 		}
 		return
 	}
@@ -72,28 +79,32 @@ func (r *reporter) findMisplaced(store *storeScan, t *resourceTally) {
 		home = "store " + strings.Join(homes, " and ")
 	}
 	if len(readers) == 0 {
-		f.Message = fmt.Sprintf("%s in a store from which no side reads this resource; they belong in %s", nKeys(t.others.keys), home)
+		f.Message = fmt.Sprintf("%s in a store from which no side reads this resource; they belong in %s",
+			nKeys(t.others.keys), home)
 		f.Fix = "fusionctl etcd move plan SPEC plans moving them; an override moves no existing keys"
 		copies, unread := r.copies(store, t, homes)
 		switch lost := t.others.keys - copies; {
 		case lost <= 0 || len(homes) == 0:
 			f.Severity = finding.Warning
 		case len(unread) > 0: // an unknown is no better than a loss
-			f.Message += fmt.Sprintf("; whether store %s holds them is not known, because it was not read, or not to its end", strings.Join(unread, " and "))
+			f.Message += fmt.Sprintf("; whether store %s holds them is not known, because it was not read, or not to "+
+				"its end", strings.Join(unread, " and "))
 		case lost == t.others.keys:
 			f.Message += ", which does not hold them: no API server serves these objects"
 		default:
 			f.Message += fmt.Sprintf(", which does not hold %d of them: no API server serves these", lost)
 		}
 	} else {
-		f.Message = fmt.Sprintf("%s written by the %s side, but the owner is %s: they belong in %s", nKeys(t.others.keys), sideList(readers), t.row.Owner, home)
-		f.Fix = "correct the --etcd-servers-overrides of both API servers (an override with the wrong group is silently ignored) and the policy of the modern one, then fusionctl etcd move plan SPEC"
+		f.Message = fmt.Sprintf("%s written by the %s side, but the owner is %s: they belong in %s",
+			nKeys(t.others.keys), sideList(readers), t.row.Owner, home)
+		f.Fix = "correct the --etcd-servers-overrides of both API servers (an override with the wrong group is " +
+			"silently ignored) and the policy of the modern one, then fusionctl etcd move plan SPEC"
 	}
 	r.add(store.Name, t.name, f)
 }
 
-// copies is how many keys of the resource in the store are held by one of its homes as well, as far as homes were read to
-// their end, and which were not.
+// copies is how many keys of the resource in the store are held by one of its homes as well, as far as homes were read
+// to their end, and which were not.
 func (r *reporter) copies(store *storeScan, t *resourceTally, homes []string) (copies int64, unread []string) {
 	for _, name := range homes {
 		home := r.whole(name)
@@ -167,24 +178,31 @@ func (d *duplicates) counted(x, y objectID) *counted {
 func (r *reporter) addDuplicates(d *duplicates) {
 	where := fmt.Sprintf("in both stores %s and %s", d.a.Name, d.b.Name)
 	add := func(severity finding.Severity, which string, c counted, message, fix string) {
-		r.add(d.b.Name, d.tb.name, finding.Finding{Rule: "FUS230", Severity: severity, Key: which + " " + d.a.Name, Count: c.count(), Related: c.samples, Message: message, Fix: fix})
+		r.add(d.b.Name, d.tb.name, finding.Finding{Rule: "FUS230", Severity: severity, Key: which + " " + d.a.Name,
+			Count: c.count(), Related: c.samples, Message: message, Fix: fix})
 	}
 	if r.depth == DepthKeys {
 		if d.other.keys > 0 && !d.split() { // without UIDs none is the same
-			add(finding.Warning, "key", d.other, fmt.Sprintf("%s %s; --depth envelope compares their UIDs", nKeys(d.other.keys), where), "")
+			add(finding.Warning, "key", d.other,
+				fmt.Sprintf("%s %s; --depth envelope compares their UIDs", nKeys(d.other.keys), where), "")
 		}
 		return
 	}
 	if d.same.keys > 0 {
-		add(finding.Error, "object", d.same, fmt.Sprintf("%s %s with the same UID: copies of one object, which diverge", plural(d.same.keys, "object"), where),
-			"keep the copy in the store where the owner keeps the resource; fusionctl etcd move apply resumes an interrupted move")
+		add(finding.Error, "object", d.same, fmt.Sprintf("%s %s with the same UID: copies of one object, which "+
+			"diverge", plural(d.same.keys, "object"), where),
+			"keep the copy in the store where the owner keeps the resource; fusionctl etcd move apply resumes an "+
+				"interrupted move")
 	}
 	switch {
 	case d.other.keys == 0:
 	case d.split():
-		add(finding.Info, "name", d.other, fmt.Sprintf("%s %s: two objects, one per side, as owner split allows; objects that they create in shared resources may collide by name", plural(d.other.keys, "name"), where), "")
+		add(finding.Info, "name", d.other, fmt.Sprintf("%s %s: two objects, one per side, as owner split allows; "+
+			"objects that they create in shared resources may collide by name", plural(d.other.keys, "name"), where),
+			"")
 	default:
-		add(finding.Error, "name", d.other, fmt.Sprintf("%s %s with different UIDs: two objects of one name", plural(d.other.keys, "name"), where), "")
+		add(finding.Error, "name", d.other, fmt.Sprintf("%s %s with different UIDs: two objects of one name",
+			plural(d.other.keys, "name"), where), "")
 	}
 }
 
@@ -195,9 +213,12 @@ func (r *reporter) findTypes() {
 			t := store.total.resources[name]
 			for _, why := range sortedKeys(t.unreadable) {
 				c := t.unreadable[why]
-				r.add(store.Name, name, finding.Finding{Rule: "FUS000", Severity: r.deadly(store, t), Key: why, Count: c.count(), Related: c.samples,
-					Message: fmt.Sprintf("%s cannot be read: %s; %s", plural(c.keys, "value"), why, r.deadList(store, t)),
-					Fix:     "read the key with fusionctl etcd get -o raw, restore it from a backup, or delete it with etcdctl"})
+				r.add(store.Name, name, finding.Finding{Rule: "FUS000", Severity: r.deadly(store, t), Key: why,
+					Count: c.count(), Related: c.samples,
+					Message: fmt.Sprintf("%s cannot be read: %s; %s", plural(c.keys, "value"), why,
+						r.deadList(store, t)),
+					Fix: "read the key with fusionctl etcd get -o raw, restore it from a backup, or delete it with " +
+						"etcdctl"})
 			}
 			for _, provider := range sortedKeys(t.encrypted) {
 				r.findEncrypted(store, t, provider)
@@ -255,7 +276,8 @@ func (r *reporter) findEncrypted(store *storeScan, t *resourceTally, provider st
 	c := t.encrypted[provider]
 	f := finding.Finding{Rule: "FUS070", Severity: finding.Info, Key: provider, Count: c.count(), Related: c.samples}
 	name, key, _ := strings.Cut(provider, ":")
-	f.Message = fmt.Sprintf("%s encrypted by provider %q with key %q: their types, owners and dependents were not checked", plural(c.keys, "value"), name, key)
+	f.Message = fmt.Sprintf("%s encrypted by provider %q with key %q: their types, owners and dependents were not "+
+		"checked", plural(c.keys, "value"), name, key)
 	if t.row != nil {
 		if readers := t.row.Readers(store.Name); len(readers) > 1 {
 			f.Severity = finding.Warning
@@ -265,10 +287,12 @@ func (r *reporter) findEncrypted(store *storeScan, t *resourceTally, provider st
 				case pair.UndecryptableOmitted:
 					f.Message += fmt.Sprintf(", and without the key the %s side silently omits them from lists", side)
 				case pair.UndecryptableFails:
-					f.Message += fmt.Sprintf(", and without the key every list of %s through the %s side fails, and its API server may not become ready", PlainName(t.name), side)
+					f.Message += fmt.Sprintf(", and without the key every list of %s through the %s side fails, and "+
+						"its API server may not become ready", PlainName(t.name), side)
 				}
 			}
-			f.Fix = "give both API servers the same keys in --encryption-provider-config (--experimental-encryption-provider-config before 1.13)"
+			f.Fix = "give both API servers the same keys in --encryption-provider-config " +
+				"(--experimental-encryption-provider-config before 1.13)"
 		}
 	}
 	r.add(store.Name, t.name, f)
@@ -285,32 +309,43 @@ func (r *reporter) findType(store *storeScan, t *resourceTally, st stored, tally
 	if st.Kind != t.row.Kind {
 		r.add(store.Name, t.name, finding.Finding{Rule: "FUS000", Severity: finding.Error,
 			Key: st.key(), Count: tally.count(), Related: tally.samples,
-			Message: fmt.Sprintf("%s of kind %s %s where %s belongs; %s", plural(tally.keys, "object"), st.APIVersion, st.Kind, t.row.Kind, r.deadList(store, t)),
-			Fix:     "delete the key with etcdctl, or restore the object from a backup"})
+			Message: fmt.Sprintf("%s of kind %s %s where %s belongs; %s", plural(tally.keys, "object"), st.APIVersion,
+				st.Kind, t.row.Kind, r.deadList(store, t)),
+			Fix: "delete the key with etcdctl, or restore the object from a backup"})
 		return
 	}
 	for _, side := range t.row.Readers(store.Name) {
 		version := r.m.ControlPlane(side).Version
-		f := finding.Finding{Severity: finding.Error, Key: finding.Key(st.key(), string(side)), Count: tally.count(), Related: tally.samples}
+		f := finding.Finding{Severity: finding.Error, Key: finding.Key(st.key(), string(side)), Count: tally.count(),
+			Related: tally.samples}
 		switch facts := t.row.View(side); {
 		case st.Encoding == CBOR:
 			f.Rule = "FUS072"
-			f.Message = fmt.Sprintf("%s stored as CBOR, which versions before 1.32 cannot read and later ones read behind a feature gate; the %s side (%s) reads this store", plural(tally.keys, "object"), side, version)
+			f.Message = fmt.Sprintf("%s stored as CBOR, which versions before 1.32 cannot read and later ones read "+
+				"behind a feature gate; the %s side (%s) reads this store", plural(tally.keys, "object"), side, version)
 			f.Fix = "set --feature-gates=CBORServingAndStorage=false and rewrite the objects"
 		case !slices.Contains(facts.Decodes, st.APIVersion):
 			f.Rule = undecodableRule(t, tally)
-			f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) cannot decode: every list and watch of %s through it fails", plural(tally.keys, "object"), st.APIVersion, side, version, t.listed([]pair.Side{side}))
+			f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) cannot decode: every list and watch of "+
+				"%s through it fails", plural(tally.keys, "object"), st.APIVersion, side, version,
+				t.listed([]pair.Side{side}))
 			f.Fix = r.undecodableFix(t, side, f.Rule)
 			if len(facts.Serves) == 0 {
 				f.Severity = finding.Warning
-				f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) cannot decode: it serves no %s as it is configured, and could not list them if it did", plural(tally.keys, "object"), st.APIVersion, side, version, PlainName(t.name))
+				f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) cannot decode: it serves no %s as "+
+					"it is configured, and could not list them if it did", plural(tally.keys, "object"), st.APIVersion,
+					side, version, PlainName(t.name))
 			}
 		case slices.Contains(facts.WatchBreaks, st.APIVersion):
 			f.Rule = "FUS003"
-			f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) decodes in lists but not in watches: each write to one of them closes every watch of %s", plural(tally.keys, "object"), st.APIVersion, side, version, PlainName(t.name))
+			f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) decodes in lists but not in watches: "+
+				"each write to one of them closes every watch of %s", plural(tally.keys, "object"), st.APIVersion, side,
+				version, PlainName(t.name))
 			f.Fix = "use owner split for the resource, or a patch release of that side with the fix of kubernetes#73482"
-			if owner := pair.Side(t.row.Owner); owner != side && slices.Contains(pair.Sides(), owner) && st.APIVersion == t.row.View(owner).StoredAs {
-				// As planned: the other side owns the resource and stores it in its own form. Who only lists is not hurt.
+			if owner := pair.Side(t.row.Owner); owner != side && slices.Contains(pair.Sides(), owner) &&
+				st.APIVersion == t.row.View(owner).StoredAs {
+				// As planned: the other side owns the resource and stores it in its own form. Who only lists is not
+				// hurt.
 				f.Severity = finding.Info
 				f.Fix = fmt.Sprintf("let no client watch %s through the %s side", PlainName(t.name), side)
 			}
@@ -333,10 +368,12 @@ func undecodableRule(t *resourceTally, tally *storedTally) string {
 
 func (r *reporter) undecodableFix(t *resourceTally, side pair.Side, rule string) string {
 	if rule == "FUS090" {
-		return "use layout split, which gives the modern side its own default store, or disable the group with --runtime-config; an API server writes these at its start, without authorization"
+		return "use layout split, which gives the modern side its own default store, or disable the group with " +
+			"--runtime-config; an API server writes these at its start, without authorization"
 	}
 	other := side.Other()
-	return fmt.Sprintf("set owner %[2]s or split, which keeps what the %[1]s side writes in its own store, move these objects there, or make the %[3]s side store one of %[4]s",
+	return fmt.Sprintf("set owner %[2]s or split, which keeps what the %[1]s side writes in its own store, move "+
+		"these objects there, or make the %[3]s side store one of %[4]s",
 		other, other, other, strings.Join(t.row.View(side).Decodes, ", "))
 }
 
@@ -394,10 +431,14 @@ func (r *reporter) addOrphans(store *storeScan, o *orphans) {
 	if o.objects.keys == 0 {
 		return
 	}
-	r.add(store.Name, o.name, finding.Finding{Rule: "FUS130", Severity: finding.Warning, Key: o.home.Name, Count: o.objects.count(), Related: o.objects.samples,
-		Message: fmt.Sprintf("%s in %s that store %s does not have (%s): they reappear when a namespace of that name is created",
-			plural(o.objects.keys, "object"), plural(int64(len(o.absent)), "namespace"), o.home.Name, abbreviate(sortedKeys(o.absent))),
-		Fix: "delete them, or create the namespace; a namespace controller deletes only what it can list through its own API server"})
+	r.add(store.Name, o.name, finding.Finding{Rule: "FUS130", Severity: finding.Warning, Key: o.home.Name,
+		Count: o.objects.count(), Related: o.objects.samples,
+		Message: fmt.Sprintf("%s in %s that store %s does not have (%s): they reappear when a namespace of that name "+
+			"is created",
+			plural(o.objects.keys, "object"), plural(int64(len(o.absent)), "namespace"), o.home.Name,
+			abbreviate(sortedKeys(o.absent))),
+		Fix: "delete them, or create the namespace; a namespace controller deletes only what it can list through its " +
+			"own API server"})
 }
 
 // abbreviate prints the first few of a list.
@@ -426,7 +467,8 @@ func (r *reporter) addDropped(store *storeScan, t *resourceTally, side pair.Side
 		return
 	}
 	objects := t.dropped[dropped{side: side, matters: true}]
-	f := finding.Finding{Rule: "FUS001", Severity: finding.Warning, Fix: "let one version write these objects: its controllers, and its kubelets"}
+	f := finding.Finding{Rule: "FUS001", Severity: finding.Warning,
+		Fix: "let one version write these objects: its controllers, and its kubelets"}
 	if objects == nil {
 		objects = t.dropped[dropped{side: side}]
 		f.Severity, f.Fix = finding.Info, ""
@@ -446,7 +488,8 @@ func (r *reporter) addDropped(store *storeScan, t *resourceTally, side pair.Side
 	if len(idle) > 0 {
 		fields = append(fields, "without effect: "+strings.Join(idle, ", "))
 	}
-	f.Message = fmt.Sprintf("%s %s fields that the %s side (%s) does not know and drops with every write, even of the status: %s",
+	f.Message = fmt.Sprintf("%s %s fields that the %s side (%s) does not know and drops with every write, even of "+
+		"the status: %s",
 		plural(objects.keys, "object"), holds, side, r.m.ControlPlane(side).Version, strings.Join(fields, "; "))
 	r.add(store.Name, t.name, f)
 }

@@ -18,8 +18,8 @@ const (
 	rangesResource     = "ranges"
 )
 
-// findCRDs reports CRDs that lost fields or will lose them, and custom resources stored in versions that their CRD does not
-// account for.
+// findCRDs reports CRDs that lost fields or will lose them, and custom resources stored in versions that their CRD does
+// not account for.
 func (r *reporter) findCRDs() {
 	for _, store := range r.stores {
 		r.findTruncated(store)
@@ -59,15 +59,22 @@ func (r *reporter) findTruncated(store *storeScan) {
 		if c.keys == 1 {
 			have = "has"
 		}
-		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Key: "lost " + lost, Count: c.count(), Related: c.samples,
-			Message: fmt.Sprintf("%s %s lost %s: an API server that does not know these fields has rewritten them, or created them", plural(c.keys, "CRD"), have, lostText(lost)),
-			Fix:     "apply the CRDs again through the modern API server; use layout split, in which the legacy side does not write them"})
+		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Key: "lost " + lost,
+			Count: c.count(), Related: c.samples,
+			Message: fmt.Sprintf("%s %s lost %s: an API server that does not know these fields has rewritten them, "+
+				"or created them", plural(c.keys, "CRD"), have, lostText(lost)),
+			Fix: "apply the CRDs again through the modern API server; use layout split, in which the legacy side " +
+				"does not write them"})
 	}
 	for _, versions := range sortedKeys(unread) {
 		c := unread[versions]
-		r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error, Key: "versions " + versions, Count: c.count(), Related: c.samples,
-			Message: fmt.Sprintf("%s: objects may be stored as %s, which spec.versions does not list: they cannot be read", plural(c.keys, "CRD"), versions),
-			Fix:     "restore the version in spec.versions, or rewrite the objects and then remove it from status.storedVersions"})
+		r.add(store.Name, crdResource,
+			finding.Finding{Rule: "FUS031", Severity: finding.Error, Key: "versions " + versions, Count: c.count(),
+				Related: c.samples,
+				Message: fmt.Sprintf("%s: objects may be stored as %s, which spec.versions does not list: they "+
+					"cannot be read", plural(c.keys, "CRD"), versions),
+				Fix: "restore the version in spec.versions, or rewrite the objects and then remove it from " +
+					"status.storedVersions"})
 	}
 }
 
@@ -87,8 +94,10 @@ func (r *reporter) lostOf(c *crd, readers []pair.Side) []string {
 		case !preserves || !slices.Contains(plane.CRDFields, crdPruning):
 		case !c.hasSchema():
 			lost = append(lost, crdSchemas)
-		case !slices.Contains(plane.GroupVersions, "apiextensions.k8s.io/v1beta1") && r.truncates(side.Other(), readers):
-			// Through v1 nobody can ask for that: it is what the newer server takes for meant where the field is missing.
+		case !slices.Contains(plane.GroupVersions, "apiextensions.k8s.io/v1beta1") &&
+			r.truncates(side.Other(), readers):
+			// Through v1 nobody can ask for that: it is what the newer server takes for meant where the field is
+			// missing.
 			lost = append(lost, crdPruning)
 		}
 	}
@@ -172,8 +181,9 @@ func (r *reporter) findDoomedCRDs(store *storeScan) {
 		if doomed.keys > 0 {
 			r.add(store.Name, crdResource, finding.Finding{Rule: "FUS031", Severity: finding.Error,
 				Key: "rewritten " + string(side), Count: doomed.count(), Related: doomed.samples,
-				Message: fmt.Sprintf("the controllers of the %s side (%s) write %s back without %s", side, r.m.ControlPlane(side).Version, plural(doomed.keys, "CRD"), strings.Join(sortedKeys(fields), ", ")),
-				Fix:     "use layout split, which gives the modern side its own default store: no override moves CRDs"})
+				Message: fmt.Sprintf("the controllers of the %s side (%s) write %s back without %s", side,
+					r.m.ControlPlane(side).Version, plural(doomed.keys, "CRD"), strings.Join(sortedKeys(fields), ", ")),
+				Fix: "use layout split, which gives the modern side its own default store: no override moves CRDs"})
 		}
 	}
 }
@@ -183,9 +193,12 @@ func (r *reporter) findCustomVersions(store *storeScan, t *resourceTally) {
 	c, ok := store.total.facts.crds[t.name]
 	if !ok {
 		if len(store.incomplete) == 0 && t.others.keys > 0 {
-			r.add(store.Name, t.name, finding.Finding{Rule: "FUS232", Severity: finding.Warning, Count: t.others.count(), Related: t.others.samples,
-				Message: fmt.Sprintf("%s without a CRD in this store: no API server serves them", plural(t.others.keys, "custom resource")),
-				Fix:     "restore the CRD, or delete the objects"})
+			r.add(store.Name, t.name,
+				finding.Finding{Rule: "FUS232", Severity: finding.Warning, Count: t.others.count(),
+					Related: t.others.samples,
+					Message: fmt.Sprintf("%s without a CRD in this store: no API server serves them",
+						plural(t.others.keys, "custom resource")),
+					Fix: "restore the CRD, or delete the objects"})
 		}
 		return
 	}
@@ -195,14 +208,17 @@ func (r *reporter) findCustomVersions(store *storeScan, t *resourceTally) {
 		switch {
 		case group != c.Spec.Group || st.Kind != c.Spec.Names.Kind:
 			f.Rule = "FUS000"
-			f.Message = fmt.Sprintf("%s of kind %s %s where %s %s belongs", plural(tally.keys, "object"), st.APIVersion, st.Kind, c.Spec.Group, c.Spec.Names.Kind)
+			f.Message = fmt.Sprintf("%s of kind %s %s where %s %s belongs", plural(tally.keys, "object"), st.APIVersion,
+				st.Kind, c.Spec.Group, c.Spec.Names.Kind)
 		case !c.has(version):
 			f.Rule = "FUS031"
-			f.Message = fmt.Sprintf("%s stored as %s, a version that the CRD does not list: they cannot be read", plural(tally.keys, "object"), st.APIVersion)
+			f.Message = fmt.Sprintf("%s stored as %s, a version that the CRD does not list: they cannot be read",
+				plural(tally.keys, "object"), st.APIVersion)
 			f.Fix = "restore the version in the CRD's spec.versions"
 		case len(c.Status.StoredVersions) > 0 && !slices.Contains(c.Status.StoredVersions, version):
 			f.Rule, f.Severity = "FUS031", finding.Warning
-			f.Message = fmt.Sprintf("%s stored as %s, which status.storedVersions does not list: a storage migration would skip them", plural(tally.keys, "object"), st.APIVersion)
+			f.Message = fmt.Sprintf("%s stored as %s, which status.storedVersions does not list: a storage migration "+
+				"would skip them", plural(tally.keys, "object"), st.APIVersion)
 			f.Fix = "add the version to status.storedVersions, then migrate"
 		default:
 			continue
@@ -228,7 +244,8 @@ func (r *reporter) findAPIServices() {
 				a := store.total.facts.apiServices[name]
 				gv := joinAPIVersion(a.Spec.Group, a.Spec.Version)
 				switch {
-				case a.Spec.Service != nil || slices.Contains(served, gv) || store.servesCustom(a.Spec.Group, a.Spec.Version):
+				case a.Spec.Service != nil || slices.Contains(served, gv) ||
+					store.servesCustom(a.Spec.Group, a.Spec.Version):
 				case slices.Contains(r.m.ControlPlane(side.Other()).GroupVersions, gv) || a.automanaged == "onstart":
 					unknown.add(apiServiceResource + "/" + name)
 				default:
@@ -238,16 +255,21 @@ func (r *reporter) findAPIServices() {
 			if nobodys.keys > 0 {
 				r.add(store.Name, apiServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Warning,
 					Key: "undefined " + string(side), Count: nobodys.count(), Related: nobodys.samples,
-					Message: fmt.Sprintf("%s of group/versions that no CRD in this store has: the %s side (%s) announces them and answers 404, which blocks its deletion of namespaces, until it removes them",
+					Message: fmt.Sprintf("%s of group/versions that no CRD in this store has: the %s side (%s) "+
+						"announces them and answers 404, which blocks its deletion of namespaces, until it removes "+
+						"them",
 						plural(nobodys.keys, "APIService"), side, r.m.ControlPlane(side).Version),
 					Fix: "restore the CRDs, or delete the APIServices"})
 			}
 			if unknown.keys > 0 {
 				r.add(store.Name, apiServiceResource, finding.Finding{Rule: "FUS030", Severity: finding.Error,
 					Key: "unserved " + string(side), Count: unknown.count(), Related: unknown.samples,
-					Message: fmt.Sprintf("%s of group/versions that the %s side (%s) does not serve: it deletes them at its next start, or announces groups that answer 404, which blocks its deletion of namespaces",
+					Message: fmt.Sprintf("%s of group/versions that the %s side (%s) does not serve: it deletes them "+
+						"at its next start, or announces groups that answer 404, which blocks its deletion of "+
+						"namespaces",
 						plural(unknown.keys, "APIService"), side, r.m.ControlPlane(side).Version),
-					Fix: "use layout split, which gives the modern side its own default store: no override moves APIServices"})
+					Fix: "use layout split, which gives the modern side its own default store: no override moves " +
+						"APIServices"})
 			}
 		}
 	}
@@ -348,17 +370,19 @@ func (r *reporter) addShared(what string, claims map[string][]claim, still func(
 	}
 	for g, c := range shared {
 		f := finding.Finding{Rule: g.rule, Severity: finding.Error, Key: what, Count: c.count(), Related: c.samples,
-			Message: fmt.Sprintf("%s allocated to more than one service: traffic for one reaches the other", plural(c.keys, what)),
-			Fix:     "delete and recreate one service of each, and let only one side create services"}
+			Message: fmt.Sprintf("%s allocated to more than one service: traffic for one reaches the other",
+				plural(c.keys, what)),
+			Fix: "delete and recreate one service of each, and let only one side create services"}
 		if g.rule == "FUS052" {
-			f.Fix = "the sides keep services in different stores with one range: set owner shared for services, or spec.network.modernServiceCIDRs"
+			f.Fix = "the sides keep services in different stores with one range: set owner shared for services, or " +
+				"spec.network.modernServiceCIDRs"
 		}
 		r.add(g.store, "services/specs", f)
 	}
 }
 
-// inTwoSets reports whether sides read the claiming services from different stores. A store from which no side reads them
-// holds no set of services, but some that were misplaced.
+// inTwoSets reports whether sides read the claiming services from different stores. A store from which no side reads
+// them holds no set of services, but some that were misplaced.
 func (r *reporter) inTwoSets(claims []claim) bool {
 	row := RowOf(r.m, Key{Form: FormObject, Resource: "services/specs"})
 	if row == nil {
@@ -391,7 +415,8 @@ func canonicalCIDR(s string) string {
 	return s
 }
 
-// givesOut reports whether a side's allocator works on a range with the address. What cannot be read counts: doubt is no safety.
+// givesOut reports whether a side's allocator works on a range with the address. What cannot be read counts: doubt is
+// no safety.
 func (r *reporter) givesOut(side pair.Side, address string) bool {
 	own := r.m.ControlPlane(side).ServiceCIDRs
 	ip, err := netip.ParseAddr(address)
@@ -416,8 +441,9 @@ func (r *reporter) findRangeStrings(store *storeScan) {
 			rule = "FUS053"
 		}
 		r.add(store.Name, resource, finding.Finding{Rule: rule, Severity: finding.Error, Key: got,
-			Message: fmt.Sprintf("it holds the range %q, want %s: an API server with another range refuses to allocate from it", got, strings.Join(want, " or ")),
-			Fix:     "give both API servers the same --service-cluster-ip-range and --service-node-port-range"})
+			Message: fmt.Sprintf("it holds the range %q, want %s: an API server with another range refuses to "+
+				"allocate from it", got, strings.Join(want, " or ")),
+			Fix: "give both API servers the same --service-cluster-ip-range and --service-node-port-range"})
 	}
 	for _, name := range sortedKeys(store.total.facts.allocations) {
 		a := store.total.facts.allocations[name]
@@ -445,9 +471,10 @@ func (r *reporter) findBitmaps(ctx context.Context, store *storeScan) {
 		for ref, s := range store.total.facts.services {
 			for _, offset := range s.offsets(first, size, isPort) {
 				used[offset] = true
-				if !a.has(offset) && !r.allocatedNow(ctx, store, name, offset) && r.stillClaims(ctx, store, ref, func(s *service) bool {
-					return slices.Contains(s.offsets(first, size, isPort), offset)
-				}) {
+				if !a.has(offset) && !r.allocatedNow(ctx, store, name, offset) &&
+					r.stillClaims(ctx, store, ref, func(s *service) bool {
+						return slices.Contains(s.offsets(first, size, isPort), offset)
+					}) {
 					taken[offset] = true // once, however many services have it
 					free.samples.add(ref.String() + " " + offsetName(first, offset, isPort))
 				}
@@ -455,9 +482,12 @@ func (r *reporter) findBitmaps(ctx context.Context, store *storeScan) {
 		}
 		free.keys = int64(len(taken))
 		if free.keys > 0 && r.allocatesFrom(store, name, isPort) {
-			r.add(store.Name, rangesResource+"/"+name, finding.Finding{Rule: "FUS050", Severity: finding.Error, Key: "free", Count: free.count(), Related: free.samples,
-				Message: fmt.Sprintf("the bitmap lacks %s of services: the allocator that reads it allocates them again (it is repaired every 3 minutes)", plural(free.keys, "allocation")),
-				Fix:     "let only the side whose allocator keeps the bitmap create services"})
+			r.add(store.Name, rangesResource+"/"+name,
+				finding.Finding{Rule: "FUS050", Severity: finding.Error, Key: "free", Count: free.count(),
+					Related: free.samples,
+					Message: fmt.Sprintf("the bitmap lacks %s of services: the allocator that reads it allocates "+
+						"them again (it is repaired every 3 minutes)", plural(free.keys, "allocation")),
+					Fix: "let only the side whose allocator keeps the bitmap create services"})
 		}
 		if !store.legible("services/specs") {
 			continue // one of the others may use it
@@ -469,8 +499,10 @@ func (r *reporter) findBitmaps(ctx context.Context, store *storeScan) {
 			}
 		}
 		if leaked > 0 {
-			r.add(store.Name, rangesResource+"/"+name, finding.Finding{Rule: "FUS050", Severity: finding.Info, Key: "leaked", Count: finding.Count(leaked),
-				Message: fmt.Sprintf("the bitmap holds %s that no service in this store uses", plural(leaked, "allocation"))})
+			r.add(store.Name, rangesResource+"/"+name,
+				finding.Finding{Rule: "FUS050", Severity: finding.Info, Key: "leaked", Count: finding.Count(leaked),
+					Message: fmt.Sprintf("the bitmap holds %s that no service in this store uses",
+						plural(leaked, "allocation"))})
 		}
 	}
 }
@@ -489,7 +521,8 @@ func (r *reporter) allocatedNow(ctx context.Context, store *storeScan, name stri
 	return err == nil && a.has(offset)
 }
 
-// allocatesFrom reports whether a side that reads ranges from the store allocates from the bitmap. Node ports always are.
+// allocatesFrom reports whether a side that reads ranges from the store allocates from the bitmap. Node ports always
+// are.
 func (r *reporter) allocatesFrom(store *storeScan, name string, isPort bool) bool {
 	row := RowOf(r.m, Key{Form: FormObject, Resource: rangesResource, Name: name})
 	if row == nil || isPort {
@@ -503,8 +536,8 @@ func (r *reporter) allocatesFrom(store *storeScan, name string, isPort bool) boo
 	return false
 }
 
-// rangeStart reads "10.96.0.0/16" or "30000-32767". Offset 0 of a range of addresses is the one behind the network's own.
-// Source: registry/core/service/{ipallocator,portallocator} of kubernetes 1.6 to 1.36.
+// rangeStart reads "10.96.0.0/16" or "30000-32767". Offset 0 of a range of addresses is the one behind the network's
+// own. Source: registry/core/service/{ipallocator,portallocator} of kubernetes 1.6 to 1.36.
 func rangeStart(s string) (first netip.Addr, size int, isPort bool) {
 	if from, to, ok := strings.Cut(s, "-"); ok {
 		low, err := strconv.Atoi(from)
@@ -579,7 +612,8 @@ func offsetName(first netip.Addr, offset int, isPort bool) string {
 
 // findAddresses compares IPAddress objects with the services of the sides that allocate from them.
 func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
-	row, services := RowOf(r.m, Key{Form: FormObject, Resource: "ipaddresses"}), RowOf(r.m, Key{Form: FormObject, Resource: "services/specs"})
+	row, services := RowOf(r.m, Key{Form: FormObject, Resource: "ipaddresses"}),
+		RowOf(r.m, Key{Form: FormObject, Resource: "services/specs"})
 	if row == nil || services == nil {
 		return
 	}
@@ -594,7 +628,8 @@ func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
 			for _, ip := range s.ClusterIPs {
 				name := canonicalIP(ip)
 				claimed[name] = true
-				if _, ok := store.total.facts.addresses[name]; !ok && r.givesOut(side, name) && !r.isThere(ctx, store, "ipaddresses", name) &&
+				if _, ok := store.total.facts.addresses[name]; !ok && r.givesOut(side, name) &&
+					!r.isThere(ctx, store, "ipaddresses", name) &&
 					r.stillClaims(ctx, home, ref, func(s *service) bool { return s.hasIP(name) }) {
 					bare[name] = true // once, however many services have it
 					without.samples.add(ref.String() + " " + ip)
@@ -610,8 +645,9 @@ func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
 		if without.keys > 0 && store.legible("ipaddresses") {
 			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Warning,
 				Key: "missing " + string(side), Count: without.count(), Related: without.samples,
-				Message: fmt.Sprintf("%s of services without an IPAddress object: the %s side may allocate them again until its repair loop runs", plural(without.keys, "ClusterIP"), side),
-				Fix:     "let only one side create services"})
+				Message: fmt.Sprintf("%s of services without an IPAddress object: the %s side may allocate them "+
+					"again until its repair loop runs", plural(without.keys, "ClusterIP"), side),
+				Fix: "let only one side create services"})
 		}
 		if orphaned.keys > 0 && home.legible("services/specs") {
 			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Info,
@@ -643,9 +679,12 @@ func (r *reporter) findLocks() {
 			if id, ok := store.total.facts.holders[a.Key()]; ok && id != "" {
 				holder = "held by " + id
 			}
-			r.add(store.Name, a.Resource, finding.Finding{Rule: "FUS065", Severity: finding.Error, Subject: store.Name + ":" + a.Key(), Key: a.Component,
-				Message: fmt.Sprintf("the %s of both sides elects on this object (%s): only one of the two runs", a.Component, holder),
-				Fix:     "set --leader-elect-resource-name of the modern side's component to another name"})
+			r.add(store.Name, a.Resource,
+				finding.Finding{Rule: "FUS065", Severity: finding.Error, Subject: store.Name + ":" + a.Key(),
+					Key: a.Component,
+					Message: fmt.Sprintf("the %s of both sides elects on this object (%s): only one of the two runs",
+						a.Component, holder),
+					Fix: "set --leader-elect-resource-name of the modern side's component to another name"})
 		}
 	}
 }
@@ -654,9 +693,13 @@ func (r *reporter) findLocks() {
 func (r *reporter) findSecrets() {
 	for _, store := range r.stores {
 		if c := store.total.facts.invalidated; c.keys > 0 {
-			r.add(store.Name, "secrets", finding.Finding{Rule: "FUS088", Severity: finding.Error, Count: c.count(), Related: c.samples,
-				Message: fmt.Sprintf("%s marked invalid by the legacy token cleaner: the modern side refuses them now and deletes them a year later, also when they are in use through the legacy side", plural(c.keys, "token secret")),
-				Fix:     "add -legacy-serviceaccount-token-cleaner-controller to --controllers of the modern side, and remove the label kubernetes.io/legacy-token-invalid-since"})
+			r.add(store.Name, "secrets", finding.Finding{Rule: "FUS088", Severity: finding.Error, Count: c.count(),
+				Related: c.samples,
+				Message: fmt.Sprintf("%s marked invalid by the legacy token cleaner: the modern side refuses them "+
+					"now and deletes them a year later, also when they are in use through the legacy side",
+					plural(c.keys, "token secret")),
+				Fix: "add -legacy-serviceaccount-token-cleaner-controller to --controllers of the modern side, and " +
+					"remove the label kubernetes.io/legacy-token-invalid-since"})
 		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// verdict is what one side's garbage collector sees of one kind of reference; whether it has the owner depends on the owner's UID.
+// verdict is what one side's garbage collector sees of one kind of reference; whether it has the owner depends on the
+// owner's UID.
 type verdict struct {
 	gc.Reference
 	lookup   *storeScan // where the owner is looked for by UID; nil when what is seen does not depend on it
@@ -21,8 +22,8 @@ type verdict struct {
 	exists   bool       // does some object of it
 }
 
-// findDangling reports the objects that a side's garbage collector deletes, or would delete if it ran, because it does not
-// find any of their owners; and token secrets whose service account is gone.
+// findDangling reports the objects that a side's garbage collector deletes, or would delete if it ran, because it does
+// not find any of their owners; and token secrets whose service account is gone.
 func (r *reporter) findDangling(ctx context.Context) {
 	uids := map[string]*uidSet{}
 	for _, store := range r.stores {
@@ -33,7 +34,8 @@ func (r *reporter) findDangling(ctx context.Context) {
 		}
 	}
 	for _, store := range r.stores {
-		d := danglingIn{reporter: r, store: store, uids: uids, verdicts: map[pair.Side][]*verdict{}, found: map[dangling]*counted{}}
+		d := danglingIn{reporter: r, store: store, uids: uids, verdicts: map[pair.Side][]*verdict{},
+			found: map[dangling]*counted{}}
 		for _, side := range pair.Sides() {
 			d.verdicts[side] = make([]*verdict, len(r.kinds))
 			for i := range r.kinds {
@@ -46,8 +48,8 @@ func (r *reporter) findDangling(ctx context.Context) {
 	}
 }
 
-// dangling is what objects have in common that dangle: the side that does not see their owners, the kind of the reference to
-// the first of these, and why that is not seen.
+// dangling is what objects have in common that dangle: the side that does not see their owners, the kind of the
+// reference to the first of these, and why that is not seen.
 type dangling struct {
 	side  pair.Side
 	kind  uint16
@@ -89,8 +91,8 @@ type owned struct {
 	first       dangling
 }
 
-// see looks at the next reference of an object. With the last one it says whether the object dangles: when none of its owners
-// holds it.
+// see looks at the next reference of an object. With the last one it says whether the object dangles: when none of its
+// owners holds it.
 func (d *danglingIn) see(o *owned, side pair.Side, ref reference) (group dangling, dangles bool) {
 	seen := gc.Undecided
 	if v := d.verdicts[side][ref.kind]; v != nil {
@@ -145,8 +147,8 @@ func (r *reporter) verdict(store *storeScan, side pair.Side, kind *referenceKind
 	return v
 }
 
-// lookIn makes the verdict depend on whether the store holds the owner, and reports whether that can be told: what was not
-// read, or cannot be read because it is encrypted or damaged, cannot be missed.
+// lookIn makes the verdict depend on whether the store holds the owner, and reports whether that can be told: what was
+// not read, or cannot be read because it is encrypted or damaged, cannot be missed.
 func (r *reporter) lookIn(v *verdict, store string) bool {
 	v.lookup = r.whole(store)
 	if v.lookup == nil {
@@ -156,7 +158,8 @@ func (r *reporter) lookIn(v *verdict, store string) bool {
 	return v.lookup.legible(v.resource)
 }
 
-// legible reports whether all objects of the resource in the store were read, so that one which was not seen is not there.
+// legible reports whether all objects of the resource in the store were read, so that one which was not seen is not
+// there.
 func (s *storeScan) legible(resource string) bool {
 	t := s.total.resources[resource]
 	return len(s.incomplete) == 0 && (t == nil || len(t.encrypted)+len(t.unreadable) == 0)
@@ -175,7 +178,8 @@ func (r *reporter) tokenVerdict(side pair.Side) *verdict {
 	if accounts == nil {
 		return nil
 	}
-	v := verdict{resource: accounts.Key, Reference: gc.Reference{KnownKind: true, ServedVersion: true, OwnerNamespaced: true, Namespaced: true}}
+	v := verdict{resource: accounts.Key, Reference: gc.Reference{KnownKind: true, ServedVersion: true,
+		OwnerNamespaced: true, Namespaced: true}}
 	if !r.lookIn(&v, accounts.View(side).Store) {
 		return nil
 	}
@@ -267,8 +271,9 @@ func (d *danglingIn) report() {
 		}
 		d.add(d.store.Name, kind.Dependent, finding.Finding{Rule: "FUS100", Severity: finding.Warning,
 			Key: string(group.side), Count: c.count(), Related: c.samples,
-			Message: fmt.Sprintf("%s of service accounts that the %s side does not have: it refuses these tokens, and its token controller deletes the secrets", plural(c.keys, "token secret"), group.side),
-			Fix:     "keep secrets and serviceaccounts in one store for both sides"})
+			Message: fmt.Sprintf("%s of service accounts that the %s side does not have: it refuses these tokens, "+
+				"and its token controller deletes the secrets", plural(c.keys, "token secret"), group.side),
+			Fix: "keep secrets and serviceaccounts in one store for both sides"})
 	}
 }
 
@@ -278,7 +283,8 @@ var sightKeys = map[gc.Sight]string{
 	gc.ClusterOwner: "cluster-scoped owner", gc.NamespacedOwner: "namespaced owner",
 }
 
-func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen gc.Sight, kind *referenceKind, c *counted) {
+func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen gc.Sight, kind *referenceKind,
+	c *counted) {
 	plane := r.m.ControlPlane(side)
 	owner, _ := r.ownerKindOf(side, kind)
 	where := " in store " + owner.store
@@ -302,11 +308,14 @@ func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen gc.
 	}
 	objects := plural(c.keys, strings.TrimSuffix(PlainName(kind.Dependent), "s"))
 	if plane.Collector.Runs {
-		f.Message = fmt.Sprintf("the garbage collector of the %s side (%s) deletes %s owned by %s %s: it %s", side, plane.Version, objects, kind.APIVersion, kind.Kind, why)
-		f.Fix = fmt.Sprintf("add -garbagecollector to --controllers of the controller manager of the %s side, or set owner shared for the resource of these owners", side)
+		f.Message = fmt.Sprintf("the garbage collector of the %s side (%s) deletes %s owned by %s %s: it %s", side,
+			plane.Version, objects, kind.APIVersion, kind.Kind, why)
+		f.Fix = fmt.Sprintf("add -garbagecollector to --controllers of the controller manager of the %s side, or set "+
+			"owner shared for the resource of these owners", side)
 	} else {
 		f.Severity = finding.Info
-		f.Message = fmt.Sprintf("the garbage collector of the %s side (%s), which is off, would delete %s owned by %s %s: it %s", side, plane.Version, objects, kind.APIVersion, kind.Kind, why)
+		f.Message = fmt.Sprintf("the garbage collector of the %s side (%s), which is off, would delete %s owned by "+
+			"%s %s: it %s", side, plane.Version, objects, kind.APIVersion, kind.Kind, why)
 		f.Fix = "keep the garbage collector off"
 	}
 	r.add(store.Name, kind.Dependent, f)

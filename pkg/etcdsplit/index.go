@@ -12,11 +12,13 @@ type hasher struct{ seed maphash.Seed }
 
 func (h hasher) hash(s string) uint64 { return maphash.String(h.seed, s) }
 
-// objectID stands for one key of a store in 16 bytes. Two different keys of one resource with a million keys are taken for
-// one with a chance of 2 in 1000; two UIDs among a million references with 1 in 10 million.
+// objectID stands for one key of a store in 16 bytes. Two different keys of one resource with a million keys are taken
+// for one with a chance of 2 in 1000; two UIDs among a million references with 1 in 10 million.
 type objectID struct {
 	key uint64 // 48 bits of the hash of the key below the prefix, and the number of its resource
-	uid uint64 // 63 bits of the hash of the object's UID, name and place, all 0 when it has none; and whether an API server writes it at start
+	// 63 bits of the hash of the object's UID, name and place, all 0 when it has none; and whether an API server writes
+	// it at start
+	uid uint64
 }
 
 const resourceBits = 16
@@ -33,8 +35,8 @@ func keyHash(key string, resource uint16, h hasher) uint64 {
 	return h.hash(key)&^(1<<resourceBits-1) | uint64(resource)
 }
 
-// uidHash is the hash of an object's UID and name: who looks for an owner asks for its name, and then compares the UID. It is
-// 0 for no UID.
+// uidHash is the hash of an object's UID and name: who looks for an owner asks for its name, and then compares the UID.
+// It is 0 for no UID.
 func uidHash(uid []byte, name string, h hasher) uint64 {
 	if len(uid) == 0 {
 		return 0
@@ -50,8 +52,8 @@ func (h hasher) namespaceHash(namespace string) uint32 {
 	return uint32(h.hash(namespace) >> 32)
 }
 
-// placed mixes where an object is into the hash of its UID. A collector asks for an owner by its kind and in a namespace: an
-// object with that UID elsewhere is none.
+// placed mixes where an object is into the hash of its UID. A collector asks for an owner by its kind and in a
+// namespace: an object with that UID elsewhere is none.
 func placed(uid uint64, resource uint16, namespace uint32) uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	if uid == 0 {
@@ -95,8 +97,8 @@ func (c *chunks[T]) flat() []T {
 	return items
 }
 
-// index holds the ids of a store in buckets by their first byte, so that it can be filled from several ranges, sorted without a
-// second copy, and compared with another store's.
+// index holds the ids of a store in buckets by their first byte, so that it can be filled from several ranges, sorted
+// without a second copy, and compared with another store's.
 type index struct {
 	filling [256]chunks[objectID]
 	buckets [256][]objectID // sorted

@@ -170,9 +170,9 @@ func skipString(data []byte, i int) (int, error) {
 	return 0, errJSON
 }
 
-// JSONMembers calls visit with every member of a JSON object, until visit returns false: the key without its quotes, the value as it
-// stands. It does not decode, and allocates only where a key holds an escape.
-// Errors: the value is no object, or not JSON as far as it was read.
+// JSONMembers calls visit with every member of a JSON object, until visit returns false: the key without its quotes,
+// the value as it stands. It does not decode, and allocates only where a key holds an escape. Errors: the value is no
+// object, or not JSON as far as it was read.
 func JSONMembers(object []byte, visit func(key, value []byte) bool) error {
 	return jsonMembers(object, visit)
 }

@@ -14,7 +14,8 @@ type Form string
 
 // The forms of keys in a store of Kubernetes 1.6 to 1.36.
 const (
-	FormObject      Form = "object"     // an object of a resource that the server compiles in: /registry/pods/default/web
+	// an object of a resource that the server compiles in: /registry/pods/default/web
+	FormObject      Form = "object"
 	FormGrouped     Form = "grouped"    // an object whose key names its group: CRDs, APIServices, custom resources
 	FormThirdParty  Form = "thirdparty" // the data of a third-party resource of 1.6 and 1.7
 	FormCompaction  Form = "compaction" // compact_rev_key, on which API servers agree who compacts
@@ -24,8 +25,8 @@ const (
 	thirdPartyData       = "ThirdPartyResourceData"
 )
 
-// Key is a key taken apart. Its strings are parts of the string that was classified.
-// Shape:  "/registry/services/specs/default/web" is Form object, Resource "services/specs", Namespace "default", Name "web".
+// Key is a key taken apart. Its strings are parts of the string that was classified. Shape:
+// "/registry/services/specs/default/web" is Form object, Resource "services/specs", Namespace "default", Name "web".
 type Key struct {
 	Form      Form
 	Resource  string // the part that names the resource: "pods", "services/specs", "kubeflow.org/notebooks"
@@ -45,8 +46,8 @@ func (k Key) String() string {
 	return strings.Join(parts, "/")
 }
 
-// Printable is the key as it stands, or quoted as in Go when it is not text that can be printed: a store may hold any bytes,
-// and a report goes to terminals and into JSON.
+// Printable is the key as it stands, or quoted as in Go when it is not text that can be printed: a store may hold any
+// bytes, and a report goes to terminals and into JSON.
 func Printable(key string) string {
 	if !utf8.ValidString(key) || strings.ContainsFunc(key, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(key)
@@ -106,10 +107,11 @@ func PlainName(resource string) string {
 	return resource
 }
 
-// NewClassifier returns a classifier for keys below the prefix of the map. The resources of the map decide about the scope
-// of their keys; keys of other resources are read by their shape.
+// NewClassifier returns a classifier for keys below the prefix of the map. The resources of the map decide about the
+// scope of their keys; keys of other resources are read by their shape.
 func NewClassifier(m *pair.Map) *Classifier {
-	c := &Classifier{prefix: NormalPrefix(m.Prefix) + "/", scopes: make(map[string]scope, len(m.Resources)+len(irregular))}
+	c := &Classifier{prefix: NormalPrefix(m.Prefix) + "/",
+		scopes: make(map[string]scope, len(m.Resources)+len(irregular))}
 	for key, s := range irregular {
 		c.scopes[key] = s
 	}

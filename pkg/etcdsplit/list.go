@@ -36,8 +36,10 @@ type ListOptions struct {
 	NumberOfKeys int    // how many of the largest and of the newest keys to name
 }
 
-// List sums up what a store holds, by resource, and says at which revision. It holds one page and the lines of the answer.
-func List(ctx context.Context, m *pair.Map, store Store, options ListOptions) (lines []Listed, revision int64, err error) {
+// List sums up what a store holds, by resource, and says at which revision. It holds one page and the lines of the
+// answer.
+func List(ctx context.Context, m *pair.Map, store Store, options ListOptions) (lines []Listed, revision int64,
+	err error) {
 	classifier := NewClassifier(m)
 	byID := map[[2]string]*Listed{}
 	request, contains := under(m, options.Under)

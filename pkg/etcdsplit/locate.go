@@ -8,11 +8,11 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// Paths are the places below the prefix that a person may mean, the likeliest first, and whether the map knows the resource
-// that comes first. What is typed is a path as it stands in the store ("services/specs/default/web"), a whole key
-// ("/registry/minions/n1"), a key as reports quote it, or a resource by any name that people give it ("pods", "po", "Pod",
-// "deployments.apps", "notebooks.kubeflow.org") with a namespace and a name behind it.
-// Shape:  "svc/default/web" is ["services/specs/default/web"], known; "" is [""].
+// Paths are the places below the prefix that a person may mean, the likeliest first, and whether the map knows the
+// resource that comes first. What is typed is a path as it stands in the store ("services/specs/default/web"), a whole
+// key ("/registry/minions/n1"), a key as reports quote it, or a resource by any name that people give it ("pods", "po",
+// "Pod", "deployments.apps", "notebooks.kubeflow.org") with a namespace and a name behind it. Shape: "svc/default/web"
+// is ["services/specs/default/web"], known; "" is [""].
 func Paths(m *pair.Map, typed string) (paths []string, known bool) {
 	if unquoted, err := strconv.Unquote(typed); err == nil && typed[0] == '"' {
 		typed = unquoted
@@ -48,7 +48,9 @@ func Paths(m *pair.Map, typed string) (paths []string, known bool) {
 
 // holds reports whether the path begins with the key of a resource.
 func holds(m *pair.Map, path string) bool {
-	return slices.ContainsFunc(m.Resources, func(r pair.Resource) bool { return within(path, r.Key) || within(r.Key, path) })
+	return slices.ContainsFunc(m.Resources, func(r pair.Resource) bool {
+		return within(path, r.Key) || within(r.Key, path)
+	})
 }
 
 // within reports whether the path is another one, or below it.
@@ -74,15 +76,21 @@ func called(r *pair.Resource, name string) bool {
 // shortNames are the short names that API servers tell kubectl.
 // Source: the ShortNames functions of the registries of kubernetes 1.6 to 1.36.
 var shortNames = map[string]string{
-	"cj": "cronjobs", "cm": "configmaps", "crd": "customresourcedefinitions", "crds": "customresourcedefinitions", "csr": "certificatesigningrequests",
-	"deploy": "deployments", "ds": "daemonsets", "ep": "endpoints", "ev": "events", "hpa": "horizontalpodautoscalers", "ing": "ingresses",
-	"ip": "ipaddresses", "limits": "limitranges", "netpol": "networkpolicies", "no": "nodes", "ns": "namespaces", "pc": "priorityclasses",
-	"pdb": "poddisruptionbudgets", "po": "pods", "psp": "podsecuritypolicies", "pv": "persistentvolumes", "pvc": "persistentvolumeclaims",
-	"quota": "resourcequotas", "rc": "replicationcontrollers", "rs": "replicasets", "sa": "serviceaccounts", "sc": "storageclasses",
+	"cj": "cronjobs", "cm": "configmaps", "crd": "customresourcedefinitions", "crds": "customresourcedefinitions",
+	"csr":    "certificatesigningrequests",
+	"deploy": "deployments", "ds": "daemonsets", "ep": "endpoints", "ev": "events", "hpa": "horizontalpodautoscalers",
+	"ing": "ingresses",
+	"ip":  "ipaddresses", "limits": "limitranges", "netpol": "networkpolicies", "no": "nodes", "ns": "namespaces",
+	"pc":  "priorityclasses",
+	"pdb": "poddisruptionbudgets", "po": "pods", "psp": "podsecuritypolicies", "pv": "persistentvolumes",
+	"pvc":   "persistentvolumeclaims",
+	"quota": "resourcequotas", "rc": "replicationcontrollers", "rs": "replicasets", "sa": "serviceaccounts",
+	"sc":  "storageclasses",
 	"sts": "statefulsets", "svc": "services", "vac": "volumeattributesclasses",
 }
 
-// under asks for the key at a path below the prefix and for everything below it: those keys of the range that contains counts.
+// under asks for the key at a path below the prefix and for everything below it: those keys of the range that contains
+// counts.
 func under(m *pair.Map, path string) (request Request, contains func(key []byte) bool) {
 	prefix := NormalPrefix(m.Prefix) + "/"
 	path = strings.TrimSuffix(path, "/")

@@ -40,7 +40,9 @@ func TestPathsUnderstandsEveryNameOfAResource(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("Paths(%q) = %q, want %q", typed, got, want)
 		}
-		if first, _, _ := strings.Cut(want[0], "/"); known != !slices.Contains([]string{"po", "podz", "deployments.batch", "kubeflow.org", "notebooks.kubeflow.org", "deployments.apps"}, first) {
+		if first, _,
+			_ := strings.Cut(want[0], "/"); known != !slices.Contains([]string{"po", "podz", "deployments.batch",
+			"kubeflow.org", "notebooks.kubeflow.org", "deployments.apps"}, first) {
 			t.Errorf("Paths(%q) says known = %v", typed, known)
 		}
 	}
@@ -55,8 +57,10 @@ func TestUnderIsAKeyAndWhatIsBelowIt(t *testing.T) {
 		"pods/a/b":       {"pods/a/b"},
 		"pods/a/nothing": nil,
 	} {
-		c := contents{"pods": nil, "pods/a/b": nil, "pods/a/b-c": nil, "pods/ab/c": nil, "pods-x": nil, "podsecuritypolicy/p": nil}
-		for name, store := range map[string]Store{"live": {Name: "core", Pager: c.pager(t)}, "offline": {Name: "core", Walker: c}} {
+		c := contents{"pods": nil, "pods/a/b": nil, "pods/a/b-c": nil, "pods/ab/c": nil, "pods-x": nil,
+			"podsecuritypolicy/p": nil}
+		for name, store := range map[string]Store{"live": {Name: "core", Pager: c.pager(t)},
+			"offline": {Name: "core", Walker: c}} {
 			lines, _, err := List(t.Context(), splitMap(), store, ListOptions{Under: path, NumberOfKeys: 10})
 			if err != nil {
 				t.Fatal(err)
@@ -90,7 +94,8 @@ func FuzzPaths(f *testing.F) {
 		for _, path := range paths {
 			whole := "/registry/" + strings.TrimSuffix(path, "/")
 			for _, again := range []string{whole, strconv.Quote(whole)} {
-				if got, _ := Paths(m, again); len(got) != 1 || "/registry/"+got[0] != whole && strings.TrimSuffix(path, "/") == path {
+				if got, _ := Paths(m, again); len(got) != 1 || "/registry/"+got[0] != whole &&
+					strings.TrimSuffix(path, "/") == path {
 					t.Errorf("Paths(%q) = %q, want %q", again, got, path)
 				}
 			}

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Meta is the part of an object's metadata that decides about ownership. Its slices are parts of the value, and are valid
-// as long as that is; Owners is overwritten by the next read into the same Meta.
+// Meta is the part of an object's metadata that decides about ownership. Its slices are parts of the value, and are
+// valid as long as that is; Owners is overwritten by the next read into the same Meta.
 type Meta struct {
 	Name      []byte
 	Namespace []byte

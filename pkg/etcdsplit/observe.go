@@ -26,9 +26,8 @@ func Depths() []Depth { return []Depth{DepthEnvelope, DepthKeys, DepthObjects} }
 
 // FieldFinder finds fields in objects. It is safe for concurrent use.
 type FieldFinder interface {
-	// Find calls found with each of the paths, those of Side.Drops, under which the object holds a value, and says whether that
-	// is what Side.Implied has for it.
-	// Errors: the object cannot be read as its type.
+	// Find calls found with each of the paths, those of Side.Drops, under which the object holds a value, and says
+	// whether that is what Side.Implied has for it. Errors: the object cannot be read as its type.
 	Find(e *Envelope, side *pair.View, found func(path string, implied bool)) error
 }
 
@@ -69,8 +68,8 @@ func (c *common) number(resource string) uint16 {
 	return n
 }
 
-// kindNumber numbers the kind, and returns a copy of it that may be kept. Number 0 is the empty kind, which stands for all
-// kinds beyond the first 65534.
+// kindNumber numbers the kind, and returns a copy of it that may be kept. Number 0 is the empty kind, which stands for
+// all kinds beyond the first 65534.
 func (c *common) kindNumber(k referenceKind) (uint16, referenceKind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +178,8 @@ func (o *observer) resource(k Key, rest string) *resourceTally {
 	return r
 }
 
-// shape lets the first key that is an object's say what the keys of a resource are, and whose: a stray key before it could not.
+// shape lets the first key that is an object's say what the keys of a resource are, and whose: a stray key before it
+// could not.
 func (o *observer) shape(r *resourceTally, k Key) {
 	if r.form != FormUnshaped || k.Form == FormUnshaped {
 		return
@@ -201,7 +201,8 @@ func (o *observer) place(r *resourceTally) {
 	r.telling = slices.Contains(tellings, r.name) || strings.HasPrefix(r.name, rangesResource+"/") ||
 		slices.ContainsFunc(o.m.Locks, func(l pair.Lock) bool { return l.Resource == r.name })
 	r.atStart = o.bootKeys(r.name, r.row)
-	r.shown = r.row == nil || r.row.Owner == pair.OwnerSplit || r.row.Kind == "" || !slices.Contains(r.row.Homes(), o.store)
+	r.shown = r.row == nil || r.row.Owner == pair.OwnerSplit || r.row.Kind == "" ||
+		!slices.Contains(r.row.Homes(), o.store)
 }
 
 // bootKeys are the keys of a resource that a side which keeps it in this store writes at its start.
@@ -262,8 +263,8 @@ func (o *observer) observeStray(r *resourceTally, rest string, e *Entry) {
 	}
 }
 
-// reason is an error about a value as a key of a tally: without the first words, which all have in common, and short, since
-// it may quote the value.
+// reason is an error about a value as a key of a tally: without the first words, which all have in common, and short,
+// since it may quote the value.
 func reason(err error) string {
 	why := strings.TrimPrefix(err.Error(), ErrUnreadable.Error()+": ")
 	return why[:min(len(why), 200)]
@@ -313,12 +314,13 @@ func (o *observer) findDropped(r *resourceTally, rest string, e *Envelope) error
 	return errors.Join(errs...)
 }
 
-// references calls visit with what an object refers to by UID: its owners, one behind the other, and the service account of a
-// token secret.
+// references calls visit with what an object refers to by UID: its owners, one behind the other, and the service
+// account of a token secret.
 func references(k Key, e *Envelope, m *Meta, visit func(kind referenceKind, uid, name []byte, more bool)) {
 	for i := range m.Owners {
 		owner := &m.Owners[i]
-		kind := referenceKind{Dependent: k.Resource, Namespaced: k.Namespace != "", APIVersion: text(owner.APIVersion), Kind: text(owner.Kind)}
+		kind := referenceKind{Dependent: k.Resource, Namespaced: k.Namespace != "", APIVersion: text(owner.APIVersion),
+			Kind: text(owner.Kind)}
 		visit(kind, owner.UID, owner.Name, i < len(m.Owners)-1)
 	}
 	if k.Resource != "secrets" {
@@ -329,7 +331,8 @@ func references(k Key, e *Envelope, m *Meta, visit func(kind referenceKind, uid,
 	}
 	uid, _ := m.Annotation("kubernetes.io/service-account.uid")
 	if name, _ := m.Annotation("kubernetes.io/service-account.name"); len(uid) > 0 && len(name) > 0 {
-		visit(referenceKind{Dependent: k.Resource, Namespaced: true, APIVersion: "v1", Kind: "ServiceAccount", Token: true}, uid, name, false)
+		visit(referenceKind{Dependent: k.Resource, Namespaced: true, APIVersion: "v1", Kind: "ServiceAccount",
+			Token: true}, uid, name, false)
 	}
 }
 
@@ -342,7 +345,8 @@ func (o *observer) addReferences(k Key, namespace uint32) {
 			o.kind, o.lastKind = o.kindNumber(kind)
 			o.hasKind = true
 		}
-		o.t.references.add(reference{uid: uidHash(uid, text(name), o.hasher), namespace: namespace, kind: o.kind, more: more})
+		o.t.references.add(reference{uid: uidHash(uid, text(name), o.hasher), namespace: namespace, kind: o.kind,
+			more: more})
 	})
 }
 
@@ -381,7 +385,8 @@ func (o *observer) addFacts(k Key, rest string, e *Envelope) error {
 	case crdResource:
 		c, err := readCRD(e)
 		if err == nil {
-			f.crds[c.Spec.Group+"/"+c.Spec.Names.Plural] = crdFact{crd: c, name: strings.Clone(k.Name), fields: memberNames(e.Body)}
+			f.crds[c.Spec.Group+"/"+c.Spec.Names.Plural] = crdFact{crd: c, name: strings.Clone(k.Name),
+				fields: memberNames(e.Body)}
 		}
 		return err
 	case apiServiceResource:
@@ -400,7 +405,10 @@ func memberNames(body []byte) []string {
 		// ReadMeta and readCRD walked the same JSON: it has no errors left.
 		_ = jsonMembers(body, func(key, value []byte) bool {
 			if string(key) == part {
-				_ = jsonMembers(value, func(key, _ []byte) bool { names = append(names, part+"."+string(key)); return true })
+				_ = jsonMembers(value, func(key, _ []byte) bool {
+					names = append(names, part+"."+string(key))
+					return true
+				})
 			}
 			return true
 		})

@@ -39,15 +39,15 @@ type Pager interface {
 	Page(ctx context.Context, request Request) (Page, error)
 }
 
-// Noter is a Pager that has something to say about how the store was read: which members did not answer, for example. Notes
-// hands that out once.
+// Noter is a Pager that has something to say about how the store was read: which members did not answer, for example.
+// Notes hands that out once.
 type Noter interface {
 	Notes() []string
 }
 
-// Walker visits every live key of an offline store once, in no particular order. It calls visitor up to workers times, before
-// it visits anything, and each of the functions that it gets from one goroutine, so that what they write to need not be shared.
-// An error of one of them stops the walk and is returned.
+// Walker visits every live key of an offline store once, in no particular order. It calls visitor up to workers times,
+// before it visits anything, and each of the functions that it gets from one goroutine, so that what they write to need
+// not be shared. An error of one of them stops the walk and is returned.
 type Walker interface {
 	Walk(ctx context.Context, workers int, visitor func() func(Entry) error) (Walked, error)
 }
@@ -61,14 +61,15 @@ type Walked struct {
 var (
 	// ErrCompacted says that the revision of a request is gone; the range must be read again at a newer one.
 	ErrCompacted = errors.New("the revision was compacted")
-	// ErrPageTooLarge says that the values of a page exceed what the pager takes in at once; fewer keys must be asked for.
+	// ErrPageTooLarge says that the values of a page exceed what the pager takes in at once; fewer keys must be asked
+	// for.
 	ErrPageTooLarge = errors.New("the page is too large")
 	// ErrDenied says that the store's user may not read the range.
 	ErrDenied = errors.New("permission denied")
 )
 
-// NewestRevision reads the newest revision of a live store by asking for one key, which need not exist: a key that the store's
-// user may read.
+// NewestRevision reads the newest revision of a live store by asking for one key, which need not exist: a key that the
+// store's user may read.
 func NewestRevision(ctx context.Context, pager Pager, key string) (int64, error) {
 	page, err := pager.Page(ctx, Request{From: key, To: key + "\x00", LimitKeys: 1, KeysOnly: true})
 	if err != nil {
@@ -96,11 +97,11 @@ func before(a, b string) bool {
 
 // Pages reads every entry of the range at one revision and hands each page to visit.
 //
-// A server counts the whole range that is asked for on every page, so asking for "from here to the end" costs time that grows
-// with the square of the number of keys. Pages asks for blocks instead: all keys that share the first depth bytes with the
-// key that is next, where depth follows what the server says about the size of the block.
-// Units:  limits.Keys bounds the entries of a page, limits.Bytes is what a page of values should come to.
-// Errors: those of the pager; visit's own; an answer that does not fit the request.
+// A server counts the whole range that is asked for on every page, so asking for "from here to the end" costs time that
+// grows with the square of the number of keys. Pages asks for blocks instead: all keys that share the first depth bytes
+// with the key that is next, where depth follows what the server says about the size of the block. Units: limits.Keys
+// bounds the entries of a page, limits.Bytes is what a page of values should come to. Errors: those of the pager;
+// visit's own; an answer that does not fit the request.
 func Pages(ctx context.Context, pager Pager, request Request, limits Limits, visit func(Page) error) error {
 	limits = limits.orDefaults(request.KeysOnly)
 	at, depth := max(request.From, "\x00"), len(request.From)
@@ -113,7 +114,8 @@ func Pages(ctx context.Context, pager Pager, request Request, limits Limits, vis
 		if bound := prefixEnd(at[:depth]); before(bound, to) {
 			to = bound
 		}
-		page, err := pager.Page(ctx, Request{From: at, To: to, Revision: request.Revision, LimitKeys: limit, KeysOnly: request.KeysOnly})
+		page, err := pager.Page(ctx, Request{From: at, To: to, Revision: request.Revision, LimitKeys: limit,
+			KeysOnly: request.KeysOnly})
 		if errors.Is(err, ErrPageTooLarge) && limit > 1 {
 			limit = max(1, limit/4)
 			continue
@@ -150,23 +152,25 @@ func Pages(ctx context.Context, pager Pager, request Request, limits Limits, vis
 	return nil
 }
 
-// check refuses an answer that does not lead on from a request for the keys from one up to another: to go by it would be to
-// read one page for ever.
+// check refuses an answer that does not lead on from a request for the keys from one up to another: to go by it would
+// be to read one page for ever.
 func (p *Page) check(from, to string) error {
 	if len(p.Entries) == 0 {
 		if p.More {
-			return fmt.Errorf("the answer to %q up to %q says that more keys follow, and holds none: the server does not answer as etcd does", from, to)
+			return fmt.Errorf("the answer to %q up to %q says that more keys follow, and holds none: the server does "+
+				"not answer as etcd does", from, to)
 		}
 		return nil
 	}
 	if last := text(p.Entries[len(p.Entries)-1].Key); last < from || !before(last, to) {
-		return fmt.Errorf("the answer to %q up to %q ends with the key %q: the server does not answer as etcd does", from, to, last)
+		return fmt.Errorf("the answer to %q up to %q ends with the key %q: the server does not answer as etcd does",
+			from, to, last)
 	}
 	return nil
 }
 
-// deeper is the depth at which blocks around the last entry are smaller than at the given one: just behind the first byte
-// in which the entries of the page, or the page and what follows, can differ.
+// deeper is the depth at which blocks around the last entry are smaller than at the given one: just behind the first
+// byte in which the entries of the page, or the page and what follows, can differ.
 func deeper(entries []Entry, depth int) int {
 	first, last := entries[0].Key, entries[len(entries)-1].Key
 	common := 0

@@ -81,11 +81,17 @@ func shapes() map[string][]string {
 	shapes := map[string][]string{}
 	for i := range 40_000 {
 		shapes["one namespace"] = append(shapes["one namespace"], fmt.Sprintf("/registry/pods/default/web-%06d", i))
-		shapes["many small namespaces"] = append(shapes["many small namespaces"], fmt.Sprintf("/registry/pods/team-%04d/web-%d", i/10, i%10))
-		shapes["namespaces of 500"] = append(shapes["namespaces of 500"], fmt.Sprintf("/registry/pods/team-%04d/web-%d", i/500, i%500))
-		shapes["random names"] = append(shapes["random names"], fmt.Sprintf("/registry/pods/default/%016x", uint64(i+1)*0x9E3779B97F4A7C15))
-		shapes["big and tiny by turns"] = append(shapes["big and tiny by turns"], fmt.Sprintf("/registry/pods/team-%03d/web-%05d", i/5000*2+i%5000/4980, i))
-		shapes["long common stem"] = append(shapes["long common stem"], fmt.Sprintf("/registry/events/a-rather-long-namespace/a-rather-long-deployment-name-7f9c4d5b6-%05d.17f3a", i))
+		shapes["many small namespaces"] = append(shapes["many small namespaces"],
+			fmt.Sprintf("/registry/pods/team-%04d/web-%d", i/10, i%10))
+		shapes["namespaces of 500"] = append(shapes["namespaces of 500"],
+			fmt.Sprintf("/registry/pods/team-%04d/web-%d", i/500, i%500))
+		shapes["random names"] = append(shapes["random names"],
+			fmt.Sprintf("/registry/pods/default/%016x", uint64(i+1)*0x9E3779B97F4A7C15))
+		shapes["big and tiny by turns"] = append(shapes["big and tiny by turns"],
+			fmt.Sprintf("/registry/pods/team-%03d/web-%05d", i/5000*2+i%5000/4980, i))
+		shapes["long common stem"] = append(shapes["long common stem"],
+			fmt.Sprintf("/registry/events/a-rather-long-namespace/a-rather-long-deployment-name-7f9c4d5b6-%05d.17f3a",
+				i))
 	}
 	for name := range shapes {
 		slices.Sort(shapes[name])
@@ -112,7 +118,8 @@ func TestPagesReadsEveryKeyOnceInLinearWork(t *testing.T) {
 				t.Fatalf("read %d keys, want the %d of the store, each once and in order", len(got), len(keys))
 			}
 			if limit := int64(16 * len(keys)); pager.keysCounted > limit {
-				t.Errorf("the server walked over %d keys to hand out %d, want at most %d", pager.keysCounted, len(keys), limit)
+				t.Errorf("the server walked over %d keys to hand out %d, want at most %d", pager.keysCounted, len(keys),
+					limit)
 			}
 			if pager.requests > len(keys)/100 {
 				t.Errorf("%d requests for %d keys in pages of 500", pager.requests, len(keys))
@@ -181,17 +188,23 @@ func TestPagesRefusesAnswersThatDoNotLeadOn(t *testing.T) {
 		pager Pager
 		says  string
 	}{
-		"more, but none":     {pagerFunc(func(Request) Page { return Page{Revision: 7, More: true, RangeKeys: 2} }), "says that more keys follow, and holds none"},
+		"more, but none": {pagerFunc(func(Request) Page {
+			return Page{Revision: 7, More: true, RangeKeys: 2}
+		}), "says that more keys follow, and holds none"},
 		"the same key again": {one("/registry/pods/a", true), `ends with the key "/registry/pods/a"`},
 		"a key before":       {one("/a", false), `ends with the key "/a"`},
 		"a key behind":       {one("/z", true), `ends with the key "/z"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := Request{From: "/registry/", To: prefixEnd("/registry/"), Revision: 7}
-			if err := Pages(t.Context(), test.pager, request, Limits{}, func(Page) error { return nil }); err == nil || !strings.Contains(err.Error(), test.says) {
+			if err := Pages(t.Context(), test.pager, request, Limits{}, func(Page) error {
+				return nil
+			}); err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("Pages = %v, want an error that says %s", err, test.says)
 			}
-			if _, err := Entries(t.Context(), Store{Name: "core", Pager: test.pager}, request, func(Entry) error { return nil }); err == nil || !strings.Contains(err.Error(), test.says) {
+			if _, err := Entries(t.Context(), Store{Name: "core", Pager: test.pager}, request, func(Entry) error {
+				return nil
+			}); err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("Entries = %v, want an error that says %s", err, test.says)
 			}
 			report, err := Scan(t.Context(), splitMap(), []Store{{Name: "core", Pager: test.pager}}, Options{})
@@ -218,7 +231,10 @@ func TestReadingGivesUpWhenNoRevisionLastsForAPage(t *testing.T) {
 		}
 		return pager
 	}
-	_, err := Entries(t.Context(), Store{Name: "core", Pager: newPager()}, Request{From: "/registry/pods/", To: "/registry/pods0"}, func(Entry) error { return nil })
+	_, err := Entries(t.Context(), Store{Name: "core", Pager: newPager()},
+		Request{From: "/registry/pods/", To: "/registry/pods0"}, func(Entry) error {
+			return nil
+		})
 	if !errors.Is(err, ErrCompacted) {
 		t.Errorf("Entries = %v, want %v", err, ErrCompacted)
 	}
@@ -227,7 +243,8 @@ func TestReadingGivesUpWhenNoRevisionLastsForAPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !errors.Is(report.Cause, ErrCompacted) || report.Complete {
-		t.Errorf("complete %v, cause %v; want an incomplete report because of %v", report.Complete, report.Cause, ErrCompacted)
+		t.Errorf("complete %v, cause %v; want an incomplete report because of %v", report.Complete, report.Cause,
+			ErrCompacted)
 	}
 	if notes := report.Stores[0].Notes; len(notes) > restarts+1 { // and one of the range behind it
 		t.Errorf("%d notes %q, want at most %d", len(notes), notes, restarts+1)

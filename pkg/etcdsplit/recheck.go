@@ -9,8 +9,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// Stores are read at the same time but not at one moment: what is compared over two stores, or over two ranges of one that was
-// compacted meanwhile, may have changed in between. Before such a finding is reported, what it is about is read once more.
+// Stores are read at the same time but not at one moment: what is compared over two stores, or over two ranges of one
+// that was compacted meanwhile, may have changed in between. Before such a finding is reported, what it is about is
+// read once more.
 
 // lookAgain objects of a kind are looked at again. When there are more, it is no matter of a moment.
 const lookAgain = 1000
@@ -20,8 +21,8 @@ const mostLooks = 10 * lookAgain
 
 var errEnough = errors.New("enough was looked at")
 
-// name looks at the objects that dangle a second time: to name some of them and, in a live store, to leave out those that only
-// seemed to, because an owner was read a moment earlier or later than they were.
+// name looks at the objects that dangle a second time: to name some of them and, in a live store, to leave out those
+// that only seemed to, because an owner was read a moment earlier or later than they were.
 func (d *danglingIn) name(ctx context.Context) {
 	byResource := map[string]map[dangling]*counted{}
 	for group, c := range d.found {
@@ -40,8 +41,8 @@ func (d *danglingIn) name(ctx context.Context) {
 	}
 }
 
-// nameInFile names some of the objects that dangle in a file, which has no order, so that it is read as a whole, and in which
-// nothing has changed.
+// nameInFile names some of the objects that dangle in a file, which has no order, so that it is read as a whole, and in
+// which nothing has changed.
 func (d *danglingIn) nameInFile(ctx context.Context, byResource map[string]map[dangling]*counted) {
 	if len(byResource) == 0 {
 		return
@@ -156,8 +157,8 @@ func (d *danglingIn) nameBelow(ctx context.Context, prefix string, groups map[da
 	}
 }
 
-// nameOrphans names objects in absent namespaces. In a live store it leaves out namespaces that are there by now, and objects
-// that are not.
+// nameOrphans names objects in absent namespaces. In a live store it leaves out namespaces that are there by now, and
+// objects that are not.
 func (r *reporter) nameOrphans(ctx context.Context, store *storeScan, all []*orphans) {
 	if len(all) == 0 {
 		return
@@ -165,22 +166,23 @@ func (r *reporter) nameOrphans(ctx context.Context, store *storeScan, all []*orp
 	prefix := r.classifier.prefix
 	if store.Pager == nil {
 		// An error was reported by the scan. Keys that could not be read again are counted and not named.
-		_, _ = Entries(ctx, store.Store, Request{From: prefix, To: prefixEnd(prefix), KeysOnly: true}, func(e Entry) error {
-			k := r.classifier.Classify(text(e.Key))
-			for _, o := range all {
-				if c := o.absent[k.Namespace]; c != nil && o.name == k.Resource {
-					c.samples.add(text(e.Key[len(prefix):]))
+		_, _ = Entries(ctx, store.Store, Request{From: prefix, To: prefixEnd(prefix), KeysOnly: true},
+			func(e Entry) error {
+				k := r.classifier.Classify(text(e.Key))
+				for _, o := range all {
+					if c := o.absent[k.Namespace]; c != nil && o.name == k.Resource {
+						c.samples.add(text(e.Key[len(prefix):]))
+					}
 				}
-			}
-			return nil
-		})
+				return nil
+			})
 		return
 	}
 	for _, o := range all {
 		r.nameInNamespaces(ctx, store, o)
 	}
-	// Namespaces are looked for after the objects in them: one that is there by now explains all that was seen. One list of them
-	// serves every resource.
+	// Namespaces are looked for after the objects in them: one that is there by now explains all that was seen. One
+	// list of them serves every resource.
 	there := map[*storeScan]map[string]bool{}
 	for _, o := range all {
 		if there[o.home] == nil {
@@ -194,8 +196,8 @@ func (r *reporter) nameOrphans(ctx context.Context, store *storeScan, all []*orp
 	}
 }
 
-// nameInNamespaces counts and names the objects of a resource that are in absent namespaces now, with the fewer requests: one for
-// each namespace, or all keys of the resource, of which a page has pageKeys at least.
+// nameInNamespaces counts and names the objects of a resource that are in absent namespaces now, with the fewer
+// requests: one for each namespace, or all keys of the resource, of which a page has pageKeys at least.
 func (r *reporter) nameInNamespaces(ctx context.Context, store *storeScan, o *orphans) {
 	const pageKeys = 100
 	prefix := r.classifier.prefix
@@ -204,13 +206,14 @@ func (r *reporter) nameInNamespaces(ctx context.Context, store *storeScan, o *or
 		now[namespace] = &counted{}
 	}
 	read := func(from string) error {
-		_, err := Entries(ctx, store.Store, Request{From: from, To: prefixEnd(from), KeysOnly: true}, func(e Entry) error {
-			k := r.classifier.Classify(text(e.Key))
-			if c := now[k.Namespace]; c != nil && k.Resource == o.name {
-				c.add(text(e.Key[len(prefix):]))
-			}
-			return nil
-		})
+		_, err := Entries(ctx, store.Store, Request{From: from, To: prefixEnd(from), KeysOnly: true},
+			func(e Entry) error {
+				k := r.classifier.Classify(text(e.Key))
+				if c := now[k.Namespace]; c != nil && k.Resource == o.name {
+					c.add(text(e.Key[len(prefix):]))
+				}
+				return nil
+			})
 		return err
 	}
 	if int64(len(o.absent)) > o.keys/pageKeys {
@@ -231,7 +234,8 @@ func (r *reporter) nameInNamespaces(ctx context.Context, store *storeScan, o *or
 	}
 }
 
-// namespacesNow lists the namespaces that a live store holds at its newest revision; what could not be read is not among them.
+// namespacesNow lists the namespaces that a live store holds at its newest revision; what could not be read is not
+// among them.
 func (r *reporter) namespacesNow(ctx context.Context, home *storeScan) map[string]bool {
 	there := map[string]bool{}
 	if home.Pager == nil {
@@ -252,13 +256,16 @@ type ownerRef struct {
 }
 
 // eachDangling calls visit with the group of the object, if the side deletes it, and with the owners for which it does.
-func (d *danglingIn) eachDangling(side pair.Side, k Key, e *Envelope, m *Meta, visit func(group dangling, owners []ownerRef)) {
+func (d *danglingIn) eachDangling(side pair.Side, k Key, e *Envelope, m *Meta,
+	visit func(group dangling, owners []ownerRef)) {
 	var o owned
 	var owners []ownerRef
 	namespace := d.hasher.namespaceHash(k.Namespace)
 	references(k, e, m, func(kind referenceKind, uid, name []byte, more bool) {
 		n, known := d.kindOf[kind]
-		owners = append(owners, ownerRef{reference{uid: uidHash(uid, text(name), d.hasher), namespace: namespace, kind: n, more: more}, uid, name})
+		owners = append(owners,
+			ownerRef{reference{uid: uidHash(uid, text(name), d.hasher), namespace: namespace, kind: n, more: more}, uid,
+				name})
 		group, dangles := d.see(&o, side, owners[len(owners)-1].reference)
 		o.held = o.held || !known // new since the scan
 		if dangles && known {
@@ -331,7 +338,8 @@ func (r *reporter) uidNow(ctx context.Context, store *storeScan, key string) (ui
 
 // nameDuplicates names keys that two stores hold, and leaves out those that one of them does not hold any more.
 func (r *reporter) nameDuplicates(ctx context.Context, found []*duplicates) {
-	found = slices.DeleteFunc(slices.Clone(found), func(d *duplicates) bool { return d.same.keys == 0 && d.split() }) // a remark
+	// a remark
+	found = slices.DeleteFunc(slices.Clone(found), func(d *duplicates) bool { return d.same.keys == 0 && d.split() })
 	if len(found) == 0 {
 		return
 	}
@@ -366,7 +374,8 @@ func (r *reporter) nameDuplicatesBelow(ctx context.Context, prefix string, found
 			if c == nil {
 				continue
 			}
-			if looked[d]++; looked[d] <= lookAgain && (r.isGone(ctx, d.a, string(e.Key)) || r.isGone(ctx, b, string(e.Key))) {
+			if looked[d]++; looked[d] <= lookAgain &&
+				(r.isGone(ctx, d.a, string(e.Key)) || r.isGone(ctx, b, string(e.Key))) {
 				c.keys--
 				continue
 			}

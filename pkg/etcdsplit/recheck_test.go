@@ -15,8 +15,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// changing are live stores that become others after their scan: what is asked for at the newest revision once that was read
-// at the start.
+// changing are live stores that become others after their scan: what is asked for at the newest revision once that was
+// read at the start.
 func changing(t *testing.T, before, after map[string]contents) []Store {
 	var stores []Store
 	for _, name := range []string{"core", "modern"} {
@@ -39,8 +39,8 @@ func cloneStores(stores map[string]contents) map[string]contents {
 	return map[string]contents{"core": maps.Clone(stores["core"]), "modern": maps.Clone(stores["modern"])}
 }
 
-// TestScanRulesOutThatStoresWereReadAtDifferentMoments plants what a scan finds, and then what would have happened in the
-// moment between the two stores: the finding must go, and must stay when nothing happens.
+// TestScanRulesOutThatStoresWereReadAtDifferentMoments plants what a scan finds, and then what would have happened in
+// the moment between the two stores: the finding must go, and must stay when nothing happens.
 func TestScanRulesOutThatStoresWereReadAtDifferentMoments(t *testing.T) {
 	replicaSet := func(uid string) []byte { return put("apps/v1", "ReplicaSet", "default", "late", uid, nil) }
 	lateOwner := [4]string{"apps/v1", "ReplicaSet", "late", "uid-late"}
@@ -57,22 +57,29 @@ func TestScanRulesOutThatStoresWereReadAtDifferentMoments(t *testing.T) {
 			m.Legacy.Collector.Runs = true
 			core["pods/default/late-1"] = pod("default", "late-1", lateOwner)
 		}, func(core, modern contents) {
-			core["replicasets/default/late"], modern["replicasets/default/late"] = replicaSet("uid-late"), replicaSet("uid-late")
+			core["replicasets/default/late"], modern["replicasets/default/late"] = replicaSet("uid-late"),
+				replicaSet("uid-late")
 		}},
 		{"the dependent is deleted", "FUS060", "core:pods", func(m *pair.Map, core, _ contents) {
 			m.Legacy.Collector.Runs = true
 			core["pods/default/late-1"] = pod("default", "late-1", lateOwner)
 		}, func(core, _ contents) { delete(core, "pods/default/late-1") }},
 		{"the service account is created", "FUS100", "core:secrets", func(_ *pair.Map, core, _ contents) {
-			core["secrets/default/token"] = object{APIVersion: "v1", Kind: "Secret", Namespace: "default", Name: "token", UID: "uid-t",
-				Annotations: map[string]string{"kubernetes.io/service-account.uid": "uid-sa", "kubernetes.io/service-account.name": "builder"},
-				Raw:         field(nil, 3, []byte("kubernetes.io/service-account-token"))}.protobuf()
+			core["secrets/default/token"] = object{APIVersion: "v1", Kind: "Secret", Namespace: "default",
+				Name: "token", UID: "uid-t",
+				Annotations: map[string]string{"kubernetes.io/service-account.uid": "uid-sa",
+					"kubernetes.io/service-account.name": "builder"},
+				Raw: field(nil, 3, []byte("kubernetes.io/service-account-token"))}.protobuf()
 		}, func(core, _ contents) {
 			core["serviceaccounts/default/builder"] = put("v1", "ServiceAccount", "default", "builder", "uid-sa", nil)
 		}},
-		{"the namespace is created", "FUS130", "core:pods", func(_ *pair.Map, core, _ contents) { core["pods/gone/web"] = pod("gone", "web") },
+		{"the namespace is created", "FUS130", "core:pods", func(_ *pair.Map, core, _ contents) {
+			core["pods/gone/web"] = pod("gone", "web")
+		},
 			func(core, _ contents) { core["namespaces/gone"] = put("v1", "Namespace", "", "gone", "uid-gone", nil) }},
-		{"the object in the namespace is deleted", "FUS130", "core:pods", func(_ *pair.Map, core, _ contents) { core["pods/gone/web"] = pod("gone", "web") },
+		{"the object in the namespace is deleted", "FUS130", "core:pods", func(_ *pair.Map, core, _ contents) {
+			core["pods/gone/web"] = pod("gone", "web")
+		},
 			func(core, _ contents) { delete(core, "pods/gone/web") }},
 		{"a copy is deleted", "FUS230", "modern:pods", func(_ *pair.Map, core, modern contents) {
 			core["pods/default/both"], modern["pods/default/both"] = pod("default", "both"), pod("default", "both")
@@ -83,9 +90,12 @@ func TestScanRulesOutThatStoresWereReadAtDifferentMoments(t *testing.T) {
 			modern["services/specs/default/a"] = svc("default", "a", "", 0)
 		}},
 		{"a node port is given back", "FUS050", "core:services/specs", func(_ *pair.Map, core, _ contents) {
-			core["services/specs/default/a"], core["services/specs/default/b"] = svc("default", "a", "", 30001), svc("default", "b", "", 30001)
+			core["services/specs/default/a"], core["services/specs/default/b"] = svc("default", "a", "", 30001),
+				svc("default", "b", "", 30001)
 		}, func(core, _ contents) { delete(core, "services/specs/default/b") }},
-		{"the IPAddress is created", "FUS050", "modern:ipaddresses", func(_ *pair.Map, _, modern contents) { delete(modern, "ipaddresses/10.96.0.1") },
+		{"the IPAddress is created", "FUS050", "modern:ipaddresses", func(_ *pair.Map, _, modern contents) {
+			delete(modern, "ipaddresses/10.96.0.1")
+		},
 			func(_, modern contents) { modern["ipaddresses/10.96.0.1"] = address("10.96.0.1", "kubernetes") }},
 	} {
 		for _, happens := range []bool{false, true} {
@@ -104,7 +114,8 @@ func TestScanRulesOutThatStoresWereReadAtDifferentMoments(t *testing.T) {
 					return f.Rule == test.rule && f.Subject == test.where && f.Severity > finding.Info
 				})
 				if found == happens {
-					t.Errorf("%s about %s found: %v, want %v; findings:\n%s", test.rule, test.where, found, !happens, findingText(report.Findings))
+					t.Errorf("%s about %s found: %v, want %v; findings:\n%s", test.rule, test.where, found, !happens,
+						findingText(report.Findings))
 				}
 			})
 		}
@@ -117,7 +128,8 @@ func TestScanCountsWhatStillDangles(t *testing.T) {
 	m.Legacy.Collector.Runs = true
 	for i := range 30 {
 		name := fmt.Sprintf("lost-%02d", i)
-		before["core"]["pods/default/"+name] = pod("default", name, [4]string{"apps/v1", "ReplicaSet", fmt.Sprintf("owner-%d", i%3), fmt.Sprintf("uid-owner-%d", i%3)})
+		before["core"]["pods/default/"+name] = pod("default", name,
+			[4]string{"apps/v1", "ReplicaSet", fmt.Sprintf("owner-%d", i%3), fmt.Sprintf("uid-owner-%d", i%3)})
 	}
 	after := cloneStores(before)
 	for _, store := range after {
@@ -127,8 +139,11 @@ func TestScanCountsWhatStillDangles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == "FUS060" && f.Severity == finding.Error })
-	if i < 0 || !strings.Contains(report.Findings[i].Message, "deletes 20 pods") || !slices.Contains(report.Findings[i].Related, "pods/default/lost-02 (owner owner-2)") {
+	i := slices.IndexFunc(report.Findings, func(f finding.Finding) bool {
+		return f.Rule == "FUS060" && f.Severity == finding.Error
+	})
+	if i < 0 || !strings.Contains(report.Findings[i].Message, "deletes 20 pods") ||
+		!slices.Contains(report.Findings[i].Related, "pods/default/lost-02 (owner owner-2)") {
 		t.Errorf("findings:\n%s\nwant 20 pods of owners 0 and 2", findingText(report.Findings))
 	}
 }
@@ -153,7 +168,8 @@ func TestScanNamesTheSameObjectsOfAFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(live.Findings, report.Findings); diff != "" {
-			t.Errorf("with %d workers the findings of the files differ from those of the live stores:\n%s", workers, diff)
+			t.Errorf("with %d workers the findings of the files differ from those of the live stores:\n%s", workers,
+				diff)
 		}
 	}
 }
@@ -162,7 +178,8 @@ func TestScanNamesTheSameObjectsOfAFile(t *testing.T) {
 func TestScanStandsByAFindingThatItCannotLookAtAgain(t *testing.T) {
 	m, stores := splitMap(), clean()
 	m.Legacy.Collector.Runs = true
-	stores["core"]["pods/default/late-1"] = pod("default", "late-1", [4]string{"apps/v1", "ReplicaSet", "late", "uid-late"})
+	stores["core"]["pods/default/late-1"] = pod("default", "late-1",
+		[4]string{"apps/v1", "ReplicaSet", "late", "uid-late"})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	live := changing(t, stores, stores)
@@ -189,7 +206,8 @@ func TestScanStandsByAFindingThatItCannotLookAtAgain(t *testing.T) {
 	}
 }
 
-// TestSecondLooksAreBatched: hundreds of absent namespaces, and hundreds of dependents of one absent owner, cost no request each.
+// TestSecondLooksAreBatched: hundreds of absent namespaces, and hundreds of dependents of one absent owner, cost no
+// request each.
 func TestSecondLooksAreBatched(t *testing.T) {
 	requests := func(namespaces, dependents int) (n int, found []finding.Finding) {
 		m, stores := splitMap(), clean()
@@ -201,7 +219,8 @@ func TestSecondLooksAreBatched(t *testing.T) {
 		}
 		for i := range dependents {
 			name := fmt.Sprintf("lost-%03d", i)
-			stores["core"]["pods/default/"+name] = pod("default", name, [4]string{"apps/v1", "ReplicaSet", "owner", "uid-owner"})
+			stores["core"]["pods/default/"+name] = pod("default", name,
+				[4]string{"apps/v1", "ReplicaSet", "owner", "uid-owner"})
 		}
 		var live []Store
 		for _, name := range []string{"core", "modern"} {
@@ -218,7 +237,8 @@ func TestSecondLooksAreBatched(t *testing.T) {
 	few, _ := requests(1, 1)
 	many, found := requests(500, 500)
 	if many > few+40 {
-		t.Errorf("%d requests for 500 absent namespaces and 500 dependents, %d for one of each: want about as many", many, few)
+		t.Errorf("%d requests for 500 absent namespaces and 500 dependents, %d for one of each: want about as many",
+			many, few)
 	}
 	for _, want := range []struct {
 		rule  string

@@ -22,7 +22,8 @@ type Report struct {
 	Resources  []ResourceReport  `json:"resources"`
 	Findings   []finding.Finding `json:"findings"`
 	Incomplete []string          `json:"incomplete,omitempty"` // what could not be read, one sentence each
-	Cause      error             `json:"-"`                    // the errors behind Incomplete, joined; nil when there are none
+	// the errors behind Incomplete, joined; nil when there are none
+	Cause error `json:"-"`
 }
 
 // StoreReport is one store as a whole.
@@ -45,8 +46,9 @@ type ResourceReport struct {
 	Keys     int64          `json:"keys"`
 	Bytes    int64          `json:"bytes"`
 	Types    []StoredReport `json:"types,omitempty"`
-	Verdict  string         `json:"verdict"`         // "ok", the severity of its worst finding, or "unknown" where nothing could be compared
-	Rules    []string       `json:"rules,omitempty"` // of its findings
+	// "ok", the severity of its worst finding, or "unknown" where nothing could be compared
+	Verdict string   `json:"verdict"`
+	Rules   []string `json:"rules,omitempty"` // of its findings
 }
 
 // StoredReport is one stored type of a resource.
@@ -65,7 +67,8 @@ type reporter struct {
 	looks    int                                       // at single keys, again
 }
 
-// add records a finding about a resource in a store, "" for the store itself. Its Key holds what tells it from others of its rule there.
+// add records a finding about a resource in a store, "" for the store itself. Its Key holds what tells it from others
+// of its rule there.
 func (r *reporter) add(store, resource string, f finding.Finding) {
 	if f.Subject == "" {
 		f.Subject = store + ":" + resource
@@ -85,7 +88,8 @@ func (r *reporter) add(store, resource string, f finding.Finding) {
 
 func (s *scan) report(ctx context.Context) *Report {
 	r := &reporter{scan: s, rules: map[[2]string]map[string]finding.Severity{}}
-	report := &Report{Depth: s.depth, Findings: []finding.Finding{}, Resources: []ResourceReport{}, Stores: []StoreReport{}}
+	report := &Report{Depth: s.depth, Findings: []finding.Finding{}, Resources: []ResourceReport{},
+		Stores: []StoreReport{}}
 	for _, store := range s.stores {
 		if len(s.stores) > 1 { // to compare them
 			store.index.sort()
@@ -113,7 +117,8 @@ func (s *scan) report(ctx context.Context) *Report {
 		}
 		slices.Sort(store.notes)
 		report.Stores = append(report.Stores, StoreReport{
-			Name: store.Name, Revision: store.revision, Keys: store.total.keys, Bytes: store.total.bytes, Outside: store.outside.keys, Notes: store.notes,
+			Name: store.Name, Revision: store.revision, Keys: store.total.keys, Bytes: store.total.bytes,
+			Outside: store.outside.keys, Notes: store.notes,
 		})
 		slices.SortFunc(store.incomplete, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 		for _, err := range store.incomplete {
@@ -129,7 +134,9 @@ func (s *scan) report(ctx context.Context) *Report {
 			report.Incomplete = append(report.Incomplete, "store "+name+": it was not read")
 		}
 	}
-	slices.SortStableFunc(report.Resources, func(a, b ResourceReport) int { return cmp.Compare(a.Resource, b.Resource) })
+	slices.SortStableFunc(report.Resources, func(a, b ResourceReport) int {
+		return cmp.Compare(a.Resource, b.Resource)
+	})
 	report.Complete = len(report.Incomplete) == 0
 	return report
 }
@@ -150,31 +157,38 @@ func (s *storeScan) checkPrefix() {
 		return
 	}
 	if s.outsideHidden {
-		s.incomplete = append(s.incomplete, fmt.Errorf("it holds no keys below the prefix %q, and whether it holds others may not be read: %w",
-			NormalPrefix(s.scan.m.Prefix), ErrDenied))
+		s.incomplete = append(s.incomplete,
+			fmt.Errorf("it holds no keys below the prefix %q, and whether it holds others may not be read: %w",
+				NormalPrefix(s.scan.m.Prefix), ErrDenied))
 		return
 	}
-	outside := slices.DeleteFunc(slices.Clone(s.outside.samples), func(key string) bool { return key == compactRevision })
+	outside := slices.DeleteFunc(slices.Clone(s.outside.samples), func(key string) bool {
+		return key == compactRevision
+	})
 	if len(outside) > 0 {
 		s.incomplete = append(s.incomplete, fmt.Errorf(
-			"it holds %d keys and none below the prefix %q; the first is %q: its API server runs with another --etcd-prefix, or it is not the store of one",
+			"it holds %d keys and none below the prefix %q; the first is %q: its API server runs with another "+
+				"--etcd-prefix, or it is not the store of one",
 			s.outside.keys, NormalPrefix(s.scan.m.Prefix), outside[0]))
 	}
 }
 
 func (r *reporter) resourceReport(store *storeScan, t *resourceTally) ResourceReport {
-	report := ResourceReport{Resource: Printable(t.name), Name: Printable(PlainName(t.name)), Store: store.Name, Keys: t.keys, Bytes: t.bytes, Verdict: "ok"}
+	report := ResourceReport{Resource: Printable(t.name), Name: Printable(PlainName(t.name)), Store: store.Name,
+		Keys: t.keys, Bytes: t.bytes, Verdict: "ok"}
 	if t.row != nil {
 		report.Owner, report.Kind = t.row.Owner, t.row.Kind
 	}
 	for key, st := range t.types {
-		report.Types = append(report.Types, StoredReport{Printable(key.APIVersion), Printable(key.Kind), key.Encoding, st.keys})
+		report.Types = append(report.Types, StoredReport{Printable(key.APIVersion), Printable(key.Kind), key.Encoding,
+			st.keys})
 	}
 	for _, c := range sortedKeys(t.encrypted) {
 		report.Types = append(report.Types, StoredReport{Encoding: Encrypted, Keys: t.encrypted[c].keys})
 	}
 	slices.SortFunc(report.Types, func(a, b StoredReport) int {
-		return cmp.Or(-cmp.Compare(a.Keys, b.Keys), cmp.Compare(a.APIVersion, b.APIVersion), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Encoding, b.Encoding))
+		return cmp.Or(-cmp.Compare(a.Keys, b.Keys), cmp.Compare(a.APIVersion, b.APIVersion),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Encoding, b.Encoding))
 	})
 	rules := r.rules[[2]string{store.Name, t.name}]
 	report.Rules = sortedKeys(rules)

@@ -1,8 +1,8 @@
-// Package etcdsplit answers one question about a store: whose key is this? It holds the ownership map of a fused control
-// plane, the classifier of keys, the reader of what is stored under them, and the scan that compares the two.
+// Package etcdsplit answers one question about a store: whose key is this? It holds the ownership map of a fused
+// control plane, the classifier of keys, the reader of what is stored under them, and the scan that compares the two.
 //
-// The package is pure: it reads stores through the Pager that it is given and returns findings. A live etcd stands behind
-// the Pager in package etcdv3, an offline file in package snapshot.
+// The package is pure: it reads stores through the Pager that it is given and returns findings. A live etcd stands
+// behind the Pager in package etcdv3, an offline file in package snapshot.
 package etcdsplit
 
 import (

@@ -42,8 +42,8 @@ type Progress struct {
 // Scan reads the stores, compares them with the map and reports what does not match. It only reads.
 //
 // Memory is bounded: a page per worker, 16 bytes per key (8 when there is one store only) and 16 per owner reference.
-// Errors: the map or the stores are unusable. A store that could not be read, or not to its end, is no error: the report
-// says what is missing and is not Complete. When ctx ends, the report holds what was seen until then.
+// Errors: the map or the stores are unusable. A store that could not be read, or not to its end, is no error: the
+// report says what is missing and is not Complete. When ctx ends, the report holds what was seen until then.
 func Scan(ctx context.Context, m *pair.Map, stores []Store, options Options) (*Report, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -81,8 +81,10 @@ type scan struct {
 
 func newCommon(m *pair.Map, options Options) *common {
 	c := &common{
-		m: m, classifier: NewClassifier(m), hasher: hasher{maphash.MakeSeed()}, depth: options.Depth, fields: options.Fields,
-		locks: map[string]bool{}, numbers: map[string]uint16{}, kindOf: map[referenceKind]uint16{}, kinds: make([]referenceKind, 1),
+		m: m, classifier: NewClassifier(m), hasher: hasher{maphash.MakeSeed()}, depth: options.Depth,
+		fields: options.Fields,
+		locks:  map[string]bool{}, numbers: map[string]uint16{}, kindOf: map[referenceKind]uint16{},
+		kinds: make([]referenceKind, 1),
 	}
 	for i := range m.Locks {
 		c.locks[m.Locks[i].Key()] = true
@@ -333,16 +335,16 @@ const (
 	toleratedFailures = 3 // ranges; the pager has tried everything before it fails
 	smallStoreKeys    = 20_000
 	namespaceCuts     = 8
-	// restarts of one range before it is read on at a newer revision from where it was: a store that is compacted faster than
-	// a range can be read would never be read otherwise.
+	// restarts of one range before it is read on at a newer revision from where it was: a store that is compacted
+	// faster than a range can be read would never be read otherwise.
 	restarts = 3
-	// compactions of a store, with nothing read in between, after which reading a range is given up. One that is compacted all
-	// the time now and then lets a page through.
+	// compactions of a store, with nothing read in between, after which reading a range is given up. One that is
+	// compacted all the time now and then lets a page through.
 	compactions = 20
 )
 
-// readRange reads a range, all of it at one revision: when that is compacted meanwhile, it starts over at a newer one, and after
-// some restarts it reads on. Compacted again and again before a page is read, the range is given up.
+// readRange reads a range, all of it at one revision: when that is compacted meanwhile, it starts over at a newer one,
+// and after some restarts it reads on. Compacted again and again before a page is read, the range is given up.
 func (s *storeScan) readRange(ctx context.Context, r Request, failed *atomic.Int64) {
 	o := s.newObserver()
 	start := r.From
@@ -375,10 +377,12 @@ func (s *storeScan) readRange(ctx context.Context, r Request, failed *atomic.Int
 		}
 		if attempt <= restarts {
 			s.progress(-o.t.keys, "")
-			s.note("revision %d was compacted: %q to %q is read again at revision %d", r.Revision, start, r.To, s.currentRevision())
+			s.note("revision %d was compacted: %q to %q is read again at revision %d", r.Revision, start, r.To,
+				s.currentRevision())
 			r.From, o = start, s.newObserver()
 		} else if unread == 0 { // otherwise it is noted already
-			s.note("revision %d was compacted: %q to %q is read on at revision %d", r.Revision, r.From, r.To, s.currentRevision())
+			s.note("revision %d was compacted: %q to %q is read on at revision %d", r.Revision, r.From, r.To,
+				s.currentRevision())
 		}
 	}
 	s.merge(o.t) // what was seen is true; that it is not all is noted

@@ -21,8 +21,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// splitMap is a small split layout: pods, services and what belongs to them shared in core; deployments, replica sets and
-// what is grouped, each side in its own store.
+// splitMap is a small split layout: pods, services and what belongs to them shared in core; deployments, replica sets
+// and what is grouped, each side in its own store.
 func splitMap() *pair.Map {
 	core := func(gv string) pair.View {
 		return pair.View{Store: "core", StoredAs: gv, Decodes: []string{gv}, Serves: []string{gv}}
@@ -31,37 +31,56 @@ func splitMap() *pair.Map {
 		return pair.View{Store: "modern", StoredAs: gv, Decodes: []string{gv}, Serves: []string{gv}}
 	}
 	shared := func(key, kind string) pair.Resource {
-		return pair.Resource{Key: key, Name: PlainName(key), Kind: kind, Groups: []string{""}, Namespaced: true, Owner: pair.OwnerShared, Legacy: core("v1"), Modern: core("v1")}
+		return pair.Resource{Key: key, Name: PlainName(key), Kind: kind, Groups: []string{""}, Namespaced: true,
+			Owner: pair.OwnerShared, Legacy: core("v1"), Modern: core("v1")}
 	}
 	cluster := func(r pair.Resource) pair.Resource { r.Namespaced = false; return r }
 	return &pair.Map{
 		Prefix: "/registry", Stores: []string{"core", "modern"},
-		Legacy: pair.ControlPlane{Version: "1.10.13", Store: "core", GroupVersions: []string{"v1", "apps/v1", "extensions/v1beta1"}, Allocates: pair.AllocatesBitmap,
-			Undecryptable: pair.UndecryptableOmitted, CRDFields: []string{"spec.group", "spec.names", "spec.scope", "spec.validation", "spec.version"},
-			Collector: gc.Collector{AbsentOwner: gc.Deleted}},
-		Modern: pair.ControlPlane{Version: "1.36.3", Store: "modern", GroupVersions: []string{"v1", "apps/v1", "networking.k8s.io/v1"}, Allocates: pair.AllocatesAddresses,
-			CRDFields: []string{"spec.group", "spec.names", "spec.scope", "spec.version", "spec.versions", "spec.preserveUnknownFields", "status.storedVersions"},
+		Legacy: pair.ControlPlane{Version: "1.10.13", Store: "core",
+			GroupVersions: []string{"v1", "apps/v1", "extensions/v1beta1"}, Allocates: pair.AllocatesBitmap,
+			Undecryptable: pair.UndecryptableOmitted,
+			CRDFields:     []string{"spec.group", "spec.names", "spec.scope", "spec.validation", "spec.version"},
+			Collector:     gc.Collector{AbsentOwner: gc.Deleted}},
+		Modern: pair.ControlPlane{Version: "1.36.3", Store: "modern",
+			GroupVersions: []string{"v1", "apps/v1", "networking.k8s.io/v1"}, Allocates: pair.AllocatesAddresses,
+			CRDFields: []string{"spec.group", "spec.names", "spec.scope", "spec.version", "spec.versions",
+				"spec.preserveUnknownFields", "status.storedVersions"},
 			Collector: gc.Collector{AbsentOwner: gc.Deleted}},
 		Resources: []pair.Resource{
-			shared("pods", "Pod"), shared("services/specs", "Service"), shared("secrets", "Secret"), shared("serviceaccounts", "ServiceAccount"),
+			shared("pods", "Pod"), shared("services/specs", "Service"), shared("secrets", "Secret"),
+			shared("serviceaccounts", "ServiceAccount"),
 			shared("services/endpoints", "Endpoints"), shared("configmaps", "ConfigMap"),
 			cluster(shared("namespaces", "Namespace")), cluster(shared("minions", "Node")),
 			{Key: "ranges/serviceips", Kind: "RangeAllocation", Owner: pair.OwnerShared, Legacy: core("v1")},
-			{Key: "ranges/servicenodeports", Kind: "RangeAllocation", Owner: pair.OwnerShared, Legacy: core("v1"), Modern: core("v1")},
-			{Key: "ipaddresses", Name: "ipaddresses", Kind: "IPAddress", Groups: []string{"networking.k8s.io"}, Owner: pair.OwnerModern, Modern: modern("networking.k8s.io/v1")},
-			{Key: "servicecidrs", Name: "servicecidrs", Kind: "ServiceCIDR", Groups: []string{"networking.k8s.io"}, Owner: pair.OwnerModern, Modern: modern("networking.k8s.io/v1")},
-			{Key: "deployments", Name: "deployments", Kind: "Deployment", Groups: []string{"apps", "extensions"}, Namespaced: true, Owner: pair.OwnerLegacy, Legacy: core("apps/v1"), Modern: modern("apps/v1")},
-			{Key: "replicasets", Name: "replicasets", Kind: "ReplicaSet", Groups: []string{"apps", "extensions"}, Namespaced: true, Owner: pair.OwnerSplit,
-				Legacy: pair.View{Store: "core", StoredAs: "apps/v1", Decodes: []string{"apps/v1", "extensions/v1beta1"}, WatchBreaks: []string{"extensions/v1beta1"}, Serves: []string{"apps/v1", "extensions/v1beta1"}}, Modern: modern("apps/v1")},
-			{Key: crdResource, Name: "customresourcedefinitions", Kind: "CustomResourceDefinition", Groups: []string{"apiextensions.k8s.io"}, Owner: pair.OwnerSplit,
+			{Key: "ranges/servicenodeports", Kind: "RangeAllocation", Owner: pair.OwnerShared, Legacy: core("v1"),
+				Modern: core("v1")},
+			{Key: "ipaddresses", Name: "ipaddresses", Kind: "IPAddress", Groups: []string{"networking.k8s.io"},
+				Owner: pair.OwnerModern, Modern: modern("networking.k8s.io/v1")},
+			{Key: "servicecidrs", Name: "servicecidrs", Kind: "ServiceCIDR", Groups: []string{"networking.k8s.io"},
+				Owner: pair.OwnerModern, Modern: modern("networking.k8s.io/v1")},
+			{Key: "deployments", Name: "deployments", Kind: "Deployment", Groups: []string{"apps", "extensions"},
+				Namespaced: true, Owner: pair.OwnerLegacy, Legacy: core("apps/v1"), Modern: modern("apps/v1")},
+			{Key: "replicasets", Name: "replicasets", Kind: "ReplicaSet", Groups: []string{"apps", "extensions"},
+				Namespaced: true, Owner: pair.OwnerSplit,
+				Legacy: pair.View{Store: "core", StoredAs: "apps/v1",
+					Decodes: []string{"apps/v1", "extensions/v1beta1"}, WatchBreaks: []string{"extensions/v1beta1"},
+					Serves: []string{"apps/v1", "extensions/v1beta1"}}, Modern: modern("apps/v1")},
+			{Key: crdResource, Name: "customresourcedefinitions", Kind: "CustomResourceDefinition",
+				Groups: []string{"apiextensions.k8s.io"}, Owner: pair.OwnerSplit,
 				Legacy: core("apiextensions.k8s.io/v1beta1"), Modern: modern("apiextensions.k8s.io/v1beta1")},
-			{Key: apiServiceResource, Name: "apiservices", Kind: "APIService", Groups: []string{"apiregistration.k8s.io"}, Owner: pair.OwnerSplit,
+			{Key: apiServiceResource, Name: "apiservices", Kind: "APIService",
+				Groups: []string{"apiregistration.k8s.io"}, Owner: pair.OwnerSplit,
 				Legacy: core("apiregistration.k8s.io/v1beta1"), Modern: modern("apiregistration.k8s.io/v1")},
-			{Key: "flowschemas", Name: "flowschemas", Kind: "FlowSchema", Groups: []string{"flowcontrol.apiserver.k8s.io"}, Owner: pair.OwnerModern, Modern: modern("flowcontrol.apiserver.k8s.io/v1")},
+			{Key: "flowschemas", Name: "flowschemas", Kind: "FlowSchema",
+				Groups: []string{"flowcontrol.apiserver.k8s.io"}, Owner: pair.OwnerModern,
+				Modern: modern("flowcontrol.apiserver.k8s.io/v1")},
 		},
-		CustomResources: pair.Resource{Key: "*", Owner: pair.OwnerSplit, Legacy: pair.View{Store: "core"}, Modern: pair.View{Store: "modern"}},
-		Boot:            []pair.BootKey{{Side: pair.Modern, Key: apiServiceResource + "/*"}, {Side: pair.Legacy, Key: apiServiceResource + "/*"}, {Side: pair.Modern, Key: "namespaces/default"}},
-		ServiceCIDRs:    []string{"10.96.0.0/24"}, NodePortRange: "30000-30015",
+		CustomResources: pair.Resource{Key: "*", Owner: pair.OwnerSplit, Legacy: pair.View{Store: "core"},
+			Modern: pair.View{Store: "modern"}},
+		Boot: []pair.BootKey{{Side: pair.Modern, Key: apiServiceResource + "/*"},
+			{Side: pair.Legacy, Key: apiServiceResource + "/*"}, {Side: pair.Modern, Key: "namespaces/default"}},
+		ServiceCIDRs: []string{"10.96.0.0/24"}, NodePortRange: "30000-30015",
 	}
 }
 
@@ -102,7 +121,8 @@ func (c contents) Walk(_ context.Context, workers int, visitor func() func(Entry
 }
 
 func put(apiVersion, kind, namespace, name, uid string, raw []byte, owners ...[4]string) []byte {
-	return object{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name, UID: uid, Owners: owners, Raw: raw}.protobuf()
+	return object{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name, UID: uid, Owners: owners,
+		Raw: raw}.protobuf()
 }
 
 func pod(namespace, name string, owners ...[4]string) []byte {
@@ -113,7 +133,8 @@ func svc(namespace, name, ip string, nodePort int) []byte {
 	spec := field(nil, 3, []byte(ip))
 	if nodePort > 0 {
 		port := field(nil, 2, []byte("TCP"))
-		spec = append(field(nil, 1, protowire.AppendVarint(protowire.AppendTag(port, 5, protowire.VarintType), uint64(nodePort))), spec...)
+		spec = append(field(nil, 1, protowire.AppendVarint(protowire.AppendTag(port, 5, protowire.VarintType),
+			uint64(nodePort))), spec...)
 	}
 	return put("v1", "Service", namespace, name, "uid-svc-"+name, field(nil, 2, spec))
 }
@@ -127,35 +148,44 @@ func bitmap(cidr string, offsets ...int) []byte {
 }
 
 func crdJSON(group, plural, kind, rest string) []byte {
-	return fmt.Appendf(nil, `{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1beta1","metadata":{"name":"%s.%s","uid":"u-%s"},"spec":{"group":%q,"names":{"plural":%q,"kind":%q},"scope":"Namespaced"%s`,
+	return fmt.Appendf(nil,
+		`{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1beta1","metadata":{"name":"%s.%s","uid":"u-%s"},"spec":{"group":%q,"names":{"plural":%q,"kind":%q},"scope":"Namespaced"%s`,
 		plural, group, plural, group, plural, kind, rest)
 }
 
 func customJSON(apiVersion, kind, name string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"namespace":"default","uid":"u-%s"},"spec":{}}`, apiVersion, kind, name, name)
+	return fmt.Appendf(nil,
+		`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"namespace":"default","uid":"u-%s"},"spec":{}}`, apiVersion,
+		kind, name, name)
 }
 
 func apiServiceJSON(version, group string) []byte {
-	return fmt.Appendf(nil, `{"kind":"APIService","apiVersion":"apiregistration.k8s.io/v1","metadata":{"name":"%s.%s","uid":"u"},"spec":{"group":%q,"version":%q}}`, version, group, group, version)
+	return fmt.Appendf(nil,
+		`{"kind":"APIService","apiVersion":"apiregistration.k8s.io/v1","metadata":{"name":"%s.%s","uid":"u"},"spec":{"group":%q,"version":%q}}`, version, group, group, version)
 }
 
 // clean are stores as the map wants them.
 func clean() map[string]contents {
 	return map[string]contents{
 		"core": {
-			"namespaces/default": put("v1", "Namespace", "", "default", "uid-ns", nil), "minions/n1": put("v1", "Node", "", "n1", "uid-n1", nil),
-			"pods/default/web-1":                pod("default", "web-1", [4]string{"extensions/v1beta1", "ReplicaSet", "web", "uid-rs"}),
+			"namespaces/default": put("v1", "Namespace", "", "default", "uid-ns", nil),
+			"minions/n1":         put("v1", "Node", "", "n1", "uid-n1", nil),
+			"pods/default/web-1": pod("default", "web-1",
+				[4]string{"extensions/v1beta1", "ReplicaSet", "web", "uid-rs"}),
 			"replicasets/default/web":           put("apps/v1", "ReplicaSet", "default", "web", "uid-rs", nil),
 			"deployments/default/web":           put("apps/v1", "Deployment", "default", "web", "uid-d", nil),
 			"services/specs/default/kubernetes": svc("default", "kubernetes", "10.96.0.1", 0),
 			"ranges/serviceips":                 bitmap("10.96.0.0/24", 0),
 		},
 		"modern": {
-			"flowschemas/system":                   put("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", "system", "uid-fs", nil),
-			apiServiceResource + "/v1.apps":        apiServiceJSON("v1", "apps"),
-			"ipaddresses/10.96.0.1":                put("networking.k8s.io/v1", "IPAddress", "", "10.96.0.1", "uid-ip", nil),
-			crdResource + "/notebooks.kubeflow.io": crdJSON("kubeflow.io", "notebooks", "Notebook", `,"version":"v1","versions":[{"name":"v1","served":true,"storage":true}],"preserveUnknownFields":false},"status":{"storedVersions":["v1"]}}`),
-			"kubeflow.io/notebooks/default/nb":     customJSON("kubeflow.io/v1", "Notebook", "nb"),
+			"flowschemas/system": put("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", "system",
+				"uid-fs", nil),
+			apiServiceResource + "/v1.apps": apiServiceJSON("v1", "apps"),
+			"ipaddresses/10.96.0.1": put("networking.k8s.io/v1", "IPAddress", "", "10.96.0.1", "uid-ip",
+				nil),
+			crdResource + "/notebooks.kubeflow.io": crdJSON("kubeflow.io", "notebooks", "Notebook",
+				`,"version":"v1","versions":[{"name":"v1","served":true,"storage":true}],"preserveUnknownFields":false},"status":{"storedVersions":["v1"]}}`),
+			"kubeflow.io/notebooks/default/nb": customJSON("kubeflow.io/v1", "Notebook", "nb"),
 		},
 	}
 }
@@ -177,7 +207,8 @@ func TestScanFindsNothingInCleanStores(t *testing.T) {
 	for _, depth := range Depths() {
 		report := scanStores(t, splitMap(), clean(), Options{Depth: depth})
 		if !report.Complete || len(report.Findings) > 0 {
-			t.Errorf("depth %s: complete %v %q, findings %+v; want none", depth, report.Complete, report.Incomplete, report.Findings)
+			t.Errorf("depth %s: complete %v %q, findings %+v; want none", depth, report.Complete, report.Incomplete,
+				report.Findings)
 		}
 	}
 }
@@ -192,21 +223,30 @@ func TestScanMissesNothingThatItCannotRead(t *testing.T) {
 		}{
 			"owners": {func(core, _ contents) {
 				core["replicasets/default/web"] = []byte(value)
-				core["pods/default/web-2"] = pod("default", "web-2", [4]string{"apps/v1", "ReplicaSet", "web", "uid-rs"})
+				core["pods/default/web-2"] = pod("default", "web-2",
+					[4]string{"apps/v1", "ReplicaSet", "web", "uid-rs"})
 			}, "FUS060", "core:pods"},
-			"services that use a bit": {func(core, _ contents) { core["services/specs/default/kubernetes"] = []byte(value) }, "FUS050", "core:ranges/serviceips"},
-			"services of an address":  {func(core, _ contents) { core["services/specs/default/kubernetes"] = []byte(value) }, "FUS050", "modern:ipaddresses"},
-			"addresses of services":   {func(_, modern contents) { modern["ipaddresses/10.96.0.1"] = []byte(value) }, "FUS050", "modern:ipaddresses"},
+			"services that use a bit": {func(core, _ contents) {
+				core["services/specs/default/kubernetes"] = []byte(value)
+			}, "FUS050", "core:ranges/serviceips"},
+			"services of an address": {func(core, _ contents) {
+				core["services/specs/default/kubernetes"] = []byte(value)
+			}, "FUS050", "modern:ipaddresses"},
+			"addresses of services": {func(_, modern contents) {
+				modern["ipaddresses/10.96.0.1"] = []byte(value)
+			}, "FUS050", "modern:ipaddresses"},
 		} {
 			stores := clean()
 			test.hide(stores["core"], stores["modern"])
 			// Of files, where nothing can be looked at again.
-			report, err := Scan(t.Context(), splitMap(), []Store{{Name: "core", Walker: stores["core"]}, {Name: "modern", Walker: stores["modern"]}}, Options{})
+			report, err := Scan(t.Context(), splitMap(),
+				[]Store{{Name: "core", Walker: stores["core"]}, {Name: "modern", Walker: stores["modern"]}}, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, f := range report.Findings {
-				if f.Rule == test.rule && f.Subject == test.in && !strings.Contains(f.Message, "modern side (1.36.3), which is off") {
+				if f.Rule == test.rule && f.Subject == test.in &&
+					!strings.Contains(f.Message, "modern side (1.36.3), which is off") {
 					t.Errorf("%s, %q: %s %s: %s", name, value, f.Rule, f.Subject, f.Message)
 				}
 			}
@@ -224,7 +264,8 @@ func TestScanShowsWhatLiesOutsideThePrefix(t *testing.T) {
 	stores["core"]["!/other/pods/default/a"] = []byte("x")
 	stores["core"]["!zzz"] = []byte("x")
 	findings := scanStores(t, splitMap(), stores, Options{}).Findings
-	if len(findings) != 1 || findings[0].Rule != "FUS231" || findings[0].Severity != finding.Info || !strings.Contains(findings[0].Message, `2 keys outside the prefix "/registry"`) ||
+	if len(findings) != 1 || findings[0].Rule != "FUS231" || findings[0].Severity != finding.Info ||
+		!strings.Contains(findings[0].Message, `2 keys outside the prefix "/registry"`) ||
 		!slices.Equal(findings[0].Related, []string{"/other/pods/default/a", "zzz"}) {
 		t.Errorf("findings = %s, want one remark about two keys", findingText(findings))
 	}
@@ -243,25 +284,32 @@ func TestScanFinds(t *testing.T) {
 	}{
 		{"a key of the legacy side written by the modern one", func(_ *pair.Map, _, modern contents) {
 			modern["deployments/default/api"] = put("apps/v1", "Deployment", "default", "api", "uid-x", nil)
-		}, "FUS004", "modern:deployments", "1 key written by the modern side, but the owner is legacy", "deployments/default/api"},
+		}, "FUS004", "modern:deployments", "1 key written by the modern side, but the owner is legacy",
+			"deployments/default/api"},
 		{"a key in a store from which nobody reads it", func(_ *pair.Map, core, _ contents) {
 			core["flowschemas/x"] = put("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", "x", "uid-x", nil)
-		}, "FUS004", "core:flowschemas", "from which no side reads this resource; they belong in store modern, which does not hold them: no API server serves", "flowschemas/x"},
-		{"a copy in a store from which nobody reads it", func(_ *pair.Map, core, modern contents) { core["flowschemas/system"] = modern["flowschemas/system"] },
-			"FUS004", "core:flowschemas", "1 key in a store from which no side reads this resource; they belong in store modern", "flowschemas/system"},
+		}, "FUS004", "core:flowschemas", "from which no side reads this resource; they belong in store modern, which " +
+			"does not hold them: no API server serves", "flowschemas/x"},
+		{"a copy in a store from which nobody reads it", func(_ *pair.Map, core, modern contents) {
+			core["flowschemas/system"] = modern["flowschemas/system"]
+		},
+			"FUS004", "core:flowschemas", "1 key in a store from which no side reads this resource; they belong in " +
+				"store modern", "flowschemas/system"},
 		{"custom resources in the store of the other side", func(m *pair.Map, core, _ contents) {
 			m.CustomResources.Owner = pair.OwnerModern
 			core["kubeflow.io/notebooks/default/nb2"] = customJSON("kubeflow.io/v1", "Notebook", "nb2")
 		}, "FUS010", "core:kubeflow.io/notebooks", "they belong in store modern", "kubeflow.io/notebooks/default/nb2"},
 		{"one object in both stores", func(_ *pair.Map, core, modern contents) {
 			modern["deployments/default/web"] = core["deployments/default/web"]
-		}, "FUS230", "modern:deployments", "1 object in both stores core and modern with the same UID", "deployments/default/web"},
+		}, "FUS230", "modern:deployments", "1 object in both stores core and modern with the same UID",
+			"deployments/default/web"},
 		{"one name in both stores", func(_ *pair.Map, _, modern contents) {
 			modern["deployments/default/web"] = put("apps/v1", "Deployment", "default", "web", "uid-other", nil)
 		}, "FUS230", "modern:deployments", "different UIDs", "deployments/default/web"},
 		{"a version that the legacy side cannot decode", func(_ *pair.Map, core, _ contents) {
 			core["deployments/default/new"] = put("apps/v2", "Deployment", "default", "new", "uid-x", nil)
-		}, "FUS002", "core:deployments", "every list and watch of deployments (apps/v1) through it fails", "deployments/default/new"},
+		}, "FUS002", "core:deployments", "every list and watch of deployments (apps/v1) through it fails",
+			"deployments/default/new"},
 		{"a version that breaks watches", func(_ *pair.Map, core, _ contents) {
 			core["replicasets/default/old"] = put("extensions/v1beta1", "ReplicaSet", "default", "old", "uid-x", nil)
 		}, "FUS003", "core:replicasets", "in lists but not in watches", "replicasets/default/old"},
@@ -272,35 +320,50 @@ func TestScanFinds(t *testing.T) {
 		{"another kind", func(_ *pair.Map, core, _ contents) {
 			core["pods/default/node"] = put("v1", "Node", "default", "node", "uid-x", nil)
 		}, "FUS000", "core:pods", "kind v1 Node where Pod belongs", "pods/default/node"},
-		{"a damaged value", func(_ *pair.Map, core, _ contents) { core["pods/default/bad"] = []byte("k8s\x00\x0a\xff") },
+		{"a damaged value", func(_ *pair.Map, core, _ contents) {
+			core["pods/default/bad"] = []byte("k8s\x00\x0a\xff")
+		},
 			"FUS000", "core:pods", "1 value cannot be read", "pods/default/bad"},
-		{"an encrypted value", func(_ *pair.Map, core, _ contents) { core["secrets/default/s"] = []byte("k8s:enc:aescbc:v1:key1:xx") },
+		{"an encrypted value", func(_ *pair.Map, core, _ contents) {
+			core["secrets/default/s"] = []byte("k8s:enc:aescbc:v1:key1:xx")
+		},
 			"FUS070", "core:secrets", "the legacy side silently omits them from lists", "secrets/default/s"},
 		{"CBOR", func(_ *pair.Map, core, _ contents) {
-			core["pods/default/c"] = object{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "c", UID: "uid-c"}.cbor()
+			core["pods/default/c"] = object{APIVersion: "v1", Kind: "Pod", Namespace: "default", Name: "c",
+				UID: "uid-c"}.cbor()
 		}, "FUS072", "core:pods", "stored as CBOR", "pods/default/c"},
 		{"a CRD without versions", func(_ *pair.Map, _, modern contents) {
-			modern[crdResource+"/notebooks.kubeflow.io"] = crdJSON("kubeflow.io", "notebooks", "Notebook", `,"version":"v1"},"status":{}}`)
-		}, "FUS031", "modern:" + crdResource, "has lost spec.versions and status.storedVersions", crdResource + "/notebooks.kubeflow.io"},
+			modern[crdResource+"/notebooks.kubeflow.io"] = crdJSON("kubeflow.io", "notebooks", "Notebook",
+				`,"version":"v1"},"status":{}}`)
+		}, "FUS031", "modern:" + crdResource, "has lost spec.versions and status.storedVersions",
+			crdResource + "/notebooks.kubeflow.io"},
 		{"CRDs that an old reader has rewritten, and a new one since", func(m *pair.Map, _, modern contents) {
 			m.Legacy.Store = "modern"
 			row := RowOf(m, Key{Form: FormGrouped, Resource: crdResource})
 			row.Legacy.Store = "modern"
 			for _, plural := range []string{"as", "bs"} {
-				modern[crdResource+"/"+plural+".kubeflow.io"] = crdJSON("kubeflow.io", plural, plural, `,"version":"v1","validation":{"openAPIV3Schema":{"type":"object"}},"versions":[{"name":"v1","served":true,"storage":true}],"preserveUnknownFields":true},"status":{"storedVersions":["v1"]}}`)
+				modern[crdResource+"/"+plural+".kubeflow.io"] = crdJSON("kubeflow.io", plural, plural,
+					`,"version":"v1","validation":{"openAPIV3Schema":{"type":"object"}},"versions":[{"name":"v1","served":true,"storage":true}],"preserveUnknownFields":true},"status":{"storedVersions":["v1"]}}`)
 			}
-		}, "FUS031", "modern:" + crdResource, "2 CRDs have lost spec.preserveUnknownFields=false, and with it", crdResource + "/as.kubeflow.io"},
+		}, "FUS031", "modern:" + crdResource, "2 CRDs have lost spec.preserveUnknownFields=false, and with it",
+			crdResource + "/as.kubeflow.io"},
 		{"a stored version that the CRD does not have", func(_ *pair.Map, _, modern contents) {
 			modern["kubeflow.io/notebooks/default/old"] = customJSON("kubeflow.io/v1alpha1", "Notebook", "old")
-		}, "FUS031", "modern:kubeflow.io/notebooks", "a version that the CRD does not list", "kubeflow.io/notebooks/default/old"},
+		}, "FUS031", "modern:kubeflow.io/notebooks", "a version that the CRD does not list",
+			"kubeflow.io/notebooks/default/old"},
 		{"a stored version that storedVersions does not list", func(_ *pair.Map, _, modern contents) {
-			modern[crdResource+"/notebooks.kubeflow.io"] = crdJSON("kubeflow.io", "notebooks", "Notebook", `,"version":"v1","versions":[{"name":"v1","served":true},{"name":"v2","served":true,"storage":true}],"preserveUnknownFields":false},"status":{"storedVersions":["v2"]}}`)
-		}, "FUS031", "modern:kubeflow.io/notebooks", "status.storedVersions does not list", "kubeflow.io/notebooks/default/nb"},
-		{"custom resources without a CRD", func(_ *pair.Map, _, modern contents) { delete(modern, crdResource+"/notebooks.kubeflow.io") },
+			modern[crdResource+"/notebooks.kubeflow.io"] = crdJSON("kubeflow.io", "notebooks", "Notebook",
+				`,"version":"v1","versions":[{"name":"v1","served":true},{"name":"v2","served":true,"storage":true}],"preserveUnknownFields":false},"status":{"storedVersions":["v2"]}}`)
+		}, "FUS031", "modern:kubeflow.io/notebooks", "status.storedVersions does not list",
+			"kubeflow.io/notebooks/default/nb"},
+		{"custom resources without a CRD", func(_ *pair.Map, _, modern contents) {
+			delete(modern, crdResource+"/notebooks.kubeflow.io")
+		},
 			"FUS232", "modern:kubeflow.io/notebooks", "without a CRD", "kubeflow.io/notebooks/default/nb"},
 		{"the APIService of a CRD that is gone", func(_ *pair.Map, _, modern contents) {
 			modern[apiServiceResource+"/v1.gone.io"] = apiServiceJSON("v1", "gone.io")
-		}, "FUS030", "modern:" + apiServiceResource, "1 APIService of group/versions that no CRD in this store has", apiServiceResource + "/v1.gone.io"},
+		}, "FUS030", "modern:" + apiServiceResource, "1 APIService of group/versions that no CRD in this store has",
+			apiServiceResource + "/v1.gone.io"},
 		{"an APIService that nobody serves", func(_ *pair.Map, _, modern contents) {
 			modern[apiServiceResource+"/v1beta1.extensions"] = apiServiceJSON("v1beta1", "extensions")
 		}, "FUS030", "modern:" + apiServiceResource, "does not serve", apiServiceResource + "/v1beta1.extensions"},
@@ -308,7 +371,8 @@ func TestScanFinds(t *testing.T) {
 			m.Modern.Collector.Runs = true
 			core["pods/default/web-2"] = pod("default", "web-2", rs)
 			core["pods/default/web-3"] = pod("default", "web-3", rs)
-		}, "FUS060", "core:pods", "the garbage collector of the modern side (1.36.3) deletes 2 pods owned by apps/v1 ReplicaSet", "pods/default/web-2 (owner web)"},
+		}, "FUS060", "core:pods", "the garbage collector of the modern side (1.36.3) deletes 2 pods owned by apps/v1 " +
+			"ReplicaSet", "pods/default/web-2 (owner web)"},
 		{"pods of an owner in a version that a blind collector takes for absent", func(m *pair.Map, core, _ contents) {
 			m.Legacy.Collector = gc.Collector{Runs: true, UnservedVersion: gc.Deleted, AbsentOwner: gc.Deleted}
 			core["pods/default/web-2"] = pod("default", "web-2", [4]string{"apps/v9", "ReplicaSet", "web", "uid-rs"})
@@ -316,42 +380,56 @@ func TestScanFinds(t *testing.T) {
 		{"pods of an owner in another namespace", func(_ *pair.Map, core, _ contents) {
 			core["namespaces/other"] = put("v1", "Namespace", "", "other", "uid-other", nil)
 			core["pods/other/web-2"] = pod("other", "web-2", [4]string{"apps/v1", "ReplicaSet", "web", "uid-rs"})
-		}, "FUS060", "core:pods", "would delete 1 pod owned by apps/v1 ReplicaSet: it serves that kind and does not find the owner in the object's namespace in store core", "pods/other/web-2 (owner web)"},
+		}, "FUS060", "core:pods", "would delete 1 pod owned by apps/v1 ReplicaSet: it serves that kind and does not " +
+			"find the owner in the object's namespace in store core", "pods/other/web-2 (owner web)"},
 		{"pods of an owner of which the UID is that of another kind", func(_ *pair.Map, core, _ contents) {
 			core["pods/default/web-2"] = pod("default", "web-2", [4]string{"apps/v1", "ReplicaSet", "web", "uid-d"})
 		}, "FUS060", "core:pods", "would delete 1 pod owned by apps/v1 ReplicaSet", "pods/default/web-2 (owner web)"},
 		{"pods of an owner of another name", func(_ *pair.Map, core, _ contents) {
 			core["pods/default/web-2"] = pod("default", "web-2", [4]string{"apps/v1", "ReplicaSet", "webb", "uid-rs"})
-		}, "FUS060", "core:pods", "the legacy side (1.10.13), which is off, would delete 1 pod owned by apps/v1 ReplicaSet", "pods/default/web-2 (owner webb)"},
+		}, "FUS060", "core:pods", "the legacy side (1.10.13), which is off, would delete 1 pod owned by apps/v1 " +
+			"ReplicaSet", "pods/default/web-2 (owner webb)"},
 		{"an object in no namespace with an owner in one", func(m *pair.Map, core, _ contents) {
 			m.Legacy.Collector = gc.Collector{Runs: true, AbsentOwner: gc.Deleted, NamespacedOwner: gc.Deleted}
-			core["minions/n2"] = put("v1", "Node", "", "n2", "uid-n2", nil, [4]string{"v1", "Pod", "web-1", "uid-pod-default-web-1"})
-		}, "FUS061", "core:minions", "deletes 1 node owned by v1 Pod: it looks up a namespaced owner, and the object is in no namespace", "minions/n2 (owner web-1)"},
-		{"an owner of a kind that the collector knows and its server does not serve", func(m *pair.Map, core, _ contents) {
-			m.Legacy.Collector = gc.Collector{Runs: true, UnservedVersion: gc.Deleted, KnowsUnserved: true}
-			m.Resources[slices.IndexFunc(m.Resources, func(r pair.Resource) bool { return r.Key == "replicasets" })].Legacy.Serves = nil
-			core["pods/default/web-2"] = pod("default", "web-2", rs)
-		}, "FUS061", "core:pods", "deletes 1 pod owned by apps/v1 ReplicaSet: it knows that kind but not in this version", "pods/default/web-2 (owner web)"},
+			core["minions/n2"] = put("v1", "Node", "", "n2", "uid-n2", nil,
+				[4]string{"v1", "Pod", "web-1", "uid-pod-default-web-1"})
+		}, "FUS061", "core:minions", "deletes 1 node owned by v1 Pod: it looks up a namespaced owner, and the object " +
+			"is in no namespace", "minions/n2 (owner web-1)"},
+		{"an owner of a kind that the collector knows and its server does not serve",
+			func(m *pair.Map, core, _ contents) {
+				m.Legacy.Collector = gc.Collector{Runs: true, UnservedVersion: gc.Deleted, KnowsUnserved: true}
+				m.Resources[slices.IndexFunc(m.Resources, func(r pair.Resource) bool {
+					return r.Key == "replicasets"
+				})].Legacy.Serves = nil
+				core["pods/default/web-2"] = pod("default", "web-2", rs)
+			}, "FUS061", "core:pods", "deletes 1 pod owned by apps/v1 ReplicaSet: it knows that kind but not in this " +
+				"version", "pods/default/web-2 (owner web)"},
 		{"mirror pods and a collector that looks for nodes in namespaces", func(m *pair.Map, core, _ contents) {
 			m.Legacy.Collector = gc.Collector{Runs: true, ClusterOwner: gc.Deleted}
 			core["pods/default/mirror"] = pod("default", "mirror", [4]string{"v1", "Node", "n1", "uid-n1"})
-		}, "FUS062", "core:pods", "looks up the cluster-scoped owner in the namespace", "pods/default/mirror (owner n1)"},
-		{"objects in a namespace that is gone", func(_ *pair.Map, core, _ contents) { core["pods/gone/web"] = pod("gone", "web") },
+		}, "FUS062", "core:pods", "looks up the cluster-scoped owner in the namespace",
+			"pods/default/mirror (owner n1)"},
+		{"objects in a namespace that is gone", func(_ *pair.Map, core, _ contents) {
+			core["pods/gone/web"] = pod("gone", "web")
+		},
 			"FUS130", "core:pods", "in 1 namespace that store core does not have (gone)", "pods/gone/web"},
 		{"custom resources in a namespace that only the other store has not", func(_ *pair.Map, _, modern contents) {
 			modern["kubeflow.io/notebooks/gone/nb"] = customJSON("kubeflow.io/v1", "Notebook", "nb")
 		}, "FUS130", "modern:kubeflow.io/notebooks", "store core does not have", "kubeflow.io/notebooks/gone/nb"},
 		{"one ClusterIP twice", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
-		}, "FUS050", "core:services/specs", "1 ClusterIP allocated to more than one service", "10.96.0.1: core:default/a, core:default/kubernetes"},
+		}, "FUS050", "core:services/specs", "1 ClusterIP allocated to more than one service",
+			"10.96.0.1: core:default/a, core:default/kubernetes"},
 		{"a misplaced service with the ClusterIP of another", func(_ *pair.Map, _, modern contents) {
 			modern["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
-		}, "FUS050", "core:services/specs", "1 ClusterIP allocated", "10.96.0.1: core:default/kubernetes, modern:default/a"},
+		}, "FUS050", "core:services/specs", "1 ClusterIP allocated",
+			"10.96.0.1: core:default/kubernetes, modern:default/a"},
 		{"one ClusterIP in two sets of services", func(m *pair.Map, _, modern contents) {
 			row := RowOf(m, Key{Form: FormObject, Resource: "services/specs"})
 			row.Owner, row.Modern.Store = pair.OwnerSplit, "modern"
 			modern["services/specs/default/a"] = svc("default", "a", "10.96.0.1", 0)
-		}, "FUS052", "core:services/specs", "1 ClusterIP allocated", "10.96.0.1: core:default/kubernetes, modern:default/a"},
+		}, "FUS052", "core:services/specs", "1 ClusterIP allocated",
+			"10.96.0.1: core:default/kubernetes, modern:default/a"},
 		{"one node port twice", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "", 30001)
 			core["services/specs/default/b"] = svc("default", "b", "", 30001)
@@ -363,12 +441,16 @@ func TestScanFinds(t *testing.T) {
 			core["services/specs/default/a"] = svc("default", "a", "", 30003)
 			core["ranges/servicenodeports"] = bitmap("30000-30015", 1)
 		}, "FUS050", "core:ranges/servicenodeports", "lacks 1 allocation", "default/a 30003"},
-		{"a ClusterIP without an IPAddress", func(_ *pair.Map, _, modern contents) { delete(modern, "ipaddresses/10.96.0.1") },
-			"FUS050", "modern:ipaddresses", "1 ClusterIP of services without an IPAddress object", "default/kubernetes 10.96.0.1"},
+		{"a ClusterIP without an IPAddress", func(_ *pair.Map, _, modern contents) {
+			delete(modern, "ipaddresses/10.96.0.1")
+		},
+			"FUS050", "modern:ipaddresses", "1 ClusterIP of services without an IPAddress object",
+			"default/kubernetes 10.96.0.1"},
 		{"two services on one ClusterIP that no allocator knows", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "10.96.0.6", 0)
 			core["services/specs/default/b"] = svc("default", "b", "10.96.0.6", 0)
-		}, "FUS050", "modern:ipaddresses", "1 ClusterIP of services without an IPAddress object", "default/b 10.96.0.6"},
+		}, "FUS050", "modern:ipaddresses", "1 ClusterIP of services without an IPAddress object",
+			"default/b 10.96.0.6"},
 		{"two services on one bit of a bitmap", func(_ *pair.Map, core, _ contents) {
 			core["services/specs/default/a"] = svc("default", "a", "10.96.0.6", 0)
 			core["services/specs/default/b"] = svc("default", "b", "10.96.0.6", 0)
@@ -382,41 +464,59 @@ func TestScanFinds(t *testing.T) {
 		{"a misplaced service with the node port of another", func(_ *pair.Map, core, modern contents) {
 			core["services/specs/default/a"] = svc("default", "a", "", 30001)
 			modern["services/specs/default/b"] = svc("default", "b", "", 30001)
-		}, "FUS050", "core:services/specs", "1 node port allocated to more than one service", "30001/TCP: core:default/a, modern:default/b"},
+		}, "FUS050", "core:services/specs", "1 node port allocated to more than one service",
+			"30001/TCP: core:default/a, modern:default/b"},
 		{"another range", func(_ *pair.Map, core, _ contents) { core["ranges/serviceips"] = bitmap("10.0.0.0/24", 0) },
 			"FUS051", "core:ranges/serviceips", `holds the range "10.0.0.0/24", want 10.96.0.0/24`, ""},
 		{"another service CIDR", func(_ *pair.Map, _, modern contents) {
-			modern["servicecidrs/kubernetes"] = put("networking.k8s.io/v1", "ServiceCIDR", "", "kubernetes", "u", field(nil, 2, field(nil, 1, []byte("10.0.0.0/24"))))
+			modern["servicecidrs/kubernetes"] = put("networking.k8s.io/v1", "ServiceCIDR", "", "kubernetes", "u",
+				field(nil, 2, field(nil, 1, []byte("10.0.0.0/24"))))
 		}, "FUS053", "modern:servicecidrs", `"10.0.0.0/24"`, ""},
 		{"a lock of both sides", func(m *pair.Map, core, _ contents) {
-			lock := pair.Lock{Side: pair.Legacy, Component: "kube-controller-manager", Resource: "services/endpoints", Namespace: "kube-system", Name: "kcm"}
+			lock := pair.Lock{Side: pair.Legacy, Component: "kube-controller-manager", Resource: "services/endpoints",
+				Namespace: "kube-system", Name: "kcm"}
 			m.Locks = []pair.Lock{lock, lock}
 			m.Locks[1].Side = pair.Modern
 			core["namespaces/kube-system"] = put("v1", "Namespace", "", "kube-system", "uid-ks", nil)
-			core["services/endpoints/kube-system/kcm"] = object{APIVersion: "v1", Kind: "Endpoints", Namespace: "kube-system", Name: "kcm", UID: "uid-kcm",
-				Annotations: map[string]string{"control-plane.alpha.kubernetes.io/leader": `{"holderIdentity":"cp-1_abc"}`}}.protobuf()
+			core["services/endpoints/kube-system/kcm"] = object{APIVersion: "v1", Kind: "Endpoints",
+				Namespace: "kube-system", Name: "kcm", UID: "uid-kcm",
+				Annotations: map[string]string{
+					"control-plane.alpha.kubernetes.io/leader": `{"holderIdentity":"cp-1_abc"}`}}.protobuf()
 		}, "FUS065", "core:services/endpoints/kube-system/kcm", "held by cp-1_abc", ""},
 		{"a token of a service account that is gone", func(_ *pair.Map, core, _ contents) {
-			core["secrets/default/token"] = object{APIVersion: "v1", Kind: "Secret", Namespace: "default", Name: "token", UID: "uid-t",
-				Annotations: map[string]string{"kubernetes.io/service-account.uid": "uid-sa", "kubernetes.io/service-account.name": "builder"},
-				Raw:         field(nil, 3, []byte("kubernetes.io/service-account-token"))}.protobuf()
-		}, "FUS100", "core:secrets", "1 token secret of service accounts that the legacy side does not have", "secrets/default/token (owner builder)"},
-		{"a resource that neither version has", func(_ *pair.Map, core, _ contents) { core["widgets/default/w"] = pod("default", "w") },
+			core["secrets/default/token"] = object{APIVersion: "v1", Kind: "Secret", Namespace: "default",
+				Name: "token", UID: "uid-t",
+				Annotations: map[string]string{"kubernetes.io/service-account.uid": "uid-sa",
+					"kubernetes.io/service-account.name": "builder"},
+				Raw: field(nil, 3, []byte("kubernetes.io/service-account-token"))}.protobuf()
+		}, "FUS100", "core:secrets", "1 token secret of service accounts that the legacy side does not have",
+			"secrets/default/token (owner builder)"},
+		{"a resource that neither version has", func(_ *pair.Map, core, _ contents) {
+			core["widgets/default/w"] = pod("default", "w")
+		},
 			"FUS231", "core:widgets", "neither version knows", "widgets/default/w"},
 		{"a key that is no object's", func(_ *pair.Map, core, _ contents) { core["pods/web"] = pod("", "web") },
 			"FUS231", "core:pods", "cannot be the key of an object", "pods/web"},
-		{"a value under such a key, which lists read", func(_ *pair.Map, core, _ contents) { core["pods/default/a/b"] = []byte("x") },
-			"FUS000", "core:pods", "1 value cannot be read: it starts with \"x\"; every list and watch of pods (v1) through the legacy side and the modern side fails", "pods/default/a/b"},
+		{"a value under such a key, which lists read", func(_ *pair.Map, core, _ contents) {
+			core["pods/default/a/b"] = []byte("x")
+		},
+			"FUS000", "core:pods", "1 value cannot be read: it starts with \"x\"; every list and watch of pods (v1) " +
+				"through the legacy side and the modern side fails", "pods/default/a/b"},
 		{"JSON that is cut off", func(_ *pair.Map, core, _ contents) {
 			core["pods/default/cut"] = []byte(`{"kind":"Pod","apiVersion":"v1","meta`)
 		},
-			"FUS000", "core:pods", "1 value cannot be read: its JSON is cut off or invalid; every list", "pods/default/cut"},
-		{"a damaged value that nobody reads", func(_ *pair.Map, core, _ contents) { core["widgets/default/w"] = []byte("x") },
+			"FUS000", "core:pods", "1 value cannot be read: its JSON is cut off or invalid; every list",
+			"pods/default/cut"},
+		{"a damaged value that nobody reads", func(_ *pair.Map, core, _ contents) {
+			core["widgets/default/w"] = []byte("x")
+		},
 			"FUS000", "core:widgets", "no side reads this resource", "widgets/default/w"},
 		{"keys that name no resource", func(_ *pair.Map, core, _ contents) { core["/a"] = []byte("x") },
 			"FUS231", "core", "1 key below the prefix without a resource", "/a"},
 		{"a list that a side does not serve", func(m *pair.Map, core, _ contents) {
-			m.Resources[slices.IndexFunc(m.Resources, func(r pair.Resource) bool { return r.Key == "deployments" })].Legacy.Serves = nil
+			m.Resources[slices.IndexFunc(m.Resources, func(r pair.Resource) bool {
+				return r.Key == "deployments"
+			})].Legacy.Serves = nil
 			core["deployments/default/new"] = put("apps/v2", "Deployment", "default", "new", "uid-x", nil)
 		}, "FUS002", "core:deployments", "it serves no deployments as it is configured", "deployments/default/new"},
 		{"an empty store", func(_ *pair.Map, _, modern contents) { clear(modern) },
@@ -432,7 +532,9 @@ func TestScanFinds(t *testing.T) {
 					t.Errorf("the key %q is not that of one finding: %s", f.Key, f.Message)
 				}
 				keys[f.Key] = true
-				if i := slices.IndexFunc(Rules(), func(c finding.Rule) bool { return c.ID == f.Rule }); i < 0 || Rules()[i].Severity < f.Severity {
+				if i := slices.IndexFunc(Rules(), func(c finding.Rule) bool {
+					return c.ID == f.Rule
+				}); i < 0 || Rules()[i].Severity < f.Severity {
 					t.Errorf("%s at severity %s is not documented so", f.Rule, f.Severity)
 				}
 			}
@@ -440,9 +542,11 @@ func TestScanFinds(t *testing.T) {
 				t.Errorf("incomplete: %q", report.Incomplete)
 			}
 			if !slices.ContainsFunc(report.Findings, func(f finding.Finding) bool {
-				return f.Rule == test.rule && f.Subject == test.where && strings.Contains(f.Message, test.says) && (test.shows == "" || slices.Contains(f.Related, test.shows))
+				return f.Rule == test.rule && f.Subject == test.where && strings.Contains(f.Message, test.says) &&
+					(test.shows == "" || slices.Contains(f.Related, test.shows))
 			}) {
-				t.Errorf("no finding %s about %q that says %q and shows %q among:\n%s", test.rule, test.where, test.says, test.shows, findingText(report.Findings))
+				t.Errorf("no finding %s about %q that says %q and shows %q among:\n%s", test.rule, test.where,
+					test.says, test.shows, findingText(report.Findings))
 			}
 			// An offline store in another order of keys must give the same answer.
 			var offline []Store
@@ -488,7 +592,8 @@ func findingText(findings []finding.Finding) string {
 func TestScanKeepsAnObjectThatOneOwnerHolds(t *testing.T) {
 	m, stores := splitMap(), clean()
 	m.Legacy.Collector.Runs = true
-	stores["core"]["pods/default/two"] = pod("default", "two", [4]string{"apps/v1", "ReplicaSet", "gone", "uid-gone"}, [4]string{"apps/v1", "ReplicaSet", "web", "uid-rs"})
+	stores["core"]["pods/default/two"] = pod("default", "two", [4]string{"apps/v1", "ReplicaSet", "gone", "uid-gone"},
+		[4]string{"apps/v1", "ReplicaSet", "web", "uid-rs"})
 	for _, f := range scanStores(t, m, stores, Options{}).Findings {
 		if strings.Contains(f.Message, "legacy side (1.10.13) deletes") {
 			t.Errorf("an object with one owner present is said to be deleted: %s", f.Message)
@@ -505,7 +610,9 @@ func TestScanWantsNoAddressObjectOutsideOfASidesOwnRange(t *testing.T) {
 				delete(stores["modern"], key)
 			}
 		}
-		return slices.ContainsFunc(scanStores(t, m, stores, Options{}).Findings, func(f finding.Finding) bool { return strings.Contains(f.Message, "without an IPAddress object") })
+		return slices.ContainsFunc(scanStores(t, m, stores, Options{}).Findings, func(f finding.Finding) bool {
+			return strings.Contains(f.Message, "without an IPAddress object")
+		})
 	}
 	if !says(nil) {
 		t.Error("one range, no IPAddress objects: no finding")
@@ -521,7 +628,8 @@ func TestScanRemarksThatAReaderCannotWatchWhatTheOwnerStores(t *testing.T) {
 	for i := range m.Resources {
 		if r := &m.Resources[i]; r.Key == "replicasets" {
 			r.Owner = pair.OwnerLegacy
-			r.Modern = pair.View{Store: "core", StoredAs: "extensions/v1beta1", Decodes: []string{"apps/v1", "extensions/v1beta1"}, WatchBreaks: []string{"apps/v1"}}
+			r.Modern = pair.View{Store: "core", StoredAs: "extensions/v1beta1",
+				Decodes: []string{"apps/v1", "extensions/v1beta1"}, WatchBreaks: []string{"apps/v1"}}
 		}
 	}
 	found := false
@@ -547,14 +655,19 @@ func TestScanStartsARangeOverAfterCompaction(t *testing.T) {
 		}
 		return nil
 	}
-	report, err := Scan(t.Context(), splitMap(), []Store{{Name: "core", Pager: core}, {Name: "modern", Pager: stores["modern"].pager(t)}}, Options{})
+	report, err := Scan(t.Context(), splitMap(),
+		[]Store{{Name: "core", Pager: core}, {Name: "modern", Pager: stores["modern"].pager(t)}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !report.Complete || len(report.Findings) != 0 {
-		t.Errorf("complete %v %q, findings %s; want a clean report", report.Complete, report.Incomplete, findingText(report.Findings))
+		t.Errorf("complete %v %q, findings %s; want a clean report", report.Complete, report.Incomplete,
+			findingText(report.Findings))
 	}
-	if got := report.Stores[0]; got.Keys != int64(len(stores["core"])) || got.Revision != 50 || !slices.ContainsFunc(got.Notes, func(n string) bool { return strings.Contains(n, "read again at revision 50") }) {
+	if got := report.Stores[0]; got.Keys != int64(len(stores["core"])) || got.Revision != 50 ||
+		!slices.ContainsFunc(got.Notes, func(n string) bool {
+			return strings.Contains(n, "read again at revision 50")
+		}) {
 		t.Errorf("store = %+v, want all %d keys, revision 50 and a note about it", got, len(stores["core"]))
 	}
 }
@@ -574,11 +687,14 @@ func TestScanReadsOnWhenCompactionIsFasterThanARange(t *testing.T) {
 		}
 		return nil
 	}
-	report, err := Scan(t.Context(), splitMap(), []Store{{Name: "core", Pager: pager}}, Options{Parallel: 1, Limits: Limits{Keys: 200}})
+	report, err := Scan(t.Context(), splitMap(), []Store{{Name: "core", Pager: pager}},
+		Options{Parallel: 1, Limits: Limits{Keys: 200}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := report.Stores[0]; got.Keys != int64(len(core)) || !slices.ContainsFunc(got.Notes, func(n string) bool { return strings.Contains(n, "read on at revision") }) {
+	if got := report.Stores[0]; got.Keys != int64(len(core)) || !slices.ContainsFunc(got.Notes, func(n string) bool {
+		return strings.Contains(n, "read on at revision")
+	}) {
 		t.Errorf("read %d of %d keys, incomplete %q, notes %q", got.Keys, len(core), report.Incomplete, got.Notes)
 	}
 }
@@ -589,8 +705,12 @@ func TestScanIsNeverCleanWhenItCouldNotLook(t *testing.T) {
 		onPage func(f *fakePager, r Request) error
 		says   string
 	}{
-		"no answer at all": {func(*fakePager, Request) error { return broken }, "reading the newest revision: member on fire"},
-		"one range fails":  {func(_ *fakePager, r Request) error { return failAt(r, "/registry/pods/", broken) }, `reading "/registry/pods/" to`},
+		"no answer at all": {func(*fakePager, Request) error {
+			return broken
+		}, "reading the newest revision: member on fire"},
+		"one range fails": {func(_ *fakePager, r Request) error {
+			return failAt(r, "/registry/pods/", broken)
+		}, `reading "/registry/pods/" to`},
 		"every range fails": {func(_ *fakePager, r Request) error {
 			return failAt(r, "/registry/", failUnless(r.LimitKeys == 1, broken))
 		}, "further ranges were not tried"},
@@ -599,7 +719,8 @@ func TestScanIsNeverCleanWhenItCouldNotLook(t *testing.T) {
 			stores := clean()
 			core := stores["core"].pager(t)
 			core.onPage = test.onPage
-			report, err := Scan(t.Context(), splitMap(), []Store{{Name: "core", Pager: core}, {Name: "modern", Pager: stores["modern"].pager(t)}}, Options{})
+			report, err := Scan(t.Context(), splitMap(),
+				[]Store{{Name: "core", Pager: core}, {Name: "modern", Pager: stores["modern"].pager(t)}}, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -655,8 +776,10 @@ func TestScanEndsWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Complete || !slices.Contains(report.Incomplete, "store core: reading was interrupted") || report.Stores[0].Keys == 0 {
-		t.Errorf("complete %v, incomplete %q, %d keys; want a partial report marked as such", report.Complete, report.Incomplete, report.Stores[0].Keys)
+	if report.Complete || !slices.Contains(report.Incomplete, "store core: reading was interrupted") ||
+		report.Stores[0].Keys == 0 {
+		t.Errorf("complete %v, incomplete %q, %d keys; want a partial report marked as such", report.Complete,
+			report.Incomplete, report.Stores[0].Keys)
 	}
 }
 
@@ -676,7 +799,8 @@ func TestScanCutsALargeStoreAtNamespaces(t *testing.T) {
 		}
 		return nil
 	}
-	report, err := Scan(t.Context(), splitMap(), []Store{{Name: "core", Pager: pager}}, Options{Parallel: 1, Depth: DepthKeys})
+	report, err := Scan(t.Context(), splitMap(), []Store{{Name: "core", Pager: pager}},
+		Options{Parallel: 1, Depth: DepthKeys})
 	if err != nil || report.Stores[0].Keys != int64(len(core)) {
 		t.Fatalf("read %d of %d keys: %v", report.Stores[0].Keys, len(core), err)
 	}
@@ -697,9 +821,11 @@ func TestScanRefusesBadInput(t *testing.T) {
 		"owner":         {bad, nil, `resources[0] (pods).owner: "nobody"`},
 		"store":         {bad, nil, `resources[1] (services/specs).legacy.store: store "nowhere"`},
 		"unknown store": {splitMap(), []Store{{Name: "other"}}, `store "other"`},
-		"twice":         {splitMap(), []Store{{Name: "core", Walker: contents{}}, {Name: "core", Walker: contents{}}}, "given twice"},
+		"twice": {splitMap(), []Store{{Name: "core", Walker: contents{}}, {Name: "core", Walker: contents{}}},
+			"given twice"},
 	} {
-		if _, err := Scan(t.Context(), test.m, test.stores, Options{}); err == nil || !strings.Contains(err.Error(), test.says) {
+		if _, err := Scan(t.Context(), test.m, test.stores, Options{}); err == nil ||
+			!strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: Scan = %v, want an error that says %s", name, err, test.says)
 		}
 	}
@@ -710,13 +836,18 @@ func TestScanRefusesBadInput(t *testing.T) {
 func TestScanTellsAFewTypesApart(t *testing.T) {
 	stores := clean()
 	for i := range 5000 {
-		stores["core"][fmt.Sprintf("pods/default/odd-%04d", i)] = put(fmt.Sprintf("odd/v%d", i), "Pod", "default", fmt.Sprintf("odd-%04d", i), fmt.Sprint("u-odd-", i), nil)
+		stores["core"][fmt.Sprintf("pods/default/odd-%04d", i)] = put(fmt.Sprintf("odd/v%d", i), "Pod", "default",
+			fmt.Sprintf("odd-%04d", i), fmt.Sprint("u-odd-", i), nil)
 	}
 	report := scanStores(t, splitMap(), stores, Options{})
-	i := slices.IndexFunc(report.Resources, func(r ResourceReport) bool { return r.Resource == "pods" && r.Store == "core" })
+	i := slices.IndexFunc(report.Resources, func(r ResourceReport) bool {
+		return r.Resource == "pods" && r.Store == "core"
+	})
 	if got := report.Resources[i]; len(got.Types) > mostTypes+3 {
 		t.Errorf("%d types are told apart, want about %d", len(got.Types), mostTypes)
-	} else if n := got.Types; !slices.ContainsFunc(n, func(s StoredReport) bool { return s.APIVersion == "others" && s.Keys > 4000 }) {
+	} else if n := got.Types; !slices.ContainsFunc(n, func(s StoredReport) bool {
+		return s.APIVersion == "others" && s.Keys > 4000
+	}) {
 		t.Errorf("the other types are not counted: %+v", n)
 	}
 	if len(report.Findings) > 3*mostTypes {
@@ -752,7 +883,9 @@ func TestScanDoesNotTakeAnUnreadHomeForOneThatHoldsTheKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == "FUS004" && f.Subject == "core:flowschemas" })
+		i := slices.IndexFunc(report.Findings, func(f finding.Finding) bool {
+			return f.Rule == "FUS004" && f.Subject == "core:flowschemas"
+		})
 		if i < 0 {
 			t.Fatalf("no FUS004 about core:flowschemas among:\n%s", findingText(report.Findings))
 		}
@@ -765,7 +898,8 @@ func TestScanDoesNotTakeAnUnreadHomeForOneThatHoldsTheKeys(t *testing.T) {
 	broken.onPage = func(_ *fakePager, r Request) error {
 		return failAt(r, "/registry/flowschemas/", errors.New("member on fire"))
 	}
-	if f := find(Store{Name: "modern", Pager: broken}); f.Severity != finding.Error || !strings.Contains(f.Message, "whether store modern holds them is not known") {
+	if f := find(Store{Name: "modern", Pager: broken}); f.Severity != finding.Error ||
+		!strings.Contains(f.Message, "whether store modern holds them is not known") {
 		t.Errorf("an unread home: %s %s, want an error that says so", f.Severity, f.Message)
 	}
 }
@@ -796,7 +930,8 @@ func TestScanDoesNotKeepSchemas(t *testing.T) {
 		t.Errorf("%d CRDs of %d bytes: %d bytes are kept, want less than a MiB", crds, size, after-before)
 	}
 	runtime.KeepAlive(kept)
-	for _, none := range []string{`"validation":null`, `"validation":{}`, `"versions":[{"name":"v1","schema":null}]`, `"versions":[{"name":"v1"}]`} {
+	for _, none := range []string{`"validation":null`, `"validation":{}`, `"versions":[{"name":"v1","schema":null}]`,
+		`"versions":[{"name":"v1"}]`} {
 		envelope, err := ReadEnvelope(crdJSON("example.com", "widgets", "Widget", ","+none+"}}"))
 		if err != nil {
 			t.Fatal(err)

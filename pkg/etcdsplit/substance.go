@@ -6,11 +6,12 @@ import "hash/maphash"
 // apimachinery meta/v1.
 var (
 	bookkeepingFields  = map[int32]bool{4: true, 6: true, 7: true, 17: true} // by number, in protobuf
-	bookkeepingMembers = map[string]bool{"selfLink": true, "resourceVersion": true, "generation": true, "managedFields": true}
+	bookkeepingMembers = map[string]bool{"selfLink": true, "resourceVersion": true, "generation": true,
+		"managedFields": true}
 )
 
-// substance is a number that two values share when they say the same: all but the bookkeeping of the API server that wrote
-// them. It is never 0. Values that cannot be read stand for themselves.
+// substance is a number that two values share when they say the same: all but the bookkeeping of the API server that
+// wrote them. It is never 0. Values that cannot be read stand for themselves.
 func substance(seed maphash.Seed, value []byte) uint64 {
 	var e Envelope
 	var h maphash.Hash
@@ -76,7 +77,9 @@ func jsonSubstance(h *maphash.Hash, e *Envelope) error {
 		if string(key) != "metadata" {
 			return member(key, value)
 		}
-		inner = jsonMembers(value, func(key, value []byte) bool { return bookkeepingMembers[string(key)] || member(key, value) })
+		inner = jsonMembers(value, func(key, value []byte) bool {
+			return bookkeepingMembers[string(key)] || member(key, value)
+		})
 		return inner == nil
 	})
 	if err == nil {

@@ -283,7 +283,8 @@ func (f *facts) merge(other *facts) {
 	f.invalidated.merge(&other.invalidated)
 }
 
-// reference is an owner that an object names. References of one object stand behind each other; all but the last have more set.
+// reference is an owner that an object names. References of one object stand behind each other; all but the last have
+// more set.
 type reference struct {
 	uid       uint64 // uidHash of the owner's
 	namespace uint32 // namespaceHash of the object's own

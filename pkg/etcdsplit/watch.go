@@ -62,8 +62,9 @@ func Turns(before, after []finding.Finding) []Turned {
 	return turned
 }
 
-// Glance looks at changed keys alone, and reports what they show by themselves: keys in the wrong store, values that a reader
-// cannot decode, resources that nobody knows. What takes two objects to see, and what is over, only a Scan tells.
+// Glance looks at changed keys alone, and reports what they show by themselves: keys in the wrong store, values that a
+// reader cannot decode, resources that nobody knows. What takes two objects to see, and what is over, only a Scan
+// tells.
 func Glance(ctx context.Context, m *pair.Map, changes map[string][]Change) ([]finding.Finding, error) {
 	var stores []Store
 	for _, name := range sortedKeys(changes) {
@@ -73,7 +74,9 @@ func Glance(ctx context.Context, m *pair.Map, changes map[string][]Change) ([]fi
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(report.Findings, func(f finding.Finding) bool { return !slices.Contains(seenAtAGlance, f.Rule) }), nil
+	return slices.DeleteFunc(report.Findings, func(f finding.Finding) bool {
+		return !slices.Contains(seenAtAGlance, f.Rule)
+	}), nil
 }
 
 var seenAtAGlance = []string{"FUS000", "FUS002", "FUS003", "FUS004", "FUS010", "FUS072", "FUS090", "FUS231"}
@@ -112,8 +115,9 @@ type Fight struct {
 // Finding says what a fight means.
 func (f *Fight) Finding() finding.Finding {
 	result := finding.Finding{Rule: "FUS234", Severity: finding.Error, Subject: f.Store + ":" + f.Key,
-		Message: fmt.Sprintf("two writers overwrite each other: %d writes, %d of which wrote back a value that had just been replaced", f.Writes, f.Returns),
-		Fix:     "let one side write the key"}
+		Message: fmt.Sprintf("two writers overwrite each other: %d writes, %d of which wrote back a value that had "+
+			"just been replaced", f.Writes, f.Returns),
+		Fix: "let one side write the key"}
 	if known := knownFight(f.Key); known != nil {
 		result.Rule, result.Fix = known.rule, known.fix
 	}
@@ -124,12 +128,17 @@ func (f *Fight) Finding() finding.Finding {
 // fights are the keys about which two API servers are known to fight, and why.
 var fights = []fightAbout{
 	{key: "services/endpoints/default/kubernetes", writes: 6, rule: "FUS040",
-		fix: "set --endpoint-reconciler-type=none on the modern API server, or the same reconciler on both, with endpoints and master leases in one store"},
-	{key: "endpointslices/default/kubernetes", writes: 6, rule: "FUS040", fix: "set --endpoint-reconciler-type=none on the modern API server"},
+		fix: "set --endpoint-reconciler-type=none on the modern API server, or the same reconciler on both, with " +
+			"endpoints and master leases in one store"},
+	{key: "endpointslices/default/kubernetes", writes: 6, rule: "FUS040",
+		fix: "set --endpoint-reconciler-type=none on the modern API server"},
 	// Each service that is made is a write. API servers repair ranges every three minutes.
-	{key: "ranges/", window: 15 * time.Minute, rule: "FUS051", fix: "set the same --service-cluster-ip-range and --service-node-port-range on both API servers"},
-	{key: crdResource + "/", writes: 10, rule: "FUS031", fix: "use layout split: the legacy side does not write the CRDs of the modern one"},
-	{key: apiServiceResource + "/", writes: 10, rule: "FUS030", fix: "use layout split, which gives each side its own default store"},
+	{key: "ranges/", window: 15 * time.Minute, rule: "FUS051",
+		fix: "set the same --service-cluster-ip-range and --service-node-port-range on both API servers"},
+	{key: crdResource + "/", writes: 10, rule: "FUS031",
+		fix: "use layout split: the legacy side does not write the CRDs of the modern one"},
+	{key: apiServiceResource + "/", writes: 10, rule: "FUS030",
+		fix: "use layout split, which gives each side its own default store"},
 }
 
 type fightAbout struct {
@@ -142,7 +151,8 @@ type fightAbout struct {
 // knownFight is what is known of fights about the key below the prefix; nil for nothing.
 func knownFight(key string) *fightAbout {
 	for i := range fights {
-		if about := &fights[i]; key == about.key || (strings.HasSuffix(about.key, "/") && strings.HasPrefix(key, about.key)) {
+		if about := &fights[i]; key == about.key ||
+			(strings.HasSuffix(about.key, "/") && strings.HasPrefix(key, about.key)) {
 			return about
 		}
 	}
@@ -160,7 +170,8 @@ func (r FightRules) orDefaults() FightRules {
 	return FightRules{cmp.Or(r.Window, 2*time.Minute), cmp.Or(r.Returns, 3), cmp.Or(r.Keys, 20_000)}
 }
 
-// Referee follows the keys written last and notices fights. Memory is bounded by FightRules.Keys. Not safe for concurrent use.
+// Referee follows the keys written last and notices fights. Memory is bounded by FightRules.Keys. Not safe for
+// concurrent use.
 type Referee struct {
 	rules  FightRules
 	seed   maphash.Seed
@@ -186,14 +197,16 @@ type bout struct {
 
 // NewReferee returns a referee for the stores of a map. Lock objects are renewed all the time and are not followed.
 func NewReferee(m *pair.Map, rules FightRules) *Referee {
-	r := &Referee{rules: rules.orDefaults(), seed: maphash.MakeSeed(), prefix: NormalPrefix(m.Prefix) + "/", locks: map[string]bool{}, keys: map[storeKey]*bout{}}
+	r := &Referee{rules: rules.orDefaults(), seed: maphash.MakeSeed(), prefix: NormalPrefix(m.Prefix) + "/",
+		locks: map[string]bool{}, keys: map[storeKey]*bout{}}
 	for i := range m.Locks {
 		r.locks[m.Locks[i].Key()] = true
 	}
 	return r
 }
 
-// See takes note of a change, and returns the fight that it makes evident; nil when there is none, or it was told already.
+// See takes note of a change, and returns the fight that it makes evident; nil when there is none, or it was told
+// already.
 func (r *Referee) See(now time.Time, store string, c Change) *Fight {
 	rest, ok := strings.CutPrefix(string(c.Key), r.prefix)
 	if !ok || r.locks[rest] || strings.HasPrefix(rest, "events/") {
@@ -202,7 +215,8 @@ func (r *Referee) See(now time.Time, store string, c Change) *Fight {
 	id := storeKey{store, rest}
 	b, ok := r.keys[id]
 	if !ok {
-		b = &bout{about: knownFight(rest), window: r.rules.Window, total: Fight{Store: store, Key: Printable(rest), Since: now}}
+		b = &bout{about: knownFight(rest), window: r.rules.Window,
+			total: Fight{Store: store, Key: Printable(rest), Since: now}}
 		if b.about != nil {
 			b.window = cmp.Or(b.about.window, b.window)
 		}
@@ -252,7 +266,9 @@ func (r *Referee) Over(now time.Time) []Fight {
 		}
 	}
 	r.order = slices.DeleteFunc(r.order, func(id storeKey) bool { return r.keys[id] == nil })
-	slices.SortFunc(over, func(a, b Fight) int { return cmp.Or(cmp.Compare(a.Store, b.Store), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(over, func(a, b Fight) int {
+		return cmp.Or(cmp.Compare(a.Store, b.Store), cmp.Compare(a.Key, b.Key))
+	})
 	return over
 }
 

@@ -18,7 +18,8 @@ func TestTurnsGoByKeysAndNotByWords(t *testing.T) {
 		rule, _, _ := strings.Cut(key, "|")
 		return finding.Finding{Rule: rule, Subject: "core:pods", Key: key, Message: message}
 	}
-	one, other := of("FUS004|core:pods", "1 key in the wrong store"), of("FUS130|core:pods|core", "1 object in 1 namespace")
+	one, other := of("FUS004|core:pods", "1 key in the wrong store"),
+		of("FUS130|core:pods|core", "1 object in 1 namespace")
 	two := of("FUS004|core:pods", "2 keys, told in other words")
 	var got []string
 	for _, turned := range Turns([]finding.Finding{one, other}, []finding.Finding{two, of("FUS000|core:pods|x", "x")}) {
@@ -36,7 +37,8 @@ func TestTurnsGoByKeysAndNotByWords(t *testing.T) {
 	all := []finding.Finding{a, b, c}
 	for i := range all {
 		left := slices.Delete(slices.Clone(all), i, i+1)
-		if turned := Turns(all, left); len(turned) != 1 || turned[0].Turn != Disappeared || turned[0].Finding.Key != all[i].Key {
+		if turned := Turns(all, left); len(turned) != 1 || turned[0].Turn != Disappeared ||
+			turned[0].Finding.Key != all[i].Key {
 			t.Errorf("Turns when %q is over = %+v", all[i].Key, turned)
 		}
 	}
@@ -50,8 +52,9 @@ func TestGlanceSeesWhatOneKeyShows(t *testing.T) {
 	deleted := change("deployments/default/gone", nil)
 	deleted.Deleted = true
 	findings, err := Glance(t.Context(), splitMap(), map[string][]Change{
-		"modern": {change("deployments/default/api", put("apps/v1", "Deployment", "default", "api", "u", nil)), change("deployments/default/gone", []byte("x")), deleted},
-		"core":   {change("pods/default/bad", []byte("k8s\x00\x0a\xff")), change("flowschemas/x", stray)},
+		"modern": {change("deployments/default/api", put("apps/v1", "Deployment", "default", "api", "u", nil)),
+			change("deployments/default/gone", []byte("x")), deleted},
+		"core": {change("pods/default/bad", []byte("k8s\x00\x0a\xff")), change("flowschemas/x", stray)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -59,23 +62,28 @@ func TestGlanceSeesWhatOneKeyShows(t *testing.T) {
 	var got []string
 	for _, f := range findings {
 		got = append(got, f.Rule+" "+f.Subject+" "+f.Message[:5])
-		if f.Subject == "core:flowschemas" && !strings.HasSuffix(f.Message, "is not known, because it was not read, or not to its end") { // its home may have held it for years
+		// its home may have held it for years
+		if f.Subject == "core:flowschemas" &&
+			!strings.HasSuffix(f.Message, "is not known, because it was not read, or not to its end") {
 			t.Errorf("%s says more than changes can show", f.Message)
 		}
 	}
-	if want := []string{"FUS000 core:pods 1 val", "FUS004 core:flowschemas 1 key", "FUS004 modern:deployments 1 key"}; !slices.Equal(got, want) {
+	if want := []string{"FUS000 core:pods 1 val", "FUS004 core:flowschemas 1 key",
+		"FUS004 modern:deployments 1 key"}; !slices.Equal(got, want) {
 		t.Errorf("Glance = %q, want %q", got, want)
 	}
 }
 
 func referee(rules FightRules) (*Referee, func(key string, value string) *Fight, *time.Time) {
 	m := splitMap()
-	m.Locks = []pair.Lock{{Side: pair.Legacy, Component: "kcm", Resource: "services/endpoints", Namespace: "kube-system", Name: "kcm"}}
+	m.Locks = []pair.Lock{
+		{Side: pair.Legacy, Component: "kcm", Resource: "services/endpoints", Namespace: "kube-system", Name: "kcm"}}
 	r := NewReferee(m, rules)
 	now := time.Unix(1000, 0)
 	return r, func(key, value string) *Fight {
 		now = now.Add(10 * time.Second)
-		return r.See(now, "core", Change{Entry: Entry{Key: []byte("/registry/" + key), Value: []byte(value)}, Deleted: value == ""})
+		return r.See(now, "core", Change{Entry: Entry{Key: []byte("/registry/" + key), Value: []byte(value)},
+			Deleted: value == ""})
 	}, &now
 }
 
@@ -110,7 +118,8 @@ func TestRefereeOverlooksBookkeeping(t *testing.T) {
 		meta := field(nil, 1, []byte("web"))
 		meta = protowire.AppendVarint(protowire.AppendTag(meta, 7, protowire.VarintType), generation)
 		meta = field(meta, 17, fmt.Appendf(nil, "managed at %d", generation))
-		unknown := field(field(nil, 1, field(field(nil, 1, []byte("apps/v1")), 2, []byte("Deployment"))), 2, field(field(nil, 1, meta), 2, []byte(data)))
+		unknown := field(field(nil, 1, field(field(nil, 1, []byte("apps/v1")), 2, []byte("Deployment"))), 2,
+			field(field(nil, 1, meta), 2, []byte(data)))
 		return "k8s\x00" + string(unknown)
 	}
 	json := func(data string, generation uint64) string {
@@ -156,7 +165,9 @@ func TestRefereeKnowsWhatIsFoughtAbout(t *testing.T) {
 	for key, rule := range map[string]string{
 		"services/endpoints/default/kubernetes": "FUS040", crdResource + "/a.b": "FUS031",
 		// Each service that somebody makes rewrites the ranges, and the name only begins as the fought one does.
-		"ranges/serviceips": "", "services/endpoints/default/kubernetes-dashboard": "", "configmaps/default/counter": "", "services/endpoints/kube-system/kcm": "", "events/default/e": "", "minions/n1": "",
+		"ranges/serviceips": "", "services/endpoints/default/kubernetes-dashboard": "",
+		"configmaps/default/counter": "", "services/endpoints/kube-system/kcm": "", "events/default/e": "",
+		"minions/n1": "",
 	} {
 		_, see, _ := referee(FightRules{})
 		got := ""

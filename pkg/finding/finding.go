@@ -1,4 +1,5 @@
-// Package finding holds the one shape of every diagnostic that fusionctl prints: which rule, how bad, about what, and the way out.
+// Package finding holds the one shape of every diagnostic that fusionctl prints: which rule, how bad, about what, and
+// the way out.
 package finding
 
 import (
@@ -52,14 +53,15 @@ func (s *Severity) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q: want error, warning or info", text)
 }
 
-// Finding is one diagnostic.
-// Shape:  {"rule":"FUS060","severity":"error","subject":"...","message":"...","fix":"...","key":"...","count":2,"file":"...",
+// Finding is one diagnostic. Shape:
+// {"rule":"FUS060","severity":"error","subject":"...","message":"...","fix":"...","key":"...","count":2,"file":"...",
 //
 //	"line":1,"column":1}
 //
 // Units:  Line and Column are 1-based; 0 means that the finding has no place in a file.
 type Finding struct {
-	Rule     string   `json:"rule"`              // FUS060: pitfall P60 of the catalogue; from FUS200 on rules of our own
+	// FUS060: pitfall P60 of the catalogue; from FUS200 on rules of our own
+	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`          //
 	Subject  string   `json:"subject"`           // the resource, controller, flag, key or rule line that is concerned
 	Message  string   `json:"message"`           // what is wrong and what it leads to, for this subject
@@ -78,10 +80,12 @@ type Count int64
 // IsZero reports whether JSON leaves the count out.
 func (c Count) IsZero() bool { return c <= 1 }
 
-// Key is the identity of a finding: its rule, its subject, and what tells it from other findings of that rule about that subject.
-// Empty parts are left out. It is to be compared, not to be taken apart.
+// Key is the identity of a finding: its rule, its subject, and what tells it from other findings of that rule about
+// that subject. Empty parts are left out. It is to be compared, not to be taken apart.
 func Key(rule, subject string, parts ...string) string {
-	parts = slices.DeleteFunc(slices.Concat([]string{rule, subject}, parts), func(part string) bool { return part == "" })
+	parts = slices.DeleteFunc(slices.Concat([]string{rule, subject}, parts), func(part string) bool {
+		return part == ""
+	})
 	return strings.Join(parts, "|")
 }
 

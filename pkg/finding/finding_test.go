@@ -53,14 +53,16 @@ func TestSeverityIsAWordInJSON(t *testing.T) {
 }
 
 func TestKeyAndCountInJSON(t *testing.T) {
-	f := Finding{Rule: "FUS060", Severity: Error, Subject: "pods", Message: "m", Key: Key("FUS060", "pods", "", "legacy")}
+	f := Finding{Rule: "FUS060", Severity: Error, Subject: "pods", Message: "m",
+		Key: Key("FUS060", "pods", "", "legacy")}
 	for count, want := range map[Count]string{0: "", 1: "", 2: `,"count":2`} {
 		f.Count = count
 		text, err := json.Marshal(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want = `{"rule":"FUS060","severity":"error","subject":"pods","message":"m","key":"FUS060|pods|legacy"` + want + `}`
+		want = `{"rule":"FUS060","severity":"error","subject":"pods","message":"m","key":"FUS060|pods|legacy"` + want +
+			`}`
 		if string(text) != want {
 			t.Errorf("Marshal with count %d = %s, want %s", count, text, want)
 		}
@@ -68,9 +70,11 @@ func TestKeyAndCountInJSON(t *testing.T) {
 }
 
 func TestAccept(t *testing.T) {
-	found := []Finding{{Rule: "FUS152", Subject: "pods"}, {Rule: "FUS152", Subject: "nodes"}, {Rule: "FUS060", Subject: "pods"}}
+	found := []Finding{{Rule: "FUS152", Subject: "pods"}, {Rule: "FUS152", Subject: "nodes"},
+		{Rule: "FUS060", Subject: "pods"}}
 	report, used := Accept(found, []Acceptance{
-		{Rule: "FUS152", Subject: "pods", Reason: "first"}, {Rule: "FUS060", Reason: "second"}, {Rule: "FUS152", Subject: "secrets", Reason: "third"},
+		{Rule: "FUS152", Subject: "pods", Reason: "first"}, {Rule: "FUS060", Reason: "second"},
+		{Rule: "FUS152", Subject: "secrets", Reason: "third"},
 	})
 	want := Report{Findings: found[1:2], Accepted: []Accepted{{found[0], "first"}, {found[2], "second"}}}
 	if diff := cmp.Diff(want, report); diff != "" {

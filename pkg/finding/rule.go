@@ -52,17 +52,19 @@ func (e Engine) examples() (what, language string) {
 // Shape:  ID is FUS and the number of the pitfall in three digits; from FUS200 on rules of our own.
 // Source: Evidence.
 type Rule struct {
-	ID       string        `json:"id"`
-	Engine   Engine        `json:"engine"`          // that reports it
-	Title    string        `json:"title"`           // what goes wrong, in a few words
-	Severity Severity      `json:"severity"`        // at worst
-	Why      string        `json:"why"`             // mechanism and consequence
-	Legacy   kubever.Range `json:"legacy,omitzero"` // versions of the legacy side that can be hit; zero: it does not depend on versions
+	ID       string   `json:"id"`
+	Engine   Engine   `json:"engine"`   // that reports it
+	Title    string   `json:"title"`    // what goes wrong, in a few words
+	Severity Severity `json:"severity"` // at worst
+	Why      string   `json:"why"`      // mechanism and consequence
+	// versions of the legacy side that can be hit; zero: it does not depend on versions
+	Legacy   kubever.Range `json:"legacy,omitzero"`
 	Modern   kubever.Range `json:"modern,omitzero"` // versions of the modern side
 	Evidence Evidence      `json:"evidence,omitzero"`
-	Bad      string        `json:"bad,omitempty"`  // an input in which the engine finds it: a spec, or lines of a policy
-	Good     string        `json:"good,omitempty"` // the same, corrected
-	Fix      string        `json:"fix,omitempty"`  // the fix of every finding of the rule, where it is always the same
+	// an input in which the engine finds it: a spec, or lines of a policy
+	Bad  string `json:"bad,omitempty"`
+	Good string `json:"good,omitempty"` // the same, corrected
+	Fix  string `json:"fix,omitempty"`  // the fix of every finding of the rule, where it is always the same
 }
 
 // Of marks rules as those of an engine, and returns them.
@@ -76,8 +78,8 @@ func Of(e Engine, rules []Rule) []Rule {
 // Evidence says how a danger is known.
 type Evidence struct {
 	Seen string `json:"seen,omitempty"` // what was done with real servers and what happened; "" when it was not run
-	// Damage and Prevention name tests of test/e2e, with real servers: those that do the damage again, and those in which what the plan
-	// does about it is seen to hold.
+	// Damage and Prevention name tests of test/e2e, with real servers: those that do the damage again, and those in
+	// which what the plan does about it is seen to hold.
 	Damage     []string `json:"damage,omitempty"`
 	Prevention []string `json:"prevention,omitempty"`
 	Read       string   `json:"read,omitempty"` // source files and versions that were read
@@ -121,18 +123,26 @@ func Markdown(rules []Rule) string {
 	return b.String()
 }
 
+// pageWidth is the most characters that a line of prose takes on a page of the documentation.
+const pageWidth = 120
+
 func (r Rule) section(b *strings.Builder) {
-	fmt.Fprintf(b, "\n%s\n\nReported by `%s`.\n", r.Why, strings.ReplaceAll(r.Engine.Verbs(), ", ", "`, `"))
+	reported := fmt.Sprintf("Reported by `%s`.", strings.ReplaceAll(r.Engine.Verbs(), ", ", "`, `"))
+	fmt.Fprintf(b, "\n%s\n\n%s\n", fill(r.Why, ""), fill(reported, ""))
 	if r.Versioned() {
-		fmt.Fprintf(b, "\n| severity at worst | legacy | modern |\n|---|---|---|\n| %s | %s | %s |\n", r.Severity, r.Legacy, r.Modern)
+		fmt.Fprintf(b, "\n| severity at worst | legacy | modern |\n|---|---|---|\n| %s | %s | %s |\n", r.Severity,
+			r.Legacy, r.Modern)
 	} else {
 		fmt.Fprintf(b, "\nSeverity at worst: %s.\n", r.Severity)
 	}
 	if r.Fix != "" {
-		fmt.Fprintf(b, "\nFix: %s\n", r.Fix)
+		fmt.Fprintf(b, "\n%s\n", fill("Fix: "+r.Fix, ""))
 	}
 	if lines := r.Evidence.lines(); len(lines) > 0 {
-		fmt.Fprintf(b, "\nEvidence:\n\n- %s\n", strings.Join(lines, "\n- "))
+		fmt.Fprint(b, "\nEvidence:\n\n")
+		for _, line := range lines {
+			fmt.Fprintf(b, "- %s\n", fill(line, "  "))
+		}
 	}
 	if r.Bad != "" {
 		what, language := r.Engine.examples()
@@ -144,10 +154,21 @@ func (r Rule) section(b *strings.Builder) {
 	}
 }
 
+// fill breaks each paragraph of a page into lines, of which all but the first begin with the indentation.
+func fill(text, indentation string) string {
+	var lines []string
+	for paragraph := range strings.Lines(text) {
+		lines = append(lines, strings.Join(prose.Wrap(strings.Fields(paragraph), pageWidth-len(indentation)),
+			"\n"+indentation))
+	}
+	return strings.Join(lines, "\n"+indentation)
+}
+
 func (e Evidence) lines() []string {
 	var lines []string
 	for _, l := range []struct{ what, text string }{
-		{"seen", e.Seen}, {"reproduced by", inTests(e.Damage)}, {"prevented in", inTests(e.Prevention)}, {"read", e.Read},
+		{"seen", e.Seen}, {"reproduced by", inTests(e.Damage)}, {"prevented in", inTests(e.Prevention)},
+		{"read", e.Read},
 	} {
 		if l.text != "" {
 			lines = append(lines, l.what+": "+l.text)
@@ -171,8 +192,8 @@ func indent(text string) string {
 // TextWidth is where lines of prose break on a terminal.
 const TextWidth = 100
 
-// Wrap breaks prose at spaces into lines of at most so many characters; a longer word has a line of its own. White space between words
-// is one space.
+// Wrap breaks prose at spaces into lines of at most so many characters; a longer word has a line of its own. White
+// space between words is one space.
 func Wrap(text string, width int) string {
 	return strings.Join(prose.Wrap(strings.Fields(text), width), "\n")
 }

@@ -1,5 +1,6 @@
-// Package gc says what the garbage collector of an API server's version does with an object, given what it sees of the object's owners.
-// What each version does is a row of a table in pkg/kubever; this package says what is seen, and which column answers.
+// Package gc says what the garbage collector of an API server's version does with an object, given what it sees of the
+// object's owners. What each version does is a row of a table in pkg/kubever; this package says what is seen, and which
+// column answers.
 package gc
 
 // Outcome is what a garbage collector does with an object all of whose owners it sees in one way.
@@ -20,9 +21,12 @@ const (
 	Found                        // the owner
 	UnknownKind                  // its API server has no such group and kind, in any version
 	UnservedVersion              // the kind is known, but not in the version that the reference names
-	Absent                       // kind and version are served, and there is no such object, or it is in another namespace or has another UID
-	ClusterOwner                 // the owner exists and is cluster-scoped, and is looked for in the namespace of the object
-	NamespacedOwner              // the owner's kind is namespaced and the object is in no namespace, so that the lookup names none
+	// kind and version are served, and there is no such object, or it is in another namespace or has another UID
+	Absent
+	// the owner exists and is cluster-scoped, and is looked for in the namespace of the object
+	ClusterOwner
+	// the owner's kind is namespaced and the object is in no namespace, so that the lookup names none
+	NamespacedOwner
 )
 
 // Presence says whether a side has the owner, by UID.
@@ -37,16 +41,17 @@ const (
 
 // Reference is an owner reference as the garbage collector of one side meets it.
 type Reference struct {
-	KnownKind       bool     // the side knows the owner's group and kind: serves it in some version, or see Collector.KnowsUnserved
+	// the side knows the owner's group and kind: serves it in some version, or see Collector.KnowsUnserved
+	KnownKind       bool
 	ServedVersion   bool     // it serves the kind in the version that the reference names
 	OwnerNamespaced bool     // the owner's kind is namespaced
 	Namespaced      bool     // the object with the reference is in a namespace
 	Owner           Presence // whether the side has the owner; for a namespaced one, in the namespace of the object
 }
 
-// Sight is what the collector sees. It maps the kind before it asks for the owner, so that what precedes the lookup is told whatever is
-// known of the owner.
-// Source: attemptToDeleteItem and getObject of pkg/controller/garbagecollector, kubernetes 1.6 to 1.36.
+// Sight is what the collector sees. It maps the kind before it asks for the owner, so that what precedes the lookup is
+// told whatever is known of the owner. Source: attemptToDeleteItem and getObject of pkg/controller/garbagecollector,
+// kubernetes 1.6 to 1.36.
 func (r Reference) Sight() Sight {
 	switch {
 	case !r.KnownKind:
@@ -65,8 +70,8 @@ func (r Reference) Sight() Sight {
 	return Found
 }
 
-// Collector says whether a side runs the garbage collector, and what that does with an object all of whose owners are out
-// of its sight: an Outcome for each Sight of this kind. An empty Outcome counts as Safe.
+// Collector says whether a side runs the garbage collector, and what that does with an object all of whose owners are
+// out of its sight: an Outcome for each Sight of this kind. An empty Outcome counts as Safe.
 type Collector struct {
 	Runs            bool    `json:"runs"`
 	UnknownKind     Outcome `json:"unknownKind,omitempty"`
@@ -78,8 +83,8 @@ type Collector struct {
 	KnowsUnserved bool `json:"knowsUnserved,omitempty"`
 }
 
-// Outcome is what the collector does with an object when it sees all of its owners so. An object stays when one of its owners is
-// found, or is seen in a way that is Safe.
+// Outcome is what the collector does with an object when it sees all of its owners so. An object stays when one of its
+// owners is found, or is seen in a way that is Safe.
 func (c *Collector) Outcome(seen Sight) Outcome {
 	outcome := Safe
 	switch seen {

@@ -7,13 +7,14 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// TestSight goes through everything that a reference may be. The order of the questions is that of the collectors: one that has no
-// mapping for the kind asks for no object.
+// TestSight goes through everything that a reference may be. The order of the questions is that of the collectors: one
+// that has no mapping for the kind asks for no object.
 func TestSight(t *testing.T) {
 	seen := map[gc.Sight]int{}
 	for bits := range 1 << 4 {
 		for _, owner := range []gc.Presence{gc.Unsure, gc.Missing, gc.Present} {
-			r := gc.Reference{KnownKind: bits&1 != 0, ServedVersion: bits&2 != 0, OwnerNamespaced: bits&4 != 0, Namespaced: bits&8 != 0, Owner: owner}
+			r := gc.Reference{KnownKind: bits&1 != 0, ServedVersion: bits&2 != 0, OwnerNamespaced: bits&4 != 0,
+				Namespaced: bits&8 != 0, Owner: owner}
 			want := gc.Found
 			switch {
 			case !r.KnownKind:
@@ -23,7 +24,8 @@ func TestSight(t *testing.T) {
 			case r.OwnerNamespaced && !r.Namespaced:
 				want = gc.NamespacedOwner
 			default:
-				want = map[gc.Presence]gc.Sight{gc.Unsure: gc.Undecided, gc.Missing: gc.Absent, gc.Present: gc.Found}[owner]
+				want = map[gc.Presence]gc.Sight{gc.Unsure: gc.Undecided, gc.Missing: gc.Absent,
+					gc.Present: gc.Found}[owner]
 				if want == gc.Found && r.Namespaced && !r.OwnerNamespaced {
 					want = gc.ClusterOwner
 				}
@@ -39,7 +41,8 @@ func TestSight(t *testing.T) {
 	}
 }
 
-// The outcomes were read in the source of every range, and run: collectors of 1.6.13, 1.10.13, 1.15.12 and 1.36.3 on the same objects.
+// The outcomes were read in the source of every range, and run: collectors of 1.6.13, 1.10.13, 1.15.12 and 1.36.3 on
+// the same objects.
 func TestOutcomesOfEveryMinor(t *testing.T) {
 	deletes := map[gc.Sight]func(m kubever.Minor) bool{
 		gc.Undecided:       func(kubever.Minor) bool { return false },
@@ -62,7 +65,8 @@ func TestOutcomesOfEveryMinor(t *testing.T) {
 			}
 		}
 		if !collector.Deletes() || collector.Runs {
-			t.Errorf("the collector of %s: Deletes() = %t, want true; Runs = %t, want what a plan says", minor, collector.Deletes(), collector.Runs)
+			t.Errorf("the collector of %s: Deletes() = %t, want true; Runs = %t, want what a plan says", minor,
+				collector.Deletes(), collector.Runs)
 		}
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// ASCII draws the graph with + - | and >, for a terminal, a commit message or a runbook. It is at most 120 characters wide with
-// up to six stores.
+// ASCII draws the graph with + - | and >, for a terminal, a commit message or a runbook. It is at most 120 characters
+// wide with up to six stores.
 //
-// Clients stand in the left column, API servers in the middle, stores on the right. An API server is as tall as its clients and
-// a store as tall as the servers that use it, so that arrows run straight; one that cannot turns in a lane of its own before
-// the stores.
+// Clients stand in the left column, API servers in the middle, stores on the right. An API server is as tall as its
+// clients and a store as tall as the servers that use it, so that arrows run straight; one that cannot turns in a lane
+// of its own before the stores.
 func ASCII(g Graph) []byte {
 	s := arrange(g)
 	var c canvas
@@ -67,8 +67,8 @@ func (b box) right() int  { return b.x + b.width }
 func (b box) bottom() int { return b.y + b.height }
 func (b box) middle() int { return b.y + b.height/2 }
 
-// arrow leads from column x1 in row y1 to column x2 in row y2, and turns in column lane when the rows differ. Its label stands
-// above its beginning.
+// arrow leads from column x1 in row y1 to column x2 in row y2, and turns in column lane when the rows differ. Its label
+// stands above its beginning.
 type arrow struct {
 	x1, y1, x2, y2, lane int
 	label                []string
@@ -121,7 +121,8 @@ func (a *arranger) measure() {
 	a.x[Store] = a.lanes + lanes + 2
 }
 
-// placeSide puts the clients of a side one below the other with their server beside them, and returns the first row below.
+// placeSide puts the clients of a side one below the other with their server beside them, and returns the first row
+// below.
 func (a *arranger) placeSide(side Side, y int) int {
 	for _, line := range wrap([]string{side.Title}, a.lanes-1) {
 		a.headings = append(a.headings, heading{0, y, line})
@@ -145,7 +146,8 @@ func (a *arranger) placeSide(side Side, y int) int {
 		a.boxes = append(a.boxes, client)
 		for _, e := range a.Edges {
 			if e.From == n.ID {
-				a.arrows = append(a.arrows, arrow{client.right(), client.middle(), b.x, client.middle(), 0, wrap(e.Label, accessText)})
+				a.arrows = append(a.arrows, arrow{client.right(), client.middle(), b.x, client.middle(), 0,
+					wrap(e.Label, accessText)})
 			}
 		}
 		y = client.bottom() + 1
@@ -184,8 +186,8 @@ func (a *arranger) outgoing(server string) (out []Edge, rows int) {
 	return out, rows
 }
 
-// placeStores puts each store beside the servers that use it, those of the legacy side alone first, those of the modern side
-// alone last.
+// placeStores puts each store beside the servers that use it, those of the legacy side alone first, those of the modern
+// side alone last.
 func (a *arranger) placeStores() {
 	var stores []Node
 	for _, n := range a.Nodes {
@@ -218,7 +220,8 @@ func (a *arranger) placeStores() {
 	}
 }
 
-// height orders the stores: twice the mean of the rows from which they are reached; below everything when there is none.
+// height orders the stores: twice the mean of the rows from which they are reached; below everything when there is
+// none.
 func (a *arranger) height(store Node) int {
 	in := a.out[store.ID]
 	if len(in) == 0 {
@@ -227,8 +230,8 @@ func (a *arranger) height(store Node) int {
 	return in[0].y1 + in[len(in)-1].y1
 }
 
-// placeLanes gives every arrow that turns a column. Those that go down turn the earlier the lower they begin, those that go up
-// the other way round: so they do not cross one another.
+// placeLanes gives every arrow that turns a column. Those that go down turn the earlier the lower they begin, those
+// that go up the other way round: so they do not cross one another.
 func (a *arranger) placeLanes() {
 	var turning []*arrow
 	for i := range a.arrows {

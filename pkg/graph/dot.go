@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Dot writes the graph in the language of Graphviz: clusters for the sides, cylinders for the stores, from left to right.
-// Source: https://graphviz.org/doc/info/lang.html
+// Dot writes the graph in the language of Graphviz: clusters for the sides, cylinders for the stores, from left to
+// right. Source: https://graphviz.org/doc/info/lang.html
 func Dot(g Graph) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "digraph \"%s\" {\n", strings.ReplaceAll(g.Name, `"`, `\"`))
@@ -15,20 +15,23 @@ func Dot(g Graph) []byte {
   node [shape=box, style="filled,rounded", fontname="Helvetica", fontsize=12]
   edge [fontname="Helvetica", fontsize=11, color="#475569"]
 `)
-	colors := map[string]string{"legacy": `fillcolor="#ffedcc", color="#b7791f"`, "modern": `fillcolor="#dbe7ff", color="#326ce5"`}
+	colors := map[string]string{"legacy": `fillcolor="#ffedcc", color="#b7791f"`,
+		"modern": `fillcolor="#dbe7ff", color="#326ce5"`}
 	for _, side := range g.Sides {
 		fmt.Fprintf(&out, "  subgraph cluster_%s {\n", side.Name)
 		fmt.Fprintf(&out, "    label=%s; labeljust=l; color=\"#94a3b8\"; style=rounded\n", dotString(side.Title))
 		for _, n := range g.Nodes {
 			if n.Side == side.Name {
-				fmt.Fprintf(&out, "    %s [label=%s, %s]\n", n.ID, dotString(n.text(textWidth)...), colors[string(side.Name)])
+				fmt.Fprintf(&out, "    %s [label=%s, %s]\n", n.ID, dotString(n.text(textWidth)...),
+					colors[string(side.Name)])
 			}
 		}
 		out.WriteString("  }\n")
 	}
 	for _, n := range g.Nodes {
 		if n.Side == "" {
-			fmt.Fprintf(&out, "  %s [label=%s, shape=cylinder, style=filled, fillcolor=\"#e2f1e8\", color=\"#2f7a54\"]\n", n.ID, dotString(n.text(textWidth)...))
+			fmt.Fprintf(&out, "  %s [label=%s, shape=cylinder, style=filled, fillcolor=\"#e2f1e8\", "+
+				"color=\"#2f7a54\"]\n", n.ID, dotString(n.text(textWidth)...))
 		}
 	}
 	for _, e := range g.Edges {

@@ -1,5 +1,5 @@
-// Package graph draws a plan: who speaks to which API server, and what each API server keeps in which store. New says what is
-// in the picture; ASCII, Dot, Mermaid and SVG say it in four formats. The same plan gives the same bytes.
+// Package graph draws a plan: who speaks to which API server, and what each API server keeps in which store. New says
+// what is in the picture; ASCII, Dot, Mermaid and SVG say it in four formats. The same plan gives the same bytes.
 package graph
 
 import (
@@ -114,24 +114,28 @@ func (g *Graph) addSide(p *plan.Plan, name pair.Side) {
 	}
 	if found := p.ComponentsOf("", plan.JointControllers); len(found) > 0 {
 		// One process, drawn beside each of the servers that it speaks to.
-		add(Node{ID: string(name) + "_joint", Title: plan.JointControllers, Lines: append([]string{"sees both sides"}, elected(len(found))...)})
+		add(Node{ID: string(name) + "_joint", Title: plan.JointControllers,
+			Lines: append([]string{"sees both sides"}, elected(len(found))...)})
 	}
 	if p.Pods != nil && name == pair.Modern {
 		service := p.Pods.Service
-		add(Node{ID: "modern_pods", Title: "pods of the modern side", Lines: []string{"find it by the service", service.Namespace + "/" + service.Name,
-			fmt.Sprintf("%s:%d", service.ClusterIP, service.Port)}})
+		add(Node{ID: "modern_pods", Title: "pods of the modern side",
+			Lines: []string{"find it by the service", service.Namespace + "/" + service.Name,
+				fmt.Sprintf("%s:%d", service.ClusterIP, service.Port)}})
 	}
 	if name == pair.Modern {
 		add(Node{ID: "users", Title: "users and their software", Lines: accessGroups(p.Policy)})
 	}
 	g.Nodes = append(g.Nodes, Node{
 		ID: serverID(name), Rank: Server, Side: name, Title: "kube-apiserver",
-		Lines: append([]string{side.Version.String(), fmt.Sprintf("port %d", side.Port)}, hosts(len(p.ComponentsOf(name, kubever.APIServer)))...),
+		Lines: append([]string{side.Version.String(), fmt.Sprintf("port %d", side.Port)},
+			hosts(len(p.ComponentsOf(name, kubever.APIServer)))...),
 	})
 }
 
 func storeNode(store plan.Store, id string) Node {
-	n := Node{ID: id, Rank: Store, Title: "etcd " + store.Name, Lines: []string{count(len(store.Endpoints), "endpoint")}}
+	n := Node{ID: id, Rank: Store, Title: "etcd " + store.Name,
+		Lines: []string{count(len(store.Endpoints), "endpoint")}}
 	switch {
 	case store.Managed != nil:
 		n.Lines = append(n.Lines, "managed, "+store.Managed.Version)
@@ -194,7 +198,9 @@ func accessGroups(intent policy.Intent) []string {
 	if slices.Contains(groups, "*") {
 		return []string{"all API groups"}
 	}
-	slices.SortFunc(groups, func(a, b string) int { return cmp.Or(compareBool(builtIn(a), builtIn(b)), cmp.Compare(a, b)) })
+	slices.SortFunc(groups, func(a, b string) int {
+		return cmp.Or(compareBool(builtIn(a), builtIn(b)), cmp.Compare(a, b))
+	})
 	groups = slices.Compact(groups)
 	groups = slices.DeleteFunc(groups, func(group string) bool { return group == "" })
 	if len(groups) > namesShown {
@@ -230,8 +236,9 @@ func isUser(s policy.Subject) bool {
 	return !strings.HasPrefix(s.Name, "system:") && s.Name != plan.JointControllers
 }
 
-// flows says what a side keeps in a store, by what it may do there: a line for what both sides write, one for what it alone
-// writes, one for what it only reads because the other side owns it. What it does not serve is not worth an arrow.
+// flows says what a side keeps in a store, by what it may do there: a line for what both sides write, one for what it
+// alone writes, one for what it only reads because the other side owns it. What it does not serve is not worth an
+// arrow.
 func flows(p *plan.Plan, side pair.Side, store string) []string {
 	names := map[string][]string{}
 	for i := range p.Resources {
@@ -274,8 +281,8 @@ func roleOf(r *pair.Resource, side pair.Side) string {
 
 const customResources = "custom resources"
 
-// displayName is the resource's name, with the group under which the side stores it where there are several; CRDs go by the
-// name that everybody uses.
+// displayName is the resource's name, with the group under which the side stores it where there are several; CRDs go by
+// the name that everybody uses.
 func displayName(r *pair.Resource, side pair.Side) string {
 	group, _, grouped := strings.Cut(r.View(side).StoredAs, "/")
 	switch {
@@ -289,8 +296,10 @@ func displayName(r *pair.Resource, side pair.Side) string {
 
 // prominent are the resources by which people know a cluster, in the order in which they name them.
 var prominent = []string{
-	"CRDs", customResources, "pods", "services", "nodes", "deployments", "statefulsets", "daemonsets", "jobs", "cronjobs", "ingresses",
-	"configmaps", "secrets", "namespaces", "replicasets", "endpoints", "serviceaccounts", "persistentvolumes", "persistentvolumeclaims",
+	"CRDs", customResources, "pods", "services", "nodes", "deployments", "statefulsets", "daemonsets", "jobs",
+	"cronjobs", "ingresses",
+	"configmaps", "secrets", "namespaces", "replicasets", "endpoints", "serviceaccounts", "persistentvolumes",
+	"persistentvolumeclaims",
 }
 
 // abridged names the best-known ones and lets dots stand for the others.

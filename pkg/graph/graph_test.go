@@ -80,7 +80,8 @@ func TestCases(t *testing.T) {
 	})
 }
 
-// TestDocuments keeps docs/split.svg, and every block of docs/graph.md that follows a comment with a command, as they are drawn.
+// TestDocuments keeps docs/split.svg, and every block of docs/graph.md that follows a comment with a command, as they
+// are drawn.
 func TestDocuments(t *testing.T) {
 	graphs := examples(t)
 	golden.File(t, "../../docs/split.svg", svgOf(t, graphs["split-1.15-1.36"]))
@@ -89,7 +90,8 @@ func TestDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)(<!-- fusionctl graph examples/([^ ]*)\\.yaml -o ([a-z]*) -->\n```[a-z]*\n)(.*?)(```\n)")
+	blocks := regexp.MustCompile("(?s)(<!-- fusionctl graph examples/([^ ]*)\\.yaml -o ([a-z]*) -->\n```[a-z]*\n" +
+		")(.*?)(```\n)")
 	if n := len(blocks.FindAll(page, -1)); n < 2 {
 		t.Fatalf("docs/graph.md has %d drawn blocks, want at least 2", n)
 	}
@@ -132,9 +134,11 @@ func crowded(n int) Graph {
 	g := hostile()
 	g.Nodes, g.Edges = g.Nodes[:4], []Edge{g.Edges[0], g.Edges[2]}
 	for i := range n {
-		g.Nodes = append(g.Nodes, Node{ID: storeID(i), Rank: Store, Title: fmt.Sprintf("etcd number-%d", i), Lines: []string{"3 endpoints"}})
+		g.Nodes = append(g.Nodes, Node{ID: storeID(i), Rank: Store, Title: fmt.Sprintf("etcd number-%d", i),
+			Lines: []string{"3 endpoints"}})
 		for _, side := range pair.Sides() {
-			g.Edges = append(g.Edges, Edge{serverID(side), storeID(i), []string{fmt.Sprintf("shared (%d): what-%s-keeps, there", i, side)}})
+			g.Edges = append(g.Edges, Edge{serverID(side), storeID(i), []string{fmt.Sprintf("shared (%d): "+
+				"what-%s-keeps, there", i, side)}})
 		}
 	}
 	return g
@@ -178,8 +182,11 @@ func TestASCIIKeepsEveryWord(t *testing.T) {
 			t.Errorf("%s: %d arrows arrive, want %d:\n%s", name, got, len(g.Edges), picture)
 		}
 		for _, line := range strings.Split(picture, "\n") {
-			if len(line) > asciiWidth || strings.HasSuffix(line, " ") || strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
-				t.Errorf("%s: line %q: want at most %d ASCII characters and no blank at the end", name, line, asciiWidth)
+			if len(line) > asciiWidth || strings.HasSuffix(line, " ") || strings.ContainsFunc(line, func(r rune) bool {
+				return r < ' ' || r > '~'
+			}) {
+				t.Errorf("%s: line %q: want at most %d ASCII characters and no blank at the end", name, line,
+					asciiWidth)
 			}
 		}
 	}
@@ -222,7 +229,8 @@ func TestMermaidEscapes(t *testing.T) {
 	if got, want := mermaidString(`a"b`, "<`#;>"), `"a#34;b<br/>#60;#96;#35;#59;#62;"`; got != want {
 		t.Errorf("mermaidString = %s, want %s", got, want)
 	}
-	line := regexp.MustCompile(`^  +(subgraph \w+ \["[^"<>` + "`" + `]*"\]|end|\w+\[\(?"[^"` + "`" + `]*"\)?\]:::\w+|\w+ -->(\|"[^"` + "`" + `]*"\|)? \w+|classDef .*)$`)
+	line := regexp.MustCompile(`^  +(subgraph \w+ \["[^"<>` + "`" + `]*"\]|end|\w+\[\(?"[^"` + "`" +
+		`]*"\)?\]:::\w+|\w+ -->(\|"[^"` + "`" + `]*"\|)? \w+|classDef .*)$`)
 	for name, g := range graphs(t) {
 		lines := strings.Split(strings.TrimSuffix(string(Mermaid(g)), "\n"), "\n")
 		for _, l := range lines[1:] {
@@ -274,20 +282,25 @@ func xmlTexts(t *testing.T, document []byte) []string {
 	}
 }
 
-// TestSVGOverlapsNothing wants shapes and labels apart from one another, nodes inside their panel, the legacy side on top.
+// TestSVGOverlapsNothing wants shapes and labels apart from one another, nodes inside their panel, the legacy side on
+// top.
 func TestSVGOverlapsNothing(t *testing.T) {
-	for name, g := range map[string]Graph{"split": examples(t)["split-1.15-1.36"], "crowded-3": crowded(3), "crowded-6": crowded(6)} {
+	for name, g := range map[string]Graph{"split": examples(t)["split-1.15-1.36"], "crowded-3": crowded(3),
+		"crowded-6": crowded(6)} {
 		d, err := place(context.Background(), g)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if d.panels[0].bottom() > d.panels[1].y {
-			t.Errorf("%s: the legacy side ends at %.0f, below the beginning of the modern one at %.0f", name, d.panels[0].bottom(), d.panels[1].y)
+			t.Errorf("%s: the legacy side ends at %.0f, below the beginning of the modern one at %.0f", name,
+				d.panels[0].bottom(), d.panels[1].y)
 		}
 		var taken []rectangle
 		for i, s := range d.shapes {
 			taken = append(taken, s.rectangle)
-			if p := d.panels[slices.IndexFunc(d.panels, func(p panel) bool { return p.side.Name == s.node.Side || s.node.Side == "" })]; s.node.Side != "" && !contains(p.rectangle, s.rectangle) {
+			if p := d.panels[slices.IndexFunc(d.panels, func(p panel) bool {
+				return p.side.Name == s.node.Side || s.node.Side == ""
+			})]; s.node.Side != "" && !contains(p.rectangle, s.rectangle) {
 				t.Errorf("%s: shape %d at %v is outside its panel %v", name, i, s.rectangle, p.rectangle)
 			}
 		}
@@ -310,7 +323,8 @@ func TestSVGOverlapsNothing(t *testing.T) {
 }
 
 func contains(outer, inner rectangle) bool {
-	return outer.x <= inner.x && outer.y <= inner.y && inner.x+inner.width <= outer.x+outer.width && inner.bottom() <= outer.bottom()
+	return outer.x <= inner.x && outer.y <= inner.y && inner.x+inner.width <= outer.x+outer.width &&
+		inner.bottom() <= outer.bottom()
 }
 
 // TestSVGIsDeterministic draws twice: the layout runs in an interpreter whose maps might be in any order.
@@ -333,8 +347,10 @@ func TestAccessGroups(t *testing.T) {
 		{"only the control plane", []policy.Grant{{Subjects: component, APIGroups: []string{"apps"}}}, nil},
 		{"the core group goes without saying", []policy.Grant{{Subjects: user, APIGroups: []string{""}}}, nil},
 		{"everything", []policy.Grant{{Subjects: user, APIGroups: []string{"*", "apps"}}}, []string{"all API groups"}},
-		{"their own first", []policy.Grant{{Subjects: user, APIGroups: []string{"apps", "kubeflow.org"}}, {Subjects: user, APIGroups: []string{"apps"}}}, []string{"kubeflow.org", "apps"}},
-		{"too many", []policy.Grant{{Subjects: user, APIGroups: []string{"a.b", "c.d", "e.f", "g.h", "i.j"}}}, []string{"a.b", "c.d", "e.f", "and 2 more groups"}},
+		{"their own first", []policy.Grant{{Subjects: user, APIGroups: []string{"apps", "kubeflow.org"}},
+			{Subjects: user, APIGroups: []string{"apps"}}}, []string{"kubeflow.org", "apps"}},
+		{"too many", []policy.Grant{{Subjects: user, APIGroups: []string{"a.b", "c.d", "e.f", "g.h", "i.j"}}},
+			[]string{"a.b", "c.d", "e.f", "and 2 more groups"}},
 	} {
 		if got := accessGroups(policy.Intent{Grants: test.grants}); !slices.Equal(got, test.want) {
 			t.Errorf("%s: accessGroups = %q, want %q", test.name, got, test.want)

@@ -42,7 +42,8 @@ type shape struct {
 	lines []string // the first is the title
 }
 
-// link is an edge. It leaves the right border of a shape at y1, runs below its label and enters the left border of another at y2.
+// link is an edge. It leaves the right border of a shape at y1, runs below its label and enters the left border of
+// another at y2.
 type link struct {
 	x1, y1, x2, y2 float64
 	label          rectangle
@@ -62,8 +63,8 @@ const (
 	gap         = 30 // between shapes of a column, at least
 )
 
-// place lays the graph out from left to right. Dagre, as d2 carries it, places the shapes and the labels, which it is shown as
-// shapes too: so no label lies on another.
+// place lays the graph out from left to right. Dagre, as d2 carries it, places the shapes and the labels, which it is
+// shown as shapes too: so no label lies on another.
 func place(ctx context.Context, g Graph) (*drawing, error) {
 	ruler, err := textmeasure.NewRuler()
 	if err != nil {
@@ -92,14 +93,16 @@ func place(ctx context.Context, g Graph) (*drawing, error) {
 		if from.Side == to.Side {
 			l.within = from.Side
 		}
-		l.label = rectangle{width: p.width(l.lines), height: 2 * (lineHeight*float64(len(l.lines)) + labelPad)} // the line is in its middle
+		// the line is in its middle
+		l.label = rectangle{width: p.width(l.lines), height: 2 * (lineHeight*float64(len(l.lines)) + labelPad)}
 		p.add(l.label, labelPath(i, l)...)
 		if err := p.connect(nodePath(from), labelPath(i, l), nodePath(to)); err != nil {
 			return nil, err
 		}
 		d.links = append(d.links, l)
 	}
-	if err := d2dagrelayout.Layout(ctx, p.root.Graph, &d2dagrelayout.ConfigurableOpts{NodeSep: gap, EdgeSep: gap}); err != nil {
+	if err := d2dagrelayout.Layout(ctx, p.root.Graph,
+		&d2dagrelayout.ConfigurableOpts{NodeSep: gap, EdgeSep: gap}); err != nil {
 		return nil, fmt.Errorf("laying out the graph: %w", err)
 	}
 
@@ -162,7 +165,8 @@ func (p *placer) connect(paths ...[]string) error {
 
 func (p *placer) placed(path ...string) rectangle {
 	box := p.object(path...).Box
-	return rectangle{math.Round(box.TopLeft.X), math.Round(box.TopLeft.Y), math.Round(box.Width), math.Round(box.Height)}
+	return rectangle{math.Round(box.TopLeft.X), math.Round(box.TopLeft.Y), math.Round(box.Width),
+		math.Round(box.Height)}
 }
 
 // width is that of the longest line, with room for fonts that are wider than the one that it is measured with.
@@ -197,7 +201,8 @@ func (d *drawing) crop() {
 	}
 }
 
-// dock ends the links at the borders of the shapes, spread over the height of each in the order of what is at the other end.
+// dock ends the links at the borders of the shapes, spread over the height of each in the order of what is at the other
+// end.
 func (d *drawing) dock(g Graph) {
 	for _, s := range d.shapes {
 		var out, in []*link

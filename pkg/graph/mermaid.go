@@ -40,8 +40,9 @@ func Mermaid(g Graph) []byte {
 	return out.Bytes()
 }
 
-// mermaidString quotes lines as one label. Only letters, digits and plain punctuation stand for themselves: quotes would end the
-// label, a backtick begin Markdown, angle brackets HTML; all of those are written as the codes that Mermaid decodes.
+// mermaidString quotes lines as one label. Only letters, digits and plain punctuation stand for themselves: quotes
+// would end the label, a backtick begin Markdown, angle brackets HTML; all of those are written as the codes that
+// Mermaid decodes.
 func mermaidString(lines ...string) string {
 	var out strings.Builder
 	out.WriteByte('"')

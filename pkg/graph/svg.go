@@ -16,7 +16,8 @@ func SVG(ctx context.Context, g Graph) ([]byte, error) {
 		return nil, err
 	}
 	p := painter{}
-	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f">`+"\n", d.width, d.height, d.width, d.height)
+	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f">`+
+		"\n", d.width, d.height, d.width, d.height)
 	p.printf("<title>%s</title>\n", escaped(g.Name))
 	p.printf("<style>\n%s</style>\n", style)
 	p.printf(`<defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" orient="auto">` +
@@ -59,8 +60,10 @@ type painter struct{ bytes.Buffer }
 func (p *painter) printf(format string, args ...any) { fmt.Fprintf(&p.Buffer, format, args...) }
 
 func (p *painter) panel(s panel) {
-	p.printf(`<rect class="panel %s" x="%.0f" y="%.0f" width="%.0f" height="%.0f" rx="8"/>`+"\n", s.side.Name, s.x, s.y, s.width, s.height)
-	p.printf(`<text class="head" x="%.0f" y="%.0f">%s</text>`+"\n", s.x+shapePad, s.y+shapePad+10, escaped(s.side.Title))
+	p.printf(`<rect class="panel %s" x="%.0f" y="%.0f" width="%.0f" height="%.0f" rx="8"/>`+"\n", s.side.Name, s.x, s.y,
+		s.width, s.height)
+	p.printf(`<text class="head" x="%.0f" y="%.0f">%s</text>`+"\n", s.x+shapePad, s.y+shapePad+10,
+		escaped(s.side.Title))
 }
 
 func (p *painter) shape(s shape) {
@@ -81,7 +84,8 @@ func (p *painter) shape(s shape) {
 		if i == 0 {
 			emphasis = ` class="title"`
 		}
-		p.printf(`<text%s x="%.0f" y="%.0f">%s</text>`, emphasis, s.x+s.width/2, top+lineHeight*float64(i)+15, escaped(line))
+		p.printf(`<text%s x="%.0f" y="%.0f">%s</text>`, emphasis, s.x+s.width/2, top+lineHeight*float64(i)+15,
+			escaped(line))
 	}
 	p.printf("</g>\n")
 }
@@ -89,15 +93,18 @@ func (p *painter) shape(s shape) {
 // cylinder draws the body with its bottom edge, then the lid.
 func (p *painter) cylinder(r rectangle) {
 	half := r.width / 2
-	p.printf(`<path class="box" d="M%.0f,%.0fv%.0fa%.1f,%d 0 0 0 %.0f,0v-%.0f"/>`, r.x, r.y+cylinderLid, r.height-2*cylinderLid, half, cylinderLid, r.width, r.height-2*cylinderLid)
-	p.printf(`<ellipse class="box" cx="%.1f" cy="%.0f" rx="%.1f" ry="%d"/>`, r.x+half, r.y+cylinderLid, half, cylinderLid)
+	p.printf(`<path class="box" d="M%.0f,%.0fv%.0fa%.1f,%d 0 0 0 %.0f,0v-%.0f"/>`, r.x, r.y+cylinderLid,
+		r.height-2*cylinderLid, half, cylinderLid, r.width, r.height-2*cylinderLid)
+	p.printf(`<ellipse class="box" cx="%.1f" cy="%.0f" rx="%.1f" ry="%d"/>`, r.x+half, r.y+cylinderLid, half,
+		cylinderLid)
 }
 
 // link draws the line: level where it leaves, at its label and where it arrives.
 func (p *painter) link(l link) {
 	x, y := l.label.x, l.label.bottom()
 	end := x + l.label.width
-	p.printf(`<path class="arrow" d="M%.0f,%.0f%s%s" marker-end="url(#tip)"/>`+"\n", l.x1, l.y1, bend(l.x1, l.y1, x, y), bend(end, y, l.x2, l.y2))
+	p.printf(`<path class="arrow" d="M%.0f,%.0f%s%s" marker-end="url(#tip)"/>`+"\n", l.x1, l.y1, bend(l.x1, l.y1, x, y),
+		bend(end, y, l.x2, l.y2))
 }
 
 // bend is a curve that is level at both ends, from where the path arrives on the level of the first point.
@@ -111,7 +118,8 @@ func bend(x1, y1, x2, y2 float64) string {
 
 func (p *painter) label(l link) {
 	for i, line := range l.lines {
-		p.printf(`<text class="label" x="%.0f" y="%.0f">%s</text>`+"\n", l.label.x+l.label.width/2, l.label.y+lineHeight*float64(i)+15, escaped(line))
+		p.printf(`<text class="label" x="%.0f" y="%.0f">%s</text>`+"\n", l.label.x+l.label.width/2,
+			l.label.y+lineHeight*float64(i)+15, escaped(line))
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// What expressions may cost, in the units of CEL, as the API server bounds its own: one evaluation, and all of one conversion.
+// What expressions may cost, in the units of CEL, as the API server bounds its own: one evaluation, and all of one
+// conversion.
 const (
 	limitCallCost uint64 = 1_000_000
 	limitCost     uint64 = 10_000_000
@@ -52,7 +53,8 @@ func compileExpression(text string) (*expression, error) {
 		return nil, err
 	}
 	program, err := env.Program(checked,
-		cel.CostLimit(limitCallCost), cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost), cel.CustomDecorator(boundRange))
+		cel.CostLimit(limitCallCost), cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
+		cel.CustomDecorator(boundRange))
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +137,8 @@ func fieldPath(e ast.Expr) (path, bool) {
 		return p.plus(e.AsSelect().FieldName()), ok
 	case ast.CallKind:
 		call := e.AsCall()
-		if !slices.Contains([]string{"_[_]", "_[?_]", "_?._"}, call.FunctionName()) || len(call.Args()) != 2 || call.Args()[1].Kind() != ast.LiteralKind {
+		if !slices.Contains([]string{"_[_]", "_[?_]", "_?._"}, call.FunctionName()) || len(call.Args()) != 2 ||
+			call.Args()[1].Kind() != ast.LiteralKind {
 			return nil, false
 		}
 		name, isText := call.Args()[1].AsLiteral().(types.String)

@@ -29,7 +29,8 @@ func (l *level) conflict(s *side, a, b claim) {
 	switch {
 	case !inner.path.within(outer.path):
 	case len(inner.path) > len(outer.path) && outer.to != nil: // a rule for a part of what is moved
-	case inner.path.equal(outer.path) && strings.Contains(pair, "cel") && (strings.Contains(pair, "keep") || strings.Contains(pair, "drop")):
+	case inner.path.equal(outer.path) && strings.Contains(pair, "cel") &&
+		(strings.Contains(pair, "keep") || strings.Contains(pair, "drop")):
 	default:
 		l.Addf(b.at, "%s of %s has a rule already: %s", s.show(b.path), s.name, a.at)
 	}
@@ -41,7 +42,8 @@ func (l *level) waysBack(s *side) {
 		if !slices.ContainsFunc(s.claims, func(other claim) bool {
 			return other.path.equal(c.path) && (other.kind == "keep" || other.kind == "drop")
 		}) {
-			l.Addf(c.at, "sets %s of %s without a way back; an expression says one direction, so a rule has toHub and fromHub, or a rule keep or drop says what becomes of the field",
+			l.Addf(c.at, "sets %s of %s without a way back; an expression says one direction, so a rule has toHub "+
+				"and fromHub, or a rule keep or drop says what becomes of the field",
 				s.show(c.path), s.name)
 		}
 	}
@@ -55,7 +57,8 @@ func (l *level) check() {
 	l.required(inVersion, l.sides[inVersion].schema, nil)
 }
 
-// counterpart is the field of the other side that a field of this side is a copy of, in both directions, at the same place or moved.
+// counterpart is the field of the other side that a field of this side is a copy of, in both directions, at the same
+// place or moved.
 func (l *level) counterpart(w where, p path) (path, bool) {
 	if len(p) == 0 {
 		return nil, true
@@ -73,7 +76,8 @@ func (l *level) counterpart(w where, p path) (path, bool) {
 	return from, known && found != nil && other.claimed(from) == nil
 }
 
-// unsaid finds the fields of a side that the other has not and no rule speaks of, and those that change their type on the way.
+// unsaid finds the fields of a side that the other has not and no rule speaks of, and those that change their type on
+// the way.
 func (l *level) unsaid(w where, node *Schema, at path) {
 	s, other := l.sides[w], l.sides[w.other()]
 	for _, name := range node.names() {
@@ -101,7 +105,8 @@ func (l *level) unsaid(w where, node *Schema, at path) {
 	}
 }
 
-// place is where a problem with a field is reported: the rule that speaks of it or of what is around it, or the list of rules.
+// place is where a problem with a field is reported: the rule that speaks of it or of what is around it, or the list of
+// rules.
 func (l *level) place(s *side, p path) string {
 	for ; len(p) > 0; p = p.parent() {
 		if c := s.claimed(p); c != nil {
@@ -111,7 +116,8 @@ func (l *level) place(s *side, p path) string {
 	return l.at
 }
 
-// lost reports a field without a place on the other side, if nothing says what becomes of it; of an object, the parts that nothing speaks of.
+// lost reports a field without a place on the other side, if nothing says what becomes of it; of an object, the parts
+// that nothing speaks of.
 func (l *level) lost(s, other *side, node *Schema, p path) {
 	if slices.ContainsFunc(s.reads, func(read path) bool { return p.within(read) }) {
 		return
@@ -120,14 +126,17 @@ func (l *level) lost(s, other *side, node *Schema, p path) {
 	if c != nil {
 		return
 	}
-	spoken := slices.ContainsFunc(s.claims, func(c claim) bool { return c.path.within(p) }) || slices.ContainsFunc(s.reads, func(read path) bool { return read.within(p) })
+	spoken := slices.ContainsFunc(s.claims, func(c claim) bool {
+		return c.path.within(p)
+	}) || slices.ContainsFunc(s.reads, func(read path) bool { return read.within(p) })
 	if node.shape() == "object" && spoken {
 		for _, name := range node.names() {
 			l.lost(s, other, node.Properties[name], p.plus(name))
 		}
 		return
 	}
-	l.Addf(l.at, "%s of %s: %s has no such field and no rule speaks of it; move it, keep it in the annotation (keep) or say that it is lost (drop)", s.show(p), s.name, other.name)
+	l.Addf(l.at, "%s of %s: %s has no such field and no rule speaks of it; move it, keep it in the annotation (keep) "+
+		"or say that it is lost (drop)", s.show(p), s.name, other.name)
 }
 
 // same compares the types of a field on both sides, and of all that is below it.
@@ -136,7 +145,8 @@ func (l *level) same(at string, a, b *Schema, aSide, bSide *side, aAt, bAt strin
 		return
 	}
 	if a.shape() != b.shape() {
-		l.Addf(at, "%s is %s in %s, and %s is %s in %s; a rule (values, wrap, split, each, cel) says how one becomes the other",
+		l.Addf(at, "%s is %s in %s, and %s is %s in %s; a rule (values, wrap, split, each, cel) says how one becomes "+
+			"the other",
 			aAt, article(a.shape()), aSide.name, bAt, article(b.shape()), bSide.name)
 		return
 	}
@@ -159,12 +169,14 @@ func (l *level) same(at string, a, b *Schema, aSide, bSide *side, aAt, bAt strin
 func (l *level) sameFields(at string, a, b *Schema, aSide, bSide *side, aAt string) {
 	for _, name := range a.names() {
 		if child, free := b.child(name); child == nil && !free {
-			l.Addf(at, "%s.%s of %s: %s has no such field and no rule speaks of it; the rule each takes rules for the elements of a list", aAt, name, aSide.name, bSide.name)
+			l.Addf(at, "%s.%s of %s: %s has no such field and no rule speaks of it; the rule each takes rules for "+
+				"the elements of a list", aAt, name, aSide.name, bSide.name)
 		}
 	}
 	for _, name := range a.Required {
 		if b.Properties[name] != nil && !b.requires(name) {
-			l.Addf(at, "%s.%s: %s requires it and %s does not; the rule each takes a default for the elements of a list", aAt, name, aSide.name, bSide.name)
+			l.Addf(at, "%s.%s: %s requires it and %s does not; the rule each takes a default for the elements of a "+
+				"list", aAt, name, aSide.name, bSide.name)
 		}
 	}
 }
@@ -191,8 +203,8 @@ func (l *level) required(w where, node *Schema, at path) {
 	}
 }
 
-// condition is what must be there of the other side for something to be set: the optional fields along a path. Nil is a condition that
-// nobody can tell.
+// condition is what must be there of the other side for something to be set: the optional fields along a path. Nil is a
+// condition that nobody can tell.
 type condition map[string]bool
 
 func (c condition) implies(needed condition) bool {
@@ -283,7 +295,8 @@ func (l *level) guaranteed(w where, node *Schema, p path, writers []writer) {
 	}
 	for _, w := range writers {
 		if !slices.ContainsFunc(ways, w.when.implies) {
-			l.Addf(l.place(s, p), "%s: %s requires it, and no rule sets it in every case (%s); a default says what it is then", s.show(p), s.name, w.what)
+			l.Addf(l.place(s, p), "%s: %s requires it, and no rule sets it in every case (%s); a default says what "+
+				"it is then", s.show(p), s.name, w.what)
 			return
 		}
 	}
@@ -299,17 +312,21 @@ func (e *expression) cannotBe(s *Schema) string {
 		kind = e.result.Parameters()[0].Kind()
 	}
 	wants := map[string][]types.Kind{
-		"string": {types.StringKind, types.TimestampKind, types.DurationKind}, "integer": {types.IntKind, types.UintKind, types.DoubleKind},
-		"number": {types.IntKind, types.UintKind, types.DoubleKind}, "boolean": {types.BoolKind}, "array": {types.ListKind},
+		"string":  {types.StringKind, types.TimestampKind, types.DurationKind},
+		"integer": {types.IntKind, types.UintKind, types.DoubleKind},
+		"number":  {types.IntKind, types.UintKind, types.DoubleKind}, "boolean": {types.BoolKind},
+		"array":  {types.ListKind},
 		"object": {types.MapKind}, "map": {types.MapKind}, "integer or string": {types.IntKind, types.StringKind},
 	}[s.shape()]
-	if wants == nil || kind == types.DynKind || kind == types.AnyKind || kind == types.NullTypeKind && s.Nullable || slices.Contains(wants, kind) {
+	if wants == nil || kind == types.DynKind || kind == types.AnyKind || kind == types.NullTypeKind && s.Nullable ||
+		slices.Contains(wants, kind) {
 		return ""
 	}
 	return fmt.Sprintf("the expression gives %s, want %s", e.result.TypeName(), article(s.shape()))
 }
 
-func celStep(e *expression, when func(*run, map[string]any) (bool, error), target path, s *Schema) func(*run, map[string]any) (any, bool, error) {
+func celStep(e *expression, when func(*run, map[string]any) (bool, error), target path, s *Schema) func(
+	*run, map[string]any) (any, bool, error) {
 	return func(r *run, source map[string]any) (any, bool, error) {
 		if yes, err := when(r, source); err != nil {
 			return nil, false, fmt.Errorf("when for %s: %w", target, err)

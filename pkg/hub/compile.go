@@ -29,7 +29,8 @@ func New(rules *Rules, definition *Definition) (*Converter, error) {
 			continue
 		}
 		l := &level{Problems: ps, file: rules.name, at: at + ".rules"}
-		l.sides[inVersion], l.sides[inHub] = &side{name: version.Name, schema: own}, &side{name: rules.Spec.Hub, schema: hub}
+		l.sides[inVersion], l.sides[inHub] = &side{name: version.Name, schema: own},
+			&side{name: rules.Spec.Hub, schema: hub}
 		toHub, fromHub := l.compile(version.Rules)
 		c.words = append(c.words, l.words...)
 		c.spokes[version.Name] = &spoke{toHub: toHub, fromHub: fromHub}
@@ -37,7 +38,8 @@ func New(rules *Rules, definition *Definition) (*Converter, error) {
 	for _, version := range definition.Versions() {
 		if !slices.ContainsFunc(rules.Spec.Versions, func(v Version) bool { return v.Name == version }) &&
 			version != rules.Spec.Hub {
-			ps.Addf("spec.versions", "has no entry for the version %s of the CRD; without rules (rules: []) it is the hub "+
+			ps.Addf("spec.versions", "has no entry for the version %s of the CRD; without rules (rules: []) it is "+
+				"the hub "+
 				"under another name", version)
 		}
 	}
@@ -276,10 +278,12 @@ func (s *side) unknown(p path) string {
 		child, free := current.child(name)
 		switch {
 		case child == nil && !free && current.shape() == "array":
-			return fmt.Sprintf("%q: %s is a list in %s; the rule each speaks of its elements", p.String(), p[:i], s.name)
+			return fmt.Sprintf("%q: %s is a list in %s; the rule each speaks of its elements", p.String(), p[:i],
+				s.name)
 		case child == nil && !free:
 			if near, ok := spelling.Nearest(name, current.names()); ok {
-				return fmt.Sprintf("%q: %s has no such field; did you mean %q?", p.String(), s.name, p[:i].plus(near).String())
+				return fmt.Sprintf("%q: %s has no such field; did you mean %q?", p.String(), s.name,
+					p[:i].plus(near).String())
 			}
 			return fmt.Sprintf("%q: %s has no such field", p.String(), s.name)
 		}

@@ -128,7 +128,8 @@ func (l *level) otherValues(at, others string, w where, schemas [2]*Schema, seen
 	possible, closed := possibleValues(schemas[w])
 	if !closed {
 		if others == "" {
-			l.Addf(at+".pairs", "%s of %s may have other values; others: keep lets them through, others: fail fails the "+
+			l.Addf(at+".pairs", "%s of %s may have other values; others: keep lets them through, others: fail fails "+
+				"the "+
 				"conversion", l.sides[w].show(p), l.sides[w].name)
 		}
 		return
@@ -138,7 +139,8 @@ func (l *level) otherValues(at, others string, w where, schemas [2]*Schema, seen
 			continue
 		}
 		if others == "" {
-			l.Addf(at+".pairs", "no pair for %s, which %s allows for %s", describe(value), l.sides[w].name, l.sides[w].show(p))
+			l.Addf(at+".pairs", "no pair for %s, which %s allows for %s", describe(value), l.sides[w].name,
+				l.sides[w].show(p))
 		} else if problem := notAllowed(schemas[w.other()], value); problem != "" {
 			l.Addf(at+".others", "keep: %s in %s", problem, l.sides[w.other()].name)
 		}
@@ -219,7 +221,8 @@ func (l *level) partFields(w where, parts list) (into []path, schemas []*Schema,
 		s, _ := l.sides[w].schema.at(p)
 		if s != nil && !slices.Contains([]string{"string", "integer", "boolean", "anything", "integer or string"},
 			s.shape()) {
-			l.Addf(at, "%s is %s in %s; a part is a text, an integer or a boolean", p, article(s.shape()), l.sides[w].name)
+			l.Addf(at, "%s is %s in %s; a part is a text, an integer or a boolean", p, article(s.shape()),
+				l.sides[w].name)
 		}
 		into, schemas = append(into, p), append(schemas, s)
 	}
@@ -262,7 +265,8 @@ func (l *level) setting(o origin, rule *Setting, always bool) {
 	switch {
 	case s.claimed(p) != nil || copied:
 		if always {
-			l.Addf(o.at, "%s has a value from %s; a constant is of a field that only one side has", s.show(p), other.name)
+			l.Addf(o.at, "%s has a value from %s; a constant is of a field that only one side has", s.show(p),
+				other.name)
 		}
 	default:
 		l.claim(w, o, p, nil)
@@ -339,7 +343,8 @@ func (l *level) expressions(o origin, to where, list []Expression) {
 			if when == nil {
 				continue
 			}
-			if source, ok := hasPath(e.When); ok { // also where what is around the field is missing, which CEL has an error for
+			// also where what is around the field is missing, which CEL has an error for
+			if source, ok := hasPath(e.When); ok {
 				p.source = source
 				holds = func(_ *run, self map[string]any) (bool, error) {
 					_, there := lookup(self, source)

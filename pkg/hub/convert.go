@@ -26,10 +26,10 @@ type leg struct {
 	forward, reverse *program
 }
 
-// Convert returns the object in another version of its group; the object itself is not changed and may share parts with the result.
-// Only labels and annotations of the metadata change. An object that is in the version already is returned as it is.
-// Shape:  apiVersion, kind and metadata as in any object; numbers are int64 or float64.
-// Errors: another group or kind, a version without rules, or the rule that cannot convert the object, with the object's name.
+// Convert returns the object in another version of its group; the object itself is not changed and may share parts with
+// the result. Only labels and annotations of the metadata change. An object that is in the version already is returned
+// as it is. Shape: apiVersion, kind and metadata as in any object; numbers are int64 or float64. Errors: another group
+// or kind, a version without rules, or the rule that cannot convert the object, with the object's name.
 func (c *Converter) Convert(object map[string]any, version string) (map[string]any, error) {
 	from, err := c.versionOf(object)
 	if err != nil {
@@ -53,7 +53,8 @@ func (c *Converter) versionOf(object map[string]any) (string, error) {
 	kind, _ := object["kind"].(string)
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil || gv.Group != c.Definition.Group || kind != c.Definition.Kind {
-		return "", fmt.Errorf("apiVersion %q, kind %q: want a %s of the group %s", apiVersion, kind, c.Definition.Kind, c.Definition.Group)
+		return "", fmt.Errorf("apiVersion %q, kind %q: want a %s of the group %s", apiVersion, kind, c.Definition.Kind,
+			c.Definition.Group)
 	}
 	return gv.Version, nil
 }
@@ -131,8 +132,8 @@ func (l leg) convert(object map[string]any, budget *uint64, group string) (map[s
 	return putKept(last.root, all)
 }
 
-// keepIdentity sets what an object is to what the source is, but for labels and annotations, whatever an annotation that somebody has written
-// says: API servers take no other change of the metadata.
+// keepIdentity sets what an object is to what the source is, but for labels and annotations, whatever an annotation
+// that somebody has written says: API servers take no other change of the metadata.
 func keepIdentity(e *editor, source map[string]any) {
 	e.root = e.own(e.root)
 	e.root["apiVersion"], e.root["kind"] = source["apiVersion"], source["kind"]

@@ -60,8 +60,8 @@ const (
 	kindCRD    = "CustomResourceDefinition"
 )
 
-// ParseDefinitions reads the CRDs of a YAML or JSON text: documents, or a List of them. Documents of other kinds are left out.
-// Errors name the text and the CRD. Safe for concurrent use.
+// ParseDefinitions reads the CRDs of a YAML or JSON text: documents, or a List of them. Documents of other kinds are
+// left out. Errors name the text and the CRD. Safe for concurrent use.
 func ParseDefinitions(name string, data []byte) ([]*Definition, error) {
 	var definitions []*Definition
 	decoder := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
@@ -137,7 +137,8 @@ func newDefinition(c crd) (*Definition, error) {
 	if len(versions) == 0 && c.Spec.Version != "" {
 		versions = []crdVersion{{Name: c.Spec.Version, Storage: true}}
 	}
-	d := &Definition{Name: c.Metadata.Name, Group: c.Spec.Group, Kind: c.Spec.Names.Kind, Namespaced: c.Spec.Scope != "Cluster", Schemas: map[string]*Schema{}}
+	d := &Definition{Name: c.Metadata.Name, Group: c.Spec.Group, Kind: c.Spec.Names.Kind,
+		Namespaced: c.Spec.Scope != "Cluster", Schemas: map[string]*Schema{}}
 	for _, version := range versions {
 		own := version.Schema
 		if own == nil || own.Schema == nil {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// generator makes objects that a schema allows, for most schemas at the first attempt. Objects of one seed are the same everywhere.
+// generator makes objects that a schema allows, for most schemas at the first attempt. Objects of one seed are the same
+// everywhere.
 type generator struct {
 	next  func() uint64
 	words []string // texts that the rules treat specially: separators, values
@@ -24,8 +25,10 @@ func (g *generator) object(d *Definition, version string) map[string]any {
 	s := d.Schemas[version]
 	object, _ := g.value(s, 0).(map[string]any)
 	metadata := map[string]any{
-		"name": fmt.Sprintf("object-%d", g.below(1000)), "uid": fmt.Sprintf("%08x-0000-4000-8000-000000000000", uint32(g.next())),
-		"resourceVersion": fmt.Sprint(g.below(100000)), "generation": int64(g.below(100)), "creationTimestamp": "2020-01-02T03:04:05Z",
+		"name":            fmt.Sprintf("object-%d", g.below(1000)),
+		"uid":             fmt.Sprintf("%08x-0000-4000-8000-000000000000", uint32(g.next())),
+		"resourceVersion": fmt.Sprint(g.below(100000)), "generation": int64(g.below(100)),
+		"creationTimestamp": "2020-01-02T03:04:05Z",
 	}
 	if d.Namespaced {
 		metadata["namespace"] = "default"
@@ -92,7 +95,8 @@ func (g *generator) fields(s *Schema, depth int) map[string]any {
 	if s.MaxProperties != nil {
 		high = min(high, *s.MaxProperties)
 	}
-	if s.AdditionalProperties != nil && s.AdditionalProperties.allows && depth > 0 || s.Preserve && depth > 0 && g.chance(g.dense) {
+	if s.AdditionalProperties != nil && s.AdditionalProperties.allows && depth > 0 || s.Preserve && depth > 0 &&
+		g.chance(g.dense) {
 		for n := low + int64(g.below(int(max(high-low, 0)+1))); n > 0; n-- {
 			object[fmt.Sprintf("key-%d", g.below(20))] = g.value(s.valueSchema(), depth+1)
 		}
@@ -205,11 +209,16 @@ func (g *generator) anything(depth int) any {
 
 // formats are texts of the formats that API servers check.
 var formats = map[string][]string{
-	"date-time": {"2020-01-02T03:04:05Z", "1999-12-31T23:59:59.5Z"}, "date": {"2020-01-02"}, "duration": {"1h30m", "5s"}, "email": {"a@example.com"},
-	"ipv4": {"192.0.2.1", "198.51.100.7"}, "ipv6": {"2001:db8::1"}, "cidr": {"192.0.2.0/24"}, "mac": {"00:00:5e:00:53:01"}, "hostname": {"host.example.com"},
-	"uri": {"https://example.com/a?b=c"}, "uuid": {"123e4567-e89b-12d3-a456-426614174000"}, "uuid3": {"123e4567-e89b-32d3-a456-426614174000"},
-	"uuid4": {"123e4567-e89b-42d3-a456-426614174000"}, "uuid5": {"123e4567-e89b-52d3-a456-426614174000"}, "byte": {"aGVsbG8=", ""}, "hexcolor": {"#00ff00"},
-	"isbn": {"978-0321751041"}, "isbn10": {"0321751043"}, "isbn13": {"978-0321751041"}, "creditcard": {"4111111111111111"}, "ssn": {"123-45-6789"},
+	"date-time": {"2020-01-02T03:04:05Z", "1999-12-31T23:59:59.5Z"}, "date": {"2020-01-02"},
+	"duration": {"1h30m", "5s"}, "email": {"a@example.com"},
+	"ipv4": {"192.0.2.1", "198.51.100.7"}, "ipv6": {"2001:db8::1"}, "cidr": {"192.0.2.0/24"},
+	"mac": {"00:00:5e:00:53:01"}, "hostname": {"host.example.com"},
+	"uri": {"https://example.com/a?b=c"}, "uuid": {"123e4567-e89b-12d3-a456-426614174000"},
+	"uuid3": {"123e4567-e89b-32d3-a456-426614174000"},
+	"uuid4": {"123e4567-e89b-42d3-a456-426614174000"}, "uuid5": {"123e4567-e89b-52d3-a456-426614174000"},
+	"byte": {"aGVsbG8=", ""}, "hexcolor": {"#00ff00"},
+	"isbn": {"978-0321751041"}, "isbn10": {"0321751043"}, "isbn13": {"978-0321751041"},
+	"creditcard": {"4111111111111111"}, "ssn": {"123-45-6789"},
 	"bsonobjectid": {"507f1f77bcf86cd799439011"}, "rgbcolor": {"rgb(1,2,3)"}, "password": {"secret"},
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/kubefusion/fusionctl/internal/golden"
 )
 
-// TestTrialThroughTheHub tries three versions, two of which become each other through the third, with maps, unknown fields, integers or
-// strings, nulls, patterns, and rules in elements.
+// TestTrialThroughTheHub tries three versions, two of which become each other through the third, with maps, unknown
+// fields, integers or strings, nulls, patterns, and rules in elements.
 func TestTrialThroughTheHub(t *testing.T) {
 	c := converter(t, read(t, "testdata/gateway-rules.yaml"), read(t, "testdata/gateway-crd.yaml"))
 	report, err := c.Try(Trial{Objects: 60, Random: random(3)})
@@ -72,12 +72,15 @@ spec:
 		change func(spec map[string]any)
 		want   string // spec of v1 after the way back
 	}{
-		"nothing": {func(map[string]any) {}, `{size: Large, oven: Electric, allergens: [gluten], cheeses: [gorgonzola, brie], toppings: [{name: tomato, quantity: 3}, {name: basil, quantity: 2}]}`},
+		"nothing": {func(map[string]any) {},
+			`{size: Large, oven: Electric, allergens: [gluten], cheeses: [gorgonzola, brie], toppings: [{name: tomato, quantity: 3}, {name: basil, quantity: 2}]}`},
 		"another field": {func(spec map[string]any) { spec["size"] = "S" },
 			`{size: Small, oven: Electric, allergens: [gluten], cheeses: [gorgonzola, brie], toppings: [{name: tomato, quantity: 3}, {name: basil, quantity: 2}]}`},
 		"the field itself": {func(spec map[string]any) { spec["cheese"] = "feta" },
 			`{size: Large, oven: Electric, allergens: [gluten], cheeses: [feta], toppings: [{name: tomato, quantity: 3}, {name: basil, quantity: 2}]}`},
-		"an element is added, and another goes": {func(spec map[string]any) { spec["toppings"] = []any{"olives", "basil"} },
+		"an element is added, and another goes": {func(spec map[string]any) {
+			spec["toppings"] = []any{"olives", "basil"}
+		},
 			`{size: Large, oven: Electric, allergens: [gluten], cheeses: [gorgonzola, brie], toppings: [{name: olives, quantity: 1}, {name: basil, quantity: 2}]}`},
 		"the field goes": {func(spec map[string]any) { delete(spec, "cheese") },
 			`{size: Large, oven: Electric, allergens: [gluten], toppings: [{name: tomato, quantity: 3}, {name: basil, quantity: 2}]}`},
@@ -124,7 +127,8 @@ func TestConvertRefuses(t *testing.T) {
 		"too much to keep": {`{apiVersion: restaurant.example.com/v1alpha1, kind: Pizza, metadata: {name: p}, spec: {size: S, remark: ` + strings.Repeat("x", limitKeptBytes) + `}}`, "v1",
 			"may have 131072"},
 	} {
-		if _, err := c.Convert(object(t, test.object), test.version); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := c.Convert(object(t, test.object), test.version); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: Convert = %v, want %q", name, err, test.want)
 		}
 	}
@@ -134,17 +138,20 @@ func TestConvertRefuses(t *testing.T) {
 func TestMadeUpAnnotationIsHarmless(t *testing.T) {
 	c := converter(t, read(t, pizza+"rules.yaml"), read(t, pizza+"crd.yaml"))
 	for _, text := range []string{
-		`{`, `[]`, `{"v1":7}`, `{"v1":null}`, `{"v1":{"value":7}}`, `{"v1":{"elements":[null,{"kept":null}]}}`, `{"v1":{"fields":{"spec":null,"toppings":{"elements":[{"index":-1}]}}}}`,
+		`{`, `[]`, `{"v1":7}`, `{"v1":null}`, `{"v1":{"value":7}}`, `{"v1":{"elements":[null,{"kept":null}]}}`,
+		`{"v1":{"fields":{"spec":null,"toppings":{"elements":[{"index":-1}]}}}}`,
 		`{"v1":{"fields":{"metadata":{"fields":{"uid":{"value":"other"},"name":{"value":"other"}}},"kind":{"value":"Pasta"},"unknown":{"value":1}}}}`,
 	} {
-		alpha := object(t, `{apiVersion: restaurant.example.com/v1alpha1, kind: Pizza, metadata: {name: p}, spec: {size: S}}`)
+		alpha := object(
+			t, `{apiVersion: restaurant.example.com/v1alpha1, kind: Pizza, metadata: {name: p}, spec: {size: S}}`)
 		alpha["metadata"].(map[string]any)["annotations"] = map[string]any{KeptAnnotation: text}
 		got, err := c.Convert(alpha, "v1")
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		want := object(t, `{apiVersion: restaurant.example.com/v1, kind: Pizza, metadata: {name: p}, spec: {size: Small, oven: Stone}}`)
+		want := object(t,
+			`{apiVersion: restaurant.example.com/v1, kind: Pizza, metadata: {name: p}, spec: {size: Small, oven: Stone}}`)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
@@ -153,7 +160,8 @@ func TestMadeUpAnnotationIsHarmless(t *testing.T) {
 
 func TestExpressionsAreBounded(t *testing.T) {
 	for name, text := range map[string]string{
-		"range": `lists.range(100000000).size()`, "cost": `lists.range(9999).map(i, lists.range(9999).map(j, i * j).size())`,
+		"range":    `lists.range(100000000).size()`,
+		"cost":     `lists.range(9999).map(i, lists.range(9999).map(j, i * j).size())`,
 		"infinite": `1.0 / 0.0`, "not JSON": `b"x"`, "optional inside": `[optional.of(1)]`,
 	} {
 		e, err := compileExpression(text)
@@ -188,8 +196,10 @@ func FuzzDefinitions(f *testing.F) {
 
 func TestPaths(t *testing.T) {
 	for text, want := range map[string]string{
-		"spec.size": "spec.size", ".spec.size": "spec.size", `metadata.labels["example.com/team"]`: `metadata.labels["example.com/team"]`, `spec["a"].b`: "spec.a.b",
-		"": "error", "spec..size": "error", "spec[0]": "error", "spec.*": "error", `spec["a`: "error", "spec.": "error", `spec["a"]b`: "error",
+		"spec.size": "spec.size", ".spec.size": "spec.size",
+		`metadata.labels["example.com/team"]`: `metadata.labels["example.com/team"]`, `spec["a"].b`: "spec.a.b",
+		"": "error", "spec..size": "error", "spec[0]": "error", "spec.*": "error", `spec["a`: "error", "spec.": "error",
+		`spec["a"]b`: "error",
 	} {
 		p, err := parsePath(text)
 		got := "error"

@@ -10,19 +10,21 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// KeptAnnotation holds what the version of the object cannot: for each other version, what a conversion to that version cannot compute.
+// KeptAnnotation holds what the version of the object cannot: for each other version, what a conversion to that version
+// cannot compute.
 //
-// It is written by comparing the object with what comes back from its conversion, so it holds what any rule lost, not only what the rule
-// keep names, and nothing when everything comes back. Each entry carries a digest of what the way back gave for that field. It is put back
-// only where the way back still gives the same: if somebody has changed the field meanwhile, or in a list the element, the change wins and
-// the entry is stale. What is kept of other fields is put back all the same.
+// It is written by comparing the object with what comes back from its conversion, so it holds what any rule lost, not
+// only what the rule keep names, and nothing when everything comes back. Each entry carries a digest of what the way
+// back gave for that field. It is put back only where the way back still gives the same: if somebody has changed the
+// field meanwhile, or in a list the element, the change wins and the entry is stale. What is kept of other fields is
+// put back all the same.
 const KeptAnnotation = "conversion.kubefusion.dev/kept"
 
 // limitKeptBytes bounds the annotation: API servers take 256 KiB of all annotations together.
 const limitKeptBytes = 128 << 10
 
-// kept is the difference between a field as it was and as the way back gives it. It is one of: a value, fields of an object, elements of a
-// list.
+// kept is the difference between a field as it was and as the way back gives it. It is one of: a value, fields of an
+// object, elements of a list.
 type kept struct {
 	Value    json.RawMessage  `json:"value,omitempty"`  // as it was
 	Absent   bool             `json:"absent,omitempty"` // it was not there
@@ -31,7 +33,8 @@ type kept struct {
 	Elements []*keptElement   `json:"elements,omitempty"`
 }
 
-// keptElement is of one element of a list: the one with the keys, in a list that has keys, otherwise the one that is what the way back gave.
+// keptElement is of one element of a list: the one with the keys, in a list that has keys, otherwise the one that is
+// what the way back gave.
 type keptElement struct {
 	Keys  map[string]any `json:"keys,omitempty"`
 	Base  string         `json:"base,omitempty"`
@@ -64,7 +67,8 @@ func keepValue(was any, wasThere bool, back any, backThere bool) *kept {
 	return k
 }
 
-// difference is what has to be kept of a value so that restore makes it again from what the way back gives; nil for nothing.
+// difference is what has to be kept of a value so that restore makes it again from what the way back gives; nil for
+// nothing.
 func difference(was, back any, s *Schema) *kept {
 	if identical(was, back) {
 		return nil
@@ -114,8 +118,8 @@ func differentFields(was, back map[string]any, s *Schema) *kept {
 	return k
 }
 
-// differentElements compares lists of one length element by element. It gives up, with false, where an element that is no object differs:
-// the list is kept as a whole then.
+// differentElements compares lists of one length element by element. It gives up, with false, where an element that is
+// no object differs: the list is kept as a whole then.
 func differentElements(was, back []any, s *Schema) (*kept, bool) {
 	k := &kept{}
 	var items *Schema
@@ -204,7 +208,8 @@ func (k *kept) restore(current any, there bool) (any, bool) {
 	return value, true
 }
 
-// restoreElements finds for each kept element the one of the list that it is of: first where it stood, then wherever it has moved.
+// restoreElements finds for each kept element the one of the list that it is of: first where it stood, then wherever it
+// has moved.
 func restoreElements(list []any, elements []*keptElement) []any {
 	restored := append(make([]any, 0, len(list)), list...)
 	taken := make([]bool, len(list))
@@ -248,7 +253,8 @@ func (e *keptElement) isOf(value any) bool {
 	return true
 }
 
-// takeKept separates an object from its annotation. An annotation that cannot be read is left out: somebody else has written it.
+// takeKept separates an object from its annotation. An annotation that cannot be read is left out: somebody else has
+// written it.
 func takeKept(object map[string]any) (map[string]any, map[string]*kept) {
 	at := path{"metadata", "annotations", KeptAnnotation}
 	value, ok := lookup(object, at)
@@ -261,7 +267,8 @@ func takeKept(object map[string]any) (map[string]any, map[string]*kept) {
 		e.remove(at.parent())
 	}
 	var all map[string]*kept
-	if text, ok := value.(string); !ok || len(text) > 2*limitKeptBytes || utiljson.Unmarshal([]byte(text), &all) != nil {
+	if text, ok := value.(string); !ok || len(text) > 2*limitKeptBytes ||
+		utiljson.Unmarshal([]byte(text), &all) != nil {
 		return e.root, nil
 	}
 	return e.root, all
@@ -277,7 +284,8 @@ func putKept(object map[string]any, all map[string]*kept) (map[string]any, error
 		return nil, err
 	}
 	if len(text) > limitKeptBytes {
-		return nil, fmt.Errorf("what the version cannot hold takes %d bytes; the annotation %s may have %d", len(text), KeptAnnotation, limitKeptBytes)
+		return nil, fmt.Errorf("what the version cannot hold takes %d bytes; the annotation %s may have %d", len(text),
+			KeptAnnotation, limitKeptBytes)
 	}
 	e := newEditor(object)
 	if err := e.set(path{"metadata", "annotations", KeptAnnotation}, string(text)); err != nil {

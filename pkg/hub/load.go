@@ -41,7 +41,8 @@ func Load(files []File) ([]*Converter, error) {
 		}
 	}
 	if len(rules) == 0 && len(problems) == 0 {
-		problems = append(problems, fmt.Errorf("no rules: want files with kind: %s, and the CRDs that they are of", Kind))
+		problems = append(problems, fmt.Errorf("no rules: want files with kind: %s, and the CRDs that they are of",
+			Kind))
 	}
 	var converters []*Converter
 	of := map[string]string{}
@@ -64,7 +65,8 @@ func Load(files []File) ([]*Converter, error) {
 	return converters, nil
 }
 
-// isRules reports whether a file means to be a rules file: its only document says so, or says nothing else that is known.
+// isRules reports whether a file means to be a rules file: its only document says so, or says nothing else that is
+// known.
 func isRules(data []byte) bool {
 	var header struct {
 		Kind string `json:"kind"`

@@ -41,7 +41,8 @@ func (d Deployment) Server() ([]map[string]any, error) {
 		size += len(name) + len(file.Data)
 	}
 	if size > limitConfigMapBytes {
-		return nil, fmt.Errorf("the files have %d bytes, a ConfigMap may have %d; build them into the image", size, limitConfigMapBytes)
+		return nil, fmt.Errorf("the files have %d bytes, a ConfigMap may have %d; build them into the image", size,
+			limitConfigMapBytes)
 	}
 	labels := map[string]any{"app.kubernetes.io/name": d.Name}
 	metadata := func() map[string]any {
@@ -52,18 +53,21 @@ func (d Deployment) Server() ([]map[string]any, error) {
 	container := map[string]any{
 		"name": "webhook", "image": d.Image,
 		"args": []any{
-			"crd", "webhook", "--rules=/rules", fmt.Sprintf("--listen=:%d", port), "--tls-cert=/tls/tls.crt", "--tls-key=/tls/tls.key",
+			"crd", "webhook", "--rules=/rules", fmt.Sprintf("--listen=:%d", port), "--tls-cert=/tls/tls.crt",
+			"--tls-key=/tls/tls.key",
 			"--any-client", // API servers present no certificate to conversion webhooks
 		},
 		"ports":          []any{map[string]any{"name": "https", "containerPort": port}},
 		"readinessProbe": probe, "livenessProbe": probe,
-		"resources": map[string]any{"requests": map[string]any{"cpu": "50m", "memory": "64Mi"}, "limits": map[string]any{"memory": "1Gi"}},
+		"resources": map[string]any{"requests": map[string]any{"cpu": "50m", "memory": "64Mi"},
+			"limits": map[string]any{"memory": "1Gi"}},
 		"securityContext": map[string]any{
 			"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsNonRoot": true, "runAsUser": 65532,
 			"capabilities": map[string]any{"drop": []any{"ALL"}},
 		},
 		"volumeMounts": []any{
-			map[string]any{"name": "rules", "mountPath": "/rules", "readOnly": true}, map[string]any{"name": "tls", "mountPath": "/tls", "readOnly": true},
+			map[string]any{"name": "rules", "mountPath": "/rules", "readOnly": true},
+			map[string]any{"name": "tls", "mountPath": "/tls", "readOnly": true},
 		},
 	}
 	pod := map[string]any{
@@ -86,8 +90,8 @@ func (d Deployment) Server() ([]map[string]any, error) {
 	}, nil
 }
 
-// CRDs lists the CRDs among the files that there are rules for, as they stand, with the conversion that asks the webhook.
-// Errors: a version without conversion webhooks, or without the API version in which a CRD is written.
+// CRDs lists the CRDs among the files that there are rules for, as they stand, with the conversion that asks the
+// webhook. Errors: a version without conversion webhooks, or without the API version in which a CRD is written.
 func (d Deployment) CRDs() ([]map[string]any, error) {
 	converters, err := Load(d.Files)
 	if err != nil {
@@ -154,7 +158,8 @@ func (d Deployment) withConversion(object map[string]any) (map[string]any, error
 	}
 	conversion := map[string]any{"strategy": "Webhook"}
 	if apiVersion == crdV1 {
-		conversion["webhook"] = map[string]any{"clientConfig": client, "conversionReviewVersions": []any{"v1", "v1beta1"}}
+		conversion["webhook"] = map[string]any{"clientConfig": client,
+			"conversionReviewVersions": []any{"v1", "v1beta1"}}
 	} else {
 		if !kubever.Field("apiextensions.v1beta1.CustomResourceConversion", "webhookClientConfig").Has(d.For) {
 			return nil, fmt.Errorf("%s has no conversion webhooks", d.For)
@@ -164,8 +169,10 @@ func (d Deployment) withConversion(object map[string]any) (map[string]any, error
 			conversion["conversionReviewVersions"] = []any{"v1beta1"}
 		}
 		preserve, _ := lookup(object, path{"spec", "preserveUnknownFields"})
-		if kubever.Field("apiextensions.v1beta1.CustomResourceDefinitionSpec", "preserveUnknownFields").Has(d.For) && preserve != false {
-			return nil, errors.New("spec.preserveUnknownFields: want false, without which API servers take no conversion webhook")
+		if kubever.Field("apiextensions.v1beta1.CustomResourceDefinitionSpec", "preserveUnknownFields").Has(d.For) &&
+			preserve != false {
+			return nil, errors.New("spec.preserveUnknownFields: want false, without which API servers take no " +
+				"conversion webhook")
 		}
 	}
 	e := newEditor(object)

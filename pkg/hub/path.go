@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// path names a field by the names that lead to it. As text they are joined by dots: spec.size; a name with other characters than those of
-// identifiers stands in brackets: metadata.labels["example.com/team"].
+// path names a field by the names that lead to it. As text they are joined by dots: spec.size; a name with other
+// characters than those of identifiers stands in brackets: metadata.labels["example.com/team"].
 type path []string
 
 func parsePath(text string) (path, error) {
@@ -38,11 +38,13 @@ func parsePath(text string) (path, error) {
 		}
 		name := rest[:end]
 		if name == "" || strings.ContainsAny(name, "]*\" ") {
-			return nil, fmt.Errorf("%q: want names with dots between them, such as spec.size; lists and maps have the rule each", text)
+			return nil, fmt.Errorf("%q: want names with dots between them, such as spec.size; lists and maps have "+
+				"the rule each", text)
 		}
 		p, rest = append(p, name), rest[end:]
 		if strings.HasPrefix(rest, "[") && !strings.HasPrefix(rest, `["`) {
-			return nil, fmt.Errorf("%q: want the name of a field; for the elements of a list there is the rule each", text)
+			return nil, fmt.Errorf("%q: want the name of a field; for the elements of a list there is the rule each",
+				text)
 		}
 	}
 	return p, nil
@@ -55,7 +57,8 @@ func (p path) String() string {
 		case name == anyElement:
 			b.WriteString("[*]")
 		case strings.ContainsFunc(name, func(r rune) bool {
-			return r != '-' && r != '_' && r != '$' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+			return r != '-' && r != '_' && r != '$' && (r < '0' || r > '9') && (r < 'a' || r > 'z') &&
+				(r < 'A' || r > 'Z')
 		}):
 			b.WriteString("[" + strconv.Quote(name) + "]")
 		case i > 0:

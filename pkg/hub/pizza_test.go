@@ -109,7 +109,8 @@ func TestTrialOfThePizzaFindsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range report.Failures {
-			t.Errorf("%s: %s to %s: %s: %s\n%v\n%v\n%v", crd, f.From, f.To, f.What, f.Message, f.Object, f.Result, f.Back)
+			t.Errorf("%s: %s to %s: %s: %s\n%v\n%v\n%v", crd, f.From, f.To, f.What, f.Message, f.Object, f.Result,
+				f.Back)
 		}
 		if len(report.Incomplete) > 0 || len(report.Ways) != 2 || report.Ways[0].Edited < 30 {
 			t.Errorf("%s: %+v", crd, report)

@@ -182,7 +182,8 @@ func valuesStep(from path, table []ValuePair, toHub, keepOthers bool) func(*run,
 	}
 }
 
-func splitStep(from path, separator string, into []path, schemas []*Schema) func(map[string]any) (map[string]any, error) {
+func splitStep(from path, separator string, into []path, schemas []*Schema) func(map[string]any) (map[string]any,
+	error) {
 	return func(source map[string]any) (map[string]any, error) {
 		value, ok := lookup(source, from)
 		if !ok || value == nil {
@@ -224,7 +225,8 @@ func parseScalar(text string, s *Schema) (any, error) {
 	return text, nil
 }
 
-// mergeStep joins parts. What comes after the last part that is there adds nothing; before it, a missing part is an empty one.
+// mergeStep joins parts. What comes after the last part that is there adds nothing; before it, a missing part is an
+// empty one.
 func mergeStep(from []path, separator string) func(*run, map[string]any) (any, bool, error) {
 	return func(_ *run, source map[string]any) (any, bool, error) {
 		parts := make([]string, len(from))
@@ -242,7 +244,8 @@ func mergeStep(from []path, separator string) func(*run, map[string]any) (any, b
 			case bool:
 				parts[i] = strconv.FormatBool(v)
 			default:
-				return nil, false, fmt.Errorf("%s: is %s, want a text, an integer or a boolean to merge", p, describe(value))
+				return nil, false, fmt.Errorf("%s: is %s, want a text, an integer or a boolean to merge", p,
+					describe(value))
 			}
 			last = i
 		}

@@ -57,8 +57,8 @@ type Pair struct {
 	Hub   string `json:"hub"`
 }
 
-// Values maps a scalar. Hub may be left out when it is the same path. Others says what happens to a value without a pair: "keep" lets it
-// through, "fail" fails the conversion; without it, the schemas must allow no other value.
+// Values maps a scalar. Hub may be left out when it is the same path. Others says what happens to a value without a
+// pair: "keep" lets it through, "fail" fails the conversion; without it, the schemas must allow no other value.
 type Values struct {
 	Field  string      `json:"field"`
 	Hub    string      `json:"hub,omitempty"`
@@ -66,7 +66,8 @@ type Values struct {
 	Others string      `json:"others,omitempty"`
 }
 
-// ValuePair says that a value of the version is this one of the hub, in both directions or, with Only, in "toHub" or "fromHub".
+// ValuePair says that a value of the version is this one of the hub, in both directions or, with Only, in "toHub" or
+// "fromHub".
 type ValuePair struct {
 	Field any    `json:"field"`
 	Hub   any    `json:"hub"`
@@ -100,7 +101,8 @@ type Side struct {
 	Hub   string `json:"hub,omitempty"`
 }
 
-// CEL sets fields by expressions over self, the object of the other side, or in each the element, whose object is object.
+// CEL sets fields by expressions over self, the object of the other side, or in each the element, whose object is
+// object.
 type CEL struct {
 	ToHub   []Expression `json:"toHub"`
 	FromHub []Expression `json:"fromHub"`
@@ -120,7 +122,8 @@ type Each struct {
 	Rules []Rule `json:"rules"`
 }
 
-var format = strictyaml.Format{Noun: "rules file", APIVersion: APIVersion, Kind: Kind, LimitBytes: 1 << 20, LimitFields: 20_000}
+var format = strictyaml.Format{Noun: "rules file", APIVersion: APIVersion, Kind: Kind, LimitBytes: 1 << 20,
+	LimitFields: 20_000}
 
 // Parse reads a rules file, YAML or JSON, and judges what can be judged without the CRD.
 // Errors: every problem, joined, each with NAME:LINE and the path of the field. Safe for concurrent use.
@@ -138,7 +141,8 @@ func Parse(name string, data []byte) (*Rules, error) {
 }
 
 func (r *Rules) validate(ps *strictyaml.Problems) {
-	for _, required := range []struct{ path, value string }{{"apiVersion", r.APIVersion}, {"kind", r.Kind}, {"spec.crd", r.Spec.CRD}, {"spec.hub", r.Spec.Hub}} {
+	for _, required := range []struct{ path, value string }{{"apiVersion", r.APIVersion}, {"kind", r.Kind},
+		{"spec.crd", r.Spec.CRD}, {"spec.hub", r.Spec.Hub}} {
 		if required.value == "" && ps.Lines.Trusts(required.path) {
 			ps.Addf(required.path, "is missing")
 		}
@@ -167,7 +171,8 @@ func validateRules(ps *strictyaml.Problems, at string, rules []Rule) {
 		names := rule.kinds()
 		switch {
 		case len(names) == 0 && ps.Lines.Trusts(at):
-			ps.Addf(at, "is no rule; want one of rename, move, values, split, merge, wrap, unwrap, constant, default, cel, each, keep, drop")
+			ps.Addf(at, "is no rule; want one of rename, move, values, split, merge, wrap, unwrap, constant, "+
+				"default, cel, each, keep, drop")
 		case len(names) > 1:
 			ps.Addf(at, "is %s at once; want one rule in each item of the list", strings.Join(names, " and "))
 		case rule.Each != nil:
@@ -183,8 +188,10 @@ func (r Rule) kinds() []string {
 		name string
 		is   bool
 	}{
-		{"rename", r.Rename != nil}, {"move", r.Move != nil}, {"values", r.Values != nil}, {"split", r.Split != nil}, {"merge", r.Merge != nil},
-		{"wrap", r.Wrap != nil}, {"unwrap", r.Unwrap != nil}, {"constant", r.Constant != nil}, {"default", r.Default != nil}, {"cel", r.CEL != nil},
+		{"rename", r.Rename != nil}, {"move", r.Move != nil}, {"values", r.Values != nil}, {"split", r.Split != nil},
+		{"merge", r.Merge != nil},
+		{"wrap", r.Wrap != nil}, {"unwrap", r.Unwrap != nil}, {"constant", r.Constant != nil},
+		{"default", r.Default != nil}, {"cel", r.CEL != nil},
 		{"each", r.Each != nil}, {"keep", r.Keep != nil}, {"drop", r.Drop != nil},
 	} {
 		if kind.is {

@@ -59,8 +59,8 @@ func (s *schemaOrBool) UnmarshalJSON(text []byte) error {
 // limitSchemaDepth bounds nesting: the schemas of the API server are trees, and people's are not this deep.
 const limitSchemaDepth = 64
 
-// newSchema reads the schema of a version. What every object has is taken out of the schema's own words: apiVersion, kind and metadata are
-// the API server's, and of metadata a conversion may change labels and annotations.
+// newSchema reads the schema of a version. What every object has is taken out of the schema's own words: apiVersion,
+// kind and metadata are the API server's, and of metadata a conversion may change labels and annotations.
 func newSchema(raw map[string]any, preserve bool) (*Schema, error) {
 	text, err := utiljson.Marshal(raw)
 	if err != nil {
@@ -74,15 +74,19 @@ func newSchema(raw map[string]any, preserve bool) (*Schema, error) {
 		return nil, err
 	}
 	texts := func() *Schema {
-		return &Schema{Type: "object", AdditionalProperties: &schemaOrBool{allows: true, schema: &Schema{Type: "string"}}}
+		return &Schema{Type: "object",
+			AdditionalProperties: &schemaOrBool{allows: true, schema: &Schema{Type: "string"}}}
 	}
 	if s.Properties == nil {
 		s.Properties = map[string]*Schema{}
 	}
 	s.Type, s.raw = "object", raw
 	s.Properties["apiVersion"], s.Properties["kind"] = &Schema{Type: "string"}, &Schema{Type: "string"}
-	s.Properties["metadata"] = &Schema{Type: "object", Preserve: true, Properties: map[string]*Schema{"labels": texts(), "annotations": texts()}}
-	s.Required = slices.DeleteFunc(s.Required, func(name string) bool { return name == "apiVersion" || name == "kind" || name == "metadata" })
+	s.Properties["metadata"] = &Schema{Type: "object", Preserve: true,
+		Properties: map[string]*Schema{"labels": texts(), "annotations": texts()}}
+	s.Required = slices.DeleteFunc(s.Required, func(name string) bool {
+		return name == "apiVersion" || name == "kind" || name == "metadata"
+	})
 	return s, nil
 }
 
@@ -139,7 +143,8 @@ func (s *Schema) valueSchema() *Schema {
 	return s.AdditionalProperties.schema
 }
 
-// child is the schema of a field by its name. Free is true for a field that needs no schema: the object takes unknown ones.
+// child is the schema of a field by its name. Free is true for a field that needs no schema: the object takes unknown
+// ones.
 func (s *Schema) child(name string) (child *Schema, free bool) {
 	if s == nil {
 		return nil, true

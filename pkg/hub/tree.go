@@ -89,8 +89,8 @@ func without(value any, below []path) any {
 	return e.root
 }
 
-// prune takes away what the schema has no place for, as the API server does with what a webhook answers, and the nulls that it forbids. It
-// shares what stays as it is.
+// prune takes away what the schema has no place for, as the API server does with what a webhook answers, and the nulls
+// that it forbids. It shares what stays as it is.
 func prune(s *Schema, value any) any {
 	if s == nil || s.shape() == "anything" {
 		return value
@@ -147,7 +147,8 @@ func pruneObject(s *Schema, object map[string]any) any {
 	return object
 }
 
-// identical reports whether two values are one and the same, without looking into them: for scalars equal, for objects and lists shared.
+// identical reports whether two values are one and the same, without looking into them: for scalars equal, for objects
+// and lists shared.
 func identical(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:

@@ -51,12 +51,14 @@ const (
 	failsRoundTrip = "comes back different"
 )
 
-// Try converts objects that it makes from the schemas, in every direction and back, and looks at what comes out: it has to be valid, and the
-// way back has to give the same object, but for what rules drop. Some results are changed before they go back, as people do.
-// Errors: only schemas that no validator can be made of; what rules do wrong is in the report. The same random numbers give the same report.
+// Try converts objects that it makes from the schemas, in every direction and back, and looks at what comes out: it has
+// to be valid, and the way back has to give the same object, but for what rules drop. Some results are changed before
+// they go back, as people do. Errors: only schemas that no validator can be made of; what rules do wrong is in the
+// report. The same random numbers give the same report.
 func (c *Converter) Try(t Trial) (*TrialReport, error) {
 	report := &TrialReport{Ways: []Way{}, Failures: []Failure{}, Incomplete: []string{}}
-	tr := &trial{Converter: c, report: report, validators: map[string]*validator{}, generator: &generator{next: t.Random, words: c.words}}
+	tr := &trial{Converter: c, report: report, validators: map[string]*validator{},
+		generator: &generator{next: t.Random, words: c.words}}
 	versions := append([]string{c.Hub}, sortedKeys(c.spokes)...)
 	for _, version := range versions {
 		v, err := newValidator(c.Definition.Schemas[version])
@@ -100,7 +102,8 @@ func (t *trial) generate(version string, n int) []map[string]any {
 		objects = append(objects, object)
 	}
 	if len(objects) < n {
-		t.report.Incomplete = append(t.report.Incomplete, fmt.Sprintf("%s: of %d objects %d could be made that its schema allows; the last attempt: %s", version, n, len(objects), why))
+		t.report.Incomplete = append(t.report.Incomplete, fmt.Sprintf("%s: of %d objects %d could be made that its "+
+			"schema allows; the last attempt: %s", version, n, len(objects), why))
 	}
 	return objects
 }
@@ -129,7 +132,8 @@ func (t *trial) way(from, to string, objects []map[string]any) {
 	t.report.Ways = append(t.report.Ways, way)
 }
 
-// edit converts two objects and puts a part of the second into the first, as somebody does who does not know the annotation.
+// edit converts two objects and puts a part of the second into the first, as somebody does who does not know the
+// annotation.
 func (t *trial) edit(to string, object, other map[string]any) map[string]any {
 	a, err := t.Convert(object, to)
 	if err != nil {
@@ -305,7 +309,8 @@ func shrunk(value any, depth int) func(yield func(any) bool) {
 		case []any:
 			shrunkList(v, depth, yield)
 		case string:
-			for _, shorter := range []string{"", "a", string([]rune(v)[:len([]rune(v))/2]), strings.TrimRight(v, "abcdefghijklmnopqrstuvwxyz")} {
+			for _, shorter := range []string{"", "a", string([]rune(v)[:len([]rune(v))/2]),
+				strings.TrimRight(v, "abcdefghijklmnopqrstuvwxyz")} {
 				if len(shorter) < len(v) && !yield(shorter) {
 					return
 				}

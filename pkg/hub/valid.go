@@ -11,8 +11,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
 
-// validator judges objects of one version as the API server does when one is written, but for the CEL rules of the schema
-// (x-kubernetes-validations).
+// validator judges objects of one version as the API server does when one is written, but for the CEL rules of the
+// schema (x-kubernetes-validations).
 type validator struct {
 	schema  *Schema
 	openapi *validate.SchemaValidator

@@ -1,8 +1,8 @@
 // Package journal keeps what a run must remember that may be killed at any moment: how far it carried out a plan.
 //
-// A journal is a file of JSON lines. The first one names the plan that the journal belongs to, every other is a record. A
-// record is on the disk when Append returns, so a run appends what it is about to do, does it, and appends that it is done.
-// After a crash the next run opens the journal, reads how far the one before came, and goes on or goes back.
+// A journal is a file of JSON lines. The first one names the plan that the journal belongs to, every other is a record.
+// A record is on the disk when Append returns, so a run appends what it is about to do, does it, and appends that it is
+// done. After a crash the next run opens the journal, reads how far the one before came, and goes on or goes back.
 package journal
 
 import (
@@ -30,8 +30,8 @@ var (
 	ErrOtherPlan = errors.New("is the journal of another plan")
 )
 
-// Journal is an open journal with records of one type. While it is open no other process can open it; the system drops the
-// lock with the process, however that ends. It is not safe for concurrent use.
+// Journal is an open journal with records of one type. While it is open no other process can open it; the system drops
+// the lock with the process, however that ends. It is not safe for concurrent use.
 type Journal[T any] struct {
 	file    *os.File
 	head    head
@@ -51,9 +51,9 @@ func ID(plan []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Open opens the journal of a plan, or begins one. A last line without an end was being written when a run was killed: it is
-// taken off. The file is its owner's alone, and no link.
-// Errors: ErrLocked and ErrOtherPlan, wrapped; *fs.PathError for a file that cannot be opened; a line that is no record.
+// Open opens the journal of a plan, or begins one. A last line without an end was being written when a run was killed:
+// it is taken off. The file is its owner's alone, and no link. Errors: ErrLocked and ErrOtherPlan, wrapped;
+// *fs.PathError for a file that cannot be opened; a line that is no record.
 func Open[T any](name, plan string) (*Journal[T], error) {
 	locked, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE|noFollow, mode)
 	switch {
@@ -148,8 +148,8 @@ func (j *Journal[T]) Run() string { return j.head.Run }
 // Records are those that were there when the journal was opened, and those appended since.
 func (j *Journal[T]) Records() []T { return j.records }
 
-// Append adds a record and brings it to the disk. A record of which that failed may or may not be found by the next run; what
-// follows it would be behind a torn line, so the journal then takes no more.
+// Append adds a record and brings it to the disk. A record of which that failed may or may not be found by the next
+// run; what follows it would be behind a torn line, so the journal then takes no more.
 func (j *Journal[T]) Append(r T) error {
 	if j.broken != nil {
 		return j.broken

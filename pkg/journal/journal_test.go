@@ -31,7 +31,8 @@ func TestJournalIsOpenOnce(t *testing.T) {
 	}
 	first.Close()
 	second := open(t, name, "plan")
-	if got := second.Records(); !slices.Equal(got, []string{"copied"}) || second.Run() != first.Run() || second.Run() == "" {
+	if got := second.Records(); !slices.Equal(got, []string{"copied"}) || second.Run() != first.Run() ||
+		second.Run() == "" {
 		t.Errorf("records %q of run %q, want those of the first, %q", got, second.Run(), first.Run())
 	}
 }
@@ -39,13 +40,15 @@ func TestJournalIsOpenOnce(t *testing.T) {
 func TestJournalBelongsToOnePlan(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "plan.journal")
 	open(t, name, ID([]byte("one"))).Close()
-	if _, err := Open[string](name, ID([]byte("another"))); !errors.Is(err, ErrOtherPlan) || !strings.Contains(err.Error(), name) {
+	if _, err := Open[string](name, ID([]byte("another"))); !errors.Is(err, ErrOtherPlan) ||
+		!strings.Contains(err.Error(), name) {
 		t.Errorf("Open with another plan = %v, want ErrOtherPlan with the file's name", err)
 	}
 	open(t, name, ID([]byte("one"))) // a refusal leaves no lock behind
 }
 
-// TestJournalIsCutOffAnywhere: whatever part of a journal has reached the disk, the next run reads its whole lines and goes on.
+// TestJournalIsCutOffAnywhere: whatever part of a journal has reached the disk, the next run reads its whole lines and
+// goes on.
 func TestJournalIsCutOffAnywhere(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "whole.journal")
 	j := open(t, whole, "plan")

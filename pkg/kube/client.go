@@ -8,8 +8,8 @@ type Client struct {
 	server *apiserver.Server
 }
 
-// NewClient connects to the server that a kubeconfig file names; context chooses one of its contexts, "" the current one.
-// Errors: a kubeconfig that cannot be read, or that names no server. The server is not asked yet.
+// NewClient connects to the server that a kubeconfig file names; context chooses one of its contexts, "" the current
+// one. Errors: a kubeconfig that cannot be read, or that names no server. The server is not asked yet.
 func NewClient(kubeconfig, context string) (*Client, error) {
 	server, err := apiserver.Open(kubeconfig, context, apiserver.Options{})
 	if err != nil {

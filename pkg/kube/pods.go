@@ -26,8 +26,9 @@ var pods = discovery.Resource{GroupVersion: v1.SchemeGroupVersion, Name: "pods",
 // Pods lists pods, a page at a time.
 // Errors: the first one ends the sequence; failures that pass were retried before.
 //
-// When the server has forgotten the state of the first page, which it does after some minutes, the list goes on from the same
-// place in the present state: no pod comes twice, and pods that came or went in the meantime may be missing or there.
+// When the server has forgotten the state of the first page, which it does after some minutes, the list goes on from
+// the same place in the present state: no pod comes twice, and pods that came or went in the meantime may be missing or
+// there.
 func (c *Client) Pods(ctx context.Context, selection Selection) iter.Seq2[*v1.Pod, error] {
 	var options discovery.ListOptions
 	if selection.Node != "" {
@@ -50,8 +51,8 @@ func (c *Client) Pods(ctx context.Context, selection Selection) iter.Seq2[*v1.Po
 	}
 }
 
-// DisruptionBudgets lists the PodDisruptionBudgets of a namespace, "" for all. APIVersion says which version the server has:
-// policy/v1, or v1beta1 before 1.21; they have the same shape.
+// DisruptionBudgets lists the PodDisruptionBudgets of a namespace, "" for all. APIVersion says which version the server
+// has: policy/v1, or v1beta1 before 1.21; they have the same shape.
 func (c *Client) DisruptionBudgets(ctx context.Context, namespace string) ([]*policyv1.PodDisruptionBudget, error) {
 	for _, version := range []string{"v1", "v1beta1"} {
 		resource := discovery.Resource{
@@ -70,7 +71,8 @@ func (c *Client) DisruptionBudgets(ctx context.Context, namespace string) ([]*po
 	return nil, nil // a server without the API has none
 }
 
-func (c *Client) budgets(ctx context.Context, resource discovery.Resource, namespace string) ([]*policyv1.PodDisruptionBudget, error) {
+func (c *Client) budgets(ctx context.Context, resource discovery.Resource, namespace string) (
+	[]*policyv1.PodDisruptionBudget, error) {
 	var budgets []*policyv1.PodDisruptionBudget
 	for item, err := range c.server.List(ctx, resource.Objects(namespace), discovery.ListOptions{}) {
 		budget := new(policyv1.PodDisruptionBudget)

@@ -46,7 +46,8 @@ func failure(code int, reason metav1.StatusReason, next string) metav1.Status {
 }
 
 func podPage(next string, names ...string) *v1.PodList {
-	list := &v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{Continue: next}}
+	list := &v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"},
+		ListMeta: metav1.ListMeta{Continue: next}}
 	for _, name := range names {
 		list.Items = append(list.Items, v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}})
 	}
@@ -87,7 +88,8 @@ func TestPodsAsksForPagesAndSurvivesFailuresThatPass(t *testing.T) {
 	if got := names(t, client, Selection{}); got != "a b c" {
 		t.Errorf("Pods = %q, want a b c", got)
 	}
-	want := []string{"limit=500", "continue=second&limit=500", "continue=second&limit=500", "continue=second&limit=500", "continue=second-now&limit=500"}
+	want := []string{"limit=500", "continue=second&limit=500", "continue=second&limit=500", "continue=second&limit=500",
+		"continue=second-now&limit=500"}
 	for i, query := range want {
 		if i >= len(requests) || requests[i] != "/api/v1/pods?"+query {
 			t.Errorf("requests %q, want queries %q", requests, want)
@@ -132,9 +134,10 @@ func TestDisruptionBudgetsOfOldServers(t *testing.T) {
 				answer(t, w, 404, failure(404, metav1.StatusReasonNotFound, ""))
 				return
 			}
-			answer(t, w, 200, map[string]any{"kind": "PodDisruptionBudgetList", "apiVersion": "policy/" + served, "items": []any{map[string]any{
-				"metadata": map[string]any{"name": "web"}, "spec": map[string]any{"minAvailable": "50%"},
-			}}})
+			answer(t, w, 200, map[string]any{"kind": "PodDisruptionBudgetList", "apiVersion": "policy/" + served,
+				"items": []any{map[string]any{
+					"metadata": map[string]any{"name": "web"}, "spec": map[string]any{"minAvailable": "50%"},
+				}}})
 		})
 		budgets, err := client.DisruptionBudgets(t.Context(), "")
 		if err != nil {

@@ -52,7 +52,8 @@ func (c *Client) Kinds(ctx context.Context) (map[schema.GroupVersionKind]bool, e
 
 // Objects lists the objects of a resource in all namespaces, a page at a time; selector chooses by labels, "" all.
 // Errors: the first one ends the sequence; failures that pass were retried before.
-func (c *Client) Objects(ctx context.Context, resource discovery.Resource, selector string) iter.Seq2[*unstructured.Unstructured, error] {
+func (c *Client) Objects(ctx context.Context, resource discovery.Resource,
+	selector string) iter.Seq2[*unstructured.Unstructured, error] {
 	options := discovery.ListOptions{Limit: pageObjects, LabelSelector: selector}
 	return func(yield func(*unstructured.Unstructured, error) bool) {
 		for item, err := range c.server.List(ctx, resource.Objects(""), options) {

@@ -31,8 +31,8 @@ func decodeAdmissionOrder() []during[[]string] {
 	return orders
 }
 
-// AdmissionPlugins lists the admission plugins that the API server knows at the minor: from 1.10 on in the order in which
-// the server runs them; before that by name, because there --admission-control decides the order.
+// AdmissionPlugins lists the admission plugins that the API server knows at the minor: from 1.10 on in the order in
+// which the server runs them; before that by name, because there --admission-control decides the order.
 func AdmissionPlugins(m Minor) []string {
 	return admissionNames(m, func(p admissionFact) bool { return p.minors.Has(m) })
 }

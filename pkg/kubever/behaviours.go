@@ -165,7 +165,8 @@ var behaviourTable = sync.OnceValue(decodeBehaviours)
 func decodeBehaviours() []BehaviourFact {
 	var facts []BehaviourFact
 	for _, r := range readTable("behaviours.tsv", 5) {
-		b := BehaviourFact{Name: r.text(0), Minors: r.ranges(1), Meaning: r.text(3), Source: r.text(4), firstPatch: make(map[Minor]int)}
+		b := BehaviourFact{Name: r.text(0), Minors: r.ranges(1), Meaning: r.text(3), Source: r.text(4),
+			firstPatch: make(map[Minor]int)}
 		for _, word := range r.words(2) {
 			minor, patch, _ := strings.Cut(word, "=")
 			n, err := strconv.Atoi(patch)
@@ -185,8 +186,8 @@ func BehaviourFacts() []BehaviourFact { return slices.Clone(behaviourTable()) }
 // Behaves reports whether the minor behaves so; true also when only its later patch releases do.
 func Behaves(b Behaviour, m Minor) bool { return b.fact().Minors.Has(m) }
 
-// BehavesIn is Behaves for one release: where a behaviour came with a later patch release of its minor, an earlier one lacks
-// it. A version without a patch counts as the last.
+// BehavesIn is Behaves for one release: where a behaviour came with a later patch release of its minor, an earlier one
+// lacks it. A version without a patch counts as the last.
 func BehavesIn(b Behaviour, v Version) bool {
 	fact := b.fact()
 	return fact.Minors.Has(v.Minor) && (!v.HasPatch || v.Patch >= fact.firstPatch[v.Minor])

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// ConflictClass groups controllers by what they destroy when two of them, or one without its view, act on the same objects.
+// ConflictClass groups controllers by what they destroy when two of them, or one without its view, act on the same
+// objects.
 type ConflictClass string
 
 // The conflict classes.
@@ -20,27 +21,27 @@ const (
 	ClassStatus   ConflictClass = "G" // computes status
 )
 
-// Controller is one control loop of kube-controller-manager.
-// Shape: {Name: statefulset-controller, Class: B}; at 1.6 its NameIn is "statefuleset", at 1.15 "statefulset".
-// Name is what 1.28 and later call it; loops that ended before are named in the same manner: node-controller (1.6-1.9, then
-// node-ipam-controller and node-lifecycle-controller), certificatesigningrequest-controller (1.6).
+// Controller is one control loop of kube-controller-manager. Shape: {Name: statefulset-controller, Class: B}; at 1.6
+// its NameIn is "statefuleset", at 1.15 "statefulset". Name is what 1.28 and later call it; loops that ended before are
+// named in the same manner: node-controller (1.6-1.9, then node-ipam-controller and node-lifecycle-controller),
+// certificatesigningrequest-controller (1.6).
 type Controller struct {
 	Name   string
 	Class  ConflictClass
 	Cloud  bool // does nothing unless --cloud-provider names a provider that is built in
 	Source string
 
-	// Subject is the Key of the resource for whose objects it acts: replicasets for the replicaset controller, pods for the pod
-	// garbage collector; "*" for any.
+	// Subject is the Key of the resource for whose objects it acts: replicasets for the replicaset controller, pods for
+	// the pod garbage collector; "*" for any.
 	Subject string
 
-	// What the loop reads to decide, creates or updates (status and scale too), and deletes: Keys as in Resource.Key, sorted;
-	// "*" for anything that it can list. Events, which all of them write, are left out. From Controllers they hold for the
-	// minor; from ControllerByName for all minors together.
+	// What the loop reads to decide, creates or updates (status and scale too), and deletes: Keys as in Resource.Key,
+	// sorted; "*" for anything that it can list. Events, which all of them write, are left out. From Controllers they
+	// hold for the minor; from ControllerByName for all minors together.
 	Reads, Writes, Deletes []string
 
-	// ServiceAccount is its account in kube-system with --use-service-account-credentials; "" when it acts as the controller
-	// manager itself.
+	// ServiceAccount is its account in kube-system with --use-service-account-credentials; "" when it acts as the
+	// controller manager itself.
 	ServiceAccount string
 
 	names   []during[string]
@@ -86,7 +87,8 @@ func decodeControllers() []Controller {
 		c := &controllers[i]
 		c.Subject = r.text(1)
 		c.reads, c.writes, c.deletes = r.accesses(2), r.accesses(3), r.accesses(4)
-		c.Reads, c.Writes, c.Deletes = keys(c.reads, Minors()...), keys(c.writes, Minors()...), keys(c.deletes, Minors()...)
+		c.Reads, c.Writes, c.Deletes = keys(c.reads, Minors()...), keys(c.writes, Minors()...),
+			keys(c.deletes, Minors()...)
 	}
 	return controllers
 }
@@ -141,8 +143,9 @@ func ControllerByName(name string) (Controller, bool) {
 	return Controller{}, false
 }
 
-// NameIn returns the name that --controllers takes at the minor; false when the minor has no such controller, or refuses its
-// name because the feature gates that bring it are off by default. Any unknown name stops the controller manager at start.
+// NameIn returns the name that --controllers takes at the minor; false when the minor has no such controller, or
+// refuses its name because the feature gates that bring it are off by default. Any unknown name stops the controller
+// manager at start.
 func (c Controller) NameIn(m Minor) (string, bool) {
 	name, ok := at(c.names, m)
 	if rule, gated := at(c.gates, m); gated && rule.hides && !rule.on(m) {

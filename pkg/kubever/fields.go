@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// fieldTable keeps the lines of each type unparsed: whoever asks about pods does not pay for five thousand other fields.
+// fieldTable keeps the lines of each type unparsed: whoever asks about pods does not pay for five thousand other
+// fields.
 var fieldTable = sync.OnceValue(decodeFields)
 
 func decodeFields() map[string][]row {
@@ -44,16 +45,16 @@ var fieldsOf = remembered(func(typeName string) []described {
 	return fields
 })
 
-// Field returns the minors whose API knows a field of a type: Field("v1.PodSpec", "topologySpreadConstraints") is 1.16-1.36.
-// A server, a kubelet or a controller of another minor drops the field when it writes the object.
-// Types are named as in the API descriptions: v1.PodSpec, apps.v1.DeploymentSpec, meta.v1.ObjectMeta.
+// Field returns the minors whose API knows a field of a type: Field("v1.PodSpec", "topologySpreadConstraints") is
+// 1.16-1.36. A server, a kubelet or a controller of another minor drops the field when it writes the object. Types are
+// named as in the API descriptions: v1.PodSpec, apps.v1.DeploymentSpec, meta.v1.ObjectMeta.
 func Field(typeName, field string) Ranges {
 	spans := fieldSpans(typeName, field)
 	return Spans(slices.DeleteFunc(Minors(), func(m Minor) bool { _, known := at(spans, m); return !known }))
 }
 
-// FieldType returns the type of a field at the minor: "v1.Probe", "[]v1.Container", "map[string]string"; "" when the minor
-// does not know the field.
+// FieldType returns the type of a field at the minor: "v1.Probe", "[]v1.Container", "map[string]string"; "" when the
+// minor does not know the field.
 func FieldType(typeName, field string, m Minor) string {
 	fieldType, _ := at(fieldSpans(typeName, field), m)
 	return fieldType
@@ -83,8 +84,9 @@ func decodeImplied() map[[2]string]string {
 	return values
 }
 
-// Implied reports whether the value of a field, printed as by fmt.Sprint, says what versions without the field do anyway:
-// Implied("v1.PodSpec", "enableServiceLinks", "true"). Whoever leaves such a field out loses nothing; servers fill most of them in.
+// Implied reports whether the value of a field, printed as by fmt.Sprint, says what versions without the field do
+// anyway: Implied("v1.PodSpec", "enableServiceLinks", "true"). Whoever leaves such a field out loses nothing; servers
+// fill most of them in.
 func Implied(typeName, field, value string) bool {
 	implied, ok := ImpliedValue(typeName, field)
 	return ok && implied == value
@@ -108,8 +110,8 @@ func ElementType(fieldType string) string {
 	}
 }
 
-// TypeName is a kind as the table of fields names it: v1.Pod, apps.v1.Deployment, rbac.v1.Role. The first word of the group is
-// that of its Go package, with one exception.
+// TypeName is a kind as the table of fields names it: v1.Pod, apps.v1.Deployment, rbac.v1.Role. The first word of the
+// group is that of its Go package, with one exception.
 func TypeName(gvk schema.GroupVersionKind) string {
 	name := gvk.Version + "." + gvk.Kind
 	group, _, _ := strings.Cut(gvk.Group, ".")

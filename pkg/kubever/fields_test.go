@@ -6,9 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestEveryKindHasItsFields holds the names of types against the tables: a kind whose name misses has no field that could be lost.
+// TestEveryKindHasItsFields holds the names of types against the tables: a kind whose name misses has no field that
+// could be lost.
 func TestEveryKindHasItsFields(t *testing.T) {
-	undescribed := map[string]Ranges{ // the API descriptions of these minors leave the type out, or show it without fields
+	// the API descriptions of these minors leave the type out, or show it without fields
+	undescribed := map[string]Ranges{
 		"batch.v2alpha1.ScheduledJob":                    {{6, 7}},
 		"extensions.v1beta1.ReplicationControllerDummy":  {{6, 17}},
 		"apiextensions.v1beta1.CustomResourceDefinition": {{7, 7}, {22, 36}},

@@ -29,8 +29,8 @@ type FlagFact struct {
 	deprecation []during[string]
 }
 
-// In reports whether the component accepts the flag at the minor. Accepting is not heeding: --insecure-port of 1.20 takes
-// only 0.
+// In reports whether the component accepts the flag at the minor. Accepting is not heeding: --insecure-port of 1.20
+// takes only 0.
 func (f FlagFact) In(m Minor) bool { return f.Minors.Has(m) }
 
 // DeprecatedIn reports whether the component calls the flag deprecated at the minor.
@@ -46,8 +46,8 @@ func (f FlagFact) DeprecationMessage(m Minor) string {
 	return message
 }
 
-// NotInDotZero reports whether the flag arrived after the first release of the minor: 1.6.13 has --request-timeout, 1.6.0
-// refuses it.
+// NotInDotZero reports whether the flag arrived after the first release of the minor: 1.6.13 has --request-timeout,
+// 1.6.0 refuses it.
 func (f FlagFact) NotInDotZero(m Minor) bool { return f.lateIn.Has(m) }
 
 type flagKey struct{ component, name string }
@@ -60,7 +60,8 @@ func decodeFlags() map[flagKey]FlagFact {
 	for _, r := range rows {
 		f := FlagFact{
 			Component: r.text(0), Name: r.text(1), Minors: r.ranges(2), Deprecated: r.ranges(3), lateIn: r.ranges(4),
-			defaults: timeline(r, 5, verbatim), Source: "flag definitions read from the source of each minor, see Release",
+			defaults: timeline(r, 5, verbatim),
+			Source:   "flag definitions read from the source of each minor, see Release",
 		}
 		if _, twice := flags[flagKey{f.Component, f.Name}]; twice {
 			r.fail("flag %s occurs twice", f.Name)
@@ -117,6 +118,6 @@ func decodeReleases() map[Minor]string {
 	return releases
 }
 
-// Release names the patch release that was read for a minor, such as "1.6.13". Facts hold for it, and for the minor's other
-// releases as far as NotInDotZero and the notes of a fact do not say otherwise.
+// Release names the patch release that was read for a minor, such as "1.6.13". Facts hold for it, and for the minor's
+// other releases as far as NotInDotZero and the notes of a fact do not say otherwise.
 func Release(m Minor) string { return releaseTable()[m] }

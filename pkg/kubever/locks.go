@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Locks says how the replicas of a component elect a leader at a minor. Two components that hold locks of different kinds,
-// names, namespaces or stores do not see each other and both run.
-// Shape: at 1.15 {Default: endpoints, Settable: [endpoints configmaps leases], Object: kube-controller-manager}.
+// Locks says how the replicas of a component elect a leader at a minor. Two components that hold locks of different
+// kinds, names, namespaces or stores do not see each other and both run. Shape: at 1.15 {Default: endpoints, Settable:
+// [endpoints configmaps leases], Object: kube-controller-manager}.
 type Locks struct {
 	Default       string   // lock kind without flags
 	Settable      []string // lock kinds that KindFlag takes; nil without it
@@ -58,7 +58,8 @@ func firstFlag(component string, m Minor, names ...string) string {
 	return ""
 }
 
-// LockKeys lists the Keys of the resources in which a lock of the kind is held: endpointsleases is held in both of them.
+// LockKeys lists the Keys of the resources in which a lock of the kind is held: endpointsleases is held in both of
+// them.
 func LockKeys(kind string) []string {
 	switch kind {
 	case "endpoints":
@@ -95,7 +96,8 @@ func decodeReconcilers() []during[string] {
 
 // EndpointReconcilersIn returns the endpoint reconcilers of the minor.
 func EndpointReconcilersIn(m Minor) EndpointReconcilers {
-	reconcilers := EndpointReconcilers{Default: "master-count", Source: "reconcilers.AllTypes of each minor, see Release"}
+	reconcilers := EndpointReconcilers{Default: "master-count",
+		Source: "reconcilers.AllTypes of each minor, see Release"}
 	for _, span := range reconcilerTable() {
 		if span.minors.Has(m) {
 			reconcilers.Types = append(reconcilers.Types, span.value)
@@ -107,13 +109,14 @@ func EndpointReconcilersIn(m Minor) EndpointReconcilers {
 	return reconcilers
 }
 
-// Allocators says where the API server of a minor keeps the cluster IPs that are taken. Two servers which share services and
-// do not read the same record hand out one address twice. Node ports are in ranges/servicenodeports in every minor.
+// Allocators says where the API server of a minor keeps the cluster IPs that are taken. Two servers which share
+// services and do not read the same record hand out one address twice. Node ports are in ranges/servicenodeports in
+// every minor.
 type Allocators struct {
 	Bitmap  bool // writes ranges/serviceips by default
 	Objects bool // writes IPAddress objects by default
-	// KeepBitmap is the value of --feature-gates that makes the server write the bitmap too, where that is not the default and
-	// not refused; "" otherwise.
+	// KeepBitmap is the value of --feature-gates that makes the server write the bitmap too, where that is not the
+	// default and not refused; "" otherwise.
 	KeepBitmap string
 	Source     string
 }

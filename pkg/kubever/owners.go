@@ -9,8 +9,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/gc"
 )
 
-// OwnerReference is an ownerReference that a minor's controllers, or its kubelets, write into objects.
-// Shape: at 1.6 {Dependent: pods, Owner: ReplicaSet.extensions, APIVersion: extensions/v1beta1, Controller: replicaset-controller}.
+// OwnerReference is an ownerReference that a minor's controllers, or its kubelets, write into objects. Shape: at 1.6
+// {Dependent: pods, Owner: ReplicaSet.extensions, APIVersion: extensions/v1beta1, Controller: replicaset-controller}.
 type OwnerReference struct {
 	Dependent  string           // Key of the resource whose objects carry the reference
 	Owner      schema.GroupKind // what they refer to
@@ -70,22 +70,24 @@ func decodeGarbage() []during[gc.Collector] {
 			return o
 		}
 		collectors = append(collectors, during[gc.Collector]{r.ranges(0), gc.Collector{
-			UnknownKind: outcome(1), UnservedVersion: outcome(2), AbsentOwner: outcome(3), ClusterOwner: outcome(4), NamespacedOwner: outcome(5),
+			UnknownKind: outcome(1), UnservedVersion: outcome(2), AbsentOwner: outcome(3), ClusterOwner: outcome(4),
+			NamespacedOwner: outcome(5),
 		}})
 	}
 	return collectors
 }
 
 // GarbageCollectorIn returns the behaviour of the minor's garbage collector. Whether it runs is another question.
-// Source: pkg/controller/garbagecollector/operations.go and apimachinery/meta/priority.go; run: 1.6.13, 1.10.13, 1.15.12 beside 1.36.3.
+// Source: pkg/controller/garbagecollector/operations.go and apimachinery/meta/priority.go; run: 1.6.13, 1.10.13,
+// 1.15.12 beside 1.36.3.
 func GarbageCollectorIn(m Minor) gc.Collector {
 	collector, _ := at(garbageTable(), m)
 	collector.KnowsUnserved = Behaves(BehaviourGarbageStaticMapper, m)
 	return collector
 }
 
-// GarbageCollectorKnows reports whether the minor's garbage collector knows the kind in some version: from 1.7 on what discovery
-// shows, in 1.6 what is compiled in. Custom resources are not known here.
+// GarbageCollectorKnows reports whether the minor's garbage collector knows the kind in some version: from 1.7 on what
+// discovery shows, in 1.6 what is compiled in. Custom resources are not known here.
 func GarbageCollectorKnows(gk schema.GroupKind, m Minor) bool {
 	if !Behaves(BehaviourGarbageStaticMapper, m) {
 		return ServesKind(gk, m)

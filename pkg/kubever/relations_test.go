@@ -68,7 +68,8 @@ func TestWhatControllersDelete(t *testing.T) {
 		t.Fatalf("%s has no %s", m, name)
 		return Controller{}
 	}
-	if c := at("node-lifecycle-controller", 13); !slices.Equal(c.Deletes, []string{"minions", "pods"}) || !slices.Contains(c.Reads, "leases") {
+	if c := at("node-lifecycle-controller", 13); !slices.Equal(c.Deletes, []string{"minions", "pods"}) ||
+		!slices.Contains(c.Reads, "leases") {
 		t.Errorf("node-lifecycle-controller 1.13 deletes %v, reads %v; want nodes and pods, leases", c.Deletes, c.Reads)
 	}
 	if c := at("node-lifecycle-controller", 12); slices.Contains(c.Reads, "leases") {
@@ -83,8 +84,10 @@ func TestWhatControllersDelete(t *testing.T) {
 	if c := at("disruption-controller", 26); !slices.Contains(c.Writes, "pods") {
 		t.Errorf("disruption-controller 1.26 writes %v, want pods", c.Writes)
 	}
-	if c := at("garbage-collector-controller", 6); !slices.Equal(c.Deletes, []string{"*"}) || c.ServiceAccount != "generic-garbage-collector" {
-		t.Errorf("garbage-collector-controller deletes %v as %s, want anything, as generic-garbage-collector", c.Deletes, c.ServiceAccount)
+	if c := at("garbage-collector-controller", 6); !slices.Equal(c.Deletes, []string{"*"}) ||
+		c.ServiceAccount != "generic-garbage-collector" {
+		t.Errorf("garbage-collector-controller deletes %v as %s, want anything, as generic-garbage-collector",
+			c.Deletes, c.ServiceAccount)
 	}
 	if c, _ := ControllerByName("daemonset"); c.ServiceAccount != "daemon-set-controller" {
 		t.Errorf("daemonset-controller acts as %s, want daemon-set-controller", c.ServiceAccount)
@@ -110,7 +113,8 @@ func TestOwnerReferencesPerMinor(t *testing.T) {
 		{"pods", "DaemonSet", 10, "apps/v1"}, {"pods", "Job", 6, ""}, {"pods", "Job", 7, "batch/v1"},
 		{"pods", "Node", 16, ""}, {"pods", "Node", 17, "v1"}, {"pods", "ReplicationController", 36, "v1"},
 		{"replicasets", "Deployment", 10, "extensions/v1beta1"}, {"replicasets", "Deployment", 36, "apps/v1"},
-		{"jobs", "CronJob", 7, "batch/v2alpha1"}, {"jobs", "CronJob", 20, "batch/v1beta1"}, {"jobs", "CronJob", 21, "batch/v1"},
+		{"jobs", "CronJob", 7, "batch/v2alpha1"}, {"jobs", "CronJob", 20, "batch/v1beta1"},
+		{"jobs", "CronJob", 21, "batch/v1"},
 		{"endpointslices", "Service", 16, "v1"},
 	} {
 		if got := find(tc.dependent, tc.kind, tc.minor); got != tc.want {
@@ -142,7 +146,8 @@ func TestGarbageCollectionOfAbsentOwners(t *testing.T) {
 		why      string
 	}{
 		{"apps/v1", "ReplicaSet", 6, gc.Safe, "kind unknown; run: pods of a Deployment of 1.36.3 lived beside 1.6.13"},
-		{"apps/v1", "StatefulSet", 6, gc.Deleted, "kind known in v1beta1; run: pods of a StatefulSet of 1.36.3 were deleted by 1.6.13"},
+		{"apps/v1", "StatefulSet", 6, gc.Deleted,
+			"kind known in v1beta1; run: pods of a StatefulSet of 1.36.3 were deleted by 1.6.13"},
 		{"apps/v1", "Deployment", 7, gc.Deleted, "kind known in v1beta1"},
 		{"apps/v1", "ReplicaSet", 8, gc.Deleted, "kind known in v1beta2"},
 		{"batch/v1", "CronJob", 6, gc.Deleted, "1.6 knows kinds that are compiled in, on or off"},
@@ -154,7 +159,8 @@ func TestGarbageCollectionOfAbsentOwners(t *testing.T) {
 		{"example.org/v1", "Widget", 36, gc.Safe, "a custom resource counts as unknown"},
 	} {
 		owner, collector := gvk(tc.gv, tc.kind), GarbageCollectorIn(tc.minor)
-		reference := gc.Reference{KnownKind: GarbageCollectorKnows(owner.GroupKind(), tc.minor), ServedVersion: ServesGVK(owner, tc.minor),
+		reference := gc.Reference{KnownKind: GarbageCollectorKnows(owner.GroupKind(), tc.minor),
+			ServedVersion:   ServesGVK(owner, tc.minor),
 			OwnerNamespaced: true, Namespaced: true, Owner: gc.Missing}
 		if got := collector.Outcome(reference.Sight()); got != tc.want {
 			t.Errorf("%s, owner %s %s absent: %s, want %s (%s)", tc.minor, tc.gv, tc.kind, got, tc.want, tc.why)
@@ -176,7 +182,8 @@ func TestLeaderLocks(t *testing.T) {
 		{ControllerManager, 6, "endpoints", "", ""},
 		{ControllerManager, 15, "endpoints", "endpoints configmaps leases", ""},
 		{ControllerManager, 16, "endpoints", "endpoints configmaps leases", "leader-elect-resource-name"},
-		{ControllerManager, 17, "endpointsleases", "endpoints configmaps leases endpointsleases configmapsleases", "leader-elect-resource-name"},
+		{ControllerManager, 17, "endpointsleases", "endpoints configmaps leases endpointsleases configmapsleases",
+			"leader-elect-resource-name"},
 		{ControllerManager, 24, "leases", "leases endpointsleases configmapsleases", "leader-elect-resource-name"},
 		{ControllerManager, 36, "leases", "leases", "leader-elect-resource-name"},
 		{Scheduler, 6, "endpoints", "", ""},
@@ -186,7 +193,8 @@ func TestLeaderLocks(t *testing.T) {
 		got := LeaderLocks(tc.component, tc.minor)
 		if got.Default != tc.def || strings.Join(got.Settable, " ") != tc.settable || got.NameFlagName != tc.name ||
 			got.NameFlag != (tc.name != "") || got.KindFlag != (tc.settable != "") || got.Object != tc.component {
-			t.Errorf("LeaderLocks(%s, %s) = %+v, want default %s, settable %q, name flag %q", tc.component, tc.minor, got, tc.def, tc.settable, tc.name)
+			t.Errorf("LeaderLocks(%s, %s) = %+v, want default %s, settable %q, name flag %q", tc.component, tc.minor,
+				got, tc.def, tc.settable, tc.name)
 		}
 		for _, kind := range append(got.Settable, got.Default) {
 			if len(LockKeys(kind)) == 0 {
@@ -205,7 +213,8 @@ func TestEndpointReconcilersAndAllocators(t *testing.T) {
 	if got := EndpointReconcilersIn(8); got.Types != nil || got.Default != "master-count" {
 		t.Errorf("EndpointReconcilersIn(1.8) = %+v, want no types, master-count", got)
 	}
-	if got := EndpointReconcilersIn(10); !slices.Equal(got.Types, []string{"lease", "master-count", "none"}) || got.Default != "master-count" {
+	if got := EndpointReconcilersIn(10); !slices.Equal(got.Types, []string{"lease", "master-count", "none"}) ||
+		got.Default != "master-count" {
 		t.Errorf("EndpointReconcilersIn(1.10) = %+v, want three types, master-count", got)
 	}
 	if got := EndpointReconcilersIn(36).Default; got != "lease" {
@@ -226,7 +235,8 @@ func TestEndpointReconcilersAndAllocators(t *testing.T) {
 		}
 		serviceIPs, _ := ResourceByKey("ranges/serviceips")
 		if serviceIPs.OnByDefault(m) != got.Bitmap {
-			t.Errorf("%s: ranges/serviceips is on %v, the allocator writes it %v", m, serviceIPs.OnByDefault(m), got.Bitmap)
+			t.Errorf("%s: ranges/serviceips is on %v, the allocator writes it %v", m, serviceIPs.OnByDefault(m),
+				got.Bitmap)
 		}
 	}
 }
@@ -239,8 +249,10 @@ func TestStartupWritesOfAFreshServer(t *testing.T) {
 		}
 	}
 	slices.Sort(got)
-	want := strings.Fields("apiregistration.k8s.io/apiservices configmaps endpointslices flowschemas ipaddresses leases masterleases namespaces " +
-		"peerserverleases priorityclasses prioritylevelconfigurations ranges/servicenodeports servicecidrs services/endpoints services/specs")
+	want := strings.Fields("apiregistration.k8s.io/apiservices configmaps endpointslices flowschemas ipaddresses " +
+		"leases masterleases namespaces " +
+		"peerserverleases priorityclasses prioritylevelconfigurations ranges/servicenodeports servicecidrs " +
+		"services/endpoints services/specs")
 	if got := slices.Compact(got); !slices.Equal(got, want) {
 		t.Errorf("1.36 writes %v, a fresh 1.36.3 wrote %v", got, want)
 	}
@@ -268,7 +280,8 @@ func TestStartupWritesHoldTogether(t *testing.T) {
 		}
 	}
 	for _, w := range StartupWrites(31) {
-		if want := "flowcontrol.apiserver.k8s.io/v1=false,flowcontrol.apiserver.k8s.io/v1beta3=false"; w.Resource == "flowschemas" && w.OffValue != want {
+		want := "flowcontrol.apiserver.k8s.io/v1=false,flowcontrol.apiserver.k8s.io/v1beta3=false"
+		if w.Resource == "flowschemas" && w.OffValue != want {
 			t.Errorf("1.31 stops writing flow schemas by %s, want %s", w.OffValue, want)
 		}
 	}
@@ -277,8 +290,10 @@ func TestStartupWritesHoldTogether(t *testing.T) {
 func TestBehavioursHaveFacts(t *testing.T) {
 	named := map[string]bool{}
 	for b := range Behaviour(len(behaviourNames)) {
-		if fact := b.fact(); b.String() == "" || fact.Meaning == "" || fact.Source == "" || len(fact.Minors) == 0 || named[b.String()] {
-			t.Errorf("behaviour %d, %q: facts are %+v, want a name of its own, a meaning, a source and minors", int(b), b, fact)
+		if fact := b.fact(); b.String() == "" || fact.Meaning == "" || fact.Source == "" || len(fact.Minors) == 0 ||
+			named[b.String()] {
+			t.Errorf("behaviour %d, %q: facts are %+v, want a name of its own, a meaning, a source and minors", int(b),
+				b, fact)
 		}
 		named[b.String()] = true
 	}
@@ -301,7 +316,8 @@ func TestBehavioursHaveFacts(t *testing.T) {
 }
 
 func TestBehavioursOfPatchReleases(t *testing.T) {
-	for given, want := range map[string]bool{"1.10.13": false, "1.11.7": false, "1.11.8": true, "1.11": true, "1.12.5-acme.1": false, "1.13.4": true, "1.14.0": true} {
+	for given, want := range map[string]bool{"1.10.13": false, "1.11.7": false, "1.11.8": true, "1.11": true,
+		"1.12.5-acme.1": false, "1.13.4": true, "1.14.0": true} {
 		v, err := Parse(given)
 		if err != nil {
 			t.Fatal(err)
@@ -344,12 +360,15 @@ func TestBehavioursAgreeWithGates(t *testing.T) {
 	for _, fact := range BehaviourFacts() {
 		minors[fact.Name] = fact.Minors
 	}
-	definitions, _ := ResourceFor(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"})
+	definitions,
+		_ := ResourceFor(schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"})
 	for _, m := range Minors() {
-		if lookup, _ := Flag(APIServer, "service-account-lookup").Default(m); (lookup == "true") != minors["token-lookup-default"].Has(m) {
+		lookup, _ := Flag(APIServer, "service-account-lookup").Default(m)
+		if (lookup == "true") != minors["token-lookup-default"].Has(m) {
 			t.Errorf("token lookup at %s is %s by flag, %v by table", m, lookup, minors["token-lookup-default"])
 		}
-		if port, ok := Flag(APIServer, "insecure-port").Default(m); (ok && port != "0") != minors["insecure-port-on-by-default"].Has(m) {
+		if port, ok := Flag(APIServer, "insecure-port").Default(m); (ok &&
+			port != "0") != minors["insecure-port-on-by-default"].Has(m) {
 			t.Errorf("insecure port at %s is %s by flag, %v by table", m, port, minors["insecure-port-on-by-default"])
 		}
 		_, crds := definitions.StoredAs(m)

@@ -67,7 +67,8 @@ func (a APIResource) GroupResource() schema.GroupResource {
 
 const (
 	apiSource      = "OpenAPI description and DefaultAPIResourceConfigSource of each minor, see Release"
-	resourceSource = "test/integration/etcd/data.go, pkg/apis/*/install and AddCohabitatingResources of each minor, see Release"
+	resourceSource = "test/integration/etcd/data.go, pkg/apis/*/install and AddCohabitatingResources of each minor, " +
+		"see Release"
 )
 
 var apiTable = sync.OnceValue(decodeAPI)
@@ -103,14 +104,16 @@ func decodeResources() resourceIndex {
 	apis := make(map[named][]APIResource)
 	for _, a := range apiTable() {
 		name := named{a.Name, a.Kind}
-		if a.Name == "scheduledjobs" { // the name that cronjobs had before 1.5; served beside it, under the same key, until 1.7
+		// the name that cronjobs had before 1.5; served beside it, under the same key, until 1.7
+		if a.Name == "scheduledjobs" {
 			name = named{"cronjobs", "CronJob"}
 		}
 		apis[name] = append(apis[name], a)
 	}
 	for i, r := range rows {
 		resource := Resource{
-			Key: r.text(0), Name: r.text(1), Kind: r.text(2), Namespaced: r.yes(3), pseudo: r.ranges(4), location: r.text(7),
+			Key: r.text(0), Name: r.text(1), Kind: r.text(2), Namespaced: r.yes(3), pseudo: r.ranges(4),
+			location:   r.text(7),
 			stored:     timeline(r, 5, func(s string) schema.GroupVersion { return r.parseGroupVersion(s) }),
 			cohabiting: timeline(r, 6, splitGroups), api: apis[named{r.text(1), r.text(2)}], Source: resourceSource,
 		}
@@ -162,23 +165,25 @@ func splitGroups(s string) []string {
 	return groups
 }
 
-// Resources lists everything that an API server of any known minor stores under keys of its own, sorted by Key: alpha and
-// beta resources that are off by default too, CustomResourceDefinitions and APIServices, and the pseudo resources. The
-// objects of custom resources are not in it: their keys depend on the CustomResourceDefinitions.
+// Resources lists everything that an API server of any known minor stores under keys of its own, sorted by Key: alpha
+// and beta resources that are off by default too, CustomResourceDefinitions and APIServices, and the pseudo resources.
+// The objects of custom resources are not in it: their keys depend on the CustomResourceDefinitions.
 func Resources() []Resource { return slices.Clone(resourceTable().byKey) }
 
 // ResourceByKey finds the resource that is stored under exactly this key prefix.
 func ResourceByKey(key string) (Resource, bool) {
 	all := resourceTable().byKey
-	i, found := slices.BinarySearchFunc(all, key, func(r Resource, key string) int { return strings.Compare(r.Key, key) })
+	i, found := slices.BinarySearchFunc(all, key, func(r Resource, key string) int {
+		return strings.Compare(r.Key, key)
+	})
 	if !found {
 		return Resource{}, false
 	}
 	return all[i], true
 }
 
-// ResourceFor finds the resource by any of the groups that ever served it: {apps deployments} and {extensions deployments}
-// are the same one.
+// ResourceFor finds the resource by any of the groups that ever served it: {apps deployments} and {extensions
+// deployments} are the same one.
 func ResourceFor(gr schema.GroupResource) (Resource, bool) {
 	i, found := resourceTable().byGroupResource[gr]
 	if !found {
@@ -187,8 +192,8 @@ func ResourceFor(gr schema.GroupResource) (Resource, bool) {
 	return resourceTable().byKey[i], true
 }
 
-// Pseudo reports whether the resource is no API resource: the leases of API servers and the allocators' ranges, which the
-// server keeps in etcd for itself.
+// Pseudo reports whether the resource is no API resource: the leases of API servers and the allocators' ranges, which
+// the server keeps in etcd for itself.
 func (r Resource) Pseudo() bool { return r.pseudo != nil }
 
 // Groups lists every group that served the resource in some minor, "" for the core group; sorted.
@@ -237,8 +242,8 @@ func (r Resource) OnByDefault(m Minor) bool {
 	return slices.ContainsFunc(r.api, func(a APIResource) bool { return a.DefaultOn.Has(m) })
 }
 
-// Served lists the versions in which the minor serves the resource by default, groups in order, and within a group as in the
-// table (v1 before v1beta1).
+// Served lists the versions in which the minor serves the resource by default, groups in order, and within a group as
+// in the table (v1 before v1beta1).
 func (r Resource) Served(m Minor) []schema.GroupVersion {
 	var served []schema.GroupVersion
 	for _, a := range r.api {
@@ -249,8 +254,8 @@ func (r Resource) Served(m Minor) []schema.GroupVersion {
 	return served
 }
 
-// CohabitingGroups lists the groups under which the minor's storage factory looks for the resource, in its order; a single
-// group when the resource has one home.
+// CohabitingGroups lists the groups under which the minor's storage factory looks for the resource, in its order; a
+// single group when the resource has one home.
 func (r Resource) CohabitingGroups(m Minor) []string {
 	if groups, ok := at(r.cohabiting, m); ok {
 		return slices.Clone(groups)
@@ -283,8 +288,9 @@ func (r Resource) ChosenGroup(m Minor) string {
 	return ""
 }
 
-// StoredAs names the group, version and kind in which the minor writes the resource to etcd; false when it does not know the
-// resource. Storage versions can be changed by --storage-versions up to 1.13, and by --emulated-version from 1.31 on.
+// StoredAs names the group, version and kind in which the minor writes the resource to etcd; false when it does not
+// know the resource. Storage versions can be changed by --storage-versions up to 1.13, and by --emulated-version from
+// 1.31 on.
 func (r Resource) StoredAs(m Minor) (schema.GroupVersionKind, bool) {
 	gv, ok := at(r.stored, m)
 	if !ok {
@@ -318,7 +324,9 @@ var apiResourcesIn = remembered(func(m Minor) []APIResource {
 
 // ServesKind reports whether discovery of the minor shows the kind in some version of the group by default.
 func ServesKind(gk schema.GroupKind, m Minor) bool {
-	return slices.ContainsFunc(apiTable(), func(a APIResource) bool { return a.GroupKind() == gk && a.DefaultOn.Has(m) })
+	return slices.ContainsFunc(apiTable(), func(a APIResource) bool {
+		return a.GroupKind() == gk && a.DefaultOn.Has(m)
+	})
 }
 
 // ServesGVK reports whether discovery of the minor shows the kind in exactly this version by default.
@@ -339,14 +347,14 @@ func decodeKinds() map[schema.GroupVersionKind]Ranges {
 	return kinds
 }
 
-// CanDecode reports whether the minor's API server can decode a stored object of this group, version and kind. That is not
-// the same as serving it: 1.36 decodes a Deployment of extensions/v1beta1. One object that cannot be decoded makes every list
-// of its resource fail.
+// CanDecode reports whether the minor's API server can decode a stored object of this group, version and kind. That is
+// not the same as serving it: 1.36 decodes a Deployment of extensions/v1beta1. One object that cannot be decoded makes
+// every list of its resource fail.
 func CanDecode(gvk schema.GroupVersionKind, m Minor) bool { return kindTable()[gvk].Has(m) }
 
-// CanWatch reports whether a watch of the resource by the minor survives an object stored as gvk. Before 1.11 a watch ends
-// at every object that is stored in another group than the one this minor stores, although a list decodes it; so do the
-// first releases of 1.11 to 1.13, see BehavesIn and BehaviourDecodeCoercingWatch.
+// CanWatch reports whether a watch of the resource by the minor survives an object stored as gvk. Before 1.11 a watch
+// ends at every object that is stored in another group than the one this minor stores, although a list decodes it; so
+// do the first releases of 1.11 to 1.13, see BehavesIn and BehaviourDecodeCoercingWatch.
 func CanWatch(gvk schema.GroupVersionKind, r Resource, m Minor) bool {
 	if !CanDecode(gvk, m) {
 		return false
@@ -372,20 +380,26 @@ type Lifecycle struct {
 	Deprecated Minor  // 0 when it is not, or never was before it went
 }
 
-// LifecycleOf tells the life of a version of a kind. A kind that several resources of a version carry has the life of them all.
+// LifecycleOf tells the life of a version of a kind. A kind that several resources of a version carry has the life of
+// them all.
 func LifecycleOf(gvk schema.GroupVersionKind) Lifecycle {
 	life := Lifecycle{Deprecated: deprecatedTable()[gvk]}
 	for _, a := range apiTable() {
 		if a.GroupVersion == gvk.GroupVersion() && a.Kind == gvk.Kind {
-			life.Minors = Spans(slices.DeleteFunc(Minors(), func(m Minor) bool { return !life.Minors.Has(m) && !a.Minors.Has(m) }))
-			life.DefaultOn = Spans(slices.DeleteFunc(Minors(), func(m Minor) bool { return !life.DefaultOn.Has(m) && !a.DefaultOn.Has(m) }))
+			life.Minors = Spans(slices.DeleteFunc(Minors(), func(m Minor) bool {
+				return !life.Minors.Has(m) && !a.Minors.Has(m)
+			}))
+			life.DefaultOn = Spans(slices.DeleteFunc(Minors(), func(m Minor) bool {
+				return !life.DefaultOn.Has(m) && !a.DefaultOn.Has(m)
+			}))
 		}
 	}
 	return life
 }
 
-// Ended is the minor from which on a plain server no longer serves it, 0 while the newest known one does: some versions stay for a while
-// for those who ask by --runtime-config. Of what never was served by default it is the minor that no longer has it.
+// Ended is the minor from which on a plain server no longer serves it, 0 while the newest known one does: some versions
+// stay for a while for those who ask by --runtime-config. Of what never was served by default it is the minor that no
+// longer has it.
 func (l Lifecycle) Ended() Minor {
 	served := l.DefaultOn
 	if len(served) == 0 {

@@ -17,7 +17,8 @@ func decodeShortNames() map[string]string {
 	return names
 }
 
-// ResourceOfShortName returns the resource that a short name stands for, in whatever groups: pods for po. false: it is none.
+// ResourceOfShortName returns the resource that a short name stands for, in whatever groups: pods for po. false: it is
+// none.
 func ResourceOfShortName(short string) (string, bool) {
 	resource, ok := shortNameTable()[short]
 	return resource, ok

@@ -36,8 +36,8 @@ func decodeStartupWrites() []StartupWrite {
 	return writes
 }
 
-// StartupWrites lists what the API server of the minor writes with default flags, and with RBAC where that is a condition.
-// Turning an API group off by runtime-config makes its resources unavailable, too.
+// StartupWrites lists what the API server of the minor writes with default flags, and with RBAC where that is a
+// condition. Turning an API group off by runtime-config makes its resources unavailable, too.
 func StartupWrites(m Minor) []StartupWrite { return slices.Clone(startupWritesOf(m)) }
 
 var startupWritesOf = remembered(func(m Minor) []StartupWrite {
@@ -54,8 +54,8 @@ var startupWritesOf = remembered(func(m Minor) []StartupWrite {
 	return writes
 })
 
-// disabledGroup returns the value of --runtime-config that turns off every version of the group that the minor serves by
-// default: a hook is left out only with its whole group.
+// disabledGroup returns the value of --runtime-config that turns off every version of the group that the minor serves
+// by default: a hook is left out only with its whole group.
 func disabledGroup(group string, m Minor) string {
 	var versions []string
 	seen := make(map[string]bool)

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// The tables: one fact per line, columns divided by tabs, minors as bare numbers (15 is 1.15) in ranges such as "6-9,12",
-// "-" for nothing. Lines that start with # are a header. tables/README.md says where each table comes from.
+// The tables: one fact per line, columns divided by tabs, minors as bare numbers (15 is 1.15) in ranges such as
+// "6-9,12", "-" for nothing. Lines that start with # are a header. tables/README.md says where each table comes from.
 //
 //go:embed tables/*.tsv
 var tables embed.FS
@@ -164,7 +164,8 @@ func overlap(a, b Ranges) bool {
 // verbatim keeps a value of a timeline as it is written.
 func verbatim(s string) string { return s }
 
-// remembered computes the value of each key once. What it returns is shared: callers that hand a part of it out copy that.
+// remembered computes the value of each key once. What it returns is shared: callers that hand a part of it out copy
+// that.
 func remembered[K comparable, V any](compute func(K) V) func(K) V {
 	var known sync.Map
 	return func(key K) V {

@@ -143,7 +143,8 @@ func TestFieldsPerMinor(t *testing.T) {
 	if got := Fields("v1.PodList", 6); strings.Join(got, " ") != "apiVersion items kind metadata" {
 		t.Errorf("Fields(v1.PodList, 1.6) = %v", got)
 	}
-	for given, want := range map[string]string{"[]v1.Container": "v1.Container", "map[string][]string": "string", "v1.Probe": "v1.Probe"} {
+	for given, want := range map[string]string{"[]v1.Container": "v1.Container", "map[string][]string": "string",
+		"v1.Probe": "v1.Probe"} {
 		if got := ElementType(given); got != want {
 			t.Errorf("ElementType(%s) = %s, want %s", given, got, want)
 		}

@@ -125,7 +125,8 @@ func TestStoredVersions(t *testing.T) {
 			t.Errorf("%s stores %s.%s as %v %v, want %s", tc.minor, tc.resource, tc.group, got, ok, tc.want)
 		}
 	}
-	for _, absent := range []schema.GroupResource{{Group: "apps", Resource: "controllerrevisions"}, {Group: "coordination.k8s.io", Resource: "leases"},
+	for _, absent := range []schema.GroupResource{{Group: "apps", Resource: "controllerrevisions"},
+		{Group: "coordination.k8s.io", Resource: "leases"},
 		{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}} {
 		if got, ok := storedAs(absent, 6); ok {
 			t.Errorf("1.6 stores %s as %v, want unknown", absent, got)
@@ -191,7 +192,8 @@ func TestOverridesNameTheChosenGroup(t *testing.T) {
 		minor Minor
 		want  string
 	}{
-		{"deployments", 6, "extensions"}, {"deployments", 9, "extensions"}, {"deployments", 10, "apps"}, {"deployments", 36, "apps"},
+		{"deployments", 6, "extensions"}, {"deployments", 9, "extensions"}, {"deployments", 10, "apps"},
+		{"deployments", 36, "apps"},
 		{"replicasets", 6, "extensions"}, {"daemonsets", 7, "extensions"}, {"statefulsets", 6, "apps"},
 		{"networkpolicies", 7, "extensions"}, {"networkpolicies", 9, "networking.k8s.io"},
 		{"podsecuritypolicy", 10, "extensions"}, {"podsecuritypolicy", 11, "policy"},
@@ -222,12 +224,15 @@ func TestKeysAndLocations(t *testing.T) {
 		{schema.GroupResource{Group: "extensions", Resource: "ingresses"}, "ingress", true, ""},
 		{schema.GroupResource{Resource: "apiServerIPInfo"}, "masterleases", true, ""},
 		{schema.GroupResource{Resource: "serviceipallocations"}, "ranges/serviceips", false, "services/specs"},
-		{schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}, "apiextensions.k8s.io/customresourcedefinitions", false, ""},
-		{schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}, "apiregistration.k8s.io/apiservices", false, ""},
+		{schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+			"apiextensions.k8s.io/customresourcedefinitions", false, ""},
+		{schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"},
+			"apiregistration.k8s.io/apiservices", false, ""},
 	} {
 		r, ok := ResourceFor(tc.gr)
 		if !ok || r.Key != tc.key || r.Overridable() != tc.overridable || r.Follows() != tc.follows {
-			t.Errorf("ResourceFor(%s) = %s, overridable %v, follows %q; want %s, %v, %q", tc.gr, r.Key, r.Overridable(), r.Follows(), tc.key, tc.overridable, tc.follows)
+			t.Errorf("ResourceFor(%s) = %s, overridable %v, follows %q; want %s, %v, %q", tc.gr, r.Key, r.Overridable(),
+				r.Follows(), tc.key, tc.overridable, tc.follows)
 		}
 		if follows := r.Follows(); follows != "" {
 			if _, ok := ResourceByKey(follows); !ok {
@@ -267,7 +272,8 @@ func TestServedByDefault(t *testing.T) {
 			t.Errorf("ServesGVK(%s %s, %s) = %v, want %v", tc.gv, tc.kind, tc.minor, got, tc.want)
 		}
 	}
-	if ServesKind(schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, 7) || !ServesKind(schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, 6) {
+	if ServesKind(schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, 7) ||
+		!ServesKind(schema.GroupKind{Group: "apps", Kind: "StatefulSet"}, 6) {
 		t.Error("apps: want StatefulSet known to 1.6, ReplicaSet unknown to 1.7")
 	}
 	for _, a := range apiTable() {
@@ -315,10 +321,12 @@ func TestControllerNames(t *testing.T) {
 		}
 		name, known := c.NameIn(tc.minor)
 		if name != tc.name || known != (tc.name != "") || c.DefaultOn(tc.minor) != tc.on {
-			t.Errorf("%s at %s: name %q, on %v; want %q, %v", tc.any, tc.minor, name, c.DefaultOn(tc.minor), tc.name, tc.on)
+			t.Errorf("%s at %s: name %q, on %v; want %q, %v", tc.any, tc.minor, name, c.DefaultOn(tc.minor), tc.name,
+				tc.on)
 		}
 	}
-	if c, _ := ControllerByName("deployment"); !slices.Equal(c.AliasesIn(28), []string{"deployment"}) || c.AliasesIn(27) != nil {
+	if c, _ := ControllerByName("deployment"); !slices.Equal(c.AliasesIn(28), []string{"deployment"}) ||
+		c.AliasesIn(27) != nil {
 		t.Errorf("aliases of %s: 1.27 %v, 1.28 %v; want none, deployment", c.Name, c.AliasesIn(27), c.AliasesIn(28))
 	}
 	if c, ok := ControllerByName("no-such-controller"); ok {
@@ -365,7 +373,8 @@ func TestLifecycles(t *testing.T) {
 	} {
 		gvk := schema.GroupVersionKind{Group: test.group, Version: test.version, Kind: test.kind}
 		if life := LifecycleOf(gvk); life.Deprecated != test.deprecated || life.Ended() != test.ended {
-			t.Errorf("LifecycleOf(%v) = deprecated %s, ended %s, want %s, %s", gvk, life.Deprecated, life.Ended(), test.deprecated, test.ended)
+			t.Errorf("LifecycleOf(%v) = deprecated %s, ended %s, want %s, %s", gvk, life.Deprecated, life.Ended(),
+				test.deprecated, test.ended)
 		}
 	}
 	for gvk, minor := range deprecatedTable() {
@@ -389,7 +398,8 @@ func TestFlagsHoweverTheyAreSpelled(t *testing.T) {
 		{"concurrent_rc_syncs", 21, "concurrent-rc-syncs"},
 		{"no_such_flag", 21, ""},
 	} {
-		if got := FlagGiven(ControllerManager, tc.given, tc.minor); got.Name != tc.want || got.In(tc.minor) != (tc.want != "") {
+		if got := FlagGiven(ControllerManager, tc.given, tc.minor); got.Name != tc.want ||
+			got.In(tc.minor) != (tc.want != "") {
 			t.Errorf("FlagGiven(%s, %s) = %q in %s, want %q", tc.given, tc.minor, got.Name, got.Minors, tc.want)
 		}
 	}

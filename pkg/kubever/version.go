@@ -1,6 +1,6 @@
-// Package kubever knows what differs between the minor versions of Kubernetes: a version, parsed and ordered, and embedded
-// tables of facts (resources, stored versions, flags, feature gates, controllers, locks ...), each with a range of minors and
-// a source. Nothing else in fusionctl knows a version number.
+// Package kubever knows what differs between the minor versions of Kubernetes: a version, parsed and ordered, and
+// embedded tables of facts (resources, stored versions, flags, feature gates, controllers, locks ...), each with a
+// range of minors and a source. Nothing else in fusionctl knows a version number.
 package kubever
 
 import (

@@ -26,7 +26,8 @@ func TestParseCountsVendorBuildsAsTheirMinor(t *testing.T) {
 }
 
 func TestParseRefusesAndNamesTheRange(t *testing.T) {
-	for _, text := range []string{"", "v", "1", "1.", "2.6", "1.06", "1.6.x", "1.6.1.2", "1.6-", "1.6 ", "one.six", "1.-6", "v1.6.13-ac me", "1.99999", "latest"} {
+	for _, text := range []string{"", "v", "1", "1.", "2.6", "1.06", "1.6.x", "1.6.1.2", "1.6-", "1.6 ", "one.six",
+		"1.-6", "v1.6.13-ac me", "1.99999", "latest"} {
 		if got, err := Parse(text); err == nil {
 			t.Errorf("Parse(%q) = %+v, want an error", text, got)
 		}

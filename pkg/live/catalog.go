@@ -8,8 +8,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// listable are the resources to list: one version of each, one group of those that keep the same objects, and no events, which come in
-// masses, own nothing and go by themselves.
+// listable are the resources to list: one version of each, one group of those that keep the same objects, and no
+// events, which come in masses, own nothing and go by themselves.
 func listable(served *discovery.Result) []discovery.Resource {
 	var list []discovery.Resource
 	at := map[string]int{}

@@ -51,9 +51,11 @@ func (m *components) meet(in *collection, o *object, body []byte) {
 			if m.kubelets == nil {
 				m.kubelets = map[string][]string{}
 			}
-			m.kubelets[status.NodeInfo.KubeletVersion] = append(m.kubelets[status.NodeInfo.KubeletVersion], o.Metadata.Name)
+			m.kubelets[status.NodeInfo.KubeletVersion] = append(m.kubelets[status.NodeInfo.KubeletVersion],
+				o.Metadata.Name)
 		}
-	case in.name == "pods" && o.Metadata.Namespace == metav1.NamespaceSystem && o.Metadata.Annotations[mirrorAnnotation] != "":
+	case in.name == "pods" && o.Metadata.Namespace == metav1.NamespaceSystem &&
+		o.Metadata.Annotations[mirrorAnnotation] != "":
 		var spec struct {
 			NodeName string `json:"nodeName"`
 		}
@@ -92,7 +94,10 @@ func (c *checker) judgeComponents(ctx context.Context) {
 			for i := range p.processes {
 				process := &p.processes[i]
 				args, _ := process.Args(c.minorOf(process))
-				running = append(running, render.Running{Name: process.Name, Kind: process.Component, Place: "pod " + title(metav1.NamespaceSystem, p.name), Image: process.Image, Args: args, Env: process.Env})
+				running = append(running,
+					render.Running{Name: process.Name, Kind: process.Component,
+						Place: "pod " + title(metav1.NamespaceSystem, p.name), Image: process.Image, Args: args,
+						Env: process.Env})
 			}
 		}
 		for _, d := range render.Diff(c.plan, host.Name, running) {
@@ -105,7 +110,9 @@ func (c *checker) judgeComponents(ctx context.Context) {
 // noteCollectors reads from the arguments of controller managers whether they collect garbage; one that does is enough.
 func (c *checker) noteCollectors(running []render.Running) {
 	for _, r := range running {
-		at := slices.IndexFunc(c.plan.Components, func(of plan.Component) bool { return of.Name == r.Name && of.Kind == r.Kind })
+		at := slices.IndexFunc(c.plan.Components, func(of plan.Component) bool {
+			return of.Name == r.Name && of.Kind == r.Kind
+		})
 		if r.Kind != kubever.ControllerManager || at < 0 {
 			continue
 		}
@@ -137,7 +144,9 @@ func (c *checker) minorOf(process *adopt.Process) kubever.Minor {
 }
 
 func (c *checker) judgeDifference(ctx context.Context, d *render.Difference) {
-	at := slices.IndexFunc(c.plan.Components, func(of plan.Component) bool { return of.Name == d.Component && of.Host == d.Host })
+	at := slices.IndexFunc(c.plan.Components, func(of plan.Component) bool {
+		return of.Name == d.Component && of.Host == d.Host
+	})
 	if at < 0 || c.plan.Components[at].Kind == plan.Etcd {
 		return // etcd is no API server's business to know
 	}
@@ -153,15 +162,20 @@ func (c *checker) judgeDifference(ctx context.Context, d *render.Difference) {
 
 // keepApart are the arguments on which it rests that the two sides do not damage each other.
 var keepApart = []string{
-	"apiserver-count", "authorization-mode", "authorization-policy-file", "controllers", "disable-admission-plugins", "emulated-version", "enable-garbage-collector",
-	"encryption-provider-config", "endpoint-reconciler-type", "etcd-prefix", "etcd-quorum-read", "etcd-servers", "etcd-servers-overrides", "experimental-encryption-provider-config", "feature-gates",
-	"insecure-bind-address", "insecure-port", "leader-elect", "leader-elect-resource-lock", "leader-elect-resource-name", "leader-elect-resource-namespace", "lock-object-name",
-	"min-compatibility-version", "root-ca-file", "runtime-config", "service-account-key-file", "service-cluster-ip-range", "service-node-port-range", "storage-backend", "storage-versions",
+	"apiserver-count", "authorization-mode", "authorization-policy-file", "controllers", "disable-admission-plugins",
+	"emulated-version", "enable-garbage-collector",
+	"encryption-provider-config", "endpoint-reconciler-type", "etcd-prefix", "etcd-quorum-read", "etcd-servers",
+	"etcd-servers-overrides", "experimental-encryption-provider-config", "feature-gates",
+	"insecure-bind-address", "insecure-port", "leader-elect", "leader-elect-resource-lock",
+	"leader-elect-resource-name", "leader-elect-resource-namespace", "lock-object-name",
+	"min-compatibility-version", "root-ca-file", "runtime-config", "service-account-key-file",
+	"service-cluster-ip-range", "service-node-port-range", "storage-backend", "storage-versions",
 }
 
 // differs words one argument that is not the plan's.
 func differs(of *plan.Component, change render.Change, place string) finding.Finding {
-	f := finding.Finding{Rule: Differs, Severity: finding.Warning, Subject: fmt.Sprintf("%s of %s on %s", change.What, of.Name, of.Host), Related: []string{place}}
+	f := finding.Finding{Rule: Differs, Severity: finding.Warning,
+		Subject: fmt.Sprintf("%s of %s on %s", change.What, of.Name, of.Host), Related: []string{place}}
 	if change.What == "image" {
 		f.Severity = finding.Info
 	}
@@ -181,7 +195,8 @@ func differs(of *plan.Component, change render.Change, place string) finding.Fin
 		f.Fix = fmt.Sprintf("set %s=%s, or change the spec and run fusionctl check", change.What, want)
 		if more, less, lists := entries(change); lists {
 			f.Message = strings.TrimPrefix(more+less, ", and ") + ": " + change.Why
-			f.Fix = fmt.Sprintf("set %s as fusionctl plan prints it, or change the spec and run fusionctl check", change.What)
+			f.Fix = fmt.Sprintf("set %s as fusionctl plan prints it, or change the spec and run fusionctl check",
+				change.What)
 		}
 	}
 	return f
@@ -215,7 +230,8 @@ func (c *checker) withoutPod(ctx context.Context, of *plan.Component) {
 	if of.Kind == kubever.APIServer && len(c.plan.Hosts) == 1 && c.flagz(ctx, of) {
 		return
 	}
-	c.incomplete("the arguments of %s on %s: no static pod of that name is in %s, and no server shows them; fusionctl render --diff compares files, --no-flags leaves this out", of.Name, of.Host, metav1.NamespaceSystem)
+	c.incomplete("the arguments of %s on %s: no static pod of that name is in %s, and no server shows them; "+
+		"fusionctl render --diff compares files, --no-flags leaves this out", of.Name, of.Host, metav1.NamespaceSystem)
 	if of.Kind == kubever.APIServer && len(c.plan.Hosts) == 1 {
 		c.judgeGates(ctx, of)
 	}
@@ -244,7 +260,8 @@ func (c *checker) flagz(ctx context.Context, of *plan.Component) bool {
 		if !shown || sameValue(is, a.Value) {
 			continue
 		}
-		c.add(differs(of, render.Change{What: "--" + name, Old: []string{is}, New: []string{a.Value}, Why: a.Why}, "/flagz"))
+		c.add(differs(of, render.Change{What: "--" + name, Old: []string{is}, New: []string{a.Value}, Why: a.Why},
+			"/flagz"))
 	}
 	for _, name := range keepApart {
 		is, shown := values[name]
@@ -258,7 +275,8 @@ func (c *checker) flagz(ctx context.Context, of *plan.Component) bool {
 	return true
 }
 
-// sameValue compares the values of a flag as people and as programs write them: lists in brackets and in any order, 60s and 1m0s.
+// sameValue compares the values of a flag as people and as programs write them: lists in brackets and in any order, 60s
+// and 1m0s.
 func sameValue(a, b string) bool {
 	if x, err := time.ParseDuration(a); err == nil {
 		if y, err := time.ParseDuration(b); err == nil {
@@ -276,7 +294,8 @@ func sameValue(a, b string) bool {
 // gateMetric is how API servers since 1.26 show which feature gates are on.
 const gateMetric = "kubernetes_feature_enabled{"
 
-// judgeGates compares the feature gates that an API server shows among its metrics. It is all that can be seen of one without a pod.
+// judgeGates compares the feature gates that an API server shows among its metrics. It is all that can be seen of one
+// without a pod.
 func (c *checker) judgeGates(ctx context.Context, of *plan.Component) {
 	body, err := c.servers[of.Side].Read(ctx, discovery.Page("metrics"))
 	if err != nil {
@@ -310,7 +329,8 @@ func (c *checker) judgeGates(ctx context.Context, of *plan.Component) {
 			want, why = strconv.FormatBool(state.Default), "what the version does by itself"
 		}
 		if is != want {
-			c.add(differs(of, render.Change{What: "--feature-gates", Old: []string{name + "=" + is}, New: []string{name + "=" + want}, Why: why}, "/metrics"))
+			c.add(differs(of, render.Change{What: "--feature-gates", Old: []string{name + "=" + is},
+				New: []string{name + "=" + want}, Why: why}, "/metrics"))
 		}
 	}
 }
@@ -324,7 +344,9 @@ func (c *checker) judgeKubelets() {
 		}
 		slices.Sort(nodes)
 		c.add(finding.Finding{Rule: Differs, Severity: finding.Warning, Subject: "kubelets of " + text,
-			Message: fmt.Sprintf("%s, and the plan is made for kubelets of %s: which pod fields they know depends on it", counted(len(nodes), "node"), c.plan.Kubelet),
-			Fix:     "set spec.kubelet.version to the oldest kubelet, and run fusionctl check again", Related: nodes[:min(len(nodes), samples)]})
+			Message: fmt.Sprintf("%s, and the plan is made for kubelets of %s: which pod fields they know depends on "+
+				"it", counted(len(nodes), "node"), c.plan.Kubelet),
+			Fix:     "set spec.kubelet.version to the oldest kubelet, and run fusionctl check again",
+			Related: nodes[:min(len(nodes), samples)]})
 	}
 }

@@ -20,7 +20,8 @@ func TestLocksThatAreHeldTwice(t *testing.T) {
 	p.hold("services/endpoints", "shop", "operator", pair.Legacy, "old", clock.Add(-5*time.Second))
 	p.wants() // one holder
 	p.hold("leases", "shop", "operator", pair.Modern, "new", clock.Add(-5*time.Second))
-	p.wants("FUS065 warning", "lock shop/operator: has two holders", "leases of the modern side by new", "endpoints that both sides see by old")
+	p.wants("FUS065 warning", "lock shop/operator: has two holders", "leases of the modern side by new",
+		"endpoints that both sides see by old")
 
 	// A name of the legacy side's own components, held on the modern side as well: two of them place the same pods.
 	p = newPair(t, "1.10.13", "")
@@ -45,7 +46,8 @@ func TestLocksThatAreHeldTwice(t *testing.T) {
 			p.hold("leases", nodeLeases, "n1", pair.Modern, "two", clock)
 		},
 		"no record at all": func(p *fakePair) {
-			p.shared("/api/v1/configmaps", `{metadata: {name: operator, namespace: shop, uid: c1, annotations: {"control-plane.alpha.kubernetes.io/leader": "{"}}}`)
+			p.shared("/api/v1/configmaps",
+				`{metadata: {name: operator, namespace: shop, uid: c1, annotations: {"control-plane.alpha.kubernetes.io/leader": "{"}}}`)
 			p.hold("leases", "shop", "operator", pair.Modern, "two", clock)
 		},
 	} {
@@ -68,7 +70,8 @@ func TestLocksOfThePlanAreNotHeldTwice(t *testing.T) {
 func TestLocksThatNobodyHolds(t *testing.T) {
 	p := newPair(t, "1.10.13", "")
 	p.modern.objects["/apis/coordination.k8s.io/v1/leases"] = nil
-	p.wants("FUS242 warning", "kube-controller-manager of the modern side: its lock, leases kube-system/kube-controller-manager-modern, has no holder")
+	p.wants("FUS242 warning", "kube-controller-manager of the modern side: its lock, leases "+
+		"kube-system/kube-controller-manager-modern, has no holder")
 	p.hold("leases", "kube-system", p.plan.Modern.Locks[0].Name, pair.Modern, "new", clock.Add(-time.Minute))
 	p.wants() // clocks differ by less than that
 	p.modern.fails["/apis/coordination.k8s.io/v1/leases"] = errors.New("forbidden")
@@ -88,8 +91,10 @@ func (p *fakePair) mirror(c *plan.Component, change func(args []string) []string
 	if change != nil {
 		args = change(args)
 	}
-	pod, err := yaml.Marshal(obj{"metadata": obj{"name": c.Name + "-node-1", "namespace": "kube-system", "uid": "mirror-" + c.Name, "annotations": obj{mirrorAnnotation: "x"}},
-		"spec":   obj{"nodeName": "node-1", "containers": []obj{{"name": c.Kind, "image": c.Image, "command": c.Command, "args": args}}},
+	pod, err := yaml.Marshal(obj{"metadata": obj{"name": c.Name + "-node-1", "namespace": "kube-system",
+		"uid": "mirror-" + c.Name, "annotations": obj{mirrorAnnotation: "x"}},
+		"spec": obj{"nodeName": "node-1",
+			"containers": []obj{{"name": c.Kind, "image": c.Image, "command": c.Command, "args": args}}},
 		"status": obj{"hostIP": "192.0.2.1"}})
 	if err != nil {
 		p.t.Fatal(err)
@@ -116,7 +121,8 @@ func TestStaticPodsThatRunAsPlanned(t *testing.T) {
 	withPods(t, "", nil).wants()
 	withPods(t, "kube-apiserver-modern", func(args []string) []string {
 		slices.Reverse(args) // the order does not count, nor do underscores
-		return append(args[:len(args)-1], strings.Replace(args[len(args)-1], "advertise-address", "advertise_address", 1))
+		return append(args[:len(args)-1], strings.Replace(args[len(args)-1], "advertise-address", "advertise_address",
+			1))
 	}).wants()
 }
 
@@ -128,11 +134,16 @@ func TestStaticPodsThatDiffer(t *testing.T) {
 			return append(slices.DeleteFunc(args, func(a string) bool { return strings.HasPrefix(a, name+"=") }), arg)
 		}
 	}
-	withPods(t, modernServer, with("--endpoint-reconciler-type=lease")).wants("FUS242 error", "--endpoint-reconciler-type of kube-apiserver-modern on cp-1", `is "lease", and the plan has "none"`)
-	withPods(t, modernServer, with("--audit-log-maxage=7")).wants("FUS242 warning", `is "7", and the plan does not set it`)
+	withPods(t, modernServer, with("--endpoint-reconciler-type=lease")).
+		wants("FUS242 error", "--endpoint-reconciler-type of kube-apiserver-modern on cp-1",
+			`is "lease", and the plan has "none"`)
+	withPods(t, modernServer, with("--audit-log-maxage=7")).
+		wants("FUS242 warning", `is "7", and the plan does not set it`)
 	withPods(t, modernManager, with("--controllers=*")).wants("FUS242 error", "has * beyond the plan, and lacks ")
 	withPods(t, modernManager, func(args []string) []string {
-		return slices.DeleteFunc(args, func(a string) bool { return strings.HasPrefix(a, "--leader-elect-resource-name=") })
+		return slices.DeleteFunc(args, func(a string) bool {
+			return strings.HasPrefix(a, "--leader-elect-resource-name=")
+		})
 	}).wants("FUS242 error", "--leader-elect-resource-name", "is not set, and the plan has")
 }
 
@@ -164,7 +175,8 @@ func TestComponentsWithoutPods(t *testing.T) {
 
 	// Metrics show the gates alone.
 	delete(p.modern.pages, "/flagz")
-	p.modern.pages["/metrics"] = fmt.Sprintf("# HELP x\n%sname=\"WatchList\",stage=\"BETA\"} %s\n%sname=\"CBORServingAndStorage\",stage=\"ALPHA\"} 1\n", gateMetric, gateDefault("WatchList"), gateMetric)
+	p.modern.pages["/metrics"] = fmt.Sprintf("# HELP x\n%sname=\"WatchList\",stage=\"BETA\"} %s\n"+
+		"%sname=\"CBORServingAndStorage\",stage=\"ALPHA\"} 1\n", gateMetric, gateDefault("WatchList"), gateMetric)
 	p.wants("FUS242 error", "CBORServingAndStorage=true", "/metrics")
 	if text := lines(p.check()); strings.Contains(text, "WatchList") {
 		t.Errorf("want nothing about a gate at its default:\n%s", text)
@@ -191,7 +203,8 @@ func TestValuesAreComparedAsFlags(t *testing.T) {
 	for _, test := range []struct {
 		a, b string
 		same bool
-	}{{"60s", "1m0s", true}, {"[a,b]", "b,a", true}, {"[]", "", true}, {"true", "false", false}, {"10", "1", false}, {"a,b", "a", false}} {
+	}{{"60s", "1m0s", true}, {"[a,b]", "b,a", true}, {"[]", "", true}, {"true", "false", false}, {"10", "1", false},
+		{"a,b", "a", false}} {
 		if got := sameValue(test.a, test.b); got != test.same {
 			t.Errorf("sameValue(%q, %q) = %v, want %v", test.a, test.b, got, test.same)
 		}
@@ -201,7 +214,8 @@ func TestValuesAreComparedAsFlags(t *testing.T) {
 // What the plan leaves to fusionctl's own controllers is done while they hold their lock.
 func TestJointControllers(t *testing.T) {
 	p := jointPair(t, "1.10.13")
-	p.wants("FUS242 warning", "fusionctl-controllers: their lock, configmaps kube-system/fusionctl-controllers, has no holder")
+	p.wants("FUS242 warning", "fusionctl-controllers: their lock, configmaps kube-system/fusionctl-controllers, has "+
+		"no holder")
 	p.shared("/api/v1/configmaps", owned("settings", "apps/v1", "StatefulSet", "db", "u9"))
 	p.wants("FUS135 warning", "neither side has")
 	p.hold("configmaps", "kube-system", "fusionctl-controllers", pair.Modern, "one", clock)
@@ -221,7 +235,9 @@ func TestCollectorsAreJudgedAsTheyRun(t *testing.T) {
 		severity string
 	}{{"--controllers=*", "FUS060 error"}, {"--controllers=*,-garbagecollector", "FUS060 info"}} {
 		p := withPods(t, "kube-controller-manager", func(list []string) []string {
-			return append(slices.DeleteFunc(list, func(a string) bool { return strings.HasPrefix(a, "--controllers=") }), args.arg)
+			return append(slices.DeleteFunc(list, func(a string) bool {
+				return strings.HasPrefix(a, "--controllers=")
+			}), args.arg)
 		})
 		p.modern.put("/apis/apps/v1/replicasets", `{metadata: {name: web, namespace: shop, uid: r2}}`)
 		p.shared("/api/v1/pods", owned("web-1", "apps/v1", "ReplicaSet", "web", "r2"))

@@ -1,8 +1,8 @@
-// Package live compares what runs with what was planned, through the two API servers: workloads that select the other side's pods,
-// owners that a side looks for in vain, locks that both sides hold, flags that are not the plan's.
+// Package live compares what runs with what was planned, through the two API servers: workloads that select the other
+// side's pods, owners that a side looks for in vain, locks that both sides hold, flags that are not the plan's.
 //
-// The package is pure: it reads the servers through the Server that it is given and returns findings. Package apiserver has one
-// for a kubeconfig.
+// The package is pure: it reads the servers through the Server that it is given and returns findings. Package apiserver
+// has one for a kubeconfig.
 package live
 
 import (
@@ -25,9 +25,8 @@ type Server interface {
 	Identify(ctx context.Context, system bool) (discovery.Identity, error)
 	// Discover asks what the server serves.
 	Discover(ctx context.Context) (*discovery.Result, error)
-	// Read is a GET of one object, or of a page such as /metrics.
-	// Errors: discovery.ErrNotFound when, and only when, the server itself says that there is no such object. Failures that pass
-	// have been retried.
+	// Read is a GET of one object, or of a page such as /metrics. Errors: discovery.ErrNotFound when, and only when,
+	// the server itself says that there is no such object. Failures that pass have been retried.
 	Read(ctx context.Context, path discovery.Path) ([]byte, error)
 	// List yields the objects of a collection as JSON, one at a time and in pages where the server has them.
 	// Errors: the first one ends the list, which is then not known to be whole.
@@ -36,8 +35,8 @@ type Server interface {
 
 // Options say how much is looked at.
 type Options struct {
-	// NoFlags leaves out the arguments of the components. Without it a component whose arguments cannot be seen makes the check
-	// incomplete.
+	// NoFlags leaves out the arguments of the components. Without it a component whose arguments cannot be seen makes
+	// the check incomplete.
 	NoFlags bool
 }
 
@@ -48,12 +47,12 @@ type Report struct {
 	Incomplete []string // what could not be looked at, and why; empty when the check is complete
 }
 
-// Check reads both servers of a plan and compares.
-// It holds a selector of each workload, a hash of each object's UID, and each reference to an owner that it has not met yet; pods and what
-// else there is pass by one at a time.
-// Errors: the context's. What else fails makes the report incomplete.
+// Check reads both servers of a plan and compares. It holds a selector of each workload, a hash of each object's UID,
+// and each reference to an owner that it has not met yet; pods and what else there is pass by one at a time. Errors:
+// the context's. What else fails makes the report incomplete.
 func Check(ctx context.Context, p *plan.Plan, servers map[pair.Side]Server, o Options) (*Report, error) {
-	c := &checker{plan: p, servers: servers, options: o, catalogs: map[pair.Side]*discovery.Result{}, failed: map[place]bool{}, overlaps: newOverlaps(p)}
+	c := &checker{plan: p, servers: servers, options: o, catalogs: map[pair.Side]*discovery.Result{},
+		failed: map[place]bool{}, overlaps: newOverlaps(p)}
 	c.owners = newOwners(c.finds)
 	c.check(ctx)
 	if err := ctx.Err(); err != nil {
@@ -129,8 +128,8 @@ func (c *checker) check(ctx context.Context) {
 	c.judgeOwners(ctx)
 }
 
-// identify makes sure that a server is the one that the plan means. Two kubeconfigs that lead to one server, or one that leads to
-// another cluster, would make every owner look absent.
+// identify makes sure that a server is the one that the plan means. Two kubeconfigs that lead to one server, or one
+// that leads to another cluster, would make every owner look absent.
 func (c *checker) identify(ctx context.Context, side pair.Side) error {
 	namespaces := c.plan.Resource("namespaces")
 	shared := namespaces != nil && namespaces.VisibleToBoth()
@@ -139,7 +138,8 @@ func (c *checker) identify(ctx context.Context, side pair.Side) error {
 		return err
 	}
 	if want := c.plan.Side(side).Version; identity.Is(want, "") != nil {
-		return fmt.Errorf("its kubeconfig leads to a server of version %q, and the plan has %s", identity.GitVersion, want)
+		return fmt.Errorf("its kubeconfig leads to a server of version %q, and the plan has %s", identity.GitVersion,
+			want)
 	}
 	if identity.Date.After(c.now) {
 		c.now = identity.Date
@@ -148,7 +148,8 @@ func (c *checker) identify(ctx context.Context, side pair.Side) error {
 		c.system = identity.SystemUID
 	}
 	if shared && c.system != identity.SystemUID {
-		return fmt.Errorf("both sides are to see the same namespaces, and its kube-system has UID %s, that of the other %s", identity.SystemUID, c.system)
+		return fmt.Errorf("both sides are to see the same namespaces, and its kube-system has UID %s, that of the "+
+			"other %s", identity.SystemUID, c.system)
 	}
 	return nil
 }
@@ -170,9 +171,10 @@ type collection struct {
 // shared reports whether both sides see the same objects.
 func (c *collection) shared() bool { return len(c.seen) > 1 }
 
-// whole are the collections of which more than the metadata is read, in the order in which they are read: pods come last, when
-// everything that selects or owns them has been met.
-var whole = []string{"leases", "minions", "services/specs", "poddisruptionbudgets", "controllers", "daemonsets", "deployments", "jobs", "replicasets", "statefulsets", "pods"}
+// whole are the collections of which more than the metadata is read, in the order in which they are read: pods come
+// last, when everything that selects or owns them has been met.
+var whole = []string{"leases", "minions", "services/specs", "poddisruptionbudgets", "controllers", "daemonsets",
+	"deployments", "jobs", "replicasets", "statefulsets", "pods"}
 
 // collections chooses what to list of what the two sides serve: what both see through one of them.
 func (c *checker) collections() []collection {
@@ -190,7 +192,9 @@ func (c *checker) collections() []collection {
 			list = append(list, entry)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b collection) int { return slices.Index(whole, a.name) - slices.Index(whole, b.name) })
+	slices.SortStableFunc(list, func(a, b collection) int {
+		return slices.Index(whole, a.name) - slices.Index(whole, b.name)
+	})
 	return list
 }
 
@@ -200,9 +204,10 @@ func (c *checker) twice(entry *collection, row *pair.Resource) bool {
 		return false
 	}
 	entry.seen = pair.Sides()
-	return entry.side != row.Route().Read && slices.ContainsFunc(listable(c.catalogs[entry.side.Other()]), func(k discovery.Resource) bool {
-		return k.Name == entry.Name && (k.Group == entry.Group || slices.Contains(row.Groups, k.Group))
-	})
+	return entry.side != row.Route().Read &&
+		slices.ContainsFunc(listable(c.catalogs[entry.side.Other()]), func(k discovery.Resource) bool {
+			return k.Name == entry.Name && (k.Group == entry.Group || slices.Contains(row.Groups, k.Group))
+		})
 }
 
 // read passes the objects of a collection to those that look at them.

@@ -26,7 +26,8 @@ import (
 
 type obj = map[string]any
 
-// fake is an API server: what it serves, and objects by the path of their collection. It fails on what a server would refuse.
+// fake is an API server: what it serves, and objects by the path of their collection. It fails on what a server would
+// refuse.
 type fake struct {
 	t       *testing.T
 	version string
@@ -41,16 +42,25 @@ var clock = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // kinds that the fakes serve, RESOURCE KIND, cluster-scoped with a star; by group/version.
 var (
-	core    = []string{"namespaces* Namespace", "nodes* Node", "pods Pod", "services Service", "configmaps ConfigMap", "endpoints Endpoints", "replicationcontrollers ReplicationController", "componentstatuses* ComponentStatus", "bindings Binding"}
-	apps    = []string{"deployments Deployment", "replicasets ReplicaSet", "statefulsets StatefulSet", "daemonsets DaemonSet"}
-	modern  = map[string][]string{"v1": core, "apps/v1": apps, "batch/v1": {"jobs Job"}, "policy/v1": {"poddisruptionbudgets PodDisruptionBudget"}, "coordination.k8s.io/v1": {"leases Lease"}, "example.test/v1": {"widgets Widget"}}
-	of1_10  = map[string][]string{"v1": core, "apps/v1": apps, "extensions/v1beta1": apps, "batch/v1": {"jobs Job"}, "policy/v1beta1": {"poddisruptionbudgets PodDisruptionBudget"}}
-	of1_6   = map[string][]string{"v1": core, "apps/v1beta1": {"deployments Deployment", "statefulsets StatefulSet"}, "extensions/v1beta1": {"deployments Deployment", "replicasets ReplicaSet", "daemonsets DaemonSet"}}
+	core = []string{"namespaces* Namespace", "nodes* Node", "pods Pod", "services Service", "configmaps ConfigMap",
+		"endpoints Endpoints", "replicationcontrollers ReplicationController", "componentstatuses* ComponentStatus",
+		"bindings Binding"}
+	apps = []string{"deployments Deployment", "replicasets ReplicaSet", "statefulsets StatefulSet",
+		"daemonsets DaemonSet"}
+	modern = map[string][]string{"v1": core, "apps/v1": apps, "batch/v1": {"jobs Job"},
+		"policy/v1": {"poddisruptionbudgets PodDisruptionBudget"}, "coordination.k8s.io/v1": {"leases Lease"},
+		"example.test/v1": {"widgets Widget"}}
+	of1_10 = map[string][]string{"v1": core, "apps/v1": apps, "extensions/v1beta1": apps, "batch/v1": {"jobs Job"},
+		"policy/v1beta1": {"poddisruptionbudgets PodDisruptionBudget"}}
+	of1_6 = map[string][]string{"v1": core, "apps/v1beta1": {"deployments Deployment", "statefulsets StatefulSet"},
+		"extensions/v1beta1": {"deployments Deployment", "replicasets ReplicaSet", "daemonsets DaemonSet"}}
 	systems = obj{"metadata": obj{"name": "kube-system", "uid": "uid-of-kube-system"}}
 )
 
 func newFake(t *testing.T, version string, serves map[string][]string) *fake {
-	f := &fake{t: t, version: version, groups: map[string]obj{}, objects: map[string][]obj{"/api/v1/namespaces": {systems}}, fails: map[string]error{}, pages: map[string]string{}}
+	f := &fake{t: t, version: version, groups: map[string]obj{},
+		objects: map[string][]obj{"/api/v1/namespaces": {systems}}, fails: map[string]error{},
+		pages: map[string]string{}}
 	for gv, kinds := range serves {
 		var list []obj
 		for _, text := range kinds {
@@ -195,7 +205,9 @@ func jointPair(t *testing.T, legacy string) *fakePair { return pairWith(t, legac
 
 func pairWith(t *testing.T, legacy, manager string, joint bool) *fakePair {
 	t.Helper()
-	f, err := spec.Load("pair.yaml", []byte(strings.NewReplacer("LEGACY", legacy, "MANAGER", manager, "DISABLED", fmt.Sprint(!joint)).Replace(specText)))
+	f, err := spec.Load("pair.yaml",
+		[]byte(strings.NewReplacer("LEGACY", legacy, "MANAGER", manager, "DISABLED", fmt.Sprint(!joint)).
+			Replace(specText)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +219,8 @@ func pairWith(t *testing.T, legacy, manager string, joint bool) *fakePair {
 	if strings.HasPrefix(legacy, "1.6.") {
 		serves = of1_6
 	}
-	made := &fakePair{t: t, plan: p, legacy: newFake(t, "v"+legacy, serves), modern: newFake(t, "v1.36.3", modern), options: Options{NoFlags: true}}
+	made := &fakePair{t: t, plan: p, legacy: newFake(t, "v"+legacy, serves), modern: newFake(t, "v1.36.3", modern),
+		options: Options{NoFlags: true}}
 	for _, l := range slices.Concat(p.Legacy.Locks, p.Modern.Locks) {
 		made.hold(l.Resource, l.Namespace, l.Name, l.Side, string(l.Side)+"-manager", clock)
 	}
@@ -223,23 +236,28 @@ func (p *fakePair) shared(collection, text string) {
 
 // hold makes somebody hold a lock.
 func (p *fakePair) hold(resource, namespace, name string, side pair.Side, holder string, at time.Time) {
-	record := fmt.Sprintf(`{"holderIdentity":%q,"leaseDurationSeconds":15,"renewTime":%q}`, holder, at.Format(time.RFC3339))
+	record := fmt.Sprintf(`{"holderIdentity":%q,"leaseDurationSeconds":15,"renewTime":%q}`, holder,
+		at.Format(time.RFC3339))
 	switch resource {
 	case "leases":
 		server := p.modern
 		if side == pair.Legacy {
 			server = p.legacy
 		}
-		server.put("/apis/coordination.k8s.io/v1/leases", fmt.Sprintf(`{metadata: {name: %s, namespace: %s, uid: lease-%s}, spec: %s}`, name, namespace, name, record))
+		server.put("/apis/coordination.k8s.io/v1/leases",
+			fmt.Sprintf(`{metadata: {name: %s, namespace: %s, uid: lease-%s}, spec: %s}`, name, namespace, name,
+				record))
 	default:
 		collection := "/api/v1/" + strings.TrimPrefix(resource, "services/")
-		p.shared(collection, fmt.Sprintf(`{metadata: {name: %s, namespace: %s, uid: %s-%s, annotations: {%q: %q}}}`, name, namespace, path.Base(resource), name, leaderAnnotation, record))
+		p.shared(collection, fmt.Sprintf(`{metadata: {name: %s, namespace: %s, uid: %s-%s, annotations: {%q: %q}}}`,
+			name, namespace, path.Base(resource), name, leaderAnnotation, record))
 	}
 }
 
 func (p *fakePair) check() *Report {
 	p.t.Helper()
-	report, err := Check(p.t.Context(), p.plan, map[pair.Side]Server{pair.Legacy: p.legacy, pair.Modern: p.modern}, p.options)
+	report, err := Check(p.t.Context(), p.plan, map[pair.Side]Server{pair.Legacy: p.legacy, pair.Modern: p.modern},
+		p.options)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -294,7 +312,8 @@ func TestHealthyPairIsClean(t *testing.T) {
 	for _, legacy := range []string{"1.6.13", "1.10.13"} {
 		p := newPair(t, legacy, "")
 		p.shared("/api/v1/pods", `{metadata: {name: web-1, namespace: shop, uid: p1, labels: {app: web}}}`)
-		p.legacy.put("/apis/extensions/v1beta1/deployments", `{metadata: {name: web, namespace: shop, uid: d1}, spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}}}`)
+		p.legacy.put("/apis/extensions/v1beta1/deployments",
+			`{metadata: {name: web, namespace: shop, uid: d1}, spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}}}}`)
 		p.modern.put("/apis/example.test/v1/widgets", `{metadata: {name: one, namespace: shop, uid: w1}}`)
 		if report := p.check(); lines(report) != "" || report.Objects < 4 {
 			t.Errorf("%s: %d objects and\n%s", legacy, report.Objects, lines(report))
@@ -324,7 +343,8 @@ func TestCheckEndsWithItsContext(t *testing.T) {
 	p := newPair(t, "1.10.13", "")
 	ctx, cancel := context.WithCancel(t.Context())
 	p.modern.before = func(string) { cancel() }
-	if _, err := Check(ctx, p.plan, map[pair.Side]Server{pair.Legacy: p.legacy, pair.Modern: p.modern}, Options{}); !errors.Is(err, context.Canceled) {
+	if _, err := Check(ctx, p.plan, map[pair.Side]Server{pair.Legacy: p.legacy, pair.Modern: p.modern},
+		Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Check = %v, want it cancelled", err)
 	}
 }

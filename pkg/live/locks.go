@@ -81,7 +81,9 @@ func (c *checker) judgeLocks() {
 		slices.SortFunc(held, func(a, b heldLock) int {
 			return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.seen[0], b.seen[0]))
 		})
-		if distinct := slices.ContainsFunc(held, func(l heldLock) bool { return l.Holder != held[0].Holder }); distinct && !c.planned(held) {
+		if distinct := slices.ContainsFunc(held, func(l heldLock) bool {
+			return l.Holder != held[0].Holder
+		}); distinct && !c.planned(held) {
 			c.add(c.twoLeaders(name, held))
 		}
 	}
@@ -97,7 +99,8 @@ func (c *checker) planned(held []heldLock) bool {
 
 // isFor reports whether the object is the one on which the component elects.
 func (l *heldLock) isFor(of pair.Lock) bool {
-	return of.Resource == l.resource && of.Namespace == l.namespace && of.Name == l.name && slices.Contains(l.seen, of.Side)
+	return of.Resource == l.resource && of.Namespace == l.namespace && of.Name == l.name &&
+		slices.Contains(l.seen, of.Side)
 }
 
 func (c *checker) twoLeaders(name string, held []heldLock) finding.Finding {
@@ -106,9 +109,13 @@ func (c *checker) twoLeaders(name string, held []heldLock) finding.Finding {
 		holders = append(holders, held[i].String())
 	}
 	f := finding.Finding{Rule: "FUS065", Severity: finding.Warning, Subject: "lock " + name, Related: holders,
-		Message: fmt.Sprintf("has two holders: %s. Neither sees the other's lock, and both act as the leader", strings.Join(holders, "; ")),
-		Fix:     "run it on one side, or elect on one object that both sides see; give one that acts for its side's objects alone another lock name"}
-	if slices.ContainsFunc(slices.Concat(c.plan.Legacy.Locks, c.plan.Modern.Locks), func(l pair.Lock) bool { return title(l.Namespace, l.Name) == name }) {
+		Message: fmt.Sprintf("has two holders: %s. Neither sees the other's lock, and both act as the leader",
+			strings.Join(holders, "; ")),
+		Fix: "run it on one side, or elect on one object that both sides see; give one that acts for its side's " +
+			"objects alone another lock name"}
+	if slices.ContainsFunc(slices.Concat(c.plan.Legacy.Locks, c.plan.Modern.Locks), func(l pair.Lock) bool {
+		return title(l.Namespace, l.Name) == name
+	}) {
 		f.Severity = finding.Error // a component of the control plane
 	}
 	return f
@@ -117,28 +124,35 @@ func (c *checker) twoLeaders(name string, held []heldLock) finding.Finding {
 // longUnheld is how long nobody must have renewed a lock before it is said that nobody holds it: clocks differ.
 const longUnheld = 5 * time.Minute
 
-// unheldLocks reports components of the plan that do not lead where they should: they do not run, or elect on something else.
+// unheldLocks reports components of the plan that do not lead where they should: they do not run, or elect on something
+// else.
 func (c *checker) unheldLocks() {
 	for _, of := range slices.Concat(c.plan.Legacy.Locks, c.plan.Modern.Locks) {
 		if c.failed[place{of.Side, of.Resource}] || len(c.plan.ComponentsOf(of.Side, of.Component)) == 0 {
 			continue
 		}
-		if slices.ContainsFunc(c.locks, func(l heldLock) bool { return l.isFor(of) && l.until().Add(longUnheld).After(c.now) }) {
+		if slices.ContainsFunc(c.locks, func(l heldLock) bool {
+			return l.isFor(of) && l.until().Add(longUnheld).After(c.now)
+		}) {
 			continue
 		}
-		c.add(finding.Finding{Rule: Differs, Severity: finding.Warning, Subject: fmt.Sprintf("%s of the %s side", of.Component, of.Side),
-			Message: fmt.Sprintf("its lock, %s %s, has no holder: it does not run, or elects on another object than planned", strings.TrimPrefix(of.Resource, "services/"), title(of.Namespace, of.Name)),
-			Fix:     "start it with the arguments of the plan"})
+		c.add(finding.Finding{Rule: Differs, Severity: finding.Warning,
+			Subject: fmt.Sprintf("%s of the %s side", of.Component, of.Side),
+			Message: fmt.Sprintf("its lock, %s %s, has no holder: it does not run, or elects on another object than "+
+				"planned", strings.TrimPrefix(of.Resource, "services/"), title(of.Namespace, of.Name)),
+			Fix: "start it with the arguments of the plan"})
 	}
 }
 
 // jointLock is what fusionctl's own controllers elect on.
-var jointLock = pair.Lock{Component: plan.JointControllers, Resource: "configmaps", Namespace: metav1.NamespaceSystem, Name: plan.JointControllers}
+var jointLock = pair.Lock{Component: plan.JointControllers, Resource: "configmaps", Namespace: metav1.NamespaceSystem,
+	Name: plan.JointControllers}
 
 // jointLead reports whether fusionctl's own controllers hold their lock, and act.
 func (c *checker) jointLead() bool {
 	return slices.ContainsFunc(c.locks, func(l heldLock) bool {
-		return l.resource == jointLock.Resource && l.title() == title(jointLock.Namespace, jointLock.Name) && l.until().Add(longUnheld).After(c.now)
+		return l.resource == jointLock.Resource && l.title() == title(jointLock.Namespace, jointLock.Name) &&
+			l.until().Add(longUnheld).After(c.now)
 	})
 }
 
@@ -152,6 +166,7 @@ func (c *checker) judgeJoint() {
 		return
 	}
 	c.add(finding.Finding{Rule: Differs, Severity: finding.Warning, Subject: plan.JointControllers,
-		Message: fmt.Sprintf("their lock, %s %s, has no holder: no component does what the plan leaves to them: %s", jointLock.Resource, title(jointLock.Namespace, jointLock.Name), strings.Join(c.plan.Joint.Why, "; ")),
-		Fix:     "start fusionctl controllers with the arguments of the plan"})
+		Message: fmt.Sprintf("their lock, %s %s, has no holder: no component does what the plan leaves to them: %s",
+			jointLock.Resource, title(jointLock.Namespace, jointLock.Name), strings.Join(c.plan.Joint.Why, "; ")),
+		Fix: "start fusionctl controllers with the arguments of the plan"})
 }

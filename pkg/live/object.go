@@ -24,7 +24,8 @@ type object struct {
 	Status json.RawMessage `json:"status"`
 }
 
-// decode reads names as servers do, with regard to case: a custom resource may have a field "Metadata" beside its metadata.
+// decode reads names as servers do, with regard to case: a custom resource may have a field "Metadata" beside its
+// metadata.
 func decode(data []byte) (object, error) {
 	var o object
 	if err := utiljson.Unmarshal(data, &o); err != nil {

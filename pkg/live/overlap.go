@@ -91,7 +91,8 @@ func (v *overlaps) meet(in *collection, o *object, met *owners) {
 	v.workloads = append(v.workloads, w)
 }
 
-// sideOf says whose an object is: of the side that alone sees it, or alone sees what controls it, or that its label names.
+// sideOf says whose an object is: of the side that alone sees it, or alone sees what controls it, or that its label
+// names.
 func (v *overlaps) sideOf(in *collection, o *object, met *owners) pair.Side {
 	if !in.shared() {
 		return in.side
@@ -110,7 +111,9 @@ func (v *overlaps) sideOf(in *collection, o *object, met *owners) pair.Side {
 // names reports whether a selector asks for the side label.
 func (v *overlaps) names(s labels.Selector) bool {
 	requirements, _ := s.Requirements()
-	return v.sideLabel != "" && slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() == v.sideLabel })
+	return v.sideLabel != "" && slices.ContainsFunc(requirements, func(r labels.Requirement) bool {
+		return r.Key() == v.sideLabel
+	})
 }
 
 // workloadOf reads the selector and the labels of the pod template; nil when the object selects no pods.
@@ -126,7 +129,8 @@ func workloadOf(in *collection, o *object) *workload {
 		} `json:"template"`
 	}
 	switch in.name {
-	case "controllers", "services/specs", "daemonsets", "deployments", "jobs", "replicasets", "statefulsets", "poddisruptionbudgets":
+	case "controllers", "services/specs", "daemonsets", "deployments", "jobs", "replicasets", "statefulsets",
+		"poddisruptionbudgets":
 		if utiljson.Unmarshal(o.Spec, &spec) != nil {
 			return nil
 		}
@@ -161,7 +165,8 @@ func workloadOf(in *collection, o *object) *workload {
 	return w
 }
 
-// selectorOrNames is a selector in either of its forms: with matchLabels and matchExpressions, or the labels themselves.
+// selectorOrNames is a selector in either of its forms: with matchLabels and matchExpressions, or the labels
+// themselves.
 type selectorOrNames struct {
 	metav1.LabelSelector
 	given bool
@@ -235,7 +240,8 @@ func (v *overlaps) index() {
 		}
 		requirements, _ := w.selector.Requirements()
 		at := slices.IndexFunc(requirements, func(r labels.Requirement) bool {
-			return slices.Contains([]selection.Operator{selection.Equals, selection.DoubleEquals, selection.In}, r.Operator())
+			return slices.Contains([]selection.Operator{selection.Equals, selection.DoubleEquals, selection.In},
+				r.Operator())
 		})
 		if at < 0 {
 			s.rest = append(s.rest, w)
@@ -288,7 +294,8 @@ func (v *overlaps) judge(w *workload) (finding.Finding, bool) {
 			what = fmt.Sprintf("selects %s", counted(h.pods, "pod"))
 		}
 		f.Count = finding.Count(h.pods)
-		f.Message = fmt.Sprintf("belongs to the %s side and %s of the %s side (%s): %s", w.side, what, side, w.selector, consequences[w.kind])
+		f.Message = fmt.Sprintf("belongs to the %s side and %s of the %s side (%s): %s", w.side, what, side, w.selector,
+			consequences[w.kind])
 		f.Related = h.examples
 		return f, true // the sides are two
 	}
@@ -308,15 +315,17 @@ func (v *overlaps) fix(w *workload) string {
 	if label == "" {
 		label = "a label of their side (spec.pods.sideLabel)"
 	}
-	return fmt.Sprintf("give the pods of each side %s and add it to the selector of %s, or use different namespaces", label, w.title())
+	return fmt.Sprintf("give the pods of each side %s and add it to the selector of %s, or use different namespaces",
+		label, w.title())
 }
 
 // consequences of selecting the other side's pods.
 var consequences = map[string]string{
-	"Service":               "it routes traffic to the pods of both",
-	"PodDisruptionBudget":   "it counts pods whose controller its side does not see, and blocks evictions",
-	"DaemonSet":             adopts,
-	"Deployment":            "its autoscaler counts them; ReplicaSets of one side adopt the other's pods that have no controller, and delete surplus ones",
+	"Service":             "it routes traffic to the pods of both",
+	"PodDisruptionBudget": "it counts pods whose controller its side does not see, and blocks evictions",
+	"DaemonSet":           adopts,
+	"Deployment": "its autoscaler counts them; ReplicaSets of one side adopt the other's pods that have " +
+		"no controller, and delete surplus ones",
 	"Job":                   adopts,
 	"ReplicaSet":            adopts,
 	"ReplicationController": adopts,
@@ -360,17 +369,21 @@ func (m *mislabels) meet(label, what, title string, set labels.Set, side pair.Si
 
 func (m mislabels) report(c *checker, label string) {
 	for of, h := range m {
-		f := finding.Finding{Rule: Mislabelled, Severity: finding.Warning, Subject: fmt.Sprintf("%s of the %s side", of.what, of.side),
-			Key: of.value, Count: finding.Count(h.pods), Related: h.examples}
+		f := finding.Finding{Rule: Mislabelled, Severity: finding.Warning,
+			Subject: fmt.Sprintf("%s of the %s side", of.what, of.side),
+			Key:     of.value, Count: finding.Count(h.pods), Related: h.examples}
 		switch {
 		case of.side == pair.Legacy:
-			f.Message = fmt.Sprintf("%s %s=%s, which is the label of the modern side", carries(h.pods, "carries", "carry"), label, of.value)
+			f.Message = fmt.Sprintf("%s %s=%s, which is the label of the modern side",
+				carries(h.pods, "carries", "carry"), label, of.value)
 			f.Fix = "remove the label from pods and templates that are created through the legacy API server"
 		case of.value == "":
 			f.Message = fmt.Sprintf("%s no label %s", carries(h.pods, "has", "have"), label)
-			f.Fix = fmt.Sprintf("create them again: admission of the modern API server sets %s=%s on pods and templates", label, sideModern)
+			f.Fix = fmt.Sprintf("create them again: admission of the modern API server sets %s=%s on pods and "+
+				"templates", label, sideModern)
 		default:
-			f.Message = fmt.Sprintf("%s %s=%s, want %s", carries(h.pods, "carries", "carry"), label, of.value, sideModern)
+			f.Message = fmt.Sprintf("%s %s=%s, want %s", carries(h.pods, "carries", "carry"), label, of.value,
+				sideModern)
 			f.Fix = fmt.Sprintf("set %s=%s", label, sideModern)
 		}
 		c.add(f)

@@ -84,7 +84,8 @@ type ownerOf struct {
 }
 
 func newOwners(plain func(pair.Side, *reference) bool) *owners {
-	return &owners{plain: plain, present: map[uid]sideSet{}, kinds: map[reference]uint32{}, waiting: map[waiting]*dependents{}}
+	return &owners{plain: plain, present: map[uid]sideSet{}, kinds: map[reference]uint32{},
+		waiting: map[waiting]*dependents{}}
 }
 
 // alone returns the one side that has the object.
@@ -108,7 +109,8 @@ func (w *owners) meet(in *collection, o *object) {
 	}
 	d := dependent{namespace: o.Metadata.Namespace, name: o.Metadata.Name, uid: o.Metadata.UID, in: in}
 	for _, r := range references {
-		d.owners = append(d.owners, ownerOf{kind: w.kindOf(in, schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)), name: r.Name, uid: string(r.UID)})
+		d.owners = append(d.owners, ownerOf{kind: w.kindOf(in, schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)),
+			name: r.Name, uid: string(r.UID)})
 	}
 	if len(references) > 1 {
 		w.several = append(w.several, d)
@@ -119,7 +121,8 @@ func (w *owners) meet(in *collection, o *object) {
 		return
 	}
 	if w.waiting[of] == nil {
-		w.waiting[of] = &dependents{namespace: d.namespace, owner: d.owners[0].name, ownerUID: d.owners[0].uid, example: d}
+		w.waiting[of] = &dependents{namespace: d.namespace, owner: d.owners[0].name, ownerUID: d.owners[0].uid,
+			example: d}
 	}
 	w.waiting[of].count++
 }
@@ -143,7 +146,8 @@ func (c *checker) finds(side pair.Side, r *reference) bool {
 	})
 }
 
-// see is what the garbage collector of a side sees of the owner of a kind of reference, and the kind that it looks the owner up in.
+// see is what the garbage collector of a side sees of the owner of a kind of reference, and the kind that it looks the
+// owner up in.
 func (c *checker) see(side pair.Side, r *reference, owner uid) (gc.Sight, discovery.Resource) {
 	catalog := c.catalogs[side]
 	reference := gc.Reference{Namespaced: r.namespaced}
@@ -153,7 +157,8 @@ func (c *checker) see(side pair.Side, r *reference, owner uid) (gc.Sight, discov
 			return gc.Undecided, discovery.Resource{}
 		}
 		facts := c.plan.Side(side)
-		reference.KnownKind = facts.Facts.Collector.KnowsUnserved && kubever.GarbageCollectorKnows(r.kind.GroupKind(), facts.Version.Minor)
+		reference.KnownKind = facts.Facts.Collector.KnowsUnserved &&
+			kubever.GarbageCollectorKnows(r.kind.GroupKind(), facts.Version.Minor)
 		return reference.Sight(), discovery.Resource{}
 	}
 	reference.KnownKind = true
@@ -212,7 +217,8 @@ func (c *checker) judgeOwners(ctx context.Context) {
 	}
 	slices.SortFunc(keys, func(a, b waiting) int { // what is named must not depend on the order of a map
 		x, y := c.owners.waiting[a], c.owners.waiting[b]
-		return cmp.Or(cmp.Compare(x.namespace, y.namespace), cmp.Compare(x.owner, y.owner), cmp.Compare(a.kind, b.kind), cmp.Compare(x.ownerUID, y.ownerUID))
+		return cmp.Or(cmp.Compare(x.namespace, y.namespace), cmp.Compare(x.owner, y.owner), cmp.Compare(a.kind, b.kind),
+			cmp.Compare(x.ownerUID, y.ownerUID))
 	})
 	for _, of := range keys {
 		d := c.owners.waiting[of]
@@ -271,7 +277,8 @@ func (c *checker) judgeDependents(ctx context.Context, found map[dangling]*dangl
 	}
 }
 
-// collects reports whether the garbage collector of a side runs: as its arguments say where they were seen, else as planned.
+// collects reports whether the garbage collector of a side runs: as its arguments say where they were seen, else as
+// planned.
 func (c *checker) collects(side pair.Side) bool {
 	if on, seen := c.components.collectors[side]; seen {
 		return on
@@ -279,7 +286,8 @@ func (c *checker) collects(side pair.Side) bool {
 	return c.plan.Side(side).Facts.Collector.Runs
 }
 
-// confirm reads again what the lists said: that the object is there and refers to its owners, and that the owners are not.
+// confirm reads again what the lists said: that the object is there and refers to its owners, and that the owners are
+// not.
 func (c *checker) confirm(ctx context.Context, found map[dangling]*dangle, of dangling, d *dependent, count int) {
 	group := found[of]
 	if group == nil {
@@ -300,7 +308,8 @@ func (c *checker) confirm(ctx context.Context, found map[dangling]*dangle, of da
 	}
 	group.count += count
 	if len(group.examples) < samples {
-		group.examples = append(group.examples, fmt.Sprintf("%s %s (owner %s)", d.in.Kind, title(d.namespace, d.name), d.owners[0].name))
+		group.examples = append(group.examples, fmt.Sprintf("%s %s (owner %s)", d.in.Kind, title(d.namespace, d.name),
+			d.owners[0].name))
 	}
 }
 
@@ -328,7 +337,9 @@ func (c *checker) stillDangles(ctx context.Context, of dangling, d *dependent) (
 	if now == nil || now.Metadata.DeletionTimestamp != "" {
 		return false, err
 	}
-	return slices.EqualFunc(now.Metadata.OwnerReferences, d.owners, func(r metav1.OwnerReference, o ownerOf) bool { return string(r.UID) == o.uid }), nil
+	return slices.EqualFunc(now.Metadata.OwnerReferences, d.owners, func(r metav1.OwnerReference, o ownerOf) bool {
+		return string(r.UID) == o.uid
+	}), nil
 }
 
 // object reads what is at the path now, nil when it is not the object with the UID.
@@ -364,8 +375,10 @@ func (c *checker) dangling(of dangling, d *dangle) finding.Finding {
 	f.Key, f.Count = finding.Key(string(of.side), owner, sightKeys[of.seen]), finding.Count(d.count)
 	if of.side == "" {
 		f.Rule, f.Severity = "FUS135", finding.Warning
-		f.Message = fmt.Sprintf("%s owned by a %s that neither side has; no garbage collector runs that deletes them", objects, owner)
-		f.Fix = "start fusionctl controllers, whose garbage collector looks up owners on both sides, or delete the objects"
+		f.Message = fmt.Sprintf("%s owned by a %s that neither side has; no garbage collector runs that deletes them",
+			objects, owner)
+		f.Fix = "start fusionctl controllers, whose garbage collector looks up owners on both sides, or delete the " +
+			"objects"
 		return f
 	}
 	switch {

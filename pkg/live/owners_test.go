@@ -24,7 +24,8 @@ func TestOwnersOfTheOtherSide(t *testing.T) {
 	p := newPair(t, "1.10.13", "")
 	p.modern.put("/apis/apps/v1/replicasets", `{metadata: {name: web, namespace: shop, uid: r2}}`)
 	p.shared("/api/v1/pods", owned("web-1", "apps/v1", "ReplicaSet", "web", "r2"))
-	p.wants("FUS060 info", "pods: 1 of them is owned by a ReplicaSet of apps/v1", "the legacy side (1.10) serves that kind", "which is off", "Pod shop/web-1 (owner web)")
+	p.wants("FUS060 info", "pods: 1 of them is owned by a ReplicaSet of apps/v1",
+		"the legacy side (1.10) serves that kind", "which is off", "Pod shop/web-1 (owner web)")
 
 	// With a collector that runs, it is no remark.
 	p = newPair(t, "1.10.13", `extraArgs: [{name: controllers, value: "*"}]`)
@@ -55,7 +56,8 @@ func TestOwnersOfTheOtherSide(t *testing.T) {
 	// It looks for an owner that is in a namespace, and has no namespace to look in.
 	p = newPair(t, "1.6.13", "")
 	p.shared("/api/v1/configmaps", `{metadata: {name: settings, namespace: shop, uid: c1}}`)
-	p.shared("/api/v1/nodes", `{metadata: {name: cp-1, uid: n1, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: settings, uid: c1}]}}`)
+	p.shared("/api/v1/nodes",
+		`{metadata: {name: cp-1, uid: n1, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: settings, uid: c1}]}}`)
 	p.wants("FUS061 info", "looks up a namespaced owner, and the object is in no namespace")
 }
 
@@ -65,7 +67,8 @@ func TestOwnersThatAreGone(t *testing.T) {
 		p.shared("/api/v1/configmaps", owned("settings", "apps/v1", "StatefulSet", "db", "u9"))
 		return p
 	}
-	gone("1.10.13", "").wants("FUS135 warning", "configmaps: 1 of them is owned by a StatefulSet of apps/v1 that neither side has")
+	gone("1.10.13", "").wants("FUS135 warning", "configmaps: 1 of them is owned by a StatefulSet of apps/v1 that "+
+		"neither side has")
 	gone("1.10.13", `extraArgs: [{name: controllers, value: "*"}]`).wants() // that collector does its work
 
 	// Another object of the name is not the owner.
@@ -75,13 +78,16 @@ func TestOwnersThatAreGone(t *testing.T) {
 	// One that holds it is enough.
 	p = newPair(t, "1.10.13", "")
 	p.modern.put("/apis/apps/v1/statefulsets", `{metadata: {name: db, namespace: shop, uid: u1}}`)
-	p.modern.put("/apis/apps/v1/statefulsets", `{metadata: {name: leftover, namespace: shop, uid: uid-leftover, ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: gone, uid: u9}, {apiVersion: apps/v1, kind: StatefulSet, name: db, uid: u1}]}}`)
+	p.modern.put("/apis/apps/v1/statefulsets",
+		`{metadata: {name: leftover, namespace: shop, uid: uid-leftover, ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: gone, uid: u9}, {apiVersion: apps/v1, kind: StatefulSet, name: db, uid: u1}]}}`)
 	p.wants()
-	p.modern.put("/apis/apps/v1/statefulsets", `{metadata: {name: orphan, namespace: shop, uid: uid-orphan, ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: gone, uid: u9}, {apiVersion: apps/v1, kind: StatefulSet, name: gone2, uid: u8}]}}`)
+	p.modern.put("/apis/apps/v1/statefulsets",
+		`{metadata: {name: orphan, namespace: shop, uid: uid-orphan, ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: gone, uid: u9}, {apiVersion: apps/v1, kind: StatefulSet, name: gone2, uid: u8}]}}`)
 	p.wants("FUS135 warning", "StatefulSet shop/orphan")
 	// What is being deleted needs no collector.
 	p = newPair(t, "1.10.13", "")
-	p.shared("/api/v1/configmaps", strings.Replace(owned("settings", "apps/v1", "StatefulSet", "db", "u9"), "namespace:", "deletionTimestamp: 2026-01-01T00:00:00Z, namespace:", 1))
+	p.shared("/api/v1/configmaps", strings.Replace(owned("settings", "apps/v1", "StatefulSet", "db", "u9"),
+		"namespace:", "deletionTimestamp: 2026-01-01T00:00:00Z, namespace:", 1))
 	p.wants()
 	// A kind that nobody serves: nothing can be said.
 	p = newPair(t, "1.10.13", "")
@@ -94,7 +100,8 @@ func TestOwnersAreReadAgain(t *testing.T) {
 	p.shared("/api/v1/configmaps", owned("settings", "apps/v1", "StatefulSet", "db", "u9"))
 	p.modern.before = func(url string) {
 		if strings.HasSuffix(url, "/statefulsets/db") && len(p.modern.objects["/apis/apps/v1/statefulsets"]) == 0 {
-			p.modern.put("/apis/apps/v1/statefulsets", `{metadata: {name: db, namespace: shop, uid: u9}}`) // made after the list
+			// made after the list
+			p.modern.put("/apis/apps/v1/statefulsets", `{metadata: {name: db, namespace: shop, uid: u9}}`)
 		}
 	}
 	p.wants()
@@ -130,19 +137,23 @@ func TestOwnersBeyondABrokenListAreNotMissed(t *testing.T) {
 	p := newPair(t, "1.10.13", "")
 	p.shared("/api/v1/configmaps", owned("settings", "apps/v1", "StatefulSet", "db", "u9"))
 	p.modern.fails["/apis/apps/v1/statefulsets"] = errors.New("unexpected EOF")
-	if text := lines(p.check()); strings.Contains(text, "FUS") || !strings.Contains(text, "incomplete: listing statefulsets.apps on the modern side") {
+	if text := lines(p.check()); strings.Contains(text, "FUS") ||
+		!strings.Contains(text, "incomplete: listing statefulsets.apps on the modern side") {
 		t.Errorf("want the broken list alone:\n%s", text)
 	}
 }
 
 // What is held does not grow with objects whose owners are there.
 func TestOwnersThatArePresentAreNotKept(t *testing.T) {
-	sets := &collection{Resource: discovery.Resource{GroupVersion: schema.GroupVersion{Group: "apps", Version: "v1"}, Name: "statefulsets", Kind: "StatefulSet", Namespaced: true}, name: "statefulsets", seen: []pair.Side{pair.Modern}}
+	sets := &collection{Resource: discovery.Resource{GroupVersion: schema.GroupVersion{Group: "apps", Version: "v1"},
+		Name: "statefulsets", Kind: "StatefulSet", Namespaced: true}, name: "statefulsets",
+		seen: []pair.Side{pair.Modern}}
 	w := newOwners(func(pair.Side, *reference) bool { return true })
 	var set, revision object
 	set.Metadata.UID = "s1"
 	w.meet(sets, &set)
-	revision.Metadata.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "s1"}}
+	revision.Metadata.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "db", UID: "s1"}}
 	for i := range 1000 {
 		revision.Metadata.UID = fmt.Sprint("r", i)
 		w.meet(sets, &revision)
@@ -170,7 +181,8 @@ func TestPodsPassOneAtATime(t *testing.T) {
 	const count, perOwner, limitBytes = 10_000, 100, 10 << 20
 	p := newPair(t, "1.10.13", "")
 	for i := range count / perOwner {
-		p.legacy.put("/apis/apps/v1/replicasets", fmt.Sprintf(`{metadata: {name: set-%d, namespace: shop, uid: set-%d}, spec: {selector: {matchLabels: {set: "%d"}}, template: {metadata: {labels: {set: "%d"}}}}}`, i, i, i, i))
+		p.legacy.put("/apis/apps/v1/replicasets",
+			fmt.Sprintf(`{metadata: {name: set-%d, namespace: shop, uid: set-%d}, spec: {selector: {matchLabels: {set: "%d"}}, template: {metadata: {labels: {set: "%d"}}}}}`, i, i, i, i))
 	}
 	ballast := strings.Repeat("x", 4096)
 	var before, most runtime.MemStats
@@ -179,7 +191,8 @@ func TestPodsPassOneAtATime(t *testing.T) {
 	server := lists{p.modern, func(yield func([]byte, error) bool) {
 		for i := range count {
 			owner := i / perOwner
-			if !yield(fmt.Appendf(nil, `{"metadata":{"name":"pod-%d","namespace":"shop","uid":"pod-%d","labels":{"set":"%d"},"annotations":{"x":%q},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"set-%d","uid":"set-%d","controller":true}]}}`,
+			if !yield(fmt.Appendf(nil,
+				`{"metadata":{"name":"pod-%d","namespace":"shop","uid":"pod-%d","labels":{"set":"%d"},"annotations":{"x":%q},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"set-%d","uid":"set-%d","controller":true}]}}`,
 				i, i, owner, ballast, owner, owner), nil) {
 				return
 			}
@@ -191,12 +204,14 @@ func TestPodsPassOneAtATime(t *testing.T) {
 			}
 		}
 	}}
-	report, err := Check(t.Context(), p.plan, map[pair.Side]Server{pair.Legacy: p.legacy, pair.Modern: server}, p.options)
+	report, err := Check(t.Context(), p.plan, map[pair.Side]Server{pair.Legacy: p.legacy, pair.Modern: server},
+		p.options)
 	if err != nil || report.Objects < count {
 		t.Fatalf("Check looked at %d objects, %v", report.Objects, err)
 	}
 	if most.HeapAlloc > before.HeapAlloc+limitBytes {
-		t.Errorf("while %d pods were read the heap grew by %d MiB, want at most %d", count, (most.HeapAlloc-before.HeapAlloc)>>20, limitBytes>>20)
+		t.Errorf("while %d pods were read the heap grew by %d MiB, want at most %d", count,
+			(most.HeapAlloc-before.HeapAlloc)>>20, limitBytes>>20)
 	} else {
 		t.Logf("the heap grew by %d KiB", (most.HeapAlloc-before.HeapAlloc)>>10)
 	}

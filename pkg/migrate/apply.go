@@ -18,7 +18,8 @@ var (
 	ErrUnreachable = errors.New("the server cannot be reached")
 	// ErrChanged says that the CRD is not as the plan left it: somebody else has changed it.
 	ErrChanged = errors.New("the CRD was changed by somebody else")
-	// ErrConversion says that objects are not converted between versions at present, and that nothing was begun because of it.
+	// ErrConversion says that objects are not converted between versions at present, and that nothing was begun because
+	// of it.
 	ErrConversion = errors.New("conversion is broken")
 	// ErrRefused says that objects could not be rewritten. The rest was; nothing is pruned while one of them is left.
 	ErrRefused = errors.New("objects were refused")
@@ -39,9 +40,9 @@ type Objects interface {
 	Page(ctx context.Context, apiVersion, token string, limit int) (Page, error)
 	// Read reads an object, from the store, in an apiVersion.
 	Read(ctx context.Context, apiVersion string, o Object) error
-	// Patch writes an object with changed metadata, or unchanged for nil, if nobody has written it since. It returns the resource version
-	// that it has then, which is the old one when the store holds exactly these bytes already. Errors: ErrConflict, ErrGone, ErrUnreachable;
-	// any other is the server's about this object.
+	// Patch writes an object with changed metadata, or unchanged for nil, if nobody has written it since. It returns
+	// the resource version that it has then, which is the old one when the store holds exactly these bytes already.
+	// Errors: ErrConflict, ErrGone, ErrUnreachable; any other is the server's about this object.
 	Patch(ctx context.Context, apiVersion string, o Object, metadata map[string]any) (resourceVersion string, err error)
 }
 
@@ -49,7 +50,8 @@ type Objects interface {
 type Servers interface {
 	// StorageHashes are what discovery of each API server says of the resource; "" from servers that do not say.
 	StorageHashes(ctx context.Context, apiVersion string) (byServer map[string]string, err error)
-	// WebhookProblem says why a webhook cannot be reached as far as that can be seen without calling it; "" for no reason.
+	// WebhookProblem says why a webhook cannot be reached as far as that can be seen without calling it; "" for no
+	// reason.
 	WebhookProblem(ctx context.Context, w Webhook) (string, error)
 }
 
@@ -133,15 +135,18 @@ type ProofKind string
 
 // The proofs.
 const (
-	ProofStore   ProofKind = "store"   // every key was read at one revision
-	ProofWritten ProofKind = "written" // every object was written after the switch, or the server found nothing to write
+	ProofStore ProofKind = "store" // every key was read at one revision
+	// every object was written after the switch, or the server found nothing to write
+	ProofWritten ProofKind = "written"
 )
 
 func (p Proof) String() string {
 	if p.How == ProofStore {
-		return fmt.Sprintf("proved by the store: at revision %d of store %s, each of %s is stored as %s", p.Revision, p.Store, counted(p.Objects, "object", "objects"), p.APIVersion)
+		return fmt.Sprintf("proved by the store: at revision %d of store %s, each of %s is stored as %s", p.Revision,
+			p.Store, counted(p.Objects, "object", "objects"), p.APIVersion)
 	}
-	return fmt.Sprintf("proved by the API server, without a look into the store: of %s, %d were written after resource version %s, when it wrote %s, and for %d it found nothing to write",
+	return fmt.Sprintf("proved by the API server, without a look into the store: of %s, %d were written after "+
+		"resource version %s, when it wrote %s, and for %d it found nothing to write",
 		counted(p.Objects, "object", "objects"), p.Written, p.Base, p.APIVersion, p.Unchanged)
 }
 
@@ -164,8 +169,9 @@ type run struct {
 	total  int64 // objects in the store, when it was looked at
 }
 
-// Apply carries out the plan from where its journal says that it stands. It may be stopped at any moment, in any way, and called again.
-// Errors: ErrChanged, ErrConversion, ErrRefused, ErrWaiting, wrapped; those of World. The report is of what was done until then.
+// Apply carries out the plan from where its journal says that it stands. It may be stopped at any moment, in any way,
+// and called again. Errors: ErrChanged, ErrConversion, ErrRefused, ErrWaiting, wrapped; those of World. The report is
+// of what was done until then.
 func Apply(ctx context.Context, p *Plan, w *World) (*Report, error) {
 	at, err := locate(p, w.Journal.Records())
 	if err == nil && at.undoing != nil {
@@ -290,7 +296,8 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	r.total = stored.Objects()
 	if stored.Encrypted > 0 {
-		r.note("%s encrypted in the store, which can prove nothing then", counted(stored.Encrypted, "object is", "objects are"))
+		r.note("%s encrypted in the store, which can prove nothing then",
+			counted(stored.Encrypted, "object is", "objects are"))
 		r.Store = nil
 	}
 	return nil
@@ -298,7 +305,9 @@ func (r *run) prepare(ctx context.Context) error {
 
 // plannedWebhook looks for the webhook of a conversion that a step is left to put into the CRD.
 func (r *run) plannedWebhook(ctx context.Context) error {
-	if !slices.ContainsFunc(r.steps[r.at.next:], func(s Step) bool { return s.Action == ActionConvert && s.Version == "" }) {
+	if !slices.ContainsFunc(r.steps[r.at.next:], func(s Step) bool {
+		return s.Action == ActionConvert && s.Version == ""
+	}) {
 		return nil
 	}
 	strategy, webhook := r.plan.With.Conversion()
@@ -314,7 +323,8 @@ func (r *run) plannedWebhook(ctx context.Context) error {
 	return nil
 }
 
-// needsConversion reports whether a step is left that conversion must work for, and none before it that exchanges the conversion.
+// needsConversion reports whether a step is left that conversion must work for, and none before it that exchanges the
+// conversion.
 func (r *run) needsConversion() bool {
 	for _, s := range r.steps[r.at.next:] {
 		switch s.Action {
@@ -385,8 +395,8 @@ func (r *run) change(s Step) func(*Definition) error {
 	return nil
 }
 
-// unchanged reports whether the CRD is as the plan left it: of the generation that the journal names or, when a step was begun, with that
-// step's change made to it.
+// unchanged reports whether the CRD is as the plan left it: of the generation that the journal names or, when a step
+// was begun, with that step's change made to it.
 func (r *run) unchanged(d *Definition, change func(*Definition) error) error {
 	if d.UID() != r.plan.Before.UID() {
 		return fmt.Errorf("%w: it was deleted and created again", ErrChanged)
@@ -457,7 +467,8 @@ func (r *run) converts(ctx context.Context) error {
 
 const conversionWithin = 10 * time.Second
 
-// settle waits until every API server that is asked writes in the version, and returns what the objects' resource version is then.
+// settle waits until every API server that is asked writes in the version, and returns what the objects' resource
+// version is then.
 func (r *run) settle(ctx context.Context, version string) (Record, error) {
 	want := StorageHash(r.plan.apiVersion(version), r.plan.Resource.Kind)
 	for start := r.Now(); ; {
@@ -490,8 +501,8 @@ func (r *run) settle(ctx context.Context, version string) (Record, error) {
 	}
 }
 
-// settled waits for requests that a server began before it knew, unless the store will show what they wrote, and notes from where on
-// everything is written in the version.
+// settled waits for requests that a server began before it knew, unless the store will show what they wrote, and notes
+// from where on everything is written in the version.
 func (r *run) settled(ctx context.Context, version string, silent bool) (Record, error) {
 	if r.Store == nil || silent {
 		if err := r.sleepUntil(ctx, r.switched().Add(r.plan.Grace.Duration)); err != nil {
@@ -546,7 +557,8 @@ func (r *run) prune(ctx context.Context, version string) error {
 // wait returns when the versions that are not served any more may be removed.
 func (r *run) wait(ctx context.Context) error {
 	if r.plan.Wait.Duration == 0 && r.Audit == nil {
-		return fmt.Errorf("%w: neither a time to wait nor an audit log says when the version may be removed", ErrWaiting)
+		return fmt.Errorf("%w: neither a time to wait nor an audit log says when the version may be removed",
+			ErrWaiting)
 	}
 	since := r.at.unservedAt
 	if since.IsZero() {
@@ -563,11 +575,15 @@ func (r *run) wait(ctx context.Context) error {
 	case err != nil:
 		return err
 	case requests.Count > 0:
-		return fmt.Errorf("%w: since %s the audit log has %s for the version, the last by %s at %s", ErrWaiting, since.UTC().Format(time.RFC3339),
-			counted(int64(requests.Count), "request", "requests"), requests.Who, requests.Last.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: since %s the audit log has %s for the version, the last by %s at %s", ErrWaiting,
+			since.UTC().Format(time.RFC3339),
+			counted(int64(requests.Count), "request", "requests"), requests.Who,
+			requests.Last.UTC().Format(time.RFC3339))
 	case requests.From.IsZero() || requests.From.After(since) || !requests.To.After(since):
-		return fmt.Errorf("%w: the audit log covers %s to %s, and not the time since %s, when the version was not served any more", ErrWaiting,
-			requests.From.UTC().Format(time.RFC3339), requests.To.UTC().Format(time.RFC3339), since.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%w: the audit log covers %s to %s, and not the time since %s, when the version was not "+
+			"served any more", ErrWaiting,
+			requests.From.UTC().Format(time.RFC3339), requests.To.UTC().Format(time.RFC3339),
+			since.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
@@ -590,8 +606,8 @@ func (p *Plan) access(version string) string {
 	return p.Resource.APIVersion(version)
 }
 
-// CheckConversion finds out whether objects of the definition are converted: it reads one in every served version, and looks for the
-// endpoints of a webhook's service. It changes nothing.
+// CheckConversion finds out whether objects of the definition are converted: it reads one in every served version, and
+// looks for the endpoints of a webhook's service. It changes nothing.
 func CheckConversion(ctx context.Context, d *Definition, objects Objects, servers Servers) Health {
 	strategy, webhook := d.Conversion()
 	served := d.Served()
@@ -612,9 +628,11 @@ func CheckConversion(ctx context.Context, d *Definition, objects Objects, server
 		err := readEverywhere(ctx, resource, served, objects, sample)
 		if err == nil {
 			if len(served) == 1 {
-				return Health{State: HealthUnknown, Detail: fmt.Sprintf("%s is the only version that is served", served[0])}
+				return Health{State: HealthUnknown,
+					Detail: fmt.Sprintf("%s is the only version that is served", served[0])}
 			}
-			return Health{State: HealthGood, Detail: fmt.Sprintf("%s was read in %s", sample, strings.Join(served, ", "))}
+			return Health{State: HealthGood,
+				Detail: fmt.Sprintf("%s was read in %s", sample, strings.Join(served, ", "))}
 		}
 		if first == nil && !errors.Is(err, ErrGone) {
 			first = err

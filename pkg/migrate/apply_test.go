@@ -19,7 +19,8 @@ const dishes = 11
 func started(t *testing.T) (*kitchen, *Plan) {
 	t.Helper()
 	k := newKitchen(t, definition(t, pizzaBeta), dishes)
-	p, err := New(observation(k.crd), Goal{Storage: "v1", With: definition(t, pizzaNew), Retire: []string{"v1alpha1"}, Grace: time.Minute, Wait: time.Hour})
+	p, err := New(observation(k.crd), Goal{Storage: "v1", With: definition(t, pizzaNew), Retire: []string{"v1alpha1"},
+		Grace: time.Minute, Wait: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,8 @@ func TestApplyMigratesAndProves(t *testing.T) {
 	}
 }
 
-// Whatever the call at which the process is killed, and however often: what is stored is remembered, and another process finishes.
+// Whatever the call at which the process is killed, and however often: what is stored is remembered, and another
+// process finishes.
 func TestApplyIsResumedAfterAKillAnywhere(t *testing.T) {
 	for _, store := range []bool{true, false} {
 		for dies := 1; ; dies++ {
@@ -102,7 +104,8 @@ func TestApplyIsResumedAfterAKillAnywhere(t *testing.T) {
 	}
 }
 
-// The way back leads to how everything was, from wherever the plan was when it was killed, and wherever the way back is killed.
+// The way back leads to how everything was, from wherever the plan was when it was killed, and wherever the way back is
+// killed.
 func TestUndoLeadsBackFromAnywhere(t *testing.T) {
 	for dies := 1; ; dies += 2 {
 		k, p := started(t)
@@ -142,7 +145,8 @@ func TestUndoLeadsBackFromAnywhere(t *testing.T) {
 		if diff := cmp.Diff([]string{"v1alpha1"}, k.crd.StoredVersions()); diff != "" {
 			t.Errorf("call %d: storedVersions (-want +got):\n%s", dies, diff)
 		}
-		if _, err := Apply(t.Context(), p, k.world(true, 0)); err == nil || !strings.Contains(err.Error(), "was undone") {
+		if _, err := Apply(t.Context(), p, k.world(true, 0)); err == nil ||
+			!strings.Contains(err.Error(), "was undone") {
 			t.Errorf("apply after undo: %v", err)
 		}
 		if t.Failed() {
@@ -171,7 +175,8 @@ func TestUndoStopsAtTheLastSafeStep(t *testing.T) {
 		{"prune v1", "", "switch v1alpha1, settle v1alpha1, rewrite v1alpha1, prove v1alpha1, prune v1alpha1"},
 		{"unserve v1alpha1", "", "serve v1alpha1"},
 		{"remove v1alpha1", "", "add v1alpha1, serve v1alpha1"},
-		{"remove v1alpha1", "serve v1", "add v1alpha1, serve v1alpha1, switch v1alpha1, settle v1alpha1, rewrite v1alpha1, prove v1alpha1, prune v1alpha1"},
+		{"remove v1alpha1", "serve v1", "add v1alpha1, serve v1alpha1, switch v1alpha1, settle v1alpha1, rewrite " +
+			"v1alpha1, prove v1alpha1, prune v1alpha1"},
 	} {
 		steps, err := Undo(p, reached(c.at), c.to)
 		if err != nil || ids(steps) != c.want {
@@ -194,7 +199,8 @@ func TestApplySetsABadObjectAside(t *testing.T) {
 		bad := Object{Namespace: "n1", Name: "p007"}
 		k.objects[bad].bad = true
 		report, err := Apply(t.Context(), p, k.world(store, 0))
-		if !errors.Is(err, ErrRefused) || report.Stopped != "rewrite v1" || report.Refused != 1 || report.Refusals[0].Name != "p007" {
+		if !errors.Is(err, ErrRefused) || report.Stopped != "rewrite v1" || report.Refused != 1 ||
+			report.Refusals[0].Name != "p007" {
 			t.Fatalf("store %v: %+v (%v), want n1/p007 refused", store, report, err)
 		}
 		if diff := cmp.Diff(map[string]int{"v1": dishes - 1, "v1alpha1": 1}, k.count()); diff != "" {
@@ -269,7 +275,8 @@ func TestApplySeesThatSomebodyElseChangedTheCRD(t *testing.T) {
 	}
 }
 
-// A server that still writes as before the switch, after it said otherwise: the store shows it, and the objects are written again.
+// A server that still writes as before the switch, after it said otherwise: the store shows it, and the objects are
+// written again.
 func TestProofFindsLateWrites(t *testing.T) {
 	k, p := started(t)
 	w := k.world(true, 0)
@@ -314,7 +321,8 @@ func TestWaitNeedsAReason(t *testing.T) {
 		want     string
 	}{
 		{Requests{}, "neither a time to wait nor an audit log"},
-		{Requests{From: long, To: soon, Count: 3, Last: soon, Who: "alice"}, "3 requests for the version, the last by alice"},
+		{Requests{From: long, To: soon, Count: 3, Last: soon, Who: "alice"},
+			"3 requests for the version, the last by alice"},
 		{Requests{From: soon, To: soon}, "covers"},
 		{Requests{From: long, To: long}, "covers"},
 	} {
@@ -337,7 +345,8 @@ func TestSettleGivesASilentServerTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Notes) == 0 || !strings.Contains(report.Notes[0], "was given 1m0s") || k.now.Sub(before) < time.Minute {
+	if len(report.Notes) == 0 || !strings.Contains(report.Notes[0], "was given 1m0s") ||
+		k.now.Sub(before) < time.Minute {
 		t.Errorf("notes %q after %s, want the grace", report.Notes, k.now.Sub(before))
 	}
 	finished(t, k)
@@ -359,9 +368,12 @@ func TestCleanedFields(t *testing.T) {
 	}{
 		{"none", []ManagedField{entry("a", "g/v1", "f:x")}, true, nil},
 		{"moved", []ManagedField{entry("a", "g/v0", "f:x")}, true, []any{entry("a", "g/v1", "f:x")}},
-		{"joined", []ManagedField{entry("a", "g/v0", "f:x"), entry("a", "g/v1", "f:y")}, true, []any{entry("a", "g/v1", "f:x", "f:y")}},
-		{"not another manager's", []ManagedField{entry("a", "g/v0", "f:x"), entry("b", "g/v1", "f:y")}, true, []any{entry("b", "g/v1", "f:y"), entry("a", "g/v1", "f:x")}},
-		{"dropped", []ManagedField{entry("a", "g/v0", "f:x"), entry("b", "g/v1", "f:y")}, false, []any{entry("b", "g/v1", "f:y")}},
+		{"joined", []ManagedField{entry("a", "g/v0", "f:x"), entry("a", "g/v1", "f:y")}, true,
+			[]any{entry("a", "g/v1", "f:x", "f:y")}},
+		{"not another manager's", []ManagedField{entry("a", "g/v0", "f:x"), entry("b", "g/v1", "f:y")}, true,
+			[]any{entry("b", "g/v1", "f:y"), entry("a", "g/v1", "f:x")}},
+		{"dropped", []ManagedField{entry("a", "g/v0", "f:x"), entry("b", "g/v1", "f:y")}, false,
+			[]any{entry("b", "g/v1", "f:y")}},
 	} {
 		got, changed := cleanedFields(c.in, "g/v0", "g/v1", c.alike)
 		if changed != (c.want != nil) || !cmp.Equal(got, c.want) {
@@ -383,7 +395,8 @@ func (c crowd) Page(_ context.Context, _, token string, limit int) (Page, error)
 	from, _ := strconv.Atoi(token)
 	page := Page{ResourceVersion: "1000"}
 	for i := from; i < min(from+limit, c.objects); i++ {
-		page.Objects = append(page.Objects, Object{Namespace: "shop", Name: fmt.Sprint("pizza-", i), ResourceVersion: "7"})
+		page.Objects = append(page.Objects,
+			Object{Namespace: "shop", Name: fmt.Sprint("pizza-", i), ResourceVersion: "7"})
 		page.Next = strconv.Itoa(i + 1)
 	}
 	if from+limit >= c.objects {

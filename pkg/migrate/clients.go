@@ -37,7 +37,8 @@ type Client struct {
 // maxClients bounds the memory of a Clients.
 const maxClients = 100_000
 
-// Clients collects who asked for versions of a resource. Its memory grows with the number of different clients, not with that of requests.
+// Clients collects who asked for versions of a resource. Its memory grows with the number of different clients, not
+// with that of requests.
 type Clients struct {
 	resource Resource
 	versions []string
@@ -46,7 +47,8 @@ type Clients struct {
 	requests Requests
 }
 
-// NewClients starts with nobody. versions are those that are looked for, none for all; requests before since do not count.
+// NewClients starts with nobody. versions are those that are looked for, none for all; requests before since do not
+// count.
 func NewClients(r Resource, versions []string, since time.Time) *Clients {
 	return &Clients{resource: r, versions: versions, since: since, found: map[[3]string]*Client{}}
 }
@@ -66,7 +68,8 @@ func (c *Clients) Add(q Request) error {
 	if q.Time.After(c.requests.To) {
 		c.requests.To = q.Time
 	}
-	if q.Group != c.resource.Group || q.Plural != c.resource.Plural || (len(c.versions) > 0 && !slices.Contains(c.versions, q.Version)) || q.Time.Before(c.since) {
+	if q.Group != c.resource.Group || q.Plural != c.resource.Plural ||
+		(len(c.versions) > 0 && !slices.Contains(c.versions, q.Version)) || q.Time.Before(c.since) {
 		return nil
 	}
 	id := [3]string{q.User, q.Agent, q.Version}
@@ -75,7 +78,8 @@ func (c *Clients) Add(q Request) error {
 		if len(c.found) == maxClients {
 			return errors.New("more than 100000 different clients")
 		}
-		client = &Client{User: q.User, Agent: q.Agent, Version: q.Version, Verbs: map[string]int{}, First: q.Time, Example: q.Namespace}
+		client = &Client{User: q.User, Agent: q.Agent, Version: q.Version, Verbs: map[string]int{}, First: q.Time,
+			Example: q.Namespace}
 		c.found[id] = client
 	}
 	if q.Time.Before(client.First) {
@@ -108,7 +112,8 @@ func (c *Clients) List() []Client {
 		list = append(list, *client)
 	}
 	slices.SortFunc(list, func(a, b Client) int {
-		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.User, b.User), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Version, b.Version))
+		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.User, b.User), cmp.Compare(a.Agent, b.Agent),
+			cmp.Compare(a.Version, b.Version))
 	})
 	return list
 }

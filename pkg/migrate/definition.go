@@ -1,9 +1,10 @@
-// Package migrate brings the objects of a resource to another storage version, and retires versions of CustomResourceDefinitions: a plan
-// of steps, each with its check and its inverse; the steps, applied so that they can be killed and resumed anywhere; and the proof, before
-// anything is forgotten, that nothing is stored in the old version any more. It also says what a change of a CRD breaks, and who still uses
-// a version.
+// Package migrate brings the objects of a resource to another storage version, and retires versions of
+// CustomResourceDefinitions: a plan of steps, each with its check and its inverse; the steps, applied so that they can
+// be killed and resumed anywhere; and the proof, before anything is forgotten, that nothing is stored in the old
+// version any more. It also says what a change of a CRD breaks, and who still uses a version.
 //
-// The package is pure: it acts on servers and stores only through what it is handed. Package live is an API server behind it.
+// The package is pure: it acts on servers and stores only through what it is handed. Package live is an API server
+// behind it.
 package migrate
 
 import (
@@ -23,9 +24,9 @@ const GroupCRD = "apiextensions.k8s.io"
 
 const versionBeta = GroupCRD + "/v1beta1"
 
-// Definition is a CustomResourceDefinition with all its fields, known ones and others. It is read from v1 or v1beta1 and is held in the
-// shape of v1: what v1beta1 says once for all versions is said of each version, and MarshalJSON takes it back.
-// Not safe for concurrent use while it is changed.
+// Definition is a CustomResourceDefinition with all its fields, known ones and others. It is read from v1 or v1beta1
+// and is held in the shape of v1: what v1beta1 says once for all versions is said of each version, and MarshalJSON
+// takes it back. Not safe for concurrent use while it is changed.
 type Definition struct {
 	object map[string]any
 	beta   bool
@@ -40,7 +41,8 @@ type Version struct {
 
 // perVersion are the fields that v1beta1 has once for all versions or, from 1.13 on, in each of them.
 var perVersion = []struct{ shared, own string }{
-	{"validation", "schema"}, {"subresources", "subresources"}, {"additionalPrinterColumns", "additionalPrinterColumns"},
+	{"validation", "schema"}, {"subresources", "subresources"},
+	{"additionalPrinterColumns", "additionalPrinterColumns"},
 }
 
 // ParseDefinition reads a CustomResourceDefinition in JSON, of apiextensions.k8s.io/v1 or v1beta1.
@@ -236,7 +238,8 @@ func (d *Definition) Resource() Resource {
 func (d *Definition) Versions() []Version {
 	var versions []Version
 	for _, entry := range list(d.spec(), "versions") {
-		versions = append(versions, Version{Name: text(entry, "name"), Served: flag(entry, "served"), Storage: flag(entry, "storage")})
+		versions = append(versions, Version{Name: text(entry, "name"), Served: flag(entry, "served"),
+			Storage: flag(entry, "storage")})
 	}
 	return versions
 }
@@ -307,14 +310,16 @@ func (w Webhook) String() string {
 	return "service " + w.Namespace + "/" + w.Name
 }
 
-// Conversion is how objects get from one version to another: "None", which only changes apiVersion, or "Webhook" and which.
+// Conversion is how objects get from one version to another: "None", which only changes apiVersion, or "Webhook" and
+// which.
 func (d *Definition) Conversion() (strategy string, webhook Webhook) {
 	conversion := at(d.spec(), "conversion")
 	if strategy = text(conversion, "strategy"); strategy == "" {
 		strategy = StrategyNone
 	}
 	config := at(conversion, "webhook", "clientConfig")
-	return strategy, Webhook{URL: text(config, "url"), Namespace: text(config, "service", "namespace"), Name: text(config, "service", "name")}
+	return strategy, Webhook{URL: text(config, "url"), Namespace: text(config, "service", "namespace"),
+		Name: text(config, "service", "name")}
 }
 
 // The strategies of conversion.
@@ -360,8 +365,8 @@ func (d *Definition) setStorage(name string) error {
 	return nil
 }
 
-// addVersion adds the version of another definition with everything that it says of it, neither served nor stored. Of a version that is
-// there already, nothing changes.
+// addVersion adds the version of another definition with everything that it says of it, neither served nor stored. Of a
+// version that is there already, nothing changes.
 func (d *Definition) addVersion(from *Definition, name string) error {
 	if _, err := d.entry(name); err == nil {
 		return nil
@@ -378,7 +383,9 @@ func (d *Definition) addVersion(from *Definition, name string) error {
 
 // removeVersion takes a version out of the definition.
 func (d *Definition) removeVersion(name string) {
-	d.spec()["versions"] = slices.DeleteFunc(list(d.spec(), "versions"), func(entry any) bool { return text(entry, "name") == name })
+	d.spec()["versions"] = slices.DeleteFunc(list(d.spec(), "versions"), func(entry any) bool {
+		return text(entry, "name") == name
+	})
 }
 
 // setConversion takes over how another definition converts.
@@ -405,14 +412,15 @@ func (d *Definition) setStored(names ...string) {
 	status["storedVersions"] = stored
 }
 
-// says reports whether the definition has everything that the other one says in its spec, beside what a server adds by default.
+// says reports whether the definition has everything that the other one says in its spec, beside what a server adds by
+// default.
 func (d *Definition) says(other *Definition) bool {
 	_, ok := holds(d.spec(), other.spec(), "spec")
 	return ok
 }
 
-// holds reports whether got has everything that want says, in its spec: a server may add defaults, and silently drops what it does not know.
-// The path is that of the first thing missing.
+// holds reports whether got has everything that want says, in its spec: a server may add defaults, and silently drops
+// what it does not know. The path is that of the first thing missing.
 func holds(got, want any, path string) (missing string, ok bool) {
 	switch want := want.(type) {
 	case map[string]any:

@@ -96,7 +96,8 @@ func TestDefinitionOfBetaSaysOnceWhatIsAlike(t *testing.T) {
 	if got := text(one, "spec", "version"); got != "v1" {
 		t.Errorf("spec.version = %q, want v1", got)
 	}
-	if at(one, "spec", "validation", "openAPIV3Schema") == nil || at(list(one, "spec", "versions")[0], "schema") != nil {
+	if at(one, "spec", "validation", "openAPIV3Schema") == nil ||
+		at(list(one, "spec", "versions")[0], "schema") != nil {
 		t.Errorf("the schema of the only version is not said once: %v", one["spec"])
 	}
 }
@@ -104,13 +105,17 @@ func TestDefinitionOfBetaSaysOnceWhatIsAlike(t *testing.T) {
 func TestDefinitionReads(t *testing.T) {
 	d := definition(t, pizzaBeta)
 	strategy, webhook := d.Conversion()
-	got := []any{d.Name(), d.UID(), d.Generation(), d.Storage(), d.StoredVersions(), d.Condition("Established"), strategy, webhook.String(), d.Resource()}
-	want := []any{"pizzas.restaurant.example", "u1", int64(3), "v1alpha1", []string{"v1alpha1"}, "True", "Webhook", "https://127.0.0.1:1/convert",
-		Resource{Name: "pizzas.restaurant.example", Group: "restaurant.example", Plural: "pizzas", Kind: "Pizza", Namespaced: true, Key: "restaurant.example/pizzas"}}
+	got := []any{d.Name(), d.UID(), d.Generation(), d.Storage(), d.StoredVersions(), d.Condition("Established"),
+		strategy, webhook.String(), d.Resource()}
+	want := []any{"pizzas.restaurant.example", "u1", int64(3), "v1alpha1", []string{"v1alpha1"}, "True", "Webhook",
+		"https://127.0.0.1:1/convert",
+		Resource{Name: "pizzas.restaurant.example", Group: "restaurant.example", Plural: "pizzas", Kind: "Pizza",
+			Namespaced: true, Key: "restaurant.example/pizzas"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	single := definition(t, `{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","spec":{"group":"a.b","version":"v1","scope":"Cluster","names":{"plural":"xs","kind":"X"}}}`)
+	single := definition(t,
+		`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","spec":{"group":"a.b","version":"v1","scope":"Cluster","names":{"plural":"xs","kind":"X"}}}`)
 	if diff := cmp.Diff([]Version{{"v1", true, true}}, single.Versions()); diff != "" {
 		t.Errorf("spec.version alone (-want +got):\n%s", diff)
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/finding"
 )
 
-// Diff lists what a change of a CRD breaks, for clients or for what is stored. Changes that allow more than before are silent.
+// Diff lists what a change of a CRD breaks, for clients or for what is stored. Changes that allow more than before are
+// silent.
 func Diff(from, to *Definition) []finding.Finding {
 	d := &differ{name: to.Name()}
 	d.identity(from, to)
@@ -35,14 +36,16 @@ type differ struct {
 	findings []finding.Finding
 }
 
-// find adds a finding about a part of the CRD: "v1", or "v1 .spec.size". which tells it from others of the rule about the part.
+// find adds a finding about a part of the CRD: "v1", or "v1 .spec.size". which tells it from others of the rule about
+// the part.
 func (d *differ) find(id string, severity finding.Severity, part, which, format string, args ...any) {
 	subject := d.name
 	if part != "" {
 		subject += " " + part
 	}
-	d.findings = append(d.findings, finding.Finding{Rule: id, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...),
-		Fix: ruleOf(id).Fix, Key: finding.Key(id, subject, which)})
+	d.findings = append(d.findings, finding.Finding{Rule: id, Severity: severity, Subject: subject,
+		Message: fmt.Sprintf(format, args...),
+		Fix:     ruleOf(id).Fix, Key: finding.Key(id, subject, which)})
 }
 
 // identity compares what all versions have in common.
@@ -52,7 +55,8 @@ func (d *differ) identity(from, to *Definition) {
 			d.find("FUS303", finding.Error, "spec."+strings.Join(path, "."), "", "it changes from %q to %q", a, b)
 		}
 	}
-	if a, b := text(from.spec(), "names", "listKind"), text(to.spec(), "names", "listKind"); a != "" && b != "" && a != b {
+	if a, b := text(from.spec(), "names", "listKind"), text(to.spec(), "names", "listKind"); a != "" && b != "" &&
+		a != b {
 		d.find("FUS303", finding.Error, "spec.names.listKind", "", "it changes from %q to %q", a, b)
 	}
 	if a, b := text(from.spec(), "names", "singular"), text(to.spec(), "names", "singular"); a != "" && a != b {
@@ -60,11 +64,13 @@ func (d *differ) identity(from, to *Definition) {
 	}
 	for _, field := range []string{"shortNames", "categories"} {
 		for _, name := range missing(list(from.spec(), "names", field), list(to.spec(), "names", field)) {
-			d.find("FUS318", finding.Warning, "spec.names."+field, fmt.Sprint(name), "the name %v is removed", quote(name))
+			d.find("FUS318", finding.Warning, "spec.names."+field, fmt.Sprint(name), "the name %v is removed",
+				quote(name))
 		}
 	}
 	if from.preserves() && !to.preserves() {
-		d.find("FUS309", finding.Error, "spec.preserveUnknownFields", "", "fields that no schema names were preserved, and are now pruned")
+		d.find("FUS309", finding.Error, "spec.preserveUnknownFields", "",
+			"fields that no schema names were preserved, and are now pruned")
 	}
 	if a, b := from.Storage(), to.Storage(); a != b {
 		d.find("FUS316", finding.Info, "", "", "the storage version changes from %s to %s", a, b)
@@ -103,7 +109,8 @@ func (d *differ) subresources(version string, before, after map[string]any) {
 		case a != nil && b == nil:
 			d.find("FUS314", finding.Error, version, name, "the subresource %s is removed", name)
 		case a == nil && b != nil && name == "status":
-			d.find("FUS314", finding.Warning, version, "status", "the subresource status is added: writes to the object itself no longer change its status")
+			d.find("FUS314", finding.Warning, version, "status",
+				"the subresource status is added: writes to the object itself no longer change its status")
 		case name == "scale" && a != nil && !reflect.DeepEqual(a, b):
 			d.find("FUS314", finding.Warning, version, "scale", "the subresource scale uses other fields")
 		}
@@ -117,15 +124,20 @@ func (d *differ) conversion(from, to *Definition) {
 	several := len(to.Versions()) > 1
 	switch {
 	case a == StrategyWebhook && b == StrategyNone && several:
-		d.find("FUS312", finding.Error, "spec.conversion", "", "a webhook converted objects; now only apiVersion changes")
+		d.find("FUS312", finding.Error, "spec.conversion", "",
+			"a webhook converted objects; now only apiVersion changes")
 	case a == StrategyNone && b == StrategyWebhook && several:
-		d.find("FUS312", finding.Warning, "spec.conversion", "", "every read and write in a version other than the stored one now needs %s", now)
+		d.find("FUS312", finding.Warning, "spec.conversion", "",
+			"every read and write in a version other than the stored one now needs %s", now)
 	case a == b && webhook != now && several:
-		d.find("FUS312", finding.Warning, "spec.conversion", "", "the conversion webhook changes from %s to %s", webhook, now)
+		d.find("FUS312", finding.Warning, "spec.conversion", "", "the conversion webhook changes from %s to %s",
+			webhook, now)
 	}
-	reviewed, reviews := list(from.spec(), "conversion", "webhook", "conversionReviewVersions"), list(to.spec(), "conversion", "webhook", "conversionReviewVersions")
+	reviewed, reviews := list(from.spec(), "conversion", "webhook", "conversionReviewVersions"),
+		list(to.spec(), "conversion", "webhook", "conversionReviewVersions")
 	if a == b && len(reviewed) > 0 && len(missing(reviewed, reviews)) == len(reviewed) {
-		d.find("FUS312", finding.Warning, "spec.conversion", "reviews", "conversionReviewVersions changes from %v to %v", reviewed, reviews)
+		d.find("FUS312", finding.Warning, "spec.conversion", "reviews",
+			"conversionReviewVersions changes from %v to %v", reviewed, reviews)
 	}
 	if b != StrategyNone {
 		return
@@ -140,7 +152,8 @@ func (d *differ) conversion(from, to *Definition) {
 				lost = slices.DeleteFunc(lost, func(field string) bool { return slices.Contains(known, field) })
 			}
 			if len(lost) > 0 {
-				d.find("FUS317", finding.Error, v.Name+" as "+other.Name, "", "an object that is read as %s loses %s", other.Name, strings.Join(lost, ", "))
+				d.find("FUS317", finding.Error, v.Name+" as "+other.Name, "", "an object that is read as %s loses %s",
+					other.Name, strings.Join(lost, ", "))
 			}
 		}
 	}
@@ -163,7 +176,8 @@ func (c *comparison) schema(path string, from, to map[string]any) {
 	case to == nil:
 		return // anything is allowed, and without a schema nothing is pruned
 	case from == nil:
-		c.find("FUS309", finding.Error, path, "", "a schema is added: values that it does not allow are refused, fields that it does not name are pruned")
+		c.find("FUS309", finding.Error, path, "",
+			"a schema is added: values that it does not allow are refused, fields that it does not name are pruned")
 		return
 	}
 	c.types(path, from, to)
@@ -189,7 +203,8 @@ func (c *comparison) schema(path string, from, to map[string]any) {
 
 func (c *comparison) types(path string, from, to map[string]any) {
 	a, b := typeOf(from), typeOf(to)
-	widened := b == "" || a == b || a == "integer" && b == "number" || b == "int-or-string" && (a == "integer" || a == "string")
+	widened := b == "" || a == b || a == "integer" && b == "number" ||
+		b == "int-or-string" && (a == "integer" || a == "string")
 	switch {
 	case widened:
 	case a == "" && path == "": // an object is one
@@ -296,15 +311,18 @@ func (c *comparison) values(path string, from, to map[string]any) {
 
 // merging compares how server-side apply joins lists and maps.
 func (c *comparison) merging(path string, from, to map[string]any) {
-	for _, field := range []struct{ name, otherwise string }{{"x-kubernetes-list-type", "atomic"}, {"x-kubernetes-map-type", "granular"}} {
+	for _, field := range []struct{ name, otherwise string }{{"x-kubernetes-list-type", "atomic"},
+		{"x-kubernetes-map-type", "granular"}} {
 		a, b := cmp.Or(text(from, field.name), field.otherwise), cmp.Or(text(to, field.name), field.otherwise)
 		if a != b {
 			c.find("FUS311", finding.Error, path, field.name, "%s changes from %s to %s", field.name, a, b)
 		}
 	}
-	if a, b := list(from, "x-kubernetes-list-map-keys"), list(to, "x-kubernetes-list-map-keys"); len(a)+len(b) > 0 && !reflect.DeepEqual(a, b) &&
+	if a, b := list(from, "x-kubernetes-list-map-keys"), list(to, "x-kubernetes-list-map-keys"); len(a)+len(b) > 0 &&
+		!reflect.DeepEqual(a, b) &&
 		text(from, "x-kubernetes-list-type") == text(to, "x-kubernetes-list-type") {
-		c.find("FUS311", finding.Error, path, "x-kubernetes-list-map-keys", "x-kubernetes-list-map-keys changes from %v to %v", a, b)
+		c.find("FUS311", finding.Error, path, "x-kubernetes-list-map-keys",
+			"x-kubernetes-list-map-keys changes from %v to %v", a, b)
 	}
 }
 
@@ -322,10 +340,13 @@ func (c *comparison) rules(path string, from, to map[string]any) {
 
 // fields compares the fields of an object, and what happens to others.
 func (c *comparison) fields(path string, from, to map[string]any) {
-	open := flag(to, "x-kubernetes-preserve-unknown-fields") || to["additionalProperties"] != nil && to["additionalProperties"] != false
-	wasOpen := flag(from, "x-kubernetes-preserve-unknown-fields") || from["additionalProperties"] != nil && from["additionalProperties"] != false
+	open := flag(to, "x-kubernetes-preserve-unknown-fields") || to["additionalProperties"] != nil &&
+		to["additionalProperties"] != false
+	wasOpen := flag(from, "x-kubernetes-preserve-unknown-fields") || from["additionalProperties"] != nil &&
+		from["additionalProperties"] != false
 	if wasOpen && !open && c.prunes {
-		c.find("FUS309", finding.Error, path, "", "fields that the schema does not name were preserved, and are now pruned")
+		c.find("FUS309", finding.Error, path, "",
+			"fields that the schema does not name were preserved, and are now pruned")
 	}
 	old, _ := from["properties"].(map[string]any)
 	now, _ := to["properties"].(map[string]any)
@@ -339,7 +360,8 @@ func (c *comparison) fields(path string, from, to map[string]any) {
 		case ok:
 			c.schema(path+"."+name, before, after)
 		case !open && c.prunes:
-			c.find("FUS304", finding.Error, path+"."+name, "", "the field is removed: it is pruned from objects that have it")
+			c.find("FUS304", finding.Error, path+"."+name, "",
+				"the field is removed: it is pruned from objects that have it")
 		}
 	}
 }

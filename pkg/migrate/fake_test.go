@@ -15,8 +15,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 )
 
-// kitchen is an API server with its store, as far as a migration can tell: a CRD, objects that are written in its storage version and are
-// converted when they are read. It checks after every change that no version is stored which the server does not remember.
+// kitchen is an API server with its store, as far as a migration can tell: a CRD, objects that are written in its
+// storage version and are converted when they are read. It checks after every change that no version is stored which
+// the server does not remember.
 type kitchen struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -49,13 +50,16 @@ func newKitchen(t *testing.T, d *Definition, objects int) *kitchen {
 	k.crd.object["metadata"].(map[string]any)["uid"] = "u1"
 	for i := range objects {
 		k.revision++
-		k.objects[Object{Namespace: fmt.Sprint("n", i%2), Name: fmt.Sprintf("p%03d", i)}] = &dish{version: d.Storage(), revision: k.revision,
-			managed: []ManagedField{{"manager": "old", "operation": "Apply", "apiVersion": d.Resource().APIVersion(d.Storage())}}}
+		k.objects[Object{Namespace: fmt.Sprint("n", i%2), Name: fmt.Sprintf("p%03d", i)}] = &dish{version: d.Storage(),
+			revision: k.revision,
+			managed: []ManagedField{
+				{"manager": "old", "operation": "Apply", "apiVersion": d.Resource().APIVersion(d.Storage())}}}
 	}
 	return k
 }
 
-// enter is called at the beginning of every call: it is where the process may be killed. What a call does happens, or does not.
+// enter is called at the beginning of every call: it is where the process may be killed. What a call does happens, or
+// does not.
 func (k *kitchen) enter() error {
 	k.mu.Lock()
 	if k.died {
@@ -273,7 +277,8 @@ func (k kitchenStore) Page(_ context.Context, q etcdsplit.Request) (etcdsplit.Pa
 			continue
 		}
 		d := k.objects[o]
-		value, err := json.Marshal(map[string]any{"apiVersion": k.crd.Resource().APIVersion(d.version), "kind": "Pizza"})
+		value, err := json.Marshal(
+			map[string]any{"apiVersion": k.crd.Resource().APIVersion(d.version), "kind": "Pizza"})
 		if err != nil {
 			k.t.Error(err)
 		}

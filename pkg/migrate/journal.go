@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Record is one line of a journal. A journal belongs to one plan; its records say how far that got, and if somebody went back.
+// Record is one line of a journal. A journal belongs to one plan; its records say how far that got, and if somebody
+// went back.
 type Record struct {
 	Event Event     `json:"event"`
 	Time  time.Time `json:"time"`
@@ -70,7 +71,8 @@ func locate(p *Plan, records []Record) (position, error) {
 			continue
 		}
 		if r.Step < 0 || r.Step >= len(steps) || steps[r.Step].ID() != r.ID {
-			return position{}, fmt.Errorf("record %d is about step %d, %q, which the plan does not have: the journal is another plan's", i+1, r.Step, r.ID)
+			return position{}, fmt.Errorf("record %d is about step %d, %q, which the plan does not have: the journal "+
+				"is another plan's", i+1, r.Step, r.ID)
 		}
 		switch r.Event {
 		case EventBegin:
@@ -116,12 +118,12 @@ func Locate(p *Plan, records []Record) (Position, error) {
 	if err != nil {
 		return Position{}, err
 	}
-	return Position{Done: at.next, Begun: at.begun, Undoing: at.undoing != nil, Undone: at.undoing != nil && at.next == len(at.undoing)}, nil
+	return Position{Done: at.next, Begun: at.begun, Undoing: at.undoing != nil, Undone: at.undoing != nil &&
+		at.next == len(at.undoing)}, nil
 }
 
-// Undo plans the way back.
-// Shape: to is "" for the last safe step before the present one, "start" for how everything was, or the ID of a safe step.
-// Errors: nothing to go back from; a step that is not safe, or was not reached.
+// Undo plans the way back. Shape: to is "" for the last safe step before the present one, "start" for how everything
+// was, or the ID of a safe step. Errors: nothing to go back from; a step that is not safe, or was not reached.
 func Undo(p *Plan, records []Record, to string) ([]Step, error) {
 	at, err := locate(p, records)
 	switch {
@@ -171,18 +173,25 @@ func (p *Plan) inverse(steps []Step) []Step {
 	for _, s := range slices.Backward(steps) {
 		switch s.Action {
 		case ActionAdd:
-			back = append(back, Step{Action: ActionRemove, Version: s.Version, Does: "remove the version from the CRD", Check: "the CRD says so"})
+			back = append(back, Step{Action: ActionRemove, Version: s.Version, Does: "remove the version from the " +
+				"CRD", Check: "the CRD says so"})
 		case ActionConvert:
-			back = append(back, Step{Action: ActionConvert, Version: "before", Does: "the conversion from before", Check: "the CRD says so"})
+			back = append(back, Step{Action: ActionConvert, Version: "before", Does: "the conversion from before",
+				Check: "the CRD says so"})
 		case ActionServe:
-			back = append(back, Step{Action: ActionUnserve, Version: s.Version, Does: "stop serving the version", Check: "the CRD says so"})
+			back = append(back, Step{Action: ActionUnserve, Version: s.Version, Does: "stop serving the version",
+				Check: "the CRD says so"})
 		case ActionSwitch:
-			back = append(back, Step{Action: ActionSwitch, Version: p.From, Does: "write objects in the version again", Check: "the CRD says so"})
-			back = append(back, p.storing(p.From)...) // also when nothing was rewritten: others wrote objects in the new version meanwhile
+			back = append(back, Step{Action: ActionSwitch, Version: p.From, Does: "write objects in the version " +
+				"again", Check: "the CRD says so"})
+			// also when nothing was rewritten: others wrote objects in the new version meanwhile
+			back = append(back, p.storing(p.From)...)
 		case ActionUnserve:
-			back = append(back, Step{Action: ActionServe, Version: s.Version, Does: "serve the version again", Check: "an object can be read in every served version"})
+			back = append(back, Step{Action: ActionServe, Version: s.Version, Does: "serve the version again",
+				Check: "an object can be read in every served version"})
 		case ActionRemove:
-			back = append(back, Step{Action: ActionAdd, Version: s.Version, Does: "put the version back as it was, not served", Check: "the server kept every field of it"})
+			back = append(back, Step{Action: ActionAdd, Version: s.Version, Does: "put the version back as it was, " +
+				"not served", Check: "the server kept every field of it"})
 		}
 	}
 	return back

@@ -12,7 +12,8 @@ import (
 // ManagedField is an entry of metadata.managedFields, as JSON has it.
 type ManagedField = map[string]any
 
-// clean takes a version out of the managedFields of all objects: a server that does not know the version any more fails to apply to them.
+// clean takes a version out of the managedFields of all objects: a server that does not know the version any more fails
+// to apply to them.
 func (r *run) clean(ctx context.Context, version string) error {
 	old, now := r.plan.Resource.APIVersion(version), r.plan.access(r.plan.Storage)
 	strategy, _ := r.plan.Before.Conversion()
@@ -64,9 +65,10 @@ func (r *run) clean(ctx context.Context, version string) error {
 	return fmt.Errorf("objects have %s in managedFields after %d passes: something puts it there", old, passes)
 }
 
-// cleanedFields are the entries without those of an apiVersion. When versions differ in nothing but their name the entries move to the other
-// version, and join those of the same manager that are there; otherwise their fields may have other names there, and they are dropped.
-// An empty list would make a server forget that it ever kept one, so something stays.
+// cleanedFields are the entries without those of an apiVersion. When versions differ in nothing but their name the
+// entries move to the other version, and join those of the same manager that are there; otherwise their fields may have
+// other names there, and they are dropped. An empty list would make a server forget that it ever kept one, so something
+// stays.
 func cleanedFields(fields []ManagedField, old, now string, alike bool) (cleaned []any, changed bool) {
 	var moved []ManagedField
 	for _, f := range fields {

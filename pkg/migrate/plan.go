@@ -49,20 +49,21 @@ func (s Step) ID() string {
 	return string(s.Action) + " " + s.Version
 }
 
-// Plan is how a resource gets from one storage version to another. It is plain data and complete: applying it needs the servers, and
-// nothing else. Everything that a later step needs of the present state, for undoing it too, is in it.
+// Plan is how a resource gets from one storage version to another. It is plain data and complete: applying it needs the
+// servers, and nothing else. Everything that a later step needs of the present state, for undoing it too, is in it.
 type Plan struct {
 	Schema   string   `json:"schema"`
 	Resource Resource `json:"resource"`
 	// Before is the CRD as it was; nil for a resource that is built in.
 	Before *Definition `json:"before,omitempty"`
 	// With is a CRD that the added version and the conversion are taken from; nil for none.
-	With     *Definition `json:"with,omitempty"`
-	From     string      `json:"from"`    // the version in which objects are written at present
-	Storage  string      `json:"storage"` // the one in which they are to be; for a resource that is built in, an apiVersion
-	Retire   []string    `json:"retire,omitempty"`
-	Steps    []Step      `json:"steps"`
-	Warnings []string    `json:"warnings,omitempty"` // what somebody must have agreed to
+	With *Definition `json:"with,omitempty"`
+	From string      `json:"from"` // the version in which objects are written at present
+	// the one in which they are to be; for a resource that is built in, an apiVersion
+	Storage  string   `json:"storage"`
+	Retire   []string `json:"retire,omitempty"`
+	Steps    []Step   `json:"steps"`
+	Warnings []string `json:"warnings,omitempty"` // what somebody must have agreed to
 	// Grace is how long a request may take that an API server began before it knew of the switch.
 	Grace Duration `json:"grace"`
 	// Wait is how long nobody must have missed a version before it is removed; 0 leaves that to the audit log.
@@ -98,7 +99,8 @@ func New(o Observation, g Goal) (*Plan, error) {
 	}
 	p := &Plan{
 		Schema: PlanSchema, Resource: o.Resource, Before: o.Definition.Clone(), With: g.With,
-		From: o.Definition.Storage(), Storage: g.Storage, Retire: slices.Clone(g.Retire), Grace: Duration{g.Grace}, Wait: Duration{g.Wait},
+		From: o.Definition.Storage(), Storage: g.Storage, Retire: slices.Clone(g.Retire), Grace: Duration{g.Grace},
+		Wait: Duration{g.Wait},
 	}
 	if p.Storage == "" {
 		p.Storage = p.From
@@ -128,7 +130,8 @@ func (p *Plan) definitionSteps(o Observation) (*Definition, error) {
 	}
 	if _, ok := d.Version(p.Storage); !ok {
 		if p.With == nil {
-			return nil, fmt.Errorf("%s has no version %q; its versions are %s", d.Name(), p.Storage, strings.Join(d.names(), ", "))
+			return nil, fmt.Errorf("%s has no version %q; its versions are %s", d.Name(), p.Storage,
+				strings.Join(d.names(), ", "))
 		}
 		if err := d.addVersion(p.With, p.Storage); err != nil {
 			return nil, fmt.Errorf("the file: %w", err)
@@ -144,11 +147,13 @@ func (p *Plan) definitionSteps(o Observation) (*Definition, error) {
 			if strategy == StrategyWebhook {
 				does = "convert through " + webhook.String()
 			}
-			p.add(Step{Action: ActionConvert, Does: does, Check: "an object can be read in every served version", Inverse: "the conversion from before"})
+			p.add(Step{Action: ActionConvert, Does: does, Check: "an object can be read in every served version",
+				Inverse: "the conversion from before"})
 		}
 	}
 	if v, _ := d.Version(p.Storage); !v.Served {
-		p.add(Step{Action: ActionServe, Version: p.Storage, Does: "serve the version", Check: "an object can be read in every served version",
+		p.add(Step{Action: ActionServe, Version: p.Storage, Does: "serve the version",
+			Check:   "an object can be read in every served version",
 			Inverse: "do not serve it", Safe: true})
 	}
 	return d, nil
@@ -166,7 +171,8 @@ func (p *Plan) storageSteps(o Observation) {
 	}
 	if p.Storage != p.From {
 		p.add(Step{Action: ActionSwitch, Version: p.Storage, Does: "write objects in the version from now on",
-			Check: "the CRD says so", Inverse: fmt.Sprintf("write them in %s again, and rewrite those that were rewritten", p.From)})
+			Check: "the CRD says so", Inverse: fmt.Sprintf("write them in %s again, and rewrite those that were "+
+				"rewritten", p.From)})
 	}
 	p.add(p.storing(p.Storage)...)
 }
@@ -177,12 +183,16 @@ func (p *Plan) storing(version string) []Step {
 		{Action: ActionSettle, Version: version, Does: "wait until every API server writes in the version",
 			Check: "discovery of every API server asked shows it", Inverse: "nothing to do"},
 		{Action: ActionRewrite, Version: version, Does: "have the server write every object again, unchanged",
-			Check: "no object is left, and none was refused", Inverse: "nothing to do: every version is read as long as the CRD has it"},
-		{Action: ActionProve, Version: version, Does: fmt.Sprintf("prove that nothing is stored in another version, %s after the switch at the earliest", p.Grace),
-			Check: "the store has no key in another version; without the store, every object was written after the switch", Inverse: "nothing to do"},
+			Check:   "no object is left, and none was refused",
+			Inverse: "nothing to do: every version is read as long as the CRD has it"},
+		{Action: ActionProve, Version: version, Does: fmt.Sprintf("prove that nothing is stored in another version, "+
+			"%s after the switch at the earliest", p.Grace),
+			Check: "the store has no key in another version; without the store, every object was written after the " +
+				"switch", Inverse: "nothing to do"},
 	}
 	if !p.Resource.BuiltIn {
-		steps = append(steps, Step{Action: ActionPrune, Version: version, Does: "leave the version alone in status.storedVersions",
+		steps = append(steps, Step{Action: ActionPrune, Version: version, Does: "leave the version alone in " +
+			"status.storedVersions",
 			Check: "the CRD says so", Inverse: "nothing to do: a switch back adds its version", Safe: true})
 	}
 	return steps
@@ -196,9 +206,11 @@ func (p *Plan) retireSteps(o Observation) error {
 		case name == p.Storage:
 			return fmt.Errorf("version %q cannot be retired: objects are to be stored in it", name)
 		case !ok:
-			return fmt.Errorf("%s has no version %q; its versions are %s", o.Definition.Name(), name, strings.Join(o.Definition.names(), ", "))
+			return fmt.Errorf("%s has no version %q; its versions are %s", o.Definition.Name(), name,
+				strings.Join(o.Definition.names(), ", "))
 		case v.Served:
-			p.add(Step{Action: ActionUnserve, Version: name, Does: "stop serving the version", Check: "the CRD says so", Inverse: "serve it again"})
+			p.add(Step{Action: ActionUnserve, Version: name, Does: "stop serving the version", Check: "the CRD says so",
+				Inverse: "serve it again"})
 		}
 	}
 	if len(p.Retire) == 0 {
@@ -212,12 +224,14 @@ func (p *Plan) retireSteps(o Observation) error {
 		Check: "the time is over, and audit logs that are given show no request for it", Inverse: "nothing to do"})
 	for _, name := range p.Retire {
 		p.add(Step{Action: ActionClean, Version: name, Does: "take the version out of managedFields of all objects",
-			Check: "no object has it there", Inverse: "nothing to do: who owned fields through it owns them again when it writes"})
+			Check:   "no object has it there",
+			Inverse: "nothing to do: who owned fields through it owns them again when it writes"})
 	}
 	p.add(Step{Action: ActionProve, Version: p.Storage, Does: "prove again that nothing is stored in another version",
 		Check: "as before", Inverse: "nothing to do"})
 	for i, name := range p.Retire {
-		p.add(Step{Action: ActionRemove, Version: name, Does: "remove the version from the CRD", Check: "the CRD says so",
+		p.add(Step{Action: ActionRemove, Version: name, Does: "remove the version from the CRD",
+			Check:   "the CRD says so",
 			Inverse: "put it back as it was", Safe: i == len(p.Retire)-1})
 	}
 	return nil
@@ -233,7 +247,8 @@ func (p *Plan) warn(o Observation, after *Definition) {
 				continue
 			}
 			if lost := prunedFields(after, v.Name, p.Storage); len(lost) > 0 {
-				p.Warnings = append(p.Warnings, fmt.Sprintf("the conversion None changes nothing but apiVersion, and the schema of %s does not have %s, which %s has: rewriting loses these fields",
+				p.Warnings = append(p.Warnings, fmt.Sprintf("the conversion None changes nothing but apiVersion, and "+
+					"the schema of %s does not have %s, which %s has: rewriting loses these fields",
 					p.Storage, strings.Join(lost, ", "), v.Name))
 			}
 		}
@@ -251,7 +266,8 @@ func newBuiltIn(o Observation, g Goal) (*Plan, error) {
 	case o.Storage == "":
 		return nil, fmt.Errorf("%s: the server does not tell in which version it stores it", o.Resource.Name)
 	case g.Storage != "" && g.Storage != o.Storage:
-		return nil, fmt.Errorf("%s is built into the server, which stores it as %s and not as %s", o.Resource.Name, o.Storage, g.Storage)
+		return nil, fmt.Errorf("%s is built into the server, which stores it as %s and not as %s", o.Resource.Name,
+			o.Storage, g.Storage)
 	}
 	p := &Plan{Schema: PlanSchema, Resource: o.Resource, From: o.Storage, Storage: o.Storage, Grace: Duration{g.Grace}}
 	if o.Stored != nil {

@@ -51,14 +51,16 @@ func TestPlanSteps(t *testing.T) {
 		want string
 	}{
 		{"storage alone", observation(both(t)), Goal{Storage: "v1"}, "switch v1, " + storing},
-		{"from a file", observation(added), Goal{Storage: "v1", With: definition(t, pizzaNew)}, "add v1, convert, serve v1, switch v1, " + storing},
+		{"from a file", observation(added), Goal{Storage: "v1", With: definition(t, pizzaNew)},
+			"add v1, convert, serve v1, switch v1, " + storing},
 		{"with retirement", observation(both(t)), Goal{Storage: "v1", Retire: []string{"v1alpha1"}},
 			"switch v1, " + storing + ", unserve v1alpha1, wait v1alpha1, clean v1alpha1, prove v1, remove v1alpha1"},
 		{"switched by hand", observation(stored), Goal{Storage: "v1"}, storing},
 		{"no goal", observation(stored), Goal{}, storing},
 		{"done", observation(finished), Goal{Storage: "v1"}, ""},
 		{"done, as the server believes", late, Goal{Storage: "v1"}, storing},
-		{"retirement left", observation(finished), Goal{Retire: []string{"v1alpha1"}}, "unserve v1alpha1, wait v1alpha1, clean v1alpha1, prove v1, remove v1alpha1"},
+		{"retirement left", observation(finished), Goal{Retire: []string{"v1alpha1"}},
+			"unserve v1alpha1, wait v1alpha1, clean v1alpha1, prove v1, remove v1alpha1"},
 	} {
 		p, err := New(c.o, c.g)
 		if err != nil {
@@ -126,16 +128,19 @@ func TestPlanWarnsOfFieldsThatAreLost(t *testing.T) {
 }
 
 func TestPlanOfBuiltIn(t *testing.T) {
-	r := Resource{Name: "deployments.apps", Group: "apps", Plural: "deployments", Kind: "Deployment", Key: "deployments", BuiltIn: true, Access: "apps/v1"}
+	r := Resource{Name: "deployments.apps", Group: "apps", Plural: "deployments", Kind: "Deployment",
+		Key: "deployments", BuiltIn: true, Access: "apps/v1"}
 	o := Observation{Resource: r, Served: []string{"apps/v1"}, Storage: "apps/v1"}
 	for _, c := range []struct {
 		stored *Stored
 		want   string
 	}{
 		{nil, "settle apps/v1, rewrite apps/v1, prove apps/v1"},
-		{&Stored{Versions: map[string]int64{"extensions/v1beta1": 2}}, "settle apps/v1, rewrite apps/v1, prove apps/v1"},
+		{&Stored{Versions: map[string]int64{"extensions/v1beta1": 2}},
+			"settle apps/v1, rewrite apps/v1, prove apps/v1"},
 		{&Stored{Versions: map[string]int64{"apps/v1": 2}}, ""},
-		{&Stored{Versions: map[string]int64{"apps/v1": 2}, Encrypted: 1}, "settle apps/v1, rewrite apps/v1, prove apps/v1"},
+		{&Stored{Versions: map[string]int64{"apps/v1": 2}, Encrypted: 1},
+			"settle apps/v1, rewrite apps/v1, prove apps/v1"},
 	} {
 		o.Stored = c.stored
 		p, err := New(o, Goal{})
@@ -157,7 +162,8 @@ func TestStatusSaysWhatBlocks(t *testing.T) {
 	for _, v := range NewStatus(o).Versions {
 		got[v.Name] = strings.Join(v.Blocks, "; ")
 	}
-	want := map[string]string{"v1alpha1": "objects are written in it; it is served", "v1": "it is served", "v0": "1 object is stored in it"}
+	want := map[string]string{"v1alpha1": "objects are written in it; it is served", "v1": "it is served",
+		"v0": "1 object is stored in it"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -6,16 +6,18 @@ import (
 	"strings"
 )
 
-// Resource is what is migrated: a custom resource, or one that is built in.
-// Shape:  {"name":"pizzas.restaurant.example","group":"restaurant.example","plural":"pizzas","kind":"Pizza","namespaced":true,"key":"restaurant.example/pizzas"}
+// Resource is what is migrated: a custom resource, or one that is built in. Shape:
+// {"name":"pizzas.restaurant.example","group":"restaurant.example","plural":"pizzas","kind":"Pizza","namespaced":true,
+// "key":"restaurant.example/pizzas"}
 type Resource struct {
 	Name       string `json:"name"`  // plural and group, as access rules have it; plural alone in the core group
 	Group      string `json:"group"` // through which its objects are read and written
 	Plural     string `json:"plural"`
 	Kind       string `json:"kind"`
 	Namespaced bool   `json:"namespaced"`
-	Key        string `json:"key"` // of its objects in the store, below the prefix: "restaurant.example/pizzas", "deployments"
-	BuiltIn    bool   `json:"builtIn,omitempty"`
+	// of its objects in the store, below the prefix: "restaurant.example/pizzas", "deployments"
+	Key     string `json:"key"`
+	BuiltIn bool   `json:"builtIn,omitempty"`
 	// Access is the apiVersion through which the objects of one that is built in are read and written.
 	Access string `json:"access,omitempty"`
 }

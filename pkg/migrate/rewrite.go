@@ -29,8 +29,9 @@ type pass struct {
 
 func (p *pass) moved() bool { return p.rewritten+p.others+p.gone > 0 }
 
-// rewrite has every object written again, but those that the server refuses. A server writes an object that is sent to it unchanged if, and
-// only if, it would store other bytes than are there: seen with 1.15 and 1.36. Whether one was missed is for the proof to find out.
+// rewrite has every object written again, but those that the server refuses. A server writes an object that is sent to
+// it unchanged if, and only if, it would store other bytes than are there: seen with 1.15 and 1.36. Whether one was
+// missed is for the proof to find out.
 func (r *run) rewrite(ctx context.Context, version string) error {
 	for range passes {
 		p, err := r.rewriteOnce(ctx, version)
@@ -44,7 +45,8 @@ func (r *run) rewrite(ctx context.Context, version string) error {
 		case p.refused > 0:
 			return p.refusal()
 		default:
-			return fmt.Errorf("%s stored in another version, and the server finds nothing to write: it stores in that one, or it does not use store %s",
+			return fmt.Errorf("%s stored in another version, and the server finds nothing to write: it stores in "+
+				"that one, or it does not use store %s",
 				counted(p.unchanged, "object is", "objects are"), r.Store.Name)
 		}
 	}
@@ -53,7 +55,8 @@ func (r *run) rewrite(ctx context.Context, version string) error {
 
 // refusal names what was refused.
 func (p *pass) refusal() error {
-	return fmt.Errorf("%w: %s, the first is %s: %s", ErrRefused, counted(p.refused, "object", "objects"), p.refusals[0].Object, p.refusals[0].Error)
+	return fmt.Errorf("%w: %s, the first is %s: %s", ErrRefused, counted(p.refused, "object", "objects"),
+		p.refusals[0].Object, p.refusals[0].Error)
 }
 
 // rewriteOnce walks over the objects once.
@@ -97,8 +100,8 @@ func (r *run) rewriteOnce(ctx context.Context, version string) (*pass, error) {
 	return p, err
 }
 
-// pending visits the objects that may be stored in another version: those that are, when the store can be read, or those that were not
-// written since the switch.
+// pending visits the objects that may be stored in another version: those that are, when the store can be read, or
+// those that were not written since the switch.
 func (r *run) pending(ctx context.Context, version string, p *pass, visit func(Object) error) error {
 	want := r.plan.apiVersion(version)
 	if r.Store != nil {
@@ -132,8 +135,8 @@ func (r *run) pending(ctx context.Context, version string, p *pass, visit func(O
 	})
 }
 
-// listVersion is the apiVersion in which objects are listed: the one in which most of them are stored, which costs no conversion and works
-// although one of them cannot be converted.
+// listVersion is the apiVersion in which objects are listed: the one in which most of them are stored, which costs no
+// conversion and works although one of them cannot be converted.
 func (r *run) listVersion(version string) string {
 	if !r.plan.Resource.BuiltIn && version == r.plan.Storage {
 		if v, ok := r.plan.Before.Version(r.plan.From); ok && v.Served && !r.unserved() {
@@ -209,7 +212,8 @@ func (r *run) unserved() bool {
 func (r *run) refused(ctx context.Context, p *pass, o Object, cause error) error {
 	if p.witness != nil {
 		if err := r.Objects.Read(ctx, r.otherVersion(), *p.witness); err != nil && !errors.Is(err, ErrGone) {
-			return fmt.Errorf("%w: %s was refused, and now %s, which was written before, cannot be read either: %w", ErrConversion, o, *p.witness, err)
+			return fmt.Errorf("%w: %s was refused, and now %s, which was written before, cannot be read either: %w",
+				ErrConversion, o, *p.witness, err)
 		}
 	} else if p.refused >= refusalsToGiveUp && !p.moved() {
 		return fmt.Errorf("all of the first %d objects were refused, the last with: %w", p.refused, cause)
@@ -248,11 +252,14 @@ func (r *run) prove(ctx context.Context, version string) (*Proof, error) {
 			return nil, err
 		}
 		if stored.Unreadable+stored.Encrypted > 0 {
-			return nil, fmt.Errorf("store %s at revision %d: %s, and nobody can tell in which version; the first unreadable one is %q", stored.Store, stored.Revision,
-				counted(stored.Unreadable+stored.Encrypted, "value is unreadable or encrypted", "values are unreadable or encrypted"), stored.Example)
+			return nil, fmt.Errorf("store %s at revision %d: %s, and nobody can tell in which version; the first "+
+				"unreadable one is %q", stored.Store, stored.Revision,
+				counted(stored.Unreadable+stored.Encrypted, "value is unreadable or encrypted",
+					"values are unreadable or encrypted"), stored.Example)
 		}
 		if _, others := stored.Others(want); others == 0 {
-			proof := Proof{How: ProofStore, APIVersion: want, Objects: stored.Objects(), Store: stored.Store, Revision: stored.Revision}
+			proof := Proof{How: ProofStore, APIVersion: want, Objects: stored.Objects(), Store: stored.Store,
+				Revision: stored.Revision}
 			r.report.Proofs = append(r.report.Proofs, proof)
 			return &proof, nil
 		}
@@ -261,7 +268,8 @@ func (r *run) prove(ctx context.Context, version string) (*Proof, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("after %d rounds store %s still has objects in another version: something writes them", rewriteRounds, r.Store.Name)
+	return nil, fmt.Errorf("after %d rounds store %s still has objects in another version: something writes them",
+		rewriteRounds, r.Store.Name)
 }
 
 // proveWritten walks over the objects until a walk finds none that the server would write otherwise.
@@ -274,12 +282,14 @@ func (r *run) proveWritten(ctx context.Context, version string) (*Proof, error) 
 		case p.refused > 0:
 			return nil, p.refusal()
 		case !p.moved():
-			proof := Proof{How: ProofWritten, APIVersion: r.plan.apiVersion(version), Objects: p.fresh + p.unchanged, Base: r.at.base, Written: p.fresh, Unchanged: p.unchanged}
+			proof := Proof{How: ProofWritten, APIVersion: r.plan.apiVersion(version), Objects: p.fresh + p.unchanged,
+				Base: r.at.base, Written: p.fresh, Unchanged: p.unchanged}
 			r.report.Proofs = append(r.report.Proofs, proof)
 			return &proof, nil
 		}
 	}
-	return nil, fmt.Errorf("after %d rounds there are still objects to rewrite: something writes them in another version", rewriteRounds)
+	return nil, fmt.Errorf("after %d rounds there are still objects to rewrite: something writes them in another "+
+		"version", rewriteRounds)
 }
 
 // parseVersion reads a resource version. They are revisions of the store, and so they can be compared.

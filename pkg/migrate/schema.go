@@ -18,8 +18,8 @@ func (d *Definition) schemaOf(version string) map[string]any {
 // preserves reports whether the definition keeps unknown fields everywhere.
 func (d *Definition) preserves() bool { return flag(d.spec(), "preserveUnknownFields") }
 
-// prunedFields lists the fields that an object loses when all that is done to it is to write it in another version: those that
-// the schema of one version has and that of the other has not.
+// prunedFields lists the fields that an object loses when all that is done to it is to write it in another version:
+// those that the schema of one version has and that of the other has not.
 func prunedFields(d *Definition, from, to string) []string {
 	kept := d.schemaOf(to)
 	if d.preserves() || kept == nil {

@@ -27,7 +27,8 @@ const (
 type Observation struct {
 	Resource   Resource
 	Definition *Definition // nil for one that is built in
-	// BuiltIn is what is known of one that is built in: the apiVersions that are served, and the one in which the server writes.
+	// BuiltIn is what is known of one that is built in: the apiVersions that are served, and the one in which the
+	// server writes.
 	Served  []string
 	Storage string // apiVersion; "" when it is not known
 	Stored  *Stored
@@ -127,7 +128,8 @@ func (s *Status) blocks(v VersionStatus, versions int) []string {
 	case *v.Objects > 0 && !v.Storage:
 		add("%s stored in it", counted(*v.Objects, "object is", "objects are"))
 	case s.Stored.Encrypted+s.Stored.Unreadable > 0 && v.Remembered && !v.Storage:
-		add("%s in a version that cannot be told", counted(s.Stored.Encrypted+s.Stored.Unreadable, "object is stored", "objects are stored"))
+		add("%s in a version that cannot be told",
+			counted(s.Stored.Encrypted+s.Stored.Unreadable, "object is stored", "objects are stored"))
 	}
 	if v.Remembered && !v.Storage {
 		add("status.storedVersions names it")
@@ -154,7 +156,8 @@ func builtInVersions(o Observation) []VersionStatus {
 	slices.Sort(names)
 	var versions []VersionStatus
 	for _, name := range slices.Compact(names) {
-		v := VersionStatus{Version: Version{Name: name, Served: slices.Contains(o.Served, name), Storage: name == o.Storage}}
+		v := VersionStatus{
+			Version: Version{Name: name, Served: slices.Contains(o.Served, name), Storage: name == o.Storage}}
 		if o.Stored != nil {
 			n := o.Stored.Versions[name]
 			v.Objects = &n

@@ -36,8 +36,8 @@ func (s *Stored) Objects() int64 {
 	return n
 }
 
-// Others lists the apiVersions other than the given one in which objects are stored, and counts those objects; what cannot be read counts
-// as another version.
+// Others lists the apiVersions other than the given one in which objects are stored, and counts those objects; what
+// cannot be read counts as another version.
 func (s *Stored) Others(apiVersion string) (versions []string, objects int64) {
 	for _, v := range slices.Sorted(maps.Keys(s.Versions)) {
 		if v != apiVersion {
@@ -61,33 +61,36 @@ func (o Object) String() string {
 	return o.Namespace + "/" + o.Name
 }
 
-// ReadStored reads every key of the resource from the store and counts by version; visit, unless it is nil, is called for each object with
-// the apiVersion in which it is stored, "" when that cannot be told. One page is held at a time.
+// ReadStored reads every key of the resource from the store and counts by version; visit, unless it is nil, is called
+// for each object with the apiVersion in which it is stored, "" when that cannot be told. One page is held at a time.
 // Errors: those of the store, and visit's own.
-func ReadStored(ctx context.Context, store Store, r Resource, visit func(o Object, apiVersion string) error) (*Stored, error) {
+func ReadStored(ctx context.Context, store Store, r Resource, visit func(o Object, apiVersion string) error) (
+	*Stored, error) {
 	from := etcdsplit.NormalPrefix(store.Prefix) + "/" + r.Key + "/"
 	stored := &Stored{Store: store.Name, Versions: map[string]int64{}}
-	revision, err := etcdsplit.Entries(ctx, store.Store, etcdsplit.Request{From: from, To: from[:len(from)-1] + "0"}, func(e etcdsplit.Entry) error {
-		object, apiVersion := Object{Name: string(e.Key[len(from):]), ResourceVersion: fmt.Sprint(e.ModRevision)}, ""
-		if namespace, name, ok := strings.Cut(object.Name, "/"); ok {
-			object.Namespace, object.Name = namespace, name
-		}
-		switch envelope, err := etcdsplit.ReadEnvelope(e.Value); {
-		case err != nil:
-			if stored.Unreadable++; stored.Example == "" {
-				stored.Example = string(e.Key)
+	revision, err := etcdsplit.Entries(ctx, store.Store, etcdsplit.Request{From: from, To: from[:len(from)-1] + "0"},
+		func(e etcdsplit.Entry) error {
+			object, apiVersion := Object{Name: string(e.Key[len(from):]),
+				ResourceVersion: fmt.Sprint(e.ModRevision)}, ""
+			if namespace, name, ok := strings.Cut(object.Name, "/"); ok {
+				object.Namespace, object.Name = namespace, name
 			}
-		case envelope.Encoding == etcdsplit.Encrypted:
-			stored.Encrypted++
-		default:
-			apiVersion = string(envelope.APIVersion)
-			stored.Versions[apiVersion]++
-		}
-		if visit == nil {
-			return nil
-		}
-		return visit(object, apiVersion)
-	})
+			switch envelope, err := etcdsplit.ReadEnvelope(e.Value); {
+			case err != nil:
+				if stored.Unreadable++; stored.Example == "" {
+					stored.Example = string(e.Key)
+				}
+			case envelope.Encoding == etcdsplit.Encrypted:
+				stored.Encrypted++
+			default:
+				apiVersion = string(envelope.APIVersion)
+				stored.Versions[apiVersion]++
+			}
+			if visit == nil {
+				return nil
+			}
+			return visit(object, apiVersion)
+		})
 	stored.Revision = revision
 	return stored, err
 }

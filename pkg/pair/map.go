@@ -7,9 +7,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/gc"
 )
 
-// Map is the ownership map of one fused control plane: where every key belongs, who may write it and who reads it. It is
-// plain data and complete, so that a scan needs neither the spec nor tables of version facts.
-// Shape:  {"prefix":"/registry","stores":["core","modern"],"resources":[{"key":"deployments","owner":"legacy",...}],...}
+// Map is the ownership map of one fused control plane: where every key belongs, who may write it and who reads it. It
+// is plain data and complete, so that a scan needs neither the spec nor tables of version facts. Shape:
+// {"prefix":"/registry","stores":["core","modern"],"resources":[{"key":"deployments","owner":"legacy",...}],...}
 // Source: computed from a plan; a hand-written one works as well.
 type Map struct {
 	Prefix    string       `json:"prefix"`    // of every key, without a slash at the end: "/registry"
@@ -18,30 +18,35 @@ type Map struct {
 	Modern    ControlPlane `json:"modern"`    //
 	Resources []Resource   `json:"resources"` // everything that either version compiles in
 	// CustomResources is the entry for keys /<group>/<plural>/... of groups that no entry of Resources names. Custom
-	// resources, CRDs and APIServices lie in a side's default store whatever its overrides say. An entry of Resources with the
-	// Key "kubeflow.org/*" or "kubeflow.org/notebooks" takes precedence.
+	// resources, CRDs and APIServices lie in a side's default store whatever its overrides say. An entry of Resources
+	// with the Key "kubeflow.org/*" or "kubeflow.org/notebooks" takes precedence.
 	CustomResources Resource  `json:"customResources"`
 	Boot            []BootKey `json:"boot,omitempty"`  // what API servers write by themselves when they start
 	Locks           []Lock    `json:"locks,omitempty"` // what the controllers of the two sides elect on
-	// ServiceCIDRs and NodePortRange are what the allocators of both sides must agree on: "10.96.0.0/16", "30000-32767".
+	// ServiceCIDRs and NodePortRange are what the allocators of both sides must agree on: "10.96.0.0/16",
+	// "30000-32767".
 	ServiceCIDRs  []string `json:"serviceCIDRs,omitempty"`
 	NodePortRange string   `json:"nodePortRange,omitempty"`
 }
 
 // ControlPlane holds the facts about one side as a whole.
 type ControlPlane struct {
-	Version       string       `json:"version"`                 // "1.6.13", for messages only
-	Store         string       `json:"store"`                   // the default store: CRDs, custom resources, APIServices
-	GroupVersions []string     `json:"groupVersions,omitempty"` // everything served, "v1", "apps/v1": an APIService of another one is foreign
-	Collector     gc.Collector `json:"collector"`               //
-	// CRDFields are the fields below a CRD's spec and status that this version keeps when it rewrites one: "spec.versions",
-	// "status.storedVersions". Empty: this version has no CRDs.
+	Version string `json:"version"` // "1.6.13", for messages only
+	// the default store: CRDs, custom resources, APIServices
+	Store string `json:"store"`
+	// everything served, "v1", "apps/v1": an APIService of another one is foreign
+	GroupVersions []string     `json:"groupVersions,omitempty"`
+	Collector     gc.Collector `json:"collector"` //
+	// CRDFields are the fields below a CRD's spec and status that this version keeps when it rewrites one:
+	// "spec.versions", "status.storedVersions". Empty: this version has no CRDs.
 	CRDFields []string `json:"crdFields,omitempty"`
 	// Allocates says how this version allocates ClusterIPs: AllocatesBitmap, AllocatesAddresses or AllocatesBoth.
 	Allocates string `json:"allocates,omitempty"`
-	// ServiceCIDRs are the ranges from which this side gives out ClusterIPs, when they are its own; empty: Map.ServiceCIDRs.
+	// ServiceCIDRs are the ranges from which this side gives out ClusterIPs, when they are its own; empty:
+	// Map.ServiceCIDRs.
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
-	// Undecryptable says what a list does with a value that cannot be decrypted: UndecryptableOmitted, UndecryptableFails.
+	// Undecryptable says what a list does with a value that cannot be decrypted: UndecryptableOmitted,
+	// UndecryptableFails.
 	Undecryptable string `json:"undecryptable,omitempty"`
 }
 
@@ -61,7 +66,8 @@ const (
 // Resource is one row of the map.
 type Resource struct {
 	// Key is the resource's part of the key, below the prefix: "deployments", "services/specs",
-	// "apiextensions.k8s.io/customresourcedefinitions", "masterleases"; or one object of the allocators: "ranges/serviceips".
+	// "apiextensions.k8s.io/customresourcedefinitions", "masterleases"; or one object of the allocators:
+	// "ranges/serviceips".
 	Key        string   `json:"key"`
 	Name       string   `json:"name"`             // as in a URL: "deployments"; "" where there is none (ranges)
 	Kind       string   `json:"kind"`             // of the stored objects; "" accepts any
@@ -74,17 +80,19 @@ type Resource struct {
 
 // View is what one side knows about a resource.
 type View struct {
-	Store    string   `json:"store,omitempty"`    // where this side keeps it; "" when this side does not have the resource
+	// where this side keeps it; "" when this side does not have the resource
+	Store    string   `json:"store,omitempty"`
 	StoredAs string   `json:"storedAs,omitempty"` // group/version that it writes: "v1", "apps/v1"
 	Decodes  []string `json:"decodes,omitempty"`  // group/versions of the kind that it reads from a store
-	// WatchBreaks are those of Decodes that it reads in a list but not in a watch: one such object and the watch closes.
+	// WatchBreaks are those of Decodes that it reads in a list but not in a watch: one such object and the watch
+	// closes.
 	WatchBreaks []string `json:"watchBreaks,omitempty"`
 	Serves      []string `json:"serves,omitempty"` // group/versions at which clients reach it
-	// Drops are fields that the other side's version knows and this one does not, as paths: "spec.containers[].startupProbe".
-	// An object that this side rewrites loses them.
+	// Drops are fields that the other side's version knows and this one does not, as paths:
+	// "spec.containers[].startupProbe". An object that this side rewrites loses them.
 	Drops []string `json:"drops,omitempty"`
-	// Implied are values of fields among Drops, and below them, that say what this side does anyway, by path: their loss means
-	// nothing. OneElement stands for any list of one.
+	// Implied are values of fields among Drops, and below them, that say what this side does anyway, by path: their
+	// loss means nothing. OneElement stands for any list of one.
 	Implied map[string]string `json:"implied,omitempty"`
 }
 
@@ -94,7 +102,8 @@ const OneElement = "[*]"
 // ManagedFields is a path of View.Drops on which, and on those below it, nothing that runs depends.
 const ManagedFields = "metadata.managedFields"
 
-// BootKey names what an API server writes by itself at every start, so that it may lie where the owner would not have it.
+// BootKey names what an API server writes by itself at every start, so that it may lie where the owner would not have
+// it.
 type BootKey struct {
 	Side Side `json:"side"`
 	// Key is below the prefix: "namespaces/default", or "flowschemas/*" where the star stands for any rest.

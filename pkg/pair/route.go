@@ -2,14 +2,15 @@ package pair
 
 import "slices"
 
-// Route is through which side's API server the objects of a resource are reached. Both fields are "" where each side has objects of its
-// own: those are reached through their own side. A controller that watches in order to write does both through Write.
+// Route is through which side's API server the objects of a resource are reached. Both fields are "" where each side
+// has objects of its own: those are reached through their own side. A controller that watches in order to write does
+// both through Write.
 type Route struct{ Read, Write Side }
 
-// Route answers for the objects that both sides see. They are written through the side that may write them; where both may, through the
-// modern side, which knows the fields of either version and checks every precondition, unless the legacy side alone reads all
-// that is stored. They are read through the modern side, whose lists have pages, where it reads all that is stored: one object
-// that a server cannot decode fails its lists, or closes its watches.
+// Route answers for the objects that both sides see. They are written through the side that may write them; where both
+// may, through the modern side, which knows the fields of either version and checks every precondition, unless the
+// legacy side alone reads all that is stored. They are read through the modern side, whose lists have pages, where it
+// reads all that is stored: one object that a server cannot decode fails its lists, or closes its watches.
 func (r *Resource) Route() Route {
 	if !r.VisibleToBoth() {
 		return Route{}
@@ -26,14 +27,15 @@ func (r *Resource) Route() Route {
 	return Route{Read: write, Write: write}
 }
 
-// readsAll reports whether the side reads every version in which objects may be stored: what the legacy side stored, since it was there
-// first, and what the modern side stores where it may write.
+// readsAll reports whether the side reads every version in which objects may be stored: what the legacy side stored,
+// since it was there first, and what the modern side stores where it may write.
 func (r *Resource) readsAll(side Side) bool {
 	view := r.View(side)
 	return view.readsStored(&r.Legacy) && (!r.WrittenBy(Modern) || view.readsStored(&r.Modern))
 }
 
-// readsStored reports whether the side reads what another one stores. What has no version, such as custom resources, every side reads.
+// readsStored reports whether the side reads what another one stores. What has no version, such as custom resources,
+// every side reads.
 func (v *View) readsStored(writer *View) bool {
 	return writer.StoredAs == "" || v.Reads(writer.StoredAs)
 }

@@ -1,5 +1,6 @@
-// Package pair names what two control planes over one set of nodes have in common: the two sides, who owns a resource, where
-// each side keeps it, and the ownership map that says so for every key. It is data: nothing here reads a store or a server.
+// Package pair names what two control planes over one set of nodes have in common: the two sides, who owns a resource,
+// where each side keeps it, and the ownership map that says so for every key. It is data: nothing here reads a store or
+// a server.
 package pair
 
 // Owner says which side writes the objects of a resource.

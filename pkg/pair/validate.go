@@ -45,7 +45,8 @@ func (m *Map) validateRow(r *Resource, field string, bad func(string, ...any), k
 		bad("%s.owner: %q: want legacy, modern, shared or split", field, r.Owner)
 	}
 	if r.Owner == OwnerShared && r.Legacy.Store != r.Modern.Store && r.Legacy.Store != "" && r.Modern.Store != "" {
-		bad("%s: shared, but the legacy side keeps it in %q and the modern side in %q", field, r.Legacy.Store, r.Modern.Store)
+		bad("%s: shared, but the legacy side keeps it in %q and the modern side in %q", field, r.Legacy.Store,
+			r.Modern.Store)
 	}
 	known(field+".legacy.store", r.Legacy.Store)
 	known(field+".modern.store", r.Modern.Store)

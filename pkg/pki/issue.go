@@ -19,20 +19,20 @@ type File struct {
 
 // Given is what exists already and new certificates build on.
 type Given struct {
-	// Authorities by the path of their certificate on the hosts. One that the plan calls existing must be here when something
-	// has to be signed by it.
+	// Authorities by the path of their certificate on the hosts. One that the plan calls existing must be here when
+	// something has to be signed by it.
 	Authorities map[string]*Authority
-	// ServiceAccountKey is the private key, PEM, with which the legacy side signs tokens. Without it a new one is made, unless the
-	// legacy side runs already.
+	// ServiceAccountKey is the private key, PEM, with which the legacy side signs tokens. Without it a new one is made,
+	// unless the legacy side runs already.
 	ServiceAccountKey []byte
 	// Has reports whether a file is there already; it is kept.
 	Has func(host, path string) bool
 }
 
-// Issue makes every file that the plan needs and that is not there: certificates, keys, authorities of the plan's own, and the key of
-// the service accounts.
-// Errors: every certificate whose authority is missing is reported, joined; nothing is returned then. A certificate without its key, or
-// a key without its certificate, is an error: what is half there is never completed by guessing.
+// Issue makes every file that the plan needs and that is not there: certificates, keys, authorities of the plan's own,
+// and the key of the service accounts. Errors: every certificate whose authority is missing is reported, joined;
+// nothing is returned then. A certificate without its key, or a key without its certificate, is an error: what is half
+// there is never completed by guessing.
 func Issue(p *plan.Plan, given Given, leaf, authority Lifetime) ([]File, error) {
 	var files []File
 	var problems []error
@@ -51,7 +51,8 @@ func Issue(p *plan.Plan, given Given, leaf, authority Lifetime) ([]File, error) 
 			continue // complete: it is wanted only if something is left to sign
 		}
 		if has := slices.IndexFunc(hosts, func(host string) bool { return !lacks(host) }); has >= 0 {
-			problems = append(problems, fmt.Errorf("%s is there already on host %s and not on every host: name it and its key, or copy both", c.Cert, hosts[has]))
+			problems = append(problems, fmt.Errorf("%s is there already on host %s and not on every host: name it "+
+				"and its key, or copy both", c.Cert, hosts[has]))
 			continue
 		}
 		a, pair, err := NewAuthority(c.CommonName, authority)
@@ -66,7 +67,8 @@ func Issue(p *plan.Plan, given Given, leaf, authority Lifetime) ([]File, error) 
 			continue
 		case c.Authority:
 			if pair, ok := made[c.Cert]; ok {
-				files = append(files, File{Host: c.Host, Path: c.Cert, Data: pair.Certificate}, File{Host: c.Host, Path: c.Key, Data: pair.Key, Secret: true})
+				files = append(files, File{Host: c.Host, Path: c.Cert, Data: pair.Certificate},
+					File{Host: c.Host, Path: c.Key, Data: pair.Key, Secret: true})
 			}
 			continue
 		}
@@ -75,12 +77,14 @@ func Issue(p *plan.Plan, given Given, leaf, authority Lifetime) ([]File, error) 
 			continue
 		}
 		if hasCert != hasKey {
-			problems = append(problems, fmt.Errorf("host %s: of %s and %s one is there and one is not; remove or complete them by hand", c.Host, c.Cert, c.Key))
+			problems = append(problems, fmt.Errorf("host %s: of %s and %s one is there and one is not; remove or "+
+				"complete them by hand", c.Host, c.Cert, c.Key))
 			continue
 		}
 		a := authorities[c.CA]
 		if a == nil {
-			problems = append(problems, fmt.Errorf("%s (%s) is signed by %s, whose key was not given", c.Cert, c.Why, c.CA))
+			problems = append(problems, fmt.Errorf("%s (%s) is signed by %s, whose key was not given", c.Cert, c.Why,
+				c.CA))
 			continue
 		}
 		pair, err := a.Issue(c, leaf)
@@ -88,7 +92,8 @@ func Issue(p *plan.Plan, given Given, leaf, authority Lifetime) ([]File, error) 
 			problems = append(problems, err)
 			continue
 		}
-		files = append(files, File{Host: c.Host, Path: c.Cert, Data: pair.Certificate}, File{Host: c.Host, Path: c.Key, Data: pair.Key, Secret: true})
+		files = append(files, File{Host: c.Host, Path: c.Cert, Data: pair.Certificate},
+			File{Host: c.Host, Path: c.Key, Data: pair.Key, Secret: true})
 	}
 	keys, err := serviceAccountFiles(p, given)
 	if err != nil {
@@ -101,8 +106,8 @@ func Issue(p *plan.Plan, given Given, leaf, authority Lifetime) ([]File, error) 
 	return slices.DeleteFunc(files, func(f File) bool { return given.Has(f.Host, f.Path) }), nil
 }
 
-// serviceAccountFiles places the key of the service accounts on every host: the one that is given, or a new one when no legacy side
-// runs whose tokens must stay valid.
+// serviceAccountFiles places the key of the service accounts on every host: the one that is given, or a new one when no
+// legacy side runs whose tokens must stay valid.
 func serviceAccountFiles(p *plan.Plan, given Given) ([]File, error) {
 	hosts := p.CertificateHosts()
 	private := given.ServiceAccountKey
@@ -158,7 +163,8 @@ func Fits(certificatePEM, keyPEM []byte) error {
 	if err != nil {
 		return err
 	}
-	if public, ok := certificates[0].PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(key.Public()) {
+	if public, ok := certificates[0].PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok ||
+		!public.Equal(key.Public()) {
 		return errors.New("belongs to another certificate")
 	}
 	return nil

@@ -1,5 +1,5 @@
-// Package pki issues the certificates that a plan needs, from the cluster's existing authorities and from new ones where the plan
-// calls for them. It works on bytes: reading and writing files is its caller's.
+// Package pki issues the certificates that a plan needs, from the cluster's existing authorities and from new ones
+// where the plan calls for them. It works on bytes: reading and writing files is its caller's.
 package pki
 
 import (
@@ -27,9 +27,9 @@ type Authority struct {
 	key         crypto.Signer
 }
 
-// ParseAuthority reads an authority from PEM: its certificate (of a bundle, the first that fits the key) and its private key
-// (PKCS #1, SEC 1 or PKCS #8, not encrypted).
-// Errors: no certificate of the bundle belongs to the key or may sign; nothing of the key is ever in an error.
+// ParseAuthority reads an authority from PEM: its certificate (of a bundle, the first that fits the key) and its
+// private key (PKCS #1, SEC 1 or PKCS #8, not encrypted). Errors: no certificate of the bundle belongs to the key or
+// may sign; nothing of the key is ever in an error.
 func ParseAuthority(certificatePEM, keyPEM []byte) (*Authority, error) {
 	key, err := parseKey(keyPEM)
 	if err != nil {
@@ -48,7 +48,8 @@ func ParseAuthority(certificatePEM, keyPEM []byte) (*Authority, error) {
 			return nil, fmt.Errorf("certificate of %q: is no authority", certificate.Subject.CommonName)
 		}
 		if certificate.KeyUsage != 0 && certificate.KeyUsage&x509.KeyUsageCertSign == 0 {
-			return nil, fmt.Errorf("certificate of %q: its key usage does not allow to sign", certificate.Subject.CommonName)
+			return nil, fmt.Errorf("certificate of %q: its key usage does not allow to sign",
+				certificate.Subject.CommonName)
 		}
 		return &Authority{Certificate: certificate, key: key}, nil
 	}
@@ -141,8 +142,8 @@ func NewAuthority(commonName string, lifetime Lifetime) (*Authority, Pair, error
 // mastersGroup passes every authorizer of every API server unasked; no certificate of ours is in it.
 const mastersGroup = "system:masters"
 
-// Issue makes a key and a certificate of the authority's for it, which ends with the authority at the latest.
-// Errors: a certificate in system:masters, one without a name or a use, and one by an authority that has ended are refused.
+// Issue makes a key and a certificate of the authority's for it, which ends with the authority at the latest. Errors: a
+// certificate in system:masters, one without a name or a use, and one by an authority that has ended are refused.
 func (a *Authority) Issue(c plan.Certificate, lifetime Lifetime) (Pair, error) {
 	switch {
 	case slices.Contains(c.Organizations, mastersGroup):
@@ -150,7 +151,8 @@ func (a *Authority) Issue(c plan.Certificate, lifetime Lifetime) (Pair, error) {
 	case c.CommonName == "" || len(c.Usages) == 0:
 		return Pair{}, fmt.Errorf("%s: want a common name and a usage", c.Cert)
 	case lifetime.From.After(a.Certificate.NotAfter):
-		return Pair{}, fmt.Errorf("%s: the authority %q ended on %s", c.Cert, a.Certificate.Subject.CommonName, a.Certificate.NotAfter.Format(time.DateOnly))
+		return Pair{}, fmt.Errorf("%s: the authority %q ended on %s", c.Cert, a.Certificate.Subject.CommonName,
+			a.Certificate.NotAfter.Format(time.DateOnly))
 	}
 	if lifetime.Until.After(a.Certificate.NotAfter) {
 		lifetime.Until = a.Certificate.NotAfter
@@ -197,7 +199,8 @@ func template(commonName string, lifetime Lifetime) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: commonName}, NotBefore: lifetime.From, NotAfter: lifetime.Until}, nil
+	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: commonName}, NotBefore: lifetime.From,
+		NotAfter: lifetime.Until}, nil
 }
 
 func pairOf(der []byte, key *ecdsa.PrivateKey) (Pair, error) {
@@ -214,7 +217,8 @@ func pairOf(der []byte, key *ecdsa.PrivateKey) (Pair, error) {
 // serviceAccountKeyBits is the size that every version accepts.
 const serviceAccountKeyBits = 2048
 
-// NewServiceAccountKey makes the pair with which service-account tokens are signed and verified: private and public key, PEM.
+// NewServiceAccountKey makes the pair with which service-account tokens are signed and verified: private and public
+// key, PEM.
 func NewServiceAccountKey() (private, public []byte, err error) {
 	key, err := rsa.GenerateKey(rand.Reader, serviceAccountKeyBits)
 	if err != nil {

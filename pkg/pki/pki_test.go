@@ -118,7 +118,8 @@ func TestEveryCertificateOfEveryExample(t *testing.T) {
 					continue
 				}
 				if cert.Secret || !key.Secret {
-					t.Errorf("%s: the key is secret and the certificate is not, got %v, %v", c.Cert, key.Secret, cert.Secret)
+					t.Errorf("%s: the key is secret and the certificate is not, got %v, %v", c.Cert, key.Secret,
+						cert.Secret)
 				}
 				if _, err := tls.X509KeyPair(cert.Data, key.Data); err != nil {
 					t.Errorf("%s and %s of %s: %v", c.Cert, c.Key, c.Host, err)
@@ -314,7 +315,8 @@ func TestParseAuthority(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		checkChain(t, plan.Certificate{Cert: name, DNSNames: []string{"api"}}, parsed(t, pair.Certificate), a.Certificate)
+		checkChain(t, plan.Certificate{Cert: name, DNSNames: []string{"api"}}, parsed(t, pair.Certificate),
+			a.Certificate)
 	}
 
 	for want, given := range map[string][2][]byte{
@@ -359,9 +361,11 @@ func TestIssueKeepsWhatIsThere(t *testing.T) {
 	}
 	for _, half := range []string{leaf.Cert, leaf.Key} {
 		given.Has = func(host, path string) bool { return host == leaf.Host && path == half }
-		want := fmt.Sprintf("host %s: of %s and %s one is there and one is not; remove or complete them by hand", leaf.Host,
+		want := fmt.Sprintf("host %s: of %s and %s one is there and one is not; remove or complete them by hand",
+			leaf.Host,
 			leaf.Cert, leaf.Key)
-		if files, err := Issue(p, given, year, tenYears); err == nil || !strings.Contains(err.Error(), want) || files != nil {
+		if files, err := Issue(p, given, year, tenYears); err == nil || !strings.Contains(err.Error(), want) ||
+			files != nil {
 			t.Errorf("Issue where %s alone is there = %d files, %v, want %s", half, len(files), err, want)
 		}
 	}
@@ -400,8 +404,9 @@ func TestServiceAccountKeys(t *testing.T) {
 
 func TestLackingNames(t *testing.T) {
 	a, _ := authority(t, "ca", year)
-	c := plan.Certificate{Cert: "c", CommonName: "c", Usages: []string{plan.UsageServer}, DNSNames: []string{"kubernetes"},
-		IPs: []string{"10.96.0.1"}}
+	c := plan.Certificate{Cert: "c", CommonName: "c", Usages: []string{plan.UsageServer},
+		DNSNames: []string{"kubernetes"},
+		IPs:      []string{"10.96.0.1"}}
 	pair, err := a.Issue(c, year)
 	if err != nil {
 		t.Fatal(err)

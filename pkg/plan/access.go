@@ -15,12 +15,15 @@ import (
 )
 
 // healthPaths answer to anybody: the kubelet probes without a certificate.
-var healthPaths = []string{"/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*", "/version", "/version/"}
+var healthPaths = []string{"/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*", "/version",
+	"/version/"}
 
 // discoveryPaths are what every client asks before it does anything.
-var discoveryPaths = []string{"/", "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/swagger-2.0.0.json", "/swagger-2.0.0.pb-v1", "/swagger.json", "/swaggerapi", "/swaggerapi/*"}
+var discoveryPaths = []string{"/", "/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*",
+	"/swagger-2.0.0.json", "/swagger-2.0.0.pb-v1", "/swagger.json", "/swaggerapi", "/swaggerapi/*"}
 
-// metricGroups are the groups of extension API servers that a controller reads; no table of built-in resources has them.
+// metricGroups are the groups of extension API servers that a controller reads; no table of built-in resources has
+// them.
 var metricGroups = map[string][]string{
 	"horizontal-pod-autoscaler-controller": {"custom.metrics.k8s.io", "external.metrics.k8s.io", "metrics.k8s.io"},
 }
@@ -31,8 +34,8 @@ const (
 	anonymousGroup        = "system:unauthenticated"
 )
 
-// access is what the policy of the modern API server allows: what the spec says, what every client and what the side's own
-// components need, and what the controllers that see both sides do.
+// access is what the policy of the modern API server allows: what the spec says, what every client and what the side's
+// own components need, and what the controllers that see both sides do.
 func (b *basis) access(locks []pair.Lock, joint *duties) policy.Intent {
 	intent := policy.Intent{Grants: slices.Concat(userAccess(b.file.Spec.Access), clientAccess())}
 	if manager := b.file.Spec.Modern.ControllerManager; manager != nil {
@@ -54,10 +57,12 @@ func userAccess(rules []spec.Access) []policy.Grant {
 	for _, rule := range rules {
 		grant := policy.Grant{
 			APIGroups: rule.APIGroups, Resources: rule.Resources, Namespaces: rule.Namespaces,
-			NonResourcePaths: rule.NonResourcePaths, ReadOnly: rule.ReadOnly, Purpose: policy.ForUsers, Why: "what the spec allows to users",
+			NonResourcePaths: rule.NonResourcePaths, ReadOnly: rule.ReadOnly, Purpose: policy.ForUsers,
+			Why: "what the spec allows to users",
 		}
 		for _, s := range rule.Subjects {
-			grant.Subjects = append(grant.Subjects, policy.Subject{Kind: policy.SubjectKind(s.Kind), Name: s.Name, Namespace: s.Namespace})
+			grant.Subjects = append(grant.Subjects,
+				policy.Subject{Kind: policy.SubjectKind(s.Kind), Name: s.Name, Namespace: s.Namespace})
 		}
 		grants = append(grants, grant)
 	}
@@ -68,30 +73,41 @@ func userAccess(rules []spec.Access) []policy.Grant {
 func clientAccess() []policy.Grant {
 	everybody := []policy.Subject{{Kind: policy.KindGroup, Name: authenticatedGroup}}
 	return []policy.Grant{
-		{Subjects: everybody, NonResourcePaths: slices.Concat(discoveryPaths, healthPaths), ReadOnly: true, Purpose: policy.ForClients,
-			Why: "discovery: every client asks what the server has"},
-		{Subjects: everybody, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"},
-			Namespaces: []string{"*"}, Purpose: policy.ForClients, Why: "what may I do? A client asks about itself alone"},
-		{Subjects: []policy.Subject{{Kind: policy.KindGroup, Name: anonymousGroup}}, NonResourcePaths: healthPaths, ReadOnly: true, Purpose: policy.ForClients,
+		{Subjects: everybody, NonResourcePaths: slices.Concat(discoveryPaths, healthPaths), ReadOnly: true,
+			Purpose: policy.ForClients,
+			Why:     "discovery: every client asks what the server has"},
+		{Subjects: everybody, APIGroups: []string{"authorization.k8s.io"},
+			Resources:  []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"},
+			Namespaces: []string{"*"}, Purpose: policy.ForClients,
+			Why: "what may I do? A client asks about itself alone"},
+		{Subjects: []policy.Subject{{Kind: policy.KindGroup, Name: anonymousGroup}}, NonResourcePaths: healthPaths,
+			ReadOnly: true, Purpose: policy.ForClients,
 			Why: "probes: the kubelet asks without a certificate"},
 	}
 }
 
 // managerAccess is what the modern controller manager needs, as its own user and as each of its controllers.
 // Without --use-service-account-credentials, asOne, its controllers are the manager's user too.
-func managerAccess(rows []Resource, controllers []Controller, locks []pair.Lock, m kubever.Minor, asOne bool) []policy.Grant {
+func managerAccess(rows []Resource, controllers []Controller, locks []pair.Lock, m kubever.Minor,
+	asOne bool) []policy.Grant {
 	manager := []policy.Subject{{Kind: policy.KindUser, Name: controllerManagerUser}}
 	const own = "the modern controller manager: its lock, its controllers' accounts, who asks its port"
 	grants := []policy.Grant{
-		{Subjects: manager, APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Namespaces: []string{metav1.NamespaceSystem}, Why: own},
-		{Subjects: manager, APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"}, Namespaces: []string{metav1.NamespaceSystem}, ReadOnly: true, Why: own},
-		{Subjects: manager, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Namespaces: []string{"*"}, Why: own},
-		{Subjects: manager, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Namespaces: []string{"*"}, Why: own},
-		{Subjects: manager, APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Namespaces: []string{"*"}, Why: own},
+		{Subjects: manager, APIGroups: []string{""}, Resources: []string{"serviceaccounts"},
+			Namespaces: []string{metav1.NamespaceSystem}, Why: own},
+		{Subjects: manager, APIGroups: []string{""}, Resources: []string{"configmaps", "namespaces"},
+			Namespaces: []string{metav1.NamespaceSystem}, ReadOnly: true, Why: own},
+		{Subjects: manager, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"},
+			Namespaces: []string{"*"}, Why: own},
+		{Subjects: manager, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"},
+			Namespaces: []string{"*"}, Why: own},
+		{Subjects: manager, APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"},
+			Namespaces: []string{"*"}, Why: own},
 	}
 	if !kubever.Behaves(kubever.BehaviourIssuerRequired, m) {
 		// Where the server may issue no tokens, the manager takes those of its controllers from their secrets.
-		grants = append(grants, policy.Grant{Subjects: manager, APIGroups: []string{""}, Resources: []string{"secrets"}, Namespaces: []string{metav1.NamespaceSystem}, ReadOnly: true, Why: own})
+		grants = append(grants, policy.Grant{Subjects: manager, APIGroups: []string{""}, Resources: []string{"secrets"},
+			Namespaces: []string{metav1.NamespaceSystem}, ReadOnly: true, Why: own})
 	}
 	for _, l := range locks {
 		if row := rowOf(rows, l.Resource); row != nil {
@@ -107,7 +123,8 @@ func managerAccess(rows []Resource, controllers []Controller, locks []pair.Lock,
 		fact := facts[slices.IndexFunc(facts, func(f kubever.Controller) bool { return f.Name == c.ID })]
 		subject := manager
 		if fact.ServiceAccount != "" && !asOne {
-			subject = []policy.Subject{{Kind: policy.KindServiceAccount, Namespace: metav1.NamespaceSystem, Name: fact.ServiceAccount}}
+			subject = []policy.Subject{
+				{Kind: policy.KindServiceAccount, Namespace: metav1.NamespaceSystem, Name: fact.ServiceAccount}}
 		}
 		why := fmt.Sprintf("%s: %s", c.Name, c.Why)
 		written := slices.Concat(fact.Writes, fact.Deletes)
@@ -115,22 +132,29 @@ func managerAccess(rows []Resource, controllers []Controller, locks []pair.Lock,
 		watched = append(watched, written...)
 		for _, key := range written {
 			if key == "*" {
-				grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: []string{"*"}, Why: why})
+				grants = append(grants,
+					policy.Grant{Subjects: subject, APIGroups: []string{"*"}, Resources: []string{"*"},
+						Namespaces: []string{"*"}, Why: why})
 			} else if row := rowOf(rows, key); row != nil {
 				grants = append(grants, grantsFor(subject, row, m, []string{"*"}, false, why)...)
 			}
 		}
 		for _, key := range fact.Reads {
 			if key == "*" {
-				grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: []string{"*"}, ReadOnly: true, Why: why})
+				grants = append(grants,
+					policy.Grant{Subjects: subject, APIGroups: []string{"*"}, Resources: []string{"*"},
+						Namespaces: []string{"*"}, ReadOnly: true, Why: why})
 			} else if row := rowOf(rows, key); row != nil {
 				grants = append(grants, grantsFor(subject, row, m, []string{"*"}, true, why)...)
 			}
 		}
 		for _, group := range metricGroups[c.ID] {
-			grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{group}, Resources: []string{"*"}, Namespaces: []string{"*"}, ReadOnly: true, Why: why})
+			grants = append(grants,
+				policy.Grant{Subjects: subject, APIGroups: []string{group}, Resources: []string{"*"},
+					Namespaces: []string{"*"}, ReadOnly: true, Why: why})
 		}
-		grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Namespaces: []string{"*"}, Why: why})
+		grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{"", "events.k8s.io"},
+			Resources: []string{"events"}, Namespaces: []string{"*"}, Why: why})
 	}
 	slices.Sort(watched)
 	const caches = "the modern controller manager: its controllers share caches that it fills as itself"
@@ -138,14 +162,16 @@ func managerAccess(rows []Resource, controllers []Controller, locks []pair.Lock,
 		if row := rowOf(rows, key); row != nil {
 			grants = append(grants, grantsFor(manager, row, m, []string{"*"}, true, caches)...)
 		} else if key == "*" {
-			grants = append(grants, policy.Grant{Subjects: manager, APIGroups: []string{"*"}, Resources: []string{"*"}, Namespaces: []string{"*"}, ReadOnly: true, Why: caches})
+			grants = append(grants, policy.Grant{Subjects: manager, APIGroups: []string{"*"}, Resources: []string{"*"},
+				Namespaces: []string{"*"}, ReadOnly: true, Why: caches})
 		}
 	}
 	return grants
 }
 
 // grantsFor allows a resource in every group under which the version serves it.
-func grantsFor(subjects []policy.Subject, row *Resource, m kubever.Minor, namespaces []string, readOnly bool, why string) []policy.Grant {
+func grantsFor(subjects []policy.Subject, row *Resource, m kubever.Minor, namespaces []string, readOnly bool,
+	why string) []policy.Grant {
 	if row.Name == "" || len(row.Modern.Serves) == 0 {
 		return nil
 	}
@@ -156,5 +182,6 @@ func grantsFor(subjects []policy.Subject, row *Resource, m kubever.Minor, namesp
 		}
 	}
 	slices.SortFunc(groups, strings.Compare)
-	return []policy.Grant{{Subjects: subjects, APIGroups: groups, Resources: []string{row.Name}, Namespaces: namespaces, ReadOnly: readOnly, Why: why}}
+	return []policy.Grant{{Subjects: subjects, APIGroups: groups, Resources: []string{row.Name}, Namespaces: namespaces,
+		ReadOnly: readOnly, Why: why}}
 }

@@ -42,7 +42,8 @@ func (b *basis) servingArgs(l *argList, host spec.Host, side pair.Side) {
 	l.set("bind-address", server.Address, "the spec's")
 	l.set("secure-port", strconv.Itoa(server.Port), "the spec's")
 	if kubever.Behaves(kubever.BehaviourInsecurePort, l.minor) {
-		l.set("insecure-port", "0", "without it this version serves everybody on the host, unauthenticated, on port 8080")
+		l.set("insecure-port", "0", "without it this version serves everybody on the host, unauthenticated, on port "+
+			"8080")
 	}
 	l.set("tls-cert-file", server.Cert, "serving certificate")
 	l.set("tls-private-key-file", server.Key, "serving certificate")
@@ -52,12 +53,15 @@ func (b *basis) servingArgs(l *argList, host spec.Host, side pair.Side) {
 
 func (b *basis) storeArgs(l *argList, host spec.Host, side pair.Side) {
 	own := storeOf(b.stores, b.side(side).Store)
-	l.set("etcd-servers", strings.Join(b.servers(host, own.Name), ","), fmt.Sprintf("store %s is this side's default", own.Name))
+	l.set("etcd-servers", strings.Join(b.servers(host, own.Name), ","),
+		fmt.Sprintf("store %s is this side's default", own.Name))
 	if kubever.Behaves(kubever.BehaviourSerializableReads, l.minor) {
-		l.need(quorumReadFlag, "true", "without it this version reads from one member of etcd, which may lag behind: an owner that exists "+
+		l.need(quorumReadFlag, "true", "without it this version reads from one member of etcd, which may lag behind: "+
+			"an owner that exists "+
 			"seems absent, and its dependents are deleted")
 	}
-	l.set("etcd-prefix", b.file.Spec.Stores[0].Prefix, "the same on both sides: overrides change servers, never the prefix")
+	l.set("etcd-prefix", b.file.Spec.Stores[0].Prefix,
+		"the same on both sides: overrides change servers, never the prefix")
 	if side == pair.Modern {
 		if value := b.overrides(host); value != "" {
 			l.set("etcd-servers-overrides", value, "what both sides must see lies in the legacy side's store")
@@ -69,14 +73,16 @@ func (b *basis) storeArgs(l *argList, host spec.Host, side pair.Side) {
 		l.set("etcd-keyfile", own.TLS.Key, "one TLS identity serves every store of an API server")
 	}
 	if file := b.file.Spec.PKI.EncryptionConfiguration; file != "" {
-		l.first([]string{"encryption-provider-config", "experimental-encryption-provider-config"}, file, "both sides must be able to read what the other encrypts")
+		l.first([]string{"encryption-provider-config", "experimental-encryption-provider-config"}, file,
+			"both sides must be able to read what the other encrypts")
 	}
 }
 
 // quorumReadFlag makes an API server read what a majority of the members of etcd has agreed on.
 const quorumReadFlag = "etcd-quorum-read"
 
-// StaleReaders are the sides with an API server that may answer from an etcd member that lags behind: what it does not find may exist.
+// StaleReaders are the sides with an API server that may answer from an etcd member that lags behind: what it does not
+// find may exist.
 func (p *Plan) StaleReaders() []pair.Side {
 	var sides []pair.Side
 	for _, side := range pair.Sides() {
@@ -113,7 +119,8 @@ func (b *basis) networkArgs(l *argList, side pair.Side) {
 	network := b.file.Spec.Network
 	cidrs, why := network.ServiceCIDRs, "the same on both sides: each rewrites the other's allocations otherwise"
 	if side == pair.Modern && len(network.ModernServiceCIDRs) > 0 {
-		cidrs, why = network.ModernServiceCIDRs, "a range of its own: neither side sees what the other's allocator has given out"
+		cidrs, why = network.ModernServiceCIDRs,
+			"a range of its own: neither side sees what the other's allocator has given out"
 	}
 	l.set("service-cluster-ip-range", strings.Join(cidrs, ","), why)
 	l.set("service-node-port-range", network.NodePortRange, "the same on both sides")
@@ -137,7 +144,8 @@ func (b *basis) identityArgs(l *argList, side pair.Side) {
 		l.first([]string{"api-audiences", "service-account-api-audiences"}, pki.ServiceAccountIssuer, why)
 	}
 	if kubever.Behaves(kubever.BehaviourAggregator, l.minor) {
-		l.set("requestheader-client-ca-file", pki.RequestHeaderCA, "extension API servers; both sides publish it in one config map, so it is one CA")
+		l.set("requestheader-client-ca-file", pki.RequestHeaderCA,
+			"extension API servers; both sides publish it in one config map, so it is one CA")
 		l.set("requestheader-allowed-names", "front-proxy-client", "extension API servers")
 		l.set("requestheader-username-headers", "X-Remote-User", "extension API servers")
 		l.set("requestheader-group-headers", "X-Remote-Group", "extension API servers")
@@ -148,14 +156,16 @@ func (b *basis) identityArgs(l *argList, side pair.Side) {
 	l.set("kubelet-client-certificate", pki.KubeletClientCert, "logs, exec and port-forward reach the kubelets")
 	l.set("kubelet-client-key", pki.KubeletClientKey, "logs, exec and port-forward reach the kubelets")
 	if side == pair.Modern {
-		l.set("kubelet-preferred-address-types", "InternalIP,ExternalIP,Hostname", "names of nodes may not resolve here")
+		l.set("kubelet-preferred-address-types", "InternalIP,ExternalIP,Hostname",
+			"names of nodes may not resolve here")
 	}
 }
 
-// issuesForModernPods reports whether pods made through the modern server carry a projected token that kubelets can mount and that this
-// version, the legacy one, can issue when it is told how.
+// issuesForModernPods reports whether pods made through the modern server carry a projected token that kubelets can
+// mount and that this version, the legacy one, can issue when it is told how.
 func (b *basis) issuesForModernPods(m kubever.Minor) bool {
-	return kubever.Behaves(kubever.BehaviourTokenVolumeProjected, b.modern) && kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.file.Spec.Kubelet.Version.Minor) &&
+	return kubever.Behaves(kubever.BehaviourTokenVolumeProjected, b.modern) &&
+		kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.file.Spec.Kubelet.Version.Minor) &&
 		kubever.Behaves(kubever.BehaviourBoundTokens, m)
 }
 
@@ -175,7 +185,8 @@ func (b *basis) authorizationArgs(l *argList, side pair.Side) {
 // restraintArgs keep the modern API server from writing what the legacy side owns or cannot read.
 func (b *basis) restraintArgs(l *argList) {
 	if !l.set(reconcilerFlag, "none", "the endpoints of the service kubernetes stay the legacy side's") {
-		l.set("apiserver-count", b.serversOfBothSides(), "this version always reconciles the endpoints of the service kubernetes: it must expect the API servers of both sides")
+		l.set("apiserver-count", b.serversOfBothSides(), "this version always reconciles the endpoints of the "+
+			"service kubernetes: it must expect the API servers of both sides")
 	}
 	gates := b.startupArgs(l)
 	b.modernAdmission(l)
@@ -183,12 +194,15 @@ func (b *basis) restraintArgs(l *argList) {
 	for _, gate := range gates {
 		why[gate] = fmt.Sprintf("what it would write, %s cannot read", b.legacy)
 	}
-	if kubever.Behaves(kubever.BehaviourTokenVolumeProjected, l.minor) && !kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.file.Spec.Kubelet.Version.Minor) {
+	if kubever.Behaves(kubever.BehaviourTokenVolumeProjected, l.minor) &&
+		!kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.file.Spec.Kubelet.Version.Minor) {
 		if state, ok := kubever.Gate("BoundServiceAccountTokenVolume").At(l.minor); ok && !state.Locked {
-			why["BoundServiceAccountTokenVolume=false"] = fmt.Sprintf("the kubelets (%s) cannot mount projected tokens", b.file.Spec.Kubelet.Version.Minor)
+			why["BoundServiceAccountTokenVolume=false"] = fmt.Sprintf("the kubelets (%s) cannot mount projected "+
+				"tokens", b.file.Spec.Kubelet.Version.Minor)
 		}
 	}
-	if services := rowOf(b.rows, "services/specs"); services != nil && services.VisibleToBoth() && services.Owner == pair.OwnerShared &&
+	if services := rowOf(b.rows, "services/specs"); services != nil && services.VisibleToBoth() &&
+		services.Owner == pair.OwnerShared &&
 		len(b.file.Spec.Network.ModernServiceCIDRs) == 0 && !kubever.AllocatorsIn(b.legacy).Objects {
 		if gate := kubever.AllocatorsIn(l.minor).KeepBitmap; gate != "" {
 			why[gate] = "the legacy side's allocator must see the ClusterIPs given out here"
@@ -204,10 +218,12 @@ func (b *basis) restraintArgs(l *argList) {
 	}
 }
 
-// expectModernServers keeps the legacy API server from removing the addresses of a modern one that cannot be told not to add its own.
+// expectModernServers keeps the legacy API server from removing the addresses of a modern one that cannot be told not
+// to add its own.
 func (b *basis) expectModernServers(l *argList) {
 	if !kubever.Flag(kubever.APIServer, reconcilerFlag).In(b.modern) {
-		l.need("apiserver-count", b.serversOfBothSides(), fmt.Sprintf("%s adds its address to the endpoints of the service kubernetes: both sides must expect the API servers of both", b.modern))
+		l.need("apiserver-count", b.serversOfBothSides(), fmt.Sprintf("%s adds its address to the endpoints of the "+
+			"service kubernetes: both sides must expect the API servers of both", b.modern))
 	}
 }
 
@@ -219,8 +235,8 @@ var companions = map[string]struct{ flag, value, admission string }{
 	"scheduling.k8s.io":            {admission: "Priority"},
 }
 
-// startupArgs keep the modern API server from writing by itself what the legacy side cannot read. Feature gates are returned, since
-// they are one flag for all purposes.
+// startupArgs keep the modern API server from writing by itself what the legacy side cannot read. Feature gates are
+// returned, since they are one flag for all purposes.
 func (b *basis) startupArgs(l *argList) (gates []string) {
 	var groups []string
 	for _, w := range b.poison {
@@ -236,7 +252,8 @@ func (b *basis) startupArgs(l *argList) (gates []string) {
 	}
 	if len(groups) > 0 {
 		slices.Sort(groups)
-		l.set("runtime-config", strings.Join(slices.Compact(groups), ","), fmt.Sprintf("what this server would write there at start, %s cannot read", b.legacy))
+		l.set("runtime-config", strings.Join(slices.Compact(groups), ","),
+			fmt.Sprintf("what this server would write there at start, %s cannot read", b.legacy))
 	}
 	return gates
 }
@@ -250,8 +267,10 @@ func groupOf(w kubever.StartupWrite) string {
 	return ""
 }
 
-// basicAdmission is what versions without defaults must be told to run, in the order of the server's own recommendation.
-var basicAdmission = []string{"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "DefaultStorageClass", "DefaultTolerationSeconds",
+// basicAdmission is what versions without defaults must be told to run, in the order of the server's own
+// recommendation.
+var basicAdmission = []string{"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "DefaultStorageClass",
+	"DefaultTolerationSeconds",
 	"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "ResourceQuota"}
 
 // admissionList sets --admission-control where it is the version's only way, and reports whether it is.
@@ -260,7 +279,9 @@ func admissionList(l *argList) bool {
 		return false
 	}
 	known := kubever.AdmissionPlugins(l.minor)
-	list := slices.DeleteFunc(slices.Clone(basicAdmission), func(plugin string) bool { return !slices.Contains(known, plugin) })
+	list := slices.DeleteFunc(slices.Clone(basicAdmission), func(plugin string) bool {
+		return !slices.Contains(known, plugin)
+	})
 	l.set("admission-control", strings.Join(list, ","), "this version runs none by default")
 	return true
 }
@@ -281,7 +302,9 @@ func (b *basis) modernAdmission(l *argList) {
 			off, why = append(off, plugin), append(why, "it needs "+groupOf(w)+", which this server must not serve")
 		}
 	}
-	off = slices.DeleteFunc(off, func(plugin string) bool { return !slices.Contains(kubever.AdmissionDefaultOn(l.minor), plugin) })
+	off = slices.DeleteFunc(off, func(plugin string) bool {
+		return !slices.Contains(kubever.AdmissionDefaultOn(l.minor), plugin)
+	})
 	if len(off) == 0 {
 		return
 	}
@@ -289,8 +312,8 @@ func (b *basis) modernAdmission(l *argList) {
 	l.set("disable-admission-plugins", strings.Join(slices.Compact(off), ","), strings.Join(why, "; "))
 }
 
-// finalizerWithoutController reports whether both sides see the resource and neither side's controller would remove a finalizer
-// that protects it.
+// finalizerWithoutController reports whether both sides see the resource and neither side's controller would remove a
+// finalizer that protects it.
 func (b *basis) finalizerWithoutController(key, controller string) bool {
 	row := rowOf(b.rows, key)
 	if row == nil || !row.VisibleToBoth() {
@@ -304,7 +327,8 @@ func (b *basis) finalizerWithoutController(key, controller string) bool {
 	return true
 }
 
-// apiServerProbes ask /healthz where the server is known to answer it to anybody, and whether it accepts connections where it is not.
+// apiServerProbes ask /healthz where the server is known to answer it to anybody, and whether it accepts connections
+// where it is not.
 func (b *basis) apiServerProbes(c *Component) (liveness, startup *Probe) {
 	probe := Probe{Scheme: "HTTPS", Host: loopback, Port: c.Port, Path: "/healthz",
 		DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}

@@ -21,8 +21,8 @@ type wantedArg struct {
 	needed bool
 }
 
-// set adds --name=value when the version has the flag, and reports whether it has. A flag that a version lacks is one whose
-// behaviour it lacks, or has without being told; where that is not so the caller asks for the result.
+// set adds --name=value when the version has the flag, and reports whether it has. A flag that a version lacks is one
+// whose behaviour it lacks, or has without being told; where that is not so the caller asks for the result.
 func (l *argList) set(name, value, why string) bool {
 	if !kubever.Flag(l.component, name).In(l.minor) {
 		return false
@@ -50,8 +50,8 @@ func (l *argList) first(names []string, value, why string) bool {
 	return false
 }
 
-// with merges the arguments of the spec into the plan's: one that the spec names replaces the plan's own of that name, except
-// for the needed ones and for lists of settings, which are joined; the others follow in the spec's order.
+// with merges the arguments of the spec into the plan's: one that the spec names replaces the plan's own of that name,
+// except for the needed ones and for lists of settings, which are joined; the others follow in the spec's order.
 func (l *argList) with(extra []spec.Arg) []Arg {
 	fromSpec := map[string][]spec.Arg{}
 	for _, arg := range extra {
@@ -88,8 +88,8 @@ func (l *argList) with(extra []spec.Arg) []Arg {
 	return merged
 }
 
-// joined are the flags whose value is a list of settings that have nothing to do with each other: what the plan needs there stays when
-// the spec adds something else.
+// joined are the flags whose value is a list of settings that have nothing to do with each other: what the plan needs
+// there stays when the spec adds something else.
 var joined = map[string]bool{"feature-gates": true, "runtime-config": true}
 
 // join adds the plan's settings to those that the spec gives. Where both set one thing the spec's stands.
@@ -100,7 +100,9 @@ func join(arg Arg, given []spec.Arg) Arg {
 	}
 	said, added := len(list), false
 	for _, entry := range splitList(arg.Value) {
-		if !slices.ContainsFunc(list[:said], func(other string) bool { return settingName(other) == settingName(entry) }) {
+		if !slices.ContainsFunc(list[:said], func(other string) bool {
+			return settingName(other) == settingName(entry)
+		}) {
 			list, added = append(list, entry), true
 		}
 	}

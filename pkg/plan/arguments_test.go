@@ -21,7 +21,8 @@ func withModern(text, server, manager string) string {
 		return fmt.Sprintf("{extraArgs: [{name: %s, value: %q}]}", name, value)
 	}
 	head, tail, _ := strings.Cut(text, "  modern: ")
-	tail = strings.Replace(tail, "apiServer: {}, controllerManager: {}", "apiServer: "+list(server)+", controllerManager: "+list(manager), 1)
+	tail = strings.Replace(tail, "apiServer: {}, controllerManager: {}",
+		"apiServer: "+list(server)+", controllerManager: "+list(manager), 1)
 	return head + "  modern: " + tail
 }
 
@@ -48,7 +49,8 @@ func TestLockIsRenamedForWhoSaysThatThereIsAnElection(t *testing.T) {
 	p := planOf(t, withModern(splitSpec("1.24.17", "1.36.3", ""), "", "leader-elect=true"))
 	manager := p.ComponentsOf(pair.Modern, kubever.ControllerManager)[0]
 	if name, _ := manager.Arg("leader-elect-resource-name"); name != "kube-controller-manager-modern" {
-		t.Errorf("--leader-elect-resource-name=%s, want the modern side's own: the legacy side elects on a lease too", name)
+		t.Errorf("--leader-elect-resource-name=%s, want the modern side's own: the legacy side elects on a lease too",
+			name)
 	}
 }
 
@@ -68,8 +70,10 @@ func TestCollectorFlagIsHeard(t *testing.T) {
 }
 
 func TestPolicyFileIsThePlansOwn(t *testing.T) {
-	for _, arg := range []string{"authorization-policy-file=/x.jsonl", "authorization_config=/x.yaml", "etcd-cafile=/x"} {
-		if _, err := tryPlan(withModern(splitSpec("1.15.12", "1.36.3", ""), arg, "")); err == nil || !strings.Contains(err.Error(), "follows from the spec") {
+	for _, arg := range []string{"authorization-policy-file=/x.jsonl", "authorization_config=/x.yaml",
+		"etcd-cafile=/x"} {
+		if _, err := tryPlan(withModern(splitSpec("1.15.12", "1.36.3", ""), arg, "")); err == nil ||
+			!strings.Contains(err.Error(), "follows from the spec") {
 			t.Errorf("--%s on the modern server: %v, want it refused", arg, err)
 		}
 	}

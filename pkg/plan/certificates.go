@@ -17,34 +17,47 @@ const (
 	UsageClient = "client"
 )
 
-// certificates lists what the plan's components present and trust on a host. None is in a group that a server trusts without asking
-// its policy.
+// certificates lists what the plan's components present and trust on a host. None is in a group that a server trusts
+// without asking its policy.
 func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig) []Certificate {
 	pki := b.file.Spec.PKI
 	var list []Certificate
 	for _, side := range pair.Sides() {
 		s := b.side(side)
 		list = append(list, Certificate{
-			Cert: s.APIServer.Cert, Key: s.APIServer.Key, CA: pki.CA, CommonName: "kube-apiserver", Usages: []string{UsageServer},
-			DNSNames: b.serverNames(host, side, pods), IPs: b.serverIPs(host, side, pods), Existing: s.Existing, Why: "serving certificate of the " + string(side) + " API server",
+			Cert: s.APIServer.Cert, Key: s.APIServer.Key, CA: pki.CA, CommonName: "kube-apiserver",
+			Usages:   []string{UsageServer},
+			DNSNames: b.serverNames(host, side, pods), IPs: b.serverIPs(host, side, pods), Existing: s.Existing,
+			Why: "serving certificate of the " + string(side) + " API server",
 		})
 	}
 	for _, k := range configs {
-		list = append(list, Certificate{Cert: k.Cert, Key: k.Key, CA: k.CA, CommonName: k.User, Usages: []string{UsageClient}, Why: "the " + k.Component + " is known by it"})
+		list = append(list, Certificate{Cert: k.Cert, Key: k.Key, CA: k.CA, CommonName: k.User,
+			Usages: []string{UsageClient}, Why: "the " + k.Component + " is known by it"})
 	}
-	list = append(list, Certificate{Cert: pki.KubeletClientCert, Key: pki.KubeletClientKey, CA: pki.CA, CommonName: "kube-apiserver-kubelet-client",
-		Usages: []string{UsageClient}, Existing: b.file.Spec.Legacy.Existing, Why: "the API servers are known to the kubelets by it"})
-	if slices.ContainsFunc(pair.Sides(), func(side pair.Side) bool { return kubever.Behaves(kubever.BehaviourAggregator, b.minor(side)) }) {
+	list = append(list, Certificate{Cert: pki.KubeletClientCert, Key: pki.KubeletClientKey, CA: pki.CA,
+		CommonName: "kube-apiserver-kubelet-client",
+		Usages:     []string{UsageClient}, Existing: b.file.Spec.Legacy.Existing,
+		Why: "the API servers are known to the kubelets by it"})
+	if slices.ContainsFunc(pair.Sides(), func(side pair.Side) bool {
+		return kubever.Behaves(kubever.BehaviourAggregator, b.minor(side))
+	}) {
 		existing := b.file.Spec.Legacy.Existing && kubever.Behaves(kubever.BehaviourAggregator, b.legacy)
 		list = append(list,
-			Certificate{Cert: pki.RequestHeaderCA, Key: keyBeside(pki.RequestHeaderCA), CA: pki.RequestHeaderCA, CommonName: "front-proxy-ca",
-				Authority: true, Existing: existing, Why: "extension API servers trust it, and nothing else is signed by it"},
-			Certificate{Cert: pki.ProxyClientCert, Key: pki.ProxyClientKey, CA: pki.RequestHeaderCA, CommonName: "front-proxy-client",
-				Usages: []string{UsageClient}, Existing: existing, Why: "the API servers are known to extension API servers by it"})
+			Certificate{Cert: pki.RequestHeaderCA, Key: keyBeside(pki.RequestHeaderCA), CA: pki.RequestHeaderCA,
+				CommonName: "front-proxy-ca",
+				Authority:  true, Existing: existing,
+				Why: "extension API servers trust it, and nothing else is signed by it"},
+			Certificate{Cert: pki.ProxyClientCert, Key: pki.ProxyClientKey, CA: pki.RequestHeaderCA,
+				CommonName: "front-proxy-client",
+				Usages:     []string{UsageClient}, Existing: existing,
+				Why: "the API servers are known to extension API servers by it"})
 	}
 	if pods != nil && pods.Admission.By == ByWebhook {
-		list = append(list, Certificate{Cert: pods.Admission.Cert, Key: pods.Admission.Key, CA: pods.Admission.CA, CommonName: "pods-webhook",
-			DNSNames: []string{"localhost"}, IPs: []string{loopback}, Usages: []string{UsageServer}, Why: "the modern API server asks the webhook about pods"})
+		list = append(list, Certificate{Cert: pods.Admission.Cert, Key: pods.Admission.Key, CA: pods.Admission.CA,
+			CommonName: "pods-webhook",
+			DNSNames:   []string{"localhost"}, IPs: []string{loopback}, Usages: []string{UsageServer},
+			Why: "the modern API server asks the webhook about pods"})
 	}
 	list = append(list, b.storeCertificates(host)...)
 	for i := range list {
@@ -60,16 +73,21 @@ func keyBeside(cert string) string { return strings.TrimSuffix(cert, path.Ext(ce
 // storeCertificates are those of managed members, and the client identity of the API servers.
 func (b *basis) storeCertificates(host spec.Host) []Certificate {
 	var list []Certificate
-	running := slices.ContainsFunc(b.file.Spec.Stores, func(s spec.Store) bool { return s.TLS != nil && s.Managed == nil })
+	running := slices.ContainsFunc(b.file.Spec.Stores, func(s spec.Store) bool {
+		return s.TLS != nil && s.Managed == nil
+	})
 	for _, store := range b.file.Spec.Stores {
 		if store.TLS == nil {
 			continue
 		}
-		list = append(list, Certificate{Cert: store.TLS.Cert, Key: store.TLS.Key, CA: store.TLS.CA, CommonName: "kube-apiserver-etcd-client",
-			Usages: []string{UsageClient}, Existing: running, Why: "the API servers are known to every store by it"})
+		list = append(list, Certificate{Cert: store.TLS.Cert, Key: store.TLS.Key, CA: store.TLS.CA,
+			CommonName: "kube-apiserver-etcd-client",
+			Usages:     []string{UsageClient}, Existing: running,
+			Why: "the API servers are known to every store by it"})
 		if store.TLS.CA != b.file.Spec.PKI.CA {
-			list = append(list, Certificate{Cert: store.TLS.CA, Key: keyBeside(store.TLS.CA), CA: store.TLS.CA, CommonName: "etcd-ca",
-				Authority: true, Existing: running, Why: "the members of the stores and the API servers trust it"})
+			list = append(list, Certificate{Cert: store.TLS.CA, Key: keyBeside(store.TLS.CA), CA: store.TLS.CA,
+				CommonName: "etcd-ca",
+				Authority:  true, Existing: running, Why: "the members of the stores and the API servers trust it"})
 		}
 		if store.Managed == nil {
 			continue
@@ -77,16 +95,20 @@ func (b *basis) storeCertificates(host spec.Host) []Certificate {
 		names := []string{host.Name, "localhost"}
 		ips := []string{loopback, host.Address}
 		list = append(list,
-			Certificate{Cert: store.Managed.ServerTLS.Cert, Key: store.Managed.ServerTLS.Key, CA: store.Managed.ServerTLS.CA, CommonName: host.Name,
-				DNSNames: names, IPs: ips, Usages: []string{UsageServer, UsageClient}, Why: "serving certificate of the member of store " + store.Name},
-			Certificate{Cert: store.Managed.PeerTLS.Cert, Key: store.Managed.PeerTLS.Key, CA: store.Managed.PeerTLS.CA, CommonName: host.Name,
-				DNSNames: names, IPs: ips, Usages: []string{UsageServer, UsageClient}, Why: "the member of store " + store.Name + " is known to the others by it"})
+			Certificate{Cert: store.Managed.ServerTLS.Cert, Key: store.Managed.ServerTLS.Key,
+				CA: store.Managed.ServerTLS.CA, CommonName: host.Name,
+				DNSNames: names, IPs: ips, Usages: []string{UsageServer, UsageClient},
+				Why: "serving certificate of the member of store " + store.Name},
+			Certificate{Cert: store.Managed.PeerTLS.Cert, Key: store.Managed.PeerTLS.Key, CA: store.Managed.PeerTLS.CA,
+				CommonName: host.Name,
+				DNSNames:   names, IPs: ips, Usages: []string{UsageServer, UsageClient},
+				Why: "the member of store " + store.Name + " is known to the others by it"})
 	}
 	return list
 }
 
-// serverNames are the DNS names under which an API server is asked: those of the service kubernetes, and for the modern one those of
-// its own service too.
+// serverNames are the DNS names under which an API server is asked: those of the service kubernetes, and for the modern
+// one those of its own service too.
 func (b *basis) serverNames(host spec.Host, side pair.Side, pods *Pods) []string {
 	domain := b.file.Spec.Network.ClusterDomain
 	names := serviceNames("default", "kubernetes", domain)
@@ -101,8 +123,9 @@ func serviceNames(namespace, name, domain string) []string {
 	return []string{name, qualified, qualified + ".svc", qualified + ".svc." + domain}
 }
 
-// serverIPs are the addresses under which an API server is asked: the host's, loopback, and the first address of each service range,
-// which is that of the service kubernetes when the range's own server made it; for the modern one that of its own service too.
+// serverIPs are the addresses under which an API server is asked: the host's, loopback, and the first address of each
+// service range, which is that of the service kubernetes when the range's own server made it; for the modern one that
+// of its own service too.
 func (b *basis) serverIPs(host spec.Host, side pair.Side, pods *Pods) []string {
 	ips := []string{loopback, host.Address}
 	for _, cidr := range slices.Concat(b.file.Spec.Network.ServiceCIDRs, b.file.Spec.Network.ModernServiceCIDRs) {

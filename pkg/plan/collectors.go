@@ -11,14 +11,15 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// CollectorDanger is an owner reference by which a side's garbage collector, were it on, would delete objects of the other side.
+// CollectorDanger is an owner reference by which a side's garbage collector, were it on, would delete objects of the
+// other side.
 type CollectorDanger struct {
 	Dependent string // key of the resource whose objects would be deleted
 	Name      string // plural of that resource
 	Owner     string // kind of the owner
 	Reference string // the owner's apiVersion as the reference has it
-	// Seen is what the collector sees of the owner: gc.UnservedVersion, whose 404 it takes for the owner's absence, gc.Absent, or
-	// gc.ClusterOwner, which exists.
+	// Seen is what the collector sees of the owner: gc.UnservedVersion, whose 404 it takes for the owner's absence,
+	// gc.Absent, or gc.ClusterOwner, which exists.
 	Seen gc.Sight
 }
 
@@ -26,20 +27,24 @@ type CollectorDanger struct {
 func (d CollectorDanger) String() string {
 	switch d.Seen {
 	case gc.ClusterOwner:
-		return fmt.Sprintf("it looks for the %s that owns %s in a namespace and deletes what it does not find", d.Owner, d.Name)
+		return fmt.Sprintf("it looks for the %s that owns %s in a namespace and deletes what it does not find", d.Owner,
+			d.Name)
 	case gc.UnservedVersion:
-		return fmt.Sprintf("it would delete %s that the other side's %s owns: its API server answers 404 to %s, and it takes that for an absent owner", d.Name, d.Owner, d.Reference)
+		return fmt.Sprintf("it would delete %s that the other side's %s owns: its API server answers 404 to %s, and "+
+			"it takes that for an absent owner", d.Name, d.Owner, d.Reference)
 	default:
-		return fmt.Sprintf("it would delete %s that the other side's %s owns: it sees the %s and looks for a %s of %s, which is in the other store", d.Name, d.Owner, d.Name, d.Owner, d.Reference)
+		return fmt.Sprintf("it would delete %s that the other side's %s owns: it sees the %s and looks for a %s of "+
+			"%s, which is in the other store", d.Name, d.Owner, d.Name, d.Owner, d.Reference)
 	}
 }
 
-// CollectorDangers lists what a side's garbage collector would delete of the other side's, whether it runs or not; what hurts most
-// comes first. Empty: it leaves alone everything whose owner it cannot see.
+// CollectorDangers lists what a side's garbage collector would delete of the other side's, whether it runs or not; what
+// hurts most comes first. Empty: it leaves alone everything whose owner it cannot see.
 //
-// A collector reads an object's owner references and asks its own API server for each owner. When the object is visible to both
-// sides and the owner only to the other, what happens depends on the collector's version and on whether its API server serves
-// the owner's kind and version. The references are those that the other side's running controllers and the kubelets write.
+// A collector reads an object's owner references and asks its own API server for each owner. When the object is visible
+// to both sides and the owner only to the other, what happens depends on the collector's version and on whether its API
+// server serves the owner's kind and version. The references are those that the other side's running controllers and
+// the kubelets write.
 func (p *Plan) CollectorDangers(side pair.Side) []CollectorDanger {
 	minors := map[pair.Side]kubever.Minor{pair.Legacy: p.Legacy.Version.Minor, pair.Modern: p.Modern.Version.Minor}
 	return collectorDangers(side, minors, p.Kubelet.Minor, p.Resources, p.Controllers)
@@ -65,7 +70,8 @@ func collectorDangers(side pair.Side, minors map[pair.Side]kubever.Minor, kubele
 		seen := sightOf(side, minor, ref, dependent, owner)
 		if collector.Outcome(seen) == gc.Deleted {
 			dangers = append(dangers, CollectorDanger{
-				Dependent: dependent.Key, Name: dependent.Name, Owner: ref.Owner.Kind, Reference: ref.APIVersion, Seen: seen,
+				Dependent: dependent.Key, Name: dependent.Name, Owner: ref.Owner.Kind, Reference: ref.APIVersion,
+				Seen: seen,
 			})
 		}
 	}
@@ -76,7 +82,8 @@ func collectorDangers(side pair.Side, minors map[pair.Side]kubever.Minor, kubele
 // sightOf is what a side's garbage collector sees of an owner that the other side has.
 func sightOf(side pair.Side, minor kubever.Minor, ref kubever.OwnerReference, dependent, owner *Resource) gc.Sight {
 	r := gc.Reference{
-		KnownKind: kubever.GarbageCollectorKnows(ref.Owner, minor), ServedVersion: kubever.ServesGVK(ref.OwnerGVK(), minor),
+		KnownKind:       kubever.GarbageCollectorKnows(ref.Owner, minor),
+		ServedVersion:   kubever.ServesGVK(ref.OwnerGVK(), minor),
 		OwnerNamespaced: owner == nil || owner.Namespaced, Namespaced: dependent.Namespaced, Owner: gc.Missing,
 	}
 	if owner != nil {

@@ -27,8 +27,8 @@ const (
 // loopback is where components of one host reach each other.
 const loopback = "127.0.0.1"
 
-// basis is what the parts of a plan are computed from, once it is decided who owns what and which controllers run. It is
-// complete, and nothing changes it.
+// basis is what the parts of a plan are computed from, once it is decided who owns what and which controllers run. It
+// is complete, and nothing changes it.
 type basis struct {
 	*placement
 	target      Target
@@ -39,7 +39,8 @@ type basis struct {
 
 // components lists what runs on a host: members of managed stores, then the legacy side, then the modern one, then what
 // sees both.
-func (b *basis) components(host spec.Host, elected election, joint *duties, pods *Pods, configs []Kubeconfig) ([]Component, error) {
+func (b *basis) components(host spec.Host, elected election, joint *duties, pods *Pods, configs []Kubeconfig) (
+	[]Component, error) {
 	var list []Component
 	for i := range b.file.Spec.Stores {
 		if store := &b.file.Spec.Stores[i]; store.Managed != nil {
@@ -93,8 +94,8 @@ func (b *basis) component(host spec.Host, side pair.Side, kind string, c *spec.C
 	}
 }
 
-// commandOf is how a component is started in an image: by its own name, or as a part of the hyperkube, which takes the components'
-// full names in every version that has one (read in cmd/hyperkube of 1.6.13, 1.10.13 and 1.15.12).
+// commandOf is how a component is started in an image: by its own name, or as a part of the hyperkube, which takes the
+// components' full names in every version that has one (read in cmd/hyperkube of 1.6.13, 1.10.13 and 1.15.12).
 func commandOf(image, kind string) []string {
 	repository, _, _ := strings.Cut(image, "@")
 	repository, _, _ = strings.Cut(path.Base(repository), ":")
@@ -124,8 +125,8 @@ func (b *basis) args(host spec.Host, side pair.Side, l *argList, extra []spec.Ar
 	return l.with(extra)
 }
 
-// onHost puts a host's own address where the arguments of a running component have that of another: the spec holds one list, read on
-// one host, and an API server advertises the address of the host that it runs on.
+// onHost puts a host's own address where the arguments of a running component have that of another: the spec holds one
+// list, read on one host, and an API server advertises the address of the host that it runs on.
 func (b *basis) onHost(host spec.Host, running []spec.Arg) []spec.Arg {
 	list := slices.Clone(running)
 	for i, arg := range list {
@@ -168,7 +169,8 @@ func (b *basis) etcd(host spec.Host, store *spec.Store) (Component, error) {
 	set("initial-cluster", strings.Join(cluster, ","), "one member on every host")
 	set("initial-cluster-token", "etcd-"+store.Name, "members of another store are refused")
 	set("initial-cluster-state", "new", "has no effect once the data directory exists")
-	set("listen-metrics-urls", fmt.Sprintf("http://%s:%d", loopback, metricsPort(port, managed.PeerPort)), "what the probe asks, without a certificate")
+	set("listen-metrics-urls", fmt.Sprintf("http://%s:%d", loopback, metricsPort(port, managed.PeerPort)),
+		"what the probe asks, without a certificate")
 	if scheme == "https" {
 		set("cert-file", managed.ServerTLS.Cert, "serving certificate")
 		set("key-file", managed.ServerTLS.Key, "serving certificate")
@@ -214,7 +216,8 @@ func (b *basis) endpointOn(host spec.Host, store *spec.Store) (*url.URL, error) 
 			return u, nil
 		}
 	}
-	return nil, b.file.Errorf("spec.stores", "store %q is managed, so host %q needs a member: add https://%s to its endpoints",
+	return nil, b.file.Errorf("spec.stores",
+		"store %q is managed, so host %q needs a member: add https://%s to its endpoints",
 		store.Name, host.Name, hostPort(host.Address, 2379))
 }
 
@@ -230,8 +233,8 @@ func listenAddress(host spec.Host, endpoint *url.URL) string {
 	return host.Address
 }
 
-// servers is the value of a flag that lists the members of a store: this host's own first where there is one, since it is
-// the nearest; the client fails over to the others.
+// servers is the value of a flag that lists the members of a store: this host's own first where there is one, since it
+// is the nearest; the client fails over to the others.
 func (b *basis) servers(host spec.Host, storeName string) []string {
 	store := storeOf(b.stores, storeName)
 	rank := func(endpoint string) int {
@@ -245,11 +248,13 @@ func (b *basis) servers(host spec.Host, storeName string) []string {
 	return servers
 }
 
-// ofTheImage are directories that every image has of its own: mounting the host's over one would hide what the program needs.
-var ofTheImage = []string{"/", "/bin", "/etc", "/etc/ssl", "/lib", "/lib64", "/opt", "/run", "/sbin", "/tmp", "/usr", "/usr/local", "/usr/local/bin", "/var", "/var/run"}
+// ofTheImage are directories that every image has of its own: mounting the host's over one would hide what the program
+// needs.
+var ofTheImage = []string{"/", "/bin", "/etc", "/etc/ssl", "/lib", "/lib64", "/opt", "/run", "/sbin", "/tmp", "/usr",
+	"/usr/local", "/usr/local/bin", "/var", "/var/run"}
 
-// directories are read-only mounts of the directories in which the files lie; of a file in a directory that the image has of its own,
-// the file alone.
+// directories are read-only mounts of the directories in which the files lie; of a file in a directory that the image
+// has of its own, the file alone.
 func directories(files ...string) []Mount {
 	var mounts []Mount
 	for _, file := range files {
@@ -271,7 +276,8 @@ func named(mounts []Mount) []Mount {
 	var kept []Mount
 	for _, m := range mounts {
 		within := slices.ContainsFunc(kept, func(outer Mount) bool {
-			return m.Path == outer.Path || strings.HasPrefix(m.Path, strings.TrimSuffix(outer.Path, "/")+"/") && (m.ReadOnly || !outer.ReadOnly)
+			return m.Path == outer.Path || strings.HasPrefix(m.Path, strings.TrimSuffix(outer.Path, "/")+"/") &&
+				(m.ReadOnly || !outer.ReadOnly)
 		})
 		if !within {
 			kept = append(kept, m)
@@ -339,16 +345,24 @@ func mounts(c *Component, extra []spec.Mount, configs []Kubeconfig) []Mount {
 var fileFlags = map[string]bool{
 	"admission-control-config-file": true, "audit-policy-file": true, "audit-webhook-config-file": true,
 	"authentication-config": true, "authentication-kubeconfig": true, "authentication-token-webhook-config-file": true,
-	"authorization-config": true, "authorization-kubeconfig": true, "authorization-policy-file": true, "authorization-webhook-config-file": true,
-	"basic-auth-file": true, "client-ca-file": true, "cloud-config": true, "cluster-signing-cert-file": true, "cluster-signing-key-file": true,
-	"config": true, "egress-selector-config-file": true, "encryption-provider-config": true, "etcd-cafile": true, "etcd-certfile": true,
-	"etcd-keyfile": true, "experimental-encryption-provider-config": true, "experimental-keystone-ca-file": true, "kubeconfig": true,
+	"authorization-config": true, "authorization-kubeconfig": true, "authorization-policy-file": true,
+	"authorization-webhook-config-file": true,
+	"basic-auth-file":                   true, "client-ca-file": true, "cloud-config": true,
+	"cluster-signing-cert-file": true, "cluster-signing-key-file": true,
+	"config": true, "egress-selector-config-file": true, "encryption-provider-config": true, "etcd-cafile": true,
+	"etcd-certfile": true,
+	"etcd-keyfile":  true, "experimental-encryption-provider-config": true, "experimental-keystone-ca-file": true,
+	"kubeconfig":        true,
 	"legacy-kubeconfig": true, "modern-kubeconfig": true, "plan": true, // of fusionctl controllers
-	"kubelet-certificate-authority": true, "kubelet-client-certificate": true, "kubelet-client-key": true, "oidc-ca-file": true,
+	"kubelet-certificate-authority": true, "kubelet-client-certificate": true, "kubelet-client-key": true,
+	"oidc-ca-file": true,
 	"peer-ca-file": true, "policy-config-file": true, "proxy-client-cert-file": true, "proxy-client-key-file": true,
-	"requestheader-client-ca-file": true, "root-ca-file": true, "service-account-key-file": true, "service-account-private-key-file": true,
-	"service-account-signing-key-file": true, "ssh-keyfile": true, "tls-ca-file": true, "tls-cert-file": true, "tls-private-key-file": true,
-	"token-auth-file": true, "tracing-config-file": true, "webhook-ca": true, "webhook-cert": true, "webhook-key": true,
+	"requestheader-client-ca-file": true, "root-ca-file": true, "service-account-key-file": true,
+	"service-account-private-key-file": true,
+	"service-account-signing-key-file": true, "ssh-keyfile": true, "tls-ca-file": true, "tls-cert-file": true,
+	"tls-private-key-file": true,
+	"token-auth-file":      true, "tracing-config-file": true, "webhook-ca": true, "webhook-cert": true,
+	"webhook-key": true,
 }
 
 // writtenFlags are the flags whose value is a file that the component writes.

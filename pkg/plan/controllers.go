@@ -20,15 +20,20 @@ const (
 
 // leftToLegacy are controllers of the modern side that stay off whoever owns what they act on.
 var leftToLegacy = map[string]string{
-	"certificatesigningrequest-approving-controller": "it approves what kubelets ask for, and they ask the legacy server",
-	"certificatesigningrequest-signing-controller":   "it needs the private key of the cluster's CA, which stays with the legacy side",
-	"clusterrole-aggregation-controller":             "the modern API server authorizes by ABAC alone and consults no cluster roles",
-	"legacy-serviceaccount-token-cleaner-controller": "it takes tokens that are used only through the legacy server for unused and invalidates them",
-	"storage-version-migrator-controller":            "it rewrites every object of a resource in this version's form, those that both sides read among them",
+	"certificatesigningrequest-approving-controller": "it approves what kubelets ask for, " +
+		"and they ask the legacy server",
+	"certificatesigningrequest-signing-controller": "it needs the private key of the cluster's CA, " +
+		"which stays with the legacy side",
+	"clusterrole-aggregation-controller": "the modern API server authorizes by ABAC alone and consults " +
+		"no cluster roles",
+	"legacy-serviceaccount-token-cleaner-controller": "it takes tokens that are used only " +
+		"through the legacy server for unused and invalidates them",
+	"storage-version-migrator-controller": "it rewrites every object of a resource in this version's " +
+		"form, those that both sides read among them",
 }
 
-// decideControllers decides which controllers each controller manager runs. A garbage collector is judged by what the other
-// side's controllers create, so the collectors come last; the legacy side's is changed only when it must be.
+// decideControllers decides which controllers each controller manager runs. A garbage collector is judged by what the
+// other side's controllers create, so the collectors come last; the legacy side's is changed only when it must be.
 func (p *placement) decideControllers(rows []Resource) []Controller {
 	controllers := slices.Concat(p.legacyControllers(), p.modernControllers(rows))
 	for _, side := range []pair.Side{pair.Modern, pair.Legacy} {
@@ -92,8 +97,8 @@ func asController(side pair.Side, fact kubever.Controller, m kubever.Minor) Cont
 	return Controller{Side: side, Name: name, ID: fact.Name}
 }
 
-// CollectorOn reports whether a controller manager of the minor runs its garbage collector with a value of --controllers and of
-// --enable-garbage-collector; "" stands for a flag that is not given.
+// CollectorOn reports whether a controller manager of the minor runs its garbage collector with a value of
+// --controllers and of --enable-garbage-collector; "" stands for a flag that is not given.
 func CollectorOn(m kubever.Minor, controllers, collector string) bool {
 	fact, _ := kubever.ControllerByName(garbageCollector)
 	list := splitList(controllers)
@@ -103,8 +108,8 @@ func CollectorOn(m kubever.Minor, controllers, collector string) bool {
 	return collector != "false" && enabled(fact, m, list)
 }
 
-// enabled follows the controller manager's own reading of --controllers: the first entry that names the controller decides, then
-// the star, then what its version does by default.
+// enabled follows the controller manager's own reading of --controllers: the first entry that names the controller
+// decides, then the star, then what its version does by default.
 func enabled(fact kubever.Controller, m kubever.Minor, list []string) bool {
 	name, _ := fact.NameIn(m)
 	names := append(fact.AliasesIn(m), name)
@@ -145,8 +150,8 @@ func (p *placement) modernControllers(rows []Resource) []Controller {
 	return controllers
 }
 
-// decide says whether a controller of the modern side may run: it must act for objects that are the modern side's own, or write
-// only such objects, and it must see all that it reads.
+// decide says whether a controller of the modern side may run: it must act for objects that are the modern side's own,
+// or write only such objects, and it must see all that it reads.
 func (p *placement) decide(fact kubever.Controller, rows []Resource) (on bool, why string) {
 	if why, ok := leftToLegacy[fact.Name]; ok {
 		return false, why
@@ -180,18 +185,22 @@ func (p *placement) decide(fact kubever.Controller, rows []Resource) (on bool, w
 		case written.Owner == pair.OwnerLegacy:
 			return false, fmt.Sprintf("it writes %s, which only the legacy side may write", written.Name)
 		case written.Owner == pair.OwnerShared && !own:
-			return false, fmt.Sprintf("%s are %s: the legacy side's controllers do this for all of them", subject.Name, subject.Owner)
+			return false, fmt.Sprintf("%s are %s: the legacy side's controllers do this for all of them", subject.Name,
+				subject.Owner)
 		}
 	}
 	if fact.Name == daemonSetControl {
-		if kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.modern) && !kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.legacy) {
-			return false, fmt.Sprintf("it pins pods to nodes by a field that %s drops: its scheduler would put them anywhere", p.legacy)
+		if kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.modern) &&
+			!kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.legacy) {
+			return false, fmt.Sprintf("it pins pods to nodes by a field that %s drops: its scheduler would put them "+
+				"anywhere", p.legacy)
 		}
 	}
 	if own {
 		return true, fmt.Sprintf("acts for the modern side's own %s", subject.Name)
 	}
-	return true, fmt.Sprintf("reads %s, which both sides share, and writes only what is the modern side's own", subject.Name)
+	return true, fmt.Sprintf("reads %s, which both sides share, and writes only what is the modern side's own",
+		subject.Name)
 }
 
 func subjectName(fact kubever.Controller, subject *Resource) string {
@@ -201,19 +210,21 @@ func subjectName(fact kubever.Controller, subject *Resource) string {
 	return fact.Subject
 }
 
-// decideNamespaces keeps the namespace controller off while anything in a namespace is shared: it would delete all that it can list
-// in a namespace that ends, and declare it empty while the other side still has objects there that it cannot list.
+// decideNamespaces keeps the namespace controller off while anything in a namespace is shared: it would delete all that
+// it can list in a namespace that ends, and declare it empty while the other side still has objects there that it
+// cannot list.
 func decideNamespaces(rows []Resource) (bool, string) {
 	for i := range rows {
 		if rows[i].Namespaced && rows[i].VisibleToBoth() {
-			return false, "the legacy side ends namespaces: this one would delete shared objects and declare a namespace empty without having seen the legacy side's own"
+			return false, "the legacy side ends namespaces: this one would delete shared objects and declare a " +
+				"namespace empty without having seen the legacy side's own"
 		}
 	}
 	return true, "no namespaced resource is shared"
 }
 
-// decideRootCA runs the publisher of kube-root-ca.crt when pods made through the modern server mount that config map and nobody on
-// the legacy side publishes it.
+// decideRootCA runs the publisher of kube-root-ca.crt when pods made through the modern server mount that config map
+// and nobody on the legacy side publishes it.
 func (p *placement) decideRootCA(rows []Resource) (bool, string) {
 	configMaps := rowOf(rows, "configmaps")
 	switch {
@@ -226,12 +237,14 @@ func (p *placement) decideRootCA(rows []Resource) (bool, string) {
 	case configMaps.Owner == pair.OwnerLegacy:
 		return false, "only the legacy side may write config maps"
 	default:
-		return true, fmt.Sprintf("pods made through the modern server mount kube-root-ca.crt, which %s does not publish", p.legacy)
+		return true, fmt.Sprintf("pods made through the modern server mount kube-root-ca.crt, which %s does not "+
+			"publish", p.legacy)
 	}
 }
 
 // safeCollector is why a collector may stay on.
-const safeCollector = "every owner that it could miss is of a kind or version that its API server does not serve, and this version leaves such objects alone"
+const safeCollector = "every owner that it could miss is of a kind or version that its API server does not serve, " +
+	"and this version leaves such objects alone"
 
 // decideModernCollector turns the modern side's garbage collector on when it cannot harm the legacy side's objects.
 func (p *placement) decideModernCollector(c Controller, dangers []CollectorDanger) Controller {
@@ -249,7 +262,8 @@ func (p *placement) decideModernCollector(c Controller, dangers []CollectorDange
 	return c
 }
 
-// decideLegacyCollector turns the legacy side's garbage collector off only when it would delete the modern side's objects.
+// decideLegacyCollector turns the legacy side's garbage collector off only when it would delete the modern side's
+// objects.
 func (p *placement) decideLegacyCollector(c Controller, dangers []CollectorDanger) Controller {
 	switch {
 	case !c.On, len(dangers) == 0:
@@ -261,7 +275,8 @@ func (p *placement) decideLegacyCollector(c Controller, dangers []CollectorDange
 	return c
 }
 
-// controllersValue is --controllers of the modern side: the names of what runs, without a star, so that nothing else does.
+// controllersValue is --controllers of the modern side: the names of what runs, without a star, so that nothing else
+// does.
 func controllersValue(controllers []Controller) string {
 	var names []string
 	for _, c := range controllers {
@@ -273,10 +288,12 @@ func controllersValue(controllers []Controller) string {
 	return strings.Join(names, ",")
 }
 
-// legacyControllersValue is --controllers of the legacy side when the plan must turn its collector off: the list that it has, with
-// the collector taken out. "" means that nothing has to change.
+// legacyControllersValue is --controllers of the legacy side when the plan must turn its collector off: the list that
+// it has, with the collector taken out. "" means that nothing has to change.
 func (p *placement) legacyControllersValue(controllers []Controller, args []spec.Arg) string {
-	at := slices.IndexFunc(controllers, func(c Controller) bool { return c.Side == pair.Legacy && c.ID == garbageCollector })
+	at := slices.IndexFunc(controllers, func(c Controller) bool {
+		return c.Side == pair.Legacy && c.ID == garbageCollector
+	})
 	if at < 0 || controllers[at].On {
 		return ""
 	}

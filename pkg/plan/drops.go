@@ -10,9 +10,9 @@ import (
 )
 
 // drops lists the fields of a resource that the other side's version knows and this side's does not, as paths such as
-// "spec.containers[].startupProbe": an object that this side rewrites loses them. It looks at the versions in which both
-// sides may find the resource stored; a field below one that is lost is not listed again. For the fields, and those below
-// them, it says which value means what this side does anyway.
+// "spec.containers[].startupProbe": an object that this side rewrites loses them. It looks at the versions in which
+// both sides may find the resource stored; a field below one that is lost is not listed again. For the fields, and
+// those below them, it says which value means what this side does anyway.
 func drops(row *pair.Resource, side pair.Side, minor, other kubever.Minor) (paths []string, implied map[string]string) {
 	implied = map[string]string{}
 	for _, apiVersion := range []string{row.View(side).StoredAs, row.View(side.Other()).StoredAs} {
@@ -37,8 +37,8 @@ type dropping struct {
 	implied      map[string]string
 }
 
-// walk compares the fields of a type of the other version with those of the same type in this side's, which may go by another
-// name: v1.Handler became v1.LifecycleHandler.
+// walk compares the fields of a type of the other version with those of the same type in this side's, which may go by
+// another name: v1.Handler became v1.LifecycleHandler.
 func (d *dropping) walk(prefix, theirs, ours string) {
 	if slices.Contains(d.above, theirs) {
 		return
@@ -89,6 +89,6 @@ func (d *dropping) imply(path, typeName, field string) {
 	d.above = d.above[:len(d.above)-1]
 }
 
-// derived are lists that, when they have one element, repeat what another field of every stored object says: servers that know
-// the list fill it in from there when they read an object without it.
+// derived are lists that, when they have one element, repeat what another field of every stored object says: servers
+// that know the list fill it in from there when they read an object without it.
 var derived = []string{"v1.ServiceSpec.clusterIPs", "v1.ServiceSpec.ipFamilies"}

@@ -13,8 +13,10 @@ func TestDropsListsWhatTheOlderSideDoesNotKnow(t *testing.T) {
 	row := &pair.Resource{Key: "pods", Kind: "Pod", Groups: []string{""}, Legacy: core, Modern: core}
 	legacy, implied := drops(row, pair.Legacy, 10, 36)
 	for _, want := range []string{
-		"metadata.managedFields", "spec.topologySpreadConstraints", "spec.preemptionPolicy", "spec.containers[].startupProbe", "spec.volumes[].ephemeral",
-		"spec.initContainers[].restartPolicy", "status.podIPs", "spec.containers[].lifecycle.preStop.sleep", // of a type that was renamed
+		"metadata.managedFields", "spec.topologySpreadConstraints", "spec.preemptionPolicy",
+		"spec.containers[].startupProbe", "spec.volumes[].ephemeral",
+		// of a type that was renamed
+		"spec.initContainers[].restartPolicy", "status.podIPs", "spec.containers[].lifecycle.preStop.sleep",
 	} {
 		if !slices.Contains(legacy, want) {
 			t.Errorf("1.10 drops %d fields of a 1.36 pod, %q is not among them", len(legacy), want)
@@ -25,7 +27,8 @@ func TestDropsListsWhatTheOlderSideDoesNotKnow(t *testing.T) {
 			t.Errorf("1.10 is said to drop %q", unwanted)
 		}
 	}
-	if implied["spec.enableServiceLinks"] != "true" || implied["spec.topologySpreadConstraints[].nodeTaintsPolicy"] != "Ignore" || implied["spec.hostname"] != "" {
+	if implied["spec.enableServiceLinks"] != "true" ||
+		implied["spec.topologySpreadConstraints[].nodeTaintsPolicy"] != "Ignore" || implied["spec.hostname"] != "" {
 		t.Errorf("implied values are %v", implied)
 	}
 	if same, _ := drops(row, pair.Legacy, 36, 36); len(same) > 0 {
@@ -41,7 +44,8 @@ func TestDropsSaysWhichValuesMeanNothing(t *testing.T) {
 	row := &pair.Resource{Key: "services/specs", Kind: "Service", Groups: []string{""}, Legacy: core, Modern: core}
 	_, implied := drops(row, pair.Legacy, 6, 36)
 	for path, want := range map[string]string{
-		"spec.internalTrafficPolicy": "Cluster", "spec.clusterIPs": pair.OneElement, "spec.sessionAffinityConfig.clientIP.timeoutSeconds": "10800", "spec.loadBalancerClass": "",
+		"spec.internalTrafficPolicy": "Cluster", "spec.clusterIPs": pair.OneElement,
+		"spec.sessionAffinityConfig.clientIP.timeoutSeconds": "10800", "spec.loadBalancerClass": "",
 	} {
 		if implied[path] != want {
 			t.Errorf("the implied value of %s is %q, want %q", path, implied[path], want)
@@ -50,9 +54,12 @@ func TestDropsSaysWhichValuesMeanNothing(t *testing.T) {
 }
 
 func TestOwnershipHoldsTheDataOfThirdPartyResources(t *testing.T) {
-	p := &Plan{Prefix: "/registry", Resources: []Resource{{Resource: pair.Resource{Key: "thirdpartyresources", Owner: pair.OwnerLegacy, Legacy: pair.View{Store: "core"}}}}}
+	p := &Plan{Prefix: "/registry",
+		Resources: []Resource{{Resource: pair.Resource{Key: "thirdpartyresources", Owner: pair.OwnerLegacy,
+			Legacy: pair.View{Store: "core"}}}}}
 	m := p.Ownership()
-	row := etcdsplit.RowOf(&m, etcdsplit.NewClassifier(&m).Classify("/registry/ThirdPartyResourceData/example.com/crontabs/default/nightly"))
+	row := etcdsplit.RowOf(&m,
+		etcdsplit.NewClassifier(&m).Classify("/registry/ThirdPartyResourceData/example.com/crontabs/default/nightly"))
 	if row == nil || row.Legacy.Store != "core" || row.Owner != pair.OwnerLegacy {
 		t.Errorf("row of third-party data = %+v, want that of the legacy side's store", row)
 	}

@@ -19,11 +19,13 @@ type document struct {
 	*Plan
 }
 
-// Format prints what of a plan a running component goes by. The components, their files and the policy have files of their
-// own, and may hold secrets; of the API servers it has the arguments that decide what their answers are worth. Parse reads it.
+// Format prints what of a plan a running component goes by. The components, their files and the policy have files of
+// their own, and may hold secrets; of the API servers it has the arguments that decide what their answers are worth.
+// Parse reads it.
 func Format(p *Plan) ([]byte, error) {
 	kept := *p
-	kept.Components, kept.Kubeconfigs, kept.Certificates, kept.Policy.Grants, kept.Accept = answering(p.Components), nil, nil, nil, nil
+	kept.Components, kept.Kubeconfigs, kept.Certificates, kept.Policy.Grants, kept.Accept = answering(p.Components),
+		nil, nil, nil, nil
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
@@ -32,8 +34,8 @@ func Format(p *Plan) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// answering are the API servers, with nothing but the arguments that decide which resources they serve, and how fresh what they
-// answer is.
+// answering are the API servers, with nothing but the arguments that decide which resources they serve, and how fresh
+// what they answer is.
 func answering(components []Component) []Component {
 	var servers []Component
 	for _, c := range components {
@@ -51,8 +53,8 @@ func answering(components []Component) []Component {
 	return servers
 }
 
-// Parse reads a plan as JSON: what Format prints, and what `fusionctl plan -o json` does.
-// Errors: another schema; a field that this fusionctl does not know, which a newer one may have meant something by; a plan without versions,
+// Parse reads a plan as JSON: what Format prints, and what `fusionctl plan -o json` does. Errors: another schema; a
+// field that this fusionctl does not know, which a newer one may have meant something by; a plan without versions,
 // stores or resources.
 func Parse(data []byte) (*Plan, error) {
 	p := &Plan{}

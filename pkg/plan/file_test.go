@@ -42,7 +42,9 @@ func TestParseReadsWhatFormatPrints(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		if diff := cmp.Diff(p, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(plan.Plan{}, "Components", "Kubeconfigs", "Certificates", "Policy", "Accept")); diff != "" {
+		if diff := cmp.Diff(p, got, cmpopts.EquateEmpty(),
+			cmpopts.IgnoreFields(plan.Plan{}, "Components", "Kubeconfigs", "Certificates", "Policy",
+				"Accept")); diff != "" {
 			t.Errorf("%s: -plan +read:\n%s", file, diff)
 		}
 		if len(got.Policy.Grants) > 0 {
@@ -76,7 +78,8 @@ func TestFileHasTheArgumentsThatAnswersDependOn(t *testing.T) {
 	p := readPlan(t, "../../examples/split-1.6-1.10.yaml")
 	for i := range p.Components {
 		if c := &p.Components[i]; c.Side == pair.Legacy && c.Kind == kubever.APIServer {
-			c.Args = []plan.Arg{{Name: "runtime-config", Value: "batch/v2alpha1=true"}, {Name: "etcd-quorum-read", Value: "false"}, {Name: "token", Value: "s3cr3t"}}
+			c.Args = []plan.Arg{{Name: "runtime-config", Value: "batch/v2alpha1=true"},
+				{Name: "etcd-quorum-read", Value: "false"}, {Name: "token", Value: "s3cr3t"}}
 		}
 	}
 	data, err := plan.Format(p)

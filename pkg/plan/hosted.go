@@ -17,8 +17,8 @@ const (
 	Hosted  Target = "hosted" // pods of another cluster, in a namespace of the plan's name
 )
 
-// HostedName stands for the host of what a hosted plan runs in a cluster: there is one such "host", and what is on it runs as
-// often as the plan has hosts.
+// HostedName stands for the host of what a hosted plan runs in a cluster: there is one such "host", and what is on it
+// runs as often as the plan has hosts.
 const HostedName = "hosted"
 
 // The variables in which pods of a hosted plan have their own name and address.
@@ -43,9 +43,9 @@ func storesOf(f *spec.File, target Target) []Store {
 	return stores
 }
 
-// inCluster are the parts of hosts with their components as pods of another cluster: what was a host's address is a pod's or a
-// service's. Components that run already stay where they are, and the controllers that see both sides are left out.
-// Certificates have the names under which pods are asked.
+// inCluster are the parts of hosts with their components as pods of another cluster: what was a host's address is a
+// pod's or a service's. Components that run already stay where they are, and the controllers that see both sides are
+// left out. Certificates have the names under which pods are asked.
 func (b *basis) inCluster(onHosts parts) parts {
 	first, moved := b.file.Spec.Hosts[0], b.endpointsInCluster()
 	var all parts
@@ -213,7 +213,8 @@ func (b *basis) hostedCertificate(c Certificate, first spec.Host, components []C
 		if component.Host != first.Name || !presents(&component, c.Cert) {
 			continue
 		}
-		c.DNSNames = append(c.DNSNames, component.Name, component.Name+"."+namespace, serviceName(namespace, component.Name))
+		c.DNSNames = append(c.DNSNames, component.Name, component.Name+"."+namespace,
+			serviceName(namespace, component.Name))
 		if component.Kind == Etcd {
 			c.CommonName = component.Name
 			for n := range b.file.Spec.Hosts {
@@ -227,6 +228,7 @@ func (b *basis) hostedCertificate(c Certificate, first spec.Host, components []C
 // presents reports whether a component serves with a certificate.
 func presents(c *Component, file string) bool {
 	return slices.ContainsFunc(c.Args, func(a Arg) bool {
-		return a.Value == file && slices.Contains([]string{"tls-cert-file", "cert-file", "peer-cert-file"}, kubever.FlagName(a.Name))
+		return a.Value == file && slices.Contains([]string{"tls-cert-file", "cert-file", "peer-cert-file"},
+			kubever.FlagName(a.Name))
 	})
 }

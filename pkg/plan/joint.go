@@ -16,8 +16,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// JointControllers is the kind, and the name, of the component that sees both sides: fusionctl's own controllers. Their user is called so
-// too.
+// JointControllers is the kind, and the name, of the component that sees both sides: fusionctl's own controllers. Their
+// user is called so too.
 const JointControllers = policy.UserControllers
 
 // planFile is where a host has what the plan says to components that go by it.
@@ -42,19 +42,23 @@ func (b *basis) duties(pods *Pods) *duties {
 	return &duties{why: why, collects: len(uncollected) > 0}
 }
 
-// joint is what the plan says about the controllers with these duties, beside a legacy API server that is one of the components.
+// joint is what the plan says about the controllers with these duties, beside a legacy API server that is one of the
+// components.
 func (b *basis) joint(d *duties, components []Component, pods *Pods) *Joint {
 	if d == nil {
 		return nil
 	}
-	return &Joint{Why: d.why, Collects: d.collects, User: JointControllers, PlanFile: planFile, Legacy: b.legacyAccess(components, pods)}
+	return &Joint{Why: d.why, Collects: d.collects, User: JointControllers, PlanFile: planFile,
+		Legacy: b.legacyAccess(components, pods)}
 }
 
-// uncollected says on which sides the plan keeps the garbage collector off. One that the spec itself turns off is somebody's wish.
+// uncollected says on which sides the plan keeps the garbage collector off. One that the spec itself turns off is
+// somebody's wish.
 func (b *basis) uncollected() []string {
 	var why []string
 	for _, side := range pair.Sides() {
-		if c := controllerOf(b.controllers, side, garbageCollector); c != nil && !c.On && len(b.collectorDangers(side, b.rows, b.controllers)) > 0 {
+		if c := controllerOf(b.controllers, side, garbageCollector); c != nil && !c.On &&
+			len(b.collectorDangers(side, b.rows, b.controllers)) > 0 {
 			why = append(why, fmt.Sprintf("the garbage collector of the %s side is off, because %s", side, c.Why))
 		}
 	}
@@ -70,7 +74,8 @@ func (b *basis) endedTooEarly() []string {
 			continue
 		}
 		if len(unseenInNamespaces(side, b.minor(side), b.rows, b.customResources())) > 0 {
-			why = append(why, fmt.Sprintf("the %s side ends the namespaces that both share, and does not see what the %s side has of its own in them", ending, side))
+			why = append(why, fmt.Sprintf("the %s side ends the namespaces that both share, and does not see what "+
+				"the %s side has of its own in them", ending, side))
 		}
 	}
 	return why
@@ -81,15 +86,16 @@ func podsWithoutThem(pods *Pods) []string {
 	if pods == nil {
 		return nil
 	}
-	why := []string{fmt.Sprintf("pods of the modern side find it by the service %s/%s, which has no endpoints without them", pods.Service.Namespace, pods.Service.Name)}
+	why := []string{fmt.Sprintf("pods of the modern side find it by the service %s/%s, which has no endpoints "+
+		"without them", pods.Service.Namespace, pods.Service.Name)}
 	if pods.Admission.By == ByWebhook {
 		why = append(why, "they change the pods of the modern side, because "+pods.Admission.Why)
 	}
 	return why
 }
 
-// UnseenInNamespaces lists the resources of which a side has objects in shared namespaces that the other side does not see. Empty where
-// namespaces are not shared.
+// UnseenInNamespaces lists the resources of which a side has objects in shared namespaces that the other side does not
+// see. Empty where namespaces are not shared.
 func (p *Plan) UnseenInNamespaces(side pair.Side) []string {
 	return unseenInNamespaces(side, p.Side(side).Version.Minor, p.Resources, p.CustomResources)
 }
@@ -101,7 +107,8 @@ func unseenInNamespaces(side pair.Side, m kubever.Minor, rows []Resource, custom
 	var unseen []string
 	for i := range rows {
 		r := &rows[i]
-		if here := r.View(side); r.Namespaced && !r.Pseudo && !r.VisibleToBoth() && len(here.Serves) > 0 && here.Store != "" {
+		if here := r.View(side); r.Namespaced && !r.Pseudo && !r.VisibleToBoth() && len(here.Serves) > 0 &&
+			here.Store != "" {
 			unseen = append(unseen, r.Name)
 		}
 	}
@@ -114,15 +121,18 @@ func unseenInNamespaces(side pair.Side, m kubever.Minor, rows []Resource, custom
 
 // joins reports whether the controllers that see both sides run on a host.
 func (b *basis) joins(host spec.Host, joint *duties) bool {
-	return joint != nil && (len(b.file.Spec.Controllers.Hosts) == 0 || slices.Contains(b.file.Spec.Controllers.Hosts, host.Name))
+	return joint != nil && (len(b.file.Spec.Controllers.Hosts) == 0 ||
+		slices.Contains(b.file.Spec.Controllers.Hosts, host.Name))
 }
 
 // jointControllers is the component on a host.
 func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, configs []Kubeconfig) Component {
 	s := b.file.Spec.Controllers
-	c := Component{Host: host.Name, Kind: JointControllers, Name: JointControllers, Image: s.Image, Program: s.Binary, Command: []string{"fusionctl", "controllers"}, Port: s.Port}
+	c := Component{Host: host.Name, Kind: JointControllers, Name: JointControllers, Image: s.Image, Program: s.Binary,
+		Command: []string{"fusionctl", "controllers"}, Port: s.Port}
 	if s.Image == "" {
-		c.Image, c.Command[0] = imageOf(&b.file.Spec.Modern, &b.file.Spec.Modern.APIServer.Component, kubever.APIServer), s.Binary
+		c.Image, c.Command[0] = imageOf(&b.file.Spec.Modern, &b.file.Spec.Modern.APIServer.Component,
+			kubever.APIServer), s.Binary
 		c.Mounts = append(c.Mounts, Mount{Path: s.Binary, ReadOnly: true})
 	}
 	l := &argList{}
@@ -144,7 +154,8 @@ func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, conf
 		say("webhook-ca", pods.Admission.CA, why)
 	}
 	c.Args = l.with(s.ExtraArgs)
-	c.Liveness = &Probe{Scheme: "HTTP", Host: loopback, Port: s.Port, Path: "/healthz", DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}
+	c.Liveness = &Probe{Scheme: "HTTP", Host: loopback, Port: s.Port, Path: "/healthz", DelaySeconds: 15,
+		TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}
 	c.Startup = b.startupProbe(*c.Liveness)
 	c.Mounts = named(append(c.Mounts, mounts(&c, nil, configs)...))
 	return c
@@ -154,8 +165,8 @@ func jointKubeconfigPath(side pair.Side) string {
 	return modernDirectory + "/controllers-" + string(side) + ".conf"
 }
 
-// jointKubeconfigs are the two files with which a host's controllers reach both API servers. One certificate is good for both: the sides
-// have one CA for their clients.
+// jointKubeconfigs are the two files with which a host's controllers reach both API servers. One certificate is good
+// for both: the sides have one CA for their clients.
 func (b *basis) jointKubeconfigs(host spec.Host) []Kubeconfig {
 	base := b.file.Spec.PKI.Directory + "/modern/" + JointControllers
 	var list []Kubeconfig
@@ -163,11 +174,13 @@ func (b *basis) jointKubeconfigs(host spec.Host) []Kubeconfig {
 		s := b.side(side)
 		address := serverAddress(s.APIServer)
 		if s.Existing && address == loopback {
-			address = host.Address // who made the certificate of a server that runs already need not have thought of loopback
+			// who made the certificate of a server that runs already need not have thought of loopback
+			address = host.Address
 		}
 		list = append(list, Kubeconfig{
-			Host: host.Name, Component: JointControllers, Path: jointKubeconfigPath(side), Server: "https://" + hostPort(address, s.APIServer.Port),
-			CA: b.file.Spec.PKI.CA, Cert: base + ".crt", Key: base + ".key", User: JointControllers,
+			Host: host.Name, Component: JointControllers, Path: jointKubeconfigPath(side),
+			Server: "https://" + hostPort(address, s.APIServer.Port),
+			CA:     b.file.Spec.PKI.CA, Cert: base + ".crt", Key: base + ".key", User: JointControllers,
 		})
 	}
 	return list
@@ -175,12 +188,15 @@ func (b *basis) jointKubeconfigs(host spec.Host) []Kubeconfig {
 
 // The reasons of what the controllers that see both sides may do.
 const (
-	jointReads  = "fusionctl controllers: an owner may be of any kind, and what cannot be listed is not known to be gone"
-	jointWrites = "fusionctl controllers: they delete what is garbage, take absent owners out of references, and end namespaces"
+	jointReads = "fusionctl controllers: an owner may be of any kind, and what cannot be listed is not known to be " +
+		"gone"
+	jointWrites = "fusionctl controllers: they delete what is garbage, take absent owners out of references, and end " +
+		"namespaces"
 )
 
-// jointGrants is what they need of the modern API server: to read everything; and to change what can be garbage there, which is what is
-// changed through this side of what the version builds in, and of other groups what the spec lets users make.
+// jointGrants is what they need of the modern API server: to read everything; and to change what can be garbage there,
+// which is what is changed through this side of what the version builds in, and of other groups what the spec lets
+// users make.
 func (b *basis) jointGrants() []policy.Grant {
 	subject := []policy.Subject{{Kind: policy.KindUser, Name: JointControllers}}
 	everywhere := []string{"*"}
@@ -189,7 +205,8 @@ func (b *basis) jointGrants() []policy.Grant {
 		Purpose: policy.ForControllers, Why: jointReads,
 	}}
 	for _, r := range collectable(b.rows, pair.Modern) {
-		grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Namespaces: everywhere, Purpose: policy.ForControllers, Why: jointWrites})
+		grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{r.Group},
+			Resources: []string{r.Resource}, Namespaces: everywhere, Purpose: policy.ForControllers, Why: jointWrites})
 	}
 	builtIn := map[string]bool{}
 	for _, a := range kubever.APIResources(b.modern) {
@@ -198,13 +215,15 @@ func (b *basis) jointGrants() []policy.Grant {
 	for _, rule := range b.file.Spec.Access {
 		groups := slices.DeleteFunc(slices.Clone(rule.APIGroups), func(group string) bool { return builtIn[group] })
 		if len(groups) > 0 && len(rule.Resources) > 0 && !rule.ReadOnly {
-			grants = append(grants, policy.Grant{Subjects: subject, APIGroups: groups, Resources: rule.Resources, Namespaces: rule.Namespaces, Purpose: policy.ForControllers, Why: jointWrites})
+			grants = append(grants, policy.Grant{Subjects: subject, APIGroups: groups, Resources: rule.Resources,
+				Namespaces: rule.Namespaces, Purpose: policy.ForControllers, Why: jointWrites})
 		}
 	}
 	return grants
 }
 
-// collectable are the resources that a version builds in and whose objects are changed through its side. Events are garbage by age.
+// collectable are the resources that a version builds in and whose objects are changed through its side. Events are
+// garbage by age.
 func collectable(rows []Resource, side pair.Side) []schema.GroupResource {
 	var list []schema.GroupResource
 	for i := range rows {
@@ -225,8 +244,8 @@ func collectable(rows []Resource, side pair.Side) []schema.GroupResource {
 	return list
 }
 
-// PreferredGroup is the group under which objects are looked at that several groups serve: not the one that is on its way out in every
-// version.
+// PreferredGroup is the group under which objects are looked at that several groups serve: not the one that is on its
+// way out in every version.
 func PreferredGroup(groups []string) string {
 	return slices.MinFunc(groups, func(a, b string) int {
 		const old = "extensions"
@@ -241,26 +260,31 @@ func rankOf(last bool) int {
 	return 0
 }
 
-// legacyAccess is what the legacy API server, one of the components, has to allow to the controllers that see both sides.
+// legacyAccess is what the legacy API server, one of the components, has to allow to the controllers that see both
+// sides.
 func (b *basis) legacyAccess(components []Component, pods *Pods) LegacyAccess {
 	a := LegacyAccess{Modes: []string{"AlwaysAllow"}}
 	for i := range components {
 		server := &components[i]
-		if value, ok := server.Arg("authorization-mode"); ok && server.Side == pair.Legacy && server.Kind == kubever.APIServer {
+		if value, ok := server.Arg("authorization-mode"); ok && server.Side == pair.Legacy &&
+			server.Kind == kubever.APIServer {
 			a.Modes = splitList(value)
 		}
 	}
 	for _, r := range kubever.APIResources(b.legacy) {
 		if r.Group == "rbac.authorization.k8s.io" && r.Name == "clusterroles" && r.DefaultOn.Has(b.legacy) {
-			if _, newest, _ := strings.Cut(a.RBACVersion, "/"); version.CompareKubeAwareVersionStrings(r.Version, newest) > 0 {
+			if _, newest, _ := strings.Cut(a.RBACVersion, "/"); version.CompareKubeAwareVersionStrings(
+				r.Version, newest) > 0 {
 				a.RBACVersion = r.GroupVersion.String()
 			}
 		}
 	}
 	a.Rules = []Right{
-		{NonResourcePaths: []string{"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/readyz", "/version"}, Verbs: []string{"get"},
-			Why: "discovery, whether it is complete, and whether it is the server of the plan"},
-		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}, Why: "an owner may be of any kind, and what cannot be listed is not known to be gone"},
+		{NonResourcePaths: []string{"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/readyz", "/version"},
+			Verbs: []string{"get"},
+			Why:   "discovery, whether it is complete, and whether it is the server of the plan"},
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"},
+			Why: "an owner may be of any kind, and what cannot be listed is not known to be gone"},
 	}
 	a.Rules = append(a.Rules, b.legacyChanges(pods)...)
 	return a
@@ -285,20 +309,24 @@ func (b *basis) legacyChanges(pods *Pods) []Right {
 		rules = append(rules, Right{APIGroups: []string{group}, Resources: byGroup[group], Verbs: changing, Why: why})
 	}
 	if custom := b.customResources(); !custom.VisibleToBoth() {
-		rules = append(rules, Right{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: changing, Why: "custom resources of the legacy side, whose groups nobody knows beforehand"})
+		rules = append(rules, Right{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: changing,
+			Why: "custom resources of the legacy side, whose groups nobody knows beforehand"})
 	}
 	if b.writtenThrough("namespaces") == pair.Legacy {
-		rules = append(rules, Right{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"}, Verbs: []string{"update"}, Why: "a namespace waits until both sides are empty of it"})
+		rules = append(rules, Right{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"},
+			Verbs: []string{"update"}, Why: "a namespace waits until both sides are empty of it"})
 	}
 	rules = append(rules, b.podRights(pods)...)
 	if b.writtenThrough("configmaps") == pair.Legacy {
-		rules = append(rules, Right{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update"}, Namespace: metav1.NamespaceSystem, Why: "the lock on which they elect"})
+		rules = append(rules, Right{APIGroups: []string{""}, Resources: []string{"configmaps"},
+			Verbs: []string{"create", "update"}, Namespace: metav1.NamespaceSystem,
+			Why: "the lock on which they elect"})
 	}
 	return rules
 }
 
-// podRights are the rights to keep the service of the modern servers, and to make Secrets of tokens, as far as that is done through the
-// legacy side.
+// podRights are the rights to keep the service of the modern servers, and to make Secrets of tokens, as far as that is
+// done through the legacy side.
 func (b *basis) podRights(pods *Pods) []Right {
 	if pods == nil {
 		return nil
@@ -307,8 +335,10 @@ func (b *basis) podRights(pods *Pods) []Right {
 	keep := []string{"create", "update"}
 	var rights []Right
 	keeps := func(group, resource, name string) {
-		if row := rowOf(b.rows, name); row != nil && len(row.Legacy.Serves) > 0 && (!row.VisibleToBoth() || pods.Service.Side == pair.Legacy) {
-			rights = append(rights, Right{APIGroups: []string{group}, Resources: []string{resource}, Verbs: keep, Namespace: pods.Service.Namespace, Why: why})
+		if row := rowOf(b.rows, name); row != nil && len(row.Legacy.Serves) > 0 &&
+			(!row.VisibleToBoth() || pods.Service.Side == pair.Legacy) {
+			rights = append(rights, Right{APIGroups: []string{group}, Resources: []string{resource}, Verbs: keep,
+				Namespace: pods.Service.Namespace, Why: why})
 		}
 	}
 	if pods.Service.Side == pair.Legacy {
@@ -316,15 +346,18 @@ func (b *basis) podRights(pods *Pods) []Right {
 	}
 	keeps("", "endpoints", "services/endpoints")
 	if row := rowOf(b.rows, "endpointslices"); row != nil && row.Legacy.Store != "" && len(row.Legacy.Serves) > 0 {
-		rights = append(rights, Right{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: keep, Namespace: pods.Service.Namespace, Why: why})
+		rights = append(rights, Right{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"},
+			Verbs: keep, Namespace: pods.Service.Namespace, Why: why})
 	}
 	if pods.Tokens == TokensSecret && b.writtenThrough("secrets") != pair.Modern {
-		rights = append(rights, Right{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}, Why: "the token of a service account that has none"})
+		rights = append(rights, Right{APIGroups: []string{""}, Resources: []string{"secrets"},
+			Verbs: []string{"create"}, Why: "the token of a service account that has none"})
 	}
 	return rights
 }
 
-// writtenThrough is the side through which objects of a resource are written that both sides see; "" where each side has its own.
+// writtenThrough is the side through which objects of a resource are written that both sides see; "" where each side
+// has its own.
 func (b *basis) writtenThrough(key string) pair.Side {
 	row := rowOf(b.rows, key)
 	if row == nil {

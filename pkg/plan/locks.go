@@ -10,8 +10,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// lockKinds are the kinds of lock in the order in which the modern side prefers them. Endpoints come last: the endpoints controller of
-// old versions deletes those that belong to no service, locks among them.
+// lockKinds are the kinds of lock in the order in which the modern side prefers them. Endpoints come last: the
+// endpoints controller of old versions deletes those that belong to no service, locks among them.
 var lockKinds = []string{"leases", "configmaps", "configmapsleases", "endpointsleases", "endpoints"}
 
 // election is how a component elects its leader: the flags that say so, and the objects.
@@ -42,13 +42,15 @@ func runningElection(side pair.Side, component string, minor kubever.Minor, args
 func locksOf(side pair.Side, component, kind, namespace, name string) []pair.Lock {
 	var locks []pair.Lock
 	for _, key := range kubever.LockKeys(kind) {
-		locks = append(locks, pair.Lock{Side: side, Component: component, Resource: key, Namespace: namespace, Name: name})
+		locks = append(locks, pair.Lock{Side: side, Component: component, Resource: key, Namespace: namespace,
+			Name: name})
 	}
 	return locks
 }
 
-// distinctElection makes a component of the modern side elect on an object that no component of the legacy side elects on: by
-// name where its version can be given one, by kind where it cannot, by store where the kinds lie apart anyway; false where none of it works.
+// distinctElection makes a component of the modern side elect on an object that no component of the legacy side elects
+// on: by name where its version can be given one, by kind where it cannot, by store where the kinds lie apart anyway;
+// false where none of it works.
 func distinctElection(component string, minor kubever.Minor, legacy []pair.Lock, rows []Resource) (election, bool) {
 	facts := kubever.LeaderLocks(component, minor)
 	if facts.NameFlag {
@@ -89,7 +91,8 @@ func preferredLock(facts kubever.Locks) string {
 	return facts.Default
 }
 
-// electsIn reports whether the modern side's controller manager elects on an object of the key, as its version and the spec have it.
+// electsIn reports whether the modern side's controller manager elects on an object of the key, as its version and the
+// spec have it.
 func (p *placement) electsIn(key string) bool {
 	manager := p.file.Spec.Modern.ControllerManager
 	if manager == nil {
@@ -115,7 +118,8 @@ func contended(locks, others []pair.Lock, rows []Resource) bool {
 	for _, a := range locks {
 		for _, b := range others {
 			row := rowOf(rows, a.Resource)
-			if a.Resource == b.Resource && a.Namespace == b.Namespace && a.Name == b.Name && row != nil && row.VisibleToBoth() {
+			if a.Resource == b.Resource && a.Namespace == b.Namespace && a.Name == b.Name && row != nil &&
+				row.VisibleToBoth() {
 				return true
 			}
 		}

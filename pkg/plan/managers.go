@@ -27,7 +27,8 @@ func (b *basis) controllerManager(host spec.Host, side pair.Side, elected electi
 	} else {
 		b.legacyManagerArgs(l, s.ControllerManager.ExtraArgs)
 	}
-	l.set("use-service-account-credentials", "true", "each controller is its own user, so that the policy can tell them apart")
+	l.set("use-service-account-credentials", "true",
+		"each controller is its own user, so that the policy can tell them apart")
 	c.Args = b.args(host, side, l, s.ControllerManager.ExtraArgs)
 	c.Port, c.Liveness = b.daemonProbe(&c, s.Version.Minor)
 	c.Startup = b.startupProbe(*c.Liveness)
@@ -77,7 +78,8 @@ func (b *basis) legacyManagerArgs(l *argList, extra []spec.Arg) {
 	pki, network := b.file.Spec.PKI, b.file.Spec.Network
 	l.set("leader-elect", "true", "one of the hosts controls at a time")
 	if value := b.legacyControllersValue(b.controllers, extra); value != "" {
-		l.need("controllers", value, "the garbage collector is off: "+controllerOf(b.controllers, pair.Legacy, garbageCollector).Why)
+		l.need("controllers", value, "the garbage collector is off: "+
+			controllerOf(b.controllers, pair.Legacy, garbageCollector).Why)
 	}
 	if network.PodCIDR != "" {
 		l.set("allocate-node-cidrs", "true", "the spec names a pod CIDR")
@@ -113,16 +115,18 @@ func kubeconfigPath(side pair.Side, kind string, c *spec.Component) string {
 	return directory + "/" + strings.TrimPrefix(kind, "kube-") + ".conf"
 }
 
-// servesSecurely reports whether a component of the version serves on its secure port by default: 1.10 and 1.11 have the flag, but no
-// certificate unless they are given one, and were seen to answer no handshake.
+// servesSecurely reports whether a component of the version serves on its secure port by default: 1.10 and 1.11 have
+// the flag, but no certificate unless they are given one, and were seen to answer no handshake.
 func servesSecurely(kind string, m kubever.Minor) bool {
 	port, ok := kubever.Flag(kind, "secure-port").Default(m)
 	return ok && port != "0"
 }
 
-// daemonProbe asks a controller manager or scheduler whether it is well, on the port that its arguments and its version say.
+// daemonProbe asks a controller manager or scheduler whether it is well, on the port that its arguments and its version
+// say.
 func (b *basis) daemonProbe(c *Component, m kubever.Minor) (int, *Probe) {
-	probe := &Probe{Host: loopback, Path: "/healthz", DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10, FailureThreshold: 8}
+	probe := &Probe{Host: loopback, Path: "/healthz", DelaySeconds: 15, TimeoutSeconds: 15, PeriodSeconds: 10,
+		FailureThreshold: 8}
 	addressFlag := "address"
 	if secure := portArg(c, "secure-port", m); secure != 0 {
 		probe.Scheme, probe.Port, addressFlag = "HTTPS", secure, "bind-address"
@@ -151,8 +155,8 @@ func portArg(c *Component, name string, m kubever.Minor) int {
 	return port
 }
 
-// kubeconfigs are the files with which the controller managers and the scheduler of a host reach their API servers. A component
-// that runs already has its own.
+// kubeconfigs are the files with which the controller managers and the scheduler of a host reach their API servers. A
+// component that runs already has its own.
 func (b *basis) kubeconfigs(host spec.Host, joint *duties) []Kubeconfig {
 	var list []Kubeconfig
 	for _, side := range pair.Sides() {

@@ -15,9 +15,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// New computes the plan of a spec that spec.Load has returned, for where its components are to run. It is pure: the same
-// spec gives the same plan. Each step takes what steps before it have returned, and changes none of it.
-// Errors: what cannot be planned at all, with the field of the spec; dangers are no errors here but findings of pkg/rules.
+// New computes the plan of a spec that spec.Load has returned, for where its components are to run. It is pure: the
+// same spec gives the same plan. Each step takes what steps before it have returned, and changes none of it. Errors:
+// what cannot be planned at all, with the field of the spec; dangers are no errors here but findings of pkg/rules.
 func New(f *spec.File, target Target) (*Plan, error) {
 	if err := plannable(f); err != nil {
 		return nil, err
@@ -30,7 +30,8 @@ func New(f *spec.File, target Target) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &basis{placement: places, target: target, stores: storesOf(f, target), rows: rows, controllers: places.decideControllers(rows)}
+	b := &basis{placement: places, target: target, stores: storesOf(f, target), rows: rows,
+		controllers: places.decideControllers(rows)}
 	held := b.legacyLocks()
 	elected, err := b.elect(held)
 	if err != nil {
@@ -47,8 +48,9 @@ func New(f *spec.File, target Target) (*Plan, error) {
 	}
 	s := &f.Spec
 	return &Plan{
-		Target: target, Name: f.Metadata.Name, Layout: s.Layout, Hosts: s.Hosts, Kubelet: s.Kubelet.Version, Network: s.Network,
-		PKI: s.PKI, Prefix: s.Stores[0].Prefix, Stores: b.stores,
+		Target: target, Name: f.Metadata.Name, Layout: s.Layout, Hosts: s.Hosts, Kubelet: s.Kubelet.Version,
+		Network: s.Network,
+		PKI:     s.PKI, Prefix: s.Stores[0].Prefix, Stores: b.stores,
 		Legacy: b.sideAsAWhole(pair.Legacy, held), Modern: b.sideAsAWhole(pair.Modern, elected.locks),
 		Resources: rows, CustomResources: b.customResources(), Controllers: b.controllers, StartupWrites: b.bootKeys(),
 		Components: runs.components, Kubeconfigs: runs.kubeconfigs, Certificates: runs.certificates,
@@ -102,31 +104,37 @@ func plannable(f *spec.File) error {
 	s := &f.Spec
 	for i, arg := range s.Modern.APIServer.ExtraArgs {
 		if instead, ok := computed[kubever.FlagName(arg.Name)]; ok {
-			problems = append(problems, f.Errorf(fmt.Sprintf("spec.modern.apiServer.extraArgs[%d]", i), "%q follows from the spec, and is to be left out: %s", arg.Name, instead))
+			problems = append(problems, f.Errorf(fmt.Sprintf("spec.modern.apiServer.extraArgs[%d]", i),
+				"%q follows from the spec, and is to be left out: %s", arg.Name, instead))
 		}
 	}
 	if s.Modern.Scheduler != nil {
-		problems = append(problems, f.Errorf("spec.modern.scheduler", "is to be left out: the legacy side's scheduler places the pods of both sides; a second one would place the same pods"))
+		problems = append(problems, f.Errorf("spec.modern.scheduler", "is to be left out: the legacy side's "+
+			"scheduler places the pods of both sides; a second one would place the same pods"))
 	}
 	ranges := s.Network.ModernServiceCIDRs
 	at := "spec.network.modernServiceCIDRs"
 	if len(ranges) == 0 {
 		ranges, at = s.Network.ServiceCIDRs, "spec.network.serviceCIDRs"
 	}
-	problems = append(problems, rangesTaken(f, "spec.network.serviceCIDRs", s.Network.ServiceCIDRs, &s.Legacy), rangesTaken(f, at, ranges, &s.Modern))
+	problems = append(problems, rangesTaken(f, "spec.network.serviceCIDRs", s.Network.ServiceCIDRs, &s.Legacy),
+		rangesTaken(f, at, ranges, &s.Modern))
 	return errors.Join(problems...)
 }
 
-// largestBitmap is how many bits of an address may follow the mask of a service range whose allocations are noted in a bitmap.
+// largestBitmap is how many bits of an address may follow the mask of a service range whose allocations are noted in a
+// bitmap.
 const largestBitmap = 20
 
 // rangesTaken reports service ranges with which the API server of the side does not start.
 func rangesTaken(f *spec.File, at string, ranges []string, side *spec.Side) error {
 	m := side.Version.Minor
 	gates, _ := lastValue(side.APIServer.ExtraArgs, "feature-gates")
-	if len(ranges) > 1 && !kubever.Behaves(kubever.BehaviourDualStackServices, m) && !slices.Contains(splitList(gates), "IPv6DualStack=true") {
+	if len(ranges) > 1 && !kubever.Behaves(kubever.BehaviourDualStackServices, m) &&
+		!slices.Contains(splitList(gates), "IPv6DualStack=true") {
 		if _, known := kubever.Gate("IPv6DualStack").At(m); known {
-			return f.Errorf(at, "the API server of %s takes a second range with the gate IPv6DualStack=true only; name it in its extraArgs, or leave one range", m)
+			return f.Errorf(at, "the API server of %s takes a second range with the gate IPv6DualStack=true only; "+
+				"name it in its extraArgs, or leave one range", m)
 		}
 		return f.Errorf(at, "the API server of %s takes one range; want one", m)
 	}
@@ -135,7 +143,8 @@ func rangesTaken(f *spec.File, at string, ranges []string, side *spec.Side) erro
 	}
 	for i, text := range ranges {
 		if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Addr().BitLen()-prefix.Bits() > largestBitmap {
-			return f.Errorf(fmt.Sprintf("%s[%d]", at, i), "%q: is too large for %s; want a mask of at least /%d", text, m, prefix.Addr().BitLen()-largestBitmap)
+			return f.Errorf(fmt.Sprintf("%s[%d]", at, i), "%q: is too large for %s; want a mask of at least /%d", text,
+				m, prefix.Addr().BitLen()-largestBitmap)
 		}
 	}
 	return nil
@@ -153,7 +162,8 @@ func newPlacement(f *spec.File) (*placement, error) {
 	}, nil
 }
 
-// movedByLegacy reads the overrides that the legacy server has already: keys that it keeps in another store than its default.
+// movedByLegacy reads the overrides that the legacy server has already: keys that it keeps in another store than its
+// default.
 func movedByLegacy(f *spec.File) (map[string]string, error) {
 	args := f.Spec.Legacy.APIServer.ExtraArgs
 	i := lastIndex(args, "etcd-servers-overrides")
@@ -171,7 +181,8 @@ func movedByLegacy(f *spec.File) (map[string]string, error) {
 		}
 		store := storeWith(f.Spec.Stores, strings.Split(servers, ";"))
 		if store == "" {
-			return nil, f.Errorf(at, "--etcd-servers-overrides: %q: no store of spec.stores has the endpoints %q; add it", entry, servers)
+			return nil, f.Errorf(at, "--etcd-servers-overrides: %q: no store of spec.stores has the endpoints %q; "+
+				"add it", entry, servers)
 		}
 		for _, fact := range kubever.Resources() {
 			if !fact.In(minor) || !fact.Overridable() || fact.ChosenGroup(minor) != group {
@@ -203,8 +214,8 @@ func sameEndpoint(a, b string) bool {
 	return errX == nil && errY == nil && x.Scheme == y.Scheme && x.Host == y.Host
 }
 
-// startupPoison are the writes of the modern API server's start that the legacy side, looking at the same keys, could not read, and
-// that can be prevented by not serving the resource.
+// startupPoison are the writes of the modern API server's start that the legacy side, looking at the same keys, could
+// not read, and that can be prevented by not serving the resource.
 func startupPoison(f *spec.File) []kubever.StartupWrite {
 	legacy, modern := f.Spec.Legacy.Version.Minor, f.Spec.Modern.Version.Minor
 	if f.Spec.Legacy.Store != f.Spec.Modern.Store {
@@ -225,7 +236,8 @@ func startupPoison(f *spec.File) []kubever.StartupWrite {
 
 // customResources is where the custom resources of either side lie: in its default store, in every version.
 func (p *placement) customResources() pair.Resource {
-	r := pair.Resource{Key: "*", Name: "custom resources", Owner: pair.OwnerModern, Modern: pair.View{Store: p.modernStore}}
+	r := pair.Resource{Key: "*", Name: "custom resources", Owner: pair.OwnerModern,
+		Modern: pair.View{Store: p.modernStore}}
 	if kubever.Behaves(kubever.BehaviourCRDServed, p.legacy) {
 		r.Legacy.Store = p.legacyStore
 		r.Owner = pair.OwnerSplit
@@ -264,7 +276,8 @@ func (b *basis) elect(held []pair.Lock) (election, error) {
 	}
 	e, found := distinctElection(kubever.ControllerManager, b.modern, held, b.rows)
 	if !found {
-		return election{}, b.file.Errorf("spec.modern.version", "the lock of the %s of %s can neither be renamed nor moved away from the legacy side's", kubever.ControllerManager, b.modern)
+		return election{}, b.file.Errorf("spec.modern.version", "the lock of the %s of %s can neither be renamed nor "+
+			"moved away from the legacy side's", kubever.ControllerManager, b.modern)
 	}
 	return e, nil
 }
@@ -272,17 +285,20 @@ func (b *basis) elect(held []pair.Lock) (election, error) {
 // electsByItself reports whether the spec's arguments decide about the election.
 func electsByItself(args []spec.Arg) bool {
 	return slices.ContainsFunc(args, func(a spec.Arg) bool {
-		return strings.HasPrefix(kubever.FlagName(a.Name), "leader-elect-resource") || kubever.FlagName(a.Name) == "leader-elect" && a.Value == "false"
+		return strings.HasPrefix(kubever.FlagName(a.Name), "leader-elect-resource") ||
+			kubever.FlagName(a.Name) == "leader-elect" && a.Value == "false"
 	})
 }
 
 // sideAsAWhole is what the plan says about a side that elects on the locks.
 func (b *basis) sideAsAWhole(name pair.Side, locks []pair.Lock) Side {
 	s, m := b.side(name), b.minor(name)
-	side := Side{Name: name, Version: s.Version, Store: s.Store, Existing: s.Existing, Port: s.APIServer.Port, Locks: append([]pair.Lock{}, locks...)}
+	side := Side{Name: name, Version: s.Version, Store: s.Store, Existing: s.Existing, Port: s.APIServer.Port,
+		Locks: append([]pair.Lock{}, locks...)}
 	side.Facts = pair.ControlPlane{
 		Version: s.Version.String(), Store: s.Store, GroupVersions: groupVersions(b.rows, name, m),
-		Collector: b.collector(name), CRDFields: kubever.CRDFields(m), Allocates: allocates(m), Undecryptable: undecryptable(m),
+		Collector: b.collector(name), CRDFields: kubever.CRDFields(m), Allocates: allocates(m),
+		Undecryptable: undecryptable(m),
 	}
 	if name == pair.Modern {
 		side.Facts.ServiceCIDRs = b.file.Spec.Network.ModernServiceCIDRs
@@ -290,8 +306,8 @@ func (b *basis) sideAsAWhole(name pair.Side, locks []pair.Lock) Side {
 	return side
 }
 
-// groupVersions are all that a side serves, as its discovery shows them: also those of kinds that are never stored, such as
-// token reviews.
+// groupVersions are all that a side serves, as its discovery shows them: also those of kinds that are never stored,
+// such as token reviews.
 func groupVersions(rows []Resource, side pair.Side, m kubever.Minor) []string {
 	var gvs []string
 	for _, a := range kubever.APIResources(m) {
@@ -351,7 +367,8 @@ func (b *basis) bootKeys() []pair.BootKey {
 	for _, side := range pair.Sides() {
 		for _, w := range kubever.StartupWrites(b.minor(side)) {
 			fact, _ := kubever.ResourceByKey(w.Resource)
-			if row := rowOf(b.rows, w.Resource); row == nil || row.View(side).Store == "" || w.OnlyWithRBAC && side == pair.Modern {
+			if row := rowOf(b.rows, w.Resource); row == nil || row.View(side).Store == "" ||
+				w.OnlyWithRBAC && side == pair.Modern {
 				continue // this server does not write it here
 			}
 			stored, _ := fact.StoredAs(b.minor(side))

@@ -1,6 +1,6 @@
-// Package plan turns a spec into a plan: every resource with its owner and its places, every component with its arguments and
-// the reason for each, every controller that runs or does not, the policy, the locks, the certificates. A plan is plain data;
-// whoever holds it needs the spec no more, and of the facts what is about its versions in general.
+// Package plan turns a spec into a plan: every resource with its owner and its places, every component with its
+// arguments and the reason for each, every controller that runs or does not, the policy, the locks, the certificates. A
+// plan is plain data; whoever holds it needs the spec no more, and of the facts what is about its versions in general.
 package plan
 
 import (
@@ -16,31 +16,32 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// Plan is what follows from a spec and the facts about its two versions.
-// Shape:  JSON and YAML as in `fusionctl plan -o yaml`; lists are in a fixed order, so that two plans of one spec are the same bytes.
-// Errors: New reports what cannot be planned; what can be planned but is dangerous is found by pkg/rules.
+// Plan is what follows from a spec and the facts about its two versions. Shape: JSON and YAML as in `fusionctl plan -o
+// yaml`; lists are in a fixed order, so that two plans of one spec are the same bytes. Errors: New reports what cannot
+// be planned; what can be planned but is dangerous is found by pkg/rules.
 type Plan struct {
-	Target       Target               `json:"target,omitempty"`
-	Name         string               `json:"name"`
-	Layout       spec.Layout          `json:"layout"`
-	Hosts        []spec.Host          `json:"hosts"`
-	Kubelet      kubever.Version      `json:"kubelet"`
-	Network      spec.Network         `json:"network"`
-	PKI          spec.PKI             `json:"pki"`
-	Prefix       string               `json:"prefix"` // --etcd-prefix of both sides
-	Stores       []Store              `json:"stores"`
-	Legacy       Side                 `json:"legacy"`
-	Modern       Side                 `json:"modern"`
-	Resources    []Resource           `json:"resources"`   // by key
-	Controllers  []Controller         `json:"controllers"` // of both controller managers, by side and name
-	Components   []Component          `json:"components"`  // by host, etcd first, then legacy, then modern
-	Kubeconfigs  []Kubeconfig         `json:"kubeconfigs"`
-	Certificates []Certificate        `json:"certificates"`
-	Joint        *Joint               `json:"joint,omitempty"` // the controllers that see both sides; nil where they are not needed, or not wanted
-	Policy       policy.Intent        `json:"policy"`          // what the policy file of the modern API server allows
-	PolicyFile   string               `json:"policyFile"`      // where that file lies on every host
-	Accept       []finding.Acceptance `json:"accept,omitempty"`
-	Pods         *Pods                `json:"pods,omitempty"` // nil: pods of the modern side are left as they are
+	Target       Target          `json:"target,omitempty"`
+	Name         string          `json:"name"`
+	Layout       spec.Layout     `json:"layout"`
+	Hosts        []spec.Host     `json:"hosts"`
+	Kubelet      kubever.Version `json:"kubelet"`
+	Network      spec.Network    `json:"network"`
+	PKI          spec.PKI        `json:"pki"`
+	Prefix       string          `json:"prefix"` // --etcd-prefix of both sides
+	Stores       []Store         `json:"stores"`
+	Legacy       Side            `json:"legacy"`
+	Modern       Side            `json:"modern"`
+	Resources    []Resource      `json:"resources"`   // by key
+	Controllers  []Controller    `json:"controllers"` // of both controller managers, by side and name
+	Components   []Component     `json:"components"`  // by host, etcd first, then legacy, then modern
+	Kubeconfigs  []Kubeconfig    `json:"kubeconfigs"`
+	Certificates []Certificate   `json:"certificates"`
+	// the controllers that see both sides; nil where they are not needed, or not wanted
+	Joint      *Joint               `json:"joint,omitempty"`
+	Policy     policy.Intent        `json:"policy"`     // what the policy file of the modern API server allows
+	PolicyFile string               `json:"policyFile"` // where that file lies on every host
+	Accept     []finding.Acceptance `json:"accept,omitempty"`
+	Pods       *Pods                `json:"pods,omitempty"` // nil: pods of the modern side are left as they are
 
 	CustomResources pair.Resource  `json:"customResources"` // the places of every custom resource
 	StartupWrites   []pair.BootKey `json:"startupWrites"`   // what the API servers write by themselves
@@ -71,8 +72,8 @@ type Resource struct {
 	pair.Resource
 	Pseudo bool   `json:"pseudo,omitempty"` // no API resource: what an API server keeps for itself
 	Why    string `json:"why"`              // one sentence
-	// Overrides are the entries of the modern server's --etcd-servers-overrides for this row, GROUP/RESOURCE, one for each
-	// group under which its version may keep it; empty when the row lies in the side's default store.
+	// Overrides are the entries of the modern server's --etcd-servers-overrides for this row, GROUP/RESOURCE, one for
+	// each group under which its version may keep it; empty when the row lies in the side's default store.
 	Overrides []string `json:"overrides,omitempty"`
 }
 
@@ -87,10 +88,11 @@ type Controller struct {
 
 // Component is one process on one host.
 type Component struct {
-	Host    string        `json:"host"`
-	Side    pair.Side     `json:"side,omitempty"`    // "" for etcd and for what sees both sides
-	Kind    string        `json:"kind"`              // etcd, a component of kubever, or JointControllers
-	Name    string        `json:"name"`              // of the pod, the unit and the file: kube-apiserver, kube-apiserver-modern, etcd-modern
+	Host string    `json:"host"`
+	Side pair.Side `json:"side,omitempty"` // "" for etcd and for what sees both sides
+	Kind string    `json:"kind"`           // etcd, a component of kubever, or JointControllers
+	// of the pod, the unit and the file: kube-apiserver, kube-apiserver-modern, etcd-modern
+	Name    string        `json:"name"`
 	Version string        `json:"version,omitempty"` // "" of fusionctl itself
 	Image   string        `json:"image"`
 	Program string        `json:"program,omitempty"` // what a unit starts, where that does not follow from the command
@@ -133,8 +135,8 @@ type Mount struct {
 	Directory bool   `json:"directory"` // it is created when it is missing; a file must exist
 }
 
-// Joint is what the plan says about the controllers that see both sides, fusionctl's own: one component of kind JointControllers on each
-// of some hosts.
+// Joint is what the plan says about the controllers that see both sides, fusionctl's own: one component of kind
+// JointControllers on each of some hosts.
 type Joint struct {
 	Why      []string     `json:"why"`      // what is left undone without them, each a sentence
 	Collects bool         `json:"collects"` // they collect garbage; otherwise they only end namespaces
@@ -143,11 +145,13 @@ type Joint struct {
 	Legacy   LegacyAccess `json:"legacy"`
 }
 
-// LegacyAccess is what the legacy API server has to allow to the controllers that see both sides; Policy says what the modern one allows.
+// LegacyAccess is what the legacy API server has to allow to the controllers that see both sides; Policy says what the
+// modern one allows.
 type LegacyAccess struct {
-	Modes       []string `json:"modes"`          // that server's authorization modes
-	RBACVersion string   `json:"rbac,omitempty"` // the group and version in which it takes roles; "" where its version has none
-	Rules       []Right  `json:"rules"`
+	Modes []string `json:"modes"` // that server's authorization modes
+	// the group and version in which it takes roles; "" where its version has none
+	RBACVersion string  `json:"rbac,omitempty"`
+	Rules       []Right `json:"rules"`
 }
 
 // Right is a rule as RBAC has it.
@@ -231,7 +235,8 @@ func (p *Plan) Resource(key string) *Resource {
 	return &p.Resources[i]
 }
 
-// Row returns what the plan holds about the resource that an API server names, nil for a custom resource or one of an extension API server.
+// Row returns what the plan holds about the resource that an API server names, nil for a custom resource or one of an
+// extension API server.
 func (p *Plan) Row(gr schema.GroupResource) *pair.Resource {
 	if fact, known := kubever.ResourceFor(gr); known {
 		if row := p.Resource(fact.Key); row != nil {
@@ -305,12 +310,15 @@ func (p *Plan) Ownership() pair.Map {
 	for _, r := range p.Resources {
 		row := r.Resource
 		if row.VisibleToBoth() {
-			row.Legacy.Drops, row.Legacy.Implied = drops(&row, pair.Legacy, p.Legacy.Version.Minor, p.Modern.Version.Minor)
-			row.Modern.Drops, row.Modern.Implied = drops(&row, pair.Modern, p.Modern.Version.Minor, p.Legacy.Version.Minor)
+			row.Legacy.Drops, row.Legacy.Implied = drops(&row, pair.Legacy, p.Legacy.Version.Minor,
+				p.Modern.Version.Minor)
+			row.Modern.Drops, row.Modern.Implied = drops(&row, pair.Modern, p.Modern.Version.Minor,
+				p.Legacy.Version.Minor)
 		}
 		m.Resources = append(m.Resources, row)
 		if row.Key == "thirdpartyresources" {
-			data := pair.Resource{Key: "ThirdPartyResourceData/*", Name: "third-party resources", Namespaced: true, Owner: row.Owner}
+			data := pair.Resource{Key: "ThirdPartyResourceData/*", Name: "third-party resources", Namespaced: true,
+				Owner: row.Owner}
 			data.Legacy.Store, data.Modern.Store = row.Legacy.Store, row.Modern.Store
 			m.Resources = append(m.Resources, data)
 		}

@@ -41,7 +41,8 @@ spec:
 
 func sharedSpec(legacy, modern string) string {
 	text := splitSpec(legacy, modern, "  layout: shared\n")
-	text = strings.Replace(text, `  - {name: modern, endpoints: ["http://10.0.0.11:2479"], managed: {version: 3.6.8, dataDir: /var/lib/etcd-modern}}`+"\n", "", 1)
+	text = strings.Replace(text,
+		`  - {name: modern, endpoints: ["http://10.0.0.11:2479"], managed: {version: 3.6.8, dataDir: /var/lib/etcd-modern}}`+"\n", "", 1)
 	return strings.Replace(text, "apiServer: {}, controllerManager: {}}", "apiServer: {}}", 1)
 }
 
@@ -66,13 +67,22 @@ func tryPlan(text string) (*plan.Plan, error) {
 func TestErrorsNameTheLine(t *testing.T) {
 	base := splitSpec("1.15.12", "1.36.3", "")
 	for name, test := range map[string]struct{ text, want string }{
-		"an argument of the plan's own": {withModern(base, "etcd-servers=http://10.0.0.9:2379", ""), `spec.yaml:10: spec.modern.apiServer.extraArgs[0]: "etcd-servers" follows from the spec, and is to be left out: spec.modern.store names the store`},
-		"a second scheduler":            {strings.Replace(base, "1.36.3, ", "1.36.3, scheduler: {}, ", 1), `spec.yaml:10: spec.modern.scheduler: is to be left out`},
-		"an owner":                      {base + "  owners:\n  - {resources: [pods], owner: shared}\n  - {resources: [flowschemas.flowcontrol.apiserver.k8s.io], owner: split}\n", `spec.yaml:15: spec.owners[1]: flowschemas: split: 1.15 does not have it; its owner can only be modern`},
-		"two ranges":                    {base + "  network:\n    serviceCIDRs: [10.96.0.0/16, fd00::/112]\n", `spec.yaml:14: spec.network.serviceCIDRs: the API server of 1.15 takes one range; want one`},
-		"a large range":                 {base + "  network:\n    serviceCIDRs:\n    - 10.0.0.0/8\n", `spec.yaml:15: spec.network.serviceCIDRs[0]: "10.0.0.0/8": is too large for 1.15; want a mask of at least /12`},
-		"an override":                   {strings.Replace(base, "apiServer: {}", "apiServer: {extraArgs: [{name: v, value: 2},\n    {name: etcd-servers-overrides, value: events}]}", 1), `spec.yaml:10: spec.legacy.apiServer.extraArgs[1].value: --etcd-servers-overrides: "events": want GROUP/RESOURCE#URL;URL`},
-		"pods without webhooks":         {splitSpec("1.6.13", "1.8.15", "  pods: {}\n"), `spec.yaml:13: spec.pods: the API server of 1.8 asks no webhook about pods; leave the field out`},
+		"an argument of the plan's own": {withModern(base, "etcd-servers=http://10.0.0.9:2379", ""),
+			`spec.yaml:10: spec.modern.apiServer.extraArgs[0]: "etcd-servers" follows from the spec, and is to be left out: spec.modern.store names the store`},
+		"a second scheduler": {strings.Replace(base, "1.36.3, ", "1.36.3, scheduler: {}, ", 1),
+			`spec.yaml:10: spec.modern.scheduler: is to be left out`},
+		"an owner": {base + "  owners:\n  - {resources: [pods], owner: shared}\n  - {resources: " +
+			"[flowschemas.flowcontrol.apiserver.k8s.io], owner: split}\n",
+			`spec.yaml:15: spec.owners[1]: flowschemas: split: 1.15 does not have it; its owner can only be modern`},
+		"two ranges": {base + "  network:\n    serviceCIDRs: [10.96.0.0/16, fd00::/112]\n",
+			`spec.yaml:14: spec.network.serviceCIDRs: the API server of 1.15 takes one range; want one`},
+		"a large range": {base + "  network:\n    serviceCIDRs:\n    - 10.0.0.0/8\n",
+			`spec.yaml:15: spec.network.serviceCIDRs[0]: "10.0.0.0/8": is too large for 1.15; want a mask of at least /12`},
+		"an override": {strings.Replace(base, "apiServer: {}", "apiServer: {extraArgs: [{name: v, value: "+
+			"2},\n    {name: etcd-servers-overrides, value: events}]}", 1),
+			`spec.yaml:10: spec.legacy.apiServer.extraArgs[1].value: --etcd-servers-overrides: "events": want GROUP/RESOURCE#URL;URL`},
+		"pods without webhooks": {splitSpec("1.6.13", "1.8.15", "  pods: {}\n"),
+			`spec.yaml:13: spec.pods: the API server of 1.8 asks no webhook about pods; leave the field out`},
 	} {
 		if _, err := tryPlan(test.text); err == nil || !strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("%s: New = %v, want %q", name, err, test.want)
@@ -80,7 +90,8 @@ func TestErrorsNameTheLine(t *testing.T) {
 	}
 }
 
-// A member of a managed store may be called by the name of its host, or by loopback where there is one host; it listens on addresses.
+// A member of a managed store may be called by the name of its host, or by loopback where there is one host; it listens
+// on addresses.
 func TestManagedMembersMayBeCalledByName(t *testing.T) {
 	for endpoint, want := range map[string]struct{ listen, advertise string }{
 		"http://10.0.0.11:2479":  {"http://10.0.0.11:2479,http://127.0.0.1:2479", "http://10.0.0.11:2479"},
@@ -95,11 +106,14 @@ func TestManagedMembersMayBeCalledByName(t *testing.T) {
 			t.Errorf("%s: %v", endpoint, err)
 			continue
 		}
-		member := p.Components[slices.IndexFunc(p.Components, func(c plan.Component) bool { return c.Kind == plan.Etcd })]
+		member := p.Components[slices.IndexFunc(p.Components, func(c plan.Component) bool {
+			return c.Kind == plan.Etcd
+		})]
 		listen, _ := member.Arg("listen-client-urls")
 		advertise, _ := member.Arg("advertise-client-urls")
 		if listen != want.listen || advertise != want.advertise {
-			t.Errorf("%s: listens on %s and advertises %s, want %s and %s", endpoint, listen, advertise, want.listen, want.advertise)
+			t.Errorf("%s: listens on %s and advertises %s, want %s and %s", endpoint, listen, advertise, want.listen,
+				want.advertise)
 		}
 	}
 }
@@ -137,7 +151,8 @@ func summary(t *testing.T, p *plan.Plan, say func(why, place string)) []byte {
 		for _, m := range c.Mounts {
 			fmt.Fprintf(&b, "  mount %s %s readonly=%v\n", m.Name, m.Path, m.ReadOnly)
 		}
-		fmt.Fprintf(&b, "  probe %s://%s:%d%s startup=%v\n", c.Liveness.Scheme, c.Liveness.Host, c.Liveness.Port, c.Liveness.Path, c.Startup != nil)
+		fmt.Fprintf(&b, "  probe %s://%s:%d%s startup=%v\n", c.Liveness.Scheme, c.Liveness.Host, c.Liveness.Port,
+			c.Liveness.Path, c.Startup != nil)
 	}
 	for _, c := range p.Certificates {
 		line(c.Why, "certificate "+c.Cert, "certificate %s on %s: CN=%s O=%v %v %v %v existing=%v",
@@ -152,7 +167,8 @@ func summary(t *testing.T, p *plan.Plan, say func(why, place string)) []byte {
 		b.WriteString("policy")
 		head := ""
 		for _, r := range section.Rules {
-			next := fmt.Sprintf("\n  user=%q group=%q namespace=%q readonly=%v:", r.User, r.Group, r.Namespace, r.Readonly)
+			next := fmt.Sprintf("\n  user=%q group=%q namespace=%q readonly=%v:", r.User, r.Group, r.Namespace,
+				r.Readonly)
 			if head != next {
 				b.WriteString(next)
 			}
@@ -164,8 +180,8 @@ func summary(t *testing.T, p *plan.Plan, say func(why, place string)) []byte {
 	return []byte(b.String())
 }
 
-// TestExamplesPlanAsGolden compares the decisions of each example with a file of its own, and the reasons of all of them
-// with testdata/reasons.txt.
+// TestExamplesPlanAsGolden compares the decisions of each example with a file of its own, and the reasons of all of
+// them with testdata/reasons.txt.
 func TestExamplesPlanAsGolden(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -248,7 +264,8 @@ func TestControllerNamesExistInTheirVersion(t *testing.T) {
 			}
 			for name := range strings.SplitSeq(value, ",") {
 				if name = strings.TrimPrefix(name, "-"); name != "*" && !slices.Contains(known, name) {
-					t.Errorf("%s + %s: --controllers of the %s side names %q, which %s does not know", legacy, modern, side, name, p.Side(side).Version)
+					t.Errorf("%s + %s: --controllers of the %s side names %q, which %s does not know", legacy, modern,
+						side, name, p.Side(side).Version)
 				}
 			}
 			if side == pair.Modern && strings.Contains(value, "*") {
@@ -265,16 +282,20 @@ func TestSplitNeverSharesWhatOneSideCannotRead(t *testing.T) {
 				continue
 			}
 			if writer := r.View(r.Route().Write); !writer.Reads(r.Legacy.StoredAs) {
-				t.Errorf("%s + %s: %s is written through the %s side, which cannot watch %s", legacy, modern, r.Key, r.Route().Write, r.Legacy.StoredAs)
+				t.Errorf("%s + %s: %s is written through the %s side, which cannot watch %s", legacy, modern, r.Key,
+					r.Route().Write, r.Legacy.StoredAs)
 			}
 			if r.Route().Read != pair.Modern {
 				t.Errorf("%s + %s: %s is in one store and not read through the modern side", legacy, modern, r.Key)
 			}
 			if !slices.Contains(r.Modern.Decodes, r.Legacy.StoredAs) {
-				t.Errorf("%s + %s: %s is in one store and the modern side cannot read %s", legacy, modern, r.Key, r.Legacy.StoredAs)
+				t.Errorf("%s + %s: %s is in one store and the modern side cannot read %s", legacy, modern, r.Key,
+					r.Legacy.StoredAs)
 			}
-			if r.Owner != pair.OwnerLegacy && (!slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) || slices.Contains(r.Legacy.WatchBreaks, r.Modern.StoredAs)) {
-				t.Errorf("%s + %s: the modern side may write %s as %s, which the legacy side cannot read", legacy, modern, r.Key, r.Modern.StoredAs)
+			if r.Owner != pair.OwnerLegacy && (!slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) ||
+				slices.Contains(r.Legacy.WatchBreaks, r.Modern.StoredAs)) {
+				t.Errorf("%s + %s: the modern side may write %s as %s, which the legacy side cannot read", legacy,
+					modern, r.Key, r.Modern.StoredAs)
 			}
 		}
 	})
@@ -334,11 +355,13 @@ func TestRunningSideChangesOnlyWhatMustChange(t *testing.T) {
 		`existing: true, apiServer: {extraArgs: [{name: etcd_servers, value: "http://10.0.0.11:2379"}, {name: secure-port, value: 6443}]},
     controllerManager: {extraArgs: [{name: v, value: 2}, {name: controllers, value: "*,-ttl,garbagecollector,tokencleaner"}, {name: kubeconfig, value: /k}]}}`, 1)
 	p := planOf(t, text)
-	if got, want := fmt.Sprint(p.ComponentsOf(pair.Legacy, kubever.APIServer)[0].Args), "[--etcd_servers=http://10.0.0.11:2379 --secure-port=6443]"; got != want {
+	if got, want := fmt.Sprint(p.ComponentsOf(pair.Legacy, kubever.APIServer)[0].Args),
+		"[--etcd_servers=http://10.0.0.11:2379 --secure-port=6443]"; got != want {
 		t.Errorf("API server runs with %s, want %s", got, want)
 	}
 	manager := p.ComponentsOf(pair.Legacy, kubever.ControllerManager)[0]
-	if got, want := fmt.Sprint(manager.Args), "[--v=2 --controllers=*,-ttl,tokencleaner,-garbagecollector --kubeconfig=/k]"; got != want {
+	if got, want := fmt.Sprint(manager.Args),
+		"[--v=2 --controllers=*,-ttl,tokencleaner,-garbagecollector --kubeconfig=/k]"; got != want {
 		t.Errorf("controller manager runs with %s, want %s", got, want)
 	}
 	if manager.Args[1].Origin != plan.FromBoth {
@@ -351,7 +374,8 @@ func TestRunningSideChangesOnlyWhatMustChange(t *testing.T) {
 
 // An API server that reads from a member of etcd that lags behind answers 404 for owners that exist.
 func TestEveryAPIServerReadsWithQuorum(t *testing.T) {
-	for legacy, want := range map[string]string{"1.6.13": "true", "1.7.16": "true", "1.8.15": "true", "1.9.11": "", "1.12.10": "", "1.15.12": ""} {
+	for legacy, want := range map[string]string{"1.6.13": "true", "1.7.16": "true", "1.8.15": "true", "1.9.11": "",
+		"1.12.10": "", "1.15.12": ""} {
 		p := planOf(t, splitSpec(legacy, "1.36.3", ""))
 		for _, c := range p.ComponentsOf(pair.Legacy, kubever.APIServer) {
 			if value, _ := c.Arg("etcd-quorum-read"); value != want {
@@ -371,7 +395,9 @@ func TestEveryAPIServerReadsWithQuorum(t *testing.T) {
 
 	p := planOf(t, splitSpec("1.6.13", "1.36.3", "")) // as an older fusionctl planned
 	for i := range p.Components {
-		p.Components[i].Args = slices.DeleteFunc(p.Components[i].Args, func(a plan.Arg) bool { return a.Name == "etcd-quorum-read" })
+		p.Components[i].Args = slices.DeleteFunc(p.Components[i].Args, func(a plan.Arg) bool {
+			return a.Name == "etcd-quorum-read"
+		})
 	}
 	if sides := p.StaleReaders(); len(sides) != 1 || sides[0] != pair.Legacy {
 		t.Errorf("StaleReaders = %v, want the legacy side", sides)
@@ -384,7 +410,8 @@ func TestLegacyOverridesAreFollowed(t *testing.T) {
 	if _, err := tryPlan(text); err == nil || !strings.Contains(err.Error(), "10.0.0.12:2379") {
 		t.Errorf("override to an unknown store: %v, want an error that names it", err)
 	}
-	text = strings.Replace(text, "  - {name: modern,", "  - {name: events, endpoints: [\"http://10.0.0.12:2379\"]}\n  - {name: modern,", 1)
+	text = strings.Replace(text, "  - {name: modern,",
+		"  - {name: events, endpoints: [\"http://10.0.0.12:2379\"]}\n  - {name: modern,", 1)
 	p := planOf(t, text)
 	events := p.Resource("events")
 	if events.Legacy.Store != "events" || events.Modern.Store != "events" {
@@ -416,9 +443,14 @@ func TestSharedLayoutDoesNotServeWhatPoisonsTheLegacySide(t *testing.T) {
 
 func TestPlanRefusesWhatItCannotHonour(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
-		"a second scheduler":            {strings.Replace(splitSpec("1.15", "1.36", ""), "modern: {version: 1.36, apiServer: {}", "modern: {version: 1.36, scheduler: {}, apiServer: {}", 1), "spec.modern.scheduler"},
-		"overrides of its own":          {strings.Replace(splitSpec("1.15", "1.36", ""), "modern: {version: 1.36, apiServer: {}", `modern: {version: 1.36, apiServer: {extraArgs: [{name: etcd_servers_overrides, value: "/pods#http://x:1"}]}`, 1), "extraArgs[0]"},
-		"legacy owner of what it lacks": {splitSpec("1.6", "1.36", "  owners: [{resources: [leases.coordination.k8s.io], owner: shared}]\n"), "leases"},
+		"a second scheduler": {strings.Replace(splitSpec("1.15", "1.36", ""),
+			"modern: {version: 1.36, apiServer: {}", "modern: {version: 1.36, scheduler: {}, apiServer: {}", 1),
+			"spec.modern.scheduler"},
+		"overrides of its own": {strings.Replace(splitSpec("1.15", "1.36", ""),
+			"modern: {version: 1.36, apiServer: {}",
+			`modern: {version: 1.36, apiServer: {extraArgs: [{name: etcd_servers_overrides, value: "/pods#http://x:1"}]}`, 1), "extraArgs[0]"},
+		"legacy owner of what it lacks": {splitSpec("1.6", "1.36",
+			"  owners: [{resources: [leases.coordination.k8s.io], owner: shared}]\n"), "leases"},
 	} {
 		if _, err := tryPlan(test.text); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want an error that names %q", name, err, test.want)
@@ -474,13 +506,15 @@ func BenchmarkNew(b *testing.B) {
 }
 
 func TestModernServerHasItsOwnServiceRange(t *testing.T) {
-	p := planOf(t, splitSpec("1.15", "1.36", "  network: {serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]}\n"))
+	p := planOf(t, splitSpec("1.15", "1.36", "  network: {serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: "+
+		"[10.97.0.0/16]}\n"))
 	for side, want := range map[pair.Side]string{pair.Legacy: "10.96.0.0/16", pair.Modern: "10.97.0.0/16"} {
 		if got, _ := p.ComponentsOf(side, kubever.APIServer)[0].Arg("service-cluster-ip-range"); got != want {
 			t.Errorf("the %s server gives out %s, want %s", side, got, want)
 		}
 	}
-	if _, err := tryPlan(splitSpec("1.15", "1.36", "  network: {serviceCIDRs: [10.96.0.0/12], modernServiceCIDRs: [10.97.0.0/16]}\n")); err == nil || !strings.Contains(err.Error(), "overlaps") {
+	if _, err := tryPlan(splitSpec("1.15", "1.36", "  network: {serviceCIDRs: [10.96.0.0/12], modernServiceCIDRs: "+
+		"[10.97.0.0/16]}\n")); err == nil || !strings.Contains(err.Error(), "overlaps") {
 		t.Errorf("overlapping ranges: %v, want an error that says so", err)
 	}
 }
@@ -488,7 +522,8 @@ func TestModernServerHasItsOwnServiceRange(t *testing.T) {
 func TestRunningSideAdvertisesEachHost(t *testing.T) {
 	text := strings.Replace(splitSpec("1.15.12", "1.36.3", ""), "apiServer: {}, controllerManager: {}, scheduler: {}}",
 		`existing: true, apiServer: {extraArgs: [{name: advertise-address, value: 10.0.0.11}, {name: etcd-servers, value: "http://10.0.0.11:2379"}]}}`, 1)
-	text = strings.Replace(text, "hosts: [{name: cp-1, address: 10.0.0.11}]", "hosts: [{name: cp-1, address: 10.0.0.11}, {name: cp-2, address: 10.0.0.12}]", 1)
+	text = strings.Replace(text, "hosts: [{name: cp-1, address: 10.0.0.11}]",
+		"hosts: [{name: cp-1, address: 10.0.0.11}, {name: cp-2, address: 10.0.0.12}]", 1)
 	text = strings.Replace(text, `"http://10.0.0.11:2479"`, `"http://10.0.0.11:2479", "http://10.0.0.12:2479"`, 1)
 	servers := planOf(t, text).ComponentsOf(pair.Legacy, kubever.APIServer)
 	for i, want := range []string{"10.0.0.11", "10.0.0.12"} {
@@ -502,8 +537,10 @@ func TestRunningSideAdvertisesEachHost(t *testing.T) {
 }
 
 func TestControllersWithoutAccountsOfTheirOwnAreTheManager(t *testing.T) {
-	text := strings.Replace(splitSpec("1.15.12", "1.36.3", ""), "modern: {version: 1.36.3, apiServer: {}, controllerManager: {}}",
-		"modern: {version: 1.36.3, apiServer: {}, controllerManager: {extraArgs: [{name: use-service-account-credentials, value: false}]}}", 1)
+	text := strings.Replace(splitSpec("1.15.12", "1.36.3", ""),
+		"modern: {version: 1.36.3, apiServer: {}, controllerManager: {}}",
+		"modern: {version: 1.36.3, apiServer: {}, controllerManager: {extraArgs: [{name: "+
+			"use-service-account-credentials, value: false}]}}", 1)
 	for _, g := range planOf(t, text).Policy.Grants {
 		for _, s := range g.Subjects {
 			if s.Kind == policy.KindServiceAccount {
@@ -522,7 +559,9 @@ func TestDirectoriesOfTheImageAreNotHidden(t *testing.T) {
 			t.Error("the host's /etc is mounted over the image's")
 		}
 	}
-	if !slices.ContainsFunc(server.Mounts, func(m plan.Mount) bool { return m.Path == "/etc/audit.yaml" && !m.Directory }) {
+	if !slices.ContainsFunc(server.Mounts, func(m plan.Mount) bool {
+		return m.Path == "/etc/audit.yaml" && !m.Directory
+	}) {
 		t.Errorf("mounts are %v, want /etc/audit.yaml among them", server.Mounts)
 	}
 }
@@ -551,22 +590,26 @@ func TestWhatRunsOnNeitherSideIsWrittenDown(t *testing.T) {
 	})
 	for name := range neither {
 		if !strings.Contains(section, "`"+name+"`") {
-			t.Errorf("%s runs on neither side of some plan, and docs/controllers.md does not say who does its work", name)
+			t.Errorf("%s runs on neither side of some plan, and docs/controllers.md does not say who does its work",
+				name)
 		}
 	}
 	for _, quoted := range regexp.MustCompile(`(?m)^\|[^|]*\|([^|]*)\|`).FindAllStringSubmatch(section, -1) {
 		for _, name := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(quoted[1], -1) {
 			if !neither[name[1]] {
-				t.Errorf("docs/controllers.md says that %s runs on neither side, and every plan runs it on one", name[1])
+				t.Errorf("docs/controllers.md says that %s runs on neither side, and every plan runs it on one",
+					name[1])
 			}
 		}
 	}
 }
 
-// Access that a spec may have is access that a policy can say: nothing is left for the writer of the policy to refuse. The one exception
-// has a rule of its own, which says more (FUS153).
+// Access that a spec may have is access that a policy can say: nothing is left for the writer of the policy to refuse.
+// The one exception has a rule of its own, which says more (FUS153).
 func TestWhatASpecAllowsAPolicyCanSay(t *testing.T) {
-	words := []string{"alice", "*", "", " ", "a*", "A", "a b", "a\nb", "\x00", "\u0085", "a/b", "a.b", "v1", "core", "/", "/a*", "/*a", "/a b", "ä", `"`, `\`, strings.Repeat("x", 1024), strings.Repeat("x", 1025), "/" + strings.Repeat("x", 1024), strings.Repeat("x.y", 400)}
+	words := []string{"alice", "*", "", " ", "a*", "A", "a b", "a\nb", "\x00", "\u0085", "a/b", "a.b", "v1", "core",
+		"/", "/a*", "/*a", "/a b", "ä", `"`, `\`, strings.Repeat("x", 1024), strings.Repeat("x", 1025),
+		"/" + strings.Repeat("x", 1024), strings.Repeat("x.y", 400)}
 	taken := 0
 	for _, shape := range []string{
 		"{subjects: [{kind: User, name: %s}], apiGroups: [apps], resources: [deployments]}",

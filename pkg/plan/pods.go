@@ -22,8 +22,8 @@ type Pods struct {
 	UnknownFields spec.UnknownFields `json:"unknownFields"`
 }
 
-// PodService is the service through which pods reach the modern API servers. It selects no pods: fusionctl controllers write its
-// endpoints.
+// PodService is the service through which pods reach the modern API servers. It selects no pods: fusionctl controllers
+// write its endpoints.
 type PodService struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -87,17 +87,22 @@ func (b *basis) podsOf() (*Pods, error) {
 		a.Why = "a policy of the API server cannot say which fields the legacy side drops"
 	case p.Tokens == TokensSecret:
 		a.Why = "a policy of the API server cannot look up the Secret of a service account"
-	case !servedByDefault(podPolicies, b.modern) || !slices.Contains(kubever.AdmissionDefaultOn(b.modern), "MutatingAdmissionPolicy") || !gateOn("MutatingAdmissionPolicy", b.modern):
+	case !servedByDefault(podPolicies, b.modern) ||
+		!slices.Contains(kubever.AdmissionDefaultOn(b.modern), "MutatingAdmissionPolicy") ||
+		!gateOn("MutatingAdmissionPolicy", b.modern):
 		a.Why = fmt.Sprintf("%s has no MutatingAdmissionPolicy that is on by default", b.modern)
 	default:
 		a.By, a.Why = ByPolicy, "nothing is to be looked up, and the API server depends on nobody's answer"
 		return p, nil
 	}
 	if !servedByDefault(podWebhooks, b.modern) {
-		return nil, b.file.Errorf("spec.pods", "the API server of %s asks no webhook about pods; leave the field out, or take 1.9 or later", b.modern)
+		return nil, b.file.Errorf("spec.pods",
+			"the API server of %s asks no webhook about pods; leave the field out, or take 1.9 or later", b.modern)
 	}
 	if row := rowOf(b.rows, podWebhooks); row != nil && row.VisibleToBoth() {
-		return nil, b.file.Errorf("spec.pods", "the legacy server would see the registration of the webhook and ask it about its own pods; keep mutatingwebhookconfigurations.admissionregistration.k8s.io apart with layout split")
+		return nil, b.file.Errorf("spec.pods", "the legacy server would see the registration of the webhook and ask "+
+			"it about its own pods; keep mutatingwebhookconfigurations.admissionregistration.k8s.io apart with "+
+			"layout split")
 	}
 	a.TimeoutSeconds, a.Port = s.Admission.TimeoutSeconds, s.Admission.Port
 	directory := path.Join(b.file.Spec.PKI.Directory, "modern")
@@ -106,7 +111,9 @@ func (b *basis) podsOf() (*Pods, error) {
 }
 
 func servedByDefault(resource string, m kubever.Minor) bool {
-	return slices.ContainsFunc(kubever.APIResources(m), func(a kubever.APIResource) bool { return a.Name == resource && a.DefaultOn.Has(m) })
+	return slices.ContainsFunc(kubever.APIResources(m), func(a kubever.APIResource) bool {
+		return a.Name == resource && a.DefaultOn.Has(m)
+	})
 }
 
 func gateOn(name string, m kubever.Minor) bool {
@@ -116,7 +123,8 @@ func gateOn(name string, m kubever.Minor) bool {
 
 // podService is made where the nodes see it, through the server whose allocator answers for its address.
 func (b *basis) podService(s *spec.Pods) PodService {
-	service := PodService{Namespace: s.Service.Namespace, Name: s.Service.Name, ClusterIP: s.Service.ClusterIP, Port: podServicePort,
+	service := PodService{Namespace: s.Service.Namespace, Name: s.Service.Name, ClusterIP: s.Service.ClusterIP,
+		Port:   podServicePort,
 		Target: b.file.Spec.Modern.APIServer.Port, Side: pair.Legacy}
 	for _, host := range b.file.Spec.Hosts {
 		service.Addresses = append(service.Addresses, host.Address)
@@ -143,8 +151,8 @@ func within(address string, ranges []string) bool {
 	})
 }
 
-// podTokens decides where pods get the token of their service account. A projected one takes a legacy server that keeps its source and
-// issues it in a name that the modern server accepts, and kubelets that can mount it.
+// podTokens decides where pods get the token of their service account. A projected one takes a legacy server that keeps
+// its source and issues it in a name that the modern server accepts, and kubelets that can mount it.
 func (b *basis) podTokens() (Tokens, string) {
 	legacy := b.apiServer(b.file.Spec.Hosts[0], pair.Legacy)
 	modern := b.apiServer(b.file.Spec.Hosts[0], pair.Modern)
@@ -161,12 +169,15 @@ func (b *basis) podTokens() (Tokens, string) {
 	case !kubever.Behaves(kubever.BehaviourTokenProjectionKept, b.legacy):
 		return TokensSecret, fmt.Sprintf("%s drops the source of a projected token", b.legacy)
 	case !kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.file.Spec.Kubelet.Version.Minor):
-		return TokensSecret, fmt.Sprintf("kubelets of %s cannot mount a projected token", b.file.Spec.Kubelet.Version.Minor)
+		return TokensSecret, fmt.Sprintf("kubelets of %s cannot mount a projected token",
+			b.file.Spec.Kubelet.Version.Minor)
 	case issuer(&legacy) == "":
 		return TokensSecret, "kubelets would ask the legacy server for a projected token, and it issues none"
 	case issuer(&legacy) != issuer(&modern):
-		return TokensSecret, fmt.Sprintf("the legacy server issues tokens as %s, and the modern one accepts those of %s", issuer(&legacy), issuer(&modern))
+		return TokensSecret, fmt.Sprintf("the legacy server issues tokens as %s, and the modern one accepts those of "+
+			"%s", issuer(&legacy), issuer(&modern))
 	default:
-		return TokensProjected, fmt.Sprintf("%s keeps its source and issues it, and kubelets of %s mount it", b.legacy, b.file.Spec.Kubelet.Version.Minor)
+		return TokensProjected, fmt.Sprintf("%s keeps its source and issues it, and kubelets of %s mount it", b.legacy,
+			b.file.Spec.Kubelet.Version.Minor)
 	}
 }

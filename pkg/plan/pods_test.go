@@ -44,23 +44,28 @@ func TestPodsOfOldKubeletsGetSecretTokens(t *testing.T) {
 		by                               plan.AdmissionBy
 	}{
 		{"no token source", "1.6.13", "1.36.3", "{}", "", plan.TokensSecret, plan.ByWebhook},
-		{"no token source, nothing to say", "1.10.13", "1.36.3", "{unknownFields: ignore}", "", plan.TokensSecret, plan.ByWebhook},
+		{"no token source, nothing to say", "1.10.13", "1.36.3", "{unknownFields: ignore}", "", plan.TokensSecret,
+			plan.ByWebhook},
 		{"all known", "1.15.12", "1.36.3", "{unknownFields: ignore}", "", plan.TokensProjected, plan.ByPolicy},
-		{"policy not on by default", "1.15.12", "1.35.4", "{unknownFields: ignore}", "", plan.TokensProjected, plan.ByWebhook},
+		{"policy not on by default", "1.15.12", "1.35.4", "{unknownFields: ignore}", "", plan.TokensProjected,
+			plan.ByWebhook},
 		{"warnings", "1.15.12", "1.36.3", "{}", "", plan.TokensProjected, plan.ByWebhook},
-		{"another issuer", "1.20.15", "1.36.3", "{}", "extraArgs: [{name: service-account-issuer, value: https://old.example}]", plan.TokensSecret, plan.ByWebhook},
+		{"another issuer", "1.20.15", "1.36.3", "{}", "extraArgs: [{name: service-account-issuer, value: " +
+			"https://old.example}]", plan.TokensSecret, plan.ByWebhook},
 		{"before projected volumes", "1.6.13", "1.10.13", "{}", "", plan.TokensSecret, plan.ByWebhook},
 	} {
 		p, err := podsPlan(t, test.legacy, test.modern, "split", twoRanges, test.pods, test.more)
 		if test.modern == "1.10.13" {
-			p, err = podsPlan(t, test.legacy, test.modern, "split", "{serviceCIDRs: [10.96.0.0/24]}", test.pods, test.more)
+			p, err = podsPlan(t, test.legacy, test.modern, "split", "{serviceCIDRs: [10.96.0.0/24]}", test.pods,
+				test.more)
 		}
 		if err != nil {
 			t.Errorf("%s: %v", test.name, err)
 			continue
 		}
 		if p.Pods.Tokens != test.tokens || p.Pods.Admission.By != test.by {
-			t.Errorf("%s: tokens %s (%s), admission by %s (%s); want %s, %s", test.name, p.Pods.Tokens, p.Pods.TokensWhy, p.Pods.Admission.By, p.Pods.Admission.Why, test.tokens, test.by)
+			t.Errorf("%s: tokens %s (%s), admission by %s (%s); want %s, %s", test.name, p.Pods.Tokens,
+				p.Pods.TokensWhy, p.Pods.Admission.By, p.Pods.Admission.Why, test.tokens, test.by)
 		}
 	}
 }
@@ -78,7 +83,8 @@ func TestPodServiceIsMadeWhereItsAddressIsGivenOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s := p.Pods.Service; s.ClusterIP != test.ip || s.Side != test.side || !slices.Equal(s.Addresses, []string{"10.0.0.11", "10.0.0.12"}) {
+		if s := p.Pods.Service; s.ClusterIP != test.ip || s.Side != test.side ||
+			!slices.Equal(s.Addresses, []string{"10.0.0.11", "10.0.0.12"}) {
 			t.Errorf("%s, %s: service %+v, want %s of the %s side", test.network, test.pods, s, test.ip, test.side)
 		}
 		for _, c := range p.Certificates {
@@ -91,10 +97,12 @@ func TestPodServiceIsMadeWhereItsAddressIsGivenOut(t *testing.T) {
 }
 
 func TestPodsNeedAServerThatAsks(t *testing.T) {
-	if _, err := podsPlan(t, "1.6.13", "1.8.15", "split", "{serviceCIDRs: [10.96.0.0/24]}", "{}", ""); err == nil || !strings.Contains(err.Error(), "asks no webhook") {
+	if _, err := podsPlan(t, "1.6.13", "1.8.15", "split", "{serviceCIDRs: [10.96.0.0/24]}", "{}", ""); err == nil ||
+		!strings.Contains(err.Error(), "asks no webhook") {
 		t.Errorf("pods with a modern server of 1.8: %v, want an error", err)
 	}
-	if _, err := podsPlan(t, "1.15.12", "1.18.20", "shared", "{serviceCIDRs: [10.96.0.0/24]}", "{}", ""); err == nil || !strings.Contains(err.Error(), "would see the registration") {
+	if _, err := podsPlan(t, "1.15.12", "1.18.20", "shared", "{serviceCIDRs: [10.96.0.0/24]}", "{}", ""); err == nil ||
+		!strings.Contains(err.Error(), "would see the registration") {
 		t.Errorf("pods with shared webhook registrations: %v, want an error", err)
 	}
 	if _, err := podsPlan(t, "1.6.13", "1.10.13", "shared", "{serviceCIDRs: [10.96.0.0/24]}", "{}", ""); err != nil {
@@ -112,7 +120,9 @@ func TestPodsBringTheControllersThatTheyNeed(t *testing.T) {
 		t.Fatalf("%d controllers of both sides, because %q; want one on each host", len(components), p.Joint.Why)
 	}
 	cert, _ := components[0].Arg("webhook-cert")
-	if i := slices.IndexFunc(p.Certificates, func(c plan.Certificate) bool { return c.Cert == cert && c.Host == "cp-1" }); i < 0 || !slices.Contains(p.Certificates[i].IPs, "127.0.0.1") {
+	if i := slices.IndexFunc(p.Certificates, func(c plan.Certificate) bool {
+		return c.Cert == cert && c.Host == "cp-1"
+	}); i < 0 || !slices.Contains(p.Certificates[i].IPs, "127.0.0.1") {
 		t.Errorf("--webhook-cert=%s is no certificate of the plan that is good for loopback", cert)
 	}
 	rights := map[string]string{}
@@ -123,7 +133,8 @@ func TestPodsBringTheControllersThatTheyNeed(t *testing.T) {
 	}
 	for _, resource := range []string{"services", "endpoints"} { // one range: the legacy server gives out the address
 		if !strings.Contains(rights[resource], "default:create,update") {
-			t.Errorf("rights on the legacy side to %s: %q, want create and update in default", resource, rights[resource])
+			t.Errorf("rights on the legacy side to %s: %q, want create and update in default", resource,
+				rights[resource])
 		}
 	}
 	p, err = podsPlan(t, "1.15.12", "1.36.3", "split", twoRanges, "{}", "")

@@ -9,15 +9,17 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// closures are the sets of resources that must be located together, because a controller, the scheduler or a kubelet decides
-// about one by reading another. In the split layout they are what the two sides share.
+// closures are the sets of resources that must be located together, because a controller, the scheduler or a kubelet
+// decides about one by reading another. In the split layout they are what the two sides share.
 var closures = []struct {
 	name string // as in "pods and nodes"
 	keys []string
 }{
 	{"pods and nodes", []string{"controllers", "leases", "minions", "pods", "podtemplates", "runtimeclasses"}},
-	{"volumes and claims", []string{"csidrivers", "csinodes", "csistoragecapacities", "persistentvolumeclaims", "persistentvolumes", "storageclasses", "volumeattachments"}},
-	{"services and their addresses", []string{"endpointslices", "ipaddresses", "networkpolicies", "servicecidrs", "services/endpoints", "services/specs"}},
+	{"volumes and claims", []string{"csidrivers", "csinodes", "csistoragecapacities", "persistentvolumeclaims",
+		"persistentvolumes", "storageclasses", "volumeattachments"}},
+	{"services and their addresses", []string{"endpointslices", "ipaddresses", "networkpolicies", "servicecidrs",
+		"services/endpoints", "services/specs"}},
 	{"identities and what pods mount", []string{"configmaps", "secrets", "serviceaccounts"}},
 	{"namespaces and what is counted in them", []string{"events", "limitranges", "namespaces", "resourcequotas"}},
 }
@@ -80,8 +82,11 @@ func (p *placement) row(fact kubever.Resource) (Resource, error) {
 	if inModern {
 		row.Modern.Store = p.modernStore
 	}
-	if slices.ContainsFunc(p.poison, func(w kubever.StartupWrite) bool { return w.Resource == fact.Key && w.OffFlag == "runtime-config" }) {
-		row.Why = fmt.Sprintf("not served by the modern side: %s would write it at start, as %s, which %s cannot read", p.modern, row.Modern.StoredAs, p.legacy)
+	if slices.ContainsFunc(p.poison, func(w kubever.StartupWrite) bool {
+		return w.Resource == fact.Key && w.OffFlag == "runtime-config"
+	}) {
+		row.Why = fmt.Sprintf("not served by the modern side: %s would write it at start, as %s, which %s cannot "+
+			"read", p.modern, row.Modern.StoredAs, p.legacy)
 		row.Modern = pair.View{}
 		row.Owner = pair.OwnerLegacy
 		return row, nil
@@ -158,17 +163,22 @@ func (p *placement) owner(fact kubever.Resource, row *Resource) (pair.Owner, str
 	switch {
 	case legacyReads && modernReads:
 		return pair.OwnerShared, fmt.Sprintf("%s; each version reads what the other stores", together)
-	case modernReads && (p.file.Spec.Layout == spec.LayoutShared || !p.startupWrites(fact.Key) && !p.electsIn(fact.Key)):
-		return pair.OwnerLegacy, fmt.Sprintf("%s; %s cannot read the %s that %s stores, so only the legacy side may write",
+	case modernReads && (p.file.Spec.Layout == spec.LayoutShared || !p.startupWrites(fact.Key) &&
+		!p.electsIn(fact.Key)):
+		return pair.OwnerLegacy, fmt.Sprintf("%s; %s cannot read the %s that %s stores, so only the legacy side may "+
+			"write",
 			together, p.legacy, row.Modern.StoredAs, p.modern)
 	case p.file.Spec.Layout == spec.LayoutShared:
 		return pair.OwnerLegacy, fmt.Sprintf("%s; neither version reads what the other stores", together)
 	case modernReads && !p.startupWrites(fact.Key):
-		return pair.OwnerSplit, fmt.Sprintf("the controller manager of %s elects in it, as %s, which %s cannot read", p.modern, row.Modern.StoredAs, p.legacy)
+		return pair.OwnerSplit, fmt.Sprintf("the controller manager of %s elects in it, as %s, which %s cannot read",
+			p.modern, row.Modern.StoredAs, p.legacy)
 	case modernReads:
-		return pair.OwnerSplit, fmt.Sprintf("%s writes it by itself at start, as %s, which %s cannot read", p.modern, row.Modern.StoredAs, p.legacy)
+		return pair.OwnerSplit, fmt.Sprintf("%s writes it by itself at start, as %s, which %s cannot read", p.modern,
+			row.Modern.StoredAs, p.legacy)
 	default:
-		return pair.OwnerSplit, fmt.Sprintf("%s cannot read the %s that %s stores", p.modern, row.Legacy.StoredAs, p.legacy)
+		return pair.OwnerSplit, fmt.Sprintf("%s cannot read the %s that %s stores", p.modern, row.Legacy.StoredAs,
+			p.legacy)
 	}
 }
 
@@ -183,10 +193,12 @@ func (p *placement) pseudoOwner(fact kubever.Resource) (pair.Owner, string) {
 	return pair.OwnerSplit, "each API server keeps its own"
 }
 
-// reconcilerFlag turns off what the modern API server would write about its own address; every plan sets it where it exists.
+// reconcilerFlag turns off what the modern API server would write about its own address; every plan sets it where it
+// exists.
 const reconcilerFlag = "endpoint-reconciler-type"
 
-// startupWrites reports whether the modern API server writes the resource by itself when it starts as the plan starts it.
+// startupWrites reports whether the modern API server writes the resource by itself when it starts as the plan starts
+// it.
 func (p *placement) startupWrites(key string) bool {
 	for _, w := range kubever.StartupWrites(p.modern) {
 		if w.Resource == key && !w.OnlyWithRBAC && w.OffFlag != reconcilerFlag {
@@ -200,7 +212,8 @@ func (p *placement) startupWrites(key string) bool {
 func (p *placement) admits(fact kubever.Resource, wanted, layout pair.Owner) error {
 	switch {
 	case !fact.Overridable() && wanted != layout:
-		return fmt.Errorf("%s: %s: no override moves it in any version; in this layout its owner is %s", fact.Key, wanted, layout)
+		return fmt.Errorf("%s: %s: no override moves it in any version; in this layout its owner is %s", fact.Key,
+			wanted, layout)
 	case wanted == pair.OwnerSplit && p.legacyStore == p.modernStore:
 		return fmt.Errorf("%s: %s: both sides keep it in store %q", fact.Key, wanted, p.legacyStore)
 	case wanted != pair.OwnerModern && !fact.In(p.legacy):
@@ -211,17 +224,20 @@ func (p *placement) admits(fact kubever.Resource, wanted, layout pair.Owner) err
 	return nil
 }
 
-// locate moves the modern side's row to the legacy side's store when both must look at the same objects, and names the overrides.
+// locate moves the modern side's row to the legacy side's store when both must look at the same objects, and names the
+// overrides.
 func (p *placement) locate(fact kubever.Resource, row *Resource) {
-	if row.Owner == pair.OwnerSplit || row.Legacy.Store == "" || row.Modern.Store == "" || row.Modern.Store == row.Legacy.Store {
+	if row.Owner == pair.OwnerSplit || row.Legacy.Store == "" || row.Modern.Store == "" ||
+		row.Modern.Store == row.Legacy.Store {
 		return
 	}
 	row.Modern.Store = row.Legacy.Store
 	row.Overrides = overrideNames(fact, p.modern)
 }
 
-// overrideNames are the GROUP/RESOURCE entries for a resource: one for each group under which the version may choose to keep it.
-// Only the group that it chooses has an effect; --runtime-config can flip that choice, and an entry too many does no harm.
+// overrideNames are the GROUP/RESOURCE entries for a resource: one for each group under which the version may choose to
+// keep it. Only the group that it chooses has an effect; --runtime-config can flip that choice, and an entry too many
+// does no harm.
 func overrideNames(fact kubever.Resource, m kubever.Minor) []string {
 	if !fact.Overridable() {
 		return nil
@@ -255,8 +271,8 @@ func (p *placement) followServices(rows []Resource) {
 	}
 }
 
-// named finds what the spec says of a resource's owner: the last entry that names it. A star stands for what both versions have, since
-// only there is an owner to choose.
+// named finds what the spec says of a resource's owner: the last entry that names it. A star stands for what both
+// versions have, since only there is an owner to choose.
 func (p *placement) named(fact kubever.Resource) (entry int, ok bool) {
 	both := fact.In(p.legacy) && fact.In(p.modern) && fact.Overridable()
 	for i := len(p.file.Spec.Owners) - 1; i >= 0; i-- {

@@ -57,7 +57,8 @@ type AuditStatus struct {
 	Code int `json:"code"`
 }
 
-// auditLineBytes bounds one event. Servers limit requests to 3 MiB, and an event holds a request and a response at most.
+// auditLineBytes bounds one event. Servers limit requests to 3 MiB, and an event holds a request and a response at
+// most.
 const auditLineBytes = 16 << 20
 
 // ReadAudit reads the audit log of an API server, one JSON event per line, gzip or not, and hands each event to visit.
@@ -85,7 +86,8 @@ func ReadAudit(name string, r io.Reader, visit func(AuditEvent) error) error {
 			return fmt.Errorf("%s:%d: not an audit event in JSON: %w", name, number, brief(err))
 		}
 		if !strings.HasPrefix(event.APIVersion, "audit.k8s.io/") {
-			return fmt.Errorf("%s:%d: not an audit event: apiVersion %q, want audit.k8s.io/v1", name, number, event.APIVersion)
+			return fmt.Errorf("%s:%d: not an audit event: apiVersion %q, want audit.k8s.io/v1", name, number,
+				event.APIVersion)
 		}
 		events := []AuditEvent{event}
 		if event.Kind == "EventList" {
@@ -105,8 +107,8 @@ func ReadAudit(name string, r io.Reader, visit func(AuditEvent) error) error {
 	return nil
 }
 
-// Requests returns what had to be authorized for the event, and whether the server allowed it: the request itself, and with
-// impersonation first the right to act as each user and group. An event from before the decision has none.
+// Requests returns what had to be authorized for the event, and whether the server allowed it: the request itself, and
+// with impersonation first the right to act as each user and group. An event from before the decision has none.
 func (e AuditEvent) Requests() (requests []Request, allowed bool) {
 	if e.Stage == "RequestReceived" {
 		return nil, false
@@ -121,7 +123,8 @@ func (e AuditEvent) Requests() (requests []Request, allowed bool) {
 		q.User, q.Groups = as.Username, as.Groups
 	}
 	if o := e.ObjectRef; o != nil {
-		q.APIGroup, q.Resource, q.Subresource, q.Namespace, q.ObjectName = o.APIGroup, o.Resource, o.Subresource, o.Namespace, o.Name
+		q.APIGroup, q.Resource, q.Subresource, q.Namespace, q.ObjectName = o.APIGroup, o.Resource, o.Subresource,
+			o.Namespace, o.Name
 		return append(requests, q), allowed
 	}
 	q.Path = e.RequestURI
@@ -148,7 +151,8 @@ func impersonation(who Request, as AuditUser) []Request {
 	for _, group := range as.Groups {
 		switch {
 		case group == GroupAuthenticated || group == GroupUnauthenticated: // added by the server
-		case strings.HasPrefix(as.Username, serviceAccountPrefix) && strings.HasPrefix(group, "system:serviceaccounts"): // as well
+		// as well
+		case strings.HasPrefix(as.Username, serviceAccountPrefix) && strings.HasPrefix(group, "system:serviceaccounts"):
 		default:
 			requests = append(requests, act("", "groups", "", group))
 		}
@@ -169,7 +173,8 @@ func splitServiceAccount(user string) (namespace, name string, ok bool) {
 
 // UsageOptions say how what was used becomes rules.
 type UsageOptions struct {
-	// Groups are given the rights of their members: a request of somebody in one of them counts for the first that has them.
+	// Groups are given the rights of their members: a request of somebody in one of them counts for the first that has
+	// them.
 	Groups []string
 	// MaxNamespaces is how many namespaces a right may have before it is given in all of them; 0 is no limit.
 	MaxNamespaces int
@@ -225,7 +230,8 @@ func (u *Usage) Add(e AuditEvent) error {
 		}
 	}
 	if len(u.rights) > maxRights {
-		return fmt.Errorf("more than %d different rights were used; give them to groups, or limit the namespaces", maxRights)
+		return fmt.Errorf("more than %d different rights were used; give them to groups, or limit the namespaces",
+			maxRights)
 	}
 	return nil
 }
@@ -300,11 +306,14 @@ func (u *Usage) Policy() []Section {
 		}
 		bySubject[subject] = append(bySubject[subject], rules[i])
 	}
-	slices.SortFunc(subjects, func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	slices.SortFunc(subjects, func(a, b [2]string) int {
+		return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
+	})
 	var sections []Section
 	for _, subject := range subjects {
 		mine := bySubject[subject]
-		sections = append(sections, Section{Comment: fmt.Sprintf("%s: requests: %d.", mine[0].who(), requests[subject]), Rules: mine})
+		sections = append(sections, Section{Comment: fmt.Sprintf("%s: requests: %d.", mine[0].who(), requests[subject]),
+			Rules: mine})
 	}
 	return sections
 }

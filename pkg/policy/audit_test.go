@@ -29,19 +29,24 @@ func usage(t *testing.T, options UsageOptions, lines ...string) *Usage {
 func TestUsageBecomesTheSmallestPolicy(t *testing.T) {
 	ok := `"responseStatus":{"code":200},"annotations":{"authorization.k8s.io/decision":"allow"}`
 	pods := func(namespace string) string {
-		return `"requestURI":"/api/v1/x","objectRef":{"resource":"pods","namespace":"` + namespace + `","apiVersion":"v1"},`
+		return `"requestURI":"/api/v1/x","objectRef":{"resource":"pods","namespace":"` + namespace +
+			`","apiVersion":"v1"},`
 	}
 	lines := []string{
 		event("alice", `"devs","system:authenticated"`, "get", pods("a")+ok),
 		event("alice", `"devs","system:authenticated"`, "list", pods("a")+ok),
-		event("alice", `"devs","system:authenticated"`, "create", `"objectRef":{"resource":"deployments","apiGroup":"apps","namespace":"a","subresource":"scale"},`+ok),
-		event("alice", `"devs","system:authenticated"`, "get", `"objectRef":{"resource":"deployments","apiGroup":"apps","namespace":"a"},`+ok),
+		event("alice", `"devs","system:authenticated"`, "create",
+			`"objectRef":{"resource":"deployments","apiGroup":"apps","namespace":"a","subresource":"scale"},`+ok),
+		event("alice", `"devs","system:authenticated"`, "get",
+			`"objectRef":{"resource":"deployments","apiGroup":"apps","namespace":"a"},`+ok),
 		event("alice", `"devs","system:authenticated"`, "get", `"requestURI":"/apis/apps/v1?timeout=32s",`+ok),
 		event("alice", `"devs","system:authenticated"`, "get", `"requestURI":"/version",`+ok),
 		"",
 		// refused by authorization, refused by admission after authorization, refused without the annotation
-		event("bob", "", "get", pods("a")+`"responseStatus":{"code":403},"annotations":{"authorization.k8s.io/decision":"forbid"}`),
-		event("bob", "", "create", pods("b")+`"responseStatus":{"code":403},"annotations":{"authorization.k8s.io/decision":"allow"}`),
+		event("bob", "", "get",
+			pods("a")+`"responseStatus":{"code":403},"annotations":{"authorization.k8s.io/decision":"forbid"}`),
+		event("bob", "", "create",
+			pods("b")+`"responseStatus":{"code":403},"annotations":{"authorization.k8s.io/decision":"allow"}`),
 		event("bob", "", "delete", pods("c")+`"responseStatus":{"code":403}`),
 		// a request before its decision, a watch at its start and at its end
 		strings.Replace(event("carol", "", "watch", pods("a")+ok), "ResponseComplete", "RequestReceived", 1),
@@ -52,8 +57,10 @@ func TestUsageBecomesTheSmallestPolicy(t *testing.T) {
 		event("*", "", "get", pods("a")+ok),
 		event("dave", "", "get", `"requestURI":"/*",`+ok),
 		// impersonation
-		event("erin", "", "get", pods("a")+`"impersonatedUser":{"username":"system:serviceaccount:ci:bot","groups":["system:serviceaccounts","system:serviceaccounts:ci","system:authenticated"]},`+ok),
-		event("erin", "", "get", pods("a")+`"impersonatedUser":{"username":"alice","groups":["ops","system:authenticated"],"extra":{"scopes":["x"]}},`+ok),
+		event("erin", "", "get",
+			pods("a")+`"impersonatedUser":{"username":"system:serviceaccount:ci:bot","groups":["system:serviceaccounts","system:serviceaccounts:ci","system:authenticated"]},`+ok),
+		event("erin", "", "get",
+			pods("a")+`"impersonatedUser":{"username":"alice","groups":["ops","system:authenticated"],"extra":{"scopes":["x"]}},`+ok),
 	}
 	u := usage(t, UsageOptions{}, lines...)
 	want := `# user "alice": requests: 7.
@@ -81,7 +88,8 @@ func TestUsageBecomesTheSmallestPolicy(t *testing.T) {
 		t.Errorf("Policy (-want +got):\n%s", diff)
 	}
 	if u.Refused != 2 || u.Privileged != 1 || u.Undecided != 1 || len(u.Unspeakable) != 2 {
-		t.Errorf("counts: %d refused, %d privileged, %d undecided, unspeakable %v; want 2, 1, 1 and two", u.Refused, u.Privileged, u.Undecided, u.Unspeakable)
+		t.Errorf("counts: %d refused, %d privileged, %d undecided, unspeakable %v; want 2, 1, 1 and two", u.Refused,
+			u.Privileged, u.Undecided, u.Unspeakable)
 	}
 	// What was used is allowed by the policy, all of it.
 	index := NewAuthorizer(Rules(u.Policy()))
@@ -147,14 +155,17 @@ func TestReadAuditRefusesWhatIsNoLog(t *testing.T) {
 			t.Errorf("ReadAudit(%q) = %v, want an error with %q", text, err, want)
 		}
 	}
-	if err := ReadAudit("zeros", &endless{}, func(AuditEvent) error { return nil }); err == nil || !strings.Contains(err.Error(), "zeros:1: an event of more than") {
+	if err := ReadAudit("zeros", &endless{}, func(AuditEvent) error {
+		return nil
+	}); err == nil || !strings.Contains(err.Error(), "zeros:1: an event of more than") {
 		t.Errorf("ReadAudit of an endless line = %v, want an error that names the limit", err)
 	}
 }
 
 // TestUsageMemoryDoesNotGrowWithRequests reads 200,000 events of one kind without keeping them.
 func TestUsageMemoryDoesNotGrowWithRequests(t *testing.T) {
-	line := event("alice", `"devs"`, "get", `"objectRef":{"resource":"pods","namespace":"a"},"responseStatus":{"code":200}`) + "\n"
+	line := event("alice", `"devs"`, "get",
+		`"objectRef":{"resource":"pods","namespace":"a"},"responseStatus":{"code":200}`) + "\n"
 	u := NewUsage(UsageOptions{})
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -196,7 +207,8 @@ func (r *repeated) Read(p []byte) (int, error) {
 func TestNoCommentBecomesARule(t *testing.T) {
 	const everything = `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"eve","apiGroup":"*","resource":"*","namespace":"*"}}`
 	for _, end := range []string{"\n", "\r\n", "\r", "\v", "\f", "\u0085", "\u2028", "\u2029"} {
-		text := Format([]Section{{Comment: "eve" + end + everything + end + everything, Rules: []Rule{{User: "alice" + end + everything, Resource: "pods", Namespace: "a"}}}})
+		text := Format([]Section{{Comment: "eve" + end + everything + end + everything,
+			Rules: []Rule{{User: "alice" + end + everything, Resource: "pods", Namespace: "a"}}}})
 		rules, err := Parse("policy.jsonl", bytes.NewReader(text))
 		if err != nil || len(rules) != 1 || rules[0].User != "alice"+end+everything {
 			t.Errorf("a line that ends with %q: %v, %+v", end, err, rules)

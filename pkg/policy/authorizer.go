@@ -7,9 +7,9 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Authorizer decides requests by a policy, exactly as the server's own ABAC authorizer does, but by lookup: the cost of a
-// decision grows with the number of the request's groups, not with the number of rules, and nothing is allocated.
-// It never changes; it is safe for concurrent use.
+// Authorizer decides requests by a policy, exactly as the server's own ABAC authorizer does, but by lookup: the cost of
+// a decision grows with the number of the request's groups, not with the number of rules, and nothing is allocated. It
+// never changes; it is safe for concurrent use.
 type Authorizer struct {
 	rules []Rule
 
@@ -166,9 +166,10 @@ func (a *Authorizer) addSubjects(subjects map[[2]match]subjectEntry) {
 	}
 }
 
-// Authorize allows what a rule allows and has no opinion about the rest; it never denies and never fails. The reasons are the
-// server's own. It implements authorizer.Authorizer.
-func (a *Authorizer) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+// Authorize allows what a rule allows and has no opinion about the rest; it never denies and never fails. The reasons
+// are the server's own. It implements authorizer.Authorizer.
+func (a *Authorizer) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string,
+	error) {
 	if _, ok := a.Match(attributes); ok {
 		return authorizer.DecisionAllow, "", nil
 	}
@@ -276,10 +277,12 @@ func (q *query) askPrefixes(subject uint32) {
 	}
 }
 
-// RulesFor lists what the policy allows the user in the namespace, rule by rule in the order of the file, as the server's
-// authorizer does for a SelfSubjectRulesReview: a rule for another namespace is left out, its path included. The list is
-// complete and the error always nil. It implements authorizer.RuleResolver; its time grows with the number of rules.
-func (a *Authorizer) RulesFor(_ context.Context, info user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+// RulesFor lists what the policy allows the user in the namespace, rule by rule in the order of the file, as the
+// server's authorizer does for a SelfSubjectRulesReview: a rule for another namespace is left out, its path included.
+// The list is complete and the error always nil. It implements authorizer.RuleResolver; its time grows with the number
+// of rules.
+func (a *Authorizer) RulesFor(_ context.Context, info user.Info, namespace string) ([]authorizer.ResourceRuleInfo,
+	[]authorizer.NonResourceRuleInfo, bool, error) {
 	var resources []authorizer.ResourceRuleInfo
 	var paths []authorizer.NonResourceRuleInfo
 	for _, rule := range a.rules {

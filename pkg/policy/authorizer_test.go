@@ -11,8 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// allows is the language in its plainest form, rule by rule; the index must agree with it. test/abacdiff compares the index
-// with the server's own authorizer.
+// allows is the language in its plainest form, rule by rule; the index must agree with it. test/abacdiff compares the
+// index with the server's own authorizer.
 func allows(r Rule, a authorizer.Attributes) bool {
 	if !r.matchesSubject(a.GetUser()) || (r.Readonly && !a.IsReadOnly()) {
 		return false
@@ -23,7 +23,8 @@ func allows(r Rule, a authorizer.Attributes) bool {
 			(r.APIGroup == "*" || r.APIGroup == a.GetAPIGroup())
 	}
 	return r.NonResourcePath == a.GetPath() ||
-		(strings.HasSuffix(r.NonResourcePath, "*") && strings.HasPrefix(a.GetPath(), strings.TrimRight(r.NonResourcePath, "*")))
+		(strings.HasSuffix(r.NonResourcePath, "*") &&
+			strings.HasPrefix(a.GetPath(), strings.TrimRight(r.NonResourcePath, "*")))
 }
 
 func randomRequest(r *rand.Rand) authorizer.AttributesRecord {
@@ -32,9 +33,11 @@ func randomRequest(r *rand.Rand) authorizer.AttributesRecord {
 	for range r.IntN(4) {
 		info.Groups = append(info.Groups, pick("devs", "ops", GroupAuthenticated, "others", "*"))
 	}
-	a := authorizer.AttributesRecord{User: info, Verb: pick("get", "list", "watch", "create", "delete", "post", "head", "")}
+	a := authorizer.AttributesRecord{User: info,
+		Verb: pick("get", "list", "watch", "create", "delete", "post", "head", "")}
 	if a.ResourceRequest = r.IntN(3) > 0; a.ResourceRequest {
-		a.APIGroup, a.Resource, a.Namespace = pick("", "apps", "other", "*"), pick("", "pods", "secrets", "other", "*"), pick("", "a", "b", "other", "*")
+		a.APIGroup, a.Resource, a.Namespace = pick("", "apps", "other", "*"), pick("", "pods", "secrets", "other", "*"),
+			pick("", "a", "b", "other", "*")
 		a.Subresource, a.Name = pick("", "log"), pick("", "x")
 	} else {
 		a.Path = pick("", "/", "/api", "/api/", "/api/v1", "/api/v1/x", "/apis", "*", "/*", "api", "/api/v1*")
@@ -57,7 +60,8 @@ func TestAuthorizerAgreesWithThePlainReading(t *testing.T) {
 				}
 			}
 			if got, ok := index.Match(a); got != want || ok != (want != Rule{}) {
-				t.Fatalf("Match(%+v, %+v) = %v, %v, want %v of\n%s", a.User, a, got, ok, want, Format([]Section{{Rules: rules}}))
+				t.Fatalf("Match(%+v, %+v) = %v, %v, want %v of\n%s", a.User, a, got, ok, want,
+					Format([]Section{{Rules: rules}}))
 			}
 		}
 	}
@@ -106,7 +110,8 @@ func TestPrefixTreeFindsEveryPrefix(t *testing.T) {
 func manyRules(n int) []Rule {
 	rules := make([]Rule, n)
 	for i := range rules {
-		rule := Rule{Readonly: i%2 == 0, APIGroup: fmt.Sprintf("group-%d.example.com", i%50), Resource: fmt.Sprintf("things%d", i%100), Namespace: fmt.Sprintf("team-%d", i)}
+		rule := Rule{Readonly: i%2 == 0, APIGroup: fmt.Sprintf("group-%d.example.com", i%50),
+			Resource: fmt.Sprintf("things%d", i%100), Namespace: fmt.Sprintf("team-%d", i)}
 		switch i % 4 {
 		case 0:
 			rule.User = fmt.Sprintf("user-%d", i)
@@ -125,31 +130,36 @@ func manyRules(n int) []Rule {
 		case 2:
 			rule.APIGroup = "*"
 		case 3:
-			rule = Rule{User: rule.User, Group: rule.Group, Readonly: true, NonResourcePath: fmt.Sprintf("/apis/group-%d.example.com/*", i)}
+			rule = Rule{User: rule.User, Group: rule.Group, Readonly: true,
+				NonResourcePath: fmt.Sprintf("/apis/group-%d.example.com/*", i)}
 		}
 		rules[i] = rule
 	}
 	return rules
 }
 
-// benchRequests are requests all over a policy of n manyRules, allowed and refused, with as many groups as real users have.
+// benchRequests are requests all over a policy of n manyRules, allowed and refused, with as many groups as real users
+// have.
 func benchRequests(n int) []authorizer.Attributes {
 	var requests []authorizer.Attributes
 	for k := range 500 {
 		i := k * 7919 % n
 		info := func(name string) user.Info {
-			return &user.DefaultInfo{Name: name, Groups: []string{fmt.Sprintf("group-%d", i%1000), "group-5", "group-without-rules", GroupAuthenticated}}
+			return &user.DefaultInfo{Name: name,
+				Groups: []string{fmt.Sprintf("group-%d", i%1000), "group-5", "group-without-rules", GroupAuthenticated}}
 		}
 		resource := authorizer.AttributesRecord{
 			User: info(fmt.Sprintf("user-%d", i)), Verb: "get", ResourceRequest: true,
-			APIGroup: fmt.Sprintf("group-%d.example.com", i%50), Resource: fmt.Sprintf("things%d", i%100), Namespace: fmt.Sprintf("team-%d", i),
+			APIGroup: fmt.Sprintf("group-%d.example.com", i%50), Resource: fmt.Sprintf("things%d", i%100),
+			Namespace: fmt.Sprintf("team-%d", i),
 		}
 		refused := resource
 		refused.Verb, refused.APIGroup, refused.Resource = "delete", "", "pods"
 		stranger := resource
 		stranger.User = info("stranger")
 		requests = append(requests, resource, refused, stranger,
-			authorizer.AttributesRecord{User: info("stranger"), Verb: "get", Path: fmt.Sprintf("/apis/group-%d.example.com/v1", i)},
+			authorizer.AttributesRecord{User: info("stranger"), Verb: "get",
+				Path: fmt.Sprintf("/apis/group-%d.example.com/v1", i)},
 			authorizer.AttributesRecord{User: info("stranger"), Verb: "get", Path: "/healthz"})
 	}
 	return requests
@@ -192,7 +202,8 @@ func BenchmarkAuthorizeCostsTheSameForAnySize(b *testing.B) {
 	ratio := float64(best[1]) / float64(best[0])
 	b.ReportMetric(ratio, "times")
 	if ratio > 12 || best[1] > 10*time.Microsecond {
-		b.Errorf("a decision by 100,000 rules takes %v, by 10 rules %v; want about the same, and a microsecond", best[1], best[0])
+		b.Errorf("a decision by 100,000 rules takes %v, by 10 rules %v; want about the same, and a microsecond",
+			best[1], best[0])
 	}
 }
 

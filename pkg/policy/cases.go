@@ -18,8 +18,8 @@ const (
 	WantDeny  Want = "deny"
 )
 
-// Case is a request and what a policy should say to it.
-// Shape:  {"name":"no secrets","user":"alice","groups":["devs"],"verb":"get","resource":"secrets","namespace":"a","want":"deny"}
+// Case is a request and what a policy should say to it. Shape: {"name":"no
+// secrets","user":"alice","groups":["devs"],"verb":"get","resource":"secrets","namespace":"a","want":"deny"}
 type Case struct {
 	Name string `json:"name"`
 	Request
@@ -34,10 +34,10 @@ type CaseResult struct {
 	Passed bool `json:"passed"`
 }
 
-// ParseCases reads cases: JSON objects one after another, or YAML or JSON lists of them. The name is used in errors, and a case
-// without a name is called after its number.
-// Errors: a field that is not known, a case without a verb, with neither or both of resource and path, or that wants something
-// else than allow or deny; all are reported, joined. A file without cases is an error.
+// ParseCases reads cases: JSON objects one after another, or YAML or JSON lists of them. The name is used in errors,
+// and a case without a name is called after its number. Errors: a field that is not known, a case without a verb, with
+// neither or both of resource and path, or that wants something else than allow or deny; all are reported, joined. A
+// file without cases is an error.
 func ParseCases(name string, data []byte) ([]Case, error) {
 	var cases []Case
 	var problems []error
@@ -91,7 +91,8 @@ func parseCase(data []byte) (Case, error) {
 		return c, errors.New("no verb")
 	case c.Resource == "" && c.Path == "":
 		return c, errors.New("neither resource nor path")
-	case c.Path != "" && (c.Resource != "" || c.APIGroup != "" || c.Namespace != "" || c.Subresource != "" || c.ObjectName != ""):
+	case c.Path != "" && (c.Resource != "" || c.APIGroup != "" || c.Namespace != "" || c.Subresource != "" ||
+		c.ObjectName != ""):
 		return c, errors.New("a path and a resource: a request is for one of them")
 	case c.User == "" && len(c.Groups) == 0:
 		return c, errors.New("neither user nor groups")
@@ -99,7 +100,8 @@ func parseCase(data []byte) (Case, error) {
 	return c, nil
 }
 
-// RunCases asks the policy every case. Unless exactGroups, requests are in the groups that a server adds (Request.Authenticated).
+// RunCases asks the policy every case. Unless exactGroups, requests are in the groups that a server adds
+// (Request.Authenticated).
 func RunCases(by *Authorizer, cases []Case, exactGroups bool) []CaseResult {
 	results := make([]CaseResult, len(cases))
 	for i, c := range cases {

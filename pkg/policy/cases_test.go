@@ -9,7 +9,8 @@ import (
 
 func TestCasesAreReadFromEveryForm(t *testing.T) {
 	want := []Case{
-		{Name: "one", Request: Request{User: "alice", Groups: []string{"devs"}, Verb: "get", Resource: "pods", Namespace: "a"}, Want: WantAllow},
+		{Name: "one", Request: Request{User: "alice", Groups: []string{"devs"}, Verb: "get", Resource: "pods",
+			Namespace: "a"}, Want: WantAllow},
 		{Name: "case 2", Request: Request{User: "bob", Verb: "get", Path: "/metrics"}, Want: WantDeny},
 	}
 	for name, text := range map[string]string{
@@ -17,8 +18,10 @@ func TestCasesAreReadFromEveryForm(t *testing.T) {
 {"user":"bob","verb":"get","path":"/metrics","want":"deny"}
 `,
 		"JSON list": `[{"name":"one","user":"alice","groups":["devs"],"verb":"get","resource":"pods","namespace":"a","want":"allow"},{"user":"bob","verb":"get","path":"/metrics","want":"deny"}]`,
-		"YAML list": "# cases\n- {name: one, user: alice, groups: [devs], verb: get, resource: pods, namespace: a, want: allow}\n- {user: bob, verb: get, path: /metrics, want: deny}\n",
-		"documents": "---\nname: one\nuser: alice\ngroups: [devs]\nverb: get\nresource: pods\nnamespace: a\nwant: allow\n---\nuser: bob\nverb: get\npath: /metrics\nwant: deny\n",
+		"YAML list": "# cases\n- {name: one, user: alice, groups: [devs], verb: get, resource: pods, namespace: a, " +
+			"want: allow}\n- {user: bob, verb: get, path: /metrics, want: deny}\n",
+		"documents": "---\nname: one\nuser: alice\ngroups: [devs]\nverb: get\nresource: pods\nnamespace: a\nwant: " +
+			"allow\n---\nuser: bob\nverb: get\npath: /metrics\nwant: deny\n",
 	} {
 		got, err := ParseCases("cases", []byte(text))
 		if err != nil {
@@ -57,7 +60,8 @@ func TestRunCasesAddsTheGroupsOfAServer(t *testing.T) {
 	})
 	cases := []Case{
 		{Name: "user", Request: Request{User: "alice", Verb: "get", Resource: "pods"}, Want: WantAllow},
-		{Name: "account", Request: Request{User: "system:serviceaccount:ci:bot", Verb: "get", Resource: "secrets"}, Want: WantAllow},
+		{Name: "account", Request: Request{User: "system:serviceaccount:ci:bot", Verb: "get", Resource: "secrets"},
+			Want: WantAllow},
 		{Name: "anonymous", Request: Request{User: UserAnonymous, Verb: "get", Path: "/healthz"}, Want: WantAllow},
 		{Name: "anonymous pods", Request: Request{User: UserAnonymous, Verb: "get", Resource: "pods"}, Want: WantDeny},
 	}

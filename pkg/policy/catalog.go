@@ -17,8 +17,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// Catalog knows API groups and their resources: those of every Kubernetes version, those of the presets, and those of the
-// CustomResourceDefinitions that are added. It is how a typing error is told from a name nobody has heard of.
+// Catalog knows API groups and their resources: those of every Kubernetes version, those of the presets, and those of
+// the CustomResourceDefinitions that are added. It is how a typing error is told from a name nobody has heard of.
 type Catalog struct {
 	groups   map[string]map[string]catalogEntry
 	complete bool // CustomResourceDefinitions were added: what is not known does not exist
@@ -43,8 +43,10 @@ var builtinCatalog = sync.OnceValue(func() *Catalog {
 	for _, m := range kubever.Minors() {
 		for _, a := range kubever.APIResources(m) {
 			entry := c.groups[a.Group][a.Name]
-			c.add(a.Group, a.Name, catalogEntry{namespaced: a.Namespaced, source: "Kubernetes", builtin: true, kind: a.Kind, newest: m,
-				aliases: []string{strings.ToLower(a.Kind)}, subresources: append(entry.subresources, a.Subresources(m)...)})
+			c.add(a.Group, a.Name, catalogEntry{namespaced: a.Namespaced, source: "Kubernetes", builtin: true,
+				kind: a.Kind, newest: m,
+				aliases:      []string{strings.ToLower(a.Kind)},
+				subresources: append(entry.subresources, a.Subresources(m)...)})
 		}
 	}
 	// What authorizers are asked about although no server lists it: impersonation, signers, and the metrics API.
@@ -52,10 +54,13 @@ var builtinCatalog = sync.OnceValue(func() *Catalog {
 		group, resource, kind string
 		namespaced            bool
 	}{
-		{"", "users", "", false}, {"", "groups", "", false}, {"authentication.k8s.io", "userextras", "", false}, {"authentication.k8s.io", "uids", "", false},
-		{"certificates.k8s.io", "signers", "", false}, {"metrics.k8s.io", "nodes", "NodeMetrics", false}, {"metrics.k8s.io", "pods", "PodMetrics", true},
+		{"", "users", "", false}, {"", "groups", "", false}, {"authentication.k8s.io", "userextras", "", false},
+		{"authentication.k8s.io", "uids", "", false},
+		{"certificates.k8s.io", "signers", "", false}, {"metrics.k8s.io", "nodes", "NodeMetrics", false},
+		{"metrics.k8s.io", "pods", "PodMetrics", true},
 	} {
-		c.add(v.group, v.resource, catalogEntry{namespaced: v.namespaced, source: "Kubernetes", newest: kubever.Newest, builtin: true, kind: v.kind})
+		c.add(v.group, v.resource, catalogEntry{namespaced: v.namespaced, source: "Kubernetes", newest: kubever.Newest,
+			builtin: true, kind: v.kind})
 	}
 	for _, p := range Presets() {
 		for _, r := range p.Resources {
@@ -83,10 +88,10 @@ func (c *Catalog) add(group, resource string, entry catalogEntry) {
 	c.groups[group][resource] = entry
 }
 
-// AddCRDs adds the CustomResourceDefinitions of a YAML or JSON file: one or several documents, or a List of them. Documents of
-// other kinds are skipped. The name is used in errors. From then on a custom resource that is not in the catalog is taken for
-// one that does not exist.
-// Errors: a document that cannot be read, or a file without any CustomResourceDefinition.
+// AddCRDs adds the CustomResourceDefinitions of a YAML or JSON file: one or several documents, or a List of them.
+// Documents of other kinds are skipped. The name is used in errors. From then on a custom resource that is not in the
+// catalog is taken for one that does not exist. Errors: a document that cannot be read, or a file without any
+// CustomResourceDefinition.
 func (c *Catalog) AddCRDs(name string, data []byte) error {
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
 	added := 0
@@ -104,11 +109,14 @@ func (c *Catalog) AddCRDs(name string, data []byte) error {
 				continue
 			}
 			if d.Spec.Group == "" || d.Spec.Names.Plural == "" {
-				return fmt.Errorf("%s: document %d: CustomResourceDefinition %q without spec.group or spec.names.plural", name, number, d.Metadata.Name)
+				return fmt.Errorf("%s: document %d: CustomResourceDefinition %q without spec.group or "+
+					"spec.names.plural", name, number, d.Metadata.Name)
 			}
 			names := d.Spec.Names
-			aliases := append([]string{strings.ToLower(names.Kind), strings.ToLower(names.Singular)}, names.ShortNames...)
-			c.add(d.Spec.Group, names.Plural, catalogEntry{namespaced: d.Spec.Scope == "Namespaced", source: name, kind: names.Kind, aliases: aliases})
+			aliases := append([]string{strings.ToLower(names.Kind), strings.ToLower(names.Singular)},
+				names.ShortNames...)
+			c.add(d.Spec.Group, names.Plural, catalogEntry{namespaced: d.Spec.Scope == "Namespaced", source: name,
+				kind: names.Kind, aliases: aliases})
 			added++
 		}
 	}
@@ -176,10 +184,10 @@ func (c *Catalog) nearResource(group, resource string) (string, bool) {
 	return spelling.Nearest(resource, slices.Sorted(maps.Keys(c.groups[group])))
 }
 
-// ResolveResource reads a resource as people write it: RESOURCE[.GROUP][/SUBRESOURCE]. One without a group is in the core group
-// if that has it; otherwise it is in the one group that does, of several the one of the newest Kubernetes version. A trailing dot
-// ("deployments.") names the core group as it is. "*" and "*.GROUP" are all resources; "*" alone is those of every group.
-// Errors: an empty name, or several groups that are equally likely.
+// ResolveResource reads a resource as people write it: RESOURCE[.GROUP][/SUBRESOURCE]. One without a group is in the
+// core group if that has it; otherwise it is in the one group that does, of several the one of the newest Kubernetes
+// version. A trailing dot ("deployments.") names the core group as it is. "*" and "*.GROUP" are all resources; "*"
+// alone is those of every group. Errors: an empty name, or several groups that are equally likely.
 func (c *Catalog) ResolveResource(text string) (apiGroup, resource, subresource string, err error) {
 	name, subresource, hasSub := strings.Cut(text, "/")
 	resource, apiGroup, hasGroup := strings.Cut(name, ".")
@@ -211,12 +219,13 @@ func (c *Catalog) ResolveResource(text string) (apiGroup, resource, subresource 
 	case 1:
 		return groups[0], resource, subresource, nil
 	}
-	return "", "", "", fmt.Errorf("%q: in several groups; want one of %s.%s", text, resource, strings.Join(groups, ", "+resource+"."))
+	return "", "", "", fmt.Errorf("%q: in several groups; want one of %s.%s", text, resource,
+		strings.Join(groups, ", "+resource+"."))
 }
 
-// claimed reads what a claim is about, in the way of kubectl: the resource by its name, singular, kind or short name, in every group that
-// has that kind. With newest it is in one group only, that which ResolveResource chooses.
-// Errors: a word, a group or a subresource that no API has, with what was probably meant; words for several resources.
+// claimed reads what a claim is about, in the way of kubectl: the resource by its name, singular, kind or short name,
+// in every group that has that kind. With newest it is in one group only, that which ResolveResource chooses. Errors: a
+// word, a group or a subresource that no API has, with what was probably meant; words for several resources.
 func (c *Catalog) claimed(text string, newest bool) (groups []string, resource, subresource string, err error) {
 	name, subresource, hasSub := strings.Cut(text, "/")
 	word, group, hasGroup := strings.Cut(name, ".")
@@ -279,8 +288,8 @@ func (c *Catalog) plural(word string, groups []string) (string, error) {
 	return "", fmt.Errorf("%q: stands for several resources; want one of %s", word, strings.Join(names, ", "))
 }
 
-// groupsOfKind lists the groups with the resource, but for those where the name is that of another kind: pods of metrics.k8s.io are none.
-// With newest it is the one that ResolveResource chooses.
+// groupsOfKind lists the groups with the resource, but for those where the name is that of another kind: pods of
+// metrics.k8s.io are none. With newest it is the one that ResolveResource chooses.
 func (c *Catalog) groupsOfKind(resource string, newest bool) ([]string, error) {
 	all := c.groupsOf(resource)
 	first, _, _, err := c.ResolveResource(resource)
@@ -309,12 +318,14 @@ func (c *Catalog) checkSubresource(group, resource, subresource string) error {
 	if near, ok := spelling.Nearest(subresource, known); ok {
 		return fmt.Errorf("%s has no subresource %q; did you mean %q?", qualified(resource, group), subresource, near)
 	}
-	return fmt.Errorf("%s has no subresource %q; it has %s", qualified(resource, group), subresource, cmp.Or(strings.Join(known, ", "), "none"))
+	return fmt.Errorf("%s has no subresource %q; it has %s", qualified(resource, group), subresource,
+		cmp.Or(strings.Join(known, ", "), "none"))
 }
 
 func (c *Catalog) unknownGroup(group string) error {
 	if near, ok := c.nearGroup(group); ok {
-		return fmt.Errorf("no API has the group %q; did you mean %q? --crd FILE names the groups of custom resources", group, near)
+		return fmt.Errorf("no API has the group %q; did you mean %q? --crd FILE names the groups of custom resources",
+			group, near)
 	}
 	return fmt.Errorf("no API has the group %q; --crd FILE names the groups of custom resources", group)
 }

@@ -27,7 +27,8 @@ func (v *validation) checkSpelling(line *checkedLine, unversioned bool) {
 	case err != nil && !unversioned:
 		line.repair = line.explicit()
 		v.add("FUS214", place{line.number, 1}, line.rule.who(), line.repair.fix(),
-			"the line is not JSON, perhaps for a byte order mark; the server happens to read it as YAML, other tools will not")
+			"the line is not JSON, perhaps for a byte order mark; the server happens to read it as YAML, other tools "+
+				"will not")
 	case unversioned || string(version.value) != `"`+APIVersion+`"`:
 		at := place{line.number, start + 1}
 		if hasVersion {
@@ -40,18 +41,20 @@ func (v *validation) checkSpelling(line *checkedLine, unversioned bool) {
 		}
 		if strings.Contains(string(version.value), "__internal") {
 			v.add("FUS151", at, line.rule.who(), line.repair.fix(),
-				"apiVersion %s is the server's internal one: its fields are spelled differently, and a \"*\" includes anonymous requests", version.value)
+				"apiVersion %s is the server's internal one: its fields are spelled differently, and a \"*\" "+
+					"includes anonymous requests", version.value)
 			return
 		}
 		v.add("FUS150", at, line.rule.who(), line.repair.fix(),
-			"without apiVersion %q the server takes the line for a rule of version 0, which allows %s to %s", APIVersion, line.rule.who(), line.rule.what())
+			"without apiVersion %q the server takes the line for a rule of version 0, which allows %s to %s",
+			APIVersion, line.rule.who(), line.rule.what())
 	default:
 		v.checkFields(line, all)
 	}
 }
 
-// explicit writes out what the server makes of the line. A line that comes to allow everything to everybody without naming
-// anybody becomes a comment: nobody means that.
+// explicit writes out what the server makes of the line. A line that comes to allow everything to everybody without
+// naming anybody becomes a comment: nobody means that.
 func (line *checkedLine) explicit() *repaired {
 	everything := Rule{Group: GroupAuthenticated, APIGroup: "*", Resource: "*", Namespace: "*", NonResourcePath: "*"}
 	if line.rule.bare() == everything && !bytes.Contains(line.text, []byte(GroupAuthenticated)) {
@@ -62,7 +65,8 @@ func (line *checkedLine) explicit() *repaired {
 	return r
 }
 
-// authenticated is the rule without the literal "*" of the internal version: who is everybody becomes who is authenticated.
+// authenticated is the rule without the literal "*" of the internal version: who is everybody becomes who is
+// authenticated.
 func (r Rule) authenticated() Rule {
 	if r.everybody() {
 		r.User, r.Group = "", GroupAuthenticated
@@ -89,11 +93,13 @@ func (v *validation) checkFields(line *checkedLine, all []member) {
 		switch {
 		case m.key == "spec", strings.EqualFold(m.key, "apiVersion"), strings.EqualFold(m.key, "kind"):
 		case strings.EqualFold(m.key, "spec"):
-			v.add("FUS151", place{line.number, m.column()}, line.rule.who(), "", "field %q is ignored: the server knows only \"spec\"", m.key)
+			v.add("FUS151", place{line.number, m.column()}, line.rule.who(), "",
+				"field %q is ignored: the server knows only \"spec\"", m.key)
 		default:
 			message := fmt.Sprintf("field %q is ignored: the server reads only apiVersion, kind and spec", m.key)
 			if name, ok := fieldNamed(m.key); ok {
-				message = fmt.Sprintf("field %q beside spec is ignored, so %s; it belongs inside spec", m.key, consequence[name])
+				message = fmt.Sprintf("field %q beside spec is ignored, so %s; it belongs inside spec", m.key,
+					consequence[name])
 			}
 			v.add("FUS151", place{line.number, m.column()}, line.rule.who(), "", "%s", message)
 		}
@@ -140,14 +146,16 @@ func (v *validation) checkSpec(line *checkedLine) {
 		}
 		name, ok := fieldNamed(m.key)
 		if !ok {
-			v.add("FUS151", place{line.number, m.column()}, line.rule.who(), "", "field %q is ignored: the server knows %s", m.key, strings.Join(specFields, ", "))
+			v.add("FUS151", place{line.number, m.column()}, line.rule.who(), "",
+				"field %q is ignored: the server knows %s", m.key, strings.Join(specFields, ", "))
 			continue
 		}
 		so := consequence[name]
 		if _, given := find(line.spec, name); given {
 			so = fmt.Sprintf("what counts is the field %q beside it", name)
 		}
-		v.add("FUS151", place{line.number, m.column()}, line.rule.who(), "", "field %q is ignored, so %s; did you mean %q?", m.key, so, name)
+		v.add("FUS151", place{line.number, m.column()}, line.rule.who(), "",
+			"field %q is ignored, so %s; did you mean %q?", m.key, so, name)
 	}
 	v.checkTwice(line, line.spec)
 
@@ -214,32 +222,41 @@ func (v *validation) checkMeaning(line *checkedLine, rule Rule) {
 func (v *validation) checkSubject(line *checkedLine, rule Rule) {
 	switch {
 	case rule.User == "" && rule.Group == "":
-		v.add("FUS203", line.column("user"), rule.who(), "", "the rule names neither a user nor a group, so it is for nobody")
+		v.add("FUS203", line.column("user"), rule.who(), "",
+			"the rule names neither a user nor a group, so it is for nobody")
 		return
 	case len(rule.realParts()) == 0:
-		v.add("FUS203", line.column("resource"), rule.who(), "", "the rule names neither a resource nor a path, so it allows nothing")
+		v.add("FUS203", line.column("resource"), rule.who(), "",
+			"the rule names neither a resource nor a path, so it allows nothing")
 		return
 	case isGroupName(rule.User):
-		v.add("FUS203", line.column("user"), rule.who(), rule.suggest(func(r *Rule) { r.User, r.Group = "", rule.User }), "%q is a group; no user has this name", rule.User)
+		v.add("FUS203", line.column("user"), rule.who(), rule.suggest(func(r *Rule) {
+			r.User, r.Group = "", rule.User
+		}), "%q is a group; no user has this name", rule.User)
 	case isUserName(rule.Group):
-		v.add("FUS203", line.column("group"), rule.who(), rule.suggest(func(r *Rule) { r.User, r.Group = rule.Group, "" }), "%q is a user; no group has this name", rule.Group)
+		v.add("FUS203", line.column("group"), rule.who(), rule.suggest(func(r *Rule) {
+			r.User, r.Group = rule.Group, ""
+		}), "%q is a user; no group has this name", rule.Group)
 	}
 	if rule.Group == GroupMasters {
-		v.add("FUS153", line.column("group"), rule.who(), "", "whoever is in %s passes the server without any policy: the rule adds nothing, and leaving it out forbids nothing", GroupMasters)
+		v.add("FUS153", line.column("group"), rule.who(), "", "whoever is in %s passes the server without any "+
+			"policy: the rule adds nothing, and leaving it out forbids nothing", GroupMasters)
 	}
 	if rule.everybody() || rule.User == UserAnonymous || rule.Group == GroupUnauthenticated {
 		v.checkAnonymous(line, rule)
 	}
 }
 
-var systemGroups = []string{GroupAuthenticated, GroupUnauthenticated, GroupMasters, "system:serviceaccounts", "system:nodes", "system:bootstrappers"}
+var systemGroups = []string{GroupAuthenticated, GroupUnauthenticated, GroupMasters, "system:serviceaccounts",
+	"system:nodes", "system:bootstrappers"}
 
 func isGroupName(word string) bool {
 	return slices.Contains(systemGroups, word) || strings.HasPrefix(word, "system:serviceaccounts:")
 }
 
 func isUserName(word string) bool {
-	return word == UserAnonymous || strings.HasPrefix(word, serviceAccountPrefix) || strings.HasPrefix(word, "system:node:") || strings.HasPrefix(word, "system:kube-")
+	return word == UserAnonymous || strings.HasPrefix(word, serviceAccountPrefix) ||
+		strings.HasPrefix(word, "system:node:") || strings.HasPrefix(word, "system:kube-")
 }
 
 // harmless are the paths that API servers themselves show to everybody.
@@ -250,12 +267,19 @@ func (v *validation) checkAnonymous(line *checkedLine, rule Rule) {
 		switch {
 		case !p.isPath:
 			r := regionOf(p, verbsOf(p))
-			v.addSeverity(finding.Error, "FUS209", line.column("resource"), rule.who(), "", "requests without any credentials may %s", r.What())
+			v.addSeverity(finding.Error, "FUS209", line.column("resource"), rule.who(), "",
+				"requests without any credentials may %s", r.What())
 		case p.write:
-			v.addSeverity(finding.Error, "FUS209", line.column("nonResourcePath"), rule.who(), rule.suggest(func(r *Rule) { r.Readonly = true }), "requests without any credentials may write to path %q", rule.NonResourcePath)
+			v.addSeverity(finding.Error, "FUS209", line.column("nonResourcePath"), rule.who(),
+				rule.suggest(func(r *Rule) {
+					r.Readonly = true
+				}), "requests without any credentials may write to path %q", rule.NonResourcePath)
 		case !slices.ContainsFunc(harmless, func(path string) bool { return pathObject(path).covers(p.object) }):
-			v.add("FUS209", line.column("nonResourcePath"), rule.who(), rule.suggest(func(r *Rule) { r.NonResourcePath = "/healthz" }),
-				"requests without any credentials may read path %q, which says more than whether the server lives: discovery, metrics, perhaps logs and profiles", rule.NonResourcePath)
+			v.add("FUS209", line.column("nonResourcePath"), rule.who(), rule.suggest(func(r *Rule) {
+				r.NonResourcePath = "/healthz"
+			}),
+				"requests without any credentials may read path %q, which says more than whether the server lives: "+
+					"discovery, metrics, perhaps logs and profiles", rule.NonResourcePath)
 		}
 	}
 }
@@ -282,7 +306,8 @@ func (v *validation) checkWords(line *checkedLine, rule Rule) {
 		if better != field.value {
 			fix = rule.suggest(func(r *Rule) { field.set(r, better) })
 		}
-		v.add("FUS204", line.column(field.name), rule.who(), fix, "%s %q matches no request: %s", field.name, field.value, why)
+		v.add("FUS204", line.column(field.name), rule.who(), fix, "%s %q matches no request: %s", field.name,
+			field.value, why)
 	}
 }
 
@@ -369,7 +394,8 @@ func (v *validation) checkKnown(line *checkedLine, rule Rule) {
 	switch {
 	case entry.namespaced && rule.Namespace == "":
 		v.add("FUS207", line.column("namespace"), rule.who(), rule.suggest(func(r *Rule) { r.Namespace = "*" }),
-			"%s are in namespaces; without a namespace the rule allows only lists and watches over all of them at once", rule.Resource)
+			"%s are in namespaces; without a namespace the rule allows only lists and watches over all of them at "+
+				"once", rule.Resource)
 	case !entry.namespaced && rule.Namespace != "" && rule.Namespace != "*" && rule.Resource != "namespaces":
 		v.add("FUS207", line.column("namespace"), rule.who(), rule.suggest(func(r *Rule) { r.Namespace = "" }),
 			"%s are in no namespace, so the rule for namespace %q matches nothing", rule.Resource, rule.Namespace)
@@ -387,9 +413,11 @@ func (v *validation) checkUnknownGroup(line *checkedLine, rule Rule) {
 		v.add("FUS205", line.column("apiGroup"), rule.who(), rule.suggest(func(r *Rule) { r.APIGroup = near }),
 			"no Kubernetes version and no known software has API group %q; did you mean %q?", rule.APIGroup, near)
 	case catalog.complete:
-		v.add("FUS205", line.column("apiGroup"), rule.who(), "", "no Kubernetes version, no known software and none of the given CustomResourceDefinitions has API group %q", rule.APIGroup)
+		v.add("FUS205", line.column("apiGroup"), rule.who(), "", "no Kubernetes version, no known software and none "+
+			"of the given CustomResourceDefinitions has API group %q", rule.APIGroup)
 	default:
-		v.addSeverity(finding.Info, "FUS205", line.column("apiGroup"), rule.who(), "", "API group %q is not known; give its CustomResourceDefinitions to have it checked", rule.APIGroup)
+		v.addSeverity(finding.Info, "FUS205", line.column("apiGroup"), rule.who(), "",
+			"API group %q is not known; give its CustomResourceDefinitions to have it checked", rule.APIGroup)
 	}
 }
 
@@ -401,7 +429,8 @@ func (v *validation) checkUnknownResource(line *checkedLine, rule Rule) {
 	}
 	if elsewhere := catalog.groupsOf(rule.Resource); len(elsewhere) > 0 && catalog.builtin(rule.APIGroup) {
 		better := elsewhere[0]
-		if resolved, _, _, err := catalog.ResolveResource(rule.Resource); err == nil && slices.Contains(elsewhere, resolved) {
+		if resolved, _, _, err := catalog.ResolveResource(rule.Resource); err == nil &&
+			slices.Contains(elsewhere, resolved) {
 			better = resolved
 		}
 		v.add("FUS206", line.column("resource"), rule.who(), rule.suggest(func(r *Rule) { r.APIGroup = better }),
@@ -411,11 +440,15 @@ func (v *validation) checkUnknownResource(line *checkedLine, rule Rule) {
 	near, ok := catalog.nearResource(rule.APIGroup, rule.Resource)
 	switch {
 	case ok:
-		v.add("FUS206", line.column("resource"), rule.who(), rule.suggest(func(r *Rule) { r.Resource = near }), "%s has no resource %q; did you mean %q?", group, rule.Resource, near)
+		v.add("FUS206", line.column("resource"), rule.who(), rule.suggest(func(r *Rule) {
+			r.Resource = near
+		}), "%s has no resource %q; did you mean %q?", group, rule.Resource, near)
 	case catalog.complete || catalog.builtin(rule.APIGroup):
 		v.add("FUS206", line.column("resource"), rule.who(), "", "%s has no resource %q", group, rule.Resource)
 	default:
-		v.addSeverity(finding.Info, "FUS206", line.column("resource"), rule.who(), "", "resource %q of %s is not known; give its CustomResourceDefinition to have it checked", rule.Resource, group)
+		v.addSeverity(finding.Info, "FUS206", line.column("resource"), rule.who(), "",
+			"resource %q of %s is not known; give its CustomResourceDefinition to have it checked", rule.Resource,
+			group)
 	}
 }
 
@@ -431,10 +464,13 @@ func (v *validation) checkResourceOfAnyGroup(line *checkedLine, rule Rule) {
 		}
 	}
 	if near, ok := spelling.Nearest(rule.Resource, slices.Sorted(maps.Keys(names))); ok {
-		v.add("FUS206", line.column("resource"), rule.who(), rule.suggest(func(r *Rule) { r.Resource = near }), "no known group has a resource %q; did you mean %q?", rule.Resource, near)
+		v.add("FUS206", line.column("resource"), rule.who(), rule.suggest(func(r *Rule) {
+			r.Resource = near
+		}), "no known group has a resource %q; did you mean %q?", rule.Resource, near)
 		return
 	}
-	v.addSeverity(finding.Info, "FUS206", line.column("resource"), rule.who(), "", "no known group has a resource %q", rule.Resource)
+	v.addSeverity(finding.Info, "FUS206", line.column("resource"), rule.who(), "", "no known group has a resource %q",
+		rule.Resource)
 }
 
 func groupWords(groups []string) []string {
@@ -450,10 +486,12 @@ func groupWords(groups []string) []string {
 // UserControllers is the user of fusionctl's own controllers, which look for owners of every kind.
 const UserControllers = "fusionctl-controllers"
 
-// component reports whether a rule is for one of Kubernetes' own controllers, or for fusionctl's, which need to read far, and whether that one writes
-// everything: the garbage collector and the namespace controller delete what they do not know.
+// component reports whether a rule is for one of Kubernetes' own controllers, or for fusionctl's, which need to read
+// far, and whether that one writes everything: the garbage collector and the namespace controller delete what they do
+// not know.
 func component(rule Rule) (is, writesAll bool) {
-	if rule.User == "system:kube-controller-manager" || rule.User == "system:kube-scheduler" || rule.User == UserControllers {
+	if rule.User == "system:kube-controller-manager" || rule.User == "system:kube-scheduler" ||
+		rule.User == UserControllers {
 		return true, false
 	}
 	name, ok := strings.CutPrefix(rule.User, serviceAccountPrefix+metav1.NamespaceSystem+":")
@@ -470,7 +508,8 @@ var controllerAccounts = sync.OnceValue(func() map[string]bool {
 	for _, m := range kubever.Minors() {
 		for _, c := range kubever.Controllers(m) {
 			if c.ServiceAccount != "" {
-				accounts[c.ServiceAccount] = accounts[c.ServiceAccount] || slices.Contains(c.Writes, "*") || slices.Contains(c.Deletes, "*")
+				accounts[c.ServiceAccount] = accounts[c.ServiceAccount] || slices.Contains(c.Writes, "*") ||
+					slices.Contains(c.Deletes, "*")
 			}
 		}
 	}
@@ -488,7 +527,8 @@ func (v *validation) checkReach(line *checkedLine, rule Rule) {
 			continue
 		}
 		if p.write && p.object == (object{apiGroup: anything, resource: anything, namespace: anything}) {
-			v.add("FUS216", line.column("resource"), rule.who(), "", "the rule allows everything, secrets, exec and impersonation of anybody included")
+			v.add("FUS216", line.column("resource"), rule.who(), "",
+				"the rule allows everything, secrets, exec and impersonation of anybody included")
 			continue
 		}
 		in := func(resource string) bool {
@@ -496,14 +536,18 @@ func (v *validation) checkReach(line *checkedLine, rule Rule) {
 		}
 		broad := p.resource.any
 		if opened := openedByReads(in); len(opened) > 0 && (broad || !p.write) && !isComponent {
-			v.add("FUS152", line.column("resource"), rule.who(), "", "the right to read %s includes %s", readWord(rule), strings.Join(opened, "; "))
+			v.add("FUS152", line.column("resource"), rule.who(), "", "the right to read %s includes %s", readWord(rule),
+				strings.Join(opened, "; "))
 		}
 		if broad && in("secrets") && !isComponent {
-			v.add("FUS210", line.column("resource"), rule.who(), "", "the rule includes secrets: service account tokens, passwords and keys of %s", namespaceWord(rule.Namespace))
+			v.add("FUS210", line.column("resource"), rule.who(), "", "the rule includes secrets: service account "+
+				"tokens, passwords and keys of %s", namespaceWord(rule.Namespace))
 		}
 		if p.write && p.namespace.covers(equals("")) && (in("users") || in("groups")) {
 			v.add("FUS211", line.column("resource"), rule.who(), "",
-				"the rule includes the verb impersonate on users and groups: with it anybody in %s acts as anybody else, also as group %s, which no policy limits; name the core resources that are meant", rule.who(), GroupMasters)
+				"the rule includes the verb impersonate on users and groups: with it anybody in %s acts as anybody "+
+					"else, also as group %s, which no policy limits; name the core resources that are meant",
+				rule.who(), GroupMasters)
 		}
 	}
 }

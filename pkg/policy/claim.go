@@ -22,14 +22,14 @@ type Claim struct {
 //
 //	VERB WHAT [in NAMESPACE] [by SUBJECT]... [except SUBJECT]...
 //
-// VERB is read, write, any, or a verb of the API, which counts as a read or a write. WHAT is RESOURCE[.GROUP], *.GROUP, * or a
-// path (/metrics, /debug/*). RESOURCE is a name, a singular, a kind or a short name; without a group it is in every group that has it,
-// for WantAllow only in that of the newest version. Without "in", any namespace and none. SUBJECT is "user NAME", "group NAME" or
-// "serviceaccount NAMESPACE:NAME"; several after "by" hold at once. Words with spaces stand in double quotes; in "" is a request without
-// a namespace. A subresource is allowed and means its resource: rules cannot tell them apart. Of exec, attach, portforward and
-// proxy even a get is meant, since they do things through one.
-// Example: write deployments.apps in kube-system except group admins
-// Errors: words that no API has, since whatever is claimed of them is true, and claims that leave no request.
+// VERB is read, write, any, or a verb of the API, which counts as a read or a write. WHAT is RESOURCE[.GROUP], *.GROUP,
+// * or a path (/metrics, /debug/*). RESOURCE is a name, a singular, a kind or a short name; without a group it is in
+// every group that has it, for WantAllow only in that of the newest version. Without "in", any namespace and none.
+// SUBJECT is "user NAME", "group NAME" or "serviceaccount NAMESPACE:NAME"; several after "by" hold at once. Words with
+// spaces stand in double quotes; in "" is a request without a namespace. A subresource is allowed and means its
+// resource: rules cannot tell them apart. Of exec, attach, portforward and proxy even a get is meant, since they do
+// things through one. Example: write deployments.apps in kube-system except group admins Errors: words that no API has,
+// since whatever is claimed of them is true, and claims that leave no request.
 func ParseClaim(want Want, text string, catalog *Catalog) (Claim, error) {
 	words, err := splitWords(text)
 	if err != nil {
@@ -42,8 +42,10 @@ func ParseClaim(want Want, text string, catalog *Catalog) (Claim, error) {
 	return claim, nil
 }
 
-// apiVerbs are the verbs of requests, those that only authorizers are asked about, and the methods of requests for paths.
-var apiVerbs = []string{"approve", "attest", "bind", "connect", "create", "delete", "deletecollection", "escalate", "get", "head", "impersonate", "list",
+// apiVerbs are the verbs of requests, those that only authorizers are asked about, and the methods of requests for
+// paths.
+var apiVerbs = []string{"approve", "attest", "bind", "connect", "create", "delete", "deletecollection", "escalate",
+	"get", "head", "impersonate", "list",
 	"options", "patch", "post", "proxy", "put", "redirect", "sign", "update", "use", "watch"}
 
 func parseVerb(verb string) (Verbs, error) {
@@ -90,7 +92,8 @@ func parseClaim(want Want, words []string, catalog *Catalog) (Claim, error) {
 			words = words[2:]
 		case "by", "except":
 			if len(words) < 3 {
-				return Claim{}, fmt.Errorf("after %q: want user NAME, group NAME or serviceaccount NAMESPACE:NAME", words[0])
+				return Claim{}, fmt.Errorf("after %q: want user NAME, group NAME or serviceaccount NAMESPACE:NAME",
+					words[0])
 			}
 			subject, err := parseSubject(words[1], words[2])
 			if err != nil {
@@ -98,7 +101,8 @@ func parseClaim(want Want, words []string, catalog *Catalog) (Claim, error) {
 			}
 			switch {
 			case words[0] == "except" && subject.Name == "*":
-				return Claim{}, fmt.Errorf("except %s %q: excepts everybody, and leaves nothing to prove", words[1], words[2])
+				return Claim{}, fmt.Errorf("except %s %q: excepts everybody, and leaves nothing to prove", words[1],
+					words[2])
 			case words[0] == "except":
 				claim.Except = append(claim.Except, subject)
 			case subject.Kind == KindGroup:
@@ -127,7 +131,8 @@ func parseClaim(want Want, words []string, catalog *Catalog) (Claim, error) {
 func (c Claim) leavesSomebody(r Region) error {
 	unauthenticated := func(s Subject) bool { return s.Kind == KindGroup && s.Name == GroupUnauthenticated }
 	authenticated := func(s Subject) bool { return s.Kind == KindGroup && s.Name == GroupAuthenticated }
-	if c.excludes(Request{User: r.User, Groups: r.Groups}) || slices.ContainsFunc(c.Except, authenticated) && slices.ContainsFunc(c.Except, unauthenticated) {
+	if c.excludes(Request{User: r.User, Groups: r.Groups}) || slices.ContainsFunc(c.Except, authenticated) &&
+		slices.ContainsFunc(c.Except, unauthenticated) {
 		return errors.New("except: excepts everybody that the claim is about, and leaves nothing to prove")
 	}
 	return nil
@@ -234,9 +239,9 @@ type Violation struct {
 	Example Request `json:"example"`
 }
 
-// ProveDenied looks for rules that allow a request of the claim. None: no request of the claim is allowed, whoever makes it and
-// whatever words it has; that is a proof and no sample, as every rule has been asked. What stands outside of the policy does not
-// count, such as the privileges of group system:masters.
+// ProveDenied looks for rules that allow a request of the claim. None: no request of the claim is allowed, whoever
+// makes it and whatever words it has; that is a proof and no sample, as every rule has been asked. What stands outside
+// of the policy does not count, such as the privileges of group system:masters.
 func ProveDenied(rules []Rule, claim Claim) []Violation {
 	fresh := newNames(rules)
 	for _, s := range claim.Except {
@@ -250,7 +255,8 @@ func ProveDenied(rules []Rule, claim Claim) []Violation {
 				if authenticated := example.Authenticated(); !claim.excludes(authenticated) {
 					example = authenticated // as a server would ask
 				}
-				violations = append(violations, Violation{Rule: rule, Line: rule.Line, Text: rule.String(), Example: example})
+				violations = append(
+					violations, Violation{Rule: rule, Line: rule.Line, Text: rule.String(), Example: example})
 				break
 			}
 		}
@@ -285,7 +291,8 @@ func (c Claim) meetsIn(r Region, p part) (Region, bool) {
 		r.Groups = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(r.Groups), p.group.word))))
 	}
 	r.setObject(object)
-	// Only a part, or a claim, that asks for an excepted subject has nothing left: all others allow requests without it.
+	// Only a part, or a claim, that asks for an excepted subject has nothing left: all others allow requests without
+	// it.
 	return r, !c.excludes(Request{User: r.User, Groups: r.Groups})
 }
 
@@ -299,8 +306,8 @@ func (c Claim) excludes(q Request) bool {
 	})
 }
 
-// ProveAllowed checks that every request of the claim is allowed. The second result is false when some are not, and the first
-// one of those. Excepted subjects are not supported: rules cannot name who is not meant.
+// ProveAllowed checks that every request of the claim is allowed. The second result is false when some are not, and the
+// first one of those. Excepted subjects are not supported: rules cannot name who is not meant.
 func ProveAllowed(rules []Rule, claim Claim) (Request, bool) {
 	index := NewAuthorizer(rules)
 	var example Request
@@ -326,8 +333,8 @@ func ReachOf(rule Rule) Reach {
 	return Reach{Who: rule.who(), May: rule.what(), Line: rule.Line, Text: rule.String()}
 }
 
-// Who lists the rules that allow the request to somebody, whoever its user is: who may do this? The list is complete for the
-// policy; group system:masters may do everything besides.
+// Who lists the rules that allow the request to somebody, whoever its user is: who may do this? The list is complete
+// for the policy; group system:masters may do everything besides.
 func Who(rules []Rule, q Request) []Reach {
 	asked := object{isPath: true, path: q.Path}
 	if q.Path == "" {

@@ -26,28 +26,31 @@ func TestParseClaim(t *testing.T) {
 	in := func(namespace string) func(*Region) { return func(r *Region) { r.Namespace = namespace } }
 	except := func(c Claim, subjects ...Subject) Claim { c.Except = subjects; return c }
 	tests := map[string]Claim{
-		"write *":                           claim(WriteVerbs, []string{"*"}, "*"),
-		"write deployments.apps":            claim(WriteVerbs, []string{"apps"}, "deployments"),
-		"delete deployments":                claim(WriteVerbs, apps, "deployments"),
-		"list *.apps in a":                  claim(ReadVerbs, []string{"apps"}, "*", in("a")),
-		`any nodes in ""`:                   claim(AllVerbs, core, "nodes", in("")),
-		"any nodes":                         claim(AllVerbs, core, "nodes"), // those of metrics.k8s.io are no nodes
-		"create pods/exec":                  claim(AllVerbs, core, "pods"),
-		"create pods/log":                   claim(WriteVerbs, core, "pods"),
-		"write pods.":                       claim(WriteVerbs, core, "pods"),
-		"any pod":                           claim(AllVerbs, core, "pods"),
-		"any Pod in a":                      claim(AllVerbs, core, "pods", in("a")),
-		"any po":                            claim(AllVerbs, core, "pods"),
-		"any secret":                        claim(AllVerbs, core, "secrets"),
-		"write deploy":                      claim(WriteVerbs, apps, "deployments"),
-		"write Deployment.apps":             claim(WriteVerbs, []string{"apps"}, "deployments"),
-		"read events":                       claim(ReadVerbs, []string{"", "events.k8s.io"}, "events"),
-		"write ing":                         claim(WriteVerbs, []string{"extensions", "networking.internal.knative.dev", "networking.k8s.io"}, "ingresses"),
-		"write namespaces in a":             claim(WriteVerbs, core, "namespaces", in("a")),
-		"get rps.custom.metrics.k8s.io":     claim(ReadVerbs, []string{"custom.metrics.k8s.io"}, "rps"),
-		"read /debug/*":                     {Regions: []Region{{User: "*", Verbs: ReadVerbs, Path: "/debug/*"}}},
-		"write * by user al":                claim(WriteVerbs, []string{"*"}, "*", func(r *Region) { r.User = "al" }),
-		`write * by group "D U" by group a`: claim(WriteVerbs, []string{"*"}, "*", func(r *Region) { r.Groups = []string{"D U", "a"} }),
+		"write *":                claim(WriteVerbs, []string{"*"}, "*"),
+		"write deployments.apps": claim(WriteVerbs, []string{"apps"}, "deployments"),
+		"delete deployments":     claim(WriteVerbs, apps, "deployments"),
+		"list *.apps in a":       claim(ReadVerbs, []string{"apps"}, "*", in("a")),
+		`any nodes in ""`:        claim(AllVerbs, core, "nodes", in("")),
+		"any nodes":              claim(AllVerbs, core, "nodes"), // those of metrics.k8s.io are no nodes
+		"create pods/exec":       claim(AllVerbs, core, "pods"),
+		"create pods/log":        claim(WriteVerbs, core, "pods"),
+		"write pods.":            claim(WriteVerbs, core, "pods"),
+		"any pod":                claim(AllVerbs, core, "pods"),
+		"any Pod in a":           claim(AllVerbs, core, "pods", in("a")),
+		"any po":                 claim(AllVerbs, core, "pods"),
+		"any secret":             claim(AllVerbs, core, "secrets"),
+		"write deploy":           claim(WriteVerbs, apps, "deployments"),
+		"write Deployment.apps":  claim(WriteVerbs, []string{"apps"}, "deployments"),
+		"read events":            claim(ReadVerbs, []string{"", "events.k8s.io"}, "events"),
+		"write ing": claim(
+			WriteVerbs, []string{"extensions", "networking.internal.knative.dev", "networking.k8s.io"}, "ingresses"),
+		"write namespaces in a":         claim(WriteVerbs, core, "namespaces", in("a")),
+		"get rps.custom.metrics.k8s.io": claim(ReadVerbs, []string{"custom.metrics.k8s.io"}, "rps"),
+		"read /debug/*":                 {Regions: []Region{{User: "*", Verbs: ReadVerbs, Path: "/debug/*"}}},
+		"write * by user al":            claim(WriteVerbs, []string{"*"}, "*", func(r *Region) { r.User = "al" }),
+		`write * by group "D U" by group a`: claim(WriteVerbs, []string{"*"}, "*", func(r *Region) {
+			r.Groups = []string{"D U", "a"}
+		}),
 		"write * by serviceaccount ns:sa except group ops except user bob": except(
 			claim(WriteVerbs, []string{"*"}, "*", func(r *Region) { r.User = "system:serviceaccount:ns:sa" }),
 			Subject{Kind: KindGroup, Name: "ops"}, Subject{Kind: KindUser, Name: "bob"}),
@@ -63,7 +66,8 @@ func TestParseClaim(t *testing.T) {
 	for text, group := range map[string]string{"read deployments": "apps", "read ev": ""} {
 		got, err := ParseClaim(WantAllow, text, NewCatalog())
 		if err != nil || len(got.Regions) != 1 || got.Regions[0].APIGroup != group {
-			t.Errorf("that all of %q is allowed is about %+v, %v, want the group %q alone", text, got.Regions, err, group)
+			t.Errorf("that all of %q is allowed is about %+v, %v, want the group %q alone", text, got.Regions, err,
+				group)
 		}
 	}
 	for text, want := range map[string]string{
@@ -114,7 +118,8 @@ func TestClaimsAboutCustomResources(t *testing.T) {
 	}
 	for _, word := range []string{"widgets", "widget", "Widget", "wd", "wd.example.org", "widgets.example.org"} {
 		got, err := ParseClaim(WantDeny, "write "+word, catalog)
-		if err != nil || len(got.Regions) != 1 || got.Regions[0].APIGroup != "example.org" || got.Regions[0].Resource != "widgets" {
+		if err != nil || len(got.Regions) != 1 || got.Regions[0].APIGroup != "example.org" ||
+			got.Regions[0].Resource != "widgets" {
 			t.Errorf("write %s is about %+v, %v, want widgets.example.org", word, got.Regions, err)
 		}
 	}
@@ -122,8 +127,10 @@ func TestClaimsAboutCustomResources(t *testing.T) {
 
 // TestProofsAreAboutEveryGroup: a resource that is writable in one of its groups is writable.
 func TestProofsAreAboutEveryGroup(t *testing.T) {
-	rules := []Rule{{User: "alice", APIGroup: "extensions", Resource: "deployments", Namespace: "*", Line: 1}, {User: "alice", Resource: "secrets", Namespace: "*", Line: 2}}
-	for text, line := range map[string]int{"write deployments": 1, "any secret": 2, "any Secret": 2, "write deployments.apps": 0} {
+	rules := []Rule{{User: "alice", APIGroup: "extensions", Resource: "deployments", Namespace: "*", Line: 1},
+		{User: "alice", Resource: "secrets", Namespace: "*", Line: 2}}
+	for text, line := range map[string]int{"write deployments": 1, "any secret": 2, "any Secret": 2,
+		"write deployments.apps": 0} {
 		claim, err := ParseClaim(WantDeny, text, NewCatalog())
 		if err != nil {
 			t.Fatal(err)
@@ -144,7 +151,8 @@ func randomClaim(r *rand.Rand) Claim {
 		return randomClaim(r)
 	}
 	var c Claim
-	user, groups := []string{"*", "*", "alice", "bob"}[r.IntN(4)], [][]string{nil, nil, {"devs"}, {"devs", "ops"}}[r.IntN(4)]
+	user, groups := []string{"*", "*", "alice", "bob"}[r.IntN(4)],
+		[][]string{nil, nil, {"devs"}, {"devs", "ops"}}[r.IntN(4)]
 	verbs := []Verbs{ReadVerbs, WriteVerbs, AllVerbs}[r.IntN(3)]
 	for range 1 + r.IntN(2) {
 		region := regionOf(parts[r.IntN(len(parts))], verbs)
@@ -189,7 +197,8 @@ func TestProofsAreRight(t *testing.T) {
 			t.Fatalf("ProveDenied finds %+v, allowed are %v, by %s", violations, allowed, text)
 		}
 		for _, v := range violations {
-			if _, ok := index.Match(v.Example.Attributes()); !ok || !about(claim, v.Example) || claim.excludes(v.Example) {
+			if _, ok := index.Match(v.Example.Attributes()); !ok || !about(claim, v.Example) ||
+				claim.excludes(v.Example) {
 				t.Fatalf("ProveDenied shows %v, which is no counter-example of %s", v.Example, text)
 			}
 		}
@@ -214,7 +223,8 @@ func TestProveDeniedShowsRequestsAsServersGetThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := ProveDenied(rules, claim)
-	want := Request{User: "somebody", Groups: []string{"devs", GroupAuthenticated}, Verb: "create", APIGroup: "apps", Resource: "deployments", Namespace: "some-namespace"}
+	want := Request{User: "somebody", Groups: []string{"devs", GroupAuthenticated}, Verb: "create", APIGroup: "apps",
+		Resource: "deployments", Namespace: "some-namespace"}
 	if len(got) != 1 || got[0].Line != 3 || !cmp.Equal(got[0].Example, want) {
 		t.Errorf("ProveDenied = %+v, want one violation in line 3 with %v", got, want)
 	}
@@ -239,7 +249,8 @@ func TestWhoListsEverySubject(t *testing.T) {
 		request Request
 		want    []string
 	}{
-		{Request{Verb: "get", Resource: "pods", Namespace: "a"}, []string{`group "devs"`, `user "alice"`, `user "bob" in group "ops"`}},
+		{Request{Verb: "get", Resource: "pods", Namespace: "a"},
+			[]string{`group "devs"`, `user "alice"`, `user "bob" in group "ops"`}},
 		{Request{Verb: "create", Resource: "pods", Namespace: "b"}, []string{`user "bob" in group "ops"`}},
 		{Request{Verb: "get", Path: "/metrics"}, []string{`user "carol"`}},
 	} {

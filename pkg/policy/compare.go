@@ -16,12 +16,13 @@ type Comparison struct {
 type Excess struct {
 	Region Region   `json:"region"`
 	Except []Region `json:"except,omitempty"` // what the other policy allows of it; regions within the region
-	// Others are exceptions for who has the right under the other policy for another reason as well, such as one more group.
+	// Others are exceptions for who has the right under the other policy for another reason as well, such as one more
+	// group.
 	Others  []Region `json:"others,omitempty"`
 	Line    int      `json:"line,omitempty"` // of the first rule that allows the region
 	Example Request  `json:"example"`        // one of the requests
-	// Unlikely tells that no request differs that comes through an API server's authentication: a user that it knows is always
-	// in group system:authenticated, and the other policy allows the region to that group.
+	// Unlikely tells that no request differs that comes through an API server's authentication: a user that it knows is
+	// always in group system:authenticated, and the other policy allows the region to that group.
 	Unlikely bool `json:"unlikely,omitempty"`
 }
 
@@ -37,9 +38,10 @@ func (e Excess) String() string {
 	return e.Region.String() + ", except: " + strings.Join(what, "; ")
 }
 
-// Compare computes what is gained and lost from the rules before to the rules after. It is complete and exact: a request is
-// allowed by one policy and not by the other if and only if it is in one of the regions and in none of that one's exceptions.
-// Requests that name neither a resource nor a path do not count. The words of the rules must be UTF-8, as parsed ones are.
+// Compare computes what is gained and lost from the rules before to the rules after. It is complete and exact: a
+// request is allowed by one policy and not by the other if and only if it is in one of the regions and in none of that
+// one's exceptions. Requests that name neither a resource nor a path do not count. The words of the rules must be
+// UTF-8, as parsed ones are.
 //
 // The regions are as few and as large as possible, and sorted.
 func Compare(before, after []Rule) Comparison {
@@ -108,8 +110,8 @@ func (e *Excess) except(p part, parts []part) {
 	slices.SortFunc(e.Others, compareRegions)
 }
 
-// partIndex finds the parts that meet a given one without looking at all of them: for each field it knows which parts ask for
-// which word, and it walks the shortest of the lists.
+// partIndex finds the parts that meet a given one without looking at all of them: for each field it knows which parts
+// ask for which word, and it walks the shortest of the lists.
 type partIndex struct {
 	parts  []part
 	fields [5]map[match][]int
@@ -136,9 +138,9 @@ func (p part) indexed() [5]match {
 	return [5]match{p.user, p.apiGroup, p.resource, p.namespace, equals("resource")}
 }
 
-// within lists, for each of the parts that meets p in some of the verbs, what they have in common. What is returned holds only
-// the conditions that it adds to those of p: its user is anything when it allows whoever p allows. It is not to be asked for
-// its write when the verbs are only writes.
+// within lists, for each of the parts that meets p in some of the verbs, what they have in common. What is returned
+// holds only the conditions that it adds to those of p: its user is anything when it allows whoever p allows. It is not
+// to be asked for its write when the verbs are only writes.
 func (x *partIndex) within(p part, verbs Verbs) []part {
 	var shortest [2][]int
 	found := false
@@ -201,15 +203,16 @@ func (taken names) or(word, fresh string) string {
 	return word
 }
 
-// example is a request of the region that is fresh wherever the region allows anything. The other policy allows it only if it
-// allows the whole region.
+// example is a request of the region that is fresh wherever the region allows anything. The other policy allows it only
+// if it allows the whole region.
 func (taken names) example(r Region, otherwise *Authorizer) Request {
 	q := Request{User: taken.or(r.User, "somebody"), Groups: r.Groups, Verb: "get"}
 	if r.Path == "" {
 		if r.Verbs.writes() {
 			q.Verb = "create"
 		}
-		q.APIGroup, q.Resource, q.Namespace = taken.or(r.APIGroup, "some.group"), taken.or(r.Resource, "somethings"), taken.or(r.Namespace, "some-namespace")
+		q.APIGroup, q.Resource, q.Namespace = taken.or(r.APIGroup, "some.group"), taken.or(r.Resource, "somethings"),
+			taken.or(r.Namespace, "some-namespace")
 		return q
 	}
 	if r.Verbs.writes() {

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// everyRequest lists one request of every class that rules made by randomRule can tell apart: each word that they use and a
-// fresh one in every field, every set of groups, a read and a write.
+// everyRequest lists one request of every class that rules made by randomRule can tell apart: each word that they use
+// and a fresh one in every field, every set of groups, a read and a write.
 func everyRequest() []Request {
 	var requests []Request
 	groups := []string{"devs", "ops", GroupAuthenticated, "others"}
@@ -33,7 +33,8 @@ func everyRequest() []Request {
 					}
 				}
 				q.APIGroup, q.Resource, q.Namespace = "", "", ""
-				for _, q.Path = range []string{"/", "/x", "/api", "/api/", "/api/x", "/api/v1", "/api/v1/", "/api/v1x", "/api/v1/x", "x", "*"} {
+				for _, q.Path = range []string{"/", "/x", "/api", "/api/", "/api/x", "/api/v1", "/api/v1/", "/api/v1x",
+					"/api/v1/x", "x", "*"} {
 					requests = append(requests, q)
 				}
 			}
@@ -42,8 +43,8 @@ func everyRequest() []Request {
 	return requests
 }
 
-// TestCompareIsExact checks, for every class of requests, that the comparison says "gained" or "lost" exactly where the two
-// policies decide differently.
+// TestCompareIsExact checks, for every class of requests, that the comparison says "gained" or "lost" exactly where the
+// two policies decide differently.
 func TestCompareIsExact(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	requests := everyRequest()
@@ -68,7 +69,8 @@ func TestCompareIsExact(t *testing.T) {
 			_, allowedBefore := was.Match(e.Example.Attributes())
 			_, allowedAfter := is.Match(e.Example.Attributes())
 			if allowedBefore || !allowedAfter {
-				t.Fatalf("example %v of %v: allowed before: %v, after: %v\n%s", e.Example, e, allowedBefore, allowedAfter, explain(before, after, comparison))
+				t.Fatalf("example %v of %v: allowed before: %v, after: %v\n%s", e.Example, e, allowedBefore,
+					allowedAfter, explain(before, after, comparison))
 			}
 		}
 	}
@@ -83,7 +85,8 @@ func contains(excesses []Excess, q Request) bool {
 
 func explain(before, after []Rule, c Comparison) string {
 	text, _ := json.MarshalIndent(c, "", "  ")
-	return fmt.Sprintf("before:\n%safter:\n%s%s", Format([]Section{{Rules: before}}), Format([]Section{{Rules: after}}), text)
+	return fmt.Sprintf("before:\n%safter:\n%s%s", Format([]Section{{Rules: before}}), Format([]Section{{Rules: after}}),
+		text)
 }
 
 func TestCompareSaysItInFewWords(t *testing.T) {
@@ -96,21 +99,26 @@ func TestCompareSaysItInFewWords(t *testing.T) {
 		{"nothing", []Rule{everything}, []Rule{everything, {Group: "devs", Resource: "pods", Line: 2}}, nil, nil},
 		{"a rule", nil, []Rule{{User: "alice", Resource: "pods", Namespace: "a", Readonly: true}},
 			[]string{`user "alice" may read pods in namespace "a"`}, nil},
-		{"writes", []Rule{{Group: "devs", APIGroup: "apps", Resource: "deployments", Namespace: "*", Readonly: true}}, []Rule{{Group: "devs", APIGroup: "apps", Resource: "*", Namespace: "*"}},
-			[]string{`group "devs" may read and write every resource of group apps, except: read deployments.apps`}, nil},
-		{"readonly fixed", []Rule{{Group: "devs", Resource: "pods", Namespace: "*"}}, []Rule{{Group: "devs", Resource: "pods", Namespace: "*", Readonly: true}},
+		{"writes", []Rule{{Group: "devs", APIGroup: "apps", Resource: "deployments", Namespace: "*", Readonly: true}},
+			[]Rule{{Group: "devs", APIGroup: "apps", Resource: "*", Namespace: "*"}},
+			[]string{`group "devs" may read and write every resource of group apps, except: read deployments.apps`},
+			nil},
+		{"readonly fixed", []Rule{{Group: "devs", Resource: "pods", Namespace: "*"}},
+			[]Rule{{Group: "devs", Resource: "pods", Namespace: "*", Readonly: true}},
 			nil, []string{`group "devs" may write pods`}},
 		{"narrowed", []Rule{everything}, []Rule{{Group: "devs", APIGroup: "apps", Resource: "*", Namespace: "*"}},
 			nil, []string{`group "devs" may read and write every resource, except: read and write every resource of group apps`, `group "devs" may read and write every path`}},
 		{"paths", []Rule{{Group: "devs", NonResourcePath: "/api/*"}}, []Rule{{Group: "devs", NonResourcePath: "/api*"}},
 			[]string{`group "devs" may read and write path "/api*", except: read and write path "/api/*"`}, nil},
-		{"another group", []Rule{{Group: "ops", Resource: "pods", Namespace: "*"}}, []Rule{{Group: "devs", Resource: "pods", Namespace: "*"}},
+		{"another group", []Rule{{Group: "ops", Resource: "pods", Namespace: "*"}},
+			[]Rule{{Group: "devs", Resource: "pods", Namespace: "*"}},
 			[]string{`group "devs" may read and write pods`}, []string{`group "ops" may read and write pods`}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := Compare(test.before, test.after)
-			if diff := cmp.Diff([][]string{test.gained, test.lost}, [][]string{sentences(c.Gained), sentences(c.Lost)}); diff != "" {
+			if diff := cmp.Diff([][]string{test.gained, test.lost},
+				[][]string{sentences(c.Gained), sentences(c.Lost)}); diff != "" {
 				t.Errorf("Compare (-want +got):\n%s", diff)
 			}
 		})
@@ -125,7 +133,8 @@ func sentences(excesses []Excess) []string {
 	return sentences
 }
 
-// TestCompareMarksWhatAuthenticationRulesOut: alice is always in system:authenticated, so a rule of her own adds nothing.
+// TestCompareMarksWhatAuthenticationRulesOut: alice is always in system:authenticated, so a rule of her own adds
+// nothing.
 func TestCompareMarksWhatAuthenticationRulesOut(t *testing.T) {
 	everyone := Rule{Group: GroupAuthenticated, Resource: "pods", Namespace: "*"}
 	alice := Rule{User: "alice", Resource: "pods", Namespace: "*"}
@@ -151,12 +160,17 @@ func TestCompareOfLargePoliciesIsQuick(t *testing.T) {
 
 func TestRegionsReadAsSentences(t *testing.T) {
 	for want, r := range map[string]Region{
-		`everybody may read every path`:                                                   {User: "*", Verbs: ReadVerbs, Path: "*"},
-		`group "a" may read and write pods outside of namespaces`:                         {User: "*", Groups: []string{"a"}, Verbs: AllVerbs, Resource: "pods"},
-		`whoever is in groups "a", "b" and "c" may write every resource in namespace "n"`: {User: "*", Groups: []string{"a", "b", "c"}, Verbs: WriteVerbs, APIGroup: "*", Resource: "*", Namespace: "n"},
-		`user "u" in groups "a" and "b" may read every resource of the core group`:        {User: "u", Groups: []string{"a", "b"}, Verbs: ReadVerbs, Resource: "*", Namespace: "*"},
-		`user "u" in group "a" may write deployments of every group`:                      {User: "u", Groups: []string{"a"}, Verbs: WriteVerbs, APIGroup: "*", Resource: "deployments", Namespace: "*"},
-		`user "u" may write path "/x*"`:                                                   {User: "u", Verbs: WriteVerbs, Path: "/x*"},
+		`everybody may read every path`: {User: "*", Verbs: ReadVerbs,
+			Path: "*"},
+		`group "a" may read and write pods outside of namespaces`: {
+			User: "*", Groups: []string{"a"}, Verbs: AllVerbs, Resource: "pods"},
+		`whoever is in groups "a", "b" and "c" may write every resource in namespace "n"`: {User: "*",
+			Groups: []string{"a", "b", "c"}, Verbs: WriteVerbs, APIGroup: "*", Resource: "*", Namespace: "n"},
+		`user "u" in groups "a" and "b" may read every resource of the core group`: {
+			User: "u", Groups: []string{"a", "b"}, Verbs: ReadVerbs, Resource: "*", Namespace: "*"},
+		`user "u" in group "a" may write deployments of every group`: {User: "u", Groups: []string{"a"},
+			Verbs: WriteVerbs, APIGroup: "*", Resource: "deployments", Namespace: "*"},
+		`user "u" may write path "/x*"`: {User: "u", Verbs: WriteVerbs, Path: "/x*"},
 	} {
 		if got := r.String(); got != want {
 			t.Errorf("%+v = %s, want %s", r, got, want)

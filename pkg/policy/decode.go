@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// The server decodes a line with the universal decoder of a scheme that knows three versions of one kind. What that decoder
-// accepts (YAML, protobuf framing, any case of "kind", the last of two equal keys) is too odd to write again: these are the
-// same types in the same kind of scheme, read by the same library.
+// The server decodes a line with the universal decoder of a scheme that knows three versions of one kind. What that
+// decoder accepts (YAML, protobuf framing, any case of "kind", the last of two equal keys) is too odd to write again:
+// these are the same types in the same kind of scheme, read by the same library.
 
 const groupName = "abac.authorization.kubernetes.io"
 
@@ -108,10 +108,11 @@ func newDecoder() *decoder {
 	add("v1beta1", &v1beta1Policy{})
 	add("v0", &v0Policy{})
 	for _, err := range []error{
-		scheme.AddConversionFunc((*v1beta1Policy)(nil), (*internalPolicy)(nil), func(in, out any, _ conversion.Scope) error {
-			convertV1beta1(in.(*v1beta1Policy), out.(*internalPolicy))
-			return nil
-		}),
+		scheme.AddConversionFunc((*v1beta1Policy)(nil), (*internalPolicy)(nil),
+			func(in, out any, _ conversion.Scope) error {
+				convertV1beta1(in.(*v1beta1Policy), out.(*internalPolicy))
+				return nil
+			}),
 		scheme.AddConversionFunc((*v0Policy)(nil), (*internalPolicy)(nil), func(in, out any, _ conversion.Scope) error {
 			convertV0(in.(*v0Policy), out.(*internalPolicy))
 			return nil
@@ -124,8 +125,8 @@ func newDecoder() *decoder {
 	return &decoder{scheme: scheme, universal: serializer.NewCodecFactory(scheme).UniversalDecoder()}
 }
 
-// decode reads one line that is neither blank nor a comment. Unversioned tells that the server took it for a v0 line, because
-// it names no version or no kind.
+// decode reads one line that is neither blank nor a comment. Unversioned tells that the server took it for a v0 line,
+// because it names no version or no kind.
 func (d *decoder) decode(data []byte) (rule Rule, unversioned bool, err error) {
 	object, _, err := d.universal.Decode(data, nil, nil)
 	if err != nil {
@@ -150,6 +151,7 @@ func (d *decoder) decode(data []byte) (rule Rule, unversioned bool, err error) {
 func ruleOf(spec internalSpec) Rule {
 	return Rule{
 		User: spec.User, Group: spec.Group, Readonly: spec.Readonly,
-		APIGroup: spec.APIGroup, Resource: spec.Resource, Namespace: spec.Namespace, NonResourcePath: spec.NonResourcePath,
+		APIGroup: spec.APIGroup, Resource: spec.Resource, Namespace: spec.Namespace,
+		NonResourcePath: spec.NonResourcePath,
 	}
 }

@@ -18,8 +18,8 @@ type member struct {
 // column is the 1-based byte column of the key.
 func (m member) column() int { return m.keyAt + 1 }
 
-// members reads the JSON object that begins at the offset of the line. It returns the offset behind the object, so that the
-// caller sees what follows.
+// members reads the JSON object that begins at the offset of the line. It returns the offset behind the object, so that
+// the caller sees what follows.
 func members(line []byte, offset int) ([]member, int, error) {
 	decoder := json.NewDecoder(bytes.NewReader(line[offset:]))
 	at := func() int { return offset + int(decoder.InputOffset()) }

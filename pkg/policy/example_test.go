@@ -34,7 +34,9 @@ func Example() {
 
 // A line without apiVersion is the worst of the traps: the server takes it for a rule that allows everything.
 func ExampleValidate() {
-	report, err := policy.Validate("policy.jsonl", strings.NewReader(`{"kind":"Policy","spec":{"user":"alice","resource":"configmaps","namespace":"a"}}`), policy.Options{})
+	report, err := policy.Validate("policy.jsonl",
+		strings.NewReader(`{"kind":"Policy","spec":{"user":"alice","resource":"configmaps","namespace":"a"}}`),
+		policy.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -43,8 +45,7 @@ func ExampleValidate() {
 		fmt.Printf("%s:%d:%d: %s %s\n", f.File, f.Line, f.Column, f.Severity, f.Rule)
 	}
 	os.Stdout.Write(report.Fixed)
-	// Output:
-	// policy.jsonl:1:1: error FUS150
+	// Output: policy.jsonl:1:1: error FUS150
 	// {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"alice","apiGroup":"","resource":"configmaps","namespace":"a"}}
 }
 

@@ -29,8 +29,8 @@ func Format(sections []Section) []byte {
 	return out
 }
 
-// commentLines wraps a comment; a line break in it stays one. A word too long for a line is cut, since the server reads no line over 64 KiB,
-// not even a comment.
+// commentLines wraps a comment; a line break in it stays one. A word too long for a line is cut, since the server reads
+// no line over 64 KiB, not even a comment.
 func commentLines(text string) []string {
 	var lines []string
 	for paragraph := range strings.Lines(text) {

@@ -19,17 +19,20 @@ type Intent struct {
 	Grants []Grant `json:"grants"`
 }
 
-// Grant allows every subject every combination of the API groups, resources and namespaces, and every path. It reads like an
-// RBAC rule, less what ABAC cannot say: single verbs, object names, subresources.
+// Grant allows every subject every combination of the API groups, resources and namespaces, and every path. It reads
+// like an RBAC rule, less what ABAC cannot say: single verbs, object names, subresources.
 type Grant struct {
-	Subjects         []Subject `json:"subjects"`
-	APIGroups        []string  `json:"apiGroups,omitempty"`        // "" is the core group, "*" all
-	Resources        []string  `json:"resources,omitempty"`        // plural names without group; "*" all. A resource always includes its subresources
-	Namespaces       []string  `json:"namespaces,omitempty"`       // "*" all and cluster-scoped; "" cluster-scoped objects and lists over all namespaces
-	NonResourcePaths []string  `json:"nonResourcePaths,omitempty"` // "/healthz", "/apis/*" or "*"
-	ReadOnly         bool      `json:"readOnly,omitempty"`         // get, list and watch
-	Purpose          Purpose   `json:"purpose,omitempty"`          // what the grant is for; rules about users go by it
-	Why              string    `json:"why"`                        // one sentence, printed as a comment above the rules; grants with the same one stand together
+	Subjects  []Subject `json:"subjects"`
+	APIGroups []string  `json:"apiGroups,omitempty"` // "" is the core group, "*" all
+	// plural names without group; "*" all. A resource always includes its subresources
+	Resources []string `json:"resources,omitempty"`
+	// "*" all and cluster-scoped; "" cluster-scoped objects and lists over all namespaces
+	Namespaces       []string `json:"namespaces,omitempty"`
+	NonResourcePaths []string `json:"nonResourcePaths,omitempty"` // "/healthz", "/apis/*" or "*"
+	ReadOnly         bool     `json:"readOnly,omitempty"`         // get, list and watch
+	Purpose          Purpose  `json:"purpose,omitempty"`          // what the grant is for; rules about users go by it
+	// one sentence, printed as a comment above the rules; grants with the same one stand together
+	Why string `json:"why"`
 }
 
 // Purpose is what a grant is for.
@@ -74,14 +77,16 @@ func Rules(sections []Section) []Rule {
 	return rules
 }
 
-// Generate computes the smallest policy that allows the intent and nothing else. A rule that another one covers is left out;
-// what is left is sorted within its section, sections stand in the order of the grants. The same intent gives the same bytes.
+// Generate computes the smallest policy that allows the intent and nothing else. A rule that another one covers is left
+// out; what is left is sorted within its section, sections stand in the order of the grants. The same intent gives the
+// same bytes.
 //
-// All resources of the core group are written out one by one where they could be written outside of namespaces: a "*" would
-// include the verb impersonate on users and groups, and with it the right to act as group system:masters.
+// All resources of the core group are written out one by one where they could be written outside of namespaces: a "*"
+// would include the verb impersonate on users and groups, and with it the right to act as group system:masters.
 //
-// Errors: every grant that ABAC cannot express or that cannot work is reported, joined, as "grant N: ...": a subresource, a
-// pattern, an API version instead of a group, group system:masters (its members pass without any policy), a missing dimension.
+// Errors: every grant that ABAC cannot express or that cannot work is reported, joined, as "grant N: ...": a
+// subresource, a pattern, an API version instead of a group, group system:masters (its members pass without any
+// policy), a missing dimension.
 func Generate(intent Intent) ([]Section, error) {
 	var problems []error
 	var sections []Section
@@ -122,7 +127,8 @@ func withoutImpersonation(rules []Rule) []Rule {
 	var out []Rule
 	for _, rule := range rules {
 		names := []string{rule.Resource}
-		if rule.Resource == "*" && rule.APIGroup == "" && !rule.Readonly && (rule.Namespace == "*" || rule.Namespace == "") {
+		if rule.Resource == "*" && rule.APIGroup == "" && !rule.Readonly &&
+			(rule.Namespace == "*" || rule.Namespace == "") {
 			names = coreResources()
 		}
 		for _, rule.Resource = range names {
@@ -132,7 +138,8 @@ func withoutImpersonation(rules []Rule) []Rule {
 	return out
 }
 
-// coreResources lists the resources of the core group in any version. Those that only exist for authorizers are not among them.
+// coreResources lists the resources of the core group in any version. Those that only exist for authorizers are not
+// among them.
 var coreResources = sync.OnceValue(func() []string {
 	names := map[string]bool{}
 	for _, m := range kubever.Minors() {
@@ -268,7 +275,8 @@ func (s Subject) check() error {
 		case "*":
 			return fmt.Errorf("group \"*\": want a name; every authenticated user is group %s", GroupAuthenticated)
 		case GroupMasters:
-			return fmt.Errorf("group %q: its members pass the server without any policy, so no rule can give or limit their rights", s.Name)
+			return fmt.Errorf("group %q: its members pass the server without any policy, so no rule can give or "+
+				"limit their rights", s.Name)
 		}
 	case KindServiceAccount:
 		return checkWord("namespace of service account "+s.Name, s.Namespace)

@@ -11,11 +11,16 @@ import (
 func TestGenerateLeavesOutWhatIsCovered(t *testing.T) {
 	devs := []Subject{{Kind: KindGroup, Name: "devs"}}
 	intent := Intent{Grants: []Grant{
-		{Subjects: devs, APIGroups: []string{"", "apps"}, Resources: []string{"pods"}, Namespaces: []string{"b", "a"}, ReadOnly: true, Why: "Developers look."},
-		{Subjects: []Subject{{Kind: KindUser, Name: "alice"}, {Kind: KindServiceAccount, Namespace: "kube-system", Name: "job-controller"}},
-			APIGroups: []string{"batch"}, Resources: []string{"jobs", "*"}, Namespaces: []string{"*"}, Why: "Jobs are run."},
-		{Subjects: devs, APIGroups: []string{""}, Resources: []string{"*"}, Namespaces: []string{"a", "b"}, Why: "Developers write."},
-		{Subjects: devs, NonResourcePaths: []string{"/api", "/api/*", "/api/v1", "/healthz"}, ReadOnly: true, Why: "Developers look."},
+		{Subjects: devs, APIGroups: []string{"", "apps"}, Resources: []string{"pods"}, Namespaces: []string{"b", "a"},
+			ReadOnly: true, Why: "Developers look."},
+		{Subjects: []Subject{{Kind: KindUser, Name: "alice"},
+			{Kind: KindServiceAccount, Namespace: "kube-system", Name: "job-controller"}},
+			APIGroups: []string{"batch"}, Resources: []string{"jobs", "*"}, Namespaces: []string{"*"},
+			Why: "Jobs are run."},
+		{Subjects: devs, APIGroups: []string{""}, Resources: []string{"*"}, Namespaces: []string{"a", "b"},
+			Why: "Developers write."},
+		{Subjects: devs, NonResourcePaths: []string{"/api", "/api/*", "/api/v1", "/healthz"}, ReadOnly: true,
+			Why: "Developers look."},
 		{Subjects: devs, NonResourcePaths: []string{"/healthz"}, ReadOnly: true, Why: "Covered by an earlier one."},
 	}}
 	sections, err := Generate(intent)
@@ -63,7 +68,9 @@ func TestGenerateRefusesWhatABACCannotSay(t *testing.T) {
 		grant Grant
 		want  string
 	}{
-		{"subresource", with(func(g *Grant) { g.Resources = []string{"pods/log"} }), `ABAC cannot grant a subresource alone; "pods" includes all of them`},
+		{"subresource", with(func(g *Grant) {
+			g.Resources = []string{"pods/log"}
+		}), `ABAC cannot grant a subresource alone; "pods" includes all of them`},
 		{"pattern", with(func(g *Grant) { g.Resources = []string{"pod*"} }), `resource "pod*": ABAC has no patterns`},
 		{"upper case", with(func(g *Grant) { g.Resources = []string{"Pods"} }), "want lower case"},
 		{"version in group", with(func(g *Grant) { g.APIGroups = []string{"apps/v1"} }), "without its version"},
@@ -71,13 +78,23 @@ func TestGenerateRefusesWhatABACCannotSay(t *testing.T) {
 		{"no namespace", with(func(g *Grant) { g.Namespaces = nil }), `no namespace; "*" is all of them`},
 		{"no subject", with(func(g *Grant) { g.Subjects = nil }), "no subject"},
 		{"nothing", Grant{Subjects: alice}, "neither resources nor paths"},
-		{"masters", with(func(g *Grant) { g.Subjects = []Subject{{Kind: KindGroup, Name: GroupMasters}} }), "without any policy"},
-		{"everybody", with(func(g *Grant) { g.Subjects = []Subject{{Kind: KindUser, Name: "*"}} }), "group system:authenticated"},
+		{"masters", with(func(g *Grant) {
+			g.Subjects = []Subject{{Kind: KindGroup, Name: GroupMasters}}
+		}), "without any policy"},
+		{"everybody", with(func(g *Grant) {
+			g.Subjects = []Subject{{Kind: KindUser, Name: "*"}}
+		}), "group system:authenticated"},
 		{"kind", with(func(g *Grant) { g.Subjects = []Subject{{Kind: "Robot", Name: "r"}} }), `kind "Robot"`},
-		{"service account without namespace", with(func(g *Grant) { g.Subjects = []Subject{{Kind: KindServiceAccount, Name: "r"}} }), "namespace of service account r"},
-		{"long name", with(func(g *Grant) { g.Subjects = []Subject{{Kind: KindUser, Name: strings.Repeat("x", 70_000)}} }), "70000 bytes"},
+		{"service account without namespace", with(func(g *Grant) {
+			g.Subjects = []Subject{{Kind: KindServiceAccount, Name: "r"}}
+		}), "namespace of service account r"},
+		{"long name", with(func(g *Grant) {
+			g.Subjects = []Subject{{Kind: KindUser, Name: strings.Repeat("x", 70_000)}}
+		}), "70000 bytes"},
 		{"bytes", with(func(g *Grant) { g.Subjects = []Subject{{Kind: KindUser, Name: "a\xff"}} }), "not UTF-8"},
-		{"line break", with(func(g *Grant) { g.Subjects = []Subject{{Kind: KindUser, Name: "a\nb"}} }), "control character"},
+		{"line break", with(func(g *Grant) {
+			g.Subjects = []Subject{{Kind: KindUser, Name: "a\nb"}}
+		}), "control character"},
 		{"relative path", Grant{Subjects: alice, NonResourcePaths: []string{"healthz"}}, "want / at its start"},
 		{"star inside a path", Grant{Subjects: alice, NonResourcePaths: []string{"/*/x"}}, "only at the end"},
 	}
@@ -106,14 +123,16 @@ func TestGenerateNeverGrantsImpersonation(t *testing.T) {
 	devs := []Subject{{Kind: KindGroup, Name: "devs"}}
 	sections, err := Generate(Intent{Grants: []Grant{
 		{Subjects: devs, APIGroups: []string{"", "apps"}, Resources: []string{"*"}, Namespaces: []string{"*"}},
-		{Subjects: devs, APIGroups: []string{""}, Resources: []string{"pods"}, Namespaces: []string{"a"}, ReadOnly: true},
+		{Subjects: devs, APIGroups: []string{""}, Resources: []string{"pods"}, Namespaces: []string{"a"},
+			ReadOnly: true},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	index := NewAuthorizer(Rules(sections))
 	for _, resource := range []string{"users", "groups"} {
-		q := Request{User: "mallory", Groups: []string{"devs"}, Verb: "impersonate", Resource: resource, ObjectName: GroupMasters}
+		q := Request{User: "mallory", Groups: []string{"devs"}, Verb: "impersonate", Resource: resource,
+			ObjectName: GroupMasters}
 		if rule, ok := index.Match(q.Attributes()); ok {
 			t.Errorf("%v is allowed by %v, want no rule for it", q, rule)
 		}

@@ -26,14 +26,15 @@ type SyntaxError struct {
 func (e *SyntaxError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
 func (e *SyntaxError) Unwrap() error { return e.Err }
 
-// Parse reads a policy file: one object per line; blank lines and lines that start with # are skipped. The name is only used
-// in errors. An empty file is a policy without rules: it allows nothing.
+// Parse reads a policy file: one object per line; blank lines and lines that start with # are skipped. The name is only
+// used in errors. An empty file is a policy without rules: it allows nothing.
 //
-// Shape:  {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"alice","apiGroup":"",...}}
-// Units:  Rule.Line is 1-based. A line may hold 65,535 bytes, as in the server; memory is bounded by the rules that are returned.
-// Errors: *SyntaxError names file and line; every bad line up to the twentieth is reported, joined. A reader's error is wrapped.
-// Parse accepts what the server accepts, traps included: Validate names those.
-// Source: kubernetes v1.36 pkg/auth/authorizer/abac. Safe for concurrent use.
+// Shape:
+// {"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"alice","apiGroup":"",...}}
+// Units: Rule.Line is 1-based. A line may hold 65,535 bytes, as in the server; memory is bounded by the rules that are
+// returned. Errors: *SyntaxError names file and line; every bad line up to the twentieth is reported, joined. A
+// reader's error is wrapped. Parse accepts what the server accepts, traps included: Validate names those. Source:
+// kubernetes v1.36 pkg/auth/authorizer/abac. Safe for concurrent use.
 func Parse(name string, r io.Reader) ([]Rule, error) {
 	var rules []Rule
 	var bad []error
@@ -47,7 +48,8 @@ func Parse(name string, r io.Reader) ([]Rule, error) {
 		if err != nil {
 			bad = append(bad, &SyntaxError{File: name, Line: scanner.line, Err: describe(err, scanner.Bytes())})
 			if len(bad) == maxReportedLines {
-				return nil, errors.Join(append(bad, fmt.Errorf("%s: stopped after %d bad lines", name, maxReportedLines))...)
+				return nil, errors.Join(
+					append(bad, fmt.Errorf("%s: stopped after %d bad lines", name, maxReportedLines))...)
 			}
 			continue
 		}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// part is one of the two halves of a rule: it allows either resource requests or path requests. A rule is the union of its
-// parts. Parts are comparable: equal parts allow the same.
+// part is one of the two halves of a rule: it allows either resource requests or path requests. A rule is the union of
+// its parts. Parts are comparable: equal parts allow the same.
 //
 // Every field is a condition of its own, so a part is a box, and one box covers another iff it does so field by field.
 type part struct {
@@ -91,8 +91,8 @@ func pathObject(path string) object {
 	return o
 }
 
-// realParts is parts without those that only a request without a resource, or with an empty path, can meet: the server compares
-// such a request, too, but nobody can send it. What rules mean to people is computed from real parts alone.
+// realParts is parts without those that only a request without a resource, or with an empty path, can meet: the server
+// compares such a request, too, but nobody can send it. What rules mean to people is computed from real parts alone.
 func (r Rule) realParts() []part {
 	return slices.DeleteFunc(r.parts(), func(p part) bool {
 		if p.isPath {
@@ -141,9 +141,9 @@ func (o object) meet(q object) (object, bool) {
 	return object{apiGroup: apiGroup, resource: resource, namespace: namespace}, ok1 && ok2 && ok3
 }
 
-// minimal returns the indices, ascending, of rules that together allow what all of them allow, and none of which the others
-// cover; a rule that allows nothing is not among them. Of equal rules the first stays. Where every rule has a resource or a path
-// but not both, no smaller set exists. The time grows with the number of rules, not with its square.
+// minimal returns the indices, ascending, of rules that together allow what all of them allow, and none of which the
+// others cover; a rule that allows nothing is not among them. Of equal rules the first stays. Where every rule has a
+// resource or a path but not both, no smaller set exists. The time grows with the number of rules, not with its square.
 func minimal(rules []Rule) []int {
 	held := newPartSet(realParts(rules))
 	kept := make([]bool, len(rules))
@@ -167,8 +167,8 @@ func minimal(rules []Rule) []int {
 	return indices
 }
 
-// partSet is a multiset of parts that knows quickly whether one of them covers a given part: there are few ways to generalise
-// a part, so each is looked up.
+// partSet is a multiset of parts that knows quickly whether one of them covers a given part: there are few ways to
+// generalise a part, so each is looked up.
 type partSet struct {
 	count         map[part]int
 	shapes        map[partShape]int // how many parts of the set have which shape
@@ -181,7 +181,8 @@ type partShape struct {
 }
 
 func (p part) shape() partShape {
-	return partShape{p.user.any, p.group.any, p.write, p.apiGroup.any, p.resource.any, p.namespace.any, p.isPath, p.pathIsPrefix}
+	return partShape{p.user.any, p.group.any, p.write, p.apiGroup.any, p.resource.any, p.namespace.any, p.isPath,
+		p.pathIsPrefix}
 }
 
 func newPartSet(parts []part) *partSet {

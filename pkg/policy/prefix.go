@@ -27,8 +27,8 @@ func newPrefixTree(ids wordIDs) prefixTree {
 	return tree
 }
 
-// build adds the node for the sorted words, which all share the first end bytes; its label begins at byte start. It returns
-// the node's place.
+// build adds the node for the sorted words, which all share the first end bytes; its label begins at byte start. It
+// returns the node's place.
 func (t *prefixTree) build(words []string, start, end int, ids wordIDs) int32 {
 	at := int32(len(t.nodes))
 	node := prefixNode{label: words[0][start:end]}

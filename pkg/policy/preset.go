@@ -11,8 +11,8 @@ import (
 	"github.com/kubefusion/fusionctl/internal/spelling"
 )
 
-// Preset is what common software needs from a policy: the resources that its CustomResourceDefinitions bring, and those of
-// Kubernetes that its installation writes besides.
+// Preset is what common software needs from a policy: the resources that its CustomResourceDefinitions bring, and those
+// of Kubernetes that its installation writes besides.
 type Preset struct {
 	Name      string           `json:"name"`
 	Title     string           `json:"title"`
@@ -66,8 +66,8 @@ func (p Preset) APIGroups() []string {
 	return slices.Sorted(maps.Keys(groups))
 }
 
-// Grants allows the subjects everything in the software's own groups, in all namespaces, and to write what its installation
-// writes besides.
+// Grants allows the subjects everything in the software's own groups, in all namespaces, and to write what its
+// installation writes besides.
 func (p Preset) Grants(subjects []Subject) []Grant {
 	grants := []Grant{{
 		Subjects: subjects, APIGroups: p.APIGroups(), Resources: []string{"*"}, Namespaces: []string{"*"},

@@ -51,8 +51,10 @@ type Gap struct {
 
 // ToRBAC translates a policy. The objects never allow more than the rules; where they allow less, Gaps says why:
 //   - a rule for a user and a group at once is left out, since a binding's subjects are alternatives;
-//   - a rule without a namespace is left out unless its resource is in no namespace: a ClusterRole would allow all namespaces;
-//   - subresources have to be named one by one: those that some Kubernetes version has, and status and scale of custom resources.
+//   - a rule without a namespace is left out unless its resource is in no namespace: a ClusterRole would allow all
+//     namespaces;
+//   - subresources have to be named one by one: those that some Kubernetes version has, and status and scale of custom
+//     resources.
 //
 // There is one role per subject and namespace. A subject that is everybody becomes groups system:authenticated and
 // system:unauthenticated, of which every request has one. Rules that others cover are left out without a word.
@@ -60,7 +62,8 @@ func ToRBAC(rules []Rule, catalog *Catalog) RBAC {
 	if catalog == nil {
 		catalog = builtinCatalog()
 	}
-	t := &translation{catalog: catalog, subresources: map[object][]string{}, roles: map[roleKey]*[]rbacv1.PolicyRule{}, gaps: []Gap{}}
+	t := &translation{catalog: catalog, subresources: map[object][]string{}, roles: map[roleKey]*[]rbacv1.PolicyRule{},
+		gaps: []Gap{}}
 	for _, i := range minimal(rules) {
 		for _, p := range rules[i].realParts() {
 			t.add(rules[i], p)
@@ -111,17 +114,20 @@ func (t *translation) add(rule Rule, p part) {
 	case p.namespace.word != "":
 		key.namespace = p.namespace.word
 	case !t.inNoNamespace(p):
-		t.gap(rule, "the rule is for requests without a namespace; a ClusterRole would allow %s in every namespace", p.resource)
+		t.gap(rule, "the rule is for requests without a namespace; a ClusterRole would allow %s in every namespace",
+			p.resource)
 		return
 	}
-	policyRule := rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{p.apiGroup.String()}, Resources: []string{p.resource.String()}}
+	policyRule := rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{p.apiGroup.String()},
+		Resources: []string{p.resource.String()}}
 	if !p.resource.any {
 		policyRule.Resources = append(policyRule.Resources, t.subresourcesOf(p)...)
 		if len(policyRule.Resources) == 1 && !t.builtin(p) {
 			policyRule.Resources = append(policyRule.Resources, p.resource.word+"/scale", p.resource.word+"/status")
 		}
 		if !t.builtin(p) {
-			t.gap(rule, "subresources other than scale and status are left out: those of %s are not known", qualified(p.resource.word, p.apiGroup.String()))
+			t.gap(rule, "subresources other than scale and status are left out: those of %s are not known",
+				qualified(p.resource.word, p.apiGroup.String()))
 		}
 	}
 	t.role(key, policyRule)
@@ -167,7 +173,8 @@ func subresources(apiGroup match, resource string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// role adds a rule to the role of the key. Rules that differ only in their resources, or only in their paths, become one.
+// role adds a rule to the role of the key. Rules that differ only in their resources, or only in their paths, become
+// one.
 func (t *translation) role(key roleKey, rule rbacv1.PolicyRule) {
 	if t.roles[key] == nil {
 		t.roles[key] = &[]rbacv1.PolicyRule{}
@@ -175,7 +182,8 @@ func (t *translation) role(key roleKey, rule rbacv1.PolicyRule) {
 	rules := t.roles[key]
 	for i := range *rules {
 		r := &(*rules)[i]
-		if slices.Equal(r.Verbs, rule.Verbs) && slices.Equal(r.APIGroups, rule.APIGroups) && (r.Resources == nil) == (rule.Resources == nil) {
+		if slices.Equal(r.Verbs, rule.Verbs) && slices.Equal(r.APIGroups, rule.APIGroups) &&
+			(r.Resources == nil) == (rule.Resources == nil) {
 			r.Resources = union(r.Resources, rule.Resources)
 			r.NonResourceURLs = union(r.NonResourceURLs, rule.NonResourceURLs)
 			return
@@ -196,19 +204,25 @@ func (t *translation) objects() RBAC {
 	for _, key := range keys {
 		rules := *t.roles[key]
 		slices.SortFunc(rules, func(a, b rbacv1.PolicyRule) int {
-			return cmp.Or(slices.Compare(a.NonResourceURLs, b.NonResourceURLs), slices.Compare(a.APIGroups, b.APIGroups), slices.Compare(a.Verbs, b.Verbs))
+			return cmp.Or(slices.Compare(a.NonResourceURLs, b.NonResourceURLs),
+				slices.Compare(a.APIGroups, b.APIGroups), slices.Compare(a.Verbs, b.Verbs))
 		})
 		name := key.name()
 		meta := metav1.ObjectMeta{Name: name, Namespace: key.namespace}
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
 		if key.namespace == "" {
-			out.ClusterRoles = append(out.ClusterRoles, rbacv1.ClusterRole{TypeMeta: rbacType("ClusterRole"), ObjectMeta: meta, Rules: rules})
-			out.ClusterRoleBindings = append(out.ClusterRoleBindings, rbacv1.ClusterRoleBinding{TypeMeta: rbacType("ClusterRoleBinding"), ObjectMeta: meta, Subjects: key.subjects(), RoleRef: ref})
+			out.ClusterRoles = append(out.ClusterRoles,
+				rbacv1.ClusterRole{TypeMeta: rbacType("ClusterRole"), ObjectMeta: meta, Rules: rules})
+			out.ClusterRoleBindings = append(out.ClusterRoleBindings,
+				rbacv1.ClusterRoleBinding{TypeMeta: rbacType("ClusterRoleBinding"), ObjectMeta: meta,
+					Subjects: key.subjects(), RoleRef: ref})
 			continue
 		}
 		ref.Kind = "Role"
 		out.Roles = append(out.Roles, rbacv1.Role{TypeMeta: rbacType("Role"), ObjectMeta: meta, Rules: rules})
-		out.RoleBindings = append(out.RoleBindings, rbacv1.RoleBinding{TypeMeta: rbacType("RoleBinding"), ObjectMeta: meta, Subjects: key.subjects(), RoleRef: ref})
+		out.RoleBindings = append(out.RoleBindings,
+			rbacv1.RoleBinding{TypeMeta: rbacType("RoleBinding"), ObjectMeta: meta, Subjects: key.subjects(),
+				RoleRef: ref})
 	}
 	return out
 }
@@ -217,7 +231,8 @@ func rbacType(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
-// name is the name of the role: readable where the subject's name is one that objects may have, with a digest where not.
+// name is the name of the role: readable where the subject's name is one that objects may have, with a digest where
+// not.
 func (k roleKey) name() string {
 	kind, subject := "everybody", ""
 	switch {

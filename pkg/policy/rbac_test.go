@@ -43,18 +43,33 @@ func TestToRBAC(t *testing.T) {
 		object("RoleBinding "+b.Namespace+" "+b.Name, []any{b.Subjects, b.RoleRef.Kind, b.RoleRef.Name})
 	}
 	want := map[string]string{
-		"ClusterRole abac:everybody":                         "- nonResourceURLs:\n  - /healthz\n  verbs:\n  - get\n  - list\n  - watch\n",
-		"ClusterRole abac:user:alice":                        "- apiGroups:\n  - \"\"\n  resources:\n  - nodes\n  - nodes/proxy\n  - nodes/status\n  verbs:\n  - get\n  - list\n  - watch\n- nonResourceURLs:\n  - /metrics*\n  verbs:\n  - get\n  - list\n  - watch\n",
-		"ClusterRole abac:user:system:serviceaccount:ci:bot": "- apiGroups:\n  - \"\"\n  resources:\n  - '*'\n  verbs:\n  - '*'\n",
-		"Role a abac:group:devs": "- apiGroups:\n  - \"\"\n  resources:\n  - pods\n  - pods/attach\n  - pods/binding\n  - pods/ephemeralcontainers\n  - pods/eviction\n  - pods/exec\n  - pods/log\n  - pods/portforward\n  - pods/proxy\n  - pods/resize\n  - pods/status\n  verbs:\n  - get\n  - list\n  - watch\n" +
-			"- apiGroups:\n  - apps\n  resources:\n  - deployments\n  - deployments/rollback\n  - deployments/scale\n  - deployments/status\n  verbs:\n  - '*'\n",
-		"Role a abac:user:a-b-c-d854b668": "- apiGroups:\n  - example.com\n  resources:\n  - widgets\n  - widgets/scale\n  - widgets/status\n  verbs:\n  - '*'\n",
+		"ClusterRole abac:everybody": "- nonResourceURLs:\n  - /healthz\n  verbs:\n  - get\n " +
+			" - list\n  - watch\n",
+		"ClusterRole abac:user:alice": "- apiGroups:\n  - \"\"\n  resources:\n  - nodes\n  - " +
+			"nodes/proxy\n  - nodes/status\n  verbs:\n  - get\n  - list\n  - watch\n- nonResourceURLs:\n  - " +
+			"/metrics*\n  verbs:\n  - get\n  - list\n  - watch\n",
+		"ClusterRole abac:user:system:serviceaccount:ci:bot": "- apiGroups:\n" +
+			"  - \"\"\n  resources:\n  - '*'\n  verbs:\n  - '*'\n",
+		"Role a abac:group:devs": "- apiGroups:\n  - \"\"\n  resources:\n  - pods\n  - pods/attach\n  - " +
+			"pods/binding\n  - pods/ephemeralcontainers\n  - pods/eviction\n  - pods/exec\n  - pods/log\n  - " +
+			"pods/portforward\n  - pods/proxy\n  - pods/resize\n  - pods/status\n  verbs:\n  - get\n  - list\n  - " +
+			"watch\n" +
+			"- apiGroups:\n  - apps\n  resources:\n  - deployments\n  - deployments/rollback\n  - deployments/scale\n" +
+			"  - deployments/status\n  verbs:\n  - '*'\n",
+		"Role a abac:user:a-b-c-d854b668": "- apiGroups:\n  - example.com\n  resources:\n  - widgets\n  - " +
+			"widgets/scale\n  - widgets/status\n  verbs:\n  - '*'\n",
 
-		"ClusterRoleBinding abac:everybody":                         "- - apiGroup: rbac.authorization.k8s.io\n    kind: Group\n    name: system:authenticated\n  - apiGroup: rbac.authorization.k8s.io\n    kind: Group\n    name: system:unauthenticated\n- ClusterRole\n- abac:everybody\n",
-		"ClusterRoleBinding abac:user:alice":                        "- - apiGroup: rbac.authorization.k8s.io\n    kind: User\n    name: alice\n- ClusterRole\n- abac:user:alice\n",
-		"ClusterRoleBinding abac:user:system:serviceaccount:ci:bot": "- - kind: ServiceAccount\n    name: bot\n    namespace: ci\n- ClusterRole\n- abac:user:system:serviceaccount:ci:bot\n",
-		"RoleBinding a abac:group:devs":                             "- - apiGroup: rbac.authorization.k8s.io\n    kind: Group\n    name: devs\n- Role\n- abac:group:devs\n",
-		"RoleBinding a abac:user:a-b-c-d854b668":                    "- - apiGroup: rbac.authorization.k8s.io\n    kind: User\n    name: a/b c\n- Role\n- abac:user:a-b-c-d854b668\n",
+		"ClusterRoleBinding abac:everybody": "- - apiGroup: rbac.authorization.k8s.io\n    " +
+			"kind: Group\n    name: system:authenticated\n  - apiGroup: rbac.authorization.k8s.io\n    kind: Group\n " +
+			"   name: system:unauthenticated\n- ClusterRole\n- abac:everybody\n",
+		"ClusterRoleBinding abac:user:alice": "- - apiGroup: rbac.authorization.k8s.io\n    " +
+			"kind: User\n    name: alice\n- ClusterRole\n- abac:user:alice\n",
+		"ClusterRoleBinding abac:user:system:serviceaccount:ci:bot": "- - kind: ServiceAccount\n    name: bot\n    " +
+			"namespace: ci\n- ClusterRole\n- abac:user:system:serviceaccount:ci:bot\n",
+		"RoleBinding a abac:group:devs": "- - apiGroup: rbac.authorization.k8s.io\n    kind: Group\n    " +
+			"name: devs\n- Role\n- abac:group:devs\n",
+		"RoleBinding a abac:user:a-b-c-d854b668": "- - apiGroup: rbac.authorization.k8s.io\n    kind: User\n    " +
+			"name: a/b c\n- Role\n- abac:user:a-b-c-d854b668\n",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ToRBAC (-want +got):\n%s", diff)

@@ -26,9 +26,10 @@ func verbsOf(p part) Verbs {
 	return ReadVerbs
 }
 
-// Region is a set of requests: those that meet every one of its conditions. It is what can be said about a rule's requests, and
-// a little more: several groups at once, and writes without reads.
-// Shape:  {"user":"*","groups":["devs"],"verbs":"write","apiGroup":"apps","resource":"*","namespace":"a"} or {...,"path":"/api/*"}
+// Region is a set of requests: those that meet every one of its conditions. It is what can be said about a rule's
+// requests, and a little more: several groups at once, and writes without reads. Shape:
+// {"user":"*","groups":["devs"],"verbs":"write","apiGroup":"apps","resource":"*","namespace":"a"} or
+// {...,"path":"/api/*"}
 type Region struct {
 	User      string   `json:"user"`             // "*": any
 	Groups    []string `json:"groups,omitempty"` // the request is in all of them; sorted

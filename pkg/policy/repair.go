@@ -13,8 +13,8 @@ import (
 // specFields are the fields of a rule, as a line spells them.
 var specFields = []string{"user", "group", "readonly", "apiGroup", "resource", "namespace", "nonResourcePath"}
 
-// repaired is what a line should have been: it says what the line says, in words that the server understands. What a line says
-// may be wrong, too; for that, findings suggest something else.
+// repaired is what a line should have been: it says what the line says, in words that the server understands. What a
+// line says may be wrong, too; for that, findings suggest something else.
 type repaired struct {
 	lines []string // what to write instead
 	rules []Rule   // those of the lines that are rules
@@ -33,8 +33,8 @@ func (r *repaired) fix() string {
 	return strings.Join(r.lines, "\n")
 }
 
-// repairObject rewrites one JSON object as a rule that says what it tries to say: with its version, with every field where it
-// belongs and spelled as the server spells it. Fields that are like none of the server's are dropped.
+// repairObject rewrites one JSON object as a rule that says what it tries to say: with its version, with every field
+// where it belongs and spelled as the server spells it. Fields that are like none of the server's are dropped.
 func repairObject(all []member) (Rule, bool) {
 	values := map[string]json.RawMessage{}
 	take := func(from []member) {
@@ -109,7 +109,8 @@ func ruleFromValues(values map[string]json.RawMessage) (Rule, bool) {
 		}
 	}
 	switch { // the server lets a "*" drop the other condition; the narrower reading is the one that was meant
-	case rule.User == "*" && rule.Group == "*", rule.User == "" && rule.Group == "*", rule.User == "*" && rule.Group == "":
+	case rule.User == "*" && rule.Group == "*", rule.User == "" && rule.Group == "*", rule.User == "*" &&
+		rule.Group == "":
 		rule.User, rule.Group = "", GroupAuthenticated
 	case rule.User == "*":
 		rule.User = ""
@@ -119,8 +120,8 @@ func ruleFromValues(values map[string]json.RawMessage) (Rule, bool) {
 	return rule, true
 }
 
-// repairText takes a line, or several that belong together, apart: objects and arrays of objects become lines of their own,
-// and comments, too. It returns nil when something else is left over.
+// repairText takes a line, or several that belong together, apart: objects and arrays of objects become lines of their
+// own, and comments, too. It returns nil when something else is left over.
 func repairText(text []byte) *repaired {
 	out := &repaired{}
 	for {

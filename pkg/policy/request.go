@@ -9,8 +9,9 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Request is what an authorizer is asked about: somebody wants to do something with a resource, or with a path.
-// Shape:  {"user":"alice","groups":["devs"],"verb":"get","apiGroup":"","resource":"pods","namespace":"a"} or {...,"path":"/healthz"}
+// Request is what an authorizer is asked about: somebody wants to do something with a resource, or with a path. Shape:
+// {"user":"alice","groups":["devs"],"verb":"get","apiGroup":"","resource":"pods","namespace":"a"} or
+// {...,"path":"/healthz"}
 type Request struct {
 	User        string   `json:"user"`
 	Groups      []string `json:"groups,omitempty"`
@@ -26,14 +27,17 @@ type Request struct {
 // Attributes is the request as an authorizer wants it.
 func (r Request) Attributes() authorizer.Attributes {
 	return authorizer.AttributesRecord{
-		User: &user.DefaultInfo{Name: r.User, Groups: r.Groups}, Verb: r.Verb, ResourceRequest: r.Path == "", Path: r.Path,
-		APIGroup: r.APIGroup, Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace, Name: r.ObjectName,
+		User: &user.DefaultInfo{Name: r.User, Groups: r.Groups}, Verb: r.Verb, ResourceRequest: r.Path == "",
+		Path:     r.Path,
+		APIGroup: r.APIGroup, Resource: r.Resource, Subresource: r.Subresource, Namespace: r.Namespace,
+		Name: r.ObjectName,
 	}
 }
 
-// Authenticated is the request with the groups that an API server gives to whoever it has authenticated, and that tools such as
-// kubectl's --as therefore need not name: system:authenticated, the groups of a service account, and system:unauthenticated for
-// system:anonymous. A request that is in one of the first and the last already stays as it is.
+// Authenticated is the request with the groups that an API server gives to whoever it has authenticated, and that tools
+// such as kubectl's --as therefore need not name: system:authenticated, the groups of a service account, and
+// system:unauthenticated for system:anonymous. A request that is in one of the first and the last already stays as it
+// is.
 func (r Request) Authenticated() Request {
 	groups := slices.Clone(r.Groups)
 	add := func(group string) {

@@ -21,16 +21,18 @@ const (
 // UserAnonymous is the user of a request without credentials.
 const UserAnonymous = "system:anonymous"
 
-// Rule is one line of a policy file as the server holds it after reading: defaults of old versions filled in, and a user or
-// group "*" already rewritten to group system:authenticated.
+// Rule is one line of a policy file as the server holds it after reading: defaults of old versions filled in, and a
+// user or group "*" already rewritten to group system:authenticated.
 //
 // A rule allows a request when all of this holds:
-//   - the user is User, and one of the groups is Group; an empty one does not matter, but a rule with neither matches nobody;
+//   - the user is User, and one of the groups is Group; an empty one does not matter, but a rule with neither matches
+//     nobody;
 //   - the verb is get, list or watch, or the rule is not Readonly;
-//   - for a resource request: APIGroup, Resource and Namespace equal the request's or are "*". The subresource and the name of
-//     the object do not matter. APIGroup "" is the core group. Namespace "" is a request without namespace: cluster-scoped
-//     objects, but also a list over all namespaces;
-//   - for any other request: NonResourcePath equals the path, or ends in "*" and the path begins with what stands before it.
+//   - for a resource request: APIGroup, Resource and Namespace equal the request's or are "*". The subresource and the
+//     name of the object do not matter. APIGroup "" is the core group. Namespace "" is a request without namespace:
+//     cluster-scoped objects, but also a list over all namespaces;
+//   - for any other request: NonResourcePath equals the path, or ends in "*" and the path begins with what stands
+//     before it.
 //
 // The fields of the language are comparable; Line is not part of the meaning.
 //
@@ -98,7 +100,8 @@ func (r Rule) appendLine(to []byte) []byte {
 			APIGroup: r.APIGroup, Resource: r.Resource, Namespace: r.Namespace, NonResourcePath: r.NonResourcePath,
 		}}
 	} else {
-		spec := lineSpec{User: r.User, Group: r.Group, Resource: r.Resource, NonResourcePath: r.NonResourcePath, Readonly: r.Readonly}
+		spec := lineSpec{User: r.User, Group: r.Group, Resource: r.Resource, NonResourcePath: r.NonResourcePath,
+			Readonly: r.Readonly}
 		if r.Resource != "" || r.APIGroup != "" {
 			spec.APIGroup = &r.APIGroup
 		}

@@ -32,29 +32,32 @@ type Forbidden struct {
 type Report struct {
 	Findings []finding.Finding // sorted by place
 	Rules    []Rule            // what the server would read; bad lines left out
-	// Fixed is the file with every line corrected that the server would misunderstand or refuse, so that it says to the server
-	// what it says to people, and with superfluous rules made comments. What a rule says stays: a typing error in a group is
-	// only reported. It is nil when the file could not be read to its end. FixedLines counts the lines that differ.
+	// Fixed is the file with every line corrected that the server would misunderstand or refuse, so that it says to the
+	// server what it says to people, and with superfluous rules made comments. What a rule says stays: a typing error
+	// in a group is only reported. It is nil when the file could not be read to its end. FixedLines counts the lines
+	// that differ.
 	Fixed      []byte
 	FixedLines int
 }
 
-// Validate judges a policy file: lines that stop the server, lines that mean something else than they seem to, and rules that
-// open more than they look like. Checks lists what it looks for.
+// Validate judges a policy file: lines that stop the server, lines that mean something else than they seem to, and
+// rules that open more than they look like. Checks lists what it looks for.
 //
-// Units:  lines and columns are 1-based, columns count bytes; memory is bounded by the size of the file, a line by 64 KiB.
-// Errors: only the reader's; what is wrong with the file is in the findings.
+// Units: lines and columns are 1-based, columns count bytes; memory is bounded by the size of the file, a line by 64
+// KiB. Errors: only the reader's; what is wrong with the file is in the findings.
 func Validate(name string, r io.Reader, options Options) (Report, error) {
 	if options.Catalog == nil {
 		options.Catalog = builtinCatalog()
 	}
-	v := &validation{name: name, options: options, expected: newPartSet(realParts(options.Expected)), severities: map[string]finding.Severity{}}
+	v := &validation{name: name, options: options, expected: newPartSet(realParts(options.Expected)),
+		severities: map[string]finding.Severity{}}
 	for _, c := range Checks() {
 		v.severities[c.ID] = c.Severity
 	}
 	scanner := newLineScanner(r)
 	for scanner.Scan() {
-		v.lines = append(v.lines, &checkedLine{number: scanner.line, text: slices.Clone(scanner.Bytes()), skip: scanner.skippable()})
+		v.lines = append(v.lines, &checkedLine{number: scanner.line, text: slices.Clone(scanner.Bytes()),
+			skip: scanner.skippable()})
 	}
 	err := scanner.Err()
 	if err != nil && !errors.Is(err, bufio.ErrTooLong) {
@@ -67,7 +70,8 @@ func Validate(name string, r io.Reader, options Options) (Report, error) {
 	}
 	v.checkRepetition()
 	if len(v.rules()) == 0 && len(v.findings) == 0 {
-		v.add("FUS215", place{}, "the policy", "", "the file holds no rule: the server starts and allows nobody anything")
+		v.add("FUS215", place{}, "the policy", "",
+			"the file holds no rule: the server starts and allows nobody anything")
 	}
 
 	v.identify()
@@ -128,15 +132,16 @@ func (v *validation) add(id string, at place, subject, fix, format string, args 
 	v.addSeverity(v.severities[id], id, at, subject, fix, format, args...)
 }
 
-func (v *validation) addSeverity(severity finding.Severity, id string, at place, subject, fix, format string, args ...any) {
+func (v *validation) addSeverity(severity finding.Severity, id string, at place, subject, fix, format string,
+	args ...any) {
 	v.findings = append(v.findings, finding.Finding{
 		Rule: id, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), Fix: fix,
 		File: v.name, Line: at.line, Column: at.column,
 	})
 }
 
-// identify gives each finding its Key, by the text of its line: the line's number changes with every line that is written above it.
-// Lines of one text, and findings of one rule about one place, are told apart by their order.
+// identify gives each finding its Key, by the text of its line: the line's number changes with every line that is
+// written above it. Lines of one text, and findings of one rule about one place, are told apart by their order.
 func (v *validation) identify() {
 	texts := make([]string, len(v.lines))
 	repeated := map[string]int{}
@@ -191,7 +196,8 @@ func (v *validation) checkLines() {
 	}
 }
 
-// checkBroken judges a line that the server refuses, and the lines that belong to it when a rule was spread over several.
+// checkBroken judges a line that the server refuses, and the lines that belong to it when a rule was spread over
+// several.
 func (v *validation) checkBroken(at int, cause error) {
 	line := v.lines[at]
 	subject := fmt.Sprintf("line %d", line.number)
@@ -204,7 +210,8 @@ func (v *validation) checkBroken(at int, cause error) {
 			}
 		}
 		v.add("FUS200", place{line.number, 1}, subject, line.repair.fix(),
-			"the rule goes on until line %d, but the server reads every line on its own and does not start", v.lines[last].number)
+			"the rule goes on until line %d, but the server reads every line on its own and does not start",
+			v.lines[last].number)
 		return
 	}
 	line.repair = repairText(line.text)
@@ -212,8 +219,8 @@ func (v *validation) checkBroken(at int, cause error) {
 	v.add("FUS200", place{line.number, column}, subject, line.repair.fix(), "%s; the server does not start", what)
 }
 
-// spread finds the end of a JSON value that begins in one line and ends in a later one. The last line is the first one for a
-// value that does not.
+// spread finds the end of a JSON value that begins in one line and ends in a later one. The last line is the first one
+// for a value that does not.
 func (v *validation) spread(at int) (text []byte, last int) {
 	const limitLines = 100 // far above any rule's, and a file of nothing but "{" takes no more than seconds
 	text = slices.Clone(v.lines[at].text)
@@ -309,7 +316,8 @@ func (v *validation) checkRepetition() {
 	}
 }
 
-// addRepetition reports a rule that the rules of the set cover, unless it allows nothing, which is a finding of its own.
+// addRepetition reports a rule that the rules of the set cover, unless it allows nothing, which is a finding of its
+// own.
 func (v *validation) addRepetition(line *checkedLine, rule Rule, set *partSet, holder map[part]Rule) {
 	var others []int
 	id, what := "FUS201", "the same as"

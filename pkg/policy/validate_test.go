@@ -35,7 +35,8 @@ func TestChecksTellBadFromGood(t *testing.T) {
 			last = c.ID
 			options := Options{}
 			if c.ID == "FUS212" {
-				options.Forbidden = []Forbidden{{APIGroup: "apps", Resource: "deployments", Why: "the legacy side owns it"}}
+				options.Forbidden = []Forbidden{
+					{APIGroup: "apps", Resource: "deployments", Why: "the legacy side owns it"}}
 			}
 			report := validate(t, c.Bad, options)
 			i := slices.IndexFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == c.ID })
@@ -61,20 +62,23 @@ func TestValidateGolden(t *testing.T) {
 		}
 		var out strings.Builder
 		for _, f := range report.Findings {
-			fmt.Fprintf(&out, "%s:%d:%d: %v %s %s: %s\n", f.File, f.Line, f.Column, f.Severity, f.Rule, f.Subject, f.Message)
+			fmt.Fprintf(&out, "%s:%d:%d: %v %s %s: %s\n", f.File, f.Line, f.Column, f.Severity, f.Rule, f.Subject,
+				f.Message)
 			for line := range strings.Lines(f.Fix) {
 				fmt.Fprintf(&out, "\tfix: %s\n", strings.TrimSuffix(line, "\n"))
 			}
 		}
 		c.Want("findings", []byte(out.String()))
 		c.Want("fixed", report.Fixed)
-		if _, err := Parse("fixed", bytes.NewReader(report.Fixed)); err != nil && !bytes.Contains(c.Input("input"), []byte("cannot be mended")) {
+		if _, err := Parse("fixed", bytes.NewReader(report.Fixed)); err != nil &&
+			!bytes.Contains(c.Input("input"), []byte("cannot be mended")) {
 			t.Errorf("the corrected file: %v", err)
 		}
 	})
 }
 
-// TestFixedFilesStayFixed corrects damaged lines one by one: the result is read, and there is nothing left to correct in it.
+// TestFixedFilesStayFixed corrects damaged lines one by one: the result is read, and there is nothing left to correct
+// in it.
 func TestFixedFilesStayFixed(t *testing.T) {
 	cases, err := os.ReadDir("testdata/validate")
 	if err != nil {
@@ -118,7 +122,8 @@ func TestFixTakesRightsAway(t *testing.T) {
 		c := Compare(report.Rules, after)
 		likely := slices.DeleteFunc(c.Gained, func(e Excess) bool { return e.Unlikely })
 		if len(c.Lost) == 0 || len(likely) > 0 {
-			t.Errorf("%s: fixed to %s: lost %v, gained %v, want to lose and to gain nothing", line, report.Fixed, c.Lost, likely)
+			t.Errorf("%s: fixed to %s: lost %v, gained %v, want to lose and to gain nothing", line, report.Fixed,
+				c.Lost, likely)
 		}
 	}
 }
@@ -142,8 +147,10 @@ func TestValidateWrapsTheErrorOfItsReader(t *testing.T) {
 
 func TestValidateNamesForbiddenWrites(t *testing.T) {
 	options := Options{
-		Forbidden: []Forbidden{{APIGroup: "apps", Resource: "deployments", Why: "the legacy side owns it"}, {APIGroup: "", Resource: "nodes", Why: "the legacy side owns it"}},
-		Expected:  []Rule{{User: "system:serviceaccount:kube-system:deployment-controller", APIGroup: "apps", Resource: "*", Namespace: "*"}},
+		Forbidden: []Forbidden{{APIGroup: "apps", Resource: "deployments", Why: "the legacy side owns it"},
+			{APIGroup: "", Resource: "nodes", Why: "the legacy side owns it"}},
+		Expected: []Rule{{User: "system:serviceaccount:kube-system:deployment-controller", APIGroup: "apps",
+			Resource: "*", Namespace: "*"}},
 	}
 	for spec, want := range map[string][]string{
 		`"group":"devs","apiGroup":"*","resource":"*","namespace":"a"`:                                                                {"deployments.apps", "nodes"},
@@ -218,7 +225,8 @@ items:
 		}
 	}
 	for _, bad := range []string{"", "kind: Pod", "a: [", `{"kind":"CustomResourceDefinition"}`} {
-		if err := NewCatalog().AddCRDs("bad.yaml", []byte(bad)); err == nil || !strings.HasPrefix(err.Error(), "bad.yaml: ") {
+		if err := NewCatalog().AddCRDs("bad.yaml", []byte(bad)); err == nil ||
+			!strings.HasPrefix(err.Error(), "bad.yaml: ") {
 			t.Errorf("AddCRDs(%q) = %v, want an error that names the file", bad, err)
 		}
 	}

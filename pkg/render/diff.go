@@ -47,9 +47,9 @@ type Change struct {
 	Why  string   `json:"why"`
 }
 
-// Diff compares the components of a host with what its files start. Order does not count: the servers read flags by name.
-// A process is a component's when it has its name. One of the legacy side may have another: it is then the only one of its kind
-// that is no other component's. What is of no component is none of the plan's business and is left out.
+// Diff compares the components of a host with what its files start. Order does not count: the servers read flags by
+// name. A process is a component's when it has its name. One of the legacy side may have another: it is then the only
+// one of its kind that is no other component's. What is of no component is none of the plan's business and is left out.
 func Diff(p *plan.Plan, host string, running []Running) []Difference {
 	differences := []Difference{}
 	taken := make([]bool, len(running))
@@ -83,7 +83,9 @@ func match(p *plan.Plan, c *plan.Component, running []Running) int {
 	}
 	found := -1
 	for i, r := range running {
-		other := slices.ContainsFunc(p.Components, func(o plan.Component) bool { return o.Name == r.Name && o.Kind == r.Kind })
+		other := slices.ContainsFunc(p.Components, func(o plan.Component) bool {
+			return o.Name == r.Name && o.Kind == r.Kind
+		})
 		if r.Kind != c.Kind || other {
 			continue
 		}
@@ -98,7 +100,8 @@ func match(p *plan.Plan, c *plan.Component, running []Running) int {
 func compare(p *plan.Plan, c *plan.Component, r *Running) Difference {
 	d := Difference{Component: c.Name, Host: c.Host, Place: r.Place, State: Same, Changes: []Change{}}
 	if r.Image != "" && r.Image != c.Image {
-		d.Changes = append(d.Changes, Change{What: "image", Old: []string{r.Image}, New: []string{c.Image}, Why: "the spec's, or that of the release"})
+		d.Changes = append(d.Changes, Change{What: "image", Old: []string{r.Image}, New: []string{c.Image},
+			Why: "the spec's, or that of the release"})
 	}
 	d.Changes = append(d.Changes, argChanges(p, c, r)...)
 	d.Changes = append(d.Changes, envChanges(c, r)...)
@@ -131,7 +134,8 @@ func argChanges(p *plan.Plan, c *plan.Component, r *Running) []Change {
 	for _, a := range c.Args {
 		if name := kubever.FlagName(a.Name); !seen[name] {
 			seen[name] = true
-			changes = append(changes, Change{What: "--" + name, Old: []string{}, New: plannedValues(c.Args, name), Why: whyOf(c.Args, name)})
+			changes = append(changes, Change{What: "--" + name, Old: []string{}, New: plannedValues(c.Args, name),
+				Why: whyOf(c.Args, name)})
 		}
 	}
 	return changes

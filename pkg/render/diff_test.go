@@ -61,20 +61,26 @@ func TestDiffNamesEveryChangeWithItsReason(t *testing.T) {
 	running := allRunning(p)
 	running[1].Image = "registry.example.com/hyperkube:v1.6.4"
 	running[1].Env = []spec.EnvVar{{Name: "SAME", Value: "1"}, {Name: "GONE", Value: "3"}}
-	running[1].Args = []spec.Arg{{Name: "v", Value: "2"}, {Name: "controllers", Value: "*"}, {Name: "service-account-key-file", Value: "/a.pub"},
+	running[1].Args = []spec.Arg{{Name: "v", Value: "2"}, {Name: "controllers", Value: "*"},
+		{Name: "service-account-key-file", Value: "/a.pub"},
 		{Name: "insecure-port", Value: "8080"}, {Name: "endpoint-reconciler-type", Value: "none"}}
 	got := Diff(p, "cp-1", running)[1]
-	want := Difference{Component: "kube-apiserver", Host: "cp-1", Place: "kube-apiserver.yaml:1", State: Changed, Changes: []Change{
-		{What: "image", Old: []string{"registry.example.com/hyperkube:v1.6.4"}, New: []string{c.Image}, Why: "the spec's, or that of the release"},
-		{What: "--v", Old: []string{"2"}, New: []string{}, Why: "the spec does not have it: extraArgs keep it"},
-		{What: "--controllers", Old: []string{"*"}, New: []string{"*,-garbagecollector"}, Why: "it would delete pods"},
-		{What: "--service-account-key-file", Old: []string{"/a.pub"}, New: []string{"/a.pub", "/b.pub"}, Why: "tokens"},
-		{What: "--insecure-port", Old: []string{"8080"}, New: []string{}, Why: "it is what 1.6.13 does without it"},
-		{What: "--endpoint-reconciler-type", Old: []string{"none"}, New: []string{}, Why: "1.6.13 does not have it"},
-		{What: "--profiling", Old: []string{}, New: []string{"false"}, Why: "nothing needs it"},
-		{What: "$ADDED", Old: []string{}, New: []string{"2"}, Why: "the spec's extraEnv"},
-		{What: "$GONE", Old: []string{"3"}, New: []string{}, Why: "the spec does not have it: extraEnv keeps it"},
-	}}
+	want := Difference{Component: "kube-apiserver", Host: "cp-1", Place: "kube-apiserver.yaml:1", State: Changed,
+		Changes: []Change{
+			{What: "image", Old: []string{"registry.example.com/hyperkube:v1.6.4"}, New: []string{c.Image},
+				Why: "the spec's, or that of the release"},
+			{What: "--v", Old: []string{"2"}, New: []string{}, Why: "the spec does not have it: extraArgs keep it"},
+			{What: "--controllers", Old: []string{"*"}, New: []string{"*,-garbagecollector"},
+				Why: "it would delete pods"},
+			{What: "--service-account-key-file", Old: []string{"/a.pub"}, New: []string{"/a.pub", "/b.pub"},
+				Why: "tokens"},
+			{What: "--insecure-port", Old: []string{"8080"}, New: []string{}, Why: "it is what 1.6.13 does without it"},
+			{What: "--endpoint-reconciler-type", Old: []string{"none"}, New: []string{},
+				Why: "1.6.13 does not have it"},
+			{What: "--profiling", Old: []string{}, New: []string{"false"}, Why: "nothing needs it"},
+			{What: "$ADDED", Old: []string{}, New: []string{"2"}, Why: "the spec's extraEnv"},
+			{What: "$GONE", Old: []string{"3"}, New: []string{}, Why: "the spec does not have it: extraEnv keeps it"},
+		}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -90,12 +96,17 @@ func TestDiffFindsTheProcessOfAComponent(t *testing.T) {
 		running []Running
 		want    map[string]State
 	}{
-		"nothing":             {nil, map[string]State{"kube-apiserver": New, "kube-apiserver-modern": New}},
-		"legacy, other name":  {[]Running{legacy}, map[string]State{"kube-apiserver": Same, "kube-apiserver-modern": New}},
-		"modern alone":        {[]Running{modern}, map[string]State{"kube-apiserver": New, "kube-apiserver-modern": Same}},
-		"both":                {[]Running{modern, legacy}, map[string]State{"kube-apiserver": Same, "kube-apiserver-modern": Same}},
-		"two of other names":  {[]Running{legacy, other}, map[string]State{"kube-apiserver": New, "kube-apiserver-modern": New}},
-		"another kind's name": {[]Running{{Name: "kube-apiserver", Kind: kubever.Scheduler}}, map[string]State{"kube-apiserver": New, "kube-apiserver-modern": New}},
+		"nothing": {nil, map[string]State{"kube-apiserver": New, "kube-apiserver-modern": New}},
+		"legacy, other name": {[]Running{legacy},
+			map[string]State{"kube-apiserver": Same, "kube-apiserver-modern": New}},
+		"modern alone": {[]Running{modern},
+			map[string]State{"kube-apiserver": New, "kube-apiserver-modern": Same}},
+		"both": {[]Running{modern, legacy},
+			map[string]State{"kube-apiserver": Same, "kube-apiserver-modern": Same}},
+		"two of other names": {[]Running{legacy, other},
+			map[string]State{"kube-apiserver": New, "kube-apiserver-modern": New}},
+		"another kind's name": {[]Running{{Name: "kube-apiserver", Kind: kubever.Scheduler}},
+			map[string]State{"kube-apiserver": New, "kube-apiserver-modern": New}},
 	} {
 		got := states(Diff(p, "cp-1", test.running))
 		for component, want := range test.want {

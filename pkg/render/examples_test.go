@@ -66,7 +66,8 @@ func TestExamplesHaveNoArgumentThatTheVersionLacks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for place, args := range map[string][]string{"pod": argsInPod(t, p, &c, pods), "unit": argsInUnit(t, p, &c, units)} {
+			for place, args := range map[string][]string{"pod": argsInPod(t, p, &c, pods),
+				"unit": argsInUnit(t, p, &c, units)} {
 				if len(args) == 0 {
 					t.Errorf("%s: %s has no arguments in its %s", name, c.Name, place)
 				}
@@ -142,7 +143,8 @@ func TestModesOfFiles(t *testing.T) {
 			}
 			for _, f := range files {
 				want := private
-				if strings.HasSuffix(f.Path, ".service") || strings.HasSuffix(f.Path, ".md") || !strings.Contains(f.Path, "/") {
+				if strings.HasSuffix(f.Path, ".service") || strings.HasSuffix(f.Path, ".md") ||
+					!strings.Contains(f.Path, "/") {
 					want = public
 				}
 				if f.Mode != want {
@@ -167,7 +169,8 @@ func TestTheTreeOfAHostReplacesNothingThatRuns(t *testing.T) {
 				t.Errorf("%s: want it below cp-1%s", f.Path, existingDirectory)
 			}
 		}
-		if find(files, "cp-1/existing/etc/kubernetes/manifests/kube-apiserver.yaml") == nil && find(files, "cp-1/existing/etc/systemd/system/kube-apiserver.service") == nil {
+		if find(files, "cp-1/existing/etc/kubernetes/manifests/kube-apiserver.yaml") == nil &&
+			find(files, "cp-1/existing/etc/systemd/system/kube-apiserver.service") == nil {
 			t.Errorf("%s: what the plan makes of the running API server is missing", target)
 		}
 	}
@@ -190,7 +193,8 @@ func TestOneHostAlone(t *testing.T) {
 			t.Errorf("--host cp-2: %s is there: %v, want %v", f.Path, got != nil, wanted)
 		}
 	}
-	if _, err := Files(p, Options{Target: StaticPod, Host: "cp-4"}); err == nil || !strings.Contains(err.Error(), "cp-1, cp-2, cp-3") {
+	if _, err := Files(p, Options{Target: StaticPod, Host: "cp-4"}); err == nil ||
+		!strings.Contains(err.Error(), "cp-1, cp-2, cp-3") {
 		t.Errorf("--host cp-4: got %v, want an error that names the hosts", err)
 	}
 }

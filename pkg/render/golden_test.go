@@ -13,9 +13,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// TestGolden renders an example and compares every file: the reasons and instructions in testdata/sentences.txt, the rest
-// in the case. The policy is the plan's, whose golden files hold it. The section "options" says which example and how.
-// Shape:  {"example": "split-1.6-1.10.yaml", "target": "systemd", "host": "cp-2"}
+// TestGolden renders an example and compares every file: the reasons and instructions in testdata/sentences.txt, the
+// rest in the case. The policy is the plan's, whose golden files hold it. The section "options" says which example and
+// how. Shape: {"example": "split-1.6-1.10.yaml", "target": "systemd", "host": "cp-2"}
 func TestGolden(t *testing.T) {
 	golden.Cases(t, "testdata/*.txtar", func(t *testing.T, c *golden.Case) {
 		var options struct {
@@ -54,7 +54,8 @@ func withoutPolicy(t *testing.T, f File, rules []byte) []byte {
 	const indent = "    " // of a value in a ConfigMap
 	value := strings.ReplaceAll("\n"+strings.TrimSpace(string(rules)), "\n", "\n"+indent)
 	value = strings.ReplaceAll(value, indent+"\n", "\n")
-	got := strings.NewReplacer(string(rules), "the policy of the plan\n", value, "\n"+indent+"the policy of the plan").Replace(string(f.Data))
+	got := strings.NewReplacer(string(rules), "the policy of the plan\n", value, "\n"+indent+"the policy of the plan").
+		Replace(string(f.Data))
 	if strings.Contains(got, "abac.authorization") {
 		t.Errorf("%s has rules that are not the plan's policy", f.Path)
 	}

@@ -30,11 +30,13 @@ type secretFile struct {
 // secretOf names the Secret that holds the files of a component, and no others.
 func secretOf(c *plan.Component) string { return c.Name + "-files" }
 
-// secretFiles are the files that the arguments and the kubeconfig of a component name and that the plan does not write itself.
+// secretFiles are the files that the arguments and the kubeconfig of a component name and that the plan does not write
+// itself.
 func secretFiles(p *plan.Plan, c *plan.Component) []secretFile {
 	var paths []string
 	for _, a := range c.Args {
-		if path.IsAbs(a.Value) && a.Value != p.PolicyFile && kubeconfigAt(p, c, a.Value) == nil && mountOf(c, a.Value) != nil {
+		if path.IsAbs(a.Value) && a.Value != p.PolicyFile && kubeconfigAt(p, c, a.Value) == nil &&
+			mountOf(c, a.Value) != nil {
 			paths = append(paths, path.Clean(a.Value))
 		}
 	}
@@ -63,7 +65,8 @@ func secretFiles(p *plan.Plan, c *plan.Component) []secretFile {
 // secretKey is a file name as the key of a Secret may be: letters, digits, - _ and dots.
 func secretKey(name string) string {
 	return strings.Map(func(r rune) rune {
-		if r < 0x80 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r)) {
+		if r < 0x80 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("-_.", r)) {
 			return r
 		}
 		return '_'
@@ -75,7 +78,8 @@ func mountOf(c *plan.Component, file string) *plan.Mount {
 	var found *plan.Mount
 	for i := range c.Mounts {
 		m := &c.Mounts[i]
-		if m.ReadOnly && within(path.Clean(file), path.Clean(m.Path)) && (found == nil || len(m.Path) > len(found.Path)) {
+		if m.ReadOnly && within(path.Clean(file), path.Clean(m.Path)) &&
+			(found == nil || len(m.Path) > len(found.Path)) {
 			found = m
 		}
 	}
@@ -122,7 +126,8 @@ func hostedFiles(p *plan.Plan) ([]File, error) {
 	return files, nil
 }
 
-// checkHosted refuses what a pod of another cluster cannot have: a file of a host that nothing in the plan names one by one.
+// checkHosted refuses what a pod of another cluster cannot have: a file of a host that nothing in the plan names one by
+// one.
 func checkHosted(p *plan.Plan, c *plan.Component) error {
 	for _, k := range p.Kubeconfigs {
 		if k.Component != c.Name {

@@ -14,8 +14,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// The manifests of the hosted target are for a cluster of 1.21 or later: any that is still maintained. They hold no secret and refer to
-// Secrets of known names, one for each component, with the files that its arguments name and no others.
+// The manifests of the hosted target are for a cluster of 1.21 or later: any that is still maintained. They hold no
+// secret and refer to Secrets of known names, one for each component, with the files that its arguments name and no
+// others.
 
 const (
 	dataVolume      = "data"
@@ -37,7 +38,8 @@ func hostedNamespace(p *plan.Plan) *yaml.Node {
 	return object(
 		field{"apiVersion", text("v1")},
 		field{"kind", text("Namespace")},
-		field{"metadata", object(field{"name", text(p.Name)}, field{"labels", object(field{managedByLabel, text(managedByFusion)})})},
+		field{"metadata",
+			object(field{"name", text(p.Name)}, field{"labels", object(field{managedByLabel, text(managedByFusion)})})},
 	)
 }
 
@@ -126,7 +128,8 @@ func configMap(p *plan.Plan, c *plan.Component, texts []configText) *yaml.Node {
 	)
 }
 
-// service is the name under which a component is asked: that of an API server balances, that of a store names each member.
+// service is the name under which a component is asked: that of an API server balances, that of a store names each
+// member.
 func service(p *plan.Plan, c *plan.Component) *yaml.Node {
 	port := func(name string, at int) *yaml.Node {
 		return object(field{"name", text(name)}, field{"port", number(at)}, field{"targetPort", number(at)})
@@ -205,15 +208,19 @@ func podTemplate(p *plan.Plan, c *plan.Component, texts []configText) *yaml.Node
 				field{"fsGroup", number(nobody)},
 				field{"seccompProfile", object(field{"type", text("RuntimeDefault")})},
 			)},
-			field{"affinity", object(field{"podAntiAffinity", object(field{"preferredDuringSchedulingIgnoredDuringExecution", list(object(
-				field{"weight", number(100)},
-				field{"podAffinityTerm", object(
-					field{"labelSelector", object(field{"matchLabels", selector(c)})},
-					field{"topologyKey", text(hostnameLabel)},
-				)},
-			))})})},
+			field{"affinity",
+				object(field{"podAntiAffinity",
+					object(field{"preferredDuringSchedulingIgnoredDuringExecution", list(object(
+						field{"weight", number(100)},
+						field{"podAffinityTerm", object(
+							field{"labelSelector", object(field{"matchLabels", selector(c)})},
+							field{"topologyKey", text(hostnameLabel)},
+						)},
+					))})})},
 			field{"containers", list(hostedContainer(c))},
-			field{"volumes", listOf(hostedMounts(c), func(m plan.Mount) *yaml.Node { return hostedVolume(p, c, m, texts) })},
+			field{"volumes", listOf(hostedMounts(c), func(m plan.Mount) *yaml.Node {
+				return hostedVolume(p, c, m, texts)
+			})},
 		)},
 	)
 }
@@ -235,7 +242,8 @@ func checksum(texts []configText) string {
 }
 
 func hostedContainer(c *plan.Component) *yaml.Node {
-	environment := append([]*yaml.Node{podField(plan.PodName, "metadata.name"), podField(plan.PodIP, "status.podIP")}, variables(c.Env)...)
+	environment := append([]*yaml.Node{podField(plan.PodName, "metadata.name"), podField(plan.PodIP, "status.podIP")},
+		variables(c.Env)...)
 	known := names(c.Env)
 	known[plan.PodName], known[plan.PodIP] = true, true
 	return object(
@@ -251,7 +259,8 @@ func hostedContainer(c *plan.Component) *yaml.Node {
 			field{"allowPrivilegeEscalation", boolean(false)},
 			field{"capabilities", object(
 				field{"drop", list(text("ALL"))},
-				// The program of the released images carries this capability, and does not start where it cannot have it.
+				// The program of the released images carries this capability, and does not start where it cannot have
+				// it.
 				field{"add", when(c.Kind == kubever.APIServer, list(text("NET_BIND_SERVICE")))},
 			)},
 		)},
@@ -283,7 +292,8 @@ func hostedVolumeMount(m plan.Mount) *yaml.Node {
 }
 
 func podField(name, path string) *yaml.Node {
-	return object(field{"name", text(name)}, field{"valueFrom", object(field{"fieldRef", object(field{"fieldPath", text(path)})})})
+	return object(field{"name", text(name)},
+		field{"valueFrom", object(field{"fieldRef", object(field{"fieldPath", text(path)})})})
 }
 
 func hostedProbe(q *plan.Probe) *yaml.Node {
@@ -292,7 +302,8 @@ func hostedProbe(q *plan.Probe) *yaml.Node {
 	}
 	action := field{"tcpSocket", object(field{"port", number(q.Port)})}
 	if q.Path != "" {
-		action = field{"httpGet", object(field{"path", text(q.Path)}, field{"port", number(q.Port)}, field{"scheme", optional(q.Scheme)})}
+		action = field{"httpGet", object(field{"path", text(q.Path)}, field{"port", number(q.Port)},
+			field{"scheme", optional(q.Scheme)})}
 	}
 	return object(
 		action,
@@ -314,8 +325,8 @@ func hostedMounts(c *plan.Component) []plan.Mount {
 	return mounts
 }
 
-// hostedVolume is what a mount of a host becomes: the files that the component names, from its Secret and its ConfigMap, or an empty
-// directory where it writes. A directory of which it names no file is a Secret of its own.
+// hostedVolume is what a mount of a host becomes: the files that the component names, from its Secret and its
+// ConfigMap, or an empty directory where it writes. A directory of which it names no file is a Secret of its own.
 func hostedVolume(p *plan.Plan, c *plan.Component, m plan.Mount, texts []configText) *yaml.Node {
 	switch {
 	case c.Kind == plan.Etcd && m.Name == dataVolume:
@@ -335,16 +346,21 @@ func hostedVolume(p *plan.Plan, c *plan.Component, m plan.Mount, texts []configT
 		}
 	}
 	if len(secrets)+len(configs) == 0 {
-		return object(field{"name", text(m.Name)}, field{"secret", object(field{"secretName", text(directorySecret(c, &m))}, field{"defaultMode", octal(secretMode)})})
+		return object(field{"name", text(m.Name)},
+			field{"secret",
+				object(field{"secretName", text(directorySecret(c, &m))}, field{"defaultMode", octal(secretMode)})})
 	}
 	var sources []*yaml.Node
 	if len(secrets) > 0 {
-		sources = append(sources, object(field{"secret", object(field{"name", text(secretOf(c))}, field{"items", list(secrets...)})}))
+		sources = append(sources,
+			object(field{"secret", object(field{"name", text(secretOf(c))}, field{"items", list(secrets...)})}))
 	}
 	if len(configs) > 0 {
-		sources = append(sources, object(field{"configMap", object(field{"name", text(c.Name)}, field{"items", list(configs...)})}))
+		sources = append(
+			sources, object(field{"configMap", object(field{"name", text(c.Name)}, field{"items", list(configs...)})}))
 	}
-	return object(field{"name", text(m.Name)}, field{"projected", object(field{"defaultMode", octal(secretMode)}, field{"sources", list(sources...)})})
+	return object(field{"name", text(m.Name)},
+		field{"projected", object(field{"defaultMode", octal(secretMode)}, field{"sources", list(sources...)})})
 }
 
 // directorySecret names the Secret of a directory that a component reads without naming its files.

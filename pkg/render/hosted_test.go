@@ -26,7 +26,8 @@ type hostedObjects struct {
 
 func decodeHosted(t *testing.T, files []File) hostedObjects {
 	t.Helper()
-	o := hostedObjects{map[string]corev1.PodTemplateSpec{}, map[string]corev1.Service{}, map[string]corev1.ConfigMap{}, map[string]int{}, 0}
+	o := hostedObjects{map[string]corev1.PodTemplateSpec{}, map[string]corev1.Service{}, map[string]corev1.ConfigMap{},
+		map[string]int{}, 0}
 	for _, f := range files {
 		if !strings.HasPrefix(f.Path, hostedName+"/") {
 			continue
@@ -125,7 +126,8 @@ func TestHostedArgumentsNameNoHost(t *testing.T) {
 				}
 			}
 		}
-		for _, probe := range []*corev1.Probe{template.Spec.Containers[0].LivenessProbe, template.Spec.Containers[0].ReadinessProbe} {
+		for _, probe := range []*corev1.Probe{template.Spec.Containers[0].LivenessProbe,
+			template.Spec.Containers[0].ReadinessProbe} {
 			if probe != nil && probe.HTTPGet != nil && probe.HTTPGet.Host != "" {
 				t.Errorf("%s: a probe asks %s", name, probe.HTTPGet.Host)
 			}
@@ -133,19 +135,22 @@ func TestHostedArgumentsNameNoHost(t *testing.T) {
 	}
 	server := o.templates["kube-apiserver-modern"].Spec.Containers[0].Args
 	for _, want := range []string{
-		"--etcd-servers=https://etcd-modern-0.etcd-modern.ha.svc:2479,https://etcd-modern-1.etcd-modern.ha.svc:2479,https://etcd-modern-2.etcd-modern.ha.svc:2479",
+		"--etcd-servers=https://etcd-modern-0.etcd-modern.ha.svc:2479," +
+			"https://etcd-modern-1.etcd-modern.ha.svc:2479,https://etcd-modern-2.etcd-modern.ha.svc:2479",
 		"--advertise-address=$(POD_IP)",
 	} {
 		if !slices.Contains(server, want) {
 			t.Errorf("kube-apiserver-modern lacks %s", want)
 		}
 	}
-	if got := o.configMaps["kube-controller-manager-modern"].Data["kubeconfig"]; !strings.Contains(got, "server: https://kube-apiserver-modern.ha.svc:7443\n") {
+	if got := o.configMaps["kube-controller-manager-modern"].Data["kubeconfig"]; !strings.Contains(
+		got, "server: https://kube-apiserver-modern.ha.svc:7443\n") {
 		t.Errorf("the controller manager asks\n%s", got)
 	}
 }
 
-// Every file that an argument or a kubeconfig names is there under its path, from the component's own Secret or ConfigMap.
+// Every file that an argument or a kubeconfig names is there under its path, from the component's own Secret or
+// ConfigMap.
 func TestHostedPodsFindTheirFiles(t *testing.T) {
 	for name, p := range examplesFor(t, Hosted) {
 		files, o := renderHosted(t, p)
@@ -166,7 +171,8 @@ func TestHostedPodsFindTheirFiles(t *testing.T) {
 				}
 			}
 			for _, a := range c.Args {
-				if strings.HasSuffix(a.Name, "-file") && strings.HasPrefix(a.Value, "/") && !slices.Contains(provided, a.Value) {
+				if strings.HasSuffix(a.Name, "-file") && strings.HasPrefix(a.Value, "/") &&
+					!slices.Contains(provided, a.Value) {
 					t.Errorf("%s: %s: nothing provides %s", name, c.Name, a)
 				}
 			}
@@ -174,8 +180,10 @@ func TestHostedPodsFindTheirFiles(t *testing.T) {
 	}
 }
 
-// providedFiles are the paths at which a pod finds files of Secrets and ConfigMaps; the Secrets must be made by the runbook, with the key.
-func providedFiles(t *testing.T, c *plan.Component, template corev1.PodTemplateSpec, o hostedObjects, commands string) []string {
+// providedFiles are the paths at which a pod finds files of Secrets and ConfigMaps; the Secrets must be made by the
+// runbook, with the key.
+func providedFiles(t *testing.T, c *plan.Component, template corev1.PodTemplateSpec, o hostedObjects,
+	commands string) []string {
 	t.Helper()
 	var provided []string
 	for _, m := range template.Spec.Containers[0].VolumeMounts {
@@ -196,7 +204,8 @@ func providedFiles(t *testing.T, c *plan.Component, template corev1.PodTemplateS
 		for _, source := range volume.Projected.Sources {
 			if source.Secret != nil {
 				for _, item := range source.Secret.Items {
-					made := regexp.MustCompile("create secret generic " + source.Secret.Name + ` .*--from-file='?` + regexp.QuoteMeta(item.Key) + "=")
+					made := regexp.MustCompile("create secret generic " + source.Secret.Name + ` .*--from-file='?` +
+						regexp.QuoteMeta(item.Key) + "=")
 					if !made.MatchString(commands) {
 						t.Errorf("%s: the runbook does not put %s into Secret %s", c.Name, item.Key, source.Secret.Name)
 					}
@@ -263,7 +272,8 @@ func TestSecretKeysAreDistinct(t *testing.T) {
 	h := examplesFor(t, Hosted)["split-1.15-1.36"]
 	c := &h.Components[0]
 	c.Args, c.Mounts = nil, []plan.Mount{{Name: "pki", Path: "/pki", ReadOnly: true, Directory: true}}
-	for _, file := range []string{"/pki/ca.crt", "/pki/a/ca.crt", "/pki/b/a/ca.crt", "/pki/a b/ca.crt", "/pki/ä/ca.crt", "/pki/ö/ca.crt"} {
+	for _, file := range []string{"/pki/ca.crt", "/pki/a/ca.crt", "/pki/b/a/ca.crt", "/pki/a b/ca.crt", "/pki/ä/ca.crt",
+		"/pki/ö/ca.crt"} {
 		c.Args = append(c.Args, plan.Arg{Name: "trusted-ca-file", Value: file})
 	}
 	valid := regexp.MustCompile(`^[-._a-zA-Z0-9]+$`)

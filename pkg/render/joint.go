@@ -13,7 +13,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
-// What the legacy side has to allow to the controllers that see both sides, at the root of the tree: no host has a dot in its name.
+// What the legacy side has to allow to the controllers that see both sides, at the root of the tree: no host has a dot
+// in its name.
 const (
 	legacyRolesFile  = "legacy-access.yaml"
 	legacyPolicyFile = "legacy-access.jsonl"
@@ -22,7 +23,8 @@ const (
 // jointRole names the role and its binding, on the legacy side.
 const jointRole = "kubefusion:controllers"
 
-// jointFiles are what the controllers that see both sides go by, on each of their hosts, and what the legacy side has to allow them.
+// jointFiles are what the controllers that see both sides go by, on each of their hosts, and what the legacy side has
+// to allow them.
 func jointFiles(p *plan.Plan, host string) ([]File, error) {
 	if p.Joint == nil {
 		return nil, nil
@@ -41,8 +43,8 @@ func jointFiles(p *plan.Plan, host string) ([]File, error) {
 	return append(files, access...), err
 }
 
-// legacyAccess is the access of the controllers in the words of the legacy server's authorization modes. A mode that has no words of its own,
-// a webhook, has the roles to go by.
+// legacyAccess is the access of the controllers in the words of the legacy server's authorization modes. A mode that
+// has no words of its own, a webhook, has the roles to go by.
 func legacyAccess(p *plan.Plan) ([]File, error) {
 	a := &p.Joint.Legacy
 	if slices.Contains(a.Modes, "AlwaysAllow") {
@@ -79,25 +81,33 @@ func newPermit(p *plan.Plan) permit {
 		return permit{}
 	}
 	first := &components[0]
-	v := permit{Host: first.Host, Program: inline(first.Program), Kubectl: kubectlAs(p, first, "namespaces"), Borrowed: first.Command[0] == first.Program}
+	v := permit{Host: first.Host, Program: inline(first.Program), Kubectl: kubectlAs(p, first, "namespaces"),
+		Borrowed: first.Command[0] == first.Program}
 	v.Leader = kubectlAs(p, first, "configmaps") + " -n kube-system get configmap " + plan.JointControllers +
 		` -o jsonpath='{.metadata.annotations.control-plane\.alpha\.kubernetes\.io/leader}{"\n"}'`
 	switch modes := p.Joint.Legacy.Modes; {
 	case slices.Contains(modes, "AlwaysAllow"):
 		v.Words = []string{"The legacy one allows everything to everybody."}
 	case slices.Contains(modes, "RBAC"):
-		v.Words = []string{fmt.Sprintf("The legacy one has to allow them what `%s` says: to read everything, and to delete and patch what is changed through its side. From where you work:", legacyRolesFile)}
-		v.Commands = []string{"legacy apply -f " + legacyRolesFile, "legacy get clusterrolebinding " + jointRole + "    # one"}
+		v.Words = []string{fmt.Sprintf("The legacy one has to allow them what `%s` says: to read everything, and to "+
+			"delete and patch what is changed through its side. From where you work:", legacyRolesFile)}
+		v.Commands = []string{"legacy apply -f " + legacyRolesFile,
+			"legacy get clusterrolebinding " + jointRole + "    # one"}
 	case slices.Contains(modes, "ABAC"):
 		v.Words = []string{
-			fmt.Sprintf("The legacy one has to allow them what the lines of `%s` say: add them to the file of its `--authorization-policy-file`, and restart it, one host after the other.", legacyPolicyFile),
-			"Where it has custom resources with owners, add a line for each of their groups as well: no line but one about everything, which would allow acting as somebody else, covers groups that nobody knows beforehand."}
+			fmt.Sprintf("The legacy one has to allow them what the lines of `%s` say: add them to the file of its "+
+				"`--authorization-policy-file`, and restart it, one host after the other.", legacyPolicyFile),
+			"Where it has custom resources with owners, add a line for each of their groups as well: no line but one " +
+				"about everything, which would allow acting as somebody else, covers groups that nobody knows " +
+				"beforehand."}
 	default:
-		v.Words = []string{fmt.Sprintf("The legacy one asks %s: have it allow them what `%s` says.", strings.Join(modes, ", "), legacyRolesFile)}
+		v.Words = []string{fmt.Sprintf("The legacy one asks %s: have it allow them what `%s` says.",
+			strings.Join(modes, ", "), legacyRolesFile)}
 	}
 	words := []string{"timeout 60", shell(first.Program), "controllers"}
 	for _, a := range first.Args {
-		if slices.Contains([]string{"plan", "legacy-kubeconfig", "modern-kubeconfig", "collect", "delete-orphans"}, a.Name) {
+		if slices.Contains([]string{"plan", "legacy-kubeconfig", "modern-kubeconfig", "collect", "delete-orphans"},
+			a.Name) {
 			words = append(words, shell(a.String()))
 		}
 	}
@@ -125,13 +135,16 @@ func legacyRoles(p *plan.Plan) ([]byte, error) {
 		}
 	}
 	var out bytes.Buffer
-	comment := fmt.Sprintf("Written by fusionctl render: what %s may do on the legacy side of %s, beside the modern side's policy.\n", p.Joint.User, p.Name)
+	comment := fmt.Sprintf("Written by fusionctl render: what %s may do on the legacy side of %s, beside the modern "+
+		"side's policy.\n", p.Joint.User, p.Name)
 	for _, namespace := range namespaces {
 		kind := "ClusterRole"
 		if namespace != "" {
 			kind = "Role"
 		}
-		inNamespace := slices.DeleteFunc(slices.Clone(rules), func(r plan.Right) bool { return r.Namespace != namespace })
+		inNamespace := slices.DeleteFunc(slices.Clone(rules), func(r plan.Right) bool {
+			return r.Namespace != namespace
+		})
 		for _, o := range []*yaml.Node{role(p, kind, namespace, inNamespace), binding(p, kind, namespace)} {
 			if out.Len() > 0 {
 				out.WriteString("---\n")
@@ -171,8 +184,11 @@ func binding(p *plan.Plan, kind, namespace string) *yaml.Node {
 		field{"apiVersion", text(p.Joint.Legacy.RBACVersion)},
 		field{"kind", text(kind + "Binding")},
 		field{"metadata", object(field{"name", text(jointRole)}, field{"namespace", optional(namespace)})},
-		field{"roleRef", object(field{"apiGroup", text(group)}, field{"kind", text(kind)}, field{"name", text(jointRole)})},
-		field{"subjects", list(object(field{"apiGroup", text(group)}, field{"kind", text("User")}, field{"name", text(p.Joint.User)}))},
+		field{"roleRef", object(field{"apiGroup", text(group)}, field{"kind", text(kind)},
+			field{"name", text(jointRole)})},
+		field{"subjects",
+			list(object(field{"apiGroup", text(group)}, field{"kind", text("User")},
+				field{"name", text(p.Joint.User)}))},
 	)
 }
 
@@ -189,7 +205,8 @@ func flow(values []string) *yaml.Node {
 func withoutCovered(rules []plan.Right) []plan.Right {
 	return slices.DeleteFunc(slices.Clone(rules), func(r plan.Right) bool {
 		return slices.ContainsFunc(rules, func(all plan.Right) bool {
-			return !everything(r) && everything(all) && slices.Equal(all.Verbs, r.Verbs) && (all.Namespace == "" || all.Namespace == r.Namespace) && len(r.Resources) > 0
+			return !everything(r) && everything(all) && slices.Equal(all.Verbs, r.Verbs) &&
+				(all.Namespace == "" || all.Namespace == r.Namespace) && len(r.Resources) > 0
 		})
 	})
 }
@@ -198,16 +215,20 @@ func everything(r plan.Right) bool {
 	return slices.Contains(r.APIGroups, "*") && slices.Contains(r.Resources, "*")
 }
 
-// legacyPolicy is the same in lines of an ABAC policy, which knows no verbs: whoever may change a resource may create it as well. What would
-// have to be a star is left out where something is changed: the star would include acting as somebody else.
+// legacyPolicy is the same in lines of an ABAC policy, which knows no verbs: whoever may change a resource may create
+// it as well. What would have to be a star is left out where something is changed: the star would include acting as
+// somebody else.
 func legacyPolicy(p *plan.Plan) ([]byte, error) {
 	var intent policy.Intent
 	for _, r := range p.Joint.Legacy.Rules {
-		reads := !slices.ContainsFunc(r.Verbs, func(verb string) bool { return verb != "get" && verb != "list" && verb != "watch" })
+		reads := !slices.ContainsFunc(r.Verbs, func(verb string) bool {
+			return verb != "get" && verb != "list" && verb != "watch"
+		})
 		if everything(r) && !reads {
 			continue
 		}
-		g := policy.Grant{Subjects: []policy.Subject{{Kind: policy.KindUser, Name: p.Joint.User}}, NonResourcePaths: r.NonResourcePaths, ReadOnly: reads, Why: r.Why}
+		g := policy.Grant{Subjects: []policy.Subject{{Kind: policy.KindUser, Name: p.Joint.User}},
+			NonResourcePaths: r.NonResourcePaths, ReadOnly: reads, Why: r.Why}
 		if len(r.Resources) > 0 {
 			g.APIGroups, g.Resources, g.Namespaces = r.APIGroups, parents(r.Resources), []string{"*"}
 			if r.Namespace != "" {

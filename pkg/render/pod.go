@@ -15,10 +15,11 @@ import (
 // criticalAnnotation marks a pod that must not be evicted for kubelets that know no priority.
 const criticalAnnotation = "scheduler.alpha.kubernetes.io/critical-pod"
 
-// cpuRequests keep the pods out of the best-effort class, which is starved and killed first. They are small, so that a machine
-// that runs the legacy side already admits the modern one beside it.
+// cpuRequests keep the pods out of the best-effort class, which is starved and killed first. They are small, so that a
+// machine that runs the legacy side already admits the modern one beside it.
 var cpuRequests = map[string]string{
-	kubever.APIServer: "100m", kubever.ControllerManager: "50m", kubever.Scheduler: "50m", plan.Etcd: "100m", plan.JointControllers: "50m",
+	kubever.APIServer: "100m", kubever.ControllerManager: "50m", kubever.Scheduler: "50m", plan.Etcd: "100m",
+	plan.JointControllers: "50m",
 }
 
 // knows says whether the kubelet of a plan reads a field of a type.
@@ -36,7 +37,8 @@ func when(condition bool, node *yaml.Node) *yaml.Node {
 	return node
 }
 
-// staticPod prints the manifest of a component for the kubelet of its host. It has no field that this kubelet does not know.
+// staticPod prints the manifest of a component for the kubelet of its host. It has no field that this kubelet does not
+// know.
 func staticPod(p *plan.Plan, c *plan.Component) ([]byte, error) {
 	kubelet := kubeletOf(p)
 	prioritized := kubelet("v1.PodSpec", "priorityClassName")
@@ -84,10 +86,13 @@ func header(p *plan.Plan, c *plan.Component) string {
 	if c.Host == hostedName {
 		place = ", for the cluster that hosts it"
 	}
-	lines := fmt.Sprintf("Written by fusionctl render: %s%s of %s%s. Change the spec, not this file.\n", strings.TrimSpace(c.Kind+" "+c.Version), side, p.Name, place)
+	lines := fmt.Sprintf("Written by fusionctl render: %s%s of %s%s. Change the spec, not this file.\n",
+		strings.TrimSpace(c.Kind+" "+c.Version), side, p.Name, place)
 	if runsAlready(p, c) {
-		lines += "It runs already. This is how the plan would have it; resources, annotations and probes of its own are not in the spec.\n"
-		lines += "Do not copy this file over the one that it runs from: make there the changes that the runbook lists.\n"
+		lines += "It runs already. This is how the plan would have it; resources, annotations and probes of its own " +
+			"are not in the spec.\n"
+		lines += "Do not copy this file over the one that it runs from: make there the changes that the runbook " +
+			"lists.\n"
 	}
 	return lines
 }
@@ -121,8 +126,8 @@ func names(env []spec.EnvVar) map[string]bool {
 	return set
 }
 
-// unexpanded is a text from which a kubelet makes the text again: it fills in $(NAME) where there is such a variable, which is wanted
-// here, and takes $$ for a single one.
+// unexpanded is a text from which a kubelet makes the text again: it fills in $(NAME) where there is such a variable,
+// which is wanted here, and takes $$ for a single one.
 func unexpanded(s string, environment map[string]bool) string {
 	if !strings.Contains(s, "$$") {
 		return s
@@ -163,7 +168,8 @@ func reason(a plan.Arg) string {
 	return oneLine(a.Why)
 }
 
-// variables are the environment; one may refer to those before it. Values are always quoted: 1, yes and null are strings here.
+// variables are the environment; one may refer to those before it. Values are always quoted: 1, yes and null are
+// strings here.
 func variables(env []spec.EnvVar) []*yaml.Node {
 	var nodes []*yaml.Node
 	for i, e := range env {
@@ -226,7 +232,8 @@ func probe(p *plan.Plan, c *plan.Component, q *plan.Probe) *yaml.Node {
 	)
 }
 
-// listensOnPodIP reports whether a component of the host's network certainly listens on the address that its pod has: all of them.
+// listensOnPodIP reports whether a component of the host's network certainly listens on the address that its pod has:
+// all of them.
 func listensOnPodIP(c *plan.Component) bool {
 	for i := len(c.Args) - 1; i >= 0; i-- {
 		if name := kubever.FlagName(c.Args[i].Name); name == "bind-address" || name == "address" {

@@ -24,8 +24,8 @@ func decodePod(t *testing.T, data []byte) *corev1.Pod {
 	return &pod
 }
 
-// expanded is what a kubelet makes of a word (Kubernetes, "Define Command and Arguments"): $(NAME) is a variable, $$ is one $, and
-// what is neither stays.
+// expanded is what a kubelet makes of a word (Kubernetes, "Define Command and Arguments"): $(NAME) is a variable, $$ is
+// one $, and what is neither stays.
 func expanded(s string, environment map[string]string) string {
 	var out strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -53,7 +53,8 @@ func expanded(s string, environment map[string]string) string {
 func TestPodArgumentsReferToTheEnvironment(t *testing.T) {
 	environment := map[string]string{"A": "value"}
 	for word, want := range map[string]string{
-		"$(A)": "value", "$$(A)": "$value", "$$$(A)": "$$value", "$(B)": "$(B)", "$$(B)": "$$(B)", "$$": "$$", "$": "$", "a$$b$": "a$$b$", "$(": "$(", "$$$(": "$$$(", "$A": "$A",
+		"$(A)": "value", "$$(A)": "$value", "$$$(A)": "$$value", "$(B)": "$(B)", "$$(B)": "$$(B)", "$$": "$$", "$": "$",
+		"a$$b$": "a$$b$", "$(": "$(", "$$$(": "$$$(", "$A": "$A",
 		"$($$)": "$($$)", "$$($$)$$": "$$($$)$$", "$($(A)$$)": "$($(A)$$)", "$($$": "$($$",
 	} {
 		if got := expanded(unexpanded(word, map[string]bool{"A": true}), environment); got != want {
@@ -89,7 +90,8 @@ func TestStaticPodSaysWhatThePlanSays(t *testing.T) {
 			t.Errorf("%s: got %s", c.Name, data)
 		}
 		if len(container.VolumeMounts) != len(c.Mounts) || len(pod.Spec.Volumes) != len(c.Mounts) {
-			t.Errorf("%s: %d mounts and %d volumes, want %d", c.Name, len(container.VolumeMounts), len(pod.Spec.Volumes), len(c.Mounts))
+			t.Errorf("%s: %d mounts and %d volumes, want %d", c.Name, len(container.VolumeMounts),
+				len(pod.Spec.Volumes), len(c.Mounts))
 		}
 	}
 }
@@ -145,7 +147,8 @@ func walkFields(value any, typeName, path string, m kubever.Minor, report func(p
 }
 
 func TestUnknownFieldsAreFound(t *testing.T) {
-	data := []byte("spec:\n  containers:\n  - startupProbe: {httpGet: {port: 1}}\n    livenessProbe: {grpc: {port: 1}}\n")
+	data := []byte("spec:\n  containers:\n  - startupProbe: {httpGet: {port: 1}}\n    livenessProbe: {grpc: {port: " +
+		"1}}\n")
 	if got := unknownFields(t, data, "v1.Pod", 15); len(got) != 2 {
 		t.Errorf("unknownFields(1.15) = %v, want the two of a later kubelet", got)
 	}
@@ -174,10 +177,12 @@ func TestPodFieldsFollowTheKubelet(t *testing.T) {
 		}
 		pod := decodePod(t, data)
 		if pod.Spec.PriorityClassName != test.priority {
-			t.Errorf("kubelet %s: priorityClassName %q, want %q", test.kubelet, pod.Spec.PriorityClassName, test.priority)
+			t.Errorf("kubelet %s: priorityClassName %q, want %q", test.kubelet, pod.Spec.PriorityClassName,
+				test.priority)
 		}
 		if _, marked := pod.Annotations[criticalAnnotation]; marked == (test.priority != "") {
-			t.Errorf("kubelet %s: critical by annotation: %v, by priority: %q; want one of the two", test.kubelet, marked, test.priority)
+			t.Errorf("kubelet %s: critical by annotation: %v, by priority: %q; want one of the two", test.kubelet,
+				marked, test.priority)
 		}
 		if got := pod.Spec.Volumes[0].HostPath.Type != nil; got != test.volume {
 			t.Errorf("kubelet %s: hostPath has a type: %v, want %v", test.kubelet, got, test.volume)
@@ -191,7 +196,8 @@ func TestPodFieldsFollowTheKubelet(t *testing.T) {
 	}
 }
 
-// A kubelet that cannot name the host of a TCP probe asks at the pod's address: that is right only for who listens everywhere.
+// A kubelet that cannot name the host of a TCP probe asks at the pod's address: that is right only for who listens
+// everywhere.
 func TestTCPProbeOfAnOldKubelet(t *testing.T) {
 	for _, test := range []struct {
 		kubelet kubever.Minor
@@ -213,9 +219,11 @@ func TestTCPProbeOfAnOldKubelet(t *testing.T) {
 		}
 		liveness := decodePod(t, data).Spec.Containers[0].LivenessProbe
 		if (liveness != nil) != test.probed {
-			t.Errorf("kubelet %s, --bind-address=%s: probed: %v, want %v", test.kubelet, test.bind, liveness != nil, test.probed)
+			t.Errorf("kubelet %s, --bind-address=%s: probed: %v, want %v", test.kubelet, test.bind, liveness != nil,
+				test.probed)
 		} else if liveness != nil && liveness.TCPSocket.Host != test.host {
-			t.Errorf("kubelet %s, --bind-address=%s: host %q, want %q", test.kubelet, test.bind, liveness.TCPSocket.Host, test.host)
+			t.Errorf("kubelet %s, --bind-address=%s: host %q, want %q", test.kubelet, test.bind,
+				liveness.TCPSocket.Host, test.host)
 		}
 	}
 }
@@ -225,7 +233,8 @@ func TestPodValuesSurviveWhateverTheyContain(t *testing.T) {
 	c := &p.Components[2]
 	c.Args, c.Env, c.Mounts = nil, nil, nil
 	for i, value := range hostile {
-		c.Args = append(c.Args, plan.Arg{Name: "value", Value: value, Why: value, Origin: plan.FromPlan}, plan.Arg{Name: value, Value: value})
+		c.Args = append(c.Args, plan.Arg{Name: "value", Value: value, Why: value, Origin: plan.FromPlan},
+			plan.Arg{Name: value, Value: value})
 		c.Env = append(c.Env, spec.EnvVar{Name: fmt.Sprintf("V%d", i), Value: value})
 		c.Mounts = append(c.Mounts, plan.Mount{Name: fmt.Sprintf("m%d", i), Path: "/" + value})
 	}
@@ -274,7 +283,8 @@ func FuzzPodValue(f *testing.F) {
 			t.Fatal(err)
 		}
 		container := decodePod(t, data).Spec.Containers[0]
-		if expanded(container.Args[0], nil) != "--v="+value || expanded(container.Env[0].Value, nil) != value || len(container.Args) != 1 {
+		if expanded(container.Args[0], nil) != "--v="+value || expanded(container.Env[0].Value, nil) != value ||
+			len(container.Args) != 1 {
 			t.Errorf("%q came back as %q and %q", value, container.Args, container.Env)
 		}
 	})

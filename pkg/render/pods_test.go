@@ -17,8 +17,10 @@ func TestPodsAreInTheRunbookAndInThePicture(t *testing.T) {
 		policies bool
 		says     []string
 	}{
-		"{}":                      {false, []string{"asks the controllers of its own host", "get mutatingwebhookconfiguration pods.kubefusion.dev", "# 10.97.0.2"}},
-		"{unknownFields: ignore}": {true, []string{"changes them by itself", "get mutatingadmissionpolicybindings", "# 10.97.0.2"}},
+		"{}": {false, []string{"asks the controllers of its own host", "get " +
+			"mutatingwebhookconfiguration pods.kubefusion.dev", "# 10.97.0.2"}},
+		"{unknownFields: ignore}": {
+			true, []string{"changes them by itself", "get mutatingadmissionpolicybindings", "# 10.97.0.2"}},
 		"{service: {name: modern, clusterIP: 10.96.0.9}}": {false, []string{"default/modern", "# 10.96.0.9"}},
 	} {
 		for _, target := range render.Targets {
@@ -44,10 +46,12 @@ func TestPodsAreInTheRunbookAndInThePicture(t *testing.T) {
 				}
 			}
 			policies := found["pods-admission.yaml"]
-			if (policies != nil) != want.policies || want.policies && !bytes.Contains(policies, []byte("kind: MutatingAdmissionPolicyBinding")) {
+			if (policies != nil) != want.policies ||
+				want.policies && !bytes.Contains(policies, []byte("kind: MutatingAdmissionPolicyBinding")) {
 				t.Errorf("pods %s, %s: policies %.100s, want some: %v", pods, target, policies, want.policies)
 			}
-			if picture := graph.Mermaid(graph.New(p)); !strings.Contains(string(picture), p.Pods.Service.ClusterIP+":443") {
+			if picture := graph.Mermaid(graph.New(p)); !strings.Contains(string(picture),
+				p.Pods.Service.ClusterIP+":443") {
 				t.Errorf("pods %s: the picture has no %s:443", pods, p.Pods.Service.ClusterIP)
 			}
 		}

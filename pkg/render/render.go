@@ -1,5 +1,6 @@
-// Package render turns a plan into files: static pods, systemd units or manifests for another cluster, the kubeconfigs and the policy
-// beside them, and a runbook for exactly this plan. It computes contents; who writes them is not its concern.
+// Package render turns a plan into files: static pods, systemd units or manifests for another cluster, the kubeconfigs
+// and the policy beside them, and a runbook for exactly this plan. It computes contents; who writes them is not its
+// concern.
 package render
 
 import (
@@ -43,7 +44,8 @@ type File struct {
 	Data []byte
 }
 
-// Modes of rendered files. Whatever names a key, or may hold a secret in an argument or a variable, is its owner's alone.
+// Modes of rendered files. Whatever names a key, or may hold a secret in an argument or a variable, is its owner's
+// alone.
 const (
 	private fs.FileMode = 0o600
 	public  fs.FileMode = 0o644
@@ -62,8 +64,8 @@ type Options struct {
 const (
 	manifestDirectory = "/etc/kubernetes/manifests"
 	unitDirectory     = "/etc/systemd/system"
-	// existingDirectory holds what the plan makes of components that run already. It stands beside the mirror of the host's file
-	// system, so that copying the mirror replaces nothing of a running legacy side.
+	// existingDirectory holds what the plan makes of components that run already. It stands beside the mirror of the
+	// host's file system, so that copying the mirror replaces nothing of a running legacy side.
 	existingDirectory = "/existing"
 )
 
@@ -72,16 +74,18 @@ const runbookFile = "RUNBOOK.md"
 
 // Files renders a plan, sorted by path; the same plan gives the same bytes.
 //
-// Shape:  hosted/NN-NAME.yaml are applied in the order of their names; otherwise HOST/... mirrors the file system of each host; HOST/existing/... holds components that run already,
-// as the plan would have them; legacy-access.* is what the legacy API server has to allow to the controllers that see both sides; RUNBOOK.md
-// says in which order what is done, how each step is verified and how to go back.
-// Errors: a plan for another target; a host that the plan does not have; what the target cannot express; two files in one place.
+// Shape: hosted/NN-NAME.yaml are applied in the order of their names; otherwise HOST/... mirrors the file system of
+// each host; HOST/existing/... holds components that run already, as the plan would have them; legacy-access.* is what
+// the legacy API server has to allow to the controllers that see both sides; RUNBOOK.md says in which order what is
+// done, how each step is verified and how to go back. Errors: a plan for another target; a host that the plan does not
+// have; what the target cannot express; two files in one place.
 func Files(p *plan.Plan, o Options) ([]File, error) {
 	if o.Target.Plan() != p.Target {
 		return nil, fmt.Errorf("target %q: the plan is for another one", o.Target)
 	}
 	if o.Host != "" && o.Target == Hosted {
-		return nil, fmt.Errorf("host %q: the target hosted has no hosts: its components run as pods of another cluster", o.Host)
+		return nil, fmt.Errorf("host %q: the target hosted has no hosts: its components run as pods of another "+
+			"cluster", o.Host)
 	}
 	if o.Host != "" && !slices.ContainsFunc(p.Components, func(c plan.Component) bool { return c.Host == o.Host }) {
 		return nil, fmt.Errorf("host %q: the plan has %s", o.Host, strings.Join(hostNames(p), ", "))
@@ -117,7 +121,8 @@ func Files(p *plan.Plan, o Options) ([]File, error) {
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 	for i := 1; i < len(files); i++ {
 		if files[i].Path == files[i-1].Path {
-			return nil, fmt.Errorf("%s: two files of the plan have this place; give one of them another path", files[i].Path)
+			return nil, fmt.Errorf("%s: two files of the plan have this place; give one of them another path",
+				files[i].Path)
 		}
 	}
 	return files, nil
@@ -176,7 +181,8 @@ func componentFiles(p *plan.Plan, c *plan.Component, target Target) ([]File, err
 		if err != nil {
 			return nil, err
 		}
-		return []File{{Path: hostPath(c.Host, root+manifestDirectory+"/"+c.Name+".yaml"), Mode: private, Data: data}}, nil
+		return []File{{Path: hostPath(c.Host, root+manifestDirectory+"/"+c.Name+".yaml"), Mode: private, Data: data}},
+			nil
 	}
 	unit, err := systemdUnit(p, c)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// runbookFacts are what the runbooks of all targets say, whatever runs the components. Commands are whole lines of a shell, quoted already.
+// runbookFacts are what the runbooks of all targets say, whatever runs the components. Commands are whole lines of a
+// shell, quoted already.
 type runbookFacts struct {
 	Plan       *plan.Plan
 	Spec       string // the spec's name, quoted
@@ -115,7 +116,8 @@ func runbook(p *plan.Plan, o Options) ([]byte, error) {
 
 func newRunbookFacts(p *plan.Plan, o Options) runbookFacts {
 	f := runbookFacts{
-		Plan: p, Spec: shell(specName(o.Spec)), Hosts: hostNames(p), OneHost: len(p.Hosts) == 1, Spare: (len(p.Hosts) - 1) / 2,
+		Plan: p, Spec: shell(specName(o.Spec)), Hosts: hostNames(p), OneHost: len(p.Hosts) == 1,
+		Spare:    (len(p.Hosts) - 1) / 2,
 		Existing: p.Legacy.Existing, Changes: changes(p), Backups: backups(p),
 		Manager: len(p.ComponentsOf(pair.Modern, kubever.ControllerManager)) > 0,
 		Canary:  createsPods(p, "deployments", "deployment-controller", "replicaset-controller"),
@@ -123,7 +125,8 @@ func newRunbookFacts(p *plan.Plan, o Options) runbookFacts {
 		Namespaces: namespaces(p), Needs: storesOf(p, pair.Modern),
 	}
 	for _, found := range o.Findings {
-		w := warning{Rule: found.Rule, Subject: inline(found.Subject), Message: inline(found.Message), Fix: inline(found.Fix)}
+		w := warning{Rule: found.Rule, Subject: inline(found.Subject), Message: inline(found.Message),
+			Fix: inline(found.Fix)}
 		switch found.Severity {
 		case finding.Error:
 			f.Errors = append(f.Errors, w)
@@ -159,15 +162,19 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 	v.Issued, v.Issue = certificatesToIssue(p), issueCommands(p, v.Spec, p.Hosts, true)
 	for _, s := range p.Stores {
 		if s.Managed != nil {
-			v.Members = append(v.Members, of(func(c *plan.Component) bool { return c.Kind == plan.Etcd && c.Store == s.Name }))
-			v.Health = append(v.Health, etcdctl(&s, s.Endpoints, "endpoint health"), etcdctl(&s, s.Endpoints, "member list"))
+			v.Members = append(v.Members, of(func(c *plan.Component) bool {
+				return c.Kind == plan.Etcd && c.Store == s.Name
+			}))
+			v.Health = append(v.Health, etcdctl(&s, s.Endpoints, "endpoint health"),
+				etcdctl(&s, s.Endpoints, "member list"))
 		}
 	}
 	for _, h := range p.Hosts {
 		v.Policies = append(v.Policies, shell(hostPath(h.Name, p.PolicyFile)))
 		v.ModernURLs = append(v.ModernURLs, "https://"+hostPort(servedAt(p, h), p.Modern.Port))
 	}
-	v.Asked, v.AtStores, v.EtcdCheck = v.ModernURLs, "On "+v.Hosts[0]+", which reaches the stores", "fusionctl etcd check "+v.Spec
+	v.Asked, v.AtStores, v.EtcdCheck = v.ModernURLs, "On "+v.Hosts[0]+", which reaches the stores",
+		"fusionctl etcd check "+v.Spec
 	if servers := p.ComponentsOf(pair.Modern, kubever.APIServer); len(servers) > 0 {
 		v.Restart, v.Log = restartCommands(p, &servers[0], o.Target), logCommand(&servers[0], o.Target)
 	}
@@ -177,7 +184,8 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 // servedAt is the address at which the modern API server of a host is asked from elsewhere.
 func servedAt(p *plan.Plan, h spec.Host) string {
 	for _, c := range p.ComponentsOf(pair.Modern, kubever.APIServer) {
-		if address, ok := c.Arg("bind-address"); ok && c.Host == h.Name && address != "0.0.0.0" && address != "::" && address != "" {
+		if address, ok := c.Arg("bind-address"); ok && c.Host == h.Name && address != "0.0.0.0" && address != "::" &&
+			address != "" {
 			return address
 		}
 	}

@@ -10,16 +10,17 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// certificatesToIssue lists the certificates that the plan needs and the cluster does not have, once for the hosts on which they are
-// the same, authorities first.
+// certificatesToIssue lists the certificates that the plan needs and the cluster does not have, once for the hosts on
+// which they are the same, authorities first.
 func certificatesToIssue(p *plan.Plan) []issued {
 	var list []issued
 	for _, c := range p.Certificates {
 		if c.Existing {
 			continue
 		}
-		one := issued{Cert: inline(c.Cert), CA: inline(c.CA), Name: inline(c.CommonName), Names: inline(strings.Join(slices.Concat(c.DNSNames, c.IPs), ", ")),
-			Why: inline(c.Why), Authority: c.Authority}
+		one := issued{Cert: inline(c.Cert), CA: inline(c.CA), Name: inline(c.CommonName),
+			Names: inline(strings.Join(slices.Concat(c.DNSNames, c.IPs), ", ")),
+			Why:   inline(c.Why), Authority: c.Authority}
 		if c.Authority {
 			one.CA = "itself"
 		}
@@ -42,8 +43,8 @@ func rank(first bool) int {
 	return 1
 }
 
-// issueCommands bring the certificates that the hosts have, each to a directory of its name, issue what is missing beside them, and
-// bring the whole back where it is wanted there.
+// issueCommands bring the certificates that the hosts have, each to a directory of its name, issue what is missing
+// beside them, and bring the whole back where it is wanted there.
 func issueCommands(p *plan.Plan, arguments string, hosts []spec.Host, back bool) []string {
 	if len(certificatesToIssue(p)) == 0 {
 		return nil
@@ -67,13 +68,15 @@ func issueCommands(p *plan.Plan, arguments string, hosts []spec.Host, back bool)
 	lines = append(lines, issue+" --out certificates")
 	for _, h := range hosts {
 		if back {
-			lines = append(lines, fmt.Sprintf("tar -C certificates/%s -cf - . | ssh root@%s 'tar -C / --skip-old-files -xpf -'", h.Name, h.Address))
+			lines = append(lines, fmt.Sprintf("tar -C certificates/%s -cf - . | ssh root@%s 'tar -C / "+
+				"--skip-old-files -xpf -'", h.Name, h.Address))
 		}
 	}
 	return lines
 }
 
-// certificateDirectories are the directories of a host below which certificates lie, none within another, without the leading slash.
+// certificateDirectories are the directories of a host below which certificates lie, none within another, without the
+// leading slash.
 func certificateDirectories(p *plan.Plan, host string) []string {
 	var directories []string
 	for _, c := range p.Certificates {
@@ -98,7 +101,9 @@ func certificateDirectories(p *plan.Plan, host string) []string {
 func foreignAuthorities(p *plan.Plan) []string {
 	var list []string
 	for _, c := range p.Certificates {
-		made := slices.ContainsFunc(p.Certificates, func(a plan.Certificate) bool { return a.Authority && a.Cert == c.CA && !a.Existing })
+		made := slices.ContainsFunc(p.Certificates, func(a plan.Certificate) bool {
+			return a.Authority && a.Cert == c.CA && !a.Existing
+		})
 		if !c.Existing && c.CA != p.PKI.CA && !made && !slices.Contains(list, c.CA) {
 			list = append(list, c.CA)
 		}

@@ -43,8 +43,10 @@ func stageCommands(p *plan.Plan, staging string) []string {
 	var lines []string
 	for _, h := range p.Hosts {
 		lines = append(lines,
-			fmt.Sprintf("tar -C %s -cf - . | ssh root@%s 'install -d -m 0700 %s && tar -C %s -xpf -'", h.Name, h.Address, staging, staging),
-			fmt.Sprintf("ssh root@%s 'tar -C / --ignore-failed-read -cf %s/before.tar etc/kubernetes etc/systemd/system'", h.Address, staging))
+			fmt.Sprintf("tar -C %s -cf - . | ssh root@%s 'install -d -m 0700 %s && tar -C %s -xpf -'", h.Name,
+				h.Address, staging, staging),
+			fmt.Sprintf("ssh root@%s 'tar -C / --ignore-failed-read -cf %s/before.tar etc/kubernetes "+
+				"etc/systemd/system'", h.Address, staging))
 	}
 	return lines
 }
@@ -61,7 +63,8 @@ func programs(p *plan.Plan) []startedProgram {
 		for _, w := range c.Command[min(1, len(c.Command)):] {
 			words = append(words, shell(w))
 		}
-		q := startedProgram{File: inline(programFile(c)), Version: c.Version, Print: strings.Join(words, " ") + " --version"}
+		q := startedProgram{File: inline(programFile(c)), Version: c.Version,
+			Print: strings.Join(words, " ") + " --version"}
 		if c.Kind == plan.JointControllers {
 			q.Version, q.Print = "the one that rendered this", strings.Join(words, " ")+" --help | head -n 1"
 		}
@@ -80,7 +83,8 @@ func runbookRows(p *plan.Plan, target Target) []runbookRow {
 		if c.Host != p.Hosts[0].Name {
 			continue
 		}
-		row := runbookRow{Component: strings.TrimSpace(c.Name + " " + c.Version), Port: strconv.Itoa(c.Port), File: inline(placeOf(c, target)), Store: "-"}
+		row := runbookRow{Component: strings.TrimSpace(c.Name + " " + c.Version), Port: strconv.Itoa(c.Port),
+			File: inline(placeOf(c, target)), Store: "-"}
 		switch {
 		case runsAlready(p, c):
 			row.File = "runs already"
@@ -119,14 +123,16 @@ func backups(p *plan.Plan) []backup {
 	var list []backup
 	for _, s := range p.Stores {
 		if s.Managed == nil && len(s.Endpoints) > 0 {
-			list = append(list, backup{Store: s.Name, Command: etcdctl(&s, s.Endpoints[:1], "snapshot save "+s.Name+"-before-fusion.db")})
+			list = append(list,
+				backup{Store: s.Name,
+					Command: etcdctl(&s, s.Endpoints[:1], "snapshot save "+s.Name+"-before-fusion.db")})
 		}
 	}
 	return list
 }
 
-// phaseOf collects the commands about some components, once for all hosts on which they are the same; what has to be there beside them
-// apart where something is to be looked at in between.
+// phaseOf collects the commands about some components, once for all hosts on which they are the same; what has to be
+// there beside them apart where something is to be looked at in between.
 func phaseOf(p *plan.Plan, target Target, apart bool, of func(*plan.Component) bool) phase {
 	var ph phase
 	for _, h := range p.Hosts {
@@ -157,7 +163,8 @@ func phaseOf(p *plan.Plan, target Target, apart bool, of func(*plan.Component) b
 }
 
 func sameCommands(a, b *block) bool {
-	return slices.Equal(a.Beside, b.Beside) && slices.Equal(a.Start, b.Start) && slices.Equal(a.Verify, b.Verify) && slices.Equal(a.Stop, b.Stop)
+	return slices.Equal(a.Beside, b.Beside) && slices.Equal(a.Start, b.Start) && slices.Equal(a.Verify, b.Verify) &&
+		slices.Equal(a.Stop, b.Stop)
 }
 
 // beside are the files that components of a host want in place before they start: kubeconfigs, the policy and the plan.
@@ -207,12 +214,14 @@ func stopCommands(c *plan.Component, target Target) []string {
 	return []string{"systemctl disable --now " + unitName(c)}
 }
 
-// restartCommands restart a component with another policy. A kubelet restarts a pod whose manifest goes away and comes back.
+// restartCommands restart a component with another policy. A kubelet restarts a pod whose manifest goes away and comes
+// back.
 func restartCommands(p *plan.Plan, c *plan.Component, target Target) []string {
 	policy := installCommand(p.PolicyFile, "0600")
 	if target == StaticPod {
 		file := shell(placeOf(c, target))
-		return []string{policy, "mv " + file + " /root/ && sleep 30 && mv " + shell("/root/"+path.Base(placeOf(c, target))) + " " + file}
+		return []string{policy, "mv " + file + " /root/ && sleep 30 && mv " +
+			shell("/root/"+path.Base(placeOf(c, target))) + " " + file}
 	}
 	return []string{policy, "systemctl restart " + unitName(c)}
 }
@@ -233,9 +242,11 @@ func verifyCommands(p *plan.Plan, c *plan.Component) []string {
 	address := hostPort(q.Host, q.Port)
 	switch {
 	case q.Path == "":
-		return []string{fmt.Sprintf("timeout 5 bash -c '</dev/tcp/%s/%d' && echo listening    # listening", q.Host, q.Port)}
+		return []string{fmt.Sprintf("timeout 5 bash -c '</dev/tcp/%s/%d' && echo listening    # listening", q.Host,
+			q.Port)}
 	case c.Kind == plan.Etcd:
-		return []string{fmt.Sprintf(`curl -s %s://%s%s    # "health":"true"`, strings.ToLower(q.Scheme), address, q.Path)}
+		return []string{fmt.Sprintf(`curl -s %s://%s%s    # "health":"true"`, strings.ToLower(q.Scheme), address,
+			q.Path)}
 	case q.Scheme != "HTTPS":
 		return []string{fmt.Sprintf("curl -s http://%s%s    # ok", address, q.Path)}
 	case c.Kind == kubever.APIServer:

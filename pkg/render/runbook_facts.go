@@ -26,7 +26,8 @@ func storesOf(p *plan.Plan, side pair.Side) []string {
 // flagMeanings say what an argument that the plan may have to change does.
 var flagMeanings = map[string]string{
 	"etcd-quorum-read": "reads ask a majority of the etcd members; each takes a round trip to the etcd leader longer",
-	"controllers":      "the list of controllers that run: `*` is every one that runs by default, `-NAME` takes one out, and the first entry that names a controller decides",
+	"controllers": "the list of controllers that run: `*` is every one that runs by default, `-NAME` takes one " +
+		"out, and the first entry that names a controller decides",
 }
 
 // changes are the arguments of running components that have to be others, each once.
@@ -46,8 +47,10 @@ func changes(p *plan.Plan) []change {
 				what = "change to"
 			}
 			made := change{
-				Component: c.Name, Arg: inline(a.String()), What: what, Why: inline(a.Why), Meaning: flagMeanings[a.Name],
-				Verify: fmt.Sprintf("pgrep -af %s | grep -cF -- %s", shell(strings.TrimPrefix(c.Kind, "kube-")), shell(a.String())),
+				Component: c.Name, Arg: inline(a.String()), What: what, Why: inline(a.Why),
+				Meaning: flagMeanings[a.Name],
+				Verify: fmt.Sprintf("pgrep -af %s | grep -cF -- %s", shell(strings.TrimPrefix(c.Kind, "kube-")),
+					shell(a.String())),
 			}
 			if !slices.Contains(list, made) {
 				list = append(list, made)
@@ -61,7 +64,9 @@ func changes(p *plan.Plan) []change {
 func locks(p *plan.Plan) []lockView {
 	file := ""
 	for _, k := range p.Kubeconfigs {
-		if slices.ContainsFunc(p.ComponentsOf(pair.Modern, kubever.ControllerManager), func(c plan.Component) bool { return c.Name == k.Component }) {
+		if slices.ContainsFunc(p.ComponentsOf(pair.Modern, kubever.ControllerManager), func(c plan.Component) bool {
+			return c.Name == k.Component
+		}) {
 			file = k.Path
 			break
 		}
@@ -80,13 +85,15 @@ func locks(p *plan.Plan) []lockView {
 		}
 		views = append(views, lockView{
 			Component: l.Component, Object: fmt.Sprintf("%s %s/%s", name, l.Namespace, l.Name),
-			Command: fmt.Sprintf("kubectl --kubeconfig %s -n %s get %s %s -o jsonpath=%s", shell(file), shell(l.Namespace), name, shell(l.Name), shell(field)),
+			Command: fmt.Sprintf("kubectl --kubeconfig %s -n %s get %s %s -o jsonpath=%s", shell(file),
+				shell(l.Namespace), name, shell(l.Name), shell(field)),
 		})
 	}
 	return views
 }
 
-// createsPods reports whether the modern side has objects of its own of the resource, and runs the controllers that make pods of them.
+// createsPods reports whether the modern side has objects of its own of the resource, and runs the controllers that
+// make pods of them.
 func createsPods(p *plan.Plan, key string, controllers ...string) bool {
 	row := p.Resource(key)
 	if row == nil || (row.Owner != pair.OwnerModern && row.Owner != pair.OwnerSplit) {
@@ -132,7 +139,8 @@ func kubectlName(r *plan.Resource, groupVersion string) string {
 	return r.Name
 }
 
-// leftOver are the keys in stores of the legacy side that the modern API server writes by itself and that the legacy one does not.
+// leftOver are the keys in stores of the legacy side that the modern API server writes by itself and that the legacy
+// one does not.
 func leftOver(p *plan.Plan) []string {
 	written := map[string]bool{}
 	for _, w := range p.StartupWrites {

@@ -35,13 +35,15 @@ type hostedStep struct{ Start, Verify, Stop []string }
 func newHostedRunbook(p *plan.Plan, o Options) hostedRunbook {
 	v := hostedRunbook{runbookFacts: newRunbookFacts(p, o)}
 	v.Issued = certificatesToIssue(p)
-	v.Issue = issueCommands(p, v.Spec+" --target hosted", []spec.Host{{Name: hostedName, Address: p.Hosts[0].Address}}, false)
+	v.Issue = issueCommands(p, v.Spec+" --target hosted", []spec.Host{{Name: hostedName, Address: p.Hosts[0].Address}},
+		false)
 	check := "fusionctl etcd check " + v.Spec
 	components := hostedComponents(p)
 	for i := range components {
 		c := &components[i]
 		file := hostedFile(i, c)
-		row := hostedRow{Component: c.Name + " " + c.Version, Kind: "Deployment", File: file, Port: fmt.Sprint(c.Port), Stores: "-"}
+		row := hostedRow{Component: c.Name + " " + c.Version, Kind: "Deployment", File: file, Port: fmt.Sprint(c.Port),
+			Stores: "-"}
 		step := hostedStepOf(p, c, file)
 		switch {
 		case c.Kind == plan.Etcd:
@@ -75,7 +77,8 @@ func newHostedRunbook(p *plan.Plan, o Options) hostedRunbook {
 
 // forward makes a service answer where a person works.
 func forward(p *plan.Plan, c *plan.Component) string {
-	return fmt.Sprintf(`kubectl --kubeconfig "$CLUSTER" -n %s port-forward service/%s %d:%d &`, p.Name, c.Name, c.Port, c.Port)
+	return fmt.Sprintf(`kubectl --kubeconfig "$CLUSTER" -n %s port-forward service/%s %d:%d &`, p.Name, c.Name, c.Port,
+		c.Port)
 }
 
 // hostedFile is the manifest of the i-th component of a hosted plan.
@@ -87,7 +90,8 @@ func hostedFile(i int, c *plan.Component) string {
 func hostedSecrets(p *plan.Plan, c *plan.Component) []hostedSecret {
 	var list []hostedSecret
 	add := func(name, from string) {
-		list = append(list, hostedSecret{Component: c.Name, Name: name, Command: "k create secret generic " + name + from})
+		list = append(
+			list, hostedSecret{Component: c.Name, Name: name, Command: "k create secret generic " + name + from})
 	}
 	from := ""
 	for _, f := range secretFiles(p, c) {
@@ -133,15 +137,18 @@ func hostedStepOf(p *plan.Plan, c *plan.Component, file string) hostedStep {
 	}
 	switch c.Kind {
 	case plan.Etcd:
-		line := fmt.Sprintf("k exec %s-0 -- etcdctl --endpoints=%s", c.Name, strings.Join(p.Store(c.Store).Endpoints, ","))
+		line := fmt.Sprintf("k exec %s-0 -- etcdctl --endpoints=%s", c.Name,
+			strings.Join(p.Store(c.Store).Endpoints, ","))
 		if m := p.Store(c.Store).Managed; m != nil && m.ServerTLS != nil && p.Store(c.Store).TLS != nil {
-			line += fmt.Sprintf(" --cacert=%s --cert=%s --key=%s", shell(m.ServerTLS.CA), shell(m.ServerTLS.Cert), shell(m.ServerTLS.Key))
+			line += fmt.Sprintf(" --cacert=%s --cert=%s --key=%s", shell(m.ServerTLS.CA), shell(m.ServerTLS.Cert),
+				shell(m.ServerTLS.Key))
 		}
 		step.Verify = append(step.Verify, line+" endpoint health    # every member is healthy")
 	case kubever.APIServer:
 		step.Verify = append(step.Verify, "k get endpoints "+c.Name+"    # an address for each pod")
 	default:
-		step.Verify = append(step.Verify, "k logs "+kind+c.Name+" --tail=-1 | grep -i 'acquired lease'    # one of its pods leads")
+		step.Verify = append(step.Verify, "k logs "+kind+c.Name+
+			" --tail=-1 | grep -i 'acquired lease'    # one of its pods leads")
 	}
 	return step
 }

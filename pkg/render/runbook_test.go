@@ -55,7 +55,8 @@ func TestRunbookCommandsAreShell(t *testing.T) {
 		odd.Stores[0].TLS.CA = "/etc/a;b/ca.crt"
 		plans["odd"] = odd
 		for name, p := range plans {
-			text := strings.Join(commandsOf(t, runbookOf(t, p, Options{Target: Target(target), Spec: "my spec's.yaml"})), "\n")
+			text := strings.Join(
+				commandsOf(t, runbookOf(t, p, Options{Target: Target(target), Spec: "my spec's.yaml"})), "\n")
 			cmd := exec.Command(shell, "-n")
 			cmd.Stdin = strings.NewReader(text)
 			if out, err := cmd.CombinedOutput(); err != nil {
@@ -147,7 +148,8 @@ func TestRunbookSaysWhatIsNotCollected(t *testing.T) {
 		}
 	}
 	text := runbookOf(t, p, Options{Target: StaticPod})
-	if !strings.Contains(text, "With both off nothing collects anything") || strings.Count(text, "because of the test") < 2 {
+	if !strings.Contains(text, "With both off nothing collects anything") ||
+		strings.Count(text, "because of the test") < 2 {
 		t.Errorf("both collectors are off, and the runbook does not say what that means")
 	}
 	for i := range p.Controllers {
@@ -167,13 +169,16 @@ func TestRunbookDefinesItsShortNames(t *testing.T) {
 		t.Skip("no bash to ask")
 	}
 	for _, target := range Targets {
-		definitions := "export MODERN=m LEGACY=l LEGACY_KUBECTL='echo old' CLUSTER=c\nkubectl() { echo kubectl \"$@\"; }\n"
-		for _, line := range commandsOf(t, runbookOf(t, examplesFor(t, Target(target))["split-1.6-1.10"], Options{Target: Target(target)})) {
+		definitions := "export MODERN=m LEGACY=l LEGACY_KUBECTL='echo old' CLUSTER=c\nkubectl() { echo kubectl " +
+			"\"$@\"; }\n"
+		for _, line := range commandsOf(
+			t, runbookOf(t, examplesFor(t, Target(target))["split-1.6-1.10"], Options{Target: Target(target)})) {
 			if strings.Contains(line, "() {") {
 				definitions += line + "\n"
 			}
 		}
-		definitions = strings.ReplaceAll(definitions, `"$LEGACY_KUBECTL"`, `$LEGACY_KUBECTL`) // a program of two words, for the test
+		// a program of two words, for the test
+		definitions = strings.ReplaceAll(definitions, `"$LEGACY_KUBECTL"`, `$LEGACY_KUBECTL`)
 		for command, want := range map[string]string{
 			"modern get pods": "kubectl --kubeconfig m get pods\n",
 			"legacy get pods": "old --kubeconfig l get pods\n",
@@ -189,7 +194,8 @@ func TestRunbookDefinesItsShortNames(t *testing.T) {
 // Errors stand before everything else, warnings where a person looks for what is different.
 func TestRunbookNamesFindings(t *testing.T) {
 	findings := []finding.Finding{
-		{Rule: "FUS002", Severity: finding.Error, Subject: "ingresses", Message: "one `object` and every list fails", Fix: "leave them out"},
+		{Rule: "FUS002", Severity: finding.Error, Subject: "ingresses", Message: "one `object` and every list fails",
+			Fix: "leave them out"},
 		{Rule: "FUS130", Severity: finding.Warning, Subject: "namespaces", Message: "are shared | here"},
 		{Rule: "FUS999", Severity: finding.Info, Subject: "nothing", Message: "worth a line"},
 	}
@@ -208,7 +214,8 @@ func TestRunbookNamesFindings(t *testing.T) {
 	if strings.Contains(text, "FUS999") {
 		t.Error("a remark is not for the runbook")
 	}
-	if text := runbookOf(t, handmade(36), Options{Target: StaticPod}); strings.Contains(text, "Do not do this") || strings.Contains(text, "**Warnings**") {
+	if text := runbookOf(t, handmade(36), Options{Target: StaticPod}); strings.Contains(text, "Do not do this") ||
+		strings.Contains(text, "**Warnings**") {
 		t.Error("a plan without findings is warned about")
 	}
 }

@@ -97,8 +97,8 @@ func systemdUnit(p *plan.Plan, c *plan.Component) ([]byte, error) {
 	return execute(u, "systemd.service.tmpl")
 }
 
-// reasons say why arguments are there, one line for each run that has a reason in common. A comment must not end in a backslash: it
-// would go on.
+// reasons say why arguments are there, one line for each run that has a reason in common. A comment must not end in a
+// backslash: it would go on.
 func reasons(args []plan.Arg) []string {
 	var lines []string
 	var names []string
@@ -118,7 +118,8 @@ func reasons(args []plan.Arg) []string {
 
 // execute fills a skeleton that may use others, its parts.
 func execute(data any, name string, parts ...string) ([]byte, error) {
-	skeleton, err := template.New(name).Funcs(template.FuncMap{"join": strings.Join}).ParseFS(templates.Files, append(parts, name)...)
+	skeleton, err := template.New(name).Funcs(template.FuncMap{"join": strings.Join}).
+		ParseFS(templates.Files, append(parts, name)...)
 	if err != nil {
 		return nil, fmt.Errorf("render: internal error: %w", err)
 	}
@@ -149,8 +150,9 @@ func documentation(c *plan.Component) string {
 	return "https://kubernetes.io/docs/reference/command-line-tools-reference/" + c.Kind + "/"
 }
 
-// program is the file that a unit starts. A unit wants an absolute path, and the two sides have programs of the same name: one that
-// the plan names without a directory, or in the root directory of an image, is looked for in a directory of its version.
+// program is the file that a unit starts. A unit wants an absolute path, and the two sides have programs of the same
+// name: one that the plan names without a directory, or in the root directory of an image, is looked for in a directory
+// of its version.
 func program(c *plan.Component) (string, error) {
 	file := programFile(c)
 	if strings.ContainsRune(file, '$') {
@@ -177,8 +179,8 @@ func programFile(c *plan.Component) string {
 	return "/opt/" + product + "/" + c.Version + "/bin/" + strings.TrimPrefix(name, "/")
 }
 
-// needs are the units of the same host without which a component has nothing to do: a member for an API server that keeps its objects
-// there, the side's API server for the others, and those of both sides for what sees both.
+// needs are the units of the same host without which a component has nothing to do: a member for an API server that
+// keeps its objects there, the side's API server for the others, and those of both sides for what sees both.
 func needs(p *plan.Plan, c *plan.Component) []string {
 	var units []string
 	for i := range p.Components {
@@ -244,8 +246,8 @@ var reference = regexp.MustCompile(`^\$\([A-Za-z_][A-Za-z0-9_]*\)`)
 // bareWord is what systemd takes for one word, and for itself.
 var bareWord = regexp.MustCompile(`^[A-Za-z0-9/_.=,:@+-][A-Za-z0-9/_.=,:;@*+#-]*$`)
 
-// quoted is one word of a command line as systemd reads it: quoted, with its escapes, specifiers and variables defused. $(NAME)
-// becomes ${NAME} for a variable of the component, as it is in a pod.
+// quoted is one word of a command line as systemd reads it: quoted, with its escapes, specifiers and variables defused.
+// $(NAME) becomes ${NAME} for a variable of the component, as it is in a pod.
 func quoted(s string, environment map[string]bool) string {
 	if bareWord.MatchString(s) {
 		return s
@@ -286,8 +288,8 @@ func specifier(s string) string { return strings.ReplaceAll(s, "%", "%%") }
 // variableName is what systemd takes as the name of a variable.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// environmentFile prints the variables of a component for EnvironmentFile=, whose quoting is a shell's: within double quotes nothing
-// is special but " \ $ and `.
+// environmentFile prints the variables of a component for EnvironmentFile=, whose quoting is a shell's: within double
+// quotes nothing is special but " \ $ and `.
 func environmentFile(c *plan.Component) ([]byte, error) {
 	var out strings.Builder
 	out.WriteString("# Written by fusionctl render: the environment of " + c.Name + ".\n")

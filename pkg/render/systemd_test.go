@@ -13,8 +13,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// settings reads a unit as systemd does: sections, assignments, lines continued by a backslash, comments. It returns the values of
-// each SECTION.NAME in order.
+// settings reads a unit as systemd does: sections, assignments, lines continued by a backslash, comments. It returns
+// the values of each SECTION.NAME in order.
 func settings(t *testing.T, data []byte) map[string][]string {
 	t.Helper()
 	values := map[string][]string{}
@@ -46,8 +46,8 @@ func settings(t *testing.T, data []byte) map[string][]string {
 	return values
 }
 
-// argv splits a command line into words as systemd does (systemd.service, "Command lines"): quotes, the escapes of C, then
-// specifiers, then variables. It knows no specifier but %% and fails on any other.
+// argv splits a command line into words as systemd does (systemd.service, "Command lines"): quotes, the escapes of C,
+// then specifiers, then variables. It knows no specifier but %% and fails on any other.
 func argv(line string, environment map[string]string) ([]string, error) {
 	var words []string
 	var word strings.Builder
@@ -222,7 +222,8 @@ func TestUnitStartsWhatThePlanSays(t *testing.T) {
 
 func TestTheTwoSidesHaveProgramsOfTheirOwn(t *testing.T) {
 	p := handmade(36)
-	for i, want := range []string{"/opt/etcd/3.6.8/bin/etcd", "/opt/kubernetes/1.6.13/bin/hyperkube", "/opt/kubernetes/1.36.3/bin/kube-apiserver", "/opt/kubernetes/1.36.3/bin/kube-controller-manager"} {
+	for i, want := range []string{"/opt/etcd/3.6.8/bin/etcd", "/opt/kubernetes/1.6.13/bin/hyperkube",
+		"/opt/kubernetes/1.36.3/bin/kube-apiserver", "/opt/kubernetes/1.36.3/bin/kube-controller-manager"} {
 		if got := programFile(&p.Components[i]); got != want {
 			t.Errorf("programFile(%s) = %s, want %s", p.Components[i].Name, got, want)
 		}
@@ -250,8 +251,10 @@ func TestUnitsStartInOrder(t *testing.T) {
 func TestUnitsWriteOnlyWhereTheyMust(t *testing.T) {
 	p := handmade(36)
 	c := &p.Components[1]
-	c.Args = append(c.Args, plan.Arg{Name: "cert-dir", Value: "/var/run/kubernetes"}, plan.Arg{Name: "log_dir", Value: "/var/log/kubernetes/more"})
-	for i, want := range [][]string{{`"/var/lib/etcd-modern"`}, {`"/var/log/kubernetes"`, `"/var/run/kubernetes"`}, nil, nil} {
+	c.Args = append(c.Args, plan.Arg{Name: "cert-dir", Value: "/var/run/kubernetes"},
+		plan.Arg{Name: "log_dir", Value: "/var/log/kubernetes/more"})
+	for i, want := range [][]string{{`"/var/lib/etcd-modern"`}, {`"/var/log/kubernetes"`, `"/var/run/kubernetes"`}, nil,
+		nil} {
 		unit, _ := renderUnit(t, p, &p.Components[i])
 		if got := unit["Service.ReadWritePaths"]; !slices.Equal(got, want) {
 			t.Errorf("%s: ReadWritePaths=%q, want %q", p.Components[i].Name, got, want)
@@ -269,7 +272,8 @@ func TestSandboxLeavesWhatAMountNeeds(t *testing.T) {
 	p := handmade(36)
 	c := &p.Components[1]
 	for path, want := range map[string][2]string{
-		"/var/log/audit": {"read-only", "true"}, "/tmp/audit": {"read-only", "false"}, "/home/kube/audit": {"false", "true"}, "/rootless": {"read-only", "true"},
+		"/var/log/audit": {"read-only", "true"}, "/tmp/audit": {"read-only", "false"},
+		"/home/kube/audit": {"false", "true"}, "/rootless": {"read-only", "true"},
 	} {
 		c.Mounts[0].Path = path
 		unit, _ := renderUnit(t, p, c)
@@ -326,7 +330,8 @@ func TestUnitArgumentsReferToTheEnvironmentAsInAPod(t *testing.T) {
 	if got := commandLine(t, unit, map[string]string{"HOST_IP": "10.0.0.11"}); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := unit["Service.EnvironmentFile"]; !slices.Equal(got, []string{"/etc/kubernetes/kube-apiserver-modern.env"}) {
+	if got := unit["Service.EnvironmentFile"]; !slices.Equal(
+		got, []string{"/etc/kubernetes/kube-apiserver-modern.env"}) {
 		t.Errorf("EnvironmentFile=%q", got)
 	}
 }

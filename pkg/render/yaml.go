@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML is built as a tree and printed by the library, so that no value, whatever it contains, can become anything but a value;
-// the tree keeps the order in which people write manifests, and the reason of every argument as a comment.
+// YAML is built as a tree and printed by the library, so that no value, whatever it contains, can become anything but a
+// value; the tree keeps the order in which people write manifests, and the reason of every argument as a comment.
 
 // field is one entry of a mapping. A field without a value is left out.
 type field struct {
@@ -60,7 +60,8 @@ func boolean(b bool) *yaml.Node {
 var plainText = regexp.MustCompile(`^(--[A-Za-z]|/|[A-Za-z])[A-Za-z0-9_./=,:;*+-]*$`)
 
 // words are read as a boolean or as nothing by one version of YAML or the other, in any case.
-var words = map[string]bool{"true": true, "false": true, "yes": true, "no": true, "on": true, "off": true, "y": true, "n": true, "null": true}
+var words = map[string]bool{"true": true, "false": true, "yes": true, "no": true, "on": true, "off": true, "y": true,
+	"n": true, "null": true}
 
 // text is a string, in double quotes unless every reader takes it for one without.
 func text(s string) *yaml.Node {
@@ -86,10 +87,12 @@ func commented(node *yaml.Node, comment string) {
 	}
 }
 
-// oneLine is the text with every run of white space and of what does not print as one blank: a comment must not end where its text
-// wants it to.
+// oneLine is the text with every run of white space and of what does not print as one blank: a comment must not end
+// where its text wants it to.
 func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool {
+		return unicode.IsSpace(r) || !unicode.IsPrint(r)
+	}), " ")
 }
 
 // document prints a tree below a comment, one line of it for each line of the text.

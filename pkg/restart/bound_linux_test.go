@@ -12,9 +12,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// TestHashIsFasterThanADump holds the bounds: never slower than go-spew, and 100,000 containers a second on a core, of which it
-// grants half to a machine that is busy with something else. It counts the time of this thread on a processor, and takes the
-// best of some rounds.
+// TestHashIsFasterThanADump holds the bounds: never slower than go-spew, and 100,000 containers a second on a core, of
+// which it grants half to a machine that is busy with something else. It counts the time of this thread on a processor,
+// and takes the best of some rounds.
 func TestHashIsFasterThanADump(t *testing.T) {
 	container, _ := readVectors(t, "testdata/02-web.txtar")
 	for _, minor := range []kubever.Minor{12, 20, 36} {

@@ -13,11 +13,12 @@ import (
 //
 //	(v1.Container){Name:(string)app Image:(string)busybox Command:([]string)<nil> ...}
 //
-// A field has its type before its value; an element of a slice or a map has none. Strings stand as they are. Nil is <nil>.
+// A field has its type before its value; an element of a slice or a map has none. Strings stand as they are. Nil is
+// <nil>.
 //
-// With a source of API the container is dumped as it is after the trip from the API server to the kubelet, which is a protobuf
-// message: a slice or map without elements is nil, and a quantity was parsed from its canonical text, on which the other
-// fields that it has depend.
+// With a source of API the container is dumped as it is after the trip from the API server to the kubelet, which is a
+// protobuf message: a slice or map without elements is nil, and a quantity was parsed from its canonical text, on which
+// the other fields that it has depend.
 type dumper struct {
 	source   Source
 	state    uint32

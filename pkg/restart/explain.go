@@ -100,7 +100,8 @@ func (e *explainer) differs(path string, f *field, value reflect.Value) {
 	default:
 		why = fmt.Sprintf("%s set: %s is new in %s", path, f.name, f.since)
 	}
-	if r := (reason{f.since, why}); !slices.Contains(e.reasons, r) { // it may be that of another element of the same list
+	// it may be that of another element of the same list
+	if r := (reason{f.since, why}); !slices.Contains(e.reasons, r) {
 		e.reasons = append(e.reasons, r)
 	}
 }

@@ -40,7 +40,8 @@ func parseRows(text string) rows {
 		case len(words) == 1:
 			typ = words[0]
 		case len(words) == 3 || len(words) == 4:
-			r := row{name: words[0], typ: words[1], tag: words[2], minors: kubever.Range{From: kubever.Oldest, To: kubever.Newest}}
+			r := row{name: words[0], typ: words[1], tag: words[2],
+				minors: kubever.Range{From: kubever.Oldest, To: kubever.Newest}}
 			if len(words) == 4 {
 				r.minors = parseRange(words[3])
 			}
@@ -109,8 +110,8 @@ type table struct {
 	err       error
 }
 
-// tables holds one for each minor. Minors between two changes share one. They are decoded when the first hash is asked for, so that
-// a verb which needs none does not pay for them.
+// tables holds one for each minor. Minors between two changes share one. They are decoded when the first hash is asked
+// for, so that a verb which needs none does not pay for them.
 var tables = sync.OnceValue(decodeTables)
 
 func decodeTables() map[kubever.Minor]table {
@@ -207,7 +208,8 @@ func (c *compiler) addField(n *node, r row, now reflect.Type) {
 		at, ok = embeddedField(now) // Handler is ProbeHandler and LifecycleHandler since 1.23
 	}
 	if !ok {
-		c.err = fmt.Errorf("kubelet %s: the k8s.io/api that this program is built with is too old, its %s has no %s", c.minor, now, r.name)
+		c.err = fmt.Errorf("kubelet %s: the k8s.io/api that this program is built with is too old, its %s has no %s",
+			c.minor, now, r.name)
 		return
 	}
 	label := " " + r.name + ":(" + r.typ + ")"

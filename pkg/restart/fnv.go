@@ -5,15 +5,17 @@ import (
 	"sync"
 )
 
-// FNV-1a takes a multiplication for each byte and each waits for the one before, which is most of the time that a hash costs:
-// a container is some kilobytes of text. But most of that text is the same for every container: the names of fields and types
-// in a dump, the keys of JSON. What hashing a fixed text does to a state can be known beforehand. With p the prime of FNV,
+// FNV-1a takes a multiplication for each byte and each waits for the one before, which is most of the time that a hash
+// costs: a container is some kilobytes of text. But most of that text is the same for every container: the names of
+// fields and types in a dump, the keys of JSON. What hashing a fixed text does to a state can be known beforehand. With
+// p the prime of FNV,
 //
 //	state' = (state ^ b) * p                                    for one byte b
 //	state ^ b = state + ((low ^ b) - low)                       where low is state % 256, the only bits that b touches
 //	state' = state * p^n + f(low)                               for n bytes, f being the same for every state
 //
-// since the low bits of state' depend on the low bits of state alone. So a table of 256 numbers stands for a whole text.
+// since the low bits of state' depend on the low bits of state alone. So a table of 256 numbers stands for a whole
+// text.
 
 const (
 	fnvOffset uint32 = 2166136261
@@ -52,8 +54,8 @@ func (s *segment) after(state uint32) uint32 {
 	return state*s.power + s.add[uint8(state)]
 }
 
-// decimals does the same for the texts " 0" to " 255", which is how a dump shows the bytes of JSON. low holds the low bits of
-// the next state, by which the long wait for a multiplication becomes a short one for a table.
+// decimals does the same for the texts " 0" to " 255", which is how a dump shows the bytes of JSON. low holds the low
+// bits of the next state, by which the long wait for a multiplication becomes a short one for a table.
 type decimals struct {
 	power [256]uint32
 	add   [256][256]uint32

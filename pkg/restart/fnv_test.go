@@ -8,7 +8,8 @@ import (
 )
 
 func TestSegmentHashesLikeFNV(t *testing.T) {
-	for _, text := range []string{"", "a", " VolumeMounts:([]v1.VolumeMount)", "\x00\xff\x80", strings.Repeat("é", 100)} {
+	for _, text := range []string{"", "a", " VolumeMounts:([]v1.VolumeMount)", "\x00\xff\x80",
+		strings.Repeat("é", 100)} {
 		s := &segment{text: text}
 		for state := uint32(1); state != 0; state <<= 1 {
 			for low := range uint32(256) {

@@ -16,8 +16,8 @@ import (
 // longExponent is a quantity that takes the API server's own parser minutes.
 var longExponent = regexp.MustCompile(`[eE][+-]?[0-9]{4}`)
 
-// FuzzHash gives every container that can be decoded to every minor, and compares the newest with the originals: go-spew over the
-// Go type, encoding/json, and a trip through protobuf.
+// FuzzHash gives every container that can be decoded to every minor, and compares the newest with the originals:
+// go-spew over the Go type, encoding/json, and a trip through protobuf.
 func FuzzHash(f *testing.F) {
 	files, err := filepath.Glob("testdata/0*.txtar")
 	if err != nil || len(files) == 0 {

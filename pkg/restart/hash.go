@@ -1,13 +1,15 @@
 // Package restart answers one question: an old container meets a new kubelet, will it be restarted?
 //
-// A kubelet notes a hash of the container's definition when it starts a container, and compares it with a hash computed anew
-// whenever it looks at the pod. What is hashed changed over the years, so that a new kubelet may find every container changed
-// although nobody touched one. The package computes the hash that a kubelet of any minor from 1.6 to 1.36 would compute,
-// from tables of facts: what is hashed (algorithms), and which fields the Go types had (fields.txt).
+// A kubelet notes a hash of the container's definition when it starts a container, and compares it with a hash computed
+// anew whenever it looks at the pod. What is hashed changed over the years, so that a new kubelet may find every
+// container changed although nobody touched one. The package computes the hash that a kubelet of any minor from 1.6 to
+// 1.36 would compute, from tables of facts: what is hashed (algorithms), and which fields the Go types had
+// (fields.txt).
 //
 //   - [Hash] is the hash of one container, [Matches] a comparison for kubelets that accept the hashes of older ones;
 //   - [Objects] and [ParseRuntime] read pods, and what a container runtime recorded, from streams and files;
-//   - [Route.Judge] says for each container of a pod whether it will be restarted, and why; what cannot be decided is [Unknown];
+//   - [Route.Judge] says for each container of a pod whether it will be restarted, and why; what cannot be decided is
+//     [Unknown];
 //   - [Tally] adds up verdicts, [Paths] compares the ways through the minors, [Order] keeps PodDisruptionBudgets whole;
 //   - [Route.Rewrites] computes what would have to be recorded for a container to be kept.
 package restart
@@ -42,7 +44,8 @@ func (s *Sum) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ParseSum reads a recorded hash as the kubelet does. What is missing or cannot be parsed is no hash; a kubelet takes it for 0.
+// ParseSum reads a recorded hash as the kubelet does. What is missing or cannot be parsed is no hash; a kubelet takes
+// it for 0.
 func ParseSum(recorded string) (Sum, bool) {
 	n, err := strconv.ParseUint(recorded, 16, 64)
 	return Sum(n), err == nil
@@ -55,7 +58,8 @@ const (
 	// API is a pod read from the API server: lists without elements are gone, quantities are in canonical form, and the
 	// divisor of a resourceFieldRef, when absent, is 0.
 	API Source = "api"
-	// File is a container exactly as given: a pod read from a file or a URL, or a container that a kubelet holds in memory.
+	// File is a container exactly as given: a pod read from a file or a URL, or a container that a kubelet holds in
+	// memory.
 	File Source = "file"
 )
 
@@ -85,9 +89,9 @@ type form struct {
 
 // algorithms are the three of them; each hashes its text with FNV-1a.
 //
-// Source: HashContainer and DeepHashObject in k8s.io/kubernetes pkg/kubelet/container/helpers.go and pkg/util/hash/hash.go, the
-// first and the last patch of every minor. The upstream test that calls its value for JSON that of 1.15 is mistaken: 1.15.0
-// and 1.15.12 dump the struct.
+// Source: HashContainer and DeepHashObject in k8s.io/kubernetes pkg/kubelet/container/helpers.go and
+// pkg/util/hash/hash.go, the first and the last patch of every minor. The upstream test that calls its value for JSON
+// that of 1.15 is mistaken: 1.15.0 and 1.15.12 dump the struct.
 var algorithms = []algorithm{
 	{kubever.Range{From: 6, To: 15}, "the struct", allFields, dumpContainer},
 	{kubever.Range{From: 16, To: 30}, "JSON", setFields, jsonContainer},
@@ -100,19 +104,20 @@ func algorithmOf(minor kubever.Minor) (*algorithm, error) {
 			return &algorithms[i], nil
 		}
 	}
-	return nil, fmt.Errorf("kubelet %s: no facts about this minor; known are %s to %s", minor, kubever.Oldest, kubever.Newest)
+	return nil, fmt.Errorf("kubelet %s: no facts about this minor; known are %s to %s", minor, kubever.Oldest,
+		kubever.Newest)
 }
 
-// Hash is the hash that a kubelet of the minor computes for the container, and records when it starts it.
-// Shape:  the container is hashed as given: nothing is defaulted. Fields that the minor does not know are left out.
-// Errors: a nil container, a minor without facts, and a port that is neither number nor string, which no API server accepts.
-// Source: algorithms; for patch releases of 1.27 to 1.29 see [Hashes]. It keeps and changes nothing. Safe for concurrent use.
+// Hash is the hash that a kubelet of the minor computes for the container, and records when it starts it. Shape: the
+// container is hashed as given: nothing is defaulted. Fields that the minor does not know are left out. Errors: a nil
+// container, a minor without facts, and a port that is neither number nor string, which no API server accepts. Source:
+// algorithms; for patch releases of 1.27 to 1.29 see [Hashes]. It keeps and changes nothing. Safe for concurrent use.
 func Hash(container *v1.Container, minor kubever.Minor, source Source) (Sum, error) {
 	return hash(container, form{minor, source, hasLongEscapes(kubever.Version{Minor: minor, HasPatch: true})})
 }
 
-// Hashes is what kubelets of a version may compute: one hash, or two when it depends on a patch release that is not named.
-// That is so for minors 1.27 to 1.29 and a container that has a backspace or a form feed in one of its strings.
+// Hashes is what kubelets of a version may compute: one hash, or two when it depends on a patch release that is not
+// named. That is so for minors 1.27 to 1.29 and a container that has a backspace or a form feed in one of its strings.
 func Hashes(container *v1.Container, version kubever.Version, source Source) ([]Sum, error) {
 	long := hasLongEscapes(version)
 	sum, err := hash(container, form{version.Minor, source, long})
@@ -147,8 +152,8 @@ func hash(container *v1.Container, f form) (Sum, error) {
 	return Sum(sum), nil
 }
 
-// dockertoolsMinors are those whose kubelets had a way to run containers that recorded adler32 instead of FNV-1a over the same
-// dump: dockertools (1.6 with --enable-cri=false) and rkt (until 1.10).
+// dockertoolsMinors are those whose kubelets had a way to run containers that recorded adler32 instead of FNV-1a over
+// the same dump: dockertools (1.6 with --enable-cri=false) and rkt (until 1.10).
 var dockertoolsMinors = kubever.Range{From: 6, To: 10}
 
 // legacyHash is the hash of those.
@@ -157,8 +162,8 @@ func legacyHash(container *v1.Container, minor kubever.Minor, source Source) (Su
 	return Sum(adler32.Checksum(text)), err
 }
 
-// hasLongEscapes reports whether the kubelet writes \u0008 and \u000c into the JSON that it hashes. A version without a patch counts as
-// its first release.
+// hasLongEscapes reports whether the kubelet writes \u0008 and \u000c into the JSON that it hashes. A version without a
+// patch counts as its first release.
 func hasLongEscapes(v kubever.Version) bool {
 	v.HasPatch = true
 	return !kubever.BehavesIn(kubever.BehaviourJSONShortEscapes, v)

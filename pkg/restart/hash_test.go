@@ -93,9 +93,10 @@ func TestHashIsThatOfTheRelease(t *testing.T) {
 	}
 }
 
-// TestHashOfContainersThatUseEveryField reads containers made at random, with every field of 1.36 and values that are odd, and
-// what the types, the go-spew and the functions of each release from 1.6 to 1.30 computed for them. A hash holds until the next
-// minor that is named. A reduced copy of each release's code computed them; for 1.15 and 1.16 those of v0.15.12 and v0.16.12.
+// TestHashOfContainersThatUseEveryField reads containers made at random, with every field of 1.36 and values that are
+// odd, and what the types, the go-spew and the functions of each release from 1.6 to 1.30 computed for them. A hash
+// holds until the next minor that is named. A reduced copy of each release's code computed them; for 1.15 and 1.16
+// those of v0.15.12 and v0.16.12.
 func TestHashOfContainersThatUseEveryField(t *testing.T) {
 	data, err := os.ReadFile("testdata/releases.jsonl")
 	if err != nil {
@@ -123,7 +124,8 @@ func TestHashOfContainersThatUseEveryField(t *testing.T) {
 				}
 			}
 		}
-		nameImage, err := json.Marshal(map[string]string{"name": vector.Container.Name, "image": vector.Container.Image})
+		nameImage, err := json.Marshal(
+			map[string]string{"name": vector.Container.Name, "image": vector.Container.Image})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +211,8 @@ func TestTablesKnowEveryFieldOfToday(t *testing.T) {
 			visit(n.elem, now.Elem())
 		case structShape, quantityShape, intOrStringShape:
 			if len(n.fields) != now.NumField() {
-				t.Errorf("%s: the table has %d fields in %s, k8s.io/api has %d", n.typ, len(n.fields), kubever.Newest, now.NumField())
+				t.Errorf("%s: the table has %d fields in %s, k8s.io/api has %d", n.typ, len(n.fields), kubever.Newest,
+					now.NumField())
 			}
 			for i, f := range n.fields {
 				if f.index != i {
@@ -227,7 +230,8 @@ func TestTablesOfATooOldAPIAreErrors(t *testing.T) {
 	type Container struct{ Name, Image string }
 	c := compiler{rows: parseRows(fieldsText), minor: 12, nodes: map[nodeKey]*node{}, segments: map[string]*segment{}}
 	c.node("v1.Container", reflect.TypeFor[Container]())
-	if c.err == nil || !strings.Contains(c.err.Error(), "kubelet 1.12: the k8s.io/api that this program is built with is too old") {
+	if c.err == nil || !strings.Contains(c.err.Error(), "kubelet 1.12: the k8s.io/api that this program is built "+
+		"with is too old") {
 		t.Errorf("compiling against a type without the fields: %v, want an error", c.err)
 	}
 }

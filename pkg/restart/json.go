@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// jsonWriter hashes what encoding/json gives for a v1.Container of some minor, in the form in which a kubelet hashes it: not the
-// JSON, but go-spew's dump of its bytes, ([]uint8)[123 34 110 ...].
+// jsonWriter hashes what encoding/json gives for a v1.Container of some minor, in the form in which a kubelet hashes
+// it: not the JSON, but go-spew's dump of its bytes, ([]uint8)[123 34 110 ...].
 type jsonWriter struct {
 	// longEscapes writes a backspace and a form feed as \u0008 and \u000c, as Go did before 1.22.
 	longEscapes bool

@@ -60,12 +60,11 @@ type Outcome struct {
 	StartedBy string        `json:"startedBy,omitempty"` // the version whose hash that is
 }
 
-// Judge says for every container of a pod what becomes of it on the route.
-// Shape:  the pod as the API server serves it to kubelets. A runtime of nil means that no hashes were recorded: then containers are
-// taken to have been started by the version that the route begins with. A container that a given runtime does not have is Unknown.
-// Errors: none; what cannot be decided is Unknown, with its reason.
-// Source: computePodActions, podSandboxChanged and shouldRestart of k8s.io/kubernetes pkg/kubelet/kuberuntime in every minor.
-// It keeps and changes nothing. Safe for concurrent use.
+// Judge says for every container of a pod what becomes of it on the route. Shape: the pod as the API server serves it
+// to kubelets. A runtime of nil means that no hashes were recorded: then containers are taken to have been started by
+// the version that the route begins with. A container that a given runtime does not have is Unknown. Errors: none; what
+// cannot be decided is Unknown, with its reason. Source: computePodActions, podSandboxChanged and shouldRestart of
+// k8s.io/kubernetes pkg/kubelet/kuberuntime in every minor. It keeps and changes nothing. Safe for concurrent use.
 func (r Route) Judge(pod *v1.Pod, runtime *Runtime) []Outcome {
 	p := newPodFacts(pod, runtime)
 	var outcomes []Outcome
@@ -119,8 +118,8 @@ func (o *Outcome) add(step hop, at kubever.Version, several bool) {
 	}
 }
 
-// OwnerOf names the controller of a pod, for a ReplicaSet of a Deployment the Deployment: its name is that of the set without the
-// hash, which the pod has as a label.
+// OwnerOf names the controller of a pod, for a ReplicaSet of a Deployment the Deployment: its name is that of the set
+// without the hash, which the pod has as a label.
 func OwnerOf(pod *v1.Pod) string {
 	for _, owner := range pod.OwnerReferences {
 		if owner.Controller == nil || !*owner.Controller {
@@ -136,8 +135,8 @@ func OwnerOf(pod *v1.Pod) string {
 	return ""
 }
 
-// hop is what happens to a container when the kubelet goes from one stop to another. The reasons are put into words only when
-// they are asked for.
+// hop is what happens to a container when the kubelet goes from one stop to another. The reasons are put into words
+// only when they are asked for.
 type hop struct {
 	verdict Verdict
 	why     func() []string
@@ -255,9 +254,11 @@ func (s *subject) compare(i, j int, before state) (hop, state) {
 	case s.pod.stopped(s.container.Name):
 		return hopf(Keep, "not running: there is nothing to restart"), before
 	case s.kind == SidecarContainer && min(from.Minor, to.Minor) < sidecarsSince:
-		return hopf(Unknown, "the %s kubelet takes a sidecar for an init container that ends", min(from.Minor, to.Minor)), before
+		return hopf(Unknown, "the %s kubelet takes a sidecar for an init container that ends",
+			min(from.Minor, to.Minor)), before
 	case s.kind == SidecarContainer && to.Minor < sidecarsComparedSince:
-		return hopf(Keep, "the %s kubelet does not compare the hashes of sidecars; kubelets do since %s", to.Minor, sidecarsComparedSince), before
+		return hopf(Keep, "the %s kubelet does not compare the hashes of sidecars; kubelets do since %s", to.Minor,
+			sidecarsComparedSince), before
 	}
 	after := s.at(j)
 	if s.failed != nil {
@@ -271,7 +272,8 @@ func (s *subject) verdict(before state, to kubever.Version, now []Sum) hop {
 	possible := slices.ContainsFunc(before.sums, func(sum Sum) bool { return slices.Contains(now, sum) })
 	switch {
 	case before.missing:
-		return hopf(Unknown, "the runtime has no running container of this name in this pod: is it that of another node?")
+		return hopf(Unknown, "the runtime has no running container of this name in this pod: is it that of another "+
+			"node?")
 	case len(before.sums) == 0:
 		return hopf(Restart, "no hash is recorded that can be read, which a kubelet takes for a change")
 	case possible && len(before.sums) == 1 && len(now) == 1:
@@ -279,10 +281,12 @@ func (s *subject) verdict(before state, to kubever.Version, now []Sum) hop {
 	case possible:
 		return hopf(Unknown, "%s", patchReason(patchless(before.from, to)))
 	case before.from.Minor == 0:
-		return hopf(Unknown, "the recorded hash %s is none that %s or an older kubelet computes for this definition: it was changed in place, "+
+		return hopf(Unknown, "the recorded hash %s is none that %s or an older kubelet computes for this definition: "+
+			"it was changed in place, "+
 			"an API server changed a default, or the kubelet is a patched one", before.sums[0], s.route.Stops[0])
 	case before.legacy:
-		return hopf(Restart, "the recorded hash is an adler32 of dockertools or rkt, which the %s kubelet does not compute", to)
+		return hopf(Restart, "the recorded hash is an adler32 of dockertools or rkt, which the %s kubelet does not "+
+			"compute", to)
 	}
 	return hop{Restart, func() []string {
 		if why := explain(s.container, before.from.Minor, to.Minor); len(why) > 0 {
@@ -301,6 +305,7 @@ func patchless(a, b kubever.Version) kubever.Minor {
 }
 
 func patchReason(minor kubever.Minor) string {
-	return fmt.Sprintf("a backspace or form feed is in it, which %s hashes in another way from patch release %d on: name the patch release",
+	return fmt.Sprintf("a backspace or form feed is in it, which %s hashes in another way from patch release %d on: "+
+		"name the patch release",
 		minor, escapesSince(minor))
 }

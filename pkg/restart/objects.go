@@ -21,7 +21,8 @@ import (
 // objectBytes bounds one object, and one document of YAML. What an API server stores is much smaller.
 const objectBytes = 64 << 20
 
-// Object is one object of a stream. At most one of Pod, Container and Budget is set; neither is for kinds without containers.
+// Object is one object of a stream. At most one of Pod, Container and Budget is set; neither is for kinds without
+// containers.
 type Object struct {
 	APIVersion string
 	Kind       string // "" for a bare container
@@ -45,12 +46,12 @@ func (o Object) String() string {
 	return o.Kind + " " + name
 }
 
-// Objects reads objects one by one: a pod, a list of pods or of anything, a workload with a pod template, a PodDisruptionBudget, a
-// bare container. It holds one item at a time, however long a list is.
-// Shape:  JSON, several values one after the other or one per line, or an array; else YAML, its documents separated by "---".
-// Units:  one object, or one document of YAML, may have 64 MiB.
-// Errors: name the number of the object, from 1, and its name if that was read; the first error ends the sequence.
-// Source: decoding is that of the API server: names of fields are case-sensitive, unknown fields are dropped.
+// Objects reads objects one by one: a pod, a list of pods or of anything, a workload with a pod template, a
+// PodDisruptionBudget, a bare container. It holds one item at a time, however long a list is. Shape: JSON, several
+// values one after the other or one per line, or an array; else YAML, its documents separated by "---". Units: one
+// object, or one document of YAML, may have 64 MiB. Errors: name the number of the object, from 1, and its name if that
+// was read; the first error ends the sequence. Source: decoding is that of the API server: names of fields are
+// case-sensitive, unknown fields are dropped.
 func Objects(r io.Reader) iter.Seq2[Object, error] {
 	return objects(r, objectBytes)
 }
@@ -370,10 +371,11 @@ func (o *Object) decodeKindless(data []byte) error {
 	}
 }
 
-// hasTemplate are the kinds whose pod template must decode. Others that have one in the same place, such as those of custom
-// resources, are taken too; but what stands there in other kinds is not ours to judge.
+// hasTemplate are the kinds whose pod template must decode. Others that have one in the same place, such as those of
+// custom resources, are taken too; but what stands there in other kinds is not ours to judge.
 var hasTemplate = map[string]bool{
-	"Deployment": true, "ReplicaSet": true, "ReplicationController": true, "DaemonSet": true, "StatefulSet": true, "Job": true,
+	"Deployment": true, "ReplicaSet": true, "ReplicationController": true, "DaemonSet": true, "StatefulSet": true,
+	"Job":     true,
 	"CronJob": true, "PodTemplate": true,
 }
 
@@ -402,7 +404,8 @@ func (o *Object) decodeTemplate(data []byte) error {
 		}
 		return nil
 	}
-	for _, template := range []v1.PodTemplateSpec{workload.Template, workload.Spec.Template, workload.Spec.JobTemplate.Spec.Template} {
+	for _, template := range []v1.PodTemplateSpec{workload.Template, workload.Spec.Template,
+		workload.Spec.JobTemplate.Spec.Template} {
 		if len(template.Spec.Containers) > 0 {
 			o.IsTemplate = true
 			o.Pod = &v1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
@@ -431,7 +434,8 @@ func Containers(spec *v1.PodSpec) iter.Seq2[ContainerKind, *v1.Container] {
 		}
 		for i := range spec.InitContainers {
 			kind := InitContainer
-			if policy := spec.InitContainers[i].RestartPolicy; policy != nil && *policy == v1.ContainerRestartPolicyAlways {
+			if policy := spec.InitContainers[i].RestartPolicy; policy != nil &&
+				*policy == v1.ContainerRestartPolicyAlways {
 				kind = SidecarContainer
 			}
 			if !yield(kind, &spec.InitContainers[i]) {

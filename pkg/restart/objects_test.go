@@ -56,29 +56,48 @@ func TestObjectsReadsWhatPeopleHave(t *testing.T) {
 		{"nothing", "", ""},
 		{"white space", " \n\t ", ""},
 		{"a pod", podJSON, "Pod shop/web [app]"},
-		{"kind last", `{"spec":{"containers":[{"name":"app"}]},"metadata":{"name":"web"},"kind":"Pod"}`, "Pod web [app]"},
-		{"a list as kubectl prints it, its kind last", `{"apiVersion":"v1","items":[` + podJSON + `,{"kind":"Service","metadata":{"name":"s"}}],"kind":"List","metadata":{}}`,
+		{"kind last", `{"spec":{"containers":[{"name":"app"}]},"metadata":{"name":"web"},"kind":"Pod"}`,
+			"Pod web [app]"},
+		{"a list as kubectl prints it, its kind last",
+			`{"apiVersion":"v1","items":[` + podJSON +
+				`,{"kind":"Service","metadata":{"name":"s"}}],"kind":"List","metadata":{}}`,
 			"Pod shop/web [app]; Service s"},
-		{"a list whose items do not say what they are", `{"kind":"PodList","apiVersion":"v1","items":[` + bareJSON + `]}`, "Pod shop/web [app]"},
+		{"a list whose items do not say what they are",
+			`{"kind":"PodList","apiVersion":"v1","items":[` + bareJSON + `]}`, "Pod shop/web [app]"},
 		{"the same, its kind last", `{"items":[` + bareJSON + `],"kind":"PodList"}`, "Pod shop/web [app]"},
 		{"an empty list", `{"kind":"PodList","items":[]}`, ""},
 		{"a list of null", `{"kind":"PodList","items":null}`, ""},
 		{"an array", `[` + podJSON + `, ` + podJSON + `]`, "Pod shop/web [app]; Pod shop/web [app]"},
 		{"one per line", podJSON + "\n" + podJSON + "\n", "Pod shop/web [app]; Pod shop/web [app]"},
 		{"a container", `{"name":"app","image":"a:1"}`, "container app a:1"},
-		{"a deployment", `{"kind":"Deployment","metadata":{"name":"d"},"spec":{` + template + `}}`, "Deployment d [app] template"},
-		{"a cron job", `{"kind":"CronJob","metadata":{"name":"d"},"spec":{"jobTemplate":{"spec":{` + template + `}}}}`, "CronJob d [app] template"},
-		{"a pod template", `{"kind":"PodTemplate","metadata":{"name":"d"},` + template + `}`, "PodTemplate d [app] template"},
-		{"a custom workload", `{"kind":"Rollout","metadata":{"name":"d"},"spec":{` + template + `}}`, "Rollout d [app] template"},
-		{"something else with a template", `{"kind":"Certificate","metadata":{"name":"d"},"spec":{"template":"x"}}`, "Certificate d"},
-		{"a budget", `{"apiVersion":"policy/v1beta1","kind":"PodDisruptionBudget","metadata":{"name":"b","namespace":"n"}}`, "PodDisruptionBudget n/b policy/v1beta1 budget"},
-		{"all kinds of containers", `{"kind":"Pod","metadata":{"name":"p"},"spec":{"initContainers":[{"name":"i"},{"name":"s","restartPolicy":"Always"}],` +
-			`"containers":[{"name":"a"},{"name":"b"}],"ephemeralContainers":[{"name":"e"}]}}`, "Pod p [a b init:i sidecar:s ephemeral:e]"},
-		{"names of another case", `{"kind":"Pod","metadata":{"name":"p"},"spec":{"Containers":[{"name":"a"}],"containers":[{"name":"b","Name":"c"}]}}`, "Pod p [b]"},
-		{"fields nobody knows", `{"kind":"Pod","x":{"y":[1]},"metadata":{"name":"p"},"spec":{"containers":[{"name":"a","zz":1}]}}`, "Pod p [a]"},
-		{"YAML", "# a comment\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - name: a\n    resources: {limits: {cpu: 1}}\n", "Pod p [a]"},
-		{"YAML, a list", "kind: List\nitems:\n- {kind: Pod, metadata: {name: p}, spec: {containers: [{name: a}]}}\n", "Pod p [a]"},
-		{"YAML, documents", "---\n# nothing\n---\nname: a\nimage: b\n---\nkind: Pod\nmetadata: {name: p}\n---\n", "container a b; Pod p []"},
+		{"a deployment", `{"kind":"Deployment","metadata":{"name":"d"},"spec":{` + template + `}}`,
+			"Deployment d [app] template"},
+		{"a cron job", `{"kind":"CronJob","metadata":{"name":"d"},"spec":{"jobTemplate":{"spec":{` + template + `}}}}`,
+			"CronJob d [app] template"},
+		{"a pod template", `{"kind":"PodTemplate","metadata":{"name":"d"},` + template + `}`,
+			"PodTemplate d [app] template"},
+		{"a custom workload", `{"kind":"Rollout","metadata":{"name":"d"},"spec":{` + template + `}}`,
+			"Rollout d [app] template"},
+		{"something else with a template", `{"kind":"Certificate","metadata":{"name":"d"},"spec":{"template":"x"}}`,
+			"Certificate d"},
+		{"a budget",
+			`{"apiVersion":"policy/v1beta1","kind":"PodDisruptionBudget","metadata":{"name":"b","namespace":"n"}}`,
+			"PodDisruptionBudget n/b policy/v1beta1 budget"},
+		{"all kinds of containers",
+			`{"kind":"Pod","metadata":{"name":"p"},"spec":{"initContainers":[{"name":"i"},{"name":"s","restartPolicy":"Always"}],` +
+				`"containers":[{"name":"a"},{"name":"b"}],"ephemeralContainers":[{"name":"e"}]}}`,
+			"Pod p [a b init:i sidecar:s ephemeral:e]"},
+		{"names of another case",
+			`{"kind":"Pod","metadata":{"name":"p"},"spec":{"Containers":[{"name":"a"}],"containers":[{"name":"b","Name":"c"}]}}`, "Pod p [b]"},
+		{"fields nobody knows",
+			`{"kind":"Pod","x":{"y":[1]},"metadata":{"name":"p"},"spec":{"containers":[{"name":"a","zz":1}]}}`,
+			"Pod p [a]"},
+		{"YAML", "# a comment\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - name: a\n    resources: " +
+			"{limits: {cpu: 1}}\n", "Pod p [a]"},
+		{"YAML, a list", "kind: List\nitems:\n- {kind: Pod, metadata: {name: p}, spec: {containers: [{name: a}]}}\n",
+			"Pod p [a]"},
+		{"YAML, documents", "---\n# nothing\n---\nname: a\nimage: b\n---\nkind: Pod\nmetadata: {name: p}\n---\n",
+			"container a b; Pod p []"},
 		{"YAML, one document of JSON", "---\n" + podJSON, "Pod shop/web [app]"},
 	} {
 		for i, r := range []io.Reader{strings.NewReader(c.in), iotest.OneByteReader(strings.NewReader(c.in))} {
@@ -91,9 +110,12 @@ func TestObjectsReadsWhatPeopleHave(t *testing.T) {
 
 func TestObjectsNamesWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
-		{"a quantity", `{"kind":"List","items":[` + podJSON + `,{"kind":"Pod","metadata":{"name":"p","namespace":"n"},"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":"x"}}}]}}]}`,
+		{"a quantity", `{"kind":"List","items":[` + podJSON +
+			`,{"kind":"Pod","metadata":{"name":"p","namespace":"n"},"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":"x"}}}]}}]}`,
 			"object 2: Pod n/p: quantities must match"},
-		{"a type", `{"kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":1}]}}`, "object 1: Pod p: json: cannot unmarshal number into Go struct field Container.spec.containers.name of type string"},
+		{"a type", `{"kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":1}]}}`,
+			"object 1: Pod p: json: cannot unmarshal number into Go struct field Container.spec.containers.name of " +
+				"type string"},
 		{"no kind", `{"data":{}}`, "object 1: it has no kind"},
 		{"a number", `[1]`, "object 1: 1: want an object"},
 		{"a string", `"x"`, "object 1: x: want an object"},
@@ -103,14 +125,16 @@ func TestObjectsNamesWhatIsWrong(t *testing.T) {
 		{"an end in a pod", podJSON[:40], "object 1: unexpected EOF"},
 		{"no JSON", `{"kind":"Pod",}`, "object 1: invalid character"},
 		{"no YAML", "a: b: c", "object 1: yaml: mapping values are not allowed"},
-		{"a template", `{"kind":"Deployment","metadata":{"name":"d"},"spec":{"template":1}}`, "object 1: Deployment d: json: cannot unmarshal number"},
+		{"a template", `{"kind":"Deployment","metadata":{"name":"d"},"spec":{"template":1}}`,
+			"object 1: Deployment d: json: cannot unmarshal number"},
 	} {
 		if _, err := describe(strings.NewReader(c.in)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want an error with %q", c.name, err, c.want)
 		}
 	}
 	broken := errors.New("broken pipe")
-	if _, err := describe(io.MultiReader(strings.NewReader(podJSON+"\n"), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+	if _, err := describe(io.MultiReader(strings.NewReader(podJSON+"\n"), iotest.ErrReader(broken))); !errors.Is(
+		err, broken) {
 		t.Errorf("a reader that fails: %v, want %v", err, broken)
 	}
 }
@@ -155,7 +179,8 @@ func TestObjectsRefusesAnObjectWithoutEnd(t *testing.T) {
 func TestObjectsHoldsOneItemOfAList(t *testing.T) {
 	pod := strings.Replace(podJSON, `"app"`, `"app","env":[{"name":"A","value":"`+strings.Repeat("x", 10_000)+`"}]`, 1)
 	const items = 4000
-	in := io.MultiReader(strings.NewReader(`{"kind":"List","items":[`), &endless{text: pod + ",", left: items * (len(pod) + 1)}, strings.NewReader(pod+`]}`))
+	in := io.MultiReader(strings.NewReader(`{"kind":"List","items":[`),
+		&endless{text: pod + ",", left: items * (len(pod) + 1)}, strings.NewReader(pod+`]}`))
 	var before, now runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -186,7 +211,8 @@ func TestObjectsEndsWhenTheCallerDoes(t *testing.T) {
 
 // FuzzObjects reads anything. What can be read is judged: no panic, and a verdict with a reason for every container.
 func FuzzObjects(f *testing.F) {
-	for _, text := range []string{podJSON, bareJSON, "[" + podJSON + "]", `{"kind":"List","items":[` + podJSON + `]}`, "kind: Pod\n---\nname: a\n",
+	for _, text := range []string{podJSON, bareJSON, "[" + podJSON + "]", `{"kind":"List","items":[` + podJSON + `]}`,
+		"kind: Pod\n---\nname: a\n",
 		`{"kind":"CronJob","spec":{"jobTemplate":{"spec":{` + template + `}}}}`, `{"items":null}`} {
 		f.Add([]byte(text), 12, 36)
 	}

@@ -13,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Order finds an order of nodes in which an upgrade keeps PodDisruptionBudgets whole. A kubelet that restarts containers asks no
-// budget: all affected pods of a node are disturbed at once. Its size grows with the nodes and the budgets, not with the pods.
+// Order finds an order of nodes in which an upgrade keeps PodDisruptionBudgets whole. A kubelet that restarts
+// containers asks no budget: all affected pods of a node are disturbed at once. Its size grows with the nodes and the
+// budgets, not with the pods.
 type Order struct {
 	budgets []*budget
 	nodes   map[string]map[*budget]int // affected pods, by node and budget
@@ -85,8 +86,8 @@ func isHealthy(pod *v1.Pod) bool {
 	return len(pod.Status.Conditions) == 0
 }
 
-// allowed is how many pods of the budget may be disturbed at a time: what the disruption controller says, or if it has not, what it
-// would say about the pods that were counted.
+// allowed is how many pods of the budget may be disturbed at a time: what the disruption controller says, or if it has
+// not, what it would say about the pods that were counted.
 func (b *budget) allowed() (int, error) {
 	status, spec := b.object.Status, b.object.Spec
 	if status.ExpectedPods > 0 && status.ObservedGeneration == b.object.Generation {
@@ -119,8 +120,8 @@ type Wave struct {
 	Breaks []string `json:"breaks,omitempty"`
 }
 
-// Waves puts the nodes in order: each into the first wave whose budgets have room for it, those with the most affected pods first.
-// A node that breaks a budget by itself comes last, in a wave of its own.
+// Waves puts the nodes in order: each into the first wave whose budgets have room for it, those with the most affected
+// pods first. A node that breaks a budget by itself comes last, in a wave of its own.
 func (o *Order) Waves() []Wave {
 	type filling struct {
 		nodes []string

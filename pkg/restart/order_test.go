@@ -16,7 +16,8 @@ func budgetOf(app string, change func(*policyv1.PodDisruptionBudget)) *policyv1.
 	b := &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: app},
-		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
 	}
 	change(b)
 	return b
@@ -78,29 +79,37 @@ func TestWavesKeepBudgetsWhole(t *testing.T) {
 		{"what is unknown costs", one, "n1/web/unknown n2/web n3/web", "n1 | n2 | n3"},
 		{"a node that breaks it alone", one, "n1/web n1/web n2/web n3/web", "n2 | n3 | n1!"},
 		{"a pod that is not ready uses up the budget", one, "n1/web n2/web n3/web/notready", "n1! | n2! | n3!"},
-		{"a part", []*policyv1.PodDisruptionBudget{budgetOf("web", maxUnavailable("50%"))}, "n1/web n2/web n3/web n4/web", "n1 n2 | n3 n4"},
-		{"a part, rounded up", []*policyv1.PodDisruptionBudget{budgetOf("web", maxUnavailable("50%"))}, "n1/web n2/web n3/web", "n1 n2 | n3"},
-		{"at least", []*policyv1.PodDisruptionBudget{budgetOf("web", minAvailable("2"))}, "n1/web n2/web n3/web", "n1 | n2 | n3"},
-		{"at least all", []*policyv1.PodDisruptionBudget{budgetOf("web", minAvailable("100%"))}, "n1/web n2/db", "n2 | n1!"},
-		{"two budgets", []*policyv1.PodDisruptionBudget{budgetOf("web", maxUnavailable("1")), budgetOf("db", maxUnavailable("1"))},
+		{"a part", []*policyv1.PodDisruptionBudget{budgetOf("web", maxUnavailable("50%"))},
+			"n1/web n2/web n3/web n4/web", "n1 n2 | n3 n4"},
+		{"a part, rounded up", []*policyv1.PodDisruptionBudget{budgetOf("web", maxUnavailable("50%"))},
+			"n1/web n2/web n3/web", "n1 n2 | n3"},
+		{"at least", []*policyv1.PodDisruptionBudget{budgetOf("web", minAvailable("2"))}, "n1/web n2/web n3/web",
+			"n1 | n2 | n3"},
+		{"at least all", []*policyv1.PodDisruptionBudget{budgetOf("web", minAvailable("100%"))}, "n1/web n2/db",
+			"n2 | n1!"},
+		{"two budgets", []*policyv1.PodDisruptionBudget{budgetOf("web", maxUnavailable("1")),
+			budgetOf("db", maxUnavailable("1"))},
 			"n1/web n1/db n2/web n3/db n4/web", "n1 | n2 n3 | n4"},
-		{"what the disruption controller says counts", []*policyv1.PodDisruptionBudget{budgetOf("web", func(b *policyv1.PodDisruptionBudget) {
-			maxUnavailable("1")(b)
-			b.Status = policyv1.PodDisruptionBudgetStatus{ExpectedPods: 3, DisruptionsAllowed: 2}
-		})}, "n1/web n2/web n3/web", "n1 n2 | n3"},
+		{"what the disruption controller says counts",
+			[]*policyv1.PodDisruptionBudget{budgetOf("web", func(b *policyv1.PodDisruptionBudget) {
+				maxUnavailable("1")(b)
+				b.Status = policyv1.PodDisruptionBudgetStatus{ExpectedPods: 3, DisruptionsAllowed: 2}
+			})}, "n1/web n2/web n3/web", "n1 n2 | n3"},
 		{"of another namespace", []*policyv1.PodDisruptionBudget{budgetOf("web", func(b *policyv1.PodDisruptionBudget) {
 			maxUnavailable("0")(b)
 			b.Namespace = "other"
 		})}, "n1/web", "n1"},
-		{"an empty selector of policy/v1", []*policyv1.PodDisruptionBudget{budgetOf("web", func(b *policyv1.PodDisruptionBudget) {
-			maxUnavailable("1")(b)
-			b.Spec.Selector = &metav1.LabelSelector{}
-		})}, "n1/web n2/db", "n1 | n2"},
-		{"an empty selector of v1beta1", []*policyv1.PodDisruptionBudget{budgetOf("web", func(b *policyv1.PodDisruptionBudget) {
-			maxUnavailable("1")(b)
-			b.APIVersion = "policy/v1beta1"
-			b.Spec.Selector = &metav1.LabelSelector{}
-		})}, "n1/web n2/db", "n1 n2"},
+		{"an empty selector of policy/v1",
+			[]*policyv1.PodDisruptionBudget{budgetOf("web", func(b *policyv1.PodDisruptionBudget) {
+				maxUnavailable("1")(b)
+				b.Spec.Selector = &metav1.LabelSelector{}
+			})}, "n1/web n2/db", "n1 | n2"},
+		{"an empty selector of v1beta1",
+			[]*policyv1.PodDisruptionBudget{budgetOf("web", func(b *policyv1.PodDisruptionBudget) {
+				maxUnavailable("1")(b)
+				b.APIVersion = "policy/v1beta1"
+				b.Spec.Selector = &metav1.LabelSelector{}
+			})}, "n1/web n2/db", "n1 n2"},
 		{"no budgets", nil, "n2/web n1/web", "n1 n2"},
 	} {
 		if got := waves(t, c.budgets, strings.Fields(c.pods)...); got != c.want {
@@ -117,7 +126,8 @@ func TestNewOrderRefusesWhatIsNoNumber(t *testing.T) {
 			b.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Like"}}
 		},
 	} {
-		if _, err := NewOrder([]*policyv1.PodDisruptionBudget{budgetOf("web", change)}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewOrder([]*policyv1.PodDisruptionBudget{budgetOf("web", change)}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("NewOrder: %v, want an error with %q", err, want)
 		}
 	}
@@ -135,7 +145,8 @@ func TestTallyAddsUpByGroup(t *testing.T) {
 		"all":        cmp.Diff(Count{1, 1, 1}, tally.All),
 		"nodes":      cmp.Diff(groups{{"n1", Count{Unknown: 1}}, {"n2", Count{Restart: 1, Keep: 1}}}, tally.Nodes()),
 		"namespaces": cmp.Diff(groups{{"a", Count{Unknown: 1}}, {"b", Count{Restart: 1, Keep: 1}}}, tally.Namespaces()),
-		"owners":     cmp.Diff(groups{{"", Count{Unknown: 1}}, {"b/Deployment/web", Count{Restart: 1, Keep: 1}}}, tally.Owners()),
+		"owners": cmp.Diff(groups{{"", Count{Unknown: 1}}, {"b/Deployment/web", Count{Restart: 1, Keep: 1}}},
+			tally.Owners()),
 	} {
 		if diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

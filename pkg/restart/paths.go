@@ -6,8 +6,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// Paths compares the ways from one version to another by what they restart. It counts for every pair of minors on the way the
-// containers that a step between them restarts; how many pods there are makes no difference to its size.
+// Paths compares the ways from one version to another by what they restart. It counts for every pair of minors on the
+// way the containers that a step between them restarts; how many pods there are makes no difference to its size.
 type Paths struct {
 	all   Route // through every minor
 	steps [][]Count
@@ -54,8 +54,8 @@ func (p *Paths) Add(pod *v1.Pod, runtime *Runtime) {
 	}
 }
 
-// before is the state at a stop, whichever way led to it: a container that was compared has the hash of the stop now, for it had
-// that or was restarted. Sidecars are not compared until the first stop that does.
+// before is the state at a stop, whichever way led to it: a container that was compared has the hash of the stop now,
+// for it had that or was restarted. Sidecars are not compared until the first stop that does.
 func (s *subject) before(stop int) state {
 	if stop == 0 || s.kind == SidecarContainer && s.route.Stops[stop].Minor < sidecarsComparedSince {
 		return s.initial
@@ -71,9 +71,9 @@ type Path struct {
 	Unknown int               `json:"unknown"` // steps of containers that could not be decided
 }
 
-// Best finds for steps of any length, and for steps of at most 3, 2 and 1 minors, the way that restarts the fewest containers; of
-// those the one that leaves the least undecided, and then the one with the fewest stops. A direct step is never worse than a way
-// with stops, since a container that is kept at a stop already has the hash of the stop.
+// Best finds for steps of any length, and for steps of at most 3, 2 and 1 minors, the way that restarts the fewest
+// containers; of those the one that leaves the least undecided, and then the one with the fewest stops. A direct step
+// is never worse than a way with stops, since a container that is kept at a stop already has the hash of the stop.
 func (p *Paths) Best() []Path {
 	last := len(p.all.Stops) - 1
 	if last == 0 {

@@ -42,7 +42,8 @@ func TestBestFindsTheCheapestWay(t *testing.T) {
 	}
 	for _, p := range best {
 		if w := want[p.MaxStep]; pathString(p) != w.path || p.Restart != w.restart || p.Unknown != 0 {
-			t.Errorf("steps of %d: %s, %d restarts, %d unknown; want %s, %d", p.MaxStep, pathString(p), p.Restart, p.Unknown, w.path, w.restart)
+			t.Errorf("steps of %d: %s, %d restarts, %d unknown; want %s, %d", p.MaxStep, pathString(p), p.Restart,
+				p.Unknown, w.path, w.restart)
 		}
 	}
 }
@@ -86,7 +87,8 @@ func TestPathsCostWhatJudgeSays(t *testing.T) {
 				t.Errorf("%s: %d restarts, but judged stop by stop %d", pathString(path), path.Restart, restarts)
 			}
 			if path.Restart < paths.Best()[0].Restart {
-				t.Errorf("%s restarts %d, fewer than the direct step, %d", pathString(path), path.Restart, paths.Best()[0].Restart)
+				t.Errorf("%s restarts %d, fewer than the direct step, %d", pathString(path), path.Restart,
+					paths.Best()[0].Restart)
 			}
 		}
 	}

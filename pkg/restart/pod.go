@@ -10,7 +10,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// podFacts are what decides about a pod as a whole: a new sandbox means that every container starts anew, whatever its hash.
+// podFacts are what decides about a pod as a whole: a new sandbox means that every container starts anew, whatever its
+// hash.
 type podFacts struct {
 	pod    *v1.Pod
 	gone   string // why there is nothing to restart
@@ -61,7 +62,8 @@ func (p *podFacts) judgeSandboxes(sandboxes []Sandbox) {
 	case ready == 0 || !newest.Ready && newest.Created != 0:
 		p.broken = "the sandbox of the pod is not ready, so that a kubelet makes a new one"
 	case newest.HasNetwork && newest.HostNetwork != p.pod.Spec.HostNetwork:
-		p.broken = fmt.Sprintf("the sandbox has host network %t, the pod %t, so that a kubelet makes a new one", newest.HostNetwork, p.pod.Spec.HostNetwork)
+		p.broken = fmt.Sprintf("the sandbox has host network %t, the pod %t, so that a kubelet makes a new one",
+			newest.HostNetwork, p.pod.Spec.HostNetwork)
 	case newest.HasNetwork:
 		p.noIP = newest.IP == "" && !newest.HostNetwork
 	}
@@ -85,14 +87,19 @@ func (p *podFacts) stopped(container string) bool {
 
 // crossings are the minors from which on a kubelet recreates pods that older ones left alone.
 //
-// Source: podSandboxChanged in pkg/kubelet/kuberuntime (not in 1.6.0, 1.6.13 and 1.7.0, there in 1.8.0); the removal of dockershim.
+// Source: podSandboxChanged in pkg/kubelet/kuberuntime (not in 1.6.0, 1.6.13 and 1.7.0, there in 1.8.0); the removal of
+// dockershim.
 var crossings = []struct {
 	at      kubever.Minor
 	applies func(*podFacts) bool
 	why     string
 }{
-	{8, func(p *podFacts) bool { return p.noIP }, "the 1.8 kubelet makes a new sandbox for a pod that has no IP address"},
-	{DockershimGone, func(p *podFacts) bool { return p.docker }, "dockershim is gone in 1.24, and another runtime does not see docker's containers"},
+	{8, func(p *podFacts) bool {
+		return p.noIP
+	}, "the 1.8 kubelet makes a new sandbox for a pod that has no IP address"},
+	{DockershimGone, func(p *podFacts) bool {
+		return p.docker
+	}, "dockershim is gone in 1.24, and another runtime does not see docker's containers"},
 }
 
 // DockershimGone is the first minor whose kubelet does not run docker without a CRI.
@@ -122,16 +129,18 @@ func (p *podFacts) hop(r Route, i, j int) hop {
 		}
 	}
 	if p.docker && to.Minor < DockershimGone && DockershimGone <= from.Minor {
-		return hopf(Unknown, "whether the dockershim of %s takes over the containers that cri-dockerd started is not known", to.Minor)
+		return hopf(Unknown, "whether the dockershim of %s takes over the containers that cri-dockerd started is not "+
+			"known", to.Minor)
 	}
 	return hop{verdict: Keep}
 }
 
-// The UID of a static pod is a hash of the pod, as the kubelet has it inside with its own defaults: a field more in any type of a pod
-// is another pod. uidRewritten are the minors that compute it in another way, uidAlike those that have the same fields as the
-// minor before, as far as the types of the API tell; the hash itself is not computed here.
+// The UID of a static pod is a hash of the pod, as the kubelet has it inside with its own defaults: a field more in any
+// type of a pod is another pod. uidRewritten are the minors that compute it in another way, uidAlike those that have
+// the same fields as the minor before, as far as the types of the API tell; the hash itself is not computed here.
 //
-// Source: applyDefaults in pkg/kubelet/config/common.go: from 1.21 on the host and the file are hashed too, from 1.35 on by FNV.
+// Source: applyDefaults in pkg/kubelet/config/common.go: from 1.21 on the host and the file are hashed too, from 1.35
+// on by FNV.
 var (
 	uidRewritten = []kubever.Minor{21, 35}
 	uidAlike     = []kubever.Minor{17, 20}
@@ -142,11 +151,14 @@ func staticHop(from, to kubever.Minor) hop {
 	for minor := min(from, to) + 1; minor <= max(from, to); minor++ {
 		switch {
 		case slices.Contains(uidRewritten, minor):
-			return hopf(Restart, "static pod: its UID is computed in another way since %s, so that it becomes another pod", minor)
+			return hopf(Restart, "static pod: its UID is computed in another way since %s, so that it becomes "+
+				"another pod", minor)
 		case !slices.Contains(uidAlike, minor):
-			h = hopf(Restart, "static pod: assume that it is recreated, since its UID is a hash of all its fields, and those changed by %s", minor)
+			h = hopf(Restart, "static pod: assume that it is recreated, since its UID is a hash of all its fields, "+
+				"and those changed by %s", minor)
 		case h.verdict == Keep:
-			h = hopf(Unknown, "static pod: its UID is a hash of all its fields, of which none is known to have changed by %s", minor)
+			h = hopf(Unknown, "static pod: its UID is a hash of all its fields, of which none is known to have "+
+				"changed by %s", minor)
 		}
 	}
 	return h

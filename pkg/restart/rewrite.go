@@ -11,16 +11,17 @@ type Rewrite struct {
 	Node      string        `json:"node,omitempty"`
 	Container string        `json:"container"`
 	Kind      ContainerKind `json:"kind"`
-	ID        string        `json:"id,omitempty"`       // of the runtime, if it was asked
-	Key       string        `json:"key"`                // annotation of a CRI runtime, or label of docker
-	Recorded  string        `json:"recorded,omitempty"` // the present value, or without a runtime the one that it should have
-	New       string        `json:"new,omitempty"`      // "" if there is no value that can be trusted
-	Why       string        `json:"why,omitempty"`      // of no value
+	ID        string        `json:"id,omitempty"` // of the runtime, if it was asked
+	Key       string        `json:"key"`          // annotation of a CRI runtime, or label of docker
+	// the present value, or without a runtime the one that it should have
+	Recorded string `json:"recorded,omitempty"`
+	New      string `json:"new,omitempty"` // "" if there is no value that can be trusted
+	Why      string `json:"why,omitempty"` // of no value
 }
 
-// Rewrites computes for the containers of a pod whose hash kubelets compare what would have to be recorded at the end of the route.
-// It writes nothing anywhere. Containers for which Judge gives Unknown have no value: to write one could hide a change of the
-// definition for ever. The pod and the runtime are those of [Route.Judge].
+// Rewrites computes for the containers of a pod whose hash kubelets compare what would have to be recorded at the end
+// of the route. It writes nothing anywhere. Containers for which Judge gives Unknown have no value: to write one could
+// hide a change of the definition for ever. The pod and the runtime are those of [Route.Judge].
 func (r Route) Rewrites(pod *v1.Pod, runtime *Runtime) []Rewrite {
 	facts := newPodFacts(pod, runtime)
 	if facts.gone != "" {

@@ -11,10 +11,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The names under which kubelets record things with a runtime. Docker knows no annotations: dockershim keeps them as labels, with
-// a prefix. Dockertools, which ran containers in 1.6 when the CRI was off, had its annotations without it.
-// Source: k8s.io/kubernetes pkg/kubelet/kuberuntime/labels.go, pkg/kubelet/types/labels.go, pkg/kubelet/dockershim/helpers.go;
-// unchanged from 1.6 to 1.36.
+// The names under which kubelets record things with a runtime. Docker knows no annotations: dockershim keeps them as
+// labels, with a prefix. Dockertools, which ran containers in 1.6 when the CRI was off, had its annotations without it.
+// Source: k8s.io/kubernetes pkg/kubelet/kuberuntime/labels.go, pkg/kubelet/types/labels.go,
+// pkg/kubelet/dockershim/helpers.go; unchanged from 1.6 to 1.36.
 const (
 	labelNamespace   = "io.kubernetes.pod.namespace"
 	labelPod         = "io.kubernetes.pod.name"
@@ -83,7 +83,8 @@ func (rt *Runtime) AddSandbox(sandbox Sandbox) {
 // Records counts the containers that were added.
 func (rt *Runtime) Records() int { return rt.count }
 
-// find returns the record of a container of the pod; of several the one that was restarted most often, which is the newest.
+// find returns the record of a container of the pod; of several the one that was restarted most often, which is the
+// newest.
 func (rt *Runtime) find(pod *v1.Pod, container string) (found Record, ok bool) {
 	for _, r := range rt.records[podKey{pod.Namespace, pod.Name}] {
 		if r.Container == container && sameUID(pod, r.UID) && (!ok || r.Starts > found.Starts) {
@@ -102,7 +103,8 @@ func (rt *Runtime) sandboxesOf(pod *v1.Pod) (found []Sandbox) {
 	return found
 }
 
-// sameUID reports whether a UID of the runtime can be that of the pod. A static pod is known to the API server by another.
+// sameUID reports whether a UID of the runtime can be that of the pod. A static pod is known to the API server by
+// another.
 func sameUID(pod *v1.Pod, uid string) bool {
 	return pod.UID == "" || uid == "" || string(pod.UID) == uid || isStatic(pod)
 }
@@ -110,8 +112,8 @@ func sameUID(pod *v1.Pod, uid string) bool {
 // runtimeBytes bounds what ParseRuntime reads: the containers of a node are some megabytes, with all that inspect says.
 const runtimeBytes = 512 << 20
 
-// ParseRuntime reads what a runtime says about its containers, and adds those that run and belong to a pod.
-// Shape:  the JSON of crictl ps, crictl inspect, crictl pods, crictl inspectp or docker inspect; several one after the other.
+// ParseRuntime reads what a runtime says about its containers, and adds those that run and belong to a pod. Shape: the
+// JSON of crictl ps, crictl inspect, crictl pods, crictl inspectp or docker inspect; several one after the other.
 // Errors: JSON that is none of these. It returns how many containers it added.
 func ParseRuntime(r io.Reader, into *Runtime) (added int, err error) {
 	before := into.count
@@ -183,7 +185,8 @@ func (rt *Runtime) parse(value json.RawMessage) error {
 			rt.addCRISandbox(s)
 		}
 	case document.Status != nil && strings.HasPrefix(document.Status.State, "SANDBOX_"):
-		s := criSandbox{Labels: document.Status.Labels, State: document.Status.State, CreatedAt: document.Status.CreatedAt}
+		s := criSandbox{Labels: document.Status.Labels, State: document.Status.State,
+			CreatedAt: document.Status.CreatedAt}
 		if network, linux := document.Status.Network, document.Status.Linux; network != nil && linux != nil {
 			s.hasNetwork, s.ip, s.hostNetwork = true, network.IP, linux.Namespaces.Options.Network == "NODE"
 		}
@@ -268,7 +271,8 @@ type dockerContainer struct {
 
 func (rt *Runtime) addDocker(c dockerContainer) {
 	labels := c.Config.Labels
-	if !c.State.Running || labels[labelPod] == "" || labels[dockerType] == "podsandbox" || labels[labelContainer] == "POD" {
+	if !c.State.Running || labels[labelPod] == "" || labels[dockerType] == "podsandbox" ||
+		labels[labelContainer] == "POD" {
 		return
 	}
 	annotations := map[string]string{}

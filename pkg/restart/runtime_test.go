@@ -13,7 +13,8 @@ const (
 )
 
 func TestParseRuntimeReadsCrictlAndDocker(t *testing.T) {
-	cri := Record{Namespace: "shop", Pod: "web-0", UID: "u1", Container: "app", ID: "c1", Key: annotationHash, Hash: "48c72f38", Starts: 2}
+	cri := Record{Namespace: "shop", Pod: "web-0", UID: "u1", Container: "app", ID: "c1", Key: annotationHash,
+		Hash: "48c72f38", Starts: 2}
 	shim := cri
 	shim.Docker, shim.Key = true, "annotation.io.kubernetes.container.hash"
 	tools := cri
@@ -27,17 +28,22 @@ func TestParseRuntimeReadsCrictlAndDocker(t *testing.T) {
 {"id":"c0","state":"CONTAINER_EXITED",` + criLabels + `,` + criHash + `},
 {"id":"x","state":"CONTAINER_RUNNING","labels":{},"annotations":{}}]}`, []Record{cri}},
 		{"crictl ps of nothing", `{"containers": []}`, nil},
-		{"crictl inspect", `{"status":{"id":"c1","state":"CONTAINER_RUNNING","createdAt":"2020-05-09T04:53:20Z",` + criLabels + `,` + criHash + `},"info":{"pid":1}}`, []Record{cri}},
+		{"crictl inspect", `{"status":{"id":"c1","state":"CONTAINER_RUNNING","createdAt":"2020-05-09T04:53:20Z",` +
+			criLabels + `,` + criHash + `},"info":{"pid":1}}`, []Record{cri}},
 		{"crictl inspect of two, one after the other", `{"status":{"id":"c0","state":"CONTAINER_EXITED"}}
 {"status":{"id":"c1","state":"CONTAINER_RUNNING",` + criLabels + `,` + criHash + `}}`, []Record{cri}},
-		{"crictl inspect of two, as an array", `[{"status":{"id":"c0","state":"CONTAINER_EXITED"}},{"status":{"id":"c1","state":"CONTAINER_RUNNING",` + criLabels + `,` + criHash + `}}]`, []Record{cri}},
-		{"docker inspect", `[{"Id":"c1","State":{"Status":"running","Running":true},"Config":{"Labels":{"annotation.io.kubernetes.container.hash":"48c72f38",
+		{"crictl inspect of two, as an array",
+			`[{"status":{"id":"c0","state":"CONTAINER_EXITED"}},{"status":{"id":"c1","state":"CONTAINER_RUNNING",` +
+				criLabels + `,` + criHash + `}}]`, []Record{cri}},
+		{"docker inspect",
+			`[{"Id":"c1","State":{"Status":"running","Running":true},"Config":{"Labels":{"annotation.io.kubernetes.container.hash":"48c72f38",
 "annotation.io.kubernetes.container.restartCount":"2","io.kubernetes.docker.type":"container","io.kubernetes.container.name":"app",
 "io.kubernetes.pod.name":"web-0","io.kubernetes.pod.namespace":"shop","io.kubernetes.pod.uid":"u1"}}},
 {"Id":"p1","State":{"Running":true},"Config":{"Labels":{"io.kubernetes.docker.type":"podsandbox","io.kubernetes.container.name":"POD","io.kubernetes.pod.name":"web-0"}}},
 {"Id":"c0","State":{"Running":false},"Config":{"Labels":{"io.kubernetes.docker.type":"container","io.kubernetes.pod.name":"web-0"}}},
 {"Id":"x","State":{"Running":true},"Config":{"Labels":null}}]`, []Record{shim}},
-		{"docker inspect, started by dockertools", `[{"Id":"c1","State":{"Running":true},"Config":{"Labels":{"io.kubernetes.container.hash":"48c72f38",
+		{"docker inspect, started by dockertools",
+			`[{"Id":"c1","State":{"Running":true},"Config":{"Labels":{"io.kubernetes.container.hash":"48c72f38",
 "io.kubernetes.container.restartCount":"2","io.kubernetes.container.name":"app","io.kubernetes.pod.name":"web-0","io.kubernetes.pod.namespace":"shop","io.kubernetes.pod.uid":"u1"}}},
 {"Id":"p1","State":{"Running":true},"Config":{"Labels":{"io.kubernetes.container.hash":"1","io.kubernetes.container.name":"POD","io.kubernetes.pod.name":"web-0"}}}]`, []Record{tools}},
 		{"nothing", "", nil},

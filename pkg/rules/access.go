@@ -19,38 +19,54 @@ func policyRules() []rule {
 	return []rule{
 		{finding.Rule{
 			ID: "FUS152", Title: "The policy includes running commands in pods",
-			Why: "A rule of this policy language is about a resource with all its subresources: whoever may write pods may exec into them, and whoever may read pods may, too, " +
-				"since a websocket is opened by a GET. (Since 1.35 the server asks for create as well, but in a way that ABAC takes for a read again.) The same holds for the proxies of nodes, services and pods: they reach kubelets and anything that listens in the cluster.",
+			Why: "A rule of this policy language is about a resource with all its subresources: whoever may write " +
+				"pods may exec into them, and whoever may read pods may, too, " +
+				"since a websocket is opened by a GET. (Since 1.35 the server asks for create as well, but in a way " +
+				"that ABAC takes for a read again.) The same holds for the proxies of nodes, services and pods: they " +
+				"reach kubelets and anything that listens in the cluster.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: finding.Evidence{Seen: "a read-only rule for pods lets GET pods/exec pass on 1.6, 1.10, 1.15 and 1.36 with --authorization-mode=ABAC; 1.36 with a webhook asks for create", Damage: []string{"TestServersDecideAsThePolicySays"}, Read: "pkg/auth/authorizer/abac of 1.6 to 1.36; registry/core/pod/rest/authorize.go of 1.36.3"},
-			Bad:      example{access: toDevelopers("pods")}.String(),
-			Good:     example{access: toDevelopers("configmaps")}.String(),
+			Evidence: finding.Evidence{Seen: "a read-only rule for pods lets GET pods/exec pass on 1.6, 1.10, 1.15 " +
+				"and 1.36 with --authorization-mode=ABAC; 1.36 with a webhook asks for create",
+				Damage: []string{"TestServersDecideAsThePolicySays"},
+				Read:   "pkg/auth/authorizer/abac of 1.6 to 1.36; registry/core/pod/rest/authorize.go of 1.36.3"},
+			Bad:  example{access: toDevelopers("pods")}.String(),
+			Good: example{access: toDevelopers("configmaps")}.String(),
 		}, execAndProxies},
 		{finding.Rule{
 			ID: "FUS153", Title: "Members of system:masters pass without any policy",
-			Why:    "Every API server allows everything to the group system:masters before it asks the policy. A certificate of that group makes the policy meaningless on the modern server.",
+			Why: "Every API server allows everything to the group system:masters before it asks the policy. A " +
+				"certificate of that group makes the policy meaningless on the modern server.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Seen: "a certificate of system:masters was allowed everything by 1.36.3 with --authorization-mode=ABAC", Damage: []string{"TestServersDecideAsThePolicySays"}, Read: "apiserver server/config.go and pkg/kubeapiserver/authorizer of 1.6 to 1.36"},
-			Bad:      example{access: `[{subjects: [{kind: Group, name: "system:masters"}], apiGroups: [example.org], resources: ["*"]}]`}.String(),
-			Good:     example{}.String(),
+			Evidence: finding.Evidence{Seen: "a certificate of system:masters was allowed everything by 1.36.3 with " +
+				"--authorization-mode=ABAC", Damage: []string{"TestServersDecideAsThePolicySays"},
+				Read: "apiserver server/config.go and pkg/kubeapiserver/authorizer of 1.6 to 1.36"},
+			Bad:  example{access: `[{subjects: [{kind: Group, name: "system:masters"}], apiGroups: [example.org], resources: ["*"]}]`}.String(),
+			Good: example{}.String(),
 		}, masters},
 		{finding.Rule{
 			ID: "FUS157", Title: "The policy cannot tell the modern controllers apart",
-			Why: "With --use-service-account-credentials each controller is an account of its own, and the policy gives each what it writes. Without, all of them are the controller " +
-				"manager's one user, which may do whatever any of them may: a controller that should not have been on is not held back.",
+			Why: "With --use-service-account-credentials each controller is an account of its own, and the policy " +
+				"gives each what it writes. Without, all of them are the controller " +
+				"manager's one user, which may do whatever any of them may: a controller that should not have been " +
+				"on is not held back.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: finding.Evidence{Read: "cmd/kube-controller-manager/app/controllermanager.go and client_builder of 1.6.13, 1.15.12 and 1.36.3"},
-			Bad:      example{modernManager: args("use-service-account-credentials=false")}.String(),
-			Good:     example{}.String(),
+			Evidence: finding.Evidence{Read: "cmd/kube-controller-manager/app/controllermanager.go and " +
+				"client_builder of 1.6.13, 1.15.12 and 1.36.3"},
+			Bad:  example{modernManager: args("use-service-account-credentials=false")}.String(),
+			Good: example{}.String(),
 		}, oneUserForAll},
 		{finding.Rule{
 			ID: "FUS224", Title: "The policy opens the accounts of the control plane",
-			Why: "Accounts of controllers and add-ons are in kube-system, with rights over everything. Whoever may write service accounts there may ask for the token of any of them, whoever " +
-				"may write or read secrets there finds or makes one, and whoever may make pods there runs as any of them. Such a token is good on the legacy server as well, where no policy of the modern one holds.",
+			Why: "Accounts of controllers and add-ons are in kube-system, with rights over everything. Whoever may " +
+				"write service accounts there may ask for the token of any of them, whoever " +
+				"may write or read secrets there finds or makes one, and whoever may make pods there runs as any of " +
+				"them. Such a token is good on the legacy server as well, where no policy of the modern one holds.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{
-				Seen: "the secret token of an account that the controller managers of 1.6.13, 1.10.13 and 1.15.12 made is accepted by them and by 1.36.3",
-				Read: "pkg/auth/authorizer/abac of 1.6 to 1.36: a rule about serviceaccounts covers serviceaccounts/token",
+				Seen: "the secret token of an account that the controller managers of 1.6.13, 1.10.13 and 1.15.12 " +
+					"made is accepted by them and by 1.36.3",
+				Read: "pkg/auth/authorizer/abac of 1.6 to 1.36: a rule about serviceaccounts covers " +
+					"serviceaccounts/token",
 			},
 			Bad:  example{access: toDevelopers("secrets")}.String(),
 			Good: example{access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [secrets], namespaces: [shop]}]`}.String(),
@@ -58,8 +74,8 @@ func policyRules() []rule {
 	}
 }
 
-// UnusedAccept is the rule about an entry of spec.accept that no finding uses. Package catalog reports it, which knows who else could
-// find what the entry accepts.
+// UnusedAccept is the rule about an entry of spec.accept that no finding uses. Package catalog reports it, which knows
+// who else could find what the entry accepts.
 const UnusedAccept = "FUS220"
 
 // ownRules are about the spec itself.
@@ -67,7 +83,8 @@ func ownRules() []rule {
 	return []rule{
 		{finding.Rule{
 			ID: UnusedAccept, Title: "An accepted finding does not exist",
-			Why: "An entry of spec.accept silences a rule for a reason. When the plan no longer has what it accepts, the entry would silence the next danger of that rule, which nobody " +
+			Why: "An entry of spec.accept silences a rule for a reason. When the plan no longer has what it accepts, " +
+				"the entry would silence the next danger of that rule, which nobody " +
 				"has looked at.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "a rule of our own"},
@@ -76,21 +93,26 @@ func ownRules() []rule {
 		}, func(*plan.Plan) []finding.Finding { return nil }},
 		{finding.Rule{
 			ID: "FUS221", Title: "The policy lets users write what is the legacy side's",
-			Why: "The owner of a resource says which side writes it. Where the policy lets users write it through the modern server nevertheless, its objects are stored in the modern " +
+			Why: "The owner of a resource says which side writes it. Where the policy lets users write it through " +
+				"the modern server nevertheless, its objects are stored in the modern " +
 				"version's form and the legacy side's rules for them do not hold.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "a rule of our own, from the owners of the spec"},
-			Bad:      example{more: "owners: [{resources: [limitranges], owner: legacy}]", access: toDevelopers("limitranges")}.String(),
-			Good:     example{more: "owners: [{resources: [limitranges], owner: legacy}]", access: toDevelopers("secrets")}.String(),
+			Bad: example{more: "owners: [{resources: [limitranges], owner: legacy}]",
+				access: toDevelopers("limitranges")}.String(),
+			Good: example{more: "owners: [{resources: [limitranges], owner: legacy}]",
+				access: toDevelopers("secrets")}.String(),
 		}, foreignWrites},
 		{finding.Rule{
 			ID: "FUS222", Title: "No kubelet sees the pods of the modern side",
-			Why: "Kubelets and the scheduler speak to the legacy server. Pods that the modern side keeps in a store of its own are never placed and never run, and what waits for them " +
+			Why: "Kubelets and the scheduler speak to the legacy server. Pods that the modern side keeps in a store " +
+				"of its own are never placed and never run, and what waits for them " +
 				"(Deployments, Jobs) waits for ever.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "a rule of our own, from the place of the pods"},
-			Bad:      example{more: "owners: [{resources: [pods], owner: split}]", access: toDevelopers("pods")}.String(),
-			Good:     example{access: toDevelopers("pods")}.String(),
+			Bad: example{more: "owners: [{resources: [pods], owner: split}]",
+				access: toDevelopers("pods")}.String(),
+			Good: example{access: toDevelopers("pods")}.String(),
 		}, unseenPods},
 	}
 }
@@ -122,44 +144,53 @@ func execAndProxies(p *plan.Plan) []finding.Finding {
 		readers = slices.DeleteFunc(readers, func(s string) bool { return slices.Contains(writers, s) })
 		if len(writers) > 0 {
 			found = append(found, finding.Finding{Subject: row.Name, Key: "write",
-				Message: fmt.Sprintf("the right to write %s includes %s, for %s", row.Name, o.write, list(writers)), Fix: acceptFix("FUS152", row.Name)})
+				Message: fmt.Sprintf("the right to write %s includes %s, for %s", row.Name, o.write, list(writers)),
+				Fix:     acceptFix("FUS152", row.Name)})
 		}
 		if len(readers) > 0 {
 			found = append(found, finding.Finding{Subject: row.Name, Key: "read",
-				Message: fmt.Sprintf("the right to read %s includes %s, for %s", row.Name, o.read, list(readers)), Fix: acceptFix("FUS152", row.Name)})
+				Message: fmt.Sprintf("the right to read %s includes %s, for %s", row.Name, o.read, list(readers)),
+				Fix:     acceptFix("FUS152", row.Name)})
 		}
 	}
 	return found
 }
 
 func acceptFix(rule, subject string) string {
-	return fmt.Sprintf("leave %s out of spec.access, or say that it is wanted: accept: [{rule: %s, subject: %s, reason: ...}]", subject, rule, subject)
+	return fmt.Sprintf("leave %s out of spec.access, or say that it is wanted: accept: [{rule: %s, subject: %s, "+
+		"reason: ...}]", subject, rule, subject)
 }
 
 func masters(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for _, g := range userGrants(p) {
-		if slices.ContainsFunc(g.Subjects, func(s policy.Subject) bool { return s.Kind == policy.KindGroup && s.Name == policy.GroupMasters }) {
-			found = append(found, finding.Finding{Subject: "spec.access", Message: fmt.Sprintf("names the group %s, which no policy limits", policy.GroupMasters),
+		if slices.ContainsFunc(g.Subjects, func(s policy.Subject) bool {
+			return s.Kind == policy.KindGroup && s.Name == policy.GroupMasters
+		}) {
+			found = append(found, finding.Finding{Subject: "spec.access", Message: fmt.Sprintf("names the group %s, "+
+				"which no policy limits", policy.GroupMasters),
 				Fix: "name another group, and give nobody who uses the modern server a certificate of that one"})
 		}
 	}
 	for _, c := range p.Certificates {
 		if slices.Contains(c.Organizations, policy.GroupMasters) && !c.Existing {
-			found = append(found, finding.Finding{Subject: c.Cert, Message: fmt.Sprintf("is a certificate of the group %s, which no policy limits", policy.GroupMasters), Fix: "issue it for another group"})
+			found = append(found, finding.Finding{Subject: c.Cert, Message: fmt.Sprintf("is a certificate of the "+
+				"group %s, which no policy limits", policy.GroupMasters), Fix: "issue it for another group"})
 		}
 	}
 	return found
 }
 
-// oneUserForAll reports a modern controller manager whose controllers share its user although the policy was made for each.
+// oneUserForAll reports a modern controller manager whose controllers share its user although the policy was made for
+// each.
 func oneUserForAll(p *plan.Plan) []finding.Finding {
 	value, _ := modernArg(p, kubever.ControllerManager, "use-service-account-credentials")
 	if value != "false" {
 		return nil
 	}
 	return []finding.Finding{{Subject: "--use-service-account-credentials of the modern controller manager",
-		Message: "is false: every controller may do what the policy gives to any of them", Fix: "leave the argument to the plan, which sets true"}}
+		Message: "is false: every controller may do what the policy gives to any of them",
+		Fix:     "leave the argument to the plan, which sets true"}}
 }
 
 // systemAccounts reports rights with which somebody becomes an account of kube-system.
@@ -169,7 +200,8 @@ func systemAccounts(p *plan.Plan) []finding.Finding {
 		key, write, read string
 	}{
 		{"pods", "may run a pod there as any account", ""},
-		{"secrets", "may read the tokens of the accounts there, and make more", "may read the tokens of the accounts there"},
+		{"secrets", "may read the tokens of the accounts there, and make more",
+			"may read the tokens of the accounts there"},
 		{"serviceaccounts", "may ask for a token of any account there", ""},
 	} {
 		row := p.Resource(by.key)
@@ -179,7 +211,8 @@ func systemAccounts(p *plan.Plan) []finding.Finding {
 		var writers, readers []string
 		for _, g := range userGrants(p) {
 			switch {
-			case !covers(g, row) || !slices.Contains(g.Namespaces, "*") && !slices.Contains(g.Namespaces, metav1.NamespaceSystem):
+			case !covers(g, row) || !slices.Contains(g.Namespaces, "*") &&
+				!slices.Contains(g.Namespaces, metav1.NamespaceSystem):
 			case !g.ReadOnly:
 				writers = append(writers, subjects(g)...)
 			case by.read != "":
@@ -191,25 +224,29 @@ func systemAccounts(p *plan.Plan) []finding.Finding {
 			what, who = by.read, readers
 		}
 		if len(who) > 0 {
-			found = append(found, finding.Finding{Subject: row.Name + " in " + metav1.NamespaceSystem, Message: fmt.Sprintf("%s %s", list(who), what),
-				Fix: fmt.Sprintf("name the namespaces of spec.access in which %s may be used, without %s", row.Name, metav1.NamespaceSystem)})
+			found = append(found, finding.Finding{Subject: row.Name + " in " + metav1.NamespaceSystem,
+				Message: fmt.Sprintf("%s %s", list(who), what),
+				Fix: fmt.Sprintf("name the namespaces of spec.access in which %s may be used, without %s", row.Name,
+					metav1.NamespaceSystem)})
 		}
 	}
 	return found
 }
 
-// foreignWrites reports what users may write through the modern side although it is the legacy side's. What the legacy side could not
-// even read afterwards is FUS002's.
+// foreignWrites reports what users may write through the modern side although it is the legacy side's. What the legacy
+// side could not even read afterwards is FUS002's.
 func foreignWrites(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for i := range p.Resources {
 		r := &p.Resources[i]
-		if r.Pseudo || r.Owner != pair.OwnerLegacy || !r.VisibleToBoth() || len(r.Modern.Serves) == 0 || !slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) || !userWrites(p, r) {
+		if r.Pseudo || r.Owner != pair.OwnerLegacy || !r.VisibleToBoth() || len(r.Modern.Serves) == 0 ||
+			!slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) || !userWrites(p, r) {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: r.Name,
-			Message: fmt.Sprintf("the policy lets users write them through the modern server, and their owner is legacy: %s", r.Why),
-			Fix:     fmt.Sprintf("leave %s out of spec.access, or make it readOnly", r.Name)})
+			Message: fmt.Sprintf("the policy lets users write them through the modern server, and their owner is "+
+				"legacy: %s", r.Why),
+			Fix: fmt.Sprintf("leave %s out of spec.access, or make it readOnly", r.Name)})
 	}
 	return found
 }
@@ -218,7 +255,9 @@ func unseenPods(p *plan.Plan) []finding.Finding {
 	if !apartOnBoth(p, "pods") || !makesPods(p) {
 		return nil
 	}
-	return []finding.Finding{{Subject: "pods", Message: fmt.Sprintf("those made through %s lie in store %s, and kubelets read those in %s: they never run", p.Modern.Version.Minor, p.Resource("pods").Modern.Store, p.Resource("pods").Legacy.Store),
+	return []finding.Finding{{Subject: "pods", Message: fmt.Sprintf("those made through %s lie in store %s, and "+
+		"kubelets read those in %s: they never run", p.Modern.Version.Minor, p.Resource("pods").Modern.Store,
+		p.Resource("pods").Legacy.Store),
 		Fix: "remove pods from spec.owners"}}
 }
 

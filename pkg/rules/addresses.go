@@ -18,77 +18,104 @@ func addressRules() []rule {
 	return []rule{
 		{finding.Rule{
 			ID: "FUS040", Title: "Two kinds of reconciler rewrite the endpoints of service kubernetes",
-			Why: "Each API server keeps the addresses behind the service kubernetes. One that counts masters removes addresses beyond its --apiserver-count, one " +
-				"that uses leases writes exactly those that it has leases of: two of different kinds, or two that expect one server each, undo each other's work for ever.",
+			Why: "Each API server keeps the addresses behind the service kubernetes. One that counts masters removes " +
+				"addresses beyond its --apiserver-count, one " +
+				"that uses leases writes exactly those that it has leases of: two of different kinds, or two that " +
+				"expect one server each, undo each other's work for ever.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Seen: "a 1.36.3 that counts masters and a 1.15.12 that keeps leases wrote the endpoints by turns, every ten seconds; with " +
-				"--endpoint-reconciler-type=none 1.36.3 writes no master leases, endpoints or slices for the service kubernetes", Damage: []string{"TestWatchTellsAFight"}, Read: "pkg/master/controller.go of 1.6.13; reconcilers/instancecount.go and lease.go of 1.36.3"},
+			Evidence: finding.Evidence{Seen: "a 1.36.3 that counts masters and a 1.15.12 that keeps leases wrote the " +
+				"endpoints by turns, every ten seconds; with " +
+				"--endpoint-reconciler-type=none 1.36.3 writes no master leases, endpoints or slices for the service " +
+				"kubernetes", Damage: []string{"TestWatchTellsAFight"},
+				Read: "pkg/master/controller.go of 1.6.13; reconcilers/instancecount.go and lease.go of 1.36.3"},
 			Bad:  example{legacy: "1.6.13", modernServer: reconcile("lease")}.String(),
 			Good: example{legacy: "1.6.13"}.String(),
 		}, fightingReconcilers},
 		{finding.Rule{
 			ID: "FUS041", Title: "Lease reconcilers do not see each other's leases",
-			Why:    "A lease reconciler writes exactly the addresses of the leases that it finds. With shared endpoints and leases in two stores each one removes the other's address.",
-			Legacy: kubever.Range{From: 9, To: kubever.Newest}, Modern: kubever.Range{From: 9, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "reconcilers/lease.go of 1.15.12 and 1.36.3; pkg/master/master.go of 1.10.13"},
-			Bad:      example{modernServer: reconcile("lease")}.String(),
-			Good:     example{}.String(),
+			Why: "A lease reconciler writes exactly the addresses of the leases that it finds. With shared " +
+				"endpoints and leases in two stores each one removes the other's address.",
+			Legacy: kubever.Range{From: 9, To: kubever.Newest}, Modern: kubever.Range{From: 9, To: kubever.Newest},
+			Severity: finding.Error,
+			Evidence: finding.Evidence{Read: "reconcilers/lease.go of 1.15.12 and 1.36.3; pkg/master/master.go of " +
+				"1.10.13"},
+			Bad:  example{modernServer: reconcile("lease")}.String(),
+			Good: example{}.String(),
 		}, splitMasterLeases},
 		{finding.Rule{
 			ID: "FUS042", Title: "One server's restart withdraws the other's address",
-			Why: "An API server removes its own address from the endpoints of the service kubernetes when it starts and stops. Where both sides advertise one address, each " +
+			Why: "An API server removes its own address from the endpoints of the service kubernetes when it starts " +
+				"and stops. Where both sides advertise one address, each " +
 				"restart of the modern server takes the legacy server out of service for the pods.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 14, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "pkg/master/controller.go of 1.13 to 1.17, kubernetesservice/controller.go of 1.36.3; absent in 1.6 and 1.8"},
-			Bad:      example{modernServer: reconcile("lease")}.String(),
-			Good:     example{}.String(),
+			Evidence: finding.Evidence{Read: "pkg/master/controller.go of 1.13 to 1.17, " +
+				"kubernetesservice/controller.go of 1.36.3; absent in 1.6 and 1.8"},
+			Bad:  example{modernServer: reconcile("lease")}.String(),
+			Good: example{}.String(),
 		}, oneAdvertisedAddress},
 		{finding.Rule{
 			ID: "FUS043", Title: "One list of ports for servers on different ports",
-			Why:    "All addresses behind the service kubernetes share one list of ports. When both sides put their address there and serve on different ports, clients are sent to a port where nobody listens.",
+			Why: "All addresses behind the service kubernetes share one list of ports. When both sides put their " +
+				"address there and serve on different ports, clients are sent to a port where nobody listens.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "pkg/master/controller.go of 1.6.13 and 1.15.12, kubernetesservice/controller.go of 1.36.3"},
-			Bad:      example{modernServer: reconcile("lease")}.String(),
-			Good:     example{}.String(),
+			Evidence: finding.Evidence{Read: "pkg/master/controller.go of 1.6.13 and 1.15.12, " +
+				"kubernetesservice/controller.go of 1.36.3"},
+			Bad:  example{modernServer: reconcile("lease")}.String(),
+			Good: example{}.String(),
 		}, differentPorts},
 		{finding.Rule{
 			ID: "FUS050", Title: "One ClusterIP is given out twice",
-			Why: "Old API servers note the ClusterIPs that they give out in a bitmap, new ones in IPAddress objects; from 1.34 on they do not write the bitmap unless told " +
+			Why: "Old API servers note the ClusterIPs that they give out in a bitmap, new ones in IPAddress objects; " +
+				"from 1.34 on they do not write the bitmap unless told " +
 				"to, from 1.35 on never. Over one range neither sees what the other has given out.",
-			Legacy: kubever.Range{From: 6, To: 32}, Modern: kubever.Range{From: 34, To: kubever.Newest}, Severity: finding.Error,
+			Legacy: kubever.Range{From: 6, To: 32}, Modern: kubever.Range{From: 34, To: kubever.Newest},
+			Severity: finding.Error,
 			Evidence: finding.Evidence{
-				Seen:   "1.15.12 and 1.36.3 with shared services and one range: 90 services made through each within seconds, 147 distinct addresses among 181 services, 34 given out twice",
+				Seen: "1.15.12 and 1.36.3 with shared services and one range: 90 services made through each within " +
+					"seconds, 147 distinct addresses among 181 services, 34 given out twice",
 				Damage: []string{"TestServiceAddresses"}, Prevention: []string{"TestServiceAddresses"},
-				Read: "registry/core/rest/storage_core.go and service/ipallocator of 1.6.13 and 1.36.3; run: 1.36.3 refuses DisableAllocatorDualWrite=false",
+				Read: "registry/core/rest/storage_core.go and service/ipallocator of 1.6.13 and 1.36.3; run: 1.36.3 " +
+					"refuses DisableAllocatorDualWrite=false",
 			},
-			Bad:  example{access: toDevelopers("services")}.String(),
-			Good: example{access: toDevelopers("services"), network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
+			Bad: example{access: toDevelopers("services")}.String(),
+			Good: example{access: toDevelopers("services"),
+				network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
 		}, doubleAddresses},
 		{finding.Rule{
 			ID: "FUS051", Title: "The allocators of the two sides work on different ranges",
-			Why: "The bitmap holds the range that it is for. An API server that finds another range refuses to allocate, and rewrites the bitmap to its own range every three " +
-				"minutes: creating services fails on the side that wrote last but one. Node ports have a bitmap in every version.",
+			Why: "The bitmap holds the range that it is for. An API server that finds another range refuses to " +
+				"allocate, and rewrites the bitmap to its own range every three " +
+				"minutes: creating services fails on the side that wrote last but one. Node ports have a bitmap in " +
+				"every version.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "allocator/bitmap.go and allocator/storage of 1.6.13 and 1.36.3"},
-			Bad:      example{modern: "1.30.14", network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
-			Good:     example{modern: "1.30.14", network: "serviceCIDRs: [10.96.0.0/16]"}.String(),
+			Bad: example{modern: "1.30.14",
+				network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
+			Good: example{modern: "1.30.14", network: "serviceCIDRs: [10.96.0.0/16]"}.String(),
 		}, differentRanges},
 		{finding.Rule{
 			ID: "FUS052", Title: "Two sets of services share one range of addresses",
-			Why:    "When each side has services of its own, each allocator gives out the same addresses, and the nodes route each of them to one service only.",
+			Why: "When each side has services of its own, each allocator gives out the same addresses, and the " +
+				"nodes route each of them to one service only.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "registry/core/rest/storage_core.go of every minor: the ranges follow the services"},
-			Bad:      example{more: splitServices}.String(),
-			Good:     example{more: splitServices, network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
+			Evidence: finding.Evidence{Read: "registry/core/rest/storage_core.go of every minor: the ranges follow " +
+				"the services"},
+			Bad: example{more: splitServices}.String(),
+			Good: example{more: splitServices,
+				network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
 		}, sameRangeTwice},
 		{finding.Rule{
 			ID: "FUS053", Title: "The records of given-out addresses lie in two stores",
-			Why: "Versions that note ClusterIPs in IPAddress objects look only there when they choose one. With shared services and IPAddress objects in two stores each side gives out " +
+			Why: "Versions that note ClusterIPs in IPAddress objects look only there when they choose one. With " +
+				"shared services and IPAddress objects in two stores each side gives out " +
 				"what the other has given out already.",
-			Legacy: kubever.Range{From: 33, To: kubever.Newest}, Modern: kubever.Range{From: 33, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "registry/core/service/ipallocator/cidrallocator.go and repairip.go of 1.36.3"},
-			Bad:      example{legacy: "1.34.4", modern: "1.36.3", access: toDevelopers("services"), more: splitAddresses}.String(),
-			Good:     example{legacy: "1.34.4", modern: "1.36.3", access: toDevelopers("services")}.String(),
+			Legacy: kubever.Range{From: 33, To: kubever.Newest}, Modern: kubever.Range{From: 33, To: kubever.Newest},
+			Severity: finding.Error,
+			Evidence: finding.Evidence{Read: "registry/core/service/ipallocator/cidrallocator.go and repairip.go of " +
+				"1.36.3"},
+			Bad: example{legacy: "1.34.4", modern: "1.36.3", access: toDevelopers("services"),
+				more: splitAddresses}.String(),
+			Good: example{legacy: "1.34.4", modern: "1.36.3", access: toDevelopers("services")}.String(),
 		}, addressesApart},
 	}
 }
@@ -121,7 +148,9 @@ func fightingReconcilers(p *plan.Plan) []finding.Finding {
 	}
 	legacy, modern := reconciler(p, pair.Legacy), reconciler(p, pair.Modern)
 	if legacy != modern {
-		return []finding.Finding{{Subject: kubernetesService, Message: fmt.Sprintf("the legacy side reconciles them by %s, the modern side by %s", legacy, modern), Fix: noReconciler}}
+		return []finding.Finding{{Subject: kubernetesService,
+			Message: fmt.Sprintf("the legacy side reconciles them by %s, the modern side by %s", legacy, modern),
+			Fix:     noReconciler}}
 	}
 	if legacy != "master-count" {
 		return nil
@@ -131,18 +160,21 @@ func fightingReconcilers(p *plan.Plan) []finding.Finding {
 	for _, side := range pair.Sides() {
 		if count, err := strconv.Atoi(effective(p, side, "apiserver-count")); err == nil && count < servers {
 			found = append(found, finding.Finding{Subject: kubernetesService,
-				Message: fmt.Sprintf("the %s side expects %d API servers and removes the addresses of the rest; there are %d", side, count, servers),
-				Fix:     fmt.Sprintf("set --apiserver-count=%d on the %s side", servers, side)})
+				Message: fmt.Sprintf("the %s side expects %d API servers and removes the addresses of the rest; "+
+					"there are %d", side, count, servers),
+				Fix: fmt.Sprintf("set --apiserver-count=%d on the %s side", servers, side)})
 		}
 	}
 	return found
 }
 
 func splitMasterLeases(p *plan.Plan) []finding.Finding {
-	if !bothReconcile(p) || reconciler(p, pair.Legacy) != "lease" || reconciler(p, pair.Modern) != "lease" || visible(p, "masterleases") {
+	if !bothReconcile(p) || reconciler(p, pair.Legacy) != "lease" || reconciler(p, pair.Modern) != "lease" ||
+		visible(p, "masterleases") {
 		return nil
 	}
-	return []finding.Finding{{Subject: kubernetesService, Message: "both sides write exactly the addresses of the master leases that they find, and those lie in two stores", Fix: noReconciler}}
+	return []finding.Finding{{Subject: kubernetesService, Message: "both sides write exactly the addresses of the " +
+		"master leases that they find, and those lie in two stores", Fix: noReconciler}}
 }
 
 func oneAdvertisedAddress(p *plan.Plan) []finding.Finding {
@@ -162,14 +194,17 @@ func oneAdvertisedAddress(p *plan.Plan) []finding.Finding {
 	if len(shared) == 0 {
 		return nil
 	}
-	return []finding.Finding{{Subject: kubernetesService, Message: fmt.Sprintf("both sides advertise %s, and the modern server withdraws it when it starts and stops", strings.Join(shared, ", ")), Fix: noReconciler}}
+	return []finding.Finding{{Subject: kubernetesService, Message: fmt.Sprintf("both sides advertise %s, and the "+
+		"modern server withdraws it when it starts and stops", strings.Join(shared, ", ")), Fix: noReconciler}}
 }
 
 func differentPorts(p *plan.Plan) []finding.Finding {
 	if !bothReconcile(p) || p.Legacy.Port == p.Modern.Port {
 		return nil
 	}
-	return []finding.Finding{{Subject: kubernetesService, Message: fmt.Sprintf("the legacy side serves on port %d, the modern side on %d; the addresses of both stand behind one list of ports", p.Legacy.Port, p.Modern.Port), Fix: noReconciler}}
+	return []finding.Finding{{Subject: kubernetesService, Message: fmt.Sprintf("the legacy side serves on port %d, "+
+		"the modern side on %d; the addresses of both stand behind one list of ports", p.Legacy.Port, p.Modern.Port),
+		Fix: noReconciler}}
 }
 
 // ranges are the service ranges that a side's API server works on.
@@ -178,8 +213,8 @@ func ranges(p *plan.Plan, side pair.Side) string {
 	return value
 }
 
-// overlap reports whether two lists of ranges have an address in common. What cannot be read counts as overlapping: doubt is no
-// safety.
+// overlap reports whether two lists of ranges have an address in common. What cannot be read counts as overlapping:
+// doubt is no safety.
 func overlap(a, b string) bool {
 	for x := range strings.SplitSeq(a, ",") {
 		for y := range strings.SplitSeq(b, ",") {
@@ -200,34 +235,40 @@ func writesBitmap(p *plan.Plan, side pair.Side) bool {
 	return facts.Bitmap || facts.KeepBitmap != "" && strings.Contains(gates, facts.KeepBitmap)
 }
 
-// doubleAddresses reports a legacy side that finds a free address in a bitmap which the modern side does not write. A side that notes
-// addresses in objects and in the bitmap takes neither for free when it is in the other's record.
+// doubleAddresses reports a legacy side that finds a free address in a bitmap which the modern side does not write. A
+// side that notes addresses in objects and in the bitmap takes neither for free when it is in the other's record.
 func doubleAddresses(p *plan.Plan) []finding.Finding {
 	services := p.Resource("services/specs")
-	if services == nil || !services.VisibleToBoth() || !userWrites(p, services) || !overlap(ranges(p, pair.Legacy), ranges(p, pair.Modern)) {
+	if services == nil || !services.VisibleToBoth() || !userWrites(p, services) ||
+		!overlap(ranges(p, pair.Legacy), ranges(p, pair.Modern)) {
 		return nil
 	}
 	if kubever.AllocatorsIn(p.Legacy.Version.Minor).Objects || writesBitmap(p, pair.Modern) {
 		return nil
 	}
-	fix := "give the modern side a range of its own, spec.network.modernServiceCIDRs: [RANGE], outside of " + ranges(p, pair.Legacy) + ", or leave services out of spec.access"
+	fix := "give the modern side a range of its own, spec.network.modernServiceCIDRs: [RANGE], outside of " +
+		ranges(p, pair.Legacy) + ", or leave services out of spec.access"
 	if gate := kubever.AllocatorsIn(p.Modern.Version.Minor).KeepBitmap; gate != "" {
 		fix = "add " + gate + " to --feature-gates of the modern API server, or leave services out of spec.access"
 	}
 	return []finding.Finding{{Subject: "services",
-		Message: fmt.Sprintf("%s notes ClusterIPs in a bitmap that %s does not write, and both give out addresses of %s", p.Legacy.Version.Minor, p.Modern.Version.Minor, ranges(p, pair.Legacy)),
-		Fix:     fix}}
+		Message: fmt.Sprintf("%s notes ClusterIPs in a bitmap that %s does not write, and both give out addresses of "+
+			"%s", p.Legacy.Version.Minor, p.Modern.Version.Minor, ranges(p, pair.Legacy)),
+		Fix: fix}}
 }
 
 func addressesApart(p *plan.Plan) []finding.Finding {
 	services := p.Resource("services/specs")
-	if services == nil || !services.VisibleToBoth() || !userWrites(p, services) || !overlap(ranges(p, pair.Legacy), ranges(p, pair.Modern)) {
+	if services == nil || !services.VisibleToBoth() || !userWrites(p, services) ||
+		!overlap(ranges(p, pair.Legacy), ranges(p, pair.Modern)) {
 		return nil
 	}
-	if !kubever.AllocatorsIn(p.Legacy.Version.Minor).Objects || !kubever.AllocatorsIn(p.Modern.Version.Minor).Objects || !apartOnBoth(p, "ipaddresses") {
+	if !kubever.AllocatorsIn(p.Legacy.Version.Minor).Objects || !kubever.AllocatorsIn(p.Modern.Version.Minor).Objects ||
+		!apartOnBoth(p, "ipaddresses") {
 		return nil
 	}
-	return []finding.Finding{{Subject: "ipaddresses", Message: fmt.Sprintf("services are shared, and each side notes the addresses of %s that it gives out in a store of its own", ranges(p, pair.Legacy)),
+	return []finding.Finding{{Subject: "ipaddresses", Message: fmt.Sprintf("services are shared, and each side notes "+
+		"the addresses of %s that it gives out in a store of its own", ranges(p, pair.Legacy)),
 		Fix: "remove ipaddresses.networking.k8s.io from spec.owners: they belong with the services"}}
 }
 
@@ -239,20 +280,24 @@ func differentRanges(p *plan.Plan) []finding.Finding {
 	legacy, modern := ranges(p, pair.Legacy), ranges(p, pair.Modern)
 	if legacy != modern && writesBitmap(p, pair.Legacy) && writesBitmap(p, pair.Modern) {
 		found = append(found, finding.Finding{Subject: "--service-cluster-ip-range",
-			Message: fmt.Sprintf("the legacy side has %q, the modern side %q, and both write one bitmap", legacy, modern), Fix: "use one range: remove spec.network.modernServiceCIDRs"})
+			Message: fmt.Sprintf("the legacy side has %q, the modern side %q, and both write one bitmap", legacy,
+				modern), Fix: "use one range: remove spec.network.modernServiceCIDRs"})
 	}
 	ports := "service-node-port-range"
 	if a, b := effective(p, pair.Legacy, ports), effective(p, pair.Modern, ports); a != b {
-		found = append(found, finding.Finding{Subject: "--" + ports, Message: fmt.Sprintf("the legacy side has %q, the modern side %q, and both write one bitmap", a, b), Fix: "set spec.network.nodePortRange: " + a})
+		found = append(found, finding.Finding{Subject: "--" + ports, Message: fmt.Sprintf("the legacy side has %q, "+
+			"the modern side %q, and both write one bitmap", a, b), Fix: "set spec.network.nodePortRange: " + a})
 	}
 	return found
 }
 
 func sameRangeTwice(p *plan.Plan) []finding.Finding {
 	services := p.Resource("services/specs")
-	if services == nil || services.VisibleToBoth() || services.Legacy.Store == "" || services.Modern.Store == "" || !overlap(ranges(p, pair.Legacy), ranges(p, pair.Modern)) {
+	if services == nil || services.VisibleToBoth() || services.Legacy.Store == "" || services.Modern.Store == "" ||
+		!overlap(ranges(p, pair.Legacy), ranges(p, pair.Modern)) {
 		return nil
 	}
-	return []finding.Finding{{Subject: "services", Message: fmt.Sprintf("each side has its own, and both give out addresses of %s", ranges(p, pair.Legacy)),
-		Fix: "share the services, or give the modern side a range of its own: spec.network.modernServiceCIDRs"}}
+	return []finding.Finding{{Subject: "services",
+		Message: fmt.Sprintf("each side has its own, and both give out addresses of %s", ranges(p, pair.Legacy)),
+		Fix:     "share the services, or give the modern side a range of its own: spec.network.modernServiceCIDRs"}}
 }

@@ -19,32 +19,46 @@ func argumentRules() []rule {
 	return []rule{
 		{finding.Rule{
 			ID: "FUS004", Title: "An override names a group that the version does not keep the resource in",
-			Why:    "A resource that several groups serve is kept under one of them, and which one depends on the version. An entry of --etcd-servers-overrides under another group is ignored without a word, and the objects stay where nobody looks for them.",
+			Why: "A resource that several groups serve is kept under one of them, and which one depends on the " +
+				"version. An entry of --etcd-servers-overrides under another group is ignored without a word, and " +
+				"the objects stay where nobody looks for them.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "storage_factory.go and AddCohabitatingResources of every minor", Seen: "1.36.3 accepts events.k8s.io/events and unknown groups, and keeps events where they were"},
-			Bad:      legacyServer("etcd-servers-overrides=extensions/deployments#http://10.0.0.11:2379").String(),
-			Good:     legacyServer("etcd-servers-overrides=apps/deployments#http://10.0.0.11:2379").String(),
+			Evidence: finding.Evidence{Read: "storage_factory.go and AddCohabitatingResources of every minor",
+				Seen: "1.36.3 accepts events.k8s.io/events and unknown groups, and keeps events where they were"},
+			Bad:  legacyServer("etcd-servers-overrides=extensions/deployments#http://10.0.0.11:2379").String(),
+			Good: legacyServer("etcd-servers-overrides=apps/deployments#http://10.0.0.11:2379").String(),
 		}, func(p *plan.Plan) []finding.Finding { return legacyOverrides(p, true) }},
 		{finding.Rule{
 			ID: "FUS010", Title: "An override that moves nothing",
-			Why:    "CRDs, custom resources and APIServices stay in the default store in every version, the ranges of the allocators follow the services, and what the version does not compile in cannot be moved. Such entries are accepted and ignored.",
+			Why: "CRDs, custom resources and APIServices stay in the default store in every version, the ranges " +
+				"of the allocators follow the services, and what the version does not compile in cannot be moved. " +
+				"Such entries are accepted and ignored.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "apiserver options/etcd.go of 1.8, 1.15, 1.24 and 1.36; kubernetes#81508", Seen: "1.36.3 accepts and ignores overrides of CRDs, custom resources, APIServices, serviceipallocations and unknown groups"},
-			Bad:      legacyServer("etcd-servers-overrides=apiextensions.k8s.io/customresourcedefinitions#http://10.0.0.11:2379").String(),
-			Good:     legacyServer("etcd-servers-overrides=/events#http://10.0.0.11:2379").String(),
+			Evidence: finding.Evidence{Read: "apiserver options/etcd.go of 1.8, 1.15, 1.24 and 1.36; " +
+				"kubernetes#81508", Seen: "1.36.3 accepts and ignores overrides of CRDs, custom resources, " +
+				"APIServices, serviceipallocations and unknown groups"},
+			Bad: legacyServer(
+				"etcd-servers-overrides=apiextensions.k8s.io/customresourcedefinitions#http://10.0.0.11:2379").String(),
+			Good: legacyServer("etcd-servers-overrides=/events#http://10.0.0.11:2379").String(),
 		}, func(p *plan.Plan) []finding.Finding { return legacyOverrides(p, false) }},
 		{finding.Rule{
 			ID: "FUS070", Title: "One side cannot decrypt what the other encrypts",
-			Why:    "A value that a server cannot decrypt makes its lists fail; from 1.7 to 1.12 it is left out of lists without a word, so that secrets seem not to exist. Both sides need the same providers and keys, and versions before 1.13 read the file in the old form, kind EncryptionConfig of v1.",
+			Why: "A value that a server cannot decrypt makes its lists fail; from 1.7 to 1.12 it is left out of " +
+				"lists without a word, so that secrets seem not to exist. Both sides need the same providers and " +
+				"keys, and versions before 1.13 read the file in the old form, kind EncryptionConfig of v1.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "store.go of apiserver 1.6 to 1.13; options of every minor"},
-			Bad:      example{legacy: "1.6.13", more: `pki: {encryptionConfiguration: /etc/kubernetes/encryption.yaml}`}.String(),
-			Good:     example{legacy: "1.15.12", more: `pki: {encryptionConfiguration: /etc/kubernetes/encryption.yaml}`}.String(),
+			Bad: example{legacy: "1.6.13",
+				more: `pki: {encryptionConfiguration: /etc/kubernetes/encryption.yaml}`}.String(),
+			Good: example{legacy: "1.15.12",
+				more: `pki: {encryptionConfiguration: /etc/kubernetes/encryption.yaml}`}.String(),
 		}, encryption},
 		{finding.Rule{
 			ID: "FUS072", Title: "The modern side stores CBOR",
-			Why:    "With the feature gate CBORServingAndStorage a server stores custom resources as CBOR, which versions before 1.32 cannot read at all.",
-			Legacy: kubever.Range{From: 6, To: 31}, Modern: kubever.Range{From: 32, To: kubever.Newest}, Severity: finding.Error,
+			Why: "With the feature gate CBORServingAndStorage a server stores custom resources as CBOR, which " +
+				"versions before 1.32 cannot read at all.",
+			Legacy: kubever.Range{From: 6, To: 31}, Modern: kubever.Range{From: 32, To: kubever.Newest},
+			Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "storage_codec.go of 1.36.3"},
 			Bad:      example{modernServer: args("feature-gates=CBORServingAndStorage=true")}.String(),
 			Good:     example{}.String(),
@@ -55,11 +69,14 @@ func argumentRules() []rule {
 			if !all && !hasGate(p, pair.Modern, gate+"=true") {
 				return nil
 			}
-			return []finding.Finding{{Subject: "--feature-gates of the modern API server", Message: fmt.Sprintf("%s: %s reads no CBOR", gate, p.Legacy.Version.Minor), Fix: "set " + gate + "=false, or remove what turns it on"}}
+			return []finding.Finding{{Subject: "--feature-gates of the modern API server",
+				Message: fmt.Sprintf("%s: %s reads no CBOR", gate, p.Legacy.Version.Minor),
+				Fix:     "set " + gate + "=false, or remove what turns it on"}}
 		}},
 		{finding.Rule{
 			ID: "FUS073", Title: "The legacy side stores in etcd 2",
-			Why:    "Up to 1.12 a server can be told to use the version 2 API of etcd, whose keys are not those of version 3: the modern side sees none of them.",
+			Why: "Up to 1.12 a server can be told to use the version 2 API of etcd, whose keys are not those of " +
+				"version 3: the modern side sees none of them.",
 			Legacy: kubever.Range{From: 6, To: 12}, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "storage backend options of every minor"},
 			Bad:      example{legacy: "1.10.13", legacyServer: args("storage-backend=etcd2")}.String(),
@@ -68,55 +85,69 @@ func argumentRules() []rule {
 			if value, _ := sideArg(p, pair.Legacy, kubever.APIServer, "storage-backend"); value != "etcd2" {
 				return nil
 			}
-			return []finding.Finding{{Subject: "--storage-backend of the legacy API server", Message: "etcd2: the modern side sees nothing of it", Fix: "migrate the store to version 3 first"}}
+			return []finding.Finding{{Subject: "--storage-backend of the legacy API server",
+				Message: "etcd2: the modern side sees nothing of it", Fix: "migrate the store to version 3 first"}}
 		}},
 		{finding.Rule{
 			ID: "FUS074", Title: "A component does not know an argument",
-			Why:    "A component that is given an unknown flag, controller, feature gate or admission plugin says so and exits. Some flags came with a patch release: the first release of the minor refuses them.",
+			Why: "A component that is given an unknown flag, controller, feature gate or admission plugin says so " +
+				"and exits. Some flags came with a patch release: the first release of the minor refuses them.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "the flag sets of every minor, equal to what real 1.6.13, 1.10.13, 1.15.12 and 1.36.3 accept"},
-			Bad:      example{modernServer: args("audit-log-paht=/var/log/audit.log")}.String(),
-			Good:     example{modernServer: args("audit-log-path=/var/log/audit.log")}.String(),
+			Evidence: finding.Evidence{Read: "the flag sets of every minor, equal to what real 1.6.13, 1.10.13, " +
+				"1.15.12 and 1.36.3 accept"},
+			Bad:  example{modernServer: args("audit-log-paht=/var/log/audit.log")}.String(),
+			Good: example{modernServer: args("audit-log-path=/var/log/audit.log")}.String(),
 		}, unknownArguments},
 		{finding.Rule{
 			ID: "FUS154", Title: "The policy is not what decides on the modern server",
-			Why:    "Authorizers are asked in turn and the first that allows wins. With any mode beside ABAC, or without it, more is allowed than the policy says; without any mode everything is.",
+			Why: "Authorizers are asked in turn and the first that allows wins. With any mode beside ABAC, or " +
+				"without it, more is allowed than the policy says; without any mode everything is.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "pkg/kubeapiserver/authorizer of 1.6 to 1.36", Seen: "with RBAC among its modes 1.36.3 bootstraps 133 roles and bindings; with ABAC alone none"},
-			Bad:      example{modernServer: args("authorization-mode=ABAC,RBAC")}.String(),
-			Good:     example{}.String(),
+			Evidence: finding.Evidence{Read: "pkg/kubeapiserver/authorizer of 1.6 to 1.36",
+				Seen: "with RBAC among its modes 1.36.3 bootstraps 133 roles and bindings; with ABAC alone none"},
+			Bad:  example{modernServer: args("authorization-mode=ABAC,RBAC")}.String(),
+			Good: example{}.String(),
 		}, func(p *plan.Plan) []finding.Finding {
 			mode, _ := modernArg(p, kubever.APIServer, "authorization-mode")
 			if mode == "ABAC" {
 				return nil
 			}
-			return []finding.Finding{{Subject: "--authorization-mode of the modern API server", Message: fmt.Sprintf("%q: the policy alone must decide", mode), Fix: "leave the argument to the plan, which sets ABAC"}}
+			return []finding.Finding{{Subject: "--authorization-mode of the modern API server",
+				Message: fmt.Sprintf("%q: the policy alone must decide", mode),
+				Fix:     "leave the argument to the plan, which sets ABAC"}}
 		}},
 		{finding.Rule{
 			ID: "FUS155", Title: "An API server serves strangers on its insecure port",
-			Why:    "Up to 1.19 a server opens a port without authentication and authorization, on localhost unless it is told otherwise: whoever reaches it may do everything.",
+			Why: "Up to 1.19 a server opens a port without authentication and authorization, on localhost unless " +
+				"it is told otherwise: whoever reaches it may do everything.",
 			Legacy: kubever.Range{From: 6, To: 19}, Modern: kubever.Range{From: 6, To: 19}, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "serving options of 1.6 to 1.20"},
-			Bad:      example{legacy: "1.15.12", legacyServer: args("insecure-port=8080", "insecure-bind-address=0.0.0.0")}.String(),
-			Good:     example{legacy: "1.15.12"}.String(),
+			Bad: example{legacy: "1.15.12",
+				legacyServer: args("insecure-port=8080", "insecure-bind-address=0.0.0.0")}.String(),
+			Good: example{legacy: "1.15.12"}.String(),
 		}, insecurePorts},
 		{finding.Rule{
 			ID: "FUS156", Title: "The legacy server allows everything to everybody",
-			Why:    "Without --authorization-mode every version authorizes every request. What the policy denies on the modern server can then be done through the legacy one.",
+			Why: "Without --authorization-mode every version authorizes every request. What the policy denies on " +
+				"the modern server can then be done through the legacy one.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "authorization options of 1.6, 1.9, 1.15, 1.20, 1.24 and 1.36"},
 			Bad:      example{legacyServer: args("authorization-mode=AlwaysAllow")}.String(),
 			Good:     example{}.String(),
 		}, func(p *plan.Plan) []finding.Finding {
 			mode, ok := sideArg(p, pair.Legacy, kubever.APIServer, "authorization-mode")
-			if _, file := sideArg(p, pair.Legacy, kubever.APIServer, "authorization-config"); file || ok && !slices.Contains(strings.Split(mode, ","), "AlwaysAllow") {
+			if _, file := sideArg(p, pair.Legacy, kubever.APIServer, "authorization-config"); file ||
+				ok && !slices.Contains(strings.Split(mode, ","), "AlwaysAllow") {
 				return nil
 			}
-			return []finding.Finding{{Subject: "--authorization-mode of the legacy API server", Message: "everything is allowed to everybody there", Fix: "set an authorization mode on the legacy API server"}}
+			return []finding.Finding{{Subject: "--authorization-mode of the legacy API server",
+				Message: "everything is allowed to everybody there",
+				Fix:     "set an authorization mode on the legacy API server"}}
 		}},
 		{finding.Rule{
 			ID: "FUS163", Title: "Logs and exec fail through a server without a kubelet certificate",
-			Why:    "Logs, exec and port-forward make the API server a client of the kubelet; without a certificate the kubelet refuses it.",
+			Why: "Logs, exec and port-forward make the API server a client of the kubelet; without a certificate " +
+				"the kubelet refuses it.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "kubelet client options of every minor"},
 			Bad:      example{modernServer: args("kubelet-client-certificate=", "kubelet-client-key=")}.String(),
@@ -125,21 +156,25 @@ func argumentRules() []rule {
 			if value, _ := modernArg(p, kubever.APIServer, "kubelet-client-certificate"); value != "" {
 				return nil
 			}
-			return []finding.Finding{{Subject: "--kubelet-client-certificate of the modern API server", Message: "is empty: kubelets refuse logs, exec and port-forward through it", Fix: "set spec.pki.kubeletClientCert and kubeletClientKey"}}
+			return []finding.Finding{{Subject: "--kubelet-client-certificate of the modern API server",
+				Message: "is empty: kubelets refuse logs, exec and port-forward through it",
+				Fix:     "set spec.pki.kubeletClientCert and kubeletClientKey"}}
 		}},
 		{finding.Rule{
 			ID: "FUS166", Title: "A store's etcd is older than what was tried",
 			Why:    "Modern API servers were seen to work with etcd 3.4 and later. With older members nobody tried.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 22, To: kubever.Newest}, Severity: finding.Warning,
-			Evidence: finding.Evidence{Seen: "1.6.13, 1.10.13 and 1.15.12 on etcd 3.4, 3.5 and 3.6; 1.36.3 on 3.4.23, where it logs that progress notifications are missing", Read: "nothing was read about older members"},
-			Bad:      strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.3.10, `, 1),
-			Good:     strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.5.24, `, 1),
+			Evidence: finding.Evidence{Seen: "1.6.13, 1.10.13 and 1.15.12 on etcd 3.4, 3.5 and 3.6; 1.36.3 on " +
+				"3.4.23, where it logs that progress notifications are missing",
+				Read: "nothing was read about older members"},
+			Bad:  strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.3.10, `, 1),
+			Good: strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.5.24, `, 1),
 		}, oldStores},
 	}
 }
 
-// legacyOverrides judges the entries of --etcd-servers-overrides that the legacy server has: those under a group that its version does
-// not choose, or those that move nothing.
+// legacyOverrides judges the entries of --etcd-servers-overrides that the legacy server has: those under a group that
+// its version does not choose, or those that move nothing.
 func legacyOverrides(p *plan.Plan, wrongGroup bool) []finding.Finding {
 	value, ok := sideArg(p, pair.Legacy, kubever.APIServer, "etcd-servers-overrides")
 	if !ok {
@@ -157,12 +192,14 @@ func legacyOverrides(p *plan.Plan, wrongGroup bool) []finding.Finding {
 		switch {
 		case known && fact.Overridable() && fact.ChosenGroup(minor) != group:
 			if wrongGroup {
-				found = append(found, finding.Finding{Subject: name, Message: fmt.Sprintf("%s keeps %s under group %q: the entry is ignored", minor, fact.Name, fact.ChosenGroup(minor)),
+				found = append(found, finding.Finding{Subject: name, Message: fmt.Sprintf("%s keeps %s under group "+
+					"%q: the entry is ignored", minor, fact.Name, fact.ChosenGroup(minor)),
 					Fix: fmt.Sprintf("write %s/%s", fact.ChosenGroup(minor), fact.OverrideName())})
 			}
 		case !known || !fact.Overridable():
 			if !wrongGroup {
-				found = append(found, finding.Finding{Subject: name, Message: fmt.Sprintf("no override of %s moves it: the entry is ignored", minor), Fix: "remove the entry"})
+				found = append(found, finding.Finding{Subject: name, Message: fmt.Sprintf("no override of %s moves "+
+					"it: the entry is ignored", minor), Fix: "remove the entry"})
 			}
 		}
 	}
@@ -197,7 +234,8 @@ func encryption(p *plan.Plan) []finding.Finding {
 			with, without = without, with
 		}
 		minor := p.Side(without).Version.Minor
-		f.Message = fmt.Sprintf("the %s side encrypts what it stores, and the %s side, %s, has no keys", with, without, minor)
+		f.Message = fmt.Sprintf("the %s side encrypts what it stores, and the %s side, %s, has no keys", with, without,
+			minor)
 		f.Fix = "set spec.pki.encryptionConfiguration to a file with the providers and keys of both sides"
 		if !kubever.Behaves(kubever.BehaviourEncryptionAtRest, minor) {
 			f.Message += " and can have none"
@@ -205,11 +243,14 @@ func encryption(p *plan.Plan) []finding.Finding {
 		}
 	case legacy != modern:
 		f.Severity = finding.Warning
-		f.Message = fmt.Sprintf("the legacy side reads its keys from %s, the modern side from %s: what one encrypts with a key that the other lacks, the other cannot read", legacy, modern)
-		f.Fix = "put the providers and keys of both sides into both files, or use one file: spec.pki.encryptionConfiguration"
+		f.Message = fmt.Sprintf("the legacy side reads its keys from %s, the modern side from %s: what one encrypts "+
+			"with a key that the other lacks, the other cannot read", legacy, modern)
+		f.Fix = "put the providers and keys of both sides into both files, or use one file: " +
+			"spec.pki.encryptionConfiguration"
 	case !kubever.Behaves(kubever.BehaviourEncryptionConfigV1, p.Legacy.Version.Minor):
 		f.Severity = finding.Info
-		f.Message = fmt.Sprintf("%s reads the file in the old form only: kind EncryptionConfig, apiVersion v1; %s reads that too", p.Legacy.Version.Minor, p.Modern.Version.Minor)
+		f.Message = fmt.Sprintf("%s reads the file in the old form only: kind EncryptionConfig, apiVersion v1; %s "+
+			"reads that too", p.Legacy.Version.Minor, p.Modern.Version.Minor)
 		f.Fix = "write " + legacy + " in the old form"
 	default:
 		return nil
@@ -261,7 +302,8 @@ func judgeArgument(p *plan.Plan, c *plan.Component, a plan.Arg) (finding.Finding
 		return lenient(p, c, f), true
 	case lateFlag(p, c, flag):
 		f.Severity = finding.Warning
-		f.Message = fmt.Sprintf("%s %s has the flag since a patch release: %s may not know it", c.Kind, minor, c.Version)
+		f.Message = fmt.Sprintf("%s %s has the flag since a patch release: %s may not know it", c.Kind, minor,
+			c.Version)
 		f.Fix = "make sure that the build has it, or remove it"
 		return lenient(p, c, f), true
 	case a.Origin == plan.FromSpec && flag.DeprecatedIn(minor) && !p.Side(c.Side).Existing:
@@ -276,7 +318,8 @@ func judgeArgument(p *plan.Plan, c *plan.Component, a plan.Arg) (finding.Finding
 	return f, false
 }
 
-// lateFlag reports whether the flag came after the first release of a minor and the component is that release, or may be.
+// lateFlag reports whether the flag came after the first release of a minor and the component is that release, or may
+// be.
 func lateFlag(p *plan.Plan, c *plan.Component, flag kubever.FlagFact) bool {
 	version := p.Side(c.Side).Version
 	return flag.NotInDotZero(version.Minor) && version.HasPatch && version.Patch == 0
@@ -299,7 +342,8 @@ func insecurePorts(p *plan.Plan) []finding.Finding {
 		}
 		address := effective(p, side, "insecure-bind-address")
 		f := finding.Finding{Subject: fmt.Sprintf("--insecure-port of the %s API server", side),
-			Message: fmt.Sprintf("serves everybody who reaches %s without asking who they are", address), Fix: "set --insecure-port=0, and give the components that use it a kubeconfig"}
+			Message: fmt.Sprintf("serves everybody who reaches %s without asking who they are", address),
+			Fix:     "set --insecure-port=0, and give the components that use it a kubeconfig"}
 		if ip, err := netip.ParseAddr(address); err == nil && ip.IsLoopback() && side == pair.Legacy {
 			f.Severity = finding.Warning
 		}
@@ -318,7 +362,9 @@ func oldStores(p *plan.Plan) []finding.Finding {
 		if !kubever.Behaves(kubever.BehaviourUnseenOnEtcdBefore34, p.Modern.Version.Minor) {
 			continue
 		}
-		found = append(found, finding.Finding{Subject: "store " + s.Name, Message: fmt.Sprintf("etcd %s: %s was never tried with it", s.Version, p.Modern.Version.Minor), Fix: "upgrade the store to 3.4 or later first; the legacy side does not mind"})
+		found = append(found, finding.Finding{Subject: "store " + s.Name, Message: fmt.Sprintf("etcd %s: %s was "+
+			"never tried with it", s.Version, p.Modern.Version.Minor),
+			Fix: "upgrade the store to 3.4 or later first; the legacy side does not mind"})
 	}
 	return found
 }

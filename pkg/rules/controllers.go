@@ -11,7 +11,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// reader is a controller that decides about some resources by reading another, and what it does when it cannot see that one.
+// reader is a controller that decides about some resources by reading another, and what it does when it cannot see that
+// one.
 type reader struct {
 	controllers []string // IDs
 	acts        []string // keys of what it acts on
@@ -32,90 +33,128 @@ func controllerRules() []rule {
 	run := func(names string) string { return args("controllers=" + names) }
 	return []rule{
 		splitReader("FUS080", "The pod collector deletes pods whose node it cannot see",
-			"It deletes pods that are bound to a node that does not exist, at once and without grace. Where it sees the shared pods and not the nodes, that is all of them.",
-			reader{[]string{"pod-garbage-collector-controller"}, []string{"pods"}, []string{"minions"}, "deletes every pod that is bound to a node"},
+			"It deletes pods that are bound to a node that does not exist, at once and without grace. Where it sees "+
+				"the shared pods and not the nodes, that is all of them.",
+			reader{[]string{"pod-garbage-collector-controller"}, []string{"pods"}, []string{"minions"},
+				"deletes every pod that is bound to a node"},
 			"pkg/controller/podgc of 1.6.13, 1.17.17 and 1.36.3",
-			example{modernManager: run("pod-garbage-collector-controller"), more: `owners: [{resources: [nodes], owner: split}]`}, example{}),
+			example{modernManager: run("pod-garbage-collector-controller"),
+				more: `owners: [{resources: [nodes], owner: split}]`}, example{}),
 		splitReader("FUS081", "The volume binder reclaims volumes whose claim it cannot see",
-			"A volume whose claim does not exist is released, and its reclaim policy is carried out: with Delete the disk is deleted.",
-			reader{[]string{"persistentvolume-binder-controller"}, []string{"persistentvolumes"}, []string{"persistentvolumeclaims"}, "releases volumes and deletes their disks"},
+			"A volume whose claim does not exist is released, and its reclaim policy is carried out: with Delete the "+
+				"disk is deleted.",
+			reader{[]string{"persistentvolume-binder-controller"}, []string{"persistentvolumes"},
+				[]string{"persistentvolumeclaims"}, "releases volumes and deletes their disks"},
 			"pkg/controller/volume/persistentvolume/pv_controller.go of 1.6.13 and 1.36.3",
-			example{modernManager: run("persistentvolume-binder-controller"), more: `owners: [{resources: [persistentvolumeclaims], owner: split}]`}, example{}),
+			example{modernManager: run("persistentvolume-binder-controller"),
+				more: `owners: [{resources: [persistentvolumeclaims], owner: split}]`}, example{}),
 		splitReader("FUS082", "The attach/detach controller detaches volumes of pods that it cannot see",
-			"It detaches volumes that no pod on the node wants any more, after six minutes by force, mounted or not: file systems are corrupted.",
-			reader{[]string{"persistentvolume-attach-detach-controller"}, []string{"minions"}, []string{"pods", "persistentvolumeclaims", "persistentvolumes"}, "detaches volumes that running pods use"},
+			"It detaches volumes that no pod on the node wants any more, after six minutes by force, mounted or not: "+
+				"file systems are corrupted.",
+			reader{[]string{"persistentvolume-attach-detach-controller"}, []string{"minions"},
+				[]string{"pods", "persistentvolumeclaims", "persistentvolumes"},
+				"detaches volumes that running pods use"},
 			"pkg/controller/volume/attachdetach/reconciler of 1.6.13 and 1.36.3",
-			example{modernManager: run("persistentvolume-attach-detach-controller"), more: `owners: [{resources: [pods], owner: split}]`}, example{}),
+			example{modernManager: run("persistentvolume-attach-detach-controller"),
+				more: `owners: [{resources: [pods], owner: split}]`}, example{}),
 		splitReader("FUS083", "The endpoints controller deletes endpoints of services that it cannot see",
-			"At start it deletes endpoints that belong to no service that it sees, and it fills the others with the pods that it sees.",
-			reader{[]string{"endpoints-controller"}, []string{"services/endpoints"}, []string{"services/specs", "pods"}, "deletes or empties the endpoints of the other side's services"},
+			"At start it deletes endpoints that belong to no service that it sees, and it fills the others with the "+
+				"pods that it sees.",
+			reader{[]string{"endpoints-controller"}, []string{"services/endpoints"}, []string{"services/specs", "pods"},
+				"deletes or empties the endpoints of the other side's services"},
 			"pkg/controller/endpoint of 1.6.13 and 1.36.3",
-			example{modernManager: run("endpoints-controller"), more: `owners: [{resources: [services], owner: split}]`}, example{}),
+			example{modernManager: run("endpoints-controller"),
+				more: `owners: [{resources: [services], owner: split}]`}, example{}),
 		heartbeats(splitReader("FUS084", "The node controller takes nodes for dead whose heartbeats it cannot see",
-			"Since 1.14 kubelets send their heartbeats as leases and touch the node's status only every few minutes. A node controller that does not see the leases, or is older than 1.13 and does not look for them, takes every node for dead and evicts its pods.",
-			reader{[]string{"node-lifecycle-controller", "node-controller"}, []string{"minions", "pods"}, []string{"leases", "minions", "pods"}, "marks every node as unknown and evicts its pods"},
+			"Since 1.14 kubelets send their heartbeats as leases and touch the node's status only every few minutes. "+
+				"A node controller that does not see the leases, or is older than 1.13 and does not look for them, "+
+				"takes every node for dead and evicts its pods.",
+			reader{[]string{"node-lifecycle-controller", "node-controller"}, []string{"minions", "pods"},
+				[]string{"leases", "minions", "pods"}, "marks every node as unknown and evicts its pods"},
 			"pkg/controller/nodelifecycle of 1.12.10, 1.13.0 and 1.36.3; kubelet defaults.go of every minor",
-			example{modernManager: run("node-lifecycle-controller"), more: `owners: [{resources: [leases.coordination.k8s.io], owner: split}]`}, example{})),
+			example{modernManager: run("node-lifecycle-controller"),
+				more: `owners: [{resources: [leases.coordination.k8s.io], owner: split}]`}, example{})),
 		doubledRule("FUS085", "Every schedule of a CronJob runs twice",
-			"Two cronjob controllers over the same objects give the jobs of one schedule different names when one names them by the second and the other by the minute.",
+			"Two cronjob controllers over the same objects give the jobs of one schedule different names when one "+
+				"names them by the second and the other by the minute.",
 			doubled{[]string{"cronjob-controller"}, "cronjobs", "each schedule runs twice", finding.Error},
 			"pkg/controller/cronjob/utils.go of 1.15.12, 1.20.15, 1.21.14 and 1.36.3",
-			example{legacy: "1.21.14", modernManager: run("cronjob-controller,job-controller"), more: `owners: [{resources: [cronjobs.batch, jobs.batch], owner: legacy}]`}, example{legacy: "1.21.14"}),
+			example{legacy: "1.21.14", modernManager: run("cronjob-controller,job-controller"),
+				more: `owners: [{resources: [cronjobs.batch, jobs.batch], owner: legacy}]`},
+			example{legacy: "1.21.14"}),
 		{finding.Rule{
 			ID: "FUS086", Title: "Two controllers of one kind over the same objects",
-			Why: "Two that make pods make those that are missing and delete those that are too many, each from its own cache: pods are made twice, adopted and deleted in turns. Two node " +
-				"controllers give out the same pod ranges and evict by different rules; two volume controllers bind, attach and delete the same disks.",
+			Why: "Two that make pods make those that are missing and delete those that are too many, each from its " +
+				"own cache: pods are made twice, adopted and deleted in turns. Two node " +
+				"controllers give out the same pod ranges and evict by different rules; two volume controllers bind, " +
+				"attach and delete the same disks.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "pkg/controller/replicaset, daemon, statefulset, job, deployment, nodeipam, nodelifecycle and volume of 1.6.13, 1.15.12 and 1.36.3"},
-			Bad:      example{modernManager: run("replicationcontroller-controller,node-ipam-controller")}.String(),
-			Good:     example{}.String(),
+			Evidence: finding.Evidence{Read: "pkg/controller/replicaset, daemon, statefulset, job, deployment, " +
+				"nodeipam, nodelifecycle and volume of 1.6.13, 1.15.12 and 1.36.3"},
+			Bad:  example{modernManager: run("replicationcontroller-controller,node-ipam-controller")}.String(),
+			Good: example{}.String(),
 		}, doubledControllers},
 		{finding.Rule{
 			ID: "FUS087", Title: "Two token controllers rewrite every token secret",
-			Why: "Each writes its own CA bundle into every service-account token secret that has another one, without end. Two of old versions, where every account gets a token, " +
+			Why: "Each writes its own CA bundle into every service-account token secret that has another one, " +
+				"without end. Two of old versions, where every account gets a token, " +
 				"may make two.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "pkg/controller/serviceaccount/tokens_controller.go and controllermanager.go of 1.6.13, 1.10.13, 1.15.12, 1.24.17 and 1.36.3"},
-			Bad: example{modernManager: args("controllers=serviceaccount-token-controller", "service-account-private-key-file=/etc/kubernetes/pki/sa.key",
+			Evidence: finding.Evidence{Read: "pkg/controller/serviceaccount/tokens_controller.go and " +
+				"controllermanager.go of 1.6.13, 1.10.13, 1.15.12, 1.24.17 and 1.36.3"},
+			Bad: example{modernManager: args("controllers=serviceaccount-token-controller",
+				"service-account-private-key-file=/etc/kubernetes/pki/sa.key",
 				"root-ca-file=/etc/kubernetes/pki/modern-ca.crt")}.String(),
-			Good: example{modernManager: args("controllers=serviceaccount-token-controller", "service-account-private-key-file=/etc/kubernetes/pki/sa.key", "root-ca-file=/etc/kubernetes/pki/ca.crt")}.String(),
+			Good: example{modernManager: args("controllers=serviceaccount-token-controller",
+				"service-account-private-key-file=/etc/kubernetes/pki/sa.key",
+				"root-ca-file=/etc/kubernetes/pki/ca.crt")}.String(),
 		}, tokenControllers},
 		{finding.Rule{
 			ID: "FUS088", Title: "The token cleaner invalidates tokens of the legacy side",
-			Why: "It takes a token secret for unused when nobody has used it through a server that keeps a record: only servers since 1.27 do. Tokens that are used through the legacy " +
+			Why: "It takes a token secret for unused when nobody has used it through a server that keeps a record: " +
+				"only servers since 1.27 do. Tokens that are used through the legacy " +
 				"server alone are invalidated after a year and deleted after two.",
-			Legacy: kubever.Range{From: 6, To: 26}, Modern: kubever.Range{From: 28, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "legacy_serviceaccount_token_cleaner.go and pkg/serviceaccount/legacy.go of 1.36.3"},
-			Bad:      example{modernManager: run("legacy-serviceaccount-token-cleaner-controller")}.String(),
-			Good:     example{}.String(),
+			Legacy: kubever.Range{From: 6, To: 26}, Modern: kubever.Range{From: 28, To: kubever.Newest},
+			Severity: finding.Error,
+			Evidence: finding.Evidence{Read: "legacy_serviceaccount_token_cleaner.go and " +
+				"pkg/serviceaccount/legacy.go of 1.36.3"},
+			Bad:  example{modernManager: run("legacy-serviceaccount-token-cleaner-controller")}.String(),
+			Good: example{}.String(),
 		}, func(p *plan.Plan) []finding.Finding {
-			if !runs(p, pair.Modern, "legacy-serviceaccount-token-cleaner-controller") || !visible(p, "secrets") || kubever.Behaves(kubever.BehaviourLegacyTokenTracking, p.Legacy.Version.Minor) {
+			if !runs(p, pair.Modern, "legacy-serviceaccount-token-cleaner-controller") || !visible(p, "secrets") ||
+				kubever.Behaves(kubever.BehaviourLegacyTokenTracking, p.Legacy.Version.Minor) {
 				return nil
 			}
 			return []finding.Finding{{Subject: "modern legacy-serviceaccount-token-cleaner-controller",
-				Message: fmt.Sprintf("%s keeps no record of used tokens: tokens in use through it are invalidated", p.Legacy.Version.Minor), Fix: leaveControllers}}
+				Message: fmt.Sprintf("%s keeps no record of used tokens: tokens in use through it are invalidated",
+					p.Legacy.Version.Minor), Fix: leaveControllers}}
 		}},
 		{finding.Rule{
 			ID: "FUS089", Title: "Two quota controllers count different sets",
-			Why: "Each writes what it counts into the status of the quota. Where some of what is counted lies in two stores, the usage flaps and neither value is right. Over one and the " +
+			Why: "Each writes what it counts into the status of the quota. Where some of what is counted lies in two " +
+				"stores, the usage flaps and neither value is right. Over one and the " +
 				"same set they agree.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "pkg/controller/resourcequota of 1.6.13 and 1.36.3"},
-			Bad:      example{modernManager: run("resourcequota-controller"), network: ownRange, more: splitServices}.String(),
-			Good:     example{modernManager: run("resourcequota-controller")}.String(),
+			Bad: example{modernManager: run("resourcequota-controller"), network: ownRange,
+				more: splitServices}.String(),
+			Good: example{modernManager: run("resourcequota-controller")}.String(),
 		}, quotaControllers},
 		{finding.Rule{
 			ID: "FUS133", Title: "The modern namespace controller deletes shared objects",
-			Why: "It deletes everything that it can list in a namespace that ends, what lies in the legacy side's store too. Where namespaces are the modern side's own, deleting one there " +
+			Why: "It deletes everything that it can list in a namespace that ends, what lies in the legacy side's " +
+				"store too. Where namespaces are the modern side's own, deleting one there " +
 				"deletes the pods, services and secrets of the legacy side's namespace of that name.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "namespaced_resources_deleter.go of 1.6.13 and 1.36.3"},
-			Bad:      example{modernManager: run("namespace-controller"), more: `owners: [{resources: [namespaces], owner: split}]`}.String(),
-			Good:     example{}.String(),
+			Bad: example{modernManager: run("namespace-controller"),
+				more: `owners: [{resources: [namespaces], owner: split}]`}.String(),
+			Good: example{}.String(),
 		}, namespacesApart},
 		{finding.Rule{
 			ID: "FUS134", Title: "Pods of modern Jobs never go away",
-			Why:    "Since 1.25 the pods of a Job carry a finalizer that only a job controller since that time removes. Without one on the modern side they stay terminating for ever.",
+			Why: "Since 1.25 the pods of a Job carry a finalizer that only a job controller since that time " +
+				"removes. Without one on the modern side they stay terminating for ever.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 25, To: kubever.Newest}, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "pkg/controller/job of 1.22.17 to 1.36.3"},
 			Bad:      example{modernManager: "-", access: jobAccess}.String(),
@@ -123,12 +162,16 @@ func controllerRules() []rule {
 		}, trackedJobs},
 		{finding.Rule{
 			ID: "FUS162", Title: "DaemonSets of the modern side make no pods",
-			Why: "Since 1.12 the daemonset controller pins its pods to nodes by a field that older servers drop, and leaves placing them to the scheduler. With a legacy side before 1.12 " +
-				"its pods would be placed anywhere, so the controller is off and DaemonSets made through the modern server do nothing.",
-			Legacy: kubever.Range{From: 6, To: 11}, Modern: kubever.Range{From: 12, To: kubever.Newest}, Severity: finding.Warning,
-			Evidence: finding.Evidence{Read: "pkg/controller/daemon of 1.11.10 and 1.12.10; the field table: NodeSelectorTerm.matchFields"},
-			Bad:      example{legacy: "1.6.13", access: daemonSetAccess}.String(),
-			Good:     example{legacy: "1.6.13"}.String(),
+			Why: "Since 1.12 the daemonset controller pins its pods to nodes by a field that older servers drop, and " +
+				"leaves placing them to the scheduler. With a legacy side before 1.12 " +
+				"its pods would be placed anywhere, so the controller is off and DaemonSets made through the modern " +
+				"server do nothing.",
+			Legacy: kubever.Range{From: 6, To: 11}, Modern: kubever.Range{From: 12, To: kubever.Newest},
+			Severity: finding.Warning,
+			Evidence: finding.Evidence{Read: "pkg/controller/daemon of 1.11.10 and 1.12.10; the field table: " +
+				"NodeSelectorTerm.matchFields"},
+			Bad:  example{legacy: "1.6.13", access: daemonSetAccess}.String(),
+			Good: example{legacy: "1.6.13"}.String(),
 		}, daemonSets},
 	}
 }
@@ -141,11 +184,13 @@ const (
 
 // splitReader is the rule about a controller that decides by reading what it cannot see.
 func splitReader(id, title, why string, r reader, read string, bad, good example) rule {
-	return rule{finding.Rule{ID: id, Title: title, Why: why, Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+	return rule{finding.Rule{ID: id, Title: title, Why: why, Legacy: anyVersion, Modern: anyVersion,
+		Severity: finding.Error,
 		Evidence: finding.Evidence{Read: read}, Bad: bad.String(), Good: good.String()}, r.check}
 }
 
-// check reports the controller on a side when it sees what it acts on and the other side's objects of what it reads are elsewhere.
+// check reports the controller on a side when it sees what it acts on and the other side's objects of what it reads are
+// elsewhere.
 func (r reader) check(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for _, side := range pair.Sides() {
@@ -155,7 +200,8 @@ func (r reader) check(p *plan.Plan) []finding.Finding {
 			}
 			for _, key := range r.reads {
 				row := p.Resource(key)
-				if row == nil || row.VisibleToBoth() || slices.Contains(r.acts, key) && len(r.acts) == 1 || !reads(id, p.Side(side).Version.Minor, key) {
+				if row == nil || row.VisibleToBoth() || slices.Contains(r.acts, key) && len(r.acts) == 1 ||
+					!reads(id, p.Side(side).Version.Minor, key) {
 					continue
 				}
 				if row.Legacy.Store == "" || row.Modern.Store == "" {
@@ -164,9 +210,12 @@ func (r reader) check(p *plan.Plan) []finding.Finding {
 				if side == pair.Legacy && slices.Contains(keptByKubelets, key) {
 					continue // kubelets write them through the legacy server, so that side sees all that run
 				}
-				found = append(found, finding.Finding{Subject: string(side) + " " + p.Controller(side, id).Name, Key: key,
-					Message: fmt.Sprintf("sees shared %s and only its own side's %s: it %s", p.Resource(r.acts[0]).Name, row.Name, r.does),
-					Fix:     fmt.Sprintf("share %s: remove them from spec.owners; or keep the controller off the %s side", row.Name, side)})
+				found = append(found, finding.Finding{Subject: string(side) + " " + p.Controller(side, id).Name,
+					Key: key,
+					Message: fmt.Sprintf("sees shared %s and only its own side's %s: it %s", p.Resource(r.acts[0]).Name,
+						row.Name, r.does),
+					Fix: fmt.Sprintf("share %s: remove them from spec.owners; or keep the controller off the %s side",
+						row.Name, side)})
 			}
 		}
 	}
@@ -192,14 +241,18 @@ func heartbeats(nodes rule) rule {
 	nodes.check = func(p *plan.Plan) []finding.Finding {
 		found := unseen(p)
 		legacy := p.Legacy.Version.Minor
-		if !kubever.Behaves(kubever.BehaviourKubeletLeaseHeartbeat, p.Kubelet.Minor) || kubever.Behaves(kubever.BehaviourNodeLeasesRead, legacy) {
+		if !kubever.Behaves(kubever.BehaviourKubeletLeaseHeartbeat, p.Kubelet.Minor) ||
+			kubever.Behaves(kubever.BehaviourNodeLeasesRead, legacy) {
 			return found
 		}
 		for _, id := range []string{"node-controller", "node-lifecycle-controller"} {
 			if runs(p, pair.Legacy, id) {
-				found = append(found, finding.Finding{Subject: "legacy " + p.Controller(pair.Legacy, id).Name, Key: "heartbeats",
-					Message: fmt.Sprintf("kubelets of %s touch their node's status every few minutes and send leases in between, which %s does not look at: it takes nodes for dead and evicts their pods", p.Kubelet.Minor, legacy),
-					Fix:     "keep the kubelets below 1.14"})
+				found = append(found, finding.Finding{Subject: "legacy " + p.Controller(pair.Legacy, id).Name,
+					Key: "heartbeats",
+					Message: fmt.Sprintf("kubelets of %s touch their node's status every few minutes and send leases "+
+						"in between, which %s does not look at: it takes nodes for dead and evicts their pods",
+						p.Kubelet.Minor, legacy),
+					Fix: "keep the kubelets below 1.14"})
 			}
 		}
 		return found
@@ -209,7 +262,8 @@ func heartbeats(nodes rule) rule {
 
 // doubledRule is the rule about a controller that runs on both sides over the same objects.
 func doubledRule(id, title, why string, d doubled, read string, bad, good example) rule {
-	return rule{finding.Rule{ID: id, Title: title, Why: why, Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+	return rule{finding.Rule{ID: id, Title: title, Why: why, Legacy: anyVersion, Modern: anyVersion,
+		Severity: finding.Error,
 		Evidence: finding.Evidence{Read: read}, Bad: bad.String(), Good: good.String()}, d.check}
 }
 
@@ -240,14 +294,20 @@ var doubles = []doubled{
 	{[]string{"statefulset-controller"}, "statefulsets", doublePods, finding.Error},
 	{[]string{"job-controller"}, "jobs", doublePods, finding.Error},
 	{[]string{"deployment-controller"}, "deployments", "both make and scale their ReplicaSets", finding.Error},
-	{[]string{"node-lifecycle-controller", "node-controller"}, "minions", "both judge them and evict their pods, each by its own rules", finding.Error},
-	{[]string{"node-ipam-controller", "node-controller"}, "minions", "both give out ranges of pod addresses, and neither knows what the other gives out meanwhile", finding.Error},
-	{[]string{"persistentvolume-binder-controller"}, "persistentvolumes", "both bind, provision and delete them", finding.Error},
-	{[]string{"persistentvolume-attach-detach-controller"}, "minions", "both attach and detach their volumes", finding.Error},
-	{[]string{"persistentvolume-expander-controller"}, "persistentvolumeclaims", "both resize their volumes", finding.Warning},
+	{[]string{"node-lifecycle-controller", "node-controller"}, "minions",
+		"both judge them and evict their pods, each by its own rules", finding.Error},
+	{[]string{"node-ipam-controller", "node-controller"}, "minions",
+		"both give out ranges of pod addresses, and neither knows what the other gives out meanwhile", finding.Error},
+	{[]string{"persistentvolume-binder-controller"}, "persistentvolumes", "both bind, provision and delete them",
+		finding.Error},
+	{[]string{"persistentvolume-attach-detach-controller"}, "minions", "both attach and detach their volumes",
+		finding.Error},
+	{[]string{"persistentvolume-expander-controller"}, "persistentvolumeclaims", "both resize their volumes",
+		finding.Warning},
 	{[]string{"endpoints-controller"}, endpointsKey, "each writes them in its version's form", finding.Warning},
 	{[]string{"endpointslice-controller"}, "endpointslices", "each makes slices for all services", finding.Error},
-	{[]string{"horizontal-pod-autoscaler-controller"}, "horizontalpodautoscalers", "both scale their targets", finding.Error},
+	{[]string{"horizontal-pod-autoscaler-controller"}, "horizontalpodautoscalers", "both scale their targets",
+		finding.Error},
 }
 
 const doublePods = "both make and delete their pods"
@@ -268,7 +328,8 @@ const (
 // tokenControllers judges two of them; one that has no key to sign with does not start.
 func tokenControllers(p *plan.Plan) []finding.Finding {
 	modernKey, _ := sideArg(p, pair.Modern, kubever.ControllerManager, "service-account-private-key-file")
-	if !runs(p, pair.Legacy, tokenController) || !runs(p, pair.Modern, tokenController) || modernKey == "" || !visible(p, "secrets") {
+	if !runs(p, pair.Legacy, tokenController) || !runs(p, pair.Modern, tokenController) || modernKey == "" ||
+		!visible(p, "secrets") {
 		return nil
 	}
 	const flag = "root-ca-file"
@@ -277,8 +338,10 @@ func tokenControllers(p *plan.Plan) []finding.Finding {
 	f := finding.Finding{Subject: "modern " + p.Controller(pair.Modern, tokenController).Name, Fix: leaveControllers}
 	switch {
 	case known && theirs != "" && ours != "" && theirs != ours:
-		f.Message = fmt.Sprintf("--%s is %s on the modern side and %s on the legacy one: unless the files are equal each rewrites the token secrets of the other, without end", flag, ours, theirs)
-	case kubever.Behaves(kubever.BehaviourTokenSecretsCreated, p.Legacy.Version.Minor) && kubever.Behaves(kubever.BehaviourTokenSecretsCreated, p.Modern.Version.Minor):
+		f.Message = fmt.Sprintf("--%s is %s on the modern side and %s on the legacy one: unless the files are equal "+
+			"each rewrites the token secrets of the other, without end", flag, ours, theirs)
+	case kubever.Behaves(kubever.BehaviourTokenSecretsCreated, p.Legacy.Version.Minor) &&
+		kubever.Behaves(kubever.BehaviourTokenSecretsCreated, p.Modern.Version.Minor):
 		f.Severity = finding.Warning
 		f.Message = "both sides make a token secret for every new service account: it may get two"
 	default:
@@ -305,7 +368,8 @@ func quotaControllers(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{{Subject: "modern " + p.Controller(pair.Modern, id).Name,
-		Message: fmt.Sprintf("both sides count into the same quotas, and each sees only its own %s: the usage flaps", strings.Join(apart, ", ")), Fix: leaveControllers, Related: apart}}
+		Message: fmt.Sprintf("both sides count into the same quotas, and each sees only its own %s: the usage flaps",
+			strings.Join(apart, ", ")), Fix: leaveControllers, Related: apart}}
 }
 
 func namespacesApart(p *plan.Plan) []finding.Finding {
@@ -321,22 +385,29 @@ func namespacesApart(p *plan.Plan) []finding.Finding {
 	if len(shared) == 0 {
 		return nil
 	}
-	f := finding.Finding{Subject: "namespaces", Severity: finding.Warning, Related: shared, Fix: "share namespaces: remove them from spec.owners",
-		Message: fmt.Sprintf("they are each side's own, and %d kinds of objects in them are shared: what is made through one side may lie in a namespace that the other does not have, and deleting one on the legacy side deletes what is in the modern side's of that name", len(shared))}
+	f := finding.Finding{Subject: "namespaces", Severity: finding.Warning, Related: shared,
+		Fix: "share namespaces: remove them from spec.owners",
+		Message: fmt.Sprintf("they are each side's own, and %d kinds of objects in them are shared: what is made "+
+			"through one side may lie in a namespace that the other does not have, and deleting one on the legacy "+
+			"side deletes what is in the modern side's of that name", len(shared))}
 	if runs(p, pair.Modern, "namespace-controller") {
 		f.Severity = finding.Error
-		f.Message = fmt.Sprintf("they are each side's own, and %d kinds of objects in them are shared: deleting a namespace on the modern side deletes the legacy side's objects in the one of that name", len(shared))
+		f.Message = fmt.Sprintf("they are each side's own, and %d kinds of objects in them are shared: deleting a "+
+			"namespace on the modern side deletes the legacy side's objects in the one of that name", len(shared))
 	}
 	return []finding.Finding{f}
 }
 
 func trackedJobs(p *plan.Plan) []finding.Finding {
 	jobs := p.Resource("jobs")
-	if !kubever.Behaves(kubever.BehaviourJobTrackingFinalizer, p.Modern.Version.Minor) || jobs == nil || jobs.VisibleToBoth() || jobs.Modern.Store == "" ||
+	if !kubever.Behaves(kubever.BehaviourJobTrackingFinalizer, p.Modern.Version.Minor) || jobs == nil ||
+		jobs.VisibleToBoth() || jobs.Modern.Store == "" ||
 		runs(p, pair.Modern, "job-controller") || !userWrites(p, jobs) {
 		return nil
 	}
-	return []finding.Finding{{Subject: "jobs", Message: "the policy lets users make Jobs on the modern side, which has no job controller: they make no pods, and pods that one left with its finalizer stay for ever", Fix: "run the modern controller manager: spec.modern.controllerManager: {}"}}
+	return []finding.Finding{{Subject: "jobs", Message: "the policy lets users make Jobs on the modern side, which " +
+		"has no job controller: they make no pods, and pods that one left with its finalizer stay for ever",
+		Fix: "run the modern controller manager: spec.modern.controllerManager: {}"}}
 }
 
 func daemonSets(p *plan.Plan) []finding.Finding {
@@ -345,13 +416,17 @@ func daemonSets(p *plan.Plan) []finding.Finding {
 	if row == nil || row.VisibleToBoth() || row.Modern.Store == "" || c == nil || !userWrites(p, row) {
 		return nil
 	}
-	if !kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.Modern.Version.Minor) || kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.Legacy.Version.Minor) {
+	if !kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.Modern.Version.Minor) ||
+		kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.Legacy.Version.Minor) {
 		return nil
 	}
-	f := finding.Finding{Subject: "daemonsets", Message: "the policy lets users make them through the modern server, where nothing acts on them", Fix: "make DaemonSets through the legacy server, and leave daemonsets out of spec.access"}
+	f := finding.Finding{Subject: "daemonsets", Message: "the policy lets users make them through the modern server, " +
+		"where nothing acts on them", Fix: "make DaemonSets through the legacy server, and leave daemonsets out of " +
+		"spec.access"}
 	if c.On {
 		f.Severity = finding.Error
-		f.Message = fmt.Sprintf("the modern side's controller pins their pods by a field that %s drops: its scheduler puts them on any node", p.Legacy.Version.Minor)
+		f.Message = fmt.Sprintf("the modern side's controller pins their pods by a field that %s drops: its "+
+			"scheduler puts them on any node", p.Legacy.Version.Minor)
 		f.Fix = leaveControllers
 	}
 	return []finding.Finding{f}

@@ -55,8 +55,8 @@ func legacyWrites(r *plan.Resource) bool {
 	return r.Owner != pair.OwnerModern && len(r.Legacy.Serves) > 0
 }
 
-// modernWrites reports whether anybody writes the resource through the modern side: a user, a controller, who elects there, or, where the spec gives it
-// to the modern side, whoever that is meant for.
+// modernWrites reports whether anybody writes the resource through the modern side: a user, a controller, who elects
+// there, or, where the spec gives it to the modern side, whoever that is meant for.
 func modernWrites(p *plan.Plan, r *plan.Resource) bool {
 	if len(r.Modern.Serves) == 0 {
 		return false
@@ -74,14 +74,15 @@ func modernReads(p *plan.Plan, r *plan.Resource) bool {
 		slices.ContainsFunc(userGrants(p), func(g policy.Grant) bool { return covers(g, r) })
 }
 
-// controllerTouches reports whether a controller of the modern side that runs writes the resource, or reads it at all. Those that act on
-// everything are judged by rules of their own.
+// controllerTouches reports whether a controller of the modern side that runs writes the resource, or reads it at all.
+// Those that act on everything are judged by rules of their own.
 func controllerTouches(p *plan.Plan, r *plan.Resource, writing bool) bool {
 	if len(p.ComponentsOf(pair.Modern, kubever.ControllerManager)) == 0 {
 		return false
 	}
 	for _, fact := range kubever.Controllers(p.Modern.Version.Minor) {
-		touches := slices.Contains(fact.Writes, r.Key) || slices.Contains(fact.Deletes, r.Key) || !writing && slices.Contains(fact.Reads, r.Key)
+		touches := slices.Contains(fact.Writes, r.Key) || slices.Contains(fact.Deletes, r.Key) ||
+			!writing && slices.Contains(fact.Reads, r.Key)
 		if touches && runs(p, pair.Modern, fact.Name) {
 			return true
 		}
@@ -94,7 +95,9 @@ func covers(g policy.Grant, r *plan.Resource) bool {
 	if !slices.Contains(g.Resources, "*") && !slices.Contains(g.Resources, r.Name) {
 		return false
 	}
-	return slices.Contains(g.APIGroups, "*") || slices.ContainsFunc(r.Groups, func(group string) bool { return slices.Contains(g.APIGroups, group) })
+	return slices.Contains(g.APIGroups, "*") || slices.ContainsFunc(r.Groups, func(group string) bool {
+		return slices.Contains(g.APIGroups, group)
+	})
 }
 
 // runs reports whether a side's controller runs.
@@ -120,11 +123,13 @@ func hasGate(p *plan.Plan, side pair.Side, gate string) bool {
 
 // podMakers are the controllers that make pods, by the key of what they make them for.
 var podMakers = map[string]string{
-	"controllers": "replicationcontroller-controller", "cronjobs": "cronjob-controller", "daemonsets": "daemonset-controller", "deployments": "deployment-controller",
+	"controllers": "replicationcontroller-controller", "cronjobs": "cronjob-controller",
+	"daemonsets": "daemonset-controller", "deployments": "deployment-controller",
 	"jobs": "job-controller", "replicasets": "replicaset-controller", "statefulsets": "statefulset-controller",
 }
 
-// makesPods reports whether pods are made through the modern server: by users, or by its side's controllers for what users may make there.
+// makesPods reports whether pods are made through the modern server: by users, or by its side's controllers for what
+// users may make there.
 func makesPods(p *plan.Plan) bool {
 	if pods := p.Resource("pods"); pods != nil && userWrites(p, pods) {
 		return true
@@ -144,7 +149,8 @@ func toServiceAccounts(p *plan.Plan) bool {
 			continue // paths alone: discovery
 		}
 		if slices.ContainsFunc(g.Subjects, func(s policy.Subject) bool {
-			return s.Kind == policy.KindServiceAccount || strings.HasPrefix(s.Name, "system:serviceaccount") || s.Name == "system:authenticated" || s.Name == "*"
+			return s.Kind == policy.KindServiceAccount || strings.HasPrefix(s.Name, "system:serviceaccount") ||
+				s.Name == "system:authenticated" || s.Name == "*"
 		}) {
 			return true
 		}

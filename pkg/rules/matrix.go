@@ -13,18 +13,19 @@ import (
 
 // Pair is what the rules say of the default plan for two versions.
 type Pair struct {
-	Legacy   kubever.Minor     `json:"legacy"`
-	Modern   kubever.Minor     `json:"modern"`
-	Possible bool              `json:"possible"`         // the default plan has no errors
-	Rule     string            `json:"rule,omitempty"`   // the first rule that stands in the way; "" too when it cannot be planned at all
+	Legacy   kubever.Minor `json:"legacy"`
+	Modern   kubever.Minor `json:"modern"`
+	Possible bool          `json:"possible"` // the default plan has no errors
+	// the first rule that stands in the way; "" too when it cannot be planned at all
+	Rule     string            `json:"rule,omitempty"`
 	Reason   string            `json:"reason,omitempty"` // its message
 	Errors   []finding.Finding `json:"errors,omitempty"` // all that stands in the way
 	Warnings int               `json:"warnings"`
 }
 
-// Matrix judges the default plans of a layout, those that `fusionctl init` starts from, for every pair of minors in which the modern
-// one is not the older: legacy ascending, then modern.
-// Errors: none but broken promises of the packages below.
+// Matrix judges the default plans of a layout, those that `fusionctl init` starts from, for every pair of minors in
+// which the modern one is not the older: legacy ascending, then modern. Errors: none but broken promises of the
+// packages below.
 func Matrix(layout spec.Layout) ([]Pair, error) {
 	base, err := defaultSpec(layout, kubever.Oldest, kubever.Newest)
 	if err != nil {
@@ -70,7 +71,9 @@ var layoutRules = []string{"FUS030", "FUS031"}
 
 // worstOf is what no other setting of the layout gets around, or else the first.
 func worstOf(errors []finding.Finding) finding.Finding {
-	if i := slices.IndexFunc(errors, func(f finding.Finding) bool { return slices.Contains(layoutRules, f.Rule) }); i >= 0 {
+	if i := slices.IndexFunc(errors, func(f finding.Finding) bool {
+		return slices.Contains(layoutRules, f.Rule)
+	}); i >= 0 {
 		return errors[i]
 	}
 	return errors[0]
@@ -85,10 +88,12 @@ func defaultSpec(layout spec.Layout, legacy, modern kubever.Minor) (*spec.File, 
 	return spec.Load(string(layout), text)
 }
 
-// between is the default spec of one pair as that of another: what differs are the versions, whether the modern side needs a
-// service range of its own, and whether its pods need another token. Reading the text of every pair would take longer than judging it.
+// between is the default spec of one pair as that of another: what differs are the versions, whether the modern side
+// needs a service range of its own, and whether its pods need another token. Reading the text of every pair would take
+// longer than judging it.
 func between(base *spec.File, legacy, modern kubever.Minor) (*spec.File, error) {
-	f := spec.File{APIVersion: base.APIVersion, Kind: base.Kind, Metadata: base.Metadata, Spec: base.Spec} // without lines: it is nobody's text
+	// without lines: it is nobody's text
+	f := spec.File{APIVersion: base.APIVersion, Kind: base.Kind, Metadata: base.Metadata, Spec: base.Spec}
 	var err error
 	if f.Spec.Legacy.Version, err = kubever.Parse(kubever.Release(legacy)); err != nil {
 		return nil, err
@@ -160,15 +165,18 @@ func legend(pairs []Pair) string {
 		}
 	}
 	slices.Sort(lines)
-	lines = slices.Insert(lines, 0, fmt.Sprintf("ok   the default plan has no errors: %d of %d pairs", possible, len(pairs)))
+	lines = slices.Insert(lines, 0, fmt.Sprintf("ok   the default plan has no errors: %d of %d pairs", possible,
+		len(pairs)))
 	return strings.Join(lines, "\n") + "\n"
 }
 
 // MatrixPage is the matrix of every layout as a page of the documentation.
 func MatrixPage() (string, error) {
 	var b strings.Builder
-	b.WriteString("# Which versions can live together\n\nFor every pair of versions, whether the plan that `fusionctl init` starts from is without errors, and if not, the rule that stands in the way " +
-		"([rules](rules/README.md)). `fusionctl check --matrix --layout split|shared` prints it. A spec of your own may need less, or more: `fusionctl check` tells.\n")
+	b.WriteString("# Which versions can live together\n\nFor every pair of versions, whether the plan that " +
+		"`fusionctl init` starts from is\nwithout errors, and if not, the rule that stands in the way " +
+		"([rules](rules/README.md)).\n`fusionctl check --matrix --layout split|shared` prints it. A spec of your own " +
+		"may need less,\nor more: `fusionctl check` tells.\n")
 	for _, layout := range spec.Layouts {
 		pairs, err := Matrix(spec.Layout(layout))
 		if err != nil {

@@ -44,10 +44,13 @@ func TestLossesNameEveryField(t *testing.T) {
 		paths  []string
 	}{
 		{6, []string{
-			"spec.containers[0].lifecycle.preStop.sleep", "spec.containers[0].livenessProbe.grpc", "spec.containers[0].startupProbe", "spec.containers[1].volumeMounts[0].subPathExpr",
-			"spec.priorityClassName", "spec.topologySpreadConstraints", "spec.volumes[0].projected.sources[0].serviceAccountToken",
+			"spec.containers[0].lifecycle.preStop.sleep", "spec.containers[0].livenessProbe.grpc",
+			"spec.containers[0].startupProbe", "spec.containers[1].volumeMounts[0].subPathExpr",
+			"spec.priorityClassName", "spec.topologySpreadConstraints",
+			"spec.volumes[0].projected.sources[0].serviceAccountToken",
 		}},
-		{16, []string{"spec.containers[0].lifecycle.preStop.sleep", "spec.containers[0].livenessProbe.grpc", "spec.topologySpreadConstraints[0].minDomains"}},
+		{16, []string{"spec.containers[0].lifecycle.preStop.sleep", "spec.containers[0].livenessProbe.grpc",
+			"spec.topologySpreadConstraints[0].minDomains"}},
 		{36, nil},
 	} {
 		found, err := Older{Minor: test.legacy}.Losses(object(t, manyFields))
@@ -81,8 +84,10 @@ spec:
   volumeClaimTemplates: [{metadata: {name: data}, spec: {dataSourceRef: {kind: X, name: y}}}]
 `)
 	want := map[bool][]string{
-		false: {"spec.minReadySeconds", "spec.template.spec.containers[0].resizePolicy", "spec.template.spec.hostUsers", "spec.volumeClaimTemplates[0].spec.dataSourceRef"},
-		true:  {"spec.template.spec.containers[0].resizePolicy", "spec.template.spec.hostUsers", "spec.volumeClaimTemplates[0].spec.dataSourceRef"},
+		false: {"spec.minReadySeconds", "spec.template.spec.containers[0].resizePolicy", "spec.template.spec.hostUsers",
+			"spec.volumeClaimTemplates[0].spec.dataSourceRef"},
+		true: {"spec.template.spec.containers[0].resizePolicy", "spec.template.spec.hostUsers",
+			"spec.volumeClaimTemplates[0].spec.dataSourceRef"},
 	}
 	for split, want := range want {
 		older := Older{Minor: 15}
@@ -120,11 +125,13 @@ func TestLossesRefuseWhatTheyCannotJudge(t *testing.T) {
 }
 
 func TestLossesOfOddFields(t *testing.T) {
-	found, err := Older{Minor: 6}.Losses(object(t, "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {startupProbes: {}, containers: 7}}"))
+	found, err := Older{Minor: 6}.Losses(object(t, "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: "+
+		"{startupProbes: {}, containers: 7}}"))
 	if err != nil || len(found) != 1 || !strings.Contains(found[0].Message, "no version knows") {
 		t.Errorf("Losses = %+v, %v; want one field that no version knows", found, err)
 	}
-	found, err = Older{Minor: 6}.Losses(object(t, "{apiVersion: kubeflow.org/v1, kind: Notebook, metadata: {name: a}, spec: {anything: {}}}"))
+	found, err = Older{Minor: 6}.Losses(object(t, "{apiVersion: kubeflow.org/v1, kind: Notebook, metadata: {name: "+
+		"a}, spec: {anything: {}}}"))
 	if err != nil || len(found) != 1 || found[0].Severity != finding.Info {
 		t.Errorf("Losses = %+v, %v; want a remark that a custom resource keeps its fields", found, err)
 	}

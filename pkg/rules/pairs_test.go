@@ -22,8 +22,8 @@ func release(t testing.TB, m kubever.Minor) kubever.Version {
 	return v
 }
 
-// The split layout is possible for every pair whose modern version can be told to leave the endpoints of the service kubernetes
-// alone; the shared one for pairs that serve the same, and for 1.6, which keeps no APIServices.
+// The split layout is possible for every pair whose modern version can be told to leave the endpoints of the service
+// kubernetes alone; the shared one for pairs that serve the same, and for 1.6, which keeps no APIServices.
 func TestSkeletonsOfSafePairsHaveNoErrors(t *testing.T) {
 	for _, legacy := range kubever.Minors() {
 		for _, modern := range kubever.Minors() {
@@ -49,8 +49,11 @@ func TestSkeletonsOfSafePairsHaveNoErrors(t *testing.T) {
 // Whatever pair and argument there is, a finding names its subject and the way out.
 func TestFindingsOfEveryPairAreWhole(t *testing.T) {
 	variants := []example{
-		{access: `[{subjects: [{kind: Group, name: "system:authenticated"}], apiGroups: ["*"], resources: ["*"]}]`, legacyManager: "-", modernManager: args("controllers=*")},
-		{layout: "shared", access: `[{subjects: [{kind: Group, name: "system:authenticated"}], apiGroups: ["*"], resources: ["*"]}]`, modernServer: args("authorization-mode=AlwaysAllow"), modernManager: "-"},
+		{access: `[{subjects: [{kind: Group, name: "system:authenticated"}], apiGroups: ["*"], resources: ["*"]}]`,
+			legacyManager: "-", modernManager: args("controllers=*")},
+		{layout: "shared",
+			access:       `[{subjects: [{kind: Group, name: "system:authenticated"}], apiGroups: ["*"], resources: ["*"]}]`,
+			modernServer: args("authorization-mode=AlwaysAllow"), modernManager: "-"},
 	}
 	for _, legacy := range kubever.Minors() {
 		for _, modern := range kubever.Minors() {

@@ -15,11 +15,14 @@ import (
 func podRules() []rule {
 	return []rule{{finding.Rule{
 		ID: "FUS164", Title: "Pods of the modern side run otherwise than asked",
-		Why: "The scheduler and the kubelets read pods through the legacy server, which drops the fields that its version does not know: a pod without its startup probe is killed while it " +
-			"starts, one without its spread constraints is placed anywhere, a sidecar becomes an init container that never ends. Nobody says so, unless the modern server's admission does.",
+		Why: "The scheduler and the kubelets read pods through the legacy server, which drops the fields that its " +
+			"version does not know: a pod without its startup probe is killed while it " +
+			"starts, one without its spread constraints is placed anywhere, a sidecar becomes an init container that " +
+			"never ends. Nobody says so, unless the modern server's admission does.",
 		Legacy: kubever.Range{From: 6, To: 35}, Modern: anyVersion, Severity: finding.Warning,
 		Evidence: finding.Evidence{
-			Seen:   "a pod made through 1.36.3 with topologySpreadConstraints: one status update through 1.6.13 or 1.10.13, as a kubelet sends it, and they are gone",
+			Seen: "a pod made through 1.36.3 with topologySpreadConstraints: one status update through 1.6.13 or " +
+				"1.10.13, as a kubelet sends it, and they are gone",
 			Damage: []string{"TestStatusUpdateErasesFields"}, Prevention: []string{"TestPods"},
 			Read: "the field table: pods of every minor, as the API descriptions have them",
 		},
@@ -29,7 +32,8 @@ func podRules() []rule {
 }
 
 // podTypes are the types that a pod is made of, as far as their loss is given a meaning.
-var podTypes = []string{"v1.Container", "v1.Lifecycle", "v1.LifecycleHandler", "v1.NodeSelectorTerm", "v1.PodAffinityTerm", "v1.PodSecurityContext", "v1.PodSpec", "v1.Probe",
+var podTypes = []string{"v1.Container", "v1.Lifecycle", "v1.LifecycleHandler", "v1.NodeSelectorTerm",
+	"v1.PodAffinityTerm", "v1.PodSecurityContext", "v1.PodSpec", "v1.Probe",
 	"v1.SecurityContext", "v1.Toleration", "v1.TopologySpreadConstraint", "v1.Volume", "v1.VolumeMount"}
 
 // unheardFields reports the fields of pods that decide about running and that nobody on the legacy side would hear of.
@@ -50,6 +54,8 @@ func unheardFields(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{{Subject: "pods", Related: lost,
-		Message: fmt.Sprintf("%d fields that decide how a pod is placed or runs are dropped by %s without a word: %s", len(lost), legacy, strings.Join(first(lost, 5), ", ")),
-		Fix:     "add spec.pods: {unknownFields: warn}, or refuse: the modern server says so to whoever makes such a pod; fusionctl check --objects says it of manifests"}}
+		Message: fmt.Sprintf("%d fields that decide how a pod is placed or runs are dropped by %s without a word: %s",
+			len(lost), legacy, strings.Join(first(lost, 5), ", ")),
+		Fix: "add spec.pods: {unknownFields: warn}, or refuse: the modern server says so to whoever makes such a " +
+			"pod; fusionctl check --objects says it of manifests"}}
 }

@@ -1,5 +1,5 @@
-// Package rules knows every way in which two versions damage each other, as far as a plan can show it. A rule is a value that
-// carries its own documentation, its examples and its evidence.
+// Package rules knows every way in which two versions damage each other, as far as a plan can show it. A rule is a
+// value that carries its own documentation, its examples and its evidence.
 package rules
 
 import (
@@ -11,8 +11,9 @@ import (
 // rule is a finding.Rule with what looks for it.
 type rule struct {
 	finding.Rule
-	// check reports the danger in a plan, once for each subject. It fills Subject, Message and Fix, and Key where a subject may have
-	// several findings, with what tells them apart. The rest comes from the rule, the severity too where it is left zero.
+	// check reports the danger in a plan, once for each subject. It fills Subject, Message and Fix, and Key where a
+	// subject may have several findings, with what tells them apart. The rest comes from the rule, the severity too
+	// where it is left zero.
 	check func(p *plan.Plan) []finding.Finding
 }
 

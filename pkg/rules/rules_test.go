@@ -63,7 +63,8 @@ func TestRulesAreDocumented(t *testing.T) {
 			t.Errorf("%s stands twice", rule.ID)
 		}
 		seen[rule.ID] = true
-		if rule.Title == "" || rule.Why == "" || rule.Severity == 0 || rule.Evidence.Read == "" || rule.Bad == "" || rule.Good == "" || rule.check == nil {
+		if rule.Title == "" || rule.Why == "" || rule.Severity == 0 || rule.Evidence.Read == "" || rule.Bad == "" ||
+			rule.Good == "" || rule.check == nil {
 			t.Errorf("%s lacks something: %+v", rule.ID, rule)
 		}
 		if strings.HasSuffix(rule.Title, ".") || len(strings.Fields(rule.Title)) > 14 {
@@ -86,12 +87,16 @@ func TestEncryptionIsJudgedByWhatEachSideReads(t *testing.T) {
 		{"nobody encrypts", example{}, 0, ""},
 		{"one file that both read", example{more: both}, 0, ""},
 		{"a version that cannot", example{legacy: "1.6.13", more: both}, finding.Error, "can have none"},
-		{"the legacy side alone", example{legacyServer: args("encryption-provider-config=/a.yaml")}, finding.Error, "has no keys"},
-		{"two files", example{legacyServer: args("encryption-provider-config=/a.yaml"), more: both}, finding.Warning, "/a.yaml"},
-		{"a version that reads the old form", example{legacy: "1.10.13", more: both}, finding.Info, "EncryptionConfig, apiVersion v1"},
+		{"the legacy side alone", example{legacyServer: args("encryption-provider-config=/a.yaml")}, finding.Error,
+			"has no keys"},
+		{"two files", example{legacyServer: args("encryption-provider-config=/a.yaml"), more: both}, finding.Warning,
+			"/a.yaml"},
+		{"a version that reads the old form", example{legacy: "1.10.13", more: both}, finding.Info,
+			"EncryptionConfig, apiVersion v1"},
 	} {
 		found := of(Check(planOf(t, test.spec.String())), "FUS070")
-		if got := finding.Worst(found); got != test.want || len(found) > 0 && !strings.Contains(found[0].Message, test.text) {
+		if got := finding.Worst(found); got != test.want ||
+			len(found) > 0 && !strings.Contains(found[0].Message, test.text) {
 			t.Errorf("%s: FUS070 = %+v, want severity %v with %q", test.name, found, test.want, test.text)
 		}
 	}

@@ -15,13 +15,17 @@ import (
 func storageRules() []rule {
 	return []rule{{finding.Rule{
 		ID: "FUS225", Title: "An argument changes what a side stores",
-		Why: "The plan counts with the versions in which each side's release stores and serves its resources. --storage-versions (up to 1.13), --emulated-version and " +
-			"--min-compatibility-version (new servers), a group that --runtime-config takes away, and feature gates of the allocators change that: what the plan says of who can read " +
+		Why: "The plan counts with the versions in which each side's release stores and serves its resources. " +
+			"--storage-versions (up to 1.13), --emulated-version and " +
+			"--min-compatibility-version (new servers), a group that --runtime-config takes away, and feature gates " +
+			"of the allocators change that: what the plan says of who can read " +
 			"what no longer holds.",
 		Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 		Evidence: finding.Evidence{
-			Seen: "1.36.3 with --emulated-version=kube=1.33 takes gates that it refuses otherwise and writes the bitmap of addresses again",
-			Read: "storage_factory.go and pkg/kubeapiserver/options/storage_versions.go of 1.6 to 1.13; default_storage_factory_builder.go of 1.10 to 1.36",
+			Seen: "1.36.3 with --emulated-version=kube=1.33 takes gates that it refuses otherwise and writes the " +
+				"bitmap of addresses again",
+			Read: "storage_factory.go and pkg/kubeapiserver/options/storage_versions.go of 1.6 to 1.13; " +
+				"default_storage_factory_builder.go of 1.10 to 1.36",
 		},
 		Bad:  example{modernServer: args("emulated-version=1.33")}.String(),
 		Good: example{modernServer: args("emulated-version=1.36")}.String(),
@@ -81,7 +85,9 @@ func storageVersions(p *plan.Plan, side pair.Side, value string) []finding.Findi
 		for i := range p.Resources {
 			r := &p.Resources[i]
 			fact, known := kubever.ResourceByKey(r.Key)
-			if known && !r.Pseudo && r.View(side).StoredAs != "" && fact.ChosenGroup(p.Side(side).Version.Minor) == group && r.View(side).StoredAs != stored && slices.Contains(r.View(side).Decodes, stored) {
+			if known && !r.Pseudo && r.View(side).StoredAs != "" &&
+				fact.ChosenGroup(p.Side(side).Version.Minor) == group && r.View(side).StoredAs != stored &&
+				slices.Contains(r.View(side).Decodes, stored) {
 				changed = append(changed, fmt.Sprintf("%s as %s, not %s", r.Name, stored, r.View(side).StoredAs))
 			}
 		}
@@ -89,8 +95,10 @@ func storageVersions(p *plan.Plan, side pair.Side, value string) []finding.Findi
 	if len(changed) == 0 {
 		return nil
 	}
-	return []finding.Finding{{Message: fmt.Sprintf("it may store %s: the plan's stored versions no longer hold", strings.Join(first(changed, 3), "; ")), Related: changed,
-		Fix: "remove it, and rewrite what was stored with it; or accept this when each of these resources lies in a store that the other side does not read"}}
+	return []finding.Finding{{Message: fmt.Sprintf("it may store %s: the plan's stored versions no longer hold",
+		strings.Join(first(changed, 3), "; ")), Related: changed,
+		Fix: "remove it, and rewrite what was stored with it; or accept this when each of these resources lies in a " +
+			"store that the other side does not read"}}
 }
 
 // emulated judges a server, or a manager, that behaves like another version.
@@ -109,7 +117,8 @@ func emulated(p *plan.Plan, c *plan.Component, flag, value string) []finding.Fin
 		if component != "kube" || err == nil && version.Minor == usual {
 			continue
 		}
-		f := finding.Finding{Message: fmt.Sprintf(what, text, usual), Fix: "remove it, or plan for that version: spec." + string(c.Side) + ".version"}
+		f := finding.Finding{Message: fmt.Sprintf(what, text, usual),
+			Fix: "remove it, or plan for that version: spec." + string(c.Side) + ".version"}
 		if err == nil {
 			f.Related = storedApart(p, c.Side, version.Minor)
 		}
@@ -127,15 +136,16 @@ func storedApart(p *plan.Plan, side pair.Side, m kubever.Minor) []string {
 	for i := range p.Resources {
 		r := &p.Resources[i]
 		fact, known := kubever.ResourceByKey(r.Key)
-		if stored, ok := fact.StoredAs(m); known && !r.Pseudo && r.View(side).StoredAs != "" && (!ok || stored.GroupVersion().String() != r.View(side).StoredAs) {
+		if stored, ok := fact.StoredAs(m); known && !r.Pseudo && r.View(side).StoredAs != "" &&
+			(!ok || stored.GroupVersion().String() != r.View(side).StoredAs) {
 			names = append(names, r.Name)
 		}
 	}
 	return names
 }
 
-// takenAway judges groups and versions that --runtime-config turns off: what the plan counts on is not served, and a resource that two
-// groups keep moves to the other one. What is turned on besides is stored as the version stores it.
+// takenAway judges groups and versions that --runtime-config turns off: what the plan counts on is not served, and a
+// resource that two groups keep moves to the other one. What is turned on besides is stored as the version stores it.
 func takenAway(p *plan.Plan, side pair.Side, value string) []finding.Finding {
 	var off []string
 	for entry := range strings.SplitSeq(value, ",") {
@@ -158,7 +168,8 @@ func takenAway(p *plan.Plan, side pair.Side, value string) []finding.Finding {
 		group := groupOf(here.StoredAs)
 		left := slices.DeleteFunc(slices.Clone(here.Serves), isOff)
 		if len(left) > 0 && !slices.ContainsFunc(left, func(gv string) bool { return groupOf(gv) == group }) {
-			moved = append(moved, fmt.Sprintf("%s as one of %s, not %s", r.Name, strings.Join(left, ", "), here.StoredAs))
+			moved = append(moved, fmt.Sprintf("%s as one of %s, not %s", r.Name, strings.Join(left, ", "),
+				here.StoredAs))
 		}
 	}
 	f := finding.Finding{Severity: finding.Warning, Related: missed, Fix: "remove what it turns off"}
@@ -167,9 +178,11 @@ func takenAway(p *plan.Plan, side pair.Side, value string) []finding.Finding {
 		return nil
 	case len(moved) > 0:
 		f.Severity = finding.Error
-		f.Message = fmt.Sprintf("it turns off a group in which resources are kept: %s", strings.Join(first(moved, 3), "; "))
+		f.Message = fmt.Sprintf("it turns off a group in which resources are kept: %s",
+			strings.Join(first(moved, 3), "; "))
 	default:
-		f.Message = fmt.Sprintf("it turns off %s, and the plan counts on them for %s", strings.Join(off, ", "), strings.Join(first(missed, 5), ", "))
+		f.Message = fmt.Sprintf("it turns off %s, and the plan counts on them for %s", strings.Join(off, ", "),
+			strings.Join(first(missed, 5), ", "))
 	}
 	return []finding.Finding{f}
 }
@@ -191,8 +204,10 @@ func turnsOff(api, gv string) bool {
 	return api == gv
 }
 
-// storingGates are feature gates that decide what is written to the store; the value with which each release is counted is its default.
-var storingGates = []string{"AllAlpha", "AllBeta", "DisableAllocatorDualWrite", "MultiCIDRServiceAllocator", "StorageVersionAPI"}
+// storingGates are feature gates that decide what is written to the store; the value with which each release is counted
+// is its default.
+var storingGates = []string{"AllAlpha", "AllBeta", "DisableAllocatorDualWrite", "MultiCIDRServiceAllocator",
+	"StorageVersionAPI"}
 
 func allocatorGates(p *plan.Plan, side pair.Side, value string) []finding.Finding {
 	minor := p.Side(side).Version.Minor
@@ -212,7 +227,8 @@ func allocatorGates(p *plan.Plan, side pair.Side, value string) []finding.Findin
 		if is == fmt.Sprint(byDefault) {
 			continue
 		}
-		found = append(found, finding.Finding{Severity: finding.Warning, Message: fmt.Sprintf("%s: the plan counts with what %s stores by default", entry, minor), Fix: "remove the gate"})
+		found = append(found, finding.Finding{Severity: finding.Warning, Message: fmt.Sprintf("%s: the plan counts "+
+			"with what %s stores by default", entry, minor), Fix: "remove the gate"})
 	}
 	return found
 }

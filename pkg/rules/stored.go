@@ -29,47 +29,64 @@ func storedRules() []rule {
 	return []rule{
 		{finding.Rule{
 			ID: "FUS001", Title: "The legacy side erases fields that it does not know",
-			Why: "Whoever writes an object writes all of it, in the form of its own version. Fields that an older version does not know are dropped " +
-				"when it decodes the object and are gone when it writes it back, even if it only changed the status: a kubelet's heartbeat through " +
-				"the legacy server strips the spec of a pod that was made through the modern one. Custom resources keep their spec.",
+			Why: "Whoever writes an object writes all of it, in the form of its own version. Fields that an older " +
+				"version does not know are dropped " +
+				"when it decodes the object and are gone when it writes it back, even if it only changed the status: " +
+				"a kubelet's heartbeat through " +
+				"the legacy server strips the spec of a pod that was made through the modern one. Custom resources " +
+				"keep their spec.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{
-				Seen:   "one PUT of a pod's status through 1.6.13, the pod made through 1.36.3: topologySpreadConstraints, preemptionPolicy and managedFields were gone from the stored object; a status PUT through 1.10.13 stripped the same",
+				Seen: "one PUT of a pod's status through 1.6.13, the pod made through 1.36.3: " +
+					"topologySpreadConstraints, preemptionPolicy and managedFields were gone from the stored object; " +
+					"a status PUT through 1.10.13 stripped the same",
 				Damage: []string{"TestStatusUpdateErasesFields"},
-				Read:   "generated.pb.go and registry/core/pod/strategy.go of 1.6.13; store.go of apiserver 1.6.13 and 1.36.3",
+				Read: "generated.pb.go and registry/core/pod/strategy.go of 1.6.13; store.go of apiserver 1.6.13 " +
+					"and 1.36.3",
 			},
 			Bad:  example{}.String(),
 			Good: example{layout: "split", legacy: "1.24.17", modern: "1.24.17", network: ""}.String(),
 		}, erasedFields},
 		{finding.Rule{
 			ID: "FUS002", Title: "One side cannot read what the other stores",
-			Why: "One object under a resource's keys that a server cannot decode makes every list of that resource fail and closes every watch: informers " +
-				"never sync, and what depends on them (admission, collectors, controllers) stops. A server chooses the stored version by itself; since 1.14 no " +
+			Why: "One object under a resource's keys that a server cannot decode makes every list of that resource " +
+				"fail and closes every watch: informers " +
+				"never sync, and what depends on them (admission, collectors, controllers) stops. A server chooses " +
+				"the stored version by itself; since 1.14 no " +
 				"flag lowers it.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{
-				Seen:   "1.15.12 and 1.36.3 on one store: one Ingress, CronJob or HorizontalPodAutoscaler written through 1.36.3 makes 1.15.12 answer 500 to every list of that resource; one Deployment patched through 1.10.13 does the same to 1.6.13",
-				Damage: []string{"TestSharedStoreBlindsTheLegacySide", "TestPatchedDeploymentBlindsTheLegacySide"}, Prevention: []string{"TestPairs"},
-				Read: "storage/etcd3/store.go of 1.6.13 and 1.36.3; the golden storage data and install packages of every minor",
+				Seen: "1.15.12 and 1.36.3 on one store: one Ingress, CronJob or HorizontalPodAutoscaler written " +
+					"through 1.36.3 makes 1.15.12 answer 500 to every list of that resource; one Deployment patched " +
+					"through 1.10.13 does the same to 1.6.13",
+				Damage:     []string{"TestSharedStoreBlindsTheLegacySide", "TestPatchedDeploymentBlindsTheLegacySide"},
+				Prevention: []string{"TestPairs"},
+				Read: "storage/etcd3/store.go of 1.6.13 and 1.36.3; the golden storage data and install " +
+					"packages of every minor",
 			},
 			Bad:  example{layout: "shared", modernManager: "-", access: toIngresses}.String(),
 			Good: example{access: toIngresses}.String(),
 		}, unreadable},
 		{finding.Rule{
 			ID: "FUS003", Title: "A watch breaks at objects of a cohabiting group",
-			Why: "Before 1.11 a server lists objects that were stored under another group of the same resource (apps and extensions), and its watch of them ends " +
+			Why: "Before 1.11 a server lists objects that were stored under another group of the same resource (apps " +
+				"and extensions), and its watch of them ends " +
 				"with an error at every such write: informers reconnect for ever and miss what happens in between.",
 			Legacy: kubever.Range{From: 6, To: 13}, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "storage_codec.go of every minor from 1.6 to 1.15; kubernetes#73478"},
-			Bad:      example{legacy: "1.9.11", modern: "1.10.13", more: `owners: [{resources: [networkpolicies.networking.k8s.io, deployments.apps], owner: shared}]`}.String(),
-			Good:     example{legacy: "1.9.11", modern: "1.10.13"}.String(),
+			Bad: example{legacy: "1.9.11", modern: "1.10.13",
+				more: `owners: [{resources: [networkpolicies.networking.k8s.io, deployments.apps], owner: shared}]`}.String(),
+			Good: example{legacy: "1.9.11", modern: "1.10.13"}.String(),
 		}, brokenWatches},
 		{finding.Rule{
 			ID: "FUS030", Title: "The servers delete each other's APIServices",
-			Why: "At start an API server deletes the APIServices of built-in groups that it does not serve itself, and the other server does not make them again " +
-				"before its own next start: groups vanish from its discovery, and with them from its collector, quota and namespace controllers. APIServices " +
+			Why: "At start an API server deletes the APIServices of built-in groups that it does not serve itself, " +
+				"and the other server does not make them again " +
+				"before its own next start: groups vanish from its discovery, and with them from its collector, " +
+				"quota and namespace controllers. APIServices " +
 				"cannot be moved by an override; only different default stores keep them apart.",
-			Legacy: kubever.Range{From: 7, To: kubever.Newest}, Modern: kubever.Range{From: 7, To: kubever.Newest}, Severity: finding.Error,
+			Legacy: kubever.Range{From: 7, To: kubever.Newest}, Modern: kubever.Range{From: 7, To: kubever.Newest},
+			Severity: finding.Error,
 			Evidence: finding.Evidence{
 				Seen:   "starting 1.36.3 on the store of 1.15.12 removes the group extensions from 1.15.12's /apis",
 				Damage: []string{"TestSharedStoreBlindsTheLegacySide"}, Prevention: []string{"TestPairs"},
@@ -80,11 +97,15 @@ func storedRules() []rule {
 		}, sharedAPIServices},
 		{finding.Rule{
 			ID: "FUS031", Title: "The legacy side truncates CRDs",
-			Why: "Every version stores CustomResourceDefinitions as v1beta1, so an old server reads those of a new one and writes them back without the fields that " +
-				"it does not know: versions, conversion, schemas, the record of stored versions. Custom resources are then read in the wrong version.",
-			Legacy: kubever.Range{From: 7, To: 15}, Modern: kubever.Range{From: 8, To: kubever.Newest}, Severity: finding.Error,
+			Why: "Every version stores CustomResourceDefinitions as v1beta1, so an old server reads those of a new " +
+				"one and writes them back without the fields that " +
+				"it does not know: versions, conversion, schemas, the record of stored versions. Custom resources " +
+				"are then read in the wrong version.",
+			Legacy: kubever.Range{From: 7, To: 15}, Modern: kubever.Range{From: 8, To: kubever.Newest},
+			Severity: finding.Error,
 			Evidence: finding.Evidence{
-				Seen:   "30 CRDs of two versions made through 1.36.3 in a row on the store of 1.10.13: 29 were rewritten with one version and without schema",
+				Seen: "30 CRDs of two versions made through 1.36.3 in a row on the store of 1.10.13: 29 were " +
+					"rewritten with one version and without schema",
 				Damage: []string{"TestLegacyTruncatesCRDs"}, Prevention: []string{"TestPairs"},
 				Read: "apiextensions v1beta1 types.go and naming_controller.go of every minor",
 			},
@@ -93,21 +114,26 @@ func storedRules() []rule {
 		}, truncatedCRDs},
 		{finding.Rule{
 			ID: "FUS090", Title: "The modern server writes at start what the legacy side cannot read",
-			Why: "An API server writes by itself when it starts, as a member of system:masters: no policy stops it. Where such an object lies in the legacy side's " +
+			Why: "An API server writes by itself when it starts, as a member of system:masters: no policy stops it. " +
+				"Where such an object lies in the legacy side's " +
 				"sight in a version that it cannot decode, its lists of that resource fail from then on.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{
-				Seen:       "a fresh 1.36.3 writes 57 keys by itself, flow schemas, priority levels, priority classes, leases and APIServices among them",
+				Seen: "a fresh 1.36.3 writes 57 keys by itself, flow schemas, priority levels, priority " +
+					"classes, leases and APIServices among them",
 				Prevention: []string{"TestPairs"},
 				Read:       "post-start hooks of every minor",
 			},
-			Bad:  example{legacy: "1.12.10", modern: "1.36.3", more: `owners: [{resources: [leases.coordination.k8s.io], owner: shared}]`}.String(),
+			Bad: example{legacy: "1.12.10", modern: "1.36.3",
+				more: `owners: [{resources: [leases.coordination.k8s.io], owner: shared}]`}.String(),
 			Good: example{legacy: "1.12.10", modern: "1.36.3"}.String(),
 		}, startupPoison},
 		{finding.Rule{
 			ID: "FUS121", Title: "Admission of one side does not guard writes through the other",
-			Why: "Webhook configurations and admission policies hold for the server in whose store they lie. What a webhook of the legacy side forbids or fills in can be written through " +
-				"the modern server without it, and the other way round. The same holds for PodSecurityPolicies, which the modern server does not know.",
+			Why: "Webhook configurations and admission policies hold for the server in whose store they lie. What a " +
+				"webhook of the legacy side forbids or fills in can be written through " +
+				"the modern server without it, and the other way round. The same holds for PodSecurityPolicies, " +
+				"which the modern server does not know.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "admission plugins of every minor"},
 			Bad:      example{access: toDevelopers("pods")}.String(),
@@ -115,20 +141,27 @@ func storedRules() []rule {
 		}, oneSidedAdmission},
 		{finding.Rule{
 			ID: "FUS122", Title: "Claims and volumes get a finalizer that nobody removes",
-			Why: "Since 1.10 an API server gives claims and volumes a finalizer which a controller removes when they are no longer used. Where neither side runs that controller, deleting " +
+			Why: "Since 1.10 an API server gives claims and volumes a finalizer which a controller removes when they " +
+				"are no longer used. Where neither side runs that controller, deleting " +
 				"one never ends.",
-			Legacy: kubever.Range{From: 6, To: 8}, Modern: kubever.Range{From: 10, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "admission plugin StorageObjectInUseProtection and pkg/controller/volume/pvcprotection of 1.9, 1.10 and 1.36"},
-			Bad:      example{legacy: "1.6.13", modernServer: args("disable-admission-plugins=Priority"), access: toDevelopers("persistentvolumeclaims")}.String(),
-			Good:     example{legacy: "1.6.13", access: toDevelopers("persistentvolumeclaims")}.String(),
+			Legacy: kubever.Range{From: 6, To: 8}, Modern: kubever.Range{From: 10, To: kubever.Newest},
+			Severity: finding.Error,
+			Evidence: finding.Evidence{Read: "admission plugin StorageObjectInUseProtection and " +
+				"pkg/controller/volume/pvcprotection of 1.9, 1.10 and 1.36"},
+			Bad: example{legacy: "1.6.13", modernServer: args("disable-admission-plugins=Priority"),
+				access: toDevelopers("persistentvolumeclaims")}.String(),
+			Good: example{legacy: "1.6.13", access: toDevelopers("persistentvolumeclaims")}.String(),
 		}, stuckVolumes},
 		{finding.Rule{
 			ID: "FUS120", Title: "Unreadable webhook configurations block every write",
-			Why:    "A server whose informer of webhook configurations cannot sync refuses every write: it does not know which webhooks to ask.",
-			Legacy: kubever.Range{From: 9, To: 15}, Modern: kubever.Range{From: 21, To: kubever.Newest}, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "admission/plugin/webhook/generic/webhook.go of 1.15.12; the stored version of every minor"},
-			Bad:      example{layout: "shared", modernManager: "-", access: toWebhooks}.String(),
-			Good:     example{access: toWebhooks}.String(),
+			Why: "A server whose informer of webhook configurations cannot sync refuses every write: it does not " +
+				"know which webhooks to ask.",
+			Legacy: kubever.Range{From: 9, To: 15}, Modern: kubever.Range{From: 21, To: kubever.Newest},
+			Severity: finding.Error,
+			Evidence: finding.Evidence{Read: "admission/plugin/webhook/generic/webhook.go of 1.15.12; the stored " +
+				"version of every minor"},
+			Bad:  example{layout: "shared", modernManager: "-", access: toWebhooks}.String(),
+			Good: example{access: toWebhooks}.String(),
 		}, blockedByWebhooks},
 	}
 }
@@ -158,13 +191,15 @@ func erasedFields(p *plan.Plan) []finding.Finding {
 	}
 	return []finding.Finding{{
 		Subject: "shared resources",
-		Message: fmt.Sprintf("%s erases fields of %s when it writes an object that was made through %s, %d of them at the top of their specs alone", legacy, strings.Join(hit, ", "), modern, lost),
+		Message: fmt.Sprintf("%s erases fields of %s when it writes an object that was made through %s, %d of them "+
+			"at the top of their specs alone", legacy, strings.Join(hit, ", "), modern, lost),
 		Fix:     "do not rely on fields that the legacy version does not know in objects of these kinds",
 		Related: hit,
 	}}
 }
 
-// specType is the type that holds what a client wants of a resource: the spec of its kind, or the kind where it has none.
+// specType is the type that holds what a client wants of a resource: the spec of its kind, or the kind where it has
+// none.
 func specType(r *plan.Resource) string {
 	gv, err := schema.ParseGroupVersion(r.Modern.StoredAs)
 	if err != nil {
@@ -186,13 +221,15 @@ func unreadable(p *plan.Plan) []finding.Finding {
 		}
 		if !slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) && modernWrites(p, r) {
 			found = append(found, finding.Finding{Subject: r.Name,
-				Message: fmt.Sprintf("%s stores them as %s in store %s, which %s cannot decode: one such object and every list of %s through the legacy side fails",
+				Message: fmt.Sprintf("%s stores them as %s in store %s, which %s cannot decode: one such object and "+
+					"every list of %s through the legacy side fails",
 					p.Modern.Version.Minor, r.Modern.StoredAs, r.Modern.Store, p.Legacy.Version.Minor, r.Name),
 				Fix: apart(p, r)})
 		}
 		if !slices.Contains(r.Modern.Decodes, r.Legacy.StoredAs) && legacyWrites(r) && modernReads(p, r) {
 			found = append(found, finding.Finding{Subject: r.Name,
-				Message: fmt.Sprintf("%s stores them as %s in store %s, which %s cannot decode: every list of %s through the modern side fails",
+				Message: fmt.Sprintf("%s stores them as %s in store %s, which %s cannot decode: every list of %s "+
+					"through the modern side fails",
 					p.Legacy.Version.Minor, r.Legacy.StoredAs, r.Legacy.Store, p.Modern.Version.Minor, r.Name),
 				Fix: apart(p, r)})
 		}
@@ -213,7 +250,8 @@ func apart(p *plan.Plan, r *plan.Resource) string {
 	}
 }
 
-// qualified is a resource's name as spec.owners wants it: RESOURCE.GROUP, in a group that the modern side serves where there is one.
+// qualified is a resource's name as spec.owners wants it: RESOURCE.GROUP, in a group that the modern side serves where
+// there is one.
 func qualified(r *plan.Resource) string {
 	group := ""
 	switch {
@@ -243,8 +281,10 @@ func brokenWatches(p *plan.Plan) []finding.Finding {
 	report := func(r *plan.Resource, reader pair.Side, severity finding.Severity) {
 		writer := reader.Other()
 		found = append(found, finding.Finding{Subject: r.Name, Severity: severity, Key: string(reader),
-			Message: fmt.Sprintf("%s stores them as %s; a watch of %s through the %s side, %s, ends at every such write", p.Side(writer).Version.Minor, r.View(writer).StoredAs, r.Name, reader, p.Side(reader).Version.Minor),
-			Fix:     apart(p, r)})
+			Message: fmt.Sprintf("%s stores them as %s; a watch of %s through the %s side, %s, ends at every such "+
+				"write", p.Side(writer).Version.Minor, r.View(writer).StoredAs, r.Name, reader,
+				p.Side(reader).Version.Minor),
+			Fix: apart(p, r)})
 	}
 	for i := range p.Resources {
 		r := &p.Resources[i]
@@ -266,7 +306,8 @@ func sharedAPIServices(p *plan.Plan) []finding.Finding {
 	if r == nil || !r.VisibleToBoth() {
 		return nil
 	}
-	lostByLegacy, lostByModern := without(p.Legacy.Facts.GroupVersions, p.Modern.Facts.GroupVersions), without(p.Modern.Facts.GroupVersions, p.Legacy.Facts.GroupVersions)
+	lostByLegacy, lostByModern := without(p.Legacy.Facts.GroupVersions, p.Modern.Facts.GroupVersions),
+		without(p.Modern.Facts.GroupVersions, p.Legacy.Facts.GroupVersions)
 	lost := slices.Concat(lostByLegacy, lostByModern)
 	if len(lost) == 0 {
 		return nil
@@ -275,7 +316,8 @@ func sharedAPIServices(p *plan.Plan) []finding.Finding {
 	if kubever.BehavesIn(kubever.BehaviourAPIServicesDuel, p.Legacy.Version) {
 		how = "both servers delete and make each other's without end"
 	}
-	return []finding.Finding{{Subject: "apiservices", Message: fmt.Sprintf("both servers keep them in store %s: %s, %s", r.Legacy.Store, how, strings.Join(first(lost, 5), ", ")), Related: lost,
+	return []finding.Finding{{Subject: "apiservices", Message: fmt.Sprintf("both servers keep them in store %s: %s, "+
+		"%s", r.Legacy.Store, how, strings.Join(first(lost, 5), ", ")), Related: lost,
 		Fix: "use layout: split, with a store of the modern side's own: no override moves APIServices"}}
 }
 
@@ -299,8 +341,9 @@ func truncatedCRDs(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{{Subject: "customresourcedefinitions",
-		Message: fmt.Sprintf("both servers keep them in store %s, and %s writes them back without %s", r.Legacy.Store, p.Legacy.Version.Minor, strings.Join(lost, ", ")),
-		Fix:     "use layout: split, with a store of the modern side's own: no override moves CRDs", Related: lost}}
+		Message: fmt.Sprintf("both servers keep them in store %s, and %s writes them back without %s", r.Legacy.Store,
+			p.Legacy.Version.Minor, strings.Join(lost, ", ")),
+		Fix: "use layout: split, with a store of the modern side's own: no override moves CRDs", Related: lost}}
 }
 
 func startupPoison(p *plan.Plan) []finding.Finding {
@@ -311,11 +354,13 @@ func startupPoison(p *plan.Plan) []finding.Finding {
 			continue
 		}
 		for _, key := range p.StartupWrites {
-			if key.Side != pair.Modern || key.Key != r.Key && !strings.HasPrefix(key.Key, r.Key+"/") || reconcilesNothing(p, key.Key) {
+			if key.Side != pair.Modern || key.Key != r.Key && !strings.HasPrefix(key.Key, r.Key+"/") ||
+				reconcilesNothing(p, key.Key) {
 				continue
 			}
 			found = append(found, finding.Finding{Subject: key.Key,
-				Message: fmt.Sprintf("%s writes it at start, as %s, into store %s, where %s cannot read it: its lists of %s fail from then on",
+				Message: fmt.Sprintf("%s writes it at start, as %s, into store %s, where %s cannot read it: its "+
+					"lists of %s fail from then on",
 					p.Modern.Version.Minor, r.Modern.StoredAs, r.Modern.Store, p.Legacy.Version.Minor, r.Name),
 				Fix: apart(p, r)})
 		}
@@ -325,7 +370,8 @@ func startupPoison(p *plan.Plan) []finding.Finding {
 
 // reconcilesNothing reports whether the modern server is told not to write the key, which is one of its own address.
 func reconcilesNothing(p *plan.Plan, key string) bool {
-	own := strings.HasPrefix(key, "services/endpoints/") || strings.HasPrefix(key, "endpointslices/") || strings.HasPrefix(key, "masterleases/")
+	own := strings.HasPrefix(key, "services/endpoints/") || strings.HasPrefix(key, "endpointslices/") ||
+		strings.HasPrefix(key, "masterleases/")
 	value, _ := modernArg(p, kubever.APIServer, "endpoint-reconciler-type")
 	return own && value == "none"
 }
@@ -334,11 +380,13 @@ func blockedByWebhooks(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for _, key := range webhookKeys {
 		r := p.Resource(key)
-		if r == nil || !r.VisibleToBoth() || slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) || len(r.Legacy.Serves) == 0 || !userWrites(p, r) && r.Owner == pair.OwnerLegacy {
+		if r == nil || !r.VisibleToBoth() || slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) ||
+			len(r.Legacy.Serves) == 0 || !userWrites(p, r) && r.Owner == pair.OwnerLegacy {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: r.Name,
-			Message: fmt.Sprintf("one of them stored as %s makes %s refuse every write of anything", r.Modern.StoredAs, p.Legacy.Version.Minor), Fix: apart(p, r)})
+			Message: fmt.Sprintf("one of them stored as %s makes %s refuse every write of anything", r.Modern.StoredAs,
+				p.Legacy.Version.Minor), Fix: apart(p, r)})
 	}
 	return found
 }
@@ -349,7 +397,8 @@ var webhookKeys = []string{"mutatingwebhookconfigurations", "validatingwebhookco
 func oneSidedAdmission(p *plan.Plan) []finding.Finding {
 	var both []string // what can be written through either server
 	for i := range p.Resources {
-		if r := &p.Resources[i]; r.VisibleToBoth() && !r.Pseudo && r.Key != "events" && legacyWrites(r) && len(r.Modern.Serves) > 0 && userWrites(p, r) {
+		if r := &p.Resources[i]; r.VisibleToBoth() && !r.Pseudo && r.Key != "events" && legacyWrites(r) &&
+			len(r.Modern.Serves) > 0 && userWrites(p, r) {
 			both = append(both, r.Name)
 		}
 	}
@@ -360,14 +409,17 @@ func oneSidedAdmission(p *plan.Plan) []finding.Finding {
 	for _, key := range webhookKeys {
 		if r := p.Resource(key); r != nil && !r.VisibleToBoth() && len(r.Modern.Serves) > 0 {
 			found = append(found, finding.Finding{Subject: r.Name, Severity: finding.Info, Related: both,
-				Message: fmt.Sprintf("those of one side are not asked about writes through the other; users may write %s through both", strings.Join(first(both, 5), ", ")),
-				Fix:     fmt.Sprintf("register webhooks that guard %s on both sides", first(both, 1)[0])})
+				Message: fmt.Sprintf("those of one side are not asked about writes through the other; users may "+
+					"write %s through both", strings.Join(first(both, 5), ", ")),
+				Fix: fmt.Sprintf("register webhooks that guard %s on both sides", first(both, 1)[0])})
 		}
 	}
-	if guard := "PodSecurityPolicy"; admits(p, pair.Legacy, guard) && !admits(p, pair.Modern, guard) && slices.Contains(both, "pods") {
+	if guard := "PodSecurityPolicy"; admits(p, pair.Legacy, guard) && !admits(p, pair.Modern, guard) &&
+		slices.Contains(both, "pods") {
 		found = append(found, finding.Finding{Subject: guard,
-			Message: fmt.Sprintf("the legacy server admits pods by it, and users may make pods through the modern server, where it does not hold: %s", p.Modern.Version.Minor),
-			Fix:     "leave pods out of spec.access, or label the namespaces for PodSecurity"})
+			Message: fmt.Sprintf("the legacy server admits pods by it, and users may make pods through the modern "+
+				"server, where it does not hold: %s", p.Modern.Version.Minor),
+			Fix: "leave pods out of spec.access, or label the namespaces for PodSecurity"})
 	}
 	return found
 }
@@ -375,7 +427,8 @@ func oneSidedAdmission(p *plan.Plan) []finding.Finding {
 // admits reports whether a side's API server is told by name to run an admission plugin.
 func admits(p *plan.Plan, side pair.Side, plugin string) bool {
 	for _, flag := range []string{"enable-admission-plugins", "admission-control"} {
-		if value, ok := sideArg(p, side, kubever.APIServer, flag); ok && slices.Contains(strings.Split(value, ","), plugin) {
+		if value, ok := sideArg(p, side, kubever.APIServer, flag); ok &&
+			slices.Contains(strings.Split(value, ","), plugin) {
 			return true
 		}
 	}
@@ -386,17 +439,25 @@ func stuckVolumes(p *plan.Plan) []finding.Finding {
 	const plugin = "StorageObjectInUseProtection"
 	minor := p.Modern.Version.Minor
 	off, _ := modernArg(p, kubever.APIServer, "disable-admission-plugins")
-	if !kubever.Behaves(kubever.BehaviourProtectionFinalizersAdded, minor) || slices.Contains(strings.Split(off, ","), plugin) || !slices.Contains(kubever.AdmissionDefaultOn(minor), plugin) && !admits(p, pair.Modern, plugin) {
+	if !kubever.Behaves(kubever.BehaviourProtectionFinalizersAdded, minor) ||
+		slices.Contains(strings.Split(off, ","), plugin) ||
+		!slices.Contains(kubever.AdmissionDefaultOn(minor), plugin) && !admits(p, pair.Modern, plugin) {
 		return nil
 	}
 	var found []finding.Finding
-	for key, controller := range map[string]string{"persistentvolumeclaims": "persistentvolumeclaim-protection-controller", "persistentvolumes": "persistentvolume-protection-controller"} {
+	for key, controller := range map[string]string{
+		"persistentvolumeclaims": "persistentvolumeclaim-protection-controller",
+		"persistentvolumes":      "persistentvolume-protection-controller",
+	} {
 		r := p.Resource(key)
-		if r == nil || !r.VisibleToBoth() || !modernWrites(p, r) || runs(p, pair.Legacy, controller) || runs(p, pair.Modern, controller) {
+		if r == nil || !r.VisibleToBoth() || !modernWrites(p, r) || runs(p, pair.Legacy, controller) ||
+			runs(p, pair.Modern, controller) {
 			continue
 		}
-		found = append(found, finding.Finding{Subject: key, Message: fmt.Sprintf("those made through %s get a finalizer that no controller of either side removes: deleting one never ends", minor),
-			Fix: fmt.Sprintf("add %s to --disable-admission-plugins of the modern API server, or leave the argument to the plan", plugin)})
+		found = append(found, finding.Finding{Subject: key, Message: fmt.Sprintf("those made through %s get a "+
+			"finalizer that no controller of either side removes: deleting one never ends", minor),
+			Fix: fmt.Sprintf("add %s to --disable-admission-plugins of the modern API server, or leave the argument "+
+				"to the plan", plugin)})
 	}
 	return found
 }

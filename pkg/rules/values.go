@@ -11,8 +11,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// unknownValues reports names in the lists of arguments with which a component does not start: controllers, feature gates and admission
-// plugins that its version does not have, and gates that it does not let anybody set.
+// unknownValues reports names in the lists of arguments with which a component does not start: controllers, feature
+// gates and admission plugins that its version does not have, and gates that it does not let anybody set.
 func unknownValues(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	seen := map[string]bool{}
@@ -34,7 +34,8 @@ func unknownValues(p *plan.Plan) []finding.Finding {
 	return found
 }
 
-// lenient makes a warning of what the release refuses where the component runs with it already, or is a vendor's build, which may know more.
+// lenient makes a warning of what the release refuses where the component runs with it already, or is a vendor's build,
+// which may know more.
 func lenient(p *plan.Plan, c *plan.Component, f finding.Finding) finding.Finding {
 	if side := p.Side(c.Side); side.Existing || side.Version.Suffix != "" {
 		f.Severity = finding.Warning
@@ -69,9 +70,11 @@ func refusedValues(kind string, a plan.Arg, m kubever.Minor) []finding.Finding {
 			state, _ := gate.At(m)
 			switch {
 			case !gate.KnownTo(kind, m):
-				refuse(fmt.Sprintf("%s %s has no feature gate %q and does not start", kind, m, name), name, gateNames(m))
+				refuse(fmt.Sprintf("%s %s has no feature gate %q and does not start", kind, m, name), name,
+					gateNames(m))
 			case state.Locked && value != fmt.Sprint(state.Default):
-				refuse(fmt.Sprintf("%s %s refuses %s: the gate is locked to %v", kind, m, entry, state.Default), "", nil)
+				refuse(fmt.Sprintf("%s %s refuses %s: the gate is locked to %v", kind, m, entry, state.Default), "",
+					nil)
 			}
 		}
 	case "authorization-mode":

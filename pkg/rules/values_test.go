@@ -13,19 +13,32 @@ func TestUnknownValuesOfArguments(t *testing.T) {
 		severity finding.Severity // 0: silent
 		message  string
 	}{
-		"a controller of another version": {example{legacy: "1.6.13", legacyManager: args("controllers=*,-statefulset")}, finding.Error, `no controller "statefulset"`},
-		"the name that 1.6 has":           {example{legacy: "1.6.13", legacyManager: args("controllers=*,-statefuleset")}, 0, ""},
-		"an alias":                        {example{modernManager: args("controllers=deployment,replicaset,root-ca-cert-publisher,job")}, 0, ""},
-		"a gate that nobody has":          {example{modernServer: args("feature-gates=CustomResourceValidaton=true")}, finding.Error, "no feature gate"},
-		"a gate that is locked":           {example{modernServer: args("feature-gates=DisableAllocatorDualWrite=false")}, finding.Error, "locked to true"},
-		"a locked gate as it is":          {example{modernServer: args("feature-gates=DisableAllocatorDualWrite=true,AllAlpha=false")}, 0, ""},
-		"a plugin that went":              {example{modernServer: args("enable-admission-plugins=PodSecurityPolicy")}, finding.Error, `no admission plugin "PodSecurityPolicy"`},
-		"a plugin that is there":          {example{legacyServer: args("enable-admission-plugins=NodeRestriction,PodSecurityPolicy")}, 0, ""},
-		"a mode that nobody has":          {example{legacyServer: args("authorization-mode=Node,RBCA")}, finding.Error, `no authorization mode "RBCA"`},
-		"a reconciler":                    {example{modernServer: args("endpoint-reconciler-type=leases")}, finding.Error, `no reconciler "leases"`},
-		"underscores":                     {example{legacyServer: args("audit_log_path=/var/log/audit.log")}, 0, ""},
-		"a build that runs with it":       {example{legacy: "1.6.13", legacySide: "existing: true", legacyServer: args("acme-magic=1"), legacyManager: args("controllers=*,acme")}, finding.Warning, "a build of its own"},
-		"a vendor's build":                {example{legacy: "1.6.13-acme.4", legacyServer: args("acme-magic=1")}, finding.Warning, "a build of its own"},
+		"a controller of another version": {example{legacy: "1.6.13",
+			legacyManager: args("controllers=*,-statefulset")}, finding.Error, `no controller "statefulset"`},
+		"the name that 1.6 has": {example{legacy: "1.6.13", legacyManager: args("controllers=*,-statefuleset")}, 0,
+			""},
+		"an alias": {
+			example{modernManager: args("controllers=deployment,replicaset,root-ca-cert-publisher,job")}, 0, ""},
+		"a gate that nobody has": {example{modernServer: args("feature-gates=CustomResourceValidaton=true")},
+			finding.Error, "no feature gate"},
+		"a gate that is locked": {example{modernServer: args("feature-gates=DisableAllocatorDualWrite=false")},
+			finding.Error, "locked to true"},
+		"a locked gate as it is": {
+			example{modernServer: args("feature-gates=DisableAllocatorDualWrite=true,AllAlpha=false")}, 0, ""},
+		"a plugin that went": {example{modernServer: args("enable-admission-plugins=PodSecurityPolicy")},
+			finding.Error, `no admission plugin "PodSecurityPolicy"`},
+		"a plugin that is there": {
+			example{legacyServer: args("enable-admission-plugins=NodeRestriction,PodSecurityPolicy")}, 0, ""},
+		"a mode that nobody has": {example{legacyServer: args("authorization-mode=Node,RBCA")}, finding.Error,
+			`no authorization mode "RBCA"`},
+		"a reconciler": {example{modernServer: args("endpoint-reconciler-type=leases")}, finding.Error,
+			`no reconciler "leases"`},
+		"underscores": {example{legacyServer: args("audit_log_path=/var/log/audit.log")}, 0, ""},
+		"a build that runs with it": {example{legacy: "1.6.13", legacySide: "existing: true",
+			legacyServer: args("acme-magic=1"), legacyManager: args("controllers=*,acme")}, finding.Warning,
+			"a build of its own"},
+		"a vendor's build": {example{legacy: "1.6.13-acme.4", legacyServer: args("acme-magic=1")}, finding.Warning,
+			"a build of its own"},
 	} {
 		var found []finding.Finding
 		for _, f := range Check(planOf(t, test.e.String())) {

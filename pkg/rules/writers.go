@@ -15,17 +15,21 @@ import (
 func writerRules() []rule {
 	return []rule{{finding.Rule{
 		ID: "FUS223", Title: "A side goes on writing what the spec gives to the other",
-		Why: "The owner of a resource says which side alone writes it, and the plan runs the modern side's controllers by that. Controllers of the other side that are on go on " +
-			"writing the objects that both see, and so do kubelets through the legacy server: two write where the plan counts with one, and fields that the older of them does not know are lost.",
+		Why: "The owner of a resource says which side alone writes it, and the plan runs the modern side's " +
+			"controllers by that. Controllers of the other side that are on go on " +
+			"writing the objects that both see, and so do kubelets through the legacy server: two write where the " +
+			"plan counts with one, and fields that the older of them does not know are lost.",
 		Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-		Evidence: finding.Evidence{Read: "a rule of our own, from the owners of the spec and what the controllers of every minor write"},
-		Bad:      example{more: "owners: [{resources: [serviceaccounts], owner: modern}]"}.String(),
-		Good:     example{more: "owners: [{resources: [serviceaccounts], owner: modern}]", legacyManager: args("controllers=*,-serviceaccount,-serviceaccount-token,-garbagecollector")}.String(),
+		Evidence: finding.Evidence{Read: "a rule of our own, from the owners of the spec and what the controllers of " +
+			"every minor write"},
+		Bad: example{more: "owners: [{resources: [serviceaccounts], owner: modern}]"}.String(),
+		Good: example{more: "owners: [{resources: [serviceaccounts], owner: modern}]",
+			legacyManager: args("controllers=*,-serviceaccount,-serviceaccount-token,-garbagecollector")}.String(),
 	}, foreignControllers}}
 }
 
-// foreignControllers reports, for each resource that both sides see and one side owns, who of the other side writes it. What acts on
-// everything (garbage collection, the end of namespaces) is judged by rules of its own.
+// foreignControllers reports, for each resource that both sides see and one side owns, who of the other side writes it.
+// What acts on everything (garbage collection, the end of namespaces) is judged by rules of its own.
 func foreignControllers(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for i := range p.Resources {
@@ -39,8 +43,9 @@ func foreignControllers(p *plan.Plan) []finding.Finding {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: r.Name, Related: who,
-			Message: fmt.Sprintf("their owner is %s, and on the %s side %s goes on writing them", r.Owner, other, strings.Join(first(who, 4), ", ")),
-			Fix:     writersFix(r, other, who)})
+			Message: fmt.Sprintf("their owner is %s, and on the %s side %s goes on writing them", r.Owner, other,
+				strings.Join(first(who, 4), ", ")),
+			Fix: writersFix(r, other, who)})
 	}
 	return found
 }
@@ -51,7 +56,8 @@ const kubelets = "every kubelet"
 func writersOf(p *plan.Plan, side pair.Side, key string) []string {
 	var who []string
 	for _, fact := range kubever.Controllers(p.Side(side).Version.Minor) {
-		if c := p.Controller(side, fact.Name); c != nil && c.On && (slices.Contains(fact.Writes, key) || slices.Contains(fact.Deletes, key)) {
+		if c := p.Controller(side, fact.Name); c != nil && c.On &&
+			(slices.Contains(fact.Writes, key) || slices.Contains(fact.Deletes, key)) {
 			who = append(who, c.Name)
 		}
 	}
@@ -71,5 +77,6 @@ func writersFix(r *plan.Resource, side pair.Side, who []string) string {
 	if slices.Contains(who, kubelets) {
 		return fmt.Sprintf("remove %s from spec.owners: kubelets speak to the legacy server", qualified(r))
 	}
-	return fmt.Sprintf("remove %s from spec.owners, or turn these off in --controllers of the %s controller manager", qualified(r), side)
+	return fmt.Sprintf("remove %s from spec.owners, or turn these off in --controllers of the %s controller manager",
+		qualified(r), side)
 }

@@ -55,7 +55,8 @@ func TestForeignWriters(t *testing.T) {
 			}
 			continue
 		}
-		if len(found) != 1 || found[0].Subject != test.subject || !strings.Contains(found[0].Message+strings.Join(found[0].Related, " "), test.says) {
+		if len(found) != 1 || found[0].Subject != test.subject ||
+			!strings.Contains(found[0].Message+strings.Join(found[0].Related, " "), test.says) {
 			t.Errorf("%s: %+v, want one about %s that says %q", test.owners, found, test.subject, test.says)
 		}
 	}
@@ -67,28 +68,48 @@ func TestArgumentsThatChangeWhatIsStored(t *testing.T) {
 		severity finding.Severity // 0: silent
 		says     string
 	}{
-		"stored as the version does":       {example{legacy: "1.10.13", legacyServer: args("storage-versions=apps/v1,batch/v1,extensions/v1beta1")}, 0, ""},
-		"stored in an older version":       {example{legacy: "1.10.13", legacyServer: args("storage-versions=apps/v1beta1")}, finding.Error, "deployments as apps/v1beta1, not apps/v1"},
-		"stored as another group's":        {example{legacy: "1.9.11", legacyServer: args("storage-versions=extensions=apps/v1")}, finding.Error, "deployments as apps/v1, not extensions/v1beta1"},
-		"an older server":                  {example{modernServer: args("emulated-version=kube=1.33")}, finding.Error, "that of 1.33"},
-		"the server that it is":            {example{modernServer: args("emulated-version=kube=1.36")}, 0, ""},
-		"another component's version":      {example{modernServer: args("emulated-version=wardle=1.2")}, 0, ""},
-		"a manager of another version":     {example{modernManager: args("emulated-version=1.34")}, finding.Error, "that of 1.34"},
-		"readable by older servers":        {example{modernServer: args("min-compatibility-version=1.33")}, finding.Error, "servers from 1.33 on"},
-		"readable by the one before":       {example{modernServer: args("min-compatibility-version=1.35")}, 0, ""},
-		"a group that is on besides":       {example{legacyServer: args("runtime-config=batch/v2alpha1=true,api/all=true")}, 0, ""},
-		"a version that is off":            {example{modernServer: args("runtime-config=apps/v1=false")}, finding.Warning, "deployments"},
-		"the group in which they are kept": {example{legacy: "1.10.13", legacyServer: args("runtime-config=apps/v1=false,apps/v1beta1=false,apps/v1beta2=false")}, finding.Error, "deployments as one of extensions/v1beta1, not apps/v1"},
-		"one version of several":           {example{legacy: "1.10.13", legacyServer: args("runtime-config=apps/v1=false")}, finding.Warning, "deployments"},
-		"what is off anyway":               {example{legacy: "1.10.13", legacyServer: args("runtime-config=batch/v2alpha1=false")}, 0, ""},
-		"an unknown group that is off":     {example{modernServer: args("runtime-config=example.org/v1=false")}, 0, ""},
-		"every alpha gate":                 {example{modernServer: args("feature-gates=AllAlpha=true")}, finding.Warning, "AllAlpha=true"},
-		"the new allocator of an old side": {example{legacy: "1.31.14", legacyServer: args("feature-gates=MultiCIDRServiceAllocator=true")}, finding.Warning, "MultiCIDRServiceAllocator=true"},
-		"the gate that keeps the bitmap":   {example{legacy: "1.15.12", modern: "1.34.4", modernServer: args("feature-gates=DisableAllocatorDualWrite=false")}, 0, ""},
-		"a gate that stores nothing":       {example{modernServer: args("feature-gates=WatchList=false")}, 0, ""},
+		"stored as the version does": {example{legacy: "1.10.13",
+			legacyServer: args("storage-versions=apps/v1,batch/v1,extensions/v1beta1")}, 0, ""},
+		"stored in an older version": {example{legacy: "1.10.13",
+			legacyServer: args("storage-versions=apps/v1beta1")}, finding.Error,
+			"deployments as apps/v1beta1, not apps/v1"},
+		"stored as another group's": {example{legacy: "1.9.11",
+			legacyServer: args("storage-versions=extensions=apps/v1")}, finding.Error,
+			"deployments as apps/v1, not extensions/v1beta1"},
+		"an older server": {example{modernServer: args("emulated-version=kube=1.33")}, finding.Error,
+			"that of 1.33"},
+		"the server that it is":       {example{modernServer: args("emulated-version=kube=1.36")}, 0, ""},
+		"another component's version": {example{modernServer: args("emulated-version=wardle=1.2")}, 0, ""},
+		"a manager of another version": {example{modernManager: args("emulated-version=1.34")}, finding.Error,
+			"that of 1.34"},
+		"readable by older servers": {example{modernServer: args("min-compatibility-version=1.33")},
+			finding.Error, "servers from 1.33 on"},
+		"readable by the one before": {example{modernServer: args("min-compatibility-version=1.35")}, 0, ""},
+		"a group that is on besides": {
+			example{legacyServer: args("runtime-config=batch/v2alpha1=true,api/all=true")}, 0, ""},
+		"a version that is off": {example{modernServer: args("runtime-config=apps/v1=false")},
+			finding.Warning, "deployments"},
+		"the group in which they are kept": {example{legacy: "1.10.13",
+			legacyServer: args("runtime-config=apps/v1=false,apps/v1beta1=false,apps/v1beta2=false")}, finding.Error,
+			"deployments as one of extensions/v1beta1, not apps/v1"},
+		"one version of several": {example{legacy: "1.10.13",
+			legacyServer: args("runtime-config=apps/v1=false")}, finding.Warning, "deployments"},
+		"what is off anyway": {
+			example{legacy: "1.10.13", legacyServer: args("runtime-config=batch/v2alpha1=false")}, 0, ""},
+		"an unknown group that is off": {example{modernServer: args("runtime-config=example.org/v1=false")}, 0, ""},
+		"every alpha gate": {example{modernServer: args("feature-gates=AllAlpha=true")},
+			finding.Warning, "AllAlpha=true"},
+		"the new allocator of an old side": {example{legacy: "1.31.14",
+			legacyServer: args("feature-gates=MultiCIDRServiceAllocator=true")}, finding.Warning,
+			"MultiCIDRServiceAllocator=true"},
+		"the gate that keeps the bitmap": {example{legacy: "1.15.12", modern: "1.34.4",
+			modernServer: args("feature-gates=DisableAllocatorDualWrite=false")}, 0, ""},
+		"a gate that stores nothing": {example{modernServer: args("feature-gates=WatchList=false")}, 0, ""},
 	} {
 		found := of(Check(planOf(t, test.e.String())), "FUS225")
-		if test.severity == 0 && len(found) > 0 || test.severity != 0 && (len(found) != 1 || found[0].Severity != test.severity || !strings.Contains(found[0].Message, test.says)) {
+		if test.severity == 0 && len(found) > 0 ||
+			test.severity != 0 && (len(found) != 1 || found[0].Severity != test.severity ||
+				!strings.Contains(found[0].Message, test.says)) {
 			t.Errorf("%s: %+v, want severity %v with %q", name, found, test.severity, test.says)
 		}
 	}
@@ -102,8 +123,9 @@ func TestAccessToTheSystemsAccounts(t *testing.T) {
 		e        example
 		subjects string
 	}{
-		"one namespace":           {rule(`resources: [secrets, pods, serviceaccounts], namespaces: [shop]`), ""},
-		"the system's own":        {rule(`resources: [secrets, pods, serviceaccounts], namespaces: [kube-system]`), "pods secrets serviceaccounts"},
+		"one namespace": {rule(`resources: [secrets, pods, serviceaccounts], namespaces: [shop]`), ""},
+		"the system's own": {rule(`resources: [secrets, pods, serviceaccounts], namespaces: [kube-system]`),
+			"pods secrets serviceaccounts"},
 		"all of them":             {rule(`resources: ["*"]`), "pods secrets serviceaccounts"},
 		"reading pods":            {rule(`resources: [pods, serviceaccounts], readOnly: true`), ""},
 		"reading secrets":         {rule(`resources: [secrets], readOnly: true`), "secrets"},
@@ -127,8 +149,9 @@ func TestReadsWithoutQuorum(t *testing.T) {
 		e        example
 		severity finding.Severity // 0: silent
 	}{
-		"the plan's own 1.6":              {example{legacy: "1.6.13"}, 0},
-		"1.6 told not to":                 {example{legacy: "1.6.13", legacyServer: args("etcd-quorum-read=false")}, 0}, // the plan insists
+		"the plan's own 1.6": {example{legacy: "1.6.13"}, 0},
+		// the plan insists
+		"1.6 told not to":                 {example{legacy: "1.6.13", legacyServer: args("etcd-quorum-read=false")}, 0},
 		"a running 1.6":                   {running("1.6.13", args("secure-port=6443")), finding.Warning},
 		"a running 1.8 told not to":       {running("1.8.15", args("etcd_quorum_read=false")), finding.Warning},
 		"a running 1.8 that has a quorum": {running("1.8.15", args("etcd-quorum-read=true")), 0},
@@ -137,7 +160,8 @@ func TestReadsWithoutQuorum(t *testing.T) {
 		"1.15, which has no such flag":    {example{}, 0},
 	} {
 		found := of(Check(planOf(t, test.e.String())), "FUS226")
-		if test.severity == 0 && len(found) > 0 || test.severity != 0 && (len(found) != 1 || found[0].Severity != test.severity) {
+		if test.severity == 0 && len(found) > 0 ||
+			test.severity != 0 && (len(found) != 1 || found[0].Severity != test.severity) {
 			t.Errorf("%s: %+v, want severity %v", name, found, test.severity)
 		}
 	}
@@ -150,17 +174,23 @@ func TestDangersInOtherWords(t *testing.T) {
 		rule   string
 		silent bool
 	}{
-		"CBOR among all alpha gates":           {example{modernServer: args("feature-gates=AllAlpha=true")}, "FUS072", false},
-		"all alpha gates but that one":         {example{modernServer: args("feature-gates=AllAlpha=true,CBORServingAndStorage=false")}, "FUS072", true},
-		"all alpha gates of an older server":   {example{modern: "1.30.14", modernServer: args("feature-gates=AllAlpha=true")}, "FUS072", true},
+		"CBOR among all alpha gates": {example{modernServer: args("feature-gates=AllAlpha=true")}, "FUS072",
+			false},
+		"all alpha gates but that one": {
+			example{modernServer: args("feature-gates=AllAlpha=true,CBORServingAndStorage=false")}, "FUS072", true},
+		"all alpha gates of an older server": {
+			example{modern: "1.30.14", modernServer: args("feature-gates=AllAlpha=true")}, "FUS072", true},
 		"new kubelets over an old controller":  {example{legacy: "1.12.10", kubelet: "1.17.17"}, "FUS084", false},
 		"new kubelets over one that reads":     {example{legacy: "1.13.12", kubelet: "1.17.17"}, "FUS084", true},
 		"Jobs that nobody may make":            {example{modernManager: "-"}, "FUS134", true},
 		"pods that nobody may make":            {example{legacy: "1.10.13"}, "FUS161", true},
 		"pods that nobody may make, and loses": {example{}, "FUS164", true},
 		"Deployments and their controller":     {example{access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [apps], resources: [deployments]}]`}, "FUS164", false},
-		"Deployments without a controller":     {example{modernManager: "-", access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [apps], resources: [deployments]}]`}, "FUS164", true},
-		"an issuer that the legacy side lacks": {example{legacy: "1.15.12", legacySide: "existing: true", legacyServer: args("authorization-mode=RBAC"), access: toDevelopers("pods")}, "FUS161", false},
+		"Deployments without a controller": {example{modernManager: "-",
+			access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [apps], resources: [deployments]}]`},
+			"FUS164", true},
+		"an issuer that the legacy side lacks": {example{legacy: "1.15.12", legacySide: "existing: true",
+			legacyServer: args("authorization-mode=RBAC"), access: toDevelopers("pods")}, "FUS161", false},
 	} {
 		if found := of(Check(planOf(t, test.e.String())), test.rule); (len(found) == 0) != test.silent {
 			t.Errorf("%s: %s = %+v, want silence = %v", name, test.rule, found, test.silent)

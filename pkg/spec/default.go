@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Default fills what the file leaves out, as the comments of the types say. It changes f, and changes nothing when it is called
-// again. Values that cannot be derived stay empty; Validate says so.
+// Default fills what the file leaves out, as the comments of the types say. It changes f, and changes nothing when it
+// is called again. Values that cannot be derived stay empty; Validate says so.
 func (f *File) Default() {
 	s := &f.Spec
 	setDefault(&s.Layout, LayoutSplit)
@@ -66,8 +66,8 @@ func (p *Pods) setDefaults(n *Network) {
 	if len(ranges) == 0 {
 		ranges = n.ServiceCIDRs
 	}
-	// The first address of a range is that of the service kubernetes. The one after it is in the part of the range that allocators
-	// leave alone as long as they can.
+	// The first address of a range is that of the service kubernetes. The one after it is in the part of the range that
+	// allocators leave alone as long as they can.
 	if prefix, err := netip.ParsePrefix(ranges[0]); err == nil {
 		p.Service.ClusterIP = prefix.Masked().Addr().Next().Next().String()
 	}
@@ -123,8 +123,8 @@ func (s *Store) setDefaults(pki string) {
 	}
 }
 
-// defaultTLS gives https stores without files of their own those of the first store that has some: an API server shows one identity to all
-// its stores.
+// defaultTLS gives https stores without files of their own those of the first store that has some: an API server shows
+// one identity to all its stores.
 func (s *Spec) defaultTLS() {
 	first := slices.IndexFunc(s.Stores, func(store Store) bool {
 		t := store.TLS // one that will be refused is refused once

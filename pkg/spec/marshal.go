@@ -11,13 +11,13 @@ import (
 	"github.com/kubefusion/fusionctl/internal/strictyaml"
 )
 
-// Marshal prints the file as YAML, fields in the order of the types. Load reads the same File from it, once the defaults are
-// filled; empty lists and empty fields are left out where they mean the same.
+// Marshal prints the file as YAML, fields in the order of the types. Load reads the same File from it, once the
+// defaults are filled; empty lists and empty fields are left out where they mean the same.
 func Marshal(f *File) ([]byte, error) { return MarshalWithComments(f, nil) }
 
-// MarshalWithComments prints the file as Marshal does, and before each field whose path is a key of comments that text, without
-// "#" and of any number of lines. A comment on a field that is left out because it is empty makes the field appear.
-// Shape:  {"spec.access": "Fill in who may do what through the modern server."}
+// MarshalWithComments prints the file as Marshal does, and before each field whose path is a key of comments that text,
+// without "#" and of any number of lines. A comment on a field that is left out because it is empty makes the field
+// appear. Shape: {"spec.access": "Fill in who may do what through the modern server."}
 func MarshalWithComments(f *File, comments map[string]string) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)

@@ -17,9 +17,9 @@ var skeletonText string
 // etcdRelease is the release of etcd that a new store gets. API servers from 1.6 to 1.36 were run on it.
 const etcdRelease = "3.6.8"
 
-// Skeleton writes a commented spec of the layout for a pair of versions, to start from; Load accepts it as it is. A version
-// without a patch becomes the release that the tables were read from.
-// Errors: a modern version that is older than the legacy one, an unknown layout.
+// Skeleton writes a commented spec of the layout for a pair of versions, to start from; Load accepts it as it is. A
+// version without a patch becomes the release that the tables were read from. Errors: a modern version that is older
+// than the legacy one, an unknown layout.
 func Skeleton(layout Layout, legacy, modern kubever.Version) ([]byte, error) {
 	if !slices.Contains(Layouts, string(layout)) {
 		return nil, fmt.Errorf("layout %q: want shared or split", layout)
@@ -49,19 +49,21 @@ func Skeleton(layout Layout, legacy, modern kubever.Version) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// NeedsOwnRange reports whether the modern side needs a service range of its own: the legacy version finds free addresses in a bitmap
-// that the modern one cannot be made to write.
+// NeedsOwnRange reports whether the modern side needs a service range of its own: the legacy version finds free
+// addresses in a bitmap that the modern one cannot be made to write.
 func NeedsOwnRange(legacy, modern kubever.Minor) bool {
 	notes := kubever.AllocatorsIn(modern)
 	return !kubever.AllocatorsIn(legacy).Objects && !notes.Bitmap && notes.KeepBitmap == ""
 }
 
-// NeedsPods reports whether pods of the modern side never start unless they are given another token: kubelets of the legacy version know the
-// projected one and refuse to mount it, and the modern server cannot be told to leave it out.
+// NeedsPods reports whether pods of the modern side never start unless they are given another token: kubelets of the
+// legacy version know the projected one and refuse to mount it, and the modern server cannot be told to leave it out.
 func NeedsPods(layout Layout, legacy, modern kubever.Minor) bool {
 	gate, known := kubever.Gate("BoundServiceAccountTokenVolume").At(modern)
-	return layout == LayoutSplit && kubever.Behaves(kubever.BehaviourTokenVolumeProjected, modern) && (!known || gate.Locked) &&
-		kubever.Behaves(kubever.BehaviourTokenProjectionKept, legacy) && !kubever.Behaves(kubever.BehaviourTokenProjectionMountable, legacy)
+	return layout == LayoutSplit && kubever.Behaves(kubever.BehaviourTokenVolumeProjected, modern) &&
+		(!known || gate.Locked) &&
+		kubever.Behaves(kubever.BehaviourTokenProjectionKept, legacy) &&
+		!kubever.Behaves(kubever.BehaviourTokenProjectionMountable, legacy)
 }
 
 // release names a release of the version: itself when it has a patch.
@@ -72,8 +74,8 @@ func release(v kubever.Version) string {
 	return kubever.Release(v.Minor)
 }
 
-// storedAlike lists the resources outside the core group that both minors serve and write to etcd in one group and version, as
-// RESOURCE.GROUP, sorted.
+// storedAlike lists the resources outside the core group that both minors serve and write to etcd in one group and
+// version, as RESOURCE.GROUP, sorted.
 func storedAlike(legacy, modern kubever.Minor) []string {
 	var names []string
 	for _, r := range kubever.Resources() {

@@ -13,7 +13,8 @@ import (
 func TestSkeletonLoads(t *testing.T) {
 	for _, layout := range []spec.Layout{spec.LayoutShared, spec.LayoutSplit} {
 		for _, legacy := range kubever.Minors() {
-			for _, modern := range []kubever.Minor{kubever.Oldest, legacy - 1, legacy, legacy + 1, legacy + 4, kubever.Newest} {
+			for _, modern := range []kubever.Minor{kubever.Oldest, legacy - 1, legacy, legacy + 1, legacy + 4,
+				kubever.Newest} {
 				if !modern.Known() {
 					continue
 				}
@@ -31,8 +32,10 @@ func TestSkeletonLoads(t *testing.T) {
 				if err != nil {
 					t.Fatalf("Load(Skeleton(%s, %s, %s)): %v", layout, legacy, modern, err)
 				}
-				if got := file.Spec; got.Layout != layout || got.Legacy.Version.Minor != legacy || got.Modern.Version.Minor != modern {
-					t.Errorf("Skeleton(%s, %s, %s) is %s, %s, %s", layout, legacy, modern, got.Layout, got.Legacy.Version, got.Modern.Version)
+				if got := file.Spec; got.Layout != layout || got.Legacy.Version.Minor != legacy ||
+					got.Modern.Version.Minor != modern {
+					t.Errorf("Skeleton(%s, %s, %s) is %s, %s, %s", layout, legacy, modern, got.Layout,
+						got.Legacy.Version, got.Modern.Version)
 				}
 			}
 		}

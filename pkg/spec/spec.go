@@ -1,5 +1,5 @@
-// Package spec is the user's file: one fused control plane, decoded strictly, defaulted and validated. Nothing else in fusionctl
-// reads this YAML, and nothing here knows what follows from it: that is pkg/plan.
+// Package spec is the user's file: one fused control plane, decoded strictly, defaulted and validated. Nothing else in
+// fusionctl reads this YAML, and nothing here knows what follows from it: that is pkg/plan.
 package spec
 
 import (
@@ -24,7 +24,8 @@ type File struct {
 	lines Lines // where the fields stand, when the file was read from a text
 }
 
-// Metadata names the fused control plane. The name is a DNS label; file names, units and pods of the modern side do not depend on it.
+// Metadata names the fused control plane. The name is a DNS label; file names, units and pods of the modern side do not
+// depend on it.
 type Metadata struct {
 	Name string `json:"name"`
 }
@@ -39,13 +40,17 @@ type Spec struct {
 	Stores  []Store `json:"stores"`  // at least one
 	Legacy  Side    `json:"legacy"`  //
 	Modern  Side    `json:"modern"`  //
-	// Controllers says how fusionctl's own controllers run, which see both sides. The plan decides whether they are needed; left out, they
-	// run with the defaults then.
-	Controllers *Controllers         `json:"controllers,omitempty"`
-	Owners      []Owning             `json:"owners,omitempty"` // overrides of the layout's owners; the last entry that names a resource wins
-	Pods        *Pods                `json:"pods,omitempty"`   // absent: pods that are made through the modern server are left as they are
-	Access      []Access             `json:"access"`           // what the policy of the modern server allows to its users
-	Accept      []finding.Acceptance `json:"accept,omitempty"` // findings that the owner of the file takes responsibility for
+	// Controllers says how fusionctl's own controllers run, which see both sides. The plan decides whether they are
+	// needed; left out, they run with the defaults then.
+	Controllers *Controllers `json:"controllers,omitempty"`
+	// overrides of the layout's owners; the last entry that names a resource wins
+	Owners []Owning `json:"owners,omitempty"`
+	// absent: pods that are made through the modern server are left as they are
+	Pods *Pods `json:"pods,omitempty"`
+	// what the policy of the modern server allows to its users
+	Access []Access `json:"access"`
+	// findings that the owner of the file takes responsibility for
+	Accept []finding.Acceptance `json:"accept,omitempty"`
 }
 
 // Layout is a set of defaults for owners and locations.
@@ -53,7 +58,8 @@ type Layout string
 
 const (
 	LayoutShared Layout = "shared" // both sides keep everything in one store
-	LayoutSplit  Layout = "split"  // the modern side has a store of its own; the core resources are shared through overrides
+	// the modern side has a store of its own; the core resources are shared through overrides
+	LayoutSplit Layout = "split"
 )
 
 // Layouts lists the layouts, for help texts and validation.
@@ -86,9 +92,9 @@ type Kubelet struct {
 // Network is what both sides must agree on.
 type Network struct {
 	ServiceCIDRs []string `json:"serviceCIDRs"` // one, or one of each IP family; default 10.96.0.0/12
-	// ModernServiceCIDRs is a range from which the modern server alone gives out addresses, apart from ServiceCIDRs; default: the
-	// same as ServiceCIDRs. Versions that no longer write the bitmap in which old servers note what they gave out need it,
-	// or the same address is given out twice.
+	// ModernServiceCIDRs is a range from which the modern server alone gives out addresses, apart from ServiceCIDRs;
+	// default: the same as ServiceCIDRs. Versions that no longer write the bitmap in which old servers note what they
+	// gave out need it, or the same address is given out twice.
 	ModernServiceCIDRs []string `json:"modernServiceCIDRs,omitempty"`
 	NodePortRange      string   `json:"nodePortRange,omitempty"` // FROM-TO, both included; default 30000-32767
 	PodCIDR            string   `json:"podCIDR,omitempty"`       // "" when something else gives out pod addresses
@@ -97,18 +103,29 @@ type Network struct {
 
 // PKI is where the certificates and keys are on every host. Paths are those that the components see.
 type PKI struct {
-	Directory               string   `json:"directory"`                          // absolute; default /etc/kubernetes/pki
-	CA                      string   `json:"ca,omitempty"`                       // the cluster's CA; default DIRECTORY/ca.crt
-	CAKey                   string   `json:"caKey,omitempty"`                    // signs kubelet certificates; default DIRECTORY/ca.key
-	ServiceAccountKey       string   `json:"serviceAccountKey,omitempty"`        // private, signs tokens; default DIRECTORY/sa.key
-	ServiceAccountPublic    []string `json:"serviceAccountPublicKeys,omitempty"` // verify tokens; default [DIRECTORY/sa.pub]
-	ServiceAccountIssuer    string   `json:"serviceAccountIssuer,omitempty"`     // default https://kubernetes.default.svc.CLUSTERDOMAIN
-	RequestHeaderCA         string   `json:"requestHeaderCA,omitempty"`          // default DIRECTORY/front-proxy-ca.crt
-	ProxyClientCert         string   `json:"proxyClientCert,omitempty"`          // default DIRECTORY/front-proxy-client.crt
-	ProxyClientKey          string   `json:"proxyClientKey,omitempty"`           // default DIRECTORY/front-proxy-client.key
-	KubeletClientCert       string   `json:"kubeletClientCert,omitempty"`        // default DIRECTORY/apiserver-kubelet-client.crt
-	KubeletClientKey        string   `json:"kubeletClientKey,omitempty"`         // default DIRECTORY/apiserver-kubelet-client.key
-	EncryptionConfiguration string   `json:"encryptionConfiguration,omitempty"`  // the file for both sides; "" for no encryption at rest
+	// absolute; default /etc/kubernetes/pki
+	Directory string `json:"directory"`
+	// the cluster's CA; default DIRECTORY/ca.crt
+	CA string `json:"ca,omitempty"`
+	// signs kubelet certificates; default DIRECTORY/ca.key
+	CAKey string `json:"caKey,omitempty"`
+	// private, signs tokens; default DIRECTORY/sa.key
+	ServiceAccountKey string `json:"serviceAccountKey,omitempty"`
+	// verify tokens; default [DIRECTORY/sa.pub]
+	ServiceAccountPublic []string `json:"serviceAccountPublicKeys,omitempty"`
+	// default https://kubernetes.default.svc.CLUSTERDOMAIN
+	ServiceAccountIssuer string `json:"serviceAccountIssuer,omitempty"`
+	RequestHeaderCA      string `json:"requestHeaderCA,omitempty"` // default DIRECTORY/front-proxy-ca.crt
+	// default DIRECTORY/front-proxy-client.crt
+	ProxyClientCert string `json:"proxyClientCert,omitempty"`
+	// default DIRECTORY/front-proxy-client.key
+	ProxyClientKey string `json:"proxyClientKey,omitempty"`
+	// default DIRECTORY/apiserver-kubelet-client.crt
+	KubeletClientCert string `json:"kubeletClientCert,omitempty"`
+	// default DIRECTORY/apiserver-kubelet-client.key
+	KubeletClientKey string `json:"kubeletClientKey,omitempty"`
+	// the file for both sides; "" for no encryption at rest
+	EncryptionConfiguration string `json:"encryptionConfiguration,omitempty"`
 }
 
 // TLS names the files with which a component of the control plane speaks to a server. All three are set, or none is.
@@ -120,12 +137,14 @@ type TLS struct {
 
 // Store is an etcd cluster.
 type Store struct {
-	Name      string       `json:"name"`                           // a DNS label
-	Endpoints []string     `json:"endpoints"`                      // URLs, one per member: https://10.0.0.11:2379
-	Prefix    string       `json:"prefix,omitempty"`               // default /registry; the same for every store
-	TLS       *TLS         `json:"tls,omitempty"`                  // of https endpoints; default that of the first store that has one
-	Version   string       `json:"version,omitempty" scalar:"any"` // etcd's version where it is known: 3.4.23
-	Managed   *ManagedEtcd `json:"managed,omitempty"`              // absent: the store exists and is run by somebody else
+	Name      string   `json:"name"`             // a DNS label
+	Endpoints []string `json:"endpoints"`        // URLs, one per member: https://10.0.0.11:2379
+	Prefix    string   `json:"prefix,omitempty"` // default /registry; the same for every store
+	// of https endpoints; default that of the first store that has one
+	TLS     *TLS   `json:"tls,omitempty"`
+	Version string `json:"version,omitempty" scalar:"any"` // etcd's version where it is known: 3.4.23
+	// absent: the store exists and is run by somebody else
+	Managed *ManagedEtcd `json:"managed,omitempty"`
 }
 
 // ManagedEtcd makes fusionctl render the members of a store, one on every host.
@@ -133,8 +152,9 @@ type ManagedEtcd struct {
 	Version string `json:"version" scalar:"any"` // 3.6.8
 	DataDir string `json:"dataDir"`              // absolute
 	Image   string `json:"image,omitempty"`      // default registry.k8s.io/etcd:VERSION-0
-	// ServerTLS and PeerTLS are the members' own certificates; both default to files of PKI.Directory named for the store:
-	// DIRECTORY/etcd-STORE/{server.crt,server.key} and {peer.crt,peer.key}, of the CA that the store's TLS names.
+	// ServerTLS and PeerTLS are the members' own certificates; both default to files of PKI.Directory named for the
+	// store: DIRECTORY/etcd-STORE/{server.crt,server.key} and {peer.crt,peer.key}, of the CA that the store's TLS
+	// names.
 	ServerTLS *TLS `json:"serverTLS,omitempty"`
 	PeerTLS   *TLS `json:"peerTLS,omitempty"`
 	PeerPort  int  `json:"peerPort,omitempty"` // default: the client port + 1
@@ -143,12 +163,13 @@ type ManagedEtcd struct {
 // Side is the legacy or the modern half.
 type Side struct {
 	Version kubever.Version `json:"version"`
-	// Image runs every component of the side (a hyperkube), unless a component names its own. When both are empty, each component
-	// has its release image: registry.k8s.io/kube-apiserver:vVERSION.
+	// Image runs every component of the side (a hyperkube), unless a component names its own. When both are empty, each
+	// component has its release image: registry.k8s.io/kube-apiserver:vVERSION.
 	Image string `json:"image,omitempty"`
-	Store string `json:"store"` // the default store, by name; default core, and modern for the modern side of a split layout
-	// Existing says that the components run already with the arguments in extraArgs: a plan takes these as they are and changes
-	// only what it can show to be needed. Only the legacy side may be existing.
+	// the default store, by name; default core, and modern for the modern side of a split layout
+	Store string `json:"store"`
+	// Existing says that the components run already with the arguments in extraArgs: a plan takes these as they are and
+	// changes only what it can show to be needed. Only the legacy side may be existing.
 	Existing          bool       `json:"existing,omitempty"`
 	APIServer         *APIServer `json:"apiServer"`                   // required
 	ControllerManager *Component `json:"controllerManager,omitempty"` // absent: not rendered
@@ -157,9 +178,11 @@ type Side struct {
 
 // Component is what may be said about any component of a side.
 type Component struct {
-	Image       string   `json:"image,omitempty"`       //
-	Command     []string `json:"command,omitempty"`     // what comes before the arguments; default the component's binary name
-	ExtraArgs   []Arg    `json:"extraArgs,omitempty"`   // in order; an argument named here replaces the plan's own of that name
+	Image string `json:"image,omitempty"` //
+	// what comes before the arguments; default the component's binary name
+	Command []string `json:"command,omitempty"`
+	// in order; an argument named here replaces the plan's own of that name
+	ExtraArgs   []Arg    `json:"extraArgs,omitempty"`
 	ExtraMounts []Mount  `json:"extraMounts,omitempty"` //
 	ExtraEnv    []EnvVar `json:"extraEnv,omitempty"`    //
 	Kubeconfig  string   `json:"kubeconfig,omitempty"`  // where the component's kubeconfig lies on the host
@@ -168,18 +191,19 @@ type Component struct {
 // APIServer is a side's API server.
 type APIServer struct {
 	Component `json:",inline"`
-	Port      int    `json:"port,omitempty"`        // secure port; default 6443 legacy, 7443 modern
-	Cert      string `json:"cert,omitempty"`        // serving certificate; default DIRECTORY/apiserver.crt, of the modern side DIRECTORY/modern/apiserver.crt
-	Key       string `json:"key,omitempty"`         // default as Cert, with .key
-	Address   string `json:"bindAddress,omitempty"` // default 0.0.0.0, or :: when a host has an IPv6 address
+	Port      int `json:"port,omitempty"` // secure port; default 6443 legacy, 7443 modern
+	// serving certificate; default DIRECTORY/apiserver.crt, of the modern side DIRECTORY/modern/apiserver.crt
+	Cert    string `json:"cert,omitempty"`
+	Key     string `json:"key,omitempty"`         // default as Cert, with .key
+	Address string `json:"bindAddress,omitempty"` // default 0.0.0.0, or :: when a host has an IPv6 address
 }
 
-// Controllers is `fusionctl controllers` as a component of the control plane: a garbage collector and a namespace controller that see both
-// sides, one process on each of its hosts, of which one acts.
+// Controllers is `fusionctl controllers` as a component of the control plane: a garbage collector and a namespace
+// controller that see both sides, one process on each of its hosts, of which one acts.
 type Controllers struct {
 	Disabled bool `json:"disabled,omitempty"` // not rendered even where the plan needs them
-	// Image has fusionctl in its PATH. Without one a pod runs the host's own program, Binary, in the image of the modern API server, which
-	// is on the host already.
+	// Image has fusionctl in its PATH. Without one a pod runs the host's own program, Binary, in the image of the
+	// modern API server, which is on the host already.
 	Image     string   `json:"image,omitempty"`
 	Binary    string   `json:"binary,omitempty"`    // the program on every host; default /usr/local/bin/fusionctl
 	Port      int      `json:"port,omitempty"`      // of health and metrics, on loopback; default 10270
@@ -188,7 +212,8 @@ type Controllers struct {
 }
 
 // ControllersFlags are the flags of `fusionctl controllers` that extraArgs may name; the plan says the others.
-var ControllersFlags = []string{"changes-per-second", "delete-orphans", "dry-run", "leader-elect", "qps", "verbose", "workers"}
+var ControllersFlags = []string{"changes-per-second", "delete-orphans", "dry-run", "leader-elect", "qps", "verbose",
+	"workers"}
 
 // Arg is one argument of a component, --NAME=VALUE.
 type Arg struct {
@@ -212,15 +237,17 @@ type EnvVar struct {
 // Owning gives resources to an owner.
 // Shape:  {resources: [ingresses.extensions, "*.networking.k8s.io", pods], owner: legacy}
 type Owning struct {
-	Resources []string `json:"resources"` // RESOURCE.GROUP, *.GROUP; the core group has no suffix; "*." is the whole core group
+	// RESOURCE.GROUP, *.GROUP; the core group has no suffix; "*." is the whole core group
+	Resources []string `json:"resources"`
 	Owner     Owner    `json:"owner"`
 }
 
-// Pods makes the pods that are made through the modern server find it, with a token that the kubelets can mount. {} is enough.
+// Pods makes the pods that are made through the modern server find it, with a token that the kubelets can mount. {} is
+// enough.
 type Pods struct {
 	Service ModernService `json:"service"`
-	// SideLabel is a label, with the value "modern", of the pods and of the pod templates that are made through the modern server;
-	// default kubefusion.dev/side.
+	// SideLabel is a label, with the value "modern", of the pods and of the pod templates that are made through the
+	// modern server; default kubefusion.dev/side.
 	SideLabel string    `json:"sideLabel,omitempty"`
 	Admission Admission `json:"admission"`
 	// UnknownFields says what happens to pods and templates with fields that the legacy side drops; default warn.
@@ -231,8 +258,8 @@ type Pods struct {
 type ModernService struct {
 	Namespace string `json:"namespace,omitempty"` // default default
 	Name      string `json:"name,omitempty"`      // default kubernetes-modern
-	// ClusterIP is its address, in the serving certificate of the modern server and in the environment of pods; default the second
-	// address of modernServiceCIDRs or, without them, of serviceCIDRs.
+	// ClusterIP is its address, in the serving certificate of the modern server and in the environment of pods; default
+	// the second address of modernServiceCIDRs or, without them, of serviceCIDRs.
 	ClusterIP string `json:"clusterIP,omitempty"`
 }
 
@@ -240,7 +267,8 @@ type ModernService struct {
 type Admission struct {
 	FailurePolicy  FailurePolicy `json:"failurePolicy,omitempty"`  // when nobody answers; default Fail
 	TimeoutSeconds int           `json:"timeoutSeconds,omitempty"` // 1 to 30; default 5
-	Port           int           `json:"port,omitempty"`           // where fusionctl controllers answer, on every host; default 10271
+	// where fusionctl controllers answer, on every host; default 10271
+	Port int `json:"port,omitempty"`
 }
 
 // FailurePolicy says what becomes of a request about which the webhook did not answer.
@@ -279,7 +307,8 @@ type Access struct {
 	ReadOnly         bool      `json:"readOnly,omitempty"`
 }
 
-// Subject is who may: {kind: Group, name: "system:authenticated"}, {kind: ServiceAccount, namespace: istio-system, name: istiod}.
+// Subject is who may: {kind: Group, name: "system:authenticated"}, {kind: ServiceAccount, namespace: istio-system,
+// name: istiod}.
 type Subject struct {
 	Kind      string `json:"kind"` // User, Group or ServiceAccount
 	Name      string `json:"name"`

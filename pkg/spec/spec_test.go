@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestLoad reads every case. A good file is shown with all of its defaults, and what was shown is read back as the same file;
-// a bad one is shown as its problems.
+// TestLoad reads every case. A good file is shown with all of its defaults, and what was shown is read back as the same
+// file; a bad one is shown as its problems.
 func TestLoad(t *testing.T) {
 	golden.Cases(t, "testdata/*.txtar", func(t *testing.T, c *golden.Case) {
 		file, err := spec.Load("spec.yaml", c.Input("spec.yaml"))
@@ -67,7 +67,8 @@ func TestParseBoundsWhatItReports(t *testing.T) {
 	_, err := spec.Load("spec.yaml", []byte(text.String()))
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) != 101 || lines[100] != "spec.yaml: 4900 more problems are left out" {
-		t.Errorf("Load(5000 unknown fields) reports %d lines, the last %q; want 100 and a count", len(lines), lines[len(lines)-1])
+		t.Errorf("Load(5000 unknown fields) reports %d lines, the last %q; want 100 and a count", len(lines),
+			lines[len(lines)-1])
 	}
 }
 
@@ -201,10 +202,14 @@ spec:
 		t.Fatal(err)
 	}
 	modern := f.Spec.Stores[1]
-	if modern.TLS == nil || *modern.TLS != (spec.TLS{CA: "/ca", Cert: "/cert", Key: "/key"}) || modern.Managed.ServerTLS.CA != "/ca" {
-		t.Errorf("the modern store's files are %v, its members trust %v; want those of the core store", modern.TLS, modern.Managed.ServerTLS)
+	if modern.TLS == nil || *modern.TLS != (spec.TLS{CA: "/ca", Cert: "/cert", Key: "/key"}) ||
+		modern.Managed.ServerTLS.CA != "/ca" {
+		t.Errorf("the modern store's files are %v, its members trust %v; want those of the core store", modern.TLS,
+			modern.Managed.ServerTLS)
 	}
-	if _, err := spec.Load("spec.yaml", text("")); err == nil || !strings.Contains(err.Error(), "spec.stores[0].tls: is missing") || !strings.Contains(err.Error(), "spec.stores[1].tls: is missing") {
+	if _, err := spec.Load("spec.yaml", text("")); err == nil ||
+		!strings.Contains(err.Error(), "spec.stores[0].tls: is missing") ||
+		!strings.Contains(err.Error(), "spec.stores[1].tls: is missing") {
 		t.Errorf("without any: %v, want both stores named", err)
 	}
 }

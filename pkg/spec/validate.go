@@ -14,10 +14,10 @@ import (
 	"github.com/kubefusion/fusionctl/internal/strictyaml"
 )
 
-// Validate judges a file whose defaults are filled: every value by itself, and what the values say together. Whether the two
-// versions can live together is not judged here; that takes a plan and rules.
-// Errors: every problem is reported, joined; each names the field path, and its line where the Lines know it. The zero Lines
-// will do for a File that was made by a program.
+// Validate judges a file whose defaults are filled: every value by itself, and what the values say together. Whether
+// the two versions can live together is not judged here; that takes a plan and rules. Errors: every problem is
+// reported, joined; each names the field path, and its line where the Lines know it. The zero Lines will do for a File
+// that was made by a program.
 func Validate(f *File, lines Lines) error {
 	ps := &strictyaml.Problems{Lines: lines}
 	validate(f, ps)
@@ -49,8 +49,8 @@ type validator struct {
 	file *File
 }
 
-// addf reports a problem unless the field, or one above or below it, was not even decoded: that has been reported, and what
-// follows from it would be noise.
+// addf reports a problem unless the field, or one above or below it, was not even decoded: that has been reported, and
+// what follows from it would be noise.
 func (v *validator) addf(path, format string, args ...any) {
 	if v.Lines.Trusts(path) {
 		v.Problems.Addf(path, format, args...)
@@ -166,7 +166,8 @@ func (v *validator) address(path, value string) (netip.Addr, bool) {
 func (v *validator) hosts() {
 	hosts := v.file.Spec.Hosts
 	if len(hosts) == 0 {
-		v.addf("spec.hosts", "is empty; want the machines that run the control plane, such as {name: cp-1, address: 10.0.0.11}")
+		v.addf("spec.hosts", "is empty; want the machines that run the control plane, such as {name: cp-1, address: "+
+			"10.0.0.11}")
 	}
 	names, addresses := seen[string]{}, seen[netip.Addr]{}
 	for i, host := range hosts {
@@ -209,19 +210,23 @@ func (v *validator) network() {
 	for _, modern := range own {
 		for _, service := range services {
 			if modern.Overlaps(service) {
-				v.addf("spec.network.modernServiceCIDRs", "%q: overlaps %s of serviceCIDRs; want a range that the legacy side does not give out, or leave it out for one range", modern, service)
+				v.addf("spec.network.modernServiceCIDRs", "%q: overlaps %s of serviceCIDRs; want a range that the "+
+					"legacy side does not give out, or leave it out for one range", modern, service)
 			}
 		}
 	}
 	services = append(services, own...)
 	var pods []netip.Prefix
 	if n.PodCIDR != "" {
-		pods = v.cidrs("spec.network.podCIDR", strings.Split(n.PodCIDR, ","), func(int) string { return "spec.network.podCIDR" })
+		pods = v.cidrs("spec.network.podCIDR", strings.Split(n.PodCIDR, ","), func(int) string {
+			return "spec.network.podCIDR"
+		})
 	}
 	for _, pod := range pods {
 		for _, service := range services {
 			if pod.Overlaps(service) {
-				v.addf("spec.network.podCIDR", "%q: overlaps the service addresses %s; a pod and a service could have one address", pod, service)
+				v.addf("spec.network.podCIDR",
+					"%q: overlaps the service addresses %s; a pod and a service could have one address", pod, service)
 			}
 		}
 	}
@@ -271,7 +276,8 @@ func (v *validator) pki() {
 	for _, file := range []struct{ name, value string }{
 		{"ca", p.CA}, {"caKey", p.CAKey},
 		{"serviceAccountKey", p.ServiceAccountKey},
-		{"requestHeaderCA", p.RequestHeaderCA}, {"proxyClientCert", p.ProxyClientCert}, {"proxyClientKey", p.ProxyClientKey},
+		{"requestHeaderCA", p.RequestHeaderCA}, {"proxyClientCert", p.ProxyClientCert},
+		{"proxyClientKey", p.ProxyClientKey},
 		{"kubeletClientCert", p.KubeletClientCert}, {"kubeletClientKey", p.KubeletClientKey},
 		{"encryptionConfiguration", p.EncryptionConfiguration},
 	} {
@@ -280,8 +286,11 @@ func (v *validator) pki() {
 	for i, file := range p.ServiceAccountPublic {
 		v.absolute(index("spec.pki.serviceAccountPublicKeys", i), file, true)
 	}
-	if strings.ContainsFunc(p.ServiceAccountIssuer, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
-		v.expect("spec.pki.serviceAccountIssuer", p.ServiceAccountIssuer, "want an issuer without spaces, such as https://kubernetes.default.svc.cluster.local")
+	if strings.ContainsFunc(p.ServiceAccountIssuer, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	}) {
+		v.expect("spec.pki.serviceAccountIssuer", p.ServiceAccountIssuer,
+			"want an issuer without spaces, such as https://kubernetes.default.svc.cluster.local")
 	}
 }
 

@@ -48,7 +48,8 @@ func (v *validator) accessRule(at string, a *Access) {
 	}
 	for i, namespace := range a.Namespaces {
 		if namespace != "*" && !labelPattern.MatchString(namespace) {
-			v.expect(index(at+".namespaces", i), namespace, `want a namespace, or "*" for all of them and for objects without one`)
+			v.expect(index(at+".namespaces", i), namespace,
+				`want a namespace, or "*" for all of them and for objects without one`)
 		}
 	}
 	if len(a.Namespaces) > 0 && len(a.Resources) == 0 {
@@ -98,7 +99,8 @@ func (v *validator) apiGroup(at, group string) {
 		v.addf(at, `%q: the core group is written ""`, group)
 	case strings.Contains(group, "/"):
 		name, _, _ := strings.Cut(group, "/")
-		v.addf(at, "%q: want the group without its version, %q; ABAC does not tell versions apart", strictyaml.Shorten(group), name)
+		v.addf(at, "%q: want the group without its version, %q; ABAC does not tell versions apart",
+			strictyaml.Shorten(group), name)
 	case !isSubdomain(group):
 		v.expect(at, group, `want an API group, such as "" or networking.k8s.io, or "*"`)
 	case !strings.Contains(group, "."):
@@ -137,10 +139,12 @@ func (v *validator) accessResource(at, resource string) bool {
 	case resource == "*" || resourcePattern.MatchString(resource):
 		return true
 	case found:
-		v.addf(at, "%q: ABAC does not tell subresources apart; a rule about %q is also about its %s", strictyaml.Shorten(resource), name, rest)
+		v.addf(at, "%q: ABAC does not tell subresources apart; a rule about %q is also about its %s",
+			strictyaml.Shorten(resource), name, rest)
 	case strings.Contains(resource, "."):
 		name, group, _ := strings.Cut(resource, ".")
-		v.addf(at, "%q: want the resource alone, %q; the group %q goes under apiGroups", strictyaml.Shorten(resource), name, group)
+		v.addf(at, "%q: want the resource alone, %q; the group %q goes under apiGroups", strictyaml.Shorten(resource),
+			name, group)
 	case strings.Contains(resource, "*"):
 		v.addf(at, `%q: ABAC knows "*" alone, not as part of a name`, strictyaml.Shorten(resource))
 	default:
@@ -149,7 +153,8 @@ func (v *validator) accessResource(at, resource string) bool {
 	return false
 }
 
-// servedResource wants a resource that one of the groups has. Groups that the modern version does not build in may have any.
+// servedResource wants a resource that one of the groups has. Groups that the modern version does not build in may have
+// any.
 func (v *validator) servedResource(at, resource string, groups []string) {
 	modern := v.file.Spec.Modern.Version
 	if resource == "*" || modern.Minor == 0 {

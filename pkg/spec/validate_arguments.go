@@ -10,8 +10,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// arguments refuses extraArgs that contradict a field of the file: the field is what everything else is planned from, and the argument
-// is what the component obeys.
+// arguments refuses extraArgs that contradict a field of the file: the field is what everything else is planned from,
+// and the argument is what the component obeys.
 func (v *validator) arguments() {
 	s := &v.file.Spec
 	if v.Lines.Trusts("spec.stores") && v.Lines.Trusts("spec.legacy") {
@@ -20,7 +20,8 @@ func (v *validator) arguments() {
 	if s.Legacy.APIServer != nil {
 		v.agree("spec.legacy.apiServer", &s.Legacy.APIServer.Component, []saidTwice{
 			{"secure-port", strconv.Itoa(s.Legacy.APIServer.Port), "spec.legacy.apiServer.port", sameText},
-			{"service-cluster-ip-range", strings.Join(s.Network.ServiceCIDRs, ","), "spec.network.serviceCIDRs", sameRanges},
+			{"service-cluster-ip-range", strings.Join(s.Network.ServiceCIDRs, ","), "spec.network.serviceCIDRs",
+				sameRanges},
 			{"service-node-port-range", s.Network.NodePortRange, "spec.network.nodePortRange", samePorts},
 		})
 	}
@@ -52,14 +53,16 @@ type saidTwice struct {
 
 func (v *validator) agree(at string, c *Component, list []saidTwice) {
 	for _, said := range list {
-		if i, ok := lastArg(c, said.name); ok && !said.same(c.ExtraArgs[i].Value, said.value) && v.Lines.Trusts(said.path) {
-			v.addf(index(at+".extraArgs", i)+".value", "--%s=%s: %s says %q, from which the rest is planned; want the same in both", said.name, c.ExtraArgs[i].Value, said.path, said.value)
+		if i, ok := lastArg(c, said.name); ok && !said.same(c.ExtraArgs[i].Value, said.value) &&
+			v.Lines.Trusts(said.path) {
+			v.addf(index(at+".extraArgs", i)+".value", "--%s=%s: %s says %q, from which the rest is planned; want "+
+				"the same in both", said.name, c.ExtraArgs[i].Value, said.path, said.value)
 		}
 	}
 }
 
-// legacyStore wants the legacy server's own arguments to lead where legacy.store says its objects are. Everything that is said about
-// what both sides see rests on it.
+// legacyStore wants the legacy server's own arguments to lead where legacy.store says its objects are. Everything that
+// is said about what both sides see rests on it.
 func (v *validator) legacyStore() {
 	side := &v.file.Spec.Legacy
 	var store *Store
@@ -81,9 +84,12 @@ func (v *validator) legacyStore() {
 	switch {
 	case prefix == store.Prefix:
 	case given:
-		v.addf(index("spec.legacy.apiServer.extraArgs", i)+".value", "--etcd-prefix=%s: store %q has the prefix %q; want the same in both, or each side looks where the other writes nothing: set prefix: %s for every store", c.ExtraArgs[i].Value, store.Name, store.Prefix, prefix)
+		v.addf(index("spec.legacy.apiServer.extraArgs", i)+".value", "--etcd-prefix=%s: store %q has the prefix %q; "+
+			"want the same in both, or each side looks where the other writes nothing: set prefix: %s for every "+
+			"store", c.ExtraArgs[i].Value, store.Name, store.Prefix, prefix)
 	case side.Existing:
-		v.addf(at+".prefix", "%q: the legacy API server runs without --etcd-prefix, so its keys are under /registry", store.Prefix)
+		v.addf(at+".prefix", "%q: the legacy API server runs without --etcd-prefix, so its keys are under /registry",
+			store.Prefix)
 	}
 	i, given = lastArg(c, "etcd-servers")
 	if !given {
@@ -96,22 +102,27 @@ func (v *validator) legacyStore() {
 			}
 		}
 	}
-	v.addf(index("spec.legacy.apiServer.extraArgs", i)+".value", "--etcd-servers=%s: none of them is an endpoint of store %q (%s), the legacy side's; write them under the store as they are written here", c.ExtraArgs[i].Value, store.Name, strings.Join(store.Endpoints, ", "))
+	v.addf(index("spec.legacy.apiServer.extraArgs", i)+".value", "--etcd-servers=%s: none of them is an endpoint of "+
+		"store %q (%s), the legacy side's; write them under the store as they are written here", c.ExtraArgs[i].Value,
+		store.Name, strings.Join(store.Endpoints, ", "))
 }
 
 // modernKubeconfig keeps the modern controllers away from the legacy server, where no policy holds them back.
 func (v *validator) modernKubeconfig(at string, c *Component) {
 	for _, name := range []string{"kubeconfig", "master"} {
 		if i, ok := lastArg(c, name); ok && !(name == "kubeconfig" && c.ExtraArgs[i].Value == c.Kubeconfig) {
-			v.addf(index(at+".extraArgs", i)+".name", "%q: leads to an API server that the plan does not know of; write where the kubeconfig lies as %s.kubeconfig", name, at)
+			v.addf(index(at+".extraArgs", i)+".name", "%q: leads to an API server that the plan does not know of; "+
+				"write where the kubeconfig lies as %s.kubeconfig", name, at)
 		}
 	}
-	legacy := map[string]string{"/etc/kubernetes/controller-manager.conf": "the legacy controller manager", "/etc/kubernetes/scheduler.conf": "the legacy scheduler",
-		"/etc/kubernetes/admin.conf": "the administrator, whom no policy holds back"}
+	legacy := map[string]string{"/etc/kubernetes/controller-manager.conf": "the legacy controller manager",
+		"/etc/kubernetes/scheduler.conf": "the legacy scheduler",
+		"/etc/kubernetes/admin.conf":     "the administrator, whom no policy holds back"}
 	for _, other := range []struct {
 		name string
 		c    *Component
-	}{{"the legacy controller manager", v.file.Spec.Legacy.ControllerManager}, {"the legacy scheduler", v.file.Spec.Legacy.Scheduler}} {
+	}{{"the legacy controller manager", v.file.Spec.Legacy.ControllerManager},
+		{"the legacy scheduler", v.file.Spec.Legacy.Scheduler}} {
 		if other.c == nil {
 			continue
 		}
@@ -121,7 +132,8 @@ func (v *validator) modernKubeconfig(at string, c *Component) {
 		}
 	}
 	if whose, taken := legacy[c.Kubeconfig]; taken && c.Kubeconfig != "" {
-		v.addf(at+".kubeconfig", "%q: is the kubeconfig of %s; the modern controllers need one of their own, which leads to the modern server", c.Kubeconfig, whose)
+		v.addf(at+".kubeconfig", "%q: is the kubeconfig of %s; the modern controllers need one of their own, which "+
+			"leads to the modern server", c.Kubeconfig, whose)
 	}
 }
 
@@ -137,7 +149,8 @@ func lastArg(c *Component, name string) (int, bool) {
 
 func sameText(given, said string) bool { return strings.TrimSpace(given) == said }
 
-// sameRanges compares lists of address ranges however they are spelled. A server takes a range with bits behind the mask.
+// sameRanges compares lists of address ranges however they are spelled. A server takes a range with bits behind the
+// mask.
 func sameRanges(given, said string) bool {
 	a, b := strings.Split(given, ","), strings.Split(said, ",")
 	if len(a) != len(b) {
@@ -168,8 +181,8 @@ func samePorts(given, said string) bool {
 	return given == said
 }
 
-// sameMember reports whether two URLs are one member of an etcd, as far as they tell: a server on the same host may call it by a loopback
-// address, another scheme is a proxy's or a mistake of its own.
+// sameMember reports whether two URLs are one member of an etcd, as far as they tell: a server on the same host may
+// call it by a loopback address, another scheme is a proxy's or a mistake of its own.
 func sameMember(a, b string) bool {
 	x, errX := url.Parse(a)
 	y, errY := url.Parse(b)

@@ -10,8 +10,10 @@ import (
 
 // ofControllers are flags of `fusionctl controllers` that follow from the rest of the file, and what says them.
 var ofControllers = map[string]string{
-	"collect": "the plan itself", "listen": "spec.controllers.port", "plan": "the plan itself", "spec": "the plan itself", "legacy-kubeconfig": "spec.legacy", "modern-kubeconfig": "spec.modern",
-	"webhook-ca": "spec.pods", "webhook-cert": "spec.pods", "webhook-key": "spec.pods", "webhook-listen": "spec.pods", "webhook-url": "spec.pods",
+	"collect": "the plan itself", "listen": "spec.controllers.port", "plan": "the plan itself",
+	"spec": "the plan itself", "legacy-kubeconfig": "spec.legacy", "modern-kubeconfig": "spec.modern",
+	"webhook-ca": "spec.pods", "webhook-cert": "spec.pods", "webhook-key": "spec.pods", "webhook-listen": "spec.pods",
+	"webhook-url": "spec.pods",
 }
 
 func (v *validator) controllers() {
@@ -26,7 +28,8 @@ func (v *validator) controllers() {
 		for _, side := range []struct {
 			at     string
 			server *APIServer
-		}{{"spec.legacy.apiServer.port", v.file.Spec.Legacy.APIServer}, {"spec.modern.apiServer.port", v.file.Spec.Modern.APIServer}} {
+		}{{"spec.legacy.apiServer.port", v.file.Spec.Legacy.APIServer},
+			{"spec.modern.apiServer.port", v.file.Spec.Modern.APIServer}} {
 			if side.server != nil && side.server.Port == c.Port {
 				v.addf(at+".port", "%d: is %s too, and both listen on the same hosts", c.Port, side.at)
 			}
@@ -42,7 +45,8 @@ func (v *validator) controllers() {
 	}
 	i := slices.IndexFunc(c.ExtraArgs, func(a Arg) bool { return a.Name == "leader-elect" && a.Value == "false" })
 	if i >= 0 && runs > 1 {
-		v.addf(index(at+".extraArgs", i)+".value", "they run on %d hosts, and without an election all of them act; want one host in spec.controllers.hosts, or the election", runs)
+		v.addf(index(at+".extraArgs", i)+".value", "they run on %d hosts, and without an election all of them act; "+
+			"want one host in spec.controllers.hosts, or the election", runs)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// SplitResource takes a resource of Owning apart: ingresses.networking.k8s.io, *.apps, pods, "*." (the whole core group).
-// The resource is "*" for all of a group.
+// SplitResource takes a resource of Owning apart: ingresses.networking.k8s.io, *.apps, pods, "*." (the whole core
+// group). The resource is "*" for all of a group.
 func SplitResource(pattern string) schema.GroupResource {
 	name, group, _ := strings.Cut(pattern, ".")
 	return schema.GroupResource{Group: group, Resource: name}
@@ -37,7 +37,8 @@ func (v *validator) owners() {
 		at, o := index("spec.owners", i), &s.Owners[i]
 		v.oneOf(at+".owner", string(o.Owner), Owners)
 		if o.Owner == OwnerSplit && s.Layout == LayoutShared {
-			v.addf(at+".owner", "%q: layout shared has one place for every resource; only layout split can split", o.Owner)
+			v.addf(at+".owner", "%q: layout shared has one place for every resource; only layout split can split",
+				o.Owner)
 		}
 		if len(o.Resources) == 0 {
 			v.addf(at+".resources", "is empty; want resources, such as ingresses.extensions")
@@ -81,7 +82,8 @@ func (v *validator) owned(at, pattern string, owner Owner) {
 	}
 }
 
-const alwaysInDefaultStore = "stays in the default store of each side, whatever --etcd-servers-overrides says, so its owner follows from the layout; leave it out"
+const alwaysInDefaultStore = "stays in the default store of each side, whatever --etcd-servers-overrides says, so " +
+	"its owner follows from the layout; leave it out"
 
 // malformed says what is wrong with the form of a resource, "" for nothing.
 func malformed(pattern string, named schema.GroupResource) string {
@@ -117,7 +119,8 @@ func (v *validator) ownedGroup(at, pattern, group string) {
 
 // resourcesOf lists what either version has in a group, by name.
 func (v *validator) resourcesOf(group string) []string {
-	names := slices.Concat(namesIn(group, v.file.Spec.Legacy.Version.Minor), namesIn(group, v.file.Spec.Modern.Version.Minor))
+	names := slices.Concat(namesIn(group, v.file.Spec.Legacy.Version.Minor),
+		namesIn(group, v.file.Spec.Modern.Version.Minor))
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -130,7 +133,8 @@ func (v *validator) unknownResource(named schema.GroupResource) string {
 		return "is never stored, so it has no owner"
 	}
 	if near, ok := spelling.Nearest(named.Resource, inGroup); ok && named.Resource != "*" {
-		return fmt.Sprintf("neither %s nor %s has it; did you mean %q?", legacy, modern, schema.GroupResource{Group: named.Group, Resource: near})
+		return fmt.Sprintf("neither %s nor %s has it; did you mean %q?", legacy, modern,
+			schema.GroupResource{Group: named.Group, Resource: near})
 	}
 	var elsewhere []string
 	for _, m := range []kubever.Minor{legacy.Minor, modern.Minor} {
@@ -142,7 +146,8 @@ func (v *validator) unknownResource(named schema.GroupResource) string {
 	}
 	switch {
 	case len(elsewhere) > 0:
-		return fmt.Sprintf("neither %s nor %s has it in this group; did you mean %s?", legacy, modern, strings.Join(elsewhere, " or "))
+		return fmt.Sprintf("neither %s nor %s has it in this group; did you mean %s?", legacy, modern,
+			strings.Join(elsewhere, " or "))
 	case strings.Contains(named.Group, ".") && len(inGroup) == 0:
 		return "is built into neither version, and a custom resource " + alwaysInDefaultStore
 	}

@@ -15,7 +15,8 @@ func (v *validator) pods() {
 	}
 	const at = "spec.pods"
 	v.label(at+".service.namespace", p.Service.Namespace)
-	if v.label(at+".service.name", p.Service.Name) && p.Service.Name == "kubernetes" && p.Service.Namespace == "default" {
+	if v.label(at+".service.name", p.Service.Name) && p.Service.Name == "kubernetes" &&
+		p.Service.Namespace == "default" {
 		v.addf(at+".service.name", "%q: is the service of the legacy server; want another name", p.Service.Name)
 	}
 	v.clusterIP(at+".service.clusterIP", p.Service.ClusterIP)
@@ -30,7 +31,8 @@ func (v *validator) pods() {
 		server *APIServer
 	}{{"legacy", v.file.Spec.Legacy.APIServer}, {"modern", v.file.Spec.Modern.APIServer}} {
 		if side.server != nil && side.server.Port == p.Admission.Port {
-			v.addf(at+".admission.port", "%d: is also the port of the %s API server, which runs on the same hosts", p.Admission.Port, side.name)
+			v.addf(at+".admission.port", "%d: is also the port of the %s API server, which runs on the same hosts",
+				p.Admission.Port, side.name)
 		}
 	}
 	if c := v.file.Spec.Controllers; c != nil && c.Port == p.Admission.Port {
@@ -39,7 +41,8 @@ func (v *validator) pods() {
 	v.oneOf(at+".unknownFields", string(p.UnknownFields), UnknownFieldsWords)
 }
 
-// clusterIP wants an address that an API server of the pair can give to a service, and of which the hosts' addresses can be endpoints.
+// clusterIP wants an address that an API server of the pair can give to a service, and of which the hosts' addresses
+// can be endpoints.
 func (v *validator) clusterIP(at, text string) {
 	n := &v.file.Spec.Network
 	ranges := slices.Concat(n.ServiceCIDRs, n.ModernServiceCIDRs)
@@ -55,7 +58,9 @@ func (v *validator) clusterIP(at, text string) {
 	if !ok {
 		return
 	}
-	i := slices.IndexFunc(ranges, func(text string) bool { return netip.MustParsePrefix(text).Masked().Contains(address) })
+	i := slices.IndexFunc(ranges, func(text string) bool {
+		return netip.MustParsePrefix(text).Masked().Contains(address)
+	})
 	if i < 0 {
 		v.addf(at, "%q: is in none of the service ranges %s", text, strings.Join(ranges, ", "))
 		return
@@ -69,7 +74,8 @@ func (v *validator) clusterIP(at, text string) {
 	}
 	for i, host := range v.file.Spec.Hosts {
 		if of, err := netip.ParseAddr(host.Address); err == nil && of.Is4() != address.Is4() {
-			v.addf(index("spec.hosts", i)+".address", "%q: is of another IP family than spec.pods.service.clusterIP %s; a service leads to addresses of its own family", host.Address, address)
+			v.addf(index("spec.hosts", i)+".address", "%q: is of another IP family than spec.pods.service.clusterIP "+
+				"%s; a service leads to addresses of its own family", host.Address, address)
 		}
 	}
 }

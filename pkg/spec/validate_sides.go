@@ -60,7 +60,8 @@ func (v *validator) apiServer(at string, s *Side) {
 		v.absolute(at+".key", a.Key, true)
 	}
 	if s.Existing && len(a.ExtraArgs) == 0 {
-		v.addf(at+".extraArgs", "is empty, and the side is existing: want the arguments with which the server runs; fusionctl init --from reads them from its manifests")
+		v.addf(at+".extraArgs", "is empty, and the side is existing: want the arguments with which the server runs; "+
+			"fusionctl init --from reads them from its manifests")
 	}
 }
 
@@ -106,10 +107,12 @@ func (v *validator) component(at string, c *Component, s *Side) {
 	v.absolute(at+".kubeconfig", c.Kubeconfig, false)
 }
 
-// tagPattern finds the release in the tag of an image. Tags that are not written like Kubernetes' own are somebody's numbering.
+// tagPattern finds the release in the tag of an image. Tags that are not written like Kubernetes' own are somebody's
+// numbering.
 var tagPattern = regexp.MustCompile(`:(v1\.[0-9]+\.[0-9]+[^:/@]*)(@[^/]*)?$`)
 
-// imageOf checks an image of a component; one whose tag tells another minor than the side's version is a mistake in one of the two.
+// imageOf checks an image of a component; one whose tag tells another minor than the side's version is a mistake in one
+// of the two.
 func (v *validator) imageOf(at, image string, version kubever.Version) {
 	v.image(at, image)
 	tag := tagPattern.FindStringSubmatch(image)
@@ -129,12 +132,15 @@ func (v *validator) together() {
 		v.addf("spec.modern.existing", "true: only the legacy side may be existing; the modern side is what is planned")
 	}
 	if s.Legacy.Version.Minor > s.Modern.Version.Minor && s.Modern.Version.Minor != 0 {
-		v.addf("spec.modern.version", "%q: is older than the legacy version %s; the modern side is the newer one", s.Modern.Version, s.Legacy.Version)
+		v.addf("spec.modern.version", "%q: is older than the legacy version %s; the modern side is the newer one",
+			s.Modern.Version, s.Legacy.Version)
 	}
 	v.layout()
 	legacy, modern := s.Legacy.APIServer, s.Modern.APIServer
-	if v.Lines.Trusts("spec.legacy.apiServer") && legacy != nil && modern != nil && legacy.Port == modern.Port && sameListener(legacy.Address, modern.Address) {
-		v.addf("spec.modern.apiServer.port", "%d: is also the port of the legacy API server, which runs on the same hosts", modern.Port)
+	if v.Lines.Trusts("spec.legacy.apiServer") && legacy != nil && modern != nil && legacy.Port == modern.Port &&
+		sameListener(legacy.Address, modern.Address) {
+		v.addf("spec.modern.apiServer.port",
+			"%d: is also the port of the legacy API server, which runs on the same hosts", modern.Port)
 	}
 	v.ports()
 	v.arguments()
@@ -148,9 +154,11 @@ func (v *validator) layout() {
 	}
 	switch same := s.Legacy.Store == s.Modern.Store; {
 	case s.Layout == LayoutShared && !same:
-		v.addf("spec.modern.store", "%q: layout shared keeps both sides in one store, and the legacy side's is %q", s.Modern.Store, s.Legacy.Store)
+		v.addf("spec.modern.store", "%q: layout shared keeps both sides in one store, and the legacy side's is %q",
+			s.Modern.Store, s.Legacy.Store)
 	case s.Layout == LayoutSplit && same:
-		v.addf("spec.modern.store", "%q: is also the legacy side's; layout split gives the modern side a store of its own", s.Modern.Store)
+		v.addf("spec.modern.store", "%q: is also the legacy side's; layout split gives the modern side a store of "+
+			"its own", s.Modern.Store)
 	}
 }
 

@@ -51,7 +51,8 @@ func (v *validator) onePrefix() {
 	stores := v.file.Spec.Stores
 	for i := 1; i < len(stores); i++ {
 		if stores[i].Prefix != stores[0].Prefix {
-			v.addf(index("spec.stores", i)+".prefix", "%q: store %q has %q; --etcd-servers-overrides changes the servers of a resource, never the prefix, so it must be the same in every store",
+			v.addf(index("spec.stores", i)+".prefix", "%q: store %q has %q; --etcd-servers-overrides changes the "+
+				"servers of a resource, never the prefix, so it must be the same in every store",
 				stores[i].Prefix, stores[0].Name, stores[0].Prefix)
 		}
 	}
@@ -68,7 +69,9 @@ func (v *validator) oneIdentity() {
 		case first == nil:
 			first = s
 		case *s.TLS != *first.TLS:
-			v.addf(index("spec.stores", i)+".tls", "differs from that of store %q: an API server shows one certificate to all its stores and trusts one CA file; use the same three files, with a bundle of both CAs where they differ", first.Name)
+			v.addf(index("spec.stores", i)+".tls", "differs from that of store %q: an API server shows one "+
+				"certificate to all its stores and trusts one CA file; use the same three files, with a bundle of "+
+				"both CAs where they differ", first.Name)
 		}
 	}
 }
@@ -87,7 +90,8 @@ func (v *validator) endpoints(at string, s *Store, known seen[string]) {
 		}
 		schemes[u.Scheme] = true
 		if first, ok := known[server(u)]; ok {
-			v.addf(at, "%q: is the server of %s too; two members, or two stores with one prefix, cannot be on one server", endpoint, first)
+			v.addf(at, "%q: is the server of %s too; two members, or two stores with one prefix, cannot be on one "+
+				"server", endpoint, first)
 			continue
 		}
 		known[server(u)] = at
@@ -168,14 +172,16 @@ func (v *validator) members(at string, s *Store) {
 		ports[u.Port()] = true
 		host := slices.IndexFunc(hosts, func(h Host) bool { return v.file.Spec.OnHost(u, h) })
 		if host < 0 {
-			v.addf(index(at+".endpoints", i), "%q: is on none of spec.hosts; a managed store has one member on every host", endpoint)
+			v.addf(index(at+".endpoints", i),
+				"%q: is on none of spec.hosts; a managed store has one member on every host", endpoint)
 			continue
 		}
 		served[hosts[host].Name] = true
 	}
 	for _, host := range hosts {
 		if !served[host.Name] {
-			v.addf(at+".endpoints", "no endpoint on host %q (%s); a managed store has one member on every host", host.Name, host.Address)
+			v.addf(at+".endpoints", "no endpoint on host %q (%s); a managed store has one member on every host",
+				host.Name, host.Address)
 		}
 	}
 	if len(ports) > 1 {
@@ -183,7 +189,8 @@ func (v *validator) members(at string, s *Store) {
 	}
 }
 
-// OnHost reports whether a URL's host is one of the machines: by its name or address, or by a loopback address when there is only one.
+// OnHost reports whether a URL's host is one of the machines: by its name or address, or by a loopback address when
+// there is only one.
 func (s *Spec) OnHost(u *url.URL, host Host) bool {
 	name, only := u.Hostname(), len(s.Hosts) == 1
 	if name == host.Name {
@@ -199,7 +206,9 @@ func (s *Spec) OnHost(u *url.URL, host Host) bool {
 
 // image checks a reference to an image as far as a registry's client would refuse any other.
 func (v *validator) image(at, image string) {
-	if strings.ContainsFunc(image, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) || strings.HasPrefix(image, "-") {
+	if strings.ContainsFunc(image, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	}) || strings.HasPrefix(image, "-") {
 		v.expect(at, image, "want an image, such as registry.example.com/kube/hyperkube:v1.6.13")
 	}
 }

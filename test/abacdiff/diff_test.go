@@ -1,5 +1,5 @@
-// Package abacdiff holds pkg/policy against the API server's own ABAC authorizer: the same files are read, the same requests
-// decided. Run it with "make diff"; FUSIONCTL_DIFF_DECISIONS sets how many decisions are compared.
+// Package abacdiff holds pkg/policy against the API server's own ABAC authorizer: the same files are read, the same
+// requests decided. Run it with "make diff"; FUSIONCTL_DIFF_DECISIONS sets how many decisions are compared.
 package abacdiff
 
 import (
@@ -33,8 +33,8 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// readBoth reads one file with both readers. It fails the test when they disagree about whether it is a policy, or about its
-// rules; nil, nil means that both refuse it.
+// readBoth reads one file with both readers. It fails the test when they disagree about whether it is a policy, or
+// about its rules; nil, nil means that both refuse it.
 func readBoth(t testing.TB, file string, data []byte) (abac.PolicyList, []policy.Rule) {
 	t.Helper()
 	if err := os.WriteFile(file, data, 0o600); err != nil {
@@ -97,34 +97,42 @@ func (c chance) line() string {
 		field("nonResourcePath", "", "", "/", "/api", "/api/*", "/api/v1*", "/api/v1/**", "*", "**", "/*", "*/x") +
 		c.pick("", `"readonly":true,`, `"readonly":false,`, `"readonly":null,`)
 	if c.IntN(15) == 0 {
-		spec += c.pick(`"readOnly":true,`, `"Readonly":true,`, `"apigroup":"x",`, `"user":"carol",`, `"extra":{},`, `"user":7,`, `"readonly":"true",`, `"namespace":null,`, "\"user\":\"\xff\",")
+		spec += c.pick(`"readOnly":true,`, `"Readonly":true,`, `"apigroup":"x",`, `"user":"carol",`, `"extra":{},`,
+			`"user":7,`, `"readonly":"true",`, `"namespace":null,`, "\"user\":\"\xff\",")
 	}
 	spec = "{" + strings.TrimSuffix(spec, ",") + "}"
 	version := `"apiVersion":"abac.authorization.kubernetes.io/v1beta1"`
 	kind := `"kind":"Policy"`
 	if c.IntN(10) == 0 {
-		version = c.pick(`"apiVersion":"abac.authorization.kubernetes.io/v0"`, `"apiVersion":"abac.authorization.kubernetes.io/__internal"`,
-			`"apiVersion":"abac.authorization.kubernetes.io/"`, `"apiVersion":"/"`, `"apiVersion":""`, `"apiVersion":"v1beta1"`, `"apiVersion":"a/b/c"`,
-			`"apiVersion":"abac.authorization.kubernetes.io/v1"`, `"apiversion":"abac.authorization.kubernetes.io/v1beta1"`, `"apiVersion":7`, `"x":1`)
+		version = c.pick(`"apiVersion":"abac.authorization.kubernetes.io/v0"`,
+			`"apiVersion":"abac.authorization.kubernetes.io/__internal"`,
+			`"apiVersion":"abac.authorization.kubernetes.io/"`, `"apiVersion":"/"`, `"apiVersion":""`,
+			`"apiVersion":"v1beta1"`, `"apiVersion":"a/b/c"`,
+			`"apiVersion":"abac.authorization.kubernetes.io/v1"`,
+			`"apiversion":"abac.authorization.kubernetes.io/v1beta1"`, `"apiVersion":7`, `"x":1`)
 	}
 	if c.IntN(15) == 0 {
 		kind = c.pick(`"kind":"policy"`, `"kind":""`, `"Kind":"Policy"`, `"kind":"PolicyList"`, `"kind":null`, `"x":1`)
 	}
-	text := fmt.Sprintf("{%s,%s,%q:%s}", version, kind, c.pick("spec", "spec", "spec", "spec", "spec", "spec", "spec", "Spec"), spec)
+	text := fmt.Sprintf("{%s,%s,%q:%s}", version, kind,
+		c.pick("spec", "spec", "spec", "spec", "spec", "spec", "spec", "Spec"), spec)
 	if c.IntN(20) == 0 { // a line of version 0 has its fields at the top
 		text = strings.Replace(spec, "{", "{"+c.pick("", version+",", kind+","), 1)
 		text = strings.Replace(text, ",}", "}", 1)
 	}
 	if c.IntN(20) == 0 { // the internal version has the names of Go
-		for _, name := range []string{"spec", "user", "group", "apiGroup", "resource", "namespace", "nonResourcePath", "readonly"} {
+		for _, name := range []string{"spec", "user", "group", "apiGroup", "resource", "namespace", "nonResourcePath",
+			"readonly"} {
 			text = strings.ReplaceAll(text, `"`+name+`"`, `"`+strings.ToUpper(name[:1])+name[1:]+`"`)
 		}
 		text = strings.ReplaceAll(text, `"ApiGroup"`, `"APIGroup"`)
 		text = strings.Replace(text, "v1beta1", "__internal", 1)
 	}
 	if c.IntN(25) == 0 {
-		text = c.pick("{}", "null", "[]", "{", "user: alice", "- a", "user: [", `"text"`, "7", "true", "---", "\uFEFF"+text, text+text, text+" # why",
-			text+"\x00", "// "+text, "\x00", "k8s\x00", "\uFEFF# comment", " "+text+"\t", "\v"+text, "\u00a0", "\u2028# x", "{"+text+"}", text[:len(text)/2])
+		text = c.pick("{}", "null", "[]", "{", "user: alice", "- a", "user: [", `"text"`, "7", "true", "---",
+			"\uFEFF"+text, text+text, text+" # why",
+			text+"\x00", "// "+text, "\x00", "k8s\x00", "\uFEFF# comment", " "+text+"\t", "\v"+text, "\u00a0",
+			"\u2028# x", "{"+text+"}", text[:len(text)/2])
 	}
 	return text
 }
@@ -145,18 +153,22 @@ func (c chance) file() []byte {
 func (c chance) request() authorizer.Attributes {
 	info := &user.DefaultInfo{Name: c.pick("", "alice", "bob", "carol", "*", "\uFFFD")}
 	for range c.IntN(4) {
-		info.Groups = append(info.Groups, c.pick("devs", "ops", "system:authenticated", "system:unauthenticated", "*", ""))
+		info.Groups = append(info.Groups, c.pick("devs", "ops", "system:authenticated", "system:unauthenticated", "*",
+			""))
 	}
-	a := &authorizer.AttributesRecord{User: info, Verb: c.pick("get", "list", "watch", "create", "update", "delete", "post", "head", "GET", "")}
+	a := &authorizer.AttributesRecord{User: info,
+		Verb: c.pick("get", "list", "watch", "create", "update", "delete", "post", "head", "GET", "")}
 	if c.IntN(40) == 0 {
 		a.User = nil
 	}
 	if a.ResourceRequest = c.IntN(3) > 0; a.ResourceRequest || c.IntN(10) == 0 {
-		a.APIGroup, a.Resource, a.Namespace = c.pick("", "apps", "x", "*"), c.pick("", "pods", "secrets", "pods/log", "*"), c.pick("", "a", "b", "c", "*")
+		a.APIGroup, a.Resource, a.Namespace = c.pick("", "apps", "x", "*"),
+			c.pick("", "pods", "secrets", "pods/log", "*"), c.pick("", "a", "b", "c", "*")
 		a.Subresource, a.Name = c.pick("", "log", "exec"), c.pick("", "x")
 	}
 	if !a.ResourceRequest || c.IntN(10) == 0 {
-		a.Path = c.pick("", "/", "/api", "/api/", "/api/v1", "/api/v1/x", "/api/v1/**", "/apis", "*", "**", "/*", "api", "*/x")
+		a.Path = c.pick("", "/", "/api", "/api/", "/api/v1", "/api/v1/x", "/api/v1/**", "/apis", "*", "**", "/*", "api",
+			"*/x")
 	}
 	return a
 }
@@ -223,7 +235,8 @@ func decide(t testing.TB, theirs abac.PolicyList, ours *policy.Authorizer, a aut
 	theirDecision, theirReason, _ := theirs.Authorize(t.Context(), a)
 	ourDecision, ourReason, err := ours.Authorize(t.Context(), a)
 	if theirDecision != ourDecision || theirReason != ourReason || err != nil {
-		t.Fatalf("server: %v %q, ours: %v %q %v\nrequest: %+v of %+v\nrules: %+v", theirDecision, theirReason, ourDecision, ourReason, err, a, a.GetUser(), rulesOf(theirs))
+		t.Fatalf("server: %v %q, ours: %v %q %v\nrequest: %+v of %+v\nrules: %+v", theirDecision, theirReason,
+			ourDecision, ourReason, err, a, a.GetUser(), rulesOf(theirs))
 	}
 	return ourDecision == authorizer.DecisionAllow
 }
@@ -232,13 +245,14 @@ func sameRules(t testing.TB, theirs abac.PolicyList, ours *policy.Authorizer, in
 	t.Helper()
 	theirResources, theirPaths, theirIncomplete, theirErr := theirs.RulesFor(t.Context(), info, namespace)
 	resources, paths, incomplete, err := ours.RulesFor(t.Context(), info, namespace)
-	if diff := cmp.Diff([]any{theirResources, theirPaths, theirIncomplete, theirErr}, []any{resources, paths, incomplete, err}); diff != "" {
+	if diff := cmp.Diff([]any{theirResources, theirPaths, theirIncomplete, theirErr},
+		[]any{resources, paths, incomplete, err}); diff != "" {
 		t.Fatalf("RulesFor(%+v, %q) (-server +ours):\n%s", info, namespace, diff)
 	}
 }
 
-// FuzzAgainstServer looks for a file that the two read differently, and for a request that they decide differently by it.
-// Run it with: go test -fuzz FuzzAgainstServer
+// FuzzAgainstServer looks for a file that the two read differently, and for a request that they decide differently by
+// it. Run it with: go test -fuzz FuzzAgainstServer
 func FuzzAgainstServer(f *testing.F) {
 	c := chance{rand.New(rand.NewPCG(3, 3))}
 	for range 200 {
@@ -291,24 +305,28 @@ func decisions(t testing.TB) int {
 func bulk(n int) (lines []byte, requests []authorizer.Attributes) {
 	var b bytes.Buffer
 	for i := range n {
-		fmt.Fprintf(&b, `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"user-%d","namespace":"team-%d","resource":"things%d","apiGroup":"g%d.example.com"}}`+"\n", i, i/10, i%100, i%50)
+		fmt.Fprintf(&b,
+			`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"user-%d","namespace":"team-%d","resource":"things%d","apiGroup":"g%d.example.com"}}`+"\n", i, i/10, i%100, i%50)
 	}
 	for k := range 200 {
 		i := k * 7919 % n
 		requests = append(requests,
 			&authorizer.AttributesRecord{
-				User: &user.DefaultInfo{Name: fmt.Sprintf("user-%d", i), Groups: []string{"devs", "system:authenticated"}}, Verb: "get", ResourceRequest: true,
-				APIGroup: fmt.Sprintf("g%d.example.com", i%50), Resource: fmt.Sprintf("things%d", i%100), Namespace: fmt.Sprintf("team-%d", i/10),
+				User: &user.DefaultInfo{Name: fmt.Sprintf("user-%d", i),
+					Groups: []string{"devs", "system:authenticated"}}, Verb: "get", ResourceRequest: true,
+				APIGroup: fmt.Sprintf("g%d.example.com", i%50), Resource: fmt.Sprintf("things%d", i%100),
+				Namespace: fmt.Sprintf("team-%d", i/10),
 			},
 			&authorizer.AttributesRecord{
-				User: &user.DefaultInfo{Name: "stranger", Groups: []string{"system:authenticated"}}, Verb: "get", ResourceRequest: true, Resource: "pods", Namespace: "default",
+				User: &user.DefaultInfo{Name: "stranger", Groups: []string{"system:authenticated"}}, Verb: "get",
+				ResourceRequest: true, Resource: "pods", Namespace: "default",
 			})
 	}
 	return b.Bytes(), requests
 }
 
-// BenchmarkIndexAgainstTheServersWalk reports how much the index gains over the server's walk through all lines, and holds
-// it to gaining something at 1,000 lines and a lot at 100,000. Only ratios within this run are compared.
+// BenchmarkIndexAgainstTheServersWalk reports how much the index gains over the server's walk through all lines, and
+// holds it to gaining something at 1,000 lines and a lot at 100,000. Only ratios within this run are compared.
 func BenchmarkIndexAgainstTheServersWalk(b *testing.B) {
 	want := map[int]float64{10: 0, 1_000: 4, 100_000: 400}
 	for _, n := range []int{10, 1_000, 100_000} {

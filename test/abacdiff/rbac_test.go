@@ -46,7 +46,8 @@ func (c chance) rbacRule() policy.Rule {
 }
 
 func (c chance) rbacRequest() *authorizer.AttributesRecord {
-	info := &user.DefaultInfo{Name: c.pick("alice", "bob", "system:serviceaccount:a:bot", "system:anonymous"), Groups: []string{"system:authenticated"}}
+	info := &user.DefaultInfo{Name: c.pick("alice", "bob", "system:serviceaccount:a:bot", "system:anonymous"),
+		Groups: []string{"system:authenticated"}}
 	if info.Name == "system:anonymous" {
 		info.Groups = []string{"system:unauthenticated"}
 	} else {
@@ -54,12 +55,14 @@ func (c chance) rbacRequest() *authorizer.AttributesRecord {
 			info.Groups = append(info.Groups, c.pick("devs", "ops"))
 		}
 	}
-	a := &authorizer.AttributesRecord{User: info, Verb: c.pick("get", "list", "watch", "create", "update", "delete", "impersonate")}
+	a := &authorizer.AttributesRecord{User: info,
+		Verb: c.pick("get", "list", "watch", "create", "update", "delete", "impersonate")}
 	if a.ResourceRequest = c.IntN(3) > 0; !a.ResourceRequest {
 		a.Path = c.pick("/metrics", "/api", "/apis/apps", "/")
 		return a
 	}
-	what := [][3]string{{"", "pods", "log"}, {"", "pods", "exec"}, {"", "nodes", "proxy"}, {"apps", "deployments", "scale"}, {"", "users", ""}}[c.IntN(5)]
+	what := [][3]string{{"", "pods", "log"}, {"", "pods", "exec"}, {"", "nodes", "proxy"},
+		{"apps", "deployments", "scale"}, {"", "users", ""}}[c.IntN(5)]
 	a.APIGroup, a.Resource = what[0], what[1]
 	if c.IntN(2) == 0 {
 		a.Subresource = what[2]
@@ -70,8 +73,8 @@ func (c chance) rbacRequest() *authorizer.AttributesRecord {
 	return a
 }
 
-// TestTranslationAgreesWithTheServersRBAC asks the server's RBAC authorizer, loaded with what ToRBAC made of a policy, and the
-// ABAC one. RBAC must never allow more, and less only where a gap says so.
+// TestTranslationAgreesWithTheServersRBAC asks the server's RBAC authorizer, loaded with what ToRBAC made of a policy,
+// and the ABAC one. RBAC must never allow more, and less only where a gap says so.
 func TestTranslationAgreesWithTheServersRBAC(t *testing.T) {
 	c := chance{rand.New(rand.NewPCG(4, 4))}
 	file := filepath.Join(t.TempDir(), "policy")
@@ -83,7 +86,8 @@ func TestTranslationAgreesWithTheServersRBAC(t *testing.T) {
 		}
 		theirs, ours := readBoth(t, file, policy.Format([]policy.Section{{Rules: rules}}))
 		translated := policy.ToRBAC(ours, nil)
-		_, static := validation.NewTestRuleResolver(pointers(translated.Roles), pointers(translated.RoleBindings), pointers(translated.ClusterRoles), pointers(translated.ClusterRoleBindings))
+		_, static := validation.NewTestRuleResolver(pointers(translated.Roles), pointers(translated.RoleBindings),
+			pointers(translated.ClusterRoles), pointers(translated.ClusterRoleBindings))
 		roles := rbac.New(static, static, static, static)
 		gaps := map[int]bool{}
 		for _, g := range translated.Gaps {
@@ -112,7 +116,8 @@ func TestTranslationAgreesWithTheServersRBAC(t *testing.T) {
 			}
 			_, gap := gapIndex.Match(a)
 			if byRBAC == authorizer.DecisionAllow || !gap {
-				t.Fatalf("ABAC: %v, RBAC: %v, gap: %v\nrequest: %+v of %+v\n%s\n%+v", byABAC, byRBAC, gap, a, a.User, policy.Format([]policy.Section{{Rules: ours}}), translated)
+				t.Fatalf("ABAC: %v, RBAC: %v, gap: %v\nrequest: %+v of %+v\n%s\n%+v", byABAC, byRBAC, gap, a, a.User,
+					policy.Format([]policy.Section{{Rules: ours}}), translated)
 			}
 			explained++
 		}

@@ -61,7 +61,8 @@ func askServer(t *testing.T, client *apiserver.Server, minor kubever.Minor) {
 			continue
 		}
 		for _, metadata := range []bool{false, true} {
-			for _, err := range client.List(t.Context(), resource.Objects(""), discovery.ListOptions{Metadata: metadata, Limit: 1}) {
+			for _, err := range client.List(t.Context(), resource.Objects(""),
+				discovery.ListOptions{Metadata: metadata, Limit: 1}) {
 				if err != nil {
 					t.Errorf("listing %s of %s, metadata alone %v: %v", resource, resource.GroupVersion, metadata, err)
 				}
@@ -78,7 +79,8 @@ func askServer(t *testing.T, client *apiserver.Server, minor kubever.Minor) {
 		}
 	}
 	pods := served.Named(schema.GroupResource{Resource: "pods"})[0]
-	unserved := discovery.Resource{GroupVersion: schema.GroupVersion{Group: "absent.test", Version: "v1"}, Name: "widgets", Namespaced: true}
+	unserved := discovery.Resource{GroupVersion: schema.GroupVersion{Group: "absent.test", Version: "v1"},
+		Name: "widgets", Namespaced: true}
 	for what, test := range map[string]struct {
 		at   discovery.Path
 		want error
@@ -103,9 +105,12 @@ func askServer(t *testing.T, client *apiserver.Server, minor kubever.Minor) {
 
 // watchNamespaces sees a namespace come.
 func watchNamespaces(t *testing.T, client *apiserver.Server, namespaces discovery.Resource) {
-	meta, err := client.ReadPage(t.Context(), namespaces.Objects(""), discovery.ListOptions{}, nil, func([]byte) error { return nil })
+	meta, err := client.ReadPage(t.Context(), namespaces.Objects(""), discovery.ListOptions{}, nil, func([]byte) error {
+		return nil
+	})
 	must(t, err)
-	events, err := client.Watch(t.Context(), namespaces.Objects(""), apiserver.WatchOptions{ResourceVersion: meta.ResourceVersion})
+	events, err := client.Watch(t.Context(), namespaces.Objects(""),
+		apiserver.WatchOptions{ResourceVersion: meta.ResourceVersion})
 	must(t, err)
 	defer events.Close()
 	body := []byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"watched"}}`)

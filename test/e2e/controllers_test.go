@@ -32,7 +32,8 @@ var fusionctl = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "fusionctl")
-	if out, err := exec.Command("go", "build", "-o", path, "github.com/kubefusion/fusionctl/cmd/fusionctl").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", path, "github.com/kubefusion/fusionctl/cmd/fusionctl").
+		CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building fusionctl: %w\n%s", err, out)
 	}
 	return path, nil
@@ -57,7 +58,8 @@ func startFused(t *testing.T, legacy, access string, more ...string) *fused {
 	t.Helper()
 	f := &fused{Rig: rig.New(t), t: t}
 	f.Pair = f.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: legacy, Modern: "1.36.3", More: access,
-		LegacyManagerArgs: []string{"leader-elect=false"}, // one that is started again does not wait for its old lock to end
+		// one that is started again does not wait for its old lock to end
+		LegacyManagerArgs: []string{"leader-elect=false"},
 		ControllersArgs:   append([]string{"qps=400", "changes-per-second=200"}, more...)})
 	binary, err := fusionctl()
 	must(t, err)
@@ -111,7 +113,8 @@ func (f *fused) awaitControllers() {
 
 // path of a resource of apps or batch in the version that the side serves.
 func (f *fused) path(side, resource string) string {
-	group := map[string]string{"deployments": "apps", "replicasets": "apps", "statefulsets": "apps", "jobs": "batch", "cronjobs": "batch"}[resource]
+	group := map[string]string{"deployments": "apps", "replicasets": "apps", "statefulsets": "apps", "jobs": "batch",
+		"cronjobs": "batch"}[resource]
 	version := group + "/v1"
 	if side == "legacy" && f.Plan.Legacy.Version.Minor < 9 && group == "apps" {
 		if version = "extensions/v1beta1"; resource == "statefulsets" {
@@ -131,7 +134,8 @@ func (f *fused) create(side, resource string, body object) (uid string) {
 // remove deletes with a propagation policy.
 func (f *fused) remove(client *rig.Client, path string, policy metav1.DeletionPropagation) {
 	f.t.Helper()
-	must(f.t, client.Call(f.t.Context(), http.MethodDelete, path, object{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}, nil))
+	must(f.t, client.Call(f.t.Context(), http.MethodDelete, path,
+		object{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}, nil))
 }
 
 // nothingLeft waits until lists at the paths find nothing.
@@ -147,7 +151,9 @@ func (f *fused) nothingLeft(what string, client *rig.Client, paths ...string) {
 				return err
 			}
 			if len(list.Items) > 0 {
-				return fmt.Errorf("%d objects at %s, the first is %s with finalizers %q, deleted %v", len(list.Items), path, list.Items[0].Metadata.Name, list.Items[0].Metadata.Finalizers, list.Items[0].Metadata.DeletionTimestamp)
+				return fmt.Errorf("%d objects at %s, the first is %s with finalizers %q, deleted %v", len(list.Items),
+					path, list.Items[0].Metadata.Name, list.Items[0].Metadata.Finalizers,
+					list.Items[0].Metadata.DeletionTimestamp)
 			}
 		}
 		return nil
@@ -201,11 +207,14 @@ func TestControllers(t *testing.T) {
 				f.naive()
 			}
 			proved(t, spec.LayoutSplit, legacy, "1.36.3",
-				"with fusionctl controllers, Deployments of both sides deleted with each propagation policy leave no ReplicaSet and no pod, and nothing else is touched",
+				"with fusionctl controllers, Deployments of both sides deleted with each propagation policy leave no "+
+					"ReplicaSet and no pod, and nothing else is touched",
 				"the pods of a deleted StatefulSet, CronJob or custom resource of the modern side go",
 				"a thousand pods of a deleted owner go, with the controllers killed three times and either server once",
-				"a deleted namespace stays until both stores are empty of it, and is gone then, although either server was killed in the middle of it",
-				"the controllers do this with the arguments, kubeconfigs and certificate of the plan, its policy on the modern side and its roles on the legacy side")
+				"a deleted namespace stays until both stores are empty of it, and is gone then, although either "+
+					"server was killed in the middle of it",
+				"the controllers do this with the arguments, kubeconfigs and certificate of the plan, its policy on "+
+					"the modern side and its roles on the legacy side")
 		})
 	}
 }
@@ -214,28 +223,35 @@ func TestControllers(t *testing.T) {
 func (f *fused) deployments() {
 	f.t.Helper()
 	for side, client := range f.sides() {
-		for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
+		for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground,
+			metav1.DeletePropagationForeground} {
 			name := strings.ToLower(side + "-" + string(policy))
 			f.create(side, "deployments", deployment(name))
 			f.awaitPods(name, 3)
 			f.remove(client, f.path(side, "deployments")+"/"+name, policy)
 			f.nothingLeft(fmt.Sprintf("a Deployment of the %s side, %s", side, policy), client,
-				f.path(side, "deployments")+"?fieldSelector=metadata.name="+name, f.path(side, "replicasets")+"?labelSelector=deployment="+name, demoPods+"?labelSelector=deployment="+name)
+				f.path(side, "deployments")+"?fieldSelector=metadata.name="+name,
+				f.path(side, "replicasets")+"?labelSelector=deployment="+name,
+				demoPods+"?labelSelector=deployment="+name)
 		}
 		name := side + "-orphan"
 		f.create(side, "deployments", deployment(name))
 		f.awaitPods(name, 3)
 		f.remove(client, f.path(side, "deployments")+"/"+name, metav1.DeletePropagationOrphan)
-		f.nothingLeft("a Deployment of the "+side+" side, orphaning", client, f.path(side, "deployments")+"?fieldSelector=metadata.name="+name)
+		f.nothingLeft("a Deployment of the "+side+" side, orphaning", client,
+			f.path(side, "deployments")+"?fieldSelector=metadata.name="+name)
 		var sets struct {
 			Items []struct{ Metadata metav1.ObjectMeta }
 		}
-		must(f.t, client.Call(f.t.Context(), http.MethodGet, f.path(side, "replicasets")+"?labelSelector=deployment="+name, nil, &sets))
+		must(f.t, client.Call(f.t.Context(), http.MethodGet,
+			f.path(side, "replicasets")+"?labelSelector=deployment="+name, nil, &sets))
 		if len(sets.Items) != 1 || len(sets.Items[0].Metadata.OwnerReferences) != 0 {
-			f.t.Fatalf("orphaned by the %s side: %d ReplicaSets with owners, want one without: %+v", side, len(sets.Items), sets.Items)
+			f.t.Fatalf("orphaned by the %s side: %d ReplicaSets with owners, want one without: %+v", side,
+				len(sets.Items), sets.Items)
 		}
 		f.awaitPods(name, 3)
-		f.remove(client, f.path(side, "replicasets")+"/"+sets.Items[0].Metadata.Name, metav1.DeletePropagationBackground)
+		f.remove(client, f.path(side, "replicasets")+"/"+sets.Items[0].Metadata.Name,
+			metav1.DeletePropagationBackground)
 		f.nothingLeft("an orphaned ReplicaSet of the "+side+" side", client, demoPods+"?labelSelector=deployment="+name)
 	}
 }
@@ -255,21 +271,28 @@ func (f *fused) trees() {
 		pod["restartPolicy"] = "Never"
 		return object{"template": object{"metadata": object{"labels": object{"deployment": name}}, "spec": pod}}
 	}
-	uid := f.create("modern", "cronjobs", object{"metadata": object{"name": "tree"}, "spec": object{"schedule": "0 0 1 1 *", "suspend": true, "jobTemplate": object{"spec": template("tree")}}})
-	f.create("modern", "jobs", object{"metadata": object{"name": "tree", "ownerReferences": []object{owner("batch/v1", "CronJob", "tree", uid)}}, "spec": template("tree")})
+	uid := f.create("modern", "cronjobs",
+		object{"metadata": object{"name": "tree"},
+			"spec": object{"schedule": "0 0 1 1 *", "suspend": true, "jobTemplate": object{"spec": template("tree")}}})
+	f.create("modern", "jobs",
+		object{"metadata": object{"name": "tree",
+			"ownerReferences": []object{owner("batch/v1", "CronJob", "tree", uid)}}, "spec": template("tree")})
 	f.awaitPods("tree", 1)
 	f.remove(f.user, f.path("modern", "cronjobs")+"/tree", metav1.DeletePropagationBackground)
-	f.nothingLeft("a CronJob, its Job and its pod", f.user, f.path("modern", "jobs"), demoPods+"?labelSelector=deployment=tree")
+	f.nothingLeft("a CronJob, its Job and its pod", f.user, f.path("modern", "jobs"),
+		demoPods+"?labelSelector=deployment=tree")
 }
 
 func owner(apiVersion, kind, name, uid string) object {
-	return object{"apiVersion": apiVersion, "kind": kind, "name": name, "uid": uid, "controller": true, "blockOwnerDeletion": true}
+	return object{"apiVersion": apiVersion, "kind": kind, "name": name, "uid": uid, "controller": true,
+		"blockOwnerDeletion": true}
 }
 
 // manyPods is how many pods one owner has.
 const manyPods = 1000
 
-// customOwners: a custom resource owns a thousand pods; while they go, the controllers are killed again and again, and the servers once.
+// customOwners: a custom resource owns a thousand pods; while they go, the controllers are killed again and again, and
+// the servers once.
 func (f *fused) customOwners() {
 	t := f.t
 	t.Helper()
@@ -277,12 +300,14 @@ func (f *fused) customOwners() {
 	const widgets = "/apis/example.test/v1/namespaces/demo/widgets"
 	widget := func(name string) (uid string) {
 		var made object
-		must(t, f.user.Call(t.Context(), http.MethodPost, widgets, object{"apiVersion": "example.test/v1", "kind": "Widget", "metadata": object{"name": name}}, &made))
+		must(t, f.user.Call(t.Context(), http.MethodPost, widgets,
+			object{"apiVersion": "example.test/v1", "kind": "Widget", "metadata": object{"name": name}}, &made))
 		return made["metadata"].(object)["uid"].(string)
 	}
 	owned := func(name, label, widget, uid string) object {
 		p := pod(name)
-		p["metadata"] = object{"name": name, "labels": object{"owned": label}, "ownerReferences": []object{owner("example.test/v1", "Widget", widget, uid)}}
+		p["metadata"] = object{"name": name, "labels": object{"owned": label},
+			"ownerReferences": []object{owner("example.test/v1", "Widget", widget, uid)}}
 		return p
 	}
 	stays := widget("stays")
@@ -295,7 +320,8 @@ func (f *fused) customOwners() {
 	for worker := range 8 {
 		wait.Go(func() {
 			for i := worker; i < manyPods; i += 8 {
-				if err := f.user.Call(t.Context(), http.MethodPost, demoPods, owned(fmt.Sprintf("many-%d", i), "goes", "goes", goes), nil); err != nil {
+				if err := f.user.Call(t.Context(), http.MethodPost, demoPods,
+					owned(fmt.Sprintf("many-%d", i), "goes", "goes", goes), nil); err != nil {
 					failures <- err
 					return
 				}
@@ -316,7 +342,8 @@ func (f *fused) customOwners() {
 	f.awaitControllers()
 	f.crash(f.Legacy, f.LegacyManager)
 	f.crash(f.Modern, f.ModernManager)
-	f.nothingLeft(fmt.Sprintf("%d pods of a custom resource", manyPods), f.user, demoPods+"?labelSelector=owned=goes", widgets+"?fieldSelector=metadata.name=goes")
+	f.nothingLeft(fmt.Sprintf("%d pods of a custom resource", manyPods), f.user, demoPods+"?labelSelector=owned=goes",
+		widgets+"?fieldSelector=metadata.name=goes")
 	if stay := f.count(demoPods + "?labelSelector=owned=stays"); stay != 2 {
 		t.Errorf("%d pods of the custom resource that was not deleted, want 2", stay)
 	}
@@ -339,11 +366,12 @@ func (f *fused) naive() {
 	f.CollectNaively()
 	await("the modern side's own collector deletes pods that nobody deleted")
 	proved(f.t, spec.LayoutSplit, "1.15.12", "1.36.3",
-		"on the objects of which fusionctl controllers deleted none, the modern side's own garbage collector deletes pods of the legacy side")
+		"on the objects of which fusionctl controllers deleted none, the modern side's own garbage collector deletes "+
+			"pods of the legacy side")
 }
 
-// crash kills a server and starts it again a moment later. Its controller manager is stopped meanwhile: old ones, built with a Go of today,
-// do not find the server again.
+// crash kills a server and starts it again a moment later. Its controller manager is stopped meanwhile: old ones, built
+// with a Go of today, do not find the server again.
 func (f *fused) crash(server *rig.APIServer, manager *rig.ControllerManager) {
 	f.t.Helper()
 	manager.Stop()
@@ -362,13 +390,14 @@ func pause(t *testing.T, span time.Duration) {
 	}
 }
 
-// namespace: both sides have objects in the one that is deleted, either server is killed in the middle of it, and both stores are empty of it
-// in the end.
+// namespace: both sides have objects in the one that is deleted, either server is killed in the middle of it, and both
+// stores are empty of it in the end.
 func (f *fused) namespace() {
 	t := f.t
 	t.Helper()
 	// A namespace of its own, in which the workloads of both sides run until it is deleted.
-	must(t, f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "both"}}, nil))
+	must(t, f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "both"}},
+		nil))
 	f.Eventually("the finalizer and the account of a new namespace", func(ctx context.Context) error {
 		var ns struct{ Spec struct{ Finalizers []string } }
 		if err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/both", nil, &ns); err != nil {
@@ -383,7 +412,8 @@ func (f *fused) namespace() {
 	must(t, f.admin.Call(t.Context(), http.MethodPost, in(f.path("legacy", "deployments")), deployment("legacy"), nil))
 	must(t, f.user.Call(t.Context(), http.MethodPost, in(f.path("modern", "deployments")), deployment("modern"), nil))
 	must(t, f.user.Call(t.Context(), http.MethodPost, in(f.path("modern", "statefulsets")), statefulSet("modern"), nil))
-	must(t, f.user.Call(t.Context(), http.MethodPost, "/apis/example.test/v1/namespaces/both/widgets", object{"apiVersion": "example.test/v1", "kind": "Widget", "metadata": object{"name": "one"}}, nil))
+	must(t, f.user.Call(t.Context(), http.MethodPost, "/apis/example.test/v1/namespaces/both/widgets",
+		object{"apiVersion": "example.test/v1", "kind": "Widget", "metadata": object{"name": "one"}}, nil))
 	f.Eventually("the pods of the namespace", func(ctx context.Context) error {
 		var list struct{ Items []any }
 		if err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/both/pods", nil, &list); err != nil {
@@ -394,7 +424,8 @@ func (f *fused) namespace() {
 		}
 		return nil
 	})
-	others, before := []string{demoPods + "?labelSelector=owned=stays", "/apis/example.test/v1/namespaces/demo/widgets"}, map[string]int{}
+	others, before := []string{demoPods + "?labelSelector=owned=stays",
+		"/apis/example.test/v1/namespaces/demo/widgets"}, map[string]int{}
 	for _, path := range others {
 		if before[path] = f.count(path); before[path] == 0 {
 			t.Errorf("nothing at %s of which to see that it stays", path)

@@ -39,7 +39,8 @@ spec:
       - {path: /, pathType: ImplementationSpecific, backend: {service: {name: new, port: {number: 80}}}}
 `
 
-// The command line asks a real server which versions it has, and looks at what was applied to it, by kubectl and by Helm.
+// The command line asks a real server which versions it has, and looks at what was applied to it, by kubectl and by
+// Helm.
 func TestConvertCommandAsksServers(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t)
@@ -48,13 +49,15 @@ func TestConvertCommandAsksServers(t *testing.T) {
 	client := server.Client("admin", "system:masters")
 	kubeconfig, err := r.PKI.Kubeconfig("convert", server.URL, "admin", "system:masters")
 	must(t, err)
-	must(t, client.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}}, nil))
+	must(t, client.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}},
+		nil))
 
 	applied := `{"apiVersion":"extensions/v1beta1","kind":"Deployment","metadata":{"name":"old","namespace":"demo"}}`
 	old := deployment("old")
 	old["metadata"].(object)["annotations"] = object{"kubectl.kubernetes.io/last-applied-configuration": applied}
 	must(t, client.Call(t.Context(), http.MethodPost, "/apis/extensions/v1beta1/namespaces/demo/deployments", old, nil))
-	must(t, client.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/secrets", helmRelease(t, `apiVersion: extensions/v1beta1
+	must(t, client.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/secrets",
+		helmRelease(t, `apiVersion: extensions/v1beta1
 kind: Ingress
 metadata: {name: shop}
 spec: {backend: {serviceName: shop, servicePort: 80}}
@@ -67,7 +70,8 @@ spec: {backend: {serviceName: shop, servicePort: 80}}
 		{nil, []string{"old", "extensions/v1beta1", "apps/v1"}, []string{"networking.k8s.io"}},
 		{[]string{"--helm"}, []string{"shop", "networking.k8s.io/v1"}, nil},
 	} {
-		out := runFusionctl(t, 3, append([]string{"convert", "check", "--kubeconfig", kubeconfig, "--for", "1.36"}, test.arguments...)...)
+		out := runFusionctl(t, 3, append([]string{"convert", "check", "--kubeconfig", kubeconfig, "--for", "1.36"},
+			test.arguments...)...)
 		for _, word := range test.wanted {
 			if !strings.Contains(out, word) {
 				t.Errorf("convert check %q does not say %q:\n%s", test.arguments, word, out)
@@ -86,7 +90,8 @@ spec: {backend: {serviceName: shop, servicePort: 80}}
 	if !strings.Contains(out, "namespace: demo} # stays") {
 		t.Errorf("the comment of what needs no change is gone:\n%s", out)
 	}
-	for i, resource := range []string{"apps/v1/namespaces/demo/deployments", "networking.k8s.io/v1beta1/namespaces/demo/ingresses"} {
+	for i, resource := range []string{"apps/v1/namespaces/demo/deployments",
+		"networking.k8s.io/v1beta1/namespaces/demo/ingresses"} {
 		var body object
 		must(t, yaml.Unmarshal([]byte(strings.Split(out, "\n---\n")[i]), &body))
 		if version := strings.Join(strings.Split(resource, "/")[:2], "/"); body["apiVersion"] != version {
@@ -99,7 +104,8 @@ spec: {backend: {serviceName: shop, servicePort: 80}}
 // helmRelease is the record of a release as Helm 3 keeps it.
 func helmRelease(t *testing.T, manifest string) object {
 	t.Helper()
-	data, err := json.Marshal(object{"name": "shop", "namespace": "demo", "version": 1, "info": object{"status": "deployed"}, "manifest": manifest})
+	data, err := json.Marshal(object{"name": "shop", "namespace": "demo", "version": 1,
+		"info": object{"status": "deployed"}, "manifest": manifest})
 	must(t, err)
 	var packed bytes.Buffer
 	zipped := gzip.NewWriter(&packed)
@@ -107,8 +113,9 @@ func helmRelease(t *testing.T, manifest string) object {
 	must(t, err)
 	must(t, zipped.Close())
 	return object{
-		"metadata": object{"name": "sh.helm.release.v1.shop.v1", "labels": object{"owner": "helm", "name": "shop", "status": "deployed", "version": "1"}},
-		"type":     "helm.sh/release.v1",
-		"data":     object{"release": []byte(base64.StdEncoding.EncodeToString(packed.Bytes()))},
+		"metadata": object{"name": "sh.helm.release.v1.shop.v1",
+			"labels": object{"owner": "helm", "name": "shop", "status": "deployed", "version": "1"}},
+		"type": "helm.sh/release.v1",
+		"data": object{"release": []byte(base64.StdEncoding.EncodeToString(packed.Bytes()))},
 	}
 }

@@ -45,8 +45,8 @@ import (
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// appController is a controller as people write them: of a config map it makes an application, in the versions of today. Nothing in it
-// knows that there are other versions.
+// appController is a controller as people write them: of a config map it makes an application, in the versions of
+// today. Nothing in it knows that there are other versions.
 type appController struct {
 	client.Client
 	events record.EventRecorder
@@ -54,8 +54,10 @@ type appController struct {
 
 func (a *appController) setUp(manager ctrl.Manager) error {
 	a.Client, a.events = manager.GetClient(), manager.GetEventRecorderFor("app")
-	return ctrl.NewControllerManagedBy(manager).Named("app").WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).For(&corev1.ConfigMap{}).
-		Owns(&appsv1.Deployment{}).Owns(&networkingv1.Ingress{}).Owns(&batchv1.CronJob{}).Owns(&autoscalingv2.HorizontalPodAutoscaler{}).
+	return ctrl.NewControllerManagedBy(manager).Named("app").
+		WithOptions(controller.Options{SkipNameValidation: ptr.To(true)}).For(&corev1.ConfigMap{}).
+		Owns(&appsv1.Deployment{}).Owns(&networkingv1.Ingress{}).Owns(&batchv1.CronJob{}).
+		Owns(&autoscalingv2.HorizontalPodAutoscaler{}).
 		Owns(&policyv1.PodDisruptionBudget{}).Owns(&rbacv1.Role{}).Owns(&rbacv1.RoleBinding{}).Complete(a)
 }
 
@@ -69,8 +71,10 @@ func (a *appController) Reconcile(ctx context.Context, request reconcile.Request
 	}
 	meta := metav1.ObjectMeta{Namespace: app.Namespace, Name: app.Name}
 	for _, object := range []client.Object{
-		&appsv1.Deployment{ObjectMeta: meta}, &networkingv1.Ingress{ObjectMeta: meta}, &batchv1.CronJob{ObjectMeta: meta}, &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: meta},
-		&policyv1.PodDisruptionBudget{ObjectMeta: meta}, &rbacv1.Role{ObjectMeta: meta}, &rbacv1.RoleBinding{ObjectMeta: meta},
+		&appsv1.Deployment{ObjectMeta: meta}, &networkingv1.Ingress{ObjectMeta: meta},
+		&batchv1.CronJob{ObjectMeta: meta}, &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: meta},
+		&policyv1.PodDisruptionBudget{ObjectMeta: meta}, &rbacv1.Role{ObjectMeta: meta},
+		&rbacv1.RoleBinding{ObjectMeta: meta},
 	} {
 		result, err := controllerutil.CreateOrUpdate(ctx, a, object, func() error {
 			a.shape(app, object)
@@ -101,9 +105,13 @@ func (a *appController) shape(app *corev1.ConfigMap, object client.Object) {
 		}
 		object.Spec.Template.Spec.Containers[0].Image = container.Image
 	case *networkingv1.Ingress:
-		backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: app.Name, Port: networkingv1.ServiceBackendPort{Number: 80}}}
-		path := networkingv1.HTTPIngressPath{Path: "/", PathType: ptr.To(networkingv1.PathTypeImplementationSpecific), Backend: backend}
-		object.Spec.Rules = []networkingv1.IngressRule{{Host: app.Name + ".test", IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{path}}}}}
+		backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: app.Name,
+			Port: networkingv1.ServiceBackendPort{Number: 80}}}
+		path := networkingv1.HTTPIngressPath{Path: "/", PathType: ptr.To(networkingv1.PathTypeImplementationSpecific),
+			Backend: backend}
+		object.Spec.Rules = []networkingv1.IngressRule{{Host: app.Name + ".test",
+			IngressRuleValue: networkingv1.IngressRuleValue{
+				HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{path}}}}}
 	case *batchv1.CronJob:
 		object.Spec.Schedule = "0 1 * * *"
 		pod.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{container}}
@@ -112,14 +120,18 @@ func (a *appController) shape(app *corev1.ConfigMap, object client.Object) {
 		}
 		object.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Image = container.Image
 	case *autoscalingv2.HorizontalPodAutoscaler:
-		object.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: app.Name}
+		object.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1",
+			Kind: "Deployment", Name: app.Name}
 		object.Spec.MaxReplicas = 9
-		target := autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: ptr.To[int32](70)}
-		object.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU, Target: target}}}
+		target := autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType,
+			AverageUtilization: ptr.To[int32](70)}
+		object.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType,
+			Resource: &autoscalingv2.ResourceMetricSource{Name: corev1.ResourceCPU, Target: target}}}
 	case *policyv1.PodDisruptionBudget:
 		object.Spec.Selector, object.Spec.MinAvailable = selector, ptr.To(intstr.FromInt32(1))
 	case *rbacv1.Role:
-		object.Rules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}}
+		object.Rules = []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}}
 	case *rbacv1.RoleBinding:
 		object.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: app.Name}
 		object.Subjects = []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "default", Namespace: app.Namespace}}
@@ -128,18 +140,26 @@ func (a *appController) shape(app *corev1.ConfigMap, object client.Object) {
 
 // storedAt is where each release has the kinds of the controller, in the versions that it serves.
 var storedAt = map[kubever.Minor][]string{
-	6: {"apps/v1beta1/%s/deployments/shop", "extensions/v1beta1/%s/ingresses/shop", "batch/v2alpha1/%s/cronjobs/shop", "autoscaling/v1/%s/horizontalpodautoscalers/shop",
-		"policy/v1beta1/%s/poddisruptionbudgets/shop", "rbac.authorization.k8s.io/v1beta1/%s/roles/shop", "rbac.authorization.k8s.io/v1beta1/%s/rolebindings/shop"},
-	10: {"apps/v1/%s/deployments/shop", "extensions/v1beta1/%s/ingresses/shop", "batch/v1beta1/%s/cronjobs/shop", "autoscaling/v2beta1/%s/horizontalpodautoscalers/shop",
-		"policy/v1beta1/%s/poddisruptionbudgets/shop", "rbac.authorization.k8s.io/v1/%s/roles/shop", "rbac.authorization.k8s.io/v1/%s/rolebindings/shop"},
-	15: {"apps/v1/%s/deployments/shop", "networking.k8s.io/v1beta1/%s/ingresses/shop", "batch/v1beta1/%s/cronjobs/shop", "autoscaling/v2beta2/%s/horizontalpodautoscalers/shop",
-		"policy/v1beta1/%s/poddisruptionbudgets/shop", "rbac.authorization.k8s.io/v1/%s/roles/shop", "rbac.authorization.k8s.io/v1/%s/rolebindings/shop"},
-	36: {"apps/v1/%s/deployments/shop", "networking.k8s.io/v1/%s/ingresses/shop", "batch/v1/%s/cronjobs/shop", "autoscaling/v2/%s/horizontalpodautoscalers/shop",
-		"policy/v1/%s/poddisruptionbudgets/shop", "rbac.authorization.k8s.io/v1/%s/roles/shop", "rbac.authorization.k8s.io/v1/%s/rolebindings/shop"},
+	6: {"apps/v1beta1/%s/deployments/shop", "extensions/v1beta1/%s/ingresses/shop", "batch/v2alpha1/%s/cronjobs/shop",
+		"autoscaling/v1/%s/horizontalpodautoscalers/shop",
+		"policy/v1beta1/%s/poddisruptionbudgets/shop", "rbac.authorization.k8s.io/v1beta1/%s/roles/shop",
+		"rbac.authorization.k8s.io/v1beta1/%s/rolebindings/shop"},
+	10: {"apps/v1/%s/deployments/shop", "extensions/v1beta1/%s/ingresses/shop", "batch/v1beta1/%s/cronjobs/shop",
+		"autoscaling/v2beta1/%s/horizontalpodautoscalers/shop",
+		"policy/v1beta1/%s/poddisruptionbudgets/shop", "rbac.authorization.k8s.io/v1/%s/roles/shop",
+		"rbac.authorization.k8s.io/v1/%s/rolebindings/shop"},
+	15: {"apps/v1/%s/deployments/shop", "networking.k8s.io/v1beta1/%s/ingresses/shop", "batch/v1beta1/%s/cronjobs/shop",
+		"autoscaling/v2beta2/%s/horizontalpodautoscalers/shop",
+		"policy/v1beta1/%s/poddisruptionbudgets/shop", "rbac.authorization.k8s.io/v1/%s/roles/shop",
+		"rbac.authorization.k8s.io/v1/%s/rolebindings/shop"},
+	36: {"apps/v1/%s/deployments/shop", "networking.k8s.io/v1/%s/ingresses/shop", "batch/v1/%s/cronjobs/shop",
+		"autoscaling/v2/%s/horizontalpodautoscalers/shop",
+		"policy/v1/%s/poddisruptionbudgets/shop", "rbac.authorization.k8s.io/v1/%s/roles/shop",
+		"rbac.authorization.k8s.io/v1/%s/rolebindings/shop"},
 }
 
-// One and the same controller, and one and the same client, do their work against servers of nine years; and what is read in another version is
-// what the server itself says in that version.
+// One and the same controller, and one and the same client, do their work against servers of nine years; and what is
+// read in another version is what the server itself says in that version.
 func TestConvertOnServersOfOtherVersions(t *testing.T) {
 	for minor := range storedAt {
 		t.Run(minor.String(), func(t *testing.T) {
@@ -156,7 +176,8 @@ func TestConvertOnServersOfOtherVersions(t *testing.T) {
 func runsController(t *testing.T, r *rig.Rig, server *rig.APIServer) {
 	t.Helper()
 	failures := &lastError{}
-	manager, err := ctrl.NewManager(converting(t, server), ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.New(failures)})
+	manager, err := ctrl.NewManager(converting(t, server),
+		ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}, Logger: logr.New(failures)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,13 +187,15 @@ func runsController(t *testing.T, r *rig.Rig, server *rig.APIServer) {
 	runManager(t, manager)
 	raw := server.Client("somebody", "system:masters")
 	paths := storedAt[server.Minor]
-	app := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "shop"}, "data": map[string]any{"image": "shop:1"}}
+	app := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "shop"},
+		"data": map[string]any{"image": "shop:1"}}
 	if err := raw.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/default/configmaps", app, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.Eventually("waiting for the objects of the controller", func(ctx context.Context) error {
 		for _, path := range paths {
-			if err := raw.Call(ctx, http.MethodGet, "/apis/"+fmt.Sprintf(path, "namespaces/default"), nil, &map[string]any{}); err != nil {
+			if err := raw.Call(ctx, http.MethodGet, "/apis/"+fmt.Sprintf(path, "namespaces/default"), nil,
+				&map[string]any{}); err != nil {
 				return errors.Join(err, failures.get())
 			}
 		}
@@ -180,11 +203,13 @@ func runsController(t *testing.T, r *rig.Rig, server *rig.APIServer) {
 	})
 	// A change behind the controller's back comes to it as an event of the server's version.
 	deployment := "/apis/" + fmt.Sprintf(paths[0], "namespaces/default")
-	if err := raw.Call(t.Context(), http.MethodPatch, deployment, map[string]any{"spec": map[string]any{"replicas": 7}}, nil); err != nil {
+	if err := raw.Call(t.Context(), http.MethodPatch, deployment, map[string]any{"spec": map[string]any{"replicas": 7}},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	app["data"] = map[string]any{"image": "shop:2"}
-	if err := raw.Call(t.Context(), http.MethodPut, "/api/v1/namespaces/default/configmaps/shop", app, nil); err != nil {
+	if err := raw.Call(t.Context(), http.MethodPut, "/api/v1/namespaces/default/configmaps/shop", app,
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	r.Eventually("waiting for the controller to repair and update", func(ctx context.Context) error {
@@ -193,7 +218,8 @@ func runsController(t *testing.T, r *rig.Rig, server *rig.APIServer) {
 			return err
 		}
 		if *now.Spec.Replicas != 3 || now.Spec.Template.Spec.Containers[0].Image != "shop:2" {
-			return errors.Join(fmt.Errorf("%d replicas of %s, want 3 of shop:2", *now.Spec.Replicas, now.Spec.Template.Spec.Containers[0].Image), failures.get())
+			return errors.Join(fmt.Errorf("%d replicas of %s, want 3 of shop:2", *now.Spec.Replicas,
+				now.Spec.Template.Spec.Containers[0].Image), failures.get())
 		}
 		return nil
 	})
@@ -215,10 +241,12 @@ func runsClient(t *testing.T, server *rig.APIServer) {
 	}
 	labels := map[string]string{"of": "client"}
 	deployment := func(name string) *appsv1.Deployment {
-		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}, Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a:1"}}}},
-		}}
+		return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels},
+			Spec: appsv1.DeploymentSpec{
+				Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+					Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a:1"}}}},
+			}}
 	}
 	web := deployment("web")
 	watcher, err := c.Watch(ctx, &appsv1.DeploymentList{}, client.InNamespace("default"), client.MatchingLabels(labels))
@@ -234,7 +262,8 @@ func runsClient(t *testing.T, server *rig.APIServer) {
 	if err := c.Create(ctx, deployment("web")); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("%s: create again: %v", server.Minor, err)
 	}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "none"}, web.DeepCopy()); !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), `deployments.apps "none"`) {
+	if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "none"}, web.DeepCopy()); !apierrors.IsNotFound(
+		err) || !strings.Contains(err.Error(), `deployments.apps "none"`) {
 		t.Errorf("%s: get what is absent: %v", server.Minor, err)
 	}
 
@@ -245,8 +274,11 @@ func runsClient(t *testing.T, server *rig.APIServer) {
 	before = web.DeepCopy()
 	web.Spec.Replicas = ptr.To[int32](2)
 	check("merge patch", c.Patch(ctx, web, client.MergeFrom(before)))
-	check("JSON patch", c.Patch(ctx, web, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/replicas","value":4}]`))))
-	if web.Spec.Template.Spec.Containers[0].Image != "a:2" || *web.Spec.Replicas != 4 || web.ResourceVersion == stale.ResourceVersion {
+	check("JSON patch",
+		c.Patch(ctx, web,
+			client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/replicas","value":4}]`))))
+	if web.Spec.Template.Spec.Containers[0].Image != "a:2" || *web.Spec.Replicas != 4 ||
+		web.ResourceVersion == stale.ResourceVersion {
 		t.Errorf("%s: after the patches %+v", server.Minor, web.Spec)
 	}
 	stale.Spec.Paused = true
@@ -262,12 +294,14 @@ func runsClient(t *testing.T, server *rig.APIServer) {
 	check("rescale", c.SubResource("scale").Update(ctx, web, client.WithSubResourceBody(scale)))
 	check("get", c.Get(ctx, client.ObjectKeyFromObject(web), web))
 	if web.Status.Replicas != 4 || *web.Spec.Replicas != 5 {
-		t.Errorf("%s: after status and scale: %d replicas, %d wanted; want 4 and 5", server.Minor, web.Status.Replicas, *web.Spec.Replicas)
+		t.Errorf("%s: after status and scale: %d replicas, %d wanted; want 4 and 5", server.Minor, web.Status.Replicas,
+			*web.Spec.Replicas)
 	}
 
 	list, seen := &appsv1.DeploymentList{}, 0
 	for ok := true; ok; ok = list.Continue != "" {
-		check("list", c.List(ctx, list, client.InNamespace("default"), client.MatchingLabels(labels), client.Limit(1), client.Continue(list.Continue)))
+		check("list", c.List(ctx, list, client.InNamespace("default"), client.MatchingLabels(labels), client.Limit(1),
+			client.Continue(list.Continue)))
 		seen += len(list.Items)
 	}
 	if seen != 2 {
@@ -277,35 +311,43 @@ func runsClient(t *testing.T, server *rig.APIServer) {
 	metadata.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DeploymentList"))
 	check("metadata", c.List(ctx, metadata, client.InNamespace("default"), client.MatchingLabels(labels)))
 	if len(metadata.Items) != 2 || metadata.ResourceVersion == "" {
-		t.Errorf("%s: metadata of %d Deployments at %q, want 2", server.Minor, len(metadata.Items), metadata.ResourceVersion)
+		t.Errorf("%s: metadata of %d Deployments at %q, want 2", server.Minor, len(metadata.Items),
+			metadata.ResourceVersion)
 	}
 
 	spread := deployment("spread")
-	spread.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: spread.Spec.Selector}}
+	spread.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
+		{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: spread.Spec.Selector}}
 	if err := c.Create(ctx, spread); errors.As(err, new(*convertclient.LossError)) == (server.Minor == 36) {
 		t.Errorf("%s: create with a new field: %v", server.Minor, err)
 	}
 	dry := deployment("dry")
-	if err := c.Create(ctx, dry, client.DryRunAll); errors.As(err, new(*convertclient.UnfaithfulError)) != (server.Minor < 12) {
+	err = c.Create(ctx, dry, client.DryRunAll)
+	if errors.As(err, new(*convertclient.UnfaithfulError)) != (server.Minor < 12) {
 		t.Errorf("%s: dry run: %v", server.Minor, err)
 	}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(dry), dry); !apierrors.IsNotFound(err) {
 		t.Errorf("%s: after a dry run: %v, want not found", server.Minor, err)
 	}
-	applied := map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web", "namespace": "default"}, "spec": map[string]any{"paused": true}}
-	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: applied}), client.FieldOwner("test"))
+	applied := map[string]any{"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{"name": "web", "namespace": "default"}, "spec": map[string]any{"paused": true}}
+	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: applied}),
+		client.FieldOwner("test"))
 	if server.Minor == 36 {
 		check("apply", err)
 	} else if !apierrors.IsUnsupportedMediaType(err) {
 		t.Errorf("%s: apply: %v, want that it is not supported", server.Minor, err)
 	}
 
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "alone"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a:1"}}, AutomountServiceAccountToken: ptr.To(false)}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "alone"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a:1"}},
+			AutomountServiceAccountToken: ptr.To(false)}}
 	serviceAccount(t, server)
 	check("create a pod", c.Create(ctx, pod))
 	check("evict", c.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: pod.ObjectMeta}))
 	check("delete", c.Delete(ctx, web))
-	check("delete all", c.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace("default"), client.MatchingLabels(labels)))
+	check("delete all", c.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace("default"),
+		client.MatchingLabels(labels)))
 	check("list", c.List(ctx, list, client.InNamespace("default"), client.MatchingLabels(labels)))
 	if len(list.Items) != 0 {
 		t.Errorf("%s: %d Deployments are left", server.Minor, len(list.Items))
@@ -315,8 +357,11 @@ func runsClient(t *testing.T, server *rig.APIServer) {
 	}
 	if server.Minor == 10 { // what the client is kept from: the server does not know dryRun, and writes
 		raw := server.Client("somebody", "system:masters")
-		check("a dry run of the server's", raw.Call(ctx, http.MethodPost, "/apis/apps/v1/namespaces/default/deployments?dryRun=All", typed(deployment("written")), nil))
-		check("what it wrote", raw.Call(ctx, http.MethodGet, "/apis/apps/v1/namespaces/default/deployments/written", nil, &map[string]any{}))
+		check("a dry run of the server's",
+			raw.Call(ctx, http.MethodPost, "/apis/apps/v1/namespaces/default/deployments?dryRun=All",
+				typed(deployment("written")), nil))
+		check("what it wrote", raw.Call(ctx, http.MethodGet, "/apis/apps/v1/namespaces/default/deployments/written",
+			nil, &map[string]any{}))
 	}
 }
 
@@ -328,14 +373,17 @@ func typed(object *appsv1.Deployment) *appsv1.Deployment {
 // serviceAccount makes the account without which admission lets no pod in; the controller manager would.
 func serviceAccount(t *testing.T, server *rig.APIServer) {
 	t.Helper()
-	account := map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"}, "secrets": []any{map[string]any{"name": "token"}}}
-	if err := server.Client("somebody", "system:masters").Call(t.Context(), http.MethodPost, "/api/v1/namespaces/default/serviceaccounts", account, nil); err != nil && rig.Code(err) != http.StatusConflict {
+	account := map[string]any{"apiVersion": "v1", "kind": "ServiceAccount",
+		"metadata": map[string]any{"name": "default"}, "secrets": []any{map[string]any{"name": "token"}}}
+	if err := server.Client("somebody", "system:masters").Call(t.Context(), http.MethodPost,
+		"/api/v1/namespaces/default/serviceaccounts", account, nil); err != nil &&
+		rig.Code(err) != http.StatusConflict {
 		t.Fatal(err)
 	}
 }
 
-// convertsAsTheServer reads what the controller made in every version that the server has of it, and holds each against the conversion of each
-// other one.
+// convertsAsTheServer reads what the controller made in every version that the server has of it, and holds each against
+// the conversion of each other one.
 func convertsAsTheServer(t *testing.T, server *rig.APIServer) {
 	t.Helper()
 	converter, err := convert.New()
@@ -344,14 +392,16 @@ func convertsAsTheServer(t *testing.T, server *rig.APIServer) {
 	}
 	raw := server.Client("somebody", "system:masters")
 	compared := 0
-	for _, name := range []string{"deployments", "ingresses", "cronjobs", "horizontalpodautoscalers", "poddisruptionbudgets", "roles", "rolebindings"} {
+	for _, name := range []string{"deployments", "ingresses", "cronjobs", "horizontalpodautoscalers",
+		"poddisruptionbudgets", "roles", "rolebindings"} {
 		said := map[schema.GroupVersionKind]map[string]any{}
 		for _, api := range kubever.APIResources(server.Minor) {
 			if api.Name != name || !api.DefaultOn.Has(server.Minor) {
 				continue
 			}
 			object := map[string]any{}
-			if err := raw.Call(t.Context(), http.MethodGet, "/apis/"+api.GroupVersion.String()+"/namespaces/default/"+name+"/shop", nil, &object); err != nil {
+			if err := raw.Call(t.Context(), http.MethodGet,
+				"/apis/"+api.GroupVersion.String()+"/namespaces/default/"+name+"/shop", nil, &object); err != nil {
 				t.Errorf("%s: %v", server.Minor, err)
 				continue
 			}
@@ -368,7 +418,8 @@ func convertsAsTheServer(t *testing.T, server *rig.APIServer) {
 					continue
 				}
 				compared++
-				if diff := cmp.Diff(withoutNothing(normalized(t, want)), withoutNothing(normalized(t, got.Object))); diff != "" {
+				if diff := cmp.Diff(withoutNothing(normalized(t, want)),
+					withoutNothing(normalized(t, got.Object))); diff != "" {
 					t.Errorf("%s: %s to %s (-the server +converted):\n%s", server.Minor, from, to.GroupVersion(), diff)
 				}
 			}
@@ -379,7 +430,8 @@ func convertsAsTheServer(t *testing.T, server *rig.APIServer) {
 	}
 }
 
-// normalized gives all objects the same kinds of numbers, and takes the path away that old servers write: it names the version.
+// normalized gives all objects the same kinds of numbers, and takes the path away that old servers write: it names the
+// version.
 func normalized(t *testing.T, object map[string]any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(object)
@@ -394,7 +446,8 @@ func normalized(t *testing.T, object map[string]any) map[string]any {
 	return u.Object
 }
 
-// withoutNothing leaves out what says nothing: servers write empty objects, nulls, and zeros that other versions leave out.
+// withoutNothing leaves out what says nothing: servers write empty objects, nulls, and zeros that other versions leave
+// out.
 func withoutNothing(value any) any {
 	switch value := value.(type) {
 	case map[string]any:

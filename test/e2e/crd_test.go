@@ -29,7 +29,8 @@ import (
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// The pizzas of these tests are those of examples/pizza: v1alpha1 lists toppings by name, v1 lists them with a quantity.
+// The pizzas of these tests are those of examples/pizza: v1alpha1 lists toppings by name, v1 lists them with a
+// quantity.
 
 const (
 	pizzaGroup = "restaurant.example.com"
@@ -60,7 +61,8 @@ func newPizzaWebhook(t *testing.T, r *rig.Rig) *pizzaWebhook {
 // start starts it and waits until it listens.
 func (w *pizzaWebhook) start(t *testing.T, r *rig.Rig) {
 	t.Helper()
-	c := newCommand(context.Background(), "crd", "webhook", "--rules", pizzaRules, "--listen", w.address, "--tls-cert", w.certFile, "--tls-key", w.keyFile, "--any-client")
+	c := newCommand(context.Background(), "crd", "webhook", "--rules", pizzaRules, "--listen", w.address, "--tls-cert",
+		w.certFile, "--tls-key", w.keyFile, "--any-client")
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,11 +82,12 @@ func (w *pizzaWebhook) start(t *testing.T, r *rig.Rig) {
 	})
 }
 
-// pizzaDefinition is the example's CRD with these versions, the first of which is stored. A version that the example does not have is
-// v1alpha1 under another name.
+// pizzaDefinition is the example's CRD with these versions, the first of which is stored. A version that the example
+// does not have is v1alpha1 under another name.
 func pizzaDefinition(t *testing.T, minor kubever.Minor, webhook *pizzaWebhook, versions ...string) object {
 	t.Helper()
-	beta := !kubever.ServesGVK(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, minor)
+	beta := !kubever.ServesGVK(
+		schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, minor)
 	file := pizzaRules + "/crd.yaml"
 	if beta {
 		file = pizzaRules + "/v1beta1/crd.yaml"
@@ -125,9 +128,11 @@ func pizzaDefinition(t *testing.T, minor kubever.Minor, webhook *pizzaWebhook, v
 	}
 	config := object{"url": "https://" + webhook.address + "/convert", "caBundle": webhook.ca}
 	if beta {
-		spec["conversion"] = object{"strategy": "Webhook", "webhookClientConfig": config, "conversionReviewVersions": []string{"v1beta1"}}
+		spec["conversion"] = object{"strategy": "Webhook", "webhookClientConfig": config,
+			"conversionReviewVersions": []string{"v1beta1"}}
 	} else {
-		spec["conversion"] = object{"strategy": "Webhook", "webhook": object{"clientConfig": config, "conversionReviewVersions": []string{"v1"}}}
+		spec["conversion"] = object{"strategy": "Webhook",
+			"webhook": object{"clientConfig": config, "conversionReviewVersions": []string{"v1"}}}
 	}
 	return crd
 }
@@ -146,16 +151,19 @@ func storePizzas(t *testing.T, etcd *rig.Etcd, n int) {
 	}
 	for i := range n {
 		name, namespace := fmt.Sprintf("pizza-%05d", i), fmt.Sprintf("shop-%d", i%3)
-		metadata := object{"name": name, "namespace": namespace, "uid": fmt.Sprintf("00000000-0000-4000-8000-%012d", i), "generation": 1,
+		metadata := object{"name": name, "namespace": namespace, "uid": fmt.Sprintf("00000000-0000-4000-8000-%012d", i),
+			"generation":        1,
 			"creationTimestamp": "2026-01-01T00:00:00Z"}
 		if i%10 == 9 { // servers before 1.18 did not keep these
 			metadata["managedFields"] = []object{{
-				"manager": "old-client", "operation": "Apply", "apiVersion": pizzaGroup + "/v1alpha1", "time": "2026-01-01T00:00:00Z",
+				"manager": "old-client", "operation": "Apply", "apiVersion": pizzaGroup + "/v1alpha1",
+				"time":       "2026-01-01T00:00:00Z",
 				"fieldsType": "FieldsV1", "fieldsV1": object{"f:spec": object{"f:toppings": object{}}},
 			}}
 		}
 		value, err := json.Marshal(object{"apiVersion": pizzaGroup + "/v1alpha1", "kind": "Pizza", "metadata": metadata,
-			"spec": object{"size": "M", "toppings": []string{"mozzarella", "tomato"}, "deliverTo": fmt.Sprintf("Alice, %d Main Street", i)}})
+			"spec": object{"size": "M", "toppings": []string{"mozzarella", "tomato"},
+				"deliverTo": fmt.Sprintf("Alice, %d Main Street", i)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,8 +197,9 @@ func storedPizzas(t *testing.T, etcd *rig.Etcd, list string) (byVersion map[stri
 	return byVersion, keys
 }
 
-// A CRD goes from v1alpha1 to v1 with everything that happens in real life: clients of both versions write meanwhile, the migrator is
-// killed at random points, the webhook is dead at first, one object cannot be converted. The stored bytes say at each stage what is true.
+// A CRD goes from v1alpha1 to v1 with everything that happens in real life: clients of both versions write meanwhile,
+// the migrator is killed at random points, the webhook is dead at first, one object cannot be converted. The stored
+// bytes say at each stage what is true.
 func TestCRDIsMigratedAndRetired(t *testing.T) {
 	for minor, pizzas := range map[kubever.Minor]int{15: 500, 36: 5000} {
 		t.Run(minor.String(), func(t *testing.T) {
@@ -216,7 +225,8 @@ type pizzeria struct {
 
 func newPizzeria(t *testing.T, minor kubever.Minor) *pizzeria {
 	r := rig.New(t)
-	p := &pizzeria{T: t, rig: r, minor: minor, etcd: r.StartDurableEtcd("core"), webhook: newPizzaWebhook(t, r), plan: filepath.Join(r.Dir(), "pizzas.plan")}
+	p := &pizzeria{T: t, rig: r, minor: minor, etcd: r.StartDurableEtcd("core"), webhook: newPizzaWebhook(t, r),
+		plan: filepath.Join(r.Dir(), "pizzas.plan")}
 	p.server = r.StartAPIServer("apiserver", minor, r.APIServerArgs(minor, p.etcd))
 	p.server.WaitReady()
 	p.client = p.server.Client("rig", "system:masters")
@@ -234,7 +244,8 @@ func newPizzeria(t *testing.T, minor kubever.Minor) *pizzeria {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.flags = []string{"--kubeconfig", kubeconfig, "--endpoints", p.etcd.URL, "--ca", r.PKI.File("ca.crt"), "--cert", certFile, "--key", keyFile}
+	p.flags = []string{"--kubeconfig", kubeconfig, "--endpoints", p.etcd.URL, "--ca", r.PKI.File("ca.crt"), "--cert",
+		certFile, "--key", keyFile}
 	return p
 }
 
@@ -289,17 +300,21 @@ func (p *pizzeria) customers(versions ...string) (leave func() int64) {
 		client := p.server.Client("customer-" + version)
 		group.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				body := object{"apiVersion": pizzaGroup + "/" + version, "kind": "Pizza", "spec": object{"size": "L", "toppings": []any{"basil"}}}
+				body := object{"apiVersion": pizzaGroup + "/" + version, "kind": "Pizza",
+					"spec": object{"size": "L", "toppings": []any{"basil"}}}
 				if version == "v1" {
-					body["spec"] = object{"size": "Large", "oven": "Electric", "toppings": []any{object{"name": "basil", "quantity": 2}}}
+					body["spec"] = object{"size": "Large", "oven": "Electric",
+						"toppings": []any{object{"name": "basil", "quantity": 2}}}
 				}
 				name := fmt.Sprintf("order-%d-%04d", n, i)
 				body["metadata"] = object{"name": name, "namespace": "shop-0"}
-				if err := client.Call(ctx, "POST", strings.TrimSuffix(pizzaPath(version, "shop-0", ""), "/"), body, nil); err == nil {
+				if err := client.Call(ctx, "POST", strings.TrimSuffix(pizzaPath(version, "shop-0", ""), "/"), body,
+					nil); err == nil {
 					writes.Add(1)
 				}
 				old := pizzaPath(version, fmt.Sprintf("shop-%d", i%3), fmt.Sprintf("pizza-%05d", i))
-				if err := client.Call(ctx, "PATCH", old, object{"metadata": object{"labels": object{"seen": "by-" + version}}}, nil); err == nil {
+				if err := client.Call(ctx, "PATCH", old,
+					object{"metadata": object{"labels": object{"seen": "by-" + version}}}, nil); err == nil {
 					writes.Add(1)
 				}
 				select {
@@ -323,7 +338,8 @@ func (p *pizzeria) migrate(pizzas int) {
 		return p.client.Call(ctx, "GET", pizzaPath("v1alpha1", "shop-0", "pizza-00000"), nil, nil)
 	})
 	// One is of a size that the schema did not forbid when it was ordered, and that no rule converts.
-	if _, err := p.etcd.Client().Put(p.Context(), bad, `{"apiVersion":"`+pizzaGroup+`/v1alpha1","kind":"Pizza","metadata":{"name":"bad","namespace":"shop-1",
+	if _, err := p.etcd.Client().Put(p.Context(), bad,
+		`{"apiVersion":"`+pizzaGroup+`/v1alpha1","kind":"Pizza","metadata":{"name":"bad","namespace":"shop-1",
 "uid":"00000000-0000-4000-9000-000000000000","creationTimestamp":"2020-01-01T00:00:00Z"},"spec":{"size":"XXL"}}`); err != nil {
 		p.Fatal(err)
 	}
@@ -335,7 +351,8 @@ func (p *pizzeria) migrate(pizzas int) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	p.fusionctl(0, "plan", pizzaCRD, "--storage", "v1", "--with", with, "--retire", "v1alpha1", "--grace", "2s", "--wait", "1s", "--out", p.plan)
+	p.fusionctl(0, "plan", pizzaCRD, "--storage", "v1", "--with", with, "--retire", "v1alpha1", "--grace", "2s",
+		"--wait", "1s", "--out", p.plan)
 
 	// The webhook is dead: no object is touched.
 	p.fusionctl(1, "apply", p.plan, "--yes")
@@ -397,7 +414,8 @@ func (p *pizzeria) applyWithKills() (kills int) {
 		stored, _, _ := p.definition()
 		for version := range first(storedPizzas(p.T, p.etcd, "")) {
 			if !slices.Contains(stored, version) {
-				p.Fatalf("after %d kills objects are stored as %s, and status.storedVersions is %v", kills, version, stored)
+				p.Fatalf("after %d kills objects are stored as %s, and status.storedVersions is %v", kills, version,
+					stored)
 			}
 		}
 	}
@@ -413,7 +431,8 @@ func (p *pizzeria) checkMigrated(pizzas int) {
 	if len(versions) != 1 || versions["v1"] < pizzas {
 		p.Errorf("stored: %v, want at least %d as v1 alone", versions, pizzas)
 	}
-	if stored, served, storage := p.definition(); !slices.Equal(stored, []string{"v1"}) || !slices.Equal(served, []string{"v1"}) || storage != "v1" {
+	if stored, served, storage := p.definition(); !slices.Equal(stored, []string{"v1"}) ||
+		!slices.Equal(served, []string{"v1"}) || storage != "v1" {
 		p.Errorf("the CRD has storedVersions %v, versions %v, storage %s; want v1 alone", stored, served, storage)
 	}
 	var pizza struct {
@@ -432,7 +451,8 @@ func (p *pizzeria) checkMigrated(pizzas int) {
 	last := fmt.Sprintf("pizza-%05d", pizzas-1)
 	namespace := fmt.Sprintf("shop-%d", (pizzas-1)%3)
 	p.call("GET", pizzaPath("v1", namespace, last), nil, &pizza)
-	if got, want := fmt.Sprint(pizza.Spec), fmt.Sprintf("{Medium {%d Main Street} [{mozzarella 1} {tomato 1}]}", pizzas-1); got != want {
+	if got, want := fmt.Sprint(pizza.Spec), fmt.Sprintf("{Medium {%d Main Street} [{mozzarella 1} {tomato 1}]}",
+		pizzas-1); got != want {
 		p.Errorf("%s: %s, want %s", last, got, want)
 	}
 	for _, f := range pizza.Metadata.ManagedFields {
@@ -451,9 +471,9 @@ func (p *pizzeria) checkMigrated(pizzas int) {
 	p.call("PATCH", pizzaPath("v1", namespace, last), object{"spec": object{"size": "Small"}}, nil)
 }
 
-// Without the store the proof is that every object was written after the switch. The way back leads to where everything began. What is
-// built into the server is rewritten by the same steps. The rate is compared with
-// that of a loop that reads and writes one object after the other.
+// Without the store the proof is that every object was written after the switch. The way back leads to where everything
+// began. What is built into the server is rewritten by the same steps. The rate is compared with that of a loop that
+// reads and writes one object after the other.
 func TestCRDWithoutStoreAndBack(t *testing.T) {
 	for minor, pizzas := range map[kubever.Minor]int{15: 100, 36: 1000} {
 		t.Run(minor.String(), func(t *testing.T) {
@@ -476,8 +496,9 @@ func (p *pizzeria) rewriteBuiltIn() {
 	p.Helper()
 	const key = "/registry/deployments/shop-0/oven"
 	value, err := json.Marshal(object{"apiVersion": "extensions/v1beta1", "kind": "Deployment",
-		"metadata": object{"name": "oven", "namespace": "shop-0", "uid": "00000000-0000-4000-8000-000000000001", "creationTimestamp": "2017-01-01T00:00:00Z"},
-		"spec":     object{"replicas": 1, "selector": object{"matchLabels": labels}, "template": podTemplate()}})
+		"metadata": object{"name": "oven", "namespace": "shop-0", "uid": "00000000-0000-4000-8000-000000000001",
+			"creationTimestamp": "2017-01-01T00:00:00Z"},
+		"spec": object{"replicas": 1, "selector": object{"matchLabels": labels}, "template": podTemplate()}})
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -502,7 +523,8 @@ func (p *pizzeria) rewriteBuiltIn() {
 func (p *pizzeria) thereAndBack(pizzas int) {
 	storePizzas(p.T, p.etcd, pizzas)
 	both := pizzaDefinition(p.T, p.minor, nil, "v1alpha1", "v1beta1")
-	p.call("PATCH", p.crds+"/"+pizzaCRD, object{"spec": object{"versions": both["spec"].(map[string]any)["versions"]}}, nil)
+	p.call("PATCH", p.crds+"/"+pizzaCRD, object{"spec": object{"versions": both["spec"].(map[string]any)["versions"]}},
+		nil)
 	p.rig.Eventually("serving v1beta1", func(ctx context.Context) error {
 		return p.client.Call(ctx, "GET", pizzaPath("v1beta1", "shop-0", "pizza-00000"), nil, nil)
 	})
@@ -542,8 +564,9 @@ func (p *pizzeria) thereAndBack(pizzas int) {
 	}
 }
 
-// farAway is an address of the server behind a network that delays what is sent, in both directions: as between machines. Without that, and with
-// two processors for the server, its store and its clients, a rate says how busy the processors are.
+// farAway is an address of the server behind a network that delays what is sent, in both directions: as between
+// machines. Without that, and with two processors for the server, its store and its clients, a rate says how busy the
+// processors are.
 func farAway(t *testing.T, r *rig.Rig, server string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", r.Port()))
@@ -598,7 +621,8 @@ func (p *pizzeria) serialRate(client *rig.Client, objects int) float64 {
 		url := pizzaPath("v1alpha1", fmt.Sprintf("shop-%d", i%3), fmt.Sprintf("pizza-%05d", i))
 		var pizza object
 		call("GET", url, nil, &pizza)
-		pizza["metadata"].(map[string]any)["labels"] = object{"turn": fmt.Sprint(start.UnixNano())} // or nothing would be written
+		// or nothing would be written
+		pizza["metadata"].(map[string]any)["labels"] = object{"turn": fmt.Sprint(start.UnixNano())}
 		call("PUT", url, pizza, nil)
 	}
 	return float64(objects) / time.Since(start).Seconds()

@@ -20,16 +20,18 @@ import (
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// These tests do the damage that the rules forbid, with real servers and configurations that somebody would write who does not know. One
-// that fails says that a danger is none, or that a version was mended: the rule that names the test has to be looked at then.
+// These tests do the damage that the rules forbid, with real servers and configurations that somebody would write who
+// does not know. One that fails says that a danger is none, or that a version was mended: the rule that names the test
+// has to be looked at then.
 
 // everyController is what a controller manager runs when nobody says otherwise.
 const everyController = "controllers=*"
 
-// deletions watches the core store for pods of the demo namespace, from now on. What it returns waits until one of them is deleted. A
-// list would not do: a StatefulSet's pod is made again under its name sooner than anybody can look.
+// deletions watches the core store for pods of the demo namespace, from now on. What it returns waits until one of them
+// is deleted. A list would not do: a StatefulSet's pod is made again under its name sooner than anybody can look.
 func deletions(t *testing.T, r *rig.Rig, p *rig.Pair) (await func(what string)) {
-	events := p.Stores["core"].Client().Watch(t.Context(), "/registry/pods/demo/", clientv3.WithPrefix(), clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
+	events := p.Stores["core"].Client().Watch(t.Context(), "/registry/pods/demo/", clientv3.WithPrefix(),
+		clientv3.WithFilterPut(), clientv3.WithCreatedNotify())
 	if created, ok := <-events; !ok || !created.Created {
 		t.Fatalf("watching the pods of the core store: %v", created.Err())
 	}
@@ -52,7 +54,8 @@ func deletions(t *testing.T, r *rig.Rig, p *rig.Pair) (await func(what string)) 
 }
 
 // podsOf waits for the pods of one workload.
-func podsOf(r *rig.Rig, client *rig.Client, workload string, want int) (map[string]string, func(context.Context) (map[string]string, error)) {
+func podsOf(r *rig.Rig, client *rig.Client, workload string, want int) (map[string]string,
+	func(context.Context) (map[string]string, error)) {
 	get := func(ctx context.Context) (map[string]string, error) {
 		return labelledPods(ctx, client, "deployment="+workload)
 	}
@@ -72,7 +75,8 @@ func podsOf(r *rig.Rig, client *rig.Client, workload string, want int) (map[stri
 func demo(t *testing.T, r *rig.Rig, p *rig.Pair) (admin, user *rig.Client) {
 	t.Helper()
 	admin, user = p.Legacy.Client("admin", "system:masters"), p.Modern.Client("alice", "developers")
-	must(t, admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}}, nil))
+	must(t, admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}},
+		nil))
 	awaitServiceAccount(r, admin)
 	return admin, user
 }
@@ -81,23 +85,27 @@ func demo(t *testing.T, r *rig.Rig, p *rig.Pair) (admin, user *rig.Client) {
 func TestModernCollectorDeletesLegacyPods(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t)
-	p := r.NewPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.15.12", Modern: "1.36.3", More: access, ModernManagerArgs: []string{everyController}})
+	p := r.NewPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.15.12", Modern: "1.36.3", More: access,
+		ModernManagerArgs: []string{everyController}})
 	p.StartLegacy()
 	admin := p.Legacy.Client("admin", "system:masters")
-	must(t, admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}}, nil))
+	must(t, admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}},
+		nil))
 	awaitServiceAccount(r, admin)
 	must(t, admin.Call(t.Context(), http.MethodPost, deploymentsPath(15), deployment("legacy"), nil))
 	podsOf(r, admin, "legacy", 3)
 	await := deletions(t, r, p)
 	p.StartModern()
 	await("the modern collector deletes the legacy side's pods")
-	seenDamage(t, spec.LayoutSplit, "1.15.12", "1.36.3", "the modern side's collector, on by default, deletes the pods of the legacy side's Deployments")
+	seenDamage(t, spec.LayoutSplit, "1.15.12", "1.36.3",
+		"the modern side's collector, on by default, deletes the pods of the legacy side's Deployments")
 }
 
-// The legacy collector does not find the modern side's owners: not those of Deployments from 1.10 on, nor those of StatefulSets in 1.6,
-// which knows the kind in another version.
+// The legacy collector does not find the modern side's owners: not those of Deployments from 1.10 on, nor those of
+// StatefulSets in 1.6, which knows the kind in another version.
 func TestLegacyCollectorDeletesModernPods(t *testing.T) {
-	for _, test := range []struct{ legacy, workload string }{{"1.15.12", "deployment"}, {"1.10.13", "deployment"}, {"1.10.13", "statefulset"}, {"1.6.13", "statefulset"}} {
+	for _, test := range []struct{ legacy, workload string }{{"1.15.12", "deployment"}, {"1.10.13", "deployment"},
+		{"1.10.13", "statefulset"}, {"1.6.13", "statefulset"}} {
 		t.Run(test.legacy+" "+test.workload, func(t *testing.T) {
 			t.Parallel()
 			r := rig.New(t)
@@ -113,16 +121,19 @@ func TestLegacyCollectorDeletesModernPods(t *testing.T) {
 			await := deletions(t, r, p)
 			must(t, user.Call(t.Context(), http.MethodPost, path, body, nil))
 			await("the legacy collector deletes the modern side's pods")
-			seenDamage(t, spec.LayoutSplit, test.legacy, "1.36.3", "the legacy side's collector, on by default, deletes the pods of a "+test.workload+" of the modern side")
+			seenDamage(t, spec.LayoutSplit, test.legacy, "1.36.3", "the legacy side's collector, on by default, "+
+				"deletes the pods of a "+test.workload+" of the modern side")
 		})
 	}
 }
 
-// 1.6 does not know ReplicaSets of apps in any version, and leaves their pods alone: what the plan of such a pair relies on.
+// 1.6 does not know ReplicaSets of apps in any version, and leaves their pods alone: what the plan of such a pair
+// relies on.
 func TestLegacyCollectorOf1_6SparesDeployments(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t)
-	p := r.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.6.13", Modern: "1.36.3", More: access + `  owners:
+	p := r.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.6.13", Modern: "1.36.3",
+		More: access + `  owners:
   - {resources: [statefulsets.apps, daemonsets.apps, jobs.batch, cronjobs.batch], owner: legacy}
 `})
 	if value, changed := p.LegacyManagerArg("controllers"); changed {
@@ -136,7 +147,8 @@ func TestLegacyCollectorOf1_6SparesDeployments(t *testing.T) {
 	r.Throughout(time.Minute, "the pods of both sides stay", func(ctx context.Context) error {
 		return errors.Join(stay(ctx, modern, modernPods), stay(ctx, legacy, legacyPods))
 	})
-	proved(t, spec.LayoutSplit, "1.6.13", "1.36.3", "with Deployments alone on the modern side, both collectors run and the pods of both sides stay")
+	proved(t, spec.LayoutSplit, "1.6.13", "1.36.3",
+		"with Deployments alone on the modern side, both collectors run and the pods of both sides stay")
 }
 
 // stay fails when a pod that was there is not any more.
@@ -153,12 +165,13 @@ func stay(ctx context.Context, before map[string]string, pods func(context.Conte
 	return nil
 }
 
-// One object that the legacy side cannot decode makes its lists of that resource fail, and the modern server's start takes groups
-// from its discovery.
+// One object that the legacy side cannot decode makes its lists of that resource fail, and the modern server's start
+// takes groups from its discovery.
 func TestSharedStoreBlindsTheLegacySide(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t)
-	p := r.NewPair(rig.PairSpec{Layout: spec.LayoutShared, Legacy: "1.15.12", Modern: "1.36.3", NoModernManager: true, More: `  access:
+	p := r.NewPair(rig.PairSpec{Layout: spec.LayoutShared, Legacy: "1.15.12", Modern: "1.36.3", NoModernManager: true,
+		More: `  access:
   - {subjects: [{kind: Group, name: developers}], apiGroups: ["*"], resources: ["*"]}
 `})
 	p.StartLegacy()
@@ -172,15 +185,20 @@ func TestSharedStoreBlindsTheLegacySide(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}}, nil))
+	must(t, admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}},
+		nil))
 	lists := "/apis/networking.k8s.io/v1beta1/ingresses"
 	must(t, admin.Call(t.Context(), http.MethodGet, lists, nil, nil))
-	must(t, user.Call(t.Context(), http.MethodPost, "/apis/networking.k8s.io/v1/namespaces/demo/ingresses", object{"metadata": object{"name": "one"},
-		"spec": object{"defaultBackend": object{"service": object{"name": "one", "port": object{"number": 80}}}}}, nil))
-	if err := admin.Call(t.Context(), http.MethodGet, lists, nil, nil); rig.Code(err) != http.StatusInternalServerError {
+	must(t, user.Call(t.Context(), http.MethodPost, "/apis/networking.k8s.io/v1/namespaces/demo/ingresses",
+		object{"metadata": object{"name": "one"},
+			"spec": object{"defaultBackend": object{"service": object{"name": "one", "port": object{"number": 80}}}}},
+		nil))
+	if err := admin.Call(t.Context(), http.MethodGet, lists, nil, nil); rig.Code(
+		err) != http.StatusInternalServerError {
 		t.Errorf("listing ingresses through 1.15.12 after one was made through 1.36.3: %v, want 500", err)
 	}
-	seenDamage(t, spec.LayoutShared, "1.15.12", "1.36.3", "starting the modern server takes the group extensions from the legacy server's discovery",
+	seenDamage(t, spec.LayoutShared, "1.15.12", "1.36.3",
+		"starting the modern server takes the group extensions from the legacy server's discovery",
 		"one Ingress made through the modern server makes every list of ingresses through the legacy one answer 500")
 }
 
@@ -188,18 +206,22 @@ func TestSharedStoreBlindsTheLegacySide(t *testing.T) {
 func TestPatchedDeploymentBlindsTheLegacySide(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t)
-	p := r.StartPair(rig.PairSpec{Layout: spec.LayoutShared, Legacy: "1.6.13", Modern: "1.10.13", NoModernManager: true, More: access})
+	p := r.StartPair(rig.PairSpec{Layout: spec.LayoutShared, Legacy: "1.6.13", Modern: "1.10.13", NoModernManager: true,
+		More: access})
 	admin, user := demo(t, r, p)
 	body := deployment("legacy")
 	body["spec"].(object)["replicas"] = 0
 	must(t, admin.Call(t.Context(), http.MethodPost, deploymentsPath(6), body, nil))
 	lists := "/apis/extensions/v1beta1/deployments"
 	must(t, admin.Call(t.Context(), http.MethodGet, lists, nil, nil))
-	must(t, user.Call(t.Context(), http.MethodPatch, "/apis/apps/v1/namespaces/demo/deployments/legacy", object{"metadata": object{"labels": object{"patched": "yes"}}}, nil))
-	if err := admin.Call(t.Context(), http.MethodGet, lists, nil, nil); rig.Code(err) != http.StatusInternalServerError {
+	must(t, user.Call(t.Context(), http.MethodPatch, "/apis/apps/v1/namespaces/demo/deployments/legacy",
+		object{"metadata": object{"labels": object{"patched": "yes"}}}, nil))
+	if err := admin.Call(t.Context(), http.MethodGet, lists, nil, nil); rig.Code(
+		err) != http.StatusInternalServerError {
 		t.Errorf("listing deployments through 1.6.13 after 1.10.13 patched one: %v, want 500", err)
 	}
-	seenDamage(t, spec.LayoutShared, "1.6.13", "1.10.13", "one Deployment patched through the modern server makes every list of deployments through the legacy one answer 500")
+	seenDamage(t, spec.LayoutShared, "1.6.13", "1.10.13", "one Deployment patched through the modern server makes "+
+		"every list of deployments through the legacy one answer 500")
 }
 
 // A status update through the legacy server erases what it does not know.
@@ -211,7 +233,8 @@ func TestStatusUpdateErasesFields(t *testing.T) {
 			p := r.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: legacy, Modern: "1.36.3", More: access})
 			admin, user := demo(t, r, p)
 			body := pod("spread")
-			body["spec"].(object)["topologySpreadConstraints"] = []object{{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": object{"matchLabels": object{"a": "b"}}}}
+			body["spec"].(object)["topologySpreadConstraints"] = []object{{"maxSkew": 1, "topologyKey": "zone",
+				"whenUnsatisfiable": "DoNotSchedule", "labelSelector": object{"matchLabels": object{"a": "b"}}}}
 			must(t, user.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/pods", body, nil))
 			path := "/api/v1/namespaces/demo/pods/spread"
 			var seen object
@@ -225,10 +248,12 @@ func TestStatusUpdateErasesFields(t *testing.T) {
 			must(t, admin.Call(t.Context(), http.MethodPut, path+"/status", seen, nil))
 			var after object
 			must(t, user.Call(t.Context(), http.MethodGet, path, nil, &after))
-			if after["spec"].(object)["topologySpreadConstraints"] != nil || after["metadata"].(object)["managedFields"] != nil {
+			if after["spec"].(object)["topologySpreadConstraints"] != nil ||
+				after["metadata"].(object)["managedFields"] != nil {
 				t.Error("the fields are still there after a status update through the legacy server")
 			}
-			seenDamage(t, spec.LayoutSplit, legacy, "1.36.3", "a status update through the legacy server erases topologySpreadConstraints and managedFields of a pod")
+			seenDamage(t, spec.LayoutSplit, legacy, "1.36.3", "a status update through the legacy server erases "+
+				"topologySpreadConstraints and managedFields of a pod")
 		})
 	}
 }
@@ -245,7 +270,8 @@ func TestServiceAddresses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			r := rig.New(t)
-			p := r.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.15.12", Modern: "1.36.3", More: access, Network: test.network})
+			p := r.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.15.12", Modern: "1.36.3", More: access,
+				Network: test.network})
 			admin, user := demo(t, r, p)
 			const each = 90
 			var wait sync.WaitGroup
@@ -253,7 +279,8 @@ func TestServiceAddresses(t *testing.T) {
 			for name, client := range map[string]*rig.Client{"modern": user, "legacy": admin} {
 				wait.Go(func() {
 					for i := range each {
-						if err := client.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/services", service(fmt.Sprintf("%s-%d", name, i)), nil); err != nil {
+						if err := client.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/services",
+							service(fmt.Sprintf("%s-%d", name, i)), nil); err != nil {
 							failures <- err
 							return
 						}
@@ -277,12 +304,14 @@ func TestServiceAddresses(t *testing.T) {
 			doubles := len(addresses) - len(slices.Compact(addresses))
 			t.Logf("%d services, %d addresses given out twice", len(list.Items), doubles)
 			if len(list.Items) != 2*each+1 || (doubles > 0) != test.wantDoubles {
-				t.Errorf("%d services with %d addresses given out twice, want %d services and doubles = %v", len(list.Items), doubles, 2*each+1, test.wantDoubles)
+				t.Errorf("%d services with %d addresses given out twice, want %d services and doubles = %v",
+					len(list.Items), doubles, 2*each+1, test.wantDoubles)
 			}
 			if test.wantDoubles {
 				seenDamage(t, spec.LayoutSplit, "1.15.12", "1.36.3", "over one range, ClusterIPs are given out twice")
 			} else {
-				proved(t, spec.LayoutSplit, "1.15.12", "1.36.3", fmt.Sprintf("with a service range of the modern side's own, %d services of each side made at once have %d addresses", each, 2*each))
+				proved(t, spec.LayoutSplit, "1.15.12", "1.36.3", fmt.Sprintf("with a service range of the modern "+
+					"side's own, %d services of each side made at once have %d addresses", each, 2*each))
 			}
 		})
 	}
@@ -292,22 +321,28 @@ func TestServiceAddresses(t *testing.T) {
 func TestLegacyTruncatesCRDs(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t)
-	p := r.StartPair(rig.PairSpec{Layout: spec.LayoutShared, Legacy: "1.10.13", Modern: "1.36.3", NoModernManager: true, More: access})
+	p := r.StartPair(rig.PairSpec{Layout: spec.LayoutShared, Legacy: "1.10.13", Modern: "1.36.3", NoModernManager: true,
+		More: access})
 	user := p.Modern.Client("alice", "developers")
 	for i := range 30 {
 		plural := fmt.Sprintf("widgets%d", i)
 		version := func(name string, storage bool) object {
-			return object{"name": name, "served": true, "storage": storage, "schema": object{"openAPIV3Schema": object{"type": "object"}}}
+			return object{"name": name, "served": true, "storage": storage,
+				"schema": object{"openAPIV3Schema": object{"type": "object"}}}
 		}
-		must(t, user.Call(t.Context(), http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", object{"metadata": object{"name": plural + ".example.test"},
-			"spec": object{"group": "example.test", "scope": "Namespaced", "names": object{"plural": plural, "singular": plural, "kind": fmt.Sprintf("Widget%d", i), "listKind": fmt.Sprintf("Widget%dList", i)},
-				"versions": []object{version("v1beta1", false), version("v1", true)}}}, nil))
+		must(t, user.Call(t.Context(), http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+			object{"metadata": object{"name": plural + ".example.test"},
+				"spec": object{"group": "example.test", "scope": "Namespaced",
+					"names": object{"plural": plural, "singular": plural, "kind": fmt.Sprintf("Widget%d", i),
+						"listKind": fmt.Sprintf("Widget%dList", i)},
+					"versions": []object{version("v1beta1", false), version("v1", true)}}}, nil))
 	}
 	r.Eventually("1.10.13 truncates CRDs", func(ctx context.Context) error {
 		var list struct {
 			Items []struct{ Spec struct{ Versions []object } }
 		}
-		if err := user.Call(ctx, http.MethodGet, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", nil, &list); err != nil {
+		if err := user.Call(ctx, http.MethodGet, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", nil,
+			&list); err != nil {
 			return err
 		}
 		for _, item := range list.Items {
@@ -323,10 +358,12 @@ func TestLegacyTruncatesCRDs(t *testing.T) {
 	}) {
 		t.Errorf("etcd check does not say that CRDs were truncated: %+v", report.Findings)
 	}
-	seenDamage(t, spec.LayoutShared, "1.10.13", "1.36.3", "the legacy side's controllers truncate CRDs that were made through the modern server")
+	seenDamage(t, spec.LayoutShared, "1.10.13", "1.36.3",
+		"the legacy side's controllers truncate CRDs that were made through the modern server")
 }
 
-// Pods of the modern side carry a token volume of which old servers keep an empty source: their kubelets mount no token.
+// Pods of the modern side carry a token volume of which old servers keep an empty source: their kubelets mount no
+// token.
 func TestOldServersEmptyTheTokenSource(t *testing.T) {
 	for legacy, wantToken := range map[string]bool{"1.6.13": false, "1.10.13": false, "1.15.12": true} {
 		t.Run(legacy, func(t *testing.T) {
@@ -348,23 +385,31 @@ func TestOldServersEmptyTheTokenSource(t *testing.T) {
 			hasToken := false
 			for _, v := range seen.Spec.Volumes {
 				if v.Projected != nil {
-					hasToken = slices.ContainsFunc(v.Projected.Sources, func(s map[string]any) bool { return s["serviceAccountToken"] != nil })
+					hasToken = slices.ContainsFunc(v.Projected.Sources, func(s map[string]any) bool {
+						return s["serviceAccountToken"] != nil
+					})
 				}
 			}
 			if hasToken != wantToken {
 				t.Errorf("through %s the pod's token source is there = %v, want %v", legacy, hasToken, wantToken)
 			}
-			if !slices.ContainsFunc(keysOf(t, p.Stores["core"], "/registry/configmaps/demo/"), func(key string) bool { return key == "/registry/configmaps/demo/kube-root-ca.crt" }) {
+			if !slices.ContainsFunc(keysOf(t, p.Stores["core"], "/registry/configmaps/demo/"), func(key string) bool {
+				return key == "/registry/configmaps/demo/kube-root-ca.crt"
+			}) {
 				r.Eventually("kube-root-ca.crt is published for pods that mount it", func(ctx context.Context) error {
-					return admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/configmaps/kube-root-ca.crt", nil, nil)
+					return admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/configmaps/kube-root-ca.crt", nil,
+						nil)
 				})
 			}
 			if wantToken {
-				proved(t, spec.LayoutSplit, legacy, "1.36.3", "the token source of a pod made through the modern server is kept")
+				proved(t, spec.LayoutSplit, legacy, "1.36.3",
+					"the token source of a pod made through the modern server is kept")
 			} else {
-				seenDamage(t, spec.LayoutSplit, legacy, "1.36.3", "a pod made through the modern server has an empty token source through the legacy one: its kubelet mounts no token")
+				seenDamage(t, spec.LayoutSplit, legacy, "1.36.3", "a pod made through the modern server has an empty "+
+					"token source through the legacy one: its kubelet mounts no token")
 			}
-			proved(t, spec.LayoutSplit, legacy, "1.36.3", "kube-root-ca.crt, which pods of the modern side mount, is published")
+			proved(t, spec.LayoutSplit, legacy, "1.36.3",
+				"kube-root-ca.crt, which pods of the modern side mount, is published")
 		})
 	}
 }

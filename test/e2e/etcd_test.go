@@ -45,7 +45,8 @@ const allAccess = `  access:
 func etcdCheckJSON(t *testing.T, args ...string) (code int, report etcdsplit.Report) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = cli.Main(t.Context(), slices.Concat([]string{"etcd", "check", "-o", "json"}, args), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	code = cli.Main(t.Context(), slices.Concat([]string{"etcd", "check", "-o", "json"}, args),
+		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 	if err := json.Unmarshal(out.Bytes(), &report); err != nil && out.Len() > 0 {
 		t.Fatalf("etcd check %q exits %d: %v\n%s%s", args, code, err, &out, &errs)
 	}
@@ -59,13 +60,15 @@ func startBare(t *testing.T, r *rig.Rig, p *rig.Pair) (legacy, modern *rig.Clien
 	p.LegacyManager.Stop()
 	p.StartModern()
 	legacy, modern = p.Legacy.Client("admin", "system:masters"), p.Modern.Client("alice", "developers")
-	must(t, legacy.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}}, nil))
-	must(t, legacy.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/serviceaccounts", object{"metadata": object{"name": "default"}}, nil))
+	must(t, legacy.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}},
+		nil))
+	must(t, legacy.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/serviceaccounts",
+		object{"metadata": object{"name": "default"}}, nil))
 	return legacy, modern
 }
 
-// rich are objects of 1.36 with fields that older versions do not know, by path: some that are off, some that say what older
-// versions do anyway.
+// rich are objects of 1.36 with fields that older versions do not know, by path: some that are off, some that say what
+// older versions do anyway.
 const rich = `
 /api/v1/namespaces/demo/pods:
   metadata: {name: rich}
@@ -137,7 +140,8 @@ func createAll(t *testing.T, client *rig.Client, text string) {
 func TestEtcdCheckForetellsALegacySide(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t)
-	p := r.NewPair(rig.PairSpec{Layout: spec.LayoutShared, Legacy: "1.15.12", Modern: "1.36.3", NoModernManager: true, More: allAccess})
+	p := r.NewPair(rig.PairSpec{Layout: spec.LayoutShared, Legacy: "1.15.12", Modern: "1.36.3", NoModernManager: true,
+		More: allAccess})
 	legacy, modern := startBare(t, r, p)
 	createAll(t, modern, rich)
 	createAll(t, modern, undecodable)
@@ -150,7 +154,8 @@ func TestEtcdCheckForetellsALegacySide(t *testing.T) {
 	p.Legacy.Stop()
 	p.Modern.Stop()
 	offlineAsLive(t, r, p)
-	proved(t, spec.LayoutShared, "1.15.12", "1.36.3", "etcd check names the lists of the legacy side that fail and no other, and the fields that the legacy side then drops",
+	proved(t, spec.LayoutShared, "1.15.12", "1.36.3", "etcd check names the lists of the legacy side that fail and "+
+		"no other, and the fields that the legacy side then drops",
 		"etcd check says of a snapshot and of a stopped member's file what it says of the running etcd")
 }
 
@@ -159,7 +164,8 @@ func deadLists(t *testing.T, p *rig.Pair, legacy *rig.Client, report etcdsplit.R
 	t.Helper()
 	foretold := map[string]bool{}
 	for _, f := range report.Findings {
-		if f.Severity == finding.Error && strings.Contains(f.Message, "the legacy side (1.15.12) cannot decode: every list") {
+		if f.Severity == finding.Error && strings.Contains(f.Message, "the legacy side (1.15.12) cannot decode: "+
+			"every list") {
 			foretold[strings.TrimPrefix(f.Subject, "core:")] = true
 		}
 	}
@@ -187,24 +193,29 @@ var (
 	listIndex     = regexp.MustCompile(`\[\d+\]`)
 )
 
-// lostFields has the legacy side rewrite the rich objects and compares what they lose with what the check says of their resources.
+// lostFields has the legacy side rewrite the rich objects and compares what they lose with what the check says of their
+// resources.
 func lostFields(t *testing.T, p *rig.Pair, legacy *rig.Client, report etcdsplit.Report) {
 	t.Helper()
 	for resource, path := range map[string]string{
-		"pods": "/api/v1/namespaces/demo/pods", "services/specs": "/api/v1/namespaces/demo/services", "configmaps": "/api/v1/namespaces/demo/configmaps",
-		"secrets": "/api/v1/namespaces/demo/secrets", "deployments": "/apis/apps/v1/namespaces/demo/deployments",
-		"statefulsets": "/apis/apps/v1/namespaces/demo/statefulsets", "networkpolicies": "/apis/networking.k8s.io/v1/namespaces/demo/networkpolicies",
+		"pods": "/api/v1/namespaces/demo/pods", "services/specs": "/api/v1/namespaces/demo/services",
+		"configmaps": "/api/v1/namespaces/demo/configmaps",
+		"secrets":    "/api/v1/namespaces/demo/secrets", "deployments": "/apis/apps/v1/namespaces/demo/deployments",
+		"statefulsets":    "/apis/apps/v1/namespaces/demo/statefulsets",
+		"networkpolicies": "/apis/networking.k8s.io/v1/namespaces/demo/networkpolicies",
 	} {
 		foretold := map[string]bool{}
 		for _, f := range report.Findings {
 			if f.Rule == "FUS001" && f.Subject == "core:"+resource && strings.Contains(f.Message, "legacy side") {
-				for _, match := range foretoldField.FindAllStringSubmatch(strings.SplitN(f.Message, "status: ", 2)[1], -1) {
+				for _, match := range foretoldField.FindAllStringSubmatch(strings.SplitN(f.Message, "status: ", 2)[1],
+					-1) {
 					foretold[match[1]] = true
 				}
 			}
 		}
 		before := storedLeaves(t, p, resource)
-		must(t, legacy.Call(t.Context(), http.MethodPatch, path+"/rich", object{"metadata": object{"annotations": object{"rewritten": "yes"}}}, nil))
+		must(t, legacy.Call(t.Context(), http.MethodPatch, path+"/rich",
+			object{"metadata": object{"annotations": object{"rewritten": "yes"}}}, nil))
 		after := storedLeaves(t, p, resource)
 		lost := map[string]bool{}
 		for leaf := range before {
@@ -288,7 +299,8 @@ func offlineAsLive(t *testing.T, r *rig.Rig, p *rig.Pair) {
 	zip := gzip.NewWriter(&zipped)
 	_, err = zip.Write(data)
 	must(t, errors.Join(err, zip.Close()))
-	damaged := map[string][]byte{"empty": {}, "zipped": zipped.Bytes(), "text": []byte("not a store"), "without its first page": data[4096:]}
+	damaged := map[string][]byte{"empty": {}, "zipped": zipped.Bytes(), "text": []byte("not a store"),
+		"without its first page": data[4096:]}
 	for n := range 12 {
 		at := len(data) * n / 12
 		damaged[fmt.Sprintf("cut off at %d", at)] = data[:at]
@@ -304,8 +316,10 @@ func offlineAsLive(t *testing.T, r *rig.Rig, p *rig.Pair) {
 	for name, data := range damaged {
 		file := filepath.Join(r.Dir(), "damaged.db")
 		must(t, os.WriteFile(file, data, 0o600))
-		if code, report := etcdCheckJSON(t, p.SpecFile, "--snapshot", "core="+file); code != 1 && code != 2 || report.Complete {
-			t.Errorf("a snapshot that is %s: exit code %d, complete %v; want 1 or 2, and not complete", name, code, report.Complete)
+		if code, report := etcdCheckJSON(t, p.SpecFile, "--snapshot", "core="+file); code != 1 && code != 2 ||
+			report.Complete {
+			t.Errorf("a snapshot that is %s: exit code %d, complete %v; want 1 or 2, and not complete", name, code,
+				report.Complete)
 		}
 	}
 }
@@ -314,19 +328,23 @@ func offlineAsLive(t *testing.T, r *rig.Rig, p *rig.Pair) {
 func TestEtcdCheckForetellsCollectors(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t)
-	p := r.NewPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.10.13", Modern: "1.36.3", NoModernManager: true, More: allAccess})
+	p := r.NewPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.10.13", Modern: "1.36.3", NoModernManager: true,
+		More: allAccess})
 	legacy, modern := startBare(t, r, p)
-	must(t, legacy.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "other"}}, nil))
+	must(t, legacy.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "other"}},
+		nil))
 	c := &collected{T: t, pair: p}
-	set := object{"metadata": object{"name": "set"}, "spec": object{"replicas": 0, "selector": object{"matchLabels": object{"a": "b"}},
-		"template": object{"metadata": object{"labels": object{"a": "b"}}, "spec": podSpec()}}}
+	set := object{"metadata": object{"name": "set"},
+		"spec": object{"replicas": 0, "selector": object{"matchLabels": object{"a": "b"}},
+			"template": object{"metadata": object{"labels": object{"a": "b"}}, "spec": podSpec()}}}
 	one := object{"metadata": object{"name": "one"}}
 	ofLegacy := c.create(legacy, "/apis/extensions/v1beta1/namespaces/demo/replicasets", set)
 	ofModern := c.create(modern, "/apis/apps/v1/namespaces/demo/replicasets", set)
 	here := c.create(legacy, "/api/v1/namespaces/demo/configmaps", one)
 	two := c.create(legacy, "/api/v1/namespaces/demo/configmaps", object{"metadata": object{"name": "two"}})
 	account := c.create(legacy, "/api/v1/namespaces/other/serviceaccounts", one)
-	class := c.create(modern, "/apis/storage.k8s.io/v1/storageclasses", object{"metadata": object{"name": "class"}, "provisioner": "example.test/none"})
+	class := c.create(modern, "/apis/storage.k8s.io/v1/storageclasses",
+		object{"metadata": object{"name": "class"}, "provisioner": "example.test/none"})
 	for name, owners := range map[string][]object{
 		"of-nobody":            nil,
 		"of-legacy":            {ownedBy("extensions/v1beta1", "ReplicaSet", "set", ofLegacy)},
@@ -343,14 +361,16 @@ func TestEtcdCheckForetellsCollectors(t *testing.T) {
 		"of-another-namespace": {ownedBy("v1", "ServiceAccount", "one", account)},
 		"of-another-kind":      {ownedBy("v1", "Secret", "two", two)},
 	} {
-		c.create(legacy, "/api/v1/namespaces/demo/secrets", object{"metadata": object{"name": name, "ownerReferences": owners}})
+		c.create(legacy, "/api/v1/namespaces/demo/secrets",
+			object{"metadata": object{"name": name, "ownerReferences": owners}})
 	}
 	_, report := etcdCheckJSON(t, p.SpecFile)
-	// What a collector before 1.20 does with a reference that is not true depends on what it happens to see first. It then takes the
-	// owner for absent whoever refers to it, which is why these have owners of their own.
+	// What a collector before 1.20 does with a reference that is not true depends on what it happens to see first. It
+	// then takes the owner for absent whoever refers to it, which is why these have owners of their own.
 	c.run(r, p.Legacy, pair.Legacy, report, "of-another-namespace", "of-another-kind")
 	c.run(r, p.Modern, pair.Modern, report)
-	seenDamage(t, spec.LayoutSplit, "1.10.13", "1.36.3", "the collector of either side deletes the objects that etcd check says it deletes, and no other")
+	seenDamage(t, spec.LayoutSplit, "1.10.13", "1.36.3",
+		"the collector of either side deletes the objects that etcd check says it deletes, and no other")
 }
 
 // ownedBy is one of several owners of an object.
@@ -374,13 +394,14 @@ func (c *collected) create(client *rig.Client, path string, body object) (uid st
 	return made.Metadata.UID
 }
 
-// run runs the collector of a side until it has deleted what was foretold, looks whether it leaves the rest alone, and brings all
-// of it back.
+// run runs the collector of a side until it has deleted what was foretold, looks whether it leaves the rest alone, and
+// brings all of it back.
 func (c *collected) run(r *rig.Rig, server *rig.APIServer, side pair.Side, report etcdsplit.Report, unsure ...string) {
 	c.Helper()
 	var foretold []string
 	for _, f := range report.Findings {
-		if slices.Contains([]string{"FUS060", "FUS061"}, f.Rule) && f.Subject == "core:secrets" && strings.HasPrefix(f.Message, "the garbage collector of the "+string(side)) {
+		if slices.Contains([]string{"FUS060", "FUS061"}, f.Rule) && f.Subject == "core:secrets" &&
+			strings.HasPrefix(f.Message, "the garbage collector of the "+string(side)) {
 			for _, related := range f.Related {
 				name, _, _ := strings.Cut(strings.TrimPrefix(related, "secrets/demo/"), " ")
 				foretold = append(foretold, name)
@@ -395,7 +416,8 @@ func (c *collected) run(r *rig.Rig, server *rig.APIServer, side pair.Side, repor
 		now, err := c.pair.Stores["core"].Keys(ctx, prefix)
 		var names []string
 		for _, kv := range before.Kvs {
-			if name := strings.TrimPrefix(string(kv.Key), prefix); !slices.Contains(now, string(kv.Key)) && !slices.Contains(unsure, name) {
+			if name := strings.TrimPrefix(string(kv.Key), prefix); !slices.Contains(now, string(kv.Key)) &&
+				!slices.Contains(unsure, name) {
 				names = append(names, name)
 			}
 		}
@@ -412,7 +434,8 @@ func (c *collected) run(r *rig.Rig, server *rig.APIServer, side pair.Side, repor
 	}
 	name, _ := kubever.ControllerByName("garbage-collector-controller")
 	controller, _ := name.NameIn(server.Minor)
-	manager := r.StartControllerManager("collector-"+string(side), server.Minor, append(r.ControllerManagerArgs(server.Minor, server), "--controllers="+controller))
+	manager := r.StartControllerManager("collector-"+string(side), server.Minor,
+		append(r.ControllerManagerArgs(server.Minor, server), "--controllers="+controller))
 	manager.WaitReady()
 	r.Eventually("the collector of the "+string(side)+" side deletes what was foretold", same)
 	r.Throughout(10*time.Second, "it leaves the rest alone", same)

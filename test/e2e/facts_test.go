@@ -19,8 +19,8 @@ import (
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// What discovery of a release shows, by default and with everything turned on, is what the facts say; and so is what its API
-// server writes by itself into an empty store.
+// What discovery of a release shows, by default and with everything turned on, is what the facts say; and so is what
+// its API server writes by itself into an empty store.
 func TestReleaseShowsAndWritesWhatTheFactsSay(t *testing.T) {
 	for _, minor := range []kubever.Minor{6, 10, 15, 36} {
 		t.Run(minor.String(), func(t *testing.T) {
@@ -35,7 +35,8 @@ func TestReleaseShowsAndWritesWhatTheFactsSay(t *testing.T) {
 		t.Run(minor.String()+" with everything on", func(t *testing.T) {
 			t.Parallel()
 			r := rig.New(t)
-			args := append(r.APIServerArgs(minor, r.StartEtcd("core")), "--runtime-config=api/all=true", "--feature-gates="+allGates(minor))
+			args := append(r.APIServerArgs(minor, r.StartEtcd("core")), "--runtime-config=api/all=true",
+				"--feature-gates="+allGates(minor))
 			server := r.StartAPIServer("apiserver", minor, args)
 			server.WaitReady()
 			checkDiscovery(t, server, func(a kubever.APIResource) bool { return a.In(minor) })
@@ -98,12 +99,14 @@ func checkDiscovery(t *testing.T, server *rig.APIServer, on func(kubever.APIReso
 	}
 }
 
-// checkFirstWrites waits until the store holds keys of exactly the resources that the facts let the server write by itself.
+// checkFirstWrites waits until the store holds keys of exactly the resources that the facts let the server write by
+// itself.
 func checkFirstWrites(r *rig.Rig, etcd *rig.Etcd, minor kubever.Minor) {
 	const prefix = "/registry/"
 	want := map[string]bool{}
 	for _, w := range kubever.StartupWrites(minor) {
-		if !w.OnlyWithRBAC && w.Resource != "apiextensions.k8s.io/customresourcedefinitions" { // whose status, once there are some
+		// whose status, once there are some
+		if !w.OnlyWithRBAC && w.Resource != "apiextensions.k8s.io/customresourcedefinitions" {
 			want[w.Resource] = true
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// What a program says about itself with --help is what the facts say: the flags and their defaults, the feature gates, the
-// controllers and the admission plugins. And it accepts every flag of the facts, those too that its help hides.
+// What a program says about itself with --help is what the facts say: the flags and their defaults, the feature gates,
+// the controllers and the admission plugins. And it accepts every flag of the facts, those too that its help hides.
 func TestFactsAgreeWithTheProgramsHelp(t *testing.T) {
 	for _, release := range releases(t) {
 		minor := release.Minor
@@ -58,8 +58,8 @@ func releases(t *testing.T) []rig.Release {
 	return releases
 }
 
-// run returns what a program writes; it is one that ends by itself. Which code it ends with is its own affair: 1.6 calls a request
-// for help a mistake.
+// run returns what a program writes; it is one that ends by itself. Which code it ends with is its own affair: 1.6
+// calls a request for help a mistake.
 func run(t *testing.T, binary string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -128,7 +128,9 @@ func compareControllers(t *testing.T, text string, minor kubever.Minor) {
 		name, _ := controller.NameIn(minor)
 		want = append(want, name)
 		// The help does not count those as off that do nothing because a feature gate is off.
-		if !controller.DefaultOn(minor) && !slices.ContainsFunc(controller.GatesIn(minor), func(gate string) bool { return !gateOn(gate, minor) }) {
+		if !controller.DefaultOn(minor) && !slices.ContainsFunc(controller.GatesIn(minor), func(gate string) bool {
+			return !gateOn(gate, minor)
+		}) {
 			wantOff = append(wantOff, name)
 		}
 	}
@@ -152,14 +154,16 @@ func gateOn(name string, minor kubever.Minor) bool {
 func compareAdmission(t *testing.T, help map[string]rig.HelpFlag, minor kubever.Minor) {
 	t.Helper()
 	want := slices.Sorted(slices.Values(kubever.AdmissionPlugins(minor)))
-	if diff := cmp.Diff(want, listAfter(t, help["admission-control"].Text, "Comma-delimited list of: ", ".")); diff != "" {
+	if diff := cmp.Diff(want, listAfter(t, help["admission-control"].Text, "Comma-delimited list of: ",
+		".")); diff != "" {
 		t.Errorf("admission plugins (-facts +help):\n%s", diff)
 	}
 	enable, ok := help["enable-admission-plugins"]
 	if !ok || !strings.Contains(enable.Text, "default enabled ones (") {
 		return // the release does not say which are on by default
 	}
-	if diff := cmp.Diff(kubever.AdmissionDefaultOn(minor), listAfter(t, enable.Text, "default enabled ones (", ")")); diff != "" {
+	if diff := cmp.Diff(kubever.AdmissionDefaultOn(minor),
+		listAfter(t, enable.Text, "default enabled ones (", ")")); diff != "" {
 		t.Errorf("admission plugins that are on by default, in their order (-facts +help):\n%s", diff)
 	}
 }
@@ -186,8 +190,8 @@ var (
 	badValue    = regexp.MustCompile(`invalid argument .* for "?(?:-\w, )?--([^\s":=]+)`)
 )
 
-// offerFlags gives the program all flags of the facts, and in the end --help so that it does not start. A parser stops at the first
-// flag that it does not like; that one is judged and left out, and the rest offered again.
+// offerFlags gives the program all flags of the facts, and in the end --help so that it does not start. A parser stops
+// at the first flag that it does not like; that one is judged and left out, and the rest offered again.
 func offerFlags(t *testing.T, binary, component string, minor kubever.Minor) {
 	t.Helper()
 	offers := map[string]string{}

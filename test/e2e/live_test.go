@@ -23,7 +23,8 @@ import (
 )
 
 // liveAccess lets an auditor read everything through the modern server.
-const liveAccess = access + `  - {subjects: [{kind: User, name: auditor}], apiGroups: ["*"], resources: ["*"], readOnly: true}
+const liveAccess = access +
+	`  - {subjects: [{kind: User, name: auditor}], apiGroups: ["*"], resources: ["*"], readOnly: true}
   - {subjects: [{kind: User, name: auditor}], nonResourcePaths: ["*"], readOnly: true}
 `
 
@@ -49,11 +50,14 @@ func (c *checkedLive) check(more ...string) (code int, answer liveAnswer) {
 	c.t.Helper()
 	var out, errs bytes.Buffer
 	started := time.Now()
-	code = cli.Main(c.t.Context(), slices.Concat([]string{"check", c.SpecFile, "--live", "-o", "json", "--fail-on", "warning"}, c.arguments, more), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	code = cli.Main(c.t.Context(),
+		slices.Concat([]string{"check", c.SpecFile, "--live", "-o", "json", "--fail-on", "warning"}, c.arguments, more),
+		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
 		c.t.Fatalf("check --live exits %d: %v\n%s%s", code, err, &out, &errs)
 	}
-	c.t.Logf("check --live %v: exit %d in %v, %d objects, %d findings, incomplete %q", more, code, time.Since(started).Round(time.Millisecond), answer.Objects, len(answer.Findings), answer.Incomplete)
+	c.t.Logf("check --live %v: exit %d in %v, %d objects, %d findings, incomplete %q", more, code,
+		time.Since(started).Round(time.Millisecond), answer.Objects, len(answer.Findings), answer.Incomplete)
 	return code, answer
 }
 
@@ -67,9 +71,11 @@ func (c *checkedLive) wants(rule string, severity finding.Severity, subject, say
 	c.t.Helper()
 	code, answer := c.check()
 	if !slices.ContainsFunc(answer.of(rule), func(f finding.Finding) bool {
-		return f.Severity == severity && f.Subject == subject && strings.Contains(f.Message+strings.Join(f.Related, " "), says)
+		return f.Severity == severity && f.Subject == subject &&
+			strings.Contains(f.Message+strings.Join(f.Related, " "), says)
 	}) || code != 3 {
-		c.t.Errorf("check --live exits %d, want 3 and a finding %s (%s) about %s that says %q: %+v", code, rule, severity, subject, says, answer)
+		c.t.Errorf("check --live exits %d, want 3 and a finding %s (%s) about %s that says %q: %+v", code, rule,
+			severity, subject, says, answer)
 	}
 }
 
@@ -88,7 +94,8 @@ func (c *checkedLive) mirror(name string, change func(args []string) []string) {
 	var pod object
 	must(c.t, yaml.Unmarshal(files[at].Data, &pod))
 	pod["metadata"].(object)["name"] = name + "-" + host
-	pod["metadata"].(object)["annotations"] = object{"kubernetes.io/config.mirror": "e2e", "kubernetes.io/config.source": "file"}
+	pod["metadata"].(object)["annotations"] = object{"kubernetes.io/config.mirror": "e2e",
+		"kubernetes.io/config.source": "file"}
 	spec := pod["spec"].(object)
 	spec["nodeName"] = host
 	delete(spec, "priorityClassName") // there is no such class in a new cluster of the rig
@@ -99,7 +106,8 @@ func (c *checkedLive) mirror(name string, change func(args []string) []string) {
 			args = append(args, a.(string))
 		}
 		container["args"] = change(args)
-		must(c.t, c.admin.Call(c.t.Context(), http.MethodDelete, "/api/v1/namespaces/kube-system/pods/"+name+"-"+host+"?gracePeriodSeconds=0", nil, nil))
+		must(c.t, c.admin.Call(c.t.Context(), http.MethodDelete,
+			"/api/v1/namespaces/kube-system/pods/"+name+"-"+host+"?gracePeriodSeconds=0", nil, nil))
 	}
 	must(c.t, c.admin.Call(c.t.Context(), http.MethodPost, "/api/v1/namespaces/kube-system/pods", pod, nil))
 }
@@ -109,7 +117,9 @@ func TestCheckLive(t *testing.T) {
 		t.Run(legacy, func(t *testing.T) {
 			t.Parallel()
 			r := rig.New(t)
-			c := &checkedLive{Rig: r, t: t, Pair: r.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: legacy, Modern: "1.36.3", More: liveAccess, NoControllers: true})}
+			c := &checkedLive{Rig: r, t: t,
+				Pair: r.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: legacy, Modern: "1.36.3",
+					More: liveAccess, NoControllers: true})}
 			c.admin, c.user = demo(t, r, c.Pair)
 			old, err := r.PKI.Kubeconfig("auditor-legacy", c.Legacy.URL, "auditor", "system:masters")
 			must(t, err)
@@ -130,19 +140,25 @@ func proveLive(t *testing.T, c *checkedLive, legacy string) {
 		podsOf(c.Rig, c.admin, name, 3)
 	}
 	host := c.Plan.Hosts[0].Name
-	must(t, c.admin.Call(ctx, http.MethodPost, "/api/v1/nodes", object{"metadata": object{"name": host}, "status": object{"nodeInfo": object{"kubeletVersion": "v" + legacy}}}, nil))
+	must(t, c.admin.Call(ctx, http.MethodPost, "/api/v1/nodes",
+		object{"metadata": object{"name": host}, "status": object{"nodeInfo": object{"kubeletVersion": "v" + legacy}}},
+		nil))
 
 	// No static pod shows the components: that is not clean.
-	if code, answer := c.check(); code != 1 || answer.Complete || !strings.Contains(strings.Join(answer.Incomplete, "\n"), "kube-controller-manager-modern") {
-		t.Errorf("check --live without static pods exits %d, want 1 and kube-controller-manager-modern among what it could not look at: %+v", code, answer)
-	} else if found := answer.of("FUS242"); len(found) != 1 || !strings.HasPrefix(found[0].Subject, "--authorization-policy-file of kube-apiserver-modern") {
+	if code, answer := c.check(); code != 1 || answer.Complete ||
+		!strings.Contains(strings.Join(answer.Incomplete, "\n"), "kube-controller-manager-modern") {
+		t.Errorf("check --live without static pods exits %d, want 1 and kube-controller-manager-modern among what it "+
+			"could not look at: %+v", code, answer)
+	} else if found := answer.of("FUS242"); len(found) != 1 ||
+		!strings.HasPrefix(found[0].Subject, "--authorization-policy-file of kube-apiserver-modern") {
 		// 1.36 shows its flags. This one is the rig's: it runs with a policy in a folder of its own.
 		t.Errorf("the flags that 1.36.3 shows: %+v, want one that differs, the policy's file", found)
 	}
 	if code, answer := c.check("--no-flags"); code != 0 || !answer.Complete {
 		t.Errorf("check --live --no-flags of a healthy pair exits %d, want 0: %+v", code, answer)
 	}
-	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-apiserver-modern", "kube-controller-manager-modern"} {
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-apiserver-modern",
+		"kube-controller-manager-modern"} {
 		c.mirror(name, nil)
 	}
 	c.Eventually("check --live of a healthy pair is clean", func(context.Context) error {
@@ -157,16 +173,21 @@ func proveLive(t *testing.T, c *checkedLive, legacy string) {
 	shared := deployment("shop")
 	must(t, c.admin.Call(ctx, http.MethodPost, deployments, shared, nil))
 	overlapping := deployment("shop")
-	overlapping["spec"].(object)["selector"] = object{"matchExpressions": []object{{"key": "deployment", "operator": "In", "values": []string{"shop", "other"}}}}
+	overlapping["spec"].(object)["selector"] = object{
+		"matchExpressions": []object{{"key": "deployment", "operator": "In", "values": []string{"shop", "other"}}}}
 	must(t, c.user.Call(ctx, http.MethodPost, deploymentsPath(36), overlapping, nil))
-	must(t, c.admin.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/services", object{"metadata": object{"name": "shop"}, "spec": object{"ports": []object{{"port": 80}}, "selector": object{"deployment": "shop"}}}, nil))
+	must(t, c.admin.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/services",
+		object{"metadata": object{"name": "shop"},
+			"spec": object{"ports": []object{{"port": 80}}, "selector": object{"deployment": "shop"}}}, nil))
 	c.wants("FUS240", finding.Error, "Deployment demo/shop", "belongs to the legacy side")
 	c.wants("FUS240", finding.Error, "Deployment demo/shop", "belongs to the modern side")
 	c.wants("FUS240", finding.Warning, "Service demo/shop", "selects pods of both sides")
 
-	// Owners that a side looks for in vain. Beside 1.10 no collector may run: what nobody owns any more stays. Beside 1.6 the modern one
-	// runs, and what a StatefulSet of the modern side owns would be deleted by the legacy one, which knows that kind in another version.
-	owner := object{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "gone", "uid": "6bb1d2c5-6a3a-4c2f-9d5e-52d8cbb1c0aa"}
+	// Owners that a side looks for in vain. Beside 1.10 no collector may run: what nobody owns any more stays. Beside
+	// 1.6 the modern one runs, and what a StatefulSet of the modern side owns would be deleted by the legacy one, which
+	// knows that kind in another version.
+	owner := object{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "gone",
+		"uid": "6bb1d2c5-6a3a-4c2f-9d5e-52d8cbb1c0aa"}
 	if legacy == "1.6.13" {
 		var set struct{ Metadata struct{ UID string } }
 		empty := statefulSet("owner")
@@ -174,7 +195,8 @@ func proveLive(t *testing.T, c *checkedLive, legacy string) {
 		must(t, c.user.Call(ctx, http.MethodPost, "/apis/apps/v1/namespaces/demo/statefulsets", empty, &set))
 		owner["name"], owner["uid"] = "owner", set.Metadata.UID
 	}
-	must(t, c.user.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/configmaps", object{"metadata": object{"name": "owned", "ownerReferences": []object{owner}}}, nil))
+	must(t, c.user.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/configmaps",
+		object{"metadata": object{"name": "owned", "ownerReferences": []object{owner}}}, nil))
 	if legacy == "1.6.13" {
 		c.wants("FUS061", finding.Info, "configmaps", "ConfigMap demo/owned (owner owner)")
 	} else {
@@ -182,20 +204,28 @@ func proveLive(t *testing.T, c *checkedLive, legacy string) {
 	}
 
 	// One name, two locks, two holders.
-	record := object{"holderIdentity": "old", "leaseDurationSeconds": 3600, "acquireTime": now(), "renewTime": now(), "leaderTransitions": 0}
+	record := object{"holderIdentity": "old", "leaseDurationSeconds": 3600, "acquireTime": now(), "renewTime": now(),
+		"leaderTransitions": 0}
 	text, err := json.Marshal(record)
 	must(t, err)
-	must(t, c.admin.Call(ctx, http.MethodPost, "/api/v1/namespaces/kube-system/endpoints", object{"metadata": object{"name": "shop-operator",
-		"annotations": object{"control-plane.alpha.kubernetes.io/leader": string(text)}}}, nil))
-	must(t, c.Modern.Client("root", "system:masters").Call(ctx, http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", object{"metadata": object{"name": "shop-operator"},
-		"spec": object{"holderIdentity": "new", "leaseDurationSeconds": 3600, "acquireTime": microNow(), "renewTime": microNow()}}, nil))
+	must(t, c.admin.Call(ctx, http.MethodPost, "/api/v1/namespaces/kube-system/endpoints",
+		object{"metadata": object{"name": "shop-operator",
+			"annotations": object{"control-plane.alpha.kubernetes.io/leader": string(text)}}}, nil))
+	must(t, c.Modern.Client("root", "system:masters").Call(ctx, http.MethodPost,
+		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+		object{"metadata": object{"name": "shop-operator"},
+			"spec": object{"holderIdentity": "new", "leaseDurationSeconds": 3600, "acquireTime": microNow(),
+				"renewTime": microNow()}}, nil))
 	c.wants("FUS065", finding.Warning, "lock kube-system/shop-operator", "by old")
 
 	// A component that runs otherwise than planned.
 	c.mirror("kube-controller-manager-modern", func(args []string) []string {
-		return append(slices.DeleteFunc(args, func(a string) bool { return strings.HasPrefix(a, "--controllers=") }), "--controllers=*", "--kube-api-qps=33")
+		return append(slices.DeleteFunc(args, func(a string) bool {
+			return strings.HasPrefix(a, "--controllers=")
+		}), "--controllers=*", "--kube-api-qps=33")
 	})
-	c.wants("FUS242", finding.Error, "--controllers of kube-controller-manager-modern on "+host, "has * beyond the plan")
+	c.wants("FUS242", finding.Error, "--controllers of kube-controller-manager-modern on "+host,
+		"has * beyond the plan")
 	c.wants("FUS242", finding.Warning, "--kube-api-qps of kube-controller-manager-modern on "+host, "33")
 
 	// A list that fails, and a side that is out of reach.
@@ -215,7 +245,9 @@ func proveLive(t *testing.T, c *checkedLive, legacy string) {
 	if code, answer := c.check(); code != 1 || answer.Complete {
 		t.Errorf("check --live without the modern server exits %d, want 1: %+v", code, answer)
 	}
-	proved(t, spec.LayoutSplit, legacy, "1.36.3", "check --live is clean on a healthy pair and finds overlapping selectors, owners that are gone, a lock that is held twice and flags that are not the plan's; what it cannot look at is incomplete")
+	proved(t, spec.LayoutSplit, legacy, "1.36.3", "check --live is clean on a healthy pair and finds overlapping "+
+		"selectors, owners that are gone, a lock that is held twice and flags that are not the plan's; what it "+
+		"cannot look at is incomplete")
 }
 
 func now() string { return time.Now().UTC().Format(time.RFC3339) }

@@ -15,19 +15,23 @@ import (
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// TestMoveSplitsASharedStore: two real servers wrote one store, which the rules forbid; etcd move splits it, back and again, and
-// both servers of the split layout then list every object with its UID. Nothing is left where it does not belong.
+// TestMoveSplitsASharedStore: two real servers wrote one store, which the rules forbid; etcd move splits it, back and
+// again, and both servers of the split layout then list every object with its UID. Nothing is left where it does not
+// belong.
 func TestMoveSplitsASharedStore(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t)
-	pair := r.NewPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.10.13", Modern: "1.36.3", More: access, NoControllers: true, NoModernManager: true})
+	pair := r.NewPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.10.13", Modern: "1.36.3", More: access,
+		NoControllers: true, NoModernManager: true})
 	proveMove(t, r, pair)
 }
 
 // movedLists are what is listed before and after, by the side that has to list it in the end.
 var movedLists = map[bool][]string{
-	false: {"/api/v1/namespaces", "/api/v1/configmaps", "/api/v1/secrets", "/api/v1/services", "/apis/apps/v1/namespaces/demo/deployments"},
-	true: {"/api/v1/namespaces", "/api/v1/configmaps", "/api/v1/services", "/apis/coordination.k8s.io/v1/namespaces/demo/leases", "/apis/node.k8s.io/v1/runtimeclasses",
+	false: {"/api/v1/namespaces", "/api/v1/configmaps", "/api/v1/secrets", "/api/v1/services",
+		"/apis/apps/v1/namespaces/demo/deployments"},
+	true: {"/api/v1/namespaces", "/api/v1/configmaps", "/api/v1/services",
+		"/apis/coordination.k8s.io/v1/namespaces/demo/leases", "/apis/node.k8s.io/v1/runtimeclasses",
 		"/apis/kubeflow.org/v1/notebooks", "/apis/discovery.k8s.io/v1/namespaces/demo/endpointslices"},
 }
 
@@ -41,12 +45,14 @@ func proveMove(t *testing.T, r *rig.Rig, pair *rig.Pair) {
 	old, oldClient := start("shared-legacy", pair.Plan.Legacy.Version.Minor)
 	young, youngClient := start("shared-modern", pair.Plan.Modern.Version.Minor)
 	fillShared(t, r, oldClient, youngClient)
-	before := map[bool]map[string]string{false: uidsOf(r, oldClient, movedLists[false]), true: uidsOf(r, youngClient, movedLists[true])}
+	before := map[bool]map[string]string{false: uidsOf(r, oldClient, movedLists[false]),
+		true: uidsOf(r, youngClient, movedLists[true])}
 	old.Stop()
 	young.Stop()
 
 	folder := t.TempDir()
-	for n, more := range [][]string{nil, {"--resource", "apiextensions.k8s.io/customresourcedefinitions", "--resource", "kubeflow.org/notebooks", "--from", "core", "--to", "modern"}} {
+	for n, more := range [][]string{nil, {"--resource", "apiextensions.k8s.io/customresourcedefinitions", "--resource",
+		"kubeflow.org/notebooks", "--from", "core", "--to", "modern"}} {
 		plan := filepath.Join(folder, fmt.Sprint("move-", n))
 		said := runFusionctl(t, 0, append([]string{"etcd", "move", "plan", pair.SpecFile, "--out", plan}, more...)...)
 		if want := []string{"leases ", "kubeflow.org/notebooks "}[n]; !strings.Contains(said, want) {
@@ -75,13 +81,15 @@ func proveMove(t *testing.T, r *rig.Rig, pair *rig.Pair) {
 	for modern, objects := range before {
 		for object, uid := range objects {
 			if after[modern][object] != uid {
-				t.Errorf("%s: UID %s, was %s (listed by the modern side: %v)", object, after[modern][object], uid, modern)
+				t.Errorf("%s: UID %s, was %s (listed by the modern side: %v)", object, after[modern][object], uid,
+					modern)
 			}
 		}
 		t.Logf("listed by the modern side: %v: %d objects before, %d after", modern, len(objects), len(after[modern]))
 	}
 	// And both write again.
-	must(t, pair.Modern.Client("admin", "system:masters").Call(ctx, http.MethodPost, "/apis/kubeflow.org/v1/namespaces/demo/notebooks", notebook("after"), nil))
+	must(t, pair.Modern.Client("admin", "system:masters").Call(ctx, http.MethodPost,
+		"/apis/kubeflow.org/v1/namespaces/demo/notebooks", notebook("after"), nil))
 	r.Eventually("etcd check finds nothing where it does not belong", func(context.Context) error {
 		out := etcdCheck(t, pair.SpecFile)
 		for _, rule := range []string{"FUS004", "FUS010", "FUS231", "FUS232"} {
@@ -104,7 +112,8 @@ func etcdCheck(t *testing.T, file string) string {
 }
 
 func notebook(name string) object {
-	return object{"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "metadata": object{"name": name}, "spec": object{"image": "jupyter"}}
+	return object{"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "metadata": object{"name": name},
+		"spec": object{"image": "jupyter"}}
 }
 
 // fillShared writes through both servers of one store.
@@ -113,22 +122,34 @@ func fillShared(t *testing.T, r *rig.Rig, old, young *rig.Client) {
 	must(t, old.Call(ctx, http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}}, nil))
 	must(t, young.Call(ctx, http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", object{
 		"metadata": object{"name": "notebooks.kubeflow.org"},
-		"spec": object{"group": "kubeflow.org", "scope": "Namespaced", "names": object{"plural": "notebooks", "singular": "notebook", "kind": "Notebook"},
-			"versions": []object{{"name": "v1", "served": true, "storage": true, "schema": object{"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}},
+		"spec": object{"group": "kubeflow.org", "scope": "Namespaced",
+			"names": object{"plural": "notebooks", "singular": "notebook", "kind": "Notebook"},
+			"versions": []object{{"name": "v1", "served": true, "storage": true,
+				"schema": object{
+					"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}},
 	}, nil))
 	r.Eventually("custom resources can be made", func(ctx context.Context) error {
-		return young.Call(ctx, http.MethodPost, "/apis/kubeflow.org/v1/namespaces/demo/notebooks", notebook("first"), nil)
+		return young.Call(ctx, http.MethodPost, "/apis/kubeflow.org/v1/namespaces/demo/notebooks", notebook("first"),
+			nil)
 	})
-	must(t, young.Call(ctx, http.MethodPost, "/apis/node.k8s.io/v1/runtimeclasses", object{"metadata": object{"name": "gvisor"}, "handler": "runsc"}, nil))
+	must(t, young.Call(ctx, http.MethodPost, "/apis/node.k8s.io/v1/runtimeclasses",
+		object{"metadata": object{"name": "gvisor"}, "handler": "runsc"}, nil))
 	must(t, old.Call(ctx, http.MethodPost, "/apis/apps/v1/namespaces/demo/deployments", deployment("legacy"), nil))
-	must(t, old.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/services", object{"metadata": object{"name": "shop"}, "spec": object{"ports": []object{{"port": 80}}}}, nil))
+	must(t, old.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/services",
+		object{"metadata": object{"name": "shop"}, "spec": object{"ports": []object{{"port": 80}}}}, nil))
 	for i := range 40 {
 		name := fmt.Sprintf("n-%02d", i)
-		must(t, young.Call(ctx, http.MethodPost, "/apis/kubeflow.org/v1/namespaces/demo/notebooks", notebook(name), nil))
-		must(t, young.Call(ctx, http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/demo/leases", object{"metadata": object{"name": name}, "spec": object{"holderIdentity": name}}, nil))
-		must(t, young.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/configmaps", object{"metadata": object{"name": name}, "data": object{"key": name}}, nil))
-		must(t, old.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/secrets", object{"metadata": object{"name": name}, "data": object{"key": []byte(name)}}, nil))
-		must(t, old.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/events", object{"metadata": object{"name": name}, "involvedObject": object{"namespace": "demo", "name": name}, "reason": "Made"}, nil))
+		must(t, young.Call(ctx, http.MethodPost, "/apis/kubeflow.org/v1/namespaces/demo/notebooks", notebook(name),
+			nil))
+		must(t, young.Call(ctx, http.MethodPost, "/apis/coordination.k8s.io/v1/namespaces/demo/leases",
+			object{"metadata": object{"name": name}, "spec": object{"holderIdentity": name}}, nil))
+		must(t, young.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/configmaps",
+			object{"metadata": object{"name": name}, "data": object{"key": name}}, nil))
+		must(t, old.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/secrets",
+			object{"metadata": object{"name": name}, "data": object{"key": []byte(name)}}, nil))
+		must(t, old.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/events",
+			object{"metadata": object{"name": name}, "involvedObject": object{"namespace": "demo", "name": name},
+				"reason": "Made"}, nil))
 	}
 }
 

@@ -53,10 +53,13 @@ func TestPairs(t *testing.T) {
 			proveThePair(t, r, r.StartPair(s))
 			proved(t, s.Layout, s.Legacy, s.Modern,
 				"both servers are healthy with the rendered arguments, policy, certificates and kubeconfigs",
-				"an ordinary user defines and uses custom resources through the modern side; groups outside of the policy answer 403",
+				"an ordinary user defines and uses custom resources through the modern side; groups outside of the "+
+					"policy answer 403",
 				"pods and services made on either side are visible on both",
-				fmt.Sprintf("Deployments reach their pods through their own side's controller manager and keep the same UIDs for %s", keepsPods),
-				"every list of every resource of the legacy side answers before and after, and after a restart of either server",
+				fmt.Sprintf("Deployments reach their pods through their own side's controller manager and keep the "+
+					"same UIDs for %s", keepsPods),
+				"every list of every resource of the legacy side answers before and after, and after a restart of "+
+					"either server",
 				"etcd check of the stores is clean")
 		})
 	}
@@ -89,7 +92,8 @@ func proveThePair(t *testing.T, r *rig.Rig, p *rig.Pair) {
 		must(t, client.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/pods", pod("pod-of-"+name), nil))
 		must(t, client.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/services", service("service-of-"+name), nil))
 	}
-	for _, path := range []string{"pods/pod-of-legacy", "pods/pod-of-modern", "services/service-of-legacy", "services/service-of-modern"} {
+	for _, path := range []string{"pods/pod-of-legacy", "pods/pod-of-modern", "services/service-of-legacy",
+		"services/service-of-modern"} {
 		for side, client := range map[string]*rig.Client{"legacy": admin, "modern": user} {
 			if err := client.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/"+path, nil, nil); err != nil {
 				t.Errorf("%s through the %s side: %v", path, side, err)
@@ -100,7 +104,8 @@ func proveThePair(t *testing.T, r *rig.Rig, p *rig.Pair) {
 	must(t, admin.Call(ctx, http.MethodPost, deploymentsPath(p.Plan.Legacy.Version.Minor), deployment("legacy"), nil))
 	want := 3
 	if p.ModernManager != nil {
-		must(t, user.Call(ctx, http.MethodPost, deploymentsPath(p.Plan.Modern.Version.Minor), deployment("modern"), nil))
+		must(t, user.Call(ctx, http.MethodPost, deploymentsPath(p.Plan.Modern.Version.Minor), deployment("modern"),
+			nil))
 		want = 6
 	}
 	uids := map[string]string{}
@@ -139,14 +144,15 @@ func proveThePair(t *testing.T, r *rig.Rig, p *rig.Pair) {
 func storesAreClean(t *testing.T, p *rig.Pair) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := cli.Main(t.Context(), []string{"etcd", "check", p.SpecFile}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+	code := cli.Main(t.Context(), []string{"etcd", "check", p.SpecFile},
+		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 	if code != 0 {
 		t.Errorf("etcd check exits %d, want 0\n%s%s", code, &errs, &out)
 	}
 }
 
-// listEverything lists every resource that the release serves, through its own discovery: one object that it cannot read makes a list
-// fail.
+// listEverything lists every resource that the release serves, through its own discovery: one object that it cannot
+// read makes a list fail.
 func listEverything(t *testing.T, client *rig.Client, minor kubever.Minor) {
 	t.Helper()
 	seen := 0
@@ -186,10 +192,13 @@ func customResources(t *testing.T, r *rig.Rig, p *rig.Pair, user *rig.Client) {
 	names := object{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}
 	path, definition := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", object{
 		"metadata": object{"name": "widgets.example.test"},
-		"spec": object{"group": "example.test", "scope": "Namespaced", "names": names, "versions": []object{{"name": "v1", "served": true, "storage": true,
-			"schema": object{"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}},
+		"spec": object{"group": "example.test", "scope": "Namespaced", "names": names,
+			"versions": []object{{"name": "v1", "served": true, "storage": true,
+				"schema": object{
+					"openAPIV3Schema": object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}},
 	}
-	if !kubever.ServesGVK(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, p.Plan.Modern.Version.Minor) {
+	if !kubever.ServesGVK(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+		Kind: "CustomResourceDefinition"}, p.Plan.Modern.Version.Minor) {
 		path = strings.Replace(path, "/v1/", "/v1beta1/", 1)
 		definition["spec"] = object{"group": "example.test", "version": "v1", "scope": "Namespaced", "names": names}
 	}
@@ -198,7 +207,9 @@ func customResources(t *testing.T, r *rig.Rig, p *rig.Pair, user *rig.Client) {
 	r.Eventually("the custom resource", func(ctx context.Context) error {
 		return user.Call(ctx, http.MethodGet, widgets, nil, nil)
 	})
-	must(t, user.Call(ctx, http.MethodPost, widgets, object{"apiVersion": "example.test/v1", "kind": "Widget", "metadata": object{"name": "one"}, "spec": object{"size": 1}}, nil))
+	must(t, user.Call(ctx, http.MethodPost, widgets,
+		object{"apiVersion": "example.test/v1", "kind": "Widget", "metadata": object{"name": "one"},
+			"spec": object{"size": 1}}, nil))
 }
 
 // deploymentPods maps the pods of the Deployments of these tests to their UIDs, by name.
@@ -213,7 +224,8 @@ func labelledPods(ctx context.Context, client *rig.Client, selector string) (map
 			Metadata struct{ Name, UID, DeletionTimestamp string }
 		}
 	}
-	if err := client.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/pods?labelSelector="+selector, nil, &list); err != nil {
+	if err := client.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/pods?labelSelector="+selector, nil,
+		&list); err != nil {
 		return nil, err
 	}
 	uids := map[string]string{}
@@ -229,7 +241,9 @@ func labelledPods(ctx context.Context, client *rig.Client, selector string) (map
 func deploymentsPath(minor kubever.Minor) string {
 	deployments, _ := kubever.ResourceByKey("deployments")
 	served := deployments.Served(minor)
-	if i := slices.IndexFunc(served, func(gv schema.GroupVersion) bool { return gv.Group == "apps" && gv.Version == "v1" }); i >= 0 {
+	if i := slices.IndexFunc(served, func(gv schema.GroupVersion) bool {
+		return gv.Group == "apps" && gv.Version == "v1"
+	}); i >= 0 {
 		return "/apis/apps/v1/namespaces/demo/deployments"
 	}
 	return "/apis/" + served[0].String() + "/namespaces/demo/deployments"
@@ -237,8 +251,9 @@ func deploymentsPath(minor kubever.Minor) string {
 
 func deployment(name string) object {
 	labels := object{"deployment": name}
-	return object{"metadata": object{"name": name}, "spec": object{"replicas": 3, "selector": object{"matchLabels": labels},
-		"template": object{"metadata": object{"labels": labels}, "spec": podSpec()}}}
+	return object{"metadata": object{"name": name},
+		"spec": object{"replicas": 3, "selector": object{"matchLabels": labels},
+			"template": object{"metadata": object{"labels": labels}, "spec": podSpec()}}}
 }
 
 func pod(name string) object { return object{"metadata": object{"name": name}, "spec": podSpec()} }
@@ -248,7 +263,8 @@ func podSpec() object {
 }
 
 func service(name string) object {
-	return object{"metadata": object{"name": name}, "spec": object{"ports": []object{{"port": 80}}, "selector": object{"app": name}}}
+	return object{"metadata": object{"name": name},
+		"spec": object{"ports": []object{{"port": 80}}, "selector": object{"app": name}}}
 }
 
 func must(t *testing.T, err error) {

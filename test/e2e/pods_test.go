@@ -34,7 +34,8 @@ import (
 )
 
 // podsAccess is what the policy lets the pods' account do, beside what the tests do as others.
-const podsAccess = access + `  - {subjects: [{kind: ServiceAccount, namespace: demo, name: operator}], apiGroups: [example.test], resources: [widgets], namespaces: [demo]}
+const podsAccess = access +
+	`  - {subjects: [{kind: ServiceAccount, namespace: demo, name: operator}], apiGroups: [example.test], resources: [widgets], namespaces: [demo]}
   - {subjects: [{kind: ServiceAccount, namespace: demo, name: operator}], apiGroups: ["", events.k8s.io], resources: [configmaps, events], namespaces: [demo]}
 `
 
@@ -54,8 +55,8 @@ var reconciler = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// TestPods: pods that are made through the modern server are read through the legacy one, as a kubelet reads them, and what it would start
-// from them finds the modern server and is known to it.
+// TestPods: pods that are made through the modern server are read through the legacy one, as a kubelet reads them, and
+// what it would start from them finds the modern server and is known to it.
 func TestPods(t *testing.T) {
 	for _, test := range []struct {
 		legacy, modern, unknownFields string
@@ -81,14 +82,18 @@ func TestPods(t *testing.T) {
 			f.account()
 			f.reconciler()
 			claims := []string{
-				"pods of Deployments, StatefulSets, Jobs, CronJobs and of users, made through the modern server and read through the legacy one as by a kubelet, have the address of the modern server and a token that the kubelet can mount",
+				"pods of Deployments, StatefulSets, Jobs, CronJobs and of users, made through the modern server and " +
+					"read through the legacy one as by a kubelet, have the address of the modern server and a token " +
+					"that the kubelet can mount",
 				"that token is accepted by the modern server for what the policy allows, and refused for the rest",
-				"a controller of controller-runtime with exactly the environment and files of such a pod reconciles a custom resource",
+				"a controller of controller-runtime with exactly the environment and files of such a pod reconciles " +
+					"a custom resource",
 			}
 			if test.by == plan.ByWebhook {
 				f.outages()
 				f.many()
-				claims = append(claims, "with the webhook gone, hung or started again, and with its certificate replaced, no pod is made that was not changed; 500 pods at once are")
+				claims = append(claims, "with the webhook gone, hung or started again, and with its certificate "+
+					"replaced, no pod is made that was not changed; 500 pods at once are")
 			}
 			f.goodPods("cronjob") // a schedule takes a minute
 			proved(t, spec.LayoutSplit, test.legacy, test.modern, claims...)
@@ -112,8 +117,10 @@ func startPods(t *testing.T, legacy, modern, unknownFields string) *podsPair {
 	t.Helper()
 	f := &podsPair{Rig: rig.New(t), t: t}
 	port := f.Port()
-	f.Pair = f.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: legacy, Modern: modern, ControllersArgs: []string{"qps=400"},
-		More: podsAccess + fmt.Sprintf("  pods: {unknownFields: %s, admission: {port: %d}}\n", unknownFields, port)})
+	f.Pair = f.StartPair(
+		rig.PairSpec{Layout: spec.LayoutSplit, Legacy: legacy, Modern: modern, ControllersArgs: []string{"qps=400"},
+			More: podsAccess + fmt.Sprintf("  pods: {unknownFields: %s, admission: {port: %d}}\n", unknownFields,
+				port)})
 	binary, err := fusionctl()
 	must(t, err)
 	f.admin, f.user = f.Legacy.Client("admin", "system:masters"), f.Modern.Client("alice", "developers")
@@ -121,8 +128,10 @@ func startPods(t *testing.T, legacy, modern, unknownFields string) *podsPair {
 	f.webhook = fmt.Sprintf("127.0.0.1:%d", port)
 	f.controllers, f.health = f.StartControllers(binary, "HTTPS_PROXY="+f.proxy)
 	f.await()
-	must(t, f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}}, nil))
-	must(t, f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/serviceaccounts", object{"metadata": object{"name": "operator"}}, nil))
+	must(t, f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}},
+		nil))
+	must(t, f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/serviceaccounts",
+		object{"metadata": object{"name": "operator"}}, nil))
 	awaitServiceAccount(f.Rig, f.admin)
 	return f
 }
@@ -134,7 +143,8 @@ func (f *podsPair) await() {
 	group := "/apis/admissionregistration.k8s.io/" + f.registrationVersion()
 	f.controllers.Wait("register", func(ctx context.Context) error {
 		if f.Plan.Pods.Admission.By == plan.ByPolicy {
-			return modern.Call(ctx, http.MethodGet, group+"/mutatingadmissionpolicybindings/pods.pods.kubefusion.dev", nil, nil)
+			return modern.Call(ctx, http.MethodGet, group+"/mutatingadmissionpolicybindings/pods.pods.kubefusion.dev",
+				nil, nil)
 		}
 		return modern.Call(ctx, http.MethodGet, group+"/mutatingwebhookconfigurations/pods.kubefusion.dev", nil, nil)
 	})
@@ -155,14 +165,16 @@ func (f *podsPair) await() {
 	// A server takes a moment to know of a registration.
 	f.Eventually("pods are changed", func(ctx context.Context) error {
 		var made seenPod
-		err := f.user.Call(ctx, http.MethodPost, "/api/v1/namespaces/default/pods", object{"metadata": object{"name": "probe"}, "spec": podSpec()}, &made)
+		err := f.user.Call(ctx, http.MethodPost, "/api/v1/namespaces/default/pods",
+			object{"metadata": object{"name": "probe"}, "spec": podSpec()}, &made)
 		if err != nil {
 			return err
 		}
 		if made.Metadata.Labels["kubefusion.dev/side"] == "modern" {
 			return nil
 		}
-		if err := f.user.Call(ctx, http.MethodDelete, "/api/v1/namespaces/default/pods/probe", object{"gracePeriodSeconds": 0}, nil); err != nil {
+		if err := f.user.Call(ctx, http.MethodDelete, "/api/v1/namespaces/default/pods/probe",
+			object{"gracePeriodSeconds": 0}, nil); err != nil {
 			return err
 		}
 		return fmt.Errorf("a pod was made without a label: %w", errNotYet)
@@ -171,15 +183,17 @@ func (f *podsPair) await() {
 
 func (f *podsPair) registrationVersion() string {
 	if slices.ContainsFunc(kubever.APIResources(f.Plan.Modern.Version.Minor), func(a kubever.APIResource) bool {
-		return a.Name == "mutatingwebhookconfigurations" && a.GroupVersion.Version == "v1" && a.DefaultOn.Has(f.Plan.Modern.Version.Minor)
+		return a.Name == "mutatingwebhookconfigurations" && a.GroupVersion.Version == "v1" &&
+			a.DefaultOn.Has(f.Plan.Modern.Version.Minor)
 	}) {
 		return "v1"
 	}
 	return "v1beta1"
 }
 
-// nodeNetwork is a proxy that leads as the service proxy of a node does: from the address of a service to one of its endpoints, both as the
-// legacy server says. The address that the API servers advertise is nobody's on this machine; it stands for loopback.
+// nodeNetwork is a proxy that leads as the service proxy of a node does: from the address of a service to one of its
+// endpoints, both as the legacy server says. The address that the API servers advertise is nobody's on this machine; it
+// stands for loopback.
 func (f *podsPair) nodeNetwork() string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(f.t, err)
@@ -272,7 +286,8 @@ type seenEndpoints struct {
 	}
 }
 
-func (f *podsPair) endpoints(ctx context.Context, client *rig.Client, namespace, name string) (found seenEndpoints, err error) {
+func (f *podsPair) endpoints(ctx context.Context, client *rig.Client, namespace, name string) (found seenEndpoints,
+	err error) {
 	return found, client.Call(ctx, http.MethodGet, "/api/v1/namespaces/"+namespace+"/endpoints/"+name, nil, &found)
 }
 
@@ -289,7 +304,8 @@ func (f *podsPair) service() {
 					Selector  map[string]string
 				}
 			}
-			if err := client.Call(ctx, http.MethodGet, "/api/v1/namespaces/default/services/kubernetes-modern", nil, &found); err != nil {
+			if err := client.Call(ctx, http.MethodGet, "/api/v1/namespaces/default/services/kubernetes-modern", nil,
+				&found); err != nil {
 				return err
 			}
 			if found.Spec.ClusterIP != s.ClusterIP || len(found.Spec.Selector) > 0 {
@@ -300,7 +316,8 @@ func (f *podsPair) service() {
 		if err != nil {
 			return err
 		}
-		if len(endpoints.Subsets) != 1 || len(endpoints.Subsets[0].Addresses) != 1 || endpoints.Subsets[0].Ports[0].Port != f.Plan.Modern.Port {
+		if len(endpoints.Subsets) != 1 || len(endpoints.Subsets[0].Addresses) != 1 ||
+			endpoints.Subsets[0].Ports[0].Port != f.Plan.Modern.Port {
 			return fmt.Errorf("endpoints %+v", endpoints)
 		}
 		return nil
@@ -311,12 +328,17 @@ func (f *podsPair) service() {
 				Endpoints []struct{ Addresses []string }
 			}
 		}
-		must(t, f.Modern.Client("fusionctl-controllers").Call(t.Context(), http.MethodGet, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name=kubernetes-modern", nil, &slices))
+		must(t, f.Modern.Client("fusionctl-controllers").Call(t.Context(), http.MethodGet,
+			"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector="+
+				"kubernetes.io/service-name=kubernetes-modern", nil, &slices))
 		if len(slices.Items) != 1 || len(slices.Items[0].Endpoints) != 1 {
 			t.Errorf("slices of the service: %+v, want one with one address", slices)
 		}
 	}
-	if err := f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/default/services", object{"metadata": object{"name": "thief"}, "spec": object{"clusterIP": s.ClusterIP, "ports": []object{{"port": 80}}}}, nil); rig.Code(err) != http.StatusUnprocessableEntity {
+	if err := f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/default/services",
+		object{"metadata": object{"name": "thief"},
+			"spec": object{"clusterIP": s.ClusterIP, "ports": []object{{"port": 80}}}}, nil); rig.Code(
+		err) != http.StatusUnprocessableEntity {
 		t.Errorf("another service with the address %s: %v, want 422", s.ClusterIP, err)
 	}
 }
@@ -369,7 +391,8 @@ type seenVolume struct {
 
 const accountDirectory = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// environment is what a kubelet gives to a container: the service of the legacy server, and over it what the container says.
+// environment is what a kubelet gives to a container: the service of the legacy server, and over it what the container
+// says.
 func (f *podsPair) environment(c seenContainer) map[string]string {
 	env := map[string]string{"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 	for _, e := range c.Env {
@@ -380,19 +403,23 @@ func (f *podsPair) environment(c seenContainer) map[string]string {
 
 // files are what a kubelet of the plan's version mounts as the account of a pod.
 func (f *podsPair) files(ctx context.Context, pod seenPod, c seenContainer) (map[string][]byte, error) {
-	i := slices.IndexFunc(c.VolumeMounts, func(m struct{ Name, MountPath string }) bool { return m.MountPath == accountDirectory })
+	i := slices.IndexFunc(c.VolumeMounts, func(m struct{ Name, MountPath string }) bool {
+		return m.MountPath == accountDirectory
+	})
 	if i < 0 {
 		return nil, fmt.Errorf("container %s mounts nothing at %s", c.Name, accountDirectory)
 	}
 	j := slices.IndexFunc(pod.Spec.Volumes, func(v seenVolume) bool { return v.Name == c.VolumeMounts[i].Name })
 	if j < 0 {
-		return nil, fmt.Errorf("container %s mounts volume %s, which the pod does not have", c.Name, c.VolumeMounts[i].Name)
+		return nil, fmt.Errorf("container %s mounts volume %s, which the pod does not have", c.Name,
+			c.VolumeMounts[i].Name)
 	}
 	volume, files := pod.Spec.Volumes[j], map[string][]byte{}
 	switch {
 	case volume.Secret != nil:
 		var secret struct{ Data map[string]string }
-		if err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/secrets/"+volume.Secret.SecretName, nil, &secret); err != nil {
+		if err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/secrets/"+volume.Secret.SecretName, nil,
+			&secret); err != nil {
 			return nil, err
 		}
 		items := volume.Secret.Items
@@ -410,7 +437,8 @@ func (f *podsPair) files(ctx context.Context, pod seenPod, c seenContainer) (map
 		}
 	case volume.Projected != nil:
 		if !kubever.Behaves(kubever.BehaviourTokenProjectionMountable, f.Plan.Kubelet.Minor) {
-			return nil, fmt.Errorf("kubelets of %s cannot mount the projected volume %s", f.Plan.Kubelet.Minor, volume.Name)
+			return nil, fmt.Errorf("kubelets of %s cannot mount the projected volume %s", f.Plan.Kubelet.Minor,
+				volume.Name)
 		}
 		for _, source := range volume.Projected.Sources {
 			if err := f.project(ctx, pod, source.ServiceAccountToken != nil, files); err != nil {
@@ -427,14 +455,17 @@ func (f *podsPair) files(ctx context.Context, pod seenPod, c seenContainer) (map
 func (f *podsPair) project(ctx context.Context, pod seenPod, token bool, files map[string][]byte) error {
 	if token {
 		var request struct{ Status struct{ Token string } }
-		err := f.admin.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/serviceaccounts/"+pod.Spec.ServiceAccountName+"/token",
-			object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": object{"expirationSeconds": 3607, "audiences": []string{},
-				"boundObjectRef": object{"apiVersion": "v1", "kind": "Pod", "name": pod.Metadata.Name}}}, &request)
+		err := f.admin.Call(ctx, http.MethodPost,
+			"/api/v1/namespaces/demo/serviceaccounts/"+pod.Spec.ServiceAccountName+"/token",
+			object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+				"spec": object{"expirationSeconds": 3607, "audiences": []string{},
+					"boundObjectRef": object{"apiVersion": "v1", "kind": "Pod", "name": pod.Metadata.Name}}}, &request)
 		files["token"] = []byte(request.Status.Token)
 		return err
 	}
 	var root struct{ Data map[string]string }
-	if err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/configmaps/kube-root-ca.crt", nil, &root); err != nil {
+	if err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/configmaps/kube-root-ca.crt", nil,
+		&root); err != nil {
 		return err
 	}
 	files["ca.crt"], files["namespace"] = []byte(root.Data["ca.crt"]), []byte("demo")
@@ -443,10 +474,12 @@ func (f *podsPair) project(ctx context.Context, pod seenPod, token bool, files m
 
 // podLike is a pod's spec with all that is to be changed.
 func podLike() object {
-	return object{"serviceAccountName": "operator", "initContainers": []object{{"name": "init", "image": "example.test/sample:1"}},
+	return object{"serviceAccountName": "operator",
+		"initContainers": []object{{"name": "init", "image": "example.test/sample:1"}},
 		"containers": []object{
 			{"name": "main", "image": "example.test/sample:1", "env": []object{{"name": "MINE", "value": "1"}}},
-			{"name": "own", "image": "example.test/sample:1", "env": []object{{"name": "KUBERNETES_SERVICE_HOST", "value": "api.example.test"}}},
+			{"name": "own", "image": "example.test/sample:1",
+				"env": []object{{"name": "KUBERNETES_SERVICE_HOST", "value": "api.example.test"}}},
 		}}
 }
 
@@ -464,13 +497,22 @@ func (f *podsPair) workloads() {
 	selector := func(name string) object { return object{"matchLabels": object{"workload": name}} }
 	batch := f.version("cronjobs")
 	for path, body := range map[string]object{
-		"/apis/" + batch + "/namespaces/demo/cronjobs":                         {"metadata": object{"name": "cronjob"}, "spec": object{"schedule": "* * * * *", "jobTemplate": object{"spec": object{"template": minutely}}}},
-		"/apis/batch/v1/namespaces/demo/jobs":                                  {"metadata": object{"name": "job"}, "spec": object{"template": job}},
-		"/apis/" + f.version("deployments") + "/namespaces/demo/deployments":   {"metadata": object{"name": "deployment"}, "spec": object{"replicas": 2, "selector": selector("deployment"), "template": labelled("deployment")}},
-		"/apis/" + f.version("statefulsets") + "/namespaces/demo/statefulsets": {"metadata": object{"name": "statefulset"}, "spec": object{"serviceName": "statefulset", "selector": selector("statefulset"), "template": labelled("statefulset")}},
-		"/api/v1/namespaces/demo/pods":                                         {"metadata": object{"name": "pod", "labels": object{"workload": "pod"}}, "spec": podLike()},
+		"/apis/" + batch + "/namespaces/demo/cronjobs": {"metadata": object{"name": "cronjob"},
+			"spec": object{"schedule": "* * * * *", "jobTemplate": object{"spec": object{"template": minutely}}}},
+		"/apis/batch/v1/namespaces/demo/jobs": {"metadata": object{"name": "job"},
+			"spec": object{"template": job}},
+		"/apis/" + f.version("deployments") +
+			"/namespaces/demo/deployments": {"metadata": object{"name": "deployment"},
+			"spec": object{"replicas": 2, "selector": selector("deployment"), "template": labelled("deployment")}},
+		"/apis/" + f.version("statefulsets") +
+			"/namespaces/demo/statefulsets": {"metadata": object{"name": "statefulset"},
+			"spec": object{"serviceName": "statefulset", "selector": selector("statefulset"),
+				"template": labelled("statefulset")}},
+		"/api/v1/namespaces/demo/pods": {"metadata": object{"name": "pod", "labels": object{"workload": "pod"}},
+			"spec": podLike()},
 	} {
-		f.Eventually("made: "+path, func(ctx context.Context) error { // "retry after the token is automatically created", says the server of a new account
+		// "retry after the token is automatically created", says the server of a new account
+		f.Eventually("made: "+path, func(ctx context.Context) error {
 			return f.user.Call(ctx, http.MethodPost, path, body, nil)
 		})
 	}
@@ -481,15 +523,18 @@ func (f *podsPair) workloads() {
 			}
 		}
 	}
-	must(t, f.user.Call(t.Context(), http.MethodGet, "/apis/"+f.version("deployments")+"/namespaces/demo/deployments/deployment", nil, &template))
+	must(t, f.user.Call(t.Context(), http.MethodGet,
+		"/apis/"+f.version("deployments")+"/namespaces/demo/deployments/deployment", nil, &template))
 	if template.Spec.Template.Metadata.Labels["kubefusion.dev/side"] != "modern" {
-		t.Errorf("the template of the Deployment has the labels %v, want the side label", template.Spec.Template.Metadata.Labels)
+		t.Errorf("the template of the Deployment has the labels %v, want the side label",
+			template.Spec.Template.Metadata.Labels)
 	}
 	for _, name := range []string{"pod", "deployment", "statefulset", "job"} {
 		f.goodPods(name)
 	}
 	var sets struct{ Items []any }
-	must(t, f.user.Call(t.Context(), http.MethodGet, "/apis/"+f.version("replicasets")+"/namespaces/demo/replicasets?labelSelector=workload=deployment", nil, &sets))
+	must(t, f.user.Call(t.Context(), http.MethodGet,
+		"/apis/"+f.version("replicasets")+"/namespaces/demo/replicasets?labelSelector=workload=deployment", nil, &sets))
 	if len(sets.Items) != 1 {
 		t.Errorf("the Deployment has %d ReplicaSets, want 1: a changed template makes another", len(sets.Items))
 	}
@@ -500,7 +545,8 @@ func (f *podsPair) goodPods(workload string) {
 	f.t.Helper()
 	f.Eventually("good pods of "+workload, func(ctx context.Context) error {
 		var list struct{ Items []seenPod }
-		if err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/pods?labelSelector=workload="+workload, nil, &list); err != nil {
+		if err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/pods?labelSelector=workload="+workload,
+			nil, &list); err != nil {
 			return err
 		}
 		if len(list.Items) == 0 {
@@ -539,20 +585,23 @@ func (f *podsPair) judge(ctx context.Context, pod seenPod) error {
 			host = "api.example.test"
 		}
 		if env := f.environment(c); env["KUBERNETES_SERVICE_HOST"] != host || env["KUBERNETES_SERVICE_PORT"] != "443" {
-			return fmt.Errorf("container %s is led to %s:%s, want %s:443", c.Name, env["KUBERNETES_SERVICE_HOST"], env["KUBERNETES_SERVICE_PORT"], host)
+			return fmt.Errorf("container %s is led to %s:%s, want %s:443", c.Name, env["KUBERNETES_SERVICE_HOST"],
+				env["KUBERNETES_SERVICE_PORT"], host)
 		}
 		files, err := f.files(ctx, pod, c)
 		if err != nil {
 			return err
 		}
-		if names := slices.Sorted(maps.Keys(files)); !slices.Equal(names, []string{"ca.crt", "namespace", "token"}) || len(files["token"]) == 0 || string(files["namespace"]) != "demo" {
+		if names := slices.Sorted(maps.Keys(files)); !slices.Equal(names, []string{"ca.crt", "namespace", "token"}) ||
+			len(files["token"]) == 0 || string(files["namespace"]) != "demo" {
 			return fmt.Errorf("container %s has the files %v", c.Name, names)
 		}
 	}
 	return nil
 }
 
-// updates: a template keeps its label, a container that is added to a running pod is led like the others, and who does not want it is left alone.
+// updates: a template keeps its label, a container that is added to a running pod is led like the others, and who does
+// not want it is left alone.
 func (f *podsPair) updates() {
 	t := f.t
 	t.Helper()
@@ -573,11 +622,13 @@ func (f *podsPair) updates() {
 		}
 		return nil
 	})
-	off := object{"metadata": object{"name": "off", "annotations": object{"kubefusion.dev/admission": "off"}}, "spec": podLike()}
+	off := object{"metadata": object{"name": "off", "annotations": object{"kubefusion.dev/admission": "off"}},
+		"spec": podLike()}
 	var left seenPod
 	must(t, f.user.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/pods", off, &left))
 	if len(left.Metadata.Labels) > 0 || len(left.Spec.Containers[0].Env) != 1 {
-		t.Errorf("a pod that is to be left alone has the labels %v and the variables %v", left.Metadata.Labels, left.Spec.Containers[0].Env)
+		t.Errorf("a pod that is to be left alone has the labels %v and the variables %v", left.Metadata.Labels,
+			left.Spec.Containers[0].Env)
 	}
 	if f.Plan.Modern.Version.Minor < 23 { // pods take no containers later on by default
 		return
@@ -591,10 +642,12 @@ func (f *podsPair) updates() {
 		var made struct {
 			Spec struct{ EphemeralContainers []seenContainer }
 		}
-		if err := f.user.Call(ctx, http.MethodPut, "/api/v1/namespaces/demo/pods/pod/ephemeralcontainers", pod, &made); err != nil {
+		if err := f.user.Call(ctx, http.MethodPut, "/api/v1/namespaces/demo/pods/pod/ephemeralcontainers", pod,
+			&made); err != nil {
 			return err
 		}
-		if env := f.environment(made.Spec.EphemeralContainers[0]); env["KUBERNETES_SERVICE_HOST"] != f.Plan.Pods.Service.ClusterIP {
+		if env := f.environment(
+			made.Spec.EphemeralContainers[0]); env["KUBERNETES_SERVICE_HOST"] != f.Plan.Pods.Service.ClusterIP {
 			t.Errorf("the added container is led to %s", env["KUBERNETES_SERVICE_HOST"])
 		}
 		return nil
@@ -620,7 +673,8 @@ func (f *podsPair) dryRun() {
 	}
 	before := secrets()
 	var shown seenPod
-	must(t, f.user.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/pods?dryRun=All", object{"metadata": object{"name": "dry"}, "spec": podLike()}, &shown))
+	must(t, f.user.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/pods?dryRun=All",
+		object{"metadata": object{"name": "dry"}, "spec": podLike()}, &shown))
 	if shown.Metadata.Labels["kubefusion.dev/side"] != "modern" {
 		t.Errorf("a dry run shows a pod with the labels %v, want the side label", shown.Metadata.Labels)
 	}
@@ -637,17 +691,23 @@ func (f *podsPair) unknownFields(what string) {
 		return
 	}
 	body := object{"metadata": object{"name": "spread"}, "spec": podLike()}
-	body["spec"].(object)["topologySpreadConstraints"] = []object{{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": object{}}}
+	body["spec"].(object)["topologySpreadConstraints"] = []object{
+		{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": object{}}}
 	response := f.post(f.user, "/api/v1/namespaces/demo/pods", body)
 	warnings := strings.Join(response.Header.Values("Warning"), "\n")
-	said := strings.Contains(warnings, "spec.topologySpreadConstraints") && strings.Contains(warnings, "pods are placed without being spread")
-	if wantCode := map[string]int{"warn": 201, "refuse": 422, "ignore": 201}[what]; response.StatusCode != wantCode || said != (what == "warn") {
-		t.Errorf("unknownFields %s: a pod with topologySpreadConstraints is answered %s with the warnings %q; want %d", what, response.Status, warnings, wantCode)
+	said := strings.Contains(warnings, "spec.topologySpreadConstraints") &&
+		strings.Contains(warnings, "pods are placed without being spread")
+	if wantCode := map[string]int{"warn": 201, "refuse": 422, "ignore": 201}[what]; response.StatusCode != wantCode ||
+		said != (what == "warn") {
+		t.Errorf("unknownFields %s: a pod with topologySpreadConstraints is answered %s with the warnings %q; want "+
+			"%d", what, response.Status, warnings, wantCode)
 	}
 	// What servers themselves add is no reason to warn or to refuse.
-	response = f.post(f.user, "/api/v1/namespaces/demo/pods", object{"metadata": object{"name": "plain"}, "spec": podLike()})
+	response = f.post(f.user, "/api/v1/namespaces/demo/pods",
+		object{"metadata": object{"name": "plain"}, "spec": podLike()})
 	if warnings := response.Header.Values("Warning"); response.StatusCode != http.StatusCreated || len(warnings) > 0 {
-		t.Errorf("unknownFields %s: a plain pod is answered %s with the warnings %q; want 201 and none", what, response.Status, warnings)
+		t.Errorf("unknownFields %s: a plain pod is answered %s with the warnings %q; want 201 and none", what,
+			response.Status, warnings)
 	}
 }
 
@@ -685,7 +745,8 @@ func (f *podsPair) account() {
 	}
 	proxy, err := url.Parse(f.proxy)
 	must(t, err)
-	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	client := &http.Client{
+		Transport: &http.Transport{Proxy: http.ProxyURL(proxy), TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	base := "https://" + net.JoinHostPort(env["KUBERNETES_SERVICE_HOST"], env["KUBERNETES_SERVICE_PORT"])
 	for path, want := range map[string]int{
 		"/apis/example.test/v1/namespaces/demo/widgets":    200,
@@ -734,7 +795,8 @@ func (f *podsPair) reconciler() {
 			command.Env = append(command.Env, name+"="+value)
 		}
 		if _, known := kubever.Gate("WatchList").At(f.Plan.Modern.Version.Minor); !known {
-			command.Env = append(command.Env, "KUBE_FEATURE_WatchListClient=false") // what its author has to say for so old a server
+			// what its author has to say for so old a server
+			command.Env = append(command.Env, "KUBE_FEATURE_WatchListClient=false")
 		}
 		return command, command.Start()
 	}
@@ -749,10 +811,12 @@ func (f *podsPair) reconciler() {
 		_ = command.Process.Kill()
 		<-ended
 	})
-	must(t, f.user.Call(t.Context(), http.MethodPost, "/apis/example.test/v1/namespaces/demo/widgets", object{"apiVersion": "example.test/v1", "kind": "Widget", "metadata": object{"name": "two"}}, nil))
+	must(t, f.user.Call(t.Context(), http.MethodPost, "/apis/example.test/v1/namespaces/demo/widgets",
+		object{"apiVersion": "example.test/v1", "kind": "Widget", "metadata": object{"name": "two"}}, nil))
 	f.Eventually("the controller makes a config map for each widget", func(ctx context.Context) error {
 		for _, name := range []string{"one", "two"} {
-			if err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/configmaps/"+name, nil, nil); err != nil {
+			if err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/configmaps/"+name, nil,
+				nil); err != nil {
 				text, _ := os.ReadFile(log.Name())
 				return fmt.Errorf("%w\n%s", err, text)
 			}
@@ -766,13 +830,15 @@ func (f *podsPair) outages() {
 	t := f.t
 	t.Helper()
 	tryPod := func(name string) error {
-		return f.user.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/pods", object{"metadata": object{"name": name}, "spec": podLike()}, nil)
+		return f.user.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/pods",
+			object{"metadata": object{"name": name}, "spec": podLike()}, nil)
 	}
 	f.controllers.Kill()
 	if err := tryPod("while-down"); rig.Code(err) < 400 {
 		t.Errorf("a pod while the webhook is gone: %v, want an error", err)
 	}
-	if err := f.user.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/kube-system/pods", object{"metadata": object{"name": "system"}, "spec": podSpec()}, nil); err != nil {
+	if err := f.user.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/kube-system/pods",
+		object{"metadata": object{"name": "system"}, "spec": podSpec()}, nil); err != nil {
 		t.Errorf("a pod of the control plane's own namespace while the webhook is gone: %v, want none", err)
 	}
 	f.controllers.StartAgain()
@@ -786,13 +852,15 @@ func (f *podsPair) outages() {
 	if rig.Code(err) < 400 {
 		t.Errorf("a pod while the webhook hangs: %v, want an error", err)
 	}
-	if kubever.Field("admissionregistration.v1.MutatingWebhook", "timeoutSeconds").Has(f.Plan.Modern.Version.Minor) && span > 25*time.Second {
+	if kubever.Field("admissionregistration.v1.MutatingWebhook", "timeoutSeconds").Has(f.Plan.Modern.Version.Minor) &&
+		span > 25*time.Second {
 		t.Errorf("a pod while the webhook hangs is answered after %s, want about the 5s of the registration", span)
 	}
 	f.Eventually("the webhook answers again", func(context.Context) error { return tryPod("after-hung") })
 
 	serial := func() string {
-		connection, err := tls.Dial("tcp", f.webhook, &tls.Config{InsecureSkipVerify: true}) // only the serial number matters
+		// only the serial number matters
+		connection, err := tls.Dial("tcp", f.webhook, &tls.Config{InsecureSkipVerify: true})
 		must(t, err)
 		defer connection.Close()
 		return connection.ConnectionState().PeerCertificates[0].SerialNumber.String()
@@ -845,8 +913,10 @@ func (f *podsPair) many() {
 	for worker := range 16 {
 		wait.Go(func() {
 			for i := worker; i < manyReviewed; i += 16 {
-				p := object{"metadata": object{"name": fmt.Sprintf("many-%d", i), "labels": object{"many": "yes"}}, "spec": podLike()}
-				if err := f.user.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/pods", p, nil); err != nil {
+				p := object{"metadata": object{"name": fmt.Sprintf("many-%d", i), "labels": object{"many": "yes"}},
+					"spec": podLike()}
+				if err := f.user.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/pods", p,
+					nil); err != nil {
 					failures <- err
 					return
 				}
@@ -860,13 +930,15 @@ func (f *podsPair) many() {
 	}
 	t.Logf("%d pods in %s", manyReviewed, time.Since(start).Round(time.Millisecond))
 	var list struct{ Items []seenPod }
-	must(t, f.admin.Call(t.Context(), http.MethodGet, "/api/v1/namespaces/demo/pods?labelSelector=many=yes", nil, &list))
+	must(t, f.admin.Call(t.Context(), http.MethodGet, "/api/v1/namespaces/demo/pods?labelSelector=many=yes", nil,
+		&list))
 	if len(list.Items) != manyReviewed {
 		t.Fatalf("%d pods, want %d", len(list.Items), manyReviewed)
 	}
 	must(t, f.judge(t.Context(), list.Items[0]))
 	for _, pod := range list.Items {
-		if pod.Metadata.Labels["kubefusion.dev/side"] != "modern" || len(pod.Spec.Containers[0].Env) != 3 || len(pod.Spec.Volumes) != len(list.Items[0].Spec.Volumes) {
+		if pod.Metadata.Labels["kubefusion.dev/side"] != "modern" || len(pod.Spec.Containers[0].Env) != 3 ||
+			len(pod.Spec.Volumes) != len(list.Items[0].Spec.Volumes) {
 			t.Errorf("pod %s is not changed like the others: %+v", pod.Metadata.Name, pod)
 		}
 	}

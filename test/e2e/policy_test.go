@@ -47,7 +47,8 @@ type policyRequest struct {
 
 func policyRequests() []policyRequest {
 	resource := func(method, path, verb, resource, namespace, subresource string) policyRequest {
-		return policyRequest{method, path, policy.Request{Verb: verb, Resource: resource, Namespace: namespace, Subresource: subresource}}
+		return policyRequest{method, path, policy.Request{Verb: verb, Resource: resource, Namespace: namespace,
+			Subresource: subresource}}
 	}
 	return []policyRequest{
 		resource("GET", "/api/v1/namespaces/default/configmaps", "list", "configmaps", "default", ""),
@@ -75,11 +76,12 @@ var policyUsers = []struct {
 	name   string
 	groups []string
 }{
-	{"alice", nil}, {"bob", nil}, {"bob", []string{"viewers"}}, {"carol", nil}, {"dave", nil}, {"erin", nil}, {"frank", nil}, {"ivan", nil}, {"judy", nil}, {"grace", []string{"viewers", "others"}},
+	{"alice", nil}, {"bob", nil}, {"bob", []string{"viewers"}}, {"carol", nil}, {"dave", nil}, {"erin", nil},
+	{"frank", nil}, {"ivan", nil}, {"judy", nil}, {"grace", []string{"viewers", "others"}},
 }
 
-// askAll sends every request as every user and compares what the server permits with what the policy says. Where execNeedsCreate,
-// a get of pods/exec must be allowed as a create, too.
+// askAll sends every request as every user and compares what the server permits with what the policy says. Where
+// execNeedsCreate, a get of pods/exec must be allowed as a create, too.
 func askAll(t *testing.T, server *rig.APIServer, by *policy.Authorizer, execNeedsCreate bool) {
 	t.Helper()
 	allowed, refused := 0, 0
@@ -99,7 +101,8 @@ func askAll(t *testing.T, server *rig.APIServer, by *policy.Authorizer, execNeed
 			code := rig.Code(client.Call(ctx, request.method, request.path, nil, &struct{}{}))
 			cancel()
 			if got := code != http.StatusForbidden && code != http.StatusUnauthorized; got != want {
-				t.Errorf("%s %s as %s in %v: %d, and the policy says allowed: %v", request.method, request.path, u.name, u.groups, code, want)
+				t.Errorf("%s %s as %s in %v: %d, and the policy says allowed: %v", request.method, request.path, u.name,
+					u.groups, code, want)
 			}
 			if want {
 				allowed++
@@ -124,30 +127,35 @@ func readRules(t *testing.T, file string) *policy.Authorizer {
 	return policy.NewAuthorizer(rules)
 }
 
-// Every release of the rig decides by a policy file as pkg/policy does. A right to all core resources is the right to act as
-// anybody; a generated one is not.
+// Every release of the rig decides by a policy file as pkg/policy does. A right to all core resources is the right to
+// act as anybody; a generated one is not.
 func TestServersDecideAsThePolicySays(t *testing.T) {
 	for _, release := range releases(t) {
 		t.Run(release.Minor.String(), func(t *testing.T) {
 			t.Parallel()
 			r := rig.New(t)
 			sections, err := policy.Generate(policy.Intent{Grants: []policy.Grant{{
-				Subjects: []policy.Subject{{Kind: policy.KindUser, Name: "heidi"}}, APIGroups: []string{""}, Resources: []string{"*"}, Namespaces: []string{"*"},
+				Subjects: []policy.Subject{{Kind: policy.KindUser, Name: "heidi"}}, APIGroups: []string{""},
+				Resources: []string{"*"}, Namespaces: []string{"*"},
 			}}})
 			must(t, err)
 			file := filepath.Join(t.TempDir(), "policy.jsonl")
 			must(t, os.WriteFile(file, append([]byte(policyLines), policy.Format(sections)...), 0o600))
-			args := append(r.APIServerArgs(release.Minor, r.StartEtcd("core")), "--authorization-mode=ABAC", "--authorization-policy-file="+file)
+			args := append(r.APIServerArgs(release.Minor, r.StartEtcd("core")), "--authorization-mode=ABAC",
+				"--authorization-policy-file="+file)
 			server := r.StartAPIServer("apiserver", release.Minor, args)
 			server.WaitReady()
-			// Since 1.35 a get of pods/exec needs create as well; ABAC is asked about that in a way that it takes for a read again.
+			// Since 1.35 a get of pods/exec needs create as well; ABAC is asked about that in a way that it takes for a
+			// read again.
 			askAll(t, server, readRules(t, file), false)
 
 			if code := impersonate(t, server, "erin"); code != http.StatusOK {
-				t.Errorf("erin, who may write every core resource, reads what no rule allows as system:masters: %d, want 200", code)
+				t.Errorf("erin, who may write every core resource, reads what no rule allows as system:masters: %d, "+
+					"want 200", code)
 			}
 			if code := impersonate(t, server, "heidi"); code != http.StatusForbidden {
-				t.Errorf("heidi, whose right to every core resource was generated, reads what no rule allows as system:masters: %d, want 403", code)
+				t.Errorf("heidi, whose right to every core resource was generated, reads what no rule allows as "+
+					"system:masters: %d, want 403", code)
 			}
 		})
 	}
@@ -166,8 +174,8 @@ func impersonate(t *testing.T, server *rig.APIServer, user string) int {
 	return response.StatusCode
 }
 
-// Every release of the rig asks the webhook over TLS with a certificate, in every version of the review that it has, and follows the
-// file when it changes.
+// Every release of the rig asks the webhook over TLS with a certificate, in every version of the review that it has,
+// and follows the file when it changes.
 func TestServersAskTheWebhook(t *testing.T) {
 	for _, release := range releases(t) {
 		versions := []string{""}
@@ -182,24 +190,30 @@ func TestServersAskTheWebhook(t *testing.T) {
 				must(t, os.WriteFile(file, []byte(policyLines), 0o600))
 				source, err := webhook.Open(file, true, webhook.NewMetrics(prometheus.NewRegistry()))
 				must(t, err)
-				config, err := r.PKI.Kubeconfig("webhook-client", serveWebhook(t, r, source)+"/authorize", "kube-apiserver")
+				config, err := r.PKI.Kubeconfig("webhook-client", serveWebhook(t, r, source)+"/authorize",
+					"kube-apiserver")
 				must(t, err)
-				args := append(r.APIServerArgs(release.Minor, r.StartEtcd("core")), "--authorization-mode=Webhook", "--authorization-webhook-config-file="+config,
-					"--authorization-webhook-cache-authorized-ttl=1ms", "--authorization-webhook-cache-unauthorized-ttl=1ms")
+				args := append(r.APIServerArgs(release.Minor, r.StartEtcd("core")), "--authorization-mode=Webhook",
+					"--authorization-webhook-config-file="+config,
+					"--authorization-webhook-cache-authorized-ttl=1ms",
+					"--authorization-webhook-cache-unauthorized-ttl=1ms")
 				if version != "" {
 					args = append(args, "--authorization-webhook-version="+version)
 				}
 				server := r.StartAPIServer("apiserver", release.Minor, args)
 				server.WaitReady()
-				askAll(t, server, readRules(t, file), kubever.Behaves(kubever.BehaviourWebsocketExecNeedsCreate, release.Minor))
+				askAll(t, server, readRules(t, file),
+					kubever.Behaves(kubever.BehaviourWebsocketExecNeedsCreate, release.Minor))
 
-				must(t, os.WriteFile(file, []byte(`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"mallory","resource":"configmaps","namespace":"default"}}`), 0o600))
+				must(t, os.WriteFile(file,
+					[]byte(`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"mallory","resource":"configmaps","namespace":"default"}}`), 0o600))
 				for range 2 { // seen, and seen to stay
 					_, err := source.Check()
 					must(t, err)
 				}
 				for user, want := range map[string]int{"mallory": http.StatusOK, "alice": http.StatusForbidden} {
-					code := rig.Code(server.Client(user).Call(t.Context(), http.MethodGet, "/api/v1/namespaces/default/configmaps", nil, nil))
+					code := rig.Code(server.Client(user).Call(t.Context(), http.MethodGet,
+						"/api/v1/namespaces/default/configmaps", nil, nil))
 					if code != want {
 						t.Errorf("after the change %s is answered %d, want %d", user, code, want)
 					}
@@ -209,18 +223,21 @@ func TestServersAskTheWebhook(t *testing.T) {
 	}
 }
 
-// serveWebhook serves the policy to the clients of the rig's authority that are called kube-apiserver, and returns its URL.
+// serveWebhook serves the policy to the clients of the rig's authority that are called kube-apiserver, and returns its
+// URL.
 func serveWebhook(t *testing.T, r *rig.Rig, source *webhook.Source) string {
 	t.Helper()
 	cert, key, err := r.PKI.Serving("webhook", "127.0.0.1")
 	must(t, err)
-	certificates := &webserver.Certificates{Cert: cert, Key: key, ClientCA: r.PKI.File("ca.crt"), ClientNames: []string{"kube-apiserver"}}
+	certificates := &webserver.Certificates{Cert: cert, Key: key, ClientCA: r.PKI.File("ca.crt"),
+		ClientNames: []string{"kube-apiserver"}}
 	config, err := certificates.Config()
 	must(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	mux := http.NewServeMux()
-	mux.Handle("/authorize", &webhook.Handler{Policy: source.Current, Metrics: webhook.NewMetrics(prometheus.NewRegistry())})
+	mux.Handle("/authorize",
+		&webhook.Handler{Policy: source.Current, Metrics: webhook.NewMetrics(prometheus.NewRegistry())})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- webserver.Serve(ctx, tls.NewListener(listener, config), mux, nil) }()

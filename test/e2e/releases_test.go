@@ -36,13 +36,15 @@ type sample struct {
 var labels = object{"app": "sample"}
 
 func podTemplate() object {
-	return object{"metadata": object{"labels": labels}, "spec": object{"containers": []object{{"name": "main", "image": "example.test/sample:1"}}}}
+	return object{"metadata": object{"labels": labels},
+		"spec": object{"containers": []object{{"name": "main", "image": "example.test/sample:1"}}}}
 }
 
-// What a release stores was looked up in etcd once, release by release; these are not copies of the facts but a check of them.
-// A release that the table does not have is held against the facts alone.
+// What a release stores was looked up in etcd once, release by release; these are not copies of the facts but a check
+// of them. A release that the table does not have is held against the facts alone.
 var samples = []sample{
-	{schema.GroupResource{Resource: "nodes"}, "minions/sample", map[kubever.Minor]string{6: "v1", 10: "v1", 15: "v1", 36: "v1"}, object{}},
+	{schema.GroupResource{Resource: "nodes"}, "minions/sample",
+		map[kubever.Minor]string{6: "v1", 10: "v1", 15: "v1", 36: "v1"}, object{}},
 	{schema.GroupResource{Resource: "replicationcontrollers"}, "controllers/sample/sample",
 		map[kubever.Minor]string{6: "v1", 10: "v1", 15: "v1", 36: "v1"},
 		object{"spec": object{"replicas": 0, "selector": labels, "template": podTemplate()}}},
@@ -54,18 +56,23 @@ var samples = []sample{
 		object{"spec": object{"replicas": 2, "selector": object{"matchLabels": labels}, "template": podTemplate()}}},
 	{schema.GroupResource{Group: "apps", Resource: "statefulsets"}, "statefulsets/sample/sample",
 		map[kubever.Minor]string{6: "apps/v1beta1", 10: "apps/v1", 15: "apps/v1", 36: "apps/v1"},
-		object{"spec": object{"replicas": 0, "serviceName": "sample", "selector": object{"matchLabels": labels}, "template": podTemplate()}}},
+		object{"spec": object{"replicas": 0, "serviceName": "sample", "selector": object{"matchLabels": labels},
+			"template": podTemplate()}}},
 	{schema.GroupResource{Group: "apps", Resource: "daemonsets"}, "daemonsets/sample/sample",
 		map[kubever.Minor]string{6: "extensions/v1beta1", 10: "apps/v1", 15: "apps/v1", 36: "apps/v1"},
-		object{"spec": object{"selector": object{"matchLabels": labels}, "template": object{"metadata": object{"labels": labels}, "spec": object{
-			"nodeSelector": object{"no": "node"}, "containers": []object{{"name": "main", "image": "example.test/sample:1"}}}}}}},
+		object{"spec": object{"selector": object{"matchLabels": labels},
+			"template": object{"metadata": object{"labels": labels}, "spec": object{
+				"nodeSelector": object{"no": "node"},
+				"containers":   []object{{"name": "main", "image": "example.test/sample:1"}}}}}}},
 	{schema.GroupResource{Group: "networking.k8s.io", Resource: "ingresses"}, "ingress/sample/sample",
-		map[kubever.Minor]string{6: "extensions/v1beta1", 10: "extensions/v1beta1", 15: "networking.k8s.io/v1beta1", 36: "networking.k8s.io/v1"},
+		map[kubever.Minor]string{6: "extensions/v1beta1", 10: "extensions/v1beta1", 15: "networking.k8s.io/v1beta1",
+			36: "networking.k8s.io/v1"},
 		object{"spec": object{ // both shapes: each release reads its own and drops the other
 			"backend":        object{"serviceName": "sample", "servicePort": 80},
 			"defaultBackend": object{"service": object{"name": "sample", "port": object{"number": 80}}}}}},
 	{schema.GroupResource{Group: "networking.k8s.io", Resource: "networkpolicies"}, "networkpolicies/sample/sample",
-		map[kubever.Minor]string{6: "extensions/v1beta1", 10: "networking.k8s.io/v1", 15: "networking.k8s.io/v1", 36: "networking.k8s.io/v1"},
+		map[kubever.Minor]string{6: "extensions/v1beta1", 10: "networking.k8s.io/v1", 15: "networking.k8s.io/v1",
+			36: "networking.k8s.io/v1"},
 		object{"spec": object{"podSelector": object{}}}},
 	{schema.GroupResource{Group: "policy", Resource: "podsecuritypolicies"}, "podsecuritypolicy/sample",
 		map[kubever.Minor]string{6: "extensions/v1beta1", 10: "extensions/v1beta1", 15: "policy/v1beta1"},
@@ -74,17 +81,20 @@ var samples = []sample{
 	{schema.GroupResource{Group: "batch", Resource: "cronjobs"}, "cronjobs/sample/sample",
 		map[kubever.Minor]string{6: "batch/v2alpha1", 10: "batch/v1beta1", 15: "batch/v1beta1", 36: "batch/v1"},
 		object{"spec": object{"schedule": "0 0 1 1 *", "jobTemplate": object{"spec": object{"template": object{
-			"spec": object{"restartPolicy": "Never", "containers": []object{{"name": "main", "image": "example.test/sample:1"}}}}}}}}},
+			"spec": object{"restartPolicy": "Never",
+				"containers": []object{{"name": "main", "image": "example.test/sample:1"}}}}}}}}},
 	{schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "roles"}, "roles/sample/sample",
-		map[kubever.Minor]string{6: "rbac.authorization.k8s.io/v1beta1", 10: "rbac.authorization.k8s.io/v1", 15: "rbac.authorization.k8s.io/v1", 36: "rbac.authorization.k8s.io/v1"},
-		object{"rules": []object{{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"get"}}}}},
+		map[kubever.Minor]string{6: "rbac.authorization.k8s.io/v1beta1", 10: "rbac.authorization.k8s.io/v1",
+			15: "rbac.authorization.k8s.io/v1", 36: "rbac.authorization.k8s.io/v1"},
+		object{"rules": []object{
+			{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"get"}}}}},
 	{schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "leases/sample/sample",
 		map[kubever.Minor]string{15: "coordination.k8s.io/v1beta1", 36: "coordination.k8s.io/v1"},
 		object{"spec": object{"holderIdentity": "sample", "leaseDurationSeconds": 15}}},
 }
 
-// Every release of the rig runs: its controllers turn a Deployment into pods, and what it keeps in etcd, key by key, is what the
-// facts say about it.
+// Every release of the rig runs: its controllers turn a Deployment into pods, and what it keeps in etcd, key by key, is
+// what the facts say about it.
 func TestReleaseServesAndStoresWhatTheFactsSay(t *testing.T) {
 	for _, release := range releases(t) {
 		minor := release.Minor
@@ -94,7 +104,8 @@ func TestReleaseServesAndStoresWhatTheFactsSay(t *testing.T) {
 			etcd := r.StartEtcd("core")
 			args := r.APIServerArgs(minor, etcd)
 			if minor == 6 {
-				args = append(args, "--runtime-config=batch/v2alpha1=true") // its only version of cron jobs is off by default
+				// its only version of cron jobs is off by default
+				args = append(args, "--runtime-config=batch/v2alpha1=true")
 			}
 			server := r.StartAPIServer("apiserver", minor, args)
 			server.WaitReady()
@@ -103,7 +114,8 @@ func TestReleaseServesAndStoresWhatTheFactsSay(t *testing.T) {
 			client := server.Client("rig", "system:masters")
 
 			checkVersion(t, client, minor)
-			if err := client.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "sample"}}, nil); err != nil {
+			if err := client.Call(t.Context(), http.MethodPost, "/api/v1/namespaces",
+				object{"metadata": object{"name": "sample"}}, nil); err != nil {
 				t.Fatal(err)
 			}
 			for _, s := range samples {
@@ -197,8 +209,8 @@ func awaitPods(r *rig.Rig, client *rig.Client, want int) []string {
 	return uids
 }
 
-// checkStore reads all that is in etcd: the samples where they were seen when this was first tried, and every key, those that the
-// server and its controllers wrote by themselves too, at a place and in a version that the facts name.
+// checkStore reads all that is in etcd: the samples where they were seen when this was first tried, and every key,
+// those that the server and its controllers wrote by themselves too, at a place and in a version that the facts name.
 func checkStore(t *testing.T, etcd *rig.Etcd, minor kubever.Minor) {
 	t.Helper()
 	const prefix = "/registry/"

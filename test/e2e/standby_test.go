@@ -14,8 +14,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// The API server that keeps the lock is away for longer than the lock can go without a renewal: the process stands by, leads again and
-// collects again. The rig fails a test of which a process ends by itself.
+// The API server that keeps the lock is away for longer than the lock can go without a renewal: the process stands by,
+// leads again and collects again. The rig fails a test of which a process ends by itself.
 func TestControllersStandByWhileTheirServerIsAway(t *testing.T) {
 	t.Parallel()
 	f := startFused(t, "1.15.12", access)
@@ -46,5 +46,6 @@ func TestControllersStandByWhileTheirServerIsAway(t *testing.T) {
 	t.Logf("they act %s after the server was ready", time.Since(start).Round(10*time.Millisecond))
 	f.remove(f.user, f.path("modern", "deployments")+"/later", metav1.DeletePropagationBackground)
 	f.nothingLeft("the pods of a Deployment", f.user, demoPods+"?labelSelector=deployment=later")
-	proved(t, spec.LayoutSplit, "1.15.12", "1.36.3", "the controllers outlive the loss of the API server that keeps their lock, and lead again")
+	proved(t, spec.LayoutSplit, "1.15.12", "1.36.3",
+		"the controllers outlive the loss of the API server that keeps their lock, and lead again")
 }

@@ -70,7 +70,8 @@ func TestServersThatStartLoseNoPods(t *testing.T) {
 		left, err := labelledPods(t.Context(), admin, "owned")
 		must(t, err)
 		if len(left) != len(pods) {
-			t.Fatalf("after %d restarts %d pods are left, want the %d whose owners are all there", i+1, len(left), len(pods))
+			t.Fatalf("after %d restarts %d pods are left, want the %d whose owners are all there", i+1, len(left),
+				len(pods))
 		}
 	}
 	ends()
@@ -110,7 +111,8 @@ func definition(version, plural, kind, group string) object {
 func define(t *testing.T, client *rig.Client, version string, n int) {
 	t.Helper()
 	for i := range n {
-		filler := definition(version, fmt.Sprintf("fillers%d", i), fmt.Sprintf("Filler%d", i), fmt.Sprintf("filler%d.test", i/5))
+		filler := definition(version, fmt.Sprintf("fillers%d", i), fmt.Sprintf("Filler%d", i),
+			fmt.Sprintf("filler%d.test", i/5))
 		must(t, client.Call(t.Context(), http.MethodPost, definitions(version), filler, nil))
 	}
 }
@@ -172,8 +174,9 @@ func churn(t *testing.T, client *rig.Client) (stop func()) {
 			template := object{"metadata": object{"labels": labels}, "spec": podSpec()}
 			// It fails while the server is away.
 			_ = client.Call(ctx, http.MethodPost, "/apis/apps/v1/namespaces/demo/replicasets", object{
-				"metadata": object{"name": name, "ownerReferences": []object{owner("both.test/v1", "Gadget", name, never)}},
-				"spec":     object{"replicas": 0, "selector": object{"matchLabels": labels}, "template": template},
+				"metadata": object{"name": name,
+					"ownerReferences": []object{owner("both.test/v1", "Gadget", name, never)}},
+				"spec": object{"replicas": 0, "selector": object{"matchLabels": labels}, "template": template},
 			}, nil)
 			select {
 			case <-ctx.Done():

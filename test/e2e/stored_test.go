@@ -21,40 +21,49 @@ import (
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// storedObject is an object of a type, or with a field, that the newest version no longer has, or in an encoding of its own.
+// storedObject is an object of a type, or with a field, that the newest version no longer has, or in an encoding of its
+// own.
 type storedObject struct {
 	path   string // to create it at
 	object string // JSON
 	key    string // below the prefix; "" when it is stored in another version than that of the answer
 }
 
-// What servers stored is decoded to what they answer, whichever release wrote it: also types and fields that are gone since, and CBOR.
+// What servers stored is decoded to what they answer, whichever release wrote it: also types and fields that are gone
+// since, and CBOR.
 func TestStoredValuesAreDecodedAsTheirServersDo(t *testing.T) {
 	for minor, test := range map[kubever.Minor]struct {
 		args    []string
 		objects []storedObject
 	}{
 		6: {[]string{"--runtime-config=api/all=true"}, []storedObject{
-			{"/apis/extensions/v1beta1/podsecuritypolicies", podSecurityPolicy("extensions/v1beta1"), "podsecuritypolicy/old"},
-			{"/apis/extensions/v1beta1/thirdpartyresources", `{"apiVersion":"extensions/v1beta1","kind":"ThirdPartyResource","metadata":{"name":"cron-tab.example.com"},"description":"d","versions":[{"name":"v1"}]}`, "thirdpartyresources/cron-tab.example.com"},
+			{"/apis/extensions/v1beta1/podsecuritypolicies", podSecurityPolicy("extensions/v1beta1"),
+				"podsecuritypolicy/old"},
+			{"/apis/extensions/v1beta1/thirdpartyresources",
+				`{"apiVersion":"extensions/v1beta1","kind":"ThirdPartyResource","metadata":{"name":"cron-tab.example.com"},"description":"d","versions":[{"name":"v1"}]}`, "thirdpartyresources/cron-tab.example.com"},
 			{"/apis/settings.k8s.io/v1alpha1/namespaces/default/podpresets", podPreset, "podpresets/default/old"},
 			{"/apis/batch/v2alpha1/namespaces/default/cronjobs", cronJob, "cronjobs/default/old"},
 			{"/apis/extensions/v1beta1/namespaces/default/deployments", oldDeployment, "deployments/default/old"},
 		}},
 		10: {[]string{"--runtime-config=api/all=true", "--feature-gates=PodPriority=true"}, []storedObject{
-			{"/apis/extensions/v1beta1/podsecuritypolicies", podSecurityPolicy("extensions/v1beta1"), "podsecuritypolicy/old"},
+			{"/apis/extensions/v1beta1/podsecuritypolicies", podSecurityPolicy("extensions/v1beta1"),
+				"podsecuritypolicy/old"},
 			{"/apis/settings.k8s.io/v1alpha1/namespaces/default/podpresets", podPreset, "podpresets/default/old"},
-			{"/apis/scheduling.k8s.io/v1alpha1/priorityclasses", `{"apiVersion":"scheduling.k8s.io/v1alpha1","kind":"PriorityClass","metadata":{"name":"old"},"value":1000,"description":"d"}`, "priorityclasses/old"},
-			{"/apis/admissionregistration.k8s.io/v1alpha1/initializerconfigurations", `{"apiVersion":"admissionregistration.k8s.io/v1alpha1","kind":"InitializerConfiguration","metadata":{"name":"old"},"initializers":[{"name":"a.example.com","rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]}]}`, "initializerconfigurations/old"},
+			{"/apis/scheduling.k8s.io/v1alpha1/priorityclasses",
+				`{"apiVersion":"scheduling.k8s.io/v1alpha1","kind":"PriorityClass","metadata":{"name":"old"},"value":1000,"description":"d"}`, "priorityclasses/old"},
+			{"/apis/admissionregistration.k8s.io/v1alpha1/initializerconfigurations",
+				`{"apiVersion":"admissionregistration.k8s.io/v1alpha1","kind":"InitializerConfiguration","metadata":{"name":"old"},"initializers":[{"name":"a.example.com","rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"]}]}]}`, "initializerconfigurations/old"},
 		}},
 		15: {[]string{"--runtime-config=api/all=true"}, []storedObject{
 			{"/apis/policy/v1beta1/podsecuritypolicies", podSecurityPolicy("policy/v1beta1"), "podsecuritypolicy/old"},
 			{"/apis/settings.k8s.io/v1alpha1/namespaces/default/podpresets", podPreset, "podpresets/default/old"},
-			{"/apis/auditregistration.k8s.io/v1alpha1/auditsinks", `{"apiVersion":"auditregistration.k8s.io/v1alpha1","kind":"AuditSink","metadata":{"name":"old"},"spec":{"policy":{"level":"Metadata","stages":["ResponseComplete"]},"webhook":{"throttle":{"qps":10,"burst":15},"clientConfig":{"url":"https://192.0.2.9/audit"}}}}`, "auditsinks/old"},
+			{"/apis/auditregistration.k8s.io/v1alpha1/auditsinks",
+				`{"apiVersion":"auditregistration.k8s.io/v1alpha1","kind":"AuditSink","metadata":{"name":"old"},"spec":{"policy":{"level":"Metadata","stages":["ResponseComplete"]},"webhook":{"throttle":{"qps":10,"burst":15},"clientConfig":{"url":"https://192.0.2.9/audit"}}}}`, "auditsinks/old"},
 		}},
 		36: {[]string{"--feature-gates=CBORServingAndStorage=true"}, []storedObject{
 			{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", cronTabs, ""},
-			{"/apis/example.com/v1/namespaces/default/crontabs", `{"apiVersion":"example.com/v1","kind":"CronTab","metadata":{"name":"new","labels":{"a":"b"}},"spec":{"text":"t","int":9007199254740993,"float":1.5,"list":[{"deep":{"flag":true}}]}}`, "example.com/crontabs/default/new"},
+			{"/apis/example.com/v1/namespaces/default/crontabs",
+				`{"apiVersion":"example.com/v1","kind":"CronTab","metadata":{"name":"new","labels":{"a":"b"}},"spec":{"text":"t","int":9007199254740993,"float":1.5,"list":[{"deep":{"flag":true}}]}}`, "example.com/crontabs/default/new"},
 		}},
 	} {
 		t.Run(minor.String(), func(t *testing.T) {
@@ -66,9 +75,11 @@ func TestStoredValuesAreDecodedAsTheirServersDo(t *testing.T) {
 			client := server.Client("rig", "system:masters")
 			answers := map[string]map[string]any{}
 			for _, o := range test.objects {
-				r.Eventually("creating at "+o.path, func(ctx context.Context) error { // what has just been defined is served a little later
+				// what has just been defined is served a little later
+				r.Eventually("creating at "+o.path, func(ctx context.Context) error {
 					var answer json.RawMessage
-					if err := client.Call(ctx, http.MethodPost, o.path, json.RawMessage(o.object), &answer); err != nil {
+					if err := client.Call(ctx, http.MethodPost, o.path, json.RawMessage(o.object),
+						&answer); err != nil {
 						return err
 					}
 					object := map[string]any{}
@@ -119,7 +130,8 @@ func compareStored(t *testing.T, etcd *rig.Etcd, answers map[string]map[string]a
 			t.Errorf("%s: its metadata has the name %q, want %q", key, meta.Name, name)
 		}
 		if diff := cmp.Diff(plain(want), plain(got)); diff != "" {
-			t.Errorf("%s: what is stored is decoded to something else than the server answered (-server +decoded):\n%s", key, diff)
+			t.Errorf("%s: what is stored is decoded to something else than the server answered (-server +decoded):\n"+
+				"%s", key, diff)
 		}
 	}
 	for key := range answers {

@@ -28,7 +28,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	each := flag.Duration("time", 10*time.Second, "for each target")
-	within := flag.Duration("within", 0, "for all together, compilation included: the last ones are cut short; 0 is no "+
+	within := flag.Duration("within", 0, "for all together, compilation included: the last ones are cut short; 0 is "+
+		"no "+
 		"limit")
 	workers := flag.Int("parallel", 2, "processes that fuzz one target")
 	flag.Parse()
@@ -117,7 +118,8 @@ func find(root string, only []string) ([]target, error) {
 }
 
 func build(ctx context.Context, dir, binary string) error {
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-gcflags=github.com/kubefusion/fusionctl/...=-d=libfuzzer", "-o",
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-gcflags=github.com/kubefusion/fusionctl/...=-d=libfuzzer",
+		"-o",
 		binary, "./"+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the tests of %s: %w\n%s", dir, err, out)
@@ -135,8 +137,10 @@ func fuzz(ctx context.Context, t target, binary, cache string, long time.Duratio
 	if err == nil && strings.Contains(out.String(), "without coverage guidance") {
 		err = errors.New("the binary is not instrumented")
 	}
-	// A worker that is busy when the time is over may be reported as its end; an input that hangs is reported otherwise.
-	if err != nil && strings.Contains(out.String(), "context deadline exceeded") && !strings.Contains(out.String(), "Failing input") {
+	// A worker that is busy when the time is over may be reported as its end; an input that hangs is reported
+	// otherwise.
+	if err != nil && strings.Contains(out.String(), "context deadline exceeded") &&
+		!strings.Contains(out.String(), "Failing input") {
 		err = nil
 	}
 	if err != nil {

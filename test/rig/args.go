@@ -33,8 +33,8 @@ func argsFor(component string, minor kubever.Minor, rows []arg) []string {
 	return args
 }
 
-// APIServerArgs are the arguments of a plain kube-apiserver of the release on an etcd: what a server without a plan beside it
-// has. It serves on a free port and authorizes everybody.
+// APIServerArgs are the arguments of a plain kube-apiserver of the release on an etcd: what a server without a plan
+// beside it has. It serves on a free port and authorizes everybody.
 func (r *Rig) APIServerArgs(minor kubever.Minor, etcd *Etcd) []string {
 	r.t.Helper()
 	port := fmt.Sprint(r.Port())
@@ -46,17 +46,20 @@ func (r *Rig) APIServerArgs(minor kubever.Minor, etcd *Etcd) []string {
 		{flag: "bind-address", value: "127.0.0.1"},
 		{flag: "secure-port", value: port},
 		{flag: "insecure-port", value: "0"},
-		// What the service `kubernetes` points at: no release takes a loopback address for that, and nothing connects to it here.
+		// What the service `kubernetes` points at: no release takes a loopback address for that, and nothing connects
+		// to it here.
 		{flag: "advertise-address", value: "192.0.2.1"},
 		{flag: "tls-cert-file", value: certFile},
 		{flag: "tls-private-key-file", value: keyFile},
 		{flag: "client-ca-file", value: r.PKI.File("ca.crt")},
 		{flag: "service-cluster-ip-range", value: ServiceCIDR},
 		{flag: "service-account-key-file", value: r.PKI.File("sa.pub")},
-		{flag: "service-account-issuer", value: "https://kubernetes.default.svc", in: since12}, // an alpha feature before, and refused
+		// an alpha feature before, and refused
+		{flag: "service-account-issuer", value: "https://kubernetes.default.svc", in: since12},
 		{flag: "service-account-signing-key-file", value: r.PKI.File("sa.key"), in: since12},
 		// Plugins that are on by default came with 1.10; before, these were what its documentation recommended.
-		{flag: "admission-control", value: "NamespaceLifecycle,LimitRanger,ServiceAccount,DefaultStorageClass,ResourceQuota", in: to9},
+		{flag: "admission-control",
+			value: "NamespaceLifecycle,LimitRanger,ServiceAccount,DefaultStorageClass,ResourceQuota", in: to9},
 	})...)
 }
 
@@ -64,7 +67,8 @@ func (r *Rig) APIServerArgs(minor kubever.Minor, etcd *Etcd) []string {
 func (r *Rig) ControllerManagerArgs(minor kubever.Minor, server *APIServer) []string {
 	r.t.Helper()
 	port := fmt.Sprint(r.Port())
-	kubeconfig, err := r.PKI.Kubeconfig("controller-manager-"+port, server.URL, "system:kube-controller-manager", "system:masters")
+	kubeconfig, err := r.PKI.Kubeconfig("controller-manager-"+port, server.URL, "system:kube-controller-manager",
+		"system:masters")
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -20,7 +20,8 @@ type Client struct {
 
 func newClient(base string, config *tls.Config) *Client {
 	// A proxy of the environment has no business with loopback. HTTP/1 is what all of the servers speak alike.
-	return &Client{base: base, http: &http.Client{Transport: &http.Transport{TLSClientConfig: config, MaxIdleConnsPerHost: 4}}}
+	return &Client{
+		base: base, http: &http.Client{Transport: &http.Transport{TLSClientConfig: config, MaxIdleConnsPerHost: 4}}}
 }
 
 // StatusError is an answer of a server that is not 2xx.
@@ -78,7 +79,8 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 	return nil
 }
 
-// Do sends JSON and returns the answer, whatever its status, for tests that look at its header. The caller closes its body.
+// Do sends JSON and returns the answer, whatever its status, for tests that look at its header. The caller closes its
+// body.
 func (c *Client) Do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// Etcd is an etcd of one member inside the test's process. It serves on loopback with TLS and wants client certificates.
+// Etcd is an etcd of one member inside the test's process. It serves on loopback with TLS and wants client
+// certificates.
 type Etcd struct {
 	Name string
 	URL  string // https://127.0.0.1:23456
@@ -30,7 +31,8 @@ func (r *Rig) StartEtcd(name string) *Etcd {
 	return r.startEtcd(name, false)
 }
 
-// StartDurableEtcd starts an etcd that brings every write to the disk before it answers, as in production: for measurements.
+// StartDurableEtcd starts an etcd that brings every write to the disk before it answers, as in production: for
+// measurements.
 func (r *Rig) StartDurableEtcd(name string) *Etcd {
 	r.t.Helper()
 	return r.startEtcd(name, true)
@@ -70,7 +72,8 @@ func (r *Rig) newEtcd(name string) (*Etcd, error) {
 	config.ClientTLSInfo.TrustedCAFile, config.ClientTLSInfo.ClientCertAuth = r.PKI.File("ca.crt"), true
 	config.LogOutputs = []string{filepath.Join(r.dir, "etcd-"+name+".log")}
 	config.LogLevel = "warn"
-	return &Etcd{Name: name, URL: client.String(), rig: r, config: config, clientCrt: clientCrt, clientKey: clientKey}, nil
+	return &Etcd{Name: name, URL: client.String(), rig: r, config: config, clientCrt: clientCrt, clientKey: clientKey},
+		nil
 }
 
 // Flags are the arguments with which an API server of any release uses this etcd.

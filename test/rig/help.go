@@ -8,7 +8,8 @@ import (
 
 // HelpFlag is what the --help text of a program says about one flag.
 type HelpFlag struct {
-	// Default is printed unless it is the zero of the flag's type; then it is "" here. Strings are without their quotes.
+	// Default is printed unless it is the zero of the flag's type; then it is "" here. Strings are without their
+	// quotes.
 	Default string
 	// Text is the whole description, its lines joined by newlines without their indentation.
 	Text string
@@ -20,8 +21,8 @@ var (
 	helpPadding = regexp.MustCompile(` {3,}`)   // what separates a flag and its type from the description
 )
 
-// ParseHelp reads the flags of a --help text, in the formats of all releases from 1.6 on: one list or sections, descriptions of
-// several lines with or without indentation.
+// ParseHelp reads the flags of a --help text, in the formats of all releases from 1.6 on: one list or sections,
+// descriptions of several lines with or without indentation.
 func ParseHelp(help string) map[string]HelpFlag {
 	texts := map[string][]string{}
 	flag := ""

@@ -23,7 +23,8 @@ pflag: help requested
 `,
 			want: map[string]HelpFlag{
 				"enabled": {Text: "If true (default is false), work."},
-				"gates":   {Text: "Gates. Options are:\nOne=true|false (ALPHA - default=false)\nTwo=true|false (BETA - default=true)"},
+				"gates": {Text: "Gates. Options are:\nOne=true|false (ALPHA - default=false)\nTwo=true|false (BETA " +
+					"- default=true)"},
 				"log-dir": {Text: "A folder"},
 				"v":       {Default: "2", Text: "How much (default 2)"},
 			},

@@ -20,8 +20,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// Pair is a plan that runs: the two sides of one fused control plane as real processes over real stores. Their arguments are the
-// plan's, their policy, kubeconfigs and certificates are those that render and pki give to a user; the spec is written for this machine.
+// Pair is a plan that runs: the two sides of one fused control plane as real processes over real stores. Their
+// arguments are the plan's, their policy, kubeconfigs and certificates are those that render and pki give to a user;
+// the spec is written for this machine.
 type Pair struct {
 	Plan     *plan.Plan
 	SpecFile string // the spec of the plan
@@ -42,8 +43,8 @@ type Pair struct {
 type PairSpec struct {
 	Layout         spec.Layout
 	Legacy, Modern string // versions
-	// LegacyManagerArgs and ModernManagerArgs are further arguments of the controller managers, "name=value"; with them a test makes
-	// a configuration that the plan would not.
+	// LegacyManagerArgs and ModernManagerArgs are further arguments of the controller managers, "name=value"; with them
+	// a test makes a configuration that the plan would not.
 	LegacyManagerArgs, ModernManagerArgs []string
 	LegacyServerArgs, ModernServerArgs   []string
 	NoControllers                        bool     // of the plan: nothing sees both sides
@@ -53,7 +54,8 @@ type PairSpec struct {
 	More                                 string // YAML of further fields of spec, two spaces deep: owners, access
 }
 
-// pairTemplate is the spec of a pair on loopback. API servers advertise an address that nobody asks: they refuse to advertise loopback.
+// pairTemplate is the spec of a pair on loopback. API servers advertise an address that nobody asks: they refuse to
+// advertise loopback.
 var pairTemplate = template.Must(template.New("spec").Parse(`apiVersion: kubefusion.dev/v1alpha1
 kind: FusedControlPlane
 metadata: {name: pair}
@@ -149,12 +151,15 @@ func (p *Pair) specText(s PairSpec) string {
 	}
 	var b strings.Builder
 	err = pairTemplate.Execute(&b, map[string]any{
-		"Layout": s.Layout, "Network": network, "Dir": filepath.Join(r.dir, "pki-of-plan"), "PKI": r.PKI, "Stores": stores,
+		"Layout": s.Layout, "Network": network, "Dir": filepath.Join(r.dir, "pki-of-plan"), "PKI": r.PKI,
+		"Stores":    stores,
 		"StoreCert": core.clientCrt, "StoreKey": core.clientKey, "Legacy": s.Legacy, "Modern": s.Modern,
-		"ControllersPort": r.Port(), "ControllersArgs": yamlArgs(s.ControllersArgs), "LegacyPort": r.Port(), "ModernPort": r.Port(), "NoModernManager": s.NoModernManager, "NoControllers": s.NoControllers, "More": s.More,
+		"ControllersPort": r.Port(), "ControllersArgs": yamlArgs(s.ControllersArgs), "LegacyPort": r.Port(),
+		"ModernPort": r.Port(), "NoModernManager": s.NoModernManager, "NoControllers": s.NoControllers, "More": s.More,
 		"LegacyServerArgs": yamlArgs(s.LegacyServerArgs), "ModernServerArgs": yamlArgs(s.ModernServerArgs),
 		"LegacyManagerArgs": yamlArgs(slices.Concat(r.managerPort(legacy.Minor), patience, s.LegacyManagerArgs)),
-		"ModernManagerArgs": yamlArgs(slices.Concat(r.managerPort(mustParse(r, s.Modern)), patience, s.ModernManagerArgs)),
+		"ModernManagerArgs": yamlArgs(
+			slices.Concat(r.managerPort(mustParse(r, s.Modern)), patience, s.ModernManagerArgs)),
 	})
 	if err != nil {
 		r.t.Fatal(err)
@@ -170,10 +175,12 @@ func mustParse(r *Rig, version string) kubever.Minor {
 	return v.Minor
 }
 
-// patience keeps a controller manager from ending because a busy machine did not let it renew its lock within the usual ten seconds.
+// patience keeps a controller manager from ending because a busy machine did not let it renew its lock within the usual
+// ten seconds.
 var patience = []string{"leader-elect-lease-duration=60s", "leader-elect-renew-deadline=40s"}
 
-// managerPort is a free port for a controller manager, by the flags that its release has. The usual ports may be taken here.
+// managerPort is a free port for a controller manager, by the flags that its release has. The usual ports may be taken
+// here.
 func (r *Rig) managerPort(minor kubever.Minor) []string {
 	port := fmt.Sprint(r.Port())
 	switch secure, _ := kubever.Flag(kubever.ControllerManager, "secure-port").Default(minor); {
@@ -251,12 +258,12 @@ func (p *Pair) write(path string, data []byte) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// NaiveLegacyManager makes the legacy controller manager run with its version's own default of --controllers, whatever the plan says: what
-// somebody has who changes nothing on the legacy side.
+// NaiveLegacyManager makes the legacy controller manager run with its version's own default of --controllers, whatever
+// the plan says: what somebody has who changes nothing on the legacy side.
 func (p *Pair) NaiveLegacyManager() { p.naive = true }
 
-// CollectNaively starts the modern controller manager again, with its garbage collector beside the controllers of the plan: what somebody has
-// who knows that garbage has to be collected, and not by whom.
+// CollectNaively starts the modern controller manager again, with its garbage collector beside the controllers of the
+// plan: what somebody has who knows that garbage has to be collected, and not by whom.
 func (p *Pair) CollectNaively() {
 	p.rig.t.Helper()
 	p.ModernManager.Stop()
@@ -264,7 +271,8 @@ func (p *Pair) CollectNaively() {
 	i := slices.IndexFunc(p.ModernManager.args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
 	p.ModernManager.args = slices.Clone(p.ModernManager.args)
 	p.ModernManager.args[i] += "," + p.Plan.Controller(pair.Modern, "garbage-collector-controller").Name
-	p.ModernManager.args = append(p.ModernManager.args, "--leader-elect=false") // the one that was stopped holds the lock for a while
+	// the one that was stopped holds the lock for a while
+	p.ModernManager.args = append(p.ModernManager.args, "--leader-elect=false")
 	p.ModernManager.StartAgain()
 	p.ModernManager.WaitReady()
 }
@@ -300,8 +308,9 @@ func (p *Pair) start(side pair.Side) (server *APIServer, manager *ControllerMana
 	return server, manager
 }
 
-// StartControllers starts the controllers that see both sides, which the program is, with the plan's arguments, kubeconfigs and certificate,
-// once the legacy side has been told what to allow them. It returns the address of their health as well, without waiting for it.
+// StartControllers starts the controllers that see both sides, which the program is, with the plan's arguments,
+// kubeconfigs and certificate, once the legacy side has been told what to allow them. It returns the address of their
+// health as well, without waiting for it.
 func (p *Pair) StartControllers(program string, env ...string) (controllers *Process, health string) {
 	p.rig.t.Helper()
 	components := p.Plan.ComponentsOf("", plan.JointControllers)
@@ -334,14 +343,15 @@ func (p *Pair) AllowControllers() {
 		if o.Metadata.Namespace != "" {
 			path += "/namespaces/" + o.Metadata.Namespace
 		}
-		if err := admin.Call(p.rig.t.Context(), http.MethodPost, path+"/"+strings.ToLower(o.Kind)+"s", body, nil); err != nil {
+		if err := admin.Call(p.rig.t.Context(), http.MethodPost, path+"/"+strings.ToLower(o.Kind)+"s", body,
+			nil); err != nil {
 			p.rig.t.Fatalf("allowing the controllers on the legacy side: %v", err)
 		}
 	}
 }
 
-// RestartServer restarts a side's API server. Its controller manager is stopped meanwhile: one that cannot renew its lock for long
-// enough ends by itself, and it is the kubelet that starts it again.
+// RestartServer restarts a side's API server. Its controller manager is stopped meanwhile: one that cannot renew its
+// lock for long enough ends by itself, and it is the kubelet that starts it again.
 func (p *Pair) RestartServer(side pair.Side) {
 	p.rig.t.Helper()
 	server, manager := p.Legacy, p.LegacyManager

@@ -29,8 +29,8 @@ import (
 //	ca.crt, ca.key    the authority, which signs serving and client certificates and may sign CSRs for controllers
 //	sa.key, sa.pub    the pair with which service-account tokens are signed and checked
 //
-// Serving and Client add files beside them. The keys of the authority and of service accounts are RSA, which every release can
-// read; the others are made often and are ECDSA. Keys have mode 0600.
+// Serving and Client add files beside them. The keys of the authority and of service accounts are RSA, which every
+// release can read; the others are made often and are ECDSA. Keys have mode 0600.
 type PKI struct {
 	dir         string
 	certificate *x509.Certificate
@@ -80,7 +80,8 @@ func newPKI(dir string) (*PKI, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, writePair(p.File("sa.pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), p.File("sa.key"), rsaPEM(sa))
+	return p, writePair(p.File("sa.pub"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}),
+		p.File("sa.key"), rsaPEM(sa))
 }
 
 // File is the name of a file of the PKI.
@@ -124,7 +125,8 @@ func (p *PKI) Kubeconfig(name, server, user string, groups ...string) (string, e
 		return "", fmt.Errorf("issuing a certificate for %s: %w", name, err)
 	}
 	config := &api.Config{
-		Clusters:       map[string]*api.Cluster{"rig": {Server: server, CertificateAuthorityData: certificatePEM(p.certificate.Raw)}},
+		Clusters: map[string]*api.Cluster{
+			"rig": {Server: server, CertificateAuthorityData: certificatePEM(p.certificate.Raw)}},
 		AuthInfos:      map[string]*api.AuthInfo{user: {ClientCertificateData: certificate, ClientKeyData: key}},
 		Contexts:       map[string]*api.Context{"rig": {Cluster: "rig", AuthInfo: user}},
 		CurrentContext: "rig",

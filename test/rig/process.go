@@ -18,9 +18,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// Process is a program of a release that runs for a test.
-// It ends with the test: by the Rig when the test ends in an orderly way or panics, and by the kernel (on Linux) when the
-// test's process is killed or runs out of its time. It is only ever signalled through its own handle, never by name.
+// Process is a program of a release that runs for a test. It ends with the test: by the Rig when the test ends in an
+// orderly way or panics, and by the kernel (on Linux) when the test's process is killed or runs out of its time. It is
+// only ever signalled through its own handle, never by name.
 type Process struct {
 	Name string // as the test calls it: legacy-apiserver
 
@@ -30,8 +30,8 @@ type Process struct {
 	env     []string // beside what every program gets
 	log     string
 
-	// stopWithin is the time to end after a polite request; then the process is killed. Recent API servers take more than half a
-	// minute while somebody watches something.
+	// stopWithin is the time to end after a polite request; then the process is killed. Recent API servers take more
+	// than half a minute while somebody watches something.
 	stopWithin time.Duration
 
 	// restarts is how often the process is started again when it ends by itself, as a kubelet does.
@@ -62,7 +62,8 @@ func (r *Rig) StartProgram(name, path string, args []string, env ...string) *Pro
 
 func (r *Rig) start(name, binary string, args []string, env ...string) *Process {
 	r.t.Helper()
-	p := &Process{Name: name, rig: r, program: binary, args: args, env: env, log: filepath.Join(r.dir, name+".log"), stopWithin: 5 * time.Second}
+	p := &Process{Name: name, rig: r, program: binary, args: args, env: env, log: filepath.Join(r.dir, name+".log"),
+		stopWithin: 5 * time.Second}
 	r.processes = append(r.processes, p)
 	p.run()
 	return p
@@ -78,7 +79,8 @@ func (p *Process) run() {
 	started := make(chan error)
 	go func() {
 		defer log.Close()
-		// The kernel ends the child with the thread that started it, not with the process: the thread stays here until then.
+		// The kernel ends the child with the thread that started it, not with the process: the thread stays here until
+		// then.
 		runtime.LockOSThread()
 		command, err := p.started(log)
 		started <- err
@@ -127,8 +129,8 @@ func (p *Process) mayEnd(times int) {
 	p.restarts = times
 }
 
-// startedAgain starts a process that ended by itself once more, when it may be; otherwise that was its end. Whoever ends the process
-// does so before or after, under the same mutex: it never misses the new one.
+// startedAgain starts a process that ended by itself once more, when it may be; otherwise that was its end. Whoever
+// ends the process does so before or after, under the same mutex: it never misses the new one.
 func (p *Process) startedAgain(log io.Writer) *exec.Cmd {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -145,7 +147,8 @@ func (p *Process) startedAgain(log io.Writer) *exec.Cmd {
 	return nil
 }
 
-// Stop asks the process to end, as a service manager does, and waits for it; after a few seconds it does not ask any more.
+// Stop asks the process to end, as a service manager does, and waits for it; after a few seconds it does not ask any
+// more.
 func (p *Process) Stop() { p.end(syscall.SIGTERM) }
 
 // Kill ends the process at once, as a power failure does, and waits for it.
@@ -235,7 +238,8 @@ func (p *Process) endedByItself() error {
 	}
 }
 
-// Wait tries the probe until it returns nil. The test fails when that takes too long, and at once when the process ends.
+// Wait tries the probe until it returns nil. The test fails when that takes too long, and at once when the process
+// ends.
 func (p *Process) Wait(what string, probe func(context.Context) error) {
 	p.rig.t.Helper()
 	p.mutex.Lock()

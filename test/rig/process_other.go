@@ -4,5 +4,6 @@ package rig
 
 import "syscall"
 
-// diesWithParent has nothing to offer outside of Linux: there a test's process that is killed leaves its children behind.
+// diesWithParent has nothing to offer outside of Linux: there a test's process that is killed leaves its children
+// behind.
 func diesWithParent() *syscall.SysProcAttr { return nil }

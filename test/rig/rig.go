@@ -1,5 +1,5 @@
-// Package rig runs real control planes in tests: etcd inside the test's process, API servers and controller managers of several
-// releases as processes of their own, all on loopback, with certificates and logs in a folder of the test.
+// Package rig runs real control planes in tests: etcd inside the test's process, API servers and controller managers of
+// several releases as processes of their own, all on loopback, with certificates and logs in a folder of the test.
 //
 //	r := rig.New(t)
 //	core := r.StartEtcd("core")
@@ -7,9 +7,9 @@
 //	legacy.WaitReady()
 //	err := legacy.Client("alice", "developers").Call(ctx, "GET", "/api/v1/namespaces", nil, &list)
 //
-// A server takes the list of arguments that it would have in production; only addresses and file names are exchanged (MapArgs).
-// Everything that a Rig starts ends with the test, however the test ends: see Process. When the test fails, the end of every
-// process's log is in its output; `go test -artifacts` keeps the logs, certificates and databases.
+// A server takes the list of arguments that it would have in production; only addresses and file names are exchanged
+// (MapArgs). Everything that a Rig starts ends with the test, however the test ends: see Process. When the test fails,
+// the end of every process's log is in its output; `go test -artifacts` keeps the logs, certificates and databases.
 //
 // The programs are built by `make rig`. A test without them fails; it is never skipped.
 package rig
@@ -34,7 +34,8 @@ const (
 	interval    = 100 * time.Millisecond
 )
 
-// Rig is what one test runs. Its methods fail the test instead of returning an error, so they are for the test's goroutine.
+// Rig is what one test runs. Its methods fail the test instead of returning an error, so they are for the test's
+// goroutine.
 type Rig struct {
 	// PKI issues the certificates of the test.
 	PKI *PKI
@@ -109,7 +110,8 @@ func moduleRoot() (string, error) {
 	}
 }
 
-// Eventually tries the probe until it returns nil, for a minute and a half at most; then the test fails with the last error.
+// Eventually tries the probe until it returns nil, for a minute and a half at most; then the test fails with the last
+// error.
 func (r *Rig) Eventually(what string, probe func(context.Context) error) {
 	r.t.Helper()
 	if err := poll(r.t.Context(), eventually, nil, probe); err != nil {

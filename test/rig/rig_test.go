@@ -62,7 +62,8 @@ func TestProcessIsStartedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{Name: "child", rig: r, program: binary, args: []string{"-test.run=^TestChild$", "exit"}, log: filepath.Join(r.dir, "child.log"), restarts: 2}
+	p := &Process{Name: "child", rig: r, program: binary, args: []string{"-test.run=^TestChild$", "exit"},
+		log: filepath.Join(r.dir, "child.log"), restarts: 2}
 	p.run()
 	select {
 	case <-p.ended:
@@ -133,7 +134,8 @@ func record(t *testing.T, test func(*Rig)) (said string, failed bool) {
 
 func TestMissingBinaryNamesMakeRig(t *testing.T) {
 	_, err := Binary(kubever.APIServer, 7)
-	if err == nil || !strings.Contains(err.Error(), "make rig") || !strings.Contains(err.Error(), filepath.Join("test", "rig", "bin", "kube-apiserver-1.7")) {
+	if err == nil || !strings.Contains(err.Error(), "make rig") ||
+		!strings.Contains(err.Error(), filepath.Join("test", "rig", "bin", "kube-apiserver-1.7")) {
 		t.Errorf("Binary = %v, want an error that names the file and make rig", err)
 	}
 }
@@ -175,7 +177,8 @@ func TestFailingTestShowsTheLogs(t *testing.T) {
 		awaitOutput(startChild(r, "wait"), "waiting")
 		r.t.Errorf("some failure")
 	})
-	if !failed || !strings.Contains(said, "the end of the log of child-wait") || !strings.Contains(said, "    waiting") {
+	if !failed || !strings.Contains(said, "the end of the log of child-wait") ||
+		!strings.Contains(said, "    waiting") {
 		t.Errorf("the test said:\n%s\nwant the log of its process", said)
 	}
 }
@@ -185,7 +188,8 @@ func TestProcessThatEndsByItselfFailsTheTest(t *testing.T) {
 		child := startChild(r, "exit")
 		<-child.ended
 	})
-	if !failed || !strings.Contains(said, "child-exit ended by itself: exit status 3") || !strings.Contains(said, "last words") {
+	if !failed || !strings.Contains(said, "child-exit ended by itself: exit status 3") ||
+		!strings.Contains(said, "last words") {
 		t.Errorf("the test said:\n%s\nwant that its process ended, and its last words", said)
 	}
 }
@@ -195,7 +199,8 @@ func TestWaitingEndsWithTheProcess(t *testing.T) {
 		child := startChild(r, "exit")
 		child.Wait("be ready", func(context.Context) error { return errors.New("nobody there") })
 	})
-	if !failed || !strings.Contains(said, "waiting for child-exit to be ready: the process ended; before that: nobody there") {
+	if !failed || !strings.Contains(said, "waiting for child-exit to be ready: the process ended; before that: "+
+		"nobody there") {
 		t.Errorf("the test said:\n%s\nwant the wait to end with the process", said)
 	}
 }
@@ -256,7 +261,8 @@ func TestThroughoutFailsAtTheFirstError(t *testing.T) {
 			return nil
 		})
 	})
-	if !failed || probes != 3 || !strings.Contains(said, "keeping pods: after ") || !strings.Contains(said, "one is gone") {
+	if !failed || probes != 3 || !strings.Contains(said, "keeping pods: after ") ||
+		!strings.Contains(said, "one is gone") {
 		t.Errorf("after %d probes the test said %q, want the failure of the third", probes, said)
 	}
 }
@@ -285,7 +291,8 @@ func TestServersKnowTheUsersOfTheRig(t *testing.T) {
 
 	api := &APIServer{Process: &Process{rig: r}, URL: server.URL}
 	var got struct{ User, Groups string }
-	if err := api.Client("alice", "developers", "admins").Call(t.Context(), http.MethodGet, "/", nil, &got); err != nil {
+	if err := api.Client("alice", "developers", "admins").Call(t.Context(), http.MethodGet, "/", nil,
+		&got); err != nil {
 		t.Fatal(err)
 	}
 	if got.User != "alice" || got.Groups != "admins,developers" {
@@ -324,7 +331,8 @@ func TestClientReportsWhatTheServerSaid(t *testing.T) {
 		}
 	}
 	var patched struct{ Type string }
-	if err := client.Call(t.Context(), http.MethodPatch, "/patch", map[string]any{}, &patched); err != nil || patched.Type != "application/merge-patch+json" {
+	if err := client.Call(t.Context(), http.MethodPatch, "/patch", map[string]any{}, &patched); err != nil ||
+		patched.Type != "application/merge-patch+json" {
 		t.Errorf("PATCH was sent as %q (%v), want a merge patch", patched.Type, err)
 	}
 	if Code(nil) != 200 || Code(errors.New("no answer")) != 0 {
@@ -351,13 +359,15 @@ func TestEtcdKeepsItsDataAcrossARestart(t *testing.T) {
 }
 
 func TestMapArgsChangesValuesOnly(t *testing.T) {
-	got, err := MapArgs([]string{"--etcd-servers=https://10.0.0.11:2379", "--profiling=false"}, func(name, value string) string {
-		if name == "etcd-servers" {
-			return strings.ReplaceAll(value, "10.0.0.11:2379", "127.0.0.1:23456")
-		}
-		return value
-	})
-	if diff := cmp.Diff([]string{"--etcd-servers=https://127.0.0.1:23456", "--profiling=false"}, got); diff != "" || err != nil {
+	got, err := MapArgs([]string{"--etcd-servers=https://10.0.0.11:2379", "--profiling=false"},
+		func(name, value string) string {
+			if name == "etcd-servers" {
+				return strings.ReplaceAll(value, "10.0.0.11:2379", "127.0.0.1:23456")
+			}
+			return value
+		})
+	if diff := cmp.Diff([]string{"--etcd-servers=https://127.0.0.1:23456", "--profiling=false"}, got); diff != "" ||
+		err != nil {
 		t.Errorf("MapArgs: %v (-want +got):\n%s", err, diff)
 	}
 	for _, bad := range []string{"etcd-servers=x", "--profiling", "--=x", ""} {

@@ -13,9 +13,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// MapArgs exchanges the values of an argument list that was made for other machines: change gets every flag's name, without
-// dashes, and its value, and returns the value to use here.
-// Errors: an argument that is not --name=value; a change may not drop or add any.
+// MapArgs exchanges the values of an argument list that was made for other machines: change gets every flag's name,
+// without dashes, and its value, and returns the value to use here. Errors: an argument that is not --name=value; a
+// change may not drop or add any.
 func MapArgs(args []string, change func(name, value string) string) ([]string, error) {
 	mapped := make([]string, 0, len(args))
 	for _, arg := range args {
@@ -64,8 +64,8 @@ type APIServer struct {
 	Minor kubever.Minor
 }
 
-// StartAPIServer starts a kube-apiserver; WaitReady waits for it. The arguments name a --secure-port, a serving certificate of
-// the rig's authority that is good for its address, and that authority as --client-ca-file.
+// StartAPIServer starts a kube-apiserver; WaitReady waits for it. The arguments name a --secure-port, a serving
+// certificate of the rig's authority that is good for its address, and that authority as --client-ca-file.
 func (r *Rig) StartAPIServer(name string, minor kubever.Minor, args []string) *APIServer {
 	r.t.Helper()
 	url := serving(args, "https", "bind-address", "secure-port")
@@ -114,9 +114,10 @@ func (s *APIServer) RESTConfig(user string, groups ...string) *rest.Config {
 		s.rig.t.Fatal(err)
 	}
 	return &rest.Config{
-		Host:            s.URL,
-		TLSClientConfig: rest.TLSClientConfig{CertData: certificate, KeyData: key, CAData: certificatePEM(s.rig.PKI.certificate.Raw)},
-		QPS:             -1, // no limit of the client's own
+		Host: s.URL,
+		TLSClientConfig: rest.TLSClientConfig{CertData: certificate, KeyData: key,
+			CAData: certificatePEM(s.rig.PKI.certificate.Raw)},
+		QPS: -1, // no limit of the client's own
 	}
 }
 
@@ -126,12 +127,13 @@ type ControllerManager struct {
 	url string
 }
 
-// managerRestarts is how often a controller manager is started again that ended by itself. They are made to be: one that does not get
-// the token of one of its service accounts within half a minute ends, and 1.6 sometimes forgets to make one.
+// managerRestarts is how often a controller manager is started again that ended by itself. They are made to be: one
+// that does not get the token of one of its service accounts within half a minute ends, and 1.6 sometimes forgets to
+// make one.
 const managerRestarts = 3
 
-// StartControllerManager starts a kube-controller-manager; WaitReady waits for it. The arguments name a --secure-port or, for
-// old releases, a --port.
+// StartControllerManager starts a kube-controller-manager; WaitReady waits for it. The arguments name a --secure-port
+// or, for old releases, a --port.
 func (r *Rig) StartControllerManager(name string, minor kubever.Minor, args []string) *ControllerManager {
 	r.t.Helper()
 	url := serving(args, "https", "bind-address", "secure-port")
@@ -146,12 +148,15 @@ func (r *Rig) StartControllerManager(name string, minor kubever.Minor, args []st
 	return m
 }
 
-// WaitReady waits until the controller manager answers; with leader election it may not have started its controllers then.
+// WaitReady waits until the controller manager answers; with leader election it may not have started its controllers
+// then.
 func (m *ControllerManager) WaitReady() {
 	m.rig.t.Helper()
 	// It makes a serving certificate for itself unless it is given one, and what it says here is no secret.
 	client := newClient(m.url, &tls.Config{InsecureSkipVerify: true})
-	m.Wait("become healthy", func(ctx context.Context) error { return client.Call(ctx, http.MethodGet, "/healthz", nil, nil) })
+	m.Wait("become healthy", func(ctx context.Context) error {
+		return client.Call(ctx, http.MethodGet, "/healthz", nil, nil)
+	})
 }
 
 // Restart stops the controller manager, starts it again with the same arguments, and waits until it answers.

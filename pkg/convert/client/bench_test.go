@@ -17,14 +17,18 @@ import (
 type canned []byte
 
 func (c canned) RoundTrip(req *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(c)), ContentLength: int64(len(c)), Request: req}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(c)), ContentLength: int64(len(c)), Request: req}, nil
 }
 
-// What the transport itself costs, without a network: of a request that passes, and of one that converts a list of 500 Deployments.
+// What the transport itself costs, without a network: of a request that passes, and of one that converts a list of 500
+// Deployments.
 func BenchmarkRoundTrip(b *testing.B) {
 	items := strings.Repeat(webText+",", 500)
-	list := canned(`{"apiVersion":"apps/v1beta1","kind":"DeploymentList","metadata":{"resourceVersion":"1"},"items":[` + items[:len(items)-1] + `]}`)
-	for name, path := range map[string]string{"pass": oldDeployments, "convert": "/apis/apps/v1/namespaces/shop/deployments"} {
+	list := canned(`{"apiVersion":"apps/v1beta1","kind":"DeploymentList","metadata":{"resourceVersion":"1"},"items":[` +
+		items[:len(items)-1] + `]}`)
+	for name, path := range map[string]string{"pass": oldDeployments,
+		"convert": "/apis/apps/v1/namespaces/shop/deployments"} {
 		b.Run(name, func(b *testing.B) { roundTrips(b, benchTransport(b, list), path) })
 	}
 	b.Run("direct", func(b *testing.B) { roundTrips(b, list, oldDeployments) })
@@ -67,7 +71,8 @@ func roundTrips(b *testing.B, transport http.RoundTripper, path string) {
 // A request that passes costs a look into a table: no copy of what is read, whatever its size.
 func TestPassCostsNothingPerByte(t *testing.T) {
 	allocations := func(size int) float64 {
-		transport := benchTransport(t, canned(fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","data":{"a":"%s"}}`, strings.Repeat("x", size))))
+		transport := benchTransport(t,
+			canned(fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","data":{"a":"%s"}}`, strings.Repeat("x", size))))
 		req, err := http.NewRequest(http.MethodGet, "http://server/api/v1/namespaces/shop/configmaps/a", nil)
 		if err != nil {
 			t.Fatal(err)

@@ -55,7 +55,8 @@ func TestReadsComeInTheAskedVersion(t *testing.T) {
 		t.Errorf("get: %v %v", object, err)
 	}
 	list, err := client.List(t.Context(), metav1.ListOptions{Limit: 1})
-	if err != nil || list.GetAPIVersion() != "apps/v1" || list.GetKind() != "DeploymentList" || list.GetContinue() != "token-of-the-server" || list.GetResourceVersion() != "1" {
+	if err != nil || list.GetAPIVersion() != "apps/v1" || list.GetKind() != "DeploymentList" ||
+		list.GetContinue() != "token-of-the-server" || list.GetResourceVersion() != "1" {
 		t.Fatalf("list: %v %v", list, err)
 	}
 	if item := list.Items[0]; item.GetAPIVersion() != "apps/v1" || item.GetKind() != "Deployment" {
@@ -64,7 +65,8 @@ func TestReadsComeInTheAskedVersion(t *testing.T) {
 	if _, err := client.List(t.Context(), metav1.ListOptions{Limit: 1, Continue: list.GetContinue()}); err != nil {
 		t.Error(err)
 	}
-	want := []string{"GET " + oldWeb, "GET " + oldDeployments + "?limit=1", "GET " + oldDeployments + "?continue=token-of-the-server&limit=1"}
+	want := []string{"GET " + oldWeb, "GET " + oldDeployments + "?limit=1",
+		"GET " + oldDeployments + "?continue=token-of-the-server&limit=1"}
 	if diff := cmp.Diff(want, f.sent()); diff != "" {
 		t.Errorf("requests (-want +sent):\n%s", diff)
 	}
@@ -76,13 +78,15 @@ func TestErrorsSpeakOfTheAskedResource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ingresses := client.Resource(schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}).Namespace("shop")
+	ingresses := client.Resource(
+		schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}).Namespace("shop")
 	_, err = ingresses.Get(t.Context(), "web", metav1.GetOptions{})
 	status := &apierrors.StatusError{}
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
 		t.Fatalf("error %v, want not found", err)
 	}
-	if details := status.Status().Details; details.Group != "networking.k8s.io" || details.Kind != "ingresses" || details.Name != "web" {
+	if details := status.Status().Details; details.Group != "networking.k8s.io" || details.Kind != "ingresses" ||
+		details.Name != "web" {
 		t.Errorf("details %+v", details)
 	}
 	if want := `ingresses.networking.k8s.io "web" not found`; err.Error() != want {
@@ -97,7 +101,8 @@ func TestWatchConvertsEvents(t *testing.T) {
 		`{"type":"BOOKMARK","object":{"kind":"Deployment","apiVersion":"apps/v1beta1","metadata":{"resourceVersion":"12"}}}`,
 		`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Expired","message":"too old resource version"}}`,
 	}
-	watcher, err := dynamicClient(t, f, Options{}).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "7", AllowWatchBookmarks: true})
+	watcher, err := dynamicClient(t, f, Options{}).
+		Watch(t.Context(), metav1.ListOptions{ResourceVersion: "7", AllowWatchBookmarks: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,12 +110,14 @@ func TestWatchConvertsEvents(t *testing.T) {
 	var got []string
 	for event := range watcher.ResultChan() {
 		if object, ok := event.Object.(*unstructured.Unstructured); ok {
-			got = append(got, string(event.Type)+" "+object.GetAPIVersion()+" "+object.GetName()+" "+object.GetResourceVersion())
+			got = append(got, string(event.Type)+" "+object.GetAPIVersion()+" "+object.GetName()+" "+
+				object.GetResourceVersion())
 		} else {
 			got = append(got, string(event.Type)+" "+apierrors.FromObject(event.Object).Error())
 		}
 	}
-	if diff := cmp.Diff([]string{"ADDED apps/v1 web ", "BOOKMARK apps/v1  12", "ERROR too old resource version"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"ADDED apps/v1 web ", "BOOKMARK apps/v1  12", "ERROR too old resource version"},
+		got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if sent := f.sent(); len(sent) != 1 || !strings.Contains(sent[0], "resourceVersion=7") {
@@ -135,20 +142,24 @@ func TestWatchEndsAtAnEventThatDoesNotConvert(t *testing.T) {
 func TestWriteThatLosesIsRefused(t *testing.T) {
 	f := newFakeServer(t, 6)
 	object := &unstructured.Unstructured{}
-	text := strings.Replace(strings.Replace(webText, "apps/v1beta1", "apps/v1", 1), `"containers"`, `"enableServiceLinks":true,"topologySpreadConstraints":[{"maxSkew":1}],"containers"`, 1)
+	text := strings.Replace(strings.Replace(webText, "apps/v1beta1", "apps/v1", 1), `"containers"`,
+		`"enableServiceLinks":true,"topologySpreadConstraints":[{"maxSkew":1}],"containers"`, 1)
 	if err := object.UnmarshalJSON([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := dynamicClient(t, f, Options{}).Create(t.Context(), object, metav1.CreateOptions{})
 	lost := &LossError{}
-	if !errors.As(err, &lost) || len(lost.Losses) != 1 || lost.Losses[0].Path != "spec.template.spec.topologySpreadConstraints" {
+	if !errors.As(err, &lost) || len(lost.Losses) != 1 ||
+		lost.Losses[0].Path != "spec.template.spec.topologySpreadConstraints" {
 		t.Fatalf("error %v, want the loss of topologySpreadConstraints alone", err)
 	}
 	if sent := f.sent(); len(sent) != 0 {
 		t.Errorf("requests %v, want none", sent)
 	}
 	var told []*LossError
-	_, err = dynamicClient(t, f, Options{OnLoss: func(e *LossError) { told = append(told, e) }}).Create(t.Context(), object, metav1.CreateOptions{})
+	_, err = dynamicClient(t, f, Options{OnLoss: func(e *LossError) {
+		told = append(told, e)
+	}}).Create(t.Context(), object, metav1.CreateOptions{})
 	if err != nil || len(told) != 1 || f.at(oldWeb) == nil {
 		t.Errorf("error %v, told %v: want the object written and its loss told", err, told)
 	}
@@ -165,14 +176,19 @@ func TestWriteInTheServersVersionThatLosesIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	spread := []any{map[string]any{"maxSkew": int64(1)}}
-	if err := unstructured.SetNestedSlice(object.Object, spread, "spec", "template", "spec", "topologySpreadConstraints"); err != nil {
+	if err := unstructured.SetNestedSlice(object.Object, spread, "spec", "template", "spec",
+		"topologySpreadConstraints"); err != nil {
 		t.Fatal(err)
 	}
 	_, updateErr := client.Update(t.Context(), object, metav1.UpdateOptions{})
-	_, mergeErr := client.Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec":{"template":{"spec":{"topologySpreadConstraints":[{"maxSkew":1}]}}}}`), metav1.PatchOptions{})
-	_, jsonErr := client.Patch(t.Context(), "web", types.JSONPatchType, []byte(`[{"op":"add","path":"/spec/template/spec/topologySpreadConstraints/-","value":{"maxSkew":1}}]`), metav1.PatchOptions{})
+	_, mergeErr := client.Patch(t.Context(), "web", types.MergePatchType,
+		[]byte(`{"spec":{"template":{"spec":{"topologySpreadConstraints":[{"maxSkew":1}]}}}}`), metav1.PatchOptions{})
+	_, jsonErr := client.Patch(t.Context(), "web", types.JSONPatchType,
+		[]byte(`[{"op":"add","path":"/spec/template/spec/topologySpreadConstraints/-","value":{"maxSkew":1}}]`),
+		metav1.PatchOptions{})
 	for name, err := range map[string]error{"update": updateErr, "merge patch": mergeErr, "JSON patch": jsonErr} {
-		if lost := (&LossError{}); !errors.As(err, &lost) || !strings.HasPrefix(lost.Losses[0].Path, "spec.template.spec.topologySpreadConstraints") {
+		if lost := (&LossError{}); !errors.As(err, &lost) ||
+			!strings.HasPrefix(lost.Losses[0].Path, "spec.template.spec.topologySpreadConstraints") {
 			t.Errorf("%s: error %v, want a loss", name, err)
 		}
 	}
@@ -197,7 +213,8 @@ func widgets(t *testing.T) (*fakeServer, dynamic.ResourceInterface) {
 		return object, nil
 	})
 	converter.Register(newer, older, func(object map[string]any) (map[string]any, error) { return object, nil })
-	f.put("/apis/example.dev/v1beta1/namespaces/shop/widgets/w", `{"apiVersion":"example.dev/v1beta1","kind":"Widget","metadata":{"name":"w","namespace":"shop"},
+	f.put("/apis/example.dev/v1beta1/namespaces/shop/widgets/w",
+		`{"apiVersion":"example.dev/v1beta1","kind":"Widget","metadata":{"name":"w","namespace":"shop"},
 		"spec":{"size":1,"hidden":"h","parts":[{"name":"a","secret":"s"}]}}`)
 	client, err := dynamic.NewForConfig(f.config(Options{Converter: converter}))
 	if err != nil {
@@ -222,14 +239,16 @@ func TestUpdateKeepsWhatTheAskedVersionCannotShow(t *testing.T) {
 	if diff := cmp.Diff(want, f.at("/apis/example.dev/v1beta1/namespaces/shop/widgets/w")["spec"]); diff != "" {
 		t.Errorf("after an update (-want +got):\n%s", diff)
 	}
-	if _, err := client.Patch(t.Context(), "w", types.MergePatchType, []byte(`{"spec":{"size":3}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := client.Patch(t.Context(), "w", types.MergePatchType, []byte(`{"spec":{"size":3}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	want["size"] = 3.0
 	if diff := cmp.Diff(want, f.at("/apis/example.dev/v1beta1/namespaces/shop/widgets/w")["spec"]); diff != "" {
 		t.Errorf("after a patch (-want +got):\n%s", diff)
 	}
-	_, err = client.Patch(t.Context(), "w", types.MergePatchType, []byte(`{"spec":{"parts":[{"name":"b"}]}}`), metav1.PatchOptions{})
+	_, err = client.Patch(t.Context(), "w", types.MergePatchType, []byte(`{"spec":{"parts":[{"name":"b"}]}}`),
+		metav1.PatchOptions{})
 	if lost := (&LossError{}); !errors.As(err, &lost) || lost.Losses[0].Path != "spec.parts" {
 		t.Errorf("error %v, want the loss of what the list hides", err)
 	}
@@ -240,26 +259,31 @@ func TestPatches(t *testing.T) {
 		kind  types.PatchType
 		patch string
 	}{
-		"merge":     {types.MergePatchType, `{"spec":{"replicas":5}}`},
-		"json":      {types.JSONPatchType, `[{"op":"test","path":"/apiVersion","value":"apps/v1"},{"op":"replace","path":"/spec/replicas","value":5}]`},
-		"strategic": {types.StrategicMergePatchType, `{"spec":{"replicas":5,"template":{"spec":{"containers":[{"name":"side","image":"side:1"}]}}}}`},
+		"merge": {types.MergePatchType, `{"spec":{"replicas":5}}`},
+		"json": {types.JSONPatchType,
+			`[{"op":"test","path":"/apiVersion","value":"apps/v1"},{"op":"replace","path":"/spec/replicas","value":5}]`},
+		"strategic": {types.StrategicMergePatchType,
+			`{"spec":{"replicas":5,"template":{"spec":{"containers":[{"name":"side","image":"side:1"}]}}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeServer(t, 6)
 			f.put(oldWeb, webText)
 			// Somebody else writes between the reading and the writing: the patch is carried out on what is there then.
 			f.before["PUT "+oldWeb] = func() { f.put(oldWeb, strings.Replace(webText, "web:1", "web:2", 1)) }
-			patched, err := dynamicClient(t, f, Options{}).Patch(t.Context(), "web", tc.kind, []byte(tc.patch), metav1.PatchOptions{})
+			patched, err := dynamicClient(t, f, Options{}).Patch(t.Context(), "web", tc.kind, []byte(tc.patch),
+				metav1.PatchOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			deployment := &appsv1.Deployment{}
 			convertTo(t, patched, deployment)
 			containers := deployment.Spec.Template.Spec.Containers
-			if *deployment.Spec.Replicas != 5 || containers[len(containers)-1].Image != "web:2" || patched.GetAPIVersion() != "apps/v1" {
+			if *deployment.Spec.Replicas != 5 || containers[len(containers)-1].Image != "web:2" ||
+				patched.GetAPIVersion() != "apps/v1" {
 				t.Errorf("patched %v", patched.Object)
 			}
-			if stored := f.at(oldWeb); stored["apiVersion"] != "apps/v1beta1" || name == "strategic" && len(containers) != 2 {
+			if stored := f.at(oldWeb); stored["apiVersion"] != "apps/v1beta1" ||
+				name == "strategic" && len(containers) != 2 {
 				t.Errorf("stored %v", stored)
 			}
 		})
@@ -287,15 +311,19 @@ func TestPatchesFailAsOnTheServer(t *testing.T) {
 		patch        string
 		is           func(error) bool
 	}{
-		{"a test that fails", "web", types.JSONPatchType, `[{"op":"test","path":"/spec/replicas","value":9}]`, func(err error) bool {
-			return apierrors.ReasonForError(err) == metav1.StatusReasonInvalid || status(err) == 422
-		}},
-		{"an old resource version", "web", types.MergePatchType, `{"metadata":{"resourceVersion":"0"}}`, apierrors.IsConflict},
+		{"a test that fails", "web", types.JSONPatchType, `[{"op":"test","path":"/spec/replicas","value":9}]`,
+			func(err error) bool {
+				return apierrors.ReasonForError(err) == metav1.StatusReasonInvalid || status(err) == 422
+			}},
+		{"an old resource version", "web", types.MergePatchType, `{"metadata":{"resourceVersion":"0"}}`,
+			apierrors.IsConflict},
 		{"no patch", "web", types.MergePatchType, `{`, apierrors.IsBadRequest},
 		{"an absent object", "cart", types.MergePatchType, `{}`, apierrors.IsNotFound},
-		{"apply", "web", types.ApplyYAMLPatchType, `{"apiVersion":"apps/v1","kind":"Deployment"}`, apierrors.IsUnsupportedMediaType},
+		{"apply", "web", types.ApplyYAMLPatchType, `{"apiVersion":"apps/v1","kind":"Deployment"}`,
+			apierrors.IsUnsupportedMediaType},
 	} {
-		if _, err := client.Patch(t.Context(), tc.object, tc.kind, []byte(tc.patch), metav1.PatchOptions{FieldManager: "test"}); !tc.is(err) {
+		if _, err := client.Patch(t.Context(), tc.object, tc.kind, []byte(tc.patch),
+			metav1.PatchOptions{FieldManager: "test"}); !tc.is(err) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 	}
@@ -339,7 +367,8 @@ func TestDeletionMeansWhatTheAskedVersionMeans(t *testing.T) {
 		want    string
 	}{
 		{metav1.DeleteOptions{}, `{"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Background"}`},
-		{metav1.DeleteOptions{OrphanDependents: new(bool)}, `{"apiVersion":"v1","kind":"DeleteOptions","orphanDependents":false}`},
+		{metav1.DeleteOptions{OrphanDependents: new(bool)},
+			`{"apiVersion":"v1","kind":"DeleteOptions","orphanDependents":false}`},
 	} {
 		f.put(oldWeb, webText)
 		if err := client.Delete(t.Context(), "web", tc.options); err != nil {
@@ -350,8 +379,10 @@ func TestDeletionMeansWhatTheAskedVersionMeans(t *testing.T) {
 		}
 	}
 	version := "1"
-	err := client.Delete(t.Context(), "web", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}})
-	if unfaithful := (&UnfaithfulError{}); !errors.As(err, &unfaithful) || !strings.Contains(err.Error(), "preconditions.resourceVersion") {
+	err := client.Delete(t.Context(), "web",
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}})
+	if unfaithful := (&UnfaithfulError{}); !errors.As(err, &unfaithful) ||
+		!strings.Contains(err.Error(), "preconditions.resourceVersion") {
 		t.Errorf("error %v, want a refusal: 1.6 would delete whatever is there", err)
 	}
 }
@@ -361,12 +392,14 @@ func TestOldServersAreNotMisunderstood(t *testing.T) {
 	const web = "/apis/apps/v1/namespaces/shop/deployments/web"
 	f.put(web, strings.Replace(webText, "apps/v1beta1", "apps/v1", 1))
 	client := dynamicClient(t, f, Options{})
-	_, err := client.Patch(t.Context(), "web", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{DryRun: []string{"All"}})
+	_, err := client.Patch(t.Context(), "web", types.MergePatchType, []byte(`{}`),
+		metav1.PatchOptions{DryRun: []string{"All"}})
 	if unfaithful := (&UnfaithfulError{}); !errors.As(err, &unfaithful) {
 		t.Errorf("a dry run: %v, want a refusal", err)
 	}
 	yes := true
-	_, err = client.Watch(t.Context(), metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+	_, err = client.Watch(t.Context(),
+		metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
 	if status(err) != http.StatusUnprocessableEntity {
 		t.Errorf("a watch of initial events: %v, want 422, at which informers list", err)
 	}
@@ -404,7 +437,8 @@ func TestPassIsTheSameBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const odd = "{ \"apiVersion\":\"v1\", \"kind\":\"ConfigMap\",\n\"metadata\":{\"name\":\"a\"},\"data\":{\"z\":\"1\",\"a\":\"2\"}}"
+	const odd = "{ \"apiVersion\":\"v1\", \"kind\":\"ConfigMap\",\n" +
+		"\"metadata\":{\"name\":\"a\"},\"data\":{\"z\":\"1\",\"a\":\"2\"}}"
 	response, err := client.Post(f.URL+"/api/v1/namespaces/shop/configmaps", "application/json", strings.NewReader(odd))
 	if err != nil {
 		t.Fatal(err)
@@ -413,7 +447,8 @@ func TestPassIsTheSameBytes(t *testing.T) {
 	if got := f.bodies[0]; got != odd {
 		t.Errorf("sent %q, want %q", got, odd)
 	}
-	direct, through := body(t, http.DefaultClient, f.URL+"/api/v1/namespaces/shop/configmaps/a"), body(t, client, f.URL+"/api/v1/namespaces/shop/configmaps/a")
+	direct, through := body(t, http.DefaultClient, f.URL+"/api/v1/namespaces/shop/configmaps/a"),
+		body(t, client, f.URL+"/api/v1/namespaces/shop/configmaps/a")
 	if !bytes.Equal(direct, through) {
 		t.Errorf("read %q, want %q", through, direct)
 	}
@@ -447,7 +482,8 @@ func TestDiscoveryShowsWhatConverts(t *testing.T) {
 	for _, resource := range list.APIResources {
 		names = append(names, resource.Name)
 	}
-	want := "daemonsets daemonsets/status deployments deployments/rollback deployments/scale deployments/status replicasets replicasets/scale replicasets/status statefulsets statefulsets/status"
+	want := "daemonsets daemonsets/status deployments deployments/rollback deployments/scale deployments/status " +
+		"replicasets replicasets/scale replicasets/status statefulsets statefulsets/status"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("apps/v1 has %s, want %s", got, want)
 	}
@@ -470,17 +506,20 @@ func TestNoAnswerWithoutDiscovery(t *testing.T) {
 	f.put(oldWeb, webText)
 	f.failing["extensions/v1beta1"] = true
 	_, err := dynamicClient(t, f, Options{}).Get(t.Context(), "web", metav1.GetOptions{})
-	if incomplete := (&negotiate.IncompleteError{}); !errors.As(err, &incomplete) || incomplete.Failed.Group != "extensions" {
+	if incomplete := (&negotiate.IncompleteError{}); !errors.As(err, &incomplete) ||
+		incomplete.Failed.Group != "extensions" {
 		t.Errorf("error %v, want one that says that extensions was not listed", err)
 	}
 	client, err := kubernetes.NewForConfig(f.config(Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().ConfigMaps("shop").Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := client.CoreV1().ConfigMaps("shop").Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(
+		err) {
 		t.Errorf("error %v, want not found: config maps have nothing to do with it", err)
 	}
-	if _, err := client.CoordinationV1().Leases("shop").Get(t.Context(), "a", metav1.GetOptions{}); !errors.As(err, new(*UnsupportedError)) {
+	if _, err := client.CoordinationV1().Leases("shop").Get(t.Context(), "a", metav1.GetOptions{}); !errors.As(
+		err, new(*UnsupportedError)) {
 		t.Errorf("error %v, want that 1.6 has no leases", err)
 	}
 }
@@ -553,7 +592,8 @@ func TestProxiesAreLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := client.Post(f.URL+"/api/v1/namespaces/shop/services/web/proxy/submit", "text/csv", strings.NewReader("a,b"))
+	response, err := client.Post(f.URL+"/api/v1/namespaces/shop/services/web/proxy/submit", "text/csv",
+		strings.NewReader("a,b"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,14 @@
-// Package client lets programs that were written for one version of the Kubernetes API work with a server of another. It stands below the
-// clients, where requests go over the wire: whatever is made from its configuration converts, be it controller-runtime's manager, client,
-// cache or mapper, or client-go's dynamic, typed, metadata and discovery clients, informers included.
+// Package client lets programs that were written for one version of the Kubernetes API work with a server of another.
+// It stands below the clients, where requests go over the wire: whatever is made from its configuration converts, be it
+// controller-runtime's manager, client, cache or mapper, or client-go's dynamic, typed, metadata and discovery clients,
+// informers included.
 //
 //	config, err := client.Config(config, client.Options{})
 //	manager, err := ctrl.NewManager(config, ctrl.Options{})
 //
-// A request for a kind that the server has in the asked version goes through as it is. One for a kind that it has in another version is
-// sent there, and the answer, each event of a watch, and every error come back in the asked version. Discovery shows the versions that are
-// served in this way.
+// A request for a kind that the server has in the asked version goes through as it is. One for a kind that it has in
+// another version is sent there, and the answer, each event of a watch, and every error come back in the asked version.
+// Discovery shows the versions that are served in this way.
 package client
 
 import (
@@ -30,16 +31,15 @@ import (
 type Options struct {
 	// Converter converts; nil for one that knows the native kinds.
 	Converter *convert.Converter
-	// OnLoss, when it is set, is told of what a write loses, and the write goes on. Without it such a write is refused with a *LossError and
-	// nothing is sent. It is called from many goroutines.
+	// OnLoss, when it is set, is told of what a write loses, and the write goes on. Without it such a write is refused
+	// with a *LossError and nothing is sent. It is called from many goroutines.
 	OnLoss func(*LossError)
 }
 
-// Config returns a configuration whose clients convert; the given one is not changed, and serves to ask the server for its version and
-// discovery. Clients of it send JSON, because what is sent may have to be converted; what they read in the server's own version stays
-// protobuf where they ask for that.
-// Errors: a configuration that names no server, or that cannot connect. The server is asked at the first request, so that a client can be
-// made before the server is up.
+// Config returns a configuration whose clients convert; the given one is not changed, and serves to ask the server for
+// its version and discovery. Clients of it send JSON, because what is sent may have to be converted; what they read in
+// the server's own version stays protobuf where they ask for that. Errors: a configuration that names no server, or
+// that cannot connect. The server is asked at the first request, so that a client can be made before the server is up.
 func Config(config *rest.Config, options Options) (*rest.Config, error) {
 	if options.Converter == nil {
 		var err error
@@ -61,12 +61,14 @@ func Config(config *rest.Config, options Options) (*rest.Config, error) {
 		wrapped.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	}
 	wrapped.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &transport{next: next, live: live, converter: options.Converter, onLoss: options.OnLoss, base: strings.TrimSuffix(base.Path, "/")}
+		return &transport{next: next, live: live, converter: options.Converter, onLoss: options.OnLoss,
+			base: strings.TrimSuffix(base.Path, "/")}
 	})
 	return wrapped, nil
 }
 
-// LossError says what the server cannot hold of an object that is written to it. Nothing was written unless Options.OnLoss took it.
+// LossError says what the server cannot hold of an object that is written to it. Nothing was written unless
+// Options.OnLoss took it.
 type LossError struct {
 	Object string                  // Deployment shop/web
 	Asked  schema.GroupVersionKind // as the program writes it
@@ -80,7 +82,8 @@ func (e *LossError) Error() string {
 	for i, loss := range e.Losses {
 		lines[i] = loss.Path + " (" + loss.Meaning + ")"
 	}
-	return fmt.Sprintf("%s of %s: %s, which takes %s, would lose %s", e.Object, e.Asked.GroupVersion(), e.Server, e.As.GroupVersion(), strings.Join(lines, ", "))
+	return fmt.Sprintf("%s of %s: %s, which takes %s, would lose %s", e.Object, e.Asked.GroupVersion(), e.Server,
+		e.As.GroupVersion(), strings.Join(lines, ", "))
 }
 
 // UnsupportedError says that the server has a kind in no version that the asked one converts to.
@@ -113,7 +116,8 @@ type target struct {
 
 var errNoResource = errors.New("not a path of a resource")
 
-// parseTarget reads a path below base. Errors: errNoResource for paths of other things: discovery, /version, old watches.
+// parseTarget reads a path below base. Errors: errNoResource for paths of other things: discovery, /version, old
+// watches.
 func parseTarget(base, path string) (target, error) {
 	rest, ok := strings.CutPrefix(path, base+"/")
 	if !ok {
@@ -143,7 +147,8 @@ func parseTarget(base, path string) (target, error) {
 	return t, nil
 }
 
-// connects reports whether the request is a way to something else than the API: what goes through it is not for us to read.
+// connects reports whether the request is a way to something else than the API: what goes through it is not for us to
+// read.
 func (t target) connects() bool {
 	to, _, _ := strings.Cut(t.subresource, "/")
 	return to == "proxy" || to == "exec" || to == "attach" || to == "portforward"

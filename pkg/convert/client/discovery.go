@@ -18,9 +18,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
 )
 
-// discover answers a request for discovery: what the server says, and beside it what is served by converting. It answers in the form that
-// every release has; a client that would rather have all in one answer takes it, too.
-// Errors: handled is false for a path of something else.
+// discover answers a request for discovery: what the server says, and beside it what is served by converting. It
+// answers in the form that every release has; a client that would rather have all in one answer takes it, too. Errors:
+// handled is false for a path of something else.
 func (t *transport) discover(req *http.Request) (response *http.Response, handled bool, err error) {
 	parts := strings.Split(strings.Trim(strings.TrimPrefix(req.URL.Path, t.base), "/"), "/")
 	if req.Method != http.MethodGet || parts[0] != "api" && parts[0] != "apis" || len(parts) > 3 {
@@ -28,7 +28,8 @@ func (t *transport) discover(req *http.Request) (response *http.Response, handle
 	}
 	if parts[0] == "api" { // there is nothing to add
 		req = req.Clone(req.Context())
-		req.Header.Set("Accept", runtime.ContentTypeJSON) // 1.6 refuses to answer what begins with a form that it does not know
+		// 1.6 refuses to answer what begins with a form that it does not know
+		req.Header.Set("Accept", runtime.ContentTypeJSON)
 		response, err = t.next.RoundTrip(req)
 		return response, true, err
 	}
@@ -110,10 +111,12 @@ func (l *Live) additions(ctx context.Context) (additions, error) {
 		if !ok {
 			continue
 		}
-		resource := metav1.APIResource{Name: api.Name, Kind: api.Kind, Namespaced: api.Namespaced, SingularName: strings.ToLower(api.Kind), Verbs: served.Verbs}
+		resource := metav1.APIResource{Name: api.Name, Kind: api.Kind, Namespaced: api.Namespaced,
+			SingularName: strings.ToLower(api.Kind), Verbs: served.Verbs}
 		added[api.GroupVersion] = append(added[api.GroupVersion], resource)
 		for _, sub := range served.Subresources {
-			r := metav1.APIResource{Name: api.Name + "/" + sub.Name, Kind: api.Kind, Namespaced: api.Namespaced, Verbs: metav1.Verbs{"get", "patch", "update"}}
+			r := metav1.APIResource{Name: api.Name + "/" + sub.Name, Kind: api.Kind, Namespaced: api.Namespaced,
+				Verbs: metav1.Verbs{"get", "patch", "update"}}
 			if sub.Name == "scale" {
 				scale := scaleKind(api.GroupVersion)
 				r.Group, r.Version, r.Kind = scale.Group, scale.Version, scale.Kind
@@ -147,14 +150,18 @@ func (a additions) addGroups(groups *metav1.APIGroupList) {
 func (a additions) addVersions(group *metav1.APIGroup) {
 	var more []string
 	for gv := range a {
-		known := slices.ContainsFunc(group.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == gv.Version })
+		known := slices.ContainsFunc(group.Versions, func(v metav1.GroupVersionForDiscovery) bool {
+			return v.Version == gv.Version
+		})
 		if gv.Group == group.Name && !known {
 			more = append(more, gv.Version)
 		}
 	}
 	slices.SortFunc(more, func(a, b string) int { return version.CompareKubeAwareVersionStrings(b, a) })
 	for _, v := range more {
-		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: schema.GroupVersion{Group: group.Name, Version: v}.String(), Version: v})
+		group.Versions = append(group.Versions,
+			metav1.GroupVersionForDiscovery{GroupVersion: schema.GroupVersion{Group: group.Name, Version: v}.String(),
+				Version: v})
 	}
 	if group.PreferredVersion.Version == "" && len(group.Versions) > 0 {
 		group.PreferredVersion = group.Versions[0]

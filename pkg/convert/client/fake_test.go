@@ -17,8 +17,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// fakeServer serves what a minor serves by default, and keeps objects as any server does: under their path, in the version they came in,
-// with resource versions and conflicts. It refuses what a server refuses, and records what reaches it.
+// fakeServer serves what a minor serves by default, and keeps objects as any server does: under their path, in the
+// version they came in, with resource versions and conflicts. It refuses what a server refuses, and records what
+// reaches it.
 type fakeServer struct {
 	*httptest.Server
 	t testing.TB
@@ -37,7 +38,8 @@ type fakeServer struct {
 }
 
 func newFakeServer(t testing.TB, minor kubever.Minor) *fakeServer {
-	f := &fakeServer{t: t, minor: minor, custom: map[string][]metav1.APIResource{}, failing: map[string]bool{}, objects: map[string]map[string]any{}, before: map[string]func(){}}
+	f := &fakeServer{t: t, minor: minor, custom: map[string][]metav1.APIResource{}, failing: map[string]bool{},
+		objects: map[string]map[string]any{}, before: map[string]func(){}}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
 	return f
@@ -122,8 +124,10 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			f.fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, about, err.Error())
 			return
 		}
-		if of, gv := sent["apiVersion"], about.GroupVersion.String(); r.Method != http.MethodDelete && about.subresource != "eviction" && of != gv {
-			f.fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, about, fmt.Sprintf("the API version in the data (%v) does not match the expected API version (%s)", of, gv))
+		if of, gv := sent["apiVersion"], about.GroupVersion.String(); r.Method != http.MethodDelete &&
+			about.subresource != "eviction" && of != gv {
+			f.fail(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, about,
+				fmt.Sprintf("the API version in the data (%v) does not match the expected API version (%s)", of, gv))
 			return
 		}
 	}
@@ -142,10 +146,13 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case about.name == "" && r.Method == http.MethodGet:
 		f.list(w, r, about)
 	case object == nil:
-		f.fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, about, fmt.Sprintf("%s %q not found", about.groupResource(), about.name))
+		f.fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, about,
+			fmt.Sprintf("%s %q not found", about.groupResource(), about.name))
 	case r.Method == http.MethodPut:
 		if version := resourceVersion(sent); version != "" && version != resourceVersion(object) {
-			f.fail(w, http.StatusConflict, metav1.StatusReasonConflict, about, fmt.Sprintf("Operation cannot be fulfilled on %s %q: the object has been modified", about.groupResource(), about.name))
+			f.fail(w, http.StatusConflict, metav1.StatusReasonConflict, about,
+				fmt.Sprintf("Operation cannot be fulfilled on %s %q: the object has been modified",
+					about.groupResource(), about.name))
 			return
 		}
 		f.store(path, sent)
@@ -177,12 +184,14 @@ func (f *fakeServer) list(w http.ResponseWriter, r *http.Request, about target) 
 	if r.URL.Query().Get("limit") != "" {
 		metadata["continue"] = "token-of-the-server"
 	}
-	f.answer(w, http.StatusOK, map[string]any{"kind": kind + "List", "apiVersion": about.GroupVersion.String(), "metadata": metadata, "items": items})
+	f.answer(w, http.StatusOK, map[string]any{"kind": kind + "List", "apiVersion": about.GroupVersion.String(),
+		"metadata": metadata, "items": items})
 }
 
 func (f *fakeServer) fail(w http.ResponseWriter, code int, reason metav1.StatusReason, about target, message string) {
 	f.answer(w, code, metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Message: message, Reason: reason, Code: int32(code),
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Message: message,
+		Reason: reason, Code: int32(code),
 		Details: &metav1.StatusDetails{Name: about.name, Group: about.Group, Kind: about.resource},
 	})
 }
@@ -208,9 +217,11 @@ func (f *fakeServer) resources(groupVersion string) []metav1.APIResource {
 		if api.GroupVersion.String() != groupVersion || !api.DefaultOn.Has(f.minor) {
 			continue
 		}
-		resources = append(resources, metav1.APIResource{Name: api.Name, Kind: api.Kind, Namespaced: api.Namespaced, Verbs: metav1.Verbs{"get", "list", "watch"}})
+		resources = append(resources, metav1.APIResource{Name: api.Name, Kind: api.Kind, Namespaced: api.Namespaced,
+			Verbs: metav1.Verbs{"get", "list", "watch"}})
 		for _, sub := range api.Subresources(f.minor) {
-			resources = append(resources, metav1.APIResource{Name: api.Name + "/" + sub, Kind: api.Kind, Namespaced: api.Namespaced})
+			resources = append(resources, metav1.APIResource{Name: api.Name + "/" + sub, Kind: api.Kind,
+				Namespaced: api.Namespaced})
 		}
 	}
 	return resources
@@ -222,24 +233,30 @@ func (f *fakeServer) discovery(w http.ResponseWriter, r *http.Request) bool {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
 	case r.URL.Path == "/version":
-		f.answer(w, http.StatusOK, map[string]any{"major": "1", "minor": strconv.Itoa(int(f.minor)), "gitVersion": "v" + f.minor.String() + ".0"})
+		f.answer(w, http.StatusOK, map[string]any{"major": "1", "minor": strconv.Itoa(int(f.minor)),
+			"gitVersion": "v" + f.minor.String() + ".0"})
 	case r.URL.Path == "/readyz" || r.URL.Path == "/healthz":
 		_, _ = io.WriteString(w, "ok")
 	case f.minor == 6 && strings.Contains(r.Header.Get("Accept"), "g=apidiscovery"):
-		f.answer(w, http.StatusNotAcceptable, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonNotAcceptable, Code: 406})
+		f.answer(w, http.StatusNotAcceptable, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+			Status: "Failure", Reason: metav1.StatusReasonNotAcceptable, Code: 406})
 	case r.URL.Path == "/api":
-		f.answer(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}})
+		f.answer(w, http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"},
+			Versions: []string{"v1"}})
 	case r.URL.Path == "/apis":
 		f.answer(w, http.StatusOK, f.groups())
 	case r.URL.Path == "/api/v1" || parts[0] == "apis" && len(parts) == 3:
 		gv := strings.Join(parts[1:], "/")
 		resources := f.resources(gv)
 		if f.failing[gv] {
-			f.fail(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, target{}, "the server is currently unable to handle the request")
+			f.fail(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, target{},
+				"the server is currently unable to handle the request")
 		} else if len(resources) == 0 {
 			http.Error(w, "404 page not found", http.StatusNotFound)
 		} else {
-			f.answer(w, http.StatusOK, metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv, APIResources: resources})
+			f.answer(w, http.StatusOK,
+				metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+					GroupVersion: gv, APIResources: resources})
 		}
 	default:
 		return false
@@ -277,7 +294,8 @@ func (f *fakeServer) groups() metav1.APIGroupList {
 	for _, name := range order {
 		group := metav1.APIGroup{Name: name}
 		for _, version := range versions[name] {
-			group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: name + "/" + version, Version: version})
+			group.Versions = append(group.Versions,
+				metav1.GroupVersionForDiscovery{GroupVersion: name + "/" + version, Version: version})
 		}
 		group.PreferredVersion = group.Versions[0]
 		list.Groups = append(list.Groups, group)

@@ -15,8 +15,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// fieldFacts finds what a minor drops of an object although it serves the version: fields that the version got later. The zero value is
-// ready; it keeps what it looked up. Safe for concurrent use.
+// fieldFacts finds what a minor drops of an object although it serves the version: fields that the version got later.
+// The zero value is ready; it keeps what it looked up. Safe for concurrent use.
 type fieldFacts struct {
 	known sync.Map // fieldAt -> fieldFact
 }
@@ -32,9 +32,10 @@ type fieldFact struct {
 	since         kubever.Ranges
 }
 
-// unknown lists the fields with a value that the server's minor does not have. What no minor has is not its business: every server drops
-// that alike.
-func (f *fieldFacts) unknown(object map[string]any, gvk schema.GroupVersionKind, server *negotiate.Server) []convert.Loss {
+// unknown lists the fields with a value that the server's minor does not have. What no minor has is not its business:
+// every server drops that alike.
+func (f *fieldFacts) unknown(object map[string]any, gvk schema.GroupVersionKind,
+	server *negotiate.Server) []convert.Loss {
 	if !server.Minor.Known() {
 		return nil
 	}
@@ -60,7 +61,9 @@ func (w *unknownWalk) walk(object map[string]any, typeName, path string) {
 		}
 		at := strings.TrimPrefix(path+"."+field, ".")
 		if !fact.known && !implied(object[field], typeName, field) {
-			w.losses = append(w.losses, convert.Loss{Path: at, Value: object[field], Meaning: fmt.Sprintf("%s does not know the field, %s do", w.minor, fact.since)})
+			w.losses = append(w.losses,
+				convert.Loss{Path: at, Value: object[field],
+					Meaning: fmt.Sprintf("%s does not know the field, %s do", w.minor, fact.since)})
 		}
 		if !fact.known {
 			continue
@@ -87,7 +90,8 @@ func (w *unknownWalk) descend(value any, typeName, path string) {
 	}
 }
 
-// implied reports whether a field says what a server without it does anyway: by its own value, or by those of all its fields.
+// implied reports whether a field says what a server without it does anyway: by its own value, or by those of all its
+// fields.
 func implied(value any, typeName, field string) bool {
 	if kubever.Implied(typeName, field, fmt.Sprint(value)) {
 		return true
@@ -110,7 +114,8 @@ func (f *fieldFacts) of(at fieldAt) fieldFact {
 	if fact, ok := f.known.Load(at); ok {
 		return fact.(fieldFact)
 	}
-	fact := fieldFact{since: kubever.Field(at.typeName, at.field), child: kubever.FieldType(at.typeName, at.field, at.minor)}
+	fact := fieldFact{since: kubever.Field(at.typeName, at.field),
+		child: kubever.FieldType(at.typeName, at.field, at.minor)}
 	fact.native = len(fact.since) > 0
 	fact.known = fact.since.Has(at.minor)
 	f.known.Store(at, fact)

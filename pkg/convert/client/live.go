@@ -15,7 +15,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// Live negotiates with a server by its discovery, which it keeps until something that it showed is not found. Safe for concurrent use.
+// Live negotiates with a server by its discovery, which it keeps until something that it showed is not found. Safe for
+// concurrent use.
 type Live struct {
 	api       *apiserver.Server
 	converter *convert.Converter
@@ -29,8 +30,8 @@ type Live struct {
 	byResource map[schema.GroupVersionResource]negotiate.Answer
 }
 
-// refreshAfter is how old discovery must be to be asked again because it lacks what is wanted: a program that asks for an absent kind in a
-// loop shall not make a discovery of each question.
+// refreshAfter is how old discovery must be to be asked again because it lacks what is wanted: a program that asks for
+// an absent kind in a loop shall not make a discovery of each question.
 const refreshAfter = 10 * time.Second
 
 // trustFor is how long discovery counts as what the server says now.
@@ -45,8 +46,8 @@ func NewLive(config *rest.Config, converter *convert.Converter) (*Live, error) {
 	return &Live{api: api, converter: converter, now: time.Now}, nil
 }
 
-// Kind answers for a kind. Unsupported is said only of discovery that is younger than refreshAfter.
-// Errors: *negotiate.IncompleteError; discovery that could not be had at all, which is asked again at the next question.
+// Kind answers for a kind. Unsupported is said only of discovery that is younger than refreshAfter. Errors:
+// *negotiate.IncompleteError; discovery that could not be had at all, which is asked again at the next question.
 func (l *Live) Kind(ctx context.Context, gvk schema.GroupVersionKind) (negotiate.Answer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,9 +76,10 @@ func (l *Live) kind(ctx context.Context, gvk schema.GroupVersionKind) (negotiate
 	return answer, err
 }
 
-// resource answers for the resource of a request; native is false for one that only the server can know, such as a custom resource. The
-// generation is for invalidate.
-func (l *Live) resource(ctx context.Context, gvr schema.GroupVersionResource) (answer negotiate.Answer, native bool, generation int, err error) {
+// resource answers for the resource of a request; native is false for one that only the server can know, such as a
+// custom resource. The generation is for invalidate.
+func (l *Live) resource(ctx context.Context, gvr schema.GroupVersionResource) (answer negotiate.Answer, native bool,
+	generation int, err error) {
 	l.mu.Lock()
 	err = l.load(ctx)
 	generation = l.generation
@@ -104,8 +106,8 @@ func (l *Live) resource(ctx context.Context, gvr schema.GroupVersionResource) (a
 	return answer, true, generation, err
 }
 
-// kindOf finds the kind behind a resource: as the server says, as some version of Kubernetes says, or as another version of its group is
-// named on the server.
+// kindOf finds the kind behind a resource: as the server says, as some version of Kubernetes says, or as another
+// version of its group is named on the server.
 func (l *Live) kindOf(gvr schema.GroupVersionResource) (schema.GroupVersionKind, bool) {
 	for _, resource := range l.server.Served[gvr.GroupVersion()] {
 		if resource.Name == gvr.Resource {
@@ -119,7 +121,8 @@ func (l *Live) kindOf(gvr schema.GroupVersionResource) (schema.GroupVersionKind,
 	}
 	for gv, resources := range l.server.Served {
 		for _, resource := range resources {
-			if gv.Group == gvr.Group && resource.Name == gvr.Resource && l.converter.Knows(gvr.GroupVersion().WithKind(resource.Kind)) {
+			if gv.Group == gvr.Group && resource.Name == gvr.Resource &&
+				l.converter.Knows(gvr.GroupVersion().WithKind(resource.Kind)) {
 				return gvr.GroupVersion().WithKind(resource.Kind), true
 			}
 		}
@@ -142,8 +145,8 @@ var natives = sync.OnceValue(func() []kubever.APIResource {
 
 func lastOf(ranges kubever.Ranges) kubever.Minor { return ranges[len(ranges)-1].To }
 
-// invalidate forgets the discovery of a generation: what it showed was not found. A newer one is kept, and so is one that is a moment old:
-// then the absence is the truth.
+// invalidate forgets the discovery of a generation: what it showed was not found. A newer one is kept, and so is one
+// that is a moment old: then the absence is the truth.
 func (l *Live) invalidate(generation int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,7 +188,8 @@ func (l *Live) discover(ctx context.Context) (*negotiate.Server, error) {
 		return nil, err
 	}
 	s := &negotiate.Server{
-		Name: l.api.Name(), Minor: result.Identity.Version.Minor, // 0 when it is newer than the facts, which leaves nothing out that they know
+		// 0 when it is newer than the facts, which leaves nothing out that they know
+		Name: l.api.Name(), Minor: result.Identity.Version.Minor,
 		Served: map[schema.GroupVersion][]negotiate.Resource{}, Preferred: result.Preferred, Failed: result.Failed,
 	}
 	for gv := range result.Announced {

@@ -24,8 +24,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// transport converts what goes to a server and what comes from it. It stands below what authenticates: the requests that it adds carry the
-// headers of the one that they serve.
+// transport converts what goes to a server and what comes from it. It stands below what authenticates: the requests
+// that it adds carry the headers of the one that they serve.
 type transport struct {
 	next      http.RoundTripper
 	live      *Live
@@ -38,8 +38,8 @@ type transport struct {
 // WrappedRoundTripper lets client-go find what is below.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// RoundTrip sends a request as the server can take it. It is sent once more, as discovery then shows things, when the server does not know
-// the path that earlier discovery showed.
+// RoundTrip sends a request as the server can take it. It is sent once more, as discovery then shows things, when the
+// server does not know the path that earlier discovery showed.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	about, err := parseTarget(t.base, req.URL.Path)
 	if err == nil && about.connects() {
@@ -89,7 +89,8 @@ func rewind(req *http.Request) (*http.Request, error) {
 	return again, err
 }
 
-// unknownPath reports whether the server says that it has no such path; of an object that is absent it says that as a Status.
+// unknownPath reports whether the server says that it has no such path; of an object that is absent it says that as a
+// Status.
 func unknownPath(response *http.Response) bool {
 	if response.StatusCode != http.StatusNotFound {
 		return false
@@ -161,15 +162,20 @@ func (c *call) refuse() (*http.Response, error) {
 		return nil, c.unfaithful("%s does not know dryRun and would write", c.server.Minor)
 	case query.Get("sendInitialEvents") == "true" && c.lacks(kubever.BehaviourWatchListHeeded):
 		// As newer servers that have it turned off; informers list instead.
-		return c.status(apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "watch", c.about.groupResource(), "", "sendInitialEvents: this server does not know it", 0, false))
+		return c.status(apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "watch",
+			c.about.groupResource(), "", "sendInitialEvents: this server does not know it", 0, false))
 	case c.req.Method == http.MethodPatch && isApply(c.req):
 		if c.lacks(kubever.BehaviourServerSideApply) {
-			return c.status(apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "apply", c.about.groupResource(), c.about.name,
-				fmt.Sprintf("server-side apply: %s does not have it; update the object, or send a merge patch", c.server.Name), 0, false))
+			return c.status(apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "apply",
+				c.about.groupResource(), c.about.name,
+				fmt.Sprintf("server-side apply: %s does not have it; update the object, or send a merge patch",
+					c.server.Name), 0, false))
 		}
 		if c.answer.Verdict == negotiate.Convert {
-			return c.status(apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "apply", c.about.groupResource(), c.about.name,
-				fmt.Sprintf("server-side apply: the server keeps the owners of fields in %s, and a part of an object does not convert; apply it as %s, update the object, or send a merge patch",
+			return c.status(apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "apply",
+				c.about.groupResource(), c.about.name,
+				fmt.Sprintf("server-side apply: the server keeps the owners of fields in %s, and a part of an object "+
+					"does not convert; apply it as %s, update the object, or send a merge patch",
 					c.answer.As.GroupVersion(), c.answer.As.GroupVersion()), 0, false))
 		}
 	}
@@ -237,7 +243,8 @@ func (c *call) decode(text []byte) (map[string]any, error) {
 	switch mediaType := c.contentType(); mediaType {
 	case "", runtime.ContentTypeJSON, string(types.MergePatchType), string(types.StrategicMergePatchType):
 	default:
-		return nil, c.unfaithful("the body is %s; what may have to be converted is sent as %s", mediaType, runtime.ContentTypeJSON)
+		return nil, c.unfaithful("the body is %s; what may have to be converted is sent as %s", mediaType,
+			runtime.ContentTypeJSON)
 	}
 	var object map[string]any
 	if err := utiljson.Unmarshal(text, &object); err != nil {
@@ -264,7 +271,8 @@ func (c *call) bodyText() ([]byte, error) {
 }
 
 // do sends a request to the place where the server has the resource.
-func (c *call) do(ctx context.Context, method string, at target, query string, body map[string]any) (*http.Response, error) {
+func (c *call) do(ctx context.Context, method string, at target, query string, body map[string]any) (*http.Response,
+	error) {
 	req := c.req.Clone(ctx)
 	req.Method = method
 	req.URL = at.onURL(c.req.URL)
@@ -285,7 +293,8 @@ func (c *call) do(ctx context.Context, method string, at target, query string, b
 	return c.next.RoundTrip(req)
 }
 
-// acceptJSON leaves the forms of an answer that are JSON: metadata alone and tables need no conversion, other encodings cannot be converted.
+// acceptJSON leaves the forms of an answer that are JSON: metadata alone and tables need no conversion, other encodings
+// cannot be converted.
 func acceptJSON(accept string, whole bool) string {
 	var kept []string
 	for part := range strings.SplitSeq(accept, ",") {
@@ -306,7 +315,8 @@ func (c *call) read() (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if watch := c.req.URL.Query().Get("watch"); response.StatusCode == http.StatusOK && (watch == "true" || watch == "1") {
+	if watch := c.req.URL.Query().Get("watch"); response.StatusCode == http.StatusOK &&
+		(watch == "true" || watch == "1") {
 		response.Body = newEvents(response.Body, c.translate)
 		response.ContentLength = -1
 		response.Header.Del("Content-Length")
@@ -383,7 +393,8 @@ func (c *call) list(document map[string]any, gvk schema.GroupVersionKind, items 
 
 func (c *call) object(object map[string]any, gvk schema.GroupVersionKind) (map[string]any, error) {
 	if c.metadataOnly {
-		return map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": object["metadata"]}, nil
+		return map[string]any{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+			"metadata": object["metadata"]}, nil
 	}
 	to := gvk
 	switch {
@@ -400,8 +411,8 @@ func (c *call) object(object map[string]any, gvk schema.GroupVersionKind) (map[s
 	return converted, err
 }
 
-// renamed makes a Status speak of the resource that was asked for. A server may name a third group: 1.6 calls what it serves as apps/v1beta1
-// deployments.extensions.
+// renamed makes a Status speak of the resource that was asked for. A server may name a third group: 1.6 calls what it
+// serves as apps/v1beta1 deployments.extensions.
 func (c *call) renamed(status map[string]any) map[string]any {
 	if c.answer.Verdict != negotiate.Convert {
 		return status
@@ -411,12 +422,14 @@ func (c *call) renamed(status map[string]any) map[string]any {
 	group, _ := details["group"].(string)
 	for _, other := range append(c.converter.Equivalents(c.answer.Asked), c.answer.As) {
 		for was, is := range map[string]string{
-			schema.GroupResource{Group: other.Group, Resource: c.served.resource}.String(): c.about.groupResource().String(),
+			schema.GroupResource{Group: other.Group, Resource: c.served.resource}.String(): c.about.groupResource().
+				String(),
 			other.GroupKind().String(): c.answer.Asked.GroupKind().String(),
 		} {
 			message = strings.ReplaceAll(message, was+` "`, is+` "`)
 		}
-		if details != nil && group == other.Group && (details["kind"] == c.served.resource || details["kind"] == other.Kind) {
+		if details != nil && group == other.Group &&
+			(details["kind"] == c.served.resource || details["kind"] == other.Kind) {
 			details["group"] = c.about.Group
 			if c.about.Group == "" {
 				delete(details, "group")

@@ -45,8 +45,8 @@ type event struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// next reads and converts an event. One that does not convert ends the watch with an event of type ERROR, as a server's own trouble does:
-// who watches must not take the object for absent.
+// next reads and converts an event. One that does not convert ends the watch with an event of type ERROR, as a server's
+// own trouble does: who watches must not take the object for absent.
 func (e *events) next() {
 	var read event
 	if err := e.decoder.Decode(&read); err != nil {

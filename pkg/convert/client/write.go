@@ -27,8 +27,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
 )
 
-// attempts bounds how often a write is tried again that the program did not tie to a resource version, when somebody else writes between
-// reading the object and writing it.
+// attempts bounds how often a write is tried again that the program did not tie to a resource version, when somebody
+// else writes between reading the object and writing it.
 const attempts = 5
 
 func (c *call) convert(object map[string]any, to schema.GroupVersionKind) (map[string]any, []convert.Loss, error) {
@@ -71,8 +71,8 @@ func (c *call) servedScale() schema.GroupVersionKind {
 	return scaleKind(c.served.GroupVersion)
 }
 
-// lost refuses or reports a write that loses something. The server takes the status from writes of the status alone, and nothing else
-// from those.
+// lost refuses or reports a write that loses something. The server takes the status from writes of the status alone,
+// and nothing else from those.
 func (c *call) lost(from, to schema.GroupVersionKind, object map[string]any, losses []convert.Loss) error {
 	_, hasStatus := c.answer.Resource.Subresource("status")
 	losses = slices.DeleteFunc(losses, func(loss convert.Loss) bool {
@@ -155,7 +155,8 @@ func (c *call) holdsPatch(text []byte) error {
 			losses = append(losses, c.fields.unknown(object, c.answer.Asked, c.server)...)
 		}
 	}
-	object := map[string]any{"kind": c.answer.Asked.Kind, "metadata": map[string]any{"name": c.about.name, "namespace": c.about.namespace}}
+	object := map[string]any{"kind": c.answer.Asked.Kind,
+		"metadata": map[string]any{"name": c.about.name, "namespace": c.about.namespace}}
 	return c.lost(c.answer.Asked, c.answer.As, object, losses)
 }
 
@@ -177,9 +178,9 @@ func (c *call) create() (*http.Response, error) {
 	return c.answered(response)
 }
 
-// update writes an object over the one that the server has. What that one holds and the asked version cannot show was never seen by the
-// program: it is carried over, by reading the object once more. The resource version ties the two together, the program's own or, without
-// one, that of the object just read.
+// update writes an object over the one that the server has. What that one holds and the asked version cannot show was
+// never seen by the program: it is carried over, by reading the object once more. The resource version ties the two
+// together, the program's own or, without one, that of the object just read.
 func (c *call) update() (*http.Response, error) {
 	object, err := c.body()
 	if err != nil {
@@ -201,8 +202,9 @@ func (c *call) update() (*http.Response, error) {
 	})
 }
 
-// write reads the object, lets change say what to put in its place, and puts it there; again when somebody else wrote meanwhile, unless
-// the program gave the resource version. An update of what is not there is for the server to judge: change gets nil then.
+// write reads the object, lets change say what to put in its place, and puts it there; again when somebody else wrote
+// meanwhile, unless the program gave the resource version. An update of what is not there is for the server to judge:
+// change gets nil then.
 func (c *call) write(tied bool, change func(current map[string]any) (map[string]any, error)) (*http.Response, error) {
 	for attempt := 1; ; attempt++ {
 		current, response, err := c.current()
@@ -265,8 +267,8 @@ func (c *call) current() (map[string]any, *http.Response, error) {
 	return object, nil, nil
 }
 
-// carried is the changed object with what the program could not see of the current one. current is nil when there is none.
-// Errors: *LossError where the program changed a list of which it could not see everything.
+// carried is the changed object with what the program could not see of the current one. current is nil when there is
+// none. Errors: *LossError where the program changed a list of which it could not see everything.
 func (c *call) carried(current, changed map[string]any) (map[string]any, error) {
 	if current == nil || kindOf(current) != c.answer.As {
 		return changed, nil
@@ -284,7 +286,8 @@ func (c *call) carried(current, changed map[string]any) (map[string]any, error) 
 	return merged, c.lost(c.answer.Asked, c.answer.As, changed, m.losses)
 }
 
-// carrier merges three versions of an object: what is there, what of it the program saw, and what the program made of that.
+// carrier merges three versions of an object: what is there, what of it the program saw, and what the program made of
+// that.
 type carrier struct{ losses []convert.Loss }
 
 func (m *carrier) objects(current, seen, changed map[string]any, path string) map[string]any {
@@ -324,12 +327,14 @@ func (m *carrier) value(current, seen, changed any, path string) any {
 		return m.objects(currents, seens, changes, path)
 	}
 	if _, isList := current.([]any); isList {
-		m.losses = append(m.losses, convert.Loss{Path: path, Value: current, Meaning: "the list was changed, and the asked version does not show all of it"})
+		m.losses = append(m.losses, convert.Loss{Path: path, Value: current, Meaning: "the list was changed, and the " +
+			"asked version does not show all of it"})
 	}
 	return changed
 }
 
-// patch carries out a patch by reading the object, patching it in the asked version, and writing it: as the server does itself.
+// patch carries out a patch by reading the object, patching it in the asked version, and writing it: as the server does
+// itself.
 func (c *call) patch() (*http.Response, error) {
 	text, err := c.bodyText()
 	if err != nil {
@@ -357,7 +362,9 @@ func (c *call) patch() (*http.Response, error) {
 			return nil, err
 		}
 		if version := resourceVersion(after); version != "" && version != resourceVersion(before) {
-			return nil, apierrors.NewConflict(c.about.groupResource(), c.about.name, errors.New("the object has been modified; please apply your changes to the latest version and try again"))
+			return nil, apierrors.NewConflict(c.about.groupResource(), c.about.name,
+				errors.New("the object has been modified; please apply your changes to the latest version and try "+
+					"again"))
 		}
 		changed, err := c.outgoing(after)
 		if err != nil {
@@ -367,10 +374,12 @@ func (c *call) patch() (*http.Response, error) {
 	})
 }
 
-// patcher is a patch as a function. Errors: those that a server answers to a patch that cannot be read or does not apply.
+// patcher is a patch as a function. Errors: those that a server answers to a patch that cannot be read or does not
+// apply.
 func (c *call) patcher(kind types.PatchType, text []byte) (func(map[string]any) (map[string]any, error), error) {
 	unprocessable := func(err error) error {
-		return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", c.about.groupResource(), c.about.name, err.Error(), 0, false)
+		return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", c.about.groupResource(),
+			c.about.name, err.Error(), 0, false)
 	}
 	onText := func(apply func([]byte) ([]byte, error)) func(map[string]any) (map[string]any, error) {
 		return func(object map[string]any) (map[string]any, error) {
@@ -408,16 +417,20 @@ func (c *call) patcher(kind types.PatchType, text []byte) (func(map[string]any) 
 		}
 		shape, err := scheme.Scheme.New(gvk)
 		if err != nil {
-			return nil, c.unsupportedMediaType(fmt.Sprintf("strategic merge patch: the fields of %s are not known here; send a merge patch", gvk))
+			return nil, c.unsupportedMediaType(
+				fmt.Sprintf("strategic merge patch: the fields of %s are not known here; send a merge patch", gvk))
 		}
-		return onText(func(before []byte) ([]byte, error) { return strategicpatch.StrategicMergePatch(before, text, shape) }), nil
+		return onText(func(before []byte) ([]byte, error) {
+			return strategicpatch.StrategicMergePatch(before, text, shape)
+		}), nil
 	default:
 		return nil, c.unsupportedMediaType(fmt.Sprintf("%q is no patch that converts", kind))
 	}
 }
 
 func (c *call) unsupportedMediaType(message string) error {
-	return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", c.about.groupResource(), c.about.name, message, 0, false)
+	return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", c.about.groupResource(),
+		c.about.name, message, 0, false)
 }
 
 // remove deletes an object or a collection.
@@ -441,28 +454,32 @@ func (c *call) remove() (*http.Response, error) {
 	return c.answered(response)
 }
 
-// deletable refuses delete options that the server does not know: without them it would delete more, or more than once was asked.
+// deletable refuses delete options that the server does not know: without them it would delete more, or more than once
+// was asked.
 func (c *call) deletable(options map[string]any) error {
 	options = runtime.DeepCopyJSON(options)
 	options["kind"], options["apiVersion"] = "DeleteOptions", "meta.k8s.io/v1"
-	for _, loss := range c.fields.unknown(options, schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: "DeleteOptions"}, c.server) {
+	for _, loss := range c.fields.unknown(options,
+		schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: "DeleteOptions"}, c.server) {
 		return c.unfaithful("%s: %s", loss.Path, loss.Meaning)
 	}
 	return nil
 }
 
-// orphaning are the kinds whose dependents stay when a deletion does not say what becomes of them. In other versions of these kinds they
-// are deleted.
+// orphaning are the kinds whose dependents stay when a deletion does not say what becomes of them. In other versions of
+// these kinds they are deleted.
 var orphaning = []schema.GroupVersionKind{
 	{Group: "apps", Version: "v1beta1", Kind: "Deployment"}, {Group: "apps", Version: "v1beta1", Kind: "StatefulSet"},
 	{Group: "apps", Version: "v1beta2", Kind: "DaemonSet"}, {Group: "apps", Version: "v1beta2", Kind: "Deployment"},
 	{Group: "apps", Version: "v1beta2", Kind: "ReplicaSet"}, {Group: "apps", Version: "v1beta2", Kind: "StatefulSet"},
 	{Group: "batch", Version: "v1beta1", Kind: "CronJob"}, {Group: "batch", Version: "v2alpha1", Kind: "CronJob"},
-	{Group: "extensions", Version: "v1beta1", Kind: "DaemonSet"}, {Group: "extensions", Version: "v1beta1", Kind: "Deployment"},
+	{Group: "extensions", Version: "v1beta1", Kind: "DaemonSet"},
+	{Group: "extensions", Version: "v1beta1", Kind: "Deployment"},
 	{Group: "extensions", Version: "v1beta1", Kind: "ReplicaSet"},
 }
 
-// keepPropagation says for the program what the asked version means by saying nothing, where the server's version means something else.
+// keepPropagation says for the program what the asked version means by saying nothing, where the server's version means
+// something else.
 func (c *call) keepPropagation(options map[string]any, query url.Values) {
 	for _, name := range []string{"propagationPolicy", "orphanDependents"} {
 		if options[name] != nil || query.Has(name) {

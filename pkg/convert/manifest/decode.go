@@ -105,7 +105,8 @@ func describe(node *yaml.Node) string {
 	}
 }
 
-// yamlDecoder makes of nodes what kubectl makes of them: YAML 1.1, in which yes is true, and names of fields as strings.
+// yamlDecoder makes of nodes what kubectl makes of them: YAML 1.1, in which yes is true, and names of fields as
+// strings.
 type yamlDecoder struct {
 	part  Part
 	nodes int // visited, aliases each time: a few lines can stand for billions
@@ -200,7 +201,8 @@ func fieldName(key *yaml.Node) string {
 }
 
 func (d *yamlDecoder) scalar(node *yaml.Node) (any, error) {
-	if node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 && node.Tag == "!!str" {
+	if node.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 &&
+		node.Tag == "!!str" {
 		return node.Value, nil
 	}
 	switch node.ShortTag() {

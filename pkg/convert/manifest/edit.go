@@ -12,8 +12,9 @@ import (
 	"github.com/kubefusion/fusionctl/internal/yamltext"
 )
 
-// Rewrite returns the text of the object with another value: a YAML text keeps its comments, its order and its layout wherever the
-// value is the same, a JSON text its indentation. The object's own value must be what it was when it was decoded, for YAML.
+// Rewrite returns the text of the object with another value: a YAML text keeps its comments, its order and its layout
+// wherever the value is the same, a JSON text its indentation. The object's own value must be what it was when it was
+// decoded, for YAML.
 func (o *Object) Rewrite(value map[string]any) ([]byte, error) {
 	if o.Format == JSON {
 		return o.rewriteJSON(value)
@@ -37,7 +38,8 @@ func (o *Object) rewriteJSON(value map[string]any) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// jsonLayout finds what the lines of an object start with, and by how much its fields are indented; "" for an object on one line.
+// jsonLayout finds what the lines of an object start with, and by how much its fields are indented; "" for an object on
+// one line.
 func jsonLayout(text []byte) (prefix, indent string) {
 	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	if len(lines) < 2 {
@@ -74,7 +76,8 @@ func (o *Object) renderYAML(value map[string]any) ([]byte, error) {
 // errNotInPlace says that a change cannot be made in the lines of a part, only by writing the part anew.
 var errNotInPlace = errors.New("the change cannot be made in place")
 
-// editYAML changes only the lines of what differs. What it yields is read again, and refused when it does not say the value.
+// editYAML changes only the lines of what differs. What it yields is read again, and refused when it does not say the
+// value.
 func (o *Object) editYAML(value map[string]any) ([]byte, error) {
 	if otherBreaks(o.Text) {
 		return nil, errNotInPlace
@@ -95,10 +98,12 @@ func (o *Object) editYAML(value map[string]any) ([]byte, error) {
 	return p.Text, nil
 }
 
-// otherBreaks reports whether the parser of YAML finds lines in the text that do not end with "\n", so that its numbers of lines are not
-// those of the text: a lone carriage return, NEL, the separators of lines and paragraphs, or a text in UTF-16.
+// otherBreaks reports whether the parser of YAML finds lines in the text that do not end with "\n", so that its numbers
+// of lines are not those of the text: a lone carriage return, NEL, the separators of lines and paragraphs, or a text in
+// UTF-16.
 func otherBreaks(text []byte) bool {
-	if bytes.HasPrefix(text, []byte("\xfe\xff")) || bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.ContainsAny(text, "\u0085\u2028\u2029") {
+	if bytes.HasPrefix(text, []byte("\xfe\xff")) || bytes.HasPrefix(text, []byte("\xff\xfe")) ||
+		bytes.ContainsAny(text, "\u0085\u2028\u2029") {
 		return true
 	}
 	return bytes.Count(text, []byte("\r")) != bytes.Count(text, []byte("\r\n"))
@@ -147,14 +152,15 @@ type edit struct {
 
 func (e *editor) replace(from, to int, text string) { e.edits = append(e.edits, edit{from, to, text}) }
 
-// apply makes the changes, the last first, so that the others' lines stay where they are. Of two at one line the later one stands
-// further down.
+// apply makes the changes, the last first, so that the others' lines stay where they are. Of two at one line the later
+// one stands further down.
 func (e *editor) apply() []byte {
 	slices.Reverse(e.edits)
 	slices.SortStableFunc(e.edits, func(a, b edit) int { return b.from - a.from })
 	lines := slices.Clone(e.lines)
 	for _, change := range e.edits {
-		if change.from > 0 && change.from <= len(lines) && change.text != "" && !strings.HasSuffix(lines[change.from-1], "\n") {
+		if change.from > 0 && change.from <= len(lines) && change.text != "" &&
+			!strings.HasSuffix(lines[change.from-1], "\n") {
 			lines[change.from-1] += "\n"
 		}
 		lines = slices.Replace(lines, change.from, change.to, change.text)
@@ -243,7 +249,8 @@ func (e *editor) entry(key, value *yaml.Node, was, is any, from, end, column int
 }
 
 func (e *editor) sequence(node *yaml.Node, was, is []any) error {
-	if node.Kind != yaml.SequenceNode || node.Style&yaml.FlowStyle != 0 || len(was) != len(is) || len(node.Content) != len(is) {
+	if node.Kind != yaml.SequenceNode || node.Style&yaml.FlowStyle != 0 || len(was) != len(is) ||
+		len(node.Content) != len(is) {
 		return errNotInPlace
 	}
 	for i, item := range node.Content {
@@ -285,11 +292,13 @@ func (e *editor) word(value *yaml.Node, is any, line int) bool {
 	if err != nil || bytes.Count(word, []byte("\n")) != 1 {
 		return false
 	}
-	e.replace(line, line+1, e.lines[line][:column]+strings.TrimSuffix(string(word), "\n")+e.lines[line][column+len(text):])
+	e.replace(line, line+1, e.lines[line][:column]+strings.TrimSuffix(string(word), "\n")+
+		e.lines[line][column+len(text):])
 	return true
 }
 
-// end finds the line behind an entry: behind all that is indented more than its key, and the dashes of a list right below the key.
+// end finds the line behind an entry: behind all that is indented more than its key, and the dashes of a list right
+// below the key.
 func (e *editor) end(from, column int, value *yaml.Node) int {
 	end := from + 1
 	for i := end; i < len(e.lines); i++ {

@@ -25,8 +25,8 @@ type Release struct {
 // releaseLimitBytes bounds what a record unpacks to.
 const releaseLimitBytes = 64 << 20
 
-// HelmRelease reads the record of a release: a Secret or a ConfigMap of Helm 3, or one of Helm 2. It reports false for any other object.
-// Errors: a record that cannot be unpacked, with the reason.
+// HelmRelease reads the record of a release: a Secret or a ConfigMap of Helm 3, or one of Helm 2. It reports false for
+// any other object. Errors: a record that cannot be unpacked, with the reason.
 func HelmRelease(object map[string]any) (Release, bool, error) {
 	metadata, _ := object["metadata"].(map[string]any)
 	labels, _ := metadata["labels"].(map[string]any)
@@ -97,7 +97,8 @@ func helm3Release(text []byte) (Release, error) {
 	for _, hook := range record.Hooks {
 		manifests += "\n---\n" + hook.Manifest
 	}
-	return Release{Name: record.Name, Namespace: record.Namespace, Revision: record.Version, Status: record.Info.Status, Manifest: []byte(manifests)}, nil
+	return Release{Name: record.Name, Namespace: record.Namespace, Revision: record.Version, Status: record.Info.Status,
+		Manifest: []byte(manifests)}, nil
 }
 
 // The fields of Helm 2's release message and of its hooks.

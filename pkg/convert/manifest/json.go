@@ -89,7 +89,8 @@ func (j *jsonScanner) scan() error {
 			switch {
 			case j.items && j.depth == 2:
 				j.item++
-				if err := j.flush(Part{Object: true, Format: JSON, Item: j.item, ListVersion: j.version, ListKind: j.kind}, len(j.text)); err != nil {
+				if err := j.flush(Part{Object: true, Format: JSON, Item: j.item, ListVersion: j.version,
+					ListKind: j.kind}, len(j.text)); err != nil {
 					return err
 				}
 			case j.depth == 0 && j.item > 0:
@@ -138,8 +139,8 @@ func (j *jsonScanner) named(value []byte) {
 	j.key = nil
 }
 
-// isList decides at the items of an object whether they are objects of their own: the object has named itself a list, or the first
-// item names a kind.
+// isList decides at the items of an object whether they are objects of their own: the object has named itself a list,
+// or the first item names a kind.
 func (j *jsonScanner) isList() bool {
 	if j.kind != "" {
 		return len(j.kind) >= 4 && j.kind[len(j.kind)-4:] == "List"

@@ -20,18 +20,25 @@ import (
 // texts are files in the ways that people and programs write them, with the names of their objects.
 var texts = []struct{ name, text, objects string }{
 	{"one document", "kind: A\nmetadata: {name: a}\n", "a"},
-	{"documents", "# first\n---\nkind: A\nmetadata: {name: a}\n---\n# none\n---   # b\nkind: B\nmetadata:\n  name: b\n...\n", "a b"},
+	{"documents", "# first\n---\nkind: A\nmetadata: {name: a}\n---\n# none\n---   # b\nkind: B\nmetadata:\n  name: " +
+		"b\n...\n", "a b"},
 	{"no line break at the end", "kind: A\nmetadata: {name: a}\n---\nkind: B\nmetadata: {name: b}", "a b"},
 	{"carriage returns", "kind: A\r\nmetadata: {name: a}\r\n---\r\nkind: B\r\nmetadata: {name: b}\r\n", "a b"},
-	{"a list as kubectl writes it", "apiVersion: v1\nitems:\n- kind: A\n  metadata:\n    name: a\n- kind: B\n  metadata:\n    name: b\nkind: List\nmetadata:\n  resourceVersion: \"\"\n", "a b"},
-	{"an indented list", "apiVersion: v1\nkind: List\nitems:\n  - kind: A\n    metadata: {name: a}\n    data: |\n      - x\n\n      items:\n  # between\n  - kind: B\n    metadata: {name: b}\n", "a b"},
-	{"a list of one kind", "apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- metadata: {name: a}\n- metadata: {name: b}\n", "a b"},
+	{"a list as kubectl writes it", "apiVersion: v1\nitems:\n- kind: A\n  metadata:\n    name: a\n- kind: B\n  " +
+		"metadata:\n    name: b\nkind: List\nmetadata:\n  resourceVersion: \"\"\n", "a b"},
+	{"an indented list", "apiVersion: v1\nkind: List\nitems:\n  - kind: A\n    metadata: {name: a}\n    data: |\n    " +
+		"  - x\n\n      items:\n  # between\n  - kind: B\n    metadata: {name: b}\n", "a b"},
+	{"a list of one kind", "apiVersion: apps/v1\nkind: DeploymentList\nitems:\n- metadata: {name: a}\n- metadata: " +
+		"{name: b}\n", "a b"},
 	{"items that are no objects", "kind: Menu\nmetadata: {name: m}\nitems:\n- kind: soup\n- kind: fish\n", "m"},
 	{"a block with dashes", "kind: A\nmetadata: {name: a}\ndata:\n  x: |\n    --- not a separator\n    - a\n", "a"},
 	{"JSON", `{"kind":"A","metadata":{"name":"a"},"x":"}{\"]"}` + "\n" + `{"kind":"B","metadata":{"name":"b"}}`, "a b"},
-	{"JSON in YAML documents", "---\n{\"kind\":\"A\",\"metadata\":{\"name\":\"a\"}}\n---\nkind: B\nmetadata: {name: b}\n", "a b"},
-	{"a JSON list", `{"apiVersion":"v1","items":[{"kind":"A","metadata":{"name":"a"},"items":[{"kind":"x"}]}, {"kind":"B","metadata":{"name":"b"}}],"kind":"List"}`, "a b"},
-	{"a JSON list of one kind", `{"kind":"DeploymentList","apiVersion":"apps/v1","items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}`, "a b"},
+	{"JSON in YAML documents", "---\n{\"kind\":\"A\",\"metadata\":{\"name\":\"a\"}}\n---\nkind: B\nmetadata: {name: " +
+		"b}\n", "a b"},
+	{"a JSON list",
+		`{"apiVersion":"v1","items":[{"kind":"A","metadata":{"name":"a"},"items":[{"kind":"x"}]}, {"kind":"B","metadata":{"name":"b"}}],"kind":"List"}`, "a b"},
+	{"a JSON list of one kind",
+		`{"kind":"DeploymentList","apiVersion":"apps/v1","items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}`, "a b"},
 	{"a JSON list without items", `{"kind":"List","apiVersion":"v1","metadata":{"name":"l"},"items":[]}`, "l"},
 	{"an indented document", "  kind: A\n  metadata: {name: a}\n", "a"},
 	{"nothing", "", ""},
@@ -72,7 +79,8 @@ func TestPartsAreTheFile(t *testing.T) {
 					t.Errorf("%s: %v", test.name, err)
 				}
 				if part.Format == YAML && !bytes.Equal(again, part.Text) {
-					t.Errorf("%s: an object that did not change was rewritten:\n%s", test.name, cmp.Diff(string(part.Text), string(again)))
+					t.Errorf("%s: an object that did not change was rewritten:\n%s", test.name,
+						cmp.Diff(string(part.Text), string(again)))
 				}
 			}
 			if string(whole) != test.text {
@@ -128,8 +136,10 @@ func firstError(r io.Reader) error {
 
 // TestValuesAreKubernetes: YAML means what sigs.k8s.io/yaml, which kubectl reads it with, makes of it.
 func TestValuesAreKubernetes(t *testing.T) {
-	const text = "a: yes\nb: 'yes'\nc: on\nd: 0777\ne: 0x1f\nf: 1e3\ng: 1.5\nh: ~\ni: 2020-01-01\nj: \"1\"\nk: 1_000\nl: .5\nm: !!str 1\n" +
-		"n: {x: 1, 2: y}\no: &o [1, true]\np: *o\nq: |\n  t\nr: 0o17\ns: n\nt: 12345678901234567890\nu: ''\nv: null\nw: 1:30\nx: +1\n"
+	const text = "a: yes\nb: 'yes'\nc: on\nd: 0777\ne: 0x1f\nf: 1e3\ng: 1.5\nh: ~\ni: 2020-01-01\nj: \"1\"\nk: " +
+		"1_000\nl: .5\nm: !!str 1\n" +
+		"n: {x: 1, 2: y}\no: &o [1, true]\np: *o\nq: |\n  t\n" +
+		"r: 0o17\ns: n\nt: 12345678901234567890\nu: ''\nv: null\nw: 1:30\nx: +1\n"
 	p := Part{Text: []byte(text), Object: true, Document: 1, Line: 1}
 	object, err := p.Decode()
 	if err != nil {
@@ -149,7 +159,8 @@ func TestValuesAreKubernetes(t *testing.T) {
 func TestAnchorsThatGrowAreRefused(t *testing.T) {
 	text := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := 1; i < 10; i++ {
-		text += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))
+		text += fmt.Sprintf("a%d: &a%d [%s]\n", i, i,
+			strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))
 	}
 	if err := firstError(strings.NewReader(text)); err == nil {
 		t.Error("some lines that stand for billions of values were read")
@@ -244,7 +255,8 @@ spec:
 // TestMemoryIsBounded: of a list that does not end, only as much is held as one item takes.
 func TestMemoryIsBounded(t *testing.T) {
 	item := "- kind: A\n  data: " + strings.Repeat("x", 1000) + "\n"
-	endless := io.MultiReader(strings.NewReader("apiVersion: v1\nkind: List\nitems:\n"), io.LimitReader(&repeated{text: item}, 16<<20))
+	endless := io.MultiReader(strings.NewReader("apiVersion: v1\nkind: List\nitems:\n"),
+		io.LimitReader(&repeated{text: item}, 16<<20))
 	objects := 0
 	for part, err := range Parts(endless) {
 		if err != nil {
@@ -260,7 +272,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	if objects < 15000 {
 		t.Errorf("%d objects", objects)
 	}
-	if err := firstError(io.MultiReader(strings.NewReader("a: "), io.LimitReader(&repeated{text: "x"}, 40<<20))); err == nil || !strings.Contains(err.Error(), "larger than 32 MiB") {
+	if err := firstError(io.MultiReader(strings.NewReader("a: "),
+		io.LimitReader(&repeated{text: "x"}, 40<<20))); err == nil ||
+		!strings.Contains(err.Error(), "larger than 32 MiB") {
 		t.Errorf("an object of 40 MiB: %v", err)
 	}
 }
@@ -290,8 +304,9 @@ func packed(t *testing.T, record []byte) string {
 }
 
 func TestHelmReleases(t *testing.T) {
-	helm3, err := json.Marshal(map[string]any{"name": "web", "namespace": "shop", "version": 3, "info": map[string]any{"status": "deployed"},
-		"manifest": "kind: A\n", "hooks": []any{map[string]any{"manifest": "kind: B\n"}}})
+	helm3, err := json.Marshal(
+		map[string]any{"name": "web", "namespace": "shop", "version": 3, "info": map[string]any{"status": "deployed"},
+			"manifest": "kind: A\n", "hooks": []any{map[string]any{"manifest": "kind: B\n"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +317,9 @@ func TestHelmReleases(t *testing.T) {
 	helm2 = protowire.AppendVarint(protowire.AppendTag(helm2, 7, protowire.VarintType), 3)
 	helm2 = protowire.AppendString(protowire.AppendTag(helm2, 8, protowire.BytesType), "shop")
 	record := func(kind, label, value, release string) map[string]any {
-		return map[string]any{"kind": kind, "metadata": map[string]any{"labels": map[string]any{label: value, "STATUS": "DEPLOYED"}}, "data": map[string]any{"release": release}}
+		return map[string]any{"kind": kind,
+			"metadata": map[string]any{"labels": map[string]any{label: value, "STATUS": "DEPLOYED"}},
+			"data":     map[string]any{"release": release}}
 	}
 	secret := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	for name, object := range map[string]map[string]any{
@@ -317,7 +334,8 @@ func TestHelmReleases(t *testing.T) {
 			continue
 		}
 		manifest := strings.ReplaceAll(string(release.Manifest), "\n\n", "\n")
-		if !release.Deployed() || release.Name != "web" || release.Namespace != "shop" || release.Revision != 3 || manifest != "kind: A\n---\nkind: B\n" {
+		if !release.Deployed() || release.Name != "web" || release.Namespace != "shop" || release.Revision != 3 ||
+			manifest != "kind: A\n---\nkind: B\n" {
 			t.Errorf("%s: %+v, manifest %q", name, release, release.Manifest)
 		}
 	}

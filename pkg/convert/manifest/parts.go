@@ -1,5 +1,5 @@
-// Package manifest reads files of Kubernetes objects object by object, whatever their size, and writes changed objects back into the
-// text that they stood in: comments, order and layout stay where nothing changes.
+// Package manifest reads files of Kubernetes objects object by object, whatever their size, and writes changed objects
+// back into the text that they stood in: comments, order and layout stay where nothing changes.
 package manifest
 
 import (
@@ -21,7 +21,8 @@ const (
 	Protobuf // one object as servers store it
 )
 
-// Part is a piece of a file: an object, or the text between objects. The texts of all parts, one after the other, are the file.
+// Part is a piece of a file: an object, or the text between objects. The texts of all parts, one after the other, are
+// the file.
 type Part struct {
 	Text     []byte
 	Object   bool   // otherwise text between objects: separators, comments, the frame of a list
@@ -29,7 +30,8 @@ type Part struct {
 	Document int    // 1-based
 	Item     int    // 1-based in a list, 0 outside
 	Line     int    // 1-based, of the first line of the text
-	// ListVersion and ListKind are what a list of one kind names: apps/v1 DeploymentList. Its items need not name their own.
+	// ListVersion and ListKind are what a list of one kind names: apps/v1 DeploymentList. Its items need not name their
+	// own.
 	ListVersion, ListKind string
 }
 
@@ -47,9 +49,9 @@ func (e *SyntaxError) Error() string {
 }
 func (e *SyntaxError) Unwrap() error { return e.Err }
 
-// Parts reads a file. It holds one object at a time: items of a list are parts of their own as long as they name their kind, or the
-// list does before them.
-// Errors: *SyntaxError for an object that does not end or is larger than 32 MiB; those of the reader.
+// Parts reads a file. It holds one object at a time: items of a list are parts of their own as long as they name their
+// kind, or the list does before them. Errors: *SyntaxError for an object that does not end or is larger than 32 MiB;
+// those of the reader.
 func Parts(r io.Reader) iter.Seq2[Part, error] {
 	return func(yield func(Part, error) bool) {
 		in := bufio.NewReaderSize(r, 1<<16)

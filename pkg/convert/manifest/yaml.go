@@ -98,12 +98,14 @@ func (y *yamlScanner) add(line []byte) error {
 			return err
 		}
 		y.held = true
-	case y.dash >= 0 && !blank && column <= y.dash && y.item+boolToInt(y.held) > 0 && (column < y.dash || !startsItem(word)):
+	case y.dash >= 0 && !blank && column <= y.dash && y.item+boolToInt(y.held) > 0 &&
+		(column < y.dash || !startsItem(word)):
 		if err := y.flush(); err != nil { // the list is over
 			return err
 		}
 		y.dash = -1
-	case y.dash < 0 && y.item == 0 && column == 0 && !blank && (word == "items:" || strings.HasPrefix(word, "items: #")):
+	case y.dash < 0 && y.item == 0 && column == 0 && !blank &&
+		(word == "items:" || strings.HasPrefix(word, "items: #")):
 		y.text = append(y.text, line...)
 		if y.listFollows() {
 			return y.flush()
@@ -142,8 +144,8 @@ func scalarOf(value string) string {
 	return strings.Trim(strings.TrimSpace(value), `"'`)
 }
 
-// listFollows looks ahead from the line items: whether what follows are objects of their own: the document has named itself a list,
-// or the first item names a kind. It notes the column of their dashes.
+// listFollows looks ahead from the line items: whether what follows are objects of their own: the document has named
+// itself a list, or the first item names a kind. It notes the column of their dashes.
 func (y *yamlScanner) listFollows() bool {
 	if y.kind != "" && !strings.HasSuffix(y.kind, "List") {
 		return false
@@ -162,7 +164,8 @@ func (y *yamlScanner) listFollows() bool {
 		case dash < 0:
 			dash = column
 			word = strings.TrimSpace(strings.TrimPrefix(word, "-"))
-			if strings.HasPrefix(word, "{") || strings.HasPrefix(word, "&") { // an object on one line, an anchor: read as a whole
+			// an object on one line, an anchor: read as a whole
+			if strings.HasPrefix(word, "{") || strings.HasPrefix(word, "&") {
 				return false
 			}
 		case column <= dash:

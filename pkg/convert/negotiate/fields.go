@@ -14,8 +14,8 @@ type unknown struct {
 	paths  []string // the topmost fields: spec.behavior, spec.metrics[].resource.target
 }
 
-// unknown compares two descriptions of a kind by the names of their fields: the asked version's newest one, and the other version's at the
-// server's minor. Without facts about the minor it compares the newest of both.
+// unknown compares two descriptions of a kind by the names of their fields: the asked version's newest one, and the
+// other version's at the server's minor. Without facts about the minor it compares the newest of both.
 func (s *Server) unknown(asked, served schema.GroupVersionKind) unknown {
 	theirs := s.Minor
 	if !theirs.Known() {

@@ -1,5 +1,6 @@
-// Package negotiate answers how a client that wants a kind in one version is served by a server that may have it in others: as it is,
-// in a version to convert to, or not at all. It decides by group and kind, and says when it could not look.
+// Package negotiate answers how a client that wants a kind in one version is served by a server that may have it in
+// others: as it is, in a version to convert to, or not at all. It decides by group and kind, and says when it could not
+// look.
 package negotiate
 
 import (
@@ -15,7 +16,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// Server is what an API server serves. FromFacts makes one of a minor version; an adapter makes one of a server's discovery.
+// Server is what an API server serves. FromFacts makes one of a minor version; an adapter makes one of a server's
+// discovery.
 type Server struct {
 	Name  string        // how answers and errors call it: "1.15", "https://10.0.0.1:6443"
 	Minor kubever.Minor // 0 when no facts are known about its version
@@ -23,8 +25,8 @@ type Server struct {
 	Served map[schema.GroupVersion][]Resource
 	// Preferred names the version of each group that the server itself prefers.
 	Preferred map[string]string
-	// Failed holds what discovery could not list, and why; a version "" stands for all of the group. Questions that touch it have no
-	// answer.
+	// Failed holds what discovery could not list, and why; a version "" stands for all of the group. Questions that
+	// touch it have no answer.
 	Failed map[schema.GroupVersion]error
 }
 
@@ -37,8 +39,8 @@ type Resource struct {
 	Subresources []Subresource
 }
 
-// Subresource is one subresource and the kind that is sent to it: {eviction policy/v1beta1 Eviction}. The kind is empty where the
-// server does not tell.
+// Subresource is one subresource and the kind that is sent to it: {eviction policy/v1beta1 Eviction}. The kind is empty
+// where the server does not tell.
 type Subresource struct {
 	Name string
 	Kind schema.GroupVersionKind
@@ -72,8 +74,9 @@ type Answer struct {
 	Resource Resource
 	// Reason is a sentence about why this version, or why none.
 	Reason string
-	// Unknown lists the fields of the asked version for which the served one has no field of the same name at the server's minor. A conversion
-	// may carry them elsewhere; which are lost of one object only a conversion of that object tells.
+	// Unknown lists the fields of the asked version for which the served one has no field of the same name at the
+	// server's minor. A conversion may carry them elsewhere; which are lost of one object only a conversion of that
+	// object tells.
 	Unknown []string
 }
 
@@ -90,7 +93,8 @@ func (e *IncompleteError) Error() string {
 	if e.Failed.Version == "" {
 		failed = "the group " + e.Failed.Group
 	}
-	return fmt.Sprintf("negotiating %s with %s: incomplete: the server did not list %s: %v", kindName(e.Asked), e.Server, failed, e.Err)
+	return fmt.Sprintf("negotiating %s with %s: incomplete: the server did not list %s: %v", kindName(e.Asked),
+		e.Server, failed, e.Err)
 }
 
 func (e *IncompleteError) Unwrap() error { return e.Err }
@@ -100,12 +104,13 @@ func kindName(gvk schema.GroupVersionKind) string {
 	return gvk.GroupVersion().String() + " " + gvk.Kind
 }
 
-// Negotiate answers for one kind. Equivalents are the kinds that the asked one converts to and from, in any order: other versions, and other
-// groups through which the kind moved. What has the same name in a group that is not among them is another kind.
+// Negotiate answers for one kind. Equivalents are the kinds that the asked one converts to and from, in any order:
+// other versions, and other groups through which the kind moved. What has the same name in a group that is not among
+// them is another kind.
 //
-// Of several served versions it takes the one that knows most of the asked version's fields; then one of the same group, the one that
-// the server prefers, the newest, and the first by name: one server and one question have one answer.
-// Errors: *IncompleteError.
+// Of several served versions it takes the one that knows most of the asked version's fields; then one of the same
+// group, the one that the server prefers, the newest, and the first by name: one server and one question have one
+// answer. Errors: *IncompleteError.
 func (s *Server) Negotiate(asked schema.GroupVersionKind, equivalents []schema.GroupVersionKind) (Answer, error) {
 	if resource, ok := s.find(asked); ok {
 		return Answer{Asked: asked, Verdict: Pass, As: asked, Resource: resource, Reason: s.Name + " serves it"}, nil
@@ -140,8 +145,8 @@ func (s *Server) failure(kind schema.GroupVersionKind) *IncompleteError {
 	return nil
 }
 
-// find looks a kind up among what is served. A kind may be served under several names, as jobs and their templates are; the one with
-// most verbs is the resource itself.
+// find looks a kind up among what is served. A kind may be served under several names, as jobs and their templates are;
+// the one with most verbs is the resource itself.
 func (s *Server) find(gvk schema.GroupVersionKind) (Resource, bool) {
 	var found Resource
 	ok := false
@@ -193,7 +198,8 @@ func (s *Server) why(asked schema.GroupVersionKind, best candidate, candidates [
 		}
 	}
 	slices.Sort(others)
-	return fmt.Sprintf("%s; of the asked fields this one lacks %d, %s", reason, best.unknown.fields, strings.Join(others, ", "))
+	return fmt.Sprintf("%s; of the asked fields this one lacks %d, %s", reason, best.unknown.fields,
+		strings.Join(others, ", "))
 }
 
 // whyNot explains an unsupported kind by the facts, where there are some.
@@ -202,7 +208,8 @@ func (s *Server) whyNot(asked schema.GroupVersionKind, equivalents []schema.Grou
 	if s.Minor.Known() {
 		for _, api := range kubever.APIResources(s.Minor) {
 			if slices.Contains(kinds, api.WithKind(api.Kind)) {
-				return fmt.Sprintf("%s has it as %s, which is off: --runtime-config=%s=true turns it on", s.Name, api.GroupVersion, api.GroupVersion)
+				return fmt.Sprintf("%s has it as %s, which is off: --runtime-config=%s=true turns it on", s.Name,
+					api.GroupVersion, api.GroupVersion)
 			}
 		}
 	}
@@ -218,7 +225,8 @@ func (s *Server) whyNot(asked schema.GroupVersionKind, equivalents []schema.Grou
 	if versions := s.versionsOf(asked.GroupKind()); len(versions) > 0 {
 		return fmt.Sprintf("%s serves it as %s, and no conversion is known", s.Name, strings.Join(versions, ", "))
 	}
-	return fmt.Sprintf("%s does not serve the kind %s in the group %q, and no version of Kubernetes does by default", s.Name, asked.Kind, asked.Group)
+	return fmt.Sprintf("%s does not serve the kind %s in the group %q, and no version of Kubernetes does by default",
+		s.Name, asked.Kind, asked.Group)
 }
 
 func (s *Server) versionsOf(gk schema.GroupKind) []string {
@@ -234,7 +242,8 @@ func (s *Server) versionsOf(gk schema.GroupKind) []string {
 
 // FromFacts is a server of the minor that serves what it does by default.
 func FromFacts(minor kubever.Minor) *Server {
-	s := &Server{Name: minor.String(), Minor: minor, Served: map[schema.GroupVersion][]Resource{}, Preferred: map[string]string{}}
+	s := &Server{Name: minor.String(), Minor: minor, Served: map[schema.GroupVersion][]Resource{},
+		Preferred: map[string]string{}}
 	for _, api := range kubever.APIResources(minor) {
 		if !api.DefaultOn.Has(minor) {
 			continue
@@ -244,16 +253,19 @@ func FromFacts(minor kubever.Minor) *Server {
 			resource.Subresources = append(resource.Subresources, Subresource{Name: name})
 		}
 		s.Served[api.GroupVersion] = append(s.Served[api.GroupVersion], resource)
-		if preferred := s.Preferred[api.Group]; preferred == "" || version.CompareKubeAwareVersionStrings(api.Version, preferred) > 0 {
+		if preferred := s.Preferred[api.Group]; preferred == "" ||
+			version.CompareKubeAwareVersionStrings(api.Version, preferred) > 0 {
 			s.Preferred[api.Group] = api.Version
 		}
 	}
 	return s
 }
 
-// InAnotherVersion finds a resource by which a kind that the server lacks is served after all; false when it has the kind itself, has no
-// version of it, or did not list what would decide that. It is Negotiate without a choice among versions, for who asks about many kinds.
-func (s *Server) InAnotherVersion(asked schema.GroupVersionKind, equivalents []schema.GroupVersionKind) (Resource, bool) {
+// InAnotherVersion finds a resource by which a kind that the server lacks is served after all; false when it has the
+// kind itself, has no version of it, or did not list what would decide that. It is Negotiate without a choice among
+// versions, for who asks about many kinds.
+func (s *Server) InAnotherVersion(asked schema.GroupVersionKind, equivalents []schema.GroupVersionKind) (
+	Resource, bool) {
 	if _, ok := s.find(asked); ok {
 		return Resource{}, false
 	}

@@ -15,10 +15,15 @@ func kind(group, version, name string) schema.GroupVersionKind {
 }
 
 var (
-	deploymentKinds = []schema.GroupVersionKind{kind("apps", "v1", "Deployment"), kind("apps", "v1beta2", "Deployment"), kind("apps", "v1beta1", "Deployment"), kind("extensions", "v1beta1", "Deployment")}
-	scalerKinds     = []schema.GroupVersionKind{kind("autoscaling", "v2", "HorizontalPodAutoscaler"), kind("autoscaling", "v1", "HorizontalPodAutoscaler"), kind("autoscaling", "v2beta1", "HorizontalPodAutoscaler"), kind("autoscaling", "v2beta2", "HorizontalPodAutoscaler")}
-	ingressKinds    = []schema.GroupVersionKind{kind("networking.k8s.io", "v1", "Ingress"), kind("networking.k8s.io", "v1beta1", "Ingress"), kind("extensions", "v1beta1", "Ingress")}
-	cronJobKinds    = []schema.GroupVersionKind{kind("batch", "v1", "CronJob"), kind("batch", "v1beta1", "CronJob"), kind("batch", "v2alpha1", "CronJob")}
+	deploymentKinds = []schema.GroupVersionKind{kind("apps", "v1", "Deployment"), kind("apps", "v1beta2", "Deployment"),
+		kind("apps", "v1beta1", "Deployment"), kind("extensions", "v1beta1", "Deployment")}
+	scalerKinds = []schema.GroupVersionKind{kind("autoscaling", "v2", "HorizontalPodAutoscaler"),
+		kind("autoscaling", "v1", "HorizontalPodAutoscaler"), kind("autoscaling", "v2beta1", "HorizontalPodAutoscaler"),
+		kind("autoscaling", "v2beta2", "HorizontalPodAutoscaler")}
+	ingressKinds = []schema.GroupVersionKind{kind("networking.k8s.io", "v1", "Ingress"),
+		kind("networking.k8s.io", "v1beta1", "Ingress"), kind("extensions", "v1beta1", "Ingress")}
+	cronJobKinds = []schema.GroupVersionKind{kind("batch", "v1", "CronJob"), kind("batch", "v1beta1", "CronJob"),
+		kind("batch", "v2alpha1", "CronJob")}
 )
 
 func TestNegotiateWithEachMinor(t *testing.T) {
@@ -27,10 +32,13 @@ func TestNegotiateWithEachMinor(t *testing.T) {
 		want  string
 	}{
 		{deploymentKinds, "1.6-1.7: convert apps/v1beta1; 1.8: convert apps/v1beta2; 1.9-1.36: pass apps/v1"},
-		{scalerKinds, "1.6-1.7: convert autoscaling/v1; 1.8-1.11: convert autoscaling/v2beta1; 1.12-1.22: convert autoscaling/v2beta2; 1.23-1.36: pass autoscaling/v2"},
-		{ingressKinds, "1.6-1.13: convert extensions/v1beta1; 1.14-1.18: convert networking.k8s.io/v1beta1; 1.19-1.36: pass networking.k8s.io/v1"},
+		{scalerKinds, "1.6-1.7: convert autoscaling/v1; 1.8-1.11: convert autoscaling/v2beta1; 1.12-1.22: convert " +
+			"autoscaling/v2beta2; 1.23-1.36: pass autoscaling/v2"},
+		{ingressKinds, "1.6-1.13: convert extensions/v1beta1; 1.14-1.18: convert networking.k8s.io/v1beta1; " +
+			"1.19-1.36: pass networking.k8s.io/v1"},
 		{cronJobKinds, "1.6-1.7: unsupported; 1.8-1.20: convert batch/v1beta1; 1.21-1.36: pass batch/v1"},
-		{[]schema.GroupVersionKind{deploymentKinds[3], deploymentKinds[0], deploymentKinds[1], deploymentKinds[2]}, "1.6-1.15: pass extensions/v1beta1; 1.16-1.36: convert apps/v1"},
+		{[]schema.GroupVersionKind{deploymentKinds[3], deploymentKinds[0], deploymentKinds[1], deploymentKinds[2]},
+			"1.6-1.15: pass extensions/v1beta1; 1.16-1.36: convert apps/v1"},
 	} {
 		var spans []string
 		var minors []kubever.Minor
@@ -87,11 +95,16 @@ func TestReasons(t *testing.T) {
 		kinds []schema.GroupVersionKind
 		want  string
 	}{
-		{6, cronJobKinds, "1.6 has it as batch/v2alpha1, which is off: --runtime-config=batch/v2alpha1=true turns it on"},
-		{6, []schema.GroupVersionKind{kind("coordination.k8s.io", "v1", "Lease"), kind("coordination.k8s.io", "v1beta1", "Lease")}, "1.6 has no version of it; Kubernetes serves it in 1.12-1.36"},
-		{36, []schema.GroupVersionKind{kind("apps", "v1", "Deploymnet")}, `1.36 does not serve the kind Deploymnet in the group "apps", and no version of Kubernetes does by default`},
+		{6, cronJobKinds, "1.6 has it as batch/v2alpha1, which is off: --runtime-config=batch/v2alpha1=true turns it " +
+			"on"},
+		{6, []schema.GroupVersionKind{kind("coordination.k8s.io", "v1", "Lease"),
+			kind("coordination.k8s.io", "v1beta1", "Lease")},
+			"1.6 has no version of it; Kubernetes serves it in 1.12-1.36"},
+		{36, []schema.GroupVersionKind{kind("apps", "v1", "Deploymnet")},
+			`1.36 does not serve the kind Deploymnet in the group "apps", and no version of Kubernetes does by default`},
 		{6, ingressKinds, "1.6 does not serve networking.k8s.io/v1; this is the only version that it has"},
-		{15, scalerKinds, "1.15 does not serve autoscaling/v2; of the asked fields this one lacks 32, autoscaling/v1 144, autoscaling/v2beta1 123"},
+		{15, scalerKinds, "1.15 does not serve autoscaling/v2; of the asked fields this one lacks 32, autoscaling/v1 " +
+			"144, autoscaling/v2beta1 123"},
 	} {
 		answer, err := FromFacts(tc.minor).Negotiate(tc.kinds[0], tc.kinds[1:])
 		if err != nil || answer.Reason != tc.want {
@@ -102,10 +115,12 @@ func TestReasons(t *testing.T) {
 
 func TestAKindThatOnlyTheServerKnows(t *testing.T) {
 	s := FromFacts(15)
-	s.Served[schema.GroupVersion{Group: "example.dev", Version: "v1beta1"}] = []Resource{{Name: "widgets", Kind: "Widget"}}
+	s.Served[schema.GroupVersion{Group: "example.dev", Version: "v1beta1"}] = []Resource{
+		{Name: "widgets", Kind: "Widget"}}
 	asked := kind("example.dev", "v1", "Widget")
 	answer, err := s.Negotiate(asked, nil)
-	if want := "1.15 serves it as example.dev/v1beta1, and no conversion is known"; err != nil || answer.Reason != want {
+	if want := "1.15 serves it as example.dev/v1beta1, and no conversion is known"; err != nil ||
+		answer.Reason != want {
 		t.Errorf("answer %+v %v, want %s", answer, err, want)
 	}
 	answer, err = s.Negotiate(asked, []schema.GroupVersionKind{kind("example.dev", "v1beta1", "Widget")})
@@ -115,7 +130,8 @@ func TestAKindThatOnlyTheServerKnows(t *testing.T) {
 }
 
 func TestNoAnswerAboutWhatWasNotListed(t *testing.T) {
-	for _, failed := range []schema.GroupVersion{{Group: "extensions", Version: "v1beta1"}, {Group: "extensions"}, {Group: "apps"}} {
+	for _, failed := range []schema.GroupVersion{{Group: "extensions", Version: "v1beta1"}, {Group: "extensions"},
+		{Group: "apps"}} {
 		s := FromFacts(6)
 		s.Failed = map[schema.GroupVersion]error{failed: errors.New("no endpoints")}
 		_, err := s.Negotiate(deploymentKinds[0], deploymentKinds[1:])

@@ -19,7 +19,8 @@ func ForMinor(c *convert.Converter, minor kubever.Minor) Chooser {
 	return func(gvk schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 		s := c.StandingIn(gvk, minor)
 		if s.Target.Empty() && (s.Known || c.Knows(gvk)) {
-			return gvk, &convert.UnsupportedError{From: gvk, Reason: fmt.Sprintf("nothing for it in %s: %s", minor, s.Reason)}
+			return gvk, &convert.UnsupportedError{
+				From: gvk, Reason: fmt.Sprintf("nothing for it in %s: %s", minor, s.Reason)}
 		}
 		if s.Target.Empty() {
 			return gvk, nil

@@ -31,9 +31,9 @@ func benchKeys(b *testing.B) int {
 	return n
 }
 
-// fill writes n keys as a cluster would have them: mostly pods and events, in many namespaces of different sizes, 1.8 KB each
-// on average. In a cluster they were written in any order; in the order of keys, which FUSIONCTL_BENCH_SORTED=1 asks for, etcd
-// finds what belongs together in one place of its memory and its file.
+// fill writes n keys as a cluster would have them: mostly pods and events, in many namespaces of different sizes, 1.8
+// KB each on average. In a cluster they were written in any order; in the order of keys, which FUSIONCTL_BENCH_SORTED=1
+// asks for, etcd finds what belongs together in one place of its memory and its file.
 func fill(t testing.TB, client *clientv3.Client, n int) {
 	t.Helper()
 	random := rand.New(rand.NewSource(1))
@@ -43,7 +43,8 @@ func fill(t testing.TB, client *clientv3.Client, n int) {
 	kinds := []struct {
 		resource, apiVersion, kind string
 		share                      int
-	}{{"pods", "v1", "Pod", 40}, {"events", "v1", "Event", 30}, {"replicasets", "apps/v1", "ReplicaSet", 10}, {"configmaps", "v1", "ConfigMap", 10}, {"secrets", "v1", "Secret", 10}}
+	}{{"pods", "v1", "Pod", 40}, {"events", "v1", "Event", 30}, {"replicasets", "apps/v1", "ReplicaSet", 10},
+		{"configmaps", "v1", "ConfigMap", 10}, {"secrets", "v1", "Secret", 10}}
 	type object struct {
 		kind, namespace, owner, bytes int
 		name                          string
@@ -61,7 +62,8 @@ func fill(t testing.TB, client *clientv3.Client, n int) {
 	}
 	if os.Getenv("FUSIONCTL_BENCH_SORTED") != "" {
 		slices.SortFunc(objects, func(a, b object) int {
-			return cmp.Or(cmp.Compare(kinds[a.kind].resource, kinds[b.kind].resource), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+			return cmp.Or(cmp.Compare(kinds[a.kind].resource, kinds[b.kind].resource),
+				cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 		})
 	}
 	ops := make([]clientv3.Op, 0, 100)
@@ -79,14 +81,16 @@ func fill(t testing.TB, client *clientv3.Client, n int) {
 		}
 	}
 	for i := range namespaces {
-		put(fmt.Sprintf("/registry/namespaces/team-%04d", i), benchObject("v1", "Namespace", "", fmt.Sprintf("team-%04d", i), "", filler[:100]))
+		put(fmt.Sprintf("/registry/namespaces/team-%04d", i),
+			benchObject("v1", "Namespace", "", fmt.Sprintf("team-%04d", i), "", filler[:100]))
 	}
 	for i, o := range objects {
 		kind, namespace, owner := kinds[o.kind], fmt.Sprintf("team-%04d", o.namespace), ""
 		if kind.kind == "Pod" {
 			owner = fmt.Sprintf("uid-%d", o.owner)
 		}
-		put("/registry/"+kind.resource+"/"+namespace+"/"+o.name, benchObject(kind.apiVersion, kind.kind, namespace, o.name, owner, filler[i%1000:][:o.bytes]))
+		put("/registry/"+kind.resource+"/"+namespace+"/"+o.name,
+			benchObject(kind.apiVersion, kind.kind, namespace, o.name, owner, filler[i%1000:][:o.bytes]))
 	}
 	flush()
 }
@@ -101,23 +105,28 @@ func benchObject(apiVersion, kind, namespace, name, owner string, spec []byte) [
 		meta = field(meta, 11, field(field(nil, 1, fmt.Appendf(nil, "app.kubernetes.io/label-%d", i)), 2, []byte(name)))
 	}
 	if owner != "" {
-		ref := field(field(field(field(nil, 1, []byte("ReplicaSet")), 3, []byte("web")), 4, []byte(owner)), 5, []byte("apps/v1"))
+		ref := field(field(field(field(nil, 1, []byte("ReplicaSet")), 3, []byte("web")), 4, []byte(owner)), 5,
+			[]byte("apps/v1"))
 		meta = field(meta, 13, ref)
 	}
-	unknown := field(field(nil, 1, field(field(nil, 1, []byte(apiVersion)), 2, []byte(kind))), 2, field(field(nil, 1, meta), 2, spec))
+	unknown := field(field(nil, 1, field(field(nil, 1, []byte(apiVersion)), 2, []byte(kind))), 2,
+		field(field(nil, 1, meta), 2, spec))
 	return append([]byte("k8s\x00"), unknown...)
 }
 
 // benchMap is a layout in which everything belongs to one store.
 func benchMap() *pair.Map {
-	m := &pair.Map{Prefix: "/registry", Stores: []string{"core"}, Legacy: pair.ControlPlane{Store: "core"}, Modern: pair.ControlPlane{Store: "core"},
+	m := &pair.Map{Prefix: "/registry", Stores: []string{"core"}, Legacy: pair.ControlPlane{Store: "core"},
+		Modern:          pair.ControlPlane{Store: "core"},
 		CustomResources: pair.Resource{Owner: pair.OwnerShared}}
 	for key, as := range map[string][3]string{
-		"pods": {"v1", "Pod", ""}, "events": {"v1", "Event", ""}, "replicasets": {"apps/v1", "ReplicaSet", "apps"}, "configmaps": {"v1", "ConfigMap", ""},
-		"secrets": {"v1", "Secret", ""}, "namespaces": {"v1", "Namespace", ""},
+		"pods": {"v1", "Pod", ""}, "events": {"v1", "Event", ""}, "replicasets": {"apps/v1", "ReplicaSet", "apps"},
+		"configmaps": {"v1", "ConfigMap", ""},
+		"secrets":    {"v1", "Secret", ""}, "namespaces": {"v1", "Namespace", ""},
 	} {
 		side := pair.View{Store: "core", StoredAs: as[0], Decodes: []string{as[0]}, Serves: []string{as[0]}}
-		m.Resources = append(m.Resources, pair.Resource{Key: key, Name: key, Kind: as[1], Groups: []string{as[2]}, Namespaced: key != "namespaces", Owner: pair.OwnerShared, Legacy: side, Modern: side})
+		m.Resources = append(m.Resources, pair.Resource{Key: key, Name: key, Kind: as[1], Groups: []string{as[2]},
+			Namespaced: key != "namespaces", Owner: pair.OwnerShared, Legacy: side, Modern: side})
 	}
 	return m
 }
@@ -164,15 +173,16 @@ func scan(t testing.TB, endpoint string, depth etcdsplit.Depth) int {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	report, err := etcdsplit.Scan(context.Background(), benchMap(), []etcdsplit.Store{{Name: "core", Pager: client}}, etcdsplit.Options{Depth: depth})
+	report, err := etcdsplit.Scan(context.Background(), benchMap(), []etcdsplit.Store{{Name: "core", Pager: client}},
+		etcdsplit.Options{Depth: depth})
 	if err != nil || !report.Complete {
 		t.Fatalf("scan: %v, %v", err, report)
 	}
 	return int(report.Stores[0].Keys)
 }
 
-// BenchmarkScan reads one store in several ways. Compare keys/s: scan-keys with bare-keys, scan-envelope with bare-values.
-// FUSIONCTL_BENCH_SAVE names a file for a snapshot of the store, to check that offline.
+// BenchmarkScan reads one store in several ways. Compare keys/s: scan-keys with bare-keys, scan-envelope with
+// bare-values. FUSIONCTL_BENCH_SAVE names a file for a snapshot of the store, to check that offline.
 func BenchmarkScan(b *testing.B) {
 	server := etcdtest.Start(b)
 	n := benchKeys(b)

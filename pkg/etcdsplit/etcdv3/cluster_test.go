@@ -33,7 +33,8 @@ func objects(n int) map[string][]byte {
 	for i := range n - 2 {
 		kind := [][3]string{{"pods", "v1", "Pod"}, {"configmaps", "v1", "ConfigMap"}, {"secrets", "v1", "Secret"}}[i%3]
 		name := fmt.Sprintf("o-%05d", i)
-		values["/registry/"+kind[0]+"/default/"+name] = benchObject(kind[1], kind[2], "default", name, "", make([]byte, 200))
+		values["/registry/"+kind[0]+"/default/"+name] = benchObject(kind[1], kind[2], "default", name, "",
+			make([]byte, 200))
 	}
 	values["/registry/pods/default/bad"] = []byte("k8s\x00damaged")
 	return values
@@ -46,16 +47,17 @@ func scanning(t *testing.T, client *etcdv3.Client, trouble func(keys int64)) *et
 	t.Helper()
 	var mu sync.Mutex
 	var keys int64
-	report, err := etcdsplit.Scan(t.Context(), benchMap(), []etcdsplit.Store{{Name: "core", Pager: client}}, etcdsplit.Options{
-		Limits: etcdsplit.Limits{Keys: 40},
-		Progress: func(p etcdsplit.Progress) {
-			mu.Lock()
-			defer mu.Unlock()
-			if keys += p.Keys; p.Keys > 0 && trouble != nil {
-				trouble(keys)
-			}
-		},
-	})
+	report, err := etcdsplit.Scan(t.Context(), benchMap(), []etcdsplit.Store{{Name: "core", Pager: client}},
+		etcdsplit.Options{
+			Limits: etcdsplit.Limits{Keys: 40},
+			Progress: func(p etcdsplit.Progress) {
+				mu.Lock()
+				defer mu.Unlock()
+				if keys += p.Keys; p.Keys > 0 && trouble != nil {
+					trouble(keys)
+				}
+			},
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +79,8 @@ func each(every int64, steps ...func()) func(keys int64) {
 func wantWhole(t *testing.T, report *etcdsplit.Report) {
 	t.Helper()
 	if !report.Complete || report.Stores[0].Keys != storeKeys {
-		t.Errorf("%d keys, complete %v, incomplete %q; want all %d", report.Stores[0].Keys, report.Complete, report.Incomplete, storeKeys)
+		t.Errorf("%d keys, complete %v, incomplete %q; want all %d", report.Stores[0].Keys, report.Complete,
+			report.Incomplete, storeKeys)
 	}
 	var rules []string
 	for _, f := range report.Findings {
@@ -131,7 +134,8 @@ func TestScanWhileMembersDieOneAfterTheOther(t *testing.T) {
 	stop := func(i int) func() { return cluster.Members[i].Stop }
 	report := scanning(t, client, each(200, stop(0), stop(1), stop(2)))
 	if report.Complete || report.Stores[0].Keys < 600 || report.Stores[0].Keys == storeKeys {
-		t.Errorf("%d keys, complete %v; want what was read until the last member died", report.Stores[0].Keys, report.Complete)
+		t.Errorf("%d keys, complete %v; want what was read until the last member died", report.Stores[0].Keys,
+			report.Complete)
 	}
 	wantNote(t, report, "going on with "+cluster.Members[1].Endpoint, "going on with "+cluster.Members[2].Endpoint)
 	if !incompleteSays(report, `store core: reading "/registry/`, "no member answered") {
@@ -183,12 +187,17 @@ func TestScanWithoutAQuorum(t *testing.T) {
 	})
 	report := scanning(t, open(t, etcdv3.Config{Endpoints: cluster.Endpoints(), Timeout: 500 * time.Millisecond}), nil)
 	var unreachable *etcdv3.UnreachableError
-	if report.Complete || !errors.As(report.Cause, &unreachable) || !unreachable.NoLeader || !incompleteSays(report, cluster.Members[2].Endpoint+": it runs and has no leader") {
-		t.Errorf("complete %v, incomplete %q; want it to say that there is no leader", report.Complete, report.Incomplete)
+	if report.Complete || !errors.As(report.Cause, &unreachable) || !unreachable.NoLeader ||
+		!incompleteSays(report, cluster.Members[2].Endpoint+": it runs and has no leader") {
+		t.Errorf("complete %v, incomplete %q; want it to say that there is no leader", report.Complete,
+			report.Incomplete)
 	}
-	report = scanning(t, open(t, etcdv3.Config{Endpoints: cluster.Endpoints(), Timeout: 500 * time.Millisecond, Serializable: true}), nil)
+	report = scanning(t,
+		open(t, etcdv3.Config{Endpoints: cluster.Endpoints(), Timeout: 500 * time.Millisecond, Serializable: true}),
+		nil)
 	wantWhole(t, report)
-	wantNote(t, report, "connection refused; going on with "+cluster.Members[1].Endpoint, "read as "+cluster.Members[2].Endpoint+" knows it")
+	wantNote(t, report, "connection refused; going on with "+cluster.Members[1].Endpoint,
+		"read as "+cluster.Members[2].Endpoint+" knows it")
 }
 
 func TestScanRefusesEndpointsOfTwoClusters(t *testing.T) {
@@ -210,7 +219,9 @@ func TestScanRefusesEndpointsOfTwoClusters(t *testing.T) {
 	if report.Stores[0].Keys > 0 {
 		t.Errorf("%d keys were read", report.Stores[0].Keys)
 	}
-	err := open(t, config).Watch(t.Context(), "/registry/", 1, time.Minute, func(int64, []etcdsplit.Change) error { return nil })
+	err := open(t, config).Watch(t.Context(), "/registry/", 1, time.Minute, func(int64, []etcdsplit.Change) error {
+		return nil
+	})
 	if !errors.Is(err, etcdv3.ErrReplaced) {
 		t.Errorf("Watch = %v, want %v", err, etcdv3.ErrReplaced)
 	}
@@ -312,7 +323,9 @@ func TestPageWaitsForALaggingMember(t *testing.T) {
 	client = open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}, Timeout: 200 * time.Millisecond})
 	request.Revision = 1 << 40
 	var unreachable *etcdv3.UnreachableError
-	if _, err := client.Page(t.Context(), request); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "future revision") || !strings.Contains(unreachable.Hint(), "restored from a backup") {
+	if _, err := client.Page(t.Context(), request); !errors.As(err, &unreachable) ||
+		!strings.Contains(err.Error(), "future revision") ||
+		!strings.Contains(unreachable.Hint(), "restored from a backup") {
 		t.Errorf("Page far in the future = %v", err)
 	}
 }
@@ -324,8 +337,10 @@ func TestLearner(t *testing.T) {
 	learner := cluster.AddLearner(t)
 	config := etcdv3.Config{Endpoints: []string{learner.Endpoint}, Timeout: 2 * time.Second}
 	var unreachable *etcdv3.UnreachableError
-	if report := scanning(t, open(t, config), nil); report.Complete || !errors.As(report.Cause, &unreachable) || !strings.Contains(unreachable.Hint(), "is a learner") {
-		t.Errorf("complete %v, incomplete %q; want it to say that the member is a learner", report.Complete, report.Incomplete)
+	if report := scanning(t, open(t, config), nil); report.Complete || !errors.As(report.Cause, &unreachable) ||
+		!strings.Contains(unreachable.Hint(), "is a learner") {
+		t.Errorf("complete %v, incomplete %q; want it to say that the member is a learner", report.Complete,
+			report.Incomplete)
 	}
 	config.Endpoints = []string{learner.Endpoint, cluster.Members[0].Endpoint}
 	report := scanning(t, open(t, config), nil)
@@ -349,9 +364,11 @@ func TestFullStoreIsReadAndSaysWhyItIsNotWritten(t *testing.T) {
 	report := scanning(t, client, nil)
 	wantWhole(t, report)
 	wantNote(t, report, "is full (alarm NOSPACE)")
-	_, err := (&etcdv3.Writer{Client: client}).Create(t.Context(), []etcdsplit.Entry{{Key: []byte("/registry/pods/default/new"), Value: []byte("x")}})
+	_, err := (&etcdv3.Writer{Client: client}).Create(
+		t.Context(), []etcdsplit.Entry{{Key: []byte("/registry/pods/default/new"), Value: []byte("x")}})
 	var refused *etcdv3.RefusedError
-	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "space exceeded") || !strings.Contains(refused.Hint(), "etcdctl alarm disarm") {
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "space exceeded") ||
+		!strings.Contains(refused.Hint(), "etcdctl alarm disarm") {
 		t.Errorf("Create in a full store = %v, want it to say so", err)
 	}
 }
@@ -363,7 +380,9 @@ func TestAlarmsAreNoted(t *testing.T) {
 	conn := server.Client(t).ActiveConnection()
 	status, err := pb.NewMaintenanceClient(conn).Status(t.Context(), &pb.StatusRequest{})
 	if err == nil {
-		_, err = pb.NewMaintenanceClient(conn).Alarm(t.Context(), &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: status.Header.MemberId, Alarm: pb.AlarmType_CORRUPT})
+		_, err = pb.NewMaintenanceClient(conn).Alarm(t.Context(),
+			&pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: status.Header.MemberId,
+				Alarm: pb.AlarmType_CORRUPT})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -374,7 +393,9 @@ func TestAlarmsAreNoted(t *testing.T) {
 	wantNote(t, report, "members to differ (alarm CORRUPT)")
 	var refused *etcdv3.RefusedError
 	writer := &etcdv3.Writer{Client: client}
-	if _, err := writer.Create(t.Context(), []etcdsplit.Entry{{Key: []byte("/registry/pods/default/new"), Value: []byte("x")}}); !errors.As(err, &refused) || !strings.Contains(refused.Hint(), "takes no writes") {
+	if _, err := writer.Create(t.Context(),
+		[]etcdsplit.Entry{{Key: []byte("/registry/pods/default/new"), Value: []byte("x")}}); !errors.As(
+		err, &refused) || !strings.Contains(refused.Hint(), "takes no writes") {
 		t.Errorf("Create = %v, want it to say that the store is corrupt", err)
 	}
 }
@@ -385,7 +406,9 @@ func withUsers(t *testing.T, c *clientv3.Client) {
 	ctx := t.Context()
 	for _, err := range []error{
 		second(c.UserAdd(ctx, "root", "secret")), second(c.UserGrantRole(ctx, "root", "root")),
-		second(c.RoleAdd(ctx, "reader")), second(c.RoleGrantPermission(ctx, "reader", "/registry/", "/registry0", clientv3.PermissionType(clientv3.PermRead))),
+		second(c.RoleAdd(ctx, "reader")),
+		second(c.RoleGrantPermission(ctx, "reader", "/registry/", "/registry0",
+			clientv3.PermissionType(clientv3.PermRead))),
 		second(c.UserAdd(ctx, "reader", "secret")), second(c.UserGrantRole(ctx, "reader", "reader")),
 		second(c.AuthEnable(ctx)),
 	} {
@@ -395,15 +418,16 @@ func withUsers(t *testing.T, c *clientv3.Client) {
 	}
 }
 
-// TestTokensThatAreForgotten turns authentication off and on in the middle: the server does not know the tokens any more.
-// The user may read what is below the prefix, and nothing else.
+// TestTokensThatAreForgotten turns authentication off and on in the middle: the server does not know the tokens any
+// more. The user may read what is below the prefix, and nothing else.
 func TestTokensThatAreForgotten(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.StartWith(t, func(c *embed.Config) { c.BcryptCost = 4 })
 	server.Put(t, objects(storeKeys))
 	server.Put(t, map[string][]byte{"/elsewhere": []byte("x")})
 	withUsers(t, server.Client(t))
-	root, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint}, Username: "root", Password: "secret", Logger: zap.NewNop()})
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint}, Username: "root",
+		Password: "secret", Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -417,7 +441,8 @@ func TestTokensThatAreForgotten(t *testing.T) {
 		}
 	}
 	way, other := etcdtest.NewProxy(t, server.Endpoint), etcdtest.NewProxy(t, server.Endpoint)
-	config := etcdv3.Config{Endpoints: []string{way.Endpoint, other.Endpoint}, Username: "reader", Password: "secret", Timeout: 10 * time.Second}
+	config := etcdv3.Config{Endpoints: []string{way.Endpoint, other.Endpoint}, Username: "reader", Password: "secret",
+		Timeout: 10 * time.Second}
 	report := scanning(t, open(t, config), each(200, forget, forget, forget))
 	wantWhole(t, report)
 	wantNote(t, report, `keys outside "/registry/" are not counted`)
@@ -444,7 +469,8 @@ func TestTokensThatAreForgotten(t *testing.T) {
 		return nil
 	}
 	for range 2 {
-		if err := reader.Watch(t.Context(), "/registry/", report.Stores[0].Revision+1, time.Minute, count); !errors.Is(err, done) {
+		if err := reader.Watch(t.Context(), "/registry/", report.Stores[0].Revision+1, time.Minute, count); !errors.Is(
+			err, done) {
 			t.Fatalf("Watch = %v after %d changes", err, n)
 		}
 		forget()
@@ -454,7 +480,8 @@ func TestTokensThatAreForgotten(t *testing.T) {
 	}
 }
 
-// TestTokenOfAnotherRequest: several requests share a token, and one that is late puts an old one in place of the newest.
+// TestTokenOfAnotherRequest: several requests share a token, and one that is late puts an old one in place of the
+// newest.
 func TestTokenOfAnotherRequest(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.StartWith(t, func(c *embed.Config) { c.BcryptCost = 4 })
@@ -482,7 +509,8 @@ func TestTokenOfAnotherRequest(t *testing.T) {
 				return nil
 			}
 			way.Look.Store(&look)
-			client := open(t, etcdv3.Config{Endpoints: []string{way.Endpoint, server.Endpoint}, Username: "reader", Password: "secret", Timeout: 20 * time.Second})
+			client := open(t, etcdv3.Config{Endpoints: []string{way.Endpoint, server.Endpoint}, Username: "reader",
+				Password: "secret", Timeout: 20 * time.Second})
 			page, err := client.Page(t.Context(), all)
 			if notes := client.Notes(); test.passes && (err != nil || len(page.Entries) != 10 || len(notes) > 0) {
 				t.Errorf("Page = %d entries, %v; notes %q; want 10 and no member left", len(page.Entries), err, notes)
@@ -499,14 +527,18 @@ func TestUserOfACertificate(t *testing.T) {
 	server := etcdtest.StartTLS(t)
 	server.Put(t, objects(storeKeys))
 	c, ctx := server.Client(t), t.Context()
-	if err := errors.Join(second(c.RoleAdd(ctx, "certified")), second(c.UserAddWithOptions(ctx, "etcd", "", &clientv3.UserAddOptions{NoPassword: true})),
-		second(c.RoleGrantPermission(ctx, "certified", "/registry/", "/registry0", clientv3.PermissionType(clientv3.PermRead))), second(c.UserGrantRole(ctx, "etcd", "certified"))); err != nil {
+	if err := errors.Join(second(c.RoleAdd(ctx, "certified")),
+		second(c.UserAddWithOptions(ctx, "etcd", "", &clientv3.UserAddOptions{NoPassword: true})),
+		second(c.RoleGrantPermission(ctx, "certified", "/registry/", "/registry0",
+			clientv3.PermissionType(clientv3.PermRead))),
+		second(c.UserGrantRole(ctx, "etcd", "certified"))); err != nil {
 		t.Fatal(err)
 	}
 	withUsers(t, c)
 	pki := server.PKI
 	first, other := etcdtest.NewProxy(t, server.Endpoint), etcdtest.NewProxy(t, server.Endpoint)
-	config := etcdv3.Config{Endpoints: []string{first.Endpoint, other.Endpoint}, CAFile: pki.CA, CertFile: pki.Cert, KeyFile: pki.Key, Timeout: 2 * time.Second}
+	config := etcdv3.Config{Endpoints: []string{first.Endpoint, other.Endpoint}, CAFile: pki.CA, CertFile: pki.Cert,
+		KeyFile: pki.Key, Timeout: 2 * time.Second}
 	report := scanning(t, open(t, config), each(300, first.Hang))
 	wantWhole(t, report)
 	wantNote(t, report, `keys outside "/registry/" are not counted`, "going on with "+other.Endpoint)
@@ -537,8 +569,8 @@ func history(t *testing.T, client *clientv3.Client, from int64) []string {
 	return nil
 }
 
-// TestWatchThroughTrouble writes all the time, does to a cluster what happens to clusters, and compares what was seen with
-// what etcd says was written: nothing is lost, and nothing comes twice.
+// TestWatchThroughTrouble writes all the time, does to a cluster what happens to clusters, and compares what was seen
+// with what etcd says was written: nothing is lost, and nothing comes twice.
 func TestWatchThroughTrouble(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.StartCluster(t, 3)
@@ -564,15 +596,16 @@ func TestWatchThroughTrouble(t *testing.T) {
 	client := open(t, config)
 	var watchErr error
 	group.Go(func() {
-		watchErr = client.Watch(ctx, "/registry/", 2, time.Minute, func(revision int64, changes []etcdsplit.Change) error {
-			changed.L.Lock()
-			defer changed.L.Unlock()
-			for _, c := range changes {
-				seen = append(seen, fmt.Sprint(c.ModRevision, " ", string(c.Key), " ", string(c.Value)))
-			}
-			changed.Broadcast()
-			return nil
-		})
+		watchErr = client.Watch(ctx, "/registry/", 2, time.Minute,
+			func(revision int64, changes []etcdsplit.Change) error {
+				changed.L.Lock()
+				defer changed.L.Unlock()
+				for _, c := range changes {
+					seen = append(seen, fmt.Sprint(c.ModRevision, " ", string(c.Key), " ", string(c.Value)))
+				}
+				changed.Broadcast()
+				return nil
+			})
 	})
 	writer := cluster.Client(t)
 	group.Go(func() {
@@ -639,7 +672,10 @@ func TestWatchOfAnIdleStoreHasPatience(t *testing.T) {
 	const patience = 2 * time.Second
 	done := errors.New("done")
 	left := make(chan struct{}, 10)
-	client := open(t, etcdv3.Config{Endpoints: []string{first.Endpoint, other.Endpoint}, Timeout: 3 * time.Second, Log: func(string) { left <- struct{}{} }})
+	client := open(t, etcdv3.Config{Endpoints: []string{first.Endpoint, other.Endpoint}, Timeout: 3 * time.Second,
+		Log: func(string) {
+			left <- struct{}{}
+		}})
 	idle := time.AfterFunc(patience+500*time.Millisecond, first.Cut)
 	defer idle.Stop()
 	go func() {
@@ -670,21 +706,23 @@ func TestWatchNoticesAStoreThatWasReplaced(t *testing.T) {
 			for i := range 20 {
 				server.Put(t, map[string][]byte{"/registry/a": fmt.Append(nil, i)})
 			}
-			client := open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}, Timeout: 2 * time.Second, Serializable: test.serializable})
-			err := client.Watch(t.Context(), "/registry/", 2, time.Minute, func(revision int64, _ []etcdsplit.Change) error {
-				if revision == 21 {
-					server.Stop()
-					at, err := url.Parse(server.Endpoint)
-					if err != nil {
-						return err
+			client := open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}, Timeout: 2 * time.Second,
+				Serializable: test.serializable})
+			err := client.Watch(t.Context(), "/registry/", 2, time.Minute,
+				func(revision int64, _ []etcdsplit.Change) error {
+					if revision == 21 {
+						server.Stop()
+						at, err := url.Parse(server.Endpoint)
+						if err != nil {
+							return err
+						}
+						etcdtest.StartWith(t, func(c *embed.Config) {
+							c.InitialClusterToken = test.token
+							c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*at}, []url.URL{*at}
+						})
 					}
-					etcdtest.StartWith(t, func(c *embed.Config) {
-						c.InitialClusterToken = test.token
-						c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{*at}, []url.URL{*at}
-					})
-				}
-				return nil
-			})
+					return nil
+				})
 			if !errors.Is(err, etcdv3.ErrReplaced) {
 				t.Errorf("Watch = %v, want %v", err, etcdv3.ErrReplaced)
 			}
@@ -696,11 +734,12 @@ func TestWatchNoticesAStoreThatWasReplaced(t *testing.T) {
 	}
 }
 
-// TestWatchWaitsForALaggingMember: without a quorum a watch goes on with a member that is a revision behind, and is not told
-// that the store was replaced.
+// TestWatchWaitsForALaggingMember: without a quorum a watch goes on with a member that is a revision behind, and is not
+// told that the store was replaced.
 func TestWatchWaitsForALaggingMember(t *testing.T) {
 	t.Parallel()
-	configure := func(c *embed.Config) { c.InitialClusterToken = "the same" } // two etcds with one id, so as to hold one of them back
+	// two etcds with one id, so as to hold one of them back
+	configure := func(c *embed.Config) { c.InitialClusterToken = "the same" }
 	ahead, behind := etcdtest.StartWith(t, configure), etcdtest.StartWith(t, configure)
 	put := func(s *etcdtest.Server, value string) { s.Put(t, map[string][]byte{"/registry/a": []byte(value)}) }
 	for _, value := range []string{"0", "1"} {
@@ -709,7 +748,8 @@ func TestWatchWaitsForALaggingMember(t *testing.T) {
 	}
 	put(ahead, "2")
 	way := etcdtest.NewProxy(t, ahead.Endpoint)
-	client := open(t, etcdv3.Config{Endpoints: []string{way.Endpoint, behind.Endpoint}, Timeout: time.Minute, Serializable: true})
+	client := open(t, etcdv3.Config{Endpoints: []string{way.Endpoint, behind.Endpoint}, Timeout: time.Minute,
+		Serializable: true})
 	done := errors.New("done")
 	var seen []string
 	err := client.Watch(t.Context(), "/registry/", 2, time.Minute, func(_ int64, changes []etcdsplit.Change) error {
@@ -747,26 +787,29 @@ func TestWatchSeesATransactionWhole(t *testing.T) {
 	client := open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}})
 	done := errors.New("done")
 	count := map[int64]int{}
-	err := client.Watch(t.Context(), "/registry/", 1, time.Minute, func(revision int64, changes []etcdsplit.Change) error {
-		for _, c := range changes {
-			count[c.ModRevision]++
-		}
-		for r := range count {
-			if r <= revision && count[r] != len(ops) {
-				t.Errorf("%d changes of revision %d came with those up to %d, want %d", count[r], r, revision, len(ops))
+	err := client.Watch(t.Context(), "/registry/", 1, time.Minute,
+		func(revision int64, changes []etcdsplit.Change) error {
+			for _, c := range changes {
+				count[c.ModRevision]++
 			}
-		}
-		if revision == 13 {
-			return done
-		}
-		return nil
-	})
+			for r := range count {
+				if r <= revision && count[r] != len(ops) {
+					t.Errorf("%d changes of revision %d came with those up to %d, want %d", count[r], r, revision,
+						len(ops))
+				}
+			}
+			if revision == 13 {
+				return done
+			}
+			return nil
+		})
 	if !errors.Is(err, done) || len(count) != 12 {
 		t.Errorf("Watch = %v, changes of %d revisions; want 12", err, len(count))
 	}
 }
 
-// TestMain lets more tests run at a time than there are processors: what they do is wait, for elections and for timeouts.
+// TestMain lets more tests run at a time than there are processors: what they do is wait, for elections and for
+// timeouts.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "8"); err != nil {

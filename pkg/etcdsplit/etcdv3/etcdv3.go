@@ -36,8 +36,8 @@ type Config struct {
 	Username  string
 	Password  string
 
-	// Serializable reads the newest revision from the member asked, without asking the others: it works without a quorum and may
-	// be behind. Pages of a fixed revision are always read so; what they hold cannot change.
+	// Serializable reads the newest revision from the member asked, without asking the others: it works without a
+	// quorum and may be behind. Pages of a fixed revision are always read so; what they hold cannot change.
 	Serializable  bool
 	KeysPerSecond int              // 0: as fast as the server answers
 	Timeout       time.Duration    // of one request to one member; default 10 s
@@ -138,7 +138,8 @@ func tlsConfig(config Config) (*tls.Config, error) {
 // Page reads a page. It tries every member before it fails.
 func (c *Client) Page(ctx context.Context, r etcdsplit.Request) (etcdsplit.Page, error) {
 	request := &pb.RangeRequest{
-		Key: []byte(r.From), RangeEnd: []byte(r.To), Limit: int64(r.LimitKeys), Revision: r.Revision, KeysOnly: r.KeysOnly,
+		Key: []byte(r.From), RangeEnd: []byte(r.To), Limit: int64(r.LimitKeys), Revision: r.Revision,
+		KeysOnly:     r.KeysOnly,
 		Serializable: r.Revision > 0 || c.config.Serializable,
 	}
 	if r.To == "" {
@@ -157,13 +158,15 @@ func (c *Client) Page(ctx context.Context, r etcdsplit.Request) (etcdsplit.Page,
 	if err != nil {
 		return etcdsplit.Page{}, err
 	}
-	page := etcdsplit.Page{Revision: r.Revision, More: response.More, RangeKeys: response.Count, Entries: make([]etcdsplit.Entry, len(response.Kvs))}
+	page := etcdsplit.Page{Revision: r.Revision, More: response.More, RangeKeys: response.Count,
+		Entries: make([]etcdsplit.Entry, len(response.Kvs))}
 	if r.Revision == 0 {
 		page.Revision = response.Header.Revision
 	}
 	for i, kv := range response.Kvs {
 		page.Entries[i] = etcdsplit.Entry{
-			Key: kv.Key, Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease,
+			Key: kv.Key, Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+			Version: kv.Version, Lease: kv.Lease,
 		}
 	}
 	if err := c.pace(ctx, len(page.Entries)); err != nil {
@@ -186,7 +189,8 @@ func (c *Client) pace(ctx context.Context, keys int) error {
 }
 
 // try calls one member after the other until one of them answers, with growing pauses.
-func (c *Client) try(ctx context.Context, call func(context.Context, *clientv3.Client) (*pb.ResponseHeader, error)) error {
+func (c *Client) try(ctx context.Context, call func(context.Context, *clientv3.Client) (*pb.ResponseHeader,
+	error)) error {
 	if err := c.meet(ctx); err != nil {
 		return err
 	}
@@ -279,19 +283,25 @@ func (e *RefusedError) Hint() string { return hint(e.Reason) }
 
 func hint(reasons string) string {
 	for _, known := range []struct{ sign, hint string }{
-		{"signed by unknown authority", "the CA file does not belong to this etcd; on a kubeadm machine it is /etc/kubernetes/pki/etcd/ca.crt, not the cluster's ca.crt"},
+		{"signed by unknown authority", "the CA file does not belong to this etcd; on a kubeadm machine it is " +
+			"/etc/kubernetes/pki/etcd/ca.crt, not the cluster's ca.crt"},
 		{"certificate is valid for", "use a host name or address that the server's certificate names"},
-		{"relies on legacy Common Name", "the server's certificate names no host in a SAN: issue one that does, or check a snapshot instead"},
+		{"relies on legacy Common Name", "the server's certificate names no host in a SAN: issue one that does, or " +
+			"check a snapshot instead"},
 		{"certificate required", "this etcd wants a client certificate: give cert and key"},
 		{"bad certificate", "the client certificate is not signed by the CA that this etcd trusts"},
 		{"unknown certificate authority", "the client certificate is not signed by the CA that this etcd trusts"},
 		{"certificate has expired", "renew the certificate, or set the clock"},
-		{"first record does not look like a TLS handshake", "this etcd does not speak TLS: write http:// instead of https://"},
+		{"first record does not look like a TLS handshake",
+			"this etcd does not speak TLS: write http:// instead of https://"},
 		{"server preface", "this may be an etcd with TLS: write https:// instead of http://"},
 		{"not supported for learner", "this member is a learner and answers next to nothing: name members that vote"},
-		{"space exceeded", "this etcd is full and takes no writes (alarm NOSPACE): compact and defragment it or raise --quota-backend-bytes, then etcdctl alarm disarm"},
-		{"corrupt cluster", "this etcd has found its members to differ (alarm CORRUPT) and takes no writes; compare the members' files with --snapshot"},
-		{"request is too large", "raise --max-request-bytes of this etcd to that of the etcd which holds the values already"},
+		{"space exceeded", "this etcd is full and takes no writes (alarm NOSPACE): compact and defragment it or " +
+			"raise --quota-backend-bytes, then etcdctl alarm disarm"},
+		{"corrupt cluster", "this etcd has found its members to differ (alarm CORRUPT) and takes no writes; compare " +
+			"the members' files with --snapshot"},
+		{"request is too large", "raise --max-request-bytes of this etcd to that of the etcd which holds the values " +
+			"already"},
 		{"too many operations", "raise --max-txn-ops of this etcd to its default, 128, or more"},
 		{"user name is empty", "this etcd wants a user and a password"},
 		{"authentication failed", "the user or the password is wrong"},
@@ -340,7 +350,8 @@ func finalError(err error) error {
 		return &RefusedError{Reason: plainReason(err)}
 	}
 	switch status.Code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Internal, codes.Unknown, codes.Aborted, codes.ResourceExhausted, codes.Canceled:
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Internal, codes.Unknown, codes.Aborted,
+		codes.ResourceExhausted, codes.Canceled:
 		return nil
 	case codes.OutOfRange: // a member that lags behind does not have the revision yet
 		return nil
@@ -357,7 +368,8 @@ func plainReason(err error) string {
 	if s, ok := status.FromError(err); ok {
 		text = s.Message()
 	}
-	for _, wrapper := range []string{"connection error: desc = ", "transport: authentication handshake failed: ", "transport: Error while dialing: "} {
+	for _, wrapper := range []string{"connection error: desc = ", "transport: authentication handshake failed: ",
+		"transport: Error while dialing: "} {
 		if i := strings.Index(text, wrapper); i >= 0 {
 			text = text[i+len(wrapper):]
 		}

@@ -99,7 +99,10 @@ func TestPageRefusesMoreThanItTakesIn(t *testing.T) {
 		t.Fatalf("Page of 20 MiB = %v, want %v", err, etcdsplit.ErrPageTooLarge)
 	}
 	n := 0
-	err := etcdsplit.Pages(t.Context(), client, all, etcdsplit.Limits{}, func(p etcdsplit.Page) error { n += len(p.Entries); return nil })
+	err := etcdsplit.Pages(t.Context(), client, all, etcdsplit.Limits{}, func(p etcdsplit.Page) error {
+		n += len(p.Entries)
+		return nil
+	})
 	if err != nil || n != 20 {
 		t.Errorf("Pages read %d of 20 values of 1 MiB: %v", n, err)
 	}
@@ -121,7 +124,8 @@ func TestPageGoesOnWithAnotherMember(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(said) != 2 || !strings.Contains(said[0], "connection refused") || !strings.Contains(said[1], "going on with "+server.Endpoint) {
+	if len(said) != 2 || !strings.Contains(said[0], "connection refused") ||
+		!strings.Contains(said[1], "going on with "+server.Endpoint) {
 		t.Errorf("failovers = %q, want both to be told", said)
 	}
 }
@@ -152,7 +156,8 @@ func TestPageWithTLS(t *testing.T) {
 	server := etcdtest.StartTLS(t)
 	server.Put(t, podKeys(3))
 	pki := server.PKI
-	good := etcdv3.Config{Endpoints: []string{server.Endpoint}, CAFile: pki.CA, CertFile: pki.Cert, KeyFile: pki.Key, Timeout: 2 * time.Second}
+	good := etcdv3.Config{Endpoints: []string{server.Endpoint}, CAFile: pki.CA, CertFile: pki.Cert, KeyFile: pki.Key,
+		Timeout: 2 * time.Second}
 	page, err := open(t, good).Page(t.Context(), all)
 	if err != nil || len(page.Entries) != 3 {
 		t.Fatalf("Page = %d entries, %v; want 3", len(page.Entries), err)
@@ -161,10 +166,18 @@ func TestPageWithTLS(t *testing.T) {
 		change     func(*etcdv3.Config)
 		says, hint string
 	}{
-		"wrong CA":       {func(c *etcdv3.Config) { c.CAFile = pki.OtherCA }, "unknown authority", "the CA file does not belong to this etcd"},
-		"no certificate": {func(c *etcdv3.Config) { c.CertFile, c.KeyFile = "", "" }, "certificate required", "wants a client certificate"},
-		"no TLS":         {func(c *etcdv3.Config) { c.Endpoints = []string{strings.Replace(server.Endpoint, "https", "http", 1)} }, "no member answered", "https://"},
-		"nobody there":   {func(c *etcdv3.Config) { c.Endpoints = []string{"https://" + closedPort(t)} }, "connection refused", "nothing listens there"},
+		"wrong CA": {func(c *etcdv3.Config) {
+			c.CAFile = pki.OtherCA
+		}, "unknown authority", "the CA file does not belong to this etcd"},
+		"no certificate": {func(c *etcdv3.Config) {
+			c.CertFile, c.KeyFile = "", ""
+		}, "certificate required", "wants a client certificate"},
+		"no TLS": {func(c *etcdv3.Config) {
+			c.Endpoints = []string{strings.Replace(server.Endpoint, "https", "http", 1)}
+		}, "no member answered", "https://"},
+		"nobody there": {func(c *etcdv3.Config) {
+			c.Endpoints = []string{"https://" + closedPort(t)}
+		}, "connection refused", "nothing listens there"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := good
@@ -188,7 +201,8 @@ func TestCertificateIsReadForEveryConnection(t *testing.T) {
 	server.Put(t, podKeys(3))
 	way := etcdtest.NewProxy(t, server.Endpoint)
 	dir := t.TempDir()
-	config := etcdv3.Config{Endpoints: []string{way.Endpoint}, CAFile: server.PKI.CA, CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Timeout: 5 * time.Second}
+	config := etcdv3.Config{Endpoints: []string{way.Endpoint}, CAFile: server.PKI.CA,
+		CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), Timeout: 5 * time.Second}
 	replace := func(pki etcdtest.PKI) {
 		t.Helper()
 		for from, to := range map[string]string{pki.Cert: config.CertFile, pki.Key: config.KeyFile} {
@@ -210,7 +224,8 @@ func TestCertificateIsReadForEveryConnection(t *testing.T) {
 	}
 	replace(etcdtest.NewPKI(t)) // of another CA
 	var unreachable *etcdv3.UnreachableError
-	if _, err := client.Page(t.Context(), all); !errors.As(err, &unreachable) || !strings.Contains(unreachable.Hint(), "not signed by the CA that this etcd trusts") {
+	if _, err := client.Page(t.Context(), all); !errors.As(err, &unreachable) ||
+		!strings.Contains(unreachable.Hint(), "not signed by the CA that this etcd trusts") {
 		t.Errorf("Page with a certificate of another CA = %v", err)
 	}
 	replace(server.PKI)
@@ -222,7 +237,8 @@ func TestCertificateIsReadForEveryConnection(t *testing.T) {
 	}
 	way.Cut()
 	way.Mend(t)
-	if _, err := client.Page(t.Context(), all); err == nil || !strings.Contains(err.Error(), "reading the client certificate "+config.CertFile) {
+	if _, err := client.Page(t.Context(), all); err == nil ||
+		!strings.Contains(err.Error(), "reading the client certificate "+config.CertFile) {
 		t.Errorf("Page without the file of the key = %v", err)
 	}
 }
@@ -233,18 +249,21 @@ func TestPageWithUserAndPassword(t *testing.T) {
 	c, ctx := server.Client(t), t.Context()
 	for _, err := range []error{
 		second(c.UserAdd(ctx, "root", "secret")), second(c.UserGrantRole(ctx, "root", "root")),
-		second(c.RoleAdd(ctx, "nothing")), second(c.UserAdd(ctx, "nobody", "secret")), second(c.UserGrantRole(ctx, "nobody", "nothing")),
+		second(c.RoleAdd(ctx, "nothing")), second(c.UserAdd(ctx, "nobody", "secret")),
+		second(c.UserGrantRole(ctx, "nobody", "nothing")),
 		second(c.AuthEnable(ctx)),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	config := etcdv3.Config{Endpoints: []string{server.Endpoint}, Username: "root", Password: "secret", Timeout: 2 * time.Second}
+	config := etcdv3.Config{Endpoints: []string{server.Endpoint}, Username: "root", Password: "secret",
+		Timeout: 2 * time.Second}
 	if page, err := open(t, config).Page(ctx, all); err != nil || len(page.Entries) != 3 {
 		t.Errorf("Page as root = %d entries, %v; want 3", len(page.Entries), err)
 	}
-	for name, says := range map[string]string{"nobody": "permission denied", "": "user name is empty", "stranger": "authentication failed"} {
+	for name, says := range map[string]string{"nobody": "permission denied", "": "user name is empty",
+		"stranger": "authentication failed"} {
 		config.Username = name
 		_, err := open(t, config).Page(ctx, all)
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
@@ -259,10 +278,14 @@ func TestPageKeepsTheRate(t *testing.T) {
 	server := etcdtest.Start(t)
 	server.Put(t, podKeys(300))
 	client := open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}, KeysPerSecond: 50})
-	ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond) // the second page is too late, which is known at once
+	// the second page is too late, which is known at once
+	ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
 	defer cancel()
 	n := 0
-	err := etcdsplit.Pages(ctx, client, all, etcdsplit.Limits{Keys: 50}, func(p etcdsplit.Page) error { n += len(p.Entries); return nil })
+	err := etcdsplit.Pages(ctx, client, all, etcdsplit.Limits{Keys: 50}, func(p etcdsplit.Page) error {
+		n += len(p.Entries)
+		return nil
+	})
 	if err == nil || n != 50 {
 		t.Fatalf("read %d of 300 keys at 50 a second: %v; want 50 and no more", n, err)
 	}
@@ -304,12 +327,13 @@ func TestLivePagesMatchABareClient(t *testing.T) {
 		want = append(want, string(kv.Key))
 	}
 	client := open(t, etcdv3.Config{Endpoints: []string{server.Endpoint}})
-	err = etcdsplit.Pages(t.Context(), client, etcdsplit.Request{From: "\x00", LimitKeys: 1}, etcdsplit.Limits{Keys: 7}, func(p etcdsplit.Page) error {
-		for _, e := range p.Entries {
-			got = append(got, string(e.Key))
-		}
-		return nil
-	})
+	err = etcdsplit.Pages(t.Context(), client, etcdsplit.Request{From: "\x00", LimitKeys: 1}, etcdsplit.Limits{Keys: 7},
+		func(p etcdsplit.Page) error {
+			for _, e := range p.Entries {
+				got = append(got, string(e.Key))
+			}
+			return nil
+		})
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("Pages = %q, %v; want %q", got, err, want)
 	}

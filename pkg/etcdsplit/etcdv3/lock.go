@@ -15,8 +15,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move"
 )
 
-// lock is a key that is there only while the process that put it lives. What is written with it as a guard is written by that
-// process alone: when another one takes the lock over, or its lease has ended, its revision is another.
+// lock is a key that is there only while the process that put it lives. What is written with it as a guard is written
+// by that process alone: when another one takes the lock over, or its lease has ended, its revision is another.
 type lock struct {
 	key      string
 	revision int64
@@ -29,10 +29,10 @@ const (
 	releaseLimit = 3 * time.Second
 )
 
-// Lock puts the lock under the key, and keeps it there until it is released, ctx ends, or the process ends. A lock of the same
-// run for the same store is taken over.
-// Errors: *move.LockedError when it is another's; move.ErrFull.
-func (w *Writer) Lock(ctx context.Context, key string, owner move.Owner) (release func(context.Context) error, err error) {
+// Lock puts the lock under the key, and keeps it there until it is released, ctx ends, or the process ends. A lock of
+// the same run for the same store is taken over. Errors: *move.LockedError when it is another's; move.ErrFull.
+func (w *Writer) Lock(ctx context.Context, key string, owner move.Owner) (release func(context.Context) error,
+	err error) {
 	value, err := json.Marshal(owner)
 	if err != nil {
 		return nil, err

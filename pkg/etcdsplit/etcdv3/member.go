@@ -46,8 +46,9 @@ func (m *member) connect(ctx context.Context) (*clientv3.Client, error) {
 		Context: dialing, Endpoints: []string{m.endpoint}, Username: m.config.Username, Password: m.config.Password,
 		DialTimeout:        m.config.Timeout,
 		MaxCallSendMsgSize: math.MaxInt32, // the server says what is too large
-		MaxUnaryRetries:    2,             // the second with another token; beyond that this package retries, so that it can say why
-		Logger:             zap.NewNop(),
+		// the second with another token; beyond that this package retries, so that it can say why
+		MaxUnaryRetries: 2,
+		Logger:          zap.NewNop(),
 	}
 	if strings.HasPrefix(m.endpoint, "https://") {
 		config.TLS = *m.tls
@@ -68,10 +69,11 @@ func (m *member) connect(ctx context.Context) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// call makes one request. When the member is silent for as long as that may take, the connection is given up, and the next
-// use makes another one: one that is lost need not break by itself for a quarter of an hour, and one that could not be made is
-// not tried again for minutes. Pings would tell as well, but early servers hang up on who sends them.
-func (m *member) call(ctx context.Context, request func(context.Context, *clientv3.Client) (*pb.ResponseHeader, error)) (*pb.ResponseHeader, error) {
+// call makes one request. When the member is silent for as long as that may take, the connection is given up, and the
+// next use makes another one: one that is lost need not break by itself for a quarter of an hour, and one that could
+// not be made is not tried again for minutes. Pings would tell as well, but early servers hang up on who sends them.
+func (m *member) call(ctx context.Context, request func(context.Context, *clientv3.Client) (*pb.ResponseHeader,
+	error)) (*pb.ResponseHeader, error) {
 	client, err := m.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -95,12 +97,12 @@ func (m *member) call(ctx context.Context, request func(context.Context, *client
 	return header, err
 }
 
-// moreTokens is how often a request is made again whose token is refused. The client gets a new one for each, but shares it
-// with the requests beside: one of them may have put an older token in its place.
+// moreTokens is how often a request is made again whose token is refused. The client gets a new one for each, but
+// shares it with the requests beside: one of them may have put an older token in its place.
 const moreTokens = 4
 
-// tokenForgotten reports whether a member refused a token, which says nothing against the member: nothing was done, and with
-// another token it will be.
+// tokenForgotten reports whether a member refused a token, which says nothing against the member: nothing was done, and
+// with another token it will be.
 func tokenForgotten(config *Config, err error) bool {
 	switch rpctypes.Error(err) {
 	case rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision:
@@ -161,8 +163,8 @@ func (c *Client) tell(note string) {
 	c.notes = append(c.notes, note)
 }
 
-// Notes takes what happened since the last time: each member that was left and why, and what a reader should know about a
-// store that was read without a quorum.
+// Notes takes what happened since the last time: each member that was left and why, and what a reader should know about
+// a store that was read without a quorum.
 func (c *Client) Notes() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +173,8 @@ func (c *Client) Notes() []string {
 		notes = append(notes, fmt.Sprintf("members were left %d more times", c.untold))
 	}
 	if c.config.Serializable && c.cluster != 0 {
-		notes = append(notes, fmt.Sprintf("read as %s knows it, without asking the others: newer changes may be missing", c.members[c.current].endpoint))
+		notes = append(notes, fmt.Sprintf("read as %s knows it, without asking the others: newer changes may be "+
+			"missing", c.members[c.current].endpoint))
 	}
 	c.notes, c.untold = nil, 0
 	return notes
@@ -185,9 +188,11 @@ type OtherClusterError struct {
 
 func (e *OtherClusterError) Error() string {
 	if e.Endpoint == e.Known {
-		return fmt.Sprintf("%s was a member of the etcd cluster %x and is now one of %x: the store was replaced", e.Endpoint, e.KnownClusterID, e.ClusterID)
+		return fmt.Sprintf("%s was a member of the etcd cluster %x and is now one of %x: the store was replaced",
+			e.Endpoint, e.KnownClusterID, e.ClusterID)
 	}
-	return fmt.Sprintf("%s is a member of the etcd cluster %x, and %s of %x: they are two stores", e.Known, e.KnownClusterID, e.Endpoint, e.ClusterID)
+	return fmt.Sprintf("%s is a member of the etcd cluster %x, and %s of %x: they are two stores", e.Known,
+		e.KnownClusterID, e.Endpoint, e.ClusterID)
 }
 
 // Hint says what to do about it.
@@ -210,8 +215,8 @@ func (c *Client) sameCluster(endpoint string, header *pb.ResponseHeader) error {
 	return &OtherClusterError{Endpoint: endpoint, Known: c.known, ClusterID: id, KnownClusterID: c.cluster}
 }
 
-// Forget makes the client take whatever etcd answers next for the store, as in the beginning: one that was replaced is not
-// refused any more.
+// Forget makes the client take whatever etcd answers next for the store, as in the beginning: one that was replaced is
+// not refused any more.
 func (c *Client) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,7 +226,8 @@ func (c *Client) Forget() {
 // unknownLeader stands for the leader where it may not be asked for.
 const unknownLeader = math.MaxUint64
 
-// greeting bounds how long the members are waited for that do not say who they are. What they answer later is looked at.
+// greeting bounds how long the members are waited for that do not say who they are. What they answer later is looked
+// at.
 const greeting = 3 * time.Second
 
 // memberStatus is what a member says about itself.
@@ -240,12 +246,14 @@ func (c *Client) statuses(ctx context.Context) []memberStatus {
 	for i, m := range c.members {
 		result[i].endpoint = m.endpoint
 		group.Go(func() {
-			_, result[i].err = m.call(ctx, func(ctx context.Context, client *clientv3.Client) (*pb.ResponseHeader, error) {
+			_, result[i].err = m.call(ctx, func(ctx context.Context, client *clientv3.Client) (*pb.ResponseHeader,
+				error) {
 				conn := client.ActiveConnection()
 				answer, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{})
 				if status.Code(err) == codes.PermissionDenied && c.config.Username != "" {
 					var known *pb.AuthenticateResponse
-					known, err = pb.NewAuthClient(conn).Authenticate(ctx, &pb.AuthenticateRequest{Name: c.config.Username, Password: c.config.Password})
+					known, err = pb.NewAuthClient(conn).Authenticate(
+						ctx, &pb.AuthenticateRequest{Name: c.config.Username, Password: c.config.Password})
 					answer = &pb.StatusResponse{Header: known.GetHeader(), Leader: unknownLeader}
 				} else if err != nil && finalError(err) != nil { // it is there, and does not say who it is
 					answer, err = &pb.StatusResponse{Leader: unknownLeader}, nil
@@ -265,11 +273,12 @@ func (c *Client) statuses(ctx context.Context) []memberStatus {
 // alarms of an etcd that a reader should know about. Servers name them since 3.4.
 var alarms = []struct{ name, means string }{
 	{"NOSPACE", "this etcd is full (alarm NOSPACE): nothing can be written"},
-	{"CORRUPT", "this etcd has found its members to differ (alarm CORRUPT): what one of them holds need not be what another does"},
+	{"CORRUPT", "this etcd has found its members to differ (alarm CORRUPT): what one of them holds need not be what " +
+		"another does"},
 }
 
-// meet asks the members once who they are, so that endpoints of two stores are noticed before anything is read, and begins
-// with one that answers.
+// meet asks the members once who they are, so that endpoints of two stores are noticed before anything is read, and
+// begins with one that answers.
 func (c *Client) meet(ctx context.Context) error {
 	c.meeting.Lock()
 	defer c.meeting.Unlock()
@@ -300,7 +309,9 @@ func (c *Client) meet(ctx context.Context) error {
 	c.met = true
 	for _, alarm := range alarms {
 		if slices.ContainsFunc(statuses, func(s memberStatus) bool {
-			return slices.ContainsFunc(s.answer.GetErrors(), func(e string) bool { return strings.Contains(e, alarm.name) })
+			return slices.ContainsFunc(s.answer.GetErrors(), func(e string) bool {
+				return strings.Contains(e, alarm.name)
+			})
 		}) {
 			c.tell(alarm.means)
 		}
@@ -310,17 +321,18 @@ func (c *Client) meet(ctx context.Context) error {
 		if err := statuses[c.current].err; err != nil {
 			reason = plainReason(err)
 		}
-		c.tell(fmt.Sprintf("%s: %s; going on with %s", c.members[c.current].endpoint, reason, c.members[c.current+1].endpoint))
+		c.tell(fmt.Sprintf("%s: %s; going on with %s", c.members[c.current].endpoint, reason,
+			c.members[c.current+1].endpoint))
 	}
 	return nil
 }
 
-// Same reports whether another client reads the same store, by whatever address: the ids of an etcd say so, or of a copy
-// of it, and what both hold below the prefix.
-// Errors: one of them does not answer.
+// Same reports whether another client reads the same store, by whatever address: the ids of an etcd say so, or of a
+// copy of it, and what both hold below the prefix. Errors: one of them does not answer.
 func (c *Client) Same(ctx context.Context, other *Client, prefix string) (bool, error) {
 	sample := func(c *Client, revision int64) (etcdsplit.Page, error) {
-		return c.Page(ctx, etcdsplit.Request{From: prefix, To: clientv3.GetPrefixRangeEnd(prefix), Revision: revision, LimitKeys: 1, KeysOnly: true})
+		return c.Page(ctx, etcdsplit.Request{From: prefix, To: clientv3.GetPrefixRangeEnd(prefix), Revision: revision,
+			LimitKeys: 1, KeysOnly: true})
 	}
 	mine, err := sample(c, 0)
 	if err != nil {
@@ -347,5 +359,6 @@ func (c *Client) Same(ctx context.Context, other *Client, prefix string) (bool, 
 		return false, err
 	}
 	return theirs.RangeKeys == mine.RangeKeys && len(theirs.Entries) == 1 &&
-		string(theirs.Entries[0].Key) == string(mine.Entries[0].Key) && theirs.Entries[0].ModRevision == mine.Entries[0].ModRevision, nil
+		string(theirs.Entries[0].Key) == string(mine.Entries[0].Key) &&
+		theirs.Entries[0].ModRevision == mine.Entries[0].ModRevision, nil
 }

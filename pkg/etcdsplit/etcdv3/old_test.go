@@ -17,8 +17,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
 )
 
-// TestEtcdOfAnotherRelease reads, watches and writes with the etcd program that FUSIONCTL_TEST_ETCD names: old clusters run old
-// ones. It was run with 3.1.20, 3.2.13, 3.3.10 and 3.5.17.
+// TestEtcdOfAnotherRelease reads, watches and writes with the etcd program that FUSIONCTL_TEST_ETCD names: old clusters
+// run old ones. It was run with 3.1.20, 3.2.13, 3.3.10 and 3.5.17.
 func TestEtcdOfAnotherRelease(t *testing.T) {
 	program := os.Getenv("FUSIONCTL_TEST_ETCD")
 	if program == "" {
@@ -26,7 +26,8 @@ func TestEtcdOfAnotherRelease(t *testing.T) {
 	}
 	t.Parallel()
 	client, peer := "http://"+etcdtest.FreeAddress(t), "http://"+etcdtest.FreeAddress(t)
-	cmd := exec.CommandContext(t.Context(), program, "--data-dir", t.TempDir(), "--listen-client-urls", client, "--advertise-client-urls", client,
+	cmd := exec.CommandContext(t.Context(), program, "--data-dir", t.TempDir(), "--listen-client-urls", client,
+		"--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
 	var log strings.Builder
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -40,7 +41,8 @@ func TestEtcdOfAnotherRelease(t *testing.T) {
 			t.Log(log.String())
 		}
 	})
-	bare, err := clientv3.New(clientv3.Config{Endpoints: []string{client}, Logger: zap.NewNop(), DialTimeout: 10 * time.Second})
+	bare, err := clientv3.New(
+		clientv3.Config{Endpoints: []string{client}, Logger: zap.NewNop(), DialTimeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,23 +74,24 @@ func TestEtcdOfAnotherRelease(t *testing.T) {
 	if err := put("/registry/n", "0"); err != nil {
 		t.Fatal(err)
 	}
-	err = watching.Watch(t.Context(), "/registry/", report.Stores[0].Revision+1, time.Minute, func(_ int64, changes []etcdsplit.Change) error {
-		for _, c := range changes {
-			if string(c.Value) != fmt.Sprint(n) {
-				return fmt.Errorf("change %d is %q", n, c.Value)
+	err = watching.Watch(t.Context(), "/registry/", report.Stores[0].Revision+1, time.Minute,
+		func(_ int64, changes []etcdsplit.Change) error {
+			for _, c := range changes {
+				if string(c.Value) != fmt.Sprint(n) {
+					return fmt.Errorf("change %d is %q", n, c.Value)
+				}
+				switch n++; n {
+				case 20:
+					first.Cut()
+				case 40:
+					return done
+				}
+				if err := put("/registry/n", fmt.Sprint(n)); err != nil {
+					return err
+				}
 			}
-			switch n++; n {
-			case 20:
-				first.Cut()
-			case 40:
-				return done
-			}
-			if err := put("/registry/n", fmt.Sprint(n)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+			return nil
+		})
 	if !errors.Is(err, done) {
 		t.Errorf("Watch = %v after %d changes, want 40", err, n)
 	}
@@ -99,7 +102,9 @@ func TestEtcdOfAnotherRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = watching.Watch(t.Context(), "/registry/", 3, time.Minute, func(int64, []etcdsplit.Change) error { return nil })
+	err = watching.Watch(t.Context(), "/registry/", 3, time.Minute, func(int64, []etcdsplit.Change) error {
+		return nil
+	})
 	if !errors.Is(err, etcdsplit.ErrCompacted) {
 		t.Errorf("Watch of what is compacted = %v, want %v", err, etcdsplit.ErrCompacted)
 	}
@@ -127,7 +132,9 @@ func TestEtcdOfAnotherRelease(t *testing.T) {
 		t.Errorf("as reader: %d keys, incomplete %q", report.Stores[0].Keys, report.Incomplete)
 	}
 	wantNote(t, report, `keys outside "/registry/" are not counted`)
-	if err := open(t, config).Watch(t.Context(), "/elsewhere", 0, time.Minute, func(int64, []etcdsplit.Change) error { return nil }); !errors.Is(err, etcdsplit.ErrDenied) {
+	if err := open(t, config).Watch(t.Context(), "/elsewhere", 0, time.Minute, func(int64, []etcdsplit.Change) error {
+		return nil
+	}); !errors.Is(err, etcdsplit.ErrDenied) {
 		t.Errorf("Watch of what may not be read = %v, want %v", err, etcdsplit.ErrDenied)
 	}
 }

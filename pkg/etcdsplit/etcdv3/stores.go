@@ -54,7 +54,8 @@ func OneEtcd(ctx context.Context, stores []Store, prefix string) (string, error)
 				return "", fmt.Errorf("stores %s and %s: %w", a.Name, b.Name, err)
 			}
 			if same {
-				return fmt.Sprintf("stores %s and %s are one and the same etcd: give each its own endpoints", a.Name, b.Name), nil
+				return fmt.Sprintf("stores %s and %s are one and the same etcd: give each its own endpoints", a.Name,
+					b.Name), nil
 			}
 		}
 	}

@@ -16,21 +16,25 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 )
 
-// ErrReplaced says that a store is another one than before: another etcd answers, or its newest revision is older than one
-// that was seen. It was restored from a backup, and what was known about it is void.
+// ErrReplaced says that a store is another one than before: another etcd answers, or its newest revision is older than
+// one that was seen. It was restored from a backup, and what was known about it is void.
 var ErrReplaced = errors.New("the store was replaced")
 
-// Watch calls seen with the changes of every revision from the given one on, to keys with the prefix, in order, and with no
-// changes when the store reports that there were none up to a revision. It goes on with another member when one fails, and
-// returns only an error: ctx's; ErrCompacted, wrapped, when changes are gone that were not seen yet; ErrReplaced, wrapped;
-// seen's own; or, after patience without an answer of any member, the last of theirs.
+// Watch calls seen with the changes of every revision from the given one on, to keys with the prefix, in order, and
+// with no changes when the store reports that there were none up to a revision. It goes on with another member when one
+// fails, and returns only an error: ctx's; ErrCompacted, wrapped, when changes are gone that were not seen yet;
+// ErrReplaced, wrapped; seen's own; or, after patience without an answer of any member, the last of theirs.
 //
-// Memory is bounded whatever the store is told and however long seen takes: what was not asked for yet stays with the server.
-func (c *Client) Watch(ctx context.Context, prefix string, from int64, patience time.Duration, seen func(revision int64, changes []etcdsplit.Change) error) error {
+// Memory is bounded whatever the store is told and however long seen takes: what was not asked for yet stays with the
+// server.
+func (c *Client) Watch(ctx context.Context, prefix string, from int64, patience time.Duration,
+	seen func(revision int64, changes []etcdsplit.Change) error) error {
 	lost := time.Now()
 	for attempt := 0; ; attempt++ {
 		start, stood := time.Now(), false
-		err := c.watchMember(ctx, prefix, from, func() { stood = true }, func(revision int64, changes []etcdsplit.Change) error {
+		err := c.watchMember(ctx, prefix, from, func() {
+			stood = true
+		}, func(revision int64, changes []etcdsplit.Change) error {
 			from = revision + 1
 			return seen(revision, changes)
 		})
@@ -64,15 +68,16 @@ func (e *stopError) Error() string { return e.err.Error() }
 
 const (
 	probeEvery = 5 * time.Second
-	// A watch on which nothing comes may be one to which nothing happens. Every server says so after 10 minutes, and those
-	// since 3.3 when they are asked.
+	// A watch on which nothing comes may be one to which nothing happens. Every server says so after 10 minutes, and
+	// those since 3.3 when they are asked.
 	askProgress   = time.Minute
 	silence       = 12 * time.Minute
 	silenceIfAsks = 3 * askProgress // of a server that answers when it is asked
 )
 
 // watchMember watches one member until it fails. It calls there when the watch stands.
-func (c *Client) watchMember(parent context.Context, prefix string, from int64, there func(), seen func(int64, []etcdsplit.Change) error) error {
+func (c *Client) watchMember(parent context.Context, prefix string, from int64, there func(),
+	seen func(int64, []etcdsplit.Change) error) error {
 	if err := c.meet(parent); err != nil {
 		return replaced(err)
 	}
@@ -89,7 +94,8 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 	if !c.config.Serializable {
 		ctx = clientv3.WithRequireLeader(ctx)
 	}
-	// A watch on a member that is gone waits for it for ever, so ask first whether it is there, and then again and again.
+	// A watch on a member that is gone waits for it for ever, so ask first whether it is there, and then again and
+	// again.
 	head, err := c.probe(ctx, m, prefix, true)
 	if err == nil {
 		err = c.sameCluster(m.endpoint, head)
@@ -99,7 +105,8 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 		if head.GetRevision() < from-1 { // it lags behind the member that was watched before, or the store went back
 			head, err = c.caughtUp(ctx, m, prefix, from-1)
 			if err == nil && head.GetRevision() < from-1 {
-				return fmt.Errorf("%s: its newest revision is %d, and %d was seen: %w", m.endpoint, head.GetRevision(), from-1, ErrReplaced)
+				return fmt.Errorf("%s: its newest revision is %d, and %d was seen: %w", m.endpoint, head.GetRevision(),
+					from-1, ErrReplaced)
 			}
 		}
 	}
@@ -123,7 +130,8 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 		}
 	}()
 	stream, err := openWatch(ctx, cancel, client, c.config.Timeout, &pb.WatchCreateRequest{
-		Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)), StartRevision: from, ProgressNotify: true, Fragment: true,
+		Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)), StartRevision: from,
+		ProgressNotify: true, Fragment: true,
 	})
 	if err != nil {
 		return fail(err)
@@ -164,8 +172,9 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 				return fail(errors.New("it ends the watch: " + r.CancelReason))
 			}
 			there()
-			// Asked for progress, servers before 3.4.25 and 3.5.8 tell a revision whose changes may still be on their way. That
-			// the watch is alive is all that such an answer is taken for; what a server tells of its own accord can be trusted.
+			// Asked for progress, servers before 3.4.25 and 3.5.8 tell a revision whose changes may still be on their
+			// way. That the watch is alive is all that such an answer is taken for; what a server tells of its own
+			// accord can be trusted.
 			asked := r.WatchId < 0
 			if asked {
 				limit = silenceIfAsks
@@ -194,7 +203,8 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 		case err := <-ended:
 			return fail(err)
 		case <-ask.C:
-			request := &pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}
+			request := &pb.WatchRequest{
+				RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}}
 			if err := stream.Send(request); err != nil && ctx.Err() == nil {
 				return fail(err)
 			}
@@ -215,9 +225,10 @@ func replaced(err error) error {
 	return err
 }
 
-// openWatch opens a stream of its own. The client's own watcher would take in whatever comes, however much, and open a watch
-// again that ends without a word.
-func openWatch(ctx context.Context, cancel func(), client *clientv3.Client, timeout time.Duration, request *pb.WatchCreateRequest) (pb.Watch_WatchClient, error) {
+// openWatch opens a stream of its own. The client's own watcher would take in whatever comes, however much, and open a
+// watch again that ends without a word.
+func openWatch(ctx context.Context, cancel func(), client *clientv3.Client, timeout time.Duration,
+	request *pb.WatchCreateRequest) (pb.Watch_WatchClient, error) {
 	hanging := time.AfterFunc(timeout, cancel)
 	stream, err := pb.NewWatchClient(client.ActiveConnection()).Watch(ctx, grpc.MaxCallRecvMsgSize(math.MaxInt32))
 	if err == nil {
@@ -232,18 +243,20 @@ func openWatch(ctx context.Context, cancel func(), client *clientv3.Client, time
 // probe asks a member for a key, any key, and returns what it says about itself.
 func (c *Client) probe(ctx context.Context, m *member, key string, serializable bool) (*pb.ResponseHeader, error) {
 	return m.call(ctx, func(ctx context.Context, client *clientv3.Client) (*pb.ResponseHeader, error) {
-		response, err := pb.NewKVClient(client.ActiveConnection()).Range(ctx, &pb.RangeRequest{Key: []byte(key), KeysOnly: true, Serializable: serializable})
+		response, err := pb.NewKVClient(client.ActiveConnection()).
+			Range(ctx, &pb.RangeRequest{Key: []byte(key), KeysOnly: true, Serializable: serializable})
 		return response.GetHeader(), err
 	})
 }
 
-// caughtUp asks a member for its newest revision once it had the time to get the one given. The others are not asked in a
-// serializable client, so it waits; else the member itself waits for what they have.
+// caughtUp asks a member for its newest revision once it had the time to get the one given. The others are not asked in
+// a serializable client, so it waits; else the member itself waits for what they have.
 func (c *Client) caughtUp(ctx context.Context, m *member, prefix string, revision int64) (*pb.ResponseHeader, error) {
 	began := time.Now()
 	for n := 0; ; n++ {
 		head, err := c.probe(ctx, m, prefix, c.config.Serializable)
-		if err != nil || head.GetRevision() >= revision || !c.config.Serializable || time.Since(began) > c.config.Timeout {
+		if err != nil || head.GetRevision() >= revision || !c.config.Serializable ||
+			time.Since(began) > c.config.Timeout {
 			return head, err
 		}
 		if err := pause(ctx, n); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move"
 )
 
-// Writer is a store that keys may be moved from and to. It is a type of its own so that a verb which only reads cannot write.
-// Nothing but Lock's own renewal runs at the same time as another call.
+// Writer is a store that keys may be moved from and to. It is a type of its own so that a verb which only reads cannot
+// write. Nothing but Lock's own renewal runs at the same time as another call.
 type Writer struct {
 	*Client
 	lock *lock // nil: not locked
@@ -53,11 +53,12 @@ func (w *Writer) Read(ctx context.Context, keys []string) ([]*etcdsplit.Entry, e
 }
 
 func entryOf(kv *mvccpb.KeyValue) *etcdsplit.Entry {
-	return &etcdsplit.Entry{Key: kv.Key, Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease}
+	return &etcdsplit.Entry{Key: kv.Key, Value: kv.Value, CreateRevision: kv.CreateRevision,
+		ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease}
 }
 
-// Create puts the entries with their leases, all of them, or none when one of the keys exists already. When the answer to a
-// transaction that was done is lost and it is tried again, the second answer is "exists".
+// Create puts the entries with their leases, all of them, or none when one of the keys exists already. When the answer
+// to a transaction that was done is lost and it is tried again, the second answer is "exists".
 func (w *Writer) Create(ctx context.Context, entries []etcdsplit.Entry) (bool, error) {
 	guards, ops := make([]clientv3.Cmp, len(entries)), make([]clientv3.Op, len(entries))
 	for i, e := range entries {
@@ -94,7 +95,8 @@ func (w *Writer) guarded(ctx context.Context, guards []clientv3.Cmp, ops []clien
 	return false, nil
 }
 
-func (w *Writer) commit(ctx context.Context, guards []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
+func (w *Writer) commit(ctx context.Context, guards []clientv3.Cmp, then, otherwise []clientv3.Op) (
+	*clientv3.TxnResponse, error) {
 	if err := w.pace(ctx, len(then)); err != nil {
 		return nil, err
 	}
@@ -132,7 +134,8 @@ func (w *Writer) Grant(ctx context.Context, lease, seconds int64) error {
 // grant lets the server choose the id when lease is 0.
 func (w *Writer) grant(ctx context.Context, lease, seconds int64) (int64, error) {
 	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
-		response, err := pb.NewLeaseClient(m.ActiveConnection()).LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: lease, TTL: seconds})
+		response, err := pb.NewLeaseClient(m.ActiveConnection()).
+			LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: lease, TTL: seconds})
 		if rpctypes.Error(err) == rpctypes.ErrLeaseExist {
 			return nil, nil
 		}
@@ -151,7 +154,8 @@ func (w *Writer) grant(ctx context.Context, lease, seconds int64) (int64, error)
 func (w *Writer) TimeToLive(ctx context.Context, lease int64) (int64, error) {
 	var seconds int64
 	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
-		response, err := pb.NewLeaseClient(m.ActiveConnection()).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: lease})
+		response, err := pb.NewLeaseClient(m.ActiveConnection()).LeaseTimeToLive(
+			ctx, &pb.LeaseTimeToLiveRequest{ID: lease})
 		if err == nil {
 			seconds = response.TTL
 		}

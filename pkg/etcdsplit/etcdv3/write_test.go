@@ -37,18 +37,22 @@ func TestWriterGuardsWhatItWrites(t *testing.T) {
 	if ttl, err := w.TimeToLive(ctx, 12345); err != nil || ttl > 0 {
 		t.Errorf("TimeToLive of no lease = %d, %v; want at most 0", ttl, err)
 	}
-	entries := []etcdsplit.Entry{{Key: []byte("/a"), Value: []byte("1")}, {Key: []byte("/b"), Value: []byte("2"), Lease: lease}}
+	entries := []etcdsplit.Entry{{Key: []byte("/a"), Value: []byte("1")},
+		{Key: []byte("/b"), Value: []byte("2"), Lease: lease}}
 	if created, err := w.Create(ctx, entries); err != nil || !created {
 		t.Fatalf("Create = %v, %v", created, err)
 	}
-	if _, err := w.Create(ctx, []etcdsplit.Entry{{Key: []byte("/d"), Value: []byte("2"), Lease: 4712}}); !errors.Is(err, move.ErrLeaseGone) {
+	if _, err := w.Create(ctx, []etcdsplit.Entry{{Key: []byte("/d"), Value: []byte("2"), Lease: 4712}}); !errors.Is(
+		err, move.ErrLeaseGone) {
 		t.Errorf("Create with a lease that is gone = %v, want %v", err, move.ErrLeaseGone)
 	}
-	if created, err := w.Create(ctx, []etcdsplit.Entry{{Key: []byte("/c"), Value: []byte("3")}, entries[0]}); err != nil || created {
+	if created, err := w.Create(
+		ctx, []etcdsplit.Entry{{Key: []byte("/c"), Value: []byte("3")}, entries[0]}); err != nil || created {
 		t.Errorf("Create over an existing key = %v, %v; want false", created, err)
 	}
 	got, err := w.Read(ctx, []string{"/b", "/c", "/a"})
-	if err != nil || got[1] != nil || string(got[0].Value) != "2" || got[0].Lease != lease || string(got[2].Value) != "1" {
+	if err != nil || got[1] != nil || string(got[0].Value) != "2" || got[0].Lease != lease ||
+		string(got[2].Value) != "1" {
 		t.Fatalf("Read = %+v, %v", got, err)
 	}
 	at := []move.KeyAt{{Key: "/a", ModRevision: got[2].ModRevision}, {Key: "/b", ModRevision: got[0].ModRevision + 1}}
@@ -138,9 +142,11 @@ func TestMoveBetweenRealStoresSurvivesKills(t *testing.T) {
 	for name, s := range servers {
 		real[name] = &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{s.Endpoint}})}
 	}
-	m := &pair.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, CustomResources: pair.Resource{Owner: pair.OwnerModern}, Resources: []pair.Resource{
-		{Key: "deployments", Namespaced: true, Owner: pair.OwnerModern, Legacy: pair.View{Store: "core"}, Modern: pair.View{Store: "modern"}},
-	}}
+	m := &pair.Map{Prefix: "/registry", Stores: []string{"core", "modern"},
+		CustomResources: pair.Resource{Owner: pair.OwnerModern}, Resources: []pair.Resource{
+			{Key: "deployments", Namespaced: true, Owner: pair.OwnerModern, Legacy: pair.View{Store: "core"},
+				Modern: pair.View{Store: "modern"}},
+		}}
 	hold := func(name string) int {
 		page, err := real[name].Page(ctx, etcdsplit.Request{From: "/registry/", To: "/registry0", LimitKeys: 1000})
 		if err != nil {
@@ -157,7 +163,10 @@ func TestMoveBetweenRealStoresSurvivesKills(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		for killAt := 1; killAt <= 4; killAt++ { // two batches are created, two deleted
 			var moves []move.Move
-			header, err := move.New(ctx, m, real, move.Options{}, func(m move.Move) error { moves = append(moves, m); return nil })
+			header, err := move.New(ctx, m, real, move.Options{}, func(m move.Move) error {
+				moves = append(moves, m)
+				return nil
+			})
 			if err != nil || len(moves) != 150 {
 				t.Fatalf("planned %d moves, %v; want 150", len(moves), err)
 			}
@@ -174,7 +183,8 @@ func TestMoveBetweenRealStoresSurvivesKills(t *testing.T) {
 			job := func(stores map[string]move.Store) move.Job {
 				return move.Job{Map: m, Stores: stores, Plan: plan, Files: files, Run: "a journal", By: "a test"}
 			}
-			deadly := map[string]move.Store{"core": killer{real["core"], &left, after}, "modern": killer{real["modern"], &left, after}}
+			deadly := map[string]move.Store{"core": killer{real["core"], &left, after},
+				"modern": killer{real["modern"], &left, after}}
 			if _, err := move.Apply(ctx, job(deadly)); !errors.Is(err, errKilled) {
 				t.Fatalf("kill %d: Apply = %v, want it killed", killAt, err)
 			}
@@ -195,7 +205,8 @@ func TestMoveBetweenRealStoresSurvivesKills(t *testing.T) {
 				t.Fatalf("kill %d: undone again: %v", killAt, err)
 			}
 			if core, modern := hold("core"), hold("modern"); core != 150 || modern != 0 {
-				t.Fatalf("kill %d, undone again: %d keys in core and %d in modern, want 150 and 0", killAt, core, modern)
+				t.Fatalf("kill %d, undone again: %d keys in core and %d in modern, want 150 and 0", killAt, core,
+					modern)
 			}
 		}
 	}
@@ -219,7 +230,8 @@ func TestLockGuardsEveryWrite(t *testing.T) {
 	}
 	var locked *move.LockedError
 	for _, owner := range []move.Owner{{Run: "2", Store: "core"}, {Run: "1", Store: "modern"}} {
-		if _, err := other.Lock(ctx, "/lock", owner); !errors.As(err, &locked) || locked.By != "the first" || locked.Seconds < 30 || locked.Seconds > 60 {
+		if _, err := other.Lock(ctx, "/lock", owner); !errors.As(err, &locked) || locked.By != "the first" ||
+			locked.Seconds < 30 || locked.Seconds > 60 {
 			t.Errorf("Lock for %+v = %v, want it held by the first", owner, err)
 		}
 	}
@@ -231,7 +243,8 @@ func TestLockGuardsEveryWrite(t *testing.T) {
 	if err != nil || at[0] == nil {
 		t.Fatal(err)
 	}
-	if _, err := first.Delete(ctx, []move.KeyAt{{Key: "/a", ModRevision: at[0].ModRevision}}); !errors.Is(err, move.ErrLockLost) {
+	if _, err := first.Delete(ctx, []move.KeyAt{{Key: "/a", ModRevision: at[0].ModRevision}}); !errors.Is(
+		err, move.ErrLockLost) {
 		t.Errorf("Delete without the lock = %v, want %v", err, move.ErrLockLost)
 	}
 	if _, err := first.Create(ctx, []etcdsplit.Entry{{Key: []byte("/b")}}); !errors.Is(err, move.ErrLockLost) {
@@ -240,16 +253,19 @@ func TestLockGuardsEveryWrite(t *testing.T) {
 	if err := release(ctx); err != nil { // it does not take the second one's
 		t.Error(err)
 	}
-	if deleted, err := second.Delete(ctx, []move.KeyAt{{Key: "/a", ModRevision: at[0].ModRevision + 1}}); deleted || err != nil {
+	if deleted, err := second.Delete(ctx, []move.KeyAt{{Key: "/a", ModRevision: at[0].ModRevision + 1}}); deleted ||
+		err != nil {
 		t.Errorf("Delete at another revision = %v, %v; want false, nil", deleted, err)
 	}
-	if deleted, err := second.Delete(ctx, []move.KeyAt{{Key: "/a", ModRevision: at[0].ModRevision}}); !deleted || err != nil {
+	if deleted, err := second.Delete(ctx, []move.KeyAt{{Key: "/a", ModRevision: at[0].ModRevision}}); !deleted ||
+		err != nil {
 		t.Errorf("Delete with the lock = %v, %v", deleted, err)
 	}
 	if err := releaseSecond(ctx); err != nil {
 		t.Error(err)
 	}
-	if at, err := other.Read(ctx, []string{"/lock", "/a", "/b"}); err != nil || at[0] != nil || at[1] != nil || at[2] != nil {
+	if at, err := other.Read(ctx, []string{"/lock", "/a", "/b"}); err != nil || at[0] != nil || at[1] != nil ||
+		at[2] != nil {
 		t.Errorf("in the end there are %v, %v; want nothing", at, err)
 	}
 }
@@ -279,7 +295,8 @@ func TestAStoreThatIsFull(t *testing.T) {
 		t.Fatal("it is never full")
 	}
 	var locked *move.LockedError
-	if _, err := second.Lock(t.Context(), "/lock", move.Owner{Run: "2", Store: "core"}); !errors.As(err, &locked) || locked.By != "the first" {
+	if _, err := second.Lock(t.Context(), "/lock", move.Owner{Run: "2", Store: "core"}); !errors.As(err, &locked) ||
+		locked.By != "the first" {
 		t.Errorf("Lock beside another = %v, want the other named", err)
 	}
 	if err := release(t.Context()); err != nil {
@@ -288,17 +305,20 @@ func TestAStoreThatIsFull(t *testing.T) {
 	if _, err := second.Lock(t.Context(), "/lock", move.Owner{Run: "2", Store: "core"}); !errors.Is(err, move.ErrFull) {
 		t.Errorf("Lock = %v, want %v", err, move.ErrFull)
 	}
-	if _, err := second.Create(t.Context(), []etcdsplit.Entry{{Key: []byte("/registry/new")}}); !errors.Is(err, move.ErrFull) {
+	if _, err := second.Create(t.Context(), []etcdsplit.Entry{{Key: []byte("/registry/new")}}); !errors.Is(
+		err, move.ErrFull) {
 		t.Errorf("Create = %v, want %v", err, move.ErrFull)
 	}
 	entries, err := second.Read(t.Context(), []string{"/registry/copy"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if deleted, err := second.Delete(t.Context(), []move.KeyAt{{Key: "/registry/copy", ModRevision: entries[0].ModRevision + 1}}); err != nil || deleted {
+	if deleted, err := second.Delete(t.Context(),
+		[]move.KeyAt{{Key: "/registry/copy", ModRevision: entries[0].ModRevision + 1}}); err != nil || deleted {
 		t.Errorf("Delete at another revision = %v, %v; want it refused", deleted, err)
 	}
-	if deleted, err := second.Delete(t.Context(), []move.KeyAt{{Key: "/registry/copy", ModRevision: entries[0].ModRevision}}); err != nil || !deleted {
+	if deleted, err := second.Delete(t.Context(),
+		[]move.KeyAt{{Key: "/registry/copy", ModRevision: entries[0].ModRevision}}); err != nil || !deleted {
 		t.Errorf("Delete = %v, %v; want it done", deleted, err)
 	}
 }
@@ -312,7 +332,8 @@ func TestMoveSurvivesLostAnswers(t *testing.T) {
 	for _, name := range []string{"core", "modern"} {
 		servers[name] = etcdtest.Start(t)
 		proxies[name] = etcdtest.NewRequests(t, servers[name])
-		lossy[name] = &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{proxies[name].Endpoint}, Timeout: 5 * time.Second})}
+		lossy[name] = &etcdv3.Writer{
+			Client: open(t, etcdv3.Config{Endpoints: []string{proxies[name].Endpoint}, Timeout: 5 * time.Second})}
 		clean[name] = &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{servers[name].Endpoint}})}
 	}
 	lease, err := servers["core"].Client(t).Grant(ctx, 3000)
@@ -324,18 +345,24 @@ func TestMoveSurvivesLostAnswers(t *testing.T) {
 		if i%4 == 0 {
 			options = append(options, clientv3.WithLease(lease.ID))
 		}
-		if _, err := servers["core"].Client(t).Put(ctx, fmt.Sprintf("/registry/deployments/default/d-%03d", i), fmt.Sprintf("deployment %d", i), options...); err != nil {
+		if _, err := servers["core"].Client(t).Put(ctx, fmt.Sprintf("/registry/deployments/default/d-%03d", i),
+			fmt.Sprintf("deployment %d", i), options...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m := &pair.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, CustomResources: pair.Resource{Owner: pair.OwnerModern}, Resources: []pair.Resource{
-		{Key: "deployments", Namespaced: true, Owner: pair.OwnerModern, Legacy: pair.View{Store: "core"}, Modern: pair.View{Store: "modern"}},
-	}}
+	m := &pair.Map{Prefix: "/registry", Stores: []string{"core", "modern"},
+		CustomResources: pair.Resource{Owner: pair.OwnerModern}, Resources: []pair.Resource{
+			{Key: "deployments", Namespaced: true, Owner: pair.OwnerModern, Legacy: pair.View{Store: "core"},
+				Modern: pair.View{Store: "modern"}},
+		}}
 	before, empty := contents(t, servers["core"]), contents(t, servers["modern"])
 	lost := 0
 	for n := int64(1); ; n++ {
 		var moves []move.Move
-		header, err := move.New(ctx, m, clean, move.Options{}, func(m move.Move) error { moves = append(moves, m); return nil })
+		header, err := move.New(ctx, m, clean, move.Options{}, func(m move.Move) error {
+			moves = append(moves, m)
+			return nil
+		})
 		if err != nil || len(moves) != 120 {
 			t.Fatalf("planned %d moves, %v; want 120", len(moves), err)
 		}
@@ -348,7 +375,8 @@ func TestMoveSurvivesLostAnswers(t *testing.T) {
 				}
 			}
 		}}
-		job := move.Job{Map: m, Stores: lossy, Plan: plan, Files: &memory{}, Run: fmt.Sprint("journal ", n), By: "a test"}
+		job := move.Job{Map: m, Stores: lossy, Plan: plan, Files: &memory{}, Run: fmt.Sprint("journal ", n),
+			By: "a test"}
 		reached := false
 		for i, verb := range []func(context.Context, move.Job) (move.Result, error){move.Apply, move.Undo} {
 			for _, p := range proxies {
@@ -369,8 +397,10 @@ func TestMoveSurvivesLostAnswers(t *testing.T) {
 				t.Fatalf("request %d lost: not all keys are moved", n)
 			}
 		}
-		if core, modern := contents(t, servers["core"]), contents(t, servers["modern"]); !maps.Equal(core, before) || !maps.Equal(modern, empty) {
-			t.Fatalf("request %d lost: %d and %d keys after undo, want %d and none", n, len(core), len(modern), len(before))
+		if core, modern := contents(t, servers["core"]), contents(t, servers["modern"]); !maps.Equal(core, before) ||
+			!maps.Equal(modern, empty) {
+			t.Fatalf("request %d lost: %d and %d keys after undo, want %d and none", n, len(core), len(modern),
+				len(before))
 		}
 		if !reached {
 			break
@@ -398,16 +428,21 @@ func contents(t *testing.T, s *etcdtest.Server) map[string]string {
 
 // deployments gives all deployments to the store modern.
 func deployments() *pair.Map {
-	return &pair.Map{Prefix: "/registry", Stores: []string{"core", "modern"}, CustomResources: pair.Resource{Owner: pair.OwnerModern}, Resources: []pair.Resource{
-		{Key: "deployments", Namespaced: true, Owner: pair.OwnerModern, Legacy: pair.View{Store: "core"}, Modern: pair.View{Store: "modern"}},
-	}}
+	return &pair.Map{Prefix: "/registry", Stores: []string{"core", "modern"},
+		CustomResources: pair.Resource{Owner: pair.OwnerModern}, Resources: []pair.Resource{
+			{Key: "deployments", Namespaced: true, Owner: pair.OwnerModern, Legacy: pair.View{Store: "core"},
+				Modern: pair.View{Store: "modern"}},
+		}}
 }
 
 // planned plans a move of so many keys.
 func planned(t *testing.T, stores map[string]move.Store, id string, keys int) move.Job {
 	t.Helper()
 	var moves []move.Move
-	header, err := move.New(t.Context(), deployments(), stores, move.Options{}, func(m move.Move) error { moves = append(moves, m); return nil })
+	header, err := move.New(t.Context(), deployments(), stores, move.Options{}, func(m move.Move) error {
+		moves = append(moves, m)
+		return nil
+	})
 	if err != nil || len(moves) != keys {
 		t.Fatalf("planned %d moves, %v; want %d", len(moves), err, keys)
 	}
@@ -420,7 +455,8 @@ func planned(t *testing.T, stores map[string]move.Store, id string, keys int) mo
 			}
 		}
 	}}
-	return move.Job{Map: deployments(), Stores: stores, Plan: plan, Files: &memory{}, Run: "the journal of " + id, By: "a test"}
+	return move.Job{Map: deployments(), Stores: stores, Plan: plan, Files: &memory{}, Run: "the journal of " + id,
+		By: "a test"}
 }
 
 func manyDeployments(n int) map[string][]byte {
@@ -431,8 +467,9 @@ func manyDeployments(n int) map[string][]byte {
 	return values
 }
 
-// TestWhatAMemberDoesLate: the transactions of an apply hang in a member until long after it gave up; an undo brings everything
-// back; and then the member does them. Without a lock in their guard, late deletions would take the only copies.
+// TestWhatAMemberDoesLate: the transactions of an apply hang in a member until long after it gave up; an undo brings
+// everything back; and then the member does them. Without a lock in their guard, late deletions would take the only
+// copies.
 func TestWhatAMemberDoesLate(t *testing.T) {
 	t.Parallel()
 	for _, slow := range []string{"core", "modern"} { // the one where keys are deleted, the one where they are created
@@ -447,7 +484,8 @@ func TestWhatAMemberDoesLate(t *testing.T) {
 				through[name] = &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{s.Endpoint}})}
 			}
 			proxy := etcdtest.NewRequests(t, servers[slow])
-			through[slow] = &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{proxy.Endpoint}, Timeout: 500 * time.Millisecond})}
+			through[slow] = &etcdv3.Writer{
+				Client: open(t, etcdv3.Config{Endpoints: []string{proxy.Endpoint}, Timeout: 500 * time.Millisecond})}
 			job := planned(t, direct, "late", 50)
 			wake, hanging := make(chan struct{}), atomic.Bool{}
 			var late atomic.Int64
@@ -482,8 +520,10 @@ func TestWhatAMemberDoesLate(t *testing.T) {
 			for range late.Load() { // the member has done what was sent to it
 				<-done
 			}
-			if core, modern := contents(t, servers["core"]), contents(t, servers["modern"]); !maps.Equal(core, before) || len(modern) != 0 {
-				t.Errorf("in the end there are %d keys in core and %d in modern, want %d and none", len(core), len(modern), len(before))
+			if core, modern := contents(t, servers["core"]),
+				contents(t, servers["modern"]); !maps.Equal(core, before) || len(modern) != 0 {
+				t.Errorf("in the end there are %d keys in core and %d in modern, want %d and none", len(core),
+					len(modern), len(before))
 			}
 		})
 	}
@@ -505,15 +545,16 @@ func (h hangs) Delete(ctx context.Context, keys []move.KeyAt) (bool, error) {
 	return h.Store.Delete(ctx, keys)
 }
 
-// TestMoveThroughAChangeOfLeaders: the destination has three members; its leader changes while keys are copied, and a member
-// that is asked stops while they are deleted.
+// TestMoveThroughAChangeOfLeaders: the destination has three members; its leader changes while keys are copied, and a
+// member that is asked stops while they are deleted.
 func TestMoveThroughAChangeOfLeaders(t *testing.T) {
 	t.Parallel()
 	source, cluster := etcdtest.Start(t), etcdtest.StartCluster(t, 3)
 	source.Put(t, manyDeployments(600))
 	stores := map[string]move.Store{
-		"core":   &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{source.Endpoint}})},
-		"modern": &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: cluster.Endpoints(), Timeout: 2 * time.Second})},
+		"core": &etcdv3.Writer{Client: open(t, etcdv3.Config{Endpoints: []string{source.Endpoint}})},
+		"modern": &etcdv3.Writer{
+			Client: open(t, etcdv3.Config{Endpoints: cluster.Endpoints(), Timeout: 2 * time.Second})},
 	}
 	job := planned(t, stores, "leaders", 600)
 	job.Progress = func(step move.Step, moves int64) {
@@ -530,7 +571,9 @@ func TestMoveThroughAChangeOfLeaders(t *testing.T) {
 	if left := contents(t, source); len(left) != 0 {
 		t.Errorf("%d keys are left in core", len(left))
 	}
-	if result, err := move.Undo(t.Context(), job); err != nil || result.Moved != 600 || len(contents(t, source)) != 600 {
-		t.Errorf("Undo with two members of three = %+v, %v; %d keys in core, want 600", result, err, len(contents(t, source)))
+	if result, err := move.Undo(t.Context(), job); err != nil || result.Moved != 600 ||
+		len(contents(t, source)) != 600 {
+		t.Errorf("Undo with two members of three = %+v, %v; %d keys in core, want 600", result, err,
+			len(contents(t, source)))
 	}
 }

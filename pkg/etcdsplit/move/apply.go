@@ -13,12 +13,11 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 )
 
-// Apply does the moves of a plan: it saves all keys in a backup, copies them, and when every copy was read back, deletes
-// them where they came from. Run again after it was killed, it goes on. The API servers must not write to these resources
-// meanwhile; Apply checks by revision that they have not: before it begins, before it deletes the first key, at every key, and
-// in the end.
-// Errors: ErrChanged, wrapped, names the keys; ErrOtherStores; ErrNoRoom; ErrFull; *LockedError; a plan with conflicts; a store that fails. What is
-// done stays done.
+// Apply does the moves of a plan: it saves all keys in a backup, copies them, and when every copy was read back,
+// deletes them where they came from. Run again after it was killed, it goes on. The API servers must not write to these
+// resources meanwhile; Apply checks by revision that they have not: before it begins, before it deletes the first key,
+// at every key, and in the end. Errors: ErrChanged, wrapped, names the keys; ErrOtherStores; ErrNoRoom; ErrFull;
+// *LockedError; a plan with conflicts; a store that fails. What is done stays done.
 func Apply(ctx context.Context, job Job) (Result, error) {
 	a, release, err := start(ctx, job, false)
 	if err != nil {
@@ -60,11 +59,13 @@ func (a *applier) apply(ctx context.Context) error {
 			return err
 		}
 	}
-	// What a run before may have deleted without saying so: the batch behind its last record; anything, when there is no
-	// journal to a backup.
+	// What a run before may have deleted without saying so: the batch behind its last record; anything, when there is
+	// no journal to a backup.
 	copied, lost := a.journal[Copied].All, saved && len(a.journal) == 0
 	if !copied {
-		err := a.each(ctx, Copied, func(ctx context.Context, batch []Move, _ bool) error { return a.copy(ctx, batch, lost) })
+		err := a.each(ctx, Copied, func(ctx context.Context, batch []Move, _ bool) error {
+			return a.copy(ctx, batch, lost)
+		})
 		if err != nil {
 			return err
 		}
@@ -73,7 +74,8 @@ func (a *applier) apply(ctx context.Context) error {
 		return err
 	}
 	if _, begun := a.journal[Deleted]; !begun {
-		if err := a.Files.Append(Record{Step: Deleted}); err != nil { // from here on, what is absent may have been moved
+		// from here on, what is absent may have been moved
+		if err := a.Files.Append(Record{Step: Deleted}); err != nil {
 			return err
 		}
 	}
@@ -103,14 +105,16 @@ func (a *applier) fits(ctx context.Context) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(needs)) {
 		if room, known := a.Stores[name].Room(ctx); known && room < needs[name] {
-			return fmt.Errorf("store %s: %w: %d bytes, and it takes %d more", name, ErrNoRoom, needs[name], max(room, 0))
+			return fmt.Errorf("store %s: %w: %d bytes, and it takes %d more", name, ErrNoRoom, needs[name],
+				max(room, 0))
 		}
 	}
 	return nil
 }
 
 // each does a step for every batch that the journal does not say it is done for.
-func (a *applier) each(ctx context.Context, step Step, do func(ctx context.Context, batch []Move, first bool) error) error {
+func (a *applier) each(ctx context.Context, step Step,
+	do func(ctx context.Context, batch []Move, first bool) error) error {
 	done, moves := a.journal[step].Moves, int64(0)
 	first := true
 	for batch, err := range batches(a.Plan.Moves()) {
@@ -136,8 +140,8 @@ func (a *applier) each(ctx context.Context, step Step, do func(ctx context.Conte
 	return a.Files.Append(Record{Step: step, Moves: moves, All: true})
 }
 
-// walk plans again and hands each planned move and each move of now that are about the same key to visit, in order; one of
-// them is nil where there is no other.
+// walk plans again and hands each planned move and each move of now that are about the same key to visit, in order; one
+// of them is nil where there is no other.
 func (a *applier) walk(ctx context.Context, keysOnly bool, visit func(planned, now *Move)) error {
 	next, stop := iter.Pull2(a.Plan.Moves())
 	defer stop()
@@ -193,8 +197,8 @@ func (a *applier) unchanged(ctx context.Context) error {
 	return d.err("stop the API servers, then make a new plan")
 }
 
-// beforeDeleting looks once more whether anything was written since the plan was made. Keys that are gone may have been deleted
-// by a run before: these are looked at one by one.
+// beforeDeleting looks once more whether anything was written since the plan was made. Keys that are gone may have been
+// deleted by a run before: these are looked at one by one.
 func (a *applier) beforeDeleting(ctx context.Context, begun bool) error {
 	var d differences
 	err := a.walk(ctx, true, func(planned, now *Move) {
@@ -249,7 +253,8 @@ func (a *applier) saved(ctx context.Context) iter.Seq2[SavedKey, error] {
 				switch {
 				case e == nil && batch[i].Leased:
 				case e == nil || e.ModRevision != batch[i].ModRevision:
-					yield(SavedKey{}, (&keyPair{Move: batch[i]}).fail("was written in store %s while it was saved", batch[i].From))
+					yield(SavedKey{}, (&keyPair{Move: batch[i]}).fail("was written in store %s while it was saved",
+						batch[i].From))
 					return
 				case !yield(SavedKey{batch[i].From, *e}, nil):
 					return
@@ -261,8 +266,8 @@ func (a *applier) saved(ctx context.Context) iter.Seq2[SavedKey, error] {
 	}
 }
 
-// rounds of a batch: the second is for what a lost answer hides, for a lease that ends at the wrong moment, and for a server
-// that was not stopped. What it finds is then compared.
+// rounds of a batch: the second is for what a lost answer hides, for a lease that ends at the wrong moment, and for a
+// server that was not stopped. What it finds is then compared.
 const rounds = 4
 
 // copy creates the keys that their new store lacks, and reads all back.
@@ -280,7 +285,8 @@ func (a *applier) copy(ctx context.Context, batch []Move, lost bool) error {
 		case errors.Is(err, ErrLeaseGone):
 			clear(a.leases)
 		case err != nil:
-			return fmt.Errorf("store %s: creating %d keys from %s on: %w", batch[0].To, len(missing), etcdsplit.Printable(string(missing[0].Key)), err)
+			return fmt.Errorf("store %s: creating %d keys from %s on: %w", batch[0].To, len(missing),
+				etcdsplit.Printable(string(missing[0].Key)), err)
 		case created:
 			same, err := a.readBack(ctx, batch[0].To, missing)
 			if err != nil || same {
@@ -288,7 +294,8 @@ func (a *applier) copy(ctx context.Context, batch []Move, lost bool) error {
 			}
 		}
 	}
-	return fmt.Errorf("store %s: the keys from %s on do not stay: %w", batch[0].To, etcdsplit.Printable(batch[0].Key), ErrChanged)
+	return fmt.Errorf("store %s: the keys from %s on do not stay: %w", batch[0].To, etcdsplit.Printable(batch[0].Key),
+		ErrChanged)
 }
 
 // readBack reports whether a store holds the entries.
@@ -341,8 +348,8 @@ func (a *applier) missing(ctx context.Context, pairs []keyPair, lost bool) ([]et
 	return missing, nil
 }
 
-// delete deletes the keys where they came from, once more only if their copies are there. begun says that a run before may
-// have done it already.
+// delete deletes the keys where they came from, once more only if their copies are there. begun says that a run before
+// may have done it already.
 func (a *applier) delete(ctx context.Context, batch []Move, begun bool) error {
 	for range rounds {
 		pairs, err := a.read(ctx, batch)
@@ -356,7 +363,8 @@ func (a *applier) delete(ctx context.Context, batch []Move, begun bool) error {
 		deleted := len(doomed) == 0
 		if !deleted {
 			if deleted, err = a.Stores[batch[0].From].Delete(ctx, doomed); err != nil {
-				return fmt.Errorf("store %s: deleting %d keys from %s on: %w", batch[0].From, len(doomed), etcdsplit.Printable(doomed[0].Key), err)
+				return fmt.Errorf("store %s: deleting %d keys from %s on: %w", batch[0].From, len(doomed),
+					etcdsplit.Printable(doomed[0].Key), err)
 			}
 		}
 		if deleted {
@@ -366,7 +374,8 @@ func (a *applier) delete(ctx context.Context, batch []Move, begun bool) error {
 		}
 		begun = true // if the answer was lost
 	}
-	return fmt.Errorf("store %s: the keys from %s on come back: %w", batch[0].From, etcdsplit.Printable(batch[0].Key), ErrChanged)
+	return fmt.Errorf("store %s: the keys from %s on come back: %w", batch[0].From, etcdsplit.Printable(batch[0].Key),
+		ErrChanged)
 }
 
 // doomed lists what is to be deleted, and counts what has expired.

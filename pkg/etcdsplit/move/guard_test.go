@@ -26,7 +26,8 @@ func TestOneRunAtATime(t *testing.T) {
 	w.stores["modern"].put(lockKey, "journal 2 at modern", 0)
 	before := w.stores["core"].values()
 	var locked *move.LockedError
-	if _, err := move.Apply(t.Context(), w.job(p)); !errors.As(err, &locked) || locked.Run != "journal 2" || !strings.Contains(err.Error(), "store modern: locking: another move is under way: somebody") {
+	if _, err := move.Apply(t.Context(), w.job(p)); !errors.As(err, &locked) || locked.Run != "journal 2" ||
+		!strings.Contains(err.Error(), "store modern: locking: another move is under way: somebody") {
 		t.Errorf("Apply while another run holds a lock = %v", err)
 	}
 	if !maps.Equal(before, w.stores["core"].values()) {
@@ -50,7 +51,8 @@ func TestARunThatLostItsLockWritesNothing(t *testing.T) {
 				for _, store := range w.stores {
 					store.put(lockKey, "journal 2 at another place", 0)
 				}
-				then = map[string]map[string]string{"core": w.stores["core"].values(), "modern": w.stores["modern"].values()}
+				then = map[string]map[string]string{"core": w.stores["core"].values(),
+					"modern": w.stores["modern"].values()}
 			}
 		}
 		if _, err := move.Apply(t.Context(), job); !errors.Is(err, move.ErrLockLost) {
@@ -76,10 +78,11 @@ func (l late) Delete(ctx context.Context, keys []move.KeyAt) (bool, error) {
 	return false, errKilled
 }
 
-// TestWhatAnEarlierRunSentIsNotDoneLater: an apply times out, an undo brings everything back, and then the store does what
-// the apply had sent. Without the lock in its guard a late deletion would take the only copy.
+// TestWhatAnEarlierRunSentIsNotDoneLater: an apply times out, an undo brings everything back, and then the store does
+// what the apply had sent. Without the lock in its guard a late deletion would take the only copy.
 func TestWhatAnEarlierRunSentIsNotDoneLater(t *testing.T) {
-	for _, slow := range []string{"core", "modern"} { // the store where keys are deleted, the one where they are created
+	// the store where keys are deleted, the one where they are created
+	for _, slow := range []string{"core", "modern"} {
 		w, p := filledWorld(t, 50)
 		before := map[string]map[string]string{"core": w.stores["core"].values(), "modern": w.stores["modern"].values()}
 		job := w.job(p)
@@ -104,7 +107,8 @@ func TestWhatAnEarlierRunSentIsNotDoneLater(t *testing.T) {
 func TestApplyRefusesOtherStores(t *testing.T) {
 	w, p := filledWorld(t, 20)
 	w.stores["core"].cluster = "another"
-	if _, err := move.Apply(t.Context(), w.job(p)); !errors.Is(err, move.ErrOtherStores) || !strings.Contains(err.Error(), "store core") {
+	if _, err := move.Apply(t.Context(), w.job(p)); !errors.Is(err, move.ErrOtherStores) ||
+		!strings.Contains(err.Error(), "store core") {
 		t.Errorf("Apply with another etcd = %v, want %v about core", err, move.ErrOtherStores)
 	}
 	if _, err := move.Undo(t.Context(), w.job(p)); !errors.Is(err, move.ErrOtherStores) {
@@ -112,7 +116,8 @@ func TestApplyRefusesOtherStores(t *testing.T) {
 	}
 }
 
-// TestOneEtcdUnderTwoNames would lose every key if it were not refused: each lies in both stores already. The ids need not tell.
+// TestOneEtcdUnderTwoNames would lose every key if it were not refused: each lies in both stores already. The ids need
+// not tell.
 func TestOneEtcdUnderTwoNames(t *testing.T) {
 	w, p := filledWorld(t, 20)
 	job := w.job(p)
@@ -133,7 +138,8 @@ type renamed struct {
 
 func (r renamed) Cluster(context.Context) (string, error) { return r.cluster, nil }
 
-// TestStoresThatWereCopiedFromEachOther: a new store may be made from a snapshot of the other, with its id and revisions.
+// TestStoresThatWereCopiedFromEachOther: a new store may be made from a snapshot of the other, with its id and
+// revisions.
 func TestStoresThatWereCopiedFromEachOther(t *testing.T) {
 	w := newWorld()
 	fill(w, 20)
@@ -145,7 +151,9 @@ func TestStoresThatWereCopiedFromEachOther(t *testing.T) {
 	w.stores["modern"].put("/registry/leases/x", "written by the API server since", 0)
 	p := plan(t, w, move.Options{Resources: []string{"deployments"}})
 	result, err := move.Apply(t.Context(), w.job(p))
-	if err != nil || result.Moved != 20 || w.stores["core"].entries["/registry/deployments/default/d-00000"].Key != nil || w.stores["modern"].entries["/registry/deployments/default/d-00000"].Key == nil {
+	if err != nil || result.Moved != 20 ||
+		w.stores["core"].entries["/registry/deployments/default/d-00000"].Key != nil ||
+		w.stores["modern"].entries["/registry/deployments/default/d-00000"].Key == nil {
 		t.Errorf("Apply = %+v, %v; want 20 deployments in modern alone", result, err)
 	}
 }
@@ -166,15 +174,20 @@ func TestWhatSomebodyDoesMeanwhile(t *testing.T) {
 		left int64 // keys that are reported in the end; 0: it is refused
 	}{
 		{"written in the old store", move.Saved, rewrite("core"), key + ": was at revision", 0},
-		{"deleted in the old store", move.Saved, remove("core"), key + ": is in neither store; its last value is in the backup", 0},
-		{"created in the new store", move.Saved, rewrite("modern"), key + ": stores core and modern hold different objects", 0},
+		{"deleted in the old store", move.Saved, remove("core"),
+			key + ": is in neither store; its last value is in the backup", 0},
+		{"created in the new store", move.Saved, rewrite("modern"),
+			key + ": stores core and modern hold different objects", 0},
 		{"written in the old store", move.Copied, rewrite("core"), key + ": was at revision", 0},
 		{"deleted in the old store", move.Copied, remove("core"), key + ": is gone from store core", 0},
 		{"deleted and created again", move.Copied, recreate, key + ": was at revision", 0},
-		{"written in the new store", move.Copied, rewrite("modern"), key + ": its copy in store modern is not what it was", 0},
-		{"deleted in the new store", move.Copied, remove("modern"), key + ": its copy in store modern is not what it was", 0},
+		{"written in the new store", move.Copied, rewrite("modern"),
+			key + ": its copy in store modern is not what it was", 0},
+		{"deleted in the new store", move.Copied, remove("modern"),
+			key + ": its copy in store modern is not what it was", 0},
 		{"another one is created", move.Copied, add, "e-new: is new in store core", 0},
-		{"created again in the old store", move.Deleted, rewrite("core"), key + ": was written in store core meanwhile", 1},
+		{"created again in the old store", move.Deleted, rewrite("core"), key + ": was written in store core " +
+			"meanwhile", 1},
 		{"another one is created", move.Deleted, add, "e-new: was written in store core meanwhile", 1},
 	} {
 		t.Run(fmt.Sprintf("%s after all were %s", test.name, test.step), func(t *testing.T) {
@@ -185,7 +198,8 @@ func TestWhatSomebodyDoesMeanwhile(t *testing.T) {
 			job.Progress = func(step move.Step, moves int64) {
 				if step == test.step && moves == total {
 					test.do(w)
-					now = map[string]map[string]string{"core": w.stores["core"].values(), "modern": w.stores["modern"].values()}
+					now = map[string]map[string]string{"core": w.stores["core"].values(),
+						"modern": w.stores["modern"].values()}
 				}
 			}
 			result, err := move.Apply(t.Context(), job)
@@ -193,11 +207,13 @@ func TestWhatSomebodyDoesMeanwhile(t *testing.T) {
 				if !errors.Is(err, move.ErrChanged) || !strings.Contains(err.Error(), test.says) {
 					t.Errorf("Apply = %v, want %v that says %q", err, move.ErrChanged, test.says)
 				}
-			} else if err != nil || result.Left != test.left || !strings.Contains(strings.Join(result.LeftKeys, "\n"), test.says) {
+			} else if err != nil || result.Left != test.left ||
+				!strings.Contains(strings.Join(result.LeftKeys, "\n"), test.says) {
 				t.Errorf("Apply = %+v, %v; want %d keys left, that it names as %q", result, err, test.left, test.says)
 			}
 			for name, store := range w.stores { // whatever somebody wrote is there
-				if value, ok := now[name][key]; ok && store.values()[key] != value && strings.HasPrefix(value, "by somebody") {
+				if value, ok := now[name][key]; ok && store.values()[key] != value &&
+					strings.HasPrefix(value, "by somebody") {
 					t.Errorf("store %s: %s = %q, want %q", name, key, store.values()[key], value)
 				}
 			}
@@ -205,7 +221,8 @@ func TestWhatSomebodyDoesMeanwhile(t *testing.T) {
 	}
 }
 
-// TestADeletionInTheMiddleOfDeleting: the first batch that a killed run may have deleted is taken as deleted; others are not.
+// TestADeletionInTheMiddleOfDeleting: the first batch that a killed run may have deleted is taken as deleted; others
+// are not.
 func TestADeletionInTheMiddleOfDeleting(t *testing.T) {
 	w, p := filledWorld(t, 300)
 	job := w.job(p)
@@ -214,7 +231,9 @@ func TestADeletionInTheMiddleOfDeleting(t *testing.T) {
 			w.stores["core"].remove("/registry/deployments/default/d-00250")
 		}
 	}
-	if _, err := move.Apply(t.Context(), job); !errors.Is(err, move.ErrChanged) || !strings.Contains(err.Error(), "d-00250: was deleted in store core after it was copied; its copy is in store modern") {
+	if _, err := move.Apply(t.Context(), job); !errors.Is(err, move.ErrChanged) ||
+		!strings.Contains(err.Error(), "d-00250: was deleted in store core after it was copied; its copy is in store "+
+			"modern") {
 		t.Errorf("Apply = %v, want it to name the key that somebody deleted", err)
 	}
 }
@@ -247,7 +266,8 @@ func TestLeasesAreNotMultiplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !maps.Equal(core.values(), before) || len(core.leases) != 2 {
-		t.Errorf("undone, core holds %d keys and %d leases, want the %d keys from before with their 2 leases", len(core.entries), len(core.leases), len(before))
+		t.Errorf("undone, core holds %d keys and %d leases, want the %d keys from before with their 2 leases",
+			len(core.entries), len(core.leases), len(before))
 	}
 }
 
@@ -287,7 +307,8 @@ func TestACopyOfAnEventThatSomebodyDeleted(t *testing.T) {
 			w.stores["modern"].remove("/registry/events/default/e-00010")
 		}
 	}
-	if _, err := move.Apply(t.Context(), job); !errors.Is(err, move.ErrChanged) || !strings.Contains(err.Error(), "e-00010: its copy in store modern is gone") {
+	if _, err := move.Apply(t.Context(), job); !errors.Is(err, move.ErrChanged) ||
+		!strings.Contains(err.Error(), "e-00010: its copy in store modern is gone") {
 		t.Errorf("Apply = %v, want it to name the copy that is gone", err)
 	}
 }
@@ -297,7 +318,8 @@ func TestTheJournalOnlySavesTime(t *testing.T) {
 	for _, verb := range []string{"apply", "undo"} {
 		for killAt := 20; ; killAt += 5 {
 			w, p := filledWorld(t, 300)
-			before := map[string]map[string]string{"core": w.stores["core"].values(), "modern": w.stores["modern"].values()}
+			before := map[string]map[string]string{"core": w.stores["core"].values(),
+				"modern": w.stores["modern"].values()}
 			w.ops, w.killAt = 0, killAt
 			if _, err := move.Apply(t.Context(), w.job(p)); err == nil {
 				break
@@ -335,15 +357,21 @@ func TestPlanSurvivesCompaction(t *testing.T) {
 	stores := w.asStores()
 	stores["core"] = &compacting{Store: stores["core"], every: 7}
 	var got []move.Move
-	if _, err := move.New(t.Context(), ownership(), stores, move.Options{}, func(m move.Move) error { got = append(got, m); return nil }); err != nil {
+	if _, err := move.New(t.Context(), ownership(), stores, move.Options{}, func(m move.Move) error {
+		got = append(got, m)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if want := list(p); len(got) != len(want) || got[0] != want[0] || got[len(got)-1] != want[len(want)-1] {
 		t.Errorf("planned %d moves while the store was compacted, want %d", len(got), len(want))
 	}
 	stores["core"] = &compacting{Store: stores["core"], every: 1}
-	if _, err := move.New(t.Context(), ownership(), stores, move.Options{}, func(move.Move) error { return nil }); !errors.Is(err, etcdsplit.ErrCompacted) {
-		t.Errorf("New on a store that is compacted before anything can be read = %v, want %v", err, etcdsplit.ErrCompacted)
+	if _, err := move.New(t.Context(), ownership(), stores, move.Options{}, func(move.Move) error {
+		return nil
+	}); !errors.Is(err, etcdsplit.ErrCompacted) {
+		t.Errorf("New on a store that is compacted before anything can be read = %v, want %v", err,
+			etcdsplit.ErrCompacted)
 	}
 }
 
@@ -354,7 +382,8 @@ func TestUndoRefusesWhenTheKeyIsTakenAgain(t *testing.T) {
 	}
 	key := "/registry/deployments/default/d-00005"
 	w.stores["core"].put(key, "a new one of this name", 0)
-	if _, err := move.Undo(t.Context(), w.job(p)); !errors.Is(err, move.ErrChanged) || !strings.Contains(err.Error(), key+": was written in store core after it was moved away") {
+	if _, err := move.Undo(t.Context(), w.job(p)); !errors.Is(err, move.ErrChanged) ||
+		!strings.Contains(err.Error(), key+": was written in store core after it was moved away") {
 		t.Errorf("Undo = %v, want it to name %s", err, key)
 	}
 }
@@ -374,9 +403,12 @@ func TestUndoSaysWhatOnlyTheBackupHad(t *testing.T) {
 
 func TestResolveResources(t *testing.T) {
 	m := ownership()
-	m.Resources = append(m.Resources, pair.Resource{Key: "minions", Name: "nodes"}, pair.Resource{Key: "services/specs", Name: "services"}, pair.Resource{Key: "ranges/serviceips"})
-	got, err := move.ResolveResources(m, []string{"nodes", "minions", "services", "ranges", "kubeflow.org/notebooks", "pods"})
-	if want := "[minions minions services/specs ranges kubeflow.org/notebooks pods]"; err != nil || fmt.Sprint(got) != want {
+	m.Resources = append(m.Resources, pair.Resource{Key: "minions", Name: "nodes"},
+		pair.Resource{Key: "services/specs", Name: "services"}, pair.Resource{Key: "ranges/serviceips"})
+	got, err := move.ResolveResources(m, []string{"nodes", "minions", "services", "ranges", "kubeflow.org/notebooks",
+		"pods"})
+	if want := "[minions minions services/specs ranges kubeflow.org/notebooks pods]"; err != nil ||
+		fmt.Sprint(got) != want {
 		t.Errorf("ResolveResources = %v, %v; want %s", got, err, want)
 	}
 	if _, err := move.ResolveResources(m, []string{"nodse"}); err == nil {
@@ -412,7 +444,8 @@ func TestASecondCopyThatEndsIsNoCopy(t *testing.T) {
 			w := newWorld()
 			twice(w)
 			p := plan(t, w, move.Options{})
-			if moves := list(p); len(moves) != 1 || !strings.Contains(moves[0].Conflict, test.says) || (moves[0].Conflict != "") != (test.says != "") {
+			if moves := list(p); len(moves) != 1 || !strings.Contains(moves[0].Conflict, test.says) ||
+				(moves[0].Conflict != "") != (test.says != "") {
 				t.Errorf("planned %+v, want the conflict %q", moves, test.says)
 			}
 			if _, err := move.Apply(t.Context(), w.job(p)); (err == nil) != (test.says == "") {
@@ -433,7 +466,8 @@ func TestASecondCopyThatEndsIsNoCopy(t *testing.T) {
 					}
 				}
 				_, err := move.Apply(t.Context(), job)
-				if test.says == "" && err != nil || test.says != "" && (!errors.Is(err, move.ErrChanged) || !strings.Contains(err.Error(), test.says)) {
+				if test.says == "" && err != nil ||
+					test.says != "" && (!errors.Is(err, move.ErrChanged) || !strings.Contains(err.Error(), test.says)) {
 					t.Errorf("%s: Apply = %v, want %q", step, err, test.says)
 				}
 				if _, ok := w.stores["core"].entries[key]; test.says != "" && !ok {
@@ -444,11 +478,12 @@ func TestASecondCopyThatEndsIsNoCopy(t *testing.T) {
 	}
 }
 
-// TestUndoOfAnApplyThatDeletedNothing: the API servers run again, and write to what never was away. Undo deletes the copies,
-// and nothing else.
+// TestUndoOfAnApplyThatDeletedNothing: the API servers run again, and write to what never was away. Undo deletes the
+// copies, and nothing else.
 func TestUndoOfAnApplyThatDeletedNothing(t *testing.T) {
 	key := func(n int) string { return fmt.Sprintf("/registry/deployments/default/d-%05d", n) }
-	for _, step := range []move.Step{move.Copied, move.Deleted} { // after the last batch was copied, after the first was deleted
+	// after the last batch was copied, after the first was deleted
+	for _, step := range []move.Step{move.Copied, move.Deleted} {
 		t.Run(string(step), func(t *testing.T) {
 			w, p := filledWorld(t, 300)
 			total, modernBefore := int64(len(list(p))), w.stores["modern"].values()
@@ -495,7 +530,9 @@ func TestUndoOfAnApplyThatDeletedNothing(t *testing.T) {
 				t.Errorf("Undo = %+v, want nothing expired or from the backup", result)
 			}
 			same(t, w, map[string]map[string]string{"core": want, "modern": modernBefore}, "undone")
-			if moves := list(plan(t, w, move.Options{})); slices.ContainsFunc(moves, func(m move.Move) bool { return m.Conflict != "" }) {
+			if moves := list(plan(t, w, move.Options{})); slices.ContainsFunc(moves, func(m move.Move) bool {
+				return m.Conflict != ""
+			}) {
 				t.Error("a new plan has conflicts")
 			}
 		})
@@ -506,7 +543,8 @@ func TestApplyLooksForRoomBeforeItCopies(t *testing.T) {
 	w, p := filledWorld(t, 300)
 	before := map[string]map[string]string{"core": w.stores["core"].values(), "modern": w.stores["modern"].values()}
 	w.stores["modern"].room = 1000
-	if _, err := move.Apply(t.Context(), w.job(p)); !errors.Is(err, move.ErrNoRoom) || !strings.Contains(err.Error(), "store modern: ") || !strings.Contains(err.Error(), "it takes 1000 more") {
+	if _, err := move.Apply(t.Context(), w.job(p)); !errors.Is(err, move.ErrNoRoom) ||
+		!strings.Contains(err.Error(), "store modern: ") || !strings.Contains(err.Error(), "it takes 1000 more") {
 		t.Errorf("Apply into 1000 bytes = %v, want %v", err, move.ErrNoRoom)
 	}
 	same(t, w, before, "refused")
@@ -564,7 +602,8 @@ func TestUndoInAStoreThatIsFull(t *testing.T) {
 
 	total := int64(len(list(p)))
 	w, p, _ = broken(move.Deleted, total) // what came from modern would have to be created there again
-	if _, err := move.Undo(t.Context(), w.job(p)); !errors.Is(err, move.ErrFull) || !strings.Contains(err.Error(), "store modern: bringing back 30 keys") {
+	if _, err := move.Undo(t.Context(), w.job(p)); !errors.Is(err, move.ErrFull) ||
+		!strings.Contains(err.Error(), "store modern: bringing back 30 keys") {
 		t.Errorf("Undo that has to create in a full store = %v, want %v", err, move.ErrFull)
 	}
 	w.stores["modern"].full = false

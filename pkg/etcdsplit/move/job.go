@@ -13,7 +13,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// Record is one line of the journal. Records only speed a repetition up: what they claim is in the stores and in the backup.
+// Record is one line of the journal. Records only speed a repetition up: what they claim is in the stores and in the
+// backup.
 type Record struct {
 	Step  Step  `json:"step"`
 	Moves int64 `json:"moves"` // of the plan, from its start, for which the step is done
@@ -57,9 +58,11 @@ type Progress func(step Step, moves int64)
 
 // Result counts what happened.
 type Result struct {
-	Moved   int64 `json:"moved"`   // of Apply: deleted where they came from, after their copies were read back; of Undo: brought back
+	// of Apply: deleted where they came from, after their copies were read back; of Undo: brought back
+	Moved   int64 `json:"moved"`
 	Expired int64 `json:"expired"` // leases that ended meanwhile
-	// NotBegun says that Undo found nothing to bring back: every key is where the plan found it, and there is no backup.
+	// NotBegun says that Undo found nothing to bring back: every key is where the plan found it, and there is no
+	// backup.
 	NotBegun bool `json:"notBegun,omitempty"`
 	// Recreated are keys that Undo has from the backup alone: they were deleted in their new store after the move.
 	Recreated int64 `json:"recreated,omitempty"`
@@ -108,7 +111,8 @@ type leaseAt struct {
 	id       int64
 }
 
-// start refuses a plan that cannot be done whole, reads the journal and locks the stores. With deleting, full stores need no lock.
+// start refuses a plan that cannot be done whole, reads the journal and locks the stores. With deleting, full stores
+// need no lock.
 func start(ctx context.Context, job Job, deleting bool) (a *applier, release func(), err error) {
 	a = &applier{Job: job, leases: map[leaseAt]int64{}, full: map[string]bool{}, journal: map[Step]Record{}}
 	if err := a.check(ctx); err != nil {
@@ -127,8 +131,9 @@ func start(ctx context.Context, job Job, deleting bool) (a *applier, release fun
 
 // lock takes the locks of all stores of the plan. One etcd under two names is found out here for certain.
 //
-// With deleting, one that is full may go without, for it takes deletions only: each is done at the revision that was read and at
-// no other, nothing that a run before has sent can be created there, and whatever else is changed is changed in a store with a lock.
+// With deleting, one that is full may go without, for it takes deletions only: each is done at the revision that was
+// read and at no other, nothing that a run before has sent can be created there, and whatever else is changed is
+// changed in a store with a lock.
 func (a *applier) lock(ctx context.Context, deleting bool) (release func(), err error) {
 	var releases []func(context.Context) error
 	release = func() {
@@ -141,7 +146,8 @@ func (a *applier) lock(ctx context.Context, deleting bool) (release func(), err 
 		var locked *LockedError
 		switch {
 		case errors.As(err, &locked) && locked.Run == a.Run && locked.Store != name:
-			err = fmt.Errorf("stores %s and %s are one and the same etcd: each key would be its own copy, and deleted", locked.Store, name)
+			err = fmt.Errorf("stores %s and %s are one and the same etcd: each key would be its own copy, and "+
+				"deleted", locked.Store, name)
 		case err != nil:
 			err = fmt.Errorf("store %s: locking: %w", name, err)
 		default:
@@ -183,7 +189,8 @@ func (a *applier) check(ctx context.Context) error {
 			return err
 		}
 		if a.Plan.Header.Clusters[move.From] == "" || a.Plan.Header.Clusters[move.To] == "" || move.From == move.To {
-			return fmt.Errorf("%s: moves from store %q to %q: want two stores of the plan", etcdsplit.Printable(move.Key), move.From, move.To)
+			return fmt.Errorf("%s: moves from store %q to %q: want two stores of the plan",
+				etcdsplit.Printable(move.Key), move.From, move.To)
 		}
 		if last.Key != "" && compareMoves(last, move) >= 0 {
 			return fmt.Errorf("%s: the plan is not in order, or names the key twice", etcdsplit.Printable(move.Key))
@@ -194,7 +201,8 @@ func (a *applier) check(ctx context.Context) error {
 		}
 	}
 	if conflicts.n > 0 {
-		return fmt.Errorf("%d keys cannot be moved; delete or rename one object of each, then make a new plan:%s", conflicts.n, conflicts.list())
+		return fmt.Errorf("%d keys cannot be moved; delete or rename one object of each, then make a new plan:%s",
+			conflicts.n, conflicts.list())
 	}
 	return nil
 }
@@ -236,7 +244,8 @@ func batches(moves iter.Seq2[Move, error]) iter.Seq2[[]Move, error] {
 				yield(nil, err)
 				return
 			}
-			if len(batch) > 0 && (len(batch) == batchKeys || size+move.Bytes > batchBytes || move.From != batch[0].From || move.To != batch[0].To) {
+			if len(batch) > 0 && (len(batch) == batchKeys || size+move.Bytes > batchBytes ||
+				move.From != batch[0].From || move.To != batch[0].To) {
 				if !yield(batch, nil) {
 					return
 				}

@@ -11,9 +11,9 @@ import (
 // leasesKept bounds what a run remembers: API servers before 1.9 have a lease for every event.
 const leasesKept = 10_000
 
-// lease returns a lease of the new store that lasts as long as the old one still does, and reports whether that does. There is
-// one for each old lease, however often a run is killed: its id follows from it. It is never revoked: that would delete its
-// keys. It ends by itself when they would have.
+// lease returns a lease of the new store that lasts as long as the old one still does, and reports whether that does.
+// There is one for each old lease, however often a run is killed: its id follows from it. It is never revoked: that
+// would delete its keys. It ends by itself when they would have.
 func (a *applier) lease(ctx context.Context, l leaseAt) (id int64, alive bool, err error) {
 	if l.id == 0 {
 		return 0, true, nil
@@ -49,8 +49,8 @@ func (a *applier) leaseID(l leaseAt) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:])&math.MaxInt64 | 1)
 }
 
-// lasts says why what a store holds under a key does not last as long as the same value where it comes from, or lasts longer
-// than it should; "" when it may take its place.
+// lasts says why what a store holds under a key does not last as long as the same value where it comes from, or lasts
+// longer than it should; "" when it may take its place.
 func (a *applier) lasts(ctx context.Context, p keyPair) (problem string, err error) {
 	if p.to.Lease != 0 && p.to.Lease == a.leaseID(leaseAt{p.From, p.To, p.from.Lease}) {
 		return "", nil
@@ -77,7 +77,8 @@ func lasts(ctx context.Context, stores map[string]Store, p keyPair) (problem str
 		return "", fmt.Errorf("store %s: %w", p.To, err)
 	}
 	if now < old {
-		return fmt.Sprintf("store %s holds the same under this key, but with a lease that ends sooner, in %d s instead of %d s", p.To, max(now, 0), old), nil
+		return fmt.Sprintf("store %s holds the same under this key, but with a lease that ends sooner, in %d s "+
+			"instead of %d s", p.To, max(now, 0), old), nil
 	}
 	return "", nil
 }

@@ -1,12 +1,13 @@
-// Package move moves keys between stores so that what they hold matches an ownership map: an existing shared store is split,
-// or a mistake repaired. A plan lists the moves; Apply copies, verifies and then deletes; Undo brings everything back.
+// Package move moves keys between stores so that what they hold matches an ownership map: an existing shared store is
+// split, or a mistake repaired. A plan lists the moves; Apply copies, verifies and then deletes; Undo brings everything
+// back.
 //
-// Killed at any moment and run again, it loses nothing and leaves nothing twice: a key is created only where it is absent,
-// deleted only when its copy was read back and it has not changed since the plan, and everything that decides is read from
-// the stores. The journal says how far a run came, so that the next one need not look at everything again.
+// Killed at any moment and run again, it loses nothing and leaves nothing twice: a key is created only where it is
+// absent, deleted only when its copy was read back and it has not changed since the plan, and everything that decides
+// is read from the stores. The journal says how far a run came, so that the next one need not look at everything again.
 //
-// A run holds a lock in every store, and each of its writes is done only while the lock is there: what a run before has sent
-// and a slow member does late is not done any more.
+// A run holds a lock in every store, and each of its writes is done only while the lock is there: what a run before has
+// sent and a slow member does late is not done any more.
 package move
 
 import (
@@ -29,8 +30,8 @@ type Store interface {
 	etcdsplit.Pager
 	// Cluster is the id that the members of the store were given when it was made.
 	Cluster(ctx context.Context) (string, error)
-	// Lock puts the lock under the key, and keeps it there until it is released or the process ends; from then on Create and
-	// Delete fail, with ErrLockLost, unless it is still there. A lock of the same owner is taken over.
+	// Lock puts the lock under the key, and keeps it there until it is released or the process ends; from then on
+	// Create and Delete fail, with ErrLockLost, unless it is still there. A lock of the same owner is taken over.
 	// Errors: *LockedError when it is another's; ErrFull.
 	Lock(ctx context.Context, key string, owner Owner) (release func(context.Context) error, err error)
 	// Read reads keys at one revision, in their order; nil for a key that the store does not hold.
@@ -117,8 +118,8 @@ const Schema = "fusionctl/etcd-move/v1"
 // Options restrict what is planned. The zero value plans whatever lies where its owner does not keep it.
 type Options struct {
 	Resources []string `json:"resources,omitempty"` // parts of keys: "deployments", "kubeflow.org/notebooks"
-	// From and To, given together with Resources, move these resources from one store to the other whatever the map says: for
-	// resources that both sides own, where the map cannot say whose a key is.
+	// From and To, given together with Resources, move these resources from one store to the other whatever the map
+	// says: for resources that both sides own, where the map cannot say whose a key is.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 }
@@ -131,11 +132,13 @@ type Plan struct {
 }
 
 // New reads the stores and hands every move to emit, in order. What an API server writes by itself at its start is left
-// where it is, and so is what belongs in several stores. A store that is compacted meanwhile is read on at a newer revision:
-// Apply looks at everything again.
-// Errors: a store cannot be read; options name what does not exist; emit's own.
-func New(ctx context.Context, m *pair.Map, stores map[string]Store, options Options, emit func(Move) error) (Header, error) {
-	header := Header{Schema: Schema, Prefix: etcdsplit.NormalPrefix(m.Prefix), Clusters: map[string]string{}, Revisions: map[string]int64{}, Options: options}
+// where it is, and so is what belongs in several stores. A store that is compacted meanwhile is read on at a newer
+// revision: Apply looks at everything again. Errors: a store cannot be read; options name what does not exist; emit's
+// own.
+func New(ctx context.Context, m *pair.Map, stores map[string]Store, options Options, emit func(Move) error) (
+	Header, error) {
+	header := Header{Schema: Schema, Prefix: etcdsplit.NormalPrefix(m.Prefix), Clusters: map[string]string{},
+		Revisions: map[string]int64{}, Options: options}
 	if err := options.validate(m, stores); err != nil {
 		return header, err
 	}
@@ -153,9 +156,9 @@ func New(ctx context.Context, m *pair.Map, stores map[string]Store, options Opti
 	return header, p.stores(ctx, header.Revisions, false)
 }
 
-// ResolveResources turns names of resources into their parts of keys: "services" into "services/specs". Custom resources are
-// named by group and plural, "kubeflow.org/notebooks".
-// Errors: neither version has a resource of the name.
+// ResolveResources turns names of resources into their parts of keys: "services" into "services/specs". Custom
+// resources are named by group and plural, "kubeflow.org/notebooks". Errors: neither version has a resource of the
+// name.
 func ResolveResources(m *pair.Map, names []string) ([]string, error) {
 	var parts []string
 	for _, name := range names {
@@ -222,8 +225,8 @@ func (p *planner) revision(ctx context.Context, store string) (int64, error) {
 	return newest, nil
 }
 
-// stores plans all stores, each from its revision on. Without values only conflicts about what API servers write by themselves
-// are looked for: these decide whether there is a move.
+// stores plans all stores, each from its revision on. Without values only conflicts about what API servers write by
+// themselves are looked for: these decide whether there is a move.
 func (p *planner) stores(ctx context.Context, revisions map[string]int64, keysOnly bool) error {
 	p.keysOnly = keysOnly
 	for _, name := range slices.Sorted(maps.Keys(p.byName)) {
@@ -272,7 +275,8 @@ func (p *planner) page(ctx context.Context, page etcdsplit.Page) error {
 		if to == "" {
 			continue
 		}
-		moves = append(moves, Move{Key: key, From: p.from, To: to, ModRevision: e.ModRevision, Bytes: len(e.Value), Leased: e.Lease != 0, Encryption: encryption(e.Value)})
+		moves = append(moves, Move{Key: key, From: p.from, To: to, ModRevision: e.ModRevision, Bytes: len(e.Value),
+			Leased: e.Lease != 0, Encryption: encryption(e.Value)})
 		if !p.keysOnly || p.atStart(key, to) {
 			doubtful[to] = append(doubtful[to], key)
 			entries[key] = e
@@ -297,7 +301,8 @@ func (p *planner) page(ctx context.Context, page etcdsplit.Page) error {
 }
 
 // compare notes the keys under which their destination holds something else.
-func (p *planner) compare(ctx context.Context, to string, keys []string, entries map[string]*etcdsplit.Entry, taken map[string]string) error {
+func (p *planner) compare(ctx context.Context, to string, keys []string, entries map[string]*etcdsplit.Entry,
+	taken map[string]string) error {
 	for chunk := range slices.Chunk(keys, batchKeys) {
 		others, err := p.byName[to].Read(ctx, chunk)
 		if err != nil {
@@ -320,7 +325,8 @@ func (p *planner) compare(ctx context.Context, to string, keys []string, entries
 			case !bytes.Equal(other.Value, mine.Value):
 				taken[chunk[i]] = fmt.Sprintf("store %s holds another object under this key", to)
 			default:
-				if taken[chunk[i]], err = lasts(ctx, p.byName, keyPair{Move{From: p.from, To: to}, mine, other}); err != nil {
+				if taken[chunk[i]],
+					err = lasts(ctx, p.byName, keyPair{Move{From: p.from, To: to}, mine, other}); err != nil {
 					return err
 				}
 			}
@@ -367,5 +373,7 @@ func (p *planner) destination(k etcdsplit.Key, key string) string {
 func (p *planner) atStart(key, store string) bool {
 	rest := strings.TrimPrefix(key, etcdsplit.NormalPrefix(p.m.Prefix)+"/")
 	row := etcdsplit.RowOf(p.m, p.classifier.Classify(key))
-	return row != nil && slices.ContainsFunc(p.m.Boot, func(b pair.BootKey) bool { return b.Matches(rest) && row.View(b.Side).Store == store })
+	return row != nil && slices.ContainsFunc(p.m.Boot, func(b pair.BootKey) bool {
+		return b.Matches(rest) && row.View(b.Side).Store == store
+	})
 }

@@ -25,7 +25,8 @@ func ownership() *pair.Map {
 		{Key: "pods", Namespaced: true, Owner: pair.OwnerShared, Legacy: at("core"), Modern: at("core")},
 		{Key: "configmaps", Namespaced: true, Owner: pair.OwnerSplit, Legacy: at("core"), Modern: at("modern")},
 		{Key: "flowschemas", Owner: pair.OwnerModern, Modern: at("modern")},
-	}, CustomResources: pair.Resource{Owner: pair.OwnerModern, Modern: at("modern")}, Boot: []pair.BootKey{{Side: pair.Modern, Key: "flowschemas/*"}}}
+	}, CustomResources: pair.Resource{Owner: pair.OwnerModern, Modern: at("modern")},
+		Boot: []pair.BootKey{{Side: pair.Modern, Key: "flowschemas/*"}}}
 }
 
 // fill puts keys where some of them do not belong.
@@ -67,7 +68,10 @@ func (s *fakeStore) values() map[string]string {
 func plan(t *testing.T, w *world, options move.Options) move.Plan {
 	t.Helper()
 	var moves []move.Move
-	header, err := move.New(t.Context(), ownership(), w.asStores(), options, func(m move.Move) error { moves = append(moves, m); return nil })
+	header, err := move.New(t.Context(), ownership(), w.asStores(), options, func(m move.Move) error {
+		moves = append(moves, m)
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +108,10 @@ func TestPlanMovesWhatLiesInTheWrongStore(t *testing.T) {
 		t.Errorf("%d moves, want 20 deployments, 2 events, 2 notebooks and 2 pods: %v", len(got), got)
 	}
 	for key, want := range map[string]string{
-		"/registry/deployments/default/d-00000": "core>modern", "/registry/pods/modern/m-00010": "modern>core", "/registry/kubeflow.org/notebooks/default/n-00000": "core>modern",
-		"/registry/configmaps/default/c": "", "/registry/flowschemas/system": "", "/registry/widgets/w": "", "/registry/pods/default/p-00010": "",
+		"/registry/deployments/default/d-00000": "core>modern", "/registry/pods/modern/m-00010": "modern>core",
+		"/registry/kubeflow.org/notebooks/default/n-00000": "core>modern",
+		"/registry/configmaps/default/c":                   "", "/registry/flowschemas/system": "",
+		"/registry/widgets/w": "", "/registry/pods/default/p-00010": "",
 	} {
 		if got[key] != want {
 			t.Errorf("%s: moves %q, want %q", key, got[key], want)
@@ -120,32 +126,39 @@ func TestPlanMovesWhatLiesInTheWrongStore(t *testing.T) {
 func TestPlanRefusesBadOptions(t *testing.T) {
 	for says, options := range map[string]move.Options{
 		"want both or neither": {From: "core"}, "want the resources": {From: "core", To: "modern"},
-		`both are "core"`: {From: "core", To: "core", Resources: []string{"pods"}}, `store "extra"`: {From: "core", To: "extra", Resources: []string{"pods"}},
+		`both are "core"`: {From: "core", To: "core", Resources: []string{"pods"}},
+		`store "extra"`:   {From: "core", To: "extra", Resources: []string{"pods"}},
 	} {
-		_, err := move.New(t.Context(), ownership(), newWorld().asStores(), options, func(move.Move) error { return nil })
+		_, err := move.New(t.Context(), ownership(), newWorld().asStores(), options, func(move.Move) error {
+			return nil
+		})
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("New(%+v) = %v, want an error that says %q", options, err, says)
 		}
 	}
 }
 
-// TestApplyAndUndoSurviveBeingKilledAnywhere kills a run at every operation on a store or a file, before and after it takes
-// effect, and runs it again; then the same for undo.
+// TestApplyAndUndoSurviveBeingKilledAnywhere kills a run at every operation on a store or a file, before and after it
+// takes effect, and runs it again; then the same for undo.
 func TestApplyAndUndoSurviveBeingKilledAnywhere(t *testing.T) {
 	filled := newWorld()
 	fill(filled, 650)
 	build := filled.clone
 	reference := build()
 	p := plan(t, reference, move.Options{})
-	before := map[string]map[string]string{"core": reference.stores["core"].values(), "modern": reference.stores["modern"].values()}
+	before := map[string]map[string]string{"core": reference.stores["core"].values(),
+		"modern": reference.stores["modern"].values()}
 	if _, err := move.Apply(t.Context(), reference.job(p)); err != nil {
 		t.Fatal(err)
 	}
-	done := map[string]map[string]string{"core": reference.stores["core"].values(), "modern": reference.stores["modern"].values()}
+	done := map[string]map[string]string{"core": reference.stores["core"].values(),
+		"modern": reference.stores["modern"].values()}
 	for _, m := range list(p) {
 		value, lease, _ := strings.Cut(done[m.To][m.Key], " lease ")
-		if !strings.HasPrefix(before[m.From][m.Key], value+" lease ") || (lease != "0") != m.Leased || done[m.From][m.Key] != "" {
-			t.Fatalf("%s: %q in %s, %q in %s; want it moved", m.Key, done[m.To][m.Key], m.To, done[m.From][m.Key], m.From)
+		if !strings.HasPrefix(before[m.From][m.Key], value+" lease ") || (lease != "0") != m.Leased ||
+			done[m.From][m.Key] != "" {
+			t.Fatalf("%s: %q in %s, %q in %s; want it moved", m.Key, done[m.To][m.Key], m.To, done[m.From][m.Key],
+				m.From)
 		}
 	}
 
@@ -197,7 +210,8 @@ func nothingLost(t *testing.T, w *world, p move.Plan, before map[string]map[stri
 	t.Helper()
 	for m := range p.Moves() {
 		want := strings.Split(before[m.From][m.Key], " lease")[0]
-		if string(w.stores[m.From].entries[m.Key].Value) != want && string(w.stores[m.To].entries[m.Key].Value) != want {
+		if string(w.stores[m.From].entries[m.Key].Value) != want &&
+			string(w.stores[m.To].entries[m.Key].Value) != want {
 			t.Fatalf("killed at %d: %s is in neither store with its value", killAt, m.Key)
 		}
 	}
@@ -206,7 +220,8 @@ func nothingLost(t *testing.T, w *world, p move.Plan, before map[string]map[stri
 func undo(t *testing.T, w *world, p move.Plan, before map[string]map[string]string, killAt int) {
 	t.Helper()
 	_, err := move.Undo(t.Context(), w.job(p))
-	if err != nil && !strings.Contains(err.Error(), "there is no backup, and 1 keys may have been moved") { // the one that had a copy before the plan
+	// the one that had a copy before the plan
+	if err != nil && !strings.Contains(err.Error(), "there is no backup, and 1 keys may have been moved") {
 		t.Fatalf("undo after being killed at %d: %v", killAt, err)
 	}
 	same(t, w, before, fmt.Sprintf("undone after being killed at %d", killAt))
@@ -220,7 +235,8 @@ func same(t *testing.T, w *world, want map[string]map[string]string, when string
 		}
 		for key, e := range store.entries {
 			if content(e) != want[name][key] {
-				t.Fatalf("%s: store %s: %s = %q with lease %x, want %q", when, name, key, e.Value, e.Lease, want[name][key])
+				t.Fatalf("%s: store %s: %s = %q with lease %x, want %q", when, name, key, e.Value, e.Lease,
+					want[name][key])
 			}
 		}
 	}
@@ -232,10 +248,14 @@ func TestApplyRefusesWhenSomethingStillWrites(t *testing.T) {
 		change func(w *world)
 		says   string
 	}{
-		"changed":   {func(w *world) { w.stores["core"].put(key, "new", 0) }, key + ": was at revision"},
-		"added":     {func(w *world) { w.stores["core"].put("/registry/deployments/default/zzz", "new", 0) }, "zzz: is new in store core"},
-		"deleted":   {func(w *world) { w.stores["core"].remove(key) }, key + ": is gone from store core"},
-		"collision": {func(w *world) { w.stores["modern"].put(key, "another", 0) }, key + ": store modern holds another object"},
+		"changed": {func(w *world) { w.stores["core"].put(key, "new", 0) }, key + ": was at revision"},
+		"added": {func(w *world) {
+			w.stores["core"].put("/registry/deployments/default/zzz", "new", 0)
+		}, "zzz: is new in store core"},
+		"deleted": {func(w *world) { w.stores["core"].remove(key) }, key + ": is gone from store core"},
+		"collision": {func(w *world) {
+			w.stores["modern"].put(key, "another", 0)
+		}, key + ": store modern holds another object"},
 	} {
 		w := newWorld()
 		fill(w, 20)
@@ -295,10 +315,13 @@ func TestPlanNamesConflictsAndApplyRefusesThem(t *testing.T) {
 	fill(w, 20)
 	w.stores["modern"].put("/registry/deployments/default/d-00001", "another", 0)
 	p := plan(t, w, move.Options{})
-	if !slices.ContainsFunc(list(p), func(m move.Move) bool { return m.Conflict != "" && strings.HasSuffix(m.Key, "d-00001") }) {
+	if !slices.ContainsFunc(list(p), func(m move.Move) bool {
+		return m.Conflict != "" && strings.HasSuffix(m.Key, "d-00001")
+	}) {
 		t.Error("the conflict is not in the plan")
 	}
-	if _, err := move.Apply(t.Context(), w.job(p)); err == nil || !strings.Contains(err.Error(), "1 keys cannot be moved") {
+	if _, err := move.Apply(t.Context(), w.job(p)); err == nil ||
+		!strings.Contains(err.Error(), "1 keys cannot be moved") {
 		t.Errorf("Apply = %v, want it to refuse", err)
 	}
 }
@@ -313,10 +336,12 @@ func TestUndoKeepsWhatWasWrittenSince(t *testing.T) {
 	key := "/registry/deployments/default/d-00005"
 	w.stores["modern"].put(key, "changed by its new owner", 0)
 	after := w.stores["core"].values()
-	if _, err := move.Undo(t.Context(), w.job(p)); !errors.Is(err, move.ErrChanged) || !strings.Contains(err.Error(), key) {
+	if _, err := move.Undo(t.Context(), w.job(p)); !errors.Is(err, move.ErrChanged) ||
+		!strings.Contains(err.Error(), key) {
 		t.Errorf("Undo = %v, want %v about %s", err, move.ErrChanged, key)
 	}
-	if !maps.Equal(after, w.stores["core"].values()) || !bytes.Equal(w.stores["modern"].entries[key].Value, []byte("changed by its new owner")) {
+	if !maps.Equal(after, w.stores["core"].values()) ||
+		!bytes.Equal(w.stores["modern"].entries[key].Value, []byte("changed by its new owner")) {
 		t.Error("Undo refused, and changed something")
 	}
 }

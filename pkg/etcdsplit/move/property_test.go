@@ -12,11 +12,13 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move"
 )
 
-// randomWorld fills two stores with keys of every kind: at home, misplaced, in both stores with the same value, with leases, of
-// resources that both sides own or nobody knows, with empty and with large values, and with names that are no text.
+// randomWorld fills two stores with keys of every kind: at home, misplaced, in both stores with the same value, with
+// leases, of resources that both sides own or nobody knows, with empty and with large values, and with names that are
+// no text.
 func randomWorld(random *rand.Rand) *world {
 	w := newWorld()
-	resources := []string{"deployments/default/", "pods/default/", "events/default/", "configmaps/default/", "kubeflow.org/notebooks/default/", "flowschemas/", "widgets/", "deployments/a/b/", "ranges/"}
+	resources := []string{"deployments/default/", "pods/default/", "events/default/", "configmaps/default/",
+		"kubeflow.org/notebooks/default/", "flowschemas/", "widgets/", "deployments/a/b/", "ranges/"}
 	stores := []*fakeStore{w.stores["core"], w.stores["modern"]}
 	for _, s := range stores {
 		for i := range random.Intn(4) {
@@ -25,7 +27,8 @@ func randomWorld(random *rand.Rand) *world {
 		s.put("/elsewhere", "of another prefix", 0)
 	}
 	for i := range random.Intn(600) {
-		key := "/registry/" + resources[random.Intn(len(resources))] + fmt.Sprintf("%c-%04d", 'a'+rune(random.Intn(3)), i)
+		key := "/registry/" + resources[random.Intn(len(resources))] +
+			fmt.Sprintf("%c-%04d", 'a'+rune(random.Intn(3)), i)
 		if random.Intn(50) == 0 {
 			key += "\xff\x00"
 		}
@@ -58,8 +61,8 @@ func randomWorld(random *rand.Rand) *world {
 	return w
 }
 
-// TestAnyMoveOfAnything: whatever lies where, and however often apply is killed, in the end each key of the plan is in its new
-// store and nowhere else, and all others are untouched; however often undo is killed, everything is as it was.
+// TestAnyMoveOfAnything: whatever lies where, and however often apply is killed, in the end each key of the plan is in
+// its new store and nowhere else, and all others are untouched; however often undo is killed, everything is as it was.
 func TestAnyMoveOfAnything(t *testing.T) {
 	rounds := 150
 	if testing.Short() {
@@ -74,7 +77,8 @@ func TestAnyMoveOfAnything(t *testing.T) {
 		case 0:
 			options.Resources = []string{"deployments", "events"}
 		case 1:
-			options = move.Options{Resources: []string{"configmaps", "kubeflow.org/notebooks", "events"}, From: "core", To: "modern"}
+			options = move.Options{Resources: []string{"configmaps", "kubeflow.org/notebooks", "events"}, From: "core",
+				To: "modern"}
 		}
 		p := plan(t, w, options)
 		before := w.clone()
@@ -91,7 +95,8 @@ func TestAnyMoveOfAnything(t *testing.T) {
 				}
 				_, err := verb()
 				if err == nil {
-					if w.killAt > 0 && w.ops >= w.killAt { // it was done, and could not release its locks: these end by themselves
+					// it was done, and could not release its locks: these end by themselves
+					if w.killAt > 0 && w.ops >= w.killAt {
 						w.stores["core"].remove(lockKey)
 						w.stores["modern"].remove(lockKey)
 					}
@@ -101,7 +106,8 @@ func TestAnyMoveOfAnything(t *testing.T) {
 					t.Fatal(say(err.Error()))
 				}
 				for m := range p.Moves() {
-					if from, to := w.stores[m.From].entries[m.Key], w.stores[m.To].entries[m.Key]; from.Key == nil && to.Key == nil {
+					if from, to := w.stores[m.From].entries[m.Key], w.stores[m.To].entries[m.Key]; from.Key == nil &&
+						to.Key == nil {
 						t.Fatal(say("killed, it lost " + m.Key))
 					}
 				}

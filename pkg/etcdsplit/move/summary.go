@@ -84,11 +84,13 @@ func (s *Summary) Notes(options Options) []string {
 		if n := s.encrypted[e]; n != 1 {
 			values = fmt.Sprintf("%d values", n)
 		}
-		notes = append(notes, fmt.Sprintf("%s encrypted with %s: the API server that reads store %s must have this provider "+
+		notes = append(notes, fmt.Sprintf("%s encrypted with %s: the API server that reads store %s must have this "+
+			"provider "+
 			"and key in its --encryption-provider-config", values, e.with, e.store))
 	}
 	if slices.Contains(options.Resources, "services/specs") && !slices.Contains(options.Resources, "ranges") {
-		notes = append(notes, "the allocators of addresses and node ports do not go with the services: --resource ranges moves them")
+		notes = append(notes, "the allocators of addresses and node ports do not go with the services: --resource "+
+			"ranges moves them")
 	}
 	return notes
 }
@@ -113,9 +115,8 @@ type RunningServer struct {
 // addressSeconds is how long the record of an API server's address lasts, in every version that has one.
 const addressSeconds = 15
 
-// RunningServers finds the API servers that use the stores of a plan. Not every version has a record of its address, so none
-// found does not prove that none runs.
-// Errors: a store cannot be read; what was found before is returned too.
+// RunningServers finds the API servers that use the stores of a plan. Not every version has a record of its address, so
+// none found does not prove that none runs. Errors: a store cannot be read; what was found before is returned too.
 func RunningServers(ctx context.Context, header Header, stores map[string]Store) ([]RunningServer, error) {
 	var servers []RunningServer
 	prefix := header.Prefix + "/masterleases/"
@@ -135,7 +136,8 @@ func RunningServers(ctx context.Context, header Header, stores map[string]Store)
 			}
 			if seconds > 0 {
 				servers = append(servers, RunningServer{
-					Store: name, Address: strings.TrimPrefix(string(e.Key), prefix), SecondsAgo: addressSeconds - min(seconds, addressSeconds),
+					Store: name, Address: strings.TrimPrefix(string(e.Key), prefix),
+					SecondsAgo: addressSeconds - min(seconds, addressSeconds),
 				})
 			}
 		}

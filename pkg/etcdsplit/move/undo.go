@@ -10,11 +10,10 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 )
 
-// Undo brings back what Apply has moved, from the copies, or from the backup where these are gone. Copies that were changed
-// since are not touched, and nothing is done when one of them is all there is. Where Apply has deleted nothing yet, the originals
-// are left as they are now, and only copies are deleted. Run again after it was killed, it goes on. Of a move that never began
-// there is nothing to bring back, and the result says so.
-// Errors: as of Apply.
+// Undo brings back what Apply has moved, from the copies, or from the backup where these are gone. Copies that were
+// changed since are not touched, and nothing is done when one of them is all there is. Where Apply has deleted nothing
+// yet, the originals are left as they are now, and only copies are deleted. Run again after it was killed, it goes on.
+// Of a move that never began there is nothing to bring back, and the result says so. Errors: as of Apply.
 func Undo(ctx context.Context, job Job) (Result, error) {
 	a, release, err := start(ctx, job, true)
 	if err != nil {
@@ -70,8 +69,8 @@ func (a *applier) undo(ctx context.Context) error {
 	return a.Files.Append(Record{Step: Restored, Moves: done, All: true})
 }
 
-// neverBegun makes sure that nothing was moved, as the absence of journal and backup says: they may lie elsewhere. A key that
-// is in both stores may have been so when the plan was made, or be one that was copied: that is not known.
+// neverBegun makes sure that nothing was moved, as the absence of journal and backup says: they may lie elsewhere. A
+// key that is in both stores may have been so when the plan was made, or be one that was copied: that is not known.
 func (a *applier) neverBegun(ctx context.Context) error {
 	var d differences
 	for batch, err := range batches(a.Plan.Moves()) {
@@ -89,14 +88,16 @@ func (a *applier) neverBegun(ctx context.Context) error {
 		}
 	}
 	if d.n > 0 {
-		return fmt.Errorf("undoing: there is no backup, and %d keys may have been moved; want the journal and the backup of this plan:%s",
+		return fmt.Errorf("undoing: there is no backup, and %d keys may have been moved; want the journal and the "+
+			"backup of this plan:%s",
 			d.n, d.list())
 	}
 	a.result.NotBegun = true
 	return nil
 }
 
-// eachSaved walks over plan and backup side by side; a key whose time was up before the backup was written has no entry there.
+// eachSaved walks over plan and backup side by side; a key whose time was up before the backup was written has no entry
+// there.
 func (a *applier) eachSaved(do func(before int64, batch []Move, saved []*etcdsplit.Entry) error) error {
 	next, stop := iter.Pull2(a.Files.Backup())
 	defer stop()
@@ -129,16 +130,16 @@ func (a *applier) eachSaved(do func(before int64, batch []Move, saved []*etcdspl
 	return err
 }
 
-// untouched reports whether the journal proves that Apply has deleted nothing anywhere. One that lacks its beginning, because it
-// was lost meanwhile, proves nothing.
+// untouched reports whether the journal proves that Apply has deleted nothing anywhere. One that lacks its beginning,
+// because it was lost meanwhile, proves nothing.
 func (a *applier) untouched() bool {
 	_, whole := a.journal[Saved]
 	_, begun := a.journal[Deleted]
 	return whole && !begun
 }
 
-// restorable notes a key for which undo would lose what was written after the move. What still is the original, whatever was
-// written to it since, is not such a key.
+// restorable notes a key for which undo would lose what was written after the move. What still is the original,
+// whatever was written to it since, is not such a key.
 func (a *applier) restorable(p *keyPair, saved *etcdsplit.Entry, d *differences) bool {
 	switch {
 	case saved == nil, a.untouched(), p.from != nil && p.from.CreateRevision == saved.CreateRevision:
@@ -153,7 +154,8 @@ func (a *applier) restorable(p *keyPair, saved *etcdsplit.Entry, d *differences)
 	return false
 }
 
-// restore brings one batch back: create where they came from what is missing there, read it back, and then delete the copies.
+// restore brings one batch back: create where they came from what is missing there, read it back, and then delete the
+// copies.
 func (a *applier) restore(ctx context.Context, batch []Move, saved []*etcdsplit.Entry) error {
 	var recreated int64
 	untouched := a.untouched()
@@ -201,12 +203,14 @@ func (a *applier) restore(ctx context.Context, batch []Move, saved []*etcdsplit.
 		switch {
 		case done:
 		case len(missing) > 0 && a.full[batch[0].From]:
-			return fmt.Errorf("store %s: bringing back %d keys from %s on: %w", batch[0].From, len(missing), etcdsplit.Printable(string(missing[0].Key)), ErrFull)
+			return fmt.Errorf("store %s: bringing back %d keys from %s on: %w", batch[0].From, len(missing),
+				etcdsplit.Printable(string(missing[0].Key)), ErrFull)
 		case len(missing) > 0:
 			// The copies are deleted in a later round, when what was created here has been read back.
 			created, err := a.Stores[batch[0].From].Create(ctx, missing)
 			if err != nil && !errors.Is(err, ErrLeaseGone) {
-				return fmt.Errorf("store %s: creating %d keys from %s on: %w", batch[0].From, len(missing), etcdsplit.Printable(string(missing[0].Key)), err)
+				return fmt.Errorf("store %s: creating %d keys from %s on: %w", batch[0].From, len(missing),
+					etcdsplit.Printable(string(missing[0].Key)), err)
 			}
 			if err != nil {
 				clear(a.leases)
@@ -216,7 +220,8 @@ func (a *applier) restore(ctx context.Context, batch []Move, saved []*etcdsplit.
 			}
 		default:
 			if done, err = a.Stores[batch[0].To].Delete(ctx, copies); err != nil {
-				return fmt.Errorf("store %s: deleting %d copies from %s on: %w", batch[0].To, len(copies), etcdsplit.Printable(copies[0].Key), err)
+				return fmt.Errorf("store %s: deleting %d copies from %s on: %w", batch[0].To, len(copies),
+					etcdsplit.Printable(copies[0].Key), err)
 			}
 		}
 		if done {
@@ -226,7 +231,8 @@ func (a *applier) restore(ctx context.Context, batch []Move, saved []*etcdsplit.
 			return nil
 		}
 	}
-	return fmt.Errorf("stores %s and %s: the keys from %s on do not stay: %w", batch[0].From, batch[0].To, etcdsplit.Printable(batch[0].Key), ErrChanged)
+	return fmt.Errorf("stores %s and %s: the keys from %s on do not stay: %w", batch[0].From, batch[0].To,
+		etcdsplit.Printable(batch[0].Key), ErrChanged)
 }
 
 // ours reports whether what lies in the new store is a copy that Apply made, and not what was there before.
@@ -234,8 +240,8 @@ func (a *applier) ours(p *keyPair, saved *etcdsplit.Entry) bool {
 	return p.to != nil && bytes.Equal(p.to.Value, saved.Value) && p.to.CreateRevision > a.Plan.Header.Revisions[p.To]
 }
 
-// back is the entry to create where the key came from; false when its time is up. It gets the lease that it had, or if that is
-// gone, what is left of its copy's.
+// back is the entry to create where the key came from; false when its time is up. It gets the lease that it had, or if
+// that is gone, what is left of its copy's.
 func (a *applier) back(ctx context.Context, p *keyPair, saved *etcdsplit.Entry) (etcdsplit.Entry, bool, error) {
 	entry := etcdsplit.Entry{Key: saved.Key, Value: saved.Value}
 	if saved.Lease == 0 {

@@ -15,8 +15,8 @@ import (
 // errKilled stands for the end of the process.
 var errKilled = errors.New("killed")
 
-// world is two stores and a disk, and a counter of everything that is done to them: a run can be killed at any of it, either
-// just before it takes effect or just after, when the answer is lost.
+// world is two stores and a disk, and a counter of everything that is done to them: a run can be killed at any of it,
+// either just before it takes effect or just after, when the answer is lost.
 type world struct {
 	stores map[string]*fakeStore
 	disk   disk
@@ -74,7 +74,8 @@ func (w *world) clone() *world {
 func newWorld() *world {
 	w := &world{stores: map[string]*fakeStore{}}
 	for i, name := range []string{"core", "modern"} {
-		w.stores[name] = &fakeStore{w: w, cluster: "id of " + name, entries: map[string]etcdsplit.Entry{}, leases: map[int64]int64{}, revision: int64(100 * (i + 1))}
+		w.stores[name] = &fakeStore{w: w, cluster: "id of " + name, entries: map[string]etcdsplit.Entry{},
+			leases: map[int64]int64{}, revision: int64(100 * (i + 1))}
 	}
 	return w
 }
@@ -86,7 +87,8 @@ type handle struct {
 }
 
 func (w *world) asStores() map[string]move.Store {
-	return map[string]move.Store{"core": &handle{fakeStore: w.stores["core"]}, "modern": &handle{fakeStore: w.stores["modern"]}}
+	return map[string]move.Store{"core": &handle{fakeStore: w.stores["core"]},
+		"modern": &handle{fakeStore: w.stores["modern"]}}
 }
 
 // job is a run of a plan in this world.
@@ -101,7 +103,8 @@ func (s *fakeStore) Cluster(context.Context) (id string, err error) {
 	return id, err
 }
 
-func (h *handle) Lock(_ context.Context, key string, owner move.Owner) (release func(context.Context) error, err error) {
+func (h *handle) Lock(_ context.Context, key string, owner move.Owner) (release func(context.Context) error,
+	err error) {
 	var locked error
 	killed := h.w.kill(func() {
 		if h.full {

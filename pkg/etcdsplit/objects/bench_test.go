@@ -53,10 +53,11 @@ func realValues(t testing.TB, visit func(key string, value []byte)) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		if _, err := etcdsplit.Entries(t.Context(), etcdsplit.Store{Name: name, Walker: f}, etcdsplit.Request{}, func(e etcdsplit.Entry) error {
-			visit(string(e.Key), slices.Clone(e.Value))
-			return nil
-		}); err != nil {
+		if _, err := etcdsplit.Entries(t.Context(), etcdsplit.Store{Name: name, Walker: f}, etcdsplit.Request{},
+			func(e etcdsplit.Entry) error {
+				visit(string(e.Key), slices.Clone(e.Value))
+				return nil
+			}); err != nil {
 			t.Fatal(err)
 		}
 	}

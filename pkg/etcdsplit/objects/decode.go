@@ -11,11 +11,11 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 )
 
-// Decode decodes a stored value whole, into what its JSON would be in the version in which it is stored, whichever of 1.6 to 1.36
-// wrote it. In protobuf a field may have no name that is known, being a vendor's or of a version in between: it goes by its number,
-// as does all of an object of an unknown type but its metadata.
-// Shape:  {"apiVersion":"v1","kind":"Pod","metadata":{...},"spec":{...,"#99":"a vendor's field"}}
-// Errors: etcdsplit.ErrUnreadable, wrapped, for what is no object; an encrypted value, with its provider and key.
+// Decode decodes a stored value whole, into what its JSON would be in the version in which it is stored, whichever of
+// 1.6 to 1.36 wrote it. In protobuf a field may have no name that is known, being a vendor's or of a version in
+// between: it goes by its number, as does all of an object of an unknown type but its metadata. Shape:
+// {"apiVersion":"v1","kind":"Pod","metadata":{...},"spec":{...,"#99":"a vendor's field"}} Errors:
+// etcdsplit.ErrUnreadable, wrapped, for what is no object; an encrypted value, with its provider and key.
 func Decode(value []byte) (map[string]any, error) {
 	e, err := etcdsplit.ReadEnvelope(value)
 	if err != nil {
@@ -25,7 +25,8 @@ func Decode(value []byte) (map[string]any, error) {
 	case etcdsplit.Protobuf:
 		return decodeProtobuf(&e)
 	case etcdsplit.Encrypted:
-		return nil, fmt.Errorf("encrypted by provider %q with key %q: only an API server that has the key can decode it", e.Provider, e.KeyName)
+		return nil, fmt.Errorf("encrypted by provider %q with key %q: only an API server that has the key can decode "+
+			"it", e.Provider, e.KeyName)
 	}
 	object, err := decodeTree(&e)
 	if err != nil {

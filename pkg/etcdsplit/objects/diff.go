@@ -12,8 +12,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 )
 
-// DiffValues says how two values under a key differ: as a unified diff of the decoded objects, without managedFields, or in a
-// sentence. What Secrets hold is never part of it, only whether it is the same.
+// DiffValues says how two values under a key differ: as a unified diff of the decoded objects, without managedFields,
+// or in a sentence. What Secrets hold is never part of it, only whether it is the same.
 func DiffValues(path string, left, right []byte) string {
 	var texts [2]string
 	var trees [2]map[string]any
@@ -29,7 +29,9 @@ func DiffValues(path string, left, right []byte) string {
 		dropNulls(tree)
 		trees[i] = tree
 	}
-	if strings.HasPrefix(path, "secrets/") || slices.ContainsFunc(trees[:], func(tree map[string]any) bool { return tree["kind"] == "Secret" }) {
+	if strings.HasPrefix(path, "secrets/") || slices.ContainsFunc(trees[:], func(tree map[string]any) bool {
+		return tree["kind"] == "Secret"
+	}) {
 		trees[0], trees[1] = withoutSecrets(trees[0], trees[1])
 	}
 	for i, tree := range trees {
@@ -57,7 +59,8 @@ func shortened(text []byte) string {
 	if len(text) <= shownBytes {
 		return string(text)
 	}
-	return fmt.Sprintf("%s\n(%d bytes more)\n", strings.ToValidUTF8(string(text[:shownBytes]), ""), len(text)-shownBytes)
+	return fmt.Sprintf("%s\n(%d bytes more)\n", strings.ToValidUTF8(string(text[:shownBytes]), ""),
+		len(text)-shownBytes)
 }
 
 // withoutHeader takes the names of the two sides off a diff.
@@ -66,7 +69,8 @@ func withoutHeader(text []byte) []byte {
 	return []byte(lines[len(lines)-1])
 }
 
-// DropManagedFields removes metadata.managedFields, which are often the larger part of an object and seldom what is looked for.
+// DropManagedFields removes metadata.managedFields, which are often the larger part of an object and seldom what is
+// looked for.
 func DropManagedFields(object map[string]any) {
 	if metadata, ok := object["metadata"].(map[string]any); ok {
 		delete(metadata, "managedFields")

@@ -1,5 +1,5 @@
-// Package objects knows the types of built-in objects, of every version that stored them: it decodes stored values whole, compares
-// them, and finds fields in them without decoding.
+// Package objects knows the types of built-in objects, of every version that stored them: it decodes stored values
+// whole, compares them, and finds fields in them without decoding.
 package objects
 
 import (
@@ -28,12 +28,12 @@ type Finder struct {
 	tries map[*pair.View][]*trie
 }
 
-// Find calls found with each of the paths that the side drops under which the object holds something: a value that is not empty,
-// or an empty one where that says something else than none (a pointer), below any element of the lists on the way. Paths look
-// like "spec.containers[].startupProbe". It says of each whether everything below it is what the side has as implied. In protobuf
-// a path is found if some version of the object's type has it; objects of types that no version has are passed over. The side must
-// not be changed afterwards.
-// Errors: the object is damaged; etcdsplit.ErrUnreadable, wrapped.
+// Find calls found with each of the paths that the side drops under which the object holds something: a value that is
+// not empty, or an empty one where that says something else than none (a pointer), below any element of the lists on
+// the way. Paths look like "spec.containers[].startupProbe". It says of each whether everything below it is what the
+// side has as implied. In protobuf a path is found if some version of the object's type has it; objects of types that
+// no version has are passed over. The side must not be changed afterwards. Errors: the object is damaged;
+// etcdsplit.ErrUnreadable, wrapped.
 func (f *Finder) Find(e *etcdsplit.Envelope, side *pair.View, found func(path string, implied bool)) error {
 	if len(side.Drops) == 0 {
 		return nil
@@ -114,7 +114,8 @@ type field struct {
 	numbers []protowire.Number // on the way to it; none: no version of the type has it
 	value   reflect.Type       // of its value, or of its elements
 	gone    string             // the type in gone.tsv, when value is nil
-	present bool               // an empty value says something else than none: it is a pointer, or an element of a list or a map
+	// an empty value says something else than none: it is a pointer, or an element of a list or a map
+	present bool
 	list    bool
 }
 
@@ -182,8 +183,8 @@ func typeNamed(name string) field {
 	return field{gone: name}
 }
 
-// fieldOf finds a field of the type by its name in JSON. What JSON inlines is a message of its own in protobuf, so there may be
-// more than one number on the way.
+// fieldOf finds a field of the type by its name in JSON. What JSON inlines is a message of its own in protobuf, so
+// there may be more than one number on the way.
 func (f *field) fieldOf(name string) field {
 	if f.value == nil {
 		return goneField(goneLayouts().fields[f.gone], name)
@@ -370,7 +371,9 @@ func (n *node) impliedIn(value wireField) bool {
 	}
 	implied := true
 	err := eachField(value.bytes, func(inner wireField) error {
-		i := slices.IndexFunc(n.children, func(child *node) bool { return slices.Equal(child.numbers, []protowire.Number{inner.number}) })
+		i := slices.IndexFunc(n.children, func(child *node) bool {
+			return slices.Equal(child.numbers, []protowire.Number{inner.number})
+		})
 		if i < 0 {
 			implied = implied && isZero(inner, nil)
 		} else if n.children[i].isSet(inner) {
@@ -412,8 +415,8 @@ func (f *field) print(value wireField) string {
 
 var errDamagedJSON = errors.New("its JSON is damaged")
 
-// inJSON looks for the children of the node in a JSON value, an object or each element of an array, and decodes no more than the
-// values of which it matters what they say.
+// inJSON looks for the children of the node in a JSON value, an object or each element of an array, and decodes no more
+// than the values of which it matters what they say.
 func (s *search) inJSON(n *node, value []byte) error {
 	var err, inner error
 	switch firstByte(value) {
@@ -534,7 +537,8 @@ func (n *node) impliedInTree(value any) bool {
 	return true
 }
 
-// isEmpty reports whether a value says nothing; where its presence says something, only null and a list of nothing do not.
+// isEmpty reports whether a value says nothing; where its presence says something, only null and a list of nothing do
+// not.
 func isEmpty(value any, present bool) bool {
 	switch value := value.(type) {
 	case nil:

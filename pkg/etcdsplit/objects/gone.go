@@ -17,10 +17,10 @@ import (
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1beta1 "k8s.io/api/discovery/v1beta1"
-	flowcontrolv1beta1 "k8s.io/api/flowcontrol/v1beta1"
+	flowv1beta1 "k8s.io/api/flowcontrol/v1beta1"
 	networkingv1 "k8s.io/api/networking/v1"
 	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
-	resourcev1beta1 "k8s.io/api/resource/v1beta1"
+	claimsv1beta1 "k8s.io/api/resource/v1beta1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,8 +93,8 @@ var goTypes = map[string]reflect.Type{
 	"=core/v1.Volume":                                  reflect.TypeFor[corev1.Volume](),
 	"=core/v1.VolumeMount":                             reflect.TypeFor[corev1.VolumeMount](),
 	"=discovery/v1beta1.EndpointSlice":                 reflect.TypeFor[discoveryv1beta1.EndpointSlice](),
-	"=flowcontrol/v1beta1.FlowSchema":                  reflect.TypeFor[flowcontrolv1beta1.FlowSchema](),
-	"=flowcontrol/v1beta1.PriorityLevelConfiguration":  reflect.TypeFor[flowcontrolv1beta1.PriorityLevelConfiguration](),
+	"=flowcontrol/v1beta1.FlowSchema":                  reflect.TypeFor[flowv1beta1.FlowSchema](),
+	"=flowcontrol/v1beta1.PriorityLevelConfiguration":  reflect.TypeFor[flowv1beta1.PriorityLevelConfiguration](),
 	"=meta/v1.Condition":                               reflect.TypeFor[metav1.Condition](),
 	"=meta/v1.Status":                                  reflect.TypeFor[metav1.Status](),
 	"=meta/v1.GroupVersionResource":                    reflect.TypeFor[metav1.GroupVersionResource](),
@@ -106,12 +106,12 @@ var goTypes = map[string]reflect.Type{
 	"=networking/v1.ServiceCIDR":                       reflect.TypeFor[networkingv1.ServiceCIDR](),
 	"=resource.Quantity":                               reflect.TypeFor[resource.Quantity](),
 	"=resource/v1alpha3.DeviceSelector":                reflect.TypeFor[resourcev1alpha3.DeviceSelector](),
-	"=resource/v1beta1.DeviceAllocationResult":         reflect.TypeFor[resourcev1beta1.DeviceAllocationResult](),
-	"=resource/v1beta1.DeviceAttribute":                reflect.TypeFor[resourcev1beta1.DeviceAttribute](),
-	"=resource/v1beta1.DeviceClaim":                    reflect.TypeFor[resourcev1beta1.DeviceClaim](),
-	"=resource/v1beta1.DeviceClassConfiguration":       reflect.TypeFor[resourcev1beta1.DeviceClassConfiguration](),
-	"=resource/v1beta1.ResourceClaimConsumerReference": reflect.TypeFor[resourcev1beta1.ResourceClaimConsumerReference](),
-	"=resource/v1beta1.ResourcePool":                   reflect.TypeFor[resourcev1beta1.ResourcePool](),
+	"=resource/v1beta1.DeviceAllocationResult":         reflect.TypeFor[claimsv1beta1.DeviceAllocationResult](),
+	"=resource/v1beta1.DeviceAttribute":                reflect.TypeFor[claimsv1beta1.DeviceAttribute](),
+	"=resource/v1beta1.DeviceClaim":                    reflect.TypeFor[claimsv1beta1.DeviceClaim](),
+	"=resource/v1beta1.DeviceClassConfiguration":       reflect.TypeFor[claimsv1beta1.DeviceClassConfiguration](),
+	"=resource/v1beta1.ResourceClaimConsumerReference": reflect.TypeFor[claimsv1beta1.ResourceClaimConsumerReference](),
+	"=resource/v1beta1.ResourcePool":                   reflect.TypeFor[claimsv1beta1.ResourcePool](),
 	"=runtime.RawExtension":                            reflect.TypeFor[runtime.RawExtension](),
 	"=scheduling/v1.PriorityClass":                     reflect.TypeFor[schedulingv1.PriorityClass](),
 }
@@ -201,8 +201,8 @@ func (l *layouts) scalar(field layoutField, f wireField) (any, error) {
 	return l.value(field.typ, f.bytes)
 }
 
-// goValue decodes a message of a type that the newest version has, into what its JSON would be. What the type does not have is
-// added under the numbers of the fields.
+// goValue decodes a message of a type that the newest version has, into what its JSON would be. What the type does not
+// have is added under the numbers of the fields.
 func goValue(t reflect.Type, message []byte) (any, error) {
 	object := reflect.New(t).Interface()
 	message2, ok := object.(interface{ Unmarshal([]byte) error })

@@ -26,7 +26,8 @@ func TestEveryTypeThatWasEverStoredIsKnown(t *testing.T) {
 	for _, r := range kubever.Resources() {
 		for m := kubever.Oldest; m <= kubever.Newest; m++ {
 			gvk, ok := r.StoredAs(m)
-			if !ok || gvk.Group == "apiextensions.k8s.io" || gvk.Group == "apiregistration.k8s.io" || scheme.Scheme.Recognizes(gvk) {
+			if !ok || gvk.Group == "apiextensions.k8s.io" || gvk.Group == "apiregistration.k8s.io" ||
+				scheme.Scheme.Recognizes(gvk) {
 				continue
 			}
 			gone++
@@ -48,7 +49,8 @@ func TestLayoutsNameTypesThatThereAre(t *testing.T) {
 		}
 		_, ok := l.fields[typ]
 		// A message without fields has no rows.
-		return ok || typ == "string" || typ == "int" || typ == "bool" || typ == "bytes" || typ == "scheduling/v1alpha1.BasicSchedulingPolicy"
+		return ok || typ == "string" || typ == "int" || typ == "bool" || typ == "bytes" ||
+			typ == "scheduling/v1alpha1.BasicSchedulingPolicy"
 	}
 	used := map[string]bool{}
 	for kind, typ := range l.kinds {
@@ -100,7 +102,8 @@ func stored(apiVersion, kind string, object []byte) []byte {
 func TestDecodeOfTypesThatAreGone(t *testing.T) {
 	meta := message(1, "a", 11, message(1, "app", 2, "b"))
 	metadata := map[string]any{"name": "a", "labels": map[string]any{"app": "b"}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"app": "b"}}, Spec: corev1.PodSpec{NodeName: "n"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"app": "b"}},
+		Spec: corev1.PodSpec{NodeName: "n"}}
 	podBytes, err := pod.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -112,24 +115,40 @@ func TestDecodeOfTypesThatAreGone(t *testing.T) {
 		nameless         bool
 	}{
 		"its own table": {"extensions/v1beta1", "PodSecurityPolicy",
-			message(1, meta, 2, message(1, 0, 4, "NET_ADMIN", 4, "SYS_TIME", 7, message(1, 80, 2, 90), 10, message(1, "RunAsAny"), 16, 0)),
+			message(1, meta, 2, message(1, 0, 4, "NET_ADMIN", 4, "SYS_TIME", 7, message(1, 80, 2, 90), 10,
+				message(1, "RunAsAny"), 16, 0)),
 			map[string]any{"metadata": metadata, "spec": map[string]any{
-				"allowedCapabilities": []any{"NET_ADMIN", "SYS_TIME"}, "hostPorts": []any{map[string]any{"min": int64(80), "max": int64(90)}},
-				"seLinux": map[string]any{"rule": "RunAsAny"}, "allowPrivilegeEscalation": false,
+				"allowedCapabilities": []any{"NET_ADMIN", "SYS_TIME"},
+				"hostPorts":           []any{map[string]any{"min": int64(80), "max": int64(90)}},
+				"seLinux":             map[string]any{"rule": "RunAsAny"}, "allowPrivilegeEscalation": false,
 			}}, false},
-		"a type with the same numbers": {"scheduling.k8s.io/v1alpha1", "PriorityClass", message(1, meta, 2, 1000, 4, "why"),
+		"a type with the same numbers": {"scheduling.k8s.io/v1alpha1", "PriorityClass",
+			message(1, meta, 2, 1000, 4, "why"),
 			map[string]any{"metadata": metadata, "value": int64(1000), "description": "why"}, false},
-		"a field that is gone": {"v1", "Service", message(1, meta, 2, message(4, "ClusterIP", 15, "IPv6", 16, "topology.kubernetes.io/zone", 16, "*")),
-			map[string]any{"metadata": metadata, "spec": map[string]any{"type": "ClusterIP", "ipFamily": "IPv6", "topologyKeys": []any{"topology.kubernetes.io/zone", "*"}}, "status": map[string]any{"loadBalancer": map[string]any{}}}, false},
+		"a field that is gone": {"v1", "Service",
+			message(1, meta, 2, message(4, "ClusterIP", 15, "IPv6", 16, "topology.kubernetes.io/zone", 16, "*")),
+			map[string]any{"metadata": metadata,
+				"spec": map[string]any{"type": "ClusterIP", "ipFamily": "IPv6",
+					"topologyKeys": []any{"topology.kubernetes.io/zone", "*"}},
+				"status": map[string]any{"loadBalancer": map[string]any{}}}, false},
 		"initializers": {"v1", "ConfigMap", message(1, message(1, "a", 16, message(1, message(1, "x.io")))),
-			map[string]any{"metadata": map[string]any{"name": "a", "initializers": map[string]any{"pending": []any{map[string]any{"name": "x.io"}}}}}, false},
-		"a vendor's field": {"v1", "Pod", append(podBytes, message(99, "gold", 99, "silver", 100, message(1, 7, 2, "\x00\xff"))...),
-			map[string]any{"metadata": metadata, "spec": map[string]any{"containers": nil, "nodeName": "n"}, "status": map[string]any{},
-				"#99": []any{"gold", "silver"}, "#100": map[string]any{"#1": int64(7), "#2": "AP8="}}, true},
-		"a vendor's field in a list": {"v1", "Pod", message(1, meta, 2, message(2, message(1, "c"), 2, message(1, "d", 77, 5))),
-			map[string]any{"metadata": metadata, "spec": map[string]any{"containers": []any{map[string]any{"name": "c", "resources": map[string]any{}}, map[string]any{"name": "d", "resources": map[string]any{}, "#77": int64(5)}}}, "status": map[string]any{}}, true},
-		"a vendor's type": {"acme.example.com/v1", "Fleet", message(1, meta, 2, message(1, "east", 2, 3, 3, message(1, "k", 2, "v"))),
-			map[string]any{"metadata": metadata, "#2": map[string]any{"#1": "east", "#2": int64(3), "#3": map[string]any{"#1": "k", "#2": "v"}}}, true},
+			map[string]any{"metadata": map[string]any{
+				"name": "a", "initializers": map[string]any{"pending": []any{map[string]any{"name": "x.io"}}}}}, false},
+		"a vendor's field": {
+			"v1", "Pod", append(podBytes, message(99, "gold", 99, "silver", 100, message(1, 7, 2, "\x00\xff"))...),
+			map[string]any{"metadata": metadata, "spec": map[string]any{"containers": nil, "nodeName": "n"},
+				"status": map[string]any{},
+				"#99":    []any{"gold", "silver"}, "#100": map[string]any{"#1": int64(7), "#2": "AP8="}}, true},
+		"a vendor's field in a list": {"v1", "Pod",
+			message(1, meta, 2, message(2, message(1, "c"), 2, message(1, "d", 77, 5))),
+			map[string]any{"metadata": metadata,
+				"spec": map[string]any{"containers": []any{map[string]any{"name": "c", "resources": map[string]any{}},
+					map[string]any{"name": "d", "resources": map[string]any{}, "#77": int64(5)}}},
+				"status": map[string]any{}}, true},
+		"a vendor's type": {"acme.example.com/v1", "Fleet",
+			message(1, meta, 2, message(1, "east", 2, 3, 3, message(1, "k", 2, "v"))),
+			map[string]any{"metadata": metadata,
+				"#2": map[string]any{"#1": "east", "#2": int64(3), "#3": map[string]any{"#1": "k", "#2": "v"}}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Decode(stored(test.apiVersion, test.kind, test.object))
@@ -153,16 +172,21 @@ func gvkOf(kind string) schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(apiVersion, kind)
 }
 
-// TestFindKnowsFieldsOfTypesThatAreGone: a pair of old versions shares such types, and a new side drops the fields of old ones.
+// TestFindKnowsFieldsOfTypesThatAreGone: a pair of old versions shares such types, and a new side drops the fields of
+// old ones.
 func TestFindKnowsFieldsOfTypesThatAreGone(t *testing.T) {
 	for name, test := range map[string]struct {
 		value []byte
 		path  string
 	}{
-		"a type":            {stored("policy/v1beta1", "PodSecurityPolicy", message(2, message(17, message(1, "/data")))), "spec.allowedHostPaths[].pathPrefix"},
-		"an alias":          {stored("settings.k8s.io/v1alpha1", "PodPreset", message(2, message(4, message(1, "v", 2, message(28, message(1, "driver")))))), "spec.volumes[].csi.driver"},
-		"a field":           {stored("v1", "Service", message(2, message(16, "*"))), "spec.topologyKeys"},
-		"a field of a list": {stored("v1", "Pod", message(1, message(16, message(1, message(1, "x.io"))))), "metadata.initializers.pending[].name"},
+		"a type": {stored("policy/v1beta1", "PodSecurityPolicy",
+			message(2, message(17, message(1, "/data")))), "spec.allowedHostPaths[].pathPrefix"},
+		"an alias": {stored("settings.k8s.io/v1alpha1", "PodPreset",
+			message(2, message(4, message(1, "v", 2, message(28, message(1, "driver")))))),
+			"spec.volumes[].csi.driver"},
+		"a field": {stored("v1", "Service", message(2, message(16, "*"))), "spec.topologyKeys"},
+		"a field of a list": {stored("v1", "Pod", message(1, message(16, message(1, message(1, "x.io"))))),
+			"metadata.initializers.pending[].name"},
 	} {
 		e, err := etcdsplit.ReadEnvelope(test.value)
 		if err != nil {
@@ -170,7 +194,9 @@ func TestFindKnowsFieldsOfTypesThatAreGone(t *testing.T) {
 		}
 		var finder Finder
 		found := 0
-		if err := finder.Find(&e, &pair.View{Drops: []string{"spec.other", test.path}}, func(string, bool) { found++ }); err != nil || found != 1 {
+		if err := finder.Find(&e, &pair.View{Drops: []string{"spec.other", test.path}}, func(string, bool) {
+			found++
+		}); err != nil || found != 1 {
 			t.Errorf("%s: Find found %d fields, %v; want %s", name, found, err, test.path)
 		}
 	}
@@ -180,20 +206,24 @@ func FuzzDecode(f *testing.F) {
 	f.Add(stored("v1", "Pod", message(1, message(1, "a"), 2, message(2, message(1, "c")), 99, "x")))
 	f.Add(stored("policy/v1beta1", "PodSecurityPolicy", message(2, message(7, message(1, 80)))))
 	f.Add(stored("acme.example.com/v1", "Fleet", message(1, message(1, "a"), 2, message(1, message(1, "deep")))))
-	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"a","startupProbe":{"grpc":{"port":1}}}]}}`))
+	f.Add([]byte(
+		`{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"name":"a","startupProbe":{"grpc":{"port":1}}}]}}`))
 	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","spec":[[[[]]]]}`))
 	f.Add([]byte("\xd9\xd9\xf7\xa2\x4aapiVersion\x42v1\x44kind\x43Pod"))
 	for _, value := range storeValues(f) {
 		f.Add(value)
 	}
 	side := &pair.View{
-		Drops:   []string{"metadata.managedFields", "spec.containers[].startupProbe", "spec.volumes[].ephemeral", "data", "spec.hostPorts[].min", "spec.sessionAffinityConfig"},
-		Implied: map[string]string{"spec.sessionAffinityConfig.clientIP.timeoutSeconds": "10800", "data": pair.OneElement},
+		Drops: []string{"metadata.managedFields", "spec.containers[].startupProbe", "spec.volumes[].ephemeral",
+			"data", "spec.hostPorts[].min", "spec.sessionAffinityConfig"},
+		Implied: map[string]string{"spec.sessionAffinityConfig.clientIP.timeoutSeconds": "10800",
+			"data": pair.OneElement},
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
 		var finder Finder
 		if e, err := etcdsplit.ReadEnvelope(value); err == nil {
-			if err := finder.Find(&e, side, func(string, bool) {}); err != nil && !errors.Is(err, etcdsplit.ErrUnreadable) {
+			if err := finder.Find(&e, side, func(string, bool) {}); err != nil &&
+				!errors.Is(err, etcdsplit.ErrUnreadable) {
 				t.Errorf("Find(%q) = %v, want it to wrap ErrUnreadable", value, err)
 			}
 		}
@@ -222,13 +252,14 @@ func storeValues(t testing.TB) (values [][]byte) {
 		defer f.Close()
 		seen := map[string]bool{}
 		classifier := etcdsplit.NewClassifier(&pair.Map{Prefix: "/registry"})
-		if _, err := etcdsplit.Entries(t.Context(), etcdsplit.Store{Name: name, Walker: f}, etcdsplit.Request{}, func(e etcdsplit.Entry) error {
-			if resource := classifier.Classify(string(e.Key)).Resource; !seen[resource] {
-				seen[resource] = true
-				values = append(values, slices.Clone(e.Value))
-			}
-			return nil
-		}); err != nil {
+		if _, err := etcdsplit.Entries(t.Context(), etcdsplit.Store{Name: name, Walker: f}, etcdsplit.Request{},
+			func(e etcdsplit.Entry) error {
+				if resource := classifier.Classify(string(e.Key)).Resource; !seen[resource] {
+					seen[resource] = true
+					values = append(values, slices.Clone(e.Value))
+				}
+				return nil
+			}); err != nil {
 			t.Fatal(err)
 		}
 	}

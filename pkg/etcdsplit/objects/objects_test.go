@@ -29,7 +29,8 @@ func store(t *testing.T, asJSON bool, gv schema.GroupVersion, object runtime.Obj
 	t.Helper()
 	var encoder runtime.Encoder = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 	if asJSON {
-		encoder = json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme, json.SerializerOptions{})
+		encoder = json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
+			json.SerializerOptions{})
 	}
 	data, err := runtime.Encode(scheme.Codecs.EncoderForVersion(encoder, gv), object)
 	if err != nil {
@@ -41,23 +42,31 @@ func store(t *testing.T, asJSON bool, gv schema.GroupVersion, object runtime.Obj
 func modernPod() *corev1.Pod {
 	policy := corev1.PreemptLowerPriority
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default",
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}},
 		Spec: corev1.PodSpec{
 			PreemptionPolicy:          &policy,
 			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1}},
-			Containers:                []corev1.Container{{Name: "a"}, {Name: "b", StartupProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}}}},
-			Volumes:                   []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}}}},
+			Containers: []corev1.Container{{Name: "a"},
+				{Name: "b", StartupProbe: &corev1.Probe{
+					ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 1}}}}},
+			Volumes: []corev1.Volume{{Name: "v",
+				VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+					VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}}}}},
 		},
 	}
 }
 
 func TestFindSeesFieldsInBothEncodings(t *testing.T) {
 	paths := []string{
-		"metadata.managedFields", "spec.preemptionPolicy", "spec.topologySpreadConstraints", "spec.containers[].startupProbe",
-		"spec.volumes[].ephemeral", "spec.schedulingGates", "spec.hostname", "spec.enableServiceLinks", "spec.initContainers[].startupProbe", "spec.noSuchField", "spec.containers[].resources.claims",
+		"metadata.managedFields", "spec.preemptionPolicy", "spec.topologySpreadConstraints",
+		"spec.containers[].startupProbe",
+		"spec.volumes[].ephemeral", "spec.schedulingGates", "spec.hostname", "spec.enableServiceLinks",
+		"spec.initContainers[].startupProbe", "spec.noSuchField", "spec.containers[].resources.claims",
 	}
 	side := &pair.View{Drops: paths}
-	want := []string{"metadata.managedFields", "spec.containers[].startupProbe", "spec.preemptionPolicy", "spec.topologySpreadConstraints", "spec.volumes[].ephemeral"}
+	want := []string{"metadata.managedFields", "spec.containers[].startupProbe", "spec.preemptionPolicy",
+		"spec.topologySpreadConstraints", "spec.volumes[].ephemeral"}
 	for _, asJSON := range []bool{false, true} {
 		e, err := etcdsplit.ReadEnvelope(store(t, asJSON, corev1.SchemeGroupVersion, modernPod()))
 		if err != nil {
@@ -77,8 +86,8 @@ func TestFindSeesFieldsInBothEncodings(t *testing.T) {
 	}
 }
 
-// TestFindTellsWhatALossMeans looks at values that say nothing, at empty ones that say something, and at those that say what a
-// version without the field does anyway.
+// TestFindTellsWhatALossMeans looks at values that say nothing, at empty ones that say something, and at those that say
+// what a version without the field does anyway.
 func TestFindTellsWhatALossMeans(t *testing.T) {
 	no, yes, none, ten := false, true, "", int32(10800)
 	side := func(implied map[string]string, drops ...string) *pair.View {
@@ -95,32 +104,47 @@ func TestFindTellsWhatALossMeans(t *testing.T) {
 		return s
 	}
 	links := side(map[string]string{"spec.enableServiceLinks": "true"}, "spec.enableServiceLinks")
-	affinity := side(map[string]string{"spec.sessionAffinityConfig.clientIP.timeoutSeconds": "10800"}, "spec.sessionAffinityConfig")
+	affinity := side(map[string]string{"spec.sessionAffinityConfig.clientIP.timeoutSeconds": "10800"},
+		"spec.sessionAffinityConfig")
 	addresses := side(map[string]string{"spec.clusterIPs": pair.OneElement}, "spec.clusterIPs")
 	for name, test := range map[string]struct {
 		object runtime.Object
 		side   *pair.View
 		want   string
 	}{
-		"a flag that is off":           {pod(func(s *corev1.PodSpec) { s.EnableServiceLinks = &no }), links, "lost"},
-		"a flag as it is anyway":       {pod(func(s *corev1.PodSpec) { s.EnableServiceLinks = &yes }), links, "implied"},
-		"a flag that is not set":       {pod(func(*corev1.PodSpec) {}), links, ""},
-		"a number that is 0 by itself": {pod(func(*corev1.PodSpec) {}), side(nil, "spec.containers[].resources.claims", "spec.hostNetwork"), ""},
-		"an empty text":                {pod(func(s *corev1.PodSpec) { s.RuntimeClassName = &none }), side(nil, "spec.runtimeClassName"), "lost"},
+		"a flag that is off": {pod(func(s *corev1.PodSpec) { s.EnableServiceLinks = &no }), links, "lost"},
+		"a flag as it is anyway": {pod(func(s *corev1.PodSpec) {
+			s.EnableServiceLinks = &yes
+		}), links, "implied"},
+		"a flag that is not set": {pod(func(*corev1.PodSpec) {}), links, ""},
+		"a number that is 0 by itself": {pod(func(*corev1.PodSpec) {}),
+			side(nil, "spec.containers[].resources.claims", "spec.hostNetwork"), ""},
+		"an empty text": {pod(func(s *corev1.PodSpec) {
+			s.RuntimeClassName = &none
+		}), side(nil, "spec.runtimeClassName"), "lost"},
 		"an empty struct": {pod(func(s *corev1.PodSpec) {
-			s.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+			s.Volumes = []corev1.Volume{
+				{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 		}),
 			side(nil, "spec.volumes[].ephemeral"), "lost"},
 		"a struct as it is anyway": {service(func(s *corev1.ServiceSpec) {
-			s.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &ten}}
+			s.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+				ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &ten}}
 		}), affinity, "implied"},
 		"a struct that is another": {service(func(s *corev1.ServiceSpec) {
-			s.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32)}}
+			s.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+				ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32)}}
 		}), affinity, "lost"},
-		"a list of one":           {service(func(s *corev1.ServiceSpec) { s.ClusterIPs = []string{"10.96.0.7"} }), addresses, "implied"},
-		"a list of two":           {service(func(s *corev1.ServiceSpec) { s.ClusterIPs = []string{"10.96.0.7", "fd00::7"} }), addresses, "lost"},
-		"a list of none":          {service(func(s *corev1.ServiceSpec) { s.ClusterIPs = []string{} }), addresses, ""},
-		"one of two says":         {pod(func(s *corev1.PodSpec) { s.Containers = []corev1.Container{{TTY: true}, {}} }), side(nil, "spec.containers[].tty"), "lost"},
+		"a list of one": {service(func(s *corev1.ServiceSpec) {
+			s.ClusterIPs = []string{"10.96.0.7"}
+		}), addresses, "implied"},
+		"a list of two": {service(func(s *corev1.ServiceSpec) {
+			s.ClusterIPs = []string{"10.96.0.7", "fd00::7"}
+		}), addresses, "lost"},
+		"a list of none": {service(func(s *corev1.ServiceSpec) { s.ClusterIPs = []string{} }), addresses, ""},
+		"one of two says": {pod(func(s *corev1.PodSpec) {
+			s.Containers = []corev1.Container{{TTY: true}, {}}
+		}), side(nil, "spec.containers[].tty"), "lost"},
 		"a struct of empty texts": {&corev1.Event{}, side(nil, "source", "eventTime"), ""},
 	} {
 		for _, asJSON := range []bool{false, true} {
@@ -149,7 +173,8 @@ func TestFindReportsDamage(t *testing.T) {
 	}
 	e.Body = e.Body[:len(e.Body)-3]
 	var finder objects.Finder
-	if err := finder.Find(&e, &pair.View{Drops: []string{"spec.hostname"}}, func(string, bool) {}); !errors.Is(err, etcdsplit.ErrUnreadable) {
+	if err := finder.Find(&e, &pair.View{Drops: []string{"spec.hostname"}}, func(string, bool) {}); !errors.Is(
+		err, etcdsplit.ErrUnreadable) {
 		t.Errorf("Find in a damaged object = %v, want %v", err, etcdsplit.ErrUnreadable)
 	}
 }
@@ -160,13 +185,16 @@ func TestDecode(t *testing.T) {
 		says  string // the kind, or part of the error
 		fails bool
 	}{
-		"pod":             {store(t, false, corev1.SchemeGroupVersion, modernPod()), "Pod", false},
-		"pod in JSON":     {store(t, true, corev1.SchemeGroupVersion, modernPod()), "Pod", false},
-		"old ingress":     {store(t, false, extensionsv1beta1.SchemeGroupVersion, &extensionsv1beta1.Ingress{ObjectMeta: metav1.ObjectMeta{Name: "web"}}), "Ingress", false},
-		"custom resource": {[]byte(`{"apiVersion":"kubeflow.org/v1","kind":"Notebook","metadata":{"name":"a"}}`), "Notebook", false},
-		"empty":           {nil, "empty", true},
-		"encrypted":       {[]byte("k8s:enc:aescbc:v1:key1:xx"), `encrypted by provider "aescbc" with key "key1"`, true},
-		"damaged":         {store(t, false, corev1.SchemeGroupVersion, modernPod())[:60], "not the value of a Kubernetes object", true},
+		"pod":         {store(t, false, corev1.SchemeGroupVersion, modernPod()), "Pod", false},
+		"pod in JSON": {store(t, true, corev1.SchemeGroupVersion, modernPod()), "Pod", false},
+		"old ingress": {store(t, false, extensionsv1beta1.SchemeGroupVersion,
+			&extensionsv1beta1.Ingress{ObjectMeta: metav1.ObjectMeta{Name: "web"}}), "Ingress", false},
+		"custom resource": {[]byte(`{"apiVersion":"kubeflow.org/v1","kind":"Notebook","metadata":{"name":"a"}}`),
+			"Notebook", false},
+		"empty":     {nil, "empty", true},
+		"encrypted": {[]byte("k8s:enc:aescbc:v1:key1:xx"), `encrypted by provider "aescbc" with key "key1"`, true},
+		"damaged": {store(t, false, corev1.SchemeGroupVersion, modernPod())[:60],
+			"not the value of a Kubernetes object", true},
 	} {
 		object, err := objects.Decode(test.value)
 		switch {
@@ -178,7 +206,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestDecodeReadsWhatRealServersStored decodes every value that servers 1.10 and 1.36 wrote, with a name for every field.
+// TestDecodeReadsWhatRealServersStored decodes every value that servers 1.10 and 1.36 wrote, with a name for every
+// field.
 func TestDecodeReadsWhatRealServersStored(t *testing.T) {
 	realValues(t, func(key string, value []byte) {
 		if object, err := objects.Decode(value); err != nil || object["kind"] == "" || objects.Nameless(object) {
@@ -187,8 +216,8 @@ func TestDecodeReadsWhatRealServersStored(t *testing.T) {
 	})
 }
 
-// TestFindInProtobufFindsWhatIsInJSON looks for every field that a side drops, in every value that real servers wrote: in protobuf, in
-// the JSON of the same object, and in its CBOR.
+// TestFindInProtobufFindsWhatIsInJSON looks for every field that a side drops, in every value that real servers wrote:
+// in protobuf, in the JSON of the same object, and in its CBOR.
 func TestFindInProtobufFindsWhatIsInJSON(t *testing.T) {
 	m := splitMap(t)
 	classifier := etcdsplit.NewClassifier(m)
@@ -208,7 +237,8 @@ func TestFindInProtobufFindsWhatIsInJSON(t *testing.T) {
 			if len(want) > 0 {
 				objectsWithFields++
 			}
-			for encoding, value := range map[string][]byte{"stored": value, "CBOR": append([]byte("\xd9\xd9\xf7"), asCBOR...)} {
+			for encoding, value := range map[string][]byte{"stored": value,
+				"CBOR": append([]byte("\xd9\xd9\xf7"), asCBOR...)} {
 				if got := find(t, &finder, value, side); !slices.Equal(got, want) {
 					t.Errorf("%s: in the value, %s, Find = %q; in its JSON %q", key, encoding, got, want)
 				}
@@ -224,7 +254,9 @@ func find(t testing.TB, finder *objects.Finder, value []byte, side *pair.View) (
 	t.Helper()
 	e, err := etcdsplit.ReadEnvelope(value)
 	if err == nil {
-		err = finder.Find(&e, side, func(path string, implied bool) { found = append(found, fmt.Sprintf("%s implied=%v", path, implied)) })
+		err = finder.Find(&e, side, func(path string, implied bool) {
+			found = append(found, fmt.Sprintf("%s implied=%v", path, implied))
+		})
 	}
 	if err != nil {
 		t.Fatal(err)

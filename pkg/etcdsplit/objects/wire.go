@@ -22,8 +22,8 @@ type wireField struct {
 
 var errDamagedField = errors.New("a field of it is damaged")
 
-// nextField reads the field at the start of a message, and says how many bytes it takes; fewer than 0 when it is damaged. Small
-// numbers and lengths, which are nearly all, are read at once.
+// nextField reads the field at the start of a message, and says how many bytes it takes; fewer than 0 when it is
+// damaged. Small numbers and lengths, which are nearly all, are read at once.
 func nextField(message []byte) (f wireField, n int) {
 	if len(message) > 1 && message[0] < 0x80 && message[1] < 0x80 && message[0] >= 8 {
 		f.number, f.wireType = protowire.Number(message[0]>>3), protowire.Type(message[0]&7)
@@ -154,13 +154,15 @@ func guess(f wireField, depth int) any {
 }
 
 func isText(data []byte) bool {
-	return utf8.Valid(data) && !strings.ContainsFunc(string(data), func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' && r != '\t' && r != '\r' })
+	return utf8.Valid(data) && !strings.ContainsFunc(string(data), func(r rune) bool {
+		return !unicode.IsPrint(r) && r != '\n' && r != '\t' && r != '\r'
+	})
 }
 
 func base64Of(data []byte) string { return base64.StdEncoding.EncodeToString(data) }
 
-// addUnknown adds the fields of a message that its type does not have to the tree that was made of it: fields of another
-// version, or of a vendor.
+// addUnknown adds the fields of a message that its type does not have to the tree that was made of it: fields of
+// another version, or of a vendor.
 func addUnknown(tree any, t reflect.Type, message []byte) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -197,7 +199,9 @@ func addUnknown(tree any, t reflect.Type, message []byte) error {
 			if field.Type.Kind() != reflect.Map {
 				return addUnknown(inner, field.Type, f.bytes)
 			}
-			return eachEntry(f.bytes, func(key string, value wireField) error { return addUnknown(inner[key], field.Type.Elem(), value.bytes) })
+			return eachEntry(f.bytes, func(key string, value wireField) error {
+				return addUnknown(inner[key], field.Type.Elem(), value.bytes)
+			})
 		}
 		return nil
 	})

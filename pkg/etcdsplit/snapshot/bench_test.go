@@ -33,9 +33,11 @@ func benchFile(t testing.TB, n int) string {
 		for range 4 {
 			meta = field(meta, 11, field(field(nil, 1, []byte("app.kubernetes.io/label")), 2, []byte("value")))
 		}
-		owner := field(field(field(field(nil, 1, []byte("ReplicaSet")), 3, []byte("web")), 4, uid[:len(uid)-1]), 5, []byte("apps/v1"))
+		owner := field(field(field(field(nil, 1, []byte("ReplicaSet")), 3, []byte("web")), 4, uid[:len(uid)-1]), 5,
+			[]byte("apps/v1"))
 		meta = field(meta, 13, owner)
-		unknown := field(field(nil, 1, field(field(nil, 1, []byte("v1")), 2, []byte("Pod"))), 2, field(field(nil, 1, meta), 2, spec))
+		unknown := field(field(nil, 1, field(field(nil, 1, []byte("v1")), 2, []byte("Pod"))), 2,
+			field(field(nil, 1, meta), 2, spec))
 		return append([]byte("k8s\x00"), unknown...)
 	})
 }
@@ -68,9 +70,12 @@ func scanFile(t testing.TB, file string) int {
 	}
 	defer f.Close()
 	side := pair.View{Store: "core", StoredAs: "v1", Decodes: []string{"v1"}, Serves: []string{"v1"}}
-	m := &pair.Map{Prefix: "/registry", Stores: []string{"core"}, CustomResources: pair.Resource{Owner: pair.OwnerShared},
-		Resources: []pair.Resource{{Key: "pods", Name: "pods", Kind: "Pod", Groups: []string{""}, Namespaced: true, Owner: pair.OwnerShared, Legacy: side, Modern: side}}}
-	report, err := etcdsplit.Scan(context.Background(), m, []etcdsplit.Store{{Name: "core", Walker: f}}, etcdsplit.Options{})
+	m := &pair.Map{Prefix: "/registry", Stores: []string{"core"},
+		CustomResources: pair.Resource{Owner: pair.OwnerShared},
+		Resources: []pair.Resource{{Key: "pods", Name: "pods", Kind: "Pod", Groups: []string{""},
+			Namespaced: true, Owner: pair.OwnerShared, Legacy: side, Modern: side}}}
+	report, err := etcdsplit.Scan(context.Background(), m, []etcdsplit.Store{{Name: "core", Walker: f}},
+		etcdsplit.Options{})
 	if err != nil || !report.Complete {
 		t.Fatalf("scan: %v, %v", err, report)
 	}
@@ -99,12 +104,14 @@ func BenchmarkSnapshot(b *testing.B) {
 				entries += way.read(b, file)
 			}
 			b.ReportMetric(float64(entries)/b.Elapsed().Seconds(), "entries/s")
-			b.ReportMetric(float64(cpuTime(b)-before)/float64(entries), "cpu-ns/entry") // says more on a machine that is not idle
+			// says more on a machine that is not idle
+			b.ReportMetric(float64(cpuTime(b)-before)/float64(entries), "cpu-ns/entry")
 		})
 	}
 }
 
-// TestScanOfAFileIsNotMuchSlowerThanReadingIt holds the bound, in processor time and with room for a machine that is not idle.
+// TestScanOfAFileIsNotMuchSlowerThanReadingIt holds the bound, in processor time and with room for a machine that is
+// not idle.
 func TestScanOfAFileIsNotMuchSlowerThanReadingIt(t *testing.T) {
 	file := benchFile(t, 50_000)
 	least := func(read func(testing.TB, string) int) time.Duration {

@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// keySet remembers keys by 64 bits of hash, in tables without pointers. That two keys of a million are taken for one, so that
-// the older is overlooked, has a chance of 3 in 100 million. There are many tables so that only one at a time is held twice
-// while it grows.
+// keySet remembers keys by 64 bits of hash, in tables without pointers. That two keys of a million are taken for one,
+// so that the older is overlooked, has a chance of 3 in 100 million. There are many tables so that only one at a time
+// is held twice while it grows.
 type keySet struct {
 	seed   maphash.Seed
 	shards [256]keyTable
@@ -64,8 +64,8 @@ func (s *keySet) fetch(hash uint64) byte {
 	return byte(t.slots[t.slot(hash)])
 }
 
-// slot is where a hash is looked for at first: the bits below those that chose the table, spread over a size that is no power
-// of two.
+// slot is where a hash is looked for at first: the bits below those that chose the table, spread over a size that is no
+// power of two.
 func (t *keyTable) slot(hash uint64) int {
 	high, _ := bits.Mul64(hash<<8, uint64(len(t.slots)))
 	return int(high)

@@ -42,7 +42,8 @@ const (
 	leaseTag   = 6<<3 | byte(protowire.VarintType)
 )
 
-// parseKeyValue reads an mvccpb.KeyValue into e without copying, and without looking at the value: that may not be in memory.
+// parseKeyValue reads an mvccpb.KeyValue into e without copying, and without looking at the value: that may not be in
+// memory.
 func parseKeyValue(data []byte, e *etcdsplit.Entry) error {
 	*e = etcdsplit.Entry{}
 	for len(data) > 0 {

@@ -14,7 +14,8 @@ type mappedFile struct{ data []byte }
 
 func mapFile(file *os.File, sizeBytes int64) (mappedFile, error) {
 	if int64(int(sizeBytes)) != sizeBytes {
-		return mappedFile{}, fmt.Errorf("mapping %s: %d bytes are more than this machine can address", file.Name(), sizeBytes)
+		return mappedFile{}, fmt.Errorf("mapping %s: %d bytes are more than this machine can address", file.Name(),
+			sizeBytes)
 	}
 	data, err := unix.Mmap(int(file.Fd()), 0, int(sizeBytes), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {

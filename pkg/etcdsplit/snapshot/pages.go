@@ -9,9 +9,8 @@ import (
 	"slices"
 )
 
-// The pages are read here and not by bbolt, which trusts them: a checker must survive a file that is cut off, scrambled or
-// circular, and hold only what it looks at.
-// Source: bbolt v1.4.3 internal/common/{page,meta,bucket}.go.
+// The pages are read here and not by bbolt, which trusts them: a checker must survive a file that is cut off, scrambled
+// or circular, and hold only what it looks at. Source: bbolt v1.4.3 internal/common/{page,meta,bucket}.go.
 
 const (
 	boltMagic   = 0xED0CDAED
@@ -71,7 +70,8 @@ func readMeta(file io.ReaderAt, sizeBytes int64) (meta, error) {
 	}
 	newest := slices.MaxFunc(found, func(a, b meta) int { return int(int64(a.txid) - int64(b.txid)) })
 	if whole := int64(newest.pages) * newest.pageBytes; newest.pages > uint64(sizeBytes) || whole > sizeBytes {
-		return meta{}, damaged("it holds %d bytes of the %d that its pages come to: it is cut off", sizeBytes, newest.pages*uint64(newest.pageBytes))
+		return meta{}, damaged("it holds %d bytes of the %d that its pages come to: it is cut off", sizeBytes,
+			newest.pages*uint64(newest.pageBytes))
 	}
 	return newest, nil
 }
@@ -182,8 +182,8 @@ func (t *tree) page(id uint64) (page, error) {
 	return p, err
 }
 
-// gapless reports elements that are not laid out as bbolt writes them: the first key lies behind the last element, each begins where the
-// one before ends, and no page of a tree is empty. A lowered count would hide elements otherwise.
+// gapless reports elements that are not laid out as bbolt writes them: the first key lies behind the last element, each
+// begins where the one before ends, and no page of a tree is empty. A lowered count would hide elements otherwise.
 func (p *page) gapless(id uint64) error {
 	if p.count == 0 {
 		return damaged("page %d has no elements", id)
@@ -198,13 +198,15 @@ func (p *page) end(id uint64) (uint64, error) {
 	for i := range p.count {
 		at := pageHeaderBytes + i*elementBytes
 		element := p.data[at : at+elementBytes]
-		position, size := binary.LittleEndian.Uint32(element), uint64(binary.LittleEndian.Uint32(element[4:])) // of a branch
+		// of a branch
+		position, size := binary.LittleEndian.Uint32(element), uint64(binary.LittleEndian.Uint32(element[4:]))
 		if p.leaf {
 			position = binary.LittleEndian.Uint32(element[4:])
 			size = uint64(binary.LittleEndian.Uint32(element[8:])) + uint64(binary.LittleEndian.Uint32(element[12:]))
 		}
 		if uint64(at)+uint64(position) != end {
-			return 0, damaged("page %d: element %d of %d begins at byte %d, want %d", id, i, p.count, uint64(at)+uint64(position), end)
+			return 0, damaged("page %d: element %d of %d begins at byte %d, want %d", id, i, p.count,
+				uint64(at)+uint64(position), end)
 		}
 		if end += size; end > uint64(len(p.data)) {
 			return 0, damaged("page %d: element %d of %d reaches beyond the page", id, i, p.count)
@@ -253,7 +255,8 @@ func (t *tree) start(root uint64) {
 	t.inner = append(t.inner[:0], branch{above, 1})
 }
 
-// next returns the next leaf, or without reading it the next page at the depth, whichever comes first; the page 0 at the end.
+// next returns the next leaf, or without reading it the next page at the depth, whichever comes first; the page 0 at
+// the end.
 func (t *tree) next(depth int) (id uint64, leaf page, err error) {
 	for n := len(t.inner); n > 0; n = len(t.inner) {
 		b := &t.inner[n-1]

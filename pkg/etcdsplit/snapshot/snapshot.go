@@ -1,5 +1,5 @@
-// Package snapshot reads the store of an etcd member, or a snapshot of it, from a file: without a server, and whatever state
-// the file is in.
+// Package snapshot reads the store of an etcd member, or a snapshot of it, from a file: without a server, and whatever
+// state the file is in.
 package snapshot
 
 import (
@@ -63,7 +63,8 @@ func (f *File) readTrailer() error {
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
-// SkipHash makes walks believe the hash at the file's end, which takes longer to compute than all the rest; they say so.
+// SkipHash makes walks believe the hash at the file's end, which takes longer to compute than all the rest; they say
+// so.
 func (f *File) SkipHash() { f.trusted = f.trailer != nil }
 
 // VerifyHash compares the file with the hash at its end, once; a file without one passes.
@@ -72,7 +73,8 @@ func (f *File) VerifyHash(ctx context.Context) error {
 		return nil
 	}
 	sum := sha256.New()
-	if _, err := io.CopyBuffer(struct{ io.Writer }{sum}, &contextReader{ctx, io.NewSectionReader(f.file, 0, f.sizeBytes)}, make([]byte, 1<<20)); err != nil {
+	if _, err := io.CopyBuffer(struct{ io.Writer }{sum},
+		&contextReader{ctx, io.NewSectionReader(f.file, 0, f.sizeBytes)}, make([]byte, 1<<20)); err != nil {
 		return fmt.Errorf("reading %s: %w", f.name, err)
 	}
 	if !bytes.Equal(sum.Sum(nil), f.trailer) {

@@ -27,7 +27,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// walk reads every live key of a file, with one worker or with more: the file's own bytes choose, so that both are tried.
+// walk reads every live key of a file, with one worker or with more: the file's own bytes choose, so that both are
+// tried.
 func walk(t testing.TB, file string) (map[string]string, etcdsplit.Walked, error) {
 	t.Helper()
 	info, err := os.Stat(file)
@@ -52,7 +53,8 @@ func walkWith(t testing.TB, file string, workers int) (map[string]string, etcdsp
 		if _, ok := live[string(e.Key)]; ok {
 			t.Errorf("%s is visited twice", e.Key)
 		}
-		live[string(e.Key)] = fmt.Sprintf("%s create %d mod %d version %d lease %d", e.Value, e.CreateRevision, e.ModRevision, e.Version, e.Lease)
+		live[string(e.Key)] = fmt.Sprintf("%s create %d mod %d version %d lease %d", e.Value, e.CreateRevision,
+			e.ModRevision, e.Version, e.Lease)
 		return nil
 	}))
 	return live, walked, err
@@ -72,12 +74,14 @@ func ask(t testing.TB, client *clientv3.Client) (map[string]string, int64) {
 	}
 	live := map[string]string{}
 	for _, kv := range response.Kvs {
-		live[string(kv.Key)] = fmt.Sprintf("%s create %d mod %d version %d lease %d", kv.Value, kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease)
+		live[string(kv.Key)] = fmt.Sprintf("%s create %d mod %d version %d lease %d", kv.Value, kv.CreateRevision,
+			kv.ModRevision, kv.Version, kv.Lease)
 	}
 	return live, response.Header.Revision
 }
 
-// TestWalkSeesWhatTheMemberServes writes, overwrites, deletes and recreates, and compares both kinds of file with the member.
+// TestWalkSeesWhatTheMemberServes writes, overwrites, deletes and recreates, and compares both kinds of file with the
+// member.
 func TestWalkSeesWhatTheMemberServes(t *testing.T) {
 	server := etcdtest.Start(t)
 	client, ctx := server.Client(t), t.Context()
@@ -122,7 +126,8 @@ func TestWalkSeesWhatTheMemberServes(t *testing.T) {
 			continue
 		}
 		if !maps.Equal(got, want) || walked.Revision != revision {
-			t.Errorf("%s: %d keys at revision %d, want the member's %d at %d", name, len(got), walked.Revision, len(want), revision)
+			t.Errorf("%s: %d keys at revision %d, want the member's %d at %d", name, len(got), walked.Revision,
+				len(want), revision)
 		}
 		if (walked.Note == "") != (name == "snapshot") {
 			t.Errorf("%s: note %q", name, walked.Note)
@@ -166,8 +171,8 @@ func writeAll(t testing.TB, file string, from io.ReadCloser) {
 	}
 }
 
-// TestWalkAgreesWithAPlainReading compares with the simplest reading that there is: every revision in order into a map. The
-// histories rewrite, delete and recreate, several keys in one revision and one key several times.
+// TestWalkAgreesWithAPlainReading compares with the simplest reading that there is: every revision in order into a map.
+// The histories rewrite, delete and recreate, several keys in one revision and one key several times.
 func TestWalkAgreesWithAPlainReading(t *testing.T) {
 	for seed := range int64(6) {
 		random := rand.New(rand.NewSource(seed))
@@ -196,8 +201,10 @@ func TestWalkAgreesWithAPlainReading(t *testing.T) {
 							created[key] = main
 						}
 						kv.Value = make([]byte, random.Intn(size))
-						kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease = created[key], main, int64(random.Intn(300)+1), int64(random.Intn(2)*random.Int())
-						want[key] = fmt.Sprintf("%s create %d mod %d version %d lease %d", kv.Value, kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease)
+						kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease = created[key], main,
+							int64(random.Intn(300)+1), int64(random.Intn(2)*random.Int())
+						want[key] = fmt.Sprintf("%s create %d mod %d version %d lease %d", kv.Value, kv.CreateRevision,
+							kv.ModRevision, kv.Version, kv.Lease)
 					}
 					var data []byte
 					if data, err = kv.Marshal(); err == nil {
@@ -208,7 +215,9 @@ func TestWalkAgreesWithAPlainReading(t *testing.T) {
 					cursor := bucket.Cursor()
 					for key, _ := cursor.First(); key != nil && random.Intn(200) > 0; key, _ = cursor.Next() {
 						var kv mvccpb.KeyValue
-						if data := bucket.Get(key); kv.Unmarshal(data) == nil && kv.ModRevision != 0 && want[string(kv.Key)] != "" && kv.ModRevision < main-400 && created[string(kv.Key)] > kv.ModRevision {
+						if data := bucket.Get(key); kv.Unmarshal(data) == nil && kv.ModRevision != 0 &&
+							want[string(kv.Key)] != "" && kv.ModRevision < main-400 &&
+							created[string(kv.Key)] > kv.ModRevision {
 							err = errors.Join(err, cursor.Delete())
 						}
 					}
@@ -225,7 +234,8 @@ func TestWalkAgreesWithAPlainReading(t *testing.T) {
 		for _, workers := range []int{1, 2, 7} {
 			got, walked, err := walkWith(t, file, workers)
 			if err != nil || walked.Revision != newest || !maps.Equal(got, want) {
-				t.Errorf("seed %d, %d workers: %d keys at revision %d, %v; want %d at %d", seed, workers, len(got), walked.Revision, err, len(want), newest)
+				t.Errorf("seed %d, %d workers: %d keys at revision %d, %v; want %d at %d", seed, workers, len(got),
+					walked.Revision, err, len(want), newest)
 			}
 		}
 	}
@@ -238,18 +248,21 @@ func TestWalkOfStoresWrittenByRealServers(t *testing.T) {
 	}{"split-1.10-1.36-core.db": {61, 94}, "split-1.10-1.36-modern.db": {184, 230}} {
 		got, walked, err := walk(t, "testdata/"+file)
 		if err != nil || len(got) != want.keys || walked.Revision != want.revision {
-			t.Errorf("%s: %d keys at revision %d, %v; want %d at %d", file, len(got), walked.Revision, err, want.keys, want.revision)
+			t.Errorf("%s: %d keys at revision %d, %v; want %d at %d", file, len(got), walked.Revision, err, want.keys,
+				want.revision)
 		}
 		for key := range got {
-			if got := etcdsplit.NewClassifier(&pair.Map{Prefix: "/registry"}).Classify(key); got.Form != etcdsplit.FormObject && got.Form != etcdsplit.FormGrouped && got.Form != etcdsplit.FormCompaction {
+			if got := etcdsplit.NewClassifier(&pair.Map{Prefix: "/registry"}).
+				Classify(key); got.Form != etcdsplit.FormObject && got.Form != etcdsplit.FormGrouped &&
+				got.Form != etcdsplit.FormCompaction {
 				t.Errorf("%s: Classify(%q) has form %s", file, key, got.Form)
 			}
 		}
 	}
 }
 
-// TestWalkSurvivesDamage cuts the file off and scrambles it at many places: it must end, without a panic, and a file that
-// is cut off is never walked to the end.
+// TestWalkSurvivesDamage cuts the file off and scrambles it at many places: it must end, without a panic, and a file
+// that is cut off is never walked to the end.
 func TestWalkSurvivesDamage(t *testing.T) {
 	whole, err := os.ReadFile("testdata/split-1.10-1.36-core.db")
 	if err != nil {
@@ -288,8 +301,8 @@ func TestWalkSurvivesDamage(t *testing.T) {
 	}
 }
 
-// TestNoFlippedBitOfAPageHeaderHidesKeys flips every bit of every header: of pages, and of the elements in them. What is not noticed must not
-// matter.
+// TestNoFlippedBitOfAPageHeaderHidesKeys flips every bit of every header: of pages, and of the elements in them. What
+// is not noticed must not matter.
 func TestNoFlippedBitOfAPageHeaderHidesKeys(t *testing.T) {
 	file := boltFile(t, 120, 1, func(int) []byte { return make([]byte, 100) })
 	whole, err := os.ReadFile(file)
@@ -317,7 +330,8 @@ func TestNoFlippedBitOfAPageHeaderHidesKeys(t *testing.T) {
 		case err != nil:
 			noticed++
 		case !maps.Equal(got, want):
-			t.Errorf("bit %d of byte %d of page %d: %d of %d keys, and no word about it", bit, at%pageBytes, at/pageBytes, len(got), len(want))
+			t.Errorf("bit %d of byte %d of page %d: %d of %d keys, and no word about it", bit, at%pageBytes,
+				at/pageBytes, len(got), len(want))
 		}
 	}
 	for page := 0; page < len(whole); page += pageBytes {
@@ -337,7 +351,8 @@ func TestNoFlippedBitOfAPageHeaderHidesKeys(t *testing.T) {
 	}
 }
 
-// TestWalkNoticesALostMetaPage: of two meta pages the newer one counts, and the older one is a store that lacks the last writes.
+// TestWalkNoticesALostMetaPage: of two meta pages the newer one counts, and the older one is a store that lacks the
+// last writes.
 func TestWalkNoticesALostMetaPage(t *testing.T) {
 	file := boltFile(t, 300, 1, func(int) []byte { return make([]byte, 100) })
 	whole, err := os.ReadFile(file)
@@ -382,7 +397,8 @@ func TestWalkSurvivesDamageOfBranches(t *testing.T) {
 	if len(children) < 3 {
 		t.Fatalf("the file has %d branches, want a tree of three levels", len(children))
 	}
-	for _, astray := range []uint64{0, 1, 1 << 51, 1<<52 - 1, 1 << 63, math.MaxUint64, math.MaxUint64 / uint64(pageBytes)} {
+	for _, astray := range []uint64{0, 1, 1 << 51, 1<<52 - 1, 1 << 63, math.MaxUint64,
+		math.MaxUint64 / uint64(pageBytes)} {
 		for _, ids := range children {
 			for _, damaged := range [][]int{ids, ids[:1], ids[len(ids)-1:], ids[:len(ids)-1]} {
 				data := slices.Clone(whole)
@@ -456,12 +472,13 @@ func TestOpenAndWalkRefuseOtherFiles(t *testing.T) {
 	}
 }
 
-// boltFile writes a store of n keys with values of a size, each key written revisions times, as a member would: for tests
-// that are about size.
+// boltFile writes a store of n keys with values of a size, each key written revisions times, as a member would: for
+// tests that are about size.
 func boltFile(t testing.TB, n, revisions int, value func(i int) []byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "db")
-	db, err := bolt.Open(file, 0o600, &bolt.Options{NoSync: true, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	db, err := bolt.Open(
+		file, 0o600, &bolt.Options{NoSync: true, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -476,7 +493,8 @@ func boltFile(t testing.TB, n, revisions int, value func(i int) []byte) string {
 			bucket.FillPercent = 0.9
 			for i := start; i < min(start+10_000, n*revisions); i++ {
 				revision++
-				kv := mvccpb.KeyValue{Key: fmt.Appendf(nil, "/registry/pods/team-%03d/web-%07d", i%n%500, i%n), Value: value(i % n), CreateRevision: revision, ModRevision: revision, Version: 1}
+				kv := mvccpb.KeyValue{Key: fmt.Appendf(nil, "/registry/pods/team-%03d/web-%07d", i%n%500, i%n),
+					Value: value(i % n), CreateRevision: revision, ModRevision: revision, Version: 1}
 				data, err := kv.Marshal()
 				if err != nil {
 					return err

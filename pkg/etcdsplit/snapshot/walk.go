@@ -14,10 +14,11 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 )
 
-// Walk visits every live key once, those written last first: of each key the newest revision counts, and none if that is a
-// deletion. It holds about 12 bytes per key, and of the file what is being visited. Beside the walk it compares a snapshot
-// with the hash at its end.
-func (f *File) Walk(ctx context.Context, workers int, visitor func() func(etcdsplit.Entry) error) (etcdsplit.Walked, error) {
+// Walk visits every live key once, those written last first: of each key the newest revision counts, and none if that
+// is a deletion. It holds about 12 bytes per key, and of the file what is being visited. Beside the walk it compares a
+// snapshot with the hash at its end.
+func (f *File) Walk(ctx context.Context, workers int, visitor func() func(etcdsplit.Entry) error) (etcdsplit.Walked,
+	error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	hashed := make(chan error, 1)
@@ -30,14 +31,16 @@ func (f *File) Walk(ctx context.Context, workers int, visitor func() func(etcdsp
 	}
 	switch {
 	case f.trailer == nil:
-		walked.Note = "a member's own file: its write-ahead log may hold newer writes, and no hash shows whether values are whole"
+		walked.Note = "a member's own file: its write-ahead log may hold newer writes, and no hash shows whether " +
+			"values are whole"
 	case f.trusted:
 		walked.Note = "a snapshot: the hash at its end was not checked"
 	}
 	return walked, <-hashed
 }
 
-func (f *File) walk(ctx context.Context, workers int, visitor func() func(etcdsplit.Entry) error) (etcdsplit.Walked, error) {
+func (f *File) walk(ctx context.Context, workers int, visitor func() func(etcdsplit.Entry) error) (etcdsplit.Walked,
+	error) {
 	var walked etcdsplit.Walked
 	before, err := readMeta(f.file, f.sizeBytes)
 	if err != nil {
@@ -62,9 +65,9 @@ func (f *File) walk(ctx context.Context, workers int, visitor func() func(etcdsp
 	return walked, err
 }
 
-// walker hands the parts of a tree out to workers, the newest first. A worker reads the keys of its part, waits until it is
-// known which keys the parts before it hold, and visits what is the newest of its key: nearly all of the work is done side by
-// side, although only the order of revisions tells what counts.
+// walker hands the parts of a tree out to workers, the newest first. A worker reads the keys of its part, waits until
+// it is known which keys the parts before it hold, and visits what is the newest of its key: nearly all of the work is
+// done side by side, although only the order of revisions tells what counts.
 type walker struct {
 	meta   meta
 	file   pageSource
@@ -211,8 +214,8 @@ func (w *worker) part(read func() error, number int64) error {
 	return readErr
 }
 
-// hold counts bytes that came into memory, and gives all of them back now and then. To give back each part by itself takes
-// longer than to bring in once more what other workers are still looking at.
+// hold counts bytes that came into memory, and gives all of them back now and then. To give back each part by itself
+// takes longer than to bring in once more what other workers are still looking at.
 func (w *worker) hold(bytes int64) {
 	if w.mapped != nil && w.held.Add(bytes) > heldBytes {
 		w.held.Store(0)
@@ -220,8 +223,8 @@ func (w *worker) hold(bytes int64) {
 	}
 }
 
-// holdLarge counts a leaf with large values before it is looked at: Linux 6.18 brings in a whole folio of its cache, and where
-// much was written at once these are as large as what was written.
+// holdLarge counts a leaf with large values before it is looked at: Linux 6.18 brings in a whole folio of its cache,
+// and where much was written at once these are as large as what was written.
 func (w *worker) holdLarge(leaf *page) {
 	if n := len(leaf.data); n > faultBytes {
 		w.hold(int64(n))
@@ -263,8 +266,8 @@ func (w *worker) leaves() error {
 	return err
 }
 
-// Nearly all of the time goes into waiting for memory. Looking at one byte of each line that is going to be read, for many
-// entries in a row, lets the processor fetch them side by side and not one after the other.
+// Nearly all of the time goes into waiting for memory. Looking at one byte of each line that is going to be read, for
+// many entries in a row, lets the processor fetch them side by side and not one after the other.
 const (
 	lineBytes    = 64
 	fetchedLines = 8 // of an entry: its key, and the metadata at the start of its value
@@ -287,8 +290,8 @@ func (w *worker) fetch(leaf *page) {
 	}
 }
 
-// fetchChildren brings the children of a page into memory, at once when they lie close to each other, and looks at the first
-// byte of each.
+// fetchChildren brings the children of a page into memory, at once when they lie close to each other, and looks at the
+// first byte of each.
 func (w *worker) fetchChildren(id uint64) {
 	if w.mapped == nil || id >= w.meta.pages {
 		return // the walk reports it
@@ -403,8 +406,8 @@ var (
 	errCircle = damaged("its pages form a circle")
 )
 
-// faultsAsErrors runs f, which reads a mapped file: where the file has become shorter, or the disk fails, reading memory
-// faults, and that is an error about the file and not the end of the program.
+// faultsAsErrors runs f, which reads a mapped file: where the file has become shorter, or the disk fails, reading
+// memory faults, and that is an error about the file and not the end of the program.
 func faultsAsErrors(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -26,20 +26,23 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "fusionctl", Subsystem: "etcd", Name: name, Help: help})
+		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "fusionctl", Subsystem: "etcd", Name: name,
+			Help: help})
 	}
 	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "fusionctl", Subsystem: "etcd", Name: name, Help: help}, labels)
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "fusionctl", Subsystem: "etcd", Name: name,
+			Help: help}, labels)
 	}
 	counter := func(name, help string) prometheus.CounterOpts {
 		return prometheus.CounterOpts{Namespace: "fusionctl", Subsystem: "etcd", Name: name, Help: help}
 	}
 	store := []string{"store"}
 	m := &metrics{
-		registry:  prometheus.NewRegistry(),
-		findings:  gauges("findings", "Findings at present, by rule and severity.", "rule", "severity"),
-		keys:      gauges("keys", "Keys of each resource in each store, at the last check.", "store", "resource"),
-		bytes:     gauges("value_bytes", "Bytes of the values of each resource in each store, at the last check.", "store", "resource"),
+		registry: prometheus.NewRegistry(),
+		findings: gauges("findings", "Findings at present, by rule and severity.", "rule", "severity"),
+		keys:     gauges("keys", "Keys of each resource in each store, at the last check.", "store", "resource"),
+		bytes: gauges("value_bytes", "Bytes of the values of each resource in each store, at the last check.",
+			"store", "resource"),
 		complete:  gauge("check_complete", "1 when the last check could read all stores to their end, else 0."),
 		lastCheck: gauge("last_check_timestamp_seconds", "When the last check ended."),
 		duration:  gauge("last_check_duration_seconds", "How long the last check took."),
@@ -49,7 +52,8 @@ func newMetrics() *metrics {
 		missed: prometheus.NewCounterVec(
 			counter("missed_total", "How often changes of a store were missed, so that it was checked anew."), store),
 	}
-	m.registry.MustRegister(m.findings, m.keys, m.bytes, m.complete, m.lastCheck, m.duration, m.checks, m.fights, m.changes,
+	m.registry.MustRegister(m.findings, m.keys, m.bytes, m.complete, m.lastCheck, m.duration, m.checks, m.fights,
+		m.changes,
 		m.missed)
 	return m
 }

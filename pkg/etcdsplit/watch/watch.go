@@ -220,7 +220,8 @@ func (w *Watch) follow(ctx context.Context, took time.Duration) error {
 			if c.err != nil {
 				w.seen[c.store] = 0
 				w.metrics.missed.WithLabelValues(c.store).Inc()
-				if err := w.tell(Event{Event: "missed", Reason: fmt.Sprintf("store %s: %v", c.store, c.err)}); err != nil {
+				if err := w.tell(
+					Event{Event: "missed", Reason: fmt.Sprintf("store %s: %v", c.store, c.err)}); err != nil {
 					return err
 				}
 			}

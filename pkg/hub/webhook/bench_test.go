@@ -18,7 +18,8 @@ func tenKB(t testing.TB) string {
 	t.Helper()
 	var managed, toppings, sides []string
 	for i := range 30 {
-		managed = append(managed, fmt.Sprintf(`{"manager":"writer-%d","operation":"Update","apiVersion":"restaurant.example.com/v1alpha1","time":"2020-01-02T03:04:05Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:size":{},"f:toppings":{},"f:remark":{},"f:sides":{}}}}`, i))
+		managed = append(managed,
+			fmt.Sprintf(`{"manager":"writer-%d","operation":"Update","apiVersion":"restaurant.example.com/v1alpha1","time":"2020-01-02T03:04:05Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:size":{},"f:toppings":{},"f:remark":{},"f:sides":{}}}}`, i))
 	}
 	for i := range 20 {
 		toppings = append(toppings, fmt.Sprintf(`"topping number %d"`, i))
@@ -28,7 +29,8 @@ func tenKB(t testing.TB) string {
 	}
 	object := fmt.Sprintf(`{"apiVersion":"restaurant.example.com/v1alpha1","kind":"Pizza","metadata":{"name":"large","namespace":"default","annotations":{"note":%q},"managedFields":[%s]},`+
 		`"spec":{"size":"L","toppings":[%s],"cheese":"gorgonzola","vegan":false,"deliverTo":"Alice, 1 Main Street","remark":%q,"sides":[%s]},"status":{"cost":950,"phase":"Baking"}}`,
-		strings.Repeat("x", 1000), strings.Join(managed, ","), strings.Join(toppings, ","), strings.Repeat("y", 150), strings.Join(sides, ","))
+		strings.Repeat("x", 1000), strings.Join(managed, ","), strings.Join(toppings, ","), strings.Repeat("y", 150),
+		strings.Join(sides, ","))
 	if len(object) < 8<<10 || len(object) > 12<<10 {
 		t.Fatalf("the object has %d bytes, want about 10 KB", len(object))
 	}
@@ -45,7 +47,8 @@ var codec = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &asked); err != nil {
 		panic(err)
 	}
-	text, err := json.Marshal(review{APIVersion: asked.APIVersion, Kind: asked.Kind, Response: &response{UID: asked.Request.UID, ConvertedObjects: asked.Request.Objects}})
+	text, err := json.Marshal(review{APIVersion: asked.APIVersion, Kind: asked.Kind,
+		Response: &response{UID: asked.Request.UID, ConvertedObjects: asked.Request.Objects}})
 	if err != nil {
 		panic(err)
 	}
@@ -71,9 +74,9 @@ func BenchmarkReview(b *testing.B) {
 	})
 }
 
-// BenchmarkReviewCostsLittleMoreThanItsJSON measures both in turn, so that a busy machine slows both. The lower quartiles
-// are compared, the runs that others disturbed least; the bound of 5 ms, which is for 99 of 100 on a machine of its own, is
-// held at the median for the same reason.
+// BenchmarkReviewCostsLittleMoreThanItsJSON measures both in turn, so that a busy machine slows both. The lower
+// quartiles are compared, the runs that others disturbed least; the bound of 5 ms, which is for 99 of 100 on a machine
+// of its own, is held at the median for the same reason.
 func BenchmarkReviewCostsLittleMoreThanItsJSON(b *testing.B) {
 	h := handler(b)
 	body := question("v1", tenKB(b))

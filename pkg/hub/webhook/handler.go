@@ -18,8 +18,8 @@ import (
 
 // Handler answers ConversionReviews of apiextensions.k8s.io, v1 and v1beta1, in the version of the question.
 //
-// Either all objects of a review are converted, or the review fails with a message that names the object and the rule. What is no review
-// is answered 400, what is too large 413, what is too much at once 503. Safe for concurrent use.
+// Either all objects of a review are converted, or the review fails with a message that names the object and the rule.
+// What is no review is answered 400, what is too large 413, what is too much at once 503. Safe for concurrent use.
 type Handler struct {
 	Converters   func() Converters // those of the moment
 	LimitBytes   int64             // of a review
@@ -74,7 +74,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case h.Slots <- struct{}{}:
 			defer func() { <-h.Slots }()
 		case <-ctx.Done():
-			h.refuse(w, &webserver.RequestError{Code: http.StatusServiceUnavailable, Err: fmt.Errorf("%d reviews are being answered", cap(h.Slots))})
+			h.refuse(w, &webserver.RequestError{Code: http.StatusServiceUnavailable,
+				Err: fmt.Errorf("%d reviews are being answered", cap(h.Slots))})
 			return
 		}
 	}
@@ -90,7 +91,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	asked, err := parseReview(body)
 	if err == nil && h.LimitObjects > 0 && len(asked.Request.Objects) > h.LimitObjects {
-		err = &webserver.RequestError{Code: http.StatusRequestEntityTooLarge, Err: fmt.Errorf("%d objects, want at most %d", len(asked.Request.Objects), h.LimitObjects)}
+		err = &webserver.RequestError{Code: http.StatusRequestEntityTooLarge,
+			Err: fmt.Errorf("%d objects, want at most %d", len(asked.Request.Objects), h.LimitObjects)}
 	}
 	if err != nil {
 		h.refuse(w, err)
@@ -99,7 +101,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer := h.answer(ctx, asked)
 	text, err := json.Marshal(answer)
 	if err != nil {
-		h.refuse(w, &webserver.RequestError{Code: http.StatusInternalServerError, Err: fmt.Errorf("writing the answer: %w", err)})
+		h.refuse(w, &webserver.RequestError{Code: http.StatusInternalServerError,
+			Err: fmt.Errorf("writing the answer: %w", err)})
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -115,8 +118,8 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	webserver.Refuse(w, err)
 }
 
-// decodedBytes is about what a review takes when it is decoded, converted, and written again. What counts are its values, not its length: an
-// empty object takes two bytes of text, and 40 times as many in memory.
+// decodedBytes is about what a review takes when it is decoded, converted, and written again. What counts are its
+// values, not its length: an empty object takes two bytes of text, and 40 times as many in memory.
 func decodedBytes(text []byte) int64 {
 	const (
 		valueBytes  = 48  // in a list or a map

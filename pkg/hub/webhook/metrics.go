@@ -20,8 +20,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	const prefix = "fusionctl_conversion_"
 	m := &Metrics{
 		Metrics: webserver.NewMetrics(registry, webserver.Names{
-			Prefix: prefix, Files: "rules directory", Good: "rules_good", Size: "crds", SizeHelp: "CRDs that there are rules for.",
-			Buckets: prometheus.ExponentialBuckets(0.0001, 3, 11),
+			Prefix: prefix, Files: "rules directory", Good: "rules_good", Size: "crds",
+			SizeHelp: "CRDs that there are rules for.",
+			Buckets:  prometheus.ExponentialBuckets(0.0001, 3, 11),
 		}),
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "reviews_total", Help: "Reviews answered, by result (Success, Failure).",

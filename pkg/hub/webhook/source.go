@@ -10,8 +10,8 @@ import (
 // limitFileBytes bounds the files that are read: an API server takes CRDs of at most 3 MiB.
 const limitFileBytes = 16 << 20
 
-// Source holds the last good rules of a directory: its files *.yaml, *.yml and *.json, each with rules or with CRDs, but for hidden ones.
-// Current is safe for concurrent use, Check and Watch are not.
+// Source holds the last good rules of a directory: its files *.yaml, *.yml and *.json, each with rules or with CRDs,
+// but for hidden ones. Current is safe for concurrent use, Check and Watch are not.
 type Source = webserver.Source[Converters]
 
 // Open loads the rules of a directory. Errors: every problem with its file and line.

@@ -78,7 +78,8 @@ func TestHandlerAnswersInTheVersionOfTheQuestion(t *testing.T) {
 	h := handler(t)
 	for _, version := range []string{"v1", "v1beta1"} {
 		r := answered(t, post(h, question(version, margherita, margherita)))
-		if r.APIVersion != "apiextensions.k8s.io/"+version || r.Response.UID != "705ab4f5" || r.Response.Result.Status != "Success" || len(r.Response.ConvertedObjects) != 2 {
+		if r.APIVersion != "apiextensions.k8s.io/"+version || r.Response.UID != "705ab4f5" ||
+			r.Response.Result.Status != "Success" || len(r.Response.ConvertedObjects) != 2 {
 			t.Fatalf("%s: answer %+v", version, r)
 		}
 		spec := r.Response.ConvertedObjects[1]["spec"].(map[string]any)
@@ -96,7 +97,8 @@ func TestHandlerFailsTheReviewNamingObjectAndRule(t *testing.T) {
 	if r.Response.Result.Status != "Failure" || len(r.Response.ConvertedObjects) != 0 {
 		t.Fatalf("answer %+v, want a failure without objects", r.Response)
 	}
-	for _, want := range []string{"Pizza default/giant from v1alpha1 to v1", "rules.yaml:12: spec.versions[0].rules[0].values", `"XXL"`} {
+	for _, want := range []string{"Pizza default/giant from v1alpha1 to v1",
+		"rules.yaml:12: spec.versions[0].rules[0].values", `"XXL"`} {
 		if !strings.Contains(r.Response.Result.Message, want) {
 			t.Errorf("message %q, want %q in it", r.Response.Result.Message, want)
 		}
@@ -106,10 +108,12 @@ func TestHandlerFailsTheReviewNamingObjectAndRule(t *testing.T) {
 func TestHandlerRefusesWhatIsNoReview(t *testing.T) {
 	h := handler(t)
 	bodies := map[string]string{
-		"empty": "", "not JSON": "{", "other kind": `{"apiVersion":"apiextensions.k8s.io/v1","kind":"AdmissionReview","request":{}}`,
+		"empty": "", "not JSON": "{",
+		"other kind": `{"apiVersion":"apiextensions.k8s.io/v1","kind":"AdmissionReview","request":{}}`,
 		"version":    `{"apiVersion":"apiextensions.k8s.io/v2","kind":"ConversionReview","request":{}}`,
 		"no request": `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview"}`,
-		"objects":    question("v1", `"text"`), "too large": question("v1", `{"kind":"`+strings.Repeat("x", 1<<20)+`"}`),
+		"objects":    question("v1", `"text"`),
+		"too large":  question("v1", `{"kind":"`+strings.Repeat("x", 1<<20)+`"}`),
 	}
 	for name, body := range bodies {
 		want := http.StatusBadRequest
@@ -141,7 +145,8 @@ func TestHandlerRefusesWhatIsNoReview(t *testing.T) {
 func TestHandlerBoundsTimeAndReviews(t *testing.T) {
 	h := handler(t)
 	h.Timeout = time.Nanosecond
-	if r := answered(t, post(h, question("v1", margherita))); !strings.Contains(r.Response.Result.Message, "0 of 1 objects were converted in 1ns") {
+	if r := answered(t, post(h, question("v1", margherita))); !strings.Contains(r.Response.Result.Message,
+		"0 of 1 objects were converted in 1ns") {
 		t.Errorf("answer %+v, want the time named", r.Response)
 	}
 	h.Timeout, h.Slots = time.Millisecond, make(chan struct{}, 1)
@@ -184,7 +189,8 @@ func TestSourceKeepsTheLastGoodRules(t *testing.T) {
 		if loaded, err := s.Check(); loaded != wantLoaded || (err == nil) != wantLoaded {
 			t.Fatalf("%s: Check = %v, %v, want loaded %v", step, loaded, err, wantLoaded)
 		}
-		h := &Handler{Converters: s.Current, LimitBytes: 1 << 20, Timeout: time.Minute, Metrics: NewMetrics(prometheus.NewRegistry())}
+		h := &Handler{Converters: s.Current, LimitBytes: 1 << 20, Timeout: time.Minute,
+			Metrics: NewMetrics(prometheus.NewRegistry())}
 		r := answered(t, post(h, question("v1", margherita)))
 		if oven := r.Response.ConvertedObjects[0]["spec"].(map[string]any)["oven"]; oven != wantOven {
 			t.Fatalf("%s: oven %v, want %v", step, oven, wantOven)
@@ -203,15 +209,18 @@ func TestSourceKeepsTheLastGoodRules(t *testing.T) {
 func TestOpenRefusesBadRules(t *testing.T) {
 	dir := t.TempDir()
 	for name, test := range map[string]struct{ dir, want string }{
-		"missing": {filepath.Join(dir, "missing"), "no such file"}, "empty": {dir, "no rules"}, "no rules": {pizza + "v1beta1", "no rules"},
+		"missing": {filepath.Join(dir, "missing"), "no such file"}, "empty": {dir, "no rules"},
+		"no rules": {pizza + "v1beta1", "no rules"},
 	} {
-		if _, err := Open(test.dir, NewMetrics(prometheus.NewRegistry())); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := Open(test.dir, NewMetrics(prometheus.NewRegistry())); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: Open = %v, want %q", name, err, test.want)
 		}
 	}
 }
 
-// TestReviewsTakeBoundedMemory sends what is small as text and large in memory, many at once, and looks at the heap meanwhile.
+// TestReviewsTakeBoundedMemory sends what is small as text and large in memory, many at once, and looks at the heap
+// meanwhile.
 func TestReviewsTakeBoundedMemory(t *testing.T) {
 	const sent, limit, clients = 31 << 20, 128 << 20, 8
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(3 * limit)) // as crd webhook has one
@@ -222,8 +231,10 @@ func TestReviewsTakeBoundedMemory(t *testing.T) {
 		return strings.TrimSuffix(strings.Repeat(value+",", sent/(len(value)+1)), ",")
 	}
 	for name, objects := range map[string]string{
-		"empty objects": many("{}"), "lists in a field": `{"a":[` + many("[]") + `]}`, "objects in a field": `{"a":[` + many(`{"":1}`) + `]}`,
-		"numbers": `{"a":[` + many("1") + `]}`, "one long string": `{"a":"` + strings.Repeat("x", sent) + `"}`,
+		"empty objects": many("{}"), "lists in a field": `{"a":[` + many("[]") + `]}`,
+		"objects in a field": `{"a":[` + many(`{"":1}`) + `]}`,
+		"numbers":            `{"a":[` + many("1") + `]}`,
+		"one long string":    `{"a":"` + strings.Repeat("x", sent) + `"}`,
 	} {
 		body := head + objects + `]}}`
 		runtime.GC()
@@ -232,14 +243,16 @@ func TestReviewsTakeBoundedMemory(t *testing.T) {
 		var group sync.WaitGroup
 		for range clients {
 			group.Go(func() {
-				if w := post(h, body); w.Code != http.StatusRequestEntityTooLarge && w.Code != http.StatusServiceUnavailable && name != "one long string" {
+				if w := post(h, body); w.Code != http.StatusRequestEntityTooLarge &&
+					w.Code != http.StatusServiceUnavailable && name != "one long string" {
 					t.Errorf("%s: answered %d %.100s, want to be refused", name, w.Code, w.Body)
 				}
 			})
 		}
 		group.Wait()
 		close(stop)
-		// The text itself is held by the test, and there is garbage that is not yet collected. One such review took 860 MiB.
+		// The text itself is held by the test, and there is garbage that is not yet collected. One such review took 860
+		// MiB.
 		if got, most := <-peak, uint64(4*limit); got > most {
 			t.Errorf("%s: the heap grew to %d MiB, want at most %d", name, got>>20, most>>20)
 		}
@@ -276,7 +289,8 @@ func TestReviewsOfTooManyObjectsAreRefused(t *testing.T) {
 func FuzzHandler(f *testing.F) {
 	f.Add(question("v1", margherita, unknown))
 	f.Add(question("v1beta1", strings.Replace(margherita, "v1alpha1", "v1", 1)))
-	f.Add(question("v1", `{"apiVersion":"restaurant.example.com/v1alpha1","kind":"Pizza","metadata":{"annotations":{"conversion.kubefusion.dev/kept":"{\"v1\":{\"fields\":{\"spec\":{\"elements\":[{\"kept\":null}]}}}}"}},"spec":{"size":"M","sides":[null,7]}}`))
+	f.Add(question("v1",
+		`{"apiVersion":"restaurant.example.com/v1alpha1","kind":"Pizza","metadata":{"annotations":{"conversion.kubefusion.dev/kept":"{\"v1\":{\"fields\":{\"spec\":{\"elements\":[{\"kept\":null}]}}}}"}},"spec":{"size":"M","sides":[null,7]}}`))
 	h := handler(f)
 	f.Fuzz(func(t *testing.T, body string) {
 		switch w := post(h, body); w.Code {

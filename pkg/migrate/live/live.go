@@ -40,11 +40,12 @@ var (
 )
 
 // options: a migration waits for a server that restarts. The workers and --rate are the limit of requests.
-var options = apiserver.Options{Timeout: 30 * time.Second, Attempts: 12, Pause: 100 * time.Millisecond, QPS: -1, UserAgent: "fusionctl"}
+var options = apiserver.Options{Timeout: 30 * time.Second, Attempts: 12, Pause: 100 * time.Millisecond, QPS: -1,
+	UserAgent: "fusionctl"}
 
-// Open connects to the server of config. others are URLs of the API servers behind it, to be asked one by one, with the same credentials;
-// without them only the server of config is.
-// Errors: an unusable configuration. No server is asked yet.
+// Open connects to the server of config. others are URLs of the API servers behind it, to be asked one by one, with the
+// same credentials; without them only the server of config is. Errors: an unusable configuration. No server is asked
+// yet.
 func Open(config *rest.Config, others []string) (*Server, error) {
 	return open(config, others, options)
 }
@@ -130,7 +131,8 @@ func (s *Server) crds(ctx context.Context) (discovery.Resource, error) {
 		}
 	}
 	gv := schema.GroupVersion{Group: migrate.GroupCRD, Version: s.version}
-	return discovery.Resource{GroupVersion: gv, Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"}, nil
+	return discovery.Resource{GroupVersion: gv, Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"},
+		nil
 }
 
 // Definition reads a CRD.
@@ -206,13 +208,15 @@ func (s *Server) Update(ctx context.Context, d *migrate.Definition, status bool)
 // BuiltIn finds a resource that is built into the server.
 // Shape: name is plural and group, "deployments.apps".
 // Errors: no such resource, with what it may be called.
-func (s *Server) BuiltIn(ctx context.Context, name string) (r migrate.Resource, served []string, storage string, err error) {
+func (s *Server) BuiltIn(ctx context.Context, name string) (r migrate.Resource, served []string, storage string,
+	err error) {
 	plural, group := migrate.SplitName(name)
 	fact, ok := kubever.ResourceFor(schema.GroupResource{Group: group, Resource: plural})
 	if !ok || fact.Pseudo() {
 		return r, nil, "", fmt.Errorf("%s: %w, and no resource that is built in", name, ErrNoDefinition)
 	}
-	r = migrate.Resource{Name: name, Group: group, Plural: plural, Kind: fact.Kind, Namespaced: fact.Namespaced, Key: fact.Key, BuiltIn: true}
+	r = migrate.Resource{Name: name, Group: group, Plural: plural, Kind: fact.Kind, Namespaced: fact.Namespaced,
+		Key: fact.Key, BuiltIn: true}
 	hash, found := "", false
 	for _, gv := range fact.GroupVersions() {
 		entry, err := discover(ctx, s.api, gv, plural)
@@ -224,7 +228,8 @@ func (s *Server) BuiltIn(ctx context.Context, name string) (r migrate.Resource, 
 		}
 	}
 	if !found {
-		return r, nil, "", fmt.Errorf("%s: %w, and the server does not serve a resource of that name", name, ErrNoDefinition)
+		return r, nil, "", fmt.Errorf("%s: %w, and the server does not serve a resource of that name", name,
+			ErrNoDefinition)
 	}
 	if storage, err = s.storage(ctx, fact, hash); err != nil {
 		return r, nil, "", err
@@ -239,7 +244,8 @@ func (s *Server) BuiltIn(ctx context.Context, name string) (r migrate.Resource, 
 	return r, served, storage, nil
 }
 
-// storage is the apiVersion in which the server writes a resource: as its discovery says, or else as its version is known to.
+// storage is the apiVersion in which the server writes a resource: as its discovery says, or else as its version is
+// known to.
 func (s *Server) storage(ctx context.Context, fact kubever.Resource, hash string) (string, error) {
 	if hash != "" {
 		for _, gv := range fact.GroupVersions() {
@@ -261,7 +267,8 @@ func (s *Server) storage(ctx context.Context, fact kubever.Resource, hash string
 }
 
 // discover finds the entry of a resource; nil when the apiVersion is not served, or does not have it.
-func discover(ctx context.Context, server *apiserver.Server, gv schema.GroupVersion, plural string) (*discovery.Resource, error) {
+func discover(ctx context.Context, server *apiserver.Server, gv schema.GroupVersion, plural string) (
+	*discovery.Resource, error) {
 	resources, err := server.GroupVersion(ctx, gv)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -286,7 +293,8 @@ type Objects struct {
 // in is the resource in an apiVersion.
 func (o Objects) in(apiVersion string) (discovery.Resource, error) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
-	return discovery.Resource{GroupVersion: gv, Name: o.Resource.Plural, Kind: o.Resource.Kind, Namespaced: o.Resource.Namespaced}, err
+	return discovery.Resource{GroupVersion: gv, Name: o.Resource.Plural, Kind: o.Resource.Kind,
+		Namespaced: o.Resource.Namespaced}, err
 }
 
 // Page lists objects. A server that has forgotten the state of the first page goes on in the present one.
@@ -308,7 +316,9 @@ func (o Objects) page(ctx context.Context, apiVersion, token string, limit int) 
 		return page, err
 	}
 	options := discovery.ListOptions{Metadata: true, Limit: limit, Continue: token}
-	meta, err := o.api.ReadPage(ctx, resource.Objects(""), options, func() { page = migrate.Page{} }, func(raw []byte) error {
+	meta, err := o.api.ReadPage(ctx, resource.Objects(""), options, func() {
+		page = migrate.Page{}
+	}, func(raw []byte) error {
 		var item struct {
 			Metadata struct {
 				Namespace       string                 `json:"namespace"`
@@ -317,14 +327,16 @@ func (o Objects) page(ctx context.Context, apiVersion, token string, limit int) 
 				ManagedFields   []migrate.ManagedField `json:"managedFields"`
 			} `json:"metadata"`
 		}
-		if err := utiljson.Unmarshal(raw, &item); err != nil { // with regard to case: an object may have a field Metadata beside its metadata
+		// with regard to case: an object may have a field Metadata beside its metadata
+		if err := utiljson.Unmarshal(raw, &item); err != nil {
 			return err
 		}
 		m := item.Metadata
 		if m.Name == "" || m.ResourceVersion == "" {
 			return errors.New("an item has no name or no resource version")
 		}
-		page.Objects = append(page.Objects, migrate.Object{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion})
+		page.Objects = append(page.Objects,
+			migrate.Object{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion})
 		page.ManagedFields = append(page.ManagedFields, m.ManagedFields)
 		return nil
 	})
@@ -338,7 +350,8 @@ func (o Objects) page(ctx context.Context, apiVersion, token string, limit int) 
 	return page, err
 }
 
-// Read reads an object in an apiVersion. Without a resource version in the request the server reads it from the store, and converts it.
+// Read reads an object in an apiVersion. Without a resource version in the request the server reads it from the store,
+// and converts it.
 func (o Objects) Read(ctx context.Context, apiVersion string, object migrate.Object) error {
 	resource, err := o.in(apiVersion)
 	if err != nil {
@@ -349,7 +362,8 @@ func (o Objects) Read(ctx context.Context, apiVersion string, object migrate.Obj
 }
 
 // Patch sends the resource version alone, or metadata with it: an object that was written meanwhile is left alone.
-func (o Objects) Patch(ctx context.Context, apiVersion string, object migrate.Object, metadata map[string]any) (string, error) {
+func (o Objects) Patch(ctx context.Context, apiVersion string, object migrate.Object, metadata map[string]any) (
+	string, error) {
 	resource, err := o.in(apiVersion)
 	if err != nil {
 		return "", err
@@ -363,8 +377,9 @@ func (o Objects) Patch(ctx context.Context, apiVersion string, object migrate.Ob
 		return "", err
 	}
 	text, err := o.api.Send(ctx, apiserver.Write{
-		Verb: http.MethodPatch, Path: resource.Object(object.Namespace, object.Name), ContentType: string(types.MergePatchType),
-		Body: body, Repeatable: true, Metadata: true,
+		Verb: http.MethodPatch, Path: resource.Object(object.Namespace, object.Name),
+		ContentType: string(types.MergePatchType),
+		Body:        body, Repeatable: true, Metadata: true,
 	})
 	if err != nil {
 		return "", said(err)
@@ -416,7 +431,8 @@ func (o Objects) WebhookProblem(ctx context.Context, w migrate.Webhook) (string,
 			} `json:"addresses"`
 		} `json:"subsets"`
 	}
-	at := discovery.Resource{GroupVersion: core, Name: "endpoints", Kind: "Endpoints", Namespaced: true}.Object(w.Namespace, w.Name)
+	at := discovery.Resource{GroupVersion: core, Name: "endpoints", Kind: "Endpoints", Namespaced: true}.Object(
+		w.Namespace, w.Name)
 	if err = o.get(ctx, at, &endpoints); err != nil && !errors.Is(err, discovery.ErrNotFound) {
 		return "", fmt.Errorf("looking for the endpoints of the webhook's %s: %w", w, err)
 	}

@@ -37,7 +37,8 @@ type answer struct {
 func ok(body any) answer { return answer{200, body} }
 
 func fails(code int, reason, next string) answer {
-	return answer{code, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": "said the test",
+	return answer{code, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+		"reason": reason, "message": "said the test",
 		"metadata": object{"continue": next}}}
 }
 
@@ -69,7 +70,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // kinds are those of the resources in paths.
-var kinds = map[string]string{"pizzas": "Pizza", "services": "Service", "endpoints": "Endpoints", "customresourcedefinitions": "CustomResourceDefinition"}
+var kinds = map[string]string{"pizzas": "Pizza", "services": "Service", "endpoints": "Endpoints",
+	"customresourcedefinitions": "CustomResourceDefinition"}
 
 // asServers adds what a server says of itself in each answer.
 func asServers(url string, code int, body object) {
@@ -113,11 +115,14 @@ func serve(t *testing.T, answers map[string][]answer) (*Server, *api) {
 	return s, a
 }
 
-var pizzas = migrate.Resource{Name: "pizzas.g.example", Group: "g.example", Plural: "pizzas", Kind: "Pizza", Namespaced: true, Key: "g.example/pizzas"}
+var pizzas = migrate.Resource{Name: "pizzas.g.example", Group: "g.example", Plural: "pizzas", Kind: "Pizza",
+	Namespaced: true, Key: "g.example/pizzas"}
 
 func crd(version string) object {
-	return object{"apiVersion": "apiextensions.k8s.io/" + version, "kind": "CustomResourceDefinition", "metadata": object{"name": pizzas.Name},
-		"spec": object{"group": pizzas.Group, "scope": "Namespaced", "names": object{"plural": "pizzas", "kind": "Pizza"},
+	return object{"apiVersion": "apiextensions.k8s.io/" + version, "kind": "CustomResourceDefinition",
+		"metadata": object{"name": pizzas.Name},
+		"spec": object{"group": pizzas.Group, "scope": "Namespaced",
+			"names":    object{"plural": "pizzas", "kind": "Pizza"},
 			"versions": []object{{"name": "v1", "served": true, "storage": true}}}}
 }
 
@@ -138,7 +143,8 @@ func TestDefinitionsAreReadInTheVersionThatTheServerHas(t *testing.T) {
 		s, _ := serve(t, map[string][]answer{
 			"GET /apis/apiextensions.k8s.io": {group(offered...)},
 			path + "/" + pizzas.Name:         {fails(503, "ServiceUnavailable", ""), ok(crd(want))},
-			path:                             {ok(object{"apiVersion": "apiextensions.k8s.io/" + want, "items": []object{listed}})},
+			path: {
+				ok(object{"apiVersion": "apiextensions.k8s.io/" + want, "items": []object{listed}})},
 		})
 		if d, err := s.Definition(t.Context(), pizzas.Name); err != nil || d.Resource() != pizzas {
 			t.Errorf("%s: %+v, %v", want, d, err)
@@ -157,26 +163,30 @@ func TestDefinitionsAreReadInTheVersionThatTheServerHas(t *testing.T) {
 }
 
 func item(name, resourceVersion string) object {
-	return object{"metadata": object{"namespace": "shop", "name": name, "resourceVersion": resourceVersion}, "Metadata": object{"name": "a field of its own"}}
+	return object{"metadata": object{"namespace": "shop", "name": name, "resourceVersion": resourceVersion},
+		"Metadata": object{"name": "a field of its own"}}
 }
 
 func TestPageGoesOnWhenTheServerHasForgotten(t *testing.T) {
 	path := "GET /apis/g.example/v1/pizzas"
 	s, a := serve(t, map[string][]answer{path: {
 		fails(406, "NotAcceptable", ""), // 1.6 does not know the form
-		ok(object{"metadata": object{"resourceVersion": "9", "continue": "second", "remainingItemCount": 1}, "items": []object{item("a", "1")}}),
+		ok(object{"metadata": object{"resourceVersion": "9", "continue": "second", "remainingItemCount": 1},
+			"items": []object{item("a", "1")}}),
 		fails(410, "Expired", "second-now"),
 		ok(object{"metadata": object{"resourceVersion": "12"}, "items": []object{item("b", "2")}}),
 		ok(object{"metadata": object{"resourceVersion": "13"}, "items": nil}),
 	}})
 	o := Objects{s, pizzas}
 	page, err := o.Page(t.Context(), "g.example/v1", "", 1)
-	want := migrate.Page{Objects: []migrate.Object{{Namespace: "shop", Name: "a", ResourceVersion: "1"}}, ManagedFields: [][]migrate.ManagedField{nil},
+	want := migrate.Page{Objects: []migrate.Object{{Namespace: "shop", Name: "a", ResourceVersion: "1"}},
+		ManagedFields:   [][]migrate.ManagedField{nil},
 		ResourceVersion: "9", Next: "second", Remaining: 1}
 	if diff := cmp.Diff(want, page); err != nil || diff != "" {
 		t.Fatalf("%v (-want +got):\n%s", err, diff)
 	}
-	if page, err = o.Page(t.Context(), "g.example/v1", page.Next, 1); err != nil || page.Objects[0].Name != "b" || page.Next != "" {
+	if page, err = o.Page(t.Context(), "g.example/v1", page.Next, 1); err != nil || page.Objects[0].Name != "b" ||
+		page.Next != "" {
 		t.Errorf("%+v, %v; want b", page, err)
 	}
 	if got := a.seen[len(a.seen)-1]; !strings.Contains(got, "continue=second-now") {
@@ -191,14 +201,16 @@ func TestPageRefusesAListThatIsCutOff(t *testing.T) {
 	const begin = `{"kind":"PizzaList","apiVersion":"g.example/v1",`
 	whole := begin + `"items":[{"metadata":{"name":"a","resourceVersion":"1"}}]}`
 	path := "GET /apis/g.example/v1/pizzas"
-	for _, text := range []string{whole[:len(whole)-1], `[]`, begin + `"items":[{}]}`, begin + `"items":[{"metadata":{"name":"a"}}]}`, `{"items":[]}`} {
+	for _, text := range []string{whole[:len(whole)-1], `[]`, begin + `"items":[{}]}`,
+		begin + `"items":[{"metadata":{"name":"a"}}]}`, `{"items":[]}`} {
 		s, _ := serve(t, map[string][]answer{path: {ok(text)}})
 		if page, err := (Objects{s, pizzas}).Page(t.Context(), "g.example/v1", "", 1); err == nil {
 			t.Errorf("%q: %+v, want an error", text, page)
 		}
 	}
 	s, _ := serve(t, map[string][]answer{path: {ok(whole[:len(whole)-1]), ok(whole)}})
-	if page, err := (Objects{s, pizzas}).Page(t.Context(), "g.example/v1", "", 1); err != nil || len(page.Objects) != 1 {
+	if page, err := (Objects{s, pizzas}).Page(t.Context(), "g.example/v1", "", 1); err != nil ||
+		len(page.Objects) != 1 {
 		t.Errorf("a page that was cut off once: %+v, %v, want it read again", page, err)
 	}
 }
@@ -218,9 +230,12 @@ func TestPatchSaysWhatTheServerSays(t *testing.T) {
 		{[]answer{fails(500, "InternalError", "")}, errors.ErrUnsupported, 3},
 	} {
 		s, a := serve(t, map[string][]answer{path: c.answers})
-		version, err := Objects{s, pizzas}.Patch(t.Context(), "g.example/v1", migrate.Object{Namespace: "shop", Name: "a", ResourceVersion: "7"}, nil)
-		own := err != nil && !errors.Is(err, migrate.ErrConflict) && !errors.Is(err, migrate.ErrGone) && !errors.Is(err, migrate.ErrUnreachable)
-		if c.want == nil && (err != nil || version != "8") || c.want != nil && !errors.Is(err, c.want) && !(c.want == errors.ErrUnsupported && own) {
+		version, err := Objects{s, pizzas}.Patch(t.Context(), "g.example/v1",
+			migrate.Object{Namespace: "shop", Name: "a", ResourceVersion: "7"}, nil)
+		own := err != nil && !errors.Is(err, migrate.ErrConflict) && !errors.Is(err, migrate.ErrGone) &&
+			!errors.Is(err, migrate.ErrUnreachable)
+		if c.want == nil && (err != nil || version != "8") || c.want != nil && !errors.Is(err, c.want) &&
+			!(c.want == errors.ErrUnsupported && own) {
 			t.Errorf("%v: %q, %v; want %v", c.answers, version, err, c.want)
 		}
 		if len(a.seen) != c.times || !strings.HasSuffix(a.seen[0], `{"metadata":{"resourceVersion":"7"}}`) {
@@ -238,7 +253,9 @@ func TestWebhookProblemLooksForEndpoints(t *testing.T) {
 	}{
 		{nil, "does not exist"},
 		{map[string][]answer{service: {ok(object{})}}, "no endpoint"},
-		{map[string][]answer{service: {ok(object{})}, endpoints: {ok(object{"subsets": []object{{"notReadyAddresses": []object{{"ip": "10.0.0.1"}}}}})}}, "no endpoint"},
+		{map[string][]answer{service: {ok(object{})},
+			endpoints: {ok(object{"subsets": []object{{"notReadyAddresses": []object{{"ip": "10.0.0.1"}}}}})}},
+			"no endpoint"},
 		{map[string][]answer{service: {ok(object{})}, endpoints: {ok(ready)}}, ""},
 	} {
 		s, _ := serve(t, c.answers)
@@ -251,14 +268,17 @@ func TestWebhookProblemLooksForEndpoints(t *testing.T) {
 
 func TestBuiltInIsFoundByWhatTheServerServes(t *testing.T) {
 	resources := func(apiVersion, hash string) answer {
-		return ok(object{"groupVersion": apiVersion, "resources": []object{{"name": "deployments", "kind": "Deployment", "namespaced": true, "storageVersionHash": hash}}})
+		return ok(object{"groupVersion": apiVersion,
+			"resources": []object{
+				{"name": "deployments", "kind": "Deployment", "namespaced": true, "storageVersionHash": hash}}})
 	}
 	s, _ := serve(t, map[string][]answer{
 		"GET /apis/apps/v1":            {resources("apps/v1", migrate.StorageHash("apps/v1", "Deployment"))},
 		"GET /apis/extensions/v1beta1": {resources("extensions/v1beta1", migrate.StorageHash("apps/v1", "Deployment"))},
 	})
 	r, served, storage, err := s.BuiltIn(t.Context(), "deployments.apps")
-	want := migrate.Resource{Name: "deployments.apps", Group: "apps", Plural: "deployments", Kind: "Deployment", Namespaced: true, Key: "deployments", BuiltIn: true, Access: "apps/v1"}
+	want := migrate.Resource{Name: "deployments.apps", Group: "apps", Plural: "deployments", Kind: "Deployment",
+		Namespaced: true, Key: "deployments", BuiltIn: true, Access: "apps/v1"}
 	if diff := cmp.Diff(want, r); err != nil || diff != "" || storage != "apps/v1" || len(served) != 2 {
 		t.Errorf("%v, %q, %v (-want +got):\n%s", served, storage, err, diff)
 	}
@@ -266,7 +286,8 @@ func TestBuiltInIsFoundByWhatTheServerServes(t *testing.T) {
 		"GET /apis/extensions/v1beta1": {resources("extensions/v1beta1", "")},
 		"GET /version":                 {ok(object{"gitVersion": "v1.6.13"})},
 	})
-	if r, _, storage, err := old.BuiltIn(t.Context(), "deployments.apps"); err != nil || storage != "extensions/v1beta1" || r.Access != "extensions/v1beta1" || r.Group != "extensions" {
+	if r, _, storage, err := old.BuiltIn(t.Context(), "deployments.apps"); err != nil ||
+		storage != "extensions/v1beta1" || r.Access != "extensions/v1beta1" || r.Group != "extensions" {
 		t.Errorf("1.6: %+v, %q, %v", r, storage, err)
 	}
 	for _, name := range []string{"nonsense.apps", "statefulsets.apps"} {

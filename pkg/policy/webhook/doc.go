@@ -1,5 +1,5 @@
-// Package webhook answers the authorization webhook of API servers by an ABAC policy file, and reads the file again when it
-// changes. The server's own ABAC mode reads its file once, when it starts.
+// Package webhook answers the authorization webhook of API servers by an ABAC policy file, and reads the file again
+// when it changes. The server's own ABAC mode reads its file once, when it starts.
 //
 //	handler := &webhook.Handler{Policy: source.Current, Metrics: metrics}
 //

@@ -16,14 +16,15 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
-// reviewLimitBytes bounds the reviews that are read. An API server's request, whose words they repeat, has smaller headers.
+// reviewLimitBytes bounds the reviews that are read. An API server's request, whose words they repeat, has smaller
+// headers.
 const reviewLimitBytes = 1 << 20
 
 // Handler answers SubjectAccessReviews of authorization.k8s.io, v1 and v1beta1, as API servers send them to
 // --authorization-webhook-config-file. It answers in the version of the question.
 //
-// A request that a rule allows is allowed, with the rule's place as the reason. Any other is no opinion, which lets authorizers
-// behind this one decide, unless Deny. A question that cannot be read is answered 400, never by a decision.
+// A request that a rule allows is allowed, with the rule's place as the reason. Any other is no opinion, which lets
+// authorizers behind this one decide, unless Deny. A question that cannot be read is answered 400, never by a decision.
 // Safe for concurrent use.
 type Handler struct {
 	Policy  func() Policy // the policy of the moment
@@ -57,7 +58,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.Metrics.decided(review.version, status, time.Since(start))
-	h.logger().Debug("decided", "request", review.request.String(), "allowed", status.Allowed, "denied", status.Denied, "reason", status.Reason)
+	h.logger().Debug("decided", "request", review.request.String(), "allowed", status.Allowed, "denied", status.Denied,
+		"reason", status.Reason)
 }
 
 func (h *Handler) refuse(w http.ResponseWriter, err error) {
@@ -76,7 +78,8 @@ func (h *Handler) logger() *slog.Logger {
 func (h *Handler) decide(q policy.Request) authorizationv1.SubjectAccessReviewStatus {
 	by := h.Policy()
 	if rule, ok := by.Authorizer.Match(q.Attributes()); ok {
-		return authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: fmt.Sprintf("%s:%d", by.Name, rule.Line)}
+		return authorizationv1.SubjectAccessReviewStatus{Allowed: true,
+			Reason: fmt.Sprintf("%s:%d", by.Name, rule.Line)}
 	}
 	return authorizationv1.SubjectAccessReviewStatus{Denied: h.Deny, Reason: "no rule of " + by.Name + " allows it"}
 }
@@ -110,7 +113,8 @@ func parseReview(body []byte) (*review, error) {
 			err = r.ask(fromV1beta1(r.v1beta1.Spec))
 		}
 	default:
-		return nil, fmt.Errorf("apiVersion %q: want %s or %s", meta.APIVersion, authorizationv1.SchemeGroupVersion, authorizationv1beta1.SchemeGroupVersion)
+		return nil, fmt.Errorf("apiVersion %q: want %s or %s", meta.APIVersion, authorizationv1.SchemeGroupVersion,
+			authorizationv1beta1.SchemeGroupVersion)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the review: %w", err)
@@ -138,7 +142,8 @@ func (r *review) ask(spec authorizationv1.SubjectAccessReviewSpec) error {
 		r.request.Verb, r.request.Path = path.Verb, path.Path
 	default:
 		r.request.Verb, r.request.APIGroup, r.request.Resource = resource.Verb, resource.Group, resource.Resource
-		r.request.Subresource, r.request.Namespace, r.request.ObjectName = resource.Subresource, resource.Namespace, resource.Name
+		r.request.Subresource, r.request.Namespace, r.request.ObjectName = resource.Subresource, resource.Namespace,
+			resource.Name
 	}
 	return nil
 }

@@ -20,11 +20,13 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	const prefix = "fusionctl_policy_"
 	m := &Metrics{
 		Metrics: webserver.NewMetrics(registry, webserver.Names{
-			Prefix: prefix, Files: "policy file", Good: "file_good", Size: "rules", SizeHelp: "Rules of the policy in use.",
-			Buckets: prometheus.ExponentialBuckets(0.00001, 4, 10),
+			Prefix: prefix, Files: "policy file", Good: "file_good", Size: "rules",
+			SizeHelp: "Rules of the policy in use.",
+			Buckets:  prometheus.ExponentialBuckets(0.00001, 4, 10),
 		}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: prefix + "decisions_total", Help: "Reviews answered, by decision (allow, deny, no-opinion) and by version of the review.",
+			Name: prefix + "decisions_total",
+			Help: "Reviews answered, by decision (allow, deny, no-opinion) and by version of the review.",
 		}, []string{"decision", "version"}),
 	}
 	registry.MustRegister(m.decisions)

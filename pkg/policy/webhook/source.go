@@ -16,8 +16,8 @@ const fileLimitBytes = 256 << 20
 // Source holds the last good policy of a file. Current is safe for concurrent use, Check and Watch are not.
 type Source = webserver.Source[Policy]
 
-// Open loads a policy file. Unless lenient, a policy without a rule is refused, and one with a finding of severity error, such as a line that
-// allows everything; policy.Validate finds those.
+// Open loads a policy file. Unless lenient, a policy without a rule is refused, and one with a finding of severity
+// error, such as a line that allows everything; policy.Validate finds those.
 func Open(file string, lenient bool, metrics *Metrics) (*Source, error) {
 	read := func(files []webserver.File) (Policy, int, error) {
 		data, err := files[0].Read(fileLimitBytes)

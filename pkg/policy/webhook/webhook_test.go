@@ -29,7 +29,9 @@ func handler(t *testing.T, deny bool, text string) *Handler {
 		t.Fatal(err)
 	}
 	compiled := Policy{Name: "p.jsonl", Authorizer: policy.NewAuthorizer(rules)}
-	return &Handler{Policy: func() Policy { return compiled }, Deny: deny, Metrics: NewMetrics(prometheus.NewRegistry())}
+	return &Handler{Policy: func() Policy {
+		return compiled
+	}, Deny: deny, Metrics: NewMetrics(prometheus.NewRegistry())}
 }
 
 func post(h http.Handler, body string) *httptest.ResponseRecorder {
@@ -39,7 +41,8 @@ func post(h http.Handler, body string) *httptest.ResponseRecorder {
 }
 
 func TestHandlerAnswersInTheVersionOfTheQuestion(t *testing.T) {
-	text := line(`"group":"devs","resource":"pods","namespace":"a","readonly":true`) + line(`"user":"alice","nonResourcePath":"/metrics","readonly":true`)
+	text := line(`"group":"devs","resource":"pods","namespace":"a","readonly":true`) +
+		line(`"user":"alice","nonResourcePath":"/metrics","readonly":true`)
 	const v1, v1beta1 = "authorization.k8s.io/v1", "authorization.k8s.io/v1beta1"
 	resource := `"resourceAttributes":{"verb":%q,"group":"","version":"v1","resource":"pods","subresource":"log","namespace":"a","name":"x"}`
 	tests := []struct {
@@ -47,16 +50,23 @@ func TestHandlerAnswersInTheVersionOfTheQuestion(t *testing.T) {
 		deny                bool
 		want                authorizationv1.SubjectAccessReviewStatus
 	}{
-		{"v1", v1, `"user":"bob","groups":["devs"],` + fmt.Sprintf(resource, "get"), false, authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "p.jsonl:1"}},
-		{"v1beta1 has group", v1beta1, `"user":"bob","group":["devs"],` + fmt.Sprintf(resource, "list"), false, authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "p.jsonl:1"}},
-		{"v1 has no group", v1, `"user":"bob","group":["devs"],` + fmt.Sprintf(resource, "get"), false, authorizationv1.SubjectAccessReviewStatus{Reason: "no rule of p.jsonl allows it"}},
-		{"write", v1, `"user":"bob","groups":["devs"],` + fmt.Sprintf(resource, "delete"), false, authorizationv1.SubjectAccessReviewStatus{Reason: "no rule of p.jsonl allows it"}},
-		{"denied", v1beta1, `"user":"bob","group":["devs"],` + fmt.Sprintf(resource, "delete"), true, authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "no rule of p.jsonl allows it"}},
-		{"path", v1, `"user":"alice","nonResourceAttributes":{"path":"/metrics","verb":"get"}`, false, authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "p.jsonl:2"}},
+		{"v1", v1, `"user":"bob","groups":["devs"],` + fmt.Sprintf(resource, "get"), false,
+			authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "p.jsonl:1"}},
+		{"v1beta1 has group", v1beta1, `"user":"bob","group":["devs"],` + fmt.Sprintf(resource, "list"), false,
+			authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "p.jsonl:1"}},
+		{"v1 has no group", v1, `"user":"bob","group":["devs"],` + fmt.Sprintf(resource, "get"), false,
+			authorizationv1.SubjectAccessReviewStatus{Reason: "no rule of p.jsonl allows it"}},
+		{"write", v1, `"user":"bob","groups":["devs"],` + fmt.Sprintf(resource, "delete"), false,
+			authorizationv1.SubjectAccessReviewStatus{Reason: "no rule of p.jsonl allows it"}},
+		{"denied", v1beta1, `"user":"bob","group":["devs"],` + fmt.Sprintf(resource, "delete"), true,
+			authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "no rule of p.jsonl allows it"}},
+		{"path", v1, `"user":"alice","nonResourceAttributes":{"path":"/metrics","verb":"get"}`, false,
+			authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: "p.jsonl:2"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			w := post(handler(t, test.deny, text), fmt.Sprintf(`{"apiVersion":%q,"kind":"SubjectAccessReview","spec":{%s}}`, test.version, test.spec))
+			w := post(handler(t, test.deny, text),
+				fmt.Sprintf(`{"apiVersion":%q,"kind":"SubjectAccessReview","spec":{%s}}`, test.version, test.spec))
 			if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
 				t.Fatalf("answer %d %s: %s", w.Code, w.Header().Get("Content-Type"), w.Body)
 			}
@@ -75,17 +85,19 @@ func TestHandlerAnswersInTheVersionOfTheQuestion(t *testing.T) {
 }
 
 func TestHandlerNeverDecidesWhatItCannotRead(t *testing.T) {
-	h := handler(t, false, line(`"group":"system:authenticated","apiGroup":"*","resource":"*","namespace":"*","nonResourcePath":"*"`))
+	h := handler(t, false,
+		line(`"group":"system:authenticated","apiGroup":"*","resource":"*","namespace":"*","nonResourcePath":"*"`))
 	for name, body := range map[string]string{
-		"empty":       "",
-		"not JSON":    "{",
-		"other kind":  `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{}}`,
-		"version":     `{"apiVersion":"authorization.k8s.io/v2","kind":"SubjectAccessReview","spec":{}}`,
-		"neither":     `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"a"}}`,
-		"both":        `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"resourceAttributes":{},"nonResourceAttributes":{"path":"/"}}}`,
-		"empty path":  `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"nonResourceAttributes":{"verb":"get"}}}`,
-		"wrong type":  `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":7,"resourceAttributes":{}}}`,
-		"a megabyte":  `{"apiVersion":"authorization.k8s.io/v1","kind":"` + strings.Repeat("x", reviewLimitBytes) + `"}`,
+		"empty":      "",
+		"not JSON":   "{",
+		"other kind": `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{}}`,
+		"version":    `{"apiVersion":"authorization.k8s.io/v2","kind":"SubjectAccessReview","spec":{}}`,
+		"neither":    `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":"a"}}`,
+		"both":       `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"resourceAttributes":{},"nonResourceAttributes":{"path":"/"}}}`,
+		"empty path": `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"nonResourceAttributes":{"verb":"get"}}}`,
+		"wrong type": `{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReview","spec":{"user":7,"resourceAttributes":{}}}`,
+		"a megabyte": `{"apiVersion":"authorization.k8s.io/v1","kind":"` + strings.Repeat("x", reviewLimitBytes) +
+			`"}`,
 		"wrong types": `{"apiVersion":"authorization.k8s.io/v1beta1","kind":"SubjectAccessReview","spec":[]}`,
 	} {
 		want := http.StatusBadRequest
@@ -166,7 +178,8 @@ func TestOpenRefusesWhatIsNotGood(t *testing.T) {
 		"allowed when lenient": {dangerous, true, ""},
 	} {
 		_, err := Open(test.file, test.lenient, NewMetrics(prometheus.NewRegistry()))
-		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+		if test.want == "" && err != nil || test.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s: Open = %v, want %q", name, err, test.want)
 		}
 	}

@@ -15,15 +15,15 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/restart"
 )
 
-// protocol is a version of the CRI. The fields that are read here have the same numbers in all of them, so that the messages of
-// v1 serve for each.
+// protocol is a version of the CRI. The fields that are read here have the same numbers in all of them, so that the
+// messages of v1 serve for each.
 type protocol struct {
 	service     string
 	hostNetwork runtimev1.NamespaceMode // v1alpha1 has a bool, whose true is another number
 }
 
-// protocols are tried in this order.
-// Source: k8s.io/cri-api v0.36 (v1) and v0.22 (v1alpha2); pkg/kubelet/apis/cri/v1alpha1/runtime/api.proto of 1.6 to 1.9.
+// protocols are tried in this order. Source: k8s.io/cri-api v0.36 (v1) and v0.22 (v1alpha2);
+// pkg/kubelet/apis/cri/v1alpha1/runtime/api.proto of 1.6 to 1.9.
 var protocols = []protocol{
 	{"runtime.v1.RuntimeService", runtimev1.NamespaceMode_NODE},
 	{"runtime.v1alpha2.RuntimeService", runtimev1.NamespaceMode_NODE},
@@ -88,7 +88,8 @@ func (p protocol) read(ctx context.Context, conn *grpc.ClientConn, into *restart
 	return nil
 }
 
-func (p protocol) sandbox(ctx context.Context, client runtimev1.RuntimeServiceClient, s *runtimev1.PodSandbox) (restart.Sandbox, error) {
+func (p protocol) sandbox(ctx context.Context, client runtimev1.RuntimeServiceClient, s *runtimev1.PodSandbox) (
+	restart.Sandbox, error) {
 	sandbox := restart.Sandbox{
 		Namespace: s.Metadata.GetNamespace(),
 		Pod:       s.Metadata.GetName(),

@@ -24,10 +24,12 @@ type fakeRuntime struct {
 }
 
 var labels = map[string]string{
-	"io.kubernetes.pod.namespace": "shop", "io.kubernetes.pod.name": "web", "io.kubernetes.pod.uid": "u1", "io.kubernetes.container.name": "app",
+	"io.kubernetes.pod.namespace": "shop", "io.kubernetes.pod.name": "web", "io.kubernetes.pod.uid": "u1",
+	"io.kubernetes.container.name": "app",
 }
 
-func (f fakeRuntime) ListContainers(context.Context, *runtimev1.ListContainersRequest) (*runtimev1.ListContainersResponse, error) {
+func (f fakeRuntime) ListContainers(context.Context, *runtimev1.ListContainersRequest) (
+	*runtimev1.ListContainersResponse, error) {
 	hash := map[string]string{"io.kubernetes.container.hash": "89e10412"}
 	old := map[string]string{"io.kubernetes.container.hash": "1", "io.kubernetes.container.restartCount": "7"}
 	return &runtimev1.ListContainersResponse{Containers: []*runtimev1.Container{
@@ -37,7 +39,8 @@ func (f fakeRuntime) ListContainers(context.Context, *runtimev1.ListContainersRe
 	}}, nil
 }
 
-func (f fakeRuntime) ListPodSandbox(context.Context, *runtimev1.ListPodSandboxRequest) (*runtimev1.ListPodSandboxResponse, error) {
+func (f fakeRuntime) ListPodSandbox(context.Context, *runtimev1.ListPodSandboxRequest) (
+	*runtimev1.ListPodSandboxResponse, error) {
 	metadata := &runtimev1.PodSandboxMetadata{Namespace: "shop", Name: "web", Uid: "u1"}
 	return &runtimev1.ListPodSandboxResponse{Items: []*runtimev1.PodSandbox{
 		{Id: "s1", Metadata: metadata, State: runtimev1.PodSandboxState_SANDBOX_READY, CreatedAt: 2},
@@ -45,7 +48,8 @@ func (f fakeRuntime) ListPodSandbox(context.Context, *runtimev1.ListPodSandboxRe
 	}}, nil
 }
 
-func (f fakeRuntime) PodSandboxStatus(_ context.Context, r *runtimev1.PodSandboxStatusRequest) (*runtimev1.PodSandboxStatusResponse, error) {
+func (f fakeRuntime) PodSandboxStatus(_ context.Context, r *runtimev1.PodSandboxStatusRequest) (
+	*runtimev1.PodSandboxStatusResponse, error) {
 	return &runtimev1.PodSandboxStatusResponse{Status: &runtimev1.PodSandboxStatus{
 		Id:      r.PodSandboxId,
 		Network: &runtimev1.PodSandboxNetworkStatus{Ip: "10.0.0.7"},
@@ -105,7 +109,8 @@ func TestReadSpeaksEveryVersionOfTheCRI(t *testing.T) {
 		}
 		onPodNetwork := pod.DeepCopy()
 		onPodNetwork.Spec.HostNetwork = false
-		if outcome := route.Judge(onPodNetwork, &runtime)[0]; outcome.Verdict != restart.Restart || !strings.Contains(outcome.Why[0], "host network") {
+		if outcome := route.Judge(onPodNetwork, &runtime)[0]; outcome.Verdict != restart.Restart ||
+			!strings.Contains(outcome.Why[0], "host network") {
 			t.Errorf("%s: %+v, want a restart: the sandbox is on the host's network", p.service, outcome)
 		}
 	}

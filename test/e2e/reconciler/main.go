@@ -1,6 +1,6 @@
-// Command reconciler is a controller as software for Kubernetes is written today: controller-runtime, configured by nothing but what a pod
-// finds around itself. For every Widget it makes a config map of the same name that says so. The end-to-end tests start it with the
-// environment and the files of a pod.
+// Command reconciler is a controller as software for Kubernetes is written today: controller-runtime, configured by
+// nothing but what a pod finds around itself. For every Widget it makes a config map of the same name that says so. The
+// end-to-end tests start it with the environment and the files of a pod.
 package main
 
 import (
@@ -29,7 +29,8 @@ import (
 var widget = schema.GroupVersionKind{Group: "example.test", Version: "v1", Kind: "Widget"}
 
 func main() {
-	root := flag.String("root", "", "folder that stands for the pod's /, where the test may not change the root of a process")
+	root := flag.String("root", "", "folder that stands for the pod's /, where the test may not change the root of a "+
+		"process")
 	flag.Parse()
 	if err := run(*root); err != nil {
 		log.Fatal(err)
@@ -55,7 +56,8 @@ func run(root string) error {
 	}
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(widget)
-	if err := ctrl.NewControllerManagedBy(m).Named("widgets").For(object).Complete(&reconciler{m.GetClient()}); err != nil {
+	if err := ctrl.NewControllerManagedBy(m).Named("widgets").For(object).
+		Complete(&reconciler{m.GetClient()}); err != nil {
 		return err
 	}
 	return m.Start(ctrl.SetupSignalHandler())
@@ -69,7 +71,8 @@ func configuration(root string) (*rest.Config, error) {
 		return rest.InClusterConfig()
 	}
 	return &rest.Config{
-		Host:            "https://" + net.JoinHostPort(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")),
+		Host: "https://" + net.JoinHostPort(os.Getenv("KUBERNETES_SERVICE_HOST"),
+			os.Getenv("KUBERNETES_SERVICE_PORT")),
 		BearerTokenFile: filepath.Join(root, serviceAccount, "token"),
 		TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(root, serviceAccount, "ca.crt")},
 	}, nil
@@ -83,7 +86,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.client.Get(ctx, request.NamespacedName, object); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}, Data: map[string]string{"widget": string(object.GetUID())}}
+	made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name},
+		Data: map[string]string{"widget": string(object.GetUID())}}
 	if err := r.client.Create(ctx, made); err != nil && !apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{}, err
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// The rig of these tests has a release of its own, in a module proxy that is a folder: the smallest thing that is built as the
-// real ones are. Version 1.98 is built as published, 1.99 from a copy that is edited.
+// The rig of these tests has a release of its own, in a module proxy that is a folder: the smallest thing that is built
+// as the real ones are. Version 1.98 is built as published, 1.99 from a copy that is edited.
 const (
 	mainFile = `package main
 
@@ -62,10 +62,13 @@ func newFixture(t *testing.T) *fixture {
 		publish(t, proxy, release)
 		sums[release] = download(t, release)
 	}
-	f.write("kube-1.98/go.mod", "module example.test/rig\n\ngo 1.24\n\ntool k8s.io/kubernetes/cmd/kube-apiserver\n\nrequire k8s.io/kubernetes v1.98.3 // indirect\n")
-	f.write("kube-1.98/go.sum", "k8s.io/kubernetes v1.98.3 "+sums["v1.98.3"].Sum+"\nk8s.io/kubernetes v1.98.3/go.mod "+sums["v1.98.3"].GoModSum+"\n")
+	f.write("kube-1.98/go.mod", "module example.test/rig\n\ngo 1.24\n\ntool k8s.io/kubernetes/cmd/kube-apiserver\n\n"+
+		"require k8s.io/kubernetes v1.98.3 // indirect\n")
+	f.write("kube-1.98/go.sum", "k8s.io/kubernetes v1.98.3 "+sums["v1.98.3"].Sum+"\nk8s.io/kubernetes "+
+		"v1.98.3/go.mod "+sums["v1.98.3"].GoModSum+"\n")
 	f.write("kube-1.98/build.yaml", "cpuMinutes: 1\nversionPackages: [k8s.io/kubernetes/pkg/version]\n")
-	f.write("kube-1.99/go.mod", "module example.test/rig\n\ngo 1.16\n\ntool (\n\tk8s.io/kubernetes/cmd/kube-apiserver\n\tk8s.io/kubernetes/cmd/kube-scheduler\n)\n\n"+
+	f.write("kube-1.99/go.mod", "module example.test/rig\n\ngo 1.16\n\ntool (\n"+
+		"\tk8s.io/kubernetes/cmd/kube-apiserver\n\tk8s.io/kubernetes/cmd/kube-scheduler\n)\n\n"+
 		"require k8s.io/kubernetes v1.99.0\n\nreplace k8s.io/kubernetes => ../.build/kube-1.99/src\n")
 	f.write("kube-1.99/build.yaml", `cpuMinutes: 2
 versionPackages: [k8s.io/kubernetes/pkg/version]
@@ -210,7 +213,8 @@ func (o *output) String() string {
 func TestBuildMakesOnlyWhatIsMissing(t *testing.T) {
 	f := newFixture(t)
 	printed := f.run(0)
-	for _, want := range []string{"kube-1.99: will build 2 programs of v1.99.0, about 2 minutes", "kube-1.98: will build 1 programs of v1.98.3, about 1 minute"} {
+	for _, want := range []string{"kube-1.99: will build 2 programs of v1.99.0, about 2 minutes",
+		"kube-1.98: will build 1 programs of v1.98.3, about 1 minute"} {
 		if !strings.Contains(printed, want) {
 			t.Errorf("printed %q, want %q in it", printed, want)
 		}
@@ -244,10 +248,14 @@ func TestBuildMakesOnlyWhatIsMissing(t *testing.T) {
 
 func TestBuildFailsLoudlyAndBuildsTheRest(t *testing.T) {
 	for name, test := range map[string]struct{ before, after, want string }{
-		"an edit that does not fit":       {"times: 1", "times: 2", `rig: kube-1.99: preparing k8s.io/kubernetes@v1.99.0: editing pkg/version/kind.go: "published" is there 1 times: build.yaml wants 2`},
-		"a program that does not compile": {"replace: published, with: edited", `replace: '"published"', with: nonsense`, "rig: kube-1.99: building kube-apiserver: exit status 1; the end of "},
-		"other content than was pinned":   {"sum: h1:", "sum: h1:x", "downloaded content has the hash h1:"},
-		"a file that is not there":        {"remove: [go.mod]", "remove: [gone.go]", "rig: kube-1.99: preparing k8s.io/kubernetes@v1.99.0: remove "},
+		"an edit that does not fit": {"times: 1", "times: 2",
+			`rig: kube-1.99: preparing k8s.io/kubernetes@v1.99.0: editing pkg/version/kind.go: "published" is there 1 times: build.yaml wants 2`},
+		"a program that does not compile": {"replace: published, with: edited",
+			`replace: '"published"', with: nonsense`,
+			"rig: kube-1.99: building kube-apiserver: exit status 1; the end of "},
+		"other content than was pinned": {"sum: h1:", "sum: h1:x", "downloaded content has the hash h1:"},
+		"a file that is not there": {"remove: [go.mod]", "remove: [gone.go]",
+			"rig: kube-1.99: preparing k8s.io/kubernetes@v1.99.0: remove "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -272,10 +280,13 @@ func TestBuildFailsLoudlyAndBuildsTheRest(t *testing.T) {
 
 func TestBuildRefusesWhatItCannotRead(t *testing.T) {
 	for name, test := range map[string]struct{ file, before, after, want string }{
-		"an unknown field":             {"kube-1.99/build.yaml", "cpuMinutes", "cpuHours", "cpuHours"},
-		"no cost":                      {"kube-1.98/build.yaml", "cpuMinutes: 1", "cpuMinutes: 0", "want cpuMinutes above zero"},
-		"another release's folder":     {"kube-1.99/go.mod", "v1.99.0", "v1.97.0", `requires k8s.io/kubernetes "v1.97.0": want a release of 1.99`},
-		"no programs":                  {"kube-1.98/go.mod", "tool k8s.io/kubernetes/cmd/kube-apiserver", "", "no tool below k8s.io/kubernetes/cmd/"},
+		"an unknown field": {"kube-1.99/build.yaml", "cpuMinutes", "cpuHours", "cpuHours"},
+		"no cost": {"kube-1.98/build.yaml", "cpuMinutes: 1", "cpuMinutes: 0",
+			"want cpuMinutes above zero"},
+		"another release's folder": {"kube-1.99/go.mod", "v1.99.0", "v1.97.0",
+			`requires k8s.io/kubernetes "v1.97.0": want a release of 1.99`},
+		"no programs": {"kube-1.98/go.mod", "tool k8s.io/kubernetes/cmd/kube-apiserver", "",
+			"no tool below k8s.io/kubernetes/cmd/"},
 		"a go.mod that does not parse": {"kube-1.98/go.mod", "go 1.24", "go go", "reading go.mod"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -320,7 +331,8 @@ func TestSecondBuildWaitsForTheFirst(t *testing.T) {
 	if got := run(t.Context(), f.rig, []string{"1.98"}, out); got != 0 {
 		t.Fatalf("run = %d, want 0; printed:\n%s", got, out)
 	}
-	if printed := out.String(); !strings.HasPrefix(printed, "rig: waiting for another build") || len(f.binaries()) != 1 {
+	if printed := out.String(); !strings.HasPrefix(printed, "rig: waiting for another build") ||
+		len(f.binaries()) != 1 {
 		t.Errorf("printed %q, want it to wait and then to build", printed)
 	}
 }

@@ -1,16 +1,16 @@
 //go:build unix
 
-// Command build makes the real servers that the end-to-end tests run: for every folder kube-1.N of the rig the programs that its
-// go.mod names as tools, such as k8s.io/kubernetes/cmd/kube-apiserver, built as bin/kube-apiserver-1.N.
+// Command build makes the real servers that the end-to-end tests run: for every folder kube-1.N of the rig the programs
+// that its go.mod names as tools, such as k8s.io/kubernetes/cmd/kube-apiserver, built as bin/kube-apiserver-1.N.
 //
-// Their main packages are the releases' own, compiled out of the Go module cache. Where a release does not build as it was
-// published (see build.yaml beside the go.mod), its module is copied into the folder .build first and changed there. What is
-// built already, from the same description, is left alone.
+// Their main packages are the releases' own, compiled out of the Go module cache. Where a release does not build as it
+// was published (see build.yaml beside the go.mod), its module is copied into the folder .build first and changed
+// there. What is built already, from the same description, is left alone.
 //
 //	go run ./test/rig/build [-rig DIR] [1.N ...]
 //
-// It ends with 0 when everything is built, with 1 when a version did not build (the others are built nevertheless), with 2 when
-// the folders or the arguments cannot be read, and with 130 when it was interrupted.
+// It ends with 0 when everything is built, with 1 when a version did not build (the others are built nevertheless),
+// with 2 when the folders or the arguments cannot be read, and with 130 when it was interrupted.
 package main
 
 import (
@@ -78,8 +78,8 @@ func failed(ctx context.Context, out io.Writer, err error) int {
 	return 1
 }
 
-// lock lets one build run at a time per rig folder: a second one waits, and then finds everything built. The system drops the
-// lock with the process, however that ends.
+// lock lets one build run at a time per rig folder: a second one waits, and then finds everything built. The system
+// drops the lock with the process, however that ends.
 func lock(ctx context.Context, dir string, out io.Writer) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
@@ -131,9 +131,11 @@ func announce(out io.Writer, missing []*version) {
 	total := 0
 	for _, v := range missing {
 		total += v.CPUMinutes
-		fmt.Fprintf(out, "rig: kube-%s: will build %d programs of %s, about %s of computing\n", v.name, len(v.programs), v.release, minutes(v.CPUMinutes))
+		fmt.Fprintf(out, "rig: kube-%s: will build %d programs of %s, about %s of computing\n", v.name, len(v.programs),
+			v.release, minutes(v.CPUMinutes))
 	}
-	fmt.Fprintf(out, "rig: in all about %s on %d cores; less when the Go build cache holds parts of it\n", minutes((total+cores-1)/cores), cores)
+	fmt.Fprintf(out, "rig: in all about %s on %d cores; less when the Go build cache holds parts of it\n",
+		minutes((total+cores-1)/cores), cores)
 }
 
 func minutes(n int) string {
@@ -168,7 +170,8 @@ func buildAll(ctx context.Context, versions []*version, out io.Writer) error {
 			start := time.Now()
 			say("kube-%s: building", v.name)
 			if failed[i] = v.build(ctx); failed[i] == nil {
-				say("kube-%s: built in %s (%s of computing)", v.name, time.Since(start).Round(time.Second), v.computing.Round(time.Second))
+				say("kube-%s: built in %s (%s of computing)", v.name, time.Since(start).Round(time.Second),
+					v.computing.Round(time.Second))
 			}
 		})
 	}

@@ -24,8 +24,8 @@ type moduleCopy struct {
 	Edits  []edit   `json:"edits,omitempty"`
 }
 
-// edit changes one file. Either every line that contains Drop goes away, or Replace is replaced by With; in both cases exactly
-// Times of them are expected, so that an edit which no longer fits its release is an error.
+// edit changes one file. Either every line that contains Drop goes away, or Replace is replaced by With; in both cases
+// exactly Times of them are expected, so that an edit which no longer fits its release is an error.
 type edit struct {
 	File    string `json:"file"`
 	Drop    string `json:"drop,omitempty"`
@@ -34,8 +34,8 @@ type edit struct {
 	Times   int    `json:"times"`
 }
 
-// prepare makes the folders that go.mod replaces modules by, unless they were made from the same key. They get their name only
-// when they are whole.
+// prepare makes the folders that go.mod replaces modules by, unless they were made from the same key. They get their
+// name only when they are whole.
 func (v *version) prepare(ctx context.Context, key string) error {
 	keyFile := filepath.Join(v.work, "key")
 	if prepared, err := os.ReadFile(keyFile); err == nil && string(prepared) == key {
@@ -125,7 +125,8 @@ func (e edit) apply(dir string) error {
 		return fmt.Errorf("editing %s: %w", e.File, err)
 	}
 	if times != e.Times {
-		return fmt.Errorf("editing %s: %q is there %d times: build.yaml wants %d", e.File, e.Drop+e.Replace, times, e.Times)
+		return fmt.Errorf("editing %s: %q is there %d times: build.yaml wants %d", e.File, e.Drop+e.Replace, times,
+			e.Times)
 	}
 	return os.WriteFile(name, []byte(text), 0o666)
 }
@@ -173,10 +174,12 @@ type openAPI struct {
 	Inputs    []string `json:"inputs"` // packages whose types are described
 }
 
-// generateOpenAPI runs the release's own generator. It predates modules and reads a GOPATH: one is made of symbolic links.
+// generateOpenAPI runs the release's own generator. It predates modules and reads a GOPATH: one is made of symbolic
+// links.
 func (v *version) generateOpenAPI(ctx context.Context) error {
 	generator := filepath.Join(v.work, "openapi-gen")
-	if err := v.logged(v.goCommand(ctx, v.dir, "build", "-buildvcs=false", "-o", generator, v.OpenAPI.Generator)); err != nil {
+	if err := v.logged(
+		v.goCommand(ctx, v.dir, "build", "-buildvcs=false", "-o", generator, v.OpenAPI.Generator)); err != nil {
 		return err
 	}
 	gopath := filepath.Join(v.work, "gopath")
@@ -192,13 +195,15 @@ func (v *version) generateOpenAPI(ctx context.Context) error {
 	}, v.OpenAPI.Flags...)...)
 	command.Dir = gopath
 	// The generator's type walker does not know alias types, which newer compilers report unless told otherwise.
-	command.Env = append(os.Environ(), "PWD="+gopath, "GOPATH="+gopath, "GO111MODULE=off", "GOFLAGS=", "CGO_ENABLED=0", "GODEBUG=gotypesalias=0")
+	command.Env = append(os.Environ(), "PWD="+gopath, "GOPATH="+gopath, "GO111MODULE=off", "GOFLAGS=", "CGO_ENABLED=0",
+		"GODEBUG=gotypesalias=0")
 	return v.logged(command)
 }
 
 // linkGopath makes a GOPATH of the modules from which the inputs are compiled.
 func (v *version) linkGopath(ctx context.Context, src string) error {
-	list := v.goCommand(ctx, v.dir, append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}\t{{.Dir}}{{end}}"}, v.OpenAPI.Inputs...)...)
+	list := v.goCommand(ctx, v.dir, append([]string{"list", "-deps", "-f", "{{with " +
+		".Module}}{{.Path}}\t{{.Dir}}{{end}}"}, v.OpenAPI.Inputs...)...)
 	data, err := list.Output()
 	if err != nil {
 		return fmt.Errorf("listing the modules of the inputs: %w", withStderr(err))
@@ -212,7 +217,9 @@ func (v *version) linkGopath(ctx context.Context, src string) error {
 	modules := slices.Sorted(maps.Keys(dirs))
 	for _, module := range modules {
 		link := filepath.Join(src, filepath.FromSlash(module))
-		if i := slices.IndexFunc(modules, func(outer string) bool { return strings.HasPrefix(module, outer+"/") }); i >= 0 {
+		if i := slices.IndexFunc(modules, func(outer string) bool {
+			return strings.HasPrefix(module, outer+"/")
+		}); i >= 0 {
 			return fmt.Errorf("module %s lies inside %s: a GOPATH of links cannot hold both", module, modules[i])
 		}
 		if err := os.MkdirAll(filepath.Dir(link), 0o777); err != nil {

@@ -25,7 +25,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// recipe is part of every version's key. A change of this program that makes other binaries from the same folder raises it.
+// recipe is part of every version's key. A change of this program that makes other binaries from the same folder raises
+// it.
 const recipe = 1
 
 // The programs of a release live below this path; other tools in a go.mod, such as a generator, are not programs.
@@ -143,11 +144,13 @@ func (v *version) readModule(ctx context.Context) error {
 	}
 	for _, replace := range module.Replace {
 		if replace.New.Version == "" {
-			v.replaced = append(v.replaced, replacement{replace.Old.Path, filepath.Join(v.dir, filepath.FromSlash(replace.New.Path))})
+			v.replaced = append(
+				v.replaced, replacement{replace.Old.Path, filepath.Join(v.dir, filepath.FromSlash(replace.New.Path))})
 		}
 	}
 	if !strings.HasPrefix(v.release, "v"+v.name+".") {
-		return fmt.Errorf("%s/go.mod: requires k8s.io/kubernetes %q: want a release of %s, the version in the folder's name", v.dir, v.release, v.name)
+		return fmt.Errorf("%s/go.mod: requires k8s.io/kubernetes %q: want a release of %s, the version in the "+
+			"folder's name", v.dir, v.release, v.name)
 	}
 	if len(v.programs) == 0 {
 		return fmt.Errorf("%s/go.mod: no tool below %s: want one per program", v.dir, programsPath)
@@ -181,7 +184,8 @@ func (v *version) isBuilt() (bool, error) {
 	return true, nil
 }
 
-// key names everything that decides what the binaries are: the folder and the stub modules it uses, the Go release, the platform.
+// key names everything that decides what the binaries are: the folder and the stub modules it uses, the Go release, the
+// platform.
 func (v *version) key() (string, error) {
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%d %s %s/%s\n", recipe, runtime.Version(), runtime.GOOS, runtime.GOARCH)
@@ -240,7 +244,8 @@ func (v *version) build(ctx context.Context) error {
 			"-ldflags", v.linkerFlags(), "-o", made, path.Join(programsPath, program))); err != nil {
 			return fmt.Errorf("kube-%s: building %s: %w", v.name, program, err)
 		}
-		// Between the two steps there is no key: an interruption here means building again, never a binary under a wrong key.
+		// Between the two steps there is no key: an interruption here means building again, never a binary under a
+		// wrong key.
 		os.Remove(v.keyFile(program))
 		if err := os.Rename(made, v.binary(program)); err != nil {
 			return err
@@ -257,7 +262,8 @@ func (v *version) linkerFlags() string {
 	flags := []string{"-s", "-w"}
 	major, minor, _ := strings.Cut(v.name, ".")
 	for _, pkg := range v.VersionPackages {
-		for _, stamp := range [][2]string{{"gitVersion", v.release}, {"gitMajor", major}, {"gitMinor", minor}, {"gitTreeState", "clean"}} {
+		for _, stamp := range [][2]string{{"gitVersion", v.release}, {"gitMajor", major}, {"gitMinor", minor},
+			{"gitTreeState", "clean"}} {
 			flags = append(flags, "-X", pkg+"."+stamp[0]+"="+stamp[1])
 		}
 	}
@@ -268,7 +274,8 @@ func (v *version) linkerFlags() string {
 func (v *version) goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = dir
-	command.Env = append(os.Environ(), "PWD="+dir, "CGO_ENABLED=0", "GO111MODULE=on", "GOWORK=off", "GOFLAGS=-mod=readonly")
+	command.Env = append(os.Environ(), "PWD="+dir, "CGO_ENABLED=0", "GO111MODULE=on", "GOWORK=off",
+		"GOFLAGS=-mod=readonly")
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	return command

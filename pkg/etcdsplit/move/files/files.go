@@ -1,8 +1,8 @@
 // Package files keeps what a move must remember on the disk: its plan, its journal, and the backup of every key that it
 // moves.
 //
-// The files are JSON lines, and only their owner may read them. Plans and backups end with a line that holds the SHA-256
-// of everything before it: a file that was cut off or changed is noticed, and a plan has an identity.
+// The files are JSON lines, and only their owner may read them. Plans and backups end with a line that holds the
+// SHA-256 of everything before it: a file that was cut off or changed is noticed, and a plan has an identity.
 package files
 
 import (
@@ -114,7 +114,8 @@ func ReadPlan(file, prefix string, visit func(move.Move)) (move.Plan, int64, err
 	case end.Schema != move.Schema || end.Moves != moves:
 		return move.Plan{}, 0, fmt.Errorf("%s: is no plan, or is cut off", file)
 	case end.SHA256 != id:
-		return move.Plan{}, 0, fmt.Errorf("%s: was changed after it was written; --resource makes a plan for a part", file)
+		return move.Plan{}, 0, fmt.Errorf("%s: was changed after it was written; --resource makes a plan for a part",
+			file)
 	case end.Prefix != etcdsplit.NormalPrefix(prefix):
 		return move.Plan{}, 0, fmt.Errorf("%s: was made for the prefix %q, the spec has %q", file, end.Prefix, prefix)
 	}
