@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
@@ -107,6 +108,27 @@ func TestPodsSelects(t *testing.T) {
 	})
 	if got := names(t, client, Selection{Namespace: "shop", Node: "n1"}); got != "a" {
 		t.Errorf("Pods = %q, want a", got)
+	}
+}
+
+// The name of a node comes from the command line; whatever it is, it stays one term of the selector.
+func TestNodeNamesStayOneTerm(t *testing.T) {
+	for _, node := range []string{"n1,metadata.namespace=kube-system", "n1&limit=1", `a\,b`, "a=b", "n1#", "%2c"} {
+		asked := 0
+		client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			asked++
+			selector, err := fields.ParseSelector(r.URL.Query().Get("fieldSelector"))
+			if err != nil {
+				t.Errorf("%q: %v", node, err)
+			} else if terms := selector.Requirements(); len(terms) != 1 || terms[0].Value != node {
+				t.Errorf("%q became %v", node, terms)
+			}
+			answer(t, w, 200, podPage("", "a"))
+		})
+		names(t, client, Selection{Node: node})
+		if asked != 1 {
+			t.Errorf("%q: %d requests", node, asked)
+		}
 	}
 }
 

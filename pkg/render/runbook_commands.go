@@ -11,26 +11,12 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// shell quotes a word for a shell, on one line.
+// shell quotes a word for any POSIX shell. A line break stays one: $'\n' is not in every shell.
 func shell(s string) string {
 	if bareWord.MatchString(s) && !strings.ContainsAny(s, "*;#") {
 		return s
 	}
-	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	var out strings.Builder
-	for _, c := range []byte(s) {
-		switch {
-		case c == '\'' || c == '\\':
-			out.WriteString(`\` + string(c))
-		case c < ' ' || c == 0x7f:
-			fmt.Fprintf(&out, `\%03o`, c)
-		default:
-			out.WriteByte(c)
-		}
-	}
-	return "$'" + out.String() + "'"
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // inline is a text within a line or a table of Markdown.

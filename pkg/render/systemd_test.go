@@ -1,7 +1,11 @@
 package render
 
 import (
+	"bytes"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -317,6 +321,51 @@ func TestUnitValuesSurviveWhateverTheyContain(t *testing.T) {
 		if got := values[fmt.Sprintf("V%d", i)]; got != value {
 			t.Errorf("variable %d = %q, want %q", i, got, value)
 		}
+	}
+}
+
+// systemd itself, where it is installed, reads units with every such value and finds nothing to say about them.
+func TestSystemdVerifiesUnits(t *testing.T) {
+	verify, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("no systemd-analyze to ask: Debian's package systemd has it")
+	}
+	p := handmade(36)
+	c := &p.Components[2]
+	c.Program, c.Args, c.Env = "/bin/true", nil, nil // systemd looks whether the program is there
+	for i, value := range hostile {
+		c.Args = append(c.Args, plan.Arg{Name: "value", Value: value, Why: value, Origin: plan.FromPlan})
+		c.Mounts = append(c.Mounts, plan.Mount{Name: fmt.Sprintf("m%d", i), Path: "/" + value, ReadOnly: true})
+	}
+	c.Command = append(c.Command, hostile...)
+	writable := []string{"a b", "50%", "%n", "it's", "*", "{{", "$HOME", "ünï", ";", "#", "-x", "+y"}
+	for i, value := range writable {
+		c.Mounts = append(c.Mounts,
+			plan.Mount{Name: fmt.Sprintf("w%d", i), Path: "/srv/" + value, Directory: true})
+	}
+	_, data := renderUnit(t, p, c)
+	ask := func(data []byte) string {
+		file := filepath.Join(t.TempDir(), "kube-apiserver-modern.service")
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), verify, "verify", "--man=no", file)
+		cmd.Env = append(os.Environ(), "SYSTEMD_LOG_LEVEL=warning")
+		out, _ := cmd.CombinedOutput()
+		var said []string // of our unit; the machine's own are not ours to judge
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, "kube-apiserver-modern.service") {
+				said = append(said, line)
+			}
+		}
+		return strings.Join(said, "")
+	}
+	if said := ask(data); said != "" {
+		t.Errorf("systemd-analyze says\n%s", said)
+	}
+	broken := bytes.Replace(data, []byte("ReadWritePaths="), []byte("ReadWritePaths=relative "), 1)
+	if ask(broken) == "" {
+		t.Error("systemd-analyze says nothing about a unit that is broken: this test proves nothing")
 	}
 }
 

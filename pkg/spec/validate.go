@@ -137,6 +137,8 @@ func (v *validator) absolute(at, value string, required bool) bool {
 		v.expect(at, value, "want an absolute path")
 	case strings.ContainsFunc(value, unicode.IsControl):
 		v.expect(at, value, "want a path without control characters")
+	case strings.ContainsAny(value, `"\`):
+		v.expect(at, value, `want a path without " and \, which units cannot say`)
 	case path.Clean(value) != value && path.Clean(value)+"/" != value:
 		v.expect(at, value, fmt.Sprintf("want a path without detours, such as %q", path.Clean(value)))
 	default:

@@ -23,7 +23,9 @@ func (v *validator) controllers() {
 		return
 	}
 	v.image(at+".image", c.Image)
-	v.absolute(at+".binary", c.Binary, true)
+	if v.absolute(at+".binary", c.Binary, true) && strings.Contains(c.Binary, "$") {
+		v.expect(at+".binary", c.Binary, "want a program without $ in its name, which units cannot say")
+	}
 	if v.port(at+".port", c.Port) {
 		for _, side := range []struct {
 			at     string

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/kubefusion/fusionctl/internal/spelling"
 	"github.com/kubefusion/fusionctl/internal/strictyaml"
@@ -73,8 +74,13 @@ var (
 func (v *validator) component(at string, c *Component, s *Side) {
 	v.imageOf(at+".image", c.Image, s.Version)
 	for i, word := range c.Command {
-		if word == "" {
+		switch {
+		case word == "":
 			v.addf(index(at+".command", i), "is empty")
+		case i == 0 && strings.Contains(word, "$"):
+			v.expect(index(at+".command", i), word, "want a program without $ in its name, which units cannot say")
+		case strings.ContainsFunc(word, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }):
+			v.expect(index(at+".command", i), word, "want a word without control characters")
 		}
 	}
 	for i, arg := range c.ExtraArgs {
