@@ -230,7 +230,7 @@ func (u *Usage) Add(e AuditEvent) error {
 		}
 	}
 	if len(u.rights) > maxRights {
-		return fmt.Errorf("more than %d different rights were used; give them to groups, or limit the namespaces",
+		return fmt.Errorf("more than %d different permissions were used; grant them to groups, or limit the namespaces",
 			maxRights)
 	}
 	return nil

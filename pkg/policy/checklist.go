@@ -22,11 +22,10 @@ func Checks() []finding.Rule {
 	return finding.Of(finding.Policies, []finding.Rule{
 		{
 			ID: "FUS150", Title: "A line without apiVersion allows everything", Severity: finding.Error,
-			Why: "The server falls back to version 0 of the format, in which the fields stand beside kind and a " +
-				"missing one matches anything. " +
-				"So a rule inside spec names nothing, and the line is for every authenticated user, every resource, " +
-				"every namespace and every path. {} and null are such lines, and so is YAML. " +
-				"The server only logs a warning.",
+			Why: "The server falls back to version 0 of the format, in which the fields are at the top level beside " +
+				"kind and a missing one matches anything. A rule inside spec is then ignored, and the line allows " +
+				"every authenticated user every resource, namespace and path. {} and null are such lines, and so is " +
+				"YAML. The server only logs a warning.",
 			Bad:      `{"kind":"Policy","spec":{"user":"alice","resource":"pods","namespace":"a"}}`,
 			Good:     policyLine + `"spec":{"user":"alice","resource":"pods","namespace":"a"}}`,
 			Evidence: finding.Evidence{Read: abacSource + "/v0"},
@@ -42,12 +41,11 @@ func Checks() []finding.Rule {
 		},
 		{
 			ID: "FUS152", Title: "Reading includes exec and proxies", Severity: finding.Warning,
-			Why: "ABAC compares neither the subresource nor more of the verb than whether it reads. kubectl exec, " +
-				"attach and port-forward over a websocket are a GET on pods/exec " +
-				"and so on, which a read-only rule for pods allows. Since 1.35 the server asks for create as well, " +
-				"but in a way that ABAC takes for a read again; a webhook sees the create. " +
-				"A GET through the proxy subresource of pods, services and nodes is a read, too; through nodes it " +
-				"reaches the kubelet's API.",
+			Why: "ABAC does not compare the subresource, and of the verb only whether it is a read. kubectl exec, " +
+				"attach and port-forward over a websocket are a GET on pods/exec and so on, which a read-only rule " +
+				"for pods allows. Since 1.35 the server also authorizes create, but by attributes that ABAC takes " +
+				"for a read; a webhook sees the create. A GET through the proxy subresource of pods, services and " +
+				"nodes is a read, too; through nodes it reaches the kubelet's API.",
 			Bad: policyLine + `"spec":{"group":"viewers","resource":"pods","namespace":"*","readonly":true}}`,
 			Good: policyLine +
 				`"spec":{"group":"viewers","resource":"configmaps","namespace":"*","readonly":true}}`,
@@ -56,25 +54,24 @@ func Checks() []finding.Rule {
 		},
 		{
 			ID: "FUS153", Title: "A rule for system:masters", Severity: finding.Warning,
-			Why: "An authorizer for the privileged group stands before all others in every version. A rule for it " +
-				"changes nothing, and no policy file can take its rights away: only not issuing such certificates " +
-				"does.",
+			Why: "In every version the authorizer for the privileged group comes before all others. A rule for " +
+				"it has no effect, and no policy file can limit it: only issuing no such certificates does.",
 			Bad:      policyLine + `"spec":{"group":"system:masters","resource":"configmaps","namespace":"*"}}`,
 			Good:     policyLine + `"spec":{"group":"admins","resource":"configmaps","namespace":"*"}}`,
 			Evidence: finding.Evidence{Read: "kubernetes v1.36 pkg/kubeapiserver/authorizer/reload.go"},
 		},
 		{
 			ID: "FUS200", Title: "A line that stops the server", Severity: finding.Error,
-			Why: "One line that cannot be read, and the API server exits when it starts: an object spread over " +
-				"several lines, two objects on one line, a comment behind a rule, " +
-				"a list, a wrong kind or version, a value of a wrong type, a line of 64 KiB or more.",
+			Why: "The API server exits at start when it cannot parse one line: an object over several lines, " +
+				"two objects on one line, a comment after a rule, a list, a wrong kind or version, a value of a " +
+				"wrong type, a line of 64 KiB or more.",
 			Bad:      policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"a"}} # alice`,
 			Good:     "# alice\n" + policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"a"}}`,
 			Evidence: finding.Evidence{Read: abacSource},
 		},
 		{
-			ID: "FUS201", Title: "A rule that stands in the file twice", Severity: finding.Warning,
-			Why: "It does nothing, and whoever removes the other one believes to have taken a right away.",
+			ID: "FUS201", Title: "A duplicate rule", Severity: finding.Warning,
+			Why: "It has no effect, and removing the other one does not remove the permission.",
 			Bad: policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"a"}}` + "\n" + policyLine +
 				`"spec":{"user":"alice","namespace":"a","resource":"configmaps"}}`,
 			Good:     policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"a"}}`,
@@ -82,7 +79,7 @@ func Checks() []finding.Rule {
 		},
 		{
 			ID: "FUS202", Title: "A rule that others cover", Severity: finding.Warning,
-			Why: "Rules only add up, so a rule inside a broader one does nothing. Often the broader one is the " +
+			Why: "Rules only allow, so a rule inside a broader one has no effect. Often the broader one is the " +
 				"mistake.",
 			Bad: policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"a","readonly":true}}` +
 				"\n" + policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"*"}}`,
@@ -90,9 +87,9 @@ func Checks() []finding.Rule {
 			Evidence: finding.Evidence{Read: abacSource},
 		},
 		{
-			ID: "FUS203", Title: "A rule for nobody, or for nothing", Severity: finding.Warning,
+			ID: "FUS203", Title: "A rule without a subject, or without an object", Severity: finding.Warning,
 			Why: "A rule needs a user or a group, and a resource or a path; a missing one matches nothing here, " +
-				"unlike in version 0. A group's name in the field of the user matches nobody either.",
+				"unlike in version 0. A group's name in the field user matches no request either.",
 			Bad:      policyLine + `"spec":{"resource":"configmaps","namespace":"*"}}`,
 			Good:     policyLine + `"spec":{"group":"devs","resource":"configmaps","namespace":"*"}}`,
 			Evidence: finding.Evidence{Read: abacSource},
@@ -109,8 +106,7 @@ func Checks() []finding.Rule {
 		{
 			ID: "FUS205", Title: "An API group that does not exist", Severity: finding.Warning,
 			Why: "No Kubernetes version from 1.6 to 1.36, none of the presets and no given CustomResourceDefinition " +
-				"has the group. Without a near name and without given CustomResourceDefinitions it is only an " +
-				"information.",
+				"has the group. Without a near name and without given CustomResourceDefinitions it is an info.",
 			Bad: policyLine +
 				`"spec":{"user":"alice","apiGroup":"networking.istio.oi","resource":"*","namespace":"*"}}`,
 			Good: policyLine +
@@ -128,24 +124,24 @@ func Checks() []finding.Rule {
 		},
 		{
 			ID: "FUS207", Title: "A namespace that does not fit the resource", Severity: finding.Warning,
-			Why: "A missing namespace matches only requests without one: objects outside of namespaces, and lists " +
-				"over all namespaces. A named one never matches objects that are in none.",
+			Why: "A missing namespace matches only requests without one: cluster-scoped objects, and lists over " +
+				"all namespaces. A named one never matches cluster-scoped objects.",
 			Bad:      policyLine + `"spec":{"user":"alice","resource":"configmaps"}}`,
 			Good:     policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"*"}}`,
 			Evidence: finding.Evidence{Read: abacSource},
 		},
 		{
-			ID: "FUS208", Title: "A star that drops the other condition", Severity: finding.Error,
-			Why: "When user or group is \"*\", the server replaces both by group system:authenticated: user alice " +
-				"with group \"*\" is not alice, but everybody.",
+			ID: "FUS208", Title: "A \"*\" that overrides the other condition", Severity: finding.Error,
+			Why: "When user or group is \"*\", the server replaces both by group system:authenticated: user " +
+				"alice with group \"*\" matches every authenticated user.",
 			Bad:      policyLine + `"spec":{"user":"alice","group":"*","resource":"configmaps","namespace":"a"}}`,
 			Good:     policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"a"}}`,
 			Evidence: finding.Evidence{Read: abacSource + "/v1beta1/conversion.go"},
 		},
 		{
-			ID: "FUS209", Title: "Rights of anonymous requests", Severity: finding.Warning,
-			Why: "Whoever reaches the port has them. Writes, and resources of any kind, are an error; reading more " +
-				"than the health and the version of the server is a warning.",
+			ID: "FUS209", Title: "Permissions of anonymous requests", Severity: finding.Warning,
+			Why: "Every client that reaches the port has them. Writes, and resources of any kind, are an error; " +
+				"reading more than the health and the version of the server is a warning.",
 			Bad: policyLine + `"spec":{"group":"system:unauthenticated","nonResourcePath":"*","readonly":true}}`,
 			Good: policyLine +
 				`"spec":{"group":"system:unauthenticated","nonResourcePath":"/healthz","readonly":true}}`,
@@ -154,7 +150,7 @@ func Checks() []finding.Rule {
 		},
 		{
 			ID: "FUS210", Title: "A broad rule that includes secrets", Severity: finding.Warning,
-			Why: "Every core resource includes secrets: whoever reads those of kube-system acts as any " +
+			Why: "Every core resource includes secrets: a subject that reads those of kube-system can act as any " +
 				"controller.",
 			Bad: policyLine + `"spec":{"group":"viewers","resource":"*","namespace":"a","readonly":true}}`,
 			Good: policyLine +
@@ -163,10 +159,9 @@ func Checks() []finding.Rule {
 		},
 		{
 			ID: "FUS211", Title: "A broad rule that includes impersonation", Severity: finding.Warning,
-			Why: "Impersonation is the verb impersonate on the core resources users and groups, outside of " +
-				"namespaces. A read-write rule for every core resource in every namespace allows it: " +
-				"its subjects act as group system:masters whenever they like, and the rest of the policy limits " +
-				"nobody.",
+			Why: "Impersonation is the verb impersonate on the core resources users and groups, which are " +
+				"cluster-scoped. A read-write rule for every core resource in every namespace allows it: its " +
+				"subjects can act as group system:masters, and the rest of the policy does not limit them.",
 			Bad:      policyLine + `"spec":{"group":"devs","resource":"*","namespace":"*"}}`,
 			Good:     policyLine + `"spec":{"group":"devs","resource":"configmaps","namespace":"*"}}`,
 			Evidence: decided("kubernetes v1.36 staging/src/k8s.io/apiserver/pkg/endpoints/filters/impersonation"),
@@ -181,16 +176,16 @@ func Checks() []finding.Rule {
 			Evidence: finding.Evidence{Read: "the owners of the plan"},
 		},
 		{
-			ID: "FUS213", Title: "A field given twice in one line", Severity: finding.Warning,
-			Why:      "The server takes the last one and says nothing; a second spec is merged into the first.",
+			ID: "FUS213", Title: "A duplicate field in one line", Severity: finding.Warning,
+			Why:      "The server silently takes the last one; a second spec is merged into the first.",
 			Bad:      policyLine + `"spec":{"user":"alice","user":"bob","resource":"configmaps","namespace":"a"}}`,
 			Good:     policyLine + `"spec":{"user":"bob","resource":"configmaps","namespace":"a"}}`,
 			Evidence: finding.Evidence{Read: abacSource},
 		},
 		{
 			ID: "FUS214", Title: "A line that is not JSON", Severity: finding.Warning,
-			Why: "The server's decoder tries YAML as well, so a line behind a byte order mark is read, and one such " +
-				"as \"--- {kind: Policy}\". Other tools do not, and without an apiVersion such a line allows " +
+			Why: "The server's decoder tries YAML as well, so it reads a line after a byte order mark, and one " +
+				"such as \"--- {kind: Policy}\". Other tools do not, and without an apiVersion such a line allows " +
 				"everything.",
 			Bad:      "\uFEFF" + policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"a"}}`,
 			Good:     policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"a"}}`,
@@ -198,13 +193,13 @@ func Checks() []finding.Rule {
 		},
 		{
 			ID: "FUS215", Title: "A policy without rules", Severity: finding.Warning,
-			Why: "The server starts with an empty file and allows nobody anything, its own components included.",
+			Why: "The server starts with an empty file and allows no request, those of its own components included.",
 			Bad: "# nothing yet", Good: policyLine + `"spec":{"user":"alice","resource":"configmaps","namespace":"a"}}`,
 			Evidence: finding.Evidence{Read: abacSource},
 		},
 		{
 			ID: "FUS216", Title: "A rule that allows everything", Severity: finding.Warning,
-			Why:      "Its subject is an administrator of the whole cluster, whatever else the file says.",
+			Why:      "Its subject is a cluster administrator, whatever else the file contains.",
 			Bad:      policyLine + `"spec":{"group":"admins","apiGroup":"*","resource":"*","namespace":"*"}}`,
 			Good:     policyLine + `"spec":{"group":"admins","apiGroup":"apps","resource":"*","namespace":"*"}}`,
 			Evidence: finding.Evidence{Read: abacSource},

@@ -27,8 +27,8 @@ func (v *validation) checkSpelling(line *checkedLine, unversioned bool) {
 	case err != nil && !unversioned:
 		line.repair = line.explicit()
 		v.add("FUS214", place{line.number, 1}, line.rule.who(), line.repair.fix(),
-			"the line is not JSON, perhaps for a byte order mark; the server happens to read it as YAML, other tools "+
-				"will not")
+			"the line is not JSON, perhaps because of a byte order mark; the server reads it as YAML, other tools do "+
+				"not")
 	case unversioned || string(version.value) != `"`+APIVersion+`"`:
 		at := place{line.number, start + 1}
 		if hasVersion {
@@ -46,7 +46,7 @@ func (v *validation) checkSpelling(line *checkedLine, unversioned bool) {
 			return
 		}
 		v.add("FUS150", at, line.rule.who(), line.repair.fix(),
-			"without apiVersion %q the server takes the line for a rule of version 0, which allows %s to %s",
+			"without apiVersion %q the server reads the line as a rule of version 0, which allows %s to %s",
 			APIVersion, line.rule.who(), line.rule.what())
 	default:
 		v.checkFields(line, all)
@@ -133,10 +133,10 @@ var consequence = map[string]string{
 	"user":            "the rule does not ask for it",
 	"group":           "the rule does not ask for it",
 	"readonly":        "the rule allows writes, too",
-	"apiGroup":        "the rule is about the core group",
-	"resource":        "the rule is about no resource",
+	"apiGroup":        "the rule matches the core group",
+	"resource":        "the rule matches no resource",
 	"namespace":       "the rule matches only requests without a namespace",
-	"nonResourcePath": "the rule is about no path",
+	"nonResourcePath": "the rule matches no path",
 }
 
 func (v *validation) checkSpec(line *checkedLine) {
@@ -152,7 +152,7 @@ func (v *validation) checkSpec(line *checkedLine) {
 		}
 		so := consequence[name]
 		if _, given := find(line.spec, name); given {
-			so = fmt.Sprintf("what counts is the field %q beside it", name)
+			so = fmt.Sprintf("the field %q beside it counts", name)
 		}
 		v.add("FUS151", place{line.number, m.column()}, line.rule.who(), "",
 			"field %q is ignored, so %s; did you mean %q?", m.key, so, name)
@@ -167,7 +167,7 @@ func (v *validation) checkSpec(line *checkedLine) {
 		}
 		m, _ := find(line.spec, star)
 		v.add("FUS208", place{line.number, m.column()}, line.rule.who(), "",
-			"%s \"*\" makes the server forget about %s: the rule is for every authenticated user", star, other)
+			"%s \"*\" makes the server ignore %s: the rule matches every authenticated user", star, other)
 	}
 }
 
@@ -188,7 +188,7 @@ func (v *validation) checkTwice(line *checkedLine, all []member) {
 		if seen[m.key] {
 			last, _ := find(all, m.key)
 			v.add("FUS213", place{line.number, m.column()}, line.rule.who(), "",
-				"%q stands in the line twice; the server takes the last one, %s", m.key, excerpt(last.value))
+				"%q is a duplicate field in the line; the server takes the last one, %s", m.key, excerpt(last.value))
 		}
 		seen[m.key] = true
 	}
@@ -223,7 +223,7 @@ func (v *validation) checkSubject(line *checkedLine, rule Rule) {
 	switch {
 	case rule.User == "" && rule.Group == "":
 		v.add("FUS203", line.column("user"), rule.who(), "",
-			"the rule names neither a user nor a group, so it is for nobody")
+			"the rule names neither a user nor a group, so it matches no request")
 		return
 	case len(rule.realParts()) == 0:
 		v.add("FUS203", line.column("resource"), rule.who(), "",
@@ -239,8 +239,8 @@ func (v *validation) checkSubject(line *checkedLine, rule Rule) {
 		}), "%q is a user; no group has this name", rule.Group)
 	}
 	if rule.Group == GroupMasters {
-		v.add("FUS153", line.column("group"), rule.who(), "", "whoever is in %s passes the server without any "+
-			"policy: the rule adds nothing, and leaving it out forbids nothing", GroupMasters)
+		v.add("FUS153", line.column("group"), rule.who(), "",
+			"members of %s bypass the policy: the rule has no effect, and removing it denies nothing", GroupMasters)
 	}
 	if rule.everybody() || rule.User == UserAnonymous || rule.Group == GroupUnauthenticated {
 		v.checkAnonymous(line, rule)
@@ -278,7 +278,7 @@ func (v *validation) checkAnonymous(line *checkedLine, rule Rule) {
 			v.add("FUS209", line.column("nonResourcePath"), rule.who(), rule.suggest(func(r *Rule) {
 				r.NonResourcePath = "/healthz"
 			}),
-				"requests without any credentials may read path %q, which says more than whether the server lives: "+
+				"requests without any credentials may read path %q, which shows more than the server's health: "+
 					"discovery, metrics, perhaps logs and profiles", rule.NonResourcePath)
 		}
 	}
@@ -320,12 +320,12 @@ func unmatched(field, value string) (why, better string) {
 	case trimmed != value:
 		return "it has a space at its start or end", trimmed
 	case strings.ContainsRune(value, unicode.ReplacementChar):
-		return "it has bytes that are not UTF-8", value
+		return "it is not valid UTF-8", value
 	}
 	switch field {
 	case "user", "group":
 		if strings.HasSuffix(value, "*") {
-			return "unless it has exactly this name, since \"*\" is no pattern", value
+			return "unless its name is exactly this, since \"*\" is no pattern", value
 		}
 		return "", ""
 	case "nonResourcePath":
@@ -342,7 +342,7 @@ func unmatched(field, value string) (why, better string) {
 			return "rules are compared without the subresource, which the resource always includes", base
 		}
 		if base, group, ok := strings.Cut(value, "."); ok && group != "" {
-			return "the group belongs into apiGroup", base
+			return "the group belongs in apiGroup", base
 		}
 	}
 	if field == "apiGroup" {
@@ -355,7 +355,7 @@ func unmatched(field, value string) (why, better string) {
 	}
 	switch {
 	case strings.Contains(value, "*"):
-		return "\"*\" is no pattern, only alone it has a meaning", value
+		return "\"*\" is no pattern; it must stand alone", value
 	case strings.ToLower(value) != value:
 		return "requests have it in lower case", strings.ToLower(value)
 	}
@@ -394,11 +394,11 @@ func (v *validation) checkKnown(line *checkedLine, rule Rule) {
 	switch {
 	case entry.namespaced && rule.Namespace == "":
 		v.add("FUS207", line.column("namespace"), rule.who(), rule.suggest(func(r *Rule) { r.Namespace = "*" }),
-			"%s are in namespaces; without a namespace the rule allows only lists and watches over all of them at "+
-				"once", rule.Resource)
+			"%s are namespaced; without a namespace the rule allows only lists and watches over all namespaces",
+			rule.Resource)
 	case !entry.namespaced && rule.Namespace != "" && rule.Namespace != "*" && rule.Resource != "namespaces":
 		v.add("FUS207", line.column("namespace"), rule.who(), rule.suggest(func(r *Rule) { r.Namespace = "" }),
-			"%s are in no namespace, so the rule for namespace %q matches nothing", rule.Resource, rule.Namespace)
+			"%s are cluster-scoped, so the rule for namespace %q matches nothing", rule.Resource, rule.Namespace)
 	}
 }
 
@@ -411,10 +411,10 @@ func (v *validation) checkUnknownGroup(line *checkedLine, rule Rule) {
 	switch {
 	case ok:
 		v.add("FUS205", line.column("apiGroup"), rule.who(), rule.suggest(func(r *Rule) { r.APIGroup = near }),
-			"no Kubernetes version and no known software has API group %q; did you mean %q?", rule.APIGroup, near)
+			"no Kubernetes version and no preset has API group %q; did you mean %q?", rule.APIGroup, near)
 	case catalog.complete:
-		v.add("FUS205", line.column("apiGroup"), rule.who(), "", "no Kubernetes version, no known software and none "+
-			"of the given CustomResourceDefinitions has API group %q", rule.APIGroup)
+		v.add("FUS205", line.column("apiGroup"), rule.who(), "", "no Kubernetes version, no preset and none of the "+
+			"given CustomResourceDefinitions has API group %q", rule.APIGroup)
 	default:
 		v.addSeverity(finding.Info, "FUS205", line.column("apiGroup"), rule.who(), "",
 			"API group %q is not known; give its CustomResourceDefinitions to have it checked", rule.APIGroup)
@@ -528,7 +528,7 @@ func (v *validation) checkReach(line *checkedLine, rule Rule) {
 		}
 		if p.write && p.object == (object{apiGroup: anything, resource: anything, namespace: anything}) {
 			v.add("FUS216", line.column("resource"), rule.who(), "",
-				"the rule allows everything, secrets, exec and impersonation of anybody included")
+				"the rule allows everything, including secrets, exec and impersonation of any user")
 			continue
 		}
 		in := func(resource string) bool {
@@ -536,7 +536,8 @@ func (v *validation) checkReach(line *checkedLine, rule Rule) {
 		}
 		broad := p.resource.any
 		if opened := openedByReads(in); len(opened) > 0 && (broad || !p.write) && !isComponent {
-			v.add("FUS152", line.column("resource"), rule.who(), "", "the right to read %s includes %s", readWord(rule),
+			v.add("FUS152", line.column("resource"), rule.who(), "", "permission to read %s includes %s",
+				readWord(rule),
 				strings.Join(opened, "; "))
 		}
 		if broad && in("secrets") && !isComponent {
@@ -545,8 +546,8 @@ func (v *validation) checkReach(line *checkedLine, rule Rule) {
 		}
 		if p.write && p.namespace.covers(equals("")) && (in("users") || in("groups")) {
 			v.add("FUS211", line.column("resource"), rule.who(), "",
-				"the rule includes the verb impersonate on users and groups: with it anybody in %s acts as anybody "+
-					"else, also as group %s, which no policy limits; name the core resources that are meant",
+				"the rule includes the verb impersonate on users and groups: any member of %s can act as any user, "+
+					"also as group %s, which bypasses the policy; name the core resources that are needed",
 				rule.who(), GroupMasters)
 		}
 	}

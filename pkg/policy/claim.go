@@ -101,7 +101,7 @@ func parseClaim(want Want, words []string, catalog *Catalog) (Claim, error) {
 			}
 			switch {
 			case words[0] == "except" && subject.Name == "*":
-				return Claim{}, fmt.Errorf("except %s %q: excepts everybody, and leaves nothing to prove", words[1],
+				return Claim{}, fmt.Errorf("except %s %q: excepts every subject, and leaves nothing to prove", words[1],
 					words[2])
 			case words[0] == "except":
 				claim.Except = append(claim.Except, subject)
@@ -133,7 +133,7 @@ func (c Claim) leavesSomebody(r Region) error {
 	authenticated := func(s Subject) bool { return s.Kind == KindGroup && s.Name == GroupAuthenticated }
 	if c.excludes(Request{User: r.User, Groups: r.Groups}) || slices.ContainsFunc(c.Except, authenticated) &&
 		slices.ContainsFunc(c.Except, unauthenticated) {
-		return errors.New("except: excepts everybody that the claim is about, and leaves nothing to prove")
+		return errors.New("except: excepts every subject of the claim, and leaves nothing to prove")
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (c Claim) leavesSomebody(r Region) error {
 // setNamespace narrows a claim about the groups to a namespace.
 func (r *Region) setNamespace(namespace string, groups []string, catalog *Catalog) error {
 	if r.Path != "" {
-		return fmt.Errorf("path %q is in no namespace", r.Path)
+		return fmt.Errorf("path %q has no namespace", r.Path)
 	}
 	if namespace == "" || namespace == "*" {
 		r.Namespace = namespace
@@ -155,7 +155,7 @@ func (r *Region) setNamespace(namespace string, groups []string, catalog *Catalo
 		return known && !namespaced && r.Resource != "namespaces" // of which each is in itself, for authorizers
 	}
 	if !slices.ContainsFunc(groups, func(group string) bool { return !clusterWide(group) }) {
-		return fmt.Errorf("%s are in no namespace; want in \"\", or nothing", r.Resource)
+		return fmt.Errorf("%s are cluster-scoped; want in \"\", or nothing", r.Resource)
 	}
 	r.Namespace = namespace
 	return nil

@@ -162,9 +162,9 @@ func TestRegionsReadAsSentences(t *testing.T) {
 	for want, r := range map[string]Region{
 		`everybody may read every path`: {User: "*", Verbs: ReadVerbs,
 			Path: "*"},
-		`group "a" may read and write pods outside of namespaces`: {
+		`group "a" may read and write pods without a namespace`: {
 			User: "*", Groups: []string{"a"}, Verbs: AllVerbs, Resource: "pods"},
-		`whoever is in groups "a", "b" and "c" may write every resource in namespace "n"`: {User: "*",
+		`members of groups "a", "b" and "c" may write every resource in namespace "n"`: {User: "*",
 			Groups: []string{"a", "b", "c"}, Verbs: WriteVerbs, APIGroup: "*", Resource: "*", Namespace: "n"},
 		`user "u" in groups "a" and "b" may read every resource of the core group`: {
 			User: "u", Groups: []string{"a", "b"}, Verbs: ReadVerbs, Resource: "*", Namespace: "*"},

@@ -222,7 +222,7 @@ func (g Grant) rules() ([]Rule, error) {
 	}
 	for _, d := range resourceDimensions {
 		if given > 0 && len(d.values) == 0 {
-			note(fmt.Errorf("no %s; \"*\" is all of them", d.name))
+			note(fmt.Errorf("no %s; \"*\" matches all", d.name))
 		}
 	}
 	if given == 0 && len(g.NonResourcePaths) == 0 {
@@ -275,8 +275,8 @@ func (s Subject) check() error {
 		case "*":
 			return fmt.Errorf("group \"*\": want a name; every authenticated user is group %s", GroupAuthenticated)
 		case GroupMasters:
-			return fmt.Errorf("group %q: its members pass the server without any policy, so no rule can give or "+
-				"limit their rights", s.Name)
+			return fmt.Errorf("group %q: its members bypass the policy, so no rule can grant or limit their "+
+				"permissions", s.Name)
 		}
 	case KindServiceAccount:
 		return checkWord("namespace of service account "+s.Name, s.Namespace)

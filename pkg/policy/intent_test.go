@@ -75,12 +75,12 @@ func TestGenerateRefusesWhatABACCannotSay(t *testing.T) {
 		{"upper case", with(func(g *Grant) { g.Resources = []string{"Pods"} }), "want lower case"},
 		{"version in group", with(func(g *Grant) { g.APIGroups = []string{"apps/v1"} }), "without its version"},
 		{"core by name", with(func(g *Grant) { g.APIGroups = []string{"core"} }), `the core group is ""`},
-		{"no namespace", with(func(g *Grant) { g.Namespaces = nil }), `no namespace; "*" is all of them`},
+		{"no namespace", with(func(g *Grant) { g.Namespaces = nil }), `no namespace; "*" matches all`},
 		{"no subject", with(func(g *Grant) { g.Subjects = nil }), "no subject"},
 		{"nothing", Grant{Subjects: alice}, "neither resources nor paths"},
 		{"masters", with(func(g *Grant) {
 			g.Subjects = []Subject{{Kind: KindGroup, Name: GroupMasters}}
-		}), "without any policy"},
+		}), "bypass the policy"},
 		{"everybody", with(func(g *Grant) {
 			g.Subjects = []Subject{{Kind: KindUser, Name: "*"}}
 		}), "group system:authenticated"},

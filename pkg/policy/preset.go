@@ -80,7 +80,7 @@ func (p Preset) Grants(subjects []Subject) []Grant {
 	for _, group := range slices.Sorted(maps.Keys(byGroup)) {
 		grants = append(grants, Grant{
 			Subjects: subjects, APIGroups: []string{group}, Resources: byGroup[group], Namespaces: []string{"*"},
-			Why: fmt.Sprintf("Preset %s: what its installation writes besides.", p.Name),
+			Why: fmt.Sprintf("Preset %s: what its installation also writes.", p.Name),
 		})
 	}
 	return grants

@@ -88,11 +88,11 @@ func (t *translation) gap(rule Rule, format string, args ...any) {
 
 func (t *translation) add(rule Rule, p part) {
 	if !p.user.any && !p.group.any {
-		t.gap(rule, "a binding cannot ask for user %q and group %q at once", p.user.word, p.group.word)
+		t.gap(rule, "a binding cannot require both user %q and group %q", p.user.word, p.group.word)
 		return
 	}
 	if p.group == equals(GroupMasters) {
-		t.gap(rule, "RBAC binds %s to cluster-admin by itself", GroupMasters)
+		t.gap(rule, "RBAC binds %s to cluster-admin by default", GroupMasters)
 		return
 	}
 	verbs := []string{"get", "list", "watch"}
@@ -114,7 +114,7 @@ func (t *translation) add(rule Rule, p part) {
 	case p.namespace.word != "":
 		key.namespace = p.namespace.word
 	case !t.inNoNamespace(p):
-		t.gap(rule, "the rule is for requests without a namespace; a ClusterRole would allow %s in every namespace",
+		t.gap(rule, "the rule matches requests without a namespace; a ClusterRole would allow %s in every namespace",
 			p.resource)
 		return
 	}

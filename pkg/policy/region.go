@@ -110,7 +110,7 @@ func (r Region) Who() string {
 	case r.User == "*" && len(r.Groups) == 1:
 		return in
 	case r.User == "*":
-		return "whoever is in " + in
+		return "members of " + in
 	case in == "":
 		return fmt.Sprintf("user %q", r.User)
 	}
@@ -150,7 +150,7 @@ func (r Region) resources() string {
 	case "*":
 		return what
 	case "":
-		return what + " outside of namespaces"
+		return what + " without a namespace"
 	default:
 		return fmt.Sprintf("%s in namespace %q", what, r.Namespace)
 	}

@@ -71,7 +71,7 @@ func Validate(name string, r io.Reader, options Options) (Report, error) {
 	v.checkRepetition()
 	if len(v.rules()) == 0 && len(v.findings) == 0 {
 		v.add("FUS215", place{}, "the policy", "",
-			"the file holds no rule: the server starts and allows nobody anything")
+			"the file holds no rule: the server starts and allows no request")
 	}
 
 	v.identify()
@@ -210,7 +210,7 @@ func (v *validation) checkBroken(at int, cause error) {
 			}
 		}
 		v.add("FUS200", place{line.number, 1}, subject, line.repair.fix(),
-			"the rule goes on until line %d, but the server reads every line on its own and does not start",
+			"the rule continues until line %d, but the server reads every line on its own and does not start",
 			v.lines[last].number)
 		return
 	}
@@ -249,7 +249,7 @@ func brokenPlace(text []byte, cause error) (column int, what string) {
 		case rest == len(text): // well-formed, but not a policy
 			return columnOf(all, cause), describe(cause, text).Error()
 		case text[rest] == '#' || bytes.HasPrefix(text[rest:], []byte("//")):
-			return rest + 1, "a comment must have a line of its own"
+			return rest + 1, "a comment must be on a line of its own"
 		case text[rest] == '{':
 			return rest + 1, "two rules on one line"
 		}
@@ -261,7 +261,7 @@ func brokenPlace(text []byte, cause error) (column int, what string) {
 	case bytes.HasPrefix(text[start:], []byte("//")):
 		return start + 1, "a comment starts with #"
 	case !utf8.Valid(text):
-		return 1, "the line is not text in UTF-8"
+		return 1, "the line is not valid UTF-8"
 	}
 	return jsonErrorColumn(text, start), describe(cause, text).Error()
 }
@@ -336,7 +336,7 @@ func (v *validation) addRepetition(line *checkedLine, rule Rule, set *partSet, h
 	}
 	where := lineList(others)
 	comment := fmt.Sprintf("# %s %s: %s", what, where, bytes.TrimSpace(line.text))
-	v.add(id, place{line.number, 1}, rule.who(), comment, "the rule is %s %s and can go", what, where)
+	v.add(id, place{line.number, 1}, rule.who(), comment, "the rule is %s %s and can be removed", what, where)
 	if len(line.rules()) == 1 {
 		line.repair = &repaired{lines: []string{comment}}
 	}
@@ -385,7 +385,7 @@ func (r Rule) who() string {
 	case r.Group != "":
 		return fmt.Sprintf("group %q", r.Group)
 	}
-	return "nobody"
+	return "no subject"
 }
 
 // what prints everything that the rule allows.

@@ -14,28 +14,28 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
-// policyRules are about what the policy of the modern server lets users do.
+// policyRules are about what the policy of the modern API server lets users do.
 func policyRules() []rule {
 	return []rule{
 		{finding.Rule{
-			ID: "FUS152", Title: "The policy includes running commands in pods",
-			Why: "A rule of this policy language is about a resource with all its subresources: whoever may write " +
-				"pods may exec into them, and whoever may read pods may, too, " +
-				"since a websocket is opened by a GET. (Since 1.35 the server asks for create as well, but in a way " +
-				"that ABAC takes for a read again.) The same holds for the proxies of nodes, services and pods: they " +
-				"reach kubelets and anything that listens in the cluster.",
+			ID: "FUS152", Title: "The policy allows exec into pods and the proxies of nodes and services",
+			Why: "An ABAC rule matches a resource with all its subresources: a subject that may write pods may exec " +
+				"into them, and so may one that may read pods, because a websocket is opened by a GET. (Since 1.35 " +
+				"the server also authorizes create on pods/exec, but by attributes that ABAC takes for a read.) The " +
+				"same holds for the proxies of nodes, services and pods, which reach kubelets and every listener in " +
+				"the cluster.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Seen: "a read-only rule for pods lets GET pods/exec pass on 1.6, 1.10, 1.15 " +
-				"and 1.36 with --authorization-mode=ABAC; 1.36 with a webhook asks for create",
+				"and 1.36 with --authorization-mode=ABAC; 1.36 with a webhook authorizes create",
 				Damage: []string{"TestServersDecideAsThePolicySays"},
 				Read:   "pkg/auth/authorizer/abac of 1.6 to 1.36; registry/core/pod/rest/authorize.go of 1.36.3"},
 			Bad:  example{access: toDevelopers("pods")}.String(),
 			Good: example{access: toDevelopers("configmaps")}.String(),
 		}, execAndProxies},
 		{finding.Rule{
-			ID: "FUS153", Title: "Members of system:masters pass without any policy",
-			Why: "Every API server allows everything to the group system:masters before it asks the policy. A " +
-				"certificate of that group makes the policy meaningless on the modern server.",
+			ID: "FUS153", Title: "system:masters bypasses the policy",
+			Why: "Every API server allows all requests of the group system:masters before it consults the policy. " +
+				"With a certificate of that group the policy of the modern API server has no effect.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Seen: "a certificate of system:masters was allowed everything by 1.36.3 with " +
 				"--authorization-mode=ABAC", Damage: []string{"TestServersDecideAsThePolicySays"},
@@ -44,11 +44,10 @@ func policyRules() []rule {
 			Good: example{}.String(),
 		}, masters},
 		{finding.Rule{
-			ID: "FUS157", Title: "The policy cannot tell the modern controllers apart",
-			Why: "With --use-service-account-credentials each controller is an account of its own, and the policy " +
-				"gives each what it writes. Without, all of them are the controller " +
-				"manager's one user, which may do whatever any of them may: a controller that should not have been " +
-				"on is not held back.",
+			ID: "FUS157", Title: "All modern controllers share one user in the policy",
+			Why: "With --use-service-account-credentials each controller has a service account, and the policy " +
+				"allows each what it writes. Without it all controllers act as the user of the controller manager, " +
+				"which is allowed what any of them is: the policy does not stop a controller that should be off.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "cmd/kube-controller-manager/app/controllermanager.go and " +
 				"client_builder of 1.6.13, 1.15.12 and 1.36.3"},
@@ -56,15 +55,15 @@ func policyRules() []rule {
 			Good: example{}.String(),
 		}, oneUserForAll},
 		{finding.Rule{
-			ID: "FUS224", Title: "The policy opens the accounts of the control plane",
-			Why: "Accounts of controllers and add-ons are in kube-system, with rights over everything. Whoever may " +
-				"write service accounts there may ask for the token of any of them, whoever " +
-				"may write or read secrets there finds or makes one, and whoever may make pods there runs as any of " +
-				"them. Such a token is good on the legacy server as well, where no policy of the modern one holds.",
+			ID: "FUS224", Title: "The policy gives access to service accounts of the control plane",
+			Why: "Service accounts of controllers and add-ons are in kube-system and have permission to " +
+				"everything. A subject with permission to write service accounts there can request a token of any of " +
+				"them; to write or read secrets there, create or read one; to create pods there, run as any of them. " +
+				"The token is also valid at the legacy API server, where the policy of the modern one does not apply.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{
-				Seen: "the secret token of an account that the controller managers of 1.6.13, 1.10.13 and 1.15.12 " +
-					"made is accepted by them and by 1.36.3",
+				Seen: "a secret token that the controller managers of 1.6.13, 1.10.13 and 1.15.12 created is " +
+					"accepted by them and by 1.36.3",
 				Read: "pkg/auth/authorizer/abac of 1.6 to 1.36: a rule about serviceaccounts covers " +
 					"serviceaccounts/token",
 			},
@@ -83,21 +82,20 @@ func ownRules() []rule {
 	return []rule{
 		{finding.Rule{
 			ID: UnusedAccept, Title: "An accepted finding does not exist",
-			Why: "An entry of spec.accept silences a rule for a reason. When the plan no longer has what it accepts, " +
-				"the entry would silence the next danger of that rule, which nobody " +
-				"has looked at.",
+			Why: "An entry of spec.accept suppresses a finding for a reason. When the plan no longer has the " +
+				"finding, the entry would suppress the next finding of that rule without a review.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: finding.Evidence{Read: "a rule of our own"},
+			Evidence: finding.Evidence{Read: "derived from spec.accept"},
 			Bad:      example{more: `accept: [{rule: FUS073, reason: "the store was migrated"}]`}.String(),
 			Good:     example{}.String(),
 		}, func(*plan.Plan) []finding.Finding { return nil }},
 		{finding.Rule{
-			ID: "FUS221", Title: "The policy lets users write what is the legacy side's",
-			Why: "The owner of a resource says which side writes it. Where the policy lets users write it through " +
-				"the modern server nevertheless, its objects are stored in the modern " +
-				"version's form and the legacy side's rules for them do not hold.",
+			ID: "FUS221", Title: "The policy lets users write resources of the legacy side",
+			Why: "The owner of a resource is the side that writes it. Where the policy lets users write it " +
+				"through the modern API server nevertheless, its objects are stored in the format of the modern " +
+				"version and bypass the admission of the legacy side.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: finding.Evidence{Read: "a rule of our own, from the owners of the spec"},
+			Evidence: finding.Evidence{Read: "derived from spec.owners and spec.access"},
 			Bad: example{more: "owners: [{resources: [limitranges], owner: legacy}]",
 				access: toDevelopers("limitranges")}.String(),
 			Good: example{more: "owners: [{resources: [limitranges], owner: legacy}]",
@@ -105,11 +103,11 @@ func ownRules() []rule {
 		}, foreignWrites},
 		{finding.Rule{
 			ID: "FUS222", Title: "No kubelet sees the pods of the modern side",
-			Why: "Kubelets and the scheduler speak to the legacy server. Pods that the modern side keeps in a store " +
-				"of its own are never placed and never run, and what waits for them " +
-				"(Deployments, Jobs) waits for ever.",
+			Why: "Kubelets and the scheduler are connected to the legacy API server. Pods that the modern side " +
+				"keeps in another store are never scheduled and never run; the Deployments and Jobs that own them " +
+				"never complete.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "a rule of our own, from the place of the pods"},
+			Evidence: finding.Evidence{Read: "derived from the store of pods"},
 			Bad: example{more: "owners: [{resources: [pods], owner: split}]",
 				access: toDevelopers("pods")}.String(),
 			Good: example{access: toDevelopers("pods")}.String(),
@@ -121,7 +119,7 @@ func ownRules() []rule {
 var opened = []struct{ key, write, read string }{
 	{"pods", "exec, attach, port-forward and proxy", "exec, attach and port-forward over websockets, and proxy"},
 	{"minions", "the proxy to every kubelet", "the proxy to every kubelet"},
-	{"services/specs", "the proxy to everything behind a service", "the proxy to everything behind a service, by GET"},
+	{"services/specs", "the proxy to every service endpoint", "the proxy to every service endpoint, by GET"},
 }
 
 func execAndProxies(p *plan.Plan) []finding.Finding {
@@ -144,12 +142,12 @@ func execAndProxies(p *plan.Plan) []finding.Finding {
 		readers = slices.DeleteFunc(readers, func(s string) bool { return slices.Contains(writers, s) })
 		if len(writers) > 0 {
 			found = append(found, finding.Finding{Subject: row.Name, Key: "write",
-				Message: fmt.Sprintf("the right to write %s includes %s, for %s", row.Name, o.write, list(writers)),
+				Message: fmt.Sprintf("permission to write %s includes %s, for %s", row.Name, o.write, list(writers)),
 				Fix:     acceptFix("FUS152", row.Name)})
 		}
 		if len(readers) > 0 {
 			found = append(found, finding.Finding{Subject: row.Name, Key: "read",
-				Message: fmt.Sprintf("the right to read %s includes %s, for %s", row.Name, o.read, list(readers)),
+				Message: fmt.Sprintf("permission to read %s includes %s, for %s", row.Name, o.read, list(readers)),
 				Fix:     acceptFix("FUS152", row.Name)})
 		}
 	}
@@ -157,8 +155,8 @@ func execAndProxies(p *plan.Plan) []finding.Finding {
 }
 
 func acceptFix(rule, subject string) string {
-	return fmt.Sprintf("leave %s out of spec.access, or say that it is wanted: accept: [{rule: %s, subject: %s, "+
-		"reason: ...}]", subject, rule, subject)
+	return fmt.Sprintf("leave %s out of spec.access, or accept it: accept: [{rule: %s, subject: %s, reason: ...}]",
+		subject, rule, subject)
 }
 
 func masters(p *plan.Plan) []finding.Finding {
@@ -168,14 +166,15 @@ func masters(p *plan.Plan) []finding.Finding {
 			return s.Kind == policy.KindGroup && s.Name == policy.GroupMasters
 		}) {
 			found = append(found, finding.Finding{Subject: "spec.access", Message: fmt.Sprintf("names the group %s, "+
-				"which no policy limits", policy.GroupMasters),
-				Fix: "name another group, and give nobody who uses the modern server a certificate of that one"})
+				"which bypasses the policy", policy.GroupMasters),
+				Fix: "name another group, and issue no client certificate of that group to users of the modern API " +
+					"server"})
 		}
 	}
 	for _, c := range p.Certificates {
 		if slices.Contains(c.Organizations, policy.GroupMasters) && !c.Existing {
 			found = append(found, finding.Finding{Subject: c.Cert, Message: fmt.Sprintf("is a certificate of the "+
-				"group %s, which no policy limits", policy.GroupMasters), Fix: "issue it for another group"})
+				"group %s, which bypasses the policy", policy.GroupMasters), Fix: "issue it for another group"})
 		}
 	}
 	return found
@@ -189,8 +188,8 @@ func oneUserForAll(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{{Subject: "--use-service-account-credentials of the modern controller manager",
-		Message: "is false: every controller may do what the policy gives to any of them",
-		Fix:     "leave the argument to the plan, which sets true"}}
+		Message: "is false: every controller is allowed what the policy allows any of them",
+		Fix:     "remove the argument from extraArgs; the plan sets true"}}
 }
 
 // systemAccounts reports rights with which somebody becomes an account of kube-system.
@@ -199,10 +198,10 @@ func systemAccounts(p *plan.Plan) []finding.Finding {
 	for _, by := range []struct {
 		key, write, read string
 	}{
-		{"pods", "may run a pod there as any account", ""},
-		{"secrets", "may read the tokens of the accounts there, and make more",
-			"may read the tokens of the accounts there"},
-		{"serviceaccounts", "may ask for a token of any account there", ""},
+		{"pods", "may create a pod there that runs as any service account", ""},
+		{"secrets", "may read tokens of the service accounts there, and create more",
+			"may read tokens of the service accounts there"},
+		{"serviceaccounts", "may request a token of any service account there", ""},
 	} {
 		row := p.Resource(by.key)
 		if row == nil || len(row.Modern.Serves) == 0 {
@@ -226,7 +225,7 @@ func systemAccounts(p *plan.Plan) []finding.Finding {
 		if len(who) > 0 {
 			found = append(found, finding.Finding{Subject: row.Name + " in " + metav1.NamespaceSystem,
 				Message: fmt.Sprintf("%s %s", list(who), what),
-				Fix: fmt.Sprintf("name the namespaces of spec.access in which %s may be used, without %s", row.Name,
+				Fix: fmt.Sprintf("list the namespaces in which %s may be used in spec.access, without %s", row.Name,
 					metav1.NamespaceSystem)})
 		}
 	}
@@ -244,7 +243,7 @@ func foreignWrites(p *plan.Plan) []finding.Finding {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: r.Name,
-			Message: fmt.Sprintf("the policy lets users write them through the modern server, and their owner is "+
+			Message: fmt.Sprintf("the policy lets users write them through the modern API server, and their owner is "+
 				"legacy: %s", r.Why),
 			Fix: fmt.Sprintf("leave %s out of spec.access, or make it readOnly", r.Name)})
 	}
@@ -255,7 +254,7 @@ func unseenPods(p *plan.Plan) []finding.Finding {
 	if !apartOnBoth(p, "pods") || !makesPods(p) {
 		return nil
 	}
-	return []finding.Finding{{Subject: "pods", Message: fmt.Sprintf("those made through %s lie in store %s, and "+
+	return []finding.Finding{{Subject: "pods", Message: fmt.Sprintf("those created through %s are in store %s, and "+
 		"kubelets read those in %s: they never run", p.Modern.Version.Minor, p.Resource("pods").Modern.Store,
 		p.Resource("pods").Legacy.Store),
 		Fix: "remove pods from spec.owners"}}

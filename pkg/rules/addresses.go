@@ -17,24 +17,24 @@ func addressRules() []rule {
 	reconcile := func(value string) string { return args("endpoint-reconciler-type=" + value) }
 	return []rule{
 		{finding.Rule{
-			ID: "FUS040", Title: "Two kinds of reconciler rewrite the endpoints of service kubernetes",
-			Why: "Each API server keeps the addresses behind the service kubernetes. One that counts masters removes " +
-				"addresses beyond its --apiserver-count, one " +
-				"that uses leases writes exactly those that it has leases of: two of different kinds, or two that " +
-				"expect one server each, undo each other's work for ever.",
+			ID: "FUS040", Title: "Endpoint reconcilers of two types write the endpoints of service kubernetes",
+			Why: "Each API server reconciles the endpoints of the service kubernetes. The master-count reconciler " +
+				"removes addresses beyond its --apiserver-count; the lease reconciler writes exactly the addresses " +
+				"for which it finds leases. Two of different types, or two master-count reconcilers that each expect " +
+				"one server, revert each other for ever.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Seen: "a 1.36.3 that counts masters and a 1.15.12 that keeps leases wrote the " +
-				"endpoints by turns, every ten seconds; with " +
-				"--endpoint-reconciler-type=none 1.36.3 writes no master leases, endpoints or slices for the service " +
-				"kubernetes", Damage: []string{"TestWatchTellsAFight"},
-				Read: "pkg/master/controller.go of 1.6.13; reconcilers/instancecount.go and lease.go of 1.36.3"},
+			Evidence: finding.Evidence{Seen: "1.36.3 with the master-count reconciler and 1.15.12 with the lease " +
+				"reconciler wrote the endpoints alternately, every ten seconds; with --endpoint-reconciler-type=none " +
+				"1.36.3 writes no master leases, endpoints or slices for the service kubernetes",
+				Damage: []string{"TestWatchTellsAFight"},
+				Read:   "pkg/master/controller.go of 1.6.13; reconcilers/instancecount.go and lease.go of 1.36.3"},
 			Bad:  example{legacy: "1.6.13", modernServer: reconcile("lease")}.String(),
 			Good: example{legacy: "1.6.13"}.String(),
 		}, fightingReconcilers},
 		{finding.Rule{
 			ID: "FUS041", Title: "Lease reconcilers do not see each other's leases",
-			Why: "A lease reconciler writes exactly the addresses of the leases that it finds. With shared " +
-				"endpoints and leases in two stores each one removes the other's address.",
+			Why: "A lease reconciler writes exactly the addresses for which it finds leases. With shared " +
+				"endpoints and leases in two stores each reconciler removes the other's address.",
 			Legacy: kubever.Range{From: 9, To: kubever.Newest}, Modern: kubever.Range{From: 9, To: kubever.Newest},
 			Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "reconcilers/lease.go of 1.15.12 and 1.36.3; pkg/master/master.go of " +
@@ -43,10 +43,10 @@ func addressRules() []rule {
 			Good: example{}.String(),
 		}, splitMasterLeases},
 		{finding.Rule{
-			ID: "FUS042", Title: "One server's restart withdraws the other's address",
-			Why: "An API server removes its own address from the endpoints of the service kubernetes when it starts " +
-				"and stops. Where both sides advertise one address, each " +
-				"restart of the modern server takes the legacy server out of service for the pods.",
+			ID: "FUS042", Title: "The restart of one API server removes the address of the other",
+			Why: "An API server removes its own address from the endpoints of the service kubernetes when it " +
+				"starts and stops. Where both sides advertise one address, each restart of the modern API server " +
+				"makes the legacy API server unreachable for pods.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 14, To: kubever.Newest}, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "pkg/master/controller.go of 1.13 to 1.17, " +
 				"kubernetesservice/controller.go of 1.36.3; absent in 1.6 and 1.8"},
@@ -54,9 +54,10 @@ func addressRules() []rule {
 			Good: example{}.String(),
 		}, oneAdvertisedAddress},
 		{finding.Rule{
-			ID: "FUS043", Title: "One list of ports for servers on different ports",
-			Why: "All addresses behind the service kubernetes share one list of ports. When both sides put their " +
-				"address there and serve on different ports, clients are sent to a port where nobody listens.",
+			ID: "FUS043", Title: "One port list for API servers on different ports",
+			Why: "All addresses in the endpoints of the service kubernetes share one list of ports. When both " +
+				"sides add their address and serve on different ports, clients connect to a port on which no server " +
+				"listens.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "pkg/master/controller.go of 1.6.13 and 1.15.12, " +
 				"kubernetesservice/controller.go of 1.36.3"},
@@ -64,15 +65,15 @@ func addressRules() []rule {
 			Good: example{}.String(),
 		}, differentPorts},
 		{finding.Rule{
-			ID: "FUS050", Title: "One ClusterIP is given out twice",
-			Why: "Old API servers note the ClusterIPs that they give out in a bitmap, new ones in IPAddress objects; " +
-				"from 1.34 on they do not write the bitmap unless told " +
-				"to, from 1.35 on never. Over one range neither sees what the other has given out.",
+			ID: "FUS050", Title: "One ClusterIP is allocated twice",
+			Why: "Old API servers record allocated ClusterIPs in a bitmap, new ones in IPAddress objects; from " +
+				"1.34 on they do not write the bitmap by default, from 1.35 on never. With one range neither side " +
+				"sees the other's allocations.",
 			Legacy: kubever.Range{From: 6, To: 32}, Modern: kubever.Range{From: 34, To: kubever.Newest},
 			Severity: finding.Error,
 			Evidence: finding.Evidence{
-				Seen: "1.15.12 and 1.36.3 with shared services and one range: 90 services made through each within " +
-					"seconds, 147 distinct addresses among 181 services, 34 given out twice",
+				Seen: "1.15.12 and 1.36.3 with shared services and one range: 90 services created through each " +
+					"within seconds, 147 distinct addresses among 181 services, 34 allocated twice",
 				Damage: []string{"TestServiceAddresses"}, Prevention: []string{"TestServiceAddresses"},
 				Read: "registry/core/rest/storage_core.go and service/ipallocator of 1.6.13 and 1.36.3; run: 1.36.3 " +
 					"refuses DisableAllocatorDualWrite=false",
@@ -82,11 +83,10 @@ func addressRules() []rule {
 				network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
 		}, doubleAddresses},
 		{finding.Rule{
-			ID: "FUS051", Title: "The allocators of the two sides work on different ranges",
-			Why: "The bitmap holds the range that it is for. An API server that finds another range refuses to " +
-				"allocate, and rewrites the bitmap to its own range every three " +
-				"minutes: creating services fails on the side that wrote last but one. Node ports have a bitmap in " +
-				"every version.",
+			ID: "FUS051", Title: "The allocators of the two sides use different ranges",
+			Why: "The bitmap records its range. An API server that finds another range refuses to allocate, and " +
+				"its repair loop rewrites the bitmap to its own range every three minutes: creating services fails " +
+				"on the side that did not write last. Node ports have a bitmap in every version.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "allocator/bitmap.go and allocator/storage of 1.6.13 and 1.36.3"},
 			Bad: example{modern: "1.30.14",
@@ -94,9 +94,9 @@ func addressRules() []rule {
 			Good: example{modern: "1.30.14", network: "serviceCIDRs: [10.96.0.0/16]"}.String(),
 		}, differentRanges},
 		{finding.Rule{
-			ID: "FUS052", Title: "Two sets of services share one range of addresses",
-			Why: "When each side has services of its own, each allocator gives out the same addresses, and the " +
-				"nodes route each of them to one service only.",
+			ID: "FUS052", Title: "Two sets of services share one ClusterIP range",
+			Why: "When each side has services of its own in one range, both allocators allocate the same " +
+				"addresses, and nodes route each address to one service only.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "registry/core/rest/storage_core.go of every minor: the ranges follow " +
 				"the services"},
@@ -105,10 +105,10 @@ func addressRules() []rule {
 				network: "serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16]"}.String(),
 		}, sameRangeTwice},
 		{finding.Rule{
-			ID: "FUS053", Title: "The records of given-out addresses lie in two stores",
-			Why: "Versions that note ClusterIPs in IPAddress objects look only there when they choose one. With " +
-				"shared services and IPAddress objects in two stores each side gives out " +
-				"what the other has given out already.",
+			ID: "FUS053", Title: "IPAddress objects are in two stores",
+			Why: "Versions that record ClusterIPs in IPAddress objects look only there when they allocate. With " +
+				"shared services and IPAddress objects in two stores each side allocates addresses that the other " +
+				"has allocated.",
 			Legacy: kubever.Range{From: 33, To: kubever.Newest}, Modern: kubever.Range{From: 33, To: kubever.Newest},
 			Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "registry/core/service/ipallocator/cidrallocator.go and repairip.go of " +
@@ -139,7 +139,7 @@ func bothReconcile(p *plan.Plan) bool {
 
 const (
 	kubernetesService = "endpoints default/kubernetes"
-	noReconciler      = "leave --endpoint-reconciler-type of the modern API server to the plan, which sets none"
+	noReconciler      = "remove --endpoint-reconciler-type of the modern API server from extraArgs; the plan sets none"
 )
 
 func fightingReconcilers(p *plan.Plan) []finding.Finding {
@@ -160,7 +160,7 @@ func fightingReconcilers(p *plan.Plan) []finding.Finding {
 	for _, side := range pair.Sides() {
 		if count, err := strconv.Atoi(effective(p, side, "apiserver-count")); err == nil && count < servers {
 			found = append(found, finding.Finding{Subject: kubernetesService,
-				Message: fmt.Sprintf("the %s side expects %d API servers and removes the addresses of the rest; "+
+				Message: fmt.Sprintf("the %s side expects %d API servers and removes the addresses of surplus ones; "+
 					"there are %d", side, count, servers),
 				Fix: fmt.Sprintf("set --apiserver-count=%d on the %s side", servers, side)})
 		}
@@ -173,8 +173,8 @@ func splitMasterLeases(p *plan.Plan) []finding.Finding {
 		visible(p, "masterleases") {
 		return nil
 	}
-	return []finding.Finding{{Subject: kubernetesService, Message: "both sides write exactly the addresses of the " +
-		"master leases that they find, and those lie in two stores", Fix: noReconciler}}
+	return []finding.Finding{{Subject: kubernetesService, Message: "both sides write exactly the addresses for which " +
+		"they find master leases, and the leases are in two stores", Fix: noReconciler}}
 }
 
 func oneAdvertisedAddress(p *plan.Plan) []finding.Finding {
@@ -195,7 +195,7 @@ func oneAdvertisedAddress(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{{Subject: kubernetesService, Message: fmt.Sprintf("both sides advertise %s, and the "+
-		"modern server withdraws it when it starts and stops", strings.Join(shared, ", ")), Fix: noReconciler}}
+		"modern API server removes it when it starts and stops", strings.Join(shared, ", ")), Fix: noReconciler}}
 }
 
 func differentPorts(p *plan.Plan) []finding.Finding {
@@ -203,7 +203,7 @@ func differentPorts(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{{Subject: kubernetesService, Message: fmt.Sprintf("the legacy side serves on port %d, "+
-		"the modern side on %d; the addresses of both stand behind one list of ports", p.Legacy.Port, p.Modern.Port),
+		"the modern side on %d; the addresses of both share one port list", p.Legacy.Port, p.Modern.Port),
 		Fix: noReconciler}}
 }
 
@@ -246,14 +246,14 @@ func doubleAddresses(p *plan.Plan) []finding.Finding {
 	if kubever.AllocatorsIn(p.Legacy.Version.Minor).Objects || writesBitmap(p, pair.Modern) {
 		return nil
 	}
-	fix := "give the modern side a range of its own, spec.network.modernServiceCIDRs: [RANGE], outside of " +
+	fix := "give the modern side another range, spec.network.modernServiceCIDRs: [RANGE], outside of " +
 		ranges(p, pair.Legacy) + ", or leave services out of spec.access"
 	if gate := kubever.AllocatorsIn(p.Modern.Version.Minor).KeepBitmap; gate != "" {
 		fix = "add " + gate + " to --feature-gates of the modern API server, or leave services out of spec.access"
 	}
 	return []finding.Finding{{Subject: "services",
-		Message: fmt.Sprintf("%s notes ClusterIPs in a bitmap that %s does not write, and both give out addresses of "+
-			"%s", p.Legacy.Version.Minor, p.Modern.Version.Minor, ranges(p, pair.Legacy)),
+		Message: fmt.Sprintf("%s records ClusterIPs in a bitmap that %s does not write, and both allocate from %s",
+			p.Legacy.Version.Minor, p.Modern.Version.Minor, ranges(p, pair.Legacy)),
 		Fix: fix}}
 }
 
@@ -267,9 +267,9 @@ func addressesApart(p *plan.Plan) []finding.Finding {
 		!apartOnBoth(p, "ipaddresses") {
 		return nil
 	}
-	return []finding.Finding{{Subject: "ipaddresses", Message: fmt.Sprintf("services are shared, and each side notes "+
-		"the addresses of %s that it gives out in a store of its own", ranges(p, pair.Legacy)),
-		Fix: "remove ipaddresses.networking.k8s.io from spec.owners: they belong with the services"}}
+	return []finding.Finding{{Subject: "ipaddresses", Message: fmt.Sprintf("services are shared, and each side "+
+		"records the addresses of %s that it allocates in another store", ranges(p, pair.Legacy)),
+		Fix: "remove ipaddresses.networking.k8s.io from spec.owners: they must be in the store of services"}}
 }
 
 func differentRanges(p *plan.Plan) []finding.Finding {
@@ -298,6 +298,6 @@ func sameRangeTwice(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{{Subject: "services",
-		Message: fmt.Sprintf("each side has its own, and both give out addresses of %s", ranges(p, pair.Legacy)),
-		Fix:     "share the services, or give the modern side a range of its own: spec.network.modernServiceCIDRs"}}
+		Message: fmt.Sprintf("each side has services of its own, and both allocate from %s", ranges(p, pair.Legacy)),
+		Fix:     "share the services, or give the modern side another range: spec.network.modernServiceCIDRs"}}
 }

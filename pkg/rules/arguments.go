@@ -18,10 +18,10 @@ func argumentRules() []rule {
 	legacyServer := func(pairs ...string) example { return example{legacyServer: args(pairs...)} }
 	return []rule{
 		{finding.Rule{
-			ID: "FUS004", Title: "An override names a group that the version does not keep the resource in",
-			Why: "A resource that several groups serve is kept under one of them, and which one depends on the " +
-				"version. An entry of --etcd-servers-overrides under another group is ignored without a word, and " +
-				"the objects stay where nobody looks for them.",
+			ID: "FUS004", Title: "An override names a group under which the version does not store the resource",
+			Why: "A resource that several groups serve is stored under one of them, and which one depends on the " +
+				"version. An entry of --etcd-servers-overrides under another group is silently ignored, and the " +
+				"objects stay in the default store.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "storage_factory.go and AddCohabitatingResources of every minor",
 				Seen: "1.36.3 accepts events.k8s.io/events and unknown groups, and keeps events where they were"},
@@ -29,9 +29,9 @@ func argumentRules() []rule {
 			Good: legacyServer("etcd-servers-overrides=apps/deployments#http://10.0.0.11:2379").String(),
 		}, func(p *plan.Plan) []finding.Finding { return legacyOverrides(p, true) }},
 		{finding.Rule{
-			ID: "FUS010", Title: "An override that moves nothing",
+			ID: "FUS010", Title: "An override without effect",
 			Why: "CRDs, custom resources and APIServices stay in the default store in every version, the ranges " +
-				"of the allocators follow the services, and what the version does not compile in cannot be moved. " +
+				"of the allocators follow services, and resources that the version does not have cannot be moved. " +
 				"Such entries are accepted and ignored.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "apiserver options/etcd.go of 1.8, 1.15, 1.24 and 1.36; " +
@@ -43,9 +43,9 @@ func argumentRules() []rule {
 		}, func(p *plan.Plan) []finding.Finding { return legacyOverrides(p, false) }},
 		{finding.Rule{
 			ID: "FUS070", Title: "One side cannot decrypt what the other encrypts",
-			Why: "A value that a server cannot decrypt makes its lists fail; from 1.7 to 1.12 it is left out of " +
-				"lists without a word, so that secrets seem not to exist. Both sides need the same providers and " +
-				"keys, and versions before 1.13 read the file in the old form, kind EncryptionConfig of v1.",
+			Why: "A value that a server cannot decrypt makes its lists fail; from 1.7 to 1.12 it is silently left " +
+				"out of lists, so that secrets seem absent. Both sides need the same providers and keys, and " +
+				"versions before 1.13 read only the old format of the file, kind EncryptionConfig, apiVersion v1.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "store.go of apiserver 1.6 to 1.13; options of every minor"},
 			Bad: example{legacy: "1.6.13",
@@ -56,7 +56,7 @@ func argumentRules() []rule {
 		{finding.Rule{
 			ID: "FUS072", Title: "The modern side stores CBOR",
 			Why: "With the feature gate CBORServingAndStorage a server stores custom resources as CBOR, which " +
-				"versions before 1.32 cannot read at all.",
+				"versions before 1.32 cannot decode.",
 			Legacy: kubever.Range{From: 6, To: 31}, Modern: kubever.Range{From: 32, To: kubever.Newest},
 			Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "storage_codec.go of 1.36.3"},
@@ -70,13 +70,13 @@ func argumentRules() []rule {
 				return nil
 			}
 			return []finding.Finding{{Subject: "--feature-gates of the modern API server",
-				Message: fmt.Sprintf("%s: %s reads no CBOR", gate, p.Legacy.Version.Minor),
-				Fix:     "set " + gate + "=false, or remove what turns it on"}}
+				Message: fmt.Sprintf("%s: %s cannot decode CBOR", gate, p.Legacy.Version.Minor),
+				Fix:     "set " + gate + "=false, or remove the argument that enables it"}}
 		}},
 		{finding.Rule{
 			ID: "FUS073", Title: "The legacy side stores in etcd 2",
-			Why: "Up to 1.12 a server can be told to use the version 2 API of etcd, whose keys are not those of " +
-				"version 3: the modern side sees none of them.",
+			Why: "Up to 1.12 an API server can be configured to use the version 2 API of etcd, whose keys are " +
+				"separate from those of version 3: the modern side sees none of them.",
 			Legacy: kubever.Range{From: 6, To: 12}, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "storage backend options of every minor"},
 			Bad:      example{legacy: "1.10.13", legacyServer: args("storage-backend=etcd2")}.String(),
@@ -86,12 +86,13 @@ func argumentRules() []rule {
 				return nil
 			}
 			return []finding.Finding{{Subject: "--storage-backend of the legacy API server",
-				Message: "etcd2: the modern side sees nothing of it", Fix: "migrate the store to version 3 first"}}
+				Message: "etcd2: the modern side sees none of its objects",
+				Fix:     "migrate the store to version 3 first"}}
 		}},
 		{finding.Rule{
 			ID: "FUS074", Title: "A component does not know an argument",
-			Why: "A component that is given an unknown flag, controller, feature gate or admission plugin says so " +
-				"and exits. Some flags came with a patch release: the first release of the minor refuses them.",
+			Why: "A component exits when it is given an unknown flag, controller, feature gate or admission " +
+				"plugin. Some flags were added by a patch release: earlier releases of the minor refuse them.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "the flag sets of every minor, equal to what real 1.6.13, 1.10.13, " +
 				"1.15.12 and 1.36.3 accept"},
@@ -99,9 +100,9 @@ func argumentRules() []rule {
 			Good: example{modernServer: args("audit-log-path=/var/log/audit.log")}.String(),
 		}, unknownArguments},
 		{finding.Rule{
-			ID: "FUS154", Title: "The policy is not what decides on the modern server",
-			Why: "Authorizers are asked in turn and the first that allows wins. With any mode beside ABAC, or " +
-				"without it, more is allowed than the policy says; without any mode everything is.",
+			ID: "FUS154", Title: "The modern API server does not decide by the policy alone",
+			Why: "Authorizers are consulted in order, and the first that allows wins. With any mode beside ABAC, " +
+				"or without ABAC, more is allowed than the policy allows; without any mode everything is.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "pkg/kubeapiserver/authorizer of 1.6 to 1.36",
 				Seen: "with RBAC among its modes 1.36.3 bootstraps 133 roles and bindings; with ABAC alone none"},
@@ -113,13 +114,13 @@ func argumentRules() []rule {
 				return nil
 			}
 			return []finding.Finding{{Subject: "--authorization-mode of the modern API server",
-				Message: fmt.Sprintf("%q: the policy alone must decide", mode),
-				Fix:     "leave the argument to the plan, which sets ABAC"}}
+				Message: fmt.Sprintf("%q: requests must be authorized by ABAC alone", mode),
+				Fix:     "remove the argument from extraArgs; the plan sets ABAC"}}
 		}},
 		{finding.Rule{
-			ID: "FUS155", Title: "An API server serves strangers on its insecure port",
-			Why: "Up to 1.19 a server opens a port without authentication and authorization, on localhost unless " +
-				"it is told otherwise: whoever reaches it may do everything.",
+			ID: "FUS155", Title: "An API server serves anonymous clients on its insecure port",
+			Why: "Up to 1.19 an API server opens a port without authentication and authorization, on localhost by " +
+				"default: every client that reaches it is allowed everything.",
 			Legacy: kubever.Range{From: 6, To: 19}, Modern: kubever.Range{From: 6, To: 19}, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "serving options of 1.6 to 1.20"},
 			Bad: example{legacy: "1.15.12",
@@ -127,9 +128,9 @@ func argumentRules() []rule {
 			Good: example{legacy: "1.15.12"}.String(),
 		}, insecurePorts},
 		{finding.Rule{
-			ID: "FUS156", Title: "The legacy server allows everything to everybody",
-			Why: "Without --authorization-mode every version authorizes every request. What the policy denies on " +
-				"the modern server can then be done through the legacy one.",
+			ID: "FUS156", Title: "The legacy API server allows every request",
+			Why: "Without --authorization-mode every version authorizes every request. Requests that the policy " +
+				"of the modern API server denies succeed through the legacy API server.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "authorization options of 1.6, 1.9, 1.15, 1.20, 1.24 and 1.36"},
 			Bad:      example{legacyServer: args("authorization-mode=AlwaysAllow")}.String(),
@@ -141,13 +142,13 @@ func argumentRules() []rule {
 				return nil
 			}
 			return []finding.Finding{{Subject: "--authorization-mode of the legacy API server",
-				Message: "everything is allowed to everybody there",
+				Message: "every request is allowed there",
 				Fix:     "set an authorization mode on the legacy API server"}}
 		}},
 		{finding.Rule{
-			ID: "FUS163", Title: "Logs and exec fail through a server without a kubelet certificate",
-			Why: "Logs, exec and port-forward make the API server a client of the kubelet; without a certificate " +
-				"the kubelet refuses it.",
+			ID: "FUS163", Title: "Logs and exec fail through an API server without a kubelet client certificate",
+			Why: "For logs, exec and port-forward the API server is a client of the kubelet; without a client " +
+				"certificate the kubelet refuses it.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "kubelet client options of every minor"},
 			Bad:      example{modernServer: args("kubelet-client-certificate=", "kubelet-client-key=")}.String(),
@@ -157,24 +158,24 @@ func argumentRules() []rule {
 				return nil
 			}
 			return []finding.Finding{{Subject: "--kubelet-client-certificate of the modern API server",
-				Message: "is empty: kubelets refuse logs, exec and port-forward through it",
+				Message: "is empty: kubelets refuse logs, exec and port-forward through this API server",
 				Fix:     "set spec.pki.kubeletClientCert and kubeletClientKey"}}
 		}},
 		{finding.Rule{
-			ID: "FUS166", Title: "A store's etcd is older than what was tried",
-			Why:    "Modern API servers were seen to work with etcd 3.4 and later. With older members nobody tried.",
+			ID: "FUS166", Title: "The etcd of a store is older than any tested version",
+			Why:    "Modern API servers were tested with etcd 3.4 and later, and with no older version.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 22, To: kubever.Newest}, Severity: finding.Warning,
 			Evidence: finding.Evidence{Seen: "1.6.13, 1.10.13 and 1.15.12 on etcd 3.4, 3.5 and 3.6; 1.36.3 on " +
 				"3.4.23, where it logs that progress notifications are missing",
-				Read: "nothing was read about older members"},
+				Read: "no source was read about older versions"},
 			Bad:  strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.3.10, `, 1),
 			Good: strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.5.24, `, 1),
 		}, oldStores},
 	}
 }
 
-// legacyOverrides judges the entries of --etcd-servers-overrides that the legacy server has: those under a group that
-// its version does not choose, or those that move nothing.
+// legacyOverrides judges the entries of --etcd-servers-overrides that the legacy API server has: those under a group
+// that its version does not choose, or those that move nothing.
 func legacyOverrides(p *plan.Plan, wrongGroup bool) []finding.Finding {
 	value, ok := sideArg(p, pair.Legacy, kubever.APIServer, "etcd-servers-overrides")
 	if !ok {
@@ -192,14 +193,14 @@ func legacyOverrides(p *plan.Plan, wrongGroup bool) []finding.Finding {
 		switch {
 		case known && fact.Overridable() && fact.ChosenGroup(minor) != group:
 			if wrongGroup {
-				found = append(found, finding.Finding{Subject: name, Message: fmt.Sprintf("%s keeps %s under group "+
+				found = append(found, finding.Finding{Subject: name, Message: fmt.Sprintf("%s stores %s under group "+
 					"%q: the entry is ignored", minor, fact.Name, fact.ChosenGroup(minor)),
 					Fix: fmt.Sprintf("write %s/%s", fact.ChosenGroup(minor), fact.OverrideName())})
 			}
 		case !known || !fact.Overridable():
 			if !wrongGroup {
-				found = append(found, finding.Finding{Subject: name, Message: fmt.Sprintf("no override of %s moves "+
-					"it: the entry is ignored", minor), Fix: "remove the entry"})
+				found = append(found, finding.Finding{Subject: name, Message: fmt.Sprintf("%s cannot be moved by an "+
+					"override: the entry is ignored", minor), Fix: "remove the entry"})
 			}
 		}
 	}
@@ -234,7 +235,8 @@ func encryption(p *plan.Plan) []finding.Finding {
 			with, without = without, with
 		}
 		minor := p.Side(without).Version.Minor
-		f.Message = fmt.Sprintf("the %s side encrypts what it stores, and the %s side, %s, has no keys", with, without,
+		f.Message = fmt.Sprintf("the %s side encrypts values in the store, and the %s side, %s, has no keys", with,
+			without,
 			minor)
 		f.Fix = "set spec.pki.encryptionConfiguration to a file with the providers and keys of both sides"
 		if !kubever.Behaves(kubever.BehaviourEncryptionAtRest, minor) {
@@ -243,15 +245,15 @@ func encryption(p *plan.Plan) []finding.Finding {
 		}
 	case legacy != modern:
 		f.Severity = finding.Warning
-		f.Message = fmt.Sprintf("the legacy side reads its keys from %s, the modern side from %s: what one encrypts "+
-			"with a key that the other lacks, the other cannot read", legacy, modern)
+		f.Message = fmt.Sprintf("the legacy side reads its keys from %s, the modern side from %s: one side cannot "+
+			"decrypt values under a key that only the other has", legacy, modern)
 		f.Fix = "put the providers and keys of both sides into both files, or use one file: " +
 			"spec.pki.encryptionConfiguration"
 	case !kubever.Behaves(kubever.BehaviourEncryptionConfigV1, p.Legacy.Version.Minor):
 		f.Severity = finding.Info
-		f.Message = fmt.Sprintf("%s reads the file in the old form only: kind EncryptionConfig, apiVersion v1; %s "+
+		f.Message = fmt.Sprintf("%s reads only the old format of the file: kind EncryptionConfig, apiVersion v1; %s "+
 			"reads that too", p.Legacy.Version.Minor, p.Modern.Version.Minor)
-		f.Fix = "write " + legacy + " in the old form"
+		f.Fix = "write " + legacy + " in the old format"
 	default:
 		return nil
 	}
@@ -302,17 +304,17 @@ func judgeArgument(p *plan.Plan, c *plan.Component, a plan.Arg) (finding.Finding
 		return lenient(p, c, f), true
 	case lateFlag(p, c, flag):
 		f.Severity = finding.Warning
-		f.Message = fmt.Sprintf("%s %s has the flag since a patch release: %s may not know it", c.Kind, minor,
+		f.Message = fmt.Sprintf("%s %s has the flag since a patch release: %s may refuse it", c.Kind, minor,
 			c.Version)
-		f.Fix = "make sure that the build has it, or remove it"
+		f.Fix = "check that the build has the flag, or remove it"
 		return lenient(p, c, f), true
 	case a.Origin == plan.FromSpec && flag.DeprecatedIn(minor) && !p.Side(c.Side).Existing:
 		f.Severity = finding.Info
-		f.Message = fmt.Sprintf("%s %s calls the flag deprecated", c.Kind, minor)
+		f.Message = fmt.Sprintf("the flag is deprecated in %s %s", c.Kind, minor)
 		if why := flag.DeprecationMessage(minor); why != "" {
 			f.Message += ": " + why
 		}
-		f.Fix = "it works in this version; an upgrade may need something else"
+		f.Fix = "it still works in this version; replace it before an upgrade"
 		return f, true
 	}
 	return f, false
@@ -342,7 +344,7 @@ func insecurePorts(p *plan.Plan) []finding.Finding {
 		}
 		address := effective(p, side, "insecure-bind-address")
 		f := finding.Finding{Subject: fmt.Sprintf("--insecure-port of the %s API server", side),
-			Message: fmt.Sprintf("serves everybody who reaches %s without asking who they are", address),
+			Message: fmt.Sprintf("serves every client that reaches %s without authentication", address),
 			Fix:     "set --insecure-port=0, and give the components that use it a kubeconfig"}
 		if ip, err := netip.ParseAddr(address); err == nil && ip.IsLoopback() && side == pair.Legacy {
 			f.Severity = finding.Warning
@@ -362,9 +364,9 @@ func oldStores(p *plan.Plan) []finding.Finding {
 		if !kubever.Behaves(kubever.BehaviourUnseenOnEtcdBefore34, p.Modern.Version.Minor) {
 			continue
 		}
-		found = append(found, finding.Finding{Subject: "store " + s.Name, Message: fmt.Sprintf("etcd %s: %s was "+
-			"never tried with it", s.Version, p.Modern.Version.Minor),
-			Fix: "upgrade the store to 3.4 or later first; the legacy side does not mind"})
+		found = append(found, finding.Finding{Subject: "store " + s.Name, Message: fmt.Sprintf("etcd %s: %s was not "+
+			"tested with it", s.Version, p.Modern.Version.Minor),
+			Fix: "upgrade the store to 3.4 or later first; the legacy side works with it"})
 	}
 	return found
 }

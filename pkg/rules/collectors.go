@@ -19,10 +19,10 @@ func collectorRules() []rule {
 	return []rule{
 		{finding.Rule{
 			ID: "FUS060", Title: "A garbage collector deletes the other side's objects",
-			Why: "A collector asks its own API server for the owner of every object that it sees. When the object is " +
-				"shared and the owner lies in the other side's store, " +
-				"the server answers that there is none, and the collector deletes the object: every pod of the other " +
-				"side's Deployments, within seconds, again and again.",
+			Why: "A garbage collector looks up the owner of every object at its own API server. When the object is " +
+				"shared and the owner is in the other side's store, that API server answers 404, and the collector " +
+				"deletes the object: every pod of the other side's Deployments, within seconds, again after each " +
+				"recreation.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{
 				Seen: "split store, 1.36.3 with its default controllers: within 6 seconds all pods of a Deployment " +
@@ -36,15 +36,15 @@ func collectorRules() []rule {
 			Good: example{}.String(),
 		}, func(p *plan.Plan) []finding.Finding { return collecting(p, false) }},
 		{finding.Rule{
-			ID: "FUS061", Title: "An old collector takes an unserved version for an absent owner",
-			Why: "From 1.6 to 1.9 the collector finds out which kinds exist without looking at the version, and then " +
-				"asks for the owner in the version of the reference. Where " +
-				"the server knows the kind in another version only, the answer is 404, and the object is deleted.",
+			ID: "FUS061", Title: "An old garbage collector takes an unserved version for an absent owner",
+			Why: "From 1.6 to 1.9 the garbage collector checks that the kind exists without looking at the " +
+				"version, and then gets the owner in the version of the reference. Where the server has the kind in " +
+				"another version only, the answer is 404, and the object is deleted.",
 			Legacy: kubever.Range{From: 6, To: 9}, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{
-				Seen: "1.6.13 with its default controllers beside 1.36.3: the pods of a Deployment made through " +
-					"1.36.3 live (1.6 has no kind ReplicaSet in apps), those of a StatefulSet are deleted every few " +
-					"seconds",
+				Seen: "1.6.13 with its default controllers beside 1.36.3: the pods of a Deployment created " +
+					"through 1.36.3 survive (1.6 has no kind ReplicaSet in apps), those of a StatefulSet are deleted " +
+					"every few seconds",
 				Damage:     []string{"TestLegacyCollectorDeletesModernPods"},
 				Prevention: []string{"TestLegacyCollectorOf1_6SparesDeployments", "TestPairs"},
 				Read:       "apimachinery/meta/priority.go and garbagecollector/operations.go of 1.6 to 1.10",
@@ -53,10 +53,10 @@ func collectorRules() []rule {
 			Good: example{legacy: "1.6.13"}.String(),
 		}, func(p *plan.Plan) []finding.Finding { return collecting(p, true) }},
 		{finding.Rule{
-			ID: "FUS062", Title: "An old collector deletes mirror pods",
-			Why: "Kubelets since 1.17 make their node the owner of mirror pods. Collectors up to 1.8 look for the " +
-				"owner of a namespaced object in its namespace, do not find the node, and delete the mirror pod, " +
-				"again and again.",
+			ID: "FUS062", Title: "An old garbage collector deletes mirror pods",
+			Why: "Since 1.17 kubelets set their node as the owner of mirror pods. Garbage collectors up to 1.8 " +
+				"look up the node in the pod's namespace, do not find it and delete the mirror pod, again after each " +
+				"recreation.",
 			Legacy: kubever.Range{From: 6, To: 8}, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "garbagecollector/operations.go of 1.6.13, 1.8.15 and 1.9.11; " +
 				"kubelet mirror_client.go of 1.17.17"},
@@ -64,12 +64,11 @@ func collectorRules() []rule {
 			Good: example{legacy: "1.8.15", kubelet: "1.13.12"}.String(),
 		}, mirrorPods},
 		{finding.Rule{
-			ID: "FUS226", Title: "An API server reads from an etcd member that may lag behind",
+			ID: "FUS226", Title: "An API server reads from an etcd member that may be stale",
 			Why: "Up to 1.8 an API server reads from the one etcd member to which it is connected, unless " +
-				"--etcd-quorum-read=true; 1.9 to 1.12 do so when the flag is false. " +
-				"A member that was cut off or is catching up does not have the newest objects: the server answers " +
-				"404 for an owner that exists, and a " +
-				"garbage collector deletes its dependents.",
+				"--etcd-quorum-read=true; 1.9 to 1.12 do so when the flag is false. A member that is partitioned or " +
+				"catching up does not have the newest objects: the API server answers 404 for an owner that exists, " +
+				"and a garbage collector deletes its dependents.",
 			Legacy: kubever.Range{From: 6, To: 12}, Modern: kubever.Range{From: 6, To: 12}, Severity: finding.Error,
 			Evidence: finding.Evidence{
 				Seen: "with two of three etcd members gone 1.6.13 answers 404 within 1 ms for an object that exists; " +
@@ -82,10 +81,10 @@ func collectorRules() []rule {
 		}, staleReads},
 		{finding.Rule{
 			ID: "FUS130", Title: "Deleting a namespace orphans the other side's objects",
-			Why: "A namespace is gone as soon as one namespace controller has finished with it. It cannot list what " +
-				"the other side keeps in a store of its own: those objects stay " +
-				"for ever, and reappear when a namespace of that name is made again. fusionctl's own controllers, " +
-				"which plans have unless the spec disables them, wait for both sides.",
+			Why: "A namespace is deleted as soon as one namespace controller has finalized it. That controller " +
+				"cannot list what the other side keeps in another store: those objects stay for ever, and reappear " +
+				"when a namespace of that name is created again. fusionctl controllers, which every plan includes " +
+				"unless the spec disables them, finalize a namespace when it is empty on both sides.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Prevention: []string{"TestControllers"},
 				Read: "namespaced_resources_deleter.go of 1.6.13 and 1.36.3"},
@@ -93,14 +92,14 @@ func collectorRules() []rule {
 			Good: example{}.String(),
 		}, orphansOfNamespaces},
 		{finding.Rule{
-			ID: "FUS135", Title: "Nothing collects garbage on a side",
-			Why: "With a side's collector off, deleting an owner leaves everything that it owns behind, and " +
-				"deletions in the foreground or with orphaning wait for a finalizer that " +
-				"nobody removes. fusionctl's own controllers, which plans have unless the spec disables them, " +
-				"collect for both sides.",
+			ID: "FUS135", Title: "No garbage collector runs on a side",
+			Why: "With the garbage collector of a side off, the dependents of a deleted owner stay, and " +
+				"foreground and orphaning deletions wait for a finalizer that no component removes. fusionctl " +
+				"controllers, which every plan includes unless the spec disables them, run a garbage collector for " +
+				"both sides.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-			Evidence: finding.Evidence{Seen: "both collectors off: deleting a Deployment left its ReplicaSet and its " +
-				"pods", Prevention: []string{"TestControllers"},
+			Evidence: finding.Evidence{Seen: "both garbage collectors off: deleting a Deployment left its ReplicaSet " +
+				"and its pods", Prevention: []string{"TestControllers"},
 				Read: "registry/generic/registry/store.go of 1.15.12 and 1.36.3"},
 			Bad:  example{more: "controllers: {disabled: true}"}.String(),
 			Good: example{}.String(),
@@ -126,9 +125,10 @@ func collecting(p *plan.Plan, misled bool) []finding.Finding {
 			continue
 		}
 		name := p.Controller(side, garbageCollector).Name
-		fix := fmt.Sprintf("leave --controllers of the %s controller manager to the plan, or add -%s to it", side, name)
+		fix := fmt.Sprintf("remove --controllers of the %s controller manager from extraArgs, or add -%s to it", side,
+			name)
 		if len(p.ComponentsOf(side, kubever.ControllerManager)) == 0 {
-			fix = fmt.Sprintf("run the %s controller manager with --controllers=*,-%s and say so in "+
+			fix = fmt.Sprintf("run the %s controller manager with --controllers=*,-%s and add that to "+
 				"spec.%s.controllerManager", side, name, side)
 		}
 		found = append(found, finding.Finding{Subject: string(side) + " " + name, Message: clauses[0], Fix: fix,
@@ -143,8 +143,8 @@ func mirrorPods(p *plan.Plan) []finding.Finding {
 		!kubever.Behaves(kubever.BehaviourMirrorPodsOwned, p.Kubelet.Minor) {
 		return nil
 	}
-	return []finding.Finding{{Subject: "mirror pods", Message: fmt.Sprintf("kubelets of %s own them by their node, "+
-		"which the collector of %s does not find", p.Kubelet.Minor, minor),
+	return []finding.Finding{{Subject: "mirror pods", Message: fmt.Sprintf("kubelets of %s set their node as the "+
+		"owner, which the garbage collector of %s does not find", p.Kubelet.Minor, minor),
 		Fix: "keep the kubelets below 1.17, or run the legacy controller manager without its garbage collector"}}
 }
 
@@ -166,9 +166,8 @@ func orphansOfNamespaces(p *plan.Plan) []finding.Finding {
 		found = append(found, finding.Finding{Subject: fmt.Sprintf("namespaces, %s objects", side),
 			Message: fmt.Sprintf("namespaces are shared, and the %s side keeps %d kinds of objects in them that the "+
 				"%s side's namespace controller cannot list", side, len(own), ending),
-			Fix: fmt.Sprintf("leave spec.controllers.disabled out: fusionctl's own controllers let a namespace go "+
-				"when both sides are empty of it. Or delete what the %s side has in a namespace before the "+
-				"namespace: %s",
+			Fix: fmt.Sprintf("remove spec.controllers.disabled: fusionctl controllers finalize a namespace when both "+
+				"sides are empty. Or delete the objects of the %s side before the namespace: %s",
 				side, strings.Join(first(own, 6), ", ")),
 			Related: own})
 	}
@@ -193,14 +192,15 @@ func uncollected(p *plan.Plan) []finding.Finding {
 		if c == nil || c.On {
 			continue
 		}
-		fix := fmt.Sprintf("delete dependents along with their owners on the %s side (kubectl delete by label), and "+
-			"do not delete in the foreground there", side)
+		fix := fmt.Sprintf("delete dependents along with their owners on the %s side (kubectl delete by label), "+
+			"without foreground deletion", side)
 		if len(p.CollectorDangers(side)) > 0 {
-			fix = "leave spec.controllers.disabled out: fusionctl's own controllers collect for both sides. Or " + fix
+			fix = "remove spec.controllers.disabled: the garbage collector of fusionctl controllers serves both " +
+				"sides. Or " + fix
 		}
 		found = append(found,
 			finding.Finding{Subject: string(side) + " " + c.Name,
-				Message: fmt.Sprintf("is off, because %s. What it would have collected stays", c.Why), Fix: fix})
+				Message: fmt.Sprintf("is off: %s. The dependents that it would delete stay", c.Why), Fix: fix})
 	}
 	return found
 }
@@ -212,8 +212,8 @@ func staleReads(p *plan.Plan) []finding.Finding {
 	for _, side := range p.StaleReaders() {
 		found = append(found, finding.Finding{
 			Subject: fmt.Sprintf("--etcd-quorum-read of the %s API server", side),
-			Message: fmt.Sprintf("%s reads from one etcd member, which may lag behind: objects seem absent that "+
-				"exist", p.Side(side).Version.Minor),
+			Message: fmt.Sprintf("%s reads from one etcd member, which may be stale: objects that exist may seem "+
+				"absent", p.Side(side).Version.Minor),
 			Fix: "set --etcd-quorum-read=true on every API server of that side",
 		})
 	}

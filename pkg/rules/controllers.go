@@ -32,16 +32,16 @@ type doubled struct {
 func controllerRules() []rule {
 	run := func(names string) string { return args("controllers=" + names) }
 	return []rule{
-		splitReader("FUS080", "The pod collector deletes pods whose node it cannot see",
-			"It deletes pods that are bound to a node that does not exist, at once and without grace. Where it sees "+
-				"the shared pods and not the nodes, that is all of them.",
+		splitReader("FUS080", "The pod garbage collector deletes pods whose node it cannot see",
+			"It deletes pods that are bound to a node that does not exist, immediately and without a grace period. "+
+				"Where it sees the shared pods and not the nodes, it deletes all bound pods.",
 			reader{[]string{"pod-garbage-collector-controller"}, []string{"pods"}, []string{"minions"},
 				"deletes every pod that is bound to a node"},
 			"pkg/controller/podgc of 1.6.13, 1.17.17 and 1.36.3",
 			example{modernManager: run("pod-garbage-collector-controller"),
 				more: `owners: [{resources: [nodes], owner: split}]`}, example{}),
 		splitReader("FUS081", "The volume binder reclaims volumes whose claim it cannot see",
-			"A volume whose claim does not exist is released, and its reclaim policy is carried out: with Delete the "+
+			"A volume whose claim does not exist is released, and its reclaim policy is applied: with Delete the "+
 				"disk is deleted.",
 			reader{[]string{"persistentvolume-binder-controller"}, []string{"persistentvolumes"},
 				[]string{"persistentvolumeclaims"}, "releases volumes and deletes their disks"},
@@ -49,7 +49,7 @@ func controllerRules() []rule {
 			example{modernManager: run("persistentvolume-binder-controller"),
 				more: `owners: [{resources: [persistentvolumeclaims], owner: split}]`}, example{}),
 		splitReader("FUS082", "The attach/detach controller detaches volumes of pods that it cannot see",
-			"It detaches volumes that no pod on the node wants any more, after six minutes by force, mounted or not: "+
+			"It detaches volumes that no pod on the node uses, after six minutes by force even if they are mounted: "+
 				"file systems are corrupted.",
 			reader{[]string{"persistentvolume-attach-detach-controller"}, []string{"minions"},
 				[]string{"pods", "persistentvolumeclaims", "persistentvolumes"},
@@ -58,36 +58,37 @@ func controllerRules() []rule {
 			example{modernManager: run("persistentvolume-attach-detach-controller"),
 				more: `owners: [{resources: [pods], owner: split}]`}, example{}),
 		splitReader("FUS083", "The endpoints controller deletes endpoints of services that it cannot see",
-			"At start it deletes endpoints that belong to no service that it sees, and it fills the others with the "+
+			"At start it deletes endpoints of services that do not exist for it, and it fills the others with the "+
 				"pods that it sees.",
 			reader{[]string{"endpoints-controller"}, []string{"services/endpoints"}, []string{"services/specs", "pods"},
 				"deletes or empties the endpoints of the other side's services"},
 			"pkg/controller/endpoint of 1.6.13 and 1.36.3",
 			example{modernManager: run("endpoints-controller"),
 				more: `owners: [{resources: [services], owner: split}]`}, example{}),
-		heartbeats(splitReader("FUS084", "The node controller takes nodes for dead whose heartbeats it cannot see",
-			"Since 1.14 kubelets send their heartbeats as leases and touch the node's status only every few minutes. "+
-				"A node controller that does not see the leases, or is older than 1.13 and does not look for them, "+
-				"takes every node for dead and evicts its pods.",
+		heartbeats(splitReader("FUS084", "The node controller marks nodes as unknown whose heartbeats it cannot see",
+			"Since 1.14 kubelets renew a lease as their heartbeat and update the node status only every few minutes. "+
+				"A node controller that does not see the leases, or is older than 1.13 and does not read them, marks "+
+				"every node as unknown and evicts its pods.",
 			reader{[]string{"node-lifecycle-controller", "node-controller"}, []string{"minions", "pods"},
 				[]string{"leases", "minions", "pods"}, "marks every node as unknown and evicts its pods"},
 			"pkg/controller/nodelifecycle of 1.12.10, 1.13.0 and 1.36.3; kubelet defaults.go of every minor",
 			example{modernManager: run("node-lifecycle-controller"),
 				more: `owners: [{resources: [leases.coordination.k8s.io], owner: split}]`}, example{})),
 		doubledRule("FUS085", "Every schedule of a CronJob runs twice",
-			"Two cronjob controllers over the same objects give the jobs of one schedule different names when one "+
-				"names them by the second and the other by the minute.",
-			doubled{[]string{"cronjob-controller"}, "cronjobs", "each schedule runs twice", finding.Error},
+			"Two cronjob controllers over the same objects create jobs of different names for one schedule when one "+
+				"derives the name from the second and the other from the minute.",
+			doubled{[]string{"cronjob-controller"}, "cronjobs", "creates a second job for each schedule",
+				finding.Error},
 			"pkg/controller/cronjob/utils.go of 1.15.12, 1.20.15, 1.21.14 and 1.36.3",
 			example{legacy: "1.21.14", modernManager: run("cronjob-controller,job-controller"),
 				more: `owners: [{resources: [cronjobs.batch, jobs.batch], owner: legacy}]`},
 			example{legacy: "1.21.14"}),
 		{finding.Rule{
 			ID: "FUS086", Title: "Two controllers of one kind over the same objects",
-			Why: "Two that make pods make those that are missing and delete those that are too many, each from its " +
-				"own cache: pods are made twice, adopted and deleted in turns. Two node " +
-				"controllers give out the same pod ranges and evict by different rules; two volume controllers bind, " +
-				"attach and delete the same disks.",
+			Why: "Two controllers that create pods each create missing ones and delete surplus ones, from " +
+				"separate caches: pods are created twice, adopted and deleted alternately. Two node controllers " +
+				"allocate the same pod CIDRs and evict by different rules; two volume controllers bind, attach and " +
+				"delete the same disks.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "pkg/controller/replicaset, daemon, statefulset, job, deployment, " +
 				"nodeipam, nodelifecycle and volume of 1.6.13, 1.15.12 and 1.36.3"},
@@ -97,8 +98,8 @@ func controllerRules() []rule {
 		{finding.Rule{
 			ID: "FUS087", Title: "Two token controllers rewrite every token secret",
 			Why: "Each writes its own CA bundle into every service-account token secret that has another one, " +
-				"without end. Two of old versions, where every account gets a token, " +
-				"may make two.",
+				"without end. Two of old versions, which create a token secret for every service account, may create " +
+				"two.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "pkg/controller/serviceaccount/tokens_controller.go and " +
 				"controllermanager.go of 1.6.13, 1.10.13, 1.15.12, 1.24.17 and 1.36.3"},
@@ -110,10 +111,10 @@ func controllerRules() []rule {
 				"root-ca-file=/etc/kubernetes/pki/ca.crt")}.String(),
 		}, tokenControllers},
 		{finding.Rule{
-			ID: "FUS088", Title: "The token cleaner invalidates tokens of the legacy side",
-			Why: "It takes a token secret for unused when nobody has used it through a server that keeps a record: " +
-				"only servers since 1.27 do. Tokens that are used through the legacy " +
-				"server alone are invalidated after a year and deleted after two.",
+			ID: "FUS088", Title: "The legacy token cleaner invalidates tokens of the legacy side",
+			Why: "It takes a token secret for unused when no API server has recorded its use, which servers do " +
+				"since 1.27. Tokens that are used through the legacy API server alone are invalidated after a year " +
+				"and deleted after another.",
 			Legacy: kubever.Range{From: 6, To: 26}, Modern: kubever.Range{From: 28, To: kubever.Newest},
 			Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "legacy_serviceaccount_token_cleaner.go and " +
@@ -126,14 +127,14 @@ func controllerRules() []rule {
 				return nil
 			}
 			return []finding.Finding{{Subject: "modern legacy-serviceaccount-token-cleaner-controller",
-				Message: fmt.Sprintf("%s keeps no record of used tokens: tokens in use through it are invalidated",
+				Message: fmt.Sprintf("%s does not record the use of tokens: tokens that are used through it alone "+
+					"are invalidated",
 					p.Legacy.Version.Minor), Fix: leaveControllers}}
 		}},
 		{finding.Rule{
-			ID: "FUS089", Title: "Two quota controllers count different sets",
-			Why: "Each writes what it counts into the status of the quota. Where some of what is counted lies in two " +
-				"stores, the usage flaps and neither value is right. Over one and the " +
-				"same set they agree.",
+			ID: "FUS089", Title: "Two quota controllers count different sets of objects",
+			Why: "Each writes its count into the status of the quota. Where some of the counted objects are in " +
+				"two stores, the usage flaps and neither value is right. Over the same set of objects they agree.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "pkg/controller/resourcequota of 1.6.13 and 1.36.3"},
 			Bad: example{modernManager: run("resourcequota-controller"), network: ownRange,
@@ -142,9 +143,9 @@ func controllerRules() []rule {
 		}, quotaControllers},
 		{finding.Rule{
 			ID: "FUS133", Title: "The modern namespace controller deletes shared objects",
-			Why: "It deletes everything that it can list in a namespace that ends, what lies in the legacy side's " +
-				"store too. Where namespaces are the modern side's own, deleting one there " +
-				"deletes the pods, services and secrets of the legacy side's namespace of that name.",
+			Why: "It deletes everything that it can list in a terminating namespace, including objects in the " +
+				"legacy side's store. Where each side has namespaces of its own, deleting one on the modern side " +
+				"deletes the pods, services and secrets in the legacy side's namespace of that name.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "namespaced_resources_deleter.go of 1.6.13 and 1.36.3"},
 			Bad: example{modernManager: run("namespace-controller"),
@@ -152,8 +153,8 @@ func controllerRules() []rule {
 			Good: example{}.String(),
 		}, namespacesApart},
 		{finding.Rule{
-			ID: "FUS134", Title: "Pods of modern Jobs never go away",
-			Why: "Since 1.25 the pods of a Job carry a finalizer that only a job controller since that time " +
+			ID: "FUS134", Title: "Pods of modern Jobs terminate for ever",
+			Why: "Since 1.25 the pods of a Job have a finalizer that only a job controller of those versions " +
 				"removes. Without one on the modern side they stay terminating for ever.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 25, To: kubever.Newest}, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "pkg/controller/job of 1.22.17 to 1.36.3"},
@@ -161,11 +162,11 @@ func controllerRules() []rule {
 			Good:     example{access: jobAccess}.String(),
 		}, trackedJobs},
 		{finding.Rule{
-			ID: "FUS162", Title: "DaemonSets of the modern side make no pods",
-			Why: "Since 1.12 the daemonset controller pins its pods to nodes by a field that older servers drop, and " +
-				"leaves placing them to the scheduler. With a legacy side before 1.12 " +
-				"its pods would be placed anywhere, so the controller is off and DaemonSets made through the modern " +
-				"server do nothing.",
+			ID: "FUS162", Title: "DaemonSets of the modern side create no pods",
+			Why: "Since 1.12 the daemonset controller pins its pods to nodes by a field that older servers drop, " +
+				"and leaves binding to the scheduler. With a legacy side before 1.12 its pods would be bound to any " +
+				"node, so the controller is off and DaemonSets that are created through the modern API server have " +
+				"no effect.",
 			Legacy: kubever.Range{From: 6, To: 11}, Modern: kubever.Range{From: 12, To: kubever.Newest},
 			Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "pkg/controller/daemon of 1.11.10 and 1.12.10; the field table: " +
@@ -177,7 +178,7 @@ func controllerRules() []rule {
 }
 
 const (
-	leaveControllers = "leave --controllers of the modern controller manager to the plan"
+	leaveControllers = "remove --controllers of the modern controller manager from extraArgs; the plan sets it"
 	jobAccess        = `[{subjects: [{kind: Group, name: developers}], apiGroups: [batch], resources: [jobs]}]`
 	daemonSetAccess  = `[{subjects: [{kind: Group, name: developers}], apiGroups: [apps], resources: [daemonsets]}]`
 )
@@ -208,13 +209,14 @@ func (r reader) check(p *plan.Plan) []finding.Finding {
 					continue // only one side has it: the other's objects need none
 				}
 				if side == pair.Legacy && slices.Contains(keptByKubelets, key) {
-					continue // kubelets write them through the legacy server, so that side sees all that run
+					continue // kubelets write them through the legacy API server, so that side sees all that run
 				}
 				found = append(found, finding.Finding{Subject: string(side) + " " + p.Controller(side, id).Name,
 					Key: key,
-					Message: fmt.Sprintf("sees shared %s and only its own side's %s: it %s", p.Resource(r.acts[0]).Name,
+					Message: fmt.Sprintf("sees the shared %s and only the %s of its own side: it %s",
+						p.Resource(r.acts[0]).Name,
 						row.Name, r.does),
-					Fix: fmt.Sprintf("share %s: remove them from spec.owners; or keep the controller off the %s side",
+					Fix: fmt.Sprintf("share %s: remove them from spec.owners; or disable the controller on the %s side",
 						row.Name, side)})
 			}
 		}
@@ -222,7 +224,7 @@ func (r reader) check(p *plan.Plan) []finding.Finding {
 	return found
 }
 
-// keptByKubelets are the resources by which kubelets say what runs; they speak to the legacy server alone.
+// keptByKubelets are the resources by which kubelets say what runs; they speak to the legacy API server alone.
 var keptByKubelets = []string{"leases", "minions", "pods"}
 
 // reads reports whether a version of the controller reads the resource to decide.
@@ -249,8 +251,8 @@ func heartbeats(nodes rule) rule {
 			if runs(p, pair.Legacy, id) {
 				found = append(found, finding.Finding{Subject: "legacy " + p.Controller(pair.Legacy, id).Name,
 					Key: "heartbeats",
-					Message: fmt.Sprintf("kubelets of %s touch their node's status every few minutes and send leases "+
-						"in between, which %s does not look at: it takes nodes for dead and evicts their pods",
+					Message: fmt.Sprintf("kubelets of %s update the node status every few minutes and renew leases "+
+						"in between, which %s does not read: it marks nodes as unknown and evicts their pods",
 						p.Kubelet.Minor, legacy),
 					Fix: "keep the kubelets below 1.14"})
 			}
@@ -293,24 +295,24 @@ var doubles = []doubled{
 	{[]string{"daemonset-controller"}, "daemonsets", doublePods, finding.Error},
 	{[]string{"statefulset-controller"}, "statefulsets", doublePods, finding.Error},
 	{[]string{"job-controller"}, "jobs", doublePods, finding.Error},
-	{[]string{"deployment-controller"}, "deployments", "both make and scale their ReplicaSets", finding.Error},
+	{[]string{"deployment-controller"}, "deployments", "both create and scale ReplicaSets", finding.Error},
 	{[]string{"node-lifecycle-controller", "node-controller"}, "minions",
-		"both judge them and evict their pods, each by its own rules", finding.Error},
+		"both set their conditions and evict their pods, by different rules", finding.Error},
 	{[]string{"node-ipam-controller", "node-controller"}, "minions",
-		"both give out ranges of pod addresses, and neither knows what the other gives out meanwhile", finding.Error},
+		"both allocate pod CIDRs, and neither sees the other's allocations", finding.Error},
 	{[]string{"persistentvolume-binder-controller"}, "persistentvolumes", "both bind, provision and delete them",
 		finding.Error},
 	{[]string{"persistentvolume-attach-detach-controller"}, "minions", "both attach and detach their volumes",
 		finding.Error},
 	{[]string{"persistentvolume-expander-controller"}, "persistentvolumeclaims", "both resize their volumes",
 		finding.Warning},
-	{[]string{"endpoints-controller"}, endpointsKey, "each writes them in its version's form", finding.Warning},
-	{[]string{"endpointslice-controller"}, "endpointslices", "each makes slices for all services", finding.Error},
+	{[]string{"endpoints-controller"}, endpointsKey, "each writes them in the format of its version", finding.Warning},
+	{[]string{"endpointslice-controller"}, "endpointslices", "each creates slices for all services", finding.Error},
 	{[]string{"horizontal-pod-autoscaler-controller"}, "horizontalpodautoscalers", "both scale their targets",
 		finding.Error},
 }
 
-const doublePods = "both make and delete their pods"
+const doublePods = "both create and delete their pods"
 
 func doubledControllers(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
@@ -338,12 +340,12 @@ func tokenControllers(p *plan.Plan) []finding.Finding {
 	f := finding.Finding{Subject: "modern " + p.Controller(pair.Modern, tokenController).Name, Fix: leaveControllers}
 	switch {
 	case known && theirs != "" && ours != "" && theirs != ours:
-		f.Message = fmt.Sprintf("--%s is %s on the modern side and %s on the legacy one: unless the files are equal "+
+		f.Message = fmt.Sprintf("--%s is %s on the modern side and %s on the legacy side: unless the files are equal "+
 			"each rewrites the token secrets of the other, without end", flag, ours, theirs)
 	case kubever.Behaves(kubever.BehaviourTokenSecretsCreated, p.Legacy.Version.Minor) &&
 		kubever.Behaves(kubever.BehaviourTokenSecretsCreated, p.Modern.Version.Minor):
 		f.Severity = finding.Warning
-		f.Message = "both sides make a token secret for every new service account: it may get two"
+		f.Message = "both sides create a token secret for every new service account: it may get two"
 	default:
 		return nil
 	}
@@ -387,13 +389,13 @@ func namespacesApart(p *plan.Plan) []finding.Finding {
 	}
 	f := finding.Finding{Subject: "namespaces", Severity: finding.Warning, Related: shared,
 		Fix: "share namespaces: remove them from spec.owners",
-		Message: fmt.Sprintf("they are each side's own, and %d kinds of objects in them are shared: what is made "+
-			"through one side may lie in a namespace that the other does not have, and deleting one on the legacy "+
-			"side deletes what is in the modern side's of that name", len(shared))}
+		Message: fmt.Sprintf("each side has its own, and %d resources in them are shared: an object that is created "+
+			"through one side may be in a namespace that the other does not have, and deleting a namespace on the "+
+			"legacy side deletes the modern side's objects in the namespace of that name", len(shared))}
 	if runs(p, pair.Modern, "namespace-controller") {
 		f.Severity = finding.Error
-		f.Message = fmt.Sprintf("they are each side's own, and %d kinds of objects in them are shared: deleting a "+
-			"namespace on the modern side deletes the legacy side's objects in the one of that name", len(shared))
+		f.Message = fmt.Sprintf("each side has its own, and %d resources in them are shared: deleting a namespace on "+
+			"the modern side deletes the legacy side's objects in the namespace of that name", len(shared))
 	}
 	return []finding.Finding{f}
 }
@@ -405,8 +407,8 @@ func trackedJobs(p *plan.Plan) []finding.Finding {
 		runs(p, pair.Modern, "job-controller") || !userWrites(p, jobs) {
 		return nil
 	}
-	return []finding.Finding{{Subject: "jobs", Message: "the policy lets users make Jobs on the modern side, which " +
-		"has no job controller: they make no pods, and pods that one left with its finalizer stay for ever",
+	return []finding.Finding{{Subject: "jobs", Message: "the policy lets users create Jobs on the modern side, which " +
+		"runs no job controller: they get no pods, and existing pods with the tracking finalizer terminate for ever",
 		Fix: "run the modern controller manager: spec.modern.controllerManager: {}"}}
 }
 
@@ -420,13 +422,13 @@ func daemonSets(p *plan.Plan) []finding.Finding {
 		kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.Legacy.Version.Minor) {
 		return nil
 	}
-	f := finding.Finding{Subject: "daemonsets", Message: "the policy lets users make them through the modern server, " +
-		"where nothing acts on them", Fix: "make DaemonSets through the legacy server, and leave daemonsets out of " +
-		"spec.access"}
+	f := finding.Finding{Subject: "daemonsets", Message: "the policy lets users create them through the modern API " +
+		"server, where no controller acts on them",
+		Fix: "create DaemonSets through the legacy API server, and leave daemonsets out of spec.access"}
 	if c.On {
 		f.Severity = finding.Error
 		f.Message = fmt.Sprintf("the modern side's controller pins their pods by a field that %s drops: its "+
-			"scheduler puts them on any node", p.Legacy.Version.Minor)
+			"scheduler binds them to any node", p.Legacy.Version.Minor)
 		f.Fix = leaveControllers
 	}
 	return []finding.Finding{f}

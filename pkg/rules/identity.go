@@ -17,10 +17,9 @@ import (
 func identityRules() []rule {
 	return []rule{
 		{finding.Rule{
-			ID: "FUS065", Title: "Both sides elect on one lock",
-			Why: "Two controller managers that elect on one object are replicas of each other: only one of them " +
-				"runs, and which one changes with every restart. The " +
-				"controllers of the other side stand still.",
+			ID: "FUS065", Title: "Both sides use one leader-election lock",
+			Why: "Two controller managers with one lock are replicas of each other: only one of them leads, and " +
+				"which one may change with every restart. The controllers of the other side do not run.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "leaderelection.go and resourcelock of client-go 1.6 to 1.36"},
 			Bad: example{legacy: "1.20.15",
@@ -29,9 +28,9 @@ func identityRules() []rule {
 		}, oneLock},
 		{finding.Rule{
 			ID: "FUS066", Title: "The legacy endpoints controller deletes the modern side's lock",
-			Why: "At each start the endpoints controller of 1.6 deletes endpoints that belong to no service. A " +
-				"leader lock that is held in endpoints is one of them: the " +
-				"modern side's leader loses its lock and restarts.",
+			Why: "At each start the endpoints controller of 1.6 deletes endpoints without a service. A " +
+				"leader-election lock in endpoints is one of them: the modern side's leader loses its lock and " +
+				"restarts.",
 			Legacy: kubever.Range{From: 6, To: 6}, Modern: kubever.Range{From: 6, To: 27}, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "checkLeftoverEndpoints of 1.6.13 and 1.7.0"},
 			Bad: example{legacy: "1.6.13", modern: "1.19.16",
@@ -40,15 +39,15 @@ func identityRules() []rule {
 			Good: example{legacy: "1.6.13", modern: "1.19.16"}.String(),
 		}, deletedLock},
 		{finding.Rule{
-			ID: "FUS100", Title: "Pods meet the secrets and accounts of one side only",
-			Why: "Kubelets ask the legacy server for what a pod mounts, and each server accepts a token only when it " +
-				"finds the token's secret and account in its own view. Where pods " +
-				"are shared and secrets, config maps or service accounts are not, pods made through the modern " +
-				"server wait for objects that the kubelets never see, and " +
-				"tokens of one side are invalid on the other.",
+			ID: "FUS100", Title: "Secrets and service accounts of pods are visible to one side only",
+			Why: "Kubelets get the objects that a pod mounts from the legacy API server, and each API server " +
+				"accepts a token only when it finds the token's secret and service account in its own store. Where " +
+				"pods are shared and secrets, config maps or service accounts are not, pods that are created through " +
+				"the modern API server wait for objects that kubelets never see, and tokens of one side are invalid " +
+				"on the other.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{
-				Seen: "secrets and service accounts shared, one key for both sides: a secret token made by the " +
+				Seen: "secrets and service accounts shared, one key for both sides: a secret token created by the " +
 					"controller managers of 1.6.13, 1.10.13 and 1.15.12 is accepted by them and by 1.36.3",
 				Read: "pkg/serviceaccount/legacy.go and serviceaccount/util.go of 1.6.13 and 1.36.3",
 			},
@@ -57,10 +56,10 @@ func identityRules() []rule {
 			Good: example{access: toDevelopers("pods")}.String(),
 		}, identitiesApart},
 		{finding.Rule{
-			ID: "FUS101", Title: "Bound tokens of the modern side are refused by the legacy server",
-			Why: "A token that the modern server issues on request names its issuer. Servers before 1.12 know no " +
-				"such tokens, later ones accept it only with the same issuer and " +
-				"key. Software that is given such a token cannot use the legacy server.",
+			ID: "FUS101", Title: "The legacy API server rejects bound tokens of the modern side",
+			Why: "A bound token that the modern API server issues has an issuer. Servers before 1.12 have no " +
+				"bound tokens; later ones accept a token only with the same issuer and key. Clients with such a " +
+				"token cannot use the legacy API server.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 12, To: kubever.Newest}, Severity: finding.Warning,
 			Evidence: finding.Evidence{
 				Seen: "a bound token of 1.36.3 is accepted by 1.36.3 and, with the same issuer and audience, by " +
@@ -71,10 +70,9 @@ func identityRules() []rule {
 			Good: example{legacy: "1.20.15", access: toAccounts}.String(),
 		}, foreignIssuer},
 		{finding.Rule{
-			ID: "FUS102", Title: "The modern server verifies tokens with other keys than the legacy side signs",
-			Why: "The controller manager of the legacy side signs the tokens of service accounts. The modern server " +
-				"accepts them only when it is given every public key " +
-				"with which the legacy server verifies them.",
+			ID: "FUS102", Title: "The modern API server lacks keys with which the legacy side signs tokens",
+			Why: "The controller manager of the legacy side signs service-account tokens. The modern API server " +
+				"accepts them only when it has every public key with which the legacy API server verifies them.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{
 				Seen: "with one key for both sides secret tokens work on both servers of 1.6.13, 1.10.13 and 1.15.12 " +
@@ -86,10 +84,10 @@ func identityRules() []rule {
 				more: `pki: {serviceAccountPublicKeys: [/etc/kubernetes/pki/old.pub, /etc/kubernetes/pki/sa.pub]}`}.String(),
 		}, unknownKeys},
 		{finding.Rule{
-			ID: "FUS103", Title: "Nobody publishes the config map that pods mount",
-			Why: "Since 1.21 a pod made through a server mounts the config map kube-root-ca.crt of its namespace. " +
-				"Controller managers publish it by default since 1.20: where neither " +
-				"side does, pods made through the modern server wait for it for ever.",
+			ID: "FUS103", Title: "No controller publishes the config map that pods mount",
+			Why: "Since 1.21 a pod that is created through an API server mounts the config map kube-root-ca.crt " +
+				"of its namespace. Controller managers publish it by default since 1.20: where neither side does, " +
+				"pods that are created through the modern API server wait for it for ever.",
 			Legacy: kubever.Range{From: 6, To: 19}, Modern: kubever.Range{From: 21, To: kubever.Newest},
 			Severity: finding.Error,
 			Evidence: finding.Evidence{Prevention: []string{"TestOldServersEmptyTheTokenSource"},
@@ -100,10 +98,10 @@ func identityRules() []rule {
 			Good: example{access: toDevelopers("pods")}.String(),
 		}, unpublishedCA},
 		{finding.Rule{
-			ID: "FUS160", Title: "Pods that should use the modern server are led to the legacy one",
-			Why: "Kubelets tell each pod the address of the service kubernetes, whose endpoints are the legacy " +
-				"side's. A controller that runs as a pod and uses its in-cluster " +
-				"configuration speaks to the legacy server, where its custom resources do not exist.",
+			ID: "FUS160", Title: "Pods that should use the modern API server are connected to the legacy one",
+			Why: "Kubelets give each pod the address of the service kubernetes, whose endpoints are the legacy " +
+				"side's. A controller in a pod with the in-cluster configuration is connected to the legacy API " +
+				"server, which does not have its custom resources.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Seen: "with --endpoint-reconciler-type=none 1.36.3 writes no endpoints of the " +
 				"service kubernetes: they remain the legacy side's", Prevention: []string{"TestPods"},
@@ -112,16 +110,16 @@ func identityRules() []rule {
 			Good: example{access: toAccounts, more: `pods: {}`}.String(),
 		}, inClusterConfiguration},
 		{finding.Rule{
-			ID: "FUS161", Title: "Pods made through the modern server get no token",
-			Why: "A modern server gives pods a projected token volume instead of a token secret. Legacy servers " +
-				"before 1.11 drop the source of the token, and kubelets before 1.11 do not " +
-				"know it: the pod runs without a token. A kubelet of 1.11 knows it and refuses to mount it: the pod " +
-				"never starts. From 1.12 on the kubelet asks the legacy server for the token, " +
-				"which must have an issuer and a signing key: without them the pod never starts either.",
+			ID: "FUS161", Title: "Pods created through the modern API server get no token",
+			Why: "A modern API server gives pods a projected token volume instead of a token secret. Legacy " +
+				"servers before 1.11 drop the source of the token, and kubelets before 1.11 do not know it: the pod " +
+				"runs without a token. A kubelet of 1.11 refuses to mount it: the pod never starts. From 1.12 on the " +
+				"kubelet requests the token from the legacy API server, which must have an issuer and a signing key: " +
+				"without them the pod never starts either.",
 			Legacy: kubever.Range{From: 6, To: 19}, Modern: kubever.Range{From: 21, To: kubever.Newest},
 			Severity: finding.Warning,
 			Evidence: finding.Evidence{
-				Seen: "a pod made through 1.36.3 and read through 1.6.13 and 1.10.13 has an empty token " +
+				Seen: "a pod created through 1.36.3 and read through 1.6.13 and 1.10.13 has an empty token " +
 					"source; 1.15.12 keeps it",
 				Damage:     []string{"TestOldServersEmptyTheTokenSource"},
 				Prevention: []string{"TestPods"},
@@ -131,10 +129,9 @@ func identityRules() []rule {
 			Good: example{legacy: "1.10.13", access: toDevelopers("pods"), more: `pods: {}`}.String(),
 		}, noToken},
 		{finding.Rule{
-			ID: "FUS165", Title: "Nobody writes EndpointSlices where the modern side looks for them",
-			Why: "Meshes and gateways read EndpointSlices. Only an endpointslice controller makes them; without one " +
-				"the modern server has none, and such software sees services " +
-				"without endpoints.",
+			ID: "FUS165", Title: "No controller writes EndpointSlices in the modern side's store",
+			Why: "Meshes and gateways read EndpointSlices. Only an endpointslice controller creates them; without " +
+				"one the modern API server has none, and such clients see services without endpoints.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 16, To: kubever.Newest}, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "pkg/controller/endpointslice of 1.16 to 1.36"},
 			Bad:      example{modernManager: "-", access: toSliceReaders}.String(),
@@ -157,10 +154,11 @@ func oneLock(p *plan.Plan) []finding.Finding {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: "lock " + a.Namespace + "/" + a.Name,
-			Message: fmt.Sprintf("the %s of both sides elect on it, in %s: only one of them runs", a.Component,
+			Message: fmt.Sprintf("the %s of both sides use it as their lock, in %s: only one of them leads",
+				a.Component,
 				a.Resource),
-			Fix: fmt.Sprintf("leave the election to the plan: remove leader-elect-resource-* from the extraArgs of "+
-				"the modern %s", a.Component)})
+			Fix: fmt.Sprintf("remove leader-elect-resource-* from the extraArgs of the modern %s; the plan sets them",
+				a.Component)})
 	}
 	return found
 }
@@ -174,10 +172,10 @@ func deletedLock(p *plan.Plan) []finding.Finding {
 	for _, l := range p.Modern.Locks {
 		if l.Resource == endpointsKey {
 			found = append(found, finding.Finding{Subject: "lock " + l.Namespace + "/" + l.Name,
-				Message: fmt.Sprintf("is held in endpoints, and each start of the controller manager of %s deletes "+
+				Message: fmt.Sprintf("is in endpoints, and each start of the controller manager of %s deletes "+
 					"endpoints without a service", p.Legacy.Version.Minor),
-				Fix: "leave the election to the plan: remove leader-elect-resource-lock from the extraArgs of the " +
-					"modern " + l.Component})
+				Fix: "let the plan set it: remove leader-elect-resource-lock from the extraArgs of the modern " +
+					l.Component})
 		}
 	}
 	return found
@@ -195,8 +193,8 @@ func identitiesApart(p *plan.Plan) []finding.Finding {
 		}
 		found = append(found, finding.Finding{Subject: p.Resource(key).Name,
 			Message: fmt.Sprintf("pods are shared and %s are not: kubelets do not see those of the modern side, and "+
-				"tokens of one side are not good on the other", key),
-			Fix: fmt.Sprintf("remove %s from spec.owners: they belong with the pods", key)})
+				"tokens of one side are invalid on the other", key),
+			Fix: fmt.Sprintf("remove %s from spec.owners: they must be in the store of pods", key)})
 	}
 	return found
 }
@@ -228,14 +226,14 @@ func foreignIssuer(p *plan.Plan) []finding.Finding {
 			modern, p.Legacy.Version.Minor)
 	}
 	if !kubever.Behaves(kubever.BehaviourBoundTokens, p.Legacy.Version.Minor) {
-		f.Message = fmt.Sprintf("%s issues them, and %s does not know their kind: it answers 401",
+		f.Message = fmt.Sprintf("%s issues them, and %s does not have bound tokens: it answers 401",
 			p.Modern.Version.Minor, p.Legacy.Version.Minor)
 		f.Fix = "use the token of a service account's secret, which both servers accept"
 	}
 	return []finding.Finding{f}
 }
 
-// issuerFix gives the legacy server the issuer and the key with which the modern one issues tokens.
+// issuerFix gives the legacy API server the issuer and the key with which the modern one issues tokens.
 func issuerFix(p *plan.Plan) string {
 	value, key := issuer(p, pair.Modern), p.PKI.ServiceAccountKey
 	return fmt.Sprintf("add to the extraArgs of the legacy API server: service-account-issuer=%s, "+
@@ -269,8 +267,8 @@ func unknownKeys(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{{Subject: "service-account keys",
-		Message: fmt.Sprintf("the legacy server verifies tokens with %s, the modern one does not: it refuses tokens "+
-			"that were signed with that key", strings.Join(missing, ", ")),
+		Message: fmt.Sprintf("the legacy API server verifies tokens with %s, the modern one does not: it rejects "+
+			"tokens that are signed with that key", strings.Join(missing, ", ")),
 		Fix: fmt.Sprintf("set spec.pki.serviceAccountPublicKeys: [%s]",
 			strings.Join(slices.Concat(missing, modern), ", ")),
 		Related: missing}}
@@ -315,15 +313,15 @@ func unpublishedCA(p *plan.Plan) []finding.Finding {
 	}
 	fix := "run the modern controller manager, spec.modern.controllerManager: {}, whose controller publishes it"
 	if len(p.ComponentsOf(pair.Modern, kubever.ControllerManager)) > 0 {
-		fix = fmt.Sprintf("leave --controllers of the modern controller manager to the plan, or add %s to it",
+		fix = fmt.Sprintf("remove --controllers of the modern controller manager from extraArgs, or add %s to it",
 			rootCAPublisher)
 	}
 	return []finding.Finding{{Subject: "configmaps kube-root-ca.crt",
-		Message: fmt.Sprintf("pods made through %s mount it, and no controller of either side publishes it: they "+
+		Message: fmt.Sprintf("pods created through %s mount it, and no controller of either side publishes it: they "+
 			"never start", p.Modern.Version.Minor), Fix: fix}}
 }
 
-// projectsTokens reports whether the modern server gives pods a projected token volume, as it is started.
+// projectsTokens reports whether the modern API server gives pods a projected token volume, as it is started.
 func projectsTokens(p *plan.Plan) bool {
 	return kubever.Behaves(kubever.BehaviourTokenVolumeProjected, p.Modern.Version.Minor) &&
 		!hasGate(p, pair.Modern, "BoundServiceAccountTokenVolume=false")
@@ -337,22 +335,23 @@ func inClusterConfiguration(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{{Subject: "in-cluster configuration",
-		Message: "the policy lets service accounts use the modern server, and pods are told the address of the " +
-			"legacy one",
-		Fix: "add spec.pods: {}: a service of the modern servers, and pods that are told its address"}}
+		Message: "the policy lets service accounts use the modern API server, and pods get the address of the legacy " +
+			"one",
+		Fix: "add spec.pods: {}: a service of the modern API servers, whose address pods get"}}
 }
 
-// podsUnattended reports hosts on which nobody answers the modern server about pods, and a service that nobody keeps.
+// podsUnattended reports hosts on which nobody answers the modern API server about pods, and a service that nobody
+// keeps.
 func podsUnattended(p *plan.Plan) []finding.Finding {
 	running := p.ComponentsOf("", plan.JointControllers)
 	if len(running) == 0 {
-		fix := "take disabled: true out of spec.controllers"
+		fix := "remove disabled: true from spec.controllers"
 		if p.Target == plan.Hosted {
 			fix = "run fusionctl controllers on the hosts of the legacy API servers, or leave spec.pods out"
 		}
 		return []finding.Finding{{Subject: "spec.pods", Fix: fix,
-			Message: "fusionctl controllers keep the service of the modern servers and have pods changed, and this " +
-				"plan runs none"}}
+			Message: "fusionctl controllers reconcile the service of the modern API servers and serve the admission " +
+				"webhook for pods, and this plan runs none"}}
 	}
 	if p.Pods.Admission.By != plan.ByWebhook {
 		return nil
@@ -361,9 +360,9 @@ func podsUnattended(p *plan.Plan) []finding.Finding {
 	for _, host := range p.Hosts {
 		if !slices.ContainsFunc(running, func(c plan.Component) bool { return c.Host == host.Name }) {
 			found = append(found, finding.Finding{Subject: "host " + host.Name,
-				Message: "its modern API server asks fusionctl controllers of the same host about pods, and they do " +
-					"not run there",
-				Fix: fmt.Sprintf("add %s to spec.controllers.hosts, or leave that field out", host.Name)})
+				Message: "its modern API server sends admission requests for pods to fusionctl controllers on the " +
+					"same host, and they do not run there",
+				Fix: fmt.Sprintf("add %s to spec.controllers.hosts, or remove that field", host.Name)})
 		}
 	}
 	return found
@@ -375,7 +374,7 @@ func noToken(p *plan.Plan) []finding.Finding {
 	}
 	legacy, kubelet := p.Legacy.Version.Minor, p.Kubelet.Minor
 	f := finding.Finding{Subject: "pods", Severity: finding.Warning,
-		Fix: "add spec.pods: {}: pods are given the token of a Secret"}
+		Fix: "add spec.pods: {}: pods get the token of a Secret"}
 	switch {
 	case !kubever.Behaves(kubever.BehaviourTokenProjectionKept, legacy):
 		f.Message = fmt.Sprintf("%s gives them a projected token volume whose source %s drops: they get no token",
@@ -389,8 +388,8 @@ func noToken(p *plan.Plan) []finding.Finding {
 			"never start", p.Modern.Version.Minor, kubelet)
 	case issuer(p, pair.Legacy) == "":
 		f.Severity = finding.Error
-		f.Message = fmt.Sprintf("%s gives them a projected token volume; kubelets ask %s for the token, which issues "+
-			"none: the pods never start", p.Modern.Version.Minor, legacy)
+		f.Message = fmt.Sprintf("%s gives them a projected token volume; kubelets request the token from %s, which "+
+			"issues none: the pods never start", p.Modern.Version.Minor, legacy)
 		if kubever.Behaves(kubever.BehaviourBoundTokens, legacy) {
 			f.Fix = issuerFix(p)
 		}
@@ -417,5 +416,5 @@ func noSlices(p *plan.Plan) []finding.Finding {
 		fix = leaveControllers
 	}
 	return []finding.Finding{{Subject: "endpointslices", Message: "the policy lets users read them through the " +
-		"modern server, and no controller writes them there", Fix: fix}}
+		"modern API server, and no controller writes them there", Fix: fix}}
 }

@@ -128,7 +128,7 @@ var podMakers = map[string]string{
 	"jobs": "job-controller", "replicasets": "replicaset-controller", "statefulsets": "statefulset-controller",
 }
 
-// makesPods reports whether pods are made through the modern server: by users, or by its side's controllers for what
+// makesPods reports whether pods are created through the modern server: by users, or by its side's controllers for what
 // users may make there.
 func makesPods(p *plan.Plan) bool {
 	if pods := p.Resource("pods"); pods != nil && userWrites(p, pods) {

@@ -175,8 +175,8 @@ func MatrixPage() (string, error) {
 	var b strings.Builder
 	b.WriteString("# Which versions can live together\n\nFor every pair of versions, whether the plan that " +
 		"`fusionctl init` starts from is\nwithout errors, and if not, the rule that stands in the way " +
-		"([rules](rules/README.md)).\n`fusionctl check --matrix --layout split|shared` prints it. A spec of your own " +
-		"may need less,\nor more: `fusionctl check` tells.\n")
+		"([rules](rules/README.md)).\n`fusionctl check --matrix --layout split|shared` prints it. Your spec may need " +
+		"less,\nor more: `fusionctl check` reports it.\n")
 	for _, layout := range spec.Layouts {
 		pairs, err := Matrix(spec.Layout(layout))
 		if err != nil {

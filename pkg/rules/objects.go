@@ -66,7 +66,7 @@ func (o Older) Losses(object map[string]any) ([]finding.Finding, error) {
 		// it cannot read the object in this version at all; what becomes of templates still counts
 		theirs, w.seen = "", false
 		w.add(finding.Finding{Severity: finding.Info, Subject: name,
-			Message: fmt.Sprintf("%s does not know %s of %s: it sees nothing of the object itself", o.Minor, kind,
+			Message: fmt.Sprintf("%s does not know %s of %s: the whole object is invisible there", o.Minor, kind,
 				apiVersion)})
 	}
 	w.walk(object, "", typeName, theirs)
@@ -166,7 +166,7 @@ var templateTypes = map[string]string{"v1.PodTemplateSpec": "pods",
 func (w *lossWalk) lost(path, typeName, field string, ranges kubever.Ranges) {
 	f := finding.Finding{Severity: finding.Warning, Subject: w.name + " " + path,
 		Message: fmt.Sprintf("%s does not know it (since %s) and drops it", w.older.Minor, ranges[0].From),
-		Fix:     "leave the field out, and do without what it says"}
+		Fix:     "remove the field, and do without its effect"}
 	if last := ranges[len(ranges)-1].To; last < w.older.Minor {
 		f.Message = fmt.Sprintf("%s no longer knows it (until %s) and drops it", w.older.Minor, last)
 	}
@@ -191,30 +191,30 @@ var meanings = map[string]string{
 	"apps.v1.StatefulSetSpec.minReadySeconds": "an update goes on to the next pod at once",
 	"batch.v1.CronJobSpec.timeZone": "the schedule runs in the controller manager's time " +
 		"zone",
-	"batch.v1.JobSpec.backoffLimit":                   "a failing job is tried without end",
+	"batch.v1.JobSpec.backoffLimit":                   "a failing job is retried without end",
 	"batch.v1.JobSpec.completionMode":                 "pods get no index: all of them do the same work",
-	"batch.v1.JobSpec.podFailurePolicy":               "failures that should end the job are tried again",
+	"batch.v1.JobSpec.podFailurePolicy":               "failures that should fail the job are retried",
 	"batch.v1.JobSpec.suspend":                        "the job starts at once",
 	"batch.v1.JobSpec.ttlSecondsAfterFinished":        "finished jobs are never removed",
 	"networking.v1beta1.IngressSpec.ingressClassName": "every ingress controller takes the Ingress for its own",
 	"v1.AzureDiskVolumeSource.kind":                   "the disk is looked for among blobs",
-	"v1.Container.resizePolicy":                       "a container is not resized as asked",
+	"v1.Container.resizePolicy":                       "the disk is looked up as a blob",
 	"v1.Container.restartPolicy": "a sidecar becomes an ordinary init container: it " +
 		"never ends, and the pod never starts",
 	"v1.Container.startupProbe": "the liveness probe counts from the start: a slow " +
 		"container is killed over and over",
 	"v1.Container.volumeDevices": "the block device is missing from the container",
 	"v1.EnvVarSource.fileKeyRef": "the variable has no value, and the pod is refused",
-	"v1.Lifecycle.stopSignal":    "the container is stopped by the signal of its image",
-	"v1.LifecycleHandler.sleep": "the hook does nothing: the container stops while " +
-		"requests still arrive",
-	"v1.NodeSelectorTerm.matchFields":                "the pod is placed on any node",
+	"v1.Lifecycle.stopSignal":    "the container is stopped by the stop signal of its image",
+	"v1.LifecycleHandler.sleep": "the hook has no effect: the container stops while requests " +
+		"still arrive",
+	"v1.NodeSelectorTerm.matchFields":                "the pod is scheduled to any node",
 	"v1.PersistentVolumeClaimSpec.dataSource":        "the volume is empty instead of a copy",
 	"v1.PersistentVolumeClaimSpec.dataSourceRef":     "the volume is empty instead of filled",
 	"v1.PersistentVolumeClaimSpec.volumeMode":        "a block volume becomes a file system",
 	"v1.PersistentVolumeSpec.csi":                    "the volume has no source: it cannot be mounted",
 	"v1.PersistentVolumeSpec.mountOptions":           "the volume is mounted with other options",
-	"v1.PersistentVolumeSpec.nodeAffinity":           "pods are placed where the volume is not",
+	"v1.PersistentVolumeSpec.nodeAffinity":           "pods are scheduled to nodes that cannot reach the volume",
 	"v1.PersistentVolumeSpec.volumeMode":             "a block volume becomes a file system",
 	"v1.PodAffinityTerm.namespaceSelector":           "affinity counts the pods of the pod's own namespace only",
 	"v1.PodSecurityContext.appArmorProfile":          "the pod runs without the profile",
@@ -222,31 +222,27 @@ var meanings = map[string]string{
 	"v1.PodSecurityContext.seccompProfile":           "the pod runs unconfined",
 	"v1.PodSecurityContext.supplementalGroupsPolicy": "processes get the groups of the image too",
 	"v1.PodSecurityContext.sysctls":                  "the kernel keeps its settings",
-	"v1.PodSpec.affinity":                            "the pod is placed anywhere",
-	"v1.PodSpec.dnsConfig":                           "names are resolved by the cluster's servers only",
+	"v1.PodSpec.affinity":                            "the pod is scheduled to any node",
+	"v1.PodSpec.dnsConfig":                           "names are resolved by the DNS servers of the cluster only",
 	"v1.PodSpec.ephemeralContainers":                 "debugging containers do not start",
 	"v1.PodSpec.hostAliases":                         "names of /etc/hosts are missing",
 	"v1.PodSpec.hostUsers":                           "root in the pod is root on the node",
-	"v1.PodSpec.os": "the pod may be placed on a node of another " +
-		"operating system",
-	"v1.PodSpec.overhead": "the sandbox's own needs are not counted, and the " +
-		"node is overfull",
-	"v1.PodSpec.preemptionPolicy": "the pod evicts others to be placed",
-	"v1.PodSpec.priority": "the pod has no priority: it is evicted among the " +
-		"first and evicts nobody",
-	"v1.PodSpec.priorityClassName": "the pod has no priority: it is evicted among the " +
-		"first and evicts nobody",
-	"v1.PodSpec.readinessGates": "the pod counts as ready too early",
-	"v1.PodSpec.resourceClaims": "the pod starts without its devices",
-	"v1.PodSpec.resources":      "the pod as a whole has no requests and limits",
+	"v1.PodSpec.os":                                  "the pod may be scheduled to a node of another operating system",
+	"v1.PodSpec.overhead": "the overhead of the sandbox is not counted, and the node is " +
+		"overcommitted",
+	"v1.PodSpec.preemptionPolicy":  "the pod preempts others to be scheduled",
+	"v1.PodSpec.priority":          "the pod has no priority: it is evicted first and preempts no other",
+	"v1.PodSpec.priorityClassName": "the pod has no priority: it is evicted first and preempts no other",
+	"v1.PodSpec.readinessGates":    "the pod becomes ready too early",
+	"v1.PodSpec.resourceClaims":    "the pod starts without its devices",
+	"v1.PodSpec.resources":         "the pod as a whole has no requests and limits",
 	"v1.PodSpec.runtimeClassName": "the pod runs in the default runtime, outside of its " +
 		"sandbox",
-	"v1.PodSpec.schedulingGates":           "the pod is scheduled at once",
-	"v1.PodSpec.setHostnameAsFQDN":         "the host name lacks its domain",
-	"v1.PodSpec.shareProcessNamespace":     "containers do not see each other's processes",
-	"v1.PodSpec.topologySpreadConstraints": "pods are placed without being spread",
-	"v1.Probe.grpc": "the probe has nothing to ask: the pod is refused, " +
-		"or never checked",
+	"v1.PodSpec.schedulingGates":                  "the pod is scheduled at once",
+	"v1.PodSpec.setHostnameAsFQDN":                "the host name lacks its domain",
+	"v1.PodSpec.shareProcessNamespace":            "containers do not see each other's processes",
+	"v1.PodSpec.topologySpreadConstraints":        "pods are scheduled without being spread",
+	"v1.Probe.grpc":                               "the probe has no handler: the pod is refused, or never probed",
 	"v1.ProjectedVolumeSource.sources":            "the volume is empty",
 	"v1.ResourceRequirements.claims":              "the container starts without its devices",
 	"v1.SecurityContext.allowPrivilegeEscalation": "processes may gain privileges",
@@ -259,7 +255,7 @@ var meanings = map[string]string{
 	"v1.ServiceSpec.internalTrafficPolicy":        "traffic leaves the node",
 	"v1.ServiceSpec.ipFamilies": "the service has one address, of the server's own " +
 		"family",
-	"v1.ServiceSpec.loadBalancerClass":           "another load balancer takes the service for its own",
+	"v1.ServiceSpec.loadBalancerClass":           "another load balancer claims the service",
 	"v1.ServiceSpec.publishNotReadyAddresses":    "peers of a starting set do not find each other",
 	"v1.ServiceSpec.sessionAffinityConfig":       "a client moves to another pod after three hours",
 	"v1.Toleration.tolerationSeconds":            "the pod stays on a failed node",

@@ -14,15 +14,15 @@ import (
 // podRules are about what becomes of the modern side's pods on the legacy side's nodes.
 func podRules() []rule {
 	return []rule{{finding.Rule{
-		ID: "FUS164", Title: "Pods of the modern side run otherwise than asked",
-		Why: "The scheduler and the kubelets read pods through the legacy server, which drops the fields that its " +
-			"version does not know: a pod without its startup probe is killed while it " +
-			"starts, one without its spread constraints is placed anywhere, a sidecar becomes an init container that " +
-			"never ends. Nobody says so, unless the modern server's admission does.",
+		ID: "FUS164", Title: "Pods of the modern side do not run as specified",
+		Why: "The scheduler and the kubelets read pods through the legacy API server, which drops the fields that " +
+			"its version does not know: a pod without its startup probe is killed while it starts, one without its " +
+			"spread constraints is scheduled to any node, a sidecar becomes an init container that never ends. No " +
+			"component reports it, except the modern API server's admission when spec.pods is set.",
 		Legacy: kubever.Range{From: 6, To: 35}, Modern: anyVersion, Severity: finding.Warning,
 		Evidence: finding.Evidence{
-			Seen: "a pod made through 1.36.3 with topologySpreadConstraints: one status update through 1.6.13 or " +
-				"1.10.13, as a kubelet sends it, and they are gone",
+			Seen: "a pod created through 1.36.3 with topologySpreadConstraints: one status update through 1.6.13 " +
+				"or 1.10.13, as a kubelet sends it, and they are gone",
 			Damage: []string{"TestStatusUpdateErasesFields"}, Prevention: []string{"TestPods"},
 			Read: "the field table: pods of every minor, as the API descriptions have them",
 		},
@@ -54,8 +54,8 @@ func unheardFields(p *plan.Plan) []finding.Finding {
 		return nil
 	}
 	return []finding.Finding{{Subject: "pods", Related: lost,
-		Message: fmt.Sprintf("%d fields that decide how a pod is placed or runs are dropped by %s without a word: %s",
+		Message: fmt.Sprintf("%d fields that decide how a pod is scheduled or runs are silently dropped by %s: %s",
 			len(lost), legacy, strings.Join(first(lost, 5), ", ")),
-		Fix: "add spec.pods: {unknownFields: warn}, or refuse: the modern server says so to whoever makes such a " +
-			"pod; fusionctl check --objects says it of manifests"}}
+		Fix: "add spec.pods: {unknownFields: warn}, or refuse: the modern API server then warns or refuses when such " +
+			"a pod is created; fusionctl check --objects reports it for manifests"}}
 }

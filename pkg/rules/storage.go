@@ -15,15 +15,14 @@ import (
 func storageRules() []rule {
 	return []rule{{finding.Rule{
 		ID: "FUS225", Title: "An argument changes what a side stores",
-		Why: "The plan counts with the versions in which each side's release stores and serves its resources. " +
-			"--storage-versions (up to 1.13), --emulated-version and " +
-			"--min-compatibility-version (new servers), a group that --runtime-config takes away, and feature gates " +
-			"of the allocators change that: what the plan says of who can read " +
-			"what no longer holds.",
+		Why: "The plan assumes the versions in which each side's release stores and serves its resources. " +
+			"--storage-versions (up to 1.13), --emulated-version and --min-compatibility-version (new servers), a " +
+			"group that --runtime-config disables, and feature gates of the allocators change them: what the plan " +
+			"says about which side can decode which objects no longer holds.",
 		Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 		Evidence: finding.Evidence{
-			Seen: "1.36.3 with --emulated-version=kube=1.33 takes gates that it refuses otherwise and writes the " +
-				"bitmap of addresses again",
+			Seen: "1.36.3 with --emulated-version=kube=1.33 accepts gates that it refuses otherwise and writes the " +
+				"ClusterIP bitmap again",
 			Read: "storage_factory.go and pkg/kubeapiserver/options/storage_versions.go of 1.6 to 1.13; " +
 				"default_storage_factory_builder.go of 1.10 to 1.36",
 		},
@@ -97,16 +96,16 @@ func storageVersions(p *plan.Plan, side pair.Side, value string) []finding.Findi
 	}
 	return []finding.Finding{{Message: fmt.Sprintf("it may store %s: the plan's stored versions no longer hold",
 		strings.Join(first(changed, 3), "; ")), Related: changed,
-		Fix: "remove it, and rewrite what was stored with it; or accept this when each of these resources lies in a " +
+		Fix: "remove it, and rewrite what was stored with it; or accept this when each of these resources is in a " +
 			"store that the other side does not read"}}
 }
 
 // emulated judges a server, or a manager, that behaves like another version.
 func emulated(p *plan.Plan, c *plan.Component, flag, value string) []finding.Finding {
 	own := p.Side(c.Side).Version.Minor
-	usual, what := own, "what it stores, serves and switches on is that of %s, and the plan counts with %s"
+	usual, what := own, "it stores, serves and enables what %s does, and the plan assumes %s"
 	if flag == "min-compatibility-version" {
-		usual, what = own-1, "what it stores is what servers from %s on can read, and the plan counts with %s"
+		usual, what = own-1, "it stores what servers from %s on can decode, and the plan assumes %s"
 	}
 	for entry := range strings.SplitSeq(strings.Trim(value, "[]"), ",") {
 		component, text, named := strings.Cut(strings.TrimSpace(entry), "=")
@@ -123,7 +122,7 @@ func emulated(p *plan.Plan, c *plan.Component, flag, value string) []finding.Fin
 			f.Related = storedApart(p, c.Side, version.Minor)
 		}
 		if len(f.Related) > 0 {
-			f.Message += fmt.Sprintf(": it stores %s otherwise", strings.Join(first(f.Related, 5), ", "))
+			f.Message += fmt.Sprintf(": it stores %s in other versions", strings.Join(first(f.Related, 5), ", "))
 		}
 		return []finding.Finding{f}
 	}
@@ -172,16 +171,16 @@ func takenAway(p *plan.Plan, side pair.Side, value string) []finding.Finding {
 				here.StoredAs))
 		}
 	}
-	f := finding.Finding{Severity: finding.Warning, Related: missed, Fix: "remove what it turns off"}
+	f := finding.Finding{Severity: finding.Warning, Related: missed, Fix: "remove the entries that disable it"}
 	switch {
 	case len(missed) == 0:
 		return nil
 	case len(moved) > 0:
 		f.Severity = finding.Error
-		f.Message = fmt.Sprintf("it turns off a group in which resources are kept: %s",
+		f.Message = fmt.Sprintf("it disables a group under which resources are stored: %s",
 			strings.Join(first(moved, 3), "; "))
 	default:
-		f.Message = fmt.Sprintf("it turns off %s, and the plan counts on them for %s", strings.Join(off, ", "),
+		f.Message = fmt.Sprintf("it disables %s, which the plan assumes for %s", strings.Join(off, ", "),
 			strings.Join(first(missed, 5), ", "))
 	}
 	return []finding.Finding{f}
@@ -227,8 +226,8 @@ func allocatorGates(p *plan.Plan, side pair.Side, value string) []finding.Findin
 		if is == fmt.Sprint(byDefault) {
 			continue
 		}
-		found = append(found, finding.Finding{Severity: finding.Warning, Message: fmt.Sprintf("%s: the plan counts "+
-			"with what %s stores by default", entry, minor), Fix: "remove the gate"})
+		found = append(found, finding.Finding{Severity: finding.Warning, Message: fmt.Sprintf("%s: the plan assumes "+
+			"what %s stores by default", entry, minor), Fix: "remove the gate"})
 	}
 	return found
 }

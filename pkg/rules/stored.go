@@ -29,15 +29,14 @@ func storedRules() []rule {
 	return []rule{
 		{finding.Rule{
 			ID: "FUS001", Title: "The legacy side erases fields that it does not know",
-			Why: "Whoever writes an object writes all of it, in the form of its own version. Fields that an older " +
-				"version does not know are dropped " +
-				"when it decodes the object and are gone when it writes it back, even if it only changed the status: " +
-				"a kubelet's heartbeat through " +
-				"the legacy server strips the spec of a pod that was made through the modern one. Custom resources " +
-				"keep their spec.",
+			Why: "A client that updates an object writes all of it, in the API version of its server. Fields that " +
+				"an older version does not know are dropped when it decodes the object and are gone after it writes " +
+				"the object back, even if it only changed the status: a kubelet's heartbeat through the legacy API " +
+				"server strips the spec of a pod that was created through the modern one. Custom resources keep " +
+				"their spec.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{
-				Seen: "one PUT of a pod's status through 1.6.13, the pod made through 1.36.3: " +
+				Seen: "one PUT of a pod's status through 1.6.13, the pod created through 1.36.3: " +
 					"topologySpreadConstraints, preemptionPolicy and managedFields were gone from the stored object; " +
 					"a status PUT through 1.10.13 stripped the same",
 				Damage: []string{"TestStatusUpdateErasesFields"},
@@ -49,11 +48,10 @@ func storedRules() []rule {
 		}, erasedFields},
 		{finding.Rule{
 			ID: "FUS002", Title: "One side cannot read what the other stores",
-			Why: "One object under a resource's keys that a server cannot decode makes every list of that resource " +
-				"fail and closes every watch: informers " +
-				"never sync, and what depends on them (admission, collectors, controllers) stops. A server chooses " +
-				"the stored version by itself; since 1.14 no " +
-				"flag lowers it.",
+			Why: "One object under a resource's prefix that a server cannot decode makes every list of that " +
+				"resource fail and closes every watch: informers never sync, and what depends on them (admission, " +
+				"garbage collectors, controllers) stops. A server chooses the stored version; since 1.14 no flag " +
+				"changes it.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{
 				Seen: "1.15.12 and 1.36.3 on one store: one Ingress, CronJob or HorizontalPodAutoscaler written " +
@@ -68,10 +66,10 @@ func storedRules() []rule {
 			Good: example{access: toIngresses}.String(),
 		}, unreadable},
 		{finding.Rule{
-			ID: "FUS003", Title: "A watch breaks at objects of a cohabiting group",
-			Why: "Before 1.11 a server lists objects that were stored under another group of the same resource (apps " +
-				"and extensions), and its watch of them ends " +
-				"with an error at every such write: informers reconnect for ever and miss what happens in between.",
+			ID: "FUS003", Title: "A watch fails at objects of a cohabiting group",
+			Why: "Before 1.11 a server lists objects that were stored under another group of the same resource " +
+				"(apps and extensions), but its watch ends with an error at every such write: informers reconnect " +
+				"for ever and miss events in between.",
 			Legacy: kubever.Range{From: 6, To: 13}, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "storage_codec.go of every minor from 1.6 to 1.15; kubernetes#73478"},
 			Bad: example{legacy: "1.9.11", modern: "1.10.13",
@@ -80,11 +78,10 @@ func storedRules() []rule {
 		}, brokenWatches},
 		{finding.Rule{
 			ID: "FUS030", Title: "The servers delete each other's APIServices",
-			Why: "At start an API server deletes the APIServices of built-in groups that it does not serve itself, " +
-				"and the other server does not make them again " +
-				"before its own next start: groups vanish from its discovery, and with them from its collector, " +
-				"quota and namespace controllers. APIServices " +
-				"cannot be moved by an override; only different default stores keep them apart.",
+			Why: "At start an API server deletes the APIServices of built-in groups that it does not serve " +
+				"itself, and the other API server does not create them again before its own next start: groups " +
+				"vanish from its discovery, and from its garbage collector, quota and namespace controllers. No " +
+				"override moves APIServices; only different default stores keep them apart.",
 			Legacy: kubever.Range{From: 7, To: kubever.Newest}, Modern: kubever.Range{From: 7, To: kubever.Newest},
 			Severity: finding.Error,
 			Evidence: finding.Evidence{
@@ -97,14 +94,13 @@ func storedRules() []rule {
 		}, sharedAPIServices},
 		{finding.Rule{
 			ID: "FUS031", Title: "The legacy side truncates CRDs",
-			Why: "Every version stores CustomResourceDefinitions as v1beta1, so an old server reads those of a new " +
-				"one and writes them back without the fields that " +
-				"it does not know: versions, conversion, schemas, the record of stored versions. Custom resources " +
-				"are then read in the wrong version.",
+			Why: "Every version stores CustomResourceDefinitions as v1beta1, so an old server reads those of a " +
+				"new one and writes them back without the fields that it does not know: versions, conversion, " +
+				"schemas, status.storedVersions. Custom resources are then read in the wrong version.",
 			Legacy: kubever.Range{From: 7, To: 15}, Modern: kubever.Range{From: 8, To: kubever.Newest},
 			Severity: finding.Error,
 			Evidence: finding.Evidence{
-				Seen: "30 CRDs of two versions made through 1.36.3 in a row on the store of 1.10.13: 29 were " +
+				Seen: "30 CRDs of two versions created through 1.36.3 in a row on the store of 1.10.13: 29 were " +
 					"rewritten with one version and without schema",
 				Damage: []string{"TestLegacyTruncatesCRDs"}, Prevention: []string{"TestPairs"},
 				Read: "apiextensions v1beta1 types.go and naming_controller.go of every minor",
@@ -113,13 +109,13 @@ func storedRules() []rule {
 			Good: example{legacy: "1.10.13", modern: "1.12.10"}.String(),
 		}, truncatedCRDs},
 		{finding.Rule{
-			ID: "FUS090", Title: "The modern server writes at start what the legacy side cannot read",
-			Why: "An API server writes by itself when it starts, as a member of system:masters: no policy stops it. " +
-				"Where such an object lies in the legacy side's " +
-				"sight in a version that it cannot decode, its lists of that resource fail from then on.",
+			ID: "FUS090", Title: "The modern API server writes at start what the legacy side cannot decode",
+			Why: "At start an API server writes objects as a member of system:masters, which bypasses the policy. " +
+				"Where such an object is in a store that the legacy side reads, in a version that it cannot decode, " +
+				"the legacy side's lists of that resource fail from then on.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{
-				Seen: "a fresh 1.36.3 writes 57 keys by itself, flow schemas, priority levels, priority " +
+				Seen: "a fresh 1.36.3 writes 57 keys at start, flow schemas, priority levels, priority " +
 					"classes, leases and APIServices among them",
 				Prevention: []string{"TestPairs"},
 				Read:       "post-start hooks of every minor",
@@ -129,21 +125,21 @@ func storedRules() []rule {
 			Good: example{legacy: "1.12.10", modern: "1.36.3"}.String(),
 		}, startupPoison},
 		{finding.Rule{
-			ID: "FUS121", Title: "Admission of one side does not guard writes through the other",
-			Why: "Webhook configurations and admission policies hold for the server in whose store they lie. What a " +
-				"webhook of the legacy side forbids or fills in can be written through " +
-				"the modern server without it, and the other way round. The same holds for PodSecurityPolicies, " +
-				"which the modern server does not know.",
+			ID: "FUS121", Title: "Admission of one side does not apply to writes through the other",
+			Why: "Webhook configurations and admission policies apply to the API server in whose store they are. " +
+				"What a webhook of the legacy side refuses or defaults can be written through the modern API server " +
+				"without it, and vice versa. The same holds for PodSecurityPolicies, which the modern API server " +
+				"does not have.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "admission plugins of every minor"},
 			Bad:      example{access: toDevelopers("pods")}.String(),
 			Good:     example{access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [pods], readOnly: true}]`}.String(),
 		}, oneSidedAdmission},
 		{finding.Rule{
-			ID: "FUS122", Title: "Claims and volumes get a finalizer that nobody removes",
-			Why: "Since 1.10 an API server gives claims and volumes a finalizer which a controller removes when they " +
-				"are no longer used. Where neither side runs that controller, deleting " +
-				"one never ends.",
+			ID: "FUS122", Title: "Claims and volumes get a finalizer that no controller removes",
+			Why: "Since 1.10 an API server adds a finalizer to claims and volumes, which a controller removes " +
+				"when they are no longer used. Where neither side runs that controller, their deletion never " +
+				"completes.",
 			Legacy: kubever.Range{From: 6, To: 8}, Modern: kubever.Range{From: 10, To: kubever.Newest},
 			Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "admission plugin StorageObjectInUseProtection and " +
@@ -154,8 +150,8 @@ func storedRules() []rule {
 		}, stuckVolumes},
 		{finding.Rule{
 			ID: "FUS120", Title: "Unreadable webhook configurations block every write",
-			Why: "A server whose informer of webhook configurations cannot sync refuses every write: it does not " +
-				"know which webhooks to ask.",
+			Why: "A server whose informer of webhook configurations cannot sync refuses every write, because it " +
+				"does not know which webhooks to call.",
 			Legacy: kubever.Range{From: 9, To: 15}, Modern: kubever.Range{From: 21, To: kubever.Newest},
 			Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "admission/plugin/webhook/generic/webhook.go of 1.15.12; the stored " +
@@ -191,9 +187,9 @@ func erasedFields(p *plan.Plan) []finding.Finding {
 	}
 	return []finding.Finding{{
 		Subject: "shared resources",
-		Message: fmt.Sprintf("%s erases fields of %s when it writes an object that was made through %s, %d of them "+
-			"at the top of their specs alone", legacy, strings.Join(hit, ", "), modern, lost),
-		Fix:     "do not rely on fields that the legacy version does not know in objects of these kinds",
+		Message: fmt.Sprintf("%s erases fields of %s when it writes an object that was created through %s, %d of "+
+			"them at the top level of their specs alone", legacy, strings.Join(hit, ", "), modern, lost),
+		Fix:     "do not depend on fields that the legacy version does not know in objects of these kinds",
 		Related: hit,
 	}}
 }
@@ -221,7 +217,7 @@ func unreadable(p *plan.Plan) []finding.Finding {
 		}
 		if !slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) && modernWrites(p, r) {
 			found = append(found, finding.Finding{Subject: r.Name,
-				Message: fmt.Sprintf("%s stores them as %s in store %s, which %s cannot decode: one such object and "+
+				Message: fmt.Sprintf("%s stores them as %s in store %s, which %s cannot decode: with one such object "+
 					"every list of %s through the legacy side fails",
 					p.Modern.Version.Minor, r.Modern.StoredAs, r.Modern.Store, p.Legacy.Version.Minor, r.Name),
 				Fix: apart(p, r)})
@@ -242,11 +238,11 @@ func apart(p *plan.Plan, r *plan.Resource) string {
 	name := qualified(r)
 	switch {
 	case r.Owner == pair.OwnerLegacy && userWrites(p, r):
-		return fmt.Sprintf("leave %s out of spec.access (a star includes it), or make it readOnly", name)
+		return fmt.Sprintf("leave %s out of spec.access (\"*\" includes it), or make it readOnly", name)
 	case p.Layout == spec.LayoutShared:
-		return "use layout: split, with a store of the modern side's own"
+		return "use layout: split, with another store for the modern side"
 	default:
-		return fmt.Sprintf("give %s to owner: split in spec.owners", name)
+		return fmt.Sprintf("add %s with owner: split to spec.owners", name)
 	}
 }
 
@@ -314,11 +310,11 @@ func sharedAPIServices(p *plan.Plan) []finding.Finding {
 	}
 	how := "at its next start each server deletes those of the other that it does not serve"
 	if kubever.BehavesIn(kubever.BehaviourAPIServicesDuel, p.Legacy.Version) {
-		how = "both servers delete and make each other's without end"
+		how = "both servers delete and create each other's without end"
 	}
 	return []finding.Finding{{Subject: "apiservices", Message: fmt.Sprintf("both servers keep them in store %s: %s, "+
 		"%s", r.Legacy.Store, how, strings.Join(first(lost, 5), ", ")), Related: lost,
-		Fix: "use layout: split, with a store of the modern side's own: no override moves APIServices"}}
+		Fix: "use layout: split, with another store for the modern side: no override moves APIServices"}}
 }
 
 // without lists what is in the first list and not in the second.
@@ -343,7 +339,7 @@ func truncatedCRDs(p *plan.Plan) []finding.Finding {
 	return []finding.Finding{{Subject: "customresourcedefinitions",
 		Message: fmt.Sprintf("both servers keep them in store %s, and %s writes them back without %s", r.Legacy.Store,
 			p.Legacy.Version.Minor, strings.Join(lost, ", ")),
-		Fix: "use layout: split, with a store of the modern side's own: no override moves CRDs", Related: lost}}
+		Fix: "use layout: split, with another store for the modern side: no override moves CRDs", Related: lost}}
 }
 
 func startupPoison(p *plan.Plan) []finding.Finding {
@@ -359,7 +355,7 @@ func startupPoison(p *plan.Plan) []finding.Finding {
 				continue
 			}
 			found = append(found, finding.Finding{Subject: key.Key,
-				Message: fmt.Sprintf("%s writes it at start, as %s, into store %s, where %s cannot read it: its "+
+				Message: fmt.Sprintf("%s writes it at start, as %s, into store %s, where %s cannot decode it: its "+
 					"lists of %s fail from then on",
 					p.Modern.Version.Minor, r.Modern.StoredAs, r.Modern.Store, p.Legacy.Version.Minor, r.Name),
 				Fix: apart(p, r)})
@@ -368,7 +364,8 @@ func startupPoison(p *plan.Plan) []finding.Finding {
 	return found
 }
 
-// reconcilesNothing reports whether the modern server is told not to write the key, which is one of its own address.
+// reconcilesNothing reports whether the modern API server is told not to write the key, which is one of its own
+// address.
 func reconcilesNothing(p *plan.Plan, key string) bool {
 	own := strings.HasPrefix(key, "services/endpoints/") || strings.HasPrefix(key, "endpointslices/") ||
 		strings.HasPrefix(key, "masterleases/")
@@ -385,7 +382,7 @@ func blockedByWebhooks(p *plan.Plan) []finding.Finding {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: r.Name,
-			Message: fmt.Sprintf("one of them stored as %s makes %s refuse every write of anything", r.Modern.StoredAs,
+			Message: fmt.Sprintf("one of them stored as %s makes %s refuse every write", r.Modern.StoredAs,
 				p.Legacy.Version.Minor), Fix: apart(p, r)})
 	}
 	return found
@@ -409,16 +406,16 @@ func oneSidedAdmission(p *plan.Plan) []finding.Finding {
 	for _, key := range webhookKeys {
 		if r := p.Resource(key); r != nil && !r.VisibleToBoth() && len(r.Modern.Serves) > 0 {
 			found = append(found, finding.Finding{Subject: r.Name, Severity: finding.Info, Related: both,
-				Message: fmt.Sprintf("those of one side are not asked about writes through the other; users may "+
-					"write %s through both", strings.Join(first(both, 5), ", ")),
+				Message: fmt.Sprintf("those of one side are not called for writes through the other; users may write "+
+					"%s through both", strings.Join(first(both, 5), ", ")),
 				Fix: fmt.Sprintf("register webhooks that guard %s on both sides", first(both, 1)[0])})
 		}
 	}
 	if guard := "PodSecurityPolicy"; admits(p, pair.Legacy, guard) && !admits(p, pair.Modern, guard) &&
 		slices.Contains(both, "pods") {
 		found = append(found, finding.Finding{Subject: guard,
-			Message: fmt.Sprintf("the legacy server admits pods by it, and users may make pods through the modern "+
-				"server, where it does not hold: %s", p.Modern.Version.Minor),
+			Message: fmt.Sprintf("the legacy API server admits pods by it, and users may create pods through the "+
+				"modern API server, where it does not apply: %s", p.Modern.Version.Minor),
 			Fix: "leave pods out of spec.access, or label the namespaces for PodSecurity"})
 	}
 	return found
@@ -454,10 +451,10 @@ func stuckVolumes(p *plan.Plan) []finding.Finding {
 			runs(p, pair.Modern, controller) {
 			continue
 		}
-		found = append(found, finding.Finding{Subject: key, Message: fmt.Sprintf("those made through %s get a "+
-			"finalizer that no controller of either side removes: deleting one never ends", minor),
-			Fix: fmt.Sprintf("add %s to --disable-admission-plugins of the modern API server, or leave the argument "+
-				"to the plan", plugin)})
+		found = append(found, finding.Finding{Subject: key, Message: fmt.Sprintf("those created through %s get a "+
+			"finalizer that no controller of either side removes: their deletion never completes", minor),
+			Fix: fmt.Sprintf("add %s to --disable-admission-plugins of the modern API server, or remove the argument "+
+				"from extraArgs", plugin)})
 	}
 	return found
 }

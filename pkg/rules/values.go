@@ -39,8 +39,8 @@ func unknownValues(p *plan.Plan) []finding.Finding {
 func lenient(p *plan.Plan, c *plan.Component, f finding.Finding) finding.Finding {
 	if side := p.Side(c.Side); side.Existing || side.Version.Suffix != "" {
 		f.Severity = finding.Warning
-		f.Message += ", unless it is a build of its own"
-		f.Fix = "make sure that the build knows it; " + f.Fix
+		f.Message += ", unless the build adds it"
+		f.Fix = "check that the build knows it; " + f.Fix
 	}
 	return f
 }
@@ -86,7 +86,8 @@ func refusedValues(kind string, a plan.Arg, m kubever.Minor) []finding.Finding {
 		}
 	case "endpoint-reconciler-type":
 		if known := kubever.EndpointReconcilersIn(m).Types; !slices.Contains(known, a.Value) {
-			refuse(fmt.Sprintf("%s %s has no reconciler %q and does not start", kind, m, a.Value), a.Value, known)
+			refuse(fmt.Sprintf("%s %s has no endpoint reconciler %q and does not start", kind, m, a.Value), a.Value,
+				known)
 		}
 	case "admission-control", "enable-admission-plugins", "disable-admission-plugins":
 		known := kubever.AdmissionPlugins(m)

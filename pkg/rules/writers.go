@@ -14,15 +14,14 @@ import (
 // writerRules are about who writes what the spec gives to one side.
 func writerRules() []rule {
 	return []rule{{finding.Rule{
-		ID: "FUS223", Title: "A side goes on writing what the spec gives to the other",
-		Why: "The owner of a resource says which side alone writes it, and the plan runs the modern side's " +
-			"controllers by that. Controllers of the other side that are on go on " +
-			"writing the objects that both see, and so do kubelets through the legacy server: two write where the " +
-			"plan counts with one, and fields that the older of them does not know are lost.",
+		ID: "FUS223", Title: "A side writes resources that the other side owns",
+		Why: "The owner of a resource is the only side that writes it, and the plan configures the modern side's " +
+			"controllers accordingly. Controllers of the other side that are on still write the objects that both " +
+			"sides see, and so do kubelets through the legacy API server: two sides write where the plan assumes " +
+			"one, and fields that the older version does not know are lost.",
 		Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
-		Evidence: finding.Evidence{Read: "a rule of our own, from the owners of the spec and what the controllers of " +
-			"every minor write"},
-		Bad: example{more: "owners: [{resources: [serviceaccounts], owner: modern}]"}.String(),
+		Evidence: finding.Evidence{Read: "derived from spec.owners and what the controllers of every minor write"},
+		Bad:      example{more: "owners: [{resources: [serviceaccounts], owner: modern}]"}.String(),
 		Good: example{more: "owners: [{resources: [serviceaccounts], owner: modern}]",
 			legacyManager: args("controllers=*,-serviceaccount,-serviceaccount-token,-garbagecollector")}.String(),
 	}, foreignControllers}}
@@ -43,7 +42,7 @@ func foreignControllers(p *plan.Plan) []finding.Finding {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: r.Name, Related: who,
-			Message: fmt.Sprintf("their owner is %s, and on the %s side %s goes on writing them", r.Owner, other,
+			Message: fmt.Sprintf("their owner is %s, and on the %s side %s still writes them", r.Owner, other,
 				strings.Join(first(who, 4), ", ")),
 			Fix: writersFix(r, other, who)})
 	}
@@ -75,8 +74,8 @@ func writersOf(p *plan.Plan, side pair.Side, key string) []string {
 
 func writersFix(r *plan.Resource, side pair.Side, who []string) string {
 	if slices.Contains(who, kubelets) {
-		return fmt.Sprintf("remove %s from spec.owners: kubelets speak to the legacy server", qualified(r))
+		return fmt.Sprintf("remove %s from spec.owners: kubelets are connected to the legacy API server", qualified(r))
 	}
-	return fmt.Sprintf("remove %s from spec.owners, or turn these off in --controllers of the %s controller manager",
+	return fmt.Sprintf("remove %s from spec.owners, or disable these in --controllers of the %s controller manager",
 		qualified(r), side)
 }

@@ -696,7 +696,7 @@ func (f *podsPair) unknownFields(what string) {
 	response := f.post(f.user, "/api/v1/namespaces/demo/pods", body)
 	warnings := strings.Join(response.Header.Values("Warning"), "\n")
 	said := strings.Contains(warnings, "spec.topologySpreadConstraints") &&
-		strings.Contains(warnings, "pods are placed without being spread")
+		strings.Contains(warnings, "pods are scheduled without being spread")
 	if wantCode := map[string]int{"warn": 201, "refuse": 422, "ignore": 201}[what]; response.StatusCode != wantCode ||
 		said != (what == "warn") {
 		t.Errorf("unknownFields %s: a pod with topologySpreadConstraints is answered %s with the warnings %q; want "+

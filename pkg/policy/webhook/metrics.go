@@ -26,7 +26,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "decisions_total",
-			Help: "Reviews answered, by decision (allow, deny, no-opinion) and by version of the review.",
+			Help: "Reviews served, by decision (allow, deny, no-opinion) and by version of the review.",
 		}, []string{"decision", "version"}),
 	}
 	registry.MustRegister(m.decisions)

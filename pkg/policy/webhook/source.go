@@ -29,7 +29,7 @@ func Open(file string, lenient bool, metrics *Metrics) (*Source, error) {
 			return Policy{}, 0, err
 		}
 		if len(rules) == 0 && !lenient {
-			return Policy{}, 0, fmt.Errorf("%s: no rule in it: nothing would be allowed", file)
+			return Policy{}, 0, fmt.Errorf("%s: no rule in it: no request would be allowed", file)
 		}
 		if !lenient {
 			if err := refuseErrors(file, data); err != nil {
