@@ -78,7 +78,7 @@ var adapters = []string{
 // tests are what only tests import. They import what they like.
 var tests = []string{
 	"internal/etcdtest", "internal/freeport", "internal/golden", "test", "test/e2e", "test/fuzz", "test/rig",
-	"test/rig/build",
+	"test/rig/build", "test/rig/packages", "test/rig/pod",
 }
 
 // mayImport says of one of our packages which others of ours it may import; false when no list has the package.

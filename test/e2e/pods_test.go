@@ -39,8 +39,14 @@ const podsAccess = access +
   - {subjects: [{kind: ServiceAccount, namespace: demo, name: operator}], apiGroups: ["", events.k8s.io], resources: [configmaps, events], namespaces: [demo]}
 `
 
+// reconcilerEnv names the controller to tests in a sandbox.
+const reconcilerEnv = "FUSIONCTL_E2E_RECONCILER"
+
 // reconciler builds the controller of ./reconciler once for all tests.
 var reconciler = sync.OnceValues(func() (string, error) {
+	if program := os.Getenv(reconcilerEnv); program != "" {
+		return program, nil
+	}
 	dir, err := os.MkdirTemp("", "fusionctl-reconciler-")
 	if err != nil {
 		return "", err

@@ -38,17 +38,16 @@ func argsFor(component string, minor kubever.Minor, rows []arg) []string {
 func (r *Rig) APIServerArgs(minor kubever.Minor, etcd *Etcd) []string {
 	r.t.Helper()
 	port := fmt.Sprint(r.Port())
-	certFile, keyFile, err := r.PKI.Serving("apiserver-"+port, "127.0.0.1", "10.96.0.1", "kubernetes.default.svc")
+	certFile, keyFile, err := r.PKI.Serving("apiserver-"+port, r.host, "10.96.0.1", "kubernetes.default.svc")
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return append(etcd.Flags(), argsFor(kubever.APIServer, minor, []arg{
-		{flag: "bind-address", value: "127.0.0.1"},
+		{flag: "bind-address", value: r.host},
 		{flag: "secure-port", value: port},
 		{flag: "insecure-port", value: "0"},
-		// What the service `kubernetes` points at: no release takes a loopback address for that, and nothing connects
-		// to it here.
-		{flag: "advertise-address", value: "192.0.2.1"},
+		{flag: "allow-privileged", value: "true"},
+		{flag: "advertise-address", value: r.advertised()},
 		{flag: "tls-cert-file", value: certFile},
 		{flag: "tls-private-key-file", value: keyFile},
 		{flag: "client-ca-file", value: r.PKI.File("ca.crt")},
@@ -85,4 +84,13 @@ func (r *Rig) ControllerManagerArgs(minor kubever.Minor, server *APIServer) []st
 		{flag: "cluster-signing-cert-file", value: r.PKI.File("ca.crt")},
 		{flag: "cluster-signing-key-file", value: r.PKI.File("ca.key")},
 	})
+}
+
+// advertised is what the service `kubernetes` points at: no release takes a loopback address for that, and without
+// nodes nothing connects to it.
+func (r *Rig) advertised() string {
+	if r.host == Bridge {
+		return Bridge
+	}
+	return "192.0.2.1"
 }

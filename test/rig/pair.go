@@ -50,8 +50,12 @@ type PairSpec struct {
 	NoControllers                        bool     // of the plan: nothing sees both sides
 	ControllersArgs                      []string // of the controllers that see both sides
 	NoModernManager                      bool
-	Network                              string // of spec; default: one range, or two where the pair needs them
-	More                                 string // YAML of further fields of spec, two spaces deep: owners, access
+	LegacyScheduler                      bool
+	// Host is the address of the pair's host, at which its API servers serve. Default: that of the sandbox's bridge;
+	// outside of a sandbox they serve on loopback, and advertise an address that no component connects to.
+	Host    string
+	Network string // of spec; default: one range, or two where the pair needs them
+	More    string // YAML of further fields of spec, two spaces deep: owners, access
 }
 
 // pairTemplate is the spec of a pair on loopback. API servers advertise an address that nobody asks: they refuse to
@@ -61,7 +65,7 @@ kind: FusedControlPlane
 metadata: {name: pair}
 spec:
   layout: {{.Layout}}
-  hosts: [{name: cp-1, address: 192.0.2.1}]
+  hosts: [{name: cp-1, address: {{.Host}}}]
   network: {{.Network}}
   pki:
     directory: {{.Dir}}
@@ -75,11 +79,14 @@ spec:
 {{- end}}
   legacy:
     version: {{.Legacy}}
-    apiServer: {port: {{.LegacyPort}}, bindAddress: 127.0.0.1, extraArgs: [{{range .LegacyServerArgs}}{{.}}, {{end}}]}
+    apiServer: {port: {{.LegacyPort}}, bindAddress: {{.Bind}}, extraArgs: [{{range .LegacyServerArgs}}{{.}}, {{end}}]}
     controllerManager: {extraArgs: [{{range .LegacyManagerArgs}}{{.}}, {{end}}]}
+{{- if .LegacyScheduler}}
+    scheduler: {}
+{{- end}}
   modern:
     version: {{.Modern}}
-    apiServer: {port: {{.ModernPort}}, bindAddress: 127.0.0.1, extraArgs: [{{range .ModernServerArgs}}{{.}}, {{end}}]}
+    apiServer: {port: {{.ModernPort}}, bindAddress: {{.Bind}}, extraArgs: [{{range .ModernServerArgs}}{{.}}, {{end}}]}
 {{- if not .NoModernManager}}
     controllerManager: {extraArgs: [{{range .ModernManagerArgs}}{{.}}, {{end}}]}
 {{- end}}
@@ -149,8 +156,13 @@ func (p *Pair) specText(s PairSpec) string {
 	if kubever.Behaves(kubever.BehaviourInsecurePort, legacy.Minor) {
 		s.LegacyServerArgs = append([]string{"insecure-port=0"}, s.LegacyServerArgs...)
 	}
+	host, bind := r.advertised(), r.host
+	if s.Host != "" {
+		host, bind = s.Host, s.Host
+	}
 	var b strings.Builder
 	err = pairTemplate.Execute(&b, map[string]any{
+		"Host": host, "Bind": bind, "LegacyScheduler": s.LegacyScheduler,
 		"Layout": s.Layout, "Network": network, "Dir": filepath.Join(r.dir, "pki-of-plan"), "PKI": r.PKI,
 		"Stores":    stores,
 		"StoreCert": core.clientCrt, "StoreKey": core.clientKey, "Legacy": s.Legacy, "Modern": s.Modern,
@@ -304,6 +316,9 @@ func (p *Pair) start(side pair.Side) (server *APIServer, manager *ControllerMana
 	for _, c := range p.Plan.ComponentsOf(side, kubever.ControllerManager) {
 		manager = p.rig.StartControllerManager(c.Name, minor, p.args(c))
 		manager.WaitReady()
+	}
+	for _, c := range p.Plan.ComponentsOf(side, kubever.Scheduler) {
+		p.rig.Start(c.Name, kubever.Scheduler, minor, p.args(c)).mayEnd(managerRestarts)
 	}
 	return server, manager
 }

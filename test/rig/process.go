@@ -28,7 +28,10 @@ type Process struct {
 	program string
 	args    []string
 	env     []string // beside what every program gets
-	log     string
+	// attributes are the kernel's for the child. enter, unless nil, prepares the thread that starts it.
+	attributes *syscall.SysProcAttr
+	enter      func() error
+	log        string
 
 	// stopWithin is the time to end after a polite request; then the process is killed. Recent API servers take more
 	// than half a minute while somebody watches something.
@@ -62,10 +65,18 @@ func (r *Rig) StartProgram(name, path string, args []string, env ...string) *Pro
 
 func (r *Rig) start(name, binary string, args []string, env ...string) *Process {
 	r.t.Helper()
-	p := &Process{Name: name, rig: r, program: binary, args: args, env: env, log: filepath.Join(r.dir, name+".log"),
-		stopWithin: 5 * time.Second}
-	r.processes = append(r.processes, p)
+	p := r.newProcess(name, binary, args, env...)
 	p.run()
+	return p
+}
+
+// newProcess is a process that has not been started.
+func (r *Rig) newProcess(name, binary string, args []string, env ...string) *Process {
+	p := &Process{
+		Name: name, rig: r, program: binary, args: args, env: env, attributes: diesWithParent(),
+		log: filepath.Join(r.dir, name+".log"), stopWithin: 5 * time.Second,
+	}
+	r.processes = append(r.processes, p)
 	return p
 }
 
@@ -82,6 +93,12 @@ func (p *Process) run() {
 		// The kernel ends the child with the thread that started it, not with the process: the thread stays here until
 		// then.
 		runtime.LockOSThread()
+		if p.enter != nil {
+			if err := p.enter(); err != nil {
+				started <- err
+				return
+			}
+		}
 		command, err := p.started(log)
 		started <- err
 		for command != nil {
@@ -114,7 +131,7 @@ func (p *Process) startLocked(log io.Writer) (*exec.Cmd, error) {
 	command.Env = []string{"HOME=" + p.rig.dir, "TMPDIR=" + p.rig.dir, "PATH=" + os.Getenv("PATH")}
 	command.Env = append(command.Env, p.env...)
 	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = diesWithParent()
+	command.SysProcAttr = p.attributes
 	if err := command.Start(); err != nil {
 		return nil, err
 	}

@@ -42,14 +42,19 @@ type Rig struct {
 
 	t         testing.TB
 	dir       string
+	host      string // where servers serve, if the plan does not say it
 	processes []*Process
 	etcds     []*Etcd
+	nodes     int
 }
 
 // New makes an empty rig whose parts end with the test.
 func New(t testing.TB) *Rig {
 	t.Helper()
-	r := &Rig{t: t, dir: t.ArtifactDir()}
+	r := &Rig{t: t, dir: t.ArtifactDir(), host: "127.0.0.1"}
+	if _, inside := Sandboxed(); inside {
+		r.host = Bridge
+	}
 	pki, err := newPKI(filepath.Join(r.dir, "pki"))
 	if err != nil {
 		t.Fatalf("making the certificate authority of the test: %v", err)

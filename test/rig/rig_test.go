@@ -147,9 +147,11 @@ func TestReleasesAreTheFoldersOfTheRig(t *testing.T) {
 	}
 	want := []Release{
 		{6, []string{"kube-apiserver", "kube-controller-manager"}},
-		{10, []string{"kube-apiserver", "kube-controller-manager"}},
-		{15, []string{"kube-apiserver", "kube-controller-manager"}},
-		{36, []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}},
+		{10, []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet"}},
+		{15, []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet"}},
+		{17, []string{"kubelet"}},
+		{36, []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl",
+			"kubelet"}},
 	}
 	for _, release := range want { // others may be added
 		if !slices.ContainsFunc(releases, func(r Release) bool { return cmp.Equal(r, release) }) {

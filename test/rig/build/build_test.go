@@ -79,6 +79,9 @@ copies:
   remove: [go.mod]
   edits:
   - {file: pkg/version/kind.go, replace: published, with: edited, times: 1}
+  add:
+    pkg/version/added/added.go: |
+      package added
 `)
 	return f
 }
@@ -254,6 +257,10 @@ func TestBuildFailsLoudlyAndBuildsTheRest(t *testing.T) {
 			`replace: '"published"', with: nonsense`,
 			"rig: kube-1.99: building kube-apiserver: exit status 1; the end of "},
 		"other content than was pinned": {"sum: h1:", "sum: h1:x", "downloaded content has the hash h1:"},
+		"an added file that is there already": {"pkg/version/added/added.go", "pkg/version/kind.go",
+			"add: pkg/version/kind.go is there already"},
+		"an added file outside": {"pkg/version/added/added.go", "../added.go",
+			`add: "../added.go": want the name of a file below`},
 		"a file that is not there": {"remove: [go.mod]", "remove: [gone.go]",
 			"rig: kube-1.99: preparing k8s.io/kubernetes@v1.99.0: remove "},
 	} {

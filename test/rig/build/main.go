@@ -5,7 +5,8 @@
 //
 // Their main packages are the releases' own, compiled out of the Go module cache. Where a release does not build as it
 // was published (see build.yaml beside the go.mod), its module is copied into the folder .build first and changed
-// there. What is built already, from the same description, is left alone.
+// there. What is built already, from the same description, is left alone. Before, Debian's
+// packages that tests with nodes need are installed.
 //
 //	go run ./test/rig/build [-rig DIR] [1.N ...]
 //
@@ -36,6 +37,7 @@ func main() {
 	rig := flag.String("rig", filepath.Join("test", "rig"), "the folder that holds kube-1.N")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	installPackages(ctx, os.Stderr)
 	code := run(ctx, *rig, flag.Args(), os.Stderr)
 	stop()
 	os.Exit(code)

@@ -22,6 +22,8 @@ type moduleCopy struct {
 	To     string   `json:"to"`               // the name of the copy
 	Remove []string `json:"remove,omitempty"` // files to leave out
 	Edits  []edit   `json:"edits,omitempty"`
+	// Add holds whole files, name to content: stubs of packages that cannot be built any more.
+	Add map[string]string `json:"add,omitempty"`
 }
 
 // edit changes one file. Either every line that contains Drop goes away, or Replace is replaced by With; in both cases
@@ -82,6 +84,27 @@ func (v *version) copyModule(ctx context.Context, c moduleCopy) error {
 	}
 	for _, e := range c.Edits {
 		if err := e.apply(to); err != nil {
+			return err
+		}
+	}
+	return addFiles(to, c.Add)
+}
+
+// addFiles writes the files below dir. One that the module has is an error unless it was removed: an addition never
+// hides a change.
+func addFiles(dir string, files map[string]string) error {
+	for name, content := range files {
+		if !filepath.IsLocal(name) {
+			return fmt.Errorf("add: %q: want the name of a file below", name)
+		}
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err == nil {
+			return fmt.Errorf("add: %s is there already: remove it first", name)
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
 			return err
 		}
 	}
