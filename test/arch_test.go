@@ -61,7 +61,8 @@ var core = map[string][]string{
 	"pkg/convert":           nil,
 	"pkg/convert/manifest":  nil,
 	"pkg/convert/negotiate": nil,
-	"pkg/convert/stream":    {"pkg/convert", "pkg/convert/manifest"},
+	"pkg/convert/stream":    {"pkg/convert", "pkg/convert/manifest", "pkg/convert/validate"},
+	"pkg/convert/validate":  {"pkg/convert"},
 	"pkg/hub":               nil,
 	"pkg/migrate":           {"pkg/etcdsplit"},
 }
@@ -124,11 +125,12 @@ var bans = []struct {
 }{
 	{"github.com/spf13/cobra", nil, "the command line is one package"},
 	{"go.etcd.io/", nil, "only adapters speak to etcd: a reader of policies must not inherit gRPC"},
-	{"google.golang.org/grpc", nil, "only adapters speak to servers"},
-	{"k8s.io/client-go", []string{"pkg/convert", "pkg/convert/manifest", "pkg/convert/stream", "pkg/etcdsplit/objects"},
+	{"google.golang.org/grpc", []string{"pkg/convert/validate", "pkg/convert/stream"},
+		"only adapters speak to servers; Kubernetes' validation of CRDs and policies brings it along"},
+	{"k8s.io/client-go", []string{"pkg/convert", "pkg/convert/stream", "pkg/convert/validate",
+		"pkg/convert/manifest", "pkg/etcdsplit/objects"},
 		"only adapters speak to servers; what is excepted takes types and their scheme, and Kubernetes' conversions " +
-			"bring " +
-			"its list of features along"},
+			"bring its list of features along"},
 	{"sigs.k8s.io/controller-runtime", nil, "only adapters speak to servers"},
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
 	"github.com/kubefusion/fusionctl/pkg/convert/stream"
+	"github.com/kubefusion/fusionctl/pkg/convert/validate"
 	"github.com/kubefusion/fusionctl/pkg/kube"
 )
 
@@ -41,13 +43,14 @@ wanted: one version for the kinds that have it (--to apps/v1), or for each kind 
 (--for-server) has. What needs no change stays as it is, comments, order and layout too. Custom resources and kinds that
 the wanted version does not concern pass.
 
-Nothing is defaulted and nothing invented. What the wanted version cannot say is a loss, named on standard error with
-its place and its value. So is a field that is not set and whose default is another in the wanted version; --defaults
-writes those out. Of such defaults the first 20 are named one by one, the rest at the end by kind and field; losses are
-always named one by one.
+Fields that the wanted version requires and the old one defaults are written; what a server would refuse is an error.
+Nothing else is defaulted. What the wanted version cannot say is a loss, named on standard error with its place and its
+value. So is a field that is not set and whose default is another in the wanted version; --defaults writes those out. Of
+such defaults the first 20 are named one by one, the rest at the end by kind and field; losses are always named one by
+one.
 
-Exit codes: 0 done, 1 could not finish, 2 bad usage or input that cannot be converted, 3 done, and with losses under
---fail-on-loss or with objects left out under --keep-going.`,
+Exit codes: 0 done, 1 could not finish, 2 bad usage or input that cannot be converted, 3 done, and with losses or
+refused objects under --fail-on-loss or with objects left out under --keep-going.`,
 		Example: `  fusionctl convert -f deployment.yaml --to apps/v1
   fusionctl convert -f manifests/ --for 1.36 --fail-on-loss > converted.yaml
   kubectl get deploy,ing,cronjob -A -o json | fusionctl convert -f - --for 1.6 --report`,
@@ -69,7 +72,7 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or input that cannot be conv
 		"json")
 	flags.BoolVar(&req.report, "report", false,
 		"print what becomes of each object, and its losses, instead of the objects; -o json for programs")
-	flags.BoolVar(&req.failOnLoss, "fail-on-loss", false, "exit 3 when anything is lost")
+	flags.BoolVar(&req.failOnLoss, "fail-on-loss", false, "exit 3 when anything is lost, or refused as it is")
 	flags.BoolVar(&req.keepGoing, "keep-going", false, "leave out what cannot be converted, and exit 3")
 	flags.BoolVar(&req.defaults, "defaults", false, "write out the defaults that the wanted version does not share")
 	cmd.AddCommand(newConvertCheckCmd(streams), newConvertNegotiateCmd(streams))
@@ -167,7 +170,7 @@ func runConvert(ctx context.Context, req convertRequest, streams Streams) error 
 	if err := k.finish(); err != nil {
 		return err
 	}
-	if k.left > 0 || req.failOnLoss && k.lost > 0 {
+	if k.left > 0 || req.failOnLoss && k.lost+k.refusals > 0 {
 		return errAttention
 	}
 	if k.objects == 0 {
@@ -198,7 +201,7 @@ type conversion struct {
 	report  rowWriter // nil without --report
 	changes defaultChanges
 
-	objects, lost, left int
+	objects, lost, left, refusals int
 }
 
 func (k *conversion) finish() error {
@@ -231,6 +234,9 @@ func (k *conversion) emit(r stream.Result) error {
 	}
 	k.objects++
 	k.lost += len(r.Losses)
+	if r.Refused != "" {
+		k.refusals++
+	}
 	if err := k.tell(r.Converted); err != nil {
 		return err
 	}
@@ -240,9 +246,15 @@ func (k *conversion) emit(r stream.Result) error {
 // tell reports an object: in the report, or its losses on standard error.
 func (k *conversion) tell(row stream.Converted) error {
 	if k.report == nil {
+		for _, change := range row.Changes {
+			k.changes.tell(k.streams.Err, row, k.objects, change.Path, written(change)+": "+change.Meaning)
+		}
+		if row.Refused != "" {
+			visible.Fprintf(k.streams.Err, "%s: %s: stays as it is, and %s\n", row.Place(), row, row.Refused)
+		}
 		for _, loss := range row.Losses {
 			if loss.Value == nil { // a default
-				k.changes.tell(k.streams.Err, row, k.objects, loss)
+				k.changes.tell(k.streams.Err, row, k.objects, loss.Path, "changes: "+loss.Meaning)
 				continue
 			}
 			visible.Fprintf(k.streams.Err, "%s: %s: %s is lost: %s\n", row.Place(), row, loss.Path, loss.Meaning)
@@ -254,7 +266,7 @@ func (k *conversion) tell(row stream.Converted) error {
 	if row.Namespace != "" {
 		name = row.Namespace + "/" + row.Name
 	}
-	cells := []string{row.Place(), row.From, name, row.To, "-", row.Error}
+	cells := []string{row.Place(), row.From, name, row.To, "-", cmp.Or(row.Error, row.Refused)}
 	if len(row.Losses) == 0 || k.request.output == "json" {
 		return k.report.row(row, header, cells)
 	}
@@ -265,6 +277,14 @@ func (k *conversion) tell(row stream.Converted) error {
 		}
 	}
 	return nil
+}
+
+// written says what was done to a field.
+func written(change validate.Change) string {
+	if change.Value == nil && !strings.Contains(change.Meaning, "requires it") {
+		return "is left out"
+	}
+	return "is written"
 }
 
 // refused is what happens to an object that cannot be converted: the end, or with --keep-going a line on standard

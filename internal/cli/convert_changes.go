@@ -8,15 +8,15 @@ import (
 	"slices"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
-	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/stream"
 )
 
-// changesShown is how many changes of defaults are told one by one.
+// changesShown is how many changes of defaults, and fields that are written, are told one by one.
 const changesShown = 20
 
-// defaultChanges tells of defaults that are others in the wanted version. They are the same few fields in every object
-// of a kind: the first are told one by one, the rest is kept by kind and field, and summed up at the end.
+// defaultChanges tells of defaults that are others in the wanted version, and of those that are written because it
+// requires them. They are the same few fields in every object of a kind: the first are told one by one, the rest is
+// kept by kind and field, and summed up at the end.
 type defaultChanges struct {
 	told int
 	rest map[changedField]*changedObjects
@@ -27,28 +27,29 @@ type changedField struct{ kind, path string }
 
 type changedObjects struct {
 	first stream.Converted
-	loss  convert.Loss
+	path  string
+	what  string
 	last  int // the number of the object that was counted last: one may have the field several times
 	count int
 }
 
 var elementPattern = regexp.MustCompile(`\[[0-9]+\]`)
 
-// tell prints a change, or keeps it for the end. number is that of the object.
-func (d *defaultChanges) tell(w io.Writer, row stream.Converted, number int, loss convert.Loss) {
+// tell prints what becomes of a field, or keeps it for the end. number is that of the object.
+func (d *defaultChanges) tell(w io.Writer, row stream.Converted, number int, path, what string) {
 	if d.told < changesShown {
 		d.told++
-		visible.Fprintf(w, "%s: %s: %s changes: %s\n", row.Place(), row, loss.Path, loss.Meaning)
+		visible.Fprintf(w, "%s: %s: %s %s\n", row.Place(), row, path, what)
 		return
 	}
-	field := changedField{row.From, elementPattern.ReplaceAllString(loss.Path, "[]")}
+	field := changedField{row.From, elementPattern.ReplaceAllString(path, "[]")}
 	objects := d.rest[field]
 	if objects == nil {
 		if d.rest == nil {
 			d.rest = map[changedField]*changedObjects{}
 		}
-		row.Losses = nil // the other losses are told
-		objects = &changedObjects{first: row, loss: loss}
+		row.Losses, row.Changes = nil, nil // they are told
+		objects = &changedObjects{first: row, path: path, what: what}
 		d.rest[field] = objects
 	}
 	if objects.last != number {
@@ -69,14 +70,15 @@ func (d *defaultChanges) sumUp(w io.Writer) {
 	slices.SortFunc(fields, func(a, b changedField) int {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.path, b.path))
 	})
-	visible.Fprintf(w, "further defaults that change, by kind and field; --report names every object, --defaults "+
-		"writes them out:\n")
+	visible.Fprintf(w, "further fields that are written or whose defaults change, by kind and field; --report names "+
+		"every object, "+
+		"--defaults writes such defaults out:\n")
 	for _, field := range fields {
 		o := d.rest[field]
 		more := ""
 		if o.count > 1 {
 			more = fmt.Sprintf(" and %s more", counted(o.count-1, "object"))
 		}
-		visible.Fprintf(w, "%s: %s%s: %s changes: %s\n", o.first.Place(), o.first, more, o.loss.Path, o.loss.Meaning)
+		visible.Fprintf(w, "%s: %s%s: %s %s\n", o.first.Place(), o.first, more, o.path, o.what)
 	}
 }

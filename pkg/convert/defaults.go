@@ -17,6 +17,13 @@ import (
 // is reported. The defaults are those of Kubernetes 1.36; of versions that it no longer has nothing is said. Errors:
 // *ContentError for an object that is not what its kind requires.
 func (c *Converter) Defaults(in, out *unstructured.Unstructured, write bool) ([]Loss, error) {
+	return c.DefaultsWhere(in, out, func(string) bool { return write })
+}
+
+// DefaultsWhere is Defaults that writes those of which write says so, by the path of the field.
+func (c *Converter) DefaultsWhere(
+	in, out *unstructured.Unstructured, write func(path string) bool,
+) ([]Loss, error) {
 	from, to := in.GroupVersionKind(), out.GroupVersionKind()
 	hub, native := c.hubs[from]
 	if from == to || !native || c.hubs[to] != hub {
@@ -79,7 +86,7 @@ func withoutPodSpec(object map[string]any, template path) map[string]any {
 // defaults walks what two versions make of an object, beside the object.
 type defaults struct {
 	from, to schema.GroupVersionKind
-	write    bool
+	write    func(path string) bool
 	at       path
 	losses   []Loss
 }
@@ -106,7 +113,7 @@ func (d *defaults) field(name string, object, was, is map[string]any) {
 	if isEmpty(before) && isEmpty(now) {
 		return
 	}
-	if d.write && before != nil {
+	if before != nil && d.write(d.at.String()) {
 		object[name] = runtime.DeepCopyJSONValue(before)
 		return
 	}

@@ -131,8 +131,9 @@ type missing struct {
 type difference struct {
 	at    path
 	value any
-	known bool // the source version has the field
-	now   any  // what stands there instead, nil for nothing
+	known bool   // the source version has the field
+	now   any    // what stands there instead, nil for nothing
+	in    *shape // what does not have it, where that was looked at
 }
 
 func (m *missing) compare(in, out any, s *shape) {

@@ -74,7 +74,7 @@ func (n *inspection) inspect(value any, source, target *shape, at *place) {
 			case from != nil && (to == nil || from.value() != to.value() || from.list != to.list):
 				n.moved = true
 			case to == nil:
-				n.unknown = append(n.unknown, difference{at: here.path(), value: v})
+				n.unknown = append(n.unknown, difference{at: here.path(), value: v, in: target})
 			default:
 				n.inspect(v, from, to, here)
 			}
@@ -116,7 +116,7 @@ func remove(object map[string]any, fields []difference) {
 // refuses names what a place takes when it does not take the value, "" when it does. Null is taken everywhere.
 func (s *shape) refuses(value any) string {
 	switch {
-	case value == nil || s.value() && (s.goType == nil || isValue(s.goType)):
+	case value == nil || s.either || s.value() && (s.goType == nil || isValue(s.goType)):
 		return ""
 	case s.fields != nil || s.element != nil && !s.list:
 		if _, ok := value.(map[string]any); !ok {

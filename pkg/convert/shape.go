@@ -20,6 +20,8 @@ type shape struct {
 	list     bool
 	optional map[string]bool // fields where Go tells {} or 0 from nothing there
 	goType   reflect.Type    // nil when the shape was read from the table of fields
+	typeName string          // in the table of fields
+	either   bool            // it may be something else too: a list of what element is, or a value
 }
 
 // shapes reads shapes from the Go types of Kubernetes 1.36, and from the table of fields for kinds that have none
@@ -57,14 +59,10 @@ func (s *shapes) of(gvk schema.GroupVersionKind) *shape {
 
 // tabled reads the shape that a minor's API description gives a kind, nil when it has none.
 func (s *shapes) tabled(gvk schema.GroupVersionKind, minor kubever.Minor) *shape {
-	name := gvk.Version + "." + gvk.Kind
 	if gvk.Kind == "ScheduledJob" { // the name that CronJob had before 1.5, with the same type
-		name = gvk.Version + ".CronJob"
+		gvk.Kind = "CronJob"
 	}
-	if group, _, _ := strings.Cut(gvk.Group, "."); group != "" {
-		name = group + "." + name
-	}
-	if result := s.table(name, minor); result.fields != nil {
+	if result := s.table(kubever.TypeName(gvk), minor); result.fields != nil {
 		return result
 	}
 	return nil
@@ -149,8 +147,13 @@ func (s *shapes) table(typeName string, minor kubever.Minor) *shape {
 	if known, ok := s.named[typeAt{typeName, minor}]; ok {
 		return known
 	}
-	result := &shape{}
+	result := &shape{typeName: typeName}
 	s.named[typeAt{typeName, minor}] = result
+	if schemaType, ok := kubever.SchemaType(typeName); ok {
+		result.either, result.element = true, s.table(schemaType, minor)
+		result.fields = result.element.fields
+		return result
+	}
 	if element, ok := strings.CutPrefix(typeName, "[]"); ok {
 		result.list, result.element = true, s.table(element, minor)
 		return result
@@ -182,7 +185,7 @@ func (s *shape) at(name string) *shape {
 
 // of returns the shape of the elements of a list, nil when it is none.
 func (s *shape) ofElements() *shape {
-	if s == nil || !s.list {
+	if s == nil || !s.list && !s.either {
 		return nil
 	}
 	return s.element

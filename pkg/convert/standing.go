@@ -2,7 +2,9 @@ package convert
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -83,32 +85,40 @@ func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Mi
 	var losses []Loss
 	for _, d := range i.unknown {
 		if d.at[0] == "status" || len(d.at) > 1 && d.at[0] == "metadata" && d.at[1] == "managedFields" ||
-			isEmpty(d.value) {
+			d.value == nil {
 			continue
 		}
-		meaning := "no version knows the field"
-		if first, ok := c.knownIn(gvk, d.at); ok {
-			meaning = minor.String() + " does not know the field, " + first.String() + " does"
-		}
-		losses = append(losses, Loss{Path: d.at.String(), Value: d.value, Meaning: meaning})
+		losses = append(losses, Loss{Path: d.at.String(), Value: d.value, Meaning: c.unknownIn(gvk, d, minor)})
 	}
 	slices.SortFunc(losses, func(a, b Loss) int { return cmp.Compare(a.Path, b.Path) })
 	return losses
 }
 
-// knownIn finds a minor that knows a field: the first one, going back from the newest, whose predecessor does not.
-func (c *Converter) knownIn(gvk schema.GroupVersionKind, at path) (kubever.Minor, bool) {
-	found, ok := kubever.Minor(0), false
-	for _, minor := range slices.Backward(kubever.Minors()) {
-		known := c.shapeIn(gvk, minor)
+// unknownIn says since or until when a field is known that a minor does not know: in this version of the kind, or in
+// another one, for a version may end before the field comes.
+func (c *Converter) unknownIn(gvk schema.GroupVersionKind, d difference, minor kubever.Minor) string {
+	name, _ := d.at[len(d.at)-1].(string)
+	own := strings.TrimSuffix(kubever.TypeName(gvk), gvk.Kind)
+	rest, ofVersion := strings.CutPrefix(d.in.typeName, own)
+	for _, kind := range append([]schema.GroupVersionKind{gvk}, c.Equivalents(gvk)...) {
+		typeName, in := d.in.typeName, ""
+		if kind != gvk {
+			if !ofVersion {
+				break
+			}
+			typeName = strings.TrimSuffix(kubever.TypeName(kind), kind.Kind) + rest
+			in = " in " + kind.GroupVersion().String()
+		}
+		minors := kubever.Field(typeName, name)
 		switch {
-		case known != nil && known.has(at):
-			found, ok = minor, true
-		case ok:
-			return found, true
+		case len(minors) == 0:
+		case minors[len(minors)-1].To < minor:
+			return fmt.Sprintf("%s does not know the field%s, which ended with %s", minor, in, minors[len(minors)-1].To)
+		default:
+			return fmt.Sprintf("%s does not know the field, %s does%s", minor, minors[len(minors)-1].From, in)
 		}
 	}
-	return found, ok
+	return "no version knows the field"
 }
 
 // shapeIn is the shape that a minor's API description gives a kind, nil when it has none.

@@ -71,6 +71,13 @@ func Fields(typeName string, m Minor) []string {
 	return fields
 }
 
+// SchemaType is the type of the schema in a type that is a schema or something else: JSONSchemaPropsOrArray,
+// JSONSchemaPropsOrBool. It is written as the schema itself, or as the list, the word or the list of names.
+func SchemaType(typeName string) (string, bool) {
+	group, _, ok := strings.Cut(typeName, "JSONSchemaPropsOr")
+	return group + "JSONSchemaProps", ok
+}
+
 // HasFields reports whether some minor describes the type by its fields: it is no string, number or the like.
 func HasFields(typeName string) bool { return len(fieldTable()[typeName]) > 0 }
 

@@ -138,23 +138,33 @@ func (w *lossWalk) walk(value map[string]any, path, typeName, theirs string) {
 			continue
 		}
 		newest := ranges[len(ranges)-1].To
-		childType := kubever.ElementType(kubever.FieldType(typeName, field, newest))
-		theirType := kubever.ElementType(kubever.FieldType(theirs, field, w.older.Minor))
-		w.descend(value[field], at, childType, theirType)
+		w.descend(value[field], at, kubever.FieldType(typeName, field, newest),
+			kubever.FieldType(theirs, field, w.older.Minor))
 	}
 }
 
 // descend walks what a field holds: an object, a list of them, or a map of them.
 func (w *lossWalk) descend(value any, at, typeName, theirs string) {
-	if !kubever.HasFields(typeName) {
-		return
+	if schema, ok := kubever.SchemaType(typeName); ok {
+		theirs, _ = kubever.SchemaType(theirs)
+		typeName = schema
 	}
+	element, isMap := strings.CutPrefix(typeName, "map[string]")
 	switch v := value.(type) {
 	case map[string]any:
-		w.walk(v, at+".", typeName, theirs)
+		if !isMap {
+			if kubever.HasFields(typeName) {
+				w.walk(v, at+".", typeName, theirs)
+			}
+			return
+		}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			w.descend(v[key], at+"."+key, element, strings.TrimPrefix(theirs, "map[string]"))
+		}
 	case []any:
 		for i, item := range v {
-			w.descend(item, fmt.Sprintf("%s[%d]", at, i), typeName, theirs)
+			w.descend(item, fmt.Sprintf("%s[%d]", at, i), strings.TrimPrefix(typeName, "[]"),
+				strings.TrimPrefix(theirs, "[]"))
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -161,4 +163,35 @@ func FuzzLosses(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The fields of a map are its keys, and a schema may stand where a list or a word may: no version lacks what is in
+// them.
+func TestLossesInMapsAndSchemas(t *testing.T) {
+	crd := func(version, schema string) map[string]any {
+		var object map[string]any
+		text := `{"apiVersion":"apiextensions.k8s.io/` + version +
+			`","kind":"CustomResourceDefinition","metadata":{"name":"x"},
+			"spec":` + schema + `}`
+		if err := json.Unmarshal([]byte(text), &object); err != nil {
+			t.Fatal(err)
+		}
+		return object
+	}
+	const schema = `{"openAPIV3Schema":{"properties":{"spec":{"type":"array","items":{"properties":{"a":{%s}}}}}}}`
+	for _, test := range []struct {
+		object map[string]any
+		want   int
+	}{
+		// it sees no v1
+		{crd("v1", `{"versions":[{"name":"v1","schema":`+fmt.Sprintf(schema, `"type":"string"`)+`}]}`), 1},
+		{crd("v1beta1", `{"validation":`+fmt.Sprintf(schema, `"type":"string"`)+`}`), 0},
+		{crd("v1beta1", `{"validation":`+fmt.Sprintf(schema, `"typo":"string"`)+`}`), 1},
+		{crd("v1beta1", `{"validation":`+fmt.Sprintf(schema, `"x-kubernetes-list-type":"set"`)+`}`), 1},
+	} {
+		found, err := Older{Minor: 10}.Losses(test.object)
+		if err != nil || len(found) != test.want {
+			t.Errorf("Losses of %v = %v, %v; want %d", test.object, found, err, test.want)
+		}
+	}
 }

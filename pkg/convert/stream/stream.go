@@ -5,6 +5,7 @@ package stream
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
+	"github.com/kubefusion/fusionctl/pkg/convert/validate"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -52,7 +54,10 @@ type Converted struct {
 	Namespace string         `json:"namespace,omitempty"`
 	Name      string         `json:"name,omitempty"`
 	Losses    []convert.Loss `json:"losses,omitempty"`
-	Error     string         `json:"error,omitempty"`
+	// Changes are the fields that were written so that the object is accepted.
+	Changes []validate.Change `json:"changes,omitempty"`
+	Refused string            `json:"refused,omitempty"` // why a server refuses the object, which is as it was
+	Error   string            `json:"error,omitempty"`
 }
 
 // Place is where the object stands.
@@ -154,29 +159,18 @@ func (s *Stream) convert(file string, j *job) {
 		return
 	}
 	j.To = to.GroupVersion().String() + " " + to.Kind
-	result, losses, err := s.convertObject(&source.Unstructured, to)
+	made, err := s.become(&source.Unstructured, to)
 	if err != nil {
 		j.Err = err
 		return
 	}
-	if gvk.Kind != "List" {
-		changed, err := s.converter.Defaults(&source.Unstructured, result, s.options.Defaults)
-		if err != nil {
-			j.Err = err
-			return
-		}
-		losses = append(losses, changed...)
-	}
-	if s.options.Minor != 0 {
-		losses = append(losses, s.converter.LossesIn(result, s.options.Minor)...)
-	}
-	j.Object, j.Losses = result, losses
+	j.Object, j.Losses, j.Changes, j.Refused = made.object, made.losses, made.changes, made.refused
 	switch {
 	case s.options.Format != Same || source.text == nil:
-	case to == gvk && gvk.Kind != "List":
+	case !made.changed:
 		j.Text = part.Text
 	default:
-		value := result.Object
+		value := made.object.Object
 		if source.text.Value["kind"] == nil { // as the items of lists are
 			value = maps.Clone(value)
 			delete(value, "apiVersion")
@@ -184,6 +178,109 @@ func (s *Stream) convert(file string, j *job) {
 		}
 		j.Text, j.Err = source.text.Rewrite(value)
 	}
+}
+
+// made is what an object became.
+type made struct {
+	object  *unstructured.Unstructured
+	losses  []convert.Loss
+	changes []validate.Change
+	refused string // why a server refuses an object that is as it was
+	changed bool   // it is not as it was
+}
+
+// become converts an object, or each object of a list.
+func (s *Stream) become(in *unstructured.Unstructured, to schema.GroupVersionKind) (made, error) {
+	if items, ok := in.Object["items"].([]any); ok && strings.HasSuffix(in.GetKind(), "List") {
+		return s.makeList(in, items, to)
+	}
+	object, losses, err := s.converter.Convert(in, to)
+	if err != nil {
+		return made{}, err
+	}
+	m := made{object: object, losses: losses, changed: in.GroupVersionKind() != to}
+	differ, err := s.converter.Defaults(in, object, s.options.Defaults)
+	if err != nil {
+		return made{}, err
+	}
+	if err := s.complete(in, &m); err != nil {
+		return made{}, err
+	}
+	differ = slices.DeleteFunc(differ, func(loss convert.Loss) bool {
+		return slices.ContainsFunc(m.changes, func(change validate.Change) bool { return change.Path == loss.Path })
+	})
+	m.losses = append(m.losses, differ...)
+	if s.options.Minor == 0 {
+		return m, nil
+	}
+	spelled, lost := s.converter.Spell(object, s.options.Minor)
+	if m.losses = append(m.losses, lost...); spelled {
+		m.changed = true
+		if err := s.complete(object, &m); err != nil {
+			return made{}, err
+		}
+	}
+	m.losses = append(m.losses, s.converter.LossesIn(object, s.options.Minor)...)
+	return m, nil
+}
+
+// complete makes the object acceptable, or says why it is not: an error if anything of it was changed.
+func (s *Stream) complete(in *unstructured.Unstructured, m *made) error {
+	changes, lost, err := validate.Complete(s.converter, in, m.object, s.options.Minor)
+	var refused *validate.RefusedError
+	if errors.As(err, &refused) && !m.changed {
+		m.refused, err = err.Error(), nil
+	}
+	m.losses, m.changes = append(m.losses, lost...), append(m.changes, changes...)
+	return err
+}
+
+// makeList converts the objects of a list. Those of a list of one kind need not name it.
+func (s *Stream) makeList(in *unstructured.Unstructured, items []any, to schema.GroupVersionKind) (made, error) {
+	m := made{object: &unstructured.Unstructured{Object: maps.Clone(in.Object)}, changed: in.GroupVersionKind() != to}
+	itemKind, _ := strings.CutSuffix(in.GetKind(), "List")
+	converted := make([]any, len(items))
+	for i, item := range items {
+		object, ok := item.(map[string]any)
+		if !ok {
+			return made{}, fmt.Errorf("items[%d]: want an object", i)
+		}
+		u := &unstructured.Unstructured{Object: object}
+		named := object["kind"] != nil
+		if !named && itemKind != "" {
+			u.Object = maps.Clone(object)
+			u.SetGroupVersionKind(in.GroupVersionKind().GroupVersion().WithKind(itemKind))
+		}
+		target, err := s.target(u.GroupVersionKind())
+		if err != nil {
+			return made{}, fmt.Errorf("items[%d]: %w", i, err)
+		}
+		one, err := s.become(u, target)
+		if err != nil {
+			return made{}, fmt.Errorf("items[%d]: %w", i, err)
+		}
+		if !named {
+			delete(one.object.Object, "kind")
+			delete(one.object.Object, "apiVersion")
+		}
+		converted[i] = one.object.Object
+		m.changed = m.changed || one.changed
+		at := fmt.Sprintf("items[%d].", i)
+		for _, loss := range one.losses {
+			loss.Path = at + loss.Path
+			m.losses = append(m.losses, loss)
+		}
+		for _, change := range one.changes {
+			change.Path = at + change.Path
+			m.changes = append(m.changes, change)
+		}
+		if one.refused != "" && m.refused == "" {
+			m.refused = fmt.Sprintf("items[%d]: %s", i, one.refused)
+		}
+	}
+	m.object.Object["items"] = converted
+	m.object.SetGroupVersionKind(to)
+	return m, nil
 }
 
 // target names the kind that the kind, or the items of a list of it, is to become.
@@ -194,41 +291,6 @@ func (s *Stream) target(gvk schema.GroupVersionKind) (schema.GroupVersionKind, e
 	}
 	to, err := s.options.Choose(gvk.GroupVersion().WithKind(item))
 	return to.GroupVersion().WithKind(to.Kind + "List"), err
-}
-
-// convertObject converts an object, or each object of a List.
-func (s *Stream) convertObject(
-	in *unstructured.Unstructured, to schema.GroupVersionKind,
-) (*unstructured.Unstructured, []convert.Loss, error) {
-	items, ok := in.Object["items"].([]any)
-	if in.GetKind() != "List" || !ok {
-		return s.converter.Convert(in, to)
-	}
-	out := &unstructured.Unstructured{Object: maps.Clone(in.Object)}
-	converted := make([]any, len(items))
-	var losses []convert.Loss
-	for i, item := range items {
-		object, ok := item.(map[string]any)
-		if !ok {
-			return nil, nil, fmt.Errorf("items[%d]: want an object", i)
-		}
-		u := &unstructured.Unstructured{Object: object}
-		target, err := s.target(u.GroupVersionKind())
-		if err != nil {
-			return nil, nil, fmt.Errorf("items[%d]: %w", i, err)
-		}
-		result, lost, err := s.convertObject(u, target)
-		if err != nil {
-			return nil, nil, fmt.Errorf("items[%d]: %w", i, err)
-		}
-		converted[i] = result.Object
-		for _, loss := range lost {
-			loss.Path = fmt.Sprintf("items[%d].%s", i, loss.Path)
-			losses = append(losses, loss)
-		}
-	}
-	out.Object["items"] = converted
-	return out, losses, nil
 }
 
 var (

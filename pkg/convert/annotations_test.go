@@ -1,0 +1,125 @@
+package convert
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// Each annotation and its field say the same: there and back through a minor that heeds the other one.
+func TestSpellThereAndBack(t *testing.T) {
+	c := newConverter(t)
+	for _, s := range []struct {
+		what               string
+		old, new           kubever.Minor
+		asAnnotation, asIs string
+	}{
+		{"seccomp", 18, 27,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p",
+				"annotations":{"seccomp.security.alpha.kubernetes.io/pod":"runtime/default"}},
+				"spec":{"containers":[]}}`,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[],
+				"securityContext":{"seccompProfile":{"type":"RuntimeDefault"}}}}`},
+		{"seccomp before it had its name", 10, 36,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p",
+				"annotations":{"seccomp.security.alpha.kubernetes.io/pod":"docker/default"}},
+				"spec":{"containers":[]}}`,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[],
+				"securityContext":{"seccompProfile":{"type":"RuntimeDefault"}}}}`},
+		{"seccomp of a container, in a template", 6, 36,
+			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"p"},
+				"spec":{"template":{"metadata":{"annotations":
+				{"container.seccomp.security.alpha.kubernetes.io/a":"localhost/x.json"}},"spec":{"containers"
+				:[{"name":"a"}]}}}}`,
+			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"p"},
+				"spec":{"template":{"metadata":{},"spec":{"containers":[{"name":"a",
+				"securityContext":{"seccompProfile":{"type":"Localhost","localhostProfile":"x.json"}}}]}}}}`},
+		{"sysctls", 10, 11,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p",
+				"annotations":{"security.alpha.kubernetes.io/sysctls":"net.ipv4.tcp_syncookies=1",
+				"security.alpha.kubernetes.io/unsafe-sysctls":"kernel.msgmax=1,net.core.somaxconn=2"}},
+				"spec":{"containers":[]}}`,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[],
+				"securityContext":{"sysctls":[{"name":"kernel.msgmax",
+				"value":"1"},{"name":"net.core.somaxconn","value":"2"},{"name":"net.ipv4.tcp_syncookies",
+				"value":"1"}]}}}`},
+		{"critical", 6, 16,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p",
+				"annotations":{"scheduler.alpha.kubernetes.io/critical-pod":""}},"spec":{"containers":[]}}`,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[],
+				"priorityClassName":"system-cluster-critical"}}`},
+		{"external traffic", 6, 7,
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"p",
+				"annotations":{"service.beta.kubernetes.io/external-traffic":"OnlyLocal",
+				"service.beta.kubernetes.io/healthcheck-nodeport":"30000"}},"spec":{}}`,
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"p"},
+				"spec":{"externalTrafficPolicy":"Local","healthCheckNodePort":30000}}`},
+		{"addresses of pods that are not ready", 8, 36,
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"p",
+				"annotations":{"service.alpha.kubernetes.io/tolerate-unready-endpoints":"true"}},"spec":{}}`,
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"p"},
+				"spec":{"publishNotReadyAddresses":true}}`},
+		{"nodes of a volume", 9, 15,
+			`{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"p",
+				"annotations":
+				{"volume.alpha.kubernetes.io/node-affinity":"{\"requiredDuringSchedulingIgnoredDuringExecution\":{\"nodeSelectorTerms\":[]}}"}},"spec":{}}`,
+			`{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"name":"p"},
+				"spec":{"nodeAffinity":{"required":{"nodeSelectorTerms":[]}}}}`},
+		{"labels of nodes", 10, 36,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},
+				"spec":{"nodeSelector":{"node-role.kubernetes.io/master":""},"containers":[],
+				"affinity":{"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution"
+				:[{"podAffinityTerm":{"topologyKey":"node-role.kubernetes.io/master","labelSelector":
+				{"matchExpressions":[{"key":"node-role.kubernetes.io/master"}]}}}]}}}}`,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},
+				"spec":{"nodeSelector":{"node-role.kubernetes.io/control-plane":""},"containers":[],
+				"affinity":{"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution"
+				:[{"podAffinityTerm":{"topologyKey":"node-role.kubernetes.io/control-plane","labelSelector":
+				{"matchExpressions":[{"key":"node-role.kubernetes.io/master"}]}}}]}}}}`},
+	} {
+		for _, way := range []struct {
+			minor    kubever.Minor
+			from, to string
+		}{{s.new, s.asAnnotation, s.asIs}, {s.old, s.asIs, s.asAnnotation}} {
+			got := parse(t, []byte(way.from))
+			changed, losses := c.Spell(got, way.minor)
+			if diff := cmp.Diff(parse(t, []byte(way.to)).Object, got.Object); diff != "" || !changed ||
+				len(losses) > 0 {
+				t.Errorf("%s for %s: changed %v, losses %v (-want +got):\n%s", s.what, way.minor, changed, losses, diff)
+			}
+			if changed, _ := c.Spell(got, way.minor); changed {
+				t.Errorf("%s for %s: a second time changes it again", s.what, way.minor)
+			}
+		}
+	}
+}
+
+func TestSpellNamesWhatCannotBeSaid(t *testing.T) {
+	c := newConverter(t)
+	in := parse(t, []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","annotations":{
+		"seccomp.security.alpha.kubernetes.io/pod":"mine","scheduler.alpha.kubernetes.io/affinity":"{"}},
+				"spec":{"schedulerName":"x"}}`))
+	changed, losses := c.Spell(in, 36)
+	var paths []string
+	for _, loss := range losses {
+		paths = append(paths, loss.Path)
+	}
+	const want = `metadata.annotations["seccomp.security.alpha.kubernetes.io/pod"] ` +
+		`metadata.annotations["scheduler.alpha.kubernetes.io/affinity"]`
+	if got := strings.Join(paths, " "); changed || got != want {
+		t.Errorf("Spell loses %s, changed %v; want %s", got, changed, want)
+	}
+	claim := parse(t, []byte(`{"apiVersion":"v1","kind":"PersistentVolumeClaim",
+				"metadata":{"annotations":{"volume.alpha.kubernetes.io/storage-class":"x"}}}`))
+	if _, losses := c.Spell(claim, 6); len(losses) != 1 {
+		t.Errorf("Spell of an annotation that nothing heeds: %v, want a loss", losses)
+	}
+	custom := parse(t, []byte(`{"apiVersion":"g.example/v1","kind":"Pod",
+				"metadata":{"annotations":{"scheduler.alpha.kubernetes.io/name":"x"}},"spec":{}}`))
+	if changed, losses := c.Spell(custom, 36); changed || len(losses) > 0 {
+		t.Errorf("Spell of a custom resource: changed %v, %v", changed, losses)
+	}
+}

@@ -1,0 +1,260 @@
+package validate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// Change is a field that was written so that the object is accepted, and why it says what the object said before.
+type Change struct {
+	Path    string `json:"path"`
+	Value   any    `json:"value,omitempty"` // nil for what was taken away
+	Meaning string `json:"meaning"`
+}
+
+// RefusedError says what a server would refuse of an object.
+type RefusedError struct {
+	Kind   schema.GroupVersionKind
+	Minor  kubever.Minor
+	Errors field.ErrorList
+}
+
+func (e *RefusedError) Error() string {
+	lines := make([]string, len(e.Errors))
+	for i, err := range e.Errors {
+		lines[i] = shortened(err.Error())
+	}
+	return fmt.Sprintf("%s refuses it: %s", e.Minor, strings.Join(lines, "; "))
+}
+
+// messageLimitBytes bounds one message: some print the whole value.
+const messageLimitBytes = 400
+
+func shortened(text string) string {
+	if len(text) <= messageLimitBytes {
+		return text
+	}
+	half := messageLimitBytes / 2
+	return strings.ToValidUTF8(text[:half]+" ... "+text[len(text)-half:], "")
+}
+
+// Complete makes what a conversion yielded acceptable to a server of the minor, 0 for any that serves its version:
+// fields that its version requires, and that the version of in defaults, are written into out; CRDs are given the
+// schemas that apiextensions.k8s.io/v1 requires. Each such field is a Change; what is lost by it is a Loss.
+//
+// Versions that Kubernetes 1.36 serves are held to its validation. For older minors only that part of it counts that
+// has always been: what is required, and what the version of in allows and that of out refuses. Errors: *RefusedError
+// for what a server of the minor refuses still; *convert.ContentError.
+func Complete(
+	c *convert.Converter, in, out *unstructured.Unstructured, minor kubever.Minor,
+) (changes []Change, losses []convert.Loss, err error) {
+	v := validation{converter: c, in: in, out: out, minor: minor, full: fully(out.GroupVersionKind(), minor)}
+	if minor == 0 {
+		v.minor = newest(out.GroupVersionKind())
+	}
+	if isDefinition(out.GroupVersionKind()) && in.GroupVersionKind() != out.GroupVersionKind() {
+		if out.GroupVersionKind().Version != "v1" {
+			return prunes(out.Object, v.minor), nil, nil // Kubernetes 1.36 validates CRDs of v1 alone
+		}
+		changes, losses = completeDefinition(in.Object, out.Object)
+	}
+	refused, err := v.refused(out)
+	if err != nil || len(refused) == 0 {
+		return changes, losses, err
+	}
+	written, err := v.fill(refused)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(written) > 0 {
+		if refused, err = v.refused(out); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, err := range refused { // a default that does not help is no help
+		written = slices.DeleteFunc(written, func(w Change) bool { return concerns(w.Path, err.Field) })
+	}
+	if changes = append(changes, written...); len(refused) > 0 {
+		return changes, losses, &RefusedError{out.GroupVersionKind(), v.minor, refused}
+	}
+	return changes, losses, nil
+}
+
+// fully reports whether all of 1.36's validation holds for a version on servers of the minor: of the versions of
+// webhooks, of CRDs and of certificate requests that they have today it always did.
+func fully(gvk schema.GroupVersionKind, minor kubever.Minor) bool {
+	if minor == 0 || minor == kubever.Newest {
+		return kubever.ServesGVK(gvk, kubever.Newest)
+	}
+	return gvk.Version == "v1" &&
+		(isDefinition(gvk) || gvk.Kind == "CertificateSigningRequest" ||
+			strings.HasSuffix(gvk.Kind, "WebhookConfiguration"))
+}
+
+// newest is the last minor that serves a version, by default or at all.
+func newest(gvk schema.GroupVersionKind) kubever.Minor {
+	life := kubever.LifecycleOf(gvk)
+	for _, minors := range []kubever.Ranges{life.DefaultOn, life.Minors} {
+		if len(minors) > 0 {
+			return minors[len(minors)-1].To
+		}
+	}
+	return kubever.Newest
+}
+
+// validation is of one conversion.
+type validation struct {
+	converter *convert.Converter
+	in, out   *unstructured.Unstructured
+	minor     kubever.Minor
+	full      bool
+}
+
+// refused lists what the server refuses of the result.
+func (v *validation) refused(object *unstructured.Unstructured) (field.ErrorList, error) {
+	errs, err := v.errors(object)
+	if err != nil || v.full || len(errs) == 0 {
+		return errs, err
+	}
+	before, err := v.errors(v.in)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, err := range before {
+		known[err.Error()] = true
+	}
+	return slices.DeleteFunc(errs, func(err *field.Error) bool {
+		return known[err.Error()] && err.Type != field.ErrorTypeRequired
+	}), nil
+}
+
+func (v *validation) errors(object *unstructured.Unstructured) (field.ErrorList, error) {
+	gvk := object.GroupVersionKind()
+	if isDefinition(gvk) && gvk.Version != "v1" {
+		return nil, nil
+	}
+	internal, native, err := v.internal(object)
+	if err != nil || !native {
+		return nil, err
+	}
+	return Created(internal, gvk.GroupVersion(), namespaced(gvk)), nil
+}
+
+func (v *validation) internal(object *unstructured.Unstructured) (internal runtime.Object, native bool, err error) {
+	defer func() {
+		if problem := recover(); problem != nil { // Kubernetes' defaults count on what decoders refuse
+			err = &convert.ContentError{Kind: object.GroupVersionKind(),
+				Err: fmt.Errorf("defaulting did not finish: %v", problem)}
+		}
+	}()
+	return v.converter.Internal(object)
+}
+
+// fill writes the defaults of the old version where the new one misses something: those of the fields that are refused,
+// and then, one by one, what makes an error about another field go away. A default that does not help is not written.
+func (v *validation) fill(refused field.ErrorList) ([]Change, error) {
+	differ, err := v.converter.DefaultsWhere(v.in, v.out.DeepCopy(), func(string) bool { return false })
+	if err != nil {
+		return nil, err
+	}
+	var paths, others []string
+	for _, loss := range differ {
+		switch {
+		case slices.ContainsFunc(refused, func(err *field.Error) bool { return concerns(loss.Path, err.Field) }):
+			paths = append(paths, loss.Path)
+		case !strings.Contains(loss.Path, "["):
+			others = append(others, loss.Path)
+		}
+	}
+	left, err := v.with(paths)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range others {
+		if len(left) == 0 {
+			break
+		}
+		fewer, err := v.with(append(slices.Clone(paths), path))
+		if err != nil {
+			return nil, err
+		}
+		if len(fewer) < len(left) {
+			paths, left = append(paths, path), fewer
+		}
+	}
+	paths = slices.DeleteFunc(paths, func(path string) bool {
+		return slices.ContainsFunc(left, func(err *field.Error) bool { return concerns(path, err.Field) })
+	})
+	from, to := v.in.GroupVersionKind().GroupVersion(), v.out.GroupVersionKind().GroupVersion()
+	filled, err := v.filled(paths)
+	if err != nil {
+		return nil, err
+	}
+	unknown := v.converter.LossesIn(filled, v.minor)
+	var changes []Change
+	for _, path := range paths {
+		if !slices.ContainsFunc(unknown, func(loss convert.Loss) bool { return concerns(path, loss.Path) }) {
+			changes = append(
+				changes, Change{Path: path, Meaning: fmt.Sprintf("%s defaults it, %s requires it", from, to)})
+		}
+	}
+	_, err = v.converter.DefaultsWhere(v.in, v.out, func(path string) bool {
+		return slices.ContainsFunc(changes, func(change Change) bool { return change.Path == path })
+	})
+	return changes, err
+}
+
+// with is what is refused when the defaults of these fields are written.
+func (v *validation) with(paths []string) (field.ErrorList, error) {
+	filled, err := v.filled(paths)
+	if err != nil {
+		return nil, err
+	}
+	return v.refused(filled)
+}
+
+func (v *validation) filled(paths []string) (*unstructured.Unstructured, error) {
+	wanted := map[string]bool{}
+	for _, path := range paths {
+		wanted[path] = true
+	}
+	filled := v.out.DeepCopy()
+	_, err := v.converter.DefaultsWhere(v.in, filled, func(path string) bool { return wanted[path] })
+	return filled, err
+}
+
+// concerns reports whether one of two paths leads to the other.
+func concerns(a, b string) bool {
+	short, long := a, b
+	if len(short) > len(long) {
+		short, long = long, short
+	}
+	rest, ok := strings.CutPrefix(long, short)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+func isDefinition(gvk schema.GroupVersionKind) bool {
+	return gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition"
+}
+
+// namespaced reports whether objects of a kind are in namespaces.
+func namespaced(gvk schema.GroupVersionKind) bool {
+	for _, minor := range slices.Backward(kubever.Minors()) {
+		for _, api := range kubever.APIResources(minor) {
+			if api.GroupVersion == gvk.GroupVersion() && api.Kind == gvk.Kind {
+				return api.Namespaced
+			}
+		}
+	}
+	return false
+}

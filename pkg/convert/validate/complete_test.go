@@ -1,0 +1,179 @@
+package validate
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+const (
+	workload = "spec: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}"
+	hook     = "webhooks: [{name: a.b.c, clientConfig: {url: 'https://a'}, sideEffects: None%s}]"
+	crd      = "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {name: " +
+		"xs.g.example}\n" +
+		"spec: {group: g.example, version: v1, names: {plural: xs, kind: X}%s}"
+)
+
+// What 1.36 requires and the old version defaults is written, and nothing else; what cannot be had is refused by name.
+func TestComplete(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		in, to string
+		minor  kubever.Minor
+		paths  string // that are written
+		lost   string
+		want   string // part of the error
+	}{
+		{in: "apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: a}\n" + workload, to: "apps/v1",
+			paths: "spec.selector"},
+		{in: "apiVersion: apps/v1beta1\nkind: StatefulSet\nmetadata: {name: a}\n" + workload, to: "apps/v1",
+			paths: "spec.selector"},
+		{in: "apiVersion: extensions/v1beta1\nkind: DaemonSet\nmetadata: {name: a}\n" + workload, to: "apps/v1",
+			minor: 15,
+			paths: "spec.selector"},
+		{in: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n" + workload, to: "extensions/v1beta1",
+			minor: 6},
+		{in: "apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: a}", to: "apps/v1",
+			want: "spec.template.spec.containers: Required value"},
+		{in: "apiVersion: extensions/v1beta1\nkind: Ingress\nmetadata: {name: a}\n" +
+			"spec: {rules: [{http: {paths: [{backend: {serviceName: a, servicePort: 1}}]}}]}",
+			to:    "networking.k8s.io/v1",
+			paths: "spec.rules[0].http.paths[0].pathType"},
+		{in: "apiVersion: admissionregistration.k8s.io/v1beta1\nkind: MutatingWebhookConfiguration\nmetadata: {name: " +
+			"a}\n" +
+			strings.ReplaceAll(hook, "%s", ""), to: "admissionregistration.k8s.io/v1",
+			paths: "webhooks[0].admissionReviewVersions"},
+		{in: "apiVersion: admissionregistration.k8s.io/v1beta1\nkind: MutatingWebhookConfiguration\nmetadata: {name: " +
+			"a}\n" +
+			strings.ReplaceAll(hook, "sideEffects: None%s", "sideEffects: Unknown"),
+			to:   "admissionregistration.k8s.io/v1",
+			want: `webhooks[0].sideEffects: Unsupported value: "Unknown"`},
+		{in: "apiVersion: certificates.k8s.io/v1beta1\nkind: CertificateSigningRequest\nmetadata: {name: a}\n" +
+			"spec: {signerName: kubernetes.io/legacy-unknown, usages: [client auth]}", to: "certificates.k8s.io/v1",
+			want: "spec.signerName: Invalid value"},
+		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {clusterIP: None, ports: [{port: 1}]}",
+			to: "v1"},
+		{in: "apiVersion: batch/v1beta1\nkind: CronJob\nmetadata: {name: a}\nspec: {schedule: '* * * * *', " +
+			"jobTemplate: " +
+			"{spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}}}", to: "batch/v1"},
+		{in: strings.ReplaceAll(crd, "%s", ""), to: "apiextensions.k8s.io/v1",
+			paths: "spec.preserveUnknownFields spec.versions[0].schema.openAPIV3Schema spec.scope"},
+		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster, preserveUnknownFields: false, "+
+			"validation: {openAPIV3Schema: {properties: {spec: {type: object}}}}"), to: "apiextensions.k8s.io/v1",
+			paths: "spec.versions[0].schema.openAPIV3Schema.type"},
+		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster, preserveUnknownFields: false, validation: "+
+			"{openAPIV3Schema: "+
+			"{type: object, properties: {a: {oneOf: [{type: string}, {type: integer}]}, b: {additionalProperties: "+
+			"false, "+
+			"properties: {c: {}}}, d: {anyOf: [{properties: {e: {pattern: x}}}]}}}}"), to: "apiextensions.k8s.io/v1",
+			paths: "spec.versions[0].schema.openAPIV3Schema.properties.a.x-kubernetes-int-or-string " +
+				"spec.versions[0].schema.openAPIV3Schema.properties.b.type " +
+				"spec.versions[0].schema.openAPIV3Schema.properties.b.properties.c.x-kubernetes-preserve-unknown-fields " +
+				"spec.versions[0].schema.openAPIV3Schema.properties.d.x-kubernetes-preserve-unknown-fields " +
+				"spec.versions[0].schema.openAPIV3Schema.properties.d.properties.e",
+			lost: "spec.versions[0].schema.openAPIV3Schema.properties.b.additionalProperties"},
+		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster, validation: {openAPIV3Schema: {properties: {a: "+
+			"{properties: "+
+			"{b: {type: object}}}, metadata: {}}}}"), to: "apiextensions.k8s.io/v1",
+			paths: "spec.preserveUnknownFields spec.versions[0].schema.openAPIV3Schema.type " +
+				"spec.versions[0].schema.openAPIV3Schema.x-kubernetes-preserve-unknown-fields " +
+				"spec.versions[0].schema.openAPIV3Schema.properties.a.type " +
+				"spec.versions[0].schema.openAPIV3Schema.properties.metadata.type"},
+	} {
+		in := parse(t, test.in)
+		gv, _ := schema.ParseGroupVersion(test.to)
+		out, _, err := c.Convert(in, gv.WithKind(in.GetKind()))
+		if err != nil {
+			t.Fatalf("%s: %v", test.in, err)
+		}
+		changes, losses, err := Complete(c, in, out, test.minor)
+		var refused *RefusedError
+		if test.want != "" {
+			if !errors.As(err, &refused) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s to %s: %v, want an error with %q", test.in, test.to, err, test.want)
+			}
+			continue
+		}
+		var paths, lost []string
+		for _, change := range changes {
+			paths = append(paths, change.Path)
+		}
+		for _, loss := range losses {
+			lost = append(lost, loss.Path)
+		}
+		if err != nil || strings.Join(paths, " ") != test.paths || strings.Join(lost, " ") != test.lost {
+			t.Errorf("%s to %s: %v, written %q, lost %q; want %q and %q", test.in, test.to, err, paths, lost,
+				test.paths, test.lost)
+		}
+	}
+}
+
+func parse(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(data); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// Every kind that 1.36 serves and that can be created has its validation.
+func TestEveryKindIsValidated(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, api := range kubever.APIResources(kubever.Newest) {
+		switch api.Kind {
+		case "TokenReview", "SelfSubjectReview", "SubjectAccessReview", "LocalSubjectAccessReview",
+			"SelfSubjectAccessReview",
+			"SelfSubjectRulesReview", "Binding", "ComponentStatus":
+			continue // they are answered, not kept
+		}
+		object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "a/b"}}}
+		object.SetGroupVersionKind(api.WithKind(api.Kind))
+		internal, native, err := c.Internal(object)
+		if err != nil || !native {
+			t.Errorf("%s %s: native %v, %v", api.GroupVersion, api.Kind, native, err)
+			continue
+		}
+		if errs := Created(internal, api.GroupVersion, api.Namespaced); len(errs) == 0 {
+			t.Errorf("%s %s: nothing is refused of an object with an impossible name", api.GroupVersion, api.Kind)
+		}
+	}
+}
+
+// Objects of 1.36 that say nothing but their kind are refused, not a reason to panic.
+func FuzzCreated(f *testing.F) {
+	c, err := convert.New()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[null]}}`))
+	f.Add([]byte(`{"apiVersion":"v1","kind":"ReplicationController","spec":{}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var object map[string]any
+		if json.Unmarshal(data, &object) != nil || object == nil {
+			return
+		}
+		u := &unstructured.Unstructured{Object: object}
+		if internal, native, err := c.Internal(u); err == nil && native {
+			Created(internal, u.GroupVersionKind().GroupVersion(), true)
+		}
+	})
+}

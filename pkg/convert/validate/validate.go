@@ -1,0 +1,101 @@
+// Package validate is the judgement of the API server of Kubernetes 1.36 about objects that are created: the validation
+// functions that its create strategies call, imported from Kubernetes.
+package validate
+
+import (
+	"fmt"
+	"reflect"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/api/meta"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	pvcutil "k8s.io/kubernetes/pkg/api/persistentvolumeclaim"
+	"k8s.io/kubernetes/pkg/apis/apps"
+	core "k8s.io/kubernetes/pkg/apis/core"
+)
+
+// Created lists what the server refuses of an object that is created. The object is of Kubernetes' internal type, with
+// the defaults of the version gv in which it was written; it is changed. Parts that admission plugins and allocators
+// judge are left out: they depend on what else is in a cluster. A kind that has no validation, as reviews, is never
+// refused.
+func Created(object runtime.Object, gv schema.GroupVersion, namespaced bool) (errs field.ErrorList) {
+	validate, ok := validators[reflect.TypeOf(object)]
+	if !ok {
+		return nil
+	}
+	defer func() {
+		if problem := recover(); problem != nil { // of Kubernetes' functions, which count on what decoders fill in
+			errs = field.ErrorList{field.InternalError(nil, fmt.Errorf("validation did not finish: %v", problem))}
+		}
+	}()
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
+	}
+	prepare(object, accessor, namespaced)
+	errs = validate(object, gv)
+	at := field.NewPath("metadata")
+	segment := func(name string, prefix bool) []string { return path.ValidatePathSegmentName(name, prefix) }
+	return unique(append(errs, apivalidation.ValidateObjectMetaAccessor(accessor, namespaced, segment, at)...))
+}
+
+// prepare does what the server does before it validates.
+func prepare(object runtime.Object, accessor metav1.Object, namespaced bool) {
+	switch {
+	case !namespaced:
+		accessor.SetNamespace("")
+	case accessor.GetNamespace() == "":
+		accessor.SetNamespace(metav1.NamespaceDefault)
+	}
+	if accessor.GetName() == "" && accessor.GetGenerateName() != "" {
+		accessor.SetName(accessor.GetGenerateName() + "xxxxx")
+	}
+	switch object := object.(type) {
+	case *core.Node: // its status is what its kubelet says
+		return
+	case *core.LimitRange:
+		if object.Name == "" {
+			object.Name = uid
+		}
+	case *core.PersistentVolumeClaim:
+		pvcutil.DropDisabledFields(&object.Spec, nil)
+		pvcutil.EnforceDataSourceBackwardsCompatibility(&object.Spec, nil)
+		pvcutil.NormalizeDataSources(&object.Spec)
+	case *core.Service:
+		if object.Spec.ClusterIP != "" && len(object.Spec.ClusterIPs) == 0 {
+			object.Spec.ClusterIPs = []string{object.Spec.ClusterIP}
+		}
+	case *apps.DaemonSet:
+		object.Spec.TemplateGeneration = max(object.Spec.TemplateGeneration, 1)
+	}
+	if definition, ok := object.(*apiextensions.CustomResourceDefinition); ok {
+		definition.Status = apiextensions.CustomResourceDefinitionStatus{}
+		for _, version := range definition.Spec.Versions {
+			if version.Storage {
+				definition.Status.StoredVersions = []string{version.Name}
+				return
+			}
+		}
+	}
+	if status := reflect.ValueOf(object).Elem().FieldByName("Status"); status.IsValid() {
+		status.SetZero()
+	}
+}
+
+// unique leaves out what is said twice: most kinds validate their metadata themselves.
+func unique(errs field.ErrorList) field.ErrorList {
+	seen := map[string]bool{}
+	kept := errs[:0]
+	for _, err := range errs {
+		if text := err.Error(); !seen[text] {
+			seen[text] = true
+			kept = append(kept, err)
+		}
+	}
+	return kept
+}
