@@ -123,7 +123,8 @@ var bans = []struct {
 	except []string // packages that may
 	why    string
 }{
-	{"github.com/spf13/cobra", nil, "the command line is one package"},
+	{"github.com/spf13/cobra", []string{"pkg/convert/validate", "pkg/convert/stream"},
+		"the command line is one package; Kubernetes' validation names versions by flags"},
 	{"go.etcd.io/", nil, "only adapters speak to etcd: a reader of policies must not inherit gRPC"},
 	{"google.golang.org/grpc", []string{"pkg/convert/validate", "pkg/convert/stream"},
 		"only adapters speak to servers; Kubernetes' validation of CRDs and policies brings it along"},

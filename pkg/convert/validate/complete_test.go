@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	schemaOf = "spec.versions[0].schema.openAPIV3Schema"
 	workload = "spec: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}}"
 	hook     = "webhooks: [{name: a.b.c, clientConfig: {url: 'https://a'}, sideEffects: None%s}]"
 	crd      = "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {name: " +
@@ -77,11 +78,9 @@ func TestComplete(t *testing.T) {
 			"{type: object, properties: {a: {oneOf: [{type: string}, {type: integer}]}, b: {additionalProperties: "+
 			"false, "+
 			"properties: {c: {}}}, d: {anyOf: [{properties: {e: {pattern: x}}}]}}}}"), to: "apiextensions.k8s.io/v1",
-			paths: "spec.versions[0].schema.openAPIV3Schema.properties.a.x-kubernetes-int-or-string " +
-				"spec.versions[0].schema.openAPIV3Schema.properties.b.type " +
-				"spec.versions[0].schema.openAPIV3Schema.properties.b.properties.c.x-kubernetes-preserve-unknown-fields " +
-				"spec.versions[0].schema.openAPIV3Schema.properties.d.x-kubernetes-preserve-unknown-fields " +
-				"spec.versions[0].schema.openAPIV3Schema.properties.d.properties.e",
+			paths: schemaOf + ".properties.a.x-kubernetes-int-or-string " + schemaOf + ".properties.b.type " +
+				schemaOf + ".properties.b.properties.c.x-kubernetes-preserve-unknown-fields " +
+				schemaOf + ".properties.d.x-kubernetes-preserve-unknown-fields " + schemaOf + ".properties.d.properties.e",
 			lost: "spec.versions[0].schema.openAPIV3Schema.properties.b.additionalProperties"},
 		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster, validation: {openAPIV3Schema: {properties: {a: "+
 			"{properties: "+
