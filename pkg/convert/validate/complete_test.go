@@ -80,7 +80,8 @@ func TestComplete(t *testing.T) {
 			"properties: {c: {}}}, d: {anyOf: [{properties: {e: {pattern: x}}}]}}}}"), to: "apiextensions.k8s.io/v1",
 			paths: schemaOf + ".properties.a.x-kubernetes-int-or-string " + schemaOf + ".properties.b.type " +
 				schemaOf + ".properties.b.properties.c.x-kubernetes-preserve-unknown-fields " +
-				schemaOf + ".properties.d.x-kubernetes-preserve-unknown-fields " + schemaOf + ".properties.d.properties.e",
+				schemaOf + ".properties.d.x-kubernetes-preserve-unknown-fields " +
+				schemaOf + ".properties.d.properties.e",
 			lost: "spec.versions[0].schema.openAPIV3Schema.properties.b.additionalProperties"},
 		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster, validation: {openAPIV3Schema: {properties: {a: "+
 			"{properties: "+
