@@ -33,30 +33,9 @@ func runRenderDiff(req renderRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	places, err := hostDirectories(p, req)
+	document, err := diffOf(p, req, streams)
 	if err != nil {
 		return err
-	}
-	document := diffDocument{Schema: "fusionctl/render-diff/v1"}
-	found := 0
-	for _, place := range places {
-		running, err := runningOn(p, place, streams)
-		if err != nil {
-			return err
-		}
-		found += len(running)
-		document.Components = append(document.Components, render.Diff(p, place.host, running)...)
-	}
-	if found == 0 {
-		return badInput(fmt.Errorf("%s: no component of a control plane among its files", req.diff),
-			"want static pod manifests, such as those of /etc/kubernetes/manifests, or systemd units")
-	}
-	document.Summary.Components = len(document.Components)
-	for _, d := range document.Components {
-		document.Summary.Changes += len(d.Changes)
-		if d.State != render.Same {
-			document.Summary.Differ++
-		}
 	}
 	if req.output == "json" {
 		err = printJSON(streams.Out, document)
@@ -67,6 +46,36 @@ func runRenderDiff(req renderRequest, streams Streams) error {
 		return errAttention
 	}
 	return err
+}
+
+// diffOf compares the plan with what the files of its hosts start.
+func diffOf(p *plan.Plan, req renderRequest, streams Streams) (diffDocument, error) {
+	document := diffDocument{Schema: "fusionctl/render-diff/v1"}
+	places, err := hostDirectories(p, req)
+	if err != nil {
+		return document, err
+	}
+	found := 0
+	for _, place := range places {
+		running, err := runningOn(p, place, streams)
+		if err != nil {
+			return document, err
+		}
+		found += len(running)
+		document.Components = append(document.Components, render.Diff(p, place.host, running)...)
+	}
+	if found == 0 {
+		return document, badInput(fmt.Errorf("%s: no component of a control plane among its files", req.diff),
+			"want static pod manifests, such as those of /etc/kubernetes/manifests, or systemd units")
+	}
+	document.Summary.Components = len(document.Components)
+	for _, d := range document.Components {
+		document.Summary.Changes += len(d.Changes)
+		if d.State != render.Same {
+			document.Summary.Differ++
+		}
+	}
+	return document, nil
 }
 
 // hostDirectory are the directories that hold the files of one host.

@@ -86,6 +86,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newCheckCmd(streams),
 		newPlanCmd(streams),
 		newGraphCmd(streams),
+		newReportCmd(streams),
 		newExplainCmd(streams),
 		newPKICmd(streams),
 		newRenderCmd(streams),

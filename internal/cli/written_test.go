@@ -24,6 +24,7 @@ var writers = map[string][]string{
 	"init":            {"out"},
 	"pki":             {"out"},
 	"render":          {"out"},
+	"report":          {"output"},
 	"policy generate": {"out"},
 	"policy validate": {"fix"},
 	"crd plan":        {"out"},
@@ -110,6 +111,8 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 			for _, target := range []string{"static-pod", "systemd", "hosted"} {
 				run([]int{0, 3}, "render", "spec.yaml", "--target", target, "--out", "rendered-"+target)
 			}
+			run([]int{0, 3}, "report", "spec.yaml", "-o", "report.html")
+			run([]int{0, 3}, "report", "spec.yaml", "-o", "report.md")
 			run([]int{0}, "policy", "generate", "spec.yaml", "--out", "generated.jsonl")
 			run([]int{0, 3}, "policy", "validate", "policy.jsonl", "--fix")
 			run([]int{0, 3}, "crd", "plan", "pizzas.g.example", "--kubeconfig", kubeconfig, "--storage", "v1", "--out",
@@ -125,8 +128,8 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 			for file, want := range map[string]string{
 				"new.yaml": "0644", "adopted.yaml": "0600", "generated.jsonl": "0644", "policy.jsonl.fixed": "0640",
 				"crd.plan": "0600", "crd.plan.journal": "0600", "move.plan": "0600", "move.plan.journal": "0600",
-				"move.plan.backup": "0600",
-				"pki":              "d0700", "rendered-static-pod": "d0700", "rendered-systemd": "d0700",
+				"move.plan.backup": "0600", "report.html": "0600", "report.md": "0600",
+				"pki": "d0700", "rendered-static-pod": "d0700", "rendered-systemd": "d0700",
 				"rendered-hosted": "d0700",
 			} {
 				if got[file] != want {

@@ -47,6 +47,8 @@ type Node struct {
 	Side  pair.Side // "" for a store: both sides may use it
 	Title string    // one line
 	Lines []string  // below the title
+	// where the box leads in a picture that is part of a page; "" where it does not. New leaves it empty.
+	Href string
 }
 
 // text is what stands in the box, wrapped.

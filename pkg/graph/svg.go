@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// SVG draws the graph as a picture for a page: SVG 1.1 without scripts, links or fonts of its own.
+// SVG draws the graph as a picture for a page: SVG 1.1 without scripts or fonts of its own, and with no link but those
+// of nodes.
 // Errors: the layout failed, which no plan should bring about.
 func SVG(ctx context.Context, g Graph) ([]byte, error) {
 	d, err := place(ctx, g)
@@ -72,6 +73,10 @@ func (p *painter) shape(s shape) {
 	if s.node.Rank == Store {
 		class = "store"
 		top += 2 * cylinderLid
+	}
+	if s.node.Href != "" {
+		p.printf(`<a href="%s">`, escaped(s.node.Href))
+		defer p.printf("</a>\n")
 	}
 	p.printf(`<g class="%s">`, class)
 	if s.node.Rank == Store {

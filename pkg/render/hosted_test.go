@@ -154,7 +154,7 @@ func TestHostedArgumentsNameNoHost(t *testing.T) {
 func TestHostedPodsFindTheirFiles(t *testing.T) {
 	for name, p := range examplesFor(t, Hosted) {
 		files, o := renderHosted(t, p)
-		commands := strings.Join(commandsOf(t, string(find(files, runbookFile).Data)), "\n")
+		commands := strings.Join(commandsOf(t, string(find(files, RunbookFile).Data)), "\n")
 		components := hostedComponents(p)
 		for i := range components {
 			c := &components[i]

@@ -69,8 +69,8 @@ const (
 	existingDirectory = "/existing"
 )
 
-// runbookFile is the name of the runbook at the root of the tree.
-const runbookFile = "RUNBOOK.md"
+// RunbookFile is the name of the runbook at the root of the tree.
+const RunbookFile = "RUNBOOK.md"
 
 // Files renders a plan, sorted by path; the same plan gives the same bytes.
 //
@@ -110,7 +110,7 @@ func Files(p *plan.Plan, o Options) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, File{Path: runbookFile, Mode: public, Data: steps})
+	files = append(files, File{Path: RunbookFile, Mode: public, Data: steps})
 	if p.Pods != nil && p.Pods.Admission.By == plan.ByPolicy {
 		policies, err := podPolicies(p)
 		if err != nil {

@@ -97,7 +97,7 @@ func TestRunbookInstallsTheTree(t *testing.T) {
 				t.Fatal(err)
 			}
 			installed := map[string]string{}
-			for _, line := range commandsOf(t, string(find(files, runbookFile).Data)) {
+			for _, line := range commandsOf(t, string(find(files, RunbookFile).Data)) {
 				if m := install.FindStringSubmatch(line); m != nil {
 					if m[2] != m[3] {
 						t.Errorf("%s: %s", name, line)

@@ -1,0 +1,193 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// browser starts a Chromium on a page of everything, and gathers what its console says.
+func browser(t *testing.T, width int64, dark bool, in *Input) (context.Context, func() []string) {
+	t.Helper()
+	program := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			program = found
+			break
+		}
+	}
+	if program == "" {
+		t.Skip("no Chromium to ask: Debian's package chromium has it")
+	}
+	var page bytes.Buffer
+	if err := HTML(&page, in); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(file, page.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox,
+		chromedp.WindowSize(int(width), 1000), chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(t.TempDir()))
+	if dark {
+		options = append(options, chromedp.Flag("blink-settings", "preferredColorScheme=0"))
+	}
+	allocator, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+	t.Cleanup(cancel)
+	var mutex sync.Mutex
+	var said []string
+	chromedp.ListenTarget(ctx, func(event any) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		switch e := event.(type) {
+		case *runtime.EventConsoleAPICalled:
+			said = append(said, string(e.Type))
+		case *runtime.EventExceptionThrown:
+			said = append(said, e.ExceptionDetails.Text)
+		}
+	})
+	if err := chromedp.Run(ctx, chromedp.Navigate("file://"+file)); err != nil {
+		t.Fatal(err)
+	}
+	return ctx, func() []string {
+		mutex.Lock()
+		defer mutex.Unlock()
+		return said
+	}
+}
+
+// contrasts lists texts that are hard to read: below 4.5 to 1 against what is behind them (WCAG 2, level AA).
+const contrasts = `(() => {
+  const parse = (text) => (text.match(/[\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const text = getComputedStyle(e).backgroundColor;
+      const color = parse(text);
+      if (text.startsWith("rgb") && (color.length === 3 || color[3] === 1)) return color;
+    }
+    return [255, 255, 255];
+  };
+  const bad = new Set();
+  for (const element of document.querySelectorAll("body :not(svg, svg *, script)")) {
+    if (![...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())) continue;
+    const [a, b] = [light(parse(getComputedStyle(element).color)), light(behind(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) bad.add(element.tagName + "." + element.className + " " + ratio.toFixed(2));
+  }
+  return [...bad];
+})()`
+
+func TestPageInABrowser(t *testing.T) {
+	in := everything(inputOf(t, "../../examples/ha-three-hosts-1.15-1.36.yaml"), 200, 5)
+	for _, view := range []struct {
+		width int64
+		dark  bool
+	}{{400, false}, {900, true}, {1400, false}} {
+		ctx, said := browser(t, view.width, view.dark, in)
+		var wide, open bool
+		var rows, shown, chosen int
+		var bad []string
+		const visibleRows = `document.querySelectorAll("main tbody tr:not([hidden])").length`
+		err := chromedp.Run(ctx,
+			chromedp.Evaluate(`document.documentElement.scrollWidth > window.innerWidth`, &wide),
+			chromedp.Evaluate(contrasts, &bad),
+			chromedp.Evaluate(visibleRows, &rows),
+			chromedp.SendKeys("#query", "etcd-servers-overrides", chromedp.ByID),
+			chromedp.Evaluate(visibleRows, &shown),
+			chromedp.Evaluate(`[...document.querySelectorAll("#components details")].some((d) => d.open)`, &open),
+			chromedp.Evaluate(`(() => {
+				const select = document.querySelector("#resources select");
+				select.value = "shared";
+				document.getElementById("query").value = "";
+				document.getElementById("query").dispatchEvent(new Event("input"));
+				select.dispatchEvent(new Event("change"));
+				return [...document.querySelectorAll("#resources tbody tr:not([hidden])")]
+					.filter((row) => row.cells[2].textContent === "shared").length;
+			})()`, &chosen),
+		)
+		if err != nil {
+			t.Fatalf("width %d: %v", view.width, err)
+		}
+		if wide {
+			t.Errorf("width %d: the page scrolls sideways", view.width)
+		}
+		if len(bad) > 0 {
+			t.Errorf("width %d, dark %v: hard to read: %q", view.width, view.dark, bad)
+		}
+		if shown == 0 || shown >= rows || !open {
+			t.Errorf("width %d: the search shows %d of %d rows, components open: %v", view.width, shown, rows, open)
+		}
+		if want := sharedIn(in); chosen != want {
+			t.Errorf("width %d: the choice of an owner shows %d shared resources, want %d", view.width, chosen, want)
+		}
+		if words := said(); len(words) > 0 {
+			t.Errorf("width %d: the console says %q", view.width, words)
+		}
+	}
+}
+
+func sharedIn(in *Input) int {
+	for _, o := range in.owners() {
+		if o.Owner == pair.OwnerShared {
+			return o.Count
+		}
+	}
+	return 0
+}
+
+// Links of the picture open what they are about; large pages still answer.
+func TestLargePageInABrowser(t *testing.T) {
+	ctx, said := browser(t, 1200, false, everything(inputOf(t, "../../examples/split-1.15-1.36.yaml"), 10_000, 2_000))
+	var took float64
+	var hash string
+	var open bool
+	err := chromedp.Run(ctx,
+		chromedp.Evaluate(`(() => {
+			const begin = performance.now();
+			const query = document.getElementById("query");
+			query.value = "r99";
+			query.dispatchEvent(new Event("input"));
+			document.body.getBoundingClientRect();
+			return performance.now() - begin;
+		})()`, &took),
+		chromedp.Evaluate(`(() => {
+			document.querySelector("#picture a").dispatchEvent(new MouseEvent("click", {bubbles: true}));
+			return location.hash;
+		})()`, &hash),
+		chromedp.Evaluate(`(() => {
+			location.hash = "#rule-FUS060";
+			dispatchEvent(new Event("hashchange"));
+			return document.getElementById("rule-FUS060").open;
+		})()`, &open),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took > 5_000 { // it takes some 100 ms; the machine may be busy
+		t.Errorf("a search in 12,000 rows took %.0f ms", took)
+	}
+	if hash == "" || !open {
+		t.Errorf("a click on the picture leads to %q; a linked rule is open: %v", hash, open)
+	}
+	if words := said(); len(words) > 0 {
+		t.Errorf("the console says %q", words)
+	}
+}
