@@ -40,7 +40,7 @@ type pkiRequest struct {
 func newPKICmd(streams Streams) *cobra.Command {
 	req := pkiRequest{}
 	cmd := &cobra.Command{
-		Use:   "pki SPEC --ca-cert FILE --ca-key FILE --out DIR",
+		Use:   "pki SPEC [--ca-cert FILE --ca-key FILE] --out DIR",
 		Short: "Issue the certificates that a plan needs, from the cluster's own CA",
 		Long: `pki issues what the components of a plan present: serving certificates with the right names, client
 certificates with the right user, none of them in system:masters. Files go to DIR/HOST/PATH, ready to be copied to each
@@ -71,10 +71,8 @@ names of the plan, or a key that was kept is empty, another certificate's, or re
 	enumFlag(cmd, &req.target, "target", "",
 		"what runs the components; certificates for hosted have the names of services and pods", render.Targets...)
 	flags.IntVar(&req.days, "days", 365, "how long certificates are good")
-	for _, name := range []string{"ca-cert", "ca-key", "out"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic("cli: internal error: " + err.Error())
-		}
+	if err := cmd.MarkFlagRequired("out"); err != nil {
+		panic("cli: internal error: " + err.Error())
 	}
 	cmd.AddCommand(newPKIShowCmd(streams))
 	return cmd
@@ -87,6 +85,9 @@ func runPKI(ctx context.Context, req pkiRequest, streams Streams) error {
 	p, err := loadPlanFor(streams, req.file, render.Target(req.target).Plan())
 	if err != nil {
 		return err
+	}
+	if req.caCert == "" && !makesAuthority(p) {
+		return badInput(errors.New("--ca-cert and --ca-key are missing"), "they are the cluster's CA, "+p.PKI.CA)
 	}
 	given, err := pkiGiven(req, p, streams)
 	if err != nil {
@@ -124,6 +125,13 @@ func runPKI(ctx context.Context, req pkiRequest, streams Streams) error {
 		return errAttention
 	}
 	return err
+}
+
+// makesAuthority reports whether the plan makes the CA of its clients: the running legacy side has none.
+func makesAuthority(p *plan.Plan) bool {
+	return slices.ContainsFunc(p.Certificates, func(c plan.Certificate) bool {
+		return c.Authority && c.Cert == p.PKI.CA && !c.Existing
+	})
 }
 
 // keptKeys reports private keys that were kept and are none, belong to another certificate, or may be read by others.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -39,6 +40,7 @@ type Process struct {
 	Env       []spec.EnvVar
 	Mounts    []spec.Mount
 
+	cluster    string // name of the cluster that others than the arguments tell: an annotation of kops
 	advertised string // address that others than the arguments tell: an annotation of kubeadm, the host of a probe
 }
 
@@ -78,6 +80,7 @@ func (r *Running) Process(component string) *Process {
 var folders = []string{
 	".", "manifests", "etc/kubernetes/manifests", "kubernetes/manifests",
 	"etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system", "systemd/system",
+	"args", "var/snap/microk8s/current/args",
 }
 
 // Read reads the files of a directory: every static pod manifest, as the kubelet does (YAML or JSON of any name that
@@ -90,13 +93,12 @@ var folders = []string{
 // Errors: what makes the result doubtful is one: no API server, two of a component, an environment file that is missing
 // although arguments come from it. Names in errors and notes are relative to dir.
 func Read(dir, host fs.FS) (*Running, error) {
-	running, err := readFirst(dir, host, func(r *Running) bool { return r.Process(kubever.APIServer) != nil })
+	running, tried, err := readFirst(dir, host, func(r *Running) bool { return r.Process(kubever.APIServer) != nil })
 	if err != nil {
 		return nil, err
 	}
 	if running == nil {
-		return nil, errors.New("no kube-apiserver among the files; want static pod manifests, such as those of " +
-			"/etc/kubernetes/manifests, or systemd units")
+		return nil, whyNone(tried.refused, tried.notes)
 	}
 	return running, running.once()
 }
@@ -105,25 +107,37 @@ func Read(dir, host fs.FS) (*Running, error) {
 // one, or nothing. Of the folders in which manifests and units may lie it reads the first that starts any component.
 // Errors: an environment file that is missing although arguments come from it.
 func ReadAll(dir, host fs.FS) (*Running, error) {
-	running, err := readFirst(dir, host, func(r *Running) bool { return len(r.Processes) > 0 })
+	running, _, err := readFirst(dir, host, func(r *Running) bool { return len(r.Processes) > 0 })
 	if running == nil {
 		running = &Running{}
 	}
 	return running, err
 }
 
-// readFirst reads the first folder that holds what is wanted, nil when none does.
-func readFirst(dir, host fs.FS, wanted func(*Running) bool) (*Running, error) {
+// readFirst reads the first folder that holds what is wanted, nil when none does. tried is what all of them said.
+func readFirst(dir, host fs.FS, wanted func(*Running) bool) (found *Running, tried *reader, err error) {
+	tried = &reader{}
+	var lists []*reader
 	for _, folder := range folders {
 		r := &reader{files: dir, folder: folder, host: host}
 		if err := r.read(); err != nil {
-			return nil, err
+			return nil, tried, err
 		}
 		if running := r.running(); wanted(running) {
-			return running, nil
+			return running, tried, nil
+		}
+		tried.notes, tried.refused = append(tried.notes, r.notes...), append(tried.refused, r.refused...)
+		lists = append(lists, r)
+	}
+	for _, r := range lists { // where nothing starts a component, a list of processes may show some
+		for _, f := range r.texts {
+			r.processLines(f.name, f.text)
+		}
+		if running := r.running(); wanted(running) {
+			return running, tried, nil
 		}
 	}
-	return nil, nil
+	return nil, tried, nil
 }
 
 // reader collects what one folder starts.
@@ -133,10 +147,20 @@ type reader struct {
 	host      fs.FS
 	processes []Process
 	notes     []Note
+	refused   []error // files of control planes that cannot be adopted
+	texts     []textFile
 
 	referenced       map[string]bool // variables in the command lines of units
 	environmentFiles map[string]bool // names of files that units have their variables from
 }
+
+type textFile struct {
+	name string
+	text []byte
+}
+
+// limitFiles is far above what starts a control plane: a directory with more is another one than was meant.
+const limitFiles = 4096
 
 func (r *reader) read() error {
 	entries, err := fs.ReadDir(r.files, r.folder)
@@ -146,11 +170,12 @@ func (r *reader) read() error {
 	if err != nil {
 		return err
 	}
-	type file struct {
-		name string
-		text []byte
+	if len(entries) > limitFiles {
+		return fmt.Errorf("%s holds %d files, want at most %d: is it the directory of the manifests or units?",
+			r.folder,
+			len(entries), limitFiles)
 	}
-	var files []file
+	var files []textFile
 	r.referenced, r.environmentFiles = map[string]bool{}, map[string]bool{}
 	for _, entry := range entries {
 		name := path.Join(r.folder, entry.Name())
@@ -165,6 +190,11 @@ func (r *reader) read() error {
 		if !info.Mode().IsRegular() || slices.Contains(beside, path.Ext(name)) {
 			continue
 		}
+		if isBackup(entry.Name()) {
+			r.note(name, "is left out: its name is that of a copy; a kubelet reads it too when it lies among its "+
+				"manifests")
+			continue
+		}
 		text, err := readFile(r.files, name)
 		if errors.Is(err, errNotText) {
 			r.note(name, "is not read: it is not text")
@@ -173,7 +203,7 @@ func (r *reader) read() error {
 		if err != nil {
 			return err
 		}
-		files = append(files, file{name, text})
+		files = append(files, textFile{name, text})
 		if path.Ext(name) == ".service" {
 			for _, variable := range referenced(text) {
 				r.referenced[variable] = true
@@ -188,15 +218,32 @@ func (r *reader) read() error {
 		}
 	}
 	for _, f := range files {
-		if path.Ext(f.name) != ".service" && !r.environmentFiles[f.name] {
+		switch {
+		case r.refuse(f.name, f.text), path.Ext(f.name) == ".service", r.environmentFiles[f.name]:
+		case r.inspect(f.name, f.text), r.snapFile(f.name, f.text):
+		case path.Ext(f.name) == ".txt" || path.Ext(f.name) == ".log" || path.Base(f.name) == "cmdline":
+			r.texts = append(r.texts, f)
+		default:
 			r.manifest(f.name, f.text)
+			r.texts = append(r.texts, f)
 		}
 	}
 	return nil
 }
 
+// copies are the endings of files that somebody or a package manager has put aside.
+var copies = []string{".bak", ".backup", ".old", ".orig", ".save", ".rpmsave", ".rpmnew", ".dpkg-old", ".dpkg-new",
+	".dpkg-dist", ".swp", ".disabled", ".tmp"}
+
+func isBackup(name string) bool {
+	return strings.HasSuffix(name, "~") || slices.Contains(copies, path.Ext(name)) || backupPattern.MatchString(name)
+}
+
+// backupPattern is a date or a number behind the ending: kube-apiserver.yaml.20190417, kube-apiserver.manifest.1.
+var backupPattern = regexp.MustCompile(`\.(ya?ml|json|manifest|service)[-._][0-9][-0-9TZ_.:]*$`)
+
 // beside lists the endings of files that stand beside units and manifests.
-var beside = []string{".conf", ".env", ".target", ".timer", ".socket", ".mount", ".path", ".slice", ".md", ".txt",
+var beside = []string{".conf", ".env", ".target", ".timer", ".socket", ".mount", ".path", ".slice", ".md",
 	".crt", ".key", ".pem"}
 
 var errNotText = errors.New("is not UTF-8")

@@ -15,6 +15,7 @@ type commandLine struct {
 	command   []string // up to the program, such as [/hyperkube, apiserver]
 	words     []string // what follows
 	image     string   // of the container runtime that runs the program, "" for none
+	before    []string // what stands in front of the program and starts it: flock, go-runner, env
 }
 
 var programs = []string{kubever.APIServer, kubever.ControllerManager, kubever.Scheduler, Etcd, Kubelet}
@@ -34,7 +35,17 @@ func (r *reader) commandLine(place string, words []string, environment map[strin
 	if script, ok := shellScript(words); ok {
 		return r.shell(place, script, environment)
 	}
-	return locate(words)
+	line, ok := locate(words)
+	r.noteWrapper(place, line)
+	return line, ok
+}
+
+// noteWrapper names what started the program and is left out. Of a container runtime there is a note of its own.
+func (r *reader) noteWrapper(place string, line commandLine) {
+	before := strings.Join(line.before, " ")
+	if before != "" && before != "exec" && line.image == "" {
+		r.note(place, "what starts %s is left out: %s", line.component, before)
+	}
 }
 
 // locate finds the program of a component among the words: first where no option stands before it that may have it as
@@ -53,7 +64,8 @@ func locate(words []string) (commandLine, bool) {
 			if component := componentAt(words, i); component != "" {
 				program := command(words[:i+1])
 				image := runtimeImage(words[:i+1-len(program)])
-				return commandLine{component: component, command: program, words: words[i+1:], image: image}, true
+				return commandLine{component: component, command: program, words: words[i+1:], image: image,
+					before: words[:i+1-len(program)]}, true
 			}
 			if component, ok := imageOfComponent(word); ok && runtimeImage(words[:i+1]) != "" {
 				// the program is the image's entrypoint

@@ -19,6 +19,7 @@ type Options struct {
 	Layout spec.Layout
 	Legacy kubever.Version // zero: the version is that of the API server's image
 	Modern kubever.Version
+	Name   string // of the cluster; "": the files tell, or the machine has one
 }
 
 // ErrVersion says that no image tells the legacy version and the options do not either.
@@ -34,8 +35,16 @@ type Draft struct {
 
 // Draft writes down what the files say. Every argument of the user becomes one of extraArgs, in order.
 // Errors: ErrVersion; a version without facts; a version that contradicts the image.
-func (r *Running) Draft(o Options) (*Draft, error) {
+func (r *Running) Draft(o Options) (*Draft, error) { return DraftHosts([]Host{{Running: r}}, o) }
+
+func (r *Running) draft(o Options, hosts []Host) (*Draft, error) {
 	server := r.Process(kubever.APIServer)
+	for i := range server.Words {
+		backend, servers := flagOf(server.Words, i, "storage-backend"), flagOf(server.Words, i, "etcd-servers")
+		if err := storeRefused(server.Place, backend, servers); err != nil {
+			return nil, err
+		}
+	}
 	legacy, err := r.version(server, o.Legacy)
 	if err != nil {
 		return nil, err
@@ -47,7 +56,6 @@ func (r *Running) Draft(o Options) (*Draft, error) {
 	w.Draft = Draft{Comments: map[string]string{}, Notes: slices.Clone(r.Notes), File: &spec.File{
 		APIVersion: spec.APIVersion,
 		Kind:       spec.Kind,
-		Metadata:   spec.Metadata{Name: "fused"},
 	}}
 	w.comment("apiVersion", "Drafted from the files of a running control plane. FILL IN marks what they do not say, "+
 		"CHECK what was assumed.\n"+
@@ -57,18 +65,38 @@ func (r *Running) Draft(o Options) (*Draft, error) {
 	s.Layout = o.Layout
 	s.Legacy.Version, s.Legacy.Existing = legacy, true
 	s.Modern.Version = released(o.Modern)
-	w.hosts()
+	w.hosts(hosts)
 	w.network()
-	w.pki()
 	w.stores()
 	w.legacy()
+	w.pki()
 	w.modern()
+	if err := w.otherHosts(hosts); err != nil {
+		return nil, err
+	}
+	w.File.Metadata.Name = w.clusterName(hosts)
 	w.comment("spec.access", "FILL IN who may do what through the modern server, for example:\n"+
 		"- subjects: [{kind: Group, name: \"platform:developers\"}]\n"+
 		"  apiGroups: [apps]\n"+
 		"  resources: [deployments, replicasets]")
 	w.missing("spec.access", "who may do what through the modern server")
 	return &w.Draft, nil
+}
+
+// flagOf is the value of a flag that stands at a place of a command line, "" for another flag.
+func flagOf(words []string, at int, flag string) string {
+	name, ok := argName(words[at])
+	if !ok {
+		return ""
+	}
+	name, value, given := strings.Cut(name, "=")
+	switch {
+	case kubever.FlagName(name) != flag:
+		return ""
+	case given || at+1 == len(words):
+		return value
+	}
+	return words[at+1]
 }
 
 // version is the one of the options, or else of the API server's image.
@@ -146,6 +174,9 @@ func (w *writer) note(place, format string, args ...any) {
 
 func (w *writer) arguments() {
 	w.args = map[string][]spec.Arg{}
+	if w.values == nil {
+		w.values = map[string]map[string][]string{}
+	}
 	for i := range w.running.Processes {
 		p := &w.running.Processes[i]
 		if w.args[p.Component] != nil {
@@ -155,7 +186,8 @@ func (w *writer) arguments() {
 		w.args[p.Component] = args
 		w.values[p.Component] = map[string][]string{}
 		for _, arg := range args {
-			w.values[p.Component][arg.Name] = append(w.values[p.Component][arg.Name], arg.Value)
+			name := kubever.Meant(p.Component, arg.Name, w.minor)
+			w.values[p.Component][name] = append(w.values[p.Component][name], arg.Value)
 		}
 		if len(kubever.Flags(p.Component, w.minor)) > 0 {
 			w.Notes = append(w.Notes, notes...)
@@ -189,8 +221,18 @@ func (w *writer) from(component, flag string) string {
 	return "From --" + flag + " of " + component + "."
 }
 
-func (w *writer) hosts() {
-	host := spec.Host{Name: "cp-1", Address: w.address()}
+func (w *writer) hosts(hosts []Host) {
+	host := spec.Host{Name: defaultHost, Address: w.address()}
+	if hosts[0].Name != "" {
+		host.Name = hosts[0].Name
+		w.comment("spec.hosts", "The machines that these files are from. Arguments that are others on one of them "+
+			"than in extraArgs stand under it.")
+		if host.Address == "" {
+			w.missing("spec.hosts[0].address", "the address at which others reach the API servers of %s", host.Name)
+		}
+		w.File.Spec.Hosts = []spec.Host{host}
+		return
+	}
 	for _, name := range []string{w.value(Kubelet, "hostname-override"), w.etcdName()} {
 		if isLabel(name) {
 			host.Name = name
@@ -200,6 +242,13 @@ func (w *writer) hosts() {
 	w.File.Spec.Hosts = []spec.Host{host}
 	comment := "The machine that these files are from; add the others of the control plane. The name is that of its " +
 		"directory of manifests."
+	if count, why := w.others(); count > 1 {
+		comment += fmt.Sprintf("\nFILL IN the others: %s tells of %d hosts. fusionctl init --from HOST1 HOST2 ... "+
+			"reads them all.", why, count)
+		w.missing("spec.hosts", "the other hosts of the control plane: %s tells of %d; fusionctl init --from HOST1 "+
+			"HOST2 ... reads them all; "+
+			"where there is but one: accept: [{rule: FUS253, reason: ...}]", why, count)
+	}
 	if host.Address == "" {
 		comment += "\nFILL IN the address at which others reach its API servers: the files do not tell."
 		w.missing("spec.hosts[0].address", "the address at which others reach the API servers of this machine")
@@ -309,31 +358,13 @@ func (w *writer) clusterDomain() (domain, comment string) {
 	return "cluster.local", "The usual one; the files do not tell. CHECK that the kubelets have it as --cluster-domain."
 }
 
-// pki finds the certificates and keys. What is not among the arguments has the usual name in the directory of the CA.
+// pki writes down the files that the arguments name. What they do not name is the modern side's own.
 func (w *writer) pki() {
 	p := &w.File.Spec.PKI
-	p.CA = w.server("client-ca-file")
-	if p.CA == "" {
-		p.CA = w.value(kubever.ControllerManager, "root-ca-file")
-	}
-	p.CAKey = w.value(kubever.ControllerManager, "cluster-signing-key-file")
-	p.ServiceAccountKey = w.value(kubever.ControllerManager, "service-account-private-key-file")
-	p.ServiceAccountPublic = w.values[kubever.APIServer]["service-account-key-file"]
-	if len(p.ServiceAccountPublic) == 0 && w.server("tls-private-key-file") != "" {
-		p.ServiceAccountPublic = []string{w.server("tls-private-key-file")}
-		w.comment("spec.pki.serviceAccountPublicKeys",
-			"The API server has no --service-account-key-file; it takes the key of its serving certificate then.")
-	}
-	p.ServiceAccountIssuer = w.server("service-account-issuer")
-	p.RequestHeaderCA = w.server("requestheader-client-ca-file")
-	p.ProxyClientCert, p.ProxyClientKey = w.server("proxy-client-cert-file"), w.server("proxy-client-key-file")
-	p.KubeletClientCert, p.KubeletClientKey = w.server("kubelet-client-certificate"), w.server("kubelet-client-key")
-	for _, flag := range []string{"experimental-encryption-provider-config", "encryption-provider-config"} {
-		if value := w.server(flag); value != "" {
-			p.EncryptionConfiguration = value
-		}
-	}
-	for _, file := range []string{p.CA, w.server("tls-cert-file"), p.ServiceAccountKey} {
+	for _, file := range []string{
+		w.hostFile(kubever.APIServer, "client-ca-file"), w.hostFile(kubever.APIServer, "tls-cert-file"),
+		w.managerFile("root-ca-file"), w.managerFile("service-account-private-key-file"),
+	} {
 		if strings.HasPrefix(file, "/") {
 			p.Directory = path.Dir(file)
 			break
@@ -343,30 +374,42 @@ func (w *writer) pki() {
 		p.Directory = "/etc/kubernetes/pki"
 		w.comment("spec.pki.directory", "The usual one; no argument tells. CHECK it.")
 	}
-	var usual []string
+	p.Adopt(&w.File.Spec.Legacy)
+	if len(w.values[kubever.APIServer]["service-account-key-file"]) == 0 && w.server("tls-private-key-file") != "" {
+		w.comment("spec.pki.serviceAccountPublicKeys",
+			"The API server has no --service-account-key-file; it takes the key of its serving certificate then.")
+	}
+	var own []string
 	for _, file := range []struct{ field, value string }{
-		{"ca", p.CA}, {"caKey", p.CAKey}, {"serviceAccountKey", p.ServiceAccountKey},
-		{"requestHeaderCA", p.RequestHeaderCA},
+		{"ca", p.CA}, {"serviceAccountKey", p.ServiceAccountKey}, {"requestHeaderCA", p.RequestHeaderCA},
 		{"proxyClientCert", p.ProxyClientCert}, {"proxyClientKey", p.ProxyClientKey},
 		{"kubeletClientCert", p.KubeletClientCert}, {"kubeletClientKey", p.KubeletClientKey},
 	} {
 		if file.value == "" {
-			usual = append(usual, file.field)
+			own = append(own, file.field)
 		}
 	}
 	comment := "Where the certificates and keys lie. The modern side uses them too."
-	if len(usual) > 0 {
-		comment += "\nCHECK these, which no argument names; without an entry they have their usual names in the " +
-			"directory:\n" + strings.Join(usual, ", ")
+	if len(own) > 0 {
+		comment += "\nNo argument names " + strings.Join(own, ", ") +
+			": fusionctl pki makes them for the modern side, in DIRECTORY/modern."
 	}
 	w.comment("spec.pki", comment)
+}
+
+// managerFile is hostFile of the controller manager, "" where the files start none.
+func (w *writer) managerFile(flag string) string {
+	if w.running.Process(kubever.ControllerManager) == nil {
+		return ""
+	}
+	return w.hostFile(kubever.ControllerManager, flag)
 }
 
 func (w *writer) stores() {
 	core := spec.Store{Name: "core"}
 	for endpoint := range strings.SplitSeq(w.server("etcd-servers"), ",") {
-		if endpoint = strings.TrimSpace(endpoint); endpoint != "" {
-			core.Endpoints = append(core.Endpoints, strings.TrimSuffix(endpoint, "/"))
+		if endpoint = w.endpoint(endpoint); endpoint != "" {
+			core.Endpoints = append(core.Endpoints, endpoint)
 		}
 	}
 	w.comment("spec.stores[0]", "The etcd of the legacy side. "+w.from(kubever.APIServer, "etcd-servers"))
@@ -388,10 +431,7 @@ func (w *writer) stores() {
 			"The API server shows one certificate to all of its stores: tls is the same as above.")
 		w.missing("spec.stores[1].endpoints", "the client URLs of the modern side's etcd")
 	}
-	for _, value := range w.values[kubever.APIServer]["etcd-servers-overrides"] {
-		w.note(w.running.Process(kubever.APIServer).Place, "the API server keeps some resources elsewhere: "+
-			"--etcd-servers-overrides=%s is kept, but the stores that it names are not in the spec", value)
-	}
+	w.overriddenStores()
 }
 
 var etcdPattern = regexp.MustCompile(`^[23]\.[0-9]+\.[0-9]+$`)
@@ -421,7 +461,7 @@ func (w *writer) prefix() string {
 }
 
 func (w *writer) etcdTLS(endpoints []string) *spec.TLS {
-	tls := spec.TLS{CA: w.server("etcd-cafile"), Cert: w.server("etcd-certfile"), Key: w.server("etcd-keyfile")}
+	tls := *w.tlsFiles()
 	if !slices.ContainsFunc(endpoints, func(endpoint string) bool { return strings.HasPrefix(endpoint, "https:") }) {
 		if tls != (spec.TLS{}) {
 			w.note("", "--etcd-cafile, --etcd-certfile and --etcd-keyfile have no effect: the URLs of etcd are http; "+
@@ -439,6 +479,12 @@ func (w *writer) etcdTLS(endpoints []string) *spec.TLS {
 	return &tls
 }
 
+// tlsFiles are those of the API server for its stores.
+func (w *writer) tlsFiles() *spec.TLS {
+	file := func(flag string) string { return w.hostFile(kubever.APIServer, flag) }
+	return &spec.TLS{CA: file("etcd-cafile"), Cert: file("etcd-certfile"), Key: file("etcd-keyfile")}
+}
+
 func (w *writer) legacy() {
 	l := &w.File.Spec.Legacy
 	w.comment("spec.legacy", "As it runs now. existing: true keeps these arguments as they are, in this order; a "+
@@ -447,8 +493,8 @@ func (w *writer) legacy() {
 	l.APIServer = &spec.APIServer{
 		Component: *server,
 		Port:      w.number("secure-port"),
-		Cert:      w.server("tls-cert-file"),
-		Key:       w.server("tls-private-key-file"),
+		Cert:      w.hostFile(kubever.APIServer, "tls-cert-file"),
+		Key:       w.hostFile(kubever.APIServer, "tls-private-key-file"),
 		Address:   w.serverOrDefault("bind-address"),
 	}
 	if l.APIServer.Port == 0 {
@@ -531,9 +577,9 @@ func (w *writer) modern() {
 	m := &w.File.Spec.Modern
 	m.APIServer = &spec.APIServer{Port: 7443}
 	comment := "The side that is new."
-	if w.File.Spec.Legacy.APIServer.Port == m.APIServer.Port {
+	for w.taken(m.APIServer.Port) {
 		m.APIServer.Port++
-		comment += " Its port is one that the legacy side does not have."
+		comment = "The side that is new. Its port is one that the legacy side does not have."
 	}
 	if w.options.Layout == spec.LayoutSplit {
 		m.ControllerManager = &spec.Component{}
@@ -541,6 +587,19 @@ func (w *writer) modern() {
 			"none."
 	}
 	w.comment("spec.modern", comment)
+}
+
+// taken reports whether something that the files start has a port.
+func (w *writer) taken(port int) bool {
+	if w.File.Spec.Legacy.APIServer.Port == port {
+		return true
+	}
+	text := strconv.Itoa(port)
+	return slices.ContainsFunc(w.args[kubever.APIServer], func(a spec.Arg) bool {
+		return strings.HasSuffix(a.Name, "port") && a.Value == text
+	}) || slices.ContainsFunc(w.File.Spec.Stores, func(s spec.Store) bool {
+		return slices.ContainsFunc(s.Endpoints, func(e string) bool { return strings.HasSuffix(e, ":"+text) })
+	})
 }
 
 // Text prints the draft as a commented spec.

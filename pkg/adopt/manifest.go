@@ -38,6 +38,12 @@ type podSpec struct {
 		HostPath *struct {
 			Path string `yaml:"path"`
 		} `yaml:"hostPath"`
+		Secret *struct {
+			SecretName string `yaml:"secretName"`
+		} `yaml:"secret"`
+		ConfigMap *struct {
+			Name string `yaml:"name"`
+		} `yaml:"configMap"`
 	} `yaml:"volumes"`
 }
 
@@ -121,7 +127,8 @@ func stem(name string) string { return strings.TrimSuffix(path.Base(name), path.
 
 func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 	place := fmt.Sprintf("%s:%d", name, c.line)
-	p := Process{Place: place, Name: cmp.Or(o.Metadata.Name, stem(name)), Image: c.Image, advertised: o.advertised(c)}
+	p := Process{Place: place, Name: cmp.Or(o.Metadata.Name, stem(name)), Image: c.Image, advertised: o.advertised(c),
+		cluster: o.cluster()}
 	environment := map[string]string{}
 	var unknown []string
 	for _, variable := range c.Env {
@@ -180,26 +187,42 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 	r.processes = append(r.processes, p)
 }
 
-// mounts keeps the paths of the host that the container sees under the same path, which is all that a spec can say.
+// mounts keeps the paths of the host that the container sees, and the objects of the cluster.
 func (r *reader) mounts(place string, pod *podSpec, c *container) []spec.Mount {
 	var mounts []spec.Mount
+	taken := map[string]bool{}
 	for _, mount := range c.VolumeMounts {
-		source := ""
+		m := spec.Mount{Name: mount.Name, ReadOnly: mount.ReadOnly}
 		for _, volume := range pod.Volumes {
-			if volume.Name == mount.Name && volume.HostPath != nil {
-				source = volume.HostPath.Path
+			switch {
+			case volume.Name != mount.Name:
+			case volume.HostPath != nil:
+				m.HostPath = trimSlash(path.Join(volume.HostPath.Path, mount.SubPath))
+			case volume.Secret != nil:
+				m.Secret = volume.Secret.SecretName
+			case volume.ConfigMap != nil:
+				m.ConfigMap = volume.ConfigMap.Name
 			}
 		}
-		at, from := trimSlash(mount.MountPath), trimSlash(source)
-		switch {
-		case source == "":
-			r.note(place, "volume %q at %s is not a path of the host and is left out", mount.Name, mount.MountPath)
-		case mount.SubPath != "" || at != from:
-			r.note(place, "volume %q shows %s of the host at %s and is left out; a spec mounts a path under its own "+
-				"name", mount.Name, source+suffixed("/", mount.SubPath), mount.MountPath)
-		default:
-			mounts = append(mounts, spec.Mount{Name: mount.Name, HostPath: at, ReadOnly: mount.ReadOnly})
+		at := trimSlash(mount.MountPath)
+		if at != m.HostPath {
+			m.MountPath = at
 		}
+		switch object := cmp.Or(suffixed("Secret ", m.Secret), suffixed("ConfigMap ", m.ConfigMap)); {
+		case m.HostPath == "" && object == "":
+			r.note(place, "volume %q at %s is neither a path of the host nor an object of the cluster and is left out",
+				mount.Name, mount.MountPath)
+			continue
+		case m.HostPath == "":
+			r.note(place, "%s has the files of %s, and no host has them: the modern side needs them on every host; "+
+				"copy them to "+
+				"%s, and name that under spec.hostFiles", at, object, at)
+		}
+		for n := 2; taken[m.Name]; n++ {
+			m.Name = fmt.Sprintf("%s-%d", mount.Name, n)
+		}
+		taken[m.Name] = true
+		mounts = append(mounts, m)
 	}
 	return mounts
 }
@@ -216,6 +239,11 @@ func suffixed(separator, s string) string {
 		return ""
 	}
 	return separator + s
+}
+
+// cluster is the name of the cluster, as kops writes the DNS name of the API server beside its arguments, "" for none.
+func (o *object) cluster() string {
+	return strings.TrimPrefix(o.Metadata.Annotations["dns.alpha.kubernetes.io/internal"], "api.internal.")
 }
 
 // advertised is the address of the API server that kubeadm writes beside the arguments, "" for none.

@@ -44,6 +44,7 @@ func (r *reader) shell(place, script string, environment map[string]string) (com
 		return commandLine{}, false
 	}
 	r.note(place, "the shell around %s is left out: its output goes to the container's or unit's log", s.line.component)
+	r.noteWrapper(place, s.line)
 	for _, word := range s.raw {
 		r.note(place, "%s is computed by the shell at start and is kept as it is written; write its value", word)
 	}

@@ -68,6 +68,8 @@ const (
 	BehaviourMirrorPodsOwned
 	// BehaviourNodeLeasesRead: the controller manager takes Leases as heartbeats of nodes.
 	BehaviourNodeLeasesRead
+	// BehaviourOldAuditPolicies: kube-apiserver reads audit policies of audit.k8s.io/v1beta1 too.
+	BehaviourOldAuditPolicies
 	// BehaviourProtectionFinalizersAdded: admission adds kubernetes.io/pvc-protection and pv-protection to claims
 	// and volumes; controllers of 1.9 and later remove them.
 	BehaviourProtectionFinalizersAdded
@@ -127,6 +129,7 @@ var behaviourNames = [...]string{
 	BehaviourMetadataAnswered:          "metadata-answered",
 	BehaviourMirrorPodsOwned:           "mirror-pods-owned",
 	BehaviourNodeLeasesRead:            "node-leases-read",
+	BehaviourOldAuditPolicies:          "old-audit-policies",
 	BehaviourProtectionFinalizersAdded: "protection-finalizers-added",
 	BehaviourReadyzServed:              "readyz-served",
 	BehaviourRootCAPublished:           "root-ca-published",

@@ -121,3 +121,33 @@ func decodeReleases() map[Minor]string {
 // Release names the patch release that was read for a minor, such as "1.6.13". Facts hold for it, and for the minor's
 // other releases as far as NotInDotZero and the notes of a fact do not say otherwise.
 func Release(m Minor) string { return releaseTable()[m] }
+
+var aliasTable = sync.OnceValue(decodeAliases)
+
+type flagAlias struct {
+	minors Ranges
+	means  string
+}
+
+func decodeAliases() map[flagKey]flagAlias {
+	aliases := map[flagKey]flagAlias{}
+	for _, r := range readTable("flag-aliases.tsv", 4) {
+		key := flagKey{r.text(0), r.text(1)}
+		if _, twice := aliases[key]; twice || Flag(key.component, key.name).Name == "" ||
+			Flag(key.component, r.text(3)).Name == "" {
+			r.fail("flag %s: want a flag, once, and the flag that it means", r.text(1))
+		}
+		aliases[key] = flagAlias{minors: r.ranges(2), means: r.text(3)}
+	}
+	return aliases
+}
+
+// Meant is the name of the flag that an argument sets at the minor, whatever the spelling: --address of an old API
+// server is --insecure-bind-address. A name that is no other flag's alias means itself, with dashes for underscores.
+func Meant(component, name string, m Minor) string {
+	name = FlagName(name)
+	if alias, ok := aliasTable()[flagKey{component, name}]; ok && alias.minors.Has(m) {
+		return alias.means
+	}
+	return name
+}

@@ -23,6 +23,7 @@ var decoders = map[string]func(){
 	"deprecations.tsv":    func() { decodeFlags() },
 	"fields.tsv":          func() { decodeFields() },
 	"flags.tsv":           func() { decodeFlags() },
+	"flag-aliases.tsv":    func() { decodeAliases() },
 	"garbage.tsv":         func() { decodeGarbage() },
 	"gates-only.tsv":      func() { decodeGates() },
 	"gates.tsv":           func() { decodeGates() },

@@ -407,3 +407,25 @@ func TestFlagsHoweverTheyAreSpelled(t *testing.T) {
 		t.Errorf("FlagName = %q, want etcd-servers-overrides", got)
 	}
 }
+
+func TestEveryAliasIsAFlagWhereItIsOne(t *testing.T) {
+	for key, alias := range aliasTable() {
+		for _, m := range Minors() {
+			if alias.minors.Has(m) && !Flag(key.component, key.name).In(m) {
+				t.Errorf("%s %s does not have --%s, which the table calls an alias there", key.component, m, key.name)
+			}
+		}
+	}
+	for _, test := range []struct {
+		given string
+		minor Minor
+		want  string
+	}{
+		{"address", 6, "insecure-bind-address"}, {"address", 20, "address"}, {"insecure_port", 6, "insecure-port"},
+		{"experimental-encryption-provider-config", 7, "encryption-provider-config"},
+	} {
+		if got := Meant(APIServer, test.given, test.minor); got != test.want {
+			t.Errorf("Meant(%s, %s) = %s, want %s", test.given, test.minor, got, test.want)
+		}
+	}
+}

@@ -66,6 +66,9 @@ func Issue(p *plan.Plan, given Given, leaf, authority Lifetime) ([]File, error) 
 		case c.Existing:
 			continue
 		case c.Authority:
+			if given := given.Authorities[c.Cert]; given != nil {
+				files = append(files, File{Host: c.Host, Path: c.Cert, Data: given.PEM()}) // its key stays where it is
+			}
 			if pair, ok := made[c.Cert]; ok {
 				files = append(files, File{Host: c.Host, Path: c.Cert, Data: pair.Certificate},
 					File{Host: c.Host, Path: c.Key, Data: pair.Key, Secret: true})
@@ -106,15 +109,21 @@ func Issue(p *plan.Plan, given Given, leaf, authority Lifetime) ([]File, error) 
 	return slices.DeleteFunc(files, func(f File) bool { return given.Has(f.Host, f.Path) }), nil
 }
 
-// serviceAccountFiles places the key of the service accounts on every host: the one that is given, or a new one when no
-// legacy side runs whose tokens must stay valid.
+// serviceAccountFiles places the key of the service accounts on every host: the one that is given, or a new one where
+// the plan wants one.
 func serviceAccountFiles(p *plan.Plan, given Given) ([]File, error) {
 	hosts := p.CertificateHosts()
-	private := given.ServiceAccountKey
-	private = slices.Clone(private)
-	has := slices.ContainsFunc(hosts, func(host string) bool { return given.Has(host, p.PKI.ServiceAccountKey) })
+	private := slices.Clone(given.ServiceAccountKey)
+	privatePath, publicPath := p.PKI.ServiceAccountKey, ""
+	if len(p.PKI.ServiceAccountPublic) > 0 && p.PKI.ServiceAccountPublic[0] != privatePath {
+		publicPath = p.PKI.ServiceAccountPublic[0]
+	}
+	if p.TokenKey != nil {
+		privatePath, publicPath = p.TokenKey.Private, p.TokenKey.Public
+	}
+	has := slices.ContainsFunc(hosts, func(host string) bool { return given.Has(host, privatePath) })
 	switch {
-	case private == nil && (p.Legacy.Existing || has):
+	case private == nil && (p.TokenKey == nil || has):
 		return nil, nil // it is on the hosts, and the modern side uses the same
 	case private == nil:
 		var err error
@@ -128,9 +137,9 @@ func serviceAccountFiles(p *plan.Plan, given Given) ([]File, error) {
 	}
 	var files []File
 	for _, host := range hosts {
-		files = append(files, File{Host: host, Path: p.PKI.ServiceAccountKey, Data: private, Secret: true})
-		if len(p.PKI.ServiceAccountPublic) > 0 && p.PKI.ServiceAccountPublic[0] != p.PKI.ServiceAccountKey {
-			files = append(files, File{Host: host, Path: p.PKI.ServiceAccountPublic[0], Data: public})
+		files = append(files, File{Host: host, Path: privatePath, Data: private, Secret: true})
+		if publicPath != "" {
+			files = append(files, File{Host: host, Path: publicPath, Data: public})
 		}
 	}
 	return files, nil

@@ -56,6 +56,11 @@ func ParseAuthority(certificatePEM, keyPEM []byte) (*Authority, error) {
 	return nil, errors.New("the key belongs to none of the certificates")
 }
 
+// PEM is the authority's certificate.
+func (a *Authority) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate.Raw})
+}
+
 // ParseCertificates reads every certificate of a PEM file; there must be one.
 func ParseCertificates(data []byte) ([]*x509.Certificate, error) {
 	var certificates []*x509.Certificate

@@ -21,18 +21,24 @@ func (b *basis) apiServer(host spec.Host, side pair.Side) Component {
 	b.servingArgs(l, host, side)
 	b.storeArgs(l, host, side)
 	b.networkArgs(l, side)
-	b.identityArgs(l, side)
+	b.identityArgs(l, host, side)
 	b.authorizationArgs(l, side)
 	if side == pair.Modern {
 		b.restraintArgs(l)
+		b.protectionArgs(l, host)
 	} else {
+		l.set("allow-privileged", "true", "both sides run workloads on the same nodes")
 		admissionList(l)
 		b.expectModernServers(l)
 	}
-	c.Args = b.args(host, side, l, s.APIServer.ExtraArgs)
+	b.arguments(host, &c, l, &s.APIServer.Component)
 	c.Port = s.APIServer.Port
 	c.Liveness, c.Startup = b.apiServerProbes(&c)
-	c.Mounts = mounts(&c, s.APIServer.ExtraMounts, nil)
+	extra := s.APIServer.ExtraMounts
+	if side == pair.Modern {
+		extra = slices.Concat(extra, b.legacyMounts(&c))
+	}
+	c.Mounts = mounts(&c, extra, nil)
 	return c
 }
 
@@ -47,7 +53,6 @@ func (b *basis) servingArgs(l *argList, host spec.Host, side pair.Side) {
 	}
 	l.set("tls-cert-file", server.Cert, "serving certificate")
 	l.set("tls-private-key-file", server.Key, "serving certificate")
-	l.set("allow-privileged", "true", "both sides run workloads on the same nodes")
 	l.set("profiling", "false", "nothing needs it")
 }
 
@@ -67,15 +72,28 @@ func (b *basis) storeArgs(l *argList, host spec.Host, side pair.Side) {
 			l.set("etcd-servers-overrides", value, "what both sides must see lies in the legacy side's store")
 		}
 	}
-	if own.TLS != nil {
-		l.set("etcd-cafile", own.TLS.CA, "one TLS identity serves every store of an API server")
-		l.set("etcd-certfile", own.TLS.Cert, "one TLS identity serves every store of an API server")
-		l.set("etcd-keyfile", own.TLS.Key, "one TLS identity serves every store of an API server")
+	if tls := b.identityAtStores(own); tls != nil {
+		l.set("etcd-cafile", tls.CA, "one TLS identity serves every store of an API server")
+		l.set("etcd-certfile", tls.Cert, "one TLS identity serves every store of an API server")
+		l.set("etcd-keyfile", tls.Key, "one TLS identity serves every store of an API server")
 	}
 	if file := b.file.Spec.PKI.EncryptionConfiguration; file != "" {
 		l.first([]string{"encryption-provider-config", "experimental-encryption-provider-config"}, file,
 			"both sides must be able to read what the other encrypts")
 	}
+}
+
+// identityAtStores is the one of a side's default store, or of another that its overrides lead to.
+func (b *basis) identityAtStores(own *Store) *spec.TLS {
+	if own.TLS != nil {
+		return own.TLS
+	}
+	for i := range b.stores {
+		if b.stores[i].TLS != nil {
+			return b.stores[i].TLS
+		}
+	}
+	return nil
 }
 
 // quorumReadFlag makes an API server read what a majority of the members of etcd has agreed on.
@@ -127,7 +145,7 @@ func (b *basis) networkArgs(l *argList, side pair.Side) {
 }
 
 // identityArgs are about who a client is: certificates, tokens, and the aggregation layer.
-func (b *basis) identityArgs(l *argList, side pair.Side) {
+func (b *basis) identityArgs(l *argList, host spec.Host, side pair.Side) {
 	pki := b.file.Spec.PKI
 	l.set("client-ca-file", pki.CA, "one CA for the clients of both sides")
 	for _, key := range pki.ServiceAccountPublic {
@@ -136,6 +154,11 @@ func (b *basis) identityArgs(l *argList, side pair.Side) {
 	switch {
 	case kubever.Behaves(kubever.BehaviourIssuerRequired, l.minor):
 		l.set("service-account-issuer", pki.ServiceAccountIssuer, "this version does not start without it")
+		if issuers := b.legacyValues(host, "service-account-issuer"); side == pair.Modern && len(issuers) > 1 {
+			for _, other := range issuers[1:] {
+				l.set("service-account-issuer", other, "tokens that the legacy side has issued are good on both sides")
+			}
+		}
 		l.set("service-account-signing-key-file", pki.ServiceAccountKey, "this version does not start without it")
 	case b.issuesForModernPods(l.minor):
 		const why = "kubelets ask this server for the tokens of pods that were made through the modern one"
@@ -146,18 +169,26 @@ func (b *basis) identityArgs(l *argList, side pair.Side) {
 	if kubever.Behaves(kubever.BehaviourAggregator, l.minor) {
 		l.set("requestheader-client-ca-file", pki.RequestHeaderCA,
 			"extension API servers; both sides publish it in one config map, so it is one CA")
-		l.set("requestheader-allowed-names", "front-proxy-client", "extension API servers")
-		l.set("requestheader-username-headers", "X-Remote-User", "extension API servers")
-		l.set("requestheader-group-headers", "X-Remote-Group", "extension API servers")
-		l.set("requestheader-extra-headers-prefix", "X-Remote-Extra-", "extension API servers")
+		headers := b.requestHeaders(host)
+		if headers.names != "" { // every name otherwise
+			l.set("requestheader-allowed-names", headers.names,
+				"extension API servers; both sides publish the names in one "+
+					"config map")
+		}
+		l.set("requestheader-username-headers", headers.user, "extension API servers")
+		l.set("requestheader-group-headers", headers.group, "extension API servers")
+		l.set("requestheader-extra-headers-prefix", headers.extra, "extension API servers")
 		l.set("proxy-client-cert-file", pki.ProxyClientCert, "extension API servers")
 		l.set("proxy-client-key-file", pki.ProxyClientKey, "extension API servers")
 	}
 	l.set("kubelet-client-certificate", pki.KubeletClientCert, "logs, exec and port-forward reach the kubelets")
 	l.set("kubelet-client-key", pki.KubeletClientKey, "logs, exec and port-forward reach the kubelets")
 	if side == pair.Modern {
-		l.set("kubelet-preferred-address-types", "InternalIP,ExternalIP,Hostname",
-			"names of nodes may not resolve here")
+		types, why := "InternalIP,ExternalIP,Hostname", "names of nodes may not resolve here"
+		if values := b.legacyValues(host, "kubelet-preferred-address-types"); len(values) > 0 {
+			types, why = strings.Join(values, ","), "as on the legacy side"
+		}
+		l.set("kubelet-preferred-address-types", types, why)
 	}
 }
 
@@ -274,22 +305,29 @@ var basicAdmission = []string{"NamespaceLifecycle", "LimitRanger", "ServiceAccou
 	"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "ResourceQuota"}
 
 // admissionList sets --admission-control where it is the version's only way, and reports whether it is.
-func admissionList(l *argList) bool {
+func admissionList(l *argList, more ...string) bool {
 	if kubever.Flag(l.component, "enable-admission-plugins").In(l.minor) {
 		return false
 	}
 	known := kubever.AdmissionPlugins(l.minor)
-	list := slices.DeleteFunc(slices.Clone(basicAdmission), func(plugin string) bool {
-		return !slices.Contains(known, plugin)
+	list := slices.DeleteFunc(slices.Clone(more), func(plugin string) bool {
+		return slices.Contains(basicAdmission, plugin)
 	})
+	list = slices.Insert(slices.Clone(basicAdmission), len(basicAdmission)-1, list...) // what is refused takes no quota
+	list = slices.DeleteFunc(list, func(plugin string) bool { return !slices.Contains(known, plugin) })
 	l.set("admission-control", strings.Join(list, ","), "this version runs none by default")
 	return true
 }
 
-// modernAdmission turns off the plugins that leave in shared objects what only a modern controller would clear away.
+// modernAdmission keeps the plugins that protect the legacy side, and turns off those that leave in shared objects what
+// only a modern controller would clear away.
 func (b *basis) modernAdmission(l *argList) {
-	if admissionList(l) {
+	keep := b.pluginsToKeep(l.minor)
+	if admissionList(l, keep...) {
 		return
+	}
+	if len(keep) > 0 {
+		l.set("enable-admission-plugins", strings.Join(keep, ","), asOnTheLegacySide)
 	}
 	var off, why []string
 	if b.finalizerWithoutController("persistentvolumeclaims", "persistentvolumeclaim-protection-controller") ||
@@ -303,7 +341,7 @@ func (b *basis) modernAdmission(l *argList) {
 		}
 	}
 	off = slices.DeleteFunc(off, func(plugin string) bool {
-		return !slices.Contains(kubever.AdmissionDefaultOn(l.minor), plugin)
+		return !slices.Contains(kubever.AdmissionDefaultOn(l.minor), plugin) || slices.Contains(keep, plugin)
 	})
 	if len(off) == 0 {
 		return

@@ -118,17 +118,35 @@ func settingName(entry string) string {
 	return strings.TrimSpace(name)
 }
 
-// onto keeps the arguments of a component that runs already, in their order, and changes only what the plan needs.
-func (l *argList) onto(running []spec.Arg) []Arg {
+// whyChanged is why an argument is another that the spec wants changed.
+const whyChanged = "the spec's changeArgs"
+
+// onto keeps the arguments of a component that runs already, in their order, and changes only what the spec says is to
+// be changed, and what the plan needs.
+func (l *argList) onto(running []spec.Arg, changes []spec.Change) []Arg {
+	before := map[string][]string{}
+	for _, arg := range running {
+		name := kubever.FlagName(arg.Name)
+		before[name] = append(before[name], arg.Value)
+	}
 	var kept []Arg
 	placed := map[string]bool{}
-	for _, arg := range running {
+	for _, arg := range replaced(running, changes) {
+		name := kubever.FlagName(arg.Name)
+		was := strings.Join(before[name], " ")
 		changed := Arg{Name: arg.Name, Value: arg.Value, Why: "runs with it", Origin: FromSpec}
+		isChanged := slices.ContainsFunc(changes, func(c spec.Change) bool { return kubever.FlagName(c.Name) == name })
+		if isChanged && !slices.Contains(before[name], arg.Value) {
+			changed.Why, changed.Was, changed.Origin = whyChanged, was, FromBoth
+			if len(before[name]) == 0 {
+				changed.Origin = FromPlan
+			}
+		}
 		for _, want := range l.args {
-			if want.needed && want.Name == kubever.FlagName(arg.Name) {
+			if want.needed && want.Name == kubever.Meant(l.component, arg.Name, l.minor) {
 				placed[want.Name] = true
 				if want.Value != arg.Value {
-					changed = Arg{Name: arg.Name, Value: want.Value, Why: want.Why, Origin: FromBoth}
+					changed = Arg{Name: arg.Name, Value: want.Value, Was: was, Why: want.Why, Origin: FromBoth}
 				}
 			}
 		}

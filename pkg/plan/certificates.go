@@ -35,23 +35,32 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig) [
 		list = append(list, Certificate{Cert: k.Cert, Key: k.Key, CA: k.CA, CommonName: k.User,
 			Usages: []string{UsageClient}, Why: "the " + k.Component + " is known by it"})
 	}
+	if b.file.Spec.Legacy.Existing && !b.exists(host, b.fileOn(host, pki.CA)) {
+		list = append(list, Certificate{Cert: pki.CA, Key: pki.CAKey, CA: pki.CA, CommonName: "kubernetes-ca",
+			Authority: true,
+			Why: "clients of the modern side are known by its certificates: no argument of the legacy side " +
+				"names a CA"})
+	}
 	list = append(list, Certificate{Cert: pki.KubeletClientCert, Key: pki.KubeletClientKey, CA: pki.CA,
-		CommonName: "kube-apiserver-kubelet-client",
-		Usages:     []string{UsageClient}, Existing: b.file.Spec.Legacy.Existing,
-		Why: "the API servers are known to the kubelets by it"})
+		CommonName: KubeletClientUser, Usages: []string{UsageClient},
+		Existing: b.exists(host, b.fileOn(host, pki.KubeletClientCert), b.fileOn(host, pki.KubeletClientKey)),
+		Why:      "the API servers are known to the kubelets by it"})
 	if slices.ContainsFunc(pair.Sides(), func(side pair.Side) bool {
 		return kubever.Behaves(kubever.BehaviourAggregator, b.minor(side))
 	}) {
-		existing := b.file.Spec.Legacy.Existing && kubever.Behaves(kubever.BehaviourAggregator, b.legacy)
+		authority := Certificate{Cert: pki.RequestHeaderCA, Key: keyBeside(pki.RequestHeaderCA),
+			CA:         pki.RequestHeaderCA,
+			CommonName: "front-proxy-ca", Authority: true,
+			Existing: b.exists(host, b.fileOn(host, pki.RequestHeaderCA)),
+			Why:      "extension API servers trust it, and nothing else is signed by it"}
+		if pki.RequestHeaderCA != pki.CA {
+			list = append(list, authority)
+		}
 		list = append(list,
-			Certificate{Cert: pki.RequestHeaderCA, Key: keyBeside(pki.RequestHeaderCA), CA: pki.RequestHeaderCA,
-				CommonName: "front-proxy-ca",
-				Authority:  true, Existing: existing,
-				Why: "extension API servers trust it, and nothing else is signed by it"},
 			Certificate{Cert: pki.ProxyClientCert, Key: pki.ProxyClientKey, CA: pki.RequestHeaderCA,
-				CommonName: "front-proxy-client",
-				Usages:     []string{UsageClient}, Existing: existing,
-				Why: "the API servers are known to extension API servers by it"})
+				CommonName: b.requestHeaders(host).commonName, Usages: []string{UsageClient},
+				Existing: b.exists(host, b.fileOn(host, pki.ProxyClientCert), b.fileOn(host, pki.ProxyClientKey)),
+				Why:      "the API servers are known to extension API servers by it"})
 	}
 	if pods != nil && pods.Admission.By == ByWebhook {
 		list = append(list, Certificate{Cert: pods.Admission.Cert, Key: pods.Admission.Key, CA: pods.Admission.CA,
@@ -61,7 +70,8 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig) [
 	}
 	list = append(list, b.storeCertificates(host)...)
 	for i := range list {
-		list[i].Host = host.Name
+		c := &list[i]
+		c.Host, c.Cert, c.Key, c.CA = host.Name, b.fileOn(host, c.Cert), b.fileOn(host, c.Key), b.fileOn(host, c.CA)
 	}
 	slices.SortStableFunc(list, func(a, b Certificate) int { return strings.Compare(a.Cert, b.Cert) })
 	return slices.CompactFunc(list, func(a, b Certificate) bool { return a.Cert == b.Cert })
@@ -69,6 +79,48 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig) [
 
 // keyBeside is where the key of a certificate lies when nothing says otherwise.
 func keyBeside(cert string) string { return strings.TrimSuffix(cert, path.Ext(cert)) + ".key" }
+
+// KubeletClientUser is the name in the kubelet client certificate that pki issues. It is in no group.
+const KubeletClientUser = "kube-apiserver-kubelet-client"
+
+// TokenKey is the pair of keys with which tokens of service accounts are signed and verified that pki makes.
+type TokenKey struct {
+	Private string `json:"private"`
+	Public  string `json:"public"`
+}
+
+// tokenKey is nil where the running legacy side signs with a key that the modern side uses too.
+func (b *basis) tokenKey() *TokenKey {
+	pki := b.file.Spec.PKI
+	if b.exists(b.file.Spec.Hosts[0], pki.ServiceAccountKey) {
+		return nil
+	}
+	if !b.file.Spec.Legacy.Existing {
+		return &TokenKey{Private: pki.ServiceAccountKey, Public: pki.ServiceAccountPublic[0]}
+	}
+	return &TokenKey{Private: pki.ServiceAccountKey,
+		Public: strings.TrimSuffix(pki.ServiceAccountKey, path.Ext(pki.ServiceAccountKey)) + ".pub"}
+}
+
+// KubeletAccess is what kubelets have to allow to the API servers: those with --authorization-mode=Webhook ask the
+// legacy API server, which has to know the user.
+type KubeletAccess struct {
+	User        string   `json:"user"`
+	Modes       []string `json:"modes"`          // the legacy API server's authorization modes
+	RBACVersion string   `json:"rbac,omitempty"` // the group and version in which it takes roles
+}
+
+// kubeletAccess is nil where the API servers reach the kubelets with a certificate that the legacy side has already.
+func (b *basis) kubeletAccess(components []Component, certificates []Certificate) *KubeletAccess {
+	pki := b.file.Spec.PKI
+	issued := slices.ContainsFunc(certificates, func(c Certificate) bool {
+		return c.Cert == pki.KubeletClientCert && !c.Existing
+	})
+	if !issued {
+		return nil
+	}
+	return &KubeletAccess{User: KubeletClientUser, Modes: legacyModes(components), RBACVersion: b.rbacVersion()}
+}
 
 // storeCertificates are those of managed members, and the client identity of the API servers.
 func (b *basis) storeCertificates(host spec.Host) []Certificate {

@@ -117,12 +117,23 @@ func imageOf(s *spec.Side, c *spec.Component, kind string) string {
 	}
 }
 
-// args merges what the plan wants with what the spec says.
-func (b *basis) args(host spec.Host, side pair.Side, l *argList, extra []spec.Arg) []Arg {
-	if b.side(side).Existing {
-		return l.onto(b.onHost(host, extra))
+// arguments merges what the plan wants of a component with what the spec says of it.
+func (b *basis) arguments(host spec.Host, into *Component, l *argList, c *spec.Component) {
+	if !b.side(into.Side).Existing {
+		into.Args = l.with(c.ExtraArgs)
+		b.filesOn(host, into.Args)
+		return
 	}
-	return l.with(extra)
+	running := b.runsWith(host, into.Kind)
+	into.Args = l.onto(running, c.ChangeArgs)
+	for _, change := range c.ChangeArgs {
+		for _, a := range running {
+			if change.Remove && kubever.FlagName(a.Name) == kubever.FlagName(change.Name) {
+				into.Removed = append(into.Removed,
+					Arg{Name: a.Name, Value: a.Value, Why: whyChanged, Origin: FromPlan})
+			}
+		}
+	}
 }
 
 // onHost puts a host's own address where the arguments of a running component have that of another: the spec holds one
@@ -261,7 +272,7 @@ func directories(files ...string) []Mount {
 		if file == "" || !path.IsAbs(file) {
 			continue
 		}
-		mount := Mount{Path: path.Dir(file), ReadOnly: true, Directory: true}
+		mount := Mount{Path: path.Dir(file), ReadOnly: true, Directory: true, Required: true}
 		if slices.Contains(ofTheImage, mount.Path) {
 			mount = Mount{Path: path.Clean(file), ReadOnly: true}
 		}
@@ -272,21 +283,24 @@ func directories(files ...string) []Mount {
 
 // named drops mounts that lie within others, sorts by path and gives each a name that is a DNS label.
 func named(mounts []Mount) []Mount {
-	slices.SortStableFunc(mounts, func(a, b Mount) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortStableFunc(mounts, func(a, b Mount) int { return strings.Compare(a.Seen(), b.Seen()) })
 	var kept []Mount
 	for _, m := range mounts {
-		within := slices.ContainsFunc(kept, func(outer Mount) bool {
-			return m.Path == outer.Path || strings.HasPrefix(m.Path, strings.TrimSuffix(outer.Path, "/")+"/") &&
+		outer := slices.IndexFunc(kept, func(outer Mount) bool {
+			same := m.Seen() == outer.Seen()
+			return same || m.Seen() == m.Path && strings.HasPrefix(m.Path, strings.TrimSuffix(outer.Seen(), "/")+"/") &&
 				(m.ReadOnly || !outer.ReadOnly)
 		})
-		if !within {
+		if outer < 0 {
 			kept = append(kept, m)
+			continue
 		}
+		kept[outer].Required = kept[outer].Required || m.Required
 	}
 	taken := map[string]bool{}
 	for i := range kept {
 		if kept[i].Name == "" {
-			kept[i].Name = label(kept[i].Path)
+			kept[i].Name = label(kept[i].Seen())
 		}
 		for base, n := kept[i].Name, 2; taken[kept[i].Name]; n++ {
 			kept[i].Name = fmt.Sprintf("%s-%d", base, n)
@@ -322,7 +336,12 @@ func label(file string) string {
 func mounts(c *Component, extra []spec.Mount, configs []Kubeconfig) []Mount {
 	var list []Mount
 	for _, m := range extra {
-		list = append(list, Mount{Name: m.Name, Path: m.HostPath, ReadOnly: m.ReadOnly, Directory: true})
+		mount := Mount{Name: m.Name, Path: m.HostPath, ReadOnly: m.ReadOnly, Directory: m.HostPath != "",
+			Secret: m.Secret, ConfigMap: m.ConfigMap}
+		if m.At() != m.HostPath {
+			mount.At = m.At()
+		}
+		list = append(list, mount)
 	}
 	for _, arg := range c.Args {
 		if reads := fileFlags[kubever.FlagName(arg.Name)]; reads {
@@ -364,6 +383,9 @@ var fileFlags = map[string]bool{
 	"token-auth-file":      true, "tracing-config-file": true, "webhook-ca": true, "webhook-cert": true,
 	"webhook-key": true,
 }
+
+// ReadsFile reports whether the value of a flag is a file that a component reads.
+func ReadsFile(flag string) bool { return fileFlags[kubever.FlagName(flag)] }
 
 // writtenFlags are the flags whose value is a file that the component writes.
 var writtenFlags = map[string]bool{"audit-log-path": true, "log-file": true}

@@ -24,6 +24,7 @@ type document struct {
 // Parse reads it.
 func Format(p *Plan) ([]byte, error) {
 	kept := *p
+	kept.TokenKey, kept.Kubelets, kept.Unprovided, kept.AuditPolicyFile = nil, nil, nil, ""
 	kept.Components, kept.Kubeconfigs, kept.Certificates, kept.Policy.Grants, kept.Accept = answering(p.Components),
 		nil, nil, nil, nil
 	var out bytes.Buffer

@@ -263,22 +263,7 @@ func rankOf(last bool) int {
 // legacyAccess is what the legacy API server, one of the components, has to allow to the controllers that see both
 // sides.
 func (b *basis) legacyAccess(components []Component, pods *Pods) LegacyAccess {
-	a := LegacyAccess{Modes: []string{"AlwaysAllow"}}
-	for i := range components {
-		server := &components[i]
-		if value, ok := server.Arg("authorization-mode"); ok && server.Side == pair.Legacy &&
-			server.Kind == kubever.APIServer {
-			a.Modes = splitList(value)
-		}
-	}
-	for _, r := range kubever.APIResources(b.legacy) {
-		if r.Group == "rbac.authorization.k8s.io" && r.Name == "clusterroles" && r.DefaultOn.Has(b.legacy) {
-			if _, newest, _ := strings.Cut(a.RBACVersion, "/"); version.CompareKubeAwareVersionStrings(
-				r.Version, newest) > 0 {
-				a.RBACVersion = r.GroupVersion.String()
-			}
-		}
-	}
+	a := LegacyAccess{Modes: legacyModes(components), RBACVersion: b.rbacVersion()}
 	a.Rules = []Right{
 		{NonResourcePaths: []string{"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/readyz", "/version"},
 			Verbs: []string{"get"},
@@ -288,6 +273,32 @@ func (b *basis) legacyAccess(components []Component, pods *Pods) LegacyAccess {
 	}
 	a.Rules = append(a.Rules, b.legacyChanges(pods)...)
 	return a
+}
+
+// legacyModes are the authorization modes of the legacy API server, one of the components.
+func legacyModes(components []Component) []string {
+	for i := range components {
+		server := &components[i]
+		value, ok := server.Arg("authorization-mode")
+		if ok && server.Side == pair.Legacy && server.Kind == kubever.APIServer {
+			return splitList(value)
+		}
+	}
+	return []string{"AlwaysAllow"}
+}
+
+// rbacVersion is the newest group and version in which the legacy version takes roles, "" for none.
+func (b *basis) rbacVersion() string {
+	newestGroup := ""
+	for _, r := range kubever.APIResources(b.legacy) {
+		if r.Group == "rbac.authorization.k8s.io" && r.Name == "clusterroles" && r.DefaultOn.Has(b.legacy) {
+			_, newest, _ := strings.Cut(newestGroup, "/")
+			if version.CompareKubeAwareVersionStrings(r.Version, newest) > 0 {
+				newestGroup = r.GroupVersion.String()
+			}
+		}
+	}
+	return newestGroup
 }
 
 // legacyChanges are the rights to change what is changed through the legacy side.

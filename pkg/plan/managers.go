@@ -29,7 +29,7 @@ func (b *basis) controllerManager(host spec.Host, side pair.Side, elected electi
 	}
 	l.set("use-service-account-credentials", "true",
 		"each controller is its own user, so that the policy can tell them apart")
-	c.Args = b.args(host, side, l, s.ControllerManager.ExtraArgs)
+	b.arguments(host, &c, l, s.ControllerManager)
 	c.Port, c.Liveness = b.daemonProbe(&c, s.Version.Minor)
 	c.Startup = b.startupProbe(*c.Liveness)
 	c.Mounts = mounts(&c, s.ControllerManager.ExtraMounts, configs)
@@ -43,7 +43,7 @@ func (b *basis) scheduler(host spec.Host, configs []Kubeconfig) Component {
 	l := &argList{component: kubever.Scheduler, minor: s.Version.Minor}
 	clientArgs(l, c.Name, pair.Legacy, s.Scheduler)
 	l.set("leader-elect", "true", "one of the hosts schedules at a time")
-	c.Args = b.args(host, pair.Legacy, l, s.Scheduler.ExtraArgs)
+	b.arguments(host, &c, l, s.Scheduler)
 	c.Port, c.Liveness = b.daemonProbe(&c, s.Version.Minor)
 	c.Startup = b.startupProbe(*c.Liveness)
 	c.Mounts = mounts(&c, s.Scheduler.ExtraMounts, configs)

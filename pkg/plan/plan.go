@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 
@@ -37,11 +38,20 @@ type Plan struct {
 	Kubeconfigs  []Kubeconfig    `json:"kubeconfigs"`
 	Certificates []Certificate   `json:"certificates"`
 	// the controllers that see both sides; nil where they are not needed, or not wanted
-	Joint      *Joint               `json:"joint,omitempty"`
-	Policy     policy.Intent        `json:"policy"`     // what the policy file of the modern API server allows
-	PolicyFile string               `json:"policyFile"` // where that file lies on every host
-	Accept     []finding.Acceptance `json:"accept,omitempty"`
-	Pods       *Pods                `json:"pods,omitempty"` // nil: pods of the modern side are left as they are
+	Joint      *Joint        `json:"joint,omitempty"`
+	Policy     policy.Intent `json:"policy"`     // what the policy file of the modern API server allows
+	PolicyFile string        `json:"policyFile"` // where that file lies on every host
+	// AuditPolicyFile is where the audit policy lies that render writes; "" where none is needed.
+	AuditPolicyFile string `json:"auditPolicyFile,omitempty"`
+	// TokenKey is the pair of keys of the service accounts that pki makes; nil where the running legacy side has one.
+	TokenKey *TokenKey `json:"tokenKey,omitempty"`
+	// Kubelets is what the legacy side has to allow to the kubelet client certificate that pki issues; nil for none.
+	Kubelets *KubeletAccess `json:"kubelets,omitempty"`
+	// Unprovided are the files that nothing provides; a component that reads one does not start.
+	Unprovided []Unprovided `json:"unprovided,omitempty"`
+
+	Accept []finding.Acceptance `json:"accept,omitempty"`
+	Pods   *Pods                `json:"pods,omitempty"` // nil: pods of the modern side are left as they are
 
 	CustomResources pair.Resource  `json:"customResources"` // the places of every custom resource
 	StartupWrites   []pair.BootKey `json:"startupWrites"`   // what the API servers write by themselves
@@ -98,6 +108,7 @@ type Component struct {
 	Program string        `json:"program,omitempty"` // what a unit starts, where that does not follow from the command
 	Command []string      `json:"command"`           // before the arguments
 	Args    []Arg         `json:"args"`              // complete and in order
+	Removed []Arg         `json:"removed,omitempty"` // what a component that runs already is to run without
 	Env     []spec.EnvVar `json:"env,omitempty"`
 	Mounts  []Mount       `json:"mounts"`
 	Port    int           `json:"port"` // what it serves on
@@ -111,6 +122,7 @@ type Component struct {
 type Arg struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`
+	Was    string `json:"was,omitempty"` // what a component that runs already has in its place
 	Why    string `json:"why"`
 	Origin Origin `json:"origin"`
 }
@@ -127,13 +139,20 @@ const (
 	FromBoth Origin = "both" // extraArgs, changed by the plan because it must be
 )
 
-// Mount is a path of the host that a component sees under the same path.
+// Mount is a path of the host that a component sees, or, of one that runs already, an object of the cluster.
 type Mount struct {
 	Name      string `json:"name"`
-	Path      string `json:"path"`
+	Path      string `json:"path"`         // of the host; "" of an object
+	At        string `json:"at,omitempty"` // where the component sees it; "" for Path
 	ReadOnly  bool   `json:"readOnly"`
-	Directory bool   `json:"directory"` // it is created when it is missing; a file must exist
+	Directory bool   `json:"directory"`          // it is created when it is missing, unless Required; a file must exist
+	Required  bool   `json:"required,omitempty"` // it holds files that the component reads, so it is never created
+	Secret    string `json:"secret,omitempty"`
+	ConfigMap string `json:"configMap,omitempty"`
 }
+
+// Seen is where the component sees the mount.
+func (m Mount) Seen() string { return cmp.Or(m.At, m.Path) }
 
 // Joint is what the plan says about the controllers that see both sides, fusionctl's own: one component of kind
 // JointControllers on each of some hosts.

@@ -35,7 +35,8 @@ func secretOf(c *plan.Component) string { return c.Name + "-files" }
 func secretFiles(p *plan.Plan, c *plan.Component) []secretFile {
 	var paths []string
 	for _, a := range c.Args {
-		if path.IsAbs(a.Value) && a.Value != p.PolicyFile && kubeconfigAt(p, c, a.Value) == nil &&
+		if path.IsAbs(a.Value) && a.Value != p.PolicyFile && a.Value != p.AuditPolicyFile &&
+			kubeconfigAt(p, c, a.Value) == nil &&
 			mountOf(c, a.Value) != nil {
 			paths = append(paths, path.Clean(a.Value))
 		}

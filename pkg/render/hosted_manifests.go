@@ -80,6 +80,11 @@ func configTexts(p *plan.Plan, c *plan.Component, rules string) []configText {
 	if file, ok := c.Arg("authorization-policy-file"); ok && file == p.PolicyFile {
 		texts = append(texts, configText{policyKey, file, rules})
 	}
+	if file, ok := c.Arg("audit-policy-file"); ok && file == p.AuditPolicyFile {
+		if data, err := auditPolicy(); err == nil {
+			texts = append(texts, configText{path.Base(file), file, string(data)})
+		}
+	}
 	for i := range p.Kubeconfigs {
 		k := &p.Kubeconfigs[i]
 		if k.Component != c.Name {

@@ -23,8 +23,7 @@ const (
 // jointRole names the role and its binding, on the legacy side.
 const jointRole = "kubefusion:controllers"
 
-// jointFiles are what the controllers that see both sides go by, on each of their hosts, and what the legacy side has
-// to allow them.
+// jointFiles are what the controllers that see both sides go by, on each of their hosts.
 func jointFiles(p *plan.Plan, host string) ([]File, error) {
 	if p.Joint == nil {
 		return nil, nil
@@ -39,29 +38,7 @@ func jointFiles(p *plan.Plan, host string) ([]File, error) {
 			files = append(files, File{Path: hostPath(c.Host, p.Joint.PlanFile), Mode: private, Data: data})
 		}
 	}
-	access, err := legacyAccess(p)
-	return append(files, access...), err
-}
-
-// legacyAccess is the access of the controllers in the words of the legacy server's authorization modes. A mode that
-// has no words of its own, a webhook, has the roles to go by.
-func legacyAccess(p *plan.Plan) ([]File, error) {
-	a := &p.Joint.Legacy
-	if slices.Contains(a.Modes, "AlwaysAllow") {
-		return nil, nil
-	}
-	if slices.Contains(a.Modes, "ABAC") && !slices.Contains(a.Modes, "RBAC") {
-		data, err := legacyPolicy(p)
-		if err != nil {
-			return nil, fmt.Errorf("policy of the legacy side: %w", err)
-		}
-		return []File{{Path: legacyPolicyFile, Mode: public, Data: data}}, nil
-	}
-	data, err := legacyRoles(p)
-	if err != nil {
-		return nil, err
-	}
-	return []File{{Path: legacyRolesFile, Mode: public, Data: data}}, nil
+	return files, nil
 }
 
 // permit is what the runbook says of the controllers' way into both sides.
@@ -220,7 +197,11 @@ func everything(r plan.Right) bool {
 // somebody else.
 func legacyPolicy(p *plan.Plan) ([]byte, error) {
 	var intent policy.Intent
-	for _, r := range p.Joint.Legacy.Rules {
+	var rules []plan.Right
+	if p.Joint != nil {
+		rules = p.Joint.Legacy.Rules
+	}
+	for _, r := range rules {
 		reads := !slices.ContainsFunc(r.Verbs, func(verb string) bool {
 			return verb != "get" && verb != "list" && verb != "watch"
 		})
@@ -236,6 +217,9 @@ func legacyPolicy(p *plan.Plan) ([]byte, error) {
 			}
 		}
 		intent.Grants = append(intent.Grants, g)
+	}
+	if p.Kubelets != nil {
+		intent.Grants = append(intent.Grants, kubeletGrant(p.Kubelets))
 	}
 	sections, err := policy.Generate(intent)
 	if err != nil {

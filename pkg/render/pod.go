@@ -183,14 +183,23 @@ func variables(env []spec.EnvVar) []*yaml.Node {
 func volumeMount(m plan.Mount) *yaml.Node {
 	return object(
 		field{"name", text(m.Name)},
-		field{"mountPath", text(m.Path)},
+		field{"mountPath", text(m.Seen())},
 		field{"readOnly", when(m.ReadOnly, boolean(true))},
 	)
 }
 
 func hostVolume(kubelet knows, m plan.Mount) *yaml.Node {
+	switch {
+	case m.Secret != "":
+		return object(field{"name", text(m.Name)}, field{"secret", object(field{"secretName", text(m.Secret)})})
+	case m.ConfigMap != "":
+		return object(field{"name", text(m.Name)}, field{"configMap", object(field{"name", text(m.ConfigMap)})})
+	}
 	kind := "File"
-	if m.Directory {
+	switch {
+	case m.Directory && m.Required:
+		kind = "Directory" // keys are never found in one that was made for the lack of it
+	case m.Directory:
 		kind = "DirectoryOrCreate"
 	}
 	return object(

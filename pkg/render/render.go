@@ -106,6 +106,11 @@ func Files(p *plan.Plan, o Options) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
+	access, err := legacyAccess(p, o.Target)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, access...)
 	steps, err := runbook(p, o)
 	if err != nil {
 		return nil, err
@@ -162,9 +167,17 @@ func hostFiles(p *plan.Plan, o Options) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
+	audit, err := auditPolicy()
+	if err != nil {
+		return nil, err
+	}
 	for _, host := range hostNames(p) {
-		if o.Host == "" || host == o.Host {
-			files = append(files, File{Path: hostPath(host, p.PolicyFile), Mode: private, Data: rules})
+		if o.Host != "" && host != o.Host {
+			continue
+		}
+		files = append(files, File{Path: hostPath(host, p.PolicyFile), Mode: private, Data: rules})
+		if p.AuditPolicyFile != "" {
+			files = append(files, File{Path: hostPath(host, p.AuditPolicyFile), Mode: private, Data: audit})
 		}
 	}
 	return files, nil

@@ -40,6 +40,7 @@ type runbookFacts struct {
 	AllOff     bool
 	JointRuns  bool   // the controllers that see both sides are of this plan
 	LegacyOff  string // why the legacy side's collector is off, "" when it is on
+	Kubelets   permit // how the modern API server is let in by kubelets
 	Namespaces namespaceView
 	Errors     []warning // with these nobody should go on
 	Warnings   []warning
@@ -93,7 +94,7 @@ type block struct {
 
 // change is one argument of a running component that has to be another.
 type change struct {
-	Component, Arg, What, Why, Meaning, Verify string
+	Component, Arg, What, Why, Meaning, Verify, Answer string
 }
 
 type lockView struct{ Component, Object, Command string }
@@ -134,6 +135,7 @@ func newRunbookFacts(p *plan.Plan, o Options) runbookFacts {
 			f.Warnings = append(f.Warnings, w)
 		}
 	}
+	f.Kubelets = permitKubelets(p)
 	f.Off, f.AllOff = collectorsOff(p)
 	f.JointRuns = o.Target != Hosted && len(p.ComponentsOf("", plan.JointControllers)) > 0
 	for _, c := range f.Off {

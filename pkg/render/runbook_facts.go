@@ -46,18 +46,27 @@ func changes(p *plan.Plan) []change {
 			if a.Origin == plan.FromBoth {
 				what = "change to"
 			}
-			made := change{
-				Component: c.Name, Arg: inline(a.String()), What: what, Why: inline(a.Why),
-				Meaning: flagMeanings[a.Name],
-				Verify: fmt.Sprintf("pgrep -af %s | grep -cF -- %s", shell(strings.TrimPrefix(c.Kind, "kube-")),
-					shell(a.String())),
-			}
+			made := newChange(c, a, what, "not 0")
 			if !slices.Contains(list, made) {
+				list = append(list, made)
+			}
+		}
+		for _, a := range c.Removed {
+			if made := newChange(c, a, "remove", "0"); !slices.Contains(list, made) {
 				list = append(list, made)
 			}
 		}
 	}
 	return list
+}
+
+func newChange(c *plan.Component, a plan.Arg, what, answer string) change {
+	return change{
+		Component: c.Name, Arg: inline(a.String()), What: what, Why: inline(a.Why), Meaning: flagMeanings[a.Name],
+		Verify: fmt.Sprintf("pgrep -af %s | grep -cF -- %s", shell(strings.TrimPrefix(c.Kind, "kube-")),
+			shell(a.String())),
+		Answer: answer,
+	}
 }
 
 // locks are the objects on which the modern side elects, and how to ask who holds them.

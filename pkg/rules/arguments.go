@@ -143,7 +143,7 @@ func argumentRules() []rule {
 			}
 			return []finding.Finding{{Subject: "--authorization-mode of the legacy API server",
 				Message: "every request is allowed there",
-				Fix:     "set an authorization mode on the legacy API server"}}
+				Fix:     setLegacy(p, "apiServer", "authorization-mode=RBAC")}}
 		}},
 		{finding.Rule{
 			ID: "FUS163", Title: "Logs and exec fail through an API server without a kubelet client certificate",
@@ -346,6 +346,9 @@ func insecurePorts(p *plan.Plan) []finding.Finding {
 		f := finding.Finding{Subject: fmt.Sprintf("--insecure-port of the %s API server", side),
 			Message: fmt.Sprintf("serves every client that reaches %s without authentication", address),
 			Fix:     "set --insecure-port=0, and give the components that use it a kubeconfig"}
+		if side == pair.Legacy && p.Legacy.Existing {
+			f.Fix = setLegacy(p, "apiServer", "insecure-port=0") + ", and give the components that use it a kubeconfig"
+		}
 		if ip, err := netip.ParseAddr(address); err == nil && ip.IsLoopback() && side == pair.Legacy {
 			f.Severity = finding.Warning
 		}

@@ -236,8 +236,8 @@ func foreignIssuer(p *plan.Plan) []finding.Finding {
 // issuerFix gives the legacy API server the issuer and the key with which the modern one issues tokens.
 func issuerFix(p *plan.Plan) string {
 	value, key := issuer(p, pair.Modern), p.PKI.ServiceAccountKey
-	return fmt.Sprintf("add to the extraArgs of the legacy API server: service-account-issuer=%s, "+
-		"service-account-signing-key-file=%s and %s=%s", value, key, audiencesFlag(p.Legacy.Version.Minor), value)
+	return setLegacy(p, "apiServer", "service-account-issuer="+value, "service-account-signing-key-file="+key,
+		audiencesFlag(p.Legacy.Version.Minor)+"="+value)
 }
 
 // audiencesFlag is the flag for the audiences of tokens, under the name that the version has.

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -17,12 +18,30 @@ func modernArg(p *plan.Plan, kind, name string) (string, bool) {
 
 // sideArg is an argument of a side's component on the first host that has one.
 func sideArg(p *plan.Plan, side pair.Side, kind, name string) (string, bool) {
+	minor := p.Side(side).Version.Minor
 	for _, c := range p.ComponentsOf(side, kind) {
-		if value, ok := c.Arg(name); ok {
-			return value, true
+		for i := len(c.Args) - 1; i >= 0; i-- {
+			if kubever.Meant(kind, c.Args[i].Name, minor) == kubever.Meant(kind, name, minor) {
+				return c.Args[i].Value, true
+			}
 		}
 	}
 	return "", false
+}
+
+// setLegacy is the edit of the spec that sets arguments of a component of the legacy side. Of one that runs already
+// extraArgs are what it runs with: what is to be changed has a list of its own, from which the runbook has it.
+func setLegacy(p *plan.Plan, component string, pairs ...string) string {
+	list := "extraArgs"
+	if p.Legacy.Existing {
+		list = "changeArgs"
+	}
+	entries := make([]string, len(pairs))
+	for i, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		entries[i] = fmt.Sprintf("{name: %s, value: %q}", name, value)
+	}
+	return fmt.Sprintf("add to spec.legacy.%s.%s: %s", component, list, strings.Join(entries, ", "))
 }
 
 // effective is the value with which a side's API server runs: its argument, or its version's default.

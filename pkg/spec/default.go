@@ -17,7 +17,7 @@ func (f *File) Default() {
 		s.Kubelet.Version = s.Legacy.Version
 	}
 	s.Network.setDefaults()
-	s.PKI.setDefaults(s.Network.ClusterDomain)
+	s.PKI.setDefaults(&s.Legacy, s.Network.ClusterDomain)
 	s.defaultTLS()
 	for i := range s.Stores {
 		s.Stores[i].setDefaults(s.PKI.Directory)
@@ -73,8 +73,13 @@ func (p *Pods) setDefaults(n *Network) {
 	}
 }
 
-func (p *PKI) setDefaults(clusterDomain string) {
+func (p *PKI) setDefaults(legacy *Side, clusterDomain string) {
 	setDefault(&p.Directory, "/etc/kubernetes/pki")
+	directory := p.Directory
+	if legacy.Existing {
+		p.Adopt(legacy)
+		directory = path.Join(p.Directory, "modern")
+	}
 	for file, field := range map[string]*string{
 		"ca.crt":                       &p.CA,
 		"ca.key":                       &p.CAKey,
@@ -85,10 +90,10 @@ func (p *PKI) setDefaults(clusterDomain string) {
 		"apiserver-kubelet-client.crt": &p.KubeletClientCert,
 		"apiserver-kubelet-client.key": &p.KubeletClientKey,
 	} {
-		setDefault(field, path.Join(p.Directory, file))
+		setDefault(field, path.Join(directory, file))
 	}
 	if len(p.ServiceAccountPublic) == 0 {
-		p.ServiceAccountPublic = []string{path.Join(p.Directory, "sa.pub")}
+		p.ServiceAccountPublic = []string{path.Join(directory, "sa.pub")}
 	}
 	setDefault(&p.ServiceAccountIssuer, "https://kubernetes.default.svc."+clusterDomain)
 }

@@ -45,6 +45,7 @@ var onOneLine = map[reflect.Type]bool{
 	reflect.TypeFor[TLS]():           true,
 	reflect.TypeFor[Arg]():           true,
 	reflect.TypeFor[Mount]():         true,
+	reflect.TypeFor[Change]():        true,
 	reflect.TypeFor[EnvVar]():        true,
 	reflect.TypeFor[Subject]():       true,
 	reflect.TypeFor[ModernService](): true,
@@ -112,7 +113,8 @@ func (p *printer) mapping(structure reflect.Value, path string) *yaml.Node {
 		key.HeadComment = comment
 		node.Content = append(node.Content, key, p.node(value, fieldPath))
 	}
-	if len(node.Content) == 0 || onOneLine[structure.Type()] {
+	host, ok := structure.Interface().(Host)
+	if len(node.Content) == 0 || onOneLine[structure.Type()] && (!ok || host.Legacy == nil) {
 		node.Style = yaml.FlowStyle
 	}
 	return node

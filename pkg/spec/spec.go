@@ -3,6 +3,10 @@
 package spec
 
 import (
+	"cmp"
+	"path"
+	"strings"
+
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
@@ -51,6 +55,9 @@ type Spec struct {
 	Access []Access `json:"access"`
 	// findings that the owner of the file takes responsibility for
 	Accept []finding.Acceptance `json:"accept,omitempty"`
+	// files, and directories of files, that are on every host besides those that arguments of an existing legacy side
+	// name
+	HostFiles []string `json:"hostFiles,omitempty"`
 }
 
 // Layout is a set of defaults for owners and locations.
@@ -82,6 +89,24 @@ var Owners = []string{string(OwnerLegacy), string(OwnerModern), string(OwnerShar
 type Host struct {
 	Name    string `json:"name"`    // a DNS label; the name of its directory of manifests
 	Address string `json:"address"` // an IP address; what its API servers advertise
+	// Legacy says with which arguments the components of an existing legacy side run here that are others than in their
+	// extraArgs, which are the first host's.
+	Legacy *HostArgs `json:"legacy,omitempty"`
+}
+
+// HostArgs are the arguments of the components that are others on one host.
+type HostArgs struct {
+	APIServer         []Change `json:"apiServer,omitempty"`
+	ControllerManager []Change `json:"controllerManager,omitempty"`
+	Scheduler         []Change `json:"scheduler,omitempty"`
+}
+
+// Change is an argument that is another, or not there: it takes the place of all of its name.
+// Shape:  {name: etcd-quorum-read, value: "true"}, {name: insecure-bind-address, remove: true}
+type Change struct {
+	Name   string `json:"name"`                         // without dashes
+	Value  string `json:"value,omitempty" scalar:"any"` // "true" for a switch
+	Remove bool   `json:"remove,omitempty"`             // it is not given; without a value
 }
 
 // Kubelet is what runs the static pods and the workloads.
@@ -181,8 +206,12 @@ type Component struct {
 	Image string `json:"image,omitempty"` //
 	// what comes before the arguments; default the component's binary name
 	Command []string `json:"command,omitempty"`
-	// in order; an argument named here replaces the plan's own of that name
-	ExtraArgs   []Arg    `json:"extraArgs,omitempty"`
+	// in order; an argument named here replaces the plan's own of that name. Of an existing side: what the component
+	// runs with.
+	ExtraArgs []Arg `json:"extraArgs,omitempty"`
+	// ChangeArgs is what is to be changed of the arguments of a component that runs already: the runbook, the manifests
+	// and render --diff have it.
+	ChangeArgs  []Change `json:"changeArgs,omitempty"`
 	ExtraMounts []Mount  `json:"extraMounts,omitempty"` //
 	ExtraEnv    []EnvVar `json:"extraEnv,omitempty"`    //
 	Kubeconfig  string   `json:"kubeconfig,omitempty"`  // where the component's kubeconfig lies on the host
@@ -221,11 +250,60 @@ type Arg struct {
 	Value string `json:"value" scalar:"any"` // "true" for a switch
 }
 
-// Mount is a path of the host that a component sees under the same path.
+// Mount is a path of the host that a component sees, or, of a component that runs already, an object of the cluster.
+// Shape:  {name: pki, hostPath: /opt/cluster/pki, mountPath: /etc/kubernetes/pki, readOnly: true}
 type Mount struct {
-	Name     string `json:"name"`
-	HostPath string `json:"hostPath"`
-	ReadOnly bool   `json:"readOnly,omitempty"`
+	Name      string `json:"name"`
+	HostPath  string `json:"hostPath,omitempty"`
+	MountPath string `json:"mountPath,omitempty"` // where the component sees it; default hostPath
+	ReadOnly  bool   `json:"readOnly,omitempty"`
+	// Secret and ConfigMap are objects in place of a path of the host. Only a component that runs already may have
+	// them: a kubelet starts no static pod that refers to an object.
+	Secret    string `json:"secret,omitempty"`
+	ConfigMap string `json:"configMap,omitempty"`
+}
+
+// At is where the component sees the mount.
+func (m Mount) At() string { return cmp.Or(m.MountPath, m.HostPath) }
+
+// OnHost is where a file of the component lies on its host: a component sees what is mounted at another place. It is
+// false for a file of a Secret or a ConfigMap, which lies on no host.
+func (c *Component) OnHost(file string) (string, bool) {
+	m := c.mountOf(file)
+	switch {
+	case m == nil:
+		return file, true
+	case m.Secret != "" || m.ConfigMap != "":
+		return file, false
+	}
+	return path.Join(m.HostPath, strings.TrimPrefix(file, strings.TrimSuffix(m.At(), "/"))), true
+}
+
+// mountOf is the innermost mount that has the file, nil for none.
+func (c *Component) mountOf(file string) *Mount {
+	var inner *Mount
+	for i := range c.ExtraMounts {
+		m := &c.ExtraMounts[i]
+		at := strings.TrimSuffix(m.At(), "/")
+		within := file == at || strings.HasPrefix(file, at+"/")
+		if within && (inner == nil || len(at) > len(strings.TrimSuffix(inner.At(), "/"))) {
+			inner = m
+		}
+	}
+	return inner
+}
+
+// Object names the Secret or the ConfigMap in which a file of the component is, "" for a file of its host.
+func (c *Component) Object(file string) string {
+	switch m := c.mountOf(file); {
+	case m == nil:
+		return ""
+	case m.Secret != "":
+		return "Secret " + m.Secret
+	case m.ConfigMap != "":
+		return "ConfigMap " + m.ConfigMap
+	}
+	return ""
 }
 
 // EnvVar is an environment variable of a component.

@@ -32,6 +32,7 @@ func validate(f *File, ps *strictyaml.Problems) {
 	v.hosts()
 	v.network()
 	v.pki()
+	v.hostFiles()
 	v.stores()
 	v.side("spec.legacy", &s.Legacy)
 	v.side("spec.modern", &s.Modern)
@@ -105,6 +106,9 @@ func (v *validator) oneOf(path, value string, words []string) {
 }
 
 var labelPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// IsLabel reports whether a text is a DNS label, as the names of hosts and stores are.
+func IsLabel(text string) bool { return labelPattern.MatchString(text) }
 
 // label checks a DNS label.
 func (v *validator) label(path, value string) bool {
@@ -184,6 +188,12 @@ func (v *validator) hosts() {
 			v.addf(at+".address", "%q: want the address at which others reach this host", host.Address)
 		default:
 			addresses.once(v, at+".address", address)
+		}
+		if l := host.Legacy; l != nil {
+			existing := v.file.Spec.Legacy.Existing
+			v.changes(at+".legacy.apiServer", l.APIServer, existing)
+			v.changes(at+".legacy.controllerManager", l.ControllerManager, existing)
+			v.changes(at+".legacy.scheduler", l.Scheduler, existing)
 		}
 	}
 }
@@ -267,6 +277,12 @@ func (v *validator) portRange(path, value string) {
 	high, errHigh := strconv.ParseUint(to, 10, 16)
 	if errLow != nil || errHigh != nil || low == 0 || low > high {
 		v.expect(path, value, "want FROM-TO, such as 30000-32767")
+	}
+}
+
+func (v *validator) hostFiles() {
+	for i, file := range v.file.Spec.HostFiles {
+		v.absolute(index("spec.hostFiles", i), file, true)
 	}
 }
 

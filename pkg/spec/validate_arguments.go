@@ -184,12 +184,20 @@ func samePorts(given, said string) bool {
 // sameMember reports whether two URLs are one member of an etcd, as far as they tell: a server on the same host may
 // call it by a loopback address, another scheme is a proxy's or a mistake of its own.
 func sameMember(a, b string) bool {
-	x, errX := url.Parse(a)
-	y, errY := url.Parse(b)
+	x, errX := url.Parse(WithScheme(a))
+	y, errY := url.Parse(WithScheme(b))
 	if errX != nil || errY != nil {
 		return false
 	}
 	return server(x) == server(y) || x.Port() == y.Port() && (isLoopback(x.Hostname()) || isLoopback(y.Hostname()))
+}
+
+// WithScheme completes the address of an etcd member: API servers take HOST:PORT for http://HOST:PORT.
+func WithScheme(endpoint string) string {
+	if strings.Contains(endpoint, "://") {
+		return endpoint
+	}
+	return "http://" + endpoint
 }
 
 func isLoopback(host string) bool {

@@ -84,23 +84,16 @@ func (v *validator) component(at string, c *Component, s *Side) {
 		}
 	}
 	for i, arg := range c.ExtraArgs {
-		at := index(at+".extraArgs", i) + ".name"
-		switch {
-		case strings.HasPrefix(arg.Name, "-"):
-			v.addf(at, "%q: want the name without dashes in front", strictyaml.Shorten(arg.Name))
-		case strings.Contains(arg.Name, "="):
-			v.addf(at, "%q: want the name alone; what follows = goes under value", strictyaml.Shorten(arg.Name))
-		case !argPattern.MatchString(arg.Name):
-			v.expect(at, arg.Name, "want the name of a flag, such as audit-log-path")
-		}
+		v.argName(index(at+".extraArgs", i)+".name", arg.Name)
 	}
+	v.changes(at+".changeArgs", c.ChangeArgs, s.Existing)
 	mounts, env := seen[string]{}, seen[string]{}
 	for i, mount := range c.ExtraMounts {
 		at := index(at+".extraMounts", i)
 		if v.label(at+".name", mount.Name) {
 			mounts.once(v, at+".name", mount.Name)
 		}
-		v.absolute(at+".hostPath", mount.HostPath, true)
+		v.mount(at, mount, s)
 	}
 	for i, variable := range c.ExtraEnv {
 		at := index(at+".extraEnv", i) + ".name"
@@ -111,6 +104,49 @@ func (v *validator) component(at string, c *Component, s *Side) {
 		env.once(v, at, variable.Name)
 	}
 	v.absolute(at+".kubeconfig", c.Kubeconfig, false)
+}
+
+// mount checks what a component sees of its host, or of the cluster.
+func (v *validator) mount(at string, m Mount, s *Side) {
+	if m.Secret == "" && m.ConfigMap == "" {
+		v.absolute(at+".hostPath", m.HostPath, true)
+		v.absolute(at+".mountPath", m.MountPath, false)
+		return
+	}
+	v.absolute(at+".mountPath", m.MountPath, true)
+	switch {
+	case m.HostPath != "" || m.Secret != "" && m.ConfigMap != "":
+		v.addf(at, "want one of hostPath, secret and configMap")
+	case !s.Existing:
+		v.addf(at, "%q: only a component that runs already may mount an object of the cluster; a kubelet starts no "+
+			"static pod "+
+			"that refers to one: want a hostPath", m.Name)
+	}
+}
+
+// changes checks arguments of components that run already.
+func (v *validator) changes(at string, list []Change, existing bool) {
+	if len(list) > 0 && !existing {
+		v.addf(at, "is for components that run already: want the arguments in extraArgs, or existing: true")
+		return
+	}
+	for i, c := range list {
+		v.argName(index(at, i)+".name", c.Name)
+		if c.Remove && c.Value != "" {
+			v.addf(index(at, i)+".value", "%q: remove: true takes the argument away; want a value or that", c.Value)
+		}
+	}
+}
+
+func (v *validator) argName(at, name string) {
+	switch {
+	case strings.HasPrefix(name, "-"):
+		v.addf(at, "%q: want the name without dashes in front", strictyaml.Shorten(name))
+	case strings.Contains(name, "="):
+		v.addf(at, "%q: want the name alone; what follows = goes under value", strictyaml.Shorten(name))
+	case !argPattern.MatchString(name):
+		v.expect(at, name, "want the name of a flag, such as audit-log-path")
+	}
 }
 
 // tagPattern finds the release in the tag of an image. Tags that are not written like Kubernetes' own are somebody's

@@ -1,0 +1,224 @@
+package adopt
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// What else tells how components are started: what docker inspect prints, the argument files of a snap, lists of
+// processes.
+
+// container of docker inspect, as much as tells how it is started.
+type inspected struct {
+	Name   string   `json:"Name"`
+	Path   string   `json:"Path"`
+	Args   []string `json:"Args"`
+	Config *struct {
+		Image string   `json:"Image"`
+		Env   []string `json:"Env"`
+	} `json:"Config"`
+	HostConfig struct {
+		Binds []string `json:"Binds"`
+	} `json:"HostConfig"`
+	Mounts []struct {
+		Type        string `json:"Type"`
+		Source      string `json:"Source"`
+		Destination string `json:"Destination"`
+		RW          bool   `json:"RW"`
+	} `json:"Mounts"`
+}
+
+// inspect reads what docker inspect prints, and reports whether the text is that.
+func (r *reader) inspect(name string, text []byte) bool {
+	var list []inspected
+	if err := json.Unmarshal(text, &list); err != nil {
+		return false
+	}
+	found := false
+	for i := range list {
+		if c := &list[i]; c.Config != nil && c.Path != "" {
+			found = true
+			r.inspected(name, c)
+		}
+	}
+	return found
+}
+
+func (r *reader) inspected(file string, c *inspected) {
+	name := strings.TrimPrefix(c.Name, "/")
+	place := file + ":" + name
+	environment := map[string]string{}
+	var env []spec.EnvVar
+	for _, variable := range c.Config.Env {
+		key, value, _ := strings.Cut(variable, "=")
+		environment[key] = value
+		if key != "PATH" && key != "HOME" && key != "HOSTNAME" {
+			env = append(env, spec.EnvVar{Name: key, Value: value})
+		}
+	}
+	line, ok := r.commandLine(place, append([]string{c.Path}, c.Args...), environment)
+	if !ok {
+		return
+	}
+	p := Process{Component: line.component, Name: name, Place: place, Image: c.Config.Image, Command: line.command,
+		Words: line.words, Env: env}
+	for i, m := range c.Mounts {
+		if m.Type == "bind" || m.Type == "" {
+			p.Mounts = append(p.Mounts, bind(i, m.Source, m.Destination, !m.RW))
+		}
+	}
+	for i, text := range c.HostConfig.Binds {
+		from, rest, _ := strings.Cut(text, ":")
+		to, options, _ := strings.Cut(rest, ":")
+		seen := slices.ContainsFunc(p.Mounts, func(m spec.Mount) bool { return m.At() == trimSlash(to) })
+		if path.IsAbs(from) && path.IsAbs(to) && !seen {
+			p.Mounts = append(
+				p.Mounts, bind(len(c.Mounts)+i, from, to, slices.Contains(strings.Split(options, ","), "ro")))
+		}
+	}
+	r.processes = append(r.processes, p)
+}
+
+// bind is a mount of a container of docker.
+func bind(i int, from, to string, readOnly bool) spec.Mount {
+	m := spec.Mount{Name: fmt.Sprintf("bind-%d", i), HostPath: path.Clean(from), ReadOnly: readOnly}
+	if to = path.Clean(to); to != m.HostPath {
+		m.MountPath = to
+	}
+	return m
+}
+
+// snapVariables are those in the argument files of a snap.
+var snapVariables = map[string]string{
+	"SNAP": "/snap/microk8s/current", "SNAP_DATA": "/var/snap/microk8s/current",
+	"SNAP_COMMON": "/var/snap/microk8s/common",
+}
+
+// snapFile reads an argument file of a snap: it is called after the component and has nothing but arguments and
+// comments.
+func (r *reader) snapFile(name string, text []byte) bool {
+	component := path.Base(name)
+	if !slices.Contains(programs, component) {
+		return false
+	}
+	var lines []string
+	joined := strings.ReplaceAll(string(text), "\\\n", "")
+	for line := range strings.SplitSeq(joined, "\n") {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 || slices.ContainsFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "-") }) {
+		return false
+	}
+	words, err := splitWords(strings.Join(lines, " "))
+	if err != nil {
+		r.note(name, "is not read: %v", err)
+		return true
+	}
+	for i, word := range words {
+		words[i], _ = expandBraces(word, snapVariables)
+	}
+	r.processes = append(r.processes, Process{Component: component, Name: component, Place: name + ":1", Words: words})
+	return true
+}
+
+// processLine is a line of ps, of /proc/PID/cmdline or of a log that has the whole command line of a component in it.
+func (r *reader) processLines(name string, text []byte) {
+	lines := strings.ReplaceAll(string(text), "\x00", " ")
+	for i, line := range strings.Split(lines, "\n") {
+		words := strings.Fields(line)
+		start := slices.IndexFunc(words, func(word string) bool {
+			base := path.Base(strings.Trim(word, `"'`))
+			return slices.Contains(programs, base) || base == "hyperkube"
+		})
+		if start < 0 || start+1 >= len(words) || slices.Contains(words[:start], "grep") {
+			continue
+		}
+		found, ok := locate(words[start:])
+		if !ok || len(found.words) == 0 || !strings.HasPrefix(found.words[0], "-") { // prose
+			continue
+		}
+		for n, word := range found.words {
+			found.words[n] = strings.Trim(word, `"'`)
+		}
+		for n, word := range found.command {
+			found.command[n] = strings.Trim(word, `"'`)
+		}
+		r.processes = append(r.processes, Process{Component: found.component, Name: found.component,
+			Place: fmt.Sprintf("%s:%d", name, i+1), Command: found.command, Words: found.words})
+		r.note(fmt.Sprintf("%s:%d", name, i+1),
+			"a list of processes does not show quotes: a value with blanks in it ends at "+
+				"the first one")
+	}
+}
+
+var (
+	openShift = regexp.MustCompile(`(?m)^kind:\s*MasterConfig\s*$`)
+	k3sServer = regexp.MustCompile(`(?m)^ExecStart=\S*/(k3s|rke2)\s*\\?\s*$|^ExecStart=\S*/(k3s|rke2)\s+server\b`)
+	k3sConfig = regexp.MustCompile(`(?m)^(kube-apiserver-arg|cluster-init|write-kubeconfig-mode|datastore-endpoint):`)
+)
+
+// refuse says of a file that it starts a control plane of which the files do not tell enough.
+func (r *reader) refuse(name string, text []byte) bool {
+	switch {
+	case openShift.Match(text):
+		r.refused = append(r.refused, fmt.Errorf("%s: is the configuration of an OpenShift 3 master, whose API "+
+			"server is no "+
+			"kube-apiserver with arguments but a program of its own, under other keys in etcd: it cannot be adopted",
+			name))
+	case k3sServer.Match(text), k3sConfig.Match(text):
+		r.refused = append(r.refused, fmt.Errorf("%s: k3s and rke2 run the components themselves, and their files do "+
+			"not say "+
+			"with which arguments; want the lines \"Running kube-apiserver ...\" of their log in a file, and a store "+
+			"that is "+
+			"etcd", name))
+	default:
+		return false
+	}
+	return true
+}
+
+// errNoStore says that the objects are where no second API server can reach them as they are.
+func storeRefused(place, backend, servers string) error {
+	switch {
+	case backend != "" && backend != "etcd2" && backend != "etcd3":
+		return fmt.Errorf("%s: --storage-backend=%s: the objects are not in etcd, and the modern side needs an etcd "+
+			"that both "+
+			"sides reach; move the cluster to etcd first", place, backend)
+	case strings.Contains(servers, "unix:") || strings.Contains(servers, "kine"):
+		return fmt.Errorf("%s: --etcd-servers=%s: that is kine in front of another database, and the modern side "+
+			"needs an etcd "+
+			"that both sides reach; move the cluster to etcd first", place, servers)
+	}
+	return nil
+}
+
+// whyNone says what keeps a directory from being a control plane.
+func whyNone(refused []error, notes []Note) error {
+	if len(refused) > 0 {
+		return errors.Join(refused...)
+	}
+	text := "no " + kubever.APIServer + " among the files; want static pod manifests, such as those of " +
+		"/etc/kubernetes/manifests, systemd units, what docker inspect prints, the argument files of a snap, or a " +
+		"list of " +
+		"processes"
+	unread := slices.DeleteFunc(slices.Clone(notes), func(n Note) bool {
+		return !strings.HasPrefix(n.Text, "is not read")
+	})
+	if len(unread) > 0 {
+		text += "; " + unread[0].String()
+	}
+	if len(unread) > 1 {
+		text += fmt.Sprintf("; and %d more files are not read", len(unread)-1)
+	}
+	return errors.New(text)
+}

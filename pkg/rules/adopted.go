@@ -1,0 +1,303 @@
+package rules
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// adoptedRules are about a modern side beside a legacy side that somebody else has set up.
+func adoptedRules() []rule {
+	running := func(more ...string) example {
+		server := args(
+			append([]string{"etcd-servers=http://10.0.0.11:2379", "insecure-port=0", "authorization-mode=RBAC",
+				"client-ca-file=/etc/kubernetes/pki/ca.crt", "allow-privileged=true"}, more...)...)
+		return example{legacySide: "existing: true", legacyServer: server}
+	}
+	good := running()
+	unprovidedFile := good
+	unprovidedFile.modernServer = args("tracing-config-file=/etc/kubernetes/tracing.yaml")
+	providedFile := unprovidedFile
+	providedFile.more = "hostFiles: [/etc/kubernetes/tracing.yaml]"
+	names := []string{"requestheader-client-ca-file=/etc/kubernetes/pki/front-proxy-ca.crt",
+		"requestheader-allowed-names=front-proxy-client,metrics",
+		"proxy-client-cert-file=/etc/kubernetes/pki/front-proxy-client.crt",
+		"proxy-client-key-file=/etc/kubernetes/pki/front-proxy-client.key"}
+	fewer := running(names...)
+	fewer.modernServer = args("requestheader-allowed-names=front-proxy-client")
+	return []rule{
+		{finding.Rule{
+			ID: "FUS250", Title: "A component reads a file that nothing provides",
+			Why: "A component that does not find a file which its arguments name exits. Files are known when an " +
+				"argument of the " +
+				"running legacy side names them, when fusionctl pki issues them, when render writes them, or when " +
+				"the spec says " +
+				"that they are on every host. A file of a Secret or a ConfigMap, as self-hosted control planes have " +
+				"them, is on no " +
+				"host, and a kubelet starts no static pod that refers to an object.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: finding.Evidence{Read: "a rule of our own, from the files of the plan"},
+			Bad:      unprovidedFile.String(), Good: providedFile.String(),
+		}, unprovidedFiles},
+		{finding.Rule{
+			ID: "FUS251", Title: "Names of front proxies differ between the sides",
+			Why: "Both API servers publish the names which extension API servers accept in the certificate of a " +
+				"front proxy, in " +
+				"one ConfigMap, kube-system/extension-apiserver-authentication. Up to 1.16 a server overwrites it at " +
+				"its start, " +
+				"since 1.17 servers add their names to those that are there, and no names stand for every name. A " +
+				"name too few " +
+				"cuts off the aggregated APIs of the side that uses it, and one too many lets more certificates act " +
+				"as users.",
+			Legacy: anyVersion, Modern: kubever.Range{From: 7, To: kubever.Newest}, Severity: finding.Error,
+			Evidence: finding.Evidence{
+				Read: "pkg/master/client_ca_hook.go of 1.6.13 to 1.16.15; clusterauthenticationtrust of 1.17.17 " +
+					"and 1.36.3",
+			},
+			Bad: fewer.String(), Good: running(names...).String(),
+		}, frontProxyNames},
+		{finding.Rule{
+			ID: "FUS252", Title: "What protects the legacy API server does not protect the modern one",
+			Why: "Both API servers reach the same nodes, and what both sides see can be read and written through " +
+				"either. Whom one " +
+				"of them does not know, does not record or does not hold back goes through that one.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: finding.Evidence{Read: "authentication, audit and admission options of every minor"},
+			Bad:      running("basic-auth-file=/etc/kubernetes/users.csv").String(),
+			Good:     running("token-auth-file=/etc/kubernetes/tokens.csv").String(),
+		}, lostProtection},
+		{finding.Rule{
+			ID: "FUS253", Title: "The legacy side has more hosts than the spec",
+			Why: "What is changed of a control plane is changed on every host. A host that the spec does not have " +
+				"keeps its " +
+				"controller manager as it is, with the collectors that the plan switches off, and its lock may pass " +
+				"to that one at " +
+				"any time.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: finding.Evidence{Read: "a rule of our own, from the arguments of the running legacy side"},
+			Bad:      running("apiserver-count=3").String(),
+			Good:     running("apiserver-count=1").String(),
+		}, missingHosts},
+	}
+}
+
+func unprovidedFiles(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	seen := map[string]bool{}
+	for _, u := range p.Unprovided {
+		subject := fmt.Sprintf("--%s of %s", u.Flag, u.Component)
+		if seen[subject+u.File] {
+			continue
+		}
+		seen[subject+u.File] = true
+		f := finding.Finding{Subject: subject, Key: u.File,
+			Message: fmt.Sprintf("%s on %s: no argument of the legacy side names it, and neither pki nor render "+
+				"provides it",
+				u.File, u.Host),
+			Fix: fmt.Sprintf("put it on every host and say so: spec.hostFiles: [%s]", u.File)}
+		if u.Object != "" {
+			f.Message = fmt.Sprintf("%s: the legacy side has it in %s and not on its hosts, and a static pod cannot "+
+				"refer to that",
+				u.File, u.Object)
+			f.Fix = fmt.Sprintf("copy the files of %s to every host, at this path with mode 0600, and say so: "+
+				"spec.hostFiles: [%s]", u.Object, u.File)
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// allowedNames are the names that a side's API server publishes; all is true when it publishes that every name will do,
+// known is false when it publishes nothing about front proxies.
+func allowedNames(p *plan.Plan, side pair.Side) (names []string, all, known bool) {
+	if file, _ := sideArg(p, side, kubever.APIServer, "requestheader-client-ca-file"); file == "" {
+		return nil, false, false
+	}
+	for _, c := range p.ComponentsOf(side, kubever.APIServer) {
+		for _, a := range c.Args {
+			if kubever.FlagName(a.Name) == "requestheader-allowed-names" {
+				names = append(names, splitWords(a.Value)...)
+			}
+		}
+		break
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return names, len(names) == 0, true
+}
+
+// splitWords splits a list of the command line.
+func splitWords(value string) []string {
+	var words []string
+	for word := range strings.SplitSeq(value, ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			words = append(words, word)
+		}
+	}
+	return words
+}
+
+func frontProxyNames(p *plan.Plan) []finding.Finding {
+	legacy, anyLegacy, inLegacy := allowedNames(p, pair.Legacy)
+	modern, anyModern, inModern := allowedNames(p, pair.Modern)
+	if !visible(p, "configmaps") || !inLegacy || !inModern || anyLegacy && anyModern || slices.Equal(legacy, modern) {
+		return nil
+	}
+	f := finding.Finding{Subject: "--requestheader-allowed-names of the modern API server",
+		Fix: "remove it from the extraArgs of the modern API server: the plan gives it the legacy side's names"}
+	missing := slices.DeleteFunc(slices.Clone(legacy), func(name string) bool { return slices.Contains(modern, name) })
+	switch {
+	case anyLegacy:
+		f.Message = fmt.Sprintf("%s: the legacy side accepts every name, and its extension API servers accept these "+
+			"alone "+
+			"once both are published", strings.Join(modern, ","))
+	case anyModern:
+		f.Severity = finding.Warning
+		f.Message = fmt.Sprintf("every name is accepted, the legacy side accepts %s: any certificate of %s may act "+
+			"as a user "+
+			"on the modern server", strings.Join(legacy, ","), p.PKI.RequestHeaderCA)
+	case len(missing) > 0:
+		f.Message = fmt.Sprintf("lacks %s of the legacy side: aggregated APIs that are reached under it are cut off",
+			strings.Join(missing, ", "))
+	default:
+		f.Severity = finding.Warning
+		f.Message = fmt.Sprintf("%s: the legacy side publishes %s, and up to 1.16 overwrites what is published at "+
+			"each start",
+			strings.Join(modern, ","), strings.Join(legacy, ","))
+	}
+	return []finding.Finding{f}
+}
+
+// enforcing says of admission plugins that the modern version may lack what nobody is held back from without them.
+var enforcing = map[string]string{
+	"DenyEscalatingExec": "exec into privileged pods is refused; give nobody pods in spec.access, or exec by a " +
+		"webhook",
+	"DenyExecOnPrivileged": "exec into privileged pods is refused; give nobody pods in spec.access, or exec by a " +
+		"webhook",
+	"PodSecurityPolicy":     "pods are held to a PodSecurityPolicy; label namespaces for PodSecurity instead",
+	"SecurityContextDeny":   "pods with a security context are refused; label namespaces for PodSecurity instead",
+	"PersistentVolumeLabel": "volumes get the labels of their zone",
+	"NamespaceExists":       "objects of absent namespaces are refused",
+}
+
+func lostProtection(p *plan.Plan) []finding.Finding {
+	found := slices.Concat(lostArguments(p), lostPlugins(p))
+	return found
+}
+
+func lostArguments(p *plan.Plan) []finding.Finding {
+	modernMinor := p.Modern.Version.Minor
+	var found []finding.Finding
+	for _, protection := range plan.Protections() {
+		before, given := sideArg(p, pair.Legacy, kubever.APIServer, protection.Flag)
+		if protection.Flag == "allow-privileged" {
+			before, given = strconv.FormatBool(p.Legacy.Existing && before != "true"), p.Legacy.Existing &&
+				before != "true"
+		}
+		if !given || before == "" || protection.Flag == "anonymous-auth" && before != "false" {
+			continue
+		}
+		f := finding.Finding{Subject: "--" + protection.Flag}
+		after, has := sideArg(p, pair.Modern, kubever.APIServer, protection.Flag)
+		switch {
+		case !kubever.Flag(kubever.APIServer, protection.Flag).In(modernMinor):
+			f.Message = fmt.Sprintf("on the legacy side %s; %s has no such flag, so that this is not so on the "+
+				"modern one",
+				protection.Lost, modernMinor)
+			f.Fix = "see to it in another way, or accept it: accept: [{rule: FUS252, subject: --" + protection.Flag +
+				", reason: ...}]"
+		case protection.Flag == "audit-policy-file" && p.AuditPolicyFile != "":
+			f.Severity = finding.Info
+			f.Message = fmt.Sprintf("%s may be of a form that %s does not read: the modern server records every "+
+				"request without "+
+				"its body, by %s", before, modernMinor, p.AuditPolicyFile)
+			f.Fix = "for a policy of your own, of apiVersion audit.k8s.io/v1: audit-policy-file in the extraArgs of " +
+				"spec.modern.apiServer, and the file in spec.hostFiles"
+		case protection.Flag == "allow-privileged" && after == "true",
+			protection.Flag == "anonymous-auth" && after != "false",
+			protection.Flag != "allow-privileged" && (!has || after == ""):
+			f.Message = fmt.Sprintf("on the legacy side %s, on the modern one this is not so", protection.Lost)
+			f.Fix = "remove --" + protection.Flag +
+				" from the extraArgs of the modern API server: the plan takes it over"
+		default:
+			continue
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+func lostPlugins(p *plan.Plan) []finding.Finding {
+	modern := p.Plugins(pair.Modern)
+	minor := p.Modern.Version.Minor
+	byDefault := kubever.AdmissionDefaultOn(p.Legacy.Version.Minor)
+	var found []finding.Finding
+	for _, plugin := range p.Plugins(pair.Legacy) {
+		if slices.Contains(modern, plugin) || slices.Contains(byDefault, plugin) || plan.OfTheTime(plugin) {
+			continue
+		}
+		f := finding.Finding{Subject: "admission plugin " + plugin, Fix: "see to it in another way, or accept it: " +
+			"accept: [{rule: FUS252, subject: admission plugin " + plugin + ", reason: ...}]"}
+		what := enforcing[plugin]
+		switch {
+		case slices.Contains(kubever.AdmissionPlugins(minor), plugin):
+			f.Message = "runs on the legacy side, and is off on the modern one"
+			f.Fix = "remove it from disable-admission-plugins of the modern API server, or leave " +
+				"enable-admission-plugins to the plan"
+		case what != "":
+			f.Message = fmt.Sprintf("%s has no such plugin: on the legacy side %s", minor, what)
+		default:
+			f.Message = fmt.Sprintf("runs on the legacy side, and %s has no such plugin", minor)
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// missingHosts counts the hosts of a running legacy side by its own arguments.
+func missingHosts(p *plan.Plan) []finding.Finding {
+	servers := p.ComponentsOf(pair.Legacy, kubever.APIServer)
+	if !p.Legacy.Existing || len(servers) == 0 {
+		return nil
+	}
+	count := 0
+	for _, a := range servers[0].Args {
+		if kubever.FlagName(a.Name) == "apiserver-count" {
+			value := a.Value
+			if a.Origin == plan.FromBoth {
+				value = a.Was
+			}
+			count, _ = strconv.Atoi(value)
+		}
+	}
+	const fix = "read every host: fusionctl init --from HOST1 HOST2 ..., or add them to spec.hosts"
+	if count > len(p.Hosts) {
+		return []finding.Finding{{Subject: "spec.hosts", Key: "apiserver-count", Fix: fix,
+			Message: fmt.Sprintf("has %d, and --apiserver-count=%d of the legacy API server counts %d", len(p.Hosts),
+				count, count)}}
+	}
+	members := map[string]bool{}
+	if store := p.Store(p.Legacy.Store); store != nil && store.Managed == nil {
+		for _, endpoint := range store.Endpoints {
+			if u, err := url.Parse(endpoint); err == nil {
+				members[u.Hostname()] = true
+			}
+		}
+	}
+	if len(p.Hosts) == 1 && len(members) > 1 {
+		return []finding.Finding{{Subject: "spec.hosts", Key: "etcd", Fix: fix + "; where the stores have hosts of " +
+			"their own and " +
+			"the control plane has one: accept: [{rule: FUS253, reason: ...}]",
+			Message: fmt.Sprintf("has one, and the legacy side's etcd has %d members on hosts of their own: they are "+
+				"usually those of "+
+				"the control plane", len(members))}}
+	}
+	return nil
+}
