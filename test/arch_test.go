@@ -59,7 +59,7 @@ var core = map[string][]string{
 	"pkg/catalog": {"pkg/policy", "pkg/etcdsplit", "pkg/plan", "pkg/rules", "pkg/live", "pkg/migrate"},
 
 	"pkg/restart":           nil,
-	"pkg/convert":           nil,
+	"pkg/convert":           {"pkg/convert/negotiate"},
 	"pkg/convert/manifest":  nil,
 	"pkg/convert/negotiate": nil,
 	"pkg/convert/stream":    {"pkg/convert", "pkg/convert/manifest", "pkg/convert/validate"},

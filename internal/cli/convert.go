@@ -113,6 +113,9 @@ func (req *convertRequest) chooser(ctx context.Context, c *convert.Converter) (s
 		if err != nil || gv.Version == "" {
 			return nil, badInput(fmt.Errorf("--to: %q: want a group and version, such as apps/v1", req.to), "")
 		}
+		if why := c.MisnamedVersion(gv); why != "" {
+			return nil, badInput(fmt.Errorf("--to: %s: %s", req.to, why), "")
+		}
 		return stream.ToVersion(c, gv), nil
 	case req.minor != "":
 		version, err := parseVersionFlag("for", req.minor)
@@ -226,6 +229,9 @@ func (k *conversion) file(ctx context.Context, name string) error {
 
 // emit writes what became of a part, and tells of it.
 func (k *conversion) emit(r stream.Result) error {
+	for _, twice := range r.Duplicates {
+		warnTwice(k.streams.Err, r.File, twice)
+	}
 	switch {
 	case r.Err != nil:
 		return k.refused(r.Converted, r.Err)
@@ -241,6 +247,12 @@ func (k *conversion) emit(r stream.Result) error {
 		return err
 	}
 	return k.out.Object(r.Object, r.Text)
+}
+
+// warnTwice tells of a field that is given twice.
+func warnTwice(w io.Writer, file string, twice manifest.Duplicate) {
+	visible.Fprintf(w, "%s:%d: field %q is given twice; the last one counts, as for kubectl\n", file, twice.Line,
+		twice.Field)
 }
 
 // tell reports an object: in the report, or its losses on standard error.

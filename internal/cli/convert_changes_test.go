@@ -61,12 +61,12 @@ func TestConvertSumsUpDefaultsAndNamesEveryLoss(t *testing.T) {
 	if got := containing(lines, "topologySpreadConstraint is lost"); len(got) != n {
 		t.Errorf("%d losses are named, want each of %d:\n%s", len(got), n, strings.Join(got, "\n"))
 	}
-	if got := len(containing(lines, " changes: ")) + len(containing(lines, " is written: ")); got != changesShown+6 {
-		t.Errorf("%d lines about defaults, want %d and one for each of six fields", got, changesShown)
+	if got := len(containing(lines, " changes: ")) + len(containing(lines, " is written: ")); got != changesShown+7 {
+		t.Errorf("%d lines about defaults, want %d and one for each of seven fields", got, changesShown)
 	}
-	// Four Deployments with five fields are told one by one. An Ingress counts once, however many paths it has.
+	// Three Deployments with six fields are told one by one. An Ingress counts once, however many paths it has.
 	for _, want := range []string{
-		"-:30: extensions/v1beta1 Deployment web-4 and 45 objects more: spec.progressDeadlineSeconds changes: not " +
+		"-:23: extensions/v1beta1 Deployment web-3 and 46 objects more: spec.progressDeadlineSeconds changes: not " +
 			"set, which is 2147483647 in extensions/v1beta1 and 600 in apps/v1",
 		"-:352: extensions/v1beta1 Ingress in-0 and 49 objects more: spec.rules[0].http.paths[0].pathType is " +
 			"written: ",
@@ -78,10 +78,10 @@ func TestConvertSumsUpDefaultsAndNamesEveryLoss(t *testing.T) {
 }
 
 func TestConvertNamesFewDefaultsOneByOne(t *testing.T) {
-	lines := convertText(t, manyDeployments(2)) // five fields of each Deployment, two of each Ingress
-	if got := append(containing(lines, " changes: "), containing(lines, " is written: ")...); len(got) != 14 ||
+	lines := convertText(t, manyDeployments(2)) // six fields of each Deployment, two of each Ingress
+	if got := append(containing(lines, " changes: "), containing(lines, " is written: ")...); len(got) != 16 ||
 		len(containing(lines, "further fields")) > 0 {
-		t.Errorf("%d lines about defaults, want 14 and nothing summed up:\n%s", len(got), strings.Join(lines, "\n"))
+		t.Errorf("%d lines about defaults, want 16 and nothing summed up:\n%s", len(got), strings.Join(lines, "\n"))
 	}
 	if got := containing(convertText(t, manyDeployments(50), "--defaults"), "changes"); len(got) > 0 {
 		t.Errorf("with --defaults %q, want nothing about defaults", got)

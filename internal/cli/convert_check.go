@@ -9,9 +9,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
 	"github.com/kubefusion/fusionctl/pkg/convert/stream"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/kube"
@@ -28,6 +31,9 @@ type convertCheckRequest struct {
 	output     string
 	failOn     string
 	all        bool
+	strict     bool
+	keepGoing  bool
+	moved      string // a file
 }
 
 func newConvertCheckCmd(streams Streams) *cobra.Command {
@@ -39,6 +45,10 @@ func newConvertCheckCmd(streams Streams) *cobra.Command {
 and whether they convert to it without loss. Objects come from files, from standard input, or from a cluster: there the
 versions count in which clients wrote (kubectl's last applied configuration and the managers of fields), since a server
 answers in any version that it has.
+
+Documents that are no objects of Kubernetes (charts, values, templates, kustomizations) are skipped and counted. Kinds
+of other projects that moved, cert-manager's and Istio's among them, are known; --moved adds to them. The version in
+which kubectl last applied an object of a file counts too.
 
 With --helm the records of Helm releases are unpacked and what they applied is looked at, of the revision that is
 deployed: Secrets and ConfigMaps of Helm 3 and of Helm 2, in files or in the cluster.
@@ -72,6 +82,9 @@ attention.`,
 	flags.StringVar(&req.context, "context", "", "context of the kubeconfig (default its current one)")
 	flags.BoolVar(&req.helm, "helm", false, "look into the records of Helm releases")
 	flags.StringVar(&req.minor, "for", "", "the release, such as 1.36")
+	flags.BoolVar(&req.strict, "strict", false, "refuse what is no object of Kubernetes: charts, values, templates")
+	flags.BoolVar(&req.keepGoing, "keep-going", false, "name what cannot be read, and exit 3 instead of 2")
+	flags.StringVar(&req.moved, "moved", "", "file of further kinds that moved, in the format of pluto's versions.yaml")
 	flags.BoolVar(&req.all, "all", false, "list the objects that may stay as they are, too")
 	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "csv", "markdown")
 	enumFlag(cmd, &req.failOn, "fail-on", "", "what exits 3", "removed", "deprecated")
@@ -89,13 +102,17 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 	}
 	rows := checkRows(req, streams, version.Minor)
 	c := stream.NewCheck(converter, version.Minor, func(v stream.Verdict) error {
-		if !req.all && (v.Status == "ok" || v.Status == "unknown") {
+		if !req.all && (v.Status == "ok" || v.Status == "custom") {
 			return nil
 		}
 		header := []string{"PLACE", "OBJECT", "VERSION", "STATUS", "SINCE", "REPLACEMENT", "LOSSLESS", "WHY"}
 		return rows.row(v, header, verdictCells(v))
 	})
-	c.Helm = req.helm
+	c.Helm, c.Strict = req.helm, req.strict
+	c.Warn = func(file string, twice manifest.Duplicate) { warnTwice(streams.Err, file, twice) }
+	if c.Moved, err = readMoved(streams, req.moved); err != nil {
+		return err
+	}
 	if req.kubeconfig != "" {
 		err = checkCluster(ctx, c, req)
 	} else {
@@ -110,9 +127,20 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 	}{summary}); closeErr != nil {
 		return errors.Join(err, closeErr)
 	}
+	if summary.Skipped > 0 {
+		visible.Fprintf(streams.Err, "%s skipped: no objects of Kubernetes; --strict refuses them\n",
+			counted(summary.Skipped, "document"))
+	}
+	var unread *usageError
 	switch s := summary; {
+	case req.keepGoing && errors.As(err, &unread):
+		visible.Fprintln(streams.Err, err)
+		return errAttention
 	case err != nil:
 		return err
+	case s.Unknown > 0:
+		return badInput(fmt.Errorf("%s of Kubernetes' own groups that no release has", counted(s.Unknown, "object")),
+			"")
 	case s.Objects == 0 && req.kubeconfig == "":
 		return usagef("%s: no object", strings.Join(req.files, ", "))
 	case s.Removed > 0 || req.failOn == "deprecated" && s.Deprecated > 0:
@@ -120,6 +148,52 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 	}
 	return nil
 }
+
+// readMoved reads a file of kinds that moved.
+func readMoved(streams Streams, name string) ([]kubever.Moved, error) {
+	if name == "" {
+		return nil, nil
+	}
+	text, err := readInput(streams, name, movedLimitBytes)
+	if err != nil {
+		return nil, err
+	}
+	var file struct {
+		Rows []struct {
+			Version     string `json:"version"`
+			Kind        string `json:"kind"`
+			Deprecated  string `json:"deprecated-in"`
+			Removed     string `json:"removed-in"`
+			Replacement string `json:"replacement-api"`
+			Available   string `json:"replacement-available-in"`
+			Component   string `json:"component"`
+			Source      string `json:"source"`
+		} `json:"deprecated-versions"`
+		Targets map[string]string `json:"target-versions"`
+	}
+	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+		return nil, badInput(fmt.Errorf("%s: %w", name, err), "")
+	}
+	var moved []kubever.Moved
+	for i, row := range file.Rows {
+		gv, err := schema.ParseGroupVersion(row.Version)
+		if err != nil || gv.Version == "" || row.Component == "" {
+			return nil, badInput(fmt.Errorf("%s: deprecated-versions[%d]: want version and component", name, i), "")
+		}
+		if row.Component == "k8s" {
+			row.Component = "kubernetes"
+		}
+		moved = append(moved, kubever.Moved{
+			GroupVersion: gv, Kind: row.Kind, Project: row.Component,
+			Deprecated: strings.TrimPrefix(row.Deprecated, "v"),
+			Removed:    strings.TrimPrefix(row.Removed, "v"), Replacement: row.Replacement, Source: row.Source,
+		})
+	}
+	return moved, nil
+}
+
+// movedLimitBytes bounds a file of kinds that moved.
+const movedLimitBytes = 4 << 20
 
 func checkRows(req convertCheckRequest, streams Streams, minor kubever.Minor) rowWriter {
 	switch req.output {

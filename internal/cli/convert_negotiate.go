@@ -89,9 +89,13 @@ func runConvertNegotiate(ctx context.Context, req negotiateRequest, streams Stre
 	}
 	unsupported := false
 	for _, kind := range kinds {
-		answer, err := ask(ctx, kind)
+		item, list := itemOf(converter, kind)
+		answer, err := ask(ctx, item)
 		if err != nil {
 			return err
+		}
+		if list {
+			answer.Asked, answer.As.Kind = kind, answer.As.Kind+"List"
 		}
 		unsupported = unsupported || answer.Verdict == negotiate.Unsupported
 		report.Answers = append(report.Answers, negotiated(answer))
@@ -103,6 +107,16 @@ func runConvertNegotiate(ctx context.Context, req negotiateRequest, streams Stre
 		return errAttention
 	}
 	return nil
+}
+
+// itemOf is the kind of the items of a list of a kind that the converter knows; false for a kind that is none.
+func itemOf(converter *convert.Converter, kind schema.GroupVersionKind) (schema.GroupVersionKind, bool) {
+	item := kind
+	item.Kind = strings.TrimSuffix(kind.Kind, "List")
+	if item.Kind == "" || item == kind || !converter.Knows(item) {
+		return kind, false
+	}
+	return item, true
 }
 
 // negotiator is who answers: the facts of a release, or a server.

@@ -35,6 +35,8 @@ func (c *Converter) Spell(in *unstructured.Unstructured, minor kubever.Minor) (c
 		s.nodeLabels(object(in.Object, "spec"))
 	case "StorageClass":
 		s.nodeLabels(in.Object)
+	case "HorizontalPodAutoscaler":
+		s.metrics(object(in.Object, "metadata"))
 	case "CustomResourceDefinition":
 		s.onlyVersion(gvk, object(in.Object, "spec"))
 	case "Service":
@@ -408,6 +410,40 @@ func (s *speller) publicIPs(spec map[string]any) {
 	spec["externalIPs"] = runtime.DeepCopyJSONValue(old)
 	delete(spec, "deprecatedPublicIPs")
 	s.changed = true
+}
+
+// metricsAnnotation is where the v1 of autoscalers keeps what it has no field for, in the shape of v2beta1.
+const metricsAnnotation = "autoscaling.alpha.kubernetes.io/metrics"
+
+// metrics names the metrics in the annotation of an autoscaler that the minor does not understand: it has the types of
+// its newest beta.
+func (s *speller) metrics(metadata map[string]any) {
+	text, ok := object(metadata, "annotations")[metricsAnnotation].(string)
+	var metrics []map[string]any
+	if !ok || json.Unmarshal([]byte(text), &metrics) != nil {
+		return
+	}
+	for _, metric := range metrics {
+		for source, since := range map[string]struct {
+			kind  string
+			field string
+		}{"External": {"external", ""}, "ContainerResource": {"containerResource", ""}, "Pods": {"pods", "selector"},
+			"Object": {"object", "selector"}} {
+			minors, what := kubever.Field("autoscaling.v2beta1.MetricSpec", since.kind), source+" metrics"
+			if since.field != "" {
+				if object(metric, since.kind)[since.field] == nil {
+					continue
+				}
+				minors, what = kubever.Field("autoscaling.v2beta1."+source+"MetricSource", since.field),
+					"selectors of "+what
+			}
+			if metric["type"] != source || len(minors) == 0 || s.minor >= minors[0].From {
+				continue
+			}
+			s.lose(carrier{}, metricsAnnotation, text,
+				fmt.Sprintf("%s does not know %s, %s does", s.minor, what, minors[0].From))
+		}
+	}
 }
 
 // onlyVersion leaves out the list of a CRD's versions where servers do not know it, and spec.version says the same.

@@ -54,6 +54,7 @@ func (c *Converter) DefaultsWhere(
 		return nil, err
 	}
 	d := defaults{from: from, to: to, write: write}
+	d.labels(out.Object, was, is)
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		if name != "apiVersion" && name != "kind" && name != "metadata" && name != "status" {
 			d.field(name, out.Object, was, is)
@@ -91,8 +92,23 @@ type defaults struct {
 	losses   []Loss
 }
 
-// field compares a field of was and is, which the object may say itself.
+// labels compares those of the object itself, which early workloads take from their template.
+func (d *defaults) labels(out, was, is map[string]any) {
+	metadata := object(out, "metadata")
+	if metadata == nil {
+		return
+	}
+	d.at = append(d.at, "metadata")
+	d.field("labels", metadata, object(was, "metadata"), object(is, "metadata"))
+	d.at = d.at[:len(d.at)-1]
+}
+
+// field compares a field of was and is, which the object may say itself. What claims in a StatefulSet are is said by no
+// version.
 func (d *defaults) field(name string, object, was, is map[string]any) {
+	if (name == "kind" || name == "apiVersion") && len(d.at) == 3 && d.at[1] == "volumeClaimTemplates" {
+		return
+	}
 	d.at = append(d.at, name)
 	defer func() { d.at = d.at[:len(d.at)-1] }()
 	said, given := object[name]

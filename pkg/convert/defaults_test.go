@@ -9,10 +9,12 @@ func TestDefaultsThatDiffer(t *testing.T) {
 	c := newConverter(t)
 	for _, test := range []struct{ text, to, kind, want string }{
 		{`{"apiVersion":"extensions/v1beta1","kind":"DaemonSet","metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a"}]}}}}`, "apps/v1", "DaemonSet",
-			`spec.updateStrategy.rollingUpdate: not set, which is nothing in extensions/v1beta1 and {"maxSurge":0,"maxUnavailable":1} in apps/v1
+			`metadata.labels: not set, which is {"a":"b"} in extensions/v1beta1 and nothing in apps/v1
+spec.updateStrategy.rollingUpdate: not set, which is nothing in extensions/v1beta1 and {"maxSurge":0,"maxUnavailable":1} in apps/v1
 spec.updateStrategy.type: not set, which is "OnDelete" in extensions/v1beta1 and "RollingUpdate" in apps/v1`},
 		{`{"apiVersion":"extensions/v1beta1","kind":"Deployment","metadata":{"name":"a"},"spec":{"strategy":{"rollingUpdate":{"maxSurge":2}},"template":{"metadata":{"labels":{"a":"b"}}}}}`, "apps/v1", "Deployment",
-			`spec.progressDeadlineSeconds: not set, which is 2147483647 in extensions/v1beta1 and 600 in apps/v1
+			`metadata.labels: not set, which is {"a":"b"} in extensions/v1beta1 and nothing in apps/v1
+spec.progressDeadlineSeconds: not set, which is 2147483647 in extensions/v1beta1 and 600 in apps/v1
 spec.revisionHistoryLimit: not set, which is 2147483647 in extensions/v1beta1 and 10 in apps/v1
 spec.selector: not set, which is {"matchLabels":{"a":"b"}} in extensions/v1beta1 and nothing in apps/v1
 spec.strategy.rollingUpdate.maxUnavailable: not set, which is 1 in extensions/v1beta1 and "25%" in apps/v1`},

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/kubefusion/fusionctl/internal/spelling"
+	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -24,24 +27,23 @@ type Standing struct {
 	Reason string // why there is nothing
 }
 
-// StandingIn tells what a minor makes of a kind. The target is the kind itself while the minor serves it, even
-// deprecated, and where it was never served by default or nothing took its place; otherwise the first of Equivalents
-// that the minor serves by default.
+// StandingIn tells what a minor makes of a kind. The target is what negotiate answers of a plain server: the kind
+// itself while the minor serves it by default, deprecated or not, otherwise the equivalent of which it serves most; and
+// the kind itself where only --runtime-config turns any of them on.
 func (c *Converter) StandingIn(gvk schema.GroupVersionKind, minor kubever.Minor) Standing {
 	s := Standing{Lifecycle: kubever.LifecycleOf(gvk)}
 	s.Known = len(s.Minors) > 0
 	s.Served, s.There = s.DefaultOn.Has(minor), s.Minors.Has(minor)
 	ended := s.Ended()
 	s.Gone = !s.There || !s.Served && ended != 0 && ended <= minor
-	if !s.Gone {
+	if s.Served {
 		s.Target = gvk
 		return s
 	}
-	for _, equivalent := range c.Equivalents(gvk) {
-		if kubever.ServesGVK(equivalent, minor) {
-			s.Target = equivalent
-			return s
-		}
+	answer, err := serverOf(minor).Negotiate(gvk, c.Equivalents(gvk))
+	if err == nil && answer.Verdict == negotiate.Convert {
+		s.Target = answer.As
+		return s
 	}
 	if s.There {
 		s.Gone, s.Target = false, gvk
@@ -59,6 +61,91 @@ func (c *Converter) StandingIn(gvk schema.GroupVersionKind, minor kubever.Minor)
 	}
 	return s
 }
+
+// serverOf is a plain server of a minor.
+func serverOf(minor kubever.Minor) *negotiate.Server {
+	if server, ok := servers.Load(minor); ok {
+		return server.(*negotiate.Server)
+	}
+	server, _ := servers.LoadOrStore(minor, negotiate.FromFacts(minor))
+	return server.(*negotiate.Server)
+}
+
+var servers sync.Map // kubever.Minor -> *negotiate.Server; facts, which do not change
+
+// Misnamed says why no release of Kubernetes has a kind in one of Kubernetes' own groups: "" for kinds that some
+// release has, and for custom resources.
+func (c *Converter) Misnamed(gvk schema.GroupVersionKind) string {
+	item := gvk
+	item.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	if gvk == item || item.Kind == "" {
+		item = gvk
+	}
+	for _, kind := range []schema.GroupVersionKind{gvk, item} {
+		if len(kubever.LifecycleOf(kind).Minors) > 0 || c.Knows(kind) || c.scheme.Recognizes(kind) {
+			return ""
+		}
+	}
+	if gvk.Group == "" && slices.Contains(notServed, gvk.Kind) {
+		return ""
+	}
+	var kinds, versions, versionsOfKind []string
+	for _, api := range kubever.AllAPIResources() {
+		if api.Group != gvk.Group {
+			continue
+		}
+		versions = append(versions, api.GroupVersion.String())
+		if api.Kind == item.Kind {
+			versionsOfKind = append(versionsOfKind, api.GroupVersion.String())
+		}
+		if api.Version == gvk.Version {
+			kinds = append(kinds, api.Kind)
+		}
+	}
+	switch {
+	case len(versions) == 0:
+		return "" // a custom resource
+	case len(versionsOfKind) > 0:
+		return fmt.Sprintf("no release has it in %s; it is in %s", gvk.GroupVersion(), listed(versionsOfKind))
+	case len(kinds) == 0:
+		return fmt.Sprintf("no release has %s; there are %s", gvk.GroupVersion(), listed(versions))
+	}
+	if near, ok := spelling.Nearest(item.Kind, kinds); ok {
+		return fmt.Sprintf("no release has the kind in %s; did you mean %s?", gvk.GroupVersion(), near)
+	}
+	return fmt.Sprintf("no release has the kind in %s", gvk.GroupVersion())
+}
+
+// MisnamedVersion says why no release of Kubernetes has a version of one of its own groups; "" otherwise.
+func (c *Converter) MisnamedVersion(gv schema.GroupVersion) string {
+	var versions []string
+	for _, api := range kubever.AllAPIResources() {
+		switch {
+		case api.GroupVersion == gv:
+			return ""
+		case api.Group == gv.Group:
+			versions = append(versions, api.GroupVersion.String())
+		}
+	}
+	for from := range c.edges {
+		if from.GroupVersion() == gv {
+			return ""
+		}
+	}
+	if len(versions) == 0 {
+		return "no conversion to it is known"
+	}
+	return "no release has it; there are " + listed(versions)
+}
+
+// listed prints versions, each once.
+func listed(versions []string) string {
+	slices.Sort(versions)
+	return strings.Join(slices.Compact(versions), ", ")
+}
+
+// notServed are kinds of files that name the core group and are no objects: kubeconfigs, lists, policies of schedulers.
+var notServed = []string{"Config", "List", "Policy"}
 
 // Replacement is what to write instead of a kind that a minor deprecates or no longer has: the first of Equivalents
 // that the minor serves by default and does not deprecate; false when there is none.

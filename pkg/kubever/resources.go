@@ -318,6 +318,9 @@ func (r Resource) Follows() string {
 // APIResources lists what the minor compiles in, by group, resource and version, as its API description does.
 func APIResources(m Minor) []APIResource { return slices.Clone(apiResourcesIn(m)) }
 
+// AllAPIResources lists what some minor compiles in, in the order of the table.
+func AllAPIResources() []APIResource { return slices.Clone(apiTable()) }
+
 var apiResourcesIn = remembered(func(m Minor) []APIResource {
 	return slices.DeleteFunc(slices.Clone(apiTable()), func(a APIResource) bool { return !a.In(m) })
 })
@@ -378,12 +381,13 @@ type Lifecycle struct {
 	Minors     Ranges // that compile it in; nil for a kind that the tables do not know
 	DefaultOn  Ranges // that serve it without --runtime-config
 	Deprecated Minor  // 0 when it is not, or never was before it went
+	Alpha      bool
 }
 
 // LifecycleOf tells the life of a version of a kind. A kind that several resources of a version carry has the life of
 // them all.
 func LifecycleOf(gvk schema.GroupVersionKind) Lifecycle {
-	life := Lifecycle{Deprecated: deprecatedTable()[gvk]}
+	life := Lifecycle{Deprecated: deprecatedTable()[gvk], Alpha: strings.Contains(gvk.Version, "alpha")}
 	for _, a := range apiTable() {
 		if a.GroupVersion == gvk.GroupVersion() && a.Kind == gvk.Kind {
 			life.Minors = Spans(slices.DeleteFunc(Minors(), func(m Minor) bool {
@@ -397,12 +401,12 @@ func LifecycleOf(gvk schema.GroupVersionKind) Lifecycle {
 	return life
 }
 
-// Ended is the minor from which on a plain server no longer serves it, 0 while the newest known one does: some versions
-// stay for a while for those who ask by --runtime-config. Of what never was served by default it is the minor that no
-// longer has it.
+// Ended is the minor from which on a version is removed, 0 while the newest known one has it. A stable or beta version
+// is removed when plain servers no longer serve it: some stay for a while for those who ask by --runtime-config. An
+// alpha version, which is off anyway, and what never was served by default are removed with their code.
 func (l Lifecycle) Ended() Minor {
 	served := l.DefaultOn
-	if len(served) == 0 {
+	if l.Alpha || len(served) == 0 {
 		served = l.Minors
 	}
 	if len(served) == 0 || served[len(served)-1].To == Newest {

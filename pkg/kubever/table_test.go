@@ -31,6 +31,7 @@ var decoders = map[string]func(){
 	"kinds.tsv":           func() { decodeKinds() },
 	"labels.tsv":          func() { decodeNodeLabels() },
 	"locks.tsv":           func() { decodeLocks() },
+	"moved.tsv":           func() { decodeMoved() },
 	"owners.tsv":          func() { decodeOwners() },
 	"reconcilers.tsv":     func() { decodeReconcilers() },
 	"releases.tsv":        func() { decodeReleases() },

@@ -12,11 +12,21 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
+// ErrNoObject says that a text is well formed and no object: a list, a word.
+var ErrNoObject = errors.New("want an object")
+
+// Duplicate is a field that an object gives twice; the last one counts, as for kubectl.
+type Duplicate struct {
+	Line  int // of the last one
+	Field string
+}
+
 // Object is an object and the text that it stood in.
 type Object struct {
 	Part
-	Value map[string]any // whole numbers are int64, others float64
-	node  *yaml.Node     // the mapping, for YAML
+	Duplicates []Duplicate    // in YAML
+	Value      map[string]any // whole numbers are int64, others float64
+	node       *yaml.Node     // the mapping, for YAML
 }
 
 // Decode reads the object of a part; nil for a part that holds nothing but null.
@@ -84,9 +94,11 @@ func (p Part) decodeYAML() (*Object, error) {
 	case nil:
 		return nil, nil
 	case map[string]any:
-		return p.object(value, node)
+		object, err := p.object(value, node)
+		object.Duplicates = d.duplicates
+		return object, err
 	default:
-		return nil, d.fail(node, "want an object, found %s", describe(node))
+		return nil, d.fail(node, "%w, found %s", ErrNoObject, describe(node))
 	}
 }
 
@@ -110,6 +122,8 @@ func describe(node *yaml.Node) string {
 type yamlDecoder struct {
 	part  Part
 	nodes int // visited, aliases each time: a few lines can stand for billions
+
+	duplicates []Duplicate
 }
 
 const (
@@ -161,7 +175,7 @@ func (d *yamlDecoder) mapping(node *yaml.Node, depth int) (any, error) {
 		}
 		name := fieldName(key)
 		if _, twice := object[name]; twice {
-			return nil, d.fail(key, "field %q is given twice", name)
+			d.duplicates = append(d.duplicates, Duplicate{d.part.Line + key.Line - 1, name})
 		}
 		var err error
 		if object[name], err = d.value(value, depth+1); err != nil {

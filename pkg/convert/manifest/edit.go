@@ -79,7 +79,7 @@ var errNotInPlace = errors.New("the change cannot be made in place")
 // editYAML changes only the lines of what differs. What it yields is read again, and refused when it does not say the
 // value.
 func (o *Object) editYAML(value map[string]any) ([]byte, error) {
-	if otherBreaks(o.Text) {
+	if otherBreaks(o.Text) || len(o.Duplicates) > 0 {
 		return nil, errNotInPlace
 	}
 	e := editor{lines: strings.SplitAfter(string(o.Text), "\n")}

@@ -104,7 +104,6 @@ func TestSyntaxErrorsNameTheirLine(t *testing.T) {
 		document, line int
 	}{
 		{"kind: A\n---\nkind: B\n  x: y\n", 2, 4},
-		{"kind: A\nkind: B\n", 1, 2},
 		{"just words\n", 1, 1},
 		{"- a\n- b\n", 1, 1},
 		{"{\"kind\": \"A\"}\n{\"kind\":\n \"B\"", 2, 2},

@@ -206,11 +206,15 @@ func (s *Server) why(asked schema.GroupVersionKind, best candidate, candidates [
 func (s *Server) whyNot(asked schema.GroupVersionKind, equivalents []schema.GroupVersionKind) string {
 	kinds := append([]schema.GroupVersionKind{asked}, equivalents...)
 	if s.Minor.Known() {
+		var off schema.GroupVersion // the newest that is off
 		for _, api := range kubever.APIResources(s.Minor) {
-			if slices.Contains(kinds, api.WithKind(api.Kind)) {
-				return fmt.Sprintf("%s has it as %s, which is off: --runtime-config=%s=true turns it on", s.Name,
-					api.GroupVersion, api.GroupVersion)
+			if slices.Contains(kinds, api.WithKind(api.Kind)) &&
+				(off.Empty() || version.CompareKubeAwareVersionStrings(api.Version, off.Version) > 0) {
+				off = api.GroupVersion
 			}
+		}
+		if !off.Empty() {
+			return fmt.Sprintf("%s has it as %s, which is off: --runtime-config=%s=true turns it on", s.Name, off, off)
 		}
 	}
 	var minors []kubever.Minor

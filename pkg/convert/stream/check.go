@@ -26,7 +26,7 @@ type Verdict struct {
 	Kind        string         `json:"kind"`
 	Namespace   string         `json:"namespace,omitempty"`
 	Name        string         `json:"name"`
-	Status      string         `json:"status"` // removed, deprecated, off (not served by default), unknown, ok
+	Status      string         `json:"status"` // removed, deprecated, off (not served by default), unknown, custom, ok
 	Since       string         `json:"since,omitempty"`
 	Replacement string         `json:"replacement,omitempty"`
 	Lossless    *bool          `json:"lossless,omitempty"` // whether it converts to the replacement without loss
@@ -41,13 +41,18 @@ type Summary struct {
 	Removed    int      `json:"removed"`
 	Deprecated int      `json:"deprecated"`
 	Off        int      `json:"off"`
-	Unknown    int      `json:"unknown"`
+	Unknown    int      `json:"unknown"` // kinds and versions of Kubernetes' own groups that no release has
+	Custom     int      `json:"custom"`
+	Skipped    int      `json:"skipped"`              // documents that are no objects of Kubernetes
 	Incomplete []string `json:"incomplete,omitempty"` // what could not be looked at
 }
 
 // Check judges objects by what a release makes of their versions.
 type Check struct {
-	Helm bool // look into the records of Helm releases
+	Helm   bool            // look into the records of Helm releases
+	Strict bool            // what is no object of Kubernetes is an error
+	Moved  []kubever.Moved // kinds of other projects, later ones before earlier ones
+	Warn   func(file string, twice manifest.Duplicate)
 
 	converter *convert.Converter
 	minor     kubever.Minor
@@ -75,11 +80,24 @@ func (c *Check) Text(ctx context.Context, name string, in io.Reader) (problems [
 		if !part.Object {
 			continue
 		}
-		objects, err := c.objects(part)
-		if err != nil {
+		source, err := decode(c.converter, part)
+		if err != nil && (c.Strict || !foreign(part, nil, err)) {
 			problems = append(problems, placed(name, err))
 			continue
 		}
+		if err != nil || source != nil && !c.Strict && foreign(part, source.Object, nil) {
+			c.summary.Skipped++
+			continue
+		}
+		if source == nil {
+			continue
+		}
+		if source.text != nil && c.Warn != nil {
+			for _, twice := range source.text.Duplicates {
+				c.Warn(name, twice)
+			}
+		}
+		objects := flatten(&source.Unstructured)
 		for _, object := range objects {
 			unread, err := c.Object(ctx, fmt.Sprintf("%s:%d", name, part.Line), object)
 			if err != nil {
@@ -97,15 +115,6 @@ func placed(name string, err error) error {
 		return fmt.Errorf("%s:%d: document %d: %w", name, syntax.Line, syntax.Document, syntax.Err)
 	}
 	return fmt.Errorf("%s: %w", name, err)
-}
-
-// objects reads a part: one object, or those of a List that was read as a whole.
-func (c *Check) objects(part manifest.Part) ([]*unstructured.Unstructured, error) {
-	source, err := decode(c.converter, part)
-	if err != nil || source == nil {
-		return nil, err
-	}
-	return flatten(&source.Unstructured), nil
 }
 
 // flatten lists the objects of a list, and of the lists in it; an object that is none lists itself.
@@ -147,7 +156,22 @@ func (c *Check) Object(
 			return c.Text(ctx, name, strings.NewReader(string(release.Manifest)))
 		}
 	}
-	return nil, c.judge(place, object)
+	return nil, errors.Join(c.judge(place, object), c.applied(place, object))
+}
+
+// applied judges the version in which kubectl applied an object, where that is another one than the object's.
+func (c *Check) applied(place string, object *unstructured.Unstructured) error {
+	text := object.GetAnnotations()["kubectl.kubernetes.io/last-applied-configuration"]
+	if text == "" {
+		return nil
+	}
+	applied := &unstructured.Unstructured{}
+	if json.Unmarshal([]byte(text), &applied.Object) != nil ||
+		applied.GroupVersionKind() == object.GroupVersionKind() ||
+		applied.GetKind() == "" {
+		return nil
+	}
+	return c.judge(place+" (last applied)", applied)
 }
 
 // judge hands on what the release makes of an object.
@@ -165,6 +189,8 @@ func (c *Check) judge(place string, object *unstructured.Unstructured) error {
 		c.summary.Off++
 	case "unknown":
 		c.summary.Unknown++
+	case "custom":
+		c.summary.Custom++
 	}
 	if replacement, ok := c.converter.Replacement(gvk, c.minor); ok && v.Replacement != "" {
 		result, losses, err := c.converter.Convert(object, replacement)
@@ -187,10 +213,14 @@ func (c *Check) judge(place string, object *unstructured.Unstructured) error {
 // verdictOf is what the release makes of a kind.
 func (c *Check) verdictOf(gvk schema.GroupVersionKind) Verdict {
 	v := Verdict{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Status: "ok"}
+	if why := c.converter.Misnamed(gvk); why != "" {
+		v.Status, v.Why = "unknown", why
+		return v
+	}
 	s := c.converter.StandingIn(gvk, c.minor)
 	switch {
 	case !s.Known:
-		v.Status = "unknown"
+		return c.moved(gvk, v)
 	case s.Gone && len(s.DefaultOn) > 0 && s.DefaultOn[0].From > c.minor, s.Gone && s.Minors[0].From > c.minor:
 		v.Status, v.Why = "removed", cmp.Or(s.Reason, "came after "+c.minor.String())
 	case s.Gone:
@@ -200,12 +230,49 @@ func (c *Check) verdictOf(gvk schema.GroupVersionKind) Verdict {
 	case !s.Served:
 		v.Status, v.Why = "off", "served only with --runtime-config"
 	}
-	if v.Status == "removed" || v.Status == "deprecated" {
+	if v.Status == "removed" || v.Status == "deprecated" || v.Status == "off" {
 		if replacement, ok := c.converter.Replacement(gvk, c.minor); ok {
 			v.Replacement = replacement.GroupVersion().String() + " " + replacement.Kind
 		}
 	}
 	return v
+}
+
+// moved judges a kind of another project, whose releases are not Kubernetes': one that its newest release no longer has
+// is removed.
+func (c *Check) moved(gvk schema.GroupVersionKind, v Verdict) Verdict {
+	v.Status = "custom"
+	if c.converter.Knows(gvk) {
+		v.Status = "ok"
+	}
+	for _, m := range slices.Backward(append(kubever.MovedKinds(), c.Moved...)) {
+		if m.GroupVersion != gvk.GroupVersion() || m.Kind != "" && m.Kind != gvk.Kind {
+			continue
+		}
+		removed, deprecated := m.Removed != "", m.Deprecated != ""
+		if m.Project == "kubernetes" {
+			removed, deprecated = c.reached(m.Removed), c.reached(m.Deprecated)
+		}
+		switch {
+		case removed:
+			v.Status, v.Since = "removed", m.Project+" "+m.Removed
+		case deprecated:
+			v.Status, v.Since = "deprecated", m.Project+" "+m.Deprecated
+		default:
+			return v
+		}
+		if m.Replacement != "" {
+			v.Replacement = m.Replacement + " " + gvk.Kind
+		}
+		return v
+	}
+	return v
+}
+
+// reached reports whether the release that is asked about is that one, or a later one.
+func (c *Check) reached(release string) bool {
+	version, err := kubever.Parse(release)
+	return err == nil && version.Minor <= c.minor
 }
 
 // Concerns reports whether the release deprecates some version of the kind, or no longer has it.

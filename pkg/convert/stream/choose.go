@@ -17,6 +17,9 @@ type Chooser func(schema.GroupVersionKind) (schema.GroupVersionKind, error)
 // ForMinor takes for every kind what stands in for it in a release, and leaves kinds that Kubernetes does not have.
 func ForMinor(c *convert.Converter, minor kubever.Minor) Chooser {
 	return func(gvk schema.GroupVersionKind) (schema.GroupVersionKind, error) {
+		if why := c.Misnamed(gvk); why != "" {
+			return gvk, &convert.UnsupportedError{From: gvk, Reason: why}
+		}
 		s := c.StandingIn(gvk, minor)
 		if s.Target.Empty() && (s.Known || c.Knows(gvk)) {
 			return gvk, &convert.UnsupportedError{
@@ -32,6 +35,9 @@ func ForMinor(c *convert.Converter, minor kubever.Minor) Chooser {
 // ToVersion turns every kind that has the version into it, and leaves the others.
 func ToVersion(c *convert.Converter, gv schema.GroupVersion) Chooser {
 	return func(gvk schema.GroupVersionKind) (schema.GroupVersionKind, error) {
+		if why := c.Misnamed(gvk); why != "" {
+			return gvk, &convert.UnsupportedError{From: gvk, Reason: why}
+		}
 		if gvk.GroupVersion() == gv {
 			return gvk, nil
 		}

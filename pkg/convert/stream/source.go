@@ -1,8 +1,11 @@
 package stream
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,7 +40,7 @@ func decode(converter *convert.Converter, part manifest.Part) (*sourceObject, er
 	source.complete()
 	for _, field := range []string{"apiVersion", "kind"} {
 		if value, ok := source.Object[field].(string); !ok || value == "" {
-			return nil, syntaxError(part, "no object of Kubernetes: %s is missing", field)
+			return nil, syntaxError(part, "%w: %s is missing", errNoKind, field)
 		}
 	}
 	if metadata, ok := source.Object["metadata"]; ok && metadata != nil {
@@ -48,9 +51,28 @@ func decode(converter *convert.Converter, part manifest.Part) (*sourceObject, er
 	return source, nil
 }
 
+// errNoKind says that an object is none of Kubernetes.
+var errNoKind = errors.New("no object of Kubernetes")
+
 func syntaxError(part manifest.Part, format string, args ...any) error {
 	return &manifest.SyntaxError{Document: part.Document, Line: part.Line, Err: fmt.Errorf(format, args...)}
 }
+
+// foreign reports whether a part that cannot be read as an object is a file of another kind: values and metadata of
+// charts, a kustomization, a template, a list.
+func foreign(part manifest.Part, object map[string]any, err error) bool {
+	if object != nil {
+		version, _ := object["apiVersion"].(string)
+		group, _, _ := strings.Cut(version, "/")
+		return strings.HasSuffix(group, "kustomize.config.k8s.io")
+	}
+	if errors.Is(err, manifest.ErrNoObject) || bytes.Contains(part.Text, []byte("{{")) {
+		return true
+	}
+	return errors.Is(err, errNoKind) && !kindLine.Match(part.Text)
+}
+
+var kindLine = regexp.MustCompile(`(?m)^[ "]*kind"? *:`)
 
 // complete gives an item of a list the kind that its list names, unless it names its own.
 func (s *sourceObject) complete() {

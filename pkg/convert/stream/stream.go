@@ -76,7 +76,9 @@ type Result struct {
 	Converted
 	Object *unstructured.Unstructured // nil for text between objects
 	Text   []byte                     // in the file's own format; nil for what has none
-	Err    error                      // nothing becomes of it
+	// Duplicates are fields that the text gives twice.
+	Duplicates []manifest.Duplicate
+	Err        error // nothing becomes of it
 }
 
 // Convert converts what it reads of a file: one reader, a worker for each processor, and what they make in the order of
@@ -149,6 +151,9 @@ func (s *Stream) convert(file string, j *job) {
 	if err != nil || source == nil {
 		j.Text, j.Err = part.Text, err
 		return
+	}
+	if source.text != nil {
+		j.Duplicates = source.text.Duplicates
 	}
 	gvk := source.GroupVersionKind()
 	j.From = gvk.GroupVersion().String() + " " + gvk.Kind
