@@ -32,9 +32,9 @@ type pkg struct {
 // leaves are ideas that every package may use. They are pure, and import nothing of ours but each other.
 var leaves = []string{
 	"docs", "examples", "templates",
-	"internal/licenses", "internal/prose", "internal/spelling", "internal/strictyaml",
+	"internal/keyindex", "internal/licenses", "internal/prose", "internal/spelling", "internal/strictyaml",
 	"internal/visible", "internal/yamltext",
-	"pkg/discovery", "pkg/finding", "pkg/gc", "pkg/kubever", "pkg/pair",
+	"pkg/discovery", "pkg/finding", "pkg/gc", "pkg/kubever", "pkg/pair", "pkg/storage",
 }
 
 // core packages turn values into values. They are pure, and import of ours leaves and what is listed here.
@@ -43,20 +43,24 @@ var core = map[string][]string{
 	"pkg/policy": nil,
 	"pkg/adopt":  {"pkg/spec"},
 
-	"pkg/etcdsplit":         nil,
-	"pkg/etcdsplit/move":    {"pkg/etcdsplit"},
-	"pkg/etcdsplit/objects": {"pkg/etcdsplit"},
+	"pkg/storage/objects": nil,
+	"pkg/etcd":            nil,
+	"pkg/etcd/diff":       {"pkg/etcd"},
+	"pkg/etcd/fight":      {"pkg/etcd"},
+	"pkg/etcd/move":       {"pkg/etcd"},
+	"pkg/etcd/scan":       {"pkg/etcd"},
+	"pkg/etcdsplit":       {"pkg/etcd", "pkg/etcd/scan"},
 
-	"pkg/plan":      {"pkg/spec", "pkg/policy", "pkg/etcdsplit"},
-	"pkg/rules":     {"pkg/spec", "pkg/policy", "pkg/etcdsplit", "pkg/plan"},
-	"pkg/graph":     {"pkg/spec", "pkg/policy", "pkg/etcdsplit", "pkg/plan"},
+	"pkg/plan":      {"pkg/spec", "pkg/policy"},
+	"pkg/rules":     {"pkg/spec", "pkg/policy", "pkg/plan"},
+	"pkg/graph":     {"pkg/spec", "pkg/policy", "pkg/plan"},
 	"pkg/admission": {"pkg/spec", "pkg/plan"},
-	"pkg/render":    {"pkg/spec", "pkg/policy", "pkg/etcdsplit", "pkg/plan", "pkg/admission"},
+	"pkg/render":    {"pkg/spec", "pkg/policy", "pkg/plan", "pkg/admission"},
 	"pkg/report":    {"pkg/policy", "pkg/plan", "pkg/render", "pkg/restart"},
 	// it compares as render --diff does
-	"pkg/live": {"pkg/spec", "pkg/etcdsplit", "pkg/plan", "pkg/adopt", "pkg/render"},
+	"pkg/live": {"pkg/spec", "pkg/plan", "pkg/adopt", "pkg/render"},
 
-	"pkg/catalog": {"pkg/policy", "pkg/etcdsplit", "pkg/plan", "pkg/rules", "pkg/live", "pkg/migrate"},
+	"pkg/catalog": {"pkg/policy", "pkg/etcd/scan", "pkg/plan", "pkg/rules", "pkg/live", "pkg/migrate"},
 
 	"pkg/restart":           nil,
 	"pkg/convert":           {"pkg/convert/negotiate"},
@@ -65,22 +69,22 @@ var core = map[string][]string{
 	"pkg/convert/stream":    {"pkg/convert", "pkg/convert/manifest", "pkg/convert/validate"},
 	"pkg/convert/validate":  {"pkg/convert"},
 	"pkg/hub":               nil,
-	"pkg/migrate":           {"pkg/etcdsplit"},
+	"pkg/migrate":           {"pkg/etcd"},
 }
 
 // adapters speak to the world: files, servers, clocks. They import leaves, core and each other.
 var adapters = []string{
 	"internal/demo", "internal/filetree", "internal/localetcd", "internal/webserver",
-	"pkg/apiserver", "pkg/controllers", "pkg/convert/client", "pkg/etcdsplit/etcdv3", "pkg/etcdsplit/move/files",
-	"pkg/etcdsplit/snapshot", "pkg/etcdsplit/watch",
+	"pkg/apiserver", "pkg/controllers", "pkg/convert/client", "pkg/etcd/etcdv3", "pkg/etcd/move/files",
+	"pkg/etcd/snapshot", "pkg/etcd/watch",
 	"pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook",
 	"pkg/restart/cri",
 }
 
 // tests are what only tests import. They import what they like.
 var tests = []string{
-	"internal/etcdtest", "internal/freeport", "internal/golden", "test", "test/e2e", "test/fuzz", "test/rig",
-	"test/rig/build", "test/rig/packages", "test/rig/pod",
+	"internal/etcdtest", "internal/freeport", "internal/golden", "internal/storetest", "test", "test/e2e", "test/fuzz",
+	"test/rig", "test/rig/build", "test/rig/packages", "test/rig/pod",
 }
 
 // mayImport says of one of our packages which others of ours it may import; false when no list has the package.
@@ -130,7 +134,7 @@ var bans = []struct {
 	{"google.golang.org/grpc", []string{"pkg/convert/validate", "pkg/convert/stream"},
 		"only adapters speak to servers; Kubernetes' validation of CRDs and policies brings it along"},
 	{"k8s.io/client-go", []string{"pkg/convert", "pkg/convert/stream", "pkg/convert/validate",
-		"pkg/convert/manifest", "pkg/etcdsplit/objects"},
+		"pkg/convert/manifest", "pkg/storage/objects"},
 		"only adapters speak to servers; what is excepted takes types and their scheme, and Kubernetes' conversions " +
 			"bring its list of features along"},
 	{"sigs.k8s.io/controller-runtime", nil, "only adapters speak to servers"},

@@ -35,7 +35,7 @@ func TestScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stores, err := filepath.Abs("../pkg/etcdsplit/snapshot/testdata")
+	stores, err := filepath.Abs("../pkg/etcd/snapshot/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}

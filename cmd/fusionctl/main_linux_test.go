@@ -40,7 +40,7 @@ func etcdVerb(t *testing.T, verb, endpoint string, more ...string) *exec.Cmd {
 	return cmd
 }
 
-var modernFromFile = []string{"--snapshot", "modern=../../pkg/etcdsplit/snapshot/testdata/split-1.10-1.36-modern.db"}
+var modernFromFile = []string{"--snapshot", "modern=../../pkg/etcd/snapshot/testdata/split-1.10-1.36-modern.db"}
 
 // pods is a store with so many of them.
 func pods(t *testing.T, n int) *etcdtest.Server {

@@ -12,12 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/snapshot"
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
+	"github.com/kubefusion/fusionctl/pkg/etcd/snapshot"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
+	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 )
 
 func newEtcdCmd(streams Streams) *cobra.Command {
@@ -84,11 +85,11 @@ func hideSnapshotFlags(cmd *cobra.Command) {
 }
 
 // scanOptions are the options of a scan by a verb. Without parallel it takes the default.
-func (r *storesRequest) scanOptions(depth string, parallel int) etcdsplit.Options {
+func (r *storesRequest) scanOptions(depth string, parallel int) scan.Options {
 	if r.gentle {
 		parallel = 1
 	}
-	return etcdsplit.Options{Depth: etcdsplit.Depth(depth), Parallel: parallel, Fields: &objects.Finder{}}
+	return scan.Options{Depth: scan.Depth(depth), Parallel: parallel, Fields: &objects.Finder{}}
 }
 
 // warnOld says that what is read from a live store may be old, for verbs whose output does not say it.
@@ -100,7 +101,7 @@ func (r *storesRequest) warnOld(ctx context.Context, stores ...openStore) {
 
 // openStore is a store that a verb reads.
 type openStore struct {
-	etcdsplit.Store
+	etcd.Store
 	live  *etcdv3.Client // nil for a file
 	close func() error
 }
@@ -288,7 +289,7 @@ func (r *storesRequest) openSnapshot(name, file string) (openStore, error) {
 	if r.skipHash {
 		f.SkipHash()
 	}
-	return openStore{Store: etcdsplit.Store{Name: name, Walker: f}, close: f.Close}, nil
+	return openStore{Store: etcd.Store{Name: name, Walker: f}, close: f.Close}, nil
 }
 
 func (r *storesRequest) openLive(ctx context.Context, s plan.Store, password string) (openStore, error) {
@@ -317,7 +318,7 @@ func (r *storesRequest) openLive(ctx context.Context, s plan.Store, password str
 		return openStore{}, badInput(fmt.Errorf("store %s: %w", s.Name, err), "--ca, --cert and --key name other "+
 			"files than the spec does, --endpoints other addresses")
 	}
-	return openStore{Store: etcdsplit.Store{Name: s.Name, Pager: client}, live: client, close: client.Close}, nil
+	return openStore{Store: etcd.Store{Name: s.Name, Pager: client}, live: client, close: client.Close}, nil
 }
 
 func override(target *string, value string) {
@@ -334,7 +335,7 @@ func storeHint(err error) string {
 	case errors.Is(err, snapshot.ErrDamaged):
 		return "take a fresh snapshot with etcdctl snapshot save; a member's db file can be read while the member is " +
 			"stopped"
-	case errors.Is(err, etcdsplit.ErrDenied):
+	case errors.Is(err, etcd.ErrDenied):
 		return "let a role of the user read everything below the prefix: etcdctl role grant-permission ROLE read " +
 			"--prefix /registry/"
 	case errors.As(err, &unreachable) && unreachable.NoLeader:

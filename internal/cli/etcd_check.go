@@ -10,9 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
 type etcdCheckRequest struct {
@@ -27,7 +28,7 @@ type etcdCheckRequest struct {
 // etcdCheckDocument is a report as JSON and YAML show it.
 type etcdCheckDocument struct {
 	Schema string `json:"schema"`
-	*etcdsplit.Report
+	*scan.Report
 	Accepted []finding.Accepted `json:"accepted,omitempty"`
 	Summary  etcdCheckSummary   `json:"summary"`
 }
@@ -64,7 +65,7 @@ Exit codes: 0 nothing found, 1 incomplete, 2 bad usage or a bad spec, 3 findings
 		},
 	}
 	storesFlags(cmd, &req.stores)
-	enumFlag(cmd, &req.depth, "depth", "", "how much to read", words(etcdsplit.Depths())...)
+	enumFlag(cmd, &req.depth, "depth", "", "how much to read", words(scan.Depths())...)
 	enumFlag(cmd, &req.failOn, "fail-on", "", "the least severity for exit code 3", "error", "warning", "info")
 	cmd.Flags().IntVar(&req.parallel, "parallel", 2, "ranges of a store to read at a time")
 	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
@@ -121,7 +122,7 @@ func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) er
 	return nil
 }
 
-func printEtcdCheck(w io.Writer, output string, report *etcdsplit.Report, accepted []finding.Accepted) error {
+func printEtcdCheck(w io.Writer, output string, report *scan.Report, accepted []finding.Accepted) error {
 	document := etcdCheckDocument{Schema: "fusionctl/etcd-check/v1", Report: report, Accepted: accepted,
 		Summary: etcdCheckSummary{Summary: finding.Summarize(report.Findings)}}
 	for _, s := range report.Stores {
@@ -167,7 +168,7 @@ func printEtcdCheckTable(w io.Writer, document etcdCheckDocument) error {
 	return err
 }
 
-func printEtcdResources(t io.Writer, report *etcdsplit.Report) {
+func printEtcdResources(t io.Writer, report *scan.Report) {
 	visible.Fprintln(t, "RESOURCE\tSTORE\tOWNER\tKEYS\tBYTES\tSTORED AS\tVERDICT")
 	for _, r := range report.Resources {
 		var types []string
@@ -181,12 +182,12 @@ func printEtcdResources(t io.Writer, report *etcdsplit.Report) {
 }
 
 // storedType prints a stored type, with its kind where that is not the one that belongs there.
-func storedType(s etcdsplit.StoredReport, kind string, counts bool) string {
+func storedType(s scan.StoredReport, kind string, counts bool) string {
 	text := s.APIVersion
 	if kind != "" && s.Kind != kind {
 		text += "/" + s.Kind
 	}
-	if s.Encoding == etcdsplit.Encrypted {
+	if s.Encoding == storage.Encrypted {
 		text = "encrypted"
 	}
 	if counts {
@@ -213,8 +214,8 @@ func counted(n int, noun string) string {
 }
 
 // size prints bytes, or a dash where values were not read.
-func size(bytes int64, depth etcdsplit.Depth) string {
-	if depth == etcdsplit.DepthKeys {
+func size(bytes int64, depth scan.Depth) string {
+	if depth == scan.DepthKeys {
 		return "-"
 	}
 	return fmt.Sprint(bytes)

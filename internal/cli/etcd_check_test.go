@@ -15,13 +15,13 @@ import (
 	"github.com/kubefusion/fusionctl/internal/cli"
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/internal/golden"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/snapshot"
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/etcd/snapshot"
 )
 
 const (
 	splitSpec = "testdata/split-1.10-1.36.yaml"
-	stores    = "../../pkg/etcdsplit/snapshot/testdata/"
+	stores    = "../../pkg/etcd/snapshot/testdata/"
 )
 
 // fromFiles are the arguments that read both stores of splitSpec from what real servers wrote.
@@ -84,8 +84,8 @@ func storedValues(t *testing.T, name string) map[string][]byte {
 	}
 	defer f.Close()
 	values := map[string][]byte{}
-	if _, err := etcdsplit.Entries(t.Context(), etcdsplit.Store{Name: name, Walker: f}, etcdsplit.Request{},
-		func(e etcdsplit.Entry) error {
+	if _, err := etcd.Entries(t.Context(), etcd.Store{Name: name, Walker: f}, etcd.Request{},
+		func(e etcd.Entry) error {
 			values[string(e.Key)] = slices.Clone(e.Value)
 			return nil
 		}); err != nil {

@@ -11,10 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/etcd/diff"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 )
 
 type etcdDiffRequest struct {
@@ -113,10 +114,10 @@ type diffing struct {
 func (d *diffing) run(ctx context.Context, streams Streams) (differs bool, err error) {
 	progress := newProgress(streams.Err)
 	left, right := progress.counted(d.both[0].Store), progress.counted(d.both[1].Store)
-	paths, known := etcdsplit.Paths(d.ownership, d.req.under)
-	var report *etcdsplit.DiffReport
+	paths, known := etcd.Paths(d.ownership, d.req.under)
+	var report *diff.Report
 	for _, path := range paths {
-		report, err = etcdsplit.Diff(ctx, d.ownership, left, right, path, d.req.limit)
+		report, err = diff.Stores(ctx, d.ownership, left, right, path, d.req.limit)
 		if err != nil || known || report.Same > 0 || report.Differs() {
 			known = true // there is such a resource, or something under that name
 			break
@@ -133,13 +134,13 @@ func (d *diffing) run(ctx context.Context, streams Streams) (differs bool, err e
 }
 
 // print prints the differences one by one: their values may be large.
-func (d *diffing) print(ctx context.Context, report *etcdsplit.DiffReport) error {
+func (d *diffing) print(ctx context.Context, report *diff.Report) error {
 	var compare func(path string, left, right []byte) string
 	if d.req.values {
 		compare = objects.DiffValues
 	}
-	each := func(visit func(etcdsplit.Difference) error) error {
-		return etcdsplit.EachDifference(ctx, d.ownership, d.both[0].Store, d.both[1].Store, report, compare, visit)
+	each := func(visit func(diff.Difference) error) error {
+		return diff.Each(ctx, d.ownership, d.both[0].Store, d.both[1].Store, report, compare, visit)
 	}
 	head := etcdDiffHead{"fusionctl/etcd-diff/v1", d.req.left, d.req.right, report.LeftRevision, report.RightRevision,
 		report.Same, report.OnlyLeft, report.OnlyRight, report.Changed}
@@ -147,7 +148,7 @@ func (d *diffing) print(ctx context.Context, report *etcdsplit.DiffReport) error
 	case "json":
 		rows := newJSONRows(d.out, head, "differences")
 		printed := false
-		err := each(func(difference etcdsplit.Difference) error {
+		err := each(func(difference diff.Difference) error {
 			printed = true
 			return rows.row(difference, nil, nil)
 		})
@@ -158,9 +159,9 @@ func (d *diffing) print(ctx context.Context, report *etcdsplit.DiffReport) error
 	case "yaml":
 		document := struct {
 			etcdDiffHead
-			Differences []etcdsplit.Difference `json:"differences"`
-		}{head, []etcdsplit.Difference{}}
-		if err := each(func(difference etcdsplit.Difference) error {
+			Differences []diff.Difference `json:"differences"`
+		}{head, []diff.Difference{}}
+		if err := each(func(difference diff.Difference) error {
 			document.Differences = append(document.Differences, difference)
 			return nil
 		}); err != nil {
@@ -181,9 +182,9 @@ func (d *diffing) print(ctx context.Context, report *etcdsplit.DiffReport) error
 	return err
 }
 
-func (d *diffing) printDifference(difference etcdsplit.Difference) error {
-	signs := map[etcdsplit.DifferenceKind]string{etcdsplit.OnlyLeft: "-", etcdsplit.OnlyRight: "+",
-		etcdsplit.Changed: "~"}
+func (d *diffing) printDifference(difference diff.Difference) error {
+	signs := map[diff.Kind]string{diff.OnlyLeft: "-", diff.OnlyRight: "+",
+		diff.Changed: "~"}
 	if _, err := visible.Fprintf(d.out, "%s %s\n", signs[difference.Kind], difference.Key); err != nil {
 		return err
 	}

@@ -11,10 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
+	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/storage"
+	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 )
 
 // openSpecStores plans a spec and opens its stores, or the one named.
@@ -117,7 +118,7 @@ func runEtcdGet(ctx context.Context, req etcdGetRequest, streams Streams) error 
 // foundEntry is a key that a store holds.
 type foundEntry struct {
 	store string
-	*etcdsplit.Entry
+	*etcd.Entry
 }
 
 // findKey looks in every store for the key that most likely is meant. A store that cannot be read does not hide the
@@ -125,14 +126,14 @@ type foundEntry struct {
 func findKey(ctx context.Context, m *pair.Map, stores []openStore, typed string) (found []foundEntry, failed error) {
 	keys := []string{typed}
 	if typed != "compact_rev_key" {
-		keys, _ = etcdsplit.Paths(m, typed)
+		keys, _ = etcd.Paths(m, typed)
 		for i := range keys {
-			keys[i] = etcdsplit.NormalPrefix(m.Prefix) + "/" + keys[i]
+			keys[i] = storage.NormalPrefix(m.Prefix) + "/" + keys[i]
 		}
 	}
 	for _, s := range stores {
-		entries := map[string]*etcdsplit.Entry{}
-		err := etcdsplit.GetEach(ctx, s.Store, 0, keys, func(e etcdsplit.Entry) error {
+		entries := map[string]*etcd.Entry{}
+		err := etcd.GetEach(ctx, s.Store, 0, keys, func(e etcd.Entry) error {
 			e.Key, e.Value = slices.Clone(e.Key), slices.Clone(e.Value)
 			entries[string(e.Key)] = &e
 			return nil
@@ -150,16 +151,16 @@ func findKey(ctx context.Context, m *pair.Map, stores []openStore, typed string)
 
 func noStoreHolds(m *pair.Map, typed string) error {
 	hint := "fusionctl etcd ls SPEC shows what there is"
-	paths, known := etcdsplit.Paths(m, typed)
+	paths, known := etcd.Paths(m, typed)
 	if known && strings.Count(paths[0], "/") < 2 {
 		hint = "want RESOURCE/NAMESPACE/NAME, or RESOURCE/NAME where there are no namespaces; fusionctl etcd ls SPEC " +
 			"RESOURCE --top 10 names some"
 	}
-	key := etcdsplit.NormalPrefix(m.Prefix) + "/" + paths[0]
+	key := storage.NormalPrefix(m.Prefix) + "/" + paths[0]
 	if typed == "compact_rev_key" {
 		key = typed
 	}
-	return withHint(fmt.Errorf("no store holds %s", etcdsplit.Printable(key)), hint)
+	return withHint(fmt.Errorf("no store holds %s", storage.Printable(key)), hint)
 }
 
 // printRaw prints the bytes of a value, of which there may be one, and which may do anything to a terminal.
@@ -169,11 +170,11 @@ func printRaw(w io.Writer, found []foundEntry) error {
 		for _, f := range found {
 			names = append(names, f.store)
 		}
-		return badInput(fmt.Errorf("several stores hold %s: %s", etcdsplit.Printable(string(found[0].Key)),
+		return badInput(fmt.Errorf("several stores hold %s: %s", storage.Printable(string(found[0].Key)),
 			strings.Join(names, ", ")), "--store chooses one for -o raw")
 	}
 	value := found[0].Value
-	if isTerminal(w) && etcdsplit.Printable(strings.NewReplacer("\n", "", "\t", "").Replace(string(value))) != string(
+	if isTerminal(w) && storage.Printable(strings.NewReplacer("\n", "", "\t", "").Replace(string(value))) != string(
 		value) {
 		return badInput(errors.New("-o raw: the value is not text, and standard output is a terminal"),
 			"redirect it to a file, or pipe it")
@@ -210,17 +211,17 @@ func printDecoded(w io.Writer, req etcdGetRequest, found []foundEntry, failed er
 	return withHint(errors.Join(failed, err), hint)
 }
 
-func decodeEntry(store string, entry *etcdsplit.Entry, managed bool) (storedObject, error) {
+func decodeEntry(store string, entry *etcd.Entry, managed bool) (storedObject, error) {
 	object, err := objects.Decode(entry.Value)
 	if err != nil {
-		return storedObject{}, fmt.Errorf("store %s: %s: %w", store, etcdsplit.Printable(string(entry.Key)), err)
+		return storedObject{}, fmt.Errorf("store %s: %s: %w", store, storage.Printable(string(entry.Key)), err)
 	}
 	if !managed {
 		objects.DropManagedFields(object)
 	}
-	envelope, err := etcdsplit.ReadEnvelope(entry.Value)
+	envelope, err := storage.ReadEnvelope(entry.Value)
 	return storedObject{
-		Store: store, Key: etcdsplit.Printable(string(entry.Key)), CreateRevision: entry.CreateRevision,
+		Store: store, Key: storage.Printable(string(entry.Key)), CreateRevision: entry.CreateRevision,
 		ModRevision: entry.ModRevision, Version: entry.Version,
 		Bytes: len(entry.Value), Encoding: string(envelope.Encoding), Object: object,
 	}, err

@@ -12,8 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
 type etcdLsRequest struct {
@@ -29,11 +30,11 @@ type etcdLsRequest struct {
 
 // etcdLsDocument is a listing as JSON and YAML show it.
 type etcdLsDocument struct {
-	Schema     string             `json:"schema"`
-	Complete   bool               `json:"complete"`
-	Incomplete []string           `json:"incomplete,omitempty"` // what could not be read
-	Stores     []listedStore      `json:"stores"`               // that were read
-	Resources  []etcdsplit.Listed `json:"resources"`
+	Schema     string        `json:"schema"`
+	Complete   bool          `json:"complete"`
+	Incomplete []string      `json:"incomplete,omitempty"` // what could not be read
+	Stores     []listedStore `json:"stores"`               // that were read
+	Resources  []etcd.Listed `json:"resources"`
 }
 
 // listedStore sums up what was listed of a store.
@@ -89,12 +90,12 @@ func runEtcdLs(ctx context.Context, req etcdLsRequest, streams Streams) error {
 	}
 	defer closeStores(stores)
 	ownership := p.Ownership()
-	document := etcdLsDocument{Schema: "fusionctl/etcd-ls/v1", Stores: []listedStore{}, Resources: []etcdsplit.Listed{}}
-	paths, known := etcdsplit.Paths(&ownership, req.under)
+	document := etcdLsDocument{Schema: "fusionctl/etcd-ls/v1", Stores: []listedStore{}, Resources: []etcd.Listed{}}
+	paths, known := etcd.Paths(&ownership, req.under)
 	progress := newProgress(streams.Err)
 	var failed error
 	for _, path := range paths {
-		options := etcdsplit.ListOptions{Under: path, ByNamespace: req.byNamespace, NumberOfKeys: req.top}
+		options := etcd.ListOptions{Under: path, ByNamespace: req.byNamespace, NumberOfKeys: req.top}
 		failed = document.list(ctx, &ownership, stores, options, progress)
 		if failed != nil || len(document.Resources) > 0 {
 			break
@@ -115,12 +116,12 @@ func runEtcdLs(ctx context.Context, req etcdLsRequest, streams Streams) error {
 }
 
 // list adds what the stores hold. A store that cannot be read does not keep the others from being listed.
-func (d *etcdLsDocument) list(ctx context.Context, m *pair.Map, stores []openStore, options etcdsplit.ListOptions,
+func (d *etcdLsDocument) list(ctx context.Context, m *pair.Map, stores []openStore, options etcd.ListOptions,
 	p *progress) error {
 	d.Stores, d.Resources, d.Incomplete = d.Stores[:0], d.Resources[:0], nil
 	var failed []error
 	for _, s := range stores {
-		lines, revision, err := etcdsplit.List(ctx, m, p.counted(s.Store), options)
+		lines, revision, err := etcd.List(ctx, m, p.counted(s.Store), options)
 		if err != nil {
 			failed = append(failed, err)
 			d.Incomplete = append(d.Incomplete, err.Error())
@@ -143,7 +144,7 @@ func (d *etcdLsDocument) sort(by string) {
 	for i, s := range d.Stores {
 		place[s.Name] = i
 	}
-	slices.SortStableFunc(d.Resources, func(a, b etcdsplit.Listed) int {
+	slices.SortStableFunc(d.Resources, func(a, b etcd.Listed) int {
 		order := cmp.Compare(place[a.Store], place[b.Store])
 		switch by {
 		case "bytes":
@@ -157,9 +158,9 @@ func (d *etcdLsDocument) sort(by string) {
 
 // noSuchKey is the error about what neither version knows and no store holds.
 func noSuchKey(path string, m *pair.Map) error {
-	key := etcdsplit.NormalPrefix(m.Prefix) + "/" + path
+	key := storage.NormalPrefix(m.Prefix) + "/" + path
 	return withHint(fmt.Errorf("no store holds %s or anything below it, and neither version has such a resource",
-		etcdsplit.Printable(key)),
+		storage.Printable(key)),
 		"fusionctl etcd ls SPEC shows what there is")
 }
 
@@ -187,7 +188,7 @@ func printEtcdLs(w io.Writer, output string, document etcdLsDocument) error {
 }
 
 // keyAt is "default/web (1234 B, rev 56)" for the i-th key, "" when there are fewer.
-func keyAt(keys []etcdsplit.ListedKey, i int, resource string) string {
+func keyAt(keys []etcd.ListedKey, i int, resource string) string {
 	if i >= len(keys) {
 		return ""
 	}

@@ -18,11 +18,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/move/files"
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/etcd/move"
+	"github.com/kubefusion/fusionctl/pkg/etcd/move/files"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
 func newEtcdMoveCmd(streams Streams) *cobra.Command {
@@ -257,8 +258,8 @@ func printMoveTotals(w io.Writer, lines []move.Totals) error {
 	return printTable(w, func(t io.Writer) {
 		visible.Fprintln(t, "RESOURCE\tFROM\tTO\tKEYS\tBYTES\tLEASED\tCONFLICTS\tFOR EXAMPLE")
 		for _, l := range lines {
-			visible.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", etcdsplit.Printable(l.Resource), l.From, l.To,
-				l.Keys, l.Bytes, l.Leased, l.Conflicts, etcdsplit.Printable(l.Example))
+			visible.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", storage.Printable(l.Resource), l.From, l.To,
+				l.Keys, l.Bytes, l.Leased, l.Conflicts, storage.Printable(l.Example))
 		}
 	})
 }
@@ -345,7 +346,7 @@ func warnOfServers(w io.Writer, servers []move.RunningServer) {
 	for _, s := range servers {
 		visible.Fprintf(w, "warning: store %s: an API server at %s is running, or was %d s ago: stop it first; "+
 			"whoever watches it sees the moved objects deleted\n",
-			s.Store, etcdsplit.Printable(s.Address), s.SecondsAgo)
+			s.Store, storage.Printable(s.Address), s.SecondsAgo)
 	}
 }
 
@@ -421,7 +422,7 @@ func moveHint(err error) string {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG):
 		return "make room, or name files on another disk with --journal and --backup, which takes four thirds of the " +
 			"values; then run it again"
-	case errors.Is(err, etcdsplit.ErrDenied):
+	case errors.Is(err, etcd.ErrDenied):
 		return "the user needs a role with the permission readwrite on everything below the prefix"
 	case errors.Is(err, move.ErrFull):
 		return "raise --quota-backend-bytes of this etcd, or compact and defragment it, then etcdctl alarm disarm, " +

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/watch"
+	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
+	"github.com/kubefusion/fusionctl/pkg/etcd/watch"
 )
 
 type etcdWatchRequest struct {
@@ -46,7 +46,7 @@ Exit codes: 1 could not begin, 2 bad usage or a bad spec, 130 interrupted.`,
 	}
 	storesFlags(cmd, &req.stores)
 	hideSnapshotFlags(cmd)
-	enumFlag(cmd, &req.depth, "depth", "", "how much a check reads", words(etcdsplit.Depths())...)
+	enumFlag(cmd, &req.depth, "depth", "", "how much a check reads", words(scan.Depths())...)
 	req.metrics.bind(cmd.Flags())
 	cmd.Flags().DurationVar(&req.interval, "interval", time.Minute,
 		"the least time between two checks; a check of a large store also rests nine times as long as it took")

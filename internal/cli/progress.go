@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
 )
 
 // progress draws how far a scan is, on a terminal. Steps only add to counters; a ticker draws.
@@ -71,7 +72,7 @@ func isTerminal(stream any) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
 
-func (p *progress) step(s etcdsplit.Progress) {
+func (p *progress) step(s scan.Progress) {
 	p.keys.Add(s.Keys)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +80,7 @@ func (p *progress) step(s etcdsplit.Progress) {
 }
 
 // counted is the store, with what is read of it added to the progress.
-func (p *progress) counted(s etcdsplit.Store) etcdsplit.Store {
+func (p *progress) counted(s etcd.Store) etcd.Store {
 	if s.Pager != nil {
 		s.Pager = countedPager{s.Pager, p}
 	}
@@ -90,26 +91,26 @@ func (p *progress) counted(s etcdsplit.Store) etcdsplit.Store {
 }
 
 type countedPager struct {
-	etcdsplit.Pager
+	etcd.Pager
 	p *progress
 }
 
-func (c countedPager) Page(ctx context.Context, request etcdsplit.Request) (etcdsplit.Page, error) {
+func (c countedPager) Page(ctx context.Context, request etcd.Request) (etcd.Page, error) {
 	page, err := c.Pager.Page(ctx, request)
 	c.p.keys.Add(int64(len(page.Entries)))
 	return page, err
 }
 
 type countedWalker struct {
-	etcdsplit.Walker
+	etcd.Walker
 	p *progress
 }
 
-func (c countedWalker) Walk(ctx context.Context, workers int, visitor func() func(etcdsplit.Entry) error) (
-	etcdsplit.Walked, error) {
-	return c.Walker.Walk(ctx, workers, func() func(etcdsplit.Entry) error {
+func (c countedWalker) Walk(ctx context.Context, workers int, visitor func() func(etcd.Entry) error) (
+	etcd.Walked, error) {
+	return c.Walker.Walk(ctx, workers, func() func(etcd.Entry) error {
 		visit := visitor()
-		return func(e etcdsplit.Entry) error {
+		return func(e etcd.Entry) error {
 			c.p.keys.Add(1)
 			return visit(e)
 		}

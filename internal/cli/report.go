@@ -16,8 +16,9 @@ import (
 	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/graph"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -190,13 +191,13 @@ func readContents(ctx context.Context, p *plan.Plan, req storesRequest, streams 
 	defer progress.done()
 	var listed etcdLsDocument
 	// An error is among what is incomplete.
-	_ = listed.list(ctx, &ownership, stores, etcdsplit.ListOptions{}, progress)
+	_ = listed.list(ctx, &ownership, stores, etcd.ListOptions{}, progress)
 	contents := &report.Contents{Incomplete: listed.Incomplete}
 	for _, l := range listed.Resources {
 		contents.Resources = append(contents.Resources,
 			report.Stored{Store: l.Store, Resource: l.Resource, Owner: l.Owner, Keys: l.Keys, Bytes: l.Bytes})
 	}
-	options := req.scanOptions(string(etcdsplit.DepthEnvelope), 2)
+	options := req.scanOptions(string(scan.DepthEnvelope), 2)
 	options.Progress = progress.step
 	scanned, err := etcdv3.Scan(ctx, &ownership, opened(stores), options)
 	if err != nil {

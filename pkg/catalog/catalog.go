@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/live"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
@@ -17,7 +17,7 @@ import (
 // Rules lists the rules of all engines, by ID. An ID that several engines report stands once for each, in the order of
 // the engines.
 func Rules() []finding.Rule {
-	list := slices.Concat(rules.Rules(), policy.Checks(), etcdsplit.Rules(), live.Rules(), migrate.Rules())
+	list := slices.Concat(rules.Rules(), policy.Checks(), scan.Rules(), live.Rules(), migrate.Rules())
 	slices.SortStableFunc(list, func(a, b finding.Rule) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcd"
 )
 
 // kitchen is an API server with its store, as far as a migration can tell: a CRD, objects that are written in its
@@ -260,12 +260,12 @@ func (k *kitchen) WebhookProblem(context.Context, Webhook) (string, error) { ret
 // Page of the store.
 type kitchenStore struct{ *kitchen }
 
-func (k kitchenStore) Page(_ context.Context, q etcdsplit.Request) (etcdsplit.Page, error) {
+func (k kitchenStore) Page(_ context.Context, q etcd.Request) (etcd.Page, error) {
 	if err := k.enter(); err != nil {
 		k.mu.Unlock()
-		return etcdsplit.Page{}, err
+		return etcd.Page{}, err
 	}
-	page := etcdsplit.Page{Revision: k.revision}
+	page := etcd.Page{Revision: k.revision}
 	for _, o := range k.sorted() {
 		key := "/registry/" + k.crd.Resource().Key + "/" + o.String()
 		if key < q.From || (q.To != "" && key >= q.To) {
@@ -282,7 +282,7 @@ func (k kitchenStore) Page(_ context.Context, q etcdsplit.Request) (etcdsplit.Pa
 		if err != nil {
 			k.t.Error(err)
 		}
-		page.Entries = append(page.Entries, etcdsplit.Entry{Key: []byte(key), Value: value, ModRevision: d.revision})
+		page.Entries = append(page.Entries, etcd.Entry{Key: []byte(key), Value: value, ModRevision: d.revision})
 	}
 	return page, k.leave()
 }
@@ -315,7 +315,7 @@ func (k *kitchen) world(store bool, dies int) *World {
 			return nil
 		}}
 	if store {
-		w.Store = &Store{Store: etcdsplit.Store{Name: "core", Pager: kitchenStore{k}}, Prefix: "/registry"}
+		w.Store = &Store{Store: etcd.Store{Name: "core", Pager: kitchenStore{k}}, Prefix: "/registry"}
 	}
 	return w
 }

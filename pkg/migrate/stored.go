@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
 // Store is where the objects of a resource lie.
 type Store struct {
-	etcdsplit.Store
+	etcd.Store
 	Prefix string // of every key: "/registry"
 }
 
@@ -66,21 +67,21 @@ func (o Object) String() string {
 // Errors: those of the store, and visit's own.
 func ReadStored(ctx context.Context, store Store, r Resource, visit func(o Object, apiVersion string) error) (
 	*Stored, error) {
-	from := etcdsplit.NormalPrefix(store.Prefix) + "/" + r.Key + "/"
+	from := storage.NormalPrefix(store.Prefix) + "/" + r.Key + "/"
 	stored := &Stored{Store: store.Name, Versions: map[string]int64{}}
-	revision, err := etcdsplit.Entries(ctx, store.Store, etcdsplit.Request{From: from, To: from[:len(from)-1] + "0"},
-		func(e etcdsplit.Entry) error {
+	revision, err := etcd.Entries(ctx, store.Store, etcd.Request{From: from, To: from[:len(from)-1] + "0"},
+		func(e etcd.Entry) error {
 			object, apiVersion := Object{Name: string(e.Key[len(from):]),
 				ResourceVersion: fmt.Sprint(e.ModRevision)}, ""
 			if namespace, name, ok := strings.Cut(object.Name, "/"); ok {
 				object.Namespace, object.Name = namespace, name
 			}
-			switch envelope, err := etcdsplit.ReadEnvelope(e.Value); {
+			switch envelope, err := storage.ReadEnvelope(e.Value); {
 			case err != nil:
 				if stored.Unreadable++; stored.Example == "" {
 					stored.Example = string(e.Key)
 				}
-			case envelope.Encoding == etcdsplit.Encrypted:
+			case envelope.Encoding == storage.Encrypted:
 				stored.Encrypted++
 			default:
 				apiVersion = string(envelope.APIVersion)

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
 func TestDropsListsWhatTheOlderSideDoesNotKnow(t *testing.T) {
@@ -58,8 +58,8 @@ func TestOwnershipHoldsTheDataOfThirdPartyResources(t *testing.T) {
 		Resources: []Resource{{Resource: pair.Resource{Key: "thirdpartyresources", Owner: pair.OwnerLegacy,
 			Legacy: pair.View{Store: "core"}}}}}
 	m := p.Ownership()
-	row := etcdsplit.RowOf(&m,
-		etcdsplit.NewClassifier(&m).Classify("/registry/ThirdPartyResourceData/example.com/crontabs/default/nightly"))
+	row := storage.RowOf(&m,
+		storage.NewClassifier(&m).Classify("/registry/ThirdPartyResourceData/example.com/crontabs/default/nightly"))
 	if row == nil || row.Legacy.Store != "core" || row.Owner != pair.OwnerLegacy {
 		t.Errorf("row of third-party data = %+v, want that of the legacy side's store", row)
 	}

@@ -20,12 +20,11 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/storage"
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
@@ -184,7 +183,7 @@ func storedPizzas(t *testing.T, etcd *rig.Etcd, list string) (byVersion map[stri
 	}
 	byVersion = map[string]int{}
 	for _, kv := range response.Kvs {
-		e, err := etcdsplit.ReadEnvelope(kv.Value)
+		e, err := storage.ReadEnvelope(kv.Value)
 		if err != nil {
 			t.Fatalf("%s: %v", kv.Key, err)
 		}
@@ -515,7 +514,7 @@ func (p *pizzeria) rewriteBuiltIn() {
 	if err != nil || len(response.Kvs) != 1 {
 		p.Fatalf("reading the deployment: %v", err)
 	}
-	if e, err := etcdsplit.ReadEnvelope(response.Kvs[0].Value); err != nil || string(e.APIVersion) != "apps/v1" {
+	if e, err := storage.ReadEnvelope(response.Kvs[0].Value); err != nil || string(e.APIVersion) != "apps/v1" {
 		p.Errorf("the deployment is stored as %s (%v), want apps/v1", e.APIVersion, err)
 	}
 }

@@ -25,12 +25,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/cli"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
+	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/spec"
+	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
@@ -42,7 +42,7 @@ const allAccess = `  access:
 `
 
 // etcdCheckJSON runs the command that an operator runs, and returns what it prints as JSON.
-func etcdCheckJSON(t *testing.T, args ...string) (code int, report etcdsplit.Report) {
+func etcdCheckJSON(t *testing.T, args ...string) (code int, report scan.Report) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	code = cli.Main(t.Context(), slices.Concat([]string{"etcd", "check", "-o", "json"}, args),
@@ -160,7 +160,7 @@ func TestEtcdCheckForetellsALegacySide(t *testing.T) {
 }
 
 // deadLists compares the lists that the check says fail on the legacy side with those that do.
-func deadLists(t *testing.T, p *rig.Pair, legacy *rig.Client, report etcdsplit.Report) {
+func deadLists(t *testing.T, p *rig.Pair, legacy *rig.Client, report scan.Report) {
 	t.Helper()
 	foretold := map[string]bool{}
 	for _, f := range report.Findings {
@@ -195,7 +195,7 @@ var (
 
 // lostFields has the legacy side rewrite the rich objects and compares what they lose with what the check says of their
 // resources.
-func lostFields(t *testing.T, p *rig.Pair, legacy *rig.Client, report etcdsplit.Report) {
+func lostFields(t *testing.T, p *rig.Pair, legacy *rig.Client, report scan.Report) {
 	t.Helper()
 	for resource, path := range map[string]string{
 		"pods": "/api/v1/namespaces/demo/pods", "services/specs": "/api/v1/namespaces/demo/services",
@@ -396,7 +396,7 @@ func (c *collected) create(client *rig.Client, path string, body object) (uid st
 
 // run runs the collector of a side until it has deleted what was foretold, looks whether it leaves the rest alone, and
 // brings all of it back.
-func (c *collected) run(r *rig.Rig, server *rig.APIServer, side pair.Side, report etcdsplit.Report, unsure ...string) {
+func (c *collected) run(r *rig.Rig, server *rig.APIServer, side pair.Side, report scan.Report, unsure ...string) {
 	c.Helper()
 	var foretold []string
 	for _, f := range report.Findings {

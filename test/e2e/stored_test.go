@@ -11,13 +11,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit"
-	"github.com/kubefusion/fusionctl/pkg/etcdsplit/objects"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/storage"
+	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
@@ -101,19 +100,19 @@ func compareStored(t *testing.T, etcd *rig.Etcd, answers map[string]map[string]a
 	if err != nil {
 		t.Fatal(err)
 	}
-	encodings := map[etcdsplit.Encoding]int{}
+	encodings := map[storage.Encoding]int{}
 	for _, kv := range response.Kvs {
 		got, err := objects.Decode(kv.Value)
 		if err != nil {
 			t.Errorf("%s: %v", kv.Key, err)
 			continue
 		}
-		e, err := etcdsplit.ReadEnvelope(kv.Value)
+		e, err := storage.ReadEnvelope(kv.Value)
 		if err != nil {
 			t.Fatal(err)
 		}
 		encodings[e.Encoding]++
-		var meta etcdsplit.Meta
+		var meta storage.Meta
 		if err := e.ReadMeta(&meta); err != nil {
 			t.Errorf("%s: its metadata: %v", kv.Key, err)
 		}

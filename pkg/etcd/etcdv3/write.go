@@ -1,0 +1,168 @@
+package etcdv3
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/etcd/move"
+)
+
+// Writer is a store that keys may be moved from and to. It is a type of its own so that a verb which only reads cannot
+// write. Nothing but Lock's own renewal runs at the same time as another call.
+type Writer struct {
+	*Client
+	lock *lock // nil: not locked
+}
+
+var _ move.Store = (*Writer)(nil)
+
+// Cluster is the id of the cluster, as etcdctl prints it.
+func (w *Writer) Cluster(ctx context.Context) (string, error) {
+	if _, err := w.TimeToLive(ctx, 1); err != nil { // every answer has the id, and this one is given to every user
+		return "", err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strconv.FormatUint(w.cluster, 16), nil
+}
+
+// Read reads keys at one revision, in their order; nil for a key that the store does not hold.
+func (w *Writer) Read(ctx context.Context, keys []string) ([]*etcd.Entry, error) {
+	ops := make([]clientv3.Op, len(keys))
+	for i, key := range keys {
+		ops[i] = clientv3.OpGet(key)
+	}
+	response, err := w.commit(ctx, nil, ops, nil)
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]*etcd.Entry, len(keys))
+	for i, r := range response.Responses {
+		if kvs := r.GetResponseRange().Kvs; len(kvs) > 0 {
+			entries[i] = entryOf(kvs[0])
+		}
+	}
+	return entries, nil
+}
+
+func entryOf(kv *mvccpb.KeyValue) *etcd.Entry {
+	return &etcd.Entry{Key: kv.Key, Value: kv.Value, CreateRevision: kv.CreateRevision,
+		ModRevision: kv.ModRevision, Version: kv.Version, Lease: kv.Lease}
+}
+
+// Create puts the entries with their leases, all of them, or none when one of the keys exists already. When the answer
+// to a transaction that was done is lost and it is tried again, the second answer is "exists".
+func (w *Writer) Create(ctx context.Context, entries []etcd.Entry) (bool, error) {
+	guards, ops := make([]clientv3.Cmp, len(entries)), make([]clientv3.Op, len(entries))
+	for i, e := range entries {
+		guards[i] = clientv3.Compare(clientv3.CreateRevision(string(e.Key)), "=", 0)
+		ops[i] = clientv3.OpPut(string(e.Key), string(e.Value), clientv3.WithLease(clientv3.LeaseID(e.Lease)))
+	}
+	return w.guarded(ctx, guards, ops)
+}
+
+// Delete deletes the keys, all of them, or none when one of them is not at its revision any more.
+func (w *Writer) Delete(ctx context.Context, keys []move.KeyAt) (bool, error) {
+	guards, ops := make([]clientv3.Cmp, len(keys)), make([]clientv3.Op, len(keys))
+	for i, k := range keys {
+		guards[i] = clientv3.Compare(clientv3.ModRevision(k.Key), "=", k.ModRevision)
+		ops[i] = clientv3.OpDelete(k.Key)
+	}
+	return w.guarded(ctx, guards, ops)
+}
+
+// guarded does the operations if all guards hold, and the lock, if there is one, is there.
+func (w *Writer) guarded(ctx context.Context, guards []clientv3.Cmp, ops []clientv3.Op) (bool, error) {
+	var otherwise []clientv3.Op
+	if w.lock != nil {
+		guards = append(guards, clientv3.Compare(clientv3.ModRevision(w.lock.key), "=", w.lock.revision))
+		otherwise = []clientv3.Op{clientv3.OpGet(w.lock.key, clientv3.WithKeysOnly())}
+	}
+	response, err := w.commit(ctx, guards, ops, otherwise)
+	if err != nil || response.Succeeded || w.lock == nil {
+		return err == nil && response.Succeeded, err
+	}
+	if kvs := response.Responses[0].GetResponseRange().Kvs; len(kvs) != 1 || kvs[0].ModRevision != w.lock.revision {
+		return false, move.ErrLockLost
+	}
+	return false, nil
+}
+
+func (w *Writer) commit(ctx context.Context, guards []clientv3.Cmp, then, otherwise []clientv3.Op) (
+	*clientv3.TxnResponse, error) {
+	if err := w.pace(ctx, len(then)); err != nil {
+		return nil, err
+	}
+	var response *clientv3.TxnResponse
+	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
+		answer, err := m.Txn(ctx).If(guards...).Then(then...).Else(otherwise...).Commit()
+		if err != nil {
+			return nil, err
+		}
+		response = answer
+		return answer.Header, nil
+	})
+	return response, err
+}
+
+// Room is how many bytes may be written before the first member is full. Members say so since 3.6.
+func (w *Writer) Room(ctx context.Context) (bytes int64, known bool) {
+	for _, s := range w.statuses(ctx) {
+		if quota := s.answer.GetDbSizeQuota(); quota > 0 {
+			room := quota - s.answer.DbSize
+			if !known || room < bytes {
+				bytes, known = room, true
+			}
+		}
+	}
+	return bytes, known
+}
+
+// Grant makes a lease of this id that lasts so long, unless there is one.
+func (w *Writer) Grant(ctx context.Context, lease, seconds int64) error {
+	_, err := w.grant(ctx, lease, seconds)
+	return err
+}
+
+// grant lets the server choose the id when lease is 0.
+func (w *Writer) grant(ctx context.Context, lease, seconds int64) (int64, error) {
+	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
+		response, err := pb.NewLeaseClient(m.ActiveConnection()).
+			LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: lease, TTL: seconds})
+		if rpctypes.Error(err) == rpctypes.ErrLeaseExist {
+			return nil, nil
+		}
+		if err == nil {
+			lease = response.ID
+		}
+		return response.GetHeader(), err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("granting a lease of %d s: %w", seconds, err)
+	}
+	return lease, nil
+}
+
+// TimeToLive is how many seconds a lease still lasts, at most 0 when it is gone.
+func (w *Writer) TimeToLive(ctx context.Context, lease int64) (int64, error) {
+	var seconds int64
+	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
+		response, err := pb.NewLeaseClient(m.ActiveConnection()).LeaseTimeToLive(
+			ctx, &pb.LeaseTimeToLiveRequest{ID: lease})
+		if err == nil {
+			seconds = response.TTL
+		}
+		return response.GetHeader(), err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("reading the lease %x: %w", lease, err)
+	}
+	return seconds, nil
+}

@@ -1,0 +1,180 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/internal/storetest"
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+)
+
+// shapes are key sets that differ in how dense the key space is.
+func shapes() map[string][]string {
+	shapes := map[string][]string{}
+	for i := range 40_000 {
+		shapes["one namespace"] = append(shapes["one namespace"], fmt.Sprintf("/registry/pods/default/web-%06d", i))
+		shapes["many small namespaces"] = append(shapes["many small namespaces"],
+			fmt.Sprintf("/registry/pods/team-%04d/web-%d", i/10, i%10))
+		shapes["namespaces of 500"] = append(shapes["namespaces of 500"],
+			fmt.Sprintf("/registry/pods/team-%04d/web-%d", i/500, i%500))
+		shapes["random names"] = append(shapes["random names"],
+			fmt.Sprintf("/registry/pods/default/%016x", uint64(i+1)*0x9E3779B97F4A7C15))
+		shapes["big and tiny by turns"] = append(shapes["big and tiny by turns"],
+			fmt.Sprintf("/registry/pods/team-%03d/web-%05d", i/5000*2+i%5000/4980, i))
+		shapes["long common stem"] = append(shapes["long common stem"],
+			fmt.Sprintf("/registry/events/a-rather-long-namespace/a-rather-long-deployment-name-7f9c4d5b6-%05d.17f3a",
+				i))
+	}
+	for name := range shapes {
+		slices.Sort(shapes[name])
+	}
+	return shapes
+}
+
+func TestPagesReadsEveryKeyOnceInLinearWork(t *testing.T) {
+	for name, keys := range shapes() {
+		t.Run(name, func(t *testing.T) {
+			pager := &storetest.Pager{T: t, Keys: keys, Revision: 7, MaxKeys: 500}
+			var got []string
+			request := etcd.Request{From: "/registry/", To: etcd.PrefixEnd("/registry/"), Revision: 7, KeysOnly: true}
+			err := etcd.Pages(t.Context(), pager, request, etcd.Limits{Keys: 500}, func(p etcd.Page) error {
+				for _, e := range p.Entries {
+					got = append(got, string(e.Key))
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, keys) {
+				t.Fatalf("read %d keys, want the %d of the store, each once and in order", len(got), len(keys))
+			}
+			if limit := int64(16 * len(keys)); pager.KeysCounted > limit {
+				t.Errorf("the server walked over %d keys to hand out %d, want at most %d", pager.KeysCounted, len(keys),
+					limit)
+			}
+			if pager.Requests > len(keys)/100 {
+				t.Errorf("%d requests for %d keys in pages of 500", pager.Requests, len(keys))
+			}
+		})
+	}
+}
+
+func TestPagesHoldsFewBytesWhateverTheSizeOfValues(t *testing.T) {
+	var keys []string
+	for i := range 3000 {
+		keys = append(keys, fmt.Sprintf("/registry/secrets/default/s-%06d", i))
+	}
+	large := make([]byte, 1<<20)
+	pager := &storetest.Pager{T: t, Keys: keys, Revision: 7, MaxBytes: 8 << 20, Value: func(key string) []byte {
+		if key > "/registry/secrets/default/s-002" {
+			return large // after 2000 small ones
+		}
+		return large[:100]
+	}}
+	n := 0
+	request := etcd.Request{From: "/registry/", To: etcd.PrefixEnd("/registry/"), Revision: 7}
+	err := etcd.Pages(t.Context(), pager, request, etcd.Limits{}, func(p etcd.Page) error {
+		n += len(p.Entries)
+		return nil
+	})
+	if err != nil || n != len(keys) {
+		t.Fatalf("read %d of %d keys: %v", n, len(keys), err)
+	}
+	if pager.Values > 8<<20 {
+		t.Errorf("the largest page holds %d bytes of values, want at most what the pager takes in", pager.Values)
+	}
+}
+
+func TestPagesStopsAtTheErrorOfThePager(t *testing.T) {
+	broken := errors.New("disk on fire")
+	pager := &storetest.Pager{T: t, Keys: shapes()["random names"], Revision: 7,
+		OnPage: func(f *storetest.Pager, _ etcd.Request) error {
+			if f.Requests > 3 {
+				return broken
+			}
+			return nil
+		}}
+	err := etcd.Pages(t.Context(), pager, etcd.Request{From: "/", Revision: 7}, etcd.Limits{}, func(etcd.Page) error {
+		return nil
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("Pages = %v, want %v", err, broken)
+	}
+}
+
+func TestPrefixEnd(t *testing.T) {
+	for prefix, want := range map[string]string{"a": "b", "a/": "a0", "a\xff": "b", "\xff\xff": "", "": ""} {
+		if got := etcd.PrefixEnd(prefix); got != want {
+			t.Errorf("PrefixEnd(%q) = %q, want %q", prefix, got, want)
+		}
+	}
+}
+
+// pagerFunc answers as no etcd does.
+type pagerFunc func(etcd.Request) etcd.Page
+
+func (f pagerFunc) Page(_ context.Context, r etcd.Request) (etcd.Page, error) { return f(r), nil }
+
+func TestPagesRefusesAnswersThatDoNotLeadOn(t *testing.T) {
+	one := func(key string, more bool) pagerFunc {
+		return func(etcd.Request) etcd.Page {
+			return etcd.Page{Revision: 7, More: more, RangeKeys: 2, Entries: []etcd.Entry{{Key: []byte(key)}}}
+		}
+	}
+	for name, test := range map[string]struct {
+		pager etcd.Pager
+		says  string
+	}{
+		"more, but none": {pagerFunc(func(etcd.Request) etcd.Page {
+			return etcd.Page{Revision: 7, More: true, RangeKeys: 2}
+		}), "says that more keys follow, and holds none"},
+		"the same key again": {one("/registry/pods/a", true), `ends with the key "/registry/pods/a"`},
+		"a key before":       {one("/a", false), `ends with the key "/a"`},
+		"a key behind":       {one("/z", true), `ends with the key "/z"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := etcd.Request{From: "/registry/", To: etcd.PrefixEnd("/registry/"), Revision: 7}
+			if err := etcd.Pages(t.Context(), test.pager, request, etcd.Limits{}, func(etcd.Page) error {
+				return nil
+			}); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("Pages = %v, want an error that says %s", err, test.says)
+			}
+			if _, err := etcd.Entries(t.Context(), etcd.Store{Name: "core", Pager: test.pager}, request,
+				func(etcd.Entry) error {
+					return nil
+				}); err == nil || !strings.Contains(err.Error(), test.says) {
+				t.Errorf("Entries = %v, want an error that says %s", err, test.says)
+			}
+		})
+	}
+}
+
+// A store whose every revision is gone before a page of it is read is given up.
+func TestReadingGivesUpWhenNoRevisionLastsForAPage(t *testing.T) {
+	newPager := func() *storetest.Pager {
+		pager := storetest.Clean()["core"].Pager(t)
+		pager.OnPage = func(f *storetest.Pager, r etcd.Request) error {
+			if f.Requests > 1000 {
+				t.Fatal("1000 requests and no end")
+			}
+			if r.Revision != 0 && strings.HasPrefix(r.From, "/registry/pods/") {
+				f.Revision++
+				f.CompactBefore = f.Revision
+			}
+			return nil
+		}
+		return pager
+	}
+	_, err := etcd.Entries(t.Context(), etcd.Store{Name: "core", Pager: newPager()},
+		etcd.Request{From: "/registry/pods/", To: "/registry/pods0"}, func(etcd.Entry) error {
+			return nil
+		})
+	if !errors.Is(err, etcd.ErrCompacted) {
+		t.Errorf("Entries = %v, want %v", err, etcd.ErrCompacted)
+	}
+}

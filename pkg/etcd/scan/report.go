@@ -1,0 +1,246 @@
+package scan
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/storage"
+)
+
+// Report is what a scan saw.
+// Shape:  {"complete":true,"depth":"envelope","stores":[...],"resources":[...],"findings":[...],"incomplete":[...]}
+// Units:  Bytes counts values, not keys, and is 0 at depth keys.
+type Report struct {
+	Complete   bool              `json:"complete"` // false: do not take an absent finding for a clean store
+	Depth      Depth             `json:"depth"`
+	Stores     []StoreReport     `json:"stores"`
+	Resources  []ResourceReport  `json:"resources"`
+	Findings   []finding.Finding `json:"findings"`
+	Incomplete []string          `json:"incomplete,omitempty"` // what could not be read, one sentence each
+	// the errors behind Incomplete, joined; nil when there are none
+	Cause error `json:"-"`
+}
+
+// StoreReport is one store as a whole.
+type StoreReport struct {
+	Name     string   `json:"name"`
+	Revision int64    `json:"revision"` // at which it was read
+	Keys     int64    `json:"keys"`     // below the prefix
+	Bytes    int64    `json:"bytes"`
+	Outside  int64    `json:"outside"` // keys outside the prefix, compact_rev_key among them
+	Notes    []string `json:"notes,omitempty"`
+}
+
+// ResourceReport is one resource in one store.
+type ResourceReport struct {
+	Resource string         `json:"resource"` // its part of the key
+	Name     string         `json:"name"`     // its name in URLs
+	Store    string         `json:"store"`
+	Owner    pair.Owner     `json:"owner,omitempty"` // "" when the map does not know the resource
+	Kind     string         `json:"kind,omitempty"`  // of its objects; "" when the map does not say
+	Keys     int64          `json:"keys"`
+	Bytes    int64          `json:"bytes"`
+	Types    []StoredReport `json:"types,omitempty"`
+	// "ok", the severity of its worst finding, or "unknown" where nothing could be compared
+	Verdict string   `json:"verdict"`
+	Rules   []string `json:"rules,omitempty"` // of its findings
+}
+
+// StoredReport is one stored type of a resource.
+type StoredReport struct {
+	APIVersion string           `json:"apiVersion,omitempty"`
+	Kind       string           `json:"kind,omitempty"`
+	Encoding   storage.Encoding `json:"encoding"`
+	Keys       int64            `json:"keys"`
+}
+
+// reporter collects findings, and which resources they concern.
+type reporter struct {
+	*scan
+	findings []finding.Finding
+	rules    map[[2]string]map[string]finding.Severity // by store and resource
+	looks    int                                       // at single keys, again
+}
+
+// add records a finding about a resource in a store, "" for the store itself. Its Key holds what tells it from others
+// of its rule there.
+func (r *reporter) add(store, resource string, f finding.Finding) {
+	if f.Subject == "" {
+		f.Subject = store + ":" + resource
+	}
+	f.Subject, f.Message = printableText(f.Subject), printableText(f.Message)
+	f.Key = printableText(finding.Key(f.Rule, f.Subject, f.Key))
+	for i, related := range f.Related {
+		f.Related[i] = storage.Printable(related)
+	}
+	r.findings = append(r.findings, f)
+	key := [2]string{store, resource}
+	if r.rules[key] == nil {
+		r.rules[key] = map[string]finding.Severity{}
+	}
+	r.rules[key][f.Rule] = max(r.rules[key][f.Rule], f.Severity)
+}
+
+func (s *scan) report(ctx context.Context) *Report {
+	r := &reporter{scan: s, rules: map[[2]string]map[string]finding.Severity{}}
+	report := &Report{Depth: s.depth, Findings: []finding.Finding{}, Resources: []ResourceReport{},
+		Stores: []StoreReport{}}
+	for _, store := range s.stores {
+		if len(s.stores) > 1 { // to compare them
+			store.index.Sort()
+		}
+		store.checkPrefix()
+	}
+	r.findPlacement()
+	r.findDuplicates(ctx)
+	r.findTypes()
+	r.findOrphans(ctx)
+	if s.depth != DepthKeys {
+		r.findCRDs()
+		r.findAPIServices()
+		r.findAllocations(ctx)
+		r.findLocks()
+		r.findSecrets()
+		r.findDangling(ctx)
+		r.findDropped()
+	}
+	finding.Sort(r.findings)
+	report.Findings = append(report.Findings, r.findings...)
+	for _, store := range s.stores {
+		if noter, ok := store.Pager.(etcd.Noter); ok {
+			store.notes = append(store.notes, noter.Notes()...)
+		}
+		slices.Sort(store.notes)
+		report.Stores = append(report.Stores, StoreReport{
+			Name: store.Name, Revision: store.revision, Keys: store.total.keys, Bytes: store.total.bytes,
+			Outside: store.outside.keys, Notes: store.notes,
+		})
+		slices.SortFunc(store.incomplete, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		for _, err := range store.incomplete {
+			report.Incomplete = append(report.Incomplete, "store "+store.Name+": "+err.Error())
+		}
+		report.Cause = errors.Join(report.Cause, errors.Join(store.incomplete...))
+		for _, name := range sortedKeys(store.total.resources) {
+			report.Resources = append(report.Resources, r.resourceReport(store, store.total.resources[name]))
+		}
+	}
+	for _, name := range s.m.Stores {
+		if s.store(name) == nil {
+			report.Incomplete = append(report.Incomplete, "store "+name+": it was not read")
+		}
+	}
+	slices.SortStableFunc(report.Resources, func(a, b ResourceReport) int {
+		return cmp.Compare(a.Resource, b.Resource)
+	})
+	report.Complete = len(report.Incomplete) == 0
+	return report
+}
+
+// store returns the scan of the store, nil when it was not read.
+func (s *scan) store(name string) *storeScan {
+	for _, store := range s.stores {
+		if store.Name == name {
+			return store
+		}
+	}
+	return nil
+}
+
+// checkPrefix notes a store that holds something, but nothing where it is looked for: that is never clean.
+func (s *storeScan) checkPrefix() {
+	if s.total.keys > 0 || len(s.incomplete) > 0 {
+		return
+	}
+	if s.outsideHidden {
+		s.incomplete = append(s.incomplete,
+			fmt.Errorf("it holds no keys below the prefix %q, and whether it holds others may not be read: %w",
+				storage.NormalPrefix(s.scan.m.Prefix), etcd.ErrDenied))
+		return
+	}
+	outside := slices.DeleteFunc(slices.Clone(s.outside.samples), func(key string) bool {
+		return key == storage.CompactRevisionKey
+	})
+	if len(outside) > 0 {
+		s.incomplete = append(s.incomplete, fmt.Errorf(
+			"it holds %d keys and none below the prefix %q; the first is %q: its API server runs with another "+
+				"--etcd-prefix, or it is not the store of one",
+			s.outside.keys, storage.NormalPrefix(s.scan.m.Prefix), outside[0]))
+	}
+}
+
+func (r *reporter) resourceReport(store *storeScan, t *resourceTally) ResourceReport {
+	report := ResourceReport{Resource: storage.Printable(t.name), Name: storage.Printable(storage.PlainName(t.name)),
+		Store: store.Name,
+		Keys:  t.keys, Bytes: t.bytes, Verdict: "ok"}
+	if t.row != nil {
+		report.Owner, report.Kind = t.row.Owner, t.row.Kind
+	}
+	for key, st := range t.types {
+		report.Types = append(report.Types, StoredReport{storage.Printable(key.APIVersion), storage.Printable(key.Kind),
+			key.Encoding,
+			st.keys})
+	}
+	for _, c := range sortedKeys(t.encrypted) {
+		report.Types = append(report.Types, StoredReport{Encoding: storage.Encrypted, Keys: t.encrypted[c].keys})
+	}
+	slices.SortFunc(report.Types, func(a, b StoredReport) int {
+		return cmp.Or(-cmp.Compare(a.Keys, b.Keys), cmp.Compare(a.APIVersion, b.APIVersion),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Encoding, b.Encoding))
+	})
+	rules := r.rules[[2]string{store.Name, t.name}]
+	report.Rules = sortedKeys(rules)
+	var worst finding.Severity
+	for _, severity := range rules {
+		worst = max(worst, severity)
+	}
+	if worst > 0 {
+		report.Verdict = worst.String()
+	}
+	return report
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	if len(m) == 0 {
+		return nil
+	}
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// nKeys prints a number of keys.
+func nKeys(n int64) string { return plural(n, "key") }
+
+func plural(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// sideList prints sides: "legacy", "legacy and modern".
+func sideList(sides []pair.Side) string {
+	words := make([]string, len(sides))
+	for i, side := range sides {
+		words[i] = string(side)
+	}
+	return strings.Join(words, " and ")
+}
+
+// printableText is Printable for a sentence, without the quotes.
+func printableText(sentence string) string {
+	if quoted := storage.Printable(sentence); quoted != sentence {
+		return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+	}
+	return sentence
+}
