@@ -59,6 +59,9 @@ const (
 	BehaviourJSONShortEscapes
 	// BehaviourKubeletLeaseHeartbeat: kubelets send heartbeats as Leases and update node status rarely.
 	BehaviourKubeletLeaseHeartbeat
+	// BehaviourKubeletRedirectsStreams: kubelets answer exec, attach and port-forward with a redirect to the container
+	// runtime; later ones carry the stream themselves.
+	BehaviourKubeletRedirectsStreams
 	// BehaviourLegacyTokenTracking: kube-apiserver labels Secret tokens with the day they were last used.
 	BehaviourLegacyTokenTracking
 	// BehaviourMetadataAnswered: kube-apiserver answers with metadata alone (meta.k8s.io/v1 PartialObjectMetadata)
@@ -125,6 +128,7 @@ var behaviourNames = [...]string{
 	BehaviourJobTrackingFinalizer:      "job-tracking-finalizer",
 	BehaviourJSONShortEscapes:          "json-short-escapes",
 	BehaviourKubeletLeaseHeartbeat:     "kubelet-lease-heartbeat",
+	BehaviourKubeletRedirectsStreams:   "kubelet-redirects-streams",
 	BehaviourLegacyTokenTracking:       "legacy-token-tracking",
 	BehaviourMetadataAnswered:          "metadata-answered",
 	BehaviourMirrorPodsOwned:           "mirror-pods-owned",

@@ -183,13 +183,11 @@ func (b *basis) identityArgs(l *argList, host spec.Host, side pair.Side) {
 	}
 	l.set("kubelet-client-certificate", pki.KubeletClientCert, "logs, exec and port-forward reach the kubelets")
 	l.set("kubelet-client-key", pki.KubeletClientKey, "logs, exec and port-forward reach the kubelets")
-	if side == pair.Modern {
-		types, why := "InternalIP,ExternalIP,Hostname", "names of nodes may not resolve here"
-		if values := b.legacyValues(host, "kubelet-preferred-address-types"); len(values) > 0 {
-			types, why = strings.Join(values, ","), "as on the legacy side"
-		}
-		l.set("kubelet-preferred-address-types", types, why)
+	types, why := "InternalIP,ExternalIP,Hostname", "names of nodes may not resolve here"
+	if values := b.legacyValues(host, "kubelet-preferred-address-types"); side == pair.Modern && len(values) > 0 {
+		types, why = strings.Join(values, ","), "as on the legacy side"
 	}
+	l.set("kubelet-preferred-address-types", types, why)
 }
 
 // issuesForModernPods reports whether pods made through the modern server carry a projected token that kubelets can

@@ -146,6 +146,19 @@ func argumentRules() []rule {
 				Fix:     setLegacy(p, "apiServer", "authorization-mode=RBAC")}}
 		}},
 		{finding.Rule{
+			ID: "FUS254", Title: "Exec, attach and port-forward fail through an API server that follows no redirect",
+			Why: "Kubelets up to 1.10 answer exec, attach and port-forward with a redirect to the container runtime. " +
+				"API servers follow it up to 1.21; from 1.22 on the feature gate StreamingProxyRedirects is off, and " +
+				"since 1.24 it is gone: exec and attach end with `redirect not allowed`, port-forward with `invalid " +
+				"upgrade response: status code 302`. Logs are not affected.",
+			Legacy: kubever.Range{From: 6, To: 10}, Modern: kubever.Range{From: 22, To: kubever.Newest},
+			Severity: finding.Info,
+			Evidence: finding.Evidence{Read: "kubernetes#64006; feature gates of 1.21 to 1.24",
+				Seen: "exec through 1.36.3 to kubelet 1.10.13 fails, through 1.10.13 it works"},
+			Bad:  example{legacy: "1.10.13"}.String(),
+			Good: example{legacy: "1.15.12"}.String(),
+		}, redirectedStreams},
+		{finding.Rule{
 			ID: "FUS163", Title: "Logs and exec fail through an API server without a kubelet client certificate",
 			Why: "For logs, exec and port-forward the API server is a client of the kubelet; without a client " +
 				"certificate the kubelet refuses it.",
@@ -372,4 +385,26 @@ func oldStores(p *plan.Plan) []finding.Finding {
 			Fix: "upgrade the store to 3.4 or later first; the legacy side works with it"})
 	}
 	return found
+}
+
+// redirectsGate makes API servers follow the redirects of old kubelets.
+const redirectsGate = "StreamingProxyRedirects"
+
+func redirectedStreams(p *plan.Plan) []finding.Finding {
+	if !kubever.Behaves(kubever.BehaviourKubeletRedirectsStreams, p.Kubelet.Minor) {
+		return nil
+	}
+	state, known := kubever.Gate(redirectsGate).At(p.Modern.Version.Minor)
+	follows := known && state.Default && !hasGate(p, pair.Modern, redirectsGate+"=false")
+	if follows || known && hasGate(p, pair.Modern, redirectsGate+"=true") {
+		return nil
+	}
+	fix := "exec, attach and port-forward through the legacy API server"
+	if known {
+		fix += ", or set --feature-gates=" + redirectsGate + "=true on the modern one"
+	}
+	return []finding.Finding{{Subject: fmt.Sprintf("kubelets of %s", p.Kubelet.Minor),
+		Message: fmt.Sprintf("exec, attach and port-forward through the modern API server %s fail "+
+			"(`redirect not allowed`): these kubelets redirect them to the container runtime", p.Modern.Version.Minor),
+		Fix: fix + ", whose users need permission to create pods/exec, pods/attach and pods/portforward there"}}
 }

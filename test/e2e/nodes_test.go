@@ -4,8 +4,10 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/rules"
+	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
@@ -31,7 +38,9 @@ func onNodes(t *testing.T, run func(t *testing.T), needed ...string) {
 		must(t, err)
 		env = append(env, name+"="+program)
 	}
-	readProofs(t, filepath.Join(rig.RunSandboxed(t, env...), proofsFile))
+	if dir := rig.RunSandboxed(t, env...); !t.Failed() {
+		readProofs(t, filepath.Join(dir, proofsFile))
+	}
 }
 
 // enterSandbox makes the sandbox ready, in the process that is in one.
@@ -40,6 +49,550 @@ func enterSandbox() error {
 		return nil
 	}
 	return rig.EnterSandbox()
+}
+
+// nodesAccess is what the policy allows to those who work with pods through the modern server.
+const nodesAccess = `  access:
+  - {subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [namespaces, pods, services, configmaps, secrets, serviceaccounts, events]}
+  - {subjects: [{kind: Group, name: developers}], apiGroups: [apps, batch], resources: [deployments, replicasets, statefulsets, daemonsets, jobs, cronjobs]}
+  - {subjects: [{kind: Group, name: developers}], apiGroups: [apiextensions.k8s.io, example.test], resources: ["*"]}
+  - {subjects: [{kind: ServiceAccount, namespace: demo, name: operator}], apiGroups: [example.test], resources: [widgets], namespaces: [demo]}
+  - {subjects: [{kind: ServiceAccount, namespace: demo, name: operator}], apiGroups: ["", events.k8s.io], resources: [configmaps, events], namespaces: [demo]}
+`
+
+// reconcilerImage is the image of the controller of ./reconciler.
+const reconcilerImage = "docker.io/library/reconciler:1"
+
+// nodesPair is a pair whose legacy side has nodes.
+type nodesPair struct {
+	*rig.Rig
+	*rig.Pair
+	t           *testing.T
+	nodes       []*rig.Node
+	admin, user *rig.Client
+	controllers *rig.Process
+	kubeconfigs map[pair.Side]string
+}
+
+// startNodesPair starts a pair with everything that the plan has, and nodes with kubelets and service proxies of the
+// legacy release.
+func startNodesPair(t *testing.T, legacy, modern string, nodes int) *nodesPair {
+	t.Helper()
+	f := &nodesPair{Rig: rig.New(t), t: t}
+	f.Pair = f.StartPair(rig.PairSpec{
+		Layout: spec.LayoutSplit, Legacy: legacy, Modern: modern, LegacyScheduler: true,
+		ControllersArgs:   []string{"qps=400"},
+		LegacyManagerArgs: []string{"node-monitor-grace-period=10s", "node-monitor-period=1s"},
+		More:              nodesAccess + "  pods: {unknownFields: warn}\n",
+	})
+	binary, err := fusionctl()
+	must(t, err)
+	f.controllers, _ = f.StartControllers(binary)
+	f.admin, f.user = f.Legacy.Client("admin", "system:masters"), f.Modern.Client("alice", "developers")
+	f.kubeconfigs = map[pair.Side]string{}
+	for side, user := range map[pair.Side][]string{pair.Legacy: {f.Legacy.URL, "admin", "system:masters"},
+		pair.Modern: {f.Modern.URL, "alice", "developers"}} {
+		f.kubeconfigs[side], err = f.PKI.Kubeconfig("kubectl-"+string(side), user[0], user[1], user[2])
+		must(t, err)
+	}
+	operator, err := reconciler()
+	must(t, err)
+	for i := range nodes {
+		n := f.StartNode(fmt.Sprintf("node-%d", i+1),
+			rig.Image{Name: reconcilerImage, Files: map[string]string{"reconciler": operator},
+				Entrypoint: []string{"/reconciler"}})
+		n.StartKubelet(f.Plan.Legacy.Version.Minor, f.Legacy)
+		n.StartProxy(f.Plan.Legacy.Version.Minor, f.Legacy)
+		f.nodes = append(f.nodes, n)
+	}
+	for _, n := range f.nodes {
+		n.WaitReady(f.Legacy)
+	}
+	must(t, f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}},
+		nil))
+	must(t, f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/serviceaccounts",
+		object{"metadata": object{"name": "operator"}}, nil))
+	awaitServiceAccount(f.Rig, f.admin)
+	return f
+}
+
+// client of a side's ordinary users.
+func (f *nodesPair) client(side pair.Side) *rig.Client {
+	if side == pair.Legacy {
+		return f.admin
+	}
+	return f.user
+}
+
+// kubectl runs a command against a side's server, in the namespace demo.
+func (f *nodesPair) kubectl(ctx context.Context, side pair.Side, input string, args ...string) (string, error) {
+	binary, err := rig.Binary("kubectl", kubever.Newest)
+	if err != nil {
+		return "", err
+	}
+	command := exec.CommandContext(
+		ctx, binary, append([]string{"--kubeconfig", f.kubeconfigs[side], "--namespace", "demo"}, args...)...)
+	command.Env = append(os.Environ(), "HOME="+f.Dir())
+	if input != "" {
+		command.Stdin = strings.NewReader(input)
+	}
+	out, err := command.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("kubectl %s through the %s server: %w\n%s", strings.Join(args, " "), side, err, out)
+	}
+	return string(out), err
+}
+
+// seenOnNode is what the tests read of a pod that runs.
+type seenOnNode struct {
+	Metadata struct {
+		Name, UID         string
+		Labels            map[string]string
+		DeletionTimestamp *time.Time
+	}
+	Spec   struct{ NodeName string }
+	Status struct {
+		Phase, PodIP      string
+		ContainerStatuses []struct {
+			Name, ContainerID string
+			Ready             bool
+			RestartCount      int
+		}
+	}
+}
+
+func (p *seenOnNode) ready() bool {
+	for _, c := range p.Status.ContainerStatuses {
+		if !c.Ready {
+			return false
+		}
+	}
+	return p.Status.Phase == "Running" && len(p.Status.ContainerStatuses) > 0 && p.Metadata.DeletionTimestamp == nil
+}
+
+// pods lists the pods with the label workload, as the legacy server has them.
+func (f *nodesPair) pods(ctx context.Context, workload string) ([]seenOnNode, error) {
+	var list struct{ Items []seenOnNode }
+	path := demoPods
+	if workload != "" {
+		path += "?labelSelector=workload=" + workload
+	}
+	return list.Items, f.admin.Call(ctx, http.MethodGet, path, nil, &list)
+}
+
+// awaitReady waits until a workload has exactly so many pods and all are ready.
+func (f *nodesPair) awaitReady(workload string, want int) (pods []seenOnNode) {
+	f.t.Helper()
+	start := time.Now()
+	f.Eventually("the pods of "+workload, func(ctx context.Context) (err error) {
+		if pods, err = f.pods(ctx, workload); err != nil {
+			return err
+		}
+		ready := 0
+		for i := range pods {
+			if pods[i].ready() {
+				ready++
+			}
+		}
+		if ready != want || len(pods) != want {
+			return fmt.Errorf("%d of %d pods are ready, want %d: %+v", ready, len(pods), want, pods)
+		}
+		return nil
+	})
+	f.t.Logf("%s: %d pods are ready after %s", workload, want, time.Since(start).Round(10*time.Millisecond))
+	return pods
+}
+
+// awaitSucceeded waits until a pod of the workload has succeeded.
+func (f *nodesPair) awaitSucceeded(workload string) {
+	f.t.Helper()
+	f.Eventually("a pod of "+workload+" succeeds", func(ctx context.Context) error {
+		pods, err := f.pods(ctx, workload)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(pods, func(p seenOnNode) bool { return p.Status.Phase == "Succeeded" }) {
+			return fmt.Errorf("%d pods, none has succeeded: %+v", len(pods), pods)
+		}
+		return nil
+	})
+}
+
+// path of a resource in a side's newest version of it.
+func (f *nodesPair) path(side pair.Side, key string) string {
+	fact, _ := kubever.ResourceByKey(key)
+	served := fact.Served(f.Plan.Side(side).Version.Minor)
+	best := served[0]
+	for _, gv := range served {
+		if gv.Version == "v1" && gv.Group != "extensions" {
+			best = gv
+		}
+	}
+	return "/apis/" + best.String() + "/namespaces/demo/" + key
+}
+
+// runs is a pod spec with one container of the rig's program.
+func runs(args ...string) object {
+	return object{"terminationGracePeriodSeconds": 1,
+		"containers": []object{{"name": "main", "image": rig.PodImage, "args": args}}}
+}
+
+// serves is one that answers with its name at port 8080.
+func serves() object {
+	spec := runs("serve", ":8080")
+	spec["containers"].([]object)[0]["readinessProbe"] = object{"httpGet": object{"port": 8080, "path": "/"},
+		"periodSeconds": 1}
+	spec["containers"].([]object)[0]["stdin"] = true
+	return spec
+}
+
+// labelled is the template of a workload's pods.
+func labelled(workload string, spec object) object {
+	return object{"metadata": object{"labels": object{"workload": workload}}, "spec": spec}
+}
+
+func once(spec object) object {
+	spec["restartPolicy"] = "Never"
+	return spec
+}
+
+// create creates an object through a side; a new account may not have its token yet.
+func (f *nodesPair) create(side pair.Side, path string, body object) {
+	f.t.Helper()
+	f.Eventually("creating at "+path+" through the "+string(side)+" server", func(ctx context.Context) error {
+		err := f.client(side).Call(ctx, http.MethodPost, path, body, nil)
+		if rig.Code(err) == http.StatusConflict {
+			f.t.Fatal(err)
+		}
+		return err
+	})
+}
+
+// deploy creates a Deployment.
+func (f *nodesPair) deploy(side pair.Side, name string, replicas int, spec object) {
+	f.t.Helper()
+	f.create(side, f.path(side, "deployments"), object{"metadata": object{"name": name}, "spec": object{
+		"replicas": replicas, "selector": object{"matchLabels": object{"workload": name}},
+		"template": labelled(name, spec),
+	}})
+}
+
+// inPod runs the rig's program in a pod.
+func (f *nodesPair) inPod(ctx context.Context, side pair.Side, pod string, args ...string) (string, error) {
+	return f.kubectl(ctx, side, "", append([]string{"exec", pod, "--", "/prog"}, args...)...)
+}
+
+// TestWorkloadsOnRealNodes: what both sides create runs on kubelets of the legacy side.
+func TestWorkloadsOnRealNodes(t *testing.T) {
+	t.Parallel()
+	for _, legacy := range []string{"1.15.12", "1.10.13"} {
+		t.Run(legacy, func(t *testing.T) {
+			t.Parallel()
+			onNodes(t, func(t *testing.T) {
+				f := startNodesPair(t, legacy, "1.36.3", 1)
+				f.workloads()
+				f.services()
+				f.api()
+				f.operator()
+				f.streams()
+				f.updates()
+				f.rollout()
+				f.cronJobs()
+				provedOnNodes(t, legacy, "1.36.3",
+					"Deployments, StatefulSets, Jobs and CronJobs of both sides run on a kubelet of the legacy "+
+						"release, "+
+						"placed by its scheduler; so do DaemonSets where the plan runs their controller",
+					"services of both sides answer, through the service proxy of the legacy release, from pods of "+
+						"both sides",
+					"a program in a modern pod reaches the modern server by its service: 200 where the policy "+
+						"allows, 403 where not",
+					"a controller of controller-runtime runs as a pod of the modern side",
+					"logs, exec, attach and port-forward work through both servers for pods of both sides, but for "+
+						"what "+
+						"rule FUS254 says",
+					"changes of config maps and secrets arrive in pods of both sides; Deployments of both sides roll")
+			}, fusionctlEnv, reconcilerEnv)
+		})
+	}
+}
+
+// workloads of every kind on both sides.
+func (f *nodesPair) workloads() {
+	f.t.Helper()
+	for _, side := range pair.Sides() {
+		name := func(kind string) string { return kind + "-" + string(side) }
+		selector := func(kind string) object { return object{"matchLabels": object{"workload": name(kind)}} }
+		f.deploy(side, name("deployment"), 2, serves())
+		f.create(side, f.path(side, "statefulsets"), object{"metadata": object{"name": name("set")}, "spec": object{
+			"serviceName": name("set"), "replicas": 2, "selector": selector("set"),
+			"template": labelled(name("set"), serves()),
+		}})
+		if f.runsDaemons(side) {
+			f.create(side, f.path(side, "daemonsets"), object{"metadata": object{"name": name("daemon")},
+				"spec": object{"selector": selector("daemon"), "template": labelled(name("daemon"), serves())}})
+		} else { // the plan says so, and why
+			f.create(side, demoPods, object{"metadata": object{"name": name("daemon"),
+				"labels": object{"workload": name("daemon")}}, "spec": serves()})
+		}
+		f.create(side, f.path(side, "jobs"), object{"metadata": object{"name": name("job")}, "spec": object{
+			"template": labelled(name("job"), once(runs("echo", "done"))),
+		}})
+		f.create(side, f.path(side, "cronjobs"), object{"metadata": object{"name": name("cron")}, "spec": object{
+			"schedule":    "* * * * *",
+			"jobTemplate": object{"spec": object{"template": labelled(name("cron"), once(runs("echo", "done")))}},
+		}})
+		f.create(side, "/api/v1/namespaces/demo/services",
+			object{"metadata": object{"name": name("service")}, "spec": object{
+				"ports": []object{{"port": 80, "targetPort": 8080}}, "selector": object{"workload": name("deployment")},
+			}})
+	}
+	for _, side := range pair.Sides() {
+		f.awaitReady("deployment-"+string(side), 2)
+		f.awaitReady("set-"+string(side), 2)
+		f.awaitReady("daemon-"+string(side), 1)
+		f.awaitSucceeded("job-" + string(side))
+	}
+}
+
+// runsDaemons reports whether DaemonSets of the side get pods: the plan keeps the modern controller off where the
+// legacy scheduler cannot place its pods.
+func (f *nodesPair) runsDaemons(side pair.Side) bool {
+	return side == pair.Legacy || f.Plan.Controller(pair.Modern, "daemonset-controller").On
+}
+
+// services: each pod of a service answers to pods of both sides.
+func (f *nodesPair) services() {
+	t := f.t
+	t.Helper()
+	for _, of := range pair.Sides() {
+		var service struct{ Spec struct{ ClusterIP string } }
+		must(t, f.admin.Call(t.Context(), http.MethodGet, "/api/v1/namespaces/demo/services/service-"+string(of), nil,
+			&service))
+		answers := f.awaitReady("deployment-"+string(of), 2)
+		for _, from := range pair.Sides() {
+			client := f.awaitReady("daemon-"+string(from), 1)[0].Metadata.Name
+			seen := map[string]bool{}
+			f.Eventually(fmt.Sprintf("the service of the %s side answers to a pod of the %s side", of, from),
+				func(ctx context.Context) error {
+					out, err := f.inPod(ctx, pair.Legacy, client, "get", "http://"+service.Spec.ClusterIP+"/")
+					if err != nil {
+						return err
+					}
+					seen[strings.TrimSpace(strings.TrimPrefix(out, "200 "))] = true
+					for _, p := range answers {
+						if !seen[p.Metadata.Name] {
+							return fmt.Errorf("%s has not answered yet, only %v", p.Metadata.Name, seen)
+						}
+					}
+					return nil
+				})
+		}
+	}
+}
+
+// api: the account of a pod is good at the modern server for what the policy allows.
+func (f *nodesPair) api() {
+	t := f.t
+	t.Helper()
+	customResources(t, f.Rig, f.Pair, f.user)
+	spec := runs("pause")
+	spec["serviceAccountName"] = "operator"
+	f.create(pair.Modern, demoPods, object{"metadata": object{"name": "caller", "labels": object{"workload": "caller"}},
+		"spec": spec})
+	f.awaitReady("caller", 1)
+	f.Eventually("the pod asks the modern server", func(ctx context.Context) error {
+		out, err := f.inPod(ctx, pair.Legacy, "caller", "api", "/version", "/api/v1/namespaces/demo/configmaps",
+			"/api/v1/namespaces/demo/secrets", "/api/v1/nodes")
+		if err != nil {
+			return err
+		}
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		var codes []string
+		for _, line := range lines {
+			code, _, _ := strings.Cut(line, " ")
+			codes = append(codes, code)
+		}
+		if !slices.Equal(codes, []string{"200", "200", "403", "403"}) ||
+			!strings.Contains(lines[0], f.Plan.Modern.Version.String()) {
+			return fmt.Errorf("it is answered\n%s\nwant the version %s, and 200, 403, 403", out, f.Plan.Modern.Version)
+		}
+		return nil
+	})
+}
+
+// operator: a controller as people write them runs as a pod, and makes a config map for every widget.
+func (f *nodesPair) operator() {
+	t := f.t
+	t.Helper()
+	f.deploy(pair.Modern, "operator", 1, object{"serviceAccountName": "operator", "terminationGracePeriodSeconds": 1,
+		"containers": []object{{"name": "main", "image": reconcilerImage}}})
+	f.awaitReady("operator", 1)
+	must(t, f.user.Call(t.Context(), http.MethodPost, "/apis/example.test/v1/namespaces/demo/widgets",
+		object{"apiVersion": "example.test/v1", "kind": "Widget", "metadata": object{"name": "two"}}, nil))
+	f.Eventually("the operator makes a config map for each widget", func(ctx context.Context) error {
+		for _, name := range []string{"one", "two"} {
+			if err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/demo/configmaps/"+name, nil,
+				nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// streams: logs, exec, attach and port-forward, through both servers, of pods of both sides.
+func (f *nodesPair) streams() {
+	t := f.t
+	t.Helper()
+	redirected := kubever.Behaves(kubever.BehaviourKubeletRedirectsStreams, f.Plan.Kubelet.Minor)
+	if found := rulesOf(f.Plan, "FUS254"); redirected != (found > 0) {
+		t.Errorf("the rule about redirected streams fires %d times; they are redirected: %t", found, redirected)
+	}
+	for _, through := range pair.Sides() {
+		for _, of := range pair.Sides() {
+			pod := f.awaitReady("daemon-"+string(of), 1)[0]
+			t.Logf("through the %s server, a pod of the %s side", through, of)
+			out, err := f.kubectl(t.Context(), through, "", "logs", pod.Metadata.Name)
+			if err != nil || !strings.Contains(out, "serving on :8080") {
+				t.Errorf("logs: %q, %v", out, err)
+			}
+			for what, stream := range map[string]func() error{
+				"exec":         func() error { return f.exec(through, pod.Metadata.Name) },
+				"attach":       func() error { return f.attach(through, pod.Metadata.Name) },
+				"port-forward": func() error { return f.forward(through, pod.Metadata.Name) },
+			} {
+				err := stream()
+				if through == pair.Modern && redirected {
+					if err == nil || !strings.Contains(err.Error(), "redirect not allowed") &&
+						!strings.Contains(err.Error(), "status code 302") {
+						t.Errorf("%s through the modern server to a kubelet that redirects: %v, want it refused", what,
+							err)
+					}
+				} else if err != nil {
+					t.Errorf("%s through the %s server: %v", what, through, err)
+				}
+			}
+		}
+	}
+}
+
+func (f *nodesPair) exec(through pair.Side, pod string) error {
+	out, err := f.kubectl(f.t.Context(), through, "there and back", "exec", "-i", pod, "--", "/prog", "copy")
+	if err == nil && !strings.Contains(out, "there and back") {
+		err = fmt.Errorf("it wrote %q", out)
+	}
+	return err
+}
+
+func (f *nodesPair) attach(through pair.Side, pod string) error {
+	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
+	defer cancel()
+	line := "hello through " + string(through)
+	out, err := f.kubectl(ctx, through, line+"\n", "attach", "-i", pod)
+	if strings.Contains(out, "read "+line) {
+		return nil // it stays attached to what goes on running
+	}
+	// The answer may come when the input has ended, and is in the log in any case.
+	if logs, logsErr := f.kubectl(f.t.Context(), through, "", "logs", pod); logsErr == nil &&
+		strings.Contains(logs, "read "+line) {
+		return nil
+	}
+	return fmt.Errorf("it wrote %q: %w", out, err)
+}
+
+func (f *nodesPair) forward(through pair.Side, pod string) error {
+	ctx, cancel := context.WithTimeout(f.t.Context(), 30*time.Second)
+	defer cancel()
+	port := f.Port()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := f.kubectl(ctx, through, "", "port-forward", pod, fmt.Sprintf("%d:8080", port))
+		ended <- err
+	}()
+	for {
+		response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+		if err == nil {
+			response.Body.Close()
+			cancel()
+			<-ended
+			return nil
+		}
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// updates of config maps and secrets arrive in pods of the same side.
+func (f *nodesPair) updates() {
+	t := f.t
+	t.Helper()
+	for _, side := range pair.Sides() {
+		name := "volumes-" + string(side)
+		for resource, body := range map[string]object{
+			"configmaps": {"metadata": object{"name": name}, "data": object{"text": "before"}},
+			"secrets":    {"metadata": object{"name": name}, "stringData": object{"text": "before"}},
+		} {
+			f.create(side, "/api/v1/namespaces/demo/"+resource, body)
+		}
+		spec := runs("pause")
+		spec["containers"].([]object)[0]["volumeMounts"] = []object{{"name": "map", "mountPath": "/map"},
+			{"name": "secret", "mountPath": "/secret"}}
+		spec["volumes"] = []object{{"name": "map", "configMap": object{"name": name}},
+			{"name": "secret", "secret": object{"secretName": name}}}
+		f.create(side, demoPods, object{"metadata": object{"name": name, "labels": object{"workload": name}},
+			"spec": spec})
+		f.awaitReady(name, 1)
+		must(t, f.client(side).Call(t.Context(), http.MethodPatch, "/api/v1/namespaces/demo/configmaps/"+name,
+			object{"data": object{"text": "after "}}, nil))
+		must(t, f.client(side).Call(t.Context(), http.MethodPatch, "/api/v1/namespaces/demo/secrets/"+name,
+			object{"stringData": object{"text": "after "}}, nil))
+	}
+	for _, side := range pair.Sides() {
+		f.Eventually("changes arrive in a pod of the "+string(side)+" side", func(ctx context.Context) error {
+			out, err := f.inPod(ctx, pair.Legacy, "volumes-"+string(side), "cat", "/map/text", "/secret/text")
+			if err == nil && out != "after after " {
+				err = fmt.Errorf("the files hold %q", out)
+			}
+			return err
+		})
+	}
+}
+
+// rollout: a changed template replaces all pods.
+func (f *nodesPair) rollout() {
+	t := f.t
+	t.Helper()
+	for _, side := range pair.Sides() {
+		name := "deployment-" + string(side)
+		before := f.awaitReady(name, 2)
+		spec := serves()
+		spec["containers"].([]object)[0]["env"] = []object{{"name": "GENERATION", "value": "2"}}
+		must(t, f.client(side).Call(t.Context(), http.MethodPatch, f.path(side, "deployments")+"/"+name,
+			object{"spec": object{"template": object{"spec": spec}}}, nil))
+		f.Eventually("the Deployment of the "+string(side)+" side rolls", func(ctx context.Context) error {
+			pods, err := f.pods(ctx, name)
+			if err != nil {
+				return err
+			}
+			for _, p := range pods {
+				if slices.ContainsFunc(before, func(b seenOnNode) bool { return b.Metadata.UID == p.Metadata.UID }) {
+					return fmt.Errorf("pod %s is still there", p.Metadata.Name)
+				}
+			}
+			return nil
+		})
+		f.awaitReady(name, 2)
+	}
+}
+
+// cronJobs of both sides have run meanwhile.
+func (f *nodesPair) cronJobs() {
+	for _, side := range pair.Sides() {
+		f.awaitSucceeded("cron-" + string(side))
+	}
 }
 
 // heldEnv makes TestHoldsANode wait with its node to be killed.
@@ -132,4 +685,14 @@ func TestKilledTestsLeaveNothing(t *testing.T) {
 	if after := settings(); !slices.Equal(before, after) {
 		t.Errorf("the kernel's settings are %q, want %q as before", after, before)
 	}
+}
+
+// rulesOf is how many findings of a rule a plan has.
+func rulesOf(p *plan.Plan, id string) (found int) {
+	for _, finding := range rules.Check(p) {
+		if finding.Rule == id {
+			found++
+		}
+	}
+	return found
 }
