@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -83,7 +84,8 @@ Exit codes: 0 nothing at or above --fail-on, 1 --live is incomplete, 2 bad spec 
 			return runCheck(req, streams)
 		},
 	}
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml", "sarif")
+	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml", "sarif",
+		"html")
 	enumFlag(cmd, &req.failOn, "fail-on", "", "the severity from which on findings make the exit code 3", "error",
 		"warning")
 	cmd.Flags().StringVar(&req.objects, "objects", "", "manifests to judge instead of the plan; - is standard input")
@@ -171,6 +173,9 @@ func printReport(w io.Writer, req checkRequest, report finding.Report) error {
 			file = req.objects
 		}
 		return printSARIF(w, finding.Plans, file, report.Findings)
+	}
+	if req.output == "html" {
+		return checkSheet(w, cmp.Or(req.objects, req.file), report, nil)
 	}
 	printFindings(w, report)
 	_, err := visible.Fprintln(w, countsOf(document.Summary, len(report.Accepted)))

@@ -40,6 +40,9 @@ func runMatrix(req checkRequest, streams Streams) error {
 	if printed, err := printDocument(streams.Out, req.output, document); printed {
 		return err
 	}
+	if req.output == "html" {
+		return matrixSheet(streams.Out, document)
+	}
 	_, err = io.WriteString(streams.Out, rules.Grid(layout, pairs))
 	return err
 }

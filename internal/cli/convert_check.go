@@ -17,8 +17,10 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
 	"github.com/kubefusion/fusionctl/pkg/convert/stream"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kube"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/report"
 )
 
 // convertCheckRequest says which objects are looked at, and for which release.
@@ -86,7 +88,7 @@ attention.`,
 	flags.BoolVar(&req.keepGoing, "keep-going", false, "name what cannot be read, and exit 3 instead of 2")
 	flags.StringVar(&req.moved, "moved", "", "file of further kinds that moved, in the format of pluto's versions.yaml")
 	flags.BoolVar(&req.all, "all", false, "list the objects that may stay as they are, too")
-	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "csv", "markdown")
+	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "csv", "markdown", "html")
 	enumFlag(cmd, &req.failOn, "fail-on", "", "what exits 3", "removed", "deprecated")
 	return cmd
 }
@@ -122,9 +124,7 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 	if err != nil {
 		summary.Incomplete = append(summary.Incomplete, err.Error())
 	}
-	if closeErr := rows.close(struct {
-		Summary stream.Summary `json:"summary"`
-	}{summary}); closeErr != nil {
+	if closeErr := rows.close(convertCheckTail{summary}); closeErr != nil {
 		return errors.Join(err, closeErr)
 	}
 	if summary.Skipped > 0 {
@@ -195,6 +195,26 @@ func readMoved(streams Streams, name string) ([]kubever.Moved, error) {
 // movedLimitBytes bounds a file of kinds that moved.
 const movedLimitBytes = 4 << 20
 
+// convertCheckTail ends an answer.
+type convertCheckTail struct {
+	Summary stream.Summary `json:"summary"`
+}
+
+// convertCheckSheet says what the objects of a page add up to.
+func convertCheckSheet(sheet *report.Sheet, tail any) {
+	end, ok := tail.(convertCheckTail)
+	if !ok {
+		return
+	}
+	s := end.Summary
+	sheet.Verdict = report.Verdict{Severity: severityOf(s.Removed, s.Deprecated+s.Off+s.Unknown),
+		Text: fmt.Sprintf("%s: %d in a version that is gone, %d in one that is deprecated, %d in one that is off, %d "+
+			"unknown.", counted(s.Objects, "object"), s.Removed, s.Deprecated, s.Off, s.Unknown)}
+	if sheet.Incomplete = s.Incomplete; len(s.Incomplete) > 0 {
+		sheet.Verdict.Severity = finding.Error
+	}
+}
+
 func checkRows(req convertCheckRequest, streams Streams, minor kubever.Minor) rowWriter {
 	switch req.output {
 	case "json":
@@ -206,6 +226,9 @@ func checkRows(req convertCheckRequest, streams Streams, minor kubever.Minor) ro
 		return newCSVRows(streams.Out)
 	case "markdown":
 		return &markdownRows{w: streams.Out}
+	case "html":
+		return &htmlRows{w: streams.Out, title: "Objects for Kubernetes " + minor.String(), choose: "STATUS",
+			finish: convertCheckSheet}
 	default:
 		return newTableRows(streams.Out)
 	}

@@ -68,7 +68,7 @@ Exit codes: 0 nothing found, 1 incomplete, 2 bad usage or a bad spec, 3 findings
 	enumFlag(cmd, &req.depth, "depth", "", "how much to read", words(scan.Depths())...)
 	enumFlag(cmd, &req.failOn, "fail-on", "", "the least severity for exit code 3", "error", "warning", "info")
 	cmd.Flags().IntVar(&req.parallel, "parallel", 2, "ranges of a store to read at a time")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml", "html")
 	return cmd
 }
 
@@ -131,6 +131,9 @@ func printEtcdCheck(w io.Writer, output string, report *scan.Report, accepted []
 	}
 	if printed, err := printDocument(w, output, document); printed {
 		return err
+	}
+	if output == "html" {
+		return etcdSheet(w, document)
 	}
 	return printEtcdCheckTable(w, document)
 }

@@ -73,7 +73,8 @@ Exit codes: 0 nothing found, 1 could not finish, 2 bad usage, 3 findings.`,
 		"file with CustomResourceDefinitions whose resources are known; repeat for more")
 	cmd.Flags().BoolVar(&req.fix, "fix", false, "write the corrected file beside each file, as FILE.fixed")
 	enumFlag(cmd, &req.failOn, "fail-on", "", "the least severity for exit code 3", "error", "warning", "info")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml", "sarif")
+	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml", "sarif",
+		"html")
 	return cmd
 }
 
@@ -201,6 +202,9 @@ func printPolicyValidate(w io.Writer, output string, document policyValidateDocu
 	}
 	if output == "sarif" {
 		return printSARIF(w, finding.Policies, "", document.Findings)
+	}
+	if output == "html" {
+		return policySheet(w, document)
 	}
 	for _, f := range document.Findings {
 		visible.Fprintf(w, "%s: %s %s %s: %s\n", placeOf(f), f.Severity, f.Rule, f.Subject, f.Message)

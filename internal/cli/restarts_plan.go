@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/report"
 	"github.com/kubefusion/fusionctl/pkg/restart"
 )
 
@@ -69,7 +70,7 @@ than --fail-above allows.`,
 	flags.BoolVar(&req.bestPath, "best-path", false, "also compare the ways through the minors")
 	flags.IntVar(&req.failAbove, "fail-above", -1,
 		"exit 3 when more containers than this are restarted or unknown; -1 for never")
-	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "csv")
+	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "csv", "html")
 	return cmd
 }
 
@@ -244,6 +245,9 @@ func newPlanRows(w io.Writer, output string, route restart.Route) rowWriter {
 			route.Stops[last]}, "containers")
 	case "csv":
 		return newCSVRows(w)
+	case "html":
+		return &htmlRows{w: w, choose: "VERDICT", finish: restartsSheet,
+			title: fmt.Sprintf("What kubelets of %s restart after %s", route.Stops[last], route.Stops[0])}
 	default:
 		return newTableRows(w)
 	}
@@ -345,6 +349,39 @@ func (r *planReport) print(w io.Writer) error {
 			visible.Fprintln(t, "note: "+note)
 		}
 	})
+}
+
+// restartsSheet says what the containers of a page add up to.
+func restartsSheet(sheet *report.Sheet, tail any) {
+	r, ok := tail.(planReport)
+	if !ok {
+		return
+	}
+	sheet.Notes = r.Notes
+	sheet.Verdict = report.Verdict{Severity: severityOf(0, r.Summary.Restart+r.Summary.Unknown),
+		Text: fmt.Sprintf("%s: %d containers are restarted, %d kept, %d unknown.", counted(r.Pods, "pod"),
+			r.Summary.Restart, r.Summary.Keep, r.Summary.Unknown)}
+	for _, of := range []struct {
+		title  string
+		groups []restart.Group
+	}{{"Node", r.Nodes}, {"Namespace", r.Namespaces}, {"Owner", r.Owners}} {
+		table := report.Table{Title: of.title + "s", Head: []string{of.title, "Restart", "Keep", "Unknown"}}
+		for _, g := range of.groups {
+			table.Rows = append(table.Rows, report.Cells(g.Name, strconv.Itoa(g.Restart), strconv.Itoa(g.Keep),
+				strconv.Itoa(g.Unknown)))
+		}
+		if len(table.Rows) > 0 {
+			sheet.Tables = append(sheet.Tables, table)
+		}
+	}
+	if len(r.Order) > 0 {
+		table := report.Table{Title: "Order", Head: []string{"Wave", "Nodes", "Breaks"}}
+		for i, wave := range r.Order {
+			table.Rows = append(table.Rows, report.Cells(strconv.Itoa(i+1), strings.Join(wave.Nodes, " "),
+				strings.Join(wave.Breaks, "; ")))
+		}
+		sheet.Tables = append(sheet.Tables, table)
+	}
 }
 
 func printGroups(t io.Writer, what string, groups []restart.Group) {

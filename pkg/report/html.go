@@ -26,6 +26,8 @@ import (
 var (
 	//go:embed page.html.tmpl
 	pageText string
+	//go:embed parts.html.tmpl
+	partsText string
 	//go:embed style.css
 	styleText string
 	//go:embed script.js
@@ -69,11 +71,17 @@ type groupsOf struct {
 	Groups []restart.Group
 }
 
-var skeleton = template.Must(template.New("page").Funcs(template.FuncMap{
+var skeleton, sheetSkeleton = parsed("page", pageText), parsed("sheet", sheetText)
+
+func parsed(name, text string) *template.Template {
+	return template.Must(template.Must(template.New(name).Funcs(functions).Parse(partsText)).Parse(text))
+}
+
+var functions = template.FuncMap{
 	"join": strings.Join, "counted": counted, "size": size,
 	"what":   func(g grant) string { return what(g.Grant) },
 	"groups": func(title string, groups []restart.Group) groupsOf { return groupsOf{title, groups} },
-}).Parse(pageText))
+}
 
 // HTML writes the page: one file that loads nothing, runs no script but its own, and is whole without any.
 // Errors: what the writer says; a runbook that is no Markdown.
@@ -94,8 +102,12 @@ func HTML(w io.Writer, in *Input) error {
 	if err := skeleton.Execute(&out, p); err != nil {
 		return fmt.Errorf("report: internal error: %w", err)
 	}
-	text := visible.Text(out.String())
-	_, err = io.WriteString(w, strings.Replace(text, "@POLICY@", contentPolicy(text), 1))
+	return writePage(w, visible.Text(out.String()))
+}
+
+// writePage writes a page with the policy that its contents want.
+func writePage(w io.Writer, text string) error {
+	_, err := io.WriteString(w, strings.Replace(text, "@POLICY@", contentPolicy(text), 1))
 	return err
 }
 

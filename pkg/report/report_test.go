@@ -194,6 +194,35 @@ func checkPage(t *testing.T, text string, root *html.Node) {
 	}
 }
 
+func TestSheetsAreWhole(t *testing.T) {
+	const hostile = `<script>alert(1)</script>"'&|` + "\u202e\x1b[2J"
+	found := finding.Report{Findings: []finding.Finding{{Rule: "FUS060", Severity: finding.Error, Subject: hostile,
+		Message: hostile, Fix: hostile}}}
+	for name, sheet := range map[string]*Sheet{
+		"findings": {Title: hostile, Lead: []string{hostile}, Verdict: VerdictOf(found.Findings, nil), Report: &found,
+			Rules: catalog.Rules(), Notes: []string{hostile}},
+		"incomplete": {Title: "t", Verdict: VerdictOf(nil, []string{hostile}), Incomplete: []string{hostile}},
+		"tables": {Title: "t", Verdict: VerdictOf(nil, nil), Rules: catalog.Rules(), Linked: []string{"FUS043"},
+			Tables: []Table{{Title: hostile, Head: []string{"a", hostile}, Choose: 2, Rows: [][]Cell{
+				Cells("x", hostile), {{Text: "043", Href: "#rule-FUS043", Title: hostile}, {}}}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := sheet.HTML(&out); err != nil {
+				t.Fatal(err)
+			}
+			root, err := html.Parse(bytes.NewReader(out.Bytes()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkPage(t, out.String(), root)
+			if clean := strings.Contains(out.String(), "Nothing was found"); clean != (name == "tables") {
+				t.Errorf("says that nothing was found: %v", clean)
+			}
+		})
+	}
+}
+
 func TestManyFindingsAndKeys(t *testing.T) {
 	text, root := rendered(t, everything(inputOf(t, "../../examples/split-1.15-1.36.yaml"), 10_000, 2_000))
 	rows := 0

@@ -1,0 +1,108 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strconv"
+
+	"github.com/kubefusion/fusionctl/internal/visible"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+)
+
+//go:embed sheet.html.tmpl
+var sheetText string
+
+// Sheet is a page about one answer of a verb: what was found, and tables.
+type Sheet struct {
+	Title      string
+	Lead       []string // paragraphs below the title
+	Verdict    Verdict
+	Incomplete []string // what could not be looked at; such an answer is not clean
+	Notes      []string
+	Report     *finding.Report // nil where the verb has no findings
+	Rules      []finding.Rule  // those of the findings are explained, and those that Tables link to
+	Linked     []string        // IDs of rules that Tables link to, as #rule-ID
+	Tables     []Table
+}
+
+// Table is a part of a page.
+type Table struct {
+	Title  string
+	Class  string
+	Head   []string
+	Rows   [][]Cell
+	Choose int // the column whose values can be chosen, counted from 1; 0 for none
+}
+
+// Cell is a text of a table. Where it leads somewhere, Title says where.
+type Cell struct {
+	Text        string
+	Class       string
+	Href, Title string
+}
+
+// Cells are cells of texts alone.
+func Cells(texts ...string) []Cell {
+	cells := make([]Cell, len(texts))
+	for i, text := range texts {
+		cells[i].Text = text
+	}
+	return cells
+}
+
+// Filter is the value of data-filter, "" for none.
+func (t Table) Filter() string {
+	if t.Choose == 0 {
+		return ""
+	}
+	return strconv.Itoa(t.Choose - 1)
+}
+
+// sheetPage is what the skeleton ranges over.
+type sheetPage struct {
+	*Sheet
+	Style       template.CSS
+	Script      template.JS
+	HasFindings bool
+	Findings    []findingGroup
+	Accepted    []finding.Accepted
+	Rules       []finding.Rule
+}
+
+// HTML writes the page: like HTML of a plan one file that loads nothing, and is whole without scripts.
+// Errors: what the writer says.
+func (s *Sheet) HTML(w io.Writer) error {
+	p := sheetPage{Sheet: s, Style: template.CSS(styleText), Script: template.JS(scriptText)}
+	in := Input{Rules: s.Rules}
+	if s.Report != nil {
+		in.Check = *s.Report
+	}
+	linked := in.Check
+	for _, id := range s.Linked {
+		linked.Accepted = append(linked.Accepted, finding.Accepted{Finding: finding.Finding{Rule: id}})
+	}
+	p.Findings, p.Accepted = in.groups(), in.accepted()
+	p.Rules = (&Input{Rules: s.Rules, Check: linked}).explained()
+	p.HasFindings = s.Report != nil
+	var out bytes.Buffer
+	if err := sheetSkeleton.Execute(&out, p); err != nil {
+		return fmt.Errorf("report: internal error: %w", err)
+	}
+	return writePage(w, visible.Text(out.String()))
+}
+
+// VerdictOf sums findings up; what could not be looked at makes it an error.
+func VerdictOf(findings []finding.Finding, incomplete []string) Verdict {
+	s := finding.Summarize(findings)
+	text := counted(s.Errors, "error") + ", " + counted(s.Warnings, "warning") + ", " + counted(s.Infos, "info") + "."
+	switch {
+	case len(incomplete) > 0:
+		return Verdict{finding.Error, "Incomplete, not to be taken for clean. " + text}
+	case len(findings) == 0:
+		return Verdict{finding.Info, "Nothing was found."}
+	}
+	return Verdict{finding.Worst(findings), text}
+}
