@@ -43,9 +43,9 @@ func (b *basis) duties(pods *Pods) *duties {
 }
 
 // joint is what the plan says about the controllers with these duties, beside a legacy API server that is one of the
-// components.
+// components. A hosted plan has none: they run on hosts.
 func (b *basis) joint(d *duties, components []Component, pods *Pods) *Joint {
-	if d == nil {
+	if d == nil || b.target == Hosted {
 		return nil
 	}
 	return &Joint{Why: d.why, Collects: d.collects, User: JointControllers, PlanFile: planFile,

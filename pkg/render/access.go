@@ -20,12 +20,7 @@ var kubeletResources = []string{"nodes/checkpoint", "nodes/configz", "nodes/heal
 // legacyAccess is what the legacy side has to allow, in the words of its authorization modes: to the controllers that
 // see both sides, and to the certificate with which the API servers reach the kubelets. A mode that has no words of its
 // own, a webhook, has the roles to go by.
-func legacyAccess(p *plan.Plan, target Target) ([]File, error) {
-	if target == Hosted && p.Joint != nil {
-		without := *p // they run on hosts
-		without.Joint = nil
-		p = &without
-	}
+func legacyAccess(p *plan.Plan) ([]File, error) {
 	modes := legacyModes(p)
 	if len(modes) == 0 || slices.Contains(modes, "AlwaysAllow") {
 		return nil, nil

@@ -106,7 +106,7 @@ func Files(p *plan.Plan, o Options) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	access, err := legacyAccess(p, o.Target)
+	access, err := legacyAccess(p)
 	if err != nil {
 		return nil, err
 	}
