@@ -27,7 +27,7 @@ func Diff(from, to *Definition) []finding.Finding {
 // Removed is what is found when a CRD is not there any more.
 func Removed(from *Definition) finding.Finding {
 	d := &differ{name: from.Name()}
-	d.find("FUS300", finding.Error, "", "", "the CRD is removed, and all of its objects with it")
+	d.find("FUS300", "", "", "the CRD is removed, and all of its objects with it")
 	return d.findings[0]
 }
 
@@ -38,7 +38,12 @@ type differ struct {
 
 // find adds a finding about a part of the CRD: "v1", or "v1 .spec.size". which tells it from others of the rule about
 // the part.
-func (d *differ) find(id string, severity finding.Severity, part, which, format string, args ...any) {
+func (d *differ) find(id, part, which, format string, args ...any) {
+	d.findAs(ruleOf(id).Severity, id, part, which, format, args...)
+}
+
+// findAs is find where a case of the rule is less severe than the rule.
+func (d *differ) findAs(severity finding.Severity, id, part, which, format string, args ...any) {
 	subject := d.name
 	if part != "" {
 		subject += " " + part
@@ -52,28 +57,28 @@ func (d *differ) find(id string, severity finding.Severity, part, which, format 
 func (d *differ) identity(from, to *Definition) {
 	for _, path := range [][]string{{"group"}, {"scope"}, {"names", "plural"}, {"names", "kind"}} {
 		if a, b := text(from.spec(), path...), text(to.spec(), path...); a != b {
-			d.find("FUS303", finding.Error, "spec."+strings.Join(path, "."), "", "it changes from %q to %q", a, b)
+			d.find("FUS303", "spec."+strings.Join(path, "."), "", "it changes from %q to %q", a, b)
 		}
 	}
 	if a, b := text(from.spec(), "names", "listKind"), text(to.spec(), "names", "listKind"); a != "" && b != "" &&
 		a != b {
-		d.find("FUS303", finding.Error, "spec.names.listKind", "", "it changes from %q to %q", a, b)
+		d.find("FUS303", "spec.names.listKind", "", "it changes from %q to %q", a, b)
 	}
 	if a, b := text(from.spec(), "names", "singular"), text(to.spec(), "names", "singular"); a != "" && a != b {
-		d.find("FUS318", finding.Warning, "spec.names.singular", "", "the name %q is removed", a)
+		d.find("FUS318", "spec.names.singular", "", "the name %q is removed", a)
 	}
 	for _, field := range []string{"shortNames", "categories"} {
 		for _, name := range missing(list(from.spec(), "names", field), list(to.spec(), "names", field)) {
-			d.find("FUS318", finding.Warning, "spec.names."+field, fmt.Sprint(name), "the name %v is removed",
+			d.find("FUS318", "spec.names."+field, fmt.Sprint(name), "the name %v is removed",
 				quote(name))
 		}
 	}
 	if from.preserves() && !to.preserves() {
-		d.find("FUS309", finding.Error, "spec.preserveUnknownFields", "",
+		d.find("FUS309", "spec.preserveUnknownFields", "",
 			"fields that no schema names were preserved, and are now pruned")
 	}
 	if a, b := from.Storage(), to.Storage(); a != b {
-		d.find("FUS316", finding.Info, "", "", "the storage version changes from %s to %s", a, b)
+		d.find("FUS316", "", "", "the storage version changes from %s to %s", a, b)
 	}
 }
 
@@ -81,14 +86,14 @@ func (d *differ) identity(from, to *Definition) {
 func (d *differ) version(from, to *Definition, v Version) {
 	now, ok := to.Version(v.Name)
 	if !ok {
-		d.find("FUS300", finding.Error, v.Name, "", "the version is removed")
+		d.find("FUS300", v.Name, "", "the version is removed")
 		if v.Storage || slices.Contains(from.StoredVersions(), v.Name) {
-			d.find("FUS301", finding.Error, v.Name, "", "objects may be stored in the version that is removed")
+			d.find("FUS301", v.Name, "", "objects may be stored in the version that is removed")
 		}
 		return
 	}
 	if v.Served && !now.Served {
-		d.find("FUS302", finding.Error, v.Name, "", "the version is no longer served")
+		d.find("FUS302", v.Name, "", "the version is no longer served")
 	}
 	before, _ := from.entry(v.Name)
 	after, _ := to.entry(v.Name)
@@ -107,12 +112,12 @@ func (d *differ) subresources(version string, before, after map[string]any) {
 		a, b := at(before, "subresources", name), at(after, "subresources", name)
 		switch {
 		case a != nil && b == nil:
-			d.find("FUS314", finding.Error, version, name, "the subresource %s is removed", name)
+			d.find("FUS314", version, name, "the subresource %s is removed", name)
 		case a == nil && b != nil && name == "status":
-			d.find("FUS314", finding.Warning, version, "status",
+			d.findAs(finding.Warning, "FUS314", version, "status",
 				"the subresource status is added: writes to the object itself no longer change its status")
 		case name == "scale" && a != nil && !reflect.DeepEqual(a, b):
-			d.find("FUS314", finding.Warning, version, "scale", "the subresource scale uses other fields")
+			d.findAs(finding.Warning, "FUS314", version, "scale", "the subresource scale uses other fields")
 		}
 	}
 }
@@ -124,19 +129,19 @@ func (d *differ) conversion(from, to *Definition) {
 	several := len(to.Versions()) > 1
 	switch {
 	case a == StrategyWebhook && b == StrategyNone && several:
-		d.find("FUS312", finding.Error, "spec.conversion", "",
+		d.find("FUS312", "spec.conversion", "",
 			"a webhook converted objects; now only apiVersion changes")
 	case a == StrategyNone && b == StrategyWebhook && several:
-		d.find("FUS312", finding.Warning, "spec.conversion", "",
+		d.findAs(finding.Warning, "FUS312", "spec.conversion", "",
 			"every read and write in a version other than the stored one now needs %s", now)
 	case a == b && webhook != now && several:
-		d.find("FUS312", finding.Warning, "spec.conversion", "", "the conversion webhook changes from %s to %s",
+		d.findAs(finding.Warning, "FUS312", "spec.conversion", "", "the conversion webhook changes from %s to %s",
 			webhook, now)
 	}
 	reviewed, reviews := list(from.spec(), "conversion", "webhook", "conversionReviewVersions"),
 		list(to.spec(), "conversion", "webhook", "conversionReviewVersions")
 	if a == b && len(reviewed) > 0 && len(missing(reviewed, reviews)) == len(reviewed) {
-		d.find("FUS312", finding.Warning, "spec.conversion", "reviews",
+		d.findAs(finding.Warning, "FUS312", "spec.conversion", "reviews",
 			"conversionReviewVersions changes from %v to %v", reviewed, reviews)
 	}
 	if b != StrategyNone {
@@ -152,7 +157,7 @@ func (d *differ) conversion(from, to *Definition) {
 				lost = slices.DeleteFunc(lost, func(field string) bool { return slices.Contains(known, field) })
 			}
 			if len(lost) > 0 {
-				d.find("FUS317", finding.Error, v.Name+" as "+other.Name, "", "an object that is read as %s loses %s",
+				d.find("FUS317", v.Name+" as "+other.Name, "", "an object that is read as %s loses %s",
 					other.Name, strings.Join(lost, ", "))
 			}
 		}
@@ -166,8 +171,13 @@ type comparison struct {
 	prunes  bool
 }
 
-func (c *comparison) find(id string, severity finding.Severity, path, which, format string, args ...any) {
-	c.differ.find(id, severity, strings.TrimSpace(c.version+" "+path), which, format, args...)
+func (c *comparison) find(id, path, which, format string, args ...any) {
+	c.findAs(ruleOf(id).Severity, id, path, which, format, args...)
+}
+
+// findAs is find where a case of the rule is less severe than the rule.
+func (c *comparison) findAs(severity finding.Severity, id, path, which, format string, args ...any) {
+	c.differ.findAs(severity, id, strings.TrimSpace(c.version+" "+path), which, format, args...)
 }
 
 // schema compares two schemas of one place. nil allows anything.
@@ -176,7 +186,7 @@ func (c *comparison) schema(path string, from, to map[string]any) {
 	case to == nil:
 		return // anything is allowed, and without a schema nothing is pruned
 	case from == nil:
-		c.find("FUS309", finding.Error, path, "",
+		c.find("FUS309", path, "",
 			"a schema is added: values that it does not allow are refused, fields that it does not name are pruned")
 		return
 	}
@@ -186,7 +196,7 @@ func (c *comparison) schema(path string, from, to map[string]any) {
 	c.merging(path, from, to)
 	for _, field := range []string{"allOf", "anyOf", "oneOf", "not"} {
 		if b := to[field]; b != nil && !reflect.DeepEqual(from[field], b) && !flag(to, "x-kubernetes-int-or-string") {
-			c.find("FUS319", finding.Warning, path, field, "%s changes", field)
+			c.find("FUS319", path, field, "%s changes", field)
 		}
 	}
 	c.rules(path, from, to)
@@ -209,12 +219,12 @@ func (c *comparison) types(path string, from, to map[string]any) {
 	case widened:
 	case a == "" && path == "": // an object is one
 	case a == "":
-		c.find("FUS305", finding.Error, path, "", "any type was allowed, now only %s", b)
+		c.find("FUS305", path, "", "any type was allowed, now only %s", b)
 	default:
-		c.find("FUS305", finding.Error, path, "", "its type changes from %s to %s", a, b)
+		c.find("FUS305", path, "", "its type changes from %s to %s", a, b)
 	}
 	if flag(from, "nullable") && !flag(to, "nullable") && b != "" {
-		c.find("FUS315", finding.Error, path, "", "null was allowed, and is no longer")
+		c.find("FUS315", path, "", "null was allowed, and is no longer")
 	}
 }
 
@@ -230,7 +240,7 @@ func (c *comparison) limits(path string, from, to map[string]any) {
 	for _, field := range []string{"maximum", "maxLength", "maxItems", "maxProperties"} {
 		if b, ok := number(to[field]); ok {
 			if a, had := number(from[field]); !had || b < a {
-				c.find("FUS308", finding.Error, path, field, "%s is %v%s", field, to[field], was(from[field]))
+				c.find("FUS308", path, field, "%s is %v%s", field, to[field], was(from[field]))
 			}
 		}
 	}
@@ -239,29 +249,29 @@ func (c *comparison) limits(path string, from, to map[string]any) {
 			a, had := number(from[field])
 			trivial := field != "minimum" && b <= 0
 			if !trivial && (!had || b > a) {
-				c.find("FUS308", finding.Error, path, field, "%s is %v%s", field, to[field], was(from[field]))
+				c.find("FUS308", path, field, "%s is %v%s", field, to[field], was(from[field]))
 			}
 		}
 	}
 	for _, field := range []string{"exclusiveMinimum", "exclusiveMaximum", "uniqueItems"} {
 		if flag(to, field) && !flag(from, field) {
-			c.find("FUS308", finding.Error, path, field, "%s is added", field)
+			c.find("FUS308", path, field, "%s is added", field)
 		}
 	}
 	for _, field := range []string{"pattern", "format", "multipleOf"} {
 		if b := to[field]; b != nil && !reflect.DeepEqual(from[field], b) {
-			severity := finding.Error
+			severity := ruleOf("FUS308").Severity
 			if field == "format" { // most formats are not validated
 				severity = finding.Warning
 			}
-			c.find("FUS308", severity, path, field, "%s is %v%s", field, quote(b), was(from[field]))
+			c.findAs(severity, "FUS308", path, field, "%s is %v%s", field, quote(b), was(from[field]))
 		}
 	}
 	required := missing(list(to, "required"), list(from, "required"))
 	for _, name := range required {
 		field, _ := name.(string)
 		if at(to, "properties", field, "default") == nil {
-			c.find("FUS306", finding.Error, path+"."+field, "", "it becomes required")
+			c.find("FUS306", path+"."+field, "", "it becomes required")
 		}
 	}
 }
@@ -294,18 +304,18 @@ func (c *comparison) values(path string, from, to map[string]any) {
 	if enum := list(to, "enum"); len(enum) > 0 {
 		old := list(from, "enum")
 		if len(old) == 0 {
-			c.find("FUS307", finding.Error, path, "", "any value was allowed, now only one of %v", enum)
+			c.find("FUS307", path, "", "any value was allowed, now only one of %v", enum)
 		}
 		for _, value := range missing(old, enum) {
-			c.find("FUS307", finding.Error, path, fmt.Sprint(value), "the value %v is no longer allowed", quote(value))
+			c.find("FUS307", path, fmt.Sprint(value), "the value %v is no longer allowed", quote(value))
 		}
 	}
 	a, had := from["default"]
 	switch b, has := to["default"]; {
 	case had && has && !reflect.DeepEqual(a, b):
-		c.find("FUS310", finding.Warning, path, "", "the default changes from %v to %v", quote(a), quote(b))
+		c.find("FUS310", path, "", "the default changes from %v to %v", quote(a), quote(b))
 	case had && !has:
-		c.find("FUS310", finding.Warning, path, "", "the default %v is removed", quote(a))
+		c.find("FUS310", path, "", "the default %v is removed", quote(a))
 	}
 }
 
@@ -315,13 +325,13 @@ func (c *comparison) merging(path string, from, to map[string]any) {
 		{"x-kubernetes-map-type", "granular"}} {
 		a, b := cmp.Or(text(from, field.name), field.otherwise), cmp.Or(text(to, field.name), field.otherwise)
 		if a != b {
-			c.find("FUS311", finding.Error, path, field.name, "%s changes from %s to %s", field.name, a, b)
+			c.find("FUS311", path, field.name, "%s changes from %s to %s", field.name, a, b)
 		}
 	}
 	if a, b := list(from, "x-kubernetes-list-map-keys"), list(to, "x-kubernetes-list-map-keys"); len(a)+len(b) > 0 &&
 		!reflect.DeepEqual(a, b) &&
 		text(from, "x-kubernetes-list-type") == text(to, "x-kubernetes-list-type") {
-		c.find("FUS311", finding.Error, path, "x-kubernetes-list-map-keys",
+		c.find("FUS311", path, "x-kubernetes-list-map-keys",
 			"x-kubernetes-list-map-keys changes from %v to %v", a, b)
 	}
 }
@@ -333,7 +343,7 @@ func (c *comparison) rules(path string, from, to map[string]any) {
 	}
 	for _, rule := range list(to, "x-kubernetes-validations") {
 		if expression := text(rule, "rule"); !known[expression] {
-			c.find("FUS313", finding.Warning, path, expression, "the rule %q is added", expression)
+			c.find("FUS313", path, expression, "the rule %q is added", expression)
 		}
 	}
 }
@@ -345,7 +355,7 @@ func (c *comparison) fields(path string, from, to map[string]any) {
 	wasOpen := flag(from, "x-kubernetes-preserve-unknown-fields") || from["additionalProperties"] != nil &&
 		from["additionalProperties"] != false
 	if wasOpen && !open && c.prunes {
-		c.find("FUS309", finding.Error, path, "",
+		c.find("FUS309", path, "",
 			"fields that the schema does not name were preserved, and are now pruned")
 	}
 	old, _ := from["properties"].(map[string]any)
@@ -360,7 +370,7 @@ func (c *comparison) fields(path string, from, to map[string]any) {
 		case ok:
 			c.schema(path+"."+name, before, after)
 		case !open && c.prunes:
-			c.find("FUS304", finding.Error, path+"."+name, "",
+			c.find("FUS304", path+"."+name, "",
 				"the field is removed: it is pruned from objects that have it")
 		}
 	}
