@@ -107,9 +107,7 @@ func runEtcdCheck(ctx context.Context, req etcdCheckRequest, streams Streams) er
 	if err != nil {
 		return err
 	}
-	judged, _ := finding.Accept(report.Findings, p.Accept)
-	report.Findings = judged.Findings
-	if err := printEtcdCheck(streams.Out, req.output, report, judged.Accepted); err != nil {
+	if err := printEtcdCheck(streams.Out, req.output, report, report.Accept(p.Accept)); err != nil {
 		return err
 	}
 	if !report.Complete {

@@ -48,9 +48,44 @@ type ResourceReport struct {
 	Keys     int64          `json:"keys"`
 	Bytes    int64          `json:"bytes"`
 	Types    []StoredReport `json:"types,omitempty"`
-	// "ok", the severity of its worst finding, or "unknown" where nothing could be compared
+	// "ok", the severity of its worst finding, "accepted" where all of them are, or "unknown" where nothing could be
+	// compared
 	Verdict string   `json:"verdict"`
-	Rules   []string `json:"rules,omitempty"` // of its findings
+	Rules   []string `json:"rules,omitempty"` // of the findings behind the verdict
+
+	findings []finding.Finding // that concern it
+}
+
+// Accept sets aside the findings that the entries accept, as finding.Accept does: no verdict rests on them.
+func (r *Report) Accept(entries []finding.Acceptance) []finding.Accepted {
+	judged, _ := finding.Accept(r.Findings, entries)
+	r.Findings = judged.Findings
+	for i := range r.Resources {
+		row := &r.Resources[i]
+		about, _ := finding.Accept(row.findings, entries)
+		switch {
+		case len(about.Accepted) == 0:
+		case len(about.Findings) == 0:
+			row.Verdict = "accepted"
+		default:
+			row.findings = about.Findings
+			row.judge()
+		}
+	}
+	return judged.Accepted
+}
+
+// judge says what the findings about the resource come to.
+func (r *ResourceReport) judge() {
+	r.Verdict, r.Rules = "ok", nil
+	for _, f := range r.findings {
+		r.Rules = append(r.Rules, f.Rule)
+	}
+	slices.Sort(r.Rules)
+	r.Rules = slices.Compact(r.Rules)
+	if worst := finding.Worst(r.findings); worst > 0 {
+		r.Verdict = worst.String()
+	}
 }
 
 // StoredReport is one stored type of a resource.
@@ -65,8 +100,8 @@ type StoredReport struct {
 type reporter struct {
 	*scan
 	findings []finding.Finding
-	rules    map[[2]string]map[string]finding.Severity // by store and resource
-	looks    int                                       // at single keys, again
+	about    map[[2]string][]finding.Finding // by store and resource
+	looks    int                             // at single keys, again
 }
 
 // add records a finding about a resource in a store, "" for the store itself. Its Key holds what tells it from others
@@ -82,14 +117,11 @@ func (r *reporter) add(store, resource string, f finding.Finding) {
 	}
 	r.findings = append(r.findings, f)
 	key := [2]string{store, resource}
-	if r.rules[key] == nil {
-		r.rules[key] = map[string]finding.Severity{}
-	}
-	r.rules[key][f.Rule] = max(r.rules[key][f.Rule], f.Severity)
+	r.about[key] = append(r.about[key], f)
 }
 
 func (s *scan) report(ctx context.Context) *Report {
-	r := &reporter{scan: s, rules: map[[2]string]map[string]finding.Severity{}}
+	r := &reporter{scan: s, about: map[[2]string][]finding.Finding{}}
 	report := &Report{Depth: s.depth, Findings: []finding.Finding{}, Resources: []ResourceReport{},
 		Stores: []StoreReport{}}
 	for _, store := range s.stores {
@@ -178,7 +210,7 @@ func (s *storeScan) checkPrefix() {
 func (r *reporter) resourceReport(store *storeScan, t *resourceTally) ResourceReport {
 	report := ResourceReport{Resource: storage.Printable(t.name), Name: storage.Printable(storage.PlainName(t.name)),
 		Store: store.Name,
-		Keys:  t.keys, Bytes: t.bytes, Verdict: "ok"}
+		Keys:  t.keys, Bytes: t.bytes, findings: r.about[[2]string{store.Name, t.name}]}
 	if t.row != nil {
 		report.Owner, report.Kind = t.row.Owner, t.row.Kind
 	}
@@ -194,15 +226,7 @@ func (r *reporter) resourceReport(store *storeScan, t *resourceTally) ResourceRe
 		return cmp.Or(-cmp.Compare(a.Keys, b.Keys), cmp.Compare(a.APIVersion, b.APIVersion),
 			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Encoding, b.Encoding))
 	})
-	rules := r.rules[[2]string{store.Name, t.name}]
-	report.Rules = sortedKeys(rules)
-	var worst finding.Severity
-	for _, severity := range rules {
-		worst = max(worst, severity)
-	}
-	if worst > 0 {
-		report.Verdict = worst.String()
-	}
+	report.judge()
 	return report
 }
 

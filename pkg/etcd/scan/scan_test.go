@@ -792,3 +792,29 @@ func TestScanDoesNotKeepSchemas(t *testing.T) {
 		}
 	}
 }
+
+// TestAcceptedFindingsBearNoVerdict: what is accepted counts for no resource, and what is not still does.
+func TestAcceptedFindingsBearNoVerdict(t *testing.T) {
+	stores := storetest.Clean()
+	stores["core"]["flowschemas/x"] = storetest.Put("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "", "x", "u", nil)
+	stores["core"]["pods/default/bad"] = []byte("k8s\x00\x0a\xff")
+	for _, test := range []struct {
+		entries []finding.Acceptance
+		want    map[string]string
+	}{
+		{nil, map[string]string{"flowschemas": "error [FUS004]", "pods": "error [FUS000]"}},
+		{[]finding.Acceptance{{Rule: "FUS004"}},
+			map[string]string{"flowschemas": "accepted [FUS004]", "pods": "error [FUS000]"}},
+		{[]finding.Acceptance{{Rule: "FUS004", Subject: "core:pods"}},
+			map[string]string{"flowschemas": "error [FUS004]", "pods": "error [FUS000]"}},
+	} {
+		report := scanStores(t, storetest.SplitMap(), stores, Options{})
+		report.Accept(test.entries)
+		for _, r := range report.Resources {
+			want, ok := test.want[r.Resource]
+			if got := fmt.Sprint(r.Verdict, " ", r.Rules); ok && r.Store == "core" && got != want {
+				t.Errorf("accepting %v: %s is %s, want %s", test.entries, r.Resource, got, want)
+			}
+		}
+	}
+}
