@@ -32,6 +32,7 @@ type pkg struct {
 // leaves are ideas that every package may use. They are pure, and import nothing of ours but each other.
 var leaves = []string{
 	"docs", "examples", "templates",
+	"pkg/witness",
 	"internal/keyindex", "internal/licenses", "internal/prose", "internal/spelling", "internal/strictyaml",
 	"internal/visible", "internal/yamltext",
 	"pkg/discovery", "pkg/finding", "pkg/gc", "pkg/kubever", "pkg/pair", "pkg/storage",
@@ -78,6 +79,7 @@ var adapters = []string{
 	"pkg/apiserver", "pkg/controllers", "pkg/convert/client", "pkg/etcd/etcdv3", "pkg/etcd/move/files",
 	"pkg/etcd/snapshot", "pkg/etcd/watch",
 	"pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook",
+	"pkg/witness/statedir",
 	"pkg/restart/cri",
 }
 

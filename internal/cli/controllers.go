@@ -24,7 +24,7 @@ type controllersRequest struct {
 
 func newControllersCmd(streams Streams) *cobra.Command {
 	req := controllersRequest{options: controllers.Options{Collect: true, LeaderElect: true, QPS: 100,
-		ChangesPerSecond: 50, Workers: 20, Listen: "127.0.0.1:10270"}}
+		ChangesPerSecond: 50, Workers: 20, Listen: "127.0.0.1:10270", Brake: controllers.DefaultBrake}}
 	cmd := &cobra.Command{
 		Use:   "controllers {--plan PLAN | --spec SPEC} --legacy-kubeconfig FILE --modern-kubeconfig FILE",
 		Short: "Collect garbage and end namespaces with both servers in sight",
@@ -34,6 +34,11 @@ namespace go when both sides are empty of it.
 
 An object is deleted when each of its owners is absent by UID from every side that could hold it, as that side said just
 now. A side that cannot be asked stops every deletion in which it could have a say.
+
+A store that is not the one that it was, or that has forgotten what it had, is told from one in which objects were
+deleted: what each shows of itself is remembered in --state-dir. When that changes, or when more owners of a kind vanish
+within a minute than --brake-share and --brake-owners allow, nothing is deleted any more, /readyz fails and an event says
+why, until a person has looked: fusionctl controllers acknowledge.
 
 Where the plan has pods, every process also answers the modern API server's questions about pods that are made through
 it, and the one that acts keeps the service by which such pods find that server.
@@ -73,7 +78,14 @@ Exit codes: 1 could not start; 2 bad usage or bad input file; 130 stopped by a s
 	f.IntVar(&req.options.Workers, "workers", req.options.Workers, "objects that are looked at at once")
 	f.StringVar(&req.options.Listen, "listen", req.options.Listen,
 		"loopback address of /healthz, /readyz and /metrics; empty for none")
+	f.StringVar(&req.options.StateDirectory, "state-dir", "", "directory that remembers what the stores showed of "+
+		"themselves, outside of them; without it that is forgotten with the process")
+	f.IntVar(&req.options.Brake.Share, "brake-share", req.options.Brake.Share,
+		"percentage of the owners of a kind that may vanish within a minute; 100 lets all of them")
+	f.IntVar(&req.options.Brake.Least, "brake-owners", req.options.Brake.Least,
+		"number of owners of a kind that may vanish within a minute, less one, whatever share they are")
 	req.webhook.bind(cmd)
+	cmd.AddCommand(newControllersAcknowledgeCmd(streams))
 	return cmd
 }
 
@@ -93,6 +105,9 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 	}
 	if req.options.QPS <= 0 || req.options.ChangesPerSecond <= 0 || req.options.Workers <= 0 {
 		return usagef("--qps, --changes-per-second and --workers: want more than 0")
+	}
+	if b := req.options.Brake; b.Share < 1 || b.Share > 100 || b.Least < 1 {
+		return usagef("--brake-share %d and --brake-owners %d: want a percentage and a number above 0", b.Share, b.Least)
 	}
 	p, err := plannedPair(streams, req)
 	if err != nil {

@@ -225,6 +225,7 @@ type wireObject struct {
 		Namespace         string                  `json:"namespace"`
 		UID               types.UID               `json:"uid"`
 		ResourceVersion   string                  `json:"resourceVersion"`
+		CreationTimestamp metav1.Time             `json:"creationTimestamp"`
 		DeletionTimestamp *metav1.Time            `json:"deletionTimestamp"`
 		OwnerReferences   []metav1.OwnerReference `json:"ownerReferences"`
 		Finalizers        []string                `json:"finalizers"`
@@ -255,7 +256,8 @@ func decodeMetadata(text []byte) (*metav1.PartialObjectMetadata, error) {
 	m := wire.Metadata
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
-		DeletionTimestamp: m.DeletionTimestamp, OwnerReferences: m.OwnerReferences, Finalizers: m.Finalizers,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, OwnerReferences: m.OwnerReferences,
+		Finalizers: m.Finalizers,
 	}}, nil
 }
 

@@ -31,6 +31,7 @@ type cluster struct {
 	log      *slog.Logger
 	metrics  *metrics
 	now      func() time.Time
+	guard    *guard
 	settle   time.Duration // for how long a side has not served a kind of the other's before it is believed
 
 	mutex    sync.Mutex
@@ -99,7 +100,9 @@ func newCluster(p *plan.Plan, configs map[pair.Side]*rest.Config, o Options) (*c
 	if o.DryRun {
 		c.writer = nobody{}
 	}
-	return c, nil
+	var err error
+	c.guard, err = newGuard(c, o)
+	return c, err
 }
 
 func (c *cluster) dryRun() bool {
@@ -169,6 +172,16 @@ func (c *cluster) era() int {
 	return c.catalogs[pair.Legacy].current() + c.catalogs[pair.Modern].current()
 }
 
+// forget drops what is known of both sides.
+func (c *cluster) forget() {
+	c.mutex.Lock()
+	c.identity = ""
+	c.mutex.Unlock()
+	for _, catalogs := range c.catalogs {
+		catalogs.forget()
+	}
+}
+
 // bothAnswer makes sure that neither side is in doubt.
 func (c *cluster) bothAnswer(ctx context.Context) error {
 	for _, side := range pair.Sides() {
@@ -183,7 +196,7 @@ func (c *cluster) bothAnswer(ctx context.Context) error {
 // trail.
 func (c *cluster) delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata,
 	policy metav1.DeletionPropagation, why string) error {
-	if err := c.limit.Wait(ctx); err != nil {
+	if err := c.mayChange(ctx); err != nil {
 		return err
 	}
 	err := c.writer.delete(ctx, r, o, policy)
@@ -197,12 +210,21 @@ func (c *cluster) delete(ctx context.Context, r resource, o *metav1.PartialObjec
 // change sets fields of an object's metadata, likewise.
 func (c *cluster) change(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, why string,
 	fields map[string]any) error {
-	if err := c.limit.Wait(ctx); err != nil {
+	if err := c.mayChange(ctx); err != nil {
 		return err
 	}
 	err := c.writer.patchMetadata(ctx, r, o, fields)
 	c.record("change", r, o, why, err, slog.Any("metadata", fields))
 	return err
+}
+
+// mayChange waits until something may be changed.
+// Errors: errStopped.
+func (c *cluster) mayChange(ctx context.Context) error {
+	if err := c.limit.Wait(ctx); err != nil {
+		return err
+	}
+	return c.guard.stopped()
 }
 
 // record writes one line of the audit trail.

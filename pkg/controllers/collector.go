@@ -33,6 +33,9 @@ type collector struct {
 // errUnserved says that no side serves an owner's kind: its objects are neither there nor known to be gone.
 var errUnserved = errors.New("no side serves its kind")
 
+// errWatched says that a side says two things about an object.
+var errWatched = errors.New("the side contradicts itself")
+
 // process looks at one object. An error means: look again later.
 func (c *collector) process(ctx context.Context, uid types.UID) error {
 	n := c.graph.node(uid)
@@ -101,7 +104,7 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 		if v.unblock {
 			return c.unblock(ctx, n, o, s)
 		}
-		return c.delete(ctx, *n.resource, o, v.policy, "no owner is left: "+c.describe(s, ownerAbsent, ownerWaiting))
+		return c.collect(ctx, n, o, v.policy, "no owner is left: "+c.describe(s, ownerAbsent, ownerWaiting))
 	}
 	return nil
 }
@@ -139,12 +142,23 @@ func (c *collector) unblock(ctx context.Context, n *node, o *metav1.PartialObjec
 	if !slices.ContainsFunc(o.OwnerReferences, func(ref metav1.OwnerReference) bool {
 		return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
 	}) {
-		return c.delete(ctx, *n.resource, o, metav1.DeletePropagationForeground,
+		return c.collect(ctx, n, o, metav1.DeletePropagationForeground,
 			"no owner is left: "+c.describe(s, ownerAbsent, ownerWaiting))
 	}
 	// The change comes back as an event, and with it the object.
 	return c.change(ctx, *n.resource, o, "owners and dependents wait for each other",
 		map[string]any{"ownerReferences": refs})
+}
+
+// collect deletes an object. Its own dependents lose an owner that has not vanished.
+func (c *collector) collect(ctx context.Context, n *node, o *metav1.PartialObjectMetadata,
+	policy metav1.DeletionPropagation, why string) error {
+	c.graph.expect(n.uid, true)
+	err := c.delete(ctx, *n.resource, o, policy, why)
+	if err != nil {
+		c.graph.expect(n.uid, false)
+	}
+	return err
 }
 
 // find asks for an owner on every side that could hold it, under every group that its kind has. namespace is the
@@ -159,6 +173,11 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 			return ownerUnknown, err
 		} else if o != nil {
 			return stateOf(o), nil
+		}
+		// Its deletion is on its way here, or the API server does not know that its etcd was exchanged.
+		if c.graph.node(ref.UID) != nil {
+			return ownerUnknown, fmt.Errorf("%s is absent, and by its watch it is there: %w",
+				known.resource.describe(known.namespace.Value(), known.name), errWatched)
 		}
 	}
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
@@ -207,6 +226,9 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 	if asked == 0 {
 		return ownerUnknown, fmt.Errorf("%s %s: %w", ref.APIVersion, ref.Kind, errUnserved)
 	}
+	if err := c.guard.since(ctx, c.now()); err != nil {
+		return ownerUnknown, err
+	}
 	c.absent.add(ref, namespace, era)
 	return ownerAbsent, nil
 }
@@ -242,6 +264,9 @@ func (c *collector) awaitDependents(ctx context.Context, n *node) error {
 	if err := c.bothAnswer(ctx); err != nil {
 		return err
 	}
+	if err := c.guard.since(ctx, c.now()); err != nil {
+		return err
+	}
 	return c.removeFinalizer(ctx, n, o, metav1.FinalizerDeleteDependents, "its dependents are gone")
 }
 
@@ -256,6 +281,9 @@ func (c *collector) releaseDependents(ctx context.Context, n *node) error {
 	dependents, err := c.listDependents(ctx, n.uid, o.Namespace)
 	if err != nil {
 		return fmt.Errorf("orphaning the dependents of %s: %w", n.resource.describe(o.Namespace, o.Name), err)
+	}
+	if err := c.guard.since(ctx, c.now()); err != nil {
+		return err
 	}
 	for _, d := range dependents {
 		stay := slices.DeleteFunc(slices.Clone(d.object.OwnerReferences), func(ref metav1.OwnerReference) bool {

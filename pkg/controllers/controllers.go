@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // Options say how the controllers run.
@@ -42,8 +43,15 @@ type Options struct {
 	Workers          int      // objects that are looked at at once
 	Listen           string   // address of /healthz, /readyz and /metrics; "" for none
 	Webhook          *Webhook // answers about pods; nil where nobody is asked
-	Log, Audit       *slog.Logger
+	// StateDirectory is where it is remembered what the stores showed of themselves; "" forgets it with the process.
+	StateDirectory string
+	// Brake is when so many owners vanish at once that nothing is deleted any more; the zero value is DefaultBrake.
+	Brake      witness.Limit
+	Log, Audit *slog.Logger
 }
+
+// DefaultBrake stops deletions when more than a fifth of the owners of a kind, and ten at least, vanish within a minute.
+var DefaultBrake = witness.Limit{Share: 20, Least: 10, Within: time.Minute}
 
 // The intervals of what is done again and again.
 const (
@@ -84,6 +92,7 @@ func newManager(c *cluster, o Options) *manager {
 		m.workers = max(1, o.Workers)
 	}
 	m.graph = newGraph(c.now, m.attend)
+	m.graph.vanished = c.guard.vanished
 	m.collector = &collector{cluster: c, graph: m.graph, absent: memory{now: c.now},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](200*time.Millisecond, time.Minute))}
@@ -253,7 +262,7 @@ func work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingIn
 		if err := process(ctx, key); err == nil {
 			queue.Forget(key)
 		} else if ctx.Err() == nil {
-			if !retryable(err) {
+			if !retryable(err) && !errors.Is(err, errStopped) { // that has been said, once
 				log.Warn("left as it is for now", "why", err)
 			}
 			queue.AddRateLimited(key)

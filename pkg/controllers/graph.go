@@ -38,15 +38,24 @@ type graph struct {
 	mutex      sync.Mutex
 	nodes      map[types.UID]*node
 	dependents map[types.UID]map[*node]struct{} // by the owner's UID, whether the owner is a node or not
+	owners     map[resource]int                 // nodes that have dependents
+	ending     map[string]bool                  // namespaces that are being deleted, or were
+	expected   map[types.UID]bool               // nodes that this process is deleting
 	now        func() time.Time
 
 	// attend is told the UID of each object that somebody should look at. It is called without the lock.
 	attend func(types.UID)
+	// vanished is told of owners that are gone without having been on their way, and how many of their kind are left on
+	// their side. It is called with the lock, and asks the graph nothing.
+	vanished func(r *resource, left int)
 }
 
 func newGraph(now func() time.Time, attend func(types.UID)) *graph {
-	return &graph{nodes: map[types.UID]*node{}, dependents: map[types.UID]map[*node]struct{}{}, now: now,
-		attend: attend}
+	return &graph{
+		nodes: map[types.UID]*node{}, dependents: map[types.UID]map[*node]struct{}{}, owners: map[resource]int{},
+		ending: map[string]bool{}, expected: map[types.UID]bool{}, now: now, attend: attend,
+		vanished: func(*resource, int) {},
+	}
 }
 
 func nodeOf(r *resource, o *metav1.PartialObjectMetadata, now time.Time) *node {
@@ -82,14 +91,22 @@ func (g *graph) put(n *node) (attention []types.UID) {
 	old := g.nodes[n.uid]
 	if old != nil {
 		g.unlink(old)
+		g.countOwner(old, -1)
 		if slices.Equal(old.owners, n.owners) {
 			n.seen = old.seen
 		}
 	}
 	g.nodes[n.uid] = n
+	g.countOwner(n, 1)
+	if isNamespace(*n.resource) {
+		g.ending[n.name] = n.deleting
+	}
 	for _, o := range n.owners {
 		if g.dependents[o.uid] == nil {
 			g.dependents[o.uid] = map[*node]struct{}{}
+			if owner := g.nodes[o.uid]; owner != nil {
+				g.owners[*owner.resource]++
+			}
 		}
 		g.dependents[o.uid][n] = struct{}{}
 	}
@@ -115,6 +132,22 @@ func (g *graph) suspect(n *node) bool {
 	})
 }
 
+// countOwner counts a node that has dependents.
+func (g *graph) countOwner(n *node, by int) {
+	if len(g.dependents[n.uid]) > 0 {
+		g.owners[*n.resource] += by
+	}
+}
+
+// expect notes that this process is deleting an object, or that it could not.
+func (g *graph) expect(uid types.UID, goes bool) {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if delete(g.expected, uid); goes && g.nodes[uid] != nil {
+		g.expected[uid] = true
+	}
+}
+
 // remove takes out an object that is gone.
 func (g *graph) remove(uid types.UID) {
 	g.mutex.Lock()
@@ -131,7 +164,12 @@ func (g *graph) drop(uid types.UID) (attention []types.UID) {
 		return nil
 	}
 	g.unlink(n)
+	g.countOwner(n, -1)
 	delete(g.nodes, uid)
+	announced := n.deleting || g.expected[uid] || n.resource.namespaced && g.ending[n.namespace.Value()]
+	if delete(g.expected, uid); len(g.dependents[uid]) > 0 && !announced {
+		g.vanished(n.resource, g.owners[*n.resource])
+	}
 	for dependent := range g.dependents[uid] {
 		attention = append(attention, dependent.uid)
 	}
@@ -145,8 +183,12 @@ func (g *graph) drop(uid types.UID) (attention []types.UID) {
 
 func (g *graph) unlink(n *node) {
 	for _, o := range n.owners {
-		if delete(g.dependents[o.uid], n); len(g.dependents[o.uid]) == 0 {
-			delete(g.dependents, o.uid)
+		if delete(g.dependents[o.uid], n); len(g.dependents[o.uid]) > 0 || g.dependents[o.uid] == nil {
+			continue // others are left, or the object names this owner twice
+		}
+		delete(g.dependents, o.uid)
+		if owner := g.nodes[o.uid]; owner != nil {
+			g.owners[*owner.resource]--
 		}
 	}
 }

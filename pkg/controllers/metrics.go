@@ -10,6 +10,7 @@ type metrics struct {
 	orphans  prometheus.Gauge
 	unsynced *prometheus.GaugeVec
 	reviews  *prometheus.HistogramVec
+	stopped  prometheus.Gauge
 }
 
 func newMetrics() *metrics {
@@ -28,7 +29,9 @@ func newMetrics() *metrics {
 	m.reviews = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "fusionctl_controllers_review_seconds",
 		Help:    "How long answers about pods took, by what became of the pod: changed, unchanged, refused, error.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .1, .5, 1, 5}}, []string{"result"})
-	m.registry.MustRegister(m.changes, m.doubts, m.orphans, m.unsynced, m.reviews)
+	m.stopped = prometheus.NewGauge(prometheus.GaugeOpts{Name: "fusionctl_controllers_stopped",
+		Help: "1 while nothing is deleted because a store is not the one that it was, until a person acknowledges."})
+	m.registry.MustRegister(m.changes, m.doubts, m.orphans, m.unsynced, m.reviews, m.stopped)
 	return m
 }
 

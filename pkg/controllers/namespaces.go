@@ -82,6 +82,9 @@ func (n *namespaces) process(ctx context.Context, name string) error {
 		}
 		return nil
 	}
+	if err := n.guard.since(ctx, n.now()); err != nil {
+		return fmt.Errorf("ending namespace %q: %w", name, err)
+	}
 	rest := slices.DeleteFunc(finalizers, func(f string) bool { return f == NamespaceFinalizer })
 	if err := n.finalize(ctx, ns, rest, "both sides are empty of it"); err != nil || len(rest) > 0 {
 		return err
@@ -128,6 +131,9 @@ func (n *namespaces) clean(ctx context.Context, ns *unstructured.Unstructured, e
 	namespace := ns.GetName()
 	legacy, modern, err := n.freshCatalogs(ctx, n.now())
 	if err != nil {
+		return 0, err
+	}
+	if err := n.guard.since(ctx, n.now()); err != nil {
 		return 0, err
 	}
 	var mutex sync.Mutex
@@ -222,6 +228,9 @@ func (n *namespaces) isGone(ctx context.Context, name string) (bool, error) {
 		if !errors.Is(err, discovery.ErrNotFound) {
 			return false, err
 		}
+	}
+	if err := n.guard.since(ctx, n.now()); err != nil {
+		return false, err
 	}
 	return true, nil
 }

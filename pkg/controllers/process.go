@@ -81,6 +81,11 @@ func (p *process) run(ctx context.Context) (err error) {
 		defer wait()
 		defer end()
 	}
+	var looking sync.WaitGroup
+	looks, last := context.WithCancel(ctx)
+	looking.Go(func() { p.guard.run(looks) })
+	defer looking.Wait()
+	defer last()
 	if !p.options.LeaderElect || p.options.DryRun {
 		return p.act(ctx)
 	}
@@ -206,6 +211,9 @@ func (p *process) serve(address string) (stop func(), err error) {
 
 // ready reports why the controllers do not act.
 func (p *process) ready() error {
+	if err := p.guard.stopped(); err != nil {
+		return err
+	}
 	if m := p.current(); m != nil {
 		return m.ready()
 	}

@@ -23,6 +23,10 @@ const JointControllers = policy.UserControllers
 // planFile is where a host has what the plan says to components that go by it.
 const planFile = modernDirectory + "/plan.json"
 
+// stateDirectory is where a host's controllers remember what the stores showed of themselves: outside of the stores, and
+// through restarts.
+const stateDirectory = "/var/lib/fusionctl-controllers"
+
 // duties are what the controllers that see both sides have to do.
 type duties struct {
 	why      []string
@@ -135,6 +139,7 @@ func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, conf
 			kubever.APIServer), s.Binary
 		c.Mounts = append(c.Mounts, Mount{Path: s.Binary, ReadOnly: true})
 	}
+	c.Mounts = append(c.Mounts, Mount{Path: stateDirectory, Directory: true})
 	l := &argList{}
 	say := func(name, value, why string) {
 		l.args = append(l.args, wantedArg{Arg: Arg{Name: name, Value: value, Why: why, Origin: FromPlan}})
@@ -145,6 +150,7 @@ func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, conf
 	if !joint.collects {
 		say("collect", "false", "no side's garbage collector is off because of the other side")
 	}
+	say("state-dir", stateDirectory, "a store that forgot, or is another one, is told from one in which objects were deleted")
 	say("leader-elect", "true", "one of the hosts acts at a time")
 	say("listen", hostPort(loopback, s.Port), "health and metrics; nobody else asks")
 	if pods != nil && pods.Admission.By == ByWebhook {
@@ -190,6 +196,7 @@ func (b *basis) jointKubeconfigs(host spec.Host) []Kubeconfig {
 const (
 	jointReads = "fusionctl controllers: an owner may be of any kind, and what cannot be listed is not known to be " +
 		"gone"
+	jointTells  = "fusionctl controllers: an event says that they have stopped to delete"
 	jointWrites = "fusionctl controllers: they delete what is garbage, take absent owners out of references, and end " +
 		"namespaces"
 )
@@ -207,6 +214,10 @@ func (b *basis) jointGrants() []policy.Grant {
 	for _, r := range collectable(b.rows, pair.Modern) {
 		grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{r.Group},
 			Resources: []string{r.Resource}, Namespaces: everywhere, Purpose: policy.ForControllers, Why: jointWrites})
+	}
+	if b.writtenThrough("events") != pair.Legacy {
+		grants = append(grants, policy.Grant{Subjects: subject, APIGroups: []string{""}, Resources: []string{"events"},
+			Namespaces: []string{metav1.NamespaceSystem}, Purpose: policy.ForControllers, Why: jointTells})
 	}
 	builtIn := map[string]bool{}
 	for _, a := range kubever.APIResources(b.modern) {
@@ -332,6 +343,10 @@ func (b *basis) legacyChanges(pods *Pods) []Right {
 		rules = append(rules, Right{APIGroups: []string{""}, Resources: []string{"configmaps"},
 			Verbs: []string{"create", "update"}, Namespace: metav1.NamespaceSystem,
 			Why: "the lock on which they elect"})
+	}
+	if b.writtenThrough("events") == pair.Legacy {
+		rules = append(rules, Right{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"},
+			Namespace: metav1.NamespaceSystem, Why: "an event that says that they have stopped to delete"})
 	}
 	return rules
 }

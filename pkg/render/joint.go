@@ -49,6 +49,7 @@ type permit struct {
 	Rehearse      string // shows on that host what they would do
 	Leader        string // asks on that host who of them acts
 	Kubectl       string // on that host, for the side through which namespaces are changed
+	Acknowledge   string // on a host, lets them go on that have stopped
 	Borrowed      bool   // a pod runs the host's program in somebody else's image
 }
 
@@ -87,6 +88,9 @@ func newPermit(p *plan.Plan) permit {
 			a.Name) {
 			words = append(words, shell(a.String()))
 		}
+	}
+	if directory, ok := first.Arg("state-dir"); ok {
+		v.Acknowledge = shell(first.Program) + " controllers acknowledge --state-dir " + shell(directory)
 	}
 	v.Rehearse = strings.Join(words, " ") + " --listen= --dry-run > would-do.json"
 	return v

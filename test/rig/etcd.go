@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -104,6 +105,29 @@ func (e *Etcd) Start() {
 	case <-time.After(readyWithin):
 		e.rig.t.Fatalf("etcd %s does not serve after %s", e.Name, readyWithin)
 	}
+}
+
+// Directory is where its data lie.
+func (e *Etcd) Directory() string { return e.config.Dir }
+
+// CopyData copies the data, as a backup is made of a stopped member, and returns where the copy lies.
+func (e *Etcd) CopyData(name string) string {
+	e.rig.t.Helper()
+	e.Stop()
+	to := filepath.Join(e.rig.dir, "etcd-"+e.Name+"-"+name)
+	if err := os.CopyFS(to, os.DirFS(e.config.Dir)); err != nil {
+		e.rig.t.Fatalf("copying the data of etcd %s: %v", e.Name, err)
+	}
+	e.Start()
+	return to
+}
+
+// UseData starts etcd again, under its address, with the data of another directory, which may be empty.
+func (e *Etcd) UseData(directory string) {
+	e.rig.t.Helper()
+	e.Stop()
+	e.config.Dir = directory
+	e.Start()
 }
 
 // Stop ends etcd and keeps its data.

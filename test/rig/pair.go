@@ -123,7 +123,7 @@ func (r *Rig) NewPair(s PairSpec) *Pair {
 		r.t.Fatalf("planning the pair: %v", err)
 	}
 	// The spec puts every path into the test's folder but those that the plan chooses.
-	p.paths = strings.NewReplacer("/etc/kubernetes/", r.dir+"/etc/kubernetes/")
+	p.paths = strings.NewReplacer("/etc/kubernetes/", r.dir+"/etc/kubernetes/", "/var/lib/", r.dir+"/var/lib/")
 	if err := p.writeFiles(); err != nil {
 		r.t.Fatal(err)
 	}
@@ -273,6 +273,9 @@ func (p *Pair) write(path string, data []byte) error {
 // NaiveLegacyManager makes the legacy controller manager run with its version's own default of --controllers, whatever
 // the plan says: what somebody has who changes nothing on the legacy side.
 func (p *Pair) NaiveLegacyManager() { p.naive = true }
+
+// Place is where this machine has a path of the plan's.
+func (p *Pair) Place(path string) string { return p.paths.Replace(path) }
 
 // CollectNaively starts the modern controller manager again, with its garbage collector beside the controllers of the
 // plan: what somebody has who knows that garbage has to be collected, and not by whom.

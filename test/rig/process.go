@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -210,6 +211,12 @@ func (p *Process) signal(process *os.Process, signal os.Signal) {
 func (p *Process) StartAgain() {
 	p.rig.t.Helper()
 	p.run()
+}
+
+// SetArg gives an argument another value for the next start of the process, or adds it.
+func (p *Process) SetArg(name, value string) {
+	p.args = slices.DeleteFunc(slices.Clone(p.args), func(arg string) bool { return strings.HasPrefix(arg, "--"+name+"=") })
+	p.args = append(p.args, "--"+name+"="+value)
 }
 
 // Restart stops the process and starts it again with the same arguments.

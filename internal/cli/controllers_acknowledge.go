@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubefusion/fusionctl/internal/visible"
+	"github.com/kubefusion/fusionctl/pkg/witness"
+	"github.com/kubefusion/fusionctl/pkg/witness/statedir"
+)
+
+type acknowledgeRequest struct {
+	directory string
+	why       string
+	yes       bool
+	output    string
+}
+
+func newControllersAcknowledgeCmd(streams Streams) *cobra.Command {
+	var req acknowledgeRequest
+	cmd := &cobra.Command{
+		Use:   "acknowledge --state-dir DIR",
+		Short: "Let deletions go on after a store was found to be another one",
+		Long: `acknowledge shows why controllers have stopped to delete, and lets them go on.
+
+They stop when a store is not the one that they remember: another etcd, an emptied or a restored one, or when too many
+owners vanish at once. What these owned looks like garbage then, pods among it. Look first whether each side has the store
+that it should have, and bring back what is missing.
+
+Afterwards what is in the stores is taken for right, and objects whose owners are on no side are deleted. A restarted
+process does not forget that it has stopped. Each host on which controllers run remembers for itself: acknowledge on each.
+
+Exit codes: 0 acknowledged, or nothing to acknowledge, 1 could not finish, 2 bad usage, or nothing is remembered there,
+130 interrupted.`,
+		Example: `  fusionctl controllers acknowledge --state-dir /var/lib/fusionctl-controllers --why "restored from the backup of Monday"`,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return runControllersAcknowledge(req, streams, time.Now())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&req.directory, "state-dir", "", "where the controllers of this host remember the stores (required)")
+	f.StringVar(&req.why, "why", "", "for the log")
+	f.BoolVar(&req.yes, "yes", false, "do not ask")
+	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	return cmd
+}
+
+type acknowledgedDocument struct {
+	Schema string                   `json:"schema"`
+	Stop   *witness.Stop            `json:"stop"` // nil: nothing to acknowledge
+	Word   *witness.Acknowledgement `json:"acknowledgement,omitempty"`
+}
+
+func runControllersAcknowledge(req acknowledgeRequest, streams Streams, now time.Time) error {
+	if req.directory == "" {
+		return usagef("--state-dir is required")
+	}
+	if _, err := os.Stat(req.directory); err != nil {
+		return badInput(err, "the rendered unit or pod names it: --state-dir")
+	}
+	directory, err := statedir.Open(req.directory)
+	if err != nil {
+		return err
+	}
+	known, err := directory.Load()
+	switch {
+	case err != nil:
+		return badInput(err, "controllers that cannot read what they remember stop, and write it anew: wait until they run")
+	case known == nil:
+		return badInput(fmt.Errorf("%s: %w: nothing is remembered there", req.directory, fs.ErrNotExist), "controllers write it when they run")
+	}
+	document := acknowledgedDocument{Schema: "fusionctl/controllers-acknowledge/v1", Stop: known.Stop}
+	if known.Stop == nil {
+		if printed, err := printDocument(streams.Out, req.output, document); printed {
+			return err
+		}
+		_, err := visible.Fprintf(streams.Out, "nothing to acknowledge: the controllers of %s have not stopped\n", known.Pair)
+		return err
+	}
+	visible.Fprintf(streams.Err, "the controllers of %s have deleted nothing since %s, because\n", known.Pair, known.Stop.Since.Format(time.RFC3339))
+	for _, why := range known.Stop.Why {
+		visible.Fprintf(streams.Err, "  %s\n", why)
+	}
+	visible.Fprintln(streams.Err, "When they go on, what is in the stores is right, and objects whose owners are on no side are deleted, pods among them.")
+	if err := confirm(streams, req.yes, "Go on?"); err != nil {
+		return err
+	}
+	word := witness.Acknowledgement{Stop: known.Stop.ID, At: now.UTC(), By: whoami(), Why: req.why}
+	if err := directory.Acknowledge(word); err != nil {
+		return err
+	}
+	document.Word = &word
+	if printed, err := printDocument(streams.Out, req.output, document); printed {
+		return err
+	}
+	_, err = visible.Fprintln(streams.Out, "acknowledged: the controllers of this host go on within seconds")
+	return err
+}
+
+// whoami names the person for a log, as far as this machine knows.
+func whoami() string {
+	name := os.Getenv("SUDO_USER")
+	if current, err := user.Current(); err == nil {
+		name = strings.TrimPrefix(cmp.Or(name, current.Username), "@")
+	}
+	if host, err := os.Hostname(); err == nil {
+		name += "@" + host
+	}
+	return name
+}
