@@ -37,8 +37,8 @@ now. A side that cannot be asked stops every deletion in which it could have a s
 
 A store that is not the one that it was, or that has forgotten what it had, is told from one in which objects were
 deleted: what each shows of itself is remembered in --state-dir. When that changes, or when more owners of a kind vanish
-within a minute than --brake-share and --brake-owners allow, nothing is deleted any more, /readyz fails and an event says
-why, until a person has looked: fusionctl controllers acknowledge.
+within a minute than --brake-share and --brake-owners allow, nothing is deleted any more, /readyz fails and an event
+says why, until a person has looked: fusionctl controllers acknowledge.
 
 Where the plan has pods, every process also answers the modern API server's questions about pods that are made through
 it, and the one that acts keeps the service by which such pods find that server.
@@ -107,7 +107,8 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 		return usagef("--qps, --changes-per-second and --workers: want more than 0")
 	}
 	if b := req.options.Brake; b.Share < 1 || b.Share > 100 || b.Least < 1 {
-		return usagef("--brake-share %d and --brake-owners %d: want a percentage and a number above 0", b.Share, b.Least)
+		return usagef("--brake-share %d and --brake-owners %d: want a percentage and a number above 0", b.Share,
+			b.Least)
 	}
 	p, err := plannedPair(streams, req)
 	if err != nil {

@@ -31,11 +31,12 @@ func newControllersAcknowledgeCmd(streams Streams) *cobra.Command {
 		Long: `acknowledge shows why controllers have stopped to delete, and lets them go on.
 
 They stop when a store is not the one that they remember: another etcd, an emptied or a restored one, or when too many
-owners vanish at once. What these owned looks like garbage then, pods among it. Look first whether each side has the store
-that it should have, and bring back what is missing.
+owners vanish at once. What these owned looks like garbage then, pods among it. Look first whether each side has the
+store that it should have, and bring back what is missing.
 
 Afterwards what is in the stores is taken for right, and objects whose owners are on no side are deleted. A restarted
-process does not forget that it has stopped. Each host on which controllers run remembers for itself: acknowledge on each.
+process does not forget that it has stopped. Each host on which controllers run remembers for itself: acknowledge on
+each.
 
 Exit codes: 0 acknowledged, or nothing to acknowledge, 1 could not finish, 2 bad usage, or nothing is remembered there,
 130 interrupted.`,
@@ -73,23 +74,28 @@ func runControllersAcknowledge(req acknowledgeRequest, streams Streams, now time
 	known, err := directory.Load()
 	switch {
 	case err != nil:
-		return badInput(err, "controllers that cannot read what they remember stop, and write it anew: wait until they run")
+		return badInput(err, "controllers that cannot read what they remember stop, and write it anew: wait until "+
+			"they run")
 	case known == nil:
-		return badInput(fmt.Errorf("%s: %w: nothing is remembered there", req.directory, fs.ErrNotExist), "controllers write it when they run")
+		return badInput(fmt.Errorf("%s: %w: nothing is remembered there", req.directory, fs.ErrNotExist),
+			"controllers write it when they run")
 	}
 	document := acknowledgedDocument{Schema: "fusionctl/controllers-acknowledge/v1", Stop: known.Stop}
 	if known.Stop == nil {
 		if printed, err := printDocument(streams.Out, req.output, document); printed {
 			return err
 		}
-		_, err := visible.Fprintf(streams.Out, "nothing to acknowledge: the controllers of %s have not stopped\n", known.Pair)
+		_, err := visible.Fprintf(streams.Out, "nothing to acknowledge: the controllers of %s have not stopped\n",
+			known.Pair)
 		return err
 	}
-	visible.Fprintf(streams.Err, "the controllers of %s have deleted nothing since %s, because\n", known.Pair, known.Stop.Since.Format(time.RFC3339))
+	visible.Fprintf(streams.Err, "the controllers of %s have deleted nothing since %s, because\n", known.Pair,
+		known.Stop.Since.Format(time.RFC3339))
 	for _, why := range known.Stop.Why {
 		visible.Fprintf(streams.Err, "  %s\n", why)
 	}
-	visible.Fprintln(streams.Err, "When they go on, what is in the stores is right, and objects whose owners are on no side are deleted, pods among them.")
+	visible.Fprintln(streams.Err, "When they go on, what is in the stores is right, and objects whose owners are on "+
+		"no side are deleted, pods among them.")
 	if err := confirm(streams, req.yes, "Go on?"); err != nil {
 		return err
 	}

@@ -256,8 +256,9 @@ func decodeMetadata(text []byte) (*metav1.PartialObjectMetadata, error) {
 	m := wire.Metadata
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
-		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp, OwnerReferences: m.OwnerReferences,
-		Finalizers: m.Finalizers,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+		OwnerReferences: m.OwnerReferences,
+		Finalizers:      m.Finalizers,
 	}}, nil
 }
 

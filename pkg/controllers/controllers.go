@@ -50,7 +50,8 @@ type Options struct {
 	Log, Audit *slog.Logger
 }
 
-// DefaultBrake stops deletions when more than a fifth of the owners of a kind, and ten at least, vanish within a minute.
+// DefaultBrake stops deletions when more than a fifth of the owners of a kind, and ten at least, vanish within a
+// minute.
 var DefaultBrake = witness.Limit{Share: 20, Least: 10, Within: time.Minute}
 
 // The intervals of what is done again and again.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -30,8 +31,9 @@ type guard struct {
 	probes    []probe
 	directory *statedir.Directory // nil: what was seen is forgotten when the process ends
 
-	looking sync.Mutex // one look at a time
-	begun   time.Time  // the last one that found nothing wrong
+	looking sync.Mutex  // one look at a time
+	begun   time.Time   // the last one that found nothing wrong
+	looked  atomic.Bool // one has, since a person last acknowledged
 
 	mutex      sync.Mutex // of what follows
 	memory     witness.Memory
@@ -71,7 +73,8 @@ func (p *probe) holds(path string) *resource {
 }
 
 // bootKeys are rows of a plan by whose objects a store is known: those that API servers make themselves come first.
-var bootKeys = []string{"namespaces", "apiregistration.k8s.io/apiservices", "apiextensions.k8s.io/customresourcedefinitions",
+var bootKeys = []string{"namespaces", "apiregistration.k8s.io/apiservices",
+	"apiextensions.k8s.io/customresourcedefinitions",
 	"prioritylevelconfigurations", "flowschemas", "priorityclasses", "clusterroles", "storageclasses", "minions"}
 
 // probes are how each store that a side uses is looked at.
@@ -94,7 +97,8 @@ func (l layout) probes() []probe {
 						i = len(list) - 1
 					}
 					list[i].resources = append(list[i].resources,
-						resource{side: side, GroupVersionResource: gvr, kind: row.Kind, namespaced: row.Namespaced, verbs: "gl"})
+						resource{side: side, GroupVersionResource: gvr, kind: row.Kind, namespaced: row.Namespaced,
+							verbs: "gl"})
 					break
 				}
 			}
@@ -119,7 +123,8 @@ func newGuard(c *cluster, o Options) (*guard, error) {
 	case err != nil:
 		g.stop("what was remembered of the stores cannot be read: " + err.Error())
 	case known == nil:
-		g.log.Warn("nothing is remembered of the stores yet: they are taken for the right ones", "directory", o.StateDirectory)
+		g.log.Warn("nothing is remembered of the stores yet: they are taken for the right ones", "directory",
+			o.StateDirectory)
 	case known.Pair != c.layout.plan.Name:
 		g.stop(fmt.Sprintf("%s remembers the stores of %q", o.StateDirectory, known.Pair))
 	default:
@@ -174,9 +179,8 @@ func (g *guard) vanished(r *resource, left int) {
 	}
 }
 
-// since makes sure, by a look that began after the moment, that each store is the one that it was. What was found absent
-// before that moment is absent from that store.
-// Errors: errStopped; a store that could not be looked at.
+// since makes sure, by a look that began after the moment, that each store is the one that it was. What was found
+// absent before that moment is absent from that store. Errors: errStopped; a store that could not be looked at.
 func (g *guard) since(ctx context.Context, moment time.Time) error {
 	if err := g.stopped(); err != nil {
 		return err
@@ -189,6 +193,7 @@ func (g *guard) since(ctx context.Context, moment time.Time) error {
 			return err
 		}
 		g.begun = begun
+		g.looked.Store(true)
 	}
 	return g.stopped()
 }
@@ -345,26 +350,50 @@ func (g *guard) run(ctx context.Context) {
 		}
 		for waited := time.Duration(0); waited < lookEvery && ctx.Err() == nil; waited += pollEvery {
 			g.announce(ctx)
-			g.listen()
+			if g.listen() {
+				break
+			}
 			pause(ctx, pollEvery)
 		}
 	}
 }
 
+// ready reports why nothing is deleted.
+func (g *guard) ready() error {
+	if err := g.stopped(); err != nil {
+		return err
+	}
+	if !g.looked.Load() {
+		return errors.New("waiting for the first look at the stores")
+	}
+	return nil
+}
+
 // listen goes on when a person has said so: what is there now is taken for right.
-func (g *guard) listen() {
+func (g *guard) listen() (goes bool) {
+	g.looking.Lock() // a look that has begun is held against what was remembered then
+	defer g.looking.Unlock()
+	if goes = g.resume(); goes {
+		g.begun = time.Time{}
+		g.looked.Store(false)
+		g.cluster.forget()
+	}
+	return goes
+}
+
+func (g *guard) resume() bool {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	if g.memory.Stop == nil || g.directory == nil {
-		return
+		return false
 	}
 	word, err := g.directory.Acknowledged()
 	if err != nil {
 		g.log.Warn("whether a person has acknowledged is not known", "why", err)
-		return
+		return false
 	}
 	if word == nil || word.Stop != g.memory.Stop.ID {
-		return
+		return false
 	}
 	g.log.Warn("deletions go on", "by", word.By, "at", word.At, "because", word.Why, "stopped", g.memory.Stop.Why)
 	g.memory.Stop, g.memory.Stores = nil, map[string]witness.Sight{}
@@ -372,7 +401,7 @@ func (g *guard) listen() {
 	g.vanishings.Forget()
 	g.metrics.stopped.Set(0)
 	g.save()
-	g.cluster.forget()
+	return true
 }
 
 // announce makes an event of a stop, once.
@@ -384,7 +413,8 @@ func (g *guard) announce(ctx context.Context) {
 	if told {
 		return
 	}
-	events := resource{GroupVersionResource: schema.GroupVersion{Version: "v1"}.WithResource("events"), kind: "Event", namespaced: true}
+	events := resource{GroupVersionResource: schema.GroupVersion{Version: "v1"}.WithResource("events"), kind: "Event",
+		namespaced: true}
 	side := cmp.Or(g.layout.home(events.GroupResource()), pair.Modern)
 	at := metav1.NewTime(stop.Since)
 	message := strings.Join(stop.Why, "; ")
@@ -394,9 +424,10 @@ func (g *guard) announce(ctx context.Context) {
 	}
 	err := g.writer.write(ctx, side, http.MethodPost, events.collection(LockNamespace), map[string]any{
 		"apiVersion": "v1", "kind": "Event",
-		"metadata":       map[string]any{"name": LockName + "." + stop.ID, "namespace": LockNamespace},
-		"involvedObject": map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "namespace": LockNamespace, "name": LockName},
-		"reason":         "DeletionsStopped", "message": message, "type": "Warning", "count": 1,
+		"metadata": map[string]any{"name": LockName + "." + stop.ID, "namespace": LockNamespace},
+		"involvedObject": map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "namespace": LockNamespace,
+			"name": LockName},
+		"reason": "DeletionsStopped", "message": message, "type": "Warning", "count": 1,
 		"source": map[string]any{"component": LockName}, "firstTimestamp": at, "lastTimestamp": at,
 	})
 	if err != nil {

@@ -46,8 +46,8 @@ func (w *world) empty(s store) {
 	}
 }
 
-// A store that forgot everything, or something, is not one in which somebody has deleted: nothing goes, through a restart of
-// the process, until a person says so; then what is left without an owner does.
+// A store that forgot everything, or something, is not one in which somebody has deleted: nothing goes, through a
+// restart of the process, until a person says so; then what is left without an owner does.
 func TestStoresThatForgetStopDeletions(t *testing.T) {
 	for name, forgets := range forgetting {
 		for _, restarted := range []bool{false, true} {
@@ -180,11 +180,12 @@ func TestManyOwnersThatVanishAtOnceStopDeletions(t *testing.T) {
 			w.setNamespace("demo", true, NamespaceFinalizer)
 			w.see(t.Context(), m)
 		}},
-		"a third, by the collector itself": {of: 30, gone: 10, how: func(w *world, m *manager, refs []metav1.OwnerReference) {
-			for _, ref := range refs {
-				m.graph.expect(ref.UID, true)
-			}
-		}},
+		"a third, by the collector itself": {of: 30, gone: 10,
+			how: func(w *world, m *manager, refs []metav1.OwnerReference) {
+				for _, ref := range refs {
+					m.graph.expect(ref.UID, true)
+				}
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -205,13 +206,15 @@ func TestManyOwnersThatVanishAtOnceStopDeletions(t *testing.T) {
 			}
 			collectAll(t, w, c, m)
 			if stopped := c.guard.stopped() != nil; stopped != test.stops || (len(w.deletions) == 0) != test.stops {
-				t.Errorf("stopped %t (%v), %d deletions; want stopped %t", stopped, c.guard.stopped(), len(w.deletions), test.stops)
+				t.Errorf("stopped %t (%v), %d deletions; want stopped %t", stopped, c.guard.stopped(), len(w.deletions),
+					test.stops)
 			}
 		})
 	}
 }
 
-// An owner that is there by its watch and absent by a read is in doubt: an etcd may have been exchanged below its API server.
+// An owner that is there by its watch and absent by a read is in doubt: an etcd may have been exchanged below its API
+// server.
 func TestOwnersThatAWatchStillHasAreInDoubt(t *testing.T) {
 	w := newWorld(t)
 	c, m := w.collector(Options{})

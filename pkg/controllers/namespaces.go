@@ -82,9 +82,6 @@ func (n *namespaces) process(ctx context.Context, name string) error {
 		}
 		return nil
 	}
-	if err := n.guard.since(ctx, n.now()); err != nil {
-		return fmt.Errorf("ending namespace %q: %w", name, err)
-	}
 	rest := slices.DeleteFunc(finalizers, func(f string) bool { return f == NamespaceFinalizer })
 	if err := n.finalize(ctx, ns, rest, "both sides are empty of it"); err != nil || len(rest) > 0 {
 		return err
@@ -110,7 +107,10 @@ func (n *namespaces) finalize(ctx context.Context, ns *unstructured.Unstructured
 	if err := unstructured.SetNestedStringSlice(changed.Object, finalizers, "spec", "finalizers"); err != nil {
 		return err
 	}
-	if err := n.limit.Wait(ctx); err != nil {
+	if err := n.guard.since(ctx, n.now()); err != nil {
+		return fmt.Errorf("writing the finalizers of namespace %q: %w", ns.GetName(), err)
+	}
+	if err := n.mayChange(ctx); err != nil {
 		return err
 	}
 	at := n.cluster.namespaces(n.side()).object("", ns.GetName(), "finalize")

@@ -211,7 +211,7 @@ func (p *process) serve(address string) (stop func(), err error) {
 
 // ready reports why the controllers do not act.
 func (p *process) ready() error {
-	if err := p.guard.stopped(); err != nil {
+	if err := p.guard.ready(); err != nil {
 		return err
 	}
 	if m := p.current(); m != nil {

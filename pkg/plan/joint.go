@@ -23,8 +23,8 @@ const JointControllers = policy.UserControllers
 // planFile is where a host has what the plan says to components that go by it.
 const planFile = modernDirectory + "/plan.json"
 
-// stateDirectory is where a host's controllers remember what the stores showed of themselves: outside of the stores, and
-// through restarts.
+// stateDirectory is where a host's controllers remember what the stores showed of themselves: outside of the stores,
+// and through restarts.
 const stateDirectory = "/var/lib/fusionctl-controllers"
 
 // duties are what the controllers that see both sides have to do.
@@ -150,7 +150,8 @@ func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, conf
 	if !joint.collects {
 		say("collect", "false", "no side's garbage collector is off because of the other side")
 	}
-	say("state-dir", stateDirectory, "a store that forgot, or is another one, is told from one in which objects were deleted")
+	say("state-dir", stateDirectory, "a store that forgot, or is another one, is told from one in which objects were "+
+		"deleted")
 	say("leader-elect", "true", "one of the hosts acts at a time")
 	say("listen", hostPort(loopback, s.Port), "health and metrics; nobody else asks")
 	if pods != nil && pods.Admission.By == ByWebhook {

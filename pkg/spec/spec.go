@@ -241,7 +241,8 @@ type Controllers struct {
 }
 
 // ControllersFlags are the flags of `fusionctl controllers` that extraArgs may name; the plan says the others.
-var ControllersFlags = []string{"brake-owners", "brake-share", "changes-per-second", "delete-orphans", "dry-run", "leader-elect", "qps", "verbose",
+var ControllersFlags = []string{"brake-owners", "brake-share", "changes-per-second", "delete-orphans", "dry-run",
+	"leader-elect", "qps", "verbose",
 	"workers"}
 
 // Arg is one argument of a component, --NAME=VALUE.

@@ -1,6 +1,6 @@
-// Package witness tells a store that has forgotten, or is another one, from a store in which objects were deleted. What a
-// store shows of itself is remembered outside of it, and held against what it shows later. Both look alike to whoever asks
-// for one object: it is absent.
+// Package witness tells a store that has forgotten, or is another one, from a store in which objects were deleted. What
+// a store shows of itself is remembered outside of it, and held against what it shows later. Both look alike to whoever
+// asks for one object: it is absent.
 package witness
 
 import (
@@ -16,8 +16,8 @@ type Sight struct {
 	At       time.Time `json:"at"`
 	Cluster  string    `json:"cluster,omitempty"`  // the id of the etcd cluster; "" where it cannot be seen
 	Revision int64     `json:"revision,omitempty"` // its newest; 0 where it cannot be seen
-	// Objects are some that are there for long, by path: "namespaces/kube-system". One that was looked for and is absent is
-	// the zero Object; one that was not looked for is missing.
+	// Objects are some that are there for long, by path: "namespaces/kube-system". One that was looked for and is
+	// absent is the zero Object; one that was not looked for is missing.
 	Objects map[string]Object `json:"objects,omitempty"`
 }
 
@@ -31,8 +31,8 @@ type Object struct {
 const KubeSystem = "namespaces/kube-system"
 
 const (
-	// fastestWrites is more writes in a second than an etcd takes for long, and slackWrites what may come on top of them. A
-	// revision that grows faster was set: restores for Kubernetes are told to raise it by a thousand million.
+	// fastestWrites is more writes in a second than an etcd takes for long, and slackWrites what may come on top of
+	// them. A revision that grows faster was set: restores for Kubernetes are told to raise it by a thousand million.
 	fastestWrites = 10_000
 	slackWrites   = 1_000_000
 )
@@ -72,14 +72,16 @@ func (before *Sight) Changes(now *Sight) []string {
 		}
 	}
 	if 2*len(gone) > asked {
-		say("%d of %d objects that were there for long are gone, or others have their names: %q", len(gone), asked, gone)
+		say("%d of %d objects that were there for long are gone, or others have their names: %q", len(gone), asked,
+			gone)
 	}
 	return why
 }
 
 // Merge is what to remember after a look that found no changes: the newest of both, without what is gone.
 func (before *Sight) Merge(now *Sight) Sight {
-	merged := Sight{At: now.At, Cluster: now.Cluster, Revision: max(before.Revision, now.Revision), Objects: map[string]Object{}}
+	merged := Sight{At: now.At, Cluster: now.Cluster, Revision: max(before.Revision, now.Revision),
+		Objects: map[string]Object{}}
 	if merged.Cluster == "" {
 		merged.Cluster = before.Cluster
 	}
@@ -110,8 +112,8 @@ type Vanishings struct {
 	times map[string][]time.Time
 }
 
-// Add notes that an owner of the kind is gone, of which so many are left. It says what is wrong when too many are; "" when
-// not.
+// Add notes that an owner of the kind is gone, of which so many are left. It says what is wrong when too many are; ""
+// when not.
 func (v *Vanishings) Add(kind string, left int, now time.Time) string {
 	if v.times == nil {
 		v.times = map[string][]time.Time{}

@@ -35,15 +35,19 @@ func TestChanges(t *testing.T) {
 		}, ""},
 		"objects were not looked for":  {func(s *witness.Sight) { s.Objects = nil }, ""},
 		"nothing is known of its etcd": {func(s *witness.Sight) { s.Cluster, s.Revision = "", 0 }, ""},
-		"a month of writes":            {func(s *witness.Sight) { s.At, s.Revision = start.Add(30*24*time.Hour), 2e9 }, ""},
-		"the clock went back":          {func(s *witness.Sight) { s.At = start.Add(-time.Hour) }, ""},
-		"another etcd":                 {func(s *witness.Sight) { s.Cluster = "b" }, "the id b, and had a"},
-		"an older state":               {func(s *witness.Sight) { s.Revision = 999 }, "newest revision is 999, and was 1000"},
-		"restored with a bump":         {func(s *witness.Sight) { s.Revision += 1e9 }, "it was set"},
+		"a month of writes": {func(s *witness.Sight) {
+			s.At, s.Revision = start.Add(30*24*time.Hour), 2e9
+		}, ""},
+		"the clock went back":  {func(s *witness.Sight) { s.At = start.Add(-time.Hour) }, ""},
+		"another etcd":         {func(s *witness.Sight) { s.Cluster = "b" }, "the id b, and had a"},
+		"an older state":       {func(s *witness.Sight) { s.Revision = 999 }, "newest revision is 999, and was 1000"},
+		"restored with a bump": {func(s *witness.Sight) { s.Revision += 1e9 }, "it was set"},
 		"another kube-system": {func(s *witness.Sight) {
 			s.Objects[witness.KubeSystem] = witness.Object{UID: "other", Revision: 7}
 		}, `its UID is "other", and was "system"`},
-		"no kube-system": {func(s *witness.Sight) { s.Objects[witness.KubeSystem] = witness.Object{} }, "another object"},
+		"no kube-system": {func(s *witness.Sight) {
+			s.Objects[witness.KubeSystem] = witness.Object{}
+		}, "another object"},
 		"emptied": {func(s *witness.Sight) {
 			for path := range s.Objects {
 				s.Objects[path] = witness.Object{}

@@ -50,7 +50,9 @@ func TestStoresThatForgetLoseNoPods(t *testing.T) {
 		{"its backup is restored", func() { store.UseData(backup) }, func() { store.UseData(data) }},
 		{"its data directory is empty", func() { store.UseData(t.TempDir()) }, func() { store.UseData(data) }},
 		{"its API server is started with another prefix",
-			func() { f.Modern.SetArg("etcd-prefix", "/elsewhere") }, func() { f.Modern.SetArg("etcd-prefix", "/registry") }},
+			func() {
+				f.Modern.SetArg("etcd-prefix", "/elsewhere")
+			}, func() { f.Modern.SetArg("etcd-prefix", "/registry") }},
 		{"its API server is started with the other side's endpoint",
 			func() { f.Modern.SetArg("etcd-servers", f.Stores["core"].URL) }, nil},
 	} {
@@ -90,7 +92,8 @@ func TestStoresThatForgetLoseNoPods(t *testing.T) {
 		}
 	}
 	proved(t, spec.LayoutSplit, "1.15.12", "1.36.3",
-		"the modern store is emptied, restored or exchanged below its API server, and no pod is lost: the controllers stop until a person says so")
+		"the modern store is emptied, restored or exchanged below its API server, and no pod is lost: the "+
+			"controllers stop until a person says so")
 }
 
 // awaitStopped waits until the controllers say that they delete nothing.

@@ -215,7 +215,9 @@ func (p *Process) StartAgain() {
 
 // SetArg gives an argument another value for the next start of the process, or adds it.
 func (p *Process) SetArg(name, value string) {
-	p.args = slices.DeleteFunc(slices.Clone(p.args), func(arg string) bool { return strings.HasPrefix(arg, "--"+name+"=") })
+	p.args = slices.DeleteFunc(slices.Clone(p.args), func(arg string) bool {
+		return strings.HasPrefix(arg, "--"+name+"=")
+	})
 	p.args = append(p.args, "--"+name+"="+value)
 }
 

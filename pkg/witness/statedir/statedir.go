@@ -1,6 +1,6 @@
-// Package statedir keeps what a witness remembers in a directory, outside of the stores that it is about. The process that
-// watches the stores writes one file; a person's acknowledgement is another. Both are written as a whole, and their owner's
-// alone.
+// Package statedir keeps what a witness remembers in a directory, outside of the stores that it is about. The process
+// that watches the stores writes one file; a person's acknowledgement is another. Both are written as a whole, and
+// their owner's alone.
 package statedir
 
 import (

@@ -31,7 +31,8 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	want := &witness.Memory{Pair: "kubeflow", Stop: &witness.Stop{ID: "1", Since: at, Why: []string{"it is empty"}},
-		Stores: map[string]witness.Sight{"modern": {At: at, Revision: 7, Objects: map[string]witness.Object{"a/b": {UID: "u"}}}}}
+		Stores: map[string]witness.Sight{
+			"modern": {At: at, Revision: 7, Objects: map[string]witness.Object{"a/b": {UID: "u"}}}}}
 	word := witness.Acknowledgement{Stop: "1", At: at, By: "root", Why: "restored"}
 	if err := d.Save(want); err != nil {
 		t.Fatal(err)
@@ -47,7 +48,8 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 	if a, err := d.Acknowledged(); err != nil || *a != word {
 		t.Errorf("Acknowledged = %+v, %v; want %+v", a, err, word)
 	}
-	for name, mode := range map[string]os.FileMode{".": 0o700 | os.ModeDir, "witness.json": 0o600, "acknowledged.json": 0o600} {
+	for name, mode := range map[string]os.FileMode{".": 0o700 | os.ModeDir, "witness.json": 0o600,
+		"acknowledged.json": 0o600} {
 		if info, err := os.Stat(filepath.Join(path, name)); err != nil || info.Mode() != mode {
 			t.Errorf("%s has mode %v (%v), want %v", name, info.Mode(), err, mode)
 		}
@@ -55,7 +57,8 @@ func TestWhatIsSavedIsLoaded(t *testing.T) {
 }
 
 func TestWhatIsNoMemoryIsAnError(t *testing.T) {
-	for text, says := range map[string]string{"": "EOF", "{": "witness.json", "{}": `schema ""`, `{"schema":"x/v1"}`: `want "`} {
+	for text, says := range map[string]string{"": "EOF", "{": "witness.json", "{}": `schema ""`,
+		`{"schema":"x/v1"}`: `want "`} {
 		path := t.TempDir()
 		if err := os.WriteFile(filepath.Join(path, "witness.json"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
