@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -299,12 +298,15 @@ func (w *world) serve(side pair.Side, rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(rest) == 1 {
-		items := []*stored{}
-		for _, key := range slices.Sorted(maps.Keys(s.objects)) {
-			if o := s.objects[key]; strings.HasPrefix(key, rest[0]+"/") &&
-				(namespace == "" || o.Metadata.Namespace == namespace) {
-				items = append(items, sent(o))
+		items, prefix, keys := []*stored{}, rest[0]+"/", []string(nil)
+		for key, o := range s.objects {
+			if strings.HasPrefix(key, prefix) && (namespace == "" || o.Metadata.Namespace == namespace) {
+				keys = append(keys, key)
 			}
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			items = append(items, sent(s.objects[key]))
 		}
 		answer(200, map[string]any{"kind": kind + "List", "apiVersion": gv,
 			"metadata": map[string]string{"resourceVersion": fmt.Sprint(w.version)}, "items": items})
