@@ -72,16 +72,20 @@ var fakeAll = sync.OnceValue(func() map[pair.Side][]fakeResource {
 
 func fakeResources(side pair.Side) []fakeResource { return fakeAll()[side] }
 
-// fakeGroups lists the groups of a side as /apis does: those of its version first.
-func fakeGroups(side pair.Side) []string {
-	var groups []string
-	for _, f := range fakeResources(side) {
-		if group := f.group(); group != "" && !slices.Contains(groups, group) {
-			groups = append(groups, group)
+// fakeGroupsOf are the groups of each side as /apis lists them: those of its version first.
+var fakeGroupsOf = sync.OnceValue(func() map[pair.Side][]string {
+	all := map[pair.Side][]string{}
+	for _, side := range pair.Sides() {
+		for _, f := range fakeResources(side) {
+			if group := f.group(); group != "" && !slices.Contains(all[side], group) {
+				all[side] = append(all[side], group)
+			}
 		}
 	}
-	return groups
-}
+	return all
+})
+
+func fakeGroups(side pair.Side) []string { return fakeGroupsOf()[side] }
 
 // boot is how far a starting server is. A real one of 1.36 answers at once about its version, namespaces and
 // definitions, and lists its groups little by little.

@@ -1,0 +1,131 @@
+package controllers
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/kubefusion/fusionctl/pkg/apiserver"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// A pod of a custom resource that is there, and that no watch has seen; both sides have its kind. Whatever the server
+// that has the resource answers instead of properly, the pod stays, and the answer is known to be none, in time.
+func TestHostileServersNeverDelete(t *testing.T) {
+	const owner, definitions = "/gadgets/gadget", "/customresourcedefinitions"
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		t.Errorf("a redirect was followed: %s, authorization %q", r.URL, r.Header.Get("Authorization"))
+		http.NotFound(rw, r)
+	}))
+	defer elsewhere.Close()
+	text := func(code int, body string) http.HandlerFunc {
+		return func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Type", "application/json")
+			rw.WriteHeader(code)
+			fmt.Fprint(rw, body)
+		}
+	}
+	page := func(token func(*http.Request) string) http.HandlerFunc {
+		return func(rw http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(rw, `{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1","metadata":`+
+				`{"resourceVersion":"9","continue":%q},"items":[]}`, token(r))
+		}
+	}
+	pages := 0
+	slowly := func(rw http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(rw, `{"kind":`)
+		_ = http.NewResponseController(rw).Flush()
+		<-r.Context().Done()
+	}
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"details":{"name":"gadget","retryAfterSeconds":86400}}`
+	for name, test := range map[string]struct {
+		at   string // part of the paths that are answered so
+		lies http.HandlerFunc
+	}{
+		"its owner is of another kind": {at: owner, lies: text(200,
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"gadget","namespace":"demo","uid":"another"}}`)},
+		"its owner has another name": {at: owner, lies: text(200,
+			`{"kind":"Gadget","apiVersion":"both.test/v1","metadata":{"name":"other","namespace":"demo","uid":"another"}}`)},
+		"there is something behind its owner": {at: owner, lies: text(200,
+			`{"kind":"Gadget","apiVersion":"both.test/v1","metadata":{"name":"gadget","namespace":"demo","uid":"another"}} {}`)},
+		"another object is not found": {at: owner, lies: text(404,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":"other"}}`)},
+		"its owner's group is down": {at: "/apis/both.test/v1", lies: text(404, "404 page not found")},
+		"its owner's API service is not available": {at: "/apis/both.test/v1",
+			lies: text(503, fmt.Sprintf(status, "ServiceUnavailable", 503))},
+		"it may not be read any more": {at: owner, lies: text(403, fmt.Sprintf(status, "Forbidden", 403))},
+		"it is expired":               {at: owner, lies: text(410, fmt.Sprintf(status, "Expired", 410))},
+		"the server is busy for a day": {at: owner, lies: func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Retry-After", "86400")
+			text(429, fmt.Sprintf(status, "TooManyRequests", 429))(rw, r)
+		}},
+		"it is elsewhere": {at: owner, lies: func(rw http.ResponseWriter, r *http.Request) {
+			http.Redirect(rw, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
+		}},
+		"everything is elsewhere": {at: "/", lies: func(rw http.ResponseWriter, r *http.Request) {
+			http.Redirect(rw, r, elsewhere.URL+r.URL.Path, http.StatusMovedPermanently)
+		}},
+		"it comes slowly":         {at: owner, lies: slowly},
+		"definitions come slowly": {at: definitions, lies: slowly},
+		"definitions repeat a token": {at: definitions, lies: page(func(*http.Request) string {
+			return "again"
+		})},
+		"definitions do not end": {at: definitions, lies: page(func(*http.Request) string {
+			pages++
+			return fmt.Sprint(pages)
+		})},
+		"definitions are something else": {at: definitions,
+			lies: text(200, `{"kind":"ConfigMapList","apiVersion":"v1","items":[]}`)},
+		"definitions break off": {at: definitions,
+			lies: text(200, `{"kind":"CustomResourceDefinitionList","items":[`)},
+		"definitions are expired":           {at: definitions, lies: text(410, fmt.Sprintf(status, "Expired", 410))},
+		"definitions may not be read":       {at: definitions, lies: text(403, fmt.Sprintf(status, "Forbidden", 403))},
+		"the group is left out by the side": {at: "/apis", lies: nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			c, m := w.collector(Options{})
+			ref := w.put(modern, "gadgets", "demo", "gadget")
+			w.put("", "pods", "demo", "one", ref)
+			w.see(t.Context(), m)
+			if err := c.guard.since(t.Context(), c.now()); err != nil {
+				t.Fatal(err)
+			}
+			m.graph.remove(ref.UID)
+			forget(m)
+			w.refuse = func(side pair.Side, r *http.Request) int {
+				return code(test.lies == nil && side == modern && r.URL.Path == test.at, withoutBoth)
+			}
+			server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if test.lies != nil && strings.Contains(r.URL.Path, test.at) {
+					test.lies(rw, r)
+					return
+				}
+				w.serve(modern, rw, r)
+			}))
+			defer server.Close()
+			hasty, err := apiserver.New(&rest.Config{Host: server.URL, BearerToken: "secret"},
+				apiserver.Options{Attempts: 1, Timeout: 300 * time.Millisecond, QPS: -1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.clients[modern].server = hasty
+			begin := time.Now()
+			if err := c.process(t.Context(), "uid-3"); err == nil {
+				t.Error("process = nil: the pod is left without a second look")
+			}
+			if took := time.Since(begin); took > 20*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if len(w.deletions) > 0 {
+				t.Fatalf("deleted %q, whose owner is there", w.deletions)
+			}
+			server.CloseClientConnections()
+		})
+	}
+}
