@@ -42,27 +42,30 @@ func TestHostileServersNeverDelete(t *testing.T) {
 		_ = http.NewResponseController(rw).Flush()
 		<-r.Context().Done()
 	}
-	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"details":{"name":"gadget","retryAfterSeconds":86400}}`
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,` +
+		`"details":{"name":"gadget","retryAfterSeconds":86400}}`
+	says := func(code int, reason string) http.HandlerFunc { return text(code, fmt.Sprintf(status, reason, code)) }
 	for name, test := range map[string]struct {
 		at   string // part of the paths that are answered so
 		lies http.HandlerFunc
 	}{
 		"its owner is of another kind": {at: owner, lies: text(200,
-			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"gadget","namespace":"demo","uid":"another"}}`)},
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"gadget","namespace":"demo","uid":"x"}}`)},
 		"its owner has another name": {at: owner, lies: text(200,
-			`{"kind":"Gadget","apiVersion":"both.test/v1","metadata":{"name":"other","namespace":"demo","uid":"another"}}`)},
+			`{"kind":"Gadget","apiVersion":"both.test/v1","metadata":{"name":"other","namespace":"demo","uid":"x"}}`)},
 		"there is something behind its owner": {at: owner, lies: text(200,
-			`{"kind":"Gadget","apiVersion":"both.test/v1","metadata":{"name":"gadget","namespace":"demo","uid":"another"}} {}`)},
+			`{"kind":"Gadget","apiVersion":"both.test/v1","metadata":{"name":"gadget","namespace":"demo","uid":"x"}} {}`)},
 		"another object is not found": {at: owner, lies: text(404,
-			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":"other"}}`)},
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,`+
+				`"details":{"name":"other"}}`)},
 		"its owner's group is down": {at: "/apis/both.test/v1", lies: text(404, "404 page not found")},
 		"its owner's API service is not available": {at: "/apis/both.test/v1",
-			lies: text(503, fmt.Sprintf(status, "ServiceUnavailable", 503))},
-		"it may not be read any more": {at: owner, lies: text(403, fmt.Sprintf(status, "Forbidden", 403))},
-		"it is expired":               {at: owner, lies: text(410, fmt.Sprintf(status, "Expired", 410))},
+			lies: says(503, "ServiceUnavailable")},
+		"it may not be read any more": {at: owner, lies: says(403, "Forbidden")},
+		"it is expired":               {at: owner, lies: says(410, "Expired")},
 		"the server is busy for a day": {at: owner, lies: func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Retry-After", "86400")
-			text(429, fmt.Sprintf(status, "TooManyRequests", 429))(rw, r)
+			says(429, "TooManyRequests")(rw, r)
 		}},
 		"it is elsewhere": {at: owner, lies: func(rw http.ResponseWriter, r *http.Request) {
 			http.Redirect(rw, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
@@ -83,8 +86,8 @@ func TestHostileServersNeverDelete(t *testing.T) {
 			lies: text(200, `{"kind":"ConfigMapList","apiVersion":"v1","items":[]}`)},
 		"definitions break off": {at: definitions,
 			lies: text(200, `{"kind":"CustomResourceDefinitionList","items":[`)},
-		"definitions are expired":           {at: definitions, lies: text(410, fmt.Sprintf(status, "Expired", 410))},
-		"definitions may not be read":       {at: definitions, lies: text(403, fmt.Sprintf(status, "Forbidden", 403))},
+		"definitions are expired":           {at: definitions, lies: says(410, "Expired")},
+		"definitions may not be read":       {at: definitions, lies: says(403, "Forbidden")},
 		"the group is left out by the side": {at: "/apis", lies: nil},
 	} {
 		t.Run(name, func(t *testing.T) {
