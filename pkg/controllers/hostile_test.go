@@ -54,7 +54,7 @@ func TestHostileServersNeverDelete(t *testing.T) {
 		"its owner has another name": {at: owner, lies: text(200,
 			`{"kind":"Gadget","apiVersion":"both.test/v1","metadata":{"name":"other","namespace":"demo","uid":"x"}}`)},
 		"there is something behind its owner": {at: owner, lies: text(200,
-			`{"kind":"Gadget","apiVersion":"both.test/v1","metadata":{"name":"gadget","namespace":"demo","uid":"x"}} {}`)},
+			`{"kind":"Gadget","apiVersion":"both.test/v1","metadata":{"name":"gadget","namespace":"demo"}} {}`)},
 		"another object is not found": {at: owner, lies: text(404,
 			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,`+
 				`"details":{"name":"other"}}`)},
