@@ -110,6 +110,8 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		t.Fatal(err)
 	}
 	certificate, key := file("certs/ca"+name+".crt", string(pair.Certificate)), file("keys/ca.key", string(pair.Key))
+	state := filepath.Dir(file("state/witness.json", lines(object{"schema": "fusionctl/witness/v1", "pair": "p" + evil,
+		"stop": object{"id": evil, "since": "2026-01-02T03:04:05Z", "why": []string{"store " + evil}}})))
 	kubeconfig := fakeServer(t, evil)
 	servers := twoServers(t)
 	for _, server := range servers {
@@ -180,6 +182,8 @@ func TestNothingMovesTheCursor(t *testing.T) {
 			{"--from", "1.12", "--to", "1.17", "--kubeconfig", kubeconfig, "--runtime", objects}},
 		"controllers": {{"--spec", bad, "--legacy-kubeconfig", kubeconfig, "--modern-kubeconfig", kubeconfig},
 			{"--spec", good, "--legacy-kubeconfig", auditPlan, "--modern-kubeconfig", kubeconfig}},
+		"controllers acknowledge": {{"--state-dir", state, "--yes"}, {"--state-dir", state, "--yes", "-o", "yaml"},
+			{"--state-dir", evil}, {"--state-dir", filepath.Dir(policy), "--why", evil}},
 		"crd status": {{"--kubeconfig", kubeconfig}, {evil, "--kubeconfig", kubeconfig}},
 		"crd plan": {{"pizzas.g.example", "--kubeconfig", kubeconfig, "--storage", "v1", "--out", crdPlan},
 			{evil, "--kubeconfig", kubeconfig}},

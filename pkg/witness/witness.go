@@ -49,6 +49,7 @@ func (before *Sight) Changes(now *Sight) []string {
 		switch {
 		case grown < 0:
 			say("its newest revision is %d, and was %d", now.Revision, before.Revision)
+		case before.At.IsZero(): // how long ago that was is not known
 		case grown > slackWrites+fastestWrites*int64(elapsed/time.Second):
 			say("its revision went from %d to %d within %s, faster than anybody writes: it was set, as a restore does",
 				before.Revision, now.Revision, elapsed.Round(time.Second))

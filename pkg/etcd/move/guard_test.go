@@ -116,12 +116,23 @@ func TestApplyRefusesOtherStores(t *testing.T) {
 	}
 }
 
+// A store that was restored from a copy of its data has the same id, and an older revision.
+func TestApplyRefusesStoresThatWentBack(t *testing.T) {
+	w, p := filledWorld(t, 20)
+	p.Header.Revisions["modern"] += 100
+	if _, err := move.Apply(t.Context(), w.job(p)); !errors.Is(err, move.ErrOtherStores) ||
+		!strings.Contains(err.Error(), "store modern") || !strings.Contains(err.Error(), "newest revision") {
+		t.Errorf("Apply to an older state = %v, want %v about modern", err, move.ErrOtherStores)
+	}
+}
+
 // TestOneEtcdUnderTwoNames would lose every key if it were not refused: each lies in both stores already. The ids need
 // not tell.
 func TestOneEtcdUnderTwoNames(t *testing.T) {
 	w, p := filledWorld(t, 20)
 	job := w.job(p)
 	job.Stores["modern"] = renamed{&handle{fakeStore: w.stores["core"]}, w.stores["modern"].cluster}
+	p.Header.Revisions["modern"] = p.Header.Revisions["core"]
 	before := w.stores["core"].values()
 	if _, err := move.Apply(t.Context(), job); err == nil || !strings.Contains(err.Error(), "one and the same etcd") {
 		t.Errorf("Apply = %v, want it refused", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/storage"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // Record is one line of the journal. Records only speed a repetition up: what they claim is in the stores and in the
@@ -77,7 +78,8 @@ type Result struct {
 // ErrChanged is wrapped when the stores are not as the plan found them: something still writes to them.
 var ErrChanged = errors.New("changed since the plan was made")
 
-// ErrOtherStores is wrapped when a plan was made for other etcd clusters than those that were given.
+// ErrOtherStores is wrapped when a plan was made for other etcd clusters than those that were given, or for a state that
+// one of them has forgotten: it was restored.
 var ErrOtherStores = errors.New("the plan was made for another etcd")
 
 const (
@@ -179,8 +181,13 @@ func (a *applier) check(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("store %s: reading its id: %w", name, err)
 		}
-		if planned := a.Plan.Header.Clusters[name]; cluster != planned {
-			return fmt.Errorf("store %s: %w: with the id %s, this one has %s", name, ErrOtherStores, planned, cluster)
+		planned := witness.Sight{Cluster: a.Plan.Header.Clusters[name], Revision: a.Plan.Header.Revisions[name]}
+		now := witness.Sight{Cluster: cluster}
+		if now.Revision, err = etcd.NewestRevision(ctx, a.Stores[name], a.Plan.Header.Prefix+"/"); err != nil {
+			return fmt.Errorf("store %s: %w", name, err)
+		}
+		if why := planned.Changes(&now); len(why) > 0 {
+			return fmt.Errorf("store %s: %w: %s", name, ErrOtherStores, strings.Join(why, "; "))
 		}
 	}
 	conflicts := differences{}
