@@ -78,8 +78,8 @@ type Result struct {
 // ErrChanged is wrapped when the stores are not as the plan found them: something still writes to them.
 var ErrChanged = errors.New("changed since the plan was made")
 
-// ErrOtherStores is wrapped when a plan was made for other etcd clusters than those that were given, or for a state that
-// one of them has forgotten: it was restored.
+// ErrOtherStores is wrapped when a plan was made for other etcd clusters than those that were given, or for a state
+// that one of them has forgotten: it was restored.
 var ErrOtherStores = errors.New("the plan was made for another etcd")
 
 const (
