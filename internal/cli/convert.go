@@ -249,6 +249,14 @@ func (k *conversion) emit(r stream.Result) error {
 	return k.out.Object(r.Object, r.Text)
 }
 
+// becomes says what was done to an object that a server refuses.
+func becomes(row stream.Converted) string {
+	if row.From == row.To && len(row.Changes) == 0 {
+		return "stays as it is"
+	}
+	return "is converted"
+}
+
 // warnTwice tells of a field that is given twice.
 func warnTwice(w io.Writer, file string, twice manifest.Duplicate) {
 	visible.Fprintf(w, "%s:%d: field %q is given twice; the last one counts, as for kubectl\n", file, twice.Line,
@@ -262,7 +270,7 @@ func (k *conversion) tell(row stream.Converted) error {
 			k.changes.tell(k.streams.Err, row, k.objects, change.Path, written(change)+": "+change.Meaning)
 		}
 		if row.Refused != "" {
-			visible.Fprintf(k.streams.Err, "%s: %s: stays as it is, and %s\n", row.Place(), row, row.Refused)
+			visible.Fprintf(k.streams.Err, "%s: %s: %s, and %s\n", row.Place(), row, becomes(row), row.Refused)
 		}
 		for _, loss := range row.Losses {
 			if loss.Value == nil { // a default

@@ -177,7 +177,23 @@ func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Mi
 		}
 		losses = append(losses, Loss{Path: d.at.String(), Value: d.value, Meaning: c.unknownIn(gvk, d, minor)})
 	}
+	if gvk == kind("discovery.k8s.io", "v1", "EndpointSlice") {
+		losses = append(losses, topologies(object.Object)...)
+	}
 	slices.SortFunc(losses, func(a, b Loss) int { return cmp.Compare(a.Path, b.Path) })
+	return losses
+}
+
+// topologies are what servers drop of new slices of v1, which has the field for those that were written before
+// (pkg/registry/discovery/endpointslice/strategy.go dropTopologyOnV1).
+func topologies(slice map[string]any) []Loss {
+	var losses []Loss
+	for i, endpoint := range objects(slice, "endpoints") {
+		if value, ok := endpoint["deprecatedTopology"]; ok {
+			losses = append(losses, Loss{Path: fmt.Sprintf("endpoints[%d].deprecatedTopology", i), Value: value,
+				Meaning: "servers drop it of objects that are created as v1"})
+		}
+	}
 	return losses
 }
 

@@ -14,7 +14,7 @@ import (
 // Diff lists what a change of a CRD breaks, for clients or for what is stored. Changes that allow more than before are
 // silent.
 func Diff(from, to *Definition) []finding.Finding {
-	d := &differ{name: to.Name()}
+	d := &differ{name: to.Name(), storage: to.Storage()}
 	d.identity(from, to)
 	for _, v := range from.Versions() {
 		d.version(from, to, v)
@@ -32,6 +32,7 @@ func Removed(from *Definition) finding.Finding {
 }
 
 type differ struct {
+	storage  string // the version that stores from now on
 	name     string
 	findings []finding.Finding
 }
@@ -50,7 +51,18 @@ func (d *differ) findAs(severity finding.Severity, id, part, which, format strin
 	}
 	d.findings = append(d.findings, finding.Finding{Rule: id, Severity: severity, Subject: subject,
 		Message: fmt.Sprintf(format, args...),
-		Fix:     ruleOf(id).Fix, Key: finding.Key(id, subject, which)})
+		Fix:     d.named(ruleOf(id).Fix, part), Key: finding.Key(id, subject, which)})
+}
+
+// named puts the names of the CRD and its versions into a fix.
+func (d *differ) named(fix, part string) string {
+	version, _, _ := strings.Cut(part, " ")
+	words := []string{"NAME", d.name}
+	if version != "" && !strings.HasPrefix(version, "spec.") {
+		words = append(words, "--storage VERSION", "--storage "+cmp.Or(d.storage, version), "VERSION", version, "OLD",
+			version)
+	}
+	return strings.NewReplacer(words...).Replace(fix)
 }
 
 // identity compares what all versions have in common.
@@ -86,7 +98,10 @@ func (d *differ) identity(from, to *Definition) {
 func (d *differ) version(from, to *Definition, v Version) {
 	now, ok := to.Version(v.Name)
 	if !ok {
-		d.find("FUS300", v.Name, "", "the version is removed")
+		if d.find("FUS300", v.Name, "", "the version is removed"); !v.Served { // it has no clients
+			last := &d.findings[len(d.findings)-1]
+			last.Message, last.Fix = "the version, which was not served, is removed", ""
+		}
 		if v.Storage || slices.Contains(from.StoredVersions(), v.Name) {
 			d.find("FUS301", v.Name, "", "objects may be stored in the version that is removed")
 		}
@@ -185,6 +200,9 @@ func (c *comparison) schema(path string, from, to map[string]any) {
 	switch {
 	case to == nil:
 		return // anything is allowed, and without a schema nothing is pruned
+	case from == nil && !c.prunes:
+		c.find("FUS305", path, "", "a schema is added: values that it does not allow are refused")
+		return
 	case from == nil:
 		c.find("FUS309", path, "",
 			"a schema is added: values that it does not allow are refused, fields that it does not name are pruned")

@@ -185,3 +185,28 @@ func TestRulesAreDocumented(t *testing.T) {
 		t.Errorf("rules are not sorted, or are named twice: %v", ids)
 	}
 }
+
+// A version without clients needs no stopping, a CRD that preserves prunes nothing, and fixes name what they are about.
+func TestDiffSaysWhatIs(t *testing.T) {
+	one := crdWith(t, "", `{"type":"object"}`)
+	const unserved = `{"name":"v0","served":false,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}`
+	const v1 = `{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}`
+	two := changed(t, one, `{"versions":[`+unserved+`,`+v1+`]}`)
+	for _, f := range Diff(two, changed(t, one, `{"versions":[`+v1+`]}`)) {
+		if f.Rule == "FUS300" && (f.Fix != "" || !strings.Contains(f.Message, "not served")) {
+			t.Errorf("a version that was not served is removed: %s, fix %q", f.Message, f.Fix)
+		}
+	}
+	const bare = `{"preserveUnknownFields":true,"versions":[{"name":"v1","served":true,"storage":true}]}`
+	kept := changed(t, one, bare)
+	for _, f := range Diff(kept, changed(t, one, `{"preserveUnknownFields":true}`)) {
+		if strings.Contains(f.Message, "prune") {
+			t.Errorf("a CRD that preserves unknown fields: %s", f.Message)
+		}
+	}
+	for _, f := range append(Diff(two, one), Diff(one, kept)...) {
+		if strings.Contains(f.Fix, "NAME") || strings.Contains(f.Fix, "VERSION") {
+			t.Errorf("%s: fix %q", f.Rule, f.Fix)
+		}
+	}
+}

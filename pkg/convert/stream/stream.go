@@ -56,7 +56,7 @@ type Converted struct {
 	Losses    []convert.Loss `json:"losses,omitempty"`
 	// Changes are the fields that were written so that the object is accepted.
 	Changes []validate.Change `json:"changes,omitempty"`
-	Refused string            `json:"refused,omitempty"` // why a server refuses the object, which is as it was
+	Refused string            `json:"refused,omitempty"` // why a server refuses the object nevertheless
 	Error   string            `json:"error,omitempty"`
 }
 
@@ -190,7 +190,7 @@ type made struct {
 	object  *unstructured.Unstructured
 	losses  []convert.Loss
 	changes []validate.Change
-	refused string // why a server refuses an object that is as it was
+	refused string // why a server refuses, or may refuse, the object nevertheless
 	changed bool   // it is not as it was
 }
 
@@ -233,7 +233,7 @@ func (s *Stream) become(in *unstructured.Unstructured, to schema.GroupVersionKin
 func (s *Stream) complete(in *unstructured.Unstructured, m *made) error {
 	changes, lost, err := validate.Complete(s.converter, in, m.object, s.options.Minor)
 	var refused *validate.RefusedError
-	if errors.As(err, &refused) && !m.changed {
+	if errors.As(err, &refused) && (refused.Doubtful || !m.changed) {
 		m.refused, err = err.Error(), nil
 	}
 	m.losses, m.changes = append(m.losses, lost...), append(m.changes, changes...)

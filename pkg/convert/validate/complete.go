@@ -26,12 +26,17 @@ type RefusedError struct {
 	Kind   schema.GroupVersionKind
 	Minor  kubever.Minor
 	Errors field.ErrorList
+	// Doubtful: 1.36 refuses it, the object as it was before too, and the minor is older: it may have been less strict.
+	Doubtful bool
 }
 
 func (e *RefusedError) Error() string {
 	lines := make([]string, len(e.Errors))
 	for i, err := range e.Errors {
 		lines[i] = shortened(err.Error())
+	}
+	if e.Doubtful {
+		return fmt.Sprintf("%s may refuse it, as %s does: %s", e.Minor, kubever.Newest, strings.Join(lines, "; "))
 	}
 	return fmt.Sprintf("%s refuses it: %s", e.Minor, strings.Join(lines, "; "))
 }
@@ -63,11 +68,15 @@ func Complete(
 	}
 	if isDefinition(out.GroupVersionKind()) && in.GroupVersionKind() != out.GroupVersionKind() {
 		if out.GroupVersionKind().Version != "v1" {
-			return prunes(out.Object, v.minor), nil, nil // Kubernetes 1.36 validates CRDs of v1 alone
+			changes = prunes(out.Object, v.minor)
+		} else {
+			changes, losses = completeDefinition(in.Object, out.Object)
 		}
-		changes, losses = completeDefinition(in.Object, out.Object)
 	}
 	refused, err := v.refused(out)
+	if err == nil && len(refused) == 0 {
+		err = v.doubts()
+	}
 	if err != nil || len(refused) == 0 {
 		return changes, losses, err
 	}
@@ -84,9 +93,21 @@ func Complete(
 		written = slices.DeleteFunc(written, func(w Change) bool { return concerns(w.Path, err.Field) })
 	}
 	if changes = append(changes, written...); len(refused) > 0 {
-		return changes, losses, &RefusedError{out.GroupVersionKind(), v.minor, refused}
+		return changes, losses, &RefusedError{Kind: out.GroupVersionKind(), Minor: v.minor, Errors: refused}
 	}
-	return changes, losses, nil
+	return changes, losses, v.doubts()
+}
+
+// doubts are what 1.36 refuses of the object as it was, too, and an older minor may take.
+func (v *validation) doubts() error {
+	if v.full {
+		return nil
+	}
+	errs, err := v.errors(v.out)
+	if err != nil || len(errs) == 0 {
+		return err
+	}
+	return &RefusedError{Kind: v.out.GroupVersionKind(), Minor: v.minor, Errors: errs, Doubtful: true}
 }
 
 // fully reports whether all of 1.36's validation holds for a version on servers of the minor: of the versions of
@@ -141,13 +162,45 @@ func (v *validation) refused(object *unstructured.Unstructured) (field.ErrorList
 func (v *validation) errors(object *unstructured.Unstructured) (field.ErrorList, error) {
 	gvk := object.GroupVersionKind()
 	if isDefinition(gvk) && gvk.Version != "v1" {
-		return nil, nil
+		return v.names(object)
 	}
 	internal, native, err := v.internal(object)
-	if err != nil || !native {
+	if err == nil && !native {
+		return v.equivalent(object)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return Created(internal, gvk.GroupVersion(), namespaced(gvk)), nil
+}
+
+// names are the errors of a CRD of v1beta1 in what v1 and v1beta1 require alike: group, names and versions.
+func (v *validation) names(object *unstructured.Unstructured) (field.ErrorList, error) {
+	errs, err := v.equivalent(object)
+	return slices.DeleteFunc(errs, func(err *field.Error) bool {
+		return err.Field != "spec.versions" && err.Field != "spec.group" && err.Field != "metadata.name" &&
+			!strings.HasPrefix(err.Field, "spec.names")
+	}), err
+}
+
+// equivalent judges an object in a version that 1.36 does not have any more by one that it serves.
+func (v *validation) equivalent(object *unstructured.Unstructured) (field.ErrorList, error) {
+	for _, kind := range v.converter.Equivalents(object.GroupVersionKind()) {
+		if !kubever.ServesGVK(kind, kubever.Newest) {
+			continue
+		}
+		converted, _, err := v.converter.Convert(object, kind)
+		if err != nil {
+			return nil, err
+		}
+		if internal, native, err := v.internal(converted); err != nil || native {
+			if err != nil {
+				return nil, err
+			}
+			return Created(internal, kind.GroupVersion(), namespaced(kind)), nil
+		}
+	}
+	return nil, nil
 }
 
 func (v *validation) internal(object *unstructured.Unstructured) (internal runtime.Object, native bool, err error) {

@@ -52,6 +52,7 @@ func prepare(object runtime.Object, accessor metav1.Object, namespaced bool) {
 	case accessor.GetNamespace() == "":
 		accessor.SetNamespace(metav1.NamespaceDefault)
 	}
+	accessor.SetUID(uid)
 	if accessor.GetName() == "" && accessor.GetGenerateName() != "" {
 		accessor.SetName(accessor.GetGenerateName() + "xxxxx")
 	}

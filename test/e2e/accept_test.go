@@ -1,0 +1,296 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
+	"github.com/kubefusion/fusionctl/pkg/convert/stream"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/test/rig"
+)
+
+// What convert calls good, a real server of the release accepts: objects of every kind, in every version that they
+// convert to, as they are and with each of their fields taken away. What the server drops is named as a loss. Servers
+// that know dryRun write nothing; the others have a store that is thrown away.
+func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bases := acceptBases(t)
+	for _, minor := range []kubever.Minor{36} {
+		t.Run(minor.String(), func(t *testing.T) {
+			r := rig.New(t)
+			server := startForConverting(r, minor)
+			serviceAccount(t, server)
+			a := &acceptance{
+				t: t, c: c, minor: minor, client: server.Client("somebody", "system:masters"), told: map[string]bool{},
+			}
+			a.run(bases)
+			t.Logf("%s: %d converted, %d created, %d refused by convert, %d with losses", minor, a.converted, a.created,
+				a.refused,
+				a.lossy)
+			if a.created < 300 {
+				t.Errorf("%s: %d objects were created, want hundreds", minor, a.created)
+			}
+		})
+	}
+}
+
+func acceptBases(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile("testdata/accept.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []*unstructured.Unstructured
+	for part, err := range manifest.Parts(bytes.NewReader(text)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !part.Object {
+			continue
+		}
+		object, err := part.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if object != nil {
+			objects = append(objects, &unstructured.Unstructured{Object: object.Value})
+		}
+	}
+	return objects
+}
+
+type acceptance struct {
+	t      *testing.T
+	c      *convert.Converter
+	minor  kubever.Minor
+	client *rig.Client
+	told   map[string]bool // problems, each once
+
+	converted, created, refused, lossy int
+}
+
+func (a *acceptance) run(bases []*unstructured.Unstructured) {
+	s := stream.New(a.c, stream.Options{Choose: stream.ForMinor(a.c, a.minor), Minor: a.minor, Format: stream.JSON})
+	var all bytes.Buffer
+	number := 0
+	for _, base := range bases {
+		for _, kind := range append([]schema.GroupVersionKind{base.GroupVersionKind()},
+			a.c.Equivalents(base.GroupVersionKind())...) {
+			object, _, err := a.c.Convert(base, kind)
+			if err != nil {
+				a.t.Errorf("%s to %s: %v", base.GroupVersionKind(), kind, err)
+				continue
+			}
+			for _, variant := range variants(object.Object) {
+				u := &unstructured.Unstructured{Object: variant}
+				if number++; a.minor < 12 && u.GetKind() != "CustomResourceDefinition" && u.GetKind() != "APIService" &&
+					u.GetName() != "" {
+					u.SetName(fmt.Sprintf("a%d.example", number)) // what is written stays for a while
+				}
+				text, err := json.Marshal(variant)
+				if err != nil {
+					a.t.Fatal(err)
+				}
+				all.Write(text)
+				all.WriteByte('\n')
+			}
+		}
+	}
+	if err := s.Convert(a.t.Context(), "objects", &all, a.result); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// variants are the object, and the object without each of its fields but those that name it.
+func variants(object map[string]any) []map[string]any {
+	result := []map[string]any{object}
+	var walk func(value any, at []any)
+	walk = func(value any, at []any) {
+		switch value := value.(type) {
+		case map[string]any:
+			for _, name := range sortedFields(value) {
+				if len(at) == 0 && (name == "apiVersion" || name == "kind" || name == "metadata" || name == "status") {
+					continue
+				}
+				here := append(slices.Clone(at), name)
+				without := runtime.DeepCopyJSON(object)
+				take(without, here)
+				result = append(result, without)
+				walk(value[name], here)
+			}
+		case []any:
+			for i := range value {
+				walk(value[i], append(slices.Clone(at), i))
+			}
+		}
+	}
+	walk(object, nil)
+	return result
+}
+
+func sortedFields(object map[string]any) []string {
+	var names []string
+	for name := range object {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func take(value any, at []any) {
+	for _, part := range at[:len(at)-1] {
+		switch part := part.(type) {
+		case string:
+			value = value.(map[string]any)[part]
+		case int:
+			value = value.([]any)[part]
+		}
+	}
+	delete(value.(map[string]any), at[len(at)-1].(string))
+}
+
+func (a *acceptance) result(r stream.Result) error {
+	if r.Object == nil && r.Err == nil {
+		return nil
+	}
+	if a.converted++; r.Err != nil {
+		a.refused++
+		return nil
+	}
+	api, ok := a.resource(r.Object.GroupVersionKind())
+	if !ok {
+		return nil // off by default
+	}
+	path := "/apis/" + api.GroupVersion.String()
+	if api.Group == "" {
+		path = "/api/" + api.Version
+	}
+	if api.Namespaced {
+		path += "/namespaces/default"
+	}
+	path += "/" + api.Name
+	query := ""
+	if a.minor >= 13 {
+		query = "?dryRun=All"
+	}
+	var got map[string]any
+	err := a.client.Call(a.t.Context(), http.MethodPost, path+query, r.Object.Object, &got)
+	if r.Refused != "" {
+		if a.refused++; err == nil && a.minor == kubever.Newest {
+			a.tell("%s: called refused, and accepted: %s", r.From, r.Refused)
+		}
+		return nil
+	}
+	if err != nil {
+		if rig.Code(err) != http.StatusConflict { // what a server keeps cannot be created twice
+			a.tell("%s as %s: called good, and refused: %v", r.From, r.To, err)
+		}
+		return nil
+	}
+	a.created++
+	a.compare(r, got)
+	if query == "" {
+		name := (&unstructured.Unstructured{Object: got}).GetName()
+		if err := a.client.Call(a.t.Context(), http.MethodDelete, path+"/"+name, nil, nil); err != nil &&
+			rig.Code(err) != http.StatusNotFound {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *acceptance) resource(gvk schema.GroupVersionKind) (kubever.APIResource, bool) {
+	for _, api := range kubever.APIResources(a.minor) {
+		if api.GroupVersion == gvk.GroupVersion() && api.Kind == gvk.Kind && api.DefaultOn.Has(a.minor) {
+			return api, true
+		}
+	}
+	return kubever.APIResource{}, false
+}
+
+// compare holds what the server has of the object against what was sent and what is called lost.
+func (a *acceptance) compare(r stream.Result, got map[string]any) {
+	lost := map[string]bool{}
+	for _, loss := range r.Losses {
+		if loss.Value != nil {
+			lost[loss.Path] = true
+		}
+	}
+	if len(lost) > 0 {
+		a.lossy++
+	}
+	var walk func(sent, has any, at string)
+	walk = func(sent, has any, at string) {
+		switch sent := sent.(type) {
+		case map[string]any:
+			other, ok := has.(map[string]any)
+			if !ok {
+				return
+			}
+			for _, name := range sortedFields(sent) {
+				here := strings.TrimPrefix(at+"."+name, ".")
+				inner, there := other[name]
+				switch {
+				case here == "status" || sent[name] == nil:
+				case lost[here] && there:
+					a.tell("%s as %s: %s is called lost, and survives", r.From, r.To, here)
+				case lost[here]:
+				case !there && !saysNothing(sent[name]):
+					a.tell("%s as %s: %s does not survive, and is not called lost", r.From, r.To, here)
+				default:
+					walk(sent[name], inner, here)
+				}
+			}
+		case []any:
+			other, ok := has.([]any)
+			for i := range sent {
+				if ok && i < len(other) {
+					walk(sent[i], other[i], fmt.Sprintf("%s[%d]", at, i))
+				}
+			}
+		}
+	}
+	walk(r.Object.Object, got, "")
+}
+
+// saysNothing: servers leave out what is false, zero or empty.
+func saysNothing(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		return len(value) == 0
+	case []any:
+		return len(value) == 0
+	case bool:
+		return !value
+	case string:
+		return value == ""
+	case int64:
+		return value == 0
+	}
+	return value == nil
+}
+
+// tell reports a problem once.
+func (a *acceptance) tell(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !a.told[text] && len(a.told) < 200 {
+		a.told[text] = true
+		a.t.Error(text)
+	}
+}
