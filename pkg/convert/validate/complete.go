@@ -104,7 +104,7 @@ func (v *validation) doubts() error {
 		return nil
 	}
 	errs, err := v.errors(v.out)
-	if err != nil || len(errs) == 0 {
+	if errs = append(errs, stricter(v.out, v.minor)...); err != nil || len(errs) == 0 {
 		return err
 	}
 	return &RefusedError{Kind: v.out.GroupVersionKind(), Minor: v.minor, Errors: errs, Doubtful: true}
@@ -174,13 +174,41 @@ func (v *validation) errors(object *unstructured.Unstructured) (field.ErrorList,
 	return Created(internal, gvk.GroupVersion(), namespaced(gvk)), nil
 }
 
-// names are the errors of a CRD of v1beta1 in what v1 and v1beta1 require alike: group, names and versions.
+// names are the errors of a CRD of v1beta1 in what v1 and v1beta1 require alike: group, names, versions and columns;
+// and the schema, where unknown fields are pruned.
 func (v *validation) names(object *unstructured.Unstructured) (field.ErrorList, error) {
 	errs, err := v.equivalent(object)
+	spec, _ := object.Object["spec"].(map[string]any)
+	prunes := spec["preserveUnknownFields"] == false
 	return slices.DeleteFunc(errs, func(err *field.Error) bool {
+		ofVersion := strings.HasPrefix(err.Field, "spec.versions[")
+		isSchema := ofVersion && strings.Contains(err.Field, ".schema")
 		return err.Field != "spec.versions" && err.Field != "spec.group" && err.Field != "metadata.name" &&
-			!strings.HasPrefix(err.Field, "spec.names")
+			!strings.HasPrefix(err.Field, "spec.names") && !(ofVersion && !isSchema) && !(isSchema && prunes)
 	}), err
+}
+
+// stricter are the errors of servers before the minor that let go of them.
+func stricter(object *unstructured.Unstructured, minor kubever.Minor) field.ErrorList {
+	switch object.GetKind() {
+	case "Event": // pkg/apis/core/validation/events.go@1.15.12: the namespaces are the same; not since 1.19
+		involved, _, _ := unstructured.NestedMap(object.Object, "involvedObject")
+		if involved == nil {
+			involved, _, _ = unstructured.NestedMap(object.Object, "regarding")
+		}
+		if named, _ := involved["namespace"].(string); minor < 19 && named != object.GetNamespace() {
+			return field.ErrorList{
+				field.Invalid(field.NewPath("involvedObject", "namespace"), named, "does not match event.namespace")}
+		}
+	case "Endpoints": // pkg/apis/core/validation/validation.go@1.10.13; not in 1.15
+		subsets, _, _ := unstructured.NestedSlice(object.Object, "subsets")
+		for i, subset := range subsets {
+			if fields, ok := subset.(map[string]any); ok && minor < 15 && fields["ports"] == nil {
+				return field.ErrorList{field.Required(field.NewPath("subsets").Index(i).Child("ports"), "")}
+			}
+		}
+	}
+	return nil
 }
 
 // equivalent judges an object in a version that 1.36 does not have any more by one that it serves.
