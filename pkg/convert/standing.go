@@ -180,9 +180,22 @@ func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Mi
 	if gvk == kind("discovery.k8s.io", "v1", "EndpointSlice") {
 		losses = append(losses, topologies(object.Object)...)
 	}
+	spec := objectIn(object, "spec")
+	if value, ok := spec["subresources"]; ok && gvk.Kind == "CustomResourceDefinition" && minor == gatedMinor {
+		losses = append(losses, Loss{Path: "spec.subresources", Value: value,
+			Meaning: minor.String() + " drops it: its feature gate CustomResourceSubresources is off by default"})
+	}
 	slices.SortFunc(losses, func(a, b Loss) int { return cmp.Compare(a.Path, b.Path) })
 	return losses
 }
+
+// objectIn returns the object in a field.
+func objectIn(of *unstructured.Unstructured, field string) map[string]any {
+	return object(of.Object, field)
+}
+
+// gatedMinor is the minor that has the subresources of CRDs behind a feature gate that is off.
+const gatedMinor = kubever.Minor(10)
 
 // topologies are what servers drop of new slices of v1, which has the field for those that were written before
 // (pkg/registry/discovery/endpointslice/strategy.go dropTopologyOnV1).

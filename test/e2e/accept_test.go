@@ -32,7 +32,7 @@ func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	bases := acceptBases(t)
-	for _, minor := range []kubever.Minor{36, 15, 10, 6} {
+	for _, minor := range []kubever.Minor{36} {
 		t.Run(minor.String(), func(t *testing.T) {
 			r := rig.New(t)
 			server := startForConverting(r, minor)

@@ -182,9 +182,12 @@ func (v *validation) names(object *unstructured.Unstructured) (field.ErrorList, 
 	prunes := spec["preserveUnknownFields"] == false
 	return slices.DeleteFunc(errs, func(err *field.Error) bool {
 		ofVersion := strings.HasPrefix(err.Field, "spec.versions[")
-		isSchema := ofVersion && strings.Contains(err.Field, ".schema")
+		isSchema := ofVersion && strings.Contains(err.Field, ".schema") ||
+			strings.HasPrefix(err.Field, "spec.validation")
 		return err.Field != "spec.versions" && err.Field != "spec.group" && err.Field != "metadata.name" &&
-			!strings.HasPrefix(err.Field, "spec.names") && !(ofVersion && !isSchema) && !(isSchema && prunes)
+			!strings.HasPrefix(err.Field, "spec.names") &&
+			!strings.HasPrefix(err.Field, "spec.additionalPrinterColumns") && !(ofVersion && !isSchema) &&
+			!(isSchema && prunes)
 	}), err
 }
 
