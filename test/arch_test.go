@@ -61,6 +61,8 @@ var core = map[string][]string{
 	// it compares as render --diff does
 	"pkg/live": {"pkg/spec", "pkg/plan", "pkg/adopt", "pkg/render"},
 
+	"pkg/transition": {"pkg/plan", "pkg/render"},
+
 	"pkg/catalog": {"pkg/policy", "pkg/etcd/scan", "pkg/plan", "pkg/rules", "pkg/live", "pkg/migrate"},
 
 	"pkg/restart":           nil,

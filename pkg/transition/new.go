@@ -1,0 +1,516 @@
+package transition
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+)
+
+// New computes the steps from one setup to another. The order is that of Phases: every controller and scheduler that
+// changes is stopped on every host before a server or a store changes, and started after the last of those, so that at
+// no time a controller of the first plan runs beside one that takes over its work in the second; stores come before API
+// servers and API servers before controllers; servers of one side change one host after the other, or, where their
+// minor changes, all of them stop before the first starts.
+//
+// Errors: *RefusedError, with every reason; what cannot be rendered.
+func New(from, to Setup, facts Facts) (Transition, error) {
+	t := Transition{From: describe(from), To: describe(to)}
+	if reasons := refuse(from, to, facts); len(reasons) > 0 {
+		return t, &RefusedError{Reasons: reasons}
+	}
+	b := &builder{from: from, to: to, disk: map[place]render.File{}, final: map[place]render.File{}}
+	if err := b.read(); err != nil {
+		return t, err
+	}
+	b.stop()
+	b.stores()
+	b.servers(pair.Legacy, Legacy)
+	b.start(LegacyMgr, b.changed(daemon(pair.Legacy)), true)
+	b.existing()
+	b.servers(pair.Modern, Modern)
+	b.wayBack()
+	b.start(ModernMgr, b.changed(daemon(pair.Modern)), true)
+	if err := b.joint(); err != nil {
+		return t, err
+	}
+	b.tidy()
+	if len(b.steps) == 0 {
+		return t, nil
+	}
+	changes := b.steps
+	b.steps = nil
+	b.prepare()
+	t.Steps = append(b.steps, changes...)
+	for i := range t.Steps {
+		t.Steps[i].ID = fmt.Sprintf("%03d", i+1)
+	}
+	t.Hosts = hostsOf(t.Steps, from.Plan, to.Plan)
+	return t, nil
+}
+
+func describe(s Setup) string {
+	if s.Plan == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s: legacy %s, modern %s, %s", s.Plan.Name, s.Plan.Legacy.Version, s.Plan.Modern.Version,
+		s.Target)
+}
+
+func hostsOf(steps []Step, plans ...*plan.Plan) []Host {
+	var hosts []Host
+	for _, p := range plans {
+		if p == nil {
+			continue
+		}
+		for _, h := range p.Hosts {
+			host := Host{Name: h.Name, Address: h.Address}
+			known := slices.ContainsFunc(hosts, func(o Host) bool { return o.Name == h.Name })
+			if !known && slices.ContainsFunc(steps, func(s Step) bool { return s.Host == h.Name }) {
+				hosts = append(hosts, host)
+			}
+		}
+	}
+	return hosts
+}
+
+// place is a path on a host.
+type place struct{ host, path string }
+
+// change is a component as it was and as it will be; nil where it is not there.
+type change struct{ was, is *render.Part }
+
+func (c change) component() *plan.Component {
+	if c.is != nil {
+		return c.is.Component
+	}
+	return c.was.Component
+}
+
+// builder collects steps, and knows which files are in their places after them.
+type builder struct {
+	from, to    Setup
+	steps       []Step
+	changes     []change // in the order of the components, of hosts that both plans have first
+	disk, final map[place]render.File
+}
+
+// read renders both plans and finds the components that differ.
+func (b *builder) read() error {
+	was, err := partsOf(b.from, b.disk)
+	if err != nil {
+		return err
+	}
+	is, err := partsOf(b.to, b.final)
+	if err != nil {
+		return err
+	}
+	for i := range is {
+		c := change{is: &is[i]}
+		if at := slices.IndexFunc(was, func(p render.Part) bool { return same(&p, &is[i]) }); at >= 0 {
+			c.was = &was[at]
+		}
+		if c.was == nil || c.was.Unit != c.is.Unit || !sameFiles(c.was.Start, c.is.Start) ||
+			!sameFiles(c.was.Beside, c.is.Beside) {
+			b.changes = append(b.changes, c)
+		}
+	}
+	for i := range was {
+		if !slices.ContainsFunc(is, func(p render.Part) bool { return same(&p, &was[i]) }) {
+			b.changes = append(b.changes, change{was: &was[i]})
+		}
+	}
+	return nil
+}
+
+func partsOf(s Setup, files map[place]render.File) ([]render.Part, error) {
+	if s.Plan == nil {
+		return nil, nil
+	}
+	parts, err := render.Parts(s.Plan, s.Target)
+	for _, p := range parts {
+		for _, f := range slices.Concat(p.Start, p.Beside) {
+			files[place{p.Component.Host, f.Path}] = f
+		}
+	}
+	return parts, err
+}
+
+func same(a, b *render.Part) bool {
+	return a.Component.Host == b.Component.Host && a.Component.Name == b.Component.Name
+}
+
+func sameFiles(a, b []render.File) bool { return slices.EqualFunc(a, b, sameFile) }
+
+func sameFile(a, b render.File) bool {
+	return a.Path == b.Path && a.Mode == b.Mode && bytes.Equal(a.Data, b.Data)
+}
+
+func (b *builder) changed(of func(*plan.Component) bool) []change {
+	var found []change
+	for _, c := range b.changes {
+		if of(c.component()) {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// daemon selects the controller managers and schedulers of a side.
+func daemon(side pair.Side) func(*plan.Component) bool {
+	return func(c *plan.Component) bool {
+		return c.Side == side && c.Kind != kubever.APIServer && c.Kind != plan.Etcd
+	}
+}
+
+func server(side pair.Side) func(*plan.Component) bool {
+	return func(c *plan.Component) bool { return c.Side == side && c.Kind == kubever.APIServer }
+}
+
+func joint(c *plan.Component) bool { return c.Kind == plan.JointControllers }
+
+func etcd(c *plan.Component) bool { return c.Kind == plan.Etcd }
+
+// minorChanges reports whether the servers of a side are of another minor afterwards.
+func (b *builder) minorChanges(side pair.Side) bool {
+	return b.from.Plan != nil && b.to.Plan != nil &&
+		b.from.Plan.Side(side).Version.Minor != b.to.Plan.Side(side).Version.Minor
+}
+
+// stop stops what acts and changes, then the servers and members that are not changed in their place.
+func (b *builder) stop() {
+	b.stopAll(b.changed(joint))
+	if p := b.from.Plan; p != nil && p.Joint != nil && (b.to.Plan == nil || b.to.Plan.Joint == nil) {
+		b.release(p, func(a *Action) Step { return Step{Phase: Stop, Do: a} })
+	}
+	b.stopAll(b.changed(daemon(pair.Modern)))
+	b.stopAll(b.changed(daemon(pair.Legacy)))
+	for _, side := range []pair.Side{pair.Modern, pair.Legacy} {
+		var gone []change
+		for _, c := range b.changed(server(side)) {
+			if c.is == nil || b.minorChanges(side) {
+				gone = append(gone, c)
+			}
+		}
+		b.stopAll(gone)
+	}
+	b.stopAll(slices.DeleteFunc(b.changed(etcd), func(c change) bool { return c.is != nil }))
+}
+
+func (b *builder) stopAll(changes []change) {
+	for _, c := range slices.Backward(changes) {
+		b.stopOne(Stop, c.was, true)
+	}
+}
+
+// stores starts members, all of a new store before the first is waited for: one alone is not healthy.
+func (b *builder) stores() {
+	var anew []change
+	for _, c := range b.changed(etcd) {
+		switch {
+		case c.is == nil:
+		case c.was == nil:
+			anew = append(anew, c)
+		default:
+			b.startOne(Stores, c, true)
+		}
+	}
+	b.start(Stores, anew, false)
+	for _, c := range anew {
+		if ready := b.ready(b.to.Plan, c.is.Component); len(ready) > 0 {
+			b.add(Step{Phase: Stores, Host: c.is.Component.Host, Title: "wait for " + c.is.Component.Name,
+				Do: &Action{Kind: RunChecks, Before: ready}})
+		}
+	}
+}
+
+// servers changes the API servers of a side, one host after the other.
+func (b *builder) servers(side pair.Side, phase Phase) { b.start(phase, b.changed(server(side)), true) }
+
+func (b *builder) start(phase Phase, changes []change, wait bool) {
+	for _, c := range changes {
+		if c.is != nil {
+			b.startOne(phase, c, wait)
+		}
+	}
+}
+
+// startOne brings a component from what it was to what it will be.
+func (b *builder) startOne(phase Phase, c change, wait bool) {
+	host, name := c.is.Component.Host, c.is.Component.Name
+	b.stopOne(phase, c.was, wait)
+	for _, f := range c.is.Beside {
+		b.put(phase, host, f, nil, nil)
+	}
+	var ready []Check
+	if wait {
+		ready = b.ready(b.to.Plan, c.is.Component)
+	}
+	gone := goneChecks(c.is.Component)
+	if c.is.Unit == "" {
+		for _, f := range c.is.Start {
+			b.put(phase, host, f, ready, gone)
+		}
+		return
+	}
+	for _, f := range c.is.Start {
+		b.put(phase, host, f, nil, nil)
+	}
+	b.add(Step{Phase: phase, Host: host, Title: "start " + name,
+		Do:   &Action{Kind: StartUnit, Unit: c.is.Unit, After: ready},
+		Undo: &Action{Kind: StopUnit, Unit: c.is.Unit, After: gone}})
+}
+
+// stopOne stops a component of the first plan, once.
+func (b *builder) stopOne(phase Phase, p *render.Part, wait bool) {
+	if p == nil {
+		return
+	}
+	host := p.Component.Host
+	var ready []Check
+	if wait && (p.Component.Kind != plan.Etcd || b.alone(p.Component)) {
+		ready = b.ready(b.from.Plan, p.Component)
+	}
+	gone := goneChecks(p.Component)
+	if p.Unit != "" {
+		if slices.ContainsFunc(b.steps, func(s Step) bool {
+			return s.Host == host && s.Do != nil && s.Do.Kind == StopUnit && s.Do.Unit == p.Unit
+		}) {
+			return
+		}
+		b.add(Step{Phase: phase, Host: host, Title: "stop " + p.Component.Name,
+			Do:   &Action{Kind: StopUnit, Unit: p.Unit, After: gone},
+			Undo: &Action{Kind: StartUnit, Unit: p.Unit, After: ready}})
+		return
+	}
+	for _, f := range p.Start {
+		b.remove(phase, host, f.Path, gone, ready)
+	}
+}
+
+// alone reports whether a member is healthy without those that stop or start with it.
+func (b *builder) alone(c *plan.Component) bool {
+	members := 0
+	for _, other := range b.from.Plan.Components {
+		if other.Kind == plan.Etcd && other.Store == c.Store {
+			members++
+		}
+	}
+	stays := slices.ContainsFunc(b.changes, func(o change) bool {
+		return o.was != nil && o.is != nil && o.was.Component.Host == c.Host && o.was.Component.Name == c.Name
+	})
+	return members == 1 || stays
+}
+
+func (b *builder) add(s Step) { b.steps = append(b.steps, s) }
+
+func stored(f render.File) *File { return &File{Path: f.Path, Mode: f.Mode, Data: f.Data} }
+
+func (b *builder) put(phase Phase, host string, f render.File, after, undone []Check) {
+	at := place{host, f.Path}
+	old, there := b.disk[at]
+	if there && sameFile(old, f) {
+		return
+	}
+	s := Step{Phase: phase, Host: host, Title: "put " + f.Path}
+	s.Do = &Action{Kind: PutFile, File: stored(f), After: after}
+	s.Undo = &Action{Kind: RemoveFile, File: stored(f), After: undone}
+	if there {
+		s.Do.Was = stored(old)
+		s.Undo = &Action{Kind: PutFile, File: stored(old), Was: stored(f)}
+	}
+	b.disk[at] = f
+	b.add(s)
+}
+
+func (b *builder) remove(phase Phase, host, path string, after, undone []Check) {
+	at := place{host, path}
+	old, there := b.disk[at]
+	if !there {
+		return
+	}
+	delete(b.disk, at)
+	b.add(Step{Phase: phase, Host: host, Title: "remove " + path,
+		Do:   &Action{Kind: RemoveFile, File: stored(old), After: after},
+		Undo: &Action{Kind: PutFile, File: stored(old), After: undone}})
+}
+
+// tidy removes what no component of the second plan has.
+func (b *builder) tidy() {
+	left := slices.SortedFunc(maps.Keys(b.disk), func(x, y place) int {
+		return strings.Compare(x.host+x.path, y.host+y.path)
+	})
+	for _, at := range left {
+		if _, kept := b.final[at]; !kept {
+			b.remove(Tidy, at.host, at.path, nil, nil)
+		}
+	}
+}
+
+// ready are the checks that a component serves.
+func (b *builder) ready(p *plan.Plan, c *plan.Component) []Check {
+	if c.Liveness == nil {
+		return nil
+	}
+	check := Check{Kind: Ready, Probe: c.Liveness, Program: c.Name}
+	if c.Kind == kubever.APIServer {
+		check.CA, check.Version = p.PKI.CA, c.Version
+	}
+	return []Check{check}
+}
+
+func goneChecks(c *plan.Component) []Check {
+	if c.Liveness == nil {
+		return nil
+	}
+	return []Check{{Kind: Gone, Probe: c.Liveness, Program: c.Name}}
+}
+
+// existing makes sure that what runs already has the arguments that the plan needs of it: a person changes them.
+func (b *builder) existing() {
+	if b.to.Plan == nil {
+		return
+	}
+	for _, c := range b.to.Plan.Components {
+		if c.Side == "" || !b.to.Plan.Side(c.Side).Existing {
+			continue
+		}
+		needed := neededArgs(&c)
+		if len(needed) == 0 || b.had(&c, needed) {
+			continue
+		}
+		b.add(Step{Phase: LegacyMgr, Host: c.Host, Title: "check the arguments of " + c.Name,
+			Do: &Action{Kind: RunChecks, Before: []Check{{Kind: Runs, Program: strings.TrimPrefix(c.Kind, "kube-"),
+				Args: needed, Hint: "it runs from files of its own: change them there; fusionctl render --diff shows " +
+					"how"}}}})
+	}
+}
+
+func (b *builder) had(c *plan.Component, needed []string) bool {
+	return b.from.Plan != nil && slices.ContainsFunc(b.from.Plan.Components, func(o plan.Component) bool {
+		return o.Host == c.Host && o.Name == c.Name && slices.Equal(neededArgs(&o), needed)
+	})
+}
+
+func neededArgs(c *plan.Component) []string {
+	var args []string
+	for _, a := range c.Args {
+		if a.Origin != plan.FromSpec {
+			args = append(args, a.String())
+		}
+	}
+	return args
+}
+
+// wayBack is the gate on the way back from another modern minor: what the new one has stored, the old one must decode.
+func (b *builder) wayBack() {
+	if !b.minorChanges(pair.Modern) || len(refuseSide(b.to.Plan, b.from.Plan, pair.Modern, Facts{})) == 0 {
+		return
+	}
+	b.add(Step{Phase: Modern, Host: b.to.Plan.Hosts[0].Name,
+		Title: "on the way back: the stores are readable by " + b.from.Plan.Modern.Version.String(),
+		Undo:  &Action{Kind: RunChecks, Before: []Check{storesCheck(b.from.Plan)}}})
+}
+
+func storesCheck(p *plan.Plan) Check {
+	m := p.Ownership()
+	return Check{Kind: StoresAgree, Stores: p.Stores, Map: &m,
+		Hint: "rewrite the objects through the newer API server in a version that both decode"}
+}
+
+// joint starts the controllers of both sides, for which the legacy API server has to allow what they do.
+func (b *builder) joint() error {
+	started := slices.DeleteFunc(b.changed(joint), func(c change) bool { return c.is == nil })
+	if len(started) == 0 {
+		return nil
+	}
+	wanted, err := render.LegacyAccess(b.to.Plan)
+	if err != nil {
+		return err
+	}
+	var had []render.File
+	if b.from.Plan != nil {
+		if had, err = render.LegacyAccess(b.from.Plan); err != nil {
+			return err
+		}
+	}
+	if len(wanted) > 0 && !sameFiles(had, wanted) {
+		b.add(Step{Phase: Joint, Host: started[0].is.Component.Host, Title: "permissions on the legacy side",
+			Do: &Action{Kind: ByHand, Text: fmt.Sprintf("allow user %s on the legacy API server what %s, as fusionctl "+
+				"render writes it, says", b.to.Plan.Joint.User, wanted[0].Path)}})
+	}
+	if b.from.Plan == nil || b.from.Plan.Joint == nil {
+		b.release(b.to.Plan, func(a *Action) Step { return Step{Phase: Joint, Undo: a} })
+	}
+	b.start(Joint, started, true)
+	return nil
+}
+
+// release is what the controllers of both sides leave behind in the API, for a person to take out once they stopped.
+func (b *builder) release(p *plan.Plan, step func(*Action) Step) {
+	text := "take the finalizer kubefusion.dev/both-sides out of spec.finalizers of every namespace (the runbook has " +
+		"the commands), or no namespace can be deleted any more"
+	if p.Pods != nil {
+		text += "; delete the admission registration for pods on the modern API server, or it waits for a webhook " +
+			"that is gone"
+	}
+	s := step(&Action{Kind: ByHand, Text: text})
+	s.Host, s.Title = p.Hosts[0].Name, "what the controllers of both sides leave behind"
+	b.add(s)
+}
+
+// prepare are the checks and the copies before anything changes.
+func (b *builder) prepare() {
+	if p := b.to.Plan; p != nil {
+		for _, h := range p.Hosts {
+			checks := b.hostChecks(p, h.Name)
+			if len(checks) > 0 {
+				b.add(Step{Phase: Prepare, Host: h.Name, Title: "check certificates and programs",
+					Do: &Action{Kind: RunChecks, Before: checks}})
+			}
+		}
+		if b.minorChanges(pair.Modern) &&
+			len(refuseSide(b.from.Plan, p, pair.Modern, Facts{})) > 0 {
+			b.add(Step{Phase: Prepare, Host: p.Hosts[0].Name,
+				Title: "the stores are readable by " + p.Modern.Version.String(),
+				Do:    &Action{Kind: RunChecks, Before: []Check{storesCheck(p)}}})
+		}
+	}
+	p := b.from.Plan
+	if p == nil {
+		p = b.to.Plan
+	}
+	for i := range p.Stores {
+		if s := p.Stores[i]; s.Managed == nil || b.from.Plan != nil {
+			b.add(Step{Phase: Prepare, Host: p.Hosts[0].Name, Title: "snapshot store " + s.Name,
+				Do: &Action{Kind: Snapshot, Store: &s}})
+		}
+	}
+}
+
+func (b *builder) hostChecks(p *plan.Plan, host string) []Check {
+	var checks []Check
+	for i := range p.Certificates {
+		if c := &p.Certificates[i]; c.Host == host && !c.Existing && !c.Authority {
+			checks = append(checks, Check{Kind: Certificate, Certificate: c, Path: c.Cert,
+				Hint: "fusionctl pki issue issues what is missing"})
+		}
+	}
+	for _, c := range b.changes {
+		if c.is == nil || c.is.Program == "" || c.is.Component.Host != host {
+			continue
+		}
+		check := Check{Kind: Executable, Path: c.is.Program, Hint: "install the program of version " +
+			c.is.Component.Version + " there"}
+		if !slices.ContainsFunc(checks, func(o Check) bool { return o.Path == check.Path }) {
+			checks = append(checks, check)
+		}
+	}
+	return checks
+}

@@ -1,0 +1,133 @@
+package transition
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+)
+
+// RefusedError says why no transition leads from one plan to the other. Nothing was changed.
+type RefusedError struct{ Reasons []string }
+
+func (e *RefusedError) Error() string {
+	return "there is no transition:\n  " + strings.Join(e.Reasons, "\n  ")
+}
+
+// refuse lists what stands against going from one plan to the other.
+func refuse(from, to Setup, facts Facts) []string {
+	var reasons []string
+	add := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
+	for _, s := range []Setup{from, to} {
+		if s.Plan != nil && (s.Target == render.Hosted || s.Plan.Target != plan.OnHosts) {
+			add("target %q: want static-pod or systemd: another cluster runs the components of hosted plans", s.Target)
+		}
+	}
+	if from.Plan == nil || to.Plan == nil || len(reasons) > 0 {
+		return reasons
+	}
+	a, b := from.Plan, to.Plan
+	if a.Name != b.Name {
+		add("metadata.name: %q and %q are two clusters", a.Name, b.Name)
+	}
+	if a.Prefix != b.Prefix {
+		add("spec.stores[].prefix: the keys lie below %q, and an API server with %q reads none of them", a.Prefix,
+			b.Prefix)
+	}
+	if !reflect.DeepEqual(a.Network, b.Network) {
+		add("spec.network: addresses and ports of it are allocated already")
+	}
+	if a.Kubelet.Minor != b.Kubelet.Minor {
+		add("spec.kubelet.version: %s and %s: kubelets are no part of a transition yet; change them, and then FROM",
+			a.Kubelet, b.Kubelet)
+	}
+	for _, side := range pair.Sides() {
+		reasons = append(reasons, refuseSide(a, b, side, facts)...)
+	}
+	return append(reasons, refuseStores(a, b)...)
+}
+
+func refuseSide(a, b *plan.Plan, name pair.Side, facts Facts) []string {
+	var reasons []string
+	add := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
+	x, y := a.Side(name), b.Side(name)
+	if x.Existing != y.Existing {
+		add("spec.%s: existing in one of the plans only: its components would be run twice, or by nothing", name)
+	}
+	if name == pair.Legacy && x.Version.Minor != y.Version.Minor {
+		add("spec.legacy.version: %s and %s: the minor of the legacy side stays", x.Version, y.Version)
+	}
+	var moved, unread []string
+	for i := range a.Resources {
+		row := &a.Resources[i]
+		was, is := row.View(name), b.Resource(row.Key)
+		if was.Store == "" || row.Pseudo && is == nil {
+			continue
+		}
+		if is == nil || is.View(name).Store == "" {
+			unread = append(unread, row.Name)
+			continue
+		}
+		if now := is.View(name); now.Store != was.Store {
+			moved = append(moved, fmt.Sprintf("%s (%s to %s)", row.Key, was.Store, now.Store))
+		} else if slices.ContainsFunc(was.Decodes, func(v string) bool { return !slices.Contains(now.Decodes, v) }) {
+			unread = append(unread, row.Key)
+		}
+	}
+	if custom := a.CustomResources.View(name).Store; custom != "" && custom != b.CustomResources.View(name).Store {
+		moved = append(moved, "custom resources")
+	}
+	if len(moved) > 0 {
+		add("the %s API server would look for these in another store, and their keys stay: %s; stop the API servers "+
+			"and "+
+			"move them with fusionctl etcd move", name, some(moved))
+	}
+	if len(unread) > 0 && !facts.StoresAgree {
+		add("%s %s may not decode what %s has stored: %s; the stores have to be read against the second plan"+
+			" first",
+			name,
+			y.Version, x.Version, some(unread))
+	}
+	return reasons
+}
+
+func refuseStores(a, b *plan.Plan) []string {
+	var reasons []string
+	add := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
+	for i := range a.Stores {
+		was := &a.Stores[i]
+		is := b.Store(was.Name)
+		switch {
+		case is == nil: // what was kept in it would have moved
+		case !slices.Equal(was.Endpoints, is.Endpoints):
+			add("store %q: its endpoints differ: members are added, removed and replaced with etcdctl", was.Name)
+		case (was.Managed == nil) != (is.Managed == nil):
+			add("store %q: run by one of the plans only: its members would be run twice, or by nothing", was.Name)
+		case was.Managed != nil && was.Managed.DataDir != is.Managed.DataDir:
+			add("store %q: %s and %s: its data would stay behind", was.Name, was.Managed.DataDir, is.Managed.DataDir)
+		case was.Managed != nil && minorOf(was.Managed.Version) != minorOf(is.Managed.Version):
+			add("store %q: etcd %s and %s: what another minor has written has no way back but a snapshot", was.Name,
+				was.Managed.Version, is.Managed.Version)
+		}
+	}
+	return reasons
+}
+
+// minorOf is "3.6" of "3.6.8".
+func minorOf(version string) string {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	return strings.Join(parts[:min(2, len(parts))], ".")
+}
+
+// some are the first of a list.
+func some(list []string) string {
+	const limit = 8
+	if len(list) > limit {
+		return strings.Join(list[:limit], ", ") + fmt.Sprintf(" and %d more", len(list)-limit)
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,182 @@
+package transition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Runner does what actions and checks say, on a host. Both are repeated after a run was killed. Do is idempotent. Check
+// returns nil only when it looked and found what it wants; it waits where that takes time.
+type Runner interface {
+	Do(ctx context.Context, host string, a *Action) error
+	Check(ctx context.Context, host string, c *Check) error
+}
+
+// Event is what a record says of a step.
+type Event string
+
+const (
+	Begun   Event = "begun"
+	Done    Event = "done"
+	Undoing Event = "undoing"
+	Undone  Event = "undone"
+)
+
+// Record is a line of the journal.
+type Record struct {
+	Step  string `json:"step"`
+	Event Event  `json:"event"`
+}
+
+// Journal keeps records: *journal.Journal[Record].
+type Journal interface {
+	Records() []Record
+	Append(Record) error
+}
+
+// ErrJournal is wrapped when the records of a journal are not those of the transition.
+var ErrJournal = errors.New("the journal is not of this transition")
+
+// State is how far a transition came.
+type State struct {
+	Done int  `json:"done"` // steps that are done, from the first
+	Open bool `json:"open"` // the step after them was begun, or is being undone: it may be done, in part, or not
+}
+
+// StateOf reads the records of a journal. Errors: ErrJournal, wrapped.
+func StateOf(t *Transition, records []Record) (State, error) {
+	var s State
+	for i, r := range records {
+		wrong := func() (State, error) {
+			return s, fmt.Errorf("record %d, step %s %s, after %d of %d steps: %w", i+1, r.Step, r.Event, s.Done,
+				len(t.Steps), ErrJournal)
+		}
+		if r.Event == Undoing && !s.Open && s.Done > 0 {
+			s.Done--
+			s.Open = true
+		}
+		if s.Done >= len(t.Steps) || t.Steps[s.Done].ID != r.Step {
+			return wrong()
+		}
+		switch {
+		case r.Event == Begun:
+			s.Open = true
+		case r.Event == Done && s.Open:
+			s.Done, s.Open = s.Done+1, false
+		case r.Event == Undoing && s.Open:
+		case r.Event == Undone && s.Open:
+			s.Open = false
+		default:
+			return wrong()
+		}
+	}
+	return s, nil
+}
+
+// Progress is told of every record, nil allowed.
+type Progress func(step *Step, event Event)
+
+// Apply does the steps that are not done. Nothing is changed when files of a transition that has not begun are not what
+// its first plan has. After an error, and when ctx ends, it can be called again, or Undo.
+func Apply(ctx context.Context, t *Transition, r Runner, j Journal, progress Progress) error {
+	s, err := StateOf(t, j.Records())
+	if err != nil {
+		return err
+	}
+	if s == (State{}) {
+		if err := unchanged(ctx, t, r); err != nil {
+			return err
+		}
+	}
+	for ; s.Done < len(t.Steps); s.Done++ {
+		step := &t.Steps[s.Done]
+		if err := carryOut(ctx, r, j, step, step.Do, Begun, Done, progress); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Undo takes back the steps that are done, the last one first, and the one that was begun. After an error, and when ctx
+// ends, it can be called again, or Apply.
+func Undo(ctx context.Context, t *Transition, r Runner, j Journal, progress Progress) error {
+	s, err := StateOf(t, j.Records())
+	if err != nil {
+		return err
+	}
+	last := s.Done - 1
+	if s.Open {
+		last++
+	}
+	for ; last >= 0; last-- {
+		step := &t.Steps[last]
+		if err := carryOut(ctx, r, j, step, step.Undo, Undoing, Undone, progress); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func carryOut(ctx context.Context, r Runner, j Journal, s *Step, a *Action, before, after Event, p Progress) error {
+	if p == nil {
+		p = func(*Step, Event) {}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := j.Append(Record{s.ID, before}); err != nil {
+		return err
+	}
+	p(s, before)
+	if a != nil {
+		if err := perform(ctx, r, s.Host, a); err != nil {
+			return fmt.Errorf("step %s, %s on %s: %w", s.ID, s.Title, s.Host, err)
+		}
+	}
+	if err := j.Append(Record{s.ID, after}); err != nil {
+		return err
+	}
+	p(s, after)
+	return nil
+}
+
+func perform(ctx context.Context, r Runner, host string, a *Action) error {
+	if err := checkAll(ctx, r, host, a.Before); err != nil {
+		return err
+	}
+	if a.Kind != RunChecks {
+		if err := r.Do(ctx, host, a); err != nil {
+			return err
+		}
+	}
+	return checkAll(ctx, r, host, a.After)
+}
+
+// checkAll asks every check, so that one run names all that is missing.
+func checkAll(ctx context.Context, r Runner, host string, checks []Check) error {
+	var problems []error
+	for i := range checks {
+		problems = append(problems, r.Check(ctx, host, &checks[i]))
+	}
+	return errors.Join(problems...)
+}
+
+// unchanged checks that every file that the steps touch is as the first of them finds it.
+func unchanged(ctx context.Context, t *Transition, r Runner) error {
+	var problems []error
+	seen := map[place]bool{}
+	for _, s := range t.Steps {
+		if s.Do == nil || s.Do.File == nil || seen[place{s.Host, s.Do.File.Path}] {
+			continue
+		}
+		seen[place{s.Host, s.Do.File.Path}] = true
+		check := Check{Kind: FileIs, Path: s.Do.File.Path, File: s.Do.Was,
+			Hint: "FROM is not the plan by which this host runs"}
+		if s.Do.Kind == RemoveFile {
+			check.File = s.Do.File
+		}
+		problems = append(problems, r.Check(ctx, s.Host, &check))
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,131 @@
+// Package transition leads from one plan of a cluster to another: an ordered list of steps, each with its host, its
+// action, its verification and its inverse. New computes it, Apply and Undo carry it out through a Runner, with a
+// record before and after every step, so that a run that was killed goes on or goes back.
+package transition
+
+import (
+	"io/fs"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+)
+
+// Setup is what runs on the hosts: a plan, and what runs its components. No plan: nothing of ours.
+type Setup struct {
+	Plan   *plan.Plan
+	Target render.Target
+}
+
+// Facts are what was read of the cluster. The zero value is that nothing was read; what depends on it is then refused.
+type Facts struct {
+	// StoresAgree: the stores were read as a whole against the plan to which the transition leads, and without an error
+	// among the findings. Every stored object is then one that both API servers of that plan decode.
+	StoresAgree bool
+}
+
+// Transition is plain data, and JSON. Files of it may hold secrets.
+type Transition struct {
+	From  string `json:"from"` // what runs before, for people
+	To    string `json:"to"`
+	Hosts []Host `json:"hosts"`
+	Steps []Step `json:"steps"` // in order; empty when nothing changes
+}
+
+// Host is a machine on which steps run.
+type Host struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+}
+
+// Step is one change of one host, or a gate without one. Do and Undo are each other's inverse; nil: nothing is to be
+// done in that direction.
+type Step struct {
+	ID    string  `json:"id"` // unique: 007
+	Phase Phase   `json:"phase"`
+	Host  string  `json:"host"`
+	Title string  `json:"title"`
+	Do    *Action `json:"do,omitempty"`
+	Undo  *Action `json:"undo,omitempty"`
+}
+
+// Phase groups steps. The order is that of Phases.
+type Phase string
+
+// Phases in their order. What acts is stopped before what it depends on changes, and started after it.
+const (
+	Prepare   Phase = "prepare"            // checks, and snapshots of the stores
+	Stop      Phase = "stop"               // of controllers and schedulers, then servers, then stores
+	Stores    Phase = "stores"             // etcd
+	Legacy    Phase = "legacy API server"  //
+	LegacyMgr Phase = "legacy controllers" // and scheduler
+	Modern    Phase = "modern API server"
+	ModernMgr Phase = "modern controllers"
+	Joint     Phase = "joint controllers" // those that see both sides
+	Tidy      Phase = "tidy"              // files that no component reads any more
+)
+
+// Phases lists the phases in their order.
+var Phases = []Phase{Prepare, Stop, Stores, Legacy, LegacyMgr, Modern, ModernMgr, Joint, Tidy}
+
+// Kind is what an action does.
+type Kind string
+
+const (
+	PutFile    Kind = "put file"
+	RemoveFile Kind = "remove file"
+	StartUnit  Kind = "start unit"
+	StopUnit   Kind = "stop unit"
+	Snapshot   Kind = "snapshot store"
+	RunChecks  Kind = "check" // nothing but Before
+	ByHand     Kind = "by hand"
+)
+
+// Action changes one thing. It is idempotent: done already, it changes nothing.
+type Action struct {
+	Kind Kind `json:"kind"`
+	// Before are checks without which nothing is done, After are those that verify it.
+	Before []Check     `json:"before,omitempty"`
+	After  []Check     `json:"after,omitempty"`
+	File   *File       `json:"file,omitempty"` // of PutFile; of RemoveFile, the file that is removed
+	Was    *File       `json:"was,omitempty"`  // of PutFile: what it replaces, nil for none
+	Unit   string      `json:"unit,omitempty"`
+	Store  *plan.Store `json:"store,omitempty"`
+	Text   string      `json:"text,omitempty"` // what a person does
+}
+
+// File is a file of a host.
+type File struct {
+	Path string      `json:"path"` // absolute and clean
+	Mode fs.FileMode `json:"mode"`
+	Data []byte      `json:"data"`
+}
+
+// CheckKind is what a check asks.
+type CheckKind string
+
+const (
+	FileIs      CheckKind = "file is"      // File, or absent when it is nil
+	Executable  CheckKind = "program"      // Path is there and executable
+	Certificate CheckKind = "certificate"  // is there, valid, and for these names
+	Ready       CheckKind = "ready"        // the probe is answered, and an API server is of Version
+	Gone        CheckKind = "gone"         // no process listens there
+	Runs        CheckKind = "runs with"    // every process of Program has Args
+	StoresAgree CheckKind = "stores agree" // with Map: complete, and no error
+)
+
+// Check is what a host is asked.
+type Check struct {
+	Kind        CheckKind         `json:"kind"`
+	Path        string            `json:"path,omitempty"`
+	File        *File             `json:"file,omitempty"`
+	Probe       *plan.Probe       `json:"probe,omitempty"`
+	CA          string            `json:"ca,omitempty"` // path of the certificate by which the probe's server is known
+	Version     string            `json:"version,omitempty"`
+	Program     string            `json:"program,omitempty"`
+	Args        []string          `json:"args,omitempty"`
+	Certificate *plan.Certificate `json:"certificate,omitempty"`
+	Stores      []plan.Store      `json:"stores,omitempty"`
+	Map         *pair.Map         `json:"map,omitempty"`
+	Hint        string            `json:"hint,omitempty"` // the way out when it fails
+}

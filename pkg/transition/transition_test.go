@@ -1,0 +1,465 @@
+package transition
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/examples"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+func planOf(t *testing.T, name, text string) *plan.Plan {
+	t.Helper()
+	f, err := spec.Load(name, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(f, plan.OnHosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func example(t *testing.T, name string) string {
+	t.Helper()
+	data, err := examples.FS.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+var allJourneys = map[string][2]Setup{} // computed once
+
+// journeys are pairs of setups between which there are transitions, by name.
+func journeys(t *testing.T) map[string][2]Setup {
+	t.Helper()
+	if len(allJourneys) > 0 {
+		return allJourneys
+	}
+	names, err := fs.Glob(examples.FS, "*.yaml")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	pairs := allJourneys
+	for _, name := range names {
+		p := planOf(t, name, example(t, name))
+		pod, unit := Setup{p, render.StaticPod}, Setup{p, render.Systemd}
+		flags := *p
+		flags.Components = slices.Clone(p.Components)
+		for i := range flags.Components {
+			c := &flags.Components[i]
+			c.Args = append(slices.Clone(c.Args), plan.Arg{Name: "v", Value: "4", Origin: plan.FromSpec})
+		}
+		pairs[name+" from nothing"] = [2]Setup{{}, pod}
+		pairs[name+" from nothing to units"] = [2]Setup{{}, unit}
+		pairs[name+" to nothing"] = [2]Setup{pod, {}}
+		pairs[name+" pods to units"] = [2]Setup{pod, unit}
+		pairs[name+" units to pods"] = [2]Setup{unit, pod}
+		pairs[name+" flags"] = [2]Setup{pod, {&flags, render.StaticPod}}
+		pairs[name+" flags of units"] = [2]Setup{unit, {&flags, render.Systemd}}
+	}
+	const split = "split-1.15-1.36.yaml"
+	for _, from := range kubever.Minors() {
+		for _, to := range []string{"1.24", "1.33", "1.36"} {
+			if from < 24 {
+				continue
+			}
+			a := planOf(
+				t, split, strings.Replace(example(t, split), "version: 1.36.3", "version: 1."+fmt.Sprint(int(from)), 1))
+			b := planOf(t, split, strings.Replace(example(t, split), "version: 1.36.3", "version: "+to, 1))
+			pairs[fmt.Sprintf("modern 1.%d to %s", from, to)] = [2]Setup{{a, render.StaticPod}, {b, render.StaticPod}}
+		}
+	}
+	return pairs
+}
+
+func facts() Facts { return Facts{StoresAgree: true} }
+
+func eachJourney(t *testing.T, test func(t *testing.T, from, to Setup, tr *Transition)) {
+	pairs := journeys(t)
+	for _, name := range slices.Sorted(maps.Keys(pairs)) {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			tr, err := New(pairs[name][0], pairs[name][1], facts())
+			if err != nil {
+				t.Fatal(err)
+			}
+			test(t, pairs[name][0], pairs[name][1], &tr)
+		})
+	}
+}
+
+// cluster is a Runner with files in memory, and a Journal. It dies before or after any call.
+type cluster struct {
+	files   map[place]render.File
+	units   map[place]bool
+	records []Record
+	left    int // calls until it dies; negative: never
+	watch   func()
+}
+
+var errKilled = errors.New("killed")
+
+func (c *cluster) call() error {
+	if c.left == 0 {
+		return errKilled
+	}
+	c.left--
+	return nil
+}
+
+func (c *cluster) Records() []Record { return c.records }
+
+func (c *cluster) Append(r Record) error {
+	if err := c.call(); err != nil {
+		return err
+	}
+	c.records = append(c.records, r)
+	return nil
+}
+
+func (c *cluster) Do(_ context.Context, host string, a *Action) error {
+	if err := c.call(); err != nil {
+		return err
+	}
+	switch a.Kind {
+	case PutFile:
+		at := place{host, a.File.Path}
+		now, there := c.files[at]
+		switch {
+		case there && sameFile(now, fileOf(a.File)):
+		case there && a.Was != nil && sameFile(now, fileOf(a.Was)), !there && a.Was == nil:
+			c.files[at] = fileOf(a.File)
+		default:
+			return fmt.Errorf("%s is neither what is put nor what it replaces", at)
+		}
+	case RemoveFile:
+		at := place{host, a.File.Path}
+		if now, there := c.files[at]; there && !sameFile(now, fileOf(a.File)) {
+			return fmt.Errorf("%s is not what is removed", at)
+		}
+		delete(c.files, at)
+	case StartUnit:
+		if _, there := c.files[place{host, "/etc/systemd/system/" + a.Unit}]; !there {
+			return fmt.Errorf("no unit %s", a.Unit)
+		}
+		c.units[place{host, a.Unit}] = true
+	case StopUnit:
+		delete(c.units, place{host, a.Unit})
+	}
+	if c.watch != nil {
+		c.watch()
+	}
+	return c.call() // killed after it was done, and before it is recorded
+}
+
+func (c *cluster) Check(_ context.Context, host string, check *Check) error {
+	if err := c.call(); err != nil {
+		return err
+	}
+	if check.Kind == FileIs {
+		now, there := c.files[place{host, check.Path}]
+		if there != (check.File != nil) || there && !sameFile(now, fileOf(check.File)) {
+			return fmt.Errorf("%s on %s is another", check.Path, host)
+		}
+	}
+	return nil
+}
+
+func fileOf(f *File) render.File { return render.File{Path: f.Path, Mode: f.Mode, Data: f.Data} }
+
+func newCluster(t *testing.T, s Setup) *cluster {
+	t.Helper()
+	c := &cluster{files: map[place]render.File{}, units: map[place]bool{}, left: -1}
+	parts, err := partsOf(s, c.files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
+		if p.Unit != "" {
+			c.units[place{p.Component.Host, p.Unit}] = true
+		}
+	}
+	return c
+}
+
+// differs says how two clusters differ, "" for not at all.
+func differs(a, b *cluster) string {
+	if !maps.Equal(a.units, b.units) {
+		return fmt.Sprintf("units %v, want %v", a.units, b.units)
+	}
+	for at, f := range a.files {
+		if other, there := b.files[at]; !there || !bytes.Equal(f.Data, other.Data) || f.Mode != other.Mode {
+			return fmt.Sprintf("%s is there: %v", at, there)
+		}
+	}
+	if len(a.files) != len(b.files) {
+		return fmt.Sprintf("%d files, want %d", len(a.files), len(b.files))
+	}
+	return ""
+}
+
+func TestNothingChangesNothing(t *testing.T) {
+	eachJourney(t, func(t *testing.T, from, to Setup, _ *Transition) {
+		for _, s := range []Setup{from, to} {
+			if tr, err := New(s, s, Facts{}); err != nil || len(tr.Steps) > 0 {
+				t.Errorf("New(p, p) = %d steps, %v; want none", len(tr.Steps), err)
+			}
+		}
+	})
+}
+
+func TestApplyLeadsToTheSecondPlanAndUndoBack(t *testing.T) {
+	eachJourney(t, func(t *testing.T, from, to Setup, tr *Transition) {
+		c, start, end := newCluster(t, from), newCluster(t, from), newCluster(t, to)
+		if err := Apply(t.Context(), tr, c, c, nil); err != nil {
+			t.Fatal(err)
+		}
+		if d := differs(c, end); d != "" {
+			t.Fatalf("after apply: %s", d)
+		}
+		calls := len(c.records)
+		if err := Apply(t.Context(), tr, c, c, nil); err != nil || len(c.records) != calls {
+			t.Fatalf("a second apply: %v, %d records more, want none", err, len(c.records)-calls)
+		}
+		if err := Undo(t.Context(), tr, c, c, nil); err != nil {
+			t.Fatal(err)
+		}
+		if d := differs(c, start); d != "" {
+			t.Fatalf("after undo: %s", d)
+		}
+	})
+}
+
+// TestKilledAnywhereItGoesOnOrBack kills apply before and after calls, of some transitions every one, then goes on to
+// the end, or goes back, itself killed anywhere once more.
+func TestKilledAnywhereItGoesOnOrBack(t *testing.T) {
+	points := 0
+	eachJourney(t, func(t *testing.T, from, to Setup, tr *Transition) {
+		start, end := newCluster(t, from), newCluster(t, to)
+		stride := 11
+		if strings.HasSuffix(t.Name(), "split-1.15-1.36.yaml_flags_of_units") ||
+			strings.Contains(t.Name(), "modern_1.24_to_1.36") {
+			stride = 1
+		}
+		for at := 0; ; at += stride {
+			killed := newCluster(t, from)
+			killed.left = at
+			err := Apply(t.Context(), tr, killed, killed, nil)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, errKilled) {
+				t.Fatalf("killed at call %d: %v", at, err)
+			}
+			points++
+			copied := func() *cluster {
+				return &cluster{files: maps.Clone(killed.files), units: maps.Clone(killed.units),
+					records: slices.Clone(killed.records), left: -1}
+			}
+			on, back, twice := copied(), copied(), copied()
+			if err := Apply(t.Context(), tr, on, on, nil); err != nil || differs(on, end) != "" {
+				t.Fatalf("killed at call %d, then on: %v %s", at, err, differs(on, end))
+			}
+			if err := Undo(t.Context(), tr, back, back, nil); err != nil || differs(back, start) != "" {
+				t.Fatalf("killed at call %d, then back: %v %s", at, err, differs(back, start))
+			}
+			twice.left = at % 7
+			if err := Undo(t.Context(), tr, twice, twice, nil); err != nil && !errors.Is(err, errKilled) {
+				t.Fatalf("killed at call %d, then back: %v", at, err)
+			}
+			twice.left = -1
+			if err := Apply(t.Context(), tr, twice, twice, nil); err != nil || differs(twice, end) != "" {
+				t.Fatalf("killed at call %d, back in part, then on: %v %s", at, err, differs(twice, end))
+			}
+		}
+	})
+	if points < 200 {
+		t.Errorf("killed at %d points, want hundreds", points)
+	}
+}
+
+// runs lists what a cluster runs: for every component, the sum of the files that start it.
+func (c *cluster) runs(parts []render.Part) map[string]bool {
+	running := map[string]bool{}
+	for _, p := range parts {
+		all := p.Unit == "" || c.units[place{p.Component.Host, p.Unit}]
+		for _, f := range p.Start {
+			now, there := c.files[place{p.Component.Host, f.Path}]
+			all = all && there && sameFile(now, f)
+		}
+		if all {
+			running[p.Component.Host+"/"+p.Component.Name] = true
+		}
+	}
+	return running
+}
+
+// TestOrderHoldsAfterEveryStep: forth and back, a controller of the first plan never runs beside one of the second that
+// both change, and what runs has what it depends on.
+func TestOrderHoldsAfterEveryStep(t *testing.T) {
+	eachJourney(t, func(t *testing.T, from, to Setup, tr *Transition) {
+		old, err := partsOf(from, map[place]render.File{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		anew, err := partsOf(to, map[place]render.File{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newCluster(t, from)
+		last := c.runs(old)
+		c.watch = func() {
+			before, after := c.runs(old), c.runs(anew)
+			acts := func(parts []render.Part, running, other map[string]bool) (names []string) {
+				for _, p := range parts {
+					id := p.Component.Host + "/" + p.Component.Name
+					if p.Component.Kind != kubever.APIServer && p.Component.Kind != plan.Etcd && running[id] &&
+						!other[id] {
+						names = append(names, id)
+					}
+				}
+				return names
+			}
+			if a, b := acts(old, before, after), acts(anew, after, before); len(a) > 0 && len(b) > 0 {
+				t.Errorf("%v of the first plan beside %v of the second", a, b)
+			}
+			now := maps.Clone(before)
+			maps.Copy(now, after)
+			for _, parts := range [][]render.Part{old, anew} {
+				for _, p := range parts {
+					if id := p.Component.Host + "/" + p.Component.Name; now[id] && !last[id] {
+						needs(t, p, parts, now)
+					}
+				}
+			}
+			last = now
+		}
+		if err := Apply(t.Context(), tr, c, c, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := Undo(t.Context(), tr, c, c, nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// needs: what has just started finds what it depends on: a controller the API server of its side, an API server the
+// members on its host. What runs already may see them restart.
+func needs(t *testing.T, p render.Part, all []render.Part, running map[string]bool) {
+	t.Helper()
+	for _, q := range all {
+		below := q.Component.Kind == kubever.APIServer && q.Component.Side == p.Component.Side &&
+			p.Component.Kind != kubever.APIServer || q.Component.Kind == plan.Etcd && p.Component.Side != ""
+		if p.Component.Kind == plan.Etcd || !below || q.Component.Host != p.Component.Host {
+			continue
+		}
+		if other := q.Component.Host + "/" + q.Component.Name; !running[other] {
+			t.Errorf("%s/%s starts without %s", p.Component.Host, p.Component.Name, other)
+		}
+	}
+}
+
+func TestFileThatIsAnotherStopsItBeforeAnythingHappens(t *testing.T) {
+	p := planOf(t, "split", example(t, "split-1.15-1.36.yaml"))
+	tr, err := New(Setup{}, Setup{p, render.StaticPod}, Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(t, Setup{})
+	at := place{p.Hosts[0].Name, "/etc/kubernetes/manifests/kube-apiserver-modern.yaml"}
+	c.files[at] = render.File{Path: at.path, Data: []byte("theirs")}
+	if err := Apply(t.Context(), &tr, c, c, nil); err == nil || len(c.records) > 0 || len(c.files) != 1 {
+		t.Errorf("apply = %v, %d records, %d files; want it refused", err, len(c.records), len(c.files))
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	base := example(t, "split-1.15-1.36.yaml")
+	p := planOf(t, "base", base)
+	with := func(change func(*plan.Plan)) *plan.Plan {
+		other := planOf(t, "other", base)
+		change(other)
+		return other
+	}
+	for says, other := range map[string]*plan.Plan{
+		"are two clusters":          with(func(p *plan.Plan) { p.Name = "another" }),
+		"the keys lie below":        with(func(p *plan.Plan) { p.Prefix = "/other" }),
+		"spec.network":              with(func(p *plan.Plan) { p.Network.ServiceCIDRs = []string{"10.1.0.0/16"} }),
+		"look for these in another": with(func(p *plan.Plan) { p.Resource("pods").Modern.Store = "modern" }),
+		"custom resources":          with(func(p *plan.Plan) { p.CustomResources.Modern.Store = "core" }),
+		"may not decode":            with(func(p *plan.Plan) { p.Resource("pods").Legacy.Decodes = []string{"v2"} }),
+		"the minor of the legacy":   with(func(p *plan.Plan) { p.Legacy.Version.Minor = 16 }),
+		"kubelets are no part":      with(func(p *plan.Plan) { p.Kubelet.Minor = 16 }),
+		"existing in one":           with(func(p *plan.Plan) { p.Legacy.Existing = !p.Legacy.Existing }),
+		"its endpoints differ": with(func(p *plan.Plan) {
+			p.Stores[1].Endpoints = []string{"https://10.9.9.9:1"}
+		}),
+		"want static-pod or systemd": with(func(p *plan.Plan) { p.Target = plan.Hosted }),
+		"run by one of the plans":    with(func(p *plan.Plan) { p.Stores[1].Managed = nil }),
+		"no way back but a snapshot": with(func(p *plan.Plan) {
+			m := *p.Stores[1].Managed
+			m.Version = "3.4.1"
+			p.Stores[1].Managed = &m
+		}),
+		"its data would stay behind": with(func(p *plan.Plan) {
+			m := *p.Stores[1].Managed
+			m.DataDir = "/x"
+			p.Stores[1].Managed = &m
+		}),
+	} {
+		_, err := New(Setup{p, render.StaticPod}, Setup{other, render.StaticPod}, Facts{})
+		var refused *RefusedError
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), says) {
+			t.Errorf("New = %v, want it refused: %q", err, says)
+		}
+	}
+}
+
+func TestAnotherMinorNeedsStoresThatWereRead(t *testing.T) {
+	base := example(t, "split-1.15-1.36.yaml")
+	modern, older := planOf(t, "a", base), planOf(t, "b", strings.Replace(base, "1.36.3", "1.24", 1))
+	from, to := Setup{modern, render.StaticPod}, Setup{older, render.StaticPod}
+	var refused *RefusedError
+	if _, err := New(from, to, Facts{}); !errors.As(err, &refused) ||
+		!strings.Contains(err.Error(), "have to be read") {
+		t.Fatalf("New = %v, want it refused", err)
+	}
+	up, err := New(to, from, facts())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := slices.IndexFunc(up.Steps, func(s Step) bool {
+		return s.Undo != nil && s.Undo.Kind == RunChecks && s.Undo.Before[0].Kind == StoresAgree &&
+			s.Undo.Before[0].Map.Modern.Version == older.Modern.Version.String()
+	})
+	started := slices.IndexFunc(up.Steps, func(s Step) bool {
+		return s.Phase == Modern && s.Do != nil && s.Do.Kind == PutFile
+	})
+	if gate < started || started < 0 {
+		t.Errorf("the gate on the way back is step %d, the first of the newer server %d", gate, started)
+	}
+}
+
+func TestJournalOfAnother(t *testing.T) {
+	tr := Transition{Steps: []Step{{ID: "001"}, {ID: "002"}}}
+	for _, records := range [][]Record{
+		{{"002", Begun}}, {{"001", Done}}, {{"001", Undone}}, {{"001", Begun}, {"002", Done}}, {{"001", "x"}},
+		{{"001", Begun}, {"001", Done}, {"002", Begun}, {"002", Done}, {"003", Begun}},
+	} {
+		if s, err := StateOf(&tr, records); !errors.Is(err, ErrJournal) {
+			t.Errorf("StateOf(%v) = %v, %v; want ErrJournal", records, s, err)
+		}
+	}
+}
