@@ -90,6 +90,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newExplainCmd(streams),
 		newPKICmd(streams),
 		newRenderCmd(streams),
+		newTransitionCmd(streams),
 		newPolicyCmd(streams),
 		newVersionsCmd(streams),
 		newDemoCmd(streams),

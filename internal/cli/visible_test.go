@@ -127,6 +127,9 @@ func TestNothingMovesTheCursor(t *testing.T) {
 	movePlan, crdPlan := filepath.Join(dir, "move"+name), filepath.Join(dir, "crdplan"+name)
 	auditPlan := filepath.Join(dir, "gone"+name)
 
+	steps := file("steps"+name, lines(object{"schema": "fusionctl/transition/v1", "from": evil, "to": evil,
+		"steps": []object{{"id": "1" + evil, "phase": evil, "host": "h", "title": evil, "do": object{"kind": evil}}}}))
+
 	verbs := map[string][][]string{
 		"init":        {{"--from", units}, {"--from", auditPlan}, {evil}},
 		"init shared": {{"--legacy", evil}},
@@ -145,9 +148,13 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		"pki show": {{filepath.Dir(certificate)}, {auditPlan}},
 		"render": {{bad, "--out", "-"}, {good, "--out", filepath.Join(dir, "r"+name)},
 			{good, "--out", dir}, {good, "--diff", units}, {good, "--out", "-", "--host", evil}},
-		"versions":        {{evil}, {"--minor", evil}},
-		"policy validate": {{policy}, {broken}, {auditPlan}},
-		"policy generate": {{bad}, {"--preset", evil}, {good}},
+		"transition plan":   {{bad, good}, {"none", good}, {good, evil}},
+		"transition apply":  {{steps, "--rehearse", dir, "--yes"}, {bad, "--yes"}},
+		"transition undo":   {{steps, "--rehearse", dir, "--yes"}, {bad, "--yes"}},
+		"transition status": {{steps}, {bad}},
+		"versions":          {{evil}, {"--minor", evil}},
+		"policy validate":   {{policy}, {broken}, {auditPlan}},
+		"policy generate":   {{bad}, {"--preset", evil}, {good}},
 		"policy can-i": {{policy, "get", "pods" + evil, "--as", "alice" + evil}, {broken, "get", "pods"},
 			{policy, "get", "pods", "--as", evil}},
 		"policy diff": {{policy, broken}, {policy, file("other", lines(rule("bob"+evil)))}},

@@ -21,18 +21,22 @@ import (
 
 // writers are the verbs that write files, with the flags that name them. Everything else is printed.
 var writers = map[string][]string{
-	"init":            {"out"},
-	"pki":             {"out"},
-	"render":          {"out"},
-	"report":          {"output"},
-	"policy generate": {"out"},
-	"policy validate": {"fix"},
-	"crd plan":        {"out"},
-	"crd apply":       {"journal"},
-	"crd undo":        {"journal"},
-	"etcd move plan":  {"out"},
-	"etcd move apply": {"journal", "backup"},
-	"etcd move undo":  {"journal", "backup"},
+	"init":              {"out"},
+	"pki":               {"out"},
+	"render":            {"out"},
+	"report":            {"output"},
+	"policy generate":   {"out"},
+	"policy validate":   {"fix"},
+	"crd plan":          {"out"},
+	"crd apply":         {"journal"},
+	"crd undo":          {"journal"},
+	"etcd move plan":    {"out"},
+	"etcd move apply":   {"journal", "backup"},
+	"etcd move undo":    {"journal", "backup"},
+	"transition plan":   {"out"},
+	"transition apply":  {"journal"},
+	"transition undo":   {"journal"},
+	"transition status": {"journal"},
 }
 
 // TestWhatWritesFilesIsKnown finds every flag that names a file to write, by its name or its help.
@@ -124,10 +128,19 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 			run([]int{0}, slices.Concat([]string{"etcd", "move", "apply", self, "move.plan", "--yes"}, at)...)
 			run([]int{0}, slices.Concat([]string{"etcd", "move", "undo", self, "move.plan", "--yes"}, at)...)
 
+			run([]int{0}, "transition", "plan", "none", "spec.yaml", "--out", "install.steps")
+			run([]int{0}, "transition", "apply", "install.steps", "--rehearse", "hosts", "--yes")
+			run([]int{0}, "transition", "undo", "install.steps", "--rehearse", "hosts", "--yes")
+			run([]int{0}, "transition", "status", "install.steps")
+			if err := os.RemoveAll(filepath.Join(dir, "hosts")); err != nil {
+				t.Fatal(err)
+			}
+
 			got := modes(t, dir, before)
 			for file, want := range map[string]string{
 				"new.yaml": "0644", "adopted.yaml": "0600", "generated.jsonl": "0644", "policy.jsonl.fixed": "0640",
-				"crd.plan": "0600", "crd.plan.journal": "0600", "move.plan": "0600", "move.plan.journal": "0600",
+				"install.steps": "0600", "install.steps.journal": "0600", "crd.plan": "0600",
+				"crd.plan.journal": "0600", "move.plan": "0600", "move.plan.journal": "0600",
 				"move.plan.backup": "0600", "report.html": "0600", "report.md": "0600",
 				"pki": "d0700", "rendered-static-pod": "d0700", "rendered-systemd": "d0700",
 				"rendered-hosted": "d0700",

@@ -1,0 +1,404 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/internal/visible"
+	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/journal"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/transition/local"
+)
+
+// noSpec stands for the spec of a cluster in which nothing of ours runs.
+const noSpec = "none"
+
+type transitionRequest struct {
+	from, to             string // specs
+	fromTarget, toTarget string
+	readStores           bool
+	file                 string // of the transition
+	journal, rehearse    string
+	snapshots            string
+	wait                 time.Duration
+	done                 []string // steps that a person has done
+	yes                  bool
+	output               string
+}
+
+// transitionFile is a transition in a file.
+type transitionFile struct {
+	Schema string `json:"schema"`
+	transition.Transition
+}
+
+const transitionSchema = "fusionctl/transition/v1"
+
+func newTransitionCmd(streams Streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "transition",
+		Short: "Go from one spec of a cluster to another, step by step, with a way back",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newTransitionPlanCmd(streams), newTransitionRunCmd(streams, false),
+		newTransitionRunCmd(streams, true),
+		newTransitionStatusCmd(streams))
+	return cmd
+}
+
+func newTransitionPlanCmd(streams Streams) *cobra.Command {
+	var req transitionRequest
+	cmd := &cobra.Command{
+		Use:   "plan FROM TO",
+		Short: "Write the steps from one spec to another",
+		Long: `plan computes the steps from spec FROM to spec TO: files put and removed, units started and stopped,
+snapshots and checks, each with its inverse. "none" is a cluster in which nothing of a plan runs yet, or any more.
+Nothing is changed; --out writes the steps for apply.
+
+Exit codes: 0 done, 1 a store could not be read, 2 bad usage, a bad spec, or no transition leads there, 3 the stores do
+not agree with TO.`,
+		Example: `  fusionctl transition plan none fused.yaml --out install.steps
+  fusionctl transition plan fused.yaml upgraded.yaml --read-stores --out up.steps`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.from, req.to = args[0], args[1]
+			return runTransitionPlan(cmd.Context(), req, streams)
+		},
+	}
+	cmd.Flags().StringVar(&req.file, "out", "", "file to write the steps to; it may hold secrets")
+	targets := []string{string(render.StaticPod), string(render.Systemd)}
+	enumFlag(cmd, &req.fromTarget, "from-target", "", "what runs the components of FROM", targets...)
+	enumFlag(cmd, &req.toTarget, "to-target", "", "what runs those of TO", targets...)
+	cmd.Flags().BoolVar(&req.readStores, "read-stores", false,
+		"read the stores: a new minor has to decode every object in them")
+	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	return cmd
+}
+
+func newTransitionRunCmd(streams Streams, undo bool) *cobra.Command {
+	var req transitionRequest
+	cmd := &cobra.Command{
+		Use:   "apply STEPS",
+		Short: "Do the steps that are not done",
+		Long: `apply does the steps of a file that plan has written, on this machine, which must be their only host.
+A record goes to the journal before and after each step: killed at any point, apply goes on and undo goes back.
+Files that are neither what a step puts nor what it replaces stop it.
+
+--rehearse DIR does the same to files below DIR/HOST, for every host: no unit is started, no component is asked, no
+store is copied, and what a person does is taken as done.
+
+Exit codes: 0 done, 1 could not finish: run it again, or undo, 2 bad usage or a bad file, 130 interrupted.`,
+		Example: `  fusionctl transition apply install.steps`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.file = args[0]
+			return runTransition(cmd.Context(), req, streams, undo)
+		},
+	}
+	if undo {
+		cmd.Use, cmd.Short = "undo STEPS", "Take back the steps that are done"
+		cmd.Long = `undo takes back what apply has done of these steps, the last one first, up to where it began. It
+may be killed and run again.
+
+Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interrupted.`
+		cmd.Example = `  fusionctl transition undo install.steps`
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&req.journal, "journal", "", "file of the journal (default STEPS.journal)")
+	flags.StringVar(&req.snapshots, "snapshots", "", "directory of the stores' snapshots (default STEPS.snapshots)")
+	flags.StringVar(&req.rehearse, "rehearse", "", "directory of the hosts' files, in place of this machine")
+	flags.DurationVar(&req.wait, "wait", 3*time.Minute, "how long a component may take to start or to stop")
+	flags.StringArrayVar(&req.done, "done", nil, "number of a step that a person does, and has done; repeat")
+	flags.BoolVar(&req.yes, "yes", false, "do not ask")
+	enumFlag(cmd, &req.output, "output", "o", "how to print; json: a line for each record", "table", "json")
+	return cmd
+}
+
+func newTransitionStatusCmd(streams Streams) *cobra.Command {
+	var req transitionRequest
+	cmd := &cobra.Command{
+		Use:   "status STEPS",
+		Short: "Print how far a transition came",
+		Long: `status reads the journal of a transition. It waits for no run: while one is under way it says so.
+
+Exit codes: 0 done or not begun, 1 could not read, 2 bad usage or a bad file, 3 under way: steps are left.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			req.file = args[0]
+			return runTransitionStatus(req, streams)
+		},
+	}
+	cmd.Flags().StringVar(&req.journal, "journal", "", "file of the journal (default STEPS.journal)")
+	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	return cmd
+}
+
+func loadSetup(streams Streams, file, target string) (transition.Setup, error) {
+	if file == noSpec {
+		return transition.Setup{}, nil
+	}
+	p, err := loadPlan(streams, file)
+	return transition.Setup{Plan: p, Target: render.Target(target)}, err
+}
+
+func runTransitionPlan(ctx context.Context, req transitionRequest, streams Streams) error {
+	from, err := loadSetup(streams, req.from, req.fromTarget)
+	if err != nil {
+		return err
+	}
+	to, err := loadSetup(streams, req.to, req.toTarget)
+	if err != nil {
+		return err
+	}
+	var facts transition.Facts
+	if req.readStores && to.Plan != nil {
+		m := to.Plan.Ownership()
+		if err := storesAgree(ctx, to.Plan.Stores, &m); err != nil {
+			return err
+		}
+		facts.StoresAgree = true
+	}
+	t, err := transition.New(from, to, facts)
+	var refused *transition.RefusedError
+	if errors.As(err, &refused) {
+		return badInput(err, "")
+	} else if err != nil {
+		return err
+	}
+	if req.file != "" {
+		data, err := json.Marshal(transitionFile{transitionSchema, t})
+		if err != nil {
+			return err
+		}
+		if err := filetree.WriteFile(req.file, append(data, '\n'), 0o600); err != nil {
+			return err
+		}
+	}
+	return printTransition(streams.Out, req, &t)
+}
+
+// stepLine is a step as it is printed, without what may be secret.
+type stepLine struct {
+	ID    string           `json:"id"`
+	Phase transition.Phase `json:"phase"`
+	Host  string           `json:"host"`
+	Title string           `json:"title"`
+	Do    transition.Kind  `json:"do,omitempty"`
+	Undo  transition.Kind  `json:"undo,omitempty"`
+}
+
+func printTransition(w io.Writer, req transitionRequest, t *transition.Transition) error {
+	lines := []stepLine{}
+	for _, s := range t.Steps {
+		line := stepLine{ID: s.ID, Phase: s.Phase, Host: s.Host, Title: s.Title}
+		if s.Do != nil {
+			line.Do = s.Do.Kind
+		}
+		if s.Undo != nil {
+			line.Undo = s.Undo.Kind
+		}
+		lines = append(lines, line)
+	}
+	document := struct {
+		Schema string     `json:"schema"`
+		From   string     `json:"from"`
+		To     string     `json:"to"`
+		Steps  []stepLine `json:"steps"`
+	}{"fusionctl/transition-plan/v1", t.From, t.To, lines}
+	if printed, err := printDocument(w, req.output, document); printed {
+		return err
+	}
+	visible.Fprintf(w, "from %s\nto   %s\n\n", t.From, t.To)
+	if len(lines) == 0 {
+		_, err := visible.Fprintln(w, "nothing changes")
+		return err
+	}
+	return printTable(w, func(table io.Writer) {
+		visible.Fprintln(table, "STEP\tPHASE\tHOST\tWHAT\tBACK")
+		for _, l := range lines {
+			visible.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", l.ID, l.Phase, l.Host, l.Title, dash(string(l.Undo)))
+		}
+	})
+}
+
+// readTransition reads a file of steps and its identity.
+func readTransition(file string) (*transition.Transition, string, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, "", badInput(err, "fusionctl transition plan writes one")
+	}
+	var t transitionFile
+	if err := json.Unmarshal(data, &t); err != nil || t.Schema != transitionSchema {
+		return nil, "", badInput(fmt.Errorf("%s: is no file of steps", file), "fusionctl transition plan writes one")
+	}
+	return &t.Transition, journal.ID(data), nil
+}
+
+func runTransition(ctx context.Context, req transitionRequest, streams Streams, undo bool) error {
+	t, id, err := readTransition(req.file)
+	if err != nil {
+		return err
+	}
+	if err := oneHost(t, req); err != nil {
+		return err
+	}
+	question := "Do these steps?"
+	if undo {
+		question = "Take these steps back?"
+	}
+	if err := printTransition(streams.Err, transitionRequest{output: "table"}, t); err != nil {
+		return err
+	}
+	if err := confirm(streams, req.yes, question); err != nil {
+		return err
+	}
+	kept, err := journal.Open[transition.Record](cmp.Or(req.journal, req.file+".journal"), id)
+	if err != nil {
+		return journalError(err, "--journal names another file")
+	}
+	defer kept.Close() // every record is on the disk already
+	at := ""
+	host := &local.Host{Rehearsal: req.rehearse, Wait: req.wait,
+		Snapshots: cmp.Or(req.snapshots, req.file+".snapshots"),
+		ByHand: func(text string) error {
+			if slices.Contains(req.done, at) {
+				return nil
+			}
+			return withHint(fmt.Errorf("to be done by hand: %s", text), "then run it again with --done "+at)
+		},
+		Stores: func(ctx context.Context, c *transition.Check) error { return storesAgree(ctx, c.Stores, c.Map) },
+	}
+	progress := func(s *transition.Step, event transition.Event) {
+		at = s.ID
+		if req.output == "json" {
+			_ = json.NewEncoder(streams.Out).Encode(struct {
+				transition.Record
+				Of    int    `json:"of"`
+				Host  string `json:"host"`
+				Title string `json:"title"`
+			}{transition.Record{Step: s.ID, Event: event}, len(t.Steps), s.Host, s.Title})
+			return
+		}
+		if event == transition.Done || event == transition.Undone {
+			visible.Fprintf(streams.Out, "%s of %03d  %s  %s: %s\n", s.ID, len(t.Steps), s.Host, s.Title, event)
+		}
+	}
+	if undo {
+		err = transition.Undo(ctx, t, host, kept, progress)
+	} else {
+		err = transition.Apply(ctx, t, host, kept, progress)
+	}
+	if errors.Is(err, transition.ErrJournal) {
+		return badInput(err, "--journal names another file")
+	}
+	return withHint(err, cmp.Or(hintOf(err), "the same command goes on from here; fusionctl transition undo goes back"))
+}
+
+// oneHost refuses to do the steps of other machines on this one.
+func oneHost(t *transition.Transition, req transitionRequest) error {
+	if req.rehearse != "" {
+		return nil
+	}
+	var names []string
+	for _, h := range t.Hosts {
+		here, err := local.IsHere(h.Address)
+		if err != nil {
+			return err
+		}
+		if names = append(names, h.Name); !here {
+			return usagef("host %s, %s: is not this machine", h.Name, h.Address)
+		}
+	}
+	if len(names) > 1 {
+		return usagef("hosts %s: want one: steps are done on the machine itself", strings.Join(names, ", "))
+	}
+	return nil
+}
+
+func runTransitionStatus(req transitionRequest, streams Streams) error {
+	t, id, err := readTransition(req.file)
+	if err != nil {
+		return err
+	}
+	name := cmp.Or(req.journal, req.file+".journal")
+	var records []transition.Record
+	if _, err := os.Stat(name); err == nil {
+		kept, err := journal.Open[transition.Record](name, id)
+		if err != nil {
+			return journalError(err, "--journal names another file")
+		}
+		defer kept.Close()
+		records = kept.Records()
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	state, err := transition.StateOf(t, records)
+	if err != nil {
+		return badInput(err, "--journal names another file")
+	}
+	document := struct {
+		Schema string `json:"schema"`
+		transition.State
+		Steps int    `json:"steps"`
+		Next  string `json:"next,omitempty"`
+	}{"fusionctl/transition-status/v1", state, len(t.Steps), ""}
+	if state.Done < len(t.Steps) {
+		document.Next = t.Steps[state.Done].ID
+	}
+	printed, err := printDocument(streams.Out, req.output, document)
+	if !printed {
+		_, err = visible.Fprintf(streams.Out, "%s: %d of %s done", filepath.Base(req.file), state.Done,
+			counted(len(t.Steps), "step"))
+		if state.Open {
+			visible.Fprintf(streams.Out, "; step %s was begun", document.Next)
+		}
+		visible.Fprintln(streams.Out)
+	}
+	if err == nil && (state.Open || state.Done > 0 && state.Done < len(t.Steps)) {
+		return errAttention
+	}
+	return err
+}
+
+// storesAgree reads stores as a whole and compares them with an ownership map.
+func storesAgree(ctx context.Context, stores []plan.Store, m *pair.Map) error {
+	req := storesRequest{timeout: 10 * time.Second}
+	live, err := openStores(ctx, req, &plan.Plan{Stores: stores, Prefix: m.Prefix})
+	if err != nil {
+		return err
+	}
+	defer closeStores(live)
+	limitMemory(ctx)
+	report, err := etcdv3.Scan(ctx, m, opened(live), req.scanOptions(words(scan.Depths())[0], 2))
+	if err != nil {
+		return err
+	}
+	if !report.Complete {
+		return withHint(errors.New("the stores could not be read to their end:\n  "+
+			strings.Join(report.Incomplete, "\n  ")), storeHint(report.Cause))
+	}
+	for _, f := range report.Findings {
+		if f.Severity == finding.Error {
+			return fmt.Errorf("the stores do not agree: %s %s: %s", f.Rule, f.Subject, f.Message)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,398 @@
+// Package local carries out the steps of a transition on the machine on which it runs, or rehearses them in a
+// directory.
+package local
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/snapshot"
+	"go.uber.org/zap"
+
+	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+)
+
+// Host is a transition.Runner.
+type Host struct {
+	// Rehearsal is a directory in which a directory for each host stands for its file system; "" for this machine. A
+	// rehearsal puts and removes files, and nothing else: it looks at files only, and starts, asks and copies nothing.
+	Rehearsal string
+	Snapshots string        // directory of the snapshots
+	Wait      time.Duration // how long a component may take to start or to stop
+	// ByHand returns nil once a person has done what the text says.
+	ByHand func(text string) error
+	// Stores reads the stores of a check of kind StoresAgree.
+	Stores func(ctx context.Context, c *transition.Check) error
+}
+
+// place is where a path of a host lies.
+func (h *Host) place(host, path string) string {
+	if h.Rehearsal == "" {
+		return path
+	}
+	return filepath.Join(h.Rehearsal, host, filepath.FromSlash(path))
+}
+
+// Do does one action. Errors name what is in the way; after one, it can be repeated.
+func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error {
+	switch a.Kind {
+	case transition.PutFile:
+		return h.put(ctx, host, a.File, a.Was)
+	case transition.RemoveFile:
+		return h.remove(host, a.File)
+	}
+	if h.Rehearsal != "" {
+		return nil
+	}
+	switch a.Kind {
+	case transition.StartUnit:
+		if err := systemctl(ctx, "daemon-reload"); err != nil {
+			return err
+		}
+		return systemctl(ctx, "enable", "--now", a.Unit)
+	case transition.StopUnit:
+		if _, err := os.Stat("/etc/systemd/system/" + a.Unit); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return systemctl(ctx, "disable", "--now", a.Unit)
+	case transition.Snapshot:
+		return h.snapshot(ctx, a.Store)
+	case transition.ByHand:
+		return h.ByHand(a.Text)
+	}
+	return fmt.Errorf("action %q: not known", a.Kind)
+}
+
+func systemctl(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// state is the content of a file, nil where there is none.
+func state(file string) ([]byte, fs.FileMode, error) {
+	info, err := os.Lstat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, 0, nil
+	case err != nil:
+		return nil, 0, err
+	case !info.Mode().IsRegular():
+		return nil, 0, fmt.Errorf("%s: is no regular file", file)
+	}
+	data, err := os.ReadFile(file)
+	if data == nil {
+		data = []byte{}
+	}
+	return data, info.Mode().Perm(), err
+}
+
+func (h *Host) put(ctx context.Context, host string, f, was *transition.File) error {
+	file := h.place(host, f.Path)
+	data, mode, err := state(file)
+	switch {
+	case err != nil:
+		return err
+	case data != nil && bytes.Equal(data, f.Data) && mode == f.Mode:
+		return nil
+	case data == nil && was == nil:
+		root := "/"
+		if h.Rehearsal != "" {
+			root = filepath.Join(h.Rehearsal, host)
+		}
+		// Its temporary name begins with a dot: the kubelet reads every other file of the manifests' directory.
+		return filetree.Add(
+			ctx, root, []filetree.File{{Path: strings.TrimPrefix(f.Path, "/"), Mode: f.Mode, Data: f.Data}})
+	case data != nil && (bytes.Equal(data, f.Data) || was != nil && bytes.Equal(data, was.Data)):
+		return filetree.WriteFile(file, f.Data, f.Mode)
+	}
+	return fmt.Errorf("%s: was changed by hand, and is not overwritten", file)
+}
+
+func (h *Host) remove(host string, f *transition.File) error {
+	file := h.place(host, f.Path)
+	data, _, err := state(file)
+	switch {
+	case err != nil || data == nil:
+		return err
+	case !bytes.Equal(data, f.Data):
+		return fmt.Errorf("%s: was changed by hand, and is not removed", file)
+	}
+	if err := os.Remove(file); err != nil {
+		return err
+	}
+	return filetree.Sync(filepath.Dir(file))
+}
+
+// snapshot saves a store; a snapshot that is there is replaced when the new one is whole.
+func (h *Host) snapshot(ctx context.Context, s *plan.Store) error {
+	if err := os.MkdirAll(h.Snapshots, 0o700); err != nil {
+		return err
+	}
+	var problems []error
+	for _, endpoint := range s.Endpoints {
+		config := clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 10 * time.Second}
+		if s.TLS != nil {
+			info := transport.TLSInfo{TrustedCAFile: s.TLS.CA, CertFile: s.TLS.Cert, KeyFile: s.TLS.Key}
+			client, err := info.ClientConfig()
+			if err != nil {
+				return fmt.Errorf("store %s: %w", s.Name, err)
+			}
+			config.TLS = client
+		}
+		_, err := snapshot.SaveWithVersion(ctx, zap.NewNop(), config, filepath.Join(h.Snapshots, s.Name+".db"))
+		if err == nil {
+			return nil
+		}
+		problems = append(problems, fmt.Errorf("store %s, %s: %w", s.Name, endpoint, err))
+	}
+	return errors.Join(problems...)
+}
+
+// Check returns nil when it looked and found what the check wants. It waits for what starts and stops.
+func (h *Host) Check(ctx context.Context, host string, c *transition.Check) error {
+	if h.Rehearsal != "" && c.Kind != transition.FileIs {
+		return nil
+	}
+	err := h.check(ctx, host, c)
+	if err != nil && c.Hint != "" {
+		err = fmt.Errorf("%w: %s", err, c.Hint)
+	}
+	return err
+}
+
+func (h *Host) check(ctx context.Context, host string, c *transition.Check) error {
+	switch c.Kind {
+	case transition.FileIs:
+		return fileIs(h.place(host, c.Path), c.File)
+	case transition.Executable:
+		info, err := os.Stat(c.Path)
+		if err == nil && (info.IsDir() || info.Mode()&0o111 == 0) {
+			err = fmt.Errorf("%s: is no program", c.Path)
+		}
+		return err
+	case transition.Certificate:
+		return certificate(c.Certificate, time.Now())
+	case transition.Ready:
+		return h.wait(ctx, c.Program+" is not ready", func(ctx context.Context) error { return ready(ctx, c) })
+	case transition.Gone:
+		return h.wait(ctx, c.Program+" still listens", func(ctx context.Context) error { return gone(ctx, c.Probe) })
+	case transition.Runs:
+		return runs(c.Program, c.Args)
+	case transition.StoresAgree:
+		return h.Stores(ctx, c)
+	}
+	return fmt.Errorf("check %q: not known", c.Kind)
+}
+
+func fileIs(file string, want *transition.File) error {
+	data, _, err := state(file)
+	switch {
+	case err != nil:
+		return err
+	case want == nil && data != nil:
+		return fmt.Errorf("%s: is there already", file)
+	case want != nil && data == nil:
+		return fmt.Errorf("%s: is not there", file)
+	case want != nil && !bytes.Equal(data, want.Data):
+		return fmt.Errorf("%s: is another file", file)
+	}
+	return nil
+}
+
+// wait asks until there is no error, or the time is over.
+func (h *Host) wait(ctx context.Context, what string, ask func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, h.Wait)
+	defer cancel()
+	ticker := time.NewTicker(250 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := ask(limited)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("%s after %s: %w", what, h.Wait, err)
+		}
+	}
+}
+
+func address(p *plan.Probe) string { return net.JoinHostPort(p.Host, strconv.Itoa(p.Port)) }
+
+func gone(ctx context.Context, p *plan.Probe) error {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address(p))
+	if err == nil {
+		return errors.Join(fmt.Errorf("%s accepts connections", address(p)), conn.Close())
+	}
+	return ctx.Err()
+}
+
+func ready(ctx context.Context, c *transition.Check) error {
+	p := c.Probe
+	if p.Path == "" {
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address(p))
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	}
+	// A controller manager's certificate is one that it makes for itself; that of an API server is the plan's.
+	config := &tls.Config{InsecureSkipVerify: c.CA == ""} //nolint:gosec // on this host, for its health only
+	if c.CA != "" {
+		text, err := os.ReadFile(c.CA)
+		if err != nil {
+			return err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return fmt.Errorf("%s: no certificate in it", c.CA)
+		}
+	}
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config,
+		DisableKeepAlives: true}}
+	base := strings.ToLower(p.Scheme) + "://" + address(p)
+	body, err := get(ctx, client, base+p.Path)
+	if err != nil {
+		return err
+	}
+	if bytes.Contains(body, []byte(`"health"`)) && !bytes.Contains(body, []byte(`"health":"true"`)) {
+		return fmt.Errorf("%s: %s", base+p.Path, body)
+	}
+	if c.Version == "" {
+		return nil
+	}
+	if body, err = get(ctx, client, base+"/version"); err != nil {
+		return err
+	}
+	var version struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := json.Unmarshal(body, &version); err != nil {
+		return err
+	}
+	rest, ok := strings.CutPrefix(version.GitVersion, "v"+strings.TrimPrefix(c.Version, "v"))
+	if !ok || rest != "" && rest[0] >= '0' && rest[0] <= '9' {
+		return fmt.Errorf("%s is of version %s, want %s", base, version.GitVersion, c.Version)
+	}
+	return nil
+}
+
+func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, response.Status)
+	}
+	return body, err
+}
+
+// certificate checks the certificate of a file and that its key is there.
+func certificate(want *plan.Certificate, now time.Time) error {
+	text, err := os.ReadFile(want.Cert)
+	if err != nil {
+		return err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return fmt.Errorf("%s: no certificate in it", want.Cert)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return fmt.Errorf("%s: %w", want.Cert, err)
+	}
+	var problems []error
+	wrong := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("%s: "+format, append([]any{want.Cert}, args...)...))
+	}
+	if now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
+		wrong("is valid from %s to %s", cert.NotBefore, cert.NotAfter)
+	}
+	if cert.Subject.CommonName != want.CommonName {
+		wrong("is of %q, want %q", cert.Subject.CommonName, want.CommonName)
+	}
+	for _, name := range want.DNSNames {
+		if !slices.Contains(cert.DNSNames, name) {
+			wrong("lacks the name %s", name)
+		}
+	}
+	for _, ip := range want.IPs {
+		if !slices.ContainsFunc(cert.IPAddresses, net.ParseIP(ip).Equal) {
+			wrong("lacks the address %s", ip)
+		}
+	}
+	if _, err := os.Stat(want.Key); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+// runs looks for a process with the arguments.
+func runs(program string, args []string) error {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		words := strings.Split(string(line), "\x00")
+		named := slices.ContainsFunc(words[:min(2, len(words))], func(w string) bool {
+			return strings.HasSuffix(filepath.Base(w), program)
+		})
+		if named && !slices.ContainsFunc(args, func(a string) bool { return !slices.Contains(words, a) }) {
+			return nil
+		}
+	}
+	return fmt.Errorf("no process %s with %s", program, strings.Join(args, " "))
+}
+
+// IsHere reports whether an address is one of this machine.
+func IsHere(address string) (bool, error) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return false, err
+	}
+	ip := net.ParseIP(address)
+	return slices.ContainsFunc(addresses, func(a net.Addr) bool {
+		n, ok := a.(*net.IPNet)
+		return ok && n.IP.Equal(ip)
+	}), nil
+}

@@ -1,0 +1,101 @@
+package local
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+)
+
+func probeOf(t *testing.T, at string) *plan.Probe {
+	t.Helper()
+	host, port, err := net.SplitHostPort(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &plan.Probe{Scheme: "HTTP", Host: host, Port: number, Path: "/healthz"}
+}
+
+func TestReadyWantsHealthAndVersion(t *testing.T) {
+	for _, c := range []struct{ health, version, want, says string }{
+		{"ok", "v1.36.3", "1.36.3", ""},
+		{"ok", "v1.36.3", "1.36", ""},
+		{"ok", "v1.6.13-acme.4", "1.6.13-acme.4", ""},
+		{"ok", "v1.36.3", "1.3", "is of version v1.36.3, want 1.3"},
+		{"ok", "v1.15.12", "1.36.3", "is of version v1.15.12"},
+		{`{"health":"true"}`, "", "", ""},
+		{`{"health":"false"}`, "", "", `"health":"false"`},
+		{"", "", "", "500"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			text := c.health
+			if r.URL.Path == "/version" {
+				text = `{"gitVersion":"` + c.version + `"}`
+			}
+			if text == "" {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			_, _ = w.Write([]byte(text))
+		}))
+		h := &Host{Wait: 50 * time.Millisecond}
+		probe := probeOf(t, server.Listener.Addr().String())
+		err := h.Check(t.Context(), "", &transition.Check{Kind: transition.Ready, Probe: probe, Version: c.want})
+		if (c.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("ready of %+v = %v", c, err)
+		}
+		away := &transition.Check{Kind: transition.Gone, Probe: probe}
+		if err := h.Check(t.Context(), "", away); err == nil {
+			t.Error("gone of a server that listens = nil")
+		}
+		server.Close()
+		if err := h.Check(t.Context(), "", away); err != nil {
+			t.Errorf("gone of a server that has stopped = %v", err)
+		}
+	}
+}
+
+func TestFilesAreNeverLost(t *testing.T) {
+	dir := t.TempDir()
+	h := &Host{Rehearsal: dir}
+	file := func(text string) *transition.File {
+		return &transition.File{Path: "/etc/x/y.conf", Mode: 0o600, Data: []byte(text)}
+	}
+	at := filepath.Join(dir, "cp-1", "etc", "x", "y.conf")
+	do := func(a transition.Action) error { return h.Do(t.Context(), "cp-1", &a) }
+	for i, step := range []struct {
+		a    transition.Action
+		ok   bool
+		want string // what is there afterwards; "" for nothing
+	}{
+		{transition.Action{Kind: transition.RemoveFile, File: file("a")}, true, ""},
+		{transition.Action{Kind: transition.PutFile, File: file("a")}, true, "a"},
+		{transition.Action{Kind: transition.PutFile, File: file("a")}, true, "a"},
+		{transition.Action{Kind: transition.PutFile, File: file("b")}, false, "a"},
+		{transition.Action{Kind: transition.PutFile, File: file("b"), Was: file("c")}, false, "a"},
+		{transition.Action{Kind: transition.PutFile, File: file("b"), Was: file("a")}, true, "b"},
+		{transition.Action{Kind: transition.RemoveFile, File: file("a")}, false, "b"},
+		{transition.Action{Kind: transition.RemoveFile, File: file("b")}, true, ""},
+		{transition.Action{Kind: transition.PutFile, File: file("b"), Was: file("a")}, false, ""},
+	} {
+		err := do(step.a)
+		text, _ := os.ReadFile(at)
+		if (err == nil) != step.ok || string(text) != step.want {
+			t.Errorf("step %d: %v, then %q; want %q", i, err, text, step.want)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "cp-1", "etc", "x", ".*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
