@@ -33,7 +33,7 @@ var fusionctl = sync.OnceValues(func() (string, error) {
 	if program := os.Getenv(fusionctlEnv); program != "" {
 		return program, nil
 	}
-	dir, err := os.MkdirTemp("", "fusionctl-e2e-")
+	dir, err := programDir("fusionctl-e2e-")
 	if err != nil {
 		return "", err
 	}

@@ -84,11 +84,34 @@ func TestMain(m *testing.M) {
 	} else if err == nil && code == 0 && *evidenceFile != "" {
 		err = os.WriteFile(*evidenceFile, evidencePage(), 0o644)
 	}
+	removePrograms()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	os.Exit(code)
+}
+
+// programDirs are the folders of the programs that all tests share; they are removed when the last test has ended.
+var programDirs struct {
+	sync.Mutex
+	dirs []string
+}
+
+func programDir(prefix string) (string, error) {
+	programDirs.Lock()
+	defer programDirs.Unlock()
+	dir, err := os.MkdirTemp("", prefix)
+	programDirs.dirs = append(programDirs.dirs, dir)
+	return dir, err
+}
+
+func removePrograms() {
+	programDirs.Lock()
+	defer programDirs.Unlock()
+	for _, dir := range programDirs.dirs {
+		_ = os.RemoveAll(dir)
+	}
 }
 
 // proofsFile is where a test in a sandbox leaves what it has shown.

@@ -47,7 +47,7 @@ var reconciler = sync.OnceValues(func() (string, error) {
 	if program := os.Getenv(reconcilerEnv); program != "" {
 		return program, nil
 	}
-	dir, err := os.MkdirTemp("", "fusionctl-reconciler-")
+	dir, err := programDir("fusionctl-reconciler-")
 	if err != nil {
 		return "", err
 	}

@@ -46,11 +46,11 @@ var podProgram = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir, err := os.MkdirTemp("", "rig-pod-")
-	if err != nil {
+	// It stays, as what `make rig` builds does; go build writes it again only when it has changed.
+	program := filepath.Join(root, "test", "rig", ".build", "pod")
+	if err := os.MkdirAll(filepath.Dir(program), 0o777); err != nil {
 		return "", err
 	}
-	program := filepath.Join(dir, "pod")
 	command := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./test/rig/pod")
 	command.Dir = root
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
