@@ -518,9 +518,33 @@ func (w *writer) legacy() {
 				"what it does", absent.component)
 		}
 	}
+	w.objects(l)
 	w.images()
 	w.comment("spec.kubelet", "The files do not tell what the nodes run; CHECK the version.")
 	w.File.Spec.Kubelet.Version = l.Version
+}
+
+// objects asks for the files that the components have from objects of the cluster: static pods cannot have them from
+// there.
+func (w *writer) objects(l *spec.Side) {
+	var asked []string
+	for _, c := range []*spec.Component{&l.APIServer.Component, l.ControllerManager, l.Scheduler} {
+		if c == nil {
+			continue
+		}
+		for _, m := range c.ExtraMounts {
+			if m.Secret+m.ConfigMap == "" || slices.Contains(asked, m.MountPath) {
+				continue
+			}
+			asked = append(asked, m.MountPath)
+			w.missing("spec.hostFiles", "%s, when the files of %s are there on every host with mode 0600: the legacy "+
+				"side has "+
+				"them in that object, and no static pod can", m.MountPath, c.Object(m.MountPath))
+		}
+	}
+	if len(asked) > 0 {
+		w.comment("spec.hostFiles", "FILL IN "+strings.Join(asked, ", ")+" when the files are on every host.")
+	}
 }
 
 // number is a numeric argument of the API server or its default.

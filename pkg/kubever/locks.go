@@ -118,16 +118,19 @@ type Allocators struct {
 	// KeepBitmap is the value of --feature-gates that makes the server write the bitmap too, where that is not the
 	// default and not refused; "" otherwise.
 	KeepBitmap string
-	Source     string
+	// FromObjects: a free address is found among the IPAddress objects, whatever is written besides; otherwise in the
+	// bitmap. What a version writes and what it allocates from are two facts.
+	FromObjects bool
+	Source      string
 }
 
 var allocatorTable = sync.OnceValue(decodeAllocators)
 
 func decodeAllocators() []during[Allocators] {
 	var allocators []during[Allocators]
-	for _, r := range readTable("allocators.tsv", 4) {
+	for _, r := range readTable("allocators.tsv", 5) {
 		allocators = append(allocators, during[Allocators]{r.ranges(0), Allocators{
-			Bitmap: r.yes(1), Objects: r.yes(2), KeepBitmap: r.text(3),
+			Bitmap: r.yes(1), Objects: r.yes(2), KeepBitmap: r.text(3), FromObjects: r.text(4) == "objects",
 			Source: "kube_features.go and registry/core/rest/storage_core.go of each minor; run: 1.36.3",
 		}})
 	}

@@ -429,3 +429,12 @@ func TestEveryAliasIsAFlagWhereItIsOne(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsWrittenAndWhatIsAllocatedFromAreTwoFacts(t *testing.T) {
+	if a := AllocatorsIn(33); !a.Bitmap || !a.Objects || !a.FromObjects {
+		t.Errorf("AllocatorsIn(1.33) = %+v, want both written and objects allocated from", a)
+	}
+	if a := AllocatorsIn(32); a.FromObjects || a.Objects {
+		t.Errorf("AllocatorsIn(1.32) = %+v, want the bitmap alone", a)
+	}
+}

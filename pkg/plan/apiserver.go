@@ -167,19 +167,7 @@ func (b *basis) identityArgs(l *argList, host spec.Host, side pair.Side) {
 		l.first([]string{"api-audiences", "service-account-api-audiences"}, pki.ServiceAccountIssuer, why)
 	}
 	if kubever.Behaves(kubever.BehaviourAggregator, l.minor) {
-		l.set("requestheader-client-ca-file", pki.RequestHeaderCA,
-			"extension API servers; both sides publish it in one config map, so it is one CA")
-		headers := b.requestHeaders(host)
-		if headers.names != "" { // every name otherwise
-			l.set("requestheader-allowed-names", headers.names,
-				"extension API servers; both sides publish the names in one "+
-					"config map")
-		}
-		l.set("requestheader-username-headers", headers.user, "extension API servers")
-		l.set("requestheader-group-headers", headers.group, "extension API servers")
-		l.set("requestheader-extra-headers-prefix", headers.extra, "extension API servers")
-		l.set("proxy-client-cert-file", pki.ProxyClientCert, "extension API servers")
-		l.set("proxy-client-key-file", pki.ProxyClientKey, "extension API servers")
+		b.aggregatorArgs(l, host, side)
 	}
 	l.set("kubelet-client-certificate", pki.KubeletClientCert, "logs, exec and port-forward reach the kubelets")
 	l.set("kubelet-client-key", pki.KubeletClientKey, "logs, exec and port-forward reach the kubelets")
@@ -188,6 +176,26 @@ func (b *basis) identityArgs(l *argList, host spec.Host, side pair.Side) {
 		types, why = strings.Join(values, ","), "as on the legacy side"
 	}
 	l.set("kubelet-preferred-address-types", types, why)
+}
+
+// aggregatorArgs are about extension API servers: as whom the server calls them, and whom they are told to believe.
+func (b *basis) aggregatorArgs(l *argList, host spec.Host, side pair.Side) {
+	pki := b.file.Spec.PKI
+	l.set("proxy-client-cert-file", pki.ProxyClientCert, "extension API servers")
+	l.set("proxy-client-key-file", pki.ProxyClientKey, "extension API servers")
+	headers := b.requestHeaders(host)
+	if side == pair.Modern && headers.names == "" && pki.RequestHeaderCA == pki.CA {
+		return // it refuses front proxies of any name from the CA of its clients; the legacy side has published them
+	}
+	l.set("requestheader-client-ca-file", pki.RequestHeaderCA,
+		"extension API servers; both sides publish it in one config map, so it is one CA")
+	if headers.names != "" { // every name otherwise
+		l.set("requestheader-allowed-names", headers.names,
+			"extension API servers; both sides publish the names in one config map")
+	}
+	l.set("requestheader-username-headers", headers.user, "extension API servers")
+	l.set("requestheader-group-headers", headers.group, "extension API servers")
+	l.set("requestheader-extra-headers-prefix", headers.extra, "extension API servers")
 }
 
 // issuesForModernPods reports whether pods made through the modern server carry a projected token that kubelets can
@@ -232,7 +240,7 @@ func (b *basis) restraintArgs(l *argList) {
 	}
 	if services := rowOf(b.rows, "services/specs"); services != nil && services.VisibleToBoth() &&
 		services.Owner == pair.OwnerShared &&
-		len(b.file.Spec.Network.ModernServiceCIDRs) == 0 && !kubever.AllocatorsIn(b.legacy).Objects {
+		len(b.file.Spec.Network.ModernServiceCIDRs) == 0 && !kubever.AllocatorsIn(b.legacy).FromObjects {
 		if gate := kubever.AllocatorsIn(l.minor).KeepBitmap; gate != "" {
 			why[gate] = "the legacy side's allocator must see the ClusterIPs given out here"
 		}

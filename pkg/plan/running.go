@@ -100,11 +100,15 @@ func (b *basis) onHosts(file string) bool {
 	})
 }
 
-// exists reports whether a file is on the host before anything of the plan is there.
+// exists reports whether files are on the host before anything of the plan is there, or in an object of the cluster
+// from which they are copied.
 func (b *basis) exists(host spec.Host, files ...string) bool {
-	running := b.runningFiles(host)
+	running, own := b.runningFiles(host), b.file.Spec.PKI.Directory+"/modern/"
 	return !slices.ContainsFunc(files, func(file string) bool {
-		return !running[file] && !b.onHosts(file)
+		if strings.HasPrefix(file, own) { // whatever is said of the directory
+			return !running[file]
+		}
+		return !running[file] && !b.onHosts(file) && b.objectWith(file) == ""
 	})
 }
 

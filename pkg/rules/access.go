@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -142,12 +143,12 @@ func execAndProxies(p *plan.Plan) []finding.Finding {
 		readers = slices.DeleteFunc(readers, func(s string) bool { return slices.Contains(writers, s) })
 		if len(writers) > 0 {
 			found = append(found, finding.Finding{Subject: row.Name, Key: "write",
-				Message: fmt.Sprintf("permission to write %s includes %s, for %s", row.Name, o.write, list(writers)),
+				Message: fmt.Sprintf("permission to write %s includes %s, for %s", row.Name, o.write, names(writers)),
 				Fix:     acceptFix("FUS152", row.Name)})
 		}
 		if len(readers) > 0 {
 			found = append(found, finding.Finding{Subject: row.Name, Key: "read",
-				Message: fmt.Sprintf("permission to read %s includes %s, for %s", row.Name, o.read, list(readers)),
+				Message: fmt.Sprintf("permission to read %s includes %s, for %s", row.Name, o.read, names(readers)),
 				Fix:     acceptFix("FUS152", row.Name)})
 		}
 	}
@@ -195,16 +196,21 @@ func oneUserForAll(p *plan.Plan) []finding.Finding {
 // systemAccounts reports rights with which somebody becomes an account of kube-system.
 func systemAccounts(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
-	for _, by := range []struct {
-		key, write, read string
-	}{
+	type reach struct{ key, write, read string }
+	list := []reach{
 		{"pods", "may create a pod there that runs as any service account", ""},
 		{"secrets", "may read tokens of the service accounts there, and create more",
 			"may read tokens of the service accounts there"},
 		{"serviceaccounts", "may request a token of any service account there", ""},
-	} {
+	}
+	for _, key := range slices.Sorted(maps.Keys(podMakers)) {
+		list = append(list, reach{key, "may have pods created there that run as any service account: the controller " +
+			"creates " +
+			"what the template says", ""})
+	}
+	for _, by := range list {
 		row := p.Resource(by.key)
-		if row == nil || len(row.Modern.Serves) == 0 {
+		if row == nil || len(row.Modern.Serves) == 0 || podMakers[by.key] != "" && !madeSomewhere(p, row) {
 			continue
 		}
 		var writers, readers []string
@@ -224,9 +230,10 @@ func systemAccounts(p *plan.Plan) []finding.Finding {
 		}
 		if len(who) > 0 {
 			found = append(found, finding.Finding{Subject: row.Name + " in " + metav1.NamespaceSystem,
-				Message: fmt.Sprintf("%s %s", list(who), what),
-				Fix: fmt.Sprintf("list the namespaces in which %s may be used in spec.access, without %s", row.Name,
-					metav1.NamespaceSystem)})
+				Message: fmt.Sprintf("%s %s", names(who), what),
+				Fix: fmt.Sprintf("list the namespaces in which %s may be used in spec.access, without %s and others "+
+					"with "+
+					"powerful service accounts", row.Name, metav1.NamespaceSystem)})
 		}
 	}
 	return found
@@ -273,7 +280,15 @@ func subjects(g policy.Grant) []string {
 	return names
 }
 
-func list(names []string) string {
-	slices.Sort(names)
-	return strings.Join(slices.Compact(names), ", ")
+func names(list []string) string {
+	slices.Sort(list)
+	return strings.Join(slices.Compact(list), ", ")
+}
+
+// madeSomewhere reports whether a controller of either side creates pods for objects of a row that are written through
+// the modern server.
+func madeSomewhere(p *plan.Plan, row *plan.Resource) bool {
+	controller := podMakers[row.Key]
+	return visible(p, "pods") && (runs(p, pair.Modern, controller) ||
+		row.VisibleToBoth() && runs(p, pair.Legacy, controller))
 }

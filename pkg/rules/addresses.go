@@ -243,7 +243,7 @@ func doubleAddresses(p *plan.Plan) []finding.Finding {
 		!overlap(ranges(p, pair.Legacy), ranges(p, pair.Modern)) {
 		return nil
 	}
-	if kubever.AllocatorsIn(p.Legacy.Version.Minor).Objects || writesBitmap(p, pair.Modern) {
+	if kubever.AllocatorsIn(p.Legacy.Version.Minor).FromObjects || writesBitmap(p, pair.Modern) {
 		return nil
 	}
 	fix := "give the modern side another range, spec.network.modernServiceCIDRs: [RANGE], outside of " +

@@ -43,8 +43,9 @@ func adoptedRules() []rule {
 				"them, is on no " +
 				"host, and a kubelet starts no static pod that refers to an object.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
-			Evidence: finding.Evidence{Read: "a rule of our own, from the files of the plan"},
-			Bad:      unprovidedFile.String(), Good: providedFile.String(),
+			Evidence: finding.Evidence{Read: "a rule of our own, from the files of the plan",
+				Prevention: []string{"TestAnAdoptedControlPlaneStarts"}},
+			Bad: unprovidedFile.String(), Good: providedFile.String(),
 		}, unprovidedFiles},
 		{finding.Rule{
 			ID: "FUS251", Title: "Names of front proxies differ between the sides",

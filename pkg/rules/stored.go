@@ -399,6 +399,9 @@ func oneSidedAdmission(p *plan.Plan) []finding.Finding {
 			both = append(both, r.Name)
 		}
 	}
+	if visible(p, "pods") && makesPods(p) && !slices.Contains(both, "pods") {
+		both = append(both, "pods") // by controllers of the modern side, for what users may create there
+	}
 	if len(both) == 0 {
 		return nil
 	}

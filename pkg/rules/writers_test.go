@@ -126,7 +126,9 @@ func TestAccessToTheSystemsAccounts(t *testing.T) {
 		"one namespace": {rule(`resources: [secrets, pods, serviceaccounts], namespaces: [shop]`), ""},
 		"the system's own": {rule(`resources: [secrets, pods, serviceaccounts], namespaces: [kube-system]`),
 			"pods secrets serviceaccounts"},
-		"all of them":             {rule(`resources: ["*"]`), "pods secrets serviceaccounts"},
+		"all of them": {rule(`resources: ["*"]`), "pods replicationcontrollers secrets serviceaccounts"},
+		"workloads": {example{access: `[{subjects: [{kind: Group, name: developers}], apiGroups: [apps, batch], ` +
+			`resources: [deployments, jobs], namespaces: [kube-system]}]`}, "deployments jobs"},
 		"reading pods":            {rule(`resources: [pods, serviceaccounts], readOnly: true`), ""},
 		"reading secrets":         {rule(`resources: [secrets], readOnly: true`), "secrets"},
 		"what tells nobody apart": {rule(`resources: [configmaps, services]`), ""},

@@ -53,9 +53,8 @@ func (s *Side) named(flags ...[2]string) string {
 		if !ok || !path.IsAbs(value) {
 			continue
 		}
-		if file, ok := s.component(f[0]).OnHost(value); ok {
-			return file
-		}
+		file, _ := s.component(f[0]).OnHost(value) // one of an object of the cluster is copied to this path
+		return file
 	}
 	return ""
 }
@@ -97,7 +96,7 @@ func (p *PKI) Adopt(legacy *Side) {
 func (s *Side) tokenKeys() []string {
 	var files []string
 	for _, value := range s.AllRunsWith(kubever.APIServer, "service-account-key-file") {
-		if file, ok := s.APIServer.OnHost(value); ok && path.IsAbs(file) && !slices.Contains(files, file) {
+		if file, _ := s.APIServer.OnHost(value); path.IsAbs(file) && !slices.Contains(files, file) {
 			files = append(files, file)
 		}
 	}

@@ -53,7 +53,7 @@ func Skeleton(layout Layout, legacy, modern kubever.Version) ([]byte, error) {
 // addresses in a bitmap that the modern one cannot be made to write.
 func NeedsOwnRange(legacy, modern kubever.Minor) bool {
 	notes := kubever.AllocatorsIn(modern)
-	return !kubever.AllocatorsIn(legacy).Objects && !notes.Bitmap && notes.KeepBitmap == ""
+	return !kubever.AllocatorsIn(legacy).FromObjects && !notes.Bitmap && notes.KeepBitmap == ""
 }
 
 // NeedsPods reports whether pods of the modern side never start unless they are given another token: kubelets of the

@@ -526,7 +526,7 @@ func (r *reporter) allocatesFrom(store *storeScan, name string, isPort bool) boo
 		return true
 	}
 	for _, side := range row.Readers(store.Name) {
-		if r.m.ControlPlane(side).Allocates != pair.AllocatesAddresses {
+		if r.m.ControlPlane(side).Allocates == pair.AllocatesBitmap { // one that writes both allocates from objects
 			return true
 		}
 	}

@@ -1,0 +1,106 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/test/adopted"
+	"github.com/kubefusion/fusionctl/test/rig"
+)
+
+// TestAnAdoptedControlPlaneStarts starts the modern API server that fusionctl made for each control plane as people set
+// them up: with the arguments of the plan, and only the files that the host has, that pki issued and that render wrote.
+func TestAnAdoptedControlPlaneStarts(t *testing.T) {
+	for _, name := range adopted.Names(t) {
+		t.Run(name, func(t *testing.T) {
+			r := rig.New(t)
+			c := adopted.Make(t, name, filepath.Join(r.Dir(), "adopted"), r.PKI.File("ca.crt"), r.PKI.File("ca.key"),
+				false)
+			a := &adoption{t: t, rig: r, cluster: c, stores: map[string]*rig.Etcd{}}
+			c.Relocate(t, c.Plan.Hosts[0].Name)
+			server := a.start(c.Plan.ComponentsOf(pair.Modern, kubever.APIServer)[0])
+			server.WaitReady()
+			// The policy holds: strangers are refused, discovery is answered.
+			stranger := server.Client("mallory", "strangers")
+			if err := stranger.Call(t.Context(), http.MethodGet, "/api/v1/secrets", nil, nil); rig.Code(
+				err) != http.StatusForbidden {
+				t.Errorf("a stranger reads secrets: %v, want 403", err)
+			}
+			must(t, stranger.Call(t.Context(), http.MethodGet, "/apis", nil, nil))
+		})
+	}
+}
+
+// adoption runs components of a plan that was made for other machines.
+type adoption struct {
+	t       *testing.T
+	rig     *rig.Rig
+	cluster *adopted.Cluster
+	stores  map[string]*rig.Etcd
+}
+
+// etcd is the one in the place of a store.
+func (a *adoption) etcd(store string) *rig.Etcd {
+	if a.stores[store] == nil {
+		a.stores[store] = a.rig.StartEtcd(store)
+	}
+	return a.stores[store]
+}
+
+// start starts an API server with the plan's arguments, exchanging addresses, ports, etcd members and the root of the
+// host.
+func (a *adoption) start(c plan.Component) *rig.APIServer {
+	a.t.Helper()
+	root := filepath.Join(a.cluster.Root, c.Host)
+	var args []string
+	secure := false
+	for _, arg := range c.Args {
+		value := arg.Value
+		switch name := kubever.FlagName(arg.Name); {
+		case name == "etcd-servers" || name == "etcd-servers-overrides":
+			value = a.members(value)
+		case name == "etcd-cafile":
+			secure = true
+			value = root + value
+		case name == "secure-port":
+			value = fmt.Sprint(a.rig.Port())
+		case name == "bind-address" || name == "insecure-bind-address" || name == "address":
+			value = "127.0.0.1"
+		case name == "advertise-address":
+			value = "192.0.2.1"
+		case plan.ReadsFile(name) || name == "audit-log-path" || name == "cert-dir":
+			if strings.HasPrefix(value, "/") {
+				value = root + value
+			}
+		}
+		args = append(args, "--"+arg.Name+"="+value)
+	}
+	if !secure { // the etcd of a rig wants TLS
+		flags := a.etcd("core").Flags()
+		args = append(args, slices.DeleteFunc(flags, func(f string) bool {
+			return strings.HasPrefix(f, "--etcd-servers")
+		})...)
+	}
+	return a.rig.StartAPIServer(c.Name, a.cluster.Plan.Side(c.Side).Version.Minor, args)
+}
+
+// members exchanges the URLs of stores.
+func (a *adoption) members(value string) string {
+	for _, s := range a.cluster.Plan.Stores {
+		for _, endpoint := range s.Endpoints {
+			if strings.Contains(value, endpoint) {
+				value = strings.ReplaceAll(value, endpoint, a.etcd(s.Name).URL)
+			}
+		}
+	}
+	return value
+}
