@@ -87,7 +87,8 @@ var adapters = []string{
 
 // tests are what only tests import. They import what they like.
 var tests = []string{
-	"internal/etcdtest", "internal/freeport", "internal/golden", "internal/storetest", "test", "test/e2e", "test/fuzz",
+	"internal/etcdtest", "internal/freeport", "internal/golden", "internal/storetest", "test", "test/adopted",
+	"test/e2e", "test/fuzz",
 	"test/rig", "test/rig/build", "test/rig/packages", "test/rig/pod",
 }
 
