@@ -8,6 +8,7 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -74,7 +75,7 @@ overwritten; 3 there are differences, or the files were written and fusionctl ch
 	enumFlag(cmd, &req.target, "target", "", "what runs the components", render.Targets...)
 	cmd.Flags().StringVar(&req.host, "host", "", "only this host")
 	cmd.Flags().StringVar(&req.diff, "diff", "", "directory of manifests or units to compare with")
-	enumFlag(cmd, &req.output, "output", "o", "how to print a comparison", "table", "json")
+	enumFlag(cmd, &req.output, "output", "o", "how to print a comparison", "table", "json", "yaml")
 	return cmd
 }
 
@@ -99,9 +100,9 @@ func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 		err = writeTree(ctx, req, p, files, streams)
 	}
 	if err == nil && finding.Worst(report.Findings) >= finding.Error {
-		visible.Fprintf(streams.Err, "%d errors: with this plan the two versions damage each other; fusionctl check "+
+		visible.Fprintf(streams.Err, "%s: with this plan the two versions damage each other; fusionctl check "+
 			"%s names them\n",
-			finding.Summarize(report.Findings).Errors, req.file)
+			counted(finding.Summarize(report.Findings).Errors, "error"), req.file)
 		return errAttention
 	}
 	return err
@@ -145,7 +146,7 @@ func writeTree(ctx context.Context, req renderRequest, p *plan.Plan, files []ren
 	if req.host != "" {
 		part = "host " + req.host
 	}
-	err := filetree.Write(ctx, req.out, p.Name, part, tree)
+	err := filetree.Write(ctx, req.out, identity(p), part, tree)
 	var occupied *filetree.OccupiedError
 	switch {
 	case errors.As(err, &occupied):
@@ -155,4 +156,14 @@ func writeTree(ctx context.Context, req renderRequest, p *plan.Plan, files []ren
 	}
 	visible.Fprintf(streams.Err, "wrote %d files to %s\n", len(files), req.out)
 	return nil
+}
+
+// identity tells clusters apart, also those whose specs have one name: by the CA of their clients and the legacy side's
+// store.
+func identity(p *plan.Plan) string {
+	endpoints := []string{}
+	if store := p.Store(p.Legacy.Store); store != nil {
+		endpoints = store.Endpoints
+	}
+	return fmt.Sprintf("%s, with CA %s and store %s", p.Name, p.PKI.CA, strings.Join(endpoints, ","))
 }

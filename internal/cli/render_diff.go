@@ -37,9 +37,8 @@ func runRenderDiff(req renderRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	if req.output == "json" {
-		err = printJSON(streams.Out, document)
-	} else {
+	printed := false
+	if printed, err = printDocument(streams.Out, req.output, document); !printed {
 		err = printDifferences(streams.Out, document, len(p.Hosts) > 1)
 	}
 	if err == nil && document.Summary.Differ > 0 {

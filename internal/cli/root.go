@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/spelling"
 	"github.com/kubefusion/fusionctl/internal/visible"
 )
 
@@ -92,6 +93,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newRenderCmd(streams),
 		newTransitionCmd(streams),
 		newPolicyCmd(streams),
+		newVersionCmd(streams),
 		newVersionsCmd(streams),
 		newDemoCmd(streams),
 		newEtcdCmd(streams),
@@ -114,12 +116,30 @@ func markArgumentErrors(cmd *cobra.Command) {
 		hint := "want " + cmd.UseLine() + "; " + cmd.CommandPath() + " --help says more"
 		if cmd.HasSubCommands() {
 			hint = cmd.CommandPath() + " --help shows what it takes"
+			if near := nearestCommand(cmd, args); near != "" {
+				hint = "did you mean " + near + "? " + hint
+			}
 		}
 		return badInput(validate(cmd, args), hint)
 	}
 	for _, child := range cmd.Commands() {
 		markArgumentErrors(child)
 	}
+}
+
+// nearestCommand is the subcommand that was probably meant, with those above it; "" for none.
+func nearestCommand(cmd *cobra.Command, args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	var names []string
+	for _, child := range cmd.Commands() {
+		names = append(names, child.Name())
+	}
+	if near, ok := spelling.Nearest(args[0], names); ok {
+		return cmd.CommandPath() + " " + near
+	}
+	return ""
 }
 
 type loggerKey struct{}

@@ -238,7 +238,9 @@ func (v *validator) network() {
 		for _, service := range services {
 			if pod.Overlaps(service) {
 				v.addf("spec.network.podCIDR",
-					"%q: overlaps the service addresses %s; a pod and a service could have one address", pod, service)
+					"%q: overlaps the service addresses %s; a pod and a service could have one address; leave "+
+						"podCIDR out where something else allocates pod "+
+						"addresses", pod, service)
 			}
 		}
 	}
