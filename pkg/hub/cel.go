@@ -14,7 +14,6 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/ext"
-	"github.com/google/cel-go/interpreter"
 )
 
 // What expressions may cost, in the units of CEL, as the API server bounds its own: one evaluation, and all of one
@@ -22,16 +21,15 @@ import (
 const (
 	limitCallCost uint64 = 1_000_000
 	limitCost     uint64 = 10_000_000
-	limitRange           = 10_000 // elements of lists.range
 )
 
 // celEnvironment is what expressions can say. It is made when the first expression is compiled.
 var celEnvironment = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(
+	return cel.NewEnv(append([]cel.EnvOption{
 		cel.Variable("self", cel.DynType), cel.Variable("object", cel.DynType),
 		cel.OptionalTypes(), cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true),
 		ext.Strings(), ext.Lists(), ext.Sets(), ext.Math(), ext.Encoders(), ext.TwoVarComprehensions(),
-	)
+	}, boundedTexts()...)...)
 })
 
 // expression is a compiled expression and what it reads.
@@ -54,7 +52,7 @@ func compileExpression(text string) (*expression, error) {
 	}
 	program, err := env.Program(checked,
 		cel.CostLimit(limitCallCost), cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
-		cel.CustomDecorator(boundRange))
+		cel.CustomDecorator(boundCalls))
 	if err != nil {
 		return nil, err
 	}
@@ -62,23 +60,6 @@ func compileExpression(text string) (*expression, error) {
 	e.always = e.result.TypeName() != "optional_type"
 	e.reads = readsOf(checked.NativeRep().Expr())
 	return e, nil
-}
-
-// boundRange bounds lists.range, which makes its list before its cost is counted.
-func boundRange(i interpreter.Interpretable) (interpreter.Interpretable, error) {
-	if call, ok := i.(interpreter.InterpretableCall); ok && call.Function() == "lists.range" {
-		return boundedRange{call}, nil
-	}
-	return i, nil
-}
-
-type boundedRange struct{ interpreter.InterpretableCall }
-
-func (b boundedRange) Eval(activation interpreter.Activation) ref.Val {
-	if n, ok := b.Args()[0].Eval(activation).(types.Int); ok && n > limitRange {
-		return types.NewErr("lists.range(%d): at most %d", n, limitRange)
-	}
-	return b.InterpretableCall.Eval(activation)
 }
 
 // readsOf finds the fields of self that an expression names, each as far as it is spelled out.
@@ -184,6 +165,17 @@ func (e *expression) evaluate(r *run, self map[string]any) (value any, there boo
 			return nil, false, nil
 		}
 		out = o.GetValue()
+	}
+	left := limitTextBytes
+	if weigh(out, 0, &left); left < 0 {
+		return nil, false, fmt.Errorf("the result has more than %d bytes, or %d levels", limitTextBytes,
+			limitSchemaDepth)
+	}
+	const bytesPerCost = 10 // as CEL counts the bytes of a text
+	if cost := uint64(limitTextBytes-left) / bytesPerCost; cost <= *r.budget {
+		*r.budget -= cost
+	} else {
+		return nil, false, fmt.Errorf("the expressions of this object cost more than %d", limitCost)
 	}
 	value, err = fromCEL(out, 0)
 	return value, err == nil, err

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -158,11 +159,31 @@ func TestMadeUpAnnotationIsHarmless(t *testing.T) {
 	}
 }
 
+// chain is a text of so many characters, and calls on it with the same text.
+func chain(first string, size int, call string, calls int) string {
+	text := strings.Repeat("x", size)
+	out := fmt.Sprintf(first, text)
+	for range calls {
+		out += fmt.Sprintf(call, text)
+	}
+	return out
+}
+
 func TestExpressionsAreBounded(t *testing.T) {
 	for name, text := range map[string]string{
-		"range":    `lists.range(100000000).size()`,
-		"cost":     `lists.range(9999).map(i, lists.range(9999).map(j, i * j).size())`,
-		"infinite": `1.0 / 0.0`, "not JSON": `b"x"`, "optional inside": `[optional.of(1)]`,
+		"range":               `lists.range(100000000).size()`,
+		"cost":                `lists.range(9999).map(i, lists.range(9999).map(j, i * j).size())`,
+		"replaced by itself":  chain("'%s'", 10_000, ".replace('', '%s')", 3), // 1 TB
+		"replaced so often":   chain("'%s'", 10_000, ".replace('', '%s', 1000000000)", 3),
+		"joined":              `lists.range(9999).map(i, '` + strings.Repeat("x", 90_000) + `').join('')`,
+		"much of it":          `lists.range(9999).map(i, '` + strings.Repeat("x", 90_000) + `')`,
+		"nested in itself":    "[[0]]" + strings.Repeat(".map(x, [x, x])", 25),
+		"joined by much":      `lists.range(9999).map(i, '').join('` + strings.Repeat("x", 90_000) + `')`,
+		"precise":             `'%.1000000000f'.format([1.0])`,
+		"formatted by itself": "['xxxxxxxxxx']" + strings.Repeat(".map(x, '%s%s%s%s'.format([x, x, x, x]))", 16),
+		"list of itself":      "[[0]]" + strings.Repeat(".map(x, x + x)", 40),
+		"size of itself":      "[[0]]" + strings.Repeat(".map(x, x + x)", 40) + ".map(x, size(x))",
+		"infinite":            `1.0 / 0.0`, "not JSON": `b"x"`, "optional inside": `[optional.of(1)]`,
 	} {
 		e, err := compileExpression(text)
 		if err != nil {

@@ -25,7 +25,7 @@ type Handler struct {
 	LimitBytes   int64             // of a review
 	LimitObjects int               // of a review; 0 for no bound
 	Timeout      time.Duration     // of a review; API servers wait 30 seconds
-	Slots        chan struct{}     // as many reviews are held in memory at once; nil for no bound
+	Slots        chan struct{}     // as many reviews are answered at once; nil for no bound
 	Memory       *webserver.Budget // of all reviews that are held in memory; nil for no bound
 	Metrics      *Metrics
 	Logger       *slog.Logger // nil for none
@@ -69,6 +69,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
+	memory := h.Memory.Reserve()
+	defer memory.Release()
+	body, err := webserver.Body(w, r, h.LimitBytes, memory)
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	// A body that comes slowly holds the memory that it took so far, and no slot.
 	if h.Slots != nil {
 		select {
 		case h.Slots <- struct{}{}:
@@ -79,13 +87,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	memory := h.Memory.Reserve()
-	defer memory.Release()
-	body, err := webserver.Body(w, r, h.LimitBytes, memory)
-	if err == nil {
-		err = memory.Grow(ctx, decodedBytes(body))
-	}
-	if err != nil {
+	if err := memory.Grow(ctx, decodedBytes(body)); err != nil {
 		h.refuse(w, err)
 		return
 	}
