@@ -27,8 +27,16 @@ func Replace(file string, mode fs.FileMode, write func(*bufio.Writer) error) err
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", file, err)
 	}
-	defer os.Remove(partial) // a no-op once renamed
-	defer temp.Close()       // a no-op once closed
+	defer temp.Close() // a no-op once closed
+	written, err := temp.Stat()
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	defer func() {
+		if still(partial, written) == nil { // not renamed, and not somebody else's
+			os.Remove(partial)
+		}
+	}()
 	buffered := bufio.NewWriterSize(temp, 1<<16)
 	if err := write(buffered); err != nil {
 		return err // about what is written, and not about the file
@@ -44,6 +52,9 @@ func Replace(file string, mode fs.FileMode, write func(*bufio.Writer) error) err
 		err = closeErr
 	}
 	if err == nil {
+		err = still(partial, written)
+	}
+	if err == nil {
 		err = os.Rename(partial, file)
 	}
 	if err == nil {
@@ -53,6 +64,16 @@ func Replace(file string, mode fs.FileMode, write func(*bufio.Writer) error) err
 		return fmt.Errorf("writing %s: %w", file, err)
 	}
 	return nil
+}
+
+// still makes sure that what has the temporary name is what was written: another process that replaces the same file
+// has put its own there, and may be in the midst of it.
+func still(partial string, written fs.FileInfo) error {
+	now, err := os.Lstat(partial)
+	if err == nil && !os.SameFile(now, written) {
+		err = fmt.Errorf("another process writes %s", partial)
+	}
+	return err
 }
 
 // Sync brings a directory to the disk: a rename within it, or a new file.

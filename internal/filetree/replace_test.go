@@ -55,3 +55,50 @@ func TestReplaceLeavesTheFileAsItWas(t *testing.T) {
 		t.Errorf("something is left behind: %v", err)
 	}
 }
+
+// TestReplaceTakesNoHalfOfAnother: two processes replace the same file, and the first is done while the second writes.
+func TestReplaceTakesNoHalfOfAnother(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plan")
+	if err := WriteFile(file, []byte("before"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var first error
+	err := Replace(file, 0o600, func(w *bufio.Writer) error {
+		first = Replace(file, 0o600, func(w *bufio.Writer) error {
+			_, err := w.WriteString("inner")
+			return err
+		})
+		_, err := w.WriteString("outer")
+		return err
+	})
+	if first != nil || err == nil {
+		t.Errorf("the one that began last: %v; the other: %v, want an error", first, err)
+	}
+	begun, end := make(chan struct{}), make(chan struct{})
+	ended := make(chan error)
+	err = Replace(file, 0o600, func(w *bufio.Writer) error {
+		go func() {
+			ended <- Replace(file, 0o600, func(w *bufio.Writer) error {
+				w.WriteString("whole, ")
+				w.Flush()
+				close(begun)
+				<-end
+				_, err := w.WriteString("at last")
+				return err
+			})
+		}()
+		<-begun
+		_, err := w.WriteString("mine")
+		return err
+	})
+	if got, readErr := os.ReadFile(file); err == nil || readErr != nil || string(got) != "inner" {
+		t.Errorf("while another writes: %v, and the file holds %q, %v; want what it held", err, got, readErr)
+	}
+	close(end)
+	if err := <-ended; err != nil {
+		t.Errorf("the other: %v", err)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != "whole, at last" {
+		t.Errorf("the file holds %q, %v", got, err)
+	}
+}
