@@ -349,7 +349,7 @@ func (r *markdownRows) row(_ any, header, cells []string) error {
 	r.count++
 	escaped := make([]string, len(cells))
 	for i, cell := range cells {
-		escaped[i] = strings.NewReplacer("|", `\|`, "\n", " ").Replace(cell)
+		escaped[i] = visible.Markdown(cell)
 	}
 	_, err := visible.Fprintf(r.w, "| %s |\n", strings.Join(escaped, " | "))
 	return err

@@ -24,6 +24,21 @@ func Line(text string) string { return show(text, "") }
 // Text is the text with its lines and tabs.
 func Text(text string) string { return show(text, "\n\t") }
 
+var markdown = func() *strings.Replacer {
+	pairs := []string{"&", "&amp;", "<", "&lt;"}
+	for _, c := range "\\`*_[]|~#>" {
+		pairs = append(pairs, string(c), `\`+string(c))
+	}
+	return strings.NewReplacer(pairs...)
+}()
+
+// Markdown is the text as a part of a line of Markdown, or of a cell of its tables: no markup in it, such as a picture
+// that is loaded from somewhere, becomes one.
+func Markdown(text string) string {
+	text = strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(text)
+	return markdown.Replace(Line(text))
+}
+
 func show(text, keep string) string {
 	clean := func(r rune) bool { return r == utf8.RuneError || hidden(r) && !strings.ContainsRune(keep, r) }
 	at := strings.IndexFunc(text, clean)

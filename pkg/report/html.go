@@ -102,12 +102,12 @@ func HTML(w io.Writer, in *Input) error {
 	if err := skeleton.Execute(&out, p); err != nil {
 		return fmt.Errorf("report: internal error: %w", err)
 	}
-	return writePage(w, visible.Text(out.String()))
+	return writePage(w, visible.Text(out.String()), in.Picture)
 }
 
-// writePage writes a page with the policy that its contents want.
-func writePage(w io.Writer, text string) error {
-	_, err := io.WriteString(w, strings.Replace(text, "@POLICY@", contentPolicy(text), 1))
+// writePage writes a page with the policy that it wants with its picture, nil for none.
+func writePage(w io.Writer, text string, picture []byte) error {
+	_, err := io.WriteString(w, strings.Replace(text, "@POLICY@", contentPolicy(picture), 1))
 	return err
 }
 
@@ -190,15 +190,19 @@ func runbookHTML(markdown []byte) (template.HTML, error) {
 	return template.HTML(out.String()), nil
 }
 
-var inline = regexp.MustCompile(`(?s)<(style|script)>(.*?)</(?:style|script)>`)
+var pictureStyle = regexp.MustCompile(`(?s)<style>(.*?)</style>`)
 
-// contentPolicy allows a page its own styles and its own script, by their hashes, and nothing else.
-func contentPolicy(text string) string {
-	sources := map[string][]string{}
-	for _, m := range inline.FindAllStringSubmatch(text, -1) {
-		sum := sha256.Sum256([]byte(m[2]))
-		sources[m[1]] = append(sources[m[1]], "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
+// contentPolicy allows a page its own styles, its picture's and its own script, by their hashes, and nothing else: what
+// else came to stand in it does nothing.
+func contentPolicy(picture []byte) string {
+	hash := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}
-	return "default-src 'none'; base-uri 'none'; form-action 'none'; style-src " + strings.Join(sources["style"], " ") +
-		"; script-src " + strings.Join(sources["script"], " ")
+	styles := hash(styleText)
+	for _, m := range pictureStyle.FindAllStringSubmatch(string(picture), -1) {
+		styles += hash(m[1])
+	}
+	return "default-src 'none'; base-uri 'none'; form-action 'none'; style-src" + styles + "; script-src" +
+		hash(scriptText)
 }

@@ -79,9 +79,9 @@ func Markdown(w io.Writer, in *Input) error {
 		if g.ReadOnly {
 			may = "read"
 		}
-		why := g.Why
+		why := cell(g.Why)
 		if g.Risk != "" {
-			why += " **Look twice: " + g.Risk + ".**"
+			why += " **Look twice: " + cell(g.Risk) + ".**"
 		}
 		row(&b, g.Purpose, strings.Join(who, ", "), may, what(g.Grant), strings.Join(g.Namespaces, ", "), why)
 	}
@@ -93,11 +93,11 @@ func Markdown(w io.Writer, in *Input) error {
 func (in *Input) markdownComponents(b *bytes.Buffer) {
 	b.WriteString("\n## Components and their flags\n")
 	for _, c := range in.processes() {
-		fmt.Fprintf(b, "\n### %s %s on %s\n\n", cell(c.Name), c.Version, strings.Join(c.Hosts, ", "))
+		fmt.Fprintf(b, "\n### %s %s on %s\n\n", cell(c.Name), c.Version, cell(strings.Join(c.Hosts, ", ")))
 		row(b, "flag", "value", "from", "why")
 		rule(b, 4)
 		for _, a := range c.Args {
-			row(b, "`--"+a.Name+"`", a.Value, a.Origin, a.Why)
+			row(b, code("--"+a.Name), a.Value, a.Origin, a.Why)
 		}
 	}
 	if in.DiffOf == "" {
@@ -113,7 +113,7 @@ func (in *Input) markdownComponents(b *bytes.Buffer) {
 		row(b, "what", "today", "planned", "why")
 		rule(b, 4)
 		for _, c := range d.Changes {
-			row(b, "`"+c.What+"`", strings.Join(c.Old, " "), strings.Join(c.New, " "), c.Why)
+			row(b, code(c.What), strings.Join(c.Old, " "), strings.Join(c.New, " "), c.Why)
 		}
 	}
 }
@@ -157,11 +157,11 @@ func (in *Input) markdownWorld(b *bytes.Buffer) {
 	row(b, "layout", "legacy", "modern", "what", "test")
 	rule(b, 5)
 	for _, p := range proofs {
-		claim := p.Claim
+		claim := marked(p.Claim) // docs/evidence.md is Markdown
 		if p.Damage {
 			claim = "**without the plan:** " + claim
 		}
-		row(b, p.Layout, p.Legacy, p.Modern, claim, p.Test)
+		row(b, p.Layout, p.Legacy, p.Modern, claim, marked(p.Test))
 	}
 }
 
@@ -179,7 +179,7 @@ func markdownGroups(b *bytes.Buffer, title string, groups []restart.Group) {
 
 func row(b *bytes.Buffer, cells ...any) {
 	for _, c := range cells {
-		b.WriteString("| " + cell(c) + " ")
+		b.WriteString("| " + string(cell(c)) + " ")
 	}
 	b.WriteString("|\n")
 }

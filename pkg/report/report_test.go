@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
 	"golang.org/x/net/html"
 
 	"github.com/kubefusion/fusionctl/docs"
@@ -64,7 +66,7 @@ func inputOf(t *testing.T, file string) *Input {
 
 // everything adds the parts that are read from a cluster, with names that want out of the page.
 func everything(in *Input, keys, findings int) *Input {
-	const hostile = `<script>alert(1)</script>"'&|` + "\u202e\x1b[2J"
+	const hostile = `<script>alert(1)</script>"'&\|![x](https://example.com/x.png)` + "`\u202e\x1b[2J"
 	in.DiffOf = "/etc/" + hostile
 	in.Differences = []render.Difference{{Component: hostile, Host: "cp-1", State: render.Changed,
 		Changes: []render.Change{
@@ -242,13 +244,26 @@ func TestMarkdownKeepsItsTables(t *testing.T) {
 	if err := Markdown(&out, in); err != nil {
 		t.Fatal(err)
 	}
+	var page bytes.Buffer
+	if err := goldmark.New(goldmark.WithExtensions(extension.GFM)).Convert(out.Bytes(), &page); err != nil {
+		t.Fatal(err)
+	}
+	root, err := html.Parse(&page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range root.Descendants() {
+		if n.Data == "img" || n.Data == "a" && n.FirstChild.Data != attribute(n, "href") {
+			t.Fatalf("a name becomes <%s %v>", n.Data, n.Attr)
+		}
+	}
 	columns := 0
 	for line := range strings.Lines(out.String()) {
 		if !strings.HasPrefix(line, "|") {
 			columns = 0
 			continue
 		}
-		n := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|")
+		n := strings.Count(strings.NewReplacer(`\\`, "", `\|`, "").Replace(line), "|")
 		if columns != 0 && n != columns {
 			t.Errorf("%d columns after %d: %s", n, columns, line)
 		}
@@ -312,5 +327,18 @@ func TestEvidenceOfThePair(t *testing.T) {
 			p.Test == "" {
 			t.Errorf("%+v", p)
 		}
+	}
+}
+
+// TestPolicyAllowsNothingElse: what came into a page by a way that nobody thought of does nothing there.
+func TestPolicyAllowsNothingElse(t *testing.T) {
+	in := inputOf(t, "../../examples/split-1.15-1.36.yaml")
+	in.Runbook = nil
+	const injected = `alert(1)`
+	in.Picture = append(in.Picture, "<script>"+injected+"</script>"...)
+	text, _ := rendered(t, in)
+	sum := sha256.Sum256([]byte(injected))
+	if strings.Contains(text, base64.StdEncoding.EncodeToString(sum[:])) {
+		t.Error("the policy of the page allows a script that is not its own")
 	}
 }

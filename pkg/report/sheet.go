@@ -91,7 +91,7 @@ func (s *Sheet) HTML(w io.Writer) error {
 	if err := sheetSkeleton.Execute(&out, p); err != nil {
 		return fmt.Errorf("report: internal error: %w", err)
 	}
-	return writePage(w, visible.Text(out.String()))
+	return writePage(w, visible.Text(out.String()), nil)
 }
 
 // VerdictOf sums findings up; what could not be looked at makes it an error.

@@ -2,7 +2,7 @@ package report
 
 import (
 	"fmt"
-	"strings"
+	"regexp"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 )
@@ -29,12 +29,27 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%.1f %ciB", value, "KMGT"[prefix])
 }
 
-// cell is a text within a table of Markdown.
-func cell(value any) string {
-	text := visible.Text(fmt.Sprint(value))
-	text = strings.NewReplacer("|", `\|`, "<", "&lt;", "\n", " ", "\r", " ").Replace(text)
+// marked is a text that is Markdown already.
+type marked string
+
+// cell is a text within a line of Markdown, or a cell of a table.
+func cell(value any) marked {
+	if text, ok := value.(marked); ok {
+		return text
+	}
+	text := visible.Markdown(fmt.Sprint(value))
 	if text == "" {
 		return "-"
 	}
-	return text
+	return marked(text)
+}
+
+var plain = regexp.MustCompile(`^[-A-Za-z0-9_.,:=/]+$`)
+
+// code is a cell in the type of code, if it is only that.
+func code(text string) marked {
+	if !plain.MatchString(text) {
+		return cell(text)
+	}
+	return marked("`" + text + "`")
 }
