@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -144,7 +143,7 @@ func newReport(ctx context.Context, req reportRequest, streams Streams) (*report
 		in.Differences, in.DiffOf = document.Components, req.diff
 	}
 	if req.restarts != "" {
-		if in.Restarts, err = readRestarts(req.restarts); err != nil {
+		if in.Restarts, err = readRestarts(streams, req.restarts); err != nil {
 			return nil, err
 		}
 	}
@@ -157,10 +156,10 @@ func newReport(ctx context.Context, req reportRequest, streams Streams) (*report
 }
 
 // readRestarts reads an answer of restarts plan.
-func readRestarts(file string) (*report.Restarts, error) {
-	f, err := os.Open(file)
+func readRestarts(streams Streams, file string) (*report.Restarts, error) {
+	f, err := openInput(streams, file)
 	if err != nil {
-		return nil, badInput(err, "")
+		return nil, err
 	}
 	defer f.Close()
 	restarts := &report.Restarts{File: file}
