@@ -40,22 +40,22 @@ func newCheckCmd(streams Streams) *cobra.Command {
 	var req checkRequest
 	cmd := &cobra.Command{
 		Use:   "check SPEC | check SPEC --live | check [SPEC] --objects FILE | check --matrix",
-		Short: "Find every known way in which the two versions of a spec damage each other",
-		Long: `check plans a spec and applies every rule to the plan. Each finding comes with what to do about it;
-fusionctl explain RULE tells more. Findings that the spec accepts are listed and do not count.
+		Short: "Report how the two versions of a spec damage each other",
+		Long: `check plans a spec and applies every rule to the plan. Each finding has a fix; fusionctl explain RULE
+describes its rule. Findings that the spec accepts are listed and do not count.
 
-With --objects it reads manifests instead (YAML or JSON; - is standard input) and names every field that the legacy
-version would drop without a word when it writes the object back, and what the loss does to scheduling and running.
-Without a spec, --legacy says which version that is.
+With --objects it reads manifests instead (YAML or JSON; - is standard input) and reports every field that the legacy
+version would silently drop when it writes the object back, and what the loss does to scheduling and running. Without a
+spec, --legacy gives that version.
 
-With --live it reads both API servers instead and compares what runs with what was planned: selectors that select the
-other side's pods, owners that a side looks for in vain, locks that two holders hold, flags that are not the plan's. It
-only reads, with the rights of the kubeconfigs. What it could not look at makes the check incomplete, which is never
-reported as clean: give both users the right to read everything, or, where the components are no static pods,
---no-flags.
+With --live it reads both API servers instead and compares what runs with the plan: selectors that match the other
+side's pods, owners that a garbage collector would not find, leader-election locks with two holders, flags that differ
+from the plan's. It only reads, with the permissions of the kubeconfigs. Anything that it could not read makes the check
+incomplete, which is never reported as clean: give both users permission to get and list everything or, where the
+components are no static pods, use --no-flags.
 
 With --matrix it prints, for every pair of versions, whether the default plan of a layout has errors, and the rule that
-stands in the way.
+forbids the pair.
 
 Exit codes: 0 nothing at or above --fail-on, 1 --live is incomplete, 2 bad spec or manifests, 3 findings at or above
 --fail-on.`,
@@ -71,7 +71,7 @@ Exit codes: 0 nothing at or above --fail-on, 1 --live is incomplete, 2 bad spec 
 				req.file = args[0]
 			}
 			if err := req.validate(cmd.Flags().Changed("layout")); err != nil {
-				return badInput(err, cmd.CommandPath()+" --help shows what it takes")
+				return badInput(err, cmd.CommandPath()+" --help lists what it accepts")
 			}
 			switch {
 			case req.matrix:
@@ -88,16 +88,16 @@ Exit codes: 0 nothing at or above --fail-on, 1 --live is incomplete, 2 bad spec 
 		"html")
 	enumFlag(cmd, &req.failOn, "fail-on", "", "the severity from which on findings make the exit code 3", "error",
 		"warning")
-	cmd.Flags().StringVar(&req.objects, "objects", "", "manifests to judge instead of the plan; - is standard input")
+	cmd.Flags().StringVar(&req.objects, "objects", "", "manifests to check instead of the plan; - is standard input")
 	cmd.Flags().StringVar(&req.legacy, "legacy", "",
-		"with --objects and without a spec: the version that would rewrite them")
-	cmd.Flags().BoolVar(&req.matrix, "matrix", false, "judge the default plans of all pairs of versions")
+		"with --objects and without a spec: the version that would write them back")
+	cmd.Flags().BoolVar(&req.matrix, "matrix", false, "check the default plans of all pairs of versions")
 	cmd.Flags().BoolVar(&req.live, "live", false, "read both API servers and compare what runs with the plan")
 	cmd.Flags().StringVar(&req.legacyKubeconfig, "legacy-kubeconfig", "",
-		"with --live: how to reach the legacy API server")
+		"with --live: kubeconfig of the legacy API server")
 	cmd.Flags().StringVar(&req.modernKubeconfig, "modern-kubeconfig", "",
-		"with --live: how to reach the modern API server")
-	cmd.Flags().BoolVar(&req.noFlags, "no-flags", false, "with --live: leave out how the components are started")
+		"with --live: kubeconfig of the modern API server")
+	cmd.Flags().BoolVar(&req.noFlags, "no-flags", false, "with --live: do not compare the arguments of components")
 	enumFlag(cmd, &req.layout, "layout", "", "the layout of the matrix", string(spec.LayoutSplit),
 		string(spec.LayoutShared))
 	return cmd
@@ -107,9 +107,9 @@ Exit codes: 0 nothing at or above --fail-on, 1 --live is incomplete, 2 bad spec 
 func (r *checkRequest) validate(layoutGiven bool) error {
 	switch {
 	case !r.live && r.legacyKubeconfig+r.modernKubeconfig != "":
-		return errors.New("--legacy-kubeconfig and --modern-kubeconfig go with --live")
+		return errors.New("--legacy-kubeconfig and --modern-kubeconfig: only with --live")
 	case !r.live && r.noFlags:
-		return errors.New("--no-flags goes with --live")
+		return errors.New("--no-flags: only with --live")
 	case r.live && (r.matrix || r.objects != ""):
 		return errors.New("--live, --matrix and --objects: want one of them")
 	case r.live && r.file == "":
@@ -117,17 +117,17 @@ func (r *checkRequest) validate(layoutGiven bool) error {
 	case r.live && (r.legacyKubeconfig == "" || r.modernKubeconfig == ""):
 		return errors.New("--live: want --legacy-kubeconfig and --modern-kubeconfig")
 	case r.matrix && (r.file != "" || r.objects != "" || r.legacy != ""):
-		return errors.New("--matrix is about all pairs of versions: it takes no spec, no --objects and no --legacy")
+		return errors.New("--matrix covers all pairs of versions: it takes no spec, no --objects and no --legacy")
 	case r.matrix && r.output == "sarif":
 		return errors.New("--matrix has no findings in files: want -o table, json or yaml")
 	case r.matrix:
 		return nil
 	case layoutGiven:
-		return errors.New("--layout goes with --matrix")
+		return errors.New("--layout: only with --matrix")
 	case r.legacy != "" && r.objects == "":
-		return errors.New("--legacy goes with --objects")
+		return errors.New("--legacy: only with --objects")
 	case r.legacy != "" && r.file != "":
-		return errors.New("the spec says which version is the legacy one: want it or --legacy")
+		return errors.New("the spec gives the legacy version: want it or --legacy")
 	case r.file == "" && r.objects != "" && r.legacy == "":
 		return errors.New("--objects: want a spec, or --legacy VERSION")
 	case r.file == "" && r.objects == "":

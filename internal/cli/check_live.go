@@ -66,7 +66,7 @@ func printLive(w io.Writer, req checkRequest, seen *live.Report, report finding.
 	printFindings(w, report)
 	verdict := "complete"
 	if !document.Complete {
-		verdict = "INCOMPLETE, not to be taken for clean"
+		verdict = "INCOMPLETE, which is not clean"
 	}
 	_, err := visible.Fprintf(w, "%d objects: %s; %s\n", seen.Objects, countsOf(document.Summary, len(report.Accepted)),
 		verdict)

@@ -28,7 +28,7 @@ func runMatrix(req checkRequest, streams Streams) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	pairs, err := rules.Matrix(layout)
 	if err != nil {
-		return fmt.Errorf("judging the pairs of layout %s: %w", layout, err)
+		return fmt.Errorf("checking the pairs of layout %s: %w", layout, err)
 	}
 	document := matrixDocument{Schema: "fusionctl/check-matrix/v1", Layout: layout, Pairs: pairs,
 		Summary: matrixSummary{Pairs: len(pairs)}}

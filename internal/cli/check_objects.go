@@ -43,7 +43,7 @@ func runCheckObjects(req checkRequest, streams Streams) error {
 		report.Findings = append(report.Findings, found...)
 	}
 	if len(problems) > 0 {
-		return badInput(errors.Join(problems...), "nothing is said of the others while one cannot be judged")
+		return badInput(errors.Join(problems...), "no object is reported while one of them cannot be checked")
 	}
 	finding.Sort(report.Findings)
 	if err := printReport(streams.Out, req, report); err != nil {

@@ -27,13 +27,13 @@ func newControllersCmd(streams Streams) *cobra.Command {
 		ChangesPerSecond: 50, Workers: 20, Listen: "127.0.0.1:10270", Brake: controllers.DefaultBrake}}
 	cmd := &cobra.Command{
 		Use:   "controllers {--plan PLAN | --spec SPEC} --legacy-kubeconfig FILE --modern-kubeconfig FILE",
-		Short: "Collect garbage and end namespaces with both servers in sight",
+		Short: "Run the garbage collector and namespace controller across both API servers",
 		Long: `controllers runs, until it is stopped, what Kubernetes' own controller managers cannot do while two API
-servers share objects: a garbage collector that looks for an owner on both sides, and a namespace controller that lets a
-namespace go when both sides are empty of it.
+servers share objects: a garbage collector that looks up owners on both sides, and a namespace controller that finalizes
+a namespace when it is empty on both sides.
 
-An object is deleted when each of its owners is absent by UID from every side that could hold it, as that side said just
-now. A side that cannot be asked stops every deletion in which it could have a say.
+An object is deleted when each of its owners is absent by UID from every side that could have it, by a read made just
+before. A side that is unreachable suspends every deletion that depends on it.
 
 A store that is not the one that it was, or that has forgotten what it had, is told from one in which objects were
 deleted: what each shows of itself is remembered in --state-dir. When that changes, or when more owners of a kind vanish
@@ -43,14 +43,14 @@ says why, until a person has looked: fusionctl controllers acknowledge.
 Where the plan has pods, every process also answers the modern API server's questions about pods that are made through
 it, and the one that acts keeps the service by which such pods find that server.
 
-Plans that need them have them: fusionctl render writes the unit or the static pod, the plan that it goes by, and what
-each side has to allow. From a spec the plan is made anew at each start, by the facts of this fusionctl.
+Plans that need them include them: fusionctl render writes the unit or the static pod, the plan that they read, and the
+policy or RBAC of each side. From a spec the plan is computed at each start, by the facts of this fusionctl.
 
-One process at a time acts, the one that holds the lock. A process that loses the lock, or an API server, stands by and
-takes the lock again; admission requests are served meanwhile.
+One process at a time is the leader, the one that holds the lock. A process that loses the lock, or an API server,
+stands by and takes the lock again; admission requests are served meanwhile.
 
-The audit trail, one JSON object for each deletion and each change with its reason, goes to standard output; the log
-goes to standard error. /healthz, /readyz and /metrics are at --listen.
+The audit trail, one JSON object with its reason for each deletion and each change, goes to standard output; the log
+goes to standard error. /healthz, /readyz and /metrics are served at --listen.
 
 Exit codes: 1 could not start; 2 bad usage or bad input file; 130 stopped by a signal.`,
 		Example: `  fusionctl controllers --spec pair.yaml --legacy-kubeconfig legacy.conf --modern-kubeconfig modern.conf --dry-run`,
@@ -61,21 +61,21 @@ Exit codes: 1 could not start; 2 bad usage or bad input file; 130 stopped by a s
 	}
 	f := cmd.Flags()
 	f.StringVar(&req.plan, "plan", "", "the plan of the pair, as fusionctl render writes it or plan -o json prints "+
-		"it: it says which objects both sides see")
-	f.StringVar(&req.spec, "spec", "", "the spec of the pair, in place of a plan")
-	f.StringVar(&req.legacy, "legacy-kubeconfig", "", "how to reach the legacy API server (required)")
-	f.StringVar(&req.modern, "modern-kubeconfig", "", "how to reach the modern API server (required)")
+		"it, with the resources that both sides see")
+	f.StringVar(&req.spec, "spec", "", "the spec of the pair, instead of a plan")
+	f.StringVar(&req.legacy, "legacy-kubeconfig", "", "kubeconfig of the legacy API server (required)")
+	f.StringVar(&req.modern, "modern-kubeconfig", "", "kubeconfig of the modern API server (required)")
 	f.BoolVar(&req.options.Collect, "collect", req.options.Collect,
-		"collect garbage; without it only namespaces are looked after")
-	f.BoolVar(&req.options.DryRun, "dry-run", false, "change nothing; the audit trail says what would be done")
+		"run the garbage collector; without it only the namespace controller runs")
+	f.BoolVar(&req.options.DryRun, "dry-run", false, "change nothing; the audit trail reports what would be done")
 	f.BoolVar(&req.options.DeleteOrphans, "delete-orphans", false,
-		"delete objects whose namespace is on no side, instead of reporting them")
+		"delete objects whose namespace neither side has, instead of reporting them")
 	f.BoolVar(&req.options.LeaderElect, "leader-elect", req.options.LeaderElect,
-		"act only while holding the lock, the config map "+controllers.LockNamespace+"/"+controllers.LockName)
-	f.Float32Var(&req.options.QPS, "qps", req.options.QPS, "requests to each server in a second, at most")
+		"act only while holding the lock, config map "+controllers.LockNamespace+"/"+controllers.LockName)
+	f.Float32Var(&req.options.QPS, "qps", req.options.QPS, "requests per second to each API server, at most")
 	f.Float64Var(&req.options.ChangesPerSecond, "changes-per-second", req.options.ChangesPerSecond,
-		"deletions and changes in a second, at most")
-	f.IntVar(&req.options.Workers, "workers", req.options.Workers, "objects that are looked at at once")
+		"deletions and changes per second, at most")
+	f.IntVar(&req.options.Workers, "workers", req.options.Workers, "objects that are processed concurrently")
 	f.StringVar(&req.options.Listen, "listen", req.options.Listen,
 		"loopback address of /healthz, /readyz and /metrics; empty for none")
 	f.StringVar(&req.options.StateDirectory, "state-dir", "", "directory that remembers what the stores showed of "+
@@ -115,9 +115,9 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 		return err
 	}
 	if sides := p.StaleReaders(); len(sides) > 0 {
-		return badInput(fmt.Errorf("the plan lets the %s API server read from an etcd member that may lag behind: a "+
+		return badInput(fmt.Errorf("the plan lets the %s API server read from an etcd member that may be stale: a "+
 			"live owner may seem absent", sides[0]),
-			"--etcd-quorum-read=true on that API server; fusionctl explain FUS226")
+			"set --etcd-quorum-read=true on that API server; see fusionctl explain FUS226")
 	}
 	if req.options.Legacy, err = kubeconfig(req.legacy); err != nil {
 		return err
@@ -152,7 +152,7 @@ func plannedPair(streams Streams, req controllersRequest) (*plan.Plan, error) {
 	p, err := plan.Parse(data)
 	if err != nil {
 		return nil, badInput(fmt.Errorf("%s: %w", req.plan, err),
-			"fusionctl render writes it again, in the words of this fusionctl")
+			"run fusionctl render again, which writes it in the format of this fusionctl")
 	}
 	return p, nil
 }

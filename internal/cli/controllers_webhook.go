@@ -23,15 +23,15 @@ type podsWebhookRequest struct {
 func (q *podsWebhookRequest) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&q.listen, "webhook-listen", "",
-		"address of the webhook that changes pods (default the plan's port on loopback)")
-	f.StringVar(&q.url, "webhook-url", "", "under which the modern API server reaches it (default the address)")
+		"address of the admission webhook for pods (default the plan's port on loopback)")
+	f.StringVar(&q.url, "webhook-url", "", "its URL for the modern API server (default the address)")
 	f.StringVar(&q.cert, "webhook-cert", "",
-		"serving certificate of the webhook, read again when it changes (default the plan's)")
+		"serving certificate of the webhook, reloaded when it changes (default the plan's)")
 	f.StringVar(&q.key, "webhook-key", "", "its key (default the plan's)")
 	f.StringVar(&q.clientCA, "webhook-client-ca", "",
-		"CA that signs the certificate of the modern API server as a client; needed beyond loopback")
+		"CA of the client certificate of the modern API server; required beyond loopback")
 	f.StringArrayVar(&q.clientNames, "webhook-client-name", nil, "common name of that certificate; repeat for more")
-	f.StringVar(&q.ca, "webhook-ca", "", "what the modern API server is to trust for it (default the plan's)")
+	f.StringVar(&q.ca, "webhook-ca", "", "CA bundle with which the modern API server verifies it (default the plan's)")
 }
 
 // webhook is how the plan's webhook is served; nil when the plan has none.
@@ -46,13 +46,13 @@ func (q podsWebhookRequest) webhook(p *plan.Plan) (*controllers.Webhook, error) 
 		return nil, usagef("--webhook-client-ca and --webhook-client-name: want both, or neither")
 	case q.clientCA == "" && !loopback(listen):
 		return nil, badInput(fmt.Errorf("--webhook-listen %q is not on loopback", listen),
-			"--webhook-client-ca and --webhook-client-name say who may call")
+			"--webhook-client-ca and --webhook-client-name restrict its clients")
 	}
 	files := webserver.Certificates{Cert: cmp.Or(q.cert, a.Cert), Key: cmp.Or(q.key, a.Key), ClientCA: q.clientCA,
 		ClientNames: q.clientNames}
 	config, err := files.Config()
 	if err != nil {
-		return nil, badInput(fmt.Errorf("the webhook that changes pods: %w", err),
+		return nil, badInput(fmt.Errorf("the admission webhook for pods: %w", err),
 			"fusionctl pki issues its certificate")
 	}
 	older := rules.LegacyOf(p)

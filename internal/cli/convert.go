@@ -37,11 +37,11 @@ func newConvertCmd(streams Streams) *cobra.Command {
 	var req convertRequest
 	cmd := &cobra.Command{
 		Use:   "convert -f FILE|DIR|- {--to VERSION | --for MINOR | --for-server KUBECONFIG}",
-		Short: "Objects from one API version to another",
-		Long: `Reads objects, YAML or JSON or one as a server stores it, and writes them in the API version that is
-wanted: one version for the kinds that have it (--to apps/v1), or for each kind what a release (--for 1.36) or a server
-(--for-server) has. What needs no change stays as it is, comments, order and layout too. Custom resources and kinds that
-the wanted version does not concern pass.
+		Short: "Convert objects from one API version to another",
+		Long: `Reads objects, YAML or JSON or one as an API server stores it, and writes them in the wanted API version:
+one version for the kinds that have it (--to apps/v1), or for each kind what a release (--for 1.36) or an API server
+(--for-server) has. An object that needs no change is copied unchanged, with comments, order and layout. Custom
+resources and kinds without the wanted version pass.
 
 Fields that the wanted version requires and the old one defaults are written; what a server would refuse is an error.
 Nothing else is defaulted. What the wanted version cannot say is a loss, named on standard error with its place and its
@@ -66,15 +66,15 @@ refused objects under --fail-on-loss or with objects left out under --keep-going
 		"file or directory of YAML and JSON; - is standard input; repeat for more")
 	flags.StringVar(&req.to, "to", "", "group and version, such as apps/v1")
 	flags.StringVar(&req.minor, "for", "", "release whose versions are wanted, such as 1.36")
-	flags.StringVar(&req.server, "for-server", "", "kubeconfig of the server whose versions are wanted")
+	flags.StringVar(&req.server, "for-server", "", "kubeconfig of the API server whose versions are wanted")
 	flags.StringVar(&req.context, "context", "", "context of the kubeconfig (default its current one)")
-	enumFlag(cmd, &req.output, "output", "o", "how objects are written, as they were read by default", "same", "yaml",
+	enumFlag(cmd, &req.output, "output", "o", "output format of objects, by default that of the input", "same", "yaml",
 		"json")
 	flags.BoolVar(&req.report, "report", false,
 		"print what becomes of each object, and its losses, instead of the objects; -o json for programs")
 	flags.BoolVar(&req.failOnLoss, "fail-on-loss", false, "exit 3 when anything is lost, or refused as it is")
 	flags.BoolVar(&req.keepGoing, "keep-going", false, "leave out what cannot be converted, and exit 3")
-	flags.BoolVar(&req.defaults, "defaults", false, "write out the defaults that the wanted version does not share")
+	flags.BoolVar(&req.defaults, "defaults", false, "write out the defaults that differ in the wanted version")
 	cmd.AddCommand(newConvertCheckCmd(streams), newConvertNegotiateCmd(streams))
 	return cmd
 }

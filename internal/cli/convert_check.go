@@ -42,11 +42,11 @@ func newConvertCheckCmd(streams Streams) *cobra.Command {
 	var req convertCheckRequest
 	cmd := &cobra.Command{
 		Use:   "check {-f FILE|DIR|- | --kubeconfig FILE} [--helm] --for MINOR",
-		Short: "Which objects are in API versions that a release deprecates or no longer has?",
-		Long: `Lists the objects whose API version is deprecated in a release or gone, since when, what takes its place,
+		Short: "Report objects in API versions that a release deprecates or has removed",
+		Long: `Lists the objects whose API version is deprecated in a release or removed, since when, what replaces it,
 and whether they convert to it without loss. Objects come from files, from standard input, or from a cluster: there the
-versions count in which clients wrote (kubectl's last applied configuration and the managers of fields), since a server
-answers in any version that it has.
+versions that clients wrote count (kubectl's last applied configuration and managedFields), since an API server returns
+an object in any version that it serves.
 
 Documents that are no objects of Kubernetes (charts, values, templates, kustomizations) are skipped and counted. Kinds
 of other projects that moved, cert-manager's and Istio's among them, are known; --moved adds to them. The version in
@@ -55,8 +55,7 @@ which kubectl last applied an object of a file counts too.
 With --helm the records of Helm releases are unpacked and what they applied is looked at, of the revision that is
 deployed: Secrets and ConfigMaps of Helm 3 and of Helm 2, in files or in the cluster.
 
-Exit codes: 0 nothing to do, 1 could not finish, 2 bad usage or input that cannot be read, 3 some objects need
-attention.`,
+Exit codes: 0 nothing found, 1 could not finish, 2 bad usage or input that cannot be read, 3 findings were reported.`,
 		Example: `  fusionctl convert check -f manifests/ --for 1.36
   fusionctl convert check --kubeconfig prod.conf --helm --for 1.25 -o csv
   kubectl get secrets -A -l owner=helm -o json | fusionctl convert check -f - --helm --for 1.36`,
@@ -80,9 +79,9 @@ attention.`,
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&req.files, "file", "f", nil,
 		"file or directory of YAML and JSON; - is standard input; repeat for more")
-	flags.StringVar(&req.kubeconfig, "kubeconfig", "", "look at the cluster that this file names")
+	flags.StringVar(&req.kubeconfig, "kubeconfig", "", "check the cluster of this kubeconfig")
 	flags.StringVar(&req.context, "context", "", "context of the kubeconfig (default its current one)")
-	flags.BoolVar(&req.helm, "helm", false, "look into the records of Helm releases")
+	flags.BoolVar(&req.helm, "helm", false, "check the manifests in Helm releases")
 	flags.StringVar(&req.minor, "for", "", "the release, such as 1.36")
 	flags.BoolVar(&req.strict, "strict", false, "refuse what is no object of Kubernetes: charts, values, templates")
 	flags.BoolVar(&req.keepGoing, "keep-going", false, "name what cannot be read, and exit 3 instead of 2")

@@ -27,18 +27,18 @@ func newConvertNegotiateCmd(streams Streams) *cobra.Command {
 	var req negotiateRequest
 	cmd := &cobra.Command{
 		Use:   "negotiate KIND... {--for MINOR | --kubeconfig FILE}",
-		Short: "How a server serves a kind: as asked, in another version, or not at all",
-		Long: `negotiate says for each kind what a program gets that asks a server for it through fusionctl's converting
-client: the kind as it is (pass), the kind in another version, converted both ways (convert), or nothing (unsupported).
-It decides by group and kind, across groups where the kind moved.
+		Short: "Report how an API server serves a kind: as requested, converted or not at all",
+		Long: `negotiate reports for each kind what a program gets that requests it from an API server through
+fusionctl's converting client: the kind as it is (pass), the kind in another version, converted both ways (convert), or
+nothing (unsupported). It decides by group and kind, across groups where the kind moved.
 
-Of several versions it takes the one that knows most fields of the asked one; then one of the same group, the one that
-the server prefers, the newest. --for answers from the facts of a release, --kubeconfig from what a server shows; what a
-server could not list has no answer.
+Of several versions it takes the one that knows most fields of the requested one; then one of the same group, the one
+that the server prefers, the newest. --for uses the facts of a release, --kubeconfig the discovery of an API server;
+where discovery failed there is no result.
 
 A KIND is apps/v1/Deployment, v1/Pod, or Deployment.v1.apps.
 
-Exit codes: 0 all are served, 1 could not finish: a question has no answer, 2 bad usage, 3 some are unsupported.`,
+Exit codes: 0 all are served, 1 could not finish: discovery failed, 2 bad usage, 3 some are unsupported.`,
 		Example: `  fusionctl convert negotiate apps/v1/Deployment networking.k8s.io/v1/Ingress --for 1.6
   fusionctl convert negotiate extensions/v1beta1/Deployment --kubeconfig modern.conf -o json`,
 		Args: cobra.MinimumNArgs(1),
@@ -47,8 +47,8 @@ Exit codes: 0 all are served, 1 could not finish: a question has no answer, 2 ba
 			return runConvertNegotiate(cmd.Context(), req, streams)
 		},
 	}
-	cmd.Flags().StringVar(&req.minor, "for", "", "release that is asked, such as 1.15")
-	cmd.Flags().StringVar(&req.kubeconfig, "kubeconfig", "", "how to reach the server that is asked")
+	cmd.Flags().StringVar(&req.minor, "for", "", "release that serves the kinds, such as 1.15")
+	cmd.Flags().StringVar(&req.kubeconfig, "kubeconfig", "", "kubeconfig of the API server that serves the kinds")
 	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "yaml")
 	return cmd
 }

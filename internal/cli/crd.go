@@ -20,12 +20,12 @@ import (
 func newCRDCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "crd",
-		Short: "Versions of CRDs: migrate what is stored, with proof, and retire the old ones",
-		Long: `The crd verbs bring a resource from one version to another: the version is added to the CRD and served,
-new objects are stored in it, every object is written again, and only when nothing is stored in the old version any more
-is that forgotten and removed.
+		Short: "Migrate the storage version of CRDs, with proof, and retire old versions",
+		Long: `The crd verbs migrate a resource from one version to another: the version is added to the CRD and served,
+new objects are stored in it, every object is rewritten, and only when no object is stored in the old version is that
+version removed from status.storedVersions and from the CRD.
 
-Resources that are built in are rewritten by the same verbs: deployments.apps that are stored as extensions/v1beta1.`,
+Built-in resources are rewritten by the same verbs: deployments.apps that are stored as extensions/v1beta1.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newCRDStatusCmd(streams), newCRDPlanCmd(streams), newCRDApplyCmd(streams), newCRDUndoCmd(streams),
@@ -47,25 +47,25 @@ type crdRequest struct {
 
 func crdFlags(cmd *cobra.Command, r *crdRequest) {
 	flags := cmd.Flags()
-	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "file that names the API server")
+	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "kubeconfig of the API server")
 	flags.StringVar(&r.context, "context", "", "context of the kubeconfig (default its current one)")
 	flags.StringArrayVar(&r.apiServers, "api-server", nil,
-		"URL of one of several API servers behind that, to be asked by itself how it stores; repeat for each")
+		"URL of one of several API servers behind it, to check the storage version of each; repeat for each")
 	flags.StringVar(&r.spec, "spec", "", "spec of a fused control plane whose store holds the objects")
 	enumFlag(cmd, &r.side, "side", "", "with --spec, the side of the API server", string(pair.Modern),
 		string(pair.Legacy))
 	flags.StringArrayVar(&r.stores.endpoints, "endpoints", nil,
-		"the store that holds the objects: URL[,URL...]; with --spec, STORE=URL[,URL...] in place of the spec's")
+		"the store of the objects: URL[,URL...]; with --spec, STORE=URL[,URL...] instead of the spec's")
 	flags.StringArrayVar(&r.stores.snapshots, "snapshot", nil,
 		"read the store from a snapshot or a member's db file: FILE; with --spec, STORE=FILE")
-	flags.StringVar(&r.prefix, "prefix", "/registry", "of every key, without --spec")
+	flags.StringVar(&r.prefix, "prefix", "/registry", "prefix of every key, without --spec")
 	flags.StringVar(&r.stores.ca, "ca", "", "file of the CA that signed the store's certificates")
 	flags.StringVar(&r.stores.cert, "cert", "", "file of the client certificate for the store")
 	flags.StringVar(&r.stores.key, "key", "", "file of the client certificate's key")
 	flags.StringVar(&r.stores.user, "user", "", "etcd user, for stores with authentication")
 	flags.StringVar(&r.stores.passwordFile, "password-file", "",
 		"file with the user's password; default: the variable "+passwordVariable)
-	flags.DurationVar(&r.stores.timeout, "timeout", 10*time.Second, "of one request to one member of the store")
+	flags.DurationVar(&r.stores.timeout, "timeout", 10*time.Second, "timeout of one request to one member of the store")
 }
 
 // cluster is what the crd verbs work on.

@@ -42,19 +42,20 @@ func newCRDApplyCmd(streams Streams) *cobra.Command {
 	var req crdApplyRequest
 	cmd := &cobra.Command{
 		Use:   "apply PLAN --kubeconfig FILE",
-		Short: "Carry out a plan; killed at any point, it goes on where it was",
-		Long: `apply carries out what crd plan wrote with --out. It prints the steps, and asks on a terminal.
+		Short: "Apply a plan; resumes where it stopped when it was killed",
+		Long: `apply executes the plan that crd plan wrote with --out. It prints the steps, and asks for confirmation on
+a terminal.
 
-Before anything is changed it looks whether the CRD is still what was planned for and whether objects are converted.
-Objects are written again through the API server, unchanged, each only if nobody has written it meanwhile. One that the
-server refuses is set aside with its error, and the rest goes on; as long as one is left, nothing is pruned and no
+Before it changes anything it checks that the CRD is still as planned and that objects are converted. Objects are
+rewritten through the API server, unchanged, each only if no client has written it meanwhile. An object that the API
+server refuses is recorded with its error, and the rest continues; as long as one is left, nothing is pruned and no
 version is removed.
 
-Nothing is pruned without proof. With the store (--spec or --endpoints) it is that no key of the resource holds another
-version, at one revision; without it, that every object was written after the switch. The answer says which of the two
-it was.
+status.storedVersions is not pruned without proof. With the store (--spec or --endpoints) the proof is that no key of
+the resource has another version, at one revision; without it, that every object was written after the switch. The
+output says which of the two it was.
 
-The journal says how far the plan is: apply may be killed and run again, and undo uses it too.
+The journal records the progress of the plan: apply may be killed and run again, and undo reads it too.
 
 Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad plan, 3 objects were refused, or a version may not be
 removed yet, 130 interrupted.`,
@@ -68,7 +69,7 @@ removed yet, 130 interrupted.`,
 	}
 	crdApplyFlags(cmd, &req)
 	cmd.Flags().StringArrayVar(&req.auditLogs, "audit-log", nil,
-		"audit log that covers the time since a version is not served; repeat for more")
+		"audit log that covers the time since a version is no longer served; repeat for more")
 	return cmd
 }
 
@@ -76,12 +77,12 @@ func newCRDUndoCmd(streams Streams) *cobra.Command {
 	var req crdApplyRequest
 	cmd := &cobra.Command{
 		Use:   "undo PLAN --kubeconfig FILE",
-		Short: "Go back to the last safe step of a plan, or to the start",
-		Long: `undo goes back from where the journal says that the plan is to the last step before that at which
-everything may stay as it is, or with --to further. A removed version comes back as it was, and when new objects are
-stored in the old version again, those that were rewritten are rewritten back. It may be killed and run again.
+		Short: "Roll a plan back to the last safe step, or to the start",
+		Long: `undo rolls back from the step that the journal records to the previous safe step, or with --to further. A
+removed version is restored as it was, and when new objects are stored in the old version again, objects that were
+rewritten are rewritten back. It may be killed and run again.
 
-Exit codes: as those of apply.`,
+Exit codes: as for apply.`,
 		Example: `  fusionctl crd undo pizzas.plan --kubeconfig modern.conf --spec fused.yaml
   fusionctl crd undo pizzas.plan --kubeconfig modern.conf --to start`,
 		Args: cobra.ExactArgs(1),
@@ -92,7 +93,7 @@ Exit codes: as those of apply.`,
 	}
 	crdApplyFlags(cmd, &req)
 	cmd.Flags().StringVar(&req.to, "to", "",
-		`a safe step to stay at, as "serve v1", or start (default the last safe one)`)
+		`safe step to stop at, as "serve v1", or start (default the last safe one)`)
 	return cmd
 }
 
@@ -100,10 +101,10 @@ func crdApplyFlags(cmd *cobra.Command, req *crdApplyRequest) {
 	crdFlags(cmd, &req.crdRequest)
 	flags := cmd.Flags()
 	flags.StringVar(&req.journal, "journal", "", "file of the journal (default PLAN.journal)")
-	flags.IntVar(&req.workers, "workers", 16, "objects written at a time")
-	flags.Float64Var(&req.rate, "rate", 0, "objects written per second at most; 0: as fast as the server takes them")
-	flags.BoolVar(&req.yes, "yes", false, "do not ask")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	flags.IntVar(&req.workers, "workers", 16, "objects that are rewritten concurrently")
+	flags.Float64Var(&req.rate, "rate", 0, "objects rewritten per second at most; 0: no limit")
+	flags.BoolVar(&req.yes, "yes", false, "do not ask for confirmation")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 }
 
 func runCRDApply(ctx context.Context, req crdApplyRequest, streams Streams, undo bool) error {
@@ -135,7 +136,7 @@ func runCRDApply(ctx context.Context, req crdApplyRequest, streams Streams, undo
 	}
 	question := "Apply the plan?"
 	if undo {
-		question = "Go back?"
+		question = "Roll back?"
 	}
 	if err := confirm(streams, req.yes, question); err != nil {
 		return err
@@ -189,7 +190,7 @@ func announce(w io.Writer, p *migrate.Plan, journal migrate.Journal, to string, 
 	if err != nil {
 		return nil, err
 	}
-	visible.Fprintf(w, "%s: back towards %s\n\n", p.Resource.Name, p.From)
+	visible.Fprintf(w, "%s: rolling back to %s\n\n", p.Resource.Name, p.From)
 	return steps, printStepTable(w, steps)
 }
 
@@ -246,12 +247,11 @@ func finishApply(out io.Writer, output string, report *migrate.Report, err error
 	case errors.Is(err, migrate.ErrRefused), errors.Is(err, migrate.ErrWaiting):
 		return errAttention
 	case errors.Is(err, migrate.ErrChanged):
-		return withHint(err, "nothing was changed because of that; fusionctl crd plan makes a plan from how things "+
-			"are now")
+		return withHint(err, "nothing was changed; fusionctl crd plan computes a plan from the present state")
 	case errors.Is(err, migrate.ErrConversion):
-		return withHint(err, "the webhook must answer before objects are touched; run the same command again then")
+		return withHint(err, "the webhook must respond before objects are rewritten; run the same command again then")
 	case errors.Is(err, migrate.ErrUnreachable):
-		return withHint(err, "the journal knows how far it is; run the same command again")
+		return withHint(err, "the journal records the progress; run the same command again")
 	}
 	return withHint(err, storeHint(err))
 }
@@ -272,7 +272,7 @@ func printCRDReport(w io.Writer, output string, d crdApplyDocument) error {
 		visible.Fprintln(w, proof)
 	}
 	if n := d.Rewritten + d.Others + d.Gone; n > 0 {
-		visible.Fprintf(w, "%s rewritten; meanwhile others wrote %d, and %d were deleted\n",
+		visible.Fprintf(w, "%s rewritten; meanwhile other clients wrote %d, and %d were deleted\n",
 			counted(int(d.Rewritten), "object"), d.Others, d.Gone)
 	}
 	if d.Cleaned > 0 {

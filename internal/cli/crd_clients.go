@@ -36,15 +36,15 @@ func newCRDClientsCmd(streams Streams) *cobra.Command {
 	var req crdClientsRequest
 	cmd := &cobra.Command{
 		Use:   "clients NAME --version VERSION --audit-log FILE",
-		Short: "Who still asks for a version, as audit logs show",
+		Short: "List the clients that still use a version, from audit logs",
 		Long: `clients reads audit logs of an API server, JSON lines of audit.k8s.io, also compressed with gzip, and
-lists who asked for a resource in the version: user and program, how often, and when last. It reads as a stream; its
-memory grows with the number of different clients.
+lists the clients that requested a resource in the version: user and program, how often, and when last. It reads a
+stream; its memory grows with the number of different clients.
 
-A client that is answered 404 keeps asking for a version that is not served any more.
+A client that gets 404 keeps requesting a version that is no longer served.
 
-Exit codes: 0 nobody, 1 could not finish, 2 bad usage, or a file that is no audit log to its end, 3 somebody asks for
-it, 130 interrupted.`,
+Exit codes: 0 no client, 1 could not finish, 2 bad usage, or a file that is not an audit log to its end, 3 some client
+uses it, 130 interrupted.`,
 		Example: `  fusionctl crd clients pizzas.restaurant.example.com --version v1alpha1 --audit-log audit.log --audit-log audit-1.log.gz
   fusionctl crd clients deployments.extensions --version v1beta1 --audit-log audit.log --since 2026-11-01T00:00:00Z`,
 		Args: cobra.ExactArgs(1),
@@ -54,10 +54,10 @@ it, 130 interrupted.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&req.versions, "version", nil, "versions to look for (default every one)")
+	flags.StringSliceVar(&req.versions, "version", nil, "versions to look for (default all)")
 	flags.StringArrayVar(&req.auditLogs, "audit-log", nil, "file to read, - for standard input; repeat for more")
 	flags.StringVar(&req.since, "since", "", "leave out requests before this time, as 2026-11-01T00:00:00Z")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 
@@ -86,7 +86,7 @@ func runCRDClients(ctx context.Context, req crdClientsRequest, streams Streams) 
 		To: covered.To, Clients: clients.List()}
 	if covered.From.IsZero() {
 		return badInput(fmt.Errorf("%s: no event in the audit logs", strings.Join(req.auditLogs, ", ")),
-			"a log without events does not show that nobody asks")
+			"a log without events does not show that no client uses the version")
 	}
 	if err := printCRDClients(streams.Out, req.output, document); err != nil {
 		return err

@@ -38,15 +38,15 @@ func newCRDDiffCmd(streams Streams) *cobra.Command {
 	var req crdDiffRequest
 	cmd := &cobra.Command{
 		Use:   "diff (OLD NEW | NEW --kubeconfig FILE)",
-		Short: "What a change of CRDs breaks, for clients and for what is stored",
-		Long: `diff compares CRDs as they were with CRDs as they are to be and lists what breaks: versions that are
-removed or not served, fields that would be pruned, types, limits and required fields that stored objects may not
-satisfy, conversions that lose fields. Changes that allow more than before are silent.
+		Short: "Report what a change of CRDs breaks, for clients and for stored objects",
+		Long: `diff compares the old CRDs with the new ones and lists what breaks: versions that are removed or no
+longer served, fields that would be pruned, types, limits and required fields that stored objects may not satisfy,
+conversions that lose fields. Changes that allow more than before are not reported.
 
-OLD and NEW are files in YAML or JSON with any number of CRDs of apiextensions.k8s.io/v1 and v1beta1 and anything else
-beside them; - is standard input. With --kubeconfig, NEW is compared with what the cluster has.
+OLD and NEW are files in YAML or JSON with any number of CRDs of apiextensions.k8s.io/v1 and v1beta1, among other
+objects; - is standard input. With --kubeconfig, NEW is compared with the CRDs of the cluster.
 
-fusionctl explain FUS304 tells why a finding is one.
+fusionctl explain FUS304 describes a rule.
 
 Exit codes: 0 nothing found, 1 could not finish, 2 bad usage or a bad file, 3 findings, 130 interrupted.`,
 		Example: `  fusionctl crd diff pizzas-old.yaml pizzas-new.yaml
@@ -62,10 +62,11 @@ Exit codes: 0 nothing found, 1 could not finish, 2 bad usage or a bad file, 3 fi
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&req.kubeconfig, "kubeconfig", "", "compare with the CRDs of the cluster that this file names")
+	flags.StringVar(&req.kubeconfig, "kubeconfig", "", "compare with the CRDs of the cluster of this kubeconfig")
 	flags.StringVar(&req.context, "context", "", "context of the kubeconfig (default its current one)")
-	enumFlag(cmd, &req.failOn, "fail-on", "", "the least severity for exit code 3", "error", "warning", "info")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &req.failOn, "fail-on", "", "the lowest severity that makes the exit code 3", "error", "warning",
+		"info")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 

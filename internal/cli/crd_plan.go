@@ -33,15 +33,15 @@ func newCRDPlanCmd(streams Streams) *cobra.Command {
 	var req crdPlanRequest
 	cmd := &cobra.Command{
 		Use:   "plan NAME --storage VERSION --kubeconfig FILE",
-		Short: "The steps to another storage version, each with its check and its inverse",
-		Long: `plan prints the steps that bring the objects of a resource to another storage version and, with --retire,
-take old versions out of its CRD. It only reads. --out keeps the plan in a file, which crd apply carries out.
+		Short: "Print the steps to another storage version, each with its check and its inverse",
+		Long: `plan prints the steps that migrate the objects of a resource to another storage version and, with
+--retire, remove old versions from its CRD. It only reads. --out writes the plan to a file, for crd apply.
 
---with names a file with the CRD as it is to be: a version that the cluster does not have yet is taken from it, and how
-objects are converted.
+--with names a file with the new CRD: a version that the cluster does not have yet, and the conversion, are taken from
+it.
 
-Without --storage, what is stored in other versions than the present one is rewritten. That is what there is to do for a
-resource that is built in, as deployments.apps.
+Without --storage, objects that are stored in other versions than the present storage version are rewritten. For a
+built-in resource, as deployments.apps, there is nothing else to do.
 
 Exit codes: 0 planned, 1 could not finish, 2 bad usage, or a goal that cannot be reached, 3 planned, with a warning to
 read first, 130 interrupted.`,
@@ -58,13 +58,13 @@ read first, 130 interrupted.`,
 	flags := cmd.Flags()
 	flags.StringVar(&req.storage, "storage", "", "version in which objects are to be stored")
 	flags.StringSliceVar(&req.retire, "retire", nil, "versions to remove at the end")
-	flags.StringVar(&req.with, "with", "", "file with the CRD that the new version and its conversion are taken from")
+	flags.StringVar(&req.with, "with", "", "file with the CRD from which the new version and its conversion are taken")
 	flags.DurationVar(&req.grace, "grace", time.Minute,
-		"how long a request may take that an API server began before the switch: its --request-timeout")
+		"how long a request may last that an API server began before the switch: its --request-timeout")
 	flags.DurationVar(&req.wait, "wait", 0,
-		"how long a version is not served before it is removed; 0: until an audit log shows that nobody asks for it")
+		"how long a version is not served before it is removed; 0: until an audit log shows that no client uses it")
 	flags.StringVar(&req.out, "out", "", "file for the plan")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 
@@ -130,8 +130,8 @@ func (c *cluster) readable(p *migrate.Plan) error {
 	if row.View(other).Reads(p.Storage) {
 		return nil
 	}
-	return fmt.Errorf("%s: the %s side reads it in the same store, and cannot read %s: its lists and watches of the "+
-		"resource would fail", p.Resource.Name, other, p.Storage)
+	return fmt.Errorf("%s: the %s side reads it in the same store, and cannot decode %s: its lists and watches of "+
+		"the resource would fail", p.Resource.Name, other, p.Storage)
 }
 
 func printCRDPlan(w io.Writer, output string, p *migrate.Plan) error {

@@ -28,13 +28,12 @@ func newCRDStatusCmd(streams Streams) *cobra.Command {
 	var req crdStatusRequest
 	cmd := &cobra.Command{
 		Use:   "status [NAME...] --kubeconfig FILE",
-		Short: "Which versions are served and really stored, and what blocks retiring one",
-		Long: `status tells of each CRD, or of those named, which versions are served, in which one objects are written,
-which ones the API server remembers to have stored, and in which ones they really are stored. That only the store knows:
---spec or --endpoints or --snapshot name it; without, it is stated as unknown.
+		Short: "Show which versions are served and stored, and what blocks retiring one",
+		Long: `status shows for each CRD, or for those named, which versions are served, which one is the storage
+version, which ones are in status.storedVersions, and in which ones objects are stored. Only the store has the last:
+--spec or --endpoints or --snapshot name it; without it, the column is unknown.
 
-Conversion is tried: an object is read in every served version. A NAME may be that of a resource that is built in, as
-deployments.apps.
+Conversion is tested: an object is read in every served version. A NAME may be a built-in resource, as deployments.apps.
 
 Exit codes: 0 done, 1 could not finish, 2 bad usage or no such resource, 3 an object is stored in a version that the CRD
 does not have, or conversion is broken, 130 interrupted.`,
@@ -48,7 +47,7 @@ does not have, or conversion is broken, 130 interrupted.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	crdFlags(cmd, &req.crdRequest)
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 
@@ -138,7 +137,7 @@ func printCRDNotes(w io.Writer, s migrate.Status) {
 		visible.Fprintf(w, "%s: %s in store %s at revision %d\n", s.Name, counted(int(s.Stored.Objects()), "object"),
 			s.Stored.Store, s.Stored.Revision)
 		if s.Stored.Encrypted > 0 {
-			visible.Fprintf(w, "%s: %d of them are encrypted, and their version cannot be told\n", s.Name,
+			visible.Fprintf(w, "%s: %d of them are encrypted, and their version is unknown\n", s.Name,
 				s.Stored.Encrypted)
 		}
 		if s.Stored.Unreadable > 0 {

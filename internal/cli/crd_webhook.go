@@ -27,21 +27,21 @@ func newCRDWebhookCmd(streams Streams) *cobra.Command {
 	req := &crdWebhookRequest{}
 	cmd := &cobra.Command{
 		Use:   "webhook --rules DIR",
-		Short: "Convert custom resources for API servers by rules, and reload them when they change",
-		Long: `webhook answers ConversionReviews (apiextensions.k8s.io v1 and v1beta1) on POST /convert by the rules
-files of a directory, which also holds the CRDs that the rules are of: *.yaml, *.yml and *.json. When a file changes all
-are read again; rules that are broken, or that do not fit their CRD, do not replace those in use, and the log and the
-metrics say so.
+		Short: "Serve a conversion webhook for custom resources from rules files, reloaded on change",
+		Long: `webhook serves ConversionReviews (apiextensions.k8s.io v1 and v1beta1) on POST /convert, by the rules
+files of a directory, which also has the CRDs of the rules: *.yaml, *.yml and *.json. When a file changes all are read
+again; rules that are broken, or that do not fit their CRD, do not replace those in use, and the log and the metrics
+report it.
 
 A review with an object that cannot be converted fails as a whole; its message names the object and the rule.
 
-Who may call is named by --client-ca and --client-name. No version of the API server presents a certificate to
-conversion webhooks, so for API servers it is --any-client, and a firewall or a network policy before it: whoever
-reaches the port may have objects of their own converted; nothing else is answered, and nothing is kept. /healthz and
-/readyz are served beside /convert, and /metrics where only clients that are named or the host itself reach it; with
---metrics-listen on an address of their own.
+--client-ca and --client-name restrict the clients. No version of the API server presents a certificate to conversion
+webhooks, so for API servers use --any-client behind a firewall or a network policy: every client that reaches the port
+may have its own objects converted; nothing else is served, and nothing is stored. /healthz and /readyz are served
+beside /convert, and /metrics where only named clients or the host itself reach it; with --metrics-listen on another
+address.
 
-Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or bad rules.`,
+Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad rules.`,
 		Example: `  fusionctl crd webhook --rules rules/ --tls-cert tls.crt --tls-key tls.key --listen 0.0.0.0:9443 --any-client
   fusionctl crd webhook --rules examples/pizza --insecure-http --listen 127.0.0.1:8088`,
 		Args: cobra.NoArgs,
@@ -56,9 +56,9 @@ Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or bad rules.`,
 	flags.Int64Var(&req.limitBytes, "limit-bytes", 32<<20, "size of a review")
 	flags.IntVar(&req.limitObjects, "limit-objects", 100_000, "objects of a review")
 	flags.Int64Var(&req.limitMemory, "limit-memory", 512<<20,
-		"bytes that reviews take in memory together, about; more wait")
-	flags.IntVar(&req.inFlight, "limit-reviews", 64, "reviews that are answered at once; more wait")
-	flags.DurationVar(&req.timeout, "timeout", 10*time.Second, "for one review; API servers wait 30 seconds")
+		"bytes of memory for all concurrent reviews, about; more wait")
+	flags.IntVar(&req.inFlight, "limit-reviews", 64, "concurrent reviews; more wait")
+	flags.DurationVar(&req.timeout, "timeout", 10*time.Second, "timeout of one review; API servers wait 30 seconds")
 	return cmd
 }
 
@@ -91,11 +91,11 @@ func runCRDWebhook(ctx context.Context, req *crdWebhookRequest, streams Streams)
 		follow: func(ctx context.Context) {
 			source.Watch(ctx, req.server.interval, func(err error) {
 				if err != nil {
-					log.Error("the rules are not loaded, those of before stay in use", "directory", req.rules, "error",
+					log.Error("reload failed; previous rules stay in use", "directory", req.rules, "err",
 						err)
 					return
 				}
-				log.Info("loaded the rules", "directory", req.rules)
+				log.Info("rules loaded", "directory", req.rules)
 			})
 		}})
 }

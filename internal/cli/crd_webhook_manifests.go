@@ -28,9 +28,9 @@ func newCRDWebhookManifestsCmd(streams Streams) *cobra.Command {
 	req := &crdWebhookManifestsRequest{}
 	cmd := &cobra.Command{
 		Use:   "manifests --rules DIR --image IMAGE --ca FILE --for VERSION",
-		Short: "Print what runs the conversion webhook in a cluster, and the CRDs that ask it",
+		Short: "Print the manifests of a conversion webhook, and the CRDs that use it",
 		Long: `manifests prints a ConfigMap with the rules and their CRDs, a Deployment and a Service, and then each CRD
-of the directory with the conversion that asks the webhook, in the form that the API server of --for takes.
+of the directory with the conversion through the webhook, in the format of the API server of --for.
 
 The webhook's certificate is not printed: a Secret of type kubernetes.io/tls, named NAME-tls, holds it for
 NAME.NAMESPACE.svc, signed by the CA of --ca. Install the server first (--only server), wait until it is ready, then the
@@ -98,7 +98,7 @@ func runCRDWebhookManifests(req *crdWebhookManifestsRequest, streams Streams) er
 	}
 	if req.only != "server" {
 		if gate, ok := kubever.Gate("CustomResourceWebhookConversion").At(d.For); ok && !gate.Default {
-			visible.Fprintf(streams.Out, "# The API server of %s takes this with "+
+			visible.Fprintf(streams.Out, "# The API server of %s accepts this with "+
 				"--feature-gates=CustomResourceWebhookConversion=true only.\n", d.For)
 		}
 		return printDocuments(streams.Out, crds)

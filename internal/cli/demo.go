@@ -30,13 +30,13 @@ import (
 func newDemoCmd(streams Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "The main job from spec to verdict, on two etcd servers inside this process",
+		Short: "Run the main job from spec to findings, on two etcd servers inside this process",
 		Long: `demo renders the examples, validates the policy of one of them, fills two etcd servers as its two API
-servers would, checks whose every key is, and shows how three accidents are found. It tells what it does on the way.
+servers would, checks the owner of every key, and shows how three accidents are found. It describes each step.
 
-It needs nothing but itself, listens on loopback only, and removes what it has made, also when it is interrupted.
+It needs no other program, listens on loopback only, and removes its files, also when it is interrupted.
 
-Exit codes: 0 shown, 1 something was not as it should be, 130 interrupted.`,
+Exit codes: 0 done, 1 a result was not as expected, 130 interrupted.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), streams) },
 	}
@@ -63,7 +63,7 @@ func runDemo(ctx context.Context, streams Streams) (err error) {
 			return err
 		}
 	}
-	d.say("", "Nothing of this is left behind. `fusionctl init split` writes a spec of your own to go on with.")
+	d.say("", "Nothing of this is left behind. `fusionctl init split` writes a spec to start from.")
 	return nil
 }
 
@@ -100,13 +100,12 @@ func (d *demonstration) showPlan(ctx context.Context) error {
 	if d.plan, err = loadPlan(d.streams, d.spec()); err != nil {
 		return err
 	}
-	d.say("", fmt.Sprintf("A Kubernetes %s has run for years: customised, relied upon, not to be touched. New "+
-		"software needs %s. They are to share one set of nodes. "+
-		"What follows happens in this process and in one folder, DEMO=%s, and is gone at the end.",
+	d.say("", fmt.Sprintf("A Kubernetes %s has run for years, customised and relied upon, and must not change. New "+
+		"software needs %s. They are to share one set of nodes. What follows runs in this process and in one "+
+		"directory, DEMO=%s, which is removed at the end.",
 		d.plan.Legacy.Version, d.plan.Modern.Version, d.dir))
 	d.say("1. The plan", "A spec names the two versions, the stores, and what users may do through the modern API "+
-		"server. The rest follows from that and "+
-		"from what is known about the two versions:")
+		"server. The plan follows from it and from the facts about the two versions:")
 	out, err := d.run(ctx, exitDone, "graph", d.spec())
 	d.show(out)
 	return err
@@ -118,7 +117,7 @@ const refusedExample = "shared-1.15-1.36-refused.yaml"
 // judgePlans checks a plan that may run and one that may not.
 func (d *demonstration) judgePlans(ctx context.Context) error {
 	d.say("2. The rules", "Every known way in which two versions damage each other is a rule. This plan breaks none "+
-		"that loses data; the warnings say what to leave alone:")
+		"that loses data; the warnings say what to avoid:")
 	out, err := d.run(ctx, exitDone, "check", d.spec())
 	if err != nil {
 		return err
@@ -140,8 +139,8 @@ func abridged(text string, first int) string {
 }
 
 func (d *demonstration) renderExamples(ctx context.Context) error {
-	d.say("3. The manifests", "Static pods, kubeconfigs and the policy of every example that may run, a folder for "+
-		"each host. Each argument in them exists in its version:")
+	d.say("3. The manifests", "Static pods, kubeconfigs and the policy of every example without errors, a directory "+
+		"for each host. Each argument in them exists in its version:")
 	files, err := fs.Glob(examples.FS, "*.yaml")
 	if err != nil {
 		return err
@@ -174,9 +173,9 @@ func (d *demonstration) validatePolicy(context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("4. The policy", fmt.Sprintf("The modern API server allows what this file says and nothing else. Its %d "+
-		"rules begin with those for users; "+
-		"what discovery, probes and each controller of the modern side need follows.", len(report.Rules)))
+	d.say("4. The policy", fmt.Sprintf("The modern API server allows the requests that this file allows, and no "+
+		"others. Its %d rules begin with those for users; what discovery, probes and each controller of the modern "+
+		"side need follows.", len(report.Rules)))
 	d.show("\n" + strings.Join(strings.SplitN(string(text), "\n", policyLinesShown+1)[:policyLinesShown], "\n") +
 		"\n...")
 	var warnings bytes.Buffer
@@ -187,9 +186,9 @@ func (d *demonstration) validatePolicy(context.Context) error {
 	}
 	d.show(warnings.String())
 	if finding.Worst(report.Findings) >= finding.Error {
-		return fmt.Errorf("%s: the API server would not take it as it is meant", d.short(file))
+		return fmt.Errorf("%s: the API server would not read it as intended", d.short(file))
 	}
-	d.say("", "The file was read as that server reads it, and has no errors.")
+	d.say("", "The file was parsed as that API server parses it, and has no errors.")
 	return nil
 }
 
@@ -251,14 +250,14 @@ func (d *demonstration) check(ctx context.Context, code int) ([]string, error) {
 }
 
 func (d *demonstration) checkStores(ctx context.Context) error {
-	d.say("6. The verdict", "Is every key where its owner keeps it, and can everybody decode it who reads it?")
+	d.say("6. The findings", "Is every key in the store of its owner, and can every reader decode it?")
 	parts, err := d.check(ctx, exitDone)
 	if err != nil {
 		return err
 	}
 	d.show(strings.Join(parts, "\n\n"))
-	d.say("", "The stores are clean. An info is no fault: it names what would be deleted if a garbage collector that "+
-		"the plan keeps off were switched on.")
+	d.say("", "The stores are clean. An info is not a fault: it names what would be deleted if a garbage collector "+
+		"that the plan disables were enabled.")
 	return nil
 }
 
@@ -270,7 +269,7 @@ func (d *demonstration) showAccidents(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("demo: internal error: %w", err)
 	}
-	d.say("7. Three accidents", "Each is made to happen, found, and taken back.")
+	d.say("7. Three accidents", "Each is caused, found, and reverted.")
 	for i, v := range violations {
 		d.say(fmt.Sprintf("7.%d %s", i+1, v.Title), v.Story)
 		if err := d.stores[v.Store].Put(ctx, map[string][]byte{v.Key: v.Value}); err != nil {

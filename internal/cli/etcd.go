@@ -24,9 +24,9 @@ import (
 func newEtcdCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "etcd",
-		Short: "Check and inspect what is in the stores",
+		Short: "Check and inspect the stores",
 		Long: `The etcd verbs read the stores of a fused control plane, live or from files, and compare them with the
-plan of a spec: where every key belongs, who may write it and who reads it.
+plan of a spec: the location of every key, which side may write it and which sides read it.
 
 Stores and their TLS files come from the spec; flags override them. A password is read from a file or from the
 environment variable FUSIONCTL_ETCD_PASSWORD, and is never printed.`,
@@ -61,7 +61,7 @@ func storesFlags(cmd *cobra.Command, r *storesRequest) {
 	flags.StringArrayVar(&r.snapshots, "snapshot", nil,
 		"read a store from a snapshot or a member's db file instead: STORE=FILE; repeat per store")
 	flags.BoolVar(&r.skipHash, "skip-hash-check", false,
-		"do not compare snapshots with the hash at their end, which takes longer than to read them")
+		"do not verify the hash at the end of snapshots, which takes longer than to read them")
 	flags.StringVar(&r.ca, "ca", "", "file of the CA that signed the stores' certificates, in place of the spec's")
 	flags.StringVar(&r.cert, "cert", "", "file of the client certificate, in place of the spec's")
 	flags.StringVar(&r.key, "key", "", "file of the client certificate's key, in place of the spec's")
@@ -69,10 +69,10 @@ func storesFlags(cmd *cobra.Command, r *storesRequest) {
 	flags.StringVar(&r.passwordFile, "password-file", "",
 		"file with the user's password; default: the variable "+passwordVariable)
 	flags.DurationVar(&r.timeout, "timeout", 10*time.Second,
-		"of one request to one member, before the next one is asked")
-	flags.IntVar(&r.rate, "rate", 0, "keys to read per second and store at most; 0: as fast as the store answers")
+		"timeout of one request to one member, before the next one is tried")
+	flags.IntVar(&r.rate, "rate", 0, "keys to read per second and store at most; 0: no limit")
 	flags.BoolVar(&r.gentle, "gentle", false,
-		"for a sick cluster: one range at a time, and without asking for a quorum")
+		"for an unhealthy cluster: one range at a time, with serializable reads")
 }
 
 // hideSnapshotFlags leaves the flags about files out of the help of a verb that refuses them.
@@ -95,7 +95,7 @@ func (r *storesRequest) scanOptions(depth string, parallel int) scan.Options {
 // warnOld says that what is read from a live store may be old, for verbs whose output does not say it.
 func (r *storesRequest) warnOld(ctx context.Context, stores ...openStore) {
 	if r.gentle && slices.ContainsFunc(stores, func(s openStore) bool { return s.live != nil }) {
-		loggerFrom(ctx).Warn("reading what one member knows, without asking the others: newer changes may be missing")
+		loggerFrom(ctx).Warn("serializable reads of one member: newer changes may be missing")
 	}
 }
 
@@ -315,8 +315,8 @@ func (r *storesRequest) openLive(ctx context.Context, s plan.Store, password str
 	}
 	client, err := etcdv3.Open(config)
 	if err != nil {
-		return openStore{}, badInput(fmt.Errorf("store %s: %w", s.Name, err), "--ca, --cert and --key name other "+
-			"files than the spec does, --endpoints other addresses")
+		return openStore{}, badInput(fmt.Errorf("store %s: %w", s.Name, err), "--ca, --cert and --key override the "+
+			"spec's files, --endpoints its addresses")
 	}
 	return openStore{Store: etcd.Store{Name: s.Name, Pager: client}, live: client, close: client.Close}, nil
 }
@@ -339,8 +339,7 @@ func storeHint(err error) string {
 		return "let a role of the user read everything below the prefix: etcdctl role grant-permission ROLE read " +
 			"--prefix /registry/"
 	case errors.As(err, &unreachable) && unreachable.NoLeader:
-		return "too few members run to elect a leader; --gentle reads what one of them knows without the others, " +
-			"which may be old"
+		return "too few members run to elect a leader; --gentle reads from one member, which may be stale"
 	case errors.As(err, &hinting):
 		return hinting.Hint()
 	}

@@ -43,16 +43,16 @@ func newEtcdCheckCmd(streams Streams) *cobra.Command {
 	var req etcdCheckRequest
 	cmd := &cobra.Command{
 		Use:   "check SPEC",
-		Short: "Is every key owned by the side that should own it?",
-		Long: `check reads the stores of a spec, live or from files, and compares every key with the plan: whether it
-lies where its owner keeps the resource, whether every side that reads it there can decode what is stored, whether its
-owners, its namespace, its service account exist for the sides that act on that, and whether allocators, CRDs and
+		Short: "Check that every etcd key is owned by the side that should own it",
+		Long: `check reads the stores of a spec, live or from files, and compares every key with the plan: whether it is
+in the store of its owner, whether every side that reads it there can decode the stored version, whether owner
+references, namespaces and service accounts exist for the controllers that act on them, and whether allocators, CRDs and
 APIServices agree with the objects.
 
 It only reads. A store that could not be read to its end makes the check incomplete, which is never reported as clean.
 
-Depth keys reads no values, envelope (the default) reads types, owners and the objects that decide about others, objects
-also looks for fields that a side would drop when it rewrites an object.
+Depth keys reads no values; envelope (the default) reads types, owner references and the objects on which others depend;
+objects also looks for fields that a side would drop when it writes the object back.
 
 Exit codes: 0 nothing found, 1 incomplete, 2 bad usage or a bad spec, 3 findings, 130 interrupted.`,
 		Example: `  fusionctl etcd check fused.yaml
@@ -163,7 +163,7 @@ func printEtcdCheckTable(w io.Writer, document etcdCheckDocument) error {
 	printAccepted(w, document.Accepted)
 	verdict := "complete"
 	if !report.Complete {
-		verdict = "INCOMPLETE, not to be taken for clean"
+		verdict = "INCOMPLETE, which is not clean"
 	}
 	visible.Fprintf(w, "\n%d keys: %s; %s\n", summary.Keys, countsOf(summary.Summary, len(document.Accepted)), verdict)
 	return err

@@ -45,7 +45,7 @@ func newEtcdDiffCmd(streams Streams) *cobra.Command {
 	var req etcdDiffRequest
 	cmd := &cobra.Command{
 		Use:   "diff SPEC LEFT RIGHT",
-		Short: "In which keys two stores differ, or a store and a snapshot",
+		Short: "Compare two stores, or a store and a snapshot, key by key",
 		Long: `diff compares two stores key by key, by the bytes of the values. LEFT and RIGHT are stores of the spec,
 or files: a snapshot, or a member's db file. Both are read whole; neither is held in memory.
 
@@ -64,10 +64,10 @@ Exit codes: 0 the same, 1 a store could not be read, or --under names nothing; 2
 	}
 	storesFlags(cmd, &req.stores)
 	cmd.Flags().StringVar(&req.under, "under", "",
-		"only this, and what is below it: a resource, its objects in a namespace, or one object")
-	cmd.Flags().BoolVar(&req.values, "values", false, "show what differs between the values of a key")
-	cmd.Flags().IntVar(&req.limit, "limit", 1000, "how many differences to name; all are counted")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+		"only this key or prefix: a resource, its objects in a namespace, or one object")
+	cmd.Flags().BoolVar(&req.values, "values", false, "show the differences between the values of a key")
+	cmd.Flags().IntVar(&req.limit, "limit", 1000, "how many differences to list; all are counted")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 

@@ -65,17 +65,15 @@ func newEtcdGetCmd(streams Streams) *cobra.Command {
 	var req etcdGetRequest
 	cmd := &cobra.Command{
 		Use:   "get SPEC KEY",
-		Short: "One object as it is stored, decoded in the version in which it is stored",
-		Long: `get looks for a key in the stores of a spec and prints what is stored there: not converted, in the
-version in which it was written. KEY is a whole key, its part below the prefix, or a resource by any of its names with
-the namespace and the name: /registry/minions/n1, pods/default/web, deploy/default/web, notebooks.kubeflow.org/team/a. A
-key that several stores hold is printed from each.
+		Short: "Print an object as it is stored, decoded in its stored version",
+		Long: `get looks for a key in the stores of a spec and prints the stored value: not converted, in the version in
+which it was written. KEY is a whole key, its part below the prefix, or a resource by any of its names with the
+namespace and the name: /registry/minions/n1, pods/default/web, deploy/default/web, notebooks.kubeflow.org/team/a. A key
+in several stores is printed from each.
 
-What the object's type does not account for (fields of another version or of another vendor) is printed by the numbers
-of its fields.
+Fields that the object's type does not have (of another version or of another vendor) are printed by their numbers.
 
-The contents of Secrets are printed as they are. An encrypted value is printed by no format but raw: fusionctl has no
-keys.
+The contents of Secrets are printed. An encrypted value is printed by no format but raw: fusionctl has no keys.
 
 Exit codes: 0 printed, 1 no store holds the key, or a store or the value could not be read, 2 bad usage or a bad spec,
 130 interrupted.`,
@@ -90,7 +88,7 @@ Exit codes: 0 printed, 1 no store holds the key, or a store or the value could n
 	storesFlags(cmd, &req.stores)
 	cmd.Flags().StringVar(&req.store, "store", "", "only this store")
 	cmd.Flags().BoolVar(&req.managed, "show-managed-fields", false, "print metadata.managedFields too")
-	enumFlag(cmd, &req.output, "output", "o", "how to print; raw prints the bytes of the value", "yaml", "json", "raw")
+	enumFlag(cmd, &req.output, "output", "o", "output format; raw prints the bytes of the value", "yaml", "json", "raw")
 	return cmd
 }
 
@@ -153,7 +151,7 @@ func noStoreHolds(m *pair.Map, typed string) error {
 	hint := "fusionctl etcd ls SPEC shows what there is"
 	paths, known := etcd.Paths(m, typed)
 	if known && strings.Count(paths[0], "/") < 2 {
-		hint = "want RESOURCE/NAMESPACE/NAME, or RESOURCE/NAME where there are no namespaces; fusionctl etcd ls SPEC " +
+		hint = "want RESOURCE/NAMESPACE/NAME, or RESOURCE/NAME for cluster-scoped resources; fusionctl etcd ls SPEC " +
 			"RESOURCE --top 10 names some"
 	}
 	key := storage.NormalPrefix(m.Prefix) + "/" + paths[0]
@@ -236,8 +234,8 @@ func printStoredObjects(w io.Writer, stored []storedObject) error {
 		visible.Fprintf(w, "# store %s, %s, created at revision %d, written %s, last at revision %d, %d bytes of %s\n",
 			o.Store, o.Key, o.CreateRevision, times(o.Version), o.ModRevision, o.Bytes, o.Encoding)
 		if objects.Nameless(o.Object) {
-			visible.Fprintln(w, "# fields such as \"#99\" go by their numbers: another version's, or a vendor's, "+
-				"whose names are not in the value")
+			visible.Fprintln(w, "# fields such as \"#99\" are field numbers: of another version or a vendor, whose "+
+				"names are not in the value")
 		}
 		if err := printYAML(w, o.Object); err != nil {
 			return err

@@ -49,16 +49,15 @@ func newEtcdLsCmd(streams Streams) *cobra.Command {
 	var req etcdLsRequest
 	cmd := &cobra.Command{
 		Use:   "ls SPEC [RESOURCE[/NAMESPACE]]",
-		Short: "What the stores hold, by resource: keys, sizes, the largest and the newest objects",
-		Long: `ls sums up what the stores of a spec hold: for each resource the number of keys, the size of their
-values, the largest object and the one written last. --by-namespace has a line per namespace, --top more of the largest
-and newest objects.
+		Short: "Summarize the stores by resource: keys, sizes, the largest and the newest objects",
+		Long: `ls summarizes the stores of a spec: for each resource the number of keys, the size of their values, the
+largest object and the one written last. --by-namespace has a line per namespace, --top more of the largest and newest
+objects.
 
-RESOURCE is any name of it (pods, po, deployments.apps, notebooks.kubeflow.org), or a path or key as it stands in the
-store: services/specs, kubeflow.org, /registry/minions. Values are read for their size only; nothing of them is printed.
+RESOURCE is any of its names (pods, po, deployments.apps, notebooks.kubeflow.org), or a path or key in the store:
+services/specs, kubeflow.org, /registry/minions. Values are read for their size only; their contents are not printed.
 
-Exit codes: 0 listed, 1 a store could not be read, or holds nothing of that name; 2 bad usage or a bad spec, 130
-interrupted.`,
+Exit codes: 0 listed, 1 a store could not be read, or has no such key; 2 bad usage or a bad spec, 130 interrupted.`,
 		Example: `  fusionctl etcd ls fused.yaml --sort bytes
   fusionctl etcd ls fused.yaml pods --by-namespace --top 3
   fusionctl etcd ls fused.yaml secrets/kube-system --store core --snapshot core=core.db`,
@@ -75,8 +74,8 @@ interrupted.`,
 	cmd.Flags().StringVar(&req.store, "store", "", "only this store")
 	cmd.Flags().BoolVar(&req.byNamespace, "by-namespace", false, "a line for each namespace of each resource")
 	cmd.Flags().IntVar(&req.top, "top", 1, "how many of the largest and of the newest objects to name")
-	enumFlag(cmd, &req.sort, "sort", "", "what to sort the lines of a store by", "name", "bytes", "keys")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &req.sort, "sort", "", "sort order of the lines of a store", "name", "bytes", "keys")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 

@@ -29,16 +29,17 @@ import (
 func newEtcdMoveCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "move",
-		Short: "Move keys between stores until they lie where the plan wants them",
-		Long: `move brings keys to the store in which their owner keeps them: to split a store that both sides shared,
-or to repair a mistake.
+		Short: "Move keys to the stores in which the plan has them",
+		Long: `move brings keys to the store of their owner: to split a store that both sides shared, or to repair a
+mistake.
 
   fusionctl etcd move plan  SPEC --out move.plan     lists what would be moved; changes nothing
   fusionctl etcd move apply SPEC move.plan           backup, copy, verify, delete
-  fusionctl etcd move undo  SPEC move.plan           brings everything back
+  fusionctl etcd move undo  SPEC move.plan           moves all keys back
 
-Stop the API servers that use these stores first, and start them again afterwards: who watches one that runs sees the
-moved objects deleted. apply refuses when anything changed since the plan. It may be killed at any moment and run again.`,
+Stop the API servers that use these stores first, and start them again afterwards: clients that watch a running one see
+the moved objects deleted. apply refuses when a key changed since the plan. It may be killed at any moment and run
+again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newEtcdMovePlanCmd(streams), newEtcdMoveApplyCmd(streams), newEtcdMoveUndoCmd(streams))
@@ -60,12 +61,12 @@ func newEtcdMovePlanCmd(streams Streams) *cobra.Command {
 	var req etcdMoveRequest
 	cmd := &cobra.Command{
 		Use:   "plan SPEC --out FILE",
-		Short: "List what would be moved",
-		Long: `plan lists every key that lies in a store where its owner does not keep it, and writes the list to a file
-for apply.
+		Short: "List the keys that would be moved",
+		Long: `plan lists every key in a store where its owner does not keep it, and writes the list to a file for
+apply.
 
-What belongs in several stores stays where it is: for a resource that both sides own, nobody but you knows whose a key
-is. Name such resources, and move all of their keys, with --resource, --from and --to.
+Keys that belong in several stores stay: for a resource that both sides own, only you know the side of a key. Name such
+resources, and move all of their keys, with --resource, --from and --to.
 
 Exit codes: 0 planned, 1 a store could not be read, 2 bad usage or a bad spec, 3 planned, and some keys cannot be moved,
 130 interrupted.`,
@@ -85,7 +86,7 @@ Exit codes: 0 planned, 1 a store could not be read, 2 bad usage or a bad spec, 3
 	cmd.Flags().StringVar(&req.options.From, "from", "",
 		"with --resource and --to: move all of its keys from this store")
 	cmd.Flags().StringVar(&req.options.To, "to", "", "with --resource and --from: to this store")
-	enumFlag(cmd, &req.output, "output", "o", "how to print the summary", "table", "json", "yaml")
+	enumFlag(cmd, &req.output, "output", "o", "output format of the summary", "table", "json", "yaml")
 	return cmd
 }
 
@@ -93,16 +94,16 @@ func newEtcdMoveApplyCmd(streams Streams) *cobra.Command {
 	var req etcdMoveRequest
 	cmd := &cobra.Command{
 		Use:   "apply SPEC PLAN",
-		Short: "Do the moves of a plan",
+		Short: "Move the keys of a plan",
 		Long: `apply saves every key of the plan in a backup, copies them to their new store (only where they are
 absent), reads the copies back, and when all are there deletes the originals (only at the revision of the plan). Keys
 keep the rest of their lease.
 
-A journal beside the plan says how far it came. Run again after it was killed, it goes on; run again when it is done, it
-does nothing. A lock in each store keeps other runs away.
+A journal beside the plan records the progress. Run again after it was killed, it resumes; run again when it is done, it
+does nothing. A lock in each store excludes other runs.
 
 Exit codes: 0 moved, 1 could not finish: run it again, or undo, 2 bad usage or a bad file, 3 moved, and meanwhile keys
-were written where they do not belong, 130 interrupted.`,
+were written to the wrong store, 130 interrupted.`,
 		Example: `  fusionctl etcd move apply fused.yaml move.plan`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -118,10 +119,10 @@ func newEtcdMoveUndoCmd(streams Streams) *cobra.Command {
 	var req etcdMoveRequest
 	cmd := &cobra.Command{
 		Use:   "undo SPEC PLAN",
-		Short: "Bring back what apply has moved",
-		Long: `undo brings every key of the plan back to where it came from, from its copy or from the backup, and
-deletes the copies. It refuses, before it changes anything, when a copy was written after it was moved. It may be killed
-and run again. Objects that were deleted in their new store come back from the backup.
+		Short: "Move the keys of a plan back",
+		Long: `undo moves every key of the plan back to its old store, from its copy or from the backup, and deletes the
+copies. It refuses, before it changes anything, when a copy was written after the move. It may be killed and run again.
+Objects that were deleted in their new store are restored from the backup.
 
 Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interrupted.`,
 		Example: `  fusionctl etcd move undo fused.yaml move.plan`,
@@ -140,8 +141,8 @@ func moveFlags(cmd *cobra.Command, req *etcdMoveRequest) {
 	hideSnapshotFlags(cmd)
 	cmd.Flags().StringVar(&req.journal, "journal", "", "file of the journal (default PLAN.journal)")
 	cmd.Flags().StringVar(&req.backup, "backup", "", "file of the backup (default PLAN.backup)")
-	cmd.Flags().BoolVar(&req.yes, "yes", false, "do not ask")
-	enumFlag(cmd, &req.output, "output", "o", "how to print the result", "table", "json", "yaml")
+	cmd.Flags().BoolVar(&req.yes, "yes", false, "do not ask for confirmation")
+	enumFlag(cmd, &req.output, "output", "o", "output format of the result", "table", "json", "yaml")
 }
 
 // openWriters opens the stores of the plan for reading and writing. Files cannot be moved to.
@@ -150,7 +151,8 @@ func openWriters(ctx context.Context, r storesRequest, p *plan.Plan) (map[string
 		return nil, nil, usagef("--snapshot: keys are moved between live stores")
 	}
 	if r.gentle {
-		return nil, nil, usagef("--gentle: what it reads may be old, and a move must know; --rate makes it slow")
+		return nil, nil, usagef("--gentle: serializable reads may be stale, and a move must not be; --rate slows it " +
+			"down")
 	}
 	live, err := openStores(ctx, r, p)
 	if err != nil {
@@ -158,7 +160,7 @@ func openWriters(ctx context.Context, r storesRequest, p *plan.Plan) (map[string
 	}
 	one, err := etcdv3.OneEtcd(ctx, opened(live), p.Prefix)
 	if err == nil && one != "" {
-		err = badInput(errors.New(one), "moved within one etcd, a key would be its own copy, and deleted")
+		err = badInput(errors.New(one), "within one etcd, a moved key would be its own copy, and deleted")
 	}
 	if err != nil {
 		closeStores(live)
@@ -185,7 +187,7 @@ func runEtcdMovePlan(ctx context.Context, req etcdMoveRequest, streams Streams) 
 	}
 	ownership := p.Ownership()
 	if req.options.Resources, err = move.ResolveResources(&ownership, req.options.Resources); err != nil {
-		return badInput(err, "fusionctl etcd ls prints them")
+		return badInput(err, "fusionctl etcd ls lists them")
 	}
 	stores, closeAll, err := openWriters(ctx, req.stores, p)
 	if err != nil {
@@ -242,17 +244,16 @@ func printMovePlan(w io.Writer, req etcdMoveRequest, p *plan.Plan, lines []move.
 		visible.Fprintf(w, "  %s (%s, %s) on %s\n", s.Component, s.Side, s.Version, strings.Join(s.Hosts, ", "))
 	}
 	_, err := visible.Fprintf(w,
-		`One that runs tells whoever watches that the moved objects were deleted: kubelets stop the containers of such pods.
+		`A running one sends delete events for the moved objects to its watchers: kubelets stop the containers of such pods.
 
-Then:   fusionctl etcd move apply %[1]s %[2]s
-After:  start the API servers as this spec wants them (fusionctl render %[1]s), and look: fusionctl etcd check %[1]s
+Then: fusionctl etcd move apply %[1]s %[2]s After: start the API servers as this spec configures them (fusionctl render %[1]s), and check: fusionctl etcd check %[1]s
 `, req.file, req.plan)
 	return err
 }
 
 func printMoveTotals(w io.Writer, lines []move.Totals) error {
 	if len(lines) == 0 {
-		_, err := visible.Fprintln(w, "nothing to move: every key lies where its owner keeps it")
+		_, err := visible.Fprintln(w, "nothing to move: every key is in the store of its owner")
 		return err
 	}
 	return printTable(w, func(t io.Writer) {
@@ -282,7 +283,7 @@ func runEtcdMove(ctx context.Context, req etcdMoveRequest, streams Streams, undo
 	defer closeAll()
 	question := "Move these keys?"
 	if undo {
-		question = "Bring these keys back?"
+		question = "Move these keys back?"
 	}
 	if err := printMoveTotals(streams.Err, summary.Totals()); err != nil {
 		return err
@@ -323,8 +324,8 @@ func runEtcdMove(ctx context.Context, req etcdMoveRequest, streams Streams, undo
 	progress.done()
 	if err != nil {
 		if ctx.Err() != nil {
-			visible.Fprintf(streams.Err, "stopped after %s; the same command goes on from here, and fusionctl etcd "+
-				"move undo %s %s goes back\n", progress.reached(), req.file, req.plan)
+			visible.Fprintf(streams.Err, "stopped after %s; the same command resumes, and fusionctl etcd move undo "+
+				"%s %s rolls back\n", progress.reached(), req.file, req.plan)
 		}
 		return moveError(err)
 	}
@@ -368,13 +369,12 @@ func printMoved(w io.Writer, req etcdMoveRequest, result move.Result, backup str
 		err = printYAML(w, document)
 	default:
 		if result.NotBegun {
-			_, err := visible.Fprintln(w, "nothing to bring back: this move never began, and its keys are where they "+
-				"were")
+			_, err := visible.Fprintln(w, "nothing to move back: apply of this plan never began")
 			return err
 		}
 		did := "moved"
 		if undo {
-			did = "brought back"
+			did = "moved back"
 		}
 		visible.Fprintf(w, "%s %s, %d expired meanwhile; backup in %s\n", counted(int(result.Moved), "key"), did,
 			result.Expired, backup)
@@ -387,9 +387,9 @@ func printMoved(w io.Writer, req etcdMoveRequest, result move.Result, backup str
 				"then etcdctl alarm disarm\n", name)
 		}
 		if result.Left > 0 {
-			visible.Fprintf(w, "%s written where they do not belong while this was running; they lie where they "+
-				"were:\n  %s\n", counted(int(result.Left), "key"), visible.Lines(strings.Join(result.LeftKeys, "\n  ")))
-			visible.Fprintln(w, "stop what writes them, and make a new plan")
+			visible.Fprintf(w, "%s written to the wrong store while this was running; they were left there:\n  %s\n",
+				counted(int(result.Left), "key"), visible.Lines(strings.Join(result.LeftKeys, "\n  ")))
+			visible.Fprintln(w, "stop the component that writes them, and make a new plan")
 		}
 	}
 	if err == nil && result.Left > 0 {
@@ -416,9 +416,9 @@ func moveHint(err error) string {
 	var locked *move.LockedError
 	switch {
 	case errors.As(err, &locked):
-		return "wait until it ends; the files of that move go on with it or undo it"
+		return "wait until it ends, or resume or undo it with the files of that move"
 	case errors.Is(err, move.ErrChanged):
-		return "stop the API servers that write there; undo goes back, and a new plan goes on from how things are now"
+		return "stop the API servers that write there; undo rolls back, and a new plan starts from the present state"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG):
 		return "make room, or name files on another disk with --journal and --backup, which takes four thirds of the " +
 			"values; then run it again"
@@ -472,7 +472,7 @@ func (p *moveProgress) line(time.Duration) string {
 	case len(p.steps) == 0:
 		return fmt.Sprintf("%d keys to move", p.planned.Load())
 	case p.moves == 0 || p.moves == p.total:
-		return "looking whether anything was written"
+		return "checking for writes"
 	}
 	rate := float64(p.moves-p.first) / max(time.Since(p.start).Seconds(), 0.001)
 	line := fmt.Sprintf("%s: %d of %d keys, %.0f keys/s", p.steps[p.at], p.moves, p.total, rate)
@@ -487,7 +487,7 @@ func (p *moveProgress) reached() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.moves == 0 {
-		return "looking, and nothing else"
+		return "read only"
 	}
 	return fmt.Sprintf("%d of %d keys %s", p.moves, p.total, p.steps[p.at])
 }

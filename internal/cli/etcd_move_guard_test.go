@@ -84,12 +84,12 @@ func TestEtcdMoveKnowsItsFiles(t *testing.T) {
 	m.refused("a plan for another etcd by hand", 2, []string{"was changed after it was written"}, "apply",
 		edit(m.plan, `"clusters":{"core":"`, `"clusters":{"core":"1`), "--yes")
 	if code, stdout, stderr := m.run("undo", m.plan, "--yes"); code != 0 ||
-		!strings.HasPrefix(stdout, "nothing to bring back") {
+		!strings.HasPrefix(stdout, "nothing to move back") {
 		t.Errorf("undo before apply: exit code %d, %s%s", code, stdout, stderr)
 	}
 	for verb, args := range map[string][]string{"plan": {"--out", m.plan + "2"}, "apply": {m.plan, "--yes"},
 		"undo": {m.plan, "--yes"}} {
-		m.refused(verb+" of what is not newest", 2, []string{"--gentle: what it reads may be old"}, verb,
+		m.refused(verb+" of what is not newest", 2, []string{"--gentle: serializable reads may be stale"}, verb,
 			append(args, "--gentle")...)
 	}
 	m.refused("no such resource", 2, []string{`resource "nodse": neither version has one of this name`}, "plan",
@@ -235,8 +235,8 @@ func TestEtcdMoveIntoAStoreThatRefuses(t *testing.T) {
 	}
 }
 
-// TestEtcdMoveUndoesInAStoreThatIsFull: somebody else fills it while apply copies. It takes neither a lock nor a lease
-// then.
+// TestEtcdMoveUndoesInAStoreThatIsFull: not in this plan fills it while apply copies. It takes neither a lock nor a
+// lease then.
 func TestEtcdMoveUndoesInAStoreThatIsFull(t *testing.T) {
 	t.Parallel()
 	m := newMove(t, map[string]*etcdtest.Server{
@@ -277,7 +277,7 @@ func TestEtcdMoveUndoesInAStoreThatIsFull(t *testing.T) {
 	}
 	m.refused("apply again", 1, []string{"store modern: locking: ", "space exceeded"}, "apply", m.plan, "--yes")
 	code, stdout, stderr := m.run("undo", m.plan, "--yes")
-	if code != 0 || !strings.HasPrefix(stdout, "450 keys brought back") ||
+	if code != 0 || !strings.HasPrefix(stdout, "450 keys moved back") ||
 		!strings.Contains(stdout, "store modern is full (alarm NOSPACE)") {
 		t.Errorf("undo in a store that is full: exit code %d, stdout %q, stderr %q; want 0", code, stdout, stderr)
 	}
@@ -304,7 +304,7 @@ func TestEtcdMoveWhileSomebodyWrites(t *testing.T) {
 	proxy.Look.Store(&look)
 	code, stdout, stderr := run(t, "etcd", "move", "apply", splitSpec, m.plan, "--yes", "--endpoints",
 		"core="+proxy.Endpoint, "--endpoints", "modern="+m.servers["modern"].Endpoint)
-	if code != 3 || !strings.Contains(stdout, "1 key written where they do not belong") ||
+	if code != 3 || !strings.Contains(stdout, "1 key written to the wrong store") ||
 		!strings.Contains(stdout, "/registry/leases/default/late: was written in store core meanwhile") {
 		t.Errorf("exit code %d, stdout %q, stderr %q; want 3 and the key that was written", code, stdout, stderr)
 	}
@@ -328,8 +328,9 @@ func TestEtcdMoveIsInterruptible(t *testing.T) {
 	args := []string{"etcd", "move", "apply", splitSpec, m.plan, "--yes", "--endpoints", "core=" + proxy.Endpoint,
 		"--endpoints", "modern=" + m.servers["modern"].Endpoint}
 	code := cli.Main(ctx, args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
-	if code != 130 || !strings.Contains(errs.String(), "stopped after 200 of 450 keys copied; the same command goes "+
-		"on from here, and fusionctl etcd move undo "+splitSpec+" "+m.plan+" goes back") {
+	if code != 130 || !strings.Contains(errs.String(), "stopped after 200 of 450 keys copied; the same command "+
+		"resumes, and "+
+		"fusionctl etcd move undo "+splitSpec+" "+m.plan+" rolls back") {
 		t.Errorf("exit code %d, stderr %q; want 130 and how to go on", code, errs.String())
 	}
 	if got := dump(t, m.servers["core"]); !maps.Equal(got, before) {

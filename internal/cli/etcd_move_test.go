@@ -133,7 +133,7 @@ func TestEtcdMoveRefusesBadInput(t *testing.T) {
 	code, stdout,
 		stderr := run(t, slices.Concat([]string{"etcd", "move", "undo", splitSpec, plan, "--yes"},
 		endpoints(servers))...)
-	if code != 0 || !strings.Contains(stdout, "this move never began") {
+	if code != 0 || !strings.Contains(stdout, "never began") {
 		t.Errorf("undo of a move that never began: exit code %d, %s%s; want 0", code, stdout, stderr)
 	}
 	// Something still writes.

@@ -26,16 +26,16 @@ func newEtcdWatchCmd(streams Streams) *cobra.Command {
 		Use:   "watch SPEC",
 		Short: "Check continuously: findings that appear and disappear, and fights over keys",
 		Long: `watch checks the stores of a spec, follows every change to them, and prints a JSON line for each finding
-that appears, changes or disappears. A key in the wrong store or a value that a reader cannot decode is told at once;
-what takes the whole store to see, and what is over, is told by the next check, at most --interval after a change. A key
-that is written again and again by both sides is told as a fight.
+that appears, changes or disappears. A key in the wrong store or a value that a reader cannot decode is reported
+immediately; findings that need the whole store, and those that disappear, are reported by the next check, at most
+--interval after a change. A key that both sides write alternately is reported as a fight.
 
 --metrics serves the same as Prometheus metrics at /metrics, and /healthz: on loopback, or with TLS to clients with a
 certificate.
 
-It runs until it is interrupted: it reconnects, goes on with other members, and checks anew when it missed changes.
+It runs until it is interrupted: it reconnects, continues with other members, and checks again when it missed changes.
 
-Exit codes: 1 could not begin, 2 bad usage or a bad spec, 130 interrupted.`,
+Exit codes: 1 could not start, 2 bad usage or a bad spec, 130 interrupted.`,
 		Example: `  fusionctl etcd watch fused.yaml --metrics :9105 | tee -a etcd-findings.jsonl
   fusionctl etcd watch fused.yaml --gentle --interval 10m --depth keys`,
 		Args: cobra.ExactArgs(1),
@@ -49,7 +49,7 @@ Exit codes: 1 could not begin, 2 bad usage or a bad spec, 130 interrupted.`,
 	enumFlag(cmd, &req.depth, "depth", "", "how much a check reads", words(scan.Depths())...)
 	req.metrics.bind(cmd.Flags())
 	cmd.Flags().DurationVar(&req.interval, "interval", time.Minute,
-		"the least time between two checks; a check of a large store also rests nine times as long as it took")
+		"the least time between two checks; a check of a large store also waits nine times as long as it took")
 	return cmd
 }
 

@@ -16,7 +16,7 @@ const (
 )
 
 // errAttention is returned by a verb that finished and whose answer, already printed, needs attention.
-var errAttention = errors.New("the answer needs attention")
+var errAttention = errors.New("findings were reported")
 
 // usageError marks an error as the caller's: bad flags or a bad input file. The hint, if any, is printed on a line of
 // its own.

@@ -29,8 +29,8 @@ func newExplainCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [RULE]",
 		Short: "Explain a rule: mechanism, versions, evidence, a bad and a good example",
-		Long: `explain prints what a finding means: what happens and why, which verbs report it, which versions it
-concerns, the evidence, and a spec or policy lines that have it beside the same without it. Without RULE it lists all
+		Long: `explain prints the documentation of a rule: what happens and why, which verbs report it, which versions
+it concerns, the evidence, and a spec or policy lines that have it beside the same without it. Without RULE it lists all
 rules by the engine that reports them. RULE is an ID or its number: FUS060, fus060 or 60.
 
 Exit codes: 0 done, 2 no such rule.`,
@@ -48,7 +48,7 @@ Exit codes: 0 done, 2 no such rule.`,
 			return runExplain(req, streams)
 		},
 	}
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 

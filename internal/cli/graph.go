@@ -17,7 +17,7 @@ func newGraphCmd(streams Streams) *cobra.Command {
 	var req graphRequest
 	cmd := &cobra.Command{
 		Use:   "graph SPEC",
-		Short: "A picture of the plan: who speaks to which API server, what each keeps in which store",
+		Short: "Draw the plan: components, API servers, and what each keeps in which store",
 		Long: `graph draws what follows from a spec: kubelets, schedulers, controller managers and users on the left,
 the API servers of both sides, and the stores with what each side keeps there. On an arrow to a store, "shared" is
 written by both sides, "own" by this side alone, "read only" by the other side alone.
@@ -33,7 +33,7 @@ Exit codes: 0 done, 2 bad spec.`,
 			return runGraph(cmd.Context(), req, streams)
 		},
 	}
-	enumFlag(cmd, &req.output, "output", "o", "how to draw", "ascii", "dot", "mermaid", "svg")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "ascii", "dot", "mermaid", "svg")
 	return cmd
 }
 

@@ -40,7 +40,7 @@ func newInitCmd(streams Streams) *cobra.Command {
 		Long: `init writes a spec with comments, for a pair of versions and one of two layouts:
 
   shared   both sides keep everything in one store; safe for few pairs of versions
-  split    the modern side has a store of its own and shares the core resources
+  split    the modern side has another default store and shares the core resources
 
 With --from it reads how a legacy control plane runs and writes the spec for it: version, stores, certificates, ports,
 and every argument as it is. DIR is a directory, or a copy of one, with static pod manifests (/etc/kubernetes/manifests)
@@ -51,10 +51,9 @@ made up: what the files do not say is left empty, and stderr lists what to fill 
 is given.
 
 A version without a patch, such as 1.6, stands for a release of that minor. Where the two versions cannot live together
-in the layout, stderr names the rules that forbid it; fusionctl explain tells more.
+in the layout, stderr names the rules that forbid it; fusionctl explain describes them.
 
-Exit codes: 0 written, 1 could not write, 2 bad usage, an unknown version, files that cannot be understood, or FILE
-exists.`,
+Exit codes: 0 written, 1 could not write, 2 bad usage, an unknown version, files that cannot be parsed, or FILE exists.`,
 		Example: `  fusionctl init split -o spec.yaml
   fusionctl init shared --legacy 1.6 --modern 1.10
   fusionctl init --from /etc/kubernetes/manifests -o spec.yaml
@@ -144,7 +143,7 @@ func printForbidden(w io.Writer, request initRequest, text []byte) {
 	}
 	for _, f := range catalog.Check(p).Findings {
 		if f.Severity == finding.Error {
-			visible.Fprintf(w, "%s forbids this pair in layout %s: %s: %s\n  way out: %s\n", f.Rule, request.layout,
+			visible.Fprintf(w, "%s forbids this pair in layout %s: %s: %s\n  fix: %s\n", f.Rule, request.layout,
 				f.Subject, f.Message, f.Fix)
 		}
 	}
@@ -250,7 +249,7 @@ func draftFrom(from []string, options adopt.Options, mode *fs.FileMode) (*adopt.
 	}
 	hint := ""
 	if errors.Is(err, adopt.ErrVersion) {
-		hint = "give it as --legacy VERSION, such as --legacy 1.6.13"
+		hint = "pass --legacy VERSION, such as --legacy 1.6.13"
 	}
 	return nil, badInput(fmt.Errorf("reading %s: %w", strings.Join(directories, ", "), err), hint)
 }
@@ -428,7 +427,7 @@ func writeNew(file string, text []byte, mode fs.FileMode, streams Streams) error
 	}
 	switch _, err := os.Lstat(file); {
 	case err == nil:
-		return badInput(fmt.Errorf("%s: exists already", file), "give -o another name, or move the file away")
+		return badInput(fmt.Errorf("%s: exists already", file), "use another name for -o, or move the file away")
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("writing %s: %w", file, err)
 	}

@@ -11,7 +11,7 @@ import (
 func newLicensesCmd(streams Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "licenses",
-		Short: "Print the licenses of the modules that this program contains",
+		Short: "Print the licenses of the modules in this program",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := io.WriteString(streams.Out, licenses.Text)

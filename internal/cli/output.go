@@ -270,7 +270,7 @@ func journalError(err error, other string) error {
 	var opening *fs.PathError
 	switch {
 	case errors.Is(err, journal.ErrLocked):
-		return withHint(err, "wait until that one ends, or stop it: the journal knows how far it came")
+		return withHint(err, "wait until that one ends, or stop it: the journal records its progress")
 	case errors.Is(err, journal.ErrOtherPlan):
 		return badInput(err, other)
 	case errors.As(err, &opening) && opening.Op == "open":

@@ -48,7 +48,7 @@ host. What is there already is kept, keys have mode 0600, and a directory that p
 Certificates that the cluster has already are not issued again; the service-account key of the legacy side is reused, so
 that its tokens stay valid on both sides.
 
-Exit codes: 0 done, 1 could not write, 2 bad spec or bad key files, 3 a certificate that was kept is not good for all
+Exit codes: 0 done, 1 could not write, 2 bad spec or bad key files, 3 a certificate that was kept does not have all
 names of the plan, or a key that was kept is empty, another certificate's, or readable by others.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -60,13 +60,13 @@ names of the plan, or a key that was kept is empty, another certificate's, or re
 	flags.StringVar(&req.caCert, "ca-cert", "", "certificate of the cluster's CA")
 	flags.StringVar(&req.caKey, "ca-key", "", "private key of the cluster's CA")
 	flags.StringVar(&req.etcdCert, "etcd-ca-cert", "",
-		"certificate of the CA of the stores, when it is another one and exists")
+		"certificate of the CA of the stores, if it is another one")
 	flags.StringVar(&req.etcdKey, "etcd-ca-key", "", "private key of the CA of the stores")
 	flags.StringVar(&req.proxyCert, "front-proxy-ca-cert", "",
-		"certificate of the CA of the aggregation layer, when it exists")
+		"certificate of the CA of the aggregation layer, if there is one")
 	flags.StringVar(&req.proxyKey, "front-proxy-ca-key", "", "private key of the CA of the aggregation layer")
 	flags.StringVar(&req.serviceAccountKey, "service-account-key", "",
-		"private key with which the legacy side signs tokens; when it is new, one is made")
+		"private key with which the legacy side signs tokens; without it, a new one is created")
 	flags.StringVar(&req.out, "out", "", "directory to write below")
 	enumFlag(cmd, &req.target, "target", "",
 		"what runs the components; certificates for hosted have the names of services and pods", render.Targets...)
@@ -112,7 +112,7 @@ func runPKI(ctx context.Context, req pkiRequest, streams Streams) error {
 	for _, f := range tree {
 		visible.Fprintln(streams.Out, filepath.Join(req.out, filepath.FromSlash(f.Path)))
 	}
-	visible.Fprintf(streams.Err, "%d files written below %s; what was there was kept\n", len(files), req.out)
+	visible.Fprintf(streams.Err, "%d files written below %s; existing ones were kept\n", len(files), req.out)
 	names, err := keptWithoutNames(p, req.out, streams)
 	if err != nil {
 		return err
@@ -160,14 +160,14 @@ func keptKeys(p *plan.Plan, out string) ([]string, error) {
 			return nil
 		case info.Mode().Perm()&0o077 != 0:
 			problem("has mode %04o, so that others may read it; replace it and what was signed by it, or chmod 600 "+
-				"if nobody did", info.Mode().Perm())
+				"if no one read it", info.Mode().Perm())
 		}
 		data, err := root.ReadFile(name)
 		if err != nil {
 			return err
 		}
 		if err := fits(data); err != nil {
-			problem("is not good: %v; remove it and its certificate, and run this again", err)
+			problem("is not valid: %v; remove it and its certificate, and run this again", err)
 		}
 		return nil
 	}
@@ -216,8 +216,8 @@ func keptWithoutNames(p *plan.Plan, out string, streams Streams) (short bool, er
 			visible.Fprintf(streams.Err, "%s: was kept: %v\n", path, err)
 		case len(lacking) > 0:
 			short = true
-			visible.Fprintf(streams.Err, "%s: was kept, and is not good for %s, which the plan names; remove it and "+
-				"its key, and run this again\n", path, strings.Join(lacking, ", "))
+			visible.Fprintf(streams.Err, "%s: was kept, and does not have %s of the plan; remove it and its key, and "+
+				"run this again\n", path, strings.Join(lacking, ", "))
 		}
 	}
 	return short, nil
@@ -231,7 +231,7 @@ func pkiGiven(req pkiRequest, p *plan.Plan, streams Streams) (pki.Given, error) 
 	}}
 	authority := func(path, cert, key string) error {
 		if (cert == "") != (key == "") {
-			return usagef("want the certificate and the key of an authority, have one of the two")
+			return usagef("want the certificate and the key of a CA, have one of the two")
 		}
 		if cert == "" {
 			return nil
@@ -286,19 +286,18 @@ func newPKIShowCmd(streams Streams) *cobra.Command {
 	var warnDays int
 	cmd := &cobra.Command{
 		Use:   "show DIR",
-		Short: "List the certificates below a directory, soonest end first",
-		Long: `show lists every certificate below a directory: who it names, who signed it, when it ends. Keys are not
-opened.
+		Short: "List the certificates below a directory, first to expire first",
+		Long: `show lists every certificate below a directory: its names, its issuer, its expiry. Keys are not opened.
 
-Exit codes: 0 done, 2 no such directory or a file that cannot be read, 3 a certificate has ended or ends within
+Exit codes: 0 done, 2 no such directory or a file that cannot be read, 3 a certificate has expired or expires within
 --warn-days.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return runPKIShow(args[0], output, warnDays, time.Now(), streams)
 		},
 	}
-	enumFlag(cmd, &output, "output", "o", "how to print", "table", "json", "yaml")
-	cmd.Flags().IntVar(&warnDays, "warn-days", 30, "certificates that end sooner make the exit code 3")
+	enumFlag(cmd, &output, "output", "o", "output format", "table", "json", "yaml")
+	cmd.Flags().IntVar(&warnDays, "warn-days", 30, "certificates that expire sooner make the exit code 3")
 	return cmd
 }
 

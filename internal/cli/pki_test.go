@@ -159,8 +159,8 @@ func TestPKISaysWhichCertificateLacksTheNamesOfALaterPlan(t *testing.T) {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
 	code, stderr := issue(pkiSpec + "  pods: {}\n")
-	if code != exitAttention || strings.Count(stderr, "modern/apiserver.crt: was kept, and is not good for "+
-		"kubernetes-modern, ") != 2 || !strings.Contains(stderr, "10.96.0.2,") {
+	if code != exitAttention || strings.Count(stderr, "modern/apiserver.crt: was kept, and does not have "+
+		"kubernetes-modern, ") != 2 || !strings.Contains(stderr, "10.96.0.2 of ") {
 		t.Errorf("with a service that came later: exit %d, %s; want 3 and what the certificates of both hosts lack",
 			code, stderr)
 	}

@@ -33,9 +33,9 @@ func newPlanCmd(streams Streams) *cobra.Command {
 	var req planRequest
 	cmd := &cobra.Command{
 		Use:   "plan SPEC",
-		Short: "Resources, locations, owners, controllers and flags that follow from a spec",
-		Long: `plan prints what follows from a spec: where each side keeps each resource and who writes it, which
-controllers run and why, and every argument of every component with the reason for it.
+		Short: "Print the resources, locations, owners, controllers and flags of a spec",
+		Long: `plan prints what follows from a spec: where each side keeps each resource and which side writes it, which
+controllers run and why, and every argument of every component with its reason.
 
 Exit codes: 0 done, 2 bad spec.`,
 		Args: cobra.ExactArgs(1),
@@ -44,7 +44,7 @@ Exit codes: 0 done, 2 bad spec.`,
 			return runPlan(req, streams)
 		},
 	}
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	cmd.Flags().BoolVar(&req.all, "all", false,
 		"in the table, also list resources that neither version serves by default")
 	return cmd
@@ -117,7 +117,7 @@ func printStores(t io.Writer, p *plan.Plan) {
 				of = append(of, string(side))
 			}
 		}
-		by := "somebody else"
+		by := "not in this plan"
 		if s.Managed != nil {
 			by = "this plan, etcd " + s.Managed.Version
 		}
@@ -159,7 +159,7 @@ func printControllers(t io.Writer, p *plan.Plan) {
 }
 
 func printLocks(t io.Writer, p *plan.Plan) {
-	visible.Fprintln(t, "SIDE\tCOMPONENT\tELECTS ON\tNAME")
+	visible.Fprintln(t, "SIDE\tCOMPONENT\tLOCK\tNAME")
 	for _, side := range pair.Sides() {
 		for _, l := range p.Side(side).Locks {
 			visible.Fprintf(t, "%s\t%s\t%s\t%s/%s\n", l.Side, l.Component, l.Resource, l.Namespace, l.Name)
@@ -171,7 +171,7 @@ func printLocks(t io.Writer, p *plan.Plan) {
 func printJoint(t io.Writer, p *plan.Plan) {
 	visible.Fprintln(t, "CONTROLLERS OF BOTH SIDES\tWHY")
 	if p.Joint == nil {
-		visible.Fprintf(t, "%s\t%s\n", "none", "nothing is left undone without them, or the spec disables them")
+		visible.Fprintf(t, "%s\t%s\n", "none", "no component is missing without them, or the spec disables them")
 		return
 	}
 	for _, why := range p.Joint.Why {
@@ -202,13 +202,13 @@ func dash(s string) string {
 func printPods(t io.Writer, p *plan.Pods) {
 	s := p.Service
 	visible.Fprintln(t, "PODS OF THE MODERN SIDE\t\tWHY")
-	visible.Fprintf(t, "service\t%s/%s, %s\tmade through the %s server: %s\n", s.Namespace, s.Name,
+	visible.Fprintf(t, "service\t%s/%s, %s\tcreated through the %s server: %s\n", s.Namespace, s.Name,
 		net.JoinHostPort(s.ClusterIP, strconv.Itoa(s.Port)), s.Side, s.Why)
 	visible.Fprintf(t, "endpoints\t%s, port %d\tthe modern API servers that are ready\n",
 		strings.Join(s.Addresses, ","), s.Target)
 	visible.Fprintf(t, "tokens\t%s\t%s\n", p.Tokens, p.TokensWhy)
-	visible.Fprintf(t, "changed by\t%s, failure policy %s\t%s\n", p.Admission.By, p.Admission.FailurePolicy,
+	visible.Fprintf(t, "mutated by\t%s, failure policy %s\t%s\n", p.Admission.By, p.Admission.FailurePolicy,
 		p.Admission.Why)
-	visible.Fprintf(t, "label\t%s=%s\ttells them from the legacy side's\n", p.SideLabel, spec.SideLabelModern)
+	visible.Fprintf(t, "label\t%s=%s\tdistinguishes them from the legacy side's\n", p.SideLabel, spec.SideLabelModern)
 	visible.Fprintf(t, "unknown fields\t%s\tthe legacy side drops them\n", p.UnknownFields)
 }

@@ -41,18 +41,19 @@ func newPolicyFromAuditCmd(streams Streams) *cobra.Command {
 	var req policyFromAuditRequest
 	cmd := &cobra.Command{
 		Use:   "from-audit LOG...",
-		Short: "The smallest policy that would have allowed what was used",
+		Short: "Print the smallest policy that allows the requests of an audit log",
 		Long: `from-audit reads the audit logs of an API server, JSON lines of audit.k8s.io, also compressed with gzip,
 and prints the smallest policy that allows every request that was allowed. It reads as a stream; its memory grows with
-the number of different rights.
+the number of different permissions.
 
-With --policy FILE it prints instead what that policy would have refused, as the rules that are missing from it.
+With --policy FILE it prints instead what that policy would have denied, as the rules that are missing from it.
 
-Requests by members of system:masters need no policy and are left out. An impersonation is a right of who impersonates,
-and the request itself a right of who is impersonated. Reads below /api/, /apis/ and /openapi/ become one rule each.
+Requests by members of system:masters need no policy and are left out. An impersonation is a permission of the
+impersonating user, and the request itself one of the impersonated user. Reads below /api/, /apis/ and /openapi/ become
+one rule each.
 
-Exit codes: 0 done, 1 could not finish, 2 bad usage, or a file that is no audit log to its end, 3 with --policy,
-something would have been refused, or what was used cannot be said in a rule.`,
+Exit codes: 0 done, 1 could not finish, 2 bad usage, or a file that is not an audit log to its end, 3 with --policy, a
+request would have been denied, or a request cannot be expressed by a rule.`,
 		Example: `  fusionctl policy from-audit audit.log audit-*.log.gz --group system:nodes > policy.jsonl
   fusionctl policy from-audit audit.log --policy policy.jsonl`,
 		Args: cobra.MinimumNArgs(1),
@@ -61,12 +62,12 @@ something would have been refused, or what was used cannot be said in a rule.`,
 			return runPolicyFromAudit(cmd.Context(), req, streams)
 		},
 	}
-	cmd.Flags().StringVar(&req.policy, "policy", "", "print what this policy would have refused")
+	cmd.Flags().StringVar(&req.policy, "policy", "", "print what this policy would have denied")
 	cmd.Flags().StringArrayVar(&req.groups, "group", nil,
-		"give the rights of this group's members to the group; repeat for more")
+		"grant the permissions of this group's members to the group; repeat for more")
 	cmd.Flags().IntVar(&req.maxNamespaces, "max-namespaces", 0,
-		"give a right that was used in more namespaces than this in all of them; 0 never does")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "policy", "json")
+		"grant a permission that was used in more namespaces than this in all of them; 0 never does")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "policy", "json")
 	return cmd
 }
 
@@ -137,14 +138,14 @@ func printFromAudit(req policyFromAuditRequest, usage *policy.Usage, sections []
 	}
 	what := "allowed by these rules"
 	if req.policy != "" {
-		what = "refused by " + req.policy
+		what = "denied by " + req.policy
 		visible.Fprintf(streams.Err, "%s allowed by %s\n", counted(summary.Allowed, "request"), req.policy)
 	}
-	visible.Fprintf(streams.Err, "%s %s; left out: %d that the server refused, %d of %s, %s from before a decision\n",
+	visible.Fprintf(streams.Err, "%s %s; left out: %d that the server denied, %d of %s, %s from before a decision\n",
 		counted(summary.Requests, "request"), what, summary.Refused, summary.Privileged, policy.GroupMasters,
 		counted(summary.Undecided, "event"))
 	for _, text := range summary.Unspeakable {
-		visible.Fprintf(streams.Err, "no rule can allow this and nothing else: %s\n", text)
+		visible.Fprintf(streams.Err, "no rule can allow exactly this: %s\n", text)
 	}
 	_, err := streams.Out.Write(policy.Format(sections))
 	return err

@@ -31,16 +31,16 @@ func newPolicyCanICmd(streams Streams) *cobra.Command {
 	var req policyCanIRequest
 	cmd := &cobra.Command{
 		Use:   "can-i FILE VERB RESOURCE[.GROUP][/SUBRESOURCE] [NAME]",
-		Short: "Does a policy allow a request?",
-		Long: `can-i asks a policy what "kubectl auth can-i" asks a server. A resource without a group is the core
-group's, or that of the one group that has it; "deployments." is the core group's in any case. Without -n a resource of
-namespaces is asked about in namespace "default", with -A without a namespace, as in a list over all of them.
+		Short: "Report whether a policy allows a request",
+		Long: `can-i decides by a policy what "kubectl auth can-i" asks a server. A resource without a group is the core
+group's, or that of the one group that has it; "deployments." is the core group's in any case. Without -n a request for
+a namespaced resource is in namespace "default", with -A without a namespace, as in a list over all of them.
 
 As a server does, it adds group system:authenticated to the user's groups, those of a service account, and
 system:unauthenticated for system:anonymous. --exact-groups adds none.
 
---list prints the rules for the user in the namespace; --who prints who may make the request, of all subjects of the
-file. Group system:masters may do everything, whatever a policy says.
+--list prints the rules for the user in the namespace; --who prints the subjects of the file that may make the request.
+Group system:masters is allowed everything, whatever the policy.
 
 Exit codes: 0 yes, 2 bad usage or a bad file, 3 no.`,
 		Example: `  fusionctl policy can-i policy.jsonl --as alice create deployments.apps -n team-a
@@ -60,14 +60,15 @@ Exit codes: 0 yes, 2 bad usage or a bad file, 3 no.`,
 	flags.BoolVar(&req.exactGroups, "exact-groups", false, "do not add the groups that a server adds")
 	flags.StringVarP(&req.namespace, "namespace", "n", "", "the namespace")
 	flags.BoolVarP(&req.allNamespaces, "all-namespaces", "A", false,
-		"ask without a namespace; with --list, about all of them")
-	flags.StringVar(&req.subresource, "subresource", "", "the subresource; rules do not tell it from its resource")
-	flags.StringVar(&req.path, "path", "", "ask about this path instead of a resource; the verb is then get unless "+
-		"given")
+		"a request without a namespace; with --list, all namespaces")
+	flags.StringVar(&req.subresource, "subresource", "",
+		"the subresource; rules do not distinguish it from its resource")
+	flags.StringVar(&req.path, "path", "", "a request for this path instead of a resource; the verb is then get "+
+		"unless given")
 	flags.BoolVar(&req.list, "list", false, "print the rules for the user")
-	flags.BoolVar(&req.who, "who", false, "print who may make the request")
-	flags.BoolVarP(&req.quiet, "quiet", "q", false, "only exit with the code")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	flags.BoolVar(&req.who, "who", false, "print the subjects that may make the request")
+	flags.BoolVarP(&req.quiet, "quiet", "q", false, "print nothing; only the exit code")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 
@@ -110,7 +111,7 @@ func (req policyCanIRequest) request(streams Streams) (policy.Request, error) {
 	case req.namespace != "" && req.allNamespaces:
 		return q, usagef("--namespace and --all-namespaces: want one of them")
 	case req.user == "" && !req.who:
-		return q, badInput(fmt.Errorf("nobody to ask for"), "--as USER says who")
+		return q, badInput(fmt.Errorf("no user"), "--as USER names the user")
 	}
 	if !req.exactGroups {
 		q = q.Authenticated()
@@ -163,7 +164,7 @@ func (req policyCanIRequest) setResource(q *policy.Request, args []string, strea
 		q.Subresource = subresource
 	}
 	if !catalog.Has(apiGroup, resource) && resource != "*" {
-		visible.Fprintf(streams.Err, "note: no Kubernetes version and no known software has %s\n", args[1])
+		visible.Fprintf(streams.Err, "note: no Kubernetes version and no preset has %s\n", args[1])
 	}
 	if named := strings.ContainsAny(args[1], "."); !named && apiGroup != "" && resource != "*" {
 		visible.Fprintf(streams.Err, "note: %s is read as %s.%s\n", args[1], resource, apiGroup)
@@ -175,7 +176,7 @@ func (req policyCanIRequest) setResource(q *policy.Request, args []string, strea
 	case known && !namespaced && resource != "namespaces":
 		q.Namespace = ""
 		if req.namespace != "" {
-			visible.Fprintf(streams.Err, "note: %s are in no namespace; -n does not matter\n", resource)
+			visible.Fprintf(streams.Err, "note: %s are cluster-scoped; -n has no effect\n", resource)
 		}
 	case known && !namespaced: // a request for one namespace carries its name
 		if q.Namespace == "" {

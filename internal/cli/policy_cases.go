@@ -32,12 +32,12 @@ func newPolicyTestCmd(streams Streams) *cobra.Command {
 	var req policyTestRequest
 	cmd := &cobra.Command{
 		Use:   "test FILE --cases CASES",
-		Short: "Hold a policy to cases of what it should allow and deny",
-		Long: `test asks a policy every case of a file and prints those in which it says something else than the case
-wants. A case is a JSON or YAML object; a file holds JSON objects one after another, or a YAML list:
+		Short: "Test a policy by cases of what it should allow and deny",
+		Long: `test evaluates a policy for every case of a file and prints the cases with another result. A case is a
+JSON or YAML object; a file has JSON objects one after another, or a YAML list:
 
   - {name: developers deploy, user: alice, groups: [devs], verb: create, apiGroup: apps, resource: deployments, namespace: a, want: allow}
-  - {name: nobody reads metrics, user: alice, verb: get, path: /metrics, want: deny}
+  - {name: no metrics for alice, user: alice, verb: get, path: /metrics, want: deny}
 
 Fields: name, user, groups, verb, apiGroup, resource, subresource, namespace, objectName or path, want. As a server
 does, it adds group system:authenticated to the groups of a case, those of a service account, and system:unauthenticated
@@ -53,7 +53,7 @@ Exit codes: 0 every case passed, 2 bad usage or a bad file, 3 a case failed.`,
 	}
 	cmd.Flags().StringArrayVar(&req.cases, "cases", nil, "file with cases; repeat for more")
 	cmd.Flags().BoolVar(&req.exactGroups, "exact-groups", false, "do not add the groups that a server adds")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 

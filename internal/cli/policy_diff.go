@@ -23,13 +23,13 @@ func newPolicyDiffCmd(streams Streams) *cobra.Command {
 	var req policyDiffRequest
 	cmd := &cobra.Command{
 		Use:   "diff A B",
-		Short: "What B allows and A does not, and the reverse",
-		Long: `diff compares what two policies allow, not how they are written. The answer is exact and complete: a
+		Short: "Print what B allows and A does not, and vice versa",
+		Long: `diff compares what two policies allow, not how they are written. The result is exact and complete: a
 request is decided differently if and only if it is in one of the sets that are printed, and in none of that one's
-exceptions. Each comes with one such request.
+exceptions. Each set has an example request.
 
-A set may have further exceptions for users who have the right under the other policy for another reason, such as one
-more group; they are counted here, and listed in -o json.
+A set may have further exceptions for users who have the permission under the other policy for another reason, such as
+one more group; they are counted here, and listed in -o json.
 
 Exit codes: 0 the policies allow the same, 2 bad usage or a bad file, 3 they differ.`,
 		Example: `  fusionctl policy diff policy.jsonl policy.jsonl.fixed`,
@@ -39,7 +39,7 @@ Exit codes: 0 the policies allow the same, 2 bad usage or a bad file, 3 they dif
 			return runPolicyDiff(req, streams)
 		},
 	}
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 
@@ -85,12 +85,13 @@ func printExcesses(w io.Writer, sign, file string, excesses []policy.Excess) {
 			visible.Fprintf(w, "      except: %s\n", r.What())
 		}
 		if n := len(e.Others); n > 0 {
-			visible.Fprintf(w, "      and except who has it for another reason, such as: %s (%s)\n", e.Others[0],
+			visible.Fprintf(w, "      and except subjects that have it for another reason, such as: %s (%s)\n",
+				e.Others[0],
 				counted(n, "reason"))
 		}
 		visible.Fprintf(w, "      such as %s\n", e.Example)
 		if e.Unlikely {
-			visible.Fprintf(w, "      only outside of group %s, in which a server puts every user that it knows\n",
+			visible.Fprintf(w, "      only outside of group %s, to which a server adds every authenticated user\n",
 				policy.GroupAuthenticated)
 		}
 	}

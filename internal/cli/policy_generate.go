@@ -23,12 +23,12 @@ func newPolicyGenerateCmd(streams Streams) *cobra.Command {
 	var req policyGenerateRequest
 	cmd := &cobra.Command{
 		Use:   "generate [SPEC]",
-		Short: "The policy of the modern API server, from a spec, presets, or both",
-		Long: `generate prints the smallest policy that allows what a spec says under "access" and what the modern
-side's own components need: its controller manager, the account of each controller, discovery and health. Presets add
-what common software needs; "policy presets" lists them.
+		Short: "Generate the policy of the modern API server, from a spec, presets, or both",
+		Long: `generate prints the smallest policy that allows what a spec grants under "access" and what the modern
+side's own components need: its controller manager, the service account of each controller, discovery and health.
+Presets add what common software needs; "policy presets" lists them.
 
-All resources of the core group are written one by one, since "*" would include the right to impersonate anybody.
+All resources of the core group are written one by one, since "*" would include permission to impersonate any user.
 
 Exit codes: 0 done, 2 bad usage, a bad spec, or an access rule that ABAC cannot express.`,
 		Example: `  fusionctl policy generate fused.yaml > policy.jsonl
@@ -43,7 +43,7 @@ Exit codes: 0 done, 2 bad usage, a bad spec, or an access rule that ABAC cannot 
 	}
 	cmd.Flags().StringSliceVar(&req.presets, "preset", nil, "add what this software needs; repeat for more")
 	cmd.Flags().StringSliceVar(&req.subjects, "subject", []string{"group:" + policy.GroupAuthenticated},
-		"who gets the presets: user:NAME, group:NAME or serviceaccount:NAMESPACE:NAME")
+		"subjects of the presets: user:NAME, group:NAME or serviceaccount:NAMESPACE:NAME")
 	cmd.Flags().StringVar(&req.out, "out", "-", "file to write; - is standard output")
 	err := cmd.RegisterFlagCompletionFunc("preset",
 		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -125,9 +125,9 @@ func newPolicyPresetsCmd(streams Streams) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "presets [NAME]",
-		Short: "What common software needs from a policy",
-		Long: `presets lists the software that "policy generate --preset" knows; with a NAME, the API groups and
-resources that it brings, and those of Kubernetes that its installation writes, with where the names were read.
+		Short: "List what common software needs from a policy",
+		Long: `presets lists the software that "policy generate --preset" knows; with a NAME, its API groups and
+resources, and those of Kubernetes that its installation writes, with the source of the names.
 
 Exit codes: 0 done, 2 unknown preset.`,
 		Args: cobra.MaximumNArgs(1),
@@ -145,7 +145,7 @@ Exit codes: 0 done, 2 unknown preset.`,
 			return printPreset(output, preset, streams)
 		},
 	}
-	enumFlag(cmd, &output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 

@@ -40,8 +40,8 @@ func newPolicyProveCmd(streams Streams) *cobra.Command {
 	var req policyProveRequest
 	cmd := &cobra.Command{
 		Use:   "prove FILE --deny CLAIM...",
-		Short: "Prove that nobody may do something, or find who may",
-		Long: `prove decides claims about all users, groups and requests, also those that the policy does not name.
+		Short: "Prove that no subject may do something, or find the subjects that may",
+		Long: `prove decides claims about all users, groups and requests, including those that the policy does not name.
 --deny CLAIM: no request of the claim is allowed, or a counter-example for every rule that allows one. --allow CLAIM:
 every request of the claim is allowed.
 
@@ -49,11 +49,11 @@ every request of the claim is allowed.
   VERB is read, write, any, or a verb of the API; WHAT is RESOURCE[.GROUP], *.GROUP, * or a path such as /debug/*;
   SUBJECT is "user NAME", "group NAME" or "serviceaccount NAMESPACE:NAME".
 
-A resource is named as in kubectl, also by its kind or its short name; without a group it is claimed of every group that
-has it, with --allow of the one of the newest version. What no API has is refused, with a suggestion: whatever is
-claimed of it is true. --crd names custom resources. What was proved is printed in full below each claim.
+A resource is named as in kubectl, also by its kind or its short name; without a group the claim is about every group
+that has it, with --allow about the one of the newest version. A name that no API has is refused, with a suggestion: any
+claim about it is true. --crd names custom resources. The proved claim is printed in full.
 
-A proof is about the policy alone. Group system:masters may do everything besides.
+A proof is about the policy alone. Group system:masters is allowed everything.
 
 Exit codes: 0 every claim is proved, 2 bad usage, a bad claim or a bad file, 3 a claim is refuted.`,
 		Example: `  fusionctl policy prove policy.jsonl --deny 'write deployments.apps' --deny 'any secrets in kube-system except group admins'
@@ -68,8 +68,8 @@ Exit codes: 0 every claim is proved, 2 bad usage, a bad claim or a bad file, 3 a
 	cmd.Flags().StringArrayVar(&req.allow, "allow", nil,
 		"prove that every request of the claim is allowed; repeat for more")
 	cmd.Flags().StringArrayVar(&req.crds, "crd", nil,
-		"file with CustomResourceDefinitions whose resources are known; repeat for more")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+		"file with CustomResourceDefinitions, whose resources are known then; repeat for more")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 

@@ -12,12 +12,11 @@ func newPolicyToRBACCmd(streams Streams) *cobra.Command {
 	var crds []string
 	cmd := &cobra.Command{
 		Use:   "to-rbac FILE",
-		Short: "The roles and bindings that allow what a policy allows",
-		Long: `to-rbac prints ClusterRoles, Roles and their bindings for the day ABAC is left behind. They never allow
-more than the policy. Where RBAC cannot say what a rule says they allow less: each such rule stands as a comment at the
-top, with the reason.
+		Short: "Translate a policy to RBAC roles and bindings",
+		Long: `to-rbac prints ClusterRoles, Roles and their bindings to replace ABAC. They never allow more than the
+policy. Where RBAC cannot express a rule they allow less: each such rule is a comment at the top, with the reason.
 
-Exit codes: 0 done, 2 bad usage or a bad file, 3 done, and some rules are not or not wholly expressed.`,
+Exit codes: 0 done, 2 bad usage or a bad file, 3 done, and some rules are not or not fully expressed.`,
 		Example: `  fusionctl policy to-rbac policy.jsonl | kubectl apply --dry-run=server -f -`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -25,8 +24,8 @@ Exit codes: 0 done, 2 bad usage or a bad file, 3 done, and some rules are not or
 		},
 	}
 	cmd.Flags().StringArrayVar(&crds, "crd", nil,
-		"file with CustomResourceDefinitions whose resources are known; repeat for more")
-	enumFlag(cmd, &output, "output", "o", "how to print", "yaml", "json")
+		"file with CustomResourceDefinitions, whose resources are known then; repeat for more")
+	enumFlag(cmd, &output, "output", "o", "output format", "yaml", "json")
 	return cmd
 }
 

@@ -21,24 +21,24 @@ func newPolicyServeCmd(streams Streams) *cobra.Command {
 	req := &policyServeRequest{}
 	cmd := &cobra.Command{
 		Use:   "serve FILE",
-		Short: "Answer the authorization webhook of API servers by a policy, and reload it when it changes",
-		Long: `serve answers SubjectAccessReviews (authorization.k8s.io v1 and v1beta1) on POST /authorize by a policy
+		Short: "Serve the authorization webhook of API servers from a policy, reloaded on change",
+		Long: `serve serves SubjectAccessReviews (authorization.k8s.io v1 and v1beta1) on POST /authorize by a policy
 file. When the file changes it is read again; a file that is missing, broken, or has a finding of severity error does
-not replace the one in use, and the log and the metrics say so.
+not replace the one in use, and the log and the metrics report it.
 
 On the API server: --authorization-mode=Webhook (or Webhook before others),
 --authorization-webhook-config-file=KUBECONFIG whose cluster is https://HOST:PORT/authorize, and
---authorization-webhook-version=v1 where there is that flag. A request that no rule allows is no opinion, so authorizers
-behind this one are asked; with --deny it is denied.
+--authorization-webhook-version=v1 where that flag exists. A request that no rule allows is no opinion, so the next
+authorizer decides; with --deny it is denied.
 
-Only clients with a certificate that --client-ca has signed for a --client-name may call: the API servers, by the user
-of that kubeconfig. With --any-client whoever reaches the port may ask what anybody may do. /healthz, /readyz and
-/metrics are served beside /authorize, and with --metrics-listen on an address of their own: without TLS on loopback,
-elsewhere to certificates of --client-ca for a --metrics-client-name.
+Only clients with a certificate of --client-ca for a --client-name are served: the API servers, by the user of that
+kubeconfig. With --any-client every client that reaches the port may query the permissions of any user. /healthz,
+/readyz and /metrics are served beside /authorize, and with --metrics-listen on another address: without TLS on
+loopback, elsewhere to certificates of --client-ca for a --metrics-client-name.
 
-A file without a rule is refused: it would allow nothing.
+A file without a rule is refused: it would allow no request.
 
-Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or a bad file.`,
+Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or a bad file.`,
 		Example: `  fusionctl policy serve policy.jsonl --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt --client-name kube-apiserver
   fusionctl policy serve policy.jsonl --insecure-http --listen 127.0.0.1:8088`,
 		Args: cobra.ExactArgs(1),
@@ -49,9 +49,9 @@ Exit codes: 0 ended by a signal, 1 could not serve, 2 bad usage or a bad file.`,
 	}
 	flags := cmd.Flags()
 	req.server.bind(flags, "127.0.0.1:8443", "the file has changed")
-	flags.BoolVar(&req.deny, "deny", false, "deny what no rule allows, instead of having no opinion")
+	flags.BoolVar(&req.deny, "deny", false, "deny requests that no rule allows, instead of no opinion")
 	flags.BoolVar(&req.lenient, "lenient", false,
-		"take into use whatever the API server would, also a policy with errors")
+		"load every policy that the API server would load, also one with errors")
 	return cmd
 }
 
@@ -69,7 +69,7 @@ func runPolicyServe(ctx context.Context, req *policyServeRequest, streams Stream
 	source, err := webhook.Open(req.file, req.lenient, metrics)
 	if err != nil {
 		return badInput(err, "fusionctl policy validate "+req.file+
-			" shows what is wrong; --lenient serves what the API server would")
+			" lists the errors; --lenient serves what the API server would")
 	}
 	log := serverLog(ctx, streams)
 	mux := http.NewServeMux()
@@ -79,11 +79,11 @@ func runPolicyServe(ctx context.Context, req *policyServeRequest, streams Stream
 		follow: func(ctx context.Context) {
 			source.Watch(ctx, req.server.interval, func(err error) {
 				if err != nil {
-					log.Error("the policy file is not loaded, the one of before stays in use", "file", req.file,
-						"error", err)
+					log.Error("reload failed; previous policy stays in use", "file", req.file,
+						"err", err)
 					return
 				}
-				log.Info("loaded the policy file", "file", req.file)
+				log.Info("policy loaded", "file", req.file)
 			})
 		}})
 }

@@ -84,12 +84,12 @@ func TestPolicyServeReloads(t *testing.T) {
 		t.Error("the first policy allows alice alone")
 	}
 	write(rule("bob"))
-	next("loaded the policy file")
+	next("policy loaded")
 	if allowed("alice") || !allowed("bob") {
 		t.Error("the changed policy allows bob alone")
 	}
 	write("{}\n")
-	next("is not loaded")
+	next("reload failed")
 	if allowed("alice") || !allowed("bob") {
 		t.Error("a policy that allows everything is in use, or the last good one is not")
 	}
@@ -125,7 +125,7 @@ func TestPolicyServeRefusesToBeOpen(t *testing.T) {
 		"no certificate to serve with":    {file},
 		"want --listen on a loopback":     {file, "--insecure-http", "--listen", "0.0.0.0:0"},
 		"takes no certificates":           {file, "--insecure-http", "--tls-cert", file},
-		"which clients may call":          {file, "--tls-cert", file, "--tls-key", file, "--client-name", "x"},
+		"no flag restricts the clients":   {file, "--tls-cert", file, "--tls-key", file, "--client-name", "x"},
 		"loading the certificate":         {file, "--tls-cert", file, "--tls-key", file, "--any-client"},
 		"no rule in it":                   {empty, "--insecure-http"},
 		"FUS150":                          {dangerous, "--insecure-http"},

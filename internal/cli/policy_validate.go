@@ -45,18 +45,17 @@ func newPolicyValidateCmd(streams Streams) *cobra.Command {
 	var req policyValidateRequest
 	cmd := &cobra.Command{
 		Use:   "validate FILE...",
-		Short: "Find what the server refuses, ignores or reads differently, and what opens too much",
-		Long: `validate reads policy files as the server does and says what is wrong with them, with the place and a
-corrected line: lines that stop the server, lines that allow everything, fields that are ignored, rules that match
-nobody, that are repeated or misspelled, and rules that open more than they seem to. "fusionctl explain RULE" says more
-about a finding.
+		Short: "Report what the server refuses, ignores or reads differently, and what allows too much",
+		Long: `validate reads policy files as the server does and reports, with the place and a corrected line: lines
+that stop the server, lines that allow everything, fields that are ignored, rules that match no request, duplicate and
+misspelled rules, and rules that allow more than they seem to. "fusionctl explain RULE" describes a rule.
 
-With --spec a file is also compared with the plan of a spec: what the modern side must not write. Findings that the spec
-accepts are listed and do not count. With --crd the custom resources of the given definitions are known.
+With --spec a file is also compared with the plan of a spec: writes that the modern side must not do. Findings that the
+spec accepts are listed and do not count. With --crd the custom resources of the given definitions are known.
 
---fix writes FILE.fixed beside each file that it can correct. A corrected line says to the server what it says to
-people; typing errors in groups and resources are only reported. "fusionctl policy diff FILE FILE.fixed" shows what the
-correction changes.
+--fix writes FILE.fixed beside each file that it can correct. The server reads a corrected line as a person does;
+misspelled groups and resources are only reported. "fusionctl policy diff FILE FILE.fixed" shows what the correction
+changes.
 
 Exit codes: 0 nothing found, 1 could not finish, 2 bad usage, 3 findings.`,
 		Example: `  fusionctl policy validate /etc/kubernetes/policy.jsonl
@@ -70,7 +69,7 @@ Exit codes: 0 nothing found, 1 could not finish, 2 bad usage, 3 findings.`,
 	}
 	cmd.Flags().StringVar(&req.spec, "spec", "", "compare with the plan of this spec")
 	cmd.Flags().StringArrayVar(&req.crds, "crd", nil,
-		"file with CustomResourceDefinitions whose resources are known; repeat for more")
+		"file with CustomResourceDefinitions, whose resources are known then; repeat for more")
 	cmd.Flags().BoolVar(&req.fix, "fix", false, "write the corrected file beside each file, as FILE.fixed")
 	enumFlag(cmd, &req.failOn, "fail-on", "", "the least severity for exit code 3", "error", "warning", "info")
 	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml", "sarif",

@@ -133,7 +133,7 @@ func TestEtcdMoveWhenTheDiskIsFull(t *testing.T) {
 		return string(out)
 	}
 	if out := limited("apply", 64); !strings.Contains(out, "writing the backup: write "+m.plan+".backup.partial: "+
-		"file too large") || !strings.Contains(out, "hint: make room") {
+		"file too large") || !strings.Contains(out, "hint: free disk space") {
 		t.Errorf("apply that cannot write its backup says %q", out)
 	}
 	if !maps.Equal(dump(t, m.servers["core"]), before) || len(dump(t, m.servers["modern"])) != 0 {

@@ -33,20 +33,19 @@ func newRenderCmd(streams Streams) *cobra.Command {
 	var req renderRequest
 	cmd := &cobra.Command{
 		Use:   "render SPEC --out DIR | --diff DIR",
-		Short: "Static pods, systemd units or hosted manifests, with policy, kubeconfigs and a runbook",
+		Short: "Write static pods, systemd units or hosted manifests, with policy, kubeconfigs and a runbook",
 		Long: `render writes a directory for each host of a spec, a mirror of its file system: static pod manifests or
-systemd units, the policy of the modern API server, kubeconfigs that refer to key files. RUNBOOK.md beside them says in
-which order they are put into place, how each step is verified and how to go back.
+systemd units, the policy of the modern API server, kubeconfigs that refer to key files. RUNBOOK.md beside them has the
+order of installation, the verification of each step and the way back.
 
 With --target hosted the components run as pods of another cluster: Deployments, a StatefulSet for each managed store,
 Services, and Secrets that are referred to and not contained; "fusionctl pki --target hosted" issues certificates with
-the names that they have there.
+their names there.
 
-The directory is written as a whole or not at all. One that render wrote from the same spec is replaced, unless somebody
-has changed or added a file since. With --out - the manifests go to standard output, as one YAML stream.
+The directory is written as a whole or not at all. One that render wrote from the same spec is replaced, unless a file
+was changed or added since. With --out - the manifests go to standard output, as one YAML stream.
 
-Components of a legacy side that runs already are written below HOST/existing: nothing of them is replaced by copying
-the tree.
+Components of a legacy side that runs already are written below HOST/existing: copying the tree replaces none of them.
 
 With --diff DIR nothing is written: the arguments, variables and images of the plan are compared with those of the
 static pods or systemd units in DIR, each difference with its reason. DIR is a host's /etc/kubernetes/manifests or
@@ -72,10 +71,10 @@ overwritten; 3 there are differences, or the files were written and fusionctl ch
 		},
 	}
 	cmd.Flags().StringVar(&req.out, "out", "", "directory to write; - is standard output")
-	enumFlag(cmd, &req.target, "target", "", "what runs the components", render.Targets...)
+	enumFlag(cmd, &req.target, "target", "", "target of the plan", render.Targets...)
 	cmd.Flags().StringVar(&req.host, "host", "", "only this host")
 	cmd.Flags().StringVar(&req.diff, "diff", "", "directory of manifests or units to compare with")
-	enumFlag(cmd, &req.output, "output", "o", "how to print a comparison", "table", "json", "yaml")
+	enumFlag(cmd, &req.output, "output", "o", "output format of a comparison", "table", "json", "yaml")
 	return cmd
 }
 

@@ -110,8 +110,8 @@ func hostDirectories(p *plan.Plan, req renderRequest) ([]hostDirectory, error) {
 	if len(below) == 0 {
 		if len(wanted) > 1 {
 			return nil, badInput(
-				fmt.Errorf("%s: whose files are these? the plan has %s", req.diff, strings.Join(hosts, ", ")),
-				"--host HOST says it; a directory with one of each host's name is compared as a whole")
+				fmt.Errorf("%s: of which host are these files? the plan has %s", req.diff, strings.Join(hosts, ", ")),
+				"--host HOST names it; a directory with a subdirectory for each host is compared as a whole")
 		}
 		return []hostDirectory{{wanted[0], []string{req.diff}}}, nil
 	}
@@ -183,7 +183,7 @@ func printDifferences(w io.Writer, document diffDocument, hosts bool) error {
 		case render.New:
 			visible.Fprintf(&out, "%s: is new\n", name)
 		case render.Missing:
-			visible.Fprintf(&out, "%s: runs already, says the spec, but no file starts it\n", name)
+			visible.Fprintf(&out, "%s: runs already according to the spec, but no file starts it\n", name)
 		default:
 			visible.Fprintf(&out, "%s (%s):\n", name, d.Place)
 		}

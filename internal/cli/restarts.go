@@ -22,12 +22,11 @@ import (
 func newRestartsCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restarts",
-		Short: "Which containers will a new kubelet restart?",
-		Long: `A kubelet notes a hash of the container's definition when it starts a container, and restarts the
-container when the hash that it computes later is another. What is hashed differs between versions, so that a kubelet
-upgrade can restart containers that nobody changed: all of them from 1.8 to 1.9, from 1.15 to 1.16 and from 1.30 to
-1.31, many in other steps up to 1.15. These verbs compute the hash of any kubelet from 1.6 to 1.36 and say beforehand
-what will happen.`,
+		Short: "Predict which containers a new kubelet restarts",
+		Long: `A kubelet records a hash of the container's definition when it starts a container, and restarts the
+container when the hash that it computes later differs. The hashed data differs between versions, so that a kubelet
+upgrade can restart unchanged containers: all of them from 1.8 to 1.9, from 1.15 to 1.16 and from 1.30 to 1.31, many in
+other steps up to 1.15. These verbs compute the hash of any kubelet from 1.6 to 1.36 and predict the restarts.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newRestartsHashCmd(streams), newRestartsPlanCmd(streams), newRestartsAnnotateCmd(streams))
@@ -49,7 +48,7 @@ func (r *podsRequest) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&r.files, "file", "f", nil,
 		"pods as the API server serves them, JSON or YAML; - is standard input; repeat for more")
-	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "read the pods from the cluster that this file names")
+	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "read the pods from the cluster of this kubeconfig")
 	flags.StringVar(&r.context, "context", "", "context of the kubeconfig (default its current one)")
 	flags.StringVar(&r.namespace, "namespace", "", "only pods of this namespace, of a cluster (default all)")
 	flags.StringVar(&r.node, "node", "", "only pods of this node, of a cluster (default all)")
@@ -73,7 +72,7 @@ func (r *podsRequest) check() error {
 	case len(r.files) > 0 && r.kubeconfig != "":
 		return usagef("--file and --kubeconfig: want one of them")
 	case r.kubeconfig == "" && r.context+r.namespace+r.node != "":
-		return usagef("--context, --namespace and --node choose among the pods of a cluster: they go with --kubeconfig")
+		return usagef("--context, --namespace and --node select pods of a cluster: only with --kubeconfig")
 	case stdin > 1:
 		return usagef("standard input can be read once, and - is given %d times", stdin)
 	}
@@ -99,7 +98,7 @@ func (r *podsRequest) loadRuntime(ctx context.Context, streams Streams) (*restar
 	}
 	if r.endpoint != "" {
 		if err := cri.Read(ctx, r.endpoint, runtime); err != nil {
-			return nil, withHint(err, "the socket belongs to root; crictl ps -o json > FILE and --runtime FILE do "+
+			return nil, withHint(err, "only root can open the socket; crictl ps -o json > FILE and --runtime FILE do "+
 				"the same")
 		}
 	}
@@ -164,7 +163,7 @@ func (p *podReader) readFile(ctx context.Context, streams Streams, file string) 
 			return err
 		case object.Budget != nil && p.budget == nil:
 		case object.Budget != nil && p.pods > 0:
-			return badInput(fmt.Errorf("%s: %s stands behind a pod: pods are judged as they are read", file, object),
+			return badInput(fmt.Errorf("%s: %s comes after a pod: pods are evaluated as they are read", file, object),
 				"kubectl get pdb,pods puts PodDisruptionBudgets first, and so does -f BUDGETS -f PODS")
 		case object.Budget != nil:
 			p.budget(object.Budget)
@@ -192,9 +191,9 @@ func noPods(where string, skipped map[string]int) error {
 	}
 	message := where + ": no pods"
 	if len(found) > 0 {
-		message += "; what is there: " + strings.Join(found, ", ")
+		message += "; found: " + strings.Join(found, ", ")
 	}
-	return badInput(errors.New(message), "the pods that the API server serves are wanted: kubectl get pods -A -o json")
+	return badInput(errors.New(message), "want the pods as the API server serves them: kubectl get pods -A -o json")
 }
 
 // readObjects reads the objects of a file. What cannot be decoded is bad input.

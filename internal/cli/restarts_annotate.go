@@ -21,14 +21,14 @@ func newRestartsAnnotateCmd(streams Streams) *cobra.Command {
 	var req restartsAnnotateRequest
 	cmd := &cobra.Command{
 		Use:   "annotate --from VERSION --to VERSION (-f FILE | --kubeconfig FILE)",
-		Short: "The hashes that a runtime would have to hold for a new kubelet to keep its containers",
-		Long: `annotate prints, for each container, the hash that would have to stand in the runtime's metadata for the
-new kubelet to keep it. It writes nothing, and no runtime has a way to write it: who does so changes files of a runtime
-that is stopped, at the risks that are printed. The other ways are to let the containers be restarted, or to patch the
-kubelet: see docs/restarts.md.
+		Short: "Print the hashes with which a new kubelet would keep its containers",
+		Long: `annotate prints, for each container, the hash that the runtime's metadata would need for the new kubelet
+to keep it. It writes nothing, and no runtime has a way to write it: it means editing files of a stopped runtime, at the
+risks that are printed. The alternatives are to let the containers be restarted, or to patch the kubelet: see
+docs/restarts.md.
 
-A container gets no value when its recorded hash is none that a known kubelet computes for its definition, since a new
-value would hide for ever that the definition was changed.
+A container gets no value when no known kubelet computes its recorded hash for its definition, since a new value would
+hide for ever that the definition was changed.
 
 Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file, 3 done and some containers have no value.`,
 		Example: `  fusionctl restarts annotate --from 1.12 --to 1.17 --kubeconfig admin.conf --node node-1 --runtime-endpoint unix:///run/containerd/containerd.sock`,
@@ -37,8 +37,8 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file, 3 done and so
 			return runRestartsAnnotate(cmd.Context(), req, streams)
 		},
 	}
-	cmd.Flags().StringVar(&req.from, "from", "", "version of the kubelet that runs, such as 1.12")
-	cmd.Flags().StringVar(&req.to, "to", "", "version of the kubelet that is to run")
+	cmd.Flags().StringVar(&req.from, "from", "", "version of the running kubelet, such as 1.12")
+	cmd.Flags().StringVar(&req.to, "to", "", "version of the new kubelet")
 	req.pods.addFlags(cmd)
 	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json")
 	return cmd
@@ -46,15 +46,14 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file, 3 done and so
 
 // annotateRisks are what writing such a value means.
 var annotateRisks = []string{
-	"no runtime can change the metadata of a container: its files are changed by hand while it is stopped, in a " +
-		"format of its own, " +
-		"and a mistake there loses containers",
+	"no runtime can change the metadata of a container: its files are edited while it is stopped, in its own format, " +
+		"and a mistake loses containers",
 	"while values are written and until the new kubelet runs, no kubelet may run: the old one restarts every " +
 		"container with a new value",
 	"there is no way back: once values are written, the old kubelet restarts all of them; keep the recorded ones",
-	"a value holds for the definition as it is now: if the pod is changed before the new kubelet runs, it is wrong, " +
-		"and if the container " +
-		"was started from another definition, its container keeps running with that one and nothing shows it",
+	"a value is valid for the present definition: if the pod is changed before the new kubelet runs, it is wrong, " +
+		"and if the container was started from another definition, its container keeps running with that one " +
+		"undetected",
 }
 
 type annotateHead struct {

@@ -26,16 +26,16 @@ func newRestartsHashCmd(streams Streams) *cobra.Command {
 	var req restartsHashRequest
 	cmd := &cobra.Command{
 		Use:   "hash FILE --kubelet VERSION",
-		Short: "The hash that each container would carry",
+		Short: "Print the hash of each container",
 		Long: `hash prints, for each container, the hash that a kubelet of the version computes, and records with the
 runtime under io.kubernetes.container.hash.
 
 FILE is JSON or YAML: a pod, a list of pods, a workload with a pod template, or a bare container; - is standard input.
-Containers are hashed as they stand there: nothing is defaulted. The pod of a running container is the one that the API
-server serves.
+Containers are hashed as they are: nothing is defaulted. The pod of a running container is the one that the API server
+serves.
 
---source says how the kubelet got the pod, which matters to kubelets before 1.16: from the API server, or from a file,
-exactly as it is.
+--source gives the way by which the kubelet got the pod, which matters to kubelets before 1.16: from the API server, or
+from a file, exactly as it is.
 
 Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file.`,
 		Example: `  kubectl get pod web-0 -o json | fusionctl restarts hash - --kubelet 1.12
@@ -47,7 +47,8 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file.`,
 		},
 	}
 	cmd.Flags().StringVar(&req.kubelet, "kubelet", "", "version of the kubelet, such as 1.12 or v1.20.4+k3s1")
-	enumFlag(cmd, &req.source, "source", "", "how the kubelet got the pod", string(restart.API), string(restart.File))
+	enumFlag(cmd, &req.source, "source", "", "where the kubelet got the pod from", string(restart.API),
+		string(restart.File))
 	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json")
 	return cmd
 }

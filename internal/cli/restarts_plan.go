@@ -33,22 +33,22 @@ func newRestartsPlanCmd(streams Streams) *cobra.Command {
 	var req restartsPlanRequest
 	cmd := &cobra.Command{
 		Use:   "plan --from VERSION --to VERSION (-f FILE | --kubeconfig FILE)",
-		Short: "What a kubelet upgrade restarts, and why",
-		Long: `plan says for every container whether the new kubelet restarts it, keeps it, or whether that is unknown,
-and why. It adds up the verdicts by node, namespace and owner.
+		Short: "Predict what a kubelet upgrade restarts, and why",
+		Long: `plan reports for every container whether the new kubelet restarts it, keeps it, or whether that is
+unknown, and why. It sums the verdicts by node, namespace and owner.
 
-Pods are those that the API server serves, from files or from a cluster. They are read one by one: a list of any length
-needs no more memory than a short one, if it is JSON.
+Pods are those that the API server serves, from files or from a cluster. They are read as a stream: the memory does not
+grow with the length of a JSON list.
 
-Without recorded hashes, containers are taken to have been started by the version that --from names, from the definition
-that they have now. --runtime and --runtime-endpoint give the hashes that were recorded on a node: when one is not what
-that version computes, older versions are tried; when it is none of theirs, the verdict is unknown. It is never a guess.
+Without recorded hashes, containers are assumed to have been started by the version of --from, from their present
+definition. --runtime and --runtime-endpoint give the hashes that were recorded on a node: when one is not what that
+version computes, older versions are tried; when none of them computes it, the verdict is unknown. It is never a guess.
 
---via adds stops, at which every node gets another kubelet first. --best-path compares all ways through the minors by
-how many containers they restart.
+--via adds intermediate versions, at which every node gets another kubelet first. --best-path compares all paths through
+the minors by the number of containers that they restart.
 
-With PodDisruptionBudgets, which come before the pods, plan also puts the nodes in an order: nodes of one wave can be
-upgraded at the same time, and each wave when the pods of the one before are ready again, without a budget being broken.
+With PodDisruptionBudgets, which come before the pods, plan also orders the nodes in waves: the nodes of a wave can be
+upgraded concurrently, and each wave when the pods of the previous one are ready again, without violating a budget.
 
 Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file, 3 done and more containers are restarted or unknown
 than --fail-above allows.`,
@@ -61,13 +61,13 @@ than --fail-above allows.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&req.from, "from", "", "version of the kubelet that runs, such as 1.12")
-	flags.StringVar(&req.to, "to", "", "version of the kubelet that is to run")
-	flags.StringSliceVar(&req.via, "via", nil, "stops between, in order, such as 1.15 or 1.14,1.15")
+	flags.StringVar(&req.from, "from", "", "version of the running kubelet, such as 1.12")
+	flags.StringVar(&req.to, "to", "", "version of the new kubelet")
+	flags.StringSliceVar(&req.via, "via", nil, "intermediate versions, in order, such as 1.15 or 1.14,1.15")
 	req.pods.addFlags(cmd)
 	flags.BoolVar(&req.movesCgroups, "cgroup-change", false,
 		"the new kubelet has another cgroup driver or cgroup root, which kills every pod")
-	flags.BoolVar(&req.bestPath, "best-path", false, "also compare the ways through the minors")
+	flags.BoolVar(&req.bestPath, "best-path", false, "also compare the paths through the minors")
 	flags.IntVar(&req.failAbove, "fail-above", -1,
 		"exit 3 when more containers than this are restarted or unknown; -1 for never")
 	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "csv", "html")
@@ -289,16 +289,16 @@ func (p *restartsPlan) report() planReport {
 func (p *restartsPlan) notes() (notes []string) {
 	from, to := p.route.Stops[0], p.route.Stops[len(p.route.Stops)-1]
 	if p.runtime == nil {
-		notes = append(notes, fmt.Sprintf("no recorded hashes were given: containers are taken to have been started "+
-			"by the %s kubelet from the "+
-			"definition they have now; --runtime and --runtime-endpoint give the hashes", from))
+		notes = append(notes, fmt.Sprintf("no recorded hashes were given: containers are assumed to have been "+
+			"started by the %s kubelet from their present definition; --runtime and --runtime-endpoint give the "+
+			"hashes", from))
 	} else if other := p.runtime.Records() - p.recorded; other > 0 {
 		notes = append(notes, fmt.Sprintf("running containers of the runtime that belong to no pod given: %d", other))
 	}
 	if p.silent > 0 && from.Minor < restart.DockershimGone && restart.DockershimGone <= to.Minor {
 		notes = append(notes, fmt.Sprintf("pods whose status does not name a runtime: %d; if theirs is docker "+
-			"without a CRI, every container of "+
-			"them is restarted, since dockershim is gone in %s", p.silent, restart.DockershimGone))
+			"without a CRI, every container of them is restarted, since dockershim is removed in %s", p.silent,
+			restart.DockershimGone))
 	}
 	if p.undefaulted > 0 {
 		notes = append(notes, fmt.Sprintf("containers that lack the defaults of an API server: %d; a default is part "+

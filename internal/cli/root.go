@@ -52,12 +52,11 @@ func newRootCmd(streams Streams) *cobra.Command {
 	var verbosity int
 	root := &cobra.Command{
 		Use:   "fusionctl",
-		Short: "Two Kubernetes control-plane versions over one set of nodes",
+		Short: "Run two Kubernetes control-plane versions over one set of nodes",
 		Long: `fusionctl plans, checks and renders a control plane of two versions over one set of nodes: a legacy API
 server that keeps its nodes and workloads, and a modern one beside it for new software.
 
-Exit codes: 0 done, 1 could not finish, 2 bad usage or bad input file, 3 done and the answer needs attention, 130
-interrupted.`,
+Exit codes: 0 done, 1 could not finish, 2 bad usage or bad input file, 3 findings were reported, 130 interrupted.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -113,9 +112,9 @@ func markArgumentErrors(cmd *cobra.Command) {
 		validate = cobra.NoArgs
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		hint := "want " + cmd.UseLine() + "; " + cmd.CommandPath() + " --help says more"
+		hint := "want " + cmd.UseLine() + "; " + cmd.CommandPath() + " --help lists its arguments"
 		if cmd.HasSubCommands() {
-			hint = cmd.CommandPath() + " --help shows what it takes"
+			hint = cmd.CommandPath() + " --help lists what it accepts"
 			if near := nearestCommand(cmd, args); near != "" {
 				hint = "did you mean " + near + "? " + hint
 			}

@@ -36,17 +36,17 @@ func (s *serverFlags) bind(flags *pflag.FlagSet, listen, changed string) {
 	flags.StringVar(&s.metricsListen, "metrics-listen", "",
 		"address for /metrics, /healthz and /readyz: without TLS on loopback, with --client-ca elsewhere")
 	flags.StringArrayVar(&s.metricsNames, "metrics-client-name", nil,
-		"common name of a client that may read metrics beyond loopback; repeat for more")
+		"common name of a client with access to metrics beyond loopback; repeat for more")
 	flags.StringVar(&s.certificates.Cert, "tls-cert", "", "file of the server's certificate")
 	flags.StringVar(&s.certificates.Key, "tls-key", "", "file of the certificate's key")
 	flags.StringVar(&s.certificates.ClientCA, "client-ca", "", "file of the CA that signs the clients' certificates")
 	flags.StringArrayVar(&s.certificates.ClientNames, "client-name", nil,
-		"common name of a client that may call; repeat for more")
+		"common name of a client; repeat for more")
 	flags.BoolVar(&s.anyClient, "any-client", false,
 		"serve clients without a certificate, instead of --client-ca and --client-name")
 	flags.BoolVar(&s.plain, "insecure-http", false, "serve without TLS, on a loopback address only")
 	flags.DurationVar(&s.interval, "reload-interval", 2*time.Second,
-		"how often to look whether "+changed+"; a change is in use after two looks")
+		"how often to check whether "+changed+"; a change is in use after two checks")
 }
 
 // check refuses what would serve to the world without protection.
@@ -65,9 +65,9 @@ func (s *serverFlags) check() error {
 	case s.anyClient && (c.ClientCA != "" || len(c.ClientNames) > 0):
 		return usagef("--any-client: takes neither --client-ca nor --client-name")
 	case !s.plain && !s.anyClient && (c.ClientCA == "" || len(c.ClientNames) == 0):
-		return badInput(errors.New("nothing says which clients may call"),
-			"--client-ca and --client-name name the API servers' certificates; --any-client serves whoever reaches "+
-				"the port")
+		return badInput(errors.New("no flag restricts the clients"),
+			"--client-ca and --client-name name the API servers' certificates; --any-client serves every client that "+
+				"reaches the port")
 	}
 	return s.checkMetrics()
 }
@@ -81,8 +81,8 @@ func (s *serverFlags) checkMetrics() error {
 		return badInput(fmt.Errorf("--metrics-listen %q is not on loopback", s.metricsListen),
 			"--tls-cert, --tls-key and --client-ca protect it there")
 	case beyond && len(s.metricsNames) == 0:
-		return badInput(fmt.Errorf("--metrics-listen %q: nothing says who may read", s.metricsListen),
-			"--metrics-client-name names who")
+		return badInput(fmt.Errorf("--metrics-listen %q: no flag restricts the clients", s.metricsListen),
+			"--metrics-client-name names them")
 	}
 	return nil
 }
@@ -98,7 +98,8 @@ func (m *metricsFlags) bind(flags *pflag.FlagSet) {
 		"serve metrics at :PORT of loopback, or with certificates at HOST:PORT (default not)")
 	flags.StringVar(&m.cert, "tls-cert", "", "file of the certificate with which metrics are served")
 	flags.StringVar(&m.key, "tls-key", "", "file of the certificate's key")
-	flags.StringVar(&m.clientCA, "client-ca", "", "file of the CA that signs the certificates of who reads the metrics")
+	flags.StringVar(&m.clientCA, "client-ca", "",
+		"file of the CA that signs the certificates of clients of the metrics")
 }
 
 // listen listens at the address, if there is one. Anybody may read metrics on loopback, and elsewhere only who has a

@@ -266,7 +266,7 @@ var serverClaims = []struct {
 	{"body limit", func(s *servingTest) {
 		s.want("a large body", http.StatusRequestEntityTooLarge, s.ca.config("kube-apiserver"),
 			bytes.NewReader(make([]byte, s.verb.size)),
-			http.Header{"Expect": {"100-continue"}}) // it is refused by its length, before it is sent
+			http.Header{"Expect": {"100-continue"}}) // it is denied by its length, before it is sent
 		s.want("a large body of unknown length", http.StatusRequestEntityTooLarge, s.ca.config("kube-apiserver"),
 			io.LimitReader(zeros{}, int64(s.verb.size)), nil)
 	}},
@@ -396,16 +396,16 @@ func TestServersRefuseToBeOpen(t *testing.T) {
 	certificates := []string{"--tls-cert", cert, "--tls-key", key}
 	for _, verb := range servedVerbs() {
 		for want, args := range map[string][]string{
-			"no certificate to serve with":        nil,
-			"nothing says which clients may call": certificates,
-			"--client-name name the API servers":  append([]string{"--client-ca", cert}, certificates...),
+			"no certificate to serve with":       nil,
+			"no flag restricts the clients":      certificates,
+			"--client-name name the API servers": append([]string{"--client-ca", cert}, certificates...),
 			"takes neither --client-ca": append([]string{"--client-ca", cert, "--any-client"},
 				certificates...),
 			`"0.0.0.0:1" is not on loopback`: append([]string{"--any-client", "--metrics-listen", "0.0.0.0:1"},
 				certificates...),
 			`":1" is not on loopback`: append([]string{"--any-client", "--metrics-listen", ":1"},
 				certificates...),
-			"nothing says who may read": append(
+			"--metrics-listen \"0.0.0.0:1\": no flag": append(
 				[]string{"--client-ca", cert, "--client-name", "a", "--metrics-listen", "0.0.0.0:1"}, certificates...),
 			"is for --metrics-listen": append(
 				[]string{"--any-client", "--metrics-client-name", "prometheus"}, certificates...),

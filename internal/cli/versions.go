@@ -25,7 +25,7 @@ func newVersionsCmd(streams Streams) *cobra.Command {
 	var request versionsRequest
 	cmd := &cobra.Command{
 		Use:   "versions [COMPONENT] [--minor MINOR]",
-		Short: "Browse what is known about each Kubernetes version",
+		Short: "Browse the facts about each Kubernetes version",
 		Long: `versions prints the facts that plans and findings rest on, for Kubernetes 1.6 to 1.36.
 
 Without a component it lists the minors, and the release of each whose source was read. With one it lists what that

@@ -49,25 +49,25 @@ func Violations(p *plan.Plan, now time.Time) ([]Violation, error) {
 	violations := []Violation{
 		{
 			Title: "An override lost",
-			Story: fmt.Sprintf("Somebody restarts the modern API server without /pods in its "+
-				"--etcd-servers-overrides. It keeps pods in its own store now: "+
-				"kubelets, which ask the legacy server, never hear of them. A pod %q is created.", stray.Name),
+			Story: fmt.Sprintf("The modern API server is restarted without /pods in its --etcd-servers-overrides. It "+
+				"keeps pods in its own store now: kubelets, which read the legacy API server, never see them. A pod "+
+				"%q is created.", stray.Name),
 			Store: modern, Key: key("pods", "kubeflow", stray.Name), Value: value("v1", "Pod", stray), Rule: "FUS004",
 		},
 		{
 			Title: "An override too many",
-			Story: fmt.Sprintf("Somebody thinks that ingresses should be shared as well, and adds "+
-				"networking.k8s.io/ingresses to the overrides. The modern server writes "+
-				"an Ingress %q into the core store, as networking.k8s.io/v1. %s has never heard of that version.",
+			Story: fmt.Sprintf("networking.k8s.io/ingresses is added to the overrides, to share ingresses as well. "+
+				"The modern API server writes an Ingress %q into the core store, as networking.k8s.io/v1. %s does "+
+				"not know that version.",
 				ingress.Name, p.Legacy.Version),
 			Store: core, Key: key("ingress", "kubeflow", ingress.Name),
 			Value: value("networking.k8s.io/v1", "Ingress", ingress), Rule: "FUS002",
 		},
 		{
 			Title: "A backup too old",
-			Story: fmt.Sprintf("Somebody restores a backup of the core store. In it is a pod %q that belongs to a "+
-				"ReplicaSet of the modern side, and "+
-				"the modern store has no such ReplicaSet any more. The modern side's garbage collector runs.",
+			Story: fmt.Sprintf("A backup of the core store is restored. It has a pod %q that belongs to a ReplicaSet "+
+				"of the modern side, and the modern store no longer has that ReplicaSet. The modern side's garbage "+
+				"collector runs.",
 				orphan.Name),
 			Store: core, Key: key("pods", "kubeflow", orphan.Name), Value: value("v1", "Pod", orphan), Rule: "FUS060",
 		},

@@ -72,7 +72,7 @@ func Write(ctx context.Context, directory, source, part string, files []File) er
 	defer release()
 	if held {
 		if err := clean(directory); err != nil {
-			return fmt.Errorf("removing what a run before has left beside %s: %w", directory, err)
+			return fmt.Errorf("removing the leftovers of an earlier run beside %s: %w", directory, err)
 		}
 	}
 	exists, err := replaceable(directory, source, part)
@@ -281,7 +281,7 @@ func swap(temporary, directory string, exists bool) error {
 	}
 	if err := os.Rename(temporary, directory); err != nil {
 		if back := os.Rename(filepath.Join(old, movedAway), directory); back != nil {
-			return errors.Join(err, fmt.Errorf("putting the old content back, which is in %s: %w", old, back))
+			return errors.Join(err, fmt.Errorf("restoring the old content, which is in %s: %w", old, back))
 		}
 		return errors.Join(err, os.RemoveAll(old))
 	}

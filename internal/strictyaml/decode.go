@@ -210,7 +210,7 @@ func (d *decoder) scalar(node *yaml.Node, path string) (any, bool) {
 			return value, true
 		}
 	}
-	d.mismatch(node, path, "what JSON can say")
+	d.mismatch(node, path, "what JSON can express")
 	return nil, false
 }
 

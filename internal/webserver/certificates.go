@@ -106,5 +106,5 @@ func (c *Certificates) verifyName(state tls.ConnectionState) error {
 	if len(c.ClientNames) == 0 || slices.Contains(c.ClientNames, state.PeerCertificates[0].Subject.CommonName) {
 		return nil
 	}
-	return fmt.Errorf("client %q is not one of those that may ask", state.PeerCertificates[0].Subject.CommonName)
+	return fmt.Errorf("client %q is not allowed", state.PeerCertificates[0].Subject.CommonName)
 }

@@ -42,9 +42,9 @@ func NewMetrics(registry prometheus.Registerer, n Names) *Metrics {
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: n.Prefix + "reloads_total", Help: "Changes of the " + n.Files + ", by result (loaded, kept).",
 		}, []string{"result"}),
-		loaded: gauge("loaded_timestamp_seconds", "When what is in use was loaded."),
-		good: gauge(n.Good, "1 if what is in use is what the "+n.Files+
-			" holds, 0 if that is bad and what was loaded before is kept."),
+		loaded: gauge("loaded_timestamp_seconds", "When the configuration in use was loaded."),
+		good: gauge(n.Good, "1 if the configuration in use is that of the "+n.Files+
+			", 0 if that is invalid and the previous one is in use."),
 		size: gauge(n.Size, n.SizeHelp),
 	}
 	registry.MustRegister(m.Bad, m.Seconds, m.reloads, m.loaded, m.good, m.size)

@@ -109,14 +109,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if _, err := w.Write(text); err != nil {
-		h.logger().Debug("answering a review", "error", err)
+		h.logger().Debug("writing the review failed", "err", err)
 	}
 	h.Metrics.answered(answer.Response, time.Since(start))
 }
 
 func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	h.Metrics.Bad.Inc()
-	h.logger().Info("refused a review", "error", err)
+	h.logger().Info("review refused", "err", err)
 	webserver.Refuse(w, err)
 }
 
@@ -175,7 +175,7 @@ func (h *Handler) answer(ctx context.Context, asked *review) *review {
 	converted, err := h.convert(ctx, asked.Request)
 	if err != nil {
 		answer.Result = result{Status: "Failure", Message: err.Error()}
-		h.logger().Warn("a conversion failed", "error", err)
+		h.logger().Warn("conversion failed", "err", err)
 	} else {
 		answer.ConvertedObjects = converted
 	}

@@ -54,7 +54,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status := h.decide(review.request)
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(review.answer(status)); err != nil {
-		h.logger().Debug("answering a review", "error", err)
+		h.logger().Debug("writing the review failed", "err", err)
 		return
 	}
 	h.Metrics.decided(review.version, status, time.Since(start))
@@ -64,7 +64,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	h.Metrics.Bad.Inc()
-	h.logger().Info("refused a review", "error", err)
+	h.logger().Info("review refused", "err", err)
 	webserver.Refuse(w, err)
 }
 
