@@ -56,7 +56,7 @@ func For(p *plan.Plan) *Change {
 
 // template is a kind of object from whose template pods are made, on the modern side alone.
 type template struct {
-	groups         []string // under which the modern server serves it, by name
+	groups         []string // under which the modern API server serves it, by name
 	resource, kind string
 	path           []string // to the template
 }

@@ -41,7 +41,7 @@ func namespaces() object {
 	}}
 }
 
-// Webhook is the registration that makes the modern server ask the webhook at the URL; caBundle is PEM in base 64.
+// Webhook is the registration that makes the modern API server ask the webhook at the URL; caBundle is PEM in base 64.
 // Fields that a version does not know are dropped by it. Shape: a MutatingWebhookConfiguration of the version given, v1
 // or v1beta1
 func (c *Change) Webhook(a plan.PodAdmission, version, url, caBundle string) map[string]any {
@@ -52,7 +52,7 @@ func (c *Change) Webhook(a plan.PodAdmission, version, url, caBundle string) map
 			"name":         Name,
 			"clientConfig": object{"url": url, "caBundle": caBundle},
 			"rules":        append([]any{pods, ephemeral}, templates...),
-			// Whatever others add afterwards, such as the containers of a mesh, is led to the modern server too.
+			// Whatever others add afterwards, such as the containers of a mesh, is led to the modern API server too.
 			"reinvocationPolicy":      "IfNeeded",
 			"matchPolicy":             "Equivalent",
 			"failurePolicy":           string(a.FailurePolicy),
@@ -64,8 +64,8 @@ func (c *Change) Webhook(a plan.PodAdmission, version, url, caBundle string) map
 	}
 }
 
-// Policies are the objects with which the modern server makes the change by itself, without asking anybody: for each a
-// MutatingAdmissionPolicy and its binding.
+// Policies are the objects with which the modern API server makes the change by itself, without asking anybody: for
+// each a MutatingAdmissionPolicy and its binding.
 func (c *Change) Policies(a plan.PodAdmission) []map[string]any {
 	pods, ephemeral, templates := c.rules()
 	var objects []map[string]any

@@ -184,7 +184,7 @@ func (r *reader) read() error {
 		}
 		info, err := fs.Stat(r.files, name) // through links, as the kubelet does
 		if err != nil {
-			r.note(name, "is not read: %v", err)
+			r.note(name, "is ignored: %v", err)
 			continue
 		}
 		if !info.Mode().IsRegular() || slices.Contains(beside, path.Ext(name)) {
@@ -197,7 +197,7 @@ func (r *reader) read() error {
 		}
 		text, err := readFile(r.files, name)
 		if errors.Is(err, errNotText) {
-			r.note(name, "is not read: it is not text")
+			r.note(name, "is ignored: it is not text")
 			continue
 		}
 		if err != nil {

@@ -23,7 +23,7 @@ func (p *Process) Args(minor kubever.Minor) ([]spec.Arg, []Note) {
 		word := p.Words[i]
 		if word == "--" {
 			if i+1 < len(p.Words) {
-				note("what follows -- is no argument of %s and is left out: %s", p.Component,
+				note("words after -- are no arguments of %s and are left out: %s", p.Component,
 					strings.Join(p.Words[i+1:], " "))
 			}
 			break
@@ -52,7 +52,7 @@ func (p *Process) Args(minor kubever.Minor) ([]spec.Arg, []Note) {
 			arg.Value = "true"
 		}
 		if known && !fact.In(minor) {
-			note("%s %s does not know --%s; it is kept, for this build may know it", p.Component, minor, arg.Name)
+			note("%s %s does not know --%s; it is kept, because this build may know it", p.Component, minor, arg.Name)
 		}
 		args = append(args, arg)
 	}

@@ -57,9 +57,9 @@ func (r *Running) draft(o Options, hosts []Host) (*Draft, error) {
 		APIVersion: spec.APIVersion,
 		Kind:       spec.Kind,
 	}}
-	w.comment("apiVersion", "Drafted from the files of a running control plane. FILL IN marks what they do not say, "+
-		"CHECK what was assumed.\n"+
-		"docs/spec.md describes every field; `fusionctl check` says what is still missing.")
+	w.comment("apiVersion", "Drafted from the files of a running control plane. FILL IN marks what they do not "+
+		"contain, CHECK what was assumed.\ndocs/spec.md describes every field; `fusionctl check` reports what is "+
+		"missing.")
 	w.arguments()
 	s := &w.File.Spec
 	s.Layout = o.Layout
@@ -250,7 +250,7 @@ func (w *writer) hosts(hosts []Host) {
 			"where there is but one: accept: [{rule: FUS253, reason: ...}]", why, count)
 	}
 	if host.Address == "" {
-		comment += "\nFILL IN the address at which others reach its API servers: the files do not tell."
+		comment += "\nFILL IN the address at which others reach its API servers: the files do not contain it."
 		w.missing("spec.hosts[0].address", "the address at which others reach the API servers of this machine")
 	}
 	w.comment("spec.hosts", comment)
@@ -355,7 +355,8 @@ func (w *writer) clusterDomain() (domain, comment string) {
 		domain != "" {
 		return domain, w.from(kubever.APIServer, "service-account-issuer")
 	}
-	return "cluster.local", "The usual one; the files do not tell. CHECK that the kubelets have it as --cluster-domain."
+	return "cluster.local", "The usual one; the files do not contain it. CHECK that the kubelets have it as " +
+		"--cluster-domain."
 }
 
 // pki writes down the files that the arguments name. What they do not name is the modern side's own.
@@ -372,7 +373,7 @@ func (w *writer) pki() {
 	}
 	if p.Directory == "" {
 		p.Directory = "/etc/kubernetes/pki"
-		w.comment("spec.pki.directory", "The usual one; no argument tells. CHECK it.")
+		w.comment("spec.pki.directory", "The usual one; no argument sets it. CHECK it.")
 	}
 	p.Adopt(&w.File.Spec.Legacy)
 	if len(w.values[kubever.APIServer]["service-account-key-file"]) == 0 && w.server("tls-private-key-file") != "" {
@@ -426,9 +427,9 @@ func (w *writer) stores() {
 		w.File.Spec.Modern.Store = "modern"
 		w.File.Spec.Stores = append(w.File.Spec.Stores, spec.Store{Name: "modern", Prefix: core.Prefix, TLS: core.TLS})
 		w.comment("spec.stores[1]", "The etcd of the modern side: a new one. FILL IN its client URLs. To have it "+
-			"rendered too, with a member on every host, add\n"+
-			"managed: {version: 3.6.8, dataDir: /var/lib/etcd-modern}\n"+
-			"The API server shows one certificate to all of its stores: tls is the same as above.")
+			"rendered too, with a member on every host, add\nmanaged: {version: 3.6.8, dataDir: "+
+			"/var/lib/etcd-modern}\nThe API server has one client certificate for all of its stores: tls is the same "+
+			"as above.")
 		w.missing("spec.stores[1].endpoints", "the client URLs of the modern side's etcd")
 	}
 	w.overriddenStores()
@@ -488,7 +489,7 @@ func (w *writer) tlsFiles() *spec.TLS {
 func (w *writer) legacy() {
 	l := &w.File.Spec.Legacy
 	w.comment("spec.legacy", "As it runs now. existing: true keeps these arguments as they are, in this order; a "+
-		"plan changes only what must change, and says why.")
+		"plan changes only what must change, and gives the reason.")
 	server := w.component(kubever.APIServer)
 	l.APIServer = &spec.APIServer{
 		Component: *server,
@@ -505,7 +506,7 @@ func (w *writer) legacy() {
 		directory := w.serverOrDefault("cert-dir")
 		l.APIServer.Cert, l.APIServer.Key = path.Join(directory, "apiserver.crt"), path.Join(directory, "apiserver.key")
 		w.comment("spec.legacy.apiServer.cert",
-			"There is no --tls-cert-file: the API server makes a certificate of its own.")
+			"There is no --tls-cert-file: the API server creates a self-signed certificate.")
 	}
 	l.ControllerManager = w.component(kubever.ControllerManager)
 	l.Scheduler = w.component(kubever.Scheduler)
@@ -514,13 +515,13 @@ func (w *writer) legacy() {
 		found     bool
 	}{{kubever.ControllerManager, l.ControllerManager != nil}, {kubever.Scheduler, l.Scheduler != nil}} {
 		if !absent.found {
-			w.note("", "there is no %s among the files; the spec has none on the legacy side, so nothing is known of "+
-				"what it does", absent.component)
+			w.note("", "there is no %s among the files; the spec has none on the legacy side, so the plan cannot "+
+				"take its behaviour into account", absent.component)
 		}
 	}
 	w.objects(l)
 	w.images()
-	w.comment("spec.kubelet", "The files do not tell what the nodes run; CHECK the version.")
+	w.comment("spec.kubelet", "The files do not show what the nodes run; CHECK the version.")
 	w.File.Spec.Kubelet.Version = l.Version
 }
 
@@ -607,8 +608,8 @@ func (w *writer) modern() {
 	}
 	if w.options.Layout == spec.LayoutSplit {
 		m.ControllerManager = &spec.Component{}
-		comment += " Its controller manager runs the controllers of what it owns; leave controllerManager out to run " +
-			"none."
+		comment += " Its controller manager runs the controllers of the resources that it owns; leave " +
+			"controllerManager out to run none."
 	}
 	w.comment("spec.modern", comment)
 }

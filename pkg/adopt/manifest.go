@@ -90,7 +90,7 @@ func (r *reader) manifest(name string, text []byte) {
 			return
 		}
 		if err != nil {
-			r.note(name, "is not read: it is neither YAML nor JSON: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			r.note(name, "is ignored: it is neither YAML nor JSON: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 			return
 		}
 		if len(document.Content) > 0 && document.Content[0].Kind == yaml.MappingNode {
@@ -103,7 +103,7 @@ func (r *reader) object(name string, node *yaml.Node, depth int) {
 	const limitDepth = 3 // lists of lists do not occur
 	var o object
 	if err := node.Decode(&o); err != nil {
-		r.note(fmt.Sprintf("%s:%d", name, node.Line), "is not read: %s",
+		r.note(fmt.Sprintf("%s:%d", name, node.Line), "is ignored: %s",
 			strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", " "))
 		return
 	}
@@ -159,21 +159,21 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 	}
 	if !ok {
 		if len(c.Command)+len(c.Args) > 0 {
-			r.note(place, "container %q is none of the control plane's components and is left out", c.Name)
+			r.note(place, "container %q is no component of the control plane and is left out", c.Name)
 		}
 		return
 	}
 	p.Component, p.Command, p.Words = line.component, line.command, line.words
 	switch {
 	case len(p.Command) == 0:
-		r.note(place, "the program is the entrypoint of image %s; %s is taken for it", c.Image, p.Component)
+		r.note(place, "the program is the entrypoint of image %s; %s is assumed", c.Image, p.Component)
 	case len(c.Command) == 0 && len(p.Command) == 1 && servers[p.Command[0]] != "":
 		p.Command = []string{"/hyperkube", p.Command[0]}
-		r.note(place, "the program is the entrypoint of image %s; /hyperkube is taken for it", c.Image)
+		r.note(place, "the program is the entrypoint of image %s; /hyperkube is assumed", c.Image)
 	}
 	for _, word := range p.Words {
 		if strings.Contains(word, "$(") {
-			r.note(place, "%s is filled in by the kubelet at start and is kept as it is written; write its value", word)
+			r.note(place, "%s is substituted by the kubelet at start and is kept literally; write its value", word)
 		}
 	}
 	for _, variable := range unknown {

@@ -32,7 +32,7 @@ func shellScript(words []string) (string, bool) {
 func (r *reader) shell(place, script string, environment map[string]string) (commandLine, bool) {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
 	if err != nil {
-		r.note(place, "the shell script is not read: %v", err)
+		r.note(place, "the shell script is ignored: %v", err)
 		return commandLine{}, false
 	}
 	s := &shellReader{variables: map[string]string{}}
@@ -46,10 +46,10 @@ func (r *reader) shell(place, script string, environment map[string]string) (com
 	r.note(place, "the shell around %s is left out: its output goes to the container's or unit's log", s.line.component)
 	r.noteWrapper(place, s.line)
 	for _, word := range s.raw {
-		r.note(place, "%s is computed by the shell at start and is kept as it is written; write its value", word)
+		r.note(place, "%s is computed by the shell at start and is kept literally; write its value", word)
 	}
 	for _, word := range s.left {
-		r.note(place, "%s is computed by the shell at start and is left out; add the arguments that it stands for",
+		r.note(place, "%s is computed by the shell at start and is left out; add its arguments",
 			word)
 	}
 	for _, unset := range s.unset {

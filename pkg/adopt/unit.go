@@ -147,7 +147,7 @@ func (u *service) process() error {
 	for _, start := range u.starts {
 		words, err := splitWords(u.specifiers(start, strings.TrimLeft(start.value, "@-:+!|")))
 		if err != nil {
-			u.note(start.place, "ExecStart is not read: %v", err)
+			u.note(start.place, "ExecStart is ignored: %v", err)
 			continue
 		}
 		if !mentionsComponent(words) {
@@ -259,7 +259,7 @@ func (u *service) specifiers(d directive, value string) string {
 		case 'N', 'p':
 			out.WriteString(stem)
 		default:
-			u.note(d.place, "%%%c is filled in by systemd at start and is kept as it is written; write its value",
+			u.note(d.place, "%%%c is substituted by systemd at start and is kept literally; write its value",
 				value[i])
 			out.WriteByte('%')
 			out.WriteByte(value[i])

@@ -51,8 +51,8 @@ func Issue(p *plan.Plan, given Given, leaf, authority Lifetime) ([]File, error) 
 			continue // complete: it is wanted only if something is left to sign
 		}
 		if has := slices.IndexFunc(hosts, func(host string) bool { return !lacks(host) }); has >= 0 {
-			problems = append(problems, fmt.Errorf("%s is there already on host %s and not on every host: name it "+
-				"and its key, or copy both", c.Cert, hosts[has]))
+			problems = append(problems, fmt.Errorf("%s exists on host %s and not on every host: name it and its key, "+
+				"or copy both", c.Cert, hosts[has]))
 			continue
 		}
 		a, pair, err := NewAuthority(c.CommonName, authority)
@@ -80,7 +80,7 @@ func Issue(p *plan.Plan, given Given, leaf, authority Lifetime) ([]File, error) 
 			continue
 		}
 		if hasCert != hasKey {
-			problems = append(problems, fmt.Errorf("host %s: of %s and %s one is there and one is not; remove or "+
+			problems = append(problems, fmt.Errorf("host %s: of %s and %s one exists and one does not; remove or "+
 				"complete them by hand", c.Host, c.Cert, c.Key))
 			continue
 		}

@@ -45,10 +45,10 @@ func ParseAuthority(certificatePEM, keyPEM []byte) (*Authority, error) {
 			continue
 		}
 		if !certificate.IsCA {
-			return nil, fmt.Errorf("certificate of %q: is no authority", certificate.Subject.CommonName)
+			return nil, fmt.Errorf("certificate of %q: is not a CA", certificate.Subject.CommonName)
 		}
 		if certificate.KeyUsage != 0 && certificate.KeyUsage&x509.KeyUsageCertSign == 0 {
-			return nil, fmt.Errorf("certificate of %q: its key usage does not allow to sign",
+			return nil, fmt.Errorf("certificate of %q: its key usage does not allow signing",
 				certificate.Subject.CommonName)
 		}
 		return &Authority{Certificate: certificate, key: key}, nil
@@ -152,11 +152,12 @@ const mastersGroup = "system:masters"
 func (a *Authority) Issue(c plan.Certificate, lifetime Lifetime) (Pair, error) {
 	switch {
 	case slices.Contains(c.Organizations, mastersGroup):
-		return Pair{}, fmt.Errorf("%s: group %s passes every policy; fusionctl does not issue it", c.Cert, mastersGroup)
+		return Pair{}, fmt.Errorf("%s: group %s bypasses every policy; fusionctl does not issue it", c.Cert,
+			mastersGroup)
 	case c.CommonName == "" || len(c.Usages) == 0:
 		return Pair{}, fmt.Errorf("%s: want a common name and a usage", c.Cert)
 	case lifetime.From.After(a.Certificate.NotAfter):
-		return Pair{}, fmt.Errorf("%s: the authority %q ended on %s", c.Cert, a.Certificate.Subject.CommonName,
+		return Pair{}, fmt.Errorf("%s: the CA %q expired on %s", c.Cert, a.Certificate.Subject.CommonName,
 			a.Certificate.NotAfter.Format(time.DateOnly))
 	}
 	if lifetime.Until.After(a.Certificate.NotAfter) {

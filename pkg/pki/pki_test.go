@@ -199,7 +199,7 @@ func TestIssueRefuses(t *testing.T) {
 	a, _ := authority(t, "ca", year)
 	good := plan.Certificate{Cert: "client.crt", CommonName: "alice", Usages: []string{plan.UsageClient}}
 	for want, change := range map[string]func(*plan.Certificate, *Lifetime){
-		`client.crt: group system:masters passes every policy; fusionctl does not issue it`: func(c *plan.Certificate,
+		`client.crt: group system:masters bypasses every policy; fusionctl does not issue it`: func(c *plan.Certificate,
 			_ *Lifetime) {
 			c.Organizations = []string{"devs", mastersGroup}
 		},
@@ -217,7 +217,7 @@ func TestIssueRefuses(t *testing.T) {
 			_ *Lifetime) {
 			c.IPs = []string{"10.0.0"}
 		},
-		`client.crt: the authority "ca" ended on 2027-03-01`: func(_ *plan.Certificate,
+		`client.crt: the CA "ca" expired on 2027-03-01`: func(_ *plan.Certificate,
 			l *Lifetime) {
 			l.From = year.Until.Add(time.Second)
 		},
@@ -321,9 +321,9 @@ func TestParseAuthority(t *testing.T) {
 
 	for want, given := range map[string][2][]byte{
 		"the key belongs to none of the certificates": {other.Certificate, sec1(elliptical)},
-		`certificate of "theirs": is no authority`: {foreign(t, elliptical,
+		`certificate of "theirs": is not a CA`: {foreign(t, elliptical,
 			func(c *x509.Certificate) { c.IsCA = false }), sec1(elliptical)},
-		`certificate of "theirs": its key usage does not allow to sign`: {foreign(t, elliptical,
+		`certificate of "theirs": its key usage does not allow signing`: {foreign(t, elliptical,
 			func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageDigitalSignature }), sec1(elliptical)},
 		"want a PEM file with a CERTIFICATE block": {sec1(elliptical), sec1(elliptical)},
 		"want a PEM file with a private key":       {mine, mine},
@@ -361,7 +361,7 @@ func TestIssueKeepsWhatIsThere(t *testing.T) {
 	}
 	for _, half := range []string{leaf.Cert, leaf.Key} {
 		given.Has = func(host, path string) bool { return host == leaf.Host && path == half }
-		want := fmt.Sprintf("host %s: of %s and %s one is there and one is not; remove or complete them by hand",
+		want := fmt.Sprintf("host %s: of %s and %s one exists and one does not; remove or complete them by hand",
 			leaf.Host,
 			leaf.Cert, leaf.Key)
 		if files, err := Issue(p, given, year, tenYears); err == nil || !strings.Contains(err.Error(), want) ||

@@ -75,14 +75,14 @@ func clientAccess() []policy.Grant {
 	return []policy.Grant{
 		{Subjects: everybody, NonResourcePaths: slices.Concat(discoveryPaths, healthPaths), ReadOnly: true,
 			Purpose: policy.ForClients,
-			Why:     "discovery: every client asks what the server has"},
+			Why:     "discovery: every client reads what the API server serves"},
 		{Subjects: everybody, APIGroups: []string{"authorization.k8s.io"},
 			Resources:  []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"},
 			Namespaces: []string{"*"}, Purpose: policy.ForClients,
-			Why: "what may I do? A client asks about itself alone"},
+			Why: "self subject access reviews: a client may read its own permissions"},
 		{Subjects: []policy.Subject{{Kind: policy.KindGroup, Name: anonymousGroup}}, NonResourcePaths: healthPaths,
 			ReadOnly: true, Purpose: policy.ForClients,
-			Why: "probes: the kubelet asks without a certificate"},
+			Why: "probes: the kubelet sends no certificate"},
 	}
 }
 
@@ -91,7 +91,8 @@ func clientAccess() []policy.Grant {
 func managerAccess(rows []Resource, controllers []Controller, locks []pair.Lock, m kubever.Minor,
 	asOne bool) []policy.Grant {
 	manager := []policy.Subject{{Kind: policy.KindUser, Name: controllerManagerUser}}
-	const own = "the modern controller manager: its lock, its controllers' accounts, who asks its port"
+	const own = "the modern controller manager: its lock, its controllers' service accounts, authentication of " +
+		"requests to its own port"
 	grants := []policy.Grant{
 		{Subjects: manager, APIGroups: []string{""}, Resources: []string{"serviceaccounts"},
 			Namespaces: []string{metav1.NamespaceSystem}, Why: own},
@@ -157,7 +158,7 @@ func managerAccess(rows []Resource, controllers []Controller, locks []pair.Lock,
 			Resources: []string{"events"}, Namespaces: []string{"*"}, Why: why})
 	}
 	slices.Sort(watched)
-	const caches = "the modern controller manager: its controllers share caches that it fills as itself"
+	const caches = "the modern controller manager: its controllers share caches that it fills as its own user"
 	for _, key := range slices.Compact(watched) {
 		if row := rowOf(rows, key); row != nil {
 			grants = append(grants, grantsFor(manager, row, m, []string{"*"}, true, caches)...)

@@ -48,8 +48,8 @@ func (b *basis) servingArgs(l *argList, host spec.Host, side pair.Side) {
 	l.set("bind-address", server.Address, "the spec's")
 	l.set("secure-port", strconv.Itoa(server.Port), "the spec's")
 	if kubever.Behaves(kubever.BehaviourInsecurePort, l.minor) {
-		l.set("insecure-port", "0", "without it this version serves everybody on the host, unauthenticated, on port "+
-			"8080")
+		l.set("insecure-port", "0", "without it this version serves every client on the host, unauthenticated, on "+
+			"port 8080")
 	}
 	l.set("tls-cert-file", server.Cert, "serving certificate")
 	l.set("tls-private-key-file", server.Key, "serving certificate")
@@ -61,15 +61,14 @@ func (b *basis) storeArgs(l *argList, host spec.Host, side pair.Side) {
 	l.set("etcd-servers", strings.Join(b.servers(host, own.Name), ","),
 		fmt.Sprintf("store %s is this side's default", own.Name))
 	if kubever.Behaves(kubever.BehaviourSerializableReads, l.minor) {
-		l.need(quorumReadFlag, "true", "without it this version reads from one member of etcd, which may lag behind: "+
-			"an owner that exists "+
-			"seems absent, and its dependents are deleted")
+		l.need(quorumReadFlag, "true", "without it this version reads from one etcd member, which may be stale: an "+
+			"owner that exists seems absent, and its dependents are deleted")
 	}
 	l.set("etcd-prefix", b.file.Spec.Stores[0].Prefix,
 		"the same on both sides: overrides change servers, never the prefix")
 	if side == pair.Modern {
 		if value := b.overrides(host); value != "" {
-			l.set("etcd-servers-overrides", value, "what both sides must see lies in the legacy side's store")
+			l.set("etcd-servers-overrides", value, "resources that both sides must see are in the legacy side's store")
 		}
 	}
 	if tls := b.identityAtStores(own); tls != nil {
@@ -79,7 +78,7 @@ func (b *basis) storeArgs(l *argList, host spec.Host, side pair.Side) {
 	}
 	if file := b.file.Spec.PKI.EncryptionConfiguration; file != "" {
 		l.first([]string{"encryption-provider-config", "experimental-encryption-provider-config"}, file,
-			"both sides must be able to read what the other encrypts")
+			"both sides must be able to decrypt each other's values")
 	}
 }
 
@@ -135,10 +134,10 @@ func (b *basis) overrides(host spec.Host) string {
 
 func (b *basis) networkArgs(l *argList, side pair.Side) {
 	network := b.file.Spec.Network
-	cidrs, why := network.ServiceCIDRs, "the same on both sides: each rewrites the other's allocations otherwise"
+	cidrs, why := network.ServiceCIDRs, "the same on both sides: otherwise each repairs the other's allocations away"
 	if side == pair.Modern && len(network.ModernServiceCIDRs) > 0 {
 		cidrs, why = network.ModernServiceCIDRs,
-			"a range of its own: neither side sees what the other's allocator has given out"
+			"another range: neither side sees the other's allocations"
 	}
 	l.set("service-cluster-ip-range", strings.Join(cidrs, ","), why)
 	l.set("service-node-port-range", network.NodePortRange, "the same on both sides")
@@ -149,7 +148,7 @@ func (b *basis) identityArgs(l *argList, host spec.Host, side pair.Side) {
 	pki := b.file.Spec.PKI
 	l.set("client-ca-file", pki.CA, "one CA for the clients of both sides")
 	for _, key := range pki.ServiceAccountPublic {
-		l.set("service-account-key-file", key, "tokens that the legacy controller manager signs are good on both sides")
+		l.set("service-account-key-file", key, "both sides accept tokens that the legacy controller manager signs")
 	}
 	switch {
 	case kubever.Behaves(kubever.BehaviourIssuerRequired, l.minor):
@@ -161,7 +160,7 @@ func (b *basis) identityArgs(l *argList, host spec.Host, side pair.Side) {
 		}
 		l.set("service-account-signing-key-file", pki.ServiceAccountKey, "this version does not start without it")
 	case b.issuesForModernPods(l.minor):
-		const why = "kubelets ask this server for the tokens of pods that were made through the modern one"
+		const why = "kubelets request from this server the tokens of pods that were created through the modern one"
 		l.set("service-account-issuer", pki.ServiceAccountIssuer, why)
 		l.set("service-account-signing-key-file", pki.ServiceAccountKey, why)
 		l.first([]string{"api-audiences", "service-account-api-audiences"}, pki.ServiceAccountIssuer, why)
@@ -198,7 +197,7 @@ func (b *basis) aggregatorArgs(l *argList, host spec.Host, side pair.Side) {
 	l.set("requestheader-extra-headers-prefix", headers.extra, "extension API servers")
 }
 
-// issuesForModernPods reports whether pods made through the modern server carry a projected token that kubelets can
+// issuesForModernPods reports whether pods made through the modern API server carry a projected token that kubelets can
 // mount and that this version, the legacy one, can issue when it is told how.
 func (b *basis) issuesForModernPods(m kubever.Minor) bool {
 	return kubever.Behaves(kubever.BehaviourTokenVolumeProjected, b.modern) &&
@@ -209,14 +208,14 @@ func (b *basis) issuesForModernPods(m kubever.Minor) bool {
 func (b *basis) authorizationArgs(l *argList, side pair.Side) {
 	if side == pair.Modern {
 		l.set("authorization-mode", "ABAC", "alone: a second mode would allow what the policy does not")
-		l.set("authorization-policy-file", policyFile, "what may be written through this server")
+		l.set("authorization-policy-file", policyFile, "what may be written through this API server")
 		return
 	}
 	modes := []string{"RBAC"}
 	if slices.Contains(kubever.AuthorizationModes(l.minor), "Node") {
 		modes = []string{"Node", "RBAC"}
 	}
-	l.set("authorization-mode", strings.Join(modes, ","), "without it everything is allowed to everybody")
+	l.set("authorization-mode", strings.Join(modes, ","), "without it every request is allowed")
 }
 
 // restraintArgs keep the modern API server from writing what the legacy side owns or cannot read.
@@ -229,7 +228,7 @@ func (b *basis) restraintArgs(l *argList) {
 	b.modernAdmission(l)
 	why := map[string]string{}
 	for _, gate := range gates {
-		why[gate] = fmt.Sprintf("what it would write, %s cannot read", b.legacy)
+		why[gate] = fmt.Sprintf("%s cannot decode what it would write", b.legacy)
 	}
 	if kubever.Behaves(kubever.BehaviourTokenVolumeProjected, l.minor) &&
 		!kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.file.Spec.Kubelet.Version.Minor) {
@@ -242,7 +241,7 @@ func (b *basis) restraintArgs(l *argList) {
 		services.Owner == pair.OwnerShared &&
 		len(b.file.Spec.Network.ModernServiceCIDRs) == 0 && !kubever.AllocatorsIn(b.legacy).FromObjects {
 		if gate := kubever.AllocatorsIn(l.minor).KeepBitmap; gate != "" {
-			why[gate] = "the legacy side's allocator must see the ClusterIPs given out here"
+			why[gate] = "the legacy side's allocator must see the ClusterIPs allocated here"
 		}
 	}
 	if len(why) > 0 {
@@ -281,7 +280,7 @@ func (b *basis) startupArgs(l *argList) (gates []string) {
 		case "runtime-config":
 			groups = append(groups, splitList(w.OffValue)...)
 			if c := companions[groupOf(w)]; c.flag != "" {
-				l.set(c.flag, c.value, "needs "+groupOf(w)+", which this server must not serve")
+				l.set(c.flag, c.value, "needs "+groupOf(w)+", which this API server must not serve")
 			}
 		case "feature-gates":
 			gates = append(gates, w.OffValue)
@@ -290,7 +289,7 @@ func (b *basis) startupArgs(l *argList) (gates []string) {
 	if len(groups) > 0 {
 		slices.Sort(groups)
 		l.set("runtime-config", strings.Join(slices.Compact(groups), ","),
-			fmt.Sprintf("what this server would write there at start, %s cannot read", b.legacy))
+			fmt.Sprintf("%s cannot decode what this API server would write there at start", b.legacy))
 	}
 	return gates
 }
@@ -343,7 +342,7 @@ func (b *basis) modernAdmission(l *argList) {
 	}
 	for _, w := range b.poison {
 		if plugin := companions[groupOf(w)].admission; plugin != "" && w.OffFlag == "runtime-config" {
-			off, why = append(off, plugin), append(why, "it needs "+groupOf(w)+", which this server must not serve")
+			off, why = append(off, plugin), append(why, "it needs "+groupOf(w)+", which this API server must not serve")
 		}
 	}
 	off = slices.DeleteFunc(off, func(plugin string) bool {

@@ -75,14 +75,14 @@ func (l *argList) with(extra []spec.Arg) []Arg {
 			placed[arg.Name] = true
 		case !placed[arg.Name]:
 			for _, g := range given {
-				merged = append(merged, Arg{Name: g.Name, Value: g.Value, Why: "the spec's own", Origin: FromSpec})
+				merged = append(merged, Arg{Name: g.Name, Value: g.Value, Why: "from the spec", Origin: FromSpec})
 			}
 			placed[arg.Name] = true
 		}
 	}
 	for _, arg := range extra {
 		if !placed[kubever.FlagName(arg.Name)] {
-			merged = append(merged, Arg{Name: arg.Name, Value: arg.Value, Why: "the spec's own", Origin: FromSpec})
+			merged = append(merged, Arg{Name: arg.Name, Value: arg.Value, Why: "from the spec", Origin: FromSpec})
 		}
 	}
 	return merged
@@ -107,9 +107,9 @@ func join(arg Arg, given []spec.Arg) Arg {
 		}
 	}
 	if !added {
-		return Arg{Name: given[0].Name, Value: strings.Join(list, ","), Why: "the spec's own", Origin: FromSpec}
+		return Arg{Name: given[0].Name, Value: strings.Join(list, ","), Why: "from the spec", Origin: FromSpec}
 	}
-	return Arg{Name: given[0].Name, Value: strings.Join(list, ","), Why: "the spec's own; " + arg.Why, Origin: FromBoth}
+	return Arg{Name: given[0].Name, Value: strings.Join(list, ","), Why: "from the spec; " + arg.Why, Origin: FromBoth}
 }
 
 // settingName is what an entry is about: the gate of Gate=true, the API of batch/v2alpha1=true.

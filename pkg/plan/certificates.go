@@ -33,7 +33,7 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig) [
 	}
 	for _, k := range configs {
 		list = append(list, Certificate{Cert: k.Cert, Key: k.Key, CA: k.CA, CommonName: k.User,
-			Usages: []string{UsageClient}, Why: "the " + k.Component + " is known by it"})
+			Usages: []string{UsageClient}, Why: "the " + k.Component + " identifies itself by it"})
 	}
 	if b.file.Spec.Legacy.Existing && !b.exists(host, b.fileOn(host, pki.CA)) {
 		list = append(list, Certificate{Cert: pki.CA, Key: pki.CAKey, CA: pki.CA, CommonName: "kubernetes-ca",
@@ -66,7 +66,7 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig) [
 		list = append(list, Certificate{Cert: pods.Admission.Cert, Key: pods.Admission.Key, CA: pods.Admission.CA,
 			CommonName: "pods-webhook",
 			DNSNames:   []string{"localhost"}, IPs: []string{loopback}, Usages: []string{UsageServer},
-			Why: "the modern API server asks the webhook about pods"})
+			Why: "the modern API server sends admission requests for pods to the webhook"})
 	}
 	list = append(list, b.storeCertificates(host)...)
 	for i := range list {
@@ -135,7 +135,7 @@ func (b *basis) storeCertificates(host spec.Host) []Certificate {
 		list = append(list, Certificate{Cert: store.TLS.Cert, Key: store.TLS.Key, CA: store.TLS.CA,
 			CommonName: "kube-apiserver-etcd-client",
 			Usages:     []string{UsageClient}, Existing: running,
-			Why: "the API servers are known to every store by it"})
+			Why: "client certificate of the API servers at every store"})
 		if store.TLS.CA != b.file.Spec.PKI.CA {
 			list = append(list, Certificate{Cert: store.TLS.CA, Key: keyBeside(store.TLS.CA), CA: store.TLS.CA,
 				CommonName: "etcd-ca",
@@ -154,7 +154,7 @@ func (b *basis) storeCertificates(host spec.Host) []Certificate {
 			Certificate{Cert: store.Managed.PeerTLS.Cert, Key: store.Managed.PeerTLS.Key, CA: store.Managed.PeerTLS.CA,
 				CommonName: host.Name,
 				DNSNames:   names, IPs: ips, Usages: []string{UsageServer, UsageClient},
-				Why: "the member of store " + store.Name + " is known to the others by it"})
+				Why: "the member of store " + store.Name + " identifies itself to the others by it"})
 	}
 	return list
 }

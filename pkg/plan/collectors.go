@@ -27,13 +27,14 @@ type CollectorDanger struct {
 func (d CollectorDanger) String() string {
 	switch d.Seen {
 	case gc.ClusterOwner:
-		return fmt.Sprintf("it looks for the %s that owns %s in a namespace and deletes what it does not find", d.Owner,
+		return fmt.Sprintf("it looks up the %s that owns %s in a namespace, and deletes the dependents that do not "+
+			"have it there", d.Owner,
 			d.Name)
 	case gc.UnservedVersion:
 		return fmt.Sprintf("it would delete %s that the other side's %s owns: its API server answers 404 to %s, and "+
 			"it takes that for an absent owner", d.Name, d.Owner, d.Reference)
 	default:
-		return fmt.Sprintf("it would delete %s that the other side's %s owns: it sees the %s and looks for a %s of "+
+		return fmt.Sprintf("it would delete %s that the other side's %s owns: it sees the %s and looks up a %s of "+
 			"%s, which is in the other store", d.Name, d.Owner, d.Name, d.Owner, d.Reference)
 	}
 }

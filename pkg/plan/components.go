@@ -175,22 +175,22 @@ func (b *basis) etcd(host spec.Host, store *spec.Store) (Component, error) {
 	set("data-dir", managed.DataDir, "the spec's")
 	set("listen-client-urls", strings.Join(listen, ","), "the store's endpoint, and this host's own components")
 	set("advertise-client-urls", advertised, "the store's endpoint")
-	set("listen-peer-urls", peer, "a port of its own beside the core store's")
-	set("initial-advertise-peer-urls", peer, "a port of its own beside the core store's")
+	set("listen-peer-urls", peer, "another port than the core store's")
+	set("initial-advertise-peer-urls", peer, "another port than the core store's")
 	set("initial-cluster", strings.Join(cluster, ","), "one member on every host")
 	set("initial-cluster-token", "etcd-"+store.Name, "members of another store are refused")
 	set("initial-cluster-state", "new", "has no effect once the data directory exists")
 	set("listen-metrics-urls", fmt.Sprintf("http://%s:%d", loopback, metricsPort(port, managed.PeerPort)),
-		"what the probe asks, without a certificate")
+		"the probe's endpoint, without a certificate")
 	if scheme == "https" {
 		set("cert-file", managed.ServerTLS.Cert, "serving certificate")
 		set("key-file", managed.ServerTLS.Key, "serving certificate")
-		set("trusted-ca-file", managed.ServerTLS.CA, "clients are known by certificates of this CA")
-		set("client-cert-auth", "true", "nobody without a certificate reads or writes the store")
-		set("peer-cert-file", managed.PeerTLS.Cert, "members among each other")
-		set("peer-key-file", managed.PeerTLS.Key, "members among each other")
-		set("peer-trusted-ca-file", managed.PeerTLS.CA, "members among each other")
-		set("peer-client-cert-auth", "true", "members among each other")
+		set("trusted-ca-file", managed.ServerTLS.CA, "clients have certificates of this CA")
+		set("client-cert-auth", "true", "no client without a certificate reads or writes the store")
+		set("peer-cert-file", managed.PeerTLS.Cert, "between members")
+		set("peer-key-file", managed.PeerTLS.Key, "between members")
+		set("peer-trusted-ca-file", managed.PeerTLS.CA, "between members")
+		set("peer-client-cert-auth", "true", "between members")
 	}
 	image := managed.Image
 	if image == "" {

@@ -20,16 +20,14 @@ const (
 
 // leftToLegacy are controllers of the modern side that stay off whoever owns what they act on.
 var leftToLegacy = map[string]string{
-	"certificatesigningrequest-approving-controller": "it approves what kubelets ask for, " +
-		"and they ask the legacy server",
+	"certificatesigningrequest-approving-controller": "it approves certificate requests of kubelets, which send them to the legacy API server",
 	"certificatesigningrequest-signing-controller": "it needs the private key of the cluster's CA, " +
 		"which stays with the legacy side",
 	"clusterrole-aggregation-controller": "the modern API server authorizes by ABAC alone and consults " +
 		"no cluster roles",
-	"legacy-serviceaccount-token-cleaner-controller": "it takes tokens that are used only " +
-		"through the legacy server for unused and invalidates them",
+	"legacy-serviceaccount-token-cleaner-controller": "it takes tokens that are used only through the legacy API server for unused and invalidates them",
 	"storage-version-migrator-controller": "it rewrites every object of a resource in this version's " +
-		"form, those that both sides read among them",
+		"format, including resources that both sides read",
 }
 
 // decideControllers decides which controllers each controller manager runs. A garbage collector is judged by what the
@@ -61,7 +59,7 @@ func (p *placement) legacyControllers() []Controller {
 	list, why := []string{"*"}, "its version runs it by default"
 	if manager != nil {
 		if value, ok := lastValue(manager.ExtraArgs, "controllers"); ok {
-			list, why = splitList(value), "the spec's --controllers says so"
+			list, why = splitList(value), "the spec's --controllers enables it"
 		}
 	}
 	for _, fact := range kubever.Controllers(p.legacy) {
@@ -83,7 +81,7 @@ func (p *placement) legacyControllers() []Controller {
 	return controllers
 }
 
-const collectorOffWhy = "the spec's --enable-garbage-collector says so"
+const collectorOffWhy = "the spec's --enable-garbage-collector enables it"
 
 // collectorOff reports whether the arguments turn the garbage collector off by the flag of its own.
 func collectorOff(args []spec.Arg) bool {
@@ -138,7 +136,7 @@ func (p *placement) modernControllers(rows []Resource) []Controller {
 	for _, fact := range kubever.Controllers(p.modern) {
 		c := asController(pair.Modern, fact, p.modern)
 		if ok {
-			c.On, c.Why = enabled(fact, p.modern, splitList(given)), "the spec's --controllers says so"
+			c.On, c.Why = enabled(fact, p.modern, splitList(given)), "the spec's --controllers enables it"
 			if fact.Name == garbageCollector && c.On && collectorOff(manager.ExtraArgs) {
 				c.On, c.Why = false, collectorOffWhy
 			}
@@ -179,7 +177,7 @@ func (p *placement) decide(fact kubever.Controller, rows []Resource) (on bool, w
 		written := rowOf(rows, key)
 		switch {
 		case key == "*":
-			return false, "it writes objects of every kind, the legacy side's among them"
+			return false, "it writes objects of every kind, including the legacy side's"
 		case key == "events" || written == nil || written.Modern.Store == "":
 			continue
 		case written.Owner == pair.OwnerLegacy:
@@ -192,14 +190,14 @@ func (p *placement) decide(fact kubever.Controller, rows []Resource) (on bool, w
 	if fact.Name == daemonSetControl {
 		if kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.modern) &&
 			!kubever.Behaves(kubever.BehaviourDaemonPodsByAffinity, p.legacy) {
-			return false, fmt.Sprintf("it pins pods to nodes by a field that %s drops: its scheduler would put them "+
-				"anywhere", p.legacy)
+			return false, fmt.Sprintf("it pins pods to nodes by a field that %s drops: its scheduler would bind them "+
+				"to any node", p.legacy)
 		}
 	}
 	if own {
 		return true, fmt.Sprintf("acts for the modern side's own %s", subject.Name)
 	}
-	return true, fmt.Sprintf("reads %s, which both sides share, and writes only what is the modern side's own",
+	return true, fmt.Sprintf("reads %s, which both sides share, and writes only the modern side's own objects",
 		subject.Name)
 }
 
@@ -216,35 +214,35 @@ func subjectName(fact kubever.Controller, subject *Resource) string {
 func decideNamespaces(rows []Resource) (bool, string) {
 	for i := range rows {
 		if rows[i].Namespaced && rows[i].VisibleToBoth() {
-			return false, "the legacy side ends namespaces: this one would delete shared objects and declare a " +
-				"namespace empty without having seen the legacy side's own"
+			return false, "the legacy side finalizes namespaces: this one would delete shared objects and declare a " +
+				"namespace empty without having seen the legacy side's own objects"
 		}
 	}
 	return true, "no namespaced resource is shared"
 }
 
-// decideRootCA runs the publisher of kube-root-ca.crt when pods made through the modern server mount that config map
-// and nobody on the legacy side publishes it.
+// decideRootCA runs the publisher of kube-root-ca.crt when pods made through the modern API server mount that config
+// map and nobody on the legacy side publishes it.
 func (p *placement) decideRootCA(rows []Resource) (bool, string) {
 	configMaps := rowOf(rows, "configmaps")
 	switch {
 	case !kubever.Behaves(kubever.BehaviourTokenVolumeProjected, p.modern):
-		return false, fmt.Sprintf("pods made through %s do not mount kube-root-ca.crt", p.modern)
+		return false, fmt.Sprintf("pods created through %s do not mount kube-root-ca.crt", p.modern)
 	case configMaps == nil || !configMaps.VisibleToBoth():
-		return true, "pods made through the modern server mount kube-root-ca.crt"
+		return true, "pods created through the modern API server mount kube-root-ca.crt"
 	case kubever.Behaves(kubever.BehaviourRootCAPublished, p.legacy):
 		return false, "the legacy side publishes kube-root-ca.crt"
 	case configMaps.Owner == pair.OwnerLegacy:
 		return false, "only the legacy side may write config maps"
 	default:
-		return true, fmt.Sprintf("pods made through the modern server mount kube-root-ca.crt, which %s does not "+
-			"publish", p.legacy)
+		return true, fmt.Sprintf("pods created through the modern API server mount kube-root-ca.crt, which %s does "+
+			"not publish", p.legacy)
 	}
 }
 
 // safeCollector is why a collector may stay on.
-const safeCollector = "every owner that it could miss is of a kind or version that its API server does not serve, " +
-	"and this version leaves such objects alone"
+const safeCollector = "every owner that it cannot see is of a kind or version that its API server does not serve, " +
+	"and this version ignores such references"
 
 // decideModernCollector turns the modern side's garbage collector on when it cannot harm the legacy side's objects.
 func (p *placement) decideModernCollector(c Controller, dangers []CollectorDanger) Controller {

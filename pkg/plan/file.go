@@ -66,7 +66,7 @@ func Parse(data []byte) (*Plan, error) {
 		return nil, fmt.Errorf("reading a plan: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("reading a plan: something follows it")
+		return nil, errors.New("reading a plan: trailing data")
 	}
 	switch {
 	case d.Schema != FileSchema:

@@ -133,7 +133,7 @@ func hostedArg(a Arg, moved map[string]string) Arg {
 	case name == "advertise-address":
 		a.Value, a.Why = "$("+PodIP+")", "the pod's"
 	case name == "bind-address" || name == "address":
-		a.Value, a.Why = "0.0.0.0", "whoever asks comes from outside of the pod"
+		a.Value, a.Why = "0.0.0.0", "clients are outside of the pod"
 	}
 	return a
 }
@@ -176,7 +176,7 @@ func hostedMemberArg(namespace string, c *Component, a Arg) Arg {
 	case "name":
 		a.Value, a.Why = "$("+PodName+")", "the member's name is the pod's"
 	case "listen-client-urls", "listen-peer-urls", "listen-metrics-urls":
-		a.Value, a.Why = here(first), "whoever asks comes from outside of the pod"
+		a.Value, a.Why = here(first), "clients are outside of the pod"
 	case "advertise-client-urls", "initial-advertise-peer-urls":
 		a.Value, a.Why = named(first), "the pod's name stays, its address does not"
 	case "initial-cluster":

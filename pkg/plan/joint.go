@@ -78,8 +78,8 @@ func (b *basis) endedTooEarly() []string {
 			continue
 		}
 		if len(unseenInNamespaces(side, b.minor(side), b.rows, b.customResources())) > 0 {
-			why = append(why, fmt.Sprintf("the %s side ends the namespaces that both share, and does not see what "+
-				"the %s side has of its own in them", ending, side))
+			why = append(why, fmt.Sprintf("the %s side finalizes the namespaces that both share, and does not see "+
+				"the %s side's own objects in them", ending, side))
 		}
 	}
 	return why
@@ -93,7 +93,7 @@ func podsWithoutThem(pods *Pods) []string {
 	why := []string{fmt.Sprintf("pods of the modern side find it by the service %s/%s, which has no endpoints "+
 		"without them", pods.Service.Namespace, pods.Service.Name)}
 	if pods.Admission.By == ByWebhook {
-		why = append(why, "they change the pods of the modern side, because "+pods.Admission.Why)
+		why = append(why, "they serve the admission webhook for pods of the modern side: "+pods.Admission.Why)
 	}
 	return why
 }
@@ -144,7 +144,7 @@ func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, conf
 	say := func(name, value, why string) {
 		l.args = append(l.args, wantedArg{Arg: Arg{Name: name, Value: value, Why: why, Origin: FromPlan}})
 	}
-	say("plan", planFile, "which objects both sides see; a server that is not the plan's is not touched")
+	say("plan", planFile, "the resources that both sides see; an API server of another pair is refused")
 	say("legacy-kubeconfig", jointKubeconfigPath(pair.Legacy), "the legacy API server of the same host")
 	say("modern-kubeconfig", jointKubeconfigPath(pair.Modern), "the modern API server of the same host")
 	if !joint.collects {
@@ -155,7 +155,7 @@ func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, conf
 	say("leader-elect", "true", "one of the hosts acts at a time")
 	say("listen", hostPort(loopback, s.Port), "health and metrics; nobody else asks")
 	if pods != nil && pods.Admission.By == ByWebhook {
-		const why = "the modern API server of the same host asks about pods"
+		const why = "the modern API server of the same host sends admission requests for pods"
 		say("webhook-cert", pods.Admission.Cert, why)
 		say("webhook-key", pods.Admission.Key, why)
 		say("webhook-ca", pods.Admission.CA, why)
@@ -279,9 +279,9 @@ func (b *basis) legacyAccess(components []Component, pods *Pods) LegacyAccess {
 	a.Rules = []Right{
 		{NonResourcePaths: []string{"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/readyz", "/version"},
 			Verbs: []string{"get"},
-			Why:   "discovery, whether it is complete, and whether it is the server of the plan"},
+			Why:   "discovery, whether it is complete, and whether it is the API server of the plan"},
 		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"},
-			Why: "an owner may be of any kind, and what cannot be listed is not known to be gone"},
+			Why: "an owner may be of any kind, and an owner that cannot be listed is not known to be absent"},
 	}
 	a.Rules = append(a.Rules, b.legacyChanges(pods)...)
 	return a
@@ -317,7 +317,7 @@ func (b *basis) rbacVersion() string {
 func (b *basis) legacyChanges(pods *Pods) []Right {
 	var rules []Right
 	changing := []string{"delete", "patch"}
-	const why = "garbage, and references to absent owners"
+	const why = "deletion of objects without a live owner, and references to absent owners"
 	byGroup := map[string][]string{}
 	var groups []string
 	for _, r := range collectable(b.rows, pair.Legacy) {
@@ -333,17 +333,17 @@ func (b *basis) legacyChanges(pods *Pods) []Right {
 	}
 	if custom := b.customResources(); !custom.VisibleToBoth() {
 		rules = append(rules, Right{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: changing,
-			Why: "custom resources of the legacy side, whose groups nobody knows beforehand"})
+			Why: "custom resources of the legacy side, whose groups are not known beforehand"})
 	}
 	if b.writtenThrough("namespaces") == pair.Legacy {
 		rules = append(rules, Right{APIGroups: []string{""}, Resources: []string{"namespaces/finalize"},
-			Verbs: []string{"update"}, Why: "a namespace waits until both sides are empty of it"})
+			Verbs: []string{"update"}, Why: "a namespace is finalized when it is empty on both sides"})
 	}
 	rules = append(rules, b.podRights(pods)...)
 	if b.writtenThrough("configmaps") == pair.Legacy {
 		rules = append(rules, Right{APIGroups: []string{""}, Resources: []string{"configmaps"},
 			Verbs: []string{"create", "update"}, Namespace: metav1.NamespaceSystem,
-			Why: "the lock on which they elect"})
+			Why: "their leader-election lock"})
 	}
 	if b.writtenThrough("events") == pair.Legacy {
 		rules = append(rules, Right{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"},

@@ -62,7 +62,7 @@ func distinctElection(component string, minor kubever.Minor, legacy []pair.Lock,
 				Why: "an endpoints lock may be deleted by the legacy side's endpoints controller"})
 		}
 		e.args = append(e.args, Arg{Name: facts.NameFlagName, Value: name, Origin: FromPlan,
-			Why: "a lock of its own: with the legacy side's name only one of the two would ever run"})
+			Why: "another lock name: with the legacy side's name only one of the two would ever lead"})
 		return e, true
 	}
 	for _, kind := range lockKinds {
@@ -76,7 +76,7 @@ func distinctElection(component string, minor kubever.Minor, legacy []pair.Lock,
 		e := election{locks: locks}
 		if kind != facts.Default {
 			e.args = []Arg{{Name: "leader-elect-resource-lock", Value: kind, Origin: FromPlan,
-				Why: "its lock cannot be renamed in this version; the legacy side elects on another kind of object"}}
+				Why: "its lock cannot be renamed in this version; the legacy side's lock is an object of another kind"}}
 		}
 		return e, true
 	}

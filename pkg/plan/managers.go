@@ -56,11 +56,11 @@ func clientArgs(l *argList, name string, side pair.Side, c *spec.Component) {
 	l.set("kubeconfig", config, fmt.Sprintf("the %s API server of the same host", side))
 	secure := servesSecurely(l.component, l.minor)
 	if secure {
-		l.set("authentication-kubeconfig", config, "who asks its own port")
-		l.set("authorization-kubeconfig", config, "who asks its own port")
-		l.set("bind-address", loopback, "nobody else asks")
+		l.set("authentication-kubeconfig", config, "authentication of requests to its own port")
+		l.set("authorization-kubeconfig", config, "authentication of requests to its own port")
+		l.set("bind-address", loopback, "no remote clients")
 	} else {
-		l.set("address", loopback, "nobody else asks")
+		l.set("address", loopback, "no remote clients")
 	}
 	if side == pair.Modern {
 		const why = "the legacy controller manager has the usual port"
@@ -71,12 +71,12 @@ func clientArgs(l *argList, name string, side pair.Side, c *spec.Component) {
 			l.set("port", strconv.Itoa(modernManagerInsecurePort), why)
 		}
 	}
-	l.set("profiling", "false", "nothing needs it")
+	l.set("profiling", "false", "not needed")
 }
 
 func (b *basis) legacyManagerArgs(l *argList, extra []spec.Arg) {
 	pki, network := b.file.Spec.PKI, b.file.Spec.Network
-	l.set("leader-elect", "true", "one of the hosts controls at a time")
+	l.set("leader-elect", "true", "one of the hosts is the leader")
 	if value := b.legacyControllersValue(b.controllers, extra); value != "" {
 		l.need("controllers", value, "the garbage collector is off: "+
 			controllerOf(b.controllers, pair.Legacy, garbageCollector).Why)
@@ -88,13 +88,14 @@ func (b *basis) legacyManagerArgs(l *argList, extra []spec.Arg) {
 	l.set("service-cluster-ip-range", strings.Join(network.ServiceCIDRs, ","), "the spec's")
 	l.set("service-account-private-key-file", pki.ServiceAccountKey, "signs the tokens that both sides accept")
 	l.set("root-ca-file", pki.CA, "what pods trust; the same bundle on both sides")
-	l.set("cluster-signing-cert-file", pki.CA, "signs what kubelets ask for")
-	l.set("cluster-signing-key-file", pki.CAKey, "signs what kubelets ask for")
+	l.set("cluster-signing-cert-file", pki.CA, "signs the certificate requests of kubelets")
+	l.set("cluster-signing-key-file", pki.CAKey, "signs the certificate requests of kubelets")
 }
 
 func (b *basis) modernManagerArgs(l *argList, elected election) {
-	l.set("controllers", controllersValue(b.controllers), "a list without a star: what is not named is off")
-	l.set("leader-elect", "true", "one of the hosts controls at a time")
+	l.set("controllers", controllersValue(b.controllers),
+		"a list without \"*\": controllers that are not named are off")
+	l.set("leader-elect", "true", "one of the hosts is the leader")
 	for _, arg := range elected.args {
 		l.set(arg.Name, arg.Value, arg.Why)
 	}

@@ -90,14 +90,14 @@ func (b *basis) parts(elected election, joint *duties, pods *Pods) (parts, error
 // computed are arguments that the plan alone decides: resources, stores and owners of the spec say what they say.
 var computed = map[string]string{
 	"etcd-servers":           "spec.modern.store names the store",
-	"etcd-servers-overrides": "spec.owners says who owns what",
+	"etcd-servers-overrides": "spec.owners sets the owners",
 	"etcd-prefix":            "spec.stores[].prefix is the same for both sides",
 	"etcd-cafile":            "spec.stores[].tls names the file",
 	"etcd-certfile":          "spec.stores[].tls names the file",
 	"etcd-keyfile":           "spec.stores[].tls names the file",
-	// The policy is what keeps the modern server from writing what the legacy one owns.
-	"authorization-policy-file": "spec.access says what the policy allows",
-	"authorization-config":      "spec.access says what the policy allows",
+	// The policy is what keeps the modern API server from writing what the legacy one owns.
+	"authorization-policy-file": "spec.access sets what the policy allows",
+	"authorization-config":      "spec.access sets what the policy allows",
 }
 
 // plannable refuses what no plan can honour.
@@ -107,12 +107,12 @@ func plannable(f *spec.File) error {
 	for i, arg := range s.Modern.APIServer.ExtraArgs {
 		if instead, ok := computed[kubever.FlagName(arg.Name)]; ok {
 			problems = append(problems, f.Errorf(fmt.Sprintf("spec.modern.apiServer.extraArgs[%d]", i),
-				"%q follows from the spec, and is to be left out: %s", arg.Name, instead))
+				"%q follows from the spec, and must be left out: %s", arg.Name, instead))
 		}
 	}
 	if s.Modern.Scheduler != nil {
-		problems = append(problems, f.Errorf("spec.modern.scheduler", "is to be left out: the legacy side's "+
-			"scheduler places the pods of both sides; a second one would place the same pods"))
+		problems = append(problems, f.Errorf("spec.modern.scheduler", "must be left out: the legacy side's scheduler "+
+			"binds the pods of both sides; a second one would bind the same pods"))
 	}
 	ranges := s.Network.ModernServiceCIDRs
 	at := "spec.network.modernServiceCIDRs"
@@ -164,8 +164,8 @@ func newPlacement(f *spec.File) (*placement, error) {
 	}, nil
 }
 
-// movedByLegacy reads the overrides that the legacy server has already: keys that it keeps in another store than its
-// default.
+// movedByLegacy reads the overrides that the legacy API server has already: keys that it keeps in another store than
+// its default.
 func movedByLegacy(f *spec.File) (map[string]string, error) {
 	args := f.Spec.Legacy.APIServer.ExtraArgs
 	i := lastIndex(args, "etcd-servers-overrides")
@@ -184,7 +184,7 @@ func movedByLegacy(f *spec.File) (map[string]string, error) {
 		store := storeWith(f.Spec.Stores, strings.Split(servers, ";"))
 		if store == "" {
 			return nil, f.Errorf(at, "--etcd-servers-overrides: %q: no store of spec.stores has the endpoints %q; "+
-				"add it", entry, servers)
+				"add one", entry, servers)
 		}
 		for _, fact := range kubever.Resources() {
 			if !fact.In(minor) || !fact.Overridable() || fact.ChosenGroup(minor) != group {

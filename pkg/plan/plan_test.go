@@ -68,9 +68,9 @@ func TestErrorsNameTheLine(t *testing.T) {
 	base := splitSpec("1.15.12", "1.36.3", "")
 	for name, test := range map[string]struct{ text, want string }{
 		"an argument of the plan's own": {withModern(base, "etcd-servers=http://10.0.0.9:2379", ""),
-			`spec.yaml:10: spec.modern.apiServer.extraArgs[0]: "etcd-servers" follows from the spec, and is to be left out: spec.modern.store names the store`},
+			`spec.yaml:10: spec.modern.apiServer.extraArgs[0]: "etcd-servers" follows from the spec, and must be left out: spec.modern.store names the store`},
 		"a second scheduler": {strings.Replace(base, "1.36.3, ", "1.36.3, scheduler: {}, ", 1),
-			`spec.yaml:10: spec.modern.scheduler: is to be left out`},
+			`spec.yaml:10: spec.modern.scheduler: must be left out`},
 		"an owner": {base + "  owners:\n  - {resources: [pods], owner: shared}\n  - {resources: " +
 			"[flowschemas.flowcontrol.apiserver.k8s.io], owner: split}\n",
 			`spec.yaml:15: spec.owners[1]: flowschemas: split: 1.15 does not have it; its owner can only be modern`},
@@ -82,7 +82,7 @@ func TestErrorsNameTheLine(t *testing.T) {
 			"2},\n    {name: etcd-servers-overrides, value: events}]}", 1),
 			`spec.yaml:10: spec.legacy.apiServer.extraArgs[1].value: --etcd-servers-overrides: "events": want GROUP/RESOURCE#URL;URL`},
 		"pods without webhooks": {splitSpec("1.6.13", "1.8.15", "  pods: {}\n"),
-			`spec.yaml:13: spec.pods: the API server of 1.8 asks no webhook about pods; leave the field out`},
+			`spec.yaml:13: spec.pods: the API server of 1.8 does not support admission webhooks for pods; leave the field out`},
 	} {
 		if _, err := tryPlan(test.text); err == nil || !strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("%s: New = %v, want %q", name, err, test.want)

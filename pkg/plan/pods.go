@@ -11,7 +11,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// Pods is what pods that are made through the modern server are given, so that they find it and have a token for it.
+// Pods is what pods that are made through the modern API server are given, so that they find it and have a token for
+// it.
 type Pods struct {
 	Service   PodService   `json:"service"`
 	SideLabel string       `json:"sideLabel"` // with the value spec.SideLabelModern
@@ -39,7 +40,7 @@ type PodService struct {
 type Tokens string
 
 const (
-	TokensProjected Tokens = "projected" // the kubelet asks the legacy server for it and projects it
+	TokensProjected Tokens = "projected" // the kubelet asks the legacy API server for it and projects it
 	TokensSecret    Tokens = "secret"    // a Secret holds it
 )
 
@@ -53,7 +54,7 @@ type PodAdmission struct {
 	Port           int    `json:"port,omitempty"` // on loopback of every host
 	Cert           string `json:"cert,omitempty"` // serving certificate
 	Key            string `json:"key,omitempty"`
-	CA             string `json:"ca,omitempty"` // which the modern server trusts for it
+	CA             string `json:"ca,omitempty"` // which the modern API server trusts for it
 }
 
 // AdmissionBy is what changes pods.
@@ -84,25 +85,26 @@ func (b *basis) podsOf() (*Pods, error) {
 	a := &p.Admission
 	switch {
 	case p.UnknownFields != spec.UnknownFieldsIgnore:
-		a.Why = "a policy of the API server cannot say which fields the legacy side drops"
+		a.Why = "an admission policy of the API server does not know the fields that the legacy side drops"
 	case p.Tokens == TokensSecret:
-		a.Why = "a policy of the API server cannot look up the Secret of a service account"
+		a.Why = "an admission policy of the API server cannot look up the Secret of a service account"
 	case !servedByDefault(podPolicies, b.modern) ||
 		!slices.Contains(kubever.AdmissionDefaultOn(b.modern), "MutatingAdmissionPolicy") ||
 		!gateOn("MutatingAdmissionPolicy", b.modern):
 		a.Why = fmt.Sprintf("%s has no MutatingAdmissionPolicy that is on by default", b.modern)
 	default:
-		a.By, a.Why = ByPolicy, "nothing is to be looked up, and the API server depends on nobody's answer"
+		a.By, a.Why = ByPolicy, "it looks nothing up, and the API server depends on no webhook"
 		return p, nil
 	}
 	if !servedByDefault(podWebhooks, b.modern) {
 		return nil, b.file.Errorf("spec.pods",
-			"the API server of %s asks no webhook about pods; leave the field out, or take 1.9 or later", b.modern)
+			"the API server of %s does not support admission webhooks for pods; leave the field out, or use 1.9 or "+
+				"later", b.modern)
 	}
 	if row := rowOf(b.rows, podWebhooks); row != nil && row.VisibleToBoth() {
-		return nil, b.file.Errorf("spec.pods", "the legacy server would see the registration of the webhook and ask "+
-			"it about its own pods; keep mutatingwebhookconfigurations.admissionregistration.k8s.io apart with "+
-			"layout split")
+		return nil, b.file.Errorf("spec.pods", "the legacy API server would see the webhook configuration and call "+
+			"it for its own pods; keep mutatingwebhookconfigurations.admissionregistration.k8s.io apart with layout "+
+			"split")
 	}
 	a.TimeoutSeconds, a.Port = s.Admission.TimeoutSeconds, s.Admission.Port
 	directory := path.Join(b.file.Spec.PKI.Directory, "modern")
@@ -132,13 +134,13 @@ func (b *basis) podService(s *spec.Pods) PodService {
 	row := rowOf(b.rows, "services/specs")
 	switch {
 	case row == nil || !row.VisibleToBoth():
-		service.Why = "nodes look there, and services are not shared"
+		service.Why = "nodes resolve it there, and services are not shared"
 	case row.Owner == pair.OwnerModern:
 		service.Side, service.Why = pair.Modern, "services are the modern side's"
 	case within(service.ClusterIP, b.file.Spec.Network.ModernServiceCIDRs):
-		service.Side, service.Why = pair.Modern, "its address is of the modern side's own range"
+		service.Side, service.Why = pair.Modern, "its address is in the modern side's own range"
 	default:
-		service.Why = "its allocator knows every address of the range that was given out so far"
+		service.Why = "its allocator knows every allocated address of the range"
 	}
 	return service
 }
@@ -152,7 +154,7 @@ func within(address string, ranges []string) bool {
 }
 
 // podTokens decides where pods get the token of their service account. A projected one takes a legacy server that keeps
-// its source and issues it in a name that the modern server accepts, and kubelets that can mount it.
+// its source and issues it in a name that the modern API server accepts, and kubelets that can mount it.
 func (b *basis) podTokens() (Tokens, string) {
 	legacy := b.apiServer(b.file.Spec.Hosts[0], pair.Legacy)
 	modern := b.apiServer(b.file.Spec.Hosts[0], pair.Modern)
@@ -172,10 +174,10 @@ func (b *basis) podTokens() (Tokens, string) {
 		return TokensSecret, fmt.Sprintf("kubelets of %s cannot mount a projected token",
 			b.file.Spec.Kubelet.Version.Minor)
 	case issuer(&legacy) == "":
-		return TokensSecret, "kubelets would ask the legacy server for a projected token, and it issues none"
+		return TokensSecret, "kubelets would request a projected token from the legacy API server, which issues none"
 	case issuer(&legacy) != issuer(&modern):
-		return TokensSecret, fmt.Sprintf("the legacy server issues tokens as %s, and the modern one accepts those of "+
-			"%s", issuer(&legacy), issuer(&modern))
+		return TokensSecret, fmt.Sprintf("the legacy API server issues tokens as %s, and the modern one accepts "+
+			"those of %s", issuer(&legacy), issuer(&modern))
 	default:
 		return TokensProjected, fmt.Sprintf("%s keeps its source and issues it, and kubelets of %s mount it", b.legacy,
 			b.file.Spec.Kubelet.Version.Minor)

@@ -98,11 +98,11 @@ func TestPodServiceIsMadeWhereItsAddressIsGivenOut(t *testing.T) {
 
 func TestPodsNeedAServerThatAsks(t *testing.T) {
 	if _, err := podsPlan(t, "1.6.13", "1.8.15", "split", "{serviceCIDRs: [10.96.0.0/24]}", "{}", ""); err == nil ||
-		!strings.Contains(err.Error(), "asks no webhook") {
+		!strings.Contains(err.Error(), "does not support admission webhooks") {
 		t.Errorf("pods with a modern server of 1.8: %v, want an error", err)
 	}
 	if _, err := podsPlan(t, "1.15.12", "1.18.20", "shared", "{serviceCIDRs: [10.96.0.0/24]}", "{}", ""); err == nil ||
-		!strings.Contains(err.Error(), "would see the registration") {
+		!strings.Contains(err.Error(), "would see the webhook configuration") {
 		t.Errorf("pods with shared webhook registrations: %v, want an error", err)
 	}
 	if _, err := podsPlan(t, "1.6.13", "1.10.13", "shared", "{serviceCIDRs: [10.96.0.0/24]}", "{}", ""); err != nil {

@@ -20,8 +20,8 @@ var closures = []struct {
 		"persistentvolumes", "storageclasses", "volumeattachments"}},
 	{"services and their addresses", []string{"endpointslices", "ipaddresses", "networkpolicies", "servicecidrs",
 		"services/endpoints", "services/specs"}},
-	{"identities and what pods mount", []string{"configmaps", "secrets", "serviceaccounts"}},
-	{"namespaces and what is counted in them", []string{"events", "limitranges", "namespaces", "resourcequotas"}},
+	{"identities and the objects that pods mount", []string{"configmaps", "secrets", "serviceaccounts"}},
+	{"namespaces and the objects counted in them", []string{"events", "limitranges", "namespaces", "resourcequotas"}},
 }
 
 // closureOf names the closure set of a key, "" for none.
@@ -40,8 +40,9 @@ type placement struct {
 	legacy, modern kubever.Minor
 	legacyStore    string
 	modernStore    string
-	moved          map[string]string      // what the legacy server's own overrides locate elsewhere: key -> store
-	poison         []kubever.StartupWrite // what the modern server must not serve, because it would write it at start
+	moved          map[string]string // what the legacy server's own overrides locate elsewhere: key -> store
+	// what the modern API server must not serve, because it would write it at start
+	poison []kubever.StartupWrite
 }
 
 // place lists every resource that either version compiles in, by key.
@@ -86,7 +87,7 @@ func (p *placement) row(fact kubever.Resource) (Resource, error) {
 		return w.Resource == fact.Key && w.OffFlag == "runtime-config"
 	}) {
 		row.Why = fmt.Sprintf("not served by the modern side: %s would write it at start, as %s, which %s cannot "+
-			"read", p.modern, row.Modern.StoredAs, p.legacy)
+			"decode", p.modern, row.Modern.StoredAs, p.legacy)
 		row.Modern = pair.View{}
 		row.Owner = pair.OwnerLegacy
 		return row, nil
@@ -97,7 +98,7 @@ func (p *placement) row(fact kubever.Resource) (Resource, error) {
 		if err := p.admits(fact, wanted, owner); err != nil {
 			return Resource{}, p.file.Errorf(fmt.Sprintf("spec.owners[%d]", entry), "%v", err)
 		}
-		owner, why = wanted, "the spec's owners say so"
+		owner, why = wanted, "set by spec.owners"
 	}
 	row.Owner, row.Why = owner, why
 	p.locate(fact, &row)
@@ -157,27 +158,28 @@ func (p *placement) owner(fact kubever.Resource, row *Resource) (pair.Owner, str
 	}
 	together := "the layout keeps everything in one store"
 	if p.file.Spec.Layout == spec.LayoutSplit {
-		together = "belongs with " + closure
+		together = "is in the closure set of " + closure
 	}
 	legacyReads, modernReads := reads(&row.Legacy, &row.Modern), reads(&row.Modern, &row.Legacy)
 	switch {
 	case legacyReads && modernReads:
-		return pair.OwnerShared, fmt.Sprintf("%s; each version reads what the other stores", together)
+		return pair.OwnerShared, fmt.Sprintf("%s; each version decodes what the other stores", together)
 	case modernReads && (p.file.Spec.Layout == spec.LayoutShared || !p.startupWrites(fact.Key) &&
 		!p.electsIn(fact.Key)):
-		return pair.OwnerLegacy, fmt.Sprintf("%s; %s cannot read the %s that %s stores, so only the legacy side may "+
-			"write",
+		return pair.OwnerLegacy, fmt.Sprintf("%s; %s cannot decode the %s that %s stores, so only the legacy side "+
+			"may write",
 			together, p.legacy, row.Modern.StoredAs, p.modern)
 	case p.file.Spec.Layout == spec.LayoutShared:
-		return pair.OwnerLegacy, fmt.Sprintf("%s; neither version reads what the other stores", together)
+		return pair.OwnerLegacy, fmt.Sprintf("%s; neither version decodes what the other stores", together)
 	case modernReads && !p.startupWrites(fact.Key):
-		return pair.OwnerSplit, fmt.Sprintf("the controller manager of %s elects in it, as %s, which %s cannot read",
+		return pair.OwnerSplit, fmt.Sprintf("the controller manager of %s uses it for its lock, as %s, which %s "+
+			"cannot decode",
 			p.modern, row.Modern.StoredAs, p.legacy)
 	case modernReads:
-		return pair.OwnerSplit, fmt.Sprintf("%s writes it by itself at start, as %s, which %s cannot read", p.modern,
+		return pair.OwnerSplit, fmt.Sprintf("%s writes it at start, as %s, which %s cannot decode", p.modern,
 			row.Modern.StoredAs, p.legacy)
 	default:
-		return pair.OwnerSplit, fmt.Sprintf("%s cannot read the %s that %s stores", p.modern, row.Legacy.StoredAs,
+		return pair.OwnerSplit, fmt.Sprintf("%s cannot decode the %s that %s stores", p.modern, row.Legacy.StoredAs,
 			p.legacy)
 	}
 }
@@ -185,7 +187,7 @@ func (p *placement) owner(fact kubever.Resource, row *Resource) (pair.Owner, str
 // pseudoOwner decides about what is stored and is no API resource; followServices corrects what depends on another row.
 func (p *placement) pseudoOwner(fact kubever.Resource) (pair.Owner, string) {
 	if fact.Follows() != "" {
-		return pair.OwnerShared, "lies where " + fact.Follows() + " lie"
+		return pair.OwnerShared, "is in the store of " + fact.Follows() + " lie"
 	}
 	if p.legacyStore == p.modernStore {
 		return pair.OwnerShared, "both versions keep it in their default store, which is one"
@@ -261,7 +263,7 @@ func (p *placement) followServices(rows []Resource) {
 			continue
 		}
 		rows[i].Owner = rows[at].Owner
-		rows[i].Why = "lies where " + rows[at].Name + " lie"
+		rows[i].Why = "is in the store of " + rows[at].Name + " lie"
 		if rows[i].Legacy.Store != "" {
 			rows[i].Legacy.Store = rows[at].Legacy.Store
 		}

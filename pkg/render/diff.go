@@ -101,7 +101,7 @@ func compare(p *plan.Plan, c *plan.Component, r *Running) Difference {
 	d := Difference{Component: c.Name, Host: c.Host, Place: r.Place, State: Same, Changes: []Change{}}
 	if r.Image != "" && r.Image != c.Image {
 		d.Changes = append(d.Changes, Change{What: "image", Old: []string{r.Image}, New: []string{c.Image},
-			Why: "the spec's, or that of the release"})
+			Why: "from the spec, or the default of the release"})
 	}
 	d.Changes = append(d.Changes, argChanges(p, c, r)...)
 	d.Changes = append(d.Changes, envChanges(c, r)...)
@@ -179,10 +179,10 @@ func whyRemoved(p *plan.Plan, c *plan.Component, name string, values []string) s
 			return fmt.Sprintf("%s does not have it", version)
 		}
 		if value, ok := fact.Default(version.Minor); ok && len(values) > 0 && values[len(values)-1] == value {
-			return fmt.Sprintf("it is what %s does without it", version)
+			return fmt.Sprintf("the default of %s", version)
 		}
 	}
-	return "the spec does not have it: extraArgs keep it"
+	return "not in the spec: add it to extraArgs to keep it"
 }
 
 func envChanges(c *plan.Component, r *Running) []Change {
@@ -211,7 +211,7 @@ func envChanges(c *plan.Component, r *Running) []Change {
 		if has {
 			change.New = append(change.New, value)
 		} else {
-			change.Why = "the spec does not have it: extraEnv keeps it"
+			change.Why = "not in the spec: add it to extraEnv to keep it"
 		}
 		changes = append(changes, change)
 	}

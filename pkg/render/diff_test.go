@@ -68,18 +68,18 @@ func TestDiffNamesEveryChangeWithItsReason(t *testing.T) {
 	want := Difference{Component: "kube-apiserver", Host: "cp-1", Place: "kube-apiserver.yaml:1", State: Changed,
 		Changes: []Change{
 			{What: "image", Old: []string{"registry.example.com/hyperkube:v1.6.4"}, New: []string{c.Image},
-				Why: "the spec's, or that of the release"},
-			{What: "--v", Old: []string{"2"}, New: []string{}, Why: "the spec does not have it: extraArgs keep it"},
+				Why: "from the spec, or the default of the release"},
+			{What: "--v", Old: []string{"2"}, New: []string{}, Why: "not in the spec: add it to extraArgs to keep it"},
 			{What: "--controllers", Old: []string{"*"}, New: []string{"*,-garbagecollector"},
 				Why: "it would delete pods"},
 			{What: "--service-account-key-file", Old: []string{"/a.pub"}, New: []string{"/a.pub", "/b.pub"},
 				Why: "tokens"},
-			{What: "--insecure-port", Old: []string{"8080"}, New: []string{}, Why: "it is what 1.6.13 does without it"},
+			{What: "--insecure-port", Old: []string{"8080"}, New: []string{}, Why: "the default of 1.6.13"},
 			{What: "--endpoint-reconciler-type", Old: []string{"none"}, New: []string{},
 				Why: "1.6.13 does not have it"},
 			{What: "--profiling", Old: []string{}, New: []string{"false"}, Why: "nothing needs it"},
 			{What: "$ADDED", Old: []string{}, New: []string{"2"}, Why: "the spec's extraEnv"},
-			{What: "$GONE", Old: []string{"3"}, New: []string{}, Why: "the spec does not have it: extraEnv keeps it"},
+			{What: "$GONE", Old: []string{"3"}, New: []string{}, Why: "not in the spec: add it to extraEnv to keep it"},
 		}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -136,7 +136,7 @@ func checkHosted(p *plan.Plan, c *plan.Component) error {
 		}
 		for _, file := range []string{k.Path, k.CA, k.Cert, k.Key} {
 			if mountOf(c, file) == nil {
-				return fmt.Errorf("%s: no mount of the component holds it", file)
+				return fmt.Errorf("%s: no mount of the component has it", file)
 			}
 		}
 	}

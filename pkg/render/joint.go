@@ -65,21 +65,20 @@ func newPermit(p *plan.Plan) permit {
 		` -o jsonpath='{.metadata.annotations.control-plane\.alpha\.kubernetes\.io/leader}{"\n"}'`
 	switch modes := p.Joint.Legacy.Modes; {
 	case slices.Contains(modes, "AlwaysAllow"):
-		v.Words = []string{"The legacy one allows everything to everybody."}
+		v.Words = []string{"The legacy API server allows every request."}
 	case slices.Contains(modes, "RBAC"):
-		v.Words = []string{fmt.Sprintf("The legacy one has to allow them what `%s` says: to read everything, and to "+
-			"delete and patch what is changed through its side. From where you work:", legacyRolesFile)}
+		v.Words = []string{fmt.Sprintf("The legacy API server must allow them what `%s` has: get, list and watch of "+
+			"everything, and deletes and patches through its side. From your machine:", legacyRolesFile)}
 		v.Commands = []string{"legacy apply -f " + legacyRolesFile,
 			"legacy get clusterrolebinding " + jointRole + "    # one"}
 	case slices.Contains(modes, "ABAC"):
 		v.Words = []string{
-			fmt.Sprintf("The legacy one has to allow them what the lines of `%s` say: add them to the file of its "+
-				"`--authorization-policy-file`, and restart it, one host after the other.", legacyPolicyFile),
-			"Where it has custom resources with owners, add a line for each of their groups as well: no line but one " +
-				"about everything, which would allow acting as somebody else, covers groups that nobody knows " +
-				"beforehand."}
+			fmt.Sprintf("The legacy API server must allow them what the lines of `%s` allow: add them to the file of "+
+				"its `--authorization-policy-file`, and restart it, one host after the other.", legacyPolicyFile),
+			"Where it has custom resources with owners, add a line for each of their groups as well: only a line for " +
+				"all groups, which would allow impersonation, covers groups that are not known beforehand."}
 	default:
-		v.Words = []string{fmt.Sprintf("The legacy one asks %s: have it allow them what `%s` says.",
+		v.Words = []string{fmt.Sprintf("The legacy API server authorizes by %s: it must allow them what `%s` has.",
 			strings.Join(modes, ", "), legacyRolesFile)}
 	}
 	words := []string{"timeout 60", shell(first.Program), "controllers"}
@@ -116,8 +115,8 @@ func legacyRoles(p *plan.Plan) ([]byte, error) {
 		}
 	}
 	var out bytes.Buffer
-	comment := fmt.Sprintf("Written by fusionctl render: what %s may do on the legacy side of %s, beside the modern "+
-		"side's policy.\n", p.Joint.User, p.Name)
+	comment := fmt.Sprintf("Written by fusionctl render: permissions of %s on the legacy side of %s, beside the "+
+		"modern side's policy.\n", p.Joint.User, p.Name)
 	for _, namespace := range namespaces {
 		kind := "ClusterRole"
 		if namespace != "" {

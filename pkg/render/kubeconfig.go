@@ -9,7 +9,7 @@ import (
 // kubeconfig prints a kubeconfig that refers to its certificate and key by path: it holds no secret itself.
 func kubeconfig(k *plan.Kubeconfig) ([]byte, error) {
 	const name = "default"
-	return document(fmt.Sprintf("Written by fusionctl render: how %s on %s reaches its API server.", k.Component,
+	return document(fmt.Sprintf("Written by fusionctl render: kubeconfig of %s on %s for its API server.", k.Component,
 		k.Host), object(
 		field{"apiVersion", text("v1")},
 		field{"kind", text("Config")},

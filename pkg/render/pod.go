@@ -89,10 +89,9 @@ func header(p *plan.Plan, c *plan.Component) string {
 	lines := fmt.Sprintf("Written by fusionctl render: %s%s of %s%s. Change the spec, not this file.\n",
 		strings.TrimSpace(c.Kind+" "+c.Version), side, p.Name, place)
 	if runsAlready(p, c) {
-		lines += "It runs already. This is how the plan would have it; resources, annotations and probes of its own " +
+		lines += "It runs already. This is the plan's version of it; resources, annotations and probes of its own " +
 			"are not in the spec.\n"
-		lines += "Do not copy this file over the one that it runs from: make there the changes that the runbook " +
-			"lists.\n"
+		lines += "Do not copy this file over the one that it runs from: make the changes of the runbook there.\n"
 	}
 	return lines
 }

@@ -13,11 +13,11 @@ import (
 // write them.
 const podPoliciesFile = "pods-admission.yaml"
 
-// podPolicies are the policies with which the modern server changes pods, one document for each.
+// podPolicies are the policies with which the modern API server changes pods, one document for each.
 func podPolicies(p *plan.Plan) ([]byte, error) {
 	var b bytes.Buffer
-	b.WriteString("# Pods that are made through the modern server are changed by these. fusionctl controllers write " +
-		"them there, and correct them.\n")
+	b.WriteString("# Pods that are created through the modern API server are mutated by these. fusionctl controllers " +
+		"create and reconcile them.\n")
 	for _, object := range admission.For(p).Policies(p.Pods.Admission) {
 		text, err := yamltext.Marshal(object)
 		if err != nil {

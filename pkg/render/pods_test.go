@@ -17,10 +17,10 @@ func TestPodsAreInTheRunbookAndInThePicture(t *testing.T) {
 		policies bool
 		says     []string
 	}{
-		"{}": {false, []string{"asks the controllers of its own host", "get " +
+		"{}": {false, []string{"to the controllers of its own host", "get " +
 			"mutatingwebhookconfiguration pods.kubefusion.dev", "# 10.97.0.2"}},
 		"{unknownFields: ignore}": {
-			true, []string{"changes them by itself", "get mutatingadmissionpolicybindings", "# 10.97.0.2"}},
+			true, []string{"mutates them by admission policies", "get mutatingadmissionpolicybindings", "# 10.97.0.2"}},
 		"{service: {name: modern, clusterIP: 10.96.0.9}}": {false, []string{"default/modern", "# 10.96.0.9"}},
 	} {
 		for _, target := range render.Targets {

@@ -126,7 +126,7 @@ func Files(p *plan.Plan, o Options) ([]File, error) {
 	slices.SortStableFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 	for i := 1; i < len(files); i++ {
 		if files[i].Path == files[i-1].Path {
-			return nil, fmt.Errorf("%s: two files of the plan have this place; give one of them another path",
+			return nil, fmt.Errorf("%s: two files of the plan have this path; change one of them",
 				files[i].Path)
 		}
 	}

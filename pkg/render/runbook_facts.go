@@ -25,9 +25,9 @@ func storesOf(p *plan.Plan, side pair.Side) []string {
 
 // flagMeanings say what an argument that the plan may have to change does.
 var flagMeanings = map[string]string{
-	"etcd-quorum-read": "reads ask a majority of the etcd members; each takes a round trip to the etcd leader longer",
-	"controllers": "the list of controllers that run: `*` is every one that runs by default, `-NAME` takes one " +
-		"out, and the first entry that names a controller decides",
+	"etcd-quorum-read": "reads need a majority of the etcd members; each takes one more round trip to the etcd leader",
+	"controllers": "the list of controllers: `*` enables every one that is on by default, `-NAME` disables one, " +
+		"and the first entry that names a controller decides",
 }
 
 // changes are the arguments of running components that have to be others, each once.

@@ -152,7 +152,7 @@ func TestRunbookSaysWhatIsNotCollected(t *testing.T) {
 		}
 	}
 	text := runbookOf(t, p, Options{Target: StaticPod})
-	if !strings.Contains(text, "With both off nothing collects anything") ||
+	if !strings.Contains(text, "With both off, deleting a Deployment leaves") ||
 		strings.Count(text, "because of the test") < 2 {
 		t.Errorf("both collectors are off, and the runbook does not say what that means")
 	}
@@ -204,7 +204,7 @@ func TestRunbookNamesFindings(t *testing.T) {
 		{Rule: "FUS999", Severity: finding.Info, Subject: "nothing", Message: "worth a line"},
 	}
 	text := runbookOf(t, handmade(36), Options{Target: StaticPod, Findings: findings})
-	if !strings.HasPrefix(text, "# Runbook: handmade\n\n**Do not do this.**") {
+	if !strings.HasPrefix(text, "# Runbook: handmade\n\n**Do not apply this.**") {
 		t.Errorf("the runbook begins with %.100q", text)
 	}
 	for _, want := range []string{

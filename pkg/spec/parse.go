@@ -57,9 +57,9 @@ var format = strictyaml.Format{
 	// What a user of RBAC expects in a rule and the language of ABAC has no word for.
 	Explain: map[reflect.Type]map[string]string{
 		reflect.TypeFor[Access](): {
-			"verbs": "ABAC does not tell verbs apart; readOnly: true allows get, list and watch, otherwise " +
-				"every verb is allowed",
-			"resourceNames": "ABAC does not tell names apart; a rule is about all objects of a resource in its " +
+			"verbs": "ABAC does not distinguish verbs; readOnly: true allows get, list and watch, " +
+				"otherwise every verb is allowed",
+			"resourceNames": "ABAC does not distinguish names; a rule is about all objects of a resource in its " +
 				"namespaces",
 			"nonResourceURLs": "it is called nonResourcePaths, as in ABAC",
 		},

@@ -57,7 +57,8 @@ func NeedsOwnRange(legacy, modern kubever.Minor) bool {
 }
 
 // NeedsPods reports whether pods of the modern side never start unless they are given another token: kubelets of the
-// legacy version know the projected one and refuse to mount it, and the modern server cannot be told to leave it out.
+// legacy version know the projected one and refuse to mount it, and the modern API server cannot be told to leave it
+// out.
 func NeedsPods(layout Layout, legacy, modern kubever.Minor) bool {
 	gate, known := kubever.Gate("BoundServiceAccountTokenVolume").At(modern)
 	return layout == LayoutSplit && kubever.Behaves(kubever.BehaviourTokenVolumeProjected, modern) &&

@@ -49,9 +49,9 @@ type Spec struct {
 	Controllers *Controllers `json:"controllers,omitempty"`
 	// overrides of the layout's owners; the last entry that names a resource wins
 	Owners []Owning `json:"owners,omitempty"`
-	// absent: pods that are made through the modern server are left as they are
+	// absent: pods that are made through the modern API server are left as they are
 	Pods *Pods `json:"pods,omitempty"`
-	// what the policy of the modern server allows to its users
+	// what the policy of the modern API server allows to its users
 	Access []Access `json:"access"`
 	// findings that the owner of the file takes responsibility for
 	Accept []finding.Acceptance `json:"accept,omitempty"`
@@ -117,9 +117,9 @@ type Kubelet struct {
 // Network is what both sides must agree on.
 type Network struct {
 	ServiceCIDRs []string `json:"serviceCIDRs"` // one, or one of each IP family; default 10.96.0.0/12
-	// ModernServiceCIDRs is a range from which the modern server alone gives out addresses, apart from ServiceCIDRs;
-	// default: the same as ServiceCIDRs. Versions that no longer write the bitmap in which old servers note what they
-	// gave out need it, or the same address is given out twice.
+	// ModernServiceCIDRs is a range from which the modern API server alone gives out addresses, apart from
+	// ServiceCIDRs; default: the same as ServiceCIDRs. Versions that no longer write the bitmap in which old servers
+	// note what they gave out need it, or the same address is given out twice.
 	ModernServiceCIDRs []string `json:"modernServiceCIDRs,omitempty"`
 	NodePortRange      string   `json:"nodePortRange,omitempty"` // FROM-TO, both included; default 30000-32767
 	PodCIDR            string   `json:"podCIDR,omitempty"`       // "" when something else gives out pod addresses
@@ -321,8 +321,8 @@ type Owning struct {
 	Owner     Owner    `json:"owner"`
 }
 
-// Pods makes the pods that are made through the modern server find it, with a token that the kubelets can mount. {} is
-// enough.
+// Pods makes the pods that are made through the modern API server find it, with a token that the kubelets can mount. {}
+// is enough.
 type Pods struct {
 	Service ModernService `json:"service"`
 	// SideLabel is a label, with the value "modern", of the pods and of the pod templates that are made through the
@@ -337,12 +337,12 @@ type Pods struct {
 type ModernService struct {
 	Namespace string `json:"namespace,omitempty"` // default default
 	Name      string `json:"name,omitempty"`      // default kubernetes-modern
-	// ClusterIP is its address, in the serving certificate of the modern server and in the environment of pods; default
-	// the second address of modernServiceCIDRs or, without them, of serviceCIDRs.
+	// ClusterIP is its address, in the serving certificate of the modern API server and in the environment of pods;
+	// default the second address of modernServiceCIDRs or, without them, of serviceCIDRs.
 	ClusterIP string `json:"clusterIP,omitempty"`
 }
 
-// Admission is how the modern server asks for the changes to pods, where it does not make them by itself.
+// Admission is how the modern API server asks for the changes to pods, where it does not make them by itself.
 type Admission struct {
 	FailurePolicy  FailurePolicy `json:"failurePolicy,omitempty"`  // when nobody answers; default Fail
 	TimeoutSeconds int           `json:"timeoutSeconds,omitempty"` // 1 to 30; default 5

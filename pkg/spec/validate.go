@@ -222,8 +222,8 @@ func (v *validator) network() {
 	for _, modern := range own {
 		for _, service := range services {
 			if modern.Overlaps(service) {
-				v.addf("spec.network.modernServiceCIDRs", "%q: overlaps %s of serviceCIDRs; want a range that the "+
-					"legacy side does not give out, or leave it out for one range", modern, service)
+				v.addf("spec.network.modernServiceCIDRs", "%q: overlaps %s of serviceCIDRs; want a range from which "+
+					"the legacy side does not allocate, or leave it out for one range", modern, service)
 			}
 		}
 	}

@@ -15,7 +15,8 @@ import (
 func (v *validator) access() {
 	rules := v.file.Spec.Access
 	if len(rules) == 0 {
-		v.addf("spec.access", "is empty; the policy of the modern server would let nobody in. Want rules, such as "+
+		v.addf("spec.access", "is empty; the policy of the modern API server would allow no request. Want rules, "+
+			"such as "+
 			`{subjects: [{kind: Group, name: "system:authenticated"}], apiGroups: [""], resources: [pods], readOnly: true}`)
 	}
 	for i := range rules {
@@ -25,7 +26,7 @@ func (v *validator) access() {
 
 func (v *validator) accessRule(at string, a *Access) {
 	if len(a.Subjects) == 0 {
-		v.addf(at+".subjects", "is empty; the rule would be about nobody")
+		v.addf(at+".subjects", "is empty; the rule would have no subject")
 	}
 	for i := range a.Subjects {
 		v.subject(index(at+".subjects", i), &a.Subjects[i])
@@ -49,11 +50,11 @@ func (v *validator) accessRule(at string, a *Access) {
 	for i, namespace := range a.Namespaces {
 		if namespace != "*" && !labelPattern.MatchString(namespace) {
 			v.expect(index(at+".namespaces", i), namespace,
-				`want a namespace, or "*" for all of them and for objects without one`)
+				`want a namespace, or "*" for all of them and for cluster-scoped objects`)
 		}
 	}
 	if len(a.Namespaces) > 0 && len(a.Resources) == 0 {
-		v.addf(at+".namespaces", "is of no use without resources")
+		v.addf(at+".namespaces", "has no effect without resources")
 	}
 	for i, path := range a.NonResourcePaths {
 		at := index(at+".nonResourcePaths", i)
@@ -63,7 +64,7 @@ func (v *validator) accessRule(at string, a *Access) {
 		if path != "*" && !strings.HasPrefix(path, "/") {
 			v.expect(at, path, `want a path that starts with a slash, or "*"`)
 		} else if strings.Contains(strings.TrimSuffix(path, "*"), "*") {
-			v.expect(at, path, "want a star only at the end: ABAC compares the beginning of a path")
+			v.expect(at, path, "want \"*\" only at the end: ABAC compares the beginning of a path")
 		}
 	}
 }
@@ -99,7 +100,7 @@ func (v *validator) apiGroup(at, group string) {
 		v.addf(at, `%q: the core group is written ""`, group)
 	case strings.Contains(group, "/"):
 		name, _, _ := strings.Cut(group, "/")
-		v.addf(at, "%q: want the group without its version, %q; ABAC does not tell versions apart",
+		v.addf(at, "%q: want the group without its version, %q; ABAC does not distinguish versions",
 			strictyaml.Shorten(group), name)
 	case !isSubdomain(group):
 		v.expect(at, group, `want an API group, such as "" or networking.k8s.io, or "*"`)
@@ -139,7 +140,7 @@ func (v *validator) accessResource(at, resource string) bool {
 	case resource == "*" || resourcePattern.MatchString(resource):
 		return true
 	case found:
-		v.addf(at, "%q: ABAC does not tell subresources apart; a rule about %q is also about its %s",
+		v.addf(at, "%q: ABAC does not distinguish subresources; a rule about %q is also about its %s",
 			strictyaml.Shorten(resource), name, rest)
 	case strings.Contains(resource, "."):
 		name, group, _ := strings.Cut(resource, ".")
@@ -198,7 +199,7 @@ func (v *validator) accepts() {
 			known.once(v, at, strings.TrimSpace(accept.Rule+" "+accept.Subject))
 		}
 		if strings.TrimSpace(accept.Reason) == "" {
-			v.addf(at+".reason", "is missing; say why the finding is acceptable, for those who read the file after you")
+			v.addf(at+".reason", "is missing; give the reason why the finding is acceptable, for later readers")
 		}
 	}
 }

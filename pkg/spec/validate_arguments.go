@@ -55,8 +55,8 @@ func (v *validator) agree(at string, c *Component, list []saidTwice) {
 	for _, said := range list {
 		if i, ok := lastArg(c, said.name); ok && !said.same(c.ExtraArgs[i].Value, said.value) &&
 			v.Lines.Trusts(said.path) {
-			v.addf(index(at+".extraArgs", i)+".value", "--%s=%s: %s says %q, from which the rest is planned; want "+
-				"the same in both", said.name, c.ExtraArgs[i].Value, said.path, said.value)
+			v.addf(index(at+".extraArgs", i)+".value", "--%s=%s: %s has %q, on which the plan is based; want the "+
+				"same in both", said.name, c.ExtraArgs[i].Value, said.path, said.value)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func (v *validator) legacyStore() {
 	case prefix == store.Prefix:
 	case given:
 		v.addf(index("spec.legacy.apiServer.extraArgs", i)+".value", "--etcd-prefix=%s: store %q has the prefix %q; "+
-			"want the same in both, or each side looks where the other writes nothing: set prefix: %s for every "+
+			"want the same in both, or each side reads where the other writes nothing: set prefix: %s for every "+
 			"store", c.ExtraArgs[i].Value, store.Name, store.Prefix, prefix)
 	case side.Existing:
 		v.addf(at+".prefix", "%q: the legacy API server runs without --etcd-prefix, so its keys are under /registry",
@@ -103,21 +103,21 @@ func (v *validator) legacyStore() {
 		}
 	}
 	v.addf(index("spec.legacy.apiServer.extraArgs", i)+".value", "--etcd-servers=%s: none of them is an endpoint of "+
-		"store %q (%s), the legacy side's; write them under the store as they are written here", c.ExtraArgs[i].Value,
+		"store %q (%s), the legacy side's; list them under the store as they are written here", c.ExtraArgs[i].Value,
 		store.Name, strings.Join(store.Endpoints, ", "))
 }
 
-// modernKubeconfig keeps the modern controllers away from the legacy server, where no policy holds them back.
+// modernKubeconfig keeps the modern controllers away from the legacy API server, where no policy holds them back.
 func (v *validator) modernKubeconfig(at string, c *Component) {
 	for _, name := range []string{"kubeconfig", "master"} {
 		if i, ok := lastArg(c, name); ok && !(name == "kubeconfig" && c.ExtraArgs[i].Value == c.Kubeconfig) {
-			v.addf(index(at+".extraArgs", i)+".name", "%q: leads to an API server that the plan does not know of; "+
-				"write where the kubeconfig lies as %s.kubeconfig", name, at)
+			v.addf(index(at+".extraArgs", i)+".name", "%q: is the kubeconfig of an API server that is not in the "+
+				"plan; set the path of the right one as %s.kubeconfig", name, at)
 		}
 	}
 	legacy := map[string]string{"/etc/kubernetes/controller-manager.conf": "the legacy controller manager",
 		"/etc/kubernetes/scheduler.conf": "the legacy scheduler",
-		"/etc/kubernetes/admin.conf":     "the administrator, whom no policy holds back"}
+		"/etc/kubernetes/admin.conf":     "the administrator, whom no policy limits"}
 	for _, other := range []struct {
 		name string
 		c    *Component
@@ -132,8 +132,8 @@ func (v *validator) modernKubeconfig(at string, c *Component) {
 		}
 	}
 	if whose, taken := legacy[c.Kubeconfig]; taken && c.Kubeconfig != "" {
-		v.addf(at+".kubeconfig", "%q: is the kubeconfig of %s; the modern controllers need one of their own, which "+
-			"leads to the modern server", c.Kubeconfig, whose)
+		v.addf(at+".kubeconfig", "%q: is the kubeconfig of %s; the modern controllers need another one, of the "+
+			"modern API server", c.Kubeconfig, whose)
 	}
 }
 

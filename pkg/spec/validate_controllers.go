@@ -47,8 +47,8 @@ func (v *validator) controllers() {
 	}
 	i := slices.IndexFunc(c.ExtraArgs, func(a Arg) bool { return a.Name == "leader-elect" && a.Value == "false" })
 	if i >= 0 && runs > 1 {
-		v.addf(index(at+".extraArgs", i)+".value", "they run on %d hosts, and without an election all of them act; "+
-			"want one host in spec.controllers.hosts, or the election", runs)
+		v.addf(index(at+".extraArgs", i)+".value", "they run on %d hosts, and without leader election all of them "+
+			"act; want one host in spec.controllers.hosts, or leader election", runs)
 	}
 }
 

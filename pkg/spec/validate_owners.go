@@ -37,7 +37,7 @@ func (v *validator) owners() {
 		at, o := index("spec.owners", i), &s.Owners[i]
 		v.oneOf(at+".owner", string(o.Owner), Owners)
 		if o.Owner == OwnerSplit && s.Layout == LayoutShared {
-			v.addf(at+".owner", "%q: layout shared has one place for every resource; only layout split can split",
+			v.addf(at+".owner", "%q: layout shared has one location for every resource; only layout split can split",
 				o.Owner)
 		}
 		if len(o.Resources) == 0 {
@@ -97,7 +97,7 @@ func malformed(pattern string, named schema.GroupResource) string {
 	case named.Resource != "*" && strings.HasSuffix(pattern, "."):
 		return fmt.Sprintf("the core group has no suffix; want %q", strings.TrimSuffix(pattern, "."))
 	case named.Resource != "*" && strings.Contains(named.Resource, "*"):
-		return "a star stands for all resources of a group, not for a part of a name"
+		return "\"*\" stands for all resources of a group, not for a part of a name"
 	case named.Group != "" && !isSubdomain(named.Group):
 		return "want RESOURCE.GROUP, such as ingresses.extensions"
 	}

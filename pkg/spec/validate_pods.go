@@ -17,7 +17,7 @@ func (v *validator) pods() {
 	v.label(at+".service.namespace", p.Service.Namespace)
 	if v.label(at+".service.name", p.Service.Name) && p.Service.Name == "kubernetes" &&
 		p.Service.Namespace == "default" {
-		v.addf(at+".service.name", "%q: is the service of the legacy server; want another name", p.Service.Name)
+		v.addf(at+".service.name", "%q: is the service of the legacy API server; want another name", p.Service.Name)
 	}
 	v.clusterIP(at+".service.clusterIP", p.Service.ClusterIP)
 	v.labelKey(at+".sideLabel", p.SideLabel)
@@ -75,7 +75,7 @@ func (v *validator) clusterIP(at, text string) {
 	for i, host := range v.file.Spec.Hosts {
 		if of, err := netip.ParseAddr(host.Address); err == nil && of.Is4() != address.Is4() {
 			v.addf(index("spec.hosts", i)+".address", "%q: is of another IP family than spec.pods.service.clusterIP "+
-				"%s; a service leads to addresses of its own family", host.Address, address)
+				"%s; the endpoints of a service have its family", host.Address, address)
 		}
 	}
 }

@@ -163,7 +163,7 @@ func (v *validator) imageOf(at, image string, version kubever.Version) {
 	}
 	tagged, err := kubever.Parse(tag[1])
 	if err == nil && version.Minor != 0 && tagged.Minor != version.Minor {
-		v.addf(at, "%q: the tag says %s, and the side's version is %s", image, tagged.Minor, version)
+		v.addf(at, "%q: the tag is %s, and the side's version is %s", image, tagged.Minor, version)
 	}
 }
 
@@ -171,7 +171,7 @@ func (v *validator) imageOf(at, image string, version kubever.Version) {
 func (v *validator) together() {
 	s := &v.file.Spec
 	if s.Modern.Existing {
-		v.addf("spec.modern.existing", "true: only the legacy side may be existing; the modern side is what is planned")
+		v.addf("spec.modern.existing", "true: only the legacy side may be existing")
 	}
 	if s.Legacy.Version.Minor > s.Modern.Version.Minor && s.Modern.Version.Minor != 0 {
 		v.addf("spec.modern.version", "%q: is older than the legacy version %s; the modern side is the newer one",
@@ -199,8 +199,8 @@ func (v *validator) layout() {
 		v.addf("spec.modern.store", "%q: layout shared keeps both sides in one store, and the legacy side's is %q",
 			s.Modern.Store, s.Legacy.Store)
 	case s.Layout == LayoutSplit && same:
-		v.addf("spec.modern.store", "%q: is also the legacy side's; layout split gives the modern side a store of "+
-			"its own", s.Modern.Store)
+		v.addf("spec.modern.store", "%q: is also the legacy side's; layout split needs another store for the modern "+
+			"side", s.Modern.Store)
 	}
 }
 

@@ -69,9 +69,9 @@ func (v *validator) oneIdentity() {
 		case first == nil:
 			first = s
 		case *s.TLS != *first.TLS:
-			v.addf(index("spec.stores", i)+".tls", "differs from that of store %q: an API server shows one "+
-				"certificate to all its stores and trusts one CA file; use the same three files, with a bundle of "+
-				"both CAs where they differ", first.Name)
+			v.addf(index("spec.stores", i)+".tls", "differs from that of store %q: an API server has one client "+
+				"certificate and one CA file for all its stores; use the same three files, with a bundle of both CAs "+
+				"where they differ", first.Name)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (v *validator) endpoints(at string, s *Store, known seen[string]) {
 	case schemes["https"] && s.TLS == nil:
 		v.addf(at+".tls", "is missing; https endpoints need {ca: ..., cert: ..., key: ...}")
 	case schemes["http"] && s.TLS != nil:
-		v.addf(at+".tls", "is of no use with http endpoints; write https endpoints or leave it out")
+		v.addf(at+".tls", "has no effect with http endpoints; use https endpoints or leave it out")
 	}
 }
 
@@ -145,7 +145,7 @@ func (v *validator) managed(at string, s *Store) {
 	if !etcdReleasePattern.MatchString(m.Version) {
 		v.expect(at+".managed.version", m.Version, "want a release of etcd, such as 3.6.8")
 	} else if s.Version != m.Version {
-		v.addf(at+".version", "%q: managed.version says %q; leave this one out", s.Version, m.Version)
+		v.addf(at+".version", "%q: managed.version is %q; leave this one out", s.Version, m.Version)
 	}
 	v.absolute(at+".managed.dataDir", m.DataDir, true)
 	v.image(at+".managed.image", m.Image)
