@@ -71,7 +71,7 @@ refused objects under --fail-on-loss or with objects left out under --keep-going
 	enumFlag(cmd, &req.output, "output", "o", "output format of objects, by default that of the input", "same", "yaml",
 		"json")
 	flags.BoolVar(&req.report, "report", false,
-		"print what becomes of each object, and its losses, instead of the objects; -o json for programs")
+		"print the outcome and the losses of each object, instead of the objects; -o json for programs")
 	flags.BoolVar(&req.failOnLoss, "fail-on-loss", false, "exit 3 when anything is lost, or refused as it is")
 	flags.BoolVar(&req.keepGoing, "keep-going", false, "leave out what cannot be converted, and exit 3")
 	flags.BoolVar(&req.defaults, "defaults", false, "write out the defaults that differ in the wanted version")

@@ -52,8 +52,8 @@ Documents that are no objects of Kubernetes (charts, values, templates, kustomiz
 of other projects that moved, cert-manager's and Istio's among them, are known; --moved adds to them. The version in
 which kubectl last applied an object of a file counts too.
 
-With --helm the records of Helm releases are unpacked and what they applied is looked at, of the revision that is
-deployed: Secrets and ConfigMaps of Helm 3 and of Helm 2, in files or in the cluster.
+With --helm the manifests in the deployed revision of Helm releases are checked: Secrets and ConfigMaps of Helm 3 and of
+Helm 2, in files or in the cluster.
 
 Exit codes: 0 nothing found, 1 could not finish, 2 bad usage or input that cannot be read, 3 findings were reported.`,
 		Example: `  fusionctl convert check -f manifests/ --for 1.36

@@ -37,7 +37,7 @@ func newCRDTestCmd(streams Streams) *cobra.Command {
 	var req crdTestRequest
 	cmd := &cobra.Command{
 		Use:   "test RULES --crd FILE",
-		Short: "Check conversion rules against their CRD, and convert generated objects there and back",
+		Short: "Check conversion rules against their CRD, and convert generated objects in both directions",
 		Long: `test checks a rules file against the schemas of its CRD: every required field is set, types are right,
 and nothing is lost that no rule speaks of. Then it makes objects from the schemas and converts them in every direction
 and back, also with changes in between: what comes out has to be valid, and the way back has to give the same object,
@@ -62,7 +62,7 @@ failures.`,
 		"file with the CRD; repeat for more, of which the one that the rules name is taken")
 	cmd.Flags().IntVar(&req.objects, "objects", 1000, "objects of each version")
 	cmd.Flags().Uint64Var(&req.seed, "seed", 0, "of the random numbers (default a new one, which is printed)")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 

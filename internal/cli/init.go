@@ -262,7 +262,7 @@ func hostsBelow(from []string) ([]string, error) {
 	}
 	entries, err := os.ReadDir(from[0])
 	if err != nil {
-		return from, nil // a file, or an error that whoever reads it reports
+		return from, nil // a file, or an error for the reader to report
 	}
 	if _, err := adopt.Read(os.DirFS(from[0]), nil); err == nil {
 		return from, nil

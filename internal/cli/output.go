@@ -182,7 +182,7 @@ func readInput(streams Streams, file string, limitBytes int64) ([]byte, error) {
 }
 
 // openInput opens a file, or standard input for "-". What is no file, or cannot be opened, is bad input; a named pipe
-// would block until somebody writes to it.
+// would block until a writer opens it.
 func openInput(streams Streams, file string) (io.ReadCloser, error) {
 	if file == "-" {
 		return io.NopCloser(streams.In), nil

@@ -41,12 +41,12 @@ func newPKICmd(streams Streams) *cobra.Command {
 	req := pkiRequest{}
 	cmd := &cobra.Command{
 		Use:   "pki SPEC [--ca-cert FILE --ca-key FILE] --out DIR",
-		Short: "Issue the certificates that a plan needs, from the cluster's own CA",
-		Long: `pki issues what the components of a plan present: serving certificates with the right names, client
-certificates with the right user, none of them in system:masters. Files go to DIR/HOST/PATH, ready to be copied to each
-host. What is there already is kept, keys have mode 0600, and a directory that pki creates is its owner's alone.
-Certificates that the cluster has already are not issued again; the service-account key of the legacy side is reused, so
-that its tokens stay valid on both sides.
+		Short: "Issue the certificates of a plan, from the cluster's own CA",
+		Long: `pki issues the certificates of the components of a plan: serving certificates with the right names,
+client certificates with the right user, none of them in system:masters. Files are written to DIR/HOST/PATH, ready to be
+copied to each host. Existing files are kept, keys have mode 0600, and only their owner can read the directories that
+pki creates. Certificates that the cluster has already are not issued again; the service-account key of the legacy side
+is reused, so that its tokens stay valid on both sides.
 
 Exit codes: 0 done, 1 could not write, 2 bad spec or bad key files, 3 a certificate that was kept does not have all
 names of the plan, or a key that was kept is empty, another certificate's, or readable by others.`,
@@ -69,8 +69,8 @@ names of the plan, or a key that was kept is empty, another certificate's, or re
 		"private key with which the legacy side signs tokens; without it, a new one is created")
 	flags.StringVar(&req.out, "out", "", "directory to write below")
 	enumFlag(cmd, &req.target, "target", "",
-		"what runs the components; certificates for hosted have the names of services and pods", render.Targets...)
-	flags.IntVar(&req.days, "days", 365, "how long certificates are good")
+		"target of the plan; certificates for hosted have the names of services and pods", render.Targets...)
+	flags.IntVar(&req.days, "days", 365, "validity of certificates")
 	if err := cmd.MarkFlagRequired("out"); err != nil {
 		panic("cli: internal error: " + err.Error())
 	}
@@ -198,7 +198,7 @@ func keptKeys(p *plan.Plan, out string) ([]string, error) {
 }
 
 // keptWithoutNames reports certificates that were kept and are not good for all names of the plan: a service that came
-// into the plan later, or an address that changed. Replacing one would surprise whoever made it.
+// into the plan later, or an address that changed. Replacing one could break its other users.
 func keptWithoutNames(p *plan.Plan, out string, streams Streams) (short bool, err error) {
 	for _, c := range p.Certificates {
 		if c.Existing || c.Authority {

@@ -102,8 +102,8 @@ func (m *metricsFlags) bind(flags *pflag.FlagSet) {
 		"file of the CA that signs the certificates of clients of the metrics")
 }
 
-// listen listens at the address, if there is one. Anybody may read metrics on loopback, and elsewhere only who has a
-// certificate.
+// listen listens at the address, if there is one. Metrics are readable by every client on loopback, elsewhere by
+// clients with a certificate.
 func (m *metricsFlags) listen(ctx context.Context) (net.Listener, error) {
 	given := m.cert != "" || m.key != "" || m.clientCA != ""
 	host, port, err := net.SplitHostPort(m.address)
@@ -138,7 +138,7 @@ func loopback(address string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// serverLog is a log for whoever looks later: it says what the server does without being asked to, and with -vv more.
+// serverLog logs what the server does on its own, and with -vv every request.
 func serverLog(ctx context.Context, streams Streams) *slog.Logger {
 	return slog.New(slog.NewTextHandler(streams.Err, &slog.HandlerOptions{Level: serverLevel(ctx)}))
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// Violation is one thing that goes wrong: a key that somebody writes where the plan does not want it so.
+// Violation is one thing that goes wrong: a key that is written against the plan.
 type Violation struct {
 	Title string
-	Story string // what somebody did, two or three sentences
+	Story string // what happened, two or three sentences
 	Store string
 	Key   string
 	Value []byte

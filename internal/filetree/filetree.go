@@ -54,10 +54,10 @@ func (e *OccupiedError) Error() string {
 }
 
 // Write puts the files, and a record of them, into the directory, which then holds nothing else. The directory may be
-// missing, empty, or one that Write wrote from the same source and that nobody has changed since. The new content is
-// written beside it and takes its place by a rename, so that the directory is at every moment the old one or the new
-// one; what a run that was killed has left there is removed by the next one. The directory is its owner's alone when
-// one of the files is.
+// missing, empty, or one that Write wrote from the same source and that is unchanged since. The new content is written
+// beside it and takes its place by a rename, so that the directory is at every moment the old one or the new one; what
+// a run that was killed has left there is removed by the next one. The directory is its owner's alone when one of the
+// files is.
 //
 // Errors: *OccupiedError; what the file system says. After an error, and when ctx ends, the directory is as it was.
 func Write(ctx context.Context, directory, source, part string, files []File) error {

@@ -9,7 +9,7 @@ import (
 )
 
 // Ports are taken from below the range that systems hand out to outgoing connections (32768 and up on Linux): a port
-// that is free now is then not taken by somebody's connection before the server that it is meant for listens on it.
+// that is free now is then not taken by an outgoing connection before the server that it is meant for listens on it.
 const (
 	firstPort = 20000
 	lastPort  = 32767

@@ -128,7 +128,7 @@ func (c *Case) Text(text, place string) {
 	c.texts.Add(text, place, strings.TrimSuffix(filepath.Base(c.file), ".txtar"))
 }
 
-// finish refuses sections that nobody looked at, and writes the file back when it changed.
+// finish refuses unread sections, and writes the file back when it changed.
 func (c *Case) finish() {
 	for _, f := range c.archive.Files {
 		if !c.seen[f.Name] && !c.t.Failed() {

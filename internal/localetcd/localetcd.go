@@ -97,7 +97,7 @@ func (m *Member) Delete(ctx context.Context, key string) error {
 	})
 }
 
-// use hands out a client that speaks to the server without a connection.
+// use returns a client that speaks to the server without a connection.
 func (m *Member) use(f func(*clientv3.Client) error) error {
 	client := v3client.New(m.Etcd.Server)
 	defer client.Close()

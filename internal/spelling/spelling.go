@@ -1,4 +1,4 @@
-// Package spelling finds the word that somebody probably meant.
+// Package spelling finds the word that was probably meant.
 package spelling
 
 import "strings"

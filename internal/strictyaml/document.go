@@ -20,7 +20,7 @@ type Format struct {
 	APIVersion, Kind string // that a file has to start with
 	LimitBytes       int    // of the text
 	LimitFields      int    // that are read, each use of an anchor counted again
-	// Explain says why a field that somebody may expect in a struct is not there.
+	// Explain gives the reason why a field that one may expect in a struct does not exist.
 	Explain map[reflect.Type]map[string]string
 }
 
@@ -140,7 +140,7 @@ func describe(node *yaml.Node) string {
 	return Shorten(node.Value)
 }
 
-// Shorten keeps a message readable when somebody pastes a certificate where a name belongs.
+// Shorten keeps a message readable when a certificate is pasted where a name belongs.
 func Shorten(s string) string {
 	const limitRunes = 80
 	if runes := []rune(s); len(runes) > limitRunes {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// File is a file as it was when somebody looked.
+// File is a file as it was when it was read.
 type File struct {
 	Path string
 	info os.FileInfo
@@ -100,8 +100,8 @@ func Open[T any](look func() ([]File, error), read func([]File) (T, int, error),
 func (s *Source[T]) Current() T { return *s.current.Load() }
 
 // Check looks whether the files have changed and loads them then. Files that have just changed are loaded by the next
-// check that finds them the same: whoever writes them may be in the middle. An error tells why they were not loaded; it
-// is reported once per change, and what was loaded before stays in use.
+// check that finds them the same: a writer may be in the middle. An error tells why they were not loaded; it is
+// reported once per change, and what was loaded before stays in use.
 func (s *Source[T]) Check() (loaded bool, err error) {
 	files, err := s.look()
 	if err != nil {

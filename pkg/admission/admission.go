@@ -1,6 +1,6 @@
-// Package admission changes pods on their way through the modern server: they are led to that server, get a token that
-// the kubelets can mount and a label that says which side they are of, and whoever makes them is told which fields the
-// legacy side drops.
+// Package admission mutates pods in admission of the modern API server: they are connected to that server, get a token
+// that the kubelets can mount and a label of their side, and the client gets warnings about fields that the legacy side
+// drops.
 //
 // What is there is kept: a variable that a container sets, a label that an object has, a volume of the author's own. An
 // object that needs nothing is not changed, and one that was changed needs nothing any more, so that asking twice is
@@ -115,8 +115,8 @@ type Request struct {
 
 // Tokens finds the Secret that holds the token of a service account.
 type Tokens interface {
-	// Secret names it. There may be none yet: a kubelet waits for it and for the keys that a volume names.
-	// warning, where it is not "", is for whoever makes the pod. A dry run makes no Secret.
+	// Secret names it. There may be none yet: a kubelet waits for it and for the keys that a volume names. warning,
+	// where it is not "", is returned to the client that creates the pod. A dry run creates no Secret.
 	Secret(ctx context.Context, namespace, serviceAccount string, dryRun bool) (name, warning string, err error)
 }
 

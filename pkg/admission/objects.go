@@ -10,7 +10,7 @@ import (
 // Name is what the registrations of the change are called on the modern server.
 const Name = "pods.kubefusion.dev"
 
-// group of the registrations; a version of it is chosen by whoever knows what the server serves.
+// group of the registrations; a version of it is chosen by the caller, who has the server's discovery.
 const group = "admissionregistration.k8s.io"
 
 type object = map[string]any

@@ -231,7 +231,7 @@ func (r *reader) read() error {
 	return nil
 }
 
-// copies are the endings of files that somebody or a package manager has put aside.
+// copies are the endings of backup files, of an editor or a package manager.
 var copies = []string{".bak", ".backup", ".old", ".orig", ".save", ".rpmsave", ".rpmnew", ".dpkg-old", ".dpkg-new",
 	".dpkg-dist", ".swp", ".disabled", ".tmp"}
 

@@ -75,11 +75,9 @@ func (r *Running) draft(o Options, hosts []Host) (*Draft, error) {
 		return nil, err
 	}
 	w.File.Metadata.Name = w.clusterName(hosts)
-	w.comment("spec.access", "FILL IN who may do what through the modern server, for example:\n"+
-		"- subjects: [{kind: Group, name: \"platform:developers\"}]\n"+
-		"  apiGroups: [apps]\n"+
-		"  resources: [deployments, replicasets]")
-	w.missing("spec.access", "who may do what through the modern server")
+	w.comment("spec.access", "FILL IN what users may do through the modern API server, for example:\n- subjects: "+
+		"[{kind: Group, name: \"platform:developers\"}]\n  apiGroups: [apps]\n  resources: [deployments, replicasets]")
+	w.missing("spec.access", "what users may do through the modern API server")
 	return &w.Draft, nil
 }
 
@@ -240,8 +238,8 @@ func (w *writer) hosts(hosts []Host) {
 		}
 	}
 	w.File.Spec.Hosts = []spec.Host{host}
-	comment := "The machine that these files are from; add the others of the control plane. The name is that of its " +
-		"directory of manifests."
+	comment := "The machine of these files; add the others of the control plane. The name is that of its directory " +
+		"of manifests."
 	if count, why := w.others(); count > 1 {
 		comment += fmt.Sprintf("\nFILL IN the others: %s tells of %d hosts. fusionctl init --from HOST1 HOST2 ... "+
 			"reads them all.", why, count)
@@ -378,7 +376,7 @@ func (w *writer) pki() {
 	p.Adopt(&w.File.Spec.Legacy)
 	if len(w.values[kubever.APIServer]["service-account-key-file"]) == 0 && w.server("tls-private-key-file") != "" {
 		w.comment("spec.pki.serviceAccountPublicKeys",
-			"The API server has no --service-account-key-file; it takes the key of its serving certificate then.")
+			"The API server has no --service-account-key-file; it uses the key of its serving certificate then.")
 	}
 	var own []string
 	for _, file := range []struct{ field, value string }{
@@ -390,7 +388,7 @@ func (w *writer) pki() {
 			own = append(own, file.field)
 		}
 	}
-	comment := "Where the certificates and keys lie. The modern side uses them too."
+	comment := "Directory of the certificates and keys. The modern side uses them too."
 	if len(own) > 0 {
 		comment += "\nNo argument names " + strings.Join(own, ", ") +
 			": fusionctl pki makes them for the modern side, in DIRECTORY/modern."
@@ -601,7 +599,7 @@ func (w *writer) images() {
 func (w *writer) modern() {
 	m := &w.File.Spec.Modern
 	m.APIServer = &spec.APIServer{Port: 7443}
-	comment := "The side that is new."
+	comment := "The new side."
 	for w.taken(m.APIServer.Port) {
 		m.APIServer.Port++
 		comment = "The side that is new. Its port is one that the legacy side does not have."

@@ -121,7 +121,7 @@ func (r *reader) snapFile(name string, text []byte) bool {
 	}
 	words, err := splitWords(strings.Join(lines, " "))
 	if err != nil {
-		r.note(name, "is not read: %v", err)
+		r.note(name, "is ignored: %v", err)
 		return true
 	}
 	for i, word := range words {

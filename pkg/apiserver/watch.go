@@ -36,8 +36,8 @@ type Events struct {
 	decoder *json.Decoder
 }
 
-// Watch follows the objects of a collection. It is not retried: whoever watches lists first, and again.
-// Errors: those of the server, for the functions of k8s.io/apimachinery/pkg/api/errors.
+// Watch follows the objects of a collection. It is not retried: the caller lists again first. Errors: those of the
+// server, for the functions of k8s.io/apimachinery/pkg/api/errors.
 func (s *Server) Watch(ctx context.Context, at discovery.Path, o WatchOptions) (*Events, error) {
 	query := url.Values{"watch": {"true"}}
 	for name, value := range map[string]string{

@@ -135,8 +135,8 @@ func (c *Converter) Convert(in *unstructured.Unstructured, to schema.GroupVersio
 	return &unstructured.Unstructured{Object: out}, losses, nil
 }
 
-// ConvertInPlace is Convert for an object that nobody else holds, and cheaper: parts of it become parts of the result.
-// After an error the object is not to be used.
+// ConvertInPlace is Convert for an object without other references, and cheaper: parts of it become parts of the
+// result. After an error the object is not to be used.
 func (c *Converter) ConvertInPlace(object *unstructured.Unstructured, to schema.GroupVersionKind) ([]Loss, error) {
 	out, losses, err := c.convert(object.Object, to, true)
 	if err != nil {

@@ -159,8 +159,8 @@ func (c *Converter) Replacement(gvk schema.GroupVersionKind, minor kubever.Minor
 	return schema.GroupVersionKind{}, false
 }
 
-// LossesIn names the fields of an object that a minor does not know in this version: its server drops them without a
-// word. What servers fill in themselves, status and managedFields, is left out.
+// LossesIn names the fields of an object that a minor does not know in this version: its server silently drops them.
+// What servers fill in themselves, status and managedFields, is left out.
 func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Minor) []Loss {
 	gvk := object.GroupVersionKind()
 	known := c.shapeIn(gvk, minor)

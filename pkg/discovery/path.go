@@ -15,7 +15,7 @@ import (
 
 // Path leads to something on an API server: a page, a collection, or an object. Every segment of it has been validated
 // and is escaped, so a name from an object leads nowhere but to an object of that name. A path that cannot be built
-// holds the reason and is refused by whoever is to send a request to it.
+// holds the reason and is refused when a request is sent to it.
 type Path struct {
 	text string
 	err  error

@@ -227,7 +227,7 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// isUser reports whether the subject is somebody else than a part of the control plane.
+// isUser reports whether the subject is not a part of the control plane.
 func isUser(s policy.Subject) bool {
 	switch s.Kind {
 	case policy.KindGroup:

@@ -203,8 +203,8 @@ func (l *level) required(w where, node *Schema, at path) {
 	}
 }
 
-// condition is what must be there of the other side for something to be set: the optional fields along a path. Nil is a
-// condition that nobody can tell.
+// condition is what must be there of the other side for something to be set: the optional fields along a path. Nil is
+// an unknown condition.
 type condition map[string]bool
 
 func (c condition) implies(needed condition) bool {

@@ -135,7 +135,7 @@ type claim struct {
 type provider struct {
 	target path
 	source path
-	never  bool // nobody can tell when
+	never  bool // unknown when
 }
 
 func (s *side) claimed(p path) *claim {

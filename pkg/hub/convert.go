@@ -133,7 +133,7 @@ func (l leg) convert(object map[string]any, budget *uint64, group string) (map[s
 }
 
 // keepIdentity sets what an object is to what the source is, but for labels and annotations, whatever an annotation
-// that somebody has written says: API servers take no other change of the metadata.
+// has: API servers take no other change of the metadata.
 func keepIdentity(e *editor, source map[string]any) {
 	e.root = e.own(e.root)
 	e.root["apiVersion"], e.root["kind"] = source["apiVersion"], source["kind"]

@@ -15,7 +15,7 @@ import (
 //
 // It is written by comparing the object with what comes back from its conversion, so it holds what any rule lost, not
 // only what the rule keep names, and nothing when everything comes back. Each entry carries a digest of what the way
-// back gave for that field. It is put back only where the way back still gives the same: if somebody has changed the
+// back gave for that field. It is put back only where the way back still gives the same: if a client has changed the
 // field meanwhile, or in a list the element, the change wins and the entry is stale. What is kept of other fields is
 // put back all the same.
 const KeptAnnotation = "conversion.kubefusion.dev/kept"
@@ -253,7 +253,7 @@ func (e *keptElement) isOf(value any) bool {
 	return true
 }
 
-// takeKept separates an object from its annotation. An annotation that cannot be read is left out: somebody else has
+// takeKept separates an object from its annotation. An annotation that cannot be read is left out: another client has
 // written it.
 func takeKept(object map[string]any) (map[string]any, map[string]*kept) {
 	at := path{"metadata", "annotations", KeptAnnotation}

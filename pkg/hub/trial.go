@@ -132,7 +132,7 @@ func (t *trial) way(from, to string, objects []map[string]any) {
 	t.report.Ways = append(t.report.Ways, way)
 }
 
-// edit converts two objects and puts a part of the second into the first, as somebody does who does not know the
+// edit converts two objects and puts a part of the second into the first, as a client does that does not know the
 // annotation.
 func (t *trial) edit(to string, object, other map[string]any) map[string]any {
 	a, err := t.Convert(object, to)
@@ -163,7 +163,7 @@ func (t *trial) edit(to string, object, other map[string]any) map[string]any {
 	return edited.root
 }
 
-// judge converts an object there and back; nil is a good verdict.
+// judge converts an object in a round trip; nil is a good verdict.
 func (t *trial) judge(from, to string, object map[string]any) *Failure {
 	f := &Failure{From: from, To: to, Object: object}
 	fail := func(what, message string) *Failure {
@@ -194,7 +194,7 @@ func (t *trial) judge(from, to string, object map[string]any) *Failure {
 	return nil
 }
 
-// expected is what the way there and back has to give: the object without what rules drop on the way.
+// expected is the result of the round trip: the object without what rules drop on the way.
 func (t *trial) expected(from, to string, object map[string]any) (map[string]any, error) {
 	legs, err := t.route(from, to)
 	if err != nil {

@@ -89,7 +89,7 @@ func (j *Journal[T]) recover() ([][]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, errors.New("is no regular file")
 	}
-	if err := j.file.Chmod(mode); err != nil { // whatever the umask, and whoever created it
+	if err := j.file.Chmod(mode); err != nil { // whatever the umask, and whichever process created it
 		return nil, err
 	}
 	data, err := io.ReadAll(j.file)

@@ -8,8 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// fieldTable keeps the lines of each type unparsed: whoever asks about pods does not pay for five thousand other
-// fields.
+// fieldTable keeps the lines of each type unparsed: a lookup of pods does not pay for five thousand other fields.
 var fieldTable = sync.OnceValue(decodeFields)
 
 func decodeFields() map[string][]row {
@@ -92,8 +91,8 @@ func decodeImplied() map[[2]string]string {
 }
 
 // Implied reports whether the value of a field, printed as by fmt.Sprint, says what versions without the field do
-// anyway: Implied("v1.PodSpec", "enableServiceLinks", "true"). Whoever leaves such a field out loses nothing; servers
-// fill most of them in.
+// anyway: Implied("v1.PodSpec", "enableServiceLinks", "true"). Leaving such a field out loses nothing; servers fill
+// most of them in.
 func Implied(typeName, field, value string) bool {
 	implied, ok := ImpliedValue(typeName, field)
 	return ok && implied == value

@@ -109,9 +109,8 @@ func EndpointReconcilersIn(m Minor) EndpointReconcilers {
 	return reconcilers
 }
 
-// Allocators says where the API server of a minor keeps the cluster IPs that are taken. Two servers which share
-// services and do not read the same record hand out one address twice. Node ports are in ranges/servicenodeports in
-// every minor.
+// Allocators says where the API server of a minor records allocated ClusterIPs. Two servers which share services and do
+// not read the same record allocate one address twice. Node ports are in ranges/servicenodeports in every minor.
 type Allocators struct {
 	Bitmap  bool // writes ranges/serviceips by default
 	Objects bool // writes IPAddress objects by default

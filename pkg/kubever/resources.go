@@ -273,7 +273,7 @@ func (r Resource) CohabitingGroups(m Minor) []string {
 }
 
 // ChosenGroup names the group under which an entry of --etcd-servers-overrides must name the resource at the minor: the
-// first of CohabitingGroups that the minor serves by default. An entry under another group is ignored without a word.
+// first of CohabitingGroups that the minor serves by default. An entry under another group is silently ignored.
 // Disabling a whole group by --runtime-config moves the choice to the next.
 func (r Resource) ChosenGroup(m Minor) string {
 	groups := r.CohabitingGroups(m)

@@ -31,7 +31,7 @@ type record struct {
 	Renewed time.Time `json:"renewTime"`
 }
 
-// heldLock is a lock object that somebody has held.
+// heldLock is a lock object with a holder.
 type heldLock struct {
 	record
 	resource  string // key
@@ -69,7 +69,7 @@ func (c *checker) meetLock(in *collection, o *object) {
 	c.locks = append(c.locks, l)
 }
 
-// judgeLocks reports names under which two holders lead at once, and locks of the plan that nobody holds.
+// judgeLocks reports names under which two holders lead at once, and locks of the plan without a holder.
 func (c *checker) judgeLocks() {
 	byName := map[string][]heldLock{}
 	for _, l := range c.locks {
@@ -121,7 +121,7 @@ func (c *checker) twoLeaders(name string, held []heldLock) finding.Finding {
 	return f
 }
 
-// longUnheld is how long nobody must have renewed a lock before it is said that nobody holds it: clocks differ.
+// longUnheld is how long a lock must not have been renewed before it is reported as without a holder: clocks differ.
 const longUnheld = 5 * time.Minute
 
 // unheldLocks reports components of the plan that do not lead where they should: they do not run, or elect on something
@@ -156,7 +156,7 @@ func (c *checker) jointLead() bool {
 	})
 }
 
-// judgeJoint reports that nobody does what the plan leaves to the controllers that see both sides.
+// judgeJoint reports that no component does what the plan leaves to fusionctl controllers.
 func (c *checker) judgeJoint() {
 	runs := slices.ContainsFunc(c.plan.Components, func(of plan.Component) bool {
 		elect, given := of.Arg("leader-elect")

@@ -194,7 +194,7 @@ func (v *overlaps) meetPod(o *object, side pair.Side, met *owners) {
 		Phase string `json:"phase"`
 	}
 	if utiljson.Unmarshal(o.Status, &status) == nil && (status.Phase == "Succeeded" || status.Phase == "Failed") {
-		return // nobody acts on it
+		return // no side acts on it
 	}
 	v.selecting(o.Metadata.Namespace, o.Metadata.Labels, func(w *workload) {
 		if w.side == side {
@@ -273,7 +273,7 @@ func (v *overlaps) report(c *checker) {
 	v.mislabels.report(c, v.sideLabel)
 }
 
-// judge words what a workload selects of the other side. One that is nobody's is judged when it selects pods of both.
+// judge words what a workload selects of the other side. One of no side is judged when it selects pods of both.
 func (v *overlaps) judge(w *workload) (finding.Finding, bool) {
 	f := finding.Finding{Rule: Overlap, Severity: finding.Warning, Subject: w.title(), Fix: v.fix(w)}
 	if w.makesPods {

@@ -10,14 +10,14 @@ import (
 )
 
 var (
-	// ErrConflict is what Definitions and Objects say of something that somebody else wrote meanwhile.
-	ErrConflict = errors.New("somebody else has written it meanwhile")
+	// ErrConflict is the error of Definitions and Objects after a write by another client.
+	ErrConflict = errors.New("another client has written it meanwhile")
 	// ErrGone is what Objects say of an object that does not exist any more.
 	ErrGone = errors.New("it does not exist any more")
 	// ErrUnreachable is wrapped by errors of a server that does not answer, however often it was asked.
 	ErrUnreachable = errors.New("the server cannot be reached")
-	// ErrChanged says that the CRD is not as the plan left it: somebody else has changed it.
-	ErrChanged = errors.New("the CRD was changed by somebody else")
+	// ErrChanged says that the CRD is not as the plan left it: another client has changed it.
+	ErrChanged = errors.New("the CRD was changed by another client")
 	// ErrConversion says that objects are not converted between versions at present, and that nothing was begun because
 	// of it.
 	ErrConversion = errors.New("conversion is broken")
@@ -30,7 +30,7 @@ var (
 // Definitions reads and writes CustomResourceDefinitions.
 type Definitions interface {
 	Definition(ctx context.Context, name string) (*Definition, error)
-	// Update writes the definition, or its status alone, if nobody else has since it was read. Errors: ErrConflict.
+	// Update writes the definition, or its status alone, if no other client has since it was read. Errors: ErrConflict.
 	Update(ctx context.Context, d *Definition, status bool) (*Definition, error)
 }
 
@@ -40,7 +40,7 @@ type Objects interface {
 	Page(ctx context.Context, apiVersion, token string, limit int) (Page, error)
 	// Read reads an object, from the store, in an apiVersion.
 	Read(ctx context.Context, apiVersion string, o Object) error
-	// Patch writes an object with changed metadata, or unchanged for nil, if nobody has written it since. It returns
+	// Patch writes an object with changed metadata, or unchanged for nil, if no client has written it since. It returns
 	// the resource version that it has then, which is the old one when the store holds exactly these bytes already.
 	// Errors: ErrConflict, ErrGone, ErrUnreachable; any other is the server's about this object.
 	Patch(ctx context.Context, apiVersion string, o Object, metadata map[string]any) (resourceVersion string, err error)
@@ -81,7 +81,7 @@ type World struct {
 	Journal     Journal
 	Now         func() time.Time
 	Sleep       func(context.Context, time.Duration) error
-	Progress    func(Progress)                          // nil: nobody listens
+	Progress    func(Progress)                          // nil: no listener
 	Pace        func(context.Context) error             // waits until the next object may be written; nil: no limit
 	Audit       func(since time.Time) (Requests, error) // for the versions to retire; nil: no audit log
 	Workers     int                                     // objects written at a time; default 16
@@ -103,7 +103,7 @@ type Report struct {
 	Stopped   string    `json:"stopped"`   // the step at which it stopped; "" for the end
 	Rewritten int64     `json:"rewritten"` // by this run
 	Unchanged int64     `json:"unchanged"` // found to be stored as the server would write them
-	Others    int64     `json:"others"`    // written by somebody else meanwhile
+	Others    int64     `json:"others"`    // written by another client meanwhile
 	Gone      int64     `json:"gone"`      // deleted meanwhile
 	Cleaned   int64     `json:"cleaned"`   // objects whose managedFields were changed
 	Refused   int64     `json:"refused"`   // still
@@ -641,7 +641,7 @@ func CheckConversion(ctx context.Context, d *Definition, objects Objects, server
 	if first != nil {
 		return Health{State: HealthBad, Detail: first.Error()}
 	}
-	if unseen != nil { // somebody may not be allowed to read services
+	if unseen != nil { // the user may not have permission to read services
 		return Health{State: HealthUnknown, Detail: "there is no object to try it on; " + unseen.Error()}
 	}
 	return Health{State: HealthUnknown, Detail: "there is no object to try it on"}

@@ -21,7 +21,7 @@ type Request struct {
 	IsStarting bool   // of a long request that had not ended
 }
 
-// Client is somebody who asked for a version.
+// Client is a client that requested a version.
 type Client struct {
 	User     string         `json:"user"`
 	Agent    string         `json:"agent,omitempty"`
@@ -47,7 +47,7 @@ type Clients struct {
 	requests Requests
 }
 
-// NewClients starts with nobody. versions are those that are looked for, none for all; requests before since do not
+// NewClients starts without clients. versions are those that are looked for, none for all; requests before since do not
 // count.
 func NewClients(r Resource, versions []string, since time.Time) *Clients {
 	return &Clients{resource: r, versions: versions, since: since, found: map[[3]string]*Client{}}

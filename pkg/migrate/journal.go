@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Record is one line of a journal. A journal belongs to one plan; its records say how far that got, and if somebody
-// went back.
+// Record is one line of a journal. A journal belongs to one plan; its records say how far that got, and whether it was
+// rolled back.
 type Record struct {
 	Event Event     `json:"event"`
 	Time  time.Time `json:"time"`
 	// Step is the number of the step, counted from 0, and ID what it is.
 	Step int    `json:"step"`
 	ID   string `json:"id,omitempty"`
-	// Generation of the CRD after the step, by which a change by somebody else is seen.
+	// Generation of the CRD after the step, which shows a change by another client.
 	Generation int64 `json:"generation,omitempty"`
 	// Base is the resource version from which on everything is written in the new version; of a settled step.
 	Base  string `json:"base,omitempty"`
@@ -23,7 +23,7 @@ type Record struct {
 	// Object and Error are those of one that was refused.
 	Object *Object `json:"object,omitempty"`
 	Error  string  `json:"error,omitempty"`
-	// Undo are the steps with which somebody went back; the records behind it are about them.
+	// Undo are the steps of a rollback; the records after it are about them.
 	Undo []Step `json:"undo,omitempty"`
 }
 

@@ -63,10 +63,10 @@ type Plan struct {
 	Storage  string   `json:"storage"`
 	Retire   []string `json:"retire,omitempty"`
 	Steps    []Step   `json:"steps"`
-	Warnings []string `json:"warnings,omitempty"` // what somebody must have agreed to
+	Warnings []string `json:"warnings,omitempty"` // what must be confirmed
 	// Grace is how long a request may take that an API server began before it knew of the switch.
 	Grace Duration `json:"grace"`
-	// Wait is how long nobody must have missed a version before it is removed; 0 leaves that to the audit log.
+	// Wait is how long a version must not be served before it is removed; 0 leaves that to the audit log.
 	Wait Duration `json:"wait"`
 }
 
@@ -82,7 +82,7 @@ func (d *Duration) UnmarshalText(data []byte) (err error) {
 	return err
 }
 
-// Goal is what somebody wants of a resource.
+// Goal is the wanted state of a resource.
 type Goal struct {
 	Storage string      // the version to store in; "" keeps the present one and only rewrites what is stored in others
 	Retire  []string    // versions to remove
@@ -216,7 +216,7 @@ func (p *Plan) retireSteps(o Observation) error {
 	if len(p.Retire) == 0 {
 		return nil
 	}
-	how := "as long as the audit log needs to show that nobody asks for it"
+	how := "as long as the audit log needs to show that no client uses it"
 	if p.Wait.Duration > 0 {
 		how = p.Wait.String() + ", counted from when it was not served any more"
 	}

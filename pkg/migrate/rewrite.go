@@ -41,7 +41,7 @@ func (r *run) rewrite(ctx context.Context, version string) error {
 			return err
 		case p.refused == 0 && !idle:
 			return nil
-		case p.moved(): // what was refused may have been in somebody's hands
+		case p.moved(): // a refused object may have been in use by another client
 		case p.refused > 0:
 			return p.refusal()
 		default:
@@ -252,8 +252,8 @@ func (r *run) prove(ctx context.Context, version string) (*Proof, error) {
 			return nil, err
 		}
 		if stored.Unreadable+stored.Encrypted > 0 {
-			return nil, fmt.Errorf("store %s at revision %d: %s, and nobody can tell in which version; the first "+
-				"unreadable one is %q", stored.Store, stored.Revision,
+			return nil, fmt.Errorf("store %s at revision %d: %s, in an unknown version; the first unreadable one is "+
+				"%q", stored.Store, stored.Revision,
 				counted(stored.Unreadable+stored.Encrypted, "value is unreadable or encrypted",
 					"values are unreadable or encrypted"), stored.Example)
 		}

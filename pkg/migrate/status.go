@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Health says whether objects are converted between versions, as far as somebody looked.
+// Health says whether objects are converted between versions, as far as that was tested.
 type Health struct {
 	State  HealthState `json:"state"`
 	Detail string      `json:"detail,omitempty"` // what was tried, or the server's words
@@ -23,7 +23,7 @@ const (
 	HealthUnused  HealthState = "unused"  // strategy None, or one version alone
 )
 
-// Observation is what was seen of a resource, by whoever asked servers and stores.
+// Observation is the state of a resource, as servers and stores return it.
 type Observation struct {
 	Resource   Resource
 	Definition *Definition // nil for one that is built in

@@ -23,7 +23,7 @@ type Stored struct {
 	Revision int64  `json:"revision"`
 	// Versions counts objects by the apiVersion in which they are stored.
 	Versions   map[string]int64 `json:"versions"`
-	Encrypted  int64            `json:"encrypted,omitempty"`  // nobody but the API server can tell their version
+	Encrypted  int64            `json:"encrypted,omitempty"`  // only the API server can decrypt them
 	Unreadable int64            `json:"unreadable,omitempty"` // no objects of Kubernetes
 	Example    string           `json:"example,omitempty"`    // key of one that is unreadable
 }

@@ -42,7 +42,7 @@ type ControlPlane struct {
 	CRDFields []string `json:"crdFields,omitempty"`
 	// Allocates says how this version allocates ClusterIPs: AllocatesBitmap, AllocatesAddresses or AllocatesBoth.
 	Allocates string `json:"allocates,omitempty"`
-	// ServiceCIDRs are the ranges from which this side gives out ClusterIPs, when they are its own; empty:
+	// ServiceCIDRs are the ranges from which this side allocates ClusterIPs, when they are its own; empty:
 	// Map.ServiceCIDRs.
 	ServiceCIDRs []string `json:"serviceCIDRs,omitempty"`
 	// Undecryptable says what a list does with a value that cannot be decrypted: UndecryptableOmitted,

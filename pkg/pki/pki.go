@@ -21,7 +21,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// Authority is a certificate authority: what it signs is trusted by whoever has its certificate.
+// Authority is a certificate authority: what it signs is trusted by every holder of its certificate.
 type Authority struct {
 	Certificate *x509.Certificate
 	key         crypto.Signer

@@ -53,7 +53,7 @@ func (b *basis) servingArgs(l *argList, host spec.Host, side pair.Side) {
 	}
 	l.set("tls-cert-file", server.Cert, "serving certificate")
 	l.set("tls-private-key-file", server.Key, "serving certificate")
-	l.set("profiling", "false", "nothing needs it")
+	l.set("profiling", "false", "not needed")
 }
 
 func (b *basis) storeArgs(l *argList, host spec.Host, side pair.Side) {
@@ -197,8 +197,8 @@ func (b *basis) aggregatorArgs(l *argList, host spec.Host, side pair.Side) {
 	l.set("requestheader-extra-headers-prefix", headers.extra, "extension API servers")
 }
 
-// issuesForModernPods reports whether pods made through the modern API server carry a projected token that kubelets can
-// mount and that this version, the legacy one, can issue when it is told how.
+// issuesForModernPods reports whether pods created through the modern API server carry a projected token that kubelets
+// can mount and that this version, the legacy one, can issue when it is configured to.
 func (b *basis) issuesForModernPods(m kubever.Minor) bool {
 	return kubever.Behaves(kubever.BehaviourTokenVolumeProjected, b.modern) &&
 		kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.file.Spec.Kubelet.Version.Minor) &&

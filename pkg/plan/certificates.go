@@ -44,7 +44,7 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig) [
 	list = append(list, Certificate{Cert: pki.KubeletClientCert, Key: pki.KubeletClientKey, CA: pki.CA,
 		CommonName: KubeletClientUser, Usages: []string{UsageClient},
 		Existing: b.exists(host, b.fileOn(host, pki.KubeletClientCert), b.fileOn(host, pki.KubeletClientKey)),
-		Why:      "the API servers are known to the kubelets by it"})
+		Why:      "client certificate of the API servers at kubelets"})
 	if slices.ContainsFunc(pair.Sides(), func(side pair.Side) bool {
 		return kubever.Behaves(kubever.BehaviourAggregator, b.minor(side))
 	}) {
@@ -52,7 +52,7 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig) [
 			CA:         pki.RequestHeaderCA,
 			CommonName: "front-proxy-ca", Authority: true,
 			Existing: b.exists(host, b.fileOn(host, pki.RequestHeaderCA)),
-			Why:      "extension API servers trust it, and nothing else is signed by it"}
+			Why:      "extension API servers trust it, and it signs nothing else"}
 		if pki.RequestHeaderCA != pki.CA {
 			list = append(list, authority)
 		}
@@ -60,7 +60,7 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig) [
 			Certificate{Cert: pki.ProxyClientCert, Key: pki.ProxyClientKey, CA: pki.RequestHeaderCA,
 				CommonName: b.requestHeaders(host).commonName, Usages: []string{UsageClient},
 				Existing: b.exists(host, b.fileOn(host, pki.ProxyClientCert), b.fileOn(host, pki.ProxyClientKey)),
-				Why:      "the API servers are known to extension API servers by it"})
+				Why:      "client certificate of the API servers at extension API servers"})
 	}
 	if pods != nil && pods.Admission.By == ByWebhook {
 		list = append(list, Certificate{Cert: pods.Admission.Cert, Key: pods.Admission.Key, CA: pods.Admission.CA,

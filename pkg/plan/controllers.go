@@ -18,14 +18,16 @@ const (
 	daemonSetControl = "daemonset-controller"
 )
 
-// leftToLegacy are controllers of the modern side that stay off whoever owns what they act on.
+// leftToLegacy are controllers of the modern side that stay off whichever side owns their objects.
 var leftToLegacy = map[string]string{
-	"certificatesigningrequest-approving-controller": "it approves certificate requests of kubelets, which send them to the legacy API server",
+	"certificatesigningrequest-approving-controller": "it approves certificate requests of " +
+		"kubelets, which send them to the legacy API server",
 	"certificatesigningrequest-signing-controller": "it needs the private key of the cluster's CA, " +
 		"which stays with the legacy side",
 	"clusterrole-aggregation-controller": "the modern API server authorizes by ABAC alone and consults " +
 		"no cluster roles",
-	"legacy-serviceaccount-token-cleaner-controller": "it takes tokens that are used only through the legacy API server for unused and invalidates them",
+	"legacy-serviceaccount-token-cleaner-controller": "it takes tokens that are used only " +
+		"through the legacy API server for unused and invalidates them",
 	"storage-version-migrator-controller": "it rewrites every object of a resource in this version's " +
 		"format, including resources that both sides read",
 }
@@ -73,7 +75,7 @@ func (p *placement) legacyControllers() []Controller {
 			c.Why = "its version does not run it by default"
 		}
 		if manager == nil {
-			// Whoever runs the legacy controller manager runs it with its defaults, as far as the plan can tell.
+			// A legacy controller manager that the plan does not render has its defaults, as far as the plan knows.
 			c.Why += "; its controller manager is not part of the spec"
 		}
 		controllers = append(controllers, c)
@@ -221,8 +223,8 @@ func decideNamespaces(rows []Resource) (bool, string) {
 	return true, "no namespaced resource is shared"
 }
 
-// decideRootCA runs the publisher of kube-root-ca.crt when pods made through the modern API server mount that config
-// map and nobody on the legacy side publishes it.
+// decideRootCA runs the publisher of kube-root-ca.crt when pods created through the modern API server mount that config
+// map and no controller on the legacy side publishes it.
 func (p *placement) decideRootCA(rows []Resource) (bool, string) {
 	configMaps := rowOf(rows, "configmaps")
 	switch {

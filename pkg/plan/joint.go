@@ -56,8 +56,8 @@ func (b *basis) joint(d *duties, components []Component, pods *Pods) *Joint {
 		Legacy: b.legacyAccess(components, pods)}
 }
 
-// uncollected says on which sides the plan keeps the garbage collector off. One that the spec itself turns off is
-// somebody's wish.
+// uncollected says on which sides the plan keeps the garbage collector off. One that the spec itself disables is not
+// among them.
 func (b *basis) uncollected() []string {
 	var why []string
 	for _, side := range pair.Sides() {

@@ -28,7 +28,7 @@ func (b *basis) controllerManager(host spec.Host, side pair.Side, elected electi
 		b.legacyManagerArgs(l, s.ControllerManager.ExtraArgs)
 	}
 	l.set("use-service-account-credentials", "true",
-		"each controller is its own user, so that the policy can tell them apart")
+		"each controller is its own user, so that the policy can distinguish them")
 	b.arguments(host, &c, l, s.ControllerManager)
 	c.Port, c.Liveness = b.daemonProbe(&c, s.Version.Minor)
 	c.Startup = b.startupProbe(*c.Liveness)
@@ -42,7 +42,7 @@ func (b *basis) scheduler(host spec.Host, configs []Kubeconfig) Component {
 	c := b.component(host, pair.Legacy, kubever.Scheduler, s.Scheduler)
 	l := &argList{component: kubever.Scheduler, minor: s.Version.Minor}
 	clientArgs(l, c.Name, pair.Legacy, s.Scheduler)
-	l.set("leader-elect", "true", "one of the hosts schedules at a time")
+	l.set("leader-elect", "true", "one of the hosts is the leader")
 	b.arguments(host, &c, l, s.Scheduler)
 	c.Port, c.Liveness = b.daemonProbe(&c, s.Version.Minor)
 	c.Startup = b.startupProbe(*c.Liveness)

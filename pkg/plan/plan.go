@@ -1,6 +1,6 @@
 // Package plan turns a spec into a plan: every resource with its owner and its places, every component with its
 // arguments and the reason for each, every controller that runs or does not, the policy, the locks, the certificates. A
-// plan is plain data; whoever holds it needs the spec no more, and of the facts what is about its versions in general.
+// plan is plain data; its holder no longer needs the spec, and of the facts only what is about versions in general.
 package plan
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// Pods is what pods that are made through the modern API server are given, so that they find it and have a token for
+// Pods is what pods that are created through the modern API server are given, so that they find it and have a token for
 // it.
 type Pods struct {
 	Service   PodService   `json:"service"`

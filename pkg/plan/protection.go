@@ -62,7 +62,7 @@ var auditFlags = []string{
 	"audit-webhook-truncate-max-batch-size", "audit-webhook-truncate-max-event-size",
 }
 
-// refers lists the arguments whose files name further files: whoever reads them sees what the legacy API server sees.
+// refers lists the arguments whose files name further files: their readers see what the legacy API server sees.
 var refers = []string{"audit-webhook-config-file", "authentication-token-webhook-config-file",
 	"admission-control-config-file", "authentication-config"}
 
@@ -181,7 +181,7 @@ func (b *basis) readsAuditPolicy(m kubever.Minor) bool {
 		!kubever.Behaves(kubever.BehaviourOldAuditPolicies, b.legacy)
 }
 
-// besideLog is the file for the modern server beside a log of the legacy one: /var/log/audit-modern.log. - is the
+// besideLog is the file for the modern API server beside a log of the legacy one: /var/log/audit-modern.log. - is the
 // standard output, of which each has one.
 func besideLog(file string) string {
 	if file == "-" {

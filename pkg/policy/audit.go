@@ -134,7 +134,7 @@ func (e AuditEvent) Requests() (requests []Request, allowed bool) {
 	return append(requests, q), allowed
 }
 
-// impersonation lists what who must be allowed to act as somebody else.
+// impersonation lists the permissions to impersonate.
 func impersonation(who Request, as AuditUser) []Request {
 	who.Verb = "impersonate"
 	act := func(apiGroup, resource, namespace, name string) Request {
@@ -173,7 +173,7 @@ func splitServiceAccount(user string) (namespace, name string, ok bool) {
 
 // UsageOptions say how what was used becomes rules.
 type UsageOptions struct {
-	// Groups are given the rights of their members: a request of somebody in one of them counts for the first that has
+	// Groups get the permissions of their members: a request of a user in one of them counts for the first that has
 	// them.
 	Groups []string
 	// MaxNamespaces is how many namespaces a right may have before it is given in all of them; 0 is no limit.

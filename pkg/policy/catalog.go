@@ -18,7 +18,7 @@ import (
 )
 
 // Catalog knows API groups and their resources: those of every Kubernetes version, those of the presets, and those of
-// the CustomResourceDefinitions that are added. It is how a typing error is told from a name nobody has heard of.
+// the CustomResourceDefinitions that are added. It distinguishes a misspelled name from an unknown one.
 type Catalog struct {
 	groups   map[string]map[string]catalogEntry
 	complete bool // CustomResourceDefinitions were added: what is not known does not exist

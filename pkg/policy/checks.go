@@ -202,7 +202,8 @@ func (line *checkedLine) column(field string) place {
 	return place{line.number, 1}
 }
 
-// suggest prints the rule with a change that somebody has to agree to.
+// explicit writes out what the server makes of the line. A line that comes to allow every request everything without a
+// subject becomes a comment: it is never intended.
 func (r Rule) suggest(change func(*Rule)) string {
 	rule := r
 	change(&rule)
@@ -218,7 +219,7 @@ func (v *validation) checkMeaning(line *checkedLine, rule Rule) {
 	v.checkForbidden(line, rule)
 }
 
-// checkSubject finds rules for nobody, for anonymous requests, and for those who need no rule.
+// checkSubject finds rules without a subject, for anonymous requests, and for subjects that need no rule.
 func (v *validation) checkSubject(line *checkedLine, rule Rule) {
 	switch {
 	case rule.User == "" && rule.Group == "":
@@ -586,7 +587,7 @@ func openedByReads(in func(string) bool) []string {
 	return opened
 }
 
-// checkForbidden compares what a rule lets somebody write with what may not be.
+// checkForbidden compares the writes that a rule allows with those that the plan forbids.
 func (v *validation) checkForbidden(line *checkedLine, rule Rule) {
 	isComponent, _ := component(rule)
 	for _, p := range rule.realParts() {

@@ -239,9 +239,9 @@ type Violation struct {
 	Example Request `json:"example"`
 }
 
-// ProveDenied looks for rules that allow a request of the claim. None: no request of the claim is allowed, whoever
-// makes it and whatever words it has; that is a proof and no sample, as every rule has been asked. What stands outside
-// of the policy does not count, such as the privileges of group system:masters.
+// ProveDenied looks for rules that allow a request of the claim. None: no request of the claim is allowed, of any user
+// and with any attributes; that is a proof and no sample, as every rule has been asked. What stands outside of the
+// policy does not count, such as the privileges of group system:masters.
 func ProveDenied(rules []Rule, claim Claim) []Violation {
 	fresh := newNames(rules)
 	for _, s := range claim.Except {
@@ -333,8 +333,8 @@ func ReachOf(rule Rule) Reach {
 	return Reach{Who: rule.who(), May: rule.what(), Line: rule.Line, Text: rule.String()}
 }
 
-// Who lists the rules that allow the request to somebody, whoever its user is: who may do this? The list is complete
-// for the policy; group system:masters may do everything besides.
+// Who lists the rules that allow the request to some user The list is complete for the policy; group system:masters may
+// do everything besides.
 func Who(rules []Rule, q Request) []Reach {
 	asked := object{isPath: true, path: q.Path}
 	if q.Path == "" {

@@ -139,8 +139,8 @@ func (p part) indexed() [5]match {
 }
 
 // within lists, for each of the parts that meets p in some of the verbs, what they have in common. What is returned
-// holds only the conditions that it adds to those of p: its user is anything when it allows whoever p allows. It is not
-// to be asked for its write when the verbs are only writes.
+// holds only the conditions that it adds to those of p: its user is anything when it allows all users that p allows. It
+// is not to be asked for its write when the verbs are only writes.
 func (x *partIndex) within(p part, verbs Verbs) []part {
 	var shortest [2][]int
 	found := false

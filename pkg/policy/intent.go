@@ -82,7 +82,7 @@ func Rules(sections []Section) []Rule {
 // same bytes.
 //
 // All resources of the core group are written out one by one where they could be written outside of namespaces: a "*"
-// would include the verb impersonate on users and groups, and with it the right to act as group system:masters.
+// would include the verb impersonate on users and groups, and with it permission to act as group system:masters.
 //
 // Errors: every grant that ABAC cannot express or that cannot work is reported, joined, as "grant N: ...": a
 // subresource, a pattern, an API version instead of a group, group system:masters (its members pass without any

@@ -70,7 +70,7 @@ func (m match) meet(n match) (match, bool) {
 	}
 }
 
-// parts splits the rule. A rule without user and group matches nobody and has none.
+// parts splits the rule. A rule without user and group matches no request and has none.
 func (r Rule) parts() []part {
 	if r.User == "" && r.Group == "" {
 		return nil
@@ -92,7 +92,7 @@ func pathObject(path string) object {
 }
 
 // realParts is parts without those that only a request without a resource, or with an empty path, can meet: the server
-// compares such a request, too, but nobody can send it. What rules mean to people is computed from real parts alone.
+// compares such a request, too, but no client can send it. What rules mean to people is computed from real parts alone.
 func (r Rule) realParts() []part {
 	return slices.DeleteFunc(r.parts(), func(p part) bool {
 		if p.isPath {

@@ -57,7 +57,7 @@ type Gap struct {
 //     resources.
 //
 // There is one role per subject and namespace. A subject that is everybody becomes groups system:authenticated and
-// system:unauthenticated, of which every request has one. Rules that others cover are left out without a word.
+// system:unauthenticated, of which every request has one. Rules that others cover are silently left out.
 func ToRBAC(rules []Rule, catalog *Catalog) RBAC {
 	if catalog == nil {
 		catalog = builtinCatalog()

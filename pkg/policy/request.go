@@ -9,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Request is what an authorizer is asked about: somebody wants to do something with a resource, or with a path. Shape:
+// Request is an authorization request: a user and a verb on a resource, or on a path. Shape:
 // {"user":"alice","groups":["devs"],"verb":"get","apiGroup":"","resource":"pods","namespace":"a"} or
 // {...,"path":"/healthz"}
 type Request struct {
@@ -34,8 +34,8 @@ func (r Request) Attributes() authorizer.Attributes {
 	}
 }
 
-// Authenticated is the request with the groups that an API server gives to whoever it has authenticated, and that tools
-// such as kubectl's --as therefore need not name: system:authenticated, the groups of a service account, and
+// Authenticated is the request with the groups that an API server adds to authenticated users, and that tools such as
+// kubectl's --as therefore need not name: system:authenticated, the groups of a service account, and
 // system:unauthenticated for system:anonymous. A request that is in one of the first and the last already stays as it
 // is.
 func (r Request) Authenticated() Request {

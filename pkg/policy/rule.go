@@ -55,7 +55,7 @@ func (r Rule) bare() Rule {
 	return r
 }
 
-// everybody reports whether the subject of the rule is every request, whoever makes it.
+// everybody reports whether the subject of the rule is every request.
 func (r Rule) everybody() bool {
 	return (r.User == "*" && (r.Group == "" || r.Group == "*")) || (r.User == "" && r.Group == "*")
 }

@@ -195,9 +195,8 @@ func everything(r plan.Right) bool {
 	return slices.Contains(r.APIGroups, "*") && slices.Contains(r.Resources, "*")
 }
 
-// legacyPolicy is the same in lines of an ABAC policy, which knows no verbs: whoever may change a resource may create
-// it as well. What would have to be a star is left out where something is changed: the star would include acting as
-// somebody else.
+// legacyPolicy is the same in lines of an ABAC policy, which knows no verbs: permission to change a resource includes
+// creating it. A "*" is left out for writes: it would include impersonation.
 func legacyPolicy(p *plan.Plan) ([]byte, error) {
 	var intent policy.Intent
 	var rules []plan.Right

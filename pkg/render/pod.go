@@ -76,7 +76,7 @@ func staticPod(p *plan.Plan, c *plan.Component) ([]byte, error) {
 	))
 }
 
-// header says at the top of a file what it is, for whoever finds it on a machine.
+// header describes a file at its top, for readers on the machine.
 func header(p *plan.Plan, c *plan.Component) string {
 	side := ""
 	if c.Side != "" {

@@ -42,7 +42,7 @@ type runbookFacts struct {
 	LegacyOff  string // why the legacy side's collector is off, "" when it is on
 	Kubelets   permit // how the modern API server is let in by kubelets
 	Namespaces namespaceView
-	Errors     []warning // with these nobody should go on
+	Errors     []warning // with these the plan must not be applied
 	Warnings   []warning
 	Needs      []string // stores without which the modern API server does not serve
 }

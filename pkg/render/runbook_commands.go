@@ -245,7 +245,7 @@ func verifyCommands(p *plan.Plan, c *plan.Component) []string {
 			fmt.Sprintf("curl -s%s https://%s/version | grep gitVersion    # v%s", ca, address, c.Version),
 		}
 	default:
-		// Its certificate is one that it makes for itself at every start: nobody can check it, and only this host asks.
+		// It creates its certificate at every start, so that no client can verify it, and only this host connects.
 		return []string{fmt.Sprintf("curl -sk https://%s%s    # ok", address, q.Path)}
 	}
 }

@@ -50,7 +50,7 @@ type Outcome struct {
 	Namespace string        `json:"namespace,omitempty"`
 	Pod       string        `json:"pod,omitempty"`
 	Node      string        `json:"node,omitempty"`
-	Owner     string        `json:"owner,omitempty"` // Deployment/web; "" for a pod of nobody
+	Owner     string        `json:"owner,omitempty"` // Deployment/web; "" for a pod without an owner
 	Container string        `json:"container"`
 	Kind      ContainerKind `json:"kind"`
 	Verdict   Verdict       `json:"verdict"`

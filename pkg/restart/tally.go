@@ -78,7 +78,7 @@ func (t *Tally) Nodes() []Group { return sorted(t.nodes) }
 // Namespaces are the counts by namespace, sorted by name.
 func (t *Tally) Namespaces() []Group { return sorted(t.namespaces) }
 
-// Owners are the counts by owner, named shop/Deployment/web, sorted; "" is a pod of nobody.
+// Owners are the counts by owner, named shop/Deployment/web, sorted; "" is a pod without an owner.
 func (t *Tally) Owners() []Group { return sorted(t.owner) }
 
 func sorted(groups map[string]Count) []Group {

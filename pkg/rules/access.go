@@ -193,7 +193,7 @@ func oneUserForAll(p *plan.Plan) []finding.Finding {
 		Fix:     "remove the argument from extraArgs; the plan sets true"}}
 }
 
-// systemAccounts reports rights with which somebody becomes an account of kube-system.
+// systemAccounts reports permissions that allow acting as an account of kube-system.
 func systemAccounts(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	type reach struct{ key, write, read string }

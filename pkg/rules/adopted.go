@@ -178,10 +178,8 @@ func frontProxyNames(p *plan.Plan) []finding.Finding {
 
 // enforcing says of admission plugins that the modern version may lack what nobody is held back from without them.
 var enforcing = map[string]string{
-	"DenyEscalatingExec": "exec into privileged pods is refused; give nobody pods in spec.access, or exec by a " +
-		"webhook",
-	"DenyExecOnPrivileged": "exec into privileged pods is refused; give nobody pods in spec.access, or exec by a " +
-		"webhook",
+	"DenyEscalatingExec":    "exec into privileged pods is refused; remove pods from spec.access, or exec by a webhook",
+	"DenyExecOnPrivileged":  "exec into privileged pods is refused; remove pods from spec.access, or exec by a webhook",
 	"PodSecurityPolicy":     "pods are held to a PodSecurityPolicy; label namespaces for PodSecurity instead",
 	"SecurityContextDeny":   "pods with a security context are refused; label namespaces for PodSecurity instead",
 	"PersistentVolumeLabel": "volumes get the labels of their zone",
@@ -216,9 +214,8 @@ func lostArguments(p *plan.Plan) []finding.Finding {
 				", reason: ...}]"
 		case protection.Flag == "audit-policy-file" && p.AuditPolicyFile != "":
 			f.Severity = finding.Info
-			f.Message = fmt.Sprintf("%s may be of a form that %s does not read: the modern server records every "+
-				"request without "+
-				"its body, by %s", before, modernMinor, p.AuditPolicyFile)
+			f.Message = fmt.Sprintf("%s may be of a form that %s does not read: the modern API server records every "+
+				"request without its body, by %s", before, modernMinor, p.AuditPolicyFile)
 			f.Fix = "for a policy of your own, of apiVersion audit.k8s.io/v1: audit-policy-file in the extraArgs of " +
 				"spec.modern.apiServer, and the file in spec.hostFiles"
 		case protection.Flag == "allow-privileged" && after == "true",

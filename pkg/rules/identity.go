@@ -340,8 +340,8 @@ func inClusterConfiguration(p *plan.Plan) []finding.Finding {
 		Fix: "add spec.pods: {}: a service of the modern API servers, whose address pods get"}}
 }
 
-// podsUnattended reports hosts on which nobody answers the modern API server about pods, and a service that nobody
-// keeps.
+// podsUnattended reports hosts without a webhook for the modern API server's admission requests, and a service without
+// a controller.
 func podsUnattended(p *plan.Plan) []finding.Finding {
 	running := p.ComponentsOf("", plan.JointControllers)
 	if len(running) == 0 {
@@ -409,7 +409,7 @@ func noSlices(p *plan.Plan) []finding.Finding {
 	if !slices.ContainsFunc(userGrants(p), func(g policy.Grant) bool {
 		return covers(g, row) && !slices.Contains(g.Resources, "*")
 	}) {
-		return nil // nobody was meant to read them
+		return nil // no grant names them
 	}
 	fix := "run the modern controller manager: spec.modern.controllerManager: {}"
 	if len(p.ComponentsOf(pair.Modern, kubever.ControllerManager)) > 0 {

@@ -74,8 +74,8 @@ func legacyWrites(r *plan.Resource) bool {
 	return r.Owner != pair.OwnerModern && len(r.Legacy.Serves) > 0
 }
 
-// modernWrites reports whether anybody writes the resource through the modern side: a user, a controller, who elects
-// there, or, where the spec gives it to the modern side, whoever that is meant for.
+// modernWrites reports whether the resource is written through the modern side: by a user, a controller, a leader
+// election, or because the spec gives it to the modern side.
 func modernWrites(p *plan.Plan, r *plan.Resource) bool {
 	if len(r.Modern.Serves) == 0 {
 		return false

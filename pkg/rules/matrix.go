@@ -92,7 +92,7 @@ func defaultSpec(layout spec.Layout, legacy, modern kubever.Minor) (*spec.File, 
 // needs a service range of its own, and whether its pods need another token. Reading the text of every pair would take
 // longer than judging it.
 func between(base *spec.File, legacy, modern kubever.Minor) (*spec.File, error) {
-	// without lines: it is nobody's text
+	// without lines: no file was parsed
 	f := spec.File{APIVersion: base.APIVersion, Kind: base.Kind, Metadata: base.Metadata, Spec: base.Spec}
 	var err error
 	if f.Spec.Legacy.Version, err = kubever.Parse(kubever.Release(legacy)); err != nil {

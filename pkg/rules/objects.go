@@ -27,11 +27,11 @@ func LegacyOf(p *plan.Plan) Older {
 	return Older{Minor: p.Legacy.Version.Minor, Sees: func(key string) bool { return visible(p, key) }}
 }
 
-// Losses names every field of an object that the older version drops, without a word, when it writes the object back,
-// and says since when the field exists and what its loss means. Of an object that the older version does not see, what
-// ends in objects that it does see is looked at: the templates of pods and of claims. Shape: object is a decoded
-// manifest; a kind List is a list of them. Errors: a manifest without apiVersion or kind, a kind that its group never
-// had; a custom resource is no error: it keeps its fields.
+// Losses names every field of an object that the older version silently drops when it writes the object back, and says
+// since when the field exists and what its loss means. Of an object that the older version does not see, what ends in
+// objects that it does see is looked at: the templates of pods and of claims. Shape: object is a decoded manifest; a
+// kind List is a list of them. Errors: a manifest without apiVersion or kind, a kind that its group never had; a custom
+// resource is no error: it keeps its fields.
 func (o Older) Losses(object map[string]any) ([]finding.Finding, error) {
 	apiVersion, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
@@ -108,7 +108,7 @@ func (w *lossWalk) add(f finding.Finding) {
 	w.found = append(w.found, f)
 }
 
-// serverFields are written by servers, not by users: their loss is nobody's intent.
+// serverFields are written by servers, not by users: their loss loses no intent.
 var serverFields = []string{"managedFields", "status"}
 
 // walk judges the fields of a value of the type; theirs is the same type as the older version describes it, "" where it

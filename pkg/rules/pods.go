@@ -36,7 +36,7 @@ var podTypes = []string{"v1.Container", "v1.Lifecycle", "v1.LifecycleHandler", "
 	"v1.PodAffinityTerm", "v1.PodSecurityContext", "v1.PodSpec", "v1.Probe",
 	"v1.SecurityContext", "v1.Toleration", "v1.TopologySpreadConstraint", "v1.Volume", "v1.VolumeMount"}
 
-// unheardFields reports the fields of pods that decide about running and that nobody on the legacy side would hear of.
+// unheardFields reports the fields of pods that decide how they run and that the legacy side silently drops.
 func unheardFields(p *plan.Plan) []finding.Finding {
 	if !visible(p, "pods") || !makesPods(p) || p.Pods != nil && p.Pods.UnknownFields != spec.UnknownFieldsIgnore {
 		return nil

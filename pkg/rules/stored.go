@@ -271,7 +271,7 @@ func groupOf(apiVersion string) string {
 	return group
 }
 
-// brokenWatches judges each side as a reader of what the other writes. A reader that nobody asks breaks nothing.
+// brokenWatches judges each side as a reader of what the other writes. A side without readers breaks nothing.
 func brokenWatches(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	report := func(r *plan.Resource, reader pair.Side, severity finding.Severity) {

@@ -49,7 +49,7 @@ type Spec struct {
 	Controllers *Controllers `json:"controllers,omitempty"`
 	// overrides of the layout's owners; the last entry that names a resource wins
 	Owners []Owning `json:"owners,omitempty"`
-	// absent: pods that are made through the modern API server are left as they are
+	// absent: pods that are created through the modern API server are left as they are
 	Pods *Pods `json:"pods,omitempty"`
 	// what the policy of the modern API server allows to its users
 	Access []Access `json:"access"`
@@ -117,12 +117,12 @@ type Kubelet struct {
 // Network is what both sides must agree on.
 type Network struct {
 	ServiceCIDRs []string `json:"serviceCIDRs"` // one, or one of each IP family; default 10.96.0.0/12
-	// ModernServiceCIDRs is a range from which the modern API server alone gives out addresses, apart from
-	// ServiceCIDRs; default: the same as ServiceCIDRs. Versions that no longer write the bitmap in which old servers
-	// note what they gave out need it, or the same address is given out twice.
+	// ModernServiceCIDRs is a range from which the modern API server alone allocates addresses, apart from
+	// ServiceCIDRs; default: the same as ServiceCIDRs. Versions that no longer write the bitmap of old servers need it,
+	// or an address is allocated twice.
 	ModernServiceCIDRs []string `json:"modernServiceCIDRs,omitempty"`
 	NodePortRange      string   `json:"nodePortRange,omitempty"` // FROM-TO, both included; default 30000-32767
-	PodCIDR            string   `json:"podCIDR,omitempty"`       // "" when something else gives out pod addresses
+	PodCIDR            string   `json:"podCIDR,omitempty"`       // "" when another component allocates pod addresses
 	ClusterDomain      string   `json:"clusterDomain,omitempty"` // default cluster.local
 }
 
@@ -168,7 +168,7 @@ type Store struct {
 	// of https endpoints; default that of the first store that has one
 	TLS     *TLS   `json:"tls,omitempty"`
 	Version string `json:"version,omitempty" scalar:"any"` // etcd's version where it is known: 3.4.23
-	// absent: the store exists and is run by somebody else
+	// absent: the store exists, and the plan does not run it
 	Managed *ManagedEtcd `json:"managed,omitempty"`
 }
 
@@ -321,8 +321,8 @@ type Owning struct {
 	Owner     Owner    `json:"owner"`
 }
 
-// Pods makes the pods that are made through the modern API server find it, with a token that the kubelets can mount. {}
-// is enough.
+// Pods makes the pods that are created through the modern API server find it, with a token that the kubelets can mount.
+// {} is enough.
 type Pods struct {
 	Service ModernService `json:"service"`
 	// SideLabel is a label, with the value "modern", of the pods and of the pod templates that are made through the
@@ -344,7 +344,7 @@ type ModernService struct {
 
 // Admission is how the modern API server asks for the changes to pods, where it does not make them by itself.
 type Admission struct {
-	FailurePolicy  FailurePolicy `json:"failurePolicy,omitempty"`  // when nobody answers; default Fail
+	FailurePolicy  FailurePolicy `json:"failurePolicy,omitempty"`  // when the webhook is unreachable; default Fail
 	TimeoutSeconds int           `json:"timeoutSeconds,omitempty"` // 1 to 30; default 5
 	// where fusionctl controllers answer, on every host; default 10271
 	Port int `json:"port,omitempty"`

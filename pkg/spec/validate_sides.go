@@ -149,7 +149,7 @@ func (v *validator) argName(at, name string) {
 	}
 }
 
-// tagPattern finds the release in the tag of an image. Tags that are not written like Kubernetes' own are somebody's
+// tagPattern finds the release in the tag of an image. Tags that are not written like Kubernetes' own are a vendor's
 // numbering.
 var tagPattern = regexp.MustCompile(`:(v1\.[0-9]+\.[0-9]+[^:/@]*)(@[^/]*)?$`)
 

@@ -356,7 +356,7 @@ func (f *fused) customOwners() {
 	}
 }
 
-// count is how many objects a list through the modern server has.
+// count is how many objects a list through the modern API server has.
 func (f *fused) count(path string) int {
 	f.t.Helper()
 	var list struct{ Items []any }

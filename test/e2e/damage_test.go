@@ -198,8 +198,9 @@ func TestSharedStoreBlindsTheLegacySide(t *testing.T) {
 		t.Errorf("listing ingresses through 1.15.12 after one was made through 1.36.3: %v, want 500", err)
 	}
 	seenDamage(t, spec.LayoutShared, "1.15.12", "1.36.3",
-		"starting the modern server takes the group extensions from the legacy server's discovery",
-		"one Ingress made through the modern server makes every list of ingresses through the legacy one answer 500")
+		"starting the modern API server takes the group extensions from the legacy server's discovery",
+		"one Ingress created through the modern API server makes every list of ingresses through the legacy one "+
+			"answer 500")
 }
 
 // A Deployment that 1.10 has written is one that 1.6 cannot list.
@@ -220,11 +221,11 @@ func TestPatchedDeploymentBlindsTheLegacySide(t *testing.T) {
 		err) != http.StatusInternalServerError {
 		t.Errorf("listing deployments through 1.6.13 after 1.10.13 patched one: %v, want 500", err)
 	}
-	seenDamage(t, spec.LayoutShared, "1.6.13", "1.10.13", "one Deployment patched through the modern server makes "+
-		"every list of deployments through the legacy one answer 500")
+	seenDamage(t, spec.LayoutShared, "1.6.13", "1.10.13", "one Deployment patched through the modern API server "+
+		"makes every list of deployments through the legacy one answer 500")
 }
 
-// A status update through the legacy server erases what it does not know.
+// A status update through the legacy API server erases what it does not know.
 func TestStatusUpdateErasesFields(t *testing.T) {
 	for _, legacy := range []string{"1.6.13", "1.10.13"} {
 		t.Run(legacy, func(t *testing.T) {
@@ -252,7 +253,7 @@ func TestStatusUpdateErasesFields(t *testing.T) {
 				after["metadata"].(object)["managedFields"] != nil {
 				t.Error("the fields are still there after a status update through the legacy server")
 			}
-			seenDamage(t, spec.LayoutSplit, legacy, "1.36.3", "a status update through the legacy server erases "+
+			seenDamage(t, spec.LayoutSplit, legacy, "1.36.3", "a status update through the legacy API server erases "+
 				"topologySpreadConstraints and managedFields of a pod")
 		})
 	}
@@ -308,7 +309,7 @@ func TestServiceAddresses(t *testing.T) {
 					len(list.Items), doubles, 2*each+1, test.wantDoubles)
 			}
 			if test.wantDoubles {
-				seenDamage(t, spec.LayoutSplit, "1.15.12", "1.36.3", "over one range, ClusterIPs are given out twice")
+				seenDamage(t, spec.LayoutSplit, "1.15.12", "1.36.3", "over one range, ClusterIPs are allocated twice")
 			} else {
 				proved(t, spec.LayoutSplit, "1.15.12", "1.36.3", fmt.Sprintf("with a service range of the modern "+
 					"side's own, %d services of each side made at once have %d addresses", each, 2*each))
@@ -359,7 +360,7 @@ func TestLegacyTruncatesCRDs(t *testing.T) {
 		t.Errorf("etcd check does not say that CRDs were truncated: %+v", report.Findings)
 	}
 	seenDamage(t, spec.LayoutShared, "1.10.13", "1.36.3",
-		"the legacy side's controllers truncate CRDs that were made through the modern server")
+		"the legacy side's controllers truncate CRDs that were created through the modern server")
 }
 
 // Pods of the modern side carry a token volume of which old servers keep an empty source: their kubelets mount no
@@ -403,10 +404,10 @@ func TestOldServersEmptyTheTokenSource(t *testing.T) {
 			}
 			if wantToken {
 				proved(t, spec.LayoutSplit, legacy, "1.36.3",
-					"the token source of a pod made through the modern server is kept")
+					"the token source of a pod created through the modern API server is kept")
 			} else {
-				seenDamage(t, spec.LayoutSplit, legacy, "1.36.3", "a pod made through the modern server has an empty "+
-					"token source through the legacy one: its kubelet mounts no token")
+				seenDamage(t, spec.LayoutSplit, legacy, "1.36.3", "a pod created through the modern API server has "+
+					"an empty token source through the legacy one: its kubelet mounts no token")
 			}
 			proved(t, spec.LayoutSplit, legacy, "1.36.3",
 				"kube-root-ca.crt, which pods of the modern side mount, is published")

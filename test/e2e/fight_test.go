@@ -46,7 +46,7 @@ func TestWatchTellsAFight(t *testing.T) {
 				event.Finding.Subject)
 		}
 		seenDamage(t, spec.LayoutShared, "1.15.12", "1.36.3", "a modern server that counts masters and a legacy one "+
-			"that keeps leases write the endpoints of kubernetes by turns")
+			"that keeps leases write the endpoints of kubernetes alternately")
 		return
 	}
 	t.Fatalf("watch ended without a fight: %v\n%s", lines.Err(), c.err.String())

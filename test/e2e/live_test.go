@@ -243,7 +243,7 @@ func proveLive(t *testing.T, c *checkedLive, legacy string) {
 	c.arguments = saved
 	c.Modern.Stop()
 	if code, answer := c.check(); code != 1 || answer.Complete {
-		t.Errorf("check --live without the modern server exits %d, want 1: %+v", code, answer)
+		t.Errorf("check --live without the modern API server exits %d, want 1: %+v", code, answer)
 	}
 	proved(t, spec.LayoutSplit, legacy, "1.36.3", "check --live is clean on a healthy pair and finds overlapping "+
 		"selectors, owners that are gone, a lock that is held twice and flags that are not the plan's; what it "+

@@ -61,8 +61,8 @@ var reconciler = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// TestPods: pods that are made through the modern server are read through the legacy one, as a kubelet reads them, and
-// what it would start from them finds the modern server and is known to it.
+// TestPods: pods that are created through the modern API server are read through the legacy one, as a kubelet reads
+// them, and what it would start from them finds the modern API server and is known to it.
 func TestPods(t *testing.T) {
 	for _, test := range []struct {
 		legacy, modern, unknownFields string
@@ -88,10 +88,10 @@ func TestPods(t *testing.T) {
 			f.account()
 			f.reconciler()
 			claims := []string{
-				"pods of Deployments, StatefulSets, Jobs, CronJobs and of users, made through the modern server and " +
-					"read through the legacy one as by a kubelet, have the address of the modern server and a token " +
-					"that the kubelet can mount",
-				"that token is accepted by the modern server for what the policy allows, and refused for the rest",
+				"pods of Deployments, StatefulSets, Jobs, CronJobs and of users, created through the modern API " +
+					"server and read through the legacy one as by a kubelet, have the address of the modern API " +
+					"server and a token that the kubelet can mount",
+				"that token is accepted by the modern API server for what the policy allows, and refused for the rest",
 				"a controller of controller-runtime with exactly the environment and files of such a pod reconciles " +
 					"a custom resource",
 			}
@@ -198,8 +198,8 @@ func (f *podsPair) registrationVersion() string {
 }
 
 // nodeNetwork is a proxy that leads as the service proxy of a node does: from the address of a service to one of its
-// endpoints, both as the legacy server says. The address that the API servers advertise is nobody's on this machine; it
-// stands for loopback.
+// endpoints, both as the legacy API server says. The address that the API servers advertise is nobody's on this
+// machine; it stands for loopback.
 func (f *podsPair) nodeNetwork() string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(f.t, err)
@@ -739,7 +739,7 @@ func (f *podsPair) inPod(name string) (env map[string]string, files map[string][
 	return f.environment(c), files
 }
 
-// account: the token is good on the modern server for what the policy allows it and for nothing else.
+// account: the token is good on the modern API server for what the policy allows it and for nothing else.
 func (f *podsPair) account() {
 	t := f.t
 	t.Helper()

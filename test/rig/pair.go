@@ -58,7 +58,7 @@ type PairSpec struct {
 	More    string // YAML of further fields of spec, two spaces deep: owners, access
 }
 
-// pairTemplate is the spec of a pair on loopback. API servers advertise an address that nobody asks: they refuse to
+// pairTemplate is the spec of a pair on loopback. API servers advertise an address without clients: they refuse to
 // advertise loopback.
 var pairTemplate = template.Must(template.New("spec").Parse(`apiVersion: kubefusion.dev/v1alpha1
 kind: FusedControlPlane
@@ -271,14 +271,14 @@ func (p *Pair) write(path string, data []byte) error {
 }
 
 // NaiveLegacyManager makes the legacy controller manager run with its version's own default of --controllers, whatever
-// the plan says: what somebody has who changes nothing on the legacy side.
+// the plan has: a legacy side without changes.
 func (p *Pair) NaiveLegacyManager() { p.naive = true }
 
 // Place is where this machine has a path of the plan's.
 func (p *Pair) Place(path string) string { return p.paths.Replace(path) }
 
 // CollectNaively starts the modern controller manager again, with its garbage collector beside the controllers of the
-// plan: what somebody has who knows that garbage has to be collected, and not by whom.
+// plan: a naive set-up.
 func (p *Pair) CollectNaively() {
 	p.rig.t.Helper()
 	p.ModernManager.Stop()

@@ -35,7 +35,7 @@ type Process struct {
 	log        string
 
 	// stopWithin is the time to end after a polite request; then the process is killed. Recent API servers take more
-	// than half a minute while somebody watches something.
+	// than half a minute while clients watch.
 	stopWithin time.Duration
 
 	// restarts is how often the process is started again when it ends by itself, as a kubelet does.
@@ -147,8 +147,8 @@ func (p *Process) mayEnd(times int) {
 	p.restarts = times
 }
 
-// startedAgain starts a process that ended by itself once more, when it may be; otherwise that was its end. Whoever
-// ends the process does so before or after, under the same mutex: it never misses the new one.
+// startedAgain starts a process that ended by itself once more, when it may be; otherwise that was its end. The process
+// is ended before or after, under the same mutex: it never misses the new one.
 func (p *Process) startedAgain(log io.Writer) *exec.Cmd {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -246,7 +246,7 @@ func (p *Process) Exit(ctx context.Context) (int, error) {
 	return 0, p.err
 }
 
-// endedByItself says how the process ended if nobody asked it to, and nil otherwise.
+// endedByItself says how the process ended if it was not stopped, and nil otherwise.
 func (p *Process) endedByItself() error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

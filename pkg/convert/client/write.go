@@ -27,8 +27,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
 )
 
-// attempts bounds how often a write is tried again that the program did not tie to a resource version, when somebody
-// else writes between reading the object and writing it.
+// attempts bounds how often a write is tried again that the program did not tie to a resource version, when another
+// client writes between reading the object and writing it.
 const attempts = 5
 
 func (c *call) convert(object map[string]any, to schema.GroupVersionKind) (map[string]any, []convert.Loss, error) {
@@ -202,9 +202,9 @@ func (c *call) update() (*http.Response, error) {
 	})
 }
 
-// write reads the object, lets change say what to put in its place, and puts it there; again when somebody else wrote
-// meanwhile, unless the program gave the resource version. An update of what is not there is for the server to judge:
-// change gets nil then.
+// write reads the object, lets change say what to put in its place, and puts it there; again after a conflict, unless
+// the program gave the resource version. An update of what is not there is for the server to judge: change gets nil
+// then.
 func (c *call) write(tied bool, change func(current map[string]any) (map[string]any, error)) (*http.Response, error) {
 	for attempt := 1; ; attempt++ {
 		current, response, err := c.current()

@@ -17,7 +17,7 @@ func (s *scanner) jsonDocument() error {
 	return nil
 }
 
-// jsonScanner follows the braces of an object and leaves its syntax to whoever decodes it.
+// jsonScanner follows the braces of an object and leaves its syntax to the decoder.
 type jsonScanner struct {
 	*scanner
 	text    []byte // since the last part

@@ -17,7 +17,7 @@ func (s *scanner) yamlDocument() error {
 	return nil
 }
 
-// yamlScanner tells the items of a list by their indentation and leaves the rest of the syntax to whoever decodes it.
+// yamlScanner tells the items of a list by their indentation and leaves the rest of the syntax to the decoder.
 type yamlScanner struct {
 	*scanner
 	text    []byte // lines since the last part

@@ -49,7 +49,7 @@ type Summary struct {
 
 // Check judges objects by what a release makes of their versions.
 type Check struct {
-	Helm   bool            // look into the records of Helm releases
+	Helm   bool            // check the manifests in Helm releases
 	Strict bool            // what is no object of Kubernetes is an error
 	Moved  []kubever.Moved // kinds of other projects, later ones before earlier ones
 	Warn   func(file string, twice manifest.Duplicate)

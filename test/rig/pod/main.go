@@ -69,7 +69,7 @@ func awaitEnd() {
 	<-end
 }
 
-// reap waits for the processes that nobody else waits for.
+// reap waits for the processes that no other goroutine waits for.
 func reap() {
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
