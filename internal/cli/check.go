@@ -84,9 +84,9 @@ Exit codes: 0 nothing at or above --fail-on, 1 --live is incomplete, 2 bad spec 
 			return runCheck(req, streams)
 		},
 	}
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml", "sarif",
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml", "sarif",
 		"html")
-	enumFlag(cmd, &req.failOn, "fail-on", "", "the severity from which on findings make the exit code 3", "error",
+	enumFlag(cmd, &req.failOn, "fail-on", "", "the lowest severity of findings that makes the exit code 3", "error",
 		"warning")
 	cmd.Flags().StringVar(&req.objects, "objects", "", "manifests to check instead of the plan; - is standard input")
 	cmd.Flags().StringVar(&req.legacy, "legacy", "",

@@ -40,8 +40,8 @@ deleted: what each shows of itself is remembered in --state-dir. When that chang
 within a minute than --brake-share and --brake-owners allow, nothing is deleted any more, /readyz fails and an event
 says why, until a person has looked: fusionctl controllers acknowledge.
 
-Where the plan has pods, every process also answers the modern API server's questions about pods that are made through
-it, and the one that acts keeps the service by which such pods find that server.
+Where the plan has pods, every process also answers the modern API server's questions about pods that are created
+through it, and the one that acts keeps the service by which such pods find that server.
 
 Plans that need them include them: fusionctl render writes the unit or the static pod, the plan that they read, and the
 policy or RBAC of each side. From a spec the plan is computed at each start, by the facts of this fusionctl.

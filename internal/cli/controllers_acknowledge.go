@@ -49,8 +49,8 @@ Exit codes: 0 acknowledged, or nothing to acknowledge, 1 could not finish, 2 bad
 	f := cmd.Flags()
 	f.StringVar(&req.directory, "state-dir", "", "where the controllers of this host remember the stores (required)")
 	f.StringVar(&req.why, "why", "", "for the log")
-	f.BoolVar(&req.yes, "yes", false, "do not ask")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	f.BoolVar(&req.yes, "yes", false, "do not ask for confirmation")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 

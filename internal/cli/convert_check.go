@@ -86,9 +86,9 @@ Exit codes: 0 nothing found, 1 could not finish, 2 bad usage or input that canno
 	flags.BoolVar(&req.strict, "strict", false, "refuse what is no object of Kubernetes: charts, values, templates")
 	flags.BoolVar(&req.keepGoing, "keep-going", false, "name what cannot be read, and exit 3 instead of 2")
 	flags.StringVar(&req.moved, "moved", "", "file of further kinds that moved, in the format of pluto's versions.yaml")
-	flags.BoolVar(&req.all, "all", false, "list the objects that may stay as they are, too")
+	flags.BoolVar(&req.all, "all", false, "also list the objects without findings")
 	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "csv", "markdown", "html")
-	enumFlag(cmd, &req.failOn, "fail-on", "", "what exits 3", "removed", "deprecated")
+	enumFlag(cmd, &req.failOn, "fail-on", "", "what makes the exit code 3", "removed", "deprecated")
 	return cmd
 }
 

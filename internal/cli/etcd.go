@@ -336,8 +336,8 @@ func storeHint(err error) string {
 		return "take a fresh snapshot with etcdctl snapshot save; a member's db file can be read while the member is " +
 			"stopped"
 	case errors.Is(err, etcd.ErrDenied):
-		return "let a role of the user read everything below the prefix: etcdctl role grant-permission ROLE read " +
-			"--prefix /registry/"
+		return "grant a role of the user read permission on everything below the prefix: etcdctl role " +
+			"grant-permission ROLE read --prefix /registry/"
 	case errors.As(err, &unreachable) && unreachable.NoLeader:
 		return "too few members run to elect a leader; --gentle reads from one member, which may be stale"
 	case errors.As(err, &hinting):

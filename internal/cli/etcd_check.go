@@ -66,9 +66,10 @@ Exit codes: 0 nothing found, 1 incomplete, 2 bad usage or a bad spec, 3 findings
 	}
 	storesFlags(cmd, &req.stores)
 	enumFlag(cmd, &req.depth, "depth", "", "how much to read", words(scan.Depths())...)
-	enumFlag(cmd, &req.failOn, "fail-on", "", "the least severity for exit code 3", "error", "warning", "info")
+	enumFlag(cmd, &req.failOn, "fail-on", "", "the lowest severity that makes the exit code 3", "error", "warning",
+		"info")
 	cmd.Flags().IntVar(&req.parallel, "parallel", 2, "ranges of a store to read at a time")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml", "html")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml", "html")
 	return cmd
 }
 

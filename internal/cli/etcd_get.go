@@ -148,7 +148,7 @@ func findKey(ctx context.Context, m *pair.Map, stores []openStore, typed string)
 }
 
 func noStoreHolds(m *pair.Map, typed string) error {
-	hint := "fusionctl etcd ls SPEC shows what there is"
+	hint := "fusionctl etcd ls SPEC lists the keys"
 	paths, known := etcd.Paths(m, typed)
 	if known && strings.Count(paths[0], "/") < 2 {
 		hint = "want RESOURCE/NAMESPACE/NAME, or RESOURCE/NAME for cluster-scoped resources; fusionctl etcd ls SPEC " +

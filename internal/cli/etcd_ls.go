@@ -158,9 +158,9 @@ func (d *etcdLsDocument) sort(by string) {
 // noSuchKey is the error about what neither version knows and no store holds.
 func noSuchKey(path string, m *pair.Map) error {
 	key := storage.NormalPrefix(m.Prefix) + "/" + path
-	return withHint(fmt.Errorf("no store holds %s or anything below it, and neither version has such a resource",
+	return withHint(fmt.Errorf("no store has %s or any key below it, and neither version has such a resource",
 		storage.Printable(key)),
-		"fusionctl etcd ls SPEC shows what there is")
+		"fusionctl etcd ls SPEC lists the keys")
 }
 
 func printEtcdLs(w io.Writer, output string, document etcdLsDocument) error {

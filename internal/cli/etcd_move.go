@@ -345,8 +345,8 @@ func thisProcess(plan string) string {
 // warnOfServers warns of API servers that still use the stores.
 func warnOfServers(w io.Writer, servers []move.RunningServer) {
 	for _, s := range servers {
-		visible.Fprintf(w, "warning: store %s: an API server at %s is running, or was %d s ago: stop it first; "+
-			"whoever watches it sees the moved objects deleted\n",
+		visible.Fprintf(w, "warning: store %s: an API server at %s is running, or was %d s ago: stop it first; its "+
+			"watchers see the moved objects deleted\n",
 			s.Store, storage.Printable(s.Address), s.SecondsAgo)
 	}
 }
@@ -420,8 +420,8 @@ func moveHint(err error) string {
 	case errors.Is(err, move.ErrChanged):
 		return "stop the API servers that write there; undo rolls back, and a new plan starts from the present state"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG):
-		return "make room, or name files on another disk with --journal and --backup, which takes four thirds of the " +
-			"values; then run it again"
+		return "free disk space, or name files on another disk with --journal and --backup, which needs four thirds " +
+			"of the values; then run it again"
 	case errors.Is(err, etcd.ErrDenied):
 		return "the user needs a role with the permission readwrite on everything below the prefix"
 	case errors.Is(err, move.ErrFull):

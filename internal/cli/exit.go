@@ -11,11 +11,11 @@ const (
 	exitDone        = 0
 	exitFailed      = 1   // could not finish
 	exitUsage       = 2   // bad usage or a bad input file
-	exitAttention   = 3   // done, and the answer needs attention: findings, a denial, restarts
+	exitAttention   = 3   // done, and findings, a denial or restarts were reported
 	exitInterrupted = 130 // by a signal
 )
 
-// errAttention is returned by a verb that finished and whose answer, already printed, needs attention.
+// errAttention is returned by a verb that finished, after its findings were printed.
 var errAttention = errors.New("findings were reported")
 
 // usageError marks an error as the caller's: bad flags or a bad input file. The hint, if any, is printed on a line of

@@ -71,8 +71,9 @@ Exit codes: 0 nothing found, 1 could not finish, 2 bad usage, 3 findings.`,
 	cmd.Flags().StringArrayVar(&req.crds, "crd", nil,
 		"file with CustomResourceDefinitions, whose resources are known then; repeat for more")
 	cmd.Flags().BoolVar(&req.fix, "fix", false, "write the corrected file beside each file, as FILE.fixed")
-	enumFlag(cmd, &req.failOn, "fail-on", "", "the least severity for exit code 3", "error", "warning", "info")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml", "sarif",
+	enumFlag(cmd, &req.failOn, "fail-on", "", "the lowest severity that makes the exit code 3", "error", "warning",
+		"info")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml", "sarif",
 		"html")
 	return cmd
 }

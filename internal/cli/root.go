@@ -22,8 +22,8 @@ type Streams struct {
 }
 
 // Main runs the command line and returns the exit code: 0 done, 1 could not finish, 2 bad usage or bad input file, 3
-// done and the answer needs attention, 130 interrupted. Errors are printed on streams.Err, one line each, a hint on a
-// line of its own.
+// done and findings were reported, 130 interrupted. Errors are printed on streams.Err, one line each, a hint on a line
+// of its own.
 func Main(ctx context.Context, args []string, streams Streams) int {
 	releaseProgram()
 	out, errs := visible.NewWriter(streams.Out), visible.NewWriter(streams.Err)

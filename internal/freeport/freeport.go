@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Ports are taken from below the range that systems hand out to outgoing connections (32768 and up on Linux): a port
-// that is free now is then not taken by an outgoing connection before the server that it is meant for listens on it.
+// Ports are taken from below the ephemeral range of systems (32768 and up on Linux): a port that is free now is then
+// not taken by an outgoing connection before the server that it is meant for listens on it.
 const (
 	firstPort = 20000
 	lastPort  = 32767

@@ -7,7 +7,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// Name is what the registrations of the change are called on the modern server.
+// Name is the name of the admission configuration on the modern API server.
 const Name = "pods.kubefusion.dev"
 
 // group of the registrations; a version of it is chosen by the caller, who has the server's discovery.
@@ -52,7 +52,8 @@ func (c *Change) Webhook(a plan.PodAdmission, version, url, caBundle string) map
 			"name":         Name,
 			"clientConfig": object{"url": url, "caBundle": caBundle},
 			"rules":        append([]any{pods, ephemeral}, templates...),
-			// Whatever others add afterwards, such as the containers of a mesh, is led to the modern API server too.
+			// Whatever others add afterwards, such as the containers of a mesh, is connected to the modern API server
+			// too.
 			"reinvocationPolicy":      "IfNeeded",
 			"matchPolicy":             "Equivalent",
 			"failurePolicy":           string(a.FailurePolicy),

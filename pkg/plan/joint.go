@@ -152,8 +152,8 @@ func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, conf
 	}
 	say("state-dir", stateDirectory, "a store that forgot, or is another one, is told from one in which objects were "+
 		"deleted")
-	say("leader-elect", "true", "one of the hosts acts at a time")
-	say("listen", hostPort(loopback, s.Port), "health and metrics; nobody else asks")
+	say("leader-elect", "true", "one of the hosts is the leader")
+	say("listen", hostPort(loopback, s.Port), "health and metrics; no remote clients")
 	if pods != nil && pods.Admission.By == ByWebhook {
 		const why = "the modern API server of the same host sends admission requests for pods"
 		say("webhook-cert", pods.Admission.Cert, why)
@@ -195,11 +195,11 @@ func (b *basis) jointKubeconfigs(host spec.Host) []Kubeconfig {
 
 // The reasons of what the controllers that see both sides may do.
 const (
-	jointReads = "fusionctl controllers: an owner may be of any kind, and what cannot be listed is not known to be " +
-		"gone"
+	jointReads = "fusionctl controllers: an owner may be of any kind, and an owner that cannot be listed is not " +
+		"known to be absent"
 	jointTells  = "fusionctl controllers: an event says that they have stopped to delete"
-	jointWrites = "fusionctl controllers: they delete what is garbage, take absent owners out of references, and end " +
-		"namespaces"
+	jointWrites = "fusionctl controllers: they delete objects without a live owner, remove references to absent " +
+		"owners, and finalize namespaces"
 )
 
 // jointGrants is what they need of the modern API server: to read everything; and to change what can be garbage there,
@@ -352,8 +352,8 @@ func (b *basis) legacyChanges(pods *Pods) []Right {
 	return rules
 }
 
-// podRights are the rights to keep the service of the modern servers, and to make Secrets of tokens, as far as that is
-// done through the legacy side.
+// podRights are the rights to keep the service of the modern API servers, and to make Secrets of tokens, as far as that
+// is done through the legacy side.
 func (b *basis) podRights(pods *Pods) []Right {
 	if pods == nil {
 		return nil

@@ -82,8 +82,8 @@ type Resource struct {
 	pair.Resource
 	Pseudo bool   `json:"pseudo,omitempty"` // no API resource: what an API server keeps for itself
 	Why    string `json:"why"`              // one sentence
-	// Overrides are the entries of the modern server's --etcd-servers-overrides for this row, GROUP/RESOURCE, one for
-	// each group under which its version may keep it; empty when the row lies in the side's default store.
+	// Overrides are the entries of the modern API server's --etcd-servers-overrides for this row, GROUP/RESOURCE, one
+	// for each group under which its version may keep it; empty when the row lies in the side's default store.
 	Overrides []string `json:"overrides,omitempty"`
 }
 
@@ -158,7 +158,7 @@ func (m Mount) Seen() string { return cmp.Or(m.At, m.Path) }
 // JointControllers on each of some hosts.
 type Joint struct {
 	Why      []string     `json:"why"`      // what is left undone without them, each a sentence
-	Collects bool         `json:"collects"` // they collect garbage; otherwise they only end namespaces
+	Collects bool         `json:"collects"` // they collect garbage; otherwise they only finalize namespaces
 	User     string       `json:"user"`     // the name in their certificate, on both sides
 	PlanFile string       `json:"planFile"` // where they find the plan, on each of their hosts
 	Legacy   LegacyAccess `json:"legacy"`

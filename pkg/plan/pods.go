@@ -44,7 +44,7 @@ const (
 	TokensSecret    Tokens = "secret"    // a Secret holds it
 )
 
-// PodAdmission is who changes pods on their way through the modern server.
+// PodAdmission is the component that mutates pods in admission of the modern API server.
 type PodAdmission struct {
 	By            AdmissionBy        `json:"by"`
 	Why           string             `json:"why"` // one sentence

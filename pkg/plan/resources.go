@@ -40,7 +40,7 @@ type placement struct {
 	legacy, modern kubever.Minor
 	legacyStore    string
 	modernStore    string
-	moved          map[string]string // what the legacy server's own overrides locate elsewhere: key -> store
+	moved          map[string]string // what the legacy API server's own overrides locate elsewhere: key -> store
 	// what the modern API server must not serve, because it would write it at start
 	poison []kubever.StartupWrite
 }

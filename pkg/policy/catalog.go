@@ -24,7 +24,7 @@ type Catalog struct {
 	complete bool // CustomResourceDefinitions were added: what is not known does not exist
 }
 
-// openGroups have resources that are made up by whoever serves them: every metric is one.
+// openGroups have resources whose names depend on their server: every metric is one.
 var openGroups = []string{"custom.metrics.k8s.io", "external.metrics.k8s.io"}
 
 type catalogEntry struct {

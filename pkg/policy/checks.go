@@ -53,8 +53,8 @@ func (v *validation) checkSpelling(line *checkedLine, unversioned bool) {
 	}
 }
 
-// explicit writes out what the server makes of the line. A line that comes to allow everything to everybody without
-// naming anybody becomes a comment: nobody means that.
+// explicit writes out what the server makes of the line. A line that allows every request by default, without a
+// subject, becomes a comment: it is never intended.
 func (line *checkedLine) explicit() *repaired {
 	everything := Rule{Group: GroupAuthenticated, APIGroup: "*", Resource: "*", Namespace: "*", NonResourcePath: "*"}
 	if line.rule.bare() == everything && !bytes.Contains(line.text, []byte(GroupAuthenticated)) {

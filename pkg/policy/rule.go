@@ -26,7 +26,7 @@ const UserAnonymous = "system:anonymous"
 //
 // A rule allows a request when all of this holds:
 //   - the user is User, and one of the groups is Group; an empty one does not matter, but a rule with neither matches
-//     nobody;
+//     no request;
 //   - the verb is get, list or watch, or the rule is not Readonly;
 //   - for a resource request: APIGroup, Resource and Namespace equal the request's or are "*". The subresource and the
 //     name of the object do not matter. APIGroup "" is the core group. Namespace "" is a request without namespace:

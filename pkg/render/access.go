@@ -129,8 +129,8 @@ func permitKubelets(p *plan.Plan) permit {
 		v.Commands = []string{"legacy apply -f " + legacyRolesFile,
 			"legacy get clusterrolebinding " + kubeletRole + "    # one"}
 	case slices.Contains(modes, "ABAC"):
-		v.Words = append(v.Words, "Add the line about it in `"+legacyPolicyFile+"` to the file of the legacy server's "+
-			"`--authorization-policy-file`, and restart it, one host after the other.")
+		v.Words = append(v.Words, "Add the line about it in `"+legacyPolicyFile+"` to the file of the legacy API "+
+			"server's `--authorization-policy-file`, and restart it, one host after the other.")
 	default:
 		v.Words = append(v.Words, "Have it allow what `"+legacyRolesFile+"` says.")
 	}

@@ -50,7 +50,7 @@ type permit struct {
 	Leader        string // asks on that host who of them acts
 	Kubectl       string // on that host, for the side through which namespaces are changed
 	Acknowledge   string // on a host, lets them go on that have stopped
-	Borrowed      bool   // a pod runs the host's program in somebody else's image
+	Borrowed      bool   // a pod runs the host's program in another image
 }
 
 func newPermit(p *plan.Plan) permit {

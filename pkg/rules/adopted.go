@@ -13,7 +13,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// adoptedRules are about a modern side beside a legacy side that somebody else has set up.
+// adoptedRules are about a modern side beside a legacy side that the plan does not configure.
 func adoptedRules() []rule {
 	running := func(more ...string) example {
 		server := args(
@@ -162,8 +162,7 @@ func frontProxyNames(p *plan.Plan) []finding.Finding {
 	case anyModern:
 		f.Severity = finding.Warning
 		f.Message = fmt.Sprintf("every name is accepted, the legacy side accepts %s: any certificate of %s may act "+
-			"as a user "+
-			"on the modern server", strings.Join(legacy, ","), p.PKI.RequestHeaderCA)
+			"as a user on the modern API server", strings.Join(legacy, ","), p.PKI.RequestHeaderCA)
 	case len(missing) > 0:
 		f.Message = fmt.Sprintf("lacks %s of the legacy side: aggregated APIs that are reached under it are cut off",
 			strings.Join(missing, ", "))
@@ -176,7 +175,7 @@ func frontProxyNames(p *plan.Plan) []finding.Finding {
 	return []finding.Finding{f}
 }
 
-// enforcing says of admission plugins that the modern version may lack what nobody is held back from without them.
+// enforcing lists admission plugins that the modern version may lack, and what is then allowed.
 var enforcing = map[string]string{
 	"DenyEscalatingExec":    "exec into privileged pods is refused; remove pods from spec.access, or exec by a webhook",
 	"DenyExecOnPrivileged":  "exec into privileged pods is refused; remove pods from spec.access, or exec by a webhook",

@@ -147,8 +147,8 @@ var podMakers = map[string]string{
 	"jobs": "job-controller", "replicasets": "replicaset-controller", "statefulsets": "statefulset-controller",
 }
 
-// makesPods reports whether pods are created through the modern server: by users, or by its side's controllers for what
-// users may make there.
+// makesPods reports whether pods are created through the modern API server: by users, or by its side's controllers for
+// what users may make there.
 func makesPods(p *plan.Plan) bool {
 	if pods := p.Resource("pods"); pods != nil && userWrites(p, pods) {
 		return true

@@ -17,7 +17,7 @@ func Marshal(f *File) ([]byte, error) { return MarshalWithComments(f, nil) }
 
 // MarshalWithComments prints the file as Marshal does, and before each field whose path is a key of comments that text,
 // without "#" and of any number of lines. A comment on a field that is left out because it is empty makes the field
-// appear. Shape: {"spec.access": "Fill in who may do what through the modern server."}
+// appear. Shape: {"spec.access": "Fill in what users may do through the modern API server."}
 func MarshalWithComments(f *File, comments map[string]string) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)

@@ -325,15 +325,15 @@ type Owning struct {
 // {} is enough.
 type Pods struct {
 	Service ModernService `json:"service"`
-	// SideLabel is a label, with the value "modern", of the pods and of the pod templates that are made through the
-	// modern server; default kubefusion.dev/side.
+	// SideLabel is a label, with the value "modern", of the pods and of the pod templates that are created through the
+	// modern API server; default kubefusion.dev/side.
 	SideLabel string    `json:"sideLabel,omitempty"`
 	Admission Admission `json:"admission"`
 	// UnknownFields says what happens to pods and templates with fields that the legacy side drops; default warn.
 	UnknownFields UnknownFields `json:"unknownFields,omitempty"`
 }
 
-// ModernService is the service through which pods reach the modern server.
+// ModernService is the service through which pods reach the modern API server.
 type ModernService struct {
 	Namespace string `json:"namespace,omitempty"` // default default
 	Name      string `json:"name,omitempty"`      // default kubernetes-modern
@@ -355,7 +355,7 @@ type FailurePolicy string
 
 const (
 	FailurePolicyFail   FailurePolicy = "Fail"   // it is refused
-	FailurePolicyIgnore FailurePolicy = "Ignore" // it goes on unchanged: such a pod is led to the legacy server
+	FailurePolicyIgnore FailurePolicy = "Ignore" // it goes on unchanged: such a pod uses the legacy API server
 )
 
 // FailurePolicies lists the policies, for help texts and validation.
@@ -376,7 +376,7 @@ var UnknownFieldsWords = []string{string(UnknownFieldsWarn), string(UnknownField
 // SideLabelModern is the value of the side label.
 const SideLabelModern = "modern"
 
-// Access is a rule of the modern server's policy, read like an RBAC rule without verbs.
+// Access is a rule of the modern API server's policy, read like an RBAC rule without verbs.
 type Access struct {
 	Subjects         []Subject `json:"subjects"`
 	APIGroups        []string  `json:"apiGroups,omitempty"`

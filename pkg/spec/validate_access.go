@@ -11,7 +11,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
-// access checks the rules of the modern server's policy for what the language of ABAC can say.
+// access checks the rules of the modern API server's policy for what the language of ABAC can say.
 func (v *validator) access() {
 	rules := v.file.Spec.Access
 	if len(rules) == 0 {

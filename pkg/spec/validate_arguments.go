@@ -61,8 +61,8 @@ func (v *validator) agree(at string, c *Component, list []saidTwice) {
 	}
 }
 
-// legacyStore wants the legacy server's own arguments to lead where legacy.store says its objects are. Everything that
-// is said about what both sides see rests on it.
+// legacyStore wants the legacy API server's own arguments to lead where legacy.store says its objects are. Everything
+// that is said about what both sides see rests on it.
 func (v *validator) legacyStore() {
 	side := &v.file.Spec.Legacy
 	var store *Store

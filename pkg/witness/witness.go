@@ -1,6 +1,6 @@
 // Package witness tells a store that has forgotten, or is another one, from a store in which objects were deleted. What
-// a store shows of itself is remembered outside of it, and held against what it shows later. Both look alike to whoever
-// asks for one object: it is absent.
+// a store shows of itself is remembered outside of it, and held against what it shows later. Both look alike to a
+// reader of one object: it is absent.
 package witness
 
 import (

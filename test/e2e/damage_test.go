@@ -165,8 +165,8 @@ func stay(ctx context.Context, before map[string]string, pods func(context.Conte
 	return nil
 }
 
-// One object that the legacy side cannot decode makes its lists of that resource fail, and the modern server's start
-// takes groups from its discovery.
+// One object that the legacy side cannot decode makes its lists of that resource fail, and the modern API server's
+// start takes groups from its discovery.
 func TestSharedStoreBlindsTheLegacySide(t *testing.T) {
 	t.Parallel()
 	r := rig.New(t)
@@ -198,7 +198,7 @@ func TestSharedStoreBlindsTheLegacySide(t *testing.T) {
 		t.Errorf("listing ingresses through 1.15.12 after one was made through 1.36.3: %v, want 500", err)
 	}
 	seenDamage(t, spec.LayoutShared, "1.15.12", "1.36.3",
-		"starting the modern API server takes the group extensions from the legacy server's discovery",
+		"starting the modern API server takes the group extensions from the legacy API server's discovery",
 		"one Ingress created through the modern API server makes every list of ingresses through the legacy one "+
 			"answer 500")
 }
@@ -243,7 +243,7 @@ func TestStatusUpdateErasesFields(t *testing.T) {
 			if seen["spec"].(object)["topologySpreadConstraints"] == nil {
 				t.Fatal("the pod has no topologySpreadConstraints to lose")
 			}
-			// As a kubelet does: read through the legacy server, write the status.
+			// As a kubelet does: read through the legacy API server, write the status.
 			must(t, admin.Call(t.Context(), http.MethodGet, path, nil, &seen))
 			seen["status"] = object{"phase": "Running"}
 			must(t, admin.Call(t.Context(), http.MethodPut, path+"/status", seen, nil))
@@ -251,7 +251,7 @@ func TestStatusUpdateErasesFields(t *testing.T) {
 			must(t, user.Call(t.Context(), http.MethodGet, path, nil, &after))
 			if after["spec"].(object)["topologySpreadConstraints"] != nil ||
 				after["metadata"].(object)["managedFields"] != nil {
-				t.Error("the fields are still there after a status update through the legacy server")
+				t.Error("the fields are still there after a status update through the legacy API server")
 			}
 			seenDamage(t, spec.LayoutSplit, legacy, "1.36.3", "a status update through the legacy API server erases "+
 				"topologySpreadConstraints and managedFields of a pod")
@@ -360,7 +360,7 @@ func TestLegacyTruncatesCRDs(t *testing.T) {
 		t.Errorf("etcd check does not say that CRDs were truncated: %+v", report.Findings)
 	}
 	seenDamage(t, spec.LayoutShared, "1.10.13", "1.36.3",
-		"the legacy side's controllers truncate CRDs that were created through the modern server")
+		"the legacy side's controllers truncate CRDs that were created through the modern API server")
 }
 
 // Pods of the modern side carry a token volume of which old servers keep an empty source: their kubelets mount no

@@ -36,7 +36,7 @@ import (
 
 // What etcd check says will happen is held against what the servers and their collectors then do.
 
-// allAccess lets the tests write anything through the modern server.
+// allAccess lets the tests write anything through the modern API server.
 const allAccess = `  access:
   - {subjects: [{kind: Group, name: developers}], apiGroups: ["*"], resources: ["*"]}
 `

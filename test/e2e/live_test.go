@@ -22,7 +22,7 @@ import (
 	"github.com/kubefusion/fusionctl/test/rig"
 )
 
-// liveAccess lets an auditor read everything through the modern server.
+// liveAccess lets an auditor read everything through the modern API server.
 const liveAccess = access +
 	`  - {subjects: [{kind: User, name: auditor}], apiGroups: ["*"], resources: ["*"], readOnly: true}
   - {subjects: [{kind: User, name: auditor}], nonResourcePaths: ["*"], readOnly: true}

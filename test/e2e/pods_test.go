@@ -302,7 +302,7 @@ func (f *podsPair) service() {
 	t := f.t
 	t.Helper()
 	s := f.Plan.Pods.Service
-	f.Eventually("the service of the modern server", func(ctx context.Context) error {
+	f.Eventually("the service of the modern API server", func(ctx context.Context) error {
 		for _, client := range []*rig.Client{f.admin, f.user} {
 			var found struct {
 				Spec struct {
@@ -397,8 +397,8 @@ type seenVolume struct {
 
 const accountDirectory = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// environment is what a kubelet gives to a container: the service of the legacy server, and over it what the container
-// says.
+// environment is what a kubelet gives to a container: the service of the legacy API server, and over it what the
+// container says.
 func (f *podsPair) environment(c seenContainer) map[string]string {
 	env := map[string]string{"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 	for _, e := range c.Env {

@@ -267,7 +267,7 @@ func FromFacts(minor kubever.Minor) *Server {
 
 // InAnotherVersion finds a resource by which a kind that the server lacks is served after all; false when it has the
 // kind itself, has no version of it, or did not list what would decide that. It is Negotiate without a choice among
-// versions, for who asks about many kinds.
+// versions, for callers with many kinds.
 func (s *Server) InAnotherVersion(asked schema.GroupVersionKind, equivalents []schema.GroupVersionKind) (
 	Resource, bool) {
 	if _, ok := s.find(asked); ok {

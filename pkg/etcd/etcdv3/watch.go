@@ -226,7 +226,7 @@ func replaced(err error) error {
 }
 
 // openWatch opens a stream of its own. The client's own watcher would take in whatever comes, however much, and open a
-// watch again that ends without a word.
+// watch again that ends silently.
 func openWatch(ctx context.Context, cancel func(), client *clientv3.Client, timeout time.Duration,
 	request *pb.WatchCreateRequest) (pb.Watch_WatchClient, error) {
 	hanging := time.AfterFunc(timeout, cancel)
