@@ -30,10 +30,10 @@ func TestInitFromBadInput(t *testing.T) {
 		}, "holds 10000 files, want at most 4096"},
 		"binary files": {func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "kube-apiserver.yaml"), []byte("\x7fELF\xff\xfe\x00"), 0o644)
-		}, "kube-apiserver.yaml: is not read: it is not text"},
+		}, "kube-apiserver.yaml: is ignored: it is not text"},
 		"a loop of links": {func(dir string) error {
 			return os.Symlink("kube-apiserver.yaml", filepath.Join(dir, "kube-apiserver.yaml"))
-		}, "kube-apiserver.yaml: is not read: "},
+		}, "kube-apiserver.yaml: is ignored: "},
 		"an unreadable file": {func(dir string) error {
 			if os.Geteuid() == 0 { // root reads everything: a link to nothing is as unreadable
 				return os.Symlink("nowhere", filepath.Join(dir, "kube-apiserver.yaml"))

@@ -212,13 +212,13 @@ func whyNone(refused []error, notes []Note) error {
 		"list of " +
 		"processes"
 	unread := slices.DeleteFunc(slices.Clone(notes), func(n Note) bool {
-		return !strings.HasPrefix(n.Text, "is not read")
+		return !strings.HasPrefix(n.Text, "is ignored")
 	})
 	if len(unread) > 0 {
 		text += "; " + unread[0].String()
 	}
 	if len(unread) > 1 {
-		text += fmt.Sprintf("; and %d more files are not read", len(unread)-1)
+		text += fmt.Sprintf("; and %d more files are ignored", len(unread)-1)
 	}
 	return errors.New(text)
 }

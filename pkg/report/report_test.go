@@ -197,7 +197,7 @@ func checkPage(t *testing.T, text string, root *html.Node) {
 }
 
 func TestSheetsAreWhole(t *testing.T) {
-	const hostile = `<script>alert(1)</script>"'&|` + "\u202e\x1b[2J"
+	const hostile = `<script>alert(1)</script>"'&|` + "\u202e\x1b[2J\nforged"
 	found := finding.Report{Findings: []finding.Finding{{Rule: "FUS060", Severity: finding.Error, Subject: hostile,
 		Message: hostile, Fix: hostile}}}
 	for name, sheet := range map[string]*Sheet{
@@ -218,6 +218,9 @@ func TestSheetsAreWhole(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkPage(t, out.String(), root)
+			if strings.Contains(out.String(), "\nforged") {
+				t.Error("a name begins a line")
+			}
 			if clean := strings.Contains(out.String(), "Nothing was found"); clean != (name == "tables") {
 				t.Errorf("says that nothing was found: %v", clean)
 			}

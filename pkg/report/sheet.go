@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -75,6 +76,7 @@ type sheetPage struct {
 // HTML writes the page: like HTML of a plan one file that loads nothing, and is whole without scripts.
 // Errors: what the writer says.
 func (s *Sheet) HTML(w io.Writer) error {
+	s = s.shown()
 	p := sheetPage{Sheet: s, Style: template.CSS(styleText), Script: template.JS(scriptText)}
 	in := Input{Rules: s.Rules}
 	if s.Report != nil {
@@ -92,6 +94,52 @@ func (s *Sheet) HTML(w io.Writer) error {
 		return fmt.Errorf("report: internal error: %w", err)
 	}
 	return writePage(w, visible.Text(out.String()), nil)
+}
+
+// shown is the sheet with each text on one line, whatever names of others bring along.
+func (s *Sheet) shown() *Sheet {
+	lines := func(texts []string) []string {
+		var shown []string
+		for _, text := range texts {
+			shown = append(shown, visible.Line(text))
+		}
+		return shown
+	}
+	show := *s
+	show.Title, show.Verdict.Text = visible.Line(s.Title), visible.Line(s.Verdict.Text)
+	show.Lead, show.Incomplete, show.Notes = lines(s.Lead), lines(s.Incomplete), lines(s.Notes)
+	if s.Report != nil {
+		report := finding.Report{}
+		for _, f := range s.Report.Findings {
+			report.Findings = append(report.Findings, shownFinding(f))
+		}
+		for _, a := range s.Report.Accepted {
+			report.Accepted = append(report.Accepted,
+				finding.Accepted{Finding: shownFinding(a.Finding), Reason: visible.Line(a.Reason)})
+		}
+		show.Report = &report
+	}
+	show.Tables = nil
+	for _, t := range s.Tables {
+		t.Title, t.Head = visible.Line(t.Title), lines(t.Head)
+		rows := t.Rows
+		t.Rows = make([][]Cell, len(rows))
+		for i, row := range rows {
+			for _, c := range row {
+				c.Text, c.Title = visible.Line(c.Text), visible.Line(c.Title)
+				t.Rows[i] = append(t.Rows[i], c)
+			}
+		}
+		show.Tables = append(show.Tables, t)
+	}
+	return &show
+}
+
+// shownFinding has each of its texts on one line; a fix of several lines has spaces between them.
+func shownFinding(f finding.Finding) finding.Finding {
+	f.Subject, f.Message = visible.Line(f.Subject), visible.Line(f.Message)
+	f.Fix = visible.Line(strings.Join(strings.FieldsFunc(f.Fix, func(r rune) bool { return r == '\n' }), " "))
+	return f
 }
 
 // VerdictOf sums findings up; what could not be looked at makes it an error.
