@@ -89,7 +89,7 @@ not agree with TO.`,
 	enumFlag(cmd, &req.toTarget, "to-target", "", "what runs those of TO", targets...)
 	cmd.Flags().BoolVar(&req.readStores, "read-stores", false,
 		"read the stores: a new minor has to decode every object in them")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 
@@ -127,7 +127,7 @@ Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interru
 	flags.StringVar(&req.rehearse, "rehearse", "", "directory of the hosts' files, in place of this machine")
 	flags.DurationVar(&req.wait, "wait", 3*time.Minute, "how long a component may take to start or to stop")
 	flags.StringArrayVar(&req.done, "done", nil, "number of a step that a person does, and has done; repeat")
-	flags.BoolVar(&req.yes, "yes", false, "do not ask")
+	flags.BoolVar(&req.yes, "yes", false, "do not ask for confirmation")
 	enumFlag(cmd, &req.output, "output", "o", "how to print; json: a line for each record", "table", "json")
 	return cmd
 }
@@ -147,7 +147,7 @@ Exit codes: 0 done or not begun, 1 could not read, 2 bad usage or a bad file, 3 
 		},
 	}
 	cmd.Flags().StringVar(&req.journal, "journal", "", "file of the journal (default STEPS.journal)")
-	enumFlag(cmd, &req.output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 

@@ -39,7 +39,7 @@ Exit codes: 0 done.`,
 			return err
 		},
 	}
-	enumFlag(cmd, &output, "output", "o", "how to print", "table", "json", "yaml")
+	enumFlag(cmd, &output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
 

@@ -33,7 +33,7 @@ func Replace(file string, mode fs.FileMode, write func(*bufio.Writer) error) err
 		return fmt.Errorf("writing %s: %w", file, err)
 	}
 	defer func() {
-		if still(partial, written) == nil { // not renamed, and not somebody else's
+		if still(partial, written) == nil { // not renamed, and not another process's
 			os.Remove(partial)
 		}
 	}()

@@ -198,7 +198,7 @@ func (b *basis) aggregatorArgs(l *argList, host spec.Host, side pair.Side) {
 }
 
 // issuesForModernPods reports whether pods created through the modern API server carry a projected token that kubelets
-// can mount and that this version, the legacy one, can issue when it is configured to.
+// can mount and that this version, the legacy one, can issue when it is told how.
 func (b *basis) issuesForModernPods(m kubever.Minor) bool {
 	return kubever.Behaves(kubever.BehaviourTokenVolumeProjected, b.modern) &&
 		kubever.Behaves(kubever.BehaviourTokenProjectionMountable, b.file.Spec.Kubelet.Version.Minor) &&

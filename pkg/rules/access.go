@@ -286,7 +286,7 @@ func names(list []string) string {
 }
 
 // madeSomewhere reports whether a controller of either side creates pods for objects of a row that are written through
-// the modern server.
+// the modern API server.
 func madeSomewhere(p *plan.Plan, row *plan.Resource) bool {
 	controller := podMakers[row.Key]
 	return visible(p, "pods") && (runs(p, pair.Modern, controller) ||

@@ -240,7 +240,7 @@ func (c *Cluster) fill(t testing.TB) {
 		case "spec.hostFiles":
 			s.HostFiles = c.hostFiles
 		default:
-			t.Fatalf("init leaves %s to fill in, which nobody knows", place)
+			t.Fatalf("init leaves %s to fill in, which the test does not know", place)
 		}
 	}
 	if text, err = spec.Marshal(file); err != nil {
