@@ -152,6 +152,7 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		"transition apply":  {{steps, "--rehearse", dir, "--yes"}, {bad, "--yes"}},
 		"transition undo":   {{steps, "--rehearse", dir, "--yes"}, {bad, "--yes"}},
 		"transition status": {{steps}, {bad}},
+		"version":           {{}, {evil}},
 		"versions":          {{evil}, {"--minor", evil}},
 		"policy validate":   {{policy}, {broken}, {auditPlan}},
 		"policy generate":   {{bad}, {"--preset", evil}, {good}},

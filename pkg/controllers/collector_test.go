@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 const (
@@ -343,7 +344,7 @@ func TestNothingIsDeletedWhileAnOwnerExists(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := newWorld(t)
-			c, m := w.collector(Options{})
+			c, m := w.collector(Options{Brake: witness.Limit{Share: 100, Least: 1000, Within: time.Minute}})
 			random := rand.New(rand.NewPCG(seed, 1))
 			places := []struct {
 				side     pair.Side
