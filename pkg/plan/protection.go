@@ -225,8 +225,8 @@ func (p *Plan) Plugins(side pair.Side) []string {
 	minor := p.Side(side).Version.Minor
 	plugins := slices.Clone(kubever.AdmissionDefaultOn(minor))
 	off := []string{}
-	for i := range servers {
-		for _, a := range servers[i].Args {
+	for _, server := range servers[:min(1, len(servers))] { // those of all hosts have the same
+		for _, a := range server.Args {
 			switch kubever.FlagName(a.Name) {
 			case "admission-control":
 				plugins = splitList(a.Value) // exactly these
@@ -236,7 +236,6 @@ func (p *Plan) Plugins(side pair.Side) []string {
 				off = append(off, splitList(a.Value)...)
 			}
 		}
-		break
 	}
 	plugins = slices.DeleteFunc(plugins, func(name string) bool { return slices.Contains(off, name) })
 	slices.Sort(plugins)

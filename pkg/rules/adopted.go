@@ -121,13 +121,13 @@ func allowedNames(p *plan.Plan, side pair.Side) (names []string, all, known bool
 	if file, _ := sideArg(p, side, kubever.APIServer, "requestheader-client-ca-file"); file == "" {
 		return nil, false, false
 	}
-	for _, c := range p.ComponentsOf(side, kubever.APIServer) {
-		for _, a := range c.Args {
+	servers := p.ComponentsOf(side, kubever.APIServer)
+	for _, server := range servers[:min(1, len(servers))] { // those of all hosts publish one list
+		for _, a := range server.Args {
 			if kubever.FlagName(a.Name) == "requestheader-allowed-names" {
 				names = append(names, splitWords(a.Value)...)
 			}
 		}
-		break
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)

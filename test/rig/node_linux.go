@@ -345,7 +345,6 @@ func (n *Node) Kill() {
 var (
 	since31 = kubever.Ranges{{From: 31, To: kubever.Newest}}
 	to26    = kubever.Ranges{{From: kubever.Oldest, To: 26}}
-	to34    = kubever.Ranges{{From: kubever.Oldest, To: 34}}
 )
 
 // KubeletArgs are the arguments of a kubelet of the release on the node.
