@@ -27,6 +27,7 @@ import (
 // convert to, as they are and with each of their fields taken away. What the server drops is named as a loss. Servers
 // that know dryRun write nothing; the others have a store that is thrown away.
 func TestWhatConvertCallsGoodIsAccepted(t *testing.T) {
+	t.Parallel()
 	c, err := convert.New()
 	if err != nil {
 		t.Fatal(err)

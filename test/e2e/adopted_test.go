@@ -20,6 +20,7 @@ import (
 // TestAnAdoptedControlPlaneStarts starts the modern API server that fusionctl made for each control plane as people set
 // them up: with the arguments of the plan, and only the files that the host has, that pki issued and that render wrote.
 func TestAnAdoptedControlPlaneStarts(t *testing.T) {
+	t.Parallel()
 	for _, name := range adopted.Names(t) {
 		t.Run(name, func(t *testing.T) {
 			r := rig.New(t)
