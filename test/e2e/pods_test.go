@@ -851,6 +851,7 @@ func (f *podsPair) outages() {
 	f.Eventually("the webhook answers again", func(context.Context) error { return tryPod("after-down") })
 
 	f.controllers.Signal(syscall.SIGSTOP)
+	f.Eventually("the webhook hangs", func(context.Context) error { return f.controllers.Hangs() })
 	start := time.Now()
 	err := tryPod("while-hung")
 	span := time.Since(start)

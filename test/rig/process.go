@@ -201,6 +201,22 @@ func (p *Process) Signal(signal os.Signal) {
 	p.signal(process, signal)
 }
 
+// Hangs reports, as nil, that SIGSTOP has reached every thread of the process: until then it may still answer.
+func (p *Process) Hangs() error {
+	p.mutex.Lock()
+	process := p.process
+	p.mutex.Unlock()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", process.Pid))
+	for _, thread := range threads {
+		text, readErr := os.ReadFile(thread)
+		_, state, _ := strings.Cut(string(text), ") ")
+		if readErr == nil && !strings.HasPrefix(state, "T") {
+			return fmt.Errorf("%s: %s has not stopped", p.Name, thread)
+		}
+	}
+	return err
+}
+
 func (p *Process) signal(process *os.Process, signal os.Signal) {
 	if err := process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.rig.t.Errorf("ending %s: %v", p.Name, err)
