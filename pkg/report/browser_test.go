@@ -16,6 +16,26 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
+// profile is a directory for a browser's own files. The browser's helper processes end after the browser and still
+// write, so that removing the directory may take several attempts.
+func profile(t *testing.T) string {
+	t.Helper()
+	directory, err := os.MkdirTemp("", "fusionctl-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		deadline := time.Now().Add(30 * time.Second)
+		for err := os.RemoveAll(directory); err != nil; err = os.RemoveAll(directory) {
+			if time.Now().After(deadline) {
+				t.Errorf("the browser's directory stays: %v", err)
+				return
+			}
+		}
+	})
+	return directory
+}
+
 // browser starts a Chromium on a page of everything, and gathers what its console says.
 func browser(t *testing.T, width int64, dark bool, in *Input) (context.Context, func() []string) {
 	t.Helper()
@@ -39,15 +59,18 @@ func browser(t *testing.T, width int64, dark bool, in *Input) (context.Context, 
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox,
 		chromedp.WindowSize(int(width), 1000), chromedp.Flag("disable-quic", true),
-		chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(t.TempDir()))
+		chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(profile(t)))
 	if dark {
 		options = append(options, chromedp.Flag("blink-settings", "preferredColorScheme=0"))
 	}
-	allocator, stop := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(stop)
-	ctx, cancel := chromedp.NewContext(allocator)
-	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	root, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(func() {
+		cancel()
+		stop()
+		chromedp.FromContext(root).Allocator.Wait()
+	})
+	ctx, cancel := context.WithTimeout(root, 2*time.Minute)
 	t.Cleanup(cancel)
 	var mutex sync.Mutex
 	var said []string
