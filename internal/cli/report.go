@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +16,6 @@ import (
 	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
-	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -50,7 +50,8 @@ answer of fusionctl restarts plan -o json. --contents reads the stores at the sp
 
 -o FILE.html and -o FILE.md write a file, -o html and -o markdown print.
 
-Exit codes: 0 written, 1 could not write, or a store could not be read to its end; 2 bad usage or a bad spec, 3 written,
+Exit codes: 0 written, 1 could not write, or a store or an answer of restarts plan was not read
+to its end; 2 bad usage or a bad spec, 3 written,
 and there are errors; 130 interrupted.`,
 		Example: `  fusionctl report spec.yaml -o report.html
   fusionctl report spec.yaml -o markdown --diff /etc/kubernetes/manifests
@@ -97,11 +98,11 @@ func runReport(ctx context.Context, req reportRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	findings := in.Check.Findings
+	if lines := in.Incomplete(); len(lines) > 0 {
+		return fmt.Errorf("the report is incomplete:\n  %s", strings.Join(lines, "\n  "))
+	}
+	findings := slices.Clone(in.Check.Findings)
 	if in.Contents != nil {
-		if len(in.Contents.Incomplete) > 0 {
-			return fmt.Errorf("the report is incomplete:\n  %s", strings.Join(in.Contents.Incomplete, "\n  "))
-		}
 		findings = append(findings, in.Contents.Findings...)
 	}
 	if toFile {
@@ -187,27 +188,21 @@ func readContents(ctx context.Context, p *plan.Plan, req storesRequest, streams 
 	limitMemory(ctx)
 	ownership := p.Ownership()
 	progress := newProgress(streams.Err)
-	defer progress.done()
-	var listed etcdLsDocument
-	// An error is among what is incomplete.
-	_ = listed.list(ctx, &ownership, stores, etcd.ListOptions{}, progress)
-	contents := &report.Contents{Incomplete: listed.Incomplete}
-	for _, l := range listed.Resources {
-		contents.Resources = append(contents.Resources,
-			report.Stored{Store: l.Store, Resource: l.Resource, Owner: l.Owner, Keys: l.Keys, Bytes: l.Bytes})
-	}
 	options := req.scanOptions(string(scan.DepthEnvelope), 2)
 	options.Progress = progress.step
 	scanned, err := etcdv3.Scan(ctx, &ownership, opened(stores), options)
+	progress.done()
 	if err != nil {
 		return nil, err
 	}
-	judged, _ := finding.Accept(scanned.Findings, p.Accept)
-	contents.Findings, contents.Accepted = judged.Findings, judged.Accepted
-	for _, line := range scanned.Incomplete {
-		if !strings.Contains(strings.Join(contents.Incomplete, "\n"), line) {
-			contents.Incomplete = append(contents.Incomplete, line)
-		}
+	contents := &report.Contents{Accepted: scanned.Accept(p.Accept), Incomplete: scanned.Incomplete}
+	contents.Findings = scanned.Findings
+	for _, r := range scanned.Resources {
+		contents.Resources = append(contents.Resources,
+			report.Stored{Store: r.Store, Resource: r.Resource, Owner: r.Owner, Keys: r.Keys, Bytes: r.Bytes})
+	}
+	if !scanned.Complete && len(contents.Incomplete) == 0 {
+		contents.Incomplete = []string{"the stores were not read to their end"}
 	}
 	return contents, nil
 }

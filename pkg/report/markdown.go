@@ -135,9 +135,13 @@ func (in *Input) markdownWorld(b *bytes.Buffer) {
 		}
 	}
 	if r := in.Restarts; r != nil {
-		fmt.Fprintf(b, "\n## What new kubelets restart\n\nFrom %s to %s, %s: %d containers are restarted, %d kept, "+
-			"%d unknown.\n",
-			r.From, r.To, counted(r.Pods, "pod"), r.Summary.Restart, r.Summary.Keep, r.Summary.Unknown)
+		b.WriteString("\n## What new kubelets restart\n\n")
+		if r.Incomplete != "" {
+			fmt.Fprintf(b, "**Incomplete:** %s. Not all pods were judged.\n", cell(r.Incomplete))
+		} else {
+			fmt.Fprintf(b, "From %s to %s, %s: %d containers are restarted, %d kept, %d unknown.\n", r.From, r.To,
+				counted(r.Pods, "pod"), r.Summary.Restart, r.Summary.Keep, r.Summary.Unknown)
+		}
 		for _, of := range []groupsOf{{"node", r.Nodes}, {"namespace", r.Namespaces}, {"owner", r.Owners}} {
 			markdownGroups(b, of.Title, of.Groups)
 		}

@@ -45,6 +45,8 @@ type Restarts struct {
 	Owners     []restart.Group `json:"owners"`
 	Order      []restart.Wave  `json:"order"`
 	Notes      []string        `json:"notes"`
+	// why the answer ends early, "" when it does not: what it counts is then missing
+	Incomplete string `json:"incomplete"`
 }
 
 // RestartsSchema is the schema of the answers that Restarts reads.
@@ -81,6 +83,9 @@ func (in *Input) verdict() Verdict {
 	case in.Contents != nil && len(in.Contents.Incomplete) > 0:
 		return Verdict{finding.Error, "Not decided: a store could not be read to its end. Nothing below says that " +
 			"it is clean."}
+	case in.Restarts != nil && in.Restarts.Incomplete != "":
+		return Verdict{finding.Error, "Not decided: not all pods were judged for restarts. Nothing below says that " +
+			"the others are kept."}
 	case s.Errors > 0:
 		return Verdict{finding.Error, "Do not carry this plan out: " + counted(s.Errors, "error") +
 			" would lose data or availability."}
@@ -89,6 +94,18 @@ func (in *Input) verdict() Verdict {
 			" have been read: each names what is lost, and when."}
 	}
 	return Verdict{finding.Info, "Nothing that is known to go wrong was found in this plan."}
+}
+
+// Incomplete lists what could not be looked at: a page with any of it is not to be taken for clean.
+func (in *Input) Incomplete() []string {
+	var lines []string
+	if in.Contents != nil {
+		lines = append(lines, in.Contents.Incomplete...)
+	}
+	if in.Restarts != nil && in.Restarts.Incomplete != "" {
+		lines = append(lines, in.Restarts.File+" ends early: "+in.Restarts.Incomplete)
+	}
+	return lines
 }
 
 func (in *Input) allFindings() []finding.Finding {
