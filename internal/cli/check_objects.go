@@ -62,7 +62,7 @@ func olderOf(req checkRequest, streams Streams) (rules.Older, error) {
 	if err != nil {
 		return rules.Older{}, err
 	}
-	return rules.LegacyOf(p), nil
+	return rules.LegacyOf(p.Runtime()), nil
 }
 
 // decodeObjects reads the documents of a YAML or JSON stream; empty ones are skipped.

@@ -60,8 +60,8 @@ Exit codes: 1 could not start; 2 bad usage or bad input file; 130 stopped by a s
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&req.plan, "plan", "", "the plan of the pair, as fusionctl render writes it or plan -o json prints "+
-		"it, with the resources that both sides see")
+	f.StringVar(&req.plan, "plan", "", "the plan of the pair: the plan.json of a rendered host, or the output of "+
+		"fusionctl plan -o json")
 	f.StringVar(&req.spec, "spec", "", "the spec of the pair, instead of a plan")
 	f.StringVar(&req.legacy, "legacy-kubeconfig", "", "kubeconfig of the legacy API server (required)")
 	f.StringVar(&req.modern, "modern-kubeconfig", "", "kubeconfig of the modern API server (required)")
@@ -141,15 +141,19 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 const planLimitBytes = 32 << 20
 
 // plannedPair reads the plan, or makes it from the spec.
-func plannedPair(streams Streams, req controllersRequest) (*plan.Plan, error) {
+func plannedPair(streams Streams, req controllersRequest) (*plan.Runtime, error) {
 	if req.plan == "" {
-		return loadPlan(streams, req.spec)
+		p, err := loadPlan(streams, req.spec)
+		if err != nil {
+			return nil, err
+		}
+		return p.Runtime(), nil
 	}
 	data, err := readInput(streams, req.plan, planLimitBytes)
 	if err != nil {
 		return nil, err
 	}
-	p, err := plan.Parse(data)
+	p, err := plan.ParseRuntime(data)
 	if err != nil {
 		return nil, badInput(fmt.Errorf("%s: %w", req.plan, err),
 			"run fusionctl render again, which writes it in the format of this fusionctl")

@@ -35,7 +35,7 @@ func (q *podsWebhookRequest) bind(cmd *cobra.Command) {
 }
 
 // webhook is how the plan's webhook is served; nil when the plan has none.
-func (q podsWebhookRequest) webhook(p *plan.Plan) (*controllers.Webhook, error) {
+func (q podsWebhookRequest) webhook(p *plan.Runtime) (*controllers.Webhook, error) {
 	if p.Pods == nil || p.Pods.Admission.By != plan.ByWebhook {
 		return nil, nil
 	}

@@ -55,7 +55,7 @@ func runPlan(req planRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	document := planDocument{Schema: plan.FileSchema, Plan: p}
+	document := planDocument{Schema: plan.Schema, Plan: p}
 	if printed, err := printDocument(streams.Out, req.output, document); printed {
 		return err
 	}

@@ -45,7 +45,7 @@ type Change struct {
 }
 
 // For is the change of a plan that has Pods.
-func For(p *plan.Plan) *Change {
+func For(p *plan.Runtime) *Change {
 	return &Change{
 		host: p.Pods.Service.ClusterIP, port: strconv.Itoa(p.Pods.Service.Port), label: p.Pods.SideLabel,
 		side:         spec.SideLabelModern,
@@ -78,7 +78,7 @@ var templates = []struct {
 
 // templatesOf are the kinds whose objects the legacy side does not see: from what both see, the legacy side's
 // controllers may make pods, through its own server, and a label would say otherwise.
-func templatesOf(p *plan.Plan) []template {
+func templatesOf(p *plan.Runtime) []template {
 	var found []template
 	for _, t := range templates {
 		row := p.Resource(t.key)
@@ -303,7 +303,7 @@ func bounded(texts []string) []string {
 }
 
 // Older is the version whose losses count: the older one of the legacy side's servers and its kubelets.
-func Older(p *plan.Plan) kubever.Minor { return min(p.Legacy.Version.Minor, p.Kubelet.Minor) }
+func Older(p *plan.Runtime) kubever.Minor { return min(p.Legacy.Version.Minor, p.Kubelet.Minor) }
 
 // patch collects operations and does them, so that what follows sees the object as it will be.
 type patch struct {

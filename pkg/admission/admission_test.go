@@ -19,7 +19,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-func planOf(t testing.TB, legacy, modern, pods string) *plan.Plan {
+func planOf(t testing.TB, legacy, modern, pods string) *plan.Runtime {
 	t.Helper()
 	f, err := spec.Load("pair.yaml", []byte(`apiVersion: kubefusion.dev/v1alpha1
 kind: FusedControlPlane
@@ -43,7 +43,7 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return p.Runtime()
 }
 
 // fixedTokens has a Secret for every account.

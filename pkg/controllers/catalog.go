@@ -109,14 +109,14 @@ func (c *catalog) failure(groups ...string) error {
 
 // layout answers from the plan where the objects of a resource are seen.
 type layout struct {
-	plan *plan.Plan
+	plan *plan.Runtime
 }
 
 // serves reports whether the plan's version of a side serves the kind: a catalog without it says less than the server
 // has.
 func (l layout) serves(side pair.Side, gk schema.GroupKind) bool {
 	for i := range l.plan.Resources {
-		if row := &l.plan.Resources[i]; !row.Pseudo && row.ServesKind(gk.Group, gk.Kind) {
+		if row := &l.plan.Resources[i]; row.ServesKind(gk.Group, gk.Kind) {
 			return len(row.View(side).Serves) > 0
 		}
 	}
@@ -125,15 +125,15 @@ func (l layout) serves(side pair.Side, gk schema.GroupKind) bool {
 
 // known reports whether some version builds the kind in.
 func (l layout) known(gk schema.GroupKind) bool {
-	return slices.ContainsFunc(l.plan.Resources, func(r plan.Resource) bool {
-		return !r.Pseudo && r.ServesKind(gk.Group, gk.Kind)
+	return slices.ContainsFunc(l.plan.Resources, func(r pair.Resource) bool {
+		return r.ServesKind(gk.Group, gk.Kind)
 	})
 }
 
 // groups lists every group under which the kind's objects may be found: an object of apps is one of extensions as well.
 func (l layout) groups(gk schema.GroupKind) []string {
 	for i := range l.plan.Resources {
-		if row := &l.plan.Resources[i]; !row.Pseudo && row.ServesKind(gk.Group, gk.Kind) {
+		if row := &l.plan.Resources[i]; row.ServesKind(gk.Group, gk.Kind) {
 			return row.Groups
 		}
 	}

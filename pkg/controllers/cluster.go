@@ -79,7 +79,7 @@ func (nobody) patchMetadata(context.Context, resource, *metav1.PartialObjectMeta
 
 func (nobody) write(context.Context, pair.Side, string, discovery.Path, any) error { return nil }
 
-func newCluster(p *plan.Plan, configs map[pair.Side]*rest.Config, o Options) (*cluster, error) {
+func newCluster(p *plan.Runtime, configs map[pair.Side]*rest.Config, o Options) (*cluster, error) {
 	c := &cluster{
 		layout: layout{p}, clients: map[pair.Side]*client{}, catalogs: map[pair.Side]*catalogs{},
 		limit: rate.NewLimiter(rate.Limit(o.ChangesPerSecond), max(1, int(o.ChangesPerSecond))), audit: o.Audit,

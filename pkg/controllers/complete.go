@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -100,16 +99,13 @@ func complete(c *catalog, ready error, builtIn []schema.GroupResource, definitio
 // builtIn lists what the plan's version of a side serves and keeps objects of, without what the arguments of its API
 // servers turn off.
 func (l layout) builtIn(side pair.Side) []schema.GroupResource {
-	off := l.turnedOff(side)
+	servers := l.plan.Side(side)
 	var list []schema.GroupResource
 	for i := range l.plan.Resources {
 		row := &l.plan.Resources[i]
-		if row.Pseudo {
-			continue
-		}
 		for _, served := range row.View(side).Serves {
 			gv, err := schema.ParseGroupVersion(served)
-			if err != nil || off(gv.WithResource(row.Name)) {
+			if err != nil || servers.TurnsOff(gv.WithResource(row.Name)) {
 				continue
 			}
 			if gr := gv.WithResource(row.Name).GroupResource(); !slices.Contains(list, gr) {
@@ -118,40 +114,4 @@ func (l layout) builtIn(side pair.Side) []schema.GroupResource {
 		}
 	}
 	return list
-}
-
-// turnedOff tells what --runtime-config of some API server of the side takes away: "apps/v1beta1=false",
-// "extensions/v1beta1/ingresses=false", "api/beta=false", "api/all=false".
-func (l layout) turnedOff(side pair.Side) func(schema.GroupVersionResource) bool {
-	settings := map[string]string{}
-	for _, c := range l.plan.ComponentsOf(side, kubever.APIServer) {
-		value, _ := c.Arg("runtime-config")
-		for setting := range strings.SplitSeq(value, ",") {
-			key, value, _ := strings.Cut(strings.TrimSpace(setting), "=")
-			if settings[key] != "false" {
-				settings[key] = value
-			}
-		}
-	}
-	return func(gvr schema.GroupVersionResource) bool {
-		gv := gvr.GroupVersion().String()
-		if gvr.Group == "" {
-			gv = "api/" + gvr.Version
-		}
-		keys := []string{gv + "/" + gvr.Resource, gv, "api/all"}
-		switch {
-		case strings.Contains(gvr.Version, "alpha"):
-			keys = slices.Insert(keys, 2, "api/alpha")
-		case strings.Contains(gvr.Version, "beta"):
-			keys = slices.Insert(keys, 2, "api/beta")
-		default:
-			keys = slices.Insert(keys, 2, "api/ga")
-		}
-		for _, key := range keys { // the narrowest counts
-			if value, given := settings[key]; given {
-				return value == "false"
-			}
-		}
-		return false
-	}
 }

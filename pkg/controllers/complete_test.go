@@ -4,11 +4,10 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
 // A catalog is believed when the server is ready and lists every resource of its version; what is defined and not
@@ -142,7 +141,7 @@ func TestUnservedDefinitions(t *testing.T) {
 // What --runtime-config takes away is not waited for.
 func TestBuiltInResourcesWithoutWhatArgumentsTurnOff(t *testing.T) {
 	gr := func(text string) schema.GroupResource { return schema.ParseGroupResource(text) }
-	for value, want := range map[string]struct{ has, hasNot []string }{
+	for setting, want := range map[string]struct{ has, hasNot []string }{
 		"": {has: []string{"pods", "replicasets.apps", "replicasets.extensions", "cronjobs.batch"},
 			hasNot: []string{"mutatingadmissionpolicies.admissionregistration.k8s.io"}},
 		"extensions/v1beta1=false": {has: []string{"replicasets.apps"},
@@ -155,20 +154,20 @@ func TestBuiltInResourcesWithoutWhatArgumentsTurnOff(t *testing.T) {
 			hasNot: []string{"cronjobs.batch"}},
 	} {
 		p := testPlan(t)
-		for i := range p.Components {
-			if c := &p.Components[i]; c.Side == legacy && value != "" {
-				c.Args = append(c.Args, plan.Arg{Name: "runtime-config", Value: value})
-			}
+		p.Legacy.RuntimeConfig = map[string]bool{}
+		for setting := range strings.SplitSeq(setting, ",") {
+			key, value, _ := strings.Cut(setting, "=")
+			p.Legacy.RuntimeConfig[key] = value == "true"
 		}
 		got := layout{p}.builtIn(legacy)
 		for _, has := range want.has {
 			if !slices.Contains(got, gr(has)) {
-				t.Errorf("--runtime-config=%s: %s is not expected", value, has)
+				t.Errorf("--runtime-config=%s: %s is not expected", setting, has)
 			}
 		}
 		for _, has := range want.hasNot {
 			if slices.Contains(got, gr(has)) {
-				t.Errorf("--runtime-config=%s: %s is expected", value, has)
+				t.Errorf("--runtime-config=%s: %s is expected", setting, has)
 			}
 		}
 	}

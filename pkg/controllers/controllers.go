@@ -64,7 +64,7 @@ const (
 
 // Run runs the controllers of a plan until ctx ends. Errors: an unusable configuration, or an address that cannot be
 // listened on. A server that does not answer, one that is not the plan's and a lock that is lost are waited for.
-func Run(ctx context.Context, p *plan.Plan, o Options) error {
+func Run(ctx context.Context, p *plan.Runtime, o Options) error {
 	c, err := newCluster(p, map[pair.Side]*rest.Config{pair.Legacy: o.Legacy, pair.Modern: o.Modern}, o)
 	if err != nil {
 		return err

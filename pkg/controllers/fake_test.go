@@ -39,7 +39,7 @@ spec:
   - {subjects: [{kind: User, name: fusionctl-controllers}], apiGroups: ["*"], resources: ["*"]}
 `
 
-func testPlan(t testing.TB) *plan.Plan {
+func testPlan(t testing.TB) *plan.Runtime {
 	t.Helper()
 	f, err := spec.Load("pair.yaml", []byte(pairSpec))
 	if err != nil {
@@ -49,7 +49,7 @@ func testPlan(t testing.TB) *plan.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return p.Runtime()
 }
 
 // stored is an object in a fake store.

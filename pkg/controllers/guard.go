@@ -81,7 +81,7 @@ var bootKeys = []string{"namespaces", "apiregistration.k8s.io/apiservices",
 func (l layout) probes() []probe {
 	var list []probe
 	for _, side := range pair.Sides() {
-		off := l.turnedOff(side)
+		servers := l.plan.Side(side)
 		for _, key := range bootKeys {
 			row := l.plan.Resource(key)
 			if row == nil || row.View(side).Store == "" {
@@ -90,7 +90,7 @@ func (l layout) probes() []probe {
 			name := fmt.Sprintf("%s side, store %s", side, row.View(side).Store)
 			for _, served := range row.View(side).Serves {
 				gv, err := schema.ParseGroupVersion(served)
-				if gvr := gv.WithResource(row.Name); err == nil && !off(gvr) {
+				if gvr := gv.WithResource(row.Name); err == nil && !servers.TurnsOff(gvr) {
 					i := slices.IndexFunc(list, func(p probe) bool { return p.name == name })
 					if i < 0 {
 						list = append(list, probe{name: name, side: side})

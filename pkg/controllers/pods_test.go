@@ -34,7 +34,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-func podsPlan(t testing.TB, legacy, pods string) *plan.Plan {
+func podsPlan(t testing.TB, legacy, pods string) *plan.Runtime {
 	t.Helper()
 	text := strings.Replace(pairSpec, "1.15.12", legacy, 1) + "  pods: " + pods + "\n"
 	text = strings.Replace(text, "hosts: [", `hosts: [{name: cp-2, address: 192.0.2.2}, `, 1)
@@ -46,7 +46,7 @@ func podsPlan(t testing.TB, legacy, pods string) *plan.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return p.Runtime()
 }
 
 // keeperWorld is one API server that keeps whole objects by their path; both sides ask it.
@@ -68,7 +68,7 @@ type keeperEvent struct {
 	data    []byte
 }
 
-func newKeeperWorld(t testing.TB, p *plan.Plan) (*keeperWorld, *cluster) {
+func newKeeperWorld(t testing.TB, p *plan.Runtime) (*keeperWorld, *cluster) {
 	t.Helper()
 	w := &keeperWorld{t: t, objects: map[string]map[string]any{}, watchers: map[chan []byte]string{}}
 	server := httptest.NewServer(w)

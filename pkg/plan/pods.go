@@ -17,7 +17,7 @@ type Pods struct {
 	Service   PodService   `json:"service"`
 	SideLabel string       `json:"sideLabel"` // with the value spec.SideLabelModern
 	Tokens    Tokens       `json:"tokens"`
-	TokensWhy string       `json:"tokensWhy"` // one sentence
+	TokensWhy string       `json:"tokensWhy,omitempty"` // one sentence
 	Admission PodAdmission `json:"admission"`
 	// UnknownFields says what becomes of pods and templates with fields that the legacy side drops.
 	UnknownFields spec.UnknownFields `json:"unknownFields"`
@@ -30,10 +30,10 @@ type PodService struct {
 	Name      string    `json:"name"`
 	ClusterIP string    `json:"clusterIP"`
 	Port      int       `json:"port"`
-	Addresses []string  `json:"addresses"`  // of the modern API servers, one on every host
-	Target    int       `json:"targetPort"` // where they serve
-	Side      pair.Side `json:"side"`       // through whose server it is made
-	Why       string    `json:"why"`        // why through that one, one sentence
+	Addresses []string  `json:"addresses"`     // of the modern API servers, one on every host
+	Target    int       `json:"targetPort"`    // where they serve
+	Side      pair.Side `json:"side"`          // through whose server it is made
+	Why       string    `json:"why,omitempty"` // why through that one, one sentence
 }
 
 // Tokens says how pods of the modern side get the token of their service account.
@@ -47,7 +47,7 @@ const (
 // PodAdmission is the component that mutates pods in admission of the modern API server.
 type PodAdmission struct {
 	By            AdmissionBy        `json:"by"`
-	Why           string             `json:"why"` // one sentence
+	Why           string             `json:"why,omitempty"` // one sentence
 	FailurePolicy spec.FailurePolicy `json:"failurePolicy"`
 	// The rest is the webhook's.
 	TimeoutSeconds int    `json:"timeoutSeconds,omitempty"`

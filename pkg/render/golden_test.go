@@ -37,7 +37,7 @@ func TestGolden(t *testing.T) {
 		}
 		for _, f := range files {
 			if p.Joint != nil && strings.HasSuffix(f.Path, p.Joint.PlanFile) {
-				f.Data = []byte("what plan.Format prints, which has tests of its own\n")
+				f.Data = []byte("what plan.Runtime.Format prints, which has tests of its own\n")
 			}
 			form := golden.Comments
 			if strings.HasSuffix(f.Path, ".md") {

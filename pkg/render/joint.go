@@ -28,7 +28,7 @@ func jointFiles(p *plan.Plan, host string) ([]File, error) {
 	if p.Joint == nil {
 		return nil, nil
 	}
-	data, err := plan.Format(p)
+	data, err := p.Runtime().Format()
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func besideFiles(p *plan.Plan, c *plan.Component) ([]File, error) {
 		}
 	}
 	if c.Kind == plan.JointControllers {
-		data, err := plan.Format(p)
+		data, err := p.Runtime().Format()
 		if err := add(p.Joint.PlanFile, data, err); err != nil {
 			return nil, err
 		}

@@ -18,7 +18,7 @@ func podPolicies(p *plan.Plan) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("# Pods that are created through the modern API server are mutated by these. fusionctl controllers " +
 		"create and reconcile them.\n")
-	for _, object := range admission.For(p).Policies(p.Pods.Admission) {
+	for _, object := range admission.For(p.Runtime()).Policies(p.Pods.Admission) {
 		text, err := yamltext.Marshal(object)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", podPoliciesFile, err)

@@ -23,8 +23,8 @@ type Older struct {
 }
 
 // LegacyOf is the legacy side of a plan: it sees what lies where both sides look.
-func LegacyOf(p *plan.Plan) Older {
-	return Older{Minor: p.Legacy.Version.Minor, Sees: func(key string) bool { return visible(p, key) }}
+func LegacyOf(p *plan.Runtime) Older {
+	return Older{Minor: p.Legacy.Version.Minor, Sees: p.VisibleToBoth}
 }
 
 // Losses names every field of an object that the older version silently drops when it writes the object back, and says

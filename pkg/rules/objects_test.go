@@ -94,7 +94,7 @@ spec:
 	for split, want := range want {
 		older := Older{Minor: 15}
 		if split {
-			older = LegacyOf(planOf(t, example{}.String()))
+			older = LegacyOf(planOf(t, example{}.String()).Runtime())
 		}
 		found, err := older.Losses(deployment)
 		if err != nil {

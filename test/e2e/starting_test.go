@@ -150,7 +150,7 @@ func collectors(t *testing.T, p *rig.Pair, n int) (stop func()) {
 				return
 			case <-time.After(time.Duration(i) * 30 * time.Second / time.Duration(n)):
 			}
-			err := controllers.Run(ctx, p.Plan, controllers.Options{
+			err := controllers.Run(ctx, p.Plan.Runtime(), controllers.Options{
 				Legacy: p.Legacy.RESTConfig(plan.JointControllers), Modern: p.Modern.RESTConfig(plan.JointControllers),
 				Collect: true, QPS: 100, ChangesPerSecond: 50, Workers: 4,
 				Log: slog.New(slog.DiscardHandler), Audit: slog.New(slog.DiscardHandler),
