@@ -16,8 +16,8 @@ import (
 type CollectorDanger struct {
 	Dependent string // key of the resource whose objects would be deleted
 	Name      string // plural of that resource
-	Owner     string // kind of the owner
-	Reference string // the owner's apiVersion as the reference has it
+	Owner     string // kind of the owner; "" for a custom resource, whose kind is not known beforehand
+	Reference string // the owner's apiVersion as the reference has it; "" for a custom resource
 	// Seen is what the collector sees of the owner: gc.UnservedVersion, whose 404 it takes for the owner's absence,
 	// gc.Absent, or gc.ClusterOwner, which exists.
 	Seen gc.Sight
@@ -25,12 +25,16 @@ type CollectorDanger struct {
 
 // String says what would happen, as a clause.
 func (d CollectorDanger) String() string {
-	switch d.Seen {
-	case gc.ClusterOwner:
+	switch {
+	case d.Custom():
+		return fmt.Sprintf("it would delete %s that the other side's custom resources own: where both sides have a "+
+			"CRD "+
+			"of one kind, it sees the %s and looks up an owner that is in the other store", d.Name, d.Name)
+	case d.Seen == gc.ClusterOwner:
 		return fmt.Sprintf("it looks up the %s that owns %s in a namespace, and deletes the dependents that do not "+
 			"have it there", d.Owner,
 			d.Name)
-	case gc.UnservedVersion:
+	case d.Seen == gc.UnservedVersion:
 		return fmt.Sprintf("it would delete %s that the other side's %s owns: its API server answers 404 to %s, and "+
 			"it takes that for an absent owner", d.Name, d.Owner, d.Reference)
 	default:
@@ -39,20 +43,23 @@ func (d CollectorDanger) String() string {
 	}
 }
 
+// Custom reports whether the owner is a custom resource, whose CRD both sides may have.
+func (d CollectorDanger) Custom() bool { return d.Owner == "" }
+
 // CollectorDangers lists what a side's garbage collector would delete of the other side's, whether it runs or not; what
 // hurts most comes first. Empty: it leaves alone everything whose owner it cannot see.
 //
 // A collector reads an object's owner references and asks its own API server for each owner. When the object is visible
 // to both sides and the owner only to the other, what happens depends on the collector's version and on whether its API
 // server serves the owner's kind and version. The references are those that the other side's running controllers and
-// the kubelets write.
+// the kubelets write, and those that clients write for custom resources.
 func (p *Plan) CollectorDangers(side pair.Side) []CollectorDanger {
 	minors := map[pair.Side]kubever.Minor{pair.Legacy: p.Legacy.Version.Minor, pair.Modern: p.Modern.Version.Minor}
-	return collectorDangers(side, minors, p.Kubelet.Minor, p.Resources, p.Controllers)
+	return collectorDangers(side, minors, p.Kubelet.Minor, p.Resources, p.Controllers, p.CustomResources)
 }
 
 func collectorDangers(side pair.Side, minors map[pair.Side]kubever.Minor, kubelet kubever.Minor, rows []Resource,
-	controllers []Controller) []CollectorDanger {
+	controllers []Controller, custom pair.Resource) []CollectorDanger {
 	other := side.Other()
 	var running []string
 	for _, c := range controllers {
@@ -75,6 +82,9 @@ func collectorDangers(side pair.Side, minors map[pair.Side]kubever.Minor, kubele
 				Seen: seen,
 			})
 		}
+	}
+	if d, ok := customDanger(collector, rows, custom); ok {
+		dangers = append(dangers, d)
 	}
 	slices.SortStableFunc(dangers, func(a, b CollectorDanger) int { return weight(a) - weight(b) })
 	return dangers
@@ -100,10 +110,31 @@ func sightOf(side pair.Side, minor kubever.Minor, ref kubever.OwnerReference, de
 
 // weight puts what hurts most first, so that the reason given is the one that matters.
 func weight(d CollectorDanger) int {
-	if d.Dependent == "pods" {
+	switch {
+	case d.Custom():
+		return 2
+	case d.Dependent == "pods":
 		return 0
 	}
 	return 1
+}
+
+// customDanger is what a collector deletes for custom resources that are in the other side's store. Which kinds have a
+// CRD on both sides is not known beforehand, nor what their controllers create; pods stand for it where they are
+// visible.
+func customDanger(collector gc.Collector, rows []Resource, custom pair.Resource) (CollectorDanger, bool) {
+	if custom.Owner != pair.OwnerSplit || collector.Outcome(gc.Absent) != gc.Deleted {
+		return CollectorDanger{}, false
+	}
+	dependent := rowOf(rows, "pods")
+	if dependent == nil || !dependent.VisibleToBoth() {
+		at := slices.IndexFunc(rows, func(r Resource) bool { return r.Namespaced && r.VisibleToBoth() })
+		if at < 0 {
+			return CollectorDanger{}, false
+		}
+		dependent = &rows[at]
+	}
+	return CollectorDanger{Dependent: dependent.Key, Name: dependent.Name, Seen: gc.Absent}, true
 }
 
 // referencesOf are the owner references that a side's running controllers and the kubelets write.

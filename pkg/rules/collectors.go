@@ -34,7 +34,7 @@ func collectorRules() []rule {
 			},
 			Bad:  example{modernManager: args("controllers=*")}.String(),
 			Good: example{}.String(),
-		}, func(p *plan.Plan) []finding.Finding { return collecting(p, false) }},
+		}, func(p *plan.Plan) []finding.Finding { return collecting(p, absentOwner) }},
 		{finding.Rule{
 			ID: "FUS061", Title: "An old garbage collector takes an unserved version for an absent owner",
 			Why: "From 1.6 to 1.9 the garbage collector checks that the kind exists without looking at the " +
@@ -51,7 +51,7 @@ func collectorRules() []rule {
 			},
 			Bad:  example{legacy: "1.6.13", legacyManager: "-"}.String(),
 			Good: example{legacy: "1.6.13"}.String(),
-		}, func(p *plan.Plan) []finding.Finding { return collecting(p, true) }},
+		}, func(p *plan.Plan) []finding.Finding { return collecting(p, misled) }},
 		{finding.Rule{
 			ID: "FUS062", Title: "An old garbage collector deletes mirror pods",
 			Why: "Since 1.17 kubelets set their node as the owner of mirror pods. Garbage collectors up to 1.8 " +
@@ -80,6 +80,28 @@ func collectorRules() []rule {
 			Good: example{legacy: "1.10.13"}.String(),
 		}, staleReads},
 		{finding.Rule{
+			ID: "FUS227", Title: "A garbage collector deletes what the other side's custom resources own",
+			Why: "Custom resources are in each side's default store. Where both sides have a CRD of one kind, as " +
+				"when " +
+				"an operator is being moved, the garbage collector of one side sees the shared objects that custom " +
+				"resources of the other side own, its API server serves the kind of the owner and answers 404 for " +
+				"its " +
+				"name, and the collector deletes the objects. No controller of either side needs to run for that: a " +
+				"pair without a modern controller manager is as exposed. From 1.8 to 1.9 a CRD of the same kind in " +
+				"another version suffices. fusionctl controllers, which every plan includes unless the spec disables " +
+				"them, run a garbage collector that looks up owners on both sides.",
+			Legacy: kubever.Range{From: 7, To: kubever.Newest}, Modern: anyVersion, Severity: finding.Error,
+			Evidence: finding.Evidence{
+				Seen: "1.15.12 with its default controllers beside 1.36.3 without a controller manager: the pods of " +
+					"custom resources of 1.36.3 are deleted within seconds, once 1.15.12 has a CRD of their kind",
+				Damage:     []string{"TestCollectorDeletesPodsOfCustomResources"},
+				Prevention: []string{"TestPlansKeepPodsOfCustomResources"},
+				Read:       "pkg/controller/garbagecollector of 1.7.16, 1.8.15, 1.10.13, 1.15.12 and 1.36.3",
+			},
+			Bad:  example{modernManager: "-", legacyManager: "-"}.String(),
+			Good: example{modernManager: "-"}.String(),
+		}, func(p *plan.Plan) []finding.Finding { return collecting(p, plan.CollectorDanger.Custom) }},
+		{finding.Rule{
 			ID: "FUS130", Title: "Deleting a namespace orphans the other side's objects",
 			Why: "A namespace is deleted as soon as one namespace controller has finalized it. That controller " +
 				"cannot list what the other side keeps in another store: those objects stay for ever, and reappear " +
@@ -107,7 +129,15 @@ func collectorRules() []rule {
 	}
 }
 
-func collecting(p *plan.Plan, misled bool) []finding.Finding {
+// absentOwner and misled part the dangers by built-in owners: the owner is in the other store, or the version of the
+// reference is not served.
+func absentOwner(d plan.CollectorDanger) bool {
+	return !d.Custom() && d.Seen != gc.ClusterOwner && d.Seen != gc.UnservedVersion
+}
+
+func misled(d plan.CollectorDanger) bool { return !d.Custom() && d.Seen == gc.UnservedVersion }
+
+func collecting(p *plan.Plan, of func(plan.CollectorDanger) bool) []finding.Finding {
 	var found []finding.Finding
 	for _, side := range pair.Sides() {
 		if !runs(p, side, garbageCollector) {
@@ -115,13 +145,15 @@ func collecting(p *plan.Plan, misled bool) []finding.Finding {
 		}
 		var owners, clauses []string
 		for _, d := range p.CollectorDangers(side) {
-			if d.Seen == gc.ClusterOwner || (d.Seen == gc.UnservedVersion) != misled {
+			if !of(d) {
 				continue
 			}
-			owners = append(owners, d.Owner+" of "+d.Reference)
+			if !d.Custom() {
+				owners = append(owners, d.Owner+" of "+d.Reference)
+			}
 			clauses = append(clauses, d.String())
 		}
-		if len(owners) == 0 {
+		if len(clauses) == 0 {
 			continue
 		}
 		name := p.Controller(side, garbageCollector).Name

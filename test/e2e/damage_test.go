@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -125,6 +126,62 @@ func TestLegacyCollectorDeletesModernPods(t *testing.T) {
 				"deletes the pods of a "+test.workload+" of the modern side")
 		})
 	}
+}
+
+// Either side has a CRD of one kind, as when an operator is being moved, and no modern controller manager runs. The
+// legacy collector looks for the modern side's custom resources in its own store.
+func TestCollectorDeletesPodsOfCustomResources(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t)
+	p := r.NewPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.15.12", Modern: "1.36.3", More: access,
+		NoModernManager: true})
+	p.NaiveLegacyManager()
+	p.StartLegacy()
+	p.StartModern()
+	admin, pods := podsOfCustomResources(t, r, p)
+	r.Eventually("the legacy collector deletes pods of the modern side's custom resources",
+		func(ctx context.Context) error {
+			left, err := labelledPods(ctx, admin, "owned")
+			if err == nil && len(left) > pods/2 {
+				err = fmt.Errorf("%d pods are left of %d", len(left), pods)
+			}
+			return err
+		})
+	seenDamage(t, spec.LayoutSplit, "1.15.12", "1.36.3", "without a modern controller manager the legacy side's "+
+		"collector, on by default, deletes the pods of the modern side's custom resources of a kind that both sides "+
+		"have")
+}
+
+// The same with the arguments of the plan, which turns that collector off.
+func TestPlansKeepPodsOfCustomResources(t *testing.T) {
+	t.Parallel()
+	r := rig.New(t)
+	p := r.StartPair(rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.15.12", Modern: "1.36.3", More: access,
+		NoModernManager: true})
+	admin, pods := podsOfCustomResources(t, r, p)
+	r.Throughout(time.Minute, "the pods of both sides' custom resources stay", func(ctx context.Context) error {
+		left, err := labelledPods(ctx, admin, "owned")
+		if err == nil && len(left) != pods {
+			err = fmt.Errorf("%d pods are left of %d", len(left), pods)
+		}
+		return err
+	})
+	proved(t, spec.LayoutSplit, "1.15.12", "1.36.3",
+		"without a modern controller manager the pods of custom resources of a kind that both sides have stay")
+}
+
+// podsOfCustomResources makes custom resources of one kind on either side, with a pod for each.
+func podsOfCustomResources(t *testing.T, r *rig.Rig, p *rig.Pair) (admin *rig.Client, pods int) {
+	t.Helper()
+	admin, _ = demo(t, r, p)
+	sides := map[string]*rig.Client{"legacy": admin, "modern": p.Modern.Client("admin", "system:masters")}
+	for _, side := range slices.Sorted(maps.Keys(sides)) {
+		version := map[string]string{"legacy": "v1beta1", "modern": "v1"}[side]
+		both := definition(version, "gadgets", "Gadget", "both.test")
+		must(t, sides[side].Call(t.Context(), http.MethodPost, definitions(version), both, nil))
+		pods += len(ownedPods(t, r, sides[side], side, 5))
+	}
+	return admin, pods
 }
 
 // 1.6 does not know ReplicaSets of apps in any version, and leaves their pods alone: what the plan of such a pair

@@ -42,9 +42,7 @@ func TestServersThatStartLoseNoPods(t *testing.T) {
 		NoModernManager: true, LegacyManagerArgs: []string{"leader-elect=false"}})
 	p.AllowControllers()
 	admin, _ := demo(t, r, p)
-	// It does not find a restarted server again, and would collect: no plan keeps that from it while no modern manager
-	// runs.
-	p.LegacyManager.Stop()
+	p.LegacyManager.Stop() // it does not find a restarted server again
 	sides := map[string]*rig.Client{"legacy": admin, "modern": p.Modern.Client("admin", "system:masters")}
 	define(t, sides["modern"], "v1", 150)
 	var pods []string
