@@ -82,7 +82,7 @@ var adapters = []string{
 	"pkg/etcd/snapshot", "pkg/etcd/watch",
 	"pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook",
 	"pkg/witness/statedir",
-	"pkg/restart/cri", "pkg/transition/local",
+	"pkg/restart/cri", "pkg/transition/local", "pkg/transition/remote",
 }
 
 // tests are what only tests import. They import what they like.

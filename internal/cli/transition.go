@@ -38,6 +38,8 @@ type transitionRequest struct {
 	file                 string // of the transition
 	journal, rehearse    string
 	snapshots            string
+	ssh, sshProgram      string // command lines
+	lock                 string // file
 	wait                 time.Duration
 	done                 []string // steps that a person has done
 	yes                  bool
@@ -60,7 +62,7 @@ func newTransitionCmd(streams Streams) *cobra.Command {
 	}
 	cmd.AddCommand(newTransitionPlanCmd(streams), newTransitionRunCmd(streams, false),
 		newTransitionRunCmd(streams, true),
-		newTransitionStatusCmd(streams))
+		newTransitionStatusCmd(streams), newTransitionAgentCmd(streams))
 	return cmd
 }
 
@@ -98,16 +100,20 @@ func newTransitionRunCmd(streams Streams, undo bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply STEPS",
 		Short: "Do the steps that are not done",
-		Long: `apply does the steps of a file that plan has written, on this machine, which must be their only host.
-A record goes to the journal before and after each step: killed at any point, apply goes on and undo goes back.
-Files that are neither what a step puts nor what it replaces stop it.
+		Long: `apply does the steps of a file that plan has written: those of this machine itself, those of other hosts
+over ssh, where the same program runs as an agent ("fusionctl transition agent"). --ssh allows that, and may name
+another command, to which user@address and the agent's command line are added. Configuration, keys and known hosts are
+ssh's own. A record goes to the journal before and after each step: killed at any point, apply goes on and undo goes
+back. Files that are neither what a step puts nor what it replaces stop it.
 
 --rehearse DIR does the same to files below DIR/HOST, for every host: no unit is started, no component is asked, no
 store is copied, and what a person does is taken as done.
 
 Exit codes: 0 done, 1 could not finish: run it again, or undo, 2 bad usage or a bad file, 130 interrupted.`,
-		Example: `  fusionctl transition apply install.steps`,
-		Args:    cobra.ExactArgs(1),
+		Example: `  fusionctl transition apply install.steps
+  fusionctl transition apply install.steps --ssh
+  fusionctl transition apply install.steps --ssh="ssh -F cluster.conf -l admin" --ssh-program="sudo fusionctl"`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.file = args[0]
 			return runTransition(cmd.Context(), req, streams, undo)
@@ -123,8 +129,14 @@ Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interru
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&req.journal, "journal", "", "file of the journal (default STEPS.journal)")
-	flags.StringVar(&req.snapshots, "snapshots", "", "directory of the stores' snapshots (default STEPS.snapshots)")
+	flags.StringVar(&req.snapshots, "snapshots", "",
+		"directory of the stores' snapshots, on the host of the step (default STEPS.snapshots here, and\n"+
+			otherSnapshots+" on other hosts)")
+	flags.StringVar(&req.ssh, "ssh", "", "do the steps of other hosts over this command")
+	flags.Lookup("ssh").NoOptDefVal = "ssh -l root"
+	flags.StringVar(&req.sshProgram, "ssh-program", "fusionctl", "command line of this program on other hosts")
 	flags.StringVar(&req.rehearse, "rehearse", "", "directory of the hosts' files, in place of this machine")
+	flags.StringVar(&req.lock, "lock", machineLock, "file that is locked while steps are done on this machine")
 	flags.DurationVar(&req.wait, "wait", 3*time.Minute, "how long a component may take to start or to stop")
 	flags.StringArrayVar(&req.done, "done", nil, "number of a step that a person does, and has done; repeat")
 	flags.BoolVar(&req.yes, "yes", false, "do not ask for confirmation")
@@ -257,7 +269,8 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 	if err != nil {
 		return err
 	}
-	if err := oneHost(t, req); err != nil {
+	away, err := othersOf(t, req)
+	if err != nil {
 		return err
 	}
 	question := "Do these steps?"
@@ -301,36 +314,22 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 			visible.Fprintf(streams.Out, "%s of %03d  %s  %s: %s\n", s.ID, len(t.Steps), s.Host, s.Title, event)
 		}
 	}
+	runner, err := runnerOf(ctx, t, req, host, away)
+	if err != nil {
+		return err
+	}
 	if undo {
-		err = transition.Undo(ctx, t, host, kept, progress)
+		err = transition.Undo(ctx, t, runner, kept, progress)
 	} else {
-		err = transition.Apply(ctx, t, host, kept, progress)
+		err = transition.Apply(ctx, t, runner, kept, progress)
+	}
+	if closing := runner.Close(); err == nil {
+		err = closing
 	}
 	if errors.Is(err, transition.ErrJournal) {
 		return badInput(err, "--journal names another file")
 	}
 	return withHint(err, cmp.Or(hintOf(err), "the same command goes on from here; fusionctl transition undo goes back"))
-}
-
-// oneHost refuses to do the steps of other machines on this one.
-func oneHost(t *transition.Transition, req transitionRequest) error {
-	if req.rehearse != "" {
-		return nil
-	}
-	var names []string
-	for _, h := range t.Hosts {
-		here, err := local.IsHere(h.Address)
-		if err != nil {
-			return err
-		}
-		if names = append(names, h.Name); !here {
-			return usagef("host %s, %s: is not this machine", h.Name, h.Address)
-		}
-	}
-	if len(names) > 1 {
-		return usagef("hosts %s: want one: steps are done on the machine itself", strings.Join(names, ", "))
-	}
-	return nil
 }
 
 func runTransitionStatus(req transitionRequest, streams Streams) error {

@@ -152,6 +152,7 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		"transition apply":  {{steps, "--rehearse", dir, "--yes"}, {bad, "--yes"}},
 		"transition undo":   {{steps, "--rehearse", dir, "--yes"}, {bad, "--yes"}},
 		"transition status": {{steps}, {bad}},
+		"transition agent":  {{"--lock", bad}, {evil}},
 		"version":           {{}, {evil}},
 		"versions":          {{evil}, {"--minor", evil}},
 		"policy validate":   {{policy}, {broken}, {auditPlan}},

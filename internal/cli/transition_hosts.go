@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"mvdan.cc/sh/v3/shell"
+
+	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/transition/local"
+	"github.com/kubefusion/fusionctl/pkg/transition/remote"
+)
+
+const (
+	// otherSnapshots is where an agent puts snapshots of stores.
+	otherSnapshots = "/var/lib/fusionctl/snapshots"
+	// machineLock is held while steps are done on a machine: one transition at a time changes it.
+	machineLock = "/run/fusionctl-transition.lock"
+)
+
+func newTransitionAgentCmd(streams Streams) *cobra.Command {
+	lock := machineLock
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Do the steps that apply on another machine asks for",
+		Long: `agent does the actions and checks that it reads from standard input, a line of JSON each, and answers
+on standard output. "fusionctl transition apply --ssh" runs it on other hosts; it ends when its input does.
+
+It does what it is told, as the user that runs it: whoever may run it as root on a host is root there. It refuses steps
+of a host whose address is none of this machine's, and works only when no other transition does.
+
+Exit codes: 0 its input ended, 1 it could not work, 2 bad usage, 130 interrupted.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var held *fileutil.LockedFile
+			err := remote.Serve(cmd.Context(), streams.In, streams.Out,
+				func(hello remote.Hello) (transition.Runner, error) {
+					here, err := local.IsHere(hello.Host.Address)
+					if err == nil && !here {
+						err = fmt.Errorf("%s, the address of host %s, is none of this machine's", hello.Host.Address,
+							hello.Host.Name)
+					}
+					if err == nil {
+						held, err = lockMachine(cmd.Context(), lock, hello.Wait)
+					}
+					return &local.Host{Snapshots: cmp.Or(hello.Snapshots, otherSnapshots), Wait: hello.Wait,
+						ByHand: func(string) error { return errors.New("an agent is no person") },
+						Stores: func(ctx context.Context, c *transition.Check) error {
+							return storesAgree(ctx, c.Stores, c.Map)
+						}}, err
+				})
+			if held != nil {
+				err = errors.Join(err, held.Close())
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&lock, "lock", lock, "file that is locked while steps are done")
+	return cmd
+}
+
+// lockMachine waits for an agent before, which may still be breaking off its step.
+func lockMachine(ctx context.Context, name string, wait time.Duration) (*fileutil.LockedFile, error) {
+	limited, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		held, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if !errors.Is(err, fileutil.ErrLocked) {
+			return held, err
+		}
+		select {
+		case <-ticker.C:
+		case <-limited.Done():
+			return nil, fmt.Errorf("%s: another transition changes this machine: wait for it, or end it", name)
+		}
+	}
+}
+
+// othersOf lists the hosts of a transition that are not this machine.
+func othersOf(t *transition.Transition, req transitionRequest) ([]transition.Host, error) {
+	if req.rehearse != "" {
+		return nil, nil
+	}
+	var others []transition.Host
+	for _, h := range t.Hosts {
+		here, err := local.IsHere(h.Address)
+		if err != nil {
+			return nil, err
+		}
+		if here {
+			continue
+		}
+		if others = append(others, h); req.ssh == "" {
+			return nil, usagef("host %s, %s: is not this machine: --ssh does the steps of other hosts over ssh", h.Name,
+				h.Address)
+		}
+	}
+	return others, nil
+}
+
+// hostRunner does the steps of this machine itself, and those of others through their agents.
+type hostRunner struct {
+	here   *local.Host
+	away   *remote.Hosts
+	held   *fileutil.LockedFile // nil where nothing of this machine changes
+	others []transition.Host
+}
+
+func runnerOf(ctx context.Context, t *transition.Transition, req transitionRequest, here *local.Host,
+	others []transition.Host) (*hostRunner, error) {
+	program, err := shell.Fields(req.ssh, nil)
+	if err != nil || len(others) > 0 && len(program) == 0 {
+		return nil, usagef("--ssh %q: is no command line", req.ssh)
+	}
+	r := &hostRunner{here: here, others: others, away: &remote.Hosts{Hosts: others, Snapshots: req.snapshots,
+		Wait: req.wait,
+		Connect: func(ctx context.Context, h transition.Host) (remote.Connection, error) {
+			args := slices.Concat(program[1:], []string{h.Address, req.sshProgram + " transition agent"})
+			return remote.Start(ctx, program[0], args...)
+		}}}
+	if req.rehearse != "" || len(others) == len(t.Hosts) {
+		return r, nil
+	}
+	r.held, err = lockMachine(ctx, req.lock, req.wait)
+	return r, err
+}
+
+func (r *hostRunner) isAway(host string) bool {
+	return slices.ContainsFunc(r.others, func(h transition.Host) bool { return h.Name == host })
+}
+
+func (r *hostRunner) Do(ctx context.Context, host string, a *transition.Action) error {
+	if r.isAway(host) && a.Kind != transition.ByHand {
+		return r.away.Do(ctx, host, a)
+	}
+	return r.here.Do(ctx, host, a)
+}
+
+func (r *hostRunner) Check(ctx context.Context, host string, c *transition.Check) error {
+	if r.isAway(host) {
+		return r.away.Check(ctx, host, c)
+	}
+	return r.here.Check(ctx, host, c)
+}
+
+// Close ends the agents and lets other transitions change this machine.
+func (r *hostRunner) Close() error {
+	err := r.away.Close()
+	if r.held != nil {
+		err = errors.Join(err, r.held.Close())
+	}
+	return err
+}

@@ -1,0 +1,124 @@
+//go:build unix
+
+package cli_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/internal/cli"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+)
+
+// otherMachine is a command that stands for ssh: it runs what it is told in a network of its own, which has the address
+// of the host that is meant.
+func otherMachine(t *testing.T) string {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), "ssh")
+	text := `#!/bin/sh
+address=$1; shift
+exec unshare --net sh -c 'ip address add "$0/32" dev lo && eval exec "$1"' "$address" "$*"
+`
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), script, "192.0.2.7", "true").CombinedOutput(); err != nil {
+		t.Skipf("no network namespace to be had: %v: %s", err, out)
+	}
+	return script
+}
+
+// stepsFile is a transition of one file on each of the hosts.
+func stepsFile(t *testing.T, hosts ...transition.Host) (name, put string) {
+	t.Helper()
+	dir := t.TempDir()
+	put = filepath.Join(dir, "there", "file")
+	file := &transition.File{Path: put, Mode: 0o600, Data: []byte("data")}
+	steps := transition.Transition{From: "a", To: "b", Hosts: hosts}
+	for _, h := range hosts {
+		steps.Steps = append(steps.Steps, transition.Step{ID: "00" + h.Name[len(h.Name)-1:], Host: h.Name,
+			Title: "put " + put, Do: &transition.Action{Kind: transition.PutFile, File: file},
+			Undo: &transition.Action{Kind: transition.RemoveFile, File: file,
+				After: []transition.Check{{Kind: transition.FileIs, Path: put}}}})
+	}
+	data, err := json.Marshal(struct {
+		Schema string `json:"schema"`
+		transition.Transition
+	}{"fusionctl/transition/v1", steps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name = filepath.Join(dir, "steps")
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name, put
+}
+
+func TestTransitionOverSSH(t *testing.T) {
+	ssh, lock := otherMachine(t), filepath.Join(t.TempDir(), "lock")
+	agent := program(t)
+	steps, put := stepsFile(t, transition.Host{Name: "cp-1", Address: "192.0.2.7"})
+	transit := func(verb string, args ...string) (int, string) {
+		t.Helper()
+		code, out, stderr := run(t, append([]string{"transition", verb, steps, "--yes"}, args...)...)
+		return code, out + stderr
+	}
+	if code, said := transit("apply"); code != 2 || !strings.Contains(said, "--ssh does the steps") {
+		t.Errorf("steps of another host without --ssh: %d, %s", code, said)
+	}
+	// The program of the tests is the agent when its environment says so.
+	line := agent.Path + " "
+	for _, v := range agent.Env {
+		if strings.HasPrefix(v, asProgram+"=") {
+			line = "env " + v + " " + line
+		}
+	}
+	over := []string{"--ssh=" + ssh, "--ssh-program=" + strings.TrimSpace(line), "--lock", lock}
+	if code, said := transit("apply", over...); code != 0 || !strings.Contains(said, "001 of 001") {
+		t.Errorf("apply: %d, %s", code, said)
+	}
+	if text, err := os.ReadFile(put); err != nil || string(text) != "data" {
+		t.Errorf("%s = %q, %v", put, text, err)
+	}
+	if code, said := transit("undo", over...); code != 0 {
+		t.Errorf("undo: %d, %s", code, said)
+	}
+	if _, err := os.Stat(put); !os.IsNotExist(err) {
+		t.Errorf("undone, and %s is there: %v", put, err)
+	}
+	direct := filepath.Join(t.TempDir(), "direct")
+	if err := os.WriteFile(direct, []byte("#!/bin/sh\nshift\neval exec \"$*\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	over[0] = "--ssh=" + direct
+	if code, said := transit("apply", over...); code != 1 || !strings.Contains(said, "is none of this machine's") {
+		t.Errorf("an agent on a machine that is not meant: %d, %s", code, said)
+	}
+}
+
+func TestOneTransitionAtATimeOnAMachine(t *testing.T) {
+	lock := filepath.Join(t.TempDir(), "lock")
+	first, put := stepsFile(t, transition.Host{Name: "cp-1", Address: "127.0.0.1"})
+	held, err := cli.LockMachine(t.Context(), lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"transition", "apply", first, "--yes", "--lock", lock, "--wait", "300ms"}
+	if code, out, stderr := run(t, args...); code != 1 || !strings.Contains(out+stderr, "another transition") {
+		t.Errorf("beside another transition: %d, %s%s", code, out, stderr)
+	}
+	if _, err := os.Stat(put); !os.IsNotExist(err) {
+		t.Errorf("beside another transition a step was done: %v", err)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, stderr := run(t, args...); code != 0 {
+		t.Errorf("after it: %d, %s%s", code, out, stderr)
+	}
+}

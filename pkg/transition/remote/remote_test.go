@@ -1,0 +1,298 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/journal"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+)
+
+// machine is a runner that keeps what it was told, in memory.
+type machine struct {
+	mutex sync.Mutex
+	files map[string]string
+	done  []string
+	hang  chan struct{} // closed once an action waits for its context
+}
+
+func (m *machine) Do(ctx context.Context, host string, a *transition.Action) error {
+	if m.hang != nil {
+		close(m.hang)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.done = append(m.done, host+" "+string(a.Kind)+" "+a.File.Path)
+	switch a.Kind {
+	case transition.PutFile:
+		m.files[a.File.Path] = string(a.File.Data)
+	case transition.RemoveFile:
+		delete(m.files, a.File.Path)
+	default:
+		return errors.New("not for this machine")
+	}
+	return nil
+}
+
+func (m *machine) Check(_ context.Context, _ string, c *transition.Check) error {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	text, there := m.files[c.Path]
+	if want := c.File; (want != nil) != there || there && text != string(want.Data) {
+		return errors.New(c.Path + ": is another file\x1b[2J")
+	}
+	return nil
+}
+
+// pipe is a connection to an agent in this process. It breaks at its last permitted request: before it arrives, or once
+// it was carried out and not answered.
+type pipe struct {
+	io.Reader
+	in         *io.PipeWriter
+	out        *io.PipeReader
+	left       *int // requests that may still be made; negative: all
+	loseAnswer bool
+	served     chan error
+	closed     sync.Once
+	err        error
+}
+
+func (p *pipe) Write(data []byte) (int, error) {
+	if *p.left == 0 {
+		if !p.loseAnswer {
+			return 0, errors.New("the connection is gone")
+		}
+		_, _ = p.in.Write(data)
+		answer := make([]byte, 1)
+		_, _ = p.out.Read(answer) // the agent has done it
+		_ = p.out.Close()
+		return len(data), nil
+	}
+	*p.left--
+	return p.in.Write(data)
+}
+
+func (p *pipe) Close() error {
+	p.closed.Do(func() {
+		_, _ = p.in.Close(), p.out.Close()
+		if err := <-p.served; err != nil && !errors.Is(err, io.ErrClosedPipe) {
+			p.err = err
+		}
+	})
+	return p.err
+}
+
+func connect(m *machine, left *int, loseAnswer bool) func(context.Context, transition.Host) (Connection, error) {
+	return func(_ context.Context, h transition.Host) (Connection, error) {
+		in, send := io.Pipe()
+		receive, out := io.Pipe()
+		p := &pipe{Reader: receive, in: send, out: receive, left: left, loseAnswer: loseAnswer,
+			served: make(chan error, 1)}
+		go func() {
+			err := Serve(context.Background(), in, out, func(hello Hello) (transition.Runner, error) {
+				if hello.Host != h {
+					return nil, fmt.Errorf("greeted as %v", hello.Host)
+				}
+				return m, nil
+			})
+			_ = out.CloseWithError(io.EOF)
+			p.served <- err
+		}()
+		return p, nil
+	}
+}
+
+func file(text string) *transition.File {
+	return &transition.File{Path: "/etc/x", Mode: 0o600, Data: []byte(text)}
+}
+
+var host = transition.Host{Name: "cp-1", Address: "10.0.0.1"}
+
+// TestTransitionSurvivesLostConnections cuts the connection at every request, before it arrives and after it was done,
+// in both directions. Apply and Undo are called again until they end, and all is as if nothing had been cut.
+func TestTransitionSurvivesLostConnections(t *testing.T) {
+	put := func(text, was string) *transition.Action {
+		a := &transition.Action{Kind: transition.PutFile, File: file(text), Was: file(was),
+			Before: []transition.Check{{Kind: transition.FileIs, Path: "/etc/x", File: file(was)}},
+			After:  []transition.Check{{Kind: transition.FileIs, Path: "/etc/x", File: file(text)}}}
+		return a
+	}
+	steps := &transition.Transition{Hosts: []transition.Host{host}, Steps: []transition.Step{
+		{ID: "001", Host: "cp-1", Do: put("b", "a"), Undo: put("a", "b")},
+		{ID: "002", Host: "cp-1", Do: put("c", "b"), Undo: put("b", "c")},
+	}}
+	for i := range steps.Steps {
+		for _, a := range []*transition.Action{steps.Steps[i].Do, steps.Steps[i].Undo} {
+			a.Before = nil // a step that is repeated finds its own work
+		}
+	}
+	const never = 1 << 30
+	for _, lose := range []bool{false, true} {
+		for cut := range 16 {
+			m := &machine{files: map[string]string{"/etc/x": "a"}}
+			kept, err := journal.Open[transition.Record](t.TempDir()+"/journal", "plan")
+			if err != nil {
+				t.Fatal(err)
+			}
+			left, cuts := cut, 0
+			run := func(what func(context.Context, *transition.Transition, transition.Runner, transition.Journal,
+				transition.Progress) error) {
+				for {
+					hosts := &Hosts{Hosts: []transition.Host{host}, Connect: connect(m, &left, lose)}
+					err := what(t.Context(), steps, hosts, kept, nil)
+					if err == nil {
+						err = hosts.Close()
+					}
+					if err == nil {
+						return
+					}
+					if cuts++; cuts > 1 || left != 0 {
+						t.Fatalf("cut at %d: %v", cut, err)
+					}
+					left = never
+				}
+			}
+			run(transition.Apply)
+			if m.files["/etc/x"] != "c" {
+				t.Errorf("cut at %d: applied, %q", cut, m.files["/etc/x"])
+			}
+			run(transition.Undo)
+			if m.files["/etc/x"] != "a" {
+				t.Errorf("cut at %d: undone, %q", cut, m.files["/etc/x"])
+			}
+			if state, err := transition.StateOf(steps, kept.Records()); err != nil || state != (transition.State{}) {
+				t.Errorf("cut at %d: state %+v, %v", cut, state, err)
+			}
+			if err := kept.Close(); err != nil {
+				t.Error(err)
+			}
+			if cut < 8 && cuts == 0 {
+				t.Errorf("the connection was not cut at %d", cut)
+			}
+		}
+	}
+}
+
+func TestAnErrorOfAnotherMachineIsOneAndVisible(t *testing.T) {
+	m, left := &machine{files: map[string]string{}}, -1
+	hosts := &Hosts{Hosts: []transition.Host{host}, Connect: connect(m, &left, false)}
+	err := hosts.Check(t.Context(), "cp-1", &transition.Check{Kind: transition.FileIs, Path: "/etc/x", File: file("a")})
+	if err == nil || !strings.Contains(err.Error(), "is another file") || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("error = %q", err)
+	}
+	if err := hosts.Do(t.Context(), "cp-1", &transition.Action{Kind: transition.PutFile, File: file("a")}); err != nil {
+		t.Errorf("the connection is of no use after an error of a check: %v", err)
+	}
+	if err := hosts.Do(t.Context(), "cp-2", &transition.Action{Kind: transition.PutFile, File: file("a")}); err == nil {
+		t.Error("a host that is not of the transition was reached")
+	}
+	if err := hosts.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestServeBreaksOffWhenItsInputEnds: whoever asked is gone, and somebody else may ask next.
+func TestServeBreaksOffWhenItsInputEnds(t *testing.T) {
+	m := &machine{hang: make(chan struct{})}
+	in, send := io.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		served <- Serve(t.Context(), in, io.Discard, func(Hello) (transition.Runner, error) { return m, nil })
+	}()
+	_, err := io.WriteString(send, `{"schema":"`+Schema+`","host":{"name":"cp-1","address":"10.0.0.1"},"snapshots":"",`+
+		`"wait":1}`+"\n"+`{"do":{"kind":"put file"}}`+"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-m.hang
+	_ = send.Close()
+	select {
+	case err := <-served:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the agent goes on without anybody who asks")
+	}
+}
+
+func TestServeRefuses(t *testing.T) {
+	hello := `{"schema":"` + Schema + `","host":{"name":"cp-1","address":"10.0.0.1"},"snapshots":"","wait":1}`
+	for _, c := range []struct{ in, says string }{
+		{"", ""},
+		{"\n", "no request of"},
+		{`{"schema":"fusionctl/transition-agent/v2"}`, ""}, // no end of line: its sender was killed
+		{`{"schema":"fusionctl/transition-agent/v2"}` + "\n", "no request of"},
+		{strings.Replace(hello, "cp-1", "other", 1) + "\n", "is not this machine"},
+		{hello + "\n{}\n", "wants one action or one check"},
+		{hello + "\n" + `{"do":{"kind":"put file"},"check":{"kind":"gone"}}` + "\n", "wants one action or one check"},
+		{hello + "\n" + `{"do":{"kind":"put file","force":true}}` + "\n", "unknown field"},
+		{hello + "\nnonsense\n", "invalid character"},
+	} {
+		m := &machine{files: map[string]string{}}
+		var out strings.Builder
+		err := Serve(t.Context(), strings.NewReader(c.in), &out, func(h Hello) (transition.Runner, error) {
+			if h.Host != host {
+				return nil, errors.New("is not this machine")
+			}
+			return m, nil
+		})
+		said := out.String()
+		if err != nil {
+			said += err.Error()
+		}
+		if !strings.Contains(said, c.says) || c.says == "" && said != "" {
+			t.Errorf("Serve(%q) says %q, want %q", c.in, said, c.says)
+		}
+		if len(m.done) > 0 {
+			t.Errorf("Serve(%q) did %q", c.in, m.done)
+		}
+	}
+}
+
+// TestCommand: what a command says on its standard error is in the error, and a command that talks nonsense is named.
+func TestCommand(t *testing.T) {
+	for _, c := range []struct{ script, says string }{
+		{"echo no route to host >&2; exit 255", "no route to host"},
+		{"echo Welcome; cat", "an answer that is none"},
+		{`read line; echo '{"schema":"fusionctl/transition-agent/v0"}'; cat >/dev/null`, "speaks"},
+		{`read line; echo '{"error":"not here"}'; cat >/dev/null`, "not here"},
+		{"head -c 3000000 /dev/zero", "token too long"},
+	} {
+		hosts := &Hosts{Hosts: []transition.Host{host},
+			Connect: func(ctx context.Context, _ transition.Host) (Connection, error) {
+				return Start(ctx, "sh", "-c", c.script)
+			}}
+		err := hosts.Do(t.Context(), "cp-1", &transition.Action{Kind: transition.StopUnit})
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: error %v, want %q", c.script, err, c.says)
+		}
+		if err := hosts.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	hosts := &Hosts{Hosts: []transition.Host{host},
+		Connect: func(ctx context.Context, _ transition.Host) (Connection, error) {
+			return Start(ctx, "sh", "-c", `read line; echo '{"schema":"`+Schema+`"}'; exec cat >/dev/null`)
+		}}
+	if _, err := hosts.agent(ctx, "cp-1"); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := hosts.Do(ctx, "cp-1", &transition.Action{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("an interrupted step: %v", err)
+	}
+	if _, err := Start(t.Context(), "/no/such/program"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a program that is not there: %v", err)
+	}
+}
