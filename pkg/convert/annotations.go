@@ -80,10 +80,7 @@ type speller struct {
 func (s *speller) carrier(kind string, on carrier) {
 	var gone []func()
 	written := map[string]bool{}
-	for _, row := range slices.Backward(kubever.Annotations()) {
-		if row.Of != kind {
-			continue
-		}
+	for _, row := range slices.Backward(kubever.AnnotationsOf(kind)) {
 		for _, place := range placesOf(row, on.body) {
 			if del := s.place(row, on, place, written); del != nil {
 				gone = append(gone, del)

@@ -34,6 +34,9 @@ type Converter struct {
 	routes sync.Map // routeKey -> *route
 	shapes *shapes
 
+	standings    sync.Map // standingKey -> Standing, of kinds that the tables know
+	replacements sync.Map // standingKey -> schema.GroupVersionKind
+
 	minorsMu sync.Mutex
 	minors   map[kubever.Minor]*shapes // as the API descriptions of each minor tell them
 }
@@ -119,6 +122,8 @@ func (c *Converter) Register(from, to schema.GroupVersionKind, convert Func) {
 	}
 	c.edges[from][to] = convert
 	c.routes.Clear()
+	c.standings.Clear()
+	c.replacements.Clear()
 }
 
 // Convert returns the object as the kind in the other version, and what is lost on the way. It also takes a list of one

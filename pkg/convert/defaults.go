@@ -17,13 +17,28 @@ import (
 // is reported. The defaults are those of Kubernetes 1.36; of versions that it no longer has nothing is said. Errors:
 // *ContentError for an object that is not what its kind requires.
 func (c *Converter) Defaults(in, out *unstructured.Unstructured, write bool) ([]Loss, error) {
-	return c.DefaultsWhere(in, out, func(string) bool { return write })
+	d, err := c.Differing(in, out)
+	if err != nil || !write {
+		return d.Losses(), err
+	}
+	return d.Write(out, func(string) bool { return true }), nil
 }
 
-// DefaultsWhere is Defaults that writes those of which write says so, by the path of the field.
-func (c *Converter) DefaultsWhere(
-	in, out *unstructured.Unstructured, write func(path string) bool,
-) ([]Loss, error) {
+// DifferingDefaults are the fields that an object leaves out and that two versions default otherwise. Nil is none.
+type DifferingDefaults struct {
+	from, to schema.GroupVersionKind
+	fields   []differingField
+}
+
+type differingField struct {
+	at          path
+	text        string // the path as it is printed
+	before, now any    // nil for nothing
+}
+
+// Differing computes what the versions of an object and of its conversion default.
+// Errors: *ContentError for an object that is not what its kind requires.
+func (c *Converter) Differing(in, out *unstructured.Unstructured) (*DifferingDefaults, error) {
 	from, to := in.GroupVersionKind(), out.GroupVersionKind()
 	hub, native := c.hubs[from]
 	if from == to || !native || c.hubs[to] != hub {
@@ -41,11 +56,11 @@ func (c *Converter) DefaultsWhere(
 	if err != nil {
 		return nil, &ContentError{from, err}
 	}
-	was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(target)
+	after, err := c.defaulted(withoutPodSpec(out.Object, r.template), to)
 	if err != nil {
 		return nil, err
 	}
-	after, err := c.defaulted(withoutPodSpec(out.Object, r.template), to)
+	was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(target)
 	if err != nil {
 		return nil, err
 	}
@@ -53,14 +68,80 @@ func (c *Converter) DefaultsWhere(
 	if err != nil {
 		return nil, err
 	}
-	d := defaults{from: from, to: to, write: write}
+	d := defaults{}
 	d.labels(out.Object, was, is)
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		if name != "apiVersion" && name != "kind" && name != "metadata" && name != "status" {
 			d.field(name, out.Object, was, is)
 		}
 	}
-	return d.losses, nil
+	return &DifferingDefaults{from: from, to: to, fields: d.fields}, nil
+}
+
+// Losses names the fields.
+func (d *DifferingDefaults) Losses() []Loss {
+	if d == nil {
+		return nil
+	}
+	var losses []Loss
+	for _, field := range d.fields {
+		losses = append(losses, d.loss(field))
+	}
+	return losses
+}
+
+// Paths lists the fields that Write can write.
+func (d *DifferingDefaults) Paths() []string {
+	if d == nil {
+		return nil
+	}
+	var paths []string
+	for _, field := range d.fields {
+		if field.before != nil {
+			paths = append(paths, field.text)
+		}
+	}
+	return paths
+}
+
+// Write writes those of the fields of which wanted says so, by their paths, as the version from before defaults them,
+// and names the rest. The object is that which was compared, or a copy of it.
+func (d *DifferingDefaults) Write(out *unstructured.Unstructured, wanted func(path string) bool) []Loss {
+	if d == nil {
+		return nil
+	}
+	var left []Loss
+	for _, field := range d.fields {
+		if field.before == nil || !wanted(field.text) {
+			left = append(left, d.loss(field))
+			continue
+		}
+		putAt(out.Object, field.at, runtime.DeepCopyJSONValue(field.before))
+	}
+	return left
+}
+
+func (d *DifferingDefaults) loss(field differingField) Loss {
+	return Loss{Path: field.text, Meaning: "not set, which is " + spelled(field.before) + " in " +
+		d.from.GroupVersion().String() + " and " + spelled(field.now) + " in " + d.to.GroupVersion().String()}
+}
+
+// putAt sets a field; objects on the way that are not there are made.
+func putAt(object map[string]any, at path, value any) {
+	var here any = object
+	for _, part := range at[:len(at)-1] {
+		switch part := part.(type) {
+		case string:
+			fields := here.(map[string]any)
+			if fields[part] == nil {
+				fields[part] = map[string]any{}
+			}
+			here = fields[part]
+		case int:
+			here = here.([]any)[part]
+		}
+	}
+	here.(map[string]any)[at[len(at)-1].(string)] = value
 }
 
 // defaulted reads an object and lets Kubernetes fill in its defaults.
@@ -86,10 +167,8 @@ func withoutPodSpec(object map[string]any, template path) map[string]any {
 
 // defaults walks what two versions make of an object, beside the object.
 type defaults struct {
-	from, to schema.GroupVersionKind
-	write    func(path string) bool
-	at       path
-	losses   []Loss
+	at     path
+	fields []differingField
 }
 
 // labels compares those of the object itself, which early workloads take from their template.
@@ -123,19 +202,13 @@ func (d *defaults) field(name string, object, was, is map[string]any) {
 	left, ok := before.(map[string]any)
 	right, alsoOK := now.(map[string]any)
 	if ok && alsoOK {
-		d.object(map[string]any{}, left, right, func(said map[string]any) { object[name] = said })
+		d.object(nil, left, right)
 		return
 	}
 	if isEmpty(before) && isEmpty(now) {
 		return
 	}
-	if before != nil && d.write(d.at.String()) {
-		object[name] = runtime.DeepCopyJSONValue(before)
-		return
-	}
-	d.losses = append(d.losses,
-		Loss{Path: d.at.String(), Meaning: "not set, which is " + spelled(before) + " in " +
-			d.from.GroupVersion().String() + " and " + spelled(now) + " in " + d.to.GroupVersion().String()})
+	d.fields = append(d.fields, differingField{d.at.clone(), d.at.String(), before, now})
 }
 
 // inside compares what is in a value that the object says.
@@ -145,7 +218,7 @@ func (d *defaults) inside(said, before, now any) {
 		left, ok := before.(map[string]any)
 		right, alsoOK := now.(map[string]any)
 		if ok && alsoOK {
-			d.object(said, left, right, nil)
+			d.object(said, left, right)
 		}
 	case []any:
 		left, ok := before.([]any)
@@ -161,8 +234,8 @@ func (d *defaults) inside(said, before, now any) {
 	}
 }
 
-// object compares all fields; put takes the object where it was not there before.
-func (d *defaults) object(said, was, is map[string]any, put func(map[string]any)) {
+// object compares all fields.
+func (d *defaults) object(said, was, is map[string]any) {
 	names := map[string]bool{}
 	for name := range was {
 		names[name] = true
@@ -172,9 +245,6 @@ func (d *defaults) object(said, was, is map[string]any, put func(map[string]any)
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		d.field(name, said, was, is)
-	}
-	if put != nil && len(said) > 0 {
-		put(said)
 	}
 }
 

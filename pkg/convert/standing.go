@@ -31,6 +31,23 @@ type Standing struct {
 // itself while the minor serves it by default, deprecated or not, otherwise the equivalent of which it serves most; and
 // the kind itself where only --runtime-config turns any of them on.
 func (c *Converter) StandingIn(gvk schema.GroupVersionKind, minor kubever.Minor) Standing {
+	at := standingKey{gvk, minor}
+	if known, ok := c.standings.Load(at); ok {
+		return known.(Standing)
+	}
+	s := c.standingIn(gvk, minor)
+	if s.Known { // of which there are as many as the tables have
+		c.standings.Store(at, s)
+	}
+	return s
+}
+
+type standingKey struct {
+	kind  schema.GroupVersionKind
+	minor kubever.Minor
+}
+
+func (c *Converter) standingIn(gvk schema.GroupVersionKind, minor kubever.Minor) Standing {
 	s := Standing{Lifecycle: kubever.LifecycleOf(gvk)}
 	s.Known = len(s.Minors) > 0
 	s.Served, s.There = s.DefaultOn.Has(minor), s.Minors.Has(minor)
@@ -150,13 +167,26 @@ var notServed = []string{"Config", "List", "Policy"}
 // Replacement is what to write instead of a kind that a minor deprecates or no longer has: the first of Equivalents
 // that the minor serves by default and does not deprecate; false when there is none.
 func (c *Converter) Replacement(gvk schema.GroupVersionKind, minor kubever.Minor) (schema.GroupVersionKind, bool) {
+	at := standingKey{gvk, minor}
+	if known, ok := c.replacements.Load(at); ok {
+		kind := known.(schema.GroupVersionKind)
+		return kind, !kind.Empty()
+	}
+	found := c.replacement(gvk, minor)
+	if len(kubever.LifecycleOf(gvk).Minors) > 0 {
+		c.replacements.Store(at, found)
+	}
+	return found, !found.Empty()
+}
+
+func (c *Converter) replacement(gvk schema.GroupVersionKind, minor kubever.Minor) schema.GroupVersionKind {
 	for _, equivalent := range c.Equivalents(gvk) {
 		life := kubever.LifecycleOf(equivalent)
 		if life.DefaultOn.Has(minor) && (life.Deprecated == 0 || life.Deprecated > minor) {
-			return equivalent, true
+			return equivalent
 		}
 	}
-	return schema.GroupVersionKind{}, false
+	return schema.GroupVersionKind{}
 }
 
 // LossesIn names the fields of an object that a minor does not know in this version: its server silently drops them.

@@ -33,6 +33,17 @@ func decodeAnnotations() []Annotation {
 // Annotations lists the annotations that say what is, or was not yet, a field; by name.
 func Annotations() []Annotation { return slices.Clone(annotationTable()) }
 
+// AnnotationsOf lists those that a kind may carry, or the template of a "pod"; by name. The list is not to be changed.
+func AnnotationsOf(kind string) []Annotation { return annotationsByKind()[kind] }
+
+var annotationsByKind = sync.OnceValue(func() map[string][]Annotation {
+	byKind := map[string][]Annotation{}
+	for _, row := range annotationTable() {
+		byKind[row.Of] = append(byKind[row.Of], row)
+	}
+	return byKind
+})
+
 // NodeLabel is a label of nodes and the one that took its place.
 type NodeLabel struct {
 	Old, New string

@@ -333,11 +333,7 @@ func ServesKind(gk schema.GroupKind, m Minor) bool {
 }
 
 // ServesGVK reports whether discovery of the minor shows the kind in exactly this version by default.
-func ServesGVK(gvk schema.GroupVersionKind, m Minor) bool {
-	return slices.ContainsFunc(apiTable(), func(a APIResource) bool {
-		return a.GroupVersion == gvk.GroupVersion() && a.Kind == gvk.Kind && a.DefaultOn.Has(m)
-	})
-}
+func ServesGVK(gvk schema.GroupVersionKind, m Minor) bool { return LifecycleOf(gvk).DefaultOn.Has(m) }
 
 var kindTable = sync.OnceValue(decodeKinds)
 
@@ -387,18 +383,28 @@ type Lifecycle struct {
 // LifecycleOf tells the life of a version of a kind. A kind that several resources of a version carry has the life of
 // them all.
 func LifecycleOf(gvk schema.GroupVersionKind) Lifecycle {
-	life := Lifecycle{Deprecated: deprecatedTable()[gvk], Alpha: strings.Contains(gvk.Version, "alpha")}
-	for _, a := range apiTable() {
-		if a.GroupVersion == gvk.GroupVersion() && a.Kind == gvk.Kind {
-			life.Minors = Spans(slices.DeleteFunc(Minors(), func(m Minor) bool {
-				return !life.Minors.Has(m) && !a.Minors.Has(m)
-			}))
-			life.DefaultOn = Spans(slices.DeleteFunc(Minors(), func(m Minor) bool {
-				return !life.DefaultOn.Has(m) && !a.DefaultOn.Has(m)
-			}))
-		}
+	if life, ok := lifecycles()[gvk]; ok {
+		return life
 	}
-	return life
+	return Lifecycle{Deprecated: deprecatedTable()[gvk], Alpha: strings.Contains(gvk.Version, "alpha")}
+}
+
+var lifecycles = sync.OnceValue(func() map[schema.GroupVersionKind]Lifecycle {
+	lives := map[schema.GroupVersionKind]Lifecycle{}
+	for _, a := range apiTable() {
+		gvk := a.GroupVersion.WithKind(a.Kind)
+		life, ok := lives[gvk]
+		if !ok {
+			life = Lifecycle{Deprecated: deprecatedTable()[gvk], Alpha: strings.Contains(gvk.Version, "alpha")}
+		}
+		life.Minors, life.DefaultOn = union(life.Minors, a.Minors), union(life.DefaultOn, a.DefaultOn)
+		lives[gvk] = life
+	}
+	return lives
+})
+
+func union(a, b Ranges) Ranges {
+	return Spans(slices.DeleteFunc(Minors(), func(m Minor) bool { return !a.Has(m) && !b.Has(m) }))
 }
 
 // Ended is the minor from which on a version is removed, 0 while the newest known one has it. A stable or beta version

@@ -204,39 +204,42 @@ func (s *Stream) become(in *unstructured.Unstructured, to schema.GroupVersionKin
 		return made{}, err
 	}
 	m := made{object: object, losses: losses, changed: in.GroupVersionKind() != to}
-	differ, err := s.converter.Defaults(in, object, s.options.Defaults)
+	var differ []convert.Loss
+	defaults, err := s.converter.Differing(in, object)
 	if err != nil {
 		return made{}, err
 	}
-	if err := s.complete(in, &m); err != nil {
+	if s.options.Defaults {
+		differ = defaults.Write(object, func(string) bool { return true })
+	} else {
+		differ = defaults.Losses()
+	}
+	if s.options.Minor != 0 {
+		spelled, lost := s.converter.Spell(object, s.options.Minor)
+		m.losses, m.changed = append(m.losses, lost...), m.changed || spelled
+	}
+	if err := s.complete(in, defaults, &m); err != nil {
 		return made{}, err
 	}
-	differ = slices.DeleteFunc(differ, func(loss convert.Loss) bool {
-		return slices.ContainsFunc(m.changes, func(change validate.Change) bool { return change.Path == loss.Path })
-	})
-	m.losses = append(m.losses, differ...)
-	if s.options.Minor == 0 {
-		return m, nil
-	}
-	spelled, lost := s.converter.Spell(object, s.options.Minor)
-	if m.losses = append(m.losses, lost...); spelled {
-		m.changed = true
-		if err := s.complete(object, &m); err != nil {
-			return made{}, err
+	for _, loss := range differ {
+		if !slices.ContainsFunc(m.changes, func(c validate.Change) bool { return c.Path == loss.Path }) {
+			m.losses = append(m.losses, loss)
 		}
 	}
-	m.losses = append(m.losses, s.converter.LossesIn(object, s.options.Minor)...)
+	if s.options.Minor != 0 {
+		m.losses = append(m.losses, s.converter.LossesIn(object, s.options.Minor)...)
+	}
 	return m, nil
 }
 
 // complete makes the object acceptable, or says why it is not: an error if anything of it was changed.
-func (s *Stream) complete(in *unstructured.Unstructured, m *made) error {
-	changes, lost, err := validate.Complete(s.converter, in, m.object, s.options.Minor)
+func (s *Stream) complete(in *unstructured.Unstructured, defaults *convert.DifferingDefaults, m *made) error {
+	changes, lost, err := validate.Complete(s.converter, in, m.object, defaults, s.options.Minor)
 	var refused *validate.RefusedError
 	if errors.As(err, &refused) && (refused.Doubtful || !m.changed) {
 		m.refused, err = err.Error(), nil
 	}
-	m.losses, m.changes = append(m.losses, lost...), append(m.changes, changes...)
+	m.losses, m.changes = append(m.losses, lost...), changes
 	return err
 }
 

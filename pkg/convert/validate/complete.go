@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,15 +55,19 @@ func shortened(text string) string {
 
 // Complete makes what a conversion yielded acceptable to a server of the minor, 0 for any that serves its version:
 // fields that its version requires, and that the version of in defaults, are written into out; CRDs are given the
-// schemas that apiextensions.k8s.io/v1 requires. Each such field is a Change; what is lost by it is a Loss.
+// schemas that apiextensions.k8s.io/v1 requires. Each such field is a Change; what is lost by it is a Loss. The defaults
+// are those that in and out differ in, nil when there are none to take.
 //
 // Versions that Kubernetes 1.36 serves are held to its validation. For older minors only that part of it counts that
-// has always been: what is required, and what the version of in allows and that of out refuses. Errors: *RefusedError
-// for what a server of the minor refuses still; *convert.ContentError.
+// has always been: what is required, and what the version of in allows and that of out refuses. An object that is
+// accepted is decoded and validated once, one that is completed twice.
+// Errors: *RefusedError for what a server of the minor refuses still; *convert.ContentError.
 func Complete(
-	c *convert.Converter, in, out *unstructured.Unstructured, minor kubever.Minor,
+	c *convert.Converter, in, out *unstructured.Unstructured, defaults *convert.DifferingDefaults, minor kubever.Minor,
 ) (changes []Change, losses []convert.Loss, err error) {
-	v := validation{converter: c, in: in, out: out, minor: minor, full: fully(out.GroupVersionKind(), minor)}
+	v := validation{
+		converter: c, in: in, out: out, defaults: defaults, minor: minor, full: fully(out.GroupVersionKind(), minor),
+	}
 	if minor == 0 {
 		v.minor = newest(out.GroupVersionKind())
 	}
@@ -73,41 +78,37 @@ func Complete(
 			changes, losses = completeDefinition(in.Object, out.Object)
 		}
 	}
-	refused, err := v.refused(out)
-	if err == nil && len(refused) == 0 {
-		err = v.doubts()
-	}
-	if err != nil || len(refused) == 0 {
+	judged, err := v.judge(out)
+	if err != nil {
 		return changes, losses, err
 	}
-	written, err := v.fill(refused)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(written) > 0 {
-		if refused, err = v.refused(out); err != nil {
+	if len(judged.refused) > 0 {
+		var written []Change
+		if written, judged, err = v.fill(judged); err != nil {
 			return nil, nil, err
 		}
+		for _, err := range judged.refused { // a default that does not help is no help
+			written = slices.DeleteFunc(written, func(w Change) bool { return concerns(w.Path, err.Field) })
+		}
+		changes = append(changes, written...)
 	}
-	for _, err := range refused { // a default that does not help is no help
-		written = slices.DeleteFunc(written, func(w Change) bool { return concerns(w.Path, err.Field) })
-	}
-	if changes = append(changes, written...); len(refused) > 0 {
-		return changes, losses, &RefusedError{Kind: out.GroupVersionKind(), Minor: v.minor, Errors: refused}
-	}
-	return changes, losses, v.doubts()
+	return changes, losses, v.problem(judged)
 }
 
-// doubts are what 1.36 refuses of the object as it was, too, and an older minor may take.
-func (v *validation) doubts() error {
-	if v.full {
-		return nil
+// judgement is what servers make of an object.
+type judgement struct {
+	refused field.ErrorList // by the server of the minor
+	doubts  field.ErrorList // by 1.36, of the object as it was, too: an older minor may take it
+}
+
+func (v *validation) problem(j judgement) error {
+	switch kind := v.out.GroupVersionKind(); {
+	case len(j.refused) > 0:
+		return &RefusedError{Kind: kind, Minor: v.minor, Errors: j.refused}
+	case len(j.doubts) > 0:
+		return &RefusedError{Kind: kind, Minor: v.minor, Errors: j.doubts, Doubtful: true}
 	}
-	errs, err := v.errors(v.out)
-	if errs = append(errs, stricter(v.out, v.minor)...); err != nil || len(errs) == 0 {
-		return err
-	}
-	return &RefusedError{Kind: v.out.GroupVersionKind(), Minor: v.minor, Errors: errs, Doubtful: true}
+	return nil
 }
 
 // fully reports whether all of 1.36's validation holds for a version on servers of the minor: of the versions of
@@ -136,27 +137,45 @@ func newest(gvk schema.GroupVersionKind) kubever.Minor {
 type validation struct {
 	converter *convert.Converter
 	in, out   *unstructured.Unstructured
+	defaults  *convert.DifferingDefaults
 	minor     kubever.Minor
 	full      bool
+
+	before map[string]bool // what is refused of in; nil until it is asked for
 }
 
-// refused lists what the server refuses of the result.
-func (v *validation) refused(object *unstructured.Unstructured) (field.ErrorList, error) {
+// judge validates an object.
+func (v *validation) judge(object *unstructured.Unstructured) (judgement, error) {
 	errs, err := v.errors(object)
-	if err != nil || v.full || len(errs) == 0 {
-		return errs, err
+	if err != nil || v.full {
+		return judgement{refused: errs}, err
 	}
-	before, err := v.errors(v.in)
-	if err != nil {
-		return nil, err
+	j := judgement{doubts: append(errs, stricter(object, v.minor)...)}
+	for _, err := range errs {
+		known, unread := v.refusedBefore(err)
+		if unread != nil {
+			return judgement{}, unread
+		}
+		if !known || err.Type == field.ErrorTypeRequired {
+			j.refused = append(j.refused, err)
+		}
 	}
-	known := map[string]bool{}
-	for _, err := range before {
-		known[err.Error()] = true
+	return j, nil
+}
+
+// refusedBefore reports whether 1.36 refuses the same of the object as it was.
+func (v *validation) refusedBefore(refused *field.Error) (bool, error) {
+	if v.before == nil {
+		errs, err := v.errors(v.in)
+		if err != nil {
+			return false, err
+		}
+		v.before = map[string]bool{}
+		for _, err := range errs {
+			v.before[err.Error()] = true
+		}
 	}
-	return slices.DeleteFunc(errs, func(err *field.Error) bool {
-		return known[err.Error()] && err.Type != field.ErrorTypeRequired
-	}), nil
+	return v.before[refused.Error()], nil
 }
 
 func (v *validation) errors(object *unstructured.Unstructured) (field.ErrorList, error) {
@@ -246,75 +265,62 @@ func (v *validation) internal(object *unstructured.Unstructured) (internal runti
 
 // fill writes the defaults of the old version where the new one misses something: those of the fields that are refused,
 // and then, one by one, what makes an error about another field go away. A default that does not help is not written.
-func (v *validation) fill(refused field.ErrorList) ([]Change, error) {
-	differ, err := v.converter.DefaultsWhere(v.in, v.out.DeepCopy(), func(string) bool { return false })
-	if err != nil {
-		return nil, err
-	}
+func (v *validation) fill(was judgement) (changes []Change, now judgement, err error) {
 	var paths, others []string
-	for _, loss := range differ {
+	for _, path := range v.defaults.Paths() {
 		switch {
-		case slices.ContainsFunc(refused, func(err *field.Error) bool { return concerns(loss.Path, err.Field) }):
-			paths = append(paths, loss.Path)
-		case !strings.Contains(loss.Path, "["):
-			others = append(others, loss.Path)
+		case slices.ContainsFunc(was.refused, func(err *field.Error) bool { return concerns(path, err.Field) }):
+			paths = append(paths, path)
+		case !strings.Contains(path, "["):
+			others = append(others, path)
 		}
 	}
-	left, err := v.with(paths)
-	if err != nil {
-		return nil, err
+	now, filled := was, v.out
+	if len(paths) > 0 {
+		if now, filled, err = v.with(paths); err != nil {
+			return nil, judgement{}, err
+		}
 	}
 	for _, path := range others {
-		if len(left) == 0 {
+		if len(now.refused) == 0 {
 			break
 		}
-		fewer, err := v.with(append(slices.Clone(paths), path))
+		fewer, more, err := v.with(append(slices.Clone(paths), path))
 		if err != nil {
-			return nil, err
+			return nil, judgement{}, err
 		}
-		if len(fewer) < len(left) {
-			paths, left = append(paths, path), fewer
+		if len(fewer.refused) < len(now.refused) {
+			paths, now, filled = append(paths, path), fewer, more
 		}
 	}
-	paths = slices.DeleteFunc(paths, func(path string) bool {
-		return slices.ContainsFunc(left, func(err *field.Error) bool { return concerns(path, err.Field) })
-	})
-	from, to := v.in.GroupVersionKind().GroupVersion(), v.out.GroupVersionKind().GroupVersion()
-	filled, err := v.filled(paths)
-	if err != nil {
-		return nil, err
+	if len(paths) == 0 {
+		return nil, was, nil
 	}
 	unknown := v.converter.LossesIn(filled, v.minor)
-	var changes []Change
-	for _, path := range paths {
-		if !slices.ContainsFunc(unknown, func(loss convert.Loss) bool { return concerns(path, loss.Path) }) {
-			changes = append(
-				changes, Change{Path: path, Meaning: fmt.Sprintf("%s defaults it, %s requires it", from, to)})
+	helpful := slices.DeleteFunc(slices.Clone(paths), func(path string) bool {
+		return slices.ContainsFunc(now.refused, func(err *field.Error) bool { return concerns(path, err.Field) }) ||
+			slices.ContainsFunc(unknown, func(loss convert.Loss) bool { return concerns(path, loss.Path) })
+	})
+	if len(helpful) < len(paths) {
+		if now, filled, err = v.with(helpful); err != nil {
+			return nil, judgement{}, err
 		}
 	}
-	_, err = v.converter.DefaultsWhere(v.in, v.out, func(path string) bool {
-		return slices.ContainsFunc(changes, func(change Change) bool { return change.Path == path })
-	})
-	return changes, err
+	v.out.Object = filled.Object
+	from, to := v.in.GroupVersionKind().GroupVersion(), v.out.GroupVersionKind().GroupVersion()
+	for _, path := range helpful {
+		changes = append(
+			changes, Change{Path: path, Meaning: fmt.Sprintf("%s defaults it, %s requires it", from, to)})
+	}
+	return changes, now, nil
 }
 
-// with is what is refused when the defaults of these fields are written.
-func (v *validation) with(paths []string) (field.ErrorList, error) {
-	filled, err := v.filled(paths)
-	if err != nil {
-		return nil, err
-	}
-	return v.refused(filled)
-}
-
-func (v *validation) filled(paths []string) (*unstructured.Unstructured, error) {
-	wanted := map[string]bool{}
-	for _, path := range paths {
-		wanted[path] = true
-	}
+// with is the object with the defaults of these fields, and what is refused of it.
+func (v *validation) with(paths []string) (judgement, *unstructured.Unstructured, error) {
 	filled := v.out.DeepCopy()
-	_, err := v.converter.DefaultsWhere(v.in, filled, func(path string) bool { return wanted[path] })
-	return filled, err
+	v.defaults.Write(filled, func(path string) bool { return slices.Contains(paths, path) })
+	judged, err := v.judge(filled)
+	return judged, filled, err
 }
 
 // concerns reports whether one of two paths leads to the other.
@@ -331,14 +337,15 @@ func isDefinition(gvk schema.GroupVersionKind) bool {
 	return gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition"
 }
 
-// namespaced reports whether objects of a kind are in namespaces.
-func namespaced(gvk schema.GroupVersionKind) bool {
-	for _, minor := range slices.Backward(kubever.Minors()) {
-		for _, api := range kubever.APIResources(minor) {
-			if api.GroupVersion == gvk.GroupVersion() && api.Kind == gvk.Kind {
-				return api.Namespaced
-			}
+// namespaced reports whether objects of a kind are in namespaces, as the newest minor has them that has the kind.
+func namespaced(gvk schema.GroupVersionKind) bool { return namespacedKinds()[gvk] }
+
+var namespacedKinds = sync.OnceValue(func() map[schema.GroupVersionKind]bool {
+	kinds := map[schema.GroupVersionKind]bool{}
+	for _, minor := range kubever.Minors() {
+		for _, api := range slices.Backward(kubever.APIResources(minor)) { // the first of a minor counts
+			kinds[api.GroupVersion.WithKind(api.Kind)] = api.Namespaced
 		}
 	}
-	return false
-}
+	return kinds
+})

@@ -97,7 +97,11 @@ func TestComplete(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", test.in, err)
 		}
-		changes, losses, err := Complete(c, in, out, test.minor)
+		defaults, err := c.Differing(in, out)
+		if err != nil {
+			t.Fatalf("%s: %v", test.in, err)
+		}
+		changes, losses, err := Complete(c, in, out, defaults, test.minor)
 		var refused *RefusedError
 		if test.want != "" {
 			if !errors.As(err, &refused) || !strings.Contains(err.Error(), test.want) {
