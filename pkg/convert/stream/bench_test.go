@@ -46,9 +46,10 @@ func BenchmarkValidated(b *testing.B) {
 					start := processorTime(b)
 					readAndWrite(b, text.Bytes())
 					middle := processorTime(b)
-					err := s.Convert(context.Background(), "", bytes.NewReader(text.Bytes()), func(r stream.Result) error {
-						return r.Err
-					})
+					err := s.Convert(context.Background(), "", bytes.NewReader(text.Bytes()),
+						func(r stream.Result) error {
+							return r.Err
+						})
 					if err != nil {
 						b.Fatal(err)
 					}

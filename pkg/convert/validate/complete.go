@@ -2,6 +2,7 @@ package validate
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -55,8 +56,8 @@ func shortened(text string) string {
 
 // Complete makes what a conversion yielded acceptable to a server of the minor, 0 for any that serves its version:
 // fields that its version requires, and that the version of in defaults, are written into out; CRDs are given the
-// schemas that apiextensions.k8s.io/v1 requires. Each such field is a Change; what is lost by it is a Loss. The defaults
-// are those that in and out differ in, nil when there are none to take.
+// schemas that apiextensions.k8s.io/v1 requires. Each such field is a Change; what is lost by it is a Loss. The
+// defaults are those that in and out differ in, nil when there are none to take.
 //
 // Versions that Kubernetes 1.36 serves are held to its validation. For older minors only that part of it counts that
 // has always been: what is required, and what the version of in allows and that of out refuses. An object that is
@@ -86,9 +87,6 @@ func Complete(
 		var written []Change
 		if written, judged, err = v.fill(judged); err != nil {
 			return nil, nil, err
-		}
-		for _, err := range judged.refused { // a default that does not help is no help
-			written = slices.DeleteFunc(written, func(w Change) bool { return concerns(w.Path, err.Field) })
 		}
 		changes = append(changes, written...)
 	}
@@ -267,9 +265,10 @@ func (v *validation) internal(object *unstructured.Unstructured) (internal runti
 // and then, one by one, what makes an error about another field go away. A default that does not help is not written.
 func (v *validation) fill(was judgement) (changes []Change, now judgement, err error) {
 	var paths, others []string
+	refused := placesOf(was.refused)
 	for _, path := range v.defaults.Paths() {
 		switch {
-		case slices.ContainsFunc(was.refused, func(err *field.Error) bool { return concerns(path, err.Field) }):
+		case refused.concern(path):
 			paths = append(paths, path)
 		case !strings.Contains(path, "["):
 			others = append(others, path)
@@ -296,10 +295,12 @@ func (v *validation) fill(was judgement) (changes []Change, now judgement, err e
 	if len(paths) == 0 {
 		return nil, was, nil
 	}
-	unknown := v.converter.LossesIn(filled, v.minor)
+	refused, unknown := placesOf(now.refused), places{}
+	for _, loss := range v.converter.LossesIn(filled, v.minor) {
+		unknown.add(loss.Path)
+	}
 	helpful := slices.DeleteFunc(slices.Clone(paths), func(path string) bool {
-		return slices.ContainsFunc(now.refused, func(err *field.Error) bool { return concerns(path, err.Field) }) ||
-			slices.ContainsFunc(unknown, func(loss convert.Loss) bool { return concerns(path, loss.Path) })
+		return refused.concern(path) || unknown.concern(path)
 	})
 	if len(helpful) < len(paths) {
 		if now, filled, err = v.with(helpful); err != nil {
@@ -317,20 +318,59 @@ func (v *validation) fill(was judgement) (changes []Change, now judgement, err e
 
 // with is the object with the defaults of these fields, and what is refused of it.
 func (v *validation) with(paths []string) (judgement, *unstructured.Unstructured, error) {
+	wanted := make(map[string]bool, len(paths))
+	for _, path := range paths {
+		wanted[path] = true
+	}
 	filled := v.out.DeepCopy()
-	v.defaults.Write(filled, func(path string) bool { return slices.Contains(paths, path) })
+	v.defaults.Write(filled, func(path string) bool { return wanted[path] })
 	judged, err := v.judge(filled)
 	return judged, filled, err
 }
 
-// concerns reports whether one of two paths leads to the other.
-func concerns(a, b string) bool {
-	short, long := a, b
-	if len(short) > len(long) {
-		short, long = long, short
+// places are paths of fields: true for one that is meant, false for one that leads to it.
+type places map[string]bool
+
+func placesOf(errs field.ErrorList) places {
+	p := places{}
+	for _, err := range errs {
+		p.add(err.Field)
 	}
-	rest, ok := strings.CutPrefix(long, short)
-	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	return p
+}
+
+func (p places) add(path string) {
+	for parent := range parents(path) {
+		if _, ok := p[parent]; ok {
+			break
+		}
+		p[parent] = false
+	}
+	p[path] = true
+}
+
+// concern reports whether the path leads to one of the places, or one of them leads to the path.
+func (p places) concern(path string) bool {
+	if _, ok := p[path]; ok {
+		return true
+	}
+	for parent := range parents(path) {
+		if p[parent] {
+			return true
+		}
+	}
+	return false
+}
+
+// parents are the paths that lead to one, the longest first.
+func parents(path string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := len(path) - 1; i > 0; i-- {
+			if (path[i] == '.' || path[i] == '[') && !yield(path[:i]) {
+				return
+			}
+		}
+	}
 }
 
 func isDefinition(gvk schema.GroupVersionKind) bool {
