@@ -1,7 +1,7 @@
 # Every target works on a machine that has only Go.
 GO ?= go
 
-.PHONY: build check test golden demo bench diff fmt lint rig e2e evidence facts-verify fuzz fuzz-short vulncheck
+.PHONY: alerts build check test golden demo bench diff fmt lint rig e2e evidence facts-verify fuzz fuzz-short vulncheck
 
 build: ## the command, as bin/fusionctl, linked statically: it runs in any image
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/fusionctl ./cmd/fusionctl
@@ -41,6 +41,9 @@ vulncheck: ## known vulnerabilities of the dependencies; needs https://vuln.go.d
 
 diff: ## hold pkg/policy against the API server's own ABAC authorizer (k8s.io/kubernetes): files, millions of decisions, speed
 	cd test/abacdiff && $(GO) vet . && $(GO) test -count=1 .
+
+alerts: ## read alert rules and dashboard with Prometheus' own parser, and let each alert fire
+	cd test/promrules && $(GO) vet . && $(GO) test -count=1 .
 
 rig: ## the real servers of the end-to-end tests, as test/rig/bin/kube-apiserver-1.N; says how long it will take
 	$(GO) run ./test/rig/build

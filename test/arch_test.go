@@ -77,7 +77,7 @@ var core = map[string][]string{
 
 // adapters speak to the world: files, servers, clocks. They import leaves, core and each other.
 var adapters = []string{
-	"internal/demo", "internal/filetree", "internal/localetcd", "internal/webserver",
+	"internal/demo", "internal/filetree", "internal/localetcd", "internal/monitoring", "internal/webserver",
 	"pkg/apiserver", "pkg/controllers", "pkg/convert/client", "pkg/etcd/etcdv3", "pkg/etcd/move/files",
 	"pkg/etcd/snapshot", "pkg/etcd/watch",
 	"pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook",

@@ -100,6 +100,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newRestartsCmd(streams),
 		newControllersCmd(streams),
 		newCRDCmd(streams),
+		newMonitoringCmd(streams),
 		newLicensesCmd(streams),
 	}
 }

@@ -13,6 +13,14 @@ type metrics struct {
 	stopped  prometheus.Gauge
 }
 
+// Describe registers the metrics of a run that does not run, for what shows them.
+func Describe(registry prometheus.Registerer) {
+	m, zero := newMetrics(), func() int { return 0 }
+	for _, c := range append(m.collectors(), m.sizes(zero, zero, zero)...) {
+		registry.MustRegister(c)
+	}
+}
+
 func newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
@@ -31,18 +39,26 @@ func newMetrics() *metrics {
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .1, .5, 1, 5}}, []string{"result"})
 	m.stopped = prometheus.NewGauge(prometheus.GaugeOpts{Name: "fusionctl_controllers_stopped",
 		Help: "1 while nothing is deleted because a store is not the one that it was, until a person acknowledges."})
-	m.registry.MustRegister(m.changes, m.doubts, m.orphans, m.unsynced, m.reviews, m.stopped)
+	m.registry.MustRegister(m.collectors()...)
 	return m
 }
 
-// sizes registers what is read when somebody asks.
-func (m *metrics) sizes(objects, queued, leading func() int) {
-	gauge := func(name, help string, value func() int) {
-		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.changes, m.doubts, m.orphans, m.unsynced, m.reviews, m.stopped}
+}
+
+// sizes registers what is read at each scrape.
+func (m *metrics) sizes(objects, queued, leading func() int) []prometheus.Collector {
+	gauge := func(name, help string, value func() int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 			return float64(value())
-		}))
+		})
 	}
-	gauge("fusionctl_controllers_objects", "Objects of both sides whose metadata is held.", objects)
-	gauge("fusionctl_controllers_queued", "Objects that wait to be looked at.", queued)
-	gauge("fusionctl_controllers_leading", "1 while this process acts, 0 while it stands by.", leading)
+	list := []prometheus.Collector{
+		gauge("fusionctl_controllers_objects", "Objects of both sides whose metadata is held.", objects),
+		gauge("fusionctl_controllers_queued", "Objects that wait to be looked at.", queued),
+		gauge("fusionctl_controllers_leading", "1 while this process acts, 0 while it stands by.", leading),
+	}
+	m.registry.MustRegister(list...)
+	return list
 }

@@ -24,6 +24,9 @@ type metrics struct {
 	missed    *prometheus.CounterVec
 }
 
+// Describe registers the metrics of a watch that does not run, for what shows them.
+func Describe(registry prometheus.Registerer) { registry.MustRegister(newMetrics().collectors()...) }
+
 func newMetrics() *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "fusionctl", Subsystem: "etcd", Name: name,
@@ -52,10 +55,13 @@ func newMetrics() *metrics {
 		missed: prometheus.NewCounterVec(
 			counter("missed_total", "How often changes of a store were missed, so that it was checked anew."), store),
 	}
-	m.registry.MustRegister(m.findings, m.keys, m.bytes, m.complete, m.lastCheck, m.duration, m.checks, m.fights,
-		m.changes,
-		m.missed)
+	m.registry.MustRegister(m.collectors()...)
 	return m
+}
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.findings, m.keys, m.bytes, m.complete, m.lastCheck, m.duration, m.checks,
+		m.fights, m.changes, m.missed}
 }
 
 // mostSeries of a store have a resource of their own, and those that the plan knows beyond that: whatever a key says is
