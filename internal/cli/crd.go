@@ -15,6 +15,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/migrate/live"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 func newCRDCmd(streams Streams) *cobra.Command {
@@ -224,4 +225,17 @@ func (c *cluster) observeStored(ctx context.Context, o *migrate.Observation) err
 		return withHint(fmt.Errorf("%s: %w", o.Resource.Name, err), storeHint(err))
 	}
 	return nil
+}
+
+// look reads what the store of the resource shows of itself.
+func (c *cluster) look(ctx context.Context, o migrate.Observation) (*witness.Sight, error) {
+	store, err := c.store(ctx, o.Resource)
+	if err != nil {
+		return nil, err
+	}
+	var served string // of a resource that is built in
+	if len(o.Served) > 0 {
+		served = o.Served[0]
+	}
+	return migrate.Look(ctx, live.Objects{Server: c.server, Resource: o.Resource}, store, served, time.Now())
 }

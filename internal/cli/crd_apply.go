@@ -55,7 +55,10 @@ status.storedVersions is not pruned without proof. With the store (--spec or --e
 the resource has another version, at one revision; without it, that every object was written after the switch. The
 output says which of the two it was.
 
-The journal records the progress of the plan: apply may be killed and run again, and undo reads it too.
+The journal records the progress of the plan: apply may be killed and run again, and undo reads it too. It also
+remembers what the store showed of itself: apply and undo stop when that store has another cluster id or UID of
+kube-system, goes back in time, as after a restore, or loses more than 20 % of the objects, and at least 10, within a
+minute.
 
 Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad plan, 3 objects were refused, or a version may not be
 removed yet, 130 interrupted.`,
@@ -248,6 +251,12 @@ func finishApply(out io.Writer, output string, report *migrate.Report, err error
 		return errAttention
 	case errors.Is(err, migrate.ErrChanged):
 		return withHint(err, "nothing was changed; fusionctl crd plan computes a plan from the present state")
+	case errors.Is(err, migrate.ErrForgot):
+		return withHint(err, "objects and proofs of the journal may be gone; nothing is pruned or removed by it any "+
+			"more. "+
+			"Where that store is the right one, fusionctl crd plan computes a plan from the present state; objects "+
+			"that "+
+			"were deleted in numbers on purpose: run the same command again")
 	case errors.Is(err, migrate.ErrConversion):
 		return withHint(err, "the webhook must respond before objects are rewritten; run the same command again then")
 	case errors.Is(err, migrate.ErrUnreachable):

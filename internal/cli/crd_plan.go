@@ -98,6 +98,9 @@ func runCRDPlan(ctx context.Context, req crdPlanRequest, streams Streams) error 
 	if err != nil {
 		return badInput(err, "")
 	}
+	if p.Seen, err = c.look(ctx, o); err != nil {
+		return err
+	}
 	if req.out != "" {
 		data, err := json.MarshalIndent(p, "", "  ")
 		if err == nil {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 var (
@@ -53,6 +55,8 @@ type Servers interface {
 	// WebhookProblem says why a webhook cannot be reached as far as that can be seen without calling it; "" for no
 	// reason.
 	WebhookProblem(ctx context.Context, w Webhook) (string, error)
+	// Sight is what the store of the resource shows of itself through an API server. What cannot be seen is left out.
+	Sight(ctx context.Context, apiVersion string) (witness.Sight, error)
 }
 
 // Page is a part of a list.
@@ -166,12 +170,14 @@ type run struct {
 	report Report
 	step   string
 	walks  int
+	gone   witness.Vanishings
+	proved bool  // by this run
 	total  int64 // objects in the store, when it was looked at
 }
 
 // Apply carries out the plan from where its journal says that it stands. It may be stopped at any moment, in any way,
-// and called again. Errors: ErrChanged, ErrConversion, ErrRefused, ErrWaiting, wrapped; those of World. The report is
-// of what was done until then.
+// and called again. Errors: ErrChanged, ErrConversion, ErrForgot, ErrRefused, ErrWaiting, wrapped; those of World. The
+// report is of what was done until then.
 func Apply(ctx context.Context, p *Plan, w *World) (*Report, error) {
 	at, err := locate(p, w.Journal.Records())
 	if err == nil && at.undoing != nil {
@@ -228,6 +234,7 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 	if r.Workers == 0 {
 		r.Workers = 16
 	}
+	r.gone.Limit = vanishing
 	if r.PageObjects == 0 {
 		r.PageObjects = 500
 	}
@@ -243,17 +250,20 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 		s := r.steps[r.at.next]
 		r.step = s.ID()
 		if !r.at.begun {
-			if err := r.record(Record{Event: EventBegin}); err != nil {
+			if err := r.record(Record{Event: EventBegin, Seen: r.at.seen}); err != nil {
 				return &r.report, err
 			}
 			r.at.begun = true
 		}
 		done, err := r.do(ctx, s)
+		if err == nil { // what was done, or proved, is so of this store
+			err = r.look(ctx)
+		}
 		if err != nil {
 			r.report.Stopped = s.ID()
 			return &r.report, fmt.Errorf("%s: %w", s.ID(), err)
 		}
-		done.Event, done.Generation = EventDone, r.at.generation
+		done.Event, done.Generation, done.Seen = EventDone, r.at.generation, r.at.seen
 		if err := r.record(done); err != nil {
 			return &r.report, err
 		}
@@ -270,8 +280,12 @@ func (r *run) record(record Record) error {
 	return r.Journal.Append(record)
 }
 
-// prepare looks before anything is changed: at the CRD, at the conversion, and whether the store can prove anything.
+// prepare looks before anything is changed: at the store, at the CRD, at the conversion, and whether the store can
+// prove anything.
 func (r *run) prepare(ctx context.Context) error {
+	if err := r.look(ctx); err != nil {
+		return err
+	}
 	if !r.plan.Resource.BuiltIn {
 		d, err := r.Definitions.Definition(ctx, r.plan.Resource.Name)
 		if err != nil {
@@ -357,6 +371,7 @@ func (r *run) do(ctx context.Context, s Step) (Record, error) {
 		return Record{}, r.rewrite(ctx, s.Version)
 	case ActionProve:
 		proof, err := r.prove(ctx, s.Version)
+		r.proved = err == nil
 		return Record{Proof: proof}, err
 	case ActionPrune:
 		return Record{}, r.prune(ctx, s.Version)
@@ -534,6 +549,13 @@ func (r *run) sleepUntil(ctx context.Context, t time.Time) error {
 func (r *run) prune(ctx context.Context, version string) error {
 	if r.at.proof == nil || r.at.proof.APIVersion != r.plan.apiVersion(version) {
 		return errors.New("nothing proves that no other version is stored")
+	}
+	if !r.proved { // by an earlier run: the store may have been restored from a backup since
+		proof, err := r.prove(ctx, version)
+		if err != nil {
+			return err
+		}
+		r.at.proof = proof
 	}
 	for range editAttempts {
 		d, err := r.Definitions.Definition(ctx, r.plan.Resource.Name)

@@ -436,3 +436,109 @@ func TestMemoryDoesNotGrowWithTheObjects(t *testing.T) {
 		t.Errorf("%d bytes held with 10000 objects, %d with 200000", few, many)
 	}
 }
+
+// Whatever call a run stops at: when the store is another one then, or was restored from a backup of any earlier
+// moment, no further step is done. Where the restored store has grown past what is remembered, nothing is pruned that
+// is stored: the kitchen looks at each change.
+func TestStoresThatForgotEndAMigration(t *testing.T) {
+	forget := map[string]func(k *kitchen, restore func()){
+		"restored": func(k *kitchen, restore func()) { restore() },
+		"restored, and raised as for watches": func(k *kitchen, restore func()) {
+			restore()
+			k.revision += 1_000_000_000
+		},
+		"emptied": func(k *kitchen, _ func()) {
+			k.revision, k.objects = 3, map[Object]*dish{}
+		},
+		"another cluster": func(k *kitchen, _ func()) { k.system = "other" },
+	}
+	for name, forget := range forget {
+		for _, store := range []bool{true, false} {
+			for first := 4; first < 60; first += 5 {
+				k, p := started(t)
+				p.Seen, _ = Look(t.Context(), k, nil, "", k.now)
+				if _, err := Apply(t.Context(), p, k.world(store, first)); err == nil {
+					break
+				}
+				restore, before := k.backup(), k.revision
+				if _, err := Apply(t.Context(), p, k.world(store, 50)); err == nil || k.revision == before {
+					continue // nothing was written that could be forgotten
+				}
+				forget(k, restore)
+				log, crd := len(k.log), k.crd.Clone()
+				_, err := Apply(t.Context(), p, k.world(store, 0))
+				if !errors.Is(err, ErrForgot) {
+					t.Errorf("%s, store %v, after %d calls: Apply = %v, want ErrForgot", name, store, first, err)
+				}
+				if len(k.log) != log || !k.crd.says(crd) || k.crd.Generation() != crd.Generation() {
+					t.Errorf("%s, store %v, after %d calls: it went on", name, store, first)
+				}
+			}
+		}
+	}
+}
+
+// A restored store that others have written to since has a newer revision than what is remembered, and the objects of
+// before. What an earlier run proved is proved again.
+func TestProofsOfAnEarlierRunAreProvedAgain(t *testing.T) {
+	for _, store := range []bool{true, false} {
+		pruned := 0
+		for dies := 1; ; dies++ {
+			k, p := started(t)
+			if _, err := Apply(t.Context(), p, k.world(store, dies)); err == nil {
+				break
+			}
+			if last := k.log[max(0, len(k.log)-1):]; len(last) == 0 || last[0].Event != EventDone ||
+				last[0].ID != "prove v1" || len(k.crd.StoredVersions()) == 1 {
+				continue
+			}
+			for _, d := range k.objects { // the CRD is as it was, and so is its generation
+				d.version, d.revision = "v1alpha1", 101
+			}
+			k.revision += 1000
+			if _, err := Apply(t.Context(), p, k.world(store, 0)); err != nil {
+				t.Fatalf("store %v, killed at call %d: %v", store, dies, err)
+			}
+			finished(t, k)
+			pruned++
+		}
+		if pruned == 0 {
+			t.Errorf("store %v: no run ended between the proof and what relies on it", store)
+		}
+	}
+}
+
+// Objects that vanish in numbers while they are rewritten are a store that is being emptied.
+func TestVanishingObjectsEndARewrite(t *testing.T) {
+	for _, test := range []struct {
+		objects, gone int
+		stops         bool
+	}{{100, 5, false}, {100, 60, true}, {9, 9, false}} {
+		k := newKitchen(t, definition(t, pizzaBeta), test.objects)
+		p, err := New(observation(k.crd), Goal{Storage: "v1", With: definition(t, pizzaNew)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := k.world(false, 0)
+		w.Workers, w.PageObjects = 1, 500
+		paced := 0
+		w.Pace = func(context.Context) error {
+			if paced++; paced == 1 { // the list is there
+				k.mu.Lock()
+				defer k.mu.Unlock()
+				for _, o := range k.sorted()[test.objects-test.gone:] {
+					o.ResourceVersion = ""
+					delete(k.objects, o)
+				}
+			}
+			return nil
+		}
+		_, err = Apply(t.Context(), p, w)
+		if errors.Is(err, ErrForgot) != test.stops || (err != nil && !test.stops) {
+			t.Errorf("%d of %d objects vanish: Apply = %v, want stopped %v", test.gone, test.objects, err, test.stops)
+		}
+		if test.stops && strings.Join(k.crd.StoredVersions(), ",") == "v1" {
+			t.Errorf("%d of %d objects vanished, and the old version was pruned", test.gone, test.objects)
+		}
+	}
+}

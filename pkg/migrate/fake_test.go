@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // kitchen is an API server with its store, as far as a migration can tell: a CRD, objects that are written in its
@@ -33,7 +34,9 @@ type kitchen struct {
 	now  time.Time
 	dies int // calls until the process is killed; 0 for never
 	died bool
-	log  []Record
+
+	system string // UID of kube-system
+	log    []Record
 }
 
 type dish struct {
@@ -56,6 +59,17 @@ func newKitchen(t *testing.T, d *Definition, objects int) *kitchen {
 				{"manager": "old", "operation": "Apply", "apiVersion": d.Resource().APIVersion(d.Storage())}}}
 	}
 	return k
+}
+
+// backup is the store as it is now; restore puts it back, as a new cluster or not.
+func (k *kitchen) backup() (restore func()) {
+	crd, revision, objects := k.crd.Clone(), k.revision, map[Object]*dish{}
+	for o, d := range k.objects {
+		copied := *d
+		copied.managed = slices.Clone(d.managed)
+		objects[o] = &copied
+	}
+	return func() { k.crd, k.revision, k.objects = crd, revision, objects }
 }
 
 // enter is called at the beginning of every call: it is where the process may be killed. What a call does happens, or
@@ -253,6 +267,15 @@ func (k *kitchen) StorageHashes(context.Context, string) (map[string]string, err
 		hash = ""
 	}
 	return map[string]string{"server": hash}, k.leave()
+}
+
+func (k *kitchen) Sight(context.Context, string) (witness.Sight, error) {
+	if err := k.enter(); err != nil {
+		k.mu.Unlock()
+		return witness.Sight{}, err
+	}
+	return witness.Sight{Revision: k.revision, Objects: map[string]witness.Object{
+		witness.KubeSystem: {UID: k.system, Revision: 5}}}, k.leave()
 }
 
 func (k *kitchen) WebhookProblem(context.Context, Webhook) (string, error) { return "", nil }

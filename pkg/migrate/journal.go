@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // Record is one line of a journal. A journal belongs to one plan; its records say how far that got, and whether it was
@@ -20,6 +22,8 @@ type Record struct {
 	// Base is the resource version from which on everything is written in the new version; of a settled step.
 	Base  string `json:"base,omitempty"`
 	Proof *Proof `json:"proof,omitempty"`
+	// Seen is what the store showed of itself, up to then.
+	Seen *witness.Sight `json:"seen,omitempty"`
 	// Object and Error are those of one that was refused.
 	Object *Object `json:"object,omitempty"`
 	Error  string  `json:"error,omitempty"`
@@ -54,6 +58,7 @@ type position struct {
 	switchedAt time.Time // when new writes began to be stored in the version, at the latest
 	unservedAt time.Time
 	proof      *Proof
+	seen       *witness.Sight // of the store; nil for a plan of before it was looked at
 }
 
 // locate reads a journal of the plan.
@@ -63,8 +68,10 @@ func locate(p *Plan, records []Record) (position, error) {
 	if p.Before != nil {
 		at.generation = p.Before.Generation()
 	}
+	at.seen = p.Seen
 	steps := p.Steps
 	for i, r := range records {
+		at.remember(r.Seen)
 		if r.Event == EventUndo {
 			at.undoing, steps = r.Undo, r.Undo
 			at.next, at.begun, at.generation = 0, false, r.Generation

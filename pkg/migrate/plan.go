@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // PlanSchema names the shape of a plan.
@@ -68,6 +70,8 @@ type Plan struct {
 	Grace Duration `json:"grace"`
 	// Wait is how long a version must not be served before it is removed; 0 leaves that to the audit log.
 	Wait Duration `json:"wait"`
+	// Seen is what the store showed of itself when the plan was made.
+	Seen *witness.Sight `json:"seen,omitempty"`
 }
 
 // Duration is a time.Duration that JSON has as text: "1m30s".

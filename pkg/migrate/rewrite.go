@@ -190,6 +190,10 @@ func (r *run) rewriteObject(ctx context.Context, version string, p *pass, o Obje
 		p.others++
 	case errors.Is(err, ErrGone):
 		p.gone++
+		alive := int(p.rewritten + p.unchanged + p.others + p.fresh)
+		if why := r.gone.Add(r.plan.Resource.Name, alive, r.Now()); why != "" {
+			return fmt.Errorf("%w: %s", ErrForgot, why)
+		}
 	case errors.Is(err, ErrUnreachable), ctx.Err() != nil:
 		return err
 	default:

@@ -484,6 +484,50 @@ func TestCRDWithoutStoreAndBack(t *testing.T) {
 	}
 }
 
+// A store that was restored from a backup, or is new, ends a migration that its journal knows as begun, in both
+// directions. The store that has it all again goes on.
+func TestCRDStopsAtAStoreThatForgot(t *testing.T) {
+	t.Parallel()
+	p := newPizzeria(t, 36)
+	storePizzas(t, p.etcd, 30)
+	both := pizzaDefinition(t, p.minor, nil, "v1alpha1", "v1beta1")
+	p.call("PATCH", p.crds+"/"+pizzaCRD, object{"spec": object{"versions": both["spec"].(map[string]any)["versions"]}},
+		nil)
+	p.rig.Eventually("serving v1beta1", func(ctx context.Context) error {
+		return p.client.Call(ctx, "GET", pizzaPath("v1beta1", "shop-0", "pizza-00000"), nil, nil)
+	})
+	with := func(data string) {
+		p.server.Kill()
+		p.etcd.UseData(data)
+		p.server.StartAgain()
+		p.server.WaitReady()
+	}
+	p.server.Kill()
+	backup, data := p.etcd.CopyData("backup"), p.etcd.Directory()
+	p.server.StartAgain()
+	p.server.WaitReady()
+	p.fusionctl(0, "plan", pizzaCRD, "--storage", "v1beta1", "--grace", "1s", "--out", p.plan)
+	for _, store := range []string{t.TempDir(), backup} {
+		with(store)
+		if store != backup { // it is as the plan knows it
+			p.fusionctl(1, "apply", p.plan, "--yes")
+		}
+	}
+	with(data)
+	p.fusionctl(0, "apply", p.plan, "--yes")
+	with(backup)
+	out := p.fusionctl(1, "undo", p.plan, "--to", "start", "--yes")
+	if stored, _, storage := p.definition(); !slices.Equal(stored, []string{"v1alpha1"}) || storage != "v1alpha1" {
+		t.Errorf("undo of what the store forgot: storedVersions %v, storage %s; want v1alpha1, as it was\n%s", stored,
+			storage, out)
+	}
+	with(data)
+	p.fusionctl(0, "undo", p.plan, "--to", "start", "--yes")
+	if versions, _ := storedPizzas(t, p.etcd, ""); versions["v1alpha1"] != 30 || len(versions) != 1 {
+		t.Errorf("stored after undo: %v, want 30 as v1alpha1 alone", versions)
+	}
+}
+
 // A server of before discovery told how objects are stored, and of before CRDs had several versions.
 func TestBuiltInResourceIsRewrittenByAnOldServer(t *testing.T) {
 	t.Parallel()

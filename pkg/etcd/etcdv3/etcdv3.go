@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -393,4 +394,31 @@ func pauseFor(ctx context.Context, wait time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Cluster is the id of the cluster, as etcdctl prints it.
+func (c *Client) Cluster(ctx context.Context) (string, error) {
+	if _, err := c.TimeToLive(ctx, 1); err != nil { // every answer has the id, and this one is given to every user
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strconv.FormatUint(c.cluster, 16), nil
+}
+
+// TimeToLive is how many seconds a lease still lasts, at most 0 when it is gone.
+func (c *Client) TimeToLive(ctx context.Context, lease int64) (int64, error) {
+	var seconds int64
+	err := c.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
+		response, err := pb.NewLeaseClient(m.ActiveConnection()).LeaseTimeToLive(
+			ctx, &pb.LeaseTimeToLiveRequest{ID: lease})
+		if err == nil {
+			seconds = response.TTL
+		}
+		return response.GetHeader(), err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("reading the lease %x: %w", lease, err)
+	}
+	return seconds, nil
 }

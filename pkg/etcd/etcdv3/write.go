@@ -3,7 +3,6 @@ package etcdv3
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -22,16 +21,6 @@ type Writer struct {
 }
 
 var _ move.Store = (*Writer)(nil)
-
-// Cluster is the id of the cluster, as etcdctl prints it.
-func (w *Writer) Cluster(ctx context.Context) (string, error) {
-	if _, err := w.TimeToLive(ctx, 1); err != nil { // every answer has the id, and this one is given to every user
-		return "", err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return strconv.FormatUint(w.cluster, 16), nil
-}
 
 // Read reads keys at one revision, in their order; nil for a key that the store does not hold.
 func (w *Writer) Read(ctx context.Context, keys []string) ([]*etcd.Entry, error) {
@@ -148,21 +137,4 @@ func (w *Writer) grant(ctx context.Context, lease, seconds int64) (int64, error)
 		return 0, fmt.Errorf("granting a lease of %d s: %w", seconds, err)
 	}
 	return lease, nil
-}
-
-// TimeToLive is how many seconds a lease still lasts, at most 0 when it is gone.
-func (w *Writer) TimeToLive(ctx context.Context, lease int64) (int64, error) {
-	var seconds int64
-	err := w.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
-		response, err := pb.NewLeaseClient(m.ActiveConnection()).LeaseTimeToLive(
-			ctx, &pb.LeaseTimeToLiveRequest{ID: lease})
-		if err == nil {
-			seconds = response.TTL
-		}
-		return response.GetHeader(), err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("reading the lease %x: %w", lease, err)
-	}
-	return seconds, nil
 }

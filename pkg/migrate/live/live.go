@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // Server is an API server, or what stands in front of several. Safe for concurrent use.
@@ -408,6 +410,56 @@ func (o Objects) StorageHashes(ctx context.Context, apiVersion string) (map[stri
 		hashes[url] = entry.StorageVersionHash
 	}
 	return hashes, nil
+}
+
+// Sight lists one object of the store of the resource, and reads kube-system and the CRD, all from the store. What the
+// user may not read is left out.
+func (o Objects) Sight(ctx context.Context, apiVersion string) (witness.Sight, error) {
+	seen := witness.Sight{Objects: map[string]witness.Object{}}
+	namespaces := discovery.Resource{GroupVersion: schema.GroupVersion{Version: "v1"}, Name: "namespaces"}
+	if err := o.mark(ctx, &seen, witness.KubeSystem, namespaces.Object("", "kube-system")); err != nil {
+		return seen, err
+	}
+	var listed discovery.Resource
+	var err error
+	if o.Resource.BuiltIn {
+		listed, err = o.in(apiVersion)
+	} else if listed, err = o.crds(ctx); err == nil { // all CRDs and custom resources are in one store
+		err = o.mark(ctx, &seen, listed.Name+"/"+o.Resource.Name, listed.Object("", o.Resource.Name))
+	}
+	if err != nil {
+		return seen, err
+	}
+	meta, err := o.api.ReadPage(ctx, listed.Objects(""), discovery.ListOptions{Metadata: true, Limit: 1}, func() {},
+		func([]byte) error { return nil })
+	if err == nil {
+		seen.Revision, err = strconv.ParseInt(meta.ResourceVersion, 10, 64)
+	}
+	if err != nil && !apierrors.IsForbidden(err) {
+		return seen, fmt.Errorf("listing %s: %w", listed.Name, away(err))
+	}
+	return seen, nil
+}
+
+// mark notes an object of the store. One that is absent is noted as such.
+func (o Objects) mark(ctx context.Context, seen *witness.Sight, path string, at discovery.Path) error {
+	var object metav1.PartialObjectMetadata
+	err := o.get(ctx, at, &object)
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil
+	case errors.Is(err, discovery.ErrNotFound):
+		seen.Objects[path] = witness.Object{}
+		return nil
+	case err != nil:
+		return err
+	}
+	revision, err := strconv.ParseInt(object.ResourceVersion, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%s: resource version %q is no number", path, object.ResourceVersion)
+	}
+	seen.Objects[path] = witness.Object{UID: string(object.UID), Revision: revision}
+	return nil
 }
 
 // WebhookProblem looks for a service and its endpoints.

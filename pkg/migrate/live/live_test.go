@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubefusion/fusionctl/pkg/migrate"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 type object = map[string]any
@@ -240,6 +242,49 @@ func TestPatchSaysWhatTheServerSays(t *testing.T) {
 		}
 		if len(a.seen) != c.times || !strings.HasSuffix(a.seen[0], `{"metadata":{"resourceVersion":"7"}}`) {
 			t.Errorf("%v: requests %q, want %d", c.answers, a.seen, c.times)
+		}
+	}
+}
+
+func TestSightIsWhatTheStoreShows(t *testing.T) {
+	const (
+		system  = "GET /api/v1/namespaces/kube-system"
+		groups  = "GET /apis/apiextensions.k8s.io"
+		list    = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+		pizzaAt = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/pizzas.g.example"
+	)
+	marked := func(name, uid, revision string) answer {
+		return ok(object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": name, "uid": uid,
+			"resourceVersion": revision}})
+	}
+	all := ok(object{"metadata": object{"resourceVersion": "77"}, "items": []object{}})
+	forbidden := fails(403, "Forbidden", "")
+	for name, c := range map[string]struct {
+		answers map[string][]answer
+		want    witness.Sight
+		fails   bool
+	}{
+		"all": {map[string][]answer{system: {marked("kube-system", "k", "3")}, groups: {group("v1")},
+			pizzaAt: {marked(pizzas.Name, "c", "70")},
+			list:    {all}}, witness.Sight{Revision: 77, Objects: map[string]witness.Object{
+			witness.KubeSystem:                           {UID: "k", Revision: 3},
+			"customresourcedefinitions/pizzas.g.example": {UID: "c", Revision: 70}}}, false},
+		"an empty store": {map[string][]answer{groups: {group("v1")}, list: {all}},
+			witness.Sight{Revision: 77, Objects: map[string]witness.Object{witness.KubeSystem: {},
+				"customresourcedefinitions/pizzas.g.example": {}}}, false},
+		"what may not be read": {map[string][]answer{system: {forbidden}, groups: {group("v1")},
+			pizzaAt: {marked(pizzas.Name, "c", "70")}, list: {forbidden}},
+			witness.Sight{Objects: map[string]witness.Object{
+				"customresourcedefinitions/pizzas.g.example": {UID: "c", Revision: 70}}}, false},
+		"a revision that is none": {
+			map[string][]answer{system: {marked("kube-system", "k", "x")}, groups: {group("v1")}},
+			witness.Sight{}, true},
+		"a server that fails": {map[string][]answer{system: {fails(500, "InternalError", "")}}, witness.Sight{}, true},
+	} {
+		s, _ := serve(t, c.answers)
+		got, err := Objects{s, pizzas}.Sight(t.Context(), "")
+		if (err != nil) != c.fails || (!c.fails && !reflect.DeepEqual(got, c.want)) {
+			t.Errorf("%s: Sight = %+v, %v; want %+v", name, got, err, c.want)
 		}
 	}
 }
