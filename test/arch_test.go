@@ -61,9 +61,10 @@ var core = map[string][]string{
 	// it compares as render --diff does
 	"pkg/live": {"pkg/spec", "pkg/plan", "pkg/adopt", "pkg/render"},
 
+	"pkg/preflight":  {"pkg/plan", "pkg/render"},
 	"pkg/transition": {"pkg/plan", "pkg/render"},
 
-	"pkg/catalog": {"pkg/policy", "pkg/etcd/scan", "pkg/plan", "pkg/rules", "pkg/live", "pkg/migrate"},
+	"pkg/catalog": {"pkg/policy", "pkg/etcd/scan", "pkg/plan", "pkg/rules", "pkg/live", "pkg/migrate", "pkg/preflight"},
 
 	"pkg/restart":           nil,
 	"pkg/convert":           {"pkg/convert/negotiate"},
@@ -81,6 +82,7 @@ var adapters = []string{
 	"pkg/apiserver", "pkg/controllers", "pkg/convert/client", "pkg/etcd/etcdv3", "pkg/etcd/move/files",
 	"pkg/etcd/snapshot", "pkg/etcd/watch",
 	"pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook",
+	"pkg/preflight/host",
 	"pkg/witness/statedir",
 	"pkg/restart/cri", "pkg/transition/local", "pkg/transition/remote",
 }

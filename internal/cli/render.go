@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,13 +27,15 @@ type renderRequest struct {
 	target string
 	host   string
 	diff   string // compare with this directory instead of writing
-	output string // of the comparison
+	verify string // judge the files of this tree instead of writing
+	output string // of the comparison, of the judgement
+	now    time.Time
 }
 
 func newRenderCmd(streams Streams) *cobra.Command {
 	var req renderRequest
 	cmd := &cobra.Command{
-		Use:   "render SPEC --out DIR | --diff DIR",
+		Use:   "render SPEC --out DIR | --diff DIR | --verify ROOT",
 		Short: "Write static pods, systemd units or hosted manifests, with policy, kubeconfigs and a runbook",
 		Long: `render writes a directory for each host of a spec, a mirror of its file system: static pod manifests or
 systemd units, the policy of the modern API server, kubeconfigs that refer to key files. RUNBOOK.md beside them has the
@@ -51,19 +54,31 @@ With --diff DIR nothing is written: the arguments, variables and images of the p
 static pods or systemd units in DIR, each difference with its reason. DIR is a host's /etc/kubernetes/manifests or
 /etc/systemd/system, a copy of its root, or a directory with one of these for each host, by its name.
 
-Exit codes: 0 written, or no difference; 1 could not write; 2 bad usage, a bad spec, or a directory that is not
-overwritten; 3 there are differences, or the files were written and fusionctl check finds errors in the plan.`,
+With --verify ROOT nothing is written: files, keys and certificates of a copy of a host's root, or of a directory with
+one for each host, are judged as fusionctl preflight judges those of a host: missing files, modes, expiry, issuers,
+names, keys that do not fit, service-account keys that do not match. Links lead nowhere out of ROOT.
+
+Exit codes: 0 written, no difference or nothing found; 1 could not write, or --verify could not look at everything; 2 bad
+usage, a bad spec, or a directory that is not overwritten; 3 there are differences or errors in the tree, or the files
+were written and fusionctl check finds errors in the plan.`,
 		Example: `  fusionctl render spec.yaml --out rendered
   fusionctl render spec.yaml --out rendered --target systemd
   fusionctl render spec.yaml --out rendered --target hosted
   fusionctl render spec.yaml --out - --host cp-1
-  fusionctl render spec.yaml --diff /etc/kubernetes/manifests --host cp-1`,
+  fusionctl render spec.yaml --diff /etc/kubernetes/manifests --host cp-1
+  fusionctl render spec.yaml --verify copies`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req.file = args[0]
+			req.file, req.now = args[0], time.Now()
 			switch {
 			case req.out != "" && req.diff != "":
 				return usagef("--out writes and --diff compares: want one of the two")
+			case req.verify != "" && req.out+req.diff != "":
+				return usagef("--verify only reads: want it without --out and --diff")
+			case req.verify == "" && (req.output == "sarif" || req.output == "html"):
+				return usagef("-o %s: only with --verify", req.output)
+			case req.verify != "":
+				return runRenderVerify(cmd.Context(), req, streams)
 			case req.diff != "":
 				return runRenderDiff(req, streams)
 			}
@@ -74,7 +89,9 @@ overwritten; 3 there are differences, or the files were written and fusionctl ch
 	enumFlag(cmd, &req.target, "target", "", "target of the plan", render.Targets...)
 	cmd.Flags().StringVar(&req.host, "host", "", "only this host")
 	cmd.Flags().StringVar(&req.diff, "diff", "", "directory of manifests or units to compare with")
-	enumFlag(cmd, &req.output, "output", "o", "output format of a comparison", "table", "json", "yaml")
+	cmd.Flags().StringVar(&req.verify, "verify", "", "root of a host, or directory of one for each, to judge")
+	enumFlag(cmd, &req.output, "output", "o", "output format of --diff and --verify; sarif and html of --verify alone",
+		"table", "json", "yaml", "sarif", "html")
 	return cmd
 }
 

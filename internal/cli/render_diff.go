@@ -50,7 +50,7 @@ func runRenderDiff(req renderRequest, streams Streams) error {
 // diffOf compares the plan with what the files of its hosts start.
 func diffOf(p *plan.Plan, req renderRequest, streams Streams) (diffDocument, error) {
 	document := diffDocument{Schema: "fusionctl/render-diff/v1"}
-	places, err := hostDirectories(p, req)
+	places, err := hostDirectories(p, req.diff, req.host)
 	if err != nil {
 		return document, err
 	}
@@ -85,39 +85,39 @@ type hostDirectory struct {
 
 // hostDirectories says which directory is whose: DIR/HOST where there is one, as render writes them, and else DIR
 // itself.
-func hostDirectories(p *plan.Plan, req renderRequest) ([]hostDirectory, error) {
-	info, err := os.Stat(req.diff)
+func hostDirectories(p *plan.Plan, directory, only string) ([]hostDirectory, error) {
+	info, err := os.Stat(directory)
 	if err != nil {
 		return nil, badInput(err, "")
 	}
 	if !info.IsDir() {
-		return nil, usagef("%s: is a file, want the directory that it is in", req.diff)
+		return nil, usagef("%s: is a file, want the directory that it is in", directory)
 	}
 	var hosts, below []string
 	for _, h := range p.Hosts {
 		hosts = append(hosts, h.Name)
-		if isDirectory(filepath.Join(req.diff, h.Name)) {
+		if isDirectory(filepath.Join(directory, h.Name)) {
 			below = append(below, h.Name)
 		}
 	}
 	wanted := hosts
-	if req.host != "" {
-		if !slices.Contains(hosts, req.host) {
-			return nil, usagef("host %q: the plan has %s", req.host, strings.Join(hosts, ", "))
+	if only != "" {
+		if !slices.Contains(hosts, only) {
+			return nil, usagef("host %q: the plan has %s", only, strings.Join(hosts, ", "))
 		}
-		wanted = []string{req.host}
+		wanted = []string{only}
 	}
 	if len(below) == 0 {
 		if len(wanted) > 1 {
 			return nil, badInput(
-				fmt.Errorf("%s: of which host are these files? the plan has %s", req.diff, strings.Join(hosts, ", ")),
+				fmt.Errorf("%s: of which host are these files? the plan has %s", directory, strings.Join(hosts, ", ")),
 				"--host HOST names it; a directory with a subdirectory for each host is compared as a whole")
 		}
-		return []hostDirectory{{wanted[0], []string{req.diff}}}, nil
+		return []hostDirectory{{wanted[0], []string{directory}}}, nil
 	}
 	var places []hostDirectory
 	for _, host := range wanted {
-		root := filepath.Join(req.diff, host)
+		root := filepath.Join(directory, host)
 		places = append(places,
 			hostDirectory{host, slices.DeleteFunc([]string{root, filepath.Join(root, "existing")}, func(d string) bool {
 				return !isDirectory(d)

@@ -90,6 +90,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newExplainCmd(streams),
 		newPKICmd(streams),
 		newRenderCmd(streams),
+		newPreflightCmd(streams),
 		newTransitionCmd(streams),
 		newPolicyCmd(streams),
 		newVersionCmd(streams),

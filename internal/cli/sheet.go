@@ -18,6 +18,12 @@ func checkSheet(w io.Writer, subject string, found finding.Report, incomplete []
 		Incomplete: incomplete, Report: &found, Rules: catalog.Rules()}).HTML(asData(w))
 }
 
+// preflightSheet is an answer of preflight as a page.
+func preflightSheet(w io.Writer, title string, document preflightDocument) error {
+	return (&report.Sheet{Title: title, Verdict: report.VerdictOf(document.Findings, document.Incomplete),
+		Incomplete: document.Incomplete, Report: &document.Report, Rules: catalog.Rules()}).HTML(asData(w))
+}
+
 // policySheet is an answer of policy validate as a page; findings begin with their place.
 func policySheet(w io.Writer, document policyValidateDocument) error {
 	found := finding.Report{Accepted: document.Accepted}

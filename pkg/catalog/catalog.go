@@ -11,13 +11,15 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/live"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 	"github.com/kubefusion/fusionctl/pkg/policy"
+	"github.com/kubefusion/fusionctl/pkg/preflight"
 	"github.com/kubefusion/fusionctl/pkg/rules"
 )
 
 // Rules lists the rules of all engines, by ID. An ID that several engines report stands once for each, in the order of
 // the engines.
 func Rules() []finding.Rule {
-	list := slices.Concat(rules.Rules(), policy.Checks(), scan.Rules(), live.Rules(), migrate.Rules())
+	list := slices.Concat(rules.Rules(), policy.Checks(), scan.Rules(), live.Rules(), migrate.Rules(),
+		preflight.Rules())
 	slices.SortStableFunc(list, func(a, b finding.Rule) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }

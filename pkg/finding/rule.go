@@ -18,10 +18,11 @@ const (
 	Stores   Engine = "stores"   // the keys and values in etcd
 	Servers  Engine = "servers"  // both API servers, while they run
 	CRDs     Engine = "crds"     // a CRD before and after a change
+	Hosts    Engine = "hosts"    // a host, or a copy of its files, before a plan starts on it
 )
 
 // Engines lists all of them.
-func Engines() []Engine { return []Engine{Plans, Policies, Stores, Servers, CRDs} }
+func Engines() []Engine { return []Engine{Plans, Policies, Stores, Servers, CRDs, Hosts} }
 
 // Verbs names the verbs that report the engine's findings.
 func (e Engine) Verbs() string {
@@ -36,6 +37,8 @@ func (e Engine) Verbs() string {
 		return "fusionctl check --live"
 	case CRDs:
 		return "fusionctl crd diff"
+	case Hosts:
+		return "fusionctl preflight, fusionctl render --verify"
 	}
 	panic("finding: internal error: engine " + string(e))
 }

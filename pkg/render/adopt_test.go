@@ -41,7 +41,7 @@ func TestWhatIsRenderedReadsAsThePlan(t *testing.T) {
 
 func compareWithAdopted(t *testing.T, name string, p *plan.Plan, c *plan.Component, files []File, target Target) {
 	t.Helper()
-	directory, ending := manifestDirectory, ".yaml"
+	directory, ending := ManifestDirectory, ".yaml"
 	if target == Systemd {
 		directory, ending = unitDirectory, ".service"
 	}

@@ -96,7 +96,7 @@ func treePath(p *plan.Plan, c *plan.Component, directory, ending string) string 
 
 func argsInPod(t *testing.T, p *plan.Plan, c *plan.Component, files []File) []string {
 	t.Helper()
-	f := find(files, treePath(p, c, manifestDirectory, ".yaml"))
+	f := find(files, treePath(p, c, ManifestDirectory, ".yaml"))
 	if f == nil {
 		t.Fatalf("no manifest of %s on %s", c.Name, c.Host)
 	}

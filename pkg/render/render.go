@@ -60,9 +60,11 @@ type Options struct {
 	Findings []finding.Finding
 }
 
-// The directories of a host's tree.
+// ManifestDirectory is where manifests of static pods lie on every host.
+const ManifestDirectory = "/etc/kubernetes/manifests"
+
+// The other directories of a host's tree.
 const (
-	manifestDirectory = "/etc/kubernetes/manifests"
 	unitDirectory     = "/etc/systemd/system"
 	// existingDirectory holds what the plan makes of components that run already. It stands beside the mirror of the
 	// host's file system, so that copying the mirror replaces nothing of a running legacy side.
@@ -194,7 +196,7 @@ func componentFiles(p *plan.Plan, c *plan.Component, target Target) ([]File, err
 		if err != nil {
 			return nil, err
 		}
-		return []File{{Path: hostPath(c.Host, root+manifestDirectory+"/"+c.Name+".yaml"), Mode: private, Data: data}},
+		return []File{{Path: hostPath(c.Host, root+ManifestDirectory+"/"+c.Name+".yaml"), Mode: private, Data: data}},
 			nil
 	}
 	unit, err := systemdUnit(p, c)

@@ -92,7 +92,7 @@ func placeOf(c *plan.Component, target Target) string {
 	if target == Systemd {
 		return unitDirectory + "/" + unitName(c)
 	}
-	return manifestDirectory + "/" + c.Name + ".yaml"
+	return ManifestDirectory + "/" + c.Name + ".yaml"
 }
 
 // etcdctl is a command to the members of a store.

@@ -237,6 +237,22 @@ type memberStatus struct {
 	err      error
 }
 
+// Version is what a member answers when it is asked for its version.
+type Version struct {
+	Endpoint string
+	Version  string // "" when Err is set, and of a member that does not say it to this client
+	Err      error
+}
+
+// Versions asks every member for its version, which needs no quorum.
+func (c *Client) Versions(ctx context.Context) []Version {
+	var list []Version
+	for _, s := range c.statuses(ctx) {
+		list = append(list, Version{Endpoint: s.endpoint, Version: s.answer.GetVersion(), Err: s.err})
+	}
+	return list
+}
+
 // statuses asks all members, which need no quorum for the answer. Who may not ask learns no more than the ids.
 func (c *Client) statuses(ctx context.Context) []memberStatus {
 	ctx, cancel := context.WithTimeout(ctx, min(c.config.Timeout, greeting))

@@ -37,16 +37,9 @@ const messageBytes = 16 << 20
 // Shape:  an endpoint as kubelets take it: unix:///run/containerd/containerd.sock. A path alone is one too.
 // Errors: an endpoint that is no socket, and what the runtime answers, with the call; ctx bounds the time.
 func Read(ctx context.Context, endpoint string, into *restart.Runtime) error {
-	if strings.HasPrefix(endpoint, "/") {
-		endpoint = "unix://" + endpoint
-	}
-	if !strings.HasPrefix(endpoint, "unix:///") {
-		return fmt.Errorf("%q: want the socket of a runtime, such as unix:///run/containerd/containerd.sock", endpoint)
-	}
-	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageBytes)))
+	conn, err := connect(endpoint)
 	if err != nil {
-		return fmt.Errorf("connecting to %s: %w", endpoint, err)
+		return err
 	}
 	defer conn.Close()
 	for _, p := range protocols {
@@ -59,6 +52,22 @@ func Read(ctx context.Context, endpoint string, into *restart.Runtime) error {
 		return fmt.Errorf("reading %s: %w", endpoint, err)
 	}
 	return nil
+}
+
+// connect prepares the connection to a socket; nothing is sent yet.
+func connect(endpoint string) (*grpc.ClientConn, error) {
+	if strings.HasPrefix(endpoint, "/") {
+		endpoint = "unix://" + endpoint
+	}
+	if !strings.HasPrefix(endpoint, "unix:///") {
+		return nil, fmt.Errorf("%q: want the socket of a runtime, such as unix:///run/containerd/containerd.sock", endpoint)
+	}
+	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageBytes)))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", endpoint, err)
+	}
+	return conn, nil
 }
 
 func (p protocol) read(ctx context.Context, conn *grpc.ClientConn, into *restart.Runtime) error {

@@ -23,6 +23,21 @@ type fakeRuntime struct {
 	network runtimev1.NamespaceMode
 }
 
+type fakeImages struct{ runtimev1.UnimplementedImageServiceServer }
+
+func (fakeImages) ListImages(context.Context, *runtimev1.ListImagesRequest) (*runtimev1.ListImagesResponse, error) {
+	return &runtimev1.ListImagesResponse{Images: []*runtimev1.Image{{Id: "i1", RepoTags: []string{"r.example/app:1"},
+		RepoDigests: []string{"r.example/app@sha256:11"}}}}, nil
+}
+
+func (f fakeRuntime) Status(_ context.Context, r *runtimev1.StatusRequest) (*runtimev1.StatusResponse, error) {
+	answer := &runtimev1.StatusResponse{}
+	if r.Verbose {
+		answer.Info = map[string]string{"config": `{"streamServerAddress":"127.0.0.1","streamServerPort":"0"}`}
+	}
+	return answer, nil
+}
+
 var labels = map[string]string{
 	"io.kubernetes.pod.namespace": "shop", "io.kubernetes.pod.name": "web", "io.kubernetes.pod.uid": "u1",
 	"io.kubernetes.container.name": "app",
@@ -71,6 +86,9 @@ func serve(t *testing.T, service string, network runtimev1.NamespaceMode) string
 	description := runtimev1.RuntimeService_ServiceDesc
 	description.ServiceName = service
 	server.RegisterService(&description, fakeRuntime{network: network})
+	images := runtimev1.ImageService_ServiceDesc
+	images.ServiceName = strings.TrimSuffix(service, "RuntimeService") + "ImageService"
+	server.RegisterService(&images, fakeImages{})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -128,5 +146,20 @@ func TestReadNamesTheEndpoint(t *testing.T) {
 	other := serve(t, "other.Service", 0)
 	if err := Read(ctx, other, &runtime); err == nil || !strings.Contains(err.Error(), "listing containers") {
 		t.Errorf("Read of a socket without the CRI: %v, want an error that names the call", err)
+	}
+}
+
+func TestReadNodeSpeaksEveryVersionOfTheCRI(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, p := range protocols {
+		node, err := ReadNode(ctx, serve(t, p.service, p.hostNetwork))
+		if err != nil || strings.Join(node.Images, " ") != "r.example/app:1 r.example/app@sha256:11" ||
+			node.Streams == nil || *node.Streams != "127.0.0.1" {
+			t.Errorf("%s: %+v, %v", p.service, node, err)
+		}
+	}
+	if node, err := ReadNode(ctx, "/no/such.sock"); err == nil || node.Images != nil {
+		t.Errorf("no socket: %+v, %v", node, err)
 	}
 }
