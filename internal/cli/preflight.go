@@ -59,8 +59,8 @@ that are unreachable or too old, images that are absent, and a kubelet that star
 changes nothing, and reads private keys only to compare them. A legacy side that runs already needs nothing.
 
 Anything that could not be looked at makes the answer incomplete, which is never reported as clean: run it as root, or
-name what is not to be looked at with --skip. Files that render writes and that are not in their place yet are looked for
-in --staged, the tree of this host.
+name what is not to be looked at with --skip. Files that render writes and that are not in their place yet are looked
+for in --staged, the tree of this host.
 
 "fusionctl render SPEC --verify ROOT" judges the files of a tree in the same way.
 

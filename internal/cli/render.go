@@ -58,9 +58,9 @@ With --verify ROOT nothing is written: files, keys and certificates of a copy of
 one for each host, are judged as fusionctl preflight judges those of a host: missing files, modes, expiry, issuers,
 names, keys that do not fit, service-account keys that do not match. Links lead nowhere out of ROOT.
 
-Exit codes: 0 written, no difference or nothing found; 1 could not write, or --verify could not look at everything; 2 bad
-usage, a bad spec, or a directory that is not overwritten; 3 there are differences or errors in the tree, or the files
-were written and fusionctl check finds errors in the plan.`,
+Exit codes: 0 written, no difference or nothing found; 1 could not write, or --verify could not look at everything; 2
+bad usage, a bad spec, or a directory that is not overwritten; 3 there are differences or errors in the tree, or the
+files were written and fusionctl check finds errors in the plan.`,
 		Example: `  fusionctl render spec.yaml --out rendered
   fusionctl render spec.yaml --out rendered --target systemd
   fusionctl render spec.yaml --out rendered --target hosted

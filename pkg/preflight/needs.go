@@ -147,8 +147,8 @@ func readsFile(c *plan.Component, flag string) bool {
 	return plan.ReadsFile(flag)
 }
 
-// onHost is where a file of a component lies on its host. What a unit starts sees the host's own files; one in an object
-// of the cluster is copied to the same path of the hosts, where components of the plan read it.
+// onHost is where a file of a component lies on its host. What a unit starts sees the host's own files; one in an
+// object of the cluster is copied to the same path of the hosts, where components of the plan read it.
 func (n *Needs) onHost(c *plan.Component, file string) string {
 	if n.Target == render.Systemd {
 		return file
@@ -309,8 +309,8 @@ func compared(c *plan.Component) []string {
 		verifies(c))
 }
 
-// verifies is the flag whose files hold the keys by which an API server verifies tokens: up to 1.20 its own, where it is
-// given none.
+// verifies is the flag whose files hold the keys by which an API server verifies tokens: up to 1.20 its own, where it
+// is given none.
 func verifies(c *plan.Component) string {
 	const flag = "service-account-key-file"
 	if _, given := c.Arg(flag); !given {

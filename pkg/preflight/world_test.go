@@ -61,7 +61,8 @@ func TestCheckJudgesTheWorld(t *testing.T) {
 		{"the API server of another cluster", World{Listening: []Socket{{Port: 7443,
 			Process: []string{"kube-apiserver", "--etcd-servers", "http://10.9.9.9:2379"}}}}, "FUS268", "10.9.9.9"},
 		{"another port", World{Listening: []Socket{{Port: 7444, Process: other}}}, "", ""},
-		{"an address of its own", World{Listening: []Socket{{Address: "10.0.0.11", Port: 11257, Process: other}}}, "", ""},
+		{"an address of its own", World{Listening: []Socket{{Address: "10.0.0.11", Port: 11257, Process: other}}}, "",
+			""},
 		{"the same address", World{Listening: []Socket{{Address: "127.0.0.1", Port: 11257, Process: other}}}, "FUS268",
 			"kube-controller-manager-modern"},
 		{"a store that does not answer", World{Stores: map[string][]Member{"core": {{Endpoint: "http://10.0.0.11:2379",
@@ -74,7 +75,8 @@ func TestCheckJudgesTheWorld(t *testing.T) {
 			Version: "3.10.0"}}}}, "", ""},
 		{"no images", World{Images: images()}, strings.Repeat("FUS270 ", len(n.Images)), "does not start before"},
 		{"all images", World{Images: images(imagesOf(n)...)}, "", ""},
-		{"another directory", World{Kubelet: &Kubelet{Where: "/var/lib/kubelet/config.yaml", StaticPods: "/etc/kubelet.d"}},
+		{"another directory",
+			World{Kubelet: &Kubelet{Where: "/var/lib/kubelet/config.yaml", StaticPods: "/etc/kubelet.d"}},
 			"FUS271", "/etc/kubelet.d"},
 		{"no static pods", World{Kubelet: &Kubelet{Where: "/var/lib/kubelet/config.yaml"}}, "FUS271", "no static pods"},
 		{"the directory", World{Kubelet: &Kubelet{StaticPods: "/etc/kubernetes/manifests/"}}, "", ""},
@@ -140,7 +142,8 @@ func TestUnitsNeedProgramsAndNoImages(t *testing.T) {
 
 func TestNewRefusesAnotherHost(t *testing.T) {
 	n := needsOf(t, "ha-three-hosts-1.15-1.36", render.StaticPod, same)
-	if _, err := New(n.Plan, "cp-9", render.StaticPod); err == nil || !strings.Contains(err.Error(), "cp-1, cp-2, cp-3") {
+	if _, err := New(n.Plan, "cp-9", render.StaticPod); err == nil ||
+		!strings.Contains(err.Error(), "cp-1, cp-2, cp-3") {
 		t.Errorf("New(cp-9): %v, want the hosts", err)
 	}
 }
@@ -167,7 +170,8 @@ func TestNormalImage(t *testing.T) {
 
 // TestRulesAreReported: each rule has a place in the code that reports it.
 func TestRulesAreReported(t *testing.T) {
-	ids := []string{OldStore, Missing, Readable, Expired, OtherCA, OtherName, WrongKey, NotAdmitted, WrongTokens, PortInUse,
+	ids := []string{OldStore, Missing, Readable, Expired, OtherCA, OtherName, WrongKey, NotAdmitted, WrongTokens,
+		PortInUse,
 		NoStore, NoImage, OtherManifests, NoStreams, Stale}
 	for _, r := range Rules() {
 		if !slices.Contains(ids, r.ID) {

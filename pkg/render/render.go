@@ -65,7 +65,7 @@ const ManifestDirectory = "/etc/kubernetes/manifests"
 
 // The other directories of a host's tree.
 const (
-	unitDirectory     = "/etc/systemd/system"
+	unitDirectory = "/etc/systemd/system"
 	// existingDirectory holds what the plan makes of components that run already. It stands beside the mirror of the
 	// host's file system, so that copying the mirror replaces nothing of a running legacy side.
 	existingDirectory = "/existing"

@@ -50,18 +50,22 @@ type runbookFacts struct {
 // hostRunbook is what templates/RUNBOOK.md.tmpl ranges over.
 type hostRunbook struct {
 	runbookFacts
-	Stage    []string
-	Programs []startedProgram
-	Rows     []runbookRow
-	Members  []phase
-	Health   []string
-	Legacy   phase
-	Modern   phase
-	Managers phase
-	Locks    []lockView
-	Joint    phase // the controllers that see both sides
-	Permit   permit
+	Stage     []string
+	Preflight []preflight
+	Programs  []startedProgram
+	Rows      []runbookRow
+	Members   []phase
+	Health    []string
+	Legacy    phase
+	Modern    phase
+	Managers  phase
+	Locks     []lockView
+	Joint     phase // the controllers that see both sides
+	Permit    permit
 }
+
+// preflight compares a host with what the plan needs of it.
+type preflight struct{ Host, Command string }
 
 // startedProgram is a program that units start.
 type startedProgram struct{ File, Version, Print string }
@@ -157,7 +161,7 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 	}
 	v.Permit = newPermit(p)
 	v.Staged = "/root/fusion-" + p.Name
-	v.Stage = stageCommands(p, v.Staged)
+	v.Stage, v.Preflight = stageCommands(p, v.Staged, v.Spec), preflights(p, v.Staged, o.Target)
 	if o.Target == Systemd {
 		v.Programs = programs(p)
 	}

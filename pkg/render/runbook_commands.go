@@ -24,17 +24,34 @@ func inline(s string) string {
 	return strings.NewReplacer("`", "'", "|", `\|`).Replace(oneLine(s))
 }
 
-// stageCommands bring the tree of each host to it, where nothing reads it yet.
-func stageCommands(p *plan.Plan, staging string) []string {
+// stagedSpec is the name of the spec beside the staged tree of a host.
+const stagedSpec = "spec.yaml"
+
+// stageCommands bring the tree of each host and the spec to it, where nothing reads them yet.
+func stageCommands(p *plan.Plan, staging, spec string) []string {
 	var lines []string
 	for _, h := range p.Hosts {
 		lines = append(lines,
 			fmt.Sprintf("tar -C %s -cf - . | ssh root@%s 'install -d -m 0700 %s && tar -C %s -xpf -'", h.Name,
 				h.Address, staging, staging),
+			fmt.Sprintf("ssh root@%s 'umask 077; cat > %s/%s' < %s", h.Address, staging, stagedSpec, spec),
 			fmt.Sprintf("ssh root@%s 'tar -C / --ignore-failed-read -cf %s/before.tar etc/kubernetes "+
 				"etc/systemd/system'", h.Address, staging))
 	}
 	return lines
+}
+
+// preflights are the commands on each host that look at it.
+func preflights(p *plan.Plan, staging string, target Target) []preflight {
+	var list []preflight
+	for _, h := range p.Hosts {
+		command := fmt.Sprintf("fusionctl preflight %s/%s --host %s --staged %s", staging, stagedSpec, h.Name, staging)
+		if target == Systemd {
+			command += " --target " + string(target)
+		}
+		list = append(list, preflight{Host: h.Name, Command: command})
+	}
+	return list
 }
 
 // programs are what the units of the plan start, once for each version.

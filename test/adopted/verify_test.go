@@ -285,7 +285,8 @@ func TestVerifyIsIncompleteWhereItCannotLook(t *testing.T) {
 			c := made(t, "kubeadm-1.24")
 			d := &tree{T: t, Cluster: c, host: c.Plan.Hosts[0].Name}
 			damage(d)
-			if code, found, errs := d.verify(); code != 1 || len(found) > 0 || !strings.Contains(errs, "apiserver.crt") {
+			if code, found, errs := d.verify(); code != 1 || len(found) > 0 ||
+				!strings.Contains(errs, "apiserver.crt") {
 				t.Errorf("exit code %d, found %q, %s", code, found, errs)
 			}
 		})

@@ -50,7 +50,9 @@ func Read(ctx context.Context, n *preflight.Needs, o Options) *preflight.Host {
 	r := reader{Options: o, host: &preflight.Host{Files: map[string]preflight.File{}}}
 	for _, name := range n.Paths() {
 		f := r.file(name)
-		if needed := slices.ContainsFunc(n.Files, func(f preflight.FileNeed) bool { return f.Path == name }); f.Missing &&
+		if needed := slices.ContainsFunc(n.Files, func(f preflight.FileNeed) bool {
+			return f.Path == name
+		}); f.Missing &&
 			!needed {
 			r.incomplete("%s is missing: what is on the host was not compared with it", name)
 		}

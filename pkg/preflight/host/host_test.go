@@ -74,8 +74,9 @@ func TestParseSocket(t *testing.T) {
 		"  0: 0100007F:1D13 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1": {Address: "127.0.0.1",
 			Port: 7443},
 		"  0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 4711 1": {Port: 22},
-		"0: 00000000000000000000000001000000:1D13 0:0 0A 0:0 0:0 0 0 0 4711 1":                  {Address: "::1", Port: 7443},
-		"0: 0000000000000000FFFF00000B00000A:1D13 0:0 0A 0:0 0:0 0 0 0 4711 1":                  {Address: "10.0.0.11", Port: 7443},
+		"0: 00000000000000000000000001000000:1D13 0:0 0A 0:0 0:0 0 0 0 4711 1": {Address: "::1",
+			Port: 7443},
+		"0: 0000000000000000FFFF00000B00000A:1D13 0:0 0A 0:0 0:0 0 0 0 4711 1": {Address: "10.0.0.11", Port: 7443},
 	} {
 		if got, inode, ok := parseSocket(line); !ok || inode != "4711" || got.Address != want.Address ||
 			got.Port != want.Port {
@@ -219,7 +220,8 @@ func TestResolveStaysWithinTheRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, want := range map[string]string{"/etc/pki/ca.crt": "srv/pki/ca.crt", "/etc/up/pki/ca.crt": "srv/pki/ca.crt",
+	for name, want := range map[string]string{"/etc/pki/ca.crt": "srv/pki/ca.crt",
+		"/etc/up/pki/ca.crt":     "srv/pki/ca.crt",
 		"/srv/../srv/pki/ca.crt": "srv/pki/ca.crt"} {
 		if got, err := resolve(root, name); err != nil || got != filepath.Join(root, want) {
 			t.Errorf("resolve(%s) = %s, %v, want %s", name, got, err, want)

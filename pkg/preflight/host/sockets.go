@@ -71,8 +71,8 @@ func commandLine(process string) []string {
 	return strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")
 }
 
-// parseSocket reads a line of /proc/net/tcp or tcp6: number, local address, remote address, state, ..., the inode as the
-// tenth field. false of a line of another state, and of the head.
+// parseSocket reads a line of /proc/net/tcp or tcp6: number, local address, remote address, state, ..., the inode as
+// the tenth field. false of a line of another state, and of the head.
 func parseSocket(line string) (socket preflight.Socket, inode string, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 10 || fields[3] != listening {

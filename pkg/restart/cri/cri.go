@@ -60,7 +60,8 @@ func connect(endpoint string) (*grpc.ClientConn, error) {
 		endpoint = "unix://" + endpoint
 	}
 	if !strings.HasPrefix(endpoint, "unix:///") {
-		return nil, fmt.Errorf("%q: want the socket of a runtime, such as unix:///run/containerd/containerd.sock", endpoint)
+		return nil, fmt.Errorf("%q: want the socket of a runtime, such as unix:///run/containerd/containerd.sock",
+			endpoint)
 	}
 	conn, err := grpc.NewClient(endpoint, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageBytes)))

@@ -23,7 +23,9 @@ type fakeRuntime struct {
 	network runtimev1.NamespaceMode
 }
 
-type fakeImages struct{ runtimev1.UnimplementedImageServiceServer }
+type fakeImages struct {
+	runtimev1.UnimplementedImageServiceServer
+}
 
 func (fakeImages) ListImages(context.Context, *runtimev1.ListImagesRequest) (*runtimev1.ListImagesResponse, error) {
 	return &runtimev1.ListImagesResponse{Images: []*runtimev1.Image{{Id: "i1", RepoTags: []string{"r.example/app:1"},
