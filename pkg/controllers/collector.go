@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/kubefusion/fusionctl/pkg/discovery"
+	"github.com/kubefusion/fusionctl/pkg/gc"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -98,13 +99,13 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 		}
 		return why
 	case trim:
-		return c.change(ctx, *n.resource, o, "other owners remain: "+c.describe(s, ownerAbsent, ownerWaiting)+" gone",
+		return c.change(ctx, *n.resource, o, "other owners remain: "+c.describe(s)+" gone",
 			map[string]any{"ownerReferences": v.owners})
 	case collect:
 		if v.unblock {
 			return c.unblock(ctx, n, o, s)
 		}
-		return c.collect(ctx, n, o, v.policy, "no owner is left: "+c.describe(s, ownerAbsent, ownerWaiting))
+		return c.collect(ctx, n, o, v.policy, "no owner is left: "+c.describe(s))
 	}
 	return nil
 }
@@ -117,15 +118,15 @@ func lasting(err error) bool {
 	return errors.Is(err, errUnserved) || errors.Is(err, discovery.ErrInvalidPath)
 }
 
-// describe lists the owners in the states given, for the audit trail.
-func (c *collector) describe(s subject, states ...ownerState) string {
+// describe lists the owners that do not hold the object, for the audit trail.
+func (c *collector) describe(s subject) string {
 	var list []string
 	for i, ref := range s.owners {
-		if !slices.Contains(states, s.states[i]) {
+		if s.states[i].holds() {
 			continue
 		}
 		what := "is on no side"
-		if s.states[i] == ownerWaiting {
+		if s.states[i].waiting {
 			what = "is being deleted and waits for it"
 		}
 		list = append(list, fmt.Sprintf("%s %s %q (%s) %s", ref.APIVersion, ref.Kind, ref.Name, ref.UID, what))
@@ -143,7 +144,7 @@ func (c *collector) unblock(ctx context.Context, n *node, o *metav1.PartialObjec
 		return ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion
 	}) {
 		return c.collect(ctx, n, o, metav1.DeletePropagationForeground,
-			"no owner is left: "+c.describe(s, ownerAbsent, ownerWaiting))
+			"no owner is left: "+c.describe(s))
 	}
 	// The change comes back as an event, and with it the object.
 	return c.change(ctx, *n.resource, o, "owners and dependents wait for each other",
@@ -170,80 +171,88 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 		// The UID is what counts: an owner that is seen under another name, group or namespace than its dependent says
 		// is there.
 		if o, err := c.live(ctx, known); err != nil {
-			return ownerUnknown, err
+			return ownerState{}, err
 		} else if o != nil {
-			return stateOf(o), nil
+			return stateOf(o, gc.Found), nil
 		}
 		// Its deletion is on its way here, or the API server does not know that its etcd was exchanged.
 		if c.graph.node(ref.UID) != nil {
-			return ownerUnknown, fmt.Errorf("%s is absent, and by its watch it is there: %w",
+			return ownerState{}, fmt.Errorf("%s is absent, and by its watch it is there: %w",
 				known.resource.describe(known.namespace.Value(), known.name), errWatched)
 		}
 	}
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
-		return ownerUnknown, fmt.Errorf("%w: %w", errUnserved, err)
+		return ownerState{}, fmt.Errorf("%w: %w", errUnserved, err)
 	}
 	kind := gv.WithKind(ref.Kind).GroupKind()
 	groups := c.layout.groups(kind)
 	believed := map[pair.Side]*catalog{}
 	for _, side := range pair.Sides() {
 		if believed[side], err = c.catalogs[side].about(ctx, kind, groups, seen, c.settle); err != nil {
-			return ownerUnknown, err
+			return ownerState{}, err
 		}
 		if len(believed[side].ofKind(groups, ref.Kind)) == 0 && c.layout.serves(side, kind) {
-			return ownerUnknown, fmt.Errorf("the %s side does not list %s among what it serves, although its version "+
+			return ownerState{}, fmt.Errorf("the %s side does not list %s among what it serves, although its version "+
 				"has it", side, kind)
 		}
 	}
 	era := c.era()
 	if c.absent.has(ref, namespace, era) {
-		return ownerAbsent, nil
+		return ownerState{seen: gc.Absent}, nil
 	}
-	asked := 0
+	// Whatever version the reference names: what is served in any is served in all.
+	owner := gc.Reference{ServedVersion: true, Namespaced: namespace != ""}
 	for _, side := range pair.Sides() {
 		for _, r := range believed[side].ofKind(groups, ref.Kind) {
-			if asked++; !r.can("get") {
-				return ownerUnknown, fmt.Errorf("%s on the %s side cannot be read: %w", r, side, errUnserved)
+			owner.KnownKind, owner.OwnerNamespaced, owner.Owner = true, r.namespaced, gc.Unsure
+			if owner.Sight() == gc.NamespacedOwner {
+				return ownerState{seen: gc.NamespacedOwner}, fmt.Errorf("%s are in namespaces, and the object is in "+
+					"none: %w", r, errUnserved)
+			}
+			if !r.can("get") {
+				return ownerState{}, fmt.Errorf("%s on the %s side cannot be read: %w", r, side, errUnserved)
 			}
 			in := ""
 			if r.namespaced {
-				if in = namespace; in == "" {
-					return ownerUnknown, fmt.Errorf("%s are in namespaces, and the object is in none: %w", r,
-						errUnserved)
-				}
+				in = namespace
 			}
 			o, err := c.client(side).get(ctx, r, in, ref.Name)
 			switch {
 			case errors.Is(err, discovery.ErrNotFound):
 			case err != nil:
-				return ownerUnknown, err
+				return ownerState{}, err
 			case o.UID == ref.UID:
-				return stateOf(o), nil
+				owner.Owner = gc.Present
+				return stateOf(o, owner.Sight()), nil
 			}
+			owner.Owner = gc.Missing
 		}
 	}
-	if asked == 0 {
-		return ownerUnknown, fmt.Errorf("%s %s: %w", ref.APIVersion, ref.Kind, errUnserved)
+	if !owner.KnownKind {
+		return ownerState{seen: owner.Sight()}, fmt.Errorf("%s %s: %w", ref.APIVersion, ref.Kind, errUnserved)
 	}
 	if err := c.guard.since(ctx, c.now()); err != nil {
-		return ownerUnknown, err
+		return ownerState{}, err
 	}
 	c.absent.add(ref, namespace, era)
-	return ownerAbsent, nil
+	return ownerState{seen: owner.Sight()}, nil
 }
 
-func stateOf(o *metav1.PartialObjectMetadata) ownerState {
-	if o.DeletionTimestamp != nil && slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents) {
-		return ownerWaiting
-	}
-	return ownerPresent
+// stateOf is the state of an owner that was read.
+func stateOf(o *metav1.PartialObjectMetadata, seen gc.Sight) ownerState {
+	return ownerState{seen: seen, waiting: waits(o)}
+}
+
+// waits reports whether the object is being deleted and waits until its dependents are deleted.
+func waits(o *metav1.PartialObjectMetadata) bool {
+	return o.DeletionTimestamp != nil && slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents)
 }
 
 // awaitDependents lets an owner go once nothing that blocks it is left.
 func (c *collector) awaitDependents(ctx context.Context, n *node) error {
 	o, err := c.live(ctx, n)
-	if err != nil || o == nil || stateOf(o) != ownerWaiting {
+	if err != nil || o == nil || !waits(o) {
 		return err
 	}
 	blocked := false

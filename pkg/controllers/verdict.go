@@ -4,22 +4,30 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubefusion/fusionctl/pkg/gc"
 )
 
-// ownerState is what is known of an owner after every side that could hold it was asked.
-type ownerState int
+// ownerState is what is known of an owner after every side that could hold it was read. The zero value is undecided.
+type ownerState struct {
+	seen    gc.Sight
+	waiting bool // it was found, is being deleted, and waits until its dependents are deleted
+}
 
-const (
-	// ownerUnknown: a side that could hold it could not be asked. It is the zero value: what nobody found out is
-	// unknown.
-	ownerUnknown ownerState = iota
-	// ownerAbsent: each side that could hold it says that it does not, or has another object of that name.
-	ownerAbsent
-	// ownerPresent: a side has it.
-	ownerPresent
-	// ownerWaiting: a side has it, and it is being deleted and waits for its dependents to go first.
-	ownerWaiting
-)
+// joint is this collector.
+var joint = gc.Joint()
+
+// gone: each side that could hold the owner returned that it does not, or has another object of that name.
+func (s ownerState) gone() bool { return joint.Outcome(s.seen) == gc.Deleted }
+
+// there: a side has the owner.
+func (s ownerState) there() bool { return s.seen == gc.Found || s.seen == gc.ClusterOwner }
+
+// holds: the owner keeps its dependents.
+func (s ownerState) holds() bool { return s.there() && !s.waiting }
+
+// undecided: the owner may be there.
+func (s ownerState) undecided() bool { return !s.gone() && !s.there() }
 
 // subject is an object about which to decide, as it was just read.
 type subject struct {
@@ -58,13 +66,13 @@ func judge(s subject) verdict {
 	if s.deleting || len(s.owners) == 0 {
 		return verdict{action: keep}
 	}
-	if len(s.states) != len(s.owners) || slices.Contains(s.states, ownerUnknown) {
+	if len(s.states) != len(s.owners) || slices.ContainsFunc(s.states, ownerState.undecided) {
 		return verdict{action: doubt}
 	}
-	if slices.Contains(s.states, ownerPresent) {
+	if slices.ContainsFunc(s.states, ownerState.holds) {
 		var stay []metav1.OwnerReference
 		for i, owner := range s.owners {
-			if s.states[i] == ownerPresent {
+			if s.states[i].holds() {
 				stay = append(stay, owner)
 			}
 		}
@@ -73,7 +81,7 @@ func judge(s subject) verdict {
 		}
 		return verdict{action: trim, owners: stay}
 	}
-	if slices.Contains(s.states, ownerWaiting) && s.dependents {
+	if slices.ContainsFunc(s.states, ownerState.there) && s.dependents { // each of them waits
 		return verdict{action: collect, policy: metav1.DeletePropagationForeground, unblock: s.dependentsDeleting}
 	}
 	return verdict{action: collect, policy: policyOf(s.finalizers)}

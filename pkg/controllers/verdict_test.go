@@ -6,9 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubefusion/fusionctl/pkg/gc"
 )
 
 func TestJudge(t *testing.T) {
+	absent, present, unknown := ownerState{seen: gc.Absent}, ownerState{seen: gc.Found}, ownerState{}
+	waiting := ownerState{seen: gc.Found, waiting: true}
 	refs := func(n int) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{UID: "a"}, {UID: "b"}, {UID: "c"}}[:n]
 	}
@@ -17,35 +21,41 @@ func TestJudge(t *testing.T) {
 		want    verdict
 	}{
 		"never owned": {subject{}, verdict{action: keep}},
-		"being deleted": {subject{deleting: true, owners: refs(1), states: []ownerState{ownerAbsent}},
+		"being deleted": {subject{deleting: true, owners: refs(1), states: []ownerState{absent}},
 			verdict{action: keep}},
-		"owner there": {subject{owners: refs(1), states: []ownerState{ownerPresent}},
+		"owner there": {subject{owners: refs(1), states: []ownerState{present}},
 			verdict{action: keep}},
-		"owner gone": {subject{owners: refs(1), states: []ownerState{ownerAbsent}},
+		"owner gone": {subject{owners: refs(1), states: []ownerState{absent}},
 			verdict{action: collect, policy: metav1.DeletePropagationBackground}},
-		"both gone": {subject{owners: refs(2), states: []ownerState{ownerAbsent, ownerAbsent}},
+		"both gone": {subject{owners: refs(2), states: []ownerState{absent, absent}},
 			verdict{action: collect, policy: metav1.DeletePropagationBackground}},
-		"one gone, one there": {subject{owners: refs(2), states: []ownerState{ownerAbsent, ownerPresent}},
+		"one gone, one there": {subject{owners: refs(2), states: []ownerState{absent, present}},
 			verdict{action: trim, owners: refs(2)[1:]}},
-		"one gone, one unknown": {subject{owners: refs(2), states: []ownerState{ownerAbsent, ownerUnknown}},
+		"one gone, one unknown": {subject{owners: refs(2), states: []ownerState{absent, unknown}},
 			verdict{action: doubt}},
-		"one there, one unknown": {subject{owners: refs(2), states: []ownerState{ownerPresent, ownerUnknown}},
+		"one there, one unknown": {subject{owners: refs(2), states: []ownerState{present, unknown}},
 			verdict{action: doubt}},
-		"one gone, one never asked for": {subject{owners: refs(2), states: []ownerState{ownerAbsent}},
+		"one gone, one of a kind that no side serves": {subject{owners: refs(2),
+			states: []ownerState{absent, {seen: gc.UnknownKind}}}, verdict{action: doubt}},
+		"one gone, one in no namespace that could be told": {subject{owners: refs(2),
+			states: []ownerState{absent, {seen: gc.NamespacedOwner}}}, verdict{action: doubt}},
+		"one gone, one cluster-scoped": {subject{owners: refs(2), states: []ownerState{absent, {seen: gc.ClusterOwner}}},
+			verdict{action: trim, owners: refs(2)[1:]}},
+		"one gone, one never asked for": {subject{owners: refs(2), states: []ownerState{absent}},
 			verdict{action: doubt}},
-		"owner waits": {subject{owners: refs(1), states: []ownerState{ownerWaiting}},
+		"owner waits": {subject{owners: refs(1), states: []ownerState{waiting}},
 			verdict{action: collect, policy: metav1.DeletePropagationBackground}},
-		"owner waits, has dependents": {subject{owners: refs(1), states: []ownerState{ownerWaiting}, dependents: true},
+		"owner waits, has dependents": {subject{owners: refs(1), states: []ownerState{waiting}, dependents: true},
 			verdict{action: collect, policy: metav1.DeletePropagationForeground}},
-		"a ring": {subject{owners: refs(1), states: []ownerState{ownerWaiting}, dependents: true,
+		"a ring": {subject{owners: refs(1), states: []ownerState{waiting}, dependents: true,
 			dependentsDeleting: true},
 			verdict{action: collect, policy: metav1.DeletePropagationForeground, unblock: true}},
-		"owner waits, another stays": {subject{owners: refs(2), states: []ownerState{ownerWaiting, ownerPresent},
+		"owner waits, another stays": {subject{owners: refs(2), states: []ownerState{waiting, present},
 			dependents: true}, verdict{action: trim, owners: refs(2)[1:]}},
-		"orphan finalizer of its own": {subject{owners: refs(1), states: []ownerState{ownerAbsent},
+		"orphan finalizer of its own": {subject{owners: refs(1), states: []ownerState{absent},
 			finalizers: []string{metav1.FinalizerOrphanDependents}},
 			verdict{action: collect, policy: metav1.DeletePropagationOrphan}},
-		"foreground finalizer of its own": {subject{owners: refs(1), states: []ownerState{ownerAbsent},
+		"foreground finalizer of its own": {subject{owners: refs(1), states: []ownerState{absent},
 			finalizers: []string{metav1.FinalizerDeleteDependents}},
 			verdict{action: collect, policy: metav1.DeletePropagationForeground}},
 	} {
@@ -69,23 +79,25 @@ func FuzzJudgeNeverCollectsWhileAnOwnerMayExist(f *testing.F) {
 		}
 		for _, b := range states {
 			s.owners = append(s.owners, metav1.OwnerReference{})
-			s.states = append(s.states, ownerState(b%4))
+			s.states = append(s.states, ownerState{seen: gc.Sight(b % 7), waiting: b&64 != 0})
 		}
 		s.states = s.states[:len(s.states)-min(int(missing), len(s.states))]
 		v := judge(s)
-		mayExist := len(s.states) < len(s.owners) || slices.Contains(s.states, ownerPresent) ||
-			slices.Contains(s.states, ownerUnknown)
+		mayExist := len(s.states) < len(s.owners) || slices.ContainsFunc(s.states, func(state ownerState) bool {
+			isThere := state.seen == gc.Found || state.seen == gc.ClusterOwner
+			return state.seen != gc.Absent && !(isThere && state.waiting)
+		})
 		if v.action == collect && (mayExist || len(s.owners) == 0 || s.deleting) {
 			t.Errorf("judge(%+v) collects", s)
 		}
 		if v.action == trim {
 			present := 0
 			for _, state := range s.states {
-				if state == ownerPresent {
+				if !state.waiting && (state.seen == gc.Found || state.seen == gc.ClusterOwner) {
 					present++
 				}
 			}
-			if len(v.owners) != present || present == 0 || slices.Contains(s.states, ownerUnknown) ||
+			if len(v.owners) != present || present == 0 || slices.ContainsFunc(s.states, ownerState.undecided) ||
 				len(s.states) < len(s.owners) {
 				t.Errorf("judge(%+v) keeps %d references, want the %d of owners that are there, and none in doubt", s,
 					len(v.owners), present)

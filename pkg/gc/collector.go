@@ -83,6 +83,11 @@ type Collector struct {
 	KnowsUnserved bool `json:"knowsUnserved,omitempty"`
 }
 
+// Joint is fusionctl's own collector, of `fusionctl controllers`: it looks for an owner through both API servers, in
+// every group and version of its kind, and for a cluster-scoped one outside of the object's namespace. It deletes for
+// want of an owner that is absent, and for nothing else: a kind that neither side serves may have objects in a store.
+func Joint() Collector { return Collector{Runs: true, AbsentOwner: Deleted} }
+
 // Outcome is what the collector does with an object when it sees all of its owners so. An object stays when one of its
 // owners is found, or is seen in a way that is Safe.
 func (c *Collector) Outcome(seen Sight) Outcome {

@@ -82,3 +82,13 @@ func TestNoOutcomeIsSafe(t *testing.T) {
 		t.Error("a collector of which nothing is known deletes")
 	}
 }
+
+// fusionctl's own collector deletes an object for want of an owner that is absent, and for nothing else.
+func TestJointDeletesForAbsentOwnersAlone(t *testing.T) {
+	joint := gc.Joint()
+	for seen := gc.Undecided; seen <= gc.NamespacedOwner; seen++ {
+		if deletes := joint.Outcome(seen) == gc.Deleted; deletes != (seen == gc.Absent) {
+			t.Errorf("Outcome(%d) = %s", seen, joint.Outcome(seen))
+		}
+	}
+}
