@@ -191,46 +191,6 @@ func TestIdentifyReadsVersionsOfAllKinds(t *testing.T) {
 	}
 }
 
-func TestDefinitionsAreTheStoresOwn(t *testing.T) {
-	lists := map[string]string{
-		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions": `{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1","items":[
-			{"metadata":{"name":"widgets.example.test"},"spec":{"group":"example.test","names":{"kind":"Widget"}}}]}`,
-		"/apis/apiregistration.k8s.io/v1/apiservices": `{"kind":"APIServiceList","apiVersion":"apiregistration.k8s.io/v1","items":[
-			{"metadata":{"name":"v1.apps"},"spec":{"group":"apps"}},
-			{"metadata":{"name":"v1.metrics.k8s.io"},"spec":{"group":"metrics.k8s.io","service":{"name":"metrics"}}}]}`,
-		"/apis/extensions/v1beta1/thirdpartyresources": `{"kind":"ThirdPartyResourceList","apiVersion":"extensions/v1beta1","items":[
-			{"metadata":{"name":"cron-tab.stable.example.com"}}]}`,
-	}
-	for minor, want := range map[kubever.Minor]discovery.Definitions{
-		6: {Kinds: map[schema.GroupKind]bool{{Group: "stable.example.com", Kind: "CronTab"}: true},
-			Groups: map[string]bool{"stable.example.com": true}},
-		36: {Kinds: map[schema.GroupKind]bool{{Group: "example.test", Kind: "Widget"}: true},
-			Groups: map[string]bool{"example.test": true, "metrics.k8s.io": true}},
-	} {
-		f := &fakeServer{minor: minor}
-		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			if list, ok := lists[r.URL.Path]; ok {
-				fmt.Fprint(w, list)
-				return
-			}
-			f.ServeHTTP(w, r)
-		})
-		identity, err := s.Identify(t.Context(), false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := s.Definitions(t.Context(), identity)
-		if err != nil || fmt.Sprint(*got) != fmt.Sprint(want) {
-			t.Errorf("%s: Definitions = %v, %v; want %v", minor, got, err, want)
-		}
-	}
-	// A server that does not serve them yet says nothing about them.
-	s := of(t, &fakeServer{minor: 36})
-	if got, err := s.Definitions(t.Context(), discovery.Identity{Version: kubever.Version{Minor: 36}}); err == nil {
-		t.Errorf("Definitions of a server that starts = %v, want an error", got)
-	}
-}
-
 func TestDiscoveryEndsWithItsServer(t *testing.T) {
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()

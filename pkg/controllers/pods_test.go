@@ -395,15 +395,35 @@ func TestOwnSecretsHaveDifferentNamesThatAreNotTooLong(t *testing.T) {
 	}
 }
 
-// probed answers for the modern API servers: those that are well.
-type probed map[string]bool
+// probed answers for the modern API servers, with the page that says that one is ready: a release before 1.16 has no
+// /readyz. "" is one that is down.
+type probed map[string]string
 
 func (p probed) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !p[r.URL.Hostname()] {
-		return nil, errors.New("connection refused")
+	answer := func(code int, body string) (*http.Response, error) {
+		return &http.Response{StatusCode: code, Status: http.StatusText(code), Header: http.Header{},
+			Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 	}
-	return &http.Response{StatusCode: http.StatusOK, Status: "200 OK", Body: io.NopCloser(strings.NewReader("ok"))}, nil
+	page := p[r.URL.Hostname()]
+	switch {
+	case page == "":
+		return nil, errors.New("connection refused")
+	case r.URL.Port() != "7443":
+		return nil, fmt.Errorf("asked on port %s", r.URL.Port())
+	case r.URL.Path == "/version" && page == "/healthz":
+		return answer(http.StatusOK, `{"major":"1","minor":"15","gitVersion":"v1.15.12"}`)
+	case r.URL.Path == "/version":
+		return answer(http.StatusOK, `{"major":"1","minor":"36","gitVersion":"v1.36.3"}`)
+	case r.URL.Path == page:
+		return answer(http.StatusOK, "ok")
+	case page == unready:
+		return answer(http.StatusInternalServerError, "[-]poststarthook/rbac/bootstrap-roles failed")
+	}
+	return answer(http.StatusNotFound, "404 page not found")
 }
+
+// unready is the page of a server that answers, and is not ready.
+const unready = "/none"
 
 const (
 	serviceAt   = "/api/v1/namespaces/default/services/kubernetes-modern"
@@ -413,9 +433,11 @@ const (
 
 func TestPodServiceLeadsToServersThatAreReady(t *testing.T) {
 	w, c := newKeeperWorld(t, podsPlan(t, "1.15.12", "{}"))
-	servers := probed{"192.0.2.1": true, "192.0.2.2": true}
-	s := &podService{cluster: c, service: c.layout.plan.Pods.Service, probe: &http.Client{Transport: servers},
-		failures: map[string]int{}}
+	servers := probed{"192.0.2.1": "/readyz", "192.0.2.2": "/healthz"}
+	s, err := newPodService(c, &rest.Config{Transport: servers})
+	if err != nil {
+		t.Fatal(err)
+	}
 	state := func() string {
 		t.Helper()
 		if err := s.sync(t.Context()); err != nil {
@@ -450,22 +472,24 @@ func TestPodServiceLeadsToServersThatAreReady(t *testing.T) {
 	if written := w.written(); len(written) > 0 {
 		t.Errorf("nothing has changed, and %q is written", written)
 	}
-	servers["192.0.2.2"] = false
+	servers["192.0.2.2"] = unready
 	expect("2 ready, 0 not, slice true true") // once may be chance
 	expect("1 ready, 1 not, slice true false")
-	servers["192.0.2.1"] = false
+	servers["192.0.2.1"] = ""
 	state()
 	expect("2 ready, 0 not, slice true true") // perhaps it is this process that reaches nobody
-	servers["192.0.2.1"] = true
+	servers["192.0.2.1"] = "/readyz"
 	expect("1 ready, 1 not, slice true false")
-	servers["192.0.2.2"] = true
+	servers["192.0.2.2"] = "/readyz"
 	expect("2 ready, 0 not, slice true true")
 }
 
 func TestPodServiceIsCorrected(t *testing.T) {
 	w, c := newKeeperWorld(t, podsPlan(t, "1.15.12", "{}"))
-	s := &podService{cluster: c, service: c.layout.plan.Pods.Service,
-		probe: &http.Client{Transport: probed{"192.0.2.1": true, "192.0.2.2": true}}, failures: map[string]int{}}
+	s, err := newPodService(c, &rest.Config{Transport: probed{"192.0.2.1": "/readyz", "192.0.2.2": "/healthz"}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.put(serviceAt,
 		map[string]any{"metadata": map[string]any{"name": "kubernetes-modern", "namespace": "default",
 			"annotations": map[string]any{"kept": "yes"}},

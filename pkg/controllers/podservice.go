@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -39,10 +39,27 @@ const (
 type podService struct {
 	*cluster
 	service plan.PodService
-	probe   *http.Client
+	servers map[string]*apiserver.Server // the modern API servers, by address
 
 	failures map[string]int // in a row, by address
-	asked    bool           // every address was asked once
+	asked    bool           // each was asked once
+}
+
+// newPodService reaches every modern API server as the configuration reaches one of them.
+func newPodService(c *cluster, config *rest.Config) (*podService, error) {
+	s := &podService{cluster: c, service: c.layout.plan.Pods.Service, servers: map[string]*apiserver.Server{},
+		failures: map[string]int{}}
+	for _, address := range s.service.Addresses {
+		to := rest.CopyConfig(config)
+		to.Host = "https://" + net.JoinHostPort(address, strconv.Itoa(s.service.Target))
+		server, err := apiserver.New(to, apiserver.Options{Timeout: probeWithin, Attempts: 1, QPS: -1,
+			UserAgent: "fusionctl-controllers"})
+		if err != nil {
+			return nil, fmt.Errorf("connecting to the modern API server at %s: %w", address, err)
+		}
+		s.servers[address] = server
+	}
+	return s, nil
 }
 
 // podKeepers keep what pods of the modern side need, and nothing of it where the plan leaves pods alone.
@@ -51,13 +68,10 @@ func podKeepers(c *cluster, o Options) ([]func(context.Context) error, error) {
 	if c.layout.plan.Pods == nil {
 		return keepers, nil
 	}
-	config := rest.CopyConfig(o.Modern)
-	config.Timeout = probeWithin
-	client, err := rest.HTTPClientFor(config)
+	service, err := newPodService(c, o.Modern)
 	if err != nil {
-		return nil, fmt.Errorf("asking the modern API servers how they do: %w", err)
+		return nil, err
 	}
-	service := &podService{cluster: c, service: c.layout.plan.Pods.Service, probe: client, failures: map[string]int{}}
 	return append(keepers, service.sync), nil
 }
 
@@ -92,9 +106,9 @@ func (s *podService) sync(ctx context.Context) error {
 func (s *podService) ask(ctx context.Context) {
 	var wait sync.WaitGroup
 	var mutex sync.Mutex
-	for _, address := range s.service.Addresses {
+	for address, server := range s.servers {
 		wait.Go(func() {
-			err := s.isReady(ctx, address)
+			err := isReady(ctx, server)
 			mutex.Lock()
 			defer mutex.Unlock()
 			if err == nil {
@@ -113,29 +127,15 @@ func (s *podService) ask(ctx context.Context) {
 	s.asked = true
 }
 
-// isReady asks one server. Versions before 1.16 have no /readyz.
-func (s *podService) isReady(ctx context.Context, address string) error {
-	for _, path := range []string{"/readyz", "/healthz"} {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet,
-			"https://"+net.JoinHostPort(address, strconv.Itoa(s.service.Target))+path, nil)
-		if err != nil {
-			return err
-		}
-		response, err := s.probe.Do(request)
-		if err != nil {
-			return err
-		}
-		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<16)) // so that the connection is used again
-		response.Body.Close()
-		switch response.StatusCode {
-		case http.StatusOK:
-			return nil
-		case http.StatusNotFound:
-			continue
-		}
-		return fmt.Errorf("%s answers %s", path, response.Status)
+// isReady asks one server, in the way of its version: an upgrade may not have come to it yet.
+func isReady(ctx context.Context, server *apiserver.Server) error {
+	ctx, cancel := context.WithTimeout(ctx, probeWithin)
+	defer cancel()
+	identity, err := server.Identify(ctx, false)
+	if err != nil {
+		return err
 	}
-	return errors.New("it has neither /readyz nor /healthz")
+	return server.Ready(ctx, identity)
 }
 
 // addresses are those of the servers that are well, and of those that are not. When none is, perhaps it is this process

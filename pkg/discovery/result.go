@@ -108,11 +108,3 @@ func (r *Result) where(wanted func(Resource) bool) []Resource {
 	}
 	return found
 }
-
-// Definitions are what the objects of a server define beyond what is built in, served yet or not.
-type Definitions struct {
-	// Kinds are those of its CustomResourceDefinitions and ThirdPartyResources.
-	Kinds map[schema.GroupKind]bool
-	// Groups are those of Kinds, and those that its APIServices hand to other servers.
-	Groups map[string]bool
-}
