@@ -206,12 +206,6 @@ func purposeOrder(p policy.Purpose) int {
 	return slices.Index([]policy.Purpose{policy.ForUsers, policy.ForClients, policy.ForControllers}, p)
 }
 
-// powerful are resources whose writers can act as others.
-var powerful = []string{"pods", "secrets", "serviceaccounts", "nodes", "deployments", "daemonsets", "statefulsets",
-	"replicasets", "replicationcontrollers", "jobs", "cronjobs", "roles", "clusterroles", "rolebindings",
-	"clusterrolebindings", "certificatesigningrequests", "mutatingwebhookconfigurations",
-	"validatingwebhookconfigurations", "customresourcedefinitions", "apiservices"}
-
 // risk says why a grant of users deserves a second look; the rules about access judge it, this only marks the row.
 func risk(g policy.Grant) string {
 	if g.Purpose != policy.ForUsers || g.ReadOnly {
@@ -227,12 +221,7 @@ func risk(g policy.Grant) string {
 	case everything:
 		return "writes every resource of these groups, in kube-system too"
 	}
-	var named []string
-	for _, r := range g.Resources {
-		if slices.Contains(powerful, r) {
-			named = append(named, r)
-		}
-	}
+	named := g.ActsAsOthers()
 	if len(named) == 0 {
 		return ""
 	}

@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -116,18 +115,11 @@ func ownRules() []rule {
 	}
 }
 
-// opened are the resources whose subresources reach further than their names say, and how.
-var opened = []struct{ key, write, read string }{
-	{"pods", "exec, attach, port-forward and proxy", "exec, attach and port-forward over websockets, and proxy"},
-	{"minions", "the proxy to every kubelet", "the proxy to every kubelet"},
-	{"services/specs", "the proxy to every service endpoint", "the proxy to every service endpoint, by GET"},
-}
-
 func execAndProxies(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
-	for _, o := range opened {
-		row := p.Resource(o.key)
-		if row == nil || len(row.Modern.Serves) == 0 {
+	for _, o := range policy.Powers() {
+		row := rowOf(p, o)
+		if o.Opens == "" || row == nil || len(row.Modern.Serves) == 0 {
 			continue
 		}
 		var writers, readers []string
@@ -143,13 +135,14 @@ func execAndProxies(p *plan.Plan) []finding.Finding {
 		readers = slices.DeleteFunc(readers, func(s string) bool { return slices.Contains(writers, s) })
 		if len(writers) > 0 {
 			found = append(found, finding.Finding{Subject: row.Name, Key: "write",
-				Message: fmt.Sprintf("permission to write %s includes %s, for %s", row.Name, o.write, names(writers)),
+				Message: fmt.Sprintf("permission to write %s includes %s, for %s", row.Name, o.Opens, names(writers)),
 				Fix:     acceptFix("FUS152", row.Name)})
 		}
 		if len(readers) > 0 {
 			found = append(found, finding.Finding{Subject: row.Name, Key: "read",
-				Message: fmt.Sprintf("permission to read %s includes %s, for %s", row.Name, o.read, names(readers)),
-				Fix:     acceptFix("FUS152", row.Name)})
+				Message: fmt.Sprintf("permission to read %s includes %s, for %s", row.Name, o.OpensRead,
+					names(readers)),
+				Fix: acceptFix("FUS152", row.Name)})
 		}
 	}
 	return found
@@ -196,21 +189,10 @@ func oneUserForAll(p *plan.Plan) []finding.Finding {
 // systemAccounts reports permissions that allow acting as an account of kube-system.
 func systemAccounts(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
-	type reach struct{ key, write, read string }
-	list := []reach{
-		{"pods", "may create a pod there that runs as any service account", ""},
-		{"secrets", "may read tokens of the service accounts there, and create more",
-			"may read tokens of the service accounts there"},
-		{"serviceaccounts", "may request a token of any service account there", ""},
-	}
-	for _, key := range slices.Sorted(maps.Keys(podMakers)) {
-		list = append(list, reach{key, "may have pods created there that run as any service account: the controller " +
-			"creates " +
-			"what the template says", ""})
-	}
-	for _, by := range list {
-		row := p.Resource(by.key)
-		if row == nil || len(row.Modern.Serves) == 0 || podMakers[by.key] != "" && !madeSomewhere(p, row) {
+	for _, by := range policy.Powers() {
+		row := rowOf(p, by)
+		if by.Account == "" || row == nil || len(row.Modern.Serves) == 0 ||
+			by.PodsBy != "" && !madeSomewhere(p, row, by) {
 			continue
 		}
 		var writers, readers []string
@@ -220,13 +202,13 @@ func systemAccounts(p *plan.Plan) []finding.Finding {
 				!slices.Contains(g.Namespaces, metav1.NamespaceSystem):
 			case !g.ReadOnly:
 				writers = append(writers, subjects(g)...)
-			case by.read != "":
+			case by.AccountRead != "":
 				readers = append(readers, subjects(g)...)
 			}
 		}
-		what, who := by.write, writers
+		what, who := by.Account, writers
 		if len(who) == 0 {
-			what, who = by.read, readers
+			what, who = by.AccountRead, readers
 		}
 		if len(who) > 0 {
 			found = append(found, finding.Finding{Subject: row.Name + " in " + metav1.NamespaceSystem,
@@ -287,8 +269,7 @@ func names(list []string) string {
 
 // madeSomewhere reports whether a controller of either side creates pods for objects of a row that are written through
 // the modern API server.
-func madeSomewhere(p *plan.Plan, row *plan.Resource) bool {
-	controller := podMakers[row.Key]
-	return visible(p, "pods") && (runs(p, pair.Modern, controller) ||
-		row.VisibleToBoth() && runs(p, pair.Legacy, controller))
+func madeSomewhere(p *plan.Plan, row *plan.Resource, power policy.Power) bool {
+	return visible(p, "pods") && (runs(p, pair.Modern, power.PodsBy) ||
+		row.VisibleToBoth() && runs(p, pair.Legacy, power.PodsBy))
 }

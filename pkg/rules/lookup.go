@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -140,11 +142,13 @@ func hasGate(p *plan.Plan, side pair.Side, gate string) bool {
 	return slices.ContainsFunc(strings.Split(value, ","), func(g string) bool { return strings.TrimSpace(g) == gate })
 }
 
-// podMakers are the controllers that make pods, by the key of what they make them for.
-var podMakers = map[string]string{
-	"controllers": "replicationcontroller-controller", "cronjobs": "cronjob-controller",
-	"daemonsets": "daemonset-controller", "deployments": "deployment-controller",
-	"jobs": "job-controller", "replicasets": "replicaset-controller", "statefulsets": "statefulset-controller",
+// rowOf is what the plan holds about the resource of a power; nil for one that neither version has.
+func rowOf(p *plan.Plan, power policy.Power) *plan.Resource {
+	fact, known := kubever.ResourceFor(schema.GroupResource{Group: power.Group, Resource: power.Resource})
+	if !known {
+		return nil
+	}
+	return p.Resource(fact.Key)
 }
 
 // makesPods reports whether pods are created through the modern API server: by users, or by its side's controllers for
@@ -153,8 +157,8 @@ func makesPods(p *plan.Plan) bool {
 	if pods := p.Resource("pods"); pods != nil && userWrites(p, pods) {
 		return true
 	}
-	for key, controller := range podMakers {
-		if row := p.Resource(key); row != nil && userWrites(p, row) && runs(p, pair.Modern, controller) {
+	for _, by := range policy.Powers() {
+		if row := rowOf(p, by); by.PodsBy != "" && row != nil && userWrites(p, row) && runs(p, pair.Modern, by.PodsBy) {
 			return true
 		}
 	}
