@@ -299,20 +299,22 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 		},
 		Stores: func(ctx context.Context, c *transition.Check) error { return storesAgree(ctx, c.Stores, c.Map) },
 	}
+	var unprinted error // the first; the steps go on, and the journal has them
 	progress := func(s *transition.Step, event transition.Event) {
 		at = s.ID
+		var err error
 		if req.output == "json" {
-			_ = json.NewEncoder(streams.Out).Encode(struct {
+			err = json.NewEncoder(streams.Out).Encode(struct {
 				transition.Record
 				Of    int    `json:"of"`
 				Host  string `json:"host"`
 				Title string `json:"title"`
 			}{transition.Record{Step: s.ID, Event: event}, len(t.Steps), s.Host, s.Title})
-			return
+		} else if event == transition.Done || event == transition.Undone {
+			_, err = visible.Fprintf(streams.Out, "%s of %03d  %s  %s: %s\n", s.ID, len(t.Steps), s.Host, s.Title,
+				event)
 		}
-		if event == transition.Done || event == transition.Undone {
-			visible.Fprintf(streams.Out, "%s of %03d  %s  %s: %s\n", s.ID, len(t.Steps), s.Host, s.Title, event)
-		}
+		unprinted = cmp.Or(unprinted, err)
 	}
 	runner, err := runnerOf(ctx, t, req, host, away)
 	if err != nil {
@@ -328,6 +330,10 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 	}
 	if errors.Is(err, transition.ErrJournal) {
 		return badInput(err, "--journal names another file")
+	}
+	if err == nil && unprinted != nil {
+		return withHint(fmt.Errorf("printing the steps, all of which are done: %w", unprinted),
+			"fusionctl transition status prints them")
 	}
 	return withHint(err, cmp.Or(hintOf(err), "the same command goes on from here; fusionctl transition undo goes back"))
 }

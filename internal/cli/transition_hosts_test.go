@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/kubefusion/fusionctl/internal/cli"
@@ -120,5 +121,27 @@ func TestOneTransitionAtATimeOnAMachine(t *testing.T) {
 	}
 	if code, out, stderr := run(t, args...); code != 0 {
 		t.Errorf("after it: %d, %s%s", code, out, stderr)
+	}
+}
+
+// fullDisk takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// Steps that are done are done, and a reader of what is printed is told that it is not all.
+func TestTransitionSaysThatItCouldNotPrint(t *testing.T) {
+	for _, output := range []string{"table", "json"} {
+		steps, put := stepsFile(t, transition.Host{Name: "cp-1", Address: "127.0.0.1"})
+		var stderr strings.Builder
+		streams := cli.Streams{In: strings.NewReader(""), Out: fullDisk{}, Err: &stderr}
+		code := cli.Main(t.Context(), []string{"transition", "apply", steps, "--yes", "-o", output,
+			"--lock", filepath.Join(t.TempDir(), "lock")}, streams)
+		if code != 1 || !strings.Contains(stderr.String(), "no space left") {
+			t.Errorf("-o %s: exit code %d, %s", output, code, stderr.String())
+		}
+		if _, err := os.Stat(put); err != nil {
+			t.Errorf("-o %s: %v", output, err)
+		}
 	}
 }
