@@ -39,7 +39,8 @@ func TestJudge(t *testing.T) {
 			states: []ownerState{absent, {seen: gc.UnknownKind}}}, verdict{action: doubt}},
 		"one gone, one in no namespace that could be told": {subject{owners: refs(2),
 			states: []ownerState{absent, {seen: gc.NamespacedOwner}}}, verdict{action: doubt}},
-		"one gone, one cluster-scoped": {subject{owners: refs(2), states: []ownerState{absent, {seen: gc.ClusterOwner}}},
+		"one gone, one cluster-scoped": {
+			subject{owners: refs(2), states: []ownerState{absent, {seen: gc.ClusterOwner}}},
 			verdict{action: trim, owners: refs(2)[1:]}},
 		"one gone, one never asked for": {subject{owners: refs(2), states: []ownerState{absent}},
 			verdict{action: doubt}},
