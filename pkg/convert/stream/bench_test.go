@@ -89,3 +89,24 @@ func readAndWrite(tb testing.TB, text []byte) {
 		}
 	}
 }
+
+// BenchmarkCheck judges the objects of a tree of files in YAML.
+func BenchmarkCheck(b *testing.B) {
+	c, err := convert.New()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var text bytes.Buffer
+	for i := range 1000 {
+		fmt.Fprintf(&text, "---\napiVersion: extensions/v1beta1\nkind: Deployment\nmetadata:\n  name: n%d\nspec:\n"+
+			"  replicas: 2\n  selector:\n    matchLabels:\n      app: a\n  template:\n    metadata:\n"+
+			"      labels:\n        app: a\n    spec:\n      containers:\n      - name: a\n        image: a:1\n", i)
+	}
+	for b.Loop() {
+		check := stream.NewCheck(c, kubever.Newest, func(stream.Verdict) error { return nil })
+		if problems, err := check.Text(context.Background(), "", bytes.NewReader(text.Bytes())); err != nil ||
+			len(problems) > 0 {
+			b.Fatal(problems, err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -68,45 +69,104 @@ func NewCheck(c *convert.Converter, minor kubever.Minor, emit func(Verdict) erro
 // Summary counts what was judged so far.
 func (c *Check) Summary() Summary { return c.summary }
 
-// Text looks at every object of a text, and returns what it could not read.
+// Text looks at every object of a text, and returns what it could not read. Objects are judged beside each other, and
+// handed on in the order of the text.
 func (c *Check) Text(ctx context.Context, name string, in io.Reader) (problems []error, err error) {
-	for part, err := range manifest.Parts(in) {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if err != nil {
-			return append(problems, placed(name, err)), nil
-		}
-		if !part.Object {
-			continue
-		}
-		source, err := decode(c.converter, part)
-		if err != nil && (c.Strict || !foreign(part, nil, err)) {
-			problems = append(problems, placed(name, err))
-			continue
-		}
-		if err != nil || source != nil && !c.Strict && foreign(part, source.Object, nil) {
-			c.summary.Skipped++
-			continue
-		}
-		if source == nil {
-			continue
-		}
-		if source.text != nil && c.Warn != nil {
-			for _, twice := range source.text.Duplicates {
-				c.Warn(name, twice)
-			}
-		}
-		objects := flatten(&source.Unstructured)
-		for _, object := range objects {
-			unread, err := c.Object(ctx, fmt.Sprintf("%s:%d", name, part.Line), object)
-			if err != nil {
-				return nil, err
-			}
-			problems = append(problems, unread...)
-		}
+	err = inOrder(ctx, manifest.Parts(in),
+		func(part manifest.Part, err error) judged { return c.part(ctx, name, part, err) },
+		func(j judged) error {
+			problems = append(problems, j.problems...)
+			return c.hand(j)
+		})
+	if err != nil {
+		return nil, err
 	}
 	return problems, nil
+}
+
+// judged is what became of a part of a text, or of an object.
+type judged struct {
+	verdicts []Verdict
+	problems []error // what could not be read
+	twice    []duplicate
+	skipped  int // parts that are no objects of Kubernetes
+	err      error
+}
+
+type duplicate struct {
+	file string
+	manifest.Duplicate
+}
+
+func (j *judged) add(other judged) {
+	j.verdicts, j.problems = append(j.verdicts, other.verdicts...), append(j.problems, other.problems...)
+	j.twice, j.skipped, j.err = append(j.twice, other.twice...), j.skipped+other.skipped, cmp.Or(j.err, other.err)
+}
+
+// hand counts verdicts and hands them on.
+func (c *Check) hand(j judged) error {
+	if j.err != nil {
+		return j.err
+	}
+	c.summary.Skipped += j.skipped
+	for _, twice := range j.twice {
+		if c.Warn != nil {
+			c.Warn(twice.file, twice.Duplicate)
+		}
+	}
+	for _, v := range j.verdicts {
+		c.summary.Objects++
+		switch v.Status {
+		case "removed":
+			c.summary.Removed++
+		case "deprecated":
+			c.summary.Deprecated++
+		case "off":
+			c.summary.Off++
+		case "unknown":
+			c.summary.Unknown++
+		case "custom":
+			c.summary.Custom++
+		}
+		if err := c.emit(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part judges the objects of a part of a text. It changes nothing of the check.
+func (c *Check) part(ctx context.Context, name string, part manifest.Part, err error) (j judged) {
+	switch {
+	case ctx.Err() != nil:
+		j.err = ctx.Err()
+		return j
+	case err != nil:
+		j.problems = append(j.problems, placed(name, err))
+		return j
+	case !part.Object:
+		return j
+	}
+	source, err := decode(c.converter, part)
+	switch {
+	case err != nil && (c.Strict || !foreign(part, nil, err)):
+		j.problems = append(j.problems, placed(name, err))
+		return j
+	case err != nil || source != nil && !c.Strict && foreign(part, source.Object, nil):
+		j.skipped++
+		return j
+	case source == nil:
+		return j
+	}
+	if source.text != nil {
+		for _, twice := range source.text.Duplicates {
+			j.twice = append(j.twice, duplicate{name, twice})
+		}
+	}
+	for _, object := range flatten(&source.Unstructured) {
+		j.add(c.object(ctx, fmt.Sprintf("%s:%d", name, part.Line), object))
+	}
+	return j
 }
 
 func placed(name string, err error) error {
@@ -139,75 +199,71 @@ func flatten(u *unstructured.Unstructured) []*unstructured.Unstructured {
 	return objects
 }
 
-// Object judges an object, or with --helm what the release applied that it records.
+// Object judges an object, or with Helm what the release applied that it records, and returns what it could not read.
 func (c *Check) Object(
 	ctx context.Context, place string, object *unstructured.Unstructured,
 ) (problems []error, err error) {
+	j := c.object(ctx, place, object)
+	return j.problems, c.hand(j)
+}
+
+func (c *Check) object(ctx context.Context, place string, object *unstructured.Unstructured) (j judged) {
 	if c.Helm {
 		release, ok, err := manifest.HelmRelease(object.Object)
-		if err != nil {
-			return []error{fmt.Errorf("%s: %s/%s: %w", place, object.GetNamespace(), object.GetName(), err)}, nil
-		}
-		if ok {
-			if !release.Deployed() {
-				return nil, nil
-			}
+		switch {
+		case err != nil:
+			j.problems = append(j.problems,
+				fmt.Errorf("%s: %s/%s: %w", place, object.GetNamespace(), object.GetName(), err))
+			return j
+		case ok && !release.Deployed():
+			return j
+		case ok:
 			name := fmt.Sprintf("release %s/%s v%d", release.Namespace, release.Name, release.Revision)
-			return c.Text(ctx, name, strings.NewReader(string(release.Manifest)))
+			for part, err := range manifest.Parts(bytes.NewReader([]byte(release.Manifest))) {
+				j.add(c.part(ctx, name, part, err))
+			}
+			return j
 		}
 	}
-	return nil, errors.Join(c.judge(place, object), c.applied(place, object))
+	j.verdicts = append(j.verdicts, c.judge(place, object))
+	if applied := c.applied(object); applied != nil {
+		j.verdicts = append(j.verdicts, c.judge(place+" (last applied)", applied))
+	}
+	return j
 }
 
-// applied judges the version in which kubectl applied an object, where that is another one than the object's.
-func (c *Check) applied(place string, object *unstructured.Unstructured) error {
+// applied is the object as kubectl applied it, where that was in another version; nil otherwise.
+func (c *Check) applied(object *unstructured.Unstructured) *unstructured.Unstructured {
 	text := object.GetAnnotations()["kubectl.kubernetes.io/last-applied-configuration"]
-	if text == "" {
-		return nil
-	}
 	applied := &unstructured.Unstructured{}
-	if json.Unmarshal([]byte(text), &applied.Object) != nil ||
-		applied.GroupVersionKind() == object.GroupVersionKind() ||
-		applied.GetKind() == "" {
+	if text == "" || json.Unmarshal([]byte(text), &applied.Object) != nil || applied.GetKind() == "" ||
+		applied.GroupVersionKind() == object.GroupVersionKind() {
 		return nil
 	}
-	return c.judge(place+" (last applied)", applied)
+	return applied
 }
 
-// judge hands on what the release makes of an object.
-func (c *Check) judge(place string, object *unstructured.Unstructured) error {
+// judge is what the release makes of an object.
+func (c *Check) judge(place string, object *unstructured.Unstructured) Verdict {
 	gvk := object.GroupVersionKind()
 	v := c.verdictOf(gvk)
 	v.Place, v.Namespace, v.Name = place, object.GetNamespace(), object.GetName()
-	c.summary.Objects++
-	switch v.Status {
-	case "removed":
-		c.summary.Removed++
-	case "deprecated":
-		c.summary.Deprecated++
-	case "off":
-		c.summary.Off++
-	case "unknown":
-		c.summary.Unknown++
-	case "custom":
-		c.summary.Custom++
+	replacement, ok := c.converter.Replacement(gvk, c.minor)
+	if !ok || v.Replacement == "" {
+		return v
 	}
-	if replacement, ok := c.converter.Replacement(gvk, c.minor); ok && v.Replacement != "" {
-		result, losses, err := c.converter.Convert(object, replacement)
-		if err != nil {
-			v.Why = err.Error()
-		} else {
-			changed, err := c.converter.Defaults(object, result, false)
-			if err != nil {
-				v.Why = err.Error()
-			}
-			v.Defaults = changed
-			v.Losses = append(losses, c.converter.LossesIn(result, c.minor)...)
-			lossless := len(v.Losses) == 0
-			v.Lossless = &lossless
-		}
+	result, losses, err := c.converter.Convert(object, replacement)
+	if err != nil {
+		v.Why = err.Error()
+		return v
 	}
-	return c.emit(v)
+	if v.Defaults, err = c.converter.Defaults(object, result, false); err != nil {
+		v.Why = err.Error()
+	}
+	v.Losses = append(losses, c.converter.LossesIn(result, c.minor)...)
+	lossless := len(v.Losses) == 0
+	v.Lossless = &lossless
+	return v
 }
 
 // verdictOf is what the release makes of a kind.
@@ -312,7 +368,7 @@ func (c *Check) Written(object *unstructured.Unstructured) error {
 		if err != nil {
 			return err
 		}
-		if err := c.judge(versions[version], as); err != nil {
+		if err := c.hand(judged{verdicts: []Verdict{c.judge(versions[version], as)}}); err != nil {
 			return err
 		}
 	}

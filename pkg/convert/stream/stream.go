@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"regexp"
 	"runtime"
@@ -85,16 +86,30 @@ type Result struct {
 // the file. Memory is bounded by the workers and the largest object.
 // Errors: ctx's; emit's own. What cannot be converted is a Result.
 func (s *Stream) Convert(ctx context.Context, name string, in io.Reader, emit func(Result) error) error {
+	return inOrder(ctx, manifest.Parts(in),
+		func(part manifest.Part, err error) Result { return s.convert(name, part, err) }, emit)
+}
+
+// inOrder makes something of each part, with a worker for each processor, and hands it on in the order of the parts.
+func inOrder[T any](
+	ctx context.Context, parts iter.Seq2[manifest.Part, error], work func(manifest.Part, error) T, emit func(T) error,
+) error {
+	type job struct {
+		part   manifest.Part
+		err    error
+		result T
+		done   chan struct{} // closed when the result is set
+	}
 	workers := runtime.GOMAXPROCS(0)
-	ordered := make(chan *job, 4*workers) // as many parts as may be ahead of the one that is written next
-	work := make(chan *job)
+	ordered := make(chan *job, 4*workers) // as many parts as may be ahead of the one that is handed on next
+	waiting := make(chan *job)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(ordered)
-		defer close(work)
-		for part, err := range manifest.Parts(in) {
-			j := &job{Result: Result{Err: err}, part: part, done: make(chan struct{})}
-			for _, queue := range []chan<- *job{ordered, work} {
+		defer close(waiting)
+		for part, err := range parts {
+			j := &job{part: part, err: err, done: make(chan struct{})}
+			for _, queue := range []chan<- *job{ordered, waiting} {
 				select {
 				case queue <- j:
 				case <-ctx.Done():
@@ -106,8 +121,8 @@ func (s *Stream) Convert(ctx context.Context, name string, in io.Reader, emit fu
 	})
 	for range workers {
 		group.Go(func() error {
-			for j := range work {
-				s.convert(name, j)
+			for j := range waiting {
+				j.result = work(j.part, j.err)
 				close(j.done)
 			}
 			return nil
@@ -120,7 +135,7 @@ func (s *Stream) Convert(ctx context.Context, name string, in io.Reader, emit fu
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			if err := emit(j.Result); err != nil {
+			if err := emit(j.result); err != nil {
 				return err
 			}
 		}
@@ -129,51 +144,44 @@ func (s *Stream) Convert(ctx context.Context, name string, in io.Reader, emit fu
 	return group.Wait()
 }
 
-// job is a part, and what becomes of it.
-type job struct {
-	Result
-	part manifest.Part
-	done chan struct{} // closed when the result is set
-}
-
-// convert makes of a part what becomes of it. It changes nothing but the job.
-func (s *Stream) convert(file string, j *job) {
-	part := j.part
-	j.Converted = Converted{File: file, Document: part.Document, Line: part.Line}
-	if j.Err != nil {
-		return
+// convert makes of a part what becomes of it.
+func (s *Stream) convert(file string, part manifest.Part, err error) (r Result) {
+	r.Converted = Converted{File: file, Document: part.Document, Line: part.Line}
+	if err != nil {
+		r.Err = err
+		return r
 	}
 	if !part.Object {
-		j.Text, j.Err = s.frame(part)
-		return
+		r.Text, r.Err = s.frame(part)
+		return r
 	}
 	source, err := decode(s.converter, part)
 	if err != nil || source == nil {
-		j.Text, j.Err = part.Text, err
-		return
+		r.Text, r.Err = part.Text, err
+		return r
 	}
 	if source.text != nil {
-		j.Duplicates = source.text.Duplicates
+		r.Duplicates = source.text.Duplicates
 	}
 	gvk := source.GroupVersionKind()
-	j.From = gvk.GroupVersion().String() + " " + gvk.Kind
-	j.Namespace, j.Name = source.GetNamespace(), source.GetName()
+	r.From = gvk.GroupVersion().String() + " " + gvk.Kind
+	r.Namespace, r.Name = source.GetNamespace(), source.GetName()
 	to, err := s.target(gvk)
 	if err != nil {
-		j.Err = err
-		return
+		r.Err = err
+		return r
 	}
-	j.To = to.GroupVersion().String() + " " + to.Kind
+	r.To = to.GroupVersion().String() + " " + to.Kind
 	made, err := s.become(&source.Unstructured, to)
 	if err != nil {
-		j.Err = err
-		return
+		r.Err = err
+		return r
 	}
-	j.Object, j.Losses, j.Changes, j.Refused = made.object, made.losses, made.changes, made.refused
+	r.Object, r.Losses, r.Changes, r.Refused = made.object, made.losses, made.changes, made.refused
 	switch {
 	case s.options.Format != Same || source.text == nil:
 	case !made.changed:
-		j.Text = part.Text
+		r.Text = part.Text
 	default:
 		value := made.object.Object
 		if source.text.Value["kind"] == nil { // as the items of lists are
@@ -181,8 +189,9 @@ func (s *Stream) convert(file string, j *job) {
 			delete(value, "apiVersion")
 			delete(value, "kind")
 		}
-		j.Text, j.Err = source.text.Rewrite(value)
+		r.Text, r.Err = source.text.Rewrite(value)
 	}
+	return r
 }
 
 // made is what an object became.
@@ -221,8 +230,12 @@ func (s *Stream) become(in *unstructured.Unstructured, to schema.GroupVersionKin
 	if err := s.complete(in, defaults, &m); err != nil {
 		return made{}, err
 	}
+	written := make(map[string]bool, len(m.changes))
+	for _, change := range m.changes {
+		written[change.Path] = true
+	}
 	for _, loss := range differ {
-		if !slices.ContainsFunc(m.changes, func(c validate.Change) bool { return c.Path == loss.Path }) {
+		if !written[loss.Path] {
 			m.losses = append(m.losses, loss)
 		}
 	}
