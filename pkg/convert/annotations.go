@@ -451,6 +451,9 @@ func (s *speller) onlyVersion(gvk schema.GroupVersionKind, spec map[string]any) 
 		!kubever.Field(typeName, "version").Has(s.minor) {
 		return
 	}
+	if spec["version"] == nil {
+		spec["version"], s.changed = versions[0]["name"], true
+	}
 	only := map[string]any{"name": spec["version"], "served": true, "storage": true}
 	if reflect.DeepEqual(versions[0], only) {
 		delete(spec, "versions")

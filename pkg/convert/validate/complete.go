@@ -75,6 +75,7 @@ func Complete(
 	if isDefinition(out.GroupVersionKind()) && in.GroupVersionKind() != out.GroupVersionKind() {
 		if out.GroupVersionKind().Version != "v1" {
 			changes = prunes(out.Object, v.minor)
+			losses = withoutAdditional(out.Object, v.minor)
 		} else {
 			changes, losses = completeDefinition(in.Object, out.Object)
 		}
@@ -148,7 +149,7 @@ func (v *validation) judge(object *unstructured.Unstructured) (judgement, error)
 	if err != nil || v.full {
 		return judgement{refused: errs}, err
 	}
-	j := judgement{doubts: append(errs, stricter(object, v.minor)...)}
+	j := judgement{refused: stricter(object, v.minor), doubts: errs}
 	for _, err := range errs {
 		known, unread := v.refusedBefore(err)
 		if unread != nil {
@@ -192,11 +193,10 @@ func (v *validation) errors(object *unstructured.Unstructured) (field.ErrorList,
 }
 
 // names are the errors of a CRD of v1beta1 in what v1 and v1beta1 require alike: group, names, versions and columns;
-// and the schema, where unknown fields are pruned.
+// and the schema, where it must be structural.
 func (v *validation) names(object *unstructured.Unstructured) (field.ErrorList, error) {
 	errs, err := v.equivalent(object)
-	spec, _ := object.Object["spec"].(map[string]any)
-	prunes := spec["preserveUnknownFields"] == false
+	structural := mustBeStructural(object.Object, v.minor)
 	return slices.DeleteFunc(errs, func(err *field.Error) bool {
 		ofVersion := strings.HasPrefix(err.Field, "spec.versions[")
 		isSchema := ofVersion && strings.Contains(err.Field, ".schema") ||
@@ -204,31 +204,8 @@ func (v *validation) names(object *unstructured.Unstructured) (field.ErrorList, 
 		return err.Field != "spec.versions" && err.Field != "spec.group" && err.Field != "metadata.name" &&
 			!strings.HasPrefix(err.Field, "spec.names") &&
 			!strings.HasPrefix(err.Field, "spec.additionalPrinterColumns") && !(ofVersion && !isSchema) &&
-			!(isSchema && prunes)
+			!(isSchema && structural)
 	}), err
-}
-
-// stricter are the errors of servers before the minor that let go of them.
-func stricter(object *unstructured.Unstructured, minor kubever.Minor) field.ErrorList {
-	switch object.GetKind() {
-	case "Event": // pkg/apis/core/validation/events.go@1.15.12: the namespaces are the same; not since 1.19
-		involved, _, _ := unstructured.NestedMap(object.Object, "involvedObject")
-		if involved == nil {
-			involved, _, _ = unstructured.NestedMap(object.Object, "regarding")
-		}
-		if named, _ := involved["namespace"].(string); minor < 19 && named != object.GetNamespace() {
-			return field.ErrorList{
-				field.Invalid(field.NewPath("involvedObject", "namespace"), named, "does not match event.namespace")}
-		}
-	case "Endpoints": // pkg/apis/core/validation/validation.go@1.10.13; not in 1.15
-		subsets, _, _ := unstructured.NestedSlice(object.Object, "subsets")
-		for i, subset := range subsets {
-			if fields, ok := subset.(map[string]any); ok && minor < 15 && fields["ports"] == nil {
-				return field.ErrorList{field.Required(field.NewPath("subsets").Index(i).Child("ports"), "")}
-			}
-		}
-	}
-	return nil
 }
 
 // equivalent judges an object in a version that 1.36 does not have any more by one that it serves.

@@ -59,13 +59,79 @@ func completeDefinition(in, out map[string]any) ([]Change, []convert.Loss) {
 // prunes: what v1 always does, v1beta1 does where it is told to.
 func prunes(out map[string]any, minor kubever.Minor) []Change {
 	spec, _ := out["spec"].(map[string]any)
-	knows := kubever.Field("apiextensions.v1beta1.CustomResourceDefinitionSpec", "preserveUnknownFields").Has(minor)
-	if spec == nil || spec["preserveUnknownFields"] != nil || !knows {
+	if spec == nil || spec["preserveUnknownFields"] != nil || !prunesIn(minor) {
 		return nil
 	}
 	spec["preserveUnknownFields"] = false
 	return []Change{{"spec.preserveUnknownFields", false, "v1beta1 preserves unknown fields unless it is told " +
 		"otherwise"}}
+}
+
+// mustBeStructural reports whether servers of the minor require structural schemas of a CRD of v1beta1: where it prunes
+// and where a schema uses the words of Kubernetes (apiextensions validation.go@1.15.12, 1.17.17 mustBeStructural). Those
+// who do not know the field never do.
+func mustBeStructural(object map[string]any, minor kubever.Minor) bool {
+	spec, _ := object["spec"].(map[string]any)
+	return prunesIn(minor) && (spec["preserveUnknownFields"] == false || extended(spec["validation"]) ||
+		extended(spec["versions"]))
+}
+
+func prunesIn(minor kubever.Minor) bool {
+	return kubever.Field("apiextensions.v1beta1.CustomResourceDefinitionSpec", "preserveUnknownFields").Has(minor)
+}
+
+// extended reports whether a schema has a word of Kubernetes' own.
+func extended(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, inner := range value {
+			if strings.HasPrefix(name, "x-kubernetes-") || extended(inner) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(value, extended)
+	}
+	return false
+}
+
+// withoutAdditional drops additionalProperties from the schemas of a CRD for servers that refuse every one but true.
+func withoutAdditional(object map[string]any, minor kubever.Minor) []convert.Loss {
+	if !noAdditional.Has(minor) {
+		return nil
+	}
+	var losses []convert.Loss
+	additional(object, func(schema map[string]any, at string) {
+		losses = append(losses, convert.Loss{Path: at, Value: schema["additionalProperties"],
+			Meaning: minor.String() + " refuses it"})
+		delete(schema, "additionalProperties")
+	})
+	return losses
+}
+
+// additional finds the schemas of a CRD with additionalProperties other than true.
+func additional(object map[string]any, found func(schema map[string]any, at string)) {
+	spec, _ := object["spec"].(map[string]any)
+	var walk func(value any, at string)
+	walk = func(value any, at string) {
+		switch value := value.(type) {
+		case map[string]any:
+			if other, ok := value["additionalProperties"]; ok && other != true && !strings.HasSuffix(at, ".properties") {
+				found(value, at+".additionalProperties")
+			}
+			for _, name := range slices.Sorted(maps.Keys(value)) {
+				if data := name == "default" || name == "example" || name == "enum"; !data ||
+					strings.HasSuffix(at, ".properties") {
+					walk(value[name], at+"."+name)
+				}
+			}
+		case []any:
+			for i, inner := range value {
+				walk(inner, fmt.Sprintf("%s[%d]", at, i))
+			}
+		}
+	}
+	walk(spec["validation"], "spec.validation")
 }
 
 type definition struct {

@@ -1,0 +1,88 @@
+package validate
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// strictness is something that servers of some minors refuse and 1.36 accepts.
+type strictness struct {
+	kinds   []string
+	minors  kubever.Ranges
+	source  string
+	refuses func(object *unstructured.Unstructured) field.ErrorList
+}
+
+// noAdditional are the minors that refuse a schema in additionalProperties: it reads as false (apiextensions
+// v1beta1/marshal.go, validation/validation.go@1.10.13; Allows is set since 1.11.10).
+var noAdditional = kubever.Ranges{{From: 7, To: 10}}
+
+// strictnesses are what servers let go of since.
+var strictnesses = []strictness{
+	{
+		kinds:  []string{"CustomResourceDefinition"},
+		minors: noAdditional,
+		source: "apiextensions validation.go@1.10.13, absent@1.11.10; run: 1.10.13 refuses such a CRD",
+		refuses: func(object *unstructured.Unstructured) (errs field.ErrorList) {
+			additional(object.Object, func(_ map[string]any, at string) {
+				errs = append(errs, field.Forbidden(field.NewPath(at), "cannot be other than true"))
+			})
+			return errs
+		},
+	},
+	{
+		kinds:  []string{"CustomResourceDefinition"},
+		minors: kubever.Ranges{{From: 7, To: 10}},
+		source: "apiextensions validation.go@1.10.13; spec.versions is enough @1.11.10",
+		refuses: func(object *unstructured.Unstructured) field.ErrorList {
+			if version, _, _ := unstructured.NestedString(object.Object, "spec", "version"); version == "" {
+				return field.ErrorList{field.Required(field.NewPath("spec", "version"), "")}
+			}
+			return nil
+		},
+	},
+	{
+		kinds:  []string{"Endpoints"},
+		minors: kubever.Ranges{{From: 6, To: 10}},
+		source: "pkg/apis/core/validation/validation.go@1.10.13, absent@1.11.10",
+		refuses: func(object *unstructured.Unstructured) (errs field.ErrorList) {
+			subsets, _, _ := unstructured.NestedSlice(object.Object, "subsets")
+			for i, subset := range subsets {
+				if fields, ok := subset.(map[string]any); ok && fields["ports"] == nil {
+					errs = append(errs, field.Required(field.NewPath("subsets").Index(i).Child("ports"), ""))
+				}
+			}
+			return errs
+		},
+	},
+	{
+		kinds:  []string{"Event"},
+		minors: kubever.Ranges{{From: 6, To: 18}},
+		source: "pkg/apis/core/validation/events.go@1.15.12, 1.17.17; not since 1.19",
+		refuses: func(object *unstructured.Unstructured) field.ErrorList {
+			involved, _, _ := unstructured.NestedMap(object.Object, "involvedObject")
+			if involved == nil {
+				involved, _, _ = unstructured.NestedMap(object.Object, "regarding")
+			}
+			if named, _ := involved["namespace"].(string); named != object.GetNamespace() {
+				return field.ErrorList{field.Invalid(
+					field.NewPath("involvedObject", "namespace"), named, "does not match event.namespace")}
+			}
+			return nil
+		},
+	},
+}
+
+// stricter are the errors of servers of the minor that 1.36 does not have any more.
+func stricter(object *unstructured.Unstructured, minor kubever.Minor) (errs field.ErrorList) {
+	for _, s := range strictnesses {
+		if s.minors.Has(minor) && slices.Contains(s.kinds, object.GetKind()) {
+			errs = append(errs, s.refuses(object)...)
+		}
+	}
+	return errs
+}
