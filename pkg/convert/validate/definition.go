@@ -68,8 +68,8 @@ func prunes(out map[string]any, minor kubever.Minor) []Change {
 }
 
 // mustBeStructural reports whether servers of the minor require structural schemas of a CRD of v1beta1: where it prunes
-// and where a schema uses the words of Kubernetes (apiextensions validation.go@1.15.12, 1.17.17 mustBeStructural). Those
-// who do not know the field never do.
+// and where a schema uses the words of Kubernetes (apiextensions validation.go@1.15.12, 1.17.17 mustBeStructural).
+// Those who do not know the field never do.
 func mustBeStructural(object map[string]any, minor kubever.Minor) bool {
 	spec, _ := object["spec"].(map[string]any)
 	return prunesIn(minor) && (spec["preserveUnknownFields"] == false || extended(spec["validation"]) ||
@@ -116,7 +116,8 @@ func additional(object map[string]any, found func(schema map[string]any, at stri
 	walk = func(value any, at string) {
 		switch value := value.(type) {
 		case map[string]any:
-			if other, ok := value["additionalProperties"]; ok && other != true && !strings.HasSuffix(at, ".properties") {
+			if other, ok := value["additionalProperties"]; ok && other != true &&
+				!strings.HasSuffix(at, ".properties") {
 				found(value, at+".additionalProperties")
 			}
 			for _, name := range slices.Sorted(maps.Keys(value)) {
