@@ -28,6 +28,7 @@ type runbookFacts struct {
 	Asked      []string // the same from where a person works
 	AtStores   string   // where the stores can be reached
 	EtcdCheck  string
+	Tools      string   // programs of others that the first host needs for the commands
 	Staged     string   // where the rendered files of a host lie on it; "" when they lie on none
 	Restart    []string // the modern API server, after a change of its policy
 	Log        string   // of the modern API server
@@ -162,6 +163,7 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 	v.Permit = newPermit(p)
 	v.Staged = "/root/fusion-" + p.Name
 	v.Stage, v.Preflight = stageCommands(p, v.Staged, v.Spec), preflights(p, v.Staged, o.Target)
+	v.Tools = "fusionctl, kubectl, etcdctl, jq and curl"
 	if o.Target == Systemd {
 		v.Programs = programs(p)
 	}
@@ -171,8 +173,8 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 			v.Members = append(v.Members, of(func(c *plan.Component) bool {
 				return c.Kind == plan.Etcd && c.Store == s.Name
 			}))
-			v.Health = append(v.Health, etcdctl(&s, s.Endpoints, "endpoint health"),
-				etcdctl(&s, s.Endpoints, "member list"))
+			v.Health = append(v.Health, etcdctl(&s, s.Endpoints, "endpoint health")+"    # is healthy",
+				etcdctl(&s, s.Endpoints, "member list")+"    # started")
 		}
 	}
 	for _, h := range p.Hosts {
@@ -180,7 +182,7 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 		v.ModernURLs = append(v.ModernURLs, "https://"+hostPort(servedAt(p, h), p.Modern.Port))
 	}
 	v.Asked, v.AtStores, v.EtcdCheck = v.ModernURLs, "On "+v.Hosts[0]+", which reaches the stores",
-		"fusionctl etcd check "+v.Spec
+		"fusionctl etcd check "+v.Staged+"/"+stagedSpec
 	if servers := p.ComponentsOf(pair.Modern, kubever.APIServer); len(servers) > 0 {
 		v.Restart, v.Log = restartCommands(p, &servers[0], o.Target), logCommand(&servers[0], o.Target)
 	}
