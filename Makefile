@@ -1,7 +1,7 @@
 # Every target works on a machine that has only Go.
 GO ?= go
 
-.PHONY: alerts build check test golden demo bench diff fmt lint rig e2e evidence facts-verify fuzz fuzz-short vulncheck
+.PHONY: alerts release release-deps release-test build check test golden demo bench diff fmt lint rig e2e evidence facts-verify fuzz fuzz-short vulncheck
 
 build: ## the command, as bin/fusionctl, linked statically: it runs in any image
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/fusionctl ./cmd/fusionctl
@@ -44,6 +44,17 @@ diff: ## hold pkg/policy against the API server's own ABAC authorizer (k8s.io/ku
 
 alerts: ## read alert rules and dashboard with Prometheus' own parser, and let each alert fire
 	cd test/promrules && $(GO) vet . && $(GO) test -count=1 .
+
+release-deps: ## the modules of fusionctl and of what makes its releases, once, so that make release needs no network
+	$(GO) mod download
+	cd tools/release && $(GO) mod download
+
+release: ## VERSION=v1.2.3: archives, packages, image, manifests and checksums in dist/, of the commit at hand
+	rm -rf dist
+	cd tools/release && GOPROXY=off $(GO) run -trimpath . -version "$(VERSION)" -source $(CURDIR) -out $(CURDIR)/dist
+
+release-test: ## make a release for linux/amd64 twice, compare, install the package, run the image
+	cd tools/release && $(GO) vet . && $(GO) test -count=1 -timeout 30m .
 
 rig: ## the real servers of the end-to-end tests, as test/rig/bin/kube-apiserver-1.N; says how long it will take
 	$(GO) run ./test/rig/build

@@ -78,7 +78,8 @@ var core = map[string][]string{
 
 // adapters speak to the world: files, servers, clocks. They import leaves, core and each other.
 var adapters = []string{
-	"internal/demo", "internal/filetree", "internal/localetcd", "internal/monitoring", "internal/webserver",
+	"internal/demo", "internal/filetree", "internal/localetcd", "internal/monitoring", "internal/site",
+	"internal/webserver",
 	"pkg/apiserver", "pkg/controllers", "pkg/convert/client", "pkg/etcd/etcdv3", "pkg/etcd/move/files",
 	"pkg/etcd/snapshot", "pkg/etcd/watch",
 	"pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook",
@@ -87,9 +88,10 @@ var adapters = []string{
 	"pkg/restart/cri", "pkg/transition/local", "pkg/transition/remote",
 }
 
-// tests are what only tests import. They import what they like.
+// tests are what only tests import, and programs of the Makefile. They import what they like.
 var tests = []string{
-	"internal/etcdtest", "internal/freeport", "internal/golden", "internal/storetest", "test", "test/adopted",
+	"internal/etcdtest", "internal/freeport", "internal/golden", "internal/site/build", "internal/storetest", "test",
+	"test/adopted",
 	"test/e2e", "test/fuzz",
 	"test/rig", "test/rig/build", "test/rig/packages", "test/rig/pod",
 }
@@ -102,6 +104,8 @@ func mayImport(name string) (allowed func(string) bool, known bool) {
 	switch {
 	case name == "cmd/fusionctl":
 		return func(other string) bool { return other == "internal/cli" }, true
+	case name == "internal/site":
+		return func(other string) bool { return isLeaf(other) || isCore(other) || other == "internal/cli" }, true
 	case name == "internal/cli", isAdapter(name):
 		return func(other string) bool { return isLeaf(other) || isCore(other) || isAdapter(other) }, true
 	case isCore(name):

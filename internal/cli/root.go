@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,6 +47,13 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 		}
 	}
 	return code
+}
+
+// Tree is the tree of commands, for what documents them.
+func Tree() *cobra.Command {
+	root := newRootCmd(Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
+	root.InitDefaultCompletionCmd()
+	return root
 }
 
 func newRootCmd(streams Streams) *cobra.Command {

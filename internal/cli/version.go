@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"regexp"
+	"runtime"
 	"runtime/debug"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -9,13 +12,20 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
+// release is the version that the linker of a release sets; "" in every other build, which knows its module's version.
+var release string
+
 // versionDocument says which program this is, and of which Kubernetes versions it has facts.
 type versionDocument struct {
-	Schema  string `json:"schema"`
-	Program string `json:"program"`
-	Go      string `json:"go"`
-	Oldest  string `json:"oldest"` // Kubernetes minor with facts
-	Newest  string `json:"newest"`
+	Schema   string `json:"schema"`
+	Program  string `json:"program"`            // version
+	Commit   string `json:"commit,omitempty"`   // of the source; its first 12 digits where only a module is known
+	Date     string `json:"date,omitempty"`     // of the commit, RFC 3339
+	Modified bool   `json:"modified,omitempty"` // the source was not as it was committed
+	Go       string `json:"go"`
+	Platform string `json:"platform"` // linux/amd64
+	Oldest   string `json:"oldest"`   // Kubernetes minor with facts
+	Newest   string `json:"newest"`
 }
 
 func newVersionCmd(streams Streams) *cobra.Command {
@@ -23,19 +33,28 @@ func newVersionCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the program, and the Kubernetes versions that it has facts of",
-		Long: `version prints which build this is and which minor versions of Kubernetes it knows; fusionctl versions
-browses what it knows of them.
+		Long: `version prints which build this is, from which commit, and which minor versions of Kubernetes it knows;
+fusionctl versions browses what it knows of them.
 
 Exit codes: 0 done.`,
-		Args: cobra.NoArgs,
+		Example: "  fusionctl version -o json",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			document := newVersionDocument()
+			info, _ := debug.ReadBuildInfo()
+			document := newVersionDocument(release, info)
 			if printed, err := printDocument(streams.Out, output, document); printed {
 				return err
 			}
-			_, err := visible.Fprintf(streams.Out, "fusionctl %s (%s)\nKubernetes %s to %s\n", document.Program,
-				document.Go,
-				document.Oldest, document.Newest)
+			commit := "unknown"
+			if document.Commit != "" {
+				commit = document.Commit
+			}
+			if document.Modified {
+				commit += ", modified"
+			}
+			_, err := visible.Fprintf(streams.Out, "fusionctl %s (%s, %s)\ncommit %s %s\nKubernetes %s to %s\n",
+				document.Program, document.Go, document.Platform, commit, document.Date, document.Oldest,
+				document.Newest)
 			return err
 		},
 	}
@@ -43,14 +62,37 @@ Exit codes: 0 done.`,
 	return cmd
 }
 
-func newVersionDocument() versionDocument {
-	document := versionDocument{Schema: "fusionctl/version/v1", Program: "unknown", Go: "unknown",
-		Oldest: kubever.Oldest.String(), Newest: kubever.Newest.String()}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		document.Go = info.GoVersion
+// pseudo is the end of a module version that is no release: the time and the first digits of its commit.
+var pseudo = regexp.MustCompile(`[-.](\d{14})-([0-9a-f]{12})(\+|$)`)
+
+// newVersionDocument says what a build knows of itself. Without info nothing is known.
+func newVersionDocument(release string, info *debug.BuildInfo) versionDocument {
+	document := versionDocument{Schema: "fusionctl/version/v1", Program: "unknown", Go: runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH, Oldest: kubever.Oldest.String(),
+		Newest: kubever.Newest.String()}
+	if info != nil {
 		if info.Main.Version != "" {
 			document.Program = info.Main.Version
 		}
+		if found := pseudo.FindStringSubmatch(info.Main.Version); found != nil {
+			document.Commit = found[2]
+			if at, err := time.Parse("20060102150405", found[1]); err == nil {
+				document.Date = at.Format(time.RFC3339)
+			}
+		}
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				document.Commit = s.Value
+			case "vcs.time":
+				document.Date = s.Value
+			case "vcs.modified":
+				document.Modified = s.Value == "true"
+			}
+		}
+	}
+	if release != "" {
+		document.Program = release
 	}
 	return document
 }
