@@ -23,6 +23,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/report"
+	"github.com/kubefusion/fusionctl/pkg/restart"
 )
 
 type reportRequest struct {
@@ -168,8 +169,8 @@ func readRestarts(streams Streams, file string) (*report.Restarts, error) {
 	if err := decoder.Decode(restarts); err != nil {
 		return nil, badInput(fmt.Errorf("%s: %w", file, err), "fusionctl restarts plan -o json writes it")
 	}
-	if restarts.Schema != report.RestartsSchema {
-		return nil, badInput(fmt.Errorf("%s: schema %q: want %s", file, restarts.Schema, report.RestartsSchema),
+	if restarts.Schema != restart.Schema {
+		return nil, badInput(fmt.Errorf("%s: schema %q: want %s", file, restarts.Schema, restart.Schema),
 			"fusionctl restarts plan -o json writes it")
 	}
 	if err := decoder.Decode(new(json.RawMessage)); !errors.Is(err, io.EOF) {

@@ -229,8 +229,3 @@ func (r contextReader) Read(p []byte) (int, error) {
 	}
 	return r.Reader.Read(p)
 }
-
-// isDefaulted reports whether an API server has seen the container: every one since 1.6 fills in these two.
-func isDefaulted(c *v1.Container) bool {
-	return c.TerminationMessagePath != "" && c.TerminationMessagePolicy != ""
-}

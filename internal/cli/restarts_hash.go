@@ -120,7 +120,7 @@ func (h *hasher) rows(object restart.Object) (rows []hashRow, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", object, err)
 		}
-		if h.undefaulted == "" && !isDefaulted(container) {
+		if h.undefaulted == "" && !restart.IsDefaulted(container) {
 			h.undefaulted = container.Name
 		}
 		row := hashRow{Container: container.Name, Hash: sums[0]}

@@ -6,12 +6,10 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -112,12 +110,9 @@ func runRestartsPlan(ctx context.Context, req restartsPlanRequest, streams Strea
 	if err != nil {
 		return err
 	}
-	p := &restartsPlan{route: route, runtime: runtime, output: req.output,
+	p := &restartsPlan{forecast: restart.NewForecast(route, runtime, req.bestPath), output: req.output,
 		rows: newPlanRows(streams.Out, req.output, route)}
-	if req.bestPath {
-		p.paths = restart.NewPaths(route)
-	}
-	reader := podReader{budget: p.addBudget, pod: p.addPod}
+	reader := podReader{budget: p.forecast.AddBudget, pod: p.addPod}
 	done := func() {}
 	if !isTerminal(streams.Out) { // where the rows are progress enough
 		done = drawLine(streams.Err, p.line)
@@ -125,58 +120,36 @@ func runRestartsPlan(ctx context.Context, req restartsPlanRequest, streams Strea
 	err = reader.read(ctx, &req.pods, streams)
 	done()
 	if err != nil {
-		return abort(p.rows, p.tally.Pods > 0, err)
+		pods, _ := p.forecast.Progress()
+		return abort(p.rows, pods > 0, err)
 	}
-	report := p.report()
-	if err := p.rows.close(report); err != nil {
+	totals := p.forecast.Totals()
+	if err := p.rows.close(totals); err != nil {
 		return err
 	}
 	if req.output == "table" {
-		if err := report.print(streams.Out); err != nil {
+		if err := printTotals(streams.Out, &totals); err != nil {
 			return err
 		}
 	}
-	if all := p.tally.All; req.failAbove >= 0 && all.Restart+all.Unknown > req.failAbove {
+	if all := totals.Summary; req.failAbove >= 0 && all.Restart+all.Unknown > req.failAbove {
 		return errAttention
 	}
 	return nil
 }
 
-// restartsPlan judges pods as they come.
+// restartsPlan prints what becomes of pods as they come.
 type restartsPlan struct {
-	route   restart.Route
-	runtime *restart.Runtime
-	rows    rowWriter
-	output  string
-	tally   restart.Tally
-	paths   *restart.Paths // nil if they are not asked for
-	budgets []*policyv1.PodDisruptionBudget
-	order   *restart.Order // nil before the first pod
-
-	recorded    int // containers whose record was found
-	silent      int // pods that do not say which runtime they have
-	undefaulted int // containers
-
-	pods, restarts atomic.Int64 // for the line on the terminal
+	forecast *restart.Forecast
+	rows     rowWriter
+	output   string
 }
 
-func (p *restartsPlan) addBudget(budget *policyv1.PodDisruptionBudget) {
-	p.budgets = append(p.budgets, budget)
-}
-
-func (p *restartsPlan) addPod(pod *v1.Pod) (err error) {
-	if p.order == nil {
-		if p.order, err = restart.NewOrder(p.budgets); err != nil {
-			return badInput(err, "")
-		}
+func (p *restartsPlan) addPod(pod *v1.Pod) error {
+	outcomes, err := p.forecast.Add(pod)
+	if err != nil {
+		return badInput(err, "")
 	}
-	outcomes := p.route.Judge(pod, p.runtime)
-	p.tally.Add(outcomes)
-	p.order.Add(pod, outcomes)
-	if p.paths != nil {
-		p.paths.Add(pod, p.runtime)
-	}
-	p.observe(pod, outcomes)
 	for _, o := range outcomes {
 		header, cells := planCells(o)
 		if p.output == "csv" {
@@ -205,44 +178,16 @@ func planRecord(o restart.Outcome) (header, cells []string) {
 			strings.Join(o.Why, "; "), o.Recorded, o.StartedBy}
 }
 
-// observe gathers what the answer should be taken with.
-func (p *restartsPlan) observe(pod *v1.Pod, outcomes []restart.Outcome) {
-	p.pods.Add(1)
-	p.restarts.Store(int64(p.tally.All.Restart))
-	if len(pod.Status.ContainerStatuses) == 0 {
-		p.silent++
-	}
-	for _, container := range pod.Spec.Containers {
-		if !isDefaulted(&container) {
-			p.undefaulted++
-		}
-	}
-	for _, o := range outcomes {
-		if o.Recorded != "" {
-			p.recorded++
-		}
-	}
-}
-
 func (p *restartsPlan) line(elapsed time.Duration) string {
-	pods := p.pods.Load()
-	return fmt.Sprintf("%d pods, %d restarts, %.0f pods/s", pods, p.restarts.Load(),
+	pods, restarts := p.forecast.Progress()
+	return fmt.Sprintf("%d pods, %d restarts, %.0f pods/s", pods, restarts,
 		float64(pods)/max(elapsed.Seconds(), 0.001))
-}
-
-// planHead begins the JSON of a plan.
-type planHead struct {
-	Schema string            `json:"schema"`
-	From   kubever.Version   `json:"from"`
-	Via    []kubever.Version `json:"via,omitempty"`
-	To     kubever.Version   `json:"to"`
 }
 
 func newPlanRows(w io.Writer, output string, route restart.Route) rowWriter {
 	switch last := len(route.Stops) - 1; output {
 	case "json":
-		return newJSONRows(w, planHead{"fusionctl/restarts-plan/v1", route.Stops[0], route.Stops[1:last],
-			route.Stops[last]}, "containers")
+		return newJSONRows(w, route.Head(), "containers")
 	case "csv":
 		return newCSVRows(w)
 	case "html":
@@ -253,63 +198,8 @@ func newPlanRows(w io.Writer, output string, route restart.Route) rowWriter {
 	}
 }
 
-// planReport ends a plan.
-type planReport struct {
-	Pods       int             `json:"pods"`
-	Summary    restart.Count   `json:"summary"`  // containers
-	Restarts   int             `json:"restarts"` // of containers, at all stops
-	Nodes      []restart.Group `json:"nodes"`
-	Namespaces []restart.Group `json:"namespaces"`
-	Owners     []restart.Group `json:"owners"`
-	Order      []restart.Wave  `json:"order,omitempty"` // of nodes, if there are PodDisruptionBudgets
-	Paths      []restart.Path  `json:"paths,omitempty"`
-	Notes      []string        `json:"notes,omitempty"`
-}
-
-func (p *restartsPlan) report() planReport {
-	r := planReport{
-		Pods:       p.tally.Pods,
-		Summary:    p.tally.All,
-		Restarts:   p.tally.Restarts,
-		Nodes:      p.tally.Nodes(),
-		Namespaces: p.tally.Namespaces(),
-		Owners:     p.tally.Owners(),
-		Notes:      p.notes(),
-	}
-	if len(p.budgets) > 0 && p.order != nil {
-		r.Order = p.order.Waves()
-	}
-	if p.paths != nil {
-		r.Paths = p.paths.Best()
-	}
-	return r
-}
-
-// notes are what the verdicts rest on.
-func (p *restartsPlan) notes() (notes []string) {
-	from, to := p.route.Stops[0], p.route.Stops[len(p.route.Stops)-1]
-	if p.runtime == nil {
-		notes = append(notes, fmt.Sprintf("no recorded hashes were given: containers are assumed to have been "+
-			"started by the %s kubelet from their present definition; --runtime and --runtime-endpoint give the "+
-			"hashes", from))
-	} else if other := p.runtime.Records() - p.recorded; other > 0 {
-		notes = append(notes, fmt.Sprintf("running containers of the runtime that belong to no pod given: %d", other))
-	}
-	if p.silent > 0 && from.Minor < restart.DockershimGone && restart.DockershimGone <= to.Minor {
-		notes = append(notes, fmt.Sprintf("pods whose status does not name a runtime: %d; if theirs is docker "+
-			"without a CRI, every container of them is restarted, since dockershim is removed in %s", p.silent,
-			restart.DockershimGone))
-	}
-	if p.undefaulted > 0 {
-		notes = append(notes, fmt.Sprintf("containers that lack the defaults of an API server: %d; a default is part "+
-			"of the hash, so give the pods "+
-			"as the API server serves them", p.undefaulted))
-	}
-	return notes
-}
-
-// print adds to a table what follows the rows. Groups in which everything is kept are left out.
-func (r *planReport) print(w io.Writer) error {
+// printTotals adds to a table what follows the rows. Groups in which everything is kept are left out.
+func printTotals(w io.Writer, r *restart.Totals) error {
 	visible.Fprintf(w, "\npods %d, containers %d: restart %d, keep %d, unknown %d",
 		r.Pods, r.Summary.Restart+r.Summary.Keep+r.Summary.Unknown, r.Summary.Restart, r.Summary.Keep,
 		r.Summary.Unknown)
@@ -353,7 +243,7 @@ func (r *planReport) print(w io.Writer) error {
 
 // restartsSheet says what the containers of a page add up to.
 func restartsSheet(sheet *report.Sheet, tail any) {
-	r, ok := tail.(planReport)
+	r, ok := tail.(restart.Totals)
 	if !ok {
 		return
 	}

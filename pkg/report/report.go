@@ -34,23 +34,12 @@ type Input struct {
 
 // Restarts are the answer of fusionctl restarts plan -o json, as far as the page shows it.
 type Restarts struct {
-	File       string          `json:"-"`
-	Schema     string          `json:"schema"`
-	From       kubever.Version `json:"from"`
-	To         kubever.Version `json:"to"`
-	Pods       int             `json:"pods"`
-	Summary    restart.Count   `json:"summary"` // containers
-	Nodes      []restart.Group `json:"nodes"`
-	Namespaces []restart.Group `json:"namespaces"`
-	Owners     []restart.Group `json:"owners"`
-	Order      []restart.Wave  `json:"order"`
-	Notes      []string        `json:"notes"`
+	File string `json:"-"` // that the answer was read from
+	restart.Head
+	restart.Totals
 	// why the answer ends early, "" when it does not: what it counts is then missing
 	Incomplete string `json:"incomplete"`
 }
-
-// RestartsSchema is the schema of the answers that Restarts reads.
-const RestartsSchema = "fusionctl/restarts-plan/v1"
 
 // Contents are what the stores hold, and what is wrong with it.
 type Contents struct {

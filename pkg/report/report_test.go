@@ -71,8 +71,8 @@ func everything(in *Input, keys, findings int) *Input {
 	in.Differences = []render.Difference{{Component: hostile, Host: "cp-1", State: render.Changed,
 		Changes: []render.Change{
 			{What: "--audit-log-path", Old: []string{hostile}, New: []string{"/a"}, Why: hostile}}}}
-	in.Restarts = &Restarts{Pods: 3, Nodes: []restart.Group{{Name: hostile}}, Notes: []string{hostile},
-		Order: []restart.Wave{{Nodes: []string{hostile}, Breaks: []string{hostile}}}}
+	in.Restarts = &Restarts{Totals: restart.Totals{Pods: 3, Nodes: []restart.Group{{Name: hostile}},
+		Notes: []string{hostile}, Order: []restart.Wave{{Nodes: []string{hostile}, Breaks: []string{hostile}}}}}
 	in.Contents = &Contents{Incomplete: nil}
 	owners := []pair.Owner{pair.OwnerLegacy, pair.OwnerModern, pair.OwnerShared, pair.OwnerSplit, ""}
 	for i := range keys {
