@@ -35,7 +35,8 @@ var leaves = []string{
 	"pkg/witness",
 	"internal/keyindex", "internal/licenses", "internal/prose", "internal/spelling", "internal/strictyaml",
 	"internal/visible", "internal/yamltext",
-	"pkg/discovery", "pkg/finding", "pkg/gc", "pkg/kubever", "pkg/pair", "pkg/storage",
+	"pkg/discovery", "pkg/finding", "pkg/gc", "pkg/kubever", "pkg/kubever/browse", "pkg/pair",
+	"pkg/storage",
 }
 
 // core packages turn values into values. They are pure, and import of ours leaves and what is listed here.
