@@ -29,8 +29,9 @@ func (q *podsWebhookRequest) bind(cmd *cobra.Command) {
 		"serving certificate of the webhook, reloaded when it changes (default the plan's)")
 	f.StringVar(&q.key, "webhook-key", "", "its key (default the plan's)")
 	f.StringVar(&q.clientCA, "webhook-client-ca", "",
-		"CA of the client certificate of the modern API server; required beyond loopback")
-	f.StringArrayVar(&q.clientNames, "webhook-client-name", nil, "common name of that certificate; repeat for more")
+		"CA of the client certificate of the modern API server (default the plan's; required beyond loopback)")
+	f.StringArrayVar(&q.clientNames, "webhook-client-name", nil,
+		"common name of that certificate (default the plan's); repeat for more")
 	f.StringVar(&q.ca, "webhook-ca", "", "CA bundle with which the modern API server verifies it (default the plan's)")
 }
 
@@ -41,6 +42,9 @@ func (q podsWebhookRequest) webhook(p *plan.Runtime) (*controllers.Webhook, erro
 	}
 	a := p.Pods.Admission
 	listen := cmp.Or(q.listen, fmt.Sprintf("127.0.0.1:%d", a.Port))
+	if q.clientCA == "" && len(q.clientNames) == 0 && a.ClientName != "" {
+		q.clientCA, q.clientNames = a.ClientCA, []string{a.ClientName}
+	}
 	switch {
 	case (q.clientCA == "") != (len(q.clientNames) == 0):
 		return nil, usagef("--webhook-client-ca and --webhook-client-name: want both, or neither")

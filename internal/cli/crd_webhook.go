@@ -81,7 +81,7 @@ func runCRDWebhook(ctx context.Context, req *crdWebhookRequest, streams Streams)
 	log := serverLog(ctx, streams)
 	handler := &webhook.Handler{
 		Converters: source.Current, LimitBytes: req.limitBytes, LimitObjects: req.limitObjects, Timeout: req.timeout,
-		Slots: make(chan struct{}, req.inFlight), Memory: webserver.NewBudget(req.limitMemory), Metrics: metrics,
+		Slots: webserver.NewSlots(req.inFlight), Memory: webserver.NewBudget(req.limitMemory), Metrics: metrics,
 		Logger: log,
 	}
 	mux := http.NewServeMux()

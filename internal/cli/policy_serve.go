@@ -73,8 +73,8 @@ func runPolicyServe(ctx context.Context, req *policyServeRequest, streams Stream
 	}
 	log := serverLog(ctx, streams)
 	mux := http.NewServeMux()
-	handler := &webhook.Handler{Policy: source.Current, Deny: req.deny, Metrics: metrics, Logger: log}
-	mux.Handle("/authorize", webserver.Limit(webserver.DefaultRequests, handler))
+	mux.Handle("/authorize", &webhook.Handler{Policy: source.Current, Deny: req.deny, Metrics: metrics, Logger: log,
+		Slots: webserver.NewSlots(webserver.DefaultRequests), Memory: webserver.NewBudget(webserver.DefaultBytes)})
 	return req.server.serve(ctx, service{mux: mux, registry: registry, log: log, about: []any{"policy", req.file},
 		follow: func(ctx context.Context) {
 			source.Watch(ctx, req.server.interval, func(err error) {

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -19,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +36,14 @@ type servedVerb struct {
 	path string
 	body string // of a request that is served
 	size int    // of a body that is too large
+	ends int    // its exit code
+	// The flags of its address, of the serving certificate and key, and of the clients.
+	listen, cert, key, clientCA, clientName string
+}
+
+// openVerbs are the verbs that have flags for what else they serve, and whom.
+func openVerbs() []servedVerb {
+	return slices.DeleteFunc(servedVerbs(), func(v servedVerb) bool { return v.listen != "" })
 }
 
 func servedVerbs() []servedVerb {
@@ -58,6 +68,23 @@ func servedVerbs() []servedVerb {
 			},
 			path: "/convert", size: 1<<20 + 4096,
 			body: `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"x/v1","objects":[]}}`,
+		},
+		{
+			name: "controllers",
+			args: func(dir string) []string {
+				const nobody = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`
+				file := filepath.Join(dir, "kubeconfig")
+				if err := os.WriteFile(file, []byte(nobody), 0o600); err != nil {
+					panic(err)
+				}
+				return []string{"controllers", "--spec", "../../examples/pods-1.10-1.36.yaml", "--legacy-kubeconfig",
+					file,
+					"--modern-kubeconfig", file, "--listen", ""}
+			},
+			path: "/pods", size: 16<<20 + 4096, ends: 130,
+			listen: "webhook-listen", cert: "webhook-cert", key: "webhook-key", clientCA: "webhook-client-ca",
+			clientName: "webhook-client-name",
+			body:       `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"DELETE","namespace":"a","kind":{"group":"","version":"v1","kind":"Pod"}}}`,
 		},
 	}
 }
@@ -143,6 +170,9 @@ type servingTest struct {
 	end     func() int // ends the server, and returns its exit code
 }
 
+// servedAt finds the address in a log of either form.
+var servedAt = regexp.MustCompile(`(?:msg=serving.*address=|"answering about pods","address":")([0-9.:]+)`)
+
 func serveVerb(t *testing.T, verb servedVerb) *servingTest {
 	t.Helper()
 	s := &servingTest{T: t, verb: verb, ca: newTestCA(t), dir: t.TempDir()}
@@ -157,8 +187,11 @@ func serveVerb(t *testing.T, verb servedVerb) *servingTest {
 	logs, stderr := io.Pipe()
 	done := make(chan int, 1)
 	go func() {
-		done <- Main(ctx, append(verb.args(s.dir), "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key,
-			"--client-ca", ca, "--client-name", "kube-apiserver"),
+		flag := func(own, usual string) string { return "--" + cmp.Or(own, usual) }
+		done <- Main(ctx, append(verb.args(s.dir), flag(verb.listen, "listen"), "127.0.0.1:0",
+			flag(verb.cert, "tls-cert"),
+			cert, flag(verb.key, "tls-key"), key, flag(verb.clientCA, "client-ca"), ca,
+			flag(verb.clientName, "client-name"), "kube-apiserver"),
 			Streams{In: strings.NewReader(""), Out: io.Discard, Err: stderr})
 		stderr.Close()
 	}()
@@ -166,7 +199,7 @@ func serveVerb(t *testing.T, verb servedVerb) *servingTest {
 	var said []string
 	for lines.Scan() {
 		said = append(said, lines.Text())
-		if found := regexp.MustCompile(`msg=serving.*address=(\S+)`).FindStringSubmatch(lines.Text()); found != nil {
+		if found := servedAt.FindStringSubmatch(lines.Text()); found != nil {
 			s.address = found[1]
 			break
 		}
@@ -270,6 +303,30 @@ var serverClaims = []struct {
 		s.want("a large body of unknown length", http.StatusRequestEntityTooLarge, s.ca.config("kube-apiserver"),
 			io.LimitReader(zeros{}, int64(s.verb.size)), nil)
 	}},
+	{"slow clients", func(s *servingTest) {
+		const slow = 300 // more than requests that are served at a time
+		var connections []net.Conn
+		defer func() {
+			for _, c := range connections {
+				c.Close()
+			}
+		}()
+		for range slow {
+			connection, err := tls.Dial("tcp", s.address, s.ca.config("kube-apiserver"))
+			if err != nil {
+				s.Fatal(err)
+			}
+			connections = append(connections, connection)
+			fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nExpect: 100-continue\r\n"+
+				"\r\n",
+				s.verb.path)
+			if line, err := bufio.NewReader(connection).ReadString('\n'); err != nil ||
+				!strings.Contains(line, "100 Continue") { // it waits for the body
+				s.Fatalf("the server does not read the body: %q, %v", line, err)
+			}
+		}
+		s.want("beside slow clients", http.StatusOK, s.ca.config("kube-apiserver"), strings.NewReader(s.verb.body), nil)
+	}},
 	{"no decompression", func(s *servingTest) {
 		for _, coding := range []string{"gzip", "deflate", "identity, gzip"} {
 			s.want(coding, http.StatusUnsupportedMediaType, s.ca.config("kube-apiserver"),
@@ -319,7 +376,7 @@ var serverClaims = []struct {
 		if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
 			s.Errorf("a request that had begun when the server ended: %s, %v", answer.Status, err)
 		}
-		if code := <-ended; code != 0 {
+		if code := <-ended; code != s.verb.ends {
 			s.Errorf("the server ends with %d", code)
 		}
 	}},
@@ -394,7 +451,7 @@ func TestServersRefuseToBeOpen(t *testing.T) {
 	ca, dir := newTestCA(t), t.TempDir()
 	cert, key := ca.write(dir, "server")
 	certificates := []string{"--tls-cert", cert, "--tls-key", key}
-	for _, verb := range servedVerbs() {
+	for _, verb := range openVerbs() {
 		for want, args := range map[string][]string{
 			"no certificate to serve with":       nil,
 			"no flag restricts the clients":      certificates,

@@ -15,31 +15,33 @@ import (
 // DefaultRequests is how many requests a webhook serves concurrently: more than API servers send.
 const DefaultRequests = 256
 
+// DefaultBytes bounds the bodies of all requests that a webhook holds.
+const DefaultBytes = 64 << 20
+
 // waitingTime is how long a request waits for its turn, or for memory: less than an API server waits for an answer.
 const waitingTime = 5 * time.Second
 
-// Limit serves at most so many requests concurrently. More wait for a while, and are then told to come again.
-func Limit(requests int, handler http.Handler) http.Handler {
-	slots := make(chan struct{}, requests)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case slots <- struct{}{}:
-		default:
-			timer := time.NewTimer(waitingTime)
-			defer timer.Stop()
-			select {
-			case slots <- struct{}{}:
-			case <-timer.C:
-				Refuse(w, &RequestError{http.StatusServiceUnavailable,
-					fmt.Errorf("%d requests are being served", requests)})
-				return
-			case <-r.Context().Done():
-				return
-			}
-		}
-		defer func() { <-slots }()
-		handler.ServeHTTP(w, r)
-	})
+// Slots bound how many requests are served concurrently. A handler takes one when it has read the request: a client
+// that sends it slowly holds none. Nil has no bound.
+type Slots chan struct{}
+
+// NewSlots returns so many slots.
+func NewSlots(n int) Slots { return make(Slots, n) }
+
+// Take waits for a slot, for a while. release gives it back.
+// Errors: *RequestError: 503 when none becomes free.
+func (s Slots) Take(ctx context.Context) (release func(), err error) {
+	if s == nil {
+		return func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, waitingTime)
+	defer cancel()
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	case <-ctx.Done():
+		return nil, &RequestError{http.StatusServiceUnavailable, fmt.Errorf("%d requests are being served", cap(s))}
+	}
 }
 
 // RequestError is a request that is refused, with its status.
@@ -85,7 +87,7 @@ func Body(w http.ResponseWriter, r *http.Request, limitBytes int64, budget *Rese
 	var body bytes.Buffer
 	in := http.MaxBytesReader(w, r.Body, limitBytes)
 	for {
-		const least = 64 << 10
+		const least = 4 << 10 // a client that sends nothing more holds no more
 		free := int64(body.Available())
 		if free < bytes.MinRead {
 			free = min(max(least, int64(body.Cap())), limitBytes+bytes.MinRead) // twice as much as there is

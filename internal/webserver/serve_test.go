@@ -78,10 +78,19 @@ func TestServeGivesUpOnSlowClients(t *testing.T) {
 	}
 }
 
-func TestLimitServesSoManyAtOnce(t *testing.T) {
+func TestSlotsServeSoManyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		h := Limit(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+		slots := NewSlots(2)
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			free, err := slots.Take(r.Context())
+			if err != nil {
+				Refuse(w, err)
+				return
+			}
+			defer free()
+			<-release
+		})
 		codes := make(chan int, 3)
 		for range 3 {
 			go func() {

@@ -37,15 +37,13 @@ const WebhookPath = "/pods"
 // what JSON adds.
 const limitReviewBytes = 16 << 20
 
-// limitReviewsBytes bounds the bodies of all reviews that are being served.
-const limitReviewsBytes = 4 * limitReviewBytes
-
 // reviewer answers the questions of an API server.
 type reviewer struct {
 	change  *admission.Change
 	tokens  admission.Tokens
 	losses  admission.Losses
 	timeout time.Duration // of the API server
+	slots   webserver.Slots
 	memory  *webserver.Budget
 	metrics *metrics
 }
@@ -66,6 +64,12 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		webserver.Refuse(w, err)
 		return
 	}
+	free, err := v.slots.Take(r.Context())
+	if err != nil {
+		webserver.Refuse(w, err)
+		return
+	}
+	defer free()
 	review, err := readReview(body)
 	if err != nil {
 		webserver.Refuse(w, err)
@@ -134,9 +138,9 @@ func (p *process) answers(ctx context.Context, o *Webhook) (wait func(), err err
 	tokens := newTokens(p.cluster, timeout/2)
 	mux := http.NewServeMux()
 	mux.Handle(WebhookPath,
-		webserver.Limit(webserver.DefaultRequests,
-			&reviewer{change: admission.For(planned), tokens: tokens, losses: o.Losses, timeout: timeout * 9 / 10,
-				memory: webserver.NewBudget(limitReviewsBytes), metrics: p.metrics}))
+		&reviewer{change: admission.For(planned), tokens: tokens, losses: o.Losses, timeout: timeout * 9 / 10,
+			slots: webserver.NewSlots(webserver.DefaultRequests), memory: webserver.NewBudget(webserver.DefaultBytes),
+			metrics: p.metrics})
 	var group sync.WaitGroup
 	group.Go(func() { tokens.run(ctx) })
 	group.Go(func() {

@@ -14,6 +14,9 @@ type Behaviour int
 const (
 	// BehaviourAggregator: kube-apiserver runs the aggregator inside and keeps APIServices.
 	BehaviourAggregator Behaviour = iota
+	// BehaviourAdmissionConfigV1: kube-apiserver reads AdmissionConfiguration of apiserver.config.k8s.io/v1; older ones
+	// that of apiserver.k8s.io/v1alpha1.
+	BehaviourAdmissionConfigV1
 	// BehaviourAPIServicesDuel: APIServices of built-in groups are managed without end: two servers delete and
 	// recreate each other's; later 1.7 releases may have the fix.
 	BehaviourAPIServicesDuel
@@ -111,6 +114,7 @@ const (
 // behaviourNames are the names in tables/behaviours.tsv.
 var behaviourNames = [...]string{
 	BehaviourAggregator:                "aggregator",
+	BehaviourAdmissionConfigV1:         "admission-config-v1",
 	BehaviourAPIServicesDuel:           "apiservices-duel",
 	BehaviourBoundTokens:               "bound-tokens",
 	BehaviourCRDServed:                 "crd-served",

@@ -305,6 +305,7 @@ func TestBehavioursHaveFacts(t *testing.T) {
 		{BehaviourIssuerRequired, 19, false}, {BehaviourIssuerRequired, 20, true},
 		{BehaviourInsecurePort, 19, true}, {BehaviourInsecurePort, 20, false},
 		{BehaviourTokenSecretsCreated, 23, true}, {BehaviourTokenSecretsCreated, 24, false},
+		{BehaviourAdmissionConfigV1, 16, false}, {BehaviourAdmissionConfigV1, 17, true},
 		{BehaviourCRDServed, 6, false}, {BehaviourCRDServed, 7, true},
 		{BehaviourUndecryptableItemsOmitted, 12, true}, {BehaviourUndecryptableItemsOmitted, 13, false},
 		{Behaviour(-1), 36, false}, {Behaviour(len(behaviourNames)), 36, false},

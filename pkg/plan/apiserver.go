@@ -26,6 +26,10 @@ func (b *basis) apiServer(host spec.Host, side pair.Side) Component {
 	if side == pair.Modern {
 		b.restraintArgs(l)
 		b.protectionArgs(l, host)
+		if b.pods != nil && b.pods.Admission.ConfigFile != "" {
+			l.set(admissionFlag, b.pods.Admission.ConfigFile,
+				"the certificate that the admission webhook for pods wants")
+		}
 	} else {
 		l.set("allow-privileged", "true", "both sides run workloads on the same nodes")
 		admissionList(l)
@@ -38,7 +42,11 @@ func (b *basis) apiServer(host spec.Host, side pair.Side) Component {
 	if side == pair.Modern {
 		extra = slices.Concat(extra, b.legacyMounts(&c))
 	}
-	c.Mounts = mounts(&c, extra, nil)
+	var configs []Kubeconfig
+	if side == pair.Modern {
+		configs = b.webhookKubeconfigs(host)
+	}
+	c.Mounts = mounts(&c, extra, configs)
 	return c
 }
 

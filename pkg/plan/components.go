@@ -35,6 +35,7 @@ type basis struct {
 	stores      []Store
 	rows        []Resource
 	controllers []Controller
+	pods        *Pods // nil for none, and as long as they are not decided
 }
 
 // components lists what runs on a host: members of managed stores, then the legacy side, then the modern one, then what
@@ -381,7 +382,7 @@ var fileFlags = map[string]bool{
 	"service-account-signing-key-file": true, "ssh-keyfile": true, "tls-ca-file": true, "tls-cert-file": true,
 	"tls-private-key-file": true,
 	"token-auth-file":      true, "tracing-config-file": true, "webhook-ca": true, "webhook-cert": true,
-	"webhook-key": true,
+	"webhook-client-ca": true, "webhook-key": true,
 }
 
 // ReadsFile reports whether the value of a flag is a file that a component reads.

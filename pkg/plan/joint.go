@@ -159,6 +159,11 @@ func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, conf
 		say("webhook-cert", pods.Admission.Cert, why)
 		say("webhook-key", pods.Admission.Key, why)
 		say("webhook-ca", pods.Admission.CA, why)
+		if pods.Admission.ClientName != "" {
+			const why = "other processes of the host cannot ask it about pods"
+			say("webhook-client-ca", pods.Admission.ClientCA, why)
+			say("webhook-client-name", pods.Admission.ClientName, why)
+		}
 	}
 	c.Args = l.with(s.ExtraArgs)
 	c.Liveness = &Probe{Scheme: "HTTP", Host: loopback, Port: s.Port, Path: "/healthz", DelaySeconds: 15,

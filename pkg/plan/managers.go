@@ -186,6 +186,7 @@ func (b *basis) kubeconfigs(host spec.Host, joint *duties) []Kubeconfig {
 			})
 		}
 	}
+	list = append(list, b.webhookKubeconfigs(host)...)
 	if b.joins(host, joint) {
 		list = append(list, b.jointKubeconfigs(host)...)
 	}

@@ -41,6 +41,7 @@ func New(f *spec.File, target Target) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.pods = pods
 	duties := b.duties(pods)
 	runs, err := b.parts(elected, duties, pods)
 	if err != nil {

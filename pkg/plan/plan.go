@@ -205,6 +205,9 @@ type Kubeconfig struct {
 	Key       string `json:"key"`
 	User      string `json:"user"` // the name in the certificate
 	Component string `json:"component"`
+	// Webhook is the address, with its port, to which an API server presents the certificate; "" for the kubeconfig of
+	// a component for its API server.
+	Webhook string `json:"webhook,omitempty"`
 }
 
 // Certificate is one that the plan needs on a host.

@@ -55,6 +55,12 @@ type PodAdmission struct {
 	Cert           string `json:"cert,omitempty"` // serving certificate
 	Key            string `json:"key,omitempty"`
 	CA             string `json:"ca,omitempty"` // which the modern API server trusts for it
+	// ClientName is the common name of the certificate that the modern API server presents to it, and ClientCA who
+	// signed that; "" where it presents none. ConfigFile is the admission configuration that says so, which render
+	// writes.
+	ClientName string `json:"clientName,omitempty"`
+	ClientCA   string `json:"clientCA,omitempty"`
+	ConfigFile string `json:"configFile,omitempty"`
 }
 
 // AdmissionBy is what changes pods.
@@ -109,7 +115,48 @@ func (b *basis) podsOf() (*Pods, error) {
 	a.TimeoutSeconds, a.Port = s.Admission.TimeoutSeconds, s.Admission.Port
 	directory := path.Join(b.file.Spec.PKI.Directory, "modern")
 	a.Cert, a.Key, a.CA = directory+"/pods-webhook.crt", directory+"/pods-webhook.key", b.file.Spec.PKI.CA
+	if b.presents() {
+		a.ClientName, a.ClientCA, a.ConfigFile = WebhookClientUser, b.file.Spec.PKI.CA, admissionFile
+	}
 	return p, nil
+}
+
+// WebhookClientUser is the name in the certificate that the modern API server presents to the admission webhook for
+// pods. It is in no group, and no policy names it.
+const WebhookClientUser = "kube-apiserver-webhook-client"
+
+// admissionFile is the configuration of the admission plugins, and webhookConfig the kubeconfig that it names.
+const (
+	admissionFile = modernDirectory + "/admission.yaml"
+	webhookConfig = modernDirectory + "/pods-webhook.conf"
+)
+
+const admissionFlag = "admission-control-config-file"
+
+// presents reports whether the plan can have the modern API server present a certificate to admission webhooks. The
+// file that says so is one for all plugins; one of the spec, or of the legacy side, is left alone.
+func (b *basis) presents() bool {
+	if b.target == Hosted {
+		return false // the webhook is on hosts
+	}
+	if _, given := lastValue(b.file.Spec.Modern.APIServer.ExtraArgs, admissionFlag); given {
+		return false
+	}
+	return !slices.ContainsFunc(b.file.Spec.Hosts, func(host spec.Host) bool {
+		return b.legacyValue(host, admissionFlag) != ""
+	})
+}
+
+// webhookKubeconfigs are the certificate of a host's modern API server for the admission webhook for pods: none where
+// it presents none.
+func (b *basis) webhookKubeconfigs(host spec.Host) []Kubeconfig {
+	if b.pods == nil || b.pods.Admission.ClientName == "" {
+		return nil
+	}
+	a, base := b.pods.Admission, b.file.Spec.PKI.Directory+"/modern/pods-webhook-client"
+	at := hostPort(loopback, a.Port)
+	return []Kubeconfig{{Host: host.Name, Component: kubever.APIServer + "-modern", Path: webhookConfig,
+		Server: "https://" + at, CA: a.CA, Cert: base + ".crt", Key: base + ".key", User: a.ClientName, Webhook: at}}
 }
 
 func servedByDefault(resource string, m kubever.Minor) bool {

@@ -73,6 +73,12 @@ func besideFiles(p *plan.Plan, c *plan.Component) ([]File, error) {
 			return nil, err
 		}
 	}
+	if file, config := admissionFile(p, c); file != "" {
+		data, err := admissionConfiguration(p, config)
+		if err := add(file, data, err); err != nil {
+			return nil, err
+		}
+	}
 	if c.Kind == plan.JointControllers {
 		data, err := p.Runtime().Format()
 		if err := add(p.Joint.PlanFile, data, err); err != nil {

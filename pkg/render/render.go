@@ -148,6 +148,13 @@ func hostFiles(p *plan.Plan, o Options) ([]File, error) {
 			return nil, fmt.Errorf("%s on %s: %w", c.Name, c.Host, err)
 		}
 		files = append(files, rendered...)
+		if file, config := admissionFile(p, c); file != "" {
+			data, err := admissionConfiguration(p, config)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, File{Path: hostPath(c.Host, file), Mode: private, Data: data})
+		}
 	}
 	for i := range p.Kubeconfigs {
 		k := &p.Kubeconfigs[i]

@@ -184,6 +184,9 @@ func beside(p *plan.Plan, host string, of func(*plan.Component) bool) []string {
 		if file, ok := c.Arg("audit-policy-file"); ok && file == p.AuditPolicyFile {
 			lines = append(lines, installCommand(file, "0600"))
 		}
+		if file, _ := admissionFile(p, c); file != "" {
+			lines = append(lines, installCommand(file, "0600"))
+		}
 		if c.Kind == plan.JointControllers {
 			lines = append(lines, installCommand(p.Joint.PlanFile, "0600"))
 		}

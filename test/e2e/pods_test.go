@@ -99,7 +99,8 @@ func TestPods(t *testing.T) {
 				f.outages()
 				f.many()
 				claims = append(claims, "with the webhook gone, hung or started again, and with its certificate "+
-					"replaced, no pod is made that was not changed; 500 pods at once are")
+					"replaced, no pod is made that was not changed; 500 pods at once are; the webhook serves the API "+
+					"server alone, which presents the rendered certificate")
 			}
 			f.goodPods("cronjob") // a schedule takes a minute
 			proved(t, spec.LayoutSplit, test.legacy, test.modern, claims...)
@@ -871,6 +872,12 @@ func (f *podsPair) outages() {
 		must(t, err)
 		defer connection.Close()
 		return connection.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	if response,
+		err := (&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}).
+		Post("https://"+f.webhook+"/pods", "application/json", strings.NewReader("{}")); err == nil {
+		response.Body.Close()
+		t.Errorf("the webhook serves a process that is not the API server: %s", response.Status)
 	}
 	before := serial()
 	f.replaceCertificate()

@@ -25,7 +25,7 @@ type Handler struct {
 	LimitBytes   int64             // of a review
 	LimitObjects int               // of a review; 0 for no bound
 	Timeout      time.Duration     // of a review; API servers wait 30 seconds
-	Slots        chan struct{}     // as many reviews are answered at once; nil for no bound
+	Slots        webserver.Slots   // as many reviews are answered at once; nil for no bound
 	Memory       *webserver.Budget // of all reviews that are held in memory; nil for no bound
 	Metrics      *Metrics
 	Logger       *slog.Logger // nil for none
@@ -77,16 +77,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// A body that comes slowly holds the memory that it took so far, and no slot.
-	if h.Slots != nil {
-		select {
-		case h.Slots <- struct{}{}:
-			defer func() { <-h.Slots }()
-		case <-ctx.Done():
-			h.refuse(w, &webserver.RequestError{Code: http.StatusServiceUnavailable,
-				Err: fmt.Errorf("%d reviews are being answered", cap(h.Slots))})
-			return
-		}
+	free, err := h.Slots.Take(ctx)
+	if err != nil {
+		h.refuse(w, err)
+		return
 	}
+	defer free()
 	if err := memory.Grow(ctx, decodedBytes(body)); err != nil {
 		h.refuse(w, err)
 		return

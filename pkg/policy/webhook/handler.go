@@ -27,8 +27,10 @@ const reviewLimitBytes = 1 << 20
 // authorizers behind this one decide, unless Deny. A question that cannot be read is answered 400, never by a decision.
 // Safe for concurrent use.
 type Handler struct {
-	Policy  func() Policy // the policy of the moment
-	Deny    bool          // deny instead of having no opinion
+	Policy  func() Policy     // the policy of the moment
+	Deny    bool              // deny instead of having no opinion
+	Slots   webserver.Slots   // as many reviews are answered at once; nil for no bound
+	Memory  *webserver.Budget // of all bodies; nil for no bound
 	Metrics *Metrics
 	Logger  *slog.Logger // decisions on level debug; nil for none
 }
@@ -41,11 +43,19 @@ type Policy struct {
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	body, err := webserver.Body(w, r, reviewLimitBytes, nil)
+	memory := h.Memory.Reserve()
+	defer memory.Release()
+	body, err := webserver.Body(w, r, reviewLimitBytes, memory)
 	if err != nil {
 		h.refuse(w, err)
 		return
 	}
+	free, err := h.Slots.Take(r.Context())
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	defer free()
 	review, err := parseReview(body)
 	if err != nil {
 		h.refuse(w, err)
