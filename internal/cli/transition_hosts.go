@@ -33,8 +33,8 @@ func newTransitionAgentCmd(streams Streams) *cobra.Command {
 		Long: `agent does the actions and checks that it reads from standard input, a line of JSON each, and answers
 on standard output. "fusionctl transition apply --ssh" runs it on other hosts; it ends when its input does.
 
-It does what it is told, as the user that runs it: whoever may run it as root on a host is root there. It refuses steps
-of a host whose address is none of this machine's, and works only when no other transition does.
+It does what it is told, as the user that runs it: a client that may run it as root on a host is root there. It refuses
+steps of a host whose address is none of this machine's, and works only when no other transition does.
 
 Exit codes: 0 its input ended, 1 it could not work, 2 bad usage, 130 interrupted.`,
 		Args: cobra.NoArgs,

@@ -65,6 +65,9 @@ const (
 	// BehaviourKubeletRedirectsStreams: kubelets answer exec, attach and port-forward with a redirect to the container
 	// runtime; later ones carry the stream themselves.
 	BehaviourKubeletRedirectsStreams
+	// BehaviourKubeletWritesCSINodes: a kubelet creates a CSINode of its name when it starts, whether or not there is a
+	// CSI driver.
+	BehaviourKubeletWritesCSINodes
 	// BehaviourLegacyTokenTracking: kube-apiserver labels Secret tokens with the day they were last used.
 	BehaviourLegacyTokenTracking
 	// BehaviourMetadataAnswered: kube-apiserver answers with metadata alone (meta.k8s.io/v1 PartialObjectMetadata)
@@ -133,6 +136,7 @@ var behaviourNames = [...]string{
 	BehaviourJSONShortEscapes:          "json-short-escapes",
 	BehaviourKubeletLeaseHeartbeat:     "kubelet-lease-heartbeat",
 	BehaviourKubeletRedirectsStreams:   "kubelet-redirects-streams",
+	BehaviourKubeletWritesCSINodes:     "kubelet-writes-csinodes",
 	BehaviourLegacyTokenTracking:       "legacy-token-tracking",
 	BehaviourMetadataAnswered:          "metadata-answered",
 	BehaviourMirrorPodsOwned:           "mirror-pods-owned",

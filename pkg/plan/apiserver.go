@@ -215,7 +215,8 @@ func (b *basis) issuesForModernPods(m kubever.Minor) bool {
 
 func (b *basis) authorizationArgs(l *argList, side pair.Side) {
 	if side == pair.Modern {
-		l.set("authorization-mode", "ABAC", "alone: a second mode would allow what the policy does not")
+		mode, why := ModernAuthorization(b.file.Spec.Kubelet.Modern != nil)
+		l.set("authorization-mode", mode, why)
 		l.set("authorization-policy-file", policyFile, "what may be written through this API server")
 		return
 	}
@@ -339,18 +340,28 @@ func (b *basis) modernAdmission(l *argList) {
 	if admissionList(l, keep...) {
 		return
 	}
-	if len(keep) > 0 {
-		l.set("enable-admission-plugins", strings.Join(keep, ","), asOnTheLegacySide)
+	why := asOnTheLegacySide
+	if b.file.Spec.Kubelet.Modern != nil && !slices.Contains(keep, nodeRestriction) {
+		why = "a kubelet at this API server changes its own node and pods alone"
+		if len(keep) > 0 {
+			why = asOnTheLegacySide + "; " + why
+		}
+		keep = append(slices.Clone(keep), nodeRestriction)
 	}
-	var off, why []string
+	if len(keep) > 0 {
+		l.set("enable-admission-plugins", strings.Join(keep, ","), why)
+	}
+	var off, reasons []string
 	if b.finalizerWithoutController("persistentvolumeclaims", "persistentvolumeclaim-protection-controller") ||
 		b.finalizerWithoutController("persistentvolumes", "persistentvolume-protection-controller") {
 		off = append(off, "StorageObjectInUseProtection")
-		why = append(why, fmt.Sprintf("its finalizer on claims and volumes is one that %s never removes", b.legacy))
+		reasons = append(reasons, fmt.Sprintf("its finalizer on claims and volumes is one that %s never removes",
+			b.legacy))
 	}
 	for _, w := range b.poison {
 		if plugin := companions[groupOf(w)].admission; plugin != "" && w.OffFlag == "runtime-config" {
-			off, why = append(off, plugin), append(why, "it needs "+groupOf(w)+", which this API server must not serve")
+			off, reasons = append(off, plugin),
+				append(reasons, "it needs "+groupOf(w)+", which this API server must not serve")
 		}
 	}
 	off = slices.DeleteFunc(off, func(plugin string) bool {
@@ -360,7 +371,7 @@ func (b *basis) modernAdmission(l *argList) {
 		return
 	}
 	slices.Sort(off)
-	l.set("disable-admission-plugins", strings.Join(slices.Compact(off), ","), strings.Join(why, "; "))
+	l.set("disable-admission-plugins", strings.Join(slices.Compact(off), ","), strings.Join(reasons, "; "))
 }
 
 // finalizerWithoutController reports whether both sides see the resource and neither side's controller would remove a

@@ -55,10 +55,10 @@ func (d CollectorDanger) Custom() bool { return d.Owner == "" }
 // the kubelets write, and those that clients write for custom resources.
 func (p *Plan) CollectorDangers(side pair.Side) []CollectorDanger {
 	minors := map[pair.Side]kubever.Minor{pair.Legacy: p.Legacy.Version.Minor, pair.Modern: p.Modern.Version.Minor}
-	return collectorDangers(side, minors, p.Kubelet.Minor, p.Resources, p.Controllers, p.CustomResources)
+	return collectorDangers(side, minors, p.KubeletMinors(), p.Resources, p.Controllers, p.CustomResources)
 }
 
-func collectorDangers(side pair.Side, minors map[pair.Side]kubever.Minor, kubelet kubever.Minor, rows []Resource,
+func collectorDangers(side pair.Side, minors map[pair.Side]kubever.Minor, kubelets []kubever.Minor, rows []Resource,
 	controllers []Controller, custom pair.Resource) []CollectorDanger {
 	other := side.Other()
 	var running []string
@@ -70,7 +70,7 @@ func collectorDangers(side pair.Side, minors map[pair.Side]kubever.Minor, kubele
 	minor := minors[side]
 	collector := kubever.GarbageCollectorIn(minor)
 	var dangers []CollectorDanger
-	for _, ref := range referencesOf(minors[other], kubelet, running) {
+	for _, ref := range referencesOf(minors[other], kubelets, running) {
 		dependent, owner := rowOf(rows, ref.Dependent), rowOfKind(rows, ref.Owner)
 		if dependent == nil || !dependent.VisibleToBoth() {
 			continue
@@ -138,7 +138,7 @@ func customDanger(collector gc.Collector, rows []Resource, custom pair.Resource)
 }
 
 // referencesOf are the owner references that a side's running controllers and the kubelets write.
-func referencesOf(m, kubelet kubever.Minor, running []string) []kubever.OwnerReference {
+func referencesOf(m kubever.Minor, kubelets []kubever.Minor, running []string) []kubever.OwnerReference {
 	const byKubelet = "kubelet"
 	var refs []kubever.OwnerReference
 	for _, ref := range kubever.OwnerReferences(m) {
@@ -146,9 +146,11 @@ func referencesOf(m, kubelet kubever.Minor, running []string) []kubever.OwnerRef
 			refs = append(refs, ref)
 		}
 	}
-	for _, ref := range kubever.OwnerReferences(kubelet) {
-		if ref.Controller == byKubelet {
-			refs = append(refs, ref)
+	for _, kubelet := range kubelets {
+		for _, ref := range kubever.OwnerReferences(kubelet) {
+			if ref.Controller == byKubelet && !slices.Contains(refs, ref) {
+				refs = append(refs, ref)
+			}
 		}
 	}
 	return refs

@@ -51,8 +51,7 @@ func (p *placement) decideControllers(rows []Resource) []Controller {
 
 func (p *placement) collectorDangers(side pair.Side, rows []Resource, controllers []Controller) []CollectorDanger {
 	minors := map[pair.Side]kubever.Minor{pair.Legacy: p.legacy, pair.Modern: p.modern}
-	return collectorDangers(side, minors, p.file.Spec.Kubelet.Version.Minor, rows, controllers,
-		p.customResources())
+	return collectorDangers(side, minors, kubeletMinors(p.file.Spec.Kubelet), rows, controllers, p.customResources())
 }
 
 // legacyControllers are those of the legacy controller manager as its defaults and the spec's --controllers have them.

@@ -48,10 +48,14 @@ func New(f *spec.File, target Target) (*Plan, error) {
 		return nil, err
 	}
 	s := &f.Spec
+	var modernKubelet *kubever.Version
+	if k := s.Kubelet.Modern; k != nil {
+		modernKubelet = &k.Version
+	}
 	return &Plan{
 		Target: target, Name: f.Metadata.Name, Layout: s.Layout, Hosts: s.Hosts, Kubelet: s.Kubelet.Version,
-		Network: s.Network,
-		PKI:     s.PKI, Prefix: s.Stores[0].Prefix, Stores: b.stores,
+		ModernKubelet: modernKubelet, Network: s.Network,
+		PKI: s.PKI, Prefix: s.Stores[0].Prefix, Stores: b.stores,
 		Legacy: b.sideAsAWhole(pair.Legacy, held), Modern: b.sideAsAWhole(pair.Modern, elected.locks),
 		Resources: rows, CustomResources: b.customResources(), Controllers: b.controllers, StartupWrites: b.bootKeys(),
 		Components: runs.components, Kubeconfigs: runs.kubeconfigs, Certificates: runs.certificates,
@@ -114,6 +118,11 @@ func plannable(f *spec.File) error {
 	if s.Modern.Scheduler != nil {
 		problems = append(problems, f.Errorf("spec.modern.scheduler", "must be left out: the legacy side's scheduler "+
 			"binds the pods of both sides; a second one would bind the same pods"))
+	}
+	if s.Kubelet.Modern != nil && !slices.Contains(kubever.AuthorizationModes(s.Modern.Version.Minor), "Node") {
+		problems = append(problems, f.Errorf("spec.kubelet.modern", "must be left out: %s has no authorizer for "+
+			"kubelets",
+			s.Modern.Version.Minor))
 	}
 	ranges := s.Network.ModernServiceCIDRs
 	at := "spec.network.modernServiceCIDRs"

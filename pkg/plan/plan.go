@@ -21,22 +21,25 @@ import (
 // yaml`; lists are in a fixed order, so that two plans of one spec are the same bytes. Errors: New reports what cannot
 // be planned; what can be planned but is dangerous is found by pkg/rules.
 type Plan struct {
-	Target       Target          `json:"target,omitempty"`
-	Name         string          `json:"name"`
-	Layout       spec.Layout     `json:"layout"`
-	Hosts        []spec.Host     `json:"hosts"`
-	Kubelet      kubever.Version `json:"kubelet"`
-	Network      spec.Network    `json:"network"`
-	PKI          spec.PKI        `json:"pki"`
-	Prefix       string          `json:"prefix"` // --etcd-prefix of both sides
-	Stores       []Store         `json:"stores"`
-	Legacy       Side            `json:"legacy"`
-	Modern       Side            `json:"modern"`
-	Resources    []Resource      `json:"resources"`   // by key
-	Controllers  []Controller    `json:"controllers"` // of both controller managers, by side and name
-	Components   []Component     `json:"components"`  // by host, etcd first, then legacy, then modern
-	Kubeconfigs  []Kubeconfig    `json:"kubeconfigs"`
-	Certificates []Certificate   `json:"certificates"`
+	Target  Target          `json:"target,omitempty"`
+	Name    string          `json:"name"`
+	Layout  spec.Layout     `json:"layout"`
+	Hosts   []spec.Host     `json:"hosts"`
+	Kubelet kubever.Version `json:"kubelet"`
+	// ModernKubelet is the version of the kubelets that are connected to the modern API server; nil for none.
+	ModernKubelet *kubever.Version `json:"modernKubelet,omitempty"`
+
+	Network      spec.Network  `json:"network"`
+	PKI          spec.PKI      `json:"pki"`
+	Prefix       string        `json:"prefix"` // --etcd-prefix of both sides
+	Stores       []Store       `json:"stores"`
+	Legacy       Side          `json:"legacy"`
+	Modern       Side          `json:"modern"`
+	Resources    []Resource    `json:"resources"`   // by key
+	Controllers  []Controller  `json:"controllers"` // of both controller managers, by side and name
+	Components   []Component   `json:"components"`  // by host, etcd first, then legacy, then modern
+	Kubeconfigs  []Kubeconfig  `json:"kubeconfigs"`
+	Certificates []Certificate `json:"certificates"`
 	// the controllers that see both sides; nil where they are not needed, or not wanted
 	Joint      *Joint        `json:"joint,omitempty"`
 	Policy     policy.Intent `json:"policy"`     // what the policy file of the modern API server allows

@@ -161,6 +161,10 @@ func (p *placement) owner(fact kubever.Resource, row *Resource) (pair.Owner, str
 		together = "is in the closure set of " + closure
 	}
 	legacyReads, modernReads := reads(&row.Legacy, &row.Modern), reads(&row.Modern, &row.Legacy)
+	if p.file.Spec.Layout == spec.LayoutSplit && !legacyReads && p.modernKubeletsWrite(fact.Key) {
+		return pair.OwnerSplit, fmt.Sprintf("kubelets that are connected to %s write it, as %s, which %s cannot decode",
+			p.modern, row.Modern.StoredAs, p.legacy)
+	}
 	switch {
 	case legacyReads && modernReads:
 		return pair.OwnerShared, fmt.Sprintf("%s; each version decodes what the other stores", together)

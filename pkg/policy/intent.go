@@ -43,6 +43,7 @@ const (
 	ForUsers       Purpose = "users"       // what the spec allows; the others are the modern side's own
 	ForClients     Purpose = "clients"     // what every client needs: discovery, probes, reviews of its own access
 	ForControllers Purpose = "controllers" // what controllers need, those of the manager and of fusionctl
+	ForNodes       Purpose = "nodes"       // what nodes at this API server need beside what the Node authorizer allows
 )
 
 // SubjectKind is the kind of a grant's subject.

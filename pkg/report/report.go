@@ -192,7 +192,8 @@ func (in *Input) grants() []grant {
 }
 
 func purposeOrder(p policy.Purpose) int {
-	return slices.Index([]policy.Purpose{policy.ForUsers, policy.ForClients, policy.ForControllers}, p)
+	return slices.Index([]policy.Purpose{policy.ForUsers, policy.ForClients, policy.ForControllers,
+		policy.ForNodes}, p)
 }
 
 // risk says why a grant of users deserves a second look; the rules about access judge it, this only marks the row.

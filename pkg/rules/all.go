@@ -10,7 +10,8 @@ import (
 // all lists every rule, by ID.
 func all() []rule {
 	list := slices.Concat(storedRules(), addressRules(), collectorRules(), controllerRules(), argumentRules(),
-		identityRules(), policyRules(), writerRules(), storageRules(), podRules(), ownRules(), adoptedRules())
+		identityRules(), policyRules(), writerRules(), storageRules(), podRules(), ownRules(), adoptedRules(),
+		nodeRules())
 	for i := range list {
 		list[i].Engine = finding.Plans
 	}

@@ -102,7 +102,9 @@ func argumentRules() []rule {
 		{finding.Rule{
 			ID: "FUS154", Title: "The modern API server does not decide by the policy alone",
 			Why: "Authorizers are consulted in order, and the first that allows wins. With any mode beside ABAC, " +
-				"or without ABAC, more is allowed than the policy allows; without any mode everything is.",
+				"or without ABAC, more is allowed than the policy allows; without any mode everything is. Where " +
+				"kubelets are connected to this API server, the plan adds Node, which allows a kubelet what " +
+				"belongs to its node, and other clients nothing.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "pkg/kubeapiserver/authorizer of 1.6 to 1.36",
 				Seen: "with RBAC among its modes 1.36.3 bootstraps 133 roles and bindings; with ABAC alone none"},
@@ -110,12 +112,17 @@ func argumentRules() []rule {
 			Good: example{}.String(),
 		}, func(p *plan.Plan) []finding.Finding {
 			mode, _ := modernArg(p, kubever.APIServer, "authorization-mode")
-			if mode == "ABAC" {
+			wanted, _ := plan.ModernAuthorization(p.ModernKubelet != nil)
+			modes := strings.Split(mode, ",")
+			more := slices.DeleteFunc(slices.Clone(modes), func(m string) bool {
+				return slices.Contains(strings.Split(wanted, ","), m)
+			})
+			if len(more) == 0 && slices.Contains(modes, "ABAC") {
 				return nil
 			}
 			return []finding.Finding{{Subject: "--authorization-mode of the modern API server",
-				Message: fmt.Sprintf("%q: requests must be authorized by ABAC alone", mode),
-				Fix:     "remove the argument from extraArgs; the plan sets ABAC"}}
+				Message: fmt.Sprintf("%q: requests must be authorized by %s alone", mode, wanted),
+				Fix:     "remove the argument from extraArgs; the plan sets " + wanted}}
 		}},
 		{finding.Rule{
 			ID: "FUS155", Title: "An API server serves anonymous clients on its insecure port",

@@ -169,14 +169,20 @@ func collecting(p *plan.Plan, of func(plan.CollectorDanger) bool) []finding.Find
 	return found
 }
 
+func ownsMirrorPods(kubelet kubever.Minor) bool {
+	return kubever.Behaves(kubever.BehaviourMirrorPodsOwned, kubelet)
+}
+
 func mirrorPods(p *plan.Plan) []finding.Finding {
 	minor := p.Legacy.Version.Minor
 	if !runs(p, pair.Legacy, garbageCollector) || kubever.GarbageCollectorIn(minor).ClusterOwner != gc.Deleted ||
-		!kubever.Behaves(kubever.BehaviourMirrorPodsOwned, p.Kubelet.Minor) {
+		!slices.ContainsFunc(p.KubeletMinors(), ownsMirrorPods) {
 		return nil
 	}
+	kubelets := p.KubeletMinors()
 	return []finding.Finding{{Subject: "mirror pods", Message: fmt.Sprintf("kubelets of %s set their node as the "+
-		"owner, which the garbage collector of %s does not find", p.Kubelet.Minor, minor),
+		"owner, which the garbage collector of %s does not find", kubelets[slices.IndexFunc(kubelets, ownsMirrorPods)],
+		minor),
 		Fix: "keep the kubelets below 1.17, or run the legacy controller manager without its garbage collector"}}
 }
 

@@ -208,7 +208,7 @@ func (r reader) check(p *plan.Plan) []finding.Finding {
 				if row.Legacy.Store == "" || row.Modern.Store == "" {
 					continue // only one side has it: the other's objects need none
 				}
-				if side == pair.Legacy && slices.Contains(keptByKubelets, key) {
+				if side == pair.Legacy && p.ModernKubelet == nil && slices.Contains(keptByKubelets, key) {
 					continue // kubelets write them through the legacy API server, so that side sees all that run
 				}
 				found = append(found, finding.Finding{Subject: string(side) + " " + p.Controller(side, id).Name,
@@ -224,7 +224,8 @@ func (r reader) check(p *plan.Plan) []finding.Finding {
 	return found
 }
 
-// keptByKubelets are the resources by which kubelets say what runs; they speak to the legacy API server alone.
+// keptByKubelets are the resources by which kubelets say what runs; unless the spec says otherwise,
+// they speak to the legacy API server alone.
 var keptByKubelets = []string{"leases", "minions", "pods"}
 
 // reads reports whether a version of the controller reads the resource to decide.
@@ -241,7 +242,7 @@ func reads(id string, m kubever.Minor, key string) bool {
 func heartbeats(nodes rule) rule {
 	unseen := nodes.check
 	nodes.check = func(p *plan.Plan) []finding.Finding {
-		found := unseen(p)
+		found := append(unseen(p), modernHeartbeats(p)...)
 		legacy := p.Legacy.Version.Minor
 		if !kubever.Behaves(kubever.BehaviourKubeletLeaseHeartbeat, p.Kubelet.Minor) ||
 			kubever.Behaves(kubever.BehaviourNodeLeasesRead, legacy) {
@@ -260,6 +261,28 @@ func heartbeats(nodes rule) rule {
 		return found
 	}
 	return nodes
+}
+
+// modernHeartbeats reports kubelets at the modern API server that a legacy controller takes for dead.
+func modernHeartbeats(p *plan.Plan) []finding.Finding {
+	kubelet, ok := p.KubeletAt(pair.Modern)
+	if !ok || !kubever.Behaves(kubever.BehaviourKubeletLeaseHeartbeat, kubelet) ||
+		kubever.Behaves(kubever.BehaviourNodeLeasesRead, p.Legacy.Version.Minor) && visible(p, "leases") {
+		return nil
+	}
+	var found []finding.Finding
+	for _, id := range []string{"node-controller", "node-lifecycle-controller"} {
+		if runs(p, pair.Legacy, id) {
+			found = append(found, finding.Finding{Subject: "legacy " + p.Controller(pair.Legacy, id).Name,
+				Key: "heartbeats of modern kubelets",
+				Message: fmt.Sprintf("kubelets of %s at the modern API server update the node status every few "+
+					"minutes and renew Leases in between, which the legacy side does not see: it marks nodes as "+
+					"unknown and evicts their pods", kubelet),
+				Fix: "set nodeStatusReportFrequency: 10s in the configuration of these kubelets, and accept this " +
+					"finding for that reason"})
+		}
+	}
+	return found
 }
 
 // doubledRule is the rule about a controller that runs on both sides over the same objects.

@@ -49,7 +49,7 @@ func foreignControllers(p *plan.Plan) []finding.Finding {
 	return found
 }
 
-const kubelets = "every kubelet"
+const kubelets = "kubelets"
 
 // writersOf names what writes the objects of a key through a side's server.
 func writersOf(p *plan.Plan, side pair.Side, key string) []string {
@@ -65,8 +65,7 @@ func writersOf(p *plan.Plan, side pair.Side, key string) []string {
 			who = append(who, "the lock of "+l.Component)
 		}
 	}
-	heartbeats := key != "leases" || kubever.Behaves(kubever.BehaviourKubeletLeaseHeartbeat, p.Kubelet.Minor)
-	if side == pair.Legacy && slices.Contains(keptByKubelets, key) && heartbeats {
+	if kubelet, ok := p.KubeletAt(side); ok && slices.Contains(plan.KubeletWrites(kubelet), key) {
 		who = append(who, kubelets)
 	}
 	return who
@@ -74,7 +73,8 @@ func writersOf(p *plan.Plan, side pair.Side, key string) []string {
 
 func writersFix(r *plan.Resource, side pair.Side, who []string) string {
 	if slices.Contains(who, kubelets) {
-		return fmt.Sprintf("remove %s from spec.owners: kubelets are connected to the legacy API server", qualified(r))
+		return fmt.Sprintf("remove %s from spec.owners: kubelets are connected to the %s API server", qualified(r),
+			side)
 	}
 	return fmt.Sprintf("remove %s from spec.owners, or disable these in --controllers of the %s controller manager",
 		qualified(r), side)

@@ -16,6 +16,9 @@ func (f *File) Default() {
 	if s.Kubelet.Version.Minor == 0 {
 		s.Kubelet.Version = s.Legacy.Version
 	}
+	if k := s.Kubelet.Modern; k != nil && k.Version.Minor == 0 {
+		k.Version = s.Modern.Version
+	}
 	s.Network.setDefaults()
 	s.PKI.setDefaults(&s.Legacy, s.Network.ClusterDomain)
 	s.defaultTLS()

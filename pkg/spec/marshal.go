@@ -42,6 +42,7 @@ var onOneLine = map[reflect.Type]bool{
 	reflect.TypeFor[Metadata]():      true,
 	reflect.TypeFor[Host]():          true,
 	reflect.TypeFor[Kubelet]():       true,
+	reflect.TypeFor[ModernKubelet](): true,
 	reflect.TypeFor[TLS]():           true,
 	reflect.TypeFor[Arg]():           true,
 	reflect.TypeFor[Mount]():         true,

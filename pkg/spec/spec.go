@@ -112,6 +112,14 @@ type Change struct {
 // Kubelet is what runs the static pods and the workloads.
 type Kubelet struct {
 	Version kubever.Version `json:"version"` // default: the legacy version
+	// Modern are the kubelets that are connected to the modern API server, node by node; nil while there are none, and
+	// none is to be.
+	Modern *ModernKubelet `json:"modern,omitempty"`
+}
+
+// ModernKubelet is a kubelet that is connected to the modern API server.
+type ModernKubelet struct {
+	Version kubever.Version `json:"version"` // default: the modern version
 }
 
 // Network is what both sides must agree on.

@@ -177,6 +177,10 @@ func (v *validator) together() {
 		v.addf("spec.modern.version", "%q: is older than the legacy version %s; the modern side is the newer one",
 			s.Modern.Version, s.Legacy.Version)
 	}
+	if k := s.Kubelet.Modern; k != nil && s.Modern.Version.Minor != 0 && k.Version.Minor > s.Modern.Version.Minor {
+		v.addf("spec.kubelet.modern.version", "%q: is newer than the modern API server, %s; no kubelet works with an "+
+			"older API server", k.Version, s.Modern.Version)
+	}
 	v.layout()
 	legacy, modern := s.Legacy.APIServer, s.Modern.APIServer
 	if v.Lines.Trusts("spec.legacy.apiServer") && legacy != nil && modern != nil && legacy.Port == modern.Port &&

@@ -76,14 +76,14 @@ type nodesPair struct {
 
 // startNodesPair starts a pair with everything that the plan has, and nodes with kubelets and service proxies of the
 // legacy release.
-func startNodesPair(t *testing.T, legacy, modern string, nodes int) *nodesPair {
+func startNodesPair(t *testing.T, legacy, modern string, nodes int, more ...string) *nodesPair {
 	t.Helper()
 	f := &nodesPair{Rig: rig.New(t), t: t}
 	f.Pair = f.StartPair(rig.PairSpec{
 		Layout: spec.LayoutSplit, Legacy: legacy, Modern: modern, LegacyScheduler: true,
 		ControllersArgs:   []string{"qps=400"},
 		LegacyManagerArgs: []string{"node-monitor-grace-period=10s", "node-monitor-period=1s"},
-		More:              nodesAccess + "  pods: {unknownFields: warn}\n",
+		More:              nodesAccess + "  pods: {unknownFields: warn}\n" + strings.Join(more, ""),
 	})
 	binary, err := fusionctl()
 	must(t, err)

@@ -385,6 +385,19 @@ func (n *Node) KubeletArgs(minor kubever.Minor, kubeconfig string) []string {
 	return args
 }
 
+// ConfigureKubelets adds a line to the configuration file that kubelets of the node read since 1.31.
+func (n *Node) ConfigureKubelets(line string) {
+	n.rig.t.Helper()
+	file, err := os.OpenFile(filepath.Join(n.dir, "etc.new/kubernetes/kubelet.yaml"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = file.WriteString(line + "\n")
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		n.rig.t.Fatal(err)
+	}
+}
+
 // StartKubelet starts a kubelet of the release that knows the API server; WaitReady waits for the node.
 func (n *Node) StartKubelet(minor kubever.Minor, server *APIServer, more ...string) {
 	n.rig.t.Helper()

@@ -45,8 +45,8 @@ type answer struct {
 const MostAnswer = 1 << 20
 
 // Serve answers requests until in ends or ctx does. open is told of the first one, and gives what carries out the
-// others: it refuses a host that this machine is not. What is under way is broken off when in ends: whoever asked is
-// gone, and repeats it. Errors: of open; of out; a request that cannot be read.
+// others: it refuses a host that this machine is not. What is under way is broken off when in ends: the client is gone,
+// and repeats it. Errors: of open; of out; a request that cannot be read.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, open func(Hello) (transition.Runner, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

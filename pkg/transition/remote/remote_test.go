@@ -200,7 +200,7 @@ func TestAnErrorOfAnotherMachineIsOneAndVisible(t *testing.T) {
 	}
 }
 
-// TestServeBreaksOffWhenItsInputEnds: whoever asked is gone, and somebody else may ask next.
+// TestServeBreaksOffWhenItsInputEnds: its client is gone, and another may ask next.
 func TestServeBreaksOffWhenItsInputEnds(t *testing.T) {
 	m := &machine{hang: make(chan struct{})}
 	in, send := io.Pipe()
