@@ -2,8 +2,10 @@ package convert
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -210,6 +212,9 @@ func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Mi
 	if gvk == kind("discovery.k8s.io", "v1", "EndpointSlice") {
 		losses = append(losses, topologies(object.Object)...)
 	}
+	if gvk == kind("", "v1", "Endpoints") && portlessDropped.Has(minor) {
+		losses = append(losses, portless(object.Object, minor)...)
+	}
 	spec := objectIn(object, "spec")
 	if value, ok := spec["subresources"]; ok && gvk.Kind == "CustomResourceDefinition" && minor == gatedMinor {
 		losses = append(losses, Loss{Path: "spec.subresources", Value: value,
@@ -219,6 +224,104 @@ func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Mi
 	return losses
 }
 
+// AsRead is what a server of a minor reads of an object: without the fields that it does not know. It is the object
+// itself when there are none, or when nothing is known of its kind.
+func (c *Converter) AsRead(object *unstructured.Unstructured, minor kubever.Minor) *unstructured.Unstructured {
+	known := c.shapeIn(object.GroupVersionKind(), minor)
+	if known == nil {
+		return object
+	}
+	var i inspection
+	if i.inspect(object.Object, nil, known, nil); len(i.unknown) == 0 {
+		return object
+	}
+	read := object.DeepCopy()
+	remove(read.Object, i.unknown)
+	return read
+}
+
+// CameLater reports whether a field of a kind, by its path as errors print it, is one that a minor does not know and a
+// later one does: its server cannot refuse anything of it.
+func (c *Converter) CameLater(gvk schema.GroupVersionKind, printed string, minor kubever.Minor) bool {
+	at := parsePath(printed)
+	known := c.shapeIn(gvk, minor)
+	return known != nil && len(at) > 0 && !known.has(at) && c.knownSince(gvk, at, minor) != 0
+}
+
+// parsePath reads the path of a field as Kubernetes' errors print it: a.b[0].c[key].
+func parsePath(printed string) path {
+	var at path
+	for part := range strings.SplitSeq(strings.ReplaceAll(printed, "[", "."), ".") {
+		inner, index := strings.CutSuffix(part, "]")
+		if number, err := strconv.Atoi(inner); index && err == nil {
+			at = append(at, number)
+		} else if inner != "" {
+			at = append(at, inner)
+		}
+	}
+	return at
+}
+
+// RefusedValue is a value of a field that a minor does not accept yet.
+type RefusedValue struct {
+	Path, Value string
+	Since       kubever.Minor // 0 for never
+}
+
+// RefusedValues names the values that a minor does not accept though it has their fields; its server refuses the
+// object.
+func (c *Converter) RefusedValues(object *unstructured.Unstructured, minor kubever.Minor) []RefusedValue {
+	var found []RefusedValue
+	refuse := func(late map[string]kubever.Ranges, value any, at *place) {
+		text, _ := value.(string)
+		if minors, ok := late[text]; ok && !minors.Has(minor) {
+			refused := RefusedValue{Path: at.path().String(), Value: text}
+			if len(minors) > 0 && minors[0].From > minor {
+				refused.Since = minors[0].From
+			}
+			found = append(found, refused)
+		}
+	}
+	var walk func(value any, s *shape, at *place)
+	walk = func(value any, s *shape, at *place) {
+		if s == nil || s.either {
+			return
+		}
+		switch value := value.(type) {
+		case map[string]any:
+			for name, inner := range value {
+				here := &place{parent: at, field: name, index: -1}
+				if late := kubever.LateValues(s.typeName, name); late != nil {
+					refuse(late, inner, here)
+					elements, _ := inner.([]any)
+					for i, element := range elements {
+						refuse(late, element, &place{parent: here, index: i})
+					}
+				}
+				walk(inner, s.at(name), here)
+			}
+		case []any:
+			for i, inner := range value {
+				walk(inner, s.ofElements(), &place{parent: at, index: i})
+			}
+		}
+	}
+	walk(object.Object, c.shapeIn(object.GroupVersionKind(), minor), nil)
+	if text, ok := object.GetAnnotations()[metricsAnnotation]; ok && object.GetKind() == "HorizontalPodAutoscaler" {
+		var metrics []map[string]any
+		if json.Unmarshal([]byte(text), &metrics) == nil {
+			here := &place{parent: &place{parent: &place{field: "metadata", index: -1}, field: "annotations",
+				index: -1},
+				field: metricsAnnotation, index: -1}
+			for _, metric := range metrics {
+				refuse(kubever.LateValues("autoscaling.v2beta1.MetricSpec", "type"), metric["type"], here)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b RefusedValue) int { return cmp.Compare(a.Path, b.Path) })
+	return found
+}
+
 // objectIn returns the object in a field.
 func objectIn(of *unstructured.Unstructured, field string) map[string]any {
 	return object(of.Object, field)
@@ -226,6 +329,25 @@ func objectIn(of *unstructured.Unstructured, field string) map[string]any {
 
 // gatedMinor is the minor that has the subresources of CRDs behind a feature gate that is off.
 const gatedMinor = kubever.Minor(10)
+
+// portlessDropped are the minors whose servers drop subsets of Endpoints without ports (RepackSubsets in
+// pkg/api/endpoints/util.go@1.7.0,1.10.13; kept since 1.11.10. run: 1.10.13 answers without them).
+var portlessDropped = kubever.Ranges{{From: 6, To: 10}}
+
+func portless(endpoints map[string]any, minor kubever.Minor) []Loss {
+	var losses []Loss
+	subsets := objects(endpoints, "subsets")
+	for i, subset := range subsets {
+		if ports, _ := subset["ports"].([]any); len(ports) == 0 {
+			losses = append(losses, Loss{Path: fmt.Sprintf("subsets[%d]", i), Value: subset,
+				Meaning: minor.String() + " drops subsets without ports"})
+		}
+	}
+	if len(losses) > 0 && len(losses) == len(subsets) {
+		return []Loss{{Path: "subsets", Value: endpoints["subsets"], Meaning: losses[0].Meaning}}
+	}
+	return losses
+}
 
 // topologies are what servers drop of new slices of v1, which has the field for those that were written before
 // (pkg/registry/discovery/endpointslice/strategy.go dropTopologyOnV1).
@@ -264,7 +386,21 @@ func (c *Converter) unknownIn(gvk schema.GroupVersionKind, d difference, minor k
 			return fmt.Sprintf("%s does not know the field, %s does%s", minor, minors[len(minors)-1].From, in)
 		}
 	}
+	if since := c.knownSince(gvk, d.at, minor); since != 0 {
+		return fmt.Sprintf("%s does not know the field, %s does", minor, since)
+	}
 	return "no version knows the field"
+}
+
+// knownSince is the first minor after one whose API description of a kind has the path, 0 when none has: the type that
+// a field is in may have got another name since.
+func (c *Converter) knownSince(gvk schema.GroupVersionKind, at path, minor kubever.Minor) kubever.Minor {
+	for later := minor + 1; later <= kubever.Newest; later++ {
+		if known := c.shapeIn(gvk, later); known != nil && known.has(at) {
+			return later
+		}
+	}
+	return 0
 }
 
 // shapeIn is the shape that a minor's API description gives a kind, nil when it has none.

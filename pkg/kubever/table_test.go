@@ -38,6 +38,7 @@ var decoders = map[string]func(){
 	"resources.tsv":       func() { decodeResources() },
 	"short-names.tsv":     func() { decodeShortNames() },
 	"startup.tsv":         func() { decodeStartupWrites() },
+	"values.tsv":          func() { decodeValues() },
 }
 
 func TestEveryTableDecodes(t *testing.T) {
@@ -175,5 +176,17 @@ func TestFieldTypesAreDescribed(t *testing.T) {
 				t.Errorf("%s of %s reaches only %d types", start, m, len(seen))
 			}
 		}
+	}
+}
+
+// Every value that came late is of a field that some minor describes.
+func TestLateValuesAreOfFields(t *testing.T) {
+	for at := range valueTable() {
+		if len(Field(at.typeName, at.field)) == 0 {
+			t.Errorf("values.tsv: no minor has %s.%s", at.typeName, at.field)
+		}
+	}
+	if sctp := LateValues("v1.ServicePort", "protocol")["SCTP"]; sctp.Has(18) || !sctp.Has(19) {
+		t.Errorf("SCTP is accepted by %v, want 1.19 and later", sctp)
 	}
 }

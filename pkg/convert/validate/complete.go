@@ -143,19 +143,33 @@ type validation struct {
 	before map[string]bool // what is refused of in; nil until it is asked for
 }
 
-// judge validates an object.
+// judge validates an object: as the minor reads it, for it may lack what is left when a field is dropped.
 func (v *validation) judge(object *unstructured.Unstructured) (judgement, error) {
-	errs, err := v.errors(object)
-	if err != nil || v.full {
+	if v.full {
+		errs, err := v.errors(object)
 		return judgement{refused: errs}, err
 	}
+	errs, err := v.errors(v.converter.AsRead(object, v.minor))
+	if err != nil {
+		return judgement{}, err
+	}
+	errs = slices.DeleteFunc(errs, func(err *field.Error) bool {
+		return v.converter.CameLater(object.GroupVersionKind(), err.Field, v.minor)
+	})
 	j := judgement{refused: stricter(object, v.minor), doubts: errs}
+	for _, late := range v.converter.RefusedValues(object, v.minor) {
+		why := v.minor.String() + " does not accept the value"
+		if late.Since != 0 {
+			why += ", " + late.Since.String() + " does"
+		}
+		j.refused = append(j.refused, field.Invalid(field.NewPath(late.Path), late.Value, why))
+	}
 	for _, err := range errs {
 		known, unread := v.refusedBefore(err)
 		if unread != nil {
 			return judgement{}, unread
 		}
-		if !known || err.Type == field.ErrorTypeRequired {
+		if !known || err.Type == field.ErrorTypeRequired && !maybeLater(object.GetKind(), err) {
 			j.refused = append(j.refused, err)
 		}
 	}

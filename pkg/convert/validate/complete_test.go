@@ -90,6 +90,27 @@ func TestComplete(t *testing.T) {
 				"spec.versions[0].schema.openAPIV3Schema.x-kubernetes-preserve-unknown-fields " +
 				"spec.versions[0].schema.openAPIV3Schema.properties.a.type " +
 				"spec.versions[0].schema.openAPIV3Schema.properties.metadata.type"},
+		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 1, protocol: SCTP}]}", to: "v1",
+			minor: 19},
+		{in: "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 1, protocol: SCTP}]}", to: "v1",
+			minor: 18, want: `spec.ports[0].protocol: Invalid value: "SCTP": 1.18 does not accept the value, 1.19 does`},
+		{in: "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: a}\n" +
+			"spec: {accessModes: [ReadWriteOncePod], resources: {requests: {storage: 1Gi}}}", to: "v1", minor: 15,
+			want: "spec.accessModes[0]: Invalid value"},
+		{in: "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: a, " +
+			"lifecycle: {preStop: {sleep: {seconds: 3}}}}]}", to: "v1", minor: 15,
+			want: "1.15 refuses it: spec.containers[0].lifecycle.preStop: Required value"},
+		{in: "apiVersion: v1\nkind: Endpoints\nmetadata: {name: a}\nsubsets: [{addresses: [{ip: 1.1.1.1}]}]", to: "v1",
+			minor: 9, want: "1.9 refuses it: subsets[0].ports: Required value"},
+		{in: "apiVersion: v1\nkind: Endpoints\nmetadata: {name: a}\nsubsets: [{addresses: [{ip: 1.1.1.1}]}]", to: "v1",
+			minor: 10},
+		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster, preserveUnknownFields: false, validation: "+
+			"{openAPIV3Schema: {properties: {a: {}}}}"), to: "apiextensions.k8s.io/v1beta1", minor: 15,
+			want: "openAPIV3Schema.type: Required value"},
+		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster, preserveUnknownFields: false, validation: "+
+			"{openAPIV3Schema: {properties: {a: {}}}}"), to: "apiextensions.k8s.io/v1beta1", minor: 10},
+		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster, validation: {openAPIV3Schema: {properties: {a: {}}}}"),
+			to: "apiextensions.k8s.io/v1beta1", minor: 15},
 	} {
 		in := parse(t, test.in)
 		gv, _ := schema.ParseGroupVersion(test.to)
