@@ -119,10 +119,10 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 			"live owner may seem absent", sides[0]),
 			"set --etcd-quorum-read=true on that API server; see fusionctl explain FUS226")
 	}
-	if req.options.Legacy, err = kubeconfig(req.legacy); err != nil {
+	if req.options.Legacy, err = kubeconfig(ctx, req.legacy); err != nil {
 		return err
 	}
-	if req.options.Modern, err = kubeconfig(req.modern); err != nil {
+	if req.options.Modern, err = kubeconfig(ctx, req.modern); err != nil {
 		return err
 	}
 	if req.options.Webhook, err = req.webhook.webhook(p); err != nil {
@@ -162,8 +162,8 @@ func plannedPair(streams Streams, req controllersRequest) (*plan.Runtime, error)
 }
 
 // kubeconfig reads how to reach a server. Clients of it, of whatever library, follow no redirect.
-func kubeconfig(file string) (*rest.Config, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", file)
+func kubeconfig(ctx context.Context, file string) (*rest.Config, error) {
+	config, err := interruptibly(ctx, func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", file) })
 	if err != nil {
 		return nil, badInput(fmt.Errorf("reading kubeconfig %s: %w", file, err),
 			"a kubeconfig names a server, its CA and the client's certificate or token")

@@ -83,7 +83,7 @@ func runConvertNegotiate(ctx context.Context, req negotiateRequest, streams Stre
 		return err
 	}
 	report := negotiation{Schema: "fusionctl/convert-negotiate/v1"}
-	ask, err := negotiator(req, converter, &report)
+	ask, err := negotiator(ctx, req, converter, &report)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func itemOf(converter *convert.Converter, kind schema.GroupVersionKind) (schema.
 }
 
 // negotiator is who answers: the facts of a release, or a server.
-func negotiator(req negotiateRequest, converter *convert.Converter, report *negotiation) (
+func negotiator(ctx context.Context, req negotiateRequest, converter *convert.Converter, report *negotiation) (
 	func(context.Context, schema.GroupVersionKind) (negotiate.Answer, error), error) {
 	if req.minor != "" {
 		version, err := parseVersionFlag("for", req.minor)
@@ -133,7 +133,7 @@ func negotiator(req negotiateRequest, converter *convert.Converter, report *nego
 			return server.Negotiate(kind, converter.Equivalents(kind))
 		}, nil
 	}
-	config, err := kubeconfig(req.kubeconfig)
+	config, err := kubeconfig(ctx, req.kubeconfig)
 	if err != nil {
 		return nil, err
 	}

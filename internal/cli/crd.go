@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
@@ -79,7 +80,7 @@ type cluster struct {
 }
 
 // openCluster checks the flags and connects. Nothing is asked yet.
-func (r *crdRequest) openCluster(streams Streams) (*cluster, error) {
+func (r *crdRequest) openCluster(ctx context.Context, streams Streams) (*cluster, error) {
 	if r.kubeconfig == "" {
 		return nil, usagef("--kubeconfig is required")
 	}
@@ -93,14 +94,16 @@ func (r *crdRequest) openCluster(streams Streams) (*cluster, error) {
 	} else {
 		for _, value := range slices.Concat(r.stores.endpoints, r.stores.snapshots) {
 			if name, _, ok := strings.Cut(value, "="); ok && !strings.ContainsAny(name, "/?") {
-				return nil, usagef("%q: without --spec there is one store, and it has no name", value)
+				return nil, usagef("%q: without --spec there is one store, and it has no name", withoutUser(value))
 			}
 		}
 		if len(r.stores.snapshots) > 1 || (len(r.stores.snapshots) > 0 && len(r.stores.endpoints) > 0) {
 			return nil, usagef("--endpoints and --snapshot: without --spec there is one store")
 		}
 	}
-	config, err := apiserver.Kubeconfig(r.kubeconfig, r.context)
+	config, err := interruptibly(ctx, func() (*rest.Config, error) {
+		return apiserver.Kubeconfig(r.kubeconfig, r.context)
+	})
 	if err != nil {
 		return nil, badInput(err, "")
 	}
@@ -156,7 +159,7 @@ func (c *cluster) storeOf(r migrate.Resource) string {
 
 func (c *cluster) openStore(ctx context.Context, s plan.Store) (openStore, error) {
 	r := c.req.stores
-	password, err := r.password()
+	password, err := r.password(ctx)
 	if err != nil {
 		return openStore{}, err
 	}

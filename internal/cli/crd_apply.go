@@ -123,7 +123,7 @@ func runCRDApply(ctx context.Context, req crdApplyRequest, streams Streams, undo
 	if err != nil {
 		return err
 	}
-	c, err := req.openCluster(streams)
+	c, err := req.openCluster(ctx, streams)
 	if err != nil {
 		return err
 	}

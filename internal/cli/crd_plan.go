@@ -82,7 +82,7 @@ func runCRDPlan(ctx context.Context, req crdPlanRequest, streams Streams) error 
 			return usagef("%s: does not define %s", req.with, req.name)
 		}
 	}
-	c, err := req.openCluster(streams)
+	c, err := req.openCluster(ctx, streams)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ does not have, or conversion is broken, 130 interrupted.`,
 }
 
 func runCRDStatus(ctx context.Context, req crdStatusRequest, streams Streams) error {
-	c, err := req.openCluster(streams)
+	c, err := req.openCluster(ctx, streams)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -118,7 +119,7 @@ func opened(stores []openStore) []etcdv3.Store {
 // openStores opens the stores of the plan: those with --snapshot from their file, the others live. With only, the
 // others are left out.
 func openStores(ctx context.Context, r storesRequest, p *plan.Plan, only ...string) ([]openStore, error) {
-	password, err := r.password()
+	password, err := r.password(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +156,7 @@ func closeStores(stores []openStore) {
 	}
 }
 
-func (r *storesRequest) password() (string, error) {
+func (r *storesRequest) password(ctx context.Context) (string, error) {
 	if r.user == "" {
 		if r.passwordFile != "" {
 			return "", usagef("--password-file needs --user")
@@ -170,7 +171,7 @@ func (r *storesRequest) password() (string, error) {
 		}
 		return password, nil
 	}
-	data, err := os.ReadFile(r.passwordFile)
+	data, err := interruptibly(ctx, func() ([]byte, error) { return os.ReadFile(r.passwordFile) })
 	if err != nil {
 		return "", badInput(err, "")
 	}
@@ -223,16 +224,22 @@ func (r *storesRequest) urls(p *plan.Plan) (map[string][]string, error) {
 				store, part = name, rest
 			}
 			if store == "" || part == "" {
-				return nil, usagef("--endpoints %q: want STORE=URL[,URL...]", value)
+				return nil, usagef("--endpoints %q: want STORE=URL[,URL...]", withoutUser(value))
 			}
 			if p.Store(store) == nil {
-				return nil, noSuchStore("--endpoints", value, store, p)
+				return nil, noSuchStore("--endpoints", withoutUser(value), store, p)
 			}
 			result[store] = append(result[store], part)
 		}
 	}
 	return result, nil
 }
+
+// userInURL is what a URL has before its host: it may be a password.
+var userInURL = regexp.MustCompile(`(://|=|^)[^/,]*@`)
+
+// withoutUser is a list of URLs as it may be printed.
+func withoutUser(urls string) string { return userInURL.ReplaceAllString(urls, "${1}...@") }
 
 // files reads --snapshot STORE=FILE. Another store of the spec may follow a comma; any other comma belongs to the
 // file's name.

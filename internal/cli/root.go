@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,11 +29,21 @@ type Streams struct {
 func Main(ctx context.Context, args []string, streams Streams) int {
 	releaseProgram()
 	out, errs := visible.NewWriter(streams.Out), visible.NewWriter(streams.Err)
-	defer func() { _ = errors.Join(out.Flush(), errs.Flush()) }()
+	whole := true
+	defer func() {
+		if whole {
+			_ = errors.Join(out.Flush(), errs.Flush())
+		}
+	}()
+	stderr := streams.Err
 	streams.Out, streams.Err = out, errs
 	root := newRootCmd(streams)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	ended, err := execute(ctx, root, args)
+	if whole = ended; !ended { // it may still be printing
+		visible.Fprintln(stderr, "interrupted")
+		return exitInterrupted
+	}
 	code := exitCode(ctx, err)
 	switch code {
 	case exitDone, exitAttention:
@@ -54,6 +65,60 @@ func Tree() *cobra.Command {
 	root := newRootCmd(Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard})
 	root.InitDefaultCompletionCmd()
 	return root
+}
+
+// lingers is how long a verb may go on after a signal that has nothing to put in order. It may be reading a pipe to
+// which no process writes, or comparing what takes hours.
+const lingers = 2 * time.Second
+
+// orderly are the verbs that have: what they serve, or have begun to change, comes to its end.
+var orderly = map[string]bool{
+	"fusionctl policy serve": true, "fusionctl crd webhook": true, "fusionctl controllers": true,
+	"fusionctl etcd watch": true, "fusionctl etcd move apply": true, "fusionctl etcd move undo": true,
+	"fusionctl crd apply": true, "fusionctl crd undo": true, "fusionctl transition apply": true,
+	"fusionctl transition undo": true, "fusionctl render": true, "fusionctl pki": true, "fusionctl demo": true,
+}
+
+// execute runs the verb. ended is false for one that went on after a signal, and is left behind.
+func execute(ctx context.Context, root *cobra.Command, args []string) (ended bool, err error) {
+	done := make(chan error, 1)
+	go func() { done <- root.ExecuteContext(ctx) }()
+	select {
+	case err := <-done:
+		return true, err
+	case <-ctx.Done():
+	}
+	if cmd, _, err := root.Find(args); err == nil && orderly[cmd.CommandPath()] {
+		return true, <-done
+	}
+	timer := time.NewTimer(lingers)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return true, err
+	case <-timer.C:
+		return false, ctx.Err()
+	}
+}
+
+// interruptibly reads something that may be a pipe, until the context ends. The reader is left behind then.
+func interruptibly[T any](ctx context.Context, read func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := read()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
 }
 
 func newRootCmd(streams Streams) *cobra.Command {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -161,7 +163,22 @@ func (r *csvRows) row(_ any, header, cells []string) error {
 		}
 	}
 	r.count++
-	return r.w.Write(lined(cells))
+	return r.w.Write(inert(lined(cells)))
+}
+
+// inert keeps spreadsheets from taking a cell for a formula: one that begins as a formula does gets an apostrophe, by
+// which they know text.
+func inert(cells []string) []string {
+	kept := slices.Clone(cells)
+	for i, cell := range kept {
+		if _, err := strconv.ParseFloat(cell, 64); err == nil || len(cell) < 2 {
+			continue
+		}
+		if strings.ContainsRune("=+-@\t\r|%＝＋－＠", []rune(cell)[0]) {
+			kept[i] = "'" + cell
+		}
+	}
+	return kept
 }
 
 func (r *csvRows) close(any) error {

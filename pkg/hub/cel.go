@@ -51,7 +51,8 @@ func compileExpression(text string) (*expression, error) {
 		return nil, err
 	}
 	program, err := env.Program(checked,
-		cel.CostLimit(limitCallCost), cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
+		cel.CostLimit(limitCallCost), cel.EvalOptions(cel.OptOptimize), cel.CostTracking(comparisons{}),
+		cel.CostTrackerOptions(pairwiseCosts()...),
 		cel.CustomDecorator(boundCalls))
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"math"
 	"regexp"
 	"strings"
 
@@ -155,4 +156,62 @@ func (b boundedAdd) Eval(activation interpreter.Activation) ref.Val {
 		}
 	}
 	return sum
+}
+
+// comparisons count what a comparison reads. CEL itself counts the elements of a list or map, and not what is in them:
+// comparing an object with itself for each of its elements would cost next to nothing, and take hours.
+type comparisons struct{}
+
+// weightOfCost is what a unit of cost reads: CEL counts ten characters as one.
+const weightOfCost = 10
+
+func (comparisons) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
+	switch function {
+	case operators.Equals, operators.NotEquals, operators.In, operators.OldIn:
+		cost := 1 + costOf(args...)
+		return &cost
+	}
+	return nil
+}
+
+// costOf is the cost of reading values.
+func costOf(values ...ref.Val) uint64 {
+	left := math.MaxInt
+	for _, value := range values {
+		weigh(value, 0, &left)
+	}
+	if left < 0 { // too deep to be looked through
+		left = 0
+	}
+	return uint64(math.MaxInt-left) / weightOfCost
+}
+
+// pairwise is the cost of functions that compare each element with each of another list, or of its own.
+func pairwise(args []ref.Val, _ ref.Val) *uint64 {
+	cost := uint64(1)
+	for i, list := range args {
+		other, ok := args[len(args)-1-i].(traits.Lister)
+		if !ok {
+			continue
+		}
+		n, _ := other.Size().(types.Int)
+		reads, times := costOf(list), uint64(max(n, 1))
+		if reads > limitCallCost/times {
+			cost += limitCallCost
+			continue
+		}
+		cost += reads * times
+	}
+	return &cost
+}
+
+// pairwiseCosts are those functions, by the overloads whose cost CEL's own libraries give without what elements hold.
+func pairwiseCosts() []interpreter.CostTrackerOption {
+	var options []interpreter.CostTrackerOption
+	for _, overload := range []string{"list_sets_contains_list", "list_sets_intersects_list",
+		"list_sets_equivalent_list",
+		"list_distinct"} {
+		options = append(options, interpreter.OverloadCostTracker(overload, pairwise))
+	}
+	return options
 }

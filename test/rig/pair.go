@@ -250,6 +250,9 @@ func (p *Pair) writeFiles() error {
 		if f.Path == "legacy-access.yaml" {
 			p.access = f.Data
 		}
+		if strings.HasSuffix(f.Path, "/admission.yaml") { // it names a file
+			f.Data = []byte(p.paths.Replace(string(f.Data)))
+		}
 		if path, ok := strings.CutPrefix(f.Path, p.Plan.Hosts[0].Name+"/"); ok {
 			if err := p.write("/"+path, f.Data); err != nil {
 				return err

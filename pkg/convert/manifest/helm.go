@@ -22,8 +22,9 @@ type Release struct {
 	Manifest  []byte // what was applied: YAML documents
 }
 
-// releaseLimitBytes bounds what a record unpacks to.
-const releaseLimitBytes = 64 << 20
+// releaseLimitBytes bounds what a record unpacks to. A Secret has at most 1 MiB, to which Helm packs some ten times as
+// much; more is made to take time.
+const releaseLimitBytes = 16 << 20
 
 // HelmRelease reads the record of a release: a Secret or a ConfigMap of Helm 3, or one of Helm 2. It reports false for
 // any other object. Errors: a record that cannot be unpacked, with the reason.

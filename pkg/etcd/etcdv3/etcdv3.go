@@ -92,7 +92,11 @@ func Open(config Config) (*Client, error) {
 	for _, endpoint := range config.Endpoints {
 		switch scheme, host, ok := strings.Cut(endpoint, "://"); {
 		case !ok || host == "" || (scheme != "http" && scheme != "https"):
-			return nil, fmt.Errorf("endpoint %q: want http://HOST:PORT or https://HOST:PORT", endpoint)
+			return nil, fmt.Errorf("endpoint %q: want http://HOST:PORT or https://HOST:PORT",
+				endpoint[strings.LastIndex(endpoint, "@")+1:])
+		case strings.Contains(host, "@"): // each error about it would have the password
+			return nil, fmt.Errorf("endpoint %s://...%s: has a user; want nothing but scheme, host and port", scheme,
+				host[strings.LastIndex(host, "@"):])
 		case scheme == "https":
 			secure = true
 		}
