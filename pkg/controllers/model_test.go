@@ -303,6 +303,12 @@ var faults = []fault{
 		return body
 	})},
 	{name: "a proxy says 404", every: 2, does: says(http.StatusNotFound)},
+	// The guard reads what is in no namespace, so that it does not see these.
+	{name: "a proxy has no objects", every: 2, does: missing("404 page not found")},
+	{name: "a server behind it has no objects", every: 2, does: missing(`{"kind":"Status","apiVersion":"v1",` +
+		`"status":"Failure","reason":"NotFound","code":404,"message":"the server could not find the requested resource"}`)},
+	{name: "it has no object of another name", every: 2, does: missing(`{"kind":"Status","apiVersion":"v1",` +
+		`"status":"Failure","reason":"NotFound","code":404,"details":{"name":"default","kind":"apiservices"}}`)},
 	{name: "a proxy says 200", every: 2, does: says(http.StatusOK)},
 	{name: "it is busy", every: 3, does: says(http.StatusTooManyRequests)},
 	{name: "it fails", every: 3, does: says(http.StatusInternalServerError)},
@@ -330,6 +336,20 @@ func changed(change func([]byte) []byte) func(*http.Request, *http.Response) (*h
 		was.Body = io.NopCloser(bytes.NewReader(change(body)))
 		was.ContentLength = -1
 		return was, err
+	}
+}
+
+// missing answers 404 for each object of a namespace, and for nothing else.
+func missing(body string) func(*http.Request, *http.Response) (*http.Response, error) {
+	return func(r *http.Request, was *http.Response) (*http.Response, error) {
+		_, rest, ok := strings.Cut(r.URL.Path, "/namespaces/demo/")
+		if !ok || !strings.Contains(rest, "/") || r.Method != http.MethodGet {
+			return was, nil
+		}
+		recorder := httptest.NewRecorder()
+		recorder.WriteHeader(http.StatusNotFound)
+		_, _ = recorder.WriteString(body)
+		return recorder.Result(), nil
 	}
 }
 
