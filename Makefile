@@ -1,7 +1,7 @@
 # Every target works on a machine that has only Go.
 GO ?= go
 
-.PHONY: alerts release release-deps release-test build check test golden demo bench diff fmt lint rig e2e evidence facts-verify fuzz fuzz-short vulncheck
+.PHONY: site alerts release release-deps release-test build check test golden demo bench diff fmt lint rig e2e evidence facts-verify fuzz fuzz-short vulncheck
 
 build: ## the command, as bin/fusionctl, linked statically: it runs in any image
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/fusionctl ./cmd/fusionctl
@@ -44,6 +44,9 @@ diff: ## hold pkg/policy against the API server's own ABAC authorizer (k8s.io/ku
 
 alerts: ## read alert rules and dashboard with Prometheus' own parser, and let each alert fire
 	cd test/promrules && $(GO) vet . && $(GO) test -count=1 .
+
+site: ## the documentation as static pages, with search, in dist/site
+	$(GO) run ./internal/site/build -site dist/site
 
 release-deps: ## the modules of fusionctl and of what makes its releases, once, so that make release needs no network
 	$(GO) mod download

@@ -13,12 +13,15 @@ import (
 func main() {
 	man := flag.String("man", "", "directory for manual pages")
 	completions := flag.String("completions", "", "directory for completions")
+	pages := flag.String("site", "", "directory for the site")
+	checkout := flag.String("checkout", ".", "whose pages the site has")
 	version := flag.String("version", "", "version that manual pages name")
 	date := flag.Int64("date", 0, "seconds since 1970 that manual pages name")
 	flag.Parse()
 	for dir, write := range map[string]func(string) error{
 		*man:         func(dir string) error { return site.Man(dir, *version, time.Unix(*date, 0).UTC()) },
 		*completions: site.Completions,
+		*pages:       func(dir string) error { return site.Site(*checkout, dir) },
 	} {
 		if dir == "" {
 			continue
