@@ -61,6 +61,8 @@ release-test: ## make a release for linux/amd64 twice, compare, install the pack
 
 rig: ## the real servers of the end-to-end tests, as test/rig/bin/kube-apiserver-1.N; says how long it will take
 	$(GO) run ./test/rig/build
+	cd test/rig/etcd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../bin/etcd go.etcd.io/etcd/server/v3
+	cd test/rig/etcd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../bin/etcdctl go.etcd.io/etcd/etcdctl/v3
 
 e2e: rig ## real servers of several releases, one and two at a time
 	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 60m ./test/e2e

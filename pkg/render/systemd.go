@@ -83,7 +83,9 @@ func systemdUnit(p *plan.Plan, c *plan.Component) ([]byte, error) {
 		if strings.ContainsFunc(file, func(r rune) bool { return r == '"' || r == '\\' || r < ' ' }) {
 			return nil, fmt.Errorf("path %q: systemd takes no quote, backslash or control character in a path", file)
 		}
-		u.ReadWritePaths = append(u.ReadWritePaths, `"`+specifier(file)+`"`)
+		// The minus sign: systemd wants the directory already for the command that makes it, and does not run that
+		// without.
+		u.ReadWritePaths = append(u.ReadWritePaths, `"-`+specifier(file)+`"`)
 		u.Directories = append(u.Directories, quoted(file, nil))
 		if within(file, "/home") || within(file, "/root") || within(file, "/run/user") {
 			u.ProtectHome = "false"

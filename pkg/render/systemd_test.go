@@ -257,7 +257,7 @@ func TestUnitsWriteOnlyWhereTheyMust(t *testing.T) {
 	c := &p.Components[1]
 	c.Args = append(c.Args, plan.Arg{Name: "cert-dir", Value: "/var/run/kubernetes"},
 		plan.Arg{Name: "log_dir", Value: "/var/log/kubernetes/more"})
-	for i, want := range [][]string{{`"/var/lib/etcd-modern"`}, {`"/var/log/kubernetes"`, `"/var/run/kubernetes"`}, nil,
+	for i, want := range [][]string{{`"-/var/lib/etcd-modern"`}, {`"-/var/log/kubernetes"`, `"-/var/run/kubernetes"`}, nil,
 		nil} {
 		unit, _ := renderUnit(t, p, &p.Components[i])
 		if got := unit["Service.ReadWritePaths"]; !slices.Equal(got, want) {

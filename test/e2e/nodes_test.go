@@ -72,6 +72,7 @@ type nodesPair struct {
 	admin, user *rig.Client
 	controllers *rig.Process
 	kubeconfigs map[pair.Side]string
+	program     string // fusionctl
 }
 
 // startNodesPair starts a pair with everything that the plan has, and nodes with kubelets and service proxies of the
@@ -89,12 +90,7 @@ func startNodesPair(t *testing.T, legacy, modern string, nodes int, more ...stri
 	must(t, err)
 	f.controllers, _ = f.StartControllers(binary)
 	f.admin, f.user = f.Legacy.Client("admin", "system:masters"), f.Modern.Client("alice", "developers")
-	f.kubeconfigs = map[pair.Side]string{}
-	for side, user := range map[pair.Side][]string{pair.Legacy: {f.Legacy.URL, "admin", "system:masters"},
-		pair.Modern: {f.Modern.URL, "alice", "developers"}} {
-		f.kubeconfigs[side], err = f.PKI.Kubeconfig("kubectl-"+string(side), user[0], user[1], user[2])
-		must(t, err)
-	}
+	f.writeKubeconfigs()
 	operator, err := reconciler()
 	must(t, err)
 	for i := range nodes {
@@ -108,12 +104,30 @@ func startNodesPair(t *testing.T, legacy, modern string, nodes int, more ...stri
 	for _, n := range f.nodes {
 		n.WaitReady(f.Legacy)
 	}
-	must(t, f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces", object{"metadata": object{"name": "demo"}},
-		nil))
-	must(t, f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces/demo/serviceaccounts",
+	f.useDemo()
+	return f
+}
+
+// writeKubeconfigs writes those of each side's ordinary users.
+func (f *nodesPair) writeKubeconfigs() {
+	f.t.Helper()
+	f.kubeconfigs = map[pair.Side]string{}
+	for side, user := range map[pair.Side][]string{pair.Legacy: {f.Legacy.URL, "admin", "system:masters"},
+		pair.Modern: {f.Modern.URL, "alice", "developers"}} {
+		file, err := f.PKI.Kubeconfig("kubectl-"+string(side), user[0], user[1], user[2])
+		must(f.t, err)
+		f.kubeconfigs[side] = file
+	}
+}
+
+// useDemo makes the namespace of the tests.
+func (f *nodesPair) useDemo() {
+	f.t.Helper()
+	must(f.t, f.admin.Call(f.t.Context(), http.MethodPost, "/api/v1/namespaces",
+		object{"metadata": object{"name": "demo"}}, nil))
+	must(f.t, f.admin.Call(f.t.Context(), http.MethodPost, "/api/v1/namespaces/demo/serviceaccounts",
 		object{"metadata": object{"name": "operator"}}, nil))
 	awaitServiceAccount(f.Rig, f.admin)
-	return f
 }
 
 // client of a side's ordinary users.

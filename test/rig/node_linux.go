@@ -69,6 +69,17 @@ const (
 // StartNode makes a node and starts its container runtime, with the images beside PodImage.
 func (r *Rig) StartNode(name string, images ...Image) *Node {
 	r.t.Helper()
+	return r.startNode(name, false, images)
+}
+
+// StartMachine makes a node whose first process is systemd, with no units but those that the test installs.
+func (r *Rig) StartMachine(name string, images ...Image) *Node {
+	r.t.Helper()
+	return r.startNode(name, true, images)
+}
+
+func (r *Rig) startNode(name string, systemd bool, images []Image) *Node {
+	r.t.Helper()
 	sandbox, inside := Sandboxed()
 	if !inside {
 		r.t.Fatal("a node needs a sandbox: see RunSandboxed")
@@ -86,10 +97,18 @@ func (r *Rig) StartNode(name string, images ...Image) *Node {
 		r.t.Fatalf("preparing node %s: %v", name, err)
 	}
 	n.init = r.newProcess(name+"-init", program, []string{"init"})
+	if systemd {
+		n.init = r.newProcess(name+"-init", "/bin/sh", []string{"-c", startSystemd, n.cgroup})
+	}
 	n.init.attributes.Cloneflags = unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID
 	n.init.run()
 	if err := n.connect(); err != nil {
 		r.t.Fatalf("connecting node %s: %v", name, err)
+	}
+	if systemd {
+		if err := n.awaitSystemd(); err != nil {
+			r.t.Fatalf("starting systemd on node %s: %v", name, err)
+		}
 	}
 	n.Containerd = n.Start("containerd", "containerd", nil)
 	n.Containerd.Wait("serve", func(ctx context.Context) error {
@@ -167,7 +186,7 @@ func (n *Node) prepare() error {
 		"etc.new/containerd/config.toml":    fmt.Sprintf(containerdConfig, n.Address, pauseImage),
 		"etc.new/cni/net.d/10-rig.conflist": fmt.Sprintf(cniConfig, n.index),
 		"etc.new/kubernetes/kubelet.yaml": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
-			"failCgroupV1: false\n",
+			"failCgroupV1: false\nstaticPodPath: /etc/kubernetes/manifests\n",
 	} {
 		if err := os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o644); err != nil {
 			return err

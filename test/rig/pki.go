@@ -181,7 +181,7 @@ func (p *PKI) sign(template *x509.Certificate, public crypto.PublicKey) ([]byte,
 	template.SerialNumber = big.NewInt(p.serial)
 	p.mutex.Unlock()
 	template.NotBefore = time.Now().Add(-time.Hour)
-	template.NotAfter = time.Now().Add(24 * time.Hour)
+	template.NotAfter = time.Now().Add(400 * 24 * time.Hour)
 	parent := p.certificate
 	if parent == nil {
 		parent = template

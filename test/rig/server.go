@@ -75,6 +75,11 @@ func (r *Rig) StartAPIServer(name string, minor kubever.Minor, args []string) *A
 	return &APIServer{Process: r.Start(name, kubever.APIServer, minor, args), URL: url, Minor: minor}
 }
 
+// ServerAt is a kube-apiserver that the test does not run itself: a pod or a unit of a node.
+func (r *Rig) ServerAt(name, url string, minor kubever.Minor) *APIServer {
+	return &APIServer{Process: &Process{Name: name, rig: r}, URL: url, Minor: minor}
+}
+
 // WaitReady waits until the server says that it is ready, as its release puts that.
 func (s *APIServer) WaitReady() {
 	s.rig.t.Helper()
