@@ -64,7 +64,8 @@ func TestRenderedTreeRuns(t *testing.T) {
 				f.propagation()
 				f.endsNamespace()
 				provedOnNodes(t, "1.15.12", "1.36.3",
-					"the rendered tree runs as it stands ("+target+"): etcd, both API servers, managers, scheduler and "+
+					"the rendered tree runs as it stands ("+target+
+						"): etcd, both API servers, managers, scheduler and "+
 						"fusionctl-controllers; pods of both sides run, deletion with each propagation policy leaves "+
 						"what it should, and a namespace ends on both sides")
 			}, fusionctlEnv, reconcilerEnv)
@@ -156,7 +157,8 @@ func (f *nodesPair) startUnits() {
 		c := &f.Plan.Components[i]
 		unit := c.Name + ".service"
 		units = append(units, unit)
-		out, err := f.nodes[0].Run(f.t.Context(), "sed", "-n", `s/^ExecStart=\([^ ]*\).*/\1/p`, "/etc/systemd/system/"+unit)
+		out, err := f.nodes[0].Run(f.t.Context(), "sed", "-n", `s/^ExecStart=\([^ ]*\).*/\1/p`,
+			"/etc/systemd/system/"+unit)
 		must(f.t, err)
 		if c.Kind == plan.JointControllers {
 			continue
