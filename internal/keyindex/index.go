@@ -43,8 +43,8 @@ func KeyHash(key string, resource uint16, h Hasher) uint64 {
 	return h.Hash(key)&^(1<<ResourceBits-1) | uint64(resource)
 }
 
-// UIDHash is the hash of an object's UID and name: who looks for an owner asks for its name, and then compares the UID.
-// It is 0 for no UID.
+// UIDHash is the hash of an object's UID and name: a collector looks an owner up by its name, and then compares the
+// UID. It is 0 for no UID.
 func UIDHash(uid []byte, name string, h Hasher) uint64 {
 	if len(uid) == 0 {
 		return 0
@@ -60,8 +60,8 @@ func (h Hasher) NamespaceHash(namespace string) uint32 {
 	return uint32(h.Hash(namespace) >> 32)
 }
 
-// Placed mixes where an object is into the hash of its UID. A collector asks for an owner by its kind and in a
-// namespace: an object with that UID elsewhere is none.
+// Placed mixes where an object is into the hash of its UID. A collector looks an owner up by its kind and in a
+// namespace: an object with that UID elsewhere is another one.
 func Placed(uid uint64, resource uint16, namespace uint32) uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	if uid == 0 {
@@ -180,7 +180,7 @@ func (x *Index) UIDs() *UIDSet {
 	return set
 }
 
-// UIDSet is a set of hashes of UIDs. A part of it is sorted when it is first asked: often nobody does.
+// UIDSet is a set of hashes of UIDs. A part of it is sorted when it is first searched, which is seldom.
 type UIDSet struct {
 	filling [256]Chunks[uint64]
 	buckets [256][]uint64

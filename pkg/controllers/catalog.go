@@ -23,7 +23,7 @@ type resource struct {
 	verbs      string // the verbs that matter here, one letter each, see verbLetters
 }
 
-// verbLetters keep a resource comparable: it is a key of maps.
+// verbLetters keep a resource comparable, as a key of maps.
 var verbLetters = map[string]byte{"get": 'g', "list": 'l', "watch": 'w', "delete": 'd'}
 
 func (r resource) can(verbs ...string) bool {
@@ -39,20 +39,20 @@ func (r resource) can(verbs ...string) bool {
 type catalog struct {
 	resources []resource // one version of each group and resource, the server's preferred one where that has it
 	versions  map[schema.GroupVersion]bool
-	failed    map[string]error // groups that could not be discovered: they may serve anything
-	dormant   map[string]error // groups with a definition that has never been served: it may be next
+	failed    map[string]error // groups whose discovery failed: they may serve any kind
+	dormant   map[string]error // groups with a definition that has never been served: it may be at any time
 	asked     time.Time        // before the first request of discovery
-	doubt     error            // why nothing of it may be believed; nil for a complete catalog
+	doubt     error            // why it must not be used; nil for a complete catalog
 }
 
-// doubted is the catalog with a reason not to believe it.
+// doubted is the catalog with a reason not to use it.
 func (c *catalog) doubted(why error) *catalog {
 	doubted := *c
 	doubted.doubt = why
 	return &doubted
 }
 
-// catalogOf puts what discovery found into the words of this package.
+// catalogOf is a catalog of what discovery found.
 func catalogOf(side pair.Side, result *discovery.Result, asked time.Time) *catalog {
 	c := &catalog{failed: map[string]error{}, versions: map[schema.GroupVersion]bool{}, asked: asked}
 	for gv, err := range result.Failed {
@@ -97,11 +97,11 @@ func (c *catalog) ofKind(groups []string, kind string) []resource {
 	return found
 }
 
-// failure is why nothing can be said about a group, nil when something can.
+// failure is why the kinds of some groups are not known; nil when they are.
 func (c *catalog) failure(groups ...string) error {
 	for _, group := range groups {
 		if err := cmp.Or(c.failed[group], c.dormant[group]); err != nil {
-			return fmt.Errorf("asking which resources %q has: %w", group, err)
+			return fmt.Errorf("discovery of group %q: %w", group, err)
 		}
 	}
 	return nil
@@ -112,8 +112,7 @@ type layout struct {
 	plan *plan.Runtime
 }
 
-// serves reports whether the plan's version of a side serves the kind: a catalog without it says less than the server
-// has.
+// serves reports whether the plan's version of a side serves the kind: a catalog without it is incomplete.
 func (l layout) serves(side pair.Side, gk schema.GroupKind) bool {
 	for i := range l.plan.Resources {
 		if row := &l.plan.Resources[i]; row.ServesKind(gk.Group, gk.Kind) {
@@ -202,7 +201,7 @@ func less(a, b resource) bool {
 	return a.Group != b.Group && plan.PreferredGroup([]string{a.Group, b.Group}) == a.Group
 }
 
-// isEvent: events have no owners and no dependents, come in masses and go by themselves.
+// isEvent: events have no owners and no dependents, are many, and expire.
 func isEvent(gr schema.GroupResource) bool {
 	return gr.Resource == "events" && (gr.Group == "" || gr.Group == "events.k8s.io")
 }

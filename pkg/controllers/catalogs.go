@@ -13,19 +13,19 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// catalogAge is how old a catalog may be that decides about a deletion.
+// catalogAge is the maximum age of a catalog that decides about a deletion.
 const catalogAge = 10 * time.Second
 
-// failedAge is how soon the question is asked again when the answer was incomplete.
+// failedAge is the maximum age of an incomplete catalog.
 const failedAge = 2 * time.Second
 
-// recentAge is how old a catalog may be that decides about nothing but where to write.
+// recentAge is the maximum age of a catalog that decides only where to write.
 const recentAge = time.Minute
 
-// catalogs keeps one side's catalog and asks again when it is too old.
+// catalogs caches one side's catalog.
 type catalogs struct {
 	side pair.Side
-	// fetch asks the side. seen are built-in resources that it has served before; it is to serve them still.
+	// fetch runs discovery. seen are built-in resources that the side has served before, and has to serve still.
 	fetch func(ctx context.Context, seen []schema.GroupResource) (*catalog, error)
 	now   func() time.Time
 
@@ -33,17 +33,17 @@ type catalogs struct {
 	last   *catalog
 	seen   []schema.GroupResource
 	silent map[schema.GroupKind]silence
-	era    int // changes whenever an earlier answer may not be relied upon
+	era    int // changes whenever earlier lookups are void
 }
 
-// silence is since when a side has not served a kind, in every catalog that was read.
+// silence is since when no catalog of a side has had a kind.
 type silence struct {
 	groups []string
 	since  time.Time
 }
 
-// since returns a complete catalog that was asked for after the moment given, and not long ago.
-// Errors: the side could not be asked, or lists less than it serves. An older catalog is no answer then.
+// since returns a complete catalog whose discovery began after the moment given, and not long ago.
+// Errors: discovery failed, or listed less than the side serves. No older catalog takes its place.
 func (c *catalogs) since(ctx context.Context, moment time.Time) (*catalog, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -54,7 +54,7 @@ func (c *catalogs) since(ctx context.Context, moment time.Time) (*catalog, error
 	return last, err
 }
 
-// ask returns the last catalog, or a new one. The mutex is held.
+// ask returns the cached catalog, or a new one. The mutex is held.
 func (c *catalogs) ask(ctx context.Context, moment time.Time) (*catalog, error) {
 	age := catalogAge
 	if c.last != nil && (len(c.last.failed) > 0 || c.last.doubt != nil) {
@@ -68,7 +68,7 @@ func (c *catalogs) ask(ctx context.Context, moment time.Time) (*catalog, error) 
 	}
 	fresh, err := c.fetch(ctx, c.seen)
 	if err != nil || fresh.doubt != nil {
-		// Whatever the side was known not to serve, it may serve when it is back.
+		// What the side did not serve before, it may serve when it is back.
 		c.silent, c.last = nil, fresh
 		c.era++
 		return fresh, err
@@ -95,7 +95,7 @@ func sameResources(a, b *catalog) bool {
 	return slices.Equal(a.resources, b.resources) && len(a.failed) == len(b.failed) && len(a.dormant) == len(b.dormant)
 }
 
-// listen notes, for kinds that the catalog does not have, since when it does not.
+// listen notes since when the catalogs lack a kind.
 func (c *catalogs) listen(served *catalog, kind schema.GroupKind, groups []string) time.Time {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -113,9 +113,9 @@ func (c *catalogs) listen(served *catalog, kind schema.GroupKind, groups []strin
 	return known.since
 }
 
-// about returns a catalog that may be believed about a kind, whether it has it or not. A side that does not serve the
-// kind is believed only when no catalog has had it for the time that a server may take to list what is defined, since
-// the kind vanished or the reference was seen.
+// about returns a catalog that decides whether a side serves a kind. An absent kind counts only when no catalog has had
+// it for the time that an API server may take to list what is defined, since the kind vanished or the reference was
+// seen.
 func (c *catalogs) about(ctx context.Context, kind schema.GroupKind, groups []string, seen time.Time,
 	settle time.Duration) (*catalog, error) {
 	for moment := seen; ; {
@@ -141,11 +141,11 @@ func (c *catalogs) about(ctx context.Context, kind schema.GroupKind, groups []st
 			return nil, fmt.Errorf("the %s side does not serve %s, and has not for only %s; want %s",
 				c.side, kind, c.now().Sub(begun).Round(time.Millisecond), settle)
 		}
-		moment = settled // a catalog of before then is not enough
+		moment = settled // an older catalog does not decide
 	}
 }
 
-// recent returns a catalog that is good enough to write by.
+// recent returns a catalog that decides where to write.
 func (c *catalogs) recent(ctx context.Context) (*catalog, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -155,7 +155,7 @@ func (c *catalogs) recent(ctx context.Context) (*catalog, error) {
 	return c.ask(ctx, time.Time{})
 }
 
-// forget drops what is known, for a process that begins anew.
+// forget drops the cache, for a new term.
 func (c *catalogs) forget() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -163,7 +163,7 @@ func (c *catalogs) forget() {
 	c.era++
 }
 
-// current is the era of the side's catalogs: what was found in another era is not remembered.
+// current is the era of the side's catalogs: lookups of another era are void.
 func (c *catalogs) current() int {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

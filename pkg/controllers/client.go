@@ -28,7 +28,7 @@ const (
 	answerWithin = 20 * time.Second
 	// listWithin bounds the lists that decide about something.
 	listWithin = 5 * time.Minute
-	// attempts of a request that fails in a way that passes; the queues try again later.
+	// attempts of a request with a transient error; the queues retry later.
 	attempts = 2
 )
 
@@ -50,7 +50,7 @@ func newClient(side pair.Side, config *rest.Config, qps float32) (*client, error
 }
 
 // get reads an object's metadata from the store, not from a cache: no resource version is given.
-// Errors: discovery.ErrNotFound when, and only when, the server itself says that there is no such object.
+// Errors: discovery.ErrNotFound when, and only when, the API server itself returns that there is no such object.
 func (c *client) get(ctx context.Context, r resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -65,7 +65,7 @@ func (c *client) get(ctx context.Context, r resource, namespace, name string) (*
 	return object, nil
 }
 
-// failed words an error of a request about one object.
+// failed wraps an error of a request about one object.
 func (c *client) failed(doing string, r resource, namespace, name string, err error) error {
 	return fmt.Errorf("%s %s on the %s side: %w", doing, r.describe(namespace, name), c.side, err)
 }
@@ -135,13 +135,13 @@ func (c *client) watch(ctx context.Context, of collection, options metav1.ListOp
 	}
 	events, err := c.server.Watch(ctx, of.collection(""), o)
 	if err != nil {
-		return nil, err // unwrapped: the reflector asks what kind of error it is
+		return nil, err // unwrapped: the reflector branches on the error
 	}
 	reporter := apierrors.NewClientErrorReporter(http.StatusInternalServerError, "watch", "decoding")
 	return watch.NewStreamWatcher(&eventDecoder{events, of.decode}, reporter), nil
 }
 
-// delete asks for the deletion of exactly this object in exactly this state; servers before 1.14 look at the UID alone.
+// delete deletes exactly this object in exactly this state; API servers before 1.14 check the UID alone.
 func (c *client) delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata,
 	policy metav1.DeletionPropagation) error {
 	body, err := json.Marshal(metav1.DeleteOptions{
@@ -204,7 +204,7 @@ func (c *client) write(ctx context.Context, verb string, at discovery.Path, obje
 	return err
 }
 
-// exchange writes an object and returns what the server made of it.
+// exchange writes an object and returns it as the API server stored it.
 func (c *client) exchange(ctx context.Context, verb string, at discovery.Path, object any) (map[string]any, error) {
 	body, err := json.Marshal(object)
 	if err != nil {

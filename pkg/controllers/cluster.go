@@ -20,7 +20,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// cluster is both sides, and all that changes something on them.
+// cluster is both sides, and every write to them.
 type cluster struct {
 	layout   layout
 	clients  map[pair.Side]*client
@@ -32,17 +32,17 @@ type cluster struct {
 	metrics  *metrics
 	now      func() time.Time
 	guard    *guard
-	settle   time.Duration // for how long a side has not served a kind of the other's before it is believed
+	// for how long a side must not have served a kind of the other's before the kind counts as absent
+	settle time.Duration
 
 	mutex    sync.Mutex
 	identity string // the UID of kube-system, where both sides see the same namespaces
 }
 
-// settleTime is how long a server may take to list a kind that has just been defined, or whose definition was made
-// again.
+// settleTime is how long an API server may take to list a kind that has just been defined, or defined again.
 const settleTime = 5 * time.Second
 
-// writer is what changes objects: a side's client, or something that only says so.
+// writer changes objects: a side's client, or a dry run.
 type writer interface {
 	delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, policy metav1.DeletionPropagation) error
 	patchMetadata(ctx context.Context, r resource, o *metav1.PartialObjectMetadata, fields map[string]any) error
@@ -66,18 +66,18 @@ func (s servers) write(ctx context.Context, side pair.Side, verb string, at disc
 	return s[side].write(ctx, verb, at, object)
 }
 
-// nobody writes nothing: what would be done is in the audit trail all the same.
-type nobody struct{}
+// dryRun writes nothing: the audit trail reports what would be done.
+type dryRun struct{}
 
-func (nobody) delete(context.Context, resource, *metav1.PartialObjectMetadata, metav1.DeletionPropagation) error {
+func (dryRun) delete(context.Context, resource, *metav1.PartialObjectMetadata, metav1.DeletionPropagation) error {
 	return nil
 }
 
-func (nobody) patchMetadata(context.Context, resource, *metav1.PartialObjectMetadata, map[string]any) error {
+func (dryRun) patchMetadata(context.Context, resource, *metav1.PartialObjectMetadata, map[string]any) error {
 	return nil
 }
 
-func (nobody) write(context.Context, pair.Side, string, discovery.Path, any) error { return nil }
+func (dryRun) write(context.Context, pair.Side, string, discovery.Path, any) error { return nil }
 
 func newCluster(p *plan.Runtime, configs map[pair.Side]*rest.Config, o Options) (*cluster, error) {
 	c := &cluster{
@@ -98,7 +98,7 @@ func newCluster(p *plan.Runtime, configs map[pair.Side]*rest.Config, o Options) 
 	}
 	c.writer = servers(c.clients)
 	if o.DryRun {
-		c.writer = nobody{}
+		c.writer = dryRun{}
 	}
 	var err error
 	c.guard, err = newGuard(c, o)
@@ -106,17 +106,17 @@ func newCluster(p *plan.Runtime, configs map[pair.Side]*rest.Config, o Options) 
 }
 
 func (c *cluster) dryRun() bool {
-	_, dry := c.writer.(nobody)
+	_, dry := c.writer.(dryRun)
 	return dry
 }
 
 func (c *cluster) client(side pair.Side) *client { return c.clients[side] }
 
-// identify makes sure that a server is the one that the plan means. Two kubeconfigs that lead to one server, or one
-// that leads to another cluster, would make every owner look absent.
+// identify makes sure that an API server is the plan's. Two kubeconfigs of one server, or one of another cluster, would
+// make every owner look absent.
 func (c *cluster) identify(ctx context.Context, side pair.Side, identity discovery.Identity) error {
 	if err := identity.Is(c.layout.plan.Side(side).Version, ""); err != nil {
-		return fmt.Errorf("the %s kubeconfig leads to another server: %w", side, err)
+		return fmt.Errorf("the %s kubeconfig is of another API server: %w", side, err)
 	}
 	if !c.sharesNamespaces() {
 		return nil
@@ -150,7 +150,7 @@ func (c *cluster) namespaces(side pair.Side) resource {
 		kind: "Namespace", verbs: "dglw"}
 }
 
-// freshCatalogs returns what both sides serve, asked after the moment given.
+// freshCatalogs returns what both sides serve, by a discovery that began after the moment given.
 func (c *cluster) freshCatalogs(ctx context.Context, moment time.Time) (legacy, modern *catalog, err error) {
 	if legacy, err = c.catalogs[pair.Legacy].since(ctx, moment); err != nil {
 		return nil, nil, err
@@ -160,14 +160,14 @@ func (c *cluster) freshCatalogs(ctx context.Context, moment time.Time) (legacy, 
 	}
 	for _, both := range []*catalog{legacy, modern} {
 		for _, group := range slices.Sorted(maps.Keys(both.failed)) {
-			return nil, nil, fmt.Errorf("asking the %s side what it serves: %w", both.resources[0].side,
+			return nil, nil, fmt.Errorf("discovery of the %s side: %w", both.resources[0].side,
 				both.failure(group))
 		}
 	}
 	return legacy, modern, nil
 }
 
-// era changes when either side was in doubt, or serves something else.
+// era changes when the discovery of either side failed, or returned something else.
 func (c *cluster) era() int {
 	return c.catalogs[pair.Legacy].current() + c.catalogs[pair.Modern].current()
 }
@@ -182,7 +182,7 @@ func (c *cluster) forget() {
 	}
 }
 
-// bothAnswer makes sure that neither side is in doubt.
+// bothAnswer makes sure that the discovery of both sides succeeds.
 func (c *cluster) bothAnswer(ctx context.Context) error {
 	for _, side := range pair.Sides() {
 		if _, err := c.catalogs[side].since(ctx, time.Time{}); err != nil {
@@ -192,8 +192,7 @@ func (c *cluster) bothAnswer(ctx context.Context) error {
 	return nil
 }
 
-// delete deletes an object in the state in which it was read, at the rate that is allowed, and says so in the audit
-// trail.
+// delete deletes an object in the state in which it was read, within the rate limit, and records it in the audit trail.
 func (c *cluster) delete(ctx context.Context, r resource, o *metav1.PartialObjectMetadata,
 	policy metav1.DeletionPropagation, why string) error {
 	if err := c.mayChange(ctx); err != nil {
@@ -218,7 +217,7 @@ func (c *cluster) change(ctx context.Context, r resource, o *metav1.PartialObjec
 	return err
 }
 
-// mayChange waits until something may be changed.
+// mayChange waits for the rate limit.
 // Errors: errStopped.
 func (c *cluster) mayChange(ctx context.Context) error {
 	if err := c.limit.Wait(ctx); err != nil {

@@ -21,23 +21,23 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// collector deletes what nobody owns any more, and finishes deletions that wait for dependents.
+// collector deletes objects that have no live owner, and finishes deletions that wait for dependents.
 type collector struct {
 	*cluster
 	graph  *graph
 	queue  workqueue.TypedRateLimitingInterface[types.UID]
 	absent memory
-	// unlisted are the resources whose objects are not known: any of them could be a dependent.
+	// unlisted are the resources that could not be listed: any of their objects could be a dependent.
 	unlisted func() []string
 }
 
-// errUnserved says that no side serves an owner's kind: its objects are neither there nor known to be gone.
+// errUnserved: no side serves an owner's kind, so that its objects are not known to be absent.
 var errUnserved = errors.New("no side serves its kind")
 
-// errWatched says that a side says two things about an object.
-var errWatched = errors.New("the side contradicts itself")
+// errWatched: a side's read and watch disagree about an object.
+var errWatched = errors.New("read and watch of the side disagree")
 
-// process looks at one object. An error means: look again later.
+// process decides about one object. An error requeues it.
 func (c *collector) process(ctx context.Context, uid types.UID) error {
 	n := c.graph.node(uid)
 	switch {
@@ -52,7 +52,7 @@ func (c *collector) process(ctx context.Context, uid types.UID) error {
 	}
 }
 
-// live reads a node's object again. nil without an error: it is gone, or another one has its name.
+// live reads a node's object again. nil without an error: it was deleted, or another one has its name.
 func (c *collector) live(ctx context.Context, n *node) (*metav1.PartialObjectMetadata, error) {
 	o, err := c.client(n.resource.side).get(ctx, *n.resource, n.namespace.Value(), n.name)
 	if errors.Is(err, discovery.ErrNotFound) {
@@ -68,7 +68,7 @@ func (c *collector) live(ctx context.Context, n *node) (*metav1.PartialObjectMet
 func (c *collector) consider(ctx context.Context, n *node) error {
 	o, err := c.live(ctx, n)
 	if err != nil || o == nil || o.DeletionTimestamp != nil || len(o.OwnerReferences) == 0 {
-		return err // a deletion under way comes back as an event of its own
+		return err // a deletion causes an event of its own
 	}
 	seen := n.seen
 	if !slices.EqualFunc(n.owners, o.OwnerReferences, func(a owner, b metav1.OwnerReference) bool {
@@ -81,7 +81,7 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 	for _, ref := range o.OwnerReferences {
 		state, err := c.find(ctx, ref, o.Namespace, seen)
 		if s.states = append(s.states, state); err != nil {
-			why = errors.Join(why, fmt.Errorf("looking for %s %q, which owns %s: %w", ref.Kind, ref.Name,
+			why = errors.Join(why, fmt.Errorf("looking up %s %q, the owner of %s: %w", ref.Kind, ref.Name,
 				n.resource.describe(o.Namespace, o.Name), err))
 		}
 	}
@@ -94,8 +94,8 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 	case doubt:
 		c.metrics.doubts.Inc()
 		if lasting(why) {
-			c.log.Debug("left alone", "object", n.resource.describe(o.Namespace, o.Name), "why", why)
-			return nil // the next scan of the graph asks again
+			c.log.Debug("kept", "object", n.resource.describe(o.Namespace, o.Name), "err", why)
+			return nil // the next scan of the graph queues it
 		}
 		return why
 	case trim:
@@ -110,9 +110,9 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 	return nil
 }
 
-// lasting reports whether asking again soon is of no use: no side serves the kind, or no object can have the name.
+// lasting reports whether a retry is of no use: no side serves the kind, or no object can have the name.
 func lasting(err error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { // of several owners, each in words of its own
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { // of several owners
 		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !lasting(err) })
 	}
 	return errors.Is(err, errUnserved) || errors.Is(err, discovery.ErrInvalidPath)
@@ -134,7 +134,7 @@ func (c *collector) describe(s subject) string {
 	return strings.Join(list, ", ")
 }
 
-// unblock lifts an object's blocking references first: it waits, through its dependents, for itself.
+// unblock removes blockOwnerDeletion of an object's references first: it waits, through its dependents, for itself.
 func (c *collector) unblock(ctx context.Context, n *node, o *metav1.PartialObjectMetadata, s subject) error {
 	refs := slices.Clone(o.OwnerReferences)
 	for i := range refs {
@@ -146,12 +146,12 @@ func (c *collector) unblock(ctx context.Context, n *node, o *metav1.PartialObjec
 		return c.collect(ctx, n, o, metav1.DeletePropagationForeground,
 			"no owner is left: "+c.describe(s))
 	}
-	// The change comes back as an event, and with it the object.
+	// The change causes an event, which queues the object again.
 	return c.change(ctx, *n.resource, o, "owners and dependents wait for each other",
 		map[string]any{"ownerReferences": refs})
 }
 
-// collect deletes an object. Its own dependents lose an owner that has not vanished.
+// collect deletes an object. The brake does not count it among vanished owners.
 func (c *collector) collect(ctx context.Context, n *node, o *metav1.PartialObjectMetadata,
 	policy metav1.DeletionPropagation, why string) error {
 	c.graph.expect(n.uid, true)
@@ -162,22 +162,21 @@ func (c *collector) collect(ctx context.Context, n *node, o *metav1.PartialObjec
 	return err
 }
 
-// find asks for an owner on every side that could hold it, under every group that its kind has. namespace is the
-// dependent's, seen is when the reference was first seen: what a side serves must have been asked since. A side that
-// does not serve the kind counts as one without the owner only when its discovery is complete.
+// find looks an owner up on every side that could hold it, under every group that its kind has. namespace is the
+// dependent's, seen is when the reference was first seen: discovery must have run since. A side that does not serve the
+// kind counts as one without the owner only when its discovery is complete.
 func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespace string, seen time.Time) (
 	ownerState, error) {
 	if known := c.graph.node(ref.UID); known != nil {
-		// The UID is what counts: an owner that is seen under another name, group or namespace than its dependent says
-		// is there.
+		// The UID decides: an owner with another name, group or namespace than the reference has is present.
 		if o, err := c.live(ctx, known); err != nil {
 			return ownerState{}, err
 		} else if o != nil {
 			return stateOf(o, gc.Found), nil
 		}
-		// Its deletion is on its way here, or the API server does not know that its etcd was exchanged.
+		// The watch has not delivered its deletion yet, or etcd was replaced below the API server.
 		if c.graph.node(ref.UID) != nil {
-			return ownerState{}, fmt.Errorf("%s is absent, and by its watch it is there: %w",
+			return ownerState{}, fmt.Errorf("%s is absent, and its watch still has it: %w",
 				known.resource.describe(known.namespace.Value(), known.name), errWatched)
 		}
 	}
@@ -193,7 +192,7 @@ func (c *collector) find(ctx context.Context, ref metav1.OwnerReference, namespa
 			return ownerState{}, err
 		}
 		if len(believed[side].ofKind(groups, ref.Kind)) == 0 && c.layout.serves(side, kind) {
-			return ownerState{}, fmt.Errorf("the %s side does not list %s among what it serves, although its version "+
+			return ownerState{}, fmt.Errorf("discovery of the %s side lacks %s, although its version "+
 				"has it", side, kind)
 		}
 	}
@@ -249,7 +248,7 @@ func waits(o *metav1.PartialObjectMetadata) bool {
 	return o.DeletionTimestamp != nil && slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents)
 }
 
-// awaitDependents lets an owner go once nothing that blocks it is left.
+// awaitDependents finishes the foreground deletion of an owner once no dependent blocks it.
 func (c *collector) awaitDependents(ctx context.Context, n *node) error {
 	o, err := c.live(ctx, n)
 	if err != nil || o == nil || !waits(o) {
@@ -264,7 +263,7 @@ func (c *collector) awaitDependents(ctx context.Context, n *node) error {
 		}
 	}
 	if blocked {
-		return nil // each of them calls when it goes
+		return nil // the deletion of each queues the owner
 	}
 	if unlisted := c.unlisted(); len(unlisted) > 0 {
 		return fmt.Errorf("%s waits for its dependents, and %s could not be listed",
@@ -279,8 +278,8 @@ func (c *collector) awaitDependents(ctx context.Context, n *node) error {
 	return c.removeFinalizer(ctx, n, o, metav1.FinalizerDeleteDependents, "its dependents are gone")
 }
 
-// releaseDependents takes an owner's name from its dependents and lets it go. A dependent that is missed here would be
-// deleted for want of an owner, so the dependents are those that the servers list now.
+// releaseDependents removes the references to an owner from its dependents and finishes its deletion. A dependent that
+// is missed here would be collected, so the dependents are those that the API servers list now.
 func (c *collector) releaseDependents(ctx context.Context, n *node) error {
 	o, err := c.live(ctx, n)
 	if err != nil || o == nil || o.DeletionTimestamp == nil ||
@@ -298,7 +297,7 @@ func (c *collector) releaseDependents(ctx context.Context, n *node) error {
 		stay := slices.DeleteFunc(slices.Clone(d.object.OwnerReferences), func(ref metav1.OwnerReference) bool {
 			return ref.UID == n.uid
 		})
-		err := c.change(ctx, d.resource, d.object, "its owner is being deleted without it",
+		err := c.change(ctx, d.resource, d.object, "its owner is being deleted and orphans it",
 			map[string]any{"ownerReferences": stay})
 		if err != nil && !errors.Is(err, discovery.ErrNotFound) {
 			return err
@@ -313,7 +312,7 @@ type located struct {
 }
 
 // listDependents lists the objects of an owner, of every resource of both sides: in its namespace, or everywhere for an
-// owner that is in none. Errors: one list that fails is enough.
+// owner that is in none. Errors: of any list.
 func (c *collector) listDependents(ctx context.Context, uid types.UID, namespace string) ([]located, error) {
 	legacy, modern, err := c.freshCatalogs(ctx, c.now())
 	if err != nil {
@@ -357,11 +356,11 @@ func (c *collector) removeFinalizer(ctx context.Context, n *node, o *metav1.Part
 	return err
 }
 
-// retryable words an error of process for the log; a conflict is the ordinary course of things.
+// retryable reports whether an error of process is expected, and not logged: a conflict.
 func retryable(err error) bool { return apierrors.IsConflict(err) }
 
-// memory remembers for a moment which owners were found absent: the thousand pods of one owner do not ask a thousand
-// times. A UID never comes back. What was found before a side was in doubt, or served something else, is forgotten.
+// memory caches for a moment which owners were absent, so that the thousand pods of one owner do not cause a thousand
+// lookups. A UID is never used again. Entries of an earlier era are void.
 type memory struct {
 	now   func() time.Time
 	mutex sync.Mutex
@@ -374,7 +373,7 @@ type memoryKey struct {
 	apiVersion, kind, name, namespace string
 }
 
-// memorySpan is how long an answer is good for.
+// memorySpan is how long an entry is valid.
 const memorySpan = 5 * time.Second
 
 func keyOf(ref metav1.OwnerReference, namespace string) memoryKey {

@@ -11,10 +11,10 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// errIncomplete says that a side serves more than it lists: it is starting, or its discovery is broken.
+// errIncomplete: a side serves more than it lists. It is starting, or its discovery is broken.
 var errIncomplete = errors.New("its discovery is incomplete")
 
-// errDormant says that a definition has never been served, so that no object of it was ever created through this side.
+// errDormant: a definition has never been served, so that no object of it was ever created through this side.
 var errDormant = errors.New("not established")
 
 // definition is an object by which a side serves more than its version builds in.
@@ -22,11 +22,10 @@ type definition struct {
 	kind   string // CustomResourceDefinition, APIService or ThirdPartyResource
 	name   string
 	serves schema.GroupVersionResource // an empty version or resource stands for any
-	// unserved is why discovery does not have to list it: errDormant, or that it asks for nothing to be served. It is
-	// looked up for the definitions that discovery lacks.
+	// unserved is why discovery need not list it: errDormant, or that none of its versions is served. It is read for
+	// the definitions that discovery lacks.
 	unserved error
-	// local: an APIService that the API server wrote about itself; definitions and the version's own resources say as
-	// much.
+	// local: an APIService of the API server itself; definitions and the version's own resources imply it.
 	local bool
 }
 
@@ -50,10 +49,10 @@ func (c *catalog) has(gr schema.GroupResource) bool {
 	return slices.ContainsFunc(c.resources, func(r resource) bool { return r.GroupResource() == gr })
 }
 
-// complete judges discovery by what else a side says of itself. What it returns is all that the side serves, and every
-// group that it should serve and does not list counts as one that could not be discovered. ready is what the side's
-// readiness check returned; builtIn is what its version serves with its arguments; definitions are those of its store,
-// read after discovery. Errors: errIncomplete, wrapped: nothing of the catalog may be believed.
+// complete compares discovery with what else a side returns about itself. What it returns is all that the side serves,
+// and every group that it should serve and does not list counts as one that could not be discovered. ready is what the
+// side's readiness check returned; builtIn is what its version serves with its arguments; definitions are those of its
+// store, read after discovery. Errors: errIncomplete, wrapped: the catalog must not be used.
 func complete(c *catalog, ready error, builtIn []schema.GroupResource, definitions []definition) (*catalog, error) {
 	if ready != nil {
 		return nil, fmt.Errorf("the server is not ready: %w: %w", ready, errIncomplete)

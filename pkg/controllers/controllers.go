@@ -1,10 +1,10 @@
-// Package controllers is the small controller manager of a fused control plane: a garbage collector and a namespace
-// controller that see both API servers. Kubernetes' own see one, and take what the other side has for absent.
+// Package controllers is the controller manager of a fused control plane: a garbage collector and a namespace
+// controller across both API servers. Kubernetes' own see one API server, and regard what the other side has as absent.
 //
-// Nothing is deleted on what a cache says. A watch gives cause to look; then the object and each of its owners are read
-// again, from every side that could hold them, and the deletion names the UID and the resource version that were read.
-// A side that does not answer, a group that discovery could not ask about, an answer that is not the server's own: each
-// leaves the object where it is.
+// Nothing is deleted because of a cache. An event of a watch queues an object; then the object and each of its owners
+// are read again, from every side that could hold them, and the deletion names the UID and the resource version that
+// were read. An API server that is unreachable, a group whose discovery failed, a 404 that is not the API server's own:
+// each keeps the object.
 package controllers
 
 import (
@@ -28,24 +28,24 @@ import (
 // Options say how the controllers run.
 type Options struct {
 	Legacy, Modern *rest.Config
-	// DryRun changes nothing: what would be done is in the audit trail. The lock is not taken either.
+	// DryRun changes nothing: the audit trail reports what would be done. The lock is not taken either.
 	DryRun bool
-	// Collect deletes what nobody owns any more and finishes deletions that wait for dependents. Without it only
-	// namespaces are looked after.
+	// Collect deletes objects that have no live owner and finishes deletions that wait for dependents. Without it only
+	// namespaces are finalized.
 	Collect bool
 	// DeleteOrphans deletes objects whose namespace is on no side; otherwise they are reported.
 	DeleteOrphans bool
-	// LeaderElect makes one of several processes act.
+	// LeaderElect makes one of several processes the leader, which alone acts.
 	LeaderElect bool
 	// QPS limits the requests to each side, ChangesPerSecond the deletions and changes on both together.
 	QPS              float32
 	ChangesPerSecond float64
-	Workers          int      // objects that are looked at at once
+	Workers          int      // objects that are processed concurrently
 	Listen           string   // address of /healthz, /readyz and /metrics; "" for none
-	Webhook          *Webhook // answers about pods; nil where nobody is asked
-	// StateDirectory is where it is remembered what the stores showed of themselves; "" forgets it with the process.
+	Webhook          *Webhook // mutates pods; nil where the plan has no webhook
+	// StateDirectory keeps what identifies the stores across restarts; "" keeps it in memory alone.
 	StateDirectory string
-	// Brake is when so many owners vanish at once that nothing is deleted any more; the zero value is DefaultBrake.
+	// Brake limits how many owners may vanish within a time before deletions stop; the zero value is DefaultBrake.
 	Brake      witness.Limit
 	Log, Audit *slog.Logger
 }
@@ -54,16 +54,16 @@ type Options struct {
 // minute.
 var DefaultBrake = witness.Limit{Share: 20, Least: 10, Within: time.Minute}
 
-// The intervals of what is done again and again.
+// Intervals.
 const (
 	discoverEvery = 30 * time.Second // what the sides serve
-	scanEvery     = 2 * time.Minute  // the whole graph, in case an event went unheard
-	syncWithin    = 30 * time.Second // how long the start waits for lists that do not come
-	stallsAfter   = 2 * time.Minute  // without a successful discovery the process is not ready
+	scanEvery     = 2 * time.Minute  // the whole graph, in case an event was lost
+	syncWithin    = 30 * time.Second // how long the start waits for first lists
+	stallsAfter   = 2 * time.Minute  // without a successful discovery /readyz fails
 )
 
 // Run runs the controllers of a plan until ctx ends. Errors: an unusable configuration, or an address that cannot be
-// listened on. A server that does not answer, one that is not the plan's and a lock that is lost are waited for.
+// listened on. An API server that is unreachable or not the plan's and a lost lock are retried.
 func Run(ctx context.Context, p *plan.Runtime, o Options) error {
 	c, err := newCluster(p, map[pair.Side]*rest.Config{pair.Legacy: o.Legacy, pair.Modern: o.Modern}, o)
 	if err != nil {
@@ -72,19 +72,19 @@ func Run(ctx context.Context, p *plan.Runtime, o Options) error {
 	return newProcess(c, o).run(ctx)
 }
 
-// manager holds the parts together, from one term as the leader.
+// manager holds the controllers of one term as the leader.
 type manager struct {
 	*cluster
 	graph      *graph
 	monitors   *monitors
 	collector  *collector
 	namespaces *namespaces                   // nil where each side has namespaces of its own
-	keepers    []func(context.Context) error // what else the leader keeps as it should be
+	keepers    []func(context.Context) error // reconcilers of the leader besides
 	workers    int                           // 0: nothing is collected
 
 	mutex   sync.Mutex
-	started bool      // the graph is whole enough to act on its events
-	heard   time.Time // when both sides last said what they serve
+	started bool      // the first lists are in
+	heard   time.Time // the last successful discovery of both sides
 }
 
 func newManager(c *cluster, o Options) *manager {
@@ -119,7 +119,7 @@ func (m *manager) attend(uid types.UID) {
 	}
 }
 
-// told hears of every object: namespaces have a controller of their own.
+// told receives every object: namespaces have a controller of their own.
 func (m *manager) told(r resource, o *metav1.PartialObjectMetadata) {
 	if m.namespaces != nil && isNamespace(r) && r.side == m.namespaces.side() {
 		m.namespaces.queue.Add(o.Name)
@@ -139,7 +139,7 @@ func (m *manager) run(ctx context.Context) error {
 	defer cancel()
 
 	if m.namespaces == nil {
-		m.log.Info("each side has namespaces of its own: their deletion is left to the sides")
+		m.log.Info("namespace controller disabled: the sides share no namespaces")
 	}
 	for m.discover(ctx) != nil {
 		if pause(ctx, 2*time.Second); ctx.Err() != nil {
@@ -151,7 +151,7 @@ func (m *manager) run(ctx context.Context) error {
 	m.started = true
 	m.mutex.Unlock()
 	m.scan(ctx)
-	m.log.Info("the controllers act", "objects", m.graph.size())
+	m.log.Info("controllers started", "objects", m.graph.size())
 	for range m.workers {
 		wait.Go(func() { work(ctx, m.collector.queue, m.collector.process, m.log) })
 	}
@@ -171,18 +171,17 @@ func (m *manager) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-discover.C:
-			_ = m.discover(ctx) // it has logged why; what is watched stays as it is
+			_ = m.discover(ctx) // it has logged the error; the watches stay as they are
 		case <-scan.C:
 			m.scan(ctx)
 		}
 	}
 }
 
-// keepEvery is how often a keeper looks.
+// keepEvery is how often a keeper reconciles.
 const keepEvery = 5 * time.Second
 
-// keep runs a keeper until ctx ends. What it cannot do is said once, not each time. A dry run says once what would be
-// done.
+// keep runs a keeper until ctx ends. A repeated error is logged once. A dry run reports once what would be done.
 func (m *manager) keep(ctx context.Context, keeper func(context.Context) error) {
 	said := ""
 	for {
@@ -191,7 +190,7 @@ func (m *manager) keep(ctx context.Context, keeper func(context.Context) error) 
 			return
 		}
 		if text := fmt.Sprint(err); err != nil && text != said {
-			m.log.Error("not as it should be", "why", err)
+			m.log.Error("reconcile failed", "err", err)
 		}
 		if said = fmt.Sprint(err); m.dryRun() {
 			return
@@ -202,12 +201,12 @@ func (m *manager) keep(ctx context.Context, keeper func(context.Context) error) 
 	}
 }
 
-// discover asks both sides what they serve and watches it.
+// discover runs discovery of both sides and watches what they serve.
 func (m *manager) discover(ctx context.Context) error {
 	err := m.monitors.sync(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			m.log.Error("nothing is deleted that this side could have a say in", "why", err)
+			m.log.Error("discovery failed; deletions suspended for this side", "err", err)
 		}
 		return err
 	}
@@ -217,13 +216,13 @@ func (m *manager) discover(ctx context.Context) error {
 	return nil
 }
 
-// awaitLists waits for the first list of every resource, but not for ever for one that a server refuses: decisions read
-// what they need.
+// awaitLists waits for the first list of every resource, but not forever for one that an API server refuses: decisions
+// read what they need.
 func (m *manager) awaitLists(ctx context.Context) {
 	deadline := m.now().Add(syncWithin)
 	for waiting := m.monitors.unsynced(); len(waiting) > 0; waiting = m.monitors.unsynced() {
 		if m.now().After(deadline) {
-			m.log.Warn("some resources could not be listed: their objects are looked up, but are not collected",
+			m.log.Warn("resources not listed; their objects are looked up as owners, but not collected",
 				"resources", waiting)
 			return
 		}
@@ -233,7 +232,7 @@ func (m *manager) awaitLists(ctx context.Context) {
 	}
 }
 
-// scan queues all that could need attention and looks for what is left of namespaces.
+// scan queues every object that could be collectable, every namespace, and reports orphans of deleted namespaces.
 func (m *manager) scan(ctx context.Context) {
 	m.monitors.unsynced() // for the metric
 	for _, uid := range m.graph.suspects() {
@@ -248,7 +247,7 @@ func (m *manager) scan(ctx context.Context) {
 		m.namespaces.queue.Add(n.name)
 	}
 	if err := m.namespaces.reportOrphans(ctx); err != nil && ctx.Err() == nil {
-		m.log.Warn("looking for objects without a namespace", "why", err)
+		m.log.Warn("listing objects of deleted namespaces failed", "err", err)
 	}
 }
 
@@ -263,8 +262,8 @@ func work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingIn
 		if err := process(ctx, key); err == nil {
 			queue.Forget(key)
 		} else if ctx.Err() == nil {
-			if !retryable(err) && !errors.Is(err, errStopped) { // that has been said, once
-				log.Warn("left as it is for now", "why", err)
+			if !retryable(err) && !errors.Is(err, errStopped) { // logged once, elsewhere
+				log.Warn("requeued after error", "err", err)
 			}
 			queue.AddRateLimited(key)
 		}
@@ -279,15 +278,15 @@ func pause(ctx context.Context, span time.Duration) {
 	}
 }
 
-// ready reports why the controllers do not act.
+// ready reports why the controllers are not active.
 func (m *manager) ready() error {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	switch {
 	case !m.started:
-		return errors.New("waiting for a side that does not answer, or for the first lists")
+		return errors.New("waiting for the discovery of both sides, or for the first lists")
 	case m.now().Sub(m.heard) > stallsAfter:
-		return fmt.Errorf("one of the sides has not answered since %s", m.heard.Format(time.RFC3339))
+		return fmt.Errorf("discovery of a side has failed since %s", m.heard.Format(time.RFC3339))
 	}
 	return nil
 }

@@ -46,17 +46,17 @@ var definingKinds = []struct {
 	}},
 }
 
-// definitions lists what a side's store says that it should serve, by the versions that the catalog has. What the
-// catalog lacks is looked at closely. Errors: a list or an object that could not be read, and a resource that the
-// version serves and the catalog lacks.
+// definitions lists the objects of a side's store by which it serves more than its version builds in, in the versions
+// that the catalog has. Those that the catalog lacks are read as a whole. Errors: a list or an object that could not be
+// read, and a resource that the version serves and the catalog lacks.
 func (c *client) definitions(ctx context.Context, l layout, served *catalog) ([]definition, error) {
 	var list []definition
 	for _, defining := range definingKinds {
 		of := served.find(defining.gr)
 		if of == nil {
 			if l.serves(c.side, schema.GroupKind{Group: defining.gr.Group, Kind: defining.kind}) {
-				return nil, fmt.Errorf("%s are not listed by discovery, so what else the server should list is not "+
-					"known: %w",
+				return nil, fmt.Errorf("%s are not listed by discovery, so what else the API server serves is "+
+					"unknown: %w",
 					defining.gr, errIncomplete)
 			}
 			continue
@@ -112,7 +112,7 @@ func (c *client) inspect(ctx context.Context, of resource, d *definition) error 
 	return nil
 }
 
-// unservedCRD is why a server need not list a custom resource; nil when it should.
+// unservedCRD is why an API server need not list a custom resource; nil when it must.
 func unservedCRD(crd map[string]any) error {
 	conditions, _, _ := unstructured.NestedSlice(crd, "status", "conditions")
 	established := false
@@ -136,17 +136,17 @@ func unservedCRD(crd map[string]any) error {
 	return errors.New("none of its versions is served, and objects of it may be stored")
 }
 
-// discoverWithin bounds the question what a side serves.
+// discoverWithin bounds discovery, with the definitions.
 const discoverWithin = 2 * time.Minute
 
-// believe reads what a side serves and judges whether that is all.
+// believe runs discovery of a side and judges whether it is complete.
 func (c *cluster) believe(ctx context.Context, side pair.Side, seen []schema.GroupResource) (*catalog, error) {
 	ctx, cancel := context.WithTimeout(ctx, discoverWithin)
 	defer cancel()
 	client, asked := c.client(side), c.now()
 	result, err := client.server.Discover(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("asking the %s side what it serves: %w", side, err)
+		return nil, fmt.Errorf("discovery of the %s side: %w", side, err)
 	}
 	if err := c.identify(ctx, side, result.Identity); err != nil {
 		return nil, err
@@ -156,15 +156,15 @@ func (c *cluster) believe(ctx context.Context, side pair.Side, seen []schema.Gro
 	// round.
 	definitions, err := client.definitions(ctx, c.layout, listed)
 	if err != nil {
-		return listed.doubted(fmt.Errorf("asking the %s side what it should serve: %w", side, err)), nil
+		return listed.doubted(fmt.Errorf("listing the definitions of the %s side: %w", side, err)), nil
 	}
 	unready := result.Unready
 	if errors.Is(unready, discovery.ErrForbidden) {
-		unready = fmt.Errorf("%w (the controllers have to be allowed to get it)", unready)
+		unready = fmt.Errorf("%w (grant the controllers permission to get it)", unready)
 	}
 	judged, err := complete(listed, unready, append(c.layout.builtIn(side), seen...), definitions)
 	if err != nil {
-		return listed.doubted(fmt.Errorf("asking the %s side what it serves: %w", side, err)), nil
+		return listed.doubted(fmt.Errorf("discovery of the %s side: %w", side, err)), nil
 	}
 	return judged, nil
 }

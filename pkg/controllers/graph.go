@@ -11,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// node is an object as it was last seen by a watch. What it says gives cause to look; decisions are made on what is
-// read then.
+// node is an object as a watch last had it. It only queues the object; decisions are made on what is read then.
 type node struct {
 	uid       types.UID
 	name      string
@@ -43,10 +42,10 @@ type graph struct {
 	expected   map[types.UID]bool               // nodes that this process is deleting
 	now        func() time.Time
 
-	// attend is told the UID of each object that somebody should look at. It is called without the lock.
+	// attend receives the UID of each object that is to be processed. It is called without the lock.
 	attend func(types.UID)
-	// vanished is told of owners that are gone without having been on their way, and how many of their kind are left on
-	// their side. It is called with the lock, and asks the graph nothing.
+	// vanished receives owners that are gone without having been deleted with a finalizer, and how many of their kind
+	// are left on their side. It is called with the lock, and must not call the graph.
 	vanished func(r *resource, left int)
 }
 
@@ -76,7 +75,7 @@ func nodeOf(r *resource, o *metav1.PartialObjectMetadata, now time.Time) *node {
 	return n
 }
 
-// observe takes in an object that is there.
+// observe adds or replaces an object.
 func (g *graph) observe(r *resource, o *metav1.PartialObjectMetadata) {
 	g.mutex.Lock()
 	attention := g.put(nodeOf(r, o, g.now()))
@@ -86,7 +85,7 @@ func (g *graph) observe(r *resource, o *metav1.PartialObjectMetadata) {
 	}
 }
 
-// put replaces a node and lists who should be looked at.
+// put replaces a node and lists what is to be processed.
 func (g *graph) put(n *node) (attention []types.UID) {
 	old := g.nodes[n.uid]
 	if old != nil {
@@ -113,7 +112,7 @@ func (g *graph) put(n *node) (attention []types.UID) {
 	if n.deleting && (n.orphan || n.foreground) || g.suspect(n) {
 		attention = append(attention, n.uid)
 	}
-	if old != nil { // an owner that waits for this object may have to wait no longer
+	if old != nil { // an owner that waited for this object may be free
 		for _, o := range old.owners {
 			if waiting := g.nodes[o.uid]; waiting != nil && waiting.deletesDependents() &&
 				!slices.Contains(n.owners, o) {
@@ -124,7 +123,7 @@ func (g *graph) put(n *node) (attention []types.UID) {
 	return attention
 }
 
-// suspect reports whether an owner of the object has not been seen, or is waiting for the object to go.
+// suspect reports whether an owner of the object has not been seen, or waits until the object is deleted.
 func (g *graph) suspect(n *node) bool {
 	return !n.deleting && slices.ContainsFunc(n.owners, func(o owner) bool {
 		seen := g.nodes[o.uid]
@@ -139,7 +138,7 @@ func (g *graph) countOwner(n *node, by int) {
 	}
 }
 
-// expect notes that this process is deleting an object, or that it could not.
+// expect notes that this process is deleting an object, or that the deletion failed.
 func (g *graph) expect(uid types.UID, goes bool) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
@@ -148,7 +147,7 @@ func (g *graph) expect(uid types.UID, goes bool) {
 	}
 }
 
-// remove takes out an object that is gone.
+// remove removes an object that was deleted.
 func (g *graph) remove(uid types.UID) {
 	g.mutex.Lock()
 	attention := g.drop(uid)
@@ -193,7 +192,7 @@ func (g *graph) unlink(n *node) {
 	}
 }
 
-// replace takes in a complete list of a resource's objects: what is not in it is gone.
+// replace takes a complete list of a resource's objects: what is not in it was deleted.
 func (g *graph) replace(r *resource, objects iter.Seq[*metav1.PartialObjectMetadata]) {
 	g.mutex.Lock()
 	now, listed := g.now(), map[types.UID]struct{}{}
@@ -213,7 +212,7 @@ func (g *graph) replace(r *resource, objects iter.Seq[*metav1.PartialObjectMetad
 	}
 }
 
-// node returns what is known of an object, nil for nothing. The node is not changed any more.
+// node returns an object, nil for an unknown one. The node is immutable.
 func (g *graph) node(uid types.UID) *node {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
@@ -231,12 +230,12 @@ func (g *graph) dependentsOf(uid types.UID) []*node {
 	return list
 }
 
-// blocks reports whether the object keeps its owner from going first.
+// blocks reports whether the object blocks the deletion of its owner.
 func (n *node) blocks(uid types.UID) bool {
 	return slices.ContainsFunc(n.owners, func(o owner) bool { return o.uid == uid && o.blocking })
 }
 
-// suspects lists every object that should be looked at, whatever has been said before.
+// suspects lists every object that is to be processed.
 func (g *graph) suspects() []types.UID {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()

@@ -24,41 +24,41 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/witness/statedir"
 )
 
-// guard keeps anything from being deleted that is absent because a store has forgotten it, or is another one. It
-// remembers, outside of the stores, what they show of themselves, and looks again before an absence is believed.
+// guard stops deletions of objects whose owners are absent because a store lost them, or is another one. It keeps,
+// outside of the stores, what identifies them, and compares again before an absent owner counts.
 type guard struct {
 	*cluster
 	probes    []probe
-	directory *statedir.Directory // nil: what was seen is forgotten when the process ends
+	directory *statedir.Directory // nil: kept in memory alone
 
-	looking sync.Mutex  // one look at a time
-	begun   time.Time   // the last one that found nothing wrong
-	looked  atomic.Bool // one has, since a person last acknowledged
+	looking sync.Mutex  // one comparison at a time
+	begun   time.Time   // of the last comparison that found no change
+	looked  atomic.Bool // there was one, since the last acknowledgement
 
 	mutex      sync.Mutex // of what follows
 	memory     witness.Memory
 	vanishings witness.Vanishings
 	saved      time.Time
-	learned    map[string]time.Time // when the objects of a store to be remembered were last chosen
-	announced  string               // the stop of which an event tells
+	learned    map[string]time.Time // when the objects that identify a store were last chosen
+	announced  string               // the stop that has an event
 }
 
-// errStopped says that nothing is deleted until a person says that it may be.
+// errStopped: nothing is deleted until an operator acknowledges.
 var errStopped = errors.New("deletions have stopped")
 
 const (
 	lookEvery   = 30 * time.Second
-	pollEvery   = 2 * time.Second // whether a person has acknowledged
+	pollEvery   = 2 * time.Second // for an acknowledgement
 	saveEvery   = 10 * time.Second
 	learnEvery  = 10 * time.Minute
-	marksOfEach = 3 // objects that are remembered of each store
+	marksOfEach = 3 // objects that identify each store
 )
 
-// probe is a store as one side's API server shows it.
+// probe is a store, read through one side's API server.
 type probe struct {
-	name      string // for people, and of what is remembered
+	name      string // in messages and in the state directory
 	side      pair.Side
-	resources []resource // that lie in it, that every API server has objects of, and that are never many
+	resources []resource // in it, few, and of which every API server has objects
 }
 
 // holds is the resource of a path; nil for one that the store does not hold, by this plan.
@@ -72,12 +72,12 @@ func (p *probe) holds(path string) *resource {
 	return nil
 }
 
-// bootKeys are rows of a plan by whose objects a store is known: those that API servers make themselves come first.
+// bootKeys are rows of a plan by whose objects a store is identified: those that API servers create come first.
 var bootKeys = []string{"namespaces", "apiregistration.k8s.io/apiservices",
 	"apiextensions.k8s.io/customresourcedefinitions",
 	"prioritylevelconfigurations", "flowschemas", "priorityclasses", "clusterroles", "storageclasses", "minions"}
 
-// probes are how each store that a side uses is looked at.
+// probes are the stores of each side.
 func (l layout) probes() []probe {
 	var list []probe
 	for _, side := range pair.Sides() {
@@ -116,17 +116,17 @@ func newGuard(c *cluster, o Options) (*guard, error) {
 	}
 	var err error
 	if g.directory, err = statedir.Open(o.StateDirectory); err != nil {
-		return nil, fmt.Errorf("opening what is remembered of the stores: %w", err)
+		return nil, fmt.Errorf("opening the state directory: %w", err)
 	}
 	known, err := g.directory.Load()
 	switch {
 	case err != nil:
-		g.stop("what was remembered of the stores cannot be read: " + err.Error())
+		g.stop("the state directory cannot be read: " + err.Error())
 	case known == nil:
-		g.log.Warn("nothing is remembered of the stores yet: they are taken for the right ones", "directory",
+		g.log.Warn("state directory empty; stores trusted as they are", "directory",
 			o.StateDirectory)
 	case known.Pair != c.layout.plan.Name:
-		g.stop(fmt.Sprintf("%s remembers the stores of %q", o.StateDirectory, known.Pair))
+		g.stop(fmt.Sprintf("%s is the state directory of the pair %q", o.StateDirectory, known.Pair))
 	default:
 		g.memory = *known
 		if g.memory.Stores == nil {
@@ -139,7 +139,7 @@ func newGuard(c *cluster, o Options) (*guard, error) {
 	return g, nil
 }
 
-// stopped is why nothing is deleted; nil while nothing is wrong.
+// stopped is why nothing is deleted; nil while deletions go on.
 func (g *guard) stopped() error {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
@@ -162,14 +162,14 @@ func (g *guard) stop(why ...string) {
 	g.save()
 }
 
-// say tells that deletions have stopped. The mutex is held, or nobody else knows the guard yet.
+// say logs that deletions have stopped. The mutex is held, or no other goroutine has the guard yet.
 func (g *guard) say() {
 	g.metrics.stopped.Set(1)
-	g.log.Error("deletions have stopped, until a person says that they may go on", "why", g.memory.Stop.Why,
-		"since", g.memory.Stop.Since, "way", "fusionctl controllers acknowledge")
+	g.log.Error("deletions stopped until acknowledged", "reasons", g.memory.Stop.Why, "since", g.memory.Stop.Since,
+		"command", "fusionctl controllers acknowledge")
 }
 
-// vanished hears that an owner is gone of whose kind so many are left on its side.
+// vanished counts an owner that is gone, of whose kind so many are left on its side.
 func (g *guard) vanished(r *resource, left int) {
 	g.mutex.Lock()
 	why := g.vanishings.Add(fmt.Sprintf("%s of the %s side", r, r.side), left, g.now())
@@ -179,8 +179,8 @@ func (g *guard) vanished(r *resource, left int) {
 	}
 }
 
-// since makes sure, by a look that began after the moment, that each store is the one that it was. What was found
-// absent before that moment is absent from that store. Errors: errStopped; a store that could not be looked at.
+// since makes sure, by a comparison that began after the moment, that each store is the same. What was absent before
+// that moment is absent from that store. Errors: errStopped; a store that could not be read.
 func (g *guard) since(ctx context.Context, moment time.Time) error {
 	if err := g.stopped(); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (g *guard) since(ctx context.Context, moment time.Time) error {
 	return g.stopped()
 }
 
-// look looks at every store and remembers what it saw.
+// look compares every store with what identifies it, and keeps what is new.
 func (g *guard) look(ctx context.Context) error {
 	sights := make([]witness.Sight, len(g.probes))
 	group, ctx := errgroup.WithContext(ctx)
@@ -209,7 +209,7 @@ func (g *guard) look(ctx context.Context) error {
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return fmt.Errorf("making sure that each store is the one that it was: %w", err)
+		return fmt.Errorf("comparing the stores with what identified them: %w", err)
 	}
 	var why []string
 	g.mutex.Lock()
@@ -235,8 +235,8 @@ func (g *guard) look(ctx context.Context) error {
 	return nil
 }
 
-// sight reads what a store shows of itself: its revision, and the objects that are remembered of it. Where too few are,
-// others are chosen.
+// sight reads what identifies a store: its revision, and the objects that were chosen. Where too few are left, others
+// are chosen.
 func (g *guard) sight(ctx context.Context, p probe) (witness.Sight, error) {
 	g.mutex.Lock()
 	known, chosen := g.memory.Stores[p.name].Objects, g.learned[p.name]
@@ -279,7 +279,7 @@ func (g *guard) sight(ctx context.Context, p probe) (witness.Sight, error) {
 	return s, err
 }
 
-// mark reads an object, from the store, by what is remembered as its path; the zero object is absent.
+// mark reads an object, from the store, by its path in the state directory; the zero object is absent.
 func (g *guard) mark(ctx context.Context, p probe, path string) (witness.Object, error) {
 	_, name, _ := strings.Cut(path, "/")
 	o, err := g.client(p.side).get(ctx, *p.holds(path), "", name)
@@ -293,7 +293,7 @@ func (g *guard) mark(ctx context.Context, p probe, path string) (witness.Object,
 	return witness.Object{UID: string(o.UID), Revision: revision}, err
 }
 
-// oldest lists the paths of objects that have been in the store for the longest.
+// oldest lists the paths of the oldest objects of the store.
 func (g *guard) oldest(ctx context.Context, p probe) ([]string, error) {
 	type aged struct {
 		path string
@@ -325,27 +325,27 @@ func (g *guard) oldest(ctx context.Context, p probe) ([]string, error) {
 	return paths, nil
 }
 
-// save brings what is remembered to the disk. The mutex is held.
+// save writes the state directory. The mutex is held.
 func (g *guard) save() {
 	g.saved = g.now()
 	if g.directory == nil {
 		return
 	}
 	if err := g.directory.Save(&g.memory); err != nil {
-		g.log.Error("what was seen of the stores is not remembered", "why", err)
+		g.log.Error("writing the state directory failed", "err", err)
 	}
 }
 
-// run looks again and again, whether this process leads or not, and hears when a person says that deletions may go on.
+// run compares the stores periodically, whether this process is the leader or not, and reads acknowledgements.
 func (g *guard) run(ctx context.Context) {
 	if g.directory == nil && !g.dryRun() {
-		g.log.Warn("without --state-dir what was seen of the stores is forgotten when this process ends")
+		g.log.Warn("no --state-dir; a store that changes while this process is down is not detected")
 	}
 	said := ""
 	for ctx.Err() == nil {
 		err := g.since(ctx, g.now())
 		if text := fmt.Sprint(err); err != nil && text != said && ctx.Err() == nil && !errors.Is(err, errStopped) {
-			g.log.Warn("a store could not be looked at", "why", err)
+			g.log.Warn("reading a store failed", "err", err)
 			said = text
 		}
 		for waited := time.Duration(0); waited < lookEvery && ctx.Err() == nil; waited += pollEvery {
@@ -364,14 +364,14 @@ func (g *guard) ready() error {
 		return err
 	}
 	if !g.looked.Load() {
-		return errors.New("waiting for the first look at the stores")
+		return errors.New("waiting for the first comparison of the stores")
 	}
 	return nil
 }
 
-// listen goes on when a person has said so: what is there now is taken for right.
+// listen resumes deletions when an operator has acknowledged: the stores are trusted as they are now.
 func (g *guard) listen() (goes bool) {
-	g.looking.Lock() // a look that has begun is held against what was remembered then
+	g.looking.Lock() // a comparison that has begun is with what was kept then
 	defer g.looking.Unlock()
 	if goes = g.resume(); goes {
 		g.begun = time.Time{}
@@ -389,13 +389,13 @@ func (g *guard) resume() bool {
 	}
 	word, err := g.directory.Acknowledged()
 	if err != nil {
-		g.log.Warn("whether a person has acknowledged is not known", "why", err)
+		g.log.Warn("reading the acknowledgement failed", "err", err)
 		return false
 	}
 	if word == nil || word.Stop != g.memory.Stop.ID {
 		return false
 	}
-	g.log.Warn("deletions go on", "by", word.By, "at", word.At, "because", word.Why, "stopped", g.memory.Stop.Why)
+	g.log.Warn("deletions resumed", "by", word.By, "at", word.At, "reason", word.Why, "stopped", g.memory.Stop.Why)
 	g.memory.Stop, g.memory.Stores = nil, map[string]witness.Sight{}
 	g.learned = map[string]time.Time{}
 	g.vanishings.Forget()
@@ -404,7 +404,7 @@ func (g *guard) resume() bool {
 	return true
 }
 
-// announce makes an event of a stop, once.
+// announce creates an event about a stop, once.
 func (g *guard) announce(ctx context.Context) {
 	g.mutex.Lock()
 	stop := g.memory.Stop
@@ -418,7 +418,7 @@ func (g *guard) announce(ctx context.Context) {
 	side := cmp.Or(g.layout.home(events.GroupResource()), pair.Modern)
 	at := metav1.NewTime(stop.Since)
 	message := strings.Join(stop.Why, "; ")
-	const limitMessage = 1000 // servers take 1024 bytes
+	const limitMessage = 1000 // API servers accept 1024 bytes
 	if len(message) > limitMessage {
 		message = message[:limitMessage]
 	}
@@ -431,7 +431,7 @@ func (g *guard) announce(ctx context.Context) {
 		"source": map[string]any{"component": LockName}, "firstTimestamp": at, "lastTimestamp": at,
 	})
 	if err != nil {
-		g.log.Warn("no event tells that deletions have stopped", "why", err)
+		g.log.Warn("creating the event DeletionsStopped failed", "err", err)
 	}
 	g.mutex.Lock()
 	g.announced = stop.ID

@@ -25,14 +25,15 @@ const (
 type lock struct {
 	client   *client
 	identity string
-	object   map[string]any // as it was last read or written: its resource version guards the next write
+	// as it was last read or written: its resource version is the precondition of the next write
+	object map[string]any
 }
 
 var lockResource = discovery.Resource{
 	GroupVersion: schema.GroupVersion{Version: "v1"}, Name: "configmaps", Kind: "ConfigMap", Namespaced: true,
 }
 
-// Get reads who leads.
+// Get reads the record of the leader.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	object, err := l.client.read(ctx, lockResource.Object(LockNamespace, LockName))
 	if err != nil {
@@ -50,14 +51,14 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return record, []byte(text), nil
 }
 
-// Create makes the config map.
+// Create creates the config map.
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.object = map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
 		"metadata": map[string]any{"name": LockName, "namespace": LockNamespace}}
 	return l.put(ctx, http.MethodPost, lockResource.Objects(LockNamespace), record)
 }
 
-// Update writes who leads, if nobody else has since.
+// Update writes the record, if no other process has since.
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if l.object == nil {
 		return fmt.Errorf("writing the lock %s/%s: it was not read", LockNamespace, LockName)
@@ -78,13 +79,13 @@ func (l *lock) put(ctx context.Context, verb string, at discovery.Path,
 	}
 	annotations[resourcelock.LeaderElectionRecordAnnotationKey] = string(text)
 	object.SetAnnotations(annotations)
-	// The answer has the resource version that guards the next write. To read it would be to write over whoever wrote
-	// since.
+	// The response has the resource version that is the precondition of the next write. A read would return that of
+	// another process, and its record would be overwritten.
 	l.object, err = l.client.exchange(ctx, verb, at, object.Object)
 	return err
 }
 
-// RecordEvent keeps quiet: the log says who leads.
+// RecordEvent does nothing: the log has the leader.
 func (l *lock) RecordEvent(string) {}
 
 // Identity is this process.

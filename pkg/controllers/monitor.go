@@ -22,12 +22,12 @@ type monitor struct {
 	resource resource
 	graph    *graph
 	synced   atomic.Bool
-	told     func(r resource, o *metav1.PartialObjectMetadata) // of every object that is there
+	told     func(r resource, o *metav1.PartialObjectMetadata) // receives every object
 	cancel   context.CancelFunc
 }
 
-// watchWithoutLists is the interface by which the reflector asks whether a watch may begin with a list. No: servers
-// before 1.27 do not know the question, ignore it, and never say that the list is over.
+// watchWithoutLists keeps the reflector from streaming lists: API servers before 1.27 ignore sendInitialEvents and
+// never send the bookmark that ends the list.
 type watchWithoutLists struct{ *cache.ListWatch }
 
 func (watchWithoutLists) IsWatchListSemanticsUnSupported() bool { return true }
@@ -55,7 +55,7 @@ func (c *client) reflector(of collection, store cache.ReflectorStore) *cache.Ref
 func (m *monitor) Add(object any) error {
 	o, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
-		return fmt.Errorf("controllers: internal error: a watch of %s brought a %T", m.resource, object)
+		return fmt.Errorf("controllers: internal error: a watch of %s returned a %T", m.resource, object)
 	}
 	m.graph.observe(&m.resource, o)
 	m.told(m.resource, o)
@@ -67,7 +67,7 @@ func (m *monitor) Update(object any) error { return m.Add(object) }
 func (m *monitor) Delete(object any) error {
 	o, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
-		return fmt.Errorf("controllers: internal error: a watch of %s brought a %T", m.resource, object)
+		return fmt.Errorf("controllers: internal error: a watch of %s returned a %T", m.resource, object)
 	}
 	m.graph.remove(o.UID)
 	return nil
@@ -102,8 +102,8 @@ type monitors struct {
 	wait    sync.WaitGroup
 }
 
-// sync starts and ends monitors by what the sides serve now.
-// Errors: a side that could not be asked: everything stays as it is then.
+// sync starts and stops monitors by what the sides serve now.
+// Errors: discovery of a side failed: the monitors stay as they are then.
 func (m *monitors) sync(ctx context.Context) error {
 	var both []*catalog
 	for _, side := range pair.Sides() {
@@ -129,7 +129,7 @@ func (m *monitors) sync(ctx context.Context) error {
 			known = both[1]
 		}
 		if wanted[r] || known.failure(r.Group) != nil {
-			continue // a group that could not be asked about is not known to be gone
+			continue // a group whose discovery failed is not known to be absent
 		}
 		monitor.cancel()
 		delete(m.running, r)
@@ -140,7 +140,7 @@ func (m *monitors) sync(ctx context.Context) error {
 	return nil
 }
 
-// listen begins to count for how long a side has not served the custom kinds of the other, before a reference asks.
+// listen notes since when a side has not served the custom kinds of the other, before a reference is seen.
 func (c *cluster) listen(legacy, modern *catalog) {
 	for _, r := range slices.Concat(legacy.resources, modern.resources) {
 		kind := r.GroupVersion().WithKind(r.kind).GroupKind()

@@ -22,15 +22,15 @@ import (
 )
 
 // NamespaceFinalizer stands in spec.finalizers of every namespace that both sides see. Kubernetes' own namespace
-// controller, of whichever side, takes its own name out when it has deleted what it can list; the namespace is kept
-// until this one is out too.
+// controller, of either side, removes its own finalizer when it has deleted what it can list; the namespace stays until
+// this one is removed too.
 const NamespaceFinalizer = "kubefusion.dev/both-sides"
 
-// nativeFinalizer is the name of Kubernetes' own namespace controller.
+// nativeFinalizer is the finalizer of Kubernetes' own namespace controller.
 const nativeFinalizer = "kubernetes"
 
-// namespaces makes the deletion of a namespace wait until both sides are empty of it, and reports what is left of
-// namespaces that went before. It runs where both sides see the same namespaces.
+// namespaces is the namespace controller: a namespace is finalized when both sides are empty of it. It also reports
+// objects of namespaces that were deleted before. It runs where both sides see the same namespaces.
 type namespaces struct {
 	*cluster
 	graph         *graph
@@ -38,10 +38,10 @@ type namespaces struct {
 	deleteOrphans bool
 
 	mutex    sync.Mutex
-	reported map[string]bool // orphans that were reported, by UID
+	reported map[string]bool // orphans that were logged, by UID
 }
 
-// lookAgain is how soon a namespace that is being deleted is looked at again.
+// lookAgain is how soon a namespace that is being deleted is processed again.
 const lookAgain = 2 * time.Second
 
 // side through which namespaces are read and written.
@@ -49,7 +49,7 @@ func (n *namespaces) side() pair.Side {
 	return n.layout.home(n.cluster.namespaces("").GroupResource())
 }
 
-// process brings one namespace a step further.
+// process does the next step for one namespace.
 func (n *namespaces) process(ctx context.Context, name string) error {
 	at := n.cluster.namespaces(n.side()).object("", name)
 	object, err := n.client(n.side()).read(ctx, at)
@@ -73,11 +73,11 @@ func (n *namespaces) process(ctx context.Context, name string) error {
 	}
 	left, err := n.clean(ctx, ns, !native)
 	if err != nil {
-		return fmt.Errorf("emptying namespace %q: %w", name, err)
+		return fmt.Errorf("deleting the objects of namespace %q: %w", name, err)
 	}
 	if left > 0 || native {
-		n.log.Info("a namespace waits", "namespace", name, "objects", left, "kubernetesIsDone", !native)
-		if !n.dryRun() { // nothing has changed: the next scan says it again
+		n.log.Info("namespace not empty", "namespace", name, "objects", left, "kubernetesIsDone", !native)
+		if !n.dryRun() { // the next scan logs it again
 			n.queue.AddAfter(name, lookAgain)
 		}
 		return nil
@@ -86,13 +86,13 @@ func (n *namespaces) process(ctx context.Context, name string) error {
 	if err := n.finalize(ctx, ns, rest, "both sides are empty of it"); err != nil || len(rest) > 0 {
 		return err
 	}
-	// Recent servers delete a namespace whose last finalizer is gone; older ones wait to be asked.
+	// Recent API servers delete a namespace with its last finalizer; older ones need the request.
 	uid := ns.GetUID()
 	err = n.writer.write(ctx, n.side(), http.MethodDelete, at, metav1.DeleteOptions{
 		TypeMeta:      metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"},
 		Preconditions: &metav1.Preconditions{UID: &uid}})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // it is gone by itself
+		return nil // the API server has deleted it
 	}
 	n.record("delete", n.cluster.namespaces(n.side()),
 		&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}},
@@ -100,7 +100,7 @@ func (n *namespaces) process(ctx context.Context, name string) error {
 	return err
 }
 
-// finalize writes spec.finalizers, which only this subresource may. The resource version guards it.
+// finalize writes spec.finalizers, through the subresource that may. The resource version is a precondition.
 func (n *namespaces) finalize(ctx context.Context, ns *unstructured.Unstructured, finalizers []string,
 	why string) error {
 	changed := ns.DeepCopy()
@@ -124,9 +124,9 @@ func (n *namespaces) finalize(ctx context.Context, ns *unstructured.Unstructured
 	return err
 }
 
-// clean deletes what is in a namespace that is being deleted, and counts what it still saw. What both sides see, and
-// what is the legacy side's, is left to Kubernetes' own namespace controller until that says that it is done. Errors: a
-// side, a group or one list that could not be asked: the namespace is not known to be empty then.
+// clean deletes what is in a namespace that is being deleted, and counts what it listed. What both sides see, and what
+// is the legacy side's, is left to Kubernetes' own namespace controller until that has removed its finalizer. Errors:
+// of discovery and of any list: the namespace is not known to be empty then.
 func (n *namespaces) clean(ctx context.Context, ns *unstructured.Unstructured, everything bool) (left int, err error) {
 	namespace := ns.GetName()
 	legacy, modern, err := n.freshCatalogs(ctx, n.now())
@@ -154,14 +154,13 @@ func (n *namespaces) clean(ctx context.Context, ns *unstructured.Unstructured, e
 			mutex.Lock()
 			left += len(items)
 			mutex.Unlock()
-			// What was listed is the namespace's only if it is still the one that is being deleted, and not another of
-			// its name.
+			// What was listed is of this namespace only while that is being deleted, and was not created again.
 			now, err := n.client(n.side()).get(ctx, n.cluster.namespaces(n.side()), "", namespace)
 			if err != nil {
 				return err
 			}
 			if now.UID != ns.GetUID() || now.DeletionTimestamp == nil {
-				return fmt.Errorf("namespace %q was made again meanwhile", namespace)
+				return fmt.Errorf("namespace %q was created again meanwhile", namespace)
 			}
 			for i := range items {
 				if items[i].DeletionTimestamp != nil {
@@ -178,8 +177,8 @@ func (n *namespaces) clean(ctx context.Context, ns *unstructured.Unstructured, e
 	return left, group.Wait()
 }
 
-// reportOrphans looks for objects whose namespace is on no side: what is left of namespaces that one side finished
-// alone. They would be found again in a namespace of that name that somebody makes later.
+// reportOrphans reports objects whose namespace is on no side: those of namespaces that one side finalized alone. They
+// would reappear in a namespace that is created with that name later.
 func (n *namespaces) reportOrphans(ctx context.Context) error {
 	known := map[string]bool{}
 	for _, o := range n.graph.selected(func(o *node) bool { return isNamespace(*o.resource) }) {
@@ -215,7 +214,7 @@ func (n *namespaces) reportOrphans(ctx context.Context) error {
 
 func isNamespace(r resource) bool { return r.Group == "" && r.Resource == "namespaces" }
 
-// isGone reports whether a namespace is on no side, as both servers say.
+// isGone reports whether both API servers return that there is no such namespace.
 func (n *namespaces) isGone(ctx context.Context, name string) (bool, error) {
 	for _, side := range pair.Sides() {
 		if _, err := n.catalogs[side].since(ctx, time.Time{}); err != nil { // it is the right server
@@ -235,7 +234,7 @@ func (n *namespaces) isGone(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// orphan reports one object once and, if it may, deletes it.
+// orphan logs one object once, or deletes it where that is wanted.
 func (n *namespaces) orphan(ctx context.Context, o *node) error {
 	side, namespace := o.resource.side, o.namespace.Value()
 	live, err := n.client(side).get(ctx, *o.resource, namespace, o.name)
@@ -258,7 +257,7 @@ func (n *namespaces) orphan(ctx context.Context, o *node) error {
 	defer n.mutex.Unlock()
 	if !n.reported[string(o.uid)] {
 		n.reported[string(o.uid)] = true
-		n.log.Warn("an object is left of a namespace that is gone; --delete-orphans deletes such objects", "side", side,
+		n.log.Warn("object of a deleted namespace; --delete-orphans deletes it", "side", side,
 			"resource", o.resource.String(), "namespace", namespace, "name", o.name, "uid", o.uid)
 	}
 	return nil

@@ -22,27 +22,27 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// The label of what the kit writes, and its value.
+// The label of objects that these controllers write, and its value.
 const (
 	managedLabel = "app.kubernetes.io/managed-by"
 	managedBy    = "fusionctl-controllers"
 )
 
-// How long a modern API server may take to say how it does, and how often in a row it may fail until it is taken out.
+// The timeout of a probe, and after how many failures in a row a modern API server is removed from the endpoints.
 const (
 	probeWithin   = 3 * time.Second
 	probeFailures = 2
 )
 
-// podService keeps the service through which pods reach the modern API servers: the service itself, its endpoints, and
-// slices of them wherever a side serves slices. Only the leader does.
+// podService reconciles the service by which pods reach the modern API servers: the service itself, its endpoints, and
+// endpoint slices where a side serves them. Only the leader does.
 type podService struct {
 	*cluster
 	service plan.PodService
 	servers map[string]*apiserver.Server // the modern API servers, by address
 
 	failures map[string]int // in a row, by address
-	asked    bool           // each was asked once
+	asked    bool           // each was probed once
 }
 
 // newPodService reaches every modern API server as the configuration reaches one of them.
@@ -62,7 +62,7 @@ func newPodService(c *cluster, config *rest.Config) (*podService, error) {
 	return s, nil
 }
 
-// podKeepers keep what pods of the modern side need, and nothing of it where the plan leaves pods alone.
+// podKeepers reconcile what pods of the modern side need; none of it where the plan has no pods.
 func podKeepers(c *cluster, o Options) ([]func(context.Context) error, error) {
 	keepers := []func(context.Context) error{(&registration{cluster: c, webhook: o.Webhook}).sync}
 	if c.layout.plan.Pods == nil {
@@ -75,7 +75,7 @@ func podKeepers(c *cluster, o Options) ([]func(context.Context) error, error) {
 	return append(keepers, service.sync), nil
 }
 
-// sync makes the service and its endpoints what they should be.
+// sync reconciles the service and its endpoints.
 func (s *podService) sync(ctx context.Context) error {
 	s.ask(ctx)
 	if err := s.syncService(ctx); err != nil {
@@ -102,7 +102,7 @@ func (s *podService) sync(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// ask asks every modern API server whether it is ready.
+// ask probes every modern API server.
 func (s *podService) ask(ctx context.Context) {
 	var wait sync.WaitGroup
 	var mutex sync.Mutex
@@ -116,10 +116,10 @@ func (s *podService) ask(ctx context.Context) {
 				return
 			}
 			if s.failures[address]++; s.failures[address] == probeFailures && ctx.Err() == nil {
-				s.log.Warn("a modern API server is taken out of its service", "address", address, "why", err)
+				s.log.Warn("modern API server removed from its service", "address", address, "err", err)
 			}
 			if !s.asked {
-				s.failures[address] = probeFailures // it has no better past
+				s.failures[address] = probeFailures // it was never ready
 			}
 		})
 	}
@@ -127,7 +127,7 @@ func (s *podService) ask(ctx context.Context) {
 	s.asked = true
 }
 
-// isReady asks one server, in the way of its version: an upgrade may not have come to it yet.
+// isReady probes one API server by the health check of its version: an upgrade may not have reached it yet.
 func isReady(ctx context.Context, server *apiserver.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
@@ -138,8 +138,8 @@ func isReady(ctx context.Context, server *apiserver.Server) error {
 	return server.Ready(ctx, identity)
 }
 
-// addresses are those of the servers that are well, and of those that are not. When none is, perhaps it is this process
-// that reaches nobody: then all stay.
+// addresses are those of the API servers that are ready, and of those that are not. When none is, the prober may be the
+// one partitioned: then all stay.
 func (s *podService) addresses() (ready, failed []string) {
 	for _, address := range s.service.Addresses {
 		if s.failures[address] < probeFailures {
@@ -161,13 +161,12 @@ func (s *podService) metadata(labels map[string]any) map[string]any {
 
 const portName = "https"
 
-// syncService makes the service, or corrects one that leads elsewhere. Its address cannot be corrected: somebody has to
-// decide.
+// syncService creates the service, or corrects its ports and selector. Its ClusterIP is immutable: that is an error.
 func (s *podService) syncService(ctx context.Context) error {
 	r := s.resource(s.service.Side, "", "v1", "services", "Service")
 	ports := []any{map[string]any{"name": portName, "protocol": "TCP", "port": int64(s.service.Port),
 		"targetPort": int64(s.service.Target)}}
-	return s.keep(ctx, r, "pods find the modern API servers by it",
+	return s.keep(ctx, r, "pods reach the modern API servers by it",
 		func() map[string]any {
 			return map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": s.metadata(map[string]any{}),
 				"spec": map[string]any{"type": "ClusterIP", "clusterIP": s.service.ClusterIP, "ports": ports}}
@@ -195,8 +194,8 @@ func sameAddress(a, b string) bool {
 	return errX == nil && errY == nil && x == y
 }
 
-// syncEndpoints writes them where the nodes look. No controller mirrors them: where slices are served, they are written
-// here too.
+// syncEndpoints writes them where kube-proxy of the nodes reads them. No controller mirrors them: where slices are
+// served, syncSlice writes these.
 func (s *podService) syncEndpoints(ctx context.Context) error {
 	side := s.service.Side
 	if row := s.layout.plan.Row(schema.GroupResource{Resource: "endpoints"}); row == nil ||
@@ -220,7 +219,7 @@ func (s *podService) syncEndpoints(ctx context.Context) error {
 		"the modern API servers that are ready", labels, map[string]any{"subsets": []any{subset}})
 }
 
-// syncSlice writes the same as a slice. Nobody else manages it, so that no controller removes it.
+// syncSlice writes the same as a slice, managed by no other controller, so that none deletes it.
 func (s *podService) syncSlice(ctx context.Context, r resource) error {
 	ready, failed := s.addresses()
 	var endpoints []any
@@ -241,7 +240,7 @@ func (s *podService) syncSlice(ctx context.Context, r resource) error {
 			"ports": []any{map[string]any{"name": portName, "port": int64(s.service.Target), "protocol": "TCP"}}})
 }
 
-// keepList keeps an object whose labels and further fields are all that matters.
+// keepList reconciles the labels and some fields of an object.
 func (s *podService) keepList(ctx context.Context, r resource, why string, labels, fields map[string]any) error {
 	metadata := s.metadata(labels)
 	return s.keep(ctx, r, why,
@@ -272,7 +271,7 @@ func (s *podService) keepList(ctx context.Context, r resource, why string, label
 		})
 }
 
-// keep reads the object of the service's name, makes it when there is none, and writes what correct has changed.
+// keep reads the object of the service's name, creates it when there is none, and writes what correct has changed.
 func (s *podService) keep(ctx context.Context, r resource, why string, wanted func() map[string]any,
 	correct func(found map[string]any) (bool, error)) error {
 	client := s.client(r.side)
@@ -306,7 +305,7 @@ func (c *cluster) resource(side pair.Side, group, version, name, kind string) re
 		Resource: name}, kind: kind, namespaced: true, verbs: "dglw"}
 }
 
-// contains reports whether found has everything that is wanted; a server may have added to mappings, not to lists.
+// contains reports whether found has everything that is wanted; an API server may add fields to objects, not to lists.
 func contains(found, wanted any) bool {
 	switch want := wanted.(type) {
 	case map[string]any:
@@ -328,8 +327,7 @@ func contains(found, wanted any) bool {
 	}
 }
 
-// sameLists is contains for each field, and no list of the found object that is not wanted: addresses that are left
-// over are wrong.
+// sameLists is contains, and no other list of addresses in the found object: left-over addresses are wrong.
 func sameLists(found, wanted map[string]any) bool {
 	if !contains(found, wanted) {
 		return false

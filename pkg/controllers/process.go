@@ -20,7 +20,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// process is what lasts from start to stop: it serves health and webhooks, and leads for one term after another.
+// process lasts from start to stop: it serves health checks and webhooks, and is the leader for one term or several.
 type process struct {
 	*cluster
 	options Options
@@ -61,7 +61,7 @@ func (p *process) current() *manager {
 	return p.acting
 }
 
-// run serves, and acts while it may, until ctx ends.
+// run serves, and runs the controllers while it is the leader, until ctx ends.
 func (p *process) run(ctx context.Context) (err error) {
 	stop, err := p.serve(p.options.Listen)
 	if err != nil {
@@ -92,7 +92,7 @@ func (p *process) run(ctx context.Context) (err error) {
 	return p.lead(ctx)
 }
 
-// act runs the controllers until ctx ends. Nothing of an earlier term is believed but which cluster it was.
+// act runs the controllers until ctx ends. Of an earlier term only the identity of the cluster is kept.
 func (p *process) act(ctx context.Context) error {
 	for _, catalogs := range p.catalogs {
 		catalogs.forget()
@@ -114,7 +114,7 @@ func (p *process) act(ctx context.Context) error {
 func (p *process) lead(ctx context.Context) error {
 	side := cmp.Or(p.layout.home(schema.GroupResource{Resource: "configmaps"}), pair.Modern)
 	config := map[pair.Side]*rest.Config{pair.Legacy: p.options.Legacy, pair.Modern: p.options.Modern}[side]
-	client, err := newClient(side, config, -1) // a renewal does not stand in line with the collector's requests
+	client, err := newClient(side, config, -1) // the collector's rate limit must not delay a renewal
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (p *process) serve(address string) (stop func(), err error) {
 	return func() { server.Close() }, nil
 }
 
-// ready reports why the controllers do not act.
+// ready reports why the controllers are not active.
 func (p *process) ready() error {
 	if err := p.guard.ready(); err != nil {
 		return err

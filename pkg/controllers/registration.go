@@ -23,14 +23,15 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
-// registration keeps what makes the modern API server change pods: the registration of the webhook, or policies of its
-// own. What a plan does not want is removed: pods would wait for an answer that nobody gives. Only the leader does.
+// registration reconciles the admission configuration of pods on the modern API server: of the webhook, or mutating
+// admission policies. What the plan does not have is deleted: the API server would call a webhook that does not run.
+// Only the leader does.
 type registration struct {
 	*cluster
-	webhook *Webhook // nil where nobody answers
+	webhook *Webhook // nil where none runs
 }
 
-// registrationKinds are what a registration consists of, each after what it refers to.
+// registrationKinds are the kinds of admission configuration, each after what it refers to.
 var registrationKinds = []string{"MutatingWebhookConfiguration", "MutatingAdmissionPolicy",
 	"MutatingAdmissionPolicyBinding"}
 
@@ -77,7 +78,7 @@ func (r *registration) sync(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// wanted are the objects of the plan's registration, in the versions that the server serves.
+// wanted are the admission configurations of the plan, in the versions that the API server serves.
 func (r *registration) wanted(served map[string]resource) ([]map[string]any, error) {
 	p := r.layout.plan
 	switch {
@@ -90,7 +91,7 @@ func (r *registration) wanted(served map[string]resource) ([]map[string]any, err
 		}
 		return admission.For(p).Policies(p.Pods.Admission), nil
 	case r.webhook == nil:
-		return nil, errors.New("nobody answers about pods: the webhook was not started")
+		return nil, errors.New("the plan has an admission webhook for pods, which was not started")
 	}
 	of, ok := served["MutatingWebhookConfiguration"]
 	if !ok {
@@ -98,13 +99,13 @@ func (r *registration) wanted(served map[string]resource) ([]map[string]any, err
 	}
 	ca, err := os.ReadFile(r.webhook.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading what the modern API server is to trust: %w", err)
+		return nil, fmt.Errorf("reading the CA bundle of the admission webhook: %w", err)
 	}
 	return []map[string]any{admission.For(p).Webhook(p.Pods.Admission, of.Version, r.webhook.URL,
 		base64.StdEncoding.EncodeToString(ca))}, nil
 }
 
-// markSystemNamespace labels the control plane's own namespace, so that no server asks about pods in it.
+// markSystemNamespace labels the control plane's own namespace, so that admission of pods leaves it out.
 func (r *registration) markSystemNamespace(ctx context.Context) error {
 	side := cmp.Or(r.layout.home(schema.GroupResource{Resource: "namespaces"}), pair.Modern)
 	of := r.namespaces(side)
@@ -118,14 +119,14 @@ func (r *registration) markSystemNamespace(ctx context.Context) error {
 	}
 	meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: object.GetName(), UID: object.GetUID(),
 		ResourceVersion: object.GetResourceVersion()}}
-	return r.change(ctx, of, meta, "nothing of the control plane waits for an answer of its own",
+	return r.change(ctx, of, meta, "pods of the control plane must not depend on its own webhook",
 		map[string]any{"labels": map[string]any{admission.OptOut: admission.Off}})
 }
 
-// contentAnnotation tells what was written: servers add defaults, and drop what they do not know.
+// contentAnnotation is a hash of what was written: API servers add defaults, and drop unknown fields.
 const contentAnnotation = "kubefusion.dev/content"
 
-// ensure writes an object when it was written otherwise, or when somebody has changed it.
+// ensure writes an object unless it is as it was written last.
 func (r *registration) ensure(ctx context.Context, of resource, name string, wanted map[string]any) error {
 	text, err := json.Marshal(wanted)
 	if err != nil {
@@ -149,15 +150,15 @@ func (r *registration) ensure(ctx context.Context, of resource, name string, wan
 	}
 	err = r.writer.write(ctx, of.side, verb, at, wanted)
 	r.record(what, of, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}},
-		"the modern API server changes pods by it", err)
+		"the modern API server mutates pods by it", err)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", of.describe("", name), err)
 	}
 	return nil
 }
 
-// kept reports whether what was found says nothing else than what is wanted, and was written for it. A field that the
-// version does not know is missing in it for ever.
+// kept reports whether an object is as it was written, and was written for what is wanted. A field that the version
+// does not know is always missing in it.
 func kept(found, wanted any) bool {
 	switch want := wanted.(type) {
 	case map[string]any:
@@ -187,7 +188,7 @@ func kept(found, wanted any) bool {
 	}
 }
 
-// removeOthers deletes registrations of ours that are not wanted any more.
+// removeOthers deletes admission configurations of fusionctl that are not wanted.
 func (r *registration) removeOthers(ctx context.Context, of resource, wanted map[string]bool) error {
 	items, err := r.client(of.side).listAll(ctx, of, "")
 	if err != nil {
@@ -198,7 +199,7 @@ func (r *registration) removeOthers(ctx context.Context, of resource, wanted map
 		if wanted[o.Name] || o.Name != admission.Name && !strings.HasSuffix(o.Name, "."+admission.Name) {
 			continue
 		}
-		if err := r.delete(ctx, of, o, metav1.DeletePropagationBackground, "the plan does not want it"); err != nil {
+		if err := r.delete(ctx, of, o, metav1.DeletePropagationBackground, "the plan does not have it"); err != nil {
 			return err
 		}
 	}

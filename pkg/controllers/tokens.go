@@ -24,20 +24,20 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// What marks the Secret of a service account's token, in every version.
+// The type and annotations of the Secret of a service account's token, in every version.
 const (
 	tokenSecretType   = "kubernetes.io/service-account-token"
 	accountAnnotation = "kubernetes.io/service-account.name"
 	uidAnnotation     = "kubernetes.io/service-account.uid"
 )
 
-// tokens knows the Secrets that hold tokens, from a watch, and makes one for an account that has none. Of a Secret it
-// keeps names and whether a pod can start with it, nothing of what is in it.
+// tokens knows the Secrets that hold tokens, from a watch, and creates one for an account that has none. Of a Secret it
+// keeps names and whether a pod can start with it, none of its data.
 type tokens struct {
 	cluster *cluster
 	side    pair.Side     // the nodes see its Secrets
-	within  time.Duration // how long a pod is held for its token
-	comes   bool          // some controller makes a Secret for every account
+	within  time.Duration // how long the admission of a pod waits for its token
+	comes   bool          // some controller creates a Secret for every account
 
 	mutex    sync.Mutex
 	accounts map[account]types.UID
@@ -52,7 +52,7 @@ type account struct{ namespace, name string }
 // tokenSecret is a Secret of an account.
 type tokenSecret struct {
 	name, resourceVersion string
-	of                    types.UID // the account that it was made for
+	of                    types.UID // the account of its annotation
 	filled                bool      // it has the token and what else a pod mounts
 }
 
@@ -98,7 +98,7 @@ type tokenStore struct {
 func (s tokenStore) with(object any, change func(*metav1.PartialObjectMetadata)) error {
 	o, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
-		return fmt.Errorf("controllers: internal error: a watch of tokens brought a %T", object)
+		return fmt.Errorf("controllers: internal error: a watch of tokens returned a %T", object)
 	}
 	s.tokens.mutex.Lock()
 	defer s.tokens.mutex.Unlock()
@@ -136,7 +136,7 @@ func (f *firstList) Replace(objects []any, _ string) error {
 	return nil
 }
 
-// tell wakes whoever waits. The mutex is held.
+// tell wakes all that wait. The mutex is held.
 func (t *tokens) tell() {
 	close(t.changed)
 	t.changed = make(chan struct{})
@@ -169,12 +169,12 @@ func (t *tokens) forgetSecret(o *metav1.PartialObjectMetadata) {
 	}
 }
 
-// errNoAccount: a pod without its account is one that the API server refuses itself.
+// errNoAccount: the API server itself refuses a pod without its service account.
 var errNoAccount = errors.New("there is no such service account")
 
-// Secret names the Secret of an account's token. One that is filled is taken at once. Otherwise the pod is held, not
-// for long: for the controllers that make a Secret for every account, where there are some, and for the token of one
-// that is made here.
+// Secret names the Secret of an account's token. One that has its token is returned immediately. Otherwise the
+// admission of the pod waits, not for long: for the controllers that create a Secret for every account, where there are
+// some, and for the token of one that is created here.
 func (t *tokens) Secret(ctx context.Context, namespace, name string, dryRun bool) (secret, warning string, err error) {
 	of := account{namespace, name}
 	ctx, cancel := context.WithTimeout(ctx, t.within)
@@ -183,7 +183,7 @@ func (t *tokens) Secret(ctx context.Context, namespace, name string, dryRun bool
 		return "", "", errors.New("the tokens of service accounts are not listed yet")
 	}
 	found, uid := t.find(of)
-	if uid == "" { // made just now: the watch has not told
+	if uid == "" { // just created: the watch has not delivered it
 		o, err := t.cluster.client(t.side).get(ctx, t.resource("serviceaccounts", "ServiceAccount"), namespace, name)
 		if errors.Is(err, discovery.ErrNotFound) {
 			return "", "", fmt.Errorf("service account %s/%s: %w", namespace, name, errNoAccount)
@@ -227,7 +227,7 @@ func (t *tokens) Secret(ctx context.Context, namespace, name string, dryRun bool
 		namespace, secret), nil
 }
 
-// until waits for a condition on what is known, which is asked with the mutex held.
+// until waits for a condition, which is evaluated with the mutex held.
 func (t *tokens) until(ctx context.Context, condition func() bool) error {
 	for {
 		t.mutex.Lock()
@@ -250,8 +250,8 @@ func (t *tokens) find(of account) (tokenSecret, types.UID) {
 	return t.findLocked(of)
 }
 
-// findLocked is the first filled Secret of the account as it is now, or the first one that may be filled. One of an
-// account of the same name that is gone will go too.
+// findLocked is the first filled Secret of the account as it is now, or the first one that may be filled. One of a
+// deleted account of the same name will be deleted too.
 func (t *tokens) findLocked(of account) (tokenSecret, types.UID) {
 	uid := t.accounts[of]
 	var best tokenSecret
@@ -269,7 +269,7 @@ func (t *tokens) findLocked(of account) (tokenSecret, types.UID) {
 	return best, uid
 }
 
-// ownSecret is what the Secret is called that is made for an account which has none.
+// ownSecret is the name of the Secret that is created for an account which has none.
 func ownSecret(account string) string {
 	const suffix, limit = "-token-modern", 253
 	if len(account)+len(suffix) <= limit {
@@ -279,8 +279,8 @@ func ownSecret(account string) string {
 	return account[:limit-len(suffix)-9] + "-" + hex.EncodeToString(sum[:4]) + suffix
 }
 
-// create makes an empty Secret, which the token controller fills; that another process made it at the same time is as
-// good.
+// create creates an empty Secret, which the token controller fills; one that another process has created meanwhile is
+// as good.
 func (t *tokens) create(ctx context.Context, of account, uid types.UID, name string) error {
 	r := t.resource("secrets", "Secret")
 	err := t.cluster.writer.write(ctx, t.side, http.MethodPost, r.collection(of.namespace), map[string]any{
@@ -296,12 +296,12 @@ func (t *tokens) create(ctx context.Context, of account, uid types.UID, name str
 		"create", r, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: of.namespace, Name: name}},
 		"a pod needs the token of service account "+of.name+", which no Secret holds", err)
 	if err != nil {
-		return fmt.Errorf("making the Secret of service account %s/%s: %w", of.namespace, of.name, err)
+		return fmt.Errorf("creating the Secret of service account %s/%s: %w", of.namespace, of.name, err)
 	}
 	return nil
 }
 
-// filledAnnotation stands for what is in a Secret: it is never on an object of a server.
+// filledAnnotation stands for the data of a Secret: it is never on an object of an API server.
 const filledAnnotation = "filled"
 
 // decodeSecret keeps the names, the account, and whether the keys that pods mount are there.
@@ -333,5 +333,5 @@ func decodeSecret(data []byte) (*metav1.PartialObjectMetadata, error) {
 	return object, nil
 }
 
-// ofTokens selects Secrets by their type; every version does.
+// ofTokens selects Secrets by their type, in every version.
 const ofTokens = "type=" + tokenSecretType

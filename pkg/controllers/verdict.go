@@ -44,19 +44,19 @@ type subject struct {
 type action int
 
 const (
-	keep    action = iota // it has an owner, or never had one, or goes already
-	doubt                 // somebody could not be asked: ask again later
-	trim                  // it has an owner, and references to others that are gone
-	collect               // nobody owns it any more
+	keep    action = iota // it has an owner, or never had one, or is being deleted
+	doubt                 // an owner is undecided: requeue
+	trim                  // it has an owner, and references to absent ones
+	collect               // it has no live owner
 )
 
-// verdict is what becomes of an object.
+// verdict is what to do with an object, and how.
 type verdict struct {
 	action action
 	policy metav1.DeletionPropagation // of collect
 	owners []metav1.OwnerReference    // of trim: the references that stay
-	// unblock says that the object's own references must stop blocking first: its dependents wait for it and it for
-	// them.
+	// unblock: blockOwnerDeletion of the object's own references is removed first, since it and its dependents wait for
+	// each other.
 	unblock bool
 }
 
@@ -87,7 +87,7 @@ func judge(s subject) verdict {
 	return verdict{action: collect, policy: policyOf(s.finalizers)}
 }
 
-// policyOf keeps what somebody has asked for before: a finalizer of the object itself outweighs how its owner went.
+// policyOf keeps an earlier choice: a finalizer of the object itself takes precedence over how its owner was deleted.
 func policyOf(finalizers []string) metav1.DeletionPropagation {
 	switch {
 	case slices.Contains(finalizers, metav1.FinalizerOrphanDependents):

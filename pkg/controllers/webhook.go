@@ -20,24 +20,24 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/admission"
 )
 
-// Webhook is how the modern API server asks about pods, where it does not change them by itself. Every process answers,
-// whoever leads.
+// Webhook is the admission webhook for pods, where the modern API server does not mutate them itself. Every process
+// serves it, leader or not.
 type Webhook struct {
 	Listen string      // address
-	URL    string      // under which the modern API server reaches it
+	URL    string      // for the modern API server
 	TLS    *tls.Config // of the listener
-	CAFile string      // PEM: what the modern API server is to trust; read again and again
+	CAFile string      // PEM: the CA bundle of the webhook configuration; reloaded
 	Losses admission.Losses
 }
 
-// WebhookPath is where the webhook answers.
+// WebhookPath is the path of the webhook.
 const WebhookPath = "/pods"
 
-// limitReviewBytes is more than an API server sends: the old and the new state of an object, each at most 1.5 MiB, and
-// what JSON adds.
+// limitReviewBytes is more than an API server sends: the old and the new object, each at most 1.5 MiB, and the overhead
+// of JSON.
 const limitReviewBytes = 16 << 20
 
-// reviewer answers the questions of an API server.
+// reviewer serves admission reviews.
 type reviewer struct {
 	change  *admission.Change
 	tokens  admission.Tokens
@@ -48,11 +48,11 @@ type reviewer struct {
 	metrics *metrics
 }
 
-// reviewVersions are the versions of a question that are understood; the fields that matter are the same in both.
+// reviewVersions are the supported versions of reviews; the fields that are used are the same in both.
 var reviewVersions = map[string]bool{"admission.k8s.io/v1": true, "admission.k8s.io/v1beta1": true}
 
-// ServeHTTP answers a review in its own version. What could not be decided is answered by an error of HTTP: the API
-// server then does what the failure policy says.
+// ServeHTTP responds to a review in its own version. What could not be decided is an HTTP error: the API server then
+// applies the failure policy.
 func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	result := "error"
@@ -106,7 +106,7 @@ func (v *reviewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		result = "unchanged"
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(review) // the API server is gone: nobody else to tell
+	_ = json.NewEncoder(w).Encode(review) // the API server has closed the connection
 }
 
 func readReview(data []byte) (*admissionv1.AdmissionReview, error) {
@@ -127,11 +127,11 @@ func readReview(data []byte) (*admissionv1.AdmissionReview, error) {
 	return review, nil
 }
 
-// answers serves the webhook until ctx ends; the function that it returns waits for answers that have begun.
+// answers serves the webhook until ctx ends; the function that it returns waits for requests in flight.
 func (p *process) answers(ctx context.Context, o *Webhook) (wait func(), err error) {
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("listening for questions about pods: %w", err)
+		return nil, fmt.Errorf("listening for admission reviews of pods: %w", err)
 	}
 	planned := p.layout.plan
 	timeout := time.Duration(planned.Pods.Admission.TimeoutSeconds) * time.Second
@@ -148,12 +148,12 @@ func (p *process) answers(ctx context.Context, o *Webhook) (wait func(), err err
 			p.log.Error("admission webhook stopped", "err", err)
 		}
 	})
-	p.log.Info("answering about pods", "address", listener.Addr().String())
+	p.log.Info("admission webhook listening", "address", listener.Addr().String())
 	return group.Wait, nil
 }
 
-// http1 keeps a listener to HTTP/1.1. The API server of 1.10 does not get over an HTTP/2 connection whose other end
-// went away: for minutes it finds "no cached connection", and no pod can be made (seen).
+// http1 keeps a listener to HTTP/1.1. The API server of 1.10 does not recover from an HTTP/2 connection whose other end
+// was closed: for minutes it returns "no cached connection", and no pod can be created (seen).
 func http1(config *tls.Config) *tls.Config {
 	config = config.Clone()
 	config.NextProtos = []string{"http/1.1"}

@@ -10,13 +10,13 @@ import (
 )
 
 // MostCompactions is how often in a row, with nothing read in between, the revision of a store may be compacted before
-// reading is given up. A store that is compacted all the time now and then lets a page through.
+// reading fails. A store that is compacted continuously still lets some pages through.
 const MostCompactions = 20
 
 // Entries visits every key of the store from request.From up to request.To and returns the revision at which they were
 // read: one page of a live store at a time and in the order of keys, a file in the file's own order. When the revision
 // of a live store is compacted meanwhile, the rest is read at a newer one, which is returned. Errors: those of the
-// store, and visit's own; ErrCompacted, wrapped, when that happens again and again before a page is read.
+// store, and visit's own; ErrCompacted, wrapped, when that happens repeatedly before a page is read.
 func Entries(ctx context.Context, store Store, request Request, visit func(Entry) error) (revision int64, err error) {
 	if store.Walker != nil {
 		within := func(e Entry) error {

@@ -30,14 +30,14 @@ type Listed struct {
 	Newest    []ListedKey `json:"newest,omitempty"`  // the last written first
 }
 
-// ListOptions says what to list.
+// ListOptions restrict a listing.
 type ListOptions struct {
 	Under        string // a path below the prefix: the key of that name, and all below it; "" for all
 	ByNamespace  bool   // one line per namespace of each resource
 	NumberOfKeys int    // how many of the largest and of the newest keys to name
 }
 
-// List sums up what a store holds, by resource, and says at which revision. It holds one page and the lines of the
+// List sums up what a store holds, by resource, and returns the revision. It holds one page and the lines of the
 // answer.
 func List(ctx context.Context, m *pair.Map, store Store, options ListOptions) (lines []Listed, revision int64,
 	err error) {

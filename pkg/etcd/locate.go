@@ -9,9 +9,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
-// Paths are the places below the prefix that a person may mean, the likeliest first, and whether the map knows the
-// resource that comes first. What is typed is a path as it stands in the store ("services/specs/default/web"), a whole
-// key ("/registry/minions/n1"), a key as reports quote it, or a resource by any name that people give it ("pods", "po",
+// Paths are the places below the prefix that a name may mean, the likeliest first, and whether the map knows the
+// resource that comes first. The name is a path as it stands in the store ("services/specs/default/web"), a whole
+// key ("/registry/minions/n1"), a key as reports quote it, or a resource by any of its names ("pods", "po",
 // "Pod", "deployments.apps", "notebooks.kubeflow.org") with a namespace and a name behind it. Shape: "svc/default/web"
 // is ["services/specs/default/web"], known; "" is [""].
 func Paths(m *pair.Map, typed string) (paths []string, known bool) {
@@ -60,7 +60,7 @@ func within(path, above string) bool {
 	return ok && (rest == "" || rest[0] == '/' || above == "")
 }
 
-// called reports whether people give the resource the name: plural, singular or short, with or without its group.
+// called reports whether the name is one of the resource's: plural, singular or short, with or without its group.
 func called(r *pair.Resource, name string) bool {
 	name = strings.ToLower(name)
 	name, group, grouped := strings.Cut(name, ".")
@@ -74,7 +74,7 @@ func called(r *pair.Resource, name string) bool {
 	return name == plural || name == strings.ToLower(r.Kind) || shortNames[name] == plural
 }
 
-// shortNames are the short names that API servers tell kubectl.
+// shortNames are the short names in the discovery of API servers.
 // Source: the ShortNames functions of the registries of kubernetes 1.6 to 1.36.
 var shortNames = map[string]string{
 	"cj": "cronjobs", "cm": "configmaps", "crd": "customresourcedefinitions", "crds": "customresourcedefinitions",

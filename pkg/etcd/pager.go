@@ -1,6 +1,6 @@
 // Package etcd reads stores of Kubernetes: every key of one at one revision, in pages of bounded size, with what to do
-// when the revision is compacted meanwhile. On it stand the listing of a store and the places that people mean by a
-// name.
+// when the revision is compacted meanwhile. On it stand the listing of a store and the places that a name may
+// mean.
 //
 // The package is pure: a live etcd stands behind its Pager in package etcdv3, an offline file behind its Walker in
 // package snapshot. What a key and a value mean is the matter of package storage; whether they are as planned, of
@@ -55,8 +55,8 @@ type Pager interface {
 	Page(ctx context.Context, request Request) (Page, error)
 }
 
-// Noter is a Pager that has something to say about how the store was read: which members did not answer, for example.
-// Notes hands that out once.
+// Noter is a Pager with notes on how the store was read: which members did not answer, for example. Notes returns each
+// once.
 type Noter interface {
 	Notes() []string
 }
@@ -68,19 +68,18 @@ type Walker interface {
 	Walk(ctx context.Context, workers int, visitor func() func(Entry) error) (Walked, error)
 }
 
-// Walked is what a walk says about the store as a whole.
+// Walked describes the store of a walk as a whole.
 type Walked struct {
 	Revision int64  // the newest revision in the file
-	Note     string // what the reader should know about the file: "" or one sentence
+	Note     string // a caveat about the file: "" or one sentence
 }
 
 var (
-	// ErrCompacted says that the revision of a request is gone; the range must be read again at a newer one.
+	// ErrCompacted: the revision of a request was compacted; the range must be read again at a newer one.
 	ErrCompacted = errors.New("the revision was compacted")
-	// ErrPageTooLarge says that the values of a page exceed what the pager takes in at once; fewer keys must be asked
-	// for.
+	// ErrPageTooLarge: the values of a page exceed the limit of the pager; the request needs a lower limit of keys.
 	ErrPageTooLarge = errors.New("the page is too large")
-	// ErrDenied says that the store's user may not read the range.
+	// ErrDenied: the user of the store has no permission to read the range.
 	ErrDenied = errors.New("permission denied")
 )
 
@@ -111,11 +110,11 @@ func before(a, b string) bool {
 	return a != "" && (b == "" || a < b)
 }
 
-// Pages reads every entry of the range at one revision and hands each page to visit.
+// Pages reads every entry of the range at one revision and calls visit with each page.
 //
 // A server counts the whole range that is asked for on every page, so asking for "from here to the end" costs time that
 // grows with the square of the number of keys. Pages asks for blocks instead: all keys that share the first depth bytes
-// with the key that is next, where depth follows what the server says about the size of the block. Units: limits.Keys
+// with the key that is next, where depth follows the count of the block that the server returns. Units: limits.Keys
 // bounds the entries of a page, limits.Bytes is what a page of values should come to. Errors: those of the pager;
 // visit's own; an answer that does not fit the request.
 func Pages(ctx context.Context, pager Pager, request Request, limits Limits, visit func(Page) error) error {
@@ -168,18 +167,18 @@ func Pages(ctx context.Context, pager Pager, request Request, limits Limits, vis
 	return nil
 }
 
-// check refuses an answer that does not lead on from a request for the keys from one up to another: to go by it would
-// be to read one page for ever.
+// check refuses a response that makes no progress on a request for the keys from one up to another: the same page would
+// be read forever.
 func (p *Page) check(from, to string) error {
 	if len(p.Entries) == 0 {
 		if p.More {
-			return fmt.Errorf("the answer to %q up to %q says that more keys follow, and holds none: the server does "+
-				"not answer as etcd does", from, to)
+			return fmt.Errorf("the answer to %q up to %q has more=true and no keys: the server is not a "+
+				"conforming etcd", from, to)
 		}
 		return nil
 	}
 	if last := storage.Text(p.Entries[len(p.Entries)-1].Key); last < from || !before(last, to) {
-		return fmt.Errorf("the answer to %q up to %q ends with the key %q: the server does not answer as etcd does",
+		return fmt.Errorf("the answer to %q up to %q ends with the key %q: the server is not a conforming etcd",
 			from, to, last)
 	}
 	return nil

@@ -132,7 +132,7 @@ func TestPagesRefusesAnswersThatDoNotLeadOn(t *testing.T) {
 	}{
 		"more, but none": {pagerFunc(func(etcd.Request) etcd.Page {
 			return etcd.Page{Revision: 7, More: true, RangeKeys: 2}
-		}), "says that more keys follow, and holds none"},
+		}), "has more=true and no keys"},
 		"the same key again": {one("/registry/pods/a", true), `ends with the key "/registry/pods/a"`},
 		"a key before":       {one("/a", false), `ends with the key "/a"`},
 		"a key behind":       {one("/z", true), `ends with the key "/z"`},

@@ -1,6 +1,5 @@
-// Package etcdsplit answers one question about the stores of a fused control plane: whose key is this? It is what
-// programs import that check the ownership of keys, and holds nothing of its own: each name stands for one of the
-// packages that do the work.
+// Package etcdsplit is the API for programs that check the ownership of keys in the stores of a fused control plane. It
+// holds aliases alone: each name stands for one of the packages that do the work.
 //
 //	pair       the ownership map: where each side keeps each resource, and which side writes it
 //	storage    keys and values as API servers write them
@@ -46,7 +45,7 @@ type (
 	Walked  = etcd.Walked  // a file as a whole
 )
 
-// What a scan is told, and what it tells.
+// The input and the result of a scan.
 type (
 	Options = scan.Options // the zero value is the default scan
 	Depth   = scan.Depth   // how much of a store is read

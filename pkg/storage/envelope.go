@@ -9,7 +9,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// Encoding says how a value is stored.
+// Encoding is how a value is stored.
 type Encoding string
 
 // The encodings of values in a store of Kubernetes 1.6 to 1.36.
@@ -41,7 +41,7 @@ type Envelope struct {
 	Body       []byte // protobuf: the object's message; JSON and CBOR: the whole value
 }
 
-// ReadEnvelope reads how a value is stored and which type it claims, in time that does not depend on the size of the
+// ReadEnvelope reads how a value is stored and its type, in time that does not depend on the size of the
 // value for protobuf, and without allocating for protobuf and JSON. Errors: ErrUnreadable, wrapped, when the value is
 // empty, truncated, of another format, or names no type. Source: runtime/serializer/{protobuf,json,cbor} of
 // apimachinery; value/transformer of apiserver.

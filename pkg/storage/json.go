@@ -111,7 +111,7 @@ func skipSpace(data []byte, i int) int {
 }
 
 // skipValue returns the index behind the value that starts at data[i]. It follows brackets and strings and leaves the
-// spelling of numbers and words to whoever needs them.
+// spelling of numbers and words to its callers.
 func skipValue(data []byte, i int) (int, error) {
 	if i >= len(data) {
 		return 0, errJSON

@@ -9,7 +9,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// Form says what kind of key a key is.
+// Form is the kind of a key.
 type Form string
 
 // The forms of keys in a store of Kubernetes 1.6 to 1.36.
@@ -18,7 +18,7 @@ const (
 	FormObject     Form = "object"
 	FormGrouped    Form = "grouped"    // an object whose key names its group: CRDs, APIServices, custom resources
 	FormThirdParty Form = "thirdparty" // the data of a third-party resource of 1.6 and 1.7
-	FormCompaction Form = "compaction" // compact_rev_key, on which API servers agree who compacts
+	FormCompaction Form = "compaction" // compact_rev_key, by which API servers elect who compacts
 	FormForeign    Form = "foreign"    // not below the prefix: not written by an API server with this prefix
 	FormUnshaped   Form = "unshaped"   // below the prefix, but not the key of an object
 )
@@ -71,7 +71,7 @@ type Classifier struct {
 	scopes map[string]Scope
 }
 
-// Scope says whether the keys of a resource hold a namespace.
+// Scope is whether the keys of a resource hold a namespace.
 type Scope int8
 
 // The scopes of keys.

@@ -33,7 +33,7 @@ func nextField(data []byte) (number protowire.Number, value []byte, n int) {
 	return number, value, tag + n
 }
 
-// parseError says what is wrong with a message. The package's own words begin with a space that changes from build to
+// parseError describes a damaged message. The package's own errors begin with a space that changes from build to
 // build.
 func parseError(n int) error {
 	return errors.New(strings.TrimSpace(strings.TrimPrefix(protowire.ParseError(n).Error(), "proto:")))

@@ -10,7 +10,7 @@ var (
 		"managedFields": true}
 )
 
-// Substance is a number that two values share when they say the same: all but the bookkeeping of the API server that
+// Substance is a number that two values share when they are equal in all but the bookkeeping of the API server that
 // wrote them (resourceVersion, generation, managedFields and the like). It is never 0. Values that cannot be read stand
 // for themselves.
 func Substance(seed maphash.Seed, value []byte) uint64 {

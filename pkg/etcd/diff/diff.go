@@ -14,7 +14,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
-// Kind says how two stores differ in a key.
+// Kind is how two stores differ in a key.
 type Kind string
 
 // The ways in which two stores differ in a key.
@@ -30,7 +30,7 @@ type Difference struct {
 	Key   string          `json:"key"`
 	Left  *etcd.ListedKey `json:"left,omitempty"`
 	Right *etcd.ListedKey `json:"right,omitempty"`
-	// Values says how the values differ, when Each is asked to compare them.
+	// Values describes how the values differ, when Each compares them.
 	Values string `json:"values,omitempty"`
 
 	path string // Key as it stands in the store
@@ -54,14 +54,14 @@ func (r *Report) Differs() bool { return r.OnlyLeft+r.OnlyRight+r.Changed > 0 }
 // left store once and the right one twice, and holds 16 bytes per key of each; up to limit differences are named.
 //
 // When the revision of the right store is compacted between the two times that it is read, both stores are compared
-// anew. Errors: those of the stores; that the revision was compacted again and again.
+// anew. Errors: those of the stores; repeated compaction of the revision.
 func Stores(ctx context.Context, m *pair.Map, left, right etcd.Store, path string, limit int) (*Report, error) {
 	for range 3 {
 		if report, err := diffOnce(ctx, m, left, right, path, limit); report != nil || err != nil {
 			return report, err
 		}
 	}
-	return nil, fmt.Errorf("comparing with store %s: %w again and again: compare with a snapshot of it", right.Name,
+	return nil, fmt.Errorf("comparing with store %s: %w repeatedly: compare with a snapshot of it", right.Name,
 		etcd.ErrCompacted)
 }
 
@@ -114,7 +114,7 @@ func diffOnce(ctx context.Context, m *pair.Map, left, right etcd.Store, path str
 const comparedBytes = 4 << 20
 
 // Each visits the differences that a report names, in the order of keys. With compare it reads the values of
-// the changed ones again, at the report's revisions and some at a time, and adds what compare says of them. Errors:
+// the changed ones again, at the report's revisions and some at a time, and adds what compare returns. Errors:
 // those of the stores, and visit's own.
 func Each(ctx context.Context, m *pair.Map, left, right etcd.Store, report *Report,
 	compare func(path string, left, right []byte) string, visit func(Difference) error) error {

@@ -28,7 +28,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcd/move"
 )
 
-// Config says how to reach a store. Only Endpoints is required.
+// Config is how to connect to a store. Only Endpoints is required.
 type Config struct {
 	Endpoints []string // URLs; the first that answers is used until it fails
 	CAFile    string   // what the servers' certificates are signed by; "" with https: the machine's own authorities
@@ -43,7 +43,7 @@ type Config struct {
 	KeysPerSecond int              // 0: as fast as the server answers
 	Timeout       time.Duration    // of one request to one member; default 10 s
 	Attempts      int              // of one request, over all members; default 3, and at least 2 per member
-	Log           func(msg string) // told about every failover; nil: nobody listens
+	Log           func(msg string) // called with every failover; nil: no log
 }
 
 // Client is a store behind the scan's Pager. Safe for concurrent use.
@@ -53,12 +53,12 @@ type Client struct {
 	limiter *rate.Limiter
 	members []*member // by endpoint
 
-	meeting sync.Mutex // held while the members are asked who they are
+	meeting sync.Mutex // held while the members are identified
 	mu      sync.Mutex // guards what follows
-	met     bool       // at least one of them has said it
+	met     bool       // at least one of them was identified
 	current int        // the member to ask next
 	cluster uint64     // the id of the etcd that answers; 0 until then
-	known   string     // the endpoint that said so
+	known   string     // the endpoint that returned it
 	notes   []string   // what happened since they were taken
 	untold  int        // notes beyond mostNotes
 }
@@ -68,7 +68,7 @@ var (
 	_ etcd.Noter = (*Client)(nil)
 )
 
-// pageBytes is the largest answer that is taken in, unless it is one value.
+// pageBytes is the largest response that is accepted, unless it is one value.
 const pageBytes = 16 << 20
 
 // Open prepares the client; nothing is sent before the first page is read.
@@ -219,7 +219,7 @@ func (c *Client) try(ctx context.Context, call func(context.Context, *clientv3.C
 			return fmt.Errorf("%s: %w", m.endpoint, final)
 		}
 		if status.Code(err) == codes.OutOfRange && time.Since(began) < c.config.Timeout {
-			attempt, lags = attempt-1, lags+1 // the member is there, and gets the revision soon
+			attempt, lags = attempt-1, lags+1 // the member runs, and gets the revision soon
 		}
 		reasons = append(reasons, m.endpoint+": "+plainReason(err))
 		c.giveUp(i, errors.New(plainReason(err)))
@@ -258,10 +258,10 @@ func (c *Client) handshakeReasons(ctx context.Context) []string {
 	return reasons
 }
 
-// UnreachableError says that no member answered a request, and what each of them did instead.
+// UnreachableError: no member answered a request. It holds the error of each.
 type UnreachableError struct {
 	Reasons []string
-	// NoLeader says that a member runs, but without the others: what it knows can be read with Config.Serializable.
+	// NoLeader: a member runs without quorum: its data can be read with Config.Serializable.
 	NoLeader bool
 }
 
@@ -269,21 +269,21 @@ func (e *UnreachableError) Error() string {
 	return "no member answered: " + strings.Join(e.Reasons, "; ")
 }
 
-// Hint says what to do about the most telling of the reasons; "" when nothing in particular.
+// Hint is the way out of the most specific of the reasons; "" for none.
 func (e *UnreachableError) Hint() string { return hint(strings.Join(e.Reasons, "\n")) }
 
-// RefusedError says that a member refused a request that the others would refuse as well.
+// RefusedError: a member refused a request that the others would refuse as well.
 type RefusedError struct {
 	Reason string
 	cause  error // nil where no caller asks for it
 }
 
-// Unwrap makes move.ErrFull known.
+// Unwrap returns move.ErrFull where the store is full.
 func (e *RefusedError) Unwrap() error { return e.cause }
 
 func (e *RefusedError) Error() string { return e.Reason }
 
-// Hint says what to do about it; "" when nothing in particular.
+// Hint is the way out; "" for none.
 func (e *RefusedError) Hint() string { return hint(e.Reason) }
 
 func hint(reasons string) string {
@@ -410,7 +410,7 @@ func (c *Client) Cluster(ctx context.Context) (string, error) {
 	return strconv.FormatUint(c.cluster, 16), nil
 }
 
-// TimeToLive is how many seconds a lease still lasts, at most 0 when it is gone.
+// TimeToLive is how many seconds a lease still lasts, at most 0 when it has expired.
 func (c *Client) TimeToLive(ctx context.Context, lease int64) (int64, error) {
 	var seconds int64
 	err := c.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {

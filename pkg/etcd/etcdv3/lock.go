@@ -15,7 +15,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcd/move"
 )
 
-// lock is a key that is there only while the process that put it lives. What is written with it as a guard is written
+// lock is a key that exists only while the process that put it lives. What is written with it as a guard is written
 // by that process alone: when another one takes the lock over, or its lease has ended, its revision is another.
 type lock struct {
 	key      string
@@ -39,7 +39,7 @@ func (w *Writer) Lock(ctx context.Context, key string, owner move.Owner) (releas
 	}
 	lease, err := w.grant(ctx, 0, lockSeconds)
 	if errors.Is(err, move.ErrFull) {
-		return nil, cmp.Or(w.heldByAnother(ctx, key, owner), err) // who was there before it was full
+		return nil, cmp.Or(w.heldByAnother(ctx, key, owner), err) // a lock from before it was full
 	}
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (w *Writer) Lock(ctx context.Context, key string, owner move.Owner) (releas
 		w.lock = nil
 		ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 		defer cancel()
-		return w.revoke(ctx, lease) // the key goes with it, if it is still this run's
+		return w.revoke(ctx, lease) // which deletes the key, if it is still this run's
 	}, nil
 }
 
@@ -71,7 +71,7 @@ func (w *Writer) heldByAnother(ctx context.Context, key string, owner move.Owner
 	return w.another(ctx, entries[0].Value, entries[0].Lease, owner)
 }
 
-// another is nil when a lock that is there is of the same owner.
+// another is nil when an existing lock is of the same owner.
 func (w *Writer) another(ctx context.Context, value []byte, lease int64, owner move.Owner) error {
 	var holder move.Owner
 	if err := json.Unmarshal(value, &holder); err == nil && holder.Run == owner.Run && holder.Store == owner.Store {
@@ -104,7 +104,7 @@ func (w *Writer) putLock(ctx context.Context, key, value string, owner move.Owne
 	return 0, fmt.Errorf("%s: others take and release this lock again and again", key)
 }
 
-// renew keeps a lease alive. When it cannot, the lock ends, and the next write says so.
+// renew keeps a lease alive. When it cannot, the lock is lost, and the next write fails.
 func (w *Writer) renew(ctx context.Context, lease int64) {
 	for pauseFor(ctx, renewal) == nil {
 		_ = w.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {

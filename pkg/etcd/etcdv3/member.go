@@ -45,7 +45,7 @@ func (m *member) connect(ctx context.Context) (*clientv3.Client, error) {
 	config := clientv3.Config{
 		Context: dialing, Endpoints: []string{m.endpoint}, Username: m.config.Username, Password: m.config.Password,
 		DialTimeout:        m.config.Timeout,
-		MaxCallSendMsgSize: math.MaxInt32, // the server says what is too large
+		MaxCallSendMsgSize: math.MaxInt32, // the server limits requests
 		// the second with another token; beyond that this package retries, so that it can say why
 		MaxUnaryRetries: 2,
 		Logger:          zap.NewNop(),
@@ -57,7 +57,7 @@ func (m *member) connect(ctx context.Context) (*clientv3.Client, error) {
 	client, err := clientv3.New(config)
 	if !interrupted() {
 		if err == nil {
-			_ = client.Close() // nobody waits for it any more
+			_ = client.Close() // no request waits for it any more
 		}
 		err = ctx.Err()
 	}
@@ -71,7 +71,8 @@ func (m *member) connect(ctx context.Context) (*clientv3.Client, error) {
 
 // call makes one request. When the member is silent for as long as that may take, the connection is given up, and the
 // next use makes another one: one that is lost need not break by itself for a quarter of an hour, and one that could
-// not be made is not tried again for minutes. Pings would tell as well, but early servers hang up on who sends them.
+// not be made is not tried again for minutes. Pings would detect it as well, but early servers close connections that
+// send them.
 func (m *member) call(ctx context.Context, request func(context.Context, *clientv3.Client) (*pb.ResponseHeader,
 	error)) (*pb.ResponseHeader, error) {
 	client, err := m.connect(ctx)
@@ -148,7 +149,7 @@ func (c *Client) giveUp(i int, err error) {
 // mostNotes are kept: a cluster may be sick for weeks.
 const mostNotes = 10
 
-// tell notes what happened. It is called with the lock held.
+// tell adds a note. It is called with the lock held.
 func (c *Client) tell(note string) {
 	if c.config.Log != nil {
 		c.config.Log(note)
@@ -180,7 +181,7 @@ func (c *Client) Notes() []string {
 	return notes
 }
 
-// OtherClusterError says that not all endpoints of a store lead to the same etcd.
+// OtherClusterError: not all endpoints of a store are of the same etcd cluster.
 type OtherClusterError struct {
 	Endpoint, Known           string
 	ClusterID, KnownClusterID uint64
@@ -195,7 +196,7 @@ func (e *OtherClusterError) Error() string {
 		e.KnownClusterID, e.Endpoint, e.ClusterID)
 }
 
-// Hint says what to do about it.
+// Hint is the way out.
 func (e *OtherClusterError) Hint() string {
 	return "the endpoints of a store must be members of one etcd: etcdctl member list names them"
 }
@@ -230,7 +231,7 @@ const unknownLeader = math.MaxUint64
 // at.
 const greeting = 3 * time.Second
 
-// memberStatus is what a member says about itself.
+// memberStatus is the status of a member.
 type memberStatus struct {
 	endpoint string
 	answer   *pb.StatusResponse // nil when it did not answer
@@ -271,7 +272,7 @@ func (c *Client) statuses(ctx context.Context) []memberStatus {
 					known, err = pb.NewAuthClient(conn).Authenticate(
 						ctx, &pb.AuthenticateRequest{Name: c.config.Username, Password: c.config.Password})
 					answer = &pb.StatusResponse{Header: known.GetHeader(), Leader: unknownLeader}
-				} else if err != nil && finalError(err) != nil { // it is there, and does not say who it is
+				} else if err != nil && finalError(err) != nil { // it runs, and does not return its identity
 					answer, err = &pb.StatusResponse{Leader: unknownLeader}, nil
 				}
 				if err != nil {
@@ -293,7 +294,7 @@ var alarms = []struct{ name, means string }{
 		"another does"},
 }
 
-// meet asks the members once who they are, so that endpoints of two stores are noticed before anything is read, and
+// meet identifies the members once, so that endpoints of two stores are noticed before anything is read, and
 // begins with one that answers.
 func (c *Client) meet(ctx context.Context) error {
 	c.meeting.Lock()
@@ -318,7 +319,7 @@ func (c *Client) meet(ctx context.Context) error {
 		}
 	}
 	if ctx.Err() != nil || first == len(statuses) {
-		return ctx.Err() // the request will tell what is wrong
+		return ctx.Err() // the request itself fails with the reason
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,16 +16,16 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 )
 
-// ErrReplaced says that a store is another one than before: another etcd answers, or its newest revision is older than
+// ErrReplaced: a store is another one than before: another etcd answers, or its newest revision is older than
 // one that was seen. It was restored from a backup, and what was known about it is void.
 var ErrReplaced = errors.New("the store was replaced")
 
 // Watch calls seen with the changes of every revision from the given one on, to keys with the prefix, in order, and
 // with no changes when the store reports that there were none up to a revision. It goes on with another member when one
-// fails, and returns only an error: ctx's; ErrCompacted, wrapped, when changes are gone that were not seen yet;
+// fails, and returns only an error: ctx's; ErrCompacted, wrapped, when changes were compacted that were not seen yet;
 // ErrReplaced, wrapped; seen's own; or, after patience without an answer of any member, the last of theirs.
 //
-// Memory is bounded whatever the store is told and however long seen takes: what was not asked for yet stays with the
+// Memory is bounded however much is written and however long seen takes: what was not read yet stays with the
 // server.
 func (c *Client) Watch(ctx context.Context, prefix string, from int64, patience time.Duration,
 	seen func(revision int64, changes []etcd.Change) error) error {
@@ -94,7 +94,7 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 	if !c.config.Serializable {
 		ctx = clientv3.WithRequireLeader(ctx)
 	}
-	// A watch on a member that is gone waits for it for ever, so ask first whether it is there, and then again and
+	// A watch on a member that is gone waits for it forever, so probe it first, and then again and
 	// again.
 	head, err := c.probe(ctx, m, prefix, true)
 	if err == nil {
@@ -154,7 +154,7 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 	ask := time.NewTicker(askProgress)
 	defer ask.Stop()
 	limit := silence
-	quiet := time.NewTimer(c.config.Timeout) // until the watch is there
+	quiet := time.NewTimer(c.config.Timeout) // until the watch is created
 	defer quiet.Stop()
 	var held []etcd.Change // of a revision whose other changes are still to come
 	for {
@@ -240,7 +240,7 @@ func openWatch(ctx context.Context, cancel func(), client *clientv3.Client, time
 	return stream, err
 }
 
-// probe asks a member for a key, any key, and returns what it says about itself.
+// probe reads a key, any key, from a member and returns the header of the response.
 func (c *Client) probe(ctx context.Context, m *member, key string, serializable bool) (*pb.ResponseHeader, error) {
 	return m.call(ctx, func(ctx context.Context, client *clientv3.Client) (*pb.ResponseHeader, error) {
 		response, err := pb.NewKVClient(client.ActiveConnection()).

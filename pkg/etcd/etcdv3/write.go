@@ -67,7 +67,7 @@ func (w *Writer) Delete(ctx context.Context, keys []move.KeyAt) (bool, error) {
 	return w.guarded(ctx, guards, ops)
 }
 
-// guarded does the operations if all guards hold, and the lock, if there is one, is there.
+// guarded does the operations if all guards hold, and the lock, if there is one, exists.
 func (w *Writer) guarded(ctx context.Context, guards []clientv3.Cmp, ops []clientv3.Op) (bool, error) {
 	var otherwise []clientv3.Op
 	if w.lock != nil {
@@ -114,7 +114,7 @@ func (w *Writer) Room(ctx context.Context) (bytes int64, known bool) {
 	return bytes, known
 }
 
-// Grant makes a lease of this id that lasts so long, unless there is one.
+// Grant creates a lease of this id and TTL, unless there is one.
 func (w *Writer) Grant(ctx context.Context, lease, seconds int64) error {
 	_, err := w.grant(ctx, lease, seconds)
 	return err

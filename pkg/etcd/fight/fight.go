@@ -1,5 +1,5 @@
 // Package fight notices keys that two writers overwrite in turn, as when two API servers both treat a key as theirs. It
-// is pure: it is handed every change, and the time of it.
+// is pure: its caller passes every change, and the time of it.
 package fight
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
-// Fight is a key that is written again and again, as when two API servers both believe that it is theirs.
+// Fight is a key that is overwritten repeatedly, as by two API servers that both own it.
 type Fight struct {
 	Store   string    `json:"store"`
 	Key     string    `json:"key"` // below the prefix
@@ -25,7 +25,7 @@ type Fight struct {
 	Since   time.Time `json:"since"`
 }
 
-// Finding says what a fight means.
+// Finding is the finding of a fight.
 func (f *Fight) Finding() finding.Finding {
 	result := finding.Finding{Rule: "FUS234", Severity: finding.Error, Subject: f.Store + ":" + f.Key,
 		Message: fmt.Sprintf("two writers overwrite each other: %d writes, %d of which wrote back a value that had "+
@@ -45,7 +45,7 @@ var fights = []fightAbout{
 			"endpoints and master leases in one store"},
 	{key: "endpointslices/default/kubernetes", writes: 6, rule: "FUS040",
 		fix: "set --endpoint-reconciler-type=none on the modern API server"},
-	// Each service that is made is a write. API servers repair ranges every three minutes.
+	// Each service that is created is a write. API servers repair ranges every three minutes.
 	{key: "ranges/", window: 15 * time.Minute, rule: "FUS051",
 		fix: "set the same --service-cluster-ip-range and --service-node-port-range on both API servers"},
 	{key: storage.CRDResource + "/", writes: 10, rule: "FUS031",
@@ -72,7 +72,7 @@ func knownFight(key string) *fightAbout {
 	return nil
 }
 
-// Rules says when writing becomes a fight.
+// Rules are the thresholds of a fight.
 type Rules struct {
 	Window  time.Duration // that is looked back on; default 2 minutes
 	Returns int           // of any key to a value that had just been replaced; default 3
@@ -118,8 +118,7 @@ func NewReferee(m *pair.Map, rules Rules) *Referee {
 	return r
 }
 
-// See takes note of a change, and returns the fight that it makes evident; nil when there is none, or it was told
-// already.
+// See records a change, and returns the fight that it reveals; nil when there is none, or it was returned already.
 func (r *Referee) See(now time.Time, store string, c etcd.Change) *Fight {
 	rest, ok := strings.CutPrefix(string(c.Key), r.prefix)
 	if !ok || r.locks[rest] || strings.HasPrefix(rest, "events/") {
@@ -185,7 +184,7 @@ func (r *Referee) Over(now time.Time) []Fight {
 	return over
 }
 
-// Fights is the number of fights that go on.
+// Fights is the number of present fights.
 func (r *Referee) Fights() int {
 	n := 0
 	for _, b := range r.keys {
@@ -196,7 +195,7 @@ func (r *Referee) Fights() int {
 	return n
 }
 
-// forget drops keys when there are too many: those followed longest first, but no fight that goes on.
+// forget drops keys when there are too many: those followed longest first, but no present fight.
 func (r *Referee) forget() {
 	if len(r.keys) <= r.rules.Keys {
 		return

@@ -15,7 +15,7 @@ import (
 )
 
 // Apply does the moves of a plan: it saves all keys in a backup, copies them, and when every copy was read back,
-// deletes them where they came from. Run again after it was killed, it goes on. The API servers must not write to these
+// deletes them where they came from. Run again after it was killed, it resumes. The API servers must not write to these
 // resources meanwhile; Apply checks by revision that they have not: before it begins, before it deletes the first key,
 // at every key, and in the end. Errors: ErrChanged, wrapped, names the keys; ErrOtherStores; ErrNoRoom; ErrFull;
 // *LockedError; a plan with conflicts; a store that fails. What is done stays done.
@@ -180,7 +180,7 @@ func (a *applier) walk(ctx context.Context, keysOnly bool, visit func(planned, n
 	return err
 }
 
-// unchanged makes the plan again and compares: nothing may have been written, added or deleted since. Keys with a lease
+// unchanged plans again and compares: nothing may have been written, added or deleted since. Keys with a lease
 // may have expired.
 func (a *applier) unchanged(ctx context.Context) error {
 	var d differences
@@ -198,8 +198,8 @@ func (a *applier) unchanged(ctx context.Context) error {
 	return d.err("stop the API servers, then make a new plan")
 }
 
-// beforeDeleting looks once more whether anything was written since the plan was made. Keys that are gone may have been
-// deleted by a run before: these are looked at one by one.
+// beforeDeleting checks once more whether anything was written since the plan. Missing keys may have been deleted by an
+// earlier run: these are read one by one.
 func (a *applier) beforeDeleting(ctx context.Context, begun bool) error {
 	var d differences
 	err := a.walk(ctx, true, func(planned, now *Move) {
@@ -349,7 +349,7 @@ func (a *applier) missing(ctx context.Context, pairs []keyPair, lost bool) ([]et
 	return missing, nil
 }
 
-// delete deletes the keys where they came from, once more only if their copies are there. begun says that a run before
+// delete deletes the keys where they came from, once more only if their copies exist. begun says that a run before
 // may have done it already.
 func (a *applier) delete(ctx context.Context, batch []Move, begun bool) error {
 	for range rounds {
@@ -394,7 +394,7 @@ func (a *applier) doomed(ctx context.Context, pairs []keyPair, begun bool) (doom
 		case p.from.ModRevision != p.ModRevision:
 			return nil, 0, p.fail("was at revision %d of store %s, is at %d", p.ModRevision, p.From, p.from.ModRevision)
 		case p.to == nil && p.Leased:
-			// Its copy's time was up first, by a second or so; if not, somebody has deleted the copy.
+			// Its copy's time was up first, by a second or so; if not, another client has deleted the copy.
 			seconds, err := a.Stores[p.To].TimeToLive(ctx, a.leaseID(leaseAt{p.From, p.To, p.from.Lease}))
 			if err != nil {
 				return nil, 0, fmt.Errorf("store %s: reading a lease: %w", p.To, err)

@@ -35,7 +35,7 @@ const (
 	Restored Step = "restored" // by Undo
 )
 
-// SavedKey is a key in the backup. Every key is there before anything is changed.
+// SavedKey is a key in the backup, which holds every key before anything is changed.
 type SavedKey struct {
 	Store string     `json:"store"`
 	Entry etcd.Entry `json:"entry"`
@@ -63,7 +63,7 @@ type Result struct {
 	// of Apply: deleted where they came from, after their copies were read back; of Undo: brought back
 	Moved   int64 `json:"moved"`
 	Expired int64 `json:"expired"` // leases that ended meanwhile
-	// NotBegun says that Undo found nothing to bring back: every key is where the plan found it, and there is no
+	// NotBegun: Undo found nothing to restore: every key is where the plan found it, and there is no
 	// backup.
 	NotBegun bool `json:"notBegun,omitempty"`
 	// Recreated are keys that Undo has from the backup alone: they were deleted in their new store after the move.
@@ -78,7 +78,7 @@ type Result struct {
 // ErrChanged is wrapped when the stores are not as the plan found them: something still writes to them.
 var ErrChanged = errors.New("changed since the plan was made")
 
-// ErrOtherStores is wrapped when a plan was made for other etcd clusters than those that were given, or for a state
+// ErrOtherStores is wrapped when a plan is of other etcd clusters than those that were given, or of a state
 // that one of them has forgotten: it was restored.
 var ErrOtherStores = errors.New("the plan was made for another etcd")
 
@@ -94,7 +94,7 @@ type Job struct {
 	Stores   map[string]Store
 	Plan     Plan
 	Files    Files
-	Run      string // tells the runs that go by one journal from all others
+	Run      string // identifies the runs of one journal
 	By       string // for people: what runs where
 	Progress Progress
 }

@@ -43,14 +43,14 @@ func (a *applier) remember(l leaseAt, id int64) {
 	a.leases[l] = id
 }
 
-// leaseID is the id that a lease has in its new store: its own for each plan, and not one that a server gives out.
+// leaseID is the id that a lease has in its new store: its own for each plan, and not one that a server allocates.
 func (a *applier) leaseID(l leaseAt) int64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%x", a.Plan.ID, l.from, l.to, l.id))
 	return int64(binary.BigEndian.Uint64(sum[:])&math.MaxInt64 | 1)
 }
 
-// lasts says why what a store holds under a key does not last as long as the same value where it comes from, or lasts
-// longer than it should; "" when it may take its place.
+// lasts returns why what a store holds under a key does not last as long as the same value where it comes from, or
+// lasts longer than it should; "" when it may take its place.
 func (a *applier) lasts(ctx context.Context, p keyPair) (problem string, err error) {
 	if p.to.Lease != 0 && p.to.Lease == a.leaseID(leaseAt{p.From, p.To, p.from.Lease}) {
 		return "", nil

@@ -4,10 +4,10 @@
 //
 // Killed at any moment and run again, it loses nothing and leaves nothing twice: a key is created only where it is
 // absent, deleted only when its copy was read back and it has not changed since the plan, and everything that decides
-// is read from the stores. The journal says how far a run came, so that the next one need not look at everything again.
+// is read from the stores. The journal records how far a run came, so that the next one need not read everything again.
 //
-// A run holds a lock in every store, and each of its writes is done only while the lock is there: what a run before has
-// sent and a slow member does late is not done any more.
+// A run holds a lock in every store, and each of its writes is guarded by the lock: late writes of an earlier run, by a
+// slow member, fail.
 package move
 
 import (
@@ -29,10 +29,10 @@ import (
 // Store is a live store that keys are moved from and to.
 type Store interface {
 	etcd.Pager
-	// Cluster is the id that the members of the store were given when it was made.
+	// Cluster is the cluster id of the store's members.
 	Cluster(ctx context.Context) (string, error)
-	// Lock puts the lock under the key, and keeps it there until it is released or the process ends; from then on
-	// Create and Delete fail, with ErrLockLost, unless it is still there. A lock of the same owner is taken over.
+	// Lock puts the lock under the key, and renews it until it is released or the process ends; from then on Create and
+	// Delete fail, with ErrLockLost, unless it still exists. A lock of the same owner is taken over.
 	// Errors: *LockedError when it is another's; ErrFull.
 	Lock(ctx context.Context, key string, owner Owner) (release func(context.Context) error, err error)
 	// Read reads keys at one revision, in their order; nil for a key that the store does not hold.
@@ -42,25 +42,25 @@ type Store interface {
 	Create(ctx context.Context, entries []etcd.Entry) (created bool, err error)
 	// Delete deletes the keys, all of them, or none when one of them is not at its revision any more.
 	Delete(ctx context.Context, keys []KeyAt) (deleted bool, err error)
-	// Room is how many bytes may be written before the store is full; false when it does not say.
+	// Room is how many bytes may be written before the store is full; false when that is unknown.
 	Room(ctx context.Context) (bytes int64, known bool)
-	// Grant makes a lease of this id that lasts so long, unless there is one.
+	// Grant creates a lease of this id and TTL, unless there is one.
 	Grant(ctx context.Context, lease, seconds int64) error
-	// TimeToLive is how many seconds a lease still lasts, at most 0 when it is gone.
+	// TimeToLive is how many seconds a lease still lasts, at most 0 when it has expired.
 	TimeToLive(ctx context.Context, lease int64) (seconds int64, err error)
 }
 
-// Owner is whose a lock is.
+// Owner identifies the holder of a lock.
 type Owner struct {
 	Run   string `json:"run"`   // a journal's
 	Store string `json:"store"` // for which the lock was taken
 	By    string `json:"by"`    // for people: what runs where
 }
 
-// LockedError says that another run holds the lock of a store.
+// LockedError: another run holds the lock of a store.
 type LockedError struct {
 	Owner
-	Seconds int64 // until it ends by itself, unless that run goes on
+	Seconds int64 // until it expires, unless that run renews it
 }
 
 func (e *LockedError) Error() string {
@@ -68,17 +68,17 @@ func (e *LockedError) Error() string {
 }
 
 var (
-	// ErrLeaseGone says that a lease ended before its keys were created.
+	// ErrLeaseGone: a lease expired before its keys were created.
 	ErrLeaseGone = errors.New("the lease has ended")
-	// ErrFull says that a store takes no writes any more, but for deletions.
+	// ErrFull: a store accepts no writes but deletions.
 	ErrFull = errors.New("the store is full")
-	// ErrNoRoom says that a store would be full before everything is copied to it.
+	// ErrNoRoom: a store would be full before everything is copied to it.
 	ErrNoRoom = errors.New("there is no room for what is moved there")
-	// ErrLockLost says that the lock is gone or another's: this run was out of touch with the store for too long.
+	// ErrLockLost: the lock expired or is another run's: this run could not reach the store for too long.
 	ErrLockLost = errors.New("the lock was lost; run it again")
 )
 
-// lockKey is the lock's key below the prefix. No API server looks there.
+// lockKey is the lock's key below the prefix. No API server reads it.
 const lockKey = "/fusionctl-etcd-move"
 
 // KeyAt is a key at a revision.
@@ -96,7 +96,7 @@ type Move struct {
 	Bytes       int    `json:"bytes"`       // of the value
 	Leased      bool   `json:"leased,omitempty"`
 	Encryption  string `json:"encryption,omitempty"` // provider and key of an encrypted value: "aescbc:key1"
-	// Conflict says why the key cannot be moved: To holds another object under it, or the same with another lease.
+	// Conflict is why the key cannot be moved: To holds another object under it, or the same with another lease.
 	Conflict string `json:"conflict,omitempty"`
 }
 
@@ -104,12 +104,12 @@ func compareMoves(a, b Move) int {
 	return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Key, b.Key))
 }
 
-// Header is what a plan says about itself.
+// Header describes a plan.
 type Header struct {
 	Schema    string            `json:"schema"` // fusionctl/etcd-move/v1
 	Prefix    string            `json:"prefix"`
 	Clusters  map[string]string `json:"clusters"`  // the stores' own ids
-	Revisions map[string]int64  `json:"revisions"` // of the stores, when the plan was made
+	Revisions map[string]int64  `json:"revisions"` // of the stores, at planning
 	Options   Options           `json:"options"`
 }
 
@@ -120,7 +120,7 @@ const Schema = "fusionctl/etcd-move/v1"
 type Options struct {
 	Resources []string `json:"resources,omitempty"` // parts of keys: "deployments", "kubeflow.org/notebooks"
 	// From and To, given together with Resources, move these resources from one store to the other whatever the map
-	// says: for resources that both sides own, where the map cannot say whose a key is.
+	// has: for resources that both sides own, where the map does not decide whose a key is.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 }
@@ -128,13 +128,13 @@ type Options struct {
 // Plan is a plan that may be read several times, in the order of From and Key.
 type Plan struct {
 	Header Header
-	ID     string // tells it from every other plan
+	ID     string // identifies the plan
 	Moves  func() iter.Seq2[Move, error]
 }
 
-// New reads the stores and hands every move to emit, in order. What an API server writes by itself at its start is left
-// where it is, and so is what belongs in several stores. A store that is compacted meanwhile is read on at a newer
-// revision: Apply looks at everything again. Errors: a store cannot be read; options name what does not exist; emit's
+// New reads the stores and calls emit with every move, in order. What an API server writes at its start stays where it
+// is, and so is what belongs in several stores. A store that is compacted meanwhile is read on at a newer
+// revision: Apply reads everything again. Errors: a store cannot be read; options name what does not exist; emit's
 // own.
 func New(ctx context.Context, m *pair.Map, stores map[string]Store, options Options, emit func(Move) error) (
 	Header, error) {
@@ -267,7 +267,7 @@ func (p *planner) store(ctx context.Context, revision int64) error {
 // page emits the moves of one page, after looking whether their destinations are free.
 func (p *planner) page(ctx context.Context, page etcd.Page) error {
 	var moves []Move
-	doubtful := map[string][]string{} // by destination: what to look at there
+	doubtful := map[string][]string{} // by destination: what to read there
 	entries := map[string]*etcd.Entry{}
 	for i := range page.Entries {
 		e := &page.Entries[i]

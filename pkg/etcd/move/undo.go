@@ -11,10 +11,10 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
-// Undo brings back what Apply has moved, from the copies, or from the backup where these are gone. Copies that were
-// changed since are not touched, and nothing is done when one of them is all there is. Where Apply has deleted nothing
-// yet, the originals are left as they are now, and only copies are deleted. Run again after it was killed, it goes on.
-// Of a move that never began there is nothing to bring back, and the result says so. Errors: as of Apply.
+// Undo restores what Apply has moved, from the copies, or from the backup where these were deleted. Copies that were
+// changed since are kept, and nothing is done when one of them is the only one. Where Apply has deleted nothing
+// yet, the originals are left as they are now, and only copies are deleted. Run again after it was killed, it resumes.
+// Of a move that never began there is nothing to restore, and the result has NotBegun. Errors: as of Apply.
 func Undo(ctx context.Context, job Job) (Result, error) {
 	a, release, err := start(ctx, job, true)
 	if err != nil {
@@ -37,7 +37,7 @@ func (a *applier) undo(ctx context.Context) error {
 	case !saved:
 		return a.neverBegun(ctx)
 	}
-	// First look at everything, then change something.
+	// First read everything, then change something.
 	var d differences
 	if err := a.eachSaved(func(before int64, batch []Move, saved []*etcd.Entry) error {
 		pairs, err := a.read(ctx, batch)
@@ -70,8 +70,8 @@ func (a *applier) undo(ctx context.Context) error {
 	return a.Files.Append(Record{Step: Restored, Moves: done, All: true})
 }
 
-// neverBegun makes sure that nothing was moved, as the absence of journal and backup says: they may lie elsewhere. A
-// key that is in both stores may have been so when the plan was made, or be one that was copied: that is not known.
+// neverBegun makes sure that nothing was moved, as the absence of journal and backup suggests: they may be elsewhere. A
+// key in both stores may have been in both at planning, or be a copy: that is not known.
 func (a *applier) neverBegun(ctx context.Context) error {
 	var d differences
 	for batch, err := range batches(a.Plan.Moves()) {
@@ -236,7 +236,7 @@ func (a *applier) restore(ctx context.Context, batch []Move, saved []*etcd.Entry
 		storage.Printable(batch[0].Key), ErrChanged)
 }
 
-// ours reports whether what lies in the new store is a copy that Apply made, and not what was there before.
+// ours reports whether an entry of the new store is a copy by Apply, and not from before.
 func (a *applier) ours(p *keyPair, saved *etcd.Entry) bool {
 	return p.to != nil && bytes.Equal(p.to.Value, saved.Value) && p.to.CreateRevision > a.Plan.Header.Revisions[p.To]
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
-// What the findings need from the few kinds whose content says who may write what. Each reader takes an envelope of its
+// What the findings need from the few kinds whose content decides who writes what. Each reader takes an envelope of its
 // kind in protobuf or JSON.
 
-// service is the part of a v1 Service that the allocators hand out.
+// service is the part of a v1 Service that the allocators allocate.
 type service struct {
 	ClusterIPs []string
 	NodePorts  []nodePort
@@ -92,7 +92,7 @@ func readService(e *storage.Envelope) (service, error) {
 	return result, nil
 }
 
-// allocation is a RangeAllocation: which part of a range is handed out.
+// allocation is a RangeAllocation: which part of a range is allocated.
 type allocation struct {
 	Range string
 	Data  []byte // a big-endian number: bit i is the i-th address or port
@@ -126,13 +126,13 @@ func readAllocation(e *storage.Envelope) (allocation, error) {
 	return a, nil
 }
 
-// has reports whether the i-th number of the range is handed out.
+// has reports whether the i-th number of the range is allocated.
 func (a *allocation) has(i int) bool {
 	at := len(a.Data) - 1 - i/8
 	return i >= 0 && at >= 0 && a.Data[at]&(1<<(i%8)) != 0
 }
 
-// highest is one more than the largest number that could be handed out in the data.
+// highest is one more than the largest number that the data can mark as allocated.
 func (a *allocation) highest() int { return len(a.Data) * 8 }
 
 // addressParent is the Service for which an IPAddress object stands.
@@ -198,7 +198,7 @@ func readSecretType(e *storage.Envelope) (string, error) {
 	return string(storage.ProtoBytes(e.Body, 3)), nil
 }
 
-// crd is what a CustomResourceDefinition says about its versions. It is stored as JSON by every version.
+// crd is the part of a CustomResourceDefinition about its versions. It is stored as JSON by every version.
 type crd struct {
 	Spec struct {
 		Group   string `json:"group"`
@@ -226,7 +226,7 @@ type crd struct {
 	} `json:"status"`
 }
 
-// present says whether a member holds something, whatever that is: schemas are large, and a scan keeps every CRD to its
+// present is whether a member is set, to whatever value: schemas are large, and a scan keeps every CRD to its
 // end.
 type present bool
 
@@ -247,7 +247,7 @@ func readCRD(e *storage.Envelope) (crd, error) {
 	return c, nil
 }
 
-// apiService is what an APIService says about the group/version that it announces. It is stored as JSON by every
+// apiService is the part of an APIService about its group/version. It is stored as JSON by every
 // version.
 type apiService struct {
 	Spec struct {
@@ -271,7 +271,7 @@ func readAPIService(e *storage.Envelope) (apiService, error) {
 	return a, nil
 }
 
-// readHolder reads who holds a lock: Lease spec = 2 {holderIdentity = 1}, or the annotation on endpoints and config
+// readHolder reads the holder of a lock: Lease spec = 2 {holderIdentity = 1}, or the annotation on endpoints and config
 // maps.
 func readHolder(e *storage.Envelope, m *storage.Meta) string {
 	if record, ok := m.Annotation("control-plane.alpha.kubernetes.io/leader"); ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
-// findPlacement reports keys that lie where their owner does not want them, and keys that are nobody's.
+// findPlacement reports keys in stores where their owner does not keep them, and keys that no API server reads.
 func (r *reporter) findPlacement() {
 	for _, store := range r.stores {
 		if store.total.keys == 0 && len(store.incomplete) == 0 {
@@ -232,7 +232,7 @@ func (r *reporter) findTypes() {
 	}
 }
 
-// deadList says whose lists fail because of one value of the resource in the store.
+// deadList describes whose lists fail because of one value of the resource in the store.
 func (r *reporter) deadList(store *storeScan, t *resourceTally) string {
 	if t.row == nil {
 		return "no side reads this resource"
@@ -244,7 +244,7 @@ func (r *reporter) deadList(store *storeScan, t *resourceTally) string {
 	return fmt.Sprintf("every list and watch of %s through the %s fails", t.listed(readers), sides(readers))
 }
 
-// deadly is the severity of a value that cannot be read: that of a remark where nobody reads it.
+// deadly is the severity of a value that cannot be read: info where no side reads it.
 func (r *reporter) deadly(store *storeScan, t *resourceTally) finding.Severity {
 	if t.row == nil || len(t.row.Readers(store.Name)) == 0 {
 		return finding.Warning
@@ -476,7 +476,7 @@ func (r *reporter) addDropped(store *storeScan, t *resourceTally, side pair.Side
 		f.Severity, f.Fix = finding.Info, ""
 	}
 	if t.name == "events" {
-		f.Severity, f.Fix = finding.Info, "" // notices, which nobody reads after an hour
+		f.Severity, f.Fix = finding.Info, "" // events, which expire after an hour
 	}
 	f.Key, f.Count, f.Related = string(side), objects.count(), objects.samples
 	holds := "hold"

@@ -27,7 +27,7 @@ func (r *reporter) findCRDs() {
 	}
 }
 
-// findTruncated compares what CRDs say with what their newest reader always writes.
+// findTruncated compares CRDs with what their newest reader always writes.
 func (r *reporter) findTruncated(store *storeScan) {
 	row := storage.RowOf(r.m, storage.Key{Form: storage.FormGrouped, Resource: storage.CRDResource})
 	if row == nil {
@@ -93,7 +93,7 @@ func (r *reporter) lostOf(c *crd, readers []pair.Side) []string {
 			lost = append(lost, crdSchemas)
 		case !slices.Contains(plane.GroupVersions, "apiextensions.k8s.io/v1beta1") &&
 			r.truncates(side.Other(), readers):
-			// Through v1 nobody can ask for that: it is what the newer server takes for meant where the field is
+			// Through v1 no client can set that: it is the newer server's default where the field is
 			// missing.
 			lost = append(lost, crdPruning)
 		}
@@ -281,7 +281,7 @@ func (s *storeScan) servesCustom(group, version string) bool {
 	return false
 }
 
-// findAllocations reports ClusterIPs and node ports handed out twice, and ranges and allocators that disagree with the
+// findAllocations reports ClusterIPs and node ports allocated twice, and ranges and allocators that disagree with the
 // services.
 func (r *reporter) findAllocations(ctx context.Context) {
 	r.findSharedAddresses(ctx)
@@ -292,7 +292,7 @@ func (r *reporter) findAllocations(ctx context.Context) {
 	}
 }
 
-// claim is who uses an address or a port.
+// claim is the user of an address or a port.
 type claim struct {
 	store string
 	ref   objectRef

@@ -25,7 +25,7 @@ type verdict struct {
 }
 
 // findDangling reports the objects that a side's garbage collector deletes, or would delete if it ran, because it does
-// not find any of their owners; and token secrets whose service account is gone.
+// not find any of their owners; and token secrets whose service account was deleted.
 func (r *reporter) findDangling(ctx context.Context) {
 	uids := map[string]*keyindex.UIDSet{}
 	for _, store := range r.stores {
@@ -93,7 +93,7 @@ type owned struct {
 	first       dangling
 }
 
-// see looks at the next reference of an object. With the last one it says whether the object dangles: when none of its
+// see takes the next reference of an object. With the last one it returns whether the object dangles: when none of its
 // owners holds it.
 func (d *danglingIn) see(o *owned, side pair.Side, ref reference) (group dangling, dangles bool) {
 	seen := gc.Undecided
@@ -279,7 +279,7 @@ func (d *danglingIn) report() {
 	}
 }
 
-// sightKeys tell in the keys of findings why owners are not seen.
+// sightKeys distinguish in the keys of findings why owners are not found.
 var sightKeys = map[gc.Sight]string{
 	gc.UnknownKind: "unknown kind", gc.UnservedVersion: "unserved version", gc.Absent: "absent owner",
 	gc.ClusterOwner: "cluster-scoped owner", gc.NamespacedOwner: "namespaced owner",

@@ -22,7 +22,7 @@ func TestScanSaysSoWhenAnAnswerDoesNotLeadOn(t *testing.T) {
 		}
 	}
 	for says, pager := range map[string]answers{
-		"says that more keys follow, and holds none": func(etcd.Request) etcd.Page {
+		"has more=true and no keys": func(etcd.Request) etcd.Page {
 			return etcd.Page{Revision: 7, More: true, RangeKeys: 2}
 		},
 		`ends with the key "/registry/pods/a"`: one("/registry/pods/a", true),

@@ -14,13 +14,13 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
-// Depth says how much of a store is read.
+// Depth is how much of a store is read.
 type Depth string
 
 // The depths of a scan; each sees what the one before sees, and more.
 const (
 	DepthKeys     Depth = "keys"     // which key lies where
-	DepthEnvelope Depth = "envelope" // and as which type it is stored, who owns it, what allocators and CRDs say
+	DepthEnvelope Depth = "envelope" // and as which type it is stored, its owners, the content of allocators and CRDs
 	DepthObjects  Depth = "objects"  // and which fields would be lost
 )
 
@@ -199,7 +199,7 @@ func (o *observer) shape(r *resourceTally, k storage.Key) {
 var tellings = []string{"services/specs", "ipaddresses", "servicecidrs", "secrets", storage.CRDResource,
 	storage.APIServiceResource}
 
-// place notes what the map says of the resource in this store.
+// place notes the row of the resource in this store.
 func (o *observer) place(r *resourceTally) {
 	r.start = o.classifier.Prefix() + r.name + "/"
 	r.scope = o.classifier.Scope(r.name)
@@ -308,7 +308,7 @@ func (o *observer) findDropped(r *resourceTally, rest string, e *storage.Envelop
 		}
 		holds, matters, managed := false, false, false
 		errs = append(errs, o.fields.Find(e, side, func(path string, implied bool) {
-			if strings.HasPrefix(path, pair.ManagedFields) { // a part of it says nothing without the others
+			if strings.HasPrefix(path, pair.ManagedFields) { // a part of it means nothing without the others
 				managed = true
 				return
 			}
@@ -364,7 +364,7 @@ func (o *observer) addReferences(k storage.Key, namespace uint32) {
 	})
 }
 
-// addFacts keeps what the object says about others.
+// addFacts keeps what the object defines for others.
 func (o *observer) addFacts(k storage.Key, rest string, e *storage.Envelope) error {
 	f := &o.t.facts
 	if o.locks[rest] {

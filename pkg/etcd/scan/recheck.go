@@ -16,7 +16,7 @@ import (
 // that was compacted meanwhile, may have changed in between. Before such a finding is reported, what it is about is
 // read once more.
 
-// lookAgain objects of a kind are looked at again. When there are more, it is no matter of a moment.
+// lookAgain objects of a kind are read again. When there are more, it is no passing state.
 const lookAgain = 1000
 
 // mostLooks bounds the time for all of them: about 10 s.
@@ -24,7 +24,7 @@ const mostLooks = 10 * lookAgain
 
 var errEnough = errors.New("enough was looked at")
 
-// name looks at the objects that dangle a second time: to name some of them and, in a live store, to leave out those
+// name reads the objects that dangle a second time: to name some of them and, in a live store, to leave out those
 // that only seemed to, because an owner was read a moment earlier or later than they were.
 func (d *danglingIn) name(ctx context.Context) {
 	byResource := map[string]map[dangling]*counted{}
@@ -107,19 +107,19 @@ type ownerNow struct {
 	known bool
 }
 
-// second is what a second look at a group of objects showed.
+// second is the result of reading a group of objects again.
 type second struct {
 	looked    int64
 	confirmed counted
 }
 
-// nameBelow looks at objects of a live store, which all lie below the prefix.
+// nameBelow reads objects of a live store, which all lie below the prefix.
 func (d *danglingIn) nameBelow(ctx context.Context, prefix string, groups map[dangling]*counted) {
 	looks := map[dangling]*second{}
 	for group := range groups {
 		looks[group] = &second{}
 	}
-	open := len(groups) // groups of which more are to be looked at
+	open := len(groups) // groups of which more are to be read
 	d.owners = map[keyIn]ownerNow{}
 	var envelope storage.Envelope
 	var meta storage.Meta
@@ -154,7 +154,7 @@ func (d *danglingIn) nameBelow(ctx context.Context, prefix string, groups map[da
 		switch {
 		case err != nil && !errors.Is(err, errEnough):
 		case look.looked < lookAgain && err == nil:
-			c.keys = look.confirmed.keys // all of them were looked at
+			c.keys = look.confirmed.keys // all of them were read
 		default:
 			c.keys -= look.looked - look.confirmed.keys
 		}
@@ -257,7 +257,7 @@ func (r *reporter) namespacesNow(ctx context.Context, home *storeScan) map[strin
 	return there
 }
 
-// ownerRef is one owner of an object that is looked at a second time.
+// ownerRef is one owner of an object that is read a second time.
 type ownerRef struct {
 	reference
 	id, name []byte

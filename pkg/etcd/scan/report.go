@@ -75,7 +75,7 @@ func (r *Report) Accept(entries []finding.Acceptance) []finding.Accepted {
 	return judged.Accepted
 }
 
-// judge says what the findings about the resource come to.
+// judge sums up the findings about the resource.
 func (r *ResourceReport) judge() {
 	r.Verdict, r.Rules = "ok", nil
 	for _, f := range r.findings {

@@ -1,4 +1,4 @@
-// Package scan compares what stores hold with what a plan says that they hold, the ownership map of package pair, and
+// Package scan compares what stores hold with the ownership map of a plan, of package pair, and
 // reports each difference as a finding: keys in the wrong store, values that a reader cannot decode, objects that a
 // garbage collector deletes, addresses that are allocated twice.
 //
@@ -29,7 +29,7 @@ type Options struct {
 	Parallel int            // ranges of a store that are read at a time; default 2
 	Limits   etcd.Limits    //
 	Fields   FieldFinder    // finds fields for DepthObjects; nil: no fields are looked for
-	Progress func(Progress) // called after every page, from several goroutines; nil: nobody listens
+	Progress func(Progress) // called after every page, from several goroutines; nil: no progress
 }
 
 // Progress is one step of a scan.
@@ -124,7 +124,7 @@ type storeScan struct {
 	outside    counted
 	notes      []string
 	incomplete []error
-	// outsideHidden says that the user of the store may not read what is outside the prefix.
+	// outsideHidden: the user of the store has no permission to read outside the prefix.
 	outsideHidden bool
 }
 
@@ -344,7 +344,7 @@ const (
 )
 
 // readRange reads a range, all of it at one revision: when that is compacted meanwhile, it starts over at a newer one,
-// and after some restarts it reads on. Compacted again and again before a page is read, the range is given up.
+// and after some restarts it reads on. After repeated compactions before a page is read, the range fails.
 func (s *storeScan) readRange(ctx context.Context, r etcd.Request, failed *atomic.Int64) {
 	o := s.newObserver()
 	start := r.From

@@ -10,7 +10,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// Turn says what became of a finding between two looks at the stores.
+// Turn is what became of a finding between two scans.
 type Turn string
 
 // The turns of a finding.
@@ -52,9 +52,9 @@ func Turns(before, after []finding.Finding) []Turned {
 	return turned
 }
 
-// Glance looks at changed keys alone, and reports what they show by themselves: keys in the wrong store, values that a
-// reader cannot decode, resources that nobody knows. What takes two objects to see, and what is over, only a
-// scan tells.
+// Glance reads changed keys alone, and reports what each shows by itself: keys in the wrong store, values that a
+// reader cannot decode, resources that neither version has. What takes two objects to detect, and what has ended,
+// only a scan reports.
 func Glance(ctx context.Context, m *pair.Map, changes map[string][]etcd.Change) ([]finding.Finding, error) {
 	var stores []etcd.Store
 	for _, name := range sortedKeys(changes) {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mappedFile is a file in memory. Its pages stay in the system's cache; who has looked at some gives them back.
+// mappedFile is a file in memory. Its pages stay in the system's cache; workers release those that they have read.
 type mappedFile struct{ data []byte }
 
 func mapFile(file *os.File, sizeBytes int64) (mappedFile, error) {

@@ -116,13 +116,13 @@ type tree struct {
 	inner  []branch // on the way to where it is
 }
 
-// branch is a page with children, of which those from left on have been given out.
+// branch is a page with children, of which those from left on have been returned.
 type branch struct {
 	page
 	left int
 }
 
-// pageSource gives out parts of a file.
+// pageSource returns parts of a file.
 type pageSource interface {
 	// bytes returns the part.
 	// Errors: ErrDamaged, wrapped, when the file ends before.

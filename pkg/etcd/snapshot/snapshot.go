@@ -20,7 +20,7 @@ type File struct {
 	name      string
 	sizeBytes int64 // without the hash
 	trailer   []byte
-	trusted   bool         // the trailer is not looked at
+	trusted   bool         // the trailer is not verified
 	verified  atomic.Bool  // it fits
 	keys      atomic.Int64 // that the last walk saw, with those that are deleted
 }
@@ -63,7 +63,7 @@ func (f *File) readTrailer() error {
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
-// SkipHash makes walks believe the hash at the file's end, which takes longer to compute than all the rest; they say
+// SkipHash makes walks skip the hash at the file's end, which takes longer to compute than all the rest; they say
 // so.
 func (f *File) SkipHash() { f.trusted = f.trailer != nil }
 

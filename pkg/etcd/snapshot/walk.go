@@ -25,7 +25,7 @@ func (f *File) Walk(ctx context.Context, workers int, visitor func() func(etcd.E
 	go func() { hashed <- f.VerifyHash(ctx) }()
 	walked, err := f.walk(ctx, workers, visitor)
 	if err != nil {
-		cancel() // the walk's own error says more
+		cancel() // the walk's own error is more specific
 		<-hashed
 		return walked, fmt.Errorf("%s: %w", f.name, err)
 	}
@@ -65,9 +65,9 @@ func (f *File) walk(ctx context.Context, workers int, visitor func() func(etcd.E
 	return walked, err
 }
 
-// walker hands the parts of a tree out to workers, the newest first. A worker reads the keys of its part, waits until
+// walker passes the parts of a tree to workers, the newest first. A worker reads the keys of its part, waits until
 // it is known which keys the parts before it hold, and visits what is the newest of its key: nearly all of the work is
-// done side by side, although only the order of revisions tells what counts.
+// done side by side, although only the order of revisions decides what counts.
 type walker struct {
 	meta   meta
 	file   pageSource
@@ -77,7 +77,7 @@ type walker struct {
 	mu       sync.Mutex
 	upper    tree  // down to the roots of parts
 	depth    int   // of these
-	parts    int64 // handed out
+	parts    int64 // passed to workers
 	visits   uint64
 	done     atomic.Int64 // parts of which the keys are in seen
 	advanced sync.Cond    // done is another, or stopped is set

@@ -50,7 +50,7 @@ func newMetrics() *metrics {
 		lastCheck: gauge("last_check_timestamp_seconds", "When the last check ended."),
 		duration:  gauge("last_check_duration_seconds", "How long the last check took."),
 		checks:    prometheus.NewCounter(counter("checks_total", "Checks of all stores.")),
-		fights:    gauge("fights", "Keys that are written again and again by both sides, at present."),
+		fights:    gauge("fights", "Keys that both sides overwrite in turn, at present."),
 		changes:   prometheus.NewCounterVec(counter("changes_total", "Changes seen in each store."), store),
 		missed: prometheus.NewCounterVec(
 			counter("missed_total", "How often changes of a store were missed, so that it was checked anew."), store),

@@ -1,4 +1,4 @@
-// Package watch checks the stores of a fused control plane again and again, and says what changes: findings that appear
+// Package watch checks the stores of a fused control plane continuously, and emits what changes: findings that appear
 // and disappear, and fights over keys.
 package watch
 
@@ -23,7 +23,7 @@ import (
 // Schema names the format of events.
 const Schema = "fusionctl/etcd-watch/v1"
 
-// Event is something that happened. Findings that are there at the first check appear with it.
+// Event is one change. The findings of the first check appear with it.
 type Event struct {
 	Schema  string           `json:"schema"` // fusionctl/etcd-watch/v1
 	Time    time.Time        `json:"time"`
@@ -66,7 +66,7 @@ type Watch struct {
 	seen     map[string]int64 // by store: the revision from which its watch goes on
 }
 
-// New prepares a watch that hands every event to emit, one after the other.
+// New prepares a watch that calls emit with every event, one after the other.
 func New(config Config, emit func(Event) error) *Watch {
 	return &Watch{
 		config: config, emit: emit, referee: fight.NewReferee(&config.Map, fight.Rules{}),
@@ -74,7 +74,7 @@ func New(config Config, emit func(Event) error) *Watch {
 	}
 }
 
-// Metrics gathers what the watch knows at present. It is safe to be asked while Run runs.
+// Metrics gathers the present metrics of the watch. Safe to call while Run runs.
 func (w *Watch) Metrics() prometheus.Gatherer { return w.metrics.registry }
 
 // storeChanges are changes of one store, or the end of its watch.
@@ -86,9 +86,8 @@ type storeChanges struct {
 	back     bool // the store answers again
 }
 
-// Run checks, watches until something calls for another check, and so on until ctx ends. It waits for a store that goes
-// away.
-// Errors: ctx's; emit's own; a store that cannot be read in the beginning.
+// Run checks, watches until something calls for another check, and so on until ctx ends. It waits for a store that
+// becomes unreachable. Errors: ctx's; emit's own; a store that cannot be read at the start.
 func (w *Watch) Run(ctx context.Context) error {
 	for first := true; ; first = false {
 		took, err := w.check(ctx, first)
@@ -101,7 +100,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// check reads the stores whole and tells what has changed since the last time. Changes from before the check are not
+// check reads the stores whole and emits what has changed since the last check. Changes from before the check are not
 // lost: the watch goes on where it was.
 func (w *Watch) check(ctx context.Context, first bool) (time.Duration, error) {
 	var there []etcdv3.Store
@@ -141,11 +140,11 @@ func (w *Watch) check(ctx context.Context, first bool) (time.Duration, error) {
 			check.Notes = append(check.Notes, "store "+s.Name+": "+note)
 		}
 	}
-	w.metrics.checked(report, took) // before whoever reads the line asks for them
+	w.metrics.checked(report, took) // before a reader of the line scrapes them
 	if err := w.tell(Event{Event: "checked", Check: check}); err != nil {
 		return 0, err
 	}
-	if report.Complete { // what could not be seen has not disappeared
+	if report.Complete { // what could not be read has not disappeared
 		return took, w.turn(report.Findings)
 	}
 	return took, w.turn(append(missingFrom(report.Findings, w.findings), report.Findings...))
@@ -162,11 +161,11 @@ func missingFrom(now, before []finding.Finding) []finding.Finding {
 	return missing
 }
 
-// turn replaces the findings and tells what has changed.
+// turn replaces the findings and emits what has changed.
 func (w *Watch) turn(findings []finding.Finding) error {
 	turns := scan.Turns(w.findings, findings)
 	w.findings = findings
-	w.count() // before a reader of the lines asks for them
+	w.count() // before a reader of the lines scrapes them
 	for _, t := range turns {
 		if err := w.tell(Event{Event: string(t.Turn), Finding: &t.Finding}); err != nil {
 			return err
@@ -252,7 +251,7 @@ func (w *Watch) follow(ctx context.Context, took time.Duration) error {
 	return nil
 }
 
-// reviveEvery is how often a store is asked whether it is back.
+// reviveEvery is how often an unreachable store is probed.
 const reviveEvery = 5 * time.Second
 
 func (w *Watch) prefix() string { return storage.NormalPrefix(w.config.Map.Prefix) + "/" }
@@ -278,7 +277,7 @@ func follow(
 	return send(ctx, changes, storeChanges{store: s.Name, err: err})
 }
 
-// await asks a store now and then and sends word when it answers.
+// await probes a store periodically and reports when it answers.
 func await(ctx context.Context, s etcdv3.Store, prefix string, every time.Duration, changes chan<- storeChanges) error {
 	for {
 		if err := sleep(ctx, every); err != nil {
@@ -303,7 +302,7 @@ func send(ctx context.Context, changes chan<- storeChanges, c storeChanges) erro
 	}
 }
 
-// look tells what changed keys show by themselves, and fights.
+// look emits what changed keys show by themselves, and fights.
 func (w *Watch) look(ctx context.Context, c storeChanges) error {
 	if len(c.changes) == 0 {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
-// DiffValues says how two values under a key differ: as a unified diff of the decoded objects, without managedFields,
-// or in a sentence. What Secrets hold is never part of it, only whether it is the same.
+// DiffValues describes how two values under a key differ: as a unified diff of the decoded objects, without
+// managedFields, or in a sentence. What Secrets hold is never part of it, only whether it is the same.
 func DiffValues(path string, left, right []byte) string {
 	var texts [2]string
 	var trees [2]map[string]any
@@ -101,7 +101,7 @@ func withoutSecrets(left, right map[string]any) (l, r map[string]any) {
 	return l, r
 }
 
-// masked replaces values by what says only whether they are the same.
+// masked replaces values by whether they are the same.
 func masked(left, right any) (l, r any) {
 	a, isMap := left.(map[string]any)
 	b, isMap2 := right.(map[string]any)

@@ -29,11 +29,11 @@ type Finder struct {
 }
 
 // Find calls found with each of the paths that the side drops under which the object holds something: a value that is
-// not empty, or an empty one where that says something else than none (a pointer), below any element of the lists on
-// the way. Paths look like "spec.containers[].startupProbe". It says of each whether everything below it is what the
-// side has as implied. In protobuf a path is found if some version of the object's type has it; objects of types that
-// no version has are passed over. The side must not be changed afterwards. Errors: the object is damaged;
-// storage.ErrUnreadable, wrapped.
+// not empty, or an empty one where that differs from none (a pointer), below any element of the lists on the way. Paths
+// look like "spec.containers[].startupProbe". It also returns of each whether everything below it is what the side has
+// as implied. In protobuf a path is found if some version of the object's type has it; objects of types that no version
+// has are passed over. The side must not be changed afterwards. Errors: the object is damaged; storage.ErrUnreadable,
+// wrapped.
 func (f *Finder) Find(e *storage.Envelope, side *pair.View, found func(path string, implied bool)) error {
 	if len(side.Drops) == 0 {
 		return nil
@@ -109,12 +109,12 @@ type node struct {
 
 const noPath = -1
 
-// field is what the type of an object says of one of its fields.
+// field describes one field of an object's type.
 type field struct {
 	numbers []protowire.Number // on the way to it; none: no version of the type has it
 	value   reflect.Type       // of its value, or of its elements
 	gone    string             // the type in gone.tsv, when value is nil
-	// an empty value says something else than none: it is a pointer, or an element of a list or a map
+	// an empty value differs from none: it is a pointer, or an element of a list or a map
 	present bool
 	list    bool
 }
@@ -339,7 +339,7 @@ func (f *field) isSet(value wireField) bool {
 	return f.present || !isZero(value, f.value)
 }
 
-// isZero reports whether a value says nothing: servers write numbers, texts and structs also when they are empty.
+// isZero reports whether a value is the zero value: servers write numbers, texts and structs also when they are empty.
 func isZero(value wireField, t reflect.Type) bool {
 	if len(value.bytes) == 0 {
 		return value.varint == 0
@@ -416,7 +416,7 @@ func (f *field) print(value wireField) string {
 var errDamagedJSON = errors.New("its JSON is damaged")
 
 // inJSON looks for the children of the node in a JSON value, an object or each element of an array, and decodes no more
-// than the values of which it matters what they say.
+// than the values that are compared.
 func (s *search) inJSON(n *node, value []byte) error {
 	var err, inner error
 	switch firstByte(value) {
@@ -537,8 +537,7 @@ func (n *node) impliedInTree(value any) bool {
 	return true
 }
 
-// isEmpty reports whether a value says nothing; where its presence says something, only null and a list of nothing do
-// not.
+// isEmpty reports whether a value is empty; where an empty value differs from none, only null and an empty list are.
 func isEmpty(value any, present bool) bool {
 	switch value := value.(type) {
 	case nil:

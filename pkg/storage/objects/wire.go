@@ -235,7 +235,7 @@ func Nameless(value any) bool {
 	return false
 }
 
-// withoutType decodes an object of a type that nobody knows: its metadata, and the rest by the numbers of the fields.
+// withoutType decodes an object of an unknown type: its metadata, and the rest by the numbers of the fields.
 func withoutType(message []byte) (map[string]any, error) {
 	tree := map[string]any{}
 	err := eachField(message, func(f wireField) error {

@@ -2,7 +2,7 @@
 // moves.
 //
 // The files are JSON lines, and only their owner may read them. Plans and backups end with a line that holds the
-// SHA-256 of everything before it: a file that was cut off or changed is noticed, and a plan has an identity.
+// SHA-256 of everything before it: a truncated or changed file is detected, and a plan has an identity.
 package files
 
 import (
@@ -59,7 +59,7 @@ func (e planEnd) sum(moves hash.Hash) (string, error) {
 }
 
 // WritePlan writes the moves that plan emits, and the header that it returns, whole or not at all.
-// Errors: ErrBegun, wrapped: the journal of the plan that it would replace is there; those of plan, as they are.
+// Errors: ErrBegun, wrapped: the journal of the plan that it would replace exists; those of plan, as they are.
 func WritePlan(file string, plan func(emit func(move.Move) error) (move.Header, error)) error {
 	if _, err := os.Stat(JournalOf(file)); err == nil {
 		return fmt.Errorf("%s: %w, as %s says: undo and a second apply need it", file, ErrBegun, JournalOf(file))
@@ -83,9 +83,9 @@ func WritePlan(file string, plan func(emit func(move.Move) error) (move.Header, 
 	})
 }
 
-// ReadPlan checks a plan file once, hands every move to visit, and returns it for reading as often as needed, and how
+// ReadPlan checks a plan file once, calls visit with every move, and returns it for reading as often as needed, and how
 // many moves it has. The prefix is that of the stores' keys.
-// Errors: a file that is no plan, was changed, or was made for another prefix.
+// Errors: a file that is no plan, was changed, or is of another prefix.
 func ReadPlan(file, prefix string, visit func(move.Move)) (move.Plan, int64, error) {
 	var end planEnd
 	moves, sum := int64(0), sha256.New()
@@ -94,7 +94,7 @@ func ReadPlan(file, prefix string, visit func(move.Move)) (move.Plan, int64, err
 			return move.Plan{}, 0, err
 		}
 		if end.Schema != "" {
-			return move.Plan{}, 0, fmt.Errorf("%s: there is something behind its end", file)
+			return move.Plan{}, 0, fmt.Errorf("%s: trailing data", file)
 		}
 		var m move.Move
 		if err := json.Unmarshal(line, &m); err == nil && m.Key != "" {
@@ -195,10 +195,10 @@ func Open(journalFile, backup, planID string) (*Files, error) {
 	return &Files{journal: j, backup: backup, plan: planID}, nil
 }
 
-// Close lets another process go by the journal.
+// Close releases the journal to other processes.
 func (f *Files) Close() error { return f.journal.Close() }
 
-// Run identifies the runs that go by this journal.
+// Run identifies the runs of this journal.
 func (f *Files) Run() string { return f.journal.Run() }
 
 // Journal returns the records of the runs before.
@@ -268,7 +268,7 @@ func (f *Files) Backup() iter.Seq2[move.SavedKey, error] {
 			switch {
 			case err != nil:
 			case ended:
-				err = fmt.Errorf("%s: there is something behind its end", f.backup)
+				err = fmt.Errorf("%s: trailing data", f.backup)
 			case n < 0:
 				if err = f.start(line); err == nil {
 					n = 0
