@@ -64,6 +64,10 @@ func (c *collector) live(ctx context.Context, n *node) (*metav1.PartialObjectMet
 	return nil, nil
 }
 
+// mostOwners is how many owners of one object are looked for: an object has room for ten thousand, each of which costs
+// requests to both sides, at the expense of all other objects.
+const mostOwners = 100
+
 // consider decides about an object that is not being deleted.
 func (c *collector) consider(ctx context.Context, n *node) error {
 	o, err := c.live(ctx, n)
@@ -75,6 +79,12 @@ func (c *collector) consider(ctx context.Context, n *node) error {
 		return a.uid == b.UID
 	}) {
 		seen = c.now()
+	}
+	if many := len(o.OwnerReferences); many > mostOwners {
+		c.metrics.doubts.Inc()
+		c.log.Debug("left alone", "object", n.resource.describe(o.Namespace, o.Name), "why",
+			fmt.Sprintf("it has %d owner references, more than %d", many, mostOwners))
+		return nil
 	}
 	s := subject{owners: o.OwnerReferences, finalizers: o.Finalizers}
 	var why error

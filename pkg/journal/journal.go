@@ -88,6 +88,8 @@ func (j *Journal[T]) recover() ([][]byte, error) {
 		return nil, err
 	case !info.Mode().IsRegular():
 		return nil, errors.New("is no regular file")
+	case !ours(info):
+		return nil, errors.New("belongs to another user, who can read and change it")
 	}
 	if err := j.file.Chmod(mode); err != nil { // whatever the umask, and whichever process created it
 		return nil, err
@@ -151,6 +153,9 @@ func (j *Journal[T]) Records() []T { return j.records }
 // Append adds a record and brings it to the disk. A record of which that failed may or may not be found by the next
 // run; what follows it would be behind a torn line, so the journal then takes no more.
 func (j *Journal[T]) Append(r T) error {
+	if j.broken == nil {
+		j.broken = j.inPlace()
+	}
 	if j.broken != nil {
 		return j.broken
 	}
@@ -158,6 +163,19 @@ func (j *Journal[T]) Append(r T) error {
 		return j.broken
 	}
 	j.records = append(j.records, r)
+	return nil
+}
+
+// inPlace reports whether the open file is still the one of its name: what is written to another is not found by the
+// next run.
+func (j *Journal[T]) inPlace() error {
+	open, err := j.file.Stat()
+	if err != nil {
+		return err
+	}
+	if named, err := os.Lstat(j.file.Name()); err != nil || !os.SameFile(open, named) {
+		return fmt.Errorf("%s: was replaced or removed while it was open", j.file.Name())
+	}
 	return nil
 }
 

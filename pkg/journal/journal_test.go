@@ -146,3 +146,51 @@ func TestJournalIsItsOwnersAloneAndNoLink(t *testing.T) {
 		}
 	}
 }
+
+// A journal that was replaced, or is gone, takes no more: the run must not go on as if it were remembered.
+func TestJournalThatIsReplacedTakesNoMore(t *testing.T) {
+	for name, replace := range map[string]func(file string) error{
+		"removed": os.Remove,
+		"moved":   func(file string) error { return os.Rename(file, file+".old") },
+		"another file": func(file string) error {
+			if err := os.WriteFile(file+".new", []byte("{}\n"), 0o600); err != nil {
+				return err
+			}
+			return os.Rename(file+".new", file)
+		},
+		"a link to it": func(file string) error {
+			if err := os.Rename(file, file+".old"); err != nil {
+				return err
+			}
+			return os.Symlink(file+".old", file)
+		},
+	} {
+		file := filepath.Join(t.TempDir(), "plan.journal")
+		j := open(t, file, "plan")
+		if err := j.Append("one"); err != nil {
+			t.Fatal(err)
+		}
+		if err := replace(file); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Append("two"); err == nil {
+			t.Errorf("%s: Append = nil", name)
+		}
+	}
+}
+
+func TestJournalOfAnotherUserIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file away")
+	}
+	file := filepath.Join(t.TempDir(), "plan.journal")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(file, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open[string](file, "plan"); err == nil {
+		t.Error("Open = nil")
+	}
+}
