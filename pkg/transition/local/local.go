@@ -149,7 +149,7 @@ func (h *Host) remove(host string, f *transition.File) error {
 
 // snapshot saves a store; a snapshot that is there is replaced when the new one is whole.
 func (h *Host) snapshot(ctx context.Context, s *plan.Store) error {
-	if err := os.MkdirAll(h.Snapshots, 0o700); err != nil {
+	if err := private(h.Snapshots); err != nil {
 		return err
 	}
 	var problems []error
@@ -170,6 +170,24 @@ func (h *Host) snapshot(ctx context.Context, s *plan.Store) error {
 		problems = append(problems, fmt.Errorf("store %s, %s: %w", s.Name, endpoint, err))
 	}
 	return errors.Join(problems...)
+}
+
+// private makes a directory for what holds Secrets, or makes sure that no other user can put links into the one that is
+// there: a snapshot is written under a name that is known beforehand.
+func private(directory string) error {
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(directory)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s: is no directory", directory)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%s: has mode %s: other users can write there; want 0700", directory, info.Mode().Perm())
+	}
+	return nil
 }
 
 // Check returns nil when it looked and found what the check wants. It waits for what starts and stops.
@@ -277,7 +295,9 @@ func ready(ctx context.Context, c *transition.Check) error {
 		}
 	}
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config,
-		DisableKeepAlives: true}}
+		DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse // health of another server is not that of this one
+	}}
 	base := strings.ToLower(p.Scheme) + "://" + address(p)
 	body, err := get(ctx, client, base+p.Path)
 	if err != nil {

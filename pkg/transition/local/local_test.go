@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -97,5 +98,39 @@ func TestFilesAreNeverLost(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "cp-1", "etc", "x", ".*")); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// Snapshots hold Secrets, under names that are known beforehand.
+func TestSnapshotsAreWrittenWhereNobodyElseWrites(t *testing.T) {
+	dir := t.TempDir()
+	if err := private(filepath.Join(dir, "new", "below")); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "new")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("a new directory: %v, %v, want 0700", info, err)
+	}
+	open, file := filepath.Join(dir, "open"), filepath.Join(dir, "file")
+	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{open, file} {
+		if err := private(path); err == nil {
+			t.Errorf("private(%s) = nil", path)
+		}
+	}
+}
+
+// A component whose port another server answers on is not ready because that one sends its clients elsewhere.
+func TestReadinessFollowsNoRedirect(t *testing.T) {
+	well := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer well.Close()
+	elsewhere := httptest.NewServer(http.RedirectHandler(well.URL, http.StatusFound))
+	defer elsewhere.Close()
+	for server, want := range map[*httptest.Server]bool{well: true, elsewhere: false} {
+		probe := probeOf(t, server.Listener.Addr().String())
+		if err := ready(t.Context(), &transition.Check{Kind: transition.Ready, Probe: probe}); (err == nil) != want {
+			t.Errorf("ready = %v, want ready %v", err, want)
+		}
 	}
 }
