@@ -160,6 +160,14 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 		Managers: of(func(c *plan.Component) bool { return c.Side == pair.Modern && c.Kind != kubever.APIServer }),
 		Joint:    phaseOf(p, o.Target, true, func(c *plan.Component) bool { return c.Kind == plan.JointControllers }),
 	}
+	// Their finalizer is removed when they have ended, or they would write it again.
+	for i := range v.Joint.Blocks {
+		b := &v.Joint.Blocks[i]
+		for _, line := range b.Verify {
+			command, _, _ := strings.Cut(line, "    # ")
+			b.Stop = append(b.Stop, command+"    # nothing: they have stopped")
+		}
+	}
 	v.Permit = newPermit(p)
 	v.Staged = "/root/fusion-" + p.Name
 	v.Stage, v.Preflight = stageCommands(p, v.Staged, v.Spec), preflights(p, v.Staged, o.Target)

@@ -428,7 +428,15 @@ func (n *Node) StartKubelet(minor kubever.Minor, server *APIServer, more ...stri
 	if err != nil {
 		n.rig.t.Fatal(err)
 	}
-	n.Kubelet = n.Start("kubelet", binary, append(n.KubeletArgs(minor, kubeconfig), more...))
+	// Under its own name, as people run it: programs look for it by that.
+	named := filepath.Join(n.rig.dir, n.Name+"-"+filepath.Base(binary), "kubelet")
+	if err := os.MkdirAll(filepath.Dir(named), 0o755); err != nil {
+		n.rig.t.Fatal(err)
+	}
+	if err := os.Symlink(binary, named); err != nil && !errors.Is(err, os.ErrExist) {
+		n.rig.t.Fatal(err)
+	}
+	n.Kubelet = n.Start("kubelet", named, append(n.KubeletArgs(minor, kubeconfig), more...))
 }
 
 // ReplaceKubelet stops the kubelet and starts one of another release in its place, on the same folder and runtime.

@@ -59,7 +59,8 @@ func Read(ctx context.Context, n *preflight.Needs, o Options) *preflight.Host {
 		r.host.Files[name] = f
 	}
 	for _, need := range n.Files {
-		if o.Staged != "" && need.Rendered != nil && r.host.Files[need.Path].Missing {
+		// Files of the tree bring their directories along.
+		if o.Staged != "" && (need.Rendered != nil || need.Directory) && r.host.Files[need.Path].Missing {
 			r.host.Files[need.Path] = r.at(filepath.Join(o.Staged, filepath.FromSlash(need.Path)))
 		}
 	}

@@ -238,3 +238,20 @@ func TestResolveStaysWithinTheRoot(t *testing.T) {
 		t.Errorf("a link to itself: %+v, incomplete %q", f, r.host.Incomplete)
 	}
 }
+
+// TestReadTakesDirectoriesOfTheTree: a directory that comes with the files of the staged tree is not missing, another
+// is.
+func TestReadTakesDirectoriesOfTheTree(t *testing.T) {
+	staged, root := t.TempDir(), t.TempDir()
+	comes, missing := filepath.Join(root, "modern"), filepath.Join(root, "other")
+	write(t, filepath.Join(staged, comes, "policy.jsonl"), "")
+	needs := &preflight.Needs{Plan: &plan.Plan{}, Files: []preflight.FileNeed{{Path: comes, Directory: true},
+		{Path: missing, Directory: true}}}
+	seen := Read(t.Context(), needs, Options{Staged: staged})
+	if f := seen.Files[comes]; f.Missing {
+		t.Errorf("%s is missing: %+v", comes, f)
+	}
+	if f := seen.Files[missing]; !f.Missing {
+		t.Errorf("%s is not missing: %+v", missing, f)
+	}
+}
