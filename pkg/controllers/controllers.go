@@ -131,10 +131,7 @@ func (m *manager) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	defer wait.Wait()
-	defer m.collector.queue.ShutDown()
-	if m.namespaces != nil {
-		defer m.namespaces.queue.ShutDown()
-	}
+	defer m.shutDown()
 	defer m.monitors.wait.Wait()
 	defer cancel()
 
@@ -248,6 +245,14 @@ func (m *manager) scan(ctx context.Context) {
 	}
 	if err := m.namespaces.reportOrphans(ctx); err != nil && ctx.Err() == nil {
 		m.log.Warn("listing objects of deleted namespaces failed", "err", err)
+	}
+}
+
+// shutDown ends the queues.
+func (m *manager) shutDown() {
+	m.collector.queue.ShutDown()
+	if m.namespaces != nil {
+		m.namespaces.queue.ShutDown()
 	}
 }
 

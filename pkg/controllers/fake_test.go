@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -112,11 +111,9 @@ func (w *world) collector(options Options) (*collector, *manager) {
 	w.t.Helper()
 	configs := map[pair.Side]*rest.Config{}
 	for _, side := range pair.Sides() {
-		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		configs[side] = serverOf(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			w.serve(side, rw, r)
 		}))
-		w.t.Cleanup(server.Close)
-		configs[side] = &rest.Config{Host: server.URL}
 	}
 	options.QPS, options.ChangesPerSecond = 1e6, 1e6
 	if options.Audit == nil {
@@ -131,6 +128,7 @@ func (w *world) collector(options Options) (*collector, *manager) {
 	}
 	c.settle = 0 // a test that is about it says so
 	m := newManager(c, options)
+	w.t.Cleanup(m.shutDown)
 	m.started = true
 	return m.collector, m
 }

@@ -3,12 +3,10 @@ package controllers
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"k8s.io/client-go/rest"
 
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -18,11 +16,7 @@ import (
 // that has the resource answers instead of properly, the pod stays, and the answer is known to be none, in time.
 func TestHostileServersNeverDelete(t *testing.T) {
 	const owner, definitions = "/gadgets/gadget", "/customresourcedefinitions"
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		t.Errorf("a redirect was followed: %s, authorization %q", r.URL, r.Header.Get("Authorization"))
-		http.NotFound(rw, r)
-	}))
-	defer elsewhere.Close()
+	const elsewhere = "elsewhere.test"
 	text := func(code int, body string) http.HandlerFunc {
 		return func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Type", "application/json")
@@ -68,10 +62,10 @@ func TestHostileServersNeverDelete(t *testing.T) {
 			says(429, "TooManyRequests")(rw, r)
 		}},
 		"it is elsewhere": {at: owner, lies: func(rw http.ResponseWriter, r *http.Request) {
-			http.Redirect(rw, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
+			http.Redirect(rw, r, "http://"+elsewhere+r.URL.Path, http.StatusTemporaryRedirect)
 		}},
 		"everything is elsewhere": {at: "/", lies: func(rw http.ResponseWriter, r *http.Request) {
-			http.Redirect(rw, r, elsewhere.URL+r.URL.Path, http.StatusMovedPermanently)
+			http.Redirect(rw, r, "http://"+elsewhere+r.URL.Path, http.StatusMovedPermanently)
 		}},
 		"it comes slowly":         {at: owner, lies: slowly},
 		"definitions come slowly": {at: definitions, lies: slowly},
@@ -91,44 +85,48 @@ func TestHostileServersNeverDelete(t *testing.T) {
 		"the group is left out by the side": {at: "/apis", lies: nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			c, m := w.collector(Options{})
-			ref := w.put(modern, "gadgets", "demo", "gadget")
-			w.put("", "pods", "demo", "one", ref)
-			w.see(t.Context(), m)
-			if err := c.guard.since(t.Context(), c.now()); err != nil {
-				t.Fatal(err)
-			}
-			m.graph.remove(ref.UID)
-			forget(m)
-			w.refuse = func(side pair.Side, r *http.Request) int {
-				return code(test.lies == nil && side == modern && r.URL.Path == test.at, withoutBoth)
-			}
-			server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-				if test.lies != nil && strings.Contains(r.URL.Path, test.at) {
-					test.lies(rw, r)
-					return
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				c, m := w.collector(Options{})
+				ref := w.put(modern, "gadgets", "demo", "gadget")
+				w.put("", "pods", "demo", "one", ref)
+				w.see(t.Context(), m)
+				if err := c.guard.since(t.Context(), c.now()); err != nil {
+					t.Fatal(err)
 				}
-				w.serve(modern, rw, r)
-			}))
-			defer server.Close()
-			hasty, err := apiserver.New(&rest.Config{Host: server.URL, BearerToken: "secret"},
-				apiserver.Options{Attempts: 1, Timeout: 300 * time.Millisecond, QPS: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.clients[modern].server = hasty
-			begin := time.Now()
-			if err := c.process(t.Context(), "uid-3"); err == nil {
-				t.Error("process = nil: the pod is left without a second look")
-			}
-			if took := time.Since(begin); took > 20*time.Second {
-				t.Errorf("it took %s", took)
-			}
-			if len(w.deletions) > 0 {
-				t.Fatalf("deleted %q, whose owner is there", w.deletions)
-			}
-			server.CloseClientConnections()
+				m.graph.remove(ref.UID)
+				forget(m)
+				w.refuse = func(side pair.Side, r *http.Request) int {
+					return code(test.lies == nil && side == modern && r.URL.Path == test.at, withoutBoth)
+				}
+				server := serverOf(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+					if r.URL.Host == elsewhere {
+						t.Errorf("a redirect was followed: %s, authorization %q", r.URL, r.Header.Get("Authorization"))
+					}
+					if test.lies != nil && strings.Contains(r.URL.Path, test.at) {
+						test.lies(rw, r)
+						return
+					}
+					w.serve(modern, rw, r)
+				}))
+				server.BearerToken = "secret"
+				hasty, err := apiserver.New(server,
+					apiserver.Options{Attempts: 1, Timeout: 300 * time.Millisecond, QPS: -1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.clients[modern].server = hasty
+				begin := time.Now()
+				if err := c.process(t.Context(), "uid-3"); err == nil {
+					t.Error("process = nil: the pod is left without a second look")
+				}
+				if took := time.Since(begin); took > 20*time.Second {
+					t.Errorf("it took %s", took)
+				}
+				if len(w.deletions) > 0 {
+					t.Fatalf("deleted %q, whose owner is there", w.deletions)
+				}
+			})
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -228,72 +229,75 @@ func acts(t *testing.T, p *process) {
 
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for start := time.Now(); !condition(); pause(t.Context(), 10*time.Millisecond) {
-		if time.Since(start) > time.Minute {
-			t.Fatalf("not within a minute: %s", what)
+	for range 600 { // in a bubble: the time of the controllers, not of the machine
+		if synctest.Wait(); condition() {
+			return
 		}
+		time.Sleep(100 * time.Millisecond)
 	}
+	t.Fatalf("not within a minute: %s", what)
 }
 
 // A leader that loses its lock, because the server that keeps it is away, stays up, stands by, and leads again.
 func TestALeaderThatLosesItsLockLeadsAgain(t *testing.T) {
-	w := newWorld(t)
-	set := w.put(modern, "replicasets", "demo", "set")
-	w.put("", "pods", "demo", "one", set)
-	w.watches = func(_ pair.Side, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-	p, stop := w.process()
-	acts(t, p)
-	away := func(is bool) {
-		w.mutex.Lock()
-		defer w.mutex.Unlock()
-		w.refuse = func(side pair.Side, _ *http.Request) int {
-			return code(is && side == modern, http.StatusServiceUnavailable)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		set := w.put(modern, "replicasets", "demo", "set")
+		w.put("", "pods", "demo", "one", set)
+		w.watches = func(_ pair.Side, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+		p, stop := w.process()
+		acts(t, p)
+		away := func(is bool) {
+			w.mutex.Lock()
+			defer w.mutex.Unlock()
+			w.refuse = func(side pair.Side, _ *http.Request) int {
+				return code(is && side == modern, http.StatusServiceUnavailable)
+			}
 		}
-	}
-	away(true)
-	eventually(t, "it stands by", func() bool { return p.current() == nil })
-	if err := p.elector.Check(nil); err != nil {
-		t.Errorf("it is restarted while it stands by: %v", err)
-	}
-	w.drop(modern, "replicasets", "demo", "set")
-	away(false)
-	acts(t, p)
-	eventually(t, "it collects", func() bool { return !w.has("", "pods", "demo", "one") })
-	if err := stop(); err != nil {
-		t.Errorf("it ends with %v", err)
-	}
+		away(true)
+		eventually(t, "it stands by", func() bool { return p.current() == nil })
+		if err := p.elector.Check(nil); err != nil {
+			t.Errorf("it is restarted while it stands by: %v", err)
+		}
+		w.drop(modern, "replicasets", "demo", "set")
+		away(false)
+		acts(t, p)
+		eventually(t, "it collects", func() bool { return !w.has("", "pods", "demo", "one") })
+		if err := stop(); err != nil {
+			t.Errorf("it ends with %v", err)
+		}
+	})
 }
 
 // A leader that is stopped stops acting first and lets go of the lock then; the next one acts.
 func TestTheNextLeaderActsWhenTheFirstHasStopped(t *testing.T) {
-	w := newWorld(t)
-	set := w.put(modern, "replicasets", "demo", "set")
-	w.put("", "pods", "demo", "one", set)
-	w.watches = func(_ pair.Side, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-	first, stopFirst := w.process()
-	acts(t, first)
-	second, stopSecond := w.process()
-	pause(t.Context(), 100*time.Millisecond)
-	if second.ready() == nil {
-		t.Error("the second acts beside the first")
-	}
-	if err := stopFirst(); err != nil {
-		t.Errorf("the first ends with %v", err)
-	}
-	acts(t, second)
-	w.drop(modern, "replicasets", "demo", "set")
-	second.current().graph.remove(set.UID) // as a watch would say
-	for start := time.Now(); w.has("", "pods", "demo", "one"); pause(t.Context(), 10*time.Millisecond) {
-		if time.Since(start) > time.Minute {
-			t.Fatal("the second does not collect")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		set := w.put(modern, "replicasets", "demo", "set")
+		w.put("", "pods", "demo", "one", set)
+		w.watches = func(_ pair.Side, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+		first, stopFirst := w.process()
+		acts(t, first)
+		second, stopSecond := w.process()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if second.ready() == nil {
+			t.Error("the second acts beside the first")
 		}
-	}
-	if err := stopSecond(); err != nil {
-		t.Errorf("the second ends with %v", err)
-	}
-	if len(w.wrong) > 0 {
-		t.Errorf("%q", w.wrong)
-	}
+		if err := stopFirst(); err != nil {
+			t.Errorf("the first ends with %v", err)
+		}
+		acts(t, second)
+		w.drop(modern, "replicasets", "demo", "set")
+		second.current().graph.remove(set.UID) // as a watch would say
+		eventually(t, "the second collects", func() bool { return !w.has("", "pods", "demo", "one") })
+		if err := stopSecond(); err != nil {
+			t.Errorf("the second ends with %v", err)
+		}
+		if len(w.wrong) > 0 {
+			t.Errorf("%q", w.wrong)
+		}
+	})
 }
 
 // waiting counts what is put off.

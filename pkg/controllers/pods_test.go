@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -71,9 +72,7 @@ type keeperEvent struct {
 func newKeeperWorld(t testing.TB, p *plan.Runtime) (*keeperWorld, *cluster) {
 	t.Helper()
 	w := &keeperWorld{t: t, objects: map[string]map[string]any{}, watchers: map[chan []byte]string{}}
-	server := httptest.NewServer(w)
-	t.Cleanup(server.CloseClientConnections)
-	configs := map[pair.Side]*rest.Config{pair.Legacy: {Host: server.URL}, pair.Modern: {Host: server.URL}}
+	configs := map[pair.Side]*rest.Config{pair.Legacy: serverOf(w), pair.Modern: serverOf(w)}
 	discard := slog.New(slog.DiscardHandler)
 	c, err := newCluster(p, configs, Options{QPS: 1e6, ChangesPerSecond: 1e6, Log: discard, Audit: discard})
 	if err != nil {
@@ -325,67 +324,77 @@ func watching(t *testing.T, c *cluster, within time.Duration) *tokens {
 }
 
 func TestTokensTakeTheSecretThatIsFilled(t *testing.T) {
-	w, c := newKeeperWorld(t, podsPlan(t, "1.10.13", "{}"))
-	uid := w.account("web")
-	w.secret("web-token-a", "web", uid, false)
-	w.secret("web-token-b", "web", uid, true)
-	w.secret("web-token-0", "web", "an earlier account of the name", true)
-	tokens := watching(t, c, 10*time.Second)
-	name, warning, err := tokens.Secret(t.Context(), "demo", "web", false)
-	if name != "web-token-b" || warning != "" || err != nil {
-		t.Errorf("Secret = %q, %q, %v; want web-token-b", name, warning, err)
-	}
-	if written := w.written(); len(written) > 0 {
-		t.Errorf("written: %q, want nothing", written)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, c := newKeeperWorld(t, podsPlan(t, "1.10.13", "{}"))
+		uid := w.account("web")
+		w.secret("web-token-a", "web", uid, false)
+		w.secret("web-token-b", "web", uid, true)
+		w.secret("web-token-0", "web", "an earlier account of the name", true)
+		tokens := watching(t, c, 10*time.Second)
+		name, warning, err := tokens.Secret(t.Context(), "demo", "web", false)
+		if name != "web-token-b" || warning != "" || err != nil {
+			t.Errorf("Secret = %q, %q, %v; want web-token-b", name, warning, err)
+		}
+		if written := w.written(); len(written) > 0 {
+			t.Errorf("written: %q, want nothing", written)
+		}
+	})
 }
 
 func TestTokensMakeASecretAndWaitForIt(t *testing.T) {
-	w, c := newKeeperWorld(t, podsPlan(t, "1.28.1", "{}"))
-	w.account("web")
-	tokens := watching(t, c, 10*time.Second)
-	tokens.comes = false // no controller makes one by itself, as from 1.24 on
-	w.fills = true
-	name, warning, err := tokens.Secret(t.Context(), "demo", "web", false)
-	if name != "web-token-modern" || warning != "" || err != nil {
-		t.Errorf("Secret = %q, %q, %v; want web-token-modern", name, warning, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, c := newKeeperWorld(t, podsPlan(t, "1.28.1", "{}"))
+		w.account("web")
+		tokens := watching(t, c, 10*time.Second)
+		tokens.comes = false // no controller makes one by itself, as from 1.24 on
+		w.fills = true
+		name, warning, err := tokens.Secret(t.Context(), "demo", "web", false)
+		if name != "web-token-modern" || warning != "" || err != nil {
+			t.Errorf("Secret = %q, %q, %v; want web-token-modern", name, warning, err)
+		}
+	})
 }
 
 func TestTokensThatNobodyFillsHoldThePodOnlyAWhile(t *testing.T) {
-	w, c := newKeeperWorld(t, podsPlan(t, "1.10.13", "{}"))
-	w.account("web")
-	tokens := watching(t, c, 200*time.Millisecond)
-	name, warning, err := tokens.Secret(t.Context(), "demo", "web", false)
-	if name != "web-token-modern" || !strings.Contains(warning, "has no token yet") || err != nil {
-		t.Errorf("Secret = %q, %q, %v; want web-token-modern and a warning", name, warning, err)
-	}
-	if made := w.object("/api/v1/namespaces/demo/secrets/web-token-modern"); made == nil ||
-		made["type"] != tokenSecretType {
-		t.Errorf("the Secret is %v, want one of type %s", made, tokenSecretType)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, c := newKeeperWorld(t, podsPlan(t, "1.10.13", "{}"))
+		w.account("web")
+		tokens := watching(t, c, 200*time.Millisecond)
+		name, warning, err := tokens.Secret(t.Context(), "demo", "web", false)
+		if name != "web-token-modern" || !strings.Contains(warning, "has no token yet") || err != nil {
+			t.Errorf("Secret = %q, %q, %v; want web-token-modern and a warning", name, warning, err)
+		}
+		if made := w.object("/api/v1/namespaces/demo/secrets/web-token-modern"); made == nil ||
+			made["type"] != tokenSecretType {
+			t.Errorf("the Secret is %v, want one of type %s", made, tokenSecretType)
+		}
+	})
 }
 
 func TestTokensOfADryRunMakeNothing(t *testing.T) {
-	w, c := newKeeperWorld(t, podsPlan(t, "1.10.13", "{}"))
-	w.account("web")
-	tokens := watching(t, c, 10*time.Second)
-	start := time.Now()
-	name, _, err := tokens.Secret(t.Context(), "demo", "web", true)
-	if name != "web-token-modern" || err != nil || time.Since(start) > 5*time.Second {
-		t.Errorf("Secret = %q, %v after %s; want web-token-modern at once", name, err, time.Since(start))
-	}
-	if written := w.written(); len(written) > 0 {
-		t.Errorf("a dry run has written %q", written)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, c := newKeeperWorld(t, podsPlan(t, "1.10.13", "{}"))
+		w.account("web")
+		tokens := watching(t, c, 10*time.Second)
+		start := time.Now()
+		name, _, err := tokens.Secret(t.Context(), "demo", "web", true)
+		if name != "web-token-modern" || err != nil || time.Since(start) > 0 {
+			t.Errorf("Secret = %q, %v after %s; want web-token-modern at once", name, err, time.Since(start))
+		}
+		if written := w.written(); len(written) > 0 {
+			t.Errorf("a dry run has written %q", written)
+		}
+	})
 }
 
 func TestTokensOfAnAccountThatIsNotThere(t *testing.T) {
-	_, c := newKeeperWorld(t, podsPlan(t, "1.10.13", "{}"))
-	tokens := watching(t, c, 10*time.Second)
-	if _, _, err := tokens.Secret(t.Context(), "demo", "nobody", false); !errors.Is(err, errNoAccount) {
-		t.Errorf("Secret of nobody: %v, want %v", err, errNoAccount)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		_, c := newKeeperWorld(t, podsPlan(t, "1.10.13", "{}"))
+		tokens := watching(t, c, 10*time.Second)
+		if _, _, err := tokens.Secret(t.Context(), "demo", "nobody", false); !errors.Is(err, errNoAccount) {
+			t.Errorf("Secret of nobody: %v, want %v", err, errNoAccount)
+		}
+	})
 }
 
 func TestOwnSecretsHaveDifferentNamesThatAreNotTooLong(t *testing.T) {
