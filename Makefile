@@ -39,8 +39,10 @@ fuzz-short: ## every fuzz target for 10 s, and all of them within some 7 minutes
 vulncheck: ## known vulnerabilities of the dependencies; needs https://vuln.go.dev, or GOVULNDB=file:///path/to/a/copy
 	$(GO) run -modfile=tools/go.mod golang.org/x/vuln/cmd/govulncheck $(if $(GOVULNDB),-db $(GOVULNDB)) ./...
 
-diff: ## hold pkg/policy against the API server's own ABAC authorizer (k8s.io/kubernetes): files, millions of decisions, speed
+diff: ## hold pkg/policy against the API server's own ABAC authorizer (k8s.io/kubernetes): files, millions of decisions, speed;
+	## and the losses of pkg/convert against the types of k8s.io/api of old releases
 	cd test/abacdiff && $(GO) vet . && $(GO) test -count=1 .
+	$(GO) test -tags diff -count=1 ./test/convertdiff
 
 alerts: ## read alert rules and dashboard with Prometheus' own parser, and let each alert fire
 	cd test/promrules && $(GO) vet . && $(GO) test -count=1 .

@@ -386,8 +386,12 @@ func (c *Converter) unknownIn(gvk schema.GroupVersionKind, d difference, minor k
 			return fmt.Sprintf("%s does not know the field, %s does%s", minor, minors[len(minors)-1].From, in)
 		}
 	}
-	if since := c.knownSince(gvk, d.at, minor); since != 0 {
-		return fmt.Sprintf("%s does not know the field, %s does", minor, since)
+	for _, kind := range append([]schema.GroupVersionKind{gvk}, c.Equivalents(gvk)...) { // by another name of its type
+		if since := c.knownSince(kind, d.at, minor); since != 0 && kind == gvk {
+			return fmt.Sprintf("%s does not know the field, %s does", minor, since)
+		} else if since != 0 {
+			return fmt.Sprintf("%s does not know the field, %s does in %s", minor, since, kind.GroupVersion())
+		}
 	}
 	return "no version knows the field"
 }
