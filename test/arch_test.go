@@ -92,7 +92,7 @@ var adapters = []string{
 // tests are what only tests import, and programs of the Makefile. They import what they like.
 var tests = []string{
 	"internal/etcdtest", "internal/freeport", "internal/golden", "internal/site/build", "internal/storetest", "test",
-	"test/adopted",
+	"test/adopted", "test/convertdiff",
 	"test/e2e", "test/fuzz",
 	"test/rig", "test/rig/build", "test/rig/packages", "test/rig/pod",
 }
