@@ -353,6 +353,14 @@ func (o oneFile) Open(name string) (fs.File, error) {
 	return o.FS.Open(name)
 }
 
+// Stat does not open the file, which may be a pipe.
+func (o oneFile) Stat(name string) (fs.FileInfo, error) {
+	if name != o.name && name != "." {
+		return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+	}
+	return fs.Stat(o.FS, name)
+}
+
 func (o oneFile) ReadDir(name string) ([]fs.DirEntry, error) {
 	if name != "." {
 		return nil, &fs.PathError{Op: "readdir", Path: name, Err: fs.ErrNotExist}
@@ -384,6 +392,9 @@ type strictest struct {
 	fs.FS
 	mode *fs.FileMode
 }
+
+// Stat does not open the file: opening a pipe waits for its other end.
+func (s strictest) Stat(name string) (fs.FileInfo, error) { return fs.Stat(s.FS, name) }
 
 func (s strictest) Open(name string) (fs.File, error) {
 	f, err := s.FS.Open(name)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/kubefusion/fusionctl/internal/cli"
@@ -44,6 +45,16 @@ func TestInitFromBadInput(t *testing.T) {
 			return os.WriteFile(filepath.Join(dir, "kube-apiserver.yaml"),
 				[]byte("kind: Pod\nspec: &a {containers: *a}\n"), 0o644)
 		}, "kube-apiserver.yaml"},
+		"a pipe to which nothing writes": {func(dir string) error {
+			return syscall.Mkfifo(filepath.Join(dir, "kube-apiserver.yaml"), 0o644)
+		}, "no kube-apiserver among the files"},
+		"a pipe as the environment of a unit": {func(dir string) error {
+			if err := syscall.Mkfifo(filepath.Join(dir, "apiserver.env"), 0o644); err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(dir, "kube-apiserver.service"), []byte("[Service]\n"+
+				"EnvironmentFile=/etc/apiserver.env\nExecStart=/usr/bin/kube-apiserver $OPTIONS\n"), 0o644)
+		}, "is no regular file"},
 		"k3s": {func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "k3s.service"),
 				[]byte("[Service]\nExecStart=/usr/local/bin/k3s server\n"), 0o644)

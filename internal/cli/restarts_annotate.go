@@ -40,7 +40,7 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file, 3 done and so
 	cmd.Flags().StringVar(&req.from, "from", "", "version of the running kubelet, such as 1.12")
 	cmd.Flags().StringVar(&req.to, "to", "", "version of the new kubelet")
 	req.pods.addFlags(cmd)
-	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json")
+	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "yaml")
 	return cmd
 }
 
@@ -76,9 +76,9 @@ func runRestartsAnnotate(ctx context.Context, req restartsAnnotateRequest, strea
 		return err
 	}
 	var rows rowWriter = newTableRows(streams.Out)
-	if req.output == "json" {
-		rows = newJSONRows(streams.Out, annotateHead{"fusionctl/restarts-annotate/v1", req.from, req.to, annotateRisks},
-			"containers")
+	if req.output != "table" {
+		rows = newDocumentRows(streams.Out, req.output,
+			annotateHead{"fusionctl/restarts-annotate/v1", req.from, req.to, annotateRisks}, "containers")
 	}
 	printed, without := 0, 0
 	reader := podReader{

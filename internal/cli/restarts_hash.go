@@ -49,7 +49,7 @@ Exit codes: 0 done, 1 could not finish, 2 bad usage or a bad file.`,
 	cmd.Flags().StringVar(&req.kubelet, "kubelet", "", "version of the kubelet, such as 1.12 or v1.20.4+k3s1")
 	enumFlag(cmd, &req.source, "source", "", "where the kubelet got the pod from", string(restart.API),
 		string(restart.File))
-	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json")
+	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "yaml")
 	return cmd
 }
 
@@ -143,8 +143,8 @@ type hashWriter struct {
 }
 
 func newHashWriter(w io.Writer, output string) *hashWriter {
-	if output == "json" {
-		return &hashWriter{rows: newJSONRows(w, struct {
+	if output != "table" {
+		return &hashWriter{rows: newDocumentRows(w, output, struct {
 			Schema string `json:"schema"`
 		}{"fusionctl/restarts-hash/v1"}, "containers")}
 	}

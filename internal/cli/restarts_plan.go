@@ -68,7 +68,7 @@ than --fail-above allows.`,
 	flags.BoolVar(&req.bestPath, "best-path", false, "also compare the paths through the minors")
 	flags.IntVar(&req.failAbove, "fail-above", -1,
 		"exit 3 when more containers than this are restarted or unknown; -1 for never")
-	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "csv", "html")
+	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "yaml", "csv", "html")
 	return cmd
 }
 
@@ -186,8 +186,8 @@ func (p *restartsPlan) line(elapsed time.Duration) string {
 
 func newPlanRows(w io.Writer, output string, route restart.Route) rowWriter {
 	switch last := len(route.Stops) - 1; output {
-	case "json":
-		return newJSONRows(w, route.Head(), "containers")
+	case "json", "yaml":
+		return newDocumentRows(w, output, route.Head(), "containers")
 	case "csv":
 		return newCSVRows(w)
 	case "html":

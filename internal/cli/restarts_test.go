@@ -10,8 +10,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+
+	yamlv3 "go.yaml.in/yaml/v3"
 )
 
 // restartsPod is a pod whose container a 1.16 kubelet restarts and a 1.15 kubelet keeps.
@@ -132,5 +135,38 @@ func TestJSONRowsAreOneObject(t *testing.T) {
 	}
 	if err := newJSONRows(io.Discard, head{}, "a").row(func() {}, nil, nil); err == nil {
 		t.Error("a row that is no JSON passed, want an error")
+	}
+}
+
+// TestYAMLRowsAreTheJSONRows: the same document, whatever the number of rows and the tail.
+func TestYAMLRowsAreTheJSONRows(t *testing.T) {
+	type head struct {
+		Schema string `json:"schema"`
+	}
+	for count := range 3 {
+		for _, tail := range []any{nil, struct{}{}, incomplete{"it broke: off"}} {
+			var documents []any
+			for _, format := range []string{"json", "yaml"} {
+				var out bytes.Buffer
+				r := newDocumentRows(&out, format, head{"s/v1"}, "rows")
+				for i := range count {
+					row := map[string]any{"name": fmt.Sprintf("- a: %d", i), "n": i, "list": []string{"x"}}
+					if err := r.row(row, nil, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := r.close(tail); err != nil {
+					t.Fatal(err)
+				}
+				var document any
+				if err := yamlv3.Unmarshal(out.Bytes(), &document); err != nil {
+					t.Fatalf("%s: %v\n%s", format, err, &out)
+				}
+				documents = append(documents, document)
+			}
+			if !reflect.DeepEqual(documents[0], documents[1]) {
+				t.Errorf("%d rows, tail %v: JSON %v, YAML %v", count, tail, documents[0], documents[1])
+			}
+		}
 	}
 }

@@ -92,6 +92,53 @@ func (r *jsonRows) close(tail any) error {
 	return r.err
 }
 
+// newDocumentRows prints rows of a document in a format that has one, JSON or YAML.
+func newDocumentRows(w io.Writer, format string, head any, array string) rowWriter {
+	if format == "yaml" {
+		return &yamlRows{w: w, head: head, array: array}
+	}
+	return newJSONRows(w, head, array)
+}
+
+// yamlRows prints what jsonRows does, as YAML.
+type yamlRows struct {
+	w     io.Writer
+	head  any
+	array string
+	count int
+}
+
+func (r *yamlRows) row(value any, _, _ []string) error {
+	if r.count == 0 {
+		if err := r.begin(":\n"); err != nil {
+			return err
+		}
+	}
+	r.count++
+	return printYAML(r.w, []any{value})
+}
+
+// begin prints the fields of the head and the name of the array.
+func (r *yamlRows) begin(array string) error {
+	if err := printYAML(r.w, r.head); err != nil {
+		return err
+	}
+	_, err := io.WriteString(r.w, r.array+array)
+	return err
+}
+
+func (r *yamlRows) close(tail any) error {
+	if r.count == 0 {
+		if err := r.begin(": []\n"); err != nil {
+			return err
+		}
+	}
+	if text, err := indented(tail, ""); err != nil || text == "{}" || text == "null" {
+		return err
+	}
+	return printYAML(r.w, tail)
+}
+
 // indented is a value as printJSON prints it, without the line break at the end.
 func indented(value any, prefix string) (string, error) {
 	var buf bytes.Buffer

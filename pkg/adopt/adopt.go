@@ -248,8 +248,11 @@ var beside = []string{".conf", ".env", ".target", ".timer", ".socket", ".mount",
 
 var errNotText = errors.New("is not UTF-8")
 
-// readFile reads a text up to the bound.
+// readFile reads a text up to the bound. A pipe is not opened, which would wait for its other end.
 func readFile(files fs.FS, name string) ([]byte, error) {
+	if info, err := fs.Stat(files, name); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: is no regular file", name)
+	}
 	file, err := files.Open(name)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func (b *basis) certificates(host spec.Host, pods *Pods, configs []Kubeconfig) [
 		})
 	}
 	for _, k := range configs {
-		list = append(list, Certificate{Cert: k.Cert, Key: k.Key, CA: k.CA, CommonName: k.User,
+		list = append(list, Certificate{Cert: k.Cert, Key: k.Key, CA: pki.CA, CommonName: k.User,
 			Usages: []string{UsageClient}, Why: "the " + k.Component + " identifies itself by it"})
 	}
 	if b.file.Spec.Legacy.Existing && !b.exists(host, b.fileOn(host, pki.CA)) {

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -192,10 +193,23 @@ func (b *basis) jointKubeconfigs(host spec.Host) []Kubeconfig {
 		list = append(list, Kubeconfig{
 			Host: host.Name, Component: JointControllers, Path: jointKubeconfigPath(side),
 			Server: "https://" + hostPort(address, s.APIServer.Port),
-			CA:     b.file.Spec.PKI.CA, Cert: base + ".crt", Key: base + ".key", User: JointControllers,
+			CA:     b.servingCA(side), Cert: base + ".crt", Key: base + ".key", User: JointControllers,
 		})
 	}
 	return list
+}
+
+// servingCA is the CA of the serving certificate of a side's API server. A legacy side that runs already may have
+// another one than for its clients: it tells pods which.
+func (b *basis) servingCA(side pair.Side) string {
+	legacy := &b.file.Spec.Legacy
+	if side == pair.Legacy && legacy.Existing {
+		if value, ok := legacy.RunsWith(kubever.ControllerManager, "root-ca-file"); ok && path.IsAbs(value) {
+			file, _ := legacy.ControllerManager.OnHost(value)
+			return file
+		}
+	}
+	return b.file.Spec.PKI.CA
 }
 
 // The reasons of what the controllers that see both sides may do.

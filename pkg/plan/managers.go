@@ -100,7 +100,7 @@ func (b *basis) modernManagerArgs(l *argList, elected election) {
 		l.set(arg.Name, arg.Value, arg.Why)
 	}
 	if publisher := controllerOf(b.controllers, pair.Modern, rootCAPublisher); publisher != nil && publisher.On {
-		l.set("root-ca-file", b.file.Spec.PKI.CA, "what pods trust; the same bundle on both sides")
+		l.set("root-ca-file", b.servingCA(pair.Legacy), "what pods trust; the same bundle on both sides")
 	}
 }
 
