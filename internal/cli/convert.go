@@ -145,6 +145,9 @@ func runConvert(ctx context.Context, req convertRequest, streams Streams) error 
 	if err != nil {
 		return err
 	}
+	read := &objectsRead{}
+	streams, done := showObjects(streams, read)
+	defer done()
 	out := stream.NewWriter(asData(streams.Out), req.output)
 	if req.report {
 		out = stream.NewWriter(io.Discard, stream.Same)
@@ -160,7 +163,7 @@ func runConvert(ctx context.Context, req convertRequest, streams Streams) error 
 		}
 		options.Minor = version.Minor
 	}
-	k := &conversion{request: req, stream: stream.New(c, options), out: out, streams: streams,
+	k := &conversion{request: req, read: read, stream: stream.New(c, options), out: out, streams: streams,
 		report: reportRows(req, streams)}
 	for name, err := range inputFiles(req.files) {
 		if err == nil {
@@ -202,6 +205,7 @@ type conversion struct {
 	out     *stream.Writer
 	streams Streams
 	report  rowWriter // nil without --report
+	read    *objectsRead
 	changes defaultChanges
 
 	objects, lost, left, refusals int
@@ -223,6 +227,7 @@ func (k *conversion) file(ctx context.Context, name string) error {
 		return err
 	}
 	defer in.Close()
+	k.read.file.Store(&name)
 	k.out.Begin()
 	return k.stream.Convert(ctx, name, in, k.emit)
 }
@@ -239,6 +244,7 @@ func (k *conversion) emit(r stream.Result) error {
 		return k.out.Between(r.Text)
 	}
 	k.objects++
+	k.read.count.Add(1)
 	k.lost += len(r.Losses)
 	if r.Refused != "" {
 		k.refusals++

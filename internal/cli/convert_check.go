@@ -101,8 +101,12 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 	if err != nil {
 		return err
 	}
+	read := &objectsRead{}
+	streams, done := showObjects(streams, read)
+	defer done()
 	rows := checkRows(req, streams, version.Minor)
 	c := stream.NewCheck(converter, version.Minor, func(v stream.Verdict) error {
+		read.count.Add(1)
 		if !req.all && (v.Status == "ok" || v.Status == "custom") {
 			return nil
 		}
@@ -117,7 +121,7 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 	if req.kubeconfig != "" {
 		err = checkCluster(ctx, c, req)
 	} else {
-		err = checkFiles(ctx, c, req.files, streams)
+		err = checkFiles(ctx, c, req.files, streams, read)
 	}
 	summary := c.Summary()
 	if err != nil {
@@ -234,7 +238,7 @@ func checkRows(req convertCheckRequest, streams Streams, minor kubever.Minor) ro
 }
 
 // checkFiles looks at every object of the files; a text that cannot be read does not keep it from the others.
-func checkFiles(ctx context.Context, c *stream.Check, names []string, streams Streams) error {
+func checkFiles(ctx context.Context, c *stream.Check, names []string, streams Streams, read *objectsRead) error {
 	var problems []error
 	for name, err := range inputFiles(names) {
 		if err != nil {
@@ -245,6 +249,7 @@ func checkFiles(ctx context.Context, c *stream.Check, names []string, streams St
 			problems = append(problems, err)
 			continue
 		}
+		read.file.Store(&name)
 		unread, err := c.Text(ctx, name, in)
 		in.Close()
 		if err != nil {
