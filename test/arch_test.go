@@ -79,7 +79,8 @@ var core = map[string][]string{
 
 // adapters speak to the world: files, servers, clocks. They import leaves, core and each other.
 var adapters = []string{
-	"internal/demo", "internal/filetree", "internal/localetcd", "internal/monitoring", "internal/site",
+	"internal/demo", "internal/filetree", "internal/localetcd", "internal/monitoring", "internal/pause",
+	"internal/site",
 	"internal/webserver",
 	"pkg/apiserver", "pkg/controllers", "pkg/convert/client", "pkg/etcd/etcdv3", "pkg/etcd/move/files",
 	"pkg/etcd/snapshot", "pkg/etcd/watch",

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 
+	"github.com/kubefusion/fusionctl/internal/pause"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/journal"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
@@ -208,7 +209,7 @@ func (r *crdApplyRequest) world(ctx context.Context, c *cluster, p *migrate.Plan
 	progress := &rewriteProgress{start: time.Now()}
 	w := &migrate.World{
 		Definitions: c.server, Objects: objects, Servers: objects, Store: store, Journal: journal, Now: time.Now,
-		Sleep:    sleep,
+		Sleep:    pause.For,
 		Progress: progress.add, Workers: r.workers,
 	}
 	if r.rate > 0 {
@@ -337,15 +338,4 @@ func (p *rewriteProgress) line(time.Duration) string {
 		line += fmt.Sprintf(", %d refused", c.Refused)
 	}
 	return line
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

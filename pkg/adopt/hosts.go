@@ -208,15 +208,7 @@ const defaultHost = "cp-1"
 
 // label turns a text into a DNS label, "" when nothing is left of it.
 func label(text string) string {
-	mapped := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r + 'a' - 'A'
-		}
-		return '-'
-	}, text)
+	mapped := spec.DNSLabel(text)
 	return strings.Trim(mapped[:min(len(mapped), 63)], "-")
 }
 

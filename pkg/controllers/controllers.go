@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/kubefusion/fusionctl/internal/pause"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/witness"
@@ -139,7 +140,7 @@ func (m *manager) run(ctx context.Context) error {
 		m.log.Info("namespace controller disabled: the sides share no namespaces")
 	}
 	for m.discover(ctx) != nil {
-		if pause(ctx, 2*time.Second); ctx.Err() != nil {
+		if pause.For(ctx, 2*time.Second) != nil {
 			return nil
 		}
 	}
@@ -192,7 +193,7 @@ func (m *manager) keep(ctx context.Context, keeper func(context.Context) error) 
 		if said = fmt.Sprint(err); m.dryRun() {
 			return
 		}
-		if pause(ctx, keepEvery); ctx.Err() != nil {
+		if pause.For(ctx, keepEvery) != nil {
 			return
 		}
 	}
@@ -223,7 +224,7 @@ func (m *manager) awaitLists(ctx context.Context) {
 				"resources", waiting)
 			return
 		}
-		if pause(ctx, 50*time.Millisecond); ctx.Err() != nil {
+		if pause.For(ctx, 50*time.Millisecond) != nil {
 			return
 		}
 	}
@@ -273,13 +274,6 @@ func work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingIn
 			queue.AddRateLimited(key)
 		}
 		queue.Done(key)
-	}
-}
-
-func pause(ctx context.Context, span time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(span):
 	}
 }
 

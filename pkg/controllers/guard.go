@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"github.com/kubefusion/fusionctl/internal/pause"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/witness"
@@ -353,7 +354,7 @@ func (g *guard) run(ctx context.Context) {
 			if g.listen() {
 				break
 			}
-			pause(ctx, pollEvery)
+			_ = pause.For(ctx, pollEvery)
 		}
 	}
 }

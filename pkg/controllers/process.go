@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 
+	"github.com/kubefusion/fusionctl/internal/pause"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -128,7 +129,7 @@ func (p *process) lead(ctx context.Context) error {
 			return err
 		}
 		p.log.Warn("leader election lost; standing by", "lock", LockNamespace+"/"+LockName)
-		if pause(ctx, p.lease.retry); ctx.Err() != nil {
+		if pause.For(ctx, p.lease.retry) != nil {
 			return nil
 		}
 	}

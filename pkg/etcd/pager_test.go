@@ -1,7 +1,6 @@
 package etcd_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -115,62 +114,25 @@ func TestPrefixEnd(t *testing.T) {
 	}
 }
 
-// pagerFunc answers as no etcd does.
-type pagerFunc func(etcd.Request) etcd.Page
-
-func (f pagerFunc) Page(_ context.Context, r etcd.Request) (etcd.Page, error) { return f(r), nil }
-
 func TestPagesRefusesAnswersThatDoNotLeadOn(t *testing.T) {
-	one := func(key string, more bool) pagerFunc {
-		return func(etcd.Request) etcd.Page {
-			return etcd.Page{Revision: 7, More: more, RangeKeys: 2, Entries: []etcd.Entry{{Key: []byte(key)}}}
+	for says, pager := range storetest.NoEtcd() {
+		request := etcd.Request{From: "/registry/", To: etcd.PrefixEnd("/registry/"), Revision: 7}
+		if err := etcd.Pages(t.Context(), pager, request, etcd.Limits{}, func(etcd.Page) error {
+			return nil
+		}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("Pages = %v, want an error that says %s", err, says)
 		}
-	}
-	for name, test := range map[string]struct {
-		pager etcd.Pager
-		says  string
-	}{
-		"more, but none": {pagerFunc(func(etcd.Request) etcd.Page {
-			return etcd.Page{Revision: 7, More: true, RangeKeys: 2}
-		}), "has more=true and no keys"},
-		"the same key again": {one("/registry/pods/a", true), `ends with the key "/registry/pods/a"`},
-		"a key before":       {one("/a", false), `ends with the key "/a"`},
-		"a key behind":       {one("/z", true), `ends with the key "/z"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			request := etcd.Request{From: "/registry/", To: etcd.PrefixEnd("/registry/"), Revision: 7}
-			if err := etcd.Pages(t.Context(), test.pager, request, etcd.Limits{}, func(etcd.Page) error {
-				return nil
-			}); err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("Pages = %v, want an error that says %s", err, test.says)
-			}
-			if _, err := etcd.Entries(t.Context(), etcd.Store{Name: "core", Pager: test.pager}, request,
-				func(etcd.Entry) error {
-					return nil
-				}); err == nil || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("Entries = %v, want an error that says %s", err, test.says)
-			}
-		})
+		if _, err := etcd.Entries(t.Context(), etcd.Store{Name: "core", Pager: pager}, request, func(etcd.Entry) error {
+			return nil
+		}); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("Entries = %v, want an error that says %s", err, says)
+		}
 	}
 }
 
 // A store whose every revision is gone before a page of it is read is given up.
 func TestReadingGivesUpWhenNoRevisionLastsForAPage(t *testing.T) {
-	newPager := func() *storetest.Pager {
-		pager := storetest.Clean()["core"].Pager(t)
-		pager.OnPage = func(f *storetest.Pager, r etcd.Request) error {
-			if f.Requests > 1000 {
-				t.Fatal("1000 requests and no end")
-			}
-			if r.Revision != 0 && strings.HasPrefix(r.From, "/registry/pods/") {
-				f.Revision++
-				f.CompactBefore = f.Revision
-			}
-			return nil
-		}
-		return pager
-	}
-	_, err := etcd.Entries(t.Context(), etcd.Store{Name: "core", Pager: newPager()},
+	_, err := etcd.Entries(t.Context(), etcd.Store{Name: "core", Pager: storetest.Compacted(t)},
 		etcd.Request{From: "/registry/pods/", To: "/registry/pods0"}, func(etcd.Entry) error {
 			return nil
 		})

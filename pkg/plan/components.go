@@ -313,17 +313,7 @@ func named(mounts []Mount) []Mount {
 
 // label turns a path into a DNS label: /etc/kubernetes/pki is etc-kubernetes-pki.
 func label(file string) string {
-	mapped := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r + 'a' - 'A'
-		default:
-			return '-'
-		}
-	}, file)
-	mapped = strings.Trim(mapped, "-")
+	mapped := spec.DNSLabel(file)
 	if len(mapped) > 50 {
 		mapped = strings.Trim(mapped[len(mapped)-50:], "-")
 	}

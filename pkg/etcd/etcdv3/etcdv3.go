@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/kubefusion/fusionctl/internal/pause"
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/etcd/move"
 )
@@ -203,7 +204,7 @@ func (c *Client) try(ctx context.Context, call func(context.Context, *clientv3.C
 	began := time.Now()
 	for attempt, lags := 0, 0; attempt < c.config.Attempts; attempt++ {
 		if n := attempt + lags; n >= len(c.members) {
-			if err := pause(ctx, n-len(c.members)); err != nil {
+			if err := pauseBefore(ctx, n-len(c.members)); err != nil {
 				return err
 			}
 		}
@@ -383,21 +384,10 @@ func plainReason(err error) string {
 	return text
 }
 
-// pause waits before the n-th repetition: 100 ms, doubled each time up to 3 s, more or less a half.
-func pause(ctx context.Context, n int) error {
+// pauseBefore waits before the n-th repetition: 100 ms, doubled each time up to 3 s, more or less a half.
+func pauseBefore(ctx context.Context, n int) error {
 	wait := min(100*time.Millisecond<<min(n, 10), 3*time.Second)
-	return pauseFor(ctx, wait/2+rand.N(wait))
-}
-
-func pauseFor(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.For(ctx, wait/2+rand.N(wait))
 }
 
 // Cluster is the id of the cluster, as etcdctl prints it.

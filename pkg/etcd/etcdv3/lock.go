@@ -12,6 +12,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/kubefusion/fusionctl/internal/pause"
 	"github.com/kubefusion/fusionctl/pkg/etcd/move"
 )
 
@@ -106,7 +107,7 @@ func (w *Writer) putLock(ctx context.Context, key, value string, owner move.Owne
 
 // renew keeps a lease alive. When it cannot, the lock is lost, and the next write fails.
 func (w *Writer) renew(ctx context.Context, lease int64) {
-	for pauseFor(ctx, renewal) == nil {
+	for pause.For(ctx, renewal) == nil {
 		_ = w.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
 			_, err := m.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
 			return nil, err

@@ -83,7 +83,7 @@ func (m *member) call(ctx context.Context, request func(context.Context, *client
 	defer cancel()
 	start := time.Now()
 	header, err := request(limited, client)
-	for n := 0; n < moreTokens && tokenForgotten(m.config, err) && pause(limited, 0) == nil; n++ {
+	for n := 0; n < moreTokens && tokenForgotten(m.config, err) && pauseBefore(limited, 0) == nil; n++ {
 		header, err = request(limited, client)
 	}
 	m.mu.Lock()

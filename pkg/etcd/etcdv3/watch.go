@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
+	"github.com/kubefusion/fusionctl/internal/pause"
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 )
 
@@ -55,7 +56,7 @@ func (c *Client) Watch(ctx context.Context, prefix string, from int64, patience 
 		case time.Since(lost) > patience:
 			return fmt.Errorf("watching from revision %d: %w", from, err)
 		}
-		if err := pause(ctx, attempt); err != nil {
+		if err := pauseBefore(ctx, attempt); err != nil {
 			return err
 		}
 	}
@@ -122,7 +123,7 @@ func (c *Client) watchMember(parent context.Context, prefix string, from int64, 
 	}
 	ended := make(chan error, 2)
 	go func() {
-		for pauseFor(ctx, min(probeEvery, c.config.Timeout)) == nil {
+		for pause.For(ctx, min(probeEvery, c.config.Timeout)) == nil {
 			if _, err := c.probe(ctx, m, prefix, true); err != nil && ctx.Err() == nil {
 				ended <- err
 				return
@@ -259,7 +260,7 @@ func (c *Client) caughtUp(ctx context.Context, m *member, prefix string, revisio
 			time.Since(began) > c.config.Timeout {
 			return head, err
 		}
-		if err := pause(ctx, n); err != nil {
+		if err := pauseBefore(ctx, n); err != nil {
 			return nil, err
 		}
 	}

@@ -239,9 +239,6 @@ func (p *planner) stores(ctx context.Context, revisions map[string]int64, keysOn
 	return nil
 }
 
-// compactions of a store, with nothing read in between, after which planning it is given up.
-const compactions = 3
-
 func (p *planner) store(ctx context.Context, revision int64) error {
 	prefix := storage.NormalPrefix(p.m.Prefix) + "/"
 	r := etcd.Request{From: prefix, To: prefix[:len(prefix)-1] + "0", Revision: revision, KeysOnly: p.keysOnly}
@@ -255,7 +252,7 @@ func (p *planner) store(ctx context.Context, revision int64) error {
 			}
 			return nil
 		})
-		if !errors.Is(err, etcd.ErrCompacted) || failed == compactions {
+		if !errors.Is(err, etcd.ErrCompacted) || failed == etcd.MostCompactions {
 			return err
 		}
 		if r.Revision, err = p.revision(ctx, p.from); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kubefusion/fusionctl/internal/pause"
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/etcd/fight"
@@ -228,7 +229,7 @@ func (w *Watch) follow(ctx context.Context, took time.Duration) error {
 				}
 			}
 			if c.err != nil || c.back { // A store that comes and goes must not be checked without a pause.
-				return sleep(ctx, min(rest, max(reviveEvery, took)))
+				return pause.For(ctx, min(rest, max(reviveEvery, took)))
 			}
 			w.seen[c.store] = c.revision + 1
 			dirty = dirty || len(c.changes) > 0
@@ -256,17 +257,6 @@ const reviveEvery = 5 * time.Second
 
 func (w *Watch) prefix() string { return storage.NormalPrefix(w.config.Map.Prefix) + "/" }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // follow sends the changes of one store until ctx ends, or no member answers for longer than patience.
 func follow(
 	ctx context.Context, s etcdv3.Store, prefix string, from int64, patience time.Duration, changes chan<- storeChanges,
@@ -280,7 +270,7 @@ func follow(
 // await probes a store periodically and reports when it answers.
 func await(ctx context.Context, s etcdv3.Store, prefix string, every time.Duration, changes chan<- storeChanges) error {
 	for {
-		if err := sleep(ctx, every); err != nil {
+		if err := pause.For(ctx, every); err != nil {
 			return err
 		}
 		s.Client.Forget()
