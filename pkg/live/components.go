@@ -347,6 +347,7 @@ func (c *checker) judgeKubelets() {
 			Message: fmt.Sprintf("%s, and the plan is made for kubelets of %s: which pod fields they know depends on "+
 				"it", counted(len(nodes), "node"), c.plan.Kubelet),
 			Fix:     "set spec.kubelet.version to the oldest kubelet, and run fusionctl check again",
+			Count:   finding.Count(len(nodes)),
 			Related: nodes[:min(len(nodes), samples)]})
 	}
 }

@@ -285,6 +285,7 @@ func (v *overlaps) judge(w *workload) (finding.Finding, bool) {
 			return f, false
 		}
 		f.Message = fmt.Sprintf("selects pods of both sides (%s): %s", w.selector, consequences[w.kind])
+		f.Count = finding.Count(legacy.pods + modern.pods)
 		f.Related = slices.Concat(prefixed("legacy: ", legacy.examples), prefixed("modern: ", modern.examples))
 		return f, true
 	}

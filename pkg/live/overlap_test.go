@@ -70,6 +70,9 @@ func TestServicesAndBudgetsThatSelectBothSides(t *testing.T) {
 	p.shared("/api/v1/services", `{metadata: {name: web, namespace: shop, uid: s1}, spec: {selector: {app: web}}}`)
 	p.wants("FUS240 warning", "Service shop/web: selects pods of both sides (app=web)", "legacy: pod shop/old-1-a",
 		"modern: pod shop/new-1-a")
+	if found := p.check().Findings; len(found) != 1 || found[0].Count != 2 {
+		t.Errorf("findings %+v, want one that counts both pods", found)
+	}
 	for name, service := range map[string]string{
 		"of one side's pods": `spec: {selector: {app: web, side: old}}`, "without a selector": `spec: {}`,
 		"an empty one":     `spec: {selector: {}}`,
