@@ -132,7 +132,8 @@ func TestEtcdMoveWhenTheDiskIsFull(t *testing.T) {
 		}
 		return string(out)
 	}
-	if out := limited("apply", 64); !strings.Contains(out, "writing the backup: write "+m.plan+".backup.partial: "+
+	if out := limited("apply", 64); !strings.Contains(out, "writing the backup: write "+
+		filepath.Join(filepath.Dir(m.plan), "."+filepath.Base(m.plan)+".backup.partial")+": "+
 		"file too large") || !strings.Contains(out, "hint: free disk space") {
 		t.Errorf("apply that cannot write its backup says %q", out)
 	}

@@ -16,10 +16,11 @@ func WriteFile(file string, data []byte, mode fs.FileMode) error {
 
 // Replace replaces a file by what is written, or leaves it as it was. It writes under a temporary name, brings that to
 // the disk, and renames it, so that the file is there after a power failure. The temporary name is always the same, so
-// that what a killed process leaves behind does not pile up; it is created anew, because in a directory that others may
-// write to it could be theirs, or a link. Errors: those of write, as they are; what the file system says.
+// that what a killed process leaves behind does not pile up; it begins with a dot, because a kubelet reads every other
+// file of the manifests' directory; it is created anew, because in a directory that others may write to it could be
+// theirs, or a link. Errors: those of write, as they are; what the file system says.
 func Replace(file string, mode fs.FileMode, write func(*bufio.Writer) error) error {
-	partial := file + ".partial"
+	partial := filepath.Join(filepath.Dir(file), "."+filepath.Base(file)+".partial")
 	if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("writing %s: %w", file, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -15,7 +16,7 @@ func TestReplaceFollowsNoLink(t *testing.T) {
 	if err := os.WriteFile(theirs, []byte("theirs"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(theirs, file+".partial"); err != nil {
+	if err := os.Symlink(theirs, filepath.Join(dir, ".plan.partial")); err != nil {
 		t.Fatal(err)
 	}
 	if err := WriteFile(file, []byte("secret"), 0o600); err != nil {
@@ -29,6 +30,31 @@ func TestReplaceFollowsNoLink(t *testing.T) {
 		if got, err := os.ReadFile(name); err != nil || string(got) != want {
 			t.Errorf("%s holds %q, %v; want %q", filepath.Base(name), got, err, want)
 		}
+	}
+}
+
+// TestReplaceShowsNoHalfFile: while a file is written, no kubelet finds another one beside it, and a file that merely
+// ends as temporary ones do stays.
+func TestReplaceShowsNoHalfFile(t *testing.T) {
+	dir := t.TempDir()
+	theirs := filepath.Join(dir, "pod.yaml.partial")
+	if err := os.WriteFile(theirs, []byte("theirs"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err := Replace(filepath.Join(dir, "pod.yaml"), 0o600, func(*bufio.Writer) error {
+		entries, err := os.ReadDir(dir)
+		for _, e := range entries {
+			if e.Name() != filepath.Base(theirs) && !strings.HasPrefix(e.Name(), ".") {
+				t.Errorf("a kubelet would read %s", e.Name())
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(theirs); err != nil || string(got) != "theirs" {
+		t.Errorf("a file of others holds %q, %v", got, err)
 	}
 }
 
@@ -51,8 +77,8 @@ func TestReplaceLeavesTheFileAsItWas(t *testing.T) {
 	if got, err := os.ReadFile(file); err != nil || string(got) != "before" {
 		t.Errorf("the file holds %q, %v; want what it held before", got, err)
 	}
-	if _, err := os.Stat(file + ".partial"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("something is left behind: %v", err)
+	if left, err := os.ReadDir(filepath.Dir(file)); err != nil || len(left) != 1 {
+		t.Errorf("there are %v, %v; want the file alone", left, err)
 	}
 }
 
