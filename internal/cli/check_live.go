@@ -63,6 +63,9 @@ func printLive(w io.Writer, req checkRequest, seen *live.Report, report finding.
 	if req.output == "sarif" {
 		return printSARIF(w, finding.Servers, req.file, report.Findings, seen.Incomplete...)
 	}
+	if req.output == "html" {
+		return checkSheet(w, req.file, report, seen.Incomplete)
+	}
 	printFindings(w, report)
 	verdict := "complete"
 	if !document.Complete {

@@ -56,6 +56,12 @@ func TestEtcdMoveRepairsAndUndoes(t *testing.T) {
 		!strings.Contains(stdout, "leases    core    modern  1") {
 		t.Fatalf("plan: exit code %d, stderr %q, stdout:\n%s", code, stderr, stdout)
 	}
+	for _, line := range []string{"\nThen:  fusionctl etcd move apply " + splitSpec + " " + plan + "\n",
+		"\nAfter: start the API servers"} {
+		if !strings.Contains(stdout, line) {
+			t.Errorf("plan prints no line %q:\n%s", line, stdout)
+		}
+	}
 	if !maps.Equal(dump(t, core), beforeCore) || !maps.Equal(dump(t, modern), beforeModern) {
 		t.Fatal("plan changed something")
 	}
