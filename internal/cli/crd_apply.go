@@ -129,7 +129,7 @@ func runCRDApply(ctx context.Context, req crdApplyRequest, streams Streams, undo
 		return err
 	}
 	defer c.close()
-	records, err := journal.Open[migrate.Record](cmp.Or(req.journal, req.file+".journal"), id)
+	records, err := journal.Open[migrate.Record](cmp.Or(req.journal, journal.Of(req.file)), id)
 	if err != nil {
 		return journalError(err, "--journal names another file")
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 )
@@ -104,7 +103,7 @@ func runCRDPlan(ctx context.Context, req crdPlanRequest, streams Streams) error 
 	if req.out != "" {
 		data, err := json.MarshalIndent(p, "", "  ")
 		if err == nil {
-			err = filetree.WriteFile(req.out, append(data, '\n'), 0o600)
+			err = writePlan(req.out, append(data, '\n'))
 		}
 		if err != nil {
 			return err

@@ -22,6 +22,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/etcd/move"
 	"github.com/kubefusion/fusionctl/pkg/etcd/move/files"
+	"github.com/kubefusion/fusionctl/pkg/journal"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
@@ -246,7 +247,8 @@ func printMovePlan(w io.Writer, req etcdMoveRequest, p *plan.Plan, lines []move.
 	_, err := visible.Fprintf(w,
 		`A running one sends delete events for the moved objects to its watchers: kubelets stop the containers of such pods.
 
-Then: fusionctl etcd move apply %[1]s %[2]s After: start the API servers as this spec configures them (fusionctl render %[1]s), and check: fusionctl etcd check %[1]s
+Then:  fusionctl etcd move apply %[1]s %[2]s
+After: start the API servers as this spec configures them (fusionctl render %[1]s), and check: fusionctl etcd check %[1]s
 `, req.file, req.plan)
 	return err
 }
@@ -298,7 +300,7 @@ func runEtcdMove(ctx context.Context, req etcdMoveRequest, streams Streams, undo
 	}
 	limitMemory(ctx)
 	backup := cmp.Or(req.backup, files.BackupOf(req.plan))
-	kept, err := files.Open(cmp.Or(req.journal, files.JournalOf(req.plan)), backup, moves.ID)
+	kept, err := files.Open(cmp.Or(req.journal, journal.Of(req.plan)), backup, moves.ID)
 	if err != nil {
 		return journalError(err, otherFiles)
 	}
@@ -404,8 +406,8 @@ const otherFiles = "--journal and --backup name other files"
 // moveError is an error of a move with its way out.
 func moveError(err error) error {
 	switch {
-	case errors.Is(err, files.ErrBegun):
-		return badInput(err, "give the new plan another name")
+	case errors.Is(err, journal.ErrBegun):
+		return planError(err)
 	case errors.Is(err, files.ErrOtherBackup):
 		return badInput(err, otherFiles)
 	}

@@ -95,7 +95,7 @@ func TestEtcdMoveKnowsItsFiles(t *testing.T) {
 	m.refused("no such resource", 2, []string{`resource "nodse": neither version has one of this name`}, "plan",
 		"--out", m.plan+"2", "--resource", "nodse")
 	m.refused("a plan over one that was begun", 2,
-		[]string{"its move was begun", "hint: give the new plan another name"}, "plan", "--out", m.plan)
+		[]string{"move.plan: was begun", "hint: give the new plan another name"}, "plan", "--out", m.plan)
 
 	if code, stdout, stderr := m.run("apply", m.plan, "--yes"); code != 0 ||
 		!strings.HasPrefix(stdout, "250 keys moved, 0 expired meanwhile") {

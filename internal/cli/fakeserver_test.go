@@ -83,6 +83,9 @@ func fakeServer(t *testing.T, mark string) (kubeconfig string) {
 				"resources": resources[gv]})
 		case strings.HasSuffix(path, "/customresourcedefinitions/pizzas.g.example"):
 			answer(w, 200, crd)
+		case path == "api/v1/namespaces/kube-system":
+			answer(w, 200, object{"kind": "Namespace", "apiVersion": "v1",
+				"metadata": object{"name": "kube-system", "uid": "2", "resourceVersion": "2"}})
 		default:
 			for gv, kinds := range resources {
 				for _, kind := range kinds {

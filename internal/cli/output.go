@@ -265,6 +265,19 @@ func confirm(streams Streams, yes bool, question string) error {
 	return nil
 }
 
+// writePlan writes a plan that apply and undo go by.
+func writePlan(file string, data []byte) error {
+	return planError(journal.WritePlan(file, func(w *bufio.Writer) error { _, err := w.Write(data); return err }))
+}
+
+// planError is an error of journal.WritePlan with its way out.
+func planError(err error) error {
+	if errors.Is(err, journal.ErrBegun) {
+		return badInput(err, "give the new plan another name")
+	}
+	return err
+}
+
 // journalError is an error of journal.Open with its way out; other says how to name another journal.
 func journalError(err error, other string) error {
 	var opening *fs.PathError

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
@@ -149,7 +148,7 @@ func newTransitionStatusCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status STEPS",
 		Short: "Print how far a transition came",
-		Long: `status reads the journal of a transition. It waits for no run: while one is under way it says so.
+		Long: `status reads the journal of a transition, also while apply or undo is at work, and changes nothing.
 
 Exit codes: 0 done or not begun, 1 could not read, 2 bad usage or a bad file, 3 under way: steps are left.`,
 		Args: cobra.ExactArgs(1),
@@ -200,7 +199,7 @@ func runTransitionPlan(ctx context.Context, req transitionRequest, streams Strea
 		if err != nil {
 			return err
 		}
-		if err := filetree.WriteFile(req.file, append(data, '\n'), 0o600); err != nil {
+		if err := writePlan(req.file, append(data, '\n')); err != nil {
 			return err
 		}
 	}
@@ -283,7 +282,7 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 	if err := confirm(streams, req.yes, question); err != nil {
 		return err
 	}
-	kept, err := journal.Open[transition.Record](cmp.Or(req.journal, req.file+".journal"), id)
+	kept, err := journal.Open[transition.Record](cmp.Or(req.journal, journal.Of(req.file)), id)
 	if err != nil {
 		return journalError(err, "--journal names another file")
 	}
@@ -343,17 +342,10 @@ func runTransitionStatus(req transitionRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	name := cmp.Or(req.journal, req.file+".journal")
-	var records []transition.Record
-	if _, err := os.Stat(name); err == nil {
-		kept, err := journal.Open[transition.Record](name, id)
-		if err != nil {
-			return journalError(err, "--journal names another file")
-		}
-		defer kept.Close()
-		records = kept.Records()
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return err
+	name := cmp.Or(req.journal, journal.Of(req.file))
+	records, err := journal.Read[transition.Record](name, id)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return journalError(err, "--journal names another file")
 	}
 	state, err := transition.StateOf(t, records)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/kubefusion/fusionctl/internal/cli"
+	"github.com/kubefusion/fusionctl/pkg/journal"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
 
@@ -143,5 +144,26 @@ func TestTransitionSaysThatItCouldNotPrint(t *testing.T) {
 		if _, err := os.Stat(put); err != nil {
 			t.Errorf("-o %s: %v", output, err)
 		}
+	}
+}
+
+// TestTransitionStatusWhileAnotherRuns: status neither waits nor fails while a process has the journal open.
+func TestTransitionStatusWhileAnotherRuns(t *testing.T) {
+	steps, _ := stepsFile(t, transition.Host{Name: "cp-1", Address: "192.0.2.7"})
+	text, err := os.ReadFile(steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := journal.Open[transition.Record](journal.Of(steps), journal.ID(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	if err := kept.Append(transition.Record{Step: "001", Event: transition.Begun}); err != nil {
+		t.Fatal(err)
+	}
+	code, out, stderr := run(t, "transition", "status", steps)
+	if code != 3 || out != "steps: 0 of 1 step done; step 001 was begun\n" || stderr != "" {
+		t.Errorf("status = %d, %q, %q", code, out, stderr)
 	}
 }

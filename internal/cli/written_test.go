@@ -123,6 +123,9 @@ func TestEveryFileThatIsWritten(t *testing.T) {
 				"crd.plan")
 			// as far as that server goes
 			run([]int{0, 1, 3}, "crd", "apply", "crd.plan", "--kubeconfig", kubeconfig, "--yes")
+			// and the plan that was begun stays
+			run([]int{2}, "crd", "plan", "pizzas.g.example", "--kubeconfig", kubeconfig, "--storage", "v1", "--out",
+				"crd.plan")
 			at := endpoints(servers)
 			run([]int{0}, slices.Concat([]string{"etcd", "move", "plan", self, "--out", "move.plan"}, at)...)
 			run([]int{0}, slices.Concat([]string{"etcd", "move", "apply", self, "move.plan", "--yes"}, at)...)

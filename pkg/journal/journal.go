@@ -6,6 +6,7 @@
 package journal
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
@@ -14,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,10 +27,27 @@ import (
 
 var (
 	// ErrLocked is wrapped when another process has the journal open.
-	ErrLocked = errors.New("another process goes by this journal")
+	ErrLocked = errors.New("is in use by another process")
 	// ErrOtherPlan is wrapped when the journal belongs to another plan.
 	ErrOtherPlan = errors.New("is the journal of another plan")
+	// ErrBegun is wrapped when a plan would replace one that was begun.
+	ErrBegun = errors.New("was begun")
 )
+
+// Of is the name of the journal beside a plan.
+func Of(plan string) string { return plan + ".journal" }
+
+// WritePlan writes a plan, whole or not at all, for its owner alone. A plan that was begun stays: its journal is bound
+// to its text, and without it there is no way on and none back. A journal with a name of its own is not looked for.
+// Errors: ErrBegun, wrapped; those of write, as they are; what the file system says.
+func WritePlan(file string, write func(*bufio.Writer) error) error {
+	if _, err := os.Lstat(Of(file)); err == nil {
+		return fmt.Errorf("%s: %w, as %s says: undo and a second apply need it", file, ErrBegun, Of(file))
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return filetree.Replace(file, mode, write)
+}
 
 // Journal is an open journal with records of one type. While it is open no other process can open it; the system drops
 // the lock with the process, however that ends. It is not safe for concurrent use.
@@ -70,7 +89,7 @@ func Open[T any](name, plan string) (*Journal[T], error) {
 	case len(lines) == 0:
 		err = j.begin(plan)
 	default:
-		err = j.read(lines, plan)
+		j.head, j.records, err = read[T](name, lines, plan)
 	}
 	if err != nil {
 		return nil, errors.Join(err, locked.Close())
@@ -78,12 +97,29 @@ func Open[T any](name, plan string) (*Journal[T], error) {
 	return j, nil
 }
 
-// mode is that of the file: records may say what Secrets hold.
-const mode = 0o600
+// Read reads the records of a plan's journal, and leaves the file as it is: another process may have it open, and be
+// in the midst of a record, which is then not among them. Errors: fs.ErrNotExist, wrapped, where no run was begun;
+// ErrOtherPlan, wrapped; what the file system says; a line that is no record.
+func Read[T any](name, plan string) ([]T, error) {
+	file, err := os.OpenFile(name, os.O_RDONLY|noFollow, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	lines, err := wholeLines(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	if len(lines) == 0 {
+		return nil, nil
+	}
+	_, records, err := read[T](name, lines, plan)
+	return records, err
+}
 
-// recover reads the whole lines and cuts off what follows them.
-func (j *Journal[T]) recover() ([][]byte, error) {
-	switch info, err := j.file.Stat(); {
+// wholeLines reads the lines that have an end.
+func wholeLines(file *os.File) ([][]byte, error) {
+	switch info, err := file.Stat(); {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
@@ -91,21 +127,34 @@ func (j *Journal[T]) recover() ([][]byte, error) {
 	case !ours(info):
 		return nil, errors.New("belongs to another user, who can read and change it")
 	}
-	if err := j.file.Chmod(mode); err != nil { // whatever the umask, and whichever process created it
-		return nil, err
-	}
-	data, err := io.ReadAll(j.file)
+	data, err := io.ReadAll(file)
 	if err != nil {
 		return nil, err
 	}
-	data = data[:bytes.LastIndexByte(data, '\n')+1]
-	if err := j.file.Truncate(int64(len(data))); err != nil {
+	return slices.Collect(bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1])), nil
+}
+
+// mode is that of the file: records may say what Secrets hold.
+const mode = 0o600
+
+// recover reads the whole lines and cuts off what follows them.
+func (j *Journal[T]) recover() ([][]byte, error) {
+	lines, err := wholeLines(j.file)
+	if err != nil {
 		return nil, err
 	}
-	if _, err := j.file.Seek(0, io.SeekEnd); err != nil {
+	if err := j.file.Chmod(mode); err != nil { // whatever the umask, and whichever process created it
 		return nil, err
 	}
-	return slices.Collect(bytes.Lines(data)), nil
+	var sizeBytes int64
+	for _, line := range lines {
+		sizeBytes += int64(len(line))
+	}
+	if err := j.file.Truncate(sizeBytes); err != nil {
+		return nil, err
+	}
+	_, err = j.file.Seek(0, io.SeekEnd)
+	return lines, err
 }
 
 // begin writes the head of a new journal, which is there after a power failure.
@@ -121,21 +170,21 @@ func (j *Journal[T]) begin(plan string) error {
 }
 
 // read reads the head and the records.
-func (j *Journal[T]) read(lines [][]byte, plan string) error {
-	if err := json.Unmarshal(lines[0], &j.head); err != nil {
-		return fmt.Errorf("reading %s: line 1: %w", j.file.Name(), err)
+func read[T any](name string, lines [][]byte, plan string) (h head, records []T, err error) {
+	if err := json.Unmarshal(lines[0], &h); err != nil {
+		return h, nil, fmt.Errorf("reading %s: line 1: %w", name, err)
 	}
-	if j.head.Plan != plan || j.head.Run == "" {
-		return fmt.Errorf("%s: %w", j.file.Name(), ErrOtherPlan)
+	if h.Plan != plan || h.Run == "" {
+		return h, nil, fmt.Errorf("%s: %w", name, ErrOtherPlan)
 	}
 	for i, line := range lines[1:] {
 		var r T
 		if err := json.Unmarshal(line, &r); err != nil {
-			return fmt.Errorf("reading %s: line %d: %w", j.file.Name(), i+2, err)
+			return h, nil, fmt.Errorf("reading %s: line %d: %w", name, i+2, err)
 		}
-		j.records = append(j.records, r)
+		records = append(records, r)
 	}
-	return nil
+	return h, records, nil
 }
 
 // Close closes the file and drops the lock.

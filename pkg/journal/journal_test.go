@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bufio"
 	"errors"
 	"io/fs"
 	"os"
@@ -192,5 +193,60 @@ func TestJournalOfAnotherUserIsRefused(t *testing.T) {
 	}
 	if _, err := Open[string](file, "plan"); err == nil {
 		t.Error("Open = nil")
+	}
+}
+
+// TestReadIsForOthers: while a run has the journal open, another process reads what it holds, and changes nothing.
+func TestReadIsForOthers(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "plan.journal")
+	if _, err := Read[string](name, "plan"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Read before any run = %v, want fs.ErrNotExist", err)
+	}
+	j := open(t, name, "plan")
+	if err := j.Append("begun"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.file.WriteString(`"do`); err != nil { // a record that is being written
+		t.Fatal(err)
+	}
+	if err := os.Chmod(name, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := Read[string](name, "plan")
+	if err != nil || !slices.Equal(records, []string{"begun"}) {
+		t.Errorf("Read while it is open = %q, %v; want the whole record", records, err)
+	}
+	after, err := os.ReadFile(name)
+	if err != nil || string(after) != string(before) {
+		t.Errorf("Read made %q of %q, %v", after, before, err)
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode() != 0o400 {
+		t.Errorf("Read made the mode %v, %v", info.Mode(), err)
+	}
+	if _, err := Read[string](name, "another"); !errors.Is(err, ErrOtherPlan) {
+		t.Errorf("Read of another plan's = %v, want ErrOtherPlan", err)
+	}
+}
+
+func TestAPlanThatWasBegunStays(t *testing.T) {
+	plan := filepath.Join(t.TempDir(), "plan")
+	write := func(text string) error {
+		return WritePlan(plan, func(w *bufio.Writer) error { _, err := w.WriteString(text); return err })
+	}
+	for _, text := range []string{"one", "two"} { // none was begun
+		if err := write(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, Of(plan), ID([]byte("two"))).Close()
+	if err := write("three"); !errors.Is(err, ErrBegun) || !strings.Contains(err.Error(), Of(plan)) {
+		t.Errorf("WritePlan over one that was begun = %v, want ErrBegun with the journal's name", err)
+	}
+	if got, err := os.ReadFile(plan); err != nil || string(got) != "two" {
+		t.Errorf("the plan is %q, %v; want the one that was begun", got, err)
 	}
 }

@@ -25,17 +25,11 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
-// Mode is that of the files: they hold the values of Secrets.
-const Mode = 0o600
-
-// JournalOf is the name of the journal beside the plan.
-func JournalOf(plan string) string { return plan + ".journal" }
+// mode is that of the backup: it holds the values of Secrets.
+const mode = 0o600
 
 // BackupOf is the name of the backup beside the plan.
 func BackupOf(plan string) string { return plan + ".backup" }
-
-// ErrBegun is wrapped when a plan would replace one whose move has begun.
-var ErrBegun = errors.New("its move was begun")
 
 // ErrOtherBackup is wrapped when a backup belongs to another plan.
 var ErrOtherBackup = errors.New("is not the backup of this plan")
@@ -59,12 +53,9 @@ func (e planEnd) sum(moves hash.Hash) (string, error) {
 }
 
 // WritePlan writes the moves that plan emits, and the header that it returns, whole or not at all.
-// Errors: ErrBegun, wrapped: the journal of the plan that it would replace exists; those of plan, as they are.
+// Errors: those of journal.WritePlan, and of plan, as they are.
 func WritePlan(file string, plan func(emit func(move.Move) error) (move.Header, error)) error {
-	if _, err := os.Stat(JournalOf(file)); err == nil {
-		return fmt.Errorf("%s: %w, as %s says: undo and a second apply need it", file, ErrBegun, JournalOf(file))
-	}
-	return filetree.Replace(file, Mode, func(w *bufio.Writer) error {
+	return journal.WritePlan(file, func(w *bufio.Writer) error {
 		sum := sha256.New()
 		encoder := json.NewEncoder(io.MultiWriter(w, sum))
 		end := planEnd{}
@@ -239,7 +230,7 @@ func (f *Files) start(line []byte) error {
 
 // SaveBackup writes the keys, whole or not at all, and returns when they are on the disk.
 func (f *Files) SaveBackup(keys iter.Seq2[move.SavedKey, error]) error {
-	return filetree.Replace(f.backup, Mode, func(w *bufio.Writer) error {
+	return filetree.Replace(f.backup, mode, func(w *bufio.Writer) error {
 		sum := sha256.New()
 		encoder := json.NewEncoder(io.MultiWriter(w, sum))
 		if err := encoder.Encode(backupEdge{Schema: backupSchema, Plan: f.plan}); err != nil {
