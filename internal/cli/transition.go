@@ -10,17 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
-	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
-	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
-	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/journal"
-	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/transition"
@@ -132,7 +127,7 @@ Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interru
 		"directory of the stores' snapshots, on the host of the step (default STEPS.snapshots here, and\n"+
 			otherSnapshots+" on other hosts)")
 	flags.StringVar(&req.ssh, "ssh", "", "do the steps of other hosts over this command")
-	flags.Lookup("ssh").NoOptDefVal = "ssh -l root"
+	flags.Lookup("ssh").NoOptDefVal = "ssh -l root -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 	flags.StringVar(&req.sshProgram, "ssh-program", "fusionctl", "command line of this program on other hosts")
 	flags.StringVar(&req.rehearse, "rehearse", "", "directory of the hosts' files, in place of this machine")
 	flags.StringVar(&req.lock, "lock", machineLock, "file that is locked while steps are done on this machine")
@@ -181,8 +176,7 @@ func runTransitionPlan(ctx context.Context, req transitionRequest, streams Strea
 	}
 	var facts transition.Facts
 	if req.readStores && to.Plan != nil {
-		m := to.Plan.Ownership()
-		if err := storesAgree(ctx, to.Plan.Stores, &m); err != nil {
+		if err := storesAgree(ctx, to.Plan, streams); err != nil {
 			return err
 		}
 		facts.StoresAgree = true
@@ -295,9 +289,7 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 				return nil
 			}
 			return withHint(fmt.Errorf("to be done by hand: %s", text), "then run it again with --done "+at)
-		},
-		Stores: func(ctx context.Context, c *transition.Check) error { return storesAgree(ctx, c.Stores, c.Map) },
-	}
+		}}
 	var unprinted error // the first; the steps go on, and the journal has them
 	progress := func(s *transition.Step, event transition.Event) {
 		at = s.ID
@@ -315,7 +307,8 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 		}
 		unprinted = cmp.Or(unprinted, err)
 	}
-	runner, err := runnerOf(ctx, t, req, host, away)
+	limitMemory(ctx)
+	runner, end, err := runnerOf(ctx, t, req, host, away)
 	if err != nil {
 		return err
 	}
@@ -324,7 +317,7 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 	} else {
 		err = transition.Apply(ctx, t, runner, kept, progress)
 	}
-	if closing := runner.Close(); err == nil {
+	if closing := end(); err == nil {
 		err = closing
 	}
 	if errors.Is(err, transition.ErrJournal) {
@@ -375,27 +368,16 @@ func runTransitionStatus(req transitionRequest, streams Streams) error {
 	return err
 }
 
-// storesAgree reads stores as a whole and compares them with an ownership map.
-func storesAgree(ctx context.Context, stores []plan.Store, m *pair.Map) error {
-	req := storesRequest{timeout: 10 * time.Second}
-	live, err := openStores(ctx, req, &plan.Plan{Stores: stores, Prefix: m.Prefix})
-	if err != nil {
-		return err
-	}
-	defer closeStores(live)
+// storesAgree reads the stores of a plan as a whole and compares them with it.
+func storesAgree(ctx context.Context, p *plan.Plan, streams Streams) error {
 	limitMemory(ctx)
-	report, err := etcdv3.Scan(ctx, m, opened(live), req.scanOptions(words(scan.Depths())[0], 2))
-	if err != nil {
-		return err
+	log, ownership := loggerFrom(ctx), p.Ownership()
+	err := local.StoresAgree(ctx, &transition.Check{Stores: p.Stores, Map: &ownership, Accept: p.Accept},
+		func(store, reason string) { log.Warn("failover", "store", store, "reason", reason) })
+	var disagree *local.DisagreeError
+	if errors.As(err, &disagree) {
+		visible.Fprintln(streams.Err, visible.Lines(err.Error()))
+		return errAttention
 	}
-	if !report.Complete {
-		return withHint(errors.New("the stores could not be read to their end:\n  "+
-			strings.Join(report.Incomplete, "\n  ")), storeHint(report.Cause))
-	}
-	for _, f := range report.Findings {
-		if f.Severity == finding.Error {
-			return fmt.Errorf("the stores do not agree: %s %s: %s", f.Rule, f.Subject, f.Message)
-		}
-	}
-	return nil
+	return withHint(err, storeHint(err))
 }

@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"mvdan.cc/sh/v3/shell"
 
 	"github.com/kubefusion/fusionctl/pkg/transition"
@@ -21,7 +19,7 @@ import (
 const (
 	// otherSnapshots is where an agent puts snapshots of stores.
 	otherSnapshots = "/var/lib/fusionctl/snapshots"
-	// machineLock is held while steps are done on a machine: one transition at a time changes it.
+	// machineLock is held while steps are done on a machine.
 	machineLock = "/run/fusionctl-transition.lock"
 )
 
@@ -39,7 +37,8 @@ steps of a host whose address is none of this machine's, and works only when no 
 Exit codes: 0 its input ended, 1 it could not work, 2 bad usage, 130 interrupted.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var held *fileutil.LockedFile
+			limitMemory(cmd.Context())
+			var held io.Closer
 			err := remote.Serve(cmd.Context(), streams.In, streams.Out,
 				func(hello remote.Hello) (transition.Runner, error) {
 					here, err := local.IsHere(hello.Host.Address)
@@ -48,13 +47,10 @@ Exit codes: 0 its input ended, 1 it could not work, 2 bad usage, 130 interrupted
 							hello.Host.Name)
 					}
 					if err == nil {
-						held, err = lockMachine(cmd.Context(), lock, hello.Wait)
+						held, err = local.Lock(cmd.Context(), lock, hello.Wait)
 					}
 					return &local.Host{Snapshots: cmp.Or(hello.Snapshots, otherSnapshots), Wait: hello.Wait,
-						ByHand: func(string) error { return errors.New("an agent is no person") },
-						Stores: func(ctx context.Context, c *transition.Check) error {
-							return storesAgree(ctx, c.Stores, c.Map)
-						}}, err
+						ByHand: func(string) error { return errors.New("an agent is no person") }}, err
 				})
 			if held != nil {
 				err = errors.Join(err, held.Close())
@@ -64,25 +60,6 @@ Exit codes: 0 its input ended, 1 it could not work, 2 bad usage, 130 interrupted
 	}
 	cmd.Flags().StringVar(&lock, "lock", lock, "file that is locked while steps are done")
 	return cmd
-}
-
-// lockMachine waits for an agent before, which may still be breaking off its step.
-func lockMachine(ctx context.Context, name string, wait time.Duration) (*fileutil.LockedFile, error) {
-	limited, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		held, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-		if !errors.Is(err, fileutil.ErrLocked) {
-			return held, err
-		}
-		select {
-		case <-ticker.C:
-		case <-limited.Done():
-			return nil, fmt.Errorf("%s: another transition changes this machine: wait for it, or end it", name)
-		}
-	}
 }
 
 // othersOf lists the hosts of a transition that are not this machine.
@@ -107,56 +84,23 @@ func othersOf(t *transition.Transition, req transitionRequest) ([]transition.Hos
 	return others, nil
 }
 
-// hostRunner does the steps of this machine itself, and those of others through their agents.
-type hostRunner struct {
-	here   *local.Host
-	away   *remote.Hosts
-	held   *fileutil.LockedFile // nil where nothing of this machine changes
-	others []transition.Host
-}
-
+// runnerOf does the steps of this machine itself, and those of others through their agents. Close ends the agents and
+// lets other transitions change this machine.
 func runnerOf(ctx context.Context, t *transition.Transition, req transitionRequest, here *local.Host,
-	others []transition.Host) (*hostRunner, error) {
+	others []transition.Host) (runner transition.Runner, end func() error, err error) {
 	program, err := shell.Fields(req.ssh, nil)
 	if err != nil || len(others) > 0 && len(program) == 0 {
-		return nil, usagef("--ssh %q: is no command line", req.ssh)
+		return nil, nil, usagef("--ssh %q: is no command line", req.ssh)
 	}
-	r := &hostRunner{here: here, others: others, away: &remote.Hosts{Hosts: others, Snapshots: req.snapshots,
-		Wait: req.wait,
+	away := &remote.Hosts{Hosts: others, Snapshots: req.snapshots, Wait: req.wait,
 		Connect: func(ctx context.Context, h transition.Host) (remote.Connection, error) {
 			args := slices.Concat(program[1:], []string{h.Address, req.sshProgram + " transition agent"})
 			return remote.Start(ctx, program[0], args...)
-		}}}
+		}}
+	both := &remote.Both{Here: here, Away: away}
 	if req.rehearse != "" || len(others) == len(t.Hosts) {
-		return r, nil
+		return both, away.Close, nil
 	}
-	r.held, err = lockMachine(ctx, req.lock, req.wait)
-	return r, err
-}
-
-func (r *hostRunner) isAway(host string) bool {
-	return slices.ContainsFunc(r.others, func(h transition.Host) bool { return h.Name == host })
-}
-
-func (r *hostRunner) Do(ctx context.Context, host string, a *transition.Action) error {
-	if r.isAway(host) && a.Kind != transition.ByHand {
-		return r.away.Do(ctx, host, a)
-	}
-	return r.here.Do(ctx, host, a)
-}
-
-func (r *hostRunner) Check(ctx context.Context, host string, c *transition.Check) error {
-	if r.isAway(host) {
-		return r.away.Check(ctx, host, c)
-	}
-	return r.here.Check(ctx, host, c)
-}
-
-// Close ends the agents and lets other transitions change this machine.
-func (r *hostRunner) Close() error {
-	err := r.away.Close()
-	if r.held != nil {
-		err = errors.Join(err, r.held.Close())
-	}
-	return err
+	held, err := local.Lock(ctx, req.lock, req.wait)
+	return both, func() error { return errors.Join(away.Close(), held.Close()) }, err
 }

@@ -7,13 +7,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/kubefusion/fusionctl/internal/cli"
 	"github.com/kubefusion/fusionctl/pkg/journal"
 	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/transition/local"
 )
 
 // otherMachine is a command that stands for ssh: it runs what it is told in a network of its own, which has the address
@@ -106,7 +109,7 @@ func TestTransitionOverSSH(t *testing.T) {
 func TestOneTransitionAtATimeOnAMachine(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "lock")
 	first, put := stepsFile(t, transition.Host{Name: "cp-1", Address: "127.0.0.1"})
-	held, err := cli.LockMachine(t.Context(), lock)
+	held, err := local.Lock(t.Context(), lock, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,5 +168,31 @@ func TestTransitionStatusWhileAnotherRuns(t *testing.T) {
 	code, out, stderr := run(t, "transition", "status", steps)
 	if code != 3 || out != "steps: 0 of 1 step done; step 001 was begun\n" || stderr != "" {
 		t.Errorf("status = %d, %q, %q", code, out, stderr)
+	}
+}
+
+// TestTransitionPlanReadsStores: stores that do not agree are an answer, with every error of theirs.
+func TestTransitionPlanReadsStores(t *testing.T) {
+	servers := liveStores(t)
+	text, err := os.ReadFile(splitSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := regexp.MustCompile(`(?m)^    tls: .*\n`).ReplaceAllString(string(text), "")
+	for name, at := range map[string]string{"core": "https://10.0.0.11:2379", "modern": "https://10.0.0.11:2479"} {
+		spec = strings.Replace(spec, at, servers[name].Endpoint, 1)
+	}
+	file := filepath.Join(t.TempDir(), "live.yaml")
+	if err := os.WriteFile(file, []byte(spec), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, stderr := run(t, "transition", "plan", file, file, "--read-stores"); code != 0 {
+		t.Errorf("stores that agree: %d, %s%s", code, out, stderr)
+	}
+	servers["modern"].Put(t, map[string][]byte{"/registry/pods/default/stray": []byte("pod"),
+		"/registry/minions/stray": []byte("node")})
+	code, out, stderr := run(t, "transition", "plan", file, file, "--read-stores")
+	if code != 3 || out != "" || !strings.Contains(stderr, "pods") || !strings.Contains(stderr, "minions") {
+		t.Errorf("stores that do not agree: %d, %q, %q; want 3 and both errors", code, out, stderr)
 	}
 }

@@ -386,10 +386,31 @@ func (b *builder) existing() {
 			continue
 		}
 		b.add(Step{Phase: LegacyMgr, Host: c.Host, Title: "check the arguments of " + c.Name,
-			Do: &Action{Kind: RunChecks, Before: []Check{{Kind: Runs, Program: strings.TrimPrefix(c.Kind, "kube-"),
-				Args: needed, Hint: "it runs from files of its own: change them there; fusionctl render --diff shows " +
+			Do: &Action{Kind: RunChecks, Before: []Check{{Kind: Runs, Program: c.Kind, Args: needed,
+				Others: b.others(&c), Hint: "it runs from files of its own: change them there; fusionctl render --diff shows " +
 					"how"}}}})
 	}
+}
+
+// others are the arguments of the other side's component of the same kind on the same host, in either plan.
+func (b *builder) others(c *plan.Component) [][]string {
+	var others [][]string
+	for _, s := range []Setup{b.from, b.to} {
+		if s.Plan == nil {
+			continue
+		}
+		for _, o := range s.Plan.Components {
+			if o.Host != c.Host || o.Kind != c.Kind || o.Side == c.Side || len(o.Args) == 0 {
+				continue
+			}
+			var args []string
+			for _, a := range o.Args {
+				args = append(args, a.String())
+			}
+			others = append(others, args)
+		}
+	}
+	return others
 }
 
 func (b *builder) had(c *plan.Component, needed []string) bool {
@@ -420,7 +441,7 @@ func (b *builder) wayBack() {
 
 func storesCheck(p *plan.Plan) Check {
 	m := p.Ownership()
-	return Check{Kind: StoresAgree, Stores: p.Stores, Map: &m,
+	return Check{Kind: StoresAgree, Stores: p.Stores, Map: &m, Accept: p.Accept,
 		Hint: "rewrite the objects through the newer API server in a version that both decode"}
 }
 

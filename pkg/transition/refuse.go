@@ -69,7 +69,7 @@ func refuseSide(a, b *plan.Plan, name pair.Side, facts Facts) []string {
 			continue
 		}
 		if is == nil || is.View(name).Store == "" {
-			unread = append(unread, row.Name)
+			unread = append(unread, row.Key)
 			continue
 		}
 		if now := is.View(name); now.Store != was.Store {

@@ -6,6 +6,7 @@ package transition
 import (
 	"io/fs"
 
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
@@ -110,22 +111,25 @@ const (
 	Certificate CheckKind = "certificate"  // is there, valid, and for these names
 	Ready       CheckKind = "ready"        // the probe is answered, and an API server is of Version
 	Gone        CheckKind = "gone"         // no process listens there
-	Runs        CheckKind = "runs with"    // every process of Program has Args
-	StoresAgree CheckKind = "stores agree" // with Map: complete, and no error
+	Runs        CheckKind = "runs with"    // Program runs, and each of its processes but Others has Args
+	StoresAgree CheckKind = "stores agree" // with Map: complete, and no error but those that Accept covers
 )
 
 // Check is what a host is asked.
 type Check struct {
-	Kind        CheckKind         `json:"kind"`
-	Path        string            `json:"path,omitempty"`
-	File        *File             `json:"file,omitempty"`
-	Probe       *plan.Probe       `json:"probe,omitempty"`
-	CA          string            `json:"ca,omitempty"` // path of the certificate by which the probe's server is known
-	Version     string            `json:"version,omitempty"`
-	Program     string            `json:"program,omitempty"`
-	Args        []string          `json:"args,omitempty"`
-	Certificate *plan.Certificate `json:"certificate,omitempty"`
-	Stores      []plan.Store      `json:"stores,omitempty"`
-	Map         *pair.Map         `json:"map,omitempty"`
-	Hint        string            `json:"hint,omitempty"` // the way out when it fails
+	Kind    CheckKind   `json:"kind"`
+	Path    string      `json:"path,omitempty"`
+	File    *File       `json:"file,omitempty"`
+	Probe   *plan.Probe `json:"probe,omitempty"`
+	CA      string      `json:"ca,omitempty"` // path of the certificate by which the probe's server is known
+	Version string      `json:"version,omitempty"`
+	Program string      `json:"program,omitempty"`
+	Args    []string    `json:"args,omitempty"`
+	// Others are the arguments of other processes of the same program on the host: those of the other side.
+	Others      [][]string           `json:"others,omitempty"`
+	Certificate *plan.Certificate    `json:"certificate,omitempty"`
+	Stores      []plan.Store         `json:"stores,omitempty"`
+	Map         *pair.Map            `json:"map,omitempty"`
+	Accept      []finding.Acceptance `json:"accept,omitempty"`
+	Hint        string               `json:"hint,omitempty"` // the way out when it fails
 }

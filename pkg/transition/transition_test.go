@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	"github.com/kubefusion/fusionctl/examples"
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -449,6 +451,38 @@ func TestAnotherMinorNeedsStoresThatWereRead(t *testing.T) {
 	})
 	if gate < started || started < 0 {
 		t.Errorf("the gate on the way back is step %d, the first of the newer server %d", gate, started)
+	}
+}
+
+// TestChecksSayWhoseProcessesAndFindingsCount: the modern side's manager on the same host is none of the legacy side's,
+// and what the spec accepts does not stand in the way back.
+func TestChecksSayWhoseProcessesAndFindingsCount(t *testing.T) {
+	vendor := planOf(t, "vendor", example(t, "vendor-1.6-1.36.yaml"))
+	tr, err := New(Setup{}, Setup{vendor, render.StaticPod}, Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, s := range tr.Steps {
+		if s.Do == nil || s.Do.Kind != RunChecks || len(s.Do.Before) == 0 || s.Do.Before[0].Kind != Runs {
+			continue
+		}
+		seen++
+		c := s.Do.Before[0]
+		for _, o := range vendor.Components {
+			if o.Host != s.Host || o.Kind != c.Program || o.Side != pair.Modern {
+				continue
+			}
+			if len(c.Others) != 1 || len(c.Others[0]) != len(o.Args) {
+				t.Errorf("%s on %s: others are %v, want the arguments of %s", s.Title, s.Host, c.Others, o.Name)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no check of what runs already")
+	}
+	if vendor.Accept = []finding.Acceptance{{Rule: "FUS004", Reason: "wanted"}}; len(storesCheck(vendor).Accept) != 1 {
+		t.Error("the check of the stores does not know what the spec accepts")
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -42,8 +43,6 @@ type Host struct {
 	Wait      time.Duration // how long a component may take to start or to stop
 	// ByHand returns nil once a person has done what the text says.
 	ByHand func(text string) error
-	// Stores reads the stores of a check of kind StoresAgree.
-	Stores func(ctx context.Context, c *transition.Check) error
 }
 
 // place is where a path of a host lies.
@@ -128,6 +127,9 @@ func (h *Host) put(ctx context.Context, host string, f, was *transition.File) er
 			ctx, root, []filetree.File{{Path: strings.TrimPrefix(f.Path, "/"), Mode: f.Mode, Data: f.Data}})
 	case data != nil && (bytes.Equal(data, f.Data) || was != nil && bytes.Equal(data, was.Data)):
 		return filetree.WriteFile(file, f.Data, f.Mode)
+	}
+	if data == nil {
+		return fmt.Errorf("%s: was removed by hand, and is not put back", file)
 	}
 	return fmt.Errorf("%s: was changed by hand, and is not overwritten", file)
 }
@@ -217,11 +219,15 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 	case transition.Ready:
 		return h.wait(ctx, c.Program+" is not ready", func(ctx context.Context) error { return ready(ctx, c) })
 	case transition.Gone:
-		return h.wait(ctx, c.Program+" still listens", func(ctx context.Context) error { return gone(ctx, c.Probe) })
+		return h.wait(ctx, c.Program+" has not stopped", func(ctx context.Context) error { return gone(ctx, c.Probe) })
 	case transition.Runs:
-		return runs(c.Program, c.Args)
+		commands, err := commandLines()
+		if err != nil {
+			return err
+		}
+		return runs(c, commands)
 	case transition.StoresAgree:
-		return h.Stores(ctx, c)
+		return StoresAgree(ctx, c, nil)
 	}
 	return fmt.Errorf("check %q: not known", c.Kind)
 }
@@ -267,10 +273,13 @@ func address(p *plan.Probe) string { return net.JoinHostPort(p.Host, strconv.Ito
 
 func gone(ctx context.Context, p *plan.Probe) error {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address(p))
-	if err == nil {
+	switch {
+	case err == nil:
 		return errors.Join(fmt.Errorf("%s accepts connections", address(p)), conn.Close())
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil
 	}
-	return ctx.Err()
+	return err // no answer: whether a process listens is not known
 }
 
 func ready(ctx context.Context, c *transition.Check) error {
@@ -303,7 +312,8 @@ func ready(ctx context.Context, c *transition.Check) error {
 	if err != nil {
 		return err
 	}
-	if bytes.Contains(body, []byte(`"health"`)) && !bytes.Contains(body, []byte(`"health":"true"`)) {
+	var etcd struct{ Health any } // other components answer ok, which is no JSON
+	if json.Unmarshal(body, &etcd) == nil && etcd.Health != nil && fmt.Sprint(etcd.Health) != "true" {
 		return fmt.Errorf("%s: %s", base+p.Path, body)
 	}
 	if c.Version == "" {
@@ -380,28 +390,6 @@ func certificate(want *plan.Certificate, now time.Time) error {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
-}
-
-// runs looks for a process with the arguments.
-func runs(program string, args []string) error {
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		return err
-	}
-	for _, file := range files {
-		line, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		words := strings.Split(string(line), "\x00")
-		named := slices.ContainsFunc(words[:min(2, len(words))], func(w string) bool {
-			return strings.HasSuffix(filepath.Base(w), program)
-		})
-		if named && !slices.ContainsFunc(args, func(a string) bool { return !slices.Contains(words, a) }) {
-			return nil
-		}
-	}
-	return fmt.Errorf("no process %s with %s", program, strings.Join(args, " "))
 }
 
 // IsHere reports whether an address is one of this machine.

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubefusion/fusionctl/internal/etcdtest"
+	"github.com/kubefusion/fusionctl/internal/storetest"
+	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
@@ -38,6 +41,8 @@ func TestReadyWantsHealthAndVersion(t *testing.T) {
 		{"ok", "v1.15.12", "1.36.3", "is of version v1.15.12"},
 		{`{"health":"true"}`, "", "", ""},
 		{`{"health":"false"}`, "", "", `"health":"false"`},
+		{`{"health": "true", "reason": ""}`, "", "", ""},
+		{`{"health":"","reason":"\"health\":\"true\""}`, "", "", `"health":""`},
 		{"", "", "", "500"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -64,6 +69,77 @@ func TestReadyWantsHealthAndVersion(t *testing.T) {
 		if err := h.Check(t.Context(), "", away); err != nil {
 			t.Errorf("gone of a server that has stopped = %v", err)
 		}
+	}
+}
+
+// TestGoneWantsToBeRefused: an address that cannot be asked says nothing of what listens there.
+func TestGoneWantsToBeRefused(t *testing.T) {
+	h := &Host{Wait: 20 * time.Millisecond}
+	nowhere := &plan.Probe{Host: "127.0.0.1", Port: 99999}
+	if err := h.Check(t.Context(), "", &transition.Check{Kind: transition.Gone, Probe: nowhere}); err == nil {
+		t.Error("gone at an address that cannot be dialled = nil")
+	}
+}
+
+func TestRunsWantsEveryProcess(t *testing.T) {
+	const legacy, modern = "/hyperkube controller-manager --controllers=*,-garbagecollector --v=2",
+		"kube-controller-manager --controllers=deployment --leader-elect=true --kubeconfig=/etc/modern.conf"
+	check := &transition.Check{Kind: transition.Runs, Program: "kube-controller-manager",
+		Args: []string{"--controllers=*,-garbagecollector"}, Others: [][]string{strings.Fields(modern)[1:]}}
+	for _, c := range []struct {
+		running []string
+		says    string // "" for nil
+	}{
+		{[]string{legacy}, ""},
+		{[]string{legacy, modern, "sleep 3"}, ""},
+		{[]string{"/usr/bin/kube-controller-manager --controllers *,-garbagecollector"}, ""},
+		{[]string{legacy, "/hyperkube controller-manager --v=2"}, "a process kube-controller-manager runs without"},
+		{[]string{legacy, "kube-controller-manager"}, "runs without --controllers=*,-garbagecollector"},
+		{[]string{modern}, "no process kube-controller-manager"},
+		{[]string{"cloud-controller-manager --controllers=*,-garbagecollector"}, "no process"},
+		{nil, "no process"},
+	} {
+		var commands [][]string
+		for _, line := range c.running {
+			commands = append(commands, strings.Fields(line))
+		}
+		if err := runs(check, commands); (c.says == "") != (err == nil) ||
+			err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("runs among %q = %v, want %q", c.running, err, c.says)
+		}
+	}
+	if err := (&Host{}).Check(t.Context(), "", check); err == nil {
+		t.Error("a program that does not run here = nil")
+	}
+}
+
+// TestStoresAgreeAsFarAsTheSpecAccepts: every error is named, and one that is accepted counts no more.
+func TestStoresAgreeAsFarAsTheSpecAccepts(t *testing.T) {
+	m := storetest.SplitMap()
+	check := &transition.Check{Kind: transition.StoresAgree, Map: m}
+	for _, name := range []string{"core", "modern"} {
+		server := etcdtest.Start(t)
+		check.Stores = append(check.Stores, plan.Store{Name: name, Endpoints: []string{server.Endpoint}})
+		if name == "modern" {
+			server.Put(t, map[string][]byte{"/registry/pods/default/stray": []byte("pod"),
+				"/registry/minions/stray": []byte("node")})
+		}
+	}
+	h := &Host{}
+	var found *DisagreeError
+	if err := h.Check(t.Context(), "", check); !errors.As(err, &found) || len(found.Findings) < 2 {
+		t.Fatalf("stores that do not agree = %v, want both errors", err)
+	}
+	for _, f := range found.Findings {
+		check.Accept = append(check.Accept, finding.Acceptance{Rule: f.Rule, Subject: f.Subject})
+	}
+	if err := h.Check(t.Context(), "", check); err != nil {
+		t.Errorf("stores with accepted findings = %v", err)
+	}
+	check.Stores = check.Stores[:1]
+	var incomplete *IncompleteError
+	if err := h.Check(t.Context(), "", check); !errors.As(err, &incomplete) {
+		t.Errorf("without one of the stores = %v, want it incomplete", err)
 	}
 }
 

@@ -5,6 +5,7 @@ package remote
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
@@ -35,14 +38,21 @@ type request struct {
 	Check *transition.Check  `json:"check,omitempty"`
 }
 
-// answer is one line for each request. No error: done, or found.
+// answer is one line for each request, after any number of those that say that it is at work. No error: done, or found.
 type answer struct {
-	Schema string `json:"schema,omitempty"` // of the answer to a Hello
-	Error  string `json:"error,omitempty"`
+	Schema  string `json:"schema,omitempty"` // of the answer to a Hello
+	Error   string `json:"error,omitempty"`
+	Working bool   `json:"working,omitempty"`
 }
 
-// MostAnswer is the size in bytes of the longest answer that is read.
-const MostAnswer = 1 << 20
+const (
+	// LimitAnswerBytes is the size of the longest answer that is read.
+	LimitAnswerBytes = 1 << 20
+	// pulse is how often an agent says that it is at work. A snapshot of a large store takes longer than any limit.
+	pulse = 15 * time.Second
+	// silence is after which time without a word a connection counts as lost.
+	silence = 4 * pulse
+)
 
 // Serve answers requests until in ends or ctx does. open is told of the first one, and gives what carries out the
 // others: it refuses a host that this machine is not. What is under way is broken off when in ends: the client is gone,
@@ -71,19 +81,21 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open func(Hello) (t
 			}
 		}
 	}()
+	say := &replies{encoder: json.NewEncoder(out)}
 	var hello Hello
 	first, ok := <-lines
 	if !ok {
 		return broken
 	}
 	if err := decode(first, &hello); err != nil || hello.Schema != Schema {
-		return errors.Join(errors.New("no request of "+Schema), reply(out, answer{Error: "no request of " + Schema}))
+		return errors.Join(errors.New("no request of "+Schema), say.answer(answer{Error: "no request of " + Schema}))
 	}
-	runner, err := open(hello)
+	var runner transition.Runner
+	err := say.working(func() (err error) { runner, err = open(hello); return err })
 	if err != nil {
-		return errors.Join(err, reply(out, answer{Error: err.Error()}))
+		return errors.Join(err, say.answer(answer{Error: err.Error()}))
 	}
-	if err := reply(out, answer{Schema: Schema}); err != nil {
+	if err := say.answer(answer{Schema: Schema}); err != nil {
 		return err
 	}
 	for line := range lines {
@@ -92,9 +104,9 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open func(Hello) (t
 		switch {
 		case err != nil:
 		case r.Do != nil && r.Check == nil:
-			err = runner.Do(ctx, hello.Host.Name, r.Do)
+			err = say.working(func() error { return runner.Do(ctx, hello.Host.Name, r.Do) })
 		case r.Check != nil && r.Do == nil:
-			err = runner.Check(ctx, hello.Host.Name, r.Check)
+			err = say.working(func() error { return runner.Check(ctx, hello.Host.Name, r.Check) })
 		default:
 			err = errors.New("a request wants one action or one check")
 		}
@@ -102,7 +114,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open func(Hello) (t
 		if err != nil {
 			a.Error = err.Error()
 		}
-		if err := reply(out, a); err != nil {
+		if err := say.answer(a); err != nil {
 			return err
 		}
 	}
@@ -116,7 +128,39 @@ func decode(line []byte, into any) error {
 	return decoder.Decode(into)
 }
 
-func reply(out io.Writer, a answer) error { return json.NewEncoder(out).Encode(a) }
+// replies are lines to the one who asks.
+type replies struct {
+	mutex   sync.Mutex
+	encoder *json.Encoder
+}
+
+func (r *replies) answer(a answer) error {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.encoder.Encode(a)
+}
+
+// working does what may take long, and says meanwhile that it is at work.
+func (r *replies) working(do func() error) error {
+	done := make(chan struct{})
+	var pulses sync.WaitGroup
+	pulses.Go(func() {
+		ticker := time.NewTicker(pulse)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				_ = r.answer(answer{Working: true}) // that it cannot be said shows at the answer
+			case <-done:
+				return
+			}
+		}
+	})
+	err := do()
+	close(done)
+	pulses.Wait()
+	return err
+}
 
 // Connection carries requests to an agent and its answers back. Close ends the agent and waits for it.
 type Connection interface {
@@ -182,7 +226,7 @@ func (h *Hosts) agent(ctx context.Context, name string) (*agent, error) {
 		return nil, err
 	}
 	a := &agent{connection, bufio.NewScanner(connection)}
-	a.answers.Buffer(nil, MostAnswer)
+	a.answers.Buffer(nil, LimitAnswerBytes)
 	got, err := a.exchange(ctx, Hello{Schema, h.Hosts[at], h.Snapshots, h.Wait})
 	switch {
 	case err != nil:
@@ -200,29 +244,42 @@ func (h *Hosts) agent(ctx context.Context, name string) (*agent, error) {
 	return a, nil
 }
 
-// exchange sends a line and reads one. It closes the connection when that fails, and when ctx ends.
+// exchange sends a line and reads its answer. It closes the connection when that fails, when ctx ends, and when nothing
+// is heard for too long: a host that lost its power ends no connection.
 func (a *agent) exchange(ctx context.Context, r any) (answer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = a.connection.Close() }) // its reader then says why
 	defer stop()
-	var got answer
-	err := json.NewEncoder(a.connection).Encode(r)
-	if err == nil && !a.answers.Scan() {
-		err = a.answers.Err()
-		if err == nil {
-			err = io.ErrUnexpectedEOF
-		}
+	var lost atomic.Bool
+	late := time.AfterFunc(silence, func() {
+		lost.Store(true)
+		_ = a.connection.Close()
+	})
+	defer late.Stop()
+	got, err := answer{Working: true}, json.NewEncoder(a.connection).Encode(r)
+	for err == nil && got.Working {
+		got, err = a.next()
+		late.Reset(silence)
 	}
 	if err == nil {
-		if err = json.Unmarshal(a.answers.Bytes(), &got); err != nil {
-			err = fmt.Errorf("an answer that is none, %q: %w", clip(a.answers.Text()), err)
-		}
+		return got, nil
 	}
-	if err != nil {
-		closing := a.connection.Close()
-		if ctx.Err() != nil {
-			return got, ctx.Err()
-		}
-		return got, errors.Join(err, closing)
+	closing := a.connection.Close()
+	switch {
+	case ctx.Err() != nil:
+		return got, ctx.Err()
+	case lost.Load():
+		return got, fmt.Errorf("no word for %s", silence)
+	}
+	return got, errors.Join(err, closing)
+}
+
+// next reads a line.
+func (a *agent) next() (got answer, err error) {
+	if !a.answers.Scan() {
+		return got, cmp.Or(a.answers.Err(), io.ErrUnexpectedEOF)
+	}
+	if err := json.Unmarshal(a.answers.Bytes(), &got); err != nil {
+		return got, fmt.Errorf("an answer that is none, %q: %w", clip(a.answers.Text()), err)
 	}
 	return got, nil
 }
@@ -244,4 +301,30 @@ func (h *Hosts) Close() error {
 	}
 	h.open = nil
 	return errors.Join(problems...)
+}
+
+// Both is a transition.Runner for the machine on which it runs, and others. What a person does is here.
+type Both struct {
+	Here transition.Runner
+	Away *Hosts
+}
+
+func (b *Both) isAway(host string) bool {
+	return slices.ContainsFunc(b.Away.Hosts, func(h transition.Host) bool { return h.Name == host })
+}
+
+// Do does one action.
+func (b *Both) Do(ctx context.Context, host string, a *transition.Action) error {
+	if b.isAway(host) && a.Kind != transition.ByHand {
+		return b.Away.Do(ctx, host, a)
+	}
+	return b.Here.Do(ctx, host, a)
+}
+
+// Check looks at a host.
+func (b *Both) Check(ctx context.Context, host string, c *transition.Check) error {
+	if b.isAway(host) {
+		return b.Away.Check(ctx, host, c)
+	}
+	return b.Here.Check(ctx, host, c)
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubefusion/fusionctl/pkg/journal"
@@ -223,6 +225,67 @@ func TestServeBreaksOffWhenItsInputEnds(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("the agent goes on without anybody who asks")
 	}
+}
+
+// TestAnAgentThatWorksIsHeard: however long an action takes, the agent says that it is at work; one that says nothing is
+// lost, and so is one of which nothing is heard after its greeting.
+func TestAnAgentThatWorksIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			takes time.Duration
+			hears bool // the connection carries what the agent says
+			says  string
+		}{{3 * time.Hour, true, ""}, {time.Second, false, "no word for 1m0s"}} {
+			near, far := net.Pipe()
+			away := make(chan error, 1)
+			go func() {
+				out := io.Writer(far)
+				if !c.hears {
+					out = &greeting{Writer: far}
+				}
+				away <- Serve(t.Context(), far, out, func(Hello) (transition.Runner, error) {
+					return slow{c.takes}, nil
+				})
+				_ = far.Close()
+			}()
+			hosts := &Hosts{Hosts: []transition.Host{host},
+				Connect: func(context.Context, transition.Host) (Connection, error) { return near, nil }}
+			err := hosts.Do(t.Context(), "cp-1", &transition.Action{Kind: transition.Snapshot})
+			if (c.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("an action of %s: %v, want %q", c.takes, err, c.says)
+			}
+			_ = near.Close()
+			<-away
+		}
+	})
+}
+
+// slow is a runner whose actions take their time.
+type slow struct{ takes time.Duration }
+
+func (s slow) Do(ctx context.Context, _ string, _ *transition.Action) error {
+	select {
+	case <-time.After(s.takes):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (slow) Check(context.Context, string, *transition.Check) error { return nil }
+
+// greeting lets one write through, and loses the others.
+type greeting struct {
+	io.Writer
+	done bool
+}
+
+func (g *greeting) Write(data []byte) (int, error) {
+	if g.done {
+		return len(data), nil
+	}
+	g.done = true
+	return g.Writer.Write(data)
 }
 
 func TestServeRefuses(t *testing.T) {

@@ -1,0 +1,35 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+)
+
+// Lock holds a file while steps are done on a machine: one transition at a time changes it. It waits for an agent
+// before, which may still be breaking off its step. Close lets others go on.
+func Lock(ctx context.Context, name string, wait time.Duration) (io.Closer, error) {
+	limited, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		held, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if err == nil {
+			return held, nil
+		}
+		if !errors.Is(err, fileutil.ErrLocked) {
+			return nil, err
+		}
+		select {
+		case <-ticker.C:
+		case <-limited.Done():
+			return nil, fmt.Errorf("%s: another transition changes this machine: wait for it, or end it", name)
+		}
+	}
+}

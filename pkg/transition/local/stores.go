@@ -1,0 +1,78 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/etcd"
+	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
+	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/storage/objects"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+)
+
+// IncompleteError says that stores could not be read to their end: whether they agree is not known.
+type IncompleteError struct {
+	Incomplete []string
+	Cause      error // may be nil
+}
+
+func (e *IncompleteError) Error() string {
+	return "the stores could not be read to their end:\n  " + strings.Join(e.Incomplete, "\n  ")
+}
+
+func (e *IncompleteError) Unwrap() error { return e.Cause }
+
+// DisagreeError says what stands in stores that a plan does not allow there.
+type DisagreeError struct{ Findings []finding.Finding }
+
+func (e *DisagreeError) Error() string {
+	lines := []string{"the stores do not agree:"}
+	for _, f := range e.Findings {
+		lines = append(lines, fmt.Sprintf("  %s %s: %s", f.Rule, f.Subject, f.Message))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// StoresAgree reads the stores of a check as a whole and compares them with its ownership map. warn is told of
+// failovers, nil allowed. Errors: *IncompleteError; *DisagreeError, with every error that the check does not accept.
+func StoresAgree(ctx context.Context, c *transition.Check, warn func(store, reason string)) error {
+	var stores []etcdv3.Store
+	for _, s := range c.Stores {
+		config := etcdv3.Config{Endpoints: s.Endpoints, Timeout: 10 * time.Second}
+		if s.TLS != nil {
+			config.CAFile, config.CertFile, config.KeyFile = s.TLS.CA, s.TLS.Cert, s.TLS.Key
+		}
+		if warn != nil {
+			config.Log = func(reason string) { warn(s.Name, reason) }
+		}
+		client, err := etcdv3.Open(config)
+		if err != nil {
+			return fmt.Errorf("store %s: %w", s.Name, err)
+		}
+		defer client.Close()
+		stores = append(stores, etcdv3.Store{Store: etcd.Store{Name: s.Name, Pager: client}, Client: client})
+	}
+	report, err := etcdv3.Scan(ctx, c.Map, stores,
+		scan.Options{Depth: scan.DepthEnvelope, Parallel: 2, Fields: &objects.Finder{}})
+	if err != nil {
+		return err
+	}
+	if !report.Complete {
+		return &IncompleteError{Incomplete: report.Incomplete, Cause: report.Cause}
+	}
+	var problems []finding.Finding
+	judged, _ := finding.Accept(report.Findings, c.Accept)
+	for _, f := range judged.Findings {
+		if f.Severity == finding.Error {
+			problems = append(problems, f)
+		}
+	}
+	if len(problems) > 0 {
+		return &DisagreeError{Findings: problems}
+	}
+	return nil
+}
