@@ -227,8 +227,8 @@ func TestServeBreaksOffWhenItsInputEnds(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatWorksIsHeard: however long an action takes, the agent says that it is at work; one that says nothing is
-// lost, and so is one of which nothing is heard after its greeting.
+// TestAnAgentThatWorksIsHeard: however long an action takes, the agent says that it is at work; one that says nothing
+// is lost, and so is one of which nothing is heard after its greeting.
 func TestAnAgentThatWorksIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
