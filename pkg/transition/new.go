@@ -388,7 +388,7 @@ func (b *builder) existing() {
 		b.add(Step{Phase: LegacyMgr, Host: c.Host, Title: "check the arguments of " + c.Name,
 			Do: &Action{Kind: RunChecks, Before: []Check{{Kind: Runs, Program: c.Kind, Args: needed,
 				Others: b.others(&c),
-				Hint: "it runs from files of its own: change them there; fusionctl render --diff shows how"}}}})
+				Hint:   "it runs from files of its own: change them there; fusionctl render --diff shows how"}}}})
 	}
 }
 
