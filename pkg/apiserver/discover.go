@@ -287,6 +287,35 @@ func (s *Server) GroupVersion(ctx context.Context, gv schema.GroupVersion) ([]di
 	return resourcesOf(gv, list.APIResources), nil
 }
 
+// Versions lists the API versions of a group by the server's own list of groups; none: it does not have the group. That
+// a page is not found says less: an address that is no API server's has none of them, nor has a proxy before one.
+func (s *Server) Versions(ctx context.Context, group string) ([]string, error) {
+	name, kind := "apis", "APIGroupList"
+	if group == "" {
+		name, kind = "api", "APIVersions"
+	}
+	text, _, err := s.read(ctx, discovery.Page(name), jsonForm, s.retry)
+	var root discoveryRoot
+	if err == nil {
+		err = decode(text, &root)
+	}
+	if err == nil && root.Kind != kind {
+		err = wrong("the answer is a %q: it is no API server", root.Kind)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking %s for its API groups: %w", s.name, err)
+	}
+	versions := root.Versions
+	for _, g := range root.Groups {
+		for _, v := range g.Versions {
+			if g.Name == group {
+				versions = append(versions, v.Version)
+			}
+		}
+	}
+	return versions, nil
+}
+
 // resourcesOf puts subresources below their resources.
 func resourcesOf(gv schema.GroupVersion, listed []metav1.APIResource) []discovery.Resource {
 	var resources []discovery.Resource

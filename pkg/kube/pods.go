@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -67,6 +68,14 @@ func (c *Client) DisruptionBudgets(ctx context.Context, namespace string) ([]*po
 			return nil, fmt.Errorf("listing PodDisruptionBudgets of %s: %w", resource.GroupVersion, err)
 		}
 		return budgets, nil
+	}
+	versions, err := c.server.Versions(ctx, policyv1.GroupName)
+	if err == nil && len(versions) > 0 {
+		err = fmt.Errorf("the server has %s %s, and they are not found", policyv1.GroupName,
+			strings.Join(versions, " and "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
 	return nil, nil // a server without the API has none
 }

@@ -152,6 +152,12 @@ func TestPodsReportsWhatDoesNotPass(t *testing.T) {
 func TestDisruptionBudgetsOfOldServers(t *testing.T) {
 	for served, want := range map[string]string{"v1": "policy/v1", "v1beta1": "policy/v1beta1", "": ""} {
 		client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/apis" {
+				answer(t, w, 200, metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList"},
+					Groups: []metav1.APIGroup{
+						{Name: "apps", Versions: []metav1.GroupVersionForDiscovery{{Version: "v1"}}}}})
+				return
+			}
 			if r.URL.Path != "/apis/policy/"+served+"/poddisruptionbudgets" {
 				answer(t, w, 404, failure(404, metav1.StatusReasonNotFound, ""))
 				return
@@ -174,6 +180,25 @@ func TestDisruptionBudgetsOfOldServers(t *testing.T) {
 		}
 		if len(budgets) != 1 || budgets[0].APIVersion != want || budgets[0].Spec.MinAvailable.String() != "50%" {
 			t.Errorf("%q: %+v, want one budget of %s", served, budgets, want)
+		}
+	}
+}
+
+// TestDisruptionBudgetsThatAreNotFound: a server that has the API, and what is none, are no answer that there are none.
+func TestDisruptionBudgetsThatAreNotFound(t *testing.T) {
+	policy := metav1.APIGroup{Name: "policy", Versions: []metav1.GroupVersionForDiscovery{{Version: "v1"}}}
+	for name, groups := range map[string]any{"a proxy": nil,
+		"a server": metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList"},
+			Groups: []metav1.APIGroup{policy}}} {
+		client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/apis" && groups != nil {
+				answer(t, w, 200, groups)
+				return
+			}
+			answer(t, w, 404, failure(404, metav1.StatusReasonNotFound, ""))
+		})
+		if budgets, err := client.DisruptionBudgets(t.Context(), ""); err == nil {
+			t.Errorf("%s: %d budgets and no error", name, len(budgets))
 		}
 	}
 }

@@ -2,6 +2,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,7 +122,11 @@ func (s *Server) crds(ctx context.Context) (discovery.Resource, error) {
 		var group metav1.APIGroup
 		err := s.get(ctx, discovery.Page("apis", migrate.GroupCRD), &group)
 		if apierrors.IsNotFound(err) {
-			return discovery.Resource{}, fmt.Errorf("%w: the server has none at all", ErrNoDefinition)
+			var versions []string
+			if versions, err = s.api.Versions(ctx, migrate.GroupCRD); err == nil && len(versions) == 0 {
+				return discovery.Resource{}, fmt.Errorf("%w: the server has none at all", ErrNoDefinition)
+			}
+			err = cmp.Or(away(err), errors.New("the server lists the group, and has no page of it"))
 		}
 		if err != nil {
 			return discovery.Resource{}, fmt.Errorf("asking for the versions of %s: %w", migrate.GroupCRD, err)
@@ -273,7 +278,11 @@ func discover(ctx context.Context, server *apiserver.Server, gv schema.GroupVers
 	*discovery.Resource, error) {
 	resources, err := server.GroupVersion(ctx, gv)
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		var versions []string
+		if versions, err = server.Versions(ctx, gv.Group); err == nil && !slices.Contains(versions, gv.Version) {
+			return nil, nil
+		}
+		err = cmp.Or(err, errors.New("the server lists it, and has no page of it"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("asking for the resources of %s: %w", gv, away(err))

@@ -54,6 +54,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !found {
 		list = []answer{fails(404, "NotFound", "")}
 	}
+	if key == "GET /apis" && !found {
+		list = []answer{a.groups()}
+	}
 	if len(list) > 1 {
 		a.answers[key] = list[1:]
 	}
@@ -69,6 +72,17 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := json.NewEncoder(w).Encode(list[0].body); err != nil {
 		a.t.Error(err)
 	}
+}
+
+// groups lists those of which there are pages.
+func (a *api) groups() answer {
+	groups := []object{}
+	for key := range a.answers {
+		if words := strings.Split(key, "/"); strings.HasPrefix(key, "GET /apis/") && len(words) == 4 {
+			groups = append(groups, object{"name": words[2], "versions": []object{{"version": words[3]}}})
+		}
+	}
+	return ok(object{"kind": "APIGroupList", "groups": groups})
 }
 
 // kinds are those of the resources in paths.
@@ -161,6 +175,25 @@ func TestDefinitionsAreReadInTheVersionThatTheServerHas(t *testing.T) {
 	s, _ := serve(t, nil)
 	if _, err := s.Definition(t.Context(), pizzas.Name); !errors.Is(err, ErrNoDefinition) {
 		t.Errorf("a server without CRDs: %v, want ErrNoDefinition", err)
+	}
+}
+
+// TestWhatFindsNoPageIsNoServerWithoutTheResource: a proxy, or an address that is no API server's, has none of the
+// pages.
+func TestWhatFindsNoPageIsNoServerWithoutTheResource(t *testing.T) {
+	for name, groups := range map[string]answer{
+		"no page": fails(404, "NotFound", ""), "another page": ok(object{"kind": "Welcome"}),
+		"lists them": ok(object{"kind": "APIGroupList", "groups": []object{
+			{"name": "apiextensions.k8s.io", "versions": []object{{"version": "v1"}}},
+			{"name": "apps", "versions": []object{{"version": "v1"}}}}}),
+	} {
+		s, _ := serve(t, map[string][]answer{"GET /apis": {groups}})
+		if _, err := s.Definition(t.Context(), pizzas.Name); err == nil || errors.Is(err, ErrNoDefinition) {
+			t.Errorf("%s: Definition = %v, want another error than ErrNoDefinition", name, err)
+		}
+		if _, _, _, err := s.BuiltIn(t.Context(), "deployments.apps"); err == nil || errors.Is(err, ErrNoDefinition) {
+			t.Errorf("%s: BuiltIn = %v, want another error than ErrNoDefinition", name, err)
+		}
 	}
 }
 
