@@ -125,7 +125,7 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 	if req.options.Modern, err = kubeconfig(ctx, req.modern); err != nil {
 		return err
 	}
-	if req.options.Webhook, err = req.webhook.webhook(p); err != nil {
+	if req.options.Webhook, err = req.webhook.webhook(ctx, p); err != nil {
 		return err
 	}
 	req.options.Log = slog.New(slog.NewJSONHandler(streams.Err, &slog.HandlerOptions{Level: serverLevel(ctx)}))

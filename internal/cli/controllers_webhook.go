@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -36,7 +37,7 @@ func (q *podsWebhookRequest) bind(cmd *cobra.Command) {
 }
 
 // webhook is how the plan's webhook is served; nil when the plan has none.
-func (q podsWebhookRequest) webhook(p *plan.Runtime) (*controllers.Webhook, error) {
+func (q podsWebhookRequest) webhook(ctx context.Context, p *plan.Runtime) (*controllers.Webhook, error) {
 	if p.Pods == nil || p.Pods.Admission.By != plan.ByWebhook {
 		return nil, nil
 	}
@@ -53,7 +54,7 @@ func (q podsWebhookRequest) webhook(p *plan.Runtime) (*controllers.Webhook, erro
 			"--webhook-client-ca and --webhook-client-name restrict its clients")
 	}
 	files := webserver.Certificates{Cert: cmp.Or(q.cert, a.Cert), Key: cmp.Or(q.key, a.Key), ClientCA: q.clientCA,
-		ClientNames: q.clientNames}
+		ClientNames: q.clientNames, Kept: keptCertificate(ctx, cmp.Or(q.cert, a.Cert))}
 	config, err := files.Config()
 	if err != nil {
 		return nil, badInput(fmt.Errorf("the admission webhook for pods: %w", err),

@@ -210,6 +210,7 @@ func ok(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
 func (s *serverFlags) listener(ctx context.Context) (net.Listener, error) {
 	var config *tls.Config
 	if !s.plain {
+		s.certificates.Kept = keptCertificate(ctx, s.certificates.Cert)
 		var err error
 		if config, err = s.certificates.Config(); err != nil {
 			return nil, badInput(err, "")
@@ -220,6 +221,18 @@ func (s *serverFlags) listener(ctx context.Context) (net.Listener, error) {
 		return listener, err
 	}
 	return tls.NewListener(listener, config), nil
+}
+
+// keptCertificate logs that changed files do not replace a certificate, and that they do again.
+func keptCertificate(ctx context.Context, file string) func(error) {
+	log := loggerFrom(ctx)
+	return func(err error) {
+		if err == nil {
+			log.Info("certificate reloaded", "file", file)
+			return
+		}
+		log.Error("certificate reload failed; previous certificate stays in use", "file", file, "err", err)
+	}
 }
 
 // serveMetrics serves metrics until ctx ends.

@@ -1,6 +1,7 @@
 package webserver
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -16,10 +17,13 @@ type Certificates struct {
 	Cert, Key   string
 	ClientCA    string   // signs the clients' certificates; "" lets in clients without one
 	ClientNames []string // common names of clients that may ask; none: all that ClientCA has signed
+	// Kept is told once why changed files do not replace those in use, and with nil when they do again; nil allowed.
+	Kept func(error)
 
 	mu     sync.Mutex
 	config *tls.Config
 	files  []os.FileInfo
+	why    string // the last error that Kept was told
 }
 
 // Config returns the configuration for a listener. Errors: a file that cannot be read or is no certificate.
@@ -58,10 +62,25 @@ func (c *Certificates) current() (*tls.Config, error) {
 	switch {
 	case err == nil && loadErr == nil:
 		c.config, c.files = config, files
+		c.say(nil)
 	case c.config == nil:
 		return nil, errors.Join(err, loadErr)
+	default:
+		c.say(cmp.Or(err, loadErr))
 	}
 	return c.config, nil
+}
+
+// say tells what is new: the files are looked at for every connection.
+func (c *Certificates) say(err error) {
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	if why != c.why && c.Kept != nil {
+		c.Kept(err)
+	}
+	c.why = why
 }
 
 func (c *Certificates) stat() ([]os.FileInfo, error) {

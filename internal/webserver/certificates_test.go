@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -184,5 +185,43 @@ func TestConfigRefusesBadFiles(t *testing.T) {
 		if _, err := c.Config(); err == nil {
 			t.Errorf("%s: Config passed, want an error", name)
 		}
+	}
+}
+
+// TestFilesThatDoNotReplaceTheCertificateAreReported, once for each reason, whatever the number of connections.
+func TestFilesThatDoNotReplaceTheCertificateAreReported(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := newAuthority(t, "ours").issue(t, "webhook")
+	crtFile, keyFile := filepath.Join(dir, "crt"), filepath.Join(dir, "key")
+	write := func(file string, data []byte) {
+		t.Helper()
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(crtFile, cert)
+	write(keyFile, key)
+	var told []string
+	c := &Certificates{Cert: crtFile, Key: keyFile, Kept: func(err error) { told = append(told, fmt.Sprint(err)) }}
+	connect := func() {
+		t.Helper()
+		for range 3 {
+			if config, err := c.current(); err != nil || config == nil {
+				t.Fatalf("no configuration: %v", err)
+			}
+		}
+	}
+	connect()
+	write(keyFile, []byte("no key"))
+	connect()
+	if err := os.Remove(keyFile); err != nil {
+		t.Fatal(err)
+	}
+	connect()
+	write(keyFile, key)
+	connect()
+	if len(told) != 3 || !strings.Contains(told[0], "loading the certificate") ||
+		!strings.Contains(told[1], "no such file") || told[2] != "<nil>" {
+		t.Errorf("told %q; want the files that do not fit, the missing one, and that it is well again", told)
 	}
 }
