@@ -10,7 +10,6 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/adopt"
-	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 )
@@ -142,7 +141,7 @@ func runningOn(p *plan.Plan, place hostDirectory, streams Streams) ([]render.Run
 		notes := found.Notes
 		for i := range found.Processes {
 			process := &found.Processes[i]
-			args, more := process.Args(minorOf(p, process))
+			args, more := process.Args(render.MinorOf(p, process.Name))
 			notes = append(notes, more...)
 			running = append(running,
 				render.Running{Name: process.Name, Kind: process.Component,
@@ -157,16 +156,6 @@ func runningOn(p *plan.Plan, place hostDirectory, streams Streams) ([]render.Run
 		}
 	}
 	return running, nil
-}
-
-// minorOf is the version whose flags a process is read with: that of the component of its name, or the legacy one.
-func minorOf(p *plan.Plan, process *adopt.Process) kubever.Minor {
-	for _, c := range p.Components {
-		if c.Name == process.Name && c.Side != "" {
-			return p.Side(c.Side).Version.Minor
-		}
-	}
-	return p.Legacy.Version.Minor
 }
 
 // printDifferences prints each component that differs, and each of its differences with the reason below it.
@@ -200,7 +189,7 @@ func printDifferences(w io.Writer, document diffDocument, hosts bool) error {
 // shown.
 func changeLines(c render.Change) string {
 	var out strings.Builder
-	if removed, added, ok := entries(c); ok {
+	if removed, added, ok := c.Entries(); ok {
 		visible.Fprintf(&out, "  ~ %s\n", c.What)
 		for _, entry := range removed {
 			visible.Fprintf(&out, "    - %s\n", entry)
@@ -220,22 +209,4 @@ func changeLines(c render.Change) string {
 		visible.Fprintf(&out, "      %s\n", c.Why)
 	}
 	return out.String()
-}
-
-// entries compares two lists of three entries and more; false when they are no such lists, or differ in order alone.
-func entries(c render.Change) (removed, added []string, ok bool) {
-	const few = 3
-	if len(c.Old) != 1 || len(c.New) != 1 {
-		return nil, nil, false
-	}
-	before, after := strings.Split(c.Old[0], ","), strings.Split(c.New[0], ",")
-	if len(before) < few || len(after) < few {
-		return nil, nil, false
-	}
-	in := func(list []string) func(string) bool {
-		return func(entry string) bool { return slices.Contains(list, entry) }
-	}
-	removed = slices.DeleteFunc(slices.Clone(before), in(after))
-	added = slices.DeleteFunc(slices.Clone(after), in(before))
-	return removed, added, len(removed)+len(added) > 0
 }

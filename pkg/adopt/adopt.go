@@ -49,6 +49,7 @@ type Process struct {
 type Note struct {
 	Place string // FILE or FILE:LINE; "" when it is about the whole
 	Text  string
+	Kept  bool // what it is about is among the arguments all the same
 }
 
 // String prints the note as FILE:LINE: TEXT.

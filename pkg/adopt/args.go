@@ -53,6 +53,7 @@ func (p *Process) Args(minor kubever.Minor) ([]spec.Arg, []Note) {
 		}
 		if known && !fact.In(minor) {
 			note("%s %s does not know --%s; it is kept, because this build may know it", p.Component, minor, arg.Name)
+			notes[len(notes)-1].Kept = true
 		}
 		args = append(args, arg)
 	}

@@ -93,7 +93,12 @@ func (c *checker) judgeComponents(ctx context.Context) {
 			}
 			for i := range p.processes {
 				process := &p.processes[i]
-				args, _ := process.Args(c.minorOf(process))
+				args, notes := process.Args(render.MinorOf(c.plan, process.Name))
+				for _, n := range notes {
+					if !n.Kept { // it is compared as any other
+						c.incomplete("pod %s: %s", title(metav1.NamespaceSystem, p.name), n.Text)
+					}
+				}
 				running = append(running,
 					render.Running{Name: process.Name, Kind: process.Component,
 						Place: "pod " + title(metav1.NamespaceSystem, p.name), Image: process.Image, Args: args,
@@ -131,16 +136,6 @@ func (c *checker) noteCollectors(running []render.Running) {
 		on := plan.CollectorOn(c.plan.Side(side).Version.Minor, last("controllers"), last("enable-garbage-collector"))
 		c.components.collectors[side] = c.components.collectors[side] || on
 	}
-}
-
-// minorOf is the version whose flags a process is read with: that of the component of its name, or the legacy one.
-func (c *checker) minorOf(process *adopt.Process) kubever.Minor {
-	for i := range c.plan.Components {
-		if of := &c.plan.Components[i]; of.Name == process.Name && of.Side != "" {
-			return c.plan.Side(of.Side).Version.Minor
-		}
-	}
-	return c.plan.Legacy.Version.Minor
 }
 
 func (c *checker) judgeDifference(ctx context.Context, d *render.Difference) {
@@ -202,27 +197,23 @@ func differs(of *plan.Component, change render.Change, place string) finding.Fin
 	return f
 }
 
-// entries compares two long lists by their entries.
+// entries says in words how two long lists differ.
 func entries(change render.Change) (more, less string, lists bool) {
-	const long, shown = 3, 5
-	if len(change.Old) != 1 || len(change.New) != 1 {
-		return "", "", false
-	}
-	is, want := strings.Split(change.Old[0], ","), strings.Split(change.New[0], ",")
-	without := func(list, other []string) string {
-		list = slices.DeleteFunc(slices.Clone(list), func(entry string) bool { return slices.Contains(other, entry) })
+	const shown = 5
+	beyond, lacks, lists := change.Entries()
+	some := func(list []string) string {
 		if len(list) > shown {
 			list = append(list[:shown:shown], fmt.Sprintf("%d more", len(list)-shown))
 		}
 		return strings.Join(list, ", ")
 	}
-	if beyond := without(is, want); beyond != "" {
-		more = "has " + beyond + " beyond the plan"
+	if len(beyond) > 0 {
+		more = "has " + some(beyond) + " beyond the plan"
 	}
-	if lacks := without(want, is); lacks != "" {
-		less = ", and lacks " + lacks
+	if len(lacks) > 0 {
+		less = ", and lacks " + some(lacks)
 	}
-	return more, less, max(len(is), len(want)) >= long && more+less != ""
+	return more, less, lists
 }
 
 // withoutPod looks at a component that no static pod shows in another way, or says that it could not look.

@@ -117,6 +117,21 @@ func withPods(t *testing.T, changed string, change func(args []string) []string)
 	return p
 }
 
+// TestWordsThatAreNoArgumentsMakeTheCheckIncomplete: what they change is not known. A flag that a vendor's build may
+// know is compared as any other.
+func TestWordsThatAreNoArgumentsMakeTheCheckIncomplete(t *testing.T) {
+	p := withPods(t, "kube-apiserver-modern", func(args []string) []string { return append(args, "more") })
+	if text := strings.Join(p.check().Incomplete, "\n"); !strings.Contains(
+		text, `"more" is no argument of kube-apiserver`) ||
+		!strings.Contains(text, "kube-apiserver-modern-node-1") {
+		t.Errorf("incomplete %q, want the word and its pod", text)
+	}
+	p = withPods(t, "kube-apiserver-modern", func(args []string) []string { return append(args, "--acme-cache=1") })
+	if got := p.check().Incomplete; len(got) > 0 {
+		t.Errorf("an argument of a vendor: incomplete %q", got)
+	}
+}
+
 func TestStaticPodsThatRunAsPlanned(t *testing.T) {
 	withPods(t, "", nil).wants()
 	withPods(t, "kube-apiserver-modern", func(args []string) []string {

@@ -3,6 +3,7 @@ package render
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -45,6 +46,32 @@ type Change struct {
 	Old  []string `json:"old"`  // values, one for each time that it is given; empty when it is added
 	New  []string `json:"new"`  // empty when it is removed
 	Why  string   `json:"why"`
+}
+
+// Entries compares two lists of values, of which one has three entries or more; false when they are no such lists, or
+// differ in order alone.
+func (c Change) Entries() (removed, added []string, ok bool) {
+	const few = 3
+	if len(c.Old) != 1 || len(c.New) != 1 {
+		return nil, nil, false
+	}
+	before, after := strings.Split(c.Old[0], ","), strings.Split(c.New[0], ",")
+	in := func(list []string) func(string) bool {
+		return func(entry string) bool { return slices.Contains(list, entry) }
+	}
+	removed = slices.DeleteFunc(slices.Clone(before), in(after))
+	added = slices.DeleteFunc(slices.Clone(after), in(before))
+	return removed, added, max(len(before), len(after)) >= few && len(removed)+len(added) > 0
+}
+
+// MinorOf is the version whose flags a process is read with: that of the component of its name, or the legacy one.
+func MinorOf(p *plan.Plan, process string) kubever.Minor {
+	for i := range p.Components {
+		if c := &p.Components[i]; c.Name == process && c.Side != "" {
+			return p.Side(c.Side).Version.Minor
+		}
+	}
+	return p.Legacy.Version.Minor
 }
 
 // Diff compares the components of a host with what its files start. Order does not count: the servers read flags by
