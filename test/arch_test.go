@@ -62,8 +62,9 @@ var core = map[string][]string{
 	// it compares as render --diff does
 	"pkg/live": {"pkg/spec", "pkg/plan", "pkg/adopt", "pkg/render"},
 
-	"pkg/preflight":  {"pkg/plan", "pkg/render"},
-	"pkg/transition": {"pkg/plan", "pkg/render"},
+	"pkg/preflight":           {"pkg/plan", "pkg/render"},
+	"pkg/transition":          {"pkg/plan", "pkg/render"},
+	"pkg/transition/playbook": {"pkg/render", "pkg/transition"},
 
 	"pkg/catalog": {"pkg/policy", "pkg/etcd/scan", "pkg/plan", "pkg/rules", "pkg/live", "pkg/migrate", "pkg/preflight"},
 

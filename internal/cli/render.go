@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,12 +21,15 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/transition/playbook"
 )
 
 type renderRequest struct {
 	file   string
 	out    string
 	target string
+	books  bool // with playbooks
 	host   string
 	diff   string // compare with this directory instead of writing
 	verify string // judge the files of this tree instead of writing
@@ -45,6 +50,9 @@ With --target hosted the components run as pods of another cluster: Deployments,
 Services, and Secrets that are referred to and not contained; "fusionctl pki --target hosted" issues certificates with
 their names there.
 
+With --target ansible there are also playbooks of Ansible, which install static pods on the hosts step by step, verify
+each and can go back; with --target ansible-systemd they install units.
+
 The directory is written as a whole or not at all. One that render wrote from the same spec is replaced, unless a file
 was changed or added since. With --out - the manifests go to standard output, as one YAML stream.
 
@@ -64,15 +72,21 @@ files were written and fusionctl check finds errors in the plan.`,
 		Example: `  fusionctl render spec.yaml --out rendered
   fusionctl render spec.yaml --out rendered --target systemd
   fusionctl render spec.yaml --out rendered --target hosted
+  fusionctl render spec.yaml --out rendered --target ansible && ansible-playbook -i rendered/ansible/inventory.yml rendered/ansible/site.yml
   fusionctl render spec.yaml --out - --host cp-1
   fusionctl render spec.yaml --diff /etc/kubernetes/manifests --host cp-1
   fusionctl render spec.yaml --verify copies`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.file, req.now = args[0], time.Now()
+			if target, found := playbookTargets[req.target]; found {
+				req.target, req.books = string(target), true
+			}
 			switch {
 			case req.out != "" && req.diff != "":
 				return usagef("--out writes and --diff compares: want one of the two")
+			case req.books && (req.out == "" || req.out == "-" || req.host != ""):
+				return usagef("--target ansible: want --out DIR, for all hosts")
 			case req.verify != "" && req.out+req.diff != "":
 				return usagef("--verify only reads: want it without --out and --diff")
 			case req.verify == "" && (req.output == "sarif" || req.output == "html"):
@@ -86,7 +100,8 @@ files were written and fusionctl check finds errors in the plan.`,
 		},
 	}
 	cmd.Flags().StringVar(&req.out, "out", "", "directory to write; - is standard output")
-	enumFlag(cmd, &req.target, "target", "", "target of the plan", render.Targets...)
+	enumFlag(cmd, &req.target, "target", "", "target of the plan", append(slices.Clone(render.Targets),
+		slices.Sorted(maps.Keys(playbookTargets))...)...)
 	cmd.Flags().StringVar(&req.host, "host", "", "only this host")
 	cmd.Flags().StringVar(&req.diff, "diff", "", "directory of manifests or units to compare with")
 	cmd.Flags().StringVar(&req.verify, "verify", "", "root of a host, or directory of one for each, to judge")
@@ -110,6 +125,11 @@ func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 	if err != nil {
 		return badInput(err, "")
 	}
+	if req.books {
+		if files, err = withPlaybooks(p, req, files); err != nil {
+			return badInput(err, "")
+		}
+	}
 	if req.out == "-" {
 		err = printManifests(streams.Out, render.Target(req.target), files)
 	} else {
@@ -122,6 +142,20 @@ func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 		return errAttention
 	}
 	return err
+}
+
+// playbookTargets are the targets with playbooks, and what runs the components then.
+var playbookTargets = map[string]render.Target{"ansible": render.StaticPod, "ansible-systemd": render.Systemd}
+
+// withPlaybooks adds the playbooks of the installation.
+func withPlaybooks(p *plan.Plan, req renderRequest, files []render.File) ([]render.File, error) {
+	steps, err := transition.New(transition.Setup{},
+		transition.Setup{Plan: p, Target: render.Target(req.target)}, transition.Facts{})
+	if err != nil {
+		return nil, err
+	}
+	books, err := playbook.Files(steps)
+	return append(files, books...), err
 }
 
 // specFrom is the name of the spec as the commands of the runbook, which lies in the directory, have to write it.

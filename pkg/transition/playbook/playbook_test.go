@@ -1,0 +1,190 @@
+package playbook_test
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+	"github.com/kubefusion/fusionctl/pkg/transition/playbook"
+)
+
+// evil is what a template of Ansible would run.
+const evil = `{{ lookup('pipe', 'touch /tmp/fusionctl-playbook-was-a-template') }}`
+
+// written renders the installation of an example into a directory, and gives the directory of the playbooks. Of each
+// kind of step there are at most so many, all for 0.
+func written(t *testing.T, example string, target render.Target, most int) (string, transition.Transition) {
+	t.Helper()
+	text, err := os.ReadFile("../../../examples/" + example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := spec.Load(example, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(f, plan.OnHosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := transition.New(transition.Setup{}, transition.Setup{Plan: p, Target: target}, transition.Facts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most > 0 { // each step is a second or two of Ansible's
+		kinds := map[transition.Kind]int{}
+		steps.Steps = slices.DeleteFunc(steps.Steps, func(s transition.Step) bool {
+			if s.Do == nil {
+				return true
+			}
+			kinds[s.Do.Kind]++
+			return kinds[s.Do.Kind] > most
+		})
+	}
+	steps.Steps[0].Title += evil
+	steps.To += evil
+	files, err := playbook.Files(steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := playbook.Files(steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for i, f := range files {
+		if f.Path != again[i].Path || !bytes.Equal(f.Data, again[i].Data) {
+			t.Errorf("%s is not the same twice", f.Path)
+		}
+		name := filepath.Join(dir, f.Path)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, f.Data, f.Mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, playbook.Directory), steps
+}
+
+// ansible runs one of Ansible's programs, or skips the test where there is none.
+func ansible(t *testing.T, dir, program string, args ...string) (string, error) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skip("no " + program + ": Debian's packages ansible-core and ansible-lint have them")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "ANSIBLE_LOCAL_TEMP="+t.TempDir(), "ANSIBLE_NOCOLOR=1", "LC_ALL=C.UTF-8",
+		"ANSIBLE_DEPRECATION_WARNINGS=0", "HOME="+t.TempDir(), "ANSIBLE_PIPELINING=1")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestAnsibleReadsThem(t *testing.T) {
+	for _, target := range []render.Target{render.StaticPod, render.Systemd} {
+		dir, _ := written(t, "ha-three-hosts-1.15-1.36.yaml", target, 0)
+		for _, book := range []string{"site.yml", "undo.yml"} {
+			if out, err := ansible(t, dir, "ansible-playbook", "-i", "inventory.yml", "--syntax-check",
+				book); err != nil {
+				t.Errorf("%s, %s: %v\n%s", target, book, err, out)
+			}
+		}
+	}
+}
+
+func TestAnsibleLint(t *testing.T) {
+	dir, _ := written(t, "split-1.15-1.36.yaml", render.Systemd, 0)
+	out, err := ansible(t, dir, "ansible-lint", "--offline", "-q", "--profile", "production", "-x", "yaml", "site.yml",
+		"undo.yml")
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// tree lists the files below a directory with their contents.
+func tree(t *testing.T, root string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		files[strings.TrimPrefix(name, root)] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// TestOnThisMachine does the steps below a directory, does them again, and takes them back: the files are those of the
+// transition, the second time nothing changes, at the end nothing is left. Nothing that a spec says is a template.
+func TestOnThisMachine(t *testing.T) {
+	dir, steps := written(t, "split-1.15-1.36.yaml", render.Systemd, 3)
+	root := t.TempDir()
+	run := func(book string) string {
+		out, err := ansible(t, dir, "ansible-playbook", "-i", "inventory.yml", "-c", "local", "-e", "root="+root, book)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", book, err, out)
+		}
+		return out
+	}
+	run("site.yml")
+	want := map[string]string{}
+	for _, s := range steps.Steps {
+		if s.Do != nil && s.Do.Kind == transition.PutFile {
+			want["/"+s.Host+s.Do.File.Path] = string(s.Do.File.Data)
+		}
+	}
+	got := tree(t, root)
+	if len(want) < 3 || len(got) != len(want) {
+		t.Errorf("%d files, want %d", len(got), len(want))
+	}
+	for name, text := range want {
+		if got[name] != text {
+			t.Errorf("%s is not that of the transition", name)
+		}
+	}
+	if out := run("site.yml"); !strings.Contains(out, "changed=0 ") {
+		t.Errorf("the second time: %s", out)
+	}
+	for name := range want { // another file than the steps know
+		{
+			if err := os.WriteFile(root+name, []byte("mine"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			out, err := ansible(t, dir, "ansible-playbook", "-i", "inventory.yml", "-c", "local", "-e", "root="+root,
+				"site.yml")
+			if err == nil || !strings.Contains(out, "is another file than the steps know") {
+				t.Errorf("with a file of another: %v\n%s", err, out)
+			}
+			if err := os.WriteFile(root+name, []byte(want[name]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	run("undo.yml")
+	if left := tree(t, root); len(left) > 0 {
+		t.Errorf("%d files are left", len(left))
+	}
+	if _, err := os.Stat("/tmp/fusionctl-playbook-was-a-template"); err == nil {
+		t.Error("a title was taken for a template")
+	}
+}
