@@ -455,7 +455,7 @@ func (o Objects) mark(ctx context.Context, seen *witness.Sight, path string, at 
 	var object metav1.PartialObjectMetadata
 	err := o.get(ctx, at, &object)
 	switch {
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err), errors.Is(err, discovery.ErrNotServed): // it shows nothing of the object
 		return nil
 	case errors.Is(err, discovery.ErrNotFound):
 		seen.Objects[path] = witness.Object{}
