@@ -72,5 +72,5 @@ e2e: rig ## real servers of several releases, one and two at a time
 facts-verify: rig ## hold the facts against the real programs: their help, their parsers, their discovery, what they store
 	$(GO) test -tags e2e -count=1 -timeout 20m -run Facts ./test/e2e
 
-evidence: rig ## the end-to-end tests, and what they proved as docs/evidence.md
-	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 60m ./test/e2e -evidence $(CURDIR)/docs/evidence.md
+evidence: rig ## the end-to-end tests, and what they proved as docs/evidence.md; TESTS=REGEXP: of these alone, the rest stays
+	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 60m ./test/e2e $(if $(TESTS),-run '$(TESTS)') -evidence $(CURDIR)/docs/evidence.md
