@@ -220,7 +220,7 @@ func (d *defaults) field(name string, object, was, is map[string]any) {
 	if reflect.DeepEqual(before, now) {
 		return
 	}
-	if given && said != nil {
+	if given && said != nil && said != "" { // servers default an empty word, too
 		d.inside(said, before, now)
 		return
 	}

@@ -111,6 +111,9 @@ func TestComplete(t *testing.T) {
 			"{openAPIV3Schema: {properties: {a: {}}}}"), to: "apiextensions.k8s.io/v1beta1", minor: 10},
 		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster, validation: {openAPIV3Schema: {properties: {a: {}}}}"),
 			to: "apiextensions.k8s.io/v1beta1", minor: 15},
+		{in: strings.ReplaceAll(crd, "%s", ", scope: '', preserveUnknownFields: false, validation: {openAPIV3Schema: "+
+			"{type: object, properties: {metadata: {type: object, description: x}}}}"), to: "apiextensions.k8s.io/v1",
+			paths: "spec.scope", lost: "spec.versions[0].schema.openAPIV3Schema.properties.metadata.description"},
 	} {
 		in := parse(t, test.in)
 		gv, _ := schema.ParseGroupVersion(test.to)

@@ -365,7 +365,7 @@ func (d *definition) metadata(schema map[string]any, at string) {
 		d.set(schema, at, "type", "object", "v1 requires the type")
 	}
 	for _, field := range slices.Sorted(maps.Keys(schema)) {
-		if field != "type" && field != "properties" && field != "description" {
+		if field != "type" && field != "properties" {
 			d.drop(schema, at, field, "v1 lets a schema of metadata say nothing but what names are like")
 		}
 	}
