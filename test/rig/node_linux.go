@@ -151,8 +151,8 @@ func (n *Node) prepare() error {
 	for _, dir := range []string{
 		"run/containerd", "run/tmp", "tunables", "etc.new/cni/net.d", "etc.new/containerd",
 		"etc.new/kubernetes/manifests",
-		"etc.work", "root.new", "root.work", "usr.local.new", "usr.local.work", "var.new", "var.work", "containerd",
-		"kubelet",
+		"etc.work", "opt.new", "opt.work", "root.new", "root.work", "usr.local.new", "usr.local.work", "var.new",
+		"var.work", "containerd", "kubelet",
 	} {
 		if err := os.MkdirAll(filepath.Join(n.dir, dir), 0o755); err != nil {
 			return err
@@ -250,7 +250,7 @@ func (n *Node) connect() error {
 	}
 	// The node has its own /etc, /var and so on: what the machine has there, and on top of it, in memory, what the node
 	// changes.
-	for _, dir := range []string{"etc", "root", "usr/local", "var"} {
+	for _, dir := range []string{"etc", "opt", "root", "usr/local", "var"} {
 		own := filepath.Join(n.dir, strings.ReplaceAll(dir, "/", "."))
 		options := fmt.Sprintf("lowerdir=/%s,upperdir=%s.new,workdir=%s.work", dir, own, own)
 		inside = append(inside, []string{"mount", "-t", "overlay", "overlay", "-o", options, "/" + dir})
