@@ -57,14 +57,70 @@ func TestFaultsOnRealNodes(t *testing.T) {
 				return nil
 			})
 		}
-		f.rollout()
+		f.rollThrough()
 		f.vanish()
 		provedOnNodes(t, "1.15.12", "1.36.3",
 			"while pods run, a killed kubelet, container runtime, service proxy, API server or controller of either "+
-				"side, or a stopped store, restarts no container, and loses and doubles no pod; Deployments of both "+
-				"sides roll afterwards",
+				"side, or a stopped store, restarts no container, and loses and doubles no pod",
+			"while Deployments of both sides roll, each of these is killed in turn: at the end there are as many "+
+				"pods as "+
+				"wanted, all of the new template, and no container was restarted",
 			"when a node vanishes, pods of both sides are evicted and created anew on another node by their own side")
 	}, fusionctlEnv, reconcilerEnv)
+}
+
+// rollThrough: while Deployments of both sides roll again and again, one part after the other is killed.
+func (f *nodesPair) rollThrough() {
+	t := f.t
+	t.Helper()
+	n := f.nodes[0]
+	generation := 0
+	for what, fault := range map[string]func(){
+		"a kubelet":                     func() { n.Kubelet.Kill(); n.Kubelet.StartAgain() },
+		"a container runtime":           func() { n.Containerd.Kill(); n.Containerd.StartAgain() },
+		"the legacy API server":         func() { f.Legacy.Kill(); f.Legacy.StartAgain(); f.Legacy.WaitReady() },
+		"the modern API server":         func() { f.Modern.Kill(); f.Modern.StartAgain(); f.Modern.WaitReady() },
+		"the store of the legacy side":  func() { f.Stores["core"].Stop(); f.Stores["core"].Start() },
+		"the controllers of both sides": func() { f.controllers.Kill(); f.controllers.StartAgain() },
+	} {
+		generation++
+		value := fmt.Sprint(generation)
+		spec := soonEvicted()
+		spec["containers"].([]object)[0]["env"] = []object{{"name": "GENERATION", "value": value}}
+		for _, side := range pair.Sides() {
+			must(t, f.client(side).Call(t.Context(), "PATCH", f.path(side, "deployments")+"/deployment-"+string(side),
+				object{"spec": object{"template": object{"metadata": object{"labels": object{"generation": value}},
+					"spec": spec}}}, nil))
+		}
+		start := time.Now()
+		fault()
+		for _, side := range pair.Sides() {
+			name := "deployment-" + string(side)
+			f.Eventually(name+" rolls while "+what+" is killed", func(ctx context.Context) error {
+				pods, err := f.pods(ctx, name)
+				if err != nil {
+					return err
+				}
+				for i := range pods {
+					if p := &pods[i]; p.Metadata.Labels["generation"] != value || !p.ready() {
+						return fmt.Errorf("pod %s is of generation %s, ready: %t", p.Metadata.Name,
+							p.Metadata.Labels["generation"], p.ready())
+					}
+				}
+				if len(pods) != 2 {
+					return fmt.Errorf("%d pods, want 2", len(pods))
+				}
+				for _, c := range []seenOnNode{pods[0], pods[1]} {
+					if restarts := c.Status.ContainerStatuses[0].RestartCount; restarts > 0 {
+						t.Fatalf("pod %s was restarted %d times", c.Metadata.Name, restarts)
+					}
+				}
+				return nil
+			})
+		}
+		t.Logf("Deployments of both sides have rolled while %s was killed, after %s", what,
+			time.Since(start).Round(100*time.Millisecond))
+	}
 }
 
 // soonEvicted are pods that do not wait five minutes for their node to come back.

@@ -4,7 +4,9 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -311,6 +313,7 @@ func TestWorkloadsOnRealNodes(t *testing.T) {
 				f.streams()
 				f.updates()
 				f.rollout()
+				f.dropped()
 				f.cronJobs()
 				provedOnNodes(t, legacy, "1.36.3",
 					"Deployments, StatefulSets, Jobs and CronJobs of both sides run on a kubelet of the legacy "+
@@ -324,6 +327,8 @@ func TestWorkloadsOnRealNodes(t *testing.T) {
 					"logs, exec, attach and port-forward work through both servers for pods of both sides, but for "+
 						"what "+
 						"rule FUS254 says",
+					"fields of pods that the legacy release does not know have no effect, and the author of the pod "+
+						"is warned of exactly those",
 					"changes of config maps and secrets arrive in pods of both sides; Deployments of both sides roll")
 			}, fusionctlEnv, reconcilerEnv)
 		})
@@ -600,6 +605,85 @@ func (f *nodesPair) rollout() {
 		})
 		f.awaitReady(name, 2)
 	}
+}
+
+// unknownToSome are fields of pods that came after old releases, with a value that a kubelet or scheduler which knows
+// it acts on: the pod would wait, be killed, or have another environment.
+func unknownToSome() (spec object, fields map[string][]string) {
+	spec = runs("pause")
+	spec["topologySpreadConstraints"] = []object{{"maxSkew": 1, "topologyKey": "example.test/none",
+		"whenUnsatisfiable": "DoNotSchedule", "labelSelector": object{"matchLabels": object{"workload": "dropped"}}}}
+	spec["enableServiceLinks"] = false
+	spec["hostUsers"] = false
+	spec["setHostnameAsFQDN"] = true
+	spec["containers"].([]object)[0]["startupProbe"] = object{"exec": object{"command": []string{"/prog", "fail"}},
+		"periodSeconds": 1, "failureThreshold": 1}
+	return spec, map[string][]string{
+		"topologySpreadConstraints": {"v1.PodSpec", "spec.topologySpreadConstraints"},
+		"enableServiceLinks":        {"v1.PodSpec", "spec.enableServiceLinks"},
+		"hostUsers":                 {"v1.PodSpec", "spec.hostUsers"},
+		"setHostnameAsFQDN":         {"v1.PodSpec", "spec.setHostnameAsFQDN"},
+		"startupProbe":              {"v1.Container", "spec.containers[0].startupProbe"},
+	}
+}
+
+// dropped: what the legacy side drops of a pod has no effect, and the author of the pod was warned of exactly that.
+func (f *nodesPair) dropped() {
+	t := f.t
+	t.Helper()
+	spec, fields := unknownToSome()
+	data, err := json.Marshal(object{"apiVersion": "v1", "kind": "Pod", "spec": spec,
+		"metadata": object{"name": "dropped", "labels": object{"workload": "dropped"}}})
+	must(t, err)
+	response, err := f.user.Do(t.Context(), http.MethodPost, demoPods, bytes.NewReader(data))
+	must(t, err)
+	response.Body.Close()
+	if response.StatusCode != http.StatusCreated {
+		t.Fatalf("a pod with fields that the legacy release does not know is answered %s", response.Status)
+	}
+	said := strings.Join(response.Header.Values("Warning"), "\n")
+	legacy := f.Plan.Legacy.Version.Minor
+	for name, field := range fields {
+		known := kubever.Field(field[0], name).Has(legacy)
+		if warned := strings.Contains(said, field[1]); warned == known {
+			t.Errorf("%s is known to %s: %t; warned of it: %t", name, legacy, known, warned)
+		}
+	}
+	if got, want := len(response.Header.Values("Warning")), f.unknown(fields); got != want {
+		t.Errorf("%d warnings, want %d:\n%s", got, want, said)
+	}
+	pod := f.awaitReady("dropped", 1)[0]
+	f.Throughout(3*time.Second, "what was dropped has no effect", func(ctx context.Context) error {
+		pods, err := f.pods(ctx, "dropped")
+		if err == nil && (len(pods) != 1 || !pods[0].ready() || pods[0].Status.ContainerStatuses[0].RestartCount > 0) {
+			err = fmt.Errorf("the pod is %+v", pods)
+		}
+		return err
+	})
+	var stored struct{ Spec object }
+	must(t, f.admin.Call(t.Context(), http.MethodGet, demoPods+"/dropped", nil, &stored))
+	if _, kept := stored.Spec["enableServiceLinks"]; kept != kubever.Field("v1.PodSpec", "enableServiceLinks").
+		Has(legacy) {
+		t.Errorf("enableServiceLinks is kept: %t", kept)
+	}
+	out, err := f.inPod(t.Context(), pair.Legacy, pod.Metadata.Name, "env")
+	must(t, err)
+	links := strings.Contains(out, "SERVICE_LEGACY_SERVICE_HOST=")
+	if known := kubever.Field("v1.PodSpec", "enableServiceLinks").Has(legacy); links == known {
+		t.Errorf("the pod has the addresses of services in its environment: %t; the release knows "+
+			"enableServiceLinks: %t",
+			links, known)
+	}
+}
+
+// unknown is how many of the fields the legacy release does not know.
+func (f *nodesPair) unknown(fields map[string][]string) (count int) {
+	for name, field := range fields {
+		if !kubever.Field(field[0], name).Has(f.Plan.Legacy.Version.Minor) {
+			count++
+		}
+	}
+	return count
 }
 
 // cronJobs of both sides have run meanwhile.
