@@ -27,14 +27,14 @@ func newControllersAcknowledgeCmd(streams Streams) *cobra.Command {
 	var req acknowledgeRequest
 	cmd := &cobra.Command{
 		Use:   "acknowledge --state-dir DIR",
-		Short: "Let deletions go on after a store was found to be another one",
+		Short: "Resume deletions after a store was replaced or restored",
 		Long: `acknowledge shows why controllers have stopped to delete, and lets them go on.
 
 They stop when a store is not the one that they remember: another etcd, an emptied or a restored one, or when too many
 owners vanish at once. What these owned looks like garbage then, pods among it. Look first whether each side has the
 store that it should have, and bring back what is missing.
 
-Afterwards what is in the stores is taken for right, and objects whose owners are on no side are deleted. A restarted
+Afterwards the present contents of the stores are trusted, and objects whose owners are on no side are deleted. A restarted
 process does not forget that it has stopped. Each host on which controllers run remembers for itself: acknowledge on
 each.
 

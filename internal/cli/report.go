@@ -40,7 +40,7 @@ func newReportCmd(streams Streams) *cobra.Command {
 	var req reportRequest
 	cmd := &cobra.Command{
 		Use:   "report SPEC",
-		Short: "One page about a plan, for those who decide, review and are on call",
+		Short: "Write one page about a plan, for approvers, reviewers and on-call engineers",
 		Long: `report writes one HTML page about a plan: a picture, the verdict and the findings, who owns each
 resource, which controllers run, every flag with its reason, who may do what, the runbook, and what real servers of
 these minors did. The page loads nothing from anywhere and can be read without scripts.

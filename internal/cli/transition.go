@@ -51,7 +51,7 @@ const transitionSchema = "fusionctl/transition/v1"
 func newTransitionCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "transition",
-		Short: "Go from one spec of a cluster to another, step by step, with a way back",
+		Short: "Plan and apply the steps from one spec to another, with rollback",
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newTransitionPlanCmd(streams), newTransitionRunCmd(streams, false),

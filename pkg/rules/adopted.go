@@ -61,6 +61,9 @@ func adoptedRules() []rule {
 			Evidence: finding.Evidence{
 				Read: "pkg/master/client_ca_hook.go of 1.6.13 to 1.16.15; clusterauthenticationtrust of 1.17.17 " +
 					"and 1.36.3",
+				Seen: "1.10.13 and 1.36.3 merge the names into one ConfigMap; with one name on the modern side " +
+					"Kubernetes' own front-proxy authenticator refused the legacy side's certificate",
+				Damage: []string{"TestFrontProxyNamesAreBothSides"},
 			},
 			Bad: fewer.String(), Good: running(names...).String(),
 		}, frontProxyNames},

@@ -42,7 +42,8 @@ func refuse(from, to Setup, facts Facts) []string {
 		add("spec.network: addresses and ports of it are allocated already")
 	}
 	if a.Kubelet.Minor != b.Kubelet.Minor {
-		add("spec.kubelet.version: %s and %s: kubelets are no part of a transition yet; change them, and then FROM",
+		add("spec.kubelet.version: %s and %s: a transition does not upgrade kubelets: upgrade them, then "+
+			"set the version in FROM",
 			a.Kubelet, b.Kubelet)
 	}
 	for _, side := range pair.Sides() {

@@ -36,7 +36,7 @@ type Journal interface {
 }
 
 // ErrJournal is wrapped when the records of a journal are not those of the transition.
-var ErrJournal = errors.New("the journal is not of this transition")
+var ErrJournal = errors.New("the journal belongs to another transition")
 
 // State is how far a transition came.
 type State struct {

@@ -50,7 +50,7 @@ const (
 	LimitAnswerBytes = 1 << 20
 	// pulse is how often an agent says that it is at work. A snapshot of a large store takes longer than any limit.
 	pulse = 15 * time.Second
-	// silence is after which time without a word a connection counts as lost.
+	// silence is after which time without a line a connection counts as lost.
 	silence = 4 * pulse
 )
 
