@@ -144,7 +144,8 @@ func TestEveryFieldMeansItsValue(t *testing.T) {
 // kubeconfig, and a version is one text.
 var unset = map[string]bool{
 	"spec.legacy.apiServer.kubeconfig": true, "spec.modern.apiServer.kubeconfig": true,
-	"spec.kubelet.version.": true, "spec.legacy.version.": true, "spec.modern.version.": true,
+	"spec.kubelet.version.": true, "spec.kubelet.modern.version.": true, "spec.legacy.version.": true,
+	"spec.modern.version.": true,
 }
 
 // ofRunning are fields of a side that runs already, which this one does not: arguments, and objects that only its pods
