@@ -196,7 +196,7 @@ func rendered(checkout, out, name string, source []byte, sources map[string][]by
 		return page{}, err
 	}
 	if p.Title == "" {
-		return page{}, fmt.Errorf("a page begins with its title: # ...")
+		return page{}, fmt.Errorf("a page wants a title on its first line, # TITLE")
 	}
 	p.words = words.String()
 	var body bytes.Buffer
