@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -137,6 +138,7 @@ type Shell struct {
 	in      io.WriteCloser
 	out     io.Reader
 	rest    []byte
+	entered bool // the command is what has entered a node, and the shell its child
 }
 
 // Shell starts one on the node, or beside it where the node is nil, in a folder.
@@ -146,7 +148,7 @@ func (r *Rig) Shell(n *Node, dir string, env ...string) *Shell {
 	if n != nil {
 		words = append(n.enterWords(), words...)
 	}
-	s := &Shell{command: exec.Command(words[0], words[1:]...)}
+	s := &Shell{command: exec.Command(words[0], words[1:]...), entered: n != nil}
 	s.command.Env = append(os.Environ(), env...)
 	in, err := s.command.StdinPipe()
 	if err != nil {
@@ -161,7 +163,9 @@ func (r *Rig) Shell(n *Node, dir string, env ...string) *Shell {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() {
-		_ = s.command.Process.Kill()
+		_ = s.in.Close() // it ends, and what has entered the node with it
+		late := time.AfterFunc(10*time.Second, s.kill)
+		defer late.Stop()
 		_ = s.command.Wait()
 	})
 	if out, code, err := s.Run(r.t.Context(), "cd "+dir); err != nil || code != 0 {
@@ -170,10 +174,24 @@ func (r *Rig) Shell(n *Node, dir string, env ...string) *Shell {
 	return s
 }
 
+// kill ends the shell. On a node it is the child of the program that has entered the node: that one reaps it, and nobody
+// else would, so that the node's first process could not end.
+func (s *Shell) kill() {
+	pid := s.command.Process.Pid
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if first := strings.Fields(string(children)); err == nil && len(first) > 0 && s.entered {
+		if child, err := strconv.Atoi(first[0]); err == nil {
+			_ = syscall.Kill(child, syscall.SIGKILL)
+			return
+		}
+	}
+	_ = s.command.Process.Kill()
+}
+
 // Run runs a command, and returns what it writes and its exit code.
 func (s *Shell) Run(ctx context.Context, command string) (out string, code int, err error) {
 	const end = "\x01end of the command "
-	stop := context.AfterFunc(ctx, func() { _ = s.command.Process.Kill() })
+	stop := context.AfterFunc(ctx, s.kill)
 	defer stop()
 	if _, err := fmt.Fprintf(s.in, "{ %s\n} </dev/null 2>&1; printf '\\001end of the command %%d\\n' $?\n",
 		command); err != nil {
