@@ -15,3 +15,6 @@ func ours(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid()
 }
+
+// othersWrite reports whether its mode lets other users change the file.
+func othersWrite(info fs.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }
