@@ -17,7 +17,6 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"os"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/pkg/etcd/move"
@@ -112,15 +111,22 @@ func ReadPlan(file, prefix string, visit func(move.Move)) (move.Plan, int64, err
 	}
 	return move.Plan{Header: end.Header, ID: id, Moves: func() iter.Seq2[move.Move, error] {
 		return func(yield func(move.Move, error) bool) {
-			n := int64(0)
+			n, again := int64(0), sha256.New()
 			for line, err := range lines(file) {
 				var m move.Move
 				if err == nil && n < moves {
+					again.Write(line)
 					err = json.Unmarshal(line, &m)
 				}
-				if n++; n > moves || !yield(m, err) || err != nil {
+				if n++; n > moves {
+					break
+				}
+				if !yield(m, err) || err != nil {
 					return
 				}
+			}
+			if now, err := end.sum(again); err != nil || now != id {
+				yield(move.Move{}, fmt.Errorf("%s: was changed while it was read", file))
 			}
 		}
 	}}, moves, nil
@@ -129,7 +135,7 @@ func ReadPlan(file, prefix string, visit func(move.Move)) (move.Plan, int64, err
 // lines reads the lines of a file, with their ends, as often as it is asked. A line is valid until the next one.
 func lines(file string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		f, err := os.Open(file)
+		f, err := journal.OpenPlan(file)
 		if err != nil {
 			yield(nil, err)
 			return
