@@ -186,6 +186,8 @@ func private(directory string) error {
 		return err
 	case !info.IsDir():
 		return fmt.Errorf("%s: is no directory", directory)
+	case !filetree.Ours(info):
+		return fmt.Errorf("%s: belongs to another user, who can write there", directory)
 	case info.Mode().Perm()&0o022 != 0:
 		return fmt.Errorf("%s: has mode %s: other users can write there; want 0700", directory, info.Mode().Perm())
 	}

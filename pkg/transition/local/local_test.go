@@ -190,7 +190,15 @@ func TestSnapshotsAreWrittenWhereNobodyElseWrites(t *testing.T) {
 	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777), os.WriteFile(file, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{open, file} {
+	refused := []string{open, file}
+	if os.Geteuid() == 0 {
+		theirs := filepath.Join(dir, "theirs")
+		if err := errors.Join(os.Mkdir(theirs, 0o700), os.Chown(theirs, 65534, 65534)); err != nil {
+			t.Fatal(err)
+		}
+		refused = append(refused, theirs)
+	}
+	for _, path := range refused {
 		if err := private(path); err == nil {
 			t.Errorf("private(%s) = nil", path)
 		}

@@ -1,0 +1,15 @@
+//go:build unix
+
+package filetree
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// Ours reports whether a file belongs to the user of this process.
+func Ours(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
+}
