@@ -246,13 +246,21 @@ func printTransition(w io.Writer, req transitionRequest, t *transition.Transitio
 
 // readTransition reads a file of steps and its identity.
 func readTransition(file string) (*transition.Transition, string, error) {
-	data, err := os.ReadFile(file)
+	in, err := journal.OpenPlan(file)
 	if err != nil {
 		return nil, "", badInput(err, "fusionctl transition plan writes one")
+	}
+	defer in.Close()
+	data, err := io.ReadAll(in)
+	if err != nil {
+		return nil, "", badInput(err, "")
 	}
 	var t transitionFile
 	if err := json.Unmarshal(data, &t); err != nil || t.Schema != transitionSchema {
 		return nil, "", badInput(fmt.Errorf("%s: is no file of steps", file), "fusionctl transition plan writes one")
+	}
+	if err := t.Validate(); err != nil {
+		return nil, "", badInput(fmt.Errorf("%s: %w", file, err), "fusionctl transition plan writes one")
 	}
 	return &t.Transition, journal.ID(data), nil
 }

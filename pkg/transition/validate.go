@@ -1,0 +1,126 @@
+package transition
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// Validate checks what New keeps to by itself, of a transition that was read from a file: hosts are those of a spec,
+// paths are absolute and clean, and the title of a step that changes something says what is changed. The first step
+// that does not is the error.
+func (t *Transition) Validate() error {
+	hosts, ids := map[string]bool{}, map[string]bool{}
+	for _, h := range t.Hosts {
+		if _, err := netip.ParseAddr(h.Address); err != nil || !spec.IsLabel(h.Name) || hosts[h.Name] {
+			return fmt.Errorf("host %q, %q: want a DNS label, once, and an IP address", h.Name, h.Address)
+		}
+		hosts[h.Name] = true
+	}
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		err := s.validate()
+		switch {
+		case s.ID == "" || strings.Trim(s.ID, "0123456789") != "" || ids[s.ID]:
+			err = errors.New("want a number, once")
+		case !hosts[s.Host]:
+			err = fmt.Errorf("%q is none of the hosts", s.Host)
+		}
+		if err != nil {
+			return fmt.Errorf("step %q, %q: %w", s.ID, s.Title, err)
+		}
+		ids[s.ID] = true
+	}
+	return nil
+}
+
+// back are the kinds that may be the inverse of one.
+var back = map[Kind][]Kind{PutFile: {PutFile, RemoveFile}, RemoveFile: {PutFile}, StartUnit: {StopUnit},
+	StopUnit: {StartUnit}}
+
+func (s *Step) validate() error {
+	for _, a := range []*Action{s.Do, s.Undo} {
+		if a == nil {
+			continue
+		}
+		if err := a.validate(); err != nil {
+			return err
+		}
+	}
+	if s.Do != nil && s.Do.changes() != "" && s.Title != s.Do.changes() {
+		return fmt.Errorf("what it does is %q", s.Do.changes())
+	}
+	switch {
+	case s.Undo == nil || s.Undo.changes() == "":
+	case s.Do == nil || !slices.Contains(back[s.Do.Kind], s.Undo.Kind) || s.Undo.object() != s.Do.object():
+		return fmt.Errorf("%q is not its inverse", s.Undo.changes())
+	}
+	return nil
+}
+
+// object is the file or unit that an action changes.
+func (a *Action) object() string {
+	if a.File != nil {
+		return a.File.Path
+	}
+	return a.Unit
+}
+
+// changes says what an action changes, as New writes it into titles; "" for what changes nothing by itself.
+func (a *Action) changes() string {
+	switch a.Kind {
+	case PutFile:
+		return "put " + a.File.Path
+	case RemoveFile:
+		return "remove " + a.File.Path
+	case StartUnit:
+		return "start " + strings.TrimSuffix(a.Unit, ".service")
+	case StopUnit:
+		return "stop " + strings.TrimSuffix(a.Unit, ".service")
+	case Snapshot:
+		return "snapshot store " + a.Store.Name
+	}
+	return ""
+}
+
+func (a *Action) validate() error {
+	switch a.Kind {
+	case PutFile, RemoveFile:
+		if a.File == nil {
+			return errors.New("has no file")
+		}
+	case StartUnit, StopUnit:
+		if name, ok := strings.CutSuffix(a.Unit, ".service"); !ok || !spec.IsLabel(name) {
+			return fmt.Errorf("unit %q: want a DNS label and .service", a.Unit)
+		}
+	case Snapshot:
+		if a.Store == nil || !spec.IsLabel(a.Store.Name) {
+			return errors.New("has no store with a DNS label as its name")
+		}
+	case RunChecks, ByHand:
+	default:
+		return fmt.Errorf("action %q: not known", a.Kind)
+	}
+	for _, f := range []*File{a.File, a.Was} {
+		if f != nil && (!path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path || f.Path == "/" ||
+			strings.ContainsRune(f.Path, 0) || f.Mode&^0o777 != 0) {
+			return fmt.Errorf("file %q, mode %s: want an absolute and clean path, and permissions alone", f.Path, f.Mode)
+		}
+	}
+	if a.Was != nil && a.Was.Path != a.File.Path {
+		return fmt.Errorf("replaces %q", a.Was.Path)
+	}
+	for _, c := range slices.Concat(a.Before, a.After) {
+		incomplete := c.Kind == Certificate && c.Certificate == nil ||
+			(c.Kind == Ready || c.Kind == Gone) && c.Probe == nil || c.Kind == StoresAgree && c.Map == nil
+		if c.Kind == FileIs && (!path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path) || incomplete {
+			return fmt.Errorf("check %q of %q: is incomplete", c.Kind, c.Path)
+		}
+	}
+	return nil
+}
