@@ -63,7 +63,7 @@ var core = map[string][]string{
 	"pkg/live": {"pkg/spec", "pkg/plan", "pkg/adopt", "pkg/render"},
 
 	"pkg/preflight":           {"pkg/plan", "pkg/render"},
-	"pkg/transition":          {"pkg/plan", "pkg/render"},
+	"pkg/transition":          {"pkg/spec", "pkg/plan", "pkg/render"},
 	"pkg/transition/playbook": {"pkg/render", "pkg/transition"},
 
 	"pkg/catalog": {"pkg/policy", "pkg/etcd/scan", "pkg/plan", "pkg/rules", "pkg/live", "pkg/migrate", "pkg/preflight"},

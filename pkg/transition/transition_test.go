@@ -403,7 +403,7 @@ func TestRefusals(t *testing.T) {
 		"custom resources":          with(func(p *plan.Plan) { p.CustomResources.Modern.Store = "core" }),
 		"may not decode":            with(func(p *plan.Plan) { p.Resource("pods").Legacy.Decodes = []string{"v2"} }),
 		"the minor of the legacy":   with(func(p *plan.Plan) { p.Legacy.Version.Minor = 16 }),
-		"does not upgrade kubelets":      with(func(p *plan.Plan) { p.Kubelet.Minor = 16 }),
+		"does not upgrade kubelets": with(func(p *plan.Plan) { p.Kubelet.Minor = 16 }),
 		"existing in one":           with(func(p *plan.Plan) { p.Legacy.Existing = !p.Legacy.Existing }),
 		"its endpoints differ": with(func(p *plan.Plan) {
 			p.Stores[1].Endpoints = []string{"https://10.9.9.9:1"}

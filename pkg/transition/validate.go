@@ -109,7 +109,8 @@ func (a *Action) validate() error {
 	for _, f := range []*File{a.File, a.Was} {
 		if f != nil && (!path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path || f.Path == "/" ||
 			strings.ContainsRune(f.Path, 0) || f.Mode&^0o777 != 0) {
-			return fmt.Errorf("file %q, mode %s: want an absolute and clean path, and permissions alone", f.Path, f.Mode)
+			return fmt.Errorf("file %q, mode %s: want an absolute and clean path, and permissions alone", f.Path,
+				f.Mode)
 		}
 	}
 	if a.Was != nil && a.Was.Path != a.File.Path {

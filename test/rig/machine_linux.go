@@ -174,8 +174,8 @@ func (r *Rig) Shell(n *Node, dir string, env ...string) *Shell {
 	return s
 }
 
-// kill ends the shell. On a node it is the child of the program that has entered the node: that one reaps it, and nobody
-// else would, so that the node's first process could not end.
+// kill ends the shell. On a node it is the child of the program that has entered the node, which reaps it; otherwise
+// the first process of the node could not end.
 func (s *Shell) kill() {
 	pid := s.command.Process.Pid
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
