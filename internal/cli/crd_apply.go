@@ -120,7 +120,7 @@ func runCRDApply(ctx context.Context, req crdApplyRequest, streams Streams, undo
 	case len(req.stores.snapshots) > 0:
 		return usagef("--snapshot: a file cannot prove what is stored now")
 	}
-	p, id, err := readCRDPlan(streams, req.file)
+	p, id, err := readCRDPlan(req.file)
 	if err != nil {
 		return err
 	}
@@ -160,8 +160,8 @@ func runCRDApply(ctx context.Context, req crdApplyRequest, streams Streams, undo
 }
 
 // readCRDPlan reads what crd plan wrote, and the identity by which its journal knows it.
-func readCRDPlan(streams Streams, file string) (*migrate.Plan, string, error) {
-	data, err := readInput(streams, file, 4*crdLimitBytes)
+func readCRDPlan(file string) (*migrate.Plan, string, error) {
+	data, err := readPlan(file, 4*crdLimitBytes, "fusionctl crd plan --out writes one")
 	if err != nil {
 		return nil, "", err
 	}

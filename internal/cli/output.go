@@ -181,6 +181,23 @@ func readInput(streams Streams, file string, limitBytes int64) ([]byte, error) {
 	return data, nil
 }
 
+// readPlan reads a plan that is carried out with the user's rights: journal.OpenPlan says whose file it may be.
+func readPlan(file string, limitBytes int64, hint string) ([]byte, error) {
+	in, err := journal.OpenPlan(file)
+	if err != nil {
+		return nil, badInput(err, hint)
+	}
+	defer in.Close()
+	data, err := io.ReadAll(io.LimitReader(in, limitBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	case int64(len(data)) > limitBytes:
+		return nil, usagef("%s: larger than %d bytes", file, limitBytes)
+	}
+	return data, nil
+}
+
 // openInput opens a file, or standard input for "-". What is no file, or cannot be opened, is bad input; a named pipe
 // would block until a writer opens it.
 func openInput(streams Streams, file string) (io.ReadCloser, error) {

@@ -48,6 +48,9 @@ type transitionFile struct {
 
 const transitionSchema = "fusionctl/transition/v1"
 
+// transitionLimitBytes is the size of the largest file of steps: the manifests of many hosts, in base64.
+const transitionLimitBytes = 256 << 20
+
 func newTransitionCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "transition",
@@ -246,14 +249,9 @@ func printTransition(w io.Writer, req transitionRequest, t *transition.Transitio
 
 // readTransition reads a file of steps and its identity.
 func readTransition(file string) (*transition.Transition, string, error) {
-	in, err := journal.OpenPlan(file)
+	data, err := readPlan(file, transitionLimitBytes, "fusionctl transition plan writes one")
 	if err != nil {
-		return nil, "", badInput(err, "fusionctl transition plan writes one")
-	}
-	defer in.Close()
-	data, err := io.ReadAll(in)
-	if err != nil {
-		return nil, "", badInput(err, "")
+		return nil, "", err
 	}
 	var t transitionFile
 	if err := json.Unmarshal(data, &t); err != nil || t.Schema != transitionSchema {

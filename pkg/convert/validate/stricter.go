@@ -96,12 +96,10 @@ type laterness struct {
 }
 
 var laternesses = []laterness{
-	{"StatefulSet", "spec.template.spec", "pkg/apis/apps/validation/validation.go@1.15.12,1.17.17: TODO: Add " +
-		"validation " +
-		"for PodSpec; run: 1.10.13 and 1.15.12 accept a StatefulSet without containers"},
+	{"StatefulSet", "spec.template.spec", "pkg/apis/apps/validation/validation.go@1.15.12,1.17.17 leaves its PodSpec " +
+		"unvalidated; run: 1.10.13 and 1.15.12 accept a StatefulSet without containers"},
 	{"StatefulSet", "spec.volumeClaimTemplates",
-		"the same files; run: 1.10.13 and 1.15.12 accept claims without access " +
-			"modes"},
+		"the same files; run: 1.10.13 and 1.15.12 accept claims without access modes"},
 }
 
 // maybeLater reports whether the error is about something that older servers may do without.
