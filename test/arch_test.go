@@ -57,8 +57,11 @@ var core = map[string][]string{
 	"pkg/rules":     {"pkg/spec", "pkg/policy", "pkg/plan"},
 	"pkg/graph":     {"pkg/spec", "pkg/policy", "pkg/plan"},
 	"pkg/admission": {"pkg/spec", "pkg/plan"},
-	"pkg/render":    {"pkg/spec", "pkg/policy", "pkg/plan", "pkg/admission"},
-	"pkg/report":    {"pkg/policy", "pkg/plan", "pkg/render", "pkg/restart"},
+	// what the gateway does with a request, without the requests
+	"pkg/gateway/routes": {"pkg/plan"},
+
+	"pkg/render": {"pkg/spec", "pkg/policy", "pkg/plan", "pkg/admission"},
+	"pkg/report": {"pkg/policy", "pkg/plan", "pkg/render", "pkg/restart"},
 	// it compares as render --diff does
 	"pkg/live": {"pkg/spec", "pkg/plan", "pkg/adopt", "pkg/render"},
 
@@ -85,6 +88,7 @@ var adapters = []string{
 	"internal/webserver",
 	"pkg/apiserver", "pkg/controllers", "pkg/convert/client", "pkg/etcd/etcdv3", "pkg/etcd/move/files",
 	"pkg/etcd/snapshot", "pkg/etcd/watch",
+	"pkg/gateway",
 	"pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook",
 	"pkg/preflight/host",
 	"pkg/witness/statedir",

@@ -158,6 +158,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newInitCmd(streams),
 		newCheckCmd(streams),
 		newPlanCmd(streams),
+		newGatewayCmd(streams),
 		newGraphCmd(streams),
 		newReportCmd(streams),
 		newExplainCmd(streams),

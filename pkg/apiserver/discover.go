@@ -116,12 +116,16 @@ type groupDiscovery struct {
 
 type resourceDiscovery struct {
 	Resource     string                   `json:"resource"`
+	Singular     string                   `json:"singularResource"`
 	ResponseKind *metav1.GroupVersionKind `json:"responseKind"`
 	Scope        string                   `json:"scope"`
 	Verbs        []string                 `json:"verbs"`
+	ShortNames   []string                 `json:"shortNames"`
+	Categories   []string                 `json:"categories"`
 	Subresources []struct {
 		Subresource  string                   `json:"subresource"`
 		ResponseKind *metav1.GroupVersionKind `json:"responseKind"`
+		Verbs        []string                 `json:"verbs"`
 	} `json:"subresources"`
 }
 
@@ -195,13 +199,13 @@ func (d *discoverer) aggregated(groups []groupDiscovery) {
 }
 
 func (r resourceDiscovery) resource(gv schema.GroupVersion) discovery.Resource {
-	resource := discovery.Resource{GroupVersion: gv, Name: r.Resource, Namespaced: r.Scope == "Namespaced",
-		Verbs: r.Verbs}
+	resource := discovery.Resource{GroupVersion: gv, Name: r.Resource, Singular: r.Singular,
+		Namespaced: r.Scope == "Namespaced", Verbs: r.Verbs, ShortNames: r.ShortNames, Categories: r.Categories}
 	if r.ResponseKind != nil {
 		resource.Kind = r.ResponseKind.Kind
 	}
 	for _, sub := range r.Subresources {
-		subresource := discovery.Subresource{Name: sub.Subresource}
+		subresource := discovery.Subresource{Name: sub.Subresource, Verbs: sub.Verbs}
 		if k := sub.ResponseKind; k != nil {
 			subresource.Kind = schema.GroupVersionKind{Group: k.Group, Version: k.Version, Kind: k.Kind}
 		}
@@ -323,11 +327,13 @@ func resourcesOf(gv schema.GroupVersion, listed []metav1.APIResource) []discover
 	for _, r := range listed {
 		if parent, name, ok := strings.Cut(r.Name, "/"); ok {
 			kind := schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
-			subresources[parent] = append(subresources[parent], discovery.Subresource{Name: name, Kind: kind})
+			subresources[parent] = append(subresources[parent], discovery.Subresource{Name: name, Kind: kind,
+				Verbs: r.Verbs})
 			continue
 		}
 		resources = append(resources, discovery.Resource{
-			GroupVersion: gv, Name: r.Name, Kind: r.Kind, Namespaced: r.Namespaced, Verbs: r.Verbs,
+			GroupVersion: gv, Name: r.Name, Singular: r.SingularName, Kind: r.Kind, Namespaced: r.Namespaced,
+			Verbs: r.Verbs, ShortNames: r.ShortNames, Categories: r.Categories,
 			StorageVersionHash: r.StorageVersionHash,
 		})
 	}

@@ -10,8 +10,11 @@ import (
 type Resource struct {
 	schema.GroupVersion
 	Name         string // plural, as in a URL: "deployments"
+	Singular     string // "deployment"; "" where the server leaves it out
 	Kind         string // "" when it is not known; answers are not held against it then
 	Namespaced   bool
+	ShortNames   []string // "deploy"
+	Categories   []string // "all"
 	Verbs        []string
 	Subresources []Subresource
 	// StorageVersionHash names the version in which the server stores it; "" where the form of discovery that was used
@@ -21,8 +24,9 @@ type Resource struct {
 
 // Subresource is what a resource has beside its objects: "status", "scale".
 type Subresource struct {
-	Name string
-	Kind schema.GroupVersionKind // group and version are empty where the server leaves them out
+	Name  string
+	Kind  schema.GroupVersionKind // group and version are empty where the server leaves them out
+	Verbs []string
 }
 
 // Can reports whether the server serves the resource with all of the verbs.

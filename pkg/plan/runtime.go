@@ -85,6 +85,12 @@ func runtimeConfig(servers []Component) map[string]bool {
 // TurnsOff reports whether --runtime-config turns a resource off: "apps/v1beta1=false",
 // "extensions/v1beta1/ingresses=false", "api/beta=false", "api/all=false". The narrowest setting counts.
 func (s *APIServers) TurnsOff(gvr schema.GroupVersionResource) bool {
+	on, given := s.Setting(gvr)
+	return given && !on
+}
+
+// Setting is what --runtime-config says of a resource, if it says anything.
+func (s *APIServers) Setting(gvr schema.GroupVersionResource) (on, given bool) {
 	gv := gvr.GroupVersion().String()
 	if gvr.Group == "" {
 		gv = "api/" + gvr.Version
@@ -98,10 +104,10 @@ func (s *APIServers) TurnsOff(gvr schema.GroupVersionResource) bool {
 	}
 	for _, key := range []string{gv + "/" + gvr.Resource, gv, maturity, "api/all"} {
 		if on, given := s.RuntimeConfig[key]; given {
-			return !on
+			return on, true
 		}
 	}
-	return false
+	return false, false
 }
 
 // Side returns the API servers of a side.

@@ -1,0 +1,341 @@
+// Package routes decides for every resource and version that clients may ask for through which API server of a pair its
+// objects are read and written, and why. A table is computed from the plan of the pair and from what both API servers
+// say that they serve; it is plain data, and nothing here sends a request.
+package routes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/discovery"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+)
+
+// Way is how requests for a resource in one version are served.
+type Way string
+
+// The ways.
+const (
+	Owner   Way = "owner"   // by the side that the plan has for it, which serves the version
+	Other   Way = "other"   // by the other side, because that alone serves the version
+	Both    Way = "both"    // each side has objects of its own: both are asked, and their answers are merged
+	None    Way = "none"    // not at all
+	Unknown Way = "unknown" // not at the moment: a side does not say what it has
+)
+
+// Row says how requests for one resource in one version are served.
+type Row struct {
+	// Resource is as the gateway shows it: with the verbs and subresources that it serves.
+	discovery.Resource
+	Way Way
+	// Read and Write are the sides whose API servers are asked, for objects. Empty with Both, and where the Way serves
+	// nothing; Write is also empty where no side that may write serves the version.
+	Read, Write pair.Side
+	// Stream is the side through which exec, attach and port-forward go; "" for Write.
+	Stream pair.Side
+	Why    string // one sentence
+}
+
+// Side is the side whose API server serves a request, as request infos have its verb and subresource; "" where each
+// side may have the object, and where none serves the request.
+func (r *Row) Side(verb, subresource string) pair.Side {
+	switch {
+	case r.Stream != "" && slices.Contains(streams, subresource):
+		return r.Stream
+	case subresource == "" && slices.Contains(reads, verb):
+		return r.Read
+	}
+	return r.Write
+}
+
+var (
+	streams = []string{"exec", "attach", "portforward"}
+	reads   = []string{"get", "list", "watch"}
+)
+
+// Sides lists the sides that the row needs, in their order.
+func (r *Row) Sides() []pair.Side {
+	if r.Way == Both {
+		return pair.Sides()
+	}
+	return slices.DeleteFunc(pair.Sides(), func(s pair.Side) bool { return s != r.Read && s != r.Write })
+}
+
+// Served is what one side serves.
+type Served struct {
+	*discovery.Result
+	// Extensions are the group versions that extension API servers behind the side serve.
+	Extensions map[schema.GroupVersion]bool
+}
+
+// Sources are what both sides serve.
+type Sources struct{ Legacy, Modern Served }
+
+// Of returns what the side serves.
+func (s *Sources) Of(side pair.Side) *Served {
+	if side == pair.Legacy {
+		return &s.Legacy
+	}
+	return &s.Modern
+}
+
+// Table is how requests are served, for every resource in every version that a side serves.
+type Table struct {
+	Rows []Row // by group, version and resource in the order in which the modern side announces them, then the legacy
+
+	index map[schema.GroupVersionResource]int
+}
+
+// Row looks a resource up; nil when no side serves it.
+func (t *Table) Row(gvr schema.GroupVersionResource) *Row {
+	if i, ok := t.index[gvr]; ok {
+		return &t.Rows[i]
+	}
+	return nil
+}
+
+// New computes the table.
+func New(p *plan.Runtime, s Sources) *Table {
+	b := builder{plan: p, sources: s, stored: map[schema.GroupResource]*pair.Resource{}}
+	for i := range p.Resources {
+		row := &p.Resources[i]
+		for _, group := range row.Groups {
+			b.stored[schema.GroupResource{Group: group, Resource: row.Name}] = row
+		}
+	}
+	t := &Table{index: map[schema.GroupVersionResource]int{}}
+	for _, side := range []pair.Side{pair.Modern, pair.Legacy} {
+		for _, r := range s.Of(side).Resources {
+			if _, known := t.index[r.GroupVersionResource()]; known {
+				continue
+			}
+			t.index[r.GroupVersionResource()] = len(t.Rows)
+			t.Rows = append(t.Rows, b.row(r.GroupVersionResource()))
+		}
+	}
+	return t
+}
+
+type builder struct {
+	plan    *plan.Runtime
+	sources Sources
+	stored  map[schema.GroupResource]*pair.Resource
+}
+
+// find is the resource as the side serves it; nil when it does not.
+func (b *builder) find(side pair.Side, gvr schema.GroupVersionResource) *discovery.Resource {
+	list := b.sources.Of(side).Resources
+	i := slices.IndexFunc(list, func(r discovery.Resource) bool { return r.GroupVersionResource() == gvr })
+	if i < 0 {
+		return nil
+	}
+	return &list[i]
+}
+
+// serves reports whether the side serves the objects in any version of the groups.
+func (b *builder) serves(side pair.Side, name string, groups ...string) bool {
+	return slices.ContainsFunc(b.sources.Of(side).Resources, func(r discovery.Resource) bool {
+		return r.Name == name && slices.Contains(groups, r.Group)
+	})
+}
+
+func (b *builder) row(gvr schema.GroupVersionResource) Row {
+	at := map[pair.Side]*discovery.Resource{}
+	for _, side := range pair.Sides() {
+		if found := b.find(side, gvr); found != nil {
+			at[side] = found
+		}
+	}
+	named := schema.GroupResource{Group: gvr.Group, Resource: gvr.Resource}
+	if as, ok := seenAs[named]; ok {
+		named = as
+	}
+	stored := b.stored[named]
+	switch {
+	case stored != nil && stored.VisibleToBoth():
+		return b.oneStore(at, stored)
+	case stored != nil:
+		return b.apart(at, stored.Owner, stored.Name, stored.Groups, "the plan")
+	case builtIn[named]:
+		return b.oneSide(at, "it is kept in no store")
+	case b.sources.Legacy.Extensions[gvr.GroupVersion()] || b.sources.Modern.Extensions[gvr.GroupVersion()]:
+		return b.extension(at, gvr)
+	}
+	custom := &b.plan.CustomResources
+	if custom.VisibleToBoth() {
+		return b.oneStore(at, custom)
+	}
+	return b.apart(at, pair.OwnerSplit, gvr.Resource, []string{gvr.Group}, "custom resources lie in the store of "+
+		"their side")
+}
+
+// seenAs are resources that are other ones under another name.
+var seenAs = map[schema.GroupResource]schema.GroupResource{
+	{Resource: "bindings"}: {Resource: "pods"}, // a binding is a write to its pod
+	// only to scale them
+	{Group: "extensions", Resource: "replicationcontrollers"}: {Resource: "replicationcontrollers"},
+}
+
+// builtIn are the resources that some version of Kubernetes compiles in.
+var builtIn = func() map[schema.GroupResource]bool {
+	known := map[schema.GroupResource]bool{}
+	for _, r := range kubever.AllAPIResources() {
+		known[r.GroupResource()] = true
+	}
+	return known
+}()
+
+// oneStore routes a resource of which both sides see the same objects.
+func (b *builder) oneStore(at map[pair.Side]*discovery.Resource, stored *pair.Resource) Row {
+	route := stored.Route()
+	row := Row{Way: Owner, Read: route.Read, Write: route.Write,
+		Why: fmt.Sprintf("both sides see the same objects: they are read through the %s side and written through the "+
+			"%s side", route.Read, route.Write)}
+	if route.Read == route.Write {
+		row.Why = fmt.Sprintf("both sides see the same objects, and the %s side reads and writes all of them",
+			route.Write)
+	}
+	if at[row.Read] == nil {
+		row.Way, row.Read = Other, row.Read.Other()
+		row.Why = fmt.Sprintf("both sides see the same objects, and only the %s side serves this version", row.Read)
+	}
+	switch {
+	case at[row.Write] != nil:
+	case stored.WrittenBy(row.Write.Other()):
+		row.Write = row.Write.Other()
+		row.Why += ", which may write them, too"
+	default:
+		row.Why += fmt.Sprintf("; the %s side, which alone may write them, does not serve it: it is read only",
+			row.Write)
+		row.Write = ""
+	}
+	if stored.Name == "pods" && stored.ServesKind("", "Pod") &&
+		kubever.Behaves(kubever.BehaviourKubeletRedirectsStreams, b.plan.Kubelet.Minor) {
+		row.Stream = pair.Legacy
+		row.Why += "; exec, attach and port-forward go through the legacy side, because kubelets of this version " +
+			"redirect them"
+	}
+	row.show(at)
+	return row
+}
+
+// apart routes a resource of which each side sees objects that the other does not see.
+func (b *builder) apart(at map[pair.Side]*discovery.Resource, owner pair.Owner, name string, groups []string,
+	says string) Row {
+	if owner == pair.OwnerLegacy || owner == pair.OwnerModern {
+		switch side := pair.Side(owner); {
+		case at[side] != nil:
+			return b.one(at, side, fmt.Sprintf("%s has it on the %s side", says, side))
+		case b.sources.Of(side).Failure(groups...) != nil:
+			return b.silent(at, side, groups)
+		default:
+			return b.nothing(at, None, fmt.Sprintf("%s has it on the %s side, which does not serve this version", says,
+				side))
+		}
+	}
+	for _, side := range pair.Sides() {
+		if b.sources.Of(side).Failure(groups...) != nil {
+			return b.silent(at, side, groups)
+		}
+	}
+	has := slices.DeleteFunc(pair.Sides(), func(side pair.Side) bool { return !b.serves(side, name, groups...) })
+	if len(has) == 1 {
+		return b.one(at, has[0], fmt.Sprintf("only the %s side has it", has[0]))
+	}
+	legacy, modern := at[pair.Legacy], at[pair.Modern]
+	switch {
+	case legacy == nil || modern == nil:
+		side := pair.Legacy
+		if legacy == nil {
+			side = pair.Modern
+		}
+		return b.nothing(at, None, fmt.Sprintf("each side has objects of its own, and only the %s side serves this "+
+			"version: half of them would be missing; /sides/%s serves that half", side, side))
+	case legacy.Kind != modern.Kind || legacy.Namespaced != modern.Namespaced:
+		return b.nothing(at, None, "the two sides serve different things under this name; /sides/legacy and "+
+			"/sides/modern serve each")
+	}
+	row := Row{Way: Both, Why: "each side has objects of its own, and both serve this version"}
+	row.show(at)
+	return row
+}
+
+// oneSide routes what only API servers themselves know: the modern side is asked, or the one that serves it.
+func (b *builder) oneSide(at map[pair.Side]*discovery.Resource, why string) Row {
+	if at[pair.Modern] == nil {
+		return b.one(at, pair.Legacy, why+", and only the legacy side serves this version")
+	}
+	return b.one(at, pair.Modern, why)
+}
+
+// extension routes what extension API servers serve. What each of two has is not known.
+func (b *builder) extension(at map[pair.Side]*discovery.Resource, gvr schema.GroupVersionResource) Row {
+	for side := range at {
+		if at[side.Other()] != nil && !b.sources.Of(side).Extensions[gvr.GroupVersion()] {
+			return b.nothing(at, None, fmt.Sprintf("an extension API server serves it on the %s side and custom "+
+				"resources do on the %s side; /sides/legacy and /sides/modern serve each", side.Other(), side))
+		}
+	}
+	return b.oneSide(at, "an extension API server has it")
+}
+
+func (b *builder) one(at map[pair.Side]*discovery.Resource, side pair.Side, why string) Row {
+	row := Row{Way: Owner, Read: side, Write: side, Why: why}
+	row.show(at)
+	return row
+}
+
+// silent is the row while a side does not say what it has of the groups.
+func (b *builder) silent(at map[pair.Side]*discovery.Resource, side pair.Side, groups []string) Row {
+	return b.nothing(at, Unknown, fmt.Sprintf("the %s side does not say what it has of this group: %v", side,
+		b.sources.Of(side).Failure(groups...)))
+}
+
+func (b *builder) nothing(at map[pair.Side]*discovery.Resource, way Way, why string) Row {
+	row := Row{Way: way, Why: why, Resource: *cmp.Or(at[pair.Modern], at[pair.Legacy])}
+	row.Verbs, row.Subresources = nil, nil
+	return row
+}
+
+// show makes the resource of the row: what works of it. Two sides cannot do deletecollection as one.
+func (r *Row) show(at map[pair.Side]*discovery.Resource) {
+	if r.Way == Both {
+		legacy, modern := at[pair.Legacy], at[pair.Modern]
+		r.Resource = *modern
+		r.StorageVersionHash = ""
+		r.Verbs = shared(modern.Verbs, legacy.Verbs)
+		r.Verbs = slices.DeleteFunc(r.Verbs, func(verb string) bool { return verb == "deletecollection" })
+		r.Subresources = nil
+		for _, sub := range modern.Subresources {
+			i := slices.IndexFunc(legacy.Subresources, func(s discovery.Subresource) bool { return s.Name == sub.Name })
+			if i >= 0 && legacy.Subresources[i].Kind.Kind == sub.Kind.Kind {
+				sub.Verbs = shared(sub.Verbs, legacy.Subresources[i].Verbs)
+				r.Subresources = append(r.Subresources, sub)
+			}
+		}
+		return
+	}
+	r.Resource = *at[r.Read]
+	r.Verbs = slices.DeleteFunc(slices.Clone(r.Verbs), func(verb string) bool { return !slices.Contains(reads, verb) })
+	r.Subresources = nil
+	if r.Write == "" {
+		return
+	}
+	for _, verb := range at[r.Write].Verbs {
+		if !slices.Contains(reads, verb) {
+			r.Verbs = append(r.Verbs, verb)
+		}
+	}
+	slices.Sort(r.Verbs)
+	r.Subresources = at[r.Write].Subresources
+}
+
+// shared is what stands in both lists. A list that a server leaves out says nothing.
+func shared(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !slices.Contains(b, s) })
+}

@@ -1,0 +1,194 @@
+package routes
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/discovery"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+func planOf(t *testing.T, legacy, modern string) *plan.Runtime {
+	t.Helper()
+	f, err := spec.Load("spec.yaml", fmt.Appendf(nil, `apiVersion: kubefusion.dev/v1alpha1
+kind: FusedControlPlane
+metadata: {name: test}
+spec:
+  hosts: [{name: cp-1, address: 10.0.0.11}]
+  stores:
+  - {name: core, endpoints: ["http://10.0.0.11:2379"]}
+  - {name: modern, endpoints: ["http://10.0.0.11:2479"], managed: {version: 3.6.8, dataDir: /var/lib/etcd-modern}}
+  legacy: {version: %s, apiServer: {}, controllerManager: {}, scheduler: {}}
+  modern: {version: %s, apiServer: {}, controllerManager: {}}
+  access:
+  - {subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [pods]}
+`, legacy, modern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(f, plan.OnHosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Runtime()
+}
+
+// Half of a collection is never all of it, and nothing is written through a side that may not write it.
+func TestNoRowHasHalfOfTheObjects(t *testing.T) {
+	for _, versions := range [][2]string{{"1.6", "1.10"}, {"1.6", "1.36"}, {"1.10", "1.20"}, {"1.15", "1.36"},
+		{"1.20", "1.25"}, {"1.30", "1.36"}} {
+		p := planOf(t, versions[0], versions[1])
+		sources := Facts(p)
+		table := New(p, sources)
+		if len(table.Rows) < 50 {
+			t.Errorf("%v: %d rows", versions, len(table.Rows))
+		}
+		both := 0
+		for i := range table.Rows {
+			r := &table.Rows[i]
+			if table.Row(r.GroupVersionResource()) != r || r.Why == "" {
+				t.Errorf("%v: %s: no row of its own, or no reason", versions, r.GroupVersionResource())
+			}
+			j := slices.IndexFunc(p.Resources, func(s pair.Resource) bool {
+				return s.Name == r.Name && slices.Contains(s.Groups, r.Group)
+			})
+			if j < 0 {
+				continue
+			}
+			stored := &p.Resources[j]
+			has := func(side pair.Side) bool {
+				return stored.View(side).Store != "" && slices.ContainsFunc(sources.Of(side).Resources,
+					func(s discovery.Resource) bool {
+						return s.Name == stored.Name && slices.Contains(stored.Groups, s.Group)
+					})
+			}
+			apart := !stored.VisibleToBoth() && stored.Owner == pair.OwnerSplit && has(pair.Legacy) && has(pair.Modern)
+			switch r.Way {
+			case Both:
+				both++
+				if !apart {
+					t.Errorf("%v: %s is merged; the plan: %+v", versions, r.GroupVersionResource(), stored)
+				}
+			case Owner, Other:
+				if apart {
+					t.Errorf("%v: %s is served by %s alone, and both have it", versions, r.GroupVersionResource(),
+						r.Read)
+				}
+				if r.Write != "" && !stored.WrittenBy(r.Write) {
+					t.Errorf("%v: %s is written through %s, which may not", versions, r.GroupVersionResource(), r.Write)
+				}
+			}
+			if (r.Way == None) != (len(r.Verbs) == 0) {
+				t.Errorf("%v: %s: %s with verbs %q", versions, r.GroupVersionResource(), r.Way, r.Verbs)
+			}
+		}
+		if both == 0 && versions[1] != "1.10" && versions[0] != "1.30" {
+			t.Errorf("%v: nothing is merged", versions)
+		}
+	}
+}
+
+// served is what a side serves, beside what it has compiled in.
+func served(at Served, more ...discovery.Resource) Served {
+	result := *at.Result
+	result.Resources = append(slices.Clone(result.Resources), more...)
+	return Served{Result: &result}
+}
+
+func custom(version string, namespaced bool, verbs ...string) discovery.Resource {
+	return discovery.Resource{GroupVersion: schema.GroupVersion{Group: "example.com", Version: version}, Name: "pizzas",
+		Kind: "Pizza", Namespaced: namespaced, Verbs: verbs}
+}
+
+func TestCustomResourcesAreWhereServersServeThem(t *testing.T) {
+	p := planOf(t, "1.15", "1.36")
+	facts := Facts(p)
+	v1, v2 := custom("v1", true, "get", "list", "delete", "deletecollection"), custom("v2", true, "get")
+	extension := map[schema.GroupVersion]bool{v1.GroupVersion: true}
+	for name, tc := range map[string]struct {
+		legacy, modern Served
+		version        string
+		way            Way
+		read           pair.Side
+		verbs          string
+		why            string
+	}{
+		"only the legacy side has them": {served(facts.Legacy, v1), facts.Modern, "v1", Owner, pair.Legacy,
+			"get,list,delete,deletecollection", "only the legacy side has it"},
+		"only the modern side has them": {facts.Legacy, served(facts.Modern, v1), "v1", Owner, pair.Modern,
+			"get,list,delete,deletecollection", "only the modern side has it"},
+		"both have them": {served(facts.Legacy, v1), served(facts.Modern, v1), "v1", Both, "", "get,list,delete",
+			"both serve this version"},
+		"both have them, in different versions": {served(facts.Legacy, v1), served(facts.Modern, v2), "v2", None, "",
+			"", "half of them would be missing"},
+		"two things of one name": {served(facts.Legacy, v1), served(facts.Modern, custom("v1", false, "get")), "v1",
+			None, "", "", "different things"},
+		"an extension API server on both sides": {
+			Served{Result: served(facts.Legacy, v1).Result, Extensions: extension},
+			Served{Result: served(facts.Modern, v1).Result, Extensions: extension},
+			"v1", Owner, pair.Modern, "get,list,delete,deletecollection", "an extension API server has it"},
+		"an extension API server on one side, custom resources on the other": {
+			served(facts.Legacy, v1), Served{Result: served(facts.Modern, v1).Result, Extensions: extension},
+			"v1", None, "", "", "an extension API server serves it on the modern side"},
+	} {
+		table := New(p, Sources{Legacy: tc.legacy, Modern: tc.modern})
+		row := table.Row(schema.GroupVersionResource{Group: "example.com", Version: tc.version, Resource: "pizzas"})
+		if row == nil {
+			t.Errorf("%s: no row", name)
+			continue
+		}
+		slices.Sort(row.Verbs)
+		want := strings.Split(tc.verbs, ",")
+		slices.Sort(want)
+		if row.Way != tc.way || row.Read != tc.read || strings.Join(row.Verbs, ",") != strings.Join(want, ",") ||
+			!strings.Contains(row.Why, tc.why) {
+			t.Errorf("%s: %s, read %q, verbs %q, %q; want %s, %q, %q, %q", name, row.Way, row.Read, row.Verbs, row.Why,
+				tc.way, tc.read, want, tc.why)
+		}
+	}
+}
+
+func TestSidesThatDoNotSayWhatTheyHaveHideNothing(t *testing.T) {
+	p := planOf(t, "1.15", "1.36")
+	facts := Facts(p)
+	silent := served(facts.Legacy)
+	silent.Failed = map[schema.GroupVersion]error{
+		{Group: "example.com", Version: "v1"}: errors.New("timed out"),
+		{Group: "apps", Version: "v1"}:        errors.New("timed out"),
+		{Version: "v1"}:                       errors.New("timed out"),
+	}
+	table := New(p, Sources{Legacy: silent, Modern: served(facts.Modern, custom("v1", true, "get"))})
+	for gvr, want := range map[schema.GroupVersionResource]Way{
+		{Group: "example.com", Version: "v1", Resource: "pizzas"}: Unknown,
+		{Group: "apps", Version: "v1", Resource: "deployments"}:   Unknown,
+		{Version: "v1", Resource: "pods"}:                         Owner, // one store: the modern side has all of them
+		{Group: "batch", Version: "v1", Resource: "jobs"}:         Both,
+	} {
+		if row := table.Row(gvr); row == nil || row.Way != want {
+			t.Errorf("%s: %+v, want %s", gvr, row, want)
+		}
+	}
+}
+
+func TestStreamsOfOldKubeletsGoThroughTheLegacySide(t *testing.T) {
+	for legacy, want := range map[string]pair.Side{"1.6": pair.Legacy, "1.15": pair.Modern} {
+		p := planOf(t, legacy, "1.36")
+		row := New(p, Facts(p)).Row(schema.GroupVersionResource{Version: "v1", Resource: "pods"})
+		redirects := kubever.Behaves(kubever.BehaviourKubeletRedirectsStreams, p.Kubelet.Minor)
+		if got := row.Side("create", "exec"); got != want || redirects != (want == pair.Legacy) {
+			t.Errorf("kubelet %s: exec goes through the %s side, want %s", p.Kubelet, got, want)
+		}
+		if row.Side("get", "log") != row.Write || row.Side("list", "") != row.Read ||
+			row.Side("create", "") != row.Write {
+			t.Errorf("sides of pods: %+v", row)
+		}
+	}
+}
