@@ -1,7 +1,7 @@
 # Every target works on a machine that has only Go.
 GO ?= go
 
-.PHONY: site alerts release release-deps release-test build check test golden demo bench diff fmt lint rig e2e evidence facts-verify fuzz fuzz-short vulncheck
+.PHONY: site alerts release release-deps release-test build check test golden demo bench diff fmt lint rig e2e evidence facts-verify fuzz fuzz-short vulncheck facts-propose
 
 build: ## the command, as bin/fusionctl, linked statically: it runs in any image
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/fusionctl ./cmd/fusionctl
@@ -67,10 +67,14 @@ rig: ## the real servers of the end-to-end tests, as test/rig/bin/kube-apiserver
 	cd test/rig/etcd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../bin/etcdctl go.etcd.io/etcd/etcdctl/v3
 
 e2e: rig ## real servers of several releases, one and two at a time
-	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 60m ./test/e2e
+	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 60m ./test/e2e ./test/rig/propose
+
+facts-propose: ## RELEASE=v1.37.2: rows of that minor for the tables of facts, as a difference; WRITE=1 writes them
+	$(GO) run ./test/rig/propose -release "$(RELEASE)" $(if $(WRITE),-write)
 
 facts-verify: rig ## hold the facts against the real programs: their help, their parsers, their discovery, what they store
 	$(GO) test -tags e2e -count=1 -timeout 20m -run Facts ./test/e2e
+	$(GO) test -tags e2e -count=1 -timeout 20m ./test/rig/propose
 
 evidence: rig ## the end-to-end tests, and what they proved as docs/evidence.md; TESTS=REGEXP: of these alone, the rest stays
 	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 60m ./test/e2e $(if $(TESTS),-run '$(TESTS)') -evidence $(CURDIR)/docs/evidence.md

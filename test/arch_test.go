@@ -100,7 +100,7 @@ var tests = []string{
 	"internal/etcdtest", "internal/freeport", "internal/golden", "internal/site/build", "internal/storetest", "test",
 	"test/adopted", "test/convertdiff",
 	"test/e2e", "test/fuzz",
-	"test/rig", "test/rig/build", "test/rig/packages", "test/rig/pod",
+	"test/rig", "test/rig/build", "test/rig/packages", "test/rig/propose", "test/rig/pod",
 }
 
 // mayImport says of one of our packages which others of ours it may import; false when no list has the package.

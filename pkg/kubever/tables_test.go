@@ -351,6 +351,10 @@ func TestControllerTableHoldsTogether(t *testing.T) {
 		}
 	}
 	for _, c := range controllerTable() {
+		if !strings.Contains("ABCDEFG", string(c.Class)) || len(c.Class) != 1 || c.Subject == "" {
+			t.Errorf("%s: conflict class %q, subject %q; want a class, A to G, and a line in access.tsv", c.Name,
+				c.Class, c.Subject)
+		}
 		for _, m := range Minors() {
 			for _, gate := range c.GatesIn(m) {
 				if !Gate(gate).KnownTo(ControllerManager, m) {
@@ -405,6 +409,25 @@ func TestFlagsHoweverTheyAreSpelled(t *testing.T) {
 	}
 	if got := FlagName("etcd_servers-overrides"); got != "etcd-servers-overrides" {
 		t.Errorf("FlagName = %q, want etcd-servers-overrides", got)
+	}
+}
+
+// A question mark is what the command that proposes rows leaves to people.
+func TestNothingIsLeftUndecided(t *testing.T) {
+	names, err := tables.ReadDir("tables")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		content, err := tables.ReadFile("tables/" + name.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(content), "\n") {
+			if slices.Contains(strings.Split(line, "\t"), "?") {
+				t.Errorf("%s:%d: %s: decide what stands as ?", name.Name(), i+1, line)
+			}
+		}
 	}
 }
 

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const tablesDir = "../../../pkg/kubever/tables"
+
+func TestTablesAreReadAndPrintedAsTheyAre(t *testing.T) {
+	all, err := readTables(tablesDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, table := range all {
+		data, err := os.ReadFile(filepath.Join(tablesDir, name+".tsv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(data), table.String()); diff != "" {
+			t.Errorf("%s (-file +printed):\n%s", name, diff)
+		}
+	}
+}
+
+// A table that names minors and that the command does not know would stay behind when a minor is added.
+func TestEveryTableThatNamesMinorsIsAdded(t *testing.T) {
+	all, err := readTables(tablesDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := all["releases"].rows[len(all["releases"].rows)-1][0]
+	minor, err := strconv.Atoi(newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, table := range all {
+		columns := shapes[name]
+		if len(columns) == 0 && strings.Contains(strings.Split(table.comments[0], "source")[0], "minors") {
+			t.Errorf("%s.tsv speaks of minors: which of its columns have them?", name)
+		}
+		for column, s := range columns {
+			for _, row := range table.rows {
+				if column >= len(row) {
+					t.Fatalf("%s.tsv has no column %d", name, column)
+				}
+				if s == minors && row[column] != "-" && parseMinors(row[column]) == nil {
+					t.Errorf("%s.tsv, column %d: %q are no minors", name, column, row[column])
+				}
+			}
+		}
+	}
+	all.remove(minor)
+	for name, table := range all {
+		for column, s := range shapes[name] {
+			for _, row := range table.rows {
+				_, valued := valueAt(row[column], minor)
+				if s == minors && holds(row[column], minor) || s == values && valued {
+					t.Errorf("%s.tsv: %q still has 1.%d", name, row, minor)
+				}
+			}
+		}
+	}
+}
+
+func TestMinors(t *testing.T) {
+	for _, test := range []struct{ before, with, without string }{
+		{"-", "36", "-"},
+		{"6-35", "6-36", "6-35"},
+		{"6-36", "6-36", "6-35"},
+		{"6-12", "6-12,36", "6-12"},
+		{"36", "36", "-"},
+		{"35-37", "35-37", "35,37"},
+		{"37", "36-37", "37"},
+	} {
+		if got := with(test.before, 36); got != test.with {
+			t.Errorf("with(%q, 36) = %q, want %q", test.before, got, test.with)
+		}
+		if got := holding(test.before, 36, false); got != test.without {
+			t.Errorf("holding(%q, 36, false) = %q, want %q", test.before, got, test.without)
+		}
+	}
+	for _, test := range []struct{ before, value, want string }{
+		{"-", "on", "36=on"},
+		{"6-35=on", "on", "6-36=on"},
+		{"6-35=on", "off", "6-35=on 36=off"},
+		{"6-30=on 31-35=off", "on", "6-30=on 31-35=off 36=on"},
+		{"6-36=on", "off", "6-35=on 36=off"},
+		{"6-36=", "", "6-36="},
+	} {
+		if got := withValue(test.before, 36, test.value); got != test.want {
+			t.Errorf("withValue(%q, 36, %q) = %q, want %q", test.before, test.value, got, test.want)
+		}
+	}
+	for _, test := range []struct {
+		before, name, want string
+		has                bool
+	}{
+		{"-", "status", "status=36", true},
+		{"scale=6-35 status=6-35", "scale", "scale=6-36 status=6-35", true},
+		{"pods status=36", "status", "pods", false},
+	} {
+		if got := withName(test.before, test.name, 36, test.has); got != test.want {
+			t.Errorf("withName(%q, %s, 36, %t) = %q, want %q", test.before, test.name, test.has, got, test.want)
+		}
+	}
+}
+
+// What programs say becomes rows; what nobody can print is asked.
+func TestWhatIsNewIsProposed(t *testing.T) {
+	all, err := readTables(tablesDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := facts{
+		components: map[string]component{"kube-apiserver": {}, "kube-scheduler": {}},
+		resources: []resource{{Group: "example.k8s.io", Version: "v1alpha1", Name: "widgets", Kind: "Widget",
+			Stored: true, Key: "widgets", StoredAs: "example.k8s.io/v1alpha1", Namespaced: true,
+			Subresources: []string{"status"}, ShortNames: []string{"wd"}}},
+		fields: map[[2]string]string{{"example.v1alpha1.Widget", "spec"}: "example.v1alpha1.WidgetSpec"},
+	}
+	server := f.components["kube-apiserver"]
+	server.Flags = append(server.Flags, struct {
+		Name, Default, Deprecated string
+		SaysDeprecated            bool
+	}{"widgets", "7", "use gadgets", false})
+	server.Gates = append(server.Gates, struct {
+		Name, Stage     string
+		Default, Locked bool
+	}{"Widgets", "ALPHA", false, false})
+	f.components["kube-apiserver"] = server
+	f.Controllers = append(f.Controllers, struct {
+		Name           string
+		Aliases, Gates []string
+		Off, Cloud     bool
+	}{"widget-controller", nil, []string{"Widgets"}, true, false})
+	f.Admission, f.AdmissionOn = []string{"WidgetDefaults"}, []string{"WidgetDefaults"}
+	decide := strings.Join(all.propose(release{version: "v1.99.1", minor: 99}, f), "\n")
+	for name, want := range map[string][]string{
+		"releases":        {"99", "1.99.1"},
+		"flags":           {"kube-apiserver", "widgets", "99", "99", "-", "99=7"},
+		"deprecations":    {"kube-apiserver", "widgets", "99", "use gadgets"},
+		"gates":           {"Widgets", "-", "99=ALPHA,off"},
+		"gates-only":      {"Widgets", "kube-apiserver", "99"},
+		"admission":       {"WidgetDefaults", "99", "99"},
+		"admission-order": {"99", "WidgetDefaults"},
+		"api":             {"example.k8s.io/v1alpha1", "widgets", "Widget", "yes", "99", "-", "status=99"},
+		"short-names":     {"widgets", "wd"},
+		"resources":       {"widgets", "widgets", "Widget", "yes", "-", "99=example.k8s.io/v1alpha1", "-", "own"},
+		"fields":          {"example.v1alpha1.Widget", "spec", "99=example.v1alpha1.WidgetSpec"},
+		"controllers":     {"widget-controller", "?", "99=widget-controller", "-", "99", "99=Widgets", "-", "?"},
+	} {
+		if got, ok := all[name].find(want[0], want[1]); !ok || !cmp.Equal(got, want) {
+			t.Errorf("%s.tsv has %q, want %q", name, got, want)
+		}
+	}
+	for _, want := range []string{"widgets is new", "widget-controller is new"} {
+		if !strings.Contains(decide, want) {
+			t.Errorf("to be decided:\n%s\nwant %q", decide, want)
+		}
+	}
+}
+
+func TestWhatIsNoReleaseIsRefused(t *testing.T) {
+	for _, name := range []string{"", "1.36.3", "v1.36", "v1.36.0-rc.1", "latest"} {
+		var out, errs strings.Builder
+		if code := run(t.Context(), request{release: name}, &out, &errs); code != 2 ||
+			!strings.Contains(errs.String(), "such as v1.37.2") {
+			t.Errorf("-release %q: code %d, %q; want 2, and what is wanted", name, code, errs.String())
+		}
+	}
+	if _, err := fetch(t.Context(), "v1.24.17"); err == nil || !strings.Contains(err.Error(), "or later") {
+		t.Errorf("fetch(v1.24.17) = %v, want that it is too old", err)
+	}
+}

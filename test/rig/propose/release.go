@@ -1,0 +1,377 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// release is a release of Kubernetes on this machine: the modules of the Go module proxy, unpacked.
+type release struct {
+	version string // v1.36.3
+	minor   int
+	dir     string            // k8s.io/kubernetes
+	staging map[string]string // k8s.io/api -> v0.36.3
+}
+
+var releaseName = regexp.MustCompile(`^v1\.(\d+)\.(\d+)$`)
+
+// oldestMinor is the first whose module has the generated description of its API.
+const oldestMinor = 31
+
+// fetch downloads k8s.io/kubernetes of a release.
+// Errors: not a release, one that is too old to be read by programs, one that the proxy does not have.
+func fetch(ctx context.Context, version string) (release, error) {
+	match := releaseName.FindStringSubmatch(version)
+	if match == nil {
+		return release{}, fmt.Errorf("release %q: want vMAJOR.MINOR.PATCH, such as v1.36.3", version)
+	}
+	r := release{version: version, staging: map[string]string{}}
+	r.minor, _ = strconv.Atoi(match[1])
+	if r.minor < oldestMinor {
+		return r, fmt.Errorf("release %s: want one of 1.%d or later, whose programs can be asked", version, oldestMinor)
+	}
+	dir, err := moduleDir(ctx, "k8s.io/kubernetes@"+version)
+	if err != nil {
+		return r, err
+	}
+	r.dir = dir
+	var module struct {
+		Replace []struct {
+			Old, New struct{ Path, Version string }
+		}
+	}
+	out, err := goCommand(ctx, os.TempDir(), "mod", "edit", "-json", filepath.Join(dir, "go.mod")).Output()
+	if err == nil {
+		err = json.Unmarshal(out, &module)
+	}
+	if err != nil {
+		return r, fmt.Errorf("reading go.mod of %s: %w", version, withStderr(err))
+	}
+	for _, replace := range module.Replace {
+		if strings.HasPrefix(replace.New.Path, "./staging/") {
+			r.staging[replace.Old.Path] = fmt.Sprintf("v0.%d.%s", r.minor, match[2])
+		}
+	}
+	return r, nil
+}
+
+// moduleDir downloads a module and returns where it lies.
+func moduleDir(ctx context.Context, module string) (string, error) {
+	var got struct{ Dir, Error string }
+	// In a directory without a go.mod: the module of the caller says nothing about others.
+	out, err := goCommand(ctx, os.TempDir(), "mod", "download", "-json", module).Output()
+	if jsonErr := json.Unmarshal(out, &got); got.Error != "" || err != nil || jsonErr != nil {
+		return "", fmt.Errorf("downloading %s: %s", module,
+			cmp.Or(got.Error, errors.Join(withStderr(err), jsonErr).Error()))
+	}
+	return got.Dir, nil
+}
+
+// file is where a file of Kubernetes' repository lies: staging/src/k8s.io/api/x.go is x.go of module k8s.io/api.
+func (r release) file(ctx context.Context, path string) (string, error) {
+	below, staged := strings.CutPrefix(path, "staging/src/")
+	if !staged {
+		return filepath.Join(r.dir, filepath.FromSlash(path)), nil
+	}
+	parts := strings.SplitN(below, "/", 3)
+	if len(parts) < 3 || r.staging[parts[0]+"/"+parts[1]] == "" {
+		return "", fmt.Errorf("%s: no such module in %s", path, r.version)
+	}
+	dir, err := moduleDir(ctx, parts[0]+"/"+parts[1]+"@"+r.staging[parts[0]+"/"+parts[1]])
+	return filepath.Join(dir, filepath.FromSlash(parts[2])), err
+}
+
+// facts are what programs of the release print about themselves, and what its API description says.
+type facts struct {
+	components map[string]component
+	controllers
+	apiServer
+	resources []resource
+	fields    map[[2]string]string // type and field -> type of the field
+}
+
+type component struct {
+	Flags []struct {
+		Name, Default, Deprecated string
+		SaysDeprecated            bool
+	}
+	Gates []struct {
+		Name, Stage     string
+		Default, Locked bool
+	}
+}
+
+type controllers struct {
+	Controllers []struct {
+		Name           string
+		Aliases, Gates []string
+		Off, Cloud     bool
+	}
+}
+
+type apiServer struct {
+	Admission, AdmissionOn, Authorization, Reconcilers []string
+	Resources                                          []resource
+	Kinds                                              []struct {
+		GroupVersion, Kind string
+		Deprecated         int
+	}
+	Roles []struct {
+		Metadata struct{ Name string }
+		Rules    []struct{ Verbs, APIGroups, Resources []string }
+	}
+}
+
+// resource is one resource in one group and version.
+type resource struct {
+	Group, Version, Name, Kind string
+	Stored                     bool // as its verbs say
+	On                         bool
+	Key, StoredAs              string
+
+	Namespaced   bool
+	Subresources []string
+	ShortNames   []string
+}
+
+func (r resource) groupVersion() string { return strings.TrimPrefix(r.Group+"/"+r.Version, "/") }
+
+//go:embed testdata/probe
+var probes embed.FS
+
+// programs are the probes, by the component that each asks.
+var programs = map[string]string{
+	"kube-apiserver": "apiserver", "kube-controller-manager": "manager", "kube-scheduler": "scheduler",
+}
+
+// read asks the release: it builds small programs with the release's own packages, in a directory that is removed
+// afterwards, and reads the description of the API.
+func (r release) read(ctx context.Context) (facts, error) {
+	f := facts{components: map[string]component{}}
+	var err error
+	if f.resources, err = readDiscovery(filepath.Join(r.dir, "api", "discovery")); err != nil {
+		return f, err
+	}
+	if f.fields, err = readFields(filepath.Join(r.dir, "api", "openapi-spec", "swagger.json")); err != nil {
+		return f, err
+	}
+	dir, err := os.MkdirTemp("", "facts-")
+	if err != nil {
+		return f, err
+	}
+	defer os.RemoveAll(dir)
+	if err := r.build(ctx, dir); err != nil {
+		return f, err
+	}
+	question, err := json.Marshal(f.resources)
+	if err != nil {
+		return f, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "resources.json"), question, 0o600); err != nil {
+		return f, err
+	}
+	for name, program := range programs {
+		answer := filepath.Join(dir, program+".json")
+		out, err := exec.CommandContext(ctx, filepath.Join(dir, "bin", program), answer,
+			filepath.Join(dir, "resources.json")).CombinedOutput()
+		if err != nil {
+			return f, fmt.Errorf("asking %s of %s: %w: %s", name, r.version, err, out)
+		}
+		data, err := os.ReadFile(answer)
+		if err != nil {
+			return f, err
+		}
+		var c component
+		for _, part := range []any{&c, &f.controllers, &f.apiServer} {
+			if err := json.Unmarshal(data, part); err != nil {
+				return f, fmt.Errorf("asking %s of %s: %w", name, r.version, err)
+			}
+		}
+		f.components[name] = c
+	}
+	for i, answer := range f.apiServer.Resources {
+		f.resources[i].On, f.resources[i].Key, f.resources[i].StoredAs = answer.On, answer.Key, answer.StoredAs
+	}
+	return f, nil
+}
+
+// build makes the probes. Their go.mod is the release's own, with its staging modules at the versions of the release.
+func (r release) build(ctx context.Context, dir string) error {
+	tree, err := fs.Sub(probes, "testdata/probe")
+	if err == nil {
+		err = os.CopyFS(dir, tree)
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		data, err := os.ReadFile(filepath.Join(r.dir, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	edit := []string{"mod", "edit", "-module=probe", "-require=k8s.io/kubernetes@" + r.version}
+	for module, version := range r.staging {
+		edit = append(edit, "-dropreplace="+module, "-require="+module+"@"+version)
+	}
+	for _, args := range [][]string{edit, {"build", "-mod=mod", "-trimpath", "-ldflags=-s -w", "-o",
+		"bin" + string(filepath.Separator), "./apiserver", "./manager", "./scheduler"}} {
+		if out, err := goCommand(ctx, dir, args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("building programs of %s: go %s: %w:\n%s", r.version, args[0], err, out)
+		}
+	}
+	return nil
+}
+
+// goCommand is the go command, undisturbed by the caller's settings.
+func goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "PWD="+dir, "CGO_ENABLED=0", "GO111MODULE=on", "GOWORK=off", "GOFLAGS=")
+	return command
+}
+
+func withStderr(err error) error {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && len(exit.Stderr) > 0 {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	return err
+}
+
+// readDiscovery reads what the release's API server answers with everything turned on.
+func readDiscovery(dir string) ([]resource, error) {
+	var resources []resource
+	var groups struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Versions []struct {
+				Version   string
+				Resources []struct {
+					Resource     string
+					ResponseKind struct{ Kind string }
+					Scope        string
+					Verbs        []string
+					ShortNames   []string
+					Subresources []struct{ Subresource string }
+				}
+			}
+		}
+	}
+	var core struct {
+		Resources []struct {
+			Name, Kind string
+			Namespaced bool
+			Verbs      []string
+			ShortNames []string
+		}
+	}
+	if err := readJSON(filepath.Join(dir, "aggregated_v2.json"), &groups); err != nil {
+		return nil, err
+	}
+	if err := readJSON(filepath.Join(dir, "api__v1.json"), &core); err != nil {
+		return nil, err
+	}
+	for _, group := range groups.Items {
+		for _, version := range group.Versions {
+			for _, r := range version.Resources {
+				read := resource{Group: group.Metadata.Name, Version: version.Version, Name: r.Resource,
+					Kind: r.ResponseKind.Kind, Stored: stored(r.Verbs), Namespaced: r.Scope == "Namespaced",
+					ShortNames: r.ShortNames}
+				for _, sub := range r.Subresources {
+					read.Subresources = append(read.Subresources, sub.Subresource)
+				}
+				resources = append(resources, read)
+			}
+		}
+	}
+	of := map[string]int{}
+	for _, r := range core.Resources { // resources come before their subresources
+		if name, sub, is := strings.Cut(r.Name, "/"); is {
+			i, ok := of[name]
+			if !ok {
+				return nil, fmt.Errorf("%s: api__v1.json: %q comes before its resource", dir, r.Name)
+			}
+			resources[i].Subresources = append(resources[i].Subresources, sub)
+			continue
+		}
+		of[r.Name] = len(resources)
+		resources = append(resources, resource{Version: "v1", Name: r.Name, Kind: r.Kind, Stored: stored(r.Verbs),
+			Namespaced: r.Namespaced, ShortNames: r.ShortNames})
+	}
+	return resources, nil
+}
+
+// stored reports whether a resource with these verbs is kept: reviews are only created, component statuses only read.
+func stored(verbs []string) bool {
+	return slices.Contains(verbs, "create") && slices.Contains(verbs, "list")
+}
+
+// schemaType is a type in an OpenAPI v2 description.
+type schemaType struct {
+	Ref                  string `json:"$ref"`
+	Type, Format         string
+	Items                *schemaType
+	AdditionalProperties *schemaType
+	Properties           map[string]schemaType
+}
+
+// readFields reads the fields of all types. A type that writes its own JSON has none.
+func readFields(file string) (map[[2]string]string, error) {
+	var description struct{ Definitions map[string]schemaType }
+	if err := readJSON(file, &description); err != nil {
+		return nil, err
+	}
+	fields := map[[2]string]string{}
+	for name, definition := range description.Definitions {
+		for field, t := range definition.Properties {
+			fields[[2]string{typeName(name), field}] = t.String()
+		}
+	}
+	return fields, nil
+}
+
+var typePrefix = regexp.MustCompile(
+	`^io\.k8s\.(?:api\.core|api|(?:apimachinery|apiextensions-apiserver|kube-aggregator)\.pkg(?:\.apis|\.api)?)\.`)
+
+// typeName is what the tables call io.k8s.api.apps.v1.DeploymentSpec.
+func typeName(name string) string { return typePrefix.ReplaceAllString(name, "") }
+
+func (t schemaType) String() string {
+	switch {
+	case t.Ref != "":
+		return typeName(strings.TrimPrefix(t.Ref, "#/definitions/"))
+	case t.Type == "array" && t.Items != nil:
+		return "[]" + t.Items.String()
+	case t.Type == "object" && t.AdditionalProperties != nil:
+		return "map[string]" + t.AdditionalProperties.String()
+	case t.Format != "":
+		return t.Type + "/" + t.Format
+	}
+	return t.Type
+}
+
+func readJSON(file string, into any) error {
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(data, into)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", file, err)
+	}
+	return nil
+}
