@@ -229,9 +229,12 @@ func TestSearchInABrowser(t *testing.T) {
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		page, err := exec.CommandContext(ctx, program, "--headless", "--no-sandbox", "--disable-gpu",
-			"--user-data-dir="+t.TempDir(), "--dump-dom",
-			"file://"+filepath.Join(out, "docs/etcd.html")+"?q="+url.QueryEscape(test.query)).Output()
+		directory := t.TempDir()
+		command := exec.CommandContext(ctx, program, "--headless", "--no-sandbox", "--disable-gpu",
+			"--user-data-dir="+directory, "--dump-dom",
+			"file://"+filepath.Join(out, "docs/etcd.html")+"?q="+url.QueryEscape(test.query))
+		command.Env = append(os.Environ(), "TMPDIR="+directory)
+		page, err := command.Output()
 		if err != nil {
 			t.Fatal(err)
 		}

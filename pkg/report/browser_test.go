@@ -57,9 +57,11 @@ func browser(t *testing.T, width int64, dark bool, in *Input) (context.Context, 
 	if err := os.WriteFile(file, page.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	directory := profile(t)
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox,
 		chromedp.WindowSize(int(width), 1000), chromedp.Flag("disable-quic", true),
-		chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(profile(t)))
+		chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(directory),
+		chromedp.Env("TMPDIR="+directory))
 	if dark {
 		options = append(options, chromedp.Flag("blink-settings", "preferredColorScheme=0"))
 	}

@@ -735,7 +735,7 @@ func TestKilledTestsLeaveNothing(t *testing.T) {
 	program, err := os.Executable()
 	must(t, err)
 	command := exec.Command(program, "-test.run=^TestHoldsANode$", "-test.v")
-	command.Env = append(os.Environ(), heldEnv+"=yes")
+	command.Env = append(os.Environ(), heldEnv+"=yes", "TMPDIR="+t.TempDir()) // whose test removes no files
 	out, err := command.StdoutPipe()
 	must(t, err)
 	must(t, command.Start())

@@ -146,14 +146,19 @@ func (n *Node) Socket() string { return "unix://" + n.socket() }
 // criSocket is the same on the node.
 const criSocket = "/run/containerd/containerd.sock"
 
+// layered are the directories of which each node has its own: what the machine has there, and on top of it what the
+// node changes.
+var layered = []string{"etc", "opt", "root", "tmp", "usr/local", "var"}
+
 // prepare makes the node's folders, files and cgroups.
 func (n *Node) prepare() error {
-	for _, dir := range []string{
-		"run/containerd", "run/tmp", "tunables", "etc.new/cni/net.d", "etc.new/containerd",
-		"etc.new/kubernetes/manifests",
-		"etc.work", "opt.new", "opt.work", "root.new", "root.work", "usr.local.new", "usr.local.work", "var.new",
-		"var.work", "containerd", "kubelet",
-	} {
+	dirs := []string{"run/containerd", "run/tmp", "tunables", "etc.new/cni/net.d", "etc.new/containerd",
+		"etc.new/kubernetes/manifests", "containerd", "kubelet"}
+	for _, own := range layered {
+		name := strings.ReplaceAll(own, "/", ".")
+		dirs = append(dirs, name+".new", name+".work")
+	}
+	for _, dir := range dirs {
 		if err := os.MkdirAll(filepath.Join(n.dir, dir), 0o755); err != nil {
 			return err
 		}
@@ -248,9 +253,8 @@ func (n *Node) connect() error {
 		{"ip", "route", "add", "unreachable", "169.254.169.254"},
 		{"sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"},
 	}
-	// The node has its own /etc, /var and so on: what the machine has there, and on top of it, in memory, what the node
-	// changes.
-	for _, dir := range []string{"etc", "opt", "root", "usr/local", "var"} {
+	// What the node changes is kept in memory.
+	for _, dir := range layered {
 		own := filepath.Join(n.dir, strings.ReplaceAll(dir, "/", "."))
 		options := fmt.Sprintf("lowerdir=/%s,upperdir=%s.new,workdir=%s.work", dir, own, own)
 		inside = append(inside, []string{"mount", "-t", "overlay", "overlay", "-o", options, "/" + dir})
