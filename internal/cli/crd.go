@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,11 +11,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
-	"github.com/kubefusion/fusionctl/pkg/migrate"
+	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/migrate/live"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 func newCRDCmd(streams Streams) *cobra.Command {
@@ -70,27 +68,28 @@ func crdFlags(cmd *cobra.Command, r *crdRequest) {
 	flags.DurationVar(&r.stores.timeout, "timeout", 10*time.Second, "timeout of one request to one member of the store")
 }
 
-// cluster is what the crd verbs work on.
+// cluster is what the crd verbs work on, and the stores that they opened.
 type cluster struct {
-	server *live.Server
-	plan   *plan.Plan // of --spec; nil without
-	side   pair.Side
-	req    *crdRequest
-	open   map[string]openStore
+	*live.Cluster
+	plan *plan.Plan // of --spec; nil without
+	req  *crdRequest
+	open map[string]openStore
 }
 
-// openCluster checks the flags and connects. Nothing is asked yet.
+// openCluster checks the flags and connects. No request is sent yet.
 func (r *crdRequest) openCluster(ctx context.Context, streams Streams) (*cluster, error) {
 	if r.kubeconfig == "" {
 		return nil, usagef("--kubeconfig is required")
 	}
-	c := &cluster{req: r, side: pair.Side(r.side), open: map[string]openStore{}}
+	c := &cluster{Cluster: &live.Cluster{Prefix: r.prefix}, req: r, open: map[string]openStore{}}
+	c.Open = c.store
 	if r.spec != "" {
 		p, err := loadPlan(streams, r.spec)
 		if err != nil {
 			return nil, err
 		}
-		c.plan = p
+		ownership := p.Ownership()
+		c.plan, c.Pair, c.Side = p, &ownership, pair.Side(r.side)
 	} else {
 		for _, value := range slices.Concat(r.stores.endpoints, r.stores.snapshots) {
 			if name, _, ok := strings.Cut(value, "="); ok && !strings.ContainsAny(name, "/?") {
@@ -107,7 +106,7 @@ func (r *crdRequest) openCluster(ctx context.Context, streams Streams) (*cluster
 	if err != nil {
 		return nil, badInput(err, "")
 	}
-	if c.server, err = live.Open(config, r.apiServers); err != nil {
+	if c.Server, err = live.Open(config, r.apiServers); err != nil {
 		return nil, badInput(err, "")
 	}
 	return c, nil
@@ -119,42 +118,24 @@ func (c *cluster) close() {
 	}
 }
 
-// store opens the store that holds the resource; nil when none was given.
-func (c *cluster) store(ctx context.Context, r migrate.Resource) (*migrate.Store, error) {
-	name, prefix := "etcd", c.req.prefix
-	described := plan.Store{Name: name}
-	switch {
-	case c.plan != nil:
-		name, prefix = c.storeOf(r), c.plan.Prefix
-		if name == "" {
-			return nil, badInput(fmt.Errorf("%s: the %s side of the spec does not have it", r.Name, c.side), "")
-		}
-		described = *c.plan.Store(name)
-	case len(c.req.stores.endpoints)+len(c.req.stores.snapshots) == 0:
-		return nil, nil
-	}
+// store opens a store once; nil when none was given.
+func (c *cluster) store(ctx context.Context, name string) (*etcd.Store, error) {
 	opened, ok := c.open[name]
 	if !ok {
+		described := plan.Store{Name: "etcd"}
+		switch {
+		case c.plan != nil:
+			described = *c.plan.Store(name)
+		case len(c.req.stores.endpoints)+len(c.req.stores.snapshots) == 0:
+			return nil, nil
+		}
 		var err error
 		if opened, err = c.openStore(ctx, described); err != nil {
 			return nil, err
 		}
 		c.open[name] = opened
 	}
-	return &migrate.Store{Store: opened.Store, Prefix: prefix}, nil
-}
-
-// storeOf names the store in which the side keeps the resource.
-func (c *cluster) storeOf(r migrate.Resource) string {
-	row := &c.plan.CustomResources
-	if r.BuiltIn {
-		found := c.plan.Resource(r.Key)
-		if found == nil {
-			return ""
-		}
-		row = &found.Resource
-	}
-	return row.View(c.side).Store
+	return &opened.Store, nil
 }
 
 func (c *cluster) openStore(ctx context.Context, s plan.Store) (openStore, error) {
@@ -183,62 +164,13 @@ func (c *cluster) openStore(ctx context.Context, s plan.Store) (openStore, error
 	return r.openLive(ctx, s, password)
 }
 
-// observe looks at one resource: at its definition, the store, and whether it is converted.
-func (c *cluster) observe(ctx context.Context, name string) (migrate.Observation, error) {
-	d, err := c.server.Definition(ctx, name)
-	if errors.Is(err, live.ErrNoDefinition) {
-		return c.observeBuiltIn(ctx, name)
+// crdError adds the way out to an error of reading a resource.
+func crdError(err error) error {
+	switch {
+	case errors.Is(err, live.ErrNoDefinition):
+		return badInput(err, "a name is plural and group, as in pizzas.restaurant.example.com or deployments.apps")
+	case errors.Is(err, live.ErrNotPlaced):
+		return badInput(err, "")
 	}
-	if err != nil {
-		return migrate.Observation{}, err
-	}
-	return c.observeDefinition(ctx, d)
-}
-
-func (c *cluster) observeDefinition(ctx context.Context, d *migrate.Definition) (migrate.Observation, error) {
-	o := migrate.Observation{Resource: d.Resource(), Definition: d}
-	objects := live.Objects{Server: c.server, Resource: o.Resource}
-	o.Health = migrate.CheckConversion(ctx, d, objects, objects)
-	return o, c.observeStored(ctx, &o)
-}
-
-func (c *cluster) observeBuiltIn(ctx context.Context, name string) (migrate.Observation, error) {
-	r, served, storage, err := c.server.BuiltIn(ctx, name)
-	if errors.Is(err, live.ErrNoDefinition) {
-		return migrate.Observation{}, badInput(err, "a name is plural and group, as in pizzas.restaurant.example.com "+
-			"or deployments.apps")
-	}
-	if err != nil {
-		return migrate.Observation{}, err
-	}
-	o := migrate.Observation{Resource: r, Served: served, Storage: storage}
-	return o, c.observeStored(ctx, &o)
-}
-
-func (c *cluster) observeStored(ctx context.Context, o *migrate.Observation) error {
-	store, err := c.store(ctx, o.Resource)
-	if err != nil {
-		return err
-	}
-	if store == nil {
-		o.WhyUnknown = "no store was given: --spec, --endpoints or --snapshot"
-		return nil
-	}
-	if o.Stored, err = migrate.ReadStored(ctx, *store, o.Resource, nil); err != nil {
-		return withHint(fmt.Errorf("%s: %w", o.Resource.Name, err), storeHint(err))
-	}
-	return nil
-}
-
-// look reads what the store of the resource shows of itself.
-func (c *cluster) look(ctx context.Context, o migrate.Observation) (*witness.Sight, error) {
-	store, err := c.store(ctx, o.Resource)
-	if err != nil {
-		return nil, err
-	}
-	var served string // of a resource that is built in
-	if len(o.Served) > 0 {
-		served = o.Served[0]
-	}
-	return migrate.Look(ctx, live.Objects{Server: c.server, Resource: o.Resource}, store, served, time.Now())
+	return withHint(err, storeHint(err))
 }

@@ -201,14 +201,14 @@ func announce(w io.Writer, p *migrate.Plan, journal migrate.Journal, to string, 
 // world is what the plan is applied through.
 func (r *crdApplyRequest) world(ctx context.Context, c *cluster, p *migrate.Plan, journal migrate.Journal,
 	streams Streams) (*migrate.World, func(), error) {
-	store, err := c.store(ctx, p.Resource)
+	store, err := c.Store(ctx, p.Resource)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, crdError(err)
 	}
-	objects := live.Objects{Server: c.server, Resource: p.Resource}
+	objects := live.Objects{Server: c.Server, Resource: p.Resource}
 	progress := &rewriteProgress{start: time.Now()}
 	w := &migrate.World{
-		Definitions: c.server, Objects: objects, Servers: objects, Store: store, Journal: journal, Now: time.Now,
+		Definitions: c.Server, Objects: objects, Servers: objects, Store: store, Journal: journal, Now: time.Now,
 		Sleep:    pause.For,
 		Progress: progress.add, Workers: r.workers,
 	}

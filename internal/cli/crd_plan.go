@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"time"
 
@@ -86,19 +85,16 @@ func runCRDPlan(ctx context.Context, req crdPlanRequest, streams Streams) error 
 		return err
 	}
 	defer c.close()
-	o, err := c.observe(ctx, req.name)
+	o, err := c.Observe(ctx, req.name)
 	if err != nil {
-		return err
+		return crdError(err)
 	}
 	p, err := migrate.New(o, goal)
-	if err == nil {
-		err = c.readable(p)
-	}
 	if err != nil {
 		return badInput(err, "")
 	}
-	if p.Seen, err = c.look(ctx, o); err != nil {
-		return err
+	if p.Seen, err = c.Look(ctx, o, time.Now()); err != nil {
+		return crdError(err)
 	}
 	if req.out != "" {
 		data, err := json.MarshalIndent(p, "", "  ")
@@ -116,24 +112,6 @@ func runCRDPlan(ctx context.Context, req crdPlanRequest, streams Streams) error 
 		return errAttention
 	}
 	return nil
-}
-
-// readable refuses to have a built-in resource rewritten in a version that the other side, which reads it in the same
-// store, cannot decode.
-func (c *cluster) readable(p *migrate.Plan) error {
-	if c.plan == nil || !p.Resource.BuiltIn {
-		return nil
-	}
-	row := c.plan.Resource(p.Resource.Key)
-	if row == nil || !row.VisibleToBoth() {
-		return nil
-	}
-	other := c.side.Other()
-	if row.View(other).Reads(p.Storage) {
-		return nil
-	}
-	return fmt.Errorf("%s: the %s side reads it in the same store, and cannot decode %s: its lists and watches of "+
-		"the resource would fail", p.Resource.Name, other, p.Storage)
 }
 
 func printCRDPlan(w io.Writer, output string, p *migrate.Plan) error {

@@ -59,40 +59,32 @@ func runCRDStatus(ctx context.Context, req crdStatusRequest, streams Streams) er
 	defer c.close()
 	document := crdStatusDocument{Schema: "fusionctl/crd-status/v1", Resources: []migrate.Status{}}
 	if len(req.names) == 0 {
-		definitions, err := c.server.Definitions(ctx)
+		definitions, err := c.Definitions(ctx)
 		if err != nil {
 			return err
 		}
 		for _, d := range definitions {
-			o, err := c.observeDefinition(ctx, d)
+			o, err := c.ObserveDefinition(ctx, d)
 			if err != nil {
-				return err
+				return crdError(err)
 			}
 			document.Resources = append(document.Resources, migrate.NewStatus(o))
 		}
 	}
 	for _, name := range req.names {
-		o, err := c.observe(ctx, name)
+		o, err := c.Observe(ctx, name)
 		if err != nil {
-			return err
+			return crdError(err)
 		}
 		document.Resources = append(document.Resources, migrate.NewStatus(o))
 	}
 	if err := printCRDStatus(streams.Out, req.output, document); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(document.Resources, needsAttention) {
+	if slices.ContainsFunc(document.Resources, func(s migrate.Status) bool { return s.NeedsAttention() }) {
 		return errAttention
 	}
 	return nil
-}
-
-// needsAttention reports whether objects cannot be read as they are.
-func needsAttention(s migrate.Status) bool {
-	lost := slices.ContainsFunc(s.Versions, func(v migrate.VersionStatus) bool {
-		return v.Objects != nil && *v.Objects > 0 && !v.Served && !v.Remembered && !v.Storage && !s.BuiltIn
-	})
-	return lost || s.Health.State == migrate.HealthBad || s.Stored != nil && s.Stored.Unreadable > 0
 }
 
 func printCRDStatus(w io.Writer, output string, document crdStatusDocument) error {
@@ -145,7 +137,8 @@ func printCRDNotes(w io.Writer, s migrate.Status) {
 				s.Stored.Example)
 		}
 	} else {
-		visible.Fprintf(w, "%s: what is stored is unknown: %s\n", s.Name, s.Unknown)
+		visible.Fprintf(w, "%s: what is stored is unknown: %s; --spec, --endpoints or --snapshot names one\n", s.Name,
+			s.Unknown)
 	}
 	if s.Strategy == migrate.StrategyWebhook {
 		visible.Fprintf(w, "%s: conversion through %s: %s", s.Name, s.Webhook, s.Health.State)

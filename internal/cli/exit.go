@@ -50,10 +50,10 @@ type hintedError struct {
 func (e *hintedError) Error() string { return e.err.Error() }
 func (e *hintedError) Unwrap() error { return e.err }
 
-// withHint adds a line that says what to do. It keeps nil.
+// withHint adds a line that says what to do. It keeps nil, and without a hint the error's own.
 func withHint(err error, hint string) error {
-	if err == nil {
-		return nil
+	if err == nil || hint == "" {
+		return err
 	}
 	return &hintedError{err: err, hint: hint}
 }

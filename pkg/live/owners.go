@@ -367,12 +367,12 @@ func (c *checker) dangling(of dangling, d *dangle) finding.Finding {
 	if d.partly {
 		objects = "at least " + objects
 	}
-	f := finding.Finding{Rule: "FUS060", Severity: finding.Error, Subject: of.collection, Related: d.examples}
+	f := finding.Finding{Rule: of.seen.Rule(of.kind.Kind), Severity: finding.Error, Subject: of.collection, Related: d.examples}
 	if row := c.plan.Resource(of.collection); row != nil {
 		f.Subject = row.Name
 	}
 	owner := of.kind.Kind + " of " + of.kind.GroupVersion().String()
-	f.Key, f.Count = finding.Key(string(of.side), owner, sightKeys[of.seen]), finding.Count(d.count)
+	f.Key, f.Count = finding.Key(string(of.side), owner, of.seen.Key()), finding.Count(d.count)
 	if of.side == "" {
 		f.Rule, f.Severity = "FUS135", finding.Warning
 		f.Message = fmt.Sprintf("%s owned by a %s that neither side has; no garbage collector runs that deletes them",
@@ -381,11 +381,9 @@ func (c *checker) dangling(of dangling, d *dangle) finding.Finding {
 			"objects"
 		return f
 	}
-	switch {
-	case of.seen == gc.ClusterOwner && of.kind.Kind == "Node":
-		f.Rule = "FUS062"
-	case of.seen != gc.Absent:
-		f.Rule = "FUS061"
+	why := of.seen.Why()
+	if of.seen == gc.Absent {
+		why += ", which the other side has"
 	}
 	collector := "its garbage collector deletes them"
 	f.Fix = fmt.Sprintf("add -garbagecollector to --controllers of the controller manager of the %s side", of.side)
@@ -395,21 +393,6 @@ func (c *checker) dangling(of dangling, d *dangle) finding.Finding {
 		f.Fix = "keep the garbage collector off"
 	}
 	f.Message = fmt.Sprintf("%s owned by a %s; the %s side (%s) %s: %s",
-		objects, owner, of.side, c.plan.Side(of.side).Version.Minor, sights[of.seen], collector)
+		objects, owner, of.side, c.plan.Side(of.side).Version.Minor, why, collector)
 	return f
-}
-
-// sights say why a side does not find an owner that is there.
-var sights = map[gc.Sight]string{
-	gc.UnknownKind:     "does not know that kind",
-	gc.UnservedVersion: "knows that kind in another version and takes the 404 for an absent owner",
-	gc.ClusterOwner:    "looks up the cluster-scoped owner in the namespace of the object",
-	gc.NamespacedOwner: "looks up a namespaced owner, and the object is in no namespace",
-	gc.Absent:          "serves that kind and does not have the owner, which the other side has",
-}
-
-// sightKeys tell the same in the keys of findings.
-var sightKeys = map[gc.Sight]string{
-	gc.UnknownKind: "unknown kind", gc.UnservedVersion: "unserved version", gc.Absent: "absent owner",
-	gc.ClusterOwner: "cluster-scoped owner", gc.NamespacedOwner: "namespaced owner",
 }

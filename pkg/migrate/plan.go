@@ -273,6 +273,9 @@ func newBuiltIn(o Observation, g Goal) (*Plan, error) {
 		return nil, fmt.Errorf("%s is built into the server, which stores it as %s and not as %s", o.Resource.Name,
 			o.Storage, g.Storage)
 	}
+	if err := o.unreadable(o.Storage); err != nil {
+		return nil, err
+	}
 	p := &Plan{Schema: PlanSchema, Resource: o.Resource, From: o.Storage, Storage: o.Storage, Grace: Duration{g.Grace}}
 	if o.Stored != nil {
 		if _, others := o.Stored.Others(o.Storage); others == 0 {

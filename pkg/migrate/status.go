@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Health says whether objects are converted between versions, as far as that was tested.
@@ -35,6 +37,19 @@ type Observation struct {
 	// WhyUnknown says why Stored is nil.
 	WhyUnknown string
 	Health     Health
+	// Row is where a pair of control planes keeps the resource, and Side is that of the server; nil without a pair.
+	Row  *pair.Resource
+	Side pair.Side
+}
+
+// unreadable refuses an apiVersion that the other side, which reads the resource in the same store, cannot decode.
+func (o Observation) unreadable(apiVersion string) error {
+	other := o.Side.Other()
+	if o.Row == nil || !o.Row.VisibleToBoth() || o.Row.View(other).Reads(apiVersion) {
+		return nil
+	}
+	return fmt.Errorf("%s: the %s side reads it in the same store, and cannot decode %s: its lists and watches of "+
+		"the resource would fail", o.Resource.Name, other, apiVersion)
 }
 
 // Status is where a resource stands on its way from version to version.
@@ -175,4 +190,13 @@ func counted(n int64, one, more string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, more)
+}
+
+// NeedsAttention reports whether objects cannot be read as they are: they are stored in a version that the CRD does not
+// have, are damaged, or their conversion is broken.
+func (s *Status) NeedsAttention() bool {
+	lost := slices.ContainsFunc(s.Versions, func(v VersionStatus) bool {
+		return v.Objects != nil && *v.Objects > 0 && !v.Served && !v.Remembered && !v.Storage && !s.BuiltIn
+	})
+	return lost || s.Health.State == HealthBad || s.Stored != nil && s.Stored.Unreadable > 0
 }

@@ -279,35 +279,19 @@ func (d *danglingIn) report() {
 	}
 }
 
-// sightKeys distinguish in the keys of findings why owners are not found.
-var sightKeys = map[gc.Sight]string{
-	gc.UnknownKind: "unknown kind", gc.UnservedVersion: "unserved version", gc.Absent: "absent owner",
-	gc.ClusterOwner: "cluster-scoped owner", gc.NamespacedOwner: "namespaced owner",
-}
-
 func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen gc.Sight, kind *referenceKind,
 	c *counted) {
 	plane := r.m.ControlPlane(side)
 	owner, _ := r.ownerKindOf(side, kind)
-	where := " in store " + owner.store
-	if owner.namespaced {
-		where = " in the object's namespace" + where
+	why := seen.Why()
+	if seen == gc.Absent {
+		if owner.namespaced {
+			why += " in the object's namespace"
+		}
+		why += " in store " + owner.store
 	}
-	why := map[gc.Sight]string{
-		gc.UnknownKind:     "does not know that kind, and takes that for an absent owner",
-		gc.Absent:          "serves that kind and does not find the owner" + where,
-		gc.UnservedVersion: "knows that kind but not in this version, and takes the 404 for an absent owner",
-		gc.ClusterOwner:    "looks up the cluster-scoped owner in the namespace of the object",
-		gc.NamespacedOwner: "looks up a namespaced owner, and the object is in no namespace",
-	}[seen]
-	f := finding.Finding{Rule: "FUS060", Severity: finding.Error, Count: c.count(), Related: c.samples,
-		Key: finding.Key(string(side), kind.APIVersion+" "+kind.Kind, sightKeys[seen])}
-	switch {
-	case seen == gc.ClusterOwner && kind.Kind == "Node":
-		f.Rule = "FUS062"
-	case seen != gc.Absent:
-		f.Rule = "FUS061"
-	}
+	f := finding.Finding{Rule: seen.Rule(kind.Kind), Severity: finding.Error, Count: c.count(), Related: c.samples,
+		Key: finding.Key(string(side), kind.APIVersion+" "+kind.Kind, seen.Key())}
 	objects := plural(c.keys, strings.TrimSuffix(storage.PlainName(kind.Dependent), "s"))
 	if plane.Collector.Runs {
 		f.Message = fmt.Sprintf("the garbage collector of the %s side (%s) deletes %s owned by %s %s: it %s", side,

@@ -1,0 +1,43 @@
+package gc
+
+// Rule is the ID of the rule that reports a collector which sees an owner of this kind so, and deletes the dependents.
+func (s Sight) Rule(ownerKind string) string {
+	switch {
+	case s == ClusterOwner && ownerKind == "Node":
+		return "FUS062"
+	case s != Absent:
+		return "FUS061"
+	}
+	return "FUS060"
+}
+
+// Mistaken and MirrorPods are why rules FUS061 and FUS062 exist, wherever they are reported.
+const (
+	Mistaken = "Garbage collectors before 1.10 take an owner for absent when they get a 404 for an API version that " +
+		"is not served, or for a cluster-scoped owner that they looked up in the dependent's namespace."
+	MirrorPods = "Since 1.17 kubelets set their node as the owner of mirror pods. Garbage collectors before 1.9 look " +
+		"up the node in the pod's namespace, do not find it and delete the mirror pod."
+)
+
+// Key distinguishes in the keys of findings why an owner is not found.
+func (s Sight) Key() string { return s.words().key }
+
+// Why says what the collector does that does not find the owner; its subject is the collector or its side.
+func (s Sight) Why() string { return s.words().why }
+
+func (s Sight) words() (w struct{ key, why string }) {
+	switch s {
+	case UnknownKind:
+		w.key, w.why = "unknown kind", "does not know that kind, and takes that for an absent owner"
+	case UnservedVersion:
+		w.key = "unserved version"
+		w.why = "knows that kind but not in this version, and takes the 404 for an absent owner"
+	case Absent:
+		w.key, w.why = "absent owner", "serves that kind and does not find the owner"
+	case ClusterOwner:
+		w.key, w.why = "cluster-scoped owner", "looks up the cluster-scoped owner in the namespace of the object"
+	case NamespacedOwner:
+		w.key, w.why = "namespaced owner", "looks up a namespaced owner, and the object is in no namespace"
+	}
+	return w
+}
