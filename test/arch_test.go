@@ -33,7 +33,8 @@ type pkg struct {
 var leaves = []string{
 	"docs", "examples", "templates",
 	"pkg/witness",
-	"internal/keyindex", "internal/licenses", "internal/prose", "internal/spelling", "internal/strictyaml",
+	"internal/crdfile", "internal/keyindex", "internal/licenses", "internal/prose", "internal/spelling",
+	"internal/strictyaml",
 	"internal/visible", "internal/yamltext",
 	"pkg/discovery", "pkg/finding", "pkg/gc", "pkg/kubever", "pkg/kubever/browse", "pkg/pair",
 	"pkg/storage",

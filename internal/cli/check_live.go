@@ -32,7 +32,7 @@ func runCheckLive(ctx context.Context, req checkRequest, streams Streams) error 
 	servers := map[pair.Side]live.Server{}
 	for side, file := range map[pair.Side]string{pair.Legacy: req.legacyKubeconfig, pair.Modern: req.modernKubeconfig} {
 		if servers[side], err = apiserver.Open(file, "", apiserver.Options{}); err != nil {
-			return badInput(fmt.Errorf("reading the kubeconfig of the %s side: %w", side, err),
+			return badInput(fmt.Errorf("the %s side: %w", side, err),
 				"a kubeconfig names a server, its CA and the client's certificate or token")
 		}
 	}

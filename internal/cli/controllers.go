@@ -6,11 +6,8 @@ import (
 	"log/slog"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
-	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/controllers"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
@@ -119,10 +116,10 @@ func runControllers(ctx context.Context, req controllersRequest, streams Streams
 			"live owner may seem absent", sides[0]),
 			"set --etcd-quorum-read=true on that API server; see fusionctl explain FUS226")
 	}
-	if req.options.Legacy, err = kubeconfig(ctx, req.legacy); err != nil {
+	if req.options.Legacy, err = kubeconfig(ctx, req.legacy, ""); err != nil {
 		return err
 	}
-	if req.options.Modern, err = kubeconfig(ctx, req.modern); err != nil {
+	if req.options.Modern, err = kubeconfig(ctx, req.modern, ""); err != nil {
 		return err
 	}
 	if req.options.Webhook, err = req.webhook.webhook(ctx, p); err != nil {
@@ -159,14 +156,4 @@ func plannedPair(streams Streams, req controllersRequest) (*plan.Runtime, error)
 			"run fusionctl render again, which writes it in the format of this fusionctl")
 	}
 	return p, nil
-}
-
-// kubeconfig reads how to reach a server. Clients of it, of whatever library, follow no redirect.
-func kubeconfig(ctx context.Context, file string) (*rest.Config, error) {
-	config, err := interruptibly(ctx, func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", file) })
-	if err != nil {
-		return nil, badInput(fmt.Errorf("reading kubeconfig %s: %w", file, err),
-			"a kubeconfig names a server, its CA and the client's certificate or token")
-	}
-	return apiserver.NoRedirects(config), nil
 }

@@ -20,6 +20,7 @@ type negotiateRequest struct {
 	kinds      []string
 	minor      string
 	kubeconfig string
+	context    string
 	output     string
 }
 
@@ -49,6 +50,7 @@ Exit codes: 0 all are served, 1 could not finish: discovery failed, 2 bad usage,
 	}
 	cmd.Flags().StringVar(&req.minor, "for", "", "release that serves the kinds, such as 1.15")
 	cmd.Flags().StringVar(&req.kubeconfig, "kubeconfig", "", "kubeconfig of the API server that serves the kinds")
+	cmd.Flags().StringVar(&req.context, "context", "", "context of the kubeconfig (default its current one)")
 	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "yaml")
 	return cmd
 }
@@ -73,6 +75,9 @@ type negotiatedAnswer struct {
 func runConvertNegotiate(ctx context.Context, req negotiateRequest, streams Streams) error {
 	if (req.minor == "") == (req.kubeconfig == "") {
 		return usagef("want one of --for and --kubeconfig")
+	}
+	if req.context != "" && req.kubeconfig == "" {
+		return usagef("--context chooses in a --kubeconfig")
 	}
 	kinds, err := parseKinds(req.kinds)
 	if err != nil {
@@ -133,7 +138,7 @@ func negotiator(ctx context.Context, req negotiateRequest, converter *convert.Co
 			return server.Negotiate(kind, converter.Equivalents(kind))
 		}, nil
 	}
-	config, err := kubeconfig(ctx, req.kubeconfig)
+	config, err := kubeconfig(ctx, req.kubeconfig, req.context)
 	if err != nil {
 		return nil, err
 	}

@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
 
-	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/migrate/live"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -100,11 +98,9 @@ func (r *crdRequest) openCluster(ctx context.Context, streams Streams) (*cluster
 			return nil, usagef("--endpoints and --snapshot: without --spec there is one store")
 		}
 	}
-	config, err := interruptibly(ctx, func() (*rest.Config, error) {
-		return apiserver.Kubeconfig(r.kubeconfig, r.context)
-	})
+	config, err := kubeconfig(ctx, r.kubeconfig, r.context)
 	if err != nil {
-		return nil, badInput(err, "")
+		return nil, err
 	}
 	if c.Server, err = live.Open(config, r.apiServers); err != nil {
 		return nil, badInput(err, "")

@@ -254,10 +254,8 @@ func finishApply(out io.Writer, output string, report *migrate.Report, err error
 		return withHint(err, "nothing was changed; fusionctl crd plan computes a plan from the present state")
 	case errors.Is(err, migrate.ErrForgot):
 		return withHint(err, "objects and proofs of the journal may be gone; nothing is pruned or removed by it any "+
-			"more. "+
-			"Where that store is the right one, fusionctl crd plan computes a plan from the present state; objects "+
-			"that "+
-			"were deleted in numbers on purpose: run the same command again")
+			"more. Where that store is the right one, fusionctl crd plan computes a plan from the present state; "+
+			"objects that were deleted in numbers on purpose: run the same command again")
 	case errors.Is(err, migrate.ErrConversion):
 		return withHint(err, "the webhook must respond before objects are rewritten; run the same command again then")
 	case errors.Is(err, migrate.ErrUnreachable):

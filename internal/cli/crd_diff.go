@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,10 +9,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
-	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 	"github.com/kubefusion/fusionctl/pkg/migrate/live"
@@ -117,9 +113,9 @@ func (r *crdDiffRequest) before(ctx context.Context, streams Streams, after map[
 	if r.old != "" {
 		return readDefinitions(streams, r.old)
 	}
-	config, err := apiserver.Kubeconfig(r.kubeconfig, r.context)
+	config, err := kubeconfig(ctx, r.kubeconfig, r.context)
 	if err != nil {
-		return nil, badInput(err, "")
+		return nil, err
 	}
 	server, err := live.Open(config, nil)
 	if err != nil {
@@ -144,52 +140,14 @@ func readDefinitions(streams Streams, file string) (map[string]*migrate.Definiti
 	if err != nil {
 		return nil, err
 	}
-	definitions := map[string]*migrate.Definition{}
-	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
-	for n := 1; ; n++ {
-		var document json.RawMessage
-		if err := decoder.Decode(&document); err == io.EOF {
-			break
-		} else if err != nil {
-			return nil, badInput(fmt.Errorf("%s: document %d: %w", file, n, err), "")
-		}
-		if err := addDefinitions(definitions, document); err != nil {
-			return nil, badInput(fmt.Errorf("%s: document %d: %w", file, n, err), "")
-		}
+	definitions, err := migrate.ParseDefinitions(data)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("%s: %w", file, err), "")
 	}
 	if len(definitions) == 0 {
 		return nil, badInput(fmt.Errorf("%s: holds no CustomResourceDefinition", file), "")
 	}
 	return definitions, nil
-}
-
-// addDefinitions adds a document, or the items of one that is a list.
-func addDefinitions(definitions map[string]*migrate.Definition, document json.RawMessage) error {
-	var head struct {
-		Kind  string            `json:"kind"`
-		Items []json.RawMessage `json:"items"`
-	}
-	if err := json.Unmarshal(document, &head); err != nil {
-		return nil // no object, such as an empty document
-	}
-	switch head.Kind {
-	case "List", "CustomResourceDefinitionList":
-		for i, item := range head.Items {
-			if err := addDefinitions(definitions, item); err != nil {
-				return fmt.Errorf("item %d: %w", i+1, err)
-			}
-		}
-	case "CustomResourceDefinition":
-		d, err := migrate.ParseDefinition(document)
-		if err != nil {
-			return err
-		}
-		if definitions[d.Name()] != nil {
-			return fmt.Errorf("%s: is defined twice", d.Name())
-		}
-		definitions[d.Name()] = d
-	}
-	return nil
 }
 
 func printCRDDiff(w io.Writer, output string, d crdDiffDocument, compared int) error {

@@ -329,8 +329,7 @@ func TestEtcdMoveIsInterruptible(t *testing.T) {
 		"--endpoints", "modern=" + m.servers["modern"].Endpoint}
 	code := cli.Main(ctx, args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 	if code != 130 || !strings.Contains(errs.String(), "stopped after 200 of 450 keys copied; the same command "+
-		"resumes, and "+
-		"fusionctl etcd move undo "+splitSpec+" "+m.plan+" rolls back") {
+		"resumes, and fusionctl etcd move undo "+splitSpec+" "+m.plan+" rolls back") {
 		t.Errorf("exit code %d, stderr %q; want 130 and how to go on", code, errs.String())
 	}
 	if got := dump(t, m.servers["core"]); !maps.Equal(got, before) {

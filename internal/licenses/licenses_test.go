@@ -250,14 +250,12 @@ func TestUnknownLicensesAreRefused(t *testing.T) {
 		"Permission is hereby granted, free of charge, to any person obtaining a copy ... THE SOFTWARE IS PROVIDED " +
 			"\"AS IS\"": "MIT",
 		"\"Commons Clause\" License Condition v1.0. Permission is hereby granted, free of charge, to any person " +
-			"obtaining " +
-			"a copy; the software is provided \"as is\"": "",
+			"obtaining a copy; the software is provided \"as is\"": "",
 		"GNU GENERAL PUBLIC LICENSE\n Version 2, June 1991": "",
 		"Redistribution and use in source and binary forms ... Redistributions in binary form must reproduce ... All " +
 			"advertising materials must display": "",
 		"Redistribution and use in source and binary forms ... Redistributions in binary form must reproduce ... may " +
-			"be " +
-			"used to endorse or promote products": "BSD-3-Clause",
+			"be used to endorse or promote products": "BSD-3-Clause",
 		"Redistribution and use in source and binary forms ... Redistributions in binary form must reproduce the " +
 			"above": "BSD-2-Clause",
 	} {

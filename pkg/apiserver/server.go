@@ -90,16 +90,17 @@ func Open(kubeconfig, context string, o Options) (*Server, error) {
 	return New(config, o)
 }
 
-// Kubeconfig reads a kubeconfig file; context chooses one of its contexts, "" the current one.
+// Kubeconfig reads a kubeconfig file; context chooses one of its contexts, "" the current one. Clients of it, of
+// whatever library, follow no redirect.
 // Errors: they name the file.
 func Kubeconfig(file, context string) (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: file}
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, fmt.Errorf("reading kubeconfig %s: %w", file, err)
 	}
-	return config, nil
+	return NoRedirects(config), nil
 }
 
 // Name is the server's URL.

@@ -62,15 +62,15 @@ func (s *Severity) UnmarshalText(text []byte) error {
 type Finding struct {
 	// FUS060: pitfall P60 of the catalogue; from FUS200 on rules of our own
 	Rule     string   `json:"rule"`
-	Severity Severity `json:"severity"`          //
-	Subject  string   `json:"subject"`           // the resource, controller, flag, key or rule line that is concerned
-	Message  string   `json:"message"`           // what is wrong and what it leads to, for this subject
-	Fix      string   `json:"fix,omitempty"`     // the concrete way out: a flag, a spec line, a corrected line
-	Key      string   `json:"key,omitempty"`     // identity over time, whatever the words and the counts; see Key
-	Count    Count    `json:"count,omitzero"`    // how many objects it stands for
-	File     string   `json:"file,omitempty"`    //
-	Line     int      `json:"line,omitempty"`    //
-	Column   int      `json:"column,omitempty"`  //
+	Severity Severity `json:"severity"`
+	Subject  string   `json:"subject"`        // the resource, controller, flag, key or rule line that is concerned
+	Message  string   `json:"message"`        // what is wrong and what it leads to, for this subject
+	Fix      string   `json:"fix,omitempty"`  // the concrete way out: a flag, a spec line, a corrected line
+	Key      string   `json:"key,omitempty"`  // identity over time, whatever the words and the counts; see Key
+	Count    Count    `json:"count,omitzero"` // how many objects it stands for
+	File     string   `json:"file,omitempty"`
+	Line     int      `json:"line,omitempty"`
+	Column   int      `json:"column,omitempty"`
 	Related  []string `json:"related,omitempty"` // further subjects: the other key, the objects that would be deleted
 }
 

@@ -92,3 +92,27 @@ func TestJointDeletesForAbsentOwnersAlone(t *testing.T) {
 		}
 	}
 }
+
+// What a sight is called in findings, and by which rule it is reported: an owner that is found has neither.
+func TestEverySightHasItsWords(t *testing.T) {
+	keys := map[string]gc.Sight{}
+	for seen := gc.UnknownKind; seen <= gc.NamespacedOwner; seen++ {
+		if other, twice := keys[seen.Key()]; seen.Key() == "" || seen.Why() == "" || twice {
+			t.Errorf("sight %d: key %q of %d too, why %q", seen, seen.Key(), other, seen.Why())
+		}
+		keys[seen.Key()] = seen
+		want := "FUS061"
+		if seen == gc.Absent {
+			want = "FUS060"
+		}
+		if got := seen.Rule("Deployment"); got != want {
+			t.Errorf("Rule(%d) = %s, want %s", seen, got, want)
+		}
+	}
+	if got := gc.ClusterOwner.Rule("Node"); got != "FUS062" {
+		t.Errorf("Rule of a node that is not found = %s, want FUS062", got)
+	}
+	if gc.Found.Key() != "" || gc.Undecided.Why() != "" {
+		t.Error("what is found or undecided has words of a finding")
+	}
+}

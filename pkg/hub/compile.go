@@ -39,8 +39,7 @@ func New(rules *Rules, definition *Definition) (*Converter, error) {
 		if !slices.ContainsFunc(rules.Spec.Versions, func(v Version) bool { return v.Name == version }) &&
 			version != rules.Spec.Hub {
 			ps.Addf("spec.versions", "has no entry for the version %s of the CRD; without rules (rules: []) it is "+
-				"the hub "+
-				"under another name", version)
+				"the hub under another name", version)
 		}
 	}
 	if err := ps.Err(); err != nil {

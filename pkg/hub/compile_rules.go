@@ -129,8 +129,7 @@ func (l *level) otherValues(at, others string, w where, schemas [2]*Schema, seen
 	if !closed {
 		if others == "" {
 			l.Addf(at+".pairs", "%s of %s may have other values; others: keep lets them through, others: fail fails "+
-				"the "+
-				"conversion", l.sides[w].show(p), l.sides[w].name)
+				"the conversion", l.sides[w].show(p), l.sides[w].name)
 		}
 		return
 	}

@@ -1,16 +1,13 @@
 package hub
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
+
+	"github.com/kubefusion/fusionctl/internal/crdfile"
 )
 
 // Definition is what conversion needs of a CustomResourceDefinition, of apiextensions.k8s.io/v1 or v1beta1.
@@ -41,7 +38,6 @@ type crd struct {
 		Validation            *crdSchema   `json:"validation"`
 		PreserveUnknownFields *bool        `json:"preserveUnknownFields"`
 	} `json:"spec"`
-	Items []map[string]any `json:"items"`
 }
 
 type crdVersion struct {
@@ -57,69 +53,28 @@ type crdSchema struct {
 const (
 	crdV1      = "apiextensions.k8s.io/v1"
 	crdV1beta1 = "apiextensions.k8s.io/v1beta1"
-	kindCRD    = "CustomResourceDefinition"
 )
 
 // ParseDefinitions reads the CRDs of a YAML or JSON text: documents, or a List of them. Documents of other kinds are
 // left out. Errors name the text and the CRD. Safe for concurrent use.
 func ParseDefinitions(name string, data []byte) ([]*Definition, error) {
 	var definitions []*Definition
-	decoder := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for {
-		document, err := decoder.Read()
-		if errors.Is(err, io.EOF) {
-			return definitions, nil
+	err := crdfile.Read(data, func(text []byte) error {
+		var c crd
+		if err := utiljson.Unmarshal(text, &c); err != nil {
+			return err
 		}
+		d, err := newDefinition(c)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", c.Metadata.Name, err)
 		}
-		text, err := yaml.YAMLToJSON(document)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		if bytes.Equal(text, []byte("null")) {
-			continue
-		}
-		found, err := definitionsOf(text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		definitions = append(definitions, found...)
-	}
-}
-
-func definitionsOf(text []byte) ([]*Definition, error) {
-	var c crd
-	if err := utiljson.Unmarshal(text, &c); err != nil {
-		return nil, err
-	}
-	if c.Kind == "List" || c.Kind == kindCRD+"List" {
-		var all []*Definition
-		for _, item := range c.Items {
-			if c.Kind != "List" { // items of a typed list may leave out what the list says
-				item["kind"] = kindCRD
-				item["apiVersion"] = c.APIVersion
-			}
-			text, err := utiljson.Marshal(item)
-			if err != nil {
-				return nil, err
-			}
-			found, err := definitionsOf(text)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, found...)
-		}
-		return all, nil
-	}
-	if c.Kind != kindCRD {
-		return nil, nil
-	}
-	d, err := newDefinition(c)
+		definitions = append(definitions, d)
+		return nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Metadata.Name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return []*Definition{d}, nil
+	return definitions, nil
 }
 
 func newDefinition(c crd) (*Definition, error) {

@@ -1,18 +1,15 @@
 package hub
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/kubefusion/fusionctl/internal/crdfile"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
@@ -103,47 +100,27 @@ func (d Deployment) CRDs() ([]map[string]any, error) {
 	}
 	var crds []map[string]any
 	for _, file := range d.Files {
-		decoder := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file.Data)))
-		for {
-			text, err := decoder.Read()
-			if errors.Is(err, io.EOF) {
-				break
-			}
+		if err := crdfile.Read(file.Data, func(text []byte) error {
 			var object map[string]any
-			if err == nil {
-				err = yaml.Unmarshal(text, &object)
+			if err := utiljson.Unmarshal(text, &object); err != nil {
+				return err
 			}
+			found, _ := lookup(object, path{"metadata", "name"})
+			name, _ := found.(string)
+			if !converted[name] {
+				return nil
+			}
+			object, err := d.withConversion(object)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", file.Name, err)
+				return fmt.Errorf("%s: %w", name, err)
 			}
-			for _, object := range itemsOf(object) {
-				name, _ := lookup(object, path{"metadata", "name"})
-				if text, _ := name.(string); object["kind"] != kindCRD || !converted[text] {
-					continue
-				}
-				if object, err = d.withConversion(object); err != nil {
-					return nil, fmt.Errorf("%s: %s: %w", file.Name, name, err)
-				}
-				crds = append(crds, object)
-			}
+			crds = append(crds, object)
+			return nil
+		}); err != nil {
+			return nil, fmt.Errorf("%s: %w", file.Name, err)
 		}
 	}
 	return crds, nil
-}
-
-// itemsOf are the objects of a list, or the object itself.
-func itemsOf(object map[string]any) []map[string]any {
-	items, ok := object["items"].([]any)
-	if !ok {
-		return []map[string]any{object}
-	}
-	var all []map[string]any
-	for _, item := range items {
-		if inner, ok := item.(map[string]any); ok {
-			all = append(all, inner)
-		}
-	}
-	return all
 }
 
 func (d Deployment) withConversion(object map[string]any) (map[string]any, error) {
@@ -153,8 +130,8 @@ func (d Deployment) withConversion(object map[string]any) (map[string]any, error
 	}
 	apiVersion, _ := object["apiVersion"].(string)
 	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil || !kubever.ServesGVK(gv.WithKind(kindCRD), d.For) {
-		return nil, fmt.Errorf("%s does not serve %s %q", d.For, kindCRD, apiVersion)
+	if err != nil || !kubever.ServesGVK(gv.WithKind(crdfile.Kind), d.For) {
+		return nil, fmt.Errorf("%s does not serve %s %q", d.For, crdfile.Kind, apiVersion)
 	}
 	conversion := map[string]any{"strategy": "Webhook"}
 	if apiVersion == crdV1 {

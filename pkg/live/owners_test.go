@@ -43,7 +43,7 @@ func TestOwnersOfTheOtherSide(t *testing.T) {
 	p = newPair(t, "1.6.13", "")
 	p.modern.put("/apis/apps/v1/statefulsets", `{metadata: {name: db, namespace: shop, uid: r2}}`)
 	p.shared("/api/v1/pods", owned("db-0", "apps/v1", "StatefulSet", "db", "r2"))
-	p.wants("FUS061 info", "the legacy side (1.6) knows that kind in another version")
+	p.wants("FUS061 info", "the legacy side (1.6) knows that kind but not in this version")
 	p = newPair(t, "1.6.13", "")
 	p.modern.put("/apis/apps/v1/replicasets", `{metadata: {name: web, namespace: shop, uid: r2}}`)
 	p.shared("/api/v1/pods", owned("web-1", "apps/v1", "ReplicaSet", "web", "r2"))

@@ -127,10 +127,10 @@ type Proof struct {
 	How        ProofKind `json:"how"`
 	APIVersion string    `json:"apiVersion"`
 	Objects    int64     `json:"objects"`
-	Store      string    `json:"store,omitempty"`    // of ProofStore, and the revision at which it was read
-	Revision   int64     `json:"revision,omitempty"` //
-	Base       string    `json:"base,omitempty"`     // of ProofWritten: the resource version after the switch
-	Written    int64     `json:"written,omitempty"`  // objects that were written after it
+	Store      string    `json:"store,omitempty"` // of ProofStore, and the revision at which it was read
+	Revision   int64     `json:"revision,omitempty"`
+	Base       string    `json:"base,omitempty"`    // of ProofWritten: the resource version after the switch
+	Written    int64     `json:"written,omitempty"` // objects that were written after it
 	Unchanged  int64     `json:"unchanged,omitempty"`
 }
 

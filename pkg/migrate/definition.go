@@ -17,6 +17,8 @@ import (
 	"strings"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/kubefusion/fusionctl/internal/crdfile"
 )
 
 // GroupCRD is the API group of CustomResourceDefinitions.
@@ -53,6 +55,24 @@ func ParseDefinition(data []byte) (*Definition, error) {
 		return nil, err
 	}
 	return newDefinition(object)
+}
+
+// ParseDefinitions reads the CRDs of a YAML or JSON text, by name. What else is in it is skipped.
+// Errors: a CRD that cannot be read or is there twice, with its place in the text.
+func ParseDefinitions(data []byte) (map[string]*Definition, error) {
+	definitions := map[string]*Definition{}
+	err := crdfile.Read(data, func(text []byte) error {
+		d, err := ParseDefinition(text)
+		if err != nil {
+			return err
+		}
+		if definitions[d.Name()] != nil {
+			return fmt.Errorf("%s: is defined twice", d.Name())
+		}
+		definitions[d.Name()] = d
+		return nil
+	})
+	return definitions, err
 }
 
 func newDefinition(object map[string]any) (*Definition, error) {

@@ -12,10 +12,10 @@ import (
 // {"prefix":"/registry","stores":["core","modern"],"resources":[{"key":"deployments","owner":"legacy",...}],...}
 // Source: computed from a plan; a hand-written one works as well.
 type Map struct {
-	Prefix    string       `json:"prefix"`    // of every key, without a slash at the end: "/registry"
-	Stores    []string     `json:"stores"`    // names, as the sides and the resources use them
-	Legacy    ControlPlane `json:"legacy"`    //
-	Modern    ControlPlane `json:"modern"`    //
+	Prefix    string       `json:"prefix"` // of every key, without a slash at the end: "/registry"
+	Stores    []string     `json:"stores"` // names, as the sides and the resources use them
+	Legacy    ControlPlane `json:"legacy"`
+	Modern    ControlPlane `json:"modern"`
 	Resources []Resource   `json:"resources"` // everything that either version compiles in
 	// CustomResources is the entry for keys /<group>/<plural>/... of groups that no entry of Resources names. Custom
 	// resources, CRDs and APIServices lie in a side's default store whatever its overrides say. An entry of Resources
@@ -36,7 +36,7 @@ type ControlPlane struct {
 	Store string `json:"store"`
 	// everything served, "v1", "apps/v1": an APIService of another one is foreign
 	GroupVersions []string     `json:"groupVersions,omitempty"`
-	Collector     gc.Collector `json:"collector"` //
+	Collector     gc.Collector `json:"collector"`
 	// CRDFields are the fields below a CRD's spec and status that this version keeps when it rewrites one:
 	// "spec.versions", "status.storedVersions". Empty: this version has no CRDs.
 	CRDFields []string `json:"crdFields,omitempty"`
@@ -72,10 +72,10 @@ type Resource struct {
 	Name       string   `json:"name"`             // as in a URL: "deployments"; "" where there is none (ranges)
 	Kind       string   `json:"kind"`             // of the stored objects; "" accepts any
 	Groups     []string `json:"groups,omitempty"` // that serve this key: "extensions", "apps"; "" is the core group
-	Namespaced bool     `json:"namespaced"`       //
-	Owner      Owner    `json:"owner"`            //
-	Legacy     View     `json:"legacy"`           //
-	Modern     View     `json:"modern"`           //
+	Namespaced bool     `json:"namespaced"`
+	Owner      Owner    `json:"owner"`
+	Legacy     View     `json:"legacy"`
+	Modern     View     `json:"modern"`
 }
 
 // View is what one side knows about a resource.

@@ -49,3 +49,9 @@ func (v *View) Reads(apiVersion string) bool {
 func (r *Resource) VisibleToBoth() bool {
 	return r.Legacy.Store != "" && r.Legacy.Store == r.Modern.Store
 }
+
+// Poisons reports whether an object that one side writes in the group/version makes the lists of the other side fail,
+// which looks at the same keys and cannot decode it.
+func (r *Resource) Poisons(writer Side, apiVersion string) bool {
+	return r.VisibleToBoth() && !slices.Contains(r.View(writer.Other()).Decodes, apiVersion)
+}

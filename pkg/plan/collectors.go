@@ -28,8 +28,7 @@ func (d CollectorDanger) String() string {
 	switch {
 	case d.Custom():
 		return fmt.Sprintf("it would delete %s that the other side's custom resources own: where both sides have a "+
-			"CRD "+
-			"of one kind, it sees the %s and looks up an owner that is in the other store", d.Name, d.Name)
+			"CRD of one kind, it sees the %s and looks up an owner that is in the other store", d.Name, d.Name)
 	case d.Seen == gc.ClusterOwner:
 		return fmt.Sprintf("it looks up the %s that owns %s in a namespace, and deletes the dependents that do not "+
 			"have it there", d.Owner,

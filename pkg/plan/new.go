@@ -170,7 +170,7 @@ func newPlacement(f *spec.File) (*placement, error) {
 	return &placement{
 		file: f, legacy: f.Spec.Legacy.Version.Minor, modern: f.Spec.Modern.Version.Minor,
 		legacyStore: f.Spec.Legacy.Store, modernStore: f.Spec.Modern.Store,
-		moved: moved, poison: startupPoison(f),
+		moved: moved, poison: preventable(f),
 	}, nil
 }
 
@@ -226,9 +226,10 @@ func sameEndpoint(a, b string) bool {
 	return errX == nil && errY == nil && x.Scheme == y.Scheme && x.Host == y.Host
 }
 
-// startupPoison are the writes of the modern API server's start that the legacy side, looking at the same keys, could
-// not read, and that can be prevented by not serving the resource.
-func startupPoison(f *spec.File) []kubever.StartupWrite {
+// preventable are the writes of the modern API server's start that would make the lists of the legacy side fail and
+// that one of its flags turns off. A plan is made with them turned off, so this is decided before there are rows; what
+// poisons in spite of that is what rules report (pair.Resource.Poisons).
+func preventable(f *spec.File) []kubever.StartupWrite {
 	legacy, modern := f.Spec.Legacy.Version.Minor, f.Spec.Modern.Version.Minor
 	if f.Spec.Legacy.Store != f.Spec.Modern.Store {
 		return nil // what cannot be shared is not: its location is decided row by row

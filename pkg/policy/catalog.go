@@ -1,18 +1,16 @@
 package policy
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/kubefusion/fusionctl/internal/crdfile"
 	"github.com/kubefusion/fusionctl/internal/spelling"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
@@ -93,32 +91,23 @@ func (c *Catalog) add(group, resource string, entry catalogEntry) {
 // catalog is taken for one that does not exist. Errors: a document that cannot be read, or a file without any
 // CustomResourceDefinition.
 func (c *Catalog) AddCRDs(name string, data []byte) error {
-	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
 	added := 0
-	for number := 1; ; number++ {
-		var document crdDocument
-		err := decoder.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			break
+	if err := crdfile.Read(data, func(text []byte) error {
+		var d definition
+		if err := utiljson.Unmarshal(text, &d); err != nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("%s: document %d: %w", name, number, err)
+		names := d.Spec.Names
+		if d.Spec.Group == "" || names.Plural == "" {
+			return fmt.Errorf("CustomResourceDefinition %q without spec.group or spec.names.plural", d.Metadata.Name)
 		}
-		for _, d := range append(document.Items, document) {
-			if d.Kind != "CustomResourceDefinition" {
-				continue
-			}
-			if d.Spec.Group == "" || d.Spec.Names.Plural == "" {
-				return fmt.Errorf("%s: document %d: CustomResourceDefinition %q without spec.group or "+
-					"spec.names.plural", name, number, d.Metadata.Name)
-			}
-			names := d.Spec.Names
-			aliases := append([]string{strings.ToLower(names.Kind), strings.ToLower(names.Singular)},
-				names.ShortNames...)
-			c.add(d.Spec.Group, names.Plural, catalogEntry{namespaced: d.Spec.Scope == "Namespaced", source: name,
-				kind: names.Kind, aliases: aliases})
-			added++
-		}
+		aliases := append([]string{strings.ToLower(names.Kind), strings.ToLower(names.Singular)}, names.ShortNames...)
+		c.add(d.Spec.Group, names.Plural, catalogEntry{namespaced: d.Spec.Scope == "Namespaced", source: name,
+			kind: names.Kind, aliases: aliases})
+		added++
+		return nil
+	}); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	if added == 0 {
 		return fmt.Errorf("%s: no CustomResourceDefinition in it", name)
@@ -127,10 +116,8 @@ func (c *Catalog) AddCRDs(name string, data []byte) error {
 	return nil
 }
 
-// crdDocument is what is read of a CustomResourceDefinition of any version, or of a list of them.
-type crdDocument struct {
-	Kind     string        `json:"kind"`
-	Items    []crdDocument `json:"items"`
+// definition is what is read of a CustomResourceDefinition of any version.
+type definition struct {
 	Metadata struct {
 		Name string `json:"name"`
 	} `json:"metadata"`

@@ -282,8 +282,8 @@ func (s *subject) verdict(before state, to kubever.Version, now []Sum) hop {
 		return hopf(Unknown, "%s", patchReason(patchless(before.from, to)))
 	case before.from.Minor == 0:
 		return hopf(Unknown, "the recorded hash %s is none that %s or an older kubelet computes for this definition: "+
-			"it was changed in place, "+
-			"an API server changed a default, or the kubelet is a patched one", before.sums[0], s.route.Stops[0])
+			"it was changed in place, an API server changed a default, or the kubelet is a patched "+
+			"one", before.sums[0], s.route.Stops[0])
 	case before.legacy:
 		return hopf(Restart, "the recorded hash is an adler32 of dockertools or rkt, which the %s kubelet does not "+
 			"compute", to)

@@ -36,12 +36,10 @@ func adoptedRules() []rule {
 		{finding.Rule{
 			ID: "FUS250", Title: "A component reads a file that nothing provides",
 			Why: "A component that does not find a file which its arguments name exits. Files are known when an " +
-				"argument of the " +
-				"running legacy side names them, when fusionctl pki issues them, when render writes them, or when " +
-				"the spec says " +
-				"that they are on every host. A file of a Secret or a ConfigMap, as self-hosted control planes have " +
-				"them, is on no " +
-				"host, and a kubelet starts no static pod that refers to an object.",
+				"argument of the running legacy side names them, when fusionctl pki issues them, when render writes " +
+				"them, or when the spec says that they are on every host. A file of a Secret or a ConfigMap, as " +
+				"self-hosted control planes have them, is on no host, and a kubelet starts no static pod that refers " +
+				"to an object.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "a rule of our own, from the files of the plan",
 				Prevention: []string{"TestAnAdoptedControlPlaneStarts"}},
@@ -50,13 +48,10 @@ func adoptedRules() []rule {
 		{finding.Rule{
 			ID: "FUS251", Title: "Names of front proxies differ between the sides",
 			Why: "Both API servers publish the names which extension API servers accept in the certificate of a " +
-				"front proxy, in " +
-				"one ConfigMap, kube-system/extension-apiserver-authentication. Up to 1.16 a server overwrites it at " +
-				"its start, " +
-				"since 1.17 servers add their names to those that are there, and no names stand for every name. A " +
-				"name too few " +
-				"cuts off the aggregated APIs of the side that uses it, and one too many lets more certificates act " +
-				"as users.",
+				"front proxy, in one ConfigMap, kube-system/extension-apiserver-authentication. Up to 1.16 a server " +
+				"overwrites it at its start, since 1.17 servers add their names to those that are there, and no " +
+				"names stand for every name. A name too few cuts off the aggregated APIs of the side that uses it, " +
+				"and one too many lets more certificates act as users.",
 			Legacy: anyVersion, Modern: kubever.Range{From: 7, To: kubever.Newest}, Severity: finding.Error,
 			Evidence: finding.Evidence{
 				Read: "pkg/master/client_ca_hook.go of 1.6.13 to 1.16.15; clusterauthenticationtrust of 1.17.17 " +
@@ -70,8 +65,7 @@ func adoptedRules() []rule {
 		{finding.Rule{
 			ID: "FUS252", Title: "What protects the legacy API server does not protect the modern one",
 			Why: "Both API servers reach the same nodes, and what both sides see can be read and written through " +
-				"either. Whom one " +
-				"of them does not know, does not record or does not hold back goes through that one.",
+				"either. Whom one of them does not know, does not record or does not hold back goes through that one.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
 			Evidence: finding.Evidence{Read: "authentication, audit and admission options of every minor"},
 			Bad:      running("basic-auth-file=/etc/kubernetes/users.csv").String(),
@@ -80,10 +74,8 @@ func adoptedRules() []rule {
 		{finding.Rule{
 			ID: "FUS253", Title: "The legacy side has more hosts than the spec",
 			Why: "What is changed of a control plane is changed on every host. A host that the spec does not have " +
-				"keeps its " +
-				"controller manager as it is, with the collectors that the plan switches off, and its lock may pass " +
-				"to that one at " +
-				"any time.",
+				"keeps its controller manager as it is, with the collectors that the plan switches off, and its lock " +
+				"may pass to that one at any time.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "a rule of our own, from the arguments of the running legacy side"},
 			Bad:      running("apiserver-count=3").String(),
@@ -160,8 +152,7 @@ func frontProxyNames(p *plan.Plan) []finding.Finding {
 	switch {
 	case anyLegacy:
 		f.Message = fmt.Sprintf("%s: the legacy side accepts every name, and its extension API servers accept these "+
-			"alone "+
-			"once both are published", strings.Join(modern, ","))
+			"alone once both are published", strings.Join(modern, ","))
 	case anyModern:
 		f.Severity = finding.Warning
 		f.Message = fmt.Sprintf("every name is accepted, the legacy side accepts %s: any certificate of %s may act "+
@@ -293,11 +284,9 @@ func missingHosts(p *plan.Plan) []finding.Finding {
 	}
 	if len(p.Hosts) == 1 && len(members) > 1 {
 		return []finding.Finding{{Subject: "spec.hosts", Key: "etcd", Fix: fix + "; where the stores have hosts of " +
-			"their own and " +
-			"the control plane has one: accept: [{rule: FUS253, reason: ...}]",
+			"their own and the control plane has one: accept: [{rule: FUS253, reason: ...}]",
 			Message: fmt.Sprintf("has one, and the legacy side's etcd has %d members on hosts of their own: they are "+
-				"usually those of "+
-				"the control plane", len(members))}}
+				"usually those of the control plane", len(members))}}
 	}
 	return nil
 }

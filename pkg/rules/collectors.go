@@ -82,14 +82,12 @@ func collectorRules() []rule {
 		{finding.Rule{
 			ID: "FUS227", Title: "A garbage collector deletes what the other side's custom resources own",
 			Why: "Custom resources are in each side's default store. Where both sides have a CRD of one kind, as " +
-				"when " +
-				"an operator is being moved, the garbage collector of one side sees the shared objects that custom " +
-				"resources of the other side own, its API server serves the kind of the owner and answers 404 for " +
-				"its " +
-				"name, and the collector deletes the objects. No controller of either side needs to run for that: a " +
-				"pair without a modern controller manager is as exposed. From 1.8 to 1.9 a CRD of the same kind in " +
-				"another version suffices. fusionctl controllers, which every plan includes unless the spec disables " +
-				"them, run a garbage collector that looks up owners on both sides.",
+				"when an operator is being moved, the garbage collector of one side sees the shared objects that " +
+				"custom resources of the other side own, its API server serves the kind of the owner and answers 404 " +
+				"for its name, and the collector deletes the objects. No controller of either side needs to run for " +
+				"that: a pair without a modern controller manager is as exposed. From 1.8 to 1.9 a CRD of the same " +
+				"kind in another version suffices. fusionctl controllers, which every plan includes unless the spec " +
+				"disables them, run a garbage collector that looks up owners on both sides.",
 			Legacy: kubever.Range{From: 7, To: kubever.Newest}, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{
 				Seen: "1.15.12 with its default controllers beside 1.36.3 without a controller manager: the pods of " +

@@ -31,14 +31,12 @@ func nodeRules() []rule {
 		{finding.Rule{
 			ID: "FUS281", Title: "Kubelets at the modern API server have no rights there, or too many",
 			Why: "A kubelet whose requests are refused renews no Lease: after 40 s its node is NotReady, and its " +
-				"pods " +
-				"are evicted. It cannot start a container again either, because it may not list services. The Node " +
-				"authorizer allows exactly what a kubelet needs; without the admission plugin NodeRestriction a " +
+				"pods are evicted. It cannot start a container again either, because it may not list services. The " +
+				"Node authorizer allows exactly what a kubelet needs; without the admission plugin NodeRestriction a " +
 				"kubelet may change every other node.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "plugin/pkg/auth/authorizer/node and " +
-				"plugin/pkg/admission/noderestriction " +
-				"of 1.8 to 1.36",
+				"plugin/pkg/admission/noderestriction of 1.8 to 1.36",
 				Seen: "a node whose kubelet 1.36.3 had no rights at 1.36.3 was NotReady after 38 s"},
 			Bad:  example{kubelet: modernNodes, modernServer: args("authorization-mode=ABAC")}.String(),
 			Good: example{kubelet: modernNodes}.String(),

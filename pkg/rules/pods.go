@@ -33,10 +33,9 @@ func podRules() []rule {
 		Why: "The modern API server presents a client certificate to admission webhooks only where " +
 			"--admission-control-config-file names a kubeconfig for them. The plan writes that file, and the webhook " +
 			"serves no other client, unless the spec or the running legacy side has a file of its own, which the " +
-			"plan " +
-			"leaves alone: then every process of a control-plane host may send the webhook pods, and reads in the " +
-			"answer which Secret holds the token of a service account. API servers present certificates to admission " +
-			"webhooks from 1.9 on; to conversion webhooks none does.",
+			"plan leaves alone: then every process of a control-plane host may send the webhook pods, and reads in " +
+			"the answer which Secret holds the token of a service account. API servers present certificates to " +
+			"admission webhooks from 1.9 on; to conversion webhooks none does.",
 		Legacy: anyVersion, Modern: kubever.Range{From: 9, To: kubever.Newest}, Severity: finding.Info,
 		Evidence: finding.Evidence{Prevention: []string{"TestPods"},
 			Read: "apiserver pkg/admission/plugin/webhook of 1.9.11, 1.10.13 and 1.36.3"},
@@ -54,13 +53,10 @@ func anonymousAdmission(p *plan.Plan) []finding.Finding {
 	}
 	return []finding.Finding{{Subject: "the admission webhook for pods",
 		Message: fmt.Sprintf("the modern API server has an --admission-control-config-file that the plan does not "+
-			"write, "+
-			"so the webhook on port %d of loopback serves every process of the host", p.Pods.Admission.Port),
+			"write, so the webhook on port %d of loopback serves every process of the host", p.Pods.Admission.Port),
 		Fix: "leave --admission-control-config-file to the plan; or name a kubeconfig for MutatingAdmissionWebhook " +
-			"in " +
-			"the file, with a user of the webhook's address, and give --webhook-client-ca and --webhook-client-name " +
-			"to " +
-			"fusionctl controllers"}}
+			"in the file, with a user of the webhook's address, and give --webhook-client-ca and " +
+			"--webhook-client-name to fusionctl controllers"}}
 }
 
 // podTypes are the types that a pod is made of, as far as their loss is given a meaning.

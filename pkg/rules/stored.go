@@ -212,17 +212,17 @@ func unreadable(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for i := range p.Resources {
 		r := &p.Resources[i]
-		if !r.VisibleToBoth() || r.Pseudo {
+		if r.Pseudo {
 			continue
 		}
-		if !slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) && modernWrites(p, r) {
+		if r.Poisons(pair.Modern, r.Modern.StoredAs) && modernWrites(p, r) {
 			found = append(found, finding.Finding{Subject: r.Name,
 				Message: fmt.Sprintf("%s stores them as %s in store %s, which %s cannot decode: with one such object "+
 					"every list of %s through the legacy side fails",
 					p.Modern.Version.Minor, r.Modern.StoredAs, r.Modern.Store, p.Legacy.Version.Minor, r.Name),
 				Fix: apart(p, r)})
 		}
-		if !slices.Contains(r.Modern.Decodes, r.Legacy.StoredAs) && legacyWrites(r) && modernReads(p, r) {
+		if r.Poisons(pair.Legacy, r.Legacy.StoredAs) && legacyWrites(r) && modernReads(p, r) {
 			found = append(found, finding.Finding{Subject: r.Name,
 				Message: fmt.Sprintf("%s stores them as %s in store %s, which %s cannot decode: every list of %s "+
 					"through the modern side fails",
@@ -346,7 +346,7 @@ func startupPoison(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for i := range p.Resources {
 		r := &p.Resources[i]
-		if !r.VisibleToBoth() || r.Pseudo || slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) {
+		if r.Pseudo || !r.Poisons(pair.Modern, r.Modern.StoredAs) {
 			continue
 		}
 		for _, key := range p.StartupWrites {
@@ -377,7 +377,7 @@ func blockedByWebhooks(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for _, key := range webhookKeys {
 		r := p.Resource(key)
-		if r == nil || !r.VisibleToBoth() || slices.Contains(r.Legacy.Decodes, r.Modern.StoredAs) ||
+		if r == nil || !r.Poisons(pair.Modern, r.Modern.StoredAs) ||
 			len(r.Legacy.Serves) == 0 || !userWrites(p, r) && r.Owner == pair.OwnerLegacy {
 			continue
 		}

@@ -36,14 +36,14 @@ type Metadata struct {
 
 // Spec is the fused control plane: one set of nodes, two sides, the stores they keep their objects in.
 type Spec struct {
-	Layout  Layout  `json:"layout"`  // default split
-	Hosts   []Host  `json:"hosts"`   // one directory of manifests for each; at least one
-	Kubelet Kubelet `json:"kubelet"` //
-	Network Network `json:"network"` //
-	PKI     PKI     `json:"pki"`     //
-	Stores  []Store `json:"stores"`  // at least one
-	Legacy  Side    `json:"legacy"`  //
-	Modern  Side    `json:"modern"`  //
+	Layout  Layout  `json:"layout"` // default split
+	Hosts   []Host  `json:"hosts"`  // one directory of manifests for each; at least one
+	Kubelet Kubelet `json:"kubelet"`
+	Network Network `json:"network"`
+	PKI     PKI     `json:"pki"`
+	Stores  []Store `json:"stores"` // at least one
+	Legacy  Side    `json:"legacy"`
+	Modern  Side    `json:"modern"`
 	// Controllers says how fusionctl's own controllers run, which see both sides. The plan decides whether they are
 	// needed; left out, they run with the defaults then.
 	Controllers *Controllers `json:"controllers,omitempty"`
@@ -211,7 +211,7 @@ type Side struct {
 
 // Component is what may be said about any component of a side.
 type Component struct {
-	Image string `json:"image,omitempty"` //
+	Image string `json:"image,omitempty"`
 	// what comes before the arguments; default the component's binary name
 	Command []string `json:"command,omitempty"`
 	// in order; an argument named here replaces the plan's own of that name. Of an existing side: what the component
@@ -220,9 +220,9 @@ type Component struct {
 	// ChangeArgs is what is to be changed of the arguments of a component that runs already: the runbook, the manifests
 	// and render --diff have it.
 	ChangeArgs  []Change `json:"changeArgs,omitempty"`
-	ExtraMounts []Mount  `json:"extraMounts,omitempty"` //
-	ExtraEnv    []EnvVar `json:"extraEnv,omitempty"`    //
-	Kubeconfig  string   `json:"kubeconfig,omitempty"`  // where the component's kubeconfig lies on the host
+	ExtraMounts []Mount  `json:"extraMounts,omitempty"`
+	ExtraEnv    []EnvVar `json:"extraEnv,omitempty"`
+	Kubeconfig  string   `json:"kubeconfig,omitempty"` // where the component's kubeconfig lies on the host
 }
 
 // APIServer is a side's API server.
@@ -389,8 +389,8 @@ type Access struct {
 	Subjects         []Subject `json:"subjects"`
 	APIGroups        []string  `json:"apiGroups,omitempty"`
 	Resources        []string  `json:"resources,omitempty"`
-	Namespaces       []string  `json:"namespaces,omitempty"`       // default ["*"]
-	NonResourcePaths []string  `json:"nonResourcePaths,omitempty"` //
+	Namespaces       []string  `json:"namespaces,omitempty"` // default ["*"]
+	NonResourcePaths []string  `json:"nonResourcePaths,omitempty"`
 	ReadOnly         bool      `json:"readOnly,omitempty"`
 }
 

@@ -119,8 +119,7 @@ func (v *validator) mount(at string, m Mount, s *Side) {
 		v.addf(at, "want one of hostPath, secret and configMap")
 	case !s.Existing:
 		v.addf(at, "%q: only a component that runs already may mount an object of the cluster; a kubelet starts no "+
-			"static pod "+
-			"that refers to one: want a hostPath", m.Name)
+			"static pod that refers to one: want a hostPath", m.Name)
 	}
 }
 

@@ -84,8 +84,7 @@ func refuseSide(a, b *plan.Plan, name pair.Side, facts Facts) []string {
 	}
 	if len(moved) > 0 {
 		add("the %s API server would look for these in another store, and their keys stay: %s; stop the API servers "+
-			"and "+
-			"move them with fusionctl etcd move", name, some(moved))
+			"and move them with fusionctl etcd move", name, some(moved))
 	}
 	if len(unread) > 0 && !facts.StoresAgree {
 		add("%s %s may not decode what %s has stored: %s; the stores have to be read against the second plan"+

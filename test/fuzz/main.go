@@ -29,8 +29,7 @@ func main() {
 	defer stop()
 	each := flag.Duration("time", 10*time.Second, "for each target")
 	within := flag.Duration("within", 0, "for all together, compilation included: the last ones are cut short; 0 is "+
-		"no "+
-		"limit")
+		"no limit")
 	workers := flag.Int("parallel", 2, "processes that fuzz one target")
 	flag.Parse()
 	if err := run(ctx, *each, *within, *workers, flag.Args()); err != nil {

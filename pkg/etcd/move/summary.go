@@ -86,8 +86,7 @@ func (s *Summary) Notes(options Options) []string {
 			values = fmt.Sprintf("%d values", n)
 		}
 		notes = append(notes, fmt.Sprintf("%s encrypted with %s: the API server that reads store %s must have this "+
-			"provider "+
-			"and key in its --encryption-provider-config", values, e.with, e.store))
+			"provider and key in its --encryption-provider-config", values, e.with, e.store))
 	}
 	if slices.Contains(options.Resources, "services/specs") && !slices.Contains(options.Resources, "ranges") {
 		notes = append(notes, "the allocators of addresses and node ports do not go with the services: --resource "+

@@ -58,8 +58,7 @@ func (r *reporter) findTruncated(store *storeScan) {
 			finding.Finding{Rule: "FUS031", Severity: finding.Error, Key: "lost " + lost,
 				Count: c.count(), Related: c.samples,
 				Message: fmt.Sprintf("%s %s lost %s: an API server that does not know these fields has rewritten "+
-					"them, "+
-					"or created them", plural(c.keys, "CRD"), have, lostText(lost)),
+					"them, or created them", plural(c.keys, "CRD"), have, lostText(lost)),
 				Fix: "apply the CRDs again through the modern API server; use layout split, in which the legacy side " +
 					"does not write them"})
 	}

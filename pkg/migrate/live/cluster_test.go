@@ -16,7 +16,8 @@ import (
 func clusterOf(t *testing.T, side pair.Side, answers map[string][]answer) (*Cluster, *[]string) {
 	s, _ := serve(t, answers)
 	contents := map[string]storetest.Contents{
-		"core":   {"deployments/default/a": storetest.Put("extensions/v1beta1", "Deployment", "default", "a", "1", nil)},
+		"core": {"deployments/default/a": storetest.Put("extensions/v1beta1", "Deployment", "default", "a", "1",
+			nil)},
 		"modern": {"g.example/pizzas/default/p": storetest.CustomResource("g.example/v1", "Pizza", "p")},
 	}
 	var opened []string
@@ -30,7 +31,8 @@ func clusterOf(t *testing.T, side pair.Side, answers map[string][]answer) (*Clus
 func deployments(version string) map[string][]answer {
 	return map[string][]answer{
 		"GET /apis/apps/v1": {ok(object{"groupVersion": "apps/v1", "resources": []object{{"name": "deployments",
-			"kind": "Deployment", "namespaced": true, "storageVersionHash": migrate.StorageHash("apps/v1", "Deployment")}}})},
+			"kind": "Deployment", "namespaced": true,
+			"storageVersionHash": migrate.StorageHash("apps/v1", "Deployment")}}})},
 		"GET /version": {ok(object{"gitVersion": version})},
 	}
 }
