@@ -144,7 +144,7 @@ func servedBy(ctx context.Context, p *plan.Runtime, req gatewayRoutesRequest) (r
 		if side == pair.Modern {
 			file = req.modern
 		}
-		config, err := kubeconfig(ctx, file)
+		config, err := kubeconfig(ctx, file, "")
 		if err != nil {
 			return sources, err
 		}
