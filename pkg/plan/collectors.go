@@ -21,11 +21,17 @@ type CollectorDanger struct {
 	// Seen is what the collector sees of the owner: gc.UnservedVersion, whose 404 it takes for the owner's absence,
 	// gc.Absent, or gc.ClusterOwner, which exists.
 	Seen gc.Sight
+	// ThirdParty: the owner is the object of a ThirdPartyResource of the other side.
+	ThirdParty bool
 }
 
 // String says what would happen, as a clause.
 func (d CollectorDanger) String() string {
 	switch {
+	case d.ThirdParty:
+		return fmt.Sprintf("it would delete %s that objects of the other side's ThirdPartyResources own: where this "+
+			"side has a CRD of one of their kinds, it sees the %s and looks up an owner that is in the other store",
+			d.Name, d.Name)
 	case d.Custom():
 		return fmt.Sprintf("it would delete %s that the other side's custom resources own: where both sides have a "+
 			"CRD of one kind, it sees the %s and looks up an owner that is in the other store", d.Name, d.Name)
@@ -82,8 +88,12 @@ func collectorDangers(side pair.Side, minors map[pair.Side]kubever.Minor, kubele
 			})
 		}
 	}
-	if d, ok := customDanger(collector, rows, custom); ok {
-		dangers = append(dangers, d)
+	thirdParty := meetsThirdParty(side, minor, rows)
+	if custom.Owner == pair.OwnerSplit || thirdParty {
+		if d, ok := customDanger(collector, rows); ok {
+			d.ThirdParty = thirdParty && custom.Owner != pair.OwnerSplit
+			dangers = append(dangers, d)
+		}
 	}
 	slices.SortStableFunc(dangers, func(a, b CollectorDanger) int { return weight(a) - weight(b) })
 	return dangers
@@ -118,11 +128,26 @@ func weight(d CollectorDanger) int {
 	return 1
 }
 
+// meetsThirdParty reports whether a side can have a CRD of the kind of a ThirdPartyResource of the other side, as when
+// an operator that was written for these moves. The objects of the two are at different keys, whatever the layout, and
+// only the side of the ThirdPartyResource reads its own. A collector that knows compiled-in kinds alone leaves both be.
+func meetsThirdParty(side pair.Side, minor kubever.Minor, rows []Resource) bool {
+	if !kubever.Behaves(kubever.BehaviourCRDServed, minor) || kubever.GarbageCollectorIn(minor).KnowsUnserved {
+		return false
+	}
+	definitions := rowOf(rows, "thirdpartyresources")
+	if definitions == nil {
+		return false
+	}
+	there := definitions.View(side.Other())
+	return len(there.Serves) > 0 && there.Store != ""
+}
+
 // customDanger is what a collector deletes for custom resources that are in the other side's store. Which kinds have a
-// CRD on both sides is not known beforehand, nor what their controllers create; pods stand for it where they are
+// definition on both sides is not known beforehand, nor what their controllers create; pods stand for it where they are
 // visible.
-func customDanger(collector gc.Collector, rows []Resource, custom pair.Resource) (CollectorDanger, bool) {
-	if custom.Owner != pair.OwnerSplit || collector.Outcome(gc.Absent) != gc.Deleted {
+func customDanger(collector gc.Collector, rows []Resource) (CollectorDanger, bool) {
+	if collector.Outcome(gc.Absent) != gc.Deleted {
 		return CollectorDanger{}, false
 	}
 	dependent := rowOf(rows, "pods")

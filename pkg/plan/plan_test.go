@@ -328,8 +328,8 @@ func TestCollectorsRunWhereTheyWereSeenToBeSafe(t *testing.T) {
 	}{
 		{"pods of both sides die at 1.15 and 1.36", "1.15.12", "1.36.3", "", false, false},
 		{"1.10 deletes pods of modern Deployments", "1.10.13", "1.36.3", "", false, false},
-		{"1.6 deletes pods of modern StatefulSets", "1.6.13", "1.36.3", "", false, true},
-		{"1.6 does not know apps ReplicaSets", "1.6.13", "1.36.3", deploymentsOnly, true, true},
+		{"1.6 deletes pods of modern StatefulSets", "1.6.13", "1.36.3", "", false, false},
+		{"1.6 does not know apps ReplicaSets", "1.6.13", "1.36.3", deploymentsOnly, true, false},
 	} {
 		p := planOf(t, splitSpec(test.legacy, test.modern, test.more))
 		for side, want := range map[pair.Side]bool{pair.Legacy: test.wantLegacyGC, pair.Modern: test.wantModernGC} {

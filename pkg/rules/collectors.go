@@ -84,17 +84,21 @@ func collectorRules() []rule {
 			Why: "Custom resources are in each side's default store. Where both sides have a CRD of one kind, as " +
 				"when an operator is being moved, the garbage collector of one side sees the shared objects that " +
 				"custom resources of the other side own, its API server serves the kind of the owner and answers 404 " +
-				"for its name, and the collector deletes the objects. No controller of either side needs to run for " +
-				"that: a pair without a modern controller manager is as exposed. From 1.8 to 1.9 a CRD of the same " +
-				"kind in another version suffices. fusionctl controllers, which every plan includes unless the spec " +
-				"disables them, run a garbage collector that looks up owners on both sides.",
-			Legacy: kubever.Range{From: 7, To: kubever.Newest}, Modern: anyVersion, Severity: finding.Error,
+				"for its name, and the collector deletes the objects. The same happens to what objects of a " +
+				"ThirdPartyResource of 1.6 or 1.7 own, once the modern side has a CRD of its group, version and kind: " +
+				"no version reads the objects of the other's. No controller of either side needs to run for that: a " +
+				"pair without a modern controller manager is as exposed. From 1.8 to 1.9 a CRD of the same kind in " +
+				"another version suffices. The garbage collector of 1.6 knows compiled-in kinds alone and leaves such " +
+				"objects be. fusionctl controllers, which every plan includes unless the spec disables them, run a " +
+				"garbage collector that looks up owners on both sides.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{
 				Seen: "1.15.12 with its default controllers beside 1.36.3 without a controller manager: the pods of " +
 					"custom resources of 1.36.3 are deleted within seconds, once 1.15.12 has a CRD of their kind",
 				Damage:     []string{"TestCollectorDeletesPodsOfCustomResources"},
 				Prevention: []string{"TestPlansKeepPodsOfCustomResources"},
-				Read:       "pkg/controller/garbagecollector of 1.7.16, 1.8.15, 1.10.13, 1.15.12 and 1.36.3",
+				Read: "pkg/controller/garbagecollector of 1.6.13, 1.7.16, 1.8.15, 1.10.13, 1.15.12 and 1.36.3, " +
+					"kube-controller-manager/app/core.go and registry/extensions/thirdpartyresourcedata of 1.6.13",
 			},
 			Bad:  example{modernManager: "-", legacyManager: "-"}.String(),
 			Good: example{modernManager: "-"}.String(),

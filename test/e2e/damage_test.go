@@ -205,7 +205,7 @@ func TestLegacyCollectorOf1_6SparesDeployments(t *testing.T) {
 		return errors.Join(stay(ctx, modern, modernPods), stay(ctx, legacy, legacyPods))
 	})
 	proved(t, spec.LayoutSplit, "1.6.13", "1.36.3",
-		"with Deployments alone on the modern side, both collectors run and the pods of both sides stay")
+		"with Deployments alone on the modern side, the legacy collector runs and the pods of both sides stay")
 }
 
 // stay fails when a pod that was there is not any more.

@@ -183,25 +183,12 @@ func proveLive(t *testing.T, c *checkedLive, legacy string) {
 	c.wants("FUS240", finding.Error, "Deployment demo/shop", "belongs to the modern side")
 	c.wants("FUS240", finding.Warning, "Service demo/shop", "selects pods of both sides")
 
-	// Owners that a side looks for in vain. Beside 1.10 no collector may run: what nobody owns any more stays. Beside
-	// 1.6 the modern one runs, and what a StatefulSet of the modern side owns would be deleted by the legacy one, which
-	// knows that kind in another version.
+	// Owners that a side looks for in vain. No collector may run on either side: what has no live owner stays.
 	owner := object{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "gone",
 		"uid": "6bb1d2c5-6a3a-4c2f-9d5e-52d8cbb1c0aa"}
-	if legacy == "1.6.13" {
-		var set struct{ Metadata struct{ UID string } }
-		empty := statefulSet("owner")
-		empty["spec"].(object)["replicas"] = 0
-		must(t, c.user.Call(ctx, http.MethodPost, "/apis/apps/v1/namespaces/demo/statefulsets", empty, &set))
-		owner["name"], owner["uid"] = "owner", set.Metadata.UID
-	}
 	must(t, c.user.Call(ctx, http.MethodPost, "/api/v1/namespaces/demo/configmaps",
 		object{"metadata": object{"name": "owned", "ownerReferences": []object{owner}}}, nil))
-	if legacy == "1.6.13" {
-		c.wants("FUS061", finding.Info, "configmaps", "ConfigMap demo/owned (owner owner)")
-	} else {
-		c.wants("FUS135", finding.Warning, "configmaps", "ConfigMap demo/owned (owner gone)")
-	}
+	c.wants("FUS135", finding.Warning, "configmaps", "ConfigMap demo/owned (owner gone)")
 
 	// One name, two locks, two holders.
 	record := object{"holderIdentity": "old", "leaseDurationSeconds": 3600, "acquireTime": now(), "renewTime": now(),
