@@ -155,6 +155,9 @@ func withPlaybooks(p *plan.Plan, req renderRequest, files []render.File) ([]rend
 		return nil, err
 	}
 	books, err := playbook.Files(steps)
+	if errors.Is(err, playbook.ErrHostName) {
+		err = badInput(err, "")
+	}
 	return append(files, books...), err
 }
 

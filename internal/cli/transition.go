@@ -247,6 +247,24 @@ func printTransition(w io.Writer, req transitionRequest, t *transition.Transitio
 	})
 }
 
+// printHosts says where the steps will be done: the names are the file's, and its addresses decide.
+func printHosts(w io.Writer, req transitionRequest, t *transition.Transition, away []transition.Host) error {
+	visible.Fprintln(w)
+	return printTable(w, func(table io.Writer) {
+		visible.Fprintln(table, "HOST\tADDRESS\tDONE")
+		for _, h := range t.Hosts {
+			by := "on this machine"
+			switch {
+			case req.rehearse != "":
+				by = "below " + filepath.Join(req.rehearse, h.Name)
+			case slices.Contains(away, h):
+				by = "by " + req.ssh + " " + h.Address
+			}
+			visible.Fprintf(table, "%s\t%s\t%s\n", h.Name, h.Address, by)
+		}
+	})
+}
+
 // readTransition reads a file of steps and its identity.
 func readTransition(file string) (*transition.Transition, string, error) {
 	data, err := readPlan(file, transitionLimitBytes, "fusionctl transition plan writes one")
@@ -277,6 +295,9 @@ func runTransition(ctx context.Context, req transitionRequest, streams Streams, 
 		question = "Take these steps back?"
 	}
 	if err := printTransition(streams.Err, transitionRequest{output: "table"}, t); err != nil {
+		return err
+	}
+	if err := printHosts(streams.Err, req, t, away); err != nil {
 		return err
 	}
 	if err := confirm(streams, req.yes, question); err != nil {

@@ -84,7 +84,8 @@ func TestTransitionOverSSH(t *testing.T) {
 		}
 	}
 	over := []string{"--ssh=" + ssh, "--ssh-program=" + strings.TrimSpace(line), "--lock", lock}
-	if code, said := transit("apply", over...); code != 0 || !strings.Contains(said, "001 of 001") {
+	if code, said := transit("apply", over...); code != 0 || !strings.Contains(said, "001 of 001") ||
+		!strings.Contains(said, "by "+ssh+" 192.0.2.7") {
 		t.Errorf("apply: %d, %s", code, said)
 	}
 	if text, err := os.ReadFile(put); err != nil || string(text) != "data" {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -156,8 +157,24 @@ func replaceable(directory, source, part string) (exists bool, err error) {
 	return true, nil
 }
 
+// limitRecordBytes is the size of the largest record: a thousand hosts have 200,000 files.
+const limitRecordBytes = 64 << 20
+
+// readRecord reads the record of a directory that may be anybody's: opening a pipe would wait for its other end, and a
+// link may lead to what has no end.
 func readRecord(directory string) (*Record, error) {
-	data, err := os.ReadFile(filepath.Join(directory, RecordFile))
+	name := filepath.Join(directory, RecordFile)
+	info, err := os.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("is no regular file")
+	}
+	if info.Size() > limitRecordBytes {
+		return nil, fmt.Errorf("is larger than %d bytes", limitRecordBytes)
+	}
+	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
@@ -193,11 +210,11 @@ func changed(directory string, record *Record) ([]string, error) {
 		case !entry.Type().IsRegular():
 			lost = append(lost, relative+" is no longer a file")
 		default:
-			data, err := os.ReadFile(name)
+			got, err := digestOf(name)
 			if err != nil {
 				return err
 			}
-			if digest(data) != want {
+			if got != want {
 				lost = append(lost, relative+" was changed by hand")
 			}
 		}
@@ -212,6 +229,20 @@ func changed(directory string, record *Record) ([]string, error) {
 func digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// digestOf is the digest of a file, whatever its size.
+func digestOf(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return "", err
+	}
+	return "sha256:" + hex.EncodeToString(hash.Sum(nil)), nil
 }
 
 // The modes of directories.

@@ -154,6 +154,29 @@ func TestWriteRefusesADamagedRecord(t *testing.T) {
 	}
 }
 
+// A directory of others may hold anything under the name of the record.
+func TestWriteReadsNoRecordThatIsNoFile(t *testing.T) {
+	for name, make := range map[string]func(string) error{
+		"a link to what has no end": func(name string) error { return os.Symlink("/dev/zero", name) },
+		"a directory":               func(name string) error { return os.Mkdir(name, 0o755) },
+		"a huge file": func(name string) error {
+			if err := os.WriteFile(name, nil, 0o600); err != nil {
+				return err
+			}
+			return os.Truncate(name, limitRecordBytes+1)
+		},
+	} {
+		directory := t.TempDir()
+		if err := make(filepath.Join(directory, RecordFile)); err != nil {
+			t.Fatal(err)
+		}
+		err := Write(t.Context(), directory, "a", "", sample)
+		if err == nil || !strings.Contains(err.Error(), RecordFile+": is ") {
+			t.Errorf("%s: %v, want what the record is", name, err)
+		}
+	}
+}
+
 func TestWriteRefusesTheWorkingDirectory(t *testing.T) {
 	directory := filepath.Join(t.TempDir(), "out", "below")
 	if err := os.MkdirAll(directory, 0o755); err != nil {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -40,8 +41,21 @@ var checkOf = map[transition.CheckKind]string{
 	transition.Ready: "ready", transition.Gone: "gone", transition.Runs: "runs",
 }
 
-// Files renders a transition below Directory, sorted by path. Errors: a step or check that a playbook cannot do.
+// ErrHostName is a host that has a name of Ansible's own.
+var ErrHostName = errors.New("is a name of Ansible's own: give the host another one")
+
+// ownNames mean something to Ansible: a play of the host "all" would run on every host at once, one of "localhost" on
+// the machine that runs Ansible where the inventory is forgotten.
+var ownNames = []string{"all", "ungrouped", "localhost"}
+
+// Files renders a transition below Directory, sorted by path. Errors: ErrHostName, wrapped; a step or check that a
+// playbook cannot do.
 func Files(t transition.Transition) ([]render.File, error) {
+	for _, h := range t.Hosts {
+		if slices.Contains(ownNames, h.Name) {
+			return nil, fmt.Errorf("host %q: %w", h.Name, ErrHostName)
+		}
+	}
 	b := &builder{contents: map[string][]byte{}}
 	install, err := b.plays(t.Steps, func(s transition.Step) *transition.Action { return s.Do })
 	if err != nil {
@@ -241,7 +255,7 @@ func node(value any) *yaml.Node {
 		n.Kind, n.Tag, n.Value, n.Style = yaml.ScalarNode, "!unsafe", string(v), yaml.DoubleQuotedStyle
 	case string:
 		n.SetString(v)
-		if strings.ContainsAny(v, "{:") || isNumber(v) {
+		if strings.ContainsAny(v, "{:") || isNumber(v) || slices.Contains(oldBooleans, v) {
 			n.Style = yaml.DoubleQuotedStyle
 		}
 	default:
@@ -253,3 +267,6 @@ func node(value any) *yaml.Node {
 }
 
 func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
+
+// oldBooleans are booleans of YAML 1.1, which Ansible reads, and no longer of 1.2, which the encoder writes.
+var oldBooleans = []string{"yes", "no", "on", "off", "y", "n"}

@@ -3,14 +3,18 @@ package playbook_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	yamlv2 "go.yaml.in/yaml/v2"
 
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
@@ -101,6 +105,49 @@ func TestAnsibleReadsThem(t *testing.T) {
 			if out, err := ansible(t, dir, "ansible-playbook", "-i", "inventory.yml", "--syntax-check",
 				book); err != nil {
 				t.Errorf("%s, %s: %v\n%s", target, book, err, out)
+			}
+		}
+	}
+}
+
+// A host has no name that Ansible takes for more than the host: a play of "all" would run on every host at once.
+func TestHostNamesAreNamesOfOneHost(t *testing.T) {
+	_, steps := written(t, "split-1.15-1.36.yaml", render.Systemd, 1)
+	named := func(name string) ([]render.File, error) {
+		steps.Hosts[0].Name = name
+		for i := range steps.Steps {
+			steps.Steps[i].Host = name
+		}
+		return playbook.Files(steps)
+	}
+	for _, name := range []string{"all", "ungrouped", "localhost"} {
+		if _, err := named(name); !errors.Is(err, playbook.ErrHostName) {
+			t.Errorf("a host %q: %v, want ErrHostName", name, err)
+		}
+	}
+	for _, name := range []string{"yes", "no", "on", "off", "y", "n", "true", "null", "1e3", "0x1f", "010", "1-2",
+		"2026-11-23", "ansible"} {
+		files, err := named(name)
+		if err != nil {
+			t.Errorf("a host %q: %v", name, err)
+		}
+		for _, f := range files {
+			if path.Base(f.Path) != "inventory.yml" && path.Base(f.Path) != "site.yml" {
+				continue
+			}
+			var old any // yaml.v2 reads YAML 1.1, as Ansible does
+			if err := yamlv2.Unmarshal(bytes.ReplaceAll(f.Data, []byte("!unsafe"), nil), &old); err != nil {
+				t.Fatal(err)
+			}
+			if list, ok := old.([]any); ok {
+				if got := list[0].(map[any]any)["hosts"]; got != name {
+					t.Errorf("a play of host %q is one of %T %v", name, got, got)
+				}
+				continue
+			}
+			hosts := old.(map[any]any)["all"].(map[any]any)["hosts"].(map[any]any)
+			if _, ok := hosts[name]; !ok || len(hosts) != 1 {
+				t.Errorf("the inventory has host %q as %v", name, hosts)
 			}
 		}
 	}

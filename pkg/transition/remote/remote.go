@@ -48,10 +48,14 @@ type answer struct {
 const (
 	// LimitAnswerBytes is the size of the longest answer that is read.
 	LimitAnswerBytes = 1 << 20
-	// pulse is how often an agent says that it is at work. A snapshot of a large store takes longer than any limit.
+	// pulse is how often an agent says that it is at work.
 	pulse = 15 * time.Second
 	// silence is after which time without a line a connection counts as lost.
 	silence = 4 * pulse
+	// limitWork is how long an agent may be at work beyond the time that a component is waited for, and limitReading
+	// how long where a whole store is read. One that says for ever that it is at work holds up nobody for ever.
+	limitWork    = 10 * time.Minute
+	limitReading = 6 * time.Hour
 )
 
 // Serve answers requests until in ends or ctx does. open is told of the first one, and gives what carries out the
@@ -202,7 +206,7 @@ func (h *Hosts) ask(ctx context.Context, host string, r request) error {
 	if err != nil {
 		return fmt.Errorf("reaching host %s: %w", host, err)
 	}
-	got, err := a.exchange(ctx, r)
+	got, err := a.exchange(ctx, r, h.limit(r))
 	if err != nil {
 		delete(h.open, host)
 		return fmt.Errorf("host %s did not answer, and may have done it: %w", host, err)
@@ -211,6 +215,14 @@ func (h *Hosts) ask(ctx context.Context, host string, r request) error {
 		return errors.New(visible.Text(got.Error)) // a line of another machine
 	}
 	return nil
+}
+
+// limit is how long a request may take.
+func (h *Hosts) limit(r request) time.Duration {
+	if r.Do != nil && r.Do.Kind == transition.Snapshot || r.Check != nil && r.Check.Kind == transition.StoresAgree {
+		return limitReading
+	}
+	return h.Wait + limitWork
 }
 
 func (h *Hosts) agent(ctx context.Context, name string) (*agent, error) {
@@ -227,7 +239,7 @@ func (h *Hosts) agent(ctx context.Context, name string) (*agent, error) {
 	}
 	a := &agent{connection, bufio.NewScanner(connection)}
 	a.answers.Buffer(nil, LimitAnswerBytes)
-	got, err := a.exchange(ctx, Hello{Schema, h.Hosts[at], h.Snapshots, h.Wait})
+	got, err := a.exchange(ctx, Hello{Schema, h.Hosts[at], h.Snapshots, h.Wait}, h.Wait+limitWork)
 	switch {
 	case err != nil:
 		return nil, err
@@ -244,10 +256,12 @@ func (h *Hosts) agent(ctx context.Context, name string) (*agent, error) {
 	return a, nil
 }
 
-// exchange sends a line and reads its answer. It closes the connection when that fails, when ctx ends, and when nothing
-// is heard for too long: a host that lost its power ends no connection.
-func (a *agent) exchange(ctx context.Context, r any) (answer, error) {
-	stop := context.AfterFunc(ctx, func() { _ = a.connection.Close() }) // its reader then says why
+// exchange sends a line and reads its answer. It closes the connection when that fails, when ctx ends or the limit is
+// reached, and when nothing is heard for too long: a host that lost its power ends no connection.
+func (a *agent) exchange(ctx context.Context, r any, limit time.Duration) (answer, error) {
+	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it is still at work after %s", limit))
+	defer cancel()
+	stop := context.AfterFunc(limited, func() { _ = a.connection.Close() }) // its reader then says why
 	defer stop()
 	var lost atomic.Bool
 	late := time.AfterFunc(silence, func() {
@@ -256,8 +270,10 @@ func (a *agent) exchange(ctx context.Context, r any) (answer, error) {
 	})
 	defer late.Stop()
 	got, err := answer{Working: true}, json.NewEncoder(a.connection).Encode(r)
-	for err == nil && got.Working {
-		got, err = a.next()
+	for lines := time.Duration(0); err == nil && got.Working; lines++ {
+		if got, err = a.next(); err == nil && lines > 2*limit/pulse {
+			err = fmt.Errorf("it says more often than every %s that it is at work", pulse)
+		}
 		late.Reset(silence)
 	}
 	if err == nil {
@@ -267,6 +283,8 @@ func (a *agent) exchange(ctx context.Context, r any) (answer, error) {
 	switch {
 	case ctx.Err() != nil:
 		return got, ctx.Err()
+	case limited.Err() != nil:
+		return got, context.Cause(limited)
 	case lost.Load():
 		return got, fmt.Errorf("no word for %s", silence)
 	}

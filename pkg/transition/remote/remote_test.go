@@ -227,15 +227,19 @@ func TestServeBreaksOffWhenItsInputEnds(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatWorksIsHeard: however long an action takes, the agent says that it is at work; one that says nothing
-// is lost, and so is one of which nothing is heard after its greeting.
+// TestAnAgentThatWorksIsHeard: the agent says that it is at work; one that says nothing is lost, and so is one of which
+// nothing is heard after its greeting, and one that does not come to an end.
 func TestAnAgentThatWorksIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct {
 			takes time.Duration
 			hears bool // the connection carries what the agent says
+			kind  transition.Kind
 			says  string
-		}{{3 * time.Hour, true, ""}, {time.Second, false, "no word for 1m0s"}} {
+		}{{3 * time.Hour, true, transition.Snapshot, ""}, {time.Second, false, transition.Snapshot, "no word for 1m0s"},
+			{7 * time.Hour, true, transition.Snapshot, "still at work after 6h0m0s"},
+			{4 * time.Minute, true, transition.StartUnit, ""},
+			{3 * time.Hour, true, transition.StartUnit, "still at work after 10m0s"}} {
 			near, far := net.Pipe()
 			away := make(chan error, 1)
 			go func() {
@@ -250,7 +254,7 @@ func TestAnAgentThatWorksIsHeard(t *testing.T) {
 			}()
 			hosts := &Hosts{Hosts: []transition.Host{host},
 				Connect: func(context.Context, transition.Host) (Connection, error) { return near, nil }}
-			err := hosts.Do(t.Context(), "cp-1", &transition.Action{Kind: transition.Snapshot})
+			err := hosts.Do(t.Context(), "cp-1", &transition.Action{Kind: c.kind})
 			if (c.says == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("an action of %s: %v, want %q", c.takes, err, c.says)
 			}
@@ -258,6 +262,36 @@ func TestAnAgentThatWorksIsHeard(t *testing.T) {
 			<-away
 		}
 	})
+}
+
+// TestAnAgentThatOnlySaysThatItWorks is none: its lines are counted.
+func TestAnAgentThatOnlySaysThatItWorks(t *testing.T) {
+	near, far := net.Pipe()
+	go func() { _, _ = io.Copy(io.Discard, far) }()
+	flooded := make(chan struct{})
+	go func() {
+		defer close(flooded)
+		for {
+			if _, err := io.WriteString(far, `{"working":true}`+"\n"); err != nil {
+				return
+			}
+		}
+	}()
+	hosts := &Hosts{Hosts: []transition.Host{host},
+		Connect: func(context.Context, transition.Host) (Connection, error) { return near, nil }}
+	ended := make(chan error, 1)
+	go func() { ended <- hosts.Check(t.Context(), "cp-1", &transition.Check{Kind: transition.Ready}) }()
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "more often than every 15s") {
+			t.Errorf("Check = %v, want that the agent says too often that it is at work", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("Check goes on with an agent that says nothing else")
+	}
+	_ = near.Close()
+	<-flooded
+	_ = far.Close()
 }
 
 // slow is a runner whose actions take their time.
