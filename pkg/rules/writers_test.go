@@ -169,6 +169,25 @@ func TestReadsWithoutQuorum(t *testing.T) {
 	}
 }
 
+// A ThirdPartyResource of the legacy side and a CRD of the modern one may be of one kind.
+func TestCollectorsBesideThirdPartyResources(t *testing.T) {
+	const collects = "controllers=*"
+	for name, test := range map[string]struct {
+		e    example
+		want int
+	}{
+		"the plan beside 1.6":          {example{legacy: "1.6.13"}, 0},
+		"modern's own list beside 1.6": {example{legacy: "1.6.13", modernManager: args(collects)}, 1},
+		"modern's own list beside 1.7": {example{legacy: "1.7.16", modernManager: args(collects)}, 1},
+		"the legacy collector of 1.6":  {example{legacy: "1.6.13", modernManager: "-", legacyManager: "-"}, 0},
+	} {
+		found := of(Check(planOf(t, test.e.String())), "FUS227")
+		if len(found) != test.want || test.want > 0 && found[0].Subject != "modern garbage-collector-controller" {
+			t.Errorf("%s: %+v, want %d", name, found, test.want)
+		}
+	}
+}
+
 // Dangers of spellings and versions that the examples do not have.
 func TestDangersInOtherWords(t *testing.T) {
 	for name, test := range map[string]struct {
