@@ -53,7 +53,7 @@ const (
 	// silence is after which time without a line a connection counts as lost.
 	silence = 4 * pulse
 	// limitWork is how long an agent may be at work beyond the time that a component is waited for, and limitReading
-	// how long where a whole store is read. One that says for ever that it is at work holds up nobody for ever.
+	// how long where a whole store is read. One that says for ever that it is at work does not hold up the transition.
 	limitWork    = 10 * time.Minute
 	limitReading = 6 * time.Hour
 )
