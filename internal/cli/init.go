@@ -240,8 +240,10 @@ func draftFrom(from []string, options adopt.Options, mode *fs.FileMode) (*adopt.
 	if err == nil {
 		if len(hosts) == 1 {
 			for i := range draft.Notes {
-				if note := &draft.Notes[i]; note.Place != "" {
+				if note := &draft.Notes[i]; note.Place != "" && isDirectory(directories[0]) {
 					note.Place = filepath.Join(directories[0], note.Place)
+				} else if note.Place != "" {
+					note.Place = filepath.Join(filepath.Dir(directories[0]), note.Place)
 				}
 			}
 		}

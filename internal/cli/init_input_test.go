@@ -44,7 +44,7 @@ func TestInitFromBadInput(t *testing.T) {
 		"an anchor in itself": {func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "kube-apiserver.yaml"),
 				[]byte("kind: Pod\nspec: &a {containers: *a}\n"), 0o644)
-		}, "kube-apiserver.yaml"},
+		}, "kube-apiserver.yaml: is ignored: the anchor &a contains itself"},
 		"a pipe to which nothing writes": {func(dir string) error {
 			return syscall.Mkfifo(filepath.Join(dir, "kube-apiserver.yaml"), 0o644)
 		}, "no kube-apiserver among the files"},
@@ -63,6 +63,41 @@ func TestInitFromBadInput(t *testing.T) {
 			return os.WriteFile(filepath.Join(dir, "master-config.yaml"),
 				[]byte("apiVersion: v1\nkind: MasterConfig\n"), 0o644)
 		}, "OpenShift 3"},
+		"OpenShift 4": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "kube-apiserver-pod.yaml"),
+				[]byte("kind: Pod\nspec: {containers: [{image: q/x, command: [hyperkube, kube-apiserver, "+
+					"--openshift-config=/etc/c.yaml]}]}\n"), 0o644)
+		}, "--openshift-config=/etc/c.yaml: the arguments of this API server are in that file"},
+		"a program that runs the components": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "k0scontroller.service"),
+				[]byte("[Service]\nExecStart=/usr/local/bin/k0s controller --single=true\n"), 0o644)
+		}, "k0scontroller.service: the program runs the components itself"},
+		"a template": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "kube-apiserver.yaml"),
+				[]byte("kind: Pod\nspec: {containers: [{image: 'k/kube-apiserver:v1.15.12', "+
+					"command: [kube-apiserver, '--etcd-servers={{ etcd }}']}]}\n"), 0o644)
+		}, "kube-apiserver.yaml:2: \"--etcd-servers={{ etcd }}\" is a place in a template"},
+		"a template of a shell": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "kube-apiserver.yaml"),
+				[]byte("kind: Pod\nspec: {containers: [{image: 'k/kube-apiserver:v1.15.12', "+
+					"command: [kube-apiserver, '--advertise-address=${IP}']}]}\n"), 0o644)
+		}, "\"--advertise-address=${IP}\" is a place in a template"},
+		"a list that a pager cut off": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "ps.txt"),
+				[]byte("|-480 /bin/kube-apiserver --secure-port=6443 --service-acco>\n"), 0o644)
+		}, "ps.txt:1: the command line of kube-apiserver is cut off after --service-acco>"},
+		"a command over several lines": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "notes.txt"),
+				[]byte("kube-apiserver --etcd-servers=http://127.0.0.1:2379 \\\n  --authorization-mode=RBAC\n"), 0o644)
+		}, "notes.txt:1: the command line of kube-apiserver goes on in the next line"},
+		"a form that is not read": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "kube-apiserver.conf"),
+				[]byte("exec /opt/bin/kube-apiserver --etcd-servers=http://127.0.0.1:4001\n"), 0o644)
+		}, "kube-apiserver.conf: has the arguments of an API server in a form that is not read"},
+		"a unit whose script is elsewhere": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "kube-apiserver.service"),
+				[]byte("[Service]\nExecStart=/opt/bin/start-apiserver.sh\n"), 0o644)
+		}, "starts /opt/bin/start-apiserver.sh, which is not among the files"},
 		"dqlite": {func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "kube-apiserver"),
 				[]byte("--storage-backend=dqlite\n--secure-port=1\n"), 0o644)

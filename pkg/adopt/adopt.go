@@ -40,6 +40,7 @@ type Process struct {
 	Env       []spec.EnvVar
 	Mounts    []spec.Mount
 
+	unfilled   string // a word with a variable that nothing substitutes
 	cluster    string // name of the cluster that others than the arguments tell: an annotation of kops
 	advertised string // address that others than the arguments tell: an annotation of kubeadm, the host of a probe
 }
@@ -81,7 +82,7 @@ func (r *Running) Process(component string) *Process {
 var folders = []string{
 	".", "manifests", "etc/kubernetes/manifests", "kubernetes/manifests",
 	"etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system", "systemd/system",
-	"args", "var/snap/microk8s/current/args",
+	"args", "var/snap/microk8s/current/args", "var/snap", "etc/init.d",
 }
 
 // Read reads the files of a directory: every static pod manifest, as the kubelet does (YAML or JSON of any name that
@@ -127,7 +128,7 @@ func readFirst(dir, host fs.FS, wanted func(*Running) bool) (found *Running, tri
 		if running := r.running(); wanted(running) {
 			return running, tried, nil
 		}
-		tried.notes, tried.refused = append(tried.notes, r.notes...), append(tried.refused, r.refused...)
+		tried.notes = append(tried.notes, r.notes...)
 		lists = append(lists, r)
 	}
 	for _, r := range lists { // where nothing starts a component, a list of processes may show some
@@ -136,6 +137,11 @@ func readFirst(dir, host fs.FS, wanted func(*Running) bool) (found *Running, tri
 		}
 		if running := r.running(); wanted(running) {
 			return running, tried, nil
+		}
+	}
+	for _, r := range lists {
+		if tried.refused = append(tried.refused, r.refused...); len(r.refused) == 0 {
+			tried.refused = append(tried.refused, r.unread()...)
 		}
 	}
 	return nil, tried, nil
@@ -150,6 +156,7 @@ type reader struct {
 	notes     []Note
 	refused   []error // files of control planes that cannot be adopted
 	texts     []textFile
+	beside    []string // files that are not read, by their endings
 
 	referenced       map[string]bool // variables in the command lines of units
 	environmentFiles map[string]bool // names of files that units have their variables from
@@ -189,6 +196,7 @@ func (r *reader) read() error {
 			continue
 		}
 		if !info.Mode().IsRegular() || slices.Contains(beside, path.Ext(name)) {
+			r.beside = append(r.beside, name)
 			continue
 		}
 		if isBackup(entry.Name()) {
@@ -211,6 +219,12 @@ func (r *reader) read() error {
 			}
 		}
 	}
+	for _, component := range programs { // the snap of a single component
+		name := path.Join(r.folder, component, "current", "args")
+		if text, err := readFile(r.files, name); err == nil {
+			files = append(files, textFile{name, text})
+		}
+	}
 	for _, f := range files {
 		if path.Ext(f.name) == ".service" {
 			if err := r.unit(f.name, f.text); err != nil {
@@ -222,6 +236,7 @@ func (r *reader) read() error {
 		switch {
 		case r.refuse(f.name, f.text), path.Ext(f.name) == ".service", r.environmentFiles[f.name]:
 		case r.inspect(f.name, f.text), r.snapFile(f.name, f.text):
+		case isShellScript(f.text) && r.startedBy(script{name: f.name, text: string(f.text)}, nil, nil):
 		case path.Ext(f.name) == ".txt" || path.Ext(f.name) == ".log" || path.Base(f.name) == "cmdline":
 			r.texts = append(r.texts, f)
 		default:
@@ -285,9 +300,19 @@ func (r *reader) running() *Running {
 	return &Running{Processes: r.processes, Notes: r.notes}
 }
 
-// once refuses two processes of one component: which of them runs cannot be told. Several etcds are not unusual.
+// once refuses two processes of one component: which of them runs cannot be told. Several etcds are not unusual. It
+// refuses templates too, whose arguments stand for others.
 func (r *Running) once() error {
 	var errs []error
+	for _, p := range r.Processes {
+		for _, word := range append([]string{p.Image, p.unfilled}, p.Words...) {
+			if word != "" && (word == p.unfilled || strings.Contains(word, "{{") || strings.Contains(word, "<%")) {
+				errs = append(errs, fmt.Errorf("%s: %q is a place in a template that was not filled in; want the file "+
+					"as it lies on the host", p.Place, word))
+				break
+			}
+		}
+	}
 	for i := 1; i < len(r.Processes); i++ {
 		first, second := r.Processes[i-1], r.Processes[i]
 		if first.Component == second.Component && len(kubever.Flags(second.Component, kubever.Oldest)) > 0 {

@@ -41,6 +41,12 @@ func (r *Running) draft(o Options, hosts []Host) (*Draft, error) {
 	server := r.Process(kubever.APIServer)
 	for i := range server.Words {
 		backend, servers := flagOf(server.Words, i, "storage-backend"), flagOf(server.Words, i, "etcd-servers")
+		if config := flagOf(server.Words, i, "openshift-config"); config != "" {
+			return nil, fmt.Errorf("%s: --openshift-config=%s: the arguments of this API server are in that file, "+
+				"which "+
+				"an operator of OpenShift 4 writes and keeps as it is: such a control plane cannot be adopted",
+				server.Place, config)
+		}
 		if err := storeRefused(server.Place, backend, servers); err != nil {
 			return nil, err
 		}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/netip"
 	"path"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -44,6 +46,16 @@ type podSpec struct {
 		ConfigMap *struct {
 			Name string `yaml:"name"`
 		} `yaml:"configMap"`
+		Projected *struct {
+			Sources []struct {
+				Secret *struct {
+					Name string `yaml:"name"`
+				} `yaml:"secret"`
+				ConfigMap *struct {
+					Name string `yaml:"name"`
+				} `yaml:"configMap"`
+			} `yaml:"sources"`
+		} `yaml:"projected"`
 	} `yaml:"volumes"`
 }
 
@@ -93,10 +105,33 @@ func (r *reader) manifest(name string, text []byte) {
 			r.note(name, "is ignored: it is neither YAML nor JSON: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 			return
 		}
+		if anchor := selfContained(&document, nil); anchor != "" {
+			r.note(name, "is ignored: the anchor &%s contains itself", anchor)
+			return
+		}
 		if len(document.Content) > 0 && document.Content[0].Kind == yaml.MappingNode {
 			r.object(name, document.Content[0], 0)
 		}
 	}
+}
+
+// selfContained names an anchor that is referred to within itself, "" for none. An anchor is looked into once.
+func selfContained(node *yaml.Node, within []*yaml.Node) string {
+	if node.Kind == yaml.AliasNode {
+		if slices.Contains(within, node.Alias) {
+			return node.Value
+		}
+		return ""
+	}
+	if node.Anchor != "" {
+		within = append(within, node)
+	}
+	for _, child := range node.Content {
+		if anchor := selfContained(child, within); anchor != "" {
+			return anchor
+		}
+	}
+	return ""
 }
 
 func (r *reader) object(name string, node *yaml.Node, depth int) {
@@ -171,7 +206,11 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 		p.Command = []string{"/hyperkube", p.Command[0]}
 		r.note(place, "the program is the entrypoint of image %s; /hyperkube is assumed", c.Image)
 	}
-	for _, word := range p.Words {
+	_, shell := shellScript(words)
+	for _, word := range append([]string{p.Image}, p.Words...) {
+		if !shell && variable.MatchString(word) {
+			p.unfilled = word // the kubelet substitutes $(NAME) only
+		}
 		if strings.Contains(word, "$(") {
 			r.note(place, "%s is substituted by the kubelet at start and is kept literally; write its value", word)
 		}
@@ -186,6 +225,9 @@ func (r *reader) container(name string, o *object, pod *podSpec, c *container) {
 	p.Mounts = r.mounts(place, pod, c)
 	r.processes = append(r.processes, p)
 }
+
+// variable is one of a shell, which a template is filled with.
+var variable = regexp.MustCompile(`\$\{?[A-Za-z_]`)
 
 // mounts keeps the paths of the host that the container sees, and the objects of the cluster.
 func (r *reader) mounts(place string, pod *podSpec, c *container) []spec.Mount {
@@ -202,6 +244,16 @@ func (r *reader) mounts(place string, pod *podSpec, c *container) []spec.Mount {
 				m.Secret = volume.Secret.SecretName
 			case volume.ConfigMap != nil:
 				m.ConfigMap = volume.ConfigMap.Name
+			case volume.Projected != nil:
+				for _, source := range volume.Projected.Sources { // one object is enough to know whose files they are
+					switch {
+					case m.Secret+m.ConfigMap != "":
+					case source.Secret != nil:
+						m.Secret = source.Secret.Name
+					case source.ConfigMap != nil:
+						m.ConfigMap = source.ConfigMap.Name
+					}
+				}
 			}
 		}
 		at := trimSlash(mount.MountPath)

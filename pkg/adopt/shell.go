@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"bytes"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -30,52 +31,76 @@ func shellScript(words []string) (string, bool) {
 
 // shell finds the component that a script starts: one simple command among pipes, redirections and others.
 func (r *reader) shell(place, script string, environment map[string]string) (commandLine, bool) {
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
-	if err != nil {
+	s := &shellReader{variables: maps.Clone(environment)}
+	if err := s.read(script); err != nil {
 		r.note(place, "the shell script is ignored: %v", err)
 		return commandLine{}, false
 	}
-	s := &shellReader{variables: map[string]string{}}
-	for name, value := range environment {
-		s.variables[name] = value
-	}
-	syntax.Walk(file, s.visit)
-	if !s.found {
+	if len(s.started) == 0 {
 		return commandLine{}, false
 	}
-	r.note(place, "the shell around %s is left out: its output goes to the container's or unit's log", s.line.component)
-	r.noteWrapper(place, s.line)
-	for _, word := range s.raw {
+	r.noteShell(place, s.started[0])
+	return s.started[0].line, true
+}
+
+// noteShell names what a shell does around a component and what only it can know.
+func (r *reader) noteShell(place string, c started) {
+	r.note(place, "the shell around %s is left out: its output goes to the container's or unit's log", c.line.component)
+	r.noteWrapper(place, c.line)
+	for _, word := range c.raw {
 		r.note(place, "%s is computed by the shell at start and is kept literally; write its value", word)
 	}
-	for _, word := range s.left {
-		r.note(place, "%s is computed by the shell at start and is left out; add its arguments",
-			word)
+	for _, word := range c.left {
+		r.note(place, "%s is computed by the shell at start and is left out; add its arguments", word)
 	}
-	for _, unset := range s.unset {
+	for _, unset := range c.unset {
 		r.note(place, "the shell variable %s is not set here; it is taken as empty", unset)
 	}
-	return s.line, true
+}
+
+// started is a component that a script starts.
+type started struct {
+	line  commandLine
+	raw   []string // arguments with parts that only a shell can expand
+	left  []string // words that are such a part altogether
+	unset []string
 }
 
 // shellReader follows a script as far as starting a component depends on it: assignments and simple commands.
 type shellReader struct {
-	variables map[string]string
-	line      commandLine
-	found     bool
-	raw       []string // arguments with parts that only a shell can expand, of the command that was found
-	left      []string // words that are such a part altogether
-	unset     []string
-	opaque    bool // the word being expanded has such a part
+	variables  map[string]string
+	positional []string                                 // what a script is called with
+	file       func(name string) (text string, ok bool) // what a script may read; nil for none
+	// the text is a script file: functions count, and so does every component
+	whole   bool
+	depth   int
+	started []started
+
+	now    started // the command that is being expanded
+	opaque bool    // the word being expanded has such a part
+}
+
+func (s *shellReader) read(script string) error {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), "")
+	if err != nil {
+		return err
+	}
+	if s.variables == nil {
+		s.variables = map[string]string{}
+	}
+	syntax.Walk(file, s.visit)
+	return nil
 }
 
 func (s *shellReader) visit(node syntax.Node) bool {
-	if s.found {
+	if len(s.started) > 0 && !s.whole {
 		return false
 	}
 	switch node := node.(type) {
-	case *syntax.CmdSubst, *syntax.ProcSubst, *syntax.FuncDecl:
+	case *syntax.CmdSubst, *syntax.ProcSubst:
 		return false // what runs in there is another command
+	case *syntax.FuncDecl:
+		return s.whole
 	case *syntax.DeclClause: // export NAME=VALUE
 		s.assign(node.Args)
 		return false
@@ -98,7 +123,7 @@ func (s *shellReader) call(call *syntax.CallExpr) {
 		s.assign(call.Assigns)
 		return
 	}
-	s.raw, s.left, s.unset = nil, nil, nil
+	s.now = started{}
 	var words []string
 	for _, word := range call.Args {
 		s.opaque = false
@@ -106,14 +131,41 @@ func (s *shellReader) call(call *syntax.CallExpr) {
 		text := strings.Join(fields, " ")
 		switch {
 		case s.opaque && strings.HasPrefix(text, "-"):
-			s.raw = append(s.raw, text)
+			s.now.raw = append(s.now.raw, text)
 		case s.opaque:
-			s.left = append(s.left, text)
+			s.now.left = append(s.now.left, text)
 			continue
 		}
 		words = append(words, fields...)
 	}
-	s.line, s.found = locate(words)
+	if s.whole && len(words) > 1 && (words[0] == "." || words[0] == "source") {
+		s.source(words[1])
+		return
+	}
+	line, ok := locate(words)
+	if !ok || s.whole && !slices.ContainsFunc(line.words, func(word string) bool {
+		return strings.HasPrefix(word, "--") && len(word) > 2
+	}) {
+		return // in a script a name alone may be that of a unit or a process: systemctl restart kube-apiserver
+	}
+	if len(line.words) > 0 && line.words[0] == "--" { // start-stop-daemon --exec PROGRAM -- ARGUMENT...
+		line.words = line.words[1:]
+	}
+	s.now.line = line
+	s.started = append(s.started, s.now)
+}
+
+// source reads the assignments of another file.
+func (s *shellReader) source(name string) {
+	const limitDepth = 8
+	if s.file == nil || s.depth == limitDepth {
+		return
+	}
+	if text, ok := s.file(name); ok {
+		s.depth++
+		_ = s.read(text) // a file that is no shell assigns nothing: its variables are named as not set
+		s.depth--
+	}
 }
 
 // fields expands a word into none, one or several: variables outside quotes are split at white space.
@@ -179,22 +231,42 @@ func (s *shellReader) parts(f *fieldBuilder, parts []syntax.WordPart, quoted boo
 		case *syntax.SglQuoted:
 			f.add(part.Value)
 		case *syntax.DblQuoted:
-			f.add("")
+			if !s.whole || len(s.positional) > 0 || !isAll(part) {
+				f.add("")
+			}
 			s.parts(f, part.Parts, true)
 		case *syntax.ParamExp:
+			if s.whole && part.Param != nil && (part.Param.Value == "@" || part.Param.Value == "*") {
+				for i, word := range s.positional {
+					if i > 0 {
+						f.end()
+					}
+					f.add(word)
+				}
+				continue
+			}
 			value, ok := s.parameter(part)
 			switch {
 			case !ok:
-				f.add(s.source(part))
+				f.add(s.text(part))
 			case quoted:
 				f.add(value)
 			case value != "":
 				f.addSplit(value)
 			}
 		default:
-			f.add(s.source(part))
+			f.add(s.text(part))
 		}
 	}
+}
+
+// isAll reports whether a quoted text is "$@", which is no word at all where a script has no arguments.
+func isAll(quoted *syntax.DblQuoted) bool {
+	if len(quoted.Parts) != 1 {
+		return false
+	}
+	p, ok := quoted.Parts[0].(*syntax.ParamExp)
+	return ok && p.Param != nil && p.Param.Value == "@"
 }
 
 // parameter expands $NAME, ${NAME} and ${NAME:-WORD}; other forms are left to a shell.
@@ -206,7 +278,7 @@ func (s *shellReader) parameter(p *syntax.ParamExp) (string, bool) {
 	value, set := s.variables[p.Param.Value]
 	switch {
 	case p.Exp == nil && !set:
-		s.unset = append(s.unset, p.Param.Value)
+		s.now.unset = append(s.now.unset, p.Param.Value)
 		return "", true
 	case p.Exp == nil:
 		return value, true
@@ -219,8 +291,8 @@ func (s *shellReader) parameter(p *syntax.ParamExp) (string, bool) {
 	return "", false
 }
 
-// source prints a part that only a shell can expand.
-func (s *shellReader) source(part syntax.WordPart) string {
+// text prints a part that only a shell can expand.
+func (s *shellReader) text(part syntax.WordPart) string {
 	s.opaque = true
 	var out bytes.Buffer
 	if err := syntax.NewPrinter().Print(&out, part); err != nil {

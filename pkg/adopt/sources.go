@@ -106,6 +106,9 @@ var snapVariables = map[string]string{
 // comments.
 func (r *reader) snapFile(name string, text []byte) bool {
 	component := path.Base(name)
+	if component == "args" { // COMPONENT/REVISION/args
+		component = path.Base(path.Dir(path.Dir(name)))
+	}
 	if !slices.Contains(programs, component) {
 		return false
 	}
@@ -131,10 +134,11 @@ func (r *reader) snapFile(name string, text []byte) bool {
 	return true
 }
 
-// processLine is a line of ps, of /proc/PID/cmdline or of a log that has the whole command line of a component in it.
+// processLines reads lines of ps, of /proc/PID/cmdline or of a log that have the whole command line of a component in
+// them.
 func (r *reader) processLines(name string, text []byte) {
-	lines := strings.ReplaceAll(string(text), "\x00", " ")
-	for i, line := range strings.Split(lines, "\n") {
+	lines := strings.Split(strings.ReplaceAll(string(text), "\x00", " "), "\n")
+	for i, line := range lines {
 		words := strings.Fields(line)
 		start := slices.IndexFunc(words, func(word string) bool {
 			base := path.Base(strings.Trim(word, `"'`))
@@ -147,6 +151,13 @@ func (r *reader) processLines(name string, text []byte) {
 		if !ok || len(found.words) == 0 || !strings.HasPrefix(found.words[0], "-") { // prose
 			continue
 		}
+		place := fmt.Sprintf("%s:%d", name, i+1)
+		if why := cutOff(found.words, lines[i+1:]); why != "" {
+			r.refused = append(r.refused, fmt.Errorf("%s: the command line of %s %s; want it whole, as ps -ww -eo "+
+				"args "+
+				"prints it", place, found.component, why))
+			continue
+		}
 		for n, word := range found.words {
 			found.words[n] = strings.Trim(word, `"'`)
 		}
@@ -154,16 +165,51 @@ func (r *reader) processLines(name string, text []byte) {
 			found.command[n] = strings.Trim(word, `"'`)
 		}
 		r.processes = append(r.processes, Process{Component: found.component, Name: found.component,
-			Place: fmt.Sprintf("%s:%d", name, i+1), Command: found.command, Words: found.words})
-		r.note(fmt.Sprintf("%s:%d", name, i+1),
-			"a list of processes does not show quotes: a value with blanks in it ends at "+
-				"the first one")
+			Place: place, Command: found.command, Words: found.words})
+		r.note(place, "a list of processes does not show quotes: a value with blanks in it ends at the first one")
 	}
 }
+
+// cutOff says why a command line in a text is not all of it: a pager or a terminal ends it with a mark, a file goes on
+// in the following lines. "" where nothing shows that.
+func cutOff(words []string, following []string) string {
+	last := words[len(words)-1]
+	switch {
+	case last == `\`, len(following) > 0 && strings.HasPrefix(strings.TrimSpace(following[0]), "--"):
+		return "goes on in the next line"
+	case strings.HasSuffix(last, ">"), strings.HasSuffix(last, "…"), strings.HasSuffix(last, "..."):
+		return "is cut off after " + last
+	}
+	return ""
+}
+
+// unread names the files that start an API server in a form that is not read.
+func (r *reader) unread() []error {
+	var errs []error
+	look := func(name string, text []byte) {
+		if startsServer.Match(text) {
+			errs = append(errs, fmt.Errorf("%s: has the arguments of an API server in a form that is not read; want "+
+				"the components as they run: ps -ww -eo args > FILE on the host", name))
+		}
+	}
+	for _, f := range r.texts {
+		look(f.name, f.text)
+	}
+	for _, name := range r.beside {
+		if text, err := readFile(r.files, name); err == nil {
+			look(name, text)
+		}
+	}
+	return errs
+}
+
+// startsServer is an argument that nearly every API server has, and no other component.
+var startsServer = regexp.MustCompile(`--etcd[-_]servers\b|--service-cluster-ip-range=.*--etcd`)
 
 var (
 	openShift = regexp.MustCompile(`(?m)^kind:\s*MasterConfig\s*$`)
 	k3sServer = regexp.MustCompile(`(?m)^ExecStart=\S*/(k3s|rke2)\s*\\?\s*$|^ExecStart=\S*/(k3s|rke2)\s+server\b`)
+	supervise = regexp.MustCompile(`(?m)^ExecStart=\S*/(k0s\s+controller|localkube|kubelite)\b`)
 	k3sConfig = regexp.MustCompile(`(?m)^(kube-apiserver-arg|cluster-init|write-kubeconfig-mode|datastore-endpoint):`)
 )
 
@@ -181,13 +227,18 @@ func (r *reader) refuse(name string, text []byte) bool {
 			"with which arguments; want the lines \"Running kube-apiserver ...\" of their log in a file, and a store "+
 			"that is "+
 			"etcd", name))
+	case supervise.Match(text):
+		r.refused = append(r.refused, fmt.Errorf("%s: the program runs the components itself, and the unit does not "+
+			"say "+
+			"with which arguments; want the processes that it has started, if they are processes of their own: "+
+			"ps -ww -eo args > FILE", name))
 	default:
 		return false
 	}
 	return true
 }
 
-// errNoStore says that the objects are where no second API server can reach them as they are.
+// storeRefused says that the objects are where no second API server can reach them as they are.
 func storeRefused(place, backend, servers string) error {
 	switch {
 	case backend != "" && backend != "etcd2" && backend != "etcd3":

@@ -150,7 +150,9 @@ func (u *service) process() error {
 			u.note(start.place, "ExecStart is ignored: %v", err)
 			continue
 		}
-		if !mentionsComponent(words) {
+		script, isScript := u.script(words)
+		if !isScript && !mentionsComponent(words) {
+			u.noteScript(start.place, words)
 			continue
 		}
 		variables, missing, err := u.variables()
@@ -161,6 +163,10 @@ func (u *service) process() error {
 		if len(unset) > 0 && len(missing) > 0 {
 			return fmt.Errorf("%s: $%s comes from %s, which is not among the files; copy it there, as %s or under "+
 				"its full path", start.place, unset[0], missing[0], path.Base(missing[0]))
+		}
+		if isScript {
+			u.startedBy(script, script.arguments(expanded), variables)
+			continue
 		}
 		line, ok := u.commandLine(start.place, expanded, variables)
 		if !ok {

@@ -1,0 +1,125 @@
+package adopt
+
+import (
+	"bytes"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Scripts that start components: those that a unit names, and those that are among the files themselves, such as the
+// ones of an init system.
+
+// script is a file that a shell runs.
+type script struct {
+	name string // below the directory, or on the host
+	text string
+	at   int // its place among the words that start it
+}
+
+// arguments are those that the script is called with.
+func (s script) arguments(words []string) []string {
+	if s.at+1 >= len(words) {
+		return nil
+	}
+	return words[s.at+1:]
+}
+
+// script is the one that the words of an ExecStart run, directly or through a shell, if it is among the files.
+func (u *service) script(words []string) (script, bool) {
+	at := scriptAt(words)
+	if at < 0 || !path.IsAbs(words[at]) {
+		return script{}, false
+	}
+	name, text, ok := u.textOf(words[at])
+	if !ok || at == 0 && !isShellScript([]byte(text)) {
+		return script{}, false
+	}
+	u.environmentFiles[name] = true
+	return script{name: name, text: text, at: at}, true
+}
+
+// scriptAt is where the words name the program, or the script of a shell; -1 for a shell without a file.
+func scriptAt(words []string) int {
+	if len(words) == 0 {
+		return -1
+	}
+	if !isShell(words[0]) {
+		return 0
+	}
+	return slices.IndexFunc(words, func(word string) bool { return path.IsAbs(word) && !isShell(word) })
+}
+
+func isShell(word string) bool {
+	return slices.Contains([]string{"sh", "bash", "dash", "ash"}, path.Base(word))
+}
+
+// noteScript names a script that a unit of a component runs and that is not there.
+func (u *service) noteScript(place string, words []string) {
+	at := scriptAt(words)
+	if at < 0 || !path.IsAbs(words[at]) {
+		return
+	}
+	if about := stem(u.name) + " " + path.Base(words[at]); !strings.Contains(about, "apiserver") &&
+		!slices.ContainsFunc(programs[:3], func(program string) bool { return strings.Contains(about, program) }) {
+		return
+	}
+	u.note(place, "is ignored: it starts %s, which is not among the files; copy it there, as %s or under its full path",
+		words[at], path.Base(words[at]))
+}
+
+// textOf looks for a small text by its full path below the directory, by its base name in it, and on the host.
+func (r *reader) textOf(absolute string) (name, text string, ok bool) {
+	full := strings.TrimPrefix(path.Clean(absolute), "/")
+	for _, c := range []struct {
+		files fs.FS
+		name  string
+	}{{r.files, full}, {r.files, path.Join(r.folder, path.Base(full))}, {r.host, full}} {
+		if c.files == nil || !fs.ValidPath(c.name) {
+			continue
+		}
+		if info, err := fs.Stat(c.files, c.name); err != nil || !info.Mode().IsRegular() ||
+			info.Size() > limitFileBytes {
+			continue
+		}
+		if text, err := readFile(c.files, c.name); err == nil {
+			return c.name, string(text), true
+		}
+	}
+	return "", "", false
+}
+
+// isShellScript reports whether the first line of a file calls a shell.
+func isShellScript(text []byte) bool {
+	first, _, _ := bytes.Cut(text, []byte("\n"))
+	if !bytes.HasPrefix(first, []byte("#!")) {
+		return false
+	}
+	return slices.ContainsFunc(strings.Fields(string(first[2:])), isShell)
+}
+
+// startedBy adds the components that a script starts, and reports whether there are any.
+func (r *reader) startedBy(s script, arguments []string, environment map[string]string) bool {
+	shell := &shellReader{variables: map[string]string{}, positional: arguments, whole: true,
+		file: func(name string) (string, bool) {
+			found, text, ok := r.textOf(name)
+			if ok {
+				r.environmentFiles[found] = true
+			}
+			return text, ok
+		}}
+	for name, value := range environment {
+		shell.variables[name] = value
+	}
+	if err := shell.read(s.text); err != nil {
+		r.note(s.name, "is ignored: it is no shell script that can be read: %v", err)
+		return false
+	}
+	for _, c := range shell.started {
+		r.noteShell(s.name, c)
+		r.processes = append(r.processes, Process{Component: c.line.component, Name: c.line.component,
+			Place: s.name + ":1", Image: c.line.image, Command: c.line.command, Words: c.line.words})
+	}
+	return len(shell.started) > 0
+}
