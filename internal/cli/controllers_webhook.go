@@ -60,10 +60,13 @@ func (q podsWebhookRequest) webhook(ctx context.Context, p *plan.Runtime) (*cont
 		return nil, badInput(fmt.Errorf("the admission webhook for pods: %w", err),
 			"fusionctl pki issues its certificate")
 	}
+	measured := &webserver.CertificateMetrics{}
+	measured.Add(&files)
 	older := rules.LegacyOf(p)
 	older.Minor = admission.Older(p)
 	return &controllers.Webhook{
 		Listen: listen, URL: cmp.Or(q.url, "https://"+listen+controllers.WebhookPath), TLS: config,
 		CAFile: cmp.Or(q.ca, a.CA), Losses: older.Losses,
+		Metrics: measured,
 	}, nil
 }

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
 	"github.com/kubefusion/fusionctl/pkg/etcd/watch"
 )
@@ -71,14 +73,18 @@ func runEtcdWatch(ctx context.Context, req etcdWatchRequest, streams Streams) er
 		Interval: req.interval, Patience: 6 * req.stores.timeout,
 		Accept: p.Accept,
 	}, func(e watch.Event) error { return lines.Encode(e) })
-	listener, err := req.metrics.listen(ctx)
+	measured := &webserver.CertificateMetrics{}
+	listener, err := req.metrics.listen(ctx, measured)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if listener != nil {
+		certificates := prometheus.NewRegistry()
+		certificates.MustRegister(measured)
+		metrics := prometheus.Gatherers{w.Metrics(), certificates}
 		loggerFrom(ctx).Info("serving metrics", "address", listener.Addr().String())
-		group.Go(func() error { return serveMetrics(ctx, listener, w.Metrics()) })
+		group.Go(func() error { return serveMetrics(ctx, listener, metrics) })
 	}
 	group.Go(func() error {
 		err := w.Run(ctx)

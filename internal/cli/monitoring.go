@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/monitoring"
@@ -34,7 +36,7 @@ func newMonitoringFileCmd(streams Streams, name, short, long string,
 		Use:     name,
 		Short:   short,
 		Long:    long + "\n\nExit codes: 0 printed, 2 bad usage.",
-		Example: "  fusionctl monitoring " + name + " --part etcd,controllers",
+		Example: "  fusionctl monitoring " + name + " --part etcd,controllers,certificates",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			parts, err := partsOf(names)
@@ -49,7 +51,7 @@ func newMonitoringFileCmd(streams Streams, name, short, long string,
 			return err
 		},
 	}
-	cmd.Flags().StringSliceVar(&names, "part", nil, "only these: etcd, controllers, policy, conversion")
+	cmd.Flags().StringSliceVar(&names, "part", nil, "only these: "+strings.Join(monitoring.PartNames(), ", "))
 	_ = cmd.RegisterFlagCompletionFunc("part",
 		cobra.FixedCompletions(monitoring.PartNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -69,7 +71,7 @@ func partsOf(names []string) ([]monitoring.Part, error) {
 	for _, name := range names {
 		p, found := byName[name]
 		if !found {
-			return nil, usagef("--part %q: want some of etcd, controllers, policy, conversion", name)
+			return nil, usagef("--part %q: want some of %s", name, strings.Join(monitoring.PartNames(), ", "))
 		}
 		delete(byName, name)
 		parts = append(parts, p)

@@ -28,6 +28,7 @@ type serverFlags struct {
 	plain         bool
 	anyClient     bool
 	interval      time.Duration
+	measured      *webserver.CertificateMetrics // gets the certificate when the listener has it; nil for none
 }
 
 // bind binds the flags. changed is the end of "whether ...": "the file has changed".
@@ -103,8 +104,8 @@ func (m *metricsFlags) bind(flags *pflag.FlagSet) {
 }
 
 // listen listens at the address, if there is one. Metrics are readable by every client on loopback, elsewhere by
-// clients with a certificate.
-func (m *metricsFlags) listen(ctx context.Context) (net.Listener, error) {
+// clients with a certificate. measured gets the certificate.
+func (m *metricsFlags) listen(ctx context.Context, measured *webserver.CertificateMetrics) (net.Listener, error) {
 	given := m.cert != "" || m.key != "" || m.clientCA != ""
 	host, port, err := net.SplitHostPort(m.address)
 	switch {
@@ -123,7 +124,7 @@ func (m *metricsFlags) listen(ctx context.Context) (net.Listener, error) {
 	if host == "" && !given {
 		host = "127.0.0.1"
 	}
-	at := serverFlags{listen: net.JoinHostPort(host, port), plain: !given,
+	at := serverFlags{listen: net.JoinHostPort(host, port), plain: !given, measured: measured,
 		certificates: webserver.Certificates{Cert: m.cert, Key: m.key, ClientCA: m.clientCA}}
 	listener, err := at.listener(ctx)
 	if err != nil {
@@ -178,6 +179,8 @@ func (s *serverFlags) serve(ctx context.Context, v service) error {
 	if !s.anyClient || loopback(s.listen) {
 		v.mux.Handle("/metrics", metrics)
 	}
+	s.measured = &webserver.CertificateMetrics{}
+	v.registry.MustRegister(s.measured)
 	listener, err := s.listener(ctx)
 	if err != nil {
 		return err
@@ -187,7 +190,7 @@ func (s *serverFlags) serve(ctx context.Context, v service) error {
 		status := http.NewServeMux()
 		status.Handle("/", health)
 		status.Handle("/metrics", metrics)
-		of := serverFlags{listen: s.metricsListen, plain: loopback(s.metricsListen),
+		of := serverFlags{listen: s.metricsListen, plain: loopback(s.metricsListen), measured: s.measured,
 			certificates: webserver.Certificates{
 				Cert: s.certificates.Cert, Key: s.certificates.Key, ClientCA: s.certificates.ClientCA,
 				ClientNames: s.metricsNames,
@@ -214,6 +217,9 @@ func (s *serverFlags) listener(ctx context.Context) (net.Listener, error) {
 		var err error
 		if config, err = s.certificates.Config(); err != nil {
 			return nil, badInput(err, "")
+		}
+		if s.measured != nil {
+			s.measured.Add(&s.certificates)
 		}
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.listen)

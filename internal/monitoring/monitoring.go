@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/controllers"
 	"github.com/kubefusion/fusionctl/pkg/etcd/watch"
 	conversion "github.com/kubefusion/fusionctl/pkg/hub/webhook"
@@ -34,9 +35,9 @@ type Metric struct {
 	Labels []string `json:"labels,omitempty"`
 }
 
-// Part is a server of fusionctl that serves metrics.
+// Part is a server of fusionctl that serves metrics, or what all of them have.
 type Part struct {
-	Name    string   `json:"name"` // etcd, controllers, policy, conversion
+	Name    string   `json:"name"` // etcd, controllers, policy, conversion, certificates
 	Command string   `json:"command"`
 	Metrics []Metric `json:"metrics"`
 }
@@ -48,12 +49,14 @@ func Parts() []Part {
 		{Name: "controllers", Command: "fusionctl controllers"},
 		{Name: "policy", Command: "fusionctl policy serve"},
 		{Name: "conversion", Command: "fusionctl crd webhook"},
+		{Name: "certificates", Command: "certificates of every server"},
 	}
 	for i, describe := range []func(prometheus.Registerer){
 		watch.Describe,
 		controllers.Describe,
 		func(r prometheus.Registerer) { policy.NewMetrics(r) },
 		func(r prometheus.Registerer) { conversion.NewMetrics(r) },
+		func(r prometheus.Registerer) { r.MustRegister(&webserver.CertificateMetrics{}) },
 	} {
 		var found recorder
 		describe(&found)

@@ -91,6 +91,13 @@ var alerts = []Alert{
 		"10m", "warning", "One of a hundred conversion reviews takes {{ $value | humanizeDuration }}"},
 	{"conversion", "FusionctlConversionAbsent", `absent(fusionctl_conversion_crds)`, "15m", "critical",
 		"No fusionctl crd webhook is scraped: custom resources in other versions cannot be read"},
+
+	{"certificates", "FusionctlCertificateKept", `min by (job, instance, file) (fusionctl_certificate_good) == 0`,
+		"5m", "warning",
+		"{{ $labels.instance }} serves with a previous certificate: the files of {{ $labels.file }} are invalid"},
+	{"certificates", "FusionctlCertificateExpires",
+		`min by (job, instance, file) (fusionctl_certificate_remaining_seconds) < 7 * 86400`, "15m", "critical",
+		"The certificate {{ $labels.file }} of {{ $labels.instance }} expires in {{ $value | humanizeDuration }}"},
 }
 
 // Alerts lists the alerts of the parts.

@@ -43,6 +43,9 @@ func newProcess(c *cluster, o Options) *process {
 		func() int { return p.count((*manager).objects) },
 		func() int { return p.count((*manager).queued) },
 		func() int { return p.count(func(*manager) int { return 1 }) })
+	if o.Webhook != nil && o.Webhook.Metrics != nil {
+		c.metrics.registry.MustRegister(o.Webhook.Metrics)
+	}
 	return p
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +29,8 @@ type Webhook struct {
 	TLS    *tls.Config // of the listener
 	CAFile string      // PEM: the CA bundle of the webhook configuration; reloaded
 	Losses admission.Losses
+	// Metrics of the certificate, served beside those of the controllers; nil for none.
+	Metrics prometheus.Collector
 }
 
 // WebhookPath is the path of the webhook.

@@ -139,6 +139,8 @@ func TestDashboard(t *testing.T) {
 
 // healthy are series of a pair in order, over two hours; each case below replaces what it names.
 const healthy = `
+fusionctl_certificate_good{job="a",instance="i",file="a.crt"} 1x120
+fusionctl_certificate_remaining_seconds{job="a",instance="i",file="a.crt"} 8000000-60x120
 fusionctl_etcd_findings{job="a",instance="i",rule="FUS060",severity="warning"} 3x120
 fusionctl_etcd_fights{job="a",instance="i"} 0x120
 fusionctl_etcd_check_complete{job="a",instance="i"} 1x120
@@ -213,6 +215,10 @@ var bad = map[string][2]string{
 	"FusionctlConversionSlow": {`fusionctl_conversion_review_seconds_bucket{job="a",instance="i",le="0.1"}`,
 		` 0+5x120`},
 	"FusionctlConversionAbsent": {"fusionctl_conversion_crds{", ""},
+
+	"FusionctlCertificateKept": {"fusionctl_certificate_good{", `job="a",instance="i",file="a.crt"} 0x120`},
+	"FusionctlCertificateExpires": {"fusionctl_certificate_remaining_seconds{",
+		`job="a",instance="i",file="a.crt"} 500000x120`},
 }
 
 // TestAlertsFire: on healthy series no alert fires; on each bad series its alert does, and no other.
