@@ -145,6 +145,7 @@ func runConvert(ctx context.Context, req convertRequest, streams Streams) error 
 	if err != nil {
 		return err
 	}
+	defer collectLess()()
 	read := &objectsRead{}
 	streams, done := showObjects(streams, read)
 	defer done()

@@ -101,6 +101,7 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 	if err != nil {
 		return err
 	}
+	defer collectLess()()
 	read := &objectsRead{}
 	streams, done := showObjects(streams, read)
 	defer done()
@@ -239,23 +240,19 @@ func checkRows(req convertCheckRequest, streams Streams, minor kubever.Minor) ro
 
 // checkFiles looks at every object of the files; a text that cannot be read does not keep it from the others.
 func checkFiles(ctx context.Context, c *stream.Check, names []string, streams Streams, read *objectsRead) error {
-	var problems []error
-	for name, err := range inputFiles(names) {
-		if err != nil {
-			return err
+	problems, err := c.Files(ctx, func(yield func(stream.File, error) bool) {
+		for name, err := range inputFiles(names) {
+			open := func() (io.ReadCloser, error) {
+				read.file.Store(&name)
+				return openInput(streams, name)
+			}
+			if !yield(stream.File{Name: name, Open: open}, err) {
+				return
+			}
 		}
-		in, err := openInput(streams, name)
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		read.file.Store(&name)
-		unread, err := c.Text(ctx, name, in)
-		in.Close()
-		if err != nil {
-			return err
-		}
-		problems = append(problems, unread...)
+	})
+	if err != nil {
+		return err
 	}
 	return badInput(errors.Join(problems...), "")
 }

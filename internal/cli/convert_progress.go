@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -36,6 +38,16 @@ func showObjects(streams Streams, read *objectsRead) (Streams, func()) {
 	}
 	streams.Err = visible.NewWriter(aboveLine{terminal})
 	return streams, done
+}
+
+// collectLess lets garbage grow to a few times of what is held, which is little: collecting it takes a quarter of the
+// time otherwise. The caller's environment counts before. It returns what undoes it.
+func collectLess() func() {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	before := debug.SetGCPercent(400)
+	return func() { debug.SetGCPercent(before) }
 }
 
 // aboveLine writes messages where a line is drawn, which is drawn below them again. A message is one write.

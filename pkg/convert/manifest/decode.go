@@ -2,8 +2,10 @@ package manifest
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"regexp"
 	"strconv"
@@ -24,7 +26,7 @@ type Duplicate struct {
 // Object is an object and the text that it stood in.
 type Object struct {
 	Part
-	Duplicates []Duplicate    // in YAML
+	Duplicates []Duplicate
 	Value      map[string]any // whole numbers are int64, others float64
 	node       *yaml.Node     // the mapping, for YAML
 }
@@ -44,14 +46,58 @@ func (p Part) Decode() (*Object, error) {
 
 func (p Part) decodeJSON() (*Object, error) {
 	var value map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(p.Text, &value); err != nil {
+	strict, err := kjson.UnmarshalStrict(p.Text, &value, kjson.DisallowDuplicateFields)
+	if err != nil {
 		line := p.Line
 		if found, offset := kjson.SyntaxErrorOffset(err); found {
 			line += bytes.Count(p.Text[:min(int(offset), len(p.Text))], []byte("\n"))
 		}
 		return nil, &SyntaxError{p.Document, line, err}
 	}
-	return p.object(value, nil)
+	object, err := p.object(value, nil)
+	if len(strict) > 0 && object != nil {
+		object.Duplicates = duplicatesOf(p.Text, p.Line)
+	}
+	return object, err
+}
+
+// duplicatesOf finds the fields that a well-formed object gives twice.
+func duplicatesOf(text []byte, line int) (duplicates []Duplicate) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	type level struct {
+		names map[string]bool // nil in a list
+		value bool            // a value comes next, not a name
+	}
+	var levels []level
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return duplicates
+		}
+		switch token {
+		case json.Delim('}'), json.Delim(']'):
+			levels = levels[:len(levels)-1]
+			continue
+		}
+		if len(levels) > 0 {
+			here := &levels[len(levels)-1]
+			if name, ok := token.(string); ok && here.names != nil && !here.value {
+				if here.names[name] {
+					at := line + bytes.Count(text[:decoder.InputOffset()], []byte("\n"))
+					duplicates = append(duplicates, Duplicate{at, name})
+				}
+				here.names[name], here.value = true, true
+				continue
+			}
+			here.value = false
+		}
+		switch token {
+		case json.Delim('{'):
+			levels = append(levels, level{names: map[string]bool{}})
+		case json.Delim('['):
+			levels = append(levels, level{})
+		}
+	}
 }
 
 func (p Part) object(value map[string]any, node *yaml.Node) (*Object, error) {
@@ -65,7 +111,11 @@ var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 func (p Part) decodeYAML() (*Object, error) {
 	var document yaml.Node
-	if err := yaml.Unmarshal(p.Text, &document); err != nil {
+	err := yaml.Unmarshal(p.Text, &document)
+	if err == nil && otherBreaks(p.Text) {
+		err = alone(p.Text)
+	}
+	if err != nil {
 		line, text := p.Line, err.Error()
 		if found := yamlLine.FindStringSubmatch(text); found != nil {
 			if n, err := strconv.Atoi(found[1]); err == nil {
@@ -100,6 +150,19 @@ func (p Part) decodeYAML() (*Object, error) {
 	default:
 		return nil, d.fail(node, "%w, found %s", ErrNoObject, describe(node))
 	}
+}
+
+// alone looks for a second document in the text of a part, whose lines are not those that Parts counts.
+func alone(text []byte) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var first, second yaml.Node
+	if err := decoder.Decode(&first); err != nil {
+		return err
+	}
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		return errors.New("another document follows on a line that does not end with a line feed")
+	}
+	return nil
 }
 
 func describe(node *yaml.Node) string {

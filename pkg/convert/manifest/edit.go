@@ -19,10 +19,31 @@ func (o *Object) Rewrite(value map[string]any) ([]byte, error) {
 	if o.Format == JSON {
 		return o.rewriteJSON(value)
 	}
+	if equal(o.Value, value) {
+		return o.Text, nil
+	}
 	if edited, err := o.editYAML(value); err == nil {
 		return edited, nil
 	}
-	return o.renderYAML(value)
+	text, err := o.renderYAML(value)
+	if separates, _ := separator(o.Text); separates { // from the document before
+		text = append([]byte("---\n"), text...)
+	}
+	if hasCarriageReturns(o.Text) {
+		text = withCarriageReturns(text)
+	}
+	return text, err
+}
+
+// hasCarriageReturns reports whether the lines of a text end with them.
+func hasCarriageReturns(text []byte) bool {
+	first := bytes.IndexByte(text, '\n')
+	return first > 0 && text[first-1] == '\r'
+}
+
+func withCarriageReturns(text []byte) []byte {
+	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
+	return bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n"))
 }
 
 func (o *Object) rewriteJSON(value map[string]any) ([]byte, error) {
@@ -88,6 +109,9 @@ func (o *Object) editYAML(value map[string]any) ([]byte, error) {
 	}
 	p := o.Part
 	p.Text = e.apply()
+	if hasCarriageReturns(o.Text) {
+		p.Text = withCarriageReturns(p.Text)
+	}
 	again, err := p.Decode()
 	if err != nil {
 		return nil, err

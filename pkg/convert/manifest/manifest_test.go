@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -41,6 +43,10 @@ var texts = []struct{ name, text, objects string }{
 		`{"kind":"DeploymentList","apiVersion":"apps/v1","items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}`, "a b"},
 	{"a JSON list without items", `{"kind":"List","apiVersion":"v1","metadata":{"name":"l"},"items":[]}`, "l"},
 	{"an indented document", "  kind: A\n  metadata: {name: a}\n", "a"},
+	{"documents on the lines of separators", "--- # x\nkind: A\nmetadata: {name: a}\n--- {kind: B, metadata: {name: " +
+		"b}}\n---\t{kind: C, metadata: {name: c}}\n--- # c\n", "a b c"},
+	{"a directive", "%YAML 1.1\n---\nkind: A\nmetadata: {name: a}\n...\n%YAML 1.1\n---\nkind: B\nmetadata: {name: b}",
+		"a b"},
 	{"nothing", "", ""},
 	{"comments", "# a\n---\n# b\n", ""},
 }
@@ -97,6 +103,89 @@ func TestPartsAreTheFile(t *testing.T) {
 type oneByte struct{ io.Reader }
 
 func (r oneByte) Read(p []byte) (int, error) { return r.Reader.Read(p[:min(1, len(p))]) }
+
+// Files as Windows writes them: with a byte order mark, in UTF-16, with carriage returns.
+func TestFilesOfWindows(t *testing.T) {
+	const yaml = "# é\r\nkind: A\r\nmetadata:\r\n  name: a\r\nx: 1\r\n---\r\nkind: B\r\nmetadata: {name: b}\r\n"
+	wide := func(order binary.AppendByteOrder, text string) string {
+		var out []byte
+		for _, unit := range utf16.Encode([]rune("\ufeff" + text)) {
+			out = order.AppendUint16(out, unit)
+		}
+		return string(out)
+	}
+	for name, text := range map[string]string{
+		"UTF-8":              "\ufeff" + yaml,
+		"UTF-16":             wide(binary.LittleEndian, yaml),
+		"UTF-16, big endian": wide(binary.BigEndian, yaml),
+	} {
+		var whole []byte
+		for part, err := range Parts(strings.NewReader(text)) {
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if !part.Object {
+				whole = append(whole, part.Text...)
+				continue
+			}
+			object, err := part.Decode()
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			value := maps.Clone(object.Value)
+			delete(value, "x")
+			value["spec"] = map[string]any{"a": "b", "c": "d"}
+			changed, err := object.Rewrite(value)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			whole = append(whole, changed...)
+		}
+		want := strings.ReplaceAll(strings.ReplaceAll(yaml, "x: 1\r\n", "spec:\r\n  a: b\r\n  c: d\r\n"),
+			"{name: b}\r\n",
+			"{name: b}\r\nspec:\r\n  a: b\r\n  c: d\r\n")
+		if string(whole) != want {
+			t.Errorf("%s:\n%s", name, cmp.Diff(want, string(whole)))
+		}
+	}
+	for part, err := range Parts(strings.NewReader("\ufeff{\"kind\":\"A\"}")) {
+		if err != nil || part.Object && part.Format != JSON {
+			t.Errorf("JSON behind a byte order mark: %v, format %d", err, part.Format)
+		}
+	}
+}
+
+// No document is passed over: where a part holds a second one, it is refused.
+func TestSecondDocumentsAreRefused(t *testing.T) {
+	for _, text := range []string{"kind: A\r---\rkind: B\r", "kind: A\u2028---\u2028kind: B\n"} {
+		if err := firstError(strings.NewReader(text)); err == nil {
+			t.Errorf("%q was read as one document", text)
+		}
+	}
+}
+
+func TestDuplicateFieldsOfJSON(t *testing.T) {
+	const text = `{"kind":"A","a":{"x":1,
+"x":[{"y":"y","z":{"y":2}}]},
+"l":["a","a",{"b":1,"b":2}],
+"kind":"B"}`
+	for part, err := range Parts(strings.NewReader("\n" + text)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !part.Object {
+			continue
+		}
+		object, err := part.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []Duplicate{{3, "x"}, {4, "b"}, {5, "kind"}}
+		if diff := cmp.Diff(want, object.Duplicates); diff != "" || object.Value["kind"] != "B" {
+			t.Errorf("kind %v: %s", object.Value["kind"], diff)
+		}
+	}
+}
 
 func TestSyntaxErrorsNameTheirLine(t *testing.T) {
 	for _, test := range []struct {
@@ -248,6 +337,34 @@ spec:
 `
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A document on the line of its separator stays apart from the one before.
+func TestRewriteKeepsSeparators(t *testing.T) {
+	var whole []byte
+	for part, err := range Parts(strings.NewReader("a: 1\n--- {b: 2}\n--- # c\nc: {d: e}\n")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !part.Object {
+			whole = append(whole, part.Text...)
+			continue
+		}
+		object, err := part.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		value := maps.Clone(object.Value)
+		value["x"] = "y"
+		changed, err := object.Rewrite(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole = append(whole, changed...)
+	}
+	if want := "a: 1\nx: \"y\"\n---\nb: 2\nx: \"y\"\n--- # c\nc: {d: e}\nx: \"y\"\n"; string(whole) != want {
+		t.Errorf("%q, want %q", whole, want)
 	}
 }
 
@@ -405,7 +522,8 @@ func FuzzParts(f *testing.F) {
 				t.Errorf("%q: %v", part.Text, err)
 			}
 		}
-		if !bytes.Equal(whole, text) {
+		if marked := bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) || bytes.HasPrefix(text, []byte("\xff\xfe")) ||
+			bytes.HasPrefix(text, []byte("\xfe\xff")); !marked && !bytes.Equal(whole, text) {
 			t.Errorf("%q reads as %q", text, whole)
 		}
 	})

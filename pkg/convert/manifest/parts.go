@@ -9,6 +9,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"sync"
+
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 )
 
 // Format is how a file spells its objects.
@@ -22,7 +26,7 @@ const (
 )
 
 // Part is a piece of a file: an object, or the text between objects. The texts of all parts, one after the other, are
-// the file.
+// the file, without its byte order mark, and in UTF-8 where that says UTF-16.
 type Part struct {
 	Text     []byte
 	Object   bool   // otherwise text between objects: separators, comments, the frame of a list
@@ -54,7 +58,12 @@ func (e *SyntaxError) Unwrap() error { return e.Err }
 // those of the reader.
 func Parts(r io.Reader) iter.Seq2[Part, error] {
 	return func(yield func(Part, error) bool) {
-		in := bufio.NewReaderSize(r, 1<<16)
+		in := buffers.Get().(*bufio.Reader)
+		defer func() {
+			in.Reset(nil)
+			buffers.Put(in)
+		}()
+		in.Reset(r)
 		start, err := in.Peek(4)
 		if err != nil && !errors.Is(err, io.EOF) {
 			yield(Part{}, err)
@@ -68,12 +77,34 @@ func Parts(r io.Reader) iter.Seq2[Part, error] {
 			yield(Part{Text: text, Object: true, Format: Protobuf, Document: 1, Line: 1}, err)
 			return
 		}
+		switch {
+		case bytes.HasPrefix(start, []byte("\xef\xbb\xbf")):
+			_, err = in.Discard(3)
+		case bytes.HasPrefix(start, []byte("\xff\xfe")), bytes.HasPrefix(start, []byte("\xfe\xff")):
+			utf16 := unicode.UTF16(unicode.LittleEndian, unicode.ExpectBOM)
+			in.Reset(transform.NewReader(io.MultiReader(bytes.NewReader(drained(in)), r), utf16.NewDecoder()))
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			yield(Part{}, err)
+			return
+		}
 		s := &scanner{in: in, line: 1, document: 1, yield: yield}
 		err = s.scan()
 		if err != nil && !errors.Is(err, errStopped) {
 			yield(Part{}, err)
 		}
 	}
+}
+
+// buffers of readers. How far Parts looks ahead for the first item of a list is their size.
+var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 1<<16) }}
+
+// drained is what a reader has buffered, taken out of it.
+func drained(in *bufio.Reader) []byte {
+	text, _ := in.Peek(in.Buffered())
+	text = bytes.Clone(text)
+	_, _ = in.Discard(len(text))
+	return text
 }
 
 var (
@@ -104,11 +135,11 @@ func (s *scanner) scan() error {
 		if err != nil {
 			return err
 		}
-		next, err := s.in.Peek(1)
-		if err != nil {
+		next, err := s.in.Peek(2)
+		if len(next) == 0 {
 			return err
 		}
-		if next[0] == '{' {
+		if next[0] == '{' && string(next) != "{{" { // which a template starts with
 			err = s.jsonDocument()
 		} else {
 			err = s.yamlDocument()

@@ -1,20 +1,27 @@
 package manifest
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
 	"strings"
 )
 
-// yamlDocument reads lines up to the next separator. The items of a list of objects are parts.
+// yamlDocument reads lines up to the next separator. The items of a list of objects are parts. A separator with a
+// document behind it, on its line, is the first line of another one.
 func (s *scanner) yamlDocument() error {
-	y := &yamlScanner{scanner: s}
-	if err := y.scan(); err != nil {
-		return err
+	for next := []byte(nil); ; {
+		y := &yamlScanner{scanner: s}
+		var err error
+		if next, err = y.scan(next); err != nil {
+			return err
+		}
+		s.document++
+		if next == nil {
+			return nil
+		}
 	}
-	s.document++
-	return nil
 }
 
 // yamlScanner tells the items of a list by their indentation and leaves the rest of the syntax to the decoder.
@@ -30,36 +37,58 @@ type yamlScanner struct {
 	content bool // the text is more than comments
 }
 
-func (y *yamlScanner) scan() error {
+// scan reads a document whose first line may have been read. It returns the first line of the next one when that
+// stands on the line of the separator.
+func (y *yamlScanner) scan(line []byte) (next []byte, err error) {
 	y.dash, y.line = -1, y.scanner.line
-	for first := true; ; first = false {
+	if line != nil {
+		y.line--
+		if err := y.add(line); err != nil {
+			return nil, err
+		}
+	}
+	for first := line == nil; ; first = false {
 		line, err := y.readLine()
 		if err != nil && !errors.Is(err, io.EOF) {
-			return err
+			return nil, err
 		}
-		if len(line) == 0 || !first && separates(line) {
+		separates, empty := separator(line)
+		if len(line) == 0 || !first && separates {
+			line = bytes.Clone(line) // handing over what was before reads on
 			if err := y.finish(); err != nil {
-				return err
+				return nil, err
+			}
+			if len(line) > 0 && !empty {
+				return line, nil
 			}
 			if len(line) == 0 {
-				return nil
+				return nil, nil
 			}
-			return y.scanner.text(line, y.scanner.line-1)
+			return nil, y.scanner.text(line, y.scanner.line-1)
 		}
 		if err := y.add(line); err != nil {
-			return err
+			return nil, err
 		}
 		if len(y.text) > objectLimitBytes {
-			return y.syntaxError(y.line, errTooLarge)
+			return nil, y.syntaxError(y.line, errTooLarge)
 		}
 		if err != nil { // the last line has no line break
-			return y.finish()
+			return nil, y.finish()
 		}
 	}
 }
 
+// readLine reads a line, which holds until something else is read.
 func (y *yamlScanner) readLine() ([]byte, error) {
-	var line []byte
+	line, err := y.in.ReadSlice('\n')
+	if err == nil {
+		y.scanner.line++
+		return line, nil
+	}
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return line, err
+	}
+	line = bytes.Clone(line)
 	for {
 		piece, err := y.in.ReadSlice('\n')
 		line = append(line, piece...)
@@ -70,28 +99,42 @@ func (y *yamlScanner) readLine() ([]byte, error) {
 		if len(line) > objectLimitBytes {
 			return nil, y.syntaxError(y.scanner.line, errTooLarge)
 		}
-		if err.Error() != "bufio: buffer full" {
+		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, err
 		}
 	}
 }
 
-// separates reports whether a line ends a document: ---, ... or either with a comment.
-func separates(line []byte) bool {
-	rest, found := bytes.CutPrefix(line, []byte("---"))
-	if !found {
-		rest, found = bytes.CutPrefix(line, []byte("..."))
+// separator reports whether a line ends a document: ---, ... or either with a comment; and whether no other document
+// starts behind a ---.
+func separator(line []byte) (separates, empty bool) {
+	rest, begins := bytes.CutPrefix(line, []byte("---"))
+	ends := false
+	if !begins {
+		if rest, ends = bytes.CutPrefix(line, []byte("...")); !ends {
+			return false, false
+		}
 	}
-	rest = bytes.TrimLeft(bytes.TrimRight(rest, "\r\n"), " \t")
-	return found && (len(rest) == 0 || rest[0] == '#')
+	word := bytes.TrimLeft(bytes.TrimRight(rest, "\r\n"), " \t")
+	if len(word) == 0 || word[0] == '#' {
+		return true, true
+	}
+	return begins && (rest[0] == ' ' || rest[0] == '\t'), false
 }
 
 // add takes a line, and hands over the item that it ends.
 func (y *yamlScanner) add(line []byte) error {
-	trimmed := bytes.TrimLeft(line, " ")
-	column := len(line) - len(trimmed)
-	word := strings.TrimRight(string(trimmed), "\r\n \t")
-	blank := word == "" || word[0] == '#'
+	column := 0
+	for column < len(line) && line[column] == ' ' {
+		column++
+	}
+	end := len(line)
+	for end > column && (line[end-1] == '\n' || line[end-1] == '\r' || line[end-1] == ' ' || line[end-1] == '\t') {
+		end--
+	}
+	word := line[column:end]
+	// directives, which tell nothing of the objects
+	blank := len(word) == 0 || word[0] == '#' || column == 0 && bytes.HasPrefix(word, []byte("%YAML ")) && !y.content
 	switch {
 	case y.dash >= 0 && !blank && column == y.dash && startsItem(word):
 		if err := y.flush(); err != nil {
@@ -105,7 +148,7 @@ func (y *yamlScanner) add(line []byte) error {
 		}
 		y.dash = -1
 	case y.dash < 0 && y.item == 0 && column == 0 && !blank &&
-		(word == "items:" || strings.HasPrefix(word, "items: #")):
+		(string(word) == "items:" || bytes.HasPrefix(word, []byte("items: #"))):
 		y.text = append(y.text, line...)
 		if y.listFollows() {
 			return y.flush()
@@ -127,14 +170,16 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-func startsItem(word string) bool { return word == "-" || strings.HasPrefix(word, "- ") }
+func startsItem[T string | []byte](word T) bool {
+	return len(word) > 0 && word[0] == '-' && (len(word) == 1 || word[1] == ' ')
+}
 
-func (y *yamlScanner) named(word string) {
-	if value, ok := strings.CutPrefix(word, "apiVersion:"); ok {
-		y.version = scalarOf(value)
+func (y *yamlScanner) named(word []byte) {
+	if value, ok := bytes.CutPrefix(word, []byte("apiVersion:")); ok {
+		y.version = scalarOf(string(value))
 	}
-	if value, ok := strings.CutPrefix(word, "kind:"); ok {
-		y.kind = scalarOf(value)
+	if value, ok := bytes.CutPrefix(word, []byte("kind:")); ok {
+		y.kind = scalarOf(string(value))
 	}
 }
 

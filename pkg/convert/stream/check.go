@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -72,8 +73,31 @@ func (c *Check) Summary() Summary { return c.summary }
 // Text looks at every object of a text, and returns what it could not read. Objects are judged beside each other, and
 // handed on in the order of the text.
 func (c *Check) Text(ctx context.Context, name string, in io.Reader) (problems []error, err error) {
-	err = inOrder(ctx, manifest.Parts(in),
-		func(part manifest.Part, err error) judged { return c.part(ctx, name, part, err) },
+	return c.Files(ctx, func(yield func(File, error) bool) {
+		yield(File{name, func() (io.ReadCloser, error) { return io.NopCloser(in), nil }}, nil)
+	})
+}
+
+// File is a text with a name. It is opened when its turn comes, and closed.
+type File struct {
+	Name string
+	Open func() (io.ReadCloser, error)
+}
+
+// Files is Text for many: the next ones are read while the objects of the last are judged.
+// Errors: those of the sequence, and ctx's. A file that cannot be opened is one of the problems.
+func (c *Check) Files(ctx context.Context, files iter.Seq2[File, error]) (problems []error, err error) {
+	err = inOrder(ctx, partsOf(files),
+		func(p filePart, err error) judged {
+			switch {
+			case err != nil:
+				return judged{err: err}
+			case p.closed:
+				return judged{problems: []error{p.err}}
+			default:
+				return c.part(ctx, p.file, p.part, p.err)
+			}
+		},
 		func(j judged) error {
 			problems = append(problems, j.problems...)
 			return c.hand(j)
@@ -82,6 +106,43 @@ func (c *Check) Text(ctx context.Context, name string, in io.Reader) (problems [
 		return nil, err
 	}
 	return problems, nil
+}
+
+// filePart is a part of a file, or what keeps it from being read.
+type filePart struct {
+	file   string
+	part   manifest.Part
+	err    error
+	closed bool // the file cannot be opened
+}
+
+// partsOf reads files one after the other. Its errors are those of the sequence.
+func partsOf(files iter.Seq2[File, error]) iter.Seq2[filePart, error] {
+	return func(yield func(filePart, error) bool) {
+		for file, err := range files {
+			if err != nil {
+				yield(filePart{}, err)
+				return
+			}
+			in, err := file.Open()
+			if err != nil {
+				if !yield(filePart{file: file.Name, err: err, closed: true}, nil) {
+					return
+				}
+				continue
+			}
+			stopped := false
+			for part, err := range manifest.Parts(in) {
+				if stopped = !yield(filePart{file: file.Name, part: part, err: err}, nil); stopped {
+					break
+				}
+			}
+			in.Close()
+			if stopped {
+				return
+			}
+		}
+	}
 }
 
 // judged is what became of a part of a text, or of an object.

@@ -1,7 +1,10 @@
 package stream
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +84,68 @@ func TestCheckJudges(t *testing.T) {
 	}
 }
 
+// Every document of a file is judged, however it is separated from the one before.
+func TestCheckFindsEveryDocument(t *testing.T) {
+	rows, problems, s := checked(t, 36, `%YAML 1.1
+--- # Source: a.yaml
+apiVersion: extensions/v1beta1
+kind: Ingress
+--- {apiVersion: policy/v1beta1, kind: PodDisruptionBudget}
+...
+---
+null
+--- &a {apiVersion: batch/v1beta1, kind: CronJob}
+`, nil)
+	want := "extensions/v1beta1 Ingress removed 1.22 networking.k8s.io/v1 Ingress\n" +
+		"policy/v1beta1 PodDisruptionBudget removed 1.25 policy/v1 PodDisruptionBudget\n" +
+		"batch/v1beta1 CronJob removed 1.25 batch/v1 CronJob"
+	if got := strings.Join(rows, "\n"); got != want || len(problems) > 0 || s.Skipped > 0 {
+		t.Errorf("%s\nproblems %v, %d skipped; want\n%s", got, problems, s.Skipped, want)
+	}
+}
+
+// Files are looked at in their order, and one that cannot be opened does not keep the others from it.
+func TestCheckOfFiles(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var places []string
+	check := NewCheck(c, 36, func(v Verdict) error {
+		places = append(places, v.Place)
+		return nil
+	})
+	var want []string
+	const files = 50
+	problems, err := check.Files(t.Context(), func(yield func(File, error) bool) {
+		for i := range files {
+			name := fmt.Sprint("f", i)
+			open := func() (io.ReadCloser, error) {
+				if i == 20 {
+					return nil, errors.New("f20 is gone")
+				}
+				return io.NopCloser(strings.NewReader("apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Pod\n")),
+					nil
+			}
+			if i != 20 {
+				want = append(want, name+":1", name+":4")
+			}
+			if !yield(File{name, open}, nil) {
+				return
+			}
+		}
+	})
+	if err != nil || len(problems) != 1 || problems[0].Error() != "f20 is gone" || !slices.Equal(places, want) {
+		t.Errorf("problems %v, %v; places %v", problems, err, places)
+	}
+	unlisted := errors.New("the directory cannot be listed")
+	if _, err := check.Files(t.Context(), func(yield func(File, error) bool) {
+		yield(File{}, unlisted)
+	}); err != unlisted {
+		t.Errorf("%v, want %v", err, unlisted)
+	}
+}
+
 // Files of charts are skipped and counted, or refused when that is asked for; broken objects are errors either way.
 func TestCheckSkipsWhatIsNoObject(t *testing.T) {
 	const foreign = `apiVersion: v2
@@ -109,6 +174,18 @@ metadata: {name: {{ .Values.name }}}
 	}
 	if _, problems, _ = checked(t, 36, "kind: Pod\nmetadata: {}\n---\na: [\n", nil); len(problems) != 2 {
 		t.Errorf("broken objects: %v, want two problems", problems)
+	}
+	for _, values := range []string{"# fluent-bit\nkind: DaemonSet\nreplicaCount: 1\n",
+		"controller:\n  kind: Deployment\n",
+		"kind: Foo\napiVersion:\nimage: {tag: a}\n", "{{/* it's \" open */}}\n{{ include \"x\" . }}\n"} {
+		if _, problems, s := checked(t, 36, values, nil); len(problems) > 0 || s.Skipped == 0 || s.Objects != 0 {
+			t.Errorf("%q: %+v, %v; want it skipped", values, s, problems)
+		}
+	}
+	for _, broken := range []string{"apiVersion: apps/v1\nmetadata: {name: a}\n", "kind: Pod\nspec: {}\n"} {
+		if _, problems, _ := checked(t, 36, broken, nil); len(problems) != 1 {
+			t.Errorf("%q: %v, want one problem", broken, problems)
+		}
 	}
 	var twice []manifest.Duplicate
 	rows, problems, _ := checked(t, 36, "# x\napiVersion: v1\nkind: Pod\nkind: Service\n", func(c *Check) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,7 +39,11 @@ func decode(converter *convert.Converter, part manifest.Part) (*sourceObject, er
 	source.complete()
 	for _, field := range []string{"apiVersion", "kind"} {
 		if value, ok := source.Object[field].(string); !ok || value == "" {
-			return nil, syntaxError(part, "%w: %s is missing", errNoKind, field)
+			missing := errForeign
+			if isBroken(source.Object) {
+				missing = errNoKind
+			}
+			return nil, syntaxError(part, "%w: %s is missing", missing, field)
 		}
 	}
 	if metadata, ok := source.Object["metadata"]; ok && metadata != nil {
@@ -51,8 +54,20 @@ func decode(converter *convert.Converter, part manifest.Part) (*sourceObject, er
 	return source, nil
 }
 
-// errNoKind says that an object is none of Kubernetes.
-var errNoKind = errors.New("no object of Kubernetes")
+// Objects that do not say what they are.
+var (
+	errNoKind  = errors.New("no object of Kubernetes")
+	errForeign = fmt.Errorf("%w", errNoKind) // and nothing else makes them one
+)
+
+// isBroken reports whether an object without apiVersion or kind was meant as one of Kubernetes: values of charts may
+// name either, Chart.yaml names an apiVersion.
+func isBroken(object map[string]any) bool {
+	named := object["apiVersion"] != nil || object["kind"] != nil
+	_, described := object["metadata"].(map[string]any)
+	_, specified := object["spec"].(map[string]any)
+	return named && (described || specified)
+}
 
 func syntaxError(part manifest.Part, format string, args ...any) error {
 	return &manifest.SyntaxError{Document: part.Document, Line: part.Line, Err: fmt.Errorf(format, args...)}
@@ -69,10 +84,8 @@ func foreign(part manifest.Part, object map[string]any, err error) bool {
 	if errors.Is(err, manifest.ErrNoObject) || bytes.Contains(part.Text, []byte("{{")) {
 		return true
 	}
-	return errors.Is(err, errNoKind) && !kindLine.Match(part.Text)
+	return errors.Is(err, errForeign)
 }
-
-var kindLine = regexp.MustCompile(`(?m)^[ "]*kind"? *:`)
 
 // complete gives an item of a list the kind that its list names, unless it names its own.
 func (s *sourceObject) complete() {

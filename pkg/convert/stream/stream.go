@@ -91,11 +91,11 @@ func (s *Stream) Convert(ctx context.Context, name string, in io.Reader, emit fu
 }
 
 // inOrder makes something of each part, with a worker for each processor, and hands it on in the order of the parts.
-func inOrder[T any](
-	ctx context.Context, parts iter.Seq2[manifest.Part, error], work func(manifest.Part, error) T, emit func(T) error,
+func inOrder[P, T any](
+	ctx context.Context, parts iter.Seq2[P, error], work func(P, error) T, emit func(T) error,
 ) error {
 	type job struct {
-		part   manifest.Part
+		part   P
 		err    error
 		result T
 		done   chan struct{} // closed when the result is set
@@ -304,10 +304,16 @@ func (s *Stream) makeList(in *unstructured.Unstructured, items []any, to schema.
 	return m, nil
 }
 
+// listKind is a list of objects of any kind.
+var listKind = schema.GroupVersionKind{Version: "v1", Kind: "List"}
+
 // target names the kind that the kind, or the items of a list of it, is to become.
 func (s *Stream) target(gvk schema.GroupVersionKind) (schema.GroupVersionKind, error) {
 	item, list := strings.CutSuffix(gvk.Kind, "List")
-	if !list || item == "" {
+	switch {
+	case gvk == listKind:
+		return gvk, nil
+	case !list:
 		return s.options.Choose(gvk)
 	}
 	to, err := s.options.Choose(gvk.GroupVersion().WithKind(item))

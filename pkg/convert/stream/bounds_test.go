@@ -1,0 +1,264 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+)
+
+// documents makes YAML documents as they are read, and counts them.
+type documents struct {
+	wanted, made int
+	rest         []byte
+}
+
+func (d *documents) Read(p []byte) (int, error) {
+	for len(d.rest) < len(p) && d.made < d.wanted {
+		d.made++
+		d.rest = fmt.Appendf(d.rest, "---\napiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: "+
+			"n-%d}\n"+
+			"spec: {minAvailable: 1, selector: {matchLabels: {app: a}}}\n", d.made)
+	}
+	if len(d.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, d.rest)
+	d.rest = append(d.rest[:0], d.rest[n:]...)
+	return n, nil
+}
+
+// Of a stream of 100,000 documents no more is read ahead than the workers and the buffer hold, and no more is kept.
+func TestStreamsOfAnyLengthAreBounded(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := 100_000
+	if testing.Short() {
+		wanted = 10_000
+	}
+	const documentBytes = 130
+	aheadLimit := 2*(1<<16)/documentBytes + 8*runtime.GOMAXPROCS(0)
+	run := func(name string, through func(in io.Reader, emit func() error) error) {
+		in := &documents{wanted: wanted}
+		emitted, most := 0, uint64(0)
+		var before runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		err := through(in, func() error {
+			if emitted++; in.made-emitted > aheadLimit {
+				return fmt.Errorf("%d documents were read and %d handed on", in.made, emitted)
+			}
+			if emitted%(wanted/4) == 0 {
+				var now runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&now)
+				most = max(most, now.HeapAlloc)
+			}
+			return nil
+		})
+		if err != nil || emitted != wanted {
+			t.Errorf("%s: %d documents of %d: %v", name, emitted, wanted, err)
+		}
+		if limit := before.HeapAlloc + 16<<20; most > limit { // the tables of fields are read meanwhile
+			t.Errorf("%s: %d bytes are held, want at most %d", name, most, limit)
+		}
+	}
+	s := New(c, Options{Choose: ForMinor(c, kubever.Newest), Minor: kubever.Newest, Format: Same})
+	convertAll := func(in io.Reader, emit func() error) error {
+		return s.Convert(t.Context(), "", in, func(r Result) error {
+			if r.Object == nil {
+				return r.Err
+			}
+			return emit()
+		})
+	}
+	if err := convertAll(&documents{wanted: 10}, func() error { return nil }); err != nil { // the tables are read
+		t.Fatal(err)
+	}
+	run("convert", convertAll)
+	run("check", func(in io.Reader, emit func() error) error {
+		check := NewCheck(c, kubever.Newest, func(Verdict) error { return emit() })
+		problems, err := check.Text(t.Context(), "", in)
+		if len(problems) > 0 {
+			return problems[0]
+		}
+		return err
+	})
+}
+
+// Nested deeper than anything that servers take is an error with its line, not a stack that overflows.
+func TestDeeplyNestedInputIsRefused(t *testing.T) {
+	const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: "
+	var block strings.Builder
+	for i := range 3000 {
+		block.WriteString("\n" + strings.Repeat(" ", i+1) + "a:")
+	}
+	for name, text := range map[string]string{
+		"flow":       head + strings.Repeat("[", 100_000),
+		"flow, shut": head + strings.Repeat("{a: ", 5_000) + "1" + strings.Repeat("}", 5_000),
+		"block":      head + block.String(),
+		"dashes":     head + "\n" + strings.Repeat("- ", 50_000) + "a\n",
+		"JSON": `{"apiVersion":"v1","kind":"ConfigMap","data":` + strings.Repeat(`{"a":`, 100_000) + "1" +
+			strings.Repeat("}", 100_001),
+		"a list of lists": strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 20_000) +
+			strings.Repeat("]}", 20_000),
+	} {
+		rows, problems, _ := checked(t, kubever.Newest, text, nil)
+		if len(problems) != 1 || len(rows) > 0 || !strings.HasPrefix(problems[0], "f:") {
+			t.Errorf("%s: judged %d, problems %.200v; want one problem", name, len(rows), problems)
+		}
+	}
+}
+
+// definition is a CRD with as many fields as it takes to have the size.
+func definition(version string, bytes int) []byte {
+	fields := map[string]any{}
+	for i := range bytes / 440 {
+		fields[fmt.Sprint("field", i)] = map[string]any{"type": "object", "description": strings.Repeat("d", 200),
+			"properties": map[string]any{
+				"list": map[string]any{"type": "array",
+					"items": map[string]any{"type": "object", "properties": map[string]any{
+						"word": map[string]any{"type": "string", "enum": []any{"a", "b"}},
+						"n":    map[string]any{"type": "integer"}}}},
+				"map": map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}}}}
+	}
+	schema := map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
+		"spec": map[string]any{"type": "object", "properties": fields}}}}
+	spec := map[string]any{"group": "example.com", "scope": "Namespaced", "names": map[string]any{
+		"plural": "foos", "singular": "foo", "kind": "Foo", "listKind": "FooList"}}
+	if version == "v1" {
+		spec["versions"] = []any{map[string]any{"name": "v1", "served": true, "storage": true, "schema": schema}}
+	} else {
+		spec["version"], spec["validation"], spec["preserveUnknownFields"] = "v1", schema, false
+	}
+	return marshalled(
+		map[string]any{"apiVersion": "apiextensions.k8s.io/" + version, "kind": "CustomResourceDefinition",
+			"metadata": map[string]any{"name": "foos.example.com"}, "spec": spec})
+}
+
+func marshalled(object map[string]any) []byte {
+	text, err := json.Marshal(object)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// list is an object of which one list has as many elements as it takes to have the size.
+func list(object, element string, bytes int) []byte {
+	elements := make([]string, bytes/len(element))
+	for i := range elements {
+		elements[i] = strings.ReplaceAll(element, "%d", fmt.Sprint(i))
+	}
+	return []byte(strings.Replace(object, "@", strings.Join(elements, ","), 1))
+}
+
+// large are inputs that conversions walk through, by their size.
+var large = []struct {
+	name  string
+	minor kubever.Minor
+	text  func(bytes int) []byte
+}{
+	{"CRD of v1 for 1.36", 36, func(n int) []byte { return definition("v1", n) }},
+	{"CRD of v1beta1 for 1.36", 36, func(n int) []byte { return definition("v1beta1", n) }},
+	{"CRD of v1 for 1.15", 15, func(n int) []byte { return definition("v1", n) }},
+	{"CRD of v1 for 1.10", 10, func(n int) []byte { return definition("v1", n) }},
+	{"Ingress without path types", 36, func(n int) []byte {
+		return list(`{"apiVersion":"extensions/v1beta1","kind":"Ingress","metadata":{"name":"a"},"spec":{"rules":[{"host":"a.b",`+
+			`"http":{"paths":[@]}}]}}`, `{"path":"/%d","backend":{"serviceName":"s","servicePort":80}}`, n)
+	}},
+	{"custom resource", 36, func(n int) []byte {
+		return list(`{"apiVersion":"example.com/v1","kind":"Foo","metadata":{"name":"a"},"spec":{"list":[@]}}`,
+			`{"name":"n%d","values":["a","b"],"deep":{"er":{"still":1}}}`, n)
+	}},
+	{"Deployment with variables", 15, func(n int) []byte {
+		return list(
+			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"},"spec":{"selector":{"matchLabels":`+
+				`{"a":"a"}},"template":{"metadata":{"labels":{"a":"a"}},"spec":{"containers":[{"name":"a","image":"a","env":[@]}]}}}}`,
+			`{"name":"N%d","value":"v"}`, n)
+	}},
+}
+
+// No input costs more than in proportion to its size: eight times the input takes sixty-four times as long where
+// something is done for each pair of its parts.
+func TestLargeInputIsLinear(t *testing.T) {
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const factor = 8
+	for _, test := range large {
+		s := New(c, Options{Choose: ForMinor(c, test.minor), Minor: test.minor, Format: Same})
+		took := func(text []byte, rounds int) time.Duration {
+			best := time.Hour
+			for range rounds {
+				start := usedTime(t)
+				if err := s.Convert(t.Context(), "", bytes.NewReader(text), func(r Result) error {
+					return r.Err
+				}); err != nil {
+					t.Fatalf("%s: %v", test.name, err)
+				}
+				best = min(best, usedTime(t)-start)
+			}
+			return best
+		}
+		small, whole := test.text(100<<10), test.text(factor*100<<10)
+		took(small, 1) // what is kept of kinds is made
+		if a, b := took(small, 3), took(whole, 2); b > 3*factor*a {
+			t.Errorf("%s: %d bytes take %v, %d bytes %v of processor time", test.name, len(small), a, len(whole), b)
+		}
+	}
+}
+
+// BenchmarkLarge reports how many times as long as decoding and encoding alone a conversion with validation takes.
+func BenchmarkLarge(b *testing.B) {
+	c, err := convert.New()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, test := range large {
+		for _, bytesOfText := range []int{820 << 10, 3 << 20} {
+			b.Run(fmt.Sprintf("%s/%dKiB", test.name, bytesOfText>>10), func(b *testing.B) {
+				text := test.text(bytesOfText)
+				s := New(c, Options{Choose: ForMinor(c, test.minor), Minor: test.minor, Format: Same})
+				alone, converted := time.Hour, time.Hour
+				for b.Loop() {
+					start := usedTime(b)
+					var object map[string]any
+					if err := json.Unmarshal(text, &object); err != nil {
+						b.Fatal(err)
+					}
+					marshalled(object)
+					middle := usedTime(b)
+					if err := s.Convert(b.Context(), "", bytes.NewReader(text), func(r Result) error {
+						return r.Err
+					}); err != nil {
+						b.Fatal(err)
+					}
+					alone, converted = min(alone, middle-start), min(converted, usedTime(b)-middle)
+				}
+				b.ReportMetric(float64(converted.Milliseconds()), "ms")
+				b.ReportMetric(float64(converted)/float64(alone), "times")
+			})
+		}
+	}
+}
+
+// usedTime is the processor time of this process, which other processes do not change.
+func usedTime(tb testing.TB) time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
