@@ -30,6 +30,7 @@ type renderRequest struct {
 	out    string
 	target string
 	books  bool // with playbooks
+	clouds bool // with user data for cloud-init
 	host   string
 	diff   string // compare with this directory instead of writing
 	verify string // judge the files of this tree instead of writing
@@ -53,6 +54,9 @@ their names there.
 With --target ansible there are also playbooks of Ansible, which install static pods on the hosts step by step, verify
 each and can go back; with --target ansible-systemd they install units.
 
+With --target cloud-init (or cloud-init-systemd) there is also user data for cloud-init: hosts that boot with it have
+their tree and the spec where the runbook stages them. It starts nothing.
+
 The directory is written as a whole or not at all. One that render wrote from the same spec is replaced, unless a file
 was changed or added since. With --out - the manifests go to standard output, as one YAML stream.
 
@@ -73,6 +77,7 @@ files were written and fusionctl check finds errors in the plan.`,
   fusionctl render spec.yaml --out rendered --target systemd
   fusionctl render spec.yaml --out rendered --target hosted
   fusionctl render spec.yaml --out rendered --target ansible && ansible-playbook -i rendered/ansible/inventory.yml rendered/ansible/site.yml
+  fusionctl render spec.yaml --out rendered --target cloud-init
   fusionctl render spec.yaml --out - --host cp-1
   fusionctl render spec.yaml --diff /etc/kubernetes/manifests --host cp-1
   fusionctl render spec.yaml --verify copies`,
@@ -82,11 +87,16 @@ files were written and fusionctl check finds errors in the plan.`,
 			if target, found := playbookTargets[req.target]; found {
 				req.target, req.books = string(target), true
 			}
+			if target, found := cloudTargets[req.target]; found {
+				req.target, req.clouds = string(target), true
+			}
 			switch {
 			case req.out != "" && req.diff != "":
 				return usagef("--out writes and --diff compares: want one of the two")
 			case req.books && (req.out == "" || req.out == "-" || req.host != ""):
 				return usagef("--target ansible: want --out DIR, for all hosts")
+			case req.clouds && (req.out == "" || req.out == "-" || req.host != "" || req.file == "-"):
+				return usagef("--target cloud-init: want --out DIR, for all hosts, and the spec as a file")
 			case req.verify != "" && req.out+req.diff != "":
 				return usagef("--verify only reads: want it without --out and --diff")
 			case req.verify == "" && (req.output == "sarif" || req.output == "html"):
@@ -101,7 +111,7 @@ files were written and fusionctl check finds errors in the plan.`,
 	}
 	cmd.Flags().StringVar(&req.out, "out", "", "directory to write; - is standard output")
 	enumFlag(cmd, &req.target, "target", "", "target of the plan", append(slices.Clone(render.Targets),
-		slices.Sorted(maps.Keys(playbookTargets))...)...)
+		slices.Concat(slices.Sorted(maps.Keys(playbookTargets)), slices.Sorted(maps.Keys(cloudTargets)))...)...)
 	cmd.Flags().StringVar(&req.host, "host", "", "only this host")
 	cmd.Flags().StringVar(&req.diff, "diff", "", "directory of manifests or units to compare with")
 	cmd.Flags().StringVar(&req.verify, "verify", "", "root of a host, or directory of one for each, to judge")
@@ -130,6 +140,11 @@ func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 			return badInput(err, "")
 		}
 	}
+	if req.clouds {
+		if files, err = withUserData(p, req, files, streams); err != nil {
+			return err
+		}
+	}
 	if req.out == "-" {
 		err = printManifests(streams.Out, render.Target(req.target), files)
 	} else {
@@ -146,6 +161,22 @@ func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 
 // playbookTargets are the targets with playbooks, and what runs the components then.
 var playbookTargets = map[string]render.Target{"ansible": render.StaticPod, "ansible-systemd": render.Systemd}
+
+// cloudTargets are the targets with user data for cloud-init, and what runs the components then.
+var cloudTargets = map[string]render.Target{"cloud-init": render.StaticPod, "cloud-init-systemd": render.Systemd}
+
+// withUserData adds what hosts read at their first boot.
+func withUserData(p *plan.Plan, req renderRequest, files []render.File, streams Streams) ([]render.File, error) {
+	spec, err := readInput(streams, req.file, specLimitBytes)
+	if err != nil {
+		return nil, err
+	}
+	data, err := render.UserData(p, files, spec)
+	if err != nil {
+		return nil, badInput(err, "")
+	}
+	return append(files, data...), nil
+}
 
 // withPlaybooks adds the playbooks of the installation.
 func withPlaybooks(p *plan.Plan, req renderRequest, files []render.File) ([]render.File, error) {

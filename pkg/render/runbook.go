@@ -169,7 +169,7 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 		}
 	}
 	v.Permit = newPermit(p)
-	v.Staged = "/root/fusion-" + p.Name
+	v.Staged = staging(p)
 	v.Stage, v.Preflight = stageCommands(p, v.Staged, v.Spec), preflights(p, v.Staged, o.Target)
 	v.Tools = "fusionctl, kubectl, etcdctl, jq and curl"
 	if o.Target == Systemd {
