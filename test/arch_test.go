@@ -69,6 +69,7 @@ var core = map[string][]string{
 	"pkg/preflight":           {"pkg/plan", "pkg/render"},
 	"pkg/transition":          {"pkg/spec", "pkg/plan", "pkg/render"},
 	"pkg/transition/playbook": {"pkg/render", "pkg/transition"},
+	"pkg/transition/roadmap":  {"pkg/spec", "pkg/plan", "pkg/render", "pkg/transition", "pkg/catalog"},
 
 	"pkg/catalog": {"pkg/policy", "pkg/etcd/scan", "pkg/plan", "pkg/rules", "pkg/live", "pkg/migrate", "pkg/preflight"},
 

@@ -166,6 +166,7 @@ func verbs(streams Streams) []*cobra.Command {
 		newRenderCmd(streams),
 		newPreflightCmd(streams),
 		newTransitionCmd(streams),
+		newRoadmapCmd(streams),
 		newPolicyCmd(streams),
 		newVersionCmd(streams),
 		newVersionsCmd(streams),

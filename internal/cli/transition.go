@@ -48,6 +48,9 @@ type transitionFile struct {
 
 const transitionSchema = "fusionctl/transition/v1"
 
+// transitionWait is how long a component may take to start or to stop, by default.
+const transitionWait = 3 * time.Minute
+
 // transitionLimitBytes is the size of the largest file of steps: the manifests of many hosts, in base64.
 const transitionLimitBytes = 256 << 20
 
@@ -87,7 +90,8 @@ not agree with TO.`,
 	enumFlag(cmd, &req.fromTarget, "from-target", "", "what runs the components of FROM", targets...)
 	enumFlag(cmd, &req.toTarget, "to-target", "", "what runs those of TO", targets...)
 	cmd.Flags().BoolVar(&req.readStores, "read-stores", false,
-		"read the stores: a new minor has to decode every object in them")
+		"read the stores: a new minor has to decode every object in them, and what is to lie in another store must\n"+
+			"have no key where it lies")
 	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
 	return cmd
 }
@@ -134,7 +138,7 @@ Exit codes: 0 undone, 1 could not finish, 2 bad usage or a bad file, 130 interru
 	flags.StringVar(&req.sshProgram, "ssh-program", "fusionctl", "command line of this program on other hosts")
 	flags.StringVar(&req.rehearse, "rehearse", "", "directory of the hosts' files, in place of this machine")
 	flags.StringVar(&req.lock, "lock", machineLock, "file that is locked while steps are done on this machine")
-	flags.DurationVar(&req.wait, "wait", 3*time.Minute, "how long a component may take to start or to stop")
+	flags.DurationVar(&req.wait, "wait", transitionWait, "how long a component may take to start or to stop")
 	flags.StringArrayVar(&req.done, "done", nil, "number of a step that a person does, and has done; repeat")
 	flags.BoolVar(&req.yes, "yes", false, "do not ask for confirmation")
 	enumFlag(cmd, &req.output, "output", "o", "how to print; json: a line for each record", "table", "json")
@@ -183,6 +187,11 @@ func runTransitionPlan(ctx context.Context, req transitionRequest, streams Strea
 			return err
 		}
 		facts.StoresAgree = true
+		moves := transition.Moves(from, to)
+		if err := keysLeft(ctx, from.Plan, moves, streams); err != nil {
+			return err
+		}
+		facts.Empty = moves
 	}
 	t, err := transition.New(from, to, facts)
 	var refused *transition.RefusedError
@@ -407,4 +416,23 @@ func storesAgree(ctx context.Context, p *plan.Plan, streams Streams) error {
 		return errAttention
 	}
 	return withHint(err, storeHint(err))
+}
+
+// keysLeft looks for keys that would stay where nobody looks for them any more.
+func keysLeft(ctx context.Context, p *plan.Plan, moves []transition.Move, streams Streams) error {
+	if len(moves) == 0 {
+		return nil
+	}
+	log := loggerFrom(ctx)
+	for _, check := range transition.NoKeysOf(p, moves, false) {
+		err := local.NoKeys(ctx, &check, func(store, reason string) { log.Warn("failover", "store", store, "reason", reason) })
+		var left *local.KeysError
+		if errors.As(err, &left) {
+			visible.Fprintln(streams.Err, visible.Lines(err.Error()+"\n"+check.Hint))
+			return errAttention
+		} else if err != nil {
+			return withHint(err, storeHint(err))
+		}
+	}
+	return nil
 }

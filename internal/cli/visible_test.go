@@ -155,6 +155,7 @@ func TestNothingMovesTheCursor(t *testing.T) {
 		"preflight": {{bad, "--skip", "ports,stores,images,kubelet"}, {good, "--host", evil},
 			{good, "--skip", "ports,stores,images,kubelet", "--staged", dir},
 			{good, "--skip", "ports,stores,images,kubelet", "--staged", evil}, {good, "--skip", evil}},
+		"roadmap":           {{good, "--to", "1.36"}, {bad, "--to", "1.36"}, {good, "--to", evil}},
 		"transition plan":   {{bad, good}, {"none", good}, {good, evil}},
 		"transition apply":  {{steps, "--rehearse", dir, "--yes"}, {bad, "--yes"}},
 		"transition undo":   {{steps, "--rehearse", dir, "--yes"}, {bad, "--yes"}},

@@ -30,6 +30,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 		return t, err
 	}
 	b.stop()
+	b.moves()
 	b.stores()
 	b.servers(pair.Legacy, Legacy)
 	b.start(LegacyMgr, b.changed(daemon(pair.Legacy)), true)
@@ -194,13 +195,29 @@ func (b *builder) stop() {
 	for _, side := range []pair.Side{pair.Modern, pair.Legacy} {
 		var gone []change
 		for _, c := range b.changed(server(side)) {
-			if c.is == nil || b.minorChanges(side) {
+			if c.is == nil || b.minorChanges(side) || len(b.movesOf(side)) > 0 {
 				gone = append(gone, c)
 			}
 		}
 		b.stopAll(gone)
 	}
 	b.stopAll(slices.DeleteFunc(b.changed(etcd), func(c change) bool { return c.is != nil }))
+}
+
+// movesOf are what the servers of a side look for in another store afterwards: at no time do two of them look in two.
+func (b *builder) movesOf(side pair.Side) []Move {
+	return slices.DeleteFunc(Moves(b.from, b.to), func(m Move) bool { return m.Side != side })
+}
+
+// moves checks, while the servers of a side are stopped, that they leave no key behind, on the way and on the way back.
+func (b *builder) moves() {
+	moves := Moves(b.from, b.to)
+	if len(moves) == 0 {
+		return
+	}
+	b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name, Title: "no key stays behind in another store",
+		Do:   &Action{Kind: RunChecks, Before: NoKeysOf(b.from.Plan, moves, false)},
+		Undo: &Action{Kind: RunChecks, Before: NoKeysOf(b.to.Plan, moves, true)}})
 }
 
 func (b *builder) stopAll(changes []change) {
@@ -372,24 +389,57 @@ func goneChecks(c *plan.Component) []Check {
 	return []Check{{Kind: Gone, Probe: c.Liveness, Program: c.Name}}
 }
 
-// existing makes sure that what runs already has the arguments that the plan needs of it: a person changes them.
+// existing makes sure that what runs already has the arguments that the plan needs of it: a person changes them, and
+// takes them back on the way back.
 func (b *builder) existing() {
-	if b.to.Plan == nil {
+	for _, c := range existingOf(b.to.Plan) {
+		needed, had := neededArgs(c), b.had(c)
+		if slices.Equal(needed, had) {
+			continue
+		}
+		s := Step{Phase: LegacyMgr, Host: c.Host, Title: "check the arguments of " + c.Name,
+			Do: b.runs(c, needed), Undo: b.runs(c, had)}
+		if len(had) == 0 {
+			s.Undo = takeBack(c, needed)
+		}
+		if len(needed) == 0 {
+			s.Do = takeBack(c, had)
+		}
+		b.add(s)
+	}
+	if b.to.Plan != nil {
 		return
 	}
-	for _, c := range b.to.Plan.Components {
-		if c.Side == "" || !b.to.Plan.Side(c.Side).Existing {
-			continue
+	for _, c := range existingOf(b.from.Plan) {
+		if needed := neededArgs(c); len(needed) > 0 {
+			b.add(Step{Phase: LegacyMgr, Host: c.Host, Title: "the arguments of " + c.Name,
+				Do: takeBack(c, needed), Undo: b.runs(c, needed)})
 		}
-		needed := neededArgs(&c)
-		if len(needed) == 0 || b.had(&c, needed) {
-			continue
-		}
-		b.add(Step{Phase: LegacyMgr, Host: c.Host, Title: "check the arguments of " + c.Name,
-			Do: &Action{Kind: RunChecks, Before: []Check{{Kind: Runs, Program: c.Kind, Args: needed,
-				Others: b.others(&c),
-				Hint:   "it runs from files of its own: change them there; fusionctl render --diff shows how"}}}})
 	}
+}
+
+// existingOf are the components that run from files of their own.
+func existingOf(p *plan.Plan) (components []*plan.Component) {
+	if p == nil {
+		return nil
+	}
+	for i := range p.Components {
+		if c := &p.Components[i]; c.Side != "" && p.Side(c.Side).Existing {
+			components = append(components, c)
+		}
+	}
+	return components
+}
+
+// runs checks that a component that runs from files of its own has the arguments.
+func (b *builder) runs(c *plan.Component, args []string) *Action {
+	return &Action{Kind: RunChecks, Before: []Check{{Kind: Runs, Program: c.Kind, Args: args, Others: b.others(c),
+		Hint: "it runs from files of its own: change them there; fusionctl render --diff shows how"}}}
+}
+
+func takeBack(c *plan.Component, args []string) *Action {
+	return &Action{Kind: ByHand, Text: fmt.Sprintf("take back what was changed in the files of %s for the plan: %s",
+		c.Name, strings.Join(args, " "))}
 }
 
 // others are the arguments of the other side's component of the same kind on the same host, in either plan.
@@ -413,10 +463,14 @@ func (b *builder) others(c *plan.Component) [][]string {
 	return others
 }
 
-func (b *builder) had(c *plan.Component, needed []string) bool {
-	return b.from.Plan != nil && slices.ContainsFunc(b.from.Plan.Components, func(o plan.Component) bool {
-		return o.Host == c.Host && o.Name == c.Name && slices.Equal(neededArgs(&o), needed)
-	})
+// had are the arguments that the first plan needs of a component of the second.
+func (b *builder) had(c *plan.Component) []string {
+	for _, o := range existingOf(b.from.Plan) {
+		if o.Host == c.Host && o.Name == c.Name {
+			return neededArgs(o)
+		}
+	}
+	return nil
 }
 
 func neededArgs(c *plan.Component) []string {
@@ -502,6 +556,10 @@ func (b *builder) prepare() {
 				Title: "the stores are readable by " + p.Modern.Version.String(),
 				Do:    &Action{Kind: RunChecks, Before: []Check{storesCheck(p)}}})
 		}
+	}
+	if moves := Moves(b.from, b.to); len(moves) > 0 {
+		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name, Title: "no key would stay behind in another store",
+			Do: &Action{Kind: RunChecks, Before: NoKeysOf(b.from.Plan, moves, false)}})
 	}
 	p := b.from.Plan
 	if p == nil {

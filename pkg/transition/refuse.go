@@ -63,19 +63,21 @@ func refuseSide(a, b *plan.Plan, name pair.Side, facts Facts) []string {
 		add("spec.legacy.version: %s and %s: the minor of the legacy side stays", x.Version, y.Version)
 	}
 	var moved, unread []string
+	for _, m := range movesOf(a, b, name) {
+		if y.Existing || !slices.Contains(facts.Empty, m) {
+			moved = append(moved, fmt.Sprintf("%s (%s to %s)", m.Resource, m.From, m.To))
+		}
+	}
 	for i := range a.Resources {
 		row := &a.Resources[i]
 		was, is := row.View(name), b.Resource(row.Key)
-		if was.Store == "" || row.Pseudo && is == nil {
-			continue
-		}
-		if is == nil || is.View(name).Store == "" {
+		switch {
+		case was.Store == "" || row.Pseudo && is == nil:
+		case is == nil || is.View(name).Store == "":
 			unread = append(unread, row.Key)
-			continue
-		}
-		if now := is.View(name); now.Store != was.Store {
-			moved = append(moved, fmt.Sprintf("%s (%s to %s)", row.Key, was.Store, now.Store))
-		} else if slices.ContainsFunc(was.Decodes, func(v string) bool { return !slices.Contains(now.Decodes, v) }) {
+		case is.View(name).Store == was.Store && slices.ContainsFunc(was.Decodes, func(v string) bool {
+			return !slices.Contains(is.View(name).Decodes, v)
+		}):
 			unread = append(unread, row.Key)
 		}
 	}
@@ -83,8 +85,9 @@ func refuseSide(a, b *plan.Plan, name pair.Side, facts Facts) []string {
 		moved = append(moved, "custom resources")
 	}
 	if len(moved) > 0 {
-		add("the %s API server would look for these in another store, and their keys stay: %s; stop the API servers "+
-			"and move them with fusionctl etcd move", name, some(moved))
+		add("the %s API server would look for these in another store, and their keys stay: %s; when no such key is "+
+			"stored, reading the stores shows it; otherwise stop the API servers and move them with fusionctl etcd move",
+			name, some(moved))
 	}
 	if len(unread) > 0 && !facts.StoresAgree {
 		add("%s %s may not decode what %s has stored: %s; the stores have to be read against the second plan"+
@@ -93,6 +96,59 @@ func refuseSide(a, b *plan.Plan, name pair.Side, facts Facts) []string {
 			y.Version, x.Version, some(unread))
 	}
 	return reasons
+}
+
+// Moves lists what the API servers of either side would look for in another store after a transition.
+func Moves(from, to Setup) []Move {
+	var moves []Move
+	if from.Plan != nil && to.Plan != nil {
+		for _, side := range pair.Sides() {
+			moves = append(moves, movesOf(from.Plan, to.Plan, side)...)
+		}
+	}
+	return moves
+}
+
+func movesOf(a, b *plan.Plan, side pair.Side) []Move {
+	var moves []Move
+	for i := range a.Resources {
+		row := &a.Resources[i]
+		is := b.Resource(row.Key)
+		if is == nil {
+			continue
+		}
+		if was, now := row.View(side).Store, is.View(side).Store; was != "" && now != "" && was != now {
+			moves = append(moves, Move{Side: side, Resource: row.Key, From: was, To: now})
+		}
+	}
+	return moves
+}
+
+// NoKeysOf checks, for every store that moves leave, that it holds no key of theirs. The plan is one that has the
+// stores; back is for those to which they go.
+func NoKeysOf(p *plan.Plan, moves []Move, back bool) []Check {
+	var checks []Check
+	for _, s := range p.Stores {
+		check := Check{Kind: NoKeys, Stores: []plan.Store{s}, Hint: "the API server will look for them in another " +
+			"store: delete them through the API, or stop the API servers and move them with fusionctl etcd move"}
+		for _, m := range moves {
+			store := m.From
+			if back {
+				store = m.To
+			}
+			key := p.Prefix + "/" + m.Resource
+			if !strings.HasPrefix(m.Resource, "ranges/") { // those are single keys
+				key += "/"
+			}
+			if store == s.Name && !slices.Contains(check.Keys, key) {
+				check.Keys = append(check.Keys, key)
+			}
+		}
+		if len(check.Keys) > 0 {
+			checks = append(checks, check)
+		}
+	}
+	return checks
 }
 
 func refuseStores(a, b *plan.Plan) []string {

@@ -23,6 +23,16 @@ type Facts struct {
 	// StoresAgree: the stores were read as a whole against the plan to which the transition leads, and without an error
 	// among the findings. Every stored object is then one that both API servers of that plan decode.
 	StoresAgree bool
+	// Empty are those of Moves of which the store that they leave was read, and holds no key.
+	Empty []Move
+}
+
+// Move is a resource that the API servers of a side look for in another store after a transition.
+type Move struct {
+	Side     pair.Side `json:"side"`
+	Resource string    `json:"resource"` // its part of the key
+	From     string    `json:"from"`     // stores
+	To       string    `json:"to"`
 }
 
 // Transition is plain data, and JSON. Files of it may hold secrets.
@@ -106,13 +116,14 @@ type File struct {
 type CheckKind string
 
 const (
-	FileIs      CheckKind = "file is"      // File, or absent when it is nil
+	FileIs      CheckKind = "file is"      // File, content and mode, or absent when it is nil
 	Executable  CheckKind = "program"      // Path is there and executable
 	Certificate CheckKind = "certificate"  // is there, valid, and for these names
 	Ready       CheckKind = "ready"        // the probe is answered, and an API server is of Version
 	Gone        CheckKind = "gone"         // no process listens there
 	Runs        CheckKind = "runs with"    // Program runs, and each of its processes but Others has Args
 	StoresAgree CheckKind = "stores agree" // with Map: complete, and no error but those that Accept covers
+	NoKeys      CheckKind = "no keys"      // below Keys in Stores
 )
 
 // Check is what a host is asked.
@@ -129,6 +140,7 @@ type Check struct {
 	Others      [][]string           `json:"others,omitempty"`
 	Certificate *plan.Certificate    `json:"certificate,omitempty"`
 	Stores      []plan.Store         `json:"stores,omitempty"`
+	Keys        []string             `json:"keys,omitempty"` // prefixes of keys
 	Map         *pair.Map            `json:"map,omitempty"`
 	Accept      []finding.Acceptance `json:"accept,omitempty"`
 	Hint        string               `json:"hint,omitempty"` // the way out when it fails

@@ -429,6 +429,63 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestWhatMovesMustHaveNoKeys: a resource that a side is to look for in another store moves when its keys were looked
+// for and none was there; the servers of that side are all stopped before the first looks elsewhere, and the keys are
+// looked for again meanwhile, in both directions.
+func TestWhatMovesMustHaveNoKeys(t *testing.T) {
+	base := example(t, "ha-three-hosts-1.15-1.36.yaml")
+	shared := planOf(t, "shared", base)
+	split := planOf(t, "split", strings.Replace(base, "  kubelet: {", "  kubelet: {modern: {}, ", 1))
+	from, to := Setup{shared, render.StaticPod}, Setup{split, render.StaticPod}
+	moves := Moves(from, to)
+	want := []Move{{pair.Modern, "csinodes", "core", "modern"}}
+	if !slices.Equal(moves, want) {
+		t.Fatalf("Moves = %v, want %v", moves, want)
+	}
+	for _, read := range []Facts{{}, {StoresAgree: true},
+		{StoresAgree: true, Empty: []Move{{pair.Modern, "csinodes", "modern", "core"}}}} {
+		var refused *RefusedError
+		if _, err := New(from, to, read); !errors.As(err, &refused) || !strings.Contains(err.Error(), "csinodes") {
+			t.Errorf("New with %+v = %v, want it refused", read, err)
+		}
+	}
+	tr, err := New(from, to, Facts{StoresAgree: true, Empty: moves})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped, checked, started := 0, -1, -1
+	for i, s := range tr.Steps {
+		modern := strings.HasSuffix(s.Title, "/kube-apiserver-modern.yaml")
+		switch {
+		case modern && s.Do.Kind == RemoveFile && checked < 0:
+			stopped++
+		case modern && s.Do.Kind == PutFile && started < 0:
+			started = i
+		case s.Undo != nil && s.Undo.Kind == RunChecks && s.Undo.Before[0].Kind == NoKeys:
+			checked = i
+			for _, a := range []*Action{s.Do, s.Undo} {
+				store := map[*Action]string{s.Do: "core", s.Undo: "modern"}[a]
+				if c := a.Before[0]; len(a.Before) != 1 || c.Stores[0].Name != store ||
+					!slices.Equal(c.Keys, []string{"/registry/csinodes/"}) {
+					t.Errorf("the check is %+v, want csinodes in store %s", c, store)
+				}
+			}
+		}
+	}
+	if stopped != len(shared.Hosts) || checked < 0 || started < checked {
+		t.Errorf("%d servers stop before the keys are looked for in step %d, and start in step %d; want all %d", stopped,
+			checked, started, len(shared.Hosts))
+	}
+	if first := tr.Steps[0]; !slices.ContainsFunc(tr.Steps, func(s Step) bool {
+		return s.Phase == Prepare && s.Do != nil && len(s.Do.Before) > 0 && s.Do.Before[0].Kind == NoKeys
+	}) {
+		t.Errorf("the keys are not looked for before anything changes: %+v", first)
+	}
+	if err := tr.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAnotherMinorNeedsStoresThatWereRead(t *testing.T) {
 	base := example(t, "split-1.15-1.36.yaml")
 	modern, older := planOf(t, "a", base), planOf(t, "b", strings.Replace(base, "1.36.3", "1.24", 1))

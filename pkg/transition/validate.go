@@ -118,7 +118,8 @@ func (a *Action) validate() error {
 	}
 	for _, c := range slices.Concat(a.Before, a.After) {
 		incomplete := c.Kind == Certificate && c.Certificate == nil ||
-			(c.Kind == Ready || c.Kind == Gone) && c.Probe == nil || c.Kind == StoresAgree && c.Map == nil
+			(c.Kind == Ready || c.Kind == Gone) && c.Probe == nil || c.Kind == StoresAgree && c.Map == nil ||
+			c.Kind == NoKeys && (len(c.Stores) == 0 || len(c.Keys) == 0)
 		if c.Kind == FileIs && (!path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path) || incomplete {
 			return fmt.Errorf("check %q of %q: is incomplete", c.Kind, c.Path)
 		}

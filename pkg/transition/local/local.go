@@ -230,12 +230,14 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return runs(c, commands)
 	case transition.StoresAgree:
 		return StoresAgree(ctx, c, nil)
+	case transition.NoKeys:
+		return NoKeys(ctx, c, nil)
 	}
 	return fmt.Errorf("check %q: not known", c.Kind)
 }
 
 func fileIs(file string, want *transition.File) error {
-	data, _, err := state(file)
+	data, mode, err := state(file)
 	switch {
 	case err != nil:
 		return err
@@ -245,6 +247,8 @@ func fileIs(file string, want *transition.File) error {
 		return fmt.Errorf("%s: is not there", file)
 	case want != nil && !bytes.Equal(data, want.Data):
 		return fmt.Errorf("%s: is another file", file)
+	case want != nil && mode != want.Mode:
+		return fmt.Errorf("%s: has mode %04o, want %04o: chmod %04o makes it that", file, mode, want.Mode, want.Mode)
 	}
 	return nil
 }

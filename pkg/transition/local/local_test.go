@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -140,6 +141,44 @@ func TestStoresAgreeAsFarAsTheSpecAccepts(t *testing.T) {
 	var incomplete *IncompleteError
 	if err := h.Check(t.Context(), "", check); !errors.As(err, &incomplete) {
 		t.Errorf("without one of the stores = %v, want it incomplete", err)
+	}
+}
+
+func TestNoKeysNamesTheFirstOfEachPrefix(t *testing.T) {
+	server := etcdtest.Start(t)
+	check := &transition.Check{Kind: transition.NoKeys, Keys: []string{"/registry/csinodes/", "/registry/csidrivers/"},
+		Stores: []plan.Store{{Name: "core", Endpoints: []string{server.Endpoint}}}}
+	h := &Host{}
+	server.Put(t, map[string][]byte{"/registry/csinodesx": []byte("x")})
+	if err := h.Check(t.Context(), "", check); err != nil {
+		t.Errorf("without such keys = %v", err)
+	}
+	server.Put(t, map[string][]byte{"/registry/csinodes/node-1": []byte("x"), "/registry/csinodes/node-2": []byte("x")})
+	var found *KeysError
+	if err := h.Check(t.Context(), "", check); !errors.As(err, &found) ||
+		!slices.Equal(found.Found, []string{"store core: /registry/csinodes/node-1"}) {
+		t.Errorf("with two keys = %v, want the first", err)
+	}
+}
+
+func TestFileIsWantsContentAndMode(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(file, []byte("a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		want *transition.File
+		says string
+	}{
+		{&transition.File{Mode: 0o600, Data: []byte("a")}, ""},
+		{&transition.File{Mode: 0o644, Data: []byte("a")}, "has mode 0600, want 0644"},
+		{&transition.File{Mode: 0o600, Data: []byte("b")}, "is another file"},
+		{nil, "is there already"},
+	} {
+		if err := fileIs(file, c.want); (err == nil) != (c.says == "") ||
+			err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("fileIs(%+v) = %v, want %q", c.want, err, c.says)
+		}
 	}
 }
 

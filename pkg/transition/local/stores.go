@@ -10,6 +10,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
@@ -42,16 +43,9 @@ func (e *DisagreeError) Error() string {
 func StoresAgree(ctx context.Context, c *transition.Check, warn func(store, reason string)) error {
 	var stores []etcdv3.Store
 	for _, s := range c.Stores {
-		config := etcdv3.Config{Endpoints: s.Endpoints, Timeout: 10 * time.Second}
-		if s.TLS != nil {
-			config.CAFile, config.CertFile, config.KeyFile = s.TLS.CA, s.TLS.Cert, s.TLS.Key
-		}
-		if warn != nil {
-			config.Log = func(reason string) { warn(s.Name, reason) }
-		}
-		client, err := etcdv3.Open(config)
+		client, err := open(s, warn)
 		if err != nil {
-			return fmt.Errorf("store %s: %w", s.Name, err)
+			return err
 		}
 		defer client.Close()
 		stores = append(stores, etcdv3.Store{Store: etcd.Store{Name: s.Name, Pager: client}, Client: client})
@@ -73,6 +67,55 @@ func StoresAgree(ctx context.Context, c *transition.Check, warn func(store, reas
 	}
 	if len(problems) > 0 {
 		return &DisagreeError{Findings: problems}
+	}
+	return nil
+}
+
+func open(s plan.Store, warn func(store, reason string)) (*etcdv3.Client, error) {
+	config := etcdv3.Config{Endpoints: s.Endpoints, Timeout: 10 * time.Second}
+	if s.TLS != nil {
+		config.CAFile, config.CertFile, config.KeyFile = s.TLS.CA, s.TLS.Cert, s.TLS.Key
+	}
+	if warn != nil {
+		config.Log = func(reason string) { warn(s.Name, reason) }
+	}
+	client, err := etcdv3.Open(config)
+	if err != nil {
+		return nil, fmt.Errorf("store %s: %w", s.Name, err)
+	}
+	return client, nil
+}
+
+// KeysError names keys that stores hold and should not: of each prefix the first.
+type KeysError struct{ Found []string }
+
+func (e *KeysError) Error() string {
+	return "there are keys that would stay behind:\n  " + strings.Join(e.Found, "\n  ")
+}
+
+// NoKeys looks for keys below those of a check in its stores. warn is told of failovers, nil allowed. Errors:
+// *KeysError; what kept it from looking.
+func NoKeys(ctx context.Context, c *transition.Check, warn func(store, reason string)) error {
+	var found []string
+	for _, s := range c.Stores {
+		client, err := open(s, warn)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		for _, prefix := range c.Keys {
+			page, err := client.Page(ctx, etcd.Request{From: prefix, To: etcd.PrefixEnd(prefix), LimitKeys: 1,
+				KeysOnly: true})
+			if err != nil {
+				return fmt.Errorf("store %s: %w", s.Name, err)
+			}
+			if len(page.Entries) > 0 {
+				found = append(found, fmt.Sprintf("store %s: %s", s.Name, page.Entries[0].Key))
+			}
+		}
+	}
+	if len(found) > 0 {
+		return &KeysError{Found: found}
 	}
 	return nil
 }

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubefusion/fusionctl/internal/visible"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+	"github.com/kubefusion/fusionctl/pkg/transition/roadmap"
+)
+
+type roadmapRequest struct {
+	file, to, target string
+	output           string
+}
+
+func newRoadmapCmd(streams Streams) *cobra.Command {
+	var req roadmapRequest
+	cmd := &cobra.Command{
+		Use:   "roadmap SPEC --to VERSION",
+		Short: "Print the recommended sequence of transitions to a modern version",
+		Long: `roadmap plans the stages by which the cluster of a spec comes to a modern version: install, the modern side
+up, nodes over. Between the modern version of the spec and that one it takes the fewest releases such that each decodes
+what the one before it writes. For each stage it prints the change of the spec, the API versions that are gained and
+lost, the components that start, what has to be read before, and the findings that the stage brings. Nothing is read
+but the spec.
+
+It ends with what the legacy side still owns afterwards: handing that over, and retiring the legacy side, are no
+transitions of this version.
+
+Exit codes: 0 done, 2 bad usage or a bad spec, 3 done and a stage cannot be done as it stands: it is refused, brings a
+finding that is an error, or wants stored objects rewritten before.`,
+		Example: `  fusionctl roadmap spec.yaml --to 1.36
+  fusionctl roadmap spec.yaml --to 1.36.3 -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			req.file = args[0]
+			return runRoadmap(req, streams)
+		},
+	}
+	cmd.Flags().StringVar(&req.to, "to", "", "version of the modern side at the end, such as 1.36")
+	enumFlag(cmd, &req.target, "target", "", "what runs the components", string(render.StaticPod),
+		string(render.Systemd))
+	enumFlag(cmd, &req.output, "output", "o", "output format", "table", "json", "yaml")
+	return cmd
+}
+
+func runRoadmap(req roadmapRequest, streams Streams) error {
+	if req.to == "" {
+		return usagef("--to: want a version, such as 1.36")
+	}
+	to, err := parseVersionFlag("to", req.to)
+	if err != nil {
+		return err
+	}
+	if !to.HasPatch {
+		if to, err = kubever.Parse(kubever.Release(to.Minor)); err != nil {
+			return err
+		}
+	}
+	data, err := readInput(streams, req.file, specLimitBytes)
+	if err != nil {
+		return err
+	}
+	m, err := roadmap.New(func() (*spec.File, error) {
+		f, _, err := spec.Parse(req.file, data)
+		return f, err
+	}, render.Target(req.target), to)
+	if err != nil {
+		return badInput(err, "fusionctl init split prints a commented spec to compare with")
+	}
+	document := struct {
+		Schema string `json:"schema"`
+		*roadmap.Roadmap
+	}{"fusionctl/roadmap/v1", m}
+	printed, err := printDocument(streams.Out, req.output, document)
+	if !printed {
+		err = printRoadmap(streams.Out, req.file, m)
+	}
+	for i := range m.Stages {
+		if err == nil && m.Stages[i].Blocked() {
+			err = errAttention
+		}
+	}
+	return err
+}
+
+func printRoadmap(w io.Writer, file string, m *roadmap.Roadmap) error {
+	visible.Fprintf(w, "%s: legacy %s, modern %s to %s\n", m.Name, m.Legacy, m.From, m.To)
+	for i := range m.Stages {
+		printStage(w, i, file, &m.Stages[i])
+	}
+	_, err := visible.Fprintf(w, "\nafterwards the legacy side still owns %s: %s\n", counted(len(m.Left), "resource"),
+		cmp.Or(some(m.Left), "none"))
+	return err
+}
+
+func printStage(w io.Writer, i int, file string, s *roadmap.Stage) {
+	visible.Fprintf(w, "\n%d. %s: modern %s\n", i+1, s.Kind, s.Modern)
+	line := func(name, format string, args ...any) {
+		visible.Fprintf(w, "   %-9s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	for _, change := range s.Change {
+		line("spec", "%s", change)
+	}
+	for _, reason := range s.Refused {
+		line("refused", "%s", reason)
+	}
+	line("steps", "%s, %d of them by hand; waits for %s, each at most %s (--wait)", counted(s.Steps, "step"), s.ByHand,
+		counted(s.Waits, "component"), transitionWait)
+	if len(s.Started) > 0 {
+		line("starts", "%s", strings.Join(s.Started, ", "))
+	}
+	switch s.Kind {
+	case roadmap.Nodes:
+		line("restarts", "what fusionctl restarts plan --from the kubelets' version --to %s says, node by node; "+
+			"kubelets are changed by hand, see docs/nodes.md", s.Modern)
+	default:
+		line("restarts", "no container of a workload")
+	}
+	if len(s.Gained) > 0 {
+		line("gains", "%s: %s", counted(len(s.Gained), "API version"), some(s.Gained))
+	}
+	if len(s.Lost) > 0 {
+		line("loses", "%s: %s", counted(len(s.Lost), "API version"), some(s.Lost))
+	}
+	if len(s.Rewrite) > 0 {
+		line("rewrite", "objects of %s, before: the next version does not decode what this one writes", some(s.Rewrite))
+	}
+	if len(s.Unread) > 0 {
+		line("reads", "the stores are read before, with --read-stores: %s", some(s.Unread))
+	}
+	if len(s.Brought) > 0 {
+		line("risks", "%s", risks(s.Brought))
+	}
+	if len(s.Resolved) > 0 {
+		line("resolves", "%s", strings.Join(s.Resolved, ", "))
+	}
+	if len(s.Refused) == 0 && s.Kind == roadmap.Install {
+		line("plan", "fusionctl transition plan none %s", file)
+	} else if len(s.Refused) == 0 {
+		reads := ""
+		if len(s.Unread) > 0 {
+			reads = " --read-stores"
+		}
+		line("plan", "fusionctl transition plan BEFORE AFTER%s, the spec before and after the change", reads)
+	}
+}
+
+// risks counts findings by rule, errors first.
+func risks(findings []finding.Finding) string {
+	summary := finding.Summarize(findings)
+	var rules []string
+	seen := map[string]bool{}
+	for _, f := range findings {
+		if !seen[f.Rule] && f.Severity >= finding.Warning {
+			seen[f.Rule] = true
+			rules = append(rules, f.Rule)
+		}
+	}
+	text := countsOf(summary, 0)
+	if len(rules) > 0 {
+		text += ": " + some(rules)
+	}
+	return text
+}
+
+// some are the first of a list.
+func some(list []string) string {
+	const limit = 8
+	if len(list) > limit {
+		return strings.Join(list[:limit], ", ") + fmt.Sprintf(" and %d more", len(list)-limit)
+	}
+	return strings.Join(list, ", ")
+}

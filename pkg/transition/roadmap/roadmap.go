@@ -1,0 +1,336 @@
+// Package roadmap recommends a sequence of transitions by which a cluster comes to a modern release: install, the modern
+// side up, nodes over. For each stage it says what changes in the spec, what is gained, which findings it brings, what
+// starts again, and what has to be read or done before.
+package roadmap
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/catalog"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/render"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+	"github.com/kubefusion/fusionctl/pkg/transition"
+)
+
+// Roadmap is plain data.
+type Roadmap struct {
+	Name   string  `json:"name"`
+	Legacy string  `json:"legacy"` // versions
+	From   string  `json:"from"`   // of the modern side
+	To     string  `json:"to"`
+	Stages []Stage `json:"stages"`
+	// Left are the keys of resources that the legacy side still writes after the last stage, by its own controllers or
+	// clients.
+	Left []string `json:"left"`
+}
+
+// Kind is what a stage is for.
+type Kind string
+
+// Kinds in their order.
+const (
+	Install  Kind = "install"
+	ModernUp Kind = "modern up"
+	Nodes    Kind = "nodes over"
+)
+
+// Stage is one transition, from the plan of the stage before it.
+type Stage struct {
+	Kind    Kind     `json:"kind"`
+	Modern  string   `json:"modern"` // version of the modern side afterwards
+	Change  []string `json:"change"` // of the spec, FIELD: VALUE
+	Steps   int      `json:"steps"`
+	ByHand  int      `json:"byHand"`  // of these, steps that a person does
+	Waits   int      `json:"waits"`   // components that are waited for, one after the other
+	Started []string `json:"started"` // components that start, or start again: HOST/NAME
+	Gained  []string `json:"gained"`  // group/versions that clients reach in addition
+	Lost    []string `json:"lost"`    // group/versions that the modern API server serves no more
+	// Unread are keys of resources whose stored objects the next version may not decode, or has not: the stores have to
+	// be read before.
+	Unread []string `json:"unread"`
+	// Rewrite are keys of resources of which the next version does not decode what this one writes.
+	Rewrite  []string          `json:"rewrite"`
+	Brought  []finding.Finding `json:"brought"` // findings of the plan that the stage before did not have
+	Resolved []string          `json:"resolved"`
+	Refused  []string          `json:"refused"` // why there is no transition, whatever the stores hold
+}
+
+// Blocked reports whether the stage cannot be done as it stands.
+func (s *Stage) Blocked() bool {
+	return len(s.Refused) > 0 || len(s.Rewrite) > 0 || finding.Worst(s.Brought) == finding.Error
+}
+
+// New computes the roadmap of a spec, as spec.Parse returns it, to a version of the modern side. Between the modern
+// version of the spec and that one it takes the fewest releases such that each decodes what the one before it writes.
+// Errors: a spec or a version that cannot be planned.
+func New(file func() (*spec.File, error), target render.Target, to kubever.Version) (*Roadmap, error) {
+	r := &router{file: file, target: target}
+	first, err := r.plan(nil, false)
+	if err != nil {
+		return nil, err
+	}
+	modern := first.Modern.Version
+	if to.Minor < modern.Minor {
+		return nil, fmt.Errorf("version %s: the modern side of the spec is at %s already: a transition to an older "+
+			"version is fusionctl transition plan", to, modern)
+	}
+	m := &Roadmap{Name: first.Name, Legacy: first.Legacy.Version.String(), From: modern.String(), To: to.String(),
+		Stages: []Stage{}}
+	wantsNodes := first.ModernKubelet != nil
+	stage, err := r.stage(Install, nil, first)
+	if err != nil {
+		return nil, err
+	}
+	m.Stages = append(m.Stages, stage)
+	last := first
+	if to != modern {
+		hops, err := r.hops(modern, to)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range hops {
+			next, err := r.plan(&v, wantsNodes)
+			if err != nil {
+				return nil, err
+			}
+			stage, err := r.stage(ModernUp, last, next)
+			if err != nil {
+				return nil, err
+			}
+			stage.Change = []string{"spec.modern.version: " + v.String()}
+			m.Stages, last = append(m.Stages, stage), next
+		}
+	}
+	if !wantsNodes && last.Kubelet.Minor < to.Minor {
+		next, err := r.plan(&to, true)
+		if err != nil {
+			return nil, err
+		}
+		stage, err := r.stage(Nodes, last, next)
+		if err != nil {
+			return nil, err
+		}
+		stage.Change = []string{"spec.kubelet.modern.version: " + next.ModernKubelet.String()}
+		m.Stages, last = append(m.Stages, stage), next
+	}
+	m.Left = left(last)
+	return m, nil
+}
+
+// router plans a spec in other versions.
+type router struct {
+	file   func() (*spec.File, error) // a new one each time: its defaults follow from its versions
+	target render.Target
+}
+
+// plan plans the spec with another modern version, nil for its own, and with nodes at the modern API server.
+func (r *router) plan(modern *kubever.Version, nodes bool) (*plan.Plan, error) {
+	f, err := r.file()
+	if err != nil {
+		return nil, err
+	}
+	if modern != nil {
+		f.Spec.Modern.Version = *modern
+	}
+	if nodes && f.Spec.Kubelet.Modern == nil {
+		f.Spec.Kubelet.Modern = &spec.ModernKubelet{}
+	}
+	f.Default()
+	if err := spec.Validate(f, spec.Lines{}); err != nil {
+		return nil, err
+	}
+	return plan.New(f, plan.OnHosts)
+}
+
+// hops are the fewest versions that lead from one to another, each of which decodes what the one before it writes; the
+// last one alone where there are none.
+func (r *router) hops(from, to kubever.Version) ([]kubever.Version, error) {
+	versions := []kubever.Version{from}
+	for _, m := range kubever.Minors() {
+		v, err := kubever.Parse(kubever.Release(m))
+		if err == nil && m > from.Minor && m < to.Minor {
+			versions = append(versions, v)
+		}
+	}
+	versions = append(versions, to)
+	plans := make([]*plan.Plan, len(versions))
+	for i := range versions {
+		p, err := r.plan(&versions[i], false)
+		if err != nil && (i == 0 || i == len(versions)-1) {
+			return nil, err
+		}
+		plans[i] = p // nil: this version cannot be planned, so that no way leads through it
+	}
+	const never = -1
+	before := make([]int, len(versions)) // breadth first: the first way found is one of the shortest
+	for i := range before {
+		before[i] = never
+	}
+	queue := []int{0}
+	for len(queue) > 0 && before[len(versions)-1] == never {
+		at := queue[0]
+		queue = queue[1:]
+		for next := len(versions) - 1; next > at; next-- {
+			if before[next] == never && plans[next] != nil && len(rewrites(plans[at], plans[next])) == 0 {
+				before[next] = at
+				queue = append(queue, next)
+			}
+		}
+	}
+	if before[len(versions)-1] == never {
+		return []kubever.Version{to}, nil
+	}
+	var way []kubever.Version
+	for at := len(versions) - 1; at != 0; at = before[at] {
+		way = append(way, versions[at])
+	}
+	slices.Reverse(way)
+	return way, nil
+}
+
+// rewrites are the resources of which the modern side of the second plan does not decode what that of the first writes.
+func rewrites(a, b *plan.Plan) (keys []string) {
+	for i := range a.Resources {
+		was, is := a.Resources[i].Modern, b.Resource(a.Resources[i].Key)
+		if was.StoredAs == "" || is == nil || is.Modern.Store == "" { // a kind that is gone is no longer read
+			continue
+		}
+		if !slices.Contains(is.Modern.Decodes, was.StoredAs) {
+			keys = append(keys, a.Resources[i].Key)
+		}
+	}
+	return keys
+}
+
+// stage compares two plans; the first is nil where nothing runs yet.
+func (r *router) stage(kind Kind, from, to *plan.Plan) (Stage, error) {
+	s := Stage{Kind: kind, Modern: to.Modern.Version.String(), Change: []string{}, Started: []string{},
+		Unread: []string{}, Rewrite: []string{}, Brought: []finding.Finding{}, Resolved: []string{}, Refused: []string{}}
+	setups := [2]transition.Setup{{Plan: from, Target: r.target}, {Plan: to, Target: r.target}}
+	if from == nil {
+		setups[0] = transition.Setup{}
+	}
+	facts := transition.Facts{StoresAgree: true, Empty: transition.Moves(setups[0], setups[1])}
+	t, err := transition.New(setups[0], setups[1], facts)
+	var refused *transition.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		s.Refused = refused.Reasons
+	case err != nil:
+		return s, err
+	}
+	s.count(&t)
+	s.compare(from, to)
+	return s, nil
+}
+
+// count reads what a transition does.
+func (s *Stage) count(t *transition.Transition) {
+	s.Steps = len(t.Steps)
+	for i := range t.Steps {
+		a := t.Steps[i].Do
+		if a == nil {
+			continue
+		}
+		if a.Kind == transition.ByHand {
+			s.ByHand++
+		}
+		for _, c := range slices.Concat(a.Before, a.After) {
+			if c.Kind != transition.Ready {
+				continue
+			}
+			s.Waits++
+			if name := t.Steps[i].Host + "/" + c.Program; !slices.Contains(s.Started, name) {
+				s.Started = append(s.Started, name)
+			}
+		}
+	}
+}
+
+// compare says what the second plan brings.
+func (s *Stage) compare(from, to *plan.Plan) {
+	served := groupVersions(to.Legacy.Version.Minor)
+	var had []finding.Finding
+	if from != nil {
+		served = groupVersions(from.Modern.Version.Minor)
+		had = catalog.Check(from).Findings
+		s.Rewrite = append(s.Rewrite, rewrites(from, to)...)
+		for i := range from.Resources {
+			row := &from.Resources[i]
+			is := to.Resource(row.Key)
+			gone := is == nil || is.Modern.Store == ""
+			if row.Modern.Store != "" && !row.Pseudo && (gone || slices.ContainsFunc(row.Modern.Decodes,
+				func(v string) bool { return !slices.Contains(is.Modern.Decodes, v) })) {
+				s.Unread = append(s.Unread, row.Key)
+			}
+		}
+		for _, m := range transition.Moves(transition.Setup{Plan: from}, transition.Setup{Plan: to}) {
+			s.Unread = append(s.Unread, m.Resource)
+		}
+	}
+	now := groupVersions(to.Modern.Version.Minor)
+	s.Gained, s.Lost = without(now, served), without(served, now)
+	if from == nil { // the legacy API server goes on serving them
+		s.Lost = []string{}
+	}
+	rules := map[string]bool{}
+	for _, f := range had {
+		rules[f.Rule] = true
+	}
+	current := map[string]bool{}
+	for _, f := range catalog.Check(to).Findings {
+		current[f.Rule] = true
+		if !rules[f.Rule] {
+			s.Brought = append(s.Brought, f)
+		}
+	}
+	for _, f := range had {
+		if !current[f.Rule] && !slices.Contains(s.Resolved, f.Rule) {
+			s.Resolved = append(s.Resolved, f.Rule)
+		}
+	}
+}
+
+// groupVersions are those that a minor serves by default, sorted.
+func groupVersions(m kubever.Minor) (list []schema.GroupVersion) {
+	for _, r := range kubever.APIResources(m) {
+		if r.DefaultOn.Has(m) && !slices.Contains(list, r.GroupVersion) {
+			list = append(list, r.GroupVersion)
+		}
+	}
+	slices.SortFunc(list, func(a, b schema.GroupVersion) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Version, b.Version))
+	})
+	return list
+}
+
+func without(list, other []schema.GroupVersion) []string {
+	names := []string{}
+	for _, gv := range list {
+		if !slices.Contains(other, gv) {
+			names = append(names, gv.String())
+		}
+	}
+	return names
+}
+
+// left are the resources of which objects of the legacy side alone remain.
+func left(p *plan.Plan) []string {
+	keys := []string{}
+	for i := range p.Resources {
+		row := &p.Resources[i]
+		if !row.Pseudo && row.Legacy.Store != "" && (row.Owner == pair.OwnerLegacy || row.Owner == pair.OwnerSplit) {
+			keys = append(keys, row.Key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,199 @@
+//go:build e2e && linux
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// TestTransitionOnRealNode: a cluster as kubeadm makes it, with pods, goes into fusion and back by `fusionctl
+// transition` on its own machine. apply and undo are killed while components start and stop, and go on.
+func TestTransitionOnRealNode(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T) {
+		f := startLegacyCluster(t)
+		f.writeKubeconfigs()
+		before, files := f.started(), f.run("sh", "-c", checksums)
+		steps := f.planTransition()
+		const put = "put /etc/kubernetes/manifests/"
+
+		f.stops("apply", "", "wait for etcd-modern", steps)
+		f.fails("apply", "", "kube-controller-manager runs without")
+		f.run("cp", manager, "/root/manager.before")
+		f.run("sed", "-i", "s|^    - --controllers=.*|&,-garbagecollector|", manager)
+		f.Eventually("the manager has its argument", f.hasArgument("-garbagecollector"))
+		f.stops("apply", "", put+"kube-apiserver-modern.yaml", steps)
+		f.stops("apply", "", put+"kube-controller-manager-modern.yaml", steps)
+		f.fails("apply", "", "to be done by hand: allow user fusionctl-controllers")
+		f.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f", filepath.Join(f.runbook(), "legacy-access.yaml"))
+		permissions := steps["permissions on the legacy side"]
+		f.stops("apply", permissions, put+"fusionctl-controllers.yaml", steps)
+		f.transition("apply", permissions)
+
+		f.deploy(pair.Modern, "modern", 2, serves())
+		f.awaitReady("modern", 2)
+		f.same(before, "in fusion")
+		if out := f.run("fusionctl", "etcd", "check", "/root/spec.yaml"); !strings.Contains(out, "0 errors") {
+			t.Errorf("the stores in fusion: %s", out)
+		}
+		must(t, f.user.Call(t.Context(), http.MethodDelete, f.path(pair.Modern, "deployments")+"/modern",
+			object{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}, nil))
+		f.awaitReady("modern", 0)
+
+		f.stops("undo", "", put+"fusionctl-controllers.yaml", steps)
+		f.fails("undo", "", "kubefusion.dev/both-sides")
+		f.release()
+		left := steps["what the controllers of both sides leave behind"]
+		f.stops("undo", left, put+"kube-apiserver-modern.yaml", steps)
+		f.fails("undo", left, "to be done by hand: take back")
+		f.run("cp", "/root/manager.before", manager)
+		f.stops("undo", steps["check the arguments of kube-controller-manager"], put+"etcd-modern.yaml", steps)
+		f.transition("undo", "")
+
+		f.same(before, "after the way back")
+		f.asBefore()
+		if after := f.run("sh", "-c", checksums); after != files {
+			t.Errorf("the files are\n%s\nwant as before\n%s", after, files)
+		}
+		provedOnNodes(t, "1.15.12", "1.36.3",
+			"a cluster as kubeadm makes it goes into fusion and back by fusionctl transition, killed while "+
+				"components start and stop: its pods have the UIDs, containers and restart counts that they had, its "+
+				"manifests the same bytes")
+	}, fusionctlEnv)
+}
+
+// manager is the manifest whose arguments a person changes.
+const manager = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
+
+// checksums are those of everything that starts components, and of what they read beside certificates.
+const checksums = "cd /etc/kubernetes && find . -type f ! -path './pki/*' ! -name kubelet.yaml | sort | xargs sha256sum"
+
+// hasArgument returns nil when a controller manager runs with what the text says.
+func (f *nodesPair) hasArgument(text string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		out, err := f.nodes[0].Run(ctx, "pgrep", "-af", "kube-controller-manager.*"+text)
+		if err != nil {
+			return fmt.Errorf("no such process: %w: %s", err, out)
+		}
+		return nil
+	}
+}
+
+// planTransition issues the certificates, puts what apply needs on the machine and plans the steps there. It returns
+// their numbers by title.
+func (f *nodesPair) planTransition() map[string]string {
+	t := f.t
+	t.Helper()
+	certificates := filepath.Join(f.Dir(), "certificates")
+	pki := filepath.Join(f.Dir(), "legacy/etc/kubernetes/pki")
+	folder := filepath.Join(certificates, host, "etc/kubernetes")
+	must(t, os.MkdirAll(folder, 0o755))
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", pki, folder).CombinedOutput(); err != nil {
+		t.Fatalf("copying certificates: %v\n%s", err, out)
+	}
+	args := []string{"pki", f.SpecFile, "--out", certificates}
+	for flag, name := range map[string]string{"ca": "ca", "etcd-ca": "etcd/ca", "front-proxy-ca": "front-proxy-ca"} {
+		args = append(args, "--"+flag+"-cert", filepath.Join(pki, name+".crt"),
+			"--"+flag+"-key", filepath.Join(pki, name+".key"))
+	}
+	f.fusionctl(args...)
+	must(t, f.nodes[0].CopyTree(filepath.Join(certificates, host)))
+	f.install(f.SpecFile, "/root/spec.yaml", "0600")
+	out := f.run("fusionctl", "transition", "plan", "none", "/root/spec.yaml", "--out", stepsFile, "-o", "json")
+	var printed struct{ Steps []struct{ ID, Title string } }
+	must(t, json.Unmarshal([]byte(out), &printed))
+	steps := map[string]string{}
+	for _, s := range printed.Steps {
+		steps[s.Title] = s.ID
+	}
+	return steps
+}
+
+const stepsFile = "/root/install.steps"
+
+// transitionWords are the command line of apply or undo, which says every record.
+func transitionWords(verb, done string) []string {
+	words := []string{"fusionctl", "transition", verb, stepsFile, "--yes", "--wait", "5m", "-o", "json"}
+	if done != "" {
+		words = append(words, "--done", done)
+	}
+	return words
+}
+
+// transition runs apply or undo to its end.
+func (f *nodesPair) transition(verb, done string) {
+	f.t.Helper()
+	start := time.Now()
+	f.run(transitionWords(verb, done)...)
+	f.t.Logf("%s to its end after %s", verb, time.Since(start).Round(time.Millisecond))
+}
+
+// fails runs apply or undo, which has to fail, and to say why.
+func (f *nodesPair) fails(verb, done, says string) {
+	f.t.Helper()
+	out, err := f.nodes[0].Run(f.t.Context(), transitionWords(verb, done)...)
+	if err == nil || !strings.Contains(out, says) {
+		f.t.Fatalf("%s = %v, want it to fail and to say %q:\n%s", verb, err, says, out)
+	}
+}
+
+// stops kills apply or undo when it has begun a step.
+func (f *nodesPair) stops(verb, done, title string, steps map[string]string) {
+	t := f.t
+	t.Helper()
+	event := map[string]string{"apply": "begun", "undo": "undoing"}[verb]
+	id := steps[title]
+	if id == "" {
+		t.Fatalf("no step %q: %v", title, steps)
+	}
+	script := strings.Join(transitionWords(verb, done), " ") + ` > /root/records 2>&1 &
+		until grep -q '"step":"` + id + `","event":"` + event + `"' /root/records; do
+			kill -0 $! || { cat /root/records; exit 1; }
+			sleep 0.02
+		done
+		kill -9 $!
+		wait $!
+		echo "killed: $?"`
+	out, err := f.nodes[0].Run(t.Context(), "sh", "-c", script)
+	if err != nil || !strings.Contains(out, "killed: 137") {
+		t.Fatalf("%s, to be killed at step %s, %s: %v\n%s", verb, id, title, err, out)
+	}
+	status, err := f.nodes[0].Run(t.Context(), "fusionctl", "transition", "status", stepsFile)
+	if err == nil || !strings.Contains(status, fmt.Sprintf(" of %d steps done", len(steps))) {
+		t.Errorf("status after %s was killed at step %s: %v\n%s", verb, id, err, status)
+	}
+}
+
+// release does what the runbook says of what the controllers of both sides leave behind.
+func (f *nodesPair) release() {
+	t := f.t
+	t.Helper()
+	f.kubectlMust(pair.Legacy, "--namespace=default", "delete", "-f", filepath.Join(f.Dir(), "tree", "legacy-access.yaml"))
+	var list struct{ Items []object }
+	must(t, f.admin.Call(t.Context(), http.MethodGet, "/api/v1/namespaces", nil, &list))
+	released := 0
+	for _, n := range list.Items {
+		spec, name := n["spec"].(map[string]any), n["metadata"].(map[string]any)["name"].(string)
+		if !slices.Contains(spec["finalizers"].([]any), any("kubefusion.dev/both-sides")) {
+			continue
+		}
+		spec["finalizers"] = []string{"kubernetes"}
+		must(t, f.admin.Call(t.Context(), http.MethodPut, "/api/v1/namespaces/"+name+"/finalize", n, nil))
+		released++
+	}
+	if released == 0 {
+		t.Error("no namespace has the finalizer of both sides")
+	}
+}
