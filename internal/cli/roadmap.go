@@ -10,7 +10,6 @@ import (
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/finding"
-	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/transition/roadmap"
@@ -26,10 +25,10 @@ func newRoadmapCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "roadmap SPEC --to VERSION",
 		Short: "Print the recommended sequence of transitions to a modern version",
-		Long: `roadmap plans the stages by which the cluster of a spec comes to a modern version: install, the modern side
-up, nodes over. Between the modern version of the spec and that one it takes the fewest releases such that each decodes
-what the one before it writes. For each stage it prints the change of the spec, the API versions that are gained and
-lost, the components that start, what has to be read before, and the findings that the stage brings. Nothing is read
+		Long: `roadmap plans the stages by which the cluster of a spec comes to a modern version: install, the modern
+side up, nodes over. Between the modern version of the spec and that one it takes the fewest releases such that each
+decodes what the one before it writes. For each stage it prints the change of the spec, the API versions that are gained
+and lost, the components that start, what has to be read before, and the findings that the stage brings. Nothing is read
 but the spec.
 
 It ends with what the legacy side still owns afterwards: handing that over, and retiring the legacy side, are no
@@ -59,11 +58,6 @@ func runRoadmap(req roadmapRequest, streams Streams) error {
 	to, err := parseVersionFlag("to", req.to)
 	if err != nil {
 		return err
-	}
-	if !to.HasPatch {
-		if to, err = kubever.Parse(kubever.Release(to.Minor)); err != nil {
-			return err
-		}
 	}
 	data, err := readInput(streams, req.file, specLimitBytes)
 	if err != nil {
@@ -133,6 +127,10 @@ func printStage(w io.Writer, i int, file string, s *roadmap.Stage) {
 	}
 	if len(s.Rewrite) > 0 {
 		line("rewrite", "objects of %s, before: the next version does not decode what this one writes", some(s.Rewrite))
+	}
+	if len(s.Migrate) > 0 {
+		line("migrates", "objects of %s that were not written since the release before: write them again through the "+
+			"modern API server first", some(s.Migrate))
 	}
 	if len(s.Unread) > 0 {
 		line("reads", "the stores are read before, with --read-stores: %s", some(s.Unread))

@@ -418,14 +418,16 @@ func storesAgree(ctx context.Context, p *plan.Plan, streams Streams) error {
 	return withHint(err, storeHint(err))
 }
 
-// keysLeft looks for keys that would stay where nobody looks for them any more.
+// keysLeft looks for keys that would stay in a store in which no API server looks for them afterwards.
 func keysLeft(ctx context.Context, p *plan.Plan, moves []transition.Move, streams Streams) error {
 	if len(moves) == 0 {
 		return nil
 	}
 	log := loggerFrom(ctx)
 	for _, check := range transition.NoKeysOf(p, moves, false) {
-		err := local.NoKeys(ctx, &check, func(store, reason string) { log.Warn("failover", "store", store, "reason", reason) })
+		err := local.NoKeys(ctx, &check, func(store, reason string) {
+			log.Warn("failover", "store", store, "reason", reason)
+		})
 		var left *local.KeysError
 		if errors.As(err, &left) {
 			visible.Fprintln(streams.Err, visible.Lines(err.Error()+"\n"+check.Hint))

@@ -86,7 +86,8 @@ func refuseSide(a, b *plan.Plan, name pair.Side, facts Facts) []string {
 	}
 	if len(moved) > 0 {
 		add("the %s API server would look for these in another store, and their keys stay: %s; when no such key is "+
-			"stored, reading the stores shows it; otherwise stop the API servers and move them with fusionctl etcd move",
+			"stored, reading the stores shows it; otherwise stop the API servers and move them with fusionctl etcd "+
+			"move",
 			name, some(moved))
 	}
 	if len(unread) > 0 && !facts.StoresAgree {

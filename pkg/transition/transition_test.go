@@ -473,7 +473,8 @@ func TestWhatMovesMustHaveNoKeys(t *testing.T) {
 		}
 	}
 	if stopped != len(shared.Hosts) || checked < 0 || started < checked {
-		t.Errorf("%d servers stop before the keys are looked for in step %d, and start in step %d; want all %d", stopped,
+		t.Errorf("%d servers stop before the keys are looked for in step %d, and start in step %d; want all %d",
+			stopped,
 			checked, started, len(shared.Hosts))
 	}
 	if first := tr.Steps[0]; !slices.ContainsFunc(tr.Steps, func(s Step) bool {

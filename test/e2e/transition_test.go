@@ -37,7 +37,8 @@ func TestTransitionOnRealNode(t *testing.T) {
 		f.stops("apply", "", put+"kube-apiserver-modern.yaml", steps)
 		f.stops("apply", "", put+"kube-controller-manager-modern.yaml", steps)
 		f.fails("apply", "", "to be done by hand: allow user fusionctl-controllers")
-		f.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f", filepath.Join(f.runbook(), "legacy-access.yaml"))
+		f.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f",
+			filepath.Join(f.runbook(), "legacy-access.yaml"))
 		permissions := steps["permissions on the legacy side"]
 		f.stops("apply", permissions, put+"fusionctl-controllers.yaml", steps)
 		f.transition("apply", permissions)
@@ -180,7 +181,8 @@ func (f *nodesPair) stops(verb, done, title string, steps map[string]string) {
 func (f *nodesPair) release() {
 	t := f.t
 	t.Helper()
-	f.kubectlMust(pair.Legacy, "--namespace=default", "delete", "-f", filepath.Join(f.Dir(), "tree", "legacy-access.yaml"))
+	f.kubectlMust(pair.Legacy, "--namespace=default", "delete", "-f",
+		filepath.Join(f.Dir(), "tree", "legacy-access.yaml"))
 	var list struct{ Items []object }
 	must(t, f.admin.Call(t.Context(), http.MethodGet, "/api/v1/namespaces", nil, &list))
 	released := 0

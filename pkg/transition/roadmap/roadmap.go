@@ -1,6 +1,6 @@
-// Package roadmap recommends a sequence of transitions by which a cluster comes to a modern release: install, the modern
-// side up, nodes over. For each stage it says what changes in the spec, what is gained, which findings it brings, what
-// starts again, and what has to be read or done before.
+// Package roadmap recommends a sequence of transitions by which a cluster comes to a modern release: install, the
+// modern side up, nodes over. For each stage it says what changes in the spec, what is gained, which findings it
+// brings, what starts again, and what has to be read or done before.
 package roadmap
 
 import (
@@ -58,7 +58,10 @@ type Stage struct {
 	// be read before.
 	Unread []string `json:"unread"`
 	// Rewrite are keys of resources of which the next version does not decode what this one writes.
-	Rewrite  []string          `json:"rewrite"`
+	Rewrite []string `json:"rewrite"`
+	// Migrate are keys of resources of which the next version decodes what this one writes, but not what a release
+	// before it wrote: objects that were not written since have to be, before.
+	Migrate  []string          `json:"migrate"`
 	Brought  []finding.Finding `json:"brought"` // findings of the plan that the stage before did not have
 	Resolved []string          `json:"resolved"`
 	Refused  []string          `json:"refused"` // why there is no transition, whatever the stores hold
@@ -79,6 +82,11 @@ func New(file func() (*spec.File, error), target render.Target, to kubever.Versi
 		return nil, err
 	}
 	modern := first.Modern.Version
+	if !to.HasPatch {
+		if to, err = newest(to.Minor, modern); err != nil {
+			return nil, err
+		}
+	}
 	if to.Minor < modern.Minor {
 		return nil, fmt.Errorf("version %s: the modern side of the spec is at %s already: a transition to an older "+
 			"version is fusionctl transition plan", to, modern)
@@ -97,23 +105,35 @@ func New(file func() (*spec.File, error), target render.Target, to kubever.Versi
 		if err != nil {
 			return nil, err
 		}
+		var earlier []*plan.Plan
 		for _, v := range hops {
 			next, err := r.plan(&v, wantsNodes)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("with spec.modern.version %s: %w", v, err)
 			}
 			stage, err := r.stage(ModernUp, last, next)
 			if err != nil {
 				return nil, err
 			}
 			stage.Change = []string{"spec.modern.version: " + v.String()}
+			if r.hasImages {
+				stage.Change = append(stage.Change, "images of spec.modern: those of "+v.String())
+			}
+			for _, p := range earlier {
+				for _, key := range rewrites(p, next) {
+					if !slices.Contains(stage.Migrate, key) {
+						stage.Migrate = append(stage.Migrate, key)
+					}
+				}
+			}
+			earlier = append(earlier, last)
 			m.Stages, last = append(m.Stages, stage), next
 		}
 	}
 	if !wantsNodes && last.Kubelet.Minor < to.Minor {
 		next, err := r.plan(&to, true)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("with spec.kubelet.modern: %w", err)
 		}
 		stage, err := r.stage(Nodes, last, next)
 		if err != nil {
@@ -126,10 +146,20 @@ func New(file func() (*spec.File, error), target render.Target, to kubever.Versi
 	return m, nil
 }
 
+// newest is the release of a minor that is meant: the one that the modern side has, where it has that minor.
+func newest(minor kubever.Minor, modern kubever.Version) (kubever.Version, error) {
+	if minor == modern.Minor {
+		return modern, nil
+	}
+	return kubever.Parse(kubever.Release(minor))
+}
+
 // router plans a spec in other versions.
 type router struct {
 	file   func() (*spec.File, error) // a new one each time: its defaults follow from its versions
 	target render.Target
+	// hasImages: the modern side of the spec names images
+	hasImages bool
 }
 
 // plan plans the spec with another modern version, nil for its own, and with nodes at the modern API server.
@@ -138,8 +168,12 @@ func (r *router) plan(modern *kubever.Version, nodes bool) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if modern != nil {
+	r.hasImages = slices.ContainsFunc(images(&f.Spec.Modern), func(image *string) bool { return *image != "" })
+	if modern != nil && *modern != f.Spec.Modern.Version {
 		f.Spec.Modern.Version = *modern
+		for _, image := range images(&f.Spec.Modern) {
+			*image = "" // its tag is that of the version before
+		}
 	}
 	if nodes && f.Spec.Kubelet.Modern == nil {
 		f.Spec.Kubelet.Modern = &spec.ModernKubelet{}
@@ -149,6 +183,20 @@ func (r *router) plan(modern *kubever.Version, nodes bool) (*plan.Plan, error) {
 		return nil, err
 	}
 	return plan.New(f, plan.OnHosts)
+}
+
+// images are those that a side names.
+func images(s *spec.Side) []*string {
+	list := []*string{&s.Image}
+	if s.APIServer != nil {
+		list = append(list, &s.APIServer.Image)
+	}
+	for _, c := range []*spec.Component{s.ControllerManager, s.Scheduler} {
+		if c != nil {
+			list = append(list, &c.Image)
+		}
+	}
+	return list
 }
 
 // hops are the fewest versions that lead from one to another, each of which decodes what the one before it writes; the
@@ -166,7 +214,7 @@ func (r *router) hops(from, to kubever.Version) ([]kubever.Version, error) {
 	for i := range versions {
 		p, err := r.plan(&versions[i], false)
 		if err != nil && (i == 0 || i == len(versions)-1) {
-			return nil, err
+			return nil, fmt.Errorf("with spec.modern.version %s: %w", versions[i], err)
 		}
 		plans[i] = p // nil: this version cannot be planned, so that no way leads through it
 	}
@@ -214,7 +262,8 @@ func rewrites(a, b *plan.Plan) (keys []string) {
 // stage compares two plans; the first is nil where nothing runs yet.
 func (r *router) stage(kind Kind, from, to *plan.Plan) (Stage, error) {
 	s := Stage{Kind: kind, Modern: to.Modern.Version.String(), Change: []string{}, Started: []string{},
-		Unread: []string{}, Rewrite: []string{}, Brought: []finding.Finding{}, Resolved: []string{}, Refused: []string{}}
+		Unread: []string{}, Rewrite: []string{}, Migrate: []string{},
+		Brought: []finding.Finding{}, Resolved: []string{}, Refused: []string{}}
 	setups := [2]transition.Setup{{Plan: from, Target: r.target}, {Plan: to, Target: r.target}}
 	if from == nil {
 		setups[0] = transition.Setup{}
