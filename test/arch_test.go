@@ -67,7 +67,7 @@ var core = map[string][]string{
 	"pkg/live": {"pkg/spec", "pkg/plan", "pkg/adopt", "pkg/render"},
 
 	"pkg/preflight":           {"pkg/plan", "pkg/render"},
-	"pkg/transition":          {"pkg/spec", "pkg/plan", "pkg/render"},
+	"pkg/transition":          {"pkg/spec", "pkg/plan", "pkg/render", "pkg/admission"},
 	"pkg/transition/playbook": {"pkg/render", "pkg/transition"},
 	"pkg/transition/roadmap":  {"pkg/spec", "pkg/plan", "pkg/render", "pkg/transition", "pkg/catalog"},
 

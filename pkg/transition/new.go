@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/pkg/admission"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -524,7 +525,55 @@ func (b *builder) joint() error {
 		b.release(b.to.Plan, func(a *Action) Step { return Step{Phase: Joint, Undo: a} })
 	}
 	b.start(Joint, started, true)
+	b.admits(started)
 	return nil
+}
+
+// admits waits until pods of the modern side are changed on their creation: the leader of the controllers registers
+// that some time after it has started, and a pod of the time before cannot run on kubelets of the legacy version.
+func (b *builder) admits(started []change) {
+	p := b.to.Plan
+	at, by := -1, -1
+	for i := range started {
+		host := started[i].is.Component.Host
+		at = slices.IndexFunc(p.Components, func(c plan.Component) bool {
+			return c.Host == host && c.Kind == kubever.APIServer && c.Side == pair.Modern
+		})
+		by = slices.IndexFunc(p.Certificates, func(c plan.Certificate) bool {
+			return c.Host == host && c.CommonName == p.Joint.User
+		})
+		if at >= 0 && by >= 0 {
+			break
+		}
+	}
+	if p.Pods == nil || at < 0 || by < 0 || p.Components[at].Liveness == nil {
+		return
+	}
+	server, user := &p.Components[at], &p.Certificates[by]
+	probe := *server.Liveness
+	probe.Path = admissionPath(p)
+	b.add(Step{Phase: Joint, Host: server.Host, Title: "wait for the admission of pods",
+		Do: &Action{Kind: RunChecks, Before: []Check{{Kind: Ready, Probe: &probe, CA: p.PKI.CA, Cert: user.Cert,
+			Key: user.Key, Program: "the admission of pods",
+			Hint: "the log of " + started[0].is.Component.Name + " says why it is not registered"}}}})
+}
+
+// admissionPath is where the modern API server has the registration by which it changes pods.
+func admissionPath(p *plan.Plan) string {
+	resource, name := "mutatingwebhookconfigurations", admission.Name
+	if p.Pods.Admission.By == plan.ByPolicy {
+		resource, name = "mutatingadmissionpolicybindings", "pods."+admission.Name
+	}
+	version := "v1"
+	for _, r := range kubever.APIResources(p.Modern.Version.Minor) {
+		if r.Group == "admissionregistration.k8s.io" && r.Name == resource &&
+			r.DefaultOn.Has(p.Modern.Version.Minor) {
+			if version = r.Version; version == "v1" {
+				break
+			}
+		}
+	}
+	return "/apis/admissionregistration.k8s.io/" + version + "/" + resource + "/" + name
 }
 
 // release is what the controllers of both sides leave behind in the API, for a person to take out once they stopped.

@@ -128,14 +128,17 @@ const (
 
 // Check is what a host is asked.
 type Check struct {
-	Kind    CheckKind   `json:"kind"`
-	Path    string      `json:"path,omitempty"`
-	File    *File       `json:"file,omitempty"`
-	Probe   *plan.Probe `json:"probe,omitempty"`
-	CA      string      `json:"ca,omitempty"` // path of the certificate by which the probe's server is known
-	Version string      `json:"version,omitempty"`
-	Program string      `json:"program,omitempty"`
-	Args    []string    `json:"args,omitempty"`
+	Kind  CheckKind   `json:"kind"`
+	Path  string      `json:"path,omitempty"`
+	File  *File       `json:"file,omitempty"`
+	Probe *plan.Probe `json:"probe,omitempty"`
+	CA    string      `json:"ca,omitempty"` // path of the certificate by which the probe's server is known
+	// Cert and Key are paths of the client certificate with which the probe's server is asked; "" for none.
+	Cert    string   `json:"cert,omitempty"`
+	Key     string   `json:"key,omitempty"`
+	Version string   `json:"version,omitempty"`
+	Program string   `json:"program,omitempty"`
+	Args    []string `json:"args,omitempty"`
 	// Others are the arguments of other processes of the same program on the host: those of the other side.
 	Others      [][]string           `json:"others,omitempty"`
 	Certificate *plan.Certificate    `json:"certificate,omitempty"`

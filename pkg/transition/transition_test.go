@@ -487,6 +487,32 @@ func TestWhatMovesMustHaveNoKeys(t *testing.T) {
 	}
 }
 
+// TestInstallEndsWhenPodsAreAdmitted: apply ends when the modern API server has the registration by which it changes
+// pods, not when the process runs that will register it.
+func TestInstallEndsWhenPodsAreAdmitted(t *testing.T) {
+	for name, want := range map[string]string{
+		"pods-1.10-1.36.yaml":  "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/pods.kubefusion.dev",
+		"split-1.15-1.36.yaml": "",
+	} {
+		p := planOf(t, name, example(t, name))
+		tr, err := New(Setup{}, Setup{p, render.StaticPod}, Facts{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := tr.Steps[len(tr.Steps)-1]
+		if p.Pods == nil {
+			if last.Do.Kind == RunChecks {
+				t.Errorf("%s: the last step is %s", name, last.Title)
+			}
+			continue
+		}
+		if last.Do.Kind != RunChecks || last.Do.Before[0].Probe.Path != want || last.Do.Before[0].Cert == "" ||
+			last.Do.Before[0].Probe.Port != p.Modern.Port || last.Do.Before[0].CA == "" {
+			t.Errorf("%s: the last step is %s: %+v", name, last.Title, last.Do.Before)
+		}
+	}
+}
+
 func TestAnotherMinorNeedsStoresThatWereRead(t *testing.T) {
 	base := example(t, "split-1.15-1.36.yaml")
 	modern, older := planOf(t, "a", base), planOf(t, "b", strings.Replace(base, "1.36.3", "1.24", 1))

@@ -403,17 +403,17 @@ func (r *runner) change(revert bool) {
 		manifest := "/etc/kubernetes/manifests/" + row[1] + ".yaml"
 		copied := "/root/" + row[1] + ".yaml.before"
 		if revert {
-			r.f.run("cp", copied, manifest)
+			r.f.edit(copied, manifest, "")
 			continue
 		}
 		r.f.run("cp", "-n", manifest, copied)
 		switch row[2] {
 		case "add":
-			r.f.run("sed", "-i", "s|^    - "+row[1]+"$|&\\n    - "+row[3]+"|", manifest)
+			r.f.edit(manifest, manifest, "s|^    - "+row[1]+"$|&\\n    - "+row[3]+"|")
 		case "change to":
-			r.f.run("sed", "-i", "s|^    - --"+row[4]+"=.*|    - "+row[3]+"|", manifest)
+			r.f.edit(manifest, manifest, "s|^    - --"+row[4]+"=.*|    - "+row[3]+"|")
 		case "remove":
-			r.f.run("sed", "-i", "/^    - --"+row[4]+"=/d", manifest)
+			r.f.edit(manifest, manifest, "/^    - --"+row[4]+"=/d")
 		}
 	}
 }

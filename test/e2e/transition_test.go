@@ -32,7 +32,7 @@ func TestTransitionOnRealNode(t *testing.T) {
 		f.stops("apply", "", "wait for etcd-modern", steps)
 		f.fails("apply", "", "kube-controller-manager runs without")
 		f.run("cp", manager, "/root/manager.before")
-		f.run("sed", "-i", "s|^    - --controllers=.*|&,-garbagecollector|", manager)
+		f.edit(manager, manager, "s|^    - --controllers=.*|&,-garbagecollector|")
 		f.Eventually("the manager has its argument", f.hasArgument("-garbagecollector"))
 		f.stops("apply", "", put+"kube-apiserver-modern.yaml", steps)
 		f.stops("apply", "", put+"kube-controller-manager-modern.yaml", steps)
@@ -59,7 +59,7 @@ func TestTransitionOnRealNode(t *testing.T) {
 		left := steps["what the controllers of both sides leave behind"]
 		f.stops("undo", left, put+"kube-apiserver-modern.yaml", steps)
 		f.fails("undo", left, "to be done by hand: take back")
-		f.run("cp", "/root/manager.before", manager)
+		f.edit("/root/manager.before", manager, "")
 		f.stops("undo", steps["check the arguments of kube-controller-manager"], put+"etcd-modern.yaml", steps)
 		f.transition("undo", "")
 
@@ -77,6 +77,15 @@ func TestTransitionOnRealNode(t *testing.T) {
 
 // manager is the manifest whose arguments a person changes.
 const manager = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
+
+// edit writes a file as sed changes it into the directory of manifests, at once: a kubelet takes every file there that
+// does not begin with a dot for a manifest, the temporary ones of sed, too.
+func (f *nodesPair) edit(from, manifest, script string) {
+	f.t.Helper()
+	hidden := filepath.Join(filepath.Dir(manifest), ".edited")
+	f.run("sh", "-c", `install -m 0600 /dev/null "$3" && sed "$0" "$1" > "$3" && mv "$3" "$2"`, script, from, manifest,
+		hidden)
+}
 
 // checksums are those of everything that starts components, and of what they read beside certificates.
 const checksums = "cd /etc/kubernetes && find . -type f ! -path './pki/*' ! -name kubelet.yaml | sort | xargs sha256sum"

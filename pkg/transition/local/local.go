@@ -309,6 +309,13 @@ func ready(ctx context.Context, c *transition.Check) error {
 			return fmt.Errorf("%s: no certificate in it", c.CA)
 		}
 	}
+	if c.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return err
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: config,
 		DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // health of another server is not that of this one

@@ -194,6 +194,9 @@ func (b *builder) checks(list []transition.Check) ([]any, error) {
 			}
 			check = append(check, "cert", unsafe(p.Cert), "key", unsafe(p.Key), "names", names)
 		}
+		if c.Cert != "" {
+			check = append(check, "client_cert", unsafe(c.Cert), "client_key", unsafe(c.Key))
+		}
 		args := []any{}
 		for _, a := range c.Args {
 			args = append(args, unsafe(a))
