@@ -1,6 +1,8 @@
 package local
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
@@ -16,6 +18,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/etcdtest"
 	"github.com/kubefusion/fusionctl/internal/storetest"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pki"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
@@ -69,6 +72,59 @@ func TestReadyWantsHealthAndVersion(t *testing.T) {
 		server.Close()
 		if err := h.Check(t.Context(), "", away); err != nil {
 			t.Errorf("gone of a server that has stopped = %v", err)
+		}
+	}
+}
+
+// TestReadyPresentsItsCertificate: a server that lets in clients with certificates alone is asked with the check's.
+func TestReadyPresentsItsCertificate(t *testing.T) {
+	lifetime := pki.LifetimeOf(time.Now(), time.Hour)
+	authority, ca, err := pki.NewAuthority("ca", lifetime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name string, data []byte) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	issue := func(name, usage string) (cert, key string) {
+		files, err := authority.Issue(plan.Certificate{CommonName: name, IPs: []string{"127.0.0.1"},
+			Usages: []string{usage}}, lifetime)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return write(name+".crt", files.Certificate), write(name+".key", files.Key)
+	}
+	serving, servingKey := issue("server", plan.UsageServer)
+	pair, err := tls.LoadX509KeyPair(serving, servingKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM(ca.Certificate)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS.PeerCertificates[0].Subject.CommonName != "controllers" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert,
+		ClientCAs: clients}
+	server.StartTLS()
+	defer server.Close()
+	check := &transition.Check{Kind: transition.Ready, Probe: probeOf(t, server.Listener.Addr().String()),
+		CA: write("ca.crt", ca.Certificate)}
+	check.Probe.Scheme = "HTTPS"
+	if err := ready(t.Context(), check); err == nil {
+		t.Error("without a certificate = nil")
+	}
+	for name, want := range map[string]bool{"controllers": true, "other": false} {
+		check.Cert, check.Key = issue(name, plan.UsageClient)
+		if err := ready(t.Context(), check); (err == nil) != want {
+			t.Errorf("with the certificate of %s = %v, want ready %t", name, err, want)
 		}
 	}
 }
