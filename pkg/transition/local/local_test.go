@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -197,6 +198,37 @@ func TestStoresAgreeAsFarAsTheSpecAccepts(t *testing.T) {
 	var incomplete *IncompleteError
 	if err := h.Check(t.Context(), "", check); !errors.As(err, &incomplete) {
 		t.Errorf("without one of the stores = %v, want it incomplete", err)
+	}
+}
+
+// TestObjectsInTheWayAreNamed: each object that a side cannot decode, with its key and type, and no other.
+func TestObjectsInTheWayAreNamed(t *testing.T) {
+	check := &transition.Check{Kind: transition.StoresAgree, Map: storetest.SplitMap()}
+	object := func(version, name string) []byte {
+		return []byte(`{"kind":"Deployment","apiVersion":"` + version + `","metadata":{"name":"` + name +
+			`","namespace":"shop","uid":"` + name + `"}}`)
+	}
+	for _, name := range []string{"core", "modern"} {
+		server := etcdtest.Start(t)
+		check.Stores = append(check.Stores, plan.Store{Name: name, Endpoints: []string{server.Endpoint}})
+		keys := map[string][]byte{}
+		for i := range 30 { // more than findings have examples
+			old := fmt.Sprintf("old-%02d", i)
+			keys["/registry/deployments/shop/"+old] = object("apps/v1beta2", old)
+		}
+		keys["/registry/deployments/shop/new"] = object("apps/v1", "new")
+		if name == "core" {
+			server.Put(t, keys)
+		}
+	}
+	var found *DisagreeError
+	if err := (&Host{}).Check(t.Context(), "", check); !errors.As(err, &found) {
+		t.Fatalf("stores that do not agree = %v", err)
+	}
+	text := found.Error()
+	if len(found.Objects) != 30 || found.Further != 0 || strings.Contains(text, "shop/new") ||
+		!strings.Contains(text, "\n  store core: /registry/deployments/shop/old-29, apps/v1beta2 Deployment") {
+		t.Errorf("%d objects, %d more:\n%s", len(found.Objects), found.Further, text)
 	}
 }
 

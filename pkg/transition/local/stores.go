@@ -2,7 +2,9 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,7 +12,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
 	"github.com/kubefusion/fusionctl/pkg/etcd/scan"
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/storage"
 	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
@@ -28,12 +32,30 @@ func (e *IncompleteError) Error() string {
 func (e *IncompleteError) Unwrap() error { return e.Cause }
 
 // DisagreeError says what stands in stores that a plan does not allow there.
-type DisagreeError struct{ Findings []finding.Finding }
+type DisagreeError struct {
+	Findings []finding.Finding
+	// Objects are those that an API server of the plan cannot decode, each with its store, key and type; the first
+	// mostObjects of them.
+	Objects []string
+	Further int // objects beside those
+}
+
+// mostObjects bounds what an error names.
+const mostObjects = 1000
 
 func (e *DisagreeError) Error() string {
 	lines := []string{"the stores do not agree:"}
 	for _, f := range e.Findings {
 		lines = append(lines, fmt.Sprintf("  %s %s: %s", f.Rule, f.Subject, f.Message))
+	}
+	if len(e.Objects) > 0 {
+		lines = append(lines, "objects that cannot be decoded:")
+		for _, o := range e.Objects {
+			lines = append(lines, "  "+o)
+		}
+	}
+	if e.Further > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more", e.Further))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -65,8 +87,51 @@ func StoresAgree(ctx context.Context, c *transition.Check, warn func(store, reas
 			problems = append(problems, f)
 		}
 	}
-	if len(problems) > 0 {
-		return &DisagreeError{Findings: problems}
+	if len(problems) == 0 {
+		return nil
+	}
+	disagree := &DisagreeError{Findings: problems}
+	for _, s := range stores {
+		if err := disagree.name(ctx, c.Map, s.Store); err != nil {
+			return errors.Join(disagree, err)
+		}
+	}
+	return disagree
+}
+
+// name reads the resources of a store that findings are about once more, and names the objects that a side which reads
+// them cannot decode.
+func (e *DisagreeError) name(ctx context.Context, m *pair.Map, store etcd.Store) error {
+	for i := range m.Resources {
+		row := &m.Resources[i]
+		about := func(f finding.Finding) bool { return f.Subject == store.Name+":"+row.Key }
+		if row.Kind == "" || !slices.ContainsFunc(e.Findings, about) {
+			continue
+		}
+		from := m.Prefix + "/" + row.Key + "/"
+		_, err := etcd.Entries(ctx, store, etcd.Request{From: from, To: etcd.PrefixEnd(from)},
+			func(entry etcd.Entry) error {
+				stored, err := storage.ReadEnvelope(entry.Value)
+				if err != nil || stored.APIVersion == nil { // a finding of its own
+					return nil //nolint:nilerr
+				}
+				for _, side := range row.Readers(store.Name) {
+					if slices.Contains(row.View(side).Decodes, string(stored.APIVersion)) {
+						continue
+					}
+					if len(e.Objects) == mostObjects {
+						e.Further++
+						break
+					}
+					e.Objects = append(e.Objects, fmt.Sprintf("store %s: %s, %s %s", store.Name,
+						storage.Printable(string(entry.Key)), stored.APIVersion, stored.Kind))
+					break
+				}
+				return nil
+			})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
