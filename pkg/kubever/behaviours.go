@@ -47,6 +47,9 @@ const (
 	// BehaviourEndpointsDeletesLocks: the endpoints controller deletes Endpoints without a Service, leader locks
 	// included, when it starts.
 	BehaviourEndpointsDeletesLocks
+	// BehaviourEtcdFirstName: kube-apiserver verifies the certificate of every member of its etcd against the host of
+	// the first endpoint in --etcd-servers.
+	BehaviourEtcdFirstName
 	// BehaviourGarbageStaticMapper: the garbage collector knows every kind that is compiled in, served or not, and
 	// no other.
 	BehaviourGarbageStaticMapper
@@ -129,6 +132,7 @@ var behaviourNames = [...]string{
 	BehaviourEncryptionConfigV1:        "encryption-config-v1",
 	BehaviourEndpointRemovedAtStop:     "endpoint-removed-at-stop",
 	BehaviourEndpointsDeletesLocks:     "endpoints-deletes-locks",
+	BehaviourEtcdFirstName:             "etcd-first-name",
 	BehaviourGarbageStaticMapper:       "garbage-static-mapper",
 	BehaviourInsecurePort:              "insecure-port",
 	BehaviourIssuerRequired:            "issuer-required",

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/netip"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -146,10 +147,11 @@ func (b *basis) storeCertificates(host spec.Host) []Certificate {
 		}
 		names := []string{host.Name, "localhost"}
 		ips := []string{loopback, host.Address}
+		servedNames, servedIPs := b.memberNames(&store, names, ips)
 		list = append(list,
 			Certificate{Cert: store.Managed.ServerTLS.Cert, Key: store.Managed.ServerTLS.Key,
 				CA: store.Managed.ServerTLS.CA, CommonName: host.Name,
-				DNSNames: names, IPs: ips, Usages: []string{UsageServer, UsageClient},
+				DNSNames: servedNames, IPs: servedIPs, Usages: []string{UsageServer, UsageClient},
 				Why: "serving certificate of the member of store " + store.Name},
 			Certificate{Cert: store.Managed.PeerTLS.Cert, Key: store.Managed.PeerTLS.Key, CA: store.Managed.PeerTLS.CA,
 				CommonName: host.Name,
@@ -157,6 +159,31 @@ func (b *basis) storeCertificates(host spec.Host) []Certificate {
 				Why: "the member of store " + store.Name + " identifies itself to the others by it"})
 	}
 	return list
+}
+
+// memberNames are those of a member's serving certificate: its own, and of all endpoints where an API server of the
+// store verifies every member by the name of the first.
+func (b *basis) memberNames(store *spec.Store, names, ips []string) (withNames, withIPs []string) {
+	byFirst := func(minor kubever.Minor) bool { return kubever.Behaves(kubever.BehaviourEtcdFirstName, minor) }
+	ofLegacy := store.Name == b.side(pair.Legacy).Store && byFirst(b.legacy)
+	if b.target == Hosted || !ofLegacy && !byFirst(b.modern) { // in a cluster they have the names of all in any case
+		return names, ips
+	}
+	withNames, withIPs = slices.Clone(names), slices.Clone(ips)
+	for _, endpoint := range store.Endpoints {
+		u, err := url.Parse(endpoint)
+		if err != nil {
+			continue // the spec is refused with it
+		}
+		list := &withNames
+		if _, err := netip.ParseAddr(u.Hostname()); err == nil {
+			list = &withIPs
+		}
+		if !slices.Contains(*list, u.Hostname()) {
+			*list = append(*list, u.Hostname())
+		}
+	}
+	return withNames, withIPs
 }
 
 // serverNames are the DNS names under which an API server is asked: those of the service kubernetes, and for the modern

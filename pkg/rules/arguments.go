@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -191,6 +192,24 @@ func argumentRules() []rule {
 			Bad:  strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.3.10, `, 1),
 			Good: strings.Replace(example{}.String(), `{name: core, `, `{name: core, version: 3.5.24, `, 1),
 		}, oldStores},
+		{finding.Rule{
+			ID: "FUS167", Title: "API servers cannot go over to another member of their store",
+			Why: "API servers of 1.13 to 1.16 verify the certificate of every etcd member against the host of the " +
+				"first endpoint in --etcd-servers. Where the certificate of each member has its own names alone, " +
+				"they use the first member and no other: while it is down, they write nothing and do not start, " +
+				"although the store has a majority. The plan issues certificates with the names of all endpoints " +
+				"for the members that it runs; those of other members are not known to it.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Warning,
+			Evidence: finding.Evidence{
+				Seen: "1.15.12 on three members, each with a certificate for its own address: with the first one " +
+					"killed no write was answered for 30 s; with certificates for all three addresses writes " +
+					"went on after each member",
+				Damage: []string{"TestEtcdMemberIsKilled"}, Prevention: []string{"TestEtcdMemberIsKilled"},
+				Read: "kubernetes#72102, #83028",
+			},
+			Bad:  strings.Replace(example{}.String(), oneEndpoint, twoMembers, 1),
+			Good: strings.Replace(example{legacy: "1.10.13"}.String(), oneEndpoint, twoMembers, 1),
+		}, firstMembers},
 	}
 }
 
@@ -392,6 +411,49 @@ func oldStores(p *plan.Plan) []finding.Finding {
 			Fix: "upgrade the store to 3.4 or later first; the legacy side works with it"})
 	}
 	return found
+}
+
+// oneEndpoint is the legacy side's store of examples.
+const oneEndpoint = `{name: core, endpoints: ["http://10.0.0.11:2379"]}`
+
+// twoMembers is the same of several members, with certificates.
+const twoMembers = `{name: core, endpoints: ["https://etcd-1.example.com:2379", "https://etcd-2.example.com:2379"], ` +
+	`tls: {ca: /etc/etcd/ca.crt, cert: /etc/etcd/client.crt, key: /etc/etcd/client.key}}`
+
+// firstMembers reports stores of several members that the plan does not run, of API servers which verify each by the
+// name of the first.
+func firstMembers(p *plan.Plan) []finding.Finding {
+	var found []finding.Finding
+	for _, side := range pair.Sides() {
+		minor := p.Side(side).Version.Minor
+		if !kubever.Behaves(kubever.BehaviourEtcdFirstName, minor) {
+			continue
+		}
+		for i := range p.Stores {
+			s := &p.Stores[i]
+			hosts := hostsOf(s)
+			if s.Managed != nil || len(hosts) < 2 || s.Name != p.Side(side).Store && side == pair.Legacy {
+				continue
+			}
+			found = append(found, finding.Finding{Subject: "store " + s.Name, Key: string(side),
+				Message: fmt.Sprintf("the %s API server %s verifies the certificates of all members against the host "+
+					"of the first endpoint: it cannot use a member whose certificate has other names", side, minor),
+				Fix: "issue the certificate of every member for " + strings.Join(hosts, ", ") +
+					"; accept this where they are so"})
+		}
+	}
+	return found
+}
+
+// hostsOf are the hosts of a store's endpoints with TLS, each once.
+func hostsOf(s *plan.Store) []string {
+	var hosts []string
+	for _, endpoint := range s.Endpoints {
+		if u, err := url.Parse(endpoint); err == nil && u.Scheme == "https" && !slices.Contains(hosts, u.Hostname()) {
+			hosts = append(hosts, u.Hostname())
+		}
+	}
+	return hosts
 }
 
 // redirectsGate makes API servers follow the redirects of old kubelets.

@@ -197,6 +197,7 @@ func (f *fused) awaitPods(workload string, want int) {
 const demoPods = "/api/v1/namespaces/demo/pods"
 
 func TestControllers(t *testing.T) {
+	t.Parallel()
 	for _, legacy := range []string{"1.6.13", "1.10.13", "1.15.12"} {
 		t.Run(legacy, func(t *testing.T) {
 			t.Parallel()

@@ -161,6 +161,7 @@ var storedAt = map[kubever.Minor][]string{
 // One and the same controller, and one and the same client, do their work against servers of nine years; and what is
 // read in another version is what the server itself says in that version.
 func TestConvertOnServersOfOtherVersions(t *testing.T) {
+	t.Parallel()
 	for minor := range storedAt {
 		t.Run(minor.String(), func(t *testing.T) {
 			t.Parallel()

@@ -200,6 +200,7 @@ func storedPizzas(t *testing.T, etcd *rig.Etcd, list string) (byVersion map[stri
 // the migrator is killed at random points, the webhook is dead at first, one object cannot be converted. The stored
 // bytes say at each stage what is true.
 func TestCRDIsMigratedAndRetired(t *testing.T) {
+	t.Parallel()
 	for minor, pizzas := range map[kubever.Minor]int{15: 500, 36: 5000} {
 		t.Run(minor.String(), func(t *testing.T) {
 			t.Parallel()
@@ -474,6 +475,7 @@ func (p *pizzeria) checkMigrated(pizzas int) {
 // began. What is built into the server is rewritten by the same steps. The rate is compared with that of a loop that
 // reads and writes one object after the other.
 func TestCRDWithoutStoreAndBack(t *testing.T) {
+	t.Parallel()
 	for minor, pizzas := range map[kubever.Minor]int{15: 100, 36: 1000} {
 		t.Run(minor.String(), func(t *testing.T) {
 			t.Parallel()

@@ -44,7 +44,7 @@ func TestNodesGoOverAndBack(t *testing.T) {
 					f.awaitReady("deployment-"+string(side), 2)
 					f.awaitReady("daemon-"+string(side), 1)
 				}
-				// Without it a node of a legacy side that reads no Leases was NotReady after 9 s, of 10 s of grace.
+				// Without it a node of a legacy side that reads no Leases is NotReady when its grace is over.
 				if blind := f.found("FUS084"); blind != (old < 13) {
 					t.Errorf("rule FUS084 about the heartbeats says %t", blind)
 				} else if blind {
@@ -113,7 +113,7 @@ func (f *nodesPair) cross(n *rig.Node, from, to kubever.Minor, server *rig.APISe
 		return nil
 	}
 	f.Eventually("the containers that are to be restarted are", check)
-	f.Throughout(stayed, "nothing else restarts, and the node is ready", func(ctx context.Context) error {
+	f.Throughout(grace+stayed/2, "nothing else restarts, and the node is ready", func(ctx context.Context) error {
 		if err := f.nodeIs(ctx, n, kubever.Release(to)); err != nil {
 			return err
 		}

@@ -105,6 +105,7 @@ func TestModernCollectorDeletesLegacyPods(t *testing.T) {
 // The legacy collector does not find the modern side's owners: not those of Deployments from 1.10 on, nor those of
 // StatefulSets in 1.6, which knows the kind in another version.
 func TestLegacyCollectorDeletesModernPods(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ legacy, workload string }{{"1.15.12", "deployment"}, {"1.10.13", "deployment"},
 		{"1.10.13", "statefulset"}, {"1.6.13", "statefulset"}} {
 		t.Run(test.legacy+" "+test.workload, func(t *testing.T) {
@@ -284,6 +285,7 @@ func TestPatchedDeploymentBlindsTheLegacySide(t *testing.T) {
 
 // A status update through the legacy API server erases what it does not know.
 func TestStatusUpdateErasesFields(t *testing.T) {
+	t.Parallel()
 	for _, legacy := range []string{"1.6.13", "1.10.13"} {
 		t.Run(legacy, func(t *testing.T) {
 			t.Parallel()
@@ -318,6 +320,7 @@ func TestStatusUpdateErasesFields(t *testing.T) {
 
 // Over one range, addresses are given out twice; with a range of the modern side's own, none is.
 func TestServiceAddresses(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, network string
 		wantDoubles   bool
@@ -423,6 +426,7 @@ func TestLegacyTruncatesCRDs(t *testing.T) {
 // Pods of the modern side carry a token volume of which old servers keep an empty source: their kubelets mount no
 // token.
 func TestOldServersEmptyTheTokenSource(t *testing.T) {
+	t.Parallel()
 	for legacy, wantToken := range map[string]bool{"1.6.13": false, "1.10.13": false, "1.15.12": true} {
 		t.Run(legacy, func(t *testing.T) {
 			t.Parallel()

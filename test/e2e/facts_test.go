@@ -22,6 +22,7 @@ import (
 // What discovery of a release shows, by default and with everything turned on, is what the facts say; and so is what
 // its API server writes by itself into an empty store.
 func TestReleaseShowsAndWritesWhatTheFactsSay(t *testing.T) {
+	t.Parallel()
 	for _, minor := range []kubever.Minor{6, 10, 15, 36} {
 		t.Run(minor.String(), func(t *testing.T) {
 			t.Parallel()

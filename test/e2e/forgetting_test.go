@@ -4,11 +4,13 @@ package e2e
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/spec"
+	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
 // A modern side whose store forgot what it had, or that looks into another one, has no ReplicaSets: their pods are not
@@ -36,8 +39,8 @@ func TestStoresThatForgetLoseNoPods(t *testing.T) {
 	f.awaitControllers()
 	kept, err := deploymentPods(t.Context(), f.admin)
 	must(t, err)
-	pause(t, 12*time.Second) // what was seen is on the disk
-	f.controllers.Kill()     // and it is from there that it is known
+	f.awaitRemembered()
+	f.controllers.Kill() // it is from the disk that it is known
 	f.controllers.StartAgain()
 	f.awaitControllers()
 	f.ModernManager.Stop() // it would write what is missing
@@ -96,6 +99,40 @@ func TestStoresThatForgetLoseNoPods(t *testing.T) {
 			"controllers stop until a person says so")
 }
 
+// awaitRemembered waits until what the modern store has now was seen, and is on the disk.
+func (f *fused) awaitRemembered() {
+	f.t.Helper()
+	now, err := f.Stores["modern"].Client().Get(f.t.Context(), "/")
+	must(f.t, err)
+	file := filepath.Join(f.stateDirectory(), "witness.json")
+	f.Eventually("what was seen of the store is on the disk", func(context.Context) error {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		var memory witness.Memory
+		if err := json.Unmarshal(text, &memory); err != nil {
+			return err
+		}
+		for name, store := range memory.Stores {
+			if strings.HasSuffix(name, "store modern") && store.Revision >= now.Header.Revision {
+				return nil
+			}
+		}
+		return fmt.Errorf("revision %d is not there: %+v", now.Header.Revision, memory.Stores)
+	})
+}
+
+// stateDirectory is where the controllers keep what they have seen.
+func (f *fused) stateDirectory() string {
+	f.t.Helper()
+	directory, ok := f.Plan.ComponentsOf("", plan.JointControllers)[0].Arg("state-dir")
+	if !ok {
+		f.t.Fatal("the plan has no --state-dir")
+	}
+	return f.Place(directory)
+}
+
 // awaitStopped waits until the controllers say that they delete nothing.
 func (f *fused) awaitStopped() {
 	f.t.Helper()
@@ -122,12 +159,8 @@ func (f *fused) acknowledge() {
 	f.t.Helper()
 	binary, err := fusionctl()
 	must(f.t, err)
-	directory, ok := f.Plan.ComponentsOf("", plan.JointControllers)[0].Arg("state-dir")
-	if !ok {
-		f.t.Fatal(errors.New("the plan has no --state-dir"))
-	}
 	out, err := exec.CommandContext(f.t.Context(), binary, "controllers", "acknowledge", "--yes", "--why", "a test",
-		"--state-dir", f.Place(directory)).CombinedOutput()
+		"--state-dir", f.stateDirectory()).CombinedOutput()
 	if err != nil {
 		f.t.Fatalf("acknowledge: %v\n%s", err, out)
 	}

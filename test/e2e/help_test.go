@@ -22,6 +22,7 @@ import (
 // What a program says about itself with --help is what the facts say: the flags and their defaults, the feature gates,
 // the controllers and the admission plugins. And it accepts every flag of the facts, those too that its help hides.
 func TestFactsAgreeWithTheProgramsHelp(t *testing.T) {
+	t.Parallel()
 	for _, release := range releases(t) {
 		minor := release.Minor
 		for _, component := range release.Programs {

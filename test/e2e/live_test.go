@@ -113,6 +113,7 @@ func (c *checkedLive) mirror(name string, change func(args []string) []string) {
 }
 
 func TestCheckLive(t *testing.T) {
+	t.Parallel()
 	for _, legacy := range []string{"1.6.13", "1.10.13"} {
 		t.Run(legacy, func(t *testing.T) {
 			t.Parallel()

@@ -81,13 +81,21 @@ type nodesPair struct {
 // legacy release.
 func startNodesPair(t *testing.T, legacy, modern string, nodes int, more ...string) *nodesPair {
 	t.Helper()
+	return startNodes(t, rig.PairSpec{Legacy: legacy, Modern: modern, More: strings.Join(more, "")}, nodes)
+}
+
+// grace is for how long a node may be silent; short, and more than a busy machine lets a kubelet wait.
+const grace = 20 * time.Second
+
+// startNodes is startNodesPair with the versions, the members of stores and more of the spec.
+func startNodes(t *testing.T, s rig.PairSpec, nodes int) *nodesPair {
+	t.Helper()
 	f := &nodesPair{Rig: rig.New(t), t: t}
-	f.Pair = f.StartPair(rig.PairSpec{
-		Layout: spec.LayoutSplit, Legacy: legacy, Modern: modern, LegacyScheduler: true,
-		ControllersArgs:   []string{"qps=400"},
-		LegacyManagerArgs: []string{"node-monitor-grace-period=10s", "node-monitor-period=1s"},
-		More:              nodesAccess + "  pods: {unknownFields: warn}\n" + strings.Join(more, ""),
-	})
+	s.Layout, s.LegacyScheduler = spec.LayoutSplit, true
+	s.ControllersArgs = []string{"qps=400"}
+	s.LegacyManagerArgs = []string{"node-monitor-grace-period=" + grace.String(), "node-monitor-period=1s"}
+	s.More = nodesAccess + "  pods: {unknownFields: warn}\n" + s.More
+	f.Pair = f.StartPair(s)
 	binary, err := fusionctl()
 	must(t, err)
 	f.controllers, _ = f.StartControllers(binary)
@@ -504,23 +512,41 @@ func (f *nodesPair) exec(through pair.Side, pod string) error {
 }
 
 func (f *nodesPair) attach(through pair.Side, pod string) error {
-	ctx, cancel := context.WithTimeout(f.t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
 	line := "hello through " + string(through)
-	out, err := f.kubectl(ctx, through, line+"\n", "attach", "-i", pod)
-	if strings.Contains(out, "read "+line) {
-		return nil // it stays attached to what goes on running
+	type ending struct {
+		out string
+		err error
 	}
-	// The answer may come when the input has ended, and is in the log in any case.
-	if logs, logsErr := f.kubectl(f.t.Context(), through, "", "logs", pod); logsErr == nil &&
-		strings.Contains(logs, "read "+line) {
-		return nil
+	ended := make(chan ending, 1)
+	go func() { // it stays attached to what goes on running
+		out, err := f.kubectl(ctx, through, line+"\n", "attach", "-i", pod)
+		ended <- ending{out, err}
+	}()
+	read := func() bool { // what the program reads is in its log, whether it is still attached or not
+		logs, err := f.kubectl(f.t.Context(), through, "", "logs", pod)
+		return err == nil && strings.Contains(logs, "read "+line)
 	}
-	return fmt.Errorf("it wrote %q: %w", out, err)
+	for {
+		select {
+		case e := <-ended:
+			if strings.Contains(e.out, "read "+line) || read() {
+				return nil
+			}
+			return fmt.Errorf("it wrote %q: %w", e.out, e.err)
+		case <-time.After(500 * time.Millisecond):
+			if read() {
+				cancel()
+				<-ended
+				return nil
+			}
+		}
+	}
 }
 
 func (f *nodesPair) forward(through pair.Side, pod string) error {
-	ctx, cancel := context.WithTimeout(f.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
 	defer cancel()
 	port := f.Port()
 	ended := make(chan error, 1)
@@ -761,7 +787,7 @@ func TestKilledTestsLeaveNothing(t *testing.T) {
 	}
 	must(t, command.Process.Kill())
 	_ = command.Wait()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for len(inCgroups()) > 0 && time.Now().Before(deadline) {
 		pause(t, 100*time.Millisecond)
 	}

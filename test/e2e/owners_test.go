@@ -46,6 +46,7 @@ var unprovoked = []string{
 // The owner references that a release's controllers write name their owners as the facts say: a garbage collector of
 // another release looks them up by exactly that.
 func TestControllersReferToOwnersAsTheFactsSay(t *testing.T) {
+	t.Parallel()
 	for _, minor := range []kubever.Minor{6, 10, 15, 36} {
 		t.Run(minor.String(), func(t *testing.T) {
 			t.Parallel()

@@ -39,6 +39,7 @@ const sharedAccess = `  access:
 `
 
 func TestPairs(t *testing.T) {
+	t.Parallel()
 	for _, s := range []rig.PairSpec{
 		{Layout: spec.LayoutSplit, Legacy: "1.6.13", Modern: "1.10.13", More: access},
 		{Layout: spec.LayoutSplit, Legacy: "1.6.13", Modern: "1.36.3", More: access},

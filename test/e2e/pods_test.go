@@ -64,6 +64,7 @@ var reconciler = sync.OnceValues(func() (string, error) {
 // TestPods: pods that are created through the modern API server are read through the legacy one, as a kubelet reads
 // them, and what it would start from them finds the modern API server and is known to it.
 func TestPods(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		legacy, modern, unknownFields string
 		tokens                        plan.Tokens

@@ -130,6 +130,7 @@ func readRules(t *testing.T, file string) *policy.Authorizer {
 // Every release of the rig decides by a policy file as pkg/policy does. A right to all core resources is the right to
 // act as anybody; a generated one is not.
 func TestServersDecideAsThePolicySays(t *testing.T) {
+	t.Parallel()
 	for _, release := range releases(t) {
 		t.Run(release.Minor.String(), func(t *testing.T) {
 			t.Parallel()
@@ -177,6 +178,7 @@ func impersonate(t *testing.T, server *rig.APIServer, user string) int {
 // Every release of the rig asks the webhook over TLS with a certificate, in every version of the review that it has,
 // and follows the file when it changes.
 func TestServersAskTheWebhook(t *testing.T) {
+	t.Parallel()
 	for _, release := range releases(t) {
 		versions := []string{""}
 		if kubever.Flag(kubever.APIServer, "authorization-webhook-version").In(release.Minor) {

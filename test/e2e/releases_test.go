@@ -96,6 +96,7 @@ var samples = []sample{
 // Every release of the rig runs: its controllers turn a Deployment into pods, and what it keeps in etcd, key by key, is
 // what the facts say about it.
 func TestReleaseServesAndStoresWhatTheFactsSay(t *testing.T) {
+	t.Parallel()
 	for _, release := range releases(t) {
 		minor := release.Minor
 		t.Run(minor.String(), func(t *testing.T) {

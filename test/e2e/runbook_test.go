@@ -474,7 +474,7 @@ func (r *runner) must(shell *rig.Shell, command string) string {
 // compare runs a command until its answer is what the runbook says, for as long as the runbook says.
 func (r *runner) compare(b *block, shell *rig.Shell, command, want string) {
 	r.f.t.Helper()
-	patience := 2 * time.Minute
+	patience := 4 * time.Minute // twice what the runbook says: the machine is busy with other tests
 	if r.f.t.Failed() {
 		patience = 10 * time.Second // what comes now shows what else is wrong
 	}

@@ -31,6 +31,7 @@ type storedObject struct {
 // What servers stored is decoded to what they answer, whichever release wrote it: also types and fields that are gone
 // since, and CBOR.
 func TestStoredValuesAreDecodedAsTheirServersDo(t *testing.T) {
+	t.Parallel()
 	for minor, test := range map[kubever.Minor]struct {
 		args    []string
 		objects []storedObject

@@ -9,6 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/kubefusion/fusionctl/internal/pause"
 )
 
 // Client speaks JSON to a server, without an opinion about its API: what a release of 2017 answers is as good as any.
@@ -29,6 +33,8 @@ type StatusError struct {
 	Method, Path string
 	Code         int
 	Message      string // the server's own, or the body
+
+	after time.Duration // of Retry-After
 }
 
 func (e *StatusError) Error() string {
@@ -47,9 +53,27 @@ func Code(err error) int {
 }
 
 // Call sends in as JSON, unless it is nil, and reads the answer's JSON into out, unless that is nil.
-// A PATCH is a merge patch. Paths are as on the wire: /api/v1/namespaces?limit=1.
+// A PATCH is a merge patch. Paths are as on the wire: /api/v1/namespaces?limit=1. A server that says how long to wait
+// before the request is made again is waited for, as every client of Kubernetes does: busy ones shed load.
 // Errors: *StatusError for answers that are not 2xx.
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
+	for range retries {
+		err := c.call(ctx, method, path, in, out)
+		status, _ := errors.AsType[*StatusError](err)
+		if status == nil || status.Code != http.StatusTooManyRequests || status.after == 0 {
+			return err
+		}
+		if pause.For(ctx, status.after) != nil {
+			return err
+		}
+	}
+	return c.call(ctx, method, path, in, out)
+}
+
+// retries is how often a request that a busy server turns away is made again.
+const retries = 30
+
+func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
 		data, err := json.Marshal(in)
@@ -68,7 +92,9 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 		return fmt.Errorf("%s %s: reading the answer: %w", method, path, err)
 	}
 	if response.StatusCode < 200 || response.StatusCode > 299 {
-		return &StatusError{Method: method, Path: path, Code: response.StatusCode, Message: message(data)}
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+		return &StatusError{Method: method, Path: path, Code: response.StatusCode, Message: message(data),
+			after: time.Duration(seconds) * time.Second}
 	}
 	if out == nil {
 		return nil

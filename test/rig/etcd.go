@@ -6,17 +6,21 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// Etcd is an etcd of one member inside the test's process. It serves on loopback with TLS and wants client
-// certificates.
+// Etcd is an etcd, of one member inside the test's process, or of several that are processes of their own. It serves
+// with TLS and wants client certificates.
 type Etcd struct {
 	Name string
-	URL  string // https://127.0.0.1:23456
+	URL  string   // https://127.0.0.1:23456, of the first member
+	URLs []string // of all members
+	// Members are the processes of an etcd of several members, in the order of their URLs.
+	Members []*Process
 
 	rig       *Rig
 	config    *embed.Config
@@ -73,14 +77,75 @@ func (r *Rig) newEtcd(name string) (*Etcd, error) {
 	config.ClientTLSInfo.TrustedCAFile, config.ClientTLSInfo.ClientCertAuth = r.PKI.File("ca.crt"), true
 	config.LogOutputs = []string{filepath.Join(r.dir, "etcd-"+name+".log")}
 	config.LogLevel = "warn"
-	return &Etcd{Name: name, URL: client.String(), rig: r, config: config, clientCrt: clientCrt, clientKey: clientKey},
-		nil
+	return &Etcd{Name: name, URL: client.String(), URLs: []string{client.String()}, rig: r, config: config,
+		clientCrt: clientCrt, clientKey: clientKey}, nil
+}
+
+// StartEtcdMembers starts an empty etcd of several members, each at an address of its own on the sandbox's bridge and a
+// process that can be killed, and waits until it serves. The certificate of a member is good for its own address, and
+// unless they are apart for those of the others.
+func (r *Rig) StartEtcdMembers(name string, members int, apart bool) *Etcd {
+	r.t.Helper()
+	addresses := r.bridgeAddresses(members)
+	program, err := StoreProgram("etcd")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	e := &Etcd{Name: name, rig: r}
+	if e.clientCrt, e.clientKey, err = r.PKI.Client("etcd-"+name+"-client", "rig"); err != nil {
+		r.t.Fatal(err)
+	}
+	var peers, initial []string
+	for i, address := range addresses {
+		e.URLs = append(e.URLs, fmt.Sprintf("https://%s:%d", address, r.Port()))
+		peers = append(peers, fmt.Sprintf("http://%s:%d", address, r.Port()))
+		initial = append(initial, fmt.Sprintf("%s-%d=%s", name, i+1, peers[i]))
+	}
+	e.URL = e.URLs[0]
+	for i, address := range addresses {
+		member := fmt.Sprintf("%s-%d", name, i+1)
+		names := addresses
+		if apart {
+			names = []string{address}
+		}
+		serverCrt, serverKey, err := r.PKI.Serving("etcd-"+member, names...)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		e.Members = append(e.Members, r.start("etcd-"+member, program, []string{
+			"--name=" + member, "--data-dir=" + filepath.Join(r.dir, "etcd-"+member),
+			"--listen-client-urls=" + e.URLs[i], "--advertise-client-urls=" + e.URLs[i],
+			"--listen-peer-urls=" + peers[i], "--initial-advertise-peer-urls=" + peers[i],
+			"--initial-cluster=" + strings.Join(initial, ","),
+			"--cert-file=" + serverCrt, "--key-file=" + serverKey, "--client-cert-auth",
+			"--trusted-ca-file=" + r.PKI.File("ca.crt"), "--unsafe-no-fsync", "--log-level=warn",
+			// a busy machine is not a lost leader
+			"--heartbeat-interval=200", "--election-timeout=2000",
+		}))
+	}
+	e.AwaitMembers()
+	return e
+}
+
+// AwaitMembers waits until every member answers a read of what the majority has.
+func (e *Etcd) AwaitMembers() {
+	e.rig.t.Helper()
+	for i, member := range e.Members {
+		client := e.clientOf(e.URLs[i])
+		member.Wait("serve", func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			_, err := client.Get(ctx, "ready")
+			return err
+		})
+		client.Close()
+	}
 }
 
 // Flags are the arguments with which an API server of any release uses this etcd.
 func (e *Etcd) Flags() []string {
 	return []string{
-		"--etcd-servers=" + e.URL,
+		"--etcd-servers=" + strings.Join(e.URLs, ","),
 		"--etcd-cafile=" + e.rig.PKI.File("ca.crt"),
 		"--etcd-certfile=" + e.clientCrt,
 		"--etcd-keyfile=" + e.clientKey,
@@ -92,6 +157,13 @@ func (e *Etcd) Start() {
 	e.rig.t.Helper()
 	if e.server != nil {
 		e.rig.t.Fatalf("etcd %s runs already", e.Name)
+	}
+	if len(e.Members) > 0 {
+		for _, member := range e.Members {
+			member.StartAgain()
+		}
+		e.AwaitMembers()
+		return
 	}
 	server, err := embed.StartEtcd(e.config)
 	if err != nil {
@@ -107,7 +179,7 @@ func (e *Etcd) Start() {
 	}
 }
 
-// Directory is where its data lie.
+// Directory is where its data lie. It, CopyData and UseData are for an etcd of one member.
 func (e *Etcd) Directory() string { return e.config.Dir }
 
 // CopyData copies the data, as a backup is made of a stopped member, and returns where the copy lies.
@@ -140,23 +212,31 @@ func (e *Etcd) Stop() {
 		e.server.Close()
 		e.server = nil
 	}
+	for _, member := range e.Members {
+		member.Stop()
+	}
 }
 
 // Client is a client of this etcd. It is closed by Stop.
 func (e *Etcd) Client() *clientv3.Client {
 	e.rig.t.Helper()
 	if e.client == nil {
-		config, err := e.rig.PKI.clientTLS("rig")
-		if err != nil {
-			e.rig.t.Fatal(err)
-		}
-		client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.URL}, TLS: config, DialTimeout: readyWithin})
-		if err != nil {
-			e.rig.t.Fatalf("connecting to etcd %s: %v", e.Name, err)
-		}
-		e.client = client
+		e.client = e.clientOf(e.URLs...)
 	}
 	return e.client
+}
+
+func (e *Etcd) clientOf(urls ...string) *clientv3.Client {
+	e.rig.t.Helper()
+	config, err := e.rig.PKI.clientTLS("rig")
+	if err != nil {
+		e.rig.t.Fatal(err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: urls, TLS: config, DialTimeout: readyWithin})
+	if err != nil {
+		e.rig.t.Fatalf("connecting to etcd %s: %v", e.Name, err)
+	}
+	return client
 }
 
 // Keys lists the keys with the prefix, in order.

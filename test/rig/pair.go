@@ -51,6 +51,9 @@ type PairSpec struct {
 	ControllersArgs                      []string // of the controllers that see both sides
 	NoModernManager                      bool
 	LegacyScheduler                      bool
+	// Members is how many members each store has; more than one are processes of their own, each at an address of its
+	// own on the sandbox's bridge.
+	Members int
 	// Host is the address of the pair's host, at which its API servers serve. Default: that of the sandbox's bridge;
 	// outside of a sandbox they serve on loopback, and advertise an address that no component connects to.
 	Host    string
@@ -75,14 +78,14 @@ spec:
     serviceAccountPublicKeys: [{{.PKI.File "sa.pub"}}]
   stores:
 {{- range .Stores}}
-  - {name: {{.Name}}, endpoints: ["{{.URL}}"], tls: {ca: {{$.PKI.File "ca.crt"}}, cert: {{$.StoreCert}}, key: {{$.StoreKey}}}}
+  - {name: {{.Name}}, endpoints: [{{range .URLs}}"{{.}}", {{end}}], tls: {ca: {{$.PKI.File "ca.crt"}}, cert: {{$.StoreCert}}, key: {{$.StoreKey}}}}
 {{- end}}
   legacy:
     version: {{.Legacy}}
     apiServer: {port: {{.LegacyPort}}, bindAddress: {{.Bind}}, extraArgs: [{{range .LegacyServerArgs}}{{.}}, {{end}}]}
     controllerManager: {extraArgs: [{{range .LegacyManagerArgs}}{{.}}, {{end}}]}
 {{- if .LegacyScheduler}}
-    scheduler: {}
+    scheduler: {extraArgs: [{{range .Patience}}{{.}}, {{end}}]}
 {{- end}}
   modern:
     version: {{.Modern}}
@@ -106,9 +109,13 @@ func (r *Rig) StartPair(s PairSpec) *Pair {
 // NewPair plans the pair, starts its stores and writes the files that its components read. No component runs yet.
 func (r *Rig) NewPair(s PairSpec) *Pair {
 	r.t.Helper()
-	p := &Pair{rig: r, Stores: map[string]*Etcd{"core": r.StartEtcd("core")}}
+	start := r.StartEtcd
+	if s.Members > 1 {
+		start = func(name string) *Etcd { return r.StartEtcdMembers(name, s.Members, false) }
+	}
+	p := &Pair{rig: r, Stores: map[string]*Etcd{"core": start("core")}}
 	if s.Layout == spec.LayoutSplit {
-		p.Stores["modern"] = r.StartEtcd("modern")
+		p.Stores["modern"] = start("modern")
 	}
 	text := []byte(p.specText(s))
 	p.SpecFile = filepath.Join(r.dir, "pair.yaml")
@@ -162,7 +169,7 @@ func (p *Pair) specText(s PairSpec) string {
 	}
 	var b strings.Builder
 	err = pairTemplate.Execute(&b, map[string]any{
-		"Host": host, "Bind": bind, "LegacyScheduler": s.LegacyScheduler,
+		"Host": host, "Bind": bind, "LegacyScheduler": s.LegacyScheduler, "Patience": yamlArgs(patience),
 		"Layout": s.Layout, "Network": network, "Dir": filepath.Join(r.dir, "pki-of-plan"), "PKI": r.PKI,
 		"Stores":    stores,
 		"StoreCert": core.clientCrt, "StoreKey": core.clientKey, "Legacy": s.Legacy, "Modern": s.Modern,
@@ -187,8 +194,8 @@ func mustParse(r *Rig, version string) kubever.Minor {
 	return v.Minor
 }
 
-// patience keeps a controller manager from ending because a busy machine did not let it renew its lock within the usual
-// ten seconds.
+// patience keeps a controller manager or scheduler from ending because a busy machine did not let it renew its lock
+// within the usual ten seconds.
 var patience = []string{"leader-elect-lease-duration=60s", "leader-elect-renew-deadline=40s"}
 
 // managerPort is a free port for a controller manager, by the flags that its release has. The usual ports may be taken

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
@@ -308,6 +309,7 @@ func TestServersKnowTheUsersOfTheRig(t *testing.T) {
 }
 
 func TestClientReportsWhatTheServerSaid(t *testing.T) {
+	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		switch request.URL.Path {
 		case "/status":
@@ -316,6 +318,12 @@ func TestClientReportsWhatTheServerSaid(t *testing.T) {
 		case "/text":
 			w.WriteHeader(http.StatusInternalServerError)
 			io.WriteString(w, "out of order\n")
+		case "/busy":
+			if asked++; asked == 1 {
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(http.StatusTooManyRequests)
+			}
+			io.WriteString(w, "{}")
 		case "/patch":
 			io.WriteString(w, `{"type": "`+request.Header.Get("Content-Type")+`"}`)
 		}
@@ -328,7 +336,7 @@ func TestClientReportsWhatTheServerSaid(t *testing.T) {
 	} {
 		err := client.Call(t.Context(), http.MethodGet, path, nil, nil)
 		got, _ := errors.AsType[*StatusError](err)
-		if diff := cmp.Diff(want, got); diff != "" || Code(err) != want.Code {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(StatusError{})); diff != "" || Code(err) != want.Code {
 			t.Errorf("Call %s: %v (-want +got):\n%s", path, err, diff)
 		}
 	}
@@ -336,6 +344,9 @@ func TestClientReportsWhatTheServerSaid(t *testing.T) {
 	if err := client.Call(t.Context(), http.MethodPatch, "/patch", map[string]any{}, &patched); err != nil ||
 		patched.Type != "application/merge-patch+json" {
 		t.Errorf("PATCH was sent as %q (%v), want a merge patch", patched.Type, err)
+	}
+	if err := client.Call(t.Context(), http.MethodGet, "/busy", nil, nil); err != nil || asked != 2 {
+		t.Errorf("a busy server that says when to come again is asked %d times (%v), want twice", asked, err)
 	}
 	if Code(nil) != 200 || Code(errors.New("no answer")) != 0 {
 		t.Errorf("Code(nil) = %d, Code(no answer) = %d, want 200 and 0", Code(nil), Code(errors.New("no answer")))

@@ -31,8 +31,7 @@ import (
 const nodesEnv = "FUSIONCTL_NODES"
 
 const (
-	bridgeName = "rig0"
-	podCIDR    = "10.244.0.0/16"
+	podCIDR = "10.244.0.0/16"
 	// cgroupRoot is where cgroup version 1 is; every controller has a tree of its own below.
 	cgroupRoot   = "/sys/fs/cgroup"
 	cgroupPrefix = "fusionctl-rig-"

@@ -135,7 +135,7 @@ type ControllerManager struct {
 // managerRestarts is how often a controller manager is started again that ended by itself. They are made to be: one
 // that does not get the token of one of its service accounts within half a minute ends, and 1.6 sometimes forgets to
 // make one.
-const managerRestarts = 3
+const managerRestarts = 10
 
 // StartControllerManager starts a kube-controller-manager; WaitReady waits for it. The arguments name a --secure-port
 // or, for old releases, a --port.
