@@ -22,8 +22,8 @@ import (
 
 const (
 	pageObjects    = 500
-	limitItemBytes = 32 << 20 // etcd takes 1.5 MB by default
-	limitObjects   = 50_000_000
+	limitItemBytes = 32 << 20   // etcd takes 1.5 MB by default
+	limitObjects   = 10_000_000 // more than a store of 8 GiB, etcd's largest, has of any kind
 	// limitIdlePages is how many pages in a row may bring nothing that comes after what came before: a list in the
 	// order of its names has none.
 	limitIdlePages = 200

@@ -20,6 +20,8 @@ const (
 	// faultAttempts is how often a request is sent to which the server itself answers that it failed, as a conversion
 	// does.
 	faultAttempts = 3
+	// silentAttempts is how often a request is sent that is not answered in time: each takes the whole timeout.
+	silentAttempts = 2
 )
 
 // retry repeats a request while its failure is one that passes, with growing pauses that end with ctx. repeatable says
@@ -75,7 +77,8 @@ func passes(err error, repeatable bool, attempt int) bool {
 		return false
 	}
 	broken := utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || errors.Is(err, io.ErrUnexpectedEOF)
-	return utilnet.IsConnectionRefused(err) || repeatable && (broken || utilnet.IsTimeout(err))
+	silent := utilnet.IsTimeout(err) && attempt < silentAttempts
+	return utilnet.IsConnectionRefused(err) || repeatable && (broken || silent)
 }
 
 // retryAfter is how long the server wants to be left alone.

@@ -35,8 +35,9 @@ const (
 // client is one side's API server, of any version. It keeps metadata only, and of a list that a server sends whole it
 // holds one object at a time. Safe for concurrent use.
 type client struct {
-	side   pair.Side
-	server *apiserver.Server
+	side      pair.Side
+	server    *apiserver.Server
+	limitHeld held
 }
 
 func newClient(side pair.Side, config *rest.Config, qps float32) (*client, error) {
@@ -46,7 +47,7 @@ func newClient(side pair.Side, config *rest.Config, qps float32) (*client, error
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the %s side: %w", side, err)
 	}
-	return &client{side: side, server: server}, nil
+	return &client{side: side, server: server, limitHeld: limitHeldBytes}, nil
 }
 
 // get reads an object's metadata from the store, not from a cache: no resource version is given.
@@ -71,8 +72,8 @@ func (c *client) failed(doing string, r resource, namespace, name string, err er
 }
 
 // list reads one page of a resource's objects for a watch that is to follow, in all namespaces.
-func (c *client) list(ctx context.Context, of collection, options metav1.ListOptions) (
-	*metav1.PartialObjectMetadataList, error) {
+func (c *client) list(ctx context.Context, of collection, options metav1.ListOptions, before held) (
+	*metav1.PartialObjectMetadataList, held, error) {
 	o := discovery.ListOptions{
 		Metadata: of.fields == "", FieldSelector: of.fields, Limit: int(options.Limit), Continue: options.Continue,
 		ResourceVersion: options.ResourceVersion, ResourceVersionMatch: string(options.ResourceVersionMatch),
@@ -80,11 +81,14 @@ func (c *client) list(ctx context.Context, of collection, options metav1.ListOpt
 	if o.Limit == 0 {
 		o.Limit = -1 // as it says
 	}
-	list := &metav1.PartialObjectMetadataList{}
-	meta, err := c.server.ReadPage(ctx, of.collection(""), o, func() { list.Items = nil }, func(text []byte) error {
+	list, all := &metav1.PartialObjectMetadataList{}, before
+	meta, err := c.server.ReadPage(ctx, of.collection(""), o, func() {
+		list.Items, all = nil, before
+	}, func(text []byte) error {
 		item, err := of.decode(text)
 		if err == nil {
 			list.Items = append(list.Items, *item)
+			err = all.add(item, c.limitHeld)
 		}
 		return err
 	})
@@ -92,10 +96,35 @@ func (c *client) list(ctx context.Context, of collection, options metav1.ListOpt
 		err = errors.New("it has no resource version")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing %s on the %s side: %w", of.resource, c.side, err)
+		return nil, all, fmt.Errorf("listing %s on the %s side: %w", of.resource, c.side, err)
 	}
 	list.ListMeta = meta
-	return list, nil
+	return list, all, nil
+}
+
+// limitHeldBytes bounds what is held of one list: the metadata of a million objects. An extension API server may send a
+// list that does not end, and it is trusted with its own group alone.
+const limitHeldBytes = 512 << 20
+
+// held is how many bytes are held of a list.
+type held int
+
+// add counts an object.
+// Errors: there are more than the process can hold.
+func (h *held) add(o *metav1.PartialObjectMetadata, limit held) error {
+	const each = 400 // the object itself
+	*h += held(each + len(o.Name) + len(o.Namespace) + len(o.UID) + len(o.ResourceVersion))
+	for _, finalizer := range o.Finalizers {
+		*h += held(16 + len(finalizer))
+	}
+	for i := range o.OwnerReferences {
+		ref := &o.OwnerReferences[i]
+		*h += held(80 + len(ref.APIVersion) + len(ref.Kind) + len(ref.Name) + len(ref.UID))
+	}
+	if *h > limit {
+		return fmt.Errorf("the list has more than %d MiB of metadata", limit>>20)
+	}
+	return nil
 }
 
 // collection is what a reflector lists and watches.
@@ -110,11 +139,15 @@ func (c *client) listAll(ctx context.Context, r resource, namespace string) ([]m
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
 	var items []metav1.PartialObjectMetadata
+	var all held
 	for text, err := range c.server.List(ctx, r.collection(namespace),
 		discovery.ListOptions{Metadata: true, Consistent: true}) {
 		var item *metav1.PartialObjectMetadata
 		if err == nil {
 			item, err = decodeObject(text)
+		}
+		if err == nil {
+			err = all.add(item, c.limitHeld)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("listing %s on the %s side: %w", r, c.side, err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -431,7 +432,7 @@ func TestBrokenListsAreErrors(t *testing.T) {
 {"metadata":{"name":"b","uid":"2"},"spec":{"Metadata":{"name":"x"}},"Metadata":{"uid":"3"}}]}`
 	text := whole
 	c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) })
-	list, err := c.list(t.Context(), podCollection, metav1.ListOptions{})
+	list, _, err := c.list(t.Context(), podCollection, metav1.ListOptions{}, 0)
 	if err != nil || len(list.Items) != 2 || list.Items[1].UID != "2" || list.ResourceVersion != "7" {
 		t.Fatalf("list = %+v, %v", list, err)
 	}
@@ -445,7 +446,7 @@ func TestBrokenListsAreErrors(t *testing.T) {
 	for _, text = range []string{`[]`, head + `{}}`, head + `[{}]}`, `{"items":[]}`,
 		head + `[{"metadata":{"name":"a"}}]}`,
 		head + `[{"metadata":{"name":"../../secrets/b","uid":"1"}}]}`, head + `[]}{}`} {
-		if _, err := c.list(t.Context(), podCollection, metav1.ListOptions{}); err == nil {
+		if _, _, err := c.list(t.Context(), podCollection, metav1.ListOptions{}, 0); err == nil {
 			t.Errorf("list reads %s without an error", text)
 		}
 		if _, err := c.listAll(t.Context(), podCollection.resource, ""); err == nil {
@@ -455,6 +456,66 @@ func TestBrokenListsAreErrors(t *testing.T) {
 	text = head + `[{"metadata":{"name":"a","namespace":"prod","uid":"1"}}]}`
 	if _, err := c.listAll(t.Context(), podCollection.resource, "demo"); err == nil {
 		t.Error("listAll reads an object of another namespace than was asked for")
+	}
+}
+
+// An extension API server may send lists and events that do not end, all of different objects.
+func TestWhatIsHeldOfAServerIsBounded(t *testing.T) {
+	pages := 0
+	c := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
+		pages++
+		fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"%d"},"items":[`,
+			pages)
+		for i := range 500 {
+			fmt.Fprintf(w, `%s{"metadata":{"name":"p-%06d-%03d","namespace":"a","uid":"%d-%d","finalizers":["%0200d"]}}`,
+				strings.Repeat(",", min(i, 1)), pages, i, pages, i, i)
+		}
+		fmt.Fprint(w, "]}")
+	})
+	c.limitHeld = 1 << 20
+	const says = "more than 1 MiB of metadata"
+	if _, err := c.listAll(t.Context(), podCollection.resource, ""); err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("listAll = %v, want %q", err, says)
+	}
+	pages = 0
+	failed := make(chan error, 1)
+	source := c.source(podCollection)
+	go func() {
+		var err error
+		for next := "go"; next != "" && err == nil; {
+			var list runtime.Object
+			if list, err = source.ListWithContext(t.Context(), metav1.ListOptions{Limit: 500,
+				Continue: strings.TrimPrefix(next, "go")}); err == nil {
+				next = list.(*metav1.PartialObjectMetadataList).Continue
+			}
+		}
+		failed <- err
+	}()
+	select {
+	case err := <-failed:
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("the pages of a watch: %v, want %q", err, says)
+		}
+	case <-time.After(time.Minute):
+		t.Errorf("%d pages are read, and no end", pages)
+	}
+
+	g := newGraph(time.Now, func(types.UID) {})
+	g.limit = 100
+	other := podCollection.resource
+	other.Resource = "others"
+	for i := range 300 {
+		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID(fmt.Sprint(i))}}
+		g.observe(&podCollection.resource, o)
+	}
+	if g.size() != 100 {
+		t.Errorf("%d objects of one resource are kept, want 100", g.size())
+	}
+	g.remove("7")
+	g.observe(&podCollection.resource, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "later"}})
+	g.observe(&other, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "another"}})
+	if g.size() != 101 || g.node("later") == nil || g.node("another") == nil {
+		t.Errorf("%d objects are kept, want 101 with those that came when there was room", g.size())
 	}
 }
 
@@ -488,7 +549,7 @@ func TestHundredThousandPodsFitInto300MiB(t *testing.T) {
 	peak := peakMemory(t, func() any {
 		g := newGraph(time.Now, func(types.UID) {})
 		c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, hundredThousand(100_000)) })
-		list, err := c.list(t.Context(), podCollection, metav1.ListOptions{})
+		list, _, err := c.list(t.Context(), podCollection, metav1.ListOptions{}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -76,8 +76,8 @@ func TestListedNamesLeadToNoOtherRequest(t *testing.T) {
 			if _, err := m.client(r.side).listAll(t.Context(), r, ""); err == nil {
 				t.Error("a list with a name that no object can have is read")
 			}
-			if _, err := m.client(r.side).list(t.Context(), collection{r, "", decodeObject},
-				metav1.ListOptions{}); err == nil {
+			if _, _, err := m.client(r.side).list(t.Context(), collection{r, "", decodeObject},
+				metav1.ListOptions{}, 0); err == nil {
 				t.Error("a watch begins with a name that no object can have")
 			}
 			listed := w.own[modern].objects["widgets/demo/"+leading].Metadata // as if it had been

@@ -38,8 +38,10 @@ type graph struct {
 	nodes      map[types.UID]*node
 	dependents map[types.UID]map[*node]struct{} // by the owner's UID, whether the owner is a node or not
 	owners     map[resource]int                 // nodes that have dependents
+	objects    map[resource]int                 // nodes
 	ending     map[string]bool                  // namespaces that are being deleted, or were
 	expected   map[types.UID]bool               // nodes that this process is deleting
+	limit      int                              // of the objects of each resource
 	now        func() time.Time
 
 	// attend receives the UID of each object that is to be processed. It is called without the lock.
@@ -52,7 +54,7 @@ type graph struct {
 func newGraph(now func() time.Time, attend func(types.UID)) *graph {
 	return &graph{
 		nodes: map[types.UID]*node{}, dependents: map[types.UID]map[*node]struct{}{}, owners: map[resource]int{},
-		ending: map[string]bool{}, expected: map[types.UID]bool{}, now: now, attend: attend,
+		objects: map[resource]int{}, ending: map[string]bool{}, expected: map[types.UID]bool{}, limit: limitObjects, now: now, attend: attend,
 		vanished: func(*resource, int) {},
 	}
 }
@@ -85,10 +87,19 @@ func (g *graph) observe(r *resource, o *metav1.PartialObjectMetadata) {
 	}
 }
 
+// limitObjects is how many objects of one resource are kept. A watch has no end, and an extension API server may report
+// objects for ever. What is not kept is not collected; owners and what a namespace holds are read from the servers.
+const limitObjects = 1_000_000
+
 // put replaces a node and lists what is to be processed.
 func (g *graph) put(n *node) (attention []types.UID) {
 	old := g.nodes[n.uid]
+	if old == nil && g.objects[*n.resource] >= g.limit {
+		return nil
+	}
+	g.objects[*n.resource]++
 	if old != nil {
+		g.objects[*old.resource]--
 		g.unlink(old)
 		g.countOwner(old, -1)
 		if slices.Equal(old.owners, n.owners) {
@@ -164,6 +175,7 @@ func (g *graph) drop(uid types.UID) (attention []types.UID) {
 	}
 	g.unlink(n)
 	g.countOwner(n, -1)
+	g.objects[*n.resource]--
 	delete(g.nodes, uid)
 	announced := n.deleting || g.expected[uid] || n.resource.namespaced && g.ending[n.namespace.Value()]
 	if delete(g.expected, uid); len(g.dependents[uid]) > 0 && !announced {

@@ -273,7 +273,8 @@ func (g *guard) sight(ctx context.Context, p probe) (witness.Sight, error) {
 			s.Objects[path] = object
 		}
 	}
-	page, err := g.client(p.side).list(ctx, collection{p.resources[0], "", decodeObject}, metav1.ListOptions{Limit: 1})
+	page, _, err := g.client(p.side).list(ctx, collection{p.resources[0], "", decodeObject},
+		metav1.ListOptions{Limit: 1}, 0)
 	if err == nil {
 		s.Revision, err = strconv.ParseInt(page.ResourceVersion, 10, 64)
 	}

@@ -38,17 +38,30 @@ func (m *monitor) run(ctx context.Context, c *client) {
 
 // reflector keeps a store up to date about a collection.
 func (c *client) reflector(of collection, store cache.ReflectorStore) *cache.Reflector {
-	source := watchWithoutLists{&cache.ListWatch{
+	return cache.NewReflectorWithOptions(c.source(of), &metav1.PartialObjectMetadata{}, store, cache.ReflectorOptions{
+		Name: string(c.side), TypeDescription: of.String(),
+	})
+}
+
+// source is what a reflector reads. It reads the pages of a list one after the other.
+func (c *client) source(of collection) watchWithoutLists {
+	var all held // of the pages so far
+	return watchWithoutLists{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return c.list(ctx, of, options)
+			if options.Continue == "" {
+				all = 0
+			}
+			list, now, err := c.list(ctx, of, options, all)
+			if err != nil {
+				return nil, err
+			}
+			all = now
+			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return c.watch(ctx, of, options)
 		},
 	}}
-	return cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, store, cache.ReflectorOptions{
-		Name: string(c.side), TypeDescription: of.String(),
-	})
 }
 
 // Add, Update, Delete, Replace and Resync are what the reflector calls.

@@ -80,6 +80,9 @@ func (c *Client) DisruptionBudgets(ctx context.Context, namespace string) ([]*po
 	return nil, nil // a server without the API has none
 }
 
+// limitBudgets bounds what is kept of a server's list, which may not end.
+const limitBudgets = 100_000
+
 func (c *Client) budgets(ctx context.Context, resource discovery.Resource, namespace string) (
 	[]*policyv1.PodDisruptionBudget, error) {
 	var budgets []*policyv1.PodDisruptionBudget
@@ -90,6 +93,9 @@ func (c *Client) budgets(ctx context.Context, resource discovery.Resource, names
 		}
 		if err != nil {
 			return nil, err
+		}
+		if len(budgets) == limitBudgets {
+			return nil, fmt.Errorf("the server has more than %d", limitBudgets)
 		}
 		budget.APIVersion = resource.GroupVersion.String()
 		budgets = append(budgets, budget)
