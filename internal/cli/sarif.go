@@ -2,6 +2,8 @@ package cli
 
 import (
 	"io"
+	"net/url"
+	"path"
 	"path/filepath"
 	"slices"
 
@@ -78,6 +80,11 @@ func describe(engine finding.Engine, f finding.Finding) sarifRule {
 	return described
 }
 
+// uriOf is the path of a file as a reference to it: a name such as "https:/example.com/x" stays one of a file.
+func uriOf(file string) string {
+	return (&url.URL{Path: path.Clean(filepath.ToSlash(file))}).String()
+}
+
 // printSARIF writes findings for the viewers of code hosts. A finding without a file of its own is one about the given
 // file. What could not be looked at makes the run one that did not succeed.
 func printSARIF(w io.Writer, engine finding.Engine, file string, findings []finding.Finding,
@@ -104,9 +111,9 @@ func printSARIF(w io.Writer, engine finding.Engine, file string, findings []find
 			text += ". Fix: " + f.Fix
 		}
 		var location sarifLocation
-		location.Physical.Artifact.URI = filepath.ToSlash(file)
+		location.Physical.Artifact.URI = uriOf(file)
 		if f.File != "" {
-			location.Physical.Artifact.URI = filepath.ToSlash(f.File)
+			location.Physical.Artifact.URI = uriOf(f.File)
 		}
 		if f.Line > 0 {
 			location.Physical.Region = &sarifRegion{StartLine: f.Line, StartColumn: f.Column}

@@ -124,6 +124,7 @@ func Pages(ctx context.Context, pager Pager, request Request, limits Limits, vis
 	if request.KeysOnly {
 		limit = limits.Keys
 	}
+	total := 0
 	for before(at, request.To) {
 		to := request.To
 		if bound := PrefixEnd(at[:depth]); before(bound, to) {
@@ -140,6 +141,10 @@ func Pages(ctx context.Context, pager Pager, request Request, limits Limits, vis
 		}
 		if err := page.check(at, to); err != nil {
 			return err
+		}
+		if total += len(page.Entries); total > limits.Total {
+			return fmt.Errorf("the range from %q has more than %d keys: the server is not a conforming etcd",
+				request.From, limits.Total)
 		}
 		if err := visit(page); err != nil {
 			return err
@@ -217,6 +222,7 @@ func nextLimit(page Page, limit int, limits Limits) int {
 type Limits struct {
 	Keys  int // entries of a page; default 1000, and 4000 when only keys are read
 	Bytes int // what a page of values should come to; default 1 MiB
+	Total int // entries of the whole range, which a server may not end; default 100 million
 }
 
 func (l Limits) orDefaults(keysOnly bool) Limits {
@@ -228,6 +234,9 @@ func (l Limits) orDefaults(keysOnly bool) Limits {
 	}
 	if l.Bytes == 0 {
 		l.Bytes = 1 << 20
+	}
+	if l.Total == 0 {
+		l.Total = 100_000_000 // a store of 8 GiB, the largest that etcd suggests, has fewer
 	}
 	return l
 }

@@ -1,6 +1,7 @@
 package etcd_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -131,6 +132,30 @@ func TestPagesRefusesAnswersThatDoNotLeadOn(t *testing.T) {
 }
 
 // A store whose every revision is gone before a page of it is read is given up.
+// endless is a store that has a next key for ever, in order.
+type endless struct{}
+
+func (endless) Page(_ context.Context, r etcd.Request) (etcd.Page, error) {
+	page := etcd.Page{Revision: 7, More: true, RangeKeys: 1 << 40}
+	for i := range r.LimitKeys {
+		page.Entries = append(page.Entries,
+			etcd.Entry{Key: fmt.Appendf(nil, "%s%06d", r.From, i)})
+	}
+	return page, nil
+}
+
+func TestPagesOfAStoreWithoutEnd(t *testing.T) {
+	pager, read := endless{}, 0
+	request := etcd.Request{From: "/registry/", To: etcd.PrefixEnd("/registry/"), Revision: 7, KeysOnly: true}
+	err := etcd.Pages(t.Context(), pager, request, etcd.Limits{Keys: 100, Total: 1000}, func(p etcd.Page) error {
+		read += len(p.Entries)
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "more than 1000 keys") || read != 1000 {
+		t.Errorf("Pages = %v after %d keys, want an error after 1000", err, read)
+	}
+}
+
 func TestReadingGivesUpWhenNoRevisionLastsForAPage(t *testing.T) {
 	_, err := etcd.Entries(t.Context(), etcd.Store{Name: "core", Pager: storetest.Compacted(t)},
 		etcd.Request{From: "/registry/pods/", To: "/registry/pods0"}, func(etcd.Entry) error {
