@@ -39,10 +39,44 @@ type namespaces struct {
 
 	mutex    sync.Mutex
 	reported map[string]bool // orphans that were logged, by UID
+	waits    map[string]wait // by the name of the namespace
 }
 
-// lookAgain is how soon a namespace that is being deleted is processed again.
-const lookAgain = 2 * time.Second
+// wait is for a namespace that is being deleted and not empty.
+type wait struct {
+	left  int // objects at the last look
+	pause time.Duration
+}
+
+// lookAgain is how soon a namespace that is being deleted is processed again, lookLater how soon one in which nothing
+// is deleted any more: an object with a finalizer of its author's own may keep it for ever, and each look is a list of
+// every resource.
+const (
+	lookAgain = 2 * time.Second
+	lookLater = 16 * time.Second
+)
+
+// pause is how long a namespace with so many objects waits for the next look.
+func (n *namespaces) pause(name string, left int) time.Duration {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	before, known := n.waits[name]
+	next := wait{left, lookAgain}
+	if known && left >= before.left {
+		next.pause = min(2*before.pause, lookLater)
+	}
+	if n.waits == nil {
+		n.waits = map[string]wait{}
+	}
+	n.waits[name] = next
+	return next.pause
+}
+
+func (n *namespaces) forget(name string) {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	delete(n.waits, name)
+}
 
 // side through which namespaces are read and written.
 func (n *namespaces) side() pair.Side {
@@ -54,6 +88,7 @@ func (n *namespaces) process(ctx context.Context, name string) error {
 	at := n.cluster.namespaces(n.side()).object("", name)
 	object, err := n.client(n.side()).read(ctx, at)
 	if errors.Is(err, discovery.ErrNotFound) {
+		n.forget(name)
 		return nil
 	}
 	if err != nil {
@@ -78,10 +113,11 @@ func (n *namespaces) process(ctx context.Context, name string) error {
 	if left > 0 || native {
 		n.log.Info("namespace not empty", "namespace", name, "objects", left, "kubernetesIsDone", !native)
 		if !n.dryRun() { // the next scan logs it again
-			n.queue.AddAfter(name, lookAgain)
+			n.queue.AddAfter(name, n.pause(name, left))
 		}
 		return nil
 	}
+	n.forget(name)
 	rest := slices.DeleteFunc(finalizers, func(f string) bool { return f == NamespaceFinalizer })
 	if err := n.finalize(ctx, ns, rest, "both sides are empty of it"); err != nil || len(rest) > 0 {
 		return err

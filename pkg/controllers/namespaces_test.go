@@ -113,6 +113,21 @@ func TestNamespacesThatAreBeingDeletedGetTheFinalizer(t *testing.T) {
 	}
 }
 
+// A developer may create namespaces that never become empty; each look at one is a list of every resource.
+func TestNamespacesThatStayAreLookedAtLessOften(t *testing.T) {
+	n := &namespaces{}
+	var got []time.Duration
+	for _, left := range []int{5, 5, 5, 5, 5, 5, 4, 4, 4} {
+		got = append(got, n.pause("a", left)/time.Second)
+	}
+	if want := []time.Duration{2, 4, 8, 16, 16, 16, 2, 4, 8}; !slices.Equal(got, want) {
+		t.Errorf("pauses %d, want %d", got, want)
+	}
+	if n.forget("a"); len(n.waits) > 0 || n.pause("a", 9) != lookAgain {
+		t.Error("a namespace that is gone is remembered")
+	}
+}
+
 func TestOrphansOfNamespacesAreDeletedOnlyWithTheFlag(t *testing.T) {
 	for _, test := range []struct {
 		name   string
