@@ -464,17 +464,20 @@ func TestWhatIsHeldOfAServerIsBounded(t *testing.T) {
 	pages := 0
 	c := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
 		pages++
-		fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"%d"},"items":[`,
+		fmt.Fprintf(
+			w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"%d"},"items":[`,
 			pages)
 		for i := range 500 {
-			fmt.Fprintf(w, `%s{"metadata":{"name":"p-%06d-%03d","namespace":"a","uid":"%d-%d","finalizers":["%0200d"]}}`,
+			fmt.Fprintf(
+				w, `%s{"metadata":{"name":"p-%06d-%03d","namespace":"a","uid":"%d-%d","finalizers":["%0200d"]}}`,
 				strings.Repeat(",", min(i, 1)), pages, i, pages, i, i)
 		}
 		fmt.Fprint(w, "]}")
 	})
 	c.limitHeld = 1 << 20
 	const says = "more than 1 MiB of metadata"
-	if _, err := c.listAll(t.Context(), podCollection.resource, ""); err == nil || !strings.Contains(err.Error(), says) {
+	if _, err := c.listAll(t.Context(), podCollection.resource, ""); err == nil ||
+		!strings.Contains(err.Error(), says) {
 		t.Errorf("listAll = %v, want %q", err, says)
 	}
 	pages = 0

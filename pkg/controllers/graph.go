@@ -54,7 +54,8 @@ type graph struct {
 func newGraph(now func() time.Time, attend func(types.UID)) *graph {
 	return &graph{
 		nodes: map[types.UID]*node{}, dependents: map[types.UID]map[*node]struct{}{}, owners: map[resource]int{},
-		objects: map[resource]int{}, ending: map[string]bool{}, expected: map[types.UID]bool{}, limit: limitObjects, now: now, attend: attend,
+		objects: map[resource]int{}, ending: map[string]bool{}, expected: map[types.UID]bool{}, limit: limitObjects,
+		now: now, attend: attend,
 		vanished: func(*resource, int) {},
 	}
 }
