@@ -53,14 +53,14 @@ type permit struct {
 	Borrowed      bool   // a pod runs the host's program in another image
 }
 
-func newPermit(p *plan.Plan) permit {
+func newPermit(p *plan.Plan, target Target) permit {
 	components := p.ComponentsOf("", plan.JointControllers)
 	if p.Joint == nil || len(components) == 0 {
 		return permit{}
 	}
 	first := &components[0]
 	v := permit{Host: first.Host, Program: inline(first.Program), Kubectl: kubectlAs(p, first, "namespaces"),
-		Borrowed: first.Command[0] == first.Program}
+		Borrowed: target == StaticPod && first.Command[0] == first.Program}
 	v.Leader = kubectlAs(p, first, "configmaps") + " -n kube-system get configmap " + plan.JointControllers +
 		` -o jsonpath='{.metadata.annotations.control-plane\.alpha\.kubernetes\.io/leader}{"\n"}'`
 	switch modes := p.Joint.Legacy.Modes; {

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -41,11 +42,16 @@ type runbookFacts struct {
 	AllOff     bool
 	JointRuns  bool   // the controllers that see both sides are of this plan
 	LegacyOff  string // why the legacy side's collector is off, "" when it is on
-	Kubelets   permit // how the modern API server is let in by kubelets
-	Namespaces namespaceView
-	Errors     []warning // with these the plan must not be applied
-	Warnings   []warning
-	Needs      []string // stores without which the modern API server does not serve
+	RunsFrom   string // the directory with the manifests or units of what runs
+	// CollectorBack says that the changes of what runs switch the legacy side's collector off, so that reverting them
+	// switches it on; Ownerless is what it then deletes.
+	CollectorBack bool
+	Ownerless     string
+	Kubelets      permit // how the modern API server is let in by kubelets
+	Namespaces    namespaceView
+	Errors        []warning // with these the plan must not be applied
+	Warnings      []warning
+	Needs         []string // stores without which the modern API server does not serve
 }
 
 // hostRunbook is what templates/RUNBOOK.md.tmpl ranges over.
@@ -102,6 +108,10 @@ type change struct {
 	Component, Arg, What, Why, Meaning, Verify, Answer string
 }
 
+// ownerless is an object without a live owner, in the words of every version.
+const ownerless = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"fusion-without-owner","ownerReferences":[` +
+	`{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"00000000-0000-0000-0000-000000000000"}]}}`
+
 type lockView struct{ Component, Object, Command string }
 
 type collector struct{ Side, Version, Why string }
@@ -146,7 +156,14 @@ func newRunbookFacts(p *plan.Plan, o Options) runbookFacts {
 	for _, c := range f.Off {
 		if c.Side == string(pair.Legacy) {
 			f.LegacyOff = c.Why
+			f.CollectorBack = slices.ContainsFunc(f.Changes, func(c change) bool {
+				return strings.HasPrefix(c.Arg, "--controllers=")
+			})
 		}
+	}
+	f.Ownerless, f.RunsFrom = ownerless, ManifestDirectory
+	if o.Target == Systemd {
+		f.RunsFrom = unitDirectory
 	}
 	return f
 }
@@ -168,7 +185,7 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 			b.Stop = append(b.Stop, command+"    # nothing: they have stopped")
 		}
 	}
-	v.Permit = newPermit(p)
+	v.Permit = newPermit(p, o.Target)
 	v.Staged = staging(p)
 	v.Stage, v.Preflight = stageCommands(p, v.Staged, v.Spec), preflights(p, v.Staged, o.Target)
 	v.Tools = "fusionctl, kubectl, etcdctl, jq and curl"

@@ -22,6 +22,7 @@ type unit struct {
 	Wants, After    []string
 	Type            string
 	WaitForever     bool
+	EndsWith        int      // its exit code after a signal, 0 for that of most programs
 	Directories     []string // made before the start
 	EnvironmentFile string
 	Reasons         []string
@@ -63,6 +64,9 @@ func systemdUnit(p *plan.Plan, c *plan.Component) ([]byte, error) {
 	if notifies[c.Kind] {
 		u.Type, u.WaitForever = "notify", true
 	}
+	if c.Kind == plan.JointControllers {
+		u.EndsWith = interrupted
+	}
 	if c.Port > 0 && c.Port < 1024 {
 		u.Capabilities += " CAP_NET_BIND_SERVICE"
 	}
@@ -98,6 +102,9 @@ func systemdUnit(p *plan.Plan, c *plan.Component) ([]byte, error) {
 	}
 	return execute(u, "systemd.service.tmpl")
 }
+
+// interrupted is the exit code of fusionctl that a signal ended.
+const interrupted = 130
 
 // reasons say why arguments are there, one line for each run that has a reason in common. A comment must not end in a
 // backslash: it would go on.

@@ -110,17 +110,22 @@ func (f *fused) awaitRemembered() {
 		if err != nil {
 			return err
 		}
-		var memory witness.Memory
-		if err := json.Unmarshal(text, &memory); err != nil {
-			return err
-		}
-		for name, store := range memory.Stores {
-			if strings.HasSuffix(name, "store modern") && store.Revision >= now.Header.Revision {
-				return nil
-			}
-		}
-		return fmt.Errorf("revision %d is not there: %+v", now.Header.Revision, memory.Stores)
+		return remembers(text, "modern", now.Header.Revision)
 	})
+}
+
+// remembers reports as nil that a revision of a store is in what the controllers remember.
+func remembers(text []byte, store string, revision int64) error {
+	var memory witness.Memory
+	if err := json.Unmarshal(text, &memory); err != nil {
+		return err
+	}
+	for name, seen := range memory.Stores {
+		if strings.HasSuffix(name, "store "+store) && seen.Revision >= revision {
+			return nil
+		}
+	}
+	return fmt.Errorf("revision %d is not there: %+v", revision, memory.Stores)
 }
 
 // stateDirectory is where the controllers keep what they have seen.

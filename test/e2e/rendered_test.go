@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -144,8 +145,14 @@ func (f *nodesPair) fusionctl(args ...string) string {
 // install puts a file of the test on the machine.
 func (f *nodesPair) install(file, to, mode string) {
 	f.t.Helper()
-	if out, err := f.nodes[0].Run(f.t.Context(), "install", "-D", "-m", mode, file, to); err != nil {
-		f.t.Fatalf("installing %s: %v\n%s", to, err, out)
+	f.installOn(f.nodes[0], file, to, mode)
+}
+
+// installOn puts a file of the test on one of several machines.
+func (f *nodesPair) installOn(n *rig.Node, file, to, mode string) {
+	f.t.Helper()
+	if out, err := n.Run(f.t.Context(), "install", "-D", "-m", mode, file, to); err != nil {
+		f.t.Fatalf("installing %s on %s: %v\n%s", to, n.Name, err, out)
 	}
 }
 
@@ -174,11 +181,26 @@ func (f *nodesPair) startUnits() {
 // run runs a command on the machine.
 func (f *nodesPair) run(words ...string) string {
 	f.t.Helper()
-	out, err := f.nodes[0].Run(f.t.Context(), words...)
+	return f.runOn(f.nodes[0], words...)
+}
+
+// runOn runs a command on one of several machines.
+func (f *nodesPair) runOn(n *rig.Node, words ...string) string {
+	f.t.Helper()
+	out, err := n.Run(f.t.Context(), words...)
 	if err != nil {
-		f.t.Fatalf("%s: %v\n%s", strings.Join(words, " "), err, out)
+		f.t.Fatalf("on %s: %s: %v\n%s", n.Name, strings.Join(words, " "), err, out)
 	}
 	return out
+}
+
+// addresses of the machines, sorted.
+func (f *nodesPair) addresses() (list []string) {
+	for _, n := range f.nodes {
+		list = append(list, n.Address)
+	}
+	slices.Sort(list)
+	return list
 }
 
 // connect starts the machine's kubelet and service proxy, and clients of both servers.
@@ -190,12 +212,15 @@ func (f *nodesPair) connect() {
 		f.Plan.Modern.Version.Minor)
 	f.admin, f.user = f.Legacy.Client("admin", "system:masters"), f.Modern.Client("alice", "developers")
 	f.writeKubeconfigs()
-	n := f.nodes[0]
-	n.StartKubelet(f.Plan.Kubelet.Minor, f.Legacy)
+	for _, n := range f.nodes {
+		n.StartKubelet(f.Plan.Kubelet.Minor, f.Legacy)
+	}
 	f.logsOnFailure()
 	f.Legacy.WaitReady()
-	n.WaitReady(f.Legacy)
-	n.StartProxy(f.Plan.Kubelet.Minor, f.Legacy)
+	for _, n := range f.nodes {
+		n.WaitReady(f.Legacy)
+		n.StartProxy(f.Plan.Kubelet.Minor, f.Legacy)
+	}
 }
 
 // logsOnFailure shows what the components wrote on the machine.
@@ -204,10 +229,13 @@ func (f *nodesPair) logsOnFailure() {
 		if !f.t.Failed() {
 			return
 		}
-		out, err := f.nodes[0].Run(context.WithoutCancel(f.t.Context()), "sh", "-c",
-			`ctr -n k8s.io containers ls | tail -n +2; systemctl --no-pager --state=failed 2>/dev/null
-			for f in $(ls -rt /var/log/pods/kube-system_*/*/*.log 2>/dev/null | tail -n 24); do echo "== $f"; tail -n 8 "$f" | cut -c1-400; done`)
-		f.t.Logf("on the machine: %v\n%s", err, out)
+		for _, n := range f.nodes {
+			out, err := n.Run(context.WithoutCancel(f.t.Context()), "sh", "-c",
+				`ctr -n k8s.io containers ls | tail -n +2; systemctl --no-pager --state=failed 2>/dev/null
+				for f in $(ls -rt /var/log/pods/kube-system_*/*/*.log /var/log/kube-*.log /var/log/etcd*.log 2>/dev/null |
+					tail -n 24); do echo "== $f"; tail -n 8 "$f" | cut -c1-400; done`)
+			f.t.Logf("on %s: %v\n%s", n.Name, err, out)
+		}
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/pki"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -45,31 +47,68 @@ func TestRunbook(t *testing.T) {
 	t.Parallel()
 	onNodes(t, func(t *testing.T) {
 		f := startLegacyCluster(t)
-		book := f.runbook()
-		f.writeKubeconfigs()
-		before := f.started()
-		r := newRunner(f, book)
-		r.forth()
-		f.deploy(pair.Modern, "modern", 2, serves())
-		f.awaitReady("modern", 2)
-		f.same(before, "in fusion")
-		must(t, f.user.Call(t.Context(), "DELETE", f.path(pair.Modern, "deployments")+"/modern",
-			object{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}, nil))
-		f.Eventually("the pods of the modern side are gone", func(ctx context.Context) error {
-			pods, err := f.pods(ctx, "modern")
-			if err == nil && len(pods) > 0 {
-				err = fmt.Errorf("there is %s", pods[0].Metadata.Name)
-			}
-			return err
-		})
-		r.back()
-		f.same(before, "after the way back")
-		f.asBefore()
+		f.followRunbook(render.StaticPod)
 		provedOnNodes(t, "1.15.12", "1.36.3",
 			"a cluster as kubeadm makes it went into fusion and back by the rendered "+
 				"runbook, every command of it executed: its pods have the UIDs, containers and restart counts that "+
-				"they had")
+				"they had, and its garbage collector works as before")
 	}, fusionctlEnv)
+}
+
+// TestRunbookOnSeveralHosts follows a runbook for systemd on three hosts, each with a member of both stores: a cluster
+// that runs as units of systemd goes into fusion and back.
+func TestRunbookOnSeveralHosts(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T) {
+		f := startLegacyUnits(t, 3)
+		f.followRunbook(render.Systemd)
+		provedOnNodes(t, "1.15.12", "1.36.3",
+			"a cluster of three hosts that runs as units of systemd went into fusion and back by the rendered "+
+				"runbook, every command of it executed on the hosts that it names: its pods have the UIDs, "+
+				"containers and restart counts that they had, and its garbage collector works as before")
+	}, fusionctlEnv)
+}
+
+// followRunbook goes into fusion and back, with workloads that live through it.
+func (f *nodesPair) followRunbook(target render.Target) {
+	t := f.t
+	t.Helper()
+	book := f.runbook(target)
+	f.writeKubeconfigs()
+	before := f.started()
+	r := newRunner(f, book, target)
+	r.forth()
+	f.deploy(pair.Modern, "modern", 2, serves())
+	f.awaitReady("modern", 2)
+	f.same(before, "in fusion")
+	must(t, f.user.Call(t.Context(), "DELETE", f.path(pair.Modern, "deployments")+"/modern",
+		object{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}, nil))
+	f.Eventually("the pods of the modern side are gone", func(ctx context.Context) error {
+		pods, err := f.pods(ctx, "modern")
+		if err == nil && len(pods) > 0 {
+			err = fmt.Errorf("there is %s", pods[0].Metadata.Name)
+		}
+		return err
+	})
+	r.back()
+	f.same(before, "after the way back")
+	f.asBefore(target)
+}
+
+// legacyWorkloads run on every node of the legacy side.
+func (f *nodesPair) legacyWorkloads() {
+	f.t.Helper()
+	f.deploy(pair.Legacy, "deployment", 3, serves())
+	f.create(pair.Legacy, f.path(pair.Legacy, "daemonsets"), object{"metadata": object{"name": "daemon"},
+		"spec": object{"selector": object{"matchLabels": object{"workload": "daemon"}},
+			"template": labelled("daemon", serves())}})
+	f.create(pair.Legacy, f.path(pair.Legacy, "statefulsets"), object{"metadata": object{"name": "set"},
+		"spec": object{"serviceName": "set", "replicas": 2,
+			"selector": object{"matchLabels": object{"workload": "set"}},
+			"template": labelled("set", serves())}})
+	f.awaitReady("deployment", 3)
+	f.awaitReady("daemon", len(f.nodes))
+	f.awaitReady("set", 2)
 }
 
 // startLegacyCluster starts the machine of testdata/legacy-1.15.txtar with workloads.
@@ -82,39 +121,123 @@ func startLegacyCluster(t *testing.T) *nodesPair {
 	for _, file := range files.Files {
 		writeTo(t, dir, file.Name, file.Data)
 	}
-	f.legacyCertificates(dir)
-	f.draft(filepath.Join(dir, "etc/kubernetes/manifests"))
+	authorities := f.legacyAuthorities()
+	f.legacyCertificates(authorities, dir, host, machine)
+	f.draft([]string{machine}, "--from", filepath.Join(dir, "etc/kubernetes/manifests"))
 	images := f.PlanImages(f.Plan)
 	etcd, err := rig.StoreProgram("etcd")
 	must(t, err)
 	images = append(
 		images, rig.Image{Name: "k8s.gcr.io/etcd:3.3.10", Files: map[string]string{"usr/local/bin/etcd": etcd}},
-		rig.Image{Name: canaryImage, Files: map[string]string{"prog": os.Getenv("FUSIONCTL_RIG_POD")},
-			Entrypoint: []string{"/prog"}})
+		canary())
 	n := f.StartNode(host, images...)
 	f.nodes = []*rig.Node{n}
 	must(t, n.CopyTree(dir))
-	f.install(f.program, "/usr/local/bin/fusionctl", "0755")
-	etcdctl, err := rig.StoreProgram("etcdctl")
-	must(t, err)
-	f.install(etcdctl, "/usr/local/bin/etcdctl", "0755")
-	kubectl, err := rig.Binary("kubectl", 36)
-	must(t, err)
-	f.install(kubectl, "/usr/local/bin/kubectl", "0755")
+	f.installTools()
 	f.connect()
 	f.useDemo()
-	f.deploy(pair.Legacy, "deployment", 3, serves())
-	f.create(pair.Legacy, f.path(pair.Legacy, "daemonsets"), object{"metadata": object{"name": "daemon"},
-		"spec": object{"selector": object{"matchLabels": object{"workload": "daemon"}},
-			"template": labelled("daemon", serves())}})
-	f.create(pair.Legacy, f.path(pair.Legacy, "statefulsets"), object{"metadata": object{"name": "set"},
-		"spec": object{"serviceName": "set", "replicas": 2,
-			"selector": object{"matchLabels": object{"workload": "set"}},
-			"template": labelled("set", serves())}})
-	f.awaitReady("deployment", 3)
-	f.awaitReady("daemon", 1)
-	f.awaitReady("set", 2)
+	f.legacyWorkloads()
 	return f
+}
+
+// canary is the image of the runbook's own pods.
+func canary() rig.Image {
+	return rig.Image{Name: canaryImage, Files: map[string]string{"prog": os.Getenv("FUSIONCTL_RIG_POD")},
+		Entrypoint: []string{"/prog"}}
+}
+
+// installTools puts what the runbook wants on hosts on all of them.
+func (f *nodesPair) installTools() {
+	f.t.Helper()
+	etcdctl, err := rig.StoreProgram("etcdctl")
+	must(f.t, err)
+	kubectl, err := rig.Binary("kubectl", 36)
+	must(f.t, err)
+	for _, n := range f.nodes {
+		for name, file := range map[string]string{"fusionctl": f.program, "etcdctl": etcdctl, "kubectl": kubectl} {
+			f.installOn(n, file, "/usr/local/bin/"+name, "0755")
+		}
+	}
+}
+
+// startLegacyUnits starts the same control plane as units of systemd, on several hosts.
+func startLegacyUnits(t *testing.T, hosts int) *nodesPair {
+	t.Helper()
+	f := &nodesPair{Rig: rig.New(t), t: t, program: sandboxed(t, fusionctlEnv)}
+	files, err := txtar.ParseFile("testdata/legacy-1.15.txtar")
+	must(t, err)
+	var names, addresses, members, from []string
+	for i := range hosts {
+		names = append(names, fmt.Sprintf("cp-%d", i+1))
+		addresses = append(addresses, fmt.Sprintf("10.88.0.%d", 11+i))
+		members = append(members, fmt.Sprintf("%s=https://%s:2380", names[i], addresses[i]))
+	}
+	authorities := f.legacyAuthorities()
+	for i, name := range names {
+		dir := filepath.Join(f.Dir(), "legacy", name)
+		from = append(from, filepath.Join(f.Dir(), "units", name)) // a copy, called after the host
+		for _, file := range files.Files {
+			if strings.HasPrefix(file.Name, "etc/kubernetes/manifests/") {
+				unit := strings.TrimSuffix(filepath.Base(file.Name), ".yaml")
+				text := legacyUnit(t, unit, string(file.Data), func(arg string) string {
+					if strings.HasPrefix(arg, "--initial-cluster=") {
+						return "--initial-cluster=" + strings.Join(members, ",")
+					}
+					return strings.NewReplacer(machine, addresses[i], host, name).Replace(arg)
+				})
+				writeTo(t, dir, "etc/systemd/system/"+unit+".service", []byte(text))
+				writeTo(t, from[i], unit+".service", []byte(text))
+			}
+		}
+		f.legacyCertificates(authorities, dir, name, addresses...)
+	}
+	f.draft(addresses, append([]string{"--legacy", "1.15.12", "--from"}, from...)...)
+	programs := map[string]string{}
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		programs[name], err = rig.Binary(name, 15)
+		must(t, err)
+	}
+	programs["etcd"], err = rig.StoreProgram("etcd")
+	must(t, err)
+	for i, name := range names {
+		n := f.StartMachine(name, canary())
+		f.nodes = append(f.nodes, n)
+		must(t, n.CopyTree(filepath.Join(f.Dir(), "legacy", name)))
+		f.runOn(n, "mkdir", "-p", "/usr/local/bin")
+		for program, file := range programs {
+			f.runOn(n, "ln", "-s", file, "/usr/local/bin/"+program)
+		}
+		if n.Address != addresses[i] {
+			t.Fatalf("%s has the address %s, want %s", name, n.Address, addresses[i])
+		}
+	}
+	f.installTools()
+	for _, n := range f.nodes {
+		f.runOn(n, "systemctl", "daemon-reload")
+		f.runOn(n, "systemctl", "enable", "--now", "--no-block", "etcd", "kube-apiserver", "kube-controller-manager",
+			"kube-scheduler")
+	}
+	f.connect()
+	f.useDemo()
+	f.legacyWorkloads()
+	return f
+}
+
+// legacyUnit is a unit of systemd that starts what a manifest of kubeadm starts.
+func legacyUnit(t *testing.T, name, manifest string, change func(arg string) string) string {
+	t.Helper()
+	text, _, _ := strings.Cut(manifest, "\n    image:")
+	_, text, found := strings.Cut(text, "- command:\n")
+	if !found {
+		t.Fatalf("the manifest of %s has no command", name)
+	}
+	var words []string
+	for line := range strings.Lines(text) {
+		words = append(words, change(strings.TrimPrefix(strings.TrimSpace(line), "- ")))
+	}
+	return "[Unit]\nDescription=" + name + "\n\n[Service]\nExecStart=/usr/local/bin/" +
+		strings.Join(words, " \\\n  ") + "\nRestart=always\nRestartSec=2\nStandardOutput=append:/var/log/" + name +
+		".log\nStandardError=append:/var/log/" + name + ".log\n\n[Install]\nWantedBy=multi-user.target\n"
 }
 
 func writeTo(t *testing.T, dir, name string, data []byte) {
@@ -124,29 +247,47 @@ func writeTo(t *testing.T, dir, name string, data []byte) {
 	must(t, os.WriteFile(file, data, 0o600))
 }
 
-// legacyCertificates are those that kubeadm makes, with three authorities.
-func (f *nodesPair) legacyCertificates(dir string) {
+// legacyAuthority is an authority of kubeadm's three, with its files.
+type legacyAuthority struct {
+	*pki.Authority
+	certificate, key []byte
+}
+
+// legacyLifetime is kubeadm's.
+func legacyLifetime() pki.Lifetime { return pki.LifetimeOf(time.Now(), 365*24*time.Hour) }
+
+// legacyAuthorities are the authorities that all hosts of a cluster have, by their files.
+func (f *nodesPair) legacyAuthorities() map[string]legacyAuthority {
 	t := f.t
 	t.Helper()
-	lifetime := pki.LifetimeOf(time.Now(), 365*24*time.Hour)
+	certificate, err := os.ReadFile(f.PKI.File("ca.crt"))
+	must(t, err)
+	key, err := os.ReadFile(f.PKI.File("ca.key"))
+	must(t, err)
+	cluster, err := pki.ParseAuthority(certificate, key)
+	must(t, err)
+	authorities := map[string]legacyAuthority{"ca": {cluster, certificate, key}}
+	for _, name := range []string{"etcd/ca", "front-proxy-ca"} {
+		authority, files, err := pki.NewAuthority(strings.ReplaceAll(name, "/", "-"), legacyLifetime())
+		must(t, err)
+		authorities[name] = legacyAuthority{authority, files.Certificate, files.Key}
+	}
+	return authorities
+}
+
+// legacyCertificates are those that kubeadm makes on a host, good for the addresses.
+func (f *nodesPair) legacyCertificates(authorities map[string]legacyAuthority, dir, host string, addresses ...string) {
+	t := f.t
+	t.Helper()
 	const folder = "etc/kubernetes/pki/"
-	read := func(name string) []byte {
+	for _, name := range []string{"sa.key", "sa.pub"} {
 		data, err := os.ReadFile(f.PKI.File(name))
 		must(t, err)
-		return data
+		writeTo(t, dir, folder+name, data)
 	}
-	for _, name := range []string{"ca.crt", "ca.key", "sa.key", "sa.pub"} {
-		writeTo(t, dir, folder+name, read(name))
-	}
-	cluster, err := pki.ParseAuthority(read("ca.crt"), read("ca.key"))
-	must(t, err)
-	authorities := map[string]*pki.Authority{"ca": cluster}
-	for _, name := range []string{"etcd/ca", "front-proxy-ca"} {
-		authority, files, err := pki.NewAuthority(strings.ReplaceAll(name, "/", "-"), lifetime)
-		must(t, err)
-		authorities[name] = authority
-		writeTo(t, dir, folder+name+".crt", files.Certificate)
-		writeTo(t, dir, folder+name+".key", files.Key)
+	for name, a := range authorities {
+		writeTo(t, dir, folder+name+".crt", a.certificate)
+		writeTo(t, dir, folder+name+".key", a.key)
 	}
 	for _, c := range []struct{ file, authority, name string }{
 		{"apiserver", "ca", "kube-apiserver"},
@@ -155,16 +296,16 @@ func (f *nodesPair) legacyCertificates(dir string) {
 		{"etcd/peer", "etcd/ca", host},
 		{"front-proxy-client", "front-proxy-ca", "front-proxy-client"},
 	} {
-		wanted := plan.Certificate{CommonName: c.name, IPs: []string{"127.0.0.1", machine, "10.96.0.1"},
+		wanted := plan.Certificate{CommonName: c.name, IPs: append([]string{"127.0.0.1", "10.96.0.1"}, addresses...),
 			DNSNames: []string{"localhost", host, "kubernetes", "kubernetes.default"},
 			Usages:   []string{plan.UsageServer, plan.UsageClient}}
-		files, err := authorities[c.authority].Issue(wanted, lifetime)
+		files, err := authorities[c.authority].Issue(wanted, legacyLifetime())
 		must(t, err)
 		writeTo(t, dir, folder+c.file+".crt", files.Certificate)
 		writeTo(t, dir, folder+c.file+".key", files.Key)
 	}
 	// kubeadm's is in this group; fusionctl does not issue such ones.
-	certificate, key, err := f.PKI.Client("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
+	certificate, key, err := f.PKI.Client(host+"-kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
 	must(t, err)
 	for from, to := range map[string]string{certificate: "crt", key: "key"} {
 		data, err := os.ReadFile(from)
@@ -173,7 +314,7 @@ func (f *nodesPair) legacyCertificates(dir string) {
 	}
 	for file, user := range map[string]string{"controller-manager": "system:kube-controller-manager",
 		"scheduler": "system:kube-scheduler"} {
-		config, err := f.PKI.Kubeconfig(file, "https://"+machine+":6443", user)
+		config, err := f.PKI.Kubeconfig(host+"-"+file, "https://"+machine+":6443", user)
 		must(t, err)
 		data, err := os.ReadFile(config)
 		must(t, err)
@@ -182,15 +323,19 @@ func (f *nodesPair) legacyCertificates(dir string) {
 }
 
 // draft lets fusionctl write the spec of what runs, fills in what it asks for, and plans it.
-func (f *nodesPair) draft(manifests string) {
+func (f *nodesPair) draft(addresses []string, from ...string) {
 	f.t.Helper()
 	draft := filepath.Join(f.Dir(), "draft.yaml")
-	f.fusionctl("init", "--from", manifests, "--name", "cluster", "--out", draft)
+	f.fusionctl(append([]string{"init", "--name", "cluster", "--out", draft}, from...)...)
+	var endpoints []string
+	for _, address := range addresses {
+		endpoints = append(endpoints, "'https://"+address+":2479'")
+	}
 	data, err := os.ReadFile(draft)
 	must(f.t, err)
 	text := string(data)
 	for old, filled := range map[string]string{
-		"endpoints: []\n": "endpoints: ['https://" + machine + ":2479']\n" +
+		"endpoints: []\n": "endpoints: [" + strings.Join(endpoints, ", ") + "]\n" +
 			"    managed: {version: 3.6.8, dataDir: /var/lib/etcd-modern}\n",
 		"  access: []\n": runbookAccess,
 	} {
@@ -203,10 +348,10 @@ func (f *nodesPair) draft(manifests string) {
 }
 
 // runbook renders the plan and returns the folder with the runbook.
-func (f *nodesPair) runbook() string {
+func (f *nodesPair) runbook(target render.Target) string {
 	f.t.Helper()
 	dir := filepath.Join(f.Dir(), "tree")
-	f.fusionctl("render", f.SpecFile, "--out", dir)
+	f.fusionctl("render", f.SpecFile, "--out", dir, "--target", string(target))
 	return dir
 }
 
@@ -221,51 +366,109 @@ func (f *nodesPair) same(before map[string]string, when string) {
 }
 
 // asBefore: the legacy side creates pods of its Deployments as it did, and nothing of the modern one runs any more.
-func (f *nodesPair) asBefore() {
+func (f *nodesPair) asBefore(target render.Target) {
 	f.t.Helper()
 	f.deploy(pair.Legacy, "afterwards", 1, runs("pause"))
 	f.awaitReady("afterwards", 1)
-	if out := f.run("sh", "-c", "ls /etc/kubernetes/manifests"); strings.Contains(out, "modern") ||
-		strings.Contains(out, "fusionctl") {
-		f.t.Errorf("manifests are left: %s", out)
+	start := time.Now()
+	must(f.t, f.admin.Call(f.t.Context(), http.MethodDelete, f.path(pair.Legacy, "deployments")+"/afterwards",
+		object{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}, nil))
+	f.Eventually("a Deployment that is deleted in the foreground is gone", func(ctx context.Context) error {
+		err := f.admin.Call(ctx, http.MethodGet, f.path(pair.Legacy, "deployments")+"/afterwards", nil, nil)
+		if rig.Code(err) != http.StatusNotFound {
+			return fmt.Errorf("it is still there: %v", err)
+		}
+		return nil
+	})
+	f.t.Logf("a Deployment that is deleted in the foreground is gone after %s", time.Since(start).Round(time.Second))
+	list := "ls /etc/kubernetes/manifests"
+	if target == render.Systemd {
+		list = "systemctl list-units --type=service --state=running,activating,failed --plain --no-legend"
+	}
+	for _, n := range f.nodes {
+		if out := f.runOn(n, "sh", "-c", list); strings.Contains(out, "modern") || strings.Contains(out, "fusionctl") {
+			f.t.Errorf("on %s there is left: %s", n.Name, out)
+		}
 	}
 }
 
 // block is one of the runbook's shell blocks.
 type block struct {
-	step, kind, place, folder string // kind: do, verify, back, or "" for what is not part of the way
+	// kind: do, verify, back, or "" for what is not part of the way
+	step, kind, place, folder string
 	lines                     []string
 }
+
+// yours is the place of commands on the reader's machine; others are names of hosts, or everyHost.
+const (
+	yours     = "yours"
+	everyHost = "every host"
+)
 
 // runner executes the blocks of a runbook: those of the reader's machine in the sandbox, in the folder of the runbook,
 // and those of a host on it. ssh enters the host.
 type runner struct {
-	f         *nodesPair
-	book      []block
-	text      string
-	yours, at *rig.Shell
-	uid       string // of the canary
-	pods      int
-	ran       int
+	f      *nodesPair
+	target render.Target
+	book   []block
+	text   string
+	yours  *rig.Shell
+	at     map[string]*rig.Shell // by the names of hosts
+	uid    string                // of the canary
+	pods   int
+	ran    int
 }
 
-func newRunner(f *nodesPair, dir string) *runner {
+func newRunner(f *nodesPair, dir string, target render.Target) *runner {
 	f.t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "RUNBOOK.md"))
 	must(f.t, err)
-	r := &runner{f: f, text: string(data), book: parseRunbook(f.t, string(data)), pods: f.ordinaryPods()}
+	r := &runner{f: f, target: target, text: string(data), book: parseRunbook(f.t, string(data)),
+		pods: f.ordinaryPods(), at: map[string]*rig.Shell{}}
 	bin := filepath.Join(f.Dir(), "bin")
 	kubectl, err := rig.Binary("kubectl", 36)
 	must(f.t, err)
 	must(f.t, os.MkdirAll(bin, 0o755))
 	must(f.t, os.Symlink(kubectl, filepath.Join(bin, "kubectl")))
 	must(f.t, os.Symlink(f.program, filepath.Join(bin, "fusionctl")))
-	ssh := "#!/bin/sh\n[ \"$1\" = root@" + machine + " ] || { echo \"no such host: $1\" >&2; exit 255; }\nshift\n" +
-		f.nodes[0].Enter() + "\n"
+	ssh := "#!/bin/sh\nto=$1\nshift\ncase \"$to\" in\n"
+	for _, n := range f.nodes {
+		ssh += "root@" + n.Address + ")\n" + n.Enter() + " ;;\n"
+	}
+	ssh += "esac\necho \"no such host: $to\" >&2\nexit 255\n"
 	must(f.t, os.WriteFile(filepath.Join(bin, "ssh"), []byte(ssh), 0o755))
 	r.yours = f.Shell(nil, dir, "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+f.Dir())
-	r.at = f.Shell(f.nodes[0], "/root", "HOME=/root")
+	for _, n := range f.nodes {
+		r.at[n.Name] = f.Shell(n, "/root", "HOME=/root")
+	}
+	r.installPrograms()
 	return r
+}
+
+// startedProgram is a row of the table of the programs that units start.
+var startedProgram = regexp.MustCompile("(?m)^\\| `(/[^`]+)` \\| (\\d[^ ]*) \\|$")
+
+// installPrograms puts the programs on every host that the runbook says must be there.
+func (r *runner) installPrograms() {
+	t := r.f.t
+	t.Helper()
+	rows := startedProgram.FindAllStringSubmatch(r.text, -1)
+	if r.target == render.Systemd && len(rows) == 0 {
+		t.Fatal("the runbook has no table of programs")
+	}
+	for _, row := range rows {
+		name := filepath.Base(row[1])
+		file, err := rig.StoreProgram(name)
+		if name != plan.Etcd {
+			version, parseErr := kubever.Parse(row[2])
+			must(t, parseErr)
+			file, err = rig.Binary(name, version.Minor)
+		}
+		must(t, err)
+		for _, n := range r.f.nodes {
+			r.f.installOn(n, file, row[1], "0755")
+		}
+	}
 }
 
 // ordinaryPods is how many pods there are but those of manifests.
@@ -278,7 +481,7 @@ func (f *nodesPair) ordinaryPods() (count int) {
 
 var (
 	heading = regexp.MustCompile(`^## (?:(\d+)\. )?(.*)`)
-	onHost  = regexp.MustCompile(`(?i)\bon (?:[a-z0-9]+-\d(?:, [a-z0-9]+-\d)*|every host)\b(?:, (?:which reaches the stores|one host after the other))?(?:,\s+in (/\S+?))?[:,]?\s*$`)
+	onHost  = regexp.MustCompile(`(?i)\bon ([a-z0-9]+-\d(?:, [a-z0-9]+-\d)*|every host)\b(?:, (?:which reaches the stores|one host after the other))?(?:,\s+in (/\S+?))?[:,]?\s*$`)
 	marker  = regexp.MustCompile(`\*\*([A-Z][^*]*?)\.?\*\*`)
 )
 
@@ -325,9 +528,10 @@ func parseRunbook(t *testing.T, text string) (book []block) {
 		switch {
 		case kind == "" || kind == "other":
 		case onHost.MatchString(prose):
-			place, folder = host, onHost.FindStringSubmatch(prose)[1]
+			m := onHost.FindStringSubmatch(prose)
+			place, folder = m[1], m[2]
 		case strings.Contains(strings.ToLower(prose), "your machine"):
-			place, folder = "yours", ""
+			place, folder = yours, ""
 		case strings.HasSuffix(prose, "there") || prose == "" || strings.HasPrefix(prose, "Then ") ||
 			strings.HasPrefix(prose, "The present state"):
 		default:
@@ -399,36 +603,93 @@ func (r *runner) change(revert bool) {
 	if len(rows) == 0 {
 		t.Fatal("the legacy side has nothing to change: the test would prove nothing")
 	}
-	for _, row := range rows {
-		manifest := "/etc/kubernetes/manifests/" + row[1] + ".yaml"
-		copied := "/root/" + row[1] + ".yaml.before"
-		if revert {
-			r.f.edit(copied, manifest, "")
-			continue
-		}
-		r.f.run("cp", "-n", manifest, copied)
-		switch row[2] {
-		case "add":
-			r.f.edit(manifest, manifest, "s|^    - "+row[1]+"$|&\\n    - "+row[3]+"|")
-		case "change to":
-			r.f.edit(manifest, manifest, "s|^    - --"+row[4]+"=.*|    - "+row[3]+"|")
-		case "remove":
-			r.f.edit(manifest, manifest, "/^    - --"+row[4]+"=/d")
+	for _, n := range r.f.nodes {
+		for _, row := range rows {
+			file := "/etc/kubernetes/manifests/" + row[1] + ".yaml"
+			if r.target == render.Systemd {
+				file = "/etc/systemd/system/" + row[1] + ".service"
+			}
+			copied := "/root/" + filepath.Base(file) + ".before"
+			// A kubelet reads what it finds: the file is changed beside its place, and renamed.
+			changed := "/etc/kubernetes/" + filepath.Base(file) + ".new"
+			if revert {
+				r.f.runOn(n, "cp", copied, changed)
+			} else {
+				r.f.runOn(n, "cp", "-n", file, copied)
+				text, err := edited(r.f.runOn(n, "cat", file), row[1], row[2], row[3], row[4])
+				must(t, err)
+				must(t, n.WriteFile(changed, []byte(text), 0o600))
+			}
+			r.f.runOn(n, "mv", changed, file)
+			if r.target == render.Systemd {
+				r.f.runOn(n, "systemctl", "daemon-reload")
+				r.f.runOn(n, "systemctl", "restart", row[1])
+			}
 		}
 	}
+}
+
+// edited makes one change of the table in a manifest or a unit, where every argument has a line of its own.
+func edited(text, component, what, arg, name string) (string, error) {
+	var lines []string
+	done := false
+	for line := range strings.Lines(text) {
+		word := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(line), "- "), " \\")
+		has := strings.HasPrefix(word, "--"+name+"=")
+		starts := word == component || strings.HasPrefix(word, "ExecStart=")
+		switch {
+		case what == "change to" && has:
+			line, done = strings.Replace(line, word, arg, 1), true
+		case what == "remove" && has:
+			done = true
+			continue
+		case what == "add" && starts && !done:
+			indent, end := "    - ", "\n"
+			if word != component {
+				indent, end = "  ", " \\\n"
+			}
+			line, done = line+indent+arg+end, true
+		}
+		lines = append(lines, line)
+	}
+	if !done {
+		return "", fmt.Errorf("there is nothing to %s %s in\n%s", what, arg, text)
+	}
+	return strings.Join(lines, ""), nil
 }
 
 // execute executes a block, command by command.
 func (r *runner) execute(b *block) {
 	t := r.f.t
 	t.Helper()
-	shell := r.yours
-	if b.place == host {
-		shell = r.at
+	var places []string
+	switch b.place {
+	case yours:
+		r.executeIn(b, yours, r.yours)
+		return
+	case everyHost:
+		for _, n := range r.f.nodes {
+			places = append(places, n.Name)
+		}
+	default:
+		places = strings.Split(b.place, ", ")
+	}
+	for _, place := range places {
+		shell := r.at[place]
+		if shell == nil {
+			t.Fatalf("step %s: there is no host %s", b.step, place)
+		}
 		if b.folder != "" {
 			r.must(shell, "cd "+b.folder)
 		}
+		r.executeIn(b, place, shell)
 	}
+}
+
+// executeIn executes the commands of a block in a place's shell.
+func (r *runner) executeIn(b *block, place string, shell *rig.Shell) {
+	t := r.f.t
+	t.Helper()
 	for _, command := range commands(t, b.lines) {
 		r.ran++
 		command, want, compared := strings.Cut(command, "    # ")
@@ -442,7 +703,7 @@ func (r *runner) execute(b *block) {
 		} else {
 			r.compare(b, shell, command, want)
 		}
-		t.Logf("step %s, %s, on %s, %s: %s", b.step, b.kind, b.place, time.Since(start).Round(100*time.Millisecond),
+		t.Logf("step %s, %s, on %s, %s: %s", b.step, b.kind, place, time.Since(start).Round(100*time.Millisecond),
 			strings.SplitN(command, "\n", 2)[0])
 	}
 }
@@ -516,7 +777,9 @@ func (r *runner) answers(b *block, want, out string, code int) error {
 	case want == "the number of your pods":
 		ok = out == fmt.Sprint(r.pods)
 	case want == "the addresses of the legacy API servers":
-		ok = out == machine
+		ok = slices.Equal(slices.Sorted(slices.Values(strings.Fields(out))), r.f.addresses())
+	case want == "the one that rendered this":
+		ok = code == 0 && out != ""
 	case want == "not 0":
 		ok = numeral.MatchString(out) && out != "0"
 	case want == "one":
@@ -541,7 +804,9 @@ func (r *runner) answers(b *block, want, out string, code int) error {
 		ok = strings.Contains(out, `"kubefusion.dev/admission":"off"`) ||
 			strings.Contains(out, "kubefusion.dev/admission:off")
 	case strings.HasSuffix(want, ", each with port "+fmt.Sprint(r.f.Plan.Modern.Port)):
-		ok = strings.Contains(out, fmt.Sprintf("%s:%d", machine, r.f.Plan.Modern.Port))
+		ok = !slices.ContainsFunc(r.f.addresses(), func(address string) bool {
+			return !strings.Contains(out, fmt.Sprintf("%s:%d", address, r.f.Plan.Modern.Port))
+		})
 	case strings.Contains(want, ", "): // all of them
 		ok = !slices.ContainsFunc(strings.Split(want, ", "), func(w string) bool { return !strings.Contains(out, w) })
 	case want == "0" || want == "ok" || numeral.MatchString(says):

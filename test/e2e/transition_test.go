@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/render"
 )
 
 // TestTransitionOnRealNode: a cluster as kubeadm makes it, with pods, goes into fusion and back by `fusionctl
@@ -38,7 +39,7 @@ func TestTransitionOnRealNode(t *testing.T) {
 		f.stops("apply", "", put+"kube-controller-manager-modern.yaml", steps)
 		f.fails("apply", "", "to be done by hand: allow user fusionctl-controllers")
 		f.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f",
-			filepath.Join(f.runbook(), "legacy-access.yaml"))
+			filepath.Join(f.runbook(render.StaticPod), "legacy-access.yaml"))
 		permissions := steps["permissions on the legacy side"]
 		f.stops("apply", permissions, put+"fusionctl-controllers.yaml", steps)
 		f.transition("apply", permissions)
@@ -64,7 +65,7 @@ func TestTransitionOnRealNode(t *testing.T) {
 		f.transition("undo", "")
 
 		f.same(before, "after the way back")
-		f.asBefore()
+		f.asBefore(render.StaticPod)
 		if after := f.run("sh", "-c", checksums); after != files {
 			t.Errorf("the files are\n%s\nwant as before\n%s", after, files)
 		}
