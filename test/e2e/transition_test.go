@@ -91,12 +91,18 @@ func (f *nodesPair) edit(from, manifest, script string) {
 // checksums are those of everything that starts components, and of what they read beside certificates.
 const checksums = "cd /etc/kubernetes && find . -type f ! -path './pki/*' ! -name kubelet.yaml | sort | xargs sha256sum"
 
-// hasArgument returns nil when a controller manager runs with what the text says.
+// hasArgument returns nil when a legacy controller manager runs, and none without what the text says: the one before
+// may end after the new one has started.
 func (f *nodesPair) hasArgument(text string) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
-		out, err := f.nodes[0].Run(ctx, "pgrep", "-af", "kube-controller-manager.*"+text)
+		out, err := f.nodes[0].Run(ctx, "pgrep", "-af", "kube-controller-manager")
 		if err != nil {
 			return fmt.Errorf("no such process: %w: %s", err, out)
+		}
+		for line := range strings.Lines(out) {
+			if !strings.Contains(line, text) {
+				return fmt.Errorf("a process runs without %s: %s", text, line)
+			}
 		}
 		return nil
 	}
