@@ -67,7 +67,7 @@ rig: ## the real servers of the end-to-end tests, as test/rig/bin/kube-apiserver
 	cd test/rig/etcd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../bin/etcdctl go.etcd.io/etcd/etcdctl/v3
 
 e2e: rig ## real servers of several releases, one and two at a time
-	$(GO) test -tags e2e -count=1 -parallel 8 -timeout 60m ./test/e2e ./test/rig/propose
+	$(GO) test -tags e2e -count=1 -parallel 6 -timeout 60m ./test/e2e ./test/rig/propose
 
 facts-propose: ## RELEASE=v1.37.2: rows of that minor for the tables of facts, as a difference; WRITE=1 writes them
 	$(GO) run ./test/rig/propose -release "$(RELEASE)" $(if $(WRITE),-write)
@@ -77,4 +77,4 @@ facts-verify: rig ## hold the facts against the real programs: their help, their
 	$(GO) test -tags e2e -count=1 -timeout 20m ./test/rig/propose
 
 evidence: rig ## the end-to-end tests, and what they proved as docs/evidence.md; TESTS=REGEXP: of these alone, the rest stays
-	$(GO) test -tags e2e -count=1 -parallel 8 -timeout 60m ./test/e2e $(if $(TESTS),-run '$(TESTS)') -evidence $(CURDIR)/docs/evidence.md
+	$(GO) test -tags e2e -count=1 -parallel 6 -timeout 60m ./test/e2e $(if $(TESTS),-run '$(TESTS)') -evidence $(CURDIR)/docs/evidence.md
