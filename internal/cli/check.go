@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -208,6 +209,6 @@ func printAccepted(w io.Writer, accepted []finding.Accepted) {
 
 // countsOf sums findings up: 1 error, 2 warnings, 0 infos, 1 accepted.
 func countsOf(s finding.Summary, accepted int) string {
-	return fmt.Sprintf("%s, %s, %s, %d accepted", counted(s.Errors, "error"), counted(s.Warnings, "warning"),
-		counted(s.Infos, "info"), accepted)
+	return fmt.Sprintf("%s, %s, %s, %d accepted", prose.Counted(s.Errors, "error"), prose.Counted(s.Warnings, "warning"),
+		prose.Counted(s.Infos, "info"), accepted)
 }

@@ -99,13 +99,6 @@ func (req *convertRequest) check() error {
 	return checkStdinOnce(req.files)
 }
 
-func checkStdinOnce(files []string) error {
-	if n := strings.Count("\x00"+strings.Join(files, "\x00")+"\x00", "\x00-\x00"); n > 1 {
-		return usagef("standard input can be read once, and - is given %d times", n)
-	}
-	return nil
-}
-
 func (req *convertRequest) chooser(ctx context.Context, c *convert.Converter) (stream.Chooser, error) {
 	switch {
 	case req.to != "":

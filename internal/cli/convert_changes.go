@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/convert/stream"
 )
@@ -77,7 +78,7 @@ func (d *defaultChanges) sumUp(w io.Writer) {
 		o := d.rest[field]
 		more := ""
 		if o.count > 1 {
-			more = fmt.Sprintf(" and %s more", counted(o.count-1, "object"))
+			more = fmt.Sprintf(" and %s more", prose.Counted(o.count-1, "object"))
 		}
 		visible.Fprintf(w, "%s: %s%s: %s %s\n", o.first.Place(), o.first, more, o.path, o.what)
 	}

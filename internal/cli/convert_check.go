@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/manifest"
@@ -133,7 +134,7 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 	}
 	if summary.Skipped > 0 {
 		visible.Fprintf(streams.Err, "%s skipped: no objects of Kubernetes; --strict refuses them\n",
-			counted(summary.Skipped, "document"))
+			prose.Counted(summary.Skipped, "document"))
 	}
 	var unread *usageError
 	switch s := summary; {
@@ -143,7 +144,7 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 	case err != nil:
 		return err
 	case s.Unknown > 0:
-		return badInput(fmt.Errorf("%s of Kubernetes' own groups that no release has", counted(s.Unknown, "object")),
+		return badInput(fmt.Errorf("%s of Kubernetes' own groups that no release has", prose.Counted(s.Unknown, "object")),
 			"")
 	case s.Objects == 0 && req.kubeconfig == "":
 		return usagef("%s: no object", strings.Join(req.files, ", "))
@@ -213,7 +214,7 @@ func convertCheckSheet(sheet *report.Sheet, tail any) {
 	s := end.Summary
 	sheet.Verdict = report.Verdict{Severity: severityOf(s.Removed, s.Deprecated+s.Off+s.Unknown),
 		Text: fmt.Sprintf("%s: %d in a version that is gone, %d in one that is deprecated, %d in one that is off, %d "+
-			"unknown.", counted(s.Objects, "object"), s.Removed, s.Deprecated, s.Off, s.Unknown)}
+			"unknown.", prose.Counted(s.Objects, "object"), s.Removed, s.Deprecated, s.Off, s.Unknown)}
 	if sheet.Incomplete = s.Incomplete; len(s.Incomplete) > 0 {
 		sheet.Verdict.Severity = finding.Error
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/kubefusion/fusionctl/internal/pause"
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/journal"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
@@ -186,7 +187,7 @@ func announce(w io.Writer, p *migrate.Plan, journal migrate.Journal, to string, 
 			return nil, err
 		}
 		if position.Done > 0 && !position.Undoing {
-			visible.Fprintf(w, "\n%d of %s done already\n", position.Done, counted(len(p.Steps), "step"))
+			visible.Fprintf(w, "\n%d of %s done already\n", position.Done, prose.Counted(len(p.Steps), "step"))
 		}
 		return nil, nil
 	}
@@ -281,10 +282,10 @@ func printCRDReport(w io.Writer, output string, d crdApplyDocument) error {
 	}
 	if n := d.Rewritten + d.Others + d.Gone; n > 0 {
 		visible.Fprintf(w, "%s rewritten; meanwhile other clients wrote %d, and %d were deleted\n",
-			counted(int(d.Rewritten), "object"), d.Others, d.Gone)
+			prose.Counted(int(d.Rewritten), "object"), d.Others, d.Gone)
 	}
 	if d.Cleaned > 0 {
-		visible.Fprintf(w, "managedFields of %s cleaned\n", counted(int(d.Cleaned), "object"))
+		visible.Fprintf(w, "managedFields of %s cleaned\n", prose.Counted(int(d.Cleaned), "object"))
 	}
 	for i, refusal := range d.Refusals {
 		if i == refusalsShown {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
 	"github.com/kubefusion/fusionctl/pkg/policy"
@@ -131,7 +132,7 @@ func printCRDClients(w io.Writer, output string, d crdClientsDocument) error {
 		}
 		visible.Fprintln(w)
 	}
-	_, err := visible.Fprintf(w, "%s: %s; the logs cover %s to %s\n", d.Name, counted(len(d.Clients), "client"),
+	_, err := visible.Fprintf(w, "%s: %s; the logs cover %s to %s\n", d.Name, prose.Counted(len(d.Clients), "client"),
 		d.From.UTC().Format(time.RFC3339), d.To.UTC().Format(time.RFC3339))
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/migrate"
@@ -72,8 +73,9 @@ func runCRDDiff(ctx context.Context, req crdDiffRequest, streams Streams) error 
 		return usagef("compare with what? want OLD, or --kubeconfig")
 	case req.old != "" && req.kubeconfig != "":
 		return usagef("OLD and --kubeconfig: want one of them")
-	case req.old == "-" && req.new == "-":
-		return usagef("standard input can be read once")
+	}
+	if err := checkStdinOnce([]string{req.old, req.new}); err != nil {
+		return err
 	}
 	var failOn finding.Severity
 	if err := failOn.UnmarshalText([]byte(req.failOn)); err != nil {
@@ -157,7 +159,7 @@ func printCRDDiff(w io.Writer, output string, d crdDiffDocument, compared int) e
 	for _, f := range d.Findings {
 		printFinding(w, f)
 	}
-	_, err := visible.Fprintf(w, "%s: %s, %s, %s\n", counted(compared, "CRD"), counted(d.Summary.Errors, "error"),
-		counted(d.Summary.Warnings, "warning"), counted(d.Summary.Infos, "info"))
+	_, err := visible.Fprintf(w, "%s: %s, %s, %s\n", prose.Counted(compared, "CRD"), prose.Counted(d.Summary.Errors, "error"),
+		prose.Counted(d.Summary.Warnings, "warning"), prose.Counted(d.Summary.Infos, "info"))
 	return err
 }

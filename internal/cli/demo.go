@@ -22,6 +22,7 @@ import (
 	"github.com/kubefusion/fusionctl/examples"
 	"github.com/kubefusion/fusionctl/internal/demo"
 	"github.com/kubefusion/fusionctl/internal/localetcd"
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
@@ -336,19 +337,5 @@ func (d *demonstration) say(title, text string) {
 	if title != "" {
 		fmt.Fprintln(d.streams.Out, title)
 	}
-	column := 0
-	for _, word := range strings.Fields(text) {
-		switch {
-		case column == 0:
-		case column+1+len(word) > 110:
-			fmt.Fprintln(d.streams.Out)
-			column = 0
-		default:
-			fmt.Fprint(d.streams.Out, " ")
-			column++
-		}
-		fmt.Fprint(d.streams.Out, word)
-		column += len(word)
-	}
-	fmt.Fprintln(d.streams.Out)
+	fmt.Fprintln(d.streams.Out, strings.Join(prose.Wrap(strings.Fields(text), 110), "\n"))
 }

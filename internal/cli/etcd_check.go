@@ -208,13 +208,6 @@ func printFinding(w io.Writer, f finding.Finding) {
 	}
 }
 
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // size prints bytes, or a dash where values were not read.
 func size(bytes int64, depth scan.Depth) string {
 	if depth == scan.DepthKeys {

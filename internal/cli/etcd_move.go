@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/etcd/etcdv3"
@@ -378,11 +379,11 @@ func printMoved(w io.Writer, req etcdMoveRequest, result move.Result, backup str
 		if undo {
 			did = "moved back"
 		}
-		visible.Fprintf(w, "%s %s, %d expired meanwhile; backup in %s\n", counted(int(result.Moved), "key"), did,
+		visible.Fprintf(w, "%s %s, %d expired meanwhile; backup in %s\n", prose.Counted(int(result.Moved), "key"), did,
 			result.Expired, backup)
 		if result.Recreated > 0 {
 			visible.Fprintf(w, "%s from the backup: they had been deleted in their new store\n",
-				counted(int(result.Recreated), "key"))
+				prose.Counted(int(result.Recreated), "key"))
 		}
 		for _, name := range result.Full {
 			visible.Fprintf(w, "store %s is full (alarm NOSPACE) and took deletions only: compact and defragment it, "+
@@ -390,7 +391,7 @@ func printMoved(w io.Writer, req etcdMoveRequest, result move.Result, backup str
 		}
 		if result.Left > 0 {
 			visible.Fprintf(w, "%s written to the wrong store while this was running; they were left there:\n  %s\n",
-				counted(int(result.Left), "key"), visible.Lines(strings.Join(result.LeftKeys, "\n  ")))
+				prose.Counted(int(result.Left), "key"), visible.Lines(strings.Join(result.LeftKeys, "\n  ")))
 			visible.Fprintln(w, "stop the component that writes them, and make a new plan")
 		}
 	}

@@ -158,6 +158,20 @@ func printTable(w io.Writer, write func(table io.Writer)) error {
 	return table.Flush()
 }
 
+// checkStdinOnce refuses files of which several are standard input.
+func checkStdinOnce(files []string) error {
+	n := 0
+	for _, file := range files {
+		if file == "-" {
+			n++
+		}
+	}
+	if n > 1 {
+		return usagef("standard input can be read once, and - is given %d times", n)
+	}
+	return nil
+}
+
 // readInput reads a whole file, or standard input for "-". A file that cannot be read is bad input.
 func readInput(streams Streams, file string, limitBytes int64) ([]byte, error) {
 	in, err := openInput(streams, file)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
@@ -139,11 +140,11 @@ func printFromAudit(req policyFromAuditRequest, usage *policy.Usage, sections []
 	what := "allowed by these rules"
 	if req.policy != "" {
 		what = "denied by " + req.policy
-		visible.Fprintf(streams.Err, "%s allowed by %s\n", counted(summary.Allowed, "request"), req.policy)
+		visible.Fprintf(streams.Err, "%s allowed by %s\n", prose.Counted(summary.Allowed, "request"), req.policy)
 	}
 	visible.Fprintf(streams.Err, "%s %s; left out: %d that the server denied, %d of %s, %s from before a decision\n",
-		counted(summary.Requests, "request"), what, summary.Refused, summary.Privileged, policy.GroupMasters,
-		counted(summary.Undecided, "event"))
+		prose.Counted(summary.Requests, "request"), what, summary.Refused, summary.Privileged, policy.GroupMasters,
+		prose.Counted(summary.Undecided, "event"))
 	for _, text := range summary.Unspeakable {
 		visible.Fprintf(streams.Err, "no rule can allow exactly this: %s\n", text)
 	}

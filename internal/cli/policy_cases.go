@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
@@ -111,6 +112,6 @@ func printPolicyTest(w io.Writer, req policyTestRequest, document policyTestDocu
 		}
 		visible.Fprintf(w, "%s: %s\n-%s\n+%s (%s)\n", r.Case.Name, r.Case.Request, r.Case.Want, r.Got, by)
 	}
-	_, err := visible.Fprintf(w, "%s, %d failed\n", counted(document.Summary.Cases, "case"), document.Summary.Failed)
+	_, err := visible.Fprintf(w, "%s, %d failed\n", prose.Counted(document.Summary.Cases, "case"), document.Summary.Failed)
 	return err
 }

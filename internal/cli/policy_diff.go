@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
@@ -87,7 +88,7 @@ func printExcesses(w io.Writer, sign, file string, excesses []policy.Excess) {
 		if n := len(e.Others); n > 0 {
 			visible.Fprintf(w, "      and except subjects that have it for another reason, such as: %s (%s)\n",
 				e.Others[0],
-				counted(n, "reason"))
+				prose.Counted(n, "reason"))
 		}
 		visible.Fprintf(w, "      such as %s\n", e.Example)
 		if e.Unlikely {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -188,7 +189,7 @@ func writeFixed(file string, report policy.Report, streams Streams) error {
 	if err := filetree.WriteFile(file+".fixed", report.Fixed, info.Mode().Perm()); err != nil {
 		return err
 	}
-	visible.Fprintf(streams.Err, "%s.fixed: %s corrected\n", file, counted(report.FixedLines, "line"))
+	visible.Fprintf(streams.Err, "%s.fixed: %s corrected\n", file, prose.Counted(report.FixedLines, "line"))
 	// no policy, nothing to compare
 	if !slices.ContainsFunc(report.Findings, func(f finding.Finding) bool { return f.Rule == "FUS200" }) {
 		visible.Fprintf(streams.Err, "to see what that changes: fusionctl policy diff %s %s.fixed\n", file, file)
@@ -214,7 +215,7 @@ func printPolicyValidate(w io.Writer, output string, document policyValidateDocu
 	}
 	printAccepted(w, document.Accepted)
 	s := document.Summary
-	_, err := visible.Fprintf(w, "%s, %s: %s\n", counted(s.Files, "file"), counted(s.Rules, "rule"),
+	_, err := visible.Fprintf(w, "%s, %s: %s\n", prose.Counted(s.Files, "file"), prose.Counted(s.Rules, "rule"),
 		countsOf(s.Summary, len(document.Accepted)))
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -153,7 +154,7 @@ func runRender(ctx context.Context, req renderRequest, streams Streams) error {
 	if err == nil && finding.Worst(report.Findings) >= finding.Error {
 		visible.Fprintf(streams.Err, "%s: with this plan the two versions damage each other; fusionctl check "+
 			"%s names them\n",
-			counted(finding.Summarize(report.Findings).Errors, "error"), req.file)
+			prose.Counted(finding.Summarize(report.Findings).Errors, "error"), req.file)
 		return errAttention
 	}
 	return err

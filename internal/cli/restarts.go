@@ -59,12 +59,6 @@ func (r *podsRequest) addFlags(cmd *cobra.Command) {
 }
 
 func (r *podsRequest) check() error {
-	stdin := 0
-	for _, file := range slices.Concat(r.files, r.runtimes) {
-		if file == "-" {
-			stdin++
-		}
-	}
 	switch {
 	case len(r.files) == 0 && r.kubeconfig == "":
 		return badInput(errors.New("which pods? want --file or --kubeconfig"),
@@ -73,10 +67,8 @@ func (r *podsRequest) check() error {
 		return usagef("--file and --kubeconfig: want one of them")
 	case r.kubeconfig == "" && r.context+r.namespace+r.node != "":
 		return usagef("--context, --namespace and --node select pods of a cluster: only with --kubeconfig")
-	case stdin > 1:
-		return usagef("standard input can be read once, and - is given %d times", stdin)
 	}
-	return nil
+	return checkStdinOnce(slices.Concat(r.files, r.runtimes))
 }
 
 // loadRuntime reads what was recorded, nil if nothing was given.

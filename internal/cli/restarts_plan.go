@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/report"
@@ -249,7 +250,7 @@ func restartsSheet(sheet *report.Sheet, tail any) {
 	}
 	sheet.Notes = r.Notes
 	sheet.Verdict = report.Verdict{Severity: severityOf(0, r.Summary.Restart+r.Summary.Unknown),
-		Text: fmt.Sprintf("%s: %d containers are restarted, %d kept, %d unknown.", counted(r.Pods, "pod"),
+		Text: fmt.Sprintf("%s: %d containers are restarted, %d kept, %d unknown.", prose.Counted(r.Pods, "pod"),
 			r.Summary.Restart, r.Summary.Keep, r.Summary.Unknown)}
 	for _, of := range []struct {
 		title  string

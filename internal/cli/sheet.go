@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -32,7 +33,7 @@ func policySheet(w io.Writer, document policyValidateDocument) error {
 		found.Findings = append(found.Findings, f)
 	}
 	return (&report.Sheet{Title: "Validation of policies", Report: &found, Rules: catalog.Rules(),
-		Lead: []string{counted(document.Summary.Files, "file") + ", " + counted(document.Summary.Rules, "rule") +
+		Lead: []string{prose.Counted(document.Summary.Files, "file") + ", " + prose.Counted(document.Summary.Rules, "rule") +
 			"."},
 		Verdict: report.VerdictOf(document.Findings, nil)}).HTML(asData(w))
 }
@@ -58,7 +59,7 @@ func etcdSheet(w io.Writer, document etcdCheckDocument) error {
 			strings.TrimSpace(r.Verdict+" "+strings.Join(r.Rules, ", "))))
 	}
 	return (&report.Sheet{Title: "What the stores hold",
-		Lead: []string{counted(int(document.Summary.Keys), "key") + ", read to depth " + string(document.Depth) +
+		Lead: []string{prose.Counted(int(document.Summary.Keys), "key") + ", read to depth " + string(document.Depth) +
 			"."},
 		Verdict:    report.VerdictOf(document.Findings, document.Incomplete),
 		Incomplete: document.Incomplete, Linked: linked, Rules: catalog.Rules(),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/journal"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -392,7 +393,7 @@ func runTransitionStatus(req transitionRequest, streams Streams) error {
 	printed, err := printDocument(streams.Out, req.output, document)
 	if !printed {
 		_, err = visible.Fprintf(streams.Out, "%s: %d of %s done", filepath.Base(req.file), state.Done,
-			counted(len(t.Steps), "step"))
+			prose.Counted(len(t.Steps), "step"))
 		if state.Open {
 			visible.Fprintf(streams.Out, "; step %s was begun", document.Next)
 		}

@@ -1,7 +1,10 @@
 // Package prose breaks texts into lines.
 package prose
 
-import "unicode/utf8"
+import (
+	"fmt"
+	"unicode/utf8"
+)
 
 // Wrap puts words into lines of at most so many characters, with a space between words. A longer word has a line of its
 // own.
@@ -32,4 +35,15 @@ func Cut(words []string, longest int) []string {
 		pieces = append(pieces, string(runes))
 	}
 	return pieces
+}
+
+// Counted is a number of things, "1 key" or "2 keys": the plural is the noun with an s.
+func Counted[N int | int64](n N, noun string) string { return Plural(n, noun, noun+"s") }
+
+// Plural is a number of things, "1 value is" or "2 values are".
+func Plural[N int | int64](n N, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }

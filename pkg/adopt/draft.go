@@ -238,7 +238,7 @@ func (w *writer) hosts(hosts []Host) {
 		return
 	}
 	for _, name := range []string{w.value(Kubelet, "hostname-override"), w.etcdName()} {
-		if isLabel(name) {
+		if spec.IsLabel(name) {
 			host.Name = name
 			break
 		}
@@ -293,10 +293,6 @@ func isUnspecified(text string) bool {
 	address, err := netip.ParseAddr(text)
 	return err != nil || address.IsUnspecified()
 }
-
-var labelPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-
-func isLabel(name string) bool { return labelPattern.MatchString(name) }
 
 func (w *writer) network() {
 	n := &w.File.Spec.Network

@@ -95,16 +95,16 @@ func (r Rule) Versioned() bool { return r.Legacy != kubever.Range{} }
 func (r Rule) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s\n\n", r.ID, r.Title)
-	fmt.Fprintf(&b, "%s\n\n", Wrap(r.Why, TextWidth))
+	fmt.Fprintf(&b, "%s\n\n", wrap(r.Why, textWidth))
 	fmt.Fprintf(&b, "severity: %s at worst\nreported by: %s\n", r.Severity, r.Engine.Verbs())
 	if r.Versioned() {
 		fmt.Fprintf(&b, "versions: legacy %s, modern %s\n", r.Legacy, r.Modern)
 	}
 	for _, line := range r.Evidence.lines() {
-		fmt.Fprintf(&b, "%s\n", Wrap(line, TextWidth))
+		fmt.Fprintf(&b, "%s\n", wrap(line, textWidth))
 	}
 	if r.Fix != "" {
-		fmt.Fprintf(&b, "%s\n", Wrap("fix: "+r.Fix, TextWidth))
+		fmt.Fprintf(&b, "%s\n", wrap("fix: "+r.Fix, textWidth))
 	}
 	if r.Bad != "" {
 		fmt.Fprintf(&b, "\nBad:\n%s\nGood:\n%s", indent(r.Bad), indent(r.Good))
@@ -192,11 +192,11 @@ func indent(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ") + "\n"
 }
 
-// TextWidth is where lines of prose break on a terminal.
-const TextWidth = 100
+// textWidth is where lines of prose break on a terminal.
+const textWidth = 100
 
-// Wrap breaks prose at spaces into lines of at most so many characters; a longer word has a line of its own. White
+// wrap breaks prose at spaces into lines of at most so many characters; a longer word has a line of its own. White
 // space between words is one space.
-func Wrap(text string, width int) string {
+func wrap(text string, width int) string {
 	return strings.Join(prose.Wrap(strings.Fields(text), width), "\n")
 }

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -137,7 +138,7 @@ func (g *Graph) addSide(p *plan.Plan, name pair.Side) {
 
 func storeNode(store plan.Store, id string) Node {
 	n := Node{ID: id, Rank: Store, Title: "etcd " + store.Name,
-		Lines: []string{count(len(store.Endpoints), "endpoint")}}
+		Lines: []string{prose.Counted(len(store.Endpoints), "endpoint")}}
 	switch {
 	case store.Managed != nil:
 		n.Lines = append(n.Lines, "managed, "+store.Managed.Version)
@@ -168,7 +169,7 @@ func hosts(n int) []string {
 	if n < 2 {
 		return nil
 	}
-	return []string{count(n, "host")}
+	return []string{prose.Counted(n, "host")}
 }
 
 // elected is hosts for what elects a leader.
@@ -176,14 +177,7 @@ func elected(n int) []string {
 	if n < 2 {
 		return nil
 	}
-	return []string{count(n, "host") + ", one leads"}
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return []string{prose.Counted(n, "host") + ", one leads"}
 }
 
 // namesShown is how many names a list spells out before it says how many more there are.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/adopt"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/finding"
@@ -336,7 +337,7 @@ func (c *checker) judgeKubelets() {
 		slices.Sort(nodes)
 		c.add(finding.Finding{Rule: Differs, Severity: finding.Warning, Subject: "kubelets of " + text,
 			Message: fmt.Sprintf("%s, and the plan is made for kubelets of %s: which pod fields they know depends on "+
-				"it", counted(len(nodes), "node"), c.plan.Kubelet),
+				"it", prose.Counted(len(nodes), "node"), c.plan.Kubelet),
 			Fix:     "set spec.kubelet.version to the oldest kubelet, and run fusionctl check again",
 			Count:   finding.Count(len(nodes)),
 			Related: nodes[:min(len(nodes), samples)]})

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -292,7 +293,7 @@ func (v *overlaps) judge(w *workload) (finding.Finding, bool) {
 	for side, h := range w.hits {
 		what := "would select pods"
 		if h.pods > 0 {
-			what = fmt.Sprintf("selects %s", counted(h.pods, "pod"))
+			what = fmt.Sprintf("selects %s", prose.Counted(h.pods, "pod"))
 		}
 		f.Count = finding.Count(h.pods)
 		f.Message = fmt.Sprintf("belongs to the %s side and %s of the %s side (%s): %s", w.side, what, side, w.selector,
@@ -334,14 +335,6 @@ var consequences = map[string]string{
 }
 
 const adopts = "it adopts those without a controller, and deletes surplus ones"
-
-// counted is 1 pod, 2 pods.
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
 
 // mislabels are pods and templates that do not say whose they are, or say it wrongly.
 type mislabels map[mislabel]*hits

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
@@ -147,11 +148,11 @@ const (
 func (p Proof) String() string {
 	if p.How == ProofStore {
 		return fmt.Sprintf("proved by the store: at revision %d of store %s, each of %s is stored as %s", p.Revision,
-			p.Store, counted(p.Objects, "object", "objects"), p.APIVersion)
+			p.Store, prose.Counted(p.Objects, "object"), p.APIVersion)
 	}
 	return fmt.Sprintf("proved by the API server, without a look into the store: of %s, %d were written after "+
 		"resource version %s, when it wrote %s, and for %d it found nothing to write",
-		counted(p.Objects, "object", "objects"), p.Written, p.Base, p.APIVersion, p.Unchanged)
+		prose.Counted(p.Objects, "object"), p.Written, p.Base, p.APIVersion, p.Unchanged)
 }
 
 const (
@@ -311,7 +312,7 @@ func (r *run) prepare(ctx context.Context) error {
 	r.total = stored.Objects()
 	if stored.Encrypted > 0 {
 		r.note("%s encrypted in the store, which can prove nothing then",
-			counted(stored.Encrypted, "object is", "objects are"))
+			prose.Plural(stored.Encrypted, "object is", "objects are"))
 		r.Store = nil
 	}
 	return nil
@@ -599,7 +600,7 @@ func (r *run) wait(ctx context.Context) error {
 	case requests.Count > 0:
 		return fmt.Errorf("%w: since %s the audit log has %s for the version, the last by %s at %s", ErrWaiting,
 			since.UTC().Format(time.RFC3339),
-			counted(int64(requests.Count), "request", "requests"), requests.Who,
+			prose.Counted(requests.Count, "request"), requests.Who,
 			requests.Last.UTC().Format(time.RFC3339))
 	case requests.From.IsZero() || requests.From.After(since) || !requests.To.After(since):
 		return fmt.Errorf("%w: the audit log covers %s to %s, and not the time since %s, when the version was not "+

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/kubefusion/fusionctl/internal/prose"
 )
 
 const (
@@ -47,7 +49,7 @@ func (r *run) rewrite(ctx context.Context, version string) error {
 		default:
 			return fmt.Errorf("%s stored in another version, and the server finds nothing to write: it stores in "+
 				"that one, or it does not use store %s",
-				counted(p.unchanged, "object is", "objects are"), r.Store.Name)
+				prose.Plural(p.unchanged, "object is", "objects are"), r.Store.Name)
 		}
 	}
 	return fmt.Errorf("objects are left after %d walks: something writes them in another version", passes)
@@ -55,7 +57,7 @@ func (r *run) rewrite(ctx context.Context, version string) error {
 
 // refusal names what was refused.
 func (p *pass) refusal() error {
-	return fmt.Errorf("%w: %s, the first is %s: %s", ErrRefused, counted(p.refused, "object", "objects"),
+	return fmt.Errorf("%w: %s, the first is %s: %s", ErrRefused, prose.Counted(p.refused, "object"),
 		p.refusals[0].Object, p.refusals[0].Error)
 }
 
@@ -258,7 +260,7 @@ func (r *run) prove(ctx context.Context, version string) (*Proof, error) {
 		if stored.Unreadable+stored.Encrypted > 0 {
 			return nil, fmt.Errorf("store %s at revision %d: %s, in an unknown version; the first unreadable one is "+
 				"%q", stored.Store, stored.Revision,
-				counted(stored.Unreadable+stored.Encrypted, "value is unreadable or encrypted",
+				prose.Plural(stored.Unreadable+stored.Encrypted, "value is unreadable or encrypted",
 					"values are unreadable or encrypted"), stored.Example)
 		}
 		if _, others := stored.Others(want); others == 0 {

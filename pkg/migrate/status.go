@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -141,10 +142,10 @@ func (s *Status) blocks(v VersionStatus, versions int) []string {
 			add("objects may be stored in it: the store was not read")
 		}
 	case *v.Objects > 0 && !v.Storage:
-		add("%s stored in it", counted(*v.Objects, "object is", "objects are"))
+		add("%s stored in it", prose.Plural(*v.Objects, "object is", "objects are"))
 	case s.Stored.Encrypted+s.Stored.Unreadable > 0 && v.Remembered && !v.Storage:
 		add("%s in a version that cannot be told",
-			counted(s.Stored.Encrypted+s.Stored.Unreadable, "object is stored", "objects are stored"))
+			prose.Plural(s.Stored.Encrypted+s.Stored.Unreadable, "object is stored", "objects are stored"))
 	}
 	if v.Remembered && !v.Storage {
 		add("status.storedVersions names it")
@@ -177,19 +178,12 @@ func builtInVersions(o Observation) []VersionStatus {
 			n := o.Stored.Versions[name]
 			v.Objects = &n
 			if n > 0 && !v.Storage {
-				v.Blocks = append(v.Blocks, fmt.Sprintf("%s stored in it", counted(n, "object is", "objects are")))
+				v.Blocks = append(v.Blocks, fmt.Sprintf("%s stored in it", prose.Plural(n, "object is", "objects are")))
 			}
 		}
 		versions = append(versions, v)
 	}
 	return versions
-}
-
-func counted(n int64, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
 }
 
 // NeedsAttention reports whether objects cannot be read as they are: they are stored in a version that the CRD does not

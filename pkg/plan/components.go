@@ -165,12 +165,12 @@ func (b *basis) etcd(host spec.Host, store *spec.Store) (Component, error) {
 	}
 	var cluster []string
 	for _, h := range b.file.Spec.Hosts {
-		cluster = append(cluster, fmt.Sprintf("%s=%s://%s", h.Name, scheme, hostPort(h.Address, managed.PeerPort)))
+		cluster = append(cluster, fmt.Sprintf("%s=%s://%s", h.Name, scheme, HostPort(h.Address, managed.PeerPort)))
 	}
-	peer := fmt.Sprintf("%s://%s", scheme, hostPort(host.Address, managed.PeerPort))
+	peer := fmt.Sprintf("%s://%s", scheme, HostPort(host.Address, managed.PeerPort))
 	listen := []string{fmt.Sprintf("%s://%s:%d", scheme, loopback, port)}
 	if own := listenAddress(host, endpoint); own != loopback {
-		listen = append([]string{fmt.Sprintf("%s://%s", scheme, hostPort(own, port))}, listen...)
+		listen = append([]string{fmt.Sprintf("%s://%s", scheme, HostPort(own, port))}, listen...)
 	}
 	set("name", host.Name, "the member's name is the host's")
 	set("data-dir", managed.DataDir, "the spec's")
@@ -230,7 +230,7 @@ func (b *basis) endpointOn(host spec.Host, store *spec.Store) (*url.URL, error) 
 	}
 	return nil, b.file.Errorf("spec.stores",
 		"store %q is managed, so host %q needs a member: add https://%s to its endpoints",
-		store.Name, host.Name, hostPort(host.Address, 2379))
+		store.Name, host.Name, HostPort(host.Address, 2379))
 }
 
 // listenAddress is where a member listens for its endpoint: etcd does not listen on a name.
@@ -381,8 +381,8 @@ func ReadsFile(flag string) bool { return fileFlags[kubever.FlagName(flag)] }
 // writtenFlags are the flags whose value is a file that the component writes.
 var writtenFlags = map[string]bool{"audit-log-path": true, "log-file": true}
 
-// hostPort joins an address and a port as a URL wants them: an IPv6 address stands in brackets.
-func hostPort(address string, port int) string {
+// HostPort joins an address and a port as a URL wants them: an IPv6 address stands in brackets.
+func HostPort(address string, port int) string {
 	if strings.Contains(address, ":") {
 		return fmt.Sprintf("[%s]:%d", address, port)
 	}

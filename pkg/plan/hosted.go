@@ -83,13 +83,13 @@ func (b *basis) endpointsInCluster() map[string]string {
 	return moved
 }
 
-// serviceName is the DNS name of a service of the plan's namespace, good in every cluster whatever its domain.
-func serviceName(namespace, service string) string { return service + "." + namespace + ".svc" }
+// ServiceName is the DNS name of a service of the plan's namespace, good in every cluster whatever its domain.
+func ServiceName(namespace, service string) string { return service + "." + namespace + ".svc" }
 
 // memberName is the DNS name of a member of a managed store.
 func memberName(namespace, store, ordinal string) string {
 	service := Etcd + "-" + store
-	return service + "-" + ordinal + "." + serviceName(namespace, service)
+	return service + "-" + ordinal + "." + ServiceName(namespace, service)
 }
 
 // memberURL is an endpoint with the address of a member for that of a host.
@@ -166,7 +166,7 @@ func hostedMemberArg(namespace string, c *Component, a Arg) Arg {
 		scheme, rest, _ := strings.Cut(url, "://")
 		return scheme + "://0.0.0.0:" + rest[strings.LastIndexByte(rest, ':')+1:]
 	}
-	self := "$(" + PodName + ")." + serviceName(namespace, c.Name)
+	self := "$(" + PodName + ")." + ServiceName(namespace, c.Name)
 	named := func(url string) string {
 		scheme, rest, _ := strings.Cut(url, "://")
 		return scheme + "://" + self + ":" + rest[strings.LastIndexByte(rest, ':')+1:]
@@ -197,7 +197,7 @@ func (b *basis) hostedKubeconfig(k Kubeconfig, components []Component) Kubeconfi
 	side := components[slices.IndexFunc(components, func(c Component) bool { return c.Name == k.Component })].Side
 	for _, c := range components {
 		if c.Side == side && c.Kind == kubever.APIServer {
-			k.Server = "https://" + hostPort(serviceName(b.file.Metadata.Name, c.Name), b.side(side).APIServer.Port)
+			k.Server = "https://" + HostPort(ServiceName(b.file.Metadata.Name, c.Name), b.side(side).APIServer.Port)
 		}
 	}
 	return k
@@ -214,7 +214,7 @@ func (b *basis) hostedCertificate(c Certificate, first spec.Host, components []C
 			continue
 		}
 		c.DNSNames = append(c.DNSNames, component.Name, component.Name+"."+namespace,
-			serviceName(namespace, component.Name))
+			ServiceName(namespace, component.Name))
 		if component.Kind == Etcd {
 			c.CommonName = component.Name
 			for n := range b.file.Spec.Hosts {

@@ -154,7 +154,7 @@ func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, conf
 	say("state-dir", stateDirectory, "a store that forgot, or is another one, is told from one in which objects were "+
 		"deleted")
 	say("leader-elect", "true", "one of the hosts is the leader")
-	say("listen", hostPort(loopback, s.Port), "health and metrics; no remote clients")
+	say("listen", HostPort(loopback, s.Port), "health and metrics; no remote clients")
 	if pods != nil && pods.Admission.By == ByWebhook {
 		const why = "the modern API server of the same host sends admission requests for pods"
 		say("webhook-cert", pods.Admission.Cert, why)
@@ -192,7 +192,7 @@ func (b *basis) jointKubeconfigs(host spec.Host) []Kubeconfig {
 		}
 		list = append(list, Kubeconfig{
 			Host: host.Name, Component: JointControllers, Path: jointKubeconfigPath(side),
-			Server: "https://" + hostPort(address, s.APIServer.Port),
+			Server: "https://" + HostPort(address, s.APIServer.Port),
 			CA:     b.servingCA(side), Cert: base + ".crt", Key: base + ".key", User: JointControllers,
 		})
 	}

@@ -181,7 +181,7 @@ func (b *basis) kubeconfigs(host spec.Host, joint *duties) []Kubeconfig {
 			base := directory + "/" + strings.TrimPrefix(of.kind, "kube-")
 			list = append(list, Kubeconfig{
 				Host: host.Name, Component: component, Path: kubeconfigPath(side, of.kind, of.c),
-				Server: "https://" + hostPort(serverAddress(s.APIServer), s.APIServer.Port),
+				Server: "https://" + HostPort(serverAddress(s.APIServer), s.APIServer.Port),
 				CA:     b.file.Spec.PKI.CA, Cert: base + ".crt", Key: base + ".key", User: "system:" + of.kind,
 			})
 		}

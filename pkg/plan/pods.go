@@ -154,7 +154,7 @@ func (b *basis) webhookKubeconfigs(host spec.Host) []Kubeconfig {
 		return nil
 	}
 	a, base := b.pods.Admission, b.file.Spec.PKI.Directory+"/modern/pods-webhook-client"
-	at := hostPort(loopback, a.Port)
+	at := HostPort(loopback, a.Port)
 	return []Kubeconfig{{Host: host.Name, Component: kubever.APIServer + "-modern", Path: webhookConfig,
 		Server: "https://" + at, CA: a.CA, Cert: base + ".crt", Key: base + ".key", User: a.ClientName, Webhook: at}}
 }

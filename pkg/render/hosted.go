@@ -13,9 +13,6 @@ import (
 // hostedName is the directory of what runs in a cluster.
 const hostedName = plan.HostedName
 
-// serviceName is the DNS name of a service of the plan's namespace, good in every cluster whatever its domain.
-func serviceName(p *plan.Plan, service string) string { return service + "." + p.Name + ".svc" }
-
 // hostedComponents are those that run in the cluster.
 func hostedComponents(p *plan.Plan) []plan.Component {
 	return slices.DeleteFunc(slices.Clone(p.Components), func(c plan.Component) bool { return c.Host != hostedName })

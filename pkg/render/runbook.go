@@ -204,7 +204,7 @@ func newHostRunbook(p *plan.Plan, o Options) hostRunbook {
 	}
 	for _, h := range p.Hosts {
 		v.Policies = append(v.Policies, shell(hostPath(h.Name, p.PolicyFile)))
-		v.ModernURLs = append(v.ModernURLs, "https://"+hostPort(servedAt(p, h), p.Modern.Port))
+		v.ModernURLs = append(v.ModernURLs, "https://"+plan.HostPort(servedAt(p, h), p.Modern.Port))
 	}
 	v.Asked, v.AtStores, v.EtcdCheck = v.ModernURLs, "On "+v.Hosts[0]+", which reaches the stores",
 		"fusionctl etcd check "+v.Staged+"/"+stagedSpec

@@ -248,7 +248,7 @@ func verifyCommands(p *plan.Plan, c *plan.Component) []string {
 	if q == nil {
 		return nil
 	}
-	address := hostPort(q.Host, q.Port)
+	address := plan.HostPort(q.Host, q.Port)
 	switch {
 	case q.Path == "":
 		return []string{fmt.Sprintf("timeout 5 bash -c '</dev/tcp/%s/%d' && echo listening    # listening", q.Host,
@@ -268,12 +268,4 @@ func verifyCommands(p *plan.Plan, c *plan.Component) []string {
 		// It creates its certificate at every start, so that no client can verify it, and only this host connects.
 		return []string{fmt.Sprintf("curl -sk https://%s%s    # ok", address, q.Path)}
 	}
-}
-
-// hostPort is HOST:PORT, with the brackets of an IPv6 address.
-func hostPort(host string, port int) string {
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
-	}
-	return host + ":" + strconv.Itoa(port)
 }

@@ -51,15 +51,15 @@ func newHostedRunbook(p *plan.Plan, o Options) hostedRunbook {
 			v.Members = append(v.Members, step)
 			v.Forward = append(v.Forward, forward(p, c))
 			scheme, _, _ := strings.Cut(p.Store(c.Store).Endpoints[0], "://")
-			check += " --endpoints " + shell(c.Store+"="+scheme+"://"+hostPort("127.0.0.1", c.Port))
+			check += " --endpoints " + shell(c.Store+"="+scheme+"://"+plan.HostPort("127.0.0.1", c.Port))
 		case c.Side == pair.Legacy:
 			v.Legacy = append(v.Legacy, step)
 		case c.Kind == kubever.APIServer:
 			v.Modern = append(v.Modern, step)
 			v.Restart = append(slices.Clone(step.Start), step.Verify[0])
 			v.Log = "k logs deployment/" + c.Name + " --tail=50"
-			v.ModernURLs = []string{"https://" + hostPort(serviceName(p, c.Name), c.Port)}
-			v.Asked = []string{"https://" + hostPort("127.0.0.1", c.Port)}
+			v.ModernURLs = []string{"https://" + plan.HostPort(plan.ServiceName(p.Name, c.Name), c.Port)}
+			v.Asked = []string{"https://" + plan.HostPort("127.0.0.1", c.Port)}
 			v.Forward = append(v.Forward, forward(p, c))
 			v.Policies = []string{"policy.jsonl"}
 		default:

@@ -16,6 +16,7 @@ import (
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/text"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -78,7 +79,7 @@ func parsed(name, text string) *template.Template {
 }
 
 var functions = template.FuncMap{
-	"join": strings.Join, "counted": counted, "size": size,
+	"join": strings.Join, "counted": prose.Counted[int], "size": size,
 	"what":   func(g grant) string { return what(g.Grant) },
 	"groups": func(title string, groups []restart.Group) groupsOf { return groupsOf{title, groups} },
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/restart"
@@ -20,10 +21,10 @@ func Markdown(w io.Writer, in *Input) error {
 	fmt.Fprintf(&b, "# %s\n\nKubernetes %s (legacy) and %s (modern) over one set of nodes. Layout %s, kubelets %s, "+
 		"%s.\n"+
 		"From %s, by fusionctl; facts about versions as of %s.\n", cell(p.Name), p.Legacy.Version, p.Modern.Version,
-		p.Layout, p.Kubelet, counted(len(p.Hosts), "host"), cell(in.Spec), kubever.FactsOf)
+		p.Layout, p.Kubelet, prose.Counted(len(p.Hosts), "host"), cell(in.Spec), kubever.FactsOf)
 	s := finding.Summarize(in.allFindings())
 	fmt.Fprintf(&b, "\n## Verdict\n\n**%s**\n\n%s, %s, %s, %d accepted.\n", in.verdict().Text,
-		counted(s.Errors, "error"), counted(s.Warnings, "warning"), counted(s.Infos, "info"), len(in.accepted()))
+		prose.Counted(s.Errors, "error"), prose.Counted(s.Warnings, "warning"), prose.Counted(s.Infos, "info"), len(in.accepted()))
 	b.WriteString("\n## Findings\n")
 	if len(in.allFindings()) == 0 {
 		b.WriteString("\nNone.\n")
@@ -140,7 +141,7 @@ func (in *Input) markdownWorld(b *bytes.Buffer) {
 			fmt.Fprintf(b, "**Incomplete:** %s. Not all pods were judged.\n", cell(r.Incomplete))
 		} else {
 			fmt.Fprintf(b, "From %s to %s, %s: %d containers are restarted, %d kept, %d unknown.\n", r.From, r.To,
-				counted(r.Pods, "pod"), r.Summary.Restart, r.Summary.Keep, r.Summary.Unknown)
+				prose.Counted(r.Pods, "pod"), r.Summary.Restart, r.Summary.Keep, r.Summary.Unknown)
 		}
 		for _, of := range []groupsOf{{"node", r.Nodes}, {"namespace", r.Namespaces}, {"owner", r.Owners}} {
 			markdownGroups(b, of.Title, of.Groups)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -76,10 +77,10 @@ func (in *Input) verdict() Verdict {
 		return Verdict{finding.Error, "Not decided: not all pods were judged for restarts. Nothing below says that " +
 			"the others are kept."}
 	case s.Errors > 0:
-		return Verdict{finding.Error, "Do not carry this plan out: " + counted(s.Errors, "error") +
+		return Verdict{finding.Error, "Do not carry this plan out: " + prose.Counted(s.Errors, "error") +
 			" would lose data or availability."}
 	case s.Warnings > 0:
-		return Verdict{finding.Warning, "This plan can be carried out once " + counted(s.Warnings, "warning") +
+		return Verdict{finding.Warning, "This plan can be carried out once " + prose.Counted(s.Warnings, "warning") +
 			" have been read: each names what is lost, and when."}
 	}
 	return Verdict{finding.Info, "Nothing that is known to go wrong was found in this plan."}

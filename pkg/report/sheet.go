@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 )
@@ -145,7 +146,7 @@ func shownFinding(f finding.Finding) finding.Finding {
 // VerdictOf sums findings up; what could not be looked at makes it an error.
 func VerdictOf(findings []finding.Finding, incomplete []string) Verdict {
 	s := finding.Summarize(findings)
-	text := counted(s.Errors, "error") + ", " + counted(s.Warnings, "warning") + ", " + counted(s.Infos, "info") + "."
+	text := prose.Counted(s.Errors, "error") + ", " + prose.Counted(s.Warnings, "warning") + ", " + prose.Counted(s.Infos, "info") + "."
 	switch {
 	case len(incomplete) > 0:
 		return Verdict{finding.Error, "Incomplete, not to be taken for clean. " + text}

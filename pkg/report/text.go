@@ -7,14 +7,6 @@ import (
 	"github.com/kubefusion/fusionctl/internal/visible"
 )
 
-// counted is a number with its noun: 1 error, 2 errors.
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // size is a number of bytes for people.
 func size(bytes int64) string {
 	const unit = 1024

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/internal/keyindex"
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/storage"
@@ -192,7 +193,7 @@ func (r *reporter) addDuplicates(d *duplicates) {
 	}
 	if d.same.keys > 0 {
 		add(finding.Error, "object", d.same, fmt.Sprintf("%s %s with the same UID: copies of one object, which "+
-			"diverge", plural(d.same.keys, "object"), where),
+			"diverge", prose.Counted(d.same.keys, "object"), where),
 			"keep the copy in the store where the owner keeps the resource; fusionctl etcd move apply resumes an "+
 				"interrupted move")
 	}
@@ -200,11 +201,11 @@ func (r *reporter) addDuplicates(d *duplicates) {
 	case d.other.keys == 0:
 	case d.split():
 		add(finding.Info, "name", d.other, fmt.Sprintf("%s %s: two objects, one per side, as owner split allows; "+
-			"objects that they create in shared resources may collide by name", plural(d.other.keys, "name"), where),
+			"objects that they create in shared resources may collide by name", prose.Counted(d.other.keys, "name"), where),
 			"")
 	default:
 		add(finding.Error, "name", d.other, fmt.Sprintf("%s %s with different UIDs: two objects of one name",
-			plural(d.other.keys, "name"), where), "")
+			prose.Counted(d.other.keys, "name"), where), "")
 	}
 }
 
@@ -217,7 +218,7 @@ func (r *reporter) findTypes() {
 				c := t.unreadable[why]
 				r.add(store.Name, name, finding.Finding{Rule: "FUS000", Severity: r.deadly(store, t), Key: why,
 					Count: c.count(), Related: c.samples,
-					Message: fmt.Sprintf("%s cannot be read: %s; %s", plural(c.keys, "value"), why,
+					Message: fmt.Sprintf("%s cannot be read: %s; %s", prose.Counted(c.keys, "value"), why,
 						r.deadList(store, t)),
 					Fix: "read the key with fusionctl etcd get -o raw, restore it from a backup, or delete it with " +
 						"etcdctl"})
@@ -279,7 +280,7 @@ func (r *reporter) findEncrypted(store *storeScan, t *resourceTally, provider st
 	f := finding.Finding{Rule: "FUS070", Severity: finding.Info, Key: provider, Count: c.count(), Related: c.samples}
 	name, key, _ := strings.Cut(provider, ":")
 	f.Message = fmt.Sprintf("%s encrypted by provider %q with key %q: their types, owners and dependents were not "+
-		"checked", plural(c.keys, "value"), name, key)
+		"checked", prose.Counted(c.keys, "value"), name, key)
 	if t.row != nil {
 		if readers := t.row.Readers(store.Name); len(readers) > 1 {
 			f.Severity = finding.Warning
@@ -311,7 +312,7 @@ func (r *reporter) findType(store *storeScan, t *resourceTally, st stored, tally
 	if st.Kind != t.row.Kind {
 		r.add(store.Name, t.name, finding.Finding{Rule: "FUS000", Severity: finding.Error,
 			Key: st.key(), Count: tally.count(), Related: tally.samples,
-			Message: fmt.Sprintf("%s of kind %s %s where %s belongs; %s", plural(tally.keys, "object"), st.APIVersion,
+			Message: fmt.Sprintf("%s of kind %s %s where %s belongs; %s", prose.Counted(tally.keys, "object"), st.APIVersion,
 				st.Kind, t.row.Kind, r.deadList(store, t)),
 			Fix: "delete the key with etcdctl, or restore the object from a backup"})
 		return
@@ -324,24 +325,24 @@ func (r *reporter) findType(store *storeScan, t *resourceTally, st stored, tally
 		case st.Encoding == storage.CBOR:
 			f.Rule = "FUS072"
 			f.Message = fmt.Sprintf("%s stored as CBOR, which versions before 1.32 cannot read and later ones read "+
-				"behind a feature gate; the %s side (%s) reads this store", plural(tally.keys, "object"), side, version)
+				"behind a feature gate; the %s side (%s) reads this store", prose.Counted(tally.keys, "object"), side, version)
 			f.Fix = "set --feature-gates=CBORServingAndStorage=false and rewrite the objects"
 		case !slices.Contains(facts.Decodes, st.APIVersion):
 			f.Rule = undecodableRule(t, tally)
 			f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) cannot decode: every list and watch of "+
-				"%s through it fails", plural(tally.keys, "object"), st.APIVersion, side, version,
+				"%s through it fails", prose.Counted(tally.keys, "object"), st.APIVersion, side, version,
 				t.listed([]pair.Side{side}))
 			f.Fix = r.undecodableFix(t, side, f.Rule)
 			if len(facts.Serves) == 0 {
 				f.Severity = finding.Warning
 				f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) cannot decode: it serves no %s as "+
-					"it is configured, and could not list them if it did", plural(tally.keys, "object"), st.APIVersion,
+					"it is configured, and could not list them if it did", prose.Counted(tally.keys, "object"), st.APIVersion,
 					side, version, storage.PlainName(t.name))
 			}
 		case slices.Contains(facts.WatchBreaks, st.APIVersion):
 			f.Rule = "FUS003"
 			f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) decodes in lists but not in watches: "+
-				"each write to one of them closes every watch of %s", plural(tally.keys, "object"), st.APIVersion, side,
+				"each write to one of them closes every watch of %s", prose.Counted(tally.keys, "object"), st.APIVersion, side,
 				version, storage.PlainName(t.name))
 			f.Fix = "use owner split for the resource, or a patch release of that side with the fix of kubernetes#73482"
 			if owner := pair.Side(t.row.Owner); owner != side && slices.Contains(pair.Sides(), owner) &&
@@ -437,7 +438,7 @@ func (r *reporter) addOrphans(store *storeScan, o *orphans) {
 		Count: o.objects.count(), Related: o.objects.samples,
 		Message: fmt.Sprintf("%s in %s that store %s does not have (%s): they reappear when a namespace of that name "+
 			"is created",
-			plural(o.objects.keys, "object"), plural(int64(len(o.absent)), "namespace"), o.home.Name,
+			prose.Counted(o.objects.keys, "object"), prose.Counted(int64(len(o.absent)), "namespace"), o.home.Name,
 			abbreviate(sortedKeys(o.absent))),
 		Fix: "delete them, or create the namespace; a namespace controller deletes only what it can list through its " +
 			"own API server"})
@@ -492,7 +493,7 @@ func (r *reporter) addDropped(store *storeScan, t *resourceTally, side pair.Side
 	}
 	f.Message = fmt.Sprintf("%s %s fields that the %s side (%s) does not know and drops with every write, even of "+
 		"the status: %s",
-		plural(objects.keys, "object"), holds, side, r.m.ControlPlane(side).Version, strings.Join(fields, "; "))
+		prose.Counted(objects.keys, "object"), holds, side, r.m.ControlPlane(side).Version, strings.Join(fields, "; "))
 	r.add(store.Name, t.name, f)
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/storage"
@@ -58,7 +59,7 @@ func (r *reporter) findTruncated(store *storeScan) {
 			finding.Finding{Rule: "FUS031", Severity: finding.Error, Key: "lost " + lost,
 				Count: c.count(), Related: c.samples,
 				Message: fmt.Sprintf("%s %s lost %s: an API server that does not know these fields has rewritten "+
-					"them, or created them", plural(c.keys, "CRD"), have, lostText(lost)),
+					"them, or created them", prose.Counted(c.keys, "CRD"), have, lostText(lost)),
 				Fix: "apply the CRDs again through the modern API server; use layout split, in which the legacy side " +
 					"does not write them"})
 	}
@@ -68,7 +69,7 @@ func (r *reporter) findTruncated(store *storeScan) {
 			finding.Finding{Rule: "FUS031", Severity: finding.Error, Key: "versions " + versions, Count: c.count(),
 				Related: c.samples,
 				Message: fmt.Sprintf("%s: objects may be stored as %s, which spec.versions does not list: they "+
-					"cannot be read", plural(c.keys, "CRD"), versions),
+					"cannot be read", prose.Counted(c.keys, "CRD"), versions),
 				Fix: "restore the version in spec.versions, or rewrite the objects and then remove it from " +
 					"status.storedVersions"})
 	}
@@ -178,7 +179,7 @@ func (r *reporter) findDoomedCRDs(store *storeScan) {
 			r.add(store.Name, storage.CRDResource, finding.Finding{Rule: "FUS031", Severity: finding.Error,
 				Key: "rewritten " + string(side), Count: doomed.count(), Related: doomed.samples,
 				Message: fmt.Sprintf("the controllers of the %s side (%s) write %s back without %s", side,
-					r.m.ControlPlane(side).Version, plural(doomed.keys, "CRD"), strings.Join(sortedKeys(fields), ", ")),
+					r.m.ControlPlane(side).Version, prose.Counted(doomed.keys, "CRD"), strings.Join(sortedKeys(fields), ", ")),
 				Fix: "use layout split, which gives the modern side its own default store: no override moves CRDs"})
 		}
 	}
@@ -193,7 +194,7 @@ func (r *reporter) findCustomVersions(store *storeScan, t *resourceTally) {
 				finding.Finding{Rule: "FUS232", Severity: finding.Warning, Count: t.others.count(),
 					Related: t.others.samples,
 					Message: fmt.Sprintf("%s without a CRD in this store: no API server serves them",
-						plural(t.others.keys, "custom resource")),
+						prose.Counted(t.others.keys, "custom resource")),
 					Fix: "restore the CRD, or delete the objects"})
 		}
 		return
@@ -204,17 +205,17 @@ func (r *reporter) findCustomVersions(store *storeScan, t *resourceTally) {
 		switch {
 		case group != c.Spec.Group || st.Kind != c.Spec.Names.Kind:
 			f.Rule = "FUS000"
-			f.Message = fmt.Sprintf("%s of kind %s %s where %s %s belongs", plural(tally.keys, "object"), st.APIVersion,
+			f.Message = fmt.Sprintf("%s of kind %s %s where %s %s belongs", prose.Counted(tally.keys, "object"), st.APIVersion,
 				st.Kind, c.Spec.Group, c.Spec.Names.Kind)
 		case !c.has(version):
 			f.Rule = "FUS031"
 			f.Message = fmt.Sprintf("%s stored as %s, a version that the CRD does not list: they cannot be read",
-				plural(tally.keys, "object"), st.APIVersion)
+				prose.Counted(tally.keys, "object"), st.APIVersion)
 			f.Fix = "restore the version in the CRD's spec.versions"
 		case len(c.Status.StoredVersions) > 0 && !slices.Contains(c.Status.StoredVersions, version):
 			f.Rule, f.Severity = "FUS031", finding.Warning
 			f.Message = fmt.Sprintf("%s stored as %s, which status.storedVersions does not list: a storage migration "+
-				"would skip them", plural(tally.keys, "object"), st.APIVersion)
+				"would skip them", prose.Counted(tally.keys, "object"), st.APIVersion)
 			f.Fix = "add the version to status.storedVersions, then migrate"
 		default:
 			continue
@@ -254,7 +255,7 @@ func (r *reporter) findAPIServices() {
 					Message: fmt.Sprintf("%s of group/versions that no CRD in this store has: the %s side (%s) "+
 						"announces them and answers 404, which blocks its deletion of namespaces, until it removes "+
 						"them",
-						plural(nobodys.keys, "APIService"), side, r.m.ControlPlane(side).Version),
+						prose.Counted(nobodys.keys, "APIService"), side, r.m.ControlPlane(side).Version),
 					Fix: "restore the CRDs, or delete the APIServices"})
 			}
 			if unknown.keys > 0 {
@@ -263,7 +264,7 @@ func (r *reporter) findAPIServices() {
 					Message: fmt.Sprintf("%s of group/versions that the %s side (%s) does not serve: it deletes them "+
 						"at its next start, or announces groups that answer 404, which blocks its deletion of "+
 						"namespaces",
-						plural(unknown.keys, "APIService"), side, r.m.ControlPlane(side).Version),
+						prose.Counted(unknown.keys, "APIService"), side, r.m.ControlPlane(side).Version),
 					Fix: "use layout split, which gives the modern side its own default store: no override moves " +
 						"APIServices"})
 			}
@@ -367,7 +368,7 @@ func (r *reporter) addShared(what string, claims map[string][]claim, still func(
 	for g, c := range shared {
 		f := finding.Finding{Rule: g.rule, Severity: finding.Error, Key: what, Count: c.count(), Related: c.samples,
 			Message: fmt.Sprintf("%s allocated to more than one service: traffic for one reaches the other",
-				plural(c.keys, what)),
+				prose.Counted(c.keys, what)),
 			Fix: "delete and recreate one service of each, and let only one side create services"}
 		if g.rule == "FUS052" {
 			f.Fix = "the sides keep services in different stores with one range: set owner shared for services, or " +
@@ -482,7 +483,7 @@ func (r *reporter) findBitmaps(ctx context.Context, store *storeScan) {
 				finding.Finding{Rule: "FUS050", Severity: finding.Error, Key: "free", Count: free.count(),
 					Related: free.samples,
 					Message: fmt.Sprintf("the bitmap lacks %s of services: the allocator that reads it allocates "+
-						"them again (it is repaired every 3 minutes)", plural(free.keys, "allocation")),
+						"them again (it is repaired every 3 minutes)", prose.Counted(free.keys, "allocation")),
 					Fix: "let only the side whose allocator keeps the bitmap create services"})
 		}
 		if !store.legible("services/specs") {
@@ -498,7 +499,7 @@ func (r *reporter) findBitmaps(ctx context.Context, store *storeScan) {
 			r.add(store.Name, storage.RangesResource+"/"+name,
 				finding.Finding{Rule: "FUS050", Severity: finding.Info, Key: "leaked", Count: finding.Count(leaked),
 					Message: fmt.Sprintf("the bitmap holds %s that no service in this store uses",
-						plural(leaked, "allocation"))})
+						prose.Counted(leaked, "allocation"))})
 		}
 	}
 }
@@ -642,13 +643,13 @@ func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
 			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Warning,
 				Key: "missing " + string(side), Count: without.count(), Related: without.samples,
 				Message: fmt.Sprintf("%s of services without an IPAddress object: the %s side may allocate them "+
-					"again until its repair loop runs", plural(without.keys, "ClusterIP"), side),
+					"again until its repair loop runs", prose.Counted(without.keys, "ClusterIP"), side),
 				Fix: "let only one side create services"})
 		}
 		if orphaned.keys > 0 && home.legible("services/specs") {
 			r.add(store.Name, "ipaddresses", finding.Finding{Rule: "FUS050", Severity: finding.Info,
 				Key: "unused " + string(side), Count: orphaned.count(), Related: orphaned.samples,
-				Message: fmt.Sprintf("%s that no service uses", plural(orphaned.keys, "IPAddress object"))})
+				Message: fmt.Sprintf("%s that no service uses", prose.Counted(orphaned.keys, "IPAddress object"))})
 		}
 	}
 }
@@ -693,7 +694,7 @@ func (r *reporter) findSecrets() {
 				Related: c.samples,
 				Message: fmt.Sprintf("%s marked invalid by the legacy token cleaner: the modern side refuses them "+
 					"now and deletes them a year later, also when they are in use through the legacy side",
-					plural(c.keys, "token secret")),
+					prose.Counted(c.keys, "token secret")),
 				Fix: "add -legacy-serviceaccount-token-cleaner-controller to --controllers of the modern side, and " +
 					"remove the label kubernetes.io/legacy-token-invalid-since"})
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/kubefusion/fusionctl/internal/keyindex"
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/gc"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -274,7 +275,7 @@ func (d *danglingIn) report() {
 		d.add(d.store.Name, kind.Dependent, finding.Finding{Rule: "FUS100", Severity: finding.Warning,
 			Key: string(group.side), Count: c.count(), Related: c.samples,
 			Message: fmt.Sprintf("%s of service accounts that the %s side does not have: it refuses these tokens, "+
-				"and its token controller deletes the secrets", plural(c.keys, "token secret"), group.side),
+				"and its token controller deletes the secrets", prose.Counted(c.keys, "token secret"), group.side),
 			Fix: "keep secrets and serviceaccounts in one store for both sides"})
 	}
 }
@@ -292,7 +293,7 @@ func (r *reporter) addDanglingFinding(store *storeScan, side pair.Side, seen gc.
 	}
 	f := finding.Finding{Rule: seen.Rule(kind.Kind), Severity: finding.Error, Count: c.count(), Related: c.samples,
 		Key: finding.Key(string(side), kind.APIVersion+" "+kind.Kind, seen.Key())}
-	objects := plural(c.keys, strings.TrimSuffix(storage.PlainName(kind.Dependent), "s"))
+	objects := prose.Counted(c.keys, strings.TrimSuffix(storage.PlainName(kind.Dependent), "s"))
 	if plane.Collector.Runs {
 		f.Message = fmt.Sprintf("the garbage collector of the %s side (%s) deletes %s owned by %s %s: it %s", side,
 			plane.Version, objects, kind.APIVersion, kind.Kind, why)

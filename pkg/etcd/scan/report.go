@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/pair"
@@ -243,14 +244,7 @@ func sortedKeys[V any](m map[string]V) []string {
 }
 
 // nKeys prints a number of keys.
-func nKeys(n int64) string { return plural(n, "key") }
-
-func plural(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
+func nKeys(n int64) string { return prose.Counted(n, "key") }
 
 // sideList prints sides: "legacy", "legacy and modern".
 func sideList(sides []pair.Side) string {
