@@ -209,6 +209,7 @@ func printAccepted(w io.Writer, accepted []finding.Accepted) {
 
 // countsOf sums findings up: 1 error, 2 warnings, 0 infos, 1 accepted.
 func countsOf(s finding.Summary, accepted int) string {
-	return fmt.Sprintf("%s, %s, %s, %d accepted", prose.Counted(s.Errors, "error"), prose.Counted(s.Warnings, "warning"),
+	return fmt.Sprintf("%s, %s, %s, %d accepted", prose.Counted(s.Errors, "error"),
+		prose.Counted(s.Warnings, "warning"),
 		prose.Counted(s.Infos, "info"), accepted)
 }

@@ -144,7 +144,8 @@ func runConvertCheck(ctx context.Context, req convertCheckRequest, streams Strea
 	case err != nil:
 		return err
 	case s.Unknown > 0:
-		return badInput(fmt.Errorf("%s of Kubernetes' own groups that no release has", prose.Counted(s.Unknown, "object")),
+		return badInput(
+			fmt.Errorf("%s of Kubernetes' own groups that no release has", prose.Counted(s.Unknown, "object")),
 			"")
 	case s.Objects == 0 && req.kubeconfig == "":
 		return usagef("%s: no object", strings.Join(req.files, ", "))

@@ -159,7 +159,8 @@ func printCRDDiff(w io.Writer, output string, d crdDiffDocument, compared int) e
 	for _, f := range d.Findings {
 		printFinding(w, f)
 	}
-	_, err := visible.Fprintf(w, "%s: %s, %s, %s\n", prose.Counted(compared, "CRD"), prose.Counted(d.Summary.Errors, "error"),
+	_, err := visible.Fprintf(w, "%s: %s, %s, %s\n", prose.Counted(compared, "CRD"),
+		prose.Counted(d.Summary.Errors, "error"),
 		prose.Counted(d.Summary.Warnings, "warning"), prose.Counted(d.Summary.Infos, "info"))
 	return err
 }

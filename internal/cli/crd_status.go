@@ -127,7 +127,8 @@ func printCRDStatus(w io.Writer, output string, document crdStatusDocument) erro
 // printCRDNotes writes what does not fit into a row.
 func printCRDNotes(w io.Writer, s migrate.Status) {
 	if s.Stored != nil {
-		visible.Fprintf(w, "%s: %s in store %s at revision %d\n", s.Name, prose.Counted(int(s.Stored.Objects()), "object"),
+		visible.Fprintf(w, "%s: %s in store %s at revision %d\n", s.Name,
+			prose.Counted(int(s.Stored.Objects()), "object"),
 			s.Stored.Store, s.Stored.Revision)
 		if s.Stored.Encrypted > 0 {
 			visible.Fprintf(w, "%s: %d of them are encrypted, and their version is unknown\n", s.Name,

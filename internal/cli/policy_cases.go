@@ -112,6 +112,7 @@ func printPolicyTest(w io.Writer, req policyTestRequest, document policyTestDocu
 		}
 		visible.Fprintf(w, "%s: %s\n-%s\n+%s (%s)\n", r.Case.Name, r.Case.Request, r.Case.Want, r.Got, by)
 	}
-	_, err := visible.Fprintf(w, "%s, %d failed\n", prose.Counted(document.Summary.Cases, "case"), document.Summary.Failed)
+	_, err := visible.Fprintf(w, "%s, %d failed\n", prose.Counted(document.Summary.Cases, "case"),
+		document.Summary.Failed)
 	return err
 }

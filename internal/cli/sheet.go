@@ -33,7 +33,8 @@ func policySheet(w io.Writer, document policyValidateDocument) error {
 		found.Findings = append(found.Findings, f)
 	}
 	return (&report.Sheet{Title: "Validation of policies", Report: &found, Rules: catalog.Rules(),
-		Lead: []string{prose.Counted(document.Summary.Files, "file") + ", " + prose.Counted(document.Summary.Rules, "rule") +
+		Lead: []string{prose.Counted(document.Summary.Files, "file") + ", " +
+			prose.Counted(document.Summary.Rules, "rule") +
 			"."},
 		Verdict: report.VerdictOf(document.Findings, nil)}).HTML(asData(w))
 }

@@ -12,8 +12,8 @@ func TestWrapBreaksAtSpaces(t *testing.T) {
 		{"incomprehensibilities are long", "incomprehensibilities\nare long"},
 		{"", ""},
 	} {
-		if got := Wrap(test.text, 10); got != test.want {
-			t.Errorf("Wrap(%q, 10) = %q, want %q", test.text, got, test.want)
+		if got := wrap(test.text, 10); got != test.want {
+			t.Errorf("wrap(%q, 10) = %q, want %q", test.text, got, test.want)
 		}
 	}
 }

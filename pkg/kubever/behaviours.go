@@ -115,6 +115,28 @@ const (
 	// BehaviourWebsocketExecNeedsCreate: exec, attach and port-forward over websocket need create as well as get,
 	// unless ABAC decides: its question about create still calls itself read-only.
 	BehaviourWebsocketExecNeedsCreate
+	// BehaviourContainerHashJSON: kubelets hash the JSON of a container.
+	BehaviourContainerHashJSON
+	// BehaviourContainerHashNameImage: kubelets hash the name and the image of a container alone.
+	BehaviourContainerHashNameImage
+	// BehaviourContainerHashStruct: kubelets hash the dump of a container's struct.
+	BehaviourContainerHashStruct
+	// BehaviourDockershim: kubelets run docker without a CRI.
+	BehaviourDockershim
+	// BehaviourDockertools: kubelets can run containers in a way that records adler32 of the dump.
+	BehaviourDockertools
+	// BehaviourSandboxWithoutIP: kubelets make a new sandbox for a pod that has no IP address.
+	BehaviourSandboxWithoutIP
+	// BehaviourSidecarContainers: kubelets know init containers with restartPolicy Always.
+	BehaviourSidecarContainers
+	// BehaviourSidecarHashCompared: kubelets compare the hashes of sidecars.
+	BehaviourSidecarHashCompared
+	// BehaviourStaticPodFieldsAsBefore: the types of a pod have the same fields as in the minor before.
+	BehaviourStaticPodFieldsAsBefore
+	// BehaviourStaticPodUIDByFNV: kubelets compute the UID of a static pod by FNV.
+	BehaviourStaticPodUIDByFNV
+	// BehaviourStaticPodUIDWithHost: kubelets hash the host and the file into the UID of a static pod.
+	BehaviourStaticPodUIDWithHost
 )
 
 // behaviourNames are the names in tables/behaviours.tsv.
@@ -159,6 +181,17 @@ var behaviourNames = [...]string{
 	BehaviourUnseenOnEtcdBefore34:      "unseen-on-etcd-before-3.4",
 	BehaviourWatchListHeeded:           "watch-list-heeded",
 	BehaviourWebsocketExecNeedsCreate:  "websocket-exec-needs-create",
+	BehaviourContainerHashJSON:         "container-hash-json",
+	BehaviourContainerHashNameImage:    "container-hash-name-image",
+	BehaviourContainerHashStruct:       "container-hash-struct",
+	BehaviourDockershim:                "dockershim",
+	BehaviourDockertools:               "dockertools",
+	BehaviourSandboxWithoutIP:          "sandbox-recreated-without-ip",
+	BehaviourSidecarContainers:         "sidecar-containers",
+	BehaviourSidecarHashCompared:       "sidecar-hash-compared",
+	BehaviourStaticPodFieldsAsBefore:   "static-pod-fields-as-before",
+	BehaviourStaticPodUIDByFNV:         "static-pod-uid-fnv",
+	BehaviourStaticPodUIDWithHost:      "static-pod-uid-with-host",
 }
 
 // String is the name of the behaviour in the table: "bound-tokens".
@@ -205,6 +238,9 @@ func BehaviourFacts() []BehaviourFact { return slices.Clone(behaviourTable()) }
 // Behaves reports whether the minor behaves so; true also when only its later patch releases do.
 func Behaves(b Behaviour, m Minor) bool { return b.fact().Minors.Has(m) }
 
+// Minors are those that behave so; also those of which only later patch releases do.
+func (b Behaviour) Minors() Ranges { return slices.Clone(b.fact().Minors) }
+
 // BehavesIn is Behaves for one release: where a behaviour came with a later patch release of its minor, an earlier one
 // lacks it. A version without a patch counts as the last.
 func BehavesIn(b Behaviour, v Version) bool {
@@ -223,4 +259,31 @@ func (b Behaviour) fact() BehaviourFact {
 		}
 	}
 	return BehaviourFact{}
+}
+
+// etcd34 is the release that BehaviourUnseenOnEtcdBefore34 is about.
+var etcd34 = EtcdMinor{3, 4}
+
+// EtcdMinor is the minor of an etcd release.
+type EtcdMinor struct{ Major, Minor int }
+
+// ParseEtcd reads the minor of an etcd release: "3.6.8", "v3.6", "3.5.21-vendor.1".
+func ParseEtcd(release string) (m EtcdMinor, ok bool) {
+	major, rest, ok := strings.Cut(strings.TrimPrefix(release, "v"), ".")
+	digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
+	var errMajor, errMinor error
+	m.Major, errMajor = strconv.Atoi(major)
+	m.Minor, errMinor = strconv.Atoi(rest[:digits])
+	if !ok || errMajor != nil || errMinor != nil || m.Major < 0 {
+		return EtcdMinor{}, false
+	}
+	return m, true
+}
+
+// UntestedOnEtcd reports whether kube-apiserver of the minor was never seen on an etcd of the release. A release that
+// cannot be read is none of these.
+func UntestedOnEtcd(m Minor, release string) bool {
+	etcd, ok := ParseEtcd(release)
+	older := etcd.Major < etcd34.Major || etcd.Major == etcd34.Major && etcd.Minor < etcd34.Minor
+	return ok && older && Behaves(BehaviourUnseenOnEtcdBefore34, m)
 }

@@ -99,10 +99,7 @@ func (c *check) stores() {
 					Fix:     "start the member, open the way to it, or correct spec.stores"})
 				continue
 			}
-			var major, minor int
-			if n, _ := fmt.Sscanf(m.Version, "%d.%d", &major, &minor); n == 2 &&
-				(major < 3 || major == 3 && minor < 4) &&
-				kubever.Behaves(kubever.BehaviourUnseenOnEtcdBefore34, c.Plan.Modern.Version.Minor) {
+			if kubever.UntestedOnEtcd(c.Plan.Modern.Version.Minor, m.Version) {
 				c.report(finding.Finding{Rule: OldStore, Subject: "store " + s.Name, Key: m.Endpoint,
 					Message: fmt.Sprintf("%s is etcd %s: %s was not tested with it", m.Endpoint, m.Version,
 						c.Plan.Modern.Version.Minor),

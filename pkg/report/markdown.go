@@ -24,7 +24,8 @@ func Markdown(w io.Writer, in *Input) error {
 		p.Layout, p.Kubelet, prose.Counted(len(p.Hosts), "host"), cell(in.Spec), kubever.FactsOf)
 	s := finding.Summarize(in.allFindings())
 	fmt.Fprintf(&b, "\n## Verdict\n\n**%s**\n\n%s, %s, %s, %d accepted.\n", in.verdict().Text,
-		prose.Counted(s.Errors, "error"), prose.Counted(s.Warnings, "warning"), prose.Counted(s.Infos, "info"), len(in.accepted()))
+		prose.Counted(s.Errors, "error"), prose.Counted(s.Warnings, "warning"), prose.Counted(s.Infos, "info"),
+		len(in.accepted()))
 	b.WriteString("\n## Findings\n")
 	if len(in.allFindings()) == 0 {
 		b.WriteString("\nNone.\n")

@@ -146,7 +146,8 @@ func shownFinding(f finding.Finding) finding.Finding {
 // VerdictOf sums findings up; what could not be looked at makes it an error.
 func VerdictOf(findings []finding.Finding, incomplete []string) Verdict {
 	s := finding.Summarize(findings)
-	text := prose.Counted(s.Errors, "error") + ", " + prose.Counted(s.Warnings, "warning") + ", " + prose.Counted(s.Infos, "info") + "."
+	text := prose.Counted(s.Errors, "error") + ", " + prose.Counted(s.Warnings, "warning") + ", " +
+		prose.Counted(s.Infos, "info") + "."
 	switch {
 	case len(incomplete) > 0:
 		return Verdict{finding.Error, "Incomplete, not to be taken for clean. " + text}

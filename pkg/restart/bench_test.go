@@ -17,7 +17,7 @@ var spewConfig = spew.ConfigState{Indent: " ", SortKeys: true, DisableMethods: t
 // spewHash is what a kubelet does: dump the struct, or the bytes of its JSON, into a hash.
 func spewHash(container *v1.Container, minor kubever.Minor) {
 	h := fnv.New32a()
-	if algorithms[0].minors.Has(minor) {
+	if kubever.Behaves(algorithms[0].of, minor) {
 		spewConfig.Fprintf(h, "%#v", *container)
 		return
 	}

@@ -22,9 +22,9 @@ func explain(container *v1.Container, from, to kubever.Minor) []string {
 		return nil
 	}
 	if before != after {
-		changed := after.minors.From
+		changed := after.of.Minors()[0].From
 		if to < from {
-			changed = after.minors.To
+			changed = after.of.Minors()[0].To
 		}
 		return []string{fmt.Sprintf("the %s kubelet hashes %s instead of %s", changed, after.what, before.what)}
 	}

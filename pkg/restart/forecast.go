@@ -129,10 +129,10 @@ func (f *Forecast) notes() (notes []string) {
 	} else if other := f.runtime.Records() - f.recorded; other > 0 {
 		notes = append(notes, fmt.Sprintf("running containers of the runtime that belong to no pod given: %d", other))
 	}
-	if f.silent > 0 && from.Minor < DockershimGone && DockershimGone <= to.Minor {
+	if f.silent > 0 && losesDockershim(from.Minor, to.Minor) {
 		notes = append(notes, fmt.Sprintf("pods whose status does not name a runtime: %d; if theirs is docker "+
 			"without a CRI, every container of them is restarted, since dockershim is removed in %s", f.silent,
-			DockershimGone))
+			dockershimGone()))
 	}
 	if f.undefaulted > 0 {
 		notes = append(notes, fmt.Sprintf("containers that lack the defaults of an API server: %d; a default is part "+

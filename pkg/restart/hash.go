@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"hash/adler32"
 	"strconv"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -64,9 +65,9 @@ const (
 
 // algorithm is how kubelets of a range of minors turn a container into a hash.
 type algorithm struct {
-	minors kubever.Range
-	what   string // completes "the 1.16 kubelet hashes ..."
-	counts which  // of the fields that some minors have and others do not
+	of     kubever.Behaviour // the kubelets that use it
+	what   string            // completes "the 1.16 kubelet hashes ..."
+	counts which             // of the fields that some minors have and others do not
 	hash   func(c *v1.Container, f form, keep bool) (sum uint32, text []byte, err error)
 }
 
@@ -87,21 +88,28 @@ type form struct {
 }
 
 // algorithms are the three of them; each hashes its text with FNV-1a.
-//
-// Source: HashContainer and DeepHashObject in k8s.io/kubernetes pkg/kubelet/container/helpers.go and
-// pkg/util/hash/hash.go, the first and the last patch of every minor. The upstream test that calls its value for JSON
-// that of 1.15 is mistaken: 1.15.0 and 1.15.12 dump the struct.
 var algorithms = []algorithm{
-	{kubever.Range{From: 6, To: 15}, "the struct", allFields, dumpContainer},
-	{kubever.Range{From: 16, To: 30}, "JSON", setFields, jsonContainer},
-	{kubever.Range{From: 31, To: 36}, "only name and image", noFields, jsonNameImage},
+	{kubever.BehaviourContainerHashStruct, "the struct", allFields, dumpContainer},
+	{kubever.BehaviourContainerHashJSON, "JSON", setFields, jsonContainer},
+	{kubever.BehaviourContainerHashNameImage, "only name and image", noFields, jsonNameImage},
 }
 
-func algorithmOf(minor kubever.Minor) (*algorithm, error) {
-	for i := range algorithms {
-		if algorithms[i].minors.Has(minor) {
-			return &algorithms[i], nil
+// algorithmsByMinor are looked up for every hash.
+var algorithmsByMinor = sync.OnceValue(func() map[kubever.Minor]*algorithm {
+	found := map[kubever.Minor]*algorithm{}
+	for _, minor := range kubever.Minors() {
+		for i := range algorithms {
+			if kubever.Behaves(algorithms[i].of, minor) {
+				found[minor] = &algorithms[i]
+			}
 		}
+	}
+	return found
+})
+
+func algorithmOf(minor kubever.Minor) (*algorithm, error) {
+	if a := algorithmsByMinor()[minor]; a != nil {
+		return a, nil
 	}
 	return nil, fmt.Errorf("kubelet %s: no facts about this minor; known are %s to %s", minor, kubever.Oldest,
 		kubever.Newest)
@@ -151,11 +159,7 @@ func hash(container *v1.Container, f form) (Sum, error) {
 	return Sum(sum), nil
 }
 
-// dockertoolsMinors are those whose kubelets had a way to run containers that recorded adler32 instead of FNV-1a over
-// the same dump: dockertools (1.6 with --enable-cri=false) and rkt (until 1.10).
-var dockertoolsMinors = kubever.Range{From: 6, To: 10}
-
-// legacyHash is the hash of those.
+// legacyHash is the hash of kubelets that run containers by dockertools or rkt: adler32 of the same dump.
 func legacyHash(container *v1.Container, minor kubever.Minor, source Source) (Sum, error) {
 	_, text, err := dumpContainer(container, form{minor: minor, source: source}, true)
 	return Sum(adler32.Checksum(text)), err

@@ -208,7 +208,7 @@ func (s *subject) recorded(running kubever.Version) state {
 			version = running
 		}
 		sums, err := Hashes(s.container, version, API)
-		if dockertoolsMinors.Has(minor) {
+		if kubever.Behaves(kubever.BehaviourDockertools, minor) {
 			legacy, err := legacyHash(s.container, minor, API)
 			recorded.legacy = err == nil && legacy == sum
 		}
@@ -237,11 +237,8 @@ func (s *subject) hop(i, j int, before state) (hop, state) {
 	return own, after
 }
 
-// Sidecars came with 1.28. Kubelets compare their hashes since 1.32.
-const (
-	sidecarsSince         kubever.Minor = 28
-	sidecarsComparedSince kubever.Minor = 32
-)
+// since is the first minor that behaves so.
+func since(b kubever.Behaviour) kubever.Minor { return b.Minors()[0].From }
 
 // compare is the kubelet's comparison of hashes.
 func (s *subject) compare(i, j int, before state) (hop, state) {
@@ -253,12 +250,12 @@ func (s *subject) compare(i, j int, before state) (hop, state) {
 		return hopf(Keep, "the hash of an init container is never compared"), before
 	case s.pod.stopped(s.container.Name):
 		return hopf(Keep, "not running: there is nothing to restart"), before
-	case s.kind == SidecarContainer && min(from.Minor, to.Minor) < sidecarsSince:
+	case s.kind == SidecarContainer && !kubever.Behaves(kubever.BehaviourSidecarContainers, min(from.Minor, to.Minor)):
 		return hopf(Unknown, "the %s kubelet takes a sidecar for an init container that ends",
 			min(from.Minor, to.Minor)), before
-	case s.kind == SidecarContainer && to.Minor < sidecarsComparedSince:
+	case s.kind == SidecarContainer && !kubever.Behaves(kubever.BehaviourSidecarHashCompared, to.Minor):
 		return hopf(Keep, "the %s kubelet does not compare the hashes of sidecars; kubelets do since %s", to.Minor,
-			sidecarsComparedSince), before
+			since(kubever.BehaviourSidecarHashCompared)), before
 	}
 	after := s.at(j)
 	if s.failed != nil {

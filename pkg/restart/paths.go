@@ -57,7 +57,8 @@ func (p *Paths) Add(pod *v1.Pod, runtime *Runtime) {
 // before is the state at a stop, whichever way led to it: a container that was compared has the hash of the stop now,
 // for it had that or was restarted. Sidecars are not compared until the first stop that does.
 func (s *subject) before(stop int) state {
-	if stop == 0 || s.kind == SidecarContainer && s.route.Stops[stop].Minor < sidecarsComparedSince {
+	if stop == 0 || s.kind == SidecarContainer &&
+		!kubever.Behaves(kubever.BehaviourSidecarHashCompared, s.route.Stops[stop].Minor) {
 		return s.initial
 	}
 	return s.at(stop)

@@ -85,25 +85,25 @@ func (p *podFacts) stopped(container string) bool {
 	return false
 }
 
-// crossings are the minors from which on a kubelet recreates pods that older ones left alone.
-//
-// Source: podSandboxChanged in pkg/kubelet/kuberuntime (not in 1.6.0, 1.6.13 and 1.7.0, there in 1.8.0); the removal of
-// dockershim.
-var crossings = []struct {
-	at      kubever.Minor
-	applies func(*podFacts) bool
-	why     string
-}{
-	{8, func(p *podFacts) bool {
-		return p.noIP
-	}, "the 1.8 kubelet makes a new sandbox for a pod that has no IP address"},
-	{DockershimGone, func(p *podFacts) bool {
-		return p.docker
-	}, "dockershim is gone in 1.24, and another runtime does not see docker's containers"},
+// dockershimGone is the first minor whose kubelet does not run docker without a CRI.
+func dockershimGone() kubever.Minor { return kubever.BehaviourDockershim.Minors()[0].To + 1 }
+
+// losesDockershim reports whether the first kubelet runs docker without a CRI, and the second does not.
+func losesDockershim(from, to kubever.Minor) bool {
+	return kubever.Behaves(kubever.BehaviourDockershim, from) && !kubever.Behaves(kubever.BehaviourDockershim, to)
 }
 
-// DockershimGone is the first minor whose kubelet does not run docker without a CRI.
-const DockershimGone kubever.Minor = 24
+// recreated says why a kubelet recreates a pod that an older one left alone, "" when it does not.
+func (p *podFacts) recreated(from, to kubever.Minor) string {
+	switch sandboxes := kubever.BehaviourSandboxWithoutIP; {
+	case p.noIP && !kubever.Behaves(sandboxes, from) && kubever.Behaves(sandboxes, to):
+		return fmt.Sprintf("the %s kubelet makes a new sandbox for a pod that has no IP address", since(sandboxes))
+	case p.docker && losesDockershim(from, to):
+		return fmt.Sprintf("dockershim is gone in %s, and another runtime does not see docker's containers",
+			dockershimGone())
+	}
+	return ""
+}
 
 // hop says whether the way from one stop to another starts the whole pod anew.
 func (p *podFacts) hop(r Route, i, j int) hop {
@@ -118,42 +118,41 @@ func (p *podFacts) hop(r Route, i, j int) hop {
 	if i == 0 && p.broken != "" {
 		return hopf(Restart, "%s", p.broken)
 	}
-	for _, c := range crossings {
-		if from.Minor < c.at && c.at <= to.Minor && c.applies(p) {
-			return hopf(Restart, "%s", c.why)
-		}
+	if why := p.recreated(from.Minor, to.Minor); why != "" {
+		return hopf(Restart, "%s", why)
 	}
 	if p.static {
 		if h := staticHop(from.Minor, to.Minor); h.verdict != Keep {
 			return h
 		}
 	}
-	if p.docker && to.Minor < DockershimGone && DockershimGone <= from.Minor {
+	if p.docker && losesDockershim(to.Minor, from.Minor) {
 		return hopf(Unknown, "whether the dockershim of %s takes over the containers that cri-dockerd started is not "+
 			"known", to.Minor)
 	}
 	return hop{verdict: Keep}
 }
 
-// The UID of a static pod is a hash of the pod, as the kubelet has it inside with its own defaults: a field more in any
-// type of a pod is another pod. uidRewritten are the minors that compute it in another way, uidAlike those that have
-// the same fields as the minor before, as far as the types of the API tell; the hash itself is not computed here.
-//
-// Source: applyDefaults in pkg/kubelet/config/common.go: from 1.21 on the host and the file are hashed too, from 1.35
-// on by FNV.
-var (
-	uidRewritten = []kubever.Minor{21, 35}
-	uidAlike     = []kubever.Minor{17, 20}
-)
+// uidMethods are what the way depends on in which a kubelet computes the UID of a static pod.
+var uidMethods = []kubever.Behaviour{kubever.BehaviourStaticPodUIDWithHost, kubever.BehaviourStaticPodUIDByFNV}
 
+// rewritesUID reports whether a minor computes the UID of a static pod in another way than the minor before.
+func rewritesUID(minor kubever.Minor) bool {
+	return slices.ContainsFunc(uidMethods, func(b kubever.Behaviour) bool {
+		return kubever.Behaves(b, minor) != kubever.Behaves(b, minor-1)
+	})
+}
+
+// staticHop judges by the UID of a static pod: a hash of the pod as the kubelet has it inside, with its own defaults,
+// so that a field more in any type of a pod is another pod. The hash itself is not computed here.
 func staticHop(from, to kubever.Minor) hop {
 	h := hop{verdict: Keep}
 	for minor := min(from, to) + 1; minor <= max(from, to); minor++ {
 		switch {
-		case slices.Contains(uidRewritten, minor):
+		case rewritesUID(minor):
 			return hopf(Restart, "static pod: its UID is computed in another way since %s, so that it becomes "+
 				"another pod", minor)
-		case !slices.Contains(uidAlike, minor):
+		case !kubever.Behaves(kubever.BehaviourStaticPodFieldsAsBefore, minor):
 			h = hopf(Restart, "static pod: assume that it is recreated, since its UID is a hash of all its fields, "+
 				"and those changed by %s", minor)
 		case h.verdict == Keep:

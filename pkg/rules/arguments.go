@@ -399,11 +399,7 @@ func insecurePorts(p *plan.Plan) []finding.Finding {
 func oldStores(p *plan.Plan) []finding.Finding {
 	var found []finding.Finding
 	for _, s := range p.Stores {
-		var major, minor int
-		if n, _ := fmt.Sscanf(s.Version, "%d.%d", &major, &minor); n != 2 || major > 3 || major == 3 && minor >= 4 {
-			continue
-		}
-		if !kubever.Behaves(kubever.BehaviourUnseenOnEtcdBefore34, p.Modern.Version.Minor) {
+		if !kubever.UntestedOnEtcd(p.Modern.Version.Minor, s.Version) {
 			continue
 		}
 		found = append(found, finding.Finding{Subject: "store " + s.Name, Message: fmt.Sprintf("etcd %s: %s was not "+

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
@@ -166,7 +167,7 @@ func refuseStores(a, b *plan.Plan) []string {
 			add("store %q: run by one of the plans only: its members would be run twice, or by nothing", was.Name)
 		case was.Managed != nil && was.Managed.DataDir != is.Managed.DataDir:
 			add("store %q: %s and %s: its data would stay behind", was.Name, was.Managed.DataDir, is.Managed.DataDir)
-		case was.Managed != nil && minorOf(was.Managed.Version) != minorOf(is.Managed.Version):
+		case was.Managed != nil && !sameEtcd(was.Managed.Version, is.Managed.Version):
 			add("store %q: etcd %s and %s: what another minor has written has no way back but a snapshot", was.Name,
 				was.Managed.Version, is.Managed.Version)
 		}
@@ -174,10 +175,11 @@ func refuseStores(a, b *plan.Plan) []string {
 	return reasons
 }
 
-// minorOf is "3.6" of "3.6.8".
-func minorOf(version string) string {
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	return strings.Join(parts[:min(2, len(parts))], ".")
+// sameEtcd reports whether two releases of etcd are of one minor.
+func sameEtcd(a, b string) bool {
+	was, ok := kubever.ParseEtcd(a)
+	is, alike := kubever.ParseEtcd(b)
+	return a == b || ok && alike && was == is
 }
 
 // some are the first of a list.

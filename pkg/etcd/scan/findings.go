@@ -201,7 +201,8 @@ func (r *reporter) addDuplicates(d *duplicates) {
 	case d.other.keys == 0:
 	case d.split():
 		add(finding.Info, "name", d.other, fmt.Sprintf("%s %s: two objects, one per side, as owner split allows; "+
-			"objects that they create in shared resources may collide by name", prose.Counted(d.other.keys, "name"), where),
+			"objects that they create in shared resources may collide by name", prose.Counted(d.other.keys, "name"),
+			where),
 			"")
 	default:
 		add(finding.Error, "name", d.other, fmt.Sprintf("%s %s with different UIDs: two objects of one name",
@@ -312,7 +313,8 @@ func (r *reporter) findType(store *storeScan, t *resourceTally, st stored, tally
 	if st.Kind != t.row.Kind {
 		r.add(store.Name, t.name, finding.Finding{Rule: "FUS000", Severity: finding.Error,
 			Key: st.key(), Count: tally.count(), Related: tally.samples,
-			Message: fmt.Sprintf("%s of kind %s %s where %s belongs; %s", prose.Counted(tally.keys, "object"), st.APIVersion,
+			Message: fmt.Sprintf("%s of kind %s %s where %s belongs; %s", prose.Counted(tally.keys, "object"),
+				st.APIVersion,
 				st.Kind, t.row.Kind, r.deadList(store, t)),
 			Fix: "delete the key with etcdctl, or restore the object from a backup"})
 		return
@@ -325,7 +327,8 @@ func (r *reporter) findType(store *storeScan, t *resourceTally, st stored, tally
 		case st.Encoding == storage.CBOR:
 			f.Rule = "FUS072"
 			f.Message = fmt.Sprintf("%s stored as CBOR, which versions before 1.32 cannot read and later ones read "+
-				"behind a feature gate; the %s side (%s) reads this store", prose.Counted(tally.keys, "object"), side, version)
+				"behind a feature gate; the %s side (%s) reads this store", prose.Counted(tally.keys, "object"), side,
+				version)
 			f.Fix = "set --feature-gates=CBORServingAndStorage=false and rewrite the objects"
 		case !slices.Contains(facts.Decodes, st.APIVersion):
 			f.Rule = undecodableRule(t, tally)
@@ -336,13 +339,15 @@ func (r *reporter) findType(store *storeScan, t *resourceTally, st stored, tally
 			if len(facts.Serves) == 0 {
 				f.Severity = finding.Warning
 				f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) cannot decode: it serves no %s as "+
-					"it is configured, and could not list them if it did", prose.Counted(tally.keys, "object"), st.APIVersion,
+					"it is configured, and could not list them if it did", prose.Counted(tally.keys, "object"),
+					st.APIVersion,
 					side, version, storage.PlainName(t.name))
 			}
 		case slices.Contains(facts.WatchBreaks, st.APIVersion):
 			f.Rule = "FUS003"
 			f.Message = fmt.Sprintf("%s stored as %s, which the %s side (%s) decodes in lists but not in watches: "+
-				"each write to one of them closes every watch of %s", prose.Counted(tally.keys, "object"), st.APIVersion, side,
+				"each write to one of them closes every watch of %s", prose.Counted(tally.keys, "object"),
+				st.APIVersion, side,
 				version, storage.PlainName(t.name))
 			f.Fix = "use owner split for the resource, or a patch release of that side with the fix of kubernetes#73482"
 			if owner := pair.Side(t.row.Owner); owner != side && slices.Contains(pair.Sides(), owner) &&

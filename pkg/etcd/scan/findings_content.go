@@ -179,7 +179,8 @@ func (r *reporter) findDoomedCRDs(store *storeScan) {
 			r.add(store.Name, storage.CRDResource, finding.Finding{Rule: "FUS031", Severity: finding.Error,
 				Key: "rewritten " + string(side), Count: doomed.count(), Related: doomed.samples,
 				Message: fmt.Sprintf("the controllers of the %s side (%s) write %s back without %s", side,
-					r.m.ControlPlane(side).Version, prose.Counted(doomed.keys, "CRD"), strings.Join(sortedKeys(fields), ", ")),
+					r.m.ControlPlane(side).Version, prose.Counted(doomed.keys, "CRD"),
+					strings.Join(sortedKeys(fields), ", ")),
 				Fix: "use layout split, which gives the modern side its own default store: no override moves CRDs"})
 		}
 	}
@@ -205,7 +206,8 @@ func (r *reporter) findCustomVersions(store *storeScan, t *resourceTally) {
 		switch {
 		case group != c.Spec.Group || st.Kind != c.Spec.Names.Kind:
 			f.Rule = "FUS000"
-			f.Message = fmt.Sprintf("%s of kind %s %s where %s %s belongs", prose.Counted(tally.keys, "object"), st.APIVersion,
+			f.Message = fmt.Sprintf("%s of kind %s %s where %s %s belongs", prose.Counted(tally.keys, "object"),
+				st.APIVersion,
 				st.Kind, c.Spec.Group, c.Spec.Names.Kind)
 		case !c.has(version):
 			f.Rule = "FUS031"
