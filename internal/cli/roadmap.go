@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/render"
@@ -91,7 +92,7 @@ func printRoadmap(w io.Writer, file string, m *roadmap.Roadmap) error {
 	for i := range m.Stages {
 		printStage(w, i, file, &m.Stages[i])
 	}
-	_, err := visible.Fprintf(w, "\nafterwards the legacy side still owns %s: %s\n", counted(len(m.Left), "resource"),
+	_, err := visible.Fprintf(w, "\nafterwards the legacy side still owns %s: %s\n", prose.Counted(len(m.Left), "resource"),
 		cmp.Or(some(m.Left), "none"))
 	return err
 }
@@ -107,8 +108,8 @@ func printStage(w io.Writer, i int, file string, s *roadmap.Stage) {
 	for _, reason := range s.Refused {
 		line("refused", "%s", reason)
 	}
-	line("steps", "%s, %d of them by hand; waits for %s, each at most %s (--wait)", counted(s.Steps, "step"), s.ByHand,
-		counted(s.Waits, "component"), transitionWait)
+	line("steps", "%s, %d of them by hand; waits for %s, each at most %s (--wait)", prose.Counted(s.Steps, "step"), s.ByHand,
+		prose.Counted(s.Waits, "component"), transitionWait)
 	if len(s.Started) > 0 {
 		line("starts", "%s", strings.Join(s.Started, ", "))
 	}
@@ -120,10 +121,10 @@ func printStage(w io.Writer, i int, file string, s *roadmap.Stage) {
 		line("restarts", "no container of a workload")
 	}
 	if len(s.Gained) > 0 {
-		line("gains", "%s: %s", counted(len(s.Gained), "API version"), some(s.Gained))
+		line("gains", "%s: %s", prose.Counted(len(s.Gained), "API version"), some(s.Gained))
 	}
 	if len(s.Lost) > 0 {
-		line("loses", "%s: %s", counted(len(s.Lost), "API version"), some(s.Lost))
+		line("loses", "%s: %s", prose.Counted(len(s.Lost), "API version"), some(s.Lost))
 	}
 	if len(s.Rewrite) > 0 {
 		line("rewrite", "objects of %s, before: the next version does not decode what this one writes", some(s.Rewrite))
