@@ -69,9 +69,9 @@ func runCRDWebhookManifests(req *crdWebhookManifestsRequest, streams Streams) er
 	if d.Replicas < 1 {
 		return usagef("--replicas %d: want at least 1", d.Replicas)
 	}
-	version, err := kubever.Parse(req.version)
+	version, err := parseVersionFlag("for", req.version)
 	if err != nil {
-		return badInput(err, "")
+		return err
 	}
 	d.For = version.Minor
 	if d.CABundle, err = readInput(streams, req.ca, keyLimitBytes); err != nil {

@@ -15,6 +15,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/kubefusion/fusionctl/pkg/kube"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/restart"
 	"github.com/kubefusion/fusionctl/pkg/restart/cri"
 )
@@ -26,7 +27,8 @@ func newRestartsCmd(streams Streams) *cobra.Command {
 		Long: `A kubelet records a hash of the container's definition when it starts a container, and restarts the
 container when the hash that it computes later differs. The hashed data differs between versions, so that a kubelet
 upgrade can restart unchanged containers: all of them from 1.8 to 1.9, from 1.15 to 1.16 and from 1.30 to 1.31, many in
-other steps up to 1.15. These verbs compute the hash of any kubelet from 1.6 to 1.36 and predict the restarts.`,
+other steps up to 1.15. These verbs compute the hash of any kubelet from ` + kubever.Oldest.String() + " to " +
+			kubever.Newest.String() + " and predict the restarts.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newRestartsHashCmd(streams), newRestartsPlanCmd(streams), newRestartsAnnotateCmd(streams))

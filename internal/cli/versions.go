@@ -26,7 +26,8 @@ func newVersionsCmd(streams Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "versions [COMPONENT] [--minor MINOR]",
 		Short: "Browse the facts about each Kubernetes version",
-		Long: `versions prints the facts that plans and findings rest on, for Kubernetes 1.6 to 1.36.
+		Long: `versions prints the facts that plans and findings rest on, for Kubernetes ` +
+			kubever.Oldest.String() + " to " + kubever.Newest.String() + `.
 
 Without a component it lists the minors, and the release of each whose source was read. With one it lists what that
 component has: kube-apiserver its flags, API resources with their etcd keys and stored versions, feature gates,

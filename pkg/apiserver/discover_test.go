@@ -31,7 +31,7 @@ func TestDiscoverFindsWhatIsServed(t *testing.T) {
 			t.Errorf("%s: %v", minor, err)
 			continue
 		}
-		if err := got.Incomplete(); err != nil || got.Identity.Version.Minor != minor {
+		if err := got.Gaps(); err != nil || got.Identity.Version.Minor != minor {
 			t.Errorf("%s: version %s, incomplete: %v", minor, got.Identity.Version, err)
 		}
 		var want, have []string
@@ -89,7 +89,7 @@ func TestGroupsThatFailAreNotAbsent(t *testing.T) {
 				continue
 			}
 			if got.State(widgets) != discovery.Failed || got.Failure("example.test") == nil ||
-				got.Incomplete() == nil || got.Failure("apps") != nil {
+				got.Gaps() == nil || got.Failure("apps") != nil {
 				t.Errorf("%s, %d: state %d, failure %v, of apps %v", minor, code, got.State(widgets),
 					got.Failure("example.test"), got.Failure("apps"))
 			}
@@ -143,7 +143,7 @@ func TestServersThatStartAreNotReady(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Unready == nil || got.Incomplete() == nil || !strings.Contains(got.Unready.Error(), path) {
+		if got.Unready == nil || got.Gaps() == nil || !strings.Contains(got.Unready.Error(), path) {
 			t.Errorf("%s: a server that starts is called ready: %v", minor, got.Unready)
 		}
 	}

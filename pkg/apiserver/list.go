@@ -47,7 +47,7 @@ func (s *Server) List(ctx context.Context, at discovery.Path, o discovery.ListOp
 			if errors.Is(err, errEnough) {
 				return
 			}
-			if again := continuation(err); again != "" && again != o.Continue && !o.Consistent {
+			if again := Continuation(err); again != "" && again != o.Continue && !o.Consistent {
 				meta.Continue, err = again, nil
 			} else if err == nil {
 				err = progress.page()
@@ -70,17 +70,14 @@ func (s *Server) List(ctx context.Context, at discovery.Path, o discovery.ListOp
 // errEnough ends a list whose reader has read enough.
 var errEnough = errors.New("enough was read")
 
-// continuation is the token with which a list may go on whose state the server has forgotten.
-func continuation(err error) string {
+// Continuation is the token with which a list may go on in the present state, out of the error that its own state is
+// forgotten; "" when the error is another, or the server offers none.
+func Continuation(err error) string {
 	if status := apierrors.APIStatus(nil); apierrors.IsResourceExpired(err) && errors.As(err, &status) {
 		return status.Status().ListMeta.Continue
 	}
 	return ""
 }
-
-// Continuation is the token with which a list may go on in the present state, out of the error that its own state is
-// forgotten; "" when the error is another, or the server offers none.
-func Continuation(err error) string { return continuation(err) }
 
 // progress notices a list that does not end.
 type progress struct {

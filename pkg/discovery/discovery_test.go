@@ -110,11 +110,11 @@ func TestResultTellsFailureFromAbsence(t *testing.T) {
 	if err := r.Failure("apps", "metrics.k8s.io"); !errors.Is(err, down) {
 		t.Errorf("Failure = %v, want the reason", err)
 	}
-	if err := r.Incomplete(); !errors.Is(err, down) {
+	if err := r.Gaps(); !errors.Is(err, down) {
 		t.Errorf("Incomplete = %v, want the reason", err)
 	}
 	starting := errors.New("starting")
-	if err := (&Result{Unready: starting}).Incomplete(); !errors.Is(err, starting) {
+	if err := (&Result{Unready: starting}).Gaps(); !errors.Is(err, starting) {
 		t.Errorf("a server that starts is complete: %v", err)
 	}
 	for reason, whole := range map[error]bool{starting: false, ErrForbidden: true} {

@@ -62,25 +62,17 @@ func (r *Result) Failure(groups ...string) error {
 	return nil
 }
 
-// Incomplete joins all reasons for which the result may lack something that the server has; nil when there is none.
-func (r *Result) Incomplete() error {
+// Gaps joins all reasons for which the result may lack something that the server has; nil when there is none. A server
+// that does not permit the question whether it is ready counts as ready.
+func (r *Result) Gaps() error {
 	var problems []error
-	if r.Unready != nil {
+	if r.Unready != nil && !errors.Is(r.Unready, ErrForbidden) {
 		problems = append(problems, r.Unready)
 	}
 	for _, gv := range r.failed() {
 		problems = append(problems, fmt.Errorf("listing the resources of %s: %w", gv, r.Failed[gv]))
 	}
 	return errors.Join(problems...)
-}
-
-// Gaps is Incomplete for a reader to whom a server that does not permit the question is as good as ready.
-func (r *Result) Gaps() error {
-	readable := *r
-	if errors.Is(r.Unready, ErrForbidden) {
-		readable.Unready = nil
-	}
-	return readable.Incomplete()
 }
 
 func (r *Result) failed() []schema.GroupVersion {

@@ -60,7 +60,7 @@ func (s *Severity) UnmarshalText(text []byte) error {
 //
 // Units:  Line and Column are 1-based; 0 means that the finding has no place in a file.
 type Finding struct {
-	// FUS060: pitfall P60 of the catalogue; from FUS200 on rules of our own
+	// FUS060; the numbers below 200 are historical
 	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`
 	Subject  string   `json:"subject"`        // the resource, controller, flag, key or rule line that is concerned

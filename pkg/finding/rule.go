@@ -52,7 +52,7 @@ func (e Engine) examples() (what, language string) {
 }
 
 // Rule is one danger or mistake that an engine looks for, with its documentation.
-// Shape:  ID is FUS and the number of the pitfall in three digits; from FUS200 on rules of our own.
+// Shape:  ID is FUS and three digits; the numbers below 200 are historical.
 // Source: Evidence.
 type Rule struct {
 	ID       string   `json:"id"`

@@ -321,7 +321,7 @@ func (r *run) prepare(ctx context.Context) error {
 // plannedWebhook looks for the webhook of a conversion that a step is left to put into the CRD.
 func (r *run) plannedWebhook(ctx context.Context) error {
 	if !slices.ContainsFunc(r.steps[r.at.next:], func(s Step) bool {
-		return s.Action == ActionConvert && s.Version == ""
+		return s.Action == ActionConvert && !s.Before
 	}) {
 		return nil
 	}
@@ -395,8 +395,8 @@ func (r *run) change(s Step) func(*Definition) error {
 		return func(d *Definition) error { return d.addVersion(from, s.Version) }
 	case ActionConvert:
 		from := r.plan.With
-		if s.Version != "" {
-			from = r.plan.Before // undo
+		if s.Before {
+			from = r.plan.Before
 		}
 		return func(d *Definition) error { d.setConversion(from); return nil }
 	case ActionServe:

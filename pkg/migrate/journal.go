@@ -183,7 +183,7 @@ func (p *Plan) inverse(steps []Step) []Step {
 			back = append(back, Step{Action: ActionRemove, Version: s.Version, Does: "remove the version from the " +
 				"CRD", Check: "the CRD says so"})
 		case ActionConvert:
-			back = append(back, Step{Action: ActionConvert, Version: "before", Does: "the conversion from before",
+			back = append(back, Step{Action: ActionConvert, Before: true, Does: "the conversion from before",
 				Check: "the CRD says so"})
 		case ActionServe:
 			back = append(back, Step{Action: ActionUnserve, Version: s.Version, Does: "stop serving the version",

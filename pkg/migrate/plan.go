@@ -36,6 +36,8 @@ const (
 type Step struct {
 	Action  Action `json:"action"`
 	Version string `json:"version,omitempty"`
+	// Before says that a step of undo brings back what was there before the plan: the conversion.
+	Before  bool   `json:"before,omitempty"`
 	Does    string `json:"does"`
 	Check   string `json:"check"`   // after which it counts as done
 	Inverse string `json:"inverse"` // what undo does about it
@@ -45,7 +47,10 @@ type Step struct {
 
 // ID names the step in a journal and in messages.
 func (s Step) ID() string {
-	if s.Version == "" {
+	switch {
+	case s.Before:
+		return string(s.Action) + " before"
+	case s.Version == "":
 		return string(s.Action)
 	}
 	return string(s.Action) + " " + s.Version

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 const (
@@ -19,6 +20,7 @@ func decided(read string) finding.Evidence {
 
 // Checks lists what Validate looks for, by ID. The severity is that of most findings; a few are less severe.
 func Checks() []finding.Rule {
+	known := kubever.Oldest.String() + " to " + kubever.Newest.String()
 	return finding.Of(finding.Policies, []finding.Rule{
 		{
 			ID: "FUS150", Title: "A line without apiVersion allows everything", Severity: finding.Error,
@@ -105,13 +107,13 @@ func Checks() []finding.Rule {
 		},
 		{
 			ID: "FUS205", Title: "An API group that does not exist", Severity: finding.Warning,
-			Why: "No Kubernetes version from 1.6 to 1.36, none of the presets and no given CustomResourceDefinition " +
+			Why: "No Kubernetes version from " + known + ", none of the presets and no given CustomResourceDefinition " +
 				"has the group. Without a near name and without given CustomResourceDefinitions it is an info.",
 			Bad: policyLine +
 				`"spec":{"user":"alice","apiGroup":"networking.istio.oi","resource":"*","namespace":"*"}}`,
 			Good: policyLine +
 				`"spec":{"user":"alice","apiGroup":"networking.istio.io","resource":"*","namespace":"*"}}`,
-			Evidence: finding.Evidence{Read: "OpenAPI descriptions of 1.6 to 1.36; the presets' sources"},
+			Evidence: finding.Evidence{Read: "OpenAPI descriptions of " + known + "; the presets' sources"},
 		},
 		{
 			ID: "FUS206", Title: "A resource that the API group does not have", Severity: finding.Warning,
@@ -120,7 +122,7 @@ func Checks() []finding.Rule {
 			Bad: policyLine + `"spec":{"user":"alice","resource":"deployments","namespace":"a"}}`,
 			Good: policyLine +
 				`"spec":{"user":"alice","apiGroup":"apps","resource":"deployments","namespace":"a"}}`,
-			Evidence: finding.Evidence{Read: "OpenAPI descriptions of 1.6 to 1.36; the presets' sources"},
+			Evidence: finding.Evidence{Read: "OpenAPI descriptions of " + known + "; the presets' sources"},
 		},
 		{
 			ID: "FUS207", Title: "A namespace that does not fit the resource", Severity: finding.Warning,

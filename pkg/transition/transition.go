@@ -60,24 +60,21 @@ type Step struct {
 	Undo  *Action `json:"undo,omitempty"`
 }
 
-// Phase groups steps. The order is that of Phases.
+// Phase groups steps.
 type Phase string
 
 // Phases in their order. What acts is stopped before what it depends on changes, and started after it.
 const (
-	Prepare   Phase = "prepare"            // checks, and snapshots of the stores
-	Stop      Phase = "stop"               // of controllers and schedulers, then servers, then stores
-	Stores    Phase = "stores"             // etcd
-	Legacy    Phase = "legacy API server"  //
+	Prepare   Phase = "prepare" // checks, and snapshots of the stores
+	Stop      Phase = "stop"    // of controllers and schedulers, then servers, then stores
+	Stores    Phase = "stores"  // etcd
+	Legacy    Phase = "legacy API server"
 	LegacyMgr Phase = "legacy controllers" // and scheduler
 	Modern    Phase = "modern API server"
 	ModernMgr Phase = "modern controllers"
 	Joint     Phase = "joint controllers" // those that see both sides
 	Tidy      Phase = "tidy"              // files that no component reads any more
 )
-
-// Phases lists the phases in their order.
-var Phases = []Phase{Prepare, Stop, Stores, Legacy, LegacyMgr, Modern, ModernMgr, Joint, Tidy}
 
 // Kind is what an action does.
 type Kind string
