@@ -113,15 +113,26 @@ func runPKI(ctx context.Context, req pkiRequest, streams Streams) error {
 		visible.Fprintln(streams.Out, filepath.Join(req.out, filepath.FromSlash(f.Path)))
 	}
 	visible.Fprintf(streams.Err, "%d files written below %s; existing ones were kept\n", len(files), req.out)
-	names, err := keptWithoutNames(p, req.out, streams)
+	return printKept(p, req.out, streams)
+}
+
+// printKept reports the files that were kept and do not do.
+func printKept(p *plan.Plan, out string, streams Streams) error {
+	root, err := os.OpenRoot(out)
 	if err != nil {
 		return err
 	}
-	keys, err := keptKeys(p, req.out)
-	for _, problem := range keys {
-		visible.Fprintln(streams.Err, problem)
+	defer root.Close()
+	kept, err := pki.KeptCertificates(p, root.FS())
+	if err != nil {
+		return err
 	}
-	if err == nil && (names || len(keys) > 0) {
+	keys, err := pki.KeptKeys(p, root.FS())
+	kept = append(kept, keys...)
+	for _, k := range kept {
+		visible.Fprintf(streams.Err, "%s: was kept, and %s\n", filepath.Join(out, filepath.FromSlash(k.File)), k.Why)
+	}
+	if err == nil && len(kept) > 0 {
 		return errAttention
 	}
 	return err
@@ -134,104 +145,15 @@ func makesAuthority(p *plan.Plan) bool {
 	})
 }
 
-// keptKeys reports private keys that were kept and are none, belong to another certificate, or may be read by others.
-func keptKeys(p *plan.Plan, out string) ([]string, error) {
-	root, err := os.OpenRoot(out)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	var problems []string
-	look := func(host, key string, fits func(key []byte) error) error {
-		name := path.Join(host, key)
-		problem := func(format string, args ...any) {
-			problems = append(problems,
-				fmt.Sprintf("%s: was kept, and %s", filepath.Join(out, filepath.FromSlash(name)),
-					fmt.Sprintf(format, args...)))
-		}
-		info, err := root.Lstat(name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return nil // the host has it already, or the plan does not want it there
-		case err != nil:
-			return err
-		case !info.Mode().IsRegular():
-			problem("is no regular file; put the key in its place")
-			return nil
-		case info.Mode().Perm()&0o077 != 0:
-			problem("has mode %04o, so that others may read it; replace it and what was signed by it, or chmod 600 "+
-				"if no one read it", info.Mode().Perm())
-		}
-		data, err := root.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		if err := fits(data); err != nil {
-			problem("is not valid: %v; remove it and its certificate, and run this again", err)
-		}
-		return nil
-	}
-	for _, c := range p.Certificates {
-		if c.Existing {
-			continue
-		}
-		err := look(c.Host, c.Key, func(key []byte) error {
-			certificate, err := root.ReadFile(path.Join(c.Host, c.Cert))
-			if err != nil {
-				return err
-			}
-			return pki.Fits(certificate, key)
-		})
-		if err != nil {
-			return problems, err
-		}
-	}
-	for _, h := range p.Hosts {
-		if err := look(h.Name, p.PKI.ServiceAccountKey, func(key []byte) error {
-			_, err := pki.PublicKey(key)
-			return err
-		}); err != nil {
-			return problems, err
-		}
-	}
-	return problems, nil
-}
-
-// keptWithoutNames reports certificates that were kept and are not good for all names of the plan: a service that came
-// into the plan later, or an address that changed. Replacing one could break its other users.
-func keptWithoutNames(p *plan.Plan, out string, streams Streams) (short bool, err error) {
-	for _, c := range p.Certificates {
-		if c.Existing || c.Authority {
-			continue
-		}
-		path := filepath.Join(out, c.Host, filepath.FromSlash(c.Cert))
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return short, err
-		}
-		lacking, err := pki.Lacking(c, data)
-		switch {
-		case err != nil:
-			short = true
-			visible.Fprintf(streams.Err, "%s: was kept: %v\n", path, err)
-		case len(lacking) > 0:
-			short = true
-			visible.Fprintf(streams.Err, "%s: was kept, and does not have %s of the plan; remove it and its key, and "+
-				"run this again\n", path, strings.Join(lacking, ", "))
-		}
-	}
-	return short, nil
-}
-
 // pkiGiven reads the authorities and keys that exist. The authority of the stores may be the cluster's.
 func pkiGiven(req pkiRequest, p *plan.Plan, streams Streams) (pki.Given, error) {
 	given := pki.Given{Authorities: map[string]*pki.Authority{}, Has: func(host, path string) bool {
 		_, err := os.Lstat(filepath.Join(req.out, host, filepath.FromSlash(path)))
 		return err == nil
 	}}
-	authority := func(path, cert, key string) error {
+	authority := func(path, flag, cert, key string) error {
 		if (cert == "") != (key == "") {
-			return usagef("want the certificate and the key of a CA, have one of the two")
+			return usagef("--%s-cert and --%s-key: want both, or none", flag, flag)
 		}
 		if cert == "" {
 			return nil
@@ -252,12 +174,12 @@ func pkiGiven(req pkiRequest, p *plan.Plan, streams Streams) (pki.Given, error) 
 		return nil
 	}
 	stores := slices.DeleteFunc(slices.Clone(p.Stores), func(s plan.Store) bool { return s.TLS == nil })
-	err := authority(p.PKI.CA, req.caCert, req.caKey)
+	err := authority(p.PKI.CA, "ca", req.caCert, req.caKey)
 	if err == nil && len(stores) > 0 {
-		err = authority(stores[0].TLS.CA, req.etcdCert, req.etcdKey)
+		err = authority(stores[0].TLS.CA, "etcd-ca", req.etcdCert, req.etcdKey)
 	}
 	if err == nil {
-		err = authority(p.PKI.RequestHeaderCA, req.proxyCert, req.proxyKey)
+		err = authority(p.PKI.RequestHeaderCA, "front-proxy-ca", req.proxyCert, req.proxyKey)
 	}
 	if err == nil && req.serviceAccountKey != "" {
 		given.ServiceAccountKey, err = readInput(streams, req.serviceAccountKey, keyLimitBytes)

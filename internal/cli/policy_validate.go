@@ -8,14 +8,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/prose"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/finding"
-	"github.com/kubefusion/fusionctl/pkg/pair"
-	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
 
@@ -133,32 +130,13 @@ func policyOptions(req policyValidateRequest, streams Streams) (policy.Options, 
 	if err != nil {
 		return options, nil, err
 	}
-	options.Forbidden = forbiddenWrites(p)
+	options.Forbidden = p.ForbiddenWrites()
 	sections, err := policy.Generate(p.Policy)
 	if err != nil {
 		return options, nil, badInput(err, "")
 	}
 	options.Expected = policy.Rules(sections)
 	return options, p.Accept, nil
-}
-
-// forbiddenWrites lists what the modern side must not write: what the legacy side owns, in every group that the modern
-// side serves it in.
-func forbiddenWrites(p *plan.Plan) []policy.Forbidden {
-	var forbidden []policy.Forbidden
-	for _, r := range p.Resources {
-		if r.Owner != pair.OwnerLegacy {
-			continue
-		}
-		for _, served := range r.Modern.Serves {
-			gv, err := schema.ParseGroupVersion(served)
-			f := policy.Forbidden{APIGroup: gv.Group, Resource: r.Name, Why: r.Why}
-			if err == nil && !slices.Contains(forbidden, f) {
-				forbidden = append(forbidden, f)
-			}
-		}
-	}
-	return forbidden
 }
 
 func validatePolicy(streams Streams, file string, options policy.Options) (policy.Report, error) {

@@ -87,14 +87,7 @@ func (g *generator) fields(s *Schema, depth int) map[string]any {
 			object[name] = g.value(s.Properties[name], depth+1)
 		}
 	}
-	low, high := int64(0), int64(3)
-	if s.MinProperties != nil {
-		low = *s.MinProperties
-		high = low + 2
-	}
-	if s.MaxProperties != nil {
-		high = min(high, *s.MaxProperties)
-	}
+	low, high := counts(s.MinProperties, s.MaxProperties, 3)
 	if s.AdditionalProperties != nil && s.AdditionalProperties.allows && depth > 0 || s.Preserve && depth > 0 &&
 		g.chance(g.dense) {
 		for n := low + int64(g.below(int(max(high-low, 0)+1))); n > 0; n-- {
@@ -108,15 +101,20 @@ func (g *generator) fields(s *Schema, depth int) map[string]any {
 	return object
 }
 
+// counts are how many there are: up to usual where the schema says nothing, or a few more than it wants at least.
+func counts(least, most *int64, usual int64) (low, high int64) {
+	high = usual
+	if least != nil {
+		low, high = *least, *least+2
+	}
+	if most != nil {
+		high = min(high, *most)
+	}
+	return low, high
+}
+
 func (g *generator) list(s *Schema, depth int) any {
-	low, high := int64(0), int64(3)
-	if s.MinItems != nil {
-		low = *s.MinItems
-		high = low + 2
-	}
-	if s.MaxItems != nil {
-		high = min(high, *s.MaxItems)
-	}
+	low, high := counts(s.MinItems, s.MaxItems, 3)
 	list := []any{}
 	seen := map[string]bool{}
 	n := low + int64(g.below(int(max(high-low, 0)+1)))
