@@ -50,7 +50,7 @@ func ReadEnvelope(value []byte) (e Envelope, err error) {
 	return e, err
 }
 
-// Read is ReadEnvelope into an envelope that is there, replacing what it holds; after an error that is of no use.
+// Read is ReadEnvelope into an existing envelope, replacing its contents, which are invalid after an error.
 func (e *Envelope) Read(value []byte) error {
 	*e = Envelope{}
 	var err error
@@ -111,7 +111,7 @@ func (e *Envelope) readUnknown(data []byte) error {
 	return nil
 }
 
-// readEncrypted reads <provider>:<version>:<key name>:<cipher text>; old providers leave out nothing of it.
+// readEncrypted reads <provider>:<version>:<key name>:<cipher text>; old providers have all of it, too.
 func (e *Envelope) readEncrypted(data []byte) error {
 	e.Encoding = Encrypted
 	provider, rest, ok := bytes.Cut(data, []byte(":"))
@@ -169,7 +169,7 @@ func (e *Envelope) readJSON(value []byte) error {
 		return fmt.Errorf("%w: its JSON is cut off or invalid", ErrUnreadable)
 	}
 	if err != nil {
-		// no more: it may be a secret
+		// no more of it: the value may be a secret
 		return fmt.Errorf("%w: it starts with %q", ErrUnreadable, value[:min(len(value), 4)])
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// errJSON stands for every syntax error of a stored JSON value: what matters is that the value cannot be read.
+// errJSON stands for every syntax error of a stored JSON value: it suffices to know that the value cannot be read.
 var errJSON = errors.New("not JSON")
 
 // JSONMembers calls visit with every member of the JSON object that starts at data[0], until visit returns false: the

@@ -56,7 +56,7 @@ func (k Key) String() string {
 	return strings.Join(parts, "/")
 }
 
-// Printable is the key as it stands, or quoted as in Go when it is not text that can be printed: a store may hold any
+// Printable is the key verbatim, or quoted as in Go when it is not printable text: a store may hold any
 // bytes, and a report goes to terminals and into JSON.
 func Printable(key string) string {
 	if !utf8.ValidString(key) || strings.ContainsFunc(key, func(r rune) bool { return !strconv.IsPrint(r) }) {

@@ -33,7 +33,7 @@ type OwnerReference struct {
 // Source: generated.proto of apimachinery meta/v1; every stored kind has its metadata in field 1.
 func (e *Envelope) ReadMeta(m *Meta) error { return e.readMeta(m, true) }
 
-// ReadIdentity is ReadMeta without labels and annotations where leaving them out saves time: what the object is called,
+// ReadIdentity is ReadMeta without labels and annotations where leaving them out saves time: the names of the object,
 // its UID, and its owners.
 func (e *Envelope) ReadIdentity(m *Meta) error { return e.readMeta(m, false) }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
-// Apply does the moves of a plan: it saves all keys in a backup, copies them, and when every copy was read back,
+// Apply carries out the moves of a plan: it saves all keys in a backup, copies them, and when every copy was read back,
 // deletes them where they came from. Run again after it was killed, it resumes. The API servers must not write to these
 // resources meanwhile; Apply checks by revision that they have not: before it begins, before it deletes the first key,
 // at every key, and in the end. Errors: ErrChanged, wrapped, names the keys; ErrOtherStores; ErrNoRoom; ErrFull;
@@ -60,7 +60,7 @@ func (a *applier) apply(ctx context.Context) error {
 			return err
 		}
 	}
-	// What a run before may have deleted without saying so: the batch behind its last record; anything, when there is
+	// What an earlier run may have deleted without a record: the batch after its last record; anything, when there is
 	// no journal to a backup.
 	copied, lost := a.journal[Copied].All, saved && len(a.journal) == 0
 	if !copied {
@@ -92,7 +92,7 @@ func (a *applier) apply(ctx context.Context) error {
 // bytesBeside is what a store keeps with a key and its value, at least.
 const bytesBeside = 64
 
-// fits looks whether the stores have room for what is still to be copied.
+// fits checks whether the stores have room for what is still to be copied.
 func (a *applier) fits(ctx context.Context) error {
 	done, moves := a.journal[Copied].Moves, int64(0)
 	needs := map[string]int64{}
@@ -113,7 +113,7 @@ func (a *applier) fits(ctx context.Context) error {
 	return nil
 }
 
-// each does a step for every batch that the journal does not say it is done for.
+// each does a step for every batch for which the journal does not record it.
 func (a *applier) each(ctx context.Context, step Step,
 	do func(ctx context.Context, batch []Move, first bool) error) error {
 	done, moves := a.journal[step].Moves, int64(0)
@@ -224,7 +224,7 @@ func (d *differences) compare(planned, now *Move) {
 	}
 }
 
-// left looks in the end whether there is anything to be moved again.
+// left checks at the end whether keys have to be moved again.
 func (a *applier) left(ctx context.Context) error {
 	var d differences
 	err := a.walk(ctx, true, func(_, now *Move) {
@@ -323,7 +323,7 @@ func (a *applier) missing(ctx context.Context, pairs []keyPair, lost bool) ([]et
 	for _, p := range pairs {
 		switch {
 		case p.from == nil && (p.Leased || lost && p.to != nil):
-			continue // its time was up; or a run before has deleted it already
+			continue // its lease expired, or an earlier run has deleted it
 		case p.from == nil && p.to != nil:
 			return nil, p.fail("was deleted in store %s while it was copied; its copy is in store %s", p.From, p.To)
 		case p.from == nil:
@@ -349,7 +349,7 @@ func (a *applier) missing(ctx context.Context, pairs []keyPair, lost bool) ([]et
 	return missing, nil
 }
 
-// delete deletes the keys where they came from, once more only if their copies exist. begun says that a run before
+// delete deletes the keys in their old store, again only if their copies exist. begun says that an earlier run
 // may have done it already.
 func (a *applier) delete(ctx context.Context, batch []Move, begun bool) error {
 	for range rounds {
@@ -373,7 +373,7 @@ func (a *applier) delete(ctx context.Context, batch []Move, begun bool) error {
 			a.result.Expired += expired
 			return nil
 		}
-		begun = true // if the answer was lost
+		begun = true // if the response was lost
 	}
 	return fmt.Errorf("store %s: the keys from %s on come back: %w", batch[0].From, storage.Printable(batch[0].Key),
 		ErrChanged)
@@ -394,7 +394,7 @@ func (a *applier) doomed(ctx context.Context, pairs []keyPair, begun bool) (doom
 		case p.from.ModRevision != p.ModRevision:
 			return nil, 0, p.fail("was at revision %d of store %s, is at %d", p.ModRevision, p.From, p.from.ModRevision)
 		case p.to == nil && p.Leased:
-			// Its copy's time was up first, by a second or so; if not, another client has deleted the copy.
+			// Its copy's lease expired first, by a second or so; if not, another client has deleted the copy.
 			seconds, err := a.Stores[p.To].TimeToLive(ctx, a.leaseID(leaseAt{p.From, p.To, p.from.Lease}))
 			if err != nil {
 				return nil, 0, fmt.Errorf("store %s: reading a lease: %w", p.To, err)

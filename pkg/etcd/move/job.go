@@ -15,8 +15,8 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/witness"
 )
 
-// Record is one line of the journal. Records only speed a repetition up: what they claim is in the stores and in the
-// backup.
+// Record is one line of the journal. Records only make a repeated run faster: the stores and the backup hold what they
+// record.
 type Record struct {
 	Step  Step  `json:"step"`
 	Moves int64 `json:"moves"` // of the plan, from its start, for which the step is done
@@ -43,7 +43,7 @@ type SavedKey struct {
 
 // Files is where a run keeps what must survive it.
 type Files interface {
-	// Journal returns the records of the runs before, oldest first; a last one that was cut off is left out.
+	// Journal returns the records of earlier runs, oldest first; a last one that was cut off is left out.
 	Journal() ([]Record, error)
 	// Append adds a record to the journal, and returns when it is on the disk.
 	Append(Record) error
@@ -70,12 +70,12 @@ type Result struct {
 	Recreated int64 `json:"recreated,omitempty"`
 	// Full are stores that were too full to be locked, and in which Undo has deleted copies all the same.
 	Full []string `json:"full,omitempty"`
-	// Left are keys that were written where they do not belong while Apply was running, and that it has not touched.
+	// Left are keys that were written to the wrong store while Apply was running, and that it has not changed.
 	Left     int64    `json:"left,omitempty"`
 	LeftKeys []string `json:"leftKeys,omitempty"` // the first of them, and what is about them
 }
 
-// ErrChanged is wrapped when the stores are not as the plan found them: something still writes to them.
+// ErrChanged is wrapped when the stores are not as the plan found them: a client still writes to them.
 var ErrChanged = errors.New("changed since the plan was made")
 
 // ErrOtherStores is wrapped when a plan is of other etcd clusters than those that were given, or of a state
@@ -135,13 +135,13 @@ func start(ctx context.Context, job Job, deleting bool) (a *applier, release fun
 // lock takes the locks of all stores of the plan. One etcd under two names is found out here for certain.
 //
 // With deleting, one that is full may go without, for it takes deletions only: each is done at the revision that was
-// read and at no other, nothing that a run before has sent can be created there, and whatever else is changed is
+// read and at no other, nothing that an earlier run has sent can be created there, and whatever else is changed is
 // changed in a store with a lock.
 func (a *applier) lock(ctx context.Context, deleting bool) (release func(), err error) {
 	var releases []func(context.Context) error
 	release = func() {
 		for _, r := range releases {
-			_ = r(context.WithoutCancel(ctx)) // what is left of it ends by itself
+			_ = r(context.WithoutCancel(ctx)) // what remains of it expires
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Plan.Header.Clusters)) {

@@ -13,7 +13,7 @@ const leasesKept = 10_000
 
 // lease returns a lease of the new store that lasts as long as the old one still does, and reports whether that does.
 // There is one for each old lease, however often a run is killed: its id follows from it. It is never revoked: that
-// would delete its keys. It ends by itself when they would have.
+// would delete its keys. It expires when they would have.
 func (a *applier) lease(ctx context.Context, l leaseAt) (id int64, alive bool, err error) {
 	if l.id == 0 {
 		return 0, true, nil
@@ -67,7 +67,7 @@ func lasts(ctx context.Context, stores map[string]Store, p keyPair) (problem str
 	case p.to.Lease == 0:
 		return fmt.Sprintf("store %s holds the same under this key, but without a lease: it would not end", p.To), nil
 	}
-	// The one that is asked first has less time left when the other is asked: at worst a lease is taken for too short.
+	// The lease that is read first has less time left when the other is read: at worst a lease is taken for too short.
 	old, err := stores[p.From].TimeToLive(ctx, p.from.Lease)
 	if err != nil {
 		return "", fmt.Errorf("store %s: %w", p.From, err)

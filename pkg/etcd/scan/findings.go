@@ -89,7 +89,7 @@ func (r *reporter) findMisplaced(store *storeScan, t *resourceTally) {
 		switch lost := t.others.keys - copies; {
 		case lost <= 0 || len(homes) == 0:
 			f.Severity = finding.Warning
-		case len(unread) > 0: // an unknown is no better than a loss
+		case len(unread) > 0: // unknown counts as lost
 			f.Message += fmt.Sprintf("; whether store %s holds them is not known, because it was not read, or not to "+
 				"its end", strings.Join(unread, " and "))
 		case lost == t.others.keys:
@@ -167,7 +167,7 @@ func (r *reporter) findDuplicates(ctx context.Context) {
 	}
 }
 
-// counted is the count to which a key in both stores belongs; nil for what each API server writes of its own.
+// counted is the count to which a key in both stores belongs; nil for keys that each API server writes for itself.
 func (d *duplicates) counted(x, y keyindex.ID) *counted {
 	switch {
 	case x.Boot() && y.Boot():
@@ -185,7 +185,7 @@ func (r *reporter) addDuplicates(d *duplicates) {
 			Count: c.count(), Related: c.samples, Message: message, Fix: fix})
 	}
 	if r.depth == DepthKeys {
-		if d.other.keys > 0 && !d.split() { // without UIDs none is the same
+		if d.other.keys > 0 && !d.split() { // without UIDs they cannot be the same object
 			add(finding.Warning, "key", d.other,
 				fmt.Sprintf("%s %s; --depth envelope compares their UIDs", nKeys(d.other.keys), where), "")
 		}
@@ -234,7 +234,7 @@ func (r *reporter) findTypes() {
 	}
 }
 
-// deadList describes whose lists fail because of one value of the resource in the store.
+// deadList names the sides whose lists fail because of one value of the resource in the store.
 func (r *reporter) deadList(store *storeScan, t *resourceTally) string {
 	if t.row == nil {
 		return "no side reads this resource"
@@ -308,7 +308,7 @@ func (r *reporter) findType(store *storeScan, t *resourceTally, st stored, tally
 		return
 	}
 	if t.row == &r.m.CustomResources || t.row.Kind == "" {
-		return // their versions are a matter of their CRD
+		return // versions of custom resources are judged by their CRD
 	}
 	if st.Kind != t.row.Kind {
 		r.add(store.Name, t.name, finding.Finding{Rule: "FUS000", Severity: finding.Error,
@@ -352,8 +352,8 @@ func (r *reporter) findType(store *storeScan, t *resourceTally, st stored, tally
 			f.Fix = "use owner split for the resource, or a patch release of that side with the fix of kubernetes#73482"
 			if owner := pair.Side(t.row.Owner); owner != side && slices.Contains(pair.Sides(), owner) &&
 				st.APIVersion == t.row.View(owner).StoredAs {
-				// As planned: the other side owns the resource and stores it in its own form. Who only lists is not
-				// hurt.
+				// As planned: the other side owns the resource and stores it in its own form. Clients that only list
+				// are not affected.
 				f.Severity = finding.Info
 				f.Fix = fmt.Sprintf("let no client watch %s through the %s side", storage.PlainName(t.name), side)
 			}
@@ -411,7 +411,7 @@ func (r *reporter) findOrphans(ctx context.Context) {
 			for _, side := range t.row.Readers(store.Name) {
 				home := r.whole(namespaces.View(side).Store)
 				if home == nil || looked[home.Name] {
-					continue // what was not read cannot be missed
+					continue // what was not read is not absent
 				}
 				looked[home.Name] = true
 				o := &orphans{resourceTally: t, home: home, absent: map[string]*counted{}}

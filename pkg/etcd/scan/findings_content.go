@@ -121,7 +121,7 @@ func lostText(lost string) string {
 	return strings.Join(fields, " and ")
 }
 
-// truncates reports whether a side that is among the readers writes CRDs without what it does not know.
+// truncates reports whether one of the readers drops unknown fields when it writes a CRD.
 func (r *reporter) truncates(side pair.Side, readers []pair.Side) bool {
 	keeps := r.m.ControlPlane(side).CRDFields
 	return slices.Contains(readers, side) && len(keeps) > 0 && !slices.Contains(keeps, crdPruning)
@@ -151,7 +151,7 @@ func (c *crd) hasSchema() bool {
 	return false
 }
 
-// findDoomedCRDs reports the CRDs that a reader of the store would truncate when it rewrites them.
+// findDoomedCRDs reports the CRDs that a reader of the store truncates when it next writes them.
 func (r *reporter) findDoomedCRDs(store *storeScan) {
 	row := storage.RowOf(r.m, storage.Key{Form: storage.FormGrouped, Resource: storage.CRDResource})
 	if row == nil || len(row.Readers(store.Name)) < 2 {
@@ -380,8 +380,8 @@ func (r *reporter) addShared(what string, claims map[string][]claim, still func(
 	}
 }
 
-// inTwoSets reports whether sides read the claiming services from different stores. A store from which no side reads
-// them holds no set of services, but some that were misplaced.
+// inTwoSets reports whether the sides read the claiming services from different stores. Services in a store from which
+// no side reads them are misplaced, and no second set.
 func (r *reporter) inTwoSets(claims []claim) bool {
 	row := storage.RowOf(r.m, storage.Key{Form: storage.FormObject, Resource: "services/specs"})
 	if row == nil {
@@ -414,9 +414,9 @@ func canonicalCIDR(s string) string {
 	return s
 }
 
-// givesOut reports whether a side's allocator works on a range with the address. What cannot be read counts: doubt is
-// no safety.
-func (r *reporter) givesOut(side pair.Side, address string) bool {
+// allocates reports whether a side's allocator works on a range with the address. A range that cannot be read counts as
+// one with it.
+func (r *reporter) allocates(side pair.Side, address string) bool {
 	own := r.m.ControlPlane(side).ServiceCIDRs
 	ip, err := netip.ParseAddr(address)
 	return len(own) == 0 || err != nil || slices.ContainsFunc(own, func(cidr string) bool {
@@ -627,7 +627,7 @@ func (r *reporter) findAddresses(ctx context.Context, store *storeScan) {
 			for _, ip := range s.ClusterIPs {
 				name := canonicalIP(ip)
 				claimed[name] = true
-				if _, ok := store.total.facts.addresses[name]; !ok && r.givesOut(side, name) &&
+				if _, ok := store.total.facts.addresses[name]; !ok && r.allocates(side, name) &&
 					!r.isThere(ctx, store, "ipaddresses", name) &&
 					r.stillClaims(ctx, home, ref, func(s *service) bool { return s.hasIP(name) }) {
 					bare[name] = true // once, however many services have it

@@ -31,7 +31,7 @@ func (r *reporter) findDangling(ctx context.Context) {
 	uids := map[string]*keyindex.UIDSet{}
 	for _, store := range r.stores {
 		if r.compare {
-			uids[store.Name] = store.index.UIDs() // the index is needed no more
+			uids[store.Name] = store.index.UIDs() // the index is no longer used
 		} else {
 			uids[store.Name] = &store.uids
 		}
@@ -51,8 +51,8 @@ func (r *reporter) findDangling(ctx context.Context) {
 	}
 }
 
-// dangling is what objects have in common that dangle: the side that does not see their owners, the kind of the
-// reference to the first of these, and why that is not seen.
+// dangling is what dangling objects have in common: the side that does not find their owners, the kind of the reference
+// to the first owner, and why that owner is not found.
 type dangling struct {
 	side  pair.Side
 	kind  uint16
@@ -66,7 +66,8 @@ type danglingIn struct {
 	uids     map[string]*keyindex.UIDSet
 	verdicts map[pair.Side][]*verdict // by kind
 	found    map[dangling]*counted
-	owners   map[keyIn]ownerNow // that were looked for again, for dependents of one resource: they often share one
+	// owners that were looked up again, for the dependents of one resource, which often share one
+	owners map[keyIn]ownerNow
 }
 
 // count counts the objects that a side deletes.
@@ -94,8 +95,8 @@ type owned struct {
 	first       dangling
 }
 
-// see takes the next reference of an object. With the last one it returns whether the object dangles: when none of its
-// owners holds it.
+// see adds the next reference of an object. With the last one it returns whether the object dangles: none of its owners
+// is found.
 func (d *danglingIn) see(o *owned, side pair.Side, ref reference) (group dangling, dangles bool) {
 	seen := gc.Undecided
 	if v := d.verdicts[side][ref.kind]; v != nil {

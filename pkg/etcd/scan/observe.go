@@ -95,7 +95,7 @@ type observer struct {
 	store string
 	t     *tally
 
-	last     *resourceTally   // of the entry before
+	last     *resourceTally   // of the previous entry
 	envelope storage.Envelope // of the value that is looked at, here so that it is not allocated for each
 	meta     storage.Meta
 	lastKind referenceKind
@@ -118,7 +118,7 @@ func (o *observer) observe(e *etcd.Entry) {
 	if k.Form == storage.FormUnshaped {
 		r.unshaped.add(rest)
 		if o.depth != DepthKeys && r.row != nil && len(rest) > len(r.name) && rest[len(r.name)] == '/' {
-			o.observeStray(r, rest, e) // a list of the resource reads it all the same
+			o.observeStray(r, rest, e) // a list of the resource includes it
 		}
 		return
 	}
@@ -146,7 +146,7 @@ func (o *observer) observe(e *etcd.Entry) {
 	}
 }
 
-// classify is Classify, which it asks only when the resource is another than that of the key before.
+// classify is Classify, called only when the resource differs from that of the previous key.
 func (o *observer) classify(key string) storage.Key {
 	if o.last != nil && o.last.form == storage.FormObject {
 		if path, ok := strings.CutPrefix(key, o.last.start); ok && utf8.ValidString(path) {
@@ -156,7 +156,7 @@ func (o *observer) classify(key string) storage.Key {
 	return o.classifier.Classify(key)
 }
 
-// resource finds the tally of the key's resource, which is nearly always that of the key before.
+// resource finds the tally of the key's resource, which is nearly always that of the previous key.
 func (o *observer) resource(k storage.Key, rest string) *resourceTally {
 	name := k.Resource
 	switch name {
@@ -182,8 +182,8 @@ func (o *observer) resource(k storage.Key, rest string) *resourceTally {
 	return r
 }
 
-// shape lets the first key that is an object's say what the keys of a resource are, and whose: a stray key before it
-// could not.
+// shape takes the form of a resource's keys, and its row, from the first key of an object: a stray key before it has
+// neither.
 func (o *observer) shape(r *resourceTally, k storage.Key) {
 	if r.form != storage.FormUnshaped || k.Form == storage.FormUnshaped {
 		return
@@ -195,7 +195,7 @@ func (o *observer) shape(r *resourceTally, k storage.Key) {
 	}
 }
 
-// tellings are the resources whose objects say something about others.
+// tellings are the resources whose objects determine findings about other resources.
 var tellings = []string{"services/specs", "ipaddresses", "servicecidrs", "secrets", storage.CRDResource,
 	storage.APIServiceResource}
 
@@ -308,7 +308,7 @@ func (o *observer) findDropped(r *resourceTally, rest string, e *storage.Envelop
 		}
 		holds, matters, managed := false, false, false
 		errs = append(errs, o.fields.Find(e, side, func(path string, implied bool) {
-			if strings.HasPrefix(path, pair.ManagedFields) { // a part of it means nothing without the others
+			if strings.HasPrefix(path, pair.ManagedFields) { // a part of a reference has no meaning without the others
 				managed = true
 				return
 			}
@@ -325,8 +325,8 @@ func (o *observer) findDropped(r *resourceTally, rest string, e *storage.Envelop
 	return errors.Join(errs...)
 }
 
-// references calls visit with what an object refers to by UID: its owners, one behind the other, and the service
-// account of a token secret.
+// references calls visit with what an object refers to by UID: its owners, in order, and the service account of a token
+// secret.
 func references(k storage.Key, e *storage.Envelope, m *storage.Meta,
 	visit func(kind referenceKind, uid, name []byte, more bool)) {
 	for i := range m.Owners {

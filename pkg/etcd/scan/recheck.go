@@ -16,7 +16,7 @@ import (
 // that was compacted meanwhile, may have changed in between. Before such a finding is reported, what it is about is
 // read once more.
 
-// lookAgain objects of a kind are read again. When there are more, it is no passing state.
+// lookAgain objects of a kind are read again at most. More of them are not a transient state.
 const lookAgain = 1000
 
 // mostLooks bounds the time for all of them: about 10 s.
@@ -24,8 +24,8 @@ const mostLooks = 10 * lookAgain
 
 var errEnough = errors.New("enough was looked at")
 
-// name reads the objects that dangle a second time: to name some of them and, in a live store, to leave out those
-// that only seemed to, because an owner was read a moment earlier or later than they were.
+// name reads the dangling objects a second time: to name some of them and, in a live store, to leave out those that
+// only seemed to dangle because their owner was read at another moment.
 func (d *danglingIn) name(ctx context.Context) {
 	byResource := map[string]map[dangling]*counted{}
 	for group, c := range d.found {
@@ -101,7 +101,7 @@ func (d *danglingIn) dependent(e *etcd.Entry, owners []ownerRef) string {
 // keyIn is a key in a store.
 type keyIn struct{ store, key string }
 
-// ownerNow is the UID of an owner that was looked for again, "" where there is none.
+// ownerNow is the UID of an owner that was looked up again, "" where there is none.
 type ownerNow struct {
 	uid   string
 	known bool
@@ -286,7 +286,7 @@ func (d *danglingIn) eachDangling(side pair.Side, k storage.Key, e *storage.Enve
 	})
 }
 
-// anyThere reports whether one of the owners is found now.
+// anyThere reports whether one of the owners exists now.
 func (d *danglingIn) anyThere(ctx context.Context, side pair.Side, k storage.Key, owners []ownerRef) bool {
 	for _, owner := range owners {
 		v := d.verdicts[side][owner.kind]
@@ -347,7 +347,7 @@ func (r *reporter) uidNow(ctx context.Context, store *storeScan, key string) (ui
 
 // nameDuplicates names keys that two stores hold, and leaves out those that one of them does not hold any more.
 func (r *reporter) nameDuplicates(ctx context.Context, found []*duplicates) {
-	// a remark
+	// an info
 	found = slices.DeleteFunc(slices.Clone(found), func(d *duplicates) bool { return d.same.keys == 0 && d.split() })
 	if len(found) == 0 {
 		return

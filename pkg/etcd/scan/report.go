@@ -102,11 +102,11 @@ type reporter struct {
 	*scan
 	findings []finding.Finding
 	about    map[[2]string][]finding.Finding // by store and resource
-	looks    int                             // at single keys, again
+	looks    int                             // by reading single keys again
 }
 
-// add records a finding about a resource in a store, "" for the store itself. Its Key holds what tells it from others
-// of its rule there.
+// add records a finding about a resource in a store, "" for the store itself. Its Key distinguishes it from the other
+// findings of its rule there.
 func (r *reporter) add(store, resource string, f finding.Finding) {
 	if f.Subject == "" {
 		f.Subject = store + ":" + resource
@@ -186,7 +186,7 @@ func (s *scan) store(name string) *storeScan {
 	return nil
 }
 
-// checkPrefix notes a store that holds something, but nothing where it is looked for: that is never clean.
+// checkPrefix reports a store that holds keys, but none below the prefix: such a store is never clean.
 func (s *storeScan) checkPrefix() {
 	if s.total.keys > 0 || len(s.incomplete) > 0 {
 		return

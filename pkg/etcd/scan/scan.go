@@ -172,7 +172,7 @@ func (s *storeScan) walk(ctx context.Context) {
 	}
 }
 
-// walkWorker observes what one worker visits. It is merged now and then, so that nothing is held twice.
+// walkWorker observes what one worker visits. It is merged periodically, so that nothing is held twice.
 type walkWorker struct {
 	*storeScan
 	observer *observer
@@ -252,7 +252,7 @@ func (s *storeScan) page(ctx context.Context) {
 func (s *storeScan) head(ctx context.Context) error {
 	prefix := s.scan.classifier.Prefix()
 	everything, err := s.Pager.Page(ctx, etcd.Request{From: "\x00", LimitKeys: 1, KeysOnly: true})
-	if errors.Is(err, etcd.ErrDenied) { // a user of etcd need not be allowed more than to read what is below the prefix
+	if errors.Is(err, etcd.ErrDenied) { // an etcd user needs no more than read permission below the prefix
 		s.outsideHidden = true
 		s.note("the user of this store may not read all of it: keys outside %q are not counted", prefix)
 		everything, err = s.Pager.Page(ctx, etcd.Request{From: prefix, To: etcd.PrefixEnd(prefix), LimitKeys: 1,
@@ -310,7 +310,7 @@ func (s *storeScan) ranges(ctx context.Context) ([]etcd.Request, error) {
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, etcd.ErrCompacted) { // without namespaces the ranges are larger, no more
+		if err != nil && !errors.Is(err, etcd.ErrCompacted) { // without namespaces the ranges are larger, which is all
 			return nil, fmt.Errorf("listing namespaces: %w", err)
 		}
 	}
@@ -380,12 +380,12 @@ func (s *storeScan) readRange(ctx context.Context, r etcd.Request, failed *atomi
 			s.note("revision %d was compacted: %q to %q is read again at revision %d", r.Revision, start, r.To,
 				s.currentRevision())
 			r.From, o = start, s.newObserver()
-		} else if unread == 0 { // otherwise it is noted already
+		} else if unread == 0 { // otherwise it is reported already
 			s.note("revision %d was compacted: %q to %q is read on at revision %d", r.Revision, r.From, r.To,
 				s.currentRevision())
 		}
 	}
-	s.merge(o.t) // what was seen is true; that it is not all is noted
+	s.merge(o.t) // what was read is valid; the rest is reported as incomplete
 }
 
 func (s *storeScan) currentRevision() int64 {

@@ -67,7 +67,7 @@ type stored struct {
 	Encoding         storage.Encoding
 }
 
-// key tells stored types apart in the keys of findings.
+// key distinguishes stored types in the keys of findings.
 func (s stored) key() string {
 	return strings.Join([]string{s.APIVersion, s.Kind, string(s.Encoding)}, " ")
 }
@@ -76,7 +76,7 @@ func (s stored) key() string {
 type storedTally struct {
 	stored
 	counted
-	shown bool  // its keys are kept as samples: some reader may have trouble with the type
+	shown bool  // its keys are kept as samples: a reader may be unable to decode the type
 	boot  int64 // how many of them an API server writes at its start
 }
 
@@ -91,18 +91,18 @@ type resourceTally struct {
 	row        *pair.Resource // of the map; nil: the map does not know it
 	atStart    []*pair.BootKey
 	shown      bool // its keys are kept as samples: they may be in the wrong place, or in two
-	telling    bool // its objects say something about others
+	telling    bool // its objects determine findings about other resources
 	keys       int64
 	bytes      int64
 	boot       counted // written by an API server at its start
 	others     counted // all the rest
 	types      map[stored]*storedTally
-	lastType   *storedTally        // of the value before
+	lastType   *storedTally        // of the previous value
 	encrypted  map[string]*counted // by "provider:key"
 	unreadable map[string]*counted // by what is wrong
 	unshaped   counted
 	namespaces map[string]*inside
-	last       *inside // of the key before
+	last       *inside // of the previous key
 	dropped    map[dropped]*counted
 }
 
@@ -121,7 +121,7 @@ type inside struct {
 	keys      int64
 }
 
-// inNamespace counts a key of a namespace, which is often that of the key before.
+// inNamespace counts a key of a namespace, which is often that of the previous key.
 func (t *resourceTally) inNamespace(namespace string, h keyindex.Hasher) (hash uint32) {
 	if t.last == nil || t.last.namespace != namespace {
 		in, ok := t.namespaces[namespace]
@@ -135,7 +135,7 @@ func (t *resourceTally) inNamespace(namespace string, h keyindex.Hasher) (hash u
 	return t.last.hash
 }
 
-// mostTypes are told apart among the values of a resource: a damaged or hostile store may hold any number.
+// mostTypes are distinguished among the values of a resource: a damaged or hostile store may hold any number.
 const mostTypes = 100
 
 // known is the type under which values are counted: their own, or "others" when there are too many.
@@ -240,7 +240,7 @@ func compareRefs(a, b objectRef) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// facts are the contents of the few objects that decide about others.
+// facts are the contents of the few objects that determine findings about others.
 type facts struct {
 	namespaces  map[string]bool
 	services    map[objectRef]service
@@ -284,7 +284,7 @@ func (f *facts) merge(other *facts) {
 	f.invalidated.merge(&other.invalidated)
 }
 
-// reference is an owner that an object names. References of one object stand behind each other; all but the last have
+// reference is an owner that an object names. References of one object are adjacent; all but the last have
 // more set.
 type reference struct {
 	uid       uint64 // keyindex.UIDHash of the owner's

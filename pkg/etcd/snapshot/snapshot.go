@@ -63,8 +63,8 @@ func (f *File) readTrailer() error {
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
-// SkipHash makes walks skip the hash at the file's end, which takes longer to compute than all the rest; they say
-// so.
+// SkipHash makes walks skip the hash at the file's end, which takes longer to compute than all the rest; they report
+// that it was skipped.
 func (f *File) SkipHash() { f.trusted = f.trailer != nil }
 
 // VerifyHash compares the file with the hash at its end, once; a file without one passes.

@@ -67,7 +67,7 @@ func (f *File) walk(ctx context.Context, workers int, visitor func() func(etcd.E
 
 // walker passes the parts of a tree to workers, the newest first. A worker reads the keys of its part, waits until
 // it is known which keys the parts before it hold, and visits what is the newest of its key: nearly all of the work is
-// done side by side, although only the order of revisions decides what counts.
+// done concurrently, although only the order of revisions decides which entry counts.
 type walker struct {
 	meta   meta
 	file   pageSource
@@ -214,7 +214,7 @@ func (w *worker) part(read func() error, number int64) error {
 	return readErr
 }
 
-// hold counts bytes that came into memory, and gives all of them back now and then. To give back each part by itself
+// hold counts bytes that came into memory, and releases all of them periodically. To release each part by itself
 // takes longer than to bring in once more what other workers are still looking at.
 func (w *worker) hold(bytes int64) {
 	if w.mapped != nil && w.held.Add(bytes) > heldBytes {
@@ -266,8 +266,8 @@ func (w *worker) leaves() error {
 	return err
 }
 
-// Nearly all of the time goes into waiting for memory. Looking at one byte of each line that is going to be read, for
-// many entries in a row, lets the processor fetch them side by side and not one after the other.
+// Nearly all of the time is spent waiting for memory. Reading one byte of each cache line that will be read, for many
+// entries in a row, lets the processor fetch them concurrently.
 const (
 	lineBytes    = 64
 	fetchedLines = 8 // of an entry: its key, and the metadata at the start of its value
@@ -357,7 +357,7 @@ func (w *worker) leaf(leaf *page) error {
 
 // keepNewest waits for the parts before and keeps the entries whose keys none of them holds.
 func (w *worker) keepNewest(part int64) error {
-	for range shortWait { // it is nearly always this worker's turn, or nearly: sleeping and being woken takes longer
+	for range shortWait { // it is nearly always this worker's turn: sleeping and being woken takes longer
 		if w.done.Load() == part {
 			break
 		}

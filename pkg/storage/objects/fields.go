@@ -65,7 +65,7 @@ func (f *Finder) Find(e *storage.Envelope, side *pair.View, found func(path stri
 	return nil
 }
 
-// trie is the one for objects of the value's type; it makes it when it is the first to ask.
+// trie is the one for objects of the value's type; it is built on first use.
 func (f *Finder) trie(e *storage.Envelope, side *pair.View) *trie {
 	isFor := func(t *trie) bool { return t.apiVersion == string(e.APIVersion) && t.kind == string(e.Kind) }
 	f.mu.RLock()
@@ -84,7 +84,7 @@ func (f *Finder) trie(e *storage.Envelope, side *pair.View) *trie {
 		return tries[i]
 	}
 	t := newTrie(string(e.APIVersion), string(e.Kind), side)
-	f.tries[side] = append(slices.Clip(tries), t) // a copy: who has the old one reads it without the lock
+	f.tries[side] = append(slices.Clip(tries), t) // a copy: readers of the old one hold no lock
 	return t
 }
 

@@ -1,4 +1,4 @@
-// Package files keeps what a move must remember on the disk: its plan, its journal, and the backup of every key that it
+// Package files keeps the state of a move on the disk: its plan, its journal, and the backup of every key that it
 // moves.
 //
 // The files are JSON lines, and only their owner may read them. Plans and backups end with a line that holds the
@@ -198,7 +198,7 @@ func (f *Files) Close() error { return f.journal.Close() }
 // Run identifies the runs of this journal.
 func (f *Files) Run() string { return f.journal.Run() }
 
-// Journal returns the records of the runs before.
+// Journal returns the records of earlier runs.
 func (f *Files) Journal() ([]move.Record, error) {
 	for i, r := range f.journal.Records() {
 		if r.Step == "" {
