@@ -92,7 +92,8 @@ func printRoadmap(w io.Writer, file string, m *roadmap.Roadmap) error {
 	for i := range m.Stages {
 		printStage(w, i, file, &m.Stages[i])
 	}
-	_, err := visible.Fprintf(w, "\nafterwards the legacy side still owns %s: %s\n", prose.Counted(len(m.Left), "resource"),
+	_, err := visible.Fprintf(w, "\nafterwards the legacy side still owns %s: %s\n",
+		prose.Counted(len(m.Left), "resource"),
 		cmp.Or(some(m.Left), "none"))
 	return err
 }
@@ -108,7 +109,8 @@ func printStage(w io.Writer, i int, file string, s *roadmap.Stage) {
 	for _, reason := range s.Refused {
 		line("refused", "%s", reason)
 	}
-	line("steps", "%s, %d of them by hand; waits for %s, each at most %s (--wait)", prose.Counted(s.Steps, "step"), s.ByHand,
+	line("steps", "%s, %d of them by hand; waits for %s, each at most %s (--wait)", prose.Counted(s.Steps, "step"),
+		s.ByHand,
 		prose.Counted(s.Waits, "component"), transitionWait)
 	if len(s.Started) > 0 {
 		line("starts", "%s", strings.Join(s.Started, ", "))
