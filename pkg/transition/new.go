@@ -14,7 +14,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/render"
 )
 
-// New computes the steps from one setup to another. The order is that of the phases: every controller and scheduler that
+// New computes the steps from one setup to another. The order is by phase: every controller and scheduler that
 // changes is stopped on every host before a server or a store changes, and started after the last of those, so that at
 // no time a controller of the first plan runs beside one that takes over its work in the second; stores come before API
 // servers and API servers before controllers; servers of one side change one host after the other, or, where their
