@@ -108,7 +108,8 @@ func Checks() []finding.Rule {
 		{
 			ID: "FUS205", Title: "An API group that does not exist", Severity: finding.Warning,
 			Why: "No Kubernetes version from " + known + ", none of the presets and no given " +
-				"CustomResourceDefinition has the group. Without a near name and without given CustomResourceDefinitions it is an info.",
+				"CustomResourceDefinition has the group. Without a near name and without given " +
+				"CustomResourceDefinitions it is an info.",
 			Bad: policyLine +
 				`"spec":{"user":"alice","apiGroup":"networking.istio.oi","resource":"*","namespace":"*"}}`,
 			Good: policyLine +
