@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -151,9 +150,9 @@ func printDocument(w io.Writer, format string, document any) (printed bool, err 
 	return false, nil
 }
 
-// printTable writes rows with aligned columns; cells are separated by tabs.
+// printTable writes rows with aligned columns, as wide as the terminal at most; cells are separated by tabs.
 func printTable(w io.Writer, write func(table io.Writer)) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table := newTable(w)
 	write(table)
 	return table.Flush()
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/kubefusion/fusionctl/internal/visible"
 )
@@ -151,7 +150,7 @@ func indented(value any, prefix string) (string, error) {
 
 // tableRows aligns its columns over some rows at a time.
 type tableRows struct {
-	table *tabwriter.Writer
+	table *table
 	count int
 }
 
@@ -159,7 +158,7 @@ type tableRows struct {
 const alignedRows = 1000
 
 func newTableRows(w io.Writer) *tableRows {
-	return &tableRows{table: tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	return &tableRows{table: newTable(w)}
 }
 
 func (r *tableRows) row(_ any, header, cells []string) error {
