@@ -71,10 +71,19 @@ func (w *writer) otherHosts(hosts []Host) error {
 					there.Image,
 					hosts[0].Name, here.Image)
 			}
-			if here != nil && !slices.Equal(here.Mounts, there.Mounts) {
-				w.note(h.Name+"/"+there.Place, "the mounts of %s are others than on %s; the spec has the latter",
-					of.kind, hosts[0].Name)
+			if here == nil || slices.Equal(here.Mounts, there.Mounts) {
+				continue
 			}
+			if moved := movedFiles(here, there, other.args[of.kind]); len(moved) > 0 {
+				problems = append(problems, fmt.Errorf("%s/%s: %s of %s is another file of the host than on %s (%s "+
+					"there, "+
+					"%s here), and the modern side reads the same path on every host; have it at one path on all of "+
+					"them",
+					h.Name, there.Place, moved[0].seen, of.kind, hosts[0].Name, moved[0].first, moved[0].other))
+				continue
+			}
+			w.note(h.Name+"/"+there.Place, "the mounts of %s are others than on %s, and its arguments name the same "+
+				"files of both; the spec has the latter", of.kind, hosts[0].Name)
 		}
 		host := spec.Host{Name: h.Name, Address: other.address()}
 		if len(args.APIServer)+len(args.ControllerManager)+len(args.Scheduler) > 0 {
@@ -91,6 +100,26 @@ func (w *writer) otherHosts(hosts []Host) error {
 	}
 	w.sharedAddresses()
 	return errors.Join(problems...)
+}
+
+// movedFile is one that two components see under one path, and that lies elsewhere on one of their hosts.
+type movedFile struct{ seen, first, other string }
+
+// movedFiles are those that the arguments name.
+func movedFiles(here, there *Process, args []spec.Arg) []movedFile {
+	var moved []movedFile
+	before, after := spec.Component{ExtraMounts: here.Mounts}, spec.Component{ExtraMounts: there.Mounts}
+	for _, a := range args {
+		if !path.IsAbs(a.Value) || strings.Contains(a.Value, ",") {
+			continue
+		}
+		first, _ := before.OnHost(a.Value)
+		other, _ := after.OnHost(a.Value)
+		if first != other {
+			moved = append(moved, movedFile{a.Value, first, other})
+		}
+	}
+	return moved
 }
 
 // differences are the arguments of a list that are others than those of the first, by name.

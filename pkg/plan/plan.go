@@ -5,8 +5,10 @@ package plan
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"sort"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -305,6 +307,18 @@ func (p *Plan) CertificateHosts() []string {
 		}
 	}
 	return hosts
+}
+
+// OnHost is where a file that the component sees lies on its host, or would lie.
+func (c *Component) OnHost(file string) string {
+	found, inner := file, ""
+	for _, m := range c.Mounts {
+		at := strings.TrimSuffix(m.Seen(), "/")
+		if m.Path != "" && len(at) > len(inner) && (file == at || strings.HasPrefix(file, at+"/")) {
+			found, inner = path.Join(m.Path, strings.TrimPrefix(file, at)), at
+		}
+	}
+	return found
 }
 
 // Arg returns the last value of an argument, and whether the component has it.

@@ -81,7 +81,58 @@ func adoptedRules() []rule {
 			Bad:      running("apiserver-count=3").String(),
 			Good:     running("apiserver-count=1").String(),
 		}, missingHosts},
+		{finding.Rule{
+			ID: "FUS255", Title: "Pods do not trust the certificate of the modern API server",
+			Why: "Pods verify an API server by the bundle that the legacy controller manager has as --root-ca-file: " +
+				"it " +
+				"is in their token secrets, and the modern side publishes the same one. A cluster with one CA for " +
+				"clients " +
+				"and another for serving certificates has the latter there, and the certificate of the modern API " +
+				"server " +
+				"is of the former.",
+			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
+			Evidence: finding.Evidence{Read: "pkg/controller/serviceaccount/tokens_controller.go and " +
+				"pkg/controller/certificates/rootcacertpublisher of 1.36.3; client-go's rest.InClusterConfig"},
+			Bad:  twoAuthorities("/etc/kubernetes/pki/server-ca.crt").String(),
+			Good: twoAuthorities("/etc/kubernetes/pki/ca.crt").String(),
+		}, untrustedByPods},
 	}
+}
+
+// twoAuthorities is a legacy side whose pods trust the bundle in a file, and whose clients are known by that in ca.crt.
+func twoAuthorities(bundle string) example {
+	return example{legacySide: "existing: true", legacyServer: args("client-ca-file=/etc/kubernetes/pki/ca.crt"),
+		legacyManager: args("root-ca-file=" + bundle), access: toDevelopers("pods"), more: "pods: {}"}
+}
+
+// untrustedByPods compares what pods trust with the issuer of what the modern API server presents to them.
+func untrustedByPods(p *plan.Plan) []finding.Finding {
+	managers := p.ComponentsOf(pair.Legacy, kubever.ControllerManager)
+	if p.Pods == nil || !p.Legacy.Existing || len(managers) == 0 {
+		return nil
+	}
+	bundle, ok := managers[0].Arg("root-ca-file")
+	if !ok || bundle == "" {
+		return nil
+	}
+	bundle = managers[0].OnHost(bundle)
+	for _, server := range p.ComponentsOf(pair.Modern, kubever.APIServer) {
+		cert, _ := server.Arg("tls-cert-file")
+		for _, c := range p.Certificates {
+			if c.Cert != cert || c.Host != server.Host || c.CA == bundle {
+				continue
+			}
+			return []finding.Finding{{Subject: "--tls-cert-file of " + server.Name,
+				Message: fmt.Sprintf("is of the CA in %s, and pods trust the bundle in %s: unless it holds that CA "+
+					"too, no "+
+					"pod can connect to the modern API server", c.CA, bundle),
+				Fix: fmt.Sprintf("append the certificate in %s to %s on every host and restart the legacy controller "+
+					"manager, or have the certificate issued by a CA of the bundle; then accept: [{rule: FUS255, "+
+					"reason: ...}]",
+					c.CA, bundle)}}
+		}
+	}
+	return nil
 }
 
 func unprovidedFiles(p *plan.Plan) []finding.Finding {

@@ -21,6 +21,12 @@ func unknownValues(p *plan.Plan) []finding.Finding {
 			continue // no component of Kubernetes
 		}
 		minor := p.Side(c.Side).Version.Minor
+		if f, refused := refusedSuites(&c); refused && !p.Side(c.Side).Existing {
+			if key := f.Subject + f.Message; !seen[key] {
+				seen[key] = true
+				found = append(found, f)
+			}
+		}
 		for _, a := range c.Args {
 			for _, f := range refusedValues(c.Kind, a, minor) {
 				f.Subject = fmt.Sprintf("--%s of %s", a.Name, c.Name)
@@ -32,6 +38,26 @@ func unknownValues(p *plan.Plan) []finding.Finding {
 		}
 	}
 	return found
+}
+
+// requiredSuites are those of which HTTP/2 wants one, unless nothing older than TLS 1.3 is spoken.
+// Source: golang.org/x/net/http2, ConfigureServer, which every release serves with. Seen: 1.36.3.
+var requiredSuites = []string{"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}
+
+// refusedSuites reports cipher suites with which a server cannot serve HTTP/2, and ends at its start.
+func refusedSuites(c *plan.Component) (finding.Finding, bool) {
+	suites, _ := c.Arg("tls-cipher-suites")
+	oldest, _ := c.Arg("tls-min-version")
+	if suites == "" || oldest == "VersionTLS13" || slices.ContainsFunc(strings.Split(suites, ","), func(s string) bool {
+		return slices.Contains(requiredSuites, strings.TrimSpace(s))
+	}) {
+		return finding.Finding{}, false
+	}
+	return finding.Finding{Subject: "--tls-cipher-suites of " + c.Name,
+		Message: fmt.Sprintf("%s does not start: HTTP/2 needs one of %s", c.Kind,
+			strings.Join(requiredSuites, " and ")),
+		Fix: fmt.Sprintf("set tls-cipher-suites in the extraArgs of the component, with %s, or tls-min-version to "+
+			"VersionTLS13", requiredSuites[0])}, true
 }
 
 // lenient makes a warning of what the release refuses where the component runs with it already, or is a vendor's build,

@@ -33,6 +33,13 @@ func TestUnknownValuesOfArguments(t *testing.T) {
 			`no authorization mode "RBCA"`},
 		"a reconciler": {example{modernServer: args("endpoint-reconciler-type=leases")}, finding.Error,
 			`no endpoint reconciler "leases"`},
+		"cipher suites without HTTP/2's": {
+			example{modernServer: args("tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384")}, finding.Error,
+			"does not start: HTTP/2 needs one of TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
+		"cipher suites with it": {example{modernServer: args(
+			"tls-cipher-suites=TLS_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")}, 0, ""},
+		"cipher suites beside TLS 1.3": {example{modernServer: args("tls-min-version=VersionTLS13",
+			"tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384")}, 0, ""},
 		"underscores": {example{legacyServer: args("audit_log_path=/var/log/audit.log")}, 0, ""},
 		"a build that runs with it": {example{legacy: "1.6.13", legacySide: "existing: true",
 			legacyServer: args("acme-magic=1"), legacyManager: args("controllers=*,acme")}, finding.Warning,

@@ -1,0 +1,56 @@
+package adopt_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/kubefusion/fusionctl/pkg/adopt"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// TestMountsOfHosts: the modern side reads the files of the legacy one, by their paths on the host. Where a path in the
+// containers is another file on one of the hosts, no spec says both.
+func TestMountsOfHosts(t *testing.T) {
+	host := func(directory, more string) *adopt.Running {
+		t.Helper()
+		manifest := fmt.Sprintf(`kind: Pod
+metadata: {name: kube-apiserver}
+spec:
+  containers:
+  - name: kube-apiserver
+    image: k8s.gcr.io/kube-apiserver:v1.15.12
+    command: [kube-apiserver, --etcd-servers=http://127.0.0.1:2379, --client-ca-file=/pki/ca.crt]
+    volumeMounts:
+    - {name: pki, mountPath: /pki}
+    - {name: more, mountPath: /more}
+  volumes:
+  - {name: pki, hostPath: {path: %s}}
+  - {name: more, hostPath: {path: %s}}
+`, directory, more)
+		running, err := adopt.Read(fstest.MapFS{"kube-apiserver.yaml": {Data: []byte(manifest)}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return running
+	}
+	draft := func(second *adopt.Running) (*adopt.Draft, error) {
+		return adopt.DraftHosts([]adopt.Host{{Name: "cp-1", Running: host("/etc/pki", "/usr/share")},
+			{Name: "cp-2", Running: second}},
+			adopt.Options{Layout: spec.LayoutSplit, Modern: kubever.Version{Minor: kubever.Newest}})
+	}
+	const want = "cp-2/kube-apiserver.yaml:5: /pki/ca.crt of kube-apiserver is another file of the host than on cp-1 " +
+		"(/etc/pki/ca.crt there, /srv/pki/ca.crt here)"
+	if _, err := draft(host("/srv/pki", "/usr/share")); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a file that lies elsewhere: %v, want %s", err, want)
+	}
+	d, err := draft(host("/etc/pki", "/opt/share"))
+	if err != nil {
+		t.Fatalf("a mount that no argument uses: %v", err)
+	}
+	if text := fmt.Sprint(d.Notes); !strings.Contains(text, "the mounts of kube-apiserver are others than on cp-1") {
+		t.Errorf("notes: %s", text)
+	}
+}
