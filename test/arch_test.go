@@ -60,6 +60,7 @@ var core = map[string][]string{
 	"pkg/admission": {"pkg/spec", "pkg/plan"},
 	// what the gateway does with a request, without the requests
 	"pkg/gateway/routes": {"pkg/plan"},
+	"pkg/gateway/merge":  nil,
 
 	"pkg/render": {"pkg/spec", "pkg/policy", "pkg/plan", "pkg/admission"},
 	"pkg/report": {"pkg/policy", "pkg/plan", "pkg/render", "pkg/restart"},

@@ -4,10 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/gateway"
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
@@ -15,15 +19,126 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
 
+type gatewayRequest struct {
+	spec           string
+	legacy, modern string // kubeconfig files
+	serving        serverFlags
+	metrics        string // address; "" for nowhere
+	options        gateway.Options
+}
+
 func newGatewayCmd(streams Streams) *cobra.Command {
+	var req gatewayRequest
 	cmd := &cobra.Command{
-		Use:   "gateway",
-		Short: "One endpoint over both API servers",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "gateway SPEC --legacy-kubeconfig FILE --modern-kubeconfig FILE",
+		Short: "Serve one endpoint over both API servers",
+		Long: `gateway serves one endpoint over both API servers of a plan until it is stopped. Clients use it as they
+use an API server, with one kubeconfig; gateway routes shows what it serves through which side.
+
+Of objects that each side has of its own, such as Deployments, lists and watches merge both sides. A request by name
+goes to the side that has the object; a name that both have is answered 409. New ones are created on the side that
+spec.gateway.create names, the modern one by default. What is read carries the annotation kubefusion.dev/side. The paths
+/sides/legacy/... and /sides/modern/... lead to one side alone. What would be half of an answer is refused.
+
+Clients are known by certificates of --client-ca, or by bearer tokens that a side accepts; there are no anonymous ones.
+Who they are is forwarded to the API servers with the certificate of a front proxy, so that each side's own
+authorization decides. The kubeconfigs are those of the gateway itself: it needs permission to get /api, /apis, /version
+and /readyz, to list API services and to create token reviews.
+
+/healthz and /readyz are served beside the API; /metrics at --metrics-listen.
+
+Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad spec.`,
+		Example: `  fusionctl gateway spec.yaml --legacy-kubeconfig legacy.conf --modern-kubeconfig modern.conf --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt --proxy-cert front-proxy-client.crt --proxy-key front-proxy-client.key`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.spec = args[0]
+			return runGateway(cmd.Context(), &req, streams)
+		},
 	}
+	f := cmd.Flags()
+	f.StringVar(&req.legacy, "legacy-kubeconfig", "", "kubeconfig of the legacy API server (required)")
+	f.StringVar(&req.modern, "modern-kubeconfig", "", "kubeconfig of the modern API server (required)")
+	f.StringVar(&req.options.ProxyCert, "proxy-cert", "", "file of the front proxy's certificate, as "+
+		"--proxy-client-cert-file of the API servers (required)")
+	f.StringVar(&req.options.ProxyKey, "proxy-key", "", "file of that certificate's key (required)")
+	f.StringVar(&req.serving.certificates.Cert, "tls-cert", "", "file of the server's certificate (required)")
+	f.StringVar(&req.serving.certificates.Key, "tls-key", "", "file of the certificate's key (required)")
+	f.StringVar(&req.serving.certificates.ClientCA, "client-ca", "",
+		"file of the CA that signs the clients' certificates "+
+			"(required)")
+	f.StringVar(&req.serving.listen, "listen", "127.0.0.1:8443", "address to serve on")
+	f.StringVar(&req.metrics, "metrics-listen", "", "loopback address of /metrics and /healthz, without TLS "+
+		"(default not)")
+	f.DurationVar(&req.options.DiscoveryInterval, "discovery-interval", 5*time.Second,
+		"how often both API servers are asked what they serve")
+	f.IntVar(&req.options.Requests, "user-requests", 200, "requests of one user that are served concurrently")
+	f.IntVar(&req.options.Watches, "user-watches", 2000, "watches and streams of one user that are served concurrently")
 	cmd.AddCommand(newGatewayRoutesCmd(streams))
 	return cmd
+}
+
+func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error {
+	for _, required := range []struct{ flag, value string }{
+		{"legacy-kubeconfig", req.legacy}, {"modern-kubeconfig", req.modern}, {"proxy-cert", req.options.ProxyCert},
+		{"proxy-key", req.options.ProxyKey}, {"tls-cert", req.serving.certificates.Cert},
+		{"tls-key", req.serving.certificates.Key},
+		{"client-ca", req.serving.certificates.ClientCA}} {
+		if required.value == "" {
+			return usagef("--%s is required", required.flag)
+		}
+	}
+	if req.options.DiscoveryInterval <= 0 || req.options.Requests <= 0 || req.options.Watches <= 0 {
+		return usagef("--discovery-interval, --user-requests and --user-watches: want more than 0")
+	}
+	if req.metrics != "" && !loopback(req.metrics) {
+		return usagef("--metrics-listen %q: want an address on loopback, since metrics are served without TLS",
+			req.metrics)
+	}
+	p, err := loadPlan(streams, req.spec)
+	if err != nil {
+		return err
+	}
+	if p.Gateway != nil {
+		req.options.Create = p.Gateway.Create
+	}
+	if req.options.Legacy, err = kubeconfig(ctx, req.legacy); err != nil {
+		return err
+	}
+	if req.options.Modern, err = kubeconfig(ctx, req.modern); err != nil {
+		return err
+	}
+	registry := newServerRegistry()
+	req.options.Log = serverLog(ctx, streams)
+	g, err := gateway.New(p.Runtime(), req.options, registry)
+	if err != nil {
+		return badInput(err, "")
+	}
+	req.serving.certificates.Optional = true
+	listener, err := req.serving.listener(ctx)
+	if err != nil {
+		return err
+	}
+	var beside net.Listener
+	if req.metrics != "" {
+		if beside, err = (&serverFlags{listen: req.metrics, plain: true}).listener(ctx); err != nil {
+			listener.Close()
+			return err
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	g.EndWith(ctx)
+	group.Go(func() error { return webserver.Serve(ctx, listener, g, req.options.Log) })
+	group.Go(func() error { g.Run(ctx); return nil })
+	if beside != nil {
+		group.Go(func() error {
+			if err := serveMetrics(ctx, beside, registry); ctx.Err() == nil {
+				return err
+			}
+			return nil
+		})
+	}
+	req.options.Log.Info("serving", "address", listener.Addr().String(), "spec", req.spec)
+	return group.Wait()
 }
 
 type gatewayRoutesRequest struct {

@@ -17,6 +17,9 @@ type Certificates struct {
 	Cert, Key   string
 	ClientCA    string   // signs the clients' certificates; "" lets in clients without one
 	ClientNames []string // common names of clients that may ask; none: all that ClientCA has signed
+	// Optional lets in clients without a certificate beside ClientCA's: the handler knows them by something else. It is
+	// not for ClientNames.
+	Optional bool
 	// Kept is told once why changed files do not replace those in use, and with nil when they do again; nil allowed.
 	Kept func(error)
 
@@ -117,6 +120,9 @@ func (c *Certificates) load() (*tls.Config, error) {
 		return nil, fmt.Errorf("%s: no certificate in it", c.ClientCA)
 	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
+	if c.Optional {
+		config.ClientAuth = tls.VerifyClientCertIfGiven
+	}
 	config.VerifyConnection = c.verifyName
 	return config, nil
 }

@@ -58,6 +58,9 @@ type Plan struct {
 	Accept []finding.Acceptance `json:"accept,omitempty"`
 	Pods   *Pods                `json:"pods,omitempty"` // nil: pods of the modern side are left as they are
 
+	// Gateway is what one endpoint over both sides does where there is a choice; nil for the defaults.
+	Gateway *spec.Gateway `json:"gateway,omitempty"`
+
 	CustomResources pair.Resource  `json:"customResources"` // the places of every custom resource
 	StartupWrites   []pair.BootKey `json:"startupWrites"`   // what the API servers write by themselves
 }

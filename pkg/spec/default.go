@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strconv"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // Default fills what the file leaves out, as the comments of the types say. It changes f, and changes nothing when it
@@ -33,6 +35,9 @@ func (f *File) Default() {
 	s.Modern.setDefaults(modernStore, 7443, path.Join(s.PKI.Directory, "modern/apiserver"), bindAddress(s.Hosts))
 	if s.Pods != nil {
 		s.Pods.setDefaults(&s.Network)
+	}
+	if s.Gateway != nil {
+		setDefault(&s.Gateway.Create, pair.Modern)
 	}
 	if s.Controllers == nil {
 		s.Controllers = &Controllers{}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // APIVersion and Kind head every spec file.
@@ -47,6 +48,8 @@ type Spec struct {
 	// Controllers says how fusionctl's own controllers run, which see both sides. The plan decides whether they are
 	// needed; left out, they run with the defaults then.
 	Controllers *Controllers `json:"controllers,omitempty"`
+	// Gateway says what fusionctl gateway, one endpoint over both API servers, does where the plan leaves a choice.
+	Gateway *Gateway `json:"gateway,omitempty"`
 	// overrides of the layout's owners; the last entry that names a resource wins
 	Owners []Owning `json:"owners,omitempty"`
 	// absent: pods that are created through the modern API server are left as they are
@@ -233,6 +236,12 @@ type APIServer struct {
 	Cert    string `json:"cert,omitempty"`
 	Key     string `json:"key,omitempty"`         // default as Cert, with .key
 	Address string `json:"bindAddress,omitempty"` // default 0.0.0.0, or :: when a host has an IPv6 address
+}
+
+// Gateway is what one endpoint over both API servers does where the plan leaves a choice.
+type Gateway struct {
+	// Create is the side on which objects are created of which each side has its own: legacy or modern, the default.
+	Create pair.Side `json:"create,omitempty"`
 }
 
 // Controllers is `fusionctl controllers` as a component of the control plane: a garbage collector and a namespace

@@ -111,6 +111,16 @@ func (s *APIServer) Client(user string, groups ...string) *Client {
 	return newClient(s.URL, config)
 }
 
+// ClientOf speaks to any server with a certificate of the rig, as the user in the groups.
+func (r *Rig) ClientOf(url, user string, groups ...string) *Client {
+	r.t.Helper()
+	config, err := r.PKI.clientTLS(user, groups...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return newClient(url, config)
+}
+
 // RESTConfig is for the clients of client-go, which understand the releases of their own time.
 func (s *APIServer) RESTConfig(user string, groups ...string) *rest.Config {
 	s.rig.t.Helper()

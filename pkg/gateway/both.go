@@ -1,0 +1,511 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubefusion/fusionctl/internal/webserver"
+	"github.com/kubefusion/fusionctl/pkg/discovery"
+	"github.com/kubefusion/fusionctl/pkg/gateway/merge"
+	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// serveBoth answers for a resource of which each side has objects of its own.
+func (g *Gateway) serveBoth(w http.ResponseWriter, r *http.Request, c *client, row *routes.Row) error {
+	info := c.info
+	if info.Subresource == "" && !slices.Contains(row.Verbs, info.Verb) {
+		return unsupported("%s of %s is not served for both sides at once; /sides/legacy and /sides/modern serve it",
+			info.Verb, row.GroupResource())
+	}
+	if err := g.heeds(r, pair.Sides()...); err != nil {
+		return err
+	}
+	b := &both{Gateway: g, client: c, row: row, r: r, query: r.URL.Query(), memory: g.memory.Reserve()}
+	defer b.memory.Release()
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/api/"+info.APIVersion+"/watch/"),
+		strings.HasPrefix(r.URL.Path, "/apis/"+info.APIGroup+"/"+info.APIVersion+"/watch/"):
+		return notImplemented("paths with /watch/ are not served for both sides; watch=true is")
+	case info.Verb == "watch":
+		return b.watch(w)
+	case info.Verb == "list":
+		return b.list(w)
+	case info.Verb == "create" && info.Subresource == "" && info.Name == "":
+		return b.create(w)
+	case info.Name == "":
+		return unsupported("%s wants a name", info.Verb)
+	case info.Verb == "get" && info.Subresource == "":
+		return b.get(w)
+	}
+	return b.change(w)
+}
+
+// both is one request for objects of both sides.
+type both struct {
+	*Gateway
+	*client
+	row    *routes.Row
+	r      *http.Request
+	query  url.Values
+	memory *webserver.Reservation
+}
+
+// transforms reports whether both sides answer with Tables and metadata alone.
+func (b *both) transforms() bool {
+	return !slices.ContainsFunc(pair.Sides(), func(name pair.Side) bool { return !b.partial(name) })
+}
+
+func (b *both) partial(name pair.Side) bool {
+	return kubever.Behaves(kubever.BehaviourMetadataAnswered, b.plan.Side(name).Version.Minor)
+}
+
+// each asks some sides at the same time.
+func (b *both) each(names []pair.Side, question func(pair.Side) question, limit int64) (map[pair.Side]*answer,
+	map[pair.Side]error) {
+	answers, errs := make([]*answer, len(names)), make([]error, len(names))
+	var group errgroup.Group
+	for i, name := range names {
+		// A reservation grows in one place at a time, so each question has its own; they are let go together.
+		group.Go(func() error {
+			memory := b.Gateway.memory.Reserve()
+			context.AfterFunc(b.r.Context(), memory.Release)
+			answers[i], errs[i] = b.sides[name].ask(b.r.Context(), b.r, b.user, question(name), limit, memory)
+			return nil
+		})
+	}
+	_ = group.Wait() // it returns what the functions do
+	got, failed := map[pair.Side]*answer{}, map[pair.Side]error{}
+	for i, name := range names {
+		if errs[i] != nil {
+			failed[name] = errs[i]
+		} else {
+			got[name] = answers[i]
+		}
+	}
+	return got, failed
+}
+
+// list merges the lists of both sides. Unless both are whole it is an error: half of a list looks like all of it.
+func (b *both) list(w http.ResponseWriter) error {
+	form, err := accept(b.r, b.transforms())
+	if err != nil {
+		return err
+	}
+	query := maps.Clone(b.query)
+	names := pair.Sides()
+	var token merge.Token
+	if text := query.Get("continue"); text != "" {
+		if token, err = merge.ParseToken(text); err != nil {
+			return badRequest("%v", err)
+		}
+		names = slices.DeleteFunc(names, func(name pair.Side) bool { return token.Of(name) == "" })
+	}
+	version, err := b.version(query)
+	if err != nil {
+		return err
+	}
+	limit, err := strconv.ParseInt(cmp.Or(query.Get("limit"), "0"), 10, 64)
+	if err != nil || limit < 0 {
+		return badRequest("limit %q: want a number", query.Get("limit"))
+	}
+	if match := query.Get("resourceVersionMatch"); match == string(metav1.ResourceVersionMatchExact) &&
+		version != (merge.Version{}) && (version.Legacy == "" || version.Modern == "") {
+		return invalid("resourceVersion %q is of one object: no list is exactly at it", version)
+	}
+	share := (limit + int64(len(names)) - 1) / int64(len(names))
+	answers, errs := b.each(names, func(name pair.Side) question {
+		q := maps.Clone(query)
+		q.Del("continue")
+		set(q, "limit", share, limit > 0)
+		q.Del("resourceVersion")
+		if at := token.Of(name); at != "" {
+			q.Set("continue", at)
+		} else if at := version.Of(name); at != "" {
+			q.Set("resourceVersion", at)
+		} else {
+			q.Del("resourceVersionMatch")
+		}
+		return question{method: http.MethodGet, path: b.r.URL.EscapedPath(), query: q, accept: form}
+	}, limitListBytes)
+	lists := make([]*merge.List, 0, len(names))
+	next := merge.Token{Version: token.Version}
+	for _, name := range names {
+		if err := errs[name]; err != nil {
+			return err
+		}
+		a := answers[name]
+		if a.code != http.StatusOK {
+			return b.partly(a)
+		}
+		l, err := merge.ParseList(a.body, name)
+		if err != nil {
+			return unreachable(name, err)
+		}
+		lists = append(lists, l)
+		if token == (merge.Token{}) {
+			next.Version = next.Version.With(name, l.ResourceVersion())
+		}
+		if name == pair.Legacy {
+			next.Legacy = l.Continue()
+		} else {
+			next.Modern = l.Continue()
+		}
+		for _, warning := range a.header.Values("Warning") {
+			w.Header().Add("Warning", warning)
+		}
+	}
+	body, err := merge.Lists(lists, next.Version, next)
+	if err != nil {
+		return unavailable("the lists of the two sides are not one: %v", err)
+	}
+	w.Header().Set("Content-Type", form)
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(body) // a client that is gone
+	return nil
+}
+
+func set(q url.Values, name string, value int64, on bool) {
+	q.Del(name)
+	if on {
+		q.Set(name, strconv.FormatInt(value, 10))
+	}
+}
+
+// version is the resource version that a client asks for.
+func (b *both) version(query url.Values) (merge.Version, error) {
+	version, err := merge.ParseVersion(query.Get("resourceVersion"))
+	if err != nil {
+		return version, invalid("resourceVersion: %v: it is that of a list or an object that was read here", err)
+	}
+	return version, nil
+}
+
+// partly is what is said when one side refuses its part: its own answer, which names the side. A continue token in it
+// would go on with that side's part alone.
+func (b *both) partly(a *answer) error {
+	var status metav1.Status
+	if json.Unmarshal(a.body, &status) != nil || status.Kind != "Status" || status.Status != metav1.StatusFailure {
+		return unavailable("the %s API server answers %d", a.side, a.code)
+	}
+	refused := refusal(a.code, status.Reason, "the %s side: %s", a.side, status.Message)
+	refused.ErrStatus.Details = status.Details
+	return refused
+}
+
+// place is what a side says of an object by its name.
+type place struct {
+	*answer
+	meta merge.Meta
+}
+
+// locate finds the side that has the object. must: it has to be known that the other side does not have it. Beside it
+// comes what was read there.
+func (b *both) locate(form string, uid string, must bool) (*place, error) {
+	at := b.objectPath()
+	answers, errs := b.each(pair.Sides(), func(name pair.Side) question {
+		q := url.Values{}
+		if version := b.query.Get("resourceVersion"); version == "0" {
+			q.Set("resourceVersion", version)
+		}
+		accept := form
+		if accept == "" {
+			accept = "application/json"
+			if b.partial(name) {
+				accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+			}
+		}
+		return question{method: http.MethodGet, path: at, query: q, accept: accept}
+	}, limitBytes)
+	found := map[pair.Side]*place{}
+	for name, a := range answers {
+		switch a.code {
+		case http.StatusOK:
+			p := &place{answer: a}
+			if err := readMeta(a.body, &p.meta); err != nil {
+				return nil, unreachable(name, err)
+			}
+			found[name] = p
+		case http.StatusNotFound, http.StatusForbidden:
+		default:
+			errs[name] = b.partly(a)
+		}
+	}
+	if uid != "" {
+		for _, p := range found {
+			if p.meta.Metadata.UID == uid {
+				return p, nil
+			}
+		}
+	}
+	switch {
+	case len(found) == 2:
+		return nil, refusal(http.StatusConflict, metav1.StatusReasonConflict, "%s %q is on both sides: UID %s on the "+
+			"legacy side, %s on the modern side; fieldSelector=metadata.uid=UID names one, as do /sides/legacy and "+
+			"/sides/modern", b.row.GroupResource(), b.info.Name, found[pair.Legacy].meta.Metadata.UID,
+			found[pair.Modern].meta.Metadata.UID)
+	case len(errs) > 0 && (must || len(found) == 0):
+		return nil, cmp.Or(errs[pair.Legacy], errs[pair.Modern])
+	case len(found) == 1:
+		return cmp.Or(found[pair.Legacy], found[pair.Modern]), nil
+	}
+	for _, name := range []pair.Side{pair.Modern, pair.Legacy} {
+		if a := answers[name]; a != nil && a.code == http.StatusForbidden {
+			return nil, answered{a}
+		}
+	}
+	return nil, answered{answers[pair.Modern]}
+}
+
+// readMeta reads an object's metadata, or that of the object in a Table of one.
+func readMeta(body []byte, into *merge.Meta) error {
+	if err := json.Unmarshal(body, into); err != nil || into.Kind != "Table" {
+		return err
+	}
+	var table struct {
+		Rows []struct{ Object json.RawMessage }
+	}
+	if err := json.Unmarshal(body, &table); err != nil || len(table.Rows) != 1 || table.Rows[0].Object == nil {
+		return errors.Join(err, errors.New("want a Table of one object"))
+	}
+	return json.Unmarshal(table.Rows[0].Object, into)
+}
+
+// objectPath is the path of the object, without its subresource.
+func (b *both) objectPath() string {
+	path := b.r.URL.EscapedPath()
+	if b.info.Subresource == "" {
+		return path
+	}
+	parts := strings.Split(path, "/")
+	return strings.Join(parts[:len(parts)-len(b.info.Parts)+2], "/")
+}
+
+// uidSelected is the UID of fieldSelector=metadata.uid=UID, which names one of two objects of a name.
+func (b *both) uidSelected() (string, error) {
+	selector := b.query.Get("fieldSelector")
+	if selector == "" {
+		return "", nil
+	}
+	uid, ok := strings.CutPrefix(selector, "metadata.uid=")
+	if uid = strings.TrimPrefix(uid, "="); !ok || uid == "" || strings.Contains(uid, ",") {
+		return "", badRequest("fieldSelector %q: of one object only metadata.uid=UID is served", selector)
+	}
+	return uid, nil
+}
+
+func (b *both) get(w http.ResponseWriter) error {
+	form, err := accept(b.r, b.transforms())
+	if err != nil {
+		return err
+	}
+	uid, err := b.uidSelected()
+	if err != nil {
+		return err
+	}
+	p, err := b.locate(form, uid, false)
+	if err != nil {
+		return err
+	}
+	return b.show(w, p.answer)
+}
+
+// show writes a side's answer as clients of both sides see it.
+func (b *both) show(w http.ResponseWriter, a *answer) error {
+	body := a.body
+	if a.isJSON() && len(body) > 0 {
+		shown, _, err := merge.Read(body, a.side, merge.Version{})
+		if err != nil {
+			return unreachable(a.side, err)
+		}
+		body = shown
+	}
+	a.copyTo(w, body)
+	return nil
+}
+
+// jsonSubresources are those whose requests and answers are objects.
+var jsonSubresources = []string{"status", "scale", "approval", "finalize"}
+
+// change sends a request about one object to the side that has it.
+func (b *both) change(w http.ResponseWriter) error {
+	if b.info.Subresource != "" && !slices.ContainsFunc(b.row.Subresources,
+		func(s discovery.Subresource) bool { return s.Name == b.info.Subresource }) {
+		return notFound(b.r)
+	}
+	uid, err := b.uidSelected()
+	if err != nil {
+		return err
+	}
+	if b.info.Subresource != "" && !slices.Contains(jsonSubresources, b.info.Subresource) {
+		p, err := b.locate("", uid, true)
+		if err != nil {
+			return err
+		}
+		b.sides[p.side].pass(w, b.r, b.user, "")
+		return nil
+	}
+	form, err := accept(b.r, false)
+	if err != nil {
+		return err
+	}
+	body, kind, err := b.body(w)
+	if err != nil {
+		return err
+	}
+	if b.r.Method == http.MethodDelete && uid == "" {
+		var options metav1.DeleteOptions
+		if len(body) > 0 && json.Unmarshal(body, &options) == nil && options.Preconditions != nil &&
+			options.Preconditions.UID != nil {
+			uid = string(*options.Preconditions.UID)
+		}
+	}
+	target := b.options.Create
+	switch p, err := b.locate("", uid, true); {
+	case err == nil:
+		target = p.side
+	case b.creates(err, kind):
+	default:
+		return err
+	}
+	if len(body) > 0 {
+		if body, err = b.written(body, kind, target); err != nil {
+			return badRequest("%v", err)
+		}
+	}
+	q := maps.Clone(b.query)
+	q.Del("fieldSelector")
+	a, err := b.sides[target].ask(b.r.Context(), b.r, b.user, question{method: b.r.Method, path: b.r.URL.EscapedPath(),
+		query: q, accept: form, contentType: kind, body: body}, limitBytes, b.memory)
+	if err != nil {
+		return err
+	}
+	return b.show(w, a)
+}
+
+// creates reports whether the request creates an object that neither side has: an apply patch does, and for some
+// resources a PUT, which the side decides.
+func (b *both) creates(err error, kind string) bool {
+	passed := answered{}
+	if b.info.Subresource != "" || !errors.As(err, &passed) || passed.code != http.StatusNotFound {
+		return false
+	}
+	return b.r.Method == http.MethodPut || b.r.Method == http.MethodPatch && kind == applyPatch
+}
+
+const applyPatch = "application/apply-patch+yaml"
+
+// written is a body as the side stores it.
+func (b *both) written(body []byte, kind string, target pair.Side) ([]byte, error) {
+	if b.r.Method != http.MethodDelete {
+		return merge.WritePatch(body, kind, target)
+	}
+	var options map[string]any
+	if err := json.Unmarshal(body, &options); err != nil {
+		return nil, err
+	}
+	if p, ok := options["preconditions"].(map[string]any); ok {
+		if text, ok := p["resourceVersion"].(string); ok && text != "" {
+			version, err := merge.ParseVersion(text)
+			if err != nil {
+				return nil, fmt.Errorf("preconditions.resourceVersion: %w", err)
+			}
+			p["resourceVersion"] = version.Of(target)
+		}
+	}
+	return json.Marshal(options)
+}
+
+// body reads the body of a request, as JSON. The kind is its content type.
+func (b *both) body(w http.ResponseWriter) (body []byte, kind string, err error) {
+	body, err = io.ReadAll(http.MaxBytesReader(w, b.r.Body, limitBytes))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return nil, "", refusal(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+			"the request has more than %d bytes", tooLarge.Limit)
+	}
+	if err != nil {
+		return nil, "", badRequest("reading the request: %v", err)
+	}
+	if coding := b.r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return nil, "", refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			"content encoding %q: want none", coding)
+	}
+	kind, _, err = mime.ParseMediaType(cmp.Or(b.r.Header.Get("Content-Type"), "application/json"))
+	switch {
+	case len(body) == 0:
+		return nil, kind, nil
+	case err != nil:
+		return nil, "", badRequest("content type: %v", err)
+	case kind == "application/yaml" || kind == applyPatch:
+		if body, err = yaml.YAMLToJSON(body); err != nil {
+			return nil, "", badRequest("%v", err)
+		}
+		if kind == "application/yaml" {
+			kind = "application/json"
+		}
+	case kind != "application/json" && !strings.HasSuffix(kind, "+json"):
+		return nil, "", refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			"objects of both sides are written as application/json or application/yaml, not as %q", kind)
+	}
+	return body, kind, nil
+}
+
+// create creates an object on the side of the options, unless the other side has one of that name.
+func (b *both) create(w http.ResponseWriter) error {
+	form, err := accept(b.r, false)
+	if err != nil {
+		return err
+	}
+	body, kind, err := b.body(w)
+	if err != nil {
+		return err
+	}
+	var meta merge.Meta
+	if err := json.Unmarshal(body, &meta); err != nil {
+		return badRequest("the object: %v", err)
+	}
+	target := b.options.Create
+	if name := meta.Metadata.Name; name != "" {
+		other := target.Other()
+		a, err := b.sides[other].ask(b.r.Context(), b.r, b.user, question{method: http.MethodGet,
+			path: b.r.URL.EscapedPath() + "/" + url.PathEscape(name), accept: "application/json"}, limitBytes, b.memory)
+		if err != nil {
+			return err
+		}
+		switch a.code {
+		case http.StatusNotFound, http.StatusForbidden, http.StatusBadRequest:
+		case http.StatusOK:
+			return refusal(http.StatusConflict, metav1.StatusReasonAlreadyExists, "%s %q already exists on the %s side",
+				b.row.GroupResource(), name, other)
+		default:
+			return b.partly(a)
+		}
+	}
+	if body, err = merge.Write(body, target); err != nil {
+		return badRequest("%v", err)
+	}
+	a, err := b.sides[target].ask(b.r.Context(), b.r, b.user, question{method: http.MethodPost,
+		path: b.r.URL.EscapedPath(), query: b.query, accept: form, contentType: kind, body: body}, limitBytes, b.memory)
+	if err != nil {
+		return err
+	}
+	return b.show(w, a)
+}

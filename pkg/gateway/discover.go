@@ -1,0 +1,206 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubefusion/fusionctl/pkg/discovery"
+	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// view is what the gateway goes by until the sides say something else.
+type view struct {
+	table     *routes.Table
+	documents *routes.Documents
+}
+
+// known is what a side said that it serves.
+type known struct {
+	served routes.Served
+	has    bool
+	err    error // why what it said is not of now; nil when it is
+}
+
+// follow asks both sides again and again what they serve.
+func (g *Gateway) follow(ctx context.Context) {
+	ticker := time.NewTicker(g.options.DiscoveryInterval)
+	defer ticker.Stop()
+	for {
+		g.refresh(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// refresh asks both sides what they serve. A side that does not say all of it keeps what it said before.
+func (g *Gateway) refresh(ctx context.Context) {
+	var group sync.WaitGroup
+	for _, s := range g.sides {
+		group.Go(func() { g.refreshSide(ctx, s) })
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return
+	}
+	legacy, modern := g.known[pair.Legacy], g.known[pair.Modern]
+	if !legacy.has || !modern.has {
+		return
+	}
+	v := &view{table: routes.New(g.plan, routes.Sources{Legacy: legacy.served, Modern: modern.served})}
+	v.documents = v.table.Documents(map[pair.Side]bool{pair.Legacy: legacy.err != nil, pair.Modern: modern.err != nil})
+	g.current.Store(v)
+}
+
+func (g *Gateway) refreshSide(ctx context.Context, s *side) {
+	k := g.known[s.name]
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	served, err := Served(ctx, s.own, g.plan.Side(s.name).Version)
+	if err == nil && served.Unready != nil && !errors.Is(served.Unready, discovery.ErrForbidden) {
+		err = served.Unready // what single groups do not say is in the table
+	}
+	was := k.err
+	if k.err = err; err != nil {
+		if was == nil {
+			g.log.Error("discovery failed; what the side said before stays in use", "side", s.name, "err", err)
+		}
+		g.metrics.stale.WithLabelValues(string(s.name)).Set(1)
+		return
+	}
+	if was != nil || !k.has {
+		g.log.Info("discovery succeeded", "side", s.name, "version", served.Identity.GitVersion)
+	}
+	g.metrics.stale.WithLabelValues(string(s.name)).Set(0)
+	k.served, k.has = served, true
+}
+
+// ready is why the gateway cannot serve at the moment.
+func (g *Gateway) ready() error {
+	if g.current.Load() == nil {
+		return unavailable("not both API servers have said yet what they serve")
+	}
+	return nil
+}
+
+// serveDiscovery answers for /api, /apis and below.
+func (g *Gateway) serveDiscovery(w http.ResponseWriter, r *http.Request, v *view) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return unsupported("want GET")
+	}
+	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	core := segments[0] == "api"
+	var document any
+	switch {
+	case len(segments) == 1:
+		for _, form := range forms(r) {
+			aggregated := form.as == "APIGroupDiscoveryList" && form.group == "apidiscovery.k8s.io" &&
+				(form.version == "v2" || form.version == "v2beta1")
+			if !aggregated {
+				continue
+			}
+			list := v.documents.Aggregated(core)
+			list.APIVersion = "apidiscovery.k8s.io/" + form.version
+			return serveDocument(w, r, list, "application/json;g=apidiscovery.k8s.io;v="+form.version+
+				";as=APIGroupDiscoveryList")
+		}
+		document = any(v.documents.Groups())
+		if core {
+			document = v.documents.Core(r.Host)
+		}
+	case len(segments) == 2 && !core:
+		if group := v.documents.Group(segments[1]); group != nil {
+			document = group
+		}
+	default:
+		gv := schema.GroupVersion{Version: segments[1]}
+		if !core {
+			gv = schema.GroupVersion{Group: segments[1], Version: segments[2]}
+		}
+		list, stale := v.documents.Version(gv)
+		if stale {
+			return unavailable("a side does not say what it has of %s", gv)
+		}
+		if list != nil {
+			document = list
+		}
+	}
+	if document == nil {
+		return notFound(r)
+	}
+	return serveDocument(w, r, document, "application/json")
+}
+
+// serveDocument writes a document with a tag by which clients see that theirs is the same.
+func serveDocument(w http.ResponseWriter, r *http.Request, document any, contentType string) error {
+	body, err := json.Marshal(document)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(body)
+	tag := `"` + strings.ToUpper(hex.EncodeToString(sum[:])) + `"`
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("ETag", tag)
+	w.Header().Set("Vary", "Accept")
+	w.Header().Set("Cache-Control", "public")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+	return nil
+}
+
+func notFound(r *http.Request) error {
+	return refusal(http.StatusNotFound, "NotFound", "neither side serves %s", r.URL.Path)
+}
+
+// serveOpenAPI3 answers with the list of documents of OpenAPI v3, and passes requests for one to the side that has it.
+func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *client) error {
+	at := "/openapi/v3"
+	paths := map[string]map[string]json.RawMessage{}
+	for _, name := range pair.Sides() {
+		a, err := g.sides[name].ask(r.Context(), r, c.user, question{method: http.MethodGet, path: at,
+			accept: "application/json"}, limitBytes, nil)
+		if err != nil {
+			return err
+		}
+		if a.code == http.StatusNotFound { // before 1.23
+			continue
+		}
+		var list struct{ Paths map[string]json.RawMessage }
+		if a.code != http.StatusOK {
+			return answered{a}
+		}
+		if err := json.Unmarshal(a.body, &list); err != nil {
+			return unreachable(name, fmt.Errorf("%s: %w", at, err))
+		}
+		paths[string(name)] = list.Paths
+	}
+	if path := strings.TrimPrefix(r.URL.Path, at+"/"); path != r.URL.Path {
+		for _, name := range []pair.Side{pair.Modern, pair.Legacy} {
+			if _, ok := paths[string(name)][path]; ok {
+				g.sides[name].pass(w, r, c.user, "")
+				return nil
+			}
+		}
+		return notFound(r)
+	}
+	all := map[string]json.RawMessage{}
+	for _, name := range pair.Sides() { // the modern side's replace the legacy side's
+		for path, place := range paths[string(name)] {
+			all[path] = place
+		}
+	}
+	return serveDocument(w, r, map[string]any{"paths": all}, "application/json")
+}

@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// refusal is an answer of the gateway itself, as API servers say it.
+func refusal(code int, reason metav1.StatusReason, format string, args ...any) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code),
+		Reason:  reason,
+		Message: "fusionctl gateway: " + fmt.Sprintf(format, args...)}}
+}
+
+func badRequest(format string, args ...any) error {
+	return refusal(http.StatusBadRequest, metav1.StatusReasonBadRequest, format, args...)
+}
+
+// notImplemented is said of what the gateway could do by half only.
+func notImplemented(format string, args ...any) error {
+	return refusal(http.StatusNotImplemented, "NotImplemented", format, args...)
+}
+
+func unsupported(format string, args ...any) error {
+	return refusal(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, format, args...)
+}
+
+// unavailable is said while a side cannot be asked.
+func unavailable(format string, args ...any) error {
+	err := refusal(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, format, args...)
+	err.ErrStatus.Details = unavailableDetails()
+	return err
+}
+
+func unavailableDetails() *metav1.StatusDetails { return &metav1.StatusDetails{RetryAfterSeconds: 1} }
+
+func unreachable(side pair.Side, err error) error {
+	return unavailable("the %s API server does not answer: %v", side, err)
+}
+
+// answered is an answer of a side that the gateway passes on.
+type answered struct{ *answer }
+
+func (a answered) Error() string { return fmt.Sprintf("the %s side answers %d", a.side, a.code) }
+
+// refuse writes an error as a Status.
+func refuse(w http.ResponseWriter, err error) {
+	if passed := (answered{}); errors.As(err, &passed) {
+		passed.copyTo(w, passed.body)
+		return
+	}
+	status := metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+		Reason: metav1.StatusReasonInternalError, Message: "fusionctl gateway: " + err.Error()}
+	if known := (*apierrors.StatusError)(nil); errors.As(err, &known) {
+		status = known.ErrStatus
+	}
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	}
+	writeJSON(w, int(status.Code), status)
+}
+
+func writeJSON(w http.ResponseWriter, code int, value any) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // a client that is gone
+}

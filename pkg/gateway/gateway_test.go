@@ -1,0 +1,579 @@
+package gateway
+
+import (
+	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+)
+
+// fakeSide is an API server with a few resources. Pages replace what it has.
+type fakeSide struct {
+	server *httptest.Server
+	mu     sync.Mutex
+	pages  map[string]func(http.ResponseWriter, *http.Request) // by METHOD /path
+	asked  []*http.Request
+	bodies []string
+}
+
+const verbsJSON = `"verbs":["create","delete","deletecollection","get","list","patch","update","watch"]`
+
+func newFakeSide(t *testing.T, version string) *fakeSide {
+	f := &fakeSide{pages: map[string]func(http.ResponseWriter, *http.Request){}}
+	for path, body := range map[string]string{
+		"/version": `{"major":"1","minor":"x","gitVersion":"v` + version + `"}`,
+		"/readyz":  "ok", "/healthz": "ok",
+		"/api": `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis": `{"kind":"APIGroupList","groups":[{"name":"apps","versions":[{"groupVersion":"apps/v1","version":"v1"}],
+			"preferredVersion":{"groupVersion":"apps/v1","version":"v1"}}]}`,
+		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","kind":"Pod",
+			"namespaced":true,` + verbsJSON + `},{"name":"pods/log","kind":"Pod","namespaced":true,"verbs":["get"]},
+			{"name":"namespaces","kind":"Namespace",` + verbsJSON + `}]}`,
+		"/apis/apps/v1": `{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[{"name":"deployments",
+			"singularName":"deployment","kind":"Deployment","namespaced":true,"shortNames":["deploy"],` + verbsJSON + `},
+			{"name":"deployments/scale","kind":"Scale","group":"autoscaling","version":"v1","namespaced":true,
+			"verbs":["get","patch","update"]}]}`,
+	} {
+		f.say("GET "+path, http.StatusOK, body)
+	}
+	f.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		f.mu.Lock()
+		f.asked, f.bodies = append(f.asked, r), append(f.bodies, string(body))
+		page := f.pages[r.Method+" "+r.URL.Path]
+		f.mu.Unlock()
+		if page == nil {
+			status(w, http.StatusNotFound, "NotFound")
+			return
+		}
+		page(w, r)
+	}))
+	t.Cleanup(f.server.Close)
+	return f
+}
+
+func status(w http.ResponseWriter, code int, reason string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":%q,"code":%d,
+		"message":"of the side"}`, reason, code)
+}
+
+// say replaces what the side answers.
+func (f *fakeSide) say(at string, code int, body string) {
+	f.page(at, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		io.WriteString(w, body)
+	})
+}
+
+func (f *fakeSide) page(at string, answer func(http.ResponseWriter, *http.Request)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pages[at] = answer
+}
+
+// last is the last request below a path, and its body.
+func (f *fakeSide) last(path string) (*http.Request, string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, r := range slices.Backward(f.asked) {
+		if strings.HasPrefix(r.URL.Path, path) {
+			return r, f.bodies[i]
+		}
+	}
+	return nil, ""
+}
+
+func (f *fakeSide) config() *rest.Config {
+	return &rest.Config{Host: f.server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(
+		&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw})}, BearerToken: "of-the-gateway"}
+}
+
+// fixture is a gateway over two fake sides.
+type fixture struct {
+	t              *testing.T
+	gateway        *Gateway
+	legacy, modern *fakeSide
+	url            string
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	f, err := spec.Load("spec.yaml", []byte(`apiVersion: kubefusion.dev/v1alpha1
+kind: FusedControlPlane
+metadata: {name: test}
+spec:
+  hosts: [{name: cp-1, address: 10.0.0.11}]
+  stores:
+  - {name: core, endpoints: ["http://10.0.0.11:2379"]}
+  - {name: modern, endpoints: ["http://10.0.0.11:2479"], managed: {version: 3.6.8, dataDir: /var/lib/etcd-modern}}
+  legacy: {version: 1.15.12, apiServer: {}, controllerManager: {}}
+  modern: {version: 1.36.3, apiServer: {}, controllerManager: {}}
+  access:
+  - {subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [pods]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.New(f, plan.OnHosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &fixture{t: t, legacy: newFakeSide(t, "1.15.12"), modern: newFakeSide(t, "1.36.3")}
+	cert, key := proxyCertificate(t)
+	x.gateway, err = New(p.Runtime(), Options{Legacy: x.legacy.config(), Modern: x.modern.config(), ProxyCert: cert,
+		ProxyKey: key, Requests: 3}, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.gateway.refresh(t.Context())
+	if err := x.gateway.Ready(); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name := r.Header.Get("Test-Certificate"); name != "" { // as TLS would have verified it
+			r.Header.Del("Test-Certificate")
+			r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{
+				Subject: pkix.Name{CommonName: name, Organization: []string{"developers"}}, Raw: []byte{1},
+				NotAfter: time.Now().Add(time.Hour)}}}}
+		}
+		x.gateway.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	x.url = server.URL
+	return x
+}
+
+func proxyCertificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "front-proxy-client"},
+		NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "crt"), filepath.Join(dir, "key")
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der},
+		key: {Type: "PRIVATE KEY", Bytes: encoded}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// ask sends a request as alice; headers are "Name: value".
+func (x *fixture) ask(method, path, body string, headers ...string) (int, http.Header, string) {
+	x.t.Helper()
+	r, err := http.NewRequestWithContext(x.t.Context(), method, x.url+path, strings.NewReader(body))
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	r.Header.Set("Test-Certificate", "alice")
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		if r.Header.Set(name, value); value == "" {
+			r.Header.Del(name)
+		}
+	}
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		x.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		x.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return response.StatusCode, response.Header, string(text)
+}
+
+func (x *fixture) wants(method, path, body string, code int, says string, headers ...string) string {
+	x.t.Helper()
+	got, _, text := x.ask(method, path, body, headers...)
+	if got != code || !strings.Contains(text, says) {
+		x.t.Errorf("%s %s: %d %s, want %d and %q", method, path, got, text, code, says)
+	}
+	return text
+}
+
+const (
+	collection = "/apis/apps/v1/namespaces/a/deployments"
+	emptyList  = `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"1"},"items":[]}`
+)
+
+func deployment(name, uid string) string {
+	return fmt.Sprintf(`{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"name":%q,"namespace":"a","uid":%q,
+		"resourceVersion":"5"}}`, name, uid)
+}
+
+func TestClientsAreWhoTheyAre(t *testing.T) {
+	x := newFixture(t)
+	x.modern.say("GET /api/v1/namespaces/a/pods", http.StatusOK, "{}")
+	x.wants("GET", "/api/v1/namespaces/a/pods", "", http.StatusOK, "{}", "X-Remote-User: root",
+		"X-Remote-Group: system:masters", "X-Remote-Extra-Scopes: all", "x-remote-uid: 1", "X-Forwarded-For: 1.2.3.4",
+		"Impersonate-User: bob", "Connection: X-Remote-User, Impersonate-User2")
+	r, _ := x.modern.last("/api/v1/namespaces/a/pods")
+	if r.Header.Get("X-Remote-User") != "alice" || r.Header.Get("Impersonate-User") != "bob" ||
+		!slices.Equal(r.Header.Values("X-Remote-Group"), []string{"developers"}) ||
+		r.Header.Get("X-Remote-Extra-Scopes")+r.Header.Get("Authorization") != "" ||
+		r.Header.Get("X-Remote-Uid") == "1" || len(r.Header.Values("X-Remote-User")) != 1 {
+		t.Errorf("the side is told of %v", r.Header)
+	}
+	if r, _ := x.legacy.last("/api/v1/namespaces/a/pods"); r != nil {
+		t.Error("the other side is asked, too")
+	}
+	x.wants("GET", collection, "", http.StatusUnauthorized, "Unauthorized", "Test-Certificate: ")
+
+	const reviews = "POST /apis/authentication.k8s.io/v1/tokenreviews"
+	x.modern.say(reviews, http.StatusCreated, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1",
+		"status":{}}`)
+	x.legacy.say(reviews, http.StatusCreated, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1",
+		"status":{"authenticated":true,"user":{"username":"robot","groups":["robots"],"extra":{"a/b":["c"]}}}}`)
+	x.wants("GET", "/api/v1/namespaces/a/pods", "", http.StatusOK, "{}", "Test-Certificate: ",
+		"Authorization: Bearer good")
+	r, _ = x.modern.last("/api/v1/namespaces/a/pods")
+	if r.Header.Get("X-Remote-User") != "robot" || r.Header.Get("X-Remote-Extra-A%2fb") != "c" ||
+		r.Header.Get("Authorization") != "" {
+		t.Errorf("the side is told of %v", r.Header)
+	}
+	x.legacy.say(reviews, http.StatusCreated, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1",
+		"status":{"authenticated":false}}`)
+	x.wants("GET", "/api/v1/namespaces/a/pods", "", http.StatusUnauthorized, "", "Test-Certificate: ",
+		"Authorization: Bearer bad")
+	x.legacy.say(reviews, http.StatusForbidden, `{"kind":"Status","status":"Failure","code":403}`)
+	x.wants("GET", "/api/v1/namespaces/a/pods", "", http.StatusServiceUnavailable, "could not be reviewed",
+		"Test-Certificate: ", "Authorization: Bearer other")
+}
+
+func TestPathTricksAreRefused(t *testing.T) {
+	x := newFixture(t)
+	for _, path := range []string{"//api/v1/pods", "/api//v1/pods", "/api/v1/namespaces/../../sides/legacy/api",
+		"/sides/legacy/../modern/api", "/api/v1/namespaces/a%2fb/pods", "/api/v1/namespaces/%2e%2e/pods",
+		"/api/v1/namespaces/a/pods/", "/api/v1/namespaces/a/pods/%00", "/api/v1/namespaces/a/pods/a%250a",
+		"/api/v1/namespaces/a/pods/a%5cb", "/sides/legacy//api/v1/pods", "/sides/legacy/%2e%2e/x",
+		"/api/v1/namespaces/a/services/s/proxy/../../../secrets", "/api/v1/namespaces/a/services/s/proxy/%2e%2e/x",
+		"/api/v1/namespaces/a/services/s/proxy/..%2fx"} {
+		connection, err := net.Dial("tcp", strings.TrimPrefix(x.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(connection, "GET %s HTTP/1.1\r\nHost: x\r\nTest-Certificate: alice\r\nConnection: close\r\n\r\n",
+			path)
+		answer, err := io.ReadAll(connection)
+		connection.Close()
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") {
+			t.Errorf("%s: %.100q, %v, want 400", path, answer, err)
+		}
+	}
+	for _, ask := range []*fakeSide{x.legacy, x.modern} {
+		for _, path := range []string{"/api/v1/namespaces", "/api/v1/pods", "/sides", "/secrets"} {
+			if r, _ := ask.last(path); r != nil {
+				t.Errorf("a side was asked for %s", r.URL)
+			}
+		}
+	}
+	x.legacy.say("GET /api/v1/pods", http.StatusOK, "its own")
+	x.wants("GET", "/sides/legacy/api/v1/pods", "", http.StatusOK, "its own")
+}
+
+func FuzzPaths(f *testing.F) {
+	for _, path := range []string{"/api/v1/pods", "/a/%2e%2e/b", "//", "/a/proxy/../b"} {
+		f.Add(path)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n")))
+		if err != nil || checkPath(r) != nil {
+			return
+		}
+		if slices.ContainsFunc(strings.Split(r.URL.Path, "/"), func(s string) bool { return s == ".." || s == "." }) ||
+			!strings.Contains(r.URL.Path, "/proxy/") && r.URL.Path != "/" &&
+				(strings.Contains(r.URL.Path, "//") ||
+					strings.Count(r.URL.EscapedPath(), "/") != strings.Count(r.URL.Path, "/")) {
+			t.Errorf("%q passes as %q", path, r.URL.Path)
+		}
+	})
+}
+
+// Whatever is wrong with one side, half of a list is never said to be all of it.
+func TestHalfAListIsNoList(t *testing.T) {
+	x := newFixture(t)
+	for name, wrong := range map[string]func(http.ResponseWriter, *http.Request){
+		"forbids it":    func(w http.ResponseWriter, _ *http.Request) { status(w, http.StatusForbidden, "Forbidden") },
+		"has forgotten": func(w http.ResponseWriter, _ *http.Request) { status(w, http.StatusGone, "Expired") },
+		"fails": func(w http.ResponseWriter, _ *http.Request) {
+			status(w, http.StatusInternalServerError, "x")
+		},
+		"is garbage": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") },
+		"is cut off": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1000")
+			io.WriteString(w, `{"kind":"DeploymentList","metadata":{},"items":[`)
+		},
+		"is no list":     func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, deployment("x", "1")) },
+		"does not exist": func(w http.ResponseWriter, _ *http.Request) { status(w, http.StatusNotFound, "NotFound") },
+		"hangs up":       func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"does not know the proxy": func(w http.ResponseWriter, _ *http.Request) {
+			status(w, http.StatusUnauthorized, "Unauthorized")
+		},
+	} {
+		for _, bad := range []*fakeSide{x.legacy, x.modern} {
+			x.legacy.say("GET "+collection, http.StatusOK, emptyList)
+			x.modern.say("GET "+collection, http.StatusOK, emptyList)
+			x.wants("GET", collection, "", http.StatusOK, `"resourceVersion":"l1m1"`)
+			bad.page("GET "+collection, wrong)
+			if code, _, text := x.ask("GET", collection, ""); code < 400 || !strings.Contains(text, `"kind":"Status"`) {
+				t.Errorf("a side %s: %d %s", name, code, text)
+			}
+			if code, _, text := x.ask("GET", collection+"?watch=1", ""); code == http.StatusOK &&
+				strings.Contains(text, "ADDED") {
+				t.Errorf("a side %s: a watch says %s", name, text)
+			}
+		}
+	}
+	x.legacy.server.Close()
+	code, header, text := x.ask("GET", collection, "")
+	if code != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
+		t.Errorf("without a side: %d %s", code, text)
+	}
+}
+
+func TestListsGoOnOverBothSides(t *testing.T) {
+	x := newFixture(t)
+	page := func(prefix, rv string) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, r *http.Request) {
+			names, next := []string{prefix + "1", prefix + "2", prefix + "3"}, ""
+			if at := r.URL.Query().Get("continue"); at != "" {
+				names = names[slices.Index(names, at):]
+			}
+			if limit := r.URL.Query().Get("limit"); limit == "1" && len(names) > 1 {
+				names, next = names[:1], names[1]
+			}
+			var items []string
+			for _, name := range names {
+				items = append(items, deployment(name, name))
+			}
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"kind":"DeploymentList","metadata":{"resourceVersion":%q,"continue":%q},"items":[%s]}`, rv,
+				next,
+				strings.Join(items, ","))
+		}
+	}
+	x.legacy.page("GET "+collection, page("l", "10"))
+	x.modern.page("GET "+collection, page("m", "20"))
+	var names []string
+	query := "?limit=2"
+	for range 5 {
+		text := x.wants("GET", collection+query, "", http.StatusOK, `"resourceVersion":"l10m20"`)
+		var list struct {
+			Metadata struct{ Continue string }
+			Items    []struct{ Metadata struct{ Name string } }
+		}
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range list.Items {
+			names = append(names, item.Metadata.Name)
+		}
+		if list.Metadata.Continue == "" {
+			break
+		}
+		query = "?limit=2&continue=" + list.Metadata.Continue
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"l1", "l2", "l3", "m1", "m2", "m3"}) {
+		t.Errorf("pages have %q", names)
+	}
+	x.wants("GET", collection+"?resourceVersion=7", "", http.StatusUnprocessableEntity, "no resource version")
+	x.wants("GET", collection+"?resourceVersion=l7m9&resourceVersionMatch=NotOlderThan", "", http.StatusOK, "l1")
+	if r, _ := x.modern.last(collection); r.URL.Query().Get("resourceVersion") != "9" {
+		t.Errorf("the modern side is asked %s", r.URL)
+	}
+	x.wants("GET", collection, "", http.StatusNotAcceptable, "application/json alone",
+		"Accept: application/vnd.kubernetes.protobuf")
+	x.wants("GET", collection+"?watch=1&sendInitialEvents=true", "", http.StatusUnprocessableEntity, "list and watch")
+}
+
+func TestRequestsByNameGoToTheSideThatHasTheObject(t *testing.T) {
+	x := newFixture(t)
+	x.legacy.say("GET "+collection+"/old", http.StatusOK, deployment("old", "u1"))
+	x.legacy.say("PUT "+collection+"/old", http.StatusOK, deployment("old", "u1"))
+	x.legacy.say("PATCH "+collection+"/old", http.StatusOK, deployment("old", "u1"))
+	x.legacy.say("DELETE "+collection+"/old", http.StatusOK, `{"kind":"Status","status":"Success"}`)
+	x.modern.say("POST "+collection, http.StatusCreated, deployment("new", "u3"))
+	x.wants("GET", collection+"/old", "", http.StatusOK, `"resourceVersion":"l5"`)
+	x.wants("GET", collection+"/none", "", http.StatusNotFound, "NotFound")
+	x.wants("PUT", collection+"/old",
+		`{"metadata":{"resourceVersion":"l5m9","annotations":{"kubefusion.dev/side":"legacy",
+		"a":"b"}}}`, http.StatusOK, `"kubefusion.dev/side":"legacy"`)
+	if _, body := x.legacy.last(
+		collection + "/old"); body != `{"metadata":{"annotations":{"a":"b"},"resourceVersion":"5"}}` {
+		t.Errorf("the legacy side is sent %s", body)
+	}
+	x.wants("PATCH", collection+"/old", `{"metadata":{"resourceVersion":"m5"}}`, http.StatusBadRequest, "legacy side",
+		"Content-Type: application/merge-patch+json")
+	x.wants("PUT", collection+"/old", "k8s\x00", http.StatusUnsupportedMediaType, "",
+		"Content-Type: application/vnd.kubernetes.protobuf")
+	x.wants("PUT", collection+"/old", `{"a":"`+strings.Repeat("x", limitBytes)+`"}`, http.StatusRequestEntityTooLarge,
+		"")
+	x.wants("DELETE", collection+"/old", "", http.StatusOK, "Success")
+	x.wants("DELETE", collection, "", http.StatusMethodNotAllowed, "/sides/legacy")
+	x.wants("POST", collection, deployment("old", ""), http.StatusConflict, "already exists on the legacy side")
+	x.wants("POST", collection, `{"metadata":{"name":"new"}}`, http.StatusCreated, `"kubefusion.dev/side":"modern"`)
+
+	x.modern.say("GET "+collection+"/old", http.StatusOK, deployment("old", "u2"))
+	for _, method := range []string{"GET", "PUT", "DELETE"} {
+		text := x.wants(method, collection+"/old", "{}", http.StatusConflict, "u1")
+		if !strings.Contains(text, "u2") {
+			t.Errorf("%s: %s, want both UIDs", method, text)
+		}
+	}
+	x.wants("GET", collection+"/old?fieldSelector=metadata.uid%3Du1", "", http.StatusOK, `"side":"legacy"`[1:])
+	x.wants("DELETE", collection+"/old", `{"preconditions":{"uid":"u1"}}`, http.StatusOK, "Success")
+
+	// What cannot be looked at is not "not there" for a write, and is no reason not to show what was found.
+	x.modern.say("GET "+collection+"/old", http.StatusInternalServerError, "{}")
+	x.wants("GET", collection+"/old", "", http.StatusOK, `"uid":"u1"`)
+	x.wants("DELETE", collection+"/old", "", http.StatusServiceUnavailable, "modern")
+	x.wants("GET", collection+"/none", "", http.StatusNotFound, "")
+	x.modern.say("GET "+collection+"/none", http.StatusInternalServerError, "{}")
+	x.wants("GET", collection+"/none", "", http.StatusServiceUnavailable, "")
+}
+
+func TestWatchesOfBothSidesAreOne(t *testing.T) {
+	x := newFixture(t)
+	stream := func(events ...string) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, r *http.Request) {
+			for _, e := range events {
+				io.WriteString(w, e+"\n")
+			}
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+	}
+	event := func(kind, rv string) string {
+		return `{"type":"` + kind + `","object":{"kind":"Deployment","metadata":{"name":"x","resourceVersion":"` + rv +
+			`"}}}`
+	}
+	x.legacy.page("GET "+collection, stream(event("ADDED", "11"), event("BOOKMARK", "15")))
+	x.modern.page("GET "+collection,
+		stream(event("MODIFIED", "21"), `{"type":"ERROR","object":{"kind":"Status","code":410}}`))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		x.url+collection+"?watch=1&resourceVersion=l10m20", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Test-Certificate", "alice")
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var seen []string
+	decoder := json.NewDecoder(response.Body)
+	for {
+		var e struct {
+			Type   string
+			Object struct {
+				Code     int
+				Metadata struct{ ResourceVersion string }
+			}
+		}
+		if err := decoder.Decode(&e); err != nil {
+			break
+		}
+		seen = append(seen, fmt.Sprintf("%s %s%d", e.Type, e.Object.Metadata.ResourceVersion, e.Object.Code))
+	}
+	if len(seen) == 0 || seen[len(seen)-1] != "ERROR 410" {
+		t.Errorf("the watch says %q, want the end of one to be the end", seen)
+	}
+	if r, _ := x.legacy.last(collection); r.URL.Query().Get("resourceVersion") != "10" {
+		t.Errorf("the legacy side is asked %s", r.URL)
+	}
+}
+
+func TestDiscoveryIsOfBothSides(t *testing.T) {
+	x := newFixture(t)
+	const aggregated = "Accept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+	code, header, text := x.ask("GET", "/apis", "", aggregated)
+	if code != http.StatusOK || !strings.Contains(header.Get("Content-Type"), "as=APIGroupDiscoveryList") ||
+		!strings.Contains(text, `"deployments"`) || strings.Contains(text, "deletecollection") {
+		t.Errorf("/apis: %d %v %s", code, header, text)
+	}
+	x.wants("GET", "/apis", "", http.StatusNotModified, "", aggregated, "If-None-Match: "+header.Get("Etag"))
+	x.wants("GET", "/apis/apps/v1", "", http.StatusOK, `"deployments/scale"`)
+	x.wants("GET", "/apis/apps", "", http.StatusOK, `"preferredVersion"`)
+	x.wants("GET", "/apis/nothing/v1", "", http.StatusNotFound, "")
+	x.wants("GET", "/logs", "", http.StatusNotImplemented, "/sides/modern/logs")
+
+	x.legacy.say("GET /healthz", http.StatusInternalServerError, "starting")
+	x.gateway.refresh(t.Context())
+	x.wants("GET", "/apis", "", http.StatusOK, `"freshness":"Stale"`, aggregated)
+	x.wants("GET", "/apis/apps/v1", "", http.StatusServiceUnavailable, "does not say")
+	x.wants("GET", "/api/v1", "", http.StatusOK, `"pods"`)
+	x.legacy.say("GET /healthz", http.StatusOK, "ok")
+	x.gateway.refresh(t.Context())
+	x.wants("GET", "/apis", "", http.StatusOK, `"freshness":"Current"`, aggregated)
+}
+
+func TestOneUserDoesNotStarveOthers(t *testing.T) {
+	x := newFixture(t)
+	begun, end := make(chan struct{}), make(chan struct{})
+	x.modern.page("GET /api/v1/namespaces/a/pods", func(http.ResponseWriter, *http.Request) {
+		begun <- struct{}{}
+		<-end
+	})
+	var group sync.WaitGroup
+	for range 3 {
+		group.Go(func() {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.url+"/api/v1/namespaces/a/pods", nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Header.Set("Test-Certificate", "alice")
+			if response, err := http.DefaultClient.Do(r); err == nil {
+				response.Body.Close()
+			}
+		})
+		<-begun
+	}
+	x.wants("GET", "/apis", "", http.StatusTooManyRequests, "in flight")
+	x.wants("GET", "/apis", "", http.StatusOK, "", "Test-Certificate: bob")
+	close(end)
+	group.Wait()
+	x.wants("GET", "/apis", "", http.StatusOK, "")
+}

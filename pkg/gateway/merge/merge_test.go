@@ -1,0 +1,197 @@
+package merge
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+func TestVersionsAreReadAsTheyAreWritten(t *testing.T) {
+	for text, want := range map[string]Version{"": {}, "0": {"0", "0"}, "l12m7": {"12", "7"}, "l12": {"12", ""},
+		"m7": {"", "7"}} {
+		if got, err := ParseVersion(text); err != nil || got != want || got.String() != text {
+			t.Errorf("ParseVersion(%q) = %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"12", "l", "m7l12", "l12m", "l-1", "l12m7 ", "l1.2", "L1",
+		"l" + strings.Repeat("9", 21)} {
+		if got, err := ParseVersion(text); !errors.Is(err, ErrForeignVersion) {
+			t.Errorf("ParseVersion(%q) = %+v, %v, want it refused", text, got, err)
+		}
+	}
+}
+
+func FuzzTokens(f *testing.F) {
+	f.Add(Token{Legacy: "abc", Version: Version{"1", "2"}}.String())
+	f.Add("eyJ2Ijp7fX0")
+	f.Fuzz(func(t *testing.T, text string) {
+		if token, err := ParseToken(text); err == nil && token.String() != text {
+			t.Errorf("%q is read as %q", text, token)
+		}
+		if version, err := ParseVersion(text); err == nil && version.String() != text &&
+			strings.Trim(text, "lm0") != "" {
+			t.Errorf("%q is read as %q", text, version)
+		}
+	})
+}
+
+func same(t *testing.T, what string, got []byte, want string) {
+	t.Helper()
+	var a, b any
+	if err := errors.Join(json.Unmarshal(got, &a), json.Unmarshal([]byte(want), &b)); err != nil {
+		t.Fatalf("%s: %v: %s", what, err, got)
+	}
+	if !reflect.DeepEqual(a, b) {
+		t.Errorf("%s:\n%s\nwant\n%s", what, got, want)
+	}
+}
+
+func TestObjectsNameTheirSide(t *testing.T) {
+	for object, want := range map[string]string{
+		`{"kind":"Deployment","metadata":{"name":"a","resourceVersion":"7"},"spec":{"big":12345678901234567890}}`: `{"kind":"Deployment","metadata":{"name":"a","resourceVersion":"l7m3","annotations":{"kubefusion.dev/side":
+			"legacy"}},"spec":{"big":12345678901234567890}}`,
+		`{"kind":"X","metadata":{"annotations":{"a":"b"},"resourceVersion":"7"}}`: `{"kind":"X","metadata":{"annotations":
+			{"a":"b","kubefusion.dev/side":"legacy"},"resourceVersion":"l7m3"}}`,
+		`{"kind":"Status","metadata":{},"code":404}`: `{"kind":"Status","metadata":{},"code":404}`,
+		`{"kind":"Table","metadata":{"resourceVersion":"9"},"rows":[{"cells":["a"],"object":{"metadata":{"name":"a",
+			"resourceVersion":"7"}}}]}`: `{"kind":"Table","metadata":{"resourceVersion":"l9m3"},"rows":[{"cells":["a"],
+			"object":{"metadata":{"name":"a","resourceVersion":"l7m3","annotations":{"kubefusion.dev/side":"legacy"}}}}]}`,
+	} {
+		shown, _, err := Read([]byte(object), pair.Legacy, Version{"5", "3"})
+		if err != nil {
+			t.Errorf("%s: %v", object, err)
+			continue
+		}
+		same(t, object, shown, want)
+		if !strings.Contains(object, "Table") && !strings.Contains(object, "Status") {
+			stored, err := Write(shown, pair.Legacy)
+			if err != nil {
+				t.Errorf("%s: %v", shown, err)
+				continue
+			}
+			same(t, "what is stored of "+string(shown), stored, object)
+		}
+	}
+	if _, _, err := ReadBookmark([]byte(`{"kind":"X","metadata":{}}`), pair.Legacy, Version{}); err == nil {
+		t.Error("a bookmark without a resource version passes")
+	}
+}
+
+func TestPatchesAreThoseOfTheSide(t *testing.T) {
+	const mergePatch, jsonPatch = "application/merge-patch+json", "application/json-patch+json"
+	for _, tc := range []struct{ kind, patch, want string }{
+		{mergePatch, `{"metadata":{"annotations":{"kubefusion.dev/side":null,"a":null}},"spec":{"x":1}}`,
+			`{"metadata":{"annotations":{"a":null}},"spec":{"x":1}}`},
+		{mergePatch, `{"metadata":{"resourceVersion":"l1m2"}}`, `{"metadata":{"resourceVersion":"2"}}`},
+		{mergePatch, `{"metadata":{"resourceVersion":null,"annotations":null}}`,
+			`{"metadata":{"resourceVersion":null,"annotations":null}}`},
+		{jsonPatch, `[{"op":"remove","path":"/metadata/annotations/kubefusion.dev~1side"},
+			{"op":"test","path":"/metadata/resourceVersion","value":"l1m2"},{"op":"add","path":"/spec/x","value":1}]`,
+			`[{"op":"test","path":"/metadata/resourceVersion","value":"2"},{"op":"add","path":"/spec/x","value":1}]`},
+		{jsonPatch, `[{"op":"add","path":"/metadata/annotations","value":{"kubefusion.dev/side":"modern","a":"b"}}]`,
+			`[{"op":"add","path":"/metadata/annotations","value":{"a":"b"}}]`},
+		{jsonPatch, `[{"op":"add","path":"/metadata/annotations","value":{"kubefusion.dev/side":"modern"}}]`,
+			`[{"op":"add","path":"/metadata/annotations","value":{}}]`},
+		{jsonPatch, `[{"op":"replace","path":"/metadata","value":{"name":"a","resourceVersion":"m2"}}]`,
+			`[{"op":"replace","path":"/metadata","value":{"name":"a","resourceVersion":"2"}}]`},
+	} {
+		got, err := WritePatch([]byte(tc.patch), tc.kind, pair.Modern)
+		if err != nil {
+			t.Errorf("%s: %v", tc.patch, err)
+			continue
+		}
+		same(t, tc.patch, got, tc.want)
+	}
+	for _, patch := range []string{`[1]`, `{"metadata":7}`, `{"metadata":{"resourceVersion":"12"}}`,
+		`{"metadata":{"resourceVersion":"l12"}}`, `{}{}`, ``} {
+		if got, err := WritePatch([]byte(patch), mergePatch, pair.Modern); err == nil {
+			t.Errorf("%s is written as %s", patch, got)
+		}
+	}
+}
+
+func list(t *testing.T, side pair.Side, text string) *List {
+	t.Helper()
+	l, err := ParseList([]byte(text), side)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestListsOfBothSidesAreOne(t *testing.T) {
+	legacy := list(t, pair.Legacy, `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"10",
+		"selfLink":"/x","continue":"more","remainingItemCount":4},"items":[
+		{"metadata":{"namespace":"a","name":"x","resourceVersion":"3"}},{"metadata":{"namespace":"b","name":"z"}}]}`)
+	modern := list(t, pair.Modern, `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"20"},
+		"items":[{"metadata":{"namespace":"a","name":"y"}}]}`)
+	version := Version{legacy.ResourceVersion(), modern.ResourceVersion()}
+	further := Token{Legacy: legacy.Continue(), Modern: modern.Continue(), Version: version}
+	body, err := Lists([]*List{legacy, modern}, version, further)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the list", body, `{"kind":"DeploymentList","apiVersion":"apps/v1","metadata":{"resourceVersion":"l10m20",
+		"continue":"`+further.String()+`","remainingItemCount":4},"items":[
+		{"metadata":{"namespace":"a","name":"x","resourceVersion":"l3","annotations":{"kubefusion.dev/side":"legacy"}}},
+		{"metadata":{"namespace":"a","name":"y","annotations":{"kubefusion.dev/side":"modern"}}},
+		{"metadata":{"namespace":"b","name":"z","annotations":{"kubefusion.dev/side":"legacy"}}}]}`)
+	for _, text := range []string{`{"kind":"Status","metadata":{}}`, `{}`, `[]`, `{"metadata":{},"items":[7]}`,
+		`{"metadata":{},"items":[{}`} {
+		if _, err := ParseList([]byte(text), pair.Legacy); err == nil {
+			t.Errorf("%s is a list", text)
+		}
+	}
+	table := list(t, pair.Modern, `{"kind":"Table","metadata":{},"rows":[]}`)
+	if _, err := Lists([]*List{legacy, table}, version, Token{}); err == nil {
+		t.Error("a list and a Table are one")
+	}
+}
+
+func TestTablesHaveTheColumnsOfBoth(t *testing.T) {
+	row := func(cells, name string) string {
+		return `{"cells":` + cells + `,"object":{"metadata":{"name":"` + name + `"}}}`
+	}
+	const old, recent = `[{"name":"Name"},{"name":"Desired"},{"name":"Age"}]`,
+		`[{"name":"Name"},{"name":"Age"},{"name":"Up"}]`
+	legacy := list(t, pair.Legacy, `{"kind":"Table","metadata":{},"columnDefinitions":`+old+`,"rows":[`+
+		row(`["b",2,"1d"]`, "b")+`]}`)
+	modern := list(t, pair.Modern, `{"kind":"Table","metadata":{},"columnDefinitions":`+recent+`,"rows":[`+
+		row(`["a","5m",3]`, "a")+`]}`)
+	body, err := Lists([]*List{legacy, modern}, Version{"1", "2"}, Token{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := func(name, side string) string {
+		return `{"metadata":{"name":"` + name + `","annotations":{"kubefusion.dev/side":"` + side + `"}}}`
+	}
+	same(t, "the table", body,
+		`{"kind":"Table","metadata":{"resourceVersion":"l1m2"},"columnDefinitions":[{"name":"Name"},
+		{"name":"Age"},{"name":"Up"},{"name":"Desired"}],"rows":[
+		{"cells":["a","5m",3,"<unknown>"],"object":`+object("a", "modern")+`},
+		{"cells":["b","1d","<unknown>",2],"object":`+object("b", "legacy")+`}]}`)
+
+	var columns Columns
+	for _, tc := range []struct {
+		side       pair.Side
+		text, want string
+	}{
+		{pair.Legacy, `{"kind":"Table","columnDefinitions":` + old + `,"rows":[{"cells":["b",2,"1d"]}]}`,
+			`{"kind":"Table","columnDefinitions":` + old + `,"rows":[{"cells":["b",2,"1d"]}]}`},
+		{pair.Modern, `{"kind":"Table","columnDefinitions":` + recent + `,"rows":[{"cells":["a","5m",3]}]}`,
+			`{"kind":"Table","rows":[{"cells":["a","<unknown>","5m"]}]}`},
+		{pair.Modern, `{"kind":"Table","columnDefinitions":null,"rows":[{"cells":["a","6m",3]}]}`,
+			`{"kind":"Table","rows":[{"cells":["a","<unknown>","6m"]}]}`},
+		{pair.Modern, `{"kind":"Deployment"}`, `{"kind":"Deployment"}`},
+	} {
+		got, err := columns.Event([]byte(tc.text), tc.side)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, tc.text, got, tc.want)
+	}
+}

@@ -1,0 +1,238 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubefusion/fusionctl/internal/webserver"
+	"github.com/kubefusion/fusionctl/pkg/apiserver"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+const (
+	// answerTimeout bounds how long a side may take to begin an answer: API servers give up on their own after a
+	// minute.
+	answerTimeout = 70 * time.Second
+	// limitBytes bounds a body of a client, and an object in an answer that is not passed through.
+	limitBytes = 16 << 20
+	// limitListBytes bounds one side's part of a list that is merged.
+	limitListBytes = 256 << 20
+)
+
+// side is one API server, as the gateway forwards requests to it.
+type side struct {
+	name    pair.Side
+	base    *url.URL
+	forward http.RoundTripper // with the certificate of the front proxy
+	streams http.RoundTripper // the same over HTTP/1.1, which alone is upgraded
+	own     *apiserver.Server // with the gateway's own identity
+}
+
+// newSide makes clients of an API server: own is the gateway's own identity; cert and key are the files of the front
+// proxy's certificate.
+func newSide(name pair.Side, own *rest.Config, cert, key string) (*side, error) {
+	s := &side{name: name}
+	var err error
+	if s.own, err = apiserver.New(own, apiserver.Options{Timeout: 20 * time.Second, Attempts: 2}); err != nil {
+		return nil, err
+	}
+	config := &rest.Config{Host: own.Host, APIPath: own.APIPath, DisableCompression: true,
+		TLSClientConfig: rest.TLSClientConfig{
+			ServerName: own.ServerName, CAFile: own.CAFile, CAData: own.CAData, CertFile: cert, KeyFile: key}}
+	if s.base, _, err = rest.DefaultServerUrlFor(config); err != nil {
+		return nil, err
+	}
+	if s.base.Scheme != "https" {
+		return nil, fmt.Errorf("%s: want https: the gateway shows by a certificate whom it speaks for",
+			s.base.Redacted())
+	}
+	s.base.Path = strings.TrimSuffix(s.base.Path, "/")
+	if s.forward, err = rest.TransportFor(config); err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.NextProtos = []string{"http/1.1"}
+	if s.streams, err = rest.TransportFor(config); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// timely gives up on a server that does not begin to answer.
+type timely struct{ http.RoundTripper }
+
+func (t timely) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	timer := time.AfterFunc(answerTimeout, func() { cancel(errNoAnswer) })
+	response, err := t.RoundTripper.RoundTrip(r.WithContext(ctx))
+	if !timer.Stop() && err != nil {
+		err = errNoAnswer
+	}
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	response.Body = &released{response.Body, cancel}
+	return response, nil
+}
+
+var errNoAnswer = fmt.Errorf("no answer within %v", answerTimeout)
+
+// released frees the context of a request when its answer is closed.
+type released struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (r *released) Close() error {
+	err := r.ReadCloser.Close()
+	r.cancel(nil)
+	return err
+}
+
+// pass sends the request to the side as it is, but for who sends it, and its answer back, whatever it is: a stream, an
+// upgraded connection. prefix is cut off the path.
+func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, prefix string) {
+	var transport http.RoundTripper = timely{s.forward}
+	if r.Header.Get("Upgrade") != "" || strings.Contains(r.URL.Path, "/proxy") {
+		transport = s.streams
+	}
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL.Scheme, p.Out.URL.Host = s.base.Scheme, s.base.Host
+			p.Out.URL.Path = s.base.Path + strings.TrimPrefix(p.In.URL.Path, prefix)
+			p.Out.URL.RawPath = s.base.EscapedPath() + strings.TrimPrefix(p.In.URL.EscapedPath(), prefix)
+			p.Out.URL.RawQuery = p.In.URL.RawQuery
+			p.Out.Host = ""
+			identify(p.Out, u)
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if r.Context().Err() == nil {
+				refuse(w, unreachable(s.name, err))
+			}
+		},
+		ErrorLog: discard,
+	}
+	proxy.ServeHTTP(w, r)
+}
+
+// question is what the gateway asks a side in the name of a client.
+type question struct {
+	method, path string // the path is escaped
+	query        url.Values
+	accept       string
+	contentType  string
+	body         []byte
+}
+
+// answer is an answer of a side.
+type answer struct {
+	side   pair.Side
+	code   int
+	header http.Header
+	body   []byte
+}
+
+// send asks the side in the name of the user of the request. The caller closes the answer.
+func (s *side) send(ctx context.Context, r *http.Request, u user.Info, q question) (*http.Response, error) {
+	target := s.base.Scheme + "://" + s.base.Host + s.base.EscapedPath() + q.path
+	if len(q.query) > 0 {
+		target += "?" + q.query.Encode()
+	}
+	out, err := http.NewRequestWithContext(ctx, q.method, target, bytes.NewReader(q.body))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"User-Agent", "Audit-Id"} {
+		out.Header[name] = r.Header[name]
+	}
+	for name, values := range r.Header {
+		if strings.HasPrefix(name, "Impersonate-") {
+			out.Header[name] = values
+		}
+	}
+	out.Header.Set("Accept", q.accept)
+	if q.contentType != "" {
+		out.Header.Set("Content-Type", q.contentType)
+	}
+	identify(out, u)
+	return timely{s.forward}.RoundTrip(out)
+}
+
+// ask sends a question and reads the whole answer. Errors: 503, as a Status, where there is none.
+func (s *side) ask(ctx context.Context, r *http.Request, u user.Info, q question, limit int64,
+	memory *webserver.Reservation) (*answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout)
+	defer cancel()
+	response, err := s.send(ctx, r, u, q)
+	if err != nil {
+		return nil, unreachable(s.name, err)
+	}
+	defer response.Body.Close()
+	body, err := readAll(ctx, response.Body, limit, memory)
+	if err != nil {
+		return nil, unreachable(s.name, err)
+	}
+	a := &answer{s.name, response.StatusCode, response.Header, body}
+	if a.code == http.StatusUnauthorized {
+		return nil, unavailable("the %s API server does not believe the gateway's certificate of a front proxy", s.name)
+	}
+	return a, nil
+}
+
+// readAll reads a body of bounded length; what is read of it is held in the reservation.
+func readAll(ctx context.Context, body io.Reader, limit int64, memory *webserver.Reservation) ([]byte, error) {
+	var buf bytes.Buffer
+	in := io.LimitReader(body, limit+1)
+	for {
+		const piece = 64 << 10
+		if buf.Available() < bytes.MinRead {
+			more := max(piece, buf.Cap())
+			if err := memory.Grow(ctx, int64(more)); err != nil {
+				return nil, err
+			}
+			buf.Grow(more)
+		}
+		n, err := in.Read(buf.AvailableBuffer()[:buf.Available()])
+		buf.Write(buf.AvailableBuffer()[:n])
+		switch {
+		case int64(buf.Len()) > limit:
+			return nil, fmt.Errorf("the answer has more than %d bytes", limit)
+		case errors.Is(err, io.EOF):
+			return buf.Bytes(), nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// isJSON reports whether the answer is JSON of whatever form.
+func (a *answer) isJSON() bool {
+	media, _, err := mime.ParseMediaType(a.header.Get("Content-Type"))
+	return err == nil && media == "application/json"
+}
+
+// copyTo writes the answer, with another body.
+func (a *answer) copyTo(w http.ResponseWriter, body []byte) {
+	for _, name := range []string{"Content-Type", "Warning", "Retry-After", "Audit-Id", "Location", "Cache-Control",
+		"X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"} {
+		for _, value := range a.header.Values(name) {
+			w.Header().Add(name, value)
+		}
+	}
+	w.WriteHeader(a.code)
+	_, _ = w.Write(body) // a client that is gone
+}

@@ -1,0 +1,203 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubefusion/fusionctl/pkg/gateway/merge"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// eventTimeout is how long a client may take to receive an event. A slower one is cut off: what is not received is not
+// held.
+const eventTimeout = 30 * time.Second
+
+// watch merges the watches of both sides. It ends when either of them does: a client watches again from what it has
+// seen, on both sides.
+func (b *both) watch(w http.ResponseWriter) error {
+	form, err := accept(b.r, b.transforms())
+	if err != nil {
+		return err
+	}
+	query := maps.Clone(b.query)
+	version, err := b.version(query)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(b.r.Context())
+	defer cancel(nil)
+	if text := query.Get("timeoutSeconds"); text != "" {
+		seconds, err := strconv.Atoi(text)
+		if err != nil || seconds < 0 {
+			return badRequest("timeoutSeconds %q: want a number", text)
+		}
+	}
+	streams := map[pair.Side]io.ReadCloser{}
+	for _, name := range pair.Sides() {
+		q := maps.Clone(query)
+		q.Del("resourceVersion")
+		if at := version.Of(name); at != "" {
+			q.Set("resourceVersion", at)
+		}
+		response, err := b.sides[name].send(ctx, b.r, b.user, question{method: http.MethodGet,
+			path: b.r.URL.EscapedPath(), query: q, accept: form})
+		if err != nil {
+			return unreachable(name, err)
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+			if err != nil {
+				return unreachable(name, err)
+			}
+			return b.partly(&answer{name, response.StatusCode, response.Header, body})
+		}
+		streams[name] = response.Body
+	}
+	w.Header().Set("Content-Type", form+";stream=watch")
+	if !strings.Contains(form, ";") {
+		w.Header().Set("Content-Type", form)
+	}
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.WriteHeader(http.StatusOK)
+	control := http.NewResponseController(w)
+	if err := control.Flush(); err != nil {
+		return nil //nolint:nilerr // the client is gone
+	}
+	events := make(chan event)
+	for name, stream := range streams {
+		go read(ctx, name, stream, events, cancel)
+	}
+	m := merger{version: version}
+	encoder := json.NewEncoder(w)
+	for {
+		var e event
+		select {
+		case <-ctx.Done():
+			return nil
+		case e = <-events:
+		}
+		shown, last := m.show(e)
+		if err := errors.Join(control.SetWriteDeadline(time.Now().Add(eventTimeout)), encoder.Encode(shown),
+			control.Flush()); err != nil || last {
+			return nil //nolint:nilerr // the client is gone, or reads too slowly
+		}
+	}
+}
+
+// event is an event of a side, or what was wrong with its stream.
+type event struct {
+	side pair.Side
+	wireEvent
+	err error
+}
+
+type wireEvent struct {
+	Type   string          `json:"type"`
+	Object json.RawMessage `json:"object"`
+}
+
+// read hands on the events of a side. The end of its stream ends the whole watch.
+func read(ctx context.Context, name pair.Side, stream io.Reader, events chan<- event, end context.CancelCauseFunc) {
+	limited := &frames{in: stream}
+	decoder := json.NewDecoder(limited)
+	for {
+		e := event{side: name}
+		limited.read = 0
+		err := decoder.Decode(&e.wireEvent)
+		if errors.Is(err, io.EOF) || ctx.Err() != nil {
+			end(nil)
+			return
+		}
+		if err != nil {
+			if errors.Is(err, io.ErrUnexpectedEOF) || !isGarbage(err) {
+				end(nil) // the connection is gone
+				return
+			}
+			e.err = err
+		}
+		select {
+		case events <- e:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func isGarbage(err error) bool {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	return errors.As(err, &syntax) || errors.As(err, &kind) || errors.Is(err, errLongEvent)
+}
+
+var errLongEvent = fmt.Errorf("an event has more than %d bytes", limitBytes)
+
+// frames bounds what is read for one event.
+type frames struct {
+	in   io.Reader
+	read int
+}
+
+func (f *frames) Read(p []byte) (int, error) {
+	if f.read > limitBytes {
+		return 0, errLongEvent
+	}
+	n, err := f.in.Read(p)
+	f.read += n
+	return n, err
+}
+
+// merger makes events of one watch of those of two.
+type merger struct {
+	version merge.Version // what was shown so far, of both sides
+	columns merge.Columns
+}
+
+// show is an event as clients see it; last: the watch ends with it.
+func (m *merger) show(e event) (shown wireEvent, last bool) {
+	if e.err == nil && e.Type == string(watch.Error) {
+		return e.wireEvent, true
+	}
+	object, err := e.Object, e.err
+	own := ""
+	switch {
+	case err != nil:
+	case e.Type == string(watch.Bookmark):
+		object, own, err = merge.ReadBookmark(e.Object, e.side, m.version)
+	case e.Type == string(watch.Added) || e.Type == string(watch.Modified) || e.Type == string(watch.Deleted):
+		if object, own, err = merge.Read(e.Object, e.side, m.version); err == nil && own == "" {
+			err = errors.New("an object without a resource version")
+		}
+		if err == nil {
+			object, err = m.columns.Event(object, e.side)
+		}
+	default:
+		err = fmt.Errorf("an event of type %q", e.Type)
+	}
+	if err != nil {
+		status, encodeErr := json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+			Reason:  metav1.StatusReasonInternalError,
+			Message: fmt.Sprintf("fusionctl gateway: the watch of the %s side: %v", e.side, err)})
+		if encodeErr != nil {
+			panic("gateway: internal error: " + encodeErr.Error())
+		}
+		return wireEvent{string(watch.Error), status}, true
+	}
+	m.version = m.version.With(e.side, own)
+	return wireEvent{e.Type, object}, false
+}

@@ -1,0 +1,385 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kubefusion/fusionctl/pkg/kubever"
+	"github.com/kubefusion/fusionctl/pkg/pair"
+	"github.com/kubefusion/fusionctl/pkg/spec"
+	"github.com/kubefusion/fusionctl/test/rig"
+)
+
+// gatewayAccess is what the modern side allows to the gateway itself and to a developer behind it.
+const gatewayAccess = access +
+	`  - {subjects: [{kind: User, name: gateway}], apiGroups: [apiregistration.k8s.io], resources: [apiservices], readOnly: true}
+  - {subjects: [{kind: User, name: gateway}], apiGroups: [authentication.k8s.io], resources: [tokenreviews]}
+  - {subjects: [{kind: User, name: gateway}], nonResourcePaths: ["*"], readOnly: true}
+  - {subjects: [{kind: Group, name: developers}], nonResourcePaths: ["*"], readOnly: true}
+  - {subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [events, nodes]}
+`
+
+// gatewayRules are what the legacy side allows to both.
+var gatewayRules = map[string][]object{
+	"gateway": {
+		{"apiGroups": []string{"apiregistration.k8s.io"}, "resources": []string{"apiservices"},
+			"verbs": []string{"get", "list"}},
+		{"apiGroups": []string{"authentication.k8s.io"}, "resources": []string{"tokenreviews"},
+			"verbs": []string{"create"}},
+		{"nonResourceURLs": []string{"*"}, "verbs": []string{"get"}},
+	},
+	"developers": {
+		{"apiGroups": []string{"", "apps", "batch", "extensions"}, "resources": []string{"*"},
+			"verbs": []string{"*"}},
+		{"nonResourceURLs": []string{"*"}, "verbs": []string{"get"}},
+	},
+}
+
+// gatewayed is a pair behind a gateway.
+type gatewayed struct {
+	*rig.Rig
+	*rig.Pair
+	t          *testing.T
+	url        string
+	kubeconfig string // of a developer, at the gateway
+	admin      map[pair.Side]*rig.Client
+}
+
+func startGateway(t *testing.T, s rig.PairSpec) *gatewayed {
+	r := rig.New(t)
+	s.More = gatewayAccess + s.More
+	g := &gatewayed{Rig: r, Pair: r.StartPair(s), t: t}
+	g.admin = map[pair.Side]*rig.Client{pair.Legacy: g.Legacy.Client("admin", "system:masters"),
+		pair.Modern: g.Modern.Client("admin", "system:masters")}
+	for name, rules := range gatewayRules {
+		kind := "User"
+		if name == "developers" {
+			kind = "Group"
+		}
+		g.must(pair.Legacy, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1beta1/clusterroles", object{
+			"metadata": object{"name": "gateway-" + name}, "rules": rules})
+		g.must(pair.Legacy, http.MethodPost, "/apis/rbac.authorization.k8s.io/v1beta1/clusterrolebindings", object{
+			"metadata": object{"name": "gateway-" + name},
+			"roleRef": object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+				"name": "gateway-" + name},
+			"subjects": []object{{"kind": kind, "name": name, "apiGroup": "rbac.authorization.k8s.io"}}})
+	}
+	program, err := fusionctl()
+	must(t, err)
+	cert, key, err := r.PKI.Serving("gateway", "127.0.0.1")
+	must(t, err)
+	legacy, err := r.PKI.Kubeconfig("gateway-legacy", g.Legacy.URL, "gateway")
+	must(t, err)
+	modern, err := r.PKI.Kubeconfig("gateway-modern", g.Modern.URL, "gateway")
+	must(t, err)
+	port := r.Port()
+	g.url = fmt.Sprintf("https://127.0.0.1:%d", port)
+	g.kubeconfig, err = r.PKI.Kubeconfig("developer", g.url, "alice", "developers")
+	must(t, err)
+	process := r.StartProgram("gateway", program, []string{"gateway", g.SpecFile, "--legacy-kubeconfig", legacy,
+		"--modern-kubeconfig", modern, "--proxy-cert", g.Place(g.Plan.PKI.ProxyClientCert),
+		"--proxy-key", g.Place(g.Plan.PKI.ProxyClientKey), "--tls-cert", cert, "--tls-key", key,
+		"--client-ca", r.PKI.File("ca.crt"), "--listen", fmt.Sprintf("127.0.0.1:%d", port),
+		"--discovery-interval", "1s"})
+	ready := r.ClientOf(g.url, "alice", "developers")
+	process.Wait("become ready", func(ctx context.Context) error {
+		return ready.Call(ctx, http.MethodGet, "/readyz", nil, nil)
+	})
+	return g
+}
+
+func (g *gatewayed) must(side pair.Side, method, path string, body any) {
+	g.t.Helper()
+	if err := g.admin[side].Call(g.t.Context(), method, path, body, nil); err != nil {
+		g.t.Fatalf("%s %s on the %s side: %v", method, path, side, err)
+	}
+}
+
+// kubectl runs kubectl 1.36 as the developer.
+func (g *gatewayed) kubectl(input string, args ...string) (string, error) {
+	g.t.Helper()
+	binary, err := rig.Binary("kubectl", kubever.Newest)
+	must(g.t, err)
+	ctx, cancel := context.WithTimeout(g.t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, append([]string{"--kubeconfig", g.kubeconfig, "--cache-dir",
+		g.Dir() + "/kubectl-cache"}, args...)...)
+	cmd.Stdin = strings.NewReader(input)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	cmd.Env = append(os.Environ(), "KUBE_EDITOR=sed -i s/replicas:.0/replicas:\\ 1/")
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("kubectl %s: %w\n%s%s", strings.Join(args, " "), err, out, &errs)
+	}
+	return string(out), err
+}
+
+func (g *gatewayed) ok(input string, args ...string) string {
+	g.t.Helper()
+	out, err := g.kubectl(input, args...)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return out
+}
+
+func says(t *testing.T, text string, want ...string) {
+	t.Helper()
+	for _, each := range want {
+		if !strings.Contains(text, each) {
+			t.Errorf("%q is not said:\n%s", each, text)
+		}
+	}
+}
+
+func deploymentYAML(name string, replicas int) string {
+	return fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %s, labels: {app: %s}}
+spec:
+  replicas: %d
+  selector: {matchLabels: {app: %s}}
+  template:
+    metadata: {labels: {app: %s}}
+    spec: {containers: [{name: c, image: example.test/c}]}
+`, name, name, replicas, name, name)
+}
+
+const deployments = "/apis/apps/v1/namespaces/default/deployments"
+
+// TestGatewayServesBothSides: kubectl of today and client-go work through the gateway with objects of both sides of a
+// real pair.
+func TestGatewayServesBothSides(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, rig.PairSpec{Layout: spec.LayoutSplit, Legacy: "1.15.12", Modern: "1.36.3",
+		NoControllers: true})
+	var old object
+	must(t, json.Unmarshal([]byte(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"old",
+		"labels":{"app":"old"}},"spec":{"replicas":0,"selector":{"matchLabels":{"app":"old"}},"template":{"metadata":{
+		"labels":{"app":"old"}},"spec":{"containers":[{"name":"c","image":"example.test/c"}]}}}}`), &old))
+	g.must(pair.Legacy, http.MethodPost, deployments, old)
+
+	g.ok(deploymentYAML("new", 0), "apply", "-f", "-")
+	if err := g.admin[pair.Modern].Call(t.Context(), http.MethodGet, deployments+"/new", nil, nil); err != nil {
+		t.Errorf("what is created does not go to the modern side: %v", err)
+	}
+
+	t.Run("get and list", func(t *testing.T) {
+		says(t, g.ok("", "get", "deployments"), "NAME", "READY", "old", "new")
+		says(t, g.ok("", "get", "deployments", "-o", "yaml"), "kubefusion.dev/side: legacy",
+			"kubefusion.dev/side: modern")
+		says(t, g.ok("", "get", "deployment", "old", "-o", "yaml"), "kubefusion.dev/side: legacy")
+		says(t, g.ok("", "get", "deployments", "-o", "name", "--chunk-size=1"), "deployment.apps/old",
+			"deployment.apps/new")
+		says(t, g.ok("", "get", "deploy", "-l", "app=old", "-o", "name"), "deployment.apps/old")
+		says(t, g.ok("", "describe", "deployment", "old"), "kubefusion.dev/side: legacy", "example.test/c")
+		says(t, g.ok("", "get", "pods,services,namespaces,configmaps", "-A"), "kube-system")
+		says(t, g.ok("", "api-resources"), "deployments", "apps/v1", "pods")
+		says(t, g.ok("", "version"), "v1.36")
+		says(t, g.ok("", "explain", "deployment.spec.replicas"), "replicas")
+		if _, err := g.kubectl("", "get", "deployment", "nowhere"); err == nil ||
+			!strings.Contains(err.Error(), "NotFound") {
+			t.Errorf("a deployment that neither side has: %v", err)
+		}
+	})
+	t.Run("change", func(t *testing.T) {
+		for _, name := range []string{"old", "new"} {
+			side := pair.Legacy
+			if name == "new" {
+				side = pair.Modern
+			}
+			read := func() (d appsv1.Deployment) {
+				must(t, g.admin[side].Call(t.Context(), http.MethodGet, deployments+"/"+name, nil, &d))
+				if d.Annotations["kubefusion.dev/side"] != "" {
+					t.Errorf("%s: the annotation is stored: %v", name, d.Annotations)
+				}
+				return d
+			}
+			g.ok("", "scale", "deployment", name, "--replicas=2")
+			if d := read(); *d.Spec.Replicas != 2 {
+				t.Errorf("%s: scaled to %d, want 2", name, *d.Spec.Replicas)
+			}
+			g.ok(deploymentYAML(name, 0), "apply", "-f", "-")
+			if d := read(); *d.Spec.Replicas != 0 {
+				t.Errorf("%s: applied, and it has %d replicas", name, *d.Spec.Replicas)
+			}
+			g.ok("", "edit", "deployment", name)
+			if d := read(); *d.Spec.Replicas != 1 {
+				t.Errorf("%s: edited, and it has %d replicas", name, *d.Spec.Replicas)
+			}
+			g.ok("", "annotate", "deployment", name, "example.test/note=x")
+			if d := read(); d.Annotations["example.test/note"] != "x" {
+				t.Errorf("%s: not annotated: %v", name, d.Annotations)
+			}
+			g.ok(g.ok("", "get", "deployment", name, "-o", "json"), "replace", "-f", "-")
+			read()
+			g.ok("", "patch", "deployment", name, "--type=json", "-p",
+				`[{"op":"replace","path":"/spec/replicas","value":0}]`)
+			if d := read(); *d.Spec.Replicas != 0 {
+				t.Errorf("%s: patched, and it has %d replicas", name, *d.Spec.Replicas)
+			}
+			g.ok("", "rollout", "restart", "deployment", name)
+			g.ok("", "rollout", "status", "deployment", name, "--timeout=120s")
+			says(t, g.ok("", "rollout", "history", "deployment", name), "REVISION")
+			g.ok("", "wait", "deployment", name, "--for=condition=Available", "--timeout=120s")
+		}
+		if _, err := g.kubectl(deploymentYAML("old", 0), "create", "-f", "-"); err == nil ||
+			!strings.Contains(err.Error(), "AlreadyExists") {
+			t.Errorf("creating what the legacy side has: %v", err)
+		}
+	})
+	t.Run("informers", func(t *testing.T) { g.informs(t) })
+	t.Run("refusals", func(t *testing.T) {
+		client := g.ClientOf(g.url, "alice", "developers")
+		for path, want := range map[string]int{
+			"/apis/batch/v1/cronjobs":                             http.StatusNotImplemented,
+			"/apis/apps/v1/deployments?resourceVersion=1":         http.StatusUnprocessableEntity,
+			"/apis/apps/v1/deployments?continue=abc":              http.StatusBadRequest,
+			"/apis/apps/v1/namespaces//deployments":               http.StatusBadRequest,
+			"/apis/apps/v1/namespaces/default/deployments/%2e%2e": http.StatusBadRequest,
+			"/sides/legacy/apis/batch/v1beta1/cronjobs":           http.StatusOK,
+			"/sides/modern/apis/batch/v1/cronjobs":                http.StatusOK,
+			"/sides/other/api":                                    http.StatusNotImplemented,
+		} {
+			if err := client.Call(t.Context(), http.MethodGet, path, nil, nil); rig.Code(err) != want &&
+				(want != http.StatusOK || err != nil) {
+				t.Errorf("GET %s: %v, want %d", path, err, want)
+			}
+		}
+		nobody := g.ClientOf(g.url, "mallory")
+		for _, path := range []string{"/api/v1/namespaces/default/secrets", deployments} {
+			if err := nobody.Call(t.Context(), http.MethodGet, path, nil, nil); rig.Code(err) != http.StatusForbidden {
+				t.Errorf("GET %s as a user without rights: %v, want 403", path, err)
+			}
+		}
+	})
+	t.Run("one name on both sides", func(t *testing.T) {
+		for _, side := range pair.Sides() {
+			twin := old
+			twin["metadata"] = object{"name": "twin", "labels": object{"app": "old"}}
+			g.must(side, http.MethodPost, deployments, twin)
+		}
+		client := g.ClientOf(g.url, "alice", "developers")
+		if err := client.Call(t.Context(), http.MethodGet, deployments+"/twin", nil, nil); rig.Code(err) !=
+			http.StatusConflict || !strings.Contains(err.Error(), "UID") {
+			t.Errorf("a name on both sides: %v, want 409 with both UIDs", err)
+		}
+		if _, err := g.kubectl("", "delete", "deployment", "twin"); err == nil {
+			t.Error("a name on both sides is deleted")
+		}
+		var twin appsv1.Deployment
+		must(t, g.admin[pair.Legacy].Call(t.Context(), http.MethodGet, deployments+"/twin", nil, &twin))
+		at := deployments + "/twin?fieldSelector=metadata.uid=" + string(twin.UID)
+		must(t, client.Call(t.Context(), http.MethodGet, at, nil, &twin))
+		if twin.Annotations["kubefusion.dev/side"] != "legacy" {
+			t.Errorf("by its UID: %v", twin.Annotations)
+		}
+		must(t, client.Call(t.Context(), http.MethodDelete, at, nil, nil))
+		must(t, client.Call(t.Context(), http.MethodDelete, deployments+"/twin", nil, nil))
+	})
+	t.Run("delete", func(t *testing.T) {
+		g.ok("", "delete", "deployment", "old", "new")
+		says(t, g.ok("", "get", "deployments", "-o", "name")+"none", "none")
+		for _, side := range pair.Sides() {
+			var list appsv1.DeploymentList
+			must(t, g.admin[side].Call(t.Context(), http.MethodGet, deployments, nil, &list))
+			if len(list.Items) != 0 {
+				t.Errorf("the %s side still has %d deployments", side, len(list.Items))
+			}
+		}
+	})
+}
+
+// informs: a shared informer sees objects of both sides come, change and go, through restarts of either side.
+func (g *gatewayed) informs(t *testing.T) {
+	config, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
+	must(t, err)
+	clients, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	factory := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithNamespace("default"))
+	informer := factory.Apps().V1().Deployments().Informer()
+	var mu sync.Mutex
+	seen := map[string]string{} // what was last seen of a name
+	record := func(what string) func(any) {
+		return func(o any) {
+			mu.Lock()
+			defer mu.Unlock()
+			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+				o = gone.Obj
+			}
+			d := o.(*appsv1.Deployment)
+			seen[d.Name] = fmt.Sprintf("%s %s %s", what, d.Annotations["kubefusion.dev/side"], d.Labels["step"])
+		}
+	}
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: record("has"),
+		UpdateFunc: func(_, o any) { record("has")(o) }, DeleteFunc: record("lost")})
+	must(t, err)
+	stop := make(chan struct{})
+	defer factory.Shutdown()
+	defer close(stop)
+	factory.Start(stop)
+	g.Eventually("the informer", func(context.Context) error {
+		if !informer.HasSynced() {
+			return fmt.Errorf("has not synced")
+		}
+		return nil
+	})
+	wants := func(name, want string) {
+		t.Helper()
+		g.Eventually(name+" in the informer", func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if got := seen[name]; got != want {
+				return fmt.Errorf("%q, want %q", got, want)
+			}
+			return nil
+		})
+	}
+	label := func(side pair.Side, name, step string) {
+		t.Helper()
+		config := g.Legacy.RESTConfig("admin", "system:masters")
+		if side == pair.Modern {
+			config = g.Modern.RESTConfig("admin", "system:masters")
+		}
+		direct, err := kubernetes.NewForConfig(config)
+		must(t, err)
+		d, err := direct.AppsV1().Deployments("default").Get(t.Context(), name, metav1.GetOptions{})
+		must(t, err)
+		d.Labels["step"] = step
+		_, err = direct.AppsV1().Deployments("default").Update(t.Context(), d, metav1.UpdateOptions{})
+		must(t, err)
+	}
+	wants("old", "has legacy ")
+	wants("new", "has modern ")
+	label(pair.Legacy, "old", "1")
+	label(pair.Modern, "new", "1")
+	wants("old", "has legacy 1")
+	wants("new", "has modern 1")
+	for i, side := range pair.Sides() {
+		g.RestartServer(side)
+		step := fmt.Sprint(i + 2)
+		label(pair.Legacy, "old", step)
+		label(pair.Modern, "new", step)
+		wants("old", "has legacy "+step)
+		wants("new", "has modern "+step)
+	}
+}
