@@ -101,10 +101,10 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 	if p.Gateway != nil {
 		req.options.Create = p.Gateway.Create
 	}
-	if req.options.Legacy, err = kubeconfig(ctx, req.legacy); err != nil {
+	if req.options.Legacy, err = kubeconfig(ctx, req.legacy, ""); err != nil {
 		return err
 	}
-	if req.options.Modern, err = kubeconfig(ctx, req.modern); err != nil {
+	if req.options.Modern, err = kubeconfig(ctx, req.modern, ""); err != nil {
 		return err
 	}
 	registry := newServerRegistry()

@@ -13,6 +13,7 @@ import (
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/controllers"
 	"github.com/kubefusion/fusionctl/pkg/etcd/watch"
+	"github.com/kubefusion/fusionctl/pkg/gateway"
 	conversion "github.com/kubefusion/fusionctl/pkg/hub/webhook"
 	policy "github.com/kubefusion/fusionctl/pkg/policy/webhook"
 )
@@ -49,6 +50,7 @@ func Parts() []Part {
 		{Name: "controllers", Command: "fusionctl controllers"},
 		{Name: "policy", Command: "fusionctl policy serve"},
 		{Name: "conversion", Command: "fusionctl crd webhook"},
+		{Name: "gateway", Command: "fusionctl gateway"},
 		{Name: "certificates", Command: "certificates of every server"},
 	}
 	for i, describe := range []func(prometheus.Registerer){
@@ -56,6 +58,7 @@ func Parts() []Part {
 		controllers.Describe,
 		func(r prometheus.Registerer) { policy.NewMetrics(r) },
 		func(r prometheus.Registerer) { conversion.NewMetrics(r) },
+		gateway.Describe,
 		func(r prometheus.Registerer) { r.MustRegister(&webserver.CertificateMetrics{}) },
 	} {
 		var found recorder

@@ -92,6 +92,14 @@ var alerts = []Alert{
 	{"conversion", "FusionctlConversionAbsent", `absent(fusionctl_conversion_crds)`, "15m", "critical",
 		"No fusionctl crd webhook is scraped: custom resources in other versions cannot be read"},
 
+	{"gateway", "FusionctlGatewayDiscoveryStale",
+		`max by (job, instance, side) (fusionctl_gateway_discovery_stale) == 1`,
+		"5m", "critical", "{{ $labels.instance }}: what the {{ $labels.side }} side serves is what it said earlier"},
+	{"gateway", "FusionctlGatewayUnavailable",
+		`sum by (job, route) (rate(fusionctl_gateway_requests_total{code=~"5..",code!="501"}[10m])) > 0`, "10m",
+		"warning",
+		"requests at the gateway ({{ $labels.route }}) fail because a side does not answer"},
+
 	{"certificates", "FusionctlCertificateKept", `min by (job, instance, file) (fusionctl_certificate_good) == 0`,
 		"5m", "warning",
 		"{{ $labels.instance }} serves with a previous certificate: the files of {{ $labels.file }} are invalid"},

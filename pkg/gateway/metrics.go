@@ -14,6 +14,9 @@ type metrics struct {
 	stale    *prometheus.GaugeVec
 }
 
+// Describe registers the metrics of a gateway that does not run, for what shows them.
+func Describe(registry prometheus.Registerer) { newMetrics(registry) }
+
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fusionctl_gateway_requests_total",
