@@ -108,8 +108,8 @@ func (g *Gateway) authenticate(r *http.Request) (user.Info, error) {
 
 func isInvalidToken(err error) bool { return err.Error() == "invalid bearer token" }
 
-// identify replaces whoever the client says it is by who it is, in the headers that the plan's API servers believe.
-// Impersonation is the client's own request: the server decides.
+// identify replaces the identity that the client claims by the one that it has, in the headers that the plan's API
+// servers believe. Impersonation is the client's own request: the server decides.
 func identify(r *http.Request, u user.Info) {
 	for name := range r.Header {
 		if strings.HasPrefix(name, "X-Remote-") || strings.HasPrefix(name, "X-Forwarded-") {

@@ -60,7 +60,8 @@ func New(f *spec.File, target Target) (*Plan, error) {
 		Resources: rows, CustomResources: b.customResources(), Controllers: b.controllers, StartupWrites: b.bootKeys(),
 		Components: runs.components, Kubeconfigs: runs.kubeconfigs, Certificates: runs.certificates,
 		Joint: b.joint(duties, runs.components, pods), Pods: pods, Policy: b.access(elected.locks, duties),
-		PolicyFile: policyFile, AuditPolicyFile: rendersAuditPolicy(runs.components), Accept: s.Accept, Gateway: s.Gateway,
+		PolicyFile: policyFile, AuditPolicyFile: rendersAuditPolicy(runs.components), Accept: s.Accept,
+		Gateway: s.Gateway,
 		TokenKey: b.tokenKey(), Kubelets: b.kubeletAccess(runs.components, runs.certificates),
 		Unprovided: b.unprovided(runs),
 	}, nil
