@@ -44,8 +44,10 @@ func Violations(p *plan.Plan, now time.Time) ([]Violation, error) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kubeflow", Name: "notebooks"},
 		Spec:       networkingv1.IngressSpec{IngressClassName: &className},
 	}
-	orphan := w.pod("kubeflow", "restored-x2v9d", "restored", "registry.example.com/ml/restored:3", 2,
-		owned("apps/v1", "ReplicaSet", "kubeflow", "restored"))
+	const lost = "budgets.finance.example.com"
+	left := []byte(`{"apiVersion":"finance.example.com/v1","kind":"Budget","metadata":{"namespace":"kubeflow",` +
+		`"name":"training","uid":"0d3b6c1e-7f0a-4b0e-9d0c-6a54c1e0b7aa","creationTimestamp":"2026-01-12T08:00:00Z"},` +
+		`"spec":{"gpuHours":400}}`)
 	violations := []Violation{
 		{
 			Title: "An override lost",
@@ -64,12 +66,10 @@ func Violations(p *plan.Plan, now time.Time) ([]Violation, error) {
 			Value: value("networking.k8s.io/v1", "Ingress", ingress), Rule: "FUS002",
 		},
 		{
-			Title: "A backup too old",
-			Story: fmt.Sprintf("A backup of the core store is restored. It has a pod %q that belongs to a ReplicaSet "+
-				"of the modern side, and the modern store no longer has that ReplicaSet. The modern side's garbage "+
-				"collector runs.",
-				orphan.Name),
-			Store: core, Key: key("pods", "kubeflow", orphan.Name), Value: value("v1", "Pod", orphan), Rule: "FUS060",
+			Title: "A backup with a gap",
+			Story: fmt.Sprintf("The modern store is restored from a backup in which the CustomResourceDefinition %s "+
+				"is missing. Its objects are there: no API server serves them, and no component deletes them.", lost),
+			Store: modern, Key: key("finance.example.com/budgets", "kubeflow", "training"), Value: left, Rule: "FUS232",
 		},
 	}
 	return violations, errors.Join(w.errs...)
