@@ -1,7 +1,7 @@
 # Every target works on a machine that has only Go.
 GO ?= go
 
-.PHONY: site alerts release release-deps release-test build check test golden demo bench diff fmt lint rig e2e evidence facts-verify fuzz fuzz-short vulncheck facts-propose
+.PHONY: site alerts release release-deps release-test build check test golden demo bench diff fmt lint rig rig-all e2e evidence evidence-all facts-verify fuzz fuzz-short vulncheck facts-propose
 
 build: ## the command, as bin/fusionctl, linked statically: it runs in any image
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/fusionctl ./cmd/fusionctl
@@ -66,6 +66,9 @@ rig: ## the real servers of the end-to-end tests, as test/rig/bin/kube-apiserver
 	cd test/rig/etcd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../bin/etcd go.etcd.io/etcd/server/v3
 	cd test/rig/etcd && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../bin/etcdctl go.etcd.io/etcd/etcdctl/v3
 
+rig-all: ## the releases on request as well; tests of single releases, and pairs, then run them too
+	$(GO) run ./test/rig/build all
+
 e2e: rig ## real servers of several releases, one and two at a time
 	$(GO) test -tags e2e -count=1 -parallel 6 -timeout 60m ./test/e2e ./test/rig/propose
 
@@ -75,6 +78,12 @@ facts-propose: ## RELEASE=v1.37.2: rows of that minor for the tables of facts, a
 facts-verify: rig ## hold the facts against the real programs: their help, their parsers, their discovery, what they store
 	$(GO) test -tags e2e -count=1 -timeout 20m -run Facts ./test/e2e
 	$(GO) test -tags e2e -count=1 -timeout 20m ./test/rig/propose
+
+evidence-all: rig-all ## facts of every release of the rig, and every pair of them, as pkg/rules/proven.tsv and docs/matrix.md. Takes
+	## hours; started again, it goes on where it was stopped
+	$(GO) test -tags e2e -count=1 -timeout 60m -run Facts ./test/e2e
+	$(GO) test -tags e2e -count=1 -parallel 5 -timeout 12h -v -run '^TestPairs$$' ./test/e2e -every-pair -proven $(CURDIR)/pkg/rules/proven.tsv
+	$(GO) test ./pkg/rules -run TestMatrixPageIsCurrent -update
 
 evidence: rig ## the end-to-end tests, and what they proved as docs/evidence.md; TESTS=REGEXP: of these alone, the rest stays
 	$(GO) test -tags e2e -count=1 -parallel 6 -timeout 60m ./test/e2e $(if $(TESTS),-run '$(TESTS)') -evidence $(CURDIR)/docs/evidence.md

@@ -85,6 +85,9 @@ func matrixSheet(w io.Writer, document matrixDocument) error {
 		}
 		cell := &table.Rows[row][1+slices.Index(minors, pair.Modern)]
 		switch {
+		case pair.Possible && pair.Proven:
+			*cell = report.Cell{Text: "run", Class: "ok",
+				Title: "real servers of both versions did what a plan promises"}
 		case pair.Possible:
 			*cell = report.Cell{Text: "ok", Class: "ok"}
 		case pair.Rule == "":

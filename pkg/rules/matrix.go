@@ -16,6 +16,7 @@ type Pair struct {
 	Legacy   kubever.Minor `json:"legacy"`
 	Modern   kubever.Minor `json:"modern"`
 	Possible bool          `json:"possible"` // the default plan has no errors
+	Proven   bool          `json:"proven"`   // real servers of both minors did what a plan promises
 	// the first rule that stands in the way; "" too when it cannot be planned at all
 	Rule     string            `json:"rule,omitempty"`
 	Reason   string            `json:"reason,omitempty"` // its message
@@ -32,6 +33,7 @@ func Matrix(layout spec.Layout) ([]Pair, error) {
 		return nil, err
 	}
 	rules := all()
+	seen := proven(layout)
 	var pairs []Pair
 	for _, legacy := range kubever.Minors() {
 		for _, modern := range kubever.Minors() {
@@ -42,7 +44,9 @@ func Matrix(layout spec.Layout) ([]Pair, error) {
 			if err != nil {
 				return nil, err
 			}
-			pairs = append(pairs, judge(rules, f, legacy, modern))
+			pair := judge(rules, f, legacy, modern)
+			pair.Proven = seen[[2]kubever.Minor{legacy, modern}]
+			pairs = append(pairs, pair)
 		}
 	}
 	return pairs, nil
@@ -131,9 +135,12 @@ func Grid(layout spec.Layout, pairs []Pair) string {
 	return b.String()
 }
 
-// mark is a pair's cell: ok, the number of the rule that stands in the way, or no for what cannot be planned.
+// mark is a pair's cell: run for what real servers have proven, ok for what follows from the facts, the number of the
+// rule that stands in the way, or no for what cannot be planned.
 func (p Pair) mark() string {
 	switch {
+	case p.Possible && p.Proven:
+		return "run"
 	case p.Possible:
 		return "ok"
 	case p.Rule == "":
@@ -149,10 +156,13 @@ func legend(pairs []Pair) string {
 		titles[r.ID] = r.Title
 	}
 	var lines []string
-	possible := 0
+	possible, ran := 0, 0
 	for _, pair := range pairs {
 		line := ""
 		switch {
+		case pair.Possible && pair.Proven:
+			possible++
+			ran++
 		case pair.Possible:
 			possible++
 		case pair.Rule == "":
@@ -166,7 +176,7 @@ func legend(pairs []Pair) string {
 	}
 	slices.Sort(lines)
 	lines = slices.Insert(lines, 0, fmt.Sprintf("ok   the default plan has no errors: %d of %d pairs", possible,
-		len(pairs)))
+		len(pairs)), fmt.Sprintf("run  and real servers of both versions did what it promises: %d of these", ran))
 	return strings.Join(lines, "\n") + "\n"
 }
 

@@ -8,17 +8,21 @@ import (
 	"slices"
 	"strings"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // Release is a release that `make rig` builds.
 type Release struct {
 	Minor    kubever.Minor
-	Programs []string // kube-apiserver ...
+	Version  kubever.Version // the patch release that its go.mod requires
+	Programs []string        // kube-apiserver ...
 }
 
-// Releases lists the folders kube-1.N of the rig, oldest first, whether they have been built or not.
-// Errors: a folder that is not named for a known minor, or that names no programs.
+// Releases lists the folders kube-1.N of the rig, oldest first: those that `make rig` builds, whether it has or not,
+// and of those on request the ones that are built. Errors: a folder that is not named for a known minor, that names no
+// programs or requires no release, or whose build.yaml does not parse.
 func Releases() ([]Release, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -46,6 +50,28 @@ func Releases() ([]Release, error) {
 		if len(release.Programs) == 0 {
 			return nil, fmt.Errorf("test/rig/%s/go.mod: no tool below k8s.io/kubernetes/cmd", name)
 		}
+		required := releaseLine.FindSubmatch(data)
+		if required == nil {
+			return nil, fmt.Errorf("test/rig/%s/go.mod: requires no release of k8s.io/kubernetes", name)
+		}
+		if release.Version, err = kubever.Parse(string(required[1])); err != nil {
+			return nil, fmt.Errorf("test/rig/%s/go.mod: %w", name, err)
+		}
+		var build struct {
+			OnRequest bool `json:"onRequest"`
+		}
+		if data, err = os.ReadFile(filepath.Join(filepath.Dir(file), "build.yaml")); err != nil {
+			return nil, err
+		}
+		if err := yaml.Unmarshal(data, &build); err != nil {
+			return nil, fmt.Errorf("test/rig/%s/build.yaml: %w", name, err)
+		}
+		if build.OnRequest && slices.ContainsFunc(release.Programs, func(program string) bool {
+			_, err := Binary(program, release.Minor)
+			return err != nil
+		}) {
+			continue
+		}
 		releases = append(releases, release)
 	}
 	if len(releases) == 0 {
@@ -54,5 +80,7 @@ func Releases() ([]Release, error) {
 	slices.SortFunc(releases, func(a, b Release) int { return int(a.Minor) - int(b.Minor) })
 	return releases, nil
 }
+
+var releaseLine = regexp.MustCompile(`(?m)^(?:require)?\s+k8s\.io/kubernetes (v\S+)`)
 
 var programLine = regexp.MustCompile(`(?m)^(?:tool)?\s+k8s\.io/kubernetes/cmd/(\S+)$`)

@@ -146,12 +146,22 @@ func TestReleasesAreTheFoldersOfTheRig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	released := func(m kubever.Minor) kubever.Version {
+		v, err := kubever.Parse(kubever.Release(m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
 	want := []Release{
-		{6, []string{"kube-apiserver", "kube-controller-manager"}},
-		{10, []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet"}},
-		{15, []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubelet"}},
-		{17, []string{"kubelet"}},
-		{36, []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl",
+		{6, released(6), []string{"kube-apiserver", "kube-controller-manager"}},
+		{10, released(10), []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler",
+			"kubelet"}},
+		{15, released(15), []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler",
+			"kubelet"}},
+		{17, released(17), []string{"kubelet"}},
+		{36, released(36), []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler",
+			"kubectl",
 			"kubelet"}},
 	}
 	for _, release := range want { // others may be added

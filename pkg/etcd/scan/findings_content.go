@@ -81,6 +81,8 @@ func (r *reporter) lostOf(c *crd, readers []pair.Side) []string {
 	preserves := c.Spec.PreserveUnknownFields != nil && *c.Spec.PreserveUnknownFields
 	for _, side := range readers {
 		plane := r.m.ControlPlane(side)
+		// While v1beta1 is served, clients may make CRDs without schemas, which preserve unknown fields.
+		v1beta1 := slices.Contains(plane.GroupVersions, "apiextensions.k8s.io/v1beta1")
 		if slices.Contains(plane.CRDFields, "spec.versions") && len(c.Spec.Versions) == 0 {
 			lost = append(lost, "spec.versions")
 		}
@@ -89,10 +91,9 @@ func (r *reporter) lostOf(c *crd, readers []pair.Side) []string {
 		}
 		switch {
 		case !preserves || !slices.Contains(plane.CRDFields, crdPruning):
-		case !c.hasSchema():
+		case !c.hasSchema() && (!v1beta1 || r.truncates(side.Other(), readers)):
 			lost = append(lost, crdSchemas)
-		case !slices.Contains(plane.GroupVersions, "apiextensions.k8s.io/v1beta1") &&
-			r.truncates(side.Other(), readers):
+		case c.hasSchema() && !v1beta1 && r.truncates(side.Other(), readers):
 			// Through v1 no client can set that: it is the newer server's default where the field is
 			// missing.
 			lost = append(lost, crdPruning)

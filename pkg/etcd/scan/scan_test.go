@@ -180,6 +180,14 @@ func TestScanFinds(t *testing.T) {
 			}
 		}, "FUS031", "modern:" + storage.CRDResource, "2 CRDs have lost spec.preserveUnknownFields=false, and with it",
 			storage.CRDResource + "/as.kubeflow.io"},
+		{"a CRD whose schemas an old reader has dropped", func(m *pair.Map, _, modern storetest.Contents) {
+			m.Legacy.Store = "modern"
+			row := storage.RowOf(m, storage.Key{Form: storage.FormGrouped, Resource: storage.CRDResource})
+			row.Legacy.Store = "modern"
+			modern[storage.CRDResource+"/as.kubeflow.io"] = storetest.CRD("kubeflow.io", "as", "as",
+				`,"version":"v1","versions":[{"name":"v1","served":true,"storage":true}],"preserveUnknownFields":true},"status":{"storedVersions":["v1"]}}`)
+		}, "FUS031", "modern:" + storage.CRDResource, "1 CRD has lost every schema",
+			storage.CRDResource + "/as.kubeflow.io"},
 		{"a stored version that the CRD does not have", func(_ *pair.Map, _, modern storetest.Contents) {
 			modern["kubeflow.io/notebooks/default/old"] = storetest.CustomResource("kubeflow.io/v1alpha1", "Notebook",
 				"old")
@@ -464,6 +472,29 @@ func TestScanWantsNoAddressObjectOutsideOfASidesOwnRange(t *testing.T) {
 	}
 	if says([]string{"10.97.0.0/24"}) {
 		t.Error("addresses that the modern side does not give out are said to lack an IPAddress object")
+	}
+}
+
+// Through v1beta1 users make CRDs without schemas, which nobody has dropped.
+func TestScanWantsNoSchemasWhereCRDsNeedNone(t *testing.T) {
+	says := func(versions ...string) bool {
+		m, stores := storetest.SplitMap(), storetest.Clean()
+		m.Modern.GroupVersions = slices.DeleteFunc(slices.Clone(m.Modern.GroupVersions), func(gv string) bool {
+			return strings.HasPrefix(gv, "apiextensions.k8s.io/")
+		})
+		m.Modern.GroupVersions = append(m.Modern.GroupVersions, versions...)
+		stores["modern"][storage.CRDResource+"/as.kubeflow.io"] = storetest.CRD("kubeflow.io", "as", "as",
+			`,"version":"v1","versions":[{"name":"v1","served":true,"storage":true}],"preserveUnknownFields":true},`+
+				`"status":{"storedVersions":["v1"]}}`)
+		return slices.ContainsFunc(scanStores(t, m, stores, Options{}).Findings, func(f finding.Finding) bool {
+			return strings.Contains(f.Message, "lost every schema")
+		})
+	}
+	if !says("apiextensions.k8s.io/v1") {
+		t.Error("a CRD without schemas at a server that refuses to create one: no finding")
+	}
+	if says("apiextensions.k8s.io/v1beta1") || says("apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1beta1") {
+		t.Error("a CRD without schemas, which a user may have made, is said to have lost them")
 	}
 }
 

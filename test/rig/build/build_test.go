@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -285,6 +286,19 @@ func TestBuildFailsLoudlyAndBuildsTheRest(t *testing.T) {
 	})
 }
 
+func TestVersionsOnRequestAreBuiltWhenAskedFor(t *testing.T) {
+	f := newFixture(t)
+	f.replace("kube-1.98/build.yaml", "cpuMinutes: 1", "cpuMinutes: 1\nonRequest: true")
+	f.run(0)
+	if got, want := f.binaries(), []string{"kube-apiserver-1.99", "kube-scheduler-1.99"}; !slices.Equal(got, want) {
+		t.Errorf("bin holds %q, want %q: nobody asked for 1.98", got, want)
+	}
+	f.run(0, everyVersion)
+	if got := f.binaries(); !slices.Contains(got, "kube-apiserver-1.98") {
+		t.Errorf("bin holds %q, want all of them", got)
+	}
+}
+
 func TestBuildRefusesWhatItCannotRead(t *testing.T) {
 	for name, test := range map[string]struct{ file, before, after, want string }{
 		"an unknown field": {"kube-1.99/build.yaml", "cpuMinutes", "cpuHours", "cpuHours"},
@@ -345,7 +359,7 @@ func TestSecondBuildWaitsForTheFirst(t *testing.T) {
 }
 
 func TestRigReleasesAreThoseOfTheFacts(t *testing.T) {
-	versions, err := readVersions(t.Context(), "..", nil)
+	versions, err := readVersions(t.Context(), "..", []string{everyVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +367,7 @@ func TestRigReleasesAreThoseOfTheFacts(t *testing.T) {
 		minor, err := kubever.Parse(v.name)
 		if err != nil {
 			t.Errorf("kube-%s: %v", v.name, err)
-		} else if want := "v" + kubever.Release(minor.Minor); v.release != want {
+		} else if want := "v" + kubever.Release(minor.Minor); v.release != want && !v.OnRequest {
 			t.Errorf("kube-%s/go.mod requires %s, the facts were read from %s", v.name, v.release, want)
 		}
 		for _, c := range v.Copies {

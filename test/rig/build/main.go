@@ -5,10 +5,11 @@
 //
 // Their main packages are the releases' own, compiled out of the Go module cache. Where a release does not build as it
 // was published (see build.yaml beside the go.mod), its module is copied into the folder .build first and changed
-// there. What is built already, from the same description, is left alone. Before, Debian's
-// packages that tests with nodes need are installed.
+// there. Versions on request (build.yaml says which) are left out unless they are named, or all are. What is built
+// already, from the same description, is left alone. Before, Debian's packages that tests with nodes need are
+// installed.
 //
-//	go run ./test/rig/build [-rig DIR] [1.N ...]
+//	go run ./test/rig/build [-rig DIR] [1.N ... | all]
 //
 // It ends with 0 when everything is built, with 1 when a version did not build (the others are built nevertheless),
 // with 2 when the folders or the arguments cannot be read, and with 130 when it was interrupted.

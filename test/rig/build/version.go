@@ -17,6 +17,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sort"
 	"strings"
 	"syscall"
@@ -53,6 +54,8 @@ type replacement struct{ module, dir string }
 type description struct {
 	// CPUMinutes is what a build from a cold cache takes on one core.
 	CPUMinutes int `json:"cpuMinutes"`
+	// OnRequest: built when it is named, or with "all". These are the releases for which CI has no time.
+	OnRequest bool `json:"onRequest,omitempty"`
 	// VersionPackages hold the variables (gitVersion and its like) that a release stamps into its binaries.
 	VersionPackages []string `json:"versionPackages"`
 	// Copies are modules of which a changed copy is built; go.mod replaces the module by the copy.
@@ -61,7 +64,10 @@ type description struct {
 	OpenAPI *openAPI `json:"openAPI,omitempty"`
 }
 
-// readVersions reads the folders kube-1.N, all of them or those named.
+// everyVersion asks for those on request, too.
+const everyVersion = "all"
+
+// readVersions reads the folders kube-1.N: those named, or all but those on request.
 func readVersions(ctx context.Context, rig string, only []string) ([]*version, error) {
 	rig, err := filepath.Abs(rig)
 	if err != nil {
@@ -74,7 +80,8 @@ func readVersions(ctx context.Context, rig string, only []string) ([]*version, e
 	if len(dirs) == 0 {
 		return nil, fmt.Errorf("%s: no folder kube-1.N in it", rig)
 	}
-	if len(only) > 0 {
+	every := len(only) == 1 && only[0] == everyVersion
+	if len(only) > 0 && !every {
 		dirs = dirs[:0]
 		for _, name := range only {
 			dirs = append(dirs, filepath.Join(rig, "kube-"+strings.TrimPrefix(name, "kube-")))
@@ -88,6 +95,9 @@ func readVersions(ctx context.Context, rig string, only []string) ([]*version, e
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
+	}
+	if len(only) == 0 {
+		versions = slices.DeleteFunc(versions, func(v *version) bool { return v.OnRequest })
 	}
 	// The longest first: a long build that starts last has a core to itself at the end.
 	sort.SliceStable(versions, func(i, j int) bool { return versions[i].CPUMinutes > versions[j].CPUMinutes })
