@@ -14,6 +14,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/convert"
 	"github.com/kubefusion/fusionctl/pkg/convert/client"
 	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 type negotiateRequest struct {
@@ -37,7 +38,7 @@ Of several versions it takes the one that knows most fields of the requested one
 that the server prefers, the newest. --for uses the facts of a release, --kubeconfig the discovery of an API server;
 where discovery failed there is no result.
 
-A KIND is apps/v1/Deployment, v1/Pod, or Deployment.v1.apps.
+A KIND is apps/v1/Deployment, v1/Pod, or Deployment.v1.apps; or a resource, such as apps/v1/deployments.
 
 Exit codes: 0 all are served, 1 could not finish: discovery failed, 2 bad usage, 3 some are unsupported.`,
 		Example: `  fusionctl convert negotiate apps/v1/Deployment networking.k8s.io/v1/Ingress --for 1.6
@@ -94,13 +95,9 @@ func runConvertNegotiate(ctx context.Context, req negotiateRequest, streams Stre
 	}
 	unsupported := false
 	for _, kind := range kinds {
-		item, list := itemOf(converter, kind)
-		answer, err := ask(ctx, item)
+		answer, err := ask(ctx, kind)
 		if err != nil {
 			return err
-		}
-		if list {
-			answer.Asked, answer.As.Kind = kind, answer.As.Kind+"List"
 		}
 		unsupported = unsupported || answer.Verdict == negotiate.Unsupported
 		report.Answers = append(report.Answers, negotiated(answer))
@@ -114,16 +111,6 @@ func runConvertNegotiate(ctx context.Context, req negotiateRequest, streams Stre
 	return nil
 }
 
-// itemOf is the kind of the items of a list of a kind that the converter knows; false for a kind that is none.
-func itemOf(converter *convert.Converter, kind schema.GroupVersionKind) (schema.GroupVersionKind, bool) {
-	item := kind
-	item.Kind = strings.TrimSuffix(kind.Kind, "List")
-	if item.Kind == "" || item == kind || !converter.Knows(item) {
-		return kind, false
-	}
-	return item, true
-}
-
 // negotiator is who answers: the facts of a release, or a server.
 func negotiator(ctx context.Context, req negotiateRequest, converter *convert.Converter, report *negotiation) (
 	func(context.Context, schema.GroupVersionKind) (negotiate.Answer, error), error) {
@@ -135,7 +122,12 @@ func negotiator(ctx context.Context, req negotiateRequest, converter *convert.Co
 		server := negotiate.FromFacts(version.Minor)
 		report.Server = version.Minor.String()
 		return func(_ context.Context, kind schema.GroupVersionKind) (negotiate.Answer, error) {
-			return server.Negotiate(kind, converter.Equivalents(kind))
+			item, list := converter.ItemOf(kind)
+			answer, err := server.Negotiate(item, converter.Equivalents(item))
+			if list {
+				answer = answer.OfList()
+			}
+			return answer, err
 		}, nil
 	}
 	config, err := kubeconfig(ctx, req.kubeconfig, req.context)
@@ -156,6 +148,11 @@ func parseKinds(texts []string) ([]schema.GroupVersionKind, error) {
 	var problems []error
 	for _, text := range texts {
 		kind, ok := parseKind(text)
+		if ok && kind.Kind == strings.ToLower(kind.Kind) { // as resources are named
+			if found := kubever.KindOf(kind.GroupVersion().WithResource(kind.Kind)); found != "" {
+				kind.Kind = found
+			}
+		}
 		if !ok {
 			problems = append(problems, fmt.Errorf("%q: want a group, a version and a kind, such as "+
 				"apps/v1/Deployment, v1/Pod or Deployment.v1.apps", text))

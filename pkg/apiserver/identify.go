@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,13 @@ func (s *Server) Identify(ctx context.Context, system bool) (discovery.Identity,
 		return discovery.Identity{}, fmt.Errorf("asking %s for its version: %w", s.name, err)
 	}
 	var info version.Info
-	if err := decode(text, &info); err != nil {
-		return discovery.Identity{}, fmt.Errorf("asking %s for its version: %w", s.name, err)
+	if len(bytes.TrimSpace(text)) > 0 {
+		if err := decode(text, &info); err != nil {
+			return discovery.Identity{}, fmt.Errorf("asking %s for its version: %w", s.name, err)
+		}
+	}
+	if info.GitVersion == "" && s.unversioned {
+		return discovery.Identity{Date: date}, nil
 	}
 	if info.GitVersion == "" {
 		return discovery.Identity{}, wrong("asking %s for its version: no gitVersion in the answer", s.name)

@@ -33,6 +33,8 @@ type Options struct {
 	Pause time.Duration
 	// QPS is the number of requests in a second; 0 for 50, below 0 for no limit.
 	QPS float32
+	// Unversioned takes a server that names no version in /version, as some proxies do: its identity is empty then.
+	Unversioned bool
 	// UserAgent replaces that of the configuration.
 	UserAgent string
 }
@@ -46,6 +48,8 @@ type Server struct {
 	timeout  time.Duration
 	attempts int
 	pause    time.Duration
+
+	unversioned bool
 
 	// whole holds the group versions that have refused to send metadata alone.
 	whole sync.Map
@@ -71,8 +75,8 @@ func New(config *rest.Config, o Options) (*Server, error) {
 		base:     base,
 		http:     &http.Client{Transport: transport},
 		timeout:  cmp.Or(o.Timeout, time.Minute),
-		attempts: cmp.Or(o.Attempts, 6),
-		pause:    cmp.Or(o.Pause, 200*time.Millisecond),
+		attempts: cmp.Or(o.Attempts, 6), unversioned: o.Unversioned,
+		pause: cmp.Or(o.Pause, 200*time.Millisecond),
 	}
 	if qps := cmp.Or(o.QPS, 50); qps > 0 {
 		s.limit = rate.NewLimiter(rate.Limit(qps), max(1, int(2*qps)))

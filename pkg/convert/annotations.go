@@ -299,7 +299,7 @@ func encodeForm(form string, value any, minor kubever.Minor) (string, bool) {
 		text, err := json.Marshal(map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": required})
 		return string(text), ok && err == nil
 	case "seccomp":
-		return encodeProfile(value, minor < defaultProfileSince)
+		return encodeProfile(value, !kubever.Behaves(kubever.BehaviourSeccompRuntimeDefault, minor))
 	case "apparmor":
 		return encodeProfile(value, false)
 	case "critical":
@@ -354,9 +354,6 @@ func decodeProfile(text string) (any, error) {
 	}
 	return nil, fmt.Errorf("%q is no profile", text)
 }
-
-// defaultProfileSince is the minor whose seccomp knows runtime/default; those before call it docker/default.
-const defaultProfileSince = kubever.Minor(11)
 
 func encodeProfile(value any, docker bool) (string, bool) {
 	profile, _ := value.(map[string]any)

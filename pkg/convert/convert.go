@@ -317,6 +317,16 @@ func (c *Converter) Knows(gvk schema.GroupVersionKind) bool {
 	return native || registered || impossible
 }
 
+// ItemOf is the kind of the items of a list of a kind that this converter knows; false for a kind that is none.
+func (c *Converter) ItemOf(gvk schema.GroupVersionKind) (schema.GroupVersionKind, bool) {
+	item, list := gvk, isListKind(gvk.Kind)
+	item.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	if !list || !c.Knows(item) {
+		return gvk, false
+	}
+	return item, true
+}
+
 // contentError names the field that a kind refuses: the decoder that works by reflection does not always.
 func (c *Converter) contentError(gvk schema.GroupVersionKind, object map[string]any, err error) error {
 	var i inspection

@@ -212,13 +212,14 @@ func (c *Converter) LossesIn(object *unstructured.Unstructured, minor kubever.Mi
 	if gvk == kind("discovery.k8s.io", "v1", "EndpointSlice") {
 		losses = append(losses, topologies(object.Object)...)
 	}
-	if gvk == kind("", "v1", "Endpoints") && portlessDropped.Has(minor) {
+	if gvk == kind("", "v1", "Endpoints") && kubever.Behaves(kubever.BehaviourEndpointsPortlessDropped, minor) {
 		losses = append(losses, portless(object.Object, minor)...)
 	}
 	spec := objectIn(object, "spec")
-	if value, ok := spec["subresources"]; ok && gvk.Kind == "CustomResourceDefinition" && minor == gatedMinor {
+	gate, gated := kubever.Gate(subresourcesGate).At(minor)
+	if value, ok := spec["subresources"]; ok && isDefinition(gvk) && gated && !gate.Default {
 		losses = append(losses, Loss{Path: "spec.subresources", Value: value,
-			Meaning: minor.String() + " drops it: its feature gate CustomResourceSubresources is off by default"})
+			Meaning: minor.String() + " drops it: its feature gate " + subresourcesGate + " is off by default"})
 	}
 	slices.SortFunc(losses, func(a, b Loss) int { return cmp.Compare(a.Path, b.Path) })
 	return losses
@@ -327,12 +328,12 @@ func objectIn(of *unstructured.Unstructured, field string) map[string]any {
 	return object(of.Object, field)
 }
 
-// gatedMinor is the minor that has the subresources of CRDs behind a feature gate that is off.
-const gatedMinor = kubever.Minor(10)
+// subresourcesGate is what the subresources of custom resources were behind.
+const subresourcesGate = "CustomResourceSubresources"
 
-// portlessDropped are the minors whose servers drop subsets of Endpoints without ports (RepackSubsets in
-// pkg/api/endpoints/util.go@1.7.0,1.10.13; kept since 1.11.10. run: 1.10.13 answers without them).
-var portlessDropped = kubever.Ranges{{From: 6, To: 10}}
+func isDefinition(gvk schema.GroupVersionKind) bool {
+	return gvk.Group == "apiextensions.k8s.io" && gvk.Kind == "CustomResourceDefinition"
+}
 
 func portless(endpoints map[string]any, minor kubever.Minor) []Loss {
 	var losses []Loss

@@ -23,8 +23,14 @@ const (
 	// BehaviourBoundTokens: kube-apiserver signs and verifies bound service-account tokens, given an issuer and a
 	// key; 1.10 and 1.11 refuse the flags without the gate TokenRequest.
 	BehaviourBoundTokens
+	// BehaviourCRDAdditionalRefused: kube-apiserver refuses a CustomResourceDefinition with a schema, or false, in
+	// additionalProperties: it reads as false.
+	BehaviourCRDAdditionalRefused
 	// BehaviourCRDServed: kube-apiserver serves CustomResourceDefinitions.
 	BehaviourCRDServed
+	// BehaviourCRDVersionRequired: kube-apiserver refuses a CustomResourceDefinition without spec.version; later ones
+	// take spec.versions instead.
+	BehaviourCRDVersionRequired
 	// BehaviourDaemonPodsByAffinity: the daemonset controller pins pods by node affinity on metadata.name and
 	// leaves placement to the scheduler.
 	BehaviourDaemonPodsByAffinity
@@ -47,6 +53,13 @@ const (
 	// BehaviourEndpointsDeletesLocks: the endpoints controller deletes Endpoints without a Service, leader locks
 	// included, when it starts.
 	BehaviourEndpointsDeletesLocks
+	// BehaviourEndpointsPortlessDropped: kube-apiserver drops subsets of Endpoints without ports.
+	BehaviourEndpointsPortlessDropped
+	// BehaviourEndpointsPortsRequired: kube-apiserver refuses subsets of Endpoints without ports.
+	BehaviourEndpointsPortsRequired
+	// BehaviourEventNamespaceMatched: kube-apiserver refuses an Event whose namespace is not that of the object that it
+	// is about.
+	BehaviourEventNamespaceMatched
 	// BehaviourEtcdFirstName: kube-apiserver verifies the certificate of every member of its etcd against the host of
 	// the first endpoint in --etcd-servers.
 	BehaviourEtcdFirstName
@@ -89,6 +102,8 @@ const (
 	BehaviourReadyzServed
 	// BehaviourRootCAPublished: config map kube-root-ca.crt is written to every namespace by default.
 	BehaviourRootCAPublished
+	// BehaviourSeccompRuntimeDefault: seccomp annotations know runtime/default; older ones call it docker/default.
+	BehaviourSeccompRuntimeDefault
 	// BehaviourSerializableReads: kube-apiserver reads from one member of etcd, which may lag behind, unless
 	// --etcd-quorum-read=true; 1.9 to 1.12 do so only with false.
 	BehaviourSerializableReads
@@ -145,7 +160,9 @@ var behaviourNames = [...]string{
 	BehaviourAdmissionConfigV1:         "admission-config-v1",
 	BehaviourAPIServicesDuel:           "apiservices-duel",
 	BehaviourBoundTokens:               "bound-tokens",
+	BehaviourCRDAdditionalRefused:      "crd-strict-additional",
 	BehaviourCRDServed:                 "crd-served",
+	BehaviourCRDVersionRequired:        "crd-version-required",
 	BehaviourDaemonPodsByAffinity:      "daemon-pods-by-affinity",
 	BehaviourDecodeCoercingWatch:       "decode-coercing-watch",
 	BehaviourDryRunHeeded:              "dry-run-heeded",
@@ -154,6 +171,9 @@ var behaviourNames = [...]string{
 	BehaviourEncryptionConfigV1:        "encryption-config-v1",
 	BehaviourEndpointRemovedAtStop:     "endpoint-removed-at-stop",
 	BehaviourEndpointsDeletesLocks:     "endpoints-deletes-locks",
+	BehaviourEndpointsPortlessDropped:  "endpoints-portless-dropped",
+	BehaviourEndpointsPortsRequired:    "endpoints-ports-required",
+	BehaviourEventNamespaceMatched:     "event-namespace-matched",
 	BehaviourEtcdFirstName:             "etcd-first-name",
 	BehaviourGarbageStaticMapper:       "garbage-static-mapper",
 	BehaviourInsecurePort:              "insecure-port",
@@ -171,6 +191,7 @@ var behaviourNames = [...]string{
 	BehaviourProtectionFinalizersAdded: "protection-finalizers-added",
 	BehaviourReadyzServed:              "readyz-served",
 	BehaviourRootCAPublished:           "root-ca-published",
+	BehaviourSeccompRuntimeDefault:     "profile-runtime-default",
 	BehaviourSerializableReads:         "serializable-reads",
 	BehaviourServerSideApply:           "server-side-apply",
 	BehaviourTokenProjectionKept:       "token-projection-kept",

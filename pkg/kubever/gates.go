@@ -12,7 +12,8 @@ type GateFact struct {
 	Source string
 
 	states []during[GateState]
-	only   map[string]Ranges // component -> minors, for gates that not every component registers
+	first  []during[GateState] // in the .0 release, where it is another
+	only   map[string]Ranges   // component -> minors, for gates that not every component registers
 	lateIn Ranges
 }
 
@@ -26,6 +27,20 @@ type GateState struct {
 
 // At returns the gate's state at the minor; false when the minor does not know the gate and refuses its name.
 func (g GateFact) At(m Minor) (GateState, bool) { return at(g.states, m) }
+
+// In is At for one release: the .0 release of some minors has another state than the later ones, or does not know the
+// gate. A version without a patch counts as the last.
+func (g GateFact) In(v Version) (GateState, bool) {
+	if v.HasPatch && v.Patch == 0 {
+		if g.lateIn.Has(v.Minor) {
+			return GateState{}, false
+		}
+		if state, ok := at(g.first, v.Minor); ok {
+			return state, true
+		}
+	}
+	return g.At(v.Minor)
+}
 
 // KnownTo reports whether the component accepts the gate's name in --feature-gates at the minor.
 func (g GateFact) KnownTo(component string, m Minor) bool {
@@ -51,16 +66,16 @@ func decodeGates() map[string]GateFact {
 	for _, r := range rows {
 		gates[r.text(0)] = GateFact{
 			Name: r.text(0), lateIn: r.ranges(1), Source: "feature gate registries of each minor, see Release",
-			states: timeline(r, 2, func(s string) GateState {
-				stage, rest, _ := strings.Cut(s, ",")
-				onOff, locked, _ := strings.Cut(rest, ",")
-				if (onOff != "on" && onOff != "off") || (locked != "" && locked != "locked") ||
-					!slices.Contains([]string{"ALPHA", "BETA", "GA", "DEPRECATED"}, stage) {
-					r.fail("%q: want STAGE,on|off[,locked]", s)
-				}
-				return GateState{Stage: stage, Default: onOff == "on", Locked: locked == "locked"}
-			}),
+			states: gateStates(r, 2),
 		}
+	}
+	for _, r := range readTable("gates-first.tsv", 2) {
+		gate, ok := gates[r.text(0)]
+		if !ok {
+			r.fail("no gate %s", r.text(0))
+		}
+		gate.first = gateStates(r, 1)
+		gates[gate.Name] = gate
 	}
 	for _, r := range readTable("gates-only.tsv", 3) {
 		gate, ok := gates[r.text(0)]
@@ -74,6 +89,18 @@ func decodeGates() map[string]GateFact {
 		gate.only[r.text(1)] = r.ranges(2)
 	}
 	return gates
+}
+
+func gateStates(r row, column int) []during[GateState] {
+	return timeline(r, column, func(s string) GateState {
+		stage, rest, _ := strings.Cut(s, ",")
+		onOff, locked, _ := strings.Cut(rest, ",")
+		if (onOff != "on" && onOff != "off") || (locked != "" && locked != "locked") ||
+			!slices.Contains([]string{"ALPHA", "BETA", "GA", "DEPRECATED"}, stage) {
+			r.fail("%q: want STAGE,on|off[,locked]", s)
+		}
+		return GateState{Stage: stage, Default: onOff == "on", Locked: locked == "locked"}
+	})
 }
 
 // Gate finds a feature gate by name; the zero GateFact when no minor has it.

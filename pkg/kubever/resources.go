@@ -321,6 +321,18 @@ func APIResources(m Minor) []APIResource { return slices.Clone(apiResourcesIn(m)
 // AllAPIResources lists what some minor compiles in, in the order of the table.
 func AllAPIResources() []APIResource { return slices.Clone(apiTable()) }
 
+// KindOf is the kind of a resource, as the newest minor has it that has the resource; "" when none has.
+func KindOf(gvr schema.GroupVersionResource) string {
+	kind, last := "", Minor(0)
+	for _, api := range apiTable() {
+		if api.GroupVersion == gvr.GroupVersion() && api.Name == gvr.Resource && len(api.Minors) > 0 &&
+			api.Minors[len(api.Minors)-1].To > last {
+			kind, last = api.Kind, api.Minors[len(api.Minors)-1].To
+		}
+	}
+	return kind
+}
+
 var apiResourcesIn = remembered(func(m Minor) []APIResource {
 	return slices.DeleteFunc(slices.Clone(apiTable()), func(a APIResource) bool { return !a.In(m) })
 })

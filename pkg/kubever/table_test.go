@@ -25,6 +25,7 @@ var decoders = map[string]func(){
 	"flags.tsv":           func() { decodeFlags() },
 	"flag-aliases.tsv":    func() { decodeAliases() },
 	"garbage.tsv":         func() { decodeGarbage() },
+	"gates-first.tsv":     func() { decodeGates() },
 	"gates-only.tsv":      func() { decodeGates() },
 	"gates.tsv":           func() { decodeGates() },
 	"implied.tsv":         func() { decodeImplied() },

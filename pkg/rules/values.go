@@ -20,7 +20,6 @@ func unknownValues(p *plan.Plan) []finding.Finding {
 		if c.Side == "" {
 			continue // no component of Kubernetes
 		}
-		minor := p.Side(c.Side).Version.Minor
 		if f, refused := refusedSuites(&c); refused && !p.Side(c.Side).Existing {
 			if key := f.Subject + f.Message; !seen[key] {
 				seen[key] = true
@@ -28,7 +27,7 @@ func unknownValues(p *plan.Plan) []finding.Finding {
 			}
 		}
 		for _, a := range c.Args {
-			for _, f := range refusedValues(c.Kind, a, minor) {
+			for _, f := range refusedValues(c.Kind, a, p.Side(c.Side).Version) {
 				f.Subject = fmt.Sprintf("--%s of %s", a.Name, c.Name)
 				if key := f.Subject + f.Message; !seen[key] {
 					seen[key] = true
@@ -71,7 +70,8 @@ func lenient(p *plan.Plan, c *plan.Component, f finding.Finding) finding.Finding
 	return f
 }
 
-func refusedValues(kind string, a plan.Arg, m kubever.Minor) []finding.Finding {
+func refusedValues(kind string, a plan.Arg, version kubever.Version) []finding.Finding {
+	m := version.Minor
 	var found []finding.Finding
 	refuse := func(message, name string, known []string) {
 		f := finding.Finding{Message: message, Fix: "remove it from extraArgs"}
@@ -93,9 +93,13 @@ func refusedValues(kind string, a plan.Arg, m kubever.Minor) []finding.Finding {
 		for _, entry := range entries {
 			name, value, _ := strings.Cut(entry, "=")
 			gate := kubever.Gate(name)
-			state, _ := gate.At(m)
+			state, known := gate.In(version)
 			switch {
-			case !gate.KnownTo(kind, m):
+			case gate.KnownTo(kind, m) && !known:
+				refuse(fmt.Sprintf("%s %s.%d has no feature gate %q, later releases of %s do, and does not start",
+					kind, m,
+					version.Patch, name, m), "", nil)
+			case !known || !gate.KnownTo(kind, m):
 				refuse(fmt.Sprintf("%s %s has no feature gate %q and does not start", kind, m, name), name,
 					gateNames(m))
 			case state.Locked && value != fmt.Sprint(state.Default):

@@ -35,6 +35,7 @@ type fakeServer struct {
 	before   map[string]func() // by METHOD path, once: what happens just before
 	events   []string          // what a watch sends
 	forbid   string            // a method
+	unnamed  bool              // /version says nothing
 }
 
 func newFakeServer(t testing.TB, minor kubever.Minor) *fakeServer {
@@ -232,6 +233,8 @@ func (f *fakeServer) discovery(w http.ResponseWriter, r *http.Request) bool {
 	defer f.mu.Unlock()
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
+	case r.URL.Path == "/version" && f.unnamed:
+		f.answer(w, http.StatusOK, map[string]any{})
 	case r.URL.Path == "/version":
 		f.answer(w, http.StatusOK, map[string]any{"major": "1", "minor": strconv.Itoa(int(f.minor)),
 			"gitVersion": "v" + f.minor.String() + ".0"})

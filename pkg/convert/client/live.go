@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -39,16 +40,21 @@ const trustFor = time.Second
 
 // NewLive negotiates with the server of a configuration. The server is not asked yet.
 func NewLive(config *rest.Config, converter *convert.Converter) (*Live, error) {
-	api, err := apiserver.New(config, apiserver.Options{QPS: config.QPS})
+	api, err := apiserver.New(config, apiserver.Options{QPS: config.QPS, Unversioned: true})
 	if err != nil {
 		return nil, err
 	}
 	return &Live{api: api, converter: converter, now: time.Now}, nil
 }
 
-// Kind answers for a kind. Unsupported is said only of discovery that is younger than refreshAfter. Errors:
-// *negotiate.IncompleteError; discovery that could not be had at all, which is asked again at the next question.
+// Kind answers for a kind, or for the list of a kind. Unsupported is said only of discovery that is younger than
+// refreshAfter. Errors: *negotiate.IncompleteError; discovery that could not be had at all, which is asked again at the
+// next question.
 func (l *Live) Kind(ctx context.Context, gvk schema.GroupVersionKind) (negotiate.Answer, error) {
+	if item, list := l.converter.ItemOf(gvk); list {
+		answer, err := l.Kind(ctx, item)
+		return answer.OfList(), err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	answer, err := l.kind(ctx, gvk)
@@ -75,6 +81,30 @@ func (l *Live) kind(ctx context.Context, gvk schema.GroupVersionKind) (negotiate
 	}
 	return answer, err
 }
+
+// Resource answers for a resource by its name in URLs: deployments of apps/v1.
+// Errors: as Kind, and *NoResourceError for one that neither the server nor any release has.
+func (l *Live) Resource(ctx context.Context, gvr schema.GroupVersionResource) (negotiate.Answer, error) {
+	answer, known, _, err := l.resource(ctx, gvr)
+	if err == nil && !known {
+		err = &NoResourceError{Resource: gvr, Server: l.api.Name()}
+	}
+	return answer, err
+}
+
+// NoResourceError says that a resource is unknown to a server and to the facts.
+type NoResourceError struct {
+	Resource schema.GroupVersionResource
+	Server   string
+}
+
+func (e *NoResourceError) Error() string {
+	return fmt.Sprintf("%s does not serve %s in %s, and no release has it", e.Server, e.Resource.Resource,
+		e.Resource.GroupVersion())
+}
+
+// Server is what the server serves, as discovery last showed it.
+func (l *Live) Server(ctx context.Context) (*negotiate.Server, error) { return l.view(ctx) }
 
 // resource answers for the resource of a request; native is false for one that only the server can know, such as a
 // custom resource. The generation is for invalidate.

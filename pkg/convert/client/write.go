@@ -15,6 +15,7 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -286,6 +287,15 @@ func (c *call) carried(current, changed map[string]any) (map[string]any, error) 
 	return merged, c.lost(c.answer.Asked, c.answer.As, changed, m.losses)
 }
 
+// Carry puts changes into the object that a server has: current is that, seen what a program saw of it, in the server's
+// version, and changed what the program made of what it saw. What it did not see stays. A list of which it saw only a
+// part, and that it changed, is a loss.
+func Carry(current, seen, changed map[string]any) (merged map[string]any, losses []convert.Loss) {
+	var m carrier
+	merged = m.objects(current, seen, changed, "")
+	return merged, m.losses
+}
+
 // carrier merges three versions of an object: what is there, what of it the program saw, and what the program made of
 // that.
 type carrier struct{ losses []convert.Loss }
@@ -377,9 +387,26 @@ func (c *call) patch() (*http.Response, error) {
 // patcher is a patch as a function. Errors: those that a server answers to a patch that cannot be read or does not
 // apply.
 func (c *call) patcher(kind types.PatchType, text []byte) (func(map[string]any) (map[string]any, error), error) {
+	gvk := c.answer.Asked
+	if c.about.subresource == "scale" {
+		gvk = scaleKind(c.about.GroupVersion)
+	}
+	return Patcher(kind, text, gvk, c.about.groupResource(), c.about.name)
+}
+
+// Patcher is a patch as a function on objects of a kind. The resource and the name are for errors: those that a server
+// answers to a patch that cannot be read or does not apply.
+func Patcher(kind types.PatchType, text []byte, gvk schema.GroupVersionKind, resource schema.GroupResource,
+	name string) (
+	func(map[string]any) (map[string]any, error), error) {
 	unprocessable := func(err error) error {
-		return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", c.about.groupResource(),
-			c.about.name, err.Error(), 0, false)
+		return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch", resource, name,
+			err.Error(), 0,
+			false)
+	}
+	unsupported := func(message string) error {
+		return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", resource, name, message, 0,
+			false)
 	}
 	onText := func(apply func([]byte) ([]byte, error)) func(map[string]any) (map[string]any, error) {
 		return func(object map[string]any) (map[string]any, error) {
@@ -411,26 +438,17 @@ func (c *call) patcher(kind types.PatchType, text []byte) (func(map[string]any) 
 		}
 		return onText(func(before []byte) ([]byte, error) { return jsonpatch.MergePatch(before, text) }), nil
 	case types.StrategicMergePatchType:
-		gvk := c.answer.Asked
-		if c.about.subresource == "scale" {
-			gvk = scaleKind(c.about.GroupVersion)
-		}
 		shape, err := scheme.Scheme.New(gvk)
 		if err != nil {
-			return nil, c.unsupportedMediaType(
+			return nil, unsupported(
 				fmt.Sprintf("strategic merge patch: the fields of %s are not known here; send a merge patch", gvk))
 		}
 		return onText(func(before []byte) ([]byte, error) {
 			return strategicpatch.StrategicMergePatch(before, text, shape)
 		}), nil
 	default:
-		return nil, c.unsupportedMediaType(fmt.Sprintf("%q is no patch that converts", kind))
+		return nil, unsupported(fmt.Sprintf("%q is no patch that converts", kind))
 	}
-}
-
-func (c *call) unsupportedMediaType(message string) error {
-	return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", c.about.groupResource(),
-		c.about.name, message, 0, false)
 }
 
 // remove deletes an object or a collection.
@@ -486,12 +504,21 @@ func (c *call) keepPropagation(options map[string]any, query url.Values) {
 			return
 		}
 	}
-	switch asked, as := slices.Contains(orphaning, c.answer.Asked), slices.Contains(orphaning, c.answer.As); {
-	case asked && !as:
-		options["propagationPolicy"] = "Orphan"
-	case as && !asked:
-		options["propagationPolicy"] = "Background"
+	if policy := Propagation(c.answer); policy != "" {
+		options["propagationPolicy"] = string(policy)
 	}
+}
+
+// Propagation is what the asked version means by saying nothing of what becomes of dependents, where the server's
+// version means something else; "" where both mean the same.
+func Propagation(answer negotiate.Answer) metav1.DeletionPropagation {
+	switch asked, as := slices.Contains(orphaning, answer.Asked), slices.Contains(orphaning, answer.As); {
+	case asked && !as:
+		return metav1.DeletePropagationOrphan
+	case as && !asked:
+		return metav1.DeletePropagationBackground
+	}
+	return ""
 }
 
 func resourceVersion(object map[string]any) string {

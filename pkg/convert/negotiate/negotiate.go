@@ -80,6 +80,16 @@ type Answer struct {
 	Unknown []string
 }
 
+// OfList is the answer for the list of the kind.
+func (a Answer) OfList() Answer {
+	for _, kind := range []*schema.GroupVersionKind{&a.Asked, &a.As} {
+		if kind.Kind != "" {
+			kind.Kind += "List"
+		}
+	}
+	return a
+}
+
 // IncompleteError says that a question cannot be answered, because the server did not list what the answer depends on.
 type IncompleteError struct {
 	Asked  schema.GroupVersionKind

@@ -224,8 +224,12 @@ func (c *Check) part(ctx context.Context, name string, part manifest.Part, err e
 			j.twice = append(j.twice, duplicate{name, twice})
 		}
 	}
-	for _, object := range flatten(&source.Unstructured) {
+	objects, others := flatten(&source.Unstructured)
+	for _, object := range objects {
 		j.add(c.object(ctx, fmt.Sprintf("%s:%d", name, part.Line), object))
+	}
+	if others > 0 {
+		j.problems = append(j.problems, placed(name, syntaxError(part, "%d items of the list are no objects", others)))
 	}
 	return j
 }
@@ -238,26 +242,35 @@ func placed(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// flatten lists the objects of a list, and of the lists in it; an object that is none lists itself.
-func flatten(u *unstructured.Unstructured) []*unstructured.Unstructured {
+// flatten lists the objects of a list, and of the lists in it, and counts what else it holds. Items of a list of one
+// kind need not name it.
+func flatten(u *unstructured.Unstructured) (objects []*unstructured.Unstructured, others int) {
 	items, ok := u.Object["items"].([]any)
 	kind, list := strings.CutSuffix(u.GetKind(), "List")
 	if !ok || !list {
-		return []*unstructured.Unstructured{u}
+		return []*unstructured.Unstructured{u}, 0
 	}
-	var objects []*unstructured.Unstructured
 	for _, item := range items {
 		object, ok := item.(map[string]any)
 		if !ok {
+			others++
 			continue
 		}
 		inner := &unstructured.Unstructured{Object: maps.Clone(object)}
 		if inner.GetKind() == "" && kind != "" {
 			inner.SetGroupVersionKind(u.GroupVersionKind().GroupVersion().WithKind(kind))
 		}
-		objects = append(objects, flatten(inner)...)
+		if inner.GetKind() == "" || inner.GetAPIVersion() == "" {
+			others++
+			continue
+		}
+		more, of := flatten(inner)
+		objects, others = append(objects, more...), others+of
 	}
-	return objects
+	if kind != "" && len(objects) == 0 && others > 0 { // a custom resource that is called so
+		return []*unstructured.Unstructured{u}, 0
+	}
+	return objects, others
 }
 
 // Object judges an object, or with Helm what the release applied that it records, and returns what it could not read.

@@ -187,6 +187,12 @@ metadata: {name: {{ .Values.name }}}
 			t.Errorf("%q: %v, want one problem", broken, problems)
 		}
 	}
+	const list = `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"List","items":[` +
+		`{"apiVersion":"v1","kind":"Pod"},"a word",null,{"kind":"Pod"}]}]}`
+	if rows, problems, _ := checked(t, 36, list, nil); len(rows) != 1 || len(problems) != 1 ||
+		!strings.Contains(problems[0], "3 items") {
+		t.Errorf("a list in a list: %v, %v, want one object and one problem", rows, problems)
+	}
 	var twice []manifest.Duplicate
 	rows, problems, _ := checked(t, 36, "# x\napiVersion: v1\nkind: Pod\nkind: Service\n", func(c *Check) {
 		c.Warn = func(_ string, d manifest.Duplicate) { twice = append(twice, d) }

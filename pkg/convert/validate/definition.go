@@ -97,7 +97,7 @@ func extended(value any) bool {
 
 // withoutAdditional drops additionalProperties from the schemas of a CRD for servers that refuse every one but true.
 func withoutAdditional(object map[string]any, minor kubever.Minor) []convert.Loss {
-	if !noAdditional.Has(minor) {
+	if !kubever.Behaves(kubever.BehaviourCRDAdditionalRefused, minor) {
 		return nil
 	}
 	var losses []convert.Loss

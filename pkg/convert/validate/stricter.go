@@ -12,22 +12,16 @@ import (
 
 // strictness is something that servers of some minors refuse and 1.36 accepts.
 type strictness struct {
-	kinds   []string
-	minors  kubever.Ranges
-	source  string
-	refuses func(object *unstructured.Unstructured) field.ErrorList
+	kinds     []string
+	behaviour kubever.Behaviour // of those servers
+	refuses   func(object *unstructured.Unstructured) field.ErrorList
 }
-
-// noAdditional are the minors that refuse a schema in additionalProperties: it reads as false (apiextensions
-// v1beta1/marshal.go, validation/validation.go@1.10.13; Allows is set since 1.11.10).
-var noAdditional = kubever.Ranges{{From: 7, To: 10}}
 
 // strictnesses are what servers let go of since.
 var strictnesses = []strictness{
 	{
-		kinds:  []string{"CustomResourceDefinition"},
-		minors: noAdditional,
-		source: "apiextensions validation.go@1.10.13, absent@1.11.10; run: 1.10.13 refuses such a CRD",
+		kinds:     []string{"CustomResourceDefinition"},
+		behaviour: kubever.BehaviourCRDAdditionalRefused,
 		refuses: func(object *unstructured.Unstructured) (errs field.ErrorList) {
 			additional(object.Object, func(_ map[string]any, at string) {
 				errs = append(errs, field.Forbidden(field.NewPath(at), "cannot be other than true"))
@@ -36,9 +30,8 @@ var strictnesses = []strictness{
 		},
 	},
 	{
-		kinds:  []string{"CustomResourceDefinition"},
-		minors: kubever.Ranges{{From: 7, To: 10}},
-		source: "apiextensions validation.go@1.10.13; spec.versions is enough @1.11.10",
+		kinds:     []string{"CustomResourceDefinition"},
+		behaviour: kubever.BehaviourCRDVersionRequired,
 		refuses: func(object *unstructured.Unstructured) field.ErrorList {
 			if version, _, _ := unstructured.NestedString(object.Object, "spec", "version"); version == "" {
 				return field.ErrorList{field.Required(field.NewPath("spec", "version"), "")}
@@ -47,9 +40,8 @@ var strictnesses = []strictness{
 		},
 	},
 	{
-		kinds:  []string{"Endpoints"},
-		minors: kubever.Ranges{{From: 6, To: 9}},
-		source: "pkg/api/validation/validation.go@1.6.13,1.7.0, absent@1.10.13; run: 1.10.13 accepts such Endpoints",
+		kinds:     []string{"Endpoints"},
+		behaviour: kubever.BehaviourEndpointsPortsRequired,
 		refuses: func(object *unstructured.Unstructured) (errs field.ErrorList) {
 			subsets, _, _ := unstructured.NestedSlice(object.Object, "subsets")
 			for i, subset := range subsets {
@@ -61,9 +53,8 @@ var strictnesses = []strictness{
 		},
 	},
 	{
-		kinds:  []string{"Event"},
-		minors: kubever.Ranges{{From: 6, To: 18}},
-		source: "pkg/apis/core/validation/events.go@1.15.12, 1.17.17; not since 1.19",
+		kinds:     []string{"Event"},
+		behaviour: kubever.BehaviourEventNamespaceMatched,
 		refuses: func(object *unstructured.Unstructured) field.ErrorList {
 			involved, _, _ := unstructured.NestedMap(object.Object, "involvedObject")
 			if involved == nil {
@@ -81,7 +72,7 @@ var strictnesses = []strictness{
 // stricter are the errors of servers of the minor that 1.36 does not have any more.
 func stricter(object *unstructured.Unstructured, minor kubever.Minor) (errs field.ErrorList) {
 	for _, s := range strictnesses {
-		if s.minors.Has(minor) && slices.Contains(s.kinds, object.GetKind()) {
+		if slices.Contains(s.kinds, object.GetKind()) && kubever.Behaves(s.behaviour, minor) {
 			errs = append(errs, s.refuses(object)...)
 		}
 	}

@@ -271,7 +271,11 @@ func gateRows(component string, minors []kubever.Minor) []Gate {
 		gate := kubever.Gate(name)
 		states := valuesOver(minors, func(m kubever.Minor) (string, bool) {
 			state, _ := gate.At(m)
-			return describeGate(state), gate.KnownTo(component, m)
+			described := describeGate(state)
+			if first, ok := gate.In(kubever.Version{Minor: m, HasPatch: true}); ok && first != state {
+				described += " (" + m.String() + ".0: " + describeGate(first) + ")"
+			}
+			return described, gate.KnownTo(component, m)
 		})
 		if states != nil {
 			rows = append(rows, Gate{Name: name, States: states})

@@ -1,0 +1,453 @@
+package wrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubefusion/fusionctl/pkg/convert/client"
+	"github.com/kubefusion/fusionctl/pkg/convert/negotiate"
+)
+
+// Client serves programs of other versions with a client that exists. What a write cannot say in the server's version
+// is refused with a *client.LossError; what an update or a patch does not show of the object that the server has stays.
+// Subresources other than status get the object in the server's version, and their own bodies as they are. Errors:
+// Options without a Converter or a Negotiator.
+func Client(next ctrl.Client, o Options) (ctrl.Client, error) {
+	b, err := newBridge(next.Scheme(), o)
+	if err != nil {
+		return nil, err
+	}
+	return &wrapped{Client: next, reader: reader{b, next}}, nil
+}
+
+// WithWatch is Client for one that watches.
+func WithWatch(next ctrl.WithWatch, o Options) (ctrl.WithWatch, error) {
+	b, err := newBridge(next.Scheme(), o)
+	if err != nil {
+		return nil, err
+	}
+	return &watching{wrapped{Client: next, reader: reader{b, next}}, next}, nil
+}
+
+type wrapped struct {
+	ctrl.Client // for the scheme and the mapper
+	reader      reader
+}
+
+// attempts bounds how often a write is tried again that the program did not tie to a resource version.
+const attempts = 5
+
+// Get reads an object.
+func (w *wrapped) Get(ctx context.Context, key ctrl.ObjectKey, into ctrl.Object, options ...ctrl.GetOption) error {
+	return w.reader.Get(ctx, key, into, options...)
+}
+
+// List reads a list.
+func (w *wrapped) List(ctx context.Context, into ctrl.ObjectList, options ...ctrl.ListOption) error {
+	return w.reader.List(ctx, into, options...)
+}
+
+// Create writes a new object.
+func (w *wrapped) Create(ctx context.Context, object ctrl.Object, options ...ctrl.CreateOption) error {
+	b := w.reader.bridge
+	answer, err := b.answer(ctx, object)
+	if err != nil {
+		return err
+	}
+	content, err := fields(object, answer.Asked)
+	if err != nil {
+		return err
+	}
+	converted, err := b.outgoing(ctx, content, answer, false)
+	if err != nil {
+		return err
+	}
+	if answer.Verdict == negotiate.Pass {
+		return w.Client.Create(ctx, object, options...)
+	}
+	served, err := b.blankObject(object, answer.As)
+	if err == nil {
+		err = fill(served, converted)
+	}
+	if err == nil {
+		err = w.Client.Create(ctx, served, options...)
+	}
+	if err != nil {
+		return err
+	}
+	return b.back(served, object, answer)
+}
+
+// Update writes an object over the one that the server has.
+func (w *wrapped) Update(ctx context.Context, object ctrl.Object, options ...ctrl.UpdateOption) error {
+	answer, err := w.reader.answer(ctx, object)
+	if err != nil {
+		return err
+	}
+	return w.update(ctx, object, answer, false, func(served ctrl.Object) error {
+		return w.Client.Update(ctx, served, options...)
+	})
+}
+
+// update converts an object, lays it over the one that the server has, and writes that.
+func (w *wrapped) update(
+	ctx context.Context, object ctrl.Object, answer negotiate.Answer, status bool, write func(ctrl.Object) error,
+) error {
+	b := w.reader.bridge
+	content, err := fields(object, answer.Asked)
+	if err != nil {
+		return err
+	}
+	converted, err := b.outgoing(ctx, content, answer, status)
+	if err != nil {
+		return err
+	}
+	if answer.Verdict == negotiate.Pass {
+		return write(object)
+	}
+	tied := object.GetResourceVersion()
+	return w.over(ctx, object, answer, tied != "", write, func(current map[string]any) (map[string]any, error) {
+		if version := (&unstructured.Unstructured{Object: current}).GetResourceVersion(); tied != "" &&
+			tied != version {
+			return converted, nil // the server says that it is in conflict
+		}
+		return w.carried(ctx, current, converted, answer, status)
+	})
+}
+
+// carried is a changed object with what the program could not see of the current one.
+func (w *wrapped) carried(
+	ctx context.Context, current, changed map[string]any, answer negotiate.Answer, status bool,
+) (map[string]any, error) {
+	b := w.reader.bridge
+	seen, _, err := b.convert(current, answer.Asked)
+	if err != nil {
+		return nil, err
+	}
+	if seen, _, err = b.convert(seen, answer.As); err != nil {
+		return nil, err
+	}
+	server, err := b.Negotiator.Server(ctx)
+	if err != nil {
+		return nil, err
+	}
+	merged, losses := client.Carry(current, seen, changed)
+	return merged, b.lost(changed, answer, server, losses, status)
+}
+
+// over reads the object that the server has, lets change say what takes its place, and writes that; again after a
+// conflict, unless the program tied the write to a version.
+func (w *wrapped) over(
+	ctx context.Context, object ctrl.Object, answer negotiate.Answer, tied bool, write func(ctrl.Object) error,
+	change func(current map[string]any) (map[string]any, error),
+) error {
+	b := w.reader.bridge
+	for attempt := 1; ; attempt++ {
+		served, err := b.blankObject(object, answer.As)
+		if err != nil {
+			return err
+		}
+		if err := w.Client.Get(ctx, ctrl.ObjectKeyFromObject(object), served); err != nil {
+			return err
+		}
+		current, err := fields(served, answer.As)
+		if err != nil {
+			return err
+		}
+		version := served.GetResourceVersion()
+		next, err := change(current)
+		if err != nil {
+			return err
+		}
+		if err := fill(served, next); err != nil {
+			return err
+		}
+		if !tied {
+			served.SetResourceVersion(version)
+		}
+		switch err := write(served); {
+		case apierrors.IsConflict(err) && !tied && attempt < attempts:
+			continue
+		case err != nil:
+			return err
+		}
+		return b.back(served, object, answer)
+	}
+}
+
+// Patch carries out a patch by reading the object, patching it in the asked version, and writing it.
+func (w *wrapped) Patch(ctx context.Context, object ctrl.Object, patch ctrl.Patch, options ...ctrl.PatchOption) error {
+	return w.patch(ctx, object, patch, false, func() error { return w.Client.Patch(ctx, object, patch, options...) },
+		func(served ctrl.Object) error {
+			o := (&ctrl.PatchOptions{}).ApplyOptions(options)
+			return w.Client.Update(ctx, served, &ctrl.UpdateOptions{
+				DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation})
+		})
+}
+
+func (w *wrapped) patch(
+	ctx context.Context, object ctrl.Object, patch ctrl.Patch, status bool, pass func() error,
+	write func(ctrl.Object) error,
+) error {
+	b := w.reader.bridge
+	answer, err := b.answer(ctx, object)
+	if err != nil {
+		return err
+	}
+	if answer.Verdict == negotiate.Pass {
+		return pass()
+	}
+	resource := schema.GroupResource{Group: answer.Asked.Group, Resource: answer.Resource.Name}
+	if patch.Type() == types.ApplyPatchType { //nolint:staticcheck // clients still send it
+		return partial(resource, object.GetName(), answer)
+	}
+	text, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	apply, err := client.Patcher(patch.Type(), text, answer.Asked, resource, object.GetName())
+	if err != nil {
+		return err
+	}
+	return w.over(ctx, object, answer, false, write, func(current map[string]any) (map[string]any, error) {
+		before, _, err := b.convert(current, answer.Asked)
+		if err != nil {
+			return nil, err
+		}
+		version := (&unstructured.Unstructured{Object: before}).GetResourceVersion()
+		after, err := apply(before)
+		if err != nil {
+			return nil, err
+		}
+		if wanted := (&unstructured.Unstructured{Object: after}).GetResourceVersion(); wanted != "" &&
+			wanted != version {
+			return nil, apierrors.NewConflict(resource, object.GetName(), errors.New("the object has been modified; "+
+				"please apply your changes to the latest version and try again"))
+		}
+		changed, err := b.outgoing(ctx, after, answer, status)
+		if err != nil {
+			return nil, err
+		}
+		return w.carried(ctx, current, changed, answer, status)
+	})
+}
+
+// partial refuses server-side apply: a part of an object does not convert.
+func partial(resource schema.GroupResource, name string, answer negotiate.Answer) error {
+	return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "apply", resource, name,
+		fmt.Sprintf("server-side apply: the server keeps the owners of fields in %s, and a part of an object does not "+
+			"convert; apply it as %s, update the object, or send a merge patch", answer.As.GroupVersion(),
+			answer.As.GroupVersion()), 0, false)
+}
+
+// applied says how the kind of a part of an object is served. Errors: of one that would have to be converted.
+func (b *bridge) applied(ctx context.Context, part runtime.ApplyConfiguration) error {
+	text, err := json.Marshal(part)
+	if err != nil {
+		return err
+	}
+	var named struct {
+		APIVersion, Kind string
+		Metadata         struct{ Name string }
+	}
+	if err := json.Unmarshal(text, &named); err != nil {
+		return err
+	}
+	answer, err := b.answerFor(ctx, schema.FromAPIVersionAndKind(named.APIVersion, named.Kind))
+	if err != nil || answer.Verdict == negotiate.Pass {
+		return err
+	}
+	return partial(schema.GroupResource{Group: answer.Asked.Group, Resource: answer.Resource.Name}, named.Metadata.Name,
+		answer)
+}
+
+// Apply passes where the server has the asked version, and is refused otherwise.
+func (w *wrapped) Apply(ctx context.Context, part runtime.ApplyConfiguration, options ...ctrl.ApplyOption) error {
+	if err := w.reader.applied(ctx, part); err != nil {
+		return err
+	}
+	return w.Client.Apply(ctx, part, options...)
+}
+
+// served is the object as the server names it: its metadata alone.
+func (b *bridge) served(ctx context.Context, object ctrl.Object) (ctrl.Object, negotiate.Answer, error) {
+	answer, err := b.answer(ctx, object)
+	if err != nil || answer.Verdict == negotiate.Pass {
+		return object, answer, err
+	}
+	served, err := b.blankObject(object, answer.As)
+	if err != nil {
+		return nil, answer, err
+	}
+	served.SetNamespace(object.GetNamespace())
+	served.SetName(object.GetName())
+	served.SetUID(object.GetUID())
+	served.SetResourceVersion(object.GetResourceVersion())
+	return served, answer, nil
+}
+
+// Delete deletes an object. What becomes of its dependents is what the asked version means.
+func (w *wrapped) Delete(ctx context.Context, object ctrl.Object, options ...ctrl.DeleteOption) error {
+	served, answer, err := w.reader.served(ctx, object)
+	if err != nil {
+		return err
+	}
+	o := (&ctrl.DeleteOptions{}).ApplyOptions(options)
+	if policy := client.Propagation(answer); policy != "" && o.PropagationPolicy == nil {
+		options = append(options[:len(options):len(options)], ctrl.PropagationPolicy(policy))
+	}
+	return w.Client.Delete(ctx, served, options...)
+}
+
+// DeleteAllOf deletes what the options select.
+func (w *wrapped) DeleteAllOf(ctx context.Context, object ctrl.Object, options ...ctrl.DeleteAllOfOption) error {
+	served, answer, err := w.reader.served(ctx, object)
+	if err != nil {
+		return err
+	}
+	o := (&ctrl.DeleteAllOfOptions{}).ApplyOptions(options)
+	if policy := client.Propagation(answer); policy != "" && o.PropagationPolicy == nil {
+		options = append(options[:len(options):len(options)], ctrl.PropagationPolicy(policy))
+	}
+	return w.Client.DeleteAllOf(ctx, served, options...)
+}
+
+// Status writes statuses.
+func (w *wrapped) Status() ctrl.SubResourceWriter { return w.SubResource("status") }
+
+// SubResource reads and writes a subresource.
+func (w *wrapped) SubResource(name string) ctrl.SubResourceClient {
+	return &subresource{w, name, w.Client.SubResource(name)}
+}
+
+type subresource struct {
+	of   *wrapped
+	name string
+	next ctrl.SubResourceClient
+}
+
+// Get reads a subresource.
+func (s *subresource) Get(ctx context.Context, object, sub ctrl.Object, options ...ctrl.SubResourceGetOption) error {
+	served, _, err := s.of.reader.served(ctx, object)
+	if err != nil {
+		return err
+	}
+	return s.next.Get(ctx, served, sub, options...)
+}
+
+// Create writes to a subresource.
+func (s *subresource) Create(ctx context.Context, object, sub ctrl.Object,
+	options ...ctrl.SubResourceCreateOption) error {
+	served, _, err := s.of.reader.served(ctx, object)
+	if err != nil {
+		return err
+	}
+	return s.next.Create(ctx, served, sub, options...)
+}
+
+// Update writes the status of an object, or a subresource with a body of its own.
+func (s *subresource) Update(ctx context.Context, object ctrl.Object, options ...ctrl.SubResourceUpdateOption) error {
+	answer, err := s.of.reader.answer(ctx, object)
+	if err != nil {
+		return err
+	}
+	if o := (&ctrl.SubResourceUpdateOptions{}).ApplyOptions(options); o.SubResourceBody != nil || s.name != "status" {
+		served, _, err := s.of.reader.served(ctx, object)
+		if err != nil {
+			return err
+		}
+		return s.next.Update(ctx, served, options...)
+	}
+	return s.of.update(ctx, object, answer, true, func(served ctrl.Object) error {
+		return s.next.Update(ctx, served, options...)
+	})
+}
+
+// Patch patches the status of an object, or a subresource with a body of its own.
+func (s *subresource) Patch(
+	ctx context.Context, object ctrl.Object, patch ctrl.Patch, options ...ctrl.SubResourcePatchOption,
+) error {
+	o := (&ctrl.SubResourcePatchOptions{}).ApplyOptions(options)
+	if o.SubResourceBody != nil || s.name != "status" {
+		served, _, err := s.of.reader.served(ctx, object)
+		if err != nil {
+			return err
+		}
+		return s.next.Patch(ctx, served, patch, options...)
+	}
+	return s.of.patch(ctx, object, patch, true, func() error { return s.next.Patch(ctx, object, patch, options...) },
+		func(served ctrl.Object) error {
+			return s.next.Update(ctx, served, &ctrl.SubResourceUpdateOptions{UpdateOptions: ctrl.UpdateOptions{
+				DryRun: o.DryRun, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation}})
+		})
+}
+
+// Apply passes where the server has the asked version, and is refused otherwise.
+func (s *subresource) Apply(
+	ctx context.Context, part runtime.ApplyConfiguration, options ...ctrl.SubResourceApplyOption,
+) error {
+	if err := s.of.reader.applied(ctx, part); err != nil {
+		return err
+	}
+	return s.next.Apply(ctx, part, options...)
+}
+
+type watching struct {
+	wrapped
+	next ctrl.WithWatch
+}
+
+// Watch converts each event. One that does not convert ends the watch with an error: its object must not look absent.
+func (w *watching) Watch(ctx context.Context, list ctrl.ObjectList, options ...ctrl.ListOption) (watch.Interface,
+	error) {
+	b := w.reader.bridge
+	answer, err := b.answer(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	if answer.Verdict == negotiate.Pass {
+		return w.next.Watch(ctx, list, options...)
+	}
+	served, ok := b.blank(list, answer.As).(ctrl.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("%s: its Go type is no list", answer.As)
+	}
+	events, err := w.next.Watch(ctx, served, options...)
+	if err != nil {
+		return nil, err
+	}
+	item := answer
+	item.Asked, item.As = itemOf(answer.Asked), itemOf(answer.As)
+	return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
+		if event.Type == watch.Error {
+			return event, true
+		}
+		object, err := b.converted(event.Object, item)
+		if err != nil {
+			status := apierrors.NewInternalError(fmt.Errorf("converting an event: %w", err)).Status()
+			return watch.Event{Type: watch.Error, Object: &status}, true
+		}
+		event.Object = object
+		return event, true
+	}), nil
+}
+
+// converted is a new object of the asked version.
+func (b *bridge) converted(object runtime.Object, answer negotiate.Answer) (runtime.Object, error) {
+	made := b.blank(object, answer.Asked)
+	if err := b.back(object, made, answer); err != nil {
+		return nil, err
+	}
+	return made, nil
+}

@@ -1,0 +1,287 @@
+package wrap_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	appsv1beta1 "k8s.io/api/apps/v1beta1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kubefusion/fusionctl/pkg/convert"
+	"github.com/kubefusion/fusionctl/pkg/convert/client"
+	"github.com/kubefusion/fusionctl/pkg/convert/client/wrap"
+)
+
+var key = ctrl.ObjectKey{Namespace: "shop", Name: "web"}
+
+func options(t *testing.T) wrap.Options {
+	t.Helper()
+	c, err := convert.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wrap.Options{Converter: c, Negotiator: wrap.ForMinor(c, 6)}
+}
+
+// pair is a client of a server that has Deployments as apps/v1beta1, and one of apps/v1 around it.
+func pair(t *testing.T, o wrap.Options, calls interceptor.Funcs, objects ...ctrl.Object) (inner, outer ctrl.WithWatch) {
+	t.Helper()
+	inner = fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).
+		WithStatusSubresource(&appsv1beta1.Deployment{}).WithInterceptorFuncs(calls).Build()
+	outer, err := wrap.WithWatch(inner, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inner, outer
+}
+
+func deployment() *appsv1.Deployment {
+	labels := map[string]string{"app": "web"}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}}},
+	}
+}
+
+func stored() *appsv1beta1.Deployment {
+	labels := map[string]string{"app": "web"}
+	return &appsv1beta1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: labels},
+		Spec: appsv1beta1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
+			RollbackTo: &appsv1beta1.RollbackConfig{Revision: 3},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}}},
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestClientWritesTheServersVersion(t *testing.T) {
+	inner, outer := pair(t, options(t), interceptor.Funcs{})
+	object := deployment()
+	must(t, outer.Create(t.Context(), object))
+	if object.ResourceVersion == "" {
+		t.Error("what was created has no resource version")
+	}
+	var old appsv1beta1.Deployment
+	must(t, inner.Get(t.Context(), key, &old))
+	if old.Spec.Template.Spec.Containers[0].Image != "web:1" {
+		t.Errorf("stored %+v", old.Spec)
+	}
+	object.Spec.Template.Spec.Containers[0].Image = "web:2"
+	must(t, outer.Update(t.Context(), object))
+	must(t, outer.Patch(t.Context(), object,
+		ctrl.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":4}}`))))
+	before := object.DeepCopy()
+	object.Spec.Paused = true
+	must(t, outer.Patch(t.Context(), object, ctrl.StrategicMergeFrom(before)))
+	object.Status.ObservedGeneration = 7
+	must(t, outer.Status().Update(t.Context(), object))
+	must(t, inner.Get(t.Context(), key, &old))
+	if old.Spec.Template.Spec.Containers[0].Image != "web:2" || *old.Spec.Replicas != 4 || !old.Spec.Paused ||
+		old.Status.ObservedGeneration != 7 {
+		t.Errorf("stored %+v, %+v", old.Spec, old.Status)
+	}
+	must(t, outer.Delete(t.Context(), object))
+	if err := inner.Get(t.Context(), key, &old); ctrl.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("after the deletion: %v", err)
+	}
+}
+
+func TestClientReadsTheAskedVersion(t *testing.T) {
+	_, outer := pair(t, options(t), interceptor.Funcs{}, stored())
+	var typed appsv1.Deployment
+	must(t, outer.Get(t.Context(), key, &typed))
+	var list appsv1.DeploymentList
+	must(t, outer.List(t.Context(), &list, ctrl.InNamespace("shop"), ctrl.MatchingLabels{"app": "web"}))
+	if len(list.Items) != 1 || typed.Spec.Template.Spec.Containers[0].Name != "web" ||
+		list.Items[0].Spec.Template.Spec.Containers[0].Name != "web" {
+		t.Errorf("read %+v and %d items", typed.Spec, len(list.Items))
+	}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	must(t, outer.Get(t.Context(), key, u))
+	many := &unstructured.UnstructuredList{}
+	many.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DeploymentList"))
+	must(t, outer.List(t.Context(), many))
+	if len(many.Items) != 1 || u.GetAPIVersion() != "apps/v1" || many.Items[0].GetAPIVersion() != "apps/v1" {
+		t.Errorf("read %v and %v", u.Object, many.Items)
+	}
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	must(t, outer.Get(t.Context(), key, metadata))
+	if metadata.Labels["app"] != "web" || metadata.APIVersion != "apps/v1" {
+		t.Errorf("metadata alone: %+v", metadata)
+	}
+	if err := outer.Get(t.Context(), key, &coordinationv1.Lease{}); !errors.As(err, new(*client.UnsupportedError)) {
+		t.Errorf("a kind that the server does not have: %v", err)
+	}
+	custom := &unstructured.Unstructured{}
+	custom.SetGroupVersionKind(schema.GroupVersionKind{Group: "boats.example", Version: "v1", Kind: "Boat"})
+	if err := outer.Get(t.Context(), key, custom); errors.As(err, new(*client.UnsupportedError)) || err == nil {
+		t.Errorf("a custom resource: %v, want the answer of the server", err)
+	}
+}
+
+// What the asked version does not show stays, and what the server drops is named.
+func TestClientLosesNothingInSilence(t *testing.T) {
+	o := options(t)
+	inner, outer := pair(t, o, interceptor.Funcs{}, stored())
+	var object appsv1.Deployment
+	must(t, outer.Get(t.Context(), key, &object))
+	object.Spec.MinReadySeconds = 9
+	must(t, outer.Update(t.Context(), &object))
+	var old appsv1beta1.Deployment
+	must(t, inner.Get(t.Context(), key, &old))
+	if old.Spec.RollbackTo == nil || old.Spec.RollbackTo.Revision != 3 || old.Spec.MinReadySeconds != 9 {
+		t.Errorf("stored %+v", old.Spec)
+	}
+	spread := deployment()
+	spread.Name = "spread"
+	spread.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
+		{MaxSkew: 1, TopologyKey: "zone"}}
+	err := outer.Create(t.Context(), spread)
+	var lost *client.LossError
+	if !errors.As(err, &lost) || lost.Losses[0].Path != "spec.template.spec.topologySpreadConstraints" {
+		t.Errorf("a field that 1.6 drops: %v", err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p"}, Spec: spread.Spec.Template.Spec}
+	if err := outer.Create(t.Context(), pod); !errors.As(err, &lost) {
+		t.Errorf("a field that 1.6 drops, in a version that it has: %v", err)
+	}
+	told := 0
+	o.OnLoss = func(*client.LossError) { told++ }
+	_, lenient := pair(t, o, interceptor.Funcs{})
+	if err := lenient.Create(t.Context(), spread); err != nil || told == 0 {
+		t.Errorf("losses that are taken: %v, told %d times", err, told)
+	}
+}
+
+// A deletion in apps/v1beta1 leaves dependents; in apps/v1 it does not.
+func TestClientKeepsPropagation(t *testing.T) {
+	var policy *metav1.DeletionPropagation
+	_, outer := pair(t, options(t),
+		interceptor.Funcs{Delete: func(ctx context.Context, next ctrl.WithWatch, object ctrl.Object,
+			options ...ctrl.DeleteOption) error {
+			policy = (&ctrl.DeleteOptions{}).ApplyOptions(options).PropagationPolicy
+			return next.Delete(ctx, object, options...)
+		}}, stored())
+	must(t, outer.Delete(t.Context(), deployment()))
+	if policy == nil || *policy != metav1.DeletePropagationBackground {
+		t.Errorf("propagation %v, want what apps/v1 means", policy)
+	}
+}
+
+func TestWatchConverts(t *testing.T) {
+	inner, outer := pair(t, options(t), interceptor.Funcs{})
+	events, err := outer.Watch(t.Context(), &appsv1.DeploymentList{})
+	must(t, err)
+	defer events.Stop()
+	must(t, inner.Create(t.Context(), stored()))
+	event := <-events.ResultChan()
+	if object, ok := event.Object.(*appsv1.Deployment); !ok || object.Name != "web" {
+		t.Errorf("%s %T, want a Deployment of apps/v1", event.Type, event.Object)
+	}
+}
+
+// informers keeps what is asked of a cache.
+type informers struct {
+	ctrlcache.Cache
+	ctrlcache.Informer
+	asked   ctrl.Object
+	handler toolscache.ResourceEventHandler
+	indexes toolscache.Indexers
+	extract ctrl.IndexerFunc
+}
+
+func (i *informers) GetInformer(_ context.Context, of ctrl.Object, _ ...ctrlcache.InformerGetOption) (
+	ctrlcache.Informer, error) {
+	i.asked = of
+	return i.Informer, nil
+}
+
+func (i *informers) IndexField(_ context.Context, of ctrl.Object, _ string, extract ctrl.IndexerFunc) error {
+	i.asked, i.extract = of, extract
+	return nil
+}
+
+type informer struct {
+	ctrlcache.Informer
+	of *informers
+}
+
+func (i *informer) AddEventHandler(handler toolscache.ResourceEventHandler) (
+	toolscache.ResourceEventHandlerRegistration, error) {
+	i.of.handler = handler
+	return nil, nil
+}
+
+func (i *informer) AddIndexers(indexers toolscache.Indexers) error {
+	i.of.indexes = indexers
+	return nil
+}
+
+func TestCacheConverts(t *testing.T) {
+	next := &informers{}
+	next.Informer = &informer{of: next}
+	var failures []error
+	c, err := wrap.Cache(next, scheme.Scheme, options(t), func(err error) { failures = append(failures, err) })
+	must(t, err)
+	found, err := c.GetInformer(t.Context(), &appsv1.Deployment{})
+	must(t, err)
+	if _, ok := next.asked.(*appsv1beta1.Deployment); !ok {
+		t.Errorf("the cache was asked for %T", next.asked)
+	}
+	var names []string
+	keep := func(object any) {
+		if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+			object = gone.Obj
+		}
+		names = append(names, object.(*appsv1.Deployment).Name)
+	}
+	_, err = found.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: keep, DeleteFunc: keep,
+		UpdateFunc: func(was, is any) { keep(was); keep(is) }})
+	must(t, err)
+	next.handler.OnAdd(stored(), true)
+	next.handler.OnUpdate(stored(), stored())
+	next.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "shop/web", Obj: stored()})
+	next.handler.OnAdd("no object", false)
+	if !slices.Equal(names, []string{"web", "web", "web", "web"}) || len(failures) != 1 {
+		t.Errorf("events of %v, failures %v", names, failures)
+	}
+	must(t, found.AddIndexers(toolscache.Indexers{"image": func(object any) ([]string, error) {
+		return []string{object.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image}, nil
+	}}))
+	images, err := next.indexes["image"](stored())
+	must(t, err)
+	must(t, c.IndexField(t.Context(), &appsv1.Deployment{}, "name", func(object ctrl.Object) []string {
+		return []string{object.(*appsv1.Deployment).Name}
+	}))
+	if indexed := next.extract(stored()); !slices.Equal(indexed, []string{"web"}) ||
+		!slices.Equal(images, []string{"web:1"}) {
+		t.Errorf("indexed by %v and %v", indexed, images)
+	}
+	if _, err := wrap.Cache(next, scheme.Scheme, wrap.Options{}, nil); err == nil {
+		t.Error("a cache without a converter was wrapped")
+	}
+}
