@@ -421,6 +421,9 @@ func (n *Node) ConfigureKubelets(line string) {
 	}
 }
 
+// kubeletRestarts is how often a kubelet may end by itself.
+const kubeletRestarts = 3
+
 // StartKubelet starts a kubelet of the release that knows the API server; WaitReady waits for the node.
 func (n *Node) StartKubelet(minor kubever.Minor, server *APIServer, more ...string) {
 	n.rig.t.Helper()
@@ -441,6 +444,9 @@ func (n *Node) StartKubelet(minor kubever.Minor, server *APIServer, more ...stri
 		n.rig.t.Fatal(err)
 	}
 	n.Kubelet = n.Start("kubelet", named, append(n.KubeletArgs(minor, kubeconfig), more...))
+	// As its unit does on hosts. A kubelet that starts on a node whose containers mount paths of volumes may take one
+	// of these mounts for its own file system, and ends with "failed to get rootfs info" when the mount goes.
+	n.Kubelet.mayEnd(kubeletRestarts)
 }
 
 // ReplaceKubelet stops the kubelet and starts one of another release in its place, on the same folder and runtime.
