@@ -35,6 +35,7 @@ var shapes = map[string]map[int]shape{
 	"flags":           {2: minors, 3: minors, 4: minors, 5: values},
 	"garbage":         {0: minors},
 	"gates":           {1: minors, 2: values},
+	"gates-first":     {1: values},
 	"gates-only":      {2: minors},
 	"kinds":           {2: minors},
 	"labels":          {2: minors, 3: minors},
