@@ -397,7 +397,9 @@ func (n *Node) KubeletArgs(minor kubever.Minor, kubeconfig string) []string {
 		{flag: "image-gc-high-threshold", value: "100"},
 		{flag: "image-gc-low-threshold", value: "99"},
 		{flag: "eviction-hard", value: "memory.available<50Mi"},
-		{flag: "node-status-update-frequency", value: "1s"},
+		// This is also how long a kubelet waits for an answer. After it waited in vain, it closes its connections, and
+		// 1.15's HTTP/2 client then uses the closed one for ever: "use of closed network connection".
+		{flag: "node-status-update-frequency", value: "5s"},
 		{flag: "sync-frequency", value: "10s"}, // changes of config maps arrive within that
 		{flag: "v", value: "2"},
 	} {
