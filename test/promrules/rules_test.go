@@ -167,6 +167,11 @@ fusionctl_policy_rules{job="a",instance="i"} 10x120
 fusionctl_policy_review_seconds_bucket{job="a",instance="i",le="0.1"} 0+10x120
 fusionctl_policy_review_seconds_bucket{job="a",instance="i",le="1"} 0+10x120
 fusionctl_policy_review_seconds_bucket{job="a",instance="i",le="+Inf"} 0+10x120
+fusionctl_gateway_discovery_stale{job="a",instance="i",side="legacy"} 0x120
+fusionctl_gateway_discovery_stale{job="a",instance="i",side="modern"} 0x120
+fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="200"} 0+10x120
+fusionctl_gateway_requests_total{job="a",instance="i",route="none",code="501"} 0+1x120
+fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="503"} 2x120
 fusionctl_conversion_rules_good{job="a",instance="i"} 1x120
 fusionctl_conversion_bad_reviews_total{job="a",instance="i"} 3x120
 fusionctl_conversion_reviews_total{job="a",instance="i",result="Success"} 0+10x120
@@ -215,6 +220,11 @@ var bad = map[string][2]string{
 	"FusionctlConversionSlow": {`fusionctl_conversion_review_seconds_bucket{job="a",instance="i",le="0.1"}`,
 		` 0+5x120`},
 	"FusionctlConversionAbsent": {"fusionctl_conversion_crds{", ""},
+
+	"FusionctlGatewayDiscoveryStale": {"fusionctl_gateway_discovery_stale{",
+		`job="a",instance="i",side="legacy"} 1x120`},
+	"FusionctlGatewayUnavailable": {`fusionctl_gateway_requests_total{job="a",instance="i",route="both",code="503"`,
+		`} 0+1x120`},
 
 	"FusionctlCertificateKept": {"fusionctl_certificate_good{", `job="a",instance="i",file="a.crt"} 0x120`},
 	"FusionctlCertificateExpires": {"fusionctl_certificate_remaining_seconds{",
