@@ -3,9 +3,12 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +30,7 @@ func TestAnAdoptedControlPlaneStarts(t *testing.T) {
 			c := adopted.Make(t, name, filepath.Join(r.Dir(), "adopted"), r.PKI.File("ca.crt"), r.PKI.File("ca.key"),
 				false)
 			a := &adoption{t: t, rig: r, cluster: c, stores: map[string]*rig.Etcd{}}
+			parse(t, c)
 			c.Relocate(t, c.Plan.Hosts[0].Name)
 			server := a.start(c.Plan.ComponentsOf(pair.Modern, kubever.APIServer)[0])
 			server.WaitReady()
@@ -40,6 +44,42 @@ func TestAnAdoptedControlPlaneStarts(t *testing.T) {
 		})
 	}
 }
+
+// parse gives the arguments of every component to the program of its release, as far as the rig has it: those of the
+// modern side, and those that the legacy side is to have.
+func parse(t *testing.T, c *adopted.Cluster) {
+	t.Helper()
+	for _, component := range c.Plan.Components {
+		if component.Side == "" {
+			continue
+		}
+		program, err := rig.Binary(component.Kind, c.Plan.Side(component.Side).Version.Minor)
+		if err != nil {
+			continue // the rig has four releases
+		}
+		var args []string
+		for _, arg := range component.Args {
+			args = append(args, "--"+arg.Name+"="+ofThePod.ReplaceAllString(arg.Value, "127.0.0.1"))
+		}
+		// All arguments are parsed before help is printed, and nothing is started.
+		// Old programs exit with an error after it.
+		out, _ := exec.CommandContext(t.Context(), program, append(args, "--help")...).CombinedOutput()
+		if !bytes.Contains(out, []byte("--")) {
+			t.Fatalf("%s prints no help: %s", filepath.Base(program), out)
+		}
+		if refused := refusedFlag.Find(out); refused != nil {
+			t.Errorf("%s on %s: %s does not take the arguments of the plan: %s", component.Name, component.Host,
+				filepath.Base(program), refused)
+		}
+	}
+}
+
+// ofThePod is an address that a kubelet fills in, such as $(POD_IP).
+var ofThePod = regexp.MustCompile(`\$\([A-Z_]+\)`)
+
+// refusedFlag is how pflag refuses an argument.
+var refusedFlag = regexp.MustCompile(
+	`(?m)(unknown (shorthand )?flag|invalid argument|flag needs an argument|bad flag syntax).*$`)
 
 // adoption runs components of a plan that was made for other machines.
 type adoption struct {
