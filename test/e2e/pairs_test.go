@@ -203,16 +203,12 @@ func awaitServiceAccount(r *rig.Rig, client *rig.Client) {
 			&account); err != nil {
 			return err
 		}
-		if len(account.Secrets) == 0 && server.Minor < firstWithoutTokens {
+		if len(account.Secrets) == 0 && kubever.Behaves(kubever.BehaviourTokenSecretsCreated, server.Minor) {
 			return errors.New("it has no token yet")
 		}
 		return nil
 	})
 }
-
-// firstWithoutTokens is the first minor whose controllers make no Secret with a token for each account: the gate
-// LegacyServiceAccountTokenNoAutoGeneration.
-const firstWithoutTokens kubever.Minor = 24
 
 // customResources defines one and uses it as an ordinary user of the modern side.
 func customResources(t *testing.T, r *rig.Rig, p *rig.Pair, user *rig.Client) {

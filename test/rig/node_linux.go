@@ -397,8 +397,8 @@ func (n *Node) KubeletArgs(minor kubever.Minor, kubeconfig string) []string {
 		{flag: "image-gc-high-threshold", value: "100"},
 		{flag: "image-gc-low-threshold", value: "99"},
 		{flag: "eviction-hard", value: "memory.available<50Mi"},
-		// This is also how long a kubelet waits for an answer. After it waited in vain, it closes its connections, and
-		// 1.15's HTTP/2 client then uses the closed one for ever: "use of closed network connection".
+		// This is also how long a kubelet waits for an answer. After 1 s without one, kubelets of 1.15 closed their
+		// connections and were seen to use a closed one for minutes: "use of closed network connection".
 		{flag: "node-status-update-frequency", value: "5s"},
 		{flag: "sync-frequency", value: "10s"}, // changes of config maps arrive within that
 		{flag: "v", value: "2"},
@@ -446,8 +446,8 @@ func (n *Node) StartKubelet(minor kubever.Minor, server *APIServer, more ...stri
 		n.rig.t.Fatal(err)
 	}
 	n.Kubelet = n.Start("kubelet", named, append(n.KubeletArgs(minor, kubeconfig), more...))
-	// As its unit does on hosts. A kubelet that starts on a node whose containers mount paths of volumes may take one
-	// of these mounts for its own file system, and ends with "failed to get rootfs info" when the mount goes.
+	// As its unit does on hosts: a kubelet of 1.36 that started beside containers with paths of volumes was seen to end
+	// with "failed to get rootfs info: cannot find filesystem info for device .../volume-subpaths/...".
 	n.Kubelet.mayEnd(kubeletRestarts)
 }
 
