@@ -80,7 +80,13 @@ func visit(document any, text []byte, depth int, each func([]byte) error) error 
 		}
 		for i, item := range items {
 			if fields, ok := item.(map[string]any); ok && kind != "List" { // may leave out what the list says
-				fields["kind"], fields["apiVersion"] = Kind, object["apiVersion"]
+				for field, value := range map[string]any{"kind": Kind, "apiVersion": object["apiVersion"]} {
+					if fields[field] == nil {
+						fields[field] = value
+					} else if fields[field] != value {
+						return fmt.Errorf("item %d: %s %v in a list of %v", i+1, field, fields[field], value)
+					}
+				}
 			}
 			if err := visit(item, nil, depth+1, each); err != nil {
 				return fmt.Errorf("item %d: %w", i+1, err)

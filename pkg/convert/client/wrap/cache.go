@@ -139,8 +139,11 @@ func (i *informer) handler(next toolscache.ResourceEventHandler) toolscache.Reso
 		},
 		UpdateFunc: func(was, is any) {
 			before, now := i.cache.converted(was, i.answer), i.cache.converted(is, i.answer)
-			if before != nil && now != nil {
+			switch {
+			case before != nil && now != nil:
 				next.OnUpdate(before, now)
+			case now != nil: // until now it could not be converted, and was not seen
+				next.OnAdd(now, false)
 			}
 		},
 		DeleteFunc: func(object any) {

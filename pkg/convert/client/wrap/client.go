@@ -21,8 +21,8 @@ import (
 
 // Client serves programs of other versions with a client that exists. What a write cannot say in the server's version
 // is refused with a *client.LossError; what an update or a patch does not show of the object that the server has stays.
-// Subresources other than status get the object in the server's version, and their own bodies as they are. Errors:
-// Options without a Converter or a Negotiator.
+// Subresources other than status take bodies of their own, as they are; without one they are refused where the server
+// has another version. Errors: Options without a Converter or a Negotiator.
 func Client(next ctrl.Client, o Options) (ctrl.Client, error) {
 	b, err := newBridge(next.Scheme(), o)
 	if err != nil {
@@ -356,13 +356,28 @@ func (s *subresource) Create(ctx context.Context, object, sub ctrl.Object,
 	return s.next.Create(ctx, served, sub, options...)
 }
 
+// bodiless refuses to write a subresource whose body is the object, where the server has the object in another version:
+// served has its metadata alone, and the write would take everything else away.
+func (s *subresource) bodiless(object ctrl.Object, answer negotiate.Answer, body ctrl.Object) error {
+	if body != nil || answer.Verdict == negotiate.Pass {
+		return nil
+	}
+	return fmt.Errorf("subresource %s of %s: the server has this kind as %s, and only statuses and bodies of their "+
+		"own "+
+		"(SubResourceBody) are written in another version; use that version", s.name, object.GetName(), answer.As)
+}
+
 // Update writes the status of an object, or a subresource with a body of its own.
 func (s *subresource) Update(ctx context.Context, object ctrl.Object, options ...ctrl.SubResourceUpdateOption) error {
 	answer, err := s.of.reader.answer(ctx, object)
 	if err != nil {
 		return err
 	}
-	if o := (&ctrl.SubResourceUpdateOptions{}).ApplyOptions(options); o.SubResourceBody != nil || s.name != "status" {
+	o := (&ctrl.SubResourceUpdateOptions{}).ApplyOptions(options)
+	if o.SubResourceBody != nil || s.name != "status" {
+		if err := s.bodiless(object, answer, o.SubResourceBody); err != nil {
+			return err
+		}
 		served, _, err := s.of.reader.served(ctx, object)
 		if err != nil {
 			return err
@@ -380,7 +395,10 @@ func (s *subresource) Patch(
 ) error {
 	o := (&ctrl.SubResourcePatchOptions{}).ApplyOptions(options)
 	if o.SubResourceBody != nil || s.name != "status" {
-		served, _, err := s.of.reader.served(ctx, object)
+		served, answer, err := s.of.reader.served(ctx, object)
+		if err == nil {
+			err = s.bodiless(object, answer, o.SubResourceBody)
+		}
 		if err != nil {
 			return err
 		}

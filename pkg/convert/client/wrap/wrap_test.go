@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -101,6 +102,14 @@ func TestClientWritesTheServersVersion(t *testing.T) {
 	if old.Spec.Template.Spec.Containers[0].Image != "web:2" || *old.Spec.Replicas != 4 || !old.Spec.Paused ||
 		old.Status.ObservedGeneration != 7 {
 		t.Errorf("stored %+v, %+v", old.Spec, old.Status)
+	}
+	for name, err := range map[string]error{
+		"update": outer.SubResource("scale").Update(t.Context(), object),
+		"patch":  outer.SubResource("scale").Patch(t.Context(), object, ctrl.MergeFrom(before)),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "SubResourceBody") {
+			t.Errorf("%s of a subresource without a body of its own: %v, want it refused", name, err)
+		}
 	}
 	must(t, outer.Delete(t.Context(), object))
 	if err := inner.Get(t.Context(), key, &old); ctrl.IgnoreNotFound(err) != nil || err == nil {
