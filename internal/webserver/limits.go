@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -121,10 +122,13 @@ func NewBudget(limitBytes int64) *Budget {
 	return &Budget{limitBytes, semaphore.NewWeighted(limitBytes)}
 }
 
-// Reservation is what one request has reserved of a budget. It is used by one goroutine.
+// Reservation is what one request has reserved of a budget. It grows in one goroutine, and may be released in another.
 type Reservation struct {
 	budget *Budget
-	held   int64
+
+	mutex    sync.Mutex
+	held     int64
+	released bool
 }
 
 // Reserve begins a reservation, of nothing. A nil budget has no bound.
@@ -136,7 +140,10 @@ func (r *Reservation) Grow(ctx context.Context, more int64) error {
 	if r == nil || r.budget == nil {
 		return nil
 	}
-	if r.held+more > r.budget.limitBytes {
+	r.mutex.Lock()
+	held := r.held
+	r.mutex.Unlock()
+	if held+more > r.budget.limitBytes {
 		return &RequestError{http.StatusRequestEntityTooLarge,
 			fmt.Errorf("the request takes more than %d bytes of memory", r.budget.limitBytes)}
 	}
@@ -146,14 +153,23 @@ func (r *Reservation) Grow(ctx context.Context, more int64) error {
 		return &RequestError{http.StatusServiceUnavailable,
 			fmt.Errorf("other requests hold the %d bytes of memory", r.budget.limitBytes)}
 	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.released {
+		r.budget.free.Release(more)
+		return &RequestError{http.StatusServiceUnavailable, errors.New("the request has ended")}
+	}
 	r.held += more
 	return nil
 }
 
 // Release ends the reservation.
 func (r *Reservation) Release() {
-	if r != nil && r.budget != nil {
-		r.budget.free.Release(r.held)
-		r.held = 0
+	if r == nil || r.budget == nil {
+		return
 	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.budget.free.Release(r.held)
+	r.held, r.released = 0, true
 }

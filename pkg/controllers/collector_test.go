@@ -511,8 +511,8 @@ func TestWhatIsHeldOfAServerIsBounded(t *testing.T) {
 		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID(fmt.Sprint(i))}}
 		g.observe(&podCollection.resource, o)
 	}
-	if g.size() != 100 {
-		t.Errorf("%d objects of one resource are kept, want 100", g.size())
+	if g.size() != 100 || len(g.incomplete()) != 1 {
+		t.Errorf("%d objects of one resource are kept, want 100; incomplete are %q, want it", g.size(), g.incomplete())
 	}
 	g.remove("7")
 	g.observe(&podCollection.resource, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "later"}})

@@ -99,7 +99,7 @@ func newManager(c *cluster, o Options) *manager {
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](200*time.Millisecond, time.Minute))}
 	m.monitors = &monitors{cluster: c, graph: m.graph, told: m.told, running: map[resource]*monitor{}}
-	m.collector.unlisted = m.monitors.unsynced
+	m.collector.unlisted = func() []string { return append(m.monitors.unsynced(), m.graph.incomplete()...) }
 	if c.sharesNamespaces() {
 		m.namespaces = &namespaces{cluster: c, graph: m.graph, deleteOrphans: o.DeleteOrphans,
 			reported: map[string]bool{},

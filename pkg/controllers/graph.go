@@ -42,6 +42,7 @@ type graph struct {
 	ending     map[string]bool                  // namespaces that are being deleted, or were
 	expected   map[types.UID]bool               // nodes that this process is deleting
 	limit      int                              // of the objects of each resource
+	beyond     map[resource]bool                // resources of which objects were not kept, because of limit
 	now        func() time.Time
 
 	// attend receives the UID of each object that is to be processed. It is called without the lock.
@@ -55,7 +56,7 @@ func newGraph(now func() time.Time, attend func(types.UID)) *graph {
 	return &graph{
 		nodes: map[types.UID]*node{}, dependents: map[types.UID]map[*node]struct{}{}, owners: map[resource]int{},
 		objects: map[resource]int{}, ending: map[string]bool{}, expected: map[types.UID]bool{}, limit: limitObjects,
-		now: now, attend: attend,
+		beyond: map[resource]bool{}, now: now, attend: attend,
 		vanished: func(*resource, int) {},
 	}
 }
@@ -89,13 +90,27 @@ func (g *graph) observe(r *resource, o *metav1.PartialObjectMetadata) {
 }
 
 // limitObjects is how many objects of one resource are kept. A watch has no end, and an extension API server may report
-// objects for ever. What is not kept is not collected; owners and what a namespace holds are read from the servers.
+// objects for ever. What is not kept is not collected; owners and what a namespace holds are read from the servers, and no owner
+// is said to have lost its last dependent any more.
 const limitObjects = 1_000_000
+
+// incomplete are the resources of which objects were not kept, sorted.
+func (g *graph) incomplete() []string {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	var names []string
+	for r := range g.beyond {
+		names = append(names, r.String())
+	}
+	slices.Sort(names)
+	return names
+}
 
 // put replaces a node and lists what is to be processed.
 func (g *graph) put(n *node) (attention []types.UID) {
 	old := g.nodes[n.uid]
 	if old == nil && g.objects[*n.resource] >= g.limit {
+		g.beyond[*n.resource] = true
 		return nil
 	}
 	g.objects[*n.resource]++

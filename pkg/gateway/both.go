@@ -255,6 +255,13 @@ func (b *both) locate(form string, uid string, must bool) (*place, error) {
 				return p, nil
 			}
 		}
+		if len(found) > 0 && len(errs) == 0 { // another object of that name is not the one that is meant
+			return nil, refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "%s %q with UID %s is on neither side",
+				b.row.GroupResource(), b.info.Name, uid)
+		}
+		if len(errs) > 0 {
+			return nil, cmp.Or(errs[pair.Legacy], errs[pair.Modern])
+		}
 	}
 	switch {
 	case len(found) == 2:

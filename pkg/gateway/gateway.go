@@ -236,6 +236,10 @@ func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *client) (r
 // heeds refuses what the version of a side would not understand, and so do something else, or never end.
 func (g *Gateway) heeds(r *http.Request, sides ...pair.Side) error {
 	query := r.URL.Query()
+	if len(sides) > 1 && query.Get("sendInitialEvents") == "true" {
+		// Each side ends its first events for itself: a client would take those of one side for all.
+		return invalid("sendInitialEvents is not served for what both sides have: list and watch")
+	}
 	for _, name := range sides {
 		minor := g.plan.Side(name).Version.Minor
 		dry, err := query.Has("dryRun"), error(nil)

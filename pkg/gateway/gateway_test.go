@@ -464,6 +464,13 @@ func TestRequestsByNameGoToTheSideThatHasTheObject(t *testing.T) {
 	x.wants("GET", collection+"/old?fieldSelector=metadata.uid%3Du1", "", http.StatusOK, `"side":"legacy"`[1:])
 	x.wants("DELETE", collection+"/old", `{"preconditions":{"uid":"u1"}}`, http.StatusOK, "Success")
 
+	// The object with another UID is not the one that is meant, though it is the only one of its name.
+	x.modern.say("GET "+collection+"/old", http.StatusNotFound, "{}")
+	for _, method := range []string{"GET", "PUT", "DELETE"} {
+		x.wants(method, collection+"/old?fieldSelector=metadata.uid%3Dgone", "{}", http.StatusNotFound, "gone")
+	}
+	x.wants("DELETE", collection+"/old", `{"preconditions":{"uid":"gone"}}`, http.StatusNotFound, "gone")
+
 	// What cannot be looked at is not "not there" for a write, and is no reason not to show what was found.
 	x.modern.say("GET "+collection+"/old", http.StatusInternalServerError, "{}")
 	x.wants("GET", collection+"/old", "", http.StatusOK, `"uid":"u1"`)

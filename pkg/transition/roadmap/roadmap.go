@@ -334,14 +334,20 @@ func (s *Stage) compare(from, to *plan.Plan) {
 	if from == nil { // the legacy API server goes on serving them
 		s.Lost = []string{}
 	}
-	rules := map[string]bool{}
+	type about struct {
+		rule, subject, key string
+		severity           finding.Severity
+	}
+	rules, known := map[string]bool{}, map[about]bool{}
 	for _, f := range had {
 		rules[f.Rule] = true
+		known[about{f.Rule, f.Subject, f.Key, f.Severity}] = true
 	}
 	current := map[string]bool{}
 	for _, f := range catalog.Check(to).Findings {
 		current[f.Rule] = true
-		if !rules[f.Rule] {
+		// Of a rule that is known, what is not an error changes its subjects with the versions.
+		if !rules[f.Rule] || f.Severity == finding.Error && !known[about{f.Rule, f.Subject, f.Key, f.Severity}] {
 			s.Brought = append(s.Brought, f)
 		}
 	}
