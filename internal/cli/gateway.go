@@ -114,6 +114,8 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 		return badInput(err, "")
 	}
 	req.serving.certificates.Optional = true
+	req.serving.measured = &webserver.CertificateMetrics{}
+	registry.MustRegister(req.serving.measured)
 	listener, err := req.serving.listener(ctx)
 	if err != nil {
 		return err

@@ -98,7 +98,7 @@ var alerts = []Alert{
 	{"gateway", "FusionctlGatewayUnavailable",
 		`sum by (job, route) (rate(fusionctl_gateway_requests_total{code=~"5..",code!="501"}[10m])) > 0`, "10m",
 		"warning",
-		"requests at the gateway ({{ $labels.route }}) fail because a side does not answer"},
+		"requests at the gateway ({{ $labels.route }}) are answered with a server's error"},
 
 	{"certificates", "FusionctlCertificateKept", `min by (job, instance, file) (fusionctl_certificate_good) == 0`,
 		"5m", "warning",

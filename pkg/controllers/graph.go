@@ -90,8 +90,8 @@ func (g *graph) observe(r *resource, o *metav1.PartialObjectMetadata) {
 }
 
 // limitObjects is how many objects of one resource are kept. A watch has no end, and an extension API server may report
-// objects for ever. What is not kept is not collected; owners and what a namespace holds are read from the servers, and no owner
-// is said to have lost its last dependent any more.
+// objects for ever. What is not kept is not collected; owners and what a namespace holds are read from the servers, and
+// no owner is said to have lost its last dependent any more.
 const limitObjects = 1_000_000
 
 // incomplete are the resources of which objects were not kept, sorted.

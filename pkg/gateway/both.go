@@ -256,7 +256,8 @@ func (b *both) locate(form string, uid string, must bool) (*place, error) {
 			}
 		}
 		if len(found) > 0 && len(errs) == 0 { // another object of that name is not the one that is meant
-			return nil, refusal(http.StatusNotFound, metav1.StatusReasonNotFound, "%s %q with UID %s is on neither side",
+			return nil, refusal(http.StatusNotFound, metav1.StatusReasonNotFound,
+				"%s %q with UID %s is on neither side",
 				b.row.GroupResource(), b.info.Name, uid)
 		}
 		if len(errs) > 0 {
