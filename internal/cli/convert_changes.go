@@ -72,8 +72,7 @@ func (d *defaultChanges) sumUp(w io.Writer) {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.path, b.path))
 	})
 	visible.Fprintf(w, "further fields that are written or whose defaults change, by kind and field; --report names "+
-		"every object, "+
-		"--defaults writes such defaults out:\n")
+		"every object, --defaults writes such defaults out:\n")
 	for _, field := range fields {
 		o := d.rest[field]
 		more := ""

@@ -324,8 +324,7 @@ func hostName(directory string) (string, error) {
 	name := filepath.Base(absolute)
 	if !spec.IsLabel(name) {
 		return "", usagef("%s: of several directories each is called after its host; want lower-case letters, digits "+
-			"and "+
-			"dashes, at most 63", directory)
+			"and dashes, at most 63", directory)
 	}
 	return name, nil
 }

@@ -43,8 +43,7 @@ func (r *Running) draft(o Options, hosts []Host) (*Draft, error) {
 		backend, servers := flagOf(server.Words, i, "storage-backend"), flagOf(server.Words, i, "etcd-servers")
 		if config := flagOf(server.Words, i, "openshift-config"); config != "" {
 			return nil, fmt.Errorf("%s: --openshift-config=%s: the arguments of this API server are in that file, "+
-				"which "+
-				"an operator of OpenShift 4 writes and keeps as it is: such a control plane cannot be adopted",
+				"which an operator of OpenShift 4 writes and keeps as it is: such a control plane cannot be adopted",
 				server.Place, config)
 		}
 		if err := storeRefused(server.Place, backend, servers); err != nil {
@@ -250,8 +249,7 @@ func (w *writer) hosts(hosts []Host) {
 		comment += fmt.Sprintf("\nFILL IN the others: %s tells of %d hosts. fusionctl init --from HOST1 HOST2 ... "+
 			"reads them all.", why, count)
 		w.missing("spec.hosts", "the other hosts of the control plane: %s tells of %d; fusionctl init --from HOST1 "+
-			"HOST2 ... reads them all; "+
-			"where there is but one: accept: [{rule: FUS253, reason: ...}]", why, count)
+			"HOST2 ... reads them all; where there is but one: accept: [{rule: FUS253, reason: ...}]", why, count)
 	}
 	if host.Address == "" {
 		comment += "\nFILL IN the address at which others reach its API servers: the files do not contain it."
@@ -539,8 +537,7 @@ func (w *writer) objects(l *spec.Side) {
 			}
 			asked = append(asked, m.MountPath)
 			w.missing("spec.hostFiles", "%s, when the files of %s are there on every host with mode 0600: the legacy "+
-				"side has "+
-				"them in that object, and no static pod can", m.MountPath, c.Object(m.MountPath))
+				"side has them in that object, and no static pod can", m.MountPath, c.Object(m.MountPath))
 		}
 	}
 	if len(asked) > 0 {

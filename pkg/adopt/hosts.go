@@ -47,8 +47,7 @@ func (w *writer) otherHosts(hosts []Host) error {
 			continue
 		case err == nil && version.Minor != w.minor:
 			problems = append(problems, fmt.Errorf("%s runs %s, and %s runs %s; a side has one version: read the "+
-				"hosts "+
-				"when all of them run it", h.Name, version, hosts[0].Name, w.File.Spec.Legacy.Version))
+				"hosts when all of them run it", h.Name, version, hosts[0].Name, w.File.Spec.Legacy.Version))
 			continue
 		}
 		other.arguments()
@@ -76,9 +75,8 @@ func (w *writer) otherHosts(hosts []Host) error {
 			}
 			if moved := movedFiles(here, there, other.args[of.kind]); len(moved) > 0 {
 				problems = append(problems, fmt.Errorf("%s/%s: %s of %s is another file of the host than on %s (%s "+
-					"there, "+
-					"%s here), and the modern side reads the same path on every host; have it at one path on all of "+
-					"them",
+					"there, %s here), and the modern side reads the same path on every host; have it at one path on "+
+					"all of them",
 					h.Name, there.Place, moved[0].seen, of.kind, hosts[0].Name, moved[0].first, moved[0].other))
 				continue
 			}

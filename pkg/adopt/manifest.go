@@ -267,8 +267,7 @@ func (r *reader) mounts(place string, pod *podSpec, c *container) []spec.Mount {
 			continue
 		case m.HostPath == "":
 			r.note(place, "%s has the files of %s, and no host has them: the modern side needs them on every host; "+
-				"copy them to "+
-				"%s, and name that under spec.hostFiles", at, object, at)
+				"copy them to %s, and name that under spec.hostFiles", at, object, at)
 		}
 		for n := 2; taken[m.Name]; n++ {
 			m.Name = fmt.Sprintf("%s-%d", mount.Name, n)

@@ -154,8 +154,7 @@ func (r *reader) processLines(name string, text []byte) {
 		place := fmt.Sprintf("%s:%d", name, i+1)
 		if why := cutOff(found.words, lines[i+1:]); why != "" {
 			r.refused = append(r.refused, fmt.Errorf("%s: the command line of %s %s; want it whole, as ps -ww -eo "+
-				"args "+
-				"prints it", place, found.component, why))
+				"args prints it", place, found.component, why))
 			continue
 		}
 		for n, word := range found.words {
@@ -223,14 +222,11 @@ func (r *reader) refuse(name string, text []byte) bool {
 			name))
 	case k3sServer.Match(text), k3sConfig.Match(text):
 		r.refused = append(r.refused, fmt.Errorf("%s: k3s and rke2 run the components themselves, and their files do "+
-			"not say "+
-			"with which arguments; want the lines \"Running kube-apiserver ...\" of their log in a file, and a store "+
-			"that is "+
-			"etcd", name))
+			"not say with which arguments; want the lines \"Running kube-apiserver ...\" of their log in a file, and "+
+			"a store that is etcd", name))
 	case supervise.Match(text):
 		r.refused = append(r.refused, fmt.Errorf("%s: the program runs the components itself, and the unit does not "+
-			"say "+
-			"with which arguments; want the processes that it has started, if they are processes of their own: "+
+			"say with which arguments; want the processes that it has started, if they are processes of their own: "+
 			"ps -ww -eo args > FILE", name))
 	default:
 		return false
@@ -243,12 +239,10 @@ func storeRefused(place, backend, servers string) error {
 	switch {
 	case backend != "" && backend != "etcd2" && backend != "etcd3":
 		return fmt.Errorf("%s: --storage-backend=%s: the objects are not in etcd, and the modern side needs an etcd "+
-			"that both "+
-			"sides reach; move the cluster to etcd first", place, backend)
+			"that both sides reach; move the cluster to etcd first", place, backend)
 	case strings.Contains(servers, "unix:") || strings.Contains(servers, "kine"):
 		return fmt.Errorf("%s: --etcd-servers=%s: that is kine in front of another database, and the modern side "+
-			"needs an etcd "+
-			"that both sides reach; move the cluster to etcd first", place, servers)
+			"needs an etcd that both sides reach; move the cluster to etcd first", place, servers)
 	}
 	return nil
 }
@@ -260,8 +254,7 @@ func whyNone(refused []error, notes []Note) error {
 	}
 	text := "no " + kubever.APIServer + " among the files; want static pod manifests, such as those of " +
 		"/etc/kubernetes/manifests, systemd units, what docker inspect prints, the argument files of a snap, or a " +
-		"list of " +
-		"processes"
+		"list of processes"
 	unread := slices.DeleteFunc(slices.Clone(notes), func(n Note) bool {
 		return !strings.HasPrefix(n.Text, "is ignored")
 	})

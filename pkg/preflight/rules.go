@@ -37,63 +37,52 @@ func Rules() []finding.Rule {
 		{
 			ID: Missing, Title: "A file that a component needs is missing", Severity: bad,
 			Why: "A component that does not find a file that its arguments, its kubeconfig or its mounts name does " +
-				"not " +
-				"start. A static pod then restarts for ever; systemd gives up on a unit.",
+				"not start. A static pod then restarts for ever; systemd gives up on a unit.",
 		},
 		{
 			ID: Readable, Title: "Credentials that other users of the host can read", Severity: bad,
 			Why: "A private key, a token or a kubeconfig is as good as the user whom it stands for. Keys have mode " +
-				"0600. " +
-				"That the group of a file may read it, or that others may read a file that need not hold a secret, " +
-				"is a " +
-				"warning.",
+				"0600. That the group of a file may read it, or that others may read a file that need not hold a " +
+				"secret, is a warning.",
 		},
 		{
 			ID: Expired, Title: "A certificate that has expired, or will within 30 days", Severity: bad,
 			Why: "No client and no server accepts an expired certificate, or one whose time has not come. That one " +
-				"will " +
-				"expire within 30 days is a warning.",
+				"will expire within 30 days is a warning.",
 		},
 		{
 			ID: OtherCA, Title: "A certificate of another CA", Severity: bad,
 			Why: "A component holds the certificates that are presented to it to one CA. One that another CA issued " +
-				"is " +
-				"refused: a store closes the connection, an API server treats the client as anonymous.",
+				"is refused: a store closes the connection, an API server treats the client as anonymous.",
 		},
 		{
 			ID: OtherName, Title: "A certificate of another name or user", Severity: bad,
 			Why: "Clients compare the name or address that they connect to with the subject alternative names of the " +
 				"serving certificate. API servers take user and groups of a client from its certificate; the policy " +
-				"of " +
-				"the plan knows the users that the plan names, and members of system:masters pass it unasked.",
+				"of the plan knows the users that the plan names, and members of system:masters pass it unasked.",
 		},
 		{
 			ID: WrongKey, Title: "A key that does not belong to its certificate", Severity: bad,
 			Why: "A component does not start with a key that belongs to another certificate, or with a file that " +
-				"holds " +
-				"none.",
+				"holds none.",
 		},
 		{
 			ID: NotAdmitted, Title: "A front-proxy certificate whose name extension API servers do not admit",
 			Severity: bad,
 			Why: "An API server passes requests on to extension API servers as a front proxy, with the user in a " +
-				"header. " +
-				"They believe it when its certificate has a name of --requestheader-allowed-names, which they read " +
-				"in " +
-				"the ConfigMap kube-system/extension-apiserver-authentication.",
+				"header. They believe it when its certificate has a name of --requestheader-allowed-names, which " +
+				"they read in the ConfigMap kube-system/extension-apiserver-authentication.",
 			Evidence: finding.Evidence{Read: "apiserver/pkg/authentication/request/headerrequest of 1.6.13 to 1.36.3"},
 		},
 		{
 			ID: WrongTokens, Title: "Tokens of service accounts that an API server cannot verify", Severity: bad,
 			Why: "An API server accepts a token when one of its --service-account-key-file holds the public key of " +
-				"the " +
-				"key with which it was signed. Pods whose tokens it does not accept get 401.",
+				"the key with which it was signed. Pods whose tokens it does not accept get 401.",
 		},
 		{
 			ID: PortInUse, Title: "A port on which another process listens", Severity: bad,
 			Why: "A component that cannot listen on its port ends. The component itself, started before, is not " +
-				"another " +
-				"process.",
+				"another process.",
 		},
 		{
 			ID: NoStore, Title: "A store that the host does not reach", Severity: bad,
@@ -103,28 +92,24 @@ func Rules() []finding.Rule {
 		{
 			ID: NoImage, Title: "An image that is not on the host", Severity: warn,
 			Why: "The kubelet pulls the image when the static pod starts. Where the registry is unreachable, or " +
-				"wants " +
-				"credentials, the component does not start.",
+				"wants credentials, the component does not start.",
 		},
 		{
 			ID: OtherManifests, Title: "A kubelet that does not start what is put into the directory of the manifests",
 			Severity: bad,
 			Why: "A kubelet starts static pods from the directory that staticPodPath or --pod-manifest-path names, " +
-				"and " +
-				"from no other.",
+				"and from no other.",
 		},
 		{
 			ID: NoStreams, Title: "Streams of exec and attach that their server does not reach", Severity: warn,
 			Why: "exec, attach and port-forward are streams of the container runtime. Kubelets up to 1.10 redirect " +
-				"the " +
-				"API server to the runtime's address, which must not be loopback then; later ones connect to it " +
+				"the API server to the runtime's address, which must not be loopback then; later ones connect to it " +
 				"themselves. It is looked at on the hosts of the control plane; other nodes are not read.",
 		},
 		{
 			ID: Stale, Title: "A file that differs from what render writes", Severity: bad,
 			Why: "The policy, the kubeconfigs and the plan of the controllers are part of what was checked. A " +
-				"component " +
-				"that reads another file does what another plan says.",
+				"component that reads another file does what another plan says.",
 		},
 	})
 }

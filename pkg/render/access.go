@@ -74,8 +74,7 @@ func kubeletRoles(k *plan.KubeletAccess) ([]byte, error) {
 		field{"verbs", flow([]string{"*"})},
 	)
 	role, err := document("Written by fusionctl render: kubelets let the API servers in, for logs, exec, "+
-		"port-forward and "+
-		"metrics.\n", object(
+		"port-forward and metrics.\n", object(
 		field{"apiVersion", text(k.RBACVersion)},
 		field{"kind", text("ClusterRole")},
 		field{"metadata", object(field{"name", text(kubeletRole)})},
@@ -104,9 +103,8 @@ func kubeletGrant(k *plan.KubeletAccess) policy.Grant {
 
 // auditPolicy is the audit policy of the modern API server: every request, without bodies, which may hold secrets.
 func auditPolicy() ([]byte, error) {
-	return document("Written by fusionctl render: every request is recorded, its body is not.\nFor a policy of your "+
-		"own set "+
-		"audit-policy-file in the extraArgs of spec.modern.apiServer.\n", object(
+	return document("Written by fusionctl render: every request is recorded, its body is not.\n"+
+		"For a policy of your own set audit-policy-file in the extraArgs of spec.modern.apiServer.\n", object(
 		field{"apiVersion", text("audit.k8s.io/v1")},
 		field{"kind", text("Policy")},
 		field{"omitStages", list(text("RequestReceived"))},

@@ -84,12 +84,9 @@ func adoptedRules() []rule {
 		{finding.Rule{
 			ID: "FUS255", Title: "Pods do not trust the certificate of the modern API server",
 			Why: "Pods verify an API server by the bundle that the legacy controller manager has as --root-ca-file: " +
-				"it " +
-				"is in their token secrets, and the modern side publishes the same one. A cluster with one CA for " +
-				"clients " +
-				"and another for serving certificates has the latter there, and the certificate of the modern API " +
-				"server " +
-				"is of the former.",
+				"it is in their token secrets, and the modern side publishes the same one. A cluster with one CA for " +
+				"clients and another for serving certificates has the latter there, and the certificate of the " +
+				"modern API server is of the former.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{Read: "pkg/controller/serviceaccount/tokens_controller.go and " +
 				"pkg/controller/certificates/rootcacertpublisher of 1.36.3; client-go's rest.InClusterConfig"},
@@ -124,8 +121,7 @@ func untrustedByPods(p *plan.Plan) []finding.Finding {
 			}
 			return []finding.Finding{{Subject: "--tls-cert-file of " + server.Name,
 				Message: fmt.Sprintf("is of the CA in %s, and pods trust the bundle in %s: unless it holds that CA "+
-					"too, no "+
-					"pod can connect to the modern API server", c.CA, bundle),
+					"too, no pod can connect to the modern API server", c.CA, bundle),
 				Fix: fmt.Sprintf("append the certificate in %s to %s on every host and restart the legacy controller "+
 					"manager, or have the certificate issued by a CA of the bundle; then accept: [{rule: FUS255, "+
 					"reason: ...}]",

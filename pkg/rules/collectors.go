@@ -86,13 +86,11 @@ func collectorRules() []rule {
 				"custom resources of the other side own, its API server serves the kind of the owner and answers 404 " +
 				"for its name, and the collector deletes the objects. The same happens to what objects of a " +
 				"ThirdPartyResource of 1.6 or 1.7 own, once the modern side has a CRD of its group, version and " +
-				"kind: " +
-				"no version reads the objects of the other's. No controller of either side needs to run for that: a " +
-				"pair without a modern controller manager is as exposed. From 1.8 to 1.9 a CRD of the same kind in " +
-				"another version suffices. The garbage collector of 1.6 knows compiled-in kinds alone and leaves " +
-				"such " +
-				"objects be. fusionctl controllers, which every plan includes unless the spec disables them, run a " +
-				"garbage collector that looks up owners on both sides.",
+				"kind: no version reads the objects of the other's. No controller of either side needs to run for " +
+				"that: a pair without a modern controller manager is as exposed. From 1.8 to 1.9 a CRD of the same " +
+				"kind in another version suffices. The garbage collector of 1.6 knows compiled-in kinds alone and " +
+				"leaves such objects be. fusionctl controllers, which every plan includes unless the spec disables " +
+				"them, run a garbage collector that looks up owners on both sides.",
 			Legacy: anyVersion, Modern: anyVersion, Severity: finding.Error,
 			Evidence: finding.Evidence{
 				Seen: "1.15.12 with its default controllers beside 1.36.3 without a controller manager: the pods of " +

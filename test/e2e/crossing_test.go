@@ -64,12 +64,10 @@ func TestNodesGoOverAndBack(t *testing.T) {
 				f.services()
 				f.reached("daemon-"+string(pair.Modern), old)
 				provedOnNodes(t, legacy, "1.36.3",
-					"a node goes over to the modern API server with kubelet and service "+
-						"proxy of its release, and back, with the rights that the plan gives: no pod is lost, the "+
-						"node "+
-						"stays ready for both sides, exactly the foretold containers restart, once each time; "+
-						"services, "+
-						"logs and exec of both sides work, new pods of both sides start")
+					"a node goes over to the modern API server with kubelet and service proxy of its release, and "+
+						"back, with the rights that the plan gives: no pod is lost, the node stays ready for both "+
+						"sides, exactly the foretold containers restart, once each time; services, logs and exec of "+
+						"both sides work, new pods of both sides start")
 			}, fusionctlEnv, reconcilerEnv)
 		})
 	}

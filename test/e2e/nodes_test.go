@@ -325,16 +325,14 @@ func TestWorkloadsOnRealNodes(t *testing.T) {
 				f.cronJobs()
 				provedOnNodes(t, legacy, "1.36.3",
 					"Deployments, StatefulSets, Jobs and CronJobs of both sides run on a kubelet of the legacy "+
-						"release, "+
-						"placed by its scheduler; so do DaemonSets where the plan runs their controller",
+						"release, placed by its scheduler; so do DaemonSets where the plan runs their controller",
 					"services of both sides answer, through the service proxy of the legacy release, from pods of "+
 						"both sides",
 					"a program in a modern pod reaches the modern server by its service: 200 where the policy "+
 						"allows, 403 where not",
 					"a controller of controller-runtime runs as a pod of the modern side",
 					"logs, exec, attach and port-forward work through both servers for pods of both sides, but for "+
-						"what "+
-						"rule FUS254 says",
+						"what rule FUS254 says",
 					"fields of pods that the legacy release does not know have no effect, and the author of the pod "+
 						"is warned of exactly those",
 					"changes of config maps and secrets arrive in pods of both sides; Deployments of both sides roll")

@@ -74,18 +74,16 @@ func TestComplete(t *testing.T) {
 			"validation: {openAPIV3Schema: {properties: {spec: {type: object}}}}"), to: "apiextensions.k8s.io/v1",
 			paths: "spec.versions[0].schema.openAPIV3Schema.type"},
 		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster, preserveUnknownFields: false, validation: "+
-			"{openAPIV3Schema: "+
-			"{type: object, properties: {a: {oneOf: [{type: string}, {type: integer}]}, b: {additionalProperties: "+
-			"false, "+
-			"properties: {c: {}}}, d: {anyOf: [{properties: {e: {pattern: x}}}]}}}}"), to: "apiextensions.k8s.io/v1",
+			"{openAPIV3Schema: {type: object, properties: {a: {oneOf: [{type: string}, {type: integer}]}, b: "+
+			"{additionalProperties: false, properties: {c: {}}}, d: {anyOf: [{properties: {e: {pattern: "+
+			"x}}}]}}}}"), to: "apiextensions.k8s.io/v1",
 			paths: schemaOf + ".properties.a.x-kubernetes-int-or-string " + schemaOf + ".properties.b.type " +
 				schemaOf + ".properties.b.properties.c.x-kubernetes-preserve-unknown-fields " +
 				schemaOf + ".properties.d.x-kubernetes-preserve-unknown-fields " +
 				schemaOf + ".properties.d.properties.e",
 			lost: "spec.versions[0].schema.openAPIV3Schema.properties.b.additionalProperties"},
 		{in: strings.ReplaceAll(crd, "%s", ", scope: Cluster, validation: {openAPIV3Schema: {properties: {a: "+
-			"{properties: "+
-			"{b: {type: object}}}, metadata: {}}}}"), to: "apiextensions.k8s.io/v1",
+			"{properties: {b: {type: object}}}, metadata: {}}}}"), to: "apiextensions.k8s.io/v1",
 			paths: "spec.preserveUnknownFields spec.versions[0].schema.openAPIV3Schema.type " +
 				"spec.versions[0].schema.openAPIV3Schema.x-kubernetes-preserve-unknown-fields " +
 				"spec.versions[0].schema.openAPIV3Schema.properties.a.type " +

@@ -285,8 +285,7 @@ func (p *proposal) controllers() {
 			t.insert(1, row)
 			p.access(c.Name)
 			p.ask("controllers.tsv, access.tsv: %s is new: give it its conflict class; compare what it reads, writes "+
-				"and "+
-				"deletes (the proposal is its role) and its feature gates with its code", c.Name)
+				"and deletes (the proposal is its role) and its feature gates with its code", c.Name)
 		}
 		row[2] = withValue(row[2], p.minor, c.Name)
 		if len(c.Aliases) > 0 {

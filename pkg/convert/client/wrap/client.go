@@ -363,8 +363,7 @@ func (s *subresource) bodiless(object ctrl.Object, answer negotiate.Answer, body
 		return nil
 	}
 	return fmt.Errorf("subresource %s of %s: the server has this kind as %s, and only statuses and bodies of their "+
-		"own "+
-		"(SubResourceBody) are written in another version; use that version", s.name, object.GetName(), answer.As)
+		"own (SubResourceBody) are written in another version; use that version", s.name, object.GetName(), answer.As)
 }
 
 // Update writes the status of an object, or a subresource with a body of its own.
