@@ -72,8 +72,8 @@ rig-all: ## the releases on request as well; tests of single releases, and pairs
 e2e: rig ## real servers of several releases, one and two at a time
 	$(GO) test -tags e2e -count=1 -parallel 6 -timeout 60m ./test/e2e ./test/rig/propose
 
-facts-propose: ## RELEASE=v1.37.2: rows of that minor for the tables of facts, as a difference; WRITE=1 writes them
-	$(GO) run ./test/rig/propose -release "$(RELEASE)" $(if $(WRITE),-write)
+facts-propose: ## RELEASE=v1.37.2: rows of that minor for the tables of facts, as a difference; WRITE=1 writes them; UPDATE=1: for a minor that is there
+	$(GO) run ./test/rig/propose -release "$(RELEASE)" $(if $(UPDATE),-update) $(if $(WRITE),-write)
 
 facts-verify: rig ## hold the facts against the real programs: their help, their parsers, their discovery, what they store
 	$(GO) test -tags e2e -count=1 -timeout 20m -run Facts ./test/e2e

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -95,8 +96,11 @@ func differing(ctx context.Context, old, now release, pattern string) ([]string,
 	for i, r := range []release{old, now} {
 		contents[i] = map[string][]byte{}
 		glob, err := r.file(ctx, pattern)
+		if errors.Is(err, errNoModule) {
+			continue // the files of the other release come, or are gone
+		}
 		if err != nil {
-			continue // a module that one of the releases does not have: its files differ
+			return nil, fmt.Errorf("comparing %s: %w", pattern, err)
 		}
 		files, err := filepath.Glob(glob)
 		if err != nil {

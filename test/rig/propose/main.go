@@ -1,13 +1,14 @@
 // Command propose adds a minor version of Kubernetes to the tables of pkg/kubever.
 //
-//	go run ./test/rig/propose -release v1.37.2 [-write] [-tables DIR] [-remove]
+//	go run ./test/rig/propose -release v1.37.2 [-write] [-tables DIR] [-update | -remove]
 //
 // It downloads k8s.io/kubernetes of that release from the Go module proxy, builds three small programs with the
 // release's own packages, which print the flags, feature gates, admission plugins, controllers, kinds and stored
 // versions of kube-apiserver, kube-controller-manager and kube-scheduler, and reads the description of the API that the
 // module brings along. From that come rows; what no program prints is carried over from the minor before, and the
 // report lists which sources of it changed since then. Without -write nothing is written, and the proposal is printed
-// as a difference.
+// as a difference. A minor that the tables have already is refused, unless -update proposes what another release of it
+// changes, or -remove proposes all of it anew.
 //
 // It ends with 0 when the tables say the same already or were written, with 1 when it could not find out, with 2 when
 // the arguments are wrong, and with 3 when there is a proposal that was not written.
@@ -15,6 +16,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -31,8 +33,8 @@ import (
 )
 
 type request struct {
-	release, tables string
-	write, remove   bool
+	release, tables       string
+	write, update, remove bool
 }
 
 func main() {
@@ -40,6 +42,7 @@ func main() {
 	flag.StringVar(&req.release, "release", "", "the release that is read for its minor, such as v1.37.2")
 	flag.StringVar(&req.tables, "tables", filepath.Join("pkg", "kubever", "tables"), "the tables")
 	flag.BoolVar(&req.write, "write", false, "write the tables, and raise kubever.Newest")
+	flag.BoolVar(&req.update, "update", false, "propose for a minor that the tables have; what people decided stays")
 	flag.BoolVar(&req.remove, "remove", false, "take the minor out of the tables first, and propose it anew")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -49,12 +52,16 @@ func main() {
 }
 
 func run(ctx context.Context, req request, out, errs io.Writer) int {
-	if releaseName.FindString(req.release) == "" || flag.NArg() > 0 {
+	minor, ok := minorOf(req.release)
+	if !ok || flag.NArg() > 0 {
 		fmt.Fprintf(errs, "-release %q: want a release of Kubernetes, such as v1.37.2\n", req.release)
 		return 2
 	}
-	changed, err := work(ctx, req, out, errs)
+	changed, err := work(ctx, req, minor, out, errs)
 	switch {
+	case errors.Is(err, errKnown):
+		fmt.Fprintln(errs, err)
+		return 2
 	case err != nil:
 		fmt.Fprintln(errs, err)
 		return 1
@@ -64,10 +71,22 @@ func run(ctx context.Context, req request, out, errs io.Writer) int {
 	return 0
 }
 
-func work(ctx context.Context, req request, out, errs io.Writer) (changed bool, err error) {
+// errKnown is a minor that the tables have.
+var errKnown = errors.New("the tables have this minor")
+
+func work(ctx context.Context, req request, minor int, out, errs io.Writer) (changed bool, err error) {
 	all, err := readTables(req.tables)
 	if err != nil {
 		return false, err
+	}
+	if of, known := all.releaseOf(minor); known && !req.update && !req.remove {
+		return false, fmt.Errorf("%s: %w, from %s; UPDATE=1 (-update) proposes what this release changes, -remove "+
+			"proposes the minor anew, without what people decided", req.release, errKnown, of)
+	}
+	before, ok := all.releaseOf(minor - 1)
+	if !ok {
+		return false, fmt.Errorf("%s: add 1.%d first: what no program prints is carried over from it", req.release,
+			minor-1)
 	}
 	was := map[string]string{}
 	for name, t := range all {
@@ -80,11 +99,6 @@ func work(ctx context.Context, req request, out, errs io.Writer) (changed bool, 
 	}
 	if req.remove {
 		all.remove(r.minor)
-	}
-	before, ok := all.releaseOf(r.minor - 1)
-	if !ok {
-		return false, fmt.Errorf("%s: add 1.%d first: what no program prints is carried over from it", req.release,
-			r.minor-1)
 	}
 	fmt.Fprintf(errs, "building programs with its packages: some minutes when they are not in Go's build cache\n")
 	f, err := r.read(ctx)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -176,5 +177,55 @@ func TestWhatIsNoReleaseIsRefused(t *testing.T) {
 	}
 	if _, err := fetch(t.Context(), "v1.24.17"); err == nil || !strings.Contains(err.Error(), "or later") {
 		t.Errorf("fetch(v1.24.17) = %v, want that it is too old", err)
+	}
+}
+
+// What the tables have is not proposed by chance, and nothing is downloaded before that is known.
+func TestAMinorThatIsThereIsRefused(t *testing.T) {
+	t.Setenv("GOPROXY", "off")
+	all, err := readTables(tablesDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, err := strconv.Atoi(all["releases"].rows[len(all["releases"].rows)-1][0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, release string
+		update        bool
+		code          int
+		says          string
+	}{
+		{"known", fmt.Sprintf("v1.%d.999", newest), false, 2, "-update"},
+		{"known, and asked for", fmt.Sprintf("v1.%d.999", newest), true, 1, "downloading"},
+		{"new", fmt.Sprintf("v1.%d.999", newest+1), false, 1, "downloading"},
+		{"a gap", fmt.Sprintf("v1.%d.999", newest+2), false, 1, fmt.Sprintf("add 1.%d first", newest+1)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var out, errs strings.Builder
+			req := request{release: test.release, tables: tablesDir, update: test.update}
+			code := run(t.Context(), req, &out, &errs)
+			if code != test.code || !strings.Contains(errs.String(), test.says) || out.Len() > 0 {
+				t.Errorf("-release %s: code %d, %q; want %d and %q", test.release, code, errs.String(), test.code,
+					test.says)
+			}
+		})
+	}
+}
+
+// Sources that cannot be had are an error: "nothing changed" would be a guess.
+func TestSourcesThatCannotBeHadAreAnError(t *testing.T) {
+	t.Setenv("GOPROXY", "off")
+	t.Setenv("GOMODCACHE", t.TempDir())
+	const file = "staging/src/k8s.io/api/core/v1/types.go"
+	without := release{version: "v1.98.0"}
+	with := release{version: "v1.99.0", staging: map[string]string{"k8s.io/api": "v0.99.999"}}
+	if paths, err := differing(t.Context(), without, with, file); err == nil || !strings.Contains(err.Error(),
+		"k8s.io/api@v0.99.999") {
+		t.Errorf("differing = %q, %v; want that k8s.io/api cannot be downloaded", paths, err)
+	}
+	if paths, err := differing(t.Context(), without, without, file); err != nil || len(paths) > 0 {
+		t.Errorf("of a module that no release has: %q, %v; want nothing", paths, err)
 	}
 }

@@ -30,15 +30,24 @@ var releaseName = regexp.MustCompile(`^v1\.(\d+)\.(\d+)$`)
 // oldestMinor is the first whose module has the generated description of its API.
 const oldestMinor = 31
 
+// minorOf is the minor of a release, such as 37 of v1.37.2.
+func minorOf(version string) (minor int, ok bool) {
+	match := releaseName.FindStringSubmatch(version)
+	if match == nil {
+		return 0, false
+	}
+	minor, err := strconv.Atoi(match[1])
+	return minor, err == nil
+}
+
 // fetch downloads k8s.io/kubernetes of a release.
 // Errors: not a release, one that is too old to be read by programs, one that the proxy does not have.
 func fetch(ctx context.Context, version string) (release, error) {
-	match := releaseName.FindStringSubmatch(version)
-	if match == nil {
+	minor, ok := minorOf(version)
+	if !ok {
 		return release{}, fmt.Errorf("release %q: want vMAJOR.MINOR.PATCH, such as v1.36.3", version)
 	}
-	r := release{version: version, staging: map[string]string{}}
-	r.minor, _ = strconv.Atoi(match[1])
+	r := release{version: version, minor: minor, staging: map[string]string{}}
 	if r.minor < oldestMinor {
 		return r, fmt.Errorf("release %s: want one of 1.%d or later, whose programs can be asked", version, oldestMinor)
 	}
@@ -61,7 +70,7 @@ func fetch(ctx context.Context, version string) (release, error) {
 	}
 	for _, replace := range module.Replace {
 		if strings.HasPrefix(replace.New.Path, "./staging/") {
-			r.staging[replace.Old.Path] = fmt.Sprintf("v0.%d.%s", r.minor, match[2])
+			r.staging[replace.Old.Path] = "v0." + strings.TrimPrefix(version, "v1.")
 		}
 	}
 	return r, nil
@@ -79,7 +88,11 @@ func moduleDir(ctx context.Context, module string) (string, error) {
 	return got.Dir, nil
 }
 
+// errNoModule is a staging module that a release does not have.
+var errNoModule = errors.New("no such module")
+
 // file is where a file of Kubernetes' repository lies: staging/src/k8s.io/api/x.go is x.go of module k8s.io/api.
+// Errors: errNoModule, wrapped; what the download of a module says.
 func (r release) file(ctx context.Context, path string) (string, error) {
 	below, staged := strings.CutPrefix(path, "staging/src/")
 	if !staged {
@@ -87,10 +100,13 @@ func (r release) file(ctx context.Context, path string) (string, error) {
 	}
 	parts := strings.SplitN(below, "/", 3)
 	if len(parts) < 3 || r.staging[parts[0]+"/"+parts[1]] == "" {
-		return "", fmt.Errorf("%s: no such module in %s", path, r.version)
+		return "", fmt.Errorf("%s of %s: %w", path, r.version, errNoModule)
 	}
 	dir, err := moduleDir(ctx, parts[0]+"/"+parts[1]+"@"+r.staging[parts[0]+"/"+parts[1]])
-	return filepath.Join(dir, filepath.FromSlash(parts[2])), err
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, filepath.FromSlash(parts[2])), nil
 }
 
 // facts are what programs of the release print about themselves, and what its API description says.
