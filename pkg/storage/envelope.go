@@ -77,36 +77,33 @@ func (e *Envelope) Read(value []byte) error {
 func (e *Envelope) readUnknown(data []byte) error {
 	e.Encoding = Protobuf
 	var typeMeta, contentEncoding []byte
-	for len(data) > 0 {
-		number, value, n := nextField(data)
-		if n < 0 {
-			return fmt.Errorf("%w: its envelope is damaged: %w", ErrUnreadable, parseError(n))
-		}
-		data = data[n:]
-		switch number {
+	w := WalkProto(data)
+	for w.Next() {
+		switch w.Number {
 		case 1:
-			typeMeta = value
+			typeMeta = w.Bytes
 		case 2:
-			e.Body = value
+			e.Body = w.Bytes
 		case 3:
-			contentEncoding = value
+			contentEncoding = w.Bytes
 		}
+	}
+	if err := w.Err(); err != nil {
+		return fmt.Errorf("%w: its envelope is damaged: %w", ErrUnreadable, err)
 	}
 	if len(contentEncoding) > 0 {
 		return fmt.Errorf("%w: its content encoding %q is not known", ErrUnreadable, contentEncoding)
 	}
-	for len(typeMeta) > 0 {
-		number, value, n := nextField(typeMeta)
-		if n < 0 {
-			return fmt.Errorf("%w: its type is damaged: %w", ErrUnreadable, parseError(n))
-		}
-		typeMeta = typeMeta[n:]
-		switch number {
+	for w = WalkProto(typeMeta); w.Next(); {
+		switch w.Number {
 		case 1:
-			e.APIVersion = value
+			e.APIVersion = w.Bytes
 		case 2:
-			e.Kind = value
+			e.Kind = w.Bytes
 		}
+	}
+	if err := w.Err(); err != nil {
+		return fmt.Errorf("%w: its type is damaged: %w", ErrUnreadable, err)
 	}
 	return nil
 }

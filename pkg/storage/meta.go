@@ -59,70 +59,58 @@ func (e *Envelope) readMeta(m *Meta, wanted bool) error {
 }
 
 func readProtobufMeta(body []byte, m *Meta, wanted bool) error {
-	if len(body) == 0 {
-		return nil
+	object := WalkProto(body)
+	for object.Next() { // it comes first, and the rest may be large
+		if object.Number == 1 {
+			break
+		}
 	}
-	number, meta, n := nextField(body)
-	for number != 1 { // it comes first, and the rest may be large
-		if n < 0 {
-			return parseError(n)
-		}
-		if body = body[n:]; len(body) == 0 {
-			return nil
-		}
-		number, meta, n = nextField(body)
+	if err := object.Err(); err != nil || object.Number != 1 {
+		return err
 	}
-	for len(meta) > 0 {
-		number, value, n := nextField(meta)
-		if n < 0 {
-			return parseError(n)
-		}
-		meta = meta[n:]
-		switch number {
+	w := WalkProto(object.Bytes)
+	for w.Next() {
+		switch w.Number {
 		case 1:
-			m.Name = value
+			m.Name = w.Bytes
 		case 3:
-			m.Namespace = value
+			m.Namespace = w.Bytes
 		case 5:
-			m.UID = value
+			m.UID = w.Bytes
 		case 11:
 			if wanted {
-				m.labels = append(m.labels, value)
+				m.labels = append(m.labels, w.Bytes)
 			}
 		case 12:
 			if wanted {
-				m.annotations = append(m.annotations, value)
+				m.annotations = append(m.annotations, w.Bytes)
 			}
 		case 13:
-			owner, err := readProtobufOwner(value)
+			owner, err := readProtobufOwner(w.Bytes)
 			if err != nil {
 				return err
 			}
 			m.Owners = append(m.Owners, owner)
 		}
 	}
-	return nil
+	return w.Err()
 }
 
-func readProtobufOwner(data []byte) (owner OwnerReference, err error) {
-	for len(data) > 0 {
-		number, value, n := nextField(data)
-		if n < 0 {
-			return owner, parseError(n)
-		}
-		data = data[n:]
-		switch number {
+func readProtobufOwner(reference []byte) (owner OwnerReference, err error) {
+	w := WalkProto(reference)
+	for w.Next() {
+		switch w.Number {
 		case 1:
-			owner.Kind = value
+			owner.Kind = w.Bytes
 		case 3:
-			owner.Name = value
+			owner.Name = w.Bytes
 		case 4:
-			owner.UID = value
+			owner.UID = w.Bytes
 		case 5:
-			owner.APIVersion = value
+			owner.APIVersion = w.Bytes
 		}
 	}
-	return owner, nil
+	return owner, w.Err()
 }
 
 func readJSONMeta(body []byte, m *Meta) error {
@@ -256,16 +244,16 @@ func (m *Meta) lookup(entries [][]byte, name string) (found []byte, ok bool) {
 			return found, ok
 		}
 		var key, value []byte
-		err := ProtoFields(entry, func(number protowire.Number, part []byte) bool {
-			switch number {
+		w := WalkProto(entry)
+		for w.Next() {
+			switch w.Number {
 			case 1:
-				key = part
+				key = w.Bytes
 			case 2:
-				value = part
+				value = w.Bytes
 			}
-			return true
-		})
-		if err == nil && bytes.Equal(key, []byte(name)) {
+		}
+		if w.Err() == nil && bytes.Equal(key, []byte(name)) {
 			return value, true
 		}
 	}

@@ -7,85 +7,126 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// nextField reads the field at the start of a message: its number, its value when that is length-delimited, and how
-// many bytes it takes; fewer than 0 when it is damaged. Small numbers and lengths, which are nearly all, are read at
-// once.
-func nextField(data []byte) (number protowire.Number, value []byte, n int) {
-	if len(data) > 1 && data[0] < 0x80 && data[0]&7 == byte(protowire.BytesType) && data[0] >= 8 {
-		if length := int(data[1]); length < 0x80 {
-			if end := 2 + length; end <= len(data) {
-				return protowire.Number(data[0] >> 3), data[2:end], end
+// ProtoField is one field of a protobuf message of any type.
+type ProtoField struct {
+	Number protowire.Number
+	Type   protowire.Type
+	Varint uint64 // or the bits of a fixed number
+	Bytes  []byte // of protowire.BytesType: a part of the message
+	Raw    []byte // the whole field, with its tag
+}
+
+// ProtoWalk reads the fields of a message one after the other, without allocating:
+//
+//	w := storage.WalkProto(message)
+//	for w.Next() {
+//		... w.Number, w.Bytes
+//	}
+//	return w.Err()
+//
+// Groups, which no version of Kubernetes writes, are passed over as API servers do: as fields without a value.
+type ProtoWalk struct {
+	ProtoField
+	rest    []byte
+	damaged int // what protowire said, below 0
+}
+
+// WalkProto begins a walk at the start of a message.
+func WalkProto(message []byte) ProtoWalk { return ProtoWalk{rest: message} }
+
+// Next reads the next field; false at the end of the message, and where it is damaged. Small numbers and lengths, which
+// are nearly all, are read at once.
+func (w *ProtoWalk) Next() bool {
+	data := w.rest
+	if len(data) == 0 || w.damaged < 0 {
+		return false
+	}
+	if len(data) > 1 && data[0] >= 8 && data[0] < 0x80 && data[1] < 0x80 {
+		end := 2
+		switch protowire.Type(data[0] & 7) {
+		case protowire.VarintType:
+			w.Varint, w.Bytes = uint64(data[1]), nil
+		case protowire.BytesType:
+			if end += int(data[1]); end > len(data) {
+				return w.next()
 			}
+			w.Varint, w.Bytes = 0, data[2:end]
+		default:
+			return w.next()
 		}
+		w.Number, w.Type = protowire.Number(data[0]>>3), protowire.Type(data[0]&7)
+		w.Raw, w.rest = data[:end], data[end:]
+		return true
 	}
-	number, wireType, tag := protowire.ConsumeTag(data)
-	if tag < 0 {
-		return 0, nil, tag
+	return w.next()
+}
+
+// next reads a field of any kind.
+func (w *ProtoWalk) next() bool {
+	var f ProtoField
+	var tag, n int
+	if f.Number, f.Type, tag = protowire.ConsumeTag(w.rest); tag < 0 {
+		w.damaged = tag
+		return false
 	}
-	if wireType == protowire.BytesType {
-		value, n = protowire.ConsumeBytes(data[tag:])
-	} else {
-		n = protowire.ConsumeFieldValue(number, wireType, data[tag:])
+	switch value := w.rest[tag:]; f.Type {
+	case protowire.VarintType:
+		f.Varint, n = protowire.ConsumeVarint(value)
+	case protowire.Fixed64Type:
+		f.Varint, n = protowire.ConsumeFixed64(value)
+	case protowire.Fixed32Type:
+		var bits uint32
+		bits, n = protowire.ConsumeFixed32(value)
+		f.Varint = uint64(bits)
+	case protowire.BytesType:
+		f.Bytes, n = protowire.ConsumeBytes(value)
+	default:
+		n = protowire.ConsumeFieldValue(f.Number, f.Type, value)
 	}
 	if n < 0 {
-		return 0, nil, n
+		w.damaged = n
+		return false
 	}
-	return number, value, tag + n
+	f.Raw, w.rest = w.rest[:tag+n], w.rest[tag+n:]
+	w.ProtoField = f
+	return true
 }
 
-// parseError describes a damaged message. The package's own errors begin with a space that changes from build to
-// build.
-func parseError(n int) error {
-	return errors.New(strings.TrimSpace(strings.TrimPrefix(protowire.ParseError(n).Error(), "proto:")))
-}
-
-// ProtoFields calls visit with every field of a message, until visit returns false; the value of a field that is not
-// length-delimited is nil. It allocates nothing.
-func ProtoFields(data []byte, visit func(number protowire.Number, value []byte) bool) error {
-	for len(data) > 0 {
-		number, value, n := nextField(data)
-		if n < 0 {
-			return parseError(n)
-		}
-		data = data[n:]
-		if !visit(number, value) {
-			return nil
-		}
+// Err describes the damage at which a walk ended, if any. The words of protowire begin with a space that changes from
+// build to build; these do not.
+func (w *ProtoWalk) Err() error {
+	if w.damaged == 0 {
+		return nil
 	}
-	return nil
+	return errors.New(strings.TrimSpace(strings.TrimPrefix(protowire.ParseError(w.damaged).Error(), "proto:")))
 }
 
 // ProtoVarint returns the last value of a varint field of a message, 0 when it is absent.
-func ProtoVarint(data []byte, field protowire.Number) (uint64, error) {
+func ProtoVarint(message []byte, field protowire.Number) (uint64, error) {
 	var result uint64
-	for len(data) > 0 {
-		number, wireType, n := protowire.ConsumeTag(data)
-		if n < 0 {
-			return 0, parseError(n)
+	w := WalkProto(message)
+	for w.Next() {
+		if w.Number == field && w.Type == protowire.VarintType {
+			result = w.Varint
 		}
-		data = data[n:]
-		if number == field && wireType == protowire.VarintType {
-			if result, n = protowire.ConsumeVarint(data); n < 0 {
-				return 0, parseError(n)
-			}
-		} else if n = protowire.ConsumeFieldValue(number, wireType, data); n < 0 {
-			return 0, parseError(n)
-		}
-		data = data[n:]
+	}
+	if err := w.Err(); err != nil {
+		return 0, err
 	}
 	return result, nil
 }
 
 // ProtoBytes returns the last length-delimited field with the number; nil when absent or the message is damaged, which
 // ReadMeta or the caller's own walk reports.
-func ProtoBytes(data []byte, field protowire.Number) []byte {
+func ProtoBytes(message []byte, field protowire.Number) []byte {
 	var found []byte
-	if ProtoFields(data, func(number protowire.Number, value []byte) bool {
-		if number == field {
-			found = value
+	w := WalkProto(message)
+	for w.Next() {
+		if w.Number == field {
+			found = w.Bytes
 		}
-		return true
-	}) != nil {
+	}
+	if w.damaged < 0 {
 		return nil
 	}
 	return found

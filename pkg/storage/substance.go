@@ -36,33 +36,25 @@ func Substance(seed maphash.Seed, value []byte) uint64 {
 func protobufSubstance(h *maphash.Hash, e *Envelope) error {
 	h.Write(e.APIVersion)
 	h.Write(e.Kind)
-	for body := e.Body; len(body) > 0; {
-		number, value, n := nextField(body)
-		if n < 0 {
-			return parseError(n)
-		}
-		if number != 1 {
-			h.Write(body[:n])
-		} else if err := protobufMetaSubstance(h, value); err != nil {
+	w := WalkProto(e.Body)
+	for w.Next() {
+		if w.Number != 1 {
+			h.Write(w.Raw)
+		} else if err := protobufMetaSubstance(h, w.Bytes); err != nil {
 			return err
 		}
-		body = body[n:]
 	}
-	return nil
+	return w.Err()
 }
 
 func protobufMetaSubstance(h *maphash.Hash, meta []byte) error {
-	for len(meta) > 0 {
-		number, _, n := nextField(meta)
-		if n < 0 {
-			return parseError(n)
+	w := WalkProto(meta)
+	for w.Next() {
+		if !bookkeepingFields[int32(w.Number)] {
+			h.Write(w.Raw)
 		}
-		if !bookkeepingFields[int32(number)] {
-			h.Write(meta[:n])
-		}
-		meta = meta[n:]
 	}
-	return nil
+	return w.Err()
 }
 
 func jsonSubstance(h *maphash.Hash, e *Envelope) error {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
@@ -46,32 +44,27 @@ func readService(e *storage.Envelope) (service, error) {
 		}
 	} else {
 		spec := storage.ProtoBytes(e.Body, 2)
-		var inner error
-		err := storage.ProtoFields(spec, func(number protowire.Number, value []byte) bool {
-			switch number {
+		w := storage.WalkProto(spec)
+		for w.Next() {
+			switch w.Number {
 			case 1:
-				var port uint64
-				port, inner = storage.ProtoVarint(value, 5)
+				port, err := storage.ProtoVarint(w.Bytes, 5)
+				if err != nil {
+					return service{}, unreadable(err)
+				}
 				s.Spec.Ports = append(s.Spec.Ports, struct {
 					NodePort int32  `json:"nodePort"`
 					Protocol string `json:"protocol"`
-				}{int32(port), string(storage.ProtoBytes(value, 2))})
+				}{int32(port), string(storage.ProtoBytes(w.Bytes, 2))})
 			case 3:
-				s.Spec.ClusterIP = string(value)
+				s.Spec.ClusterIP = string(w.Bytes)
+			case 12:
+				s.Spec.HealthCheckNodePort = int32(w.Varint)
 			case 18:
-				s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, string(value))
+				s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, string(w.Bytes))
 			}
-			return inner == nil
-		})
-		if err == nil {
-			err = inner
 		}
-		if err == nil {
-			var port uint64
-			port, err = storage.ProtoVarint(spec, 12)
-			s.Spec.HealthCheckNodePort = int32(port)
-		}
-		if err != nil {
+		if err := w.Err(); err != nil {
 			return service{}, unreadable(err)
 		}
 	}
@@ -111,16 +104,16 @@ func readAllocation(e *storage.Envelope) (allocation, error) {
 		return allocation{a.Range, a.Data}, nil
 	}
 	a := allocation{}
-	err := storage.ProtoFields(e.Body, func(number protowire.Number, value []byte) bool {
-		switch number {
+	w := storage.WalkProto(e.Body)
+	for w.Next() {
+		switch w.Number {
 		case 2:
-			a.Range = string(value)
+			a.Range = string(w.Bytes)
 		case 3:
-			a.Data = slices.Clone(value)
+			a.Data = slices.Clone(w.Bytes)
 		}
-		return true
-	})
-	if err != nil {
+	}
+	if err := w.Err(); err != nil {
 		return allocation{}, unreadable(err)
 	}
 	return a, nil
@@ -172,13 +165,13 @@ func readServiceCIDRs(e *storage.Envelope) ([]string, error) {
 		return c.Spec.CIDRs, nil
 	}
 	var cidrs []string
-	err := storage.ProtoFields(storage.ProtoBytes(e.Body, 2), func(number protowire.Number, value []byte) bool {
-		if number == 1 {
-			cidrs = append(cidrs, string(value))
+	w := storage.WalkProto(storage.ProtoBytes(e.Body, 2))
+	for w.Next() {
+		if w.Number == 1 {
+			cidrs = append(cidrs, string(w.Bytes))
 		}
-		return true
-	})
-	if err != nil {
+	}
+	if err := w.Err(); err != nil {
 		return nil, unreadable(err)
 	}
 	return cidrs, nil

@@ -307,54 +307,55 @@ func (s *search) inProtobuf(n *node, message []byte) error {
 }
 
 func (s *search) pass(byNumber []*node, message []byte) error {
-	for len(message) > 0 {
-		f, n := nextField(message)
-		if n < 0 {
-			return errDamagedField
-		}
-		message = message[n:]
-		if int(f.number) >= len(byNumber) || byNumber[f.number] == nil {
+	w := storage.WalkProto(message)
+	for w.Next() {
+		if int(w.Number) >= len(byNumber) || byNumber[w.Number] == nil {
 			continue
 		}
 		var err error
-		switch child := byNumber[f.number]; {
+		switch child := byNumber[w.Number]; {
+		case w.Type == protowire.StartGroupType:
+			err = errDamagedField
 		case child.name == "":
-			err = s.pass(child.byNumber, f.bytes)
+			err = s.pass(child.byNumber, w.Bytes)
 		case child.path == noPath:
-			err = s.inProtobuf(child, f.bytes)
-		case child.isSet(f):
+			err = s.inProtobuf(child, w.Bytes)
+		case child.isSet(w.ProtoField):
 			st := &s.states[child.path]
-			st.valuesImplied = (st.values == 0 || st.valuesImplied) && child.impliedIn(f)
+			st.valuesImplied = (st.values == 0 || st.valuesImplied) && child.impliedIn(w.ProtoField)
 			st.values++
 		}
 		if err != nil {
 			return err
 		}
 	}
+	if w.Err() != nil {
+		return errDamagedField
+	}
 	return nil
 }
 
 // isSet reports whether a value of the field is more than none.
-func (f *field) isSet(value wireField) bool {
+func (f *field) isSet(value storage.ProtoField) bool {
 	return f.present || !isZero(value, f.value)
 }
 
 // isZero reports whether a value is the zero value: servers write numbers, texts and structs also when they are empty.
-func isZero(value wireField, t reflect.Type) bool {
-	if len(value.bytes) == 0 {
-		return value.varint == 0
+func isZero(value storage.ProtoField, t reflect.Type) bool {
+	if len(value.Bytes) == 0 {
+		return value.Varint == 0
 	}
 	if t == nil || t.Kind() != reflect.Struct {
 		return false
 	}
 	zero := true
-	err := eachField(value.bytes, func(inner wireField) error {
-		structField, known := fieldByNumber(t, inner.number)
+	err := eachField(value.Bytes, func(inner storage.ProtoField) error {
+		structField, known := fieldByNumber(t, inner.Number)
 		if !known {
 			zero = zero && isZero(inner, nil)
 			return nil
 		}
-		f := newField(inner.number, structField.Type)
+		f := newField(inner.Number, structField.Type)
 		zero = zero && !f.present && isZero(inner, f.value)
 		return nil
 	})
@@ -362,7 +363,7 @@ func isZero(value wireField, t reflect.Type) bool {
 }
 
 // impliedIn reports whether a value, or all that is set in it, is what was given as implied.
-func (n *node) impliedIn(value wireField) bool {
+func (n *node) impliedIn(value storage.ProtoField) bool {
 	if n.hasImplied {
 		return n.implied == pair.OneElement || n.implied == n.print(value)
 	}
@@ -370,9 +371,9 @@ func (n *node) impliedIn(value wireField) bool {
 		return false
 	}
 	implied := true
-	err := eachField(value.bytes, func(inner wireField) error {
+	err := eachField(value.Bytes, func(inner storage.ProtoField) error {
 		i := slices.IndexFunc(n.children, func(child *node) bool {
-			return slices.Equal(child.numbers, []protowire.Number{inner.number})
+			return slices.Equal(child.numbers, []protowire.Number{inner.Number})
 		})
 		if i < 0 {
 			implied = implied && isZero(inner, nil)
@@ -385,26 +386,26 @@ func (n *node) impliedIn(value wireField) bool {
 }
 
 // print writes a value as fmt.Sprint writes what is in JSON.
-func (f *field) print(value wireField) string {
+func (f *field) print(value storage.ProtoField) string {
 	if f.value == nil {
 		return ""
 	}
 	switch f.value.Kind() {
 	case reflect.Bool:
-		return strconv.FormatBool(value.varint != 0)
+		return strconv.FormatBool(value.Varint != 0)
 	case reflect.String:
-		return string(value.bytes)
+		return string(value.Bytes)
 	case reflect.Int, reflect.Int32, reflect.Int64:
-		return strconv.FormatInt(int64(value.varint), 10)
+		return strconv.FormatInt(int64(value.Varint), 10)
 	}
 	if f.value == reflect.TypeFor[intstr.IntOrString]() { // type 1, intVal 2, strVal 3
 		text := "0"
-		_ = eachField(value.bytes, func(inner wireField) error {
+		_ = eachField(value.Bytes, func(inner storage.ProtoField) error {
 			switch {
-			case inner.number == 2 && inner.varint != 0:
-				text = strconv.FormatInt(int64(inner.varint), 10)
-			case inner.number == 3 && len(inner.bytes) > 0:
-				text = string(inner.bytes)
+			case inner.Number == 2 && inner.Varint != 0:
+				text = strconv.FormatInt(int64(inner.Varint), 10)
+			case inner.Number == 3 && len(inner.Bytes) > 0:
+				text = string(inner.Bytes)
 			}
 			return nil
 		})

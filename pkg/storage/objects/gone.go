@@ -26,6 +26,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/kubefusion/fusionctl/pkg/storage"
 )
 
 //go:embed gone.tsv
@@ -134,8 +136,8 @@ func (l *layouts) value(typ string, message []byte) (any, error) {
 
 // into adds the fields of a message to a tree.
 func (l *layouts) into(tree map[string]any, typ string, message []byte) error {
-	return eachField(message, func(f wireField) error {
-		if field, ok := l.fields[typ][f.number]; ok {
+	return eachField(message, func(f storage.ProtoField) error {
+		if field, ok := l.fields[typ][f.Number]; ok {
 			return l.add(tree, field, f)
 		}
 		addNameless(tree, f)
@@ -144,17 +146,17 @@ func (l *layouts) into(tree map[string]any, typ string, message []byte) error {
 }
 
 // add adds one field to a tree.
-func (l *layouts) add(tree map[string]any, field layoutField, f wireField) error {
+func (l *layouts) add(tree map[string]any, field layoutField, f storage.ProtoField) error {
 	switch {
 	case field.name == "":
-		return l.into(tree, field.typ, f.bytes)
+		return l.into(tree, field.typ, f.Bytes)
 	case field.mapped:
 		entries, _ := tree[field.name].(map[string]any)
 		if entries == nil {
 			entries = map[string]any{}
 			tree[field.name] = entries
 		}
-		return eachEntry(f.bytes, func(key string, value wireField) (err error) {
+		return eachEntry(f.Bytes, func(key string, value storage.ProtoField) (err error) {
 			entries[key], err = l.scalar(field, value)
 			return err
 		})
@@ -175,30 +177,30 @@ func (l *layouts) add(tree map[string]any, field layoutField, f wireField) error
 var errWireType = errors.New("it does not fit its type")
 
 // scalar decodes one value of a field; an element when that is a list.
-func (l *layouts) scalar(field layoutField, f wireField) (any, error) {
+func (l *layouts) scalar(field layoutField, f storage.ProtoField) (any, error) {
 	number := field.typ == "int" || field.typ == "bool"
-	if number != (f.wireType == protowire.VarintType) {
+	if number != (f.Type == protowire.VarintType) {
 		return nil, errWireType
 	}
 	switch field.typ {
 	case "int":
-		return int64(f.varint), nil
+		return int64(f.Varint), nil
 	case "bool":
-		return f.varint != 0, nil
+		return f.Varint != 0, nil
 	}
-	if f.wireType != protowire.BytesType {
+	if f.Type != protowire.BytesType {
 		return nil, errWireType
 	}
 	switch field.typ {
 	case "string":
-		if !utf8.Valid(f.bytes) {
+		if !utf8.Valid(f.Bytes) {
 			return nil, errWireType
 		}
-		return string(f.bytes), nil
+		return string(f.Bytes), nil
 	case "bytes":
-		return base64Of(f.bytes), nil
+		return base64Of(f.Bytes), nil
 	}
-	return l.value(field.typ, f.bytes)
+	return l.value(field.typ, f.Bytes)
 }
 
 // goValue decodes a message of a type that the newest version has, into what its JSON would be. What the type does not

@@ -10,82 +10,37 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
-)
 
-// wireField is one field of a message of any type.
-type wireField struct {
-	number   protowire.Number
-	wireType protowire.Type
-	varint   uint64 // or the bits of a fixed number
-	bytes    []byte // of protowire.BytesType
-}
+	"github.com/kubefusion/fusionctl/pkg/storage"
+)
 
 var errDamagedField = errors.New("a field of it is damaged")
 
-// nextField reads the field at the start of a message, and says how many bytes it takes; fewer than 0 when it is
-// damaged. Small numbers and lengths, which are nearly all, are read at once.
-func nextField(message []byte) (f wireField, n int) {
-	if len(message) > 1 && message[0] < 0x80 && message[1] < 0x80 && message[0] >= 8 {
-		f.number, f.wireType = protowire.Number(message[0]>>3), protowire.Type(message[0]&7)
-		switch f.wireType {
-		case protowire.VarintType:
-			f.varint = uint64(message[1])
-			return f, 2
-		case protowire.BytesType:
-			if end := 2 + int(message[1]); end <= len(message) {
-				f.bytes = message[2:end]
-				return f, end
-			}
-			return f, -1
-		}
-	}
-	var tag int
-	if f.number, f.wireType, tag = protowire.ConsumeTag(message); tag < 0 {
-		return f, tag
-	}
-	switch message = message[tag:]; f.wireType {
-	case protowire.VarintType:
-		f.varint, n = protowire.ConsumeVarint(message)
-	case protowire.Fixed64Type:
-		f.varint, n = protowire.ConsumeFixed64(message)
-	case protowire.Fixed32Type:
-		var bits uint32
-		bits, n = protowire.ConsumeFixed32(message)
-		f.varint = uint64(bits)
-	case protowire.BytesType:
-		f.bytes, n = protowire.ConsumeBytes(message)
-	default:
-		return f, -1 // groups, which no version of Kubernetes has
-	}
-	if n < 0 {
-		return f, n
-	}
-	return f, tag + n
-}
-
-// eachField calls visit with every field of a message.
-func eachField(message []byte, visit func(wireField) error) error {
-	for len(message) > 0 {
-		f, n := nextField(message)
-		if n < 0 {
+// eachField calls visit with every field of a message. Groups are damage: no version of Kubernetes writes them.
+func eachField(message []byte, visit func(storage.ProtoField) error) error {
+	w := storage.WalkProto(message)
+	for w.Next() {
+		if w.Type == protowire.StartGroupType {
 			return errDamagedField
 		}
-		message = message[n:]
-		if err := visit(f); err != nil {
+		if err := visit(w.ProtoField); err != nil {
 			return err
 		}
+	}
+	if w.Err() != nil {
+		return errDamagedField
 	}
 	return nil
 }
 
 // eachEntry calls visit with the key and the value of an entry of a map with strings for keys.
-func eachEntry(entry []byte, visit func(key string, value wireField) error) error {
+func eachEntry(entry []byte, visit func(key string, value storage.ProtoField) error) error {
 	var key string
-	value := wireField{number: 2, wireType: protowire.BytesType}
-	if err := eachField(entry, func(f wireField) error {
-		switch f.number {
+	value := storage.ProtoField{Number: 2, Type: protowire.BytesType}
+	if err := eachField(entry, func(f storage.ProtoField) error {
+		switch f.Number {
 		case 1:
-			key = string(f.bytes)
+			key = string(f.Bytes)
 		case 2:
 			value = f
 		}
@@ -103,8 +58,8 @@ func eachEntry(entry []byte, visit func(key string, value wireField) error) erro
 const nameless = "#"
 
 // addNameless adds a field to a tree by its number. What is there more than once becomes a list.
-func addNameless(tree map[string]any, f wireField) {
-	name := nameless + strconv.Itoa(int(f.number))
+func addNameless(tree map[string]any, f storage.ProtoField) {
+	name := nameless + strconv.Itoa(int(f.Number))
 	value := guess(f, 0)
 	switch before := tree[name].(type) {
 	case nil:
@@ -119,19 +74,19 @@ func addNameless(tree map[string]any, f wireField) {
 const maxNesting = 64
 
 // guess is what a field without a type most likely holds: a number, text, a message, or else bytes.
-func guess(f wireField, depth int) any {
-	if f.wireType != protowire.BytesType {
-		return int64(f.varint)
+func guess(f storage.ProtoField, depth int) any {
+	if f.Type != protowire.BytesType {
+		return int64(f.Varint)
 	}
-	text := isText(f.bytes)
+	text := isText(f.Bytes)
 	// A message starts with a tag, which for the first fields is no character of a text.
-	if depth < maxNesting && len(f.bytes) > 0 && (!text || f.bytes[0] < ' ') {
+	if depth < maxNesting && len(f.Bytes) > 0 && (!text || f.Bytes[0] < ' ') {
 		tree := map[string]any{}
-		if eachField(f.bytes, func(inner wireField) error {
-			if inner.number > 10_000 {
+		if eachField(f.Bytes, func(inner storage.ProtoField) error {
+			if inner.Number > 10_000 {
 				return errDamagedField // it is no message
 			}
-			name := nameless + strconv.Itoa(int(inner.number))
+			name := nameless + strconv.Itoa(int(inner.Number))
 			value := guess(inner, depth+1)
 			if before, ok := tree[name]; ok {
 				list, ok := before.([]any)
@@ -148,9 +103,9 @@ func guess(f wireField, depth int) any {
 		}
 	}
 	if text {
-		return string(f.bytes)
+		return string(f.Bytes)
 	}
-	return base64Of(f.bytes)
+	return base64Of(f.Bytes)
 }
 
 func isText(data []byte) bool {
@@ -172,35 +127,35 @@ func addUnknown(tree any, t reflect.Type, message []byte) error {
 		return nil // a quantity, a time
 	}
 	seen := map[protowire.Number]int{}
-	return eachField(message, func(f wireField) error {
-		field, ok := fieldByNumber(t, f.number)
+	return eachField(message, func(f storage.ProtoField) error {
+		field, ok := fieldByNumber(t, f.Number)
 		if !ok {
-			if removed, ok := goneLayouts().removedFrom(t)[f.number]; ok {
+			if removed, ok := goneLayouts().removedFrom(t)[f.Number]; ok {
 				return goneLayouts().add(object, removed, f)
 			}
 			addNameless(object, f)
 			return nil
 		}
-		if f.wireType != protowire.BytesType {
+		if f.Type != protowire.BytesType {
 			return nil
 		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" {
-			return addUnknown(object, field.Type, f.bytes)
+			return addUnknown(object, field.Type, f.Bytes)
 		}
-		i := seen[f.number]
-		seen[f.number]++
+		i := seen[f.Number]
+		seen[f.Number]++
 		switch inner := object[name].(type) {
 		case []any:
 			if field.Type.Kind() == reflect.Slice && i < len(inner) {
-				return addUnknown(inner[i], field.Type.Elem(), f.bytes)
+				return addUnknown(inner[i], field.Type.Elem(), f.Bytes)
 			}
 		case map[string]any:
 			if field.Type.Kind() != reflect.Map {
-				return addUnknown(inner, field.Type, f.bytes)
+				return addUnknown(inner, field.Type, f.Bytes)
 			}
-			return eachEntry(f.bytes, func(key string, value wireField) error {
-				return addUnknown(inner[key], field.Type.Elem(), value.bytes)
+			return eachEntry(f.Bytes, func(key string, value storage.ProtoField) error {
+				return addUnknown(inner[key], field.Type.Elem(), value.Bytes)
 			})
 		}
 		return nil
@@ -238,9 +193,9 @@ func Nameless(value any) bool {
 // withoutType decodes an object of an unknown type: its metadata, and the rest by the numbers of the fields.
 func withoutType(message []byte) (map[string]any, error) {
 	tree := map[string]any{}
-	err := eachField(message, func(f wireField) error {
-		if f.number == 1 && f.wireType == protowire.BytesType {
-			if metadata, err := goValue(goTypes["=meta/v1.ObjectMeta"], f.bytes); err == nil {
+	err := eachField(message, func(f storage.ProtoField) error {
+		if f.Number == 1 && f.Type == protowire.BytesType {
+			if metadata, err := goValue(goTypes["=meta/v1.ObjectMeta"], f.Bytes); err == nil {
 				tree["metadata"] = metadata
 				return nil
 			}
