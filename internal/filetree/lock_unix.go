@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubefusion/fusionctl/internal/pause"
 )
 
 // lock waits until no other process replaces a tree in the parent directory. A file system without locks has none: then
@@ -18,16 +20,14 @@ func lock(ctx context.Context, parent string) (release func(), held bool, err er
 	if err != nil {
 		return nil, false, err
 	}
-	for {
+	err = pause.Until(ctx, 20*time.Millisecond, func() (bool, error) {
 		err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return func() { d.Close() }, err == nil, nil // closing it drops the lock
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			d.Close()
-			return nil, false, ctx.Err()
-		}
+		held = err == nil
+		return !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR), nil
+	})
+	if err != nil {
+		d.Close()
+		return nil, false, err
 	}
+	return func() { d.Close() }, held, nil // closing it drops the lock
 }

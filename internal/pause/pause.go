@@ -17,3 +17,16 @@ func For(ctx context.Context, span time.Duration) error {
 		return ctx.Err()
 	}
 }
+
+// Until tries at least once, and again after every span, until try reports that it is done. Errors: of try, which ends
+// the waiting; of ctx, when it ends before.
+func Until(ctx context.Context, every time.Duration, try func() (done bool, err error)) error {
+	for {
+		if done, err := try(); done || err != nil {
+			return err
+		}
+		if err := For(ctx, every); err != nil {
+			return err
+		}
+	}
+}

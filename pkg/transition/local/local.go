@@ -30,6 +30,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/kubefusion/fusionctl/internal/filetree"
+	"github.com/kubefusion/fusionctl/internal/pause"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/transition"
 )
@@ -257,22 +258,17 @@ func fileIs(file string, want *transition.File) error {
 func (h *Host) wait(ctx context.Context, what string, ask func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, h.Wait)
 	defer cancel()
-	ticker := time.NewTicker(250 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := ask(limited)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ticker.C:
-		case <-limited.Done():
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return fmt.Errorf("%s after %s: %w", what, h.Wait, err)
-		}
+	var err error
+	if pause.Until(limited, 250*time.Millisecond, func() (bool, error) {
+		err = ask(limited)
+		return err == nil, nil
+	}) == nil {
+		return nil
 	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%s after %s: %w", what, h.Wait, err)
 }
 
 func address(p *plan.Probe) string { return net.JoinHostPort(p.Host, strconv.Itoa(p.Port)) }

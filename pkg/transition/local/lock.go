@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+
+	"github.com/kubefusion/fusionctl/internal/pause"
 )
 
 // Lock holds a file while steps are done on a machine: one transition at a time changes it. It waits for an agent
@@ -16,20 +18,20 @@ import (
 func Lock(ctx context.Context, name string, wait time.Duration) (io.Closer, error) {
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		held, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-		if err == nil {
-			return held, nil
+	var held io.Closer
+	err := pause.Until(limited, 100*time.Millisecond, func() (bool, error) {
+		file, err := fileutil.TryLockFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if errors.Is(err, fileutil.ErrLocked) {
+			return false, nil
 		}
-		if !errors.Is(err, fileutil.ErrLocked) {
-			return nil, err
-		}
-		select {
-		case <-ticker.C:
-		case <-limited.Done():
-			return nil, fmt.Errorf("%s: another transition changes this machine: wait for it, or end it", name)
-		}
+		held = file
+		return true, err
+	})
+	switch {
+	case err == nil:
+		return held, nil
+	case limited.Err() != nil:
+		return nil, fmt.Errorf("%s: another transition changes this machine: wait for it, or end it", name)
 	}
+	return nil, err
 }

@@ -29,6 +29,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/kubefusion/fusionctl/internal/pause"
 )
 
 // jobs is the number of versions built at the same time. The largest package of a release takes one compiler 2 GiB.
@@ -91,27 +93,23 @@ func lock(ctx context.Context, dir string, out io.Writer) (unlock func(), err er
 	if err != nil {
 		return nil, err
 	}
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
-	for waiting := false; ; waiting = true {
+	waiting := false
+	err = pause.Until(ctx, 200*time.Millisecond, func() (bool, error) {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { file.Close() }, nil
-		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			file.Close()
-			return nil, fmt.Errorf("locking %s: %w", file.Name(), err)
+			return true, err
 		}
 		if !waiting {
 			fmt.Fprintln(out, "rig: waiting for another build of the same rig")
 		}
-		select {
-		case <-ctx.Done():
-			file.Close()
-			return nil, ctx.Err()
-		case <-ticker.C:
-		}
+		waiting = true
+		return false, nil
+	})
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("locking %s: %w", file.Name(), err)
 	}
+	return func() { file.Close() }, nil
 }
 
 func missingOf(versions []*version) ([]*version, error) {
