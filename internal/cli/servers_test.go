@@ -11,12 +11,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -29,21 +31,25 @@ import (
 	"github.com/kubefusion/fusionctl/internal/filetree"
 )
 
-// servedVerb is a verb that serves API servers.
+// servedVerb is a verb that serves API servers, or their clients.
 type servedVerb struct {
 	name string
-	args func(dir string) []string
+	args func(t *testing.T, dir string) []string
 	path string
 	body string // of a request that is served
 	size int    // of a body that is too large
 	ends int    // its exit code
 	// The flags of its address, of the serving certificate and key, and of the clients.
 	listen, cert, key, clientCA, clientName string
+	ready                                   string // path that is answered 200 when it serves; "" for from the start
+	users                                   bool   // its clients are users of every name
+
+	own map[string]func(*servingTest) // proofs of claims that it keeps in another way
 }
 
 // openVerbs are the verbs that have flags for what else they serve, and whom.
 func openVerbs() []servedVerb {
-	return slices.DeleteFunc(servedVerbs(), func(v servedVerb) bool { return v.listen != "" })
+	return slices.DeleteFunc(servedVerbs(), func(v servedVerb) bool { return v.listen != "" || v.users })
 }
 
 func servedVerbs() []servedVerb {
@@ -51,10 +57,10 @@ func servedVerbs() []servedVerb {
 	return []servedVerb{
 		{
 			name: "policy serve",
-			args: func(dir string) []string {
+			args: func(t *testing.T, dir string) []string {
 				file := filepath.Join(dir, "policy.jsonl")
 				if err := os.WriteFile(file, []byte(rule), 0o600); err != nil {
-					panic(err)
+					t.Fatal(err)
 				}
 				return []string{"policy", "serve", file}
 			},
@@ -63,7 +69,7 @@ func servedVerbs() []servedVerb {
 		},
 		{
 			name: "crd webhook",
-			args: func(string) []string {
+			args: func(*testing.T, string) []string {
 				return []string{"crd", "webhook", "--rules", "../../examples/pizza", "--limit-bytes", "1048576"}
 			},
 			path: "/convert", size: 1<<20 + 4096,
@@ -71,11 +77,11 @@ func servedVerbs() []servedVerb {
 		},
 		{
 			name: "controllers",
-			args: func(dir string) []string {
+			args: func(t *testing.T, dir string) []string {
 				const nobody = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"a","context":{"cluster":"a"}}],"current-context":"a"}`
 				file := filepath.Join(dir, "kubeconfig")
 				if err := os.WriteFile(file, []byte(nobody), 0o600); err != nil {
-					panic(err)
+					t.Fatal(err)
 				}
 				return []string{"controllers", "--spec", "../../examples/pods-1.10-1.36.yaml", "--legacy-kubeconfig",
 					file,
@@ -86,7 +92,104 @@ func servedVerbs() []servedVerb {
 			clientName: "webhook-client-name",
 			body:       `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"DELETE","namespace":"a","kind":{"group":"","version":"v1","kind":"Pod"}}}`,
 		},
+		{
+			name: "gateway", args: gatewayArgs, ready: "/readyz", users: true,
+			path: "/apis/apps/v1/namespaces/a/deployments", size: 16<<20 + 4096,
+			body: `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","namespace":"a"}}`,
+			own: map[string]func(*servingTest){
+				"client certificates": (*servingTest).knownClientsOnly,
+				"slow clients":        (*servingTest).slowUserAlone,
+			},
+		},
 	}
+}
+
+// gatewayArgs are those of a gateway over two servers that have Deployments and create whatever they are sent.
+func gatewayArgs(t *testing.T, dir string) []string {
+	cert, key := newTestCA(t).write(dir, "front-proxy")
+	args := []string{"gateway", "../../examples/split-1.15-1.36.yaml", "--proxy-cert", cert, "--proxy-key", key}
+	for side, version := range map[string]string{"legacy": "1.15.12", "modern": "1.36.3"} {
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				return
+			}
+			answer := map[string]string{
+				"/version": `{"gitVersion":"v` + version + `"}`, "/readyz": `"ok"`, "/healthz": `"ok"`,
+				"/api": `{"kind":"APIVersions","versions":["v1"]}`,
+				"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces",` +
+					`"kind":"Namespace","verbs":["get","list"]}]}`,
+				"/apis": `{"kind":"APIGroupList","groups":[{"name":"apps","versions":[{"groupVersion":"apps/v1",` +
+					`"version":"v1"}],"preferredVersion":{"groupVersion":"apps/v1","version":"v1"}}]}`,
+				"/apis/apps/v1": `{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[{"name":` +
+					`"deployments","kind":"Deployment","namespaced":true,"verbs":["create","get","list"]}]}`,
+			}[r.URL.Path]
+			w.Header().Set("Content-Type", "application/json")
+			if r.Method == http.MethodPost {
+				answer = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"}}`
+			}
+			if answer == "" {
+				w.WriteHeader(http.StatusNotFound)
+				answer = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
+			}
+			fmt.Fprint(w, answer)
+		}))
+		t.Cleanup(server.Close)
+		file := filepath.Join(dir, side+".conf")
+		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+		config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","clusters":[{"name":"a","cluster":{"server":%q,`+
+			`"certificate-authority-data":%q}}],"contexts":[{"name":"a","context":{"cluster":"a"}}],`+
+			`"current-context":"a"}`, server.URL, base64.StdEncoding.EncodeToString(authority))
+		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--"+side+"-kubeconfig", file)
+	}
+	return args
+}
+
+// knownClientsOnly: a client without a certificate, or a token that a side knows, is answered 401; one of another CA
+// gets no connection.
+func (s *servingTest) knownClientsOnly() {
+	body := func() io.Reader { return strings.NewReader(s.verb.body) }
+	s.want("a client without a certificate", http.StatusUnauthorized, s.ca.config(""), body(), nil)
+	s.want("a client of a name without a certificate", http.StatusUnauthorized, s.ca.config(""), body(),
+		http.Header{"X-Remote-User": {"kube-apiserver"}})
+	s.want("a client of a token that no side knows", http.StatusUnauthorized, s.ca.config(""), body(),
+		http.Header{"Authorization": {"Bearer unknown"}})
+	other := newTestCA(s.T).config("kube-apiserver")
+	other.RootCAs = s.ca.config("").RootCAs
+	s.wantNoConnection("a client of another CA", other)
+	s.want("a client with a certificate", http.StatusOK, s.ca.config("kube-apiserver"), body(), nil)
+}
+
+// slowUserAlone: requests that a user sends slowly are of those that this user may have in flight, and of no other's.
+func (s *servingTest) slowUserAlone() {
+	refused := 0
+	for range 300 { // more than a user may have in flight
+		connection, err := tls.Dial("tcp", s.address, s.ca.config("slow"))
+		if err != nil {
+			s.Fatal(err)
+		}
+		defer connection.Close()
+		fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n",
+			s.verb.path)
+		line, err := bufio.NewReader(connection).ReadString('\n')
+		if err != nil {
+			s.Fatal(err)
+		}
+		switch {
+		case strings.Contains(line, "100 Continue"): // it waits for the body
+		case strings.Contains(line, "429"):
+			refused++
+		default:
+			s.Fatalf("a slow request: %q", line)
+		}
+	}
+	if refused != 100 {
+		s.Errorf("%d of 300 slow requests are refused, want 100", refused)
+	}
+	s.want("another user beside the slow one", http.StatusOK, s.ca.config("kube-apiserver"),
+		strings.NewReader(s.verb.body), nil)
 }
 
 // testCA issues certificates.
@@ -186,12 +289,15 @@ func serveVerb(t *testing.T, verb servedVerb) *servingTest {
 	t.Cleanup(cancel)
 	logs, stderr := io.Pipe()
 	done := make(chan int, 1)
+	args := verb.args(t, s.dir)
+	if !verb.users {
+		args = append(args, "--"+cmp.Or(verb.clientName, "client-name"), "kube-apiserver")
+	}
 	go func() {
 		flag := func(own, usual string) string { return "--" + cmp.Or(own, usual) }
-		done <- Main(ctx, append(verb.args(s.dir), flag(verb.listen, "listen"), "127.0.0.1:0",
+		done <- Main(ctx, append(args, flag(verb.listen, "listen"), "127.0.0.1:0",
 			flag(verb.cert, "tls-cert"),
-			cert, flag(verb.key, "tls-key"), key, flag(verb.clientCA, "client-ca"), ca,
-			flag(verb.clientName, "client-name"), "kube-apiserver"),
+			cert, flag(verb.key, "tls-key"), key, flag(verb.clientCA, "client-ca"), ca),
 			Streams{In: strings.NewReader(""), Out: io.Discard, Err: stderr})
 		stderr.Close()
 	}()
@@ -211,7 +317,29 @@ func serveVerb(t *testing.T, verb servedVerb) *servingTest {
 	}
 	go io.Copy(io.Discard, logs)
 	s.end = sync.OnceValue(func() int { cancel(); return <-done })
+	s.waitReady()
 	return s
+}
+
+// waitReady waits for a server that has something to find out before it serves.
+func (s *servingTest) waitReady() {
+	s.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: s.ca.config("")}, Timeout: time.Minute}
+	defer client.CloseIdleConnections()
+	for began := time.Now(); s.verb.ready != ""; {
+		response, err := client.Get("https://" + s.address + s.verb.ready)
+		if err != nil {
+			s.Fatal(err)
+		}
+		answer, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			s.Fatalf("it is not ready: %s", answer)
+		}
+	}
 }
 
 // send sends a request on a connection of its own.
@@ -439,8 +567,11 @@ func TestServersKeepTheirPromises(t *testing.T) {
 			t.Parallel()
 			for _, c := range serverClaims {
 				t.Run(c.claim, func(t *testing.T) {
-					s := serveVerb(t, verb)
-					c.prove(s)
+					s, prove := serveVerb(t, verb), c.prove
+					if own := verb.own[c.claim]; own != nil {
+						prove = own
+					}
+					prove(s)
 					s.end()
 				})
 			}
@@ -472,7 +603,7 @@ func TestServersRefuseToBeOpen(t *testing.T) {
 			"--insecure-http: takes no certificates": append([]string{"--insecure-http"}, certificates...),
 		} {
 			var stderr bytes.Buffer
-			code := Main(t.Context(), append(verb.args(dir), args...),
+			code := Main(t.Context(), append(verb.args(t, dir), args...),
 				Streams{In: strings.NewReader(""), Out: io.Discard, Err: &stderr})
 			if code != 2 || !strings.Contains(stderr.String(), want) {
 				t.Errorf("%s %v: %d, %s, want 2 and %q", verb.name, args, code, stderr.String(), want)
