@@ -22,8 +22,10 @@ import (
 
 const (
 	pageObjects    = 500
-	limitItemBytes = 32 << 20   // etcd takes 1.5 MB by default
-	limitObjects   = 10_000_000 // more than a store of 8 GiB, etcd's largest, has of any kind
+	limitItemBytes = 32 << 20 // far more than etcd's default limit of a request, 1.5 MiB
+	// limitObjects is far more than API servers can serve of one resource: Kubernetes is tested with 150,000 pods, and
+	// 8 GiB, the largest store that etcd suggests, are 860 bytes for each.
+	limitObjects = 10_000_000
 	// limitIdlePages is how many pages in a row may bring nothing that comes after what came before: a list in the
 	// order of its names has none.
 	limitIdlePages = 200

@@ -236,7 +236,7 @@ func (l Limits) orDefaults(keysOnly bool) Limits {
 		l.Bytes = 1 << 20
 	}
 	if l.Total == 0 {
-		l.Total = 100_000_000 // a store of 8 GiB, the largest that etcd suggests, has fewer
+		l.Total = 100_000_000 // in 8 GiB, the largest store that etcd suggests, 86 bytes for each
 	}
 	return l
 }

@@ -52,6 +52,7 @@ type Client struct {
 	config  Config
 	tls     *tls.Config
 	limiter *rate.Limiter
+	slow    slowness
 	members []*member // by endpoint
 
 	meeting sync.Mutex // held while the members are identified
@@ -85,6 +86,7 @@ func Open(config Config) (*Client, error) {
 	if c.config.Timeout == 0 {
 		c.config.Timeout = 10 * time.Second
 	}
+	c.slow.patience = patientTimeouts * c.config.Timeout
 	c.config.Attempts = max(config.Attempts, 3, 2*len(config.Endpoints))
 	if config.KeysPerSecond > 0 {
 		c.limiter = rate.NewLimiter(rate.Limit(config.KeysPerSecond), config.KeysPerSecond)
@@ -141,7 +143,8 @@ func tlsConfig(config Config) (*tls.Config, error) {
 	return t, err
 }
 
-// Page reads a page. It tries every member before it fails.
+// Page reads a page. It tries every member before it fails. A store of which pages bring too little for too long is
+// given up.
 func (c *Client) Page(ctx context.Context, r etcd.Request) (etcd.Page, error) {
 	request := &pb.RangeRequest{
 		Key: []byte(r.From), RangeEnd: []byte(r.To), Limit: int64(r.LimitKeys), Revision: r.Revision,
@@ -156,6 +159,7 @@ func (c *Client) Page(ctx context.Context, r etcd.Request) (etcd.Page, error) {
 		limitBytes = math.MaxInt32
 	}
 	var response *pb.RangeResponse
+	began := time.Now()
 	err := c.try(ctx, func(ctx context.Context, m *clientv3.Client) (*pb.ResponseHeader, error) {
 		var err error
 		response, err = pb.NewKVClient(m.ActiveConnection()).Range(ctx, request, grpc.MaxCallRecvMsgSize(limitBytes))
@@ -173,6 +177,11 @@ func (c *Client) Page(ctx context.Context, r etcd.Request) (etcd.Page, error) {
 		page.Entries[i] = etcd.Entry{
 			Key: kv.Key, Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
 			Version: kv.Version, Lease: kv.Lease,
+		}
+	}
+	if page.More {
+		if err := c.slow.page(time.Since(began), len(page.Entries), response.Size()); err != nil {
+			return etcd.Page{}, err
 		}
 	}
 	if err := c.pace(ctx, len(page.Entries)); err != nil {
@@ -302,6 +311,7 @@ func hint(reasons string) string {
 			"this etcd does not speak TLS: write http:// instead of https://"},
 		{"server preface", "this may be an etcd with TLS: write https:// instead of http://"},
 		{"not supported for learner", "this member is a learner and answers next to nothing: name members that vote"},
+		{"too slowly", "give the store more time with a longer --timeout, or check a snapshot instead"},
 		{"space exceeded", "this etcd is full and takes no writes (alarm NOSPACE): compact and defragment it or " +
 			"raise --quota-backend-bytes, then etcdctl alarm disarm"},
 		{"corrupt cluster", "this etcd has found its members to differ (alarm CORRUPT) and takes no writes; compare " +
