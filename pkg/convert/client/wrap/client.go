@@ -446,18 +446,43 @@ func (w *watching) Watch(ctx context.Context, list ctrl.ObjectList, options ...c
 	}
 	item := answer
 	item.Asked, item.As = itemOf(answer.Asked), itemOf(answer.As)
-	return watch.Filter(events, func(event watch.Event) (watch.Event, bool) {
-		if event.Type == watch.Error {
-			return event, true
+	return b.follow(events, item), nil
+}
+
+// follow converts events until they end, the reader stops, or one does not convert: then there would be a gap, which a
+// reader that goes on would not see.
+func (b *bridge) follow(events watch.Interface, item negotiate.Answer) watch.Interface {
+	out := make(chan watch.Event)
+	reader := watch.NewProxyWatcher(out)
+	go func() {
+		defer close(out)
+		defer events.Stop()
+		for ended := false; !ended; {
+			var event watch.Event
+			select {
+			case next, ok := <-events.ResultChan():
+				if !ok {
+					return
+				}
+				event = next
+			case <-reader.StopChan():
+				return
+			}
+			if event.Type != watch.Error {
+				object, err := b.converted(event.Object, item)
+				if event.Object = object; err != nil {
+					status := apierrors.NewInternalError(fmt.Errorf("converting an event: %w", err)).Status()
+					event, ended = watch.Event{Type: watch.Error, Object: &status}, true
+				}
+			}
+			select {
+			case out <- event:
+			case <-reader.StopChan():
+				return
+			}
 		}
-		object, err := b.converted(event.Object, item)
-		if err != nil {
-			status := apierrors.NewInternalError(fmt.Errorf("converting an event: %w", err)).Status()
-			return watch.Event{Type: watch.Error, Object: &status}, true
-		}
-		event.Object = object
-		return event, true
-	}), nil
+	}()
+	return reader
 }
 
 // converted is a new object of the asked version.

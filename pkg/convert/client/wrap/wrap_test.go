@@ -11,9 +11,11 @@ import (
 	appsv1beta1 "k8s.io/api/apps/v1beta1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
@@ -210,6 +212,49 @@ func TestWatchConverts(t *testing.T) {
 	event := <-events.ResultChan()
 	if object, ok := event.Object.(*appsv1.Deployment); !ok || object.Name != "web" {
 		t.Errorf("%s %T, want a Deployment of apps/v1", event.Type, event.Object)
+	}
+}
+
+// An event that does not convert is an error, and the last: the reader lists again, and misses nothing.
+func TestAWatchEndsWithAnEventThatDoesNotConvert(t *testing.T) {
+	server := watch.NewFakeWithChanSize(3, false)
+	_, outer := pair(t, options(t), interceptor.Funcs{Watch: func(context.Context, ctrl.WithWatch, ctrl.ObjectList,
+		...ctrl.ListOption) (watch.Interface, error) {
+		return server, nil
+	}})
+	events, err := outer.Watch(t.Context(), &appsv1.DeploymentList{})
+	must(t, err)
+	server.Add(stored())
+	server.Add(&corev1.ReplicationController{ // it has a text where a Deployment has labels
+		Spec: corev1.ReplicationControllerSpec{Selector: map[string]string{"matchLabels": "web"}}})
+	server.Add(stored())
+	var types []watch.EventType
+	for event := range events.ResultChan() {
+		if types = append(types, event.Type); event.Type == watch.Error {
+			if err := apierrors.FromObject(event.Object); !apierrors.IsInternalError(err) {
+				t.Errorf("error %v, want an internal one", err)
+			}
+		}
+	}
+	if !slices.Equal(types, []watch.EventType{watch.Added, watch.Error}) || !server.IsStopped() {
+		t.Errorf("events %v, the server's watch stopped: %t; want it to end with the error", types, server.IsStopped())
+	}
+}
+
+func TestAWatchEndsWithItsReader(t *testing.T) {
+	server := watch.NewFake()
+	_, outer := pair(t, options(t), interceptor.Funcs{Watch: func(context.Context, ctrl.WithWatch, ctrl.ObjectList,
+		...ctrl.ListOption) (watch.Interface, error) {
+		return server, nil
+	}})
+	events, err := outer.Watch(t.Context(), &appsv1.DeploymentList{})
+	must(t, err)
+	server.Add(stored()) // it is converted, and not read
+	events.Stop()
+	for range events.ResultChan() {
+	}
+	if !server.IsStopped() {
+		t.Error("the server's watch goes on")
 	}
 }
 
