@@ -301,10 +301,10 @@ func ParseEtcd(release string) (m EtcdMinor, ok bool) {
 	return m, true
 }
 
-// UntestedOnEtcd reports whether kube-apiserver of the minor was never seen on an etcd of the release. A release that
-// cannot be read is none of these.
+// UntestedOnEtcd reports whether kube-apiserver of the minor was never seen on an etcd of the release. Those that were
+// seen on every release were seen on one that cannot be read; no other was.
 func UntestedOnEtcd(m Minor, release string) bool {
 	etcd, ok := ParseEtcd(release)
 	older := etcd.Major < etcd34.Major || etcd.Major == etcd34.Major && etcd.Minor < etcd34.Minor
-	return ok && older && Behaves(BehaviourUnseenOnEtcdBefore34, m)
+	return (!ok || older) && Behaves(BehaviourUnseenOnEtcdBefore34, m)
 }

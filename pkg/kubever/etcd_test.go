@@ -13,8 +13,8 @@ func TestEtcdReleases(t *testing.T) {
 		{"3.3.10", EtcdMinor{3, 3}, true, true}, {"2.3.8", EtcdMinor{2, 3}, true, true},
 		{"3.10.0", EtcdMinor{3, 10}, true, false}, {"4.0.0", EtcdMinor{4, 0}, true, false},
 		{"3.3-vendor.2", EtcdMinor{3, 3}, true, true}, {"3.5.21-acme", EtcdMinor{3, 5}, true, false},
-		{"", EtcdMinor{}, false, false}, {"3", EtcdMinor{}, false, false}, {"three.four", EtcdMinor{}, false, false},
-		{"-1.2", EtcdMinor{}, false, false}, {"3.", EtcdMinor{}, false, false},
+		{"", EtcdMinor{}, false, true}, {"3", EtcdMinor{}, false, true}, {"three.four", EtcdMinor{}, false, true},
+		{"-1.2", EtcdMinor{}, false, true}, {"3.", EtcdMinor{}, false, true},
 	} {
 		got, ok := ParseEtcd(test.release)
 		if got != test.want || ok != test.ok {

@@ -3,8 +3,6 @@ package plan
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/policy"
 )
@@ -18,9 +16,8 @@ func (p *Plan) ForbiddenWrites() []policy.Forbidden {
 			continue
 		}
 		for _, served := range r.Modern.Serves {
-			gv, err := schema.ParseGroupVersion(served)
-			f := policy.Forbidden{APIGroup: gv.Group, Resource: r.Name, Why: r.Why}
-			if err == nil && !slices.Contains(forbidden, f) {
+			f := policy.Forbidden{APIGroup: groupOfVersion(served), Resource: r.Name, Why: r.Why}
+			if !slices.Contains(forbidden, f) {
 				forbidden = append(forbidden, f)
 			}
 		}

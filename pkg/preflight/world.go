@@ -99,7 +99,7 @@ func (c *check) stores() {
 					Fix:     "start the member, open the way to it, or correct spec.stores"})
 				continue
 			}
-			if kubever.UntestedOnEtcd(c.Plan.Modern.Version.Minor, m.Version) {
+			if m.Version != "" && kubever.UntestedOnEtcd(c.Plan.Modern.Version.Minor, m.Version) {
 				c.report(finding.Finding{Rule: OldStore, Subject: "store " + s.Name, Key: m.Endpoint,
 					Message: fmt.Sprintf("%s is etcd %s: %s was not tested with it", m.Endpoint, m.Version,
 						c.Plan.Modern.Version.Minor),
