@@ -189,7 +189,7 @@ func runTransitionPlan(ctx context.Context, req transitionRequest, streams Strea
 		}
 		facts.StoresAgree = true
 		moves := transition.Moves(from, to)
-		if err := keysLeft(ctx, from.Plan, moves, streams); err != nil {
+		if err := keysInTheWay(ctx, from.Plan, to.Plan, moves, streams); err != nil {
 			return err
 		}
 		facts.Empty = moves
@@ -419,13 +419,15 @@ func storesAgree(ctx context.Context, p *plan.Plan, streams Streams) error {
 	return withHint(err, storeHint(err))
 }
 
-// keysLeft looks for keys that would stay in a store in which no API server looks for them afterwards.
-func keysLeft(ctx context.Context, p *plan.Plan, moves []transition.Move, streams Streams) error {
+// keysInTheWay looks for keys that would stay in a store in which no API server looks for them afterwards, and for
+// those that would be served of which no API server knows now.
+func keysInTheWay(ctx context.Context, from, to *plan.Plan, moves []transition.Move, streams Streams) error {
 	if len(moves) == 0 {
 		return nil
 	}
 	log := loggerFrom(ctx)
-	for _, check := range transition.NoKeysOf(p, moves, false) {
+	for _, check := range slices.Concat(transition.NoKeysOf(from, moves, false),
+		transition.UnusedStores(from, to, moves)) {
 		err := local.NoKeys(ctx, &check, func(store, reason string) {
 			log.Warn("failover", "store", store, "reason", reason)
 		})

@@ -146,8 +146,8 @@ func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, conf
 		l.args = append(l.args, wantedArg{Arg: Arg{Name: name, Value: value, Why: why, Origin: FromPlan}})
 	}
 	say("plan", planFile, "the resources that both sides see; an API server of another pair is refused")
-	say("legacy-kubeconfig", jointKubeconfigPath(pair.Legacy), "the legacy API server of the same host")
-	say("modern-kubeconfig", jointKubeconfigPath(pair.Modern), "the modern API server of the same host")
+	say("legacy-kubeconfig", JointKubeconfig(pair.Legacy), "the legacy API server of the same host")
+	say("modern-kubeconfig", JointKubeconfig(pair.Modern), "the modern API server of the same host")
 	if !joint.collects {
 		say("collect", "false", "no side's garbage collector is off because of the other side")
 	}
@@ -174,7 +174,8 @@ func (b *basis) jointControllers(host spec.Host, joint *duties, pods *Pods, conf
 	return c
 }
 
-func jointKubeconfigPath(side pair.Side) string {
+// JointKubeconfig is the path of the file by which the controllers of both sides reach a side's API server.
+func JointKubeconfig(side pair.Side) string {
 	return modernDirectory + "/controllers-" + string(side) + ".conf"
 }
 
@@ -191,7 +192,7 @@ func (b *basis) jointKubeconfigs(host spec.Host) []Kubeconfig {
 			address = host.Address
 		}
 		list = append(list, Kubeconfig{
-			Host: host.Name, Component: JointControllers, Path: jointKubeconfigPath(side),
+			Host: host.Name, Component: JointControllers, Path: JointKubeconfig(side),
 			Server: "https://" + HostPort(address, s.APIServer.Port),
 			CA:     b.servingCA(side), Cert: base + ".crt", Key: base + ".key", User: JointControllers,
 		})

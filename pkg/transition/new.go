@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubefusion/fusionctl/pkg/admission"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -31,18 +30,19 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 		return t, err
 	}
 	b.stop()
-	b.moves()
+	b.stopped()
 	b.stores()
 	b.servers(pair.Legacy, Legacy)
 	b.start(LegacyMgr, b.changed(daemon(pair.Legacy)), true)
 	b.existing()
 	b.servers(pair.Modern, Modern)
-	b.wayBack()
+	b.wayBack(Modern)
 	b.start(ModernMgr, b.changed(daemon(pair.Modern)), true)
 	if err := b.joint(); err != nil {
 		return t, err
 	}
 	b.tidy()
+	b.wayBack(Tidy)
 	if len(b.steps) == 0 {
 		return t, nil
 	}
@@ -187,8 +187,13 @@ func (b *builder) minorChanges(side pair.Side) bool {
 
 // stop stops what acts and changes, then the servers and members that are not changed in their place.
 func (b *builder) stop() {
+	p := b.from.Plan
+	ends := p != nil && p.Joint != nil && (b.to.Plan == nil || b.to.Plan.Joint == nil)
+	if ends {
+		b.settle(p, func(a *Action) Step { return Step{Phase: Stop, Do: a} })
+	}
 	b.stopAll(b.changed(joint))
-	if p := b.from.Plan; p != nil && p.Joint != nil && (b.to.Plan == nil || b.to.Plan.Joint == nil) {
+	if ends {
 		b.release(p, func(a *Action) Step { return Step{Phase: Stop, Do: a} })
 	}
 	b.stopAll(b.changed(daemon(pair.Modern)))
@@ -210,15 +215,26 @@ func (b *builder) movesOf(side pair.Side) []Move {
 	return slices.DeleteFunc(Moves(b.from, b.to), func(m Move) bool { return m.Side != side })
 }
 
-// moves checks, while the servers of a side are stopped, that they leave no key behind, on the way and on the way back.
-func (b *builder) moves() {
-	moves := Moves(b.from, b.to)
-	if len(moves) == 0 {
-		return
+// stopped are the checks while the servers that change are stopped, on the way and on the way back: no key stays behind
+// in another store, or waits in the one that is read next, and the older servers decode what the newer ones stored.
+func (b *builder) stopped() {
+	if moves := Moves(b.from, b.to); len(moves) > 0 {
+		b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name, Title: "no key stays behind in another store",
+			Do: &Action{Kind: RunChecks, Before: slices.Concat(NoKeysOf(b.from.Plan, moves, false),
+				UnusedStores(b.from.Plan, b.to.Plan, moves))},
+			Undo: &Action{Kind: RunChecks, Before: NoKeysOf(b.to.Plan, moves, true)}})
 	}
-	b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name, Title: "no key stays behind in another store",
-		Do:   &Action{Kind: RunChecks, Before: NoKeysOf(b.from.Plan, moves, false)},
-		Undo: &Action{Kind: RunChecks, Before: NoKeysOf(b.to.Plan, moves, true)}})
+	if b.mayBeUnreadable() {
+		b.add(Step{Phase: Stop, Host: b.to.Plan.Hosts[0].Name,
+			Title: "on the way back: the stores are readable by " + b.from.Plan.Modern.Version.String(),
+			Undo:  &Action{Kind: RunChecks, Before: []Check{storesCheck(b.from.Plan)}}})
+	}
+}
+
+// mayBeUnreadable reports whether the modern servers of the second plan may store what those of the first do not
+// decode.
+func (b *builder) mayBeUnreadable() bool {
+	return b.minorChanges(pair.Modern) && len(refuseSide(b.to.Plan, b.from.Plan, pair.Modern, Facts{})) > 0
 }
 
 func (b *builder) stopAll(changes []change) {
@@ -484,14 +500,21 @@ func neededArgs(c *plan.Component) []string {
 	return args
 }
 
-// wayBack is the gate on the way back from another modern minor: what the new one has stored, the old one must decode.
-func (b *builder) wayBack() {
-	if !b.minorChanges(pair.Modern) || len(refuseSide(b.to.Plan, b.from.Plan, pair.Modern, Facts{})) == 0 {
+// wayBack is the gate on the way back: what stands against it is found while everything serves. It is asked first of
+// all, and again when the controllers have stopped and the servers have not.
+func (b *builder) wayBack(phase Phase) {
+	var checks []Check
+	if b.mayBeUnreadable() {
+		checks = append(checks, storesCheck(b.from.Plan))
+	}
+	if moves := Moves(b.from, b.to); len(moves) > 0 {
+		checks = append(checks, NoKeysOf(b.to.Plan, moves, true)...)
+	}
+	if len(checks) == 0 {
 		return
 	}
-	b.add(Step{Phase: Modern, Host: b.to.Plan.Hosts[0].Name,
-		Title: "on the way back: the stores are readable by " + b.from.Plan.Modern.Version.String(),
-		Undo:  &Action{Kind: RunChecks, Before: []Check{storesCheck(b.from.Plan)}}})
+	b.add(Step{Phase: phase, Host: b.to.Plan.Hosts[0].Name, Title: "on the way back: what is stored allows it",
+		Undo: &Action{Kind: RunChecks, Before: checks}})
 }
 
 func storesCheck(p *plan.Plan) Check {
@@ -521,72 +544,16 @@ func (b *builder) joint() error {
 			Do: &Action{Kind: ByHand, Text: fmt.Sprintf("allow user %s on the legacy API server what %s, as fusionctl "+
 				"render writes it, says", b.to.Plan.Joint.User, wanted[0].Path)}})
 	}
-	if b.from.Plan == nil || b.from.Plan.Joint == nil {
+	begins := b.from.Plan == nil || b.from.Plan.Joint == nil
+	if begins {
 		b.release(b.to.Plan, func(a *Action) Step { return Step{Phase: Joint, Undo: a} })
 	}
 	b.start(Joint, started, true)
+	if begins {
+		b.settle(b.to.Plan, func(a *Action) Step { return Step{Phase: Joint, Undo: a} })
+	}
 	b.admits(started)
 	return nil
-}
-
-// admits waits until pods of the modern side are changed on their creation: the leader of the controllers registers
-// that some time after it has started, and a pod of the time before cannot run on kubelets of the legacy version.
-func (b *builder) admits(started []change) {
-	p := b.to.Plan
-	at, by := -1, -1
-	for i := range started {
-		host := started[i].is.Component.Host
-		at = slices.IndexFunc(p.Components, func(c plan.Component) bool {
-			return c.Host == host && c.Kind == kubever.APIServer && c.Side == pair.Modern
-		})
-		by = slices.IndexFunc(p.Certificates, func(c plan.Certificate) bool {
-			return c.Host == host && c.CommonName == p.Joint.User
-		})
-		if at >= 0 && by >= 0 {
-			break
-		}
-	}
-	if p.Pods == nil || at < 0 || by < 0 || p.Components[at].Liveness == nil {
-		return
-	}
-	server, user := &p.Components[at], &p.Certificates[by]
-	probe := *server.Liveness
-	probe.Path = admissionPath(p)
-	b.add(Step{Phase: Joint, Host: server.Host, Title: "wait for the admission of pods",
-		Do: &Action{Kind: RunChecks, Before: []Check{{Kind: Ready, Probe: &probe, CA: p.PKI.CA, Cert: user.Cert,
-			Key: user.Key, Program: "the admission of pods",
-			Hint: "the log of " + started[0].is.Component.Name + " says why it is not registered"}}}})
-}
-
-// admissionPath is where the modern API server has the registration by which it changes pods.
-func admissionPath(p *plan.Plan) string {
-	resource, name := "mutatingwebhookconfigurations", admission.Name
-	if p.Pods.Admission.By == plan.ByPolicy {
-		resource, name = "mutatingadmissionpolicybindings", "pods."+admission.Name
-	}
-	version := "v1"
-	for _, r := range kubever.APIResources(p.Modern.Version.Minor) {
-		if r.Group == "admissionregistration.k8s.io" && r.Name == resource &&
-			r.DefaultOn.Has(p.Modern.Version.Minor) {
-			if version = r.Version; version == "v1" {
-				break
-			}
-		}
-	}
-	return "/apis/admissionregistration.k8s.io/" + version + "/" + resource + "/" + name
-}
-
-// release is what the controllers of both sides leave behind in the API, for a person to take out once they stopped.
-func (b *builder) release(p *plan.Plan, step func(*Action) Step) {
-	text := "take the finalizer kubefusion.dev/both-sides out of spec.finalizers of every namespace (the runbook has " +
-		"the commands), or no namespace can be deleted any more"
-	if p.Pods != nil {
-		text += "; delete the admission registration for pods on the modern API server, or it waits for a webhook " +
-			"that is gone"
-	}
-	s := step(&Action{Kind: ByHand, Text: text})
-	s.Host, s.Title = p.Hosts[0].Name, "what the controllers of both sides leave behind"
-	b.add(s)
 }
 
 // prepare are the checks and the copies before anything changes.
@@ -608,7 +575,8 @@ func (b *builder) prepare() {
 	}
 	if moves := Moves(b.from, b.to); len(moves) > 0 {
 		b.add(Step{Phase: Prepare, Host: b.to.Plan.Hosts[0].Name, Title: "no key would stay behind in another store",
-			Do: &Action{Kind: RunChecks, Before: NoKeysOf(b.from.Plan, moves, false)}})
+			Do: &Action{Kind: RunChecks, Before: slices.Concat(NoKeysOf(b.from.Plan, moves, false),
+				UnusedStores(b.from.Plan, b.to.Plan, moves))}})
 	}
 	p := b.from.Plan
 	if p == nil {

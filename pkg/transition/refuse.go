@@ -153,6 +153,21 @@ func NoKeysOf(p *plan.Plan, moves []Move, back bool) []Check {
 	return checks
 }
 
+// UnusedStores checks that a store to which a resource moves holds no key of it, where no API server of the first plan
+// looks for it there: what an earlier installation left would be served again.
+func UnusedStores(from, to *plan.Plan, moves []Move) []Check {
+	unused := slices.DeleteFunc(slices.Clone(moves), func(m Move) bool {
+		row := from.Resource(m.Resource)
+		return slices.ContainsFunc(pair.Sides(), func(side pair.Side) bool { return row.View(side).Store == m.To })
+	})
+	checks := NoKeysOf(to, unused, true)
+	for i := range checks {
+		checks[i].Hint = "no API server of FROM looks for them there, and the one of TO would serve them: fusionctl " +
+			"etcd ls shows them; delete them with etcdctl when nothing needs them"
+	}
+	return checks
+}
+
 func refuseStores(a, b *plan.Plan) []string {
 	var reasons []string
 	add := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }

@@ -85,7 +85,8 @@ const (
 	StartUnit  Kind = "start unit"
 	StopUnit   Kind = "stop unit"
 	Snapshot   Kind = "snapshot store"
-	RunChecks  Kind = "check" // nothing but Before
+	Release    Kind = "release" // takes Marks out of the API
+	RunChecks  Kind = "check"   // nothing but Before
 	ByHand     Kind = "by hand"
 )
 
@@ -99,7 +100,33 @@ type Action struct {
 	Was    *File       `json:"was,omitempty"`  // of PutFile: what it replaces, nil for none
 	Unit   string      `json:"unit,omitempty"`
 	Store  *plan.Store `json:"store,omitempty"`
+	Marks  *Marks      `json:"marks,omitempty"`
 	Text   string      `json:"text,omitempty"` // what a person does
+}
+
+// Access is how an API server is asked from a host: its URL, and paths of the certificates.
+type Access struct {
+	Side   pair.Side `json:"side"`
+	Server string    `json:"server"`
+	CA     string    `json:"ca"`
+	Cert   string    `json:"cert"`
+	Key    string    `json:"key"`
+}
+
+// Marks are what the controllers of both sides put into the API, and leave there when they stop.
+type Marks struct {
+	// Namespaces is the API server through which namespaces have their finalizer; nil where none has.
+	Namespaces *Access `json:"namespaces,omitempty"`
+	// Modern is the API server that has the Registrations; nil where there are none.
+	Modern        *Access        `json:"modern,omitempty"`
+	Registrations []Registration `json:"registrations,omitempty"`
+}
+
+// Registration is a kind of admissionregistration.k8s.io.
+type Registration struct {
+	Version  string `json:"version"`
+	Resource string `json:"resource"`
+	Kind     string `json:"kind"`
 }
 
 // File is a file of a host.
@@ -121,6 +148,8 @@ const (
 	Runs        CheckKind = "runs with"    // Program runs, and each of its processes but Others has Args
 	StoresAgree CheckKind = "stores agree" // with Map: complete, and no error but those that Accept covers
 	NoKeys      CheckKind = "no keys"      // below Keys in Stores
+	Settled     CheckKind = "settled"      // no namespace that has Marks is being deleted
+	Released    CheckKind = "released"     // there are no Marks
 )
 
 // Check is what a host is asked.
@@ -143,5 +172,6 @@ type Check struct {
 	Keys        []string             `json:"keys,omitempty"` // prefixes of keys
 	Map         *pair.Map            `json:"map,omitempty"`
 	Accept      []finding.Acceptance `json:"accept,omitempty"`
+	Marks       *Marks               `json:"marks,omitempty"`
 	Hint        string               `json:"hint,omitempty"` // the way out when it fails
 }

@@ -102,6 +102,10 @@ func (a *Action) validate() error {
 		if a.Store == nil || !spec.IsLabel(a.Store.Name) {
 			return errors.New("has no store with a DNS label as its name")
 		}
+	case Release:
+		if a.Marks == nil {
+			return errors.New("says not what it releases")
+		}
 	case RunChecks, ByHand:
 	default:
 		return fmt.Errorf("action %q: not known", a.Kind)
@@ -119,7 +123,8 @@ func (a *Action) validate() error {
 	for _, c := range slices.Concat(a.Before, a.After) {
 		incomplete := c.Kind == Certificate && c.Certificate == nil ||
 			(c.Kind == Ready || c.Kind == Gone) && c.Probe == nil || c.Kind == StoresAgree && c.Map == nil ||
-			c.Kind == NoKeys && (len(c.Stores) == 0 || len(c.Keys) == 0)
+			c.Kind == NoKeys && (len(c.Stores) == 0 || len(c.Keys) == 0) ||
+			(c.Kind == Settled || c.Kind == Released) && c.Marks == nil
 		if c.Kind == FileIs && (!path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path) || incomplete {
 			return fmt.Errorf("check %q of %q: is incomplete", c.Kind, c.Path)
 		}

@@ -54,12 +54,14 @@ func TestTransitionOnRealNode(t *testing.T) {
 			object{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}, nil))
 		f.awaitReady("modern", 0)
 
+		f.haveFinalizer(true)
 		f.stops("undo", "", put+"fusionctl-controllers.yaml", steps)
-		f.fails("undo", "", "kubefusion.dev/both-sides")
-		f.release()
-		left := steps["what the controllers of both sides leave behind"]
-		f.stops("undo", left, put+"kube-apiserver-modern.yaml", steps)
-		f.fails("undo", left, "to be done by hand: take back")
+		f.stops("undo", "", "take out what the controllers of both sides leave behind", steps)
+		f.stops("undo", "", put+"kube-apiserver-modern.yaml", steps)
+		f.haveFinalizer(false)
+		f.kubectlMust(pair.Legacy, "--namespace=default", "delete", "-f",
+			filepath.Join(f.Dir(), "tree", "legacy-access.yaml"))
+		f.fails("undo", "", "to be done by hand: take back")
 		f.edit("/root/manager.before", manager, "")
 		f.stops("undo", steps["check the arguments of kube-controller-manager"], put+"etcd-modern.yaml", steps)
 		f.transition("undo", "")
@@ -193,25 +195,18 @@ func (f *nodesPair) stops(verb, done, title string, steps map[string]string) {
 	}
 }
 
-// release does what the runbook says of what the controllers of both sides leave behind.
-func (f *nodesPair) release() {
+// haveFinalizer: some namespace has the finalizer of both sides, or none.
+func (f *nodesPair) haveFinalizer(want bool) {
 	t := f.t
 	t.Helper()
-	f.kubectlMust(pair.Legacy, "--namespace=default", "delete", "-f",
-		filepath.Join(f.Dir(), "tree", "legacy-access.yaml"))
-	var list struct{ Items []object }
-	must(t, f.admin.Call(t.Context(), http.MethodGet, "/api/v1/namespaces", nil, &list))
-	released := 0
-	for _, n := range list.Items {
-		spec, name := n["spec"].(map[string]any), n["metadata"].(map[string]any)["name"].(string)
-		if !slices.Contains(spec["finalizers"].([]any), any("kubefusion.dev/both-sides")) {
-			continue
-		}
-		spec["finalizers"] = []string{"kubernetes"}
-		must(t, f.admin.Call(t.Context(), http.MethodPut, "/api/v1/namespaces/"+name+"/finalize", n, nil))
-		released++
+	var list struct {
+		Items []struct{ Spec struct{ Finalizers []string } }
 	}
-	if released == 0 {
-		t.Error("no namespace has the finalizer of both sides")
+	must(t, f.admin.Call(t.Context(), http.MethodGet, "/api/v1/namespaces", nil, &list))
+	has := slices.ContainsFunc(list.Items, func(ns struct{ Spec struct{ Finalizers []string } }) bool {
+		return slices.Contains(ns.Spec.Finalizers, "kubefusion.dev/both-sides")
+	})
+	if has != want || len(list.Items) == 0 {
+		t.Errorf("of %d namespaces some have the finalizer of both sides: %t, want %t", len(list.Items), has, want)
 	}
 }

@@ -78,6 +78,8 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 		return systemctl(ctx, "disable", "--now", a.Unit)
 	case transition.Snapshot:
 		return h.snapshot(ctx, a.Store)
+	case transition.Release:
+		return release(ctx, a.Marks)
 	case transition.ByHand:
 		return h.ByHand(a.Text)
 	}
@@ -233,6 +235,10 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return StoresAgree(ctx, c, nil)
 	case transition.NoKeys:
 		return NoKeys(ctx, c, nil)
+	case transition.Settled:
+		return settled(ctx, c.Marks)
+	case transition.Released:
+		return released(ctx, c.Marks)
 	}
 	return fmt.Errorf("check %q: not known", c.Kind)
 }

@@ -155,7 +155,7 @@ func open(s plan.Store, warn func(store, reason string)) (*etcdv3.Client, error)
 type KeysError struct{ Found []string }
 
 func (e *KeysError) Error() string {
-	return "there are keys that would stay behind:\n  " + strings.Join(e.Found, "\n  ")
+	return "there are keys where there should be none:\n  " + strings.Join(e.Found, "\n  ")
 }
 
 // NoKeys looks for keys below those of a check in its stores. warn is told of failovers, nil allowed. Errors:

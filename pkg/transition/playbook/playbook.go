@@ -128,7 +128,20 @@ func (b *builder) plays(steps []transition.Step, action func(transition.Step) *t
 	return plays, nil
 }
 
+// byHand are checks of what API servers hold. A playbook has no client of them that reads lists to their end and keeps
+// to resource versions: a person does the step, as its text says.
+var byHand = []transition.CheckKind{transition.Settled, transition.Released}
+
+func isByHand(a *transition.Action) bool {
+	return slices.ContainsFunc(slices.Concat(a.Before, a.After), func(c transition.Check) bool {
+		return slices.Contains(byHand, c.Kind)
+	})
+}
+
 func (b *builder) task(s transition.Step, a *transition.Action) (any, error) {
+	if isByHand(a) {
+		a = &transition.Action{Kind: transition.ByHand, Text: a.Text}
+	}
 	before, err := b.checks(a.Before)
 	if err != nil {
 		return nil, err

@@ -69,7 +69,7 @@ type Stage struct {
 
 // Blocked reports whether the stage cannot be done as it stands.
 func (s *Stage) Blocked() bool {
-	return len(s.Refused) > 0 || len(s.Rewrite) > 0 || finding.Worst(s.Brought) == finding.Error
+	return len(s.Refused) > 0 || len(s.Rewrite) > 0 || len(s.Migrate) > 0 || finding.Worst(s.Brought) == finding.Error
 }
 
 // New computes the roadmap of a spec, as spec.Parse returns it, to a version of the modern side. Between the modern
@@ -81,13 +81,14 @@ func New(file func() (*spec.File, error), target render.Target, to kubever.Versi
 	if err != nil {
 		return nil, err
 	}
+	r.kubelets = first.ModernKubelet
 	modern := first.Modern.Version
 	if !to.HasPatch {
 		if to, err = newest(to.Minor, modern); err != nil {
 			return nil, err
 		}
 	}
-	if to.Minor < modern.Minor {
+	if to.Minor < modern.Minor || to.Minor == modern.Minor && to.Patch < modern.Patch {
 		return nil, fmt.Errorf("version %s: the modern side of the spec is at %s already: a transition to an older "+
 			"version is fusionctl transition plan", to, modern)
 	}
@@ -116,6 +117,10 @@ func New(file func() (*spec.File, error), target render.Target, to kubever.Versi
 				return nil, err
 			}
 			stage.Change = []string{"spec.modern.version: " + v.String()}
+			if wantsNodes {
+				stage.Change = append(stage.Change, "spec.kubelet.modern.version: "+r.kubelets.String()+
+					", what they are")
+			}
 			if r.hasImages {
 				stage.Change = append(stage.Change, "images of spec.modern: those of "+v.String())
 			}
@@ -130,7 +135,12 @@ func New(file func() (*spec.File, error), target render.Target, to kubever.Versi
 			m.Stages, last = append(m.Stages, stage), next
 		}
 	}
-	if !wantsNodes && last.Kubelet.Minor < to.Minor {
+	behind := last.Kubelet.Minor < to.Minor
+	if wantsNodes { // some are there already: they stay what they are until the servers are newer
+		behind = last.ModernKubelet.Minor < to.Minor
+	}
+	if behind {
+		r.kubelets = nil
 		next, err := r.plan(&to, true)
 		if err != nil {
 			return nil, fmt.Errorf("with spec.kubelet.modern: %w", err)
@@ -160,6 +170,9 @@ type router struct {
 	target render.Target
 	// hasImages: the modern side of the spec names images
 	hasImages bool
+	// kubelets is the version of those that are at the modern API server already, whatever its version will be; nil for
+	// the default
+	kubelets *kubever.Version
 }
 
 // plan plans the spec with another modern version, nil for its own, and with nodes at the modern API server.
@@ -175,8 +188,13 @@ func (r *router) plan(modern *kubever.Version, nodes bool) (*plan.Plan, error) {
 			*image = "" // its tag is that of the version before
 		}
 	}
-	if nodes && f.Spec.Kubelet.Modern == nil {
+	switch k := f.Spec.Kubelet.Modern; {
+	case nodes && k == nil:
 		f.Spec.Kubelet.Modern = &spec.ModernKubelet{}
+	case k != nil && r.kubelets != nil:
+		k.Version = *r.kubelets
+	case k != nil && nodes && modern != nil:
+		k.Version = *modern
 	}
 	f.Default()
 	if err := spec.Validate(f, spec.Lines{}); err != nil {
