@@ -118,7 +118,7 @@ func printStage(w io.Writer, i int, file string, s *roadmap.Stage) {
 	switch s.Kind {
 	case roadmap.Nodes:
 		line("restarts", "what fusionctl restarts plan --from the kubelets' version --to %s says, node by node; "+
-			"kubelets are changed by hand, see docs/nodes.md", s.Modern)
+			"transitions change those of spec.kubelet.modern.nodes, see docs/nodes.md", s.Modern)
 	default:
 		line("restarts", "no container of a workload")
 	}

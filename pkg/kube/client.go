@@ -17,3 +17,6 @@ func NewClient(kubeconfig, context string) (*Client, error) {
 	}
 	return &Client{server}, nil
 }
+
+// New reads a server to which there is a client already.
+func New(server *apiserver.Server) *Client { return &Client{server} }

@@ -54,7 +54,7 @@ func New(f *spec.File, target Target) (*Plan, error) {
 	}
 	return &Plan{
 		Target: target, Name: f.Metadata.Name, Layout: s.Layout, Hosts: s.Hosts, Kubelet: s.Kubelet.Version,
-		ModernKubelet: modernKubelet, Network: s.Network,
+		ModernKubelet: modernKubelet, Nodes: b.nodes(), Network: s.Network,
 		PKI: s.PKI, Prefix: s.Stores[0].Prefix, Stores: b.stores,
 		Legacy: b.sideAsAWhole(pair.Legacy, held), Modern: b.sideAsAWhole(pair.Modern, elected.locks),
 		Resources: rows, CustomResources: b.customResources(), Controllers: b.controllers, StartupWrites: b.bootKeys(),

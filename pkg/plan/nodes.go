@@ -50,6 +50,45 @@ func (p *Plan) KubeletMinors() []kubever.Minor {
 	return minors
 }
 
+// Node is a node whose kubelet transitions connect to the modern API server: the unit that runs it gets another command
+// line, and keeps its own files.
+type Node struct {
+	Name    string   `json:"name"`
+	Address string   `json:"address"`
+	Unit    string   `json:"unit"`
+	Program string   `json:"program"`
+	Args    []string `json:"args"` // complete, --NAME=VALUE
+	// Kubeconfig is how the kubelet reaches the modern API server, and Legacy where the legacy one is.
+	Kubeconfig Kubeconfig `json:"kubeconfig"`
+	Legacy     string     `json:"legacy"`
+	Runtime    string     `json:"runtime"`
+}
+
+// nodeKubeconfig is where a node has the kubeconfig of its kubelet at the modern API server.
+const nodeKubeconfig = "/etc/kubernetes/kubelet-modern.conf"
+
+func (b *basis) nodes() []Node {
+	k := b.file.Spec.Kubelet.Modern
+	if k == nil || b.target == Hosted {
+		return nil
+	}
+	at := func(side pair.Side) string {
+		return "https://" + HostPort(b.file.Spec.Hosts[0].Address, b.side(side).APIServer.Port)
+	}
+	var nodes []Node
+	for _, n := range k.Nodes {
+		args := []string{"--kubeconfig=" + nodeKubeconfig}
+		for _, a := range slices.Concat(k.Args, n.Args) {
+			args = append(args, "--"+a.Name+"="+a.Value)
+		}
+		nodes = append(nodes, Node{Name: n.Name, Address: n.Address, Unit: k.Unit, Program: k.Program, Args: args,
+			Kubeconfig: Kubeconfig{Host: n.Name, Path: nodeKubeconfig, Server: at(pair.Modern), CA: k.CA, Cert: k.Cert,
+				Key: k.Key, User: "system:node:" + n.Name, Component: "kubelet"},
+			Legacy: at(pair.Legacy), Runtime: k.Runtime})
+	}
+	return nodes
+}
+
 func kubeletMinors(k spec.Kubelet) []kubever.Minor {
 	minors := []kubever.Minor{k.Version.Minor}
 	if k.Modern != nil {

@@ -30,6 +30,8 @@ type Plan struct {
 	Kubelet kubever.Version `json:"kubelet"`
 	// ModernKubelet is the version of the kubelets that are connected to the modern API server; nil for none.
 	ModernKubelet *kubever.Version `json:"modernKubelet,omitempty"`
+	// Nodes are those whose kubelets transitions connect to the modern API server.
+	Nodes []Node `json:"nodes,omitempty"`
 
 	Network      spec.Network  `json:"network"`
 	PKI          spec.PKI      `json:"pki"`

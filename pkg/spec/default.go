@@ -23,6 +23,9 @@ func (f *File) Default() {
 	}
 	s.Network.setDefaults()
 	s.PKI.setDefaults(&s.Legacy, s.Network.ClusterDomain)
+	if k := s.Kubelet.Modern; k != nil && len(k.Nodes) > 0 {
+		k.setDefaults(s.PKI.CA)
+	}
 	s.defaultTLS()
 	for i := range s.Stores {
 		s.Stores[i].setDefaults(s.PKI.Directory)
@@ -49,6 +52,15 @@ func (f *File) Default() {
 			a.Namespaces = []string{"*"}
 		}
 	}
+}
+
+func (k *ModernKubelet) setDefaults(ca string) {
+	setDefault(&k.Unit, "kubelet.service")
+	setDefault(&k.Program, "/opt/kubernetes/"+k.Version.String()+"/bin/kubelet")
+	setDefault(&k.CA, ca)
+	setDefault(&k.Cert, "/var/lib/kubelet/pki/kubelet-client-current.pem")
+	setDefault(&k.Key, k.Cert)
+	setDefault(&k.Runtime, "unix:///run/containerd/containerd.sock")
 }
 
 func (n *Network) setDefaults() {

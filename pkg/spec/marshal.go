@@ -50,6 +50,7 @@ var onOneLine = map[reflect.Type]bool{
 	reflect.TypeFor[EnvVar]():        true,
 	reflect.TypeFor[Subject]():       true,
 	reflect.TypeFor[ModernService](): true,
+	reflect.TypeFor[ModernNode]():    true,
 	reflect.TypeFor[Admission]():     true,
 	reflect.TypeFor[[]string]():      true,
 }

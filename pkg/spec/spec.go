@@ -123,6 +123,29 @@ type Kubelet struct {
 // ModernKubelet is a kubelet that is connected to the modern API server.
 type ModernKubelet struct {
 	Version kubever.Version `json:"version"` // default: the modern version
+	// Nodes are those whose kubelets transitions connect to the modern API server; other ones are connected by hand.
+	Nodes []ModernNode `json:"nodes,omitempty"`
+	// Unit of systemd that runs the kubelet on each of these nodes; default kubelet.service
+	Unit string `json:"unit,omitempty"`
+	// Program is the kubelet of the version on each of them; default /opt/kubernetes/VERSION/bin/kubelet
+	Program string `json:"program,omitempty"`
+	// Args are all of its arguments but --kubeconfig, those of the same root directory and runtime as before.
+	Args []Arg `json:"args,omitempty"`
+	// CA of both API servers, as the nodes have it; default that of pki
+	CA string `json:"ca,omitempty"`
+	// Cert is the kubelet's client certificate, which may stay what it is; default
+	// /var/lib/kubelet/pki/kubelet-client-current.pem
+	Cert string `json:"cert,omitempty"`
+	Key  string `json:"key,omitempty"` // default: in the same file
+	// Runtime is the socket of the container runtime; default unix:///run/containerd/containerd.sock
+	Runtime string `json:"runtime,omitempty"`
+}
+
+// ModernNode is a node whose kubelet is connected to the modern API server.
+type ModernNode struct {
+	Name    string `json:"name"`           // of the Node object
+	Address string `json:"address"`        // an IP address at which the machine is reached
+	Args    []Arg  `json:"args,omitempty"` // beside those of all nodes
 }
 
 // Network is what both sides must agree on.

@@ -180,6 +180,7 @@ func (v *validator) together() {
 		v.addf("spec.kubelet.modern.version", "%q: is newer than the modern API server, %s; no kubelet works with an "+
 			"older API server", k.Version, s.Modern.Version)
 	}
+	v.modernNodes()
 	v.layout()
 	legacy, modern := s.Legacy.APIServer, s.Modern.APIServer
 	if v.Lines.Trusts("spec.legacy.apiServer") && legacy != nil && modern != nil && legacy.Port == modern.Port &&

@@ -92,7 +92,7 @@ func admissionPath(p *plan.Plan) string {
 // would wait for a webhook that is gone.
 func (b *builder) release(p *plan.Plan, step func(*Action) Step) {
 	s := step(releaseOf(p, jointHost(p)))
-	s.Host, s.Title = jointHost(p), "take out what the controllers of both sides leave behind"
+	s.Host, s.Title = jointHost(p), releaseOf(p, jointHost(p)).changes()
 	b.add(s)
 }
 

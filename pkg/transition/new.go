@@ -29,6 +29,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	if err := b.read(); err != nil {
 		return t, err
 	}
+	b.nodes(false)
 	b.stop()
 	b.stopped()
 	b.stores()
@@ -41,6 +42,7 @@ func New(from, to Setup, facts Facts) (Transition, error) {
 	if err := b.joint(); err != nil {
 		return t, err
 	}
+	b.nodes(true)
 	b.tidy()
 	b.wayBack(Tidy)
 	if len(b.steps) == 0 {
@@ -71,10 +73,16 @@ func hostsOf(steps []Step, plans ...*plan.Plan) []Host {
 		if p == nil {
 			continue
 		}
+		machines := make([]Host, 0, len(p.Hosts)+len(p.Nodes))
 		for _, h := range p.Hosts {
-			host := Host{Name: h.Name, Address: h.Address}
-			known := slices.ContainsFunc(hosts, func(o Host) bool { return o.Name == h.Name })
-			if !known && slices.ContainsFunc(steps, func(s Step) bool { return s.Host == h.Name }) {
+			machines = append(machines, Host{Name: h.Name, Address: h.Address})
+		}
+		for _, n := range p.Nodes {
+			machines = append(machines, Host{Name: n.Name, Address: n.Address})
+		}
+		for _, host := range machines {
+			known := slices.ContainsFunc(hosts, func(o Host) bool { return o.Name == host.Name })
+			if !known && slices.ContainsFunc(steps, func(s Step) bool { return s.Host == host.Name }) {
 				hosts = append(hosts, host)
 			}
 		}
@@ -99,12 +107,16 @@ func (c change) component() *plan.Component {
 type builder struct {
 	from, to    Setup
 	steps       []Step
+	crossings   []crossing
 	changes     []change // in the order of the components, of hosts that both plans have first
 	disk, final map[place]render.File
 }
 
-// read renders both plans and finds the components that differ.
+// read renders both plans and finds the components and kubelets that differ.
 func (b *builder) read() error {
+	if err := b.readNodes(); err != nil {
+		return err
+	}
 	was, err := partsOf(b.from, b.disk)
 	if err != nil {
 		return err
@@ -140,6 +152,13 @@ func partsOf(s Setup, files map[place]render.File) ([]render.Part, error) {
 		for _, f := range slices.Concat(p.Start, p.Beside) {
 			files[place{p.Component.Host, f.Path}] = f
 		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	kubelets, err := kubeletsOf(s)
+	for name, k := range kubelets {
+		files[place{name, k.kubeconfig.Path}], files[place{name, k.dropIn.Path}] = k.kubeconfig, k.dropIn
 	}
 	return parts, err
 }
@@ -592,6 +611,9 @@ func (b *builder) prepare() {
 
 func (b *builder) hostChecks(p *plan.Plan, host string) []Check {
 	var checks []Check
+	if !slices.ContainsFunc(b.changes, func(c change) bool { return c.component().Host == host }) {
+		return nil
+	}
 	for i := range p.Certificates {
 		if c := &p.Certificates[i]; c.Host == host && !c.Existing && !c.Authority {
 			checks = append(checks, Check{Kind: Certificate, Certificate: c, Path: c.Cert,

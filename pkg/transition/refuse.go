@@ -28,6 +28,7 @@ func refuse(from, to Setup, facts Facts) []string {
 			add("target %q: want static-pod or systemd: another cluster runs the components of hosted plans", s.Target)
 		}
 	}
+	reasons = append(reasons, refuseNodes(from, to)...)
 	if from.Plan == nil || to.Plan == nil || len(reasons) > 0 {
 		return reasons
 	}

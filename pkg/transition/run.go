@@ -173,7 +173,7 @@ func unchanged(ctx context.Context, t *Transition, r Runner) error {
 		seen[place{s.Host, s.Do.File.Path}] = true
 		check := Check{Kind: FileIs, Path: s.Do.File.Path, File: s.Do.Was,
 			Hint: "FROM is not the plan by which this host runs"}
-		if s.Do.Kind == RemoveFile {
+		if s.Do.Kind == RemoveFile || s.Do.Kind == RestoreKubelet {
 			check.File = s.Do.File
 		}
 		problems = append(problems, r.Check(ctx, s.Host, &check))

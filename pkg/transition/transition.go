@@ -73,6 +73,7 @@ const (
 	Modern    Phase = "modern API server"
 	ModernMgr Phase = "modern controllers"
 	Joint     Phase = "joint controllers" // those that see both sides
+	Nodes     Phase = "nodes"             // kubelets, node by node
 	Tidy      Phase = "tidy"              // files that no component reads any more
 )
 
@@ -86,8 +87,12 @@ const (
 	StopUnit   Kind = "stop unit"
 	Snapshot   Kind = "snapshot store"
 	Release    Kind = "release" // takes Marks out of the API
-	RunChecks  Kind = "check"   // nothing but Before
-	ByHand     Kind = "by hand"
+	// ChangeKubelet puts File, a drop-in of Unit, and restarts the unit; RestoreKubelet removes it and does the same.
+	// Before, they record the pods of Node and foretell what restarts.
+	ChangeKubelet  Kind = "change kubelet"
+	RestoreKubelet Kind = "restore kubelet"
+	RunChecks      Kind = "check" // nothing but Before
+	ByHand         Kind = "by hand"
 )
 
 // Action changes one thing. It is idempotent: done already, it changes nothing.
@@ -101,6 +106,7 @@ type Action struct {
 	Unit   string      `json:"unit,omitempty"`
 	Store  *plan.Store `json:"store,omitempty"`
 	Marks  *Marks      `json:"marks,omitempty"`
+	Node   *Node       `json:"node,omitempty"`
 	Text   string      `json:"text,omitempty"` // what a person does
 }
 
@@ -150,6 +156,11 @@ const (
 	NoKeys      CheckKind = "no keys"      // below Keys in Stores
 	Settled     CheckKind = "settled"      // no namespace that has Marks is being deleted
 	Released    CheckKind = "released"     // there are no Marks
+	Program     CheckKind = "kubelet"      // Path is a kubelet of Version
+	NodeRights  CheckKind = "node rights"  // the modern API server allows Node's kubelet what it needs
+	NodeReady   CheckKind = "node ready"   // for both sides, with a kubelet of Node.To, and heartbeats are seen
+	NodePods    CheckKind = "node pods"    // those recorded; what was foretold has restarted, and nothing else
+	Budgets     CheckKind = "budgets"      // what restarts on Node breaks no PodDisruptionBudget of those Asked
 )
 
 // Check is what a host is asked.
@@ -173,5 +184,7 @@ type Check struct {
 	Map         *pair.Map            `json:"map,omitempty"`
 	Accept      []finding.Acceptance `json:"accept,omitempty"`
 	Marks       *Marks               `json:"marks,omitempty"`
+	Node        *Node                `json:"node,omitempty"`
+	Asked       []Access             `json:"asked,omitempty"`
 	Hint        string               `json:"hint,omitempty"` // the way out when it fails
 }

@@ -73,6 +73,19 @@ func journeys(t *testing.T) map[string][2]Setup {
 		pairs[name+" flags of units"] = [2]Setup{unit, {&flags, render.Systemd}}
 	}
 	const split = "split-1.15-1.36.yaml"
+	at := func(nodes string) Setup {
+		return Setup{planOf(t, split, strings.Replace(example(t, split), "  kubelet: {", "  kubelet: {modern: {"+nodes+
+			"}, ", 1)), render.StaticPod}
+	}
+	const one, two = "{name: node-1.example.com, address: 10.0.0.21}", "{name: node-2, address: 10.0.0.22, " +
+		"args: [{name: v, value: '2'}]}"
+	none, first, both := at(""), at("nodes: ["+one+"]"), at("nodes: ["+one+", "+two+"]")
+	pairs["a node over"] = [2]Setup{none, first}
+	pairs["another node over"] = [2]Setup{first, both}
+	pairs["nodes back"] = [2]Setup{both, none}
+	pairs["install with nodes"] = [2]Setup{{}, both}
+	pairs["a node to none"] = [2]Setup{first, {}}
+	pairs["kubelets there newer"] = [2]Setup{at("version: 1.33.1, nodes: [" + one + "]"), first}
 	for _, from := range kubever.Minors() {
 		for _, to := range []string{"1.24", "1.33", "1.36"} {
 			if from < 24 {
@@ -136,7 +149,7 @@ func (c *cluster) Do(_ context.Context, host string, a *Action) error {
 		return err
 	}
 	switch a.Kind {
-	case PutFile:
+	case PutFile, ChangeKubelet:
 		at := place{host, a.File.Path}
 		now, there := c.files[at]
 		switch {
@@ -146,7 +159,7 @@ func (c *cluster) Do(_ context.Context, host string, a *Action) error {
 		default:
 			return fmt.Errorf("%s is neither what is put nor what it replaces", at)
 		}
-	case RemoveFile:
+	case RemoveFile, RestoreKubelet:
 		at := place{host, a.File.Path}
 		if now, there := c.files[at]; there && !sameFile(now, fileOf(a.File)) {
 			return fmt.Errorf("%s is not what is removed", at)

@@ -17,7 +17,7 @@ import (
 func (t *Transition) Validate() error {
 	hosts, ids := map[string]bool{}, map[string]bool{}
 	for _, h := range t.Hosts {
-		if _, err := netip.ParseAddr(h.Address); err != nil || !spec.IsLabel(h.Name) || hosts[h.Name] {
+		if _, err := netip.ParseAddr(h.Address); err != nil || !spec.IsNodeName(h.Name) || hosts[h.Name] {
 			return fmt.Errorf("host %q, %q: want a DNS label, once, and an IP address", h.Name, h.Address)
 		}
 		hosts[h.Name] = true
@@ -41,7 +41,10 @@ func (t *Transition) Validate() error {
 
 // back are the kinds that may be the inverse of one.
 var back = map[Kind][]Kind{PutFile: {PutFile, RemoveFile}, RemoveFile: {PutFile}, StartUnit: {StopUnit},
-	StopUnit: {StartUnit}}
+	StopUnit: {StartUnit}, ChangeKubelet: {ChangeKubelet, RestoreKubelet}, RestoreKubelet: {ChangeKubelet}}
+
+// aboutNodes are the checks that are about a node.
+var aboutNodes = []CheckKind{NodeRights, NodeReady, NodePods, Budgets}
 
 func (s *Step) validate() error {
 	for _, a := range []*Action{s.Do, s.Undo} {
@@ -57,6 +60,10 @@ func (s *Step) validate() error {
 	}
 	switch {
 	case s.Undo == nil || s.Undo.changes() == "":
+	case s.Undo.Kind == Release: // there is nothing to be taken out before it
+		if s.Do != nil || s.Title != s.Undo.changes() {
+			return fmt.Errorf("what it takes back is %q, alone", s.Undo.changes())
+		}
 	case s.Do == nil || !slices.Contains(back[s.Do.Kind], s.Undo.Kind) || s.Undo.object() != s.Do.object():
 		return fmt.Errorf("%q is not its inverse", s.Undo.changes())
 	}
@@ -84,8 +91,21 @@ func (a *Action) changes() string {
 		return "stop " + strings.TrimSuffix(a.Unit, ".service")
 	case Snapshot:
 		return "snapshot store " + a.Store.Name
+	case Release:
+		return "take out what the controllers of both sides leave behind"
+	case ChangeKubelet:
+		return "change the kubelet of " + a.Node.Name + ", to " + a.Node.To.String() + " at the modern API server"
+	case RestoreKubelet:
+		return "restore the kubelet of " + a.Node.Name + ", to " + a.Node.To.String() + " at the legacy API server"
 	}
 	return ""
+}
+
+func (a *Action) validateUnit() error {
+	if name, ok := strings.CutSuffix(a.Unit, ".service"); !ok || !spec.IsLabel(name) {
+		return fmt.Errorf("unit %q: want a DNS label and .service", a.Unit)
+	}
+	return nil
 }
 
 func (a *Action) validate() error {
@@ -94,9 +114,20 @@ func (a *Action) validate() error {
 		if a.File == nil {
 			return errors.New("has no file")
 		}
+	case ChangeKubelet, RestoreKubelet:
+		dir := "/etc/systemd/system/" + a.Unit + ".d"
+		switch {
+		case a.File == nil || a.Node == nil || path.Dir(a.File.Path) != dir:
+			return fmt.Errorf("want a file in %s, and a node", dir)
+		case !spec.IsNodeName(a.Node.Name) || !spec.IsLabel(a.Node.Record):
+			return fmt.Errorf("node %q, record %q: want the name of one, and a DNS label", a.Node.Name, a.Node.Record)
+		}
+		if err := a.validateUnit(); err != nil {
+			return err
+		}
 	case StartUnit, StopUnit:
-		if name, ok := strings.CutSuffix(a.Unit, ".service"); !ok || !spec.IsLabel(name) {
-			return fmt.Errorf("unit %q: want a DNS label and .service", a.Unit)
+		if err := a.validateUnit(); err != nil {
+			return err
 		}
 	case Snapshot:
 		if a.Store == nil || !spec.IsLabel(a.Store.Name) {
@@ -121,7 +152,12 @@ func (a *Action) validate() error {
 		return fmt.Errorf("replaces %q", a.Was.Path)
 	}
 	for _, c := range slices.Concat(a.Before, a.After) {
-		incomplete := c.Kind == Certificate && c.Certificate == nil ||
+		if c.Kind == Program && (a.Kind != ChangeKubelet || !path.IsAbs(c.Path) || path.Clean(c.Path) != c.Path) {
+			return fmt.Errorf("check %q of %q: want an absolute path, before a kubelet is changed", c.Kind, c.Path)
+		}
+		noNode := slices.Contains(aboutNodes, c.Kind) && (c.Node == nil || !spec.IsNodeName(c.Node.Name)) ||
+			c.Kind == NodePods && !spec.IsLabel(c.Node.Record) || c.Kind == Budgets && len(c.Asked) == 0
+		incomplete := noNode || c.Kind == Certificate && c.Certificate == nil ||
 			(c.Kind == Ready || c.Kind == Gone) && c.Probe == nil || c.Kind == StoresAgree && c.Map == nil ||
 			c.Kind == NoKeys && (len(c.Stores) == 0 || len(c.Keys) == 0) ||
 			(c.Kind == Settled || c.Kind == Released) && c.Marks == nil

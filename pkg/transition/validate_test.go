@@ -44,6 +44,13 @@ func TestValidateWantsWhatNewWrites(t *testing.T) {
 		"another unit":           {here, unit("sshd.service", "start etcd"), false},
 		"a store above": {here, Step{ID: "001", Host: "cp-1", Title: "snapshot store ../a",
 			Do: &Action{Kind: Snapshot, Store: &plan.Store{Name: "../a"}}}, false},
+		"a release": {here, Step{ID: "001", Host: "cp-1", Undo: &Action{Kind: Release, Marks: &Marks{}},
+			Title: "take out what the controllers of both sides leave behind"}, true},
+		"a release of another title": {here, Step{ID: "001", Host: "cp-1", Title: "wait",
+			Undo: &Action{Kind: Release, Marks: &Marks{}}}, false},
+		"a program that is run": {here, with(func(s *Step) {
+			s.Do.Before = []Check{{Kind: Program, Path: "/tmp/x"}}
+		}), false},
 		"a check of nothing": {here, with(func(s *Step) { s.Do.After = []Check{{Kind: Ready}} }), false},
 	} {
 		tr := Transition{Hosts: []Host{c.host}, Steps: []Step{c.step}}

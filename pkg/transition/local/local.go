@@ -61,6 +61,8 @@ func (h *Host) Do(ctx context.Context, host string, a *transition.Action) error 
 		return h.put(ctx, host, a.File, a.Was)
 	case transition.RemoveFile:
 		return h.remove(host, a.File)
+	case transition.ChangeKubelet, transition.RestoreKubelet:
+		return h.changeKubelet(ctx, host, a)
 	}
 	if h.Rehearsal != "" {
 		return nil
@@ -239,6 +241,16 @@ func (h *Host) check(ctx context.Context, host string, c *transition.Check) erro
 		return settled(ctx, c.Marks)
 	case transition.Released:
 		return released(ctx, c.Marks)
+	case transition.Program:
+		return kubeletProgram(ctx, c)
+	case transition.NodeRights:
+		return nodeRights(ctx, c.Node)
+	case transition.NodeReady:
+		return h.nodeReady(ctx, c.Node)
+	case transition.NodePods:
+		return h.nodePods(ctx, c.Node)
+	case transition.Budgets:
+		return budgets(ctx, c)
 	}
 	return fmt.Errorf("check %q: not known", c.Kind)
 }
@@ -343,8 +355,7 @@ func ready(ctx context.Context, c *transition.Check) error {
 	if err := json.Unmarshal(body, &version); err != nil {
 		return err
 	}
-	rest, ok := strings.CutPrefix(version.GitVersion, "v"+strings.TrimPrefix(c.Version, "v"))
-	if !ok || rest != "" && rest[0] >= '0' && rest[0] <= '9' {
+	if !isVersion(version.GitVersion, c.Version) {
 		return fmt.Errorf("%s is of version %s, want %s", base, version.GitVersion, c.Version)
 	}
 	return nil

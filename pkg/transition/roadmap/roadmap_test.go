@@ -140,7 +140,8 @@ func TestStagesSayWhatTheyNeed(t *testing.T) {
 			"version: 1.33.1"), "1.36", []Kind{Install, ModernUp, Nodes}, func(m *Roadmap) string {
 			up, nodes := m.Stages[1], m.Stages[2]
 			if !slices.Contains(up.Change, "spec.kubelet.modern.version: 1.33.1, what they are") ||
-				!slices.Contains(nodes.Change, "spec.kubelet.modern.version: 1.36.3") {
+				!slices.Contains(nodes.Change, "spec.kubelet.modern.version: 1.36.3") || len(nodes.Refused) != 1 ||
+				!strings.Contains(nodes.Refused[0], "spec.kubelet.modern.nodes: list them") {
 				return fmt.Sprintf("the changes are %q and %q", up.Change, nodes.Change)
 			}
 			return ""
@@ -171,7 +172,7 @@ func TestStagesSayWhatTheyNeed(t *testing.T) {
 			s := &m.Stages[i]
 			kinds = append(kinds, s.Kind)
 			kubeletsAlone := s.Kind == Nodes && len(s.Started) == 0
-			if len(s.Refused) > 0 || !kubeletsAlone && (s.Steps == 0 || s.Waits == 0) {
+			if !kubeletsAlone && (len(s.Refused) > 0 || s.Steps == 0 || s.Waits == 0) {
 				t.Errorf("%s, stage %d: %d steps, %d waits, refused %q", c.name, i+1, s.Steps, s.Waits, s.Refused)
 			}
 		}
