@@ -31,13 +31,9 @@ type pkg struct {
 
 // leaves are ideas that every package may use. They are pure, and import nothing of ours but each other.
 var leaves = []string{
-	"docs", "examples", "templates",
-	"pkg/witness",
-	"internal/crdfile", "internal/keyindex", "internal/licenses", "internal/prose", "internal/spelling",
-	"internal/strictyaml",
-	"internal/visible", "internal/yamltext",
-	"pkg/discovery", "pkg/finding", "pkg/gc", "pkg/kubever", "pkg/kubever/browse", "pkg/pair",
-	"pkg/storage",
+	"docs", "examples", "internal/crdfile", "internal/keyindex", "internal/licenses", "internal/prose",
+	"internal/spelling", "internal/strictyaml", "internal/visible", "internal/yamltext", "pkg/discovery", "pkg/finding",
+	"pkg/gc", "pkg/kubever", "pkg/kubever/browse", "pkg/pair", "pkg/storage", "pkg/witness", "templates",
 }
 
 // core packages turn values into values. They are pure, and import of ours leaves and what is listed here.
@@ -87,24 +83,17 @@ var core = map[string][]string{
 // adapters speak to the world: files, servers, clocks. They import leaves, core and each other.
 var adapters = []string{
 	"internal/demo", "internal/filetree", "internal/localetcd", "internal/monitoring", "internal/pause",
-	"internal/site",
-	"internal/webserver",
-	"pkg/apiserver", "pkg/controllers", "pkg/convert/client", "pkg/convert/client/wrap", "pkg/etcd/etcdv3",
-	"pkg/etcd/move/files",
-	"pkg/etcd/snapshot", "pkg/etcd/watch",
-	"pkg/gateway",
-	"pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook",
-	"pkg/preflight/host",
-	"pkg/witness/statedir",
-	"pkg/restart/cri", "pkg/transition/local", "pkg/transition/remote",
+	"internal/site", "internal/webserver", "pkg/adopt/files", "pkg/apiserver", "pkg/controllers", "pkg/convert/client",
+	"pkg/convert/client/wrap", "pkg/etcd/etcdv3", "pkg/etcd/move/files", "pkg/etcd/snapshot", "pkg/etcd/watch",
+	"pkg/gateway", "pkg/hub/webhook", "pkg/journal", "pkg/kube", "pkg/migrate/live", "pkg/pki", "pkg/policy/webhook",
+	"pkg/preflight/host", "pkg/restart/cri", "pkg/transition/local", "pkg/transition/remote", "pkg/witness/statedir",
 }
 
 // tests are what only tests import, and programs of the Makefile. They import what they like.
 var tests = []string{
 	"internal/etcdtest", "internal/freeport", "internal/golden", "internal/site/build", "internal/storetest", "test",
-	"test/adopted", "test/convertdiff",
-	"test/e2e", "test/fuzz",
-	"test/rig", "test/rig/build", "test/rig/packages", "test/rig/propose", "test/rig/pod",
+	"test/adopted", "test/convertdiff", "test/e2e", "test/fuzz", "test/rig", "test/rig/build", "test/rig/packages",
+	"test/rig/pod", "test/rig/propose",
 }
 
 // mayImport says of one of our packages which others of ours it may import; false when no list has the package.
@@ -193,8 +182,7 @@ func TestImportsPointDownwards(t *testing.T) {
 		for _, imported := range p.Imports {
 			if other, ours := strings.CutPrefix(imported, module); ours && !allowed(other) {
 				t.Errorf("%s imports %s: cmd -> internal/cli -> adapters -> core -> leaves, and of core what its "+
-					"list says", name,
-					other)
+					"list says", name, other)
 			}
 		}
 	}

@@ -4,18 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/spelling"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/adopt"
+	"github.com/kubefusion/fusionctl/pkg/adopt/files"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
@@ -163,17 +160,27 @@ func runInitFrom(request initRequest, streams Streams) error {
 	if options.Modern, err = parseVersionFlag("modern", modernOf(request)); err != nil {
 		return err
 	}
-	mode := fs.FileMode(0o644)
-	draft, err := draftFrom(request.from, options, &mode)
+	hosts, err := files.Read(request.from)
 	if err != nil {
-		return err
+		return badInput(err, "")
+	}
+	draft, err := adopt.DraftHosts(hosts.Hosts, options)
+	if err != nil {
+		hint := ""
+		if errors.Is(err, adopt.ErrVersion) {
+			hint = "pass --legacy VERSION, such as --legacy 1.6.13"
+		}
+		return badInput(fmt.Errorf("reading %s: %w", strings.Join(hosts.Names, ", "), err), hint)
 	}
 	text, err := draft.Text()
 	if err != nil {
 		return err
 	}
-	if err := writeNew(request.out, text, mode, streams); err != nil {
+	if err := writeNew(request.out, text, hosts.Mode, streams); err != nil {
 		return err
+	}
+	for i := range draft.Notes {
+		draft.Notes[i].Place = hosts.Place(draft.Notes[i].Place)
 	}
 	printNotes(streams.Err, draft.Notes)
 	name := request.out
@@ -225,192 +232,6 @@ func printToDo(w io.Writer, name string, missing []adopt.Note, text []byte) {
 	}
 }
 
-// draftFrom reads the files of every host, and takes from the mode what one of them does not have. Whatever is wrong
-// with them is the fault of what was given.
-func draftFrom(from []string, options adopt.Options, mode *fs.FileMode) (*adopt.Draft, error) {
-	directories, err := hostsBelow(from)
-	if err != nil {
-		return nil, err
-	}
-	hosts, err := readHosts(directories, mode)
-	if err != nil {
-		return nil, err
-	}
-	draft, err := adopt.DraftHosts(hosts, options)
-	if err == nil {
-		if len(hosts) == 1 {
-			for i := range draft.Notes {
-				if note := &draft.Notes[i]; note.Place != "" && isDirectory(directories[0]) {
-					note.Place = filepath.Join(directories[0], note.Place)
-				} else if note.Place != "" {
-					note.Place = filepath.Join(filepath.Dir(directories[0]), note.Place)
-				}
-			}
-		}
-		return draft, nil
-	}
-	hint := ""
-	if errors.Is(err, adopt.ErrVersion) {
-		hint = "pass --legacy VERSION, such as --legacy 1.6.13"
-	}
-	return nil, badInput(fmt.Errorf("reading %s: %w", strings.Join(directories, ", "), err), hint)
-}
-
-// hostsBelow are the directories of the hosts: those that were given, or, of one that starts no API server, the ones in
-// it that do.
-func hostsBelow(from []string) ([]string, error) {
-	if len(from) > 1 {
-		return from, nil
-	}
-	entries, err := os.ReadDir(from[0])
-	if err != nil {
-		return from, nil // a file, or an error for the reader to report
-	}
-	if _, err := adopt.Read(os.DirFS(from[0]), nil); err == nil {
-		return from, nil
-	}
-	var below []string
-	for _, entry := range entries {
-		directory := filepath.Join(from[0], entry.Name())
-		if len(entries) > limitHosts || !isDirectory(directory) {
-			continue
-		}
-		if _, err := adopt.Read(os.DirFS(directory), nil); err == nil {
-			below = append(below, directory)
-		}
-	}
-	if len(below) < 2 {
-		return from, nil
-	}
-	return below, nil
-}
-
-// limitHosts is far above the hosts of a control plane.
-const limitHosts = 64
-
-// readHosts reads one directory, or file, for each host. Of several each is called after its directory.
-func readHosts(directories []string, mode *fs.FileMode) ([]adopt.Host, error) {
-	var hosts []adopt.Host
-	for _, directory := range directories {
-		files, err := filesOf(directory)
-		if err != nil {
-			return nil, err
-		}
-		host := hostOf(directory)
-		if host != nil {
-			host = strictest{host, mode}
-		}
-		running, err := adopt.Read(strictest{files, mode}, host)
-		if err != nil {
-			return nil, badInput(fmt.Errorf("reading %s: %w", directory, err), "")
-		}
-		h := adopt.Host{Running: running}
-		if len(directories) > 1 {
-			if h.Name, err = hostName(directory); err != nil {
-				return nil, err
-			}
-		}
-		hosts = append(hosts, h)
-	}
-	return hosts, nil
-}
-
-// hostName is the name of the directory of a host.
-func hostName(directory string) (string, error) {
-	absolute, err := filepath.Abs(directory)
-	if err != nil {
-		return "", err
-	}
-	name := filepath.Base(absolute)
-	if !spec.IsLabel(name) {
-		return "", usagef("%s: of several directories each is called after its host; want lower-case letters, digits "+
-			"and dashes, at most 63", directory)
-	}
-	return name, nil
-}
-
-// filesOf is a directory, or one file as if it were alone in one.
-func filesOf(name string) (fs.FS, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, badInput(err, "")
-	}
-	if info.IsDir() {
-		return os.DirFS(name), nil
-	}
-	return oneFile{os.DirFS(filepath.Dir(name)), filepath.Base(name)}, nil
-}
-
-// oneFile is a directory of which only one file is seen.
-type oneFile struct {
-	fs.FS
-	name string
-}
-
-func (o oneFile) Open(name string) (fs.File, error) {
-	if name != o.name {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	}
-	return o.FS.Open(name)
-}
-
-// Stat does not open the file, which may be a pipe.
-func (o oneFile) Stat(name string) (fs.FileInfo, error) {
-	if name != o.name && name != "." {
-		return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
-	}
-	return fs.Stat(o.FS, name)
-}
-
-func (o oneFile) ReadDir(name string) ([]fs.DirEntry, error) {
-	if name != "." {
-		return nil, &fs.PathError{Op: "readdir", Path: name, Err: fs.ErrNotExist}
-	}
-	info, err := fs.Stat(o.FS, o.name)
-	if err != nil {
-		return nil, err
-	}
-	return []fs.DirEntry{fs.FileInfoToDirEntry(info)}, nil
-}
-
-// hostOf is the root of this machine for systemd's own folders: their units refer to files elsewhere on it. For a copy
-// of such a folder the files of this machine would be the wrong ones.
-func hostOf(from string) fs.FS {
-	absolute, err := filepath.Abs(from)
-	if err != nil {
-		return nil
-	}
-	own := []string{"/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"}
-	if !slices.Contains(own, absolute) {
-		return nil
-	}
-	return os.DirFS("/")
-}
-
-// strictest takes from a mode what the files that are read do not have: a spec shows what they hold, and who may not
-// read one of them may not read that. Their owner may.
-type strictest struct {
-	fs.FS
-	mode *fs.FileMode
-}
-
-// Stat does not open the file: opening a pipe waits for its other end.
-func (s strictest) Stat(name string) (fs.FileInfo, error) { return fs.Stat(s.FS, name) }
-
-func (s strictest) Open(name string) (fs.File, error) {
-	f, err := s.FS.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-		*s.mode &= info.Mode().Perm() | 0o600
-	}
-	return f, nil
-}
-
-// ReadDir reads what the files are read from.
-func (s strictest) ReadDir(name string) ([]fs.DirEntry, error) { return fs.ReadDir(s.FS, name) }
-
 // modernOf is the version that was given, or the one of the pair that each layout is explained with: 1.6 can share its
 // store with 1.10.
 func modernOf(request initRequest) string {
@@ -421,27 +242,4 @@ func modernOf(request initRequest) string {
 		return "1.10"
 	}
 	return kubever.Newest.String()
-}
-
-func parseVersionFlag(flag, value string) (kubever.Version, error) {
-	version, err := kubever.Parse(value)
-	if err != nil {
-		return version, badInput(fmt.Errorf("--%s: %w", flag, err), "fusionctl versions lists the known ones")
-	}
-	return version, nil
-}
-
-// writeNew writes to standard output for "-", otherwise to a file that must not exist yet.
-func writeNew(file string, text []byte, mode fs.FileMode, streams Streams) error {
-	if file == "-" {
-		_, err := asData(streams.Out).Write(text)
-		return err
-	}
-	switch _, err := os.Lstat(file); {
-	case err == nil:
-		return badInput(fmt.Errorf("%s: exists already", file), "use another name for -o, or move the file away")
-	case !errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("writing %s: %w", file, err)
-	}
-	return filetree.WriteFile(file, text, mode)
 }

@@ -17,9 +17,11 @@ import (
 	"github.com/spf13/cobra"
 	yamlv3 "go.yaml.in/yaml/v3"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/internal/yamltext"
 	"github.com/kubefusion/fusionctl/pkg/journal"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
 
 // enumFlag adds a flag that takes one of a list of words; the list serves the help text, the check and the shell's
@@ -320,4 +322,28 @@ func journalError(err error, other string) error {
 		return badInput(opening, "")
 	}
 	return err
+}
+
+// parseVersionFlag reads the version that a flag names.
+func parseVersionFlag(flag, value string) (kubever.Version, error) {
+	version, err := kubever.Parse(value)
+	if err != nil {
+		return version, badInput(fmt.Errorf("--%s: %w", flag, err), "fusionctl versions lists the known ones")
+	}
+	return version, nil
+}
+
+// writeNew writes to standard output for "-", otherwise to a file that must not exist yet.
+func writeNew(file string, text []byte, mode fs.FileMode, streams Streams) error {
+	if file == "-" {
+		_, err := asData(streams.Out).Write(text)
+		return err
+	}
+	switch _, err := os.Lstat(file); {
+	case err == nil:
+		return badInput(fmt.Errorf("%s: exists already", file), "use another name for -o, or move the file away")
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	return filetree.WriteFile(file, text, mode)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -92,7 +93,7 @@ func runPreflight(ctx context.Context, req preflightRequest, streams Streams) er
 			return usagef("--skip=%s: want one of %s", part, strings.Join(host.Parts, ", "))
 		}
 	}
-	if req.staged != "" && !isDirectory(req.staged) {
+	if req.staged != "" && !filetree.IsDir(req.staged) {
 		return usagef("--staged=%s: is no directory", req.staged)
 	}
 	p, err := loadPlan(streams, req.file)

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/internal/filetree"
 	"github.com/kubefusion/fusionctl/internal/visible"
 	"github.com/kubefusion/fusionctl/pkg/adopt"
+	"github.com/kubefusion/fusionctl/pkg/adopt/files"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 )
@@ -95,7 +97,7 @@ func hostDirectories(p *plan.Plan, directory, only string) ([]hostDirectory, err
 	var hosts, below []string
 	for _, h := range p.Hosts {
 		hosts = append(hosts, h.Name)
-		if isDirectory(filepath.Join(directory, h.Name)) {
+		if filetree.IsDir(filepath.Join(directory, h.Name)) {
 			below = append(below, h.Name)
 		}
 	}
@@ -119,22 +121,21 @@ func hostDirectories(p *plan.Plan, directory, only string) ([]hostDirectory, err
 		root := filepath.Join(directory, host)
 		places = append(places,
 			hostDirectory{host, slices.DeleteFunc([]string{root, filepath.Join(root, "existing")}, func(d string) bool {
-				return !isDirectory(d)
+				return !filetree.IsDir(d)
 			})})
 	}
 	return places, nil
-}
-
-func isDirectory(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && info.IsDir()
 }
 
 // runningOn reads what the files of a host start. What a person should know about them goes to stderr.
 func runningOn(p *plan.Plan, place hostDirectory, streams Streams) ([]render.Running, error) {
 	var running []render.Running
 	for _, directory := range place.directories {
-		found, err := adopt.ReadAll(os.DirFS(directory), hostOf(directory))
+		dir, err := files.Open(directory)
+		if err != nil {
+			return nil, badInput(err, "")
+		}
+		found, err := adopt.ReadAll(dir.Files, dir.Host)
 		if err != nil {
 			return nil, badInput(fmt.Errorf("reading %s: %w", directory, err), "")
 		}

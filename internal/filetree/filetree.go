@@ -94,6 +94,12 @@ func Write(ctx context.Context, directory, source, part string, files []File) er
 	return Sync(filepath.Dir(directory))
 }
 
+// IsDir reports whether there is a directory of the name.
+func IsDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
 // place is the directory without links, so that a rename replaces it and not a link to it.
 func place(directory string) (string, error) {
 	absolute, err := filepath.Abs(directory)
