@@ -7,19 +7,16 @@ import (
 )
 
 // ConflictClass groups controllers by what they destroy when two of them, or one without its view, act on the same
-// objects.
+// objects:
+//
+//	A  deletes or rewrites anything that it can list
+//	B  creates and deletes pods and their owners
+//	C  writes nodes, evicts from them
+//	D  binds, attaches, recycles and deletes volumes
+//	E  writes what services resolve to
+//	F  issues and cleans tokens, certificates and roles
+//	G  computes status
 type ConflictClass string
-
-// The conflict classes.
-const (
-	ClassAnything ConflictClass = "A" // deletes or rewrites anything that it can list
-	ClassPods     ConflictClass = "B" // creates and deletes pods and their owners
-	ClassNodes    ConflictClass = "C" // writes nodes, evicts from them
-	ClassVolumes  ConflictClass = "D" // binds, attaches, recycles and deletes volumes
-	ClassServices ConflictClass = "E" // writes what services resolve to
-	ClassIdentity ConflictClass = "F" // issues and cleans tokens, certificates and roles
-	ClassStatus   ConflictClass = "G" // computes status
-)
 
 // Controller is one control loop of kube-controller-manager. Shape: {Name: statefulset-controller, Class: B}; at 1.6
 // its NameIn is "statefuleset", at 1.15 "statefulset". Name is what 1.28 and later call it; loops that ended before are
