@@ -228,11 +228,8 @@ func printMovePlan(w io.Writer, req etcdMoveRequest, p *plan.Plan, lines []move.
 		Stop   []plan.Server `json:"stop"` // before apply
 		Notes  []string      `json:"notes,omitempty"`
 	}{"fusionctl/etcd-move-plan/v1", req.plan, lines, p.ServersOf(move.StoresOf(lines)...), notes}
-	switch req.output {
-	case "json":
-		return printJSON(w, document)
-	case "yaml":
-		return printYAML(w, document)
+	if printed, err := printDocument(w, req.output, document); printed {
+		return err
 	}
 	if err := printMoveTotals(w, lines); err != nil || len(lines) == 0 {
 		return err
@@ -364,41 +361,42 @@ func printMoved(w io.Writer, req etcdMoveRequest, result move.Result, backup str
 		move.Result
 		Backup string `json:"backup"`
 	}{"fusionctl/etcd-move-" + verb + "/v1", result, backup}
-	var err error
+	printed, err := printDocument(w, req.output, document)
 	switch {
-	case req.output == "json":
-		err = printJSON(w, document)
-	case req.output == "yaml":
-		err = printYAML(w, document)
+	case printed:
+	case result.NotBegun:
+		_, err := visible.Fprintln(w, "nothing to move back: apply of this plan never began")
+		return err
 	default:
-		if result.NotBegun {
-			_, err := visible.Fprintln(w, "nothing to move back: apply of this plan never began")
-			return err
-		}
-		did := "moved"
-		if undo {
-			did = "moved back"
-		}
-		visible.Fprintf(w, "%s %s, %d expired meanwhile; backup in %s\n", prose.Counted(int(result.Moved), "key"), did,
-			result.Expired, backup)
-		if result.Recreated > 0 {
-			visible.Fprintf(w, "%s from the backup: they had been deleted in their new store\n",
-				prose.Counted(int(result.Recreated), "key"))
-		}
-		for _, name := range result.Full {
-			visible.Fprintf(w, "store %s is full (alarm NOSPACE) and took deletions only: compact and defragment it, "+
-				"then etcdctl alarm disarm\n", name)
-		}
-		if result.Left > 0 {
-			visible.Fprintf(w, "%s written to the wrong store while this was running; they were left there:\n  %s\n",
-				prose.Counted(int(result.Left), "key"), visible.Lines(strings.Join(result.LeftKeys, "\n  ")))
-			visible.Fprintln(w, "stop the component that writes them, and make a new plan")
-		}
+		printMovedText(w, result, backup, undo)
 	}
 	if err == nil && result.Left > 0 {
 		return errAttention
 	}
 	return err
+}
+
+// printMovedText says what happened, in sentences.
+func printMovedText(w io.Writer, result move.Result, backup string, undo bool) {
+	did := "moved"
+	if undo {
+		did = "moved back"
+	}
+	visible.Fprintf(w, "%s %s, %d expired meanwhile; backup in %s\n", prose.Counted(int(result.Moved), "key"), did,
+		result.Expired, backup)
+	if result.Recreated > 0 {
+		visible.Fprintf(w, "%s from the backup: they had been deleted in their new store\n",
+			prose.Counted(int(result.Recreated), "key"))
+	}
+	for _, name := range result.Full {
+		visible.Fprintf(w, "store %s is full (alarm NOSPACE) and took deletions only: compact and defragment it, "+
+			"then etcdctl alarm disarm\n", name)
+	}
+	if result.Left > 0 {
+		visible.Fprintf(w, "%s written to the wrong store while this was running; they were left there:\n  %s\n",
+			prose.Counted(int(result.Left), "key"), visible.Lines(strings.Join(result.LeftKeys, "\n  ")))
+		visible.Fprintln(w, "stop the component that writes them, and make a new plan")
+	}
 }
 
 // otherFiles is the way out when journal or backup belong to another plan.

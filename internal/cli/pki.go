@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -86,7 +85,7 @@ func runPKI(ctx context.Context, req pkiRequest, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	if req.caCert == "" && !makesAuthority(p) {
+	if req.caCert == "" && !pki.MakesAuthority(p) {
 		return badInput(errors.New("--ca-cert and --ca-key are missing"), "they are the cluster's CA, "+p.PKI.CA)
 	}
 	given, err := pkiGiven(req, p, streams)
@@ -138,13 +137,6 @@ func printKept(p *plan.Plan, out string, streams Streams) error {
 	return err
 }
 
-// makesAuthority reports whether the plan makes the CA of its clients: the running legacy side has none.
-func makesAuthority(p *plan.Plan) bool {
-	return slices.ContainsFunc(p.Certificates, func(c plan.Certificate) bool {
-		return c.Authority && c.Cert == p.PKI.CA && !c.Existing
-	})
-}
-
 // pkiGiven reads the authorities and keys that exist. The authority of the stores may be the cluster's.
 func pkiGiven(req pkiRequest, p *plan.Plan, streams Streams) (pki.Given, error) {
 	given := pki.Given{Authorities: map[string]*pki.Authority{}, Has: func(host, path string) bool {
@@ -187,20 +179,9 @@ func pkiGiven(req pkiRequest, p *plan.Plan, streams Streams) (pki.Given, error) 
 	return given, err
 }
 
-// certificateRow is a certificate as pki show prints it.
-type certificateRow struct {
-	File          string    `json:"file"`
-	CommonName    string    `json:"commonName"`
-	Organizations []string  `json:"organizations,omitempty"`
-	Names         []string  `json:"names,omitempty"`
-	Issuer        string    `json:"issuer"`
-	NotAfter      time.Time `json:"notAfter"`
-	Days          int       `json:"days"` // until it ends, negative when it has
-}
-
 type pkiDocument struct {
-	Schema       string           `json:"schema"`
-	Certificates []certificateRow `json:"certificates"`
+	Schema       string            `json:"schema"`
+	Certificates []pki.Certificate `json:"certificates"`
 }
 
 func newPKIShowCmd(streams Streams) *cobra.Command {
@@ -224,17 +205,23 @@ Exit codes: 0 done, 2 no such directory or a file that cannot be read, 3 a certi
 }
 
 func runPKIShow(dir, output string, warnDays int, now time.Time, streams Streams) error {
-	rows, err := certificatesBelow(dir, now)
+	base, root := dir, "."
+	if !filetree.IsDir(dir) {
+		base, root = filepath.Split(filepath.Clean(dir))
+	}
+	rows, err := pki.List(os.DirFS(filepath.Clean(base)), root, now)
+	if err == nil && len(rows) == 0 {
+		err = errors.New("no certificates below it")
+	}
 	if err != nil {
-		return badInput(err, "")
+		return badInput(fmt.Errorf("reading %s: %w", dir, err), "")
+	}
+	for i := range rows {
+		rows[i].File = filepath.Join(base, filepath.FromSlash(rows[i].File))
 	}
 	document := pkiDocument{Schema: "fusionctl/pki-show/v1", Certificates: rows}
-	switch output {
-	case "json":
-		err = printJSON(streams.Out, document)
-	case "yaml":
-		err = printYAML(streams.Out, document)
-	default:
+	printed, err := printDocument(streams.Out, output, document)
+	if !printed {
 		err = printTable(streams.Out, func(t io.Writer) {
 			visible.Fprintln(t, "ENDS\tDAYS\tNAME\tGROUPS\tISSUER\tFILE")
 			for _, r := range rows {
@@ -243,48 +230,8 @@ func runPKIShow(dir, output string, warnDays int, now time.Time, streams Streams
 			}
 		})
 	}
-	if err == nil && slices.ContainsFunc(rows, func(r certificateRow) bool { return r.Days < warnDays }) {
+	if err == nil && slices.ContainsFunc(rows, func(r pki.Certificate) bool { return r.Days < warnDays }) {
 		return errAttention
 	}
 	return err
-}
-
-// certificatesBelow reads every .crt and .pem file below a directory that holds certificates.
-func certificatesBelow(dir string, now time.Time) ([]certificateRow, error) {
-	rows := []certificateRow{}
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		ext := filepath.Ext(path)
-		if entry.IsDir() || (ext != ".crt" && ext != ".pem") {
-			return nil
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if ext == ".pem" && !strings.Contains(string(data), "BEGIN CERTIFICATE") {
-			return nil // a key
-		}
-		certificates, err := pki.ParseCertificates(data)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		for _, c := range certificates {
-			row := certificateRow{File: path, CommonName: c.Subject.CommonName, Organizations: c.Subject.Organization,
-				Issuer: c.Issuer.CommonName,
-				Names:  c.DNSNames, NotAfter: c.NotAfter, Days: int(c.NotAfter.Sub(now).Hours() / 24)}
-			for _, ip := range c.IPAddresses {
-				row.Names = append(row.Names, ip.String())
-			}
-			rows = append(rows, row)
-		}
-		return nil
-	})
-	if err == nil && len(rows) == 0 {
-		err = errors.New(dir + ": no certificates below it")
-	}
-	slices.SortStableFunc(rows, func(a, b certificateRow) int { return a.NotAfter.Compare(b.NotAfter) })
-	return rows, err
 }

@@ -197,13 +197,11 @@ type canIDocument struct {
 }
 
 func printCanI(req policyCanIRequest, document canIDocument, streams Streams) error {
-	switch {
-	case req.quiet:
+	if req.quiet {
 		return nil
-	case req.output == "json":
-		return printJSON(streams.Out, document)
-	case req.output == "yaml":
-		return printYAML(streams.Out, document)
+	}
+	if printed, err := printDocument(streams.Out, req.output, document); printed {
+		return err
 	}
 	if !document.Allowed {
 		_, err := visible.Fprintf(streams.Out, "no: no rule allows %s\n", document.Request)
@@ -234,14 +232,11 @@ func listRules(req policyCanIRequest, q policy.Request, rules []policy.Rule, str
 
 // printReach prints rules with their subjects; none is a denial.
 func printReach(req policyCanIRequest, document reachDocument, streams Streams) error {
-	var err error
-	switch {
-	case req.quiet:
-	case req.output == "json":
-		err = printJSON(streams.Out, document)
-	case req.output == "yaml":
-		err = printYAML(streams.Out, document)
-	default:
+	printed, err := req.quiet, error(nil)
+	if !printed {
+		printed, err = printDocument(streams.Out, req.output, document)
+	}
+	if !printed {
 		err = printTable(streams.Out, func(t io.Writer) {
 			visible.Fprintln(t, "LINE\tWHO\tMAY")
 			for _, r := range document.Rules {

@@ -54,12 +54,8 @@ func runPolicyDiff(req policyDiffRequest, streams Streams) error {
 		return err
 	}
 	document := policyDiffDocument{Schema: "fusionctl/policy-diff/v1", Comparison: policy.Compare(before, after)}
-	switch req.output {
-	case "json":
-		err = printJSON(streams.Out, document)
-	case "yaml":
-		err = printYAML(streams.Out, document)
-	default:
+	printed, err := printDocument(streams.Out, req.output, document)
+	if !printed {
 		err = printComparison(streams.Out, req, document.Comparison)
 	}
 	if err == nil && len(document.Gained)+len(document.Lost) > 0 {

@@ -145,6 +145,13 @@ func serviceAccountFiles(p *plan.Plan, given Given) ([]File, error) {
 	return files, nil
 }
 
+// MakesAuthority reports whether the plan has a CA of its clients made: the running legacy side has none.
+func MakesAuthority(p *plan.Plan) bool {
+	return slices.ContainsFunc(p.Certificates, func(c plan.Certificate) bool {
+		return c.Authority && c.Cert == p.PKI.CA && !c.Existing
+	})
+}
+
 // Lacking lists the names and addresses of the plan for which a certificate that is there already is not good.
 // Errors: the file holds no certificate.
 func Lacking(c plan.Certificate, data []byte) ([]string, error) {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -421,5 +422,39 @@ func TestLackingNames(t *testing.T) {
 	}
 	if _, err := Lacking(c, pair.Key); err == nil {
 		t.Error("Lacking of a key: no error")
+	}
+}
+
+func TestListReadsCertificatesAndNoKeys(t *testing.T) {
+	pair := func(name string, good time.Duration) Pair {
+		_, pair, err := NewAuthority(name, LifetimeOf(now, good))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pair
+	}
+	long, short := pair("long", 100*24*time.Hour), pair("short", 36*time.Hour)
+	tree := fstest.MapFS{
+		"etc/ca.crt":      {Data: slices.Concat(long.Certificate, short.Certificate)},
+		"etc/short.pem":   {Data: short.Certificate},
+		"etc/short-k.pem": {Data: short.Key},
+		"etc/ca.key":      {Data: []byte("not opened")},
+		"other/long.crt":  {Data: long.Certificate},
+	}
+	list, err := List(tree, "etc", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range list {
+		got = append(got, fmt.Sprintf("%s %s %d", c.File, c.CommonName, c.Days))
+	}
+	want := []string{"etc/ca.crt short 1", "etc/short.pem short 1", "etc/ca.crt long 100"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("certificates (-want +got):\n%s", diff)
+	}
+	tree["etc/bad.crt"] = &fstest.MapFile{Data: []byte("none")}
+	if _, err := List(tree, "etc", now); err == nil || !strings.Contains(err.Error(), "etc/bad.crt") {
+		t.Errorf("a file that holds no certificate: %v", err)
 	}
 }
