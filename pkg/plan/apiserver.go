@@ -13,8 +13,9 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
-// apiServer is a side's API server on a host.
-func (b *basis) apiServer(host spec.Host, side pair.Side) Component {
+// apiServer is a side's API server on a host. The pods are nil where no webhook admits them, and as long as that is not
+// decided.
+func (b *basis) apiServer(host spec.Host, side pair.Side, pods *Pods) Component {
 	s := b.side(side)
 	c := b.component(host, side, kubever.APIServer, &s.APIServer.Component)
 	l := &argList{component: kubever.APIServer, minor: s.Version.Minor}
@@ -26,8 +27,8 @@ func (b *basis) apiServer(host spec.Host, side pair.Side) Component {
 	if side == pair.Modern {
 		b.restraintArgs(l)
 		b.protectionArgs(l, host)
-		if b.pods != nil && b.pods.Admission.ConfigFile != "" {
-			l.set(admissionFlag, b.pods.Admission.ConfigFile,
+		if pods != nil && pods.Admission.ConfigFile != "" {
+			l.set(admissionFlag, pods.Admission.ConfigFile,
 				"the certificate that the admission webhook for pods wants")
 		}
 	} else {
@@ -44,7 +45,7 @@ func (b *basis) apiServer(host spec.Host, side pair.Side) Component {
 	}
 	var configs []Kubeconfig
 	if side == pair.Modern {
-		configs = b.webhookKubeconfigs(host)
+		configs = webhookKubeconfigs(host, b.file.Spec.PKI.Directory, pods)
 	}
 	c.Mounts = mounts(&c, extra, configs)
 	return c

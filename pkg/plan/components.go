@@ -35,7 +35,6 @@ type basis struct {
 	stores      []Store
 	rows        []Resource
 	controllers []Controller
-	pods        *Pods // nil for none, and as long as they are not decided
 }
 
 // components lists what runs on a host: members of managed stores, then the legacy side, then the modern one, then what
@@ -54,7 +53,7 @@ func (b *basis) components(host spec.Host, elected election, joint *duties, pods
 	}
 	for _, side := range pair.Sides() {
 		s := b.side(side)
-		list = append(list, b.apiServer(host, side))
+		list = append(list, b.apiServer(host, side, pods))
 		if s.ControllerManager != nil {
 			list = append(list, b.controllerManager(host, side, elected, configs))
 		}

@@ -158,7 +158,7 @@ func portArg(c *Component, name string, m kubever.Minor) int {
 
 // kubeconfigs are the files with which the controller managers and the scheduler of a host reach their API servers. A
 // component that runs already has its own.
-func (b *basis) kubeconfigs(host spec.Host, joint *duties) []Kubeconfig {
+func (b *basis) kubeconfigs(host spec.Host, joint *duties, pods *Pods) []Kubeconfig {
 	var list []Kubeconfig
 	for _, side := range pair.Sides() {
 		s := b.side(side)
@@ -186,7 +186,7 @@ func (b *basis) kubeconfigs(host spec.Host, joint *duties) []Kubeconfig {
 			})
 		}
 	}
-	list = append(list, b.webhookKubeconfigs(host)...)
+	list = append(list, webhookKubeconfigs(host, b.file.Spec.PKI.Directory, pods)...)
 	if b.joins(host, joint) {
 		list = append(list, b.jointKubeconfigs(host)...)
 	}

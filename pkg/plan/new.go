@@ -41,7 +41,6 @@ func New(f *spec.File, target Target) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.pods = pods
 	duties := b.duties(pods)
 	runs, err := b.parts(elected, duties, pods)
 	if err != nil {
@@ -78,7 +77,7 @@ type parts struct {
 func (b *basis) parts(elected election, joint *duties, pods *Pods) (parts, error) {
 	var all parts
 	for _, host := range b.file.Spec.Hosts {
-		configs := b.kubeconfigs(host, joint)
+		configs := b.kubeconfigs(host, joint, pods)
 		components, err := b.components(host, elected, joint, pods, configs)
 		if err != nil {
 			return parts{}, err

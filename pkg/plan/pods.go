@@ -149,11 +149,11 @@ func (b *basis) presents() bool {
 
 // webhookKubeconfigs are the certificate of a host's modern API server for the admission webhook for pods: none where
 // it presents none.
-func (b *basis) webhookKubeconfigs(host spec.Host) []Kubeconfig {
-	if b.pods == nil || b.pods.Admission.ClientName == "" {
+func webhookKubeconfigs(host spec.Host, pkiDirectory string, pods *Pods) []Kubeconfig {
+	if pods == nil || pods.Admission.ClientName == "" {
 		return nil
 	}
-	a, base := b.pods.Admission, b.file.Spec.PKI.Directory+"/modern/pods-webhook-client"
+	a, base := pods.Admission, pkiDirectory+"/modern/pods-webhook-client"
 	at := HostPort(loopback, a.Port)
 	return []Kubeconfig{{Host: host.Name, Component: kubever.APIServer + "-modern", Path: webhookConfig,
 		Server: "https://" + at, CA: a.CA, Cert: base + ".crt", Key: base + ".key", User: a.ClientName, Webhook: at}}
@@ -203,8 +203,8 @@ func within(address string, ranges []string) bool {
 // podTokens decides where pods get the token of their service account. A projected one takes a legacy server that keeps
 // its source and issues it in a name that the modern API server accepts, and kubelets that can mount it.
 func (b *basis) podTokens() (Tokens, string) {
-	legacy := b.apiServer(b.file.Spec.Hosts[0], pair.Legacy)
-	modern := b.apiServer(b.file.Spec.Hosts[0], pair.Modern)
+	legacy := b.apiServer(b.file.Spec.Hosts[0], pair.Legacy, nil)
+	modern := b.apiServer(b.file.Spec.Hosts[0], pair.Modern, nil)
 	issuer := func(c *Component) string {
 		if key, _ := c.Arg("service-account-signing-key-file"); key == "" {
 			return ""
