@@ -23,27 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
-	"github.com/kubefusion/fusionctl/examples"
-	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/spec"
+	"github.com/kubefusion/fusionctl/internal/plantest"
 )
-
-func planOf(t *testing.T, example string) *plan.Plan {
-	t.Helper()
-	text, err := examples.FS.ReadFile(example)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := spec.Load(example, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.New(f, plan.OnHosts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
 
 // decode reads a value as an API server would: with the decoder of k8s.io/apimachinery, or as JSON.
 func decode(t *testing.T, value []byte) (metav1.Object, string) {
@@ -80,7 +61,7 @@ func decode(t *testing.T, value []byte) (metav1.Object, string) {
 
 // TestFillWritesWhatAnAPIServerReads decodes every value with Kubernetes' own decoder, and compares it with its key.
 func TestFillWritesWhatAnAPIServerReads(t *testing.T) {
-	p := planOf(t, "vendor-1.6-1.36.yaml")
+	p := plantest.Example(t, "vendor-1.6-1.36.yaml")
 	contents, err := Fill(p, time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +103,7 @@ func TestFillWritesWhatAnAPIServerReads(t *testing.T) {
 }
 
 func TestFillRefusesAPairThatItIsNotWrittenFor(t *testing.T) {
-	_, err := Fill(planOf(t, "split-1.15-1.36.yaml"), time.Now())
+	_, err := Fill(plantest.Example(t, "split-1.15-1.36.yaml"), time.Now())
 	if err == nil ||
 		!strings.Contains(err.Error(), `deployments: the legacy side stores "apps/v1", not *v1beta1.Deployment`) {
 		t.Errorf("Fill of a legacy 1.15 = %v, want an error about Deployments", err)
@@ -130,7 +111,7 @@ func TestFillRefusesAPairThatItIsNotWrittenFor(t *testing.T) {
 }
 
 func TestViolationsAreNewKeys(t *testing.T) {
-	p := planOf(t, "vendor-1.6-1.36.yaml")
+	p := plantest.Example(t, "vendor-1.6-1.36.yaml")
 	contents, err := Fill(p, time.Now())
 	if err != nil {
 		t.Fatal(err)

@@ -13,15 +13,15 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/golden"
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/admission"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/rules"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 func planOf(t testing.TB, legacy, modern, pods string) *plan.Runtime {
 	t.Helper()
-	f, err := spec.Load("pair.yaml", []byte(`apiVersion: kubefusion.dev/v1alpha1
+	return plantest.Of(t, `apiVersion: kubefusion.dev/v1alpha1
 kind: FusedControlPlane
 metadata: {name: pods}
 spec:
@@ -35,15 +35,7 @@ spec:
   pods: `+pods+`
   access:
   - {subjects: [{kind: User, name: alice}], apiGroups: [""], resources: [pods]}
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.New(f, plan.OnHosts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.Runtime()
+`).Runtime()
 }
 
 // fixedTokens has a Secret for every account.

@@ -11,10 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/finding"
-	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/rules"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // several are the rules that more than one engine reports: one danger, seen in different places. Every other rule is
@@ -105,20 +104,6 @@ func TestByIDTakesShortForms(t *testing.T) {
 	}
 }
 
-// planOf is the plan of a spec with further lines.
-func planOf(t testing.TB, text, more string) *plan.Plan {
-	t.Helper()
-	f, err := spec.Load("spec.yaml", []byte(text+more))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	p, err := plan.New(f, plan.OnHosts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 func of(found []finding.Finding, rule string) []finding.Finding {
 	return slices.DeleteFunc(slices.Clone(found), func(f finding.Finding) bool { return f.Rule != rule })
 }
@@ -134,7 +119,7 @@ func example(t testing.TB, id string) finding.Rule {
 
 func TestAcceptSilencesOneSubject(t *testing.T) {
 	bad := strings.Replace(example(t, "FUS152").Bad, "resources: [pods]", "resources: [pods, services]", 1)
-	report := Check(planOf(t, bad, `  accept: [{rule: FUS152, subject: pods, reason: "exec is wanted"}]`+"\n"))
+	report := Check(plantest.Of(t, bad+`  accept: [{rule: FUS152, subject: pods, reason: "exec is wanted"}]`+"\n"))
 	if len(report.Accepted) != 1 || report.Accepted[0].Subject != "pods" ||
 		report.Accepted[0].Reason != "exec is wanted" {
 		t.Errorf("accepted = %+v, want the one about pods", report.Accepted)
@@ -147,7 +132,7 @@ func TestAcceptSilencesOneSubject(t *testing.T) {
 // TestUnusedEntriesOfAccept: what only stores, running servers and policy files show, no plan can tell to be unused.
 func TestUnusedEntriesOfAccept(t *testing.T) {
 	r := example(t, rules.UnusedAccept)
-	if found := of(Check(planOf(t, r.Bad, "")).Findings, r.ID); len(found) != 1 || found[0].Severity != r.Severity ||
+	if found := of(Check(plantest.Of(t, r.Bad)).Findings, r.ID); len(found) != 1 || found[0].Severity != r.Severity ||
 		found[0].Fix == "" {
 		t.Errorf("the bad example of %s: %+v", r.ID, found)
 	}
@@ -157,7 +142,7 @@ func TestUnusedEntriesOfAccept(t *testing.T) {
 		"FUS060": finding.Info,    // stores show it too
 		"FUS230": 0, "FUS240": 0, "FUS210": 0, "FUS304": 0,
 	} {
-		found := of(Check(planOf(t, r.Good, "  accept: [{rule: "+rule+", reason: known}]\n")).Findings, r.ID)
+		found := of(Check(plantest.Of(t, r.Good+"  accept: [{rule: "+rule+", reason: known}]\n")).Findings, r.ID)
 		if got := finding.Worst(found); got != severity {
 			t.Errorf("accepting %s: %+v, want severity %v", rule, found, severity)
 		}

@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // pairSpec is the plan under which the fakes run.
@@ -40,15 +40,7 @@ spec:
 
 func testPlan(t testing.TB) *plan.Runtime {
 	t.Helper()
-	f, err := spec.Load("pair.yaml", []byte(pairSpec))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.New(f, plan.OnHosts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.Runtime()
+	return plantest.Of(t, pairSpec).Runtime()
 }
 
 // stored is an object in a fake store.

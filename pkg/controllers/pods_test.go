@@ -29,25 +29,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/admission"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 func podsPlan(t testing.TB, legacy, pods string) *plan.Runtime {
 	t.Helper()
 	text := strings.Replace(pairSpec, "1.15.12", legacy, 1) + "  pods: " + pods + "\n"
 	text = strings.Replace(text, "hosts: [", `hosts: [{name: cp-2, address: 192.0.2.2}, `, 1)
-	f, err := spec.Load("pair.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.New(f, plan.OnHosts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.Runtime()
+	return plantest.Of(t, text).Runtime()
 }
 
 // keeperWorld is one API server that keeps whole objects by their path; both sides ask it.

@@ -17,24 +17,10 @@ import (
 	"github.com/goccy/go-graphviz"
 
 	"github.com/kubefusion/fusionctl/internal/golden"
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/pair"
-	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/policy"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
-
-func graphOf(t *testing.T, name string, text []byte) Graph {
-	t.Helper()
-	f, err := spec.Load(name, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.New(f, plan.OnHosts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return New(p)
-}
 
 // examples are the graphs of examples/*.yaml by file name.
 func examples(t *testing.T) map[string]Graph {
@@ -49,7 +35,7 @@ func examples(t *testing.T) map[string]Graph {
 		if err != nil {
 			t.Fatal(err)
 		}
-		graphs[strings.TrimSuffix(filepath.Base(file), ".yaml")] = graphOf(t, file, text)
+		graphs[strings.TrimSuffix(filepath.Base(file), ".yaml")] = New(plantest.Of(t, string(text)))
 	}
 	return graphs
 }
@@ -73,7 +59,7 @@ func TestExamples(t *testing.T) {
 // TestCases holds pictures of plans that no example shows, in the formats that are text.
 func TestCases(t *testing.T) {
 	golden.Cases(t, "testdata/*.txtar", func(t *testing.T, c *golden.Case) {
-		g := graphOf(t, "spec.yaml", c.Input("spec.yaml"))
+		g := New(plantest.Of(t, string(c.Input("spec.yaml"))))
 		c.Want("ascii", ASCII(g))
 		c.Want("dot", Dot(g))
 		c.Want("mermaid", Mermaid(g))

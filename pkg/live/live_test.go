@@ -16,12 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 type obj = map[string]any
@@ -205,16 +205,8 @@ func jointPair(t *testing.T, legacy string) *fakePair { return pairWith(t, legac
 
 func pairWith(t *testing.T, legacy, manager string, joint bool) *fakePair {
 	t.Helper()
-	f, err := spec.Load("pair.yaml",
-		[]byte(strings.NewReplacer("LEGACY", legacy, "MANAGER", manager, "DISABLED", fmt.Sprint(!joint)).
-			Replace(specText)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.New(f, plan.OnHosts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Of(t, strings.NewReplacer("LEGACY", legacy, "MANAGER", manager, "DISABLED", fmt.Sprint(!joint)).
+		Replace(specText))
 	serves := of1_10
 	if strings.HasPrefix(legacy, "1.6.") {
 		serves = of1_6

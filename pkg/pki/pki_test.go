@@ -22,8 +22,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubefusion/fusionctl/examples"
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 var (
@@ -32,23 +32,6 @@ var (
 	tenYears  = LifetimeOf(now, 10*365*24*time.Hour)
 	nothingIs = func(host, path string) bool { return false }
 )
-
-func planOf(t *testing.T, name string) *plan.Plan {
-	t.Helper()
-	text, err := examples.FS.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := spec.Load(name, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.New(f, plan.OnHosts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
 
 // givenFor has an authority for each that the plan calls existing, and nothing else.
 func givenFor(t *testing.T, p *plan.Plan) Given {
@@ -97,7 +80,7 @@ func TestEveryCertificateOfEveryExample(t *testing.T) {
 			continue
 		}
 		t.Run(entry.Name(), func(t *testing.T) {
-			p := planOf(t, entry.Name())
+			p := plantest.Example(t, entry.Name())
 			given := givenFor(t, p)
 			files, err := Issue(p, given, year, tenYears)
 			if err != nil {
@@ -344,7 +327,7 @@ func TestParseAuthority(t *testing.T) {
 }
 
 func TestIssueKeepsWhatIsThere(t *testing.T) {
-	p := planOf(t, "split-1.15-1.36.yaml")
+	p := plantest.Example(t, "split-1.15-1.36.yaml")
 	given := givenFor(t, p)
 	all, err := Issue(p, given, year, tenYears)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // The API server of either form of the configuration presents the certificate to the webhook at its address, and to no
@@ -19,7 +19,7 @@ func TestAPIServersPresentACertificateToTheWebhook(t *testing.T) {
 		"1.10.13": {"apiserver.k8s.io/v1alpha1", "apiserver.config.k8s.io/v1alpha1", "WebhookAdmission"},
 		"1.36.3":  {"apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1", "WebhookAdmissionConfiguration"},
 	} {
-		p := planned(t, admissionSpec(modern, "")+pods)
+		p := plantest.Of(t, admissionSpec(modern, "")+pods)
 		files, err := render.Files(p, render.Options{Target: render.StaticPod})
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestAPIServersPresentACertificateToTheWebhook(t *testing.T) {
 			t.Errorf("%s: the controllers are started without the name of their client", modern)
 		}
 	}
-	own := planned(t, admissionSpec("1.36.3", "extraArgs: [{name: admission-control-config-file, value: "+
+	own := plantest.Of(t, admissionSpec("1.36.3", "extraArgs: [{name: admission-control-config-file, value: "+
 		"/etc/own.yaml}]")+pods)
 	files, err := render.Files(own, render.Options{Target: render.StaticPod})
 	if err != nil {
@@ -79,19 +79,6 @@ func TestAPIServersPresentACertificateToTheWebhook(t *testing.T) {
 	if own.Pods.Admission.ClientName != "" {
 		t.Error("the webhook wants a certificate that the spec's configuration may not have")
 	}
-}
-
-func planned(t *testing.T, text string) *plan.Plan {
-	t.Helper()
-	f, err := spec.Load("admission.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.New(f, render.StaticPod.Plan())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 func has(c plan.Component, name, value string) bool {

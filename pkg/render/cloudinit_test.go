@@ -13,8 +13,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/spec"
+	"github.com/kubefusion/fusionctl/internal/plantest"
 )
 
 // cloudConfig is the part of cloud-init's schema that user data uses.
@@ -36,14 +35,7 @@ func userDataOf(t *testing.T, example string, target Target) ([]File, []File, []
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := spec.Load(example, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.New(f, plan.OnHosts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Of(t, string(text))
 	files, err := Files(p, Options{Target: target, Spec: "spec.yaml"})
 	if err != nil {
 		t.Fatal(err)

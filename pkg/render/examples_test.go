@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 )
@@ -22,7 +23,8 @@ func examplesFor(t *testing.T, target Target) map[string]*plan.Plan {
 	}
 	plans := map[string]*plan.Plan{}
 	for _, file := range files {
-		plans[strings.TrimSuffix(filepath.Base(file), ".yaml")] = examplePlan(t, file, target)
+		name := filepath.Base(file)
+		plans[strings.TrimSuffix(name, ".yaml")] = plantest.ExampleFor(t, name, target.Plan())
 	}
 	return plans
 }

@@ -1,16 +1,13 @@
 package render
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubefusion/fusionctl/internal/golden"
-	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/spec"
+	"github.com/kubefusion/fusionctl/internal/plantest"
 )
 
 // TestGolden renders an example and compares every file: the reasons and instructions in testdata/sentences.txt, the
@@ -26,7 +23,7 @@ func TestGolden(t *testing.T) {
 		if err := yaml.UnmarshalStrict(c.Input("options"), &options); err != nil {
 			t.Fatal(err)
 		}
-		p := examplePlan(t, filepath.Join("..", "..", "examples", options.Example), options.Target)
+		p := plantest.ExampleFor(t, options.Example, options.Target.Plan())
 		files, err := Files(p, Options{Target: options.Target, Host: options.Host, Spec: options.Example})
 		if err != nil {
 			t.Fatal(err)
@@ -60,21 +57,4 @@ func withoutPolicy(t *testing.T, f File, rules []byte) []byte {
 		t.Errorf("%s has rules that are not the plan's policy", f.Path)
 	}
 	return []byte(got)
-}
-
-func examplePlan(t *testing.T, file string, target Target) *plan.Plan {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := spec.Load(file, data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.New(f, target.Plan())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }

@@ -5,10 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/graph"
-	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // TestPodsAreInTheRunbookAndInThePicture: who changes pods, where they find the modern server, and how to see it.
@@ -24,14 +23,7 @@ func TestPodsAreInTheRunbookAndInThePicture(t *testing.T) {
 		"{service: {name: modern, clusterIP: 10.96.0.9}}": {false, []string{"default/modern", "# 10.96.0.9"}},
 	} {
 		for _, target := range render.Targets {
-			f, err := spec.Load("pods.yaml", []byte(podsSpec+"  pods: "+pods+"\n"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := plan.New(f, render.Target(target).Plan())
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := plantest.For(t, podsSpec+"  pods: "+pods+"\n", render.Target(target).Plan())
 			files, err := render.Files(p, render.Options{Target: render.Target(target), Spec: "pods.yaml"})
 			if err != nil {
 				t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -17,31 +16,19 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/kubefusion/fusionctl/docs"
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/graph"
 	"github.com/kubefusion/fusionctl/pkg/pair"
-	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/restart"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // inputOf is what fusionctl report makes of an example.
 func inputOf(t *testing.T, file string) *Input {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := spec.Load(file, data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.New(f, plan.OnHosts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Example(t, filepath.Base(file))
 	g := graph.New(p)
 	for i := range g.Nodes {
 		g.Nodes[i].Href = Anchor(g.Nodes[i].ID)

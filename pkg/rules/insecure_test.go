@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 )
 
@@ -27,7 +28,7 @@ func TestInsecureAddresses(t *testing.T) {
 		server := append([]string{"etcd-servers=http://10.0.0.11:2379", "authorization-mode=RBAC",
 			"client-ca-file=/etc/kubernetes/pki/ca.crt", "allow-privileged=true"}, c.args...)
 		e := example{legacySide: "existing: true", legacyServer: args(server...)}
-		found := of(Check(planOf(t, e.String())), "FUS155")
+		found := of(Check(plantest.Of(t, e.String())), "FUS155")
 		if got := finding.Worst(found); got != c.want {
 			t.Errorf("%s: %v, want severity %v", fmt.Sprint(c.args), found, c.want)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 )
@@ -94,7 +95,7 @@ spec:
 	for split, want := range want {
 		older := Older{Minor: 15}
 		if split {
-			older = LegacyOf(planOf(t, example{}.String()).Runtime())
+			older = LegacyOf(plantest.Of(t, example{}.String()).Runtime())
 		}
 		found, err := older.Losses(deployment)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -36,7 +37,7 @@ func TestSkeletonsOfSafePairsHaveNoErrors(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, f := range Check(planOf(t, string(text))) {
+				for _, f := range Check(plantest.Of(t, string(text))) {
 					if f.Severity == finding.Error && safe {
 						t.Errorf("%s %s %s: %s %s: %s", layout, legacy, modern, f.Rule, f.Subject, f.Message)
 					}
@@ -95,7 +96,7 @@ func TestOnlyTheRefusedExampleHasErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := Check(planOf(t, string(text)))
+		found := Check(plantest.Of(t, string(text)))
 		refused := strings.HasSuffix(file, "-refused.yaml")
 		if got := finding.Worst(found) == finding.Error; got != refused {
 			t.Errorf("%s: errors = %v, want %v: %s", file, got, refused, errorsOf(found))

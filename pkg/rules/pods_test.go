@@ -3,6 +3,8 @@ package rules
 import (
 	"strings"
 	"testing"
+
+	"github.com/kubefusion/fusionctl/internal/plantest"
 )
 
 // TestPodsWantTheControllersOnEveryHost: the modern server of a host asks nobody else.
@@ -11,7 +13,7 @@ func TestPodsWantTheControllersOnEveryHost(t *testing.T) {
 		"pods: {}": "",
 		"pods: {}\ncontrollers: {disabled: true}": "this plan runs none",
 	} {
-		p := planOf(t, example{legacy: "1.10.13", access: toAccounts, more: more}.String())
+		p := plantest.Of(t, example{legacy: "1.10.13", access: toAccounts, more: more}.String())
 		var messages []string
 		for _, f := range inClusterConfiguration(p) {
 			messages = append(messages, f.Message)

@@ -5,23 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/finding"
-	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
-
-func planOf(t testing.TB, text string) *plan.Plan {
-	t.Helper()
-	f, err := spec.Load("example.yaml", []byte(text))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	p, err := plan.New(f, plan.OnHosts)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	return p
-}
 
 func of(found []finding.Finding, rule string) []finding.Finding {
 	return slices.DeleteFunc(slices.Clone(found), func(f finding.Finding) bool { return f.Rule != rule })
@@ -33,7 +19,7 @@ func TestBadExamplesFireAndGoodOnesAreSilent(t *testing.T) {
 			continue // package catalog runs it
 		}
 		t.Run(rule.ID, func(t *testing.T) {
-			bad := of(Check(planOf(t, rule.Bad)), rule.ID)
+			bad := of(Check(plantest.Of(t, rule.Bad)), rule.ID)
 			if len(bad) == 0 {
 				t.Errorf("the bad example of %s (%s) has no finding", rule.ID, rule.Title)
 			}
@@ -46,7 +32,7 @@ func TestBadExamplesFireAndGoodOnesAreSilent(t *testing.T) {
 					t.Errorf("a finding of %s lacks subject, message or fix: %+v", rule.ID, f)
 				}
 			}
-			good := Check(planOf(t, rule.Good))
+			good := Check(plantest.Of(t, rule.Good))
 			for _, f := range good {
 				if f.Rule == rule.ID || f.Severity == finding.Error {
 					t.Errorf("the good example of %s: %s %s %s: %s", rule.ID, f.Rule, f.Severity, f.Subject, f.Message)
@@ -94,7 +80,7 @@ func TestEncryptionIsJudgedByWhatEachSideReads(t *testing.T) {
 		{"a version that reads the old form", example{legacy: "1.10.13", more: both}, finding.Info,
 			"EncryptionConfig, apiVersion v1"},
 	} {
-		found := of(Check(planOf(t, test.spec.String())), "FUS070")
+		found := of(Check(plantest.Of(t, test.spec.String())), "FUS070")
 		if got := finding.Worst(found); got != test.want ||
 			len(found) > 0 && !strings.Contains(found[0].Message, test.text) {
 			t.Errorf("%s: FUS070 = %+v, want severity %v with %q", test.name, found, test.want, test.text)
@@ -103,7 +89,8 @@ func TestEncryptionIsJudgedByWhatEachSideReads(t *testing.T) {
 }
 
 func TestDeprecatedArgumentsAreARemark(t *testing.T) {
-	found := of(Check(planOf(t, example{legacyServer: args("insecure-bind-address=127.0.0.1")}.String())), "FUS074")
+	text := example{legacyServer: args("insecure-bind-address=127.0.0.1")}.String()
+	found := of(Check(plantest.Of(t, text)), "FUS074")
 	if len(found) != 1 || found[0].Severity != finding.Info || !strings.Contains(found[0].Message, "deprecated") {
 		t.Errorf("FUS074 = %+v, want a remark that --insecure-bind-address is deprecated", found)
 	}

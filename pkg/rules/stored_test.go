@@ -3,6 +3,8 @@ package rules
 import (
 	"strings"
 	"testing"
+
+	"github.com/kubefusion/fusionctl/internal/plantest"
 )
 
 // Groups of more than one word before k8s.io, and kinds without a spec, lose fields as others do.
@@ -11,7 +13,7 @@ func TestErasedFieldsOfEveryGroup(t *testing.T) {
 		{"1.27", "1.29", "prioritylevelconfigurations", "spec.exempt came in 1.28"},
 		{"1.8", "1.10", "clusterroles", "aggregationRule came in 1.9, and the kind has no spec"},
 	} {
-		p := planOf(t, example{layout: "shared", legacy: tc.legacy, modern: tc.modern}.String())
+		p := plantest.Of(t, example{layout: "shared", legacy: tc.legacy, modern: tc.modern}.String())
 		hit := of(Check(p), "FUS001")
 		if len(hit) != 1 || !strings.Contains(hit[0].Message, tc.resource) {
 			t.Errorf("%s + %s: FUS001 = %+v, want %s: %s", tc.legacy, tc.modern, hit, tc.resource, tc.why)

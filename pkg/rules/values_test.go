@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 )
 
@@ -48,7 +49,7 @@ func TestUnknownValuesOfArguments(t *testing.T) {
 			"unless the build adds it"},
 	} {
 		var found []finding.Finding
-		for _, f := range Check(planOf(t, test.e.String())) {
+		for _, f := range Check(plantest.Of(t, test.e.String())) {
 			if f.Rule == "FUS074" {
 				found = append(found, f)
 			}

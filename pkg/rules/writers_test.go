@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/finding"
 	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/plan"
@@ -48,7 +49,7 @@ func TestForeignWriters(t *testing.T) {
 		{"{resources: [pods], owner: modern}", "pods", kubelets},
 		{"{resources: [configmaps], owner: legacy}", "", ""},
 	} {
-		found := of(Check(planOf(t, example{more: "owners: [" + test.owners + "]"}.String())), "FUS223")
+		found := of(Check(plantest.Of(t, example{more: "owners: [" + test.owners + "]"}.String())), "FUS223")
 		if test.subject == "" {
 			if len(found) > 0 {
 				t.Errorf("%s: %+v, want silence", test.owners, found)
@@ -106,7 +107,7 @@ func TestArgumentsThatChangeWhatIsStored(t *testing.T) {
 			modernServer: args("feature-gates=DisableAllocatorDualWrite=false")}, 0, ""},
 		"a gate that stores nothing": {example{modernServer: args("feature-gates=WatchList=false")}, 0, ""},
 	} {
-		found := of(Check(planOf(t, test.e.String())), "FUS225")
+		found := of(Check(plantest.Of(t, test.e.String())), "FUS225")
 		if test.severity == 0 && len(found) > 0 ||
 			test.severity != 0 && (len(found) != 1 || found[0].Severity != test.severity ||
 				!strings.Contains(found[0].Message, test.says)) {
@@ -134,7 +135,7 @@ func TestAccessToTheSystemsAccounts(t *testing.T) {
 		"what tells nobody apart": {rule(`resources: [configmaps, services]`), ""},
 	} {
 		var about []string
-		for _, f := range of(Check(planOf(t, test.e.String())), "FUS224") {
+		for _, f := range of(Check(plantest.Of(t, test.e.String())), "FUS224") {
 			about = append(about, strings.TrimSuffix(f.Subject, " in kube-system"))
 		}
 		if got := strings.Join(about, " "); got != test.subjects {
@@ -161,7 +162,7 @@ func TestReadsWithoutQuorum(t *testing.T) {
 		"a running 1.12 told not to":      {running("1.12.10", args("etcd-quorum-read=false")), finding.Error},
 		"1.15, which has no such flag":    {example{}, 0},
 	} {
-		found := of(Check(planOf(t, test.e.String())), "FUS226")
+		found := of(Check(plantest.Of(t, test.e.String())), "FUS226")
 		if test.severity == 0 && len(found) > 0 ||
 			test.severity != 0 && (len(found) != 1 || found[0].Severity != test.severity) {
 			t.Errorf("%s: %+v, want severity %v", name, found, test.severity)
@@ -181,7 +182,7 @@ func TestCollectorsBesideThirdPartyResources(t *testing.T) {
 		"modern's own list beside 1.7": {example{legacy: "1.7.16", modernManager: args(collects)}, 1},
 		"the legacy collector of 1.6":  {example{legacy: "1.6.13", modernManager: "-", legacyManager: "-"}, 0},
 	} {
-		found := of(Check(planOf(t, test.e.String())), "FUS227")
+		found := of(Check(plantest.Of(t, test.e.String())), "FUS227")
 		if len(found) != test.want || test.want > 0 && found[0].Subject != "modern garbage-collector-controller" {
 			t.Errorf("%s: %+v, want %d", name, found, test.want)
 		}
@@ -213,7 +214,7 @@ func TestDangersInOtherWords(t *testing.T) {
 		"an issuer that the legacy side lacks": {example{legacy: "1.15.12", legacySide: "existing: true",
 			legacyServer: args("authorization-mode=RBAC"), access: toDevelopers("pods")}, "FUS161", false},
 	} {
-		if found := of(Check(planOf(t, test.e.String())), test.rule); (len(found) == 0) != test.silent {
+		if found := of(Check(plantest.Of(t, test.e.String())), test.rule); (len(found) == 0) != test.silent {
 			t.Errorf("%s: %s = %+v, want silence = %v", name, test.rule, found, test.silent)
 		}
 	}

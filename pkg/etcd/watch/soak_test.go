@@ -5,28 +5,14 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/kubefusion/fusionctl/examples"
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/etcd"
-	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
 // TestWatchHoldsNoMoreAfterManyChanges tells a watch of keys that come, change and go: some in the wrong store, some of
 // resources that nobody knows, some fought about. What it holds must depend on what there is, not on what there was.
 func TestWatchHoldsNoMoreAfterManyChanges(t *testing.T) {
-	const file = "split-1.15-1.36.yaml"
-	data, err := examples.FS.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := spec.Load(file, data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.New(pair, plan.OnHosts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := plantest.Example(t, "split-1.15-1.36.yaml")
 	lines := 0
 	w := New(Config{Map: p.Ownership()}, func(Event) error { lines++; return nil })
 	const changes, keys, batch = 300_000, 20_000, 100

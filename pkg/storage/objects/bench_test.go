@@ -5,11 +5,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kubefusion/fusionctl/internal/plantest"
 	"github.com/kubefusion/fusionctl/pkg/etcd"
 	"github.com/kubefusion/fusionctl/pkg/etcd/snapshot"
 	"github.com/kubefusion/fusionctl/pkg/pair"
-	"github.com/kubefusion/fusionctl/pkg/plan"
-	"github.com/kubefusion/fusionctl/pkg/spec"
 	"github.com/kubefusion/fusionctl/pkg/storage"
 	"github.com/kubefusion/fusionctl/pkg/storage/objects"
 )
@@ -21,15 +20,7 @@ func splitMap(t testing.TB) *pair.Map {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := spec.Load("split.yaml", text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := plan.New(file, plan.OnHosts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := p.Ownership()
+	m := plantest.Of(t, string(text)).Ownership()
 	return &m
 }
 
