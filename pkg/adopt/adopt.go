@@ -41,6 +41,7 @@ type Process struct {
 	Mounts    []spec.Mount
 
 	unfilled   string // a word with a variable that nothing substitutes
+	broken     string // why the arguments are not all there
 	cluster    string // name of the cluster that others than the arguments tell: an annotation of kops
 	advertised string // address that others than the arguments tell: an annotation of kubeadm, the host of a probe
 }
@@ -95,7 +96,9 @@ var folders = []string{
 // Errors: what makes the result doubtful is one: no API server, two of a component, an environment file that is missing
 // although arguments come from it. Names in errors and notes are relative to dir.
 func Read(dir, host fs.FS) (*Running, error) {
-	running, tried, err := readFirst(dir, host, func(r *Running) bool { return r.Process(kubever.APIServer) != nil })
+	running, tried, err := readFirst(dir, host, folders, func(r *Running) bool {
+		return r.Process(kubever.APIServer) != nil
+	}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -109,15 +112,17 @@ func Read(dir, host fs.FS) (*Running, error) {
 // one, or nothing. Of the folders in which manifests and units may lie it reads the first that starts any component.
 // Errors: an environment file that is missing although arguments come from it.
 func ReadAll(dir, host fs.FS) (*Running, error) {
-	running, _, err := readFirst(dir, host, func(r *Running) bool { return len(r.Processes) > 0 })
+	running, _, err := readFirst(dir, host, folders, func(r *Running) bool { return len(r.Processes) > 0 }, 0)
 	if running == nil {
 		running = &Running{}
 	}
 	return running, err
 }
 
-// readFirst reads the first folder that holds what is wanted, nil when none does. tried is what all of them said.
-func readFirst(dir, host fs.FS, wanted func(*Running) bool) (found *Running, tried *reader, err error) {
+// readFirst reads the first of some folders that holds what is wanted, then what documents in them make, then lists of
+// processes; nil when none does. tried is what all of them said; depth counts documents within documents.
+func readFirst(dir, host fs.FS, folders []string, wanted func(*Running) bool, depth int) (
+	found *Running, tried *reader, err error) {
 	tried = &reader{}
 	var lists []*reader
 	for _, folder := range folders {
@@ -126,10 +131,19 @@ func readFirst(dir, host fs.FS, wanted func(*Running) bool) (found *Running, tri
 			return nil, tried, err
 		}
 		if running := r.running(); wanted(running) {
-			return running, tried, nil
+			r.complete(folders)
+			return r.running(), tried, nil
 		}
 		tried.notes = append(tried.notes, r.notes...)
 		lists = append(lists, r)
+	}
+	for _, r := range lists {
+		running, inner, err := r.readHeld(wanted, depth)
+		if err != nil || running != nil {
+			return running, tried, err
+		}
+		tried.notes = append(tried.notes, inner.notes...)
+		tried.refused = append(tried.refused, inner.refused...)
 	}
 	for _, r := range lists { // where nothing starts a component, a list of processes may show some
 		for _, f := range r.texts {
@@ -147,6 +161,29 @@ func readFirst(dir, host fs.FS, wanted func(*Running) bool) (found *Running, tri
 	return nil, tried, nil
 }
 
+// complete adds the components that other folders start and this one does not: some hosts have static pods and units.
+func (r *reader) complete(folders []string) {
+	if r.folder == "." { // what is wanted lies in the directory itself; below it may be anything
+		return
+	}
+	for _, folder := range folders {
+		if folder == "." || folder == r.folder {
+			continue
+		}
+		other := &reader{files: r.files, folder: folder, host: r.host}
+		if err := other.read(); err != nil {
+			r.note(folder, "is ignored: %v", err)
+			continue
+		}
+		for _, p := range other.processes {
+			if !slices.ContainsFunc(r.processes, func(q Process) bool { return q.Component == p.Component }) {
+				r.note(p.Place, "starts %s, and %s the API server; both are read", p.Component, r.folder)
+				r.processes = append(r.processes, p)
+			}
+		}
+	}
+}
+
 // reader collects what one folder starts.
 type reader struct {
 	files     fs.FS
@@ -156,6 +193,7 @@ type reader struct {
 	notes     []Note
 	refused   []error // files of control planes that cannot be adopted
 	texts     []textFile
+	holders   []holder // documents that hold the files of a machine
 	beside    []string // files that are not read, by their endings
 
 	referenced       map[string]bool // variables in the command lines of units
@@ -235,7 +273,8 @@ func (r *reader) read() error {
 	for _, f := range files {
 		switch {
 		case r.refuse(f.name, f.text), path.Ext(f.name) == ".service", r.environmentFiles[f.name]:
-		case r.inspect(f.name, f.text), r.snapFile(f.name, f.text):
+		case r.inspect(f.name, f.text), r.snapFile(f.name, f.text), r.hold(f.name, f.text),
+			r.compose(f.name, f.text):
 		case isShellScript(f.text) && r.startedBy(script{name: f.name, text: string(f.text)}, nil, nil):
 		case path.Ext(f.name) == ".txt" || path.Ext(f.name) == ".log" || path.Base(f.name) == "cmdline":
 			r.texts = append(r.texts, f)
@@ -305,6 +344,9 @@ func (r *reader) running() *Running {
 func (r *Running) once() error {
 	var errs []error
 	for _, p := range r.Processes {
+		if p.broken != "" {
+			errs = append(errs, fmt.Errorf("%s: %s", p.Place, p.broken))
+		}
 		for _, word := range append([]string{p.Image, p.unfilled}, p.Words...) {
 			if word != "" && (word == p.unfilled || strings.Contains(word, "{{") || strings.Contains(word, "<%")) {
 				errs = append(errs, fmt.Errorf("%s: %q is a place in a template that was not filled in; want the file "+

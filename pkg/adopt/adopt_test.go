@@ -1,8 +1,12 @@
 package adopt_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"strings"
 	"testing"
@@ -178,6 +182,70 @@ func TestArgsReadsThemAsTheComponentDoes(t *testing.T) {
 	}
 }
 
+// What an installer makes a control plane from does not say how it runs: each form is named, with what is wanted in its
+// place.
+func TestReadNamesWhatAnInstallerReads(t *testing.T) {
+	for name, test := range map[string]struct{ file, text, want string }{
+		"kops":         {"cluster.yaml", "apiVersion: kops/v1alpha2\nkind: Cluster\n", "spec of kops"},
+		"nodeup":       {"user-data", "#!/bin/bash\nNODEUP_URL=https://x/nodeup\n", "user data of kops"},
+		"kubeadm":      {"k.yaml", "apiVersion: kubeadm.k8s.io/v1beta1\nkind: ClusterConfiguration\n", "of kubeadm"},
+		"k0s":          {"k0s.yaml", "apiVersion: k0s.k0sproject.io/v1beta1\nkind: ClusterConfig\n", "of k0s"},
+		"talos":        {"cp.yaml", "version: v1alpha1\nmachine:\n  type: controlplane\n", "of Talos"},
+		"rke":          {"cluster.yml", "nodes:\n- address: 10.0.0.1\n  role: [controlplane, etcd]\n", "docker inspect"},
+		"rke state":    {"cluster.rkestate", `{"desiredState": {"rkeConfig": {}}}`, "docker inspect"},
+		"acs-engine":   {"a.json", `{"properties": {"orchestratorProfile": {"orchestratorType": "Kubernetes"}}}`, "acs"},
+		"pharos":       {"cluster.yml", "hosts:\n- address: 10.0.0.1\n  role: master\n", "of Pharos"},
+		"kube-up":      {"kube-env", "SERVER_BINARY_TAR_URL: https://x\n", "kube-up"},
+		"kube-aws":     {"cluster.yaml", "clusterName: x\nhostedZoneId: y\n", "of kube-aws"},
+		"terraform":    {"main.tf", "module \"x\" {\n  a = 1\n}\n", "of Terraform"},
+		"environment":  {"apiserver", "KUBE_ETCD=\"--etcd-servers=http://a:1\"\n", "the unit that reads it"},
+		"template":     {"a.yaml", "spec:\n  {{ range }}\n  - --etcd-servers={{ x }}\n", "template that was not filled"},
+		"bad yaml":     {"a.yaml", "spec:\n - --etcd-servers=a\nx", "a.yaml: has the arguments of an API server and"},
+		"another form": {"notes", "run it --etcd-servers=x", "in a form that is not read"},
+	} {
+		_, err := adopt.Read(fstest.MapFS{test.file: {Data: []byte(test.text)}}, nil)
+		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), test.file) ||
+			strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: Read = %v, want one sentence about %q", name, err, test.want)
+		}
+	}
+}
+
+// A document may unpack to anything: what it holds is bounded, and documents within documents are.
+func TestReadBoundsWhatDocumentsHold(t *testing.T) {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := io.CopyN(w, zeros{}, 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	bomb := "#cloud-config\nwrite_files:\n- path: /etc/kubernetes/manifests/kube-apiserver.yaml\n  encoding: gz+b64\n" +
+		"  content: " + base64.StdEncoding.EncodeToString(packed.Bytes()) + "\n"
+	nested := "run: kube-apiserver --etcd-servers=http://a:1\n"
+	for range 10 {
+		nested = "write_files:\n- path: /etc/kubernetes/manifests/a.yaml\n  encoding: b64\n  content: " +
+			base64.StdEncoding.EncodeToString([]byte(nested)) + "\n"
+	}
+	for name, test := range map[string]struct{ text, want string }{
+		"bomb":   {bomb, "larger than 1048576 bytes"},
+		"nested": {nested, "holds files that hold files"},
+	} {
+		_, err := adopt.Read(fstest.MapFS{"user-data": {Data: []byte(test.text)}}, nil)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: Read = %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
 // FuzzRead: no file panics, what is read can be drafted, and the draft decodes.
 func FuzzRead(f *testing.F) {
 	f.Add("kube-apiserver.yaml", "kind: Pod\nspec: {containers: [{image: 'a/kube-apiserver:v1.6.13', command: "+
@@ -188,6 +256,11 @@ func FuzzRead(f *testing.F) {
 		"--etcd-servers=https://a:1,,b --secure-port=x")
 	f.Add("a", "{\"kind\": \"List\", \"items\": [{\"kind\": \"Pod\", \"spec\": {\"containers\": [{\"args\": "+
 		"[\"kube-apiserver\", \"--service-cluster-ip-range=::/0\"]}]}}]}")
+	f.Add("a.ign", `{"storage": {"files": [{"path": "/etc/kubernetes/manifests/a", "contents": {"source": "data:,a%20b"}}]},`+
+		`"systemd": {"units": [{"name": "a.service", "contents": "[Service]\nExecStart=kube-apiserver --v=2"}]}}`)
+	f.Add("a.sh", "#!/bin/sh\nf() { cat <<EOF | tee $1\nkind: Pod\n$2 ${x:-y} $(z)\nEOF\n}\nf a b; f; kube-apiserver "+
+		"--v=2 \"$@\"")
+	f.Add("docker-compose.yml", "services: {a: {image: 'kube-apiserver:v1.6.13', command: '--v=${X:-2}', volumes: [a:b]}}")
 	f.Fuzz(func(t *testing.T, name, text string) {
 		if !fs.ValidPath(name) || strings.Contains(name, "/") || name == "." {
 			return

@@ -311,11 +311,28 @@ func (w *writer) network() {
 			ranges = append(ranges, w.masked("--cluster-cidr", strings.TrimSpace(text)))
 		}
 		n.PodCIDR = strings.Join(ranges, ",")
-		w.comment("spec.network.podCIDR", w.from(kubever.ControllerManager, "cluster-cidr"))
+		if overlap(ranges, n.ServiceCIDRs) && w.value(kubever.ControllerManager, "allocate-node-cidrs") != "true" {
+			n.PodCIDR = ""
+			w.note(w.running.Process(kubever.ControllerManager).Place, "--cluster-cidr=%s overlaps the addresses of "+
+				"services; it is left out of spec.network, for this controller manager allocates no pod addresses", value)
+		} else {
+			w.comment("spec.network.podCIDR", w.from(kubever.ControllerManager, "cluster-cidr"))
+		}
 	}
 	domain, comment := w.clusterDomain()
 	n.ClusterDomain = domain
 	w.comment("spec.network.clusterDomain", comment)
+}
+
+// overlap reports whether an address is in a range of both lists.
+func overlap(some, others []string) bool {
+	return slices.ContainsFunc(some, func(a string) bool {
+		return slices.ContainsFunc(others, func(b string) bool {
+			first, errFirst := netip.ParsePrefix(a)
+			second, errSecond := netip.ParsePrefix(b)
+			return errFirst == nil && errSecond == nil && first.Overlaps(second)
+		})
+	})
 }
 
 // masked writes a range of addresses without the bits behind the mask, as the servers take it.

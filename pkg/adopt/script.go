@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -99,12 +100,12 @@ func isShellScript(text []byte) bool {
 	return slices.ContainsFunc(strings.Fields(string(first[2:])), isShell)
 }
 
-// startedBy adds the components that a script starts, and reports whether there are any.
+// startedBy adds the components that a script starts and the files that it writes, and reports whether there are any.
 func (r *reader) startedBy(s script, arguments []string, environment map[string]string) bool {
 	shell := &shellReader{variables: map[string]string{}, positional: arguments, whole: true,
 		file: func(name string) (string, bool) {
 			found, text, ok := r.textOf(name)
-			if ok {
+			if ok = ok && found != s.name; ok { // its defaults are called as the script is
 				r.environmentFiles[found] = true
 			}
 			return text, ok
@@ -118,8 +119,20 @@ func (r *reader) startedBy(s script, arguments []string, environment map[string]
 	}
 	for _, c := range shell.started {
 		r.noteShell(s.name, c)
-		r.processes = append(r.processes, Process{Component: c.line.component, Name: c.line.component,
-			Place: s.name + ":1", Image: c.line.image, Command: c.line.command, Words: c.line.words})
+		p := Process{Component: c.line.component, Name: c.line.component,
+			Place: s.name + ":1", Image: c.line.image, Command: c.line.command, Words: c.line.words}
+		switch {
+		case len(shell.unread) > 0 && len(c.unset) > 0:
+			p.broken = fmt.Sprintf("$%s is not set here, and the script reads %s, which is not among the files; copy it "+
+				"there under its full path", c.unset[0], shell.unread[0])
+		case len(shell.unread) > 0:
+			r.note(s.name, "the script reads %s, which is not among the files; nothing of it counts",
+				strings.Join(shell.unread, ", "))
+		}
+		r.processes = append(r.processes, p)
 	}
-	return len(shell.started) > 0
+	if len(shell.written) > 0 {
+		r.holders = append(r.holders, holder{s.name, shell.written})
+	}
+	return len(shell.started)+len(shell.written) > 0
 }

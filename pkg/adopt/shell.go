@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -72,9 +73,13 @@ type shellReader struct {
 	positional []string                                 // what a script is called with
 	file       func(name string) (text string, ok bool) // what a script may read; nil for none
 	// the text is a script file: functions count, and so does every component
-	whole   bool
-	depth   int
-	started []started
+	whole     bool
+	depth     int
+	functions map[string]*syntax.FuncDecl
+	called    map[string]bool
+	unread    []string    // files that are sourced and are not there
+	written   memoryFiles // what the script writes from here-documents
+	started   []started
 
 	now    started // the command that is being expanded
 	opaque bool    // the word being expanded has such a part
@@ -89,7 +94,34 @@ func (s *shellReader) read(script string) error {
 		s.variables = map[string]string{}
 	}
 	syntax.Walk(file, s.visit)
+	if s.depth == 0 {
+		s.uncalled()
+	}
 	return nil
+}
+
+// uncalled follows the functions that no command of the script calls: a word of the caller may be their name.
+func (s *shellReader) uncalled() {
+	for _, name := range slices.Sorted(maps.Keys(s.functions)) {
+		if !s.called[name] {
+			s.function(name, nil)
+		}
+	}
+}
+
+// function follows the body of a function with the arguments of a call.
+func (s *shellReader) function(name string, arguments []string) {
+	const limitDepth = 8 // a function may call itself
+	if s.depth == limitDepth {
+		return
+	}
+	outer := s.positional
+	s.called[name] = true
+	s.positional = arguments
+	s.depth++
+	syntax.Walk(s.functions[name].Body, s.visit)
+	s.depth--
+	s.positional = outer
 }
 
 func (s *shellReader) visit(node syntax.Node) bool {
@@ -100,7 +132,19 @@ func (s *shellReader) visit(node syntax.Node) bool {
 	case *syntax.CmdSubst, *syntax.ProcSubst:
 		return false // what runs in there is another command
 	case *syntax.FuncDecl:
-		return s.whole
+		if s.whole {
+			if s.functions == nil {
+				s.functions, s.called = map[string]*syntax.FuncDecl{}, map[string]bool{}
+			}
+			s.functions[node.Name.Value] = node
+		}
+		return false
+	case *syntax.BinaryCmd:
+		if node.Op == syntax.Pipe {
+			s.hereDocument(node.X, teeFile(node.Y))
+		}
+	case *syntax.Stmt:
+		s.hereDocument(node, node)
 	case *syntax.DeclClause: // export NAME=VALUE
 		s.assign(node.Args)
 		return false
@@ -142,6 +186,10 @@ func (s *shellReader) call(call *syntax.CallExpr) {
 		s.source(words[1])
 		return
 	}
+	if len(words) > 0 && s.functions[words[0]] != nil {
+		s.function(words[0], words[1:])
+		return
+	}
 	line, ok := locate(words)
 	if !ok || s.whole && !slices.ContainsFunc(line.words, func(word string) bool {
 		return strings.HasPrefix(word, "--") && len(word) > 2
@@ -152,7 +200,11 @@ func (s *shellReader) call(call *syntax.CallExpr) {
 		line.words = line.words[1:]
 	}
 	s.now.line = line
-	s.started = append(s.started, s.now)
+	if !slices.ContainsFunc(s.started, func(c started) bool { // start and restart do the same
+		return c.line.component == line.component && slices.Equal(c.line.words, line.words)
+	}) {
+		s.started = append(s.started, s.now)
+	}
 }
 
 // source reads the assignments of another file.
@@ -165,6 +217,8 @@ func (s *shellReader) source(name string) {
 		s.depth++
 		_ = s.read(text) // a file that is no shell assigns nothing: its variables are named as not set
 		s.depth--
+	} else if !slices.Contains(s.unread, name) {
+		s.unread = append(s.unread, name)
 	}
 }
 
@@ -276,6 +330,9 @@ func (s *shellReader) parameter(p *syntax.ParamExp) (string, bool) {
 		return "", false
 	}
 	value, set := s.variables[p.Param.Value]
+	if n, err := strconv.Atoi(p.Param.Value); err == nil && n > 0 && n <= len(s.positional) {
+		value, set = s.positional[n-1], true
+	}
 	switch {
 	case p.Exp == nil && !set:
 		s.now.unset = append(s.now.unset, p.Param.Value)

@@ -153,6 +153,9 @@ func (r *reader) processLines(name string, text []byte) {
 		}
 		place := fmt.Sprintf("%s:%d", name, i+1)
 		if why := cutOff(found.words, lines[i+1:]); why != "" {
+			if !slices.Contains(programs[:3], found.component) {
+				continue
+			}
 			r.refused = append(r.refused, fmt.Errorf("%s: the command line of %s %s; want it whole, as ps -ww -eo "+
 				"args prints it", place, found.component, why))
 			continue
@@ -186,7 +189,19 @@ func cutOff(words []string, following []string) string {
 func (r *reader) unread() []error {
 	var errs []error
 	look := func(name string, text []byte) {
-		if startsServer.Match(text) {
+		why := slices.IndexFunc(r.notes, func(n Note) bool {
+			return strings.HasPrefix(n.Place, name) && strings.HasPrefix(n.Text, "is ignored: ")
+		})
+		switch err := known(name, text); {
+		case err != nil:
+			errs = append(errs, err)
+		case startsServer.Match(text) && template.Match(text):
+			errs = append(errs, fmt.Errorf("%s: is a template that was not filled in; want the file as it lies on the "+
+				"host", name))
+		case startsServer.Match(text) && why >= 0:
+			errs = append(errs, fmt.Errorf("%s: has the arguments of an API server and cannot be read: %s",
+				r.notes[why].Place, strings.TrimPrefix(r.notes[why].Text, "is ignored: ")))
+		case startsServer.Match(text):
 			errs = append(errs, fmt.Errorf("%s: has the arguments of an API server in a form that is not read; want "+
 				"the components as they run: ps -ww -eo args > FILE on the host", name))
 		}
@@ -204,6 +219,9 @@ func (r *reader) unread() []error {
 
 // startsServer is an argument that nearly every API server has, and no other component.
 var startsServer = regexp.MustCompile(`--etcd[-_]servers\b|--service-cluster-ip-range=.*--etcd`)
+
+// template is what the languages of templates have around what is to be filled in.
+var template = regexp.MustCompile(`\{\{|\{%|%\{|<%`)
 
 var (
 	openShift = regexp.MustCompile(`(?m)^kind:\s*MasterConfig\s*$`)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -33,10 +34,22 @@ func (r *reader) unit(name string, text []byte) error {
 		return err
 	}
 	u := &service{reader: r, name: name}
+	var stray []directive
 	for _, d := range append(directives, dropIns...) {
+		if d.section == "Service" && strings.HasPrefix(d.key, "-") && u.startsOne() {
+			stray = append(stray, d)
+		}
 		if d.section == "Service" {
 			u.apply(d)
 		}
+	}
+	if len(stray) > 0 {
+		var keys []string
+		for _, d := range stray {
+			keys = append(keys, d.key)
+		}
+		u.note(stray[0].place, "left out, as systemd leaves it out where the line before it has no backslash at its end: %s",
+			strings.Join(keys, " "))
 	}
 	return u.process()
 }
@@ -142,6 +155,14 @@ func (u *service) apply(d directive) {
 	}
 }
 
+// startsOne reports whether an ExecStart names a component that a spec has arguments for.
+func (u *service) startsOne() bool {
+	return slices.ContainsFunc(u.starts, func(d directive) bool {
+		words, err := splitWords(d.value)
+		return err == nil && len(kubever.Flags(programOf(words), kubever.Oldest)) > 0
+	})
+}
+
 // process finds the component that the service starts.
 func (u *service) process() error {
 	for _, start := range u.starts {
@@ -160,16 +181,27 @@ func (u *service) process() error {
 			return err
 		}
 		expanded, unset := expandWords(words, variables)
+		if len(unset) > 0 && len(missing) > 0 && len(kubever.Flags(programOf(words), kubever.Oldest)) == 0 && !isScript {
+			u.note(start.place, "is left out: $%s comes from %s, which is not among the files", unset[0], missing[0])
+			continue
+		}
 		if len(unset) > 0 && len(missing) > 0 {
 			return fmt.Errorf("%s: $%s comes from %s, which is not among the files; copy it there, as %s or under "+
 				"its full path", start.place, unset[0], missing[0], path.Base(missing[0]))
 		}
 		if isScript {
-			u.startedBy(script, script.arguments(expanded), variables)
+			if !u.startedBy(script, script.arguments(expanded), variables) && u.named() {
+				u.note(start.place, "is ignored: it runs %s, in which no component is seen to start", script.name)
+			}
 			continue
 		}
 		line, ok := u.commandLine(start.place, expanded, variables)
+		if !ok && u.named() && slices.ContainsFunc(expanded, isOption) {
+			line, ok = wrapped(stem(u.name), expanded), true
+			u.note(start.place, "%s is taken for the program of %s", strings.Join(line.command, " "), line.component)
+		}
 		if !ok {
+			u.noteScript(start.place, words)
 			continue
 		}
 		for _, name := range unset {
@@ -181,10 +213,33 @@ func (u *service) process() error {
 			u.note(start.place, "the options of the container runtime are left out; a spec holds image, command, "+
 				"arguments and environment")
 		}
+		for _, word := range expanded {
+			if machineVariable.MatchString(word) {
+				p.unfilled = word
+			}
+		}
 		p.Env = u.kept(variables, referenced([]byte(start.value)))
 		u.processes = append(u.processes, p)
 	}
 	return nil
+}
+
+// named reports whether the unit is called after a component that a spec has arguments for.
+func (u *service) named() bool { return slices.Contains(programs[:3], stem(u.name)) }
+
+// isOption reports whether a word is an argument with a name.
+func isOption(word string) bool { return strings.HasPrefix(word, "--") && len(word) > 2 }
+
+// programOf is the component that the words of an ExecStart name, "" for none.
+func programOf(words []string) string {
+	line, ok := locate(words)
+	if script, shell := shellScript(words); shell {
+		line, ok = locate(strings.Fields(script))
+	}
+	if !ok {
+		return ""
+	}
+	return line.component
 }
 
 // mentionsComponent spares units of other programs from the search for their environment files.
@@ -273,6 +328,9 @@ func (u *service) specifiers(d directive, value string) string {
 	}
 	return out.String()
 }
+
+// machineVariable is one that user data have in place of an address of the machine.
+var machineVariable = regexp.MustCompile(`\$\{?(private|public)_ipv[46]\b`)
 
 var references = regexp.MustCompile(`\$\{?([A-Za-z_][A-Za-z0-9_]*)`)
 
