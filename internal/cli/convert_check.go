@@ -88,7 +88,7 @@ Exit codes: 0 nothing found, 1 could not finish, 2 bad usage or input that canno
 	flags.BoolVar(&req.keepGoing, "keep-going", false, "name what cannot be read, and exit 3 instead of 2")
 	flags.StringVar(&req.moved, "moved", "", "file of further kinds that moved, in the format of pluto's versions.yaml")
 	flags.BoolVar(&req.all, "all", false, "also list the objects without findings")
-	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "csv", "markdown", "html")
+	enumFlag(cmd, &req.output, "output", "o", "format", "table", "json", "yaml", "csv", "markdown", "html")
 	enumFlag(cmd, &req.failOn, "fail-on", "", "what makes the exit code 3", "removed", "deprecated")
 	return cmd
 }
@@ -223,8 +223,8 @@ func convertCheckSheet(sheet *report.Sheet, tail any) {
 
 func checkRows(req convertCheckRequest, streams Streams, minor kubever.Minor) rowWriter {
 	switch req.output {
-	case "json":
-		return newJSONRows(streams.Out, struct {
+	case "json", "yaml":
+		return newDocumentRows(streams.Out, req.output, struct {
 			Schema string        `json:"schema"`
 			For    kubever.Minor `json:"for"`
 		}{"fusionctl/convert-check/v1", minor}, "objects")

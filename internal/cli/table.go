@@ -13,30 +13,35 @@ import (
 	"github.com/kubefusion/fusionctl/internal/visible"
 )
 
-// tableColumns is how wide a table is where no terminal says it.
+// tableColumns is to how wide a table its columns are aligned where no terminal says it.
 const tableColumns = 160
 
-// table aligns cells that are separated by tabs, and breaks those of its widest columns into several lines where a row
-// would be wider than the terminal.
+// table aligns cells that are separated by tabs. On a terminal it breaks those of its widest columns into several lines
+// where a row would be wider. Elsewhere a row stays a line, for programs that read lines: a cell that is too wide for
+// its column moves those behind it.
 type table struct {
 	out     io.Writer
 	columns int
+	breaks  bool
 	text    bytes.Buffer
 }
 
-func newTable(out io.Writer) *table { return &table{out: out, columns: columnsOf(out)} }
+func newTable(out io.Writer) *table {
+	columns, terminal := columnsOf(out)
+	return &table{out: out, columns: columns, breaks: terminal}
+}
 
 // columnsOf is the width of a terminal, and tableColumns of everything else.
-func columnsOf(out io.Writer) int {
+func columnsOf(out io.Writer) (columns int, terminal bool) {
 	if shown, ok := out.(*visible.Writer); ok {
 		out = shown.Unwrap()
 	}
 	if f, ok := out.(*os.File); ok && isTerminal(f) {
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns >= minColumns {
-			return columns
+			return columns, true
 		}
 	}
-	return tableColumns
+	return tableColumns, false
 }
 
 // minColumns is what a terminal has at least: in a narrower one a table could not be read either way.
@@ -91,6 +96,10 @@ func (t *table) broken() string {
 			continue
 		}
 		end()
+		if !t.breaks {
+			out.WriteString(line + "\n")
+			continue
+		}
 		for i, part := range breakCell(line, t.columns-gapColumns) {
 			if i > 0 {
 				part = "  " + part
@@ -105,6 +114,10 @@ func (t *table) broken() string {
 func (t *table) rows(out *strings.Builder, rows [][]string) {
 	widths := t.widths(rows)
 	for _, cells := range rows {
+		if !t.breaks {
+			out.WriteString(wholeRow(cells, widths) + "\n")
+			continue
+		}
 		broken, height := make([][]string, len(cells)), 1
 		for i, cell := range cells {
 			broken[i] = breakCell(cell, widths[i])
@@ -125,6 +138,23 @@ func (t *table) rows(out *strings.Builder, rows [][]string) {
 			out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 		}
 	}
+}
+
+// wholeRow is a row in one line, with its cells where their columns are, or behind a cell that is too wide.
+func wholeRow(cells []string, widths []int) string {
+	var line strings.Builder
+	at, column := 0, 0
+	for i, cell := range cells {
+		if at < column {
+			line.WriteString(strings.Repeat(" ", column-at))
+			at = column
+		}
+		line.WriteString(cell)
+		line.WriteString(strings.Repeat(" ", gapColumns))
+		at += utf8.RuneCountInString(cell) + gapColumns
+		column += widths[i] + gapColumns
+	}
+	return strings.TrimRight(line.String(), " ")
 }
 
 // widths gives every column what it needs, and cuts the widest ones where that is too much.

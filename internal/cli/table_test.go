@@ -21,7 +21,7 @@ func TestTablesFit(t *testing.T) {
 	} {
 		for _, columns := range []int{40, 80, 120, 160} {
 			var out bytes.Buffer
-			table := &table{out: &out, columns: columns}
+			table := &table{out: &out, columns: columns, breaks: true}
 			for _, row := range rows {
 				if _, err := table.Write([]byte(row + "\n")); err != nil {
 					t.Fatal(err)
@@ -62,5 +62,30 @@ func TestTablesThatFitStayAsTheyAre(t *testing.T) {
 	}
 	if got, want := out.String(), "A       B\nlonger  b\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// What is no terminal gets a line for a row, as grep and awk want it, and no padding to the width of the longest cell.
+func TestTablesElsewhereHaveALineForARow(t *testing.T) {
+	long := strings.Repeat("a reason that goes on, ", 120)
+	var out bytes.Buffer
+	table := newTable(&out)
+	if _, err := table.Write([]byte("PLACE\tWHY\tFIX\nhere\t" + long + "\tmend it\nthere\tshort\tleave it\n" +
+		"a line of its own: " + long + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	if len(lines) != 4 {
+		t.Fatalf("%d lines, want 4:\n%s", len(lines), &out)
+	}
+	if !strings.HasPrefix(lines[1], "here   a reason") || !strings.HasSuffix(lines[1], "mend it") {
+		t.Errorf("got %q, want the cells in one line", lines[1])
+	}
+	if len(lines[2]) > tableColumns || !strings.HasPrefix(lines[2], "there  short ") ||
+		strings.Index(lines[2], "leave it") != strings.Index(lines[0], "FIX") {
+		t.Errorf("got %q, want its cells below the header's, within %d columns", lines[2], tableColumns)
 	}
 }

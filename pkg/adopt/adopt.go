@@ -175,11 +175,16 @@ func (r *reader) complete(folders []string) {
 			r.note(folder, "is ignored: %v", err)
 			continue
 		}
-		for _, p := range other.processes {
-			if !slices.ContainsFunc(r.processes, func(q Process) bool { return q.Component == p.Component }) {
-				r.note(p.Place, "starts %s, and %s the API server; both are read", p.Component, r.folder)
-				r.processes = append(r.processes, p)
-			}
+		r.add(other.processes)
+	}
+}
+
+// add takes the components that are not there yet.
+func (r *reader) add(processes []Process) {
+	for _, p := range processes {
+		if !slices.ContainsFunc(r.processes, func(q Process) bool { return q.Component == p.Component }) {
+			r.note(p.Place, "is read too: it starts %s, which nothing beside %s does", p.Component, r.processes[0].Place)
+			r.processes = append(r.processes, p)
 		}
 	}
 }

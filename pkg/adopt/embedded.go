@@ -211,47 +211,75 @@ func decoded(text []byte, encoding string) ([]byte, error) {
 // limitHeld is how deep documents are looked for in documents: user data hold scripts that write manifests.
 const limitHeld = 3
 
-// readHeld reads what the documents make, and what they name from beside them. Errors: several of them start what is
-// wanted.
+// readHeld reads what the documents make, and what they name from beside them. Components that one of them does not
+// start are taken from the others. Errors: several of them start what is wanted.
 func (r *reader) readHeld(wanted func(*Running) bool, depth int) (found *Running, tried *reader, err error) {
 	tried = &reader{}
-	var in string
-	for _, h := range r.holders {
+	in := -1
+	for i, h := range r.holders {
 		if depth == limitHeld {
 			tried.note(h.name, "is ignored: it holds files that hold files, and so on")
 			continue
 		}
-		running, inner, err := readFirst(overlay{h.files, r.files}, nil, h.files.folders(), wanted, depth+1)
+		running, inner, err := r.readHolder(h, wanted, depth)
 		if err != nil {
-			return nil, tried, fmt.Errorf("%s: %w", h.name, err)
+			return nil, tried, err
 		}
-		for _, refused := range inner.refused {
-			tried.refused = append(tried.refused, fmt.Errorf("%s: %w", h.name, refused))
+		tried.refused = append(tried.refused, inner.refused...)
+		switch {
+		case running == nil:
+			tried.notes = append(tried.notes, inner.notes...)
+		case found != nil:
+			return nil, tried, fmt.Errorf("%s: starts the same as %s; move away the file that is not in use", h.name,
+				r.holders[in].name)
+		default:
+			found, in = running, i
 		}
-		if running == nil {
-			for _, note := range inner.notes {
-				note.Place = h.name + "/" + note.Place
-				tried.notes = append(tried.notes, note)
-			}
+	}
+	if found == nil {
+		return nil, tried, nil
+	}
+	whole := &reader{processes: found.Processes, notes: append(slices.Clone(r.notes), found.Notes...)}
+	for i, h := range r.holders {
+		if i == in {
 			continue
 		}
-		if found != nil {
-			return nil, tried, fmt.Errorf("%s: starts the same as %s; move away the file that is not in use", h.name, in)
+		running, _, err := r.readHolder(h, func(r *Running) bool { return len(r.Processes) > 0 }, depth)
+		if err != nil {
+			whole.note(h.name, "is ignored: %v", err)
+			continue
 		}
-		found, in = running, h.name
-		for i := range found.Processes {
-			found.Processes[i].Place = h.name + "/" + found.Processes[i].Place
+		if running != nil {
+			whole.add(running.Processes)
 		}
-		for i := range found.Notes {
-			if note := &found.Notes[i]; note.Place != "" {
-				note.Place = h.name + "/" + note.Place
+	}
+	return whole.running(), tried, nil
+}
+
+// readHolder reads what one document makes; places have its name in front.
+func (r *reader) readHolder(h holder, wanted func(*Running) bool, depth int) (*Running, *reader, error) {
+	running, inner, err := readFirst(overlay{h.files, r.files}, nil, h.files.folders(), wanted, depth+1)
+	if err != nil {
+		return nil, inner, fmt.Errorf("%s: %w", h.name, err)
+	}
+	for i, refused := range inner.refused {
+		inner.refused[i] = fmt.Errorf("%s: %w", h.name, refused)
+	}
+	below := func(notes []Note) {
+		for i := range notes {
+			if notes[i].Place != "" {
+				notes[i].Place = h.name + "/" + notes[i].Place
 			}
 		}
 	}
-	if found != nil {
-		found.Notes = append(slices.Clone(r.notes), found.Notes...)
+	below(inner.notes)
+	if running != nil {
+		below(running.Notes)
+		for i := range running.Processes {
+			running.Processes[i].Place = h.name + "/" + running.Processes[i].Place
+		}
 	}
-	return found, tried, nil
+	return running, inner, nil
 }
 
 // overlay is a directory of files in memory. A file that is named, and that is not in there, may lie beside them.

@@ -102,33 +102,37 @@ func twoAuthorities(bundle string) example {
 		legacyManager: args("root-ca-file=" + bundle), access: toDevelopers("pods"), more: "pods: {}"}
 }
 
-// untrustedByPods compares what pods trust with the issuer of what the modern API server presents to them.
+// untrustedByPods compares what pods trust with the issuer of what the modern API server presents to them. Whichever
+// legacy manager leads publishes its bundle, to the pods of every host.
 func untrustedByPods(p *plan.Plan) []finding.Finding {
-	managers := p.ComponentsOf(pair.Legacy, kubever.ControllerManager)
-	if p.Pods == nil || !p.Legacy.Existing || len(managers) == 0 {
+	if p.Pods == nil || !p.Legacy.Existing {
 		return nil
 	}
-	bundle, ok := managers[0].Arg("root-ca-file")
-	if !ok || bundle == "" {
-		return nil
-	}
-	bundle = managers[0].OnHost(bundle)
-	for _, server := range p.ComponentsOf(pair.Modern, kubever.APIServer) {
-		cert, _ := server.Arg("tls-cert-file")
-		for _, c := range p.Certificates {
-			if c.Cert != cert || c.Host != server.Host || c.CA == bundle {
-				continue
+	var found []finding.Finding
+	seen := map[string]bool{}
+	for _, manager := range p.ComponentsOf(pair.Legacy, kubever.ControllerManager) {
+		bundle, ok := manager.Arg("root-ca-file")
+		if !ok || bundle == "" {
+			continue
+		}
+		bundle = manager.OnHost(bundle)
+		for _, server := range p.ComponentsOf(pair.Modern, kubever.APIServer) {
+			cert, _ := server.Arg("tls-cert-file")
+			for _, c := range p.Certificates {
+				if c.Cert != cert || c.Host != server.Host || c.CA == bundle || seen[c.CA+" "+bundle] {
+					continue
+				}
+				seen[c.CA+" "+bundle] = true
+				found = append(found, finding.Finding{Subject: "--tls-cert-file of " + server.Name, Key: bundle,
+					Message: fmt.Sprintf("is of the CA in %s, and pods trust the bundle in %s: unless it holds that CA "+
+						"too, no pod can connect to the modern API server", c.CA, bundle),
+					Fix: fmt.Sprintf("append the certificate in %s to %s on every host and restart the legacy controller "+
+						"manager, or have the certificate issued by a CA of the bundle; then accept: [{rule: FUS255, "+
+						"reason: ...}]", c.CA, bundle)})
 			}
-			return []finding.Finding{{Subject: "--tls-cert-file of " + server.Name,
-				Message: fmt.Sprintf("is of the CA in %s, and pods trust the bundle in %s: unless it holds that CA "+
-					"too, no pod can connect to the modern API server", c.CA, bundle),
-				Fix: fmt.Sprintf("append the certificate in %s to %s on every host and restart the legacy controller "+
-					"manager, or have the certificate issued by a CA of the bundle; then accept: [{rule: FUS255, "+
-					"reason: ...}]",
-					c.CA, bundle)}}
 		}
 	}
-	return nil
+	return found
 }
 
 func unprovidedFiles(p *plan.Plan) []finding.Finding {

@@ -4,8 +4,11 @@ package e2e
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -24,7 +27,7 @@ import (
 // them up: with the arguments of the plan, and only the files that the host has, that pki issued and that render wrote.
 func TestAnAdoptedControlPlaneStarts(t *testing.T) {
 	t.Parallel()
-	for _, name := range adopted.Names(t) {
+	for i, name := range adopted.Names(t) {
 		t.Run(name, func(t *testing.T) {
 			r := rig.New(t)
 			c := adopted.Make(t, name, filepath.Join(r.Dir(), "adopted"), r.PKI.File("ca.crt"), r.PKI.File("ca.key"),
@@ -41,9 +44,57 @@ func TestAnAdoptedControlPlaneStarts(t *testing.T) {
 				t.Errorf("a stranger reads secrets: %v, want 403", err)
 			}
 			must(t, stranger.Call(t.Context(), http.MethodGet, "/apis", nil, nil))
+			if i%managed == 0 {
+				a.lead(server)
+			}
 		})
 	}
 }
+
+// managed is of how many control planes one has its controller manager started too.
+const managed = 3
+
+// lead starts the controller manager of the modern side, and waits until it leads: its kubeconfig is the one that render
+// wrote, its certificate the one that pki issued, and the policy lets it have its lock.
+func (a *adoption) lead(server *rig.APIServer) {
+	a.t.Helper()
+	p := a.cluster.Plan
+	managers := p.ComponentsOf(pair.Modern, kubever.ControllerManager)
+	locks := slices.DeleteFunc(slices.Clone(p.Modern.Locks), func(l pair.Lock) bool {
+		return l.Component != kubever.ControllerManager
+	})
+	if len(managers) == 0 || len(locks) != 1 {
+		a.t.Fatalf("the plan has %d modern controller managers and the locks %v, want one each", len(managers), locks)
+	}
+	args := a.args(managers[0])
+	for _, arg := range args {
+		if name, file, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "="); strings.HasSuffix(name, "kubeconfig") {
+			text, err := os.ReadFile(file)
+			must(a.t, err)
+			must(a.t, os.WriteFile(file, clusterServer.ReplaceAll(text, []byte("${1}"+server.URL)), 0o600))
+		}
+	}
+	manager := a.rig.StartControllerManager(managers[0].Name, p.Modern.Version.Minor, args)
+	manager.WaitReady()
+	admin := server.Client("admin", "system:masters")
+	manager.Wait("lead", func(ctx context.Context) error {
+		var lease struct{ Spec struct{ HolderIdentity string } }
+		err := admin.Call(ctx, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/"+locks[0].Namespace+"/leases/"+
+			locks[0].Name, nil, &lease)
+		if err == nil && lease.Spec.HolderIdentity == "" {
+			err = errors.New("nobody holds the lock")
+		}
+		return err
+	})
+	if refused := forbidden.FindString(manager.Log()); refused != "" {
+		a.t.Errorf("the policy refuses the controller manager: %s", refused)
+	}
+}
+
+var (
+	clusterServer = regexp.MustCompile(`(?m)^(\s*(?:- )?server: ).*$`)
+	forbidden     = regexp.MustCompile(`(?m)^.*is forbidden.*$`)
+)
 
 // parse gives the arguments of every component to the program of its release, as far as the rig has it: those of the
 // modern side, and those that the legacy side is to have.
@@ -97,20 +148,30 @@ func (a *adoption) etcd(store string) *rig.Etcd {
 	return a.stores[store]
 }
 
-// start starts an API server with the plan's arguments, exchanging addresses, ports, etcd members and the root of the
-// host.
+// start starts an API server with the plan's arguments.
 func (a *adoption) start(c plan.Component) *rig.APIServer {
+	a.t.Helper()
+	args := a.args(c)
+	if !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--etcd-cafile=") }) {
+		flags := a.etcd("core").Flags() // the etcd of a rig wants TLS
+		args = append(args, slices.DeleteFunc(flags, func(f string) bool {
+			return strings.HasPrefix(f, "--etcd-servers")
+		})...)
+	}
+	return a.rig.StartAPIServer(c.Name, a.cluster.Plan.Side(c.Side).Version.Minor, args)
+}
+
+// args are the plan's, with other addresses, ports and etcd members, below the root of the host.
+func (a *adoption) args(c plan.Component) []string {
 	a.t.Helper()
 	root := filepath.Join(a.cluster.Root, c.Host)
 	var args []string
-	secure := false
 	for _, arg := range c.Args {
 		value := arg.Value
 		switch name := kubever.FlagName(arg.Name); {
 		case name == "etcd-servers" || name == "etcd-servers-overrides":
 			value = a.members(value)
 		case name == "etcd-cafile":
-			secure = true
 			value = root + value
 		case name == "secure-port":
 			value = fmt.Sprint(a.rig.Port())
@@ -125,13 +186,7 @@ func (a *adoption) start(c plan.Component) *rig.APIServer {
 		}
 		args = append(args, "--"+arg.Name+"="+value)
 	}
-	if !secure { // the etcd of a rig wants TLS
-		flags := a.etcd("core").Flags()
-		args = append(args, slices.DeleteFunc(flags, func(f string) bool {
-			return strings.HasPrefix(f, "--etcd-servers")
-		})...)
-	}
-	return a.rig.StartAPIServer(c.Name, a.cluster.Plan.Side(c.Side).Version.Minor, args)
+	return args
 }
 
 // members exchanges the URLs of stores.
