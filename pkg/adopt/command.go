@@ -15,7 +15,7 @@ type commandLine struct {
 	command   []string // up to the program, such as [/hyperkube, apiserver]
 	words     []string // what follows
 	image     string   // of the container runtime that runs the program, "" for none
-	before    []string // what stands in front of the program and starts it: flock, go-runner, env
+	before    []string // what stands in front of the program and starts it: flock, go-runner, env, docker run
 }
 
 var programs = []string{kubever.APIServer, kubever.ControllerManager, kubever.Scheduler, Etcd, Kubelet}
@@ -51,6 +51,7 @@ func (r *reader) noteWrapper(place string, line commandLine) {
 // locate finds the program of a component among the words: first where no option stands before it that may have it as
 // its value, as in docker run --name kube-apiserver IMAGE kube-apiserver ..., then anywhere.
 func locate(words []string) (commandLine, bool) {
+	words = rktProgram(words)
 	for i, word := range words[:max(0, len(words)-1)] {
 		if path.Base(word) == fusionctl && words[i+1] == "controllers" {
 			return commandLine{component: Controllers, command: words[i : i+2], words: words[i+2:]}, true
@@ -69,11 +70,28 @@ func locate(words []string) (commandLine, bool) {
 			}
 			if component, ok := imageOfComponent(word); ok && runtimeImage(words[:i+1]) != "" {
 				// the program is the image's entrypoint
-				return commandLine{component: component, words: words[i+1:], image: word}, true
+				return commandLine{component: component, words: words[i+1:], image: word, before: words[:i+1]}, true
 			}
 		}
 	}
 	return commandLine{}, false
+}
+
+// rktProgram puts the program of rkt run [OPTION...] IMAGE --exec=PROGRAM -- ARGUMENT... where other runtimes have it.
+func rktProgram(words []string) []string {
+	end := slices.Index(words, "--")
+	if end < 0 || !slices.ContainsFunc(words[:end], func(word string) bool { return path.Base(word) == "rkt" }) {
+		return words
+	}
+	for i, word := range words[:end] {
+		switch program, given := strings.CutPrefix(word, "--exec="); {
+		case given:
+			return slices.Concat(words[:i], []string{program}, words[end+1:])
+		case word == "--exec" && i+1 < end:
+			return slices.Concat(words[:i], words[i+1:i+2], words[end+1:])
+		}
+	}
+	return words
 }
 
 // takesValue reports whether the word after this one may be its value.

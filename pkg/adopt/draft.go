@@ -237,7 +237,7 @@ func (w *writer) hosts(hosts []Host) {
 		return
 	}
 	for _, name := range []string{w.value(Kubelet, "hostname-override"), w.etcdName()} {
-		if spec.IsLabel(name) {
+		if spec.IsLabel(name) && name != "default" && !strings.Contains(name, "etcd") { // a member's name, not a host's
 			host.Name = name
 			break
 		}

@@ -121,6 +121,9 @@ func (r *reader) startedBy(s script, arguments []string, environment map[string]
 		r.noteShell(s.name, c)
 		p := Process{Component: c.line.component, Name: c.line.component,
 			Place: s.name + ":1", Image: c.line.image, Command: c.line.command, Words: c.line.words}
+		if p.Image != "" {
+			p.Mounts = runtimeMounts(c.line.before)
+		}
 		switch {
 		case len(shell.unread) > 0 && len(c.unset) > 0:
 			p.broken = fmt.Sprintf("$%s is not set here, and the script reads %s, which is not among the files; copy it "+

@@ -210,8 +210,9 @@ func (u *service) process() error {
 		p := Process{Component: line.component, Name: stem(u.name), Place: start.place, Command: line.command,
 			Words: line.words}
 		if p.Image = line.image; p.Image != "" {
+			p.Mounts = runtimeMounts(line.before)
 			u.note(start.place, "the options of the container runtime are left out; a spec holds image, command, "+
-				"arguments and environment")
+				"arguments, environment and paths of the host")
 		}
 		for _, word := range expanded {
 			if machineVariable.MatchString(word) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -54,6 +55,9 @@ func shortened(process []string) string {
 // identifying are the arguments by which one process of a kind is told from another: what it works on.
 var identifying = []string{"data-dir", "etcd-servers", "kubeconfig", "plan"}
 
+// versionSuffix is what people append to the name of a program: kube-apiserver-v1.6.13.
+var versionSuffix = regexp.MustCompile(`[-_.]v?[0-9]+\.[0-9]+[-+._0-9A-Za-z]*$`)
+
 // isComponent reports whether a process is the component, which was started before.
 func isComponent(process []string, c *plan.Component) bool {
 	kinds := []string{c.Kind, strings.TrimPrefix(c.Kind, "kube-")} // a hyperkube has the short names too
@@ -61,7 +65,7 @@ func isComponent(process []string, c *plan.Component) bool {
 		kinds = []string{"controllers"}
 	}
 	named := slices.ContainsFunc(process[:min(len(process), 3)], func(word string) bool {
-		return slices.Contains(kinds, path.Base(word))
+		return slices.Contains(kinds, versionSuffix.ReplaceAllString(path.Base(word), ""))
 	})
 	if !named {
 		return false

@@ -58,6 +58,8 @@ func TestCheckJudgesTheWorld(t *testing.T) {
 		{"a port of another process", World{Listening: []Socket{{Port: 7443, Process: other}}}, "FUS268", "haproxy"},
 		{"one of which nothing is known", World{Listening: []Socket{{Port: 7443}}}, "FUS268", "could not be read"},
 		{"the component itself", World{Listening: []Socket{{Port: 7443, Process: itself}}}, "", ""},
+		{"the component itself, of a program with its version", World{Listening: []Socket{{Port: 7443,
+			Process: append([]string{"/opt/kube-apiserver-v1.36.3"}, itself[1:]...)}}}, "", ""},
 		{"the API server of another cluster", World{Listening: []Socket{{Port: 7443,
 			Process: []string{"kube-apiserver", "--etcd-servers", "http://10.9.9.9:2379"}}}}, "FUS268", "10.9.9.9"},
 		{"another port", World{Listening: []Socket{{Port: 7444, Process: other}}}, "", ""},

@@ -78,7 +78,9 @@ func (a *adoption) lead(server *rig.APIServer) {
 	manager.WaitReady()
 	admin := server.Client("admin", "system:masters")
 	manager.Wait("lead", func(ctx context.Context) error {
-		var lease struct{ Spec struct{ HolderIdentity string } }
+		var lease struct {
+			Spec struct{ HolderIdentity string }
+		}
 		err := admin.Call(ctx, http.MethodGet, "/apis/coordination.k8s.io/v1/namespaces/"+locks[0].Namespace+"/leases/"+
 			locks[0].Name, nil, &lease)
 		if err == nil && lease.Spec.HolderIdentity == "" {
@@ -165,12 +167,16 @@ func (a *adoption) start(c plan.Component) *rig.APIServer {
 func (a *adoption) args(c plan.Component) []string {
 	a.t.Helper()
 	root := filepath.Join(a.cluster.Root, c.Host)
+	stores, _ := c.Arg("etcd-cafile")
+	ownStores := stores != "" && !sameFile(root+stores, a.rig.PKI.File("ca.crt"))
 	var args []string
 	for _, arg := range c.Args {
 		value := arg.Value
 		switch name := kubever.FlagName(arg.Name); {
 		case name == "etcd-servers" || name == "etcd-servers-overrides":
 			value = a.members(value)
+		case strings.HasPrefix(name, "etcd-") && strings.HasSuffix(name, "file") && ownStores:
+			continue // the members of the rig are not of the cluster's own CA of stores
 		case name == "etcd-cafile":
 			value = root + value
 		case name == "secure-port":
@@ -187,6 +193,13 @@ func (a *adoption) args(c plan.Component) []string {
 		args = append(args, "--"+arg.Name+"="+value)
 	}
 	return args
+}
+
+// sameFile reports whether two files have the same in them.
+func sameFile(a, b string) bool {
+	first, errFirst := os.ReadFile(a)
+	second, errSecond := os.ReadFile(b)
+	return errFirst == nil && errSecond == nil && bytes.Equal(first, second)
 }
 
 // members exchanges the URLs of stores.
