@@ -91,8 +91,8 @@ var adapters = []string{
 
 // tests are what only tests import, and programs of the Makefile. They import what they like.
 var tests = []string{
-	"internal/etcdtest", "internal/freeport", "internal/golden", "internal/plantest", "internal/site/build",
-	"internal/storetest", "test", "test/adopted", "test/convertdiff", "test/e2e", "test/fuzz", "test/rig",
+	"internal/debian", "internal/etcdtest", "internal/freeport", "internal/golden", "internal/plantest",
+	"internal/site/build", "internal/storetest", "test", "test/adopted", "test/convertdiff", "test/e2e", "test/fuzz", "test/rig",
 	"test/rig/build", "test/rig/packages", "test/rig/pod", "test/rig/propose",
 }
 

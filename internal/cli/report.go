@@ -122,7 +122,7 @@ func newReport(ctx context.Context, req reportRequest, streams Streams) (*report
 		Evidence: docs.Evidence}
 	g := graph.New(p)
 	for i := range g.Nodes {
-		g.Nodes[i].Href = report.Anchor(g.Nodes[i].ID)
+		g.Nodes[i].Href = report.Anchor(p, g.Nodes[i].ID)
 	}
 	if in.Picture, err = graph.SVG(ctx, g); err != nil {
 		return nil, err

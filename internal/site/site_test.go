@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/kubefusion/fusionctl/internal/cli"
+	"github.com/kubefusion/fusionctl/internal/debian"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
 )
 
@@ -216,10 +217,7 @@ func TestSearchIndex(t *testing.T) {
 
 // TestSearchInABrowser asks a browser what the search finds.
 func TestSearchInABrowser(t *testing.T) {
-	program, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("no Chromium to ask: Debian's package chromium has it")
-	}
+	program := debian.Program(t, "chromium", "chromium")
 	out, _ := built(t)
 	for _, test := range []struct{ query, first, link string }{
 		{"fus060", "FUS060: A garbage collector", "../docs/rules/FUS060.html"},

@@ -4,6 +4,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -138,6 +139,7 @@ func (in *Input) explained() []finding.Rule {
 // process is a component that has the same arguments on every host.
 type process struct {
 	plan.Component
+	ID    string // where the picture leads; of the first of its kind
 	Hosts []string
 }
 
@@ -150,7 +152,11 @@ func (in *Input) processes() []process {
 				slices.Equal(p.Command, c.Command)
 		})
 		if at < 0 {
-			list = append(list, process{Component: c, Hosts: []string{c.Host}})
+			id := anchorOf(c.Side, c.Kind)
+			if slices.ContainsFunc(list, func(p process) bool { return p.ID == id }) {
+				id = ""
+			}
+			list = append(list, process{Component: c, ID: id, Hosts: []string{c.Host}})
 		} else {
 			list[at].Hosts = append(list[at].Hosts, c.Host)
 		}
@@ -158,20 +164,79 @@ func (in *Input) processes() []process {
 	return list
 }
 
-// Anchor is the part of the page about a node of the picture.
-func Anchor(node string) string {
+// Anchor is the part of the page about a node of the picture: its rows.
+func Anchor(p *plan.Plan, node string) string {
+	if strings.HasPrefix(node, "store_") {
+		return "#" + node
+	}
+	name, what, _ := strings.Cut(node, "_")
+	side := pair.Side(name)
 	switch {
-	case strings.HasPrefix(node, "store_"):
-		return "#resources"
 	case node == "users" || node == "modern_pods":
 		return "#policy"
-	case strings.HasSuffix(node, "_controllers"):
-		return "#controllers"
 	case node == "kubelets":
 		return "#runbook"
-	default:
-		return "#components"
+	case what == "controllers" && slices.ContainsFunc(p.Controllers, func(c plan.Controller) bool {
+		return c.Side == side
+	}):
+		return "#" + anchorOf(side, what)
+	case what == "joint":
+		return "#" + anchorOf("", plan.JointControllers)
+	case what == "apiserver" && len(p.ComponentsOf(side, kubever.APIServer)) > 0:
+		return "#" + anchorOf(side, kubever.APIServer)
+	case what == "scheduler":
+		return "#" + anchorOf(side, kubever.Scheduler)
 	}
+	return "#components"
+}
+
+// anchorOf names the rows about what a side runs.
+func anchorOf(side pair.Side, what string) string { return strings.Trim(string(side)+"-"+what, "-") }
+
+// storeRow is what a store is for.
+type storeRow struct{ ID, Name, Text string }
+
+// stores sums up what each side keeps in each store, in the plan's order, which is that of the picture.
+func (in *Input) stores() []storeRow {
+	var rows []storeRow
+	for i, s := range in.Plan.Stores {
+		legacy, modern, shared := 0, 0, 0
+		for _, r := range in.Plan.Resources {
+			inLegacy, inModern := r.Legacy.Store == s.Name, r.Modern.Store == s.Name
+			switch {
+			case inLegacy && inModern:
+				shared++
+			case inLegacy:
+				legacy++
+			case inModern:
+				modern++
+			}
+		}
+		rows = append(rows, storeRow{fmt.Sprintf("store_%d", i), s.Name,
+			fmt.Sprintf("%s that both sides keep there, %d of the legacy side alone, %d of the modern side alone.",
+				prose.Counted(shared, "resource"), legacy, modern)})
+	}
+	return rows
+}
+
+// controllerRow is a controller; the first ones of each side have an ID.
+type controllerRow struct {
+	plan.Controller
+	ID string
+}
+
+func (in *Input) controllers() []controllerRow {
+	var rows []controllerRow
+	seen := map[pair.Side]bool{}
+	for _, c := range in.Plan.Controllers {
+		row := controllerRow{Controller: c}
+		if !seen[c.Side] {
+			row.ID = anchorOf(c.Side, "controllers")
+		}
+		seen[c.Side] = true
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // grant is a row of the policy.

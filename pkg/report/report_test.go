@@ -31,7 +31,7 @@ func inputOf(t *testing.T, file string) *Input {
 	p := plantest.Example(t, filepath.Base(file))
 	g := graph.New(p)
 	for i := range g.Nodes {
-		g.Nodes[i].Href = Anchor(g.Nodes[i].ID)
+		g.Nodes[i].Href = Anchor(p, g.Nodes[i].ID)
 	}
 	picture, err := graph.SVG(context.Background(), g)
 	if err != nil {

@@ -34,6 +34,7 @@
     for (const value of ["all", ...values]) {
       select.append(new Option(value === "" ? "(none)" : value, value));
     }
+    label.className = "choice";
     label.append(table.tHead.rows[0].cells[column].textContent + " ", select);
     select.addEventListener("change", () => {
       if (select.selectedIndex === 0) chosen.delete(table);

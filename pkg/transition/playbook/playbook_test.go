@@ -16,6 +16,7 @@ import (
 
 	yamlv2 "go.yaml.in/yaml/v2"
 
+	"github.com/kubefusion/fusionctl/internal/debian"
 	"github.com/kubefusion/fusionctl/pkg/plan"
 	"github.com/kubefusion/fusionctl/pkg/render"
 	"github.com/kubefusion/fusionctl/pkg/spec"
@@ -85,9 +86,11 @@ func written(t *testing.T, example string, target render.Target, most int) (stri
 // ansible runs one of Ansible's programs, or skips the test where there is none.
 func ansible(t *testing.T, dir, program string, args ...string) (string, error) {
 	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		t.Skip("no " + program + ": Debian's packages ansible-core and ansible-lint have them")
+	pkg := "ansible-core"
+	if program == "ansible-lint" {
+		pkg = program
 	}
+	program = debian.Program(t, pkg, program)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
