@@ -103,7 +103,8 @@ func matrixSheet(w io.Writer, document matrixDocument) error {
 			document.Summary.Pairs)}
 	return (&report.Sheet{Title: "Which versions can live together", Verdict: verdict, Linked: linked,
 		Lead: []string{"Rows are legacy versions, columns modern ones. A number is the rule that stands in the way " +
-			"of the plan that fusionctl init starts from; your spec may need less, or more."},
+			"of the plan that fusionctl init starts from; your spec may need less, or more.",
+			"ok: the facts about both versions allow it; run: real servers of both versions did it, too."},
 		Rules: catalog.Rules(), Tables: []report.Table{table}}).HTML(asData(w))
 }
 

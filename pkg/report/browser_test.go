@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,9 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/kubefusion/fusionctl/internal/debian"
+	"github.com/kubefusion/fusionctl/pkg/catalog"
+	"github.com/kubefusion/fusionctl/pkg/finding"
+	"github.com/kubefusion/fusionctl/pkg/kubever"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -37,16 +41,22 @@ func profile(t *testing.T) string {
 	return directory
 }
 
-// browser starts a Chromium on a page of everything, and gathers what its console says.
+// browser starts a Chromium on a page about a plan, and gathers what its console says.
 func browser(t *testing.T, width int64, dark bool, in *Input) (context.Context, func() []string) {
 	t.Helper()
-	program := debian.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
 	var page bytes.Buffer
 	if err := HTML(&page, in); err != nil {
 		t.Fatal(err)
 	}
+	return browserOn(t, width, dark, page.Bytes())
+}
+
+// browserOn starts a Chromium on a page.
+func browserOn(t *testing.T, width int64, dark bool, page []byte) (context.Context, func() []string) {
+	t.Helper()
+	program := debian.Program(t, "chromium", "chromium", "chromium-browser", "google-chrome")
 	file := filepath.Join(t.TempDir(), "report.html")
-	if err := os.WriteFile(file, page.Bytes(), 0o600); err != nil {
+	if err := os.WriteFile(file, page, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	directory := profile(t)
@@ -194,6 +204,45 @@ func TestPageOnPaper(t *testing.T) {
 		}
 		if words := said(); len(words) > 0 {
 			t.Errorf("scripts %v: the console says %q", scripts, words)
+		}
+	}
+}
+
+// The pages of other verbs fit a screen: what somebody wrote in one word is broken, and the matrix has all minors.
+func TestSheetsOnAScreen(t *testing.T) {
+	long := "/etc/kubernetes/" + strings.Repeat("policy", 20) + ".jsonl"
+	found := finding.Report{Findings: []finding.Finding{{Rule: "FUS209", Severity: finding.Warning, Subject: long,
+		Message: "requests without any credentials may read path \"*\"", Fix: "{" + strings.Repeat(long, 5) + "}"}}}
+	matrix := Table{Title: "m", Class: "matrix", Head: []string{"legacy"}}
+	var row []Cell
+	for _, m := range kubever.Minors() {
+		matrix.Head = append(matrix.Head, strings.TrimPrefix(m.String(), "1"))
+		row = append(row, Cell{Text: "043", Class: "no", Href: "#rule-FUS209"})
+	}
+	for _, m := range kubever.Minors() {
+		matrix.Rows = append(matrix.Rows, append(Cells(m.String()), row...))
+	}
+	for _, dark := range []bool{false, true} {
+		var page bytes.Buffer
+		if err := (&Sheet{Title: "t", Verdict: VerdictOf(found.Findings, nil), Report: &found, Rules: catalog.Rules(),
+			Tables: []Table{matrix}}).HTML(&page); err != nil {
+			t.Fatal(err)
+		}
+		ctx, said := browserOn(t, 1200, dark, page.Bytes())
+		var wide, bad []string
+		err := chromedp.Run(ctx,
+			chromedp.Evaluate(`[...document.querySelectorAll("table")]
+				.filter((e) => e.scrollWidth > e.clientWidth + 1)
+				.map((e) => e.className + " " + e.scrollWidth + " in " + e.clientWidth)`, &wide),
+			chromedp.Evaluate(contrasts, &bad))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(wide) > 0 || len(bad) > 0 {
+			t.Errorf("dark %v: wider than the screen: %q; hard to read: %q", dark, wide, bad)
+		}
+		if words := said(); len(words) > 0 {
+			t.Errorf("the console says %q", words)
 		}
 	}
 }
