@@ -176,6 +176,7 @@ func rendered(checkout, out, name string, source []byte, sources map[string][]by
 				return ast.WalkStop, err
 			}
 			n.Destination = []byte(target)
+			nameLink(n, name, source, sources)
 		case *ast.Image:
 			target, err := follow(checkout, out, name, string(n.Destination), sources)
 			if err != nil {
@@ -245,6 +246,23 @@ func follow(checkout, out, from, link string, sources map[string][]byte) (string
 		return "", err
 	}
 	return relative(from, target), write(out, target, data)
+}
+
+// nameLink gives a link whose text is the name of a file the title of its page: readers of the site see no files.
+func nameLink(n *ast.Link, from string, source []byte, sources map[string][]byte) {
+	if path.Ext(plain(n, source)) != ".md" {
+		return
+	}
+	name := path.Join(path.Dir(from), plain(n, source))
+	target, ok := sources[name]
+	if !ok {
+		return
+	}
+	title, _, _ := strings.Cut(string(target), "\n")
+	text := ast.NewString([]byte(strings.ReplaceAll(strings.TrimPrefix(title, "# "), "`", "")))
+	text.SetRaw(true)
+	n.RemoveChildren(n)
+	n.AppendChild(n, text)
 }
 
 // relative is the way from one page to a file, as a link.

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
 	"github.com/spf13/cobra"
 	"golang.org/x/net/html"
 
@@ -114,6 +116,24 @@ func TestEveryLink(t *testing.T) {
 	}
 	if clicked < 3000 {
 		t.Errorf("%d links were clicked, want many more", clicked)
+	}
+}
+
+// TestAnswersLeadToEveryPage: the page that answers which page answers what knows all of them.
+func TestAnswersLeadToEveryPage(t *testing.T) {
+	_, pages := built(t)
+	linked := map[string]bool{"docs/answers.html": true}
+	for _, link := range pages["docs/answers.html"].links {
+		linked[path.Join("docs", strings.Split(link, "#")[0])] = true
+	}
+	for name, p := range pages {
+		if strings.HasPrefix(name, "docs/") && !strings.HasPrefix(name, "docs/rules/") &&
+			!strings.HasPrefix(name, "docs/adr/") && !linked[name] {
+			t.Errorf("docs/answers.md does not lead to %s", name)
+		}
+		if name == "docs/answers.html" && strings.Contains(p.text, ".md") {
+			t.Error("a reader of the site is shown names of files")
+		}
 	}
 }
 
@@ -240,6 +260,44 @@ func TestSearchInABrowser(t *testing.T) {
 		first, _, _ := strings.Cut(list, "</li>")
 		if !strings.Contains(first, test.first) || !strings.Contains(first, test.link) {
 			t.Errorf("%q finds first %s, want %s", test.query, first, test.first)
+		}
+	}
+}
+
+// TestPagesFitInABrowser: no page scrolls sideways, and its title is seen first, on a telephone too, and on paper.
+func TestPagesFitInABrowser(t *testing.T) {
+	program := debian.Program(t, "chromium", "chromium")
+	out, _ := built(t)
+	directory := t.TempDir()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox,
+		chromedp.UserDataDir(directory), chromedp.Env("TMPDIR="+directory))
+	allocator, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	defer stop()
+	root, cancel := chromedp.NewContext(allocator)
+	defer func() {
+		cancel()
+		chromedp.FromContext(root).Allocator.Wait()
+	}()
+	ctx, cancelTime := context.WithTimeout(root, 4*time.Minute)
+	defer cancelTime()
+	for _, page := range []string{"index", "docs/answers", "docs/etcd", "docs/rules/FUS060", "commands/fusionctl-check",
+		"docs/security", "docs/matrix"} {
+		for _, width := range []int64{400, 900, 1400} {
+			for _, media := range []string{"screen", "print"} {
+				var wide bool
+				var top float64
+				if err := chromedp.Run(ctx, chromedp.EmulateViewport(width, 900),
+					emulation.SetEmulatedMedia().WithMedia(media),
+					chromedp.Navigate("file://"+filepath.Join(out, page+".html")),
+					chromedp.Evaluate(`document.documentElement.scrollWidth > innerWidth`, &wide),
+					chromedp.Evaluate(`document.querySelector("h1").getBoundingClientRect().top`, &top)); err != nil {
+					t.Fatalf("%s, %d: %v", page, width, err)
+				}
+				if wide && (media == "screen" || width > 400) || top < 0 || top > 300 {
+					t.Errorf("%s, %s, width %d: scrolls sideways: %v; the title is at %.0f", page, media, width, wide,
+						top)
+				}
+			}
 		}
 	}
 }
