@@ -110,14 +110,14 @@ func (f *nodesPair) hasArgument(text string) func(ctx context.Context) error {
 	}
 }
 
-// planTransition issues the certificates, puts what apply needs on the machine and plans the steps there. It returns
-// their numbers by title.
-func (f *nodesPair) planTransition() map[string]string {
+// issueCertificates issues those of the plan by the authorities of the one machine, whose files lie in a folder, and
+// puts them there.
+func (f *nodesPair) issueCertificates(legacy string) {
 	t := f.t
 	t.Helper()
 	certificates := filepath.Join(f.Dir(), "certificates")
-	pki := filepath.Join(f.Dir(), "legacy/etc/kubernetes/pki")
-	folder := filepath.Join(certificates, host, "etc/kubernetes")
+	pki := filepath.Join(legacy, "etc/kubernetes/pki")
+	folder := filepath.Join(certificates, f.nodes[0].Name, "etc/kubernetes")
 	must(t, os.MkdirAll(folder, 0o755))
 	if out, err := exec.CommandContext(t.Context(), "cp", "-a", pki, folder).CombinedOutput(); err != nil {
 		t.Fatalf("copying certificates: %v\n%s", err, out)
@@ -128,7 +128,15 @@ func (f *nodesPair) planTransition() map[string]string {
 			"--"+flag+"-key", filepath.Join(pki, name+".key"))
 	}
 	f.fusionctl(args...)
-	must(t, f.nodes[0].CopyTree(filepath.Join(certificates, host)))
+	must(t, f.nodes[0].CopyTree(filepath.Join(certificates, f.nodes[0].Name)))
+}
+
+// planTransition issues the certificates, puts what apply needs on the machine and plans the steps there. It returns
+// their numbers by title.
+func (f *nodesPair) planTransition() map[string]string {
+	t := f.t
+	t.Helper()
+	f.issueCertificates(filepath.Join(f.Dir(), "legacy"))
 	f.install(f.SpecFile, "/root/spec.yaml", "0600")
 	out := f.run("fusionctl", "transition", "plan", "none", "/root/spec.yaml", "--out", stepsFile, "-o", "json")
 	var printed struct{ Steps []struct{ ID, Title string } }

@@ -210,15 +210,24 @@ func (b *builder) checks(list []transition.Check) ([]any, error) {
 		if c.Cert != "" {
 			check = append(check, "client_cert", unsafe(c.Cert), "client_key", unsafe(c.Key))
 		}
-		args := []any{}
-		for _, a := range c.Args {
-			args = append(args, unsafe(a))
+		others := []any{}
+		for _, args := range c.Others {
+			others = append(others, texts(args))
 		}
 		check = append(check, "ca", unsafe(c.CA), "version", unsafe(strings.TrimPrefix(c.Version, "v")), "program",
-			unsafe(c.Program), "args", args)
+			unsafe(c.Program), "args", texts(c.Args), "others", others)
 		checks = append(checks, check)
 	}
 	return checks, nil
+}
+
+// texts are a list of texts that are no templates.
+func texts(list []string) []any {
+	texts := []any{}
+	for _, text := range list {
+		texts = append(texts, unsafe(text))
+	}
+	return texts
 }
 
 // content keeps data as a file that is named by its checksum, and gives that.

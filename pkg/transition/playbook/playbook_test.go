@@ -238,3 +238,71 @@ func TestOnThisMachine(t *testing.T) {
 		t.Error("a title was taken for a template")
 	}
 }
+
+// TestEveryProcessIsLookedAt: each process of the program but the other side's has the arguments, and there is one.
+func TestEveryProcessIsLookedAt(t *testing.T) {
+	data, err := os.ReadFile("tasks/check-runs.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tasks []struct {
+		Shell struct{ Cmd string } `yaml:"ansible.builtin.shell"`
+	}
+	if err := yamlv2.Unmarshal(data, &tasks); err != nil || tasks[0].Shell.Cmd == "" {
+		t.Fatalf("tasks/check-runs.yml: %v, %+v", err, tasks)
+	}
+	const program = "kube-playbook-test"
+	start := func(words ...string) {
+		t.Helper()
+		command := exec.Command("cat") // it waits for its input, whatever it is called
+		in, err := command.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		command.Path, command.Args = sh(t), append([]string{"/usr/bin/" + program, "-c", "read line"}, words...)
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			in.Close()
+			_ = command.Wait()
+		})
+	}
+	ask := func(args string, others string) string {
+		command := exec.Command("sh", "-c", tasks[0].Shell.Cmd)
+		command.Env = append(os.Environ(), "PROGRAM="+program, "ARGUMENTS="+args, "OTHERS="+others)
+		out, err := command.CombinedOutput()
+		if err == nil && len(out) == 0 {
+			return "ok"
+		}
+		return strings.TrimSpace(string(out))
+	}
+	for _, step := range []struct {
+		words              []string
+		args, others, want string
+	}{
+		{nil, "--a=1", "", "does not run"},
+		{[]string{"--a=1", "--b", "2", "--c"}, "--a=1\n--b=2\n--c=true", "", "ok"},
+		{nil, "--a=12", "", "runs without --a=12"},
+		{nil, "--a=1", "--a=1\n--b=2", "does not run"},
+		{[]string{"--a=2", "--modern"}, "--a=1", "", "runs without --a=1"},
+		{nil, "--a=1", "--a=3\n\n--a=2\n--modern", "ok"},
+		{nil, "--a=1", "--a=2\n--legacy", "runs without --a=1"},
+	} {
+		if step.words != nil {
+			start(step.words...)
+		}
+		if got := ask(step.args, step.others); got != step.want {
+			t.Errorf("with %q, %q but %q: %q, want %q", step.words, step.args, step.others, got, step.want)
+		}
+	}
+}
+
+func sh(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip(err)
+	}
+	return path
+}

@@ -9,6 +9,7 @@ import (
 
 // Of are the programs, by name or file, and the package of each.
 var Of = map[string]string{
+	"ansible-playbook":        "ansible-core",
 	"conntrack":               "conntrack",
 	"containerd":              "containerd",
 	"containerd-shim-runc-v2": "containerd",
