@@ -81,7 +81,8 @@ func parsed(name, text string) *template.Template {
 }
 
 var functions = template.FuncMap{
-	"join": strings.Join, "parts": func(key string) []string { return strings.Split(key, "/") }, "counted": prose.Counted[int], "size": size,
+	"join": strings.Join, "counted": prose.Counted[int], "size": size,
+	"parts":  func(key string) []string { return strings.Split(key, "/") },
 	"what":   func(g grant) string { return what(g.Grant) },
 	"groups": func(title string, groups []restart.Group) groupsOf { return groupsOf{title, groups} },
 }
@@ -96,7 +97,8 @@ func HTML(w io.Writer, in *Input) error {
 	p := page{Input: in, Style: template.CSS(styleText), Script: template.JS(scriptText), Facts: kubever.FactsOf,
 		Sections: in.sections(), Verdict: in.verdict(), Summary: finding.Summarize(in.allFindings()),
 		Accepted: in.accepted(), AcceptedCount: len(in.accepted()), Rules: in.explained(), Owners: in.owners(),
-		Stores: in.stores(), Controllers: in.controllers(), Processes: in.processes(), Grants: in.grants(), Proofs: in.proofs(), Findings: in.groups(),
+		Stores: in.stores(), Controllers: in.controllers(), Processes: in.processes(),
+		Grants: in.grants(), Proofs: in.proofs(), Findings: in.groups(),
 		Picture: template.HTML(in.Picture), Runbook: runbook}
 	if in.Contents != nil {
 		p.Treemap = template.HTML(treemap(in.Contents.Resources))

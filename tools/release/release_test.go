@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -66,6 +68,7 @@ func TestRelease(t *testing.T) {
 	t.Run("contents", func(t *testing.T) { one.testContents(t) })
 	t.Run("debian", func(t *testing.T) { one.testDebian(t) })
 	t.Run("image", func(t *testing.T) { one.testImage(t) })
+	t.Run("instructions", func(t *testing.T) { one.testInstructions(t) })
 	t.Run("managers", func(t *testing.T) { one.testManagers(t, len(platforms)) })
 }
 
@@ -324,6 +327,25 @@ func (r *release) testManagers(t *testing.T, platforms int) {
 	}
 	if ruby, err := exec.LookPath("ruby"); err == nil {
 		output(t, exec.Command(ruby, "-c", filepath.Join(r.out, "fusionctl.rb")))
+	}
+}
+
+// testInstructions: what docs/install.md has people download is a file of the release.
+func (r *release) testInstructions(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(r.source, "docs/install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := regexp.MustCompile(`releases/download/v1\.2\.3/([\w.-]+)|\x60(fusionctl_1\.2\.3_[\w.]+)`)
+	named := file.FindAllStringSubmatch(string(text), -1)
+	if len(named) < 5 {
+		t.Errorf("docs/install.md names %d files, want more", len(named))
+	}
+	for _, n := range named {
+		name := strings.ReplaceAll(cmp.Or(n[1], n[2]), "1.2.3", r.number())
+		if _, err := os.Stat(filepath.Join(r.out, name)); err != nil {
+			t.Errorf("docs/install.md: %v", err)
+		}
 	}
 }
 
