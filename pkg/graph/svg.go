@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/xml"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -17,8 +18,12 @@ func SVG(ctx context.Context, g Graph) ([]byte, error) {
 		return nil, err
 	}
 	p := painter{}
-	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f">`+
-		"\n", d.width, d.height, d.width, d.height)
+	role := "img"
+	if slices.ContainsFunc(g.Nodes, func(n Node) bool { return n.Href != "" }) {
+		role = "group" // of an img, screen readers do not present the links
+	}
+	p.printf(`<svg xmlns="http://www.w3.org/2000/svg" role="%s" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f">`+
+		"\n", role, d.width, d.height, d.width, d.height)
 	p.printf("<title>%s</title>\n", escaped(g.Name))
 	p.printf("<style>\n%s</style>\n", style)
 	p.printf(`<defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" orient="auto">` +

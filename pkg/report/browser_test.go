@@ -5,14 +5,18 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/kubefusion/fusionctl/internal/debian"
 	"github.com/kubefusion/fusionctl/pkg/catalog"
@@ -205,6 +209,75 @@ func TestPageOnPaper(t *testing.T) {
 		if words := said(); len(words) > 0 {
 			t.Errorf("scripts %v: the console says %q", scripts, words)
 		}
+	}
+}
+
+// A reader without a mouse comes to the verdict, the search, boxes of the picture and closed parts; one without a screen
+// is told what they are.
+func TestPageWithoutMouseOrScreen(t *testing.T) {
+	ctx, said := browser(t, 1200, false, inputOf(t, "../../examples/split-1.15-1.36.yaml"))
+	var hash string
+	var reached []string
+	type value struct {
+		Value any `json:"value"`
+	}
+	var tree struct {
+		Nodes []struct {
+			Ignored bool  `json:"ignored"`
+			Role    value `json:"role"`
+			Name    value `json:"name"`
+		} `json:"nodes"`
+	}
+	const here = `(() => {
+		const e = document.activeElement;
+		return e.closest("#picture") ? "box" : e.tagName === "SUMMARY" && e.closest("#components") ? "part" : e.tagName;
+	})()`
+	err := chromedp.Run(ctx,
+		chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter), chromedp.Evaluate(`location.hash`, &hash),
+		chromedp.ActionFunc(func(ctx context.Context) error {
+			for range 200 {
+				var at string
+				if err := chromedp.Run(ctx, chromedp.KeyEvent(kb.Tab), chromedp.Evaluate(here, &at)); err != nil {
+					return err
+				}
+				if !slices.Contains(reached, at) {
+					reached = append(reached, at)
+				}
+				if at == "part" {
+					return chromedp.Run(ctx, chromedp.KeyEvent(kb.Enter))
+				}
+			}
+			return nil
+		}),
+		chromedp.ActionFunc(func(ctx context.Context) error {
+			return cdp.Execute(ctx, accessibility.CommandGetFullAXTree, accessibility.GetFullAXTree(), &tree)
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hash != "#verdict" || !slices.Contains(reached, "box") || !slices.Contains(reached, "part") {
+		t.Errorf("the first link leads to %q; by Tab are reached %q", hash, reached)
+	}
+	boxes, unnamed := 0, 0
+	named := []string{"link", "searchbox", "combobox", "button", "heading", "navigation"}
+	for _, n := range tree.Nodes {
+		role, _ := n.Role.Value.(string)
+		name, _ := n.Name.Value.(string)
+		if n.Ignored {
+			continue
+		}
+		if role == "link" && strings.Contains(name, "kube-apiserver") {
+			boxes++
+		}
+		if slices.Contains(named, role) && strings.TrimSpace(name) == "" {
+			unnamed++
+		}
+	}
+	if boxes != 2 || unnamed > 0 {
+		t.Errorf("%d boxes of API servers are links, want 2; %d parts have no name", boxes, unnamed)
+	}
+	if words := said(); len(words) > 0 {
+		t.Errorf("the console says %q", words)
 	}
 }
 
