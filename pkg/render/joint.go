@@ -49,6 +49,7 @@ type permit struct {
 	Rehearse      string // shows on that host what they would do
 	Leader        string // asks on that host who of them acts
 	Kubectl       string // on that host, for the side through which namespaces are changed
+	Ready         string // asks those of a host whether they delete
 	Acknowledge   string // on a host, lets them go on that have stopped
 	Borrowed      bool   // a pod runs the host's program in another image
 }
@@ -87,6 +88,9 @@ func newPermit(p *plan.Plan, target Target) permit {
 			a.Name) {
 			words = append(words, shell(a.String()))
 		}
+	}
+	if q := first.Liveness; q != nil {
+		v.Ready = fmt.Sprintf("curl -s http://%s/readyz", plan.HostPort(q.Host, q.Port))
 	}
 	if directory, ok := first.Arg("state-dir"); ok {
 		v.Acknowledge = shell(first.Program) + " controllers acknowledge --state-dir " + shell(directory)

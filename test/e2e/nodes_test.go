@@ -295,7 +295,8 @@ func (f *nodesPair) create(side pair.Side, path string, body object) {
 // deploy creates a Deployment.
 func (f *nodesPair) deploy(side pair.Side, name string, replicas int, spec object) {
 	f.t.Helper()
-	f.create(side, f.path(side, "deployments"), object{"metadata": object{"name": name}, "spec": object{
+	f.create(side, f.path(side, "deployments"), object{"metadata": object{"name": name,
+		"labels": object{"workload": name}}, "spec": object{
 		"replicas": replicas, "selector": object{"matchLabels": object{"workload": name}},
 		"template": labelled(name, spec),
 	}})
@@ -589,16 +590,13 @@ func (f *nodesPair) updates() {
 			"spec": spec})
 		f.awaitReady(name, 1)
 		must(t, f.client(side).Call(t.Context(), http.MethodPatch, "/api/v1/namespaces/demo/configmaps/"+name,
-			object{"data": object{"text": "after "}}, nil))
+			object{"data": object{"text": "after"}}, nil))
 		must(t, f.client(side).Call(t.Context(), http.MethodPatch, "/api/v1/namespaces/demo/secrets/"+name,
-			object{"stringData": object{"text": "after "}}, nil))
+			object{"stringData": object{"text": "after"}}, nil))
 	}
 	for _, side := range pair.Sides() {
 		f.Eventually("changes arrive in a pod of the "+string(side)+" side", func(ctx context.Context) error {
-			out, err := f.inPod(ctx, pair.Legacy, "volumes-"+string(side), "cat", "/map/text", "/secret/text")
-			if err == nil && out != "after after " {
-				err = fmt.Errorf("the files hold %q", out)
-			}
+			_, err := f.inPod(ctx, pair.Legacy, "volumes-"+string(side), "until", "after", "/map/text", "/secret/text")
 			return err
 		})
 	}

@@ -34,6 +34,10 @@ const runbookAccess = `  pods: {unknownFields: warn}
   - {subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [pods], namespaces: [default, demo]}
   - {subjects: [{kind: Group, name: developers}], apiGroups: [""], resources: [namespaces], readOnly: true}
   - {subjects: [{kind: Group, name: developers}], apiGroups: [admissionregistration.k8s.io], resources: [mutatingwebhookconfigurations]}
+  - {subjects: [{kind: Group, name: developers}], apiGroups: [apiextensions.k8s.io, example.test], resources: ["*"]}
+  - {subjects: [{kind: Group, name: developers}], apiGroups: [apps, autoscaling, batch, discovery.k8s.io, policy, rbac.authorization.k8s.io, resource.k8s.io], resources: ["*"], namespaces: [leaving]}
+  - {subjects: [{kind: Group, name: developers}], apiGroups: [networking.k8s.io], resources: [ingresses], namespaces: [leaving]}
+  - {subjects: [{kind: Group, name: developers}], apiGroups: [storage.k8s.io], resources: [csistoragecapacities], namespaces: [leaving]}
 `
 
 // canaryImage is the image of the runbook's own pods.
@@ -81,6 +85,9 @@ func (f *nodesPair) followRunbook(target render.Target) {
 	f.deploy(pair.Modern, "modern", 2, serves())
 	f.awaitReady("modern", 2)
 	f.same(before, "in fusion")
+	r.stopDeletions()
+	r.endNamespace()
+	r.exchangePolicy()
 	must(t, f.user.Call(t.Context(), "DELETE", f.path(pair.Modern, "deployments")+"/modern",
 		object{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}, nil))
 	f.Eventually("the pods of the modern side are gone", func(ctx context.Context) error {
@@ -90,7 +97,10 @@ func (f *nodesPair) followRunbook(target render.Target) {
 		}
 		return err
 	})
+	f.deploy(pair.Modern, "uncollected", 1, runs("pause"))
+	f.awaitReady("uncollected", 1)
 	r.back()
+	r.nothingLeft()
 	f.same(before, "after the way back")
 	f.asBefore(target)
 }
@@ -394,9 +404,11 @@ func (f *nodesPair) asBefore(target render.Target) {
 
 // block is one of the runbook's shell blocks.
 type block struct {
-	// kind: do, verify, back, or "" for what is not part of the way
+	// kind: do, verify, back; beside the way the words in bold that it follows, as "When they stop"
 	step, kind, place, folder string
 	lines                     []string
+	twice                     bool // a minute apart
+	ran                       bool
 }
 
 // yours is the place of commands on the reader's machine; others are names of hosts, or everyHost.
@@ -417,6 +429,8 @@ type runner struct {
 	uid    string                // of the canary
 	pods   int
 	ran    int
+	// resumed: of a host the answer was that deletions had stopped, and that they go on
+	resumed bool
 }
 
 func newRunner(f *nodesPair, dir string, target render.Target) *runner {
@@ -517,8 +531,8 @@ func parseRunbook(t *testing.T, text string) (book []block) {
 					kind = "verify"
 				case m[1] == "Go back":
 					kind = "back"
-				case step != "" && kind != "":
-					kind = "other"
+				default:
+					kind = m[1]
 				}
 			}
 			prose += " " + line
@@ -526,7 +540,8 @@ func parseRunbook(t *testing.T, text string) (book []block) {
 		}
 		prose = strings.TrimSpace(prose)
 		switch {
-		case kind == "" || kind == "other":
+		case kind == "":
+			t.Errorf("%s: it is not said when to execute what follows %q", step, prose)
 		case onHost.MatchString(prose):
 			m := onHost.FindStringSubmatch(prose)
 			place, folder = m[1], m[2]
@@ -540,7 +555,8 @@ func parseRunbook(t *testing.T, text string) (book []block) {
 		if kind == "do" && place == "" {
 			t.Errorf("step %s: no place for what follows %q", step, prose)
 		}
-		current = &block{step: step, kind: kind, place: place, folder: folder}
+		current = &block{step: step, kind: kind, place: place, folder: folder,
+			twice: strings.Contains(prose, "twice, a minute apart")}
 		prose = ""
 	}
 	return book
@@ -557,6 +573,11 @@ func (r *runner) forth() {
 			r.change(false)
 		}
 		if b.kind == "do" || b.kind == "verify" {
+			r.execute(b)
+		}
+	}
+	for i := range r.book { // more than a minute later
+		if b := &r.book[i]; b.twice {
 			r.execute(b)
 		}
 	}
@@ -586,6 +607,148 @@ func (r *runner) back() {
 		}
 		if undone == 0 {
 			r.f.t.Errorf("step %s: nothing to go back by", step)
+		}
+		if step == "7" { // nobody collects any more
+			r.beside("Garbage collection", "FILE", r.f.kubeconfigs[pair.Modern], "NAMESPACE", "demo",
+				"LABELS-OF-THE-DEPLOYMENT", "workload=uncollected")
+			if pods, err := r.f.pods(r.f.t.Context(), "uncollected"); err != nil || len(pods) > 0 {
+				r.f.t.Errorf("pods of a Deployment that was deleted with its dependents: %+v, %v", pods, err)
+			}
+		}
+	}
+}
+
+// beside executes the blocks that follow words in bold, with a word for each placeholder.
+func (r *runner) beside(words string, fill ...string) {
+	r.f.t.Helper()
+	executed := 0
+	for i := range r.book {
+		b := &r.book[i]
+		if b.kind != words {
+			continue
+		}
+		filled := *b
+		filled.lines = strings.Split(strings.NewReplacer(fill...).Replace(strings.Join(b.lines, "\n")), "\n")
+		r.execute(&filled)
+		b.ran = true
+		executed++
+	}
+	if executed == 0 {
+		r.f.t.Errorf("the runbook has no commands after %q", words)
+	}
+}
+
+// nothingLeft: every block was executed.
+func (r *runner) nothingLeft() {
+	r.f.t.Helper()
+	for i := range r.book {
+		if b := &r.book[i]; !b.ran {
+			r.f.t.Errorf("step %s, %s: these commands were not executed:\n%s", b.step, b.kind,
+				strings.Join(b.lines, "\n"))
+		}
+	}
+}
+
+// stopDeletions: so many owners vanish at once that the controllers delete nothing any more. What the runbook says of
+// that lets them go on; what has no owner is deleted then, and not before.
+func (r *runner) stopDeletions() {
+	f, t := r.f, r.f.t
+	t.Helper()
+	const owners = 30 // of few more: three times what stops them
+	path, none := "/api/v1/namespaces/demo/configmaps", object{"kind": "DeleteOptions", "apiVersion": "v1"}
+	for i := range owners {
+		var owner struct{ Metadata struct{ Name, UID string } }
+		must(t, f.admin.Call(t.Context(), http.MethodPost, path,
+			object{"metadata": object{"name": fmt.Sprintf("owner-%d", i)}}, &owner))
+		must(t, f.admin.Call(t.Context(), http.MethodPost, path,
+			object{"metadata": object{"name": fmt.Sprintf("owned-%d", i), "labels": object{"owned": "yes"},
+				"ownerReferences": []object{{"apiVersion": "v1", "kind": "ConfigMap", "name": owner.Metadata.Name,
+					"uid": owner.Metadata.UID}}}}, nil))
+	}
+	for i := range owners {
+		must(t, f.admin.Call(t.Context(), http.MethodDelete, fmt.Sprintf("%s/owner-%d", path, i), none, nil))
+	}
+	f.Eventually("an event says that deletions have stopped", func(ctx context.Context) error {
+		var events struct {
+			Items []struct{ Reason, Message string }
+		}
+		if err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/kube-system/events", nil, &events); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.Reason == "DeletionsStopped" {
+				t.Logf("deletions have stopped: %s", e.Message)
+				return nil
+			}
+		}
+		return fmt.Errorf("%d events, none says so", len(events.Items))
+	})
+	owned := func(ctx context.Context) (int, error) {
+		var list struct{ Items []object }
+		err := f.admin.Call(ctx, http.MethodGet, path+"?labelSelector=owned=yes", nil, &list)
+		return len(list.Items), err
+	}
+	f.Throughout(3*time.Second, "while deletions have stopped", func(ctx context.Context) error {
+		left, err := owned(ctx)
+		if err == nil && left < owners/2 {
+			err = fmt.Errorf("%d of %d objects of vanished owners are left", left, owners)
+		}
+		return err
+	})
+	r.resumed = false
+	r.beside("When they stop")
+	if !r.resumed {
+		t.Errorf("on no host had deletions stopped")
+	}
+	f.Eventually("what has no owner is deleted after the acknowledgement", func(ctx context.Context) error {
+		left, err := owned(ctx)
+		if err == nil && left > 0 {
+			err = fmt.Errorf("%d objects are left", left)
+		}
+		return err
+	})
+}
+
+// endNamespace: a namespace with objects of the modern side alone is emptied by the runbook's commands, and ends.
+func (r *runner) endNamespace() {
+	f, t := r.f, r.f.t
+	t.Helper()
+	customResources(t, f.Rig, f.Pair, f.user)
+	must(t, f.admin.Call(t.Context(), http.MethodPost, "/api/v1/namespaces",
+		object{"metadata": object{"name": "leaving"}}, nil))
+	widgets := "/apis/example.test/v1/namespaces/leaving/widgets"
+	deployments := strings.Replace(f.path(pair.Modern, "deployments"), "/demo/", "/leaving/", 1)
+	f.Eventually("a Deployment in another namespace", func(ctx context.Context) error {
+		return f.user.Call(ctx, http.MethodPost, deployments, object{"metadata": object{"name": "left"},
+			"spec": object{"replicas": 0, "selector": object{"matchLabels": object{"workload": "left"}},
+				"template": labelled("left", runs("pause"))}}, nil)
+	})
+	must(t, f.user.Call(t.Context(), http.MethodPost, widgets,
+		object{"apiVersion": "example.test/v1", "kind": "Widget", "metadata": object{"name": "left"}}, nil))
+	r.beside("Namespaces", "NAMESPACE", "leaving")
+	for _, path := range []string{deployments, widgets} {
+		var list struct{ Items []object }
+		if err := f.user.Call(t.Context(), http.MethodGet, path, nil, &list); err != nil || len(list.Items) > 0 {
+			t.Errorf("%s afterwards: %v, %v", path, list.Items, err)
+		}
+	}
+	must(t, f.admin.Call(t.Context(), http.MethodDelete, "/api/v1/namespaces/leaving", nil, nil))
+	f.Eventually("the namespace ends", func(ctx context.Context) error {
+		err := f.admin.Call(ctx, http.MethodGet, "/api/v1/namespaces/leaving", nil, nil)
+		if rig.Code(err) != http.StatusNotFound {
+			return fmt.Errorf("it is still there: %v", err)
+		}
+		return nil
+	})
+}
+
+// exchangePolicy restarts the modern API servers, as for another policy; they answer then as they did.
+func (r *runner) exchangePolicy() {
+	r.f.t.Helper()
+	r.beside("The policy")
+	for i := range r.book {
+		if b := &r.book[i]; b.step == "5" && b.kind == "verify" {
+			r.execute(b)
 		}
 	}
 }
@@ -662,6 +825,7 @@ func edited(text, component, what, arg, name string) (string, error) {
 func (r *runner) execute(b *block) {
 	t := r.f.t
 	t.Helper()
+	b.ran = true
 	var places []string
 	switch b.place {
 	case yours:
@@ -696,6 +860,9 @@ func (r *runner) executeIn(b *block, place string, shell *rig.Shell) {
 		if variable, ok := strings.CutPrefix(command, "export "); ok { // what follows it is said of the value
 			name, _, _ := strings.Cut(variable, "=")
 			command, compared = "export "+name+"="+r.own(name), false
+		}
+		if strings.HasPrefix(want, "says why and asks") { // and is answered, at the terminal that it asks for
+			command = "echo y | script -qec " + quoted(command) + " /dev/null"
 		}
 		start := time.Now()
 		if !compared {
@@ -791,6 +958,17 @@ func (r *runner) answers(b *block, want, out string, code int) error {
 		ok = out == r.uid
 	case strings.HasPrefix(want, "as many as there are objects"):
 		ok = numeral.MatchString(out)
+	case strings.HasPrefix(want, "says why and asks"):
+		resumed := strings.Contains(out, "owners") && strings.Contains(out, "acknowledged: ")
+		r.resumed = r.resumed || resumed
+		ok = code == 0 && (resumed || strings.Contains(out, "nothing to acknowledge"))
+	case strings.HasPrefix(want, "deletions have stopped, and why"):
+		ok = strings.HasPrefix(out, "deletions have stopped since ") || out == "ok" ||
+			strings.HasPrefix(out, "standing by")
+	case want == "ok, or standing by":
+		ok = out == "ok" || strings.HasPrefix(out, "standing by")
+	case want == "absent owners":
+		ok = code == 0 && !strings.Contains(out, "uncollected")
 	case want == "the leader":
 		ok = strings.Contains(out, "holderIdentity")
 	case strings.HasSuffix(want, "is among them"):
@@ -821,6 +999,9 @@ func (r *runner) answers(b *block, want, out string, code int) error {
 	}
 	return nil
 }
+
+// quoted is a word of the shell.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // commands splits a block into commands: lines, or more than one where a shell wants more.
 func commands(t *testing.T, lines []string) (list []string) {

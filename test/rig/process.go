@@ -46,6 +46,7 @@ type Process struct {
 	ended    chan struct{} // closed when the process has ended
 	err      error         // how it ended; valid then
 	expected bool          // the test wanted it to end
+	used     time.Duration // of processors, in its runs that have ended
 }
 
 // Start runs a program of a release. The arguments are given as they are.
@@ -104,6 +105,7 @@ func (p *Process) run() {
 		started <- err
 		for command != nil {
 			p.err = command.Wait()
+			p.spent(command.ProcessState)
 			command = p.startedAgain(log)
 		}
 	}()
@@ -138,6 +140,15 @@ func (p *Process) startLocked(log io.Writer) (*exec.Cmd, error) {
 	}
 	p.process = command.Process
 	return command, nil
+}
+
+// spent counts what a run has computed, and the processes that it has waited for.
+func (p *Process) spent(run *os.ProcessState) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if run != nil {
+		p.used += run.UserTime() + run.SystemTime()
+	}
 }
 
 // mayEnd lets the process end by itself so many times; it is started again.

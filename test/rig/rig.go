@@ -15,11 +15,13 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,11 +80,26 @@ func (r *Rig) close() {
 	for _, e := range slices.Backward(r.etcds) {
 		e.Stop()
 	}
+	r.logComputing()
 	if r.t.Failed() {
 		for _, p := range r.processes {
 			r.t.Logf("the end of the log of %s (go test -artifacts keeps all of it):\n%s", p.Name, p.LogTail(40))
 		}
 	}
+}
+
+// logComputing logs what each process has computed: the time of tests is that of the processors.
+func (r *Rig) logComputing() {
+	var all time.Duration
+	var each []string
+	for _, p := range slices.SortedStableFunc(slices.Values(r.processes), func(a, b *Process) int {
+		return cmp.Compare(b.used, a.used)
+	}) {
+		if all += p.used; p.used >= time.Second {
+			each = append(each, fmt.Sprintf("%s %s", p.Name, p.used.Round(time.Second)))
+		}
+	}
+	r.t.Logf("its processes have computed for %s: %s", all.Round(time.Second), strings.Join(each, ", "))
 }
 
 // Binary finds a program that `make rig` built.

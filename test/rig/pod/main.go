@@ -48,6 +48,8 @@ func run(what string, args []string) error {
 			}
 			os.Stdout.Write(data)
 		}
+	case "until": // until TEXT FILE...: waits until that is in every file
+		return awaitText(args[0], args[1:])
 	case "copy": // its input is its output, for exec and attach
 		_, err := io.Copy(os.Stdout, os.Stdin)
 		return err
@@ -58,9 +60,30 @@ func run(what string, args []string) error {
 	case "fail":
 		return fmt.Errorf("%s", strings.Join(args, " "))
 	default:
-		return fmt.Errorf("%q: want pause, init, serve, get, api, cat, copy, echo, env or fail", what)
+		return fmt.Errorf("%q: want pause, init, serve, get, api, cat, until, copy, echo, env or fail", what)
 	}
 	return nil
+}
+
+// awaitText waits for a minute: asking again from outside takes a program of 80 MB each time.
+func awaitText(text string, files []string) error {
+	read := ""
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		there := true
+		read = ""
+		for _, name := range files {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			read += fmt.Sprintf("%s: %q\n", name, data)
+			there = there && string(data) == text
+		}
+		if there {
+			return nil
+		}
+	}
+	return fmt.Errorf("the files hold\n%s", read)
 }
 
 func awaitEnd() {
