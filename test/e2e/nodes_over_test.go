@@ -25,7 +25,7 @@ import (
 // TestTransitionTakesANodeOver: `fusionctl transition` connects the kubelet of a real node, 1.15.12 as a unit of
 // systemd, to the modern API server, as one of 1.36.3, and back, killed while it does so. Pods of both sides stay;
 // exactly the foretold containers restart, once each way. It stops beforehand where a PodDisruptionBudget forbids what
-// restarts.
+// restarts, and a kubelet that does not start is undone.
 func TestTransitionTakesANodeOver(t *testing.T) {
 	t.Parallel()
 	onNodes(t, func(t *testing.T) {
@@ -41,7 +41,8 @@ func TestTransitionTakesANodeOver(t *testing.T) {
 			f.awaitReady("deployment-"+string(side), 2)
 			f.awaitReady("daemon-"+string(side), 1)
 		}
-		over := f.planNodes("over", f.SpecFile, f.withNode(n))
+		f.brokenKubelet(n)
+		over := f.planNodes("over", f.SpecFile, f.withNode("over", n, f.kubeletProgram(36)))
 
 		f.create(pair.Legacy, "/apis/policy/v1beta1/namespaces/demo/poddisruptionbudgets", object{
 			"metadata": object{"name": "whole"}, "spec": object{"minAvailable": 2,
@@ -78,6 +79,25 @@ func TestTransitionTakesANodeOver(t *testing.T) {
 	}, fusionctlEnv, reconcilerEnv)
 }
 
+// brokenKubelet: one that does not start is noticed, and undone, while the pods run on as if nothing had been.
+func (f *nodesPair) brokenKubelet(n *rig.Node) {
+	t := f.t
+	t.Helper()
+	before, pods := f.containersNow()
+	program := filepath.Join(f.Dir(), "broken", "kubelet")
+	writeTo(t, f.Dir(), "broken/kubelet", []byte("#!/bin/sh\n[ \"$1\" = --version ] && echo Kubernetes v1.36.3\n"))
+	must(t, os.Chmod(program, 0o755))
+	broken := f.planNodes("broken", f.SpecFile, f.withNode("broken", n, program))
+	broken.wait = "30s"
+	broken.fails("apply", "its kubelet is v1.15.12, want 1.36.3")
+	broken.wait = patientWait
+	broken.run("undo")
+	must(t, f.nodeIs(t.Context(), n, "1.15.12"))
+	if now, left := f.containersNow(); left != pods || !maps.Equal(now, before) {
+		t.Errorf("after a kubelet that did not start, the pods are %s, %v; want %s, %v", left, now, pods, before)
+	}
+}
+
 // startUnitNode starts a machine whose kubelet is a unit, as distributions have it.
 func (f *nodesPair) startUnitNode(name string, minor kubever.Minor) *rig.Node {
 	t := f.t
@@ -111,10 +131,10 @@ func (f *nodesPair) kubeletProgram(minor kubever.Minor) string {
 }
 
 // withNode is the spec of the pair with the node at the modern API server.
-func (f *nodesPair) withNode(n *rig.Node) string {
+func (f *nodesPair) withNode(name string, n *rig.Node, program string) string {
 	t := f.t
 	t.Helper()
-	cert, key, err := f.PKI.Client(n.Name, "system:node:"+n.Name, "system:nodes")
+	cert, key, err := f.PKI.Client(n.Name+"-"+name, "system:node:"+n.Name, "system:nodes")
 	must(t, err)
 	var args []string
 	for _, a := range n.KubeletArgs(36, "") {
@@ -129,9 +149,9 @@ func (f *nodesPair) withNode(n *rig.Node) string {
 	if !strings.Contains(string(text), without) {
 		t.Fatalf("%s has no %s", f.SpecFile, without)
 	}
-	file := filepath.Join(f.Dir(), "over.yaml")
+	file := filepath.Join(f.Dir(), name+".yaml")
 	with := fmt.Sprintf("kubelet: {modern: {program: %s, ca: %s, cert: %s, key: %s, nodes: [{name: %s, address: %s}], "+
-		"args: [%s]}}", f.kubeletProgram(36), f.PKI.File("ca.crt"), cert, key, n.Name, n.Address,
+		"args: [%s]}}", program, f.PKI.File("ca.crt"), cert, key, n.Name, n.Address,
 		strings.Join(args, ", "))
 	must(t, os.WriteFile(file, []byte(strings.Replace(string(text), without, with, 1)), 0o600))
 	return file
@@ -143,14 +163,18 @@ type wayOfNodes struct {
 	program string
 	file    string
 	ids     map[string]string // by title
+	wait    string
 }
+
+const patientWait = "4m"
 
 func (f *nodesPair) planNodes(name, from, to string) *wayOfNodes {
 	t := f.t
 	t.Helper()
 	program, err := fusionctl()
 	must(t, err)
-	w := &wayOfNodes{f: f, program: program, file: filepath.Join(f.Dir(), name+".steps"), ids: map[string]string{}}
+	w := &wayOfNodes{f: f, program: program, file: filepath.Join(f.Dir(), name+".steps"), ids: map[string]string{},
+		wait: patientWait}
 	must(t, os.WriteFile(w.file+".sh", []byte("#!/bin/sh\nshift\n"+f.nodes[0].Enter()+"\n"), 0o755))
 	words := []string{"transition", "plan", from, to, "--out", w.file, "-o", "json"}
 	out, err := exec.CommandContext(t.Context(), program, words...).CombinedOutput()
@@ -167,7 +191,7 @@ func (f *nodesPair) planNodes(name, from, to string) *wayOfNodes {
 
 func (w *wayOfNodes) words(verb string) []string {
 	dir := w.f.Dir()
-	return []string{w.program, "transition", verb, w.file, "--yes", "--wait", "4m", "-o", "json", "--lock",
+	return []string{w.program, "transition", verb, w.file, "--yes", "--wait", w.wait, "-o", "json", "--lock",
 		filepath.Join(dir, "transition.lock"), "--ssh=" + w.file + ".sh", "--ssh-program", w.program}
 }
 
