@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -47,6 +48,7 @@ func TestAnsibleOnARealHost(t *testing.T) {
 		f.awaitReady("modern", 0)
 
 		p.done = nil
+		p.asks("undo.yml", "make sure that no namespace is being deleted")
 		p.asks("undo.yml", "kubefusion.dev/both-sides")
 		f.release()
 		p.asks("undo.yml", "take back")
@@ -119,4 +121,27 @@ func (p *playbooks) asks(book, says string) {
 	p.done = append(p.done, strings.Split(strings.NewReplacer(`\`, "", `"`, "", " ", "").Replace(m[1]), ",")...)
 	slices.Sort(p.done)
 	p.done = slices.Compact(p.done)
+}
+
+// release does what the runbook says of what the controllers of both sides leave behind.
+func (f *nodesPair) release() {
+	t := f.t
+	t.Helper()
+	f.kubectlMust(pair.Legacy, "--namespace=default", "delete", "-f",
+		filepath.Join(f.Dir(), "tree", "legacy-access.yaml"))
+	var list struct{ Items []object }
+	must(t, f.admin.Call(t.Context(), http.MethodGet, "/api/v1/namespaces", nil, &list))
+	released := 0
+	for _, n := range list.Items {
+		spec, name := n["spec"].(map[string]any), n["metadata"].(map[string]any)["name"].(string)
+		if !slices.Contains(spec["finalizers"].([]any), any("kubefusion.dev/both-sides")) {
+			continue
+		}
+		spec["finalizers"] = []string{"kubernetes"}
+		must(t, f.admin.Call(t.Context(), http.MethodPut, "/api/v1/namespaces/"+name+"/finalize", n, nil))
+		released++
+	}
+	if released == 0 {
+		t.Error("no namespace has the finalizer of both sides")
+	}
 }
