@@ -34,7 +34,7 @@ metadata: {name: rendered}
 spec:
   layout: split
   hosts: [{name: cp-1, address: 10.88.0.11}]
-  kubelet: {version: 1.15.12}
+  kubelet: {version: LEGACY}
   network: {serviceCIDRs: [10.96.0.0/16], modernServiceCIDRs: [10.97.0.0/16], podCIDR: 10.244.0.0/16}
   pki: {directory: /etc/kubernetes/pki}
   stores:
@@ -46,7 +46,7 @@ spec:
     endpoints: ["https://10.88.0.11:2479"]
     tls: {ca: /etc/kubernetes/pki/etcd/ca.crt, cert: /etc/kubernetes/pki/apiserver-etcd-client.crt, key: /etc/kubernetes/pki/apiserver-etcd-client.key}
     managed: {version: 3.6.8, dataDir: /var/lib/etcd-modern}
-  legacy: {version: 1.15.12, store: core, apiServer: {port: 6443}, controllerManager: {}, scheduler: {}}
+  legacy: {version: LEGACY, store: core, apiServer: {port: 6443}, controllerManager: {}, scheduler: {}}
   modern: {version: 1.36.3, store: modern, apiServer: {port: 7443}, controllerManager: {}}
   controllers: {extraArgs: [{name: qps, value: "400"}]}
   pods: {unknownFields: warn}
@@ -56,16 +56,18 @@ spec:
 // pods of a kubelet, and as units of systemd.
 func TestRenderedTreeRuns(t *testing.T) {
 	t.Parallel()
-	for _, target := range []string{"static-pod", "systemd"} {
-		t.Run(target, func(t *testing.T) {
+	for _, of := range []struct{ target, legacy string }{
+		{"static-pod", "1.15.12"}, {"systemd", "1.15.12"}, {"static-pod", "1.10.13"},
+	} {
+		t.Run(of.target+" "+of.legacy, func(t *testing.T) {
 			t.Parallel()
 			onNodes(t, func(t *testing.T) {
-				f := startRendered(t, target)
+				f := startRendered(t, of.target, of.legacy)
 				f.deploys()
 				f.propagation()
 				f.endsNamespace()
-				provedOnNodes(t, "1.15.12", "1.36.3",
-					"the rendered tree runs as it stands ("+target+
+				provedOnNodes(t, of.legacy, "1.36.3",
+					"the rendered tree runs as it stands ("+of.target+
 						"): etcd, both API servers, managers, scheduler and "+
 						"fusionctl-controllers; pods of both sides run, deletion with each propagation policy leaves "+
 						"what it should, and a namespace ends on both sides")
@@ -75,10 +77,10 @@ func TestRenderedTreeRuns(t *testing.T) {
 }
 
 // startRendered renders the spec, copies the files to a machine and waits for what they start.
-func startRendered(t *testing.T, target string) *nodesPair {
+func startRendered(t *testing.T, target, legacy string) *nodesPair {
 	t.Helper()
 	f := &nodesPair{Rig: rig.New(t), t: t, program: sandboxed(t, fusionctlEnv)}
-	f.plan(renderedSpec + nodesAccess)
+	f.plan(strings.ReplaceAll(renderedSpec, "LEGACY", legacy) + nodesAccess)
 	work := f.Dir()
 	f.fusionctl("pki", f.SpecFile, "--ca-cert", f.PKI.File("ca.crt"), "--ca-key", f.PKI.File("ca.key"), "--out",
 		filepath.Join(work, "certificates"))

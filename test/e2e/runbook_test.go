@@ -43,36 +43,6 @@ const runbookAccess = `  pods: {unknownFields: warn}
 // canaryImage is the image of the runbook's own pods.
 const canaryImage = "registry.k8s.io/pause:3.9"
 
-// TestRunbook follows a runbook to its end and back. A cluster as kubeadm makes it runs, with pods; fusionctl reads its
-// manifests and renders the plan, and every command of the rendered runbook is executed as it stands, each Verify
-// compared with what it says it answers; then every Go back, in the order that the runbook says. The pods of the
-// cluster live through all of it.
-func TestRunbook(t *testing.T) {
-	t.Parallel()
-	onNodes(t, func(t *testing.T) {
-		f := startLegacyCluster(t)
-		f.followRunbook(render.StaticPod)
-		provedOnNodes(t, "1.15.12", "1.36.3",
-			"a cluster as kubeadm makes it went into fusion and back by the rendered "+
-				"runbook, every command of it executed: its pods have the UIDs, containers and restart counts that "+
-				"they had, and its garbage collector works as before")
-	}, fusionctlEnv)
-}
-
-// TestRunbookOnSeveralHosts follows a runbook for systemd on three hosts, each with a member of both stores: a cluster
-// that runs as units of systemd goes into fusion and back.
-func TestRunbookOnSeveralHosts(t *testing.T) {
-	t.Parallel()
-	onNodes(t, func(t *testing.T) {
-		f := startLegacyUnits(t, 3)
-		f.followRunbook(render.Systemd)
-		provedOnNodes(t, "1.15.12", "1.36.3",
-			"a cluster of three hosts that runs as units of systemd went into fusion and back by the rendered "+
-				"runbook, every command of it executed on the hosts that it names: its pods have the UIDs, "+
-				"containers and restart counts that they had, and its garbage collector works as before")
-	}, fusionctlEnv)
-}
-
 // followRunbook goes into fusion and back, with workloads that live through it.
 func (f *nodesPair) followRunbook(target render.Target) {
 	t := f.t

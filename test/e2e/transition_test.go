@@ -12,71 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 	"time"
-
-	"github.com/kubefusion/fusionctl/pkg/pair"
-	"github.com/kubefusion/fusionctl/pkg/render"
 )
-
-// TestTransitionOnRealNode: a cluster as kubeadm makes it, with pods, goes into fusion and back by `fusionctl
-// transition` on its own machine. apply and undo are killed while components start and stop, and go on.
-func TestTransitionOnRealNode(t *testing.T) {
-	t.Parallel()
-	onNodes(t, func(t *testing.T) {
-		f := startLegacyCluster(t)
-		f.writeKubeconfigs()
-		before, files := f.started(), f.run("sh", "-c", checksums)
-		steps := f.planTransition()
-		const put = "put /etc/kubernetes/manifests/"
-
-		f.stops("apply", "", "wait for etcd-modern", steps)
-		f.fails("apply", "", "kube-controller-manager runs without")
-		f.run("cp", manager, "/root/manager.before")
-		f.edit(manager, manager, "s|^    - --controllers=.*|&,-garbagecollector|")
-		f.Eventually("the manager has its argument", f.hasArgument("-garbagecollector"))
-		f.stops("apply", "", put+"kube-apiserver-modern.yaml", steps)
-		f.stops("apply", "", put+"kube-controller-manager-modern.yaml", steps)
-		f.fails("apply", "", "to be done by hand: allow user fusionctl-controllers")
-		f.kubectlMust(pair.Legacy, "--namespace=default", "apply", "-f",
-			filepath.Join(f.runbook(render.StaticPod), "legacy-access.yaml"))
-		permissions := steps["permissions on the legacy side"]
-		f.stops("apply", permissions, put+"fusionctl-controllers.yaml", steps)
-		f.transition("apply", permissions)
-
-		f.deploy(pair.Modern, "modern", 2, serves())
-		f.awaitReady("modern", 2)
-		f.same(before, "in fusion")
-		if out := f.run("fusionctl", "etcd", "check", "/root/spec.yaml"); !strings.Contains(out, "0 errors") {
-			t.Errorf("the stores in fusion: %s", out)
-		}
-		must(t, f.user.Call(t.Context(), http.MethodDelete, f.path(pair.Modern, "deployments")+"/modern",
-			object{"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}, nil))
-		f.awaitReady("modern", 0)
-
-		f.haveFinalizer(true)
-		f.stops("undo", "", put+"fusionctl-controllers.yaml", steps)
-		f.stops("undo", "", "take out what the controllers of both sides leave behind", steps)
-		f.stops("undo", "", put+"kube-apiserver-modern.yaml", steps)
-		f.haveFinalizer(false)
-		f.kubectlMust(pair.Legacy, "--namespace=default", "delete", "-f",
-			filepath.Join(f.Dir(), "tree", "legacy-access.yaml"))
-		f.fails("undo", "", "to be done by hand: take back")
-		f.edit("/root/manager.before", manager, "")
-		f.stops("undo", steps["check the arguments of kube-controller-manager"], put+"etcd-modern.yaml", steps)
-		f.transition("undo", "")
-
-		f.same(before, "after the way back")
-		f.asBefore(render.StaticPod)
-		if after := f.run("sh", "-c", checksums); after != files {
-			t.Errorf("the files are\n%s\nwant as before\n%s", after, files)
-		}
-		provedOnNodes(t, "1.15.12", "1.36.3",
-			"a cluster as kubeadm makes it goes into fusion and back by fusionctl transition, killed while "+
-				"components start and stop: its pods have the UIDs, containers and restart counts that they had, its "+
-				"manifests the same bytes")
-	}, fusionctlEnv)
-}
 
 // manager is the manifest whose arguments a person changes.
 const manager = "/etc/kubernetes/manifests/kube-controller-manager.yaml"

@@ -79,6 +79,7 @@ func RunSandboxed(t *testing.T, env ...string) (dir string) {
 	}
 	defer keeper.Close()
 	err = runInNamespaces(t, dir, env)
+	t.Logf("its containers have computed for %s", computed(name).Round(time.Second))
 	if left := removeCgroups(name); left != nil {
 		t.Errorf("removing the test's cgroups: %v", left)
 	}
@@ -182,6 +183,16 @@ func cgroupTrees(name string) []string {
 		panic("rig: internal error: " + err.Error())
 	}
 	return trees
+}
+
+// computed is what the processes below the cgroup have computed; what the test starts beside containers is not there.
+func computed(name string) time.Duration {
+	text, err := os.ReadFile(filepath.Join(cgroupRoot, "cpuacct", name, "cpuacct.usage"))
+	if err != nil {
+		return 0
+	}
+	used, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return time.Duration(used)
 }
 
 // removeCgroups removes the cgroups of a sandbox, whose processes have ended or are about to.
