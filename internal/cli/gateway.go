@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
@@ -17,6 +19,7 @@ import (
 	"github.com/kubefusion/fusionctl/pkg/gateway/routes"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/policy/webhook"
 )
 
 type gatewayRequest struct {
@@ -24,6 +27,7 @@ type gatewayRequest struct {
 	legacy, modern string // kubeconfig files
 	serving        serverFlags
 	metrics        string // address; "" for nowhere
+	policy         string // file; "" for none
 	options        gateway.Options
 }
 
@@ -40,12 +44,16 @@ goes to the side that has the object; a name that both have is answered 409. New
 spec.gateway.create names, the modern one by default. What is read carries the annotation kubefusion.dev/side. The paths
 /sides/legacy/... and /sides/modern/... lead to one side alone. What would be half of an answer is refused.
 
-Clients are known by certificates of --client-ca, or by bearer tokens that a side accepts; there are no anonymous ones.
-Who they are is forwarded to the API servers with the certificate of a front proxy, so that each side's own
-authorization decides. The kubeconfigs are those of the gateway itself: it needs permission to get /api, /apis, /version
+Clients are known by certificates of --client-ca, or by bearer tokens; there are no anonymous ones. Who they are is
+forwarded to the API servers with the certificate of a front proxy, so that each side's own authorization decides. A
+token counts on the sides that know it, unless spec.gateway.sharedIdentities says that a name is the same user on both.
+With --policy every request of a client is decided by an ABAC policy first; what no rule allows is forwarded to no side.
+The file is read again when it changes.
+
+The kubeconfigs are those of the gateway itself: it needs permission to get /api, /apis, /version
 and /readyz, to list API services and to create token reviews.
 
-/healthz and /readyz are served beside the API; /metrics at --metrics-listen.
+/healthz, /livez and /readyz are served beside the API; /metrics at --metrics-listen.
 
 Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad spec.`,
 		Example: `  fusionctl gateway spec.yaml --legacy-kubeconfig legacy.conf --modern-kubeconfig modern.conf --tls-cert tls.crt --tls-key tls.key --client-ca ca.crt --proxy-cert front-proxy-client.crt --proxy-key front-proxy-client.key`,
@@ -69,6 +77,8 @@ Exit codes: 0 stopped by a signal, 1 could not serve, 2 bad usage or bad spec.`,
 	f.StringVar(&req.serving.listen, "listen", "127.0.0.1:8443", "address to serve on")
 	f.StringVar(&req.metrics, "metrics-listen", "", "loopback address of /metrics and /healthz, without TLS "+
 		"(default not)")
+	f.StringVar(&req.policy, "policy", "", "file of the ABAC policy that decides at the door (default none: the sides "+
+		"alone decide)")
 	f.DurationVar(&req.options.DiscoveryInterval, "discovery-interval", 5*time.Second,
 		"how often both API servers are asked what they serve")
 	f.IntVar(&req.options.Requests, "user-requests", 200, "requests of one user that are served concurrently")
@@ -99,7 +109,7 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 		return err
 	}
 	if p.Gateway != nil {
-		req.options.Create = p.Gateway.Create
+		req.options.Create, req.options.SharedIdentities = p.Gateway.Create, p.Gateway.SharedIdentities
 	}
 	if req.options.Legacy, err = kubeconfig(ctx, req.legacy, ""); err != nil {
 		return err
@@ -109,6 +119,10 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 	}
 	registry := newServerRegistry()
 	req.options.Log = serverLog(ctx, streams)
+	door, err := req.door(streams)
+	if err != nil {
+		return err
+	}
 	g, err := gateway.New(p.Runtime(), req.options, registry)
 	if err != nil {
 		return badInput(err, "")
@@ -131,6 +145,9 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 	g.EndWith(ctx)
 	group.Go(func() error { return webserver.Serve(ctx, listener, g, req.options.Log) })
 	group.Go(func() error { g.Run(ctx); return nil })
+	if door != nil {
+		group.Go(func() error { followDoor(ctx, req, door, g); return nil })
+	}
 	if beside != nil {
 		group.Go(func() error {
 			if err := serveMetrics(ctx, beside, registry); ctx.Err() == nil {
@@ -141,6 +158,42 @@ func runGateway(ctx context.Context, req *gatewayRequest, streams Streams) error
 	}
 	req.options.Log.Info("serving", "address", listener.Addr().String(), "spec", req.spec)
 	return group.Wait()
+}
+
+// door opens the policy of --policy; nil for none.
+func (req *gatewayRequest) door(streams Streams) (*webhook.Source, error) {
+	if req.policy == "" {
+		return nil, nil
+	}
+	if req.policy == "-" {
+		return nil, usagef("--policy: standard input cannot be read again; want a file")
+	}
+	in, err := openInput(streams, req.policy)
+	if err != nil {
+		return nil, err
+	}
+	if err := in.Close(); err != nil {
+		return nil, err
+	}
+	// The metrics are those of policy serve; the gateway has one of its own.
+	source, err := webhook.Open(req.policy, false, webhook.NewMetrics(prometheus.NewRegistry()))
+	if err != nil {
+		return nil, badInput(err, "fusionctl policy validate "+req.policy+" lists the errors")
+	}
+	req.options.Policy = func() authorizer.Authorizer { return source.Current().Authorizer }
+	return source, nil
+}
+
+// followDoor reads the policy again when it changes.
+func followDoor(ctx context.Context, req *gatewayRequest, source *webhook.Source, g *gateway.Gateway) {
+	source.Watch(ctx, req.options.DiscoveryInterval, func(err error) {
+		g.PolicyRead(err)
+		if err != nil {
+			req.options.Log.Error("reload failed; previous policy stays in use", "file", req.policy, "err", err)
+			return
+		}
+		req.options.Log.Info("policy loaded", "file", req.policy)
+	})
 }
 
 type gatewayRoutesRequest struct {

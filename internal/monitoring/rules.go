@@ -99,6 +99,13 @@ var alerts = []Alert{
 		`sum by (job, route) (rate(fusionctl_gateway_requests_total{code=~"5..",code!="501"}[10m])) > 0`, "10m",
 		"warning",
 		"requests at the gateway ({{ $labels.route }}) are answered with a server's error"},
+	{"gateway", "FusionctlGatewayAborted",
+		`sum by (job, route) (rate(fusionctl_gateway_requests_total{code="aborted"}[10m])) > 0`, "10m", "warning",
+		"answers of the gateway ({{ $labels.route }}) break off in the middle"},
+	{"gateway", "FusionctlGatewayPolicyBad", `min by (job, instance) (fusionctl_gateway_policy_good) == 0`, "5m",
+		"critical", "The policy at the door of {{ $labels.instance }} is invalid; the previous one is in use"},
+	{"gateway", "FusionctlGatewayAbsent", `absent(fusionctl_gateway_discovery_stale)`, "15m", "critical",
+		"No fusionctl gateway is scraped"},
 
 	{"certificates", "FusionctlCertificateKept", `min by (job, instance, file) (fusionctl_certificate_good) == 0`,
 		"5m", "warning",

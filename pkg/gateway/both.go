@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"mime"
 	"net/http"
@@ -29,17 +28,17 @@ import (
 )
 
 // serveBoth answers for a resource of which each side has objects of its own.
-func (g *Gateway) serveBoth(w http.ResponseWriter, r *http.Request, c *client, row *routes.Row) error {
+func (g *Gateway) serveBoth(w http.ResponseWriter, r *http.Request, c *client, row *routes.Row,
+	memory *webserver.Reservation) error {
 	info := c.info
 	if info.Subresource == "" && !slices.Contains(row.Verbs, info.Verb) {
 		return unsupported("%s of %s is not served for both sides at once; /sides/legacy and /sides/modern serve it",
 			info.Verb, row.GroupResource())
 	}
-	if err := g.heeds(r, pair.Sides()...); err != nil {
+	if err := g.heeds(r, memory, pair.Sides()...); err != nil {
 		return err
 	}
-	b := &both{Gateway: g, client: c, row: row, r: r, query: r.URL.Query(), memory: g.memory.Reserve()}
-	defer b.memory.Release()
+	b := &both{Gateway: g, client: c, row: row, r: r, query: r.URL.Query(), memory: memory}
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/api/"+info.APIVersion+"/watch/"),
 		strings.HasPrefix(r.URL.Path, "/apis/"+info.APIGroup+"/"+info.APIVersion+"/watch/"):
@@ -87,7 +86,7 @@ func (b *both) each(names []pair.Side, question func(pair.Side) question, limit 
 		group.Go(func() error {
 			memory := b.Gateway.memory.Reserve()
 			context.AfterFunc(b.r.Context(), memory.Release)
-			answers[i], errs[i] = b.sides[name].ask(b.r.Context(), b.r, b.user, question(name), limit, memory)
+			answers[i], errs[i] = b.sides[name].ask(b.r.Context(), b.r, b.id, question(name), limit, memory)
 			return nil
 		})
 	}
@@ -211,6 +210,15 @@ func (b *both) partly(a *answer) error {
 	return refused
 }
 
+// unseen is why nothing is written by name: the client may not know whether the side has an object of that name.
+func (b *both) unseen(a *answer) error {
+	var status metav1.Status
+	_ = json.Unmarshal(a.body, &status) // without a message there is ours
+	return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "a write by name needs permission to get on "+
+		"both sides, because each may have the object; the %s side: %s; /sides/%s writes to the other side alone",
+		a.side, status.Message, a.side.Other())
+}
+
 // place is what a side says of an object by its name.
 type place struct {
 	*answer
@@ -244,7 +252,11 @@ func (b *both) locate(form string, uid string, must bool) (*place, error) {
 				return nil, unreachable(name, err)
 			}
 			found[name] = p
-		case http.StatusNotFound, http.StatusForbidden:
+		case http.StatusNotFound:
+		case http.StatusForbidden: // the object may be there
+			if must {
+				errs[name] = b.unseen(a)
+			}
 		default:
 			errs[name] = b.partly(a)
 		}
@@ -368,8 +380,7 @@ func (b *both) change(w http.ResponseWriter) error {
 		if err != nil {
 			return err
 		}
-		b.sides[p.side].pass(w, b.r, b.user, "")
-		return nil
+		return b.pass(w, b.r, b.client, p.side, "both", "")
 	}
 	form, err := accept(b.r, false)
 	if err != nil {
@@ -395,13 +406,16 @@ func (b *both) change(w http.ResponseWriter) error {
 		return err
 	}
 	if len(body) > 0 {
-		if body, err = b.written(body, kind, target); err != nil {
+		switch body, err = b.written(body, kind, target); {
+		case errors.Is(err, merge.ErrTestFailed):
+			return invalid("%v", err)
+		case err != nil:
 			return badRequest("%v", err)
 		}
 	}
 	q := maps.Clone(b.query)
 	q.Del("fieldSelector")
-	a, err := b.sides[target].ask(b.r.Context(), b.r, b.user, question{method: b.r.Method, path: b.r.URL.EscapedPath(),
+	a, err := b.sides[target].ask(b.r.Context(), b.r, b.id, question{method: b.r.Method, path: b.r.URL.EscapedPath(),
 		query: q, accept: form, contentType: kind, body: body}, limitBytes, b.memory)
 	if err != nil {
 		return err
@@ -444,13 +458,9 @@ func (b *both) written(body []byte, kind string, target pair.Side) ([]byte, erro
 
 // body reads the body of a request, as JSON. The kind is its content type.
 func (b *both) body(w http.ResponseWriter) (body []byte, kind string, err error) {
-	body, err = io.ReadAll(http.MaxBytesReader(w, b.r.Body, limitBytes))
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return nil, "", refusal(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
-			"the request has more than %d bytes", tooLarge.Limit)
-	}
+	body, err = readAll(b.r.Context(), http.MaxBytesReader(w, b.r.Body, limitBytes), limitBytes, b.memory)
 	if err != nil {
-		return nil, "", badRequest("reading the request: %v", err)
+		return nil, "", unread(err)
 	}
 	if coding := b.r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 		return nil, "", refusal(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
@@ -493,13 +503,15 @@ func (b *both) create(w http.ResponseWriter) error {
 	target := b.options.Create
 	if name := meta.Metadata.Name; name != "" {
 		other := target.Other()
-		a, err := b.sides[other].ask(b.r.Context(), b.r, b.user, question{method: http.MethodGet,
+		a, err := b.sides[other].ask(b.r.Context(), b.r, b.id, question{method: http.MethodGet,
 			path: b.r.URL.EscapedPath() + "/" + url.PathEscape(name), accept: "application/json"}, limitBytes, b.memory)
 		if err != nil {
 			return err
 		}
 		switch a.code {
-		case http.StatusNotFound, http.StatusForbidden, http.StatusBadRequest:
+		case http.StatusNotFound, http.StatusBadRequest: // the side that creates it says what is wrong with the name
+		case http.StatusForbidden:
+			return b.unseen(a)
 		case http.StatusOK:
 			return refusal(http.StatusConflict, metav1.StatusReasonAlreadyExists, "%s %q already exists on the %s side",
 				b.row.GroupResource(), name, other)
@@ -510,7 +522,7 @@ func (b *both) create(w http.ResponseWriter) error {
 	if body, err = merge.Write(body, target); err != nil {
 		return badRequest("%v", err)
 	}
-	a, err := b.sides[target].ask(b.r.Context(), b.r, b.user, question{method: http.MethodPost,
+	a, err := b.sides[target].ask(b.r.Context(), b.r, b.id, question{method: http.MethodPost,
 		path: b.r.URL.EscapedPath(), query: b.query, accept: form, contentType: kind, body: body}, limitBytes, b.memory)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubefusion/fusionctl/pkg/discovery"
@@ -170,7 +171,10 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *clien
 	at := "/openapi/v3"
 	paths := map[string]map[string]json.RawMessage{}
 	for _, name := range pair.Sides() {
-		a, err := g.sides[name].ask(r.Context(), r, c.user, question{method: http.MethodGet, path: at,
+		if _, err := c.id.at(name); apierrors.IsForbidden(err) { // of a side that does not know the client
+			continue
+		}
+		a, err := g.sides[name].ask(r.Context(), r, c.id, question{method: http.MethodGet, path: at,
 			accept: "application/json"}, limitBytes, nil)
 		if err != nil {
 			return err
@@ -190,8 +194,7 @@ func (g *Gateway) serveOpenAPI3(w http.ResponseWriter, r *http.Request, c *clien
 	if path := strings.TrimPrefix(r.URL.Path, at+"/"); path != r.URL.Path {
 		for _, name := range []pair.Side{pair.Modern, pair.Legacy} {
 			if _, ok := paths[string(name)][path]; ok {
-				g.sides[name].pass(w, r, c.user, "")
-				return nil
+				return g.pass(w, r, c, name, "page", "")
 			}
 		}
 		return notFound(r)

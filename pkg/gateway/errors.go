@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
@@ -44,6 +45,20 @@ func unavailableDetails() *metav1.StatusDetails { return &metav1.StatusDetails{R
 
 func unreachable(side pair.Side, err error) error {
 	return unavailable("the %s API server does not answer: %v", side, err)
+}
+
+// unread is why the body of a request was not read.
+func unread(err error) error {
+	var tooLarge *http.MaxBytesError
+	var refused *webserver.RequestError
+	switch {
+	case errors.As(err, &tooLarge):
+		return refusal(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+			"the request has more than %d bytes", tooLarge.Limit)
+	case errors.As(err, &refused) && refused.Code == http.StatusServiceUnavailable:
+		return unavailable("%v", err)
+	}
+	return badRequest("reading the request: %v", err)
 }
 
 // answered is an answer of a side that the gateway passes on.

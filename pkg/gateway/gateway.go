@@ -8,6 +8,7 @@ import (
 	"log"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 
@@ -40,6 +41,11 @@ type Options struct {
 	Create pair.Side
 	// DiscoveryInterval is how often the sides are asked what they serve. Default: five seconds.
 	DiscoveryInterval time.Duration
+	// SharedIdentities: a user that one side's token stands for is the user of that name on the other side, too.
+	SharedIdentities bool
+	// Policy decides about every request of a known client before anything is forwarded; nil allows all, so that the
+	// sides alone decide.
+	Policy func() authorizer.Authorizer
 	// Requests and Watches bound what one user may have in flight. Defaults: 200 and 2000.
 	Requests, Watches int
 	Log               *slog.Logger // nil for none
@@ -54,7 +60,8 @@ type Gateway struct {
 	log            *slog.Logger
 	metrics        *metrics
 	memory         *webserver.Budget
-	flights        flights
+	flights        flights // of users
+	strangers      flights // of addresses
 	infos          request.RequestInfoFactory
 
 	known   map[pair.Side]*known // of refresh alone
@@ -83,7 +90,7 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 	}
 	g := &Gateway{plan: p, options: o, sides: map[pair.Side]*side{}, log: o.Log, metrics: newMetrics(registry),
 		memory: webserver.NewBudget(limitMemory), known: map[pair.Side]*known{}, done: context.Background(),
-		flights: flights{users: map[string]*flight{}},
+		flights: flights{of: map[string]*flight{}}, strangers: flights{of: map[string]*flight{}},
 		infos: request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 			GrouplessAPIPrefixes: sets.NewString("api")}}
 	if g.log == nil {
@@ -97,7 +104,7 @@ func New(p *plan.Runtime, o Options, registry prometheus.Registerer) (*Gateway, 
 		}
 		g.sides[name], servers[name], g.known[name] = s, s.own, &known{}
 	}
-	g.authenticators = authenticators(servers)
+	g.authenticators = authenticators(servers, o.SharedIdentities)
 	return g, nil
 }
 
@@ -112,60 +119,90 @@ func (g *Gateway) Ready() error { return g.ready() }
 
 // client is who sends a request, and which.
 type client struct {
-	user user.Info
+	id   *identity
 	info *request.RequestInfo
 	view *view
+	took *took
+}
+
+// streams reports whether the answer has no end of its own.
+func (c *client) streams(r *http.Request) bool {
+	return c.info.Verb == "watch" || c.proxied() || r.Header.Get("Upgrade") != "" || c.info.Subresource == "log"
+}
+
+// proxied reports whether the request goes through the API server to another program.
+func (c *client) proxied() bool {
+	return c.info.IsResourceRequest && (c.info.Subresource == "proxy" || c.info.Verb == "proxy")
+}
+
+// took is what is counted of a request.
+type took struct {
+	route string
+	began time.Time
 }
 
 // ServeHTTP implements http.Handler.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	counted := &counter{ResponseWriter: w, code: http.StatusOK}
-	began := time.Now()
-	route := "refused"
-	defer func() { g.metrics.count(route, counted.code, time.Since(began)) }()
-	var err error
-	if route, err = g.serve(counted, r); err != nil {
+	t := &took{"refused", time.Now()}
+	end := "aborted"
+	defer func() { // an answer that breaks off is a panic, by which the client's connection breaks off, too
+		if end == "aborted" && r.Context().Err() != nil {
+			end = "gone"
+		}
+		g.metrics.count(t.route, end, time.Since(t.began))
+	}()
+	if err := g.serve(counted, r, t); err != nil {
 		refuse(counted, err)
 	}
+	end = strconv.Itoa(counted.code)
 }
 
-// serve answers, or returns why it is refused; route names how for the metrics.
-func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (route string, err error) {
-	const refused = "refused"
+// serve answers, or returns why it is refused.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, t *took) error {
 	if err := checkPath(r); err != nil {
-		return refused, err
+		return err
 	}
 	switch r.URL.Path {
 	case "/healthz", "/livez":
+		t.route = "health"
 		_, _ = io.WriteString(w, "ok")
-		return "health", nil
+		return nil
 	case "/readyz":
+		t.route = "health"
 		if err := g.ready(); err != nil {
-			return "health", err
+			return err
 		}
 		_, _ = io.WriteString(w, "ok")
-		return "health", nil
+		return nil
 	}
-	u, err := g.authenticate(r)
+	id, err := g.authenticate(r)
 	if err != nil {
-		return refused, err
+		return err
 	}
 	inner, view := withoutView(r)
 	info, err := g.infos.NewRequestInfo(inner)
 	if err != nil {
-		return refused, badRequest("%v", err)
+		return badRequest("%v", err)
 	}
-	long := info.Verb == "watch" || r.Header.Get("Upgrade") != "" || strings.Contains(r.URL.Path, "/proxy") ||
-		info.Subresource == "log"
-	leave, err := g.flights.enter(u.GetName(), long, g.options)
+	c := &client{id: id, info: info, view: g.current.Load(), took: t}
+	long := c.streams(r)
+	limit := g.options.Requests
+	if long {
+		limit = g.options.Watches
+	}
+	leave, err := g.flights.enter(id.GetName(), long, limit)
 	if err != nil {
-		return refused, err
+		return err
 	}
 	defer leave()
+	if err := g.permit(r, c, view); err != nil {
+		return err
+	}
 	if long { // no deadline of the server's; each write of a stream has its own where the gateway makes it
 		control := http.NewResponseController(w)
 		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{})); err != nil {
-			return refused, err
+			return err
 		}
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
@@ -173,14 +210,27 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) (route string, e
 		r = r.WithContext(ctx)
 	}
 	if view != "" {
-		g.sides[view].pass(w, r, u, viewPrefix(view))
-		return "view-" + string(view), nil
+		return g.pass(w, r, c, view, "view-"+string(view), viewPrefix(view))
 	}
-	v := g.current.Load()
-	if v == nil {
-		return refused, g.ready()
+	if c.view == nil {
+		return g.ready()
 	}
-	return g.dispatch(w, r, &client{user: u, info: info, view: v})
+	return g.dispatch(w, r, c)
+}
+
+// pass hands a request on to a side, in the name of its client there.
+func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, c *client, name pair.Side, route, prefix string) error {
+	u, err := c.id.at(name)
+	if err != nil {
+		return err
+	}
+	c.took.route = route
+	how := passing{prefix: prefix, proxied: c.proxied()}
+	if c.info.Verb == "watch" {
+		how.done = g.done
+	}
+	g.sides[name].pass(w, r, u, how)
+	return nil
 }
 
 func viewPrefix(name pair.Side) string { return "/sides/" + string(name) }
@@ -200,41 +250,48 @@ func withoutView(r *http.Request) (*http.Request, pair.Side) {
 }
 
 // dispatch answers a request of a known client.
-func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *client) (route string, err error) {
+func (g *Gateway) dispatch(w http.ResponseWriter, r *http.Request, c *client) error {
 	if !c.info.IsResourceRequest {
-		return "page", g.servePage(w, r, c)
+		c.took.route = "page"
+		return g.servePage(w, r, c)
 	}
+	c.took.route = "none"
 	info := c.info
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	row := c.view.table.Row(gvr)
 	if row == nil {
-		return "none", notFound(r)
+		if side, err := c.view.table.Silent(gvr.GroupVersion()); err != nil {
+			return unavailable("%s: the %s side does not say what it has of it: %v", gvr.GroupVersion(), side, err)
+		}
+		return notFound(r)
 	}
 	switch row.Way {
 	case routes.None:
-		return "none", notImplemented("%s: %s", gvr.GroupResource(), row.Why)
+		return notImplemented("%s: %s", gvr.GroupResource(), row.Why)
 	case routes.Unknown:
-		return "none", unavailable("%s: %s", gvr.GroupResource(), row.Why)
+		return unavailable("%s: %s", gvr.GroupResource(), row.Why)
 	}
 	if r.Method == http.MethodOptions || r.Method == http.MethodConnect || r.Method == http.MethodTrace {
-		return "none", unsupported("%s is not served", r.Method)
+		return unsupported("%s is not served", r.Method)
 	}
+	memory := g.memory.Reserve()
+	defer memory.Release()
 	if row.Way == routes.Both {
-		return "both", g.serveBoth(w, r, c, row)
+		c.took.route = "both"
+		return g.serveBoth(w, r, c, row, memory)
 	}
 	name := row.Side(info.Verb, info.Subresource)
 	if name == "" {
-		return "none", unsupported("%s of %s is not served: %s", info.Verb, gvr.GroupResource(), row.Why)
+		return unsupported("%s of %s is not served: %s", info.Verb, gvr.GroupResource(), row.Why)
 	}
-	if err := g.heeds(r, name); err != nil {
-		return "none", err
+	if err := g.heeds(r, memory, name); err != nil {
+		return err
 	}
-	g.sides[name].pass(w, r, c.user, "")
-	return string(name), nil
+	return g.pass(w, r, c, name, string(name), "")
 }
 
 // heeds refuses what the version of a side would not understand, and so do something else, or never end.
-func (g *Gateway) heeds(r *http.Request, sides ...pair.Side) error {
+func (g *Gateway) heeds(r *http.Request, memory *webserver.Reservation, sides ...pair.Side) error {
 	query := r.URL.Query()
 	if len(sides) > 1 && query.Get("sendInitialEvents") == "true" {
 		// Each side ends its first events for itself: a client would take those of one side for all.
@@ -244,7 +301,7 @@ func (g *Gateway) heeds(r *http.Request, sides ...pair.Side) error {
 		minor := g.plan.Side(name).Version.Minor
 		dry, err := query.Has("dryRun"), error(nil)
 		if !dry && r.Method == http.MethodDelete && !kubever.Behaves(kubever.BehaviourDryRunHeeded, minor) {
-			if dry, err = dryDelete(r); err != nil {
+			if dry, err = dryDelete(r, memory); err != nil {
 				return err
 			}
 		}
@@ -261,10 +318,10 @@ func (g *Gateway) heeds(r *http.Request, sides ...pair.Side) error {
 }
 
 // dryDelete reports whether the options in the body of a deletion may ask for a dry run.
-func dryDelete(r *http.Request) (bool, error) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, limitBytes+1))
-	if err != nil || len(body) > limitBytes {
-		return false, badRequest("the options of the deletion cannot be read")
+func dryDelete(r *http.Request, memory *webserver.Reservation) (bool, error) {
+	body, err := readAll(r.Context(), r.Body, limitOptionsBytes, memory)
+	if err != nil {
+		return false, unread(err)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return bytes.Contains(body, []byte("dryRun")) || bytes.Contains(body, []byte("All")), nil
@@ -282,36 +339,43 @@ func (g *Gateway) servePage(w http.ResponseWriter, r *http.Request, c *client) e
 	case (first == "api" || first == "apis") && strings.Count(strings.TrimSuffix(path, "/"), "/") <= 3:
 		return g.serveDiscovery(w, r, c.view)
 	case path == "/version":
-		g.sides[pair.Modern].pass(w, r, c.user, "")
-		return nil
+		return g.pass(w, r, c, c.anySide(), "page", "")
 	case path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/"):
 		return g.serveOpenAPI3(w, r, c)
 	}
 	return notImplemented("%s is not served for both sides; /sides/legacy%s and /sides/modern%s are", path, path, path)
 }
 
-// flights bounds what each user has in flight.
+// anySide is a side that knows the client, the modern one if it does.
+func (c *client) anySide() pair.Side {
+	if _, ok := c.id.on[pair.Modern]; !ok && c.id.on[pair.Legacy] != nil {
+		return pair.Legacy
+	}
+	return pair.Modern
+}
+
+// flights bounds what each user, or each address, has in flight.
 type flights struct {
-	mu    sync.Mutex
-	users map[string]*flight
+	mu sync.Mutex
+	of map[string]*flight
 }
 
 type flight struct{ short, long int }
 
-func (f *flights) enter(name string, long bool, o Options) (leave func(), err error) {
+func (f *flights) enter(name string, long bool, limit int) (leave func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at := f.users[name]
+	at := f.of[name]
 	if at == nil {
 		at = &flight{}
-		f.users[name] = at
+		f.of[name] = at
 	}
-	count, limit := &at.short, o.Requests
+	count := &at.short
 	if long {
-		count, limit = &at.long, o.Watches
+		count = &at.long
 	}
 	if *count >= limit {
-		busy := refusal(http.StatusTooManyRequests, "TooManyRequests", "%d requests of this user are in flight", limit)
+		busy := refusal(http.StatusTooManyRequests, "TooManyRequests", "%d requests of %s are in flight", limit, name)
 		busy.ErrStatus.Details = unavailableDetails()
 		return nil, busy
 	}
@@ -320,7 +384,7 @@ func (f *flights) enter(name string, long bool, o Options) (leave func(), err er
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if *count--; at.short+at.long == 0 {
-			delete(f.users, name)
+			delete(f.of, name)
 		}
 	}, nil
 }

@@ -25,9 +25,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubefusion/fusionctl/pkg/plan"
+	"github.com/kubefusion/fusionctl/pkg/policy"
 	"github.com/kubefusion/fusionctl/pkg/spec"
 )
 
@@ -121,9 +125,10 @@ type fixture struct {
 	gateway        *Gateway
 	legacy, modern *fakeSide
 	url            string
+	registry       *prometheus.Registry
 }
 
-func newFixture(t *testing.T) *fixture {
+func newFixture(t *testing.T, more ...func(*Options)) *fixture {
 	t.Helper()
 	f, err := spec.Load("spec.yaml", []byte(`apiVersion: kubefusion.dev/v1alpha1
 kind: FusedControlPlane
@@ -147,8 +152,12 @@ spec:
 	}
 	x := &fixture{t: t, legacy: newFakeSide(t, "1.15.12"), modern: newFakeSide(t, "1.36.3")}
 	cert, key := proxyCertificate(t)
-	x.gateway, err = New(p.Runtime(), Options{Legacy: x.legacy.config(), Modern: x.modern.config(), ProxyCert: cert,
-		ProxyKey: key, Requests: 3}, prometheus.NewRegistry())
+	o := Options{Legacy: x.legacy.config(), Modern: x.modern.config(), ProxyCert: cert, ProxyKey: key, Requests: 3}
+	for _, change := range more {
+		change(&o)
+	}
+	x.registry = prometheus.NewRegistry()
+	x.gateway, err = New(p.Runtime(), o, x.registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,26 +268,196 @@ func TestClientsAreWhoTheyAre(t *testing.T) {
 		t.Error("the other side is asked, too")
 	}
 	x.wants("GET", collection, "", http.StatusUnauthorized, "Unauthorized", "Test-Certificate: ")
+}
 
-	const reviews = "POST /apis/authentication.k8s.io/v1/tokenreviews"
-	x.modern.say(reviews, http.StatusCreated, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1",
-		"status":{}}`)
-	x.legacy.say(reviews, http.StatusCreated, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1",
-		"status":{"authenticated":true,"user":{"username":"robot","groups":["robots"],"extra":{"a/b":["c"]}}}}`)
-	x.wants("GET", "/api/v1/namespaces/a/pods", "", http.StatusOK, "{}", "Test-Certificate: ",
-		"Authorization: Bearer good")
-	r, _ = x.modern.last("/api/v1/namespaces/a/pods")
-	if r.Header.Get("X-Remote-User") != "robot" || r.Header.Get("X-Remote-Extra-A%2fb") != "c" ||
-		r.Header.Get("Authorization") != "" {
+const reviews = "POST /apis/authentication.k8s.io/v1/tokenreviews"
+
+// vouch lets a side know tokens, by the names of their users.
+func (f *fakeSide) vouch(users map[string]string) {
+	f.page(reviews, func(w http.ResponseWriter, r *http.Request) {
+		f.mu.Lock()
+		body := f.bodies[slices.Index(f.asked, r)]
+		f.mu.Unlock()
+		var review struct{ Spec struct{ Token string } }
+		_ = json.Unmarshal([]byte(body), &review)
+		name, known := users[review.Spec.Token]
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{"authenticated":%v,
+			"user":{"username":%q,"groups":["robots"],"extra":{"a/b":["c"]}}}}`, known, name)
+	})
+}
+
+// A name counts on the side that vouches for it: alice of one side may be another alice on the other.
+func TestTokensCountOnTheSidesThatKnowThem(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		x := newFixture(t, func(o *Options) { o.SharedIdentities = shared })
+		x.legacy.vouch(map[string]string{"old": "admin", "both": "robot", "two": "left"})
+		x.modern.vouch(map[string]string{"new": "alice", "both": "robot", "two": "right"})
+		const pods = "/api/v1/namespaces/a/pods"
+		x.modern.say("GET "+pods, http.StatusOK, "{}")
+		x.legacy.say("GET "+pods, http.StatusOK, "{}")
+		x.legacy.say("GET "+collection, http.StatusOK, emptyList)
+		x.modern.say("GET "+collection, http.StatusOK, emptyList)
+		asks := func(path, token string, code int, says string) {
+			t.Helper()
+			x.wants("GET", path, "", code, says, "Test-Certificate: ", "Authorization: Bearer "+token)
+		}
+		asks(pods, "both", http.StatusOK, "")
+		asks(collection, "both", http.StatusOK, "l1m1")
+		asks(pods, "new", http.StatusOK, "")
+		r, _ := x.modern.last(pods)
+		if r.Header.Get("X-Remote-User") != "alice" || r.Header.Get("X-Remote-Extra-A%2fb") != "c" ||
+			r.Header.Get("Authorization") != "" {
+			t.Errorf("the side is told of %v", r.Header)
+		}
+		asks("/sides/legacy"+pods, "old", http.StatusOK, "")
+		asks(pods, "nobody's", http.StatusUnauthorized, "")
+		asks(pods, "two", http.StatusUnauthorized, `"left\" on the legacy side`)
+		if shared {
+			asks(pods, "old", http.StatusOK, "")
+			asks(collection, "old", http.StatusOK, "l1m1")
+			continue
+		}
+		for _, path := range []string{pods, "/sides/modern" + pods, collection, collection + "?watch=1"} {
+			asks(path, "old", http.StatusForbidden, "modern side does not know")
+			if r, _ := x.modern.last(path); r != nil && r.Header.Get("X-Remote-User") == "admin" {
+				t.Errorf("%s: the modern side is told of %v", path, r.Header)
+			}
+		}
+		asks("/sides/legacy"+pods, "new", http.StatusForbidden, "legacy side does not know")
+
+		// What a side that is silent would say is not known: no.
+		x.legacy.say(reviews, http.StatusForbidden, `{"kind":"Status","status":"Failure","code":403}`)
+		x.modern.vouch(map[string]string{"later": "alice"})
+		asks(pods, "later", http.StatusOK, "")
+		asks(collection, "later", http.StatusServiceUnavailable, "could not be asked")
+		asks(pods, "unknown", http.StatusServiceUnavailable, "could not be reviewed")
+	}
+}
+
+func TestTokensOfWebSocketsAreTakenAndKept(t *testing.T) {
+	x := newFixture(t)
+	x.modern.vouch(map[string]string{"good": "robot"})
+	x.legacy.vouch(nil)
+	x.modern.say("GET /api/v1/namespaces/a/pods", http.StatusOK, "{}")
+	const token = "Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io."
+	x.wants("GET", "/api/v1/namespaces/a/pods", "", http.StatusOK, "", "Test-Certificate: ", token+"Z29vZA, v5.k8s.io")
+	r, _ := x.modern.last("/api/v1/namespaces/a/pods")
+	if r.Header.Get("X-Remote-User") != "robot" || r.Header.Get("Sec-WebSocket-Protocol") != "v5.k8s.io" {
 		t.Errorf("the side is told of %v", r.Header)
 	}
-	x.legacy.say(reviews, http.StatusCreated, `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1",
-		"status":{"authenticated":false}}`)
-	x.wants("GET", "/api/v1/namespaces/a/pods", "", http.StatusUnauthorized, "", "Test-Certificate: ",
-		"Authorization: Bearer bad")
-	x.legacy.say(reviews, http.StatusForbidden, `{"kind":"Status","status":"Failure","code":403}`)
-	x.wants("GET", "/api/v1/namespaces/a/pods", "", http.StatusServiceUnavailable, "could not be reviewed",
-		"Test-Certificate: ", "Authorization: Bearer other")
+	x.wants("GET", "/api/v1/namespaces/a/pods", "", http.StatusOK, "", token+"Z29vZA")
+	if r, _ := x.modern.last("/api/v1/namespaces/a/pods"); r.Header.Get("Sec-WebSocket-Protocol") != "" {
+		t.Errorf("the side is sent the token of a client with a certificate: %v", r.Header)
+	}
+	for _, bad := range []string{"YmFk", "!", "", "Z29vZA, base64url.bearer.authorization.k8s.io.Z29vZA"} {
+		x.wants("GET", "/api/v1/namespaces/a/pods", "", http.StatusUnauthorized, "", "Test-Certificate: ", token+bad)
+	}
+}
+
+// Clients that are not known yet have a bound of their own, by their address.
+func TestStrangersAreBounded(t *testing.T) {
+	x := newFixture(t)
+	begun, end := make(chan struct{}), make(chan struct{})
+	x.modern.page(reviews, func(http.ResponseWriter, *http.Request) {
+		begun <- struct{}{}
+		<-end
+	})
+	x.legacy.vouch(nil)
+	var group sync.WaitGroup
+	for i := range limitStrangers {
+		group.Go(func() {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.url+"/api/v1/pods", nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Header.Set("Authorization", fmt.Sprintf("Bearer %d", i))
+			if response, err := http.DefaultClient.Do(r); err == nil {
+				response.Body.Close()
+			}
+		})
+		<-begun
+	}
+	x.wants("GET", "/api", "", http.StatusTooManyRequests, "in flight", "Test-Certificate: ", "Authorization: Bearer x")
+	close(end)
+	group.Wait()
+	x.wants("GET", "/api", "", http.StatusOK, "")
+}
+
+// doorPolicy lets developers read pods of a namespace.
+const doorPolicy = `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":` +
+	`{"group":"developers","resource":"pods","namespace":"a","readonly":true}}`
+
+func TestThePolicyAtTheDoorIsAskedFirst(t *testing.T) {
+	rules, err := policy.Parse("door", strings.NewReader(doorPolicy))
+	if err != nil {
+		t.Fatal(err)
+	}
+	door := policy.NewAuthorizer(rules)
+	x := newFixture(t, func(o *Options) { o.Policy = func() authorizer.Authorizer { return door } })
+	x.legacy.vouch(map[string]string{"good": "robot"})
+	x.modern.vouch(map[string]string{"good": "robot"})
+	for _, view := range []string{"", "/sides/legacy", "/sides/modern"} {
+		for _, side := range []*fakeSide{x.legacy, x.modern} {
+			side.say("GET /api/v1/namespaces/a/pods", http.StatusOK, "{}")
+		}
+		x.wants("GET", view+"/api/v1/namespaces/a/pods", "", http.StatusOK, "{}")
+		x.wants("GET", view+"/api/v1/namespaces/a/pods", "", http.StatusForbidden, "door", "Impersonate-User: bob")
+		x.wants("GET", view+"/api/v1/namespaces/a/pods", "", http.StatusForbidden, "door", "Test-Certificate: ",
+			"Authorization: Bearer good")
+		for _, path := range []string{"/api/v1/namespaces/b/pods", "/api/v1/namespaces/a/secrets", "/apis",
+			collection} {
+			x.wants("GET", view+path, "", http.StatusForbidden, "policy at the door")
+		}
+		x.wants("POST", view+"/api/v1/namespaces/a/pods", "{}", http.StatusForbidden, "policy at the door")
+	}
+	for _, side := range []*fakeSide{x.legacy, x.modern} {
+		for _, path := range []string{"/api/v1/namespaces/b", "/api/v1/namespaces/a/secrets", collection} {
+			if r, _ := side.last(path); r != nil {
+				t.Errorf("a side was asked for %s", r.URL)
+			}
+		}
+	}
+}
+
+// An answer that a side breaks off is broken off for the client, too, and counted so.
+func TestAnswersThatBreakOffAreCounted(t *testing.T) {
+	x := newFixture(t)
+	x.modern.page("GET /api/v1/namespaces/a/pods", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		io.WriteString(w, "{")
+		http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, x.url+"/api/v1/namespaces/a/pods", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Test-Certificate", "alice")
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil {
+		defer response.Body.Close()
+		if text, err := io.ReadAll(response.Body); err == nil {
+			t.Errorf("the client takes %q for all", text)
+		}
+	}
+	families, err := x.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	for _, family := range families {
+		for _, metric := range family.Metric {
+			if family.GetName() == "fusionctl_gateway_requests_total" {
+				seen = append(seen, fmt.Sprint(metric.GetLabel()))
+			}
+		}
+	}
+	if !strings.Contains(strings.Join(seen, ""), `"aborted"`) || !strings.Contains(strings.Join(seen, ""), `"modern"`) {
+		t.Errorf("counted are %q, want modern and aborted", seen)
+	}
 }
 
 func TestPathTricksAreRefused(t *testing.T) {
@@ -288,7 +467,8 @@ func TestPathTricksAreRefused(t *testing.T) {
 		"/api/v1/namespaces/a/pods/", "/api/v1/namespaces/a/pods/%00", "/api/v1/namespaces/a/pods/a%250a",
 		"/api/v1/namespaces/a/pods/a%5cb", "/sides/legacy//api/v1/pods", "/sides/legacy/%2e%2e/x",
 		"/api/v1/namespaces/a/services/s/proxy/../../../secrets", "/api/v1/namespaces/a/services/s/proxy/%2e%2e/x",
-		"/api/v1/namespaces/a/services/s/proxy/..%2fx"} {
+		"/api/v1/namespaces/a/services/s/proxy/..%2fx", "/api/v1/namespaces/a/pods/proxy//x",
+		"/api/v1/namespaces/a/proxy//x", "/api/v1/proxy/namespaces//a", "/api/v1/namespac%65s/a/proxy//x"} {
 		connection, err := net.Dial("tcp", strings.TrimPrefix(x.url, "http://"))
 		if err != nil {
 			t.Fatal(err)
@@ -313,7 +493,9 @@ func TestPathTricksAreRefused(t *testing.T) {
 }
 
 func FuzzPaths(f *testing.F) {
-	for _, path := range []string{"/api/v1/pods", "/a/%2e%2e/b", "//", "/a/proxy/../b"} {
+	for _, path := range []string{"/api/v1/pods", "/a/%2e%2e/b", "//", "/a/proxy/../b",
+		"/api/v1/nodes/n/proxy//x", "/api/v1/proxy/nodes/proxy//",
+		"/sides/legacy/apis/g/v/namespaces/a/pods/p/proxy/a%2fb", "/api/v1/namespaces/proxy/pods//"} {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
@@ -321,8 +503,15 @@ func FuzzPaths(f *testing.F) {
 		if err != nil || checkPath(r) != nil {
 			return
 		}
+		inner, _ := withoutView(r)
+		factory := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
+			GrouplessAPIPrefixes: sets.NewString("api")}
+		info, err := factory.NewRequestInfo(inner)
+		if err != nil {
+			return
+		}
 		if slices.ContainsFunc(strings.Split(r.URL.Path, "/"), func(s string) bool { return s == ".." || s == "." }) ||
-			!strings.Contains(r.URL.Path, "/proxy/") && r.URL.Path != "/" &&
+			info.Subresource != "proxy" && r.URL.Path != "/" &&
 				(strings.Contains(r.URL.Path, "//") ||
 					strings.Count(r.URL.EscapedPath(), "/") != strings.Count(r.URL.Path, "/")) {
 			t.Errorf("%q passes as %q", path, r.URL.Path)
@@ -445,6 +634,8 @@ func TestRequestsByNameGoToTheSideThatHasTheObject(t *testing.T) {
 	}
 	x.wants("PATCH", collection+"/old", `{"metadata":{"resourceVersion":"m5"}}`, http.StatusBadRequest, "legacy side",
 		"Content-Type: application/merge-patch+json")
+	x.wants("PATCH", collection+"/old", `[{"op":"test","path":"/metadata/annotations/kubefusion.dev~1side",
+		"value":"modern"}]`, http.StatusUnprocessableEntity, "test", "Content-Type: application/json-patch+json")
 	x.wants("PUT", collection+"/old", "k8s\x00", http.StatusUnsupportedMediaType, "",
 		"Content-Type: application/vnd.kubernetes.protobuf")
 	x.wants("PUT", collection+"/old", `{"a":"`+strings.Repeat("x", limitBytes)+`"}`, http.StatusRequestEntityTooLarge,
@@ -476,6 +667,13 @@ func TestRequestsByNameGoToTheSideThatHasTheObject(t *testing.T) {
 	x.wants("GET", collection+"/old", "", http.StatusOK, `"uid":"u1"`)
 	x.wants("DELETE", collection+"/old", "", http.StatusServiceUnavailable, "modern")
 	x.wants("GET", collection+"/none", "", http.StatusNotFound, "")
+	x.modern.say("GET "+collection+"/old", http.StatusForbidden, `{"kind":"Status","message":"not yours"}`)
+	x.wants("GET", collection+"/old", "", http.StatusOK, `"uid":"u1"`)
+	for _, method := range []string{"PUT", "DELETE"} {
+		x.wants(method, collection+"/old", "{}", http.StatusForbidden, "not yours")
+	}
+	x.legacy.say("GET "+collection+"/new", http.StatusForbidden, `{"kind":"Status","message":"not yours"}`)
+	x.wants("POST", collection, `{"metadata":{"name":"new"}}`, http.StatusForbidden, "not yours")
 	x.modern.say("GET "+collection+"/none", http.StatusInternalServerError, "{}")
 	x.wants("GET", collection+"/none", "", http.StatusServiceUnavailable, "")
 }

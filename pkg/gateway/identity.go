@@ -2,14 +2,19 @@ package gateway
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
@@ -18,24 +23,57 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/transport"
 
+	"github.com/kubefusion/fusionctl/internal/webserver"
 	"github.com/kubefusion/fusionctl/pkg/apiserver"
 	"github.com/kubefusion/fusionctl/pkg/discovery"
 	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
-// How long what a side said of a token counts.
 const (
+	// How long what a side said of a token counts.
 	tokenTTL   = 10 * time.Second
 	noTokenTTL = 5 * time.Second
+	// limitReviews bounds the reviews of tokens that each side is asked for at a time.
+	limitReviews = 64
+	// limitStrangers bounds the requests of one address whose client is not known yet.
+	limitStrangers = 32
 )
 
-// authenticators know a client by its certificate, or by a token, in the order in which API servers look.
-func authenticators(servers map[pair.Side]*apiserver.Server) []authenticator.Request {
-	tokens := cache.New(reviewer(servers), false, tokenTTL, noTokenTTL)
-	return []authenticator.Request{authenticator.RequestFunc(byCertificate), bearertoken.New(tokens)}
+// identity is who a client is on each side. A name that a side was not told of by its own means stands for no user
+// there: what is called alice on one side may be another alice on the other.
+type identity struct {
+	user.Info                         // for what concerns the gateway alone
+	on        map[pair.Side]user.Info // by the sides that vouch for the client
+	silent    map[pair.Side]error     // why it is not known whether the side vouches
 }
 
-// byCertificate takes the certificate that the TLS server has verified, as long as it is valid.
+// at is the user that the client is on the side. Errors: a Status, 403 where the side does not vouch for the client,
+// 503 where it could not be asked.
+func (i *identity) at(side pair.Side) (user.Info, error) {
+	if u, ok := i.on[side]; ok {
+		return u, nil
+	}
+	if err := i.silent[side]; err != nil {
+		return nil, unavailable("the %s side could not be asked about the client's token", side)
+	}
+	return nil, refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "the %s side does not know the client's "+
+		"token, so %q of the %s side has no permission there; /sides/%s needs that side alone", side, i.GetName(),
+		side.Other(), side.Other())
+}
+
+// authenticators know a client by its certificate, or by a token, in the order in which API servers look.
+// shared: a user that one side vouches for is the user of that name on the other.
+func authenticators(servers map[pair.Side]*apiserver.Server, shared bool) []authenticator.Request {
+	v := vouchers{by: map[pair.Side]authenticator.Token{}, shared: shared}
+	for side, server := range servers {
+		v.by[side] = cache.New(&reviewer{side, server, webserver.NewSlots(limitReviews)}, false, tokenTTL, noTokenTTL)
+	}
+	return []authenticator.Request{authenticator.RequestFunc(byCertificate), bearertoken.New(v),
+		authenticator.RequestFunc(v.byProtocol)}
+}
+
+// byCertificate takes the certificate that the TLS server has verified, as long as it is valid. Plans give both API
+// servers one CA of clients, so that a subject is the same user on both.
 func byCertificate(r *http.Request) (*authenticator.Response, bool, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil, false, nil
@@ -44,18 +82,74 @@ func byCertificate(r *http.Request) (*authenticator.Response, bool, error) {
 	if now := time.Now(); now.After(chain[0].NotAfter) {
 		return nil, false, errors.New("the client's certificate has expired")
 	}
-	return x509request.CommonNameUserConversion(chain)
+	response, ok, err := x509request.CommonNameUserConversion(chain)
+	if !ok || err != nil {
+		return nil, ok, err
+	}
+	u := response.User
+	response.User = &identity{Info: u, on: map[pair.Side]user.Info{pair.Legacy: u, pair.Modern: u}}
+	return response, true, nil
 }
 
-// reviewer asks the sides whether they know a token: the modern one, and then the legacy one.
-type reviewer map[pair.Side]*apiserver.Server
+// vouchers ask each side whether it knows a token.
+type vouchers struct {
+	by     map[pair.Side]authenticator.Token
+	shared bool
+}
+
+// AuthenticateToken implements authenticator.Token. The user is an *identity.
+// Errors: a side that was not asked, where no other knows the token; a token of two users.
+func (v vouchers) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	id := &identity{on: map[pair.Side]user.Info{}, silent: map[pair.Side]error{}}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for side, by := range v.by {
+		group.Go(func() {
+			response, ok, err := by.AuthenticateToken(ctx, token)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				id.silent[side] = err
+			} else if ok {
+				id.on[side] = response.User
+			}
+		})
+	}
+	group.Wait()
+	for _, side := range []pair.Side{pair.Modern, pair.Legacy} {
+		u, ok := id.on[side]
+		if !ok {
+			continue
+		}
+		if id.Info != nil && id.GetName() != u.GetName() {
+			return nil, false, refusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized,
+				"the token is that of %q on the modern side and of %q on the legacy side", id.GetName(), u.GetName())
+		}
+		if id.Info == nil {
+			id.Info = u
+		}
+		if _, ok := id.on[side.Other()]; !ok && v.shared {
+			id.on[side.Other()] = u
+		}
+	}
+	if id.Info == nil {
+		return nil, false, errors.Join(id.silent[pair.Modern], id.silent[pair.Legacy])
+	}
+	return &authenticator.Response{User: id}, true, nil
+}
+
+// reviewer asks one side who a token stands for.
+type reviewer struct {
+	side   pair.Side
+	server *apiserver.Server
+	slots  webserver.Slots
+}
 
 var tokenReviews = discovery.Resource{GroupVersion: authenticationv1.SchemeGroupVersion, Name: "tokenreviews",
 	Kind: "TokenReview"}
 
-// AuthenticateToken implements authenticator.Token. Errors: a side that was not asked, where the other does not know
-// the token.
-func (v reviewer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+// AuthenticateToken implements authenticator.Token. Errors: the side was not asked.
+func (v *reviewer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	review := authenticationv1.TokenReview{TypeMeta: metav1.TypeMeta{Kind: "TokenReview",
 		APIVersion: authenticationv1.SchemeGroupVersion.String()},
 		Spec: authenticationv1.TokenReviewSpec{Token: token}}
@@ -63,41 +157,55 @@ func (v reviewer) AuthenticateToken(ctx context.Context, token string) (*authent
 	if err != nil {
 		return nil, false, err
 	}
-	var silent error
-	for _, side := range []pair.Side{pair.Modern, pair.Legacy} {
-		// A review changes nothing, so it may be repeated.
-		text, err := v[side].Send(ctx, apiserver.Write{Verb: http.MethodPost, Path: tokenReviews.Objects(""),
-			Body:       body,
-			Repeatable: true})
-		var got authenticationv1.TokenReview
-		if err == nil {
-			err = json.Unmarshal(text, &got)
-		}
-		if err != nil {
-			silent = errors.Join(silent, fmt.Errorf("asking the %s side about a token: %w", side, err))
-			continue
-		}
-		if u := got.Status.User; got.Status.Authenticated && u.Username != "" {
-			extra := map[string][]string{}
-			for key, values := range u.Extra {
-				extra[key] = values
-			}
-			return &authenticator.Response{User: &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups,
-				Extra: extra}}, true, nil
-		}
+	release, err := v.slots.Take(ctx)
+	if err != nil {
+		return nil, false, err
 	}
-	return nil, false, silent
+	defer release()
+	// A review changes nothing, so it may be repeated.
+	text, err := v.server.Send(ctx, apiserver.Write{Verb: http.MethodPost, Path: tokenReviews.Objects(""), Body: body,
+		Repeatable: true})
+	var got authenticationv1.TokenReview
+	if err == nil {
+		err = json.Unmarshal(text, &got)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("asking the %s side about a token: %w", v.side, err)
+	}
+	u := got.Status.User
+	if !got.Status.Authenticated || u.Username == "" {
+		return nil, false, nil
+	}
+	extra := map[string][]string{}
+	for key, values := range u.Extra {
+		extra[key] = values
+	}
+	return &authenticator.Response{User: &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups,
+		Extra: extra}}, true, nil
 }
 
-// authenticate finds out who sends the request. Errors: a Status, 401 for a client that is not known, 503 where that
-// could not be found out.
-func (g *Gateway) authenticate(r *http.Request) (user.Info, error) {
+// authenticate finds out who sends the request. Errors: a Status, 401 for a client that is not known, 429 for one of
+// too many from its address, 503 where that could not be found out.
+func (g *Gateway) authenticate(r *http.Request) (*identity, error) {
+	address, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		address = r.RemoteAddr
+	}
+	leave, err := g.strangers.enter(address, false, limitStrangers)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	for i, by := range g.authenticators {
 		response, ok, err := by.AuthenticateRequest(r)
-		switch {
-		case ok:
-			return response.User, nil
-		case err != nil && i > 0 && !isInvalidToken(err):
+		if ok {
+			return response.User.(*identity), nil
+		}
+		switch refused, ours := err.(*apierrors.StatusError); { //nolint:errorlint // within others are those of a side
+		case err == nil || i == 0 || isNoToken(err):
+		case ours:
+			return nil, refused
+		default:
 			g.log.Warn("authentication failed", "err", err)
 			return nil, unavailable("the client's token could not be reviewed")
 		}
@@ -106,7 +214,36 @@ func (g *Gateway) authenticate(r *http.Request) (user.Info, error) {
 		"want a client certificate of the cluster's CA, or a bearer token that a side knows")
 }
 
-func isInvalidToken(err error) bool { return err.Error() == "invalid bearer token" }
+// isNoToken reports whether the client has shown no token that a side knows, and all sides were asked: an error of API
+// machinery that has no type.
+func isNoToken(err error) bool { return err.Error() == "invalid bearer token" }
+
+// tokenProtocol begins the name of a WebSocket protocol that is a bearer token: browsers can send no other header.
+const (
+	protocols     = "Sec-Websocket-Protocol"
+	tokenProtocol = "base64url.bearer.authorization.k8s.io."
+)
+
+// byProtocol knows a client by a token among the WebSocket protocols that it offers. identify takes it out of them.
+func (v vouchers) byProtocol(r *http.Request) (*authenticator.Response, bool, error) {
+	token := ""
+	for protocol := range strings.SplitSeq(strings.Join(r.Header.Values(protocols), ","), ",") {
+		encoded, ok := strings.CutPrefix(strings.TrimSpace(protocol), tokenProtocol)
+		if !ok {
+			continue
+		}
+		text, err := base64.RawURLEncoding.DecodeString(encoded)
+		if err != nil || !utf8.Valid(text) || len(text) == 0 || token != "" {
+			return nil, false, refusal(http.StatusUnauthorized, metav1.StatusReasonUnauthorized,
+				"want one bearer token among the WebSocket protocols, in base64url without padding")
+		}
+		token = string(text)
+	}
+	if token == "" {
+		return nil, false, nil
+	}
+	return v.AuthenticateToken(r.Context(), token)
+}
 
 // identify replaces the identity that the client claims by the one that it has, in the headers that the plan's API
 // servers believe. Impersonation is the client's own request: the server decides.
@@ -118,5 +255,17 @@ func identify(r *http.Request, u user.Info) {
 	}
 	r.Header.Del("Authorization")
 	r.Header.Del("Forwarded")
+	if offered := r.Header.Values(protocols); len(offered) > 0 {
+		r.Header.Del(protocols)
+		var kept []string
+		for protocol := range strings.SplitSeq(strings.Join(offered, ","), ",") {
+			if protocol = strings.TrimSpace(protocol); !strings.HasPrefix(protocol, tokenProtocol) {
+				kept = append(kept, protocol)
+			}
+		}
+		if len(kept) > 0 {
+			r.Header.Set(protocols, strings.Join(kept, ", "))
+		}
+	}
 	transport.SetAuthProxyHeaders(r, u.GetName(), u.GetUID(), u.GetGroups(), u.GetExtra())
 }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +11,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	stale    *prometheus.GaugeVec
+	policy   prometheus.Gauge
 }
 
 // Describe registers the metrics of a gateway that does not run, for what shows them.
@@ -20,19 +20,23 @@ func Describe(registry prometheus.Registerer) { newMetrics(registry) }
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fusionctl_gateway_requests_total",
-			Help: "Requests, by how they were served and the code of the answer."}, []string{"route", "code"}),
+			Help: "Requests, by how they were served and the code of the answer; aborted where a side broke it off, " +
+				"gone where the client did."}, []string{"route", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "fusionctl_gateway_request_seconds",
 			Help:    "Time from a request to the end of its answer, streams included, by how it was served.",
 			Buckets: prometheus.ExponentialBuckets(0.002, 4, 8)}, []string{"route"}),
 		stale: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fusionctl_gateway_discovery_stale",
 			Help: "1 while what a side serves is what it said earlier."}, []string{"side"}),
 	}
-	registry.MustRegister(m.requests, m.seconds, m.stale)
+	m.policy = prometheus.NewGauge(prometheus.GaugeOpts{Name: "fusionctl_gateway_policy_good",
+		Help: "0 while the policy at the door is an earlier one, because the file is invalid; 1 without a policy."})
+	m.policy.Set(1)
+	registry.MustRegister(m.requests, m.seconds, m.stale, m.policy)
 	return m
 }
 
-func (m *metrics) count(route string, code int, took time.Duration) {
-	m.requests.WithLabelValues(route, strconv.Itoa(code)).Inc()
+func (m *metrics) count(route, end string, took time.Duration) {
+	m.requests.WithLabelValues(route, end).Inc()
 	m.seconds.WithLabelValues(route).Observe(took.Seconds())
 }
 

@@ -3,38 +3,73 @@ package gateway
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
 )
 
 // checkPath refuses paths that two readers could take for different ones: empty segments, dots, and segments in which a
-// slash or a percent sign is hidden. What follows /proxy/ is the path of another program, and may have anything but
-// dots.
+// slash or a percent sign is hidden. What follows the proxy of a pod, a service or a node is the path of another
+// program, and may have anything but dots.
 func checkPath(r *http.Request) error {
 	path := r.URL.EscapedPath()
 	if !strings.HasPrefix(path, "/") {
 		return badRequest("the path does not begin with a slash")
 	}
 	segments := strings.Split(path[1:], "/")
-	proxied := false
-	for i, segment := range segments {
-		plain, err := url.PathUnescape(segment)
+	for i := range segments {
+		var err error
+		if segments[i], err = url.PathUnescape(segments[i]); err != nil {
+			return badRequest("the path cannot be read: %v", err)
+		}
+	}
+	foreign := foreignFrom(segments)
+	for i, plain := range segments {
 		last := i == len(segments)-1
 		switch {
-		case err != nil:
-			return badRequest("the path cannot be read: %v", err)
 		case hasDots(plain):
 			return badRequest("the path has a segment of dots")
 		case strings.ContainsFunc(plain, func(r rune) bool { return r < ' ' || r == 0x7f }):
 			return badRequest("the path has a control character")
-		case proxied:
+		case i >= foreign:
 		case plain == "" && !(last && i == 0):
 			return badRequest("the path has an empty segment")
 		case strings.ContainsAny(plain, `/%\`):
 			return badRequest("the path has a segment with an escaped slash, backslash or percent sign")
 		}
-		proxied = proxied || plain == "proxy" && i >= 4
 	}
 	return nil
+}
+
+// foreignFrom is the index of the first segment that belongs to a proxied program; the number of segments where there
+// is none. Segments are unescaped, and read as request infos
+// read them; checkPath refuses those before it in which a slash was escaped.
+func foreignFrom(segments []string) int {
+	at := 0
+	if len(segments) > 2 && segments[0] == "sides" && slices.Contains(pair.Sides(), pair.Side(segments[1])) {
+		at = 2
+	}
+	switch segments[at] {
+	case "api":
+		at += 2
+	case "apis":
+		at += 3
+	default:
+		return len(segments)
+	}
+	if at < len(segments) && (segments[at] == "proxy" || segments[at] == "watch") { // verbs of old paths
+		return len(segments)
+	}
+	// A namespace has subresources of its own, and no proxy: .../namespaces/NAME/proxy is a list of that name.
+	if at+2 < len(segments) && segments[at] == "namespaces" && segments[at+2] != "status" &&
+		segments[at+2] != "finalize" {
+		at += 2
+	}
+	if at+2 < len(segments) && segments[at+2] == "proxy" {
+		return at + 3
+	}
+	return len(segments)
 }
 
 func hasDots(text string) bool {

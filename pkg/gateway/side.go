@@ -29,6 +29,8 @@ const (
 	limitBytes = 16 << 20
 	// limitListBytes bounds one side's part of a list that is merged.
 	limitListBytes = 256 << 20
+	// limitOptionsBytes bounds the options of a deletion.
+	limitOptionsBytes = 1 << 20
 )
 
 // side is one API server, as the gateway forwards requests to it.
@@ -102,22 +104,35 @@ func (r *released) Close() error {
 	return err
 }
 
+// passing says how a request is passed on.
+type passing struct {
+	prefix  string          // cut off the path
+	proxied bool            // on to another program
+	done    context.Context // a watch ends with it; nil for what has an end of its own
+}
+
 // pass sends the request to the side as it is, but for who sends it, and its answer back, whatever it is: a stream, an
-// upgraded connection. prefix is cut off the path.
-func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, prefix string) {
+// upgraded connection.
+func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, how passing) {
 	var transport http.RoundTripper = timely{s.forward}
-	if r.Header.Get("Upgrade") != "" || strings.Contains(r.URL.Path, "/proxy") {
+	if r.Header.Get("Upgrade") != "" || how.proxied {
 		transport = s.streams
 	}
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host = s.base.Scheme, s.base.Host
-			p.Out.URL.Path = s.base.Path + strings.TrimPrefix(p.In.URL.Path, prefix)
-			p.Out.URL.RawPath = s.base.EscapedPath() + strings.TrimPrefix(p.In.URL.EscapedPath(), prefix)
+			p.Out.URL.Path = s.base.Path + strings.TrimPrefix(p.In.URL.Path, how.prefix)
+			p.Out.URL.RawPath = s.base.EscapedPath() + strings.TrimPrefix(p.In.URL.EscapedPath(), how.prefix)
 			p.Out.URL.RawQuery = p.In.URL.RawQuery
 			p.Out.Host = ""
 			identify(p.Out, u)
+		},
+		ModifyResponse: func(response *http.Response) error {
+			if how.done != nil && response.StatusCode == http.StatusOK {
+				response.Body = &endless{response.Body, how.done}
+			}
+			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() == nil {
@@ -127,6 +142,21 @@ func (s *side) pass(w http.ResponseWriter, r *http.Request, u user.Info, prefix 
 		ErrorLog: discard,
 	}
 	proxy.ServeHTTP(w, r)
+}
+
+// endless is the body of a watch. When the gateway ends it has ended, and is not broken off.
+type endless struct {
+	io.ReadCloser
+	done context.Context
+}
+
+// Read implements io.Reader.
+func (e *endless) Read(p []byte) (int, error) {
+	n, err := e.ReadCloser.Read(p)
+	if errors.Is(err, context.Canceled) && e.done.Err() != nil {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // question is what the gateway asks a side in the name of a client.
@@ -146,8 +176,12 @@ type answer struct {
 	body   []byte
 }
 
-// send asks the side in the name of the user of the request. The caller closes the answer.
-func (s *side) send(ctx context.Context, r *http.Request, u user.Info, q question) (*http.Response, error) {
+// send asks the side in the name of the client. The caller closes the answer. Errors: a Status.
+func (s *side) send(ctx context.Context, r *http.Request, id *identity, q question) (*http.Response, error) {
+	u, err := id.at(s.name)
+	if err != nil {
+		return nil, err
+	}
 	target := s.base.Scheme + "://" + s.base.Host + s.base.EscapedPath() + q.path
 	if len(q.query) > 0 {
 		target += "?" + q.query.Encode()
@@ -169,17 +203,21 @@ func (s *side) send(ctx context.Context, r *http.Request, u user.Info, q questio
 		out.Header.Set("Content-Type", q.contentType)
 	}
 	identify(out, u)
-	return timely{s.forward}.RoundTrip(out)
+	response, err := timely{s.forward}.RoundTrip(out)
+	if err != nil {
+		return nil, unreachable(s.name, err)
+	}
+	return response, nil
 }
 
-// ask sends a question and reads the whole answer. Errors: 503, as a Status, where there is none.
-func (s *side) ask(ctx context.Context, r *http.Request, u user.Info, q question, limit int64,
+// ask sends a question and reads the whole answer. Errors: a Status, 503 where there is no answer.
+func (s *side) ask(ctx context.Context, r *http.Request, id *identity, q question, limit int64,
 	memory *webserver.Reservation) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*answerTimeout)
 	defer cancel()
-	response, err := s.send(ctx, r, u, q)
+	response, err := s.send(ctx, r, id, q)
 	if err != nil {
-		return nil, unreachable(s.name, err)
+		return nil, err
 	}
 	defer response.Body.Close()
 	body, err := readAll(ctx, response.Body, limit, memory)
@@ -194,6 +232,7 @@ func (s *side) ask(ctx context.Context, r *http.Request, u user.Info, q question
 }
 
 // readAll reads a body of bounded length; what is read of it is held in the reservation.
+// Errors: *http.MaxBytesError, *webserver.RequestError.
 func readAll(ctx context.Context, body io.Reader, limit int64, memory *webserver.Reservation) ([]byte, error) {
 	var buf bytes.Buffer
 	in := io.LimitReader(body, limit+1)
@@ -210,7 +249,7 @@ func readAll(ctx context.Context, body io.Reader, limit int64, memory *webserver
 		buf.Write(buf.AvailableBuffer()[:n])
 		switch {
 		case int64(buf.Len()) > limit:
-			return nil, fmt.Errorf("the answer has more than %d bytes", limit)
+			return nil, &http.MaxBytesError{Limit: limit}
 		case errors.Is(err, io.EOF):
 			return buf.Bytes(), nil
 		case err != nil:

@@ -50,10 +50,10 @@ func (b *both) watch(w http.ResponseWriter) error {
 		if at := version.Of(name); at != "" {
 			q.Set("resourceVersion", at)
 		}
-		response, err := b.sides[name].send(ctx, b.r, b.user, question{method: http.MethodGet,
+		response, err := b.sides[name].send(ctx, b.r, b.id, question{method: http.MethodGet,
 			path: b.r.URL.EscapedPath(), query: q, accept: form})
 		if err != nil {
-			return unreachable(name, err)
+			return err
 		}
 		defer response.Body.Close()
 		if response.StatusCode != http.StatusOK {

@@ -265,6 +265,9 @@ type APIServer struct {
 type Gateway struct {
 	// Create is the side on which objects are created of which each side has its own: legacy or modern, the default.
 	Create pair.Side `json:"create,omitempty"`
+	// SharedIdentities says that a name and its groups stand for the same user on both sides, whichever side's token
+	// they come from. Without it, a token counts on the sides that know it.
+	SharedIdentities bool `json:"sharedIdentities,omitempty"`
 }
 
 // Controllers is `fusionctl controllers` as a component of the control plane: a garbage collector and a namespace

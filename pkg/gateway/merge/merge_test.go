@@ -96,6 +96,13 @@ func TestPatchesAreThoseOfTheSide(t *testing.T) {
 			`[{"op":"add","path":"/metadata/annotations","value":{"a":"b"}}]`},
 		{jsonPatch, `[{"op":"add","path":"/metadata/annotations","value":{"kubefusion.dev/side":"modern"}}]`,
 			`[{"op":"add","path":"/metadata/annotations","value":{}}]`},
+		{jsonPatch, `[{"op":"test","path":"/metadata/annotations/kubefusion.dev~1side","value":"modern"},
+			{"op":"test","path":"/metadata/annotations","value":{"kubefusion.dev/side":"modern"}},
+			{"op":"test","path":"/metadata/annotations","value":{"kubefusion.dev/side":"modern","a":"b"}}]`,
+			`[{"op":"test","path":"/metadata/annotations","value":null},
+			{"op":"test","path":"/metadata/annotations","value":{"a":"b"}}]`},
+		{jsonPatch, `[{"op":"copy","from":"/metadata/annotations/kubefusion.dev~1side","path":"/metadata/labels/side"}]`,
+			`[{"op":"add","path":"/metadata/labels/side","value":"modern"}]`},
 		{jsonPatch, `[{"op":"replace","path":"/metadata","value":{"name":"a","resourceVersion":"m2"}}]`,
 			`[{"op":"replace","path":"/metadata","value":{"name":"a","resourceVersion":"2"}}]`},
 	} {
@@ -105,6 +112,15 @@ func TestPatchesAreThoseOfTheSide(t *testing.T) {
 			continue
 		}
 		same(t, tc.patch, got, tc.want)
+	}
+	for _, value := range []string{`"/metadata/annotations/kubefusion.dev~1side","value":"legacy"`,
+		`"/metadata/annotations/kubefusion.dev~1side"`, `"/metadata/annotations","value":{"a":"b"}`,
+		`"/metadata/annotations","value":null`, `"/metadata","value":{"annotations":{"kubefusion.dev/side":"legacy"}}`,
+		`"","value":{"metadata":{"name":"a"}}`} {
+		patch := `[{"op":"test","path":` + value + `}]`
+		if got, err := WritePatch([]byte(patch), jsonPatch, pair.Modern); !errors.Is(err, ErrTestFailed) {
+			t.Errorf("%s is written as %s, %v, want the test failed", patch, got, err)
+		}
 	}
 	for _, patch := range []string{`[1]`, `{"metadata":7}`, `{"metadata":{"resourceVersion":"12"}}`,
 		`{"metadata":{"resourceVersion":"l12"}}`, `{}{}`, ``} {

@@ -227,8 +227,19 @@ func writeVersion(raw json.RawMessage, side pair.Side) (json.RawMessage, error) 
 	return encode(version.Of(side)), nil
 }
 
+// ErrTestFailed: an operation of a JSON patch tests the annotation of the side for another value.
+var ErrTestFailed = errors.New("a test of the JSON patch failed")
+
+const (
+	annotationsPath = "/metadata/annotations"
+	versionPath     = "/metadata/resourceVersion"
+)
+
+var annotationPath = annotationsPath + "/" + strings.ReplaceAll(SideAnnotation, "/", "~1")
+
 // WritePatch is a patch that a client sends, as its side understands it. The kinds of patches are those of their
 // content types: a JSON patch is a list of operations, the others are objects.
+// Errors: as Write; ErrTestFailed, wrapped.
 func WritePatch(patch []byte, contentType string, side pair.Side) ([]byte, error) {
 	if contentType != "application/json-patch+json" {
 		return Write(patch, side)
@@ -239,11 +250,19 @@ func WritePatch(patch []byte, contentType string, side pair.Side) ([]byte, error
 	}
 	kept := []fields{}
 	for _, operation := range operations {
-		path := operation.text("path")
+		op, path := operation.text("op"), operation.text("path")
+		if op == "test" {
+			if err := operation.test(path, side); err != nil {
+				return nil, err
+			}
+		}
+		if from := operation.text("from"); from == annotationPath && (op == "copy" || op == "move") {
+			operation = fields{"op": encode("add"), "path": encode(path), "value": encode(side)} // it stays where it is
+		}
 		switch path {
-		case "/metadata/annotations/" + strings.ReplaceAll(SideAnnotation, "/", "~1"):
+		case annotationPath: // it is what it is
 			continue
-		case "/metadata/resourceVersion":
+		case versionPath:
 			if raw, ok := operation["value"]; ok {
 				version, err := writeVersion(raw, side)
 				if err != nil {
@@ -251,14 +270,38 @@ func WritePatch(patch []byte, contentType string, side pair.Side) ([]byte, error
 				}
 				operation["value"] = version
 			}
-		case "/metadata/annotations", "/metadata", "":
+		case annotationsPath, "/metadata", "":
 			if err := operation.writeValue(path, side); err != nil {
 				return nil, err
+			}
+			if path == annotationsPath && op == "test" && string(operation["value"]) == "{}" {
+				operation["value"] = json.RawMessage("null") // what has no annotations has no empty ones
 			}
 		}
 		kept = append(kept, operation)
 	}
 	return encode(kept), nil
+}
+
+// test carries out what an operation tests of the annotation of the side, which is on every object that was read.
+func (f fields) test(path string, side pair.Side) error {
+	value := f["value"]
+	for _, step := range map[string][]string{annotationPath: {}, annotationsPath: {SideAnnotation},
+		"/metadata": {"annotations", SideAnnotation}, "": {"metadata", "annotations", SideAnnotation}}[path] {
+		var inner fields
+		if err := json.Unmarshal(value, &inner); err != nil {
+			return fmt.Errorf("%w: %q: want an object", ErrTestFailed, path)
+		}
+		value = inner[step]
+	}
+	if path != annotationPath && path != annotationsPath && path != "/metadata" && path != "" {
+		return nil
+	}
+	var text string
+	if json.Unmarshal(value, &text) != nil || text != string(side) {
+		return fmt.Errorf("%w: the annotation %s is %q, not %s", ErrTestFailed, SideAnnotation, side, value)
+	}
+	return nil
 }
 
 // writeValue treats the value of an operation of a JSON patch that holds the metadata, or a part of it.
@@ -267,7 +310,7 @@ func (f fields) writeValue(path string, side pair.Side) error {
 	if !ok {
 		return nil
 	}
-	wrapped := map[string]string{"/metadata/annotations": `{"metadata":{"annotations":%s}}`,
+	wrapped := map[string]string{annotationsPath: `{"metadata":{"annotations":%s}}`,
 		"/metadata": `{"metadata":%s}`, "": `%s`}[path]
 	written, err := Write(fmt.Appendf(nil, wrapped, raw), side)
 	if err != nil {
@@ -279,7 +322,7 @@ func (f fields) writeValue(path string, side pair.Side) error {
 	}
 	value := json.RawMessage(written)
 	if path != "" {
-		if value = whole["metadata"]; path == "/metadata/annotations" {
+		if value = whole["metadata"]; path == annotationsPath {
 			metadata, err := whole.sub("metadata")
 			if err != nil {
 				return err

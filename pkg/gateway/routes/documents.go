@@ -46,6 +46,13 @@ func (t *Table) Documents(stale map[pair.Side]bool) *Documents {
 		v.rows = append(v.rows, row)
 		v.stale = v.stale || slices.ContainsFunc(row.Sides(), func(side pair.Side) bool { return stale[side] })
 	}
+	for _, s := range t.silent { // announced by a side, and not to be left out because no other has it
+		known := slices.ContainsFunc(d.versions,
+			func(v groupVersion) bool { return v.GroupVersion == s.GroupVersion })
+		if s.Version != "" && !known {
+			d.versions = append(d.versions, groupVersion{GroupVersion: s.GroupVersion, stale: true})
+		}
+	}
 	// Versions of a group stand together, the group where its first one does.
 	first := map[string]int{}
 	for i, v := range d.versions {

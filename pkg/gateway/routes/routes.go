@@ -6,6 +6,7 @@ package routes
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -88,7 +89,26 @@ func (s *Sources) Of(side pair.Side) *Served {
 type Table struct {
 	Rows []Row // by group, version and resource in the order in which the modern side announces them, then the legacy
 
-	index map[schema.GroupVersionResource]int
+	index  map[schema.GroupVersionResource]int
+	silent []silence
+}
+
+// silence is what a side announces of a group and does not list.
+type silence struct {
+	schema.GroupVersion
+	side pair.Side
+	err  error
+}
+
+// Silent is the side that announces the version of a group and does not say at the moment what is in it, and why; nil
+// where there is none. What has no row in such a version may be there all the same.
+func (t *Table) Silent(gv schema.GroupVersion) (pair.Side, error) {
+	for _, s := range t.silent {
+		if s.GroupVersion == gv || s.Version == "" && s.Group == gv.Group {
+			return s.side, s.err
+		}
+	}
+	return "", nil
 }
 
 // Row looks a resource up; nil when no side serves it.
@@ -116,6 +136,12 @@ func New(p *plan.Runtime, s Sources) *Table {
 			}
 			t.index[r.GroupVersionResource()] = len(t.Rows)
 			t.Rows = append(t.Rows, b.row(r.GroupVersionResource()))
+		}
+		failed := s.Of(side).Failed
+		for _, gv := range slices.SortedFunc(maps.Keys(failed), func(a, b schema.GroupVersion) int {
+			return cmp.Compare(a.String(), b.String())
+		}) {
+			t.silent = append(t.silent, silence{gv, side, failed[gv]})
 		}
 	}
 	return t
@@ -267,14 +293,23 @@ func (b *builder) apart(at map[pair.Side]*discovery.Resource, owner pair.Owner, 
 
 // oneSide routes what only API servers themselves know: the modern side is asked, or the one that serves it.
 func (b *builder) oneSide(at map[pair.Side]*discovery.Resource, why string) Row {
-	if at[pair.Modern] == nil {
-		return b.one(at, pair.Legacy, why+", and only the legacy side serves this version")
+	if at[pair.Modern] != nil {
+		return b.one(at, pair.Modern, why)
 	}
-	return b.one(at, pair.Modern, why)
+	if group := at[pair.Legacy].Group; b.sources.Modern.Failure(group) != nil {
+		return b.silent(at, pair.Modern, []string{group})
+	}
+	return b.one(at, pair.Legacy, why+", and only the legacy side serves this version")
 }
 
 // extension routes what extension API servers serve. What each of two has is not known.
 func (b *builder) extension(at map[pair.Side]*discovery.Resource, gvr schema.GroupVersionResource) Row {
+	for _, side := range pair.Sides() {
+		// A server that is silent may have custom resources, or be another than the one that answers.
+		if at[side] == nil && b.sources.Of(side).Failure(gvr.Group) != nil {
+			return b.silent(at, side, []string{gvr.Group})
+		}
+	}
 	for side := range at {
 		if at[side.Other()] != nil && !b.sources.Of(side).Extensions[gvr.GroupVersion()] {
 			return b.nothing(at, None, fmt.Sprintf("an extension API server serves it on the %s side and custom "+

@@ -192,3 +192,35 @@ func TestStreamsOfOldKubeletsGoThroughTheLegacySide(t *testing.T) {
 		}
 	}
 }
+
+// The silence of an extension API server is not its absence: the group stays in discovery, and what it may have is not
+// looked for elsewhere.
+func TestSilentExtensionServersAreNotAbsent(t *testing.T) {
+	p := planOf(t, "1.15", "1.36")
+	facts := Facts(p)
+	v1 := custom("v1", true, "get", "list")
+	extension := map[schema.GroupVersion]bool{v1.GroupVersion: true}
+	silence := map[schema.GroupVersion]error{v1.GroupVersion: errors.New("503")}
+	speaks, silent := served(facts.Legacy, v1), served(facts.Modern)
+	silent.Extensions, silent.Failed = extension, silence
+	for name, sources := range map[string]Sources{
+		"one has custom resources, the other's server is silent": {Legacy: speaks, Modern: silent},
+		"one server answers, the other is silent": {Legacy: Served{Result: speaks.Result, Extensions: extension},
+			Modern: silent},
+		"no side lists it": {Legacy: served(facts.Legacy), Modern: silent},
+	} {
+		table := New(p, sources)
+		row := table.Row(v1.GroupVersionResource())
+		side, err := table.Silent(v1.GroupVersion)
+		if row != nil && row.Way != Unknown || side != pair.Modern || err == nil {
+			t.Errorf("%s: %+v, %s %v, want it unknown", name, row, side, err)
+		}
+		documents := table.Documents(nil)
+		if group := documents.Group("example.com"); group == nil {
+			t.Errorf("%s: the group is not shown", name)
+		}
+		if list, stale := documents.Version(v1.GroupVersion); list == nil || !stale {
+			t.Errorf("%s: %v, stale %v, want it stale", name, list, stale)
+		}
+	}
+}

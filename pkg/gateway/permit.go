@@ -1,0 +1,66 @@
+package gateway
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/kubefusion/fusionctl/pkg/pair"
+)
+
+// permit asks the policy at the door, which can only take away: each side still decides for itself. Where the sides see
+// a client with different groups, each of its identities has to be allowed.
+func (g *Gateway) permit(r *http.Request, c *client, view pair.Side) error {
+	if g.options.Policy == nil {
+		return nil
+	}
+	for name := range r.Header {
+		if strings.HasPrefix(name, "Impersonate-") {
+			return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "%s: the policy at the door decides "+
+				"about clients in their own name alone", name)
+		}
+	}
+	info := c.info
+	decider := g.options.Policy()
+	for _, side := range pair.Sides() {
+		u, ok := c.id.on[side]
+		if !ok || view != "" && side != view {
+			continue
+		}
+		decision, _, err := decider.Authorize(r.Context(), authorizer.AttributesRecord{User: authenticated{u},
+			Verb: info.Verb, Namespace: info.Namespace, APIGroup: info.APIGroup, APIVersion: info.APIVersion,
+			Resource: info.Resource, Subresource: info.Subresource, Name: info.Name,
+			ResourceRequest: info.IsResourceRequest, Path: info.Path})
+		if err != nil {
+			return unavailable("the policy at the door does not decide: %v", err)
+		}
+		if decision != authorizer.DecisionAllow {
+			return refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "the policy at the door does not let "+
+				"%q %s %s", u.GetName(), info.Verb, info.Path)
+		}
+	}
+	return nil
+}
+
+// PolicyRead is told whether the file of the policy at the door is good: nil when it was loaded.
+func (g *Gateway) PolicyRead(err error) {
+	g.metrics.policy.Set(1)
+	if err != nil {
+		g.metrics.policy.Set(0)
+	}
+}
+
+// authenticated is a user with the group that API servers give to everyone whom they know.
+type authenticated struct{ user.Info }
+
+// GetGroups implements user.Info.
+func (a authenticated) GetGroups() []string {
+	if groups := a.Info.GetGroups(); slices.Contains(groups, user.AllAuthenticated) {
+		return groups
+	}
+	return append(slices.Clone(a.Info.GetGroups()), user.AllAuthenticated)
+}
