@@ -128,3 +128,24 @@ func TestReplaceTakesNoHalfOfAnother(t *testing.T) {
 		t.Errorf("the file holds %q, %v", got, err)
 	}
 }
+
+// What is written is its owner's alone until it is whole, and then has the mode that was asked for, whatever the umask.
+func TestReplaceHasTheModeThatIsAskedFor(t *testing.T) {
+	dir := t.TempDir()
+	for _, mode := range []os.FileMode{0o600, 0o644, 0o664, 0o755} {
+		file := filepath.Join(dir, mode.String())
+		err := Replace(file, mode, func(w *bufio.Writer) error {
+			partial, err := os.Stat(filepath.Join(dir, "."+filepath.Base(file)+".partial"))
+			if err == nil && partial.Mode() != 0o600 {
+				t.Errorf("%s while it is written: %s", mode, partial.Mode())
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(file); err != nil || info.Mode() != mode {
+			t.Errorf("%s, %v, want %s", info.Mode(), err, mode)
+		}
+	}
+}

@@ -168,6 +168,9 @@ func TestListsThatDoNotEndAreErrors(t *testing.T) {
 			if !errors.Is(err, discovery.ErrNotKubernetes) || !strings.Contains(err.Error(), "does not end") {
 				t.Errorf("%s, %s: %v after %d pages, want an error", name, what, err, requests)
 			}
+			if name != "a new one each time" && requests > 3 {
+				t.Errorf("%s, %s: %d pages, want an end when a token comes again", name, what, requests)
+			}
 		}
 	}
 }

@@ -352,8 +352,12 @@ func TestHugeAnswersEnd(t *testing.T) {
 			}
 		}
 	})
-	if _, err := s.Read(t.Context(), web); !errors.Is(err, discovery.ErrNotKubernetes) || len(err.Error()) > 1000 {
-		t.Errorf("Read = %v, want a bound", err)
+	for _, at := range []discovery.Path{web, discovery.Page("metrics")} { // half a page would look like all of it
+		text, err := s.Read(t.Context(), at)
+		if !errors.Is(err, discovery.ErrNotKubernetes) || !strings.Contains(err.Error(), "larger than 64 MiB") ||
+			len(err.Error()) > 1000 || text != nil {
+			t.Errorf("Read(%s) = %d bytes, %v, want a bound", at, len(text), err)
+		}
 	}
 }
 
