@@ -2,6 +2,7 @@ package webserver
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -91,7 +92,7 @@ func TestSlotsServeSoManyAtOnce(t *testing.T) {
 			defer free()
 			<-release
 		})
-		codes := make(chan int, 3)
+		codes, began := make(chan int, 3), time.Now()
 		for range 3 {
 			go func() {
 				w := httptest.NewRecorder()
@@ -101,6 +102,9 @@ func TestSlotsServeSoManyAtOnce(t *testing.T) {
 		}
 		if code := <-codes; code != http.StatusServiceUnavailable {
 			t.Errorf("the third of two: %d, want %d", code, http.StatusServiceUnavailable)
+		}
+		if took := time.Since(began); took != waitingTime {
+			t.Errorf("the third of two waits for %s, want %s", took, waitingTime)
 		}
 		close(release)
 		for range 2 {
@@ -166,3 +170,62 @@ func TestBodyReadsWhatItMay(t *testing.T) {
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("reset") }
+
+// TestServeGivesUpOnClientsThatDoNotRead: neither an answer that is not read nor a connection without requests is held.
+func TestServeGivesUpOnClientsThatDoNotRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		reads bool
+		after time.Duration
+	}{
+		"an answer is not read": {false, exchangeTimeout},
+		"no further request":    {true, idleTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				listener, written := newPipes(), make(chan error, 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					_, err := w.Write(make([]byte, 64<<10)) // more than a buffer holds
+					written <- err
+				})
+				go func() { served <- Serve(ctx, listener, handler, nil) }()
+				client, began := listener.dial(), time.Now()
+				if _, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+					t.Fatal(err)
+				}
+				if test.reads {
+					if _, err := io.Copy(io.Discard, client); err != nil { // until the server closes the connection
+						t.Error(err)
+					}
+				} else if err := <-written; err == nil {
+					t.Error("the answer was written, and the client read nothing")
+				}
+				if took := time.Since(began); took != test.after {
+					t.Errorf("given up after %s, want %s", took, test.after)
+				}
+				client.Close()
+				cancel()
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// What a request reserves after it has ended would be held for ever.
+func TestAReservationThatIsReleasedDoesNotGrow(t *testing.T) {
+	budget := NewBudget(100)
+	reserved := budget.Reserve()
+	if err := reserved.Grow(t.Context(), 60); err != nil {
+		t.Fatal(err)
+	}
+	reserved.Release()
+	if err := reserved.Grow(t.Context(), 60); err == nil {
+		t.Error("it grows after its release")
+	}
+	if err := budget.Reserve().Grow(t.Context(), 100); err != nil {
+		t.Errorf("of a budget that nothing holds: %v", err)
+	}
+}
