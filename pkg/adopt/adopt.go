@@ -183,7 +183,8 @@ func (r *reader) complete(folders []string) {
 func (r *reader) add(processes []Process) {
 	for _, p := range processes {
 		if !slices.ContainsFunc(r.processes, func(q Process) bool { return q.Component == p.Component }) {
-			r.note(p.Place, "is read too: it starts %s, which nothing beside %s does", p.Component, r.processes[0].Place)
+			r.note(p.Place, "is read too: it starts %s, which nothing beside %s does", p.Component,
+				r.processes[0].Place)
 			r.processes = append(r.processes, p)
 		}
 	}

@@ -191,7 +191,7 @@ func TestReadNamesWhatAnInstallerReads(t *testing.T) {
 		"kubeadm":      {"k.yaml", "apiVersion: kubeadm.k8s.io/v1beta1\nkind: ClusterConfiguration\n", "of kubeadm"},
 		"k0s":          {"k0s.yaml", "apiVersion: k0s.k0sproject.io/v1beta1\nkind: ClusterConfig\n", "of k0s"},
 		"talos":        {"cp.yaml", "version: v1alpha1\nmachine:\n  type: controlplane\n", "of Talos"},
-		"rke":          {"cluster.yml", "nodes:\n- address: 10.0.0.1\n  role: [controlplane, etcd]\n", "docker inspect"},
+		"rke":          {"cluster.yml", "nodes:\n- address: a\n  role: [controlplane, etcd]\n", "docker inspect"},
 		"rke state":    {"cluster.rkestate", `{"desiredState": {"rkeConfig": {}}}`, "docker inspect"},
 		"acs-engine":   {"a.json", `{"properties": {"orchestratorProfile": {"orchestratorType": "Kubernetes"}}}`, "acs"},
 		"pharos":       {"cluster.yml", "hosts:\n- address: 10.0.0.1\n  role: master\n", "of Pharos"},
@@ -199,7 +199,7 @@ func TestReadNamesWhatAnInstallerReads(t *testing.T) {
 		"kube-aws":     {"cluster.yaml", "clusterName: x\nhostedZoneId: y\n", "of kube-aws"},
 		"terraform":    {"main.tf", "module \"x\" {\n  a = 1\n}\n", "of Terraform"},
 		"environment":  {"apiserver", "KUBE_ETCD=\"--etcd-servers=http://a:1\"\n", "the unit that reads it"},
-		"template":     {"a.yaml", "spec:\n  {{ range }}\n  - --etcd-servers={{ x }}\n", "template that was not filled"},
+		"template":     {"a.yaml", "spec:\n  {{ range }}\n  - --etcd-servers={{ x }}\n", "that was not filled"},
 		"bad yaml":     {"a.yaml", "spec:\n - --etcd-servers=a\nx", "a.yaml: has the arguments of an API server and"},
 		"another form": {"notes", "run it --etcd-servers=x", "in a form that is not read"},
 	} {
@@ -260,7 +260,8 @@ func FuzzRead(f *testing.F) {
 		`"systemd": {"units": [{"name": "a.service", "contents": "[Service]\nExecStart=kube-apiserver --v=2"}]}}`)
 	f.Add("a.sh", "#!/bin/sh\nf() { cat <<EOF | tee $1\nkind: Pod\n$2 ${x:-y} $(z)\nEOF\n}\nf a b; f; kube-apiserver "+
 		"--v=2 \"$@\"")
-	f.Add("docker-compose.yml", "services: {a: {image: 'kube-apiserver:v1.6.13', command: '--v=${X:-2}', volumes: [a:b]}}")
+	f.Add("docker-compose.yml", "services: {a: {image: 'kube-apiserver:v1.6.13', command: '--v=${X:-2}', "+
+		"volumes: [a:b]}}")
 	f.Fuzz(func(t *testing.T, name, text string) {
 		if !fs.ValidPath(name) || strings.Contains(name, "/") || name == "." {
 			return

@@ -314,7 +314,8 @@ func (w *writer) network() {
 		if overlap(ranges, n.ServiceCIDRs) && w.value(kubever.ControllerManager, "allocate-node-cidrs") != "true" {
 			n.PodCIDR = ""
 			w.note(w.running.Process(kubever.ControllerManager).Place, "--cluster-cidr=%s overlaps the addresses of "+
-				"services; it is left out of spec.network, for this controller manager allocates no pod addresses", value)
+				"services; it is left out of spec.network, for this controller manager allocates no pod addresses",
+				value)
 		} else {
 			w.comment("spec.network.podCIDR", w.from(kubever.ControllerManager, "cluster-cidr"))
 		}

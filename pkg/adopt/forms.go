@@ -15,8 +15,8 @@ type form struct {
 const (
 	wantManifests = "want /etc/kubernetes/manifests of a host of the control plane, or its static pods as " +
 		"kubectl -n kube-system get pods -o yaml prints them"
-	wantContainers = "want what docker inspect kube-apiserver kube-controller-manager kube-scheduler prints on a host " +
-		"of the control plane"
+	wantContainers = "want what docker inspect kube-apiserver kube-controller-manager kube-scheduler prints on a " +
+		"host of the control plane"
 	wantProcesses = "want the components as they run on a host of the control plane: ps -ww -eo args > FILE"
 )
 
@@ -48,7 +48,8 @@ var forms = []form{
 func known(name string, text []byte) error {
 	for _, f := range forms {
 		if f.pattern.Match(text) {
-			return fmt.Errorf("%s: is %s, and does not contain the arguments of the components; %s", name, f.what, f.want)
+			return fmt.Errorf("%s: is %s, and does not contain the arguments of the components; %s", name, f.what,
+				f.want)
 		}
 	}
 	return nil

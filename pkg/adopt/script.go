@@ -126,8 +126,8 @@ func (r *reader) startedBy(s script, arguments []string, environment map[string]
 		}
 		switch {
 		case len(shell.unread) > 0 && len(c.unset) > 0:
-			p.broken = fmt.Sprintf("$%s is not set here, and the script reads %s, which is not among the files; copy it "+
-				"there under its full path", c.unset[0], shell.unread[0])
+			p.broken = fmt.Sprintf("$%s is not set here, and the script reads %s, which is not among the files; copy "+
+				"it there under its full path", c.unset[0], shell.unread[0])
 		case len(shell.unread) > 0:
 			r.note(s.name, "the script reads %s, which is not among the files; nothing of it counts",
 				strings.Join(shell.unread, ", "))

@@ -48,8 +48,8 @@ func (r *reader) unit(name string, text []byte) error {
 		for _, d := range stray {
 			keys = append(keys, d.key)
 		}
-		u.note(stray[0].place, "left out, as systemd leaves it out where the line before it has no backslash at its end: %s",
-			strings.Join(keys, " "))
+		u.note(stray[0].place, "left out, as systemd leaves it out where the line before it has no backslash at its "+
+			"end: %s", strings.Join(keys, " "))
 	}
 	return u.process()
 }
@@ -181,7 +181,9 @@ func (u *service) process() error {
 			return err
 		}
 		expanded, unset := expandWords(words, variables)
-		if len(unset) > 0 && len(missing) > 0 && len(kubever.Flags(programOf(words), kubever.Oldest)) == 0 && !isScript {
+		// etcd and kubelets only tell about the cluster
+		informs := !isScript && len(kubever.Flags(programOf(words), kubever.Oldest)) == 0
+		if len(unset) > 0 && len(missing) > 0 && informs {
 			u.note(start.place, "is left out: $%s comes from %s, which is not among the files", unset[0], missing[0])
 			continue
 		}

@@ -124,11 +124,11 @@ func untrustedByPods(p *plan.Plan) []finding.Finding {
 				}
 				seen[c.CA+" "+bundle] = true
 				found = append(found, finding.Finding{Subject: "--tls-cert-file of " + server.Name, Key: bundle,
-					Message: fmt.Sprintf("is of the CA in %s, and pods trust the bundle in %s: unless it holds that CA "+
-						"too, no pod can connect to the modern API server", c.CA, bundle),
-					Fix: fmt.Sprintf("append the certificate in %s to %s on every host and restart the legacy controller "+
-						"manager, or have the certificate issued by a CA of the bundle; then accept: [{rule: FUS255, "+
-						"reason: ...}]", c.CA, bundle)})
+					Message: fmt.Sprintf("is of the CA in %s, and pods trust the bundle in %s: unless it holds that "+
+						"CA too, no pod can connect to the modern API server", c.CA, bundle),
+					Fix: fmt.Sprintf("append the certificate in %s to %s on every host and restart the legacy "+
+						"controller manager, or have the certificate issued by a CA of the bundle; then accept: "+
+						"[{rule: FUS255, reason: ...}]", c.CA, bundle)})
 			}
 		}
 	}

@@ -54,8 +54,8 @@ func TestAnAdoptedControlPlaneStarts(t *testing.T) {
 // managed is of how many control planes one has its controller manager started too.
 const managed = 3
 
-// lead starts the controller manager of the modern side, and waits until it leads: its kubeconfig is the one that render
-// wrote, its certificate the one that pki issued, and the policy lets it have its lock.
+// lead starts the controller manager of the modern side, and waits until it leads: its kubeconfig is the one that
+// render wrote, its certificate the one that pki issued, and the policy lets it have its lock.
 func (a *adoption) lead(server *rig.APIServer) {
 	a.t.Helper()
 	p := a.cluster.Plan
